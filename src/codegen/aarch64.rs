@@ -1,0 +1,1 @@
+//! VCode to AArch64 machine code: Advanced SIMD.

@@ -1,0 +1,1 @@
+//! Proves a register allocation by abstract interpretation.

@@ -1,0 +1,1 @@
+//! Listings of emitted code.

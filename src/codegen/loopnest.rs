@@ -1,0 +1,111 @@
+//! LoopNest: explicit loops over buffers. What comes out of a scheduled Scop, and what machine code is made of.
+//!
+//! Loop bounds, subscripts and guards are affine in the enclosing loop variables. Every variable is bound once in the
+//! whole nest. The interpreter in `interpret.rs` defines what a nest means; loop kinds do not change the meaning.
+
+use crate::codegen::expr::{Affine, BufferId, Expr, Var};
+use crate::codegen::expr::{BinaryOp, Index};
+use crate::runtime::DType;
+use serde::{Deserialize, Serialize};
+
+/// One kernel. Each top-level statement is a phase: phases run one after the other with a barrier between, and a
+/// top-level [`LoopKind::Parallel`] loop is divided over the threads.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct LoopNest {
+    pub name: String,
+    pub buffers: Vec<Buffer>,
+    /// Names of the loop variables, indexed by [`Var`].
+    pub vars: Vec<String>,
+    pub body: Vec<Stmt>,
+}
+
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Buffer {
+    pub name: String,
+    pub dtype: DType,
+    pub shape: Vec<i64>,
+    /// Elements between neighbours along each dimension; row-major when nothing asks for padding.
+    pub strides: Vec<i64>,
+    pub kind: BufferKind,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub enum BufferKind {
+    /// Entry `slot` of the kernel's argument table. Distinct arguments never overlap, unless both are only read.
+    Argument { slot: u32, written: bool },
+    /// Private to one iteration of the parallel loop, contents undefined at its start. Becomes registers when every
+    /// subscript is constant once `Unroll` and `Vector` loops are expanded, else memory of the thread's own.
+    Local,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub enum LoopKind {
+    Serial,
+    /// Iterations are independent; only the outermost loop of a phase. The runtime divides it over threads.
+    Parallel,
+    /// Expanded completely. Bounds are constants.
+    Unroll,
+    /// Expanded to vector instructions, several registers when longer than one. Bounds are constants, starting at 0.
+    /// The body may also be an accumulation whose target does not depend on the variable: a reduction over lanes.
+    Vector,
+}
+
+/// `⌈affine / divisor⌉` as a lower bound, `⌊affine / divisor⌋` as an exclusive upper bound; divisor ≥ 1.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Bound {
+    pub affine: Affine,
+    pub divisor: i64,
+}
+
+impl Bound {
+    pub fn constant(c: i64) -> Bound {
+        Bound { affine: Affine::constant(c), divisor: 1 }
+    }
+}
+
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub enum Stmt {
+    Loop {
+        var: Var,
+        /// The greatest of these is the first value.
+        lower: Vec<Bound>,
+        /// The least of these is one past the last value.
+        upper: Vec<Bound>,
+        step: i64,
+        kind: LoopKind,
+        body: Vec<Stmt>,
+    },
+    /// `var = ⌊value / divisor⌋`, visible in the rest of the enclosing body.
+    Let { var: Var, value: Affine, divisor: i64 },
+    /// `body` where every condition is `affine ≥ 0`.
+    If { conditions: Vec<Affine>, body: Vec<Stmt> },
+    /// `buffer[index] = value`, or `buffer[index] = reduce(buffer[index], value)`.
+    Store { buffer: BufferId, index: Vec<Index>, value: Expr, reduce: Option<BinaryOp> },
+}
+
+impl LoopNest {
+    pub fn buffer(&self, id: BufferId) -> &Buffer {
+        &self.buffers[id.0 as usize]
+    }
+
+    pub fn new_var(&mut self, name: impl Into<String>) -> Var {
+        self.vars.push(name.into());
+        Var(self.vars.len() as u32 - 1)
+    }
+}
+
+impl Buffer {
+    /// A buffer with row-major strides.
+    pub fn dense(name: impl Into<String>, dtype: DType, shape: &[i64], kind: BufferKind) -> Buffer {
+        Buffer { name: name.into(), dtype, shape: shape.to_vec(), strides: row_major(shape), kind }
+    }
+}
+
+/// Row-major strides of `shape`, in elements.
+pub fn row_major(shape: &[i64]) -> Vec<i64> {
+    let mut strides = vec![1; shape.len()];
+    for i in (0..shape.len().saturating_sub(1)).rev() {
+        strides[i] = strides[i + 1] * shape[i + 1];
+    }
+    strides
+}

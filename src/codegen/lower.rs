@@ -1,0 +1,1 @@
+//! LoopNest to VCode: vectors, unrolling, registers for local buffers, addresses.

@@ -1,0 +1,1 @@
+//! exp, log, tanh, erf as sequences of vector instructions, with error bounds.

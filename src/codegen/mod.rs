@@ -1,0 +1,19 @@
+//! From explicit loops to machine code: LoopNest, VCode, bytes.
+
+pub mod aarch64;
+pub mod checker;
+pub mod disassemble;
+pub mod expr;
+pub mod interpret;
+pub mod loopnest;
+pub mod lower;
+pub mod math;
+pub mod print;
+pub mod regalloc;
+pub mod simplify;
+pub mod target;
+pub mod vcode;
+pub mod x86;
+
+pub use crate::runtime::{DType, Error, Result, Tensor};
+pub use target::{Isa, Target};

@@ -1,0 +1,1 @@
+//! Printers and parser of LoopNest, printer of VCode.

@@ -1,0 +1,1 @@
+//! LoopNest to LoopNest: conditions become loop bounds, loops are split where a guard changes.

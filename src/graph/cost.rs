@@ -1,0 +1,1 @@
+//! What a node costs on a target, in nanoseconds.

@@ -1,0 +1,1 @@
+//! Graph to e-graph and back.

@@ -1,0 +1,1 @@
+//! Extraction: the cheapest graph, by an ILP.

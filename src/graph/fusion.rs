@@ -1,0 +1,1 @@
+//! Fusion: which nodes end in one kernel.

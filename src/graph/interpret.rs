@@ -1,0 +1,1 @@
+//! The reference interpreter: evaluates tensor expressions.

@@ -1,0 +1,18 @@
+//! From ONNX to fused groups: Graph, operators, rewrites, extraction.
+
+pub mod builder;
+pub mod cost;
+pub mod define;
+pub mod egraph;
+pub mod extract;
+pub mod fold;
+pub mod fusion;
+pub mod import;
+pub mod infer;
+pub mod interpret;
+pub mod ir;
+pub mod op;
+pub mod proto;
+pub mod rules;
+
+pub use crate::poly::{DType, Error, Result, Target, Tensor, expr, scop};

@@ -1,0 +1,1 @@
+//! ONNX messages for prost.

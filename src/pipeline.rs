@@ -1,0 +1,1 @@
+//! The whole way, stage by stage.

@@ -1,0 +1,1 @@
+//! Program to Scop: inlining, reductions split, dimensions merged.

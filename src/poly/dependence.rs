@@ -1,0 +1,1 @@
+//! Exact dependences of a Scop.

@@ -1,0 +1,1 @@
+//! Scheduling by integer linear programming, band row by band row.

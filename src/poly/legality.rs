@@ -1,0 +1,1 @@
+//! Exact legality of a schedule, with a counterexample.

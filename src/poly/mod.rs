@@ -1,0 +1,16 @@
+//! From tensor expressions to explicit loops: Scop, dependences, Schedule, tiles, tensor instructions.
+
+pub mod build;
+pub mod dependence;
+pub mod ilp;
+pub mod instruction;
+pub mod isl;
+pub mod legality;
+pub mod lower;
+pub mod pack;
+pub mod schedule;
+pub mod scop;
+pub mod tile;
+
+pub use crate::codegen::expr;
+pub use crate::codegen::{DType, Error, Isa, Result, Target, Tensor};

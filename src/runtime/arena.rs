@@ -1,0 +1,1 @@
+//! Memory plan: every buffer of a run at a fixed offset of one arena.

@@ -1,0 +1,37 @@
+//! Errors: whose fault it is, and what to do about it.
+
+/// What went wrong. Every message is one sentence that names the place.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Error {
+    /// The model, expression, schedule or input is wrong.
+    Invalid(String),
+    /// What is asked for is meaningful, but not done here: what, where, why.
+    Unsupported(String),
+    /// A schedule was refused: primitive, reason, and the tree with the place marked.
+    Schedule(String),
+    /// A size or effort beyond what is allowed.
+    Limit(String),
+    /// A file or the system refused: path and reason.
+    Io(String),
+    /// A defect of tilewright.
+    Internal(String),
+}
+
+pub type Result<T> = std::result::Result<T, Error>;
+
+impl std::fmt::Display for Error {
+    fn fmt(&self, f: &mut std::fmt::Formatter) -> std::fmt::Result {
+        match self {
+            Error::Invalid(m) => write!(f, "invalid: {m}"),
+            Error::Unsupported(m) => write!(f, "unsupported: {m}"),
+            Error::Schedule(m) => write!(f, "schedule refused: {m}"),
+            Error::Limit(m) => write!(f, "limit exceeded: {m}"),
+            Error::Io(m) => f.write_str(m),
+            Error::Internal(m) => {
+                write!(f, "internal error: {m} (a defect of tilewright: please report it with the model)")
+            }
+        }
+    }
+}
+
+impl std::error::Error for Error {}

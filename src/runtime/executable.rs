@@ -1,0 +1,1 @@
+//! Executable memory: written once, then read and execute only.

@@ -1,0 +1,15 @@
+//! What exists when a compiled model runs: tensors, executable memory, the thread pool, modules and sessions.
+//!
+//! The lowest of the four folders: it knows nothing of graphs, polyhedra or instruction selection.
+
+pub mod arena;
+pub mod error;
+pub mod executable;
+pub mod module;
+pub mod opaque;
+pub mod pool;
+pub mod session;
+pub mod tensor;
+
+pub use error::{Error, Result};
+pub use tensor::{DType, Tensor};

@@ -1,0 +1,1 @@
+//! Module: code, packed weights and memory plan; saved and loaded.

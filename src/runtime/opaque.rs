@@ -1,0 +1,1 @@
+//! Opaque operators: plain functions for what no affine expression can say.

@@ -1,0 +1,1 @@
+//! The thread pool: static partition, short wait inside a run, sleep between runs.

@@ -1,0 +1,1 @@
+//! Session: binds inputs, runs the steps of a module, returns outputs.

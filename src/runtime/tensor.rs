@@ -1,0 +1,119 @@
+//! Element types and dense row-major tensors.
+
+use serde::{Deserialize, Serialize};
+
+/// Element type of a tensor. The discriminant order is stable: it is part of the saved module.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug, Serialize, Deserialize)]
+pub enum DType {
+    F64,
+    F32,
+    F16,
+    BF16,
+    I64,
+    I32,
+    I8,
+    U8,
+    /// One byte, 0 or 1.
+    Bool,
+}
+
+impl DType {
+    /// Size of one element in bytes.
+    pub fn bytes(self) -> usize {
+        match self {
+            DType::F64 | DType::I64 => 8,
+            DType::F32 | DType::I32 => 4,
+            DType::F16 | DType::BF16 => 2,
+            DType::I8 | DType::U8 | DType::Bool => 1,
+        }
+    }
+
+    pub fn is_float(self) -> bool {
+        matches!(self, DType::F64 | DType::F32 | DType::F16 | DType::BF16)
+    }
+
+    /// The name in the text language: `f32`, `i64`, `bool` …
+    pub fn name(self) -> &'static str {
+        match self {
+            DType::F64 => "f64",
+            DType::F32 => "f32",
+            DType::F16 => "f16",
+            DType::BF16 => "bf16",
+            DType::I64 => "i64",
+            DType::I32 => "i32",
+            DType::I8 => "i8",
+            DType::U8 => "u8",
+            DType::Bool => "bool",
+        }
+    }
+}
+
+impl std::fmt::Display for DType {
+    fn fmt(&self, f: &mut std::fmt::Formatter) -> std::fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// A dense row-major tensor: element type, extents, little-endian bytes.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Tensor {
+    pub dtype: DType,
+    pub shape: Vec<i64>,
+    pub data: Vec<u8>,
+}
+
+/// A Rust type that is stored as a [`DType`].
+pub trait Element: Copy {
+    const DTYPE: DType;
+    fn to_le(self) -> [u8; 8];
+    fn from_le(bytes: &[u8]) -> Self;
+}
+
+macro_rules! element {
+    ($($t:ty => $d:ident),*) => {$(
+        impl Element for $t {
+            const DTYPE: DType = DType::$d;
+            fn to_le(self) -> [u8; 8] {
+                let mut out = [0; 8];
+                let bytes = self.to_le_bytes();
+                out[..bytes.len()].copy_from_slice(&bytes);
+                out
+            }
+            fn from_le(bytes: &[u8]) -> Self {
+                Self::from_le_bytes(bytes.try_into().expect("one element"))
+            }
+        }
+    )*};
+}
+element!(f64 => F64, f32 => F32, i64 => I64, i32 => I32, i8 => I8, u8 => U8);
+
+impl Tensor {
+    /// A tensor of `shape` from row-major `values`. Panics when the counts differ.
+    pub fn new<T: Element>(shape: &[i64], values: &[T]) -> Tensor {
+        assert_eq!(shape.iter().product::<i64>() as usize, values.len(), "shape {shape:?}");
+        let size = T::DTYPE.bytes();
+        let data = values.iter().flat_map(|v| v.to_le().into_iter().take(size)).collect();
+        Tensor { dtype: T::DTYPE, shape: shape.to_vec(), data }
+    }
+
+    /// A tensor of zeros.
+    pub fn zeros(dtype: DType, shape: &[i64]) -> Tensor {
+        let count: i64 = shape.iter().product();
+        Tensor { dtype, shape: shape.to_vec(), data: vec![0; count as usize * dtype.bytes()] }
+    }
+
+    /// Number of elements.
+    pub fn len(&self) -> usize {
+        self.shape.iter().product::<i64>() as usize
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The elements in row-major order. Panics when `T` is not the stored type.
+    pub fn to_vec<T: Element>(&self) -> Vec<T> {
+        assert_eq!(T::DTYPE, self.dtype);
+        self.data.chunks_exact(self.dtype.bytes()).map(T::from_le).collect()
+    }
+}
