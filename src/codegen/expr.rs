@@ -231,6 +231,31 @@ impl Expr {
         })
     }
 
+    /// Calls `f` on every node, those inside index expressions too, parents first.
+    pub fn visit<'a>(&'a self, f: &mut impl FnMut(&'a Expr)) {
+        f(self);
+        match self {
+            Expr::Const(_) | Expr::Index(_) => {}
+            Expr::Load(access) => {
+                for index in &access.index {
+                    if let Index::Value(e) = index {
+                        e.visit(f);
+                    }
+                }
+            }
+            Expr::Unary(_, a) | Expr::Cast(_, a) => a.visit(f),
+            Expr::Binary(_, a, b) | Expr::Compare(_, a, b) => {
+                a.visit(f);
+                b.visit(f);
+            }
+            Expr::Select(c, a, b) => {
+                c.visit(f);
+                a.visit(f);
+                b.visit(f);
+            }
+        }
+    }
+
     /// Calls `f` on every access, those inside index expressions too, outermost first.
     pub fn visit_accesses<'a>(&'a self, f: &mut impl FnMut(&'a Access)) {
         match self {

@@ -7,7 +7,11 @@ pub mod instruction;
 pub mod isl;
 pub mod legality;
 pub mod lower;
+pub mod merge;
 pub mod pack;
+pub mod print;
+#[cfg(test)]
+pub mod samples;
 pub mod schedule;
 pub mod scop;
 pub mod tile;

@@ -2,8 +2,8 @@
 //!
 //! The words are isl's (Verdoolaege et al., "Schedule Trees", IMPACT 2014): bands of rows, sequences of filters, marks.
 
-use crate::codegen::expr::Affine;
-use crate::poly::scop::StatementId;
+use crate::codegen::expr::{Affine, Var};
+use crate::poly::scop::{Scop, StatementId};
 use serde::{Deserialize, Serialize};
 
 /// A schedule of all statements of one Scop.
@@ -48,6 +48,33 @@ pub enum RowKind {
     Parallel,
     Unroll,
     Vector,
+}
+
+impl Schedule {
+    /// The original order: every statement completely before the next, each over its iterators in order.
+    pub fn initial(scop: &Scop) -> Schedule {
+        let mut children: Vec<(Vec<StatementId>, Node)> = scop
+            .ids()
+            .map(|id| {
+                let rows = scop.statement(id).iterators.iter().enumerate().map(|(i, it)| Row {
+                    name: it.name.clone(),
+                    phi: vec![(id, Affine::var(Var(i as u32)))],
+                    tile: 1,
+                    coincident: false,
+                    kind: RowKind::Serial,
+                });
+                let rows: Vec<Row> = rows.collect();
+                let node = if rows.is_empty() {
+                    Node::Leaf
+                } else {
+                    Node::Band(Band { rows, permutable: false }, Box::new(Node::Leaf))
+                };
+                (vec![id], node)
+            })
+            .collect();
+        let root = if children.len() == 1 { children.remove(0).1 } else { Node::Sequence(children) };
+        Schedule { root }
+    }
 }
 
 impl Row {

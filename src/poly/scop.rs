@@ -3,8 +3,8 @@
 //! A tensor expression is a list of [`Definition`]s, `C(m,n) +=! A(m,k) * B(k,n)`. A [`Scop`] has the same tensors and
 //! statements with one write each: a reduction has become an initialisation and an update.
 
-use crate::codegen::expr::{Affine, BinaryOp, BufferId, Expr, Var};
-use crate::poly::DType;
+use crate::codegen::expr::{Access, Affine, BinaryOp, BufferId, Expr, Index, Var};
+use crate::poly::{DType, Error, Result};
 use serde::{Deserialize, Serialize};
 
 /// A tensor of a program. Row-major, contiguous.
@@ -97,7 +97,69 @@ impl Scop {
     }
 }
 
+impl Scop {
+    /// Checks ranks, variables and ids, and that every subscript lies in its dimension for every instance that accesses it.
+    pub fn verify(&self) -> Result<()> {
+        for s in &self.statements {
+            let fail = |what: String| Err(Error::Invalid(format!("statement {} of {}: {what}", s.name, self.name)));
+            let known = |a: &Affine| a.terms.iter().all(|t| (t.0.0 as usize) < s.iterators.len());
+            let mut affines: Vec<&Affine> = s.domain.iter().chain(&s.write).collect();
+            s.body.visit(&mut |e| {
+                if let Expr::Index(a) = e {
+                    affines.push(a);
+                }
+            });
+            s.body.visit_accesses(&mut |a| {
+                affines.extend(a.index.iter().filter_map(Index::affine));
+                affines.extend(&a.guard);
+            });
+            if !affines.into_iter().all(known) {
+                return fail("an affine form uses an iterator that does not exist".into());
+            }
+            if s.iterators.iter().any(|it| it.extent < 1) {
+                return fail("an iterator has no values".into());
+            }
+            if self.tensors.get(s.target.0 as usize).is_none_or(|t| matches!(t.role, Role::Input | Role::Constant)) {
+                return fail("it writes no output or temporary".into());
+            }
+            let mut accesses = vec![Access {
+                buffer: s.target,
+                index: s.write.iter().cloned().map(Index::Affine).collect(),
+                guard: vec![],
+                otherwise: None,
+            }];
+            s.body.visit_accesses(&mut |a| accesses.push(a.clone()));
+            for a in accesses {
+                let Some(tensor) = self.tensors.get(a.buffer.0 as usize) else {
+                    return fail(format!("it accesses tensor {}, which does not exist", a.buffer.0));
+                };
+                if tensor.shape.len() != a.index.len() {
+                    return fail(format!("an access to {} has not one subscript for each dimension", tensor.name));
+                }
+                for (d, index) in a.index.iter().enumerate() {
+                    if let Index::Affine(i) = index
+                        && !s.in_bounds(i, &a.guard, tensor.shape[d])
+                    {
+                        return fail(format!("subscript {d} of {} leaves 0..{}", tensor.name, tensor.shape[d]));
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
 impl Statement {
+    /// Whether `0 ≤ subscript < extent` wherever `guard` and the domain hold.
+    fn in_bounds(&self, subscript: &Affine, guard: &[Affine], extent: i64) -> bool {
+        let range = |v: Var| (0, self.iterators[v.0 as usize].extent - 1);
+        let below = Affine::constant(extent - 1).add_scaled(subscript, -1);
+        [subscript, &below].into_iter().all(|form| {
+            form.bounds(range).0 >= 0
+                || guard.iter().chain(&self.domain).any(|g| form.add_scaled(g, -1).bounds(range).0 >= 0)
+        })
+    }
+
     pub fn vars(&self) -> impl DoubleEndedIterator<Item = Var> + use<> {
         (0..self.iterators.len() as u32).map(Var)
     }
