@@ -1,1 +1,401 @@
-//! Session: binds inputs, runs the steps of a module, returns outputs.
+//! Session: a module made ready to run on this processor, with its threads.
+//!
+//! In: named input tensors. Out: the outputs in the model's order. A session may be shared by many threads at once: each
+//! run takes an arena and scratch memory of its own from a free list. While steps run nothing is allocated, and the bits
+//! of the results depend neither on the number of threads nor on what else runs.
+
+use crate::runtime::executable::{Executable, PhaseFn};
+use crate::runtime::module::{Action, BufferRef, Place, TensorSpec, advise_huge_pages};
+use crate::runtime::opaque::{self, MAX_OPERANDS, View, ViewMut};
+use crate::runtime::pool::{Crew, Pool};
+use crate::runtime::{DType, Error, Result, Tensor};
+use memmap2::MmapMut;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+pub use crate::runtime::module::Module;
+
+/// A module that runs.
+pub struct Session {
+    module: Arc<Module>,
+    pool: Pool,
+    steps: Vec<ReadyStep>,
+    /// Total length of the argument tables.
+    table_len: usize,
+    /// Scratch memory of one thread.
+    scratch_bytes: usize,
+    free: Mutex<Vec<Memory>>,
+    /// The code that `steps` points to.
+    _code: Executable,
+}
+
+/// A step with all that can be resolved before a run.
+enum ReadyStep {
+    Kernel { phases: Vec<ReadyPhase>, table: usize },
+    Opaque { function: opaque::Function },
+    CheckIndices,
+}
+
+struct ReadyPhase {
+    function: PhaseFn,
+    parallel: Option<i64>,
+}
+
+/// What one run needs for itself.
+struct Memory {
+    /// Scratch memory of the first thread.
+    scratch: *mut u8,
+    /// The argument tables of all kernel steps, one after the other.
+    tables: Vec<*mut u8>,
+    /// Address of each buffer of the module.
+    buffers: Vec<*mut u8>,
+    /// The pages that the addresses lead into.
+    _pages: [MmapMut; 2],
+}
+
+// SAFETY: the pointers lead into `_pages` and the module's weights, which live as long as the session, or are set anew
+// by the run that takes this memory before it uses them.
+unsafe impl Send for Memory {}
+
+impl Session {
+    /// Makes a module ready to run on `threads` threads (0 counts as 1). Refuses a module for another processor.
+    pub fn new(module: Arc<Module>, threads: usize) -> Result<Session> {
+        module.verify()?;
+        module.check_host()?;
+        let code = Executable::new(&module.code)?;
+        let mut table_len = 0;
+        let steps = module
+            .steps
+            .iter()
+            .map(|step| match &step.action {
+                Action::Kernel { kernel, arguments } => {
+                    let phases = module.kernels[*kernel as usize]
+                        .phases
+                        .iter()
+                        .map(|p| ReadyPhase { function: code.phase(p.offset as usize), parallel: p.parallel });
+                    let table = table_len;
+                    table_len += arguments.len();
+                    Ok(ReadyStep::Kernel { phases: phases.collect(), table })
+                }
+                Action::Opaque { function, .. } => match opaque::lookup(function) {
+                    Some(function) => Ok(ReadyStep::Opaque { function }),
+                    None => Err(Error::Unsupported(format!("opaque function `{function}`"))),
+                },
+                Action::CheckIndices { .. } => Ok(ReadyStep::CheckIndices),
+            })
+            .collect::<Result<Vec<_>>>()?;
+        let scratch = module.kernels.iter().flat_map(|k| &k.phases).map(|p| p.scratch_bytes).max().unwrap_or(0);
+        Ok(Session {
+            pool: Pool::new(threads)?,
+            steps,
+            table_len,
+            scratch_bytes: (scratch as usize).next_multiple_of(4096),
+            free: Mutex::new(vec![]),
+            _code: code,
+            module,
+        })
+    }
+
+    /// The module that runs here.
+    pub fn module(&self) -> &Arc<Module> {
+        &self.module
+    }
+
+    /// Number of threads of one run.
+    pub fn threads(&self) -> usize {
+        self.pool.threads()
+    }
+
+    /// Runs the model on inputs given by name, in any order. The outputs come in the model's order.
+    pub fn run(&self, inputs: &[(&str, &Tensor)]) -> Result<Vec<Tensor>> {
+        let mut outputs = self.outputs();
+        self.run_into(inputs, &mut outputs)?;
+        Ok(outputs)
+    }
+
+    /// Tensors of the right types and shapes for [`Session::run_into`].
+    pub fn outputs(&self) -> Vec<Tensor> {
+        self.module.outputs.iter().map(|o| Tensor::zeros(o.tensor.dtype, &o.tensor.shape)).collect()
+    }
+
+    /// As [`Session::run`], into existing tensors of the outputs' types and shapes; kernels read and write the tensors'
+    /// own memory.
+    pub fn run_into(&self, inputs: &[(&str, &Tensor)], outputs: &mut [Tensor]) -> Result<()> {
+        self.execute(inputs, outputs, |_, _| {})
+    }
+
+    /// Runs the model and returns the time of each step of the module.
+    pub fn profile(&self, inputs: &[(&str, &Tensor)]) -> Result<Vec<Duration>> {
+        let mut outputs = self.outputs();
+        let mut times = vec![Duration::ZERO; self.steps.len()];
+        let mut before = None;
+        self.execute(inputs, &mut outputs, |step, now| {
+            if let Some(before) = before.replace(now) {
+                times[step - 1] = now - before;
+            }
+        })?;
+        Ok(times)
+    }
+
+    /// `tick(i, now)` is called before step i, and once after the last one.
+    fn execute(
+        &self,
+        inputs: &[(&str, &Tensor)],
+        outputs: &mut [Tensor],
+        mut tick: impl FnMut(usize, Instant),
+    ) -> Result<()> {
+        let given = self.match_inputs(inputs)?;
+        self.check_outputs(outputs)?;
+        let mut memory = match self.free.lock().unwrap_or_else(|e| e.into_inner()).pop() {
+            Some(memory) => memory,
+            None => self.allocate()?,
+        };
+        self.bind(&mut memory, &given, outputs);
+        let mut crew = self.pool.enter();
+        let mut result = Ok(());
+        for (i, step) in self.steps.iter().enumerate() {
+            tick(i, Instant::now());
+            result = self.perform(i, step, &memory, &mut crew);
+            if result.is_err() {
+                break;
+            }
+        }
+        tick(self.steps.len(), Instant::now());
+        drop(crew);
+        if result.is_ok() {
+            self.copy_outputs(&memory, outputs);
+        }
+        self.free.lock().unwrap_or_else(|e| e.into_inner()).push(memory);
+        result
+    }
+
+    /// The input tensors in the order of the module's inputs.
+    fn match_inputs<'t>(&self, inputs: &[(&str, &'t Tensor)]) -> Result<Vec<&'t Tensor>> {
+        let specs = &self.module.inputs;
+        for (i, (name, _)) in inputs.iter().enumerate() {
+            if !specs.iter().any(|s| s.name == *name) {
+                let names: Vec<String> = specs.iter().map(|s| format!("`{}`", s.name)).collect();
+                return Err(Error::Invalid(format!("no input `{name}`: the model's inputs are {}", names.join(", "))));
+            }
+            if inputs[..i].iter().any(|(other, _)| other == name) {
+                return Err(Error::Invalid(format!("input `{name}` is given twice")));
+            }
+        }
+        specs
+            .iter()
+            .map(|spec| {
+                let Some((_, tensor)) = inputs.iter().find(|(name, _)| *name == spec.name) else {
+                    return Err(Error::Invalid(format!("input `{}` is missing ({})", spec.name, shown(spec))));
+                };
+                check_tensor("input", spec, tensor)?;
+                Ok(*tensor)
+            })
+            .collect()
+    }
+
+    fn check_outputs(&self, outputs: &[Tensor]) -> Result<()> {
+        let specs = &self.module.outputs;
+        if outputs.len() != specs.len() {
+            return Err(Error::Invalid(format!("{} outputs given, the model has {}", outputs.len(), specs.len())));
+        }
+        specs.iter().zip(outputs).try_for_each(|(spec, tensor)| check_tensor("output", &spec.tensor, tensor))
+    }
+
+    /// Fresh memory for one more run at a time.
+    fn allocate(&self) -> Result<Memory> {
+        let map = |bytes: usize| {
+            MmapMut::map_anon(bytes.max(1)).map_err(|e| Error::Io(format!("arena of {bytes} bytes: {e}")))
+        };
+        let mut arena = map(self.module.arena_bytes as usize)?;
+        let mut scratch = map(self.scratch_bytes * self.pool.threads())?;
+        advise_huge_pages(&arena);
+        let base = arena.as_mut_ptr();
+        let weights = self.module.weights.as_ptr().cast_mut();
+        let buffers = self.module.buffers.iter().map(|buffer| match buffer.place {
+            Place::Arena(at) => base.wrapping_add(at as usize),
+            Place::Weights(at) => weights.wrapping_add(at as usize),
+            Place::Input(_) | Place::Output(_) => std::ptr::null_mut(),
+        });
+        Ok(Memory {
+            buffers: buffers.collect(),
+            tables: vec![std::ptr::null_mut(); self.table_len],
+            scratch: scratch.as_mut_ptr(),
+            _pages: [arena, scratch],
+        })
+    }
+
+    /// Sets the addresses of this run's inputs and outputs.
+    fn bind(&self, memory: &mut Memory, inputs: &[&Tensor], outputs: &mut [Tensor]) {
+        for (buffer, address) in self.module.buffers.iter().zip(&mut memory.buffers) {
+            match buffer.place {
+                Place::Input(i) => *address = inputs[i as usize].data.as_ptr().cast_mut(),
+                Place::Output(i) => *address = outputs[i as usize].data.as_mut_ptr(),
+                Place::Arena(_) | Place::Weights(_) => {}
+            }
+        }
+        let mut table = memory.tables.iter_mut();
+        for step in &self.module.steps {
+            if let Action::Kernel { arguments, .. } = &step.action {
+                for argument in arguments {
+                    *table.next().expect("as long as all arguments") = memory.buffers[argument.0 as usize];
+                }
+            }
+        }
+    }
+
+    fn perform(&self, index: usize, step: &ReadyStep, memory: &Memory, crew: &mut Crew) -> Result<()> {
+        match (step, &self.module.steps[index].action) {
+            (ReadyStep::Kernel { phases, table }, Action::Kernel { .. }) => {
+                let call = Call {
+                    arguments: memory.tables[*table..].as_ptr(),
+                    scratch: memory.scratch,
+                    scratch_bytes: self.scratch_bytes,
+                };
+                for phase in phases {
+                    // SAFETY (both calls): the code comes from the pipeline, or from a file whose checksum matched. The
+                    // module is verified: each argument is as large as its slot says, what is written overlaps nothing
+                    // else of the step, and lies in this run's arena or in the caller's output tensors, which are
+                    // borrowed mutably for the run. Inputs and weights are only read. Each thread has its own scratch.
+                    match phase.parallel {
+                        None => unsafe { call.phase(phase.function, 0, 1, 0) },
+                        Some(count) => crew.run(count, &|first, last, thread| unsafe {
+                            call.phase(phase.function, first, last, thread);
+                        })?,
+                    }
+                }
+                Ok(())
+            }
+            (ReadyStep::Opaque { function }, Action::Opaque { attributes, inputs, outputs, .. }) => {
+                self.perform_opaque(*function, attributes, inputs, outputs, memory)
+            }
+            (ReadyStep::CheckIndices, Action::CheckIndices { tensor, lower, upper }) => {
+                let buffer = &self.module.buffers[tensor.0 as usize];
+                check_indices(&buffer.name, self.view(*tensor, memory), *lower, *upper)
+            }
+            _ => Err(Error::Internal(format!("step {index} is not what it was made ready for"))),
+        }
+    }
+
+    fn perform_opaque(
+        &self,
+        function: opaque::Function,
+        attributes: &[i64],
+        inputs: &[BufferRef],
+        outputs: &[BufferRef],
+        memory: &Memory,
+    ) -> Result<()> {
+        let mut read = [View { dtype: DType::U8, shape: &[0], data: &[] }; MAX_OPERANDS];
+        for (view, &input) in read.iter_mut().zip(inputs) {
+            *view = self.view(input, memory);
+        }
+        let mut written: [ViewMut; MAX_OPERANDS] =
+            std::array::from_fn(|_| ViewMut { dtype: DType::U8, shape: &[0], data: &mut [] });
+        for (view, &output) in written.iter_mut().zip(outputs) {
+            let buffer = &self.module.buffers[output.0 as usize];
+            let bytes = buffer.bytes()? as usize;
+            // SAFETY: the buffer lies inside this run's arena or an output tensor that is borrowed mutably for the run,
+            // and overlaps no other operand (`Module::verify`), so nothing else refers to these bytes now.
+            let data = unsafe { std::slice::from_raw_parts_mut(memory.buffers[output.0 as usize], bytes) };
+            *view = ViewMut { dtype: buffer.dtype, shape: &buffer.shape, data };
+        }
+        function(attributes, &read[..inputs.len()], &mut written[..outputs.len()])
+    }
+
+    fn view<'a>(&'a self, buffer: BufferRef, memory: &'a Memory) -> View<'a> {
+        let b = &self.module.buffers[buffer.0 as usize];
+        let bytes = b.bytes().unwrap_or(0) as usize;
+        // SAFETY: the buffer lies inside the arena, the weights or a tensor of the caller (`Module::verify`), and no step
+        // writes it while this step reads it.
+        let data = unsafe { std::slice::from_raw_parts(memory.buffers[buffer.0 as usize].cast_const(), bytes) };
+        View { dtype: b.dtype, shape: &b.shape, data }
+    }
+
+    /// Copies outputs that no step has written in place: a constant, an input, a value that is two outputs.
+    fn copy_outputs(&self, memory: &Memory, outputs: &mut [Tensor]) {
+        for i in 0..outputs.len() {
+            let source = self.module.outputs[i].source;
+            match self.module.buffers[source.0 as usize].place {
+                Place::Output(o) if o as usize == i => {}
+                Place::Output(o) => {
+                    if let Ok([from, to]) = outputs.get_disjoint_mut([o as usize, i]) {
+                        to.data.copy_from_slice(&from.data);
+                    }
+                }
+                _ => {
+                    let view = self.view(source, memory);
+                    outputs[i].data.copy_from_slice(view.data);
+                }
+            }
+        }
+    }
+}
+
+/// What the threads of one phase share.
+struct Call {
+    arguments: *const *mut u8,
+    scratch: *mut u8,
+    scratch_bytes: usize,
+}
+
+// SAFETY: the table is only read, and each thread uses a part of the scratch memory of its own.
+unsafe impl Sync for Call {}
+
+impl Call {
+    /// Calls a phase as `thread`.
+    ///
+    /// # Safety
+    /// `function` keeps to its declared slots and scratch bytes, and no other call uses the same `thread` now.
+    unsafe fn phase(&self, function: PhaseFn, first: i64, last: i64, thread: usize) {
+        let scratch = self.scratch.wrapping_add(thread * self.scratch_bytes);
+        // SAFETY: as promised by the caller.
+        unsafe { function(self.arguments, first, last, scratch) }
+    }
+}
+
+fn shown(spec: &TensorSpec) -> String {
+    let dims: Vec<String> = spec.shape.iter().map(i64::to_string).collect();
+    format!("{} {}", spec.dtype, if dims.is_empty() { "scalar".into() } else { dims.join("×") })
+}
+
+fn check_tensor(role: &str, spec: &TensorSpec, tensor: &Tensor) -> Result<()> {
+    if tensor.dtype != spec.dtype || tensor.shape != spec.shape {
+        let given = TensorSpec { name: String::new(), dtype: tensor.dtype, shape: tensor.shape.clone() };
+        return Err(Error::Invalid(format!(
+            "{role} `{}` is {}, but the compiled model wants {}",
+            spec.name,
+            shown(&given),
+            shown(spec)
+        )));
+    }
+    if tensor.data.len() as u64 != spec.bytes()? {
+        return Err(Error::Invalid(format!(
+            "{role} `{}` of {} has {} bytes of data",
+            spec.name,
+            shown(spec),
+            tensor.data.len()
+        )));
+    }
+    Ok(())
+}
+
+fn check_indices(name: &str, view: View, lower: i64, upper: i64) -> Result<()> {
+    let outside = match view.dtype {
+        DType::I64 => first_outside(view.data, lower, upper, i64::from_le_bytes),
+        _ => first_outside(view.data, lower, upper, |b: [u8; 4]| i32::from_le_bytes(b).into()),
+    };
+    match outside {
+        None => Ok(()),
+        Some(value) => {
+            Err(Error::Invalid(format!("index {value} in tensor `{name}` lies outside of {lower}..={upper}")))
+        }
+    }
+}
+
+fn first_outside<const N: usize>(data: &[u8], lower: i64, upper: i64, read: fn([u8; N]) -> i64) -> Option<i64> {
+    let (elements, _) = data.as_chunks::<N>();
+    elements.iter().map(|&e| read(e)).find(|v| !(lower..=upper).contains(v))
+}
+
+#[cfg(test)]
+#[path = "session_tests.rs"]
+mod tests;

@@ -1,0 +1,149 @@
+//! Saving, loading, and what loading refuses.
+
+use super::*;
+
+/// Code that stores nothing and returns, and one of everything else.
+pub fn small() -> Module {
+    let buffer = |name: &str, place| Buffer { name: name.into(), dtype: DType::I64, shape: vec![4], place };
+    let step = |name: &str, action| Step { name: name.into(), flops: 3, action };
+    let spec = |name: &str| TensorSpec { name: name.into(), dtype: DType::I64, shape: vec![4] };
+    let slot = |written| Slot { bytes: 32, written };
+    Module {
+        name: "small".into(),
+        target: "some-target".into(),
+        architecture: std::env::consts::ARCH.into(),
+        features: vec![],
+        code: vec![0xc3; 3],
+        kernels: vec![Kernel {
+            name: "k".into(),
+            phases: vec![Phase { offset: 1, parallel: Some(4), scratch_bytes: 100 }],
+            slots: vec![slot(false), slot(false), slot(true)],
+            vectorized: true,
+            tensorized: false,
+        }],
+        buffers: vec![
+            buffer("x", Place::Input(0)),
+            buffer("w", Place::Weights(64)),
+            buffer("t", Place::Arena(0)),
+            buffer("y", Place::Output(0)),
+        ],
+        arena_bytes: 64,
+        steps: vec![
+            step("check", Action::CheckIndices { tensor: BufferRef(0), lower: -4, upper: 3 }),
+            step("first", Action::Kernel { kernel: 0, arguments: vec![BufferRef(0), BufferRef(1), BufferRef(2)] }),
+            step("second", Action::Kernel { kernel: 0, arguments: vec![BufferRef(2), BufferRef(2), BufferRef(3)] }),
+        ],
+        inputs: vec![spec("x")],
+        outputs: vec![OutputSpec { tensor: spec("y"), source: BufferRef(3) }],
+        dims: [("batch".to_string(), 4)].into(),
+        metadata: [("character".to_string(), "a\nb".to_string())].into(),
+        weights: Weights::new(&[7; 96]).unwrap(),
+    }
+}
+
+#[test]
+fn save_and_load_is_identity() {
+    let module = small();
+    module.verify().unwrap();
+    assert_eq!(Module::from_bytes(&module.to_bytes().unwrap()).unwrap(), module);
+    let path = std::env::temp_dir().join(format!("tilewright-module-{}.tw", std::process::id()));
+    module.save(&path).unwrap();
+    let loaded = Module::load(&path).unwrap();
+    std::fs::remove_file(&path).unwrap();
+    assert_eq!(loaded, module);
+    assert_eq!(loaded.weights.as_ptr() as usize % 64, 0);
+}
+
+#[test]
+fn every_flipped_byte_and_every_truncation_is_refused() {
+    let bytes = small().to_bytes().unwrap();
+    for i in 0..bytes.len() {
+        for flip in [1, 0x80, 0xff] {
+            let mut damaged = bytes.clone();
+            damaged[i] ^= flip;
+            assert!(matches!(Module::from_bytes(&damaged), Err(Error::Invalid(_))), "byte {i} ^ {flip}");
+        }
+        assert!(matches!(Module::from_bytes(&bytes[..i]), Err(Error::Invalid(_))), "first {i} bytes");
+    }
+    let mut longer = bytes.clone();
+    longer.push(0);
+    assert!(Module::from_bytes(&longer).is_err());
+}
+
+#[test]
+fn a_wrong_description_under_a_right_checksum_is_refused_or_consistent() {
+    let bytes = small().to_bytes().unwrap();
+    let (mut refused, mut accepted) = (0, 0);
+    for i in 16..bytes.len() {
+        for flip in [1, 2, 4, 0x10, 0x80, 0xff] {
+            let mut forged = bytes.clone();
+            forged[i] ^= flip;
+            let crc = crc32fast::hash(&forged[16..]);
+            forged[12..16].copy_from_slice(&crc.to_le_bytes());
+            match Module::from_bytes(&forged) {
+                Ok(module) => {
+                    module.verify().unwrap();
+                    accepted += 1;
+                }
+                Err(_) => refused += 1,
+            }
+        }
+    }
+    assert!(refused > 100 && accepted > 100, "{refused} refused, {accepted} accepted");
+}
+
+#[test]
+fn refusals_say_why() {
+    let bytes = small().to_bytes().unwrap();
+    let message = |bytes: &[u8]| Module::from_bytes(bytes).unwrap_err().to_string();
+    let mut version = bytes.clone();
+    version[8] = 9;
+    assert!(message(&version).contains("module format 9"), "{}", message(&version));
+    assert!(message(b"ONNX").contains("magic"));
+    let mut damaged = bytes;
+    *damaged.last_mut().unwrap() ^= 1;
+    assert!(message(&damaged).contains("checksum"));
+    assert!(matches!(Module::load("/nonexistent/x.tw"), Err(Error::Io(_))));
+}
+
+#[test]
+fn another_processor_is_refused() {
+    let other = Module { architecture: "z80".into(), ..small() };
+    assert!(matches!(other.check_host(), Err(Error::Unsupported(m)) if m.contains("z80")));
+    let better = Module { features: vec!["avx2048".into()], ..small() };
+    assert!(matches!(better.check_host(), Err(Error::Unsupported(m)) if m.contains("avx2048")));
+    small().check_host().unwrap();
+}
+
+#[test]
+fn inconsistent_modules_are_refused() {
+    type Break = fn(&mut Module);
+    let cases: &[(&str, Break)] = &[
+        ("code offset", |m| m.kernels[0].phases[0].offset = 3),
+        ("iterations", |m| m.kernels[0].phases[0].parallel = Some(-1)),
+        ("slot too large", |m| m.kernels[0].slots[1].bytes = 33),
+        ("slot missing", |m| m.kernels[0].slots.truncate(2)),
+        ("kernel index", |m| m.steps[1].action = Action::Kernel { kernel: 1, arguments: vec![] }),
+        ("buffer index", |m| m.outputs[0].source = BufferRef(4)),
+        ("arena end", |m| m.buffers[2].place = Place::Arena(33)),
+        ("arena overflow", |m| m.buffers[2].place = Place::Arena(u64::MAX)),
+        ("weights end", |m| m.buffers[1].place = Place::Weights(65)),
+        ("input index", |m| m.buffers[0].place = Place::Input(1)),
+        ("written weights", |m| m.buffers[3].place = Place::Weights(0)),
+        ("written input", |m| m.buffers[3].place = Place::Input(0)),
+        ("overlap", |m| m.buffers[0].place = Place::Arena(16)),
+        ("negative extent", |m| m.buffers[0].shape = vec![-1]),
+        ("huge extent", |m| m.buffers[0].shape = vec![i64::MAX, 2]),
+        ("two inputs of one name", |m| m.inputs.push(m.inputs[0].clone())),
+        ("unknown function", |m| {
+            let nothing = Action::Opaque { function: "f".into(), attributes: vec![], inputs: vec![], outputs: vec![] };
+            m.steps[0].action = nothing;
+        }),
+        ("float subscripts", |m| m.buffers[0].dtype = DType::F64),
+    ];
+    for (what, break_it) in cases {
+        let mut module = small();
+        break_it(&mut module);
+        assert!(matches!(module.verify(), Err(Error::Invalid(_))), "{what}");
+    }
+}
