@@ -14,5 +14,6 @@ pub mod ir;
 pub mod op;
 pub mod proto;
 pub mod rules;
+pub mod synthetic;
 
 pub use crate::poly::{DType, Error, Result, Target, Tensor, expr, scop};

