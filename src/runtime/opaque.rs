@@ -28,7 +28,8 @@ pub struct ViewMut<'a> {
 pub type Function = fn(&[i64], &[View], &mut [ViewMut]) -> Result<()>;
 
 /// Name, function.
-pub const FUNCTIONS: &[(&str, Function)] = &[("arg_max", arg_max), ("arg_min", arg_min), ("top_k", top_k)];
+pub const FUNCTIONS: &[(&str, Function)] =
+    &[("argmax", arg_max), ("argmin", arg_min), ("topk", top_k), ("cumsum", cumulative_sum)];
 
 /// The function of this name.
 pub fn lookup(name: &str) -> Option<Function> {
@@ -46,7 +47,7 @@ pub fn apply(name: &str, attributes: &[i64], inputs: &[&Tensor], outputs: &[(DTy
     Ok(results)
 }
 
-/// Attributes: axis, 1 to take the last of equal elements. Output: i64, the axis reduced or kept with extent 1.
+/// Attributes: axis, 1 to keep the axis with extent 1, 1 to take the last of equal elements. Output: i64.
 fn arg_max(attributes: &[i64], inputs: &[View], outputs: &mut [ViewMut]) -> Result<()> {
     arg_best(attributes, inputs, outputs, |a, b| a > b)
 }
@@ -57,10 +58,10 @@ fn arg_min(attributes: &[i64], inputs: &[View], outputs: &mut [ViewMut]) -> Resu
 }
 
 fn arg_best(attributes: &[i64], inputs: &[View], outputs: &mut [ViewMut], better: fn(Key, Key) -> bool) -> Result<()> {
-    let ([axis, last], [input], [output]) = (attributes, inputs, outputs) else { return Err(misuse("arg_max")) };
+    let ([axis, _keep, last], [input], [output]) = (attributes, inputs, outputs) else { return Err(misuse("argmax")) };
     let (outer, extent, inner) = around(input, *axis)?;
     if output.dtype != DType::I64 || output.data.len() != outer * inner * 8 || (extent == 0 && outer * inner > 0) {
-        return Err(misuse("arg_max"));
+        return Err(misuse("argmax"));
     }
     for o in 0..outer {
         for i in 0..inner {
@@ -78,13 +79,13 @@ fn arg_best(attributes: &[i64], inputs: &[View], outputs: &mut [ViewMut], better
     Ok(())
 }
 
-/// Attributes: axis, 1 for the largest (0: the smallest). Outputs: values, i64 indices, sorted; k is the outputs' extent.
+/// Attributes: k, axis, 1 for the largest (0: the smallest), 1 for sorted (we always sort). Outputs: values, i64 indices.
 fn top_k(attributes: &[i64], inputs: &[View], outputs: &mut [ViewMut]) -> Result<()> {
-    let ([axis, largest], [input, ..], [values, indices]) = (attributes, inputs, outputs) else {
-        return Err(misuse("top_k"));
+    let ([k, axis, largest, _sorted], [input, ..], [values, indices]) = (attributes, inputs, outputs) else {
+        return Err(misuse("topk"));
     };
     let (outer, extent, inner) = around(input, *axis)?;
-    let k = values.shape.get(*axis as usize).map_or(0, |&k| k as usize);
+    let k = usize::try_from(*k).map_err(|_| misuse("topk"))?;
     let size = input.dtype.bytes();
     let fits = values.dtype == input.dtype
         && indices.dtype == DType::I64
@@ -92,7 +93,7 @@ fn top_k(attributes: &[i64], inputs: &[View], outputs: &mut [ViewMut]) -> Result
         && indices.data.len() == outer * k * inner * 8
         && k <= extent;
     if !fits {
-        return Err(misuse("top_k"));
+        return Err(misuse("topk"));
     }
     let mut order: Vec<usize> = Vec::with_capacity(extent);
     for o in 0..outer {
@@ -112,6 +113,68 @@ fn top_k(attributes: &[i64], inputs: &[View], outputs: &mut [ViewMut]) -> Result
         }
     }
     Ok(())
+}
+
+/// Attributes: axis, 1 to leave the element itself out, 1 to sum from the end. Output: the input's type and shape.
+fn cumulative_sum(attributes: &[i64], inputs: &[View], outputs: &mut [ViewMut]) -> Result<()> {
+    let ([axis, exclusive, reverse], [input, ..], [output]) = (attributes, inputs, outputs) else {
+        return Err(misuse("cumsum"));
+    };
+    let (outer, extent, inner) = around(input, *axis)?;
+    let size = input.dtype.bytes();
+    if output.dtype != input.dtype || output.data.len() != input.data.len() {
+        return Err(misuse("cumsum"));
+    }
+    for o in 0..outer {
+        for i in 0..inner {
+            let mut sum = Sum::of(input.dtype)?;
+            for step in 0..extent {
+                let k = if *reverse == 1 { extent - 1 - step } else { step };
+                let at = (o * extent + k) * inner + i;
+                let before = sum;
+                sum.add(key(input, at));
+                let bytes = if *exclusive == 1 { before } else { sum }.bytes();
+                output.data[at * size..][..size].copy_from_slice(&bytes[..size]);
+            }
+        }
+    }
+    Ok(())
+}
+
+/// A running sum that rounds as its type does.
+#[derive(Clone, Copy)]
+enum Sum {
+    F64(f64),
+    F32(f32),
+    Integer(i64),
+}
+
+impl Sum {
+    fn of(dtype: DType) -> Result<Sum> {
+        match dtype {
+            DType::F64 => Ok(Sum::F64(0.0)),
+            DType::F32 => Ok(Sum::F32(0.0)),
+            DType::I64 | DType::I32 => Ok(Sum::Integer(0)),
+            _ => Err(Error::Unsupported(format!("cumulative sum of {dtype}"))),
+        }
+    }
+
+    fn add(&mut self, element: Key) {
+        match (self, element) {
+            (Sum::F64(s), Key::Float(v)) => *s += v,
+            (Sum::F32(s), Key::Float(v)) => *s += v as f32,
+            (Sum::Integer(s), Key::Integer(v)) => *s = s.wrapping_add(v),
+            _ => {}
+        }
+    }
+
+    fn bytes(self) -> [u8; 8] {
+        match self {
+            Sum::F64(s) => s.to_le_bytes(),
+            Sum::F32(s) => (s.to_bits() as u64).to_le_bytes(),
+            Sum::Integer(s) => s.to_le_bytes(),
+        }
+    }
 }
 
 /// An element, comparable: floats and integers of any width.
@@ -176,29 +239,41 @@ mod tests {
     fn arg_max_takes_the_first_or_the_last_of_equals() {
         let x = Tensor::new(&[2, 3], &[1.0f32, 5.0, 5.0, 7.0, 2.0, 7.0]);
         let out = [(DType::I64, vec![2])];
-        assert_eq!(apply("arg_max", &[1, 0], &[&x], &out).unwrap()[0].to_vec::<i64>(), [1, 0]);
-        assert_eq!(apply("arg_max", &[1, 1], &[&x], &out).unwrap()[0].to_vec::<i64>(), [2, 2]);
-        assert_eq!(apply("arg_min", &[1, 0], &[&x], &out).unwrap()[0].to_vec::<i64>(), [0, 1]);
+        assert_eq!(apply("argmax", &[1, 0, 0], &[&x], &out).unwrap()[0].to_vec::<i64>(), [1, 0]);
+        assert_eq!(apply("argmax", &[1, 0, 1], &[&x], &out).unwrap()[0].to_vec::<i64>(), [2, 2]);
+        assert_eq!(apply("argmin", &[1, 0, 0], &[&x], &out).unwrap()[0].to_vec::<i64>(), [0, 1]);
         let down = [(DType::I64, vec![3])];
-        assert_eq!(apply("arg_max", &[0, 0], &[&x], &down).unwrap()[0].to_vec::<i64>(), [1, 0, 1]);
+        assert_eq!(apply("argmax", &[0, 0, 0], &[&x], &down).unwrap()[0].to_vec::<i64>(), [1, 0, 1]);
     }
 
     #[test]
     fn top_k_is_sorted_and_stable() {
         let x = Tensor::new(&[5], &[3i32, 9, 1, 9, 4]);
         let out = [(DType::I32, vec![3]), (DType::I64, vec![3])];
-        let largest = apply("top_k", &[0, 1], &[&x], &out).unwrap();
+        let largest = apply("topk", &[3, 0, 1, 1], &[&x], &out).unwrap();
         assert_eq!((largest[0].to_vec::<i32>(), largest[1].to_vec::<i64>()), (vec![9, 9, 4], vec![1, 3, 4]));
-        let smallest = apply("top_k", &[0, 0], &[&x], &out).unwrap();
+        let smallest = apply("topk", &[3, 0, 0, 1], &[&x], &out).unwrap();
         assert_eq!((smallest[0].to_vec::<i32>(), smallest[1].to_vec::<i64>()), (vec![1, 3, 4], vec![2, 0, 4]));
+    }
+
+    #[test]
+    fn cumulative_sums() {
+        let x = Tensor::new(&[2, 2], &[1.5f32, 2.0, 3.0, 4.0]);
+        let sum = |attributes: &[i64]| {
+            apply("cumsum", attributes, &[&x], &[(DType::F32, vec![2, 2])]).unwrap()[0].to_vec::<f32>()
+        };
+        assert_eq!(sum(&[1, 0, 0]), [1.5, 3.5, 3.0, 7.0]);
+        assert_eq!(sum(&[0, 0, 1]), [4.5, 6.0, 3.0, 4.0]);
+        assert_eq!(sum(&[1, 1, 0]), [0.0, 1.5, 0.0, 3.0]);
+        assert_eq!(sum(&[0, 1, 1]), [3.0, 4.0, 0.0, 0.0]);
     }
 
     #[test]
     fn wrong_operands_are_an_error() {
         let x = Tensor::new(&[2], &[1.0f32, 2.0]);
-        assert!(apply("arg_max", &[7, 0], &[&x], &[(DType::I64, vec![1])]).is_err());
-        assert!(apply("arg_max", &[0, 0], &[&x], &[(DType::F32, vec![1])]).is_err());
-        assert!(apply("top_k", &[0, 1], &[&x], &[(DType::F32, vec![3]), (DType::I64, vec![3])]).is_err());
+        assert!(apply("argmax", &[7, 0, 0], &[&x], &[(DType::I64, vec![1])]).is_err());
+        assert!(apply("argmax", &[0, 0, 0], &[&x], &[(DType::F32, vec![1])]).is_err());
+        assert!(apply("topk", &[3, 0, 1, 1], &[&x], &[(DType::F32, vec![3]), (DType::I64, vec![3])]).is_err());
         assert!(apply("nothing", &[], &[], &[]).is_err());
     }
 

@@ -58,8 +58,8 @@ fn module() -> Module {
             step(
                 "third",
                 Action::Opaque {
-                    function: "arg_max".into(),
-                    attributes: vec![0, 0],
+                    function: "argmax".into(),
+                    attributes: vec![0, 0, 0],
                     inputs: vec![BufferRef(3)],
                     outputs: vec![BufferRef(4)],
                 },
