@@ -99,6 +99,14 @@ impl Buffer {
     pub fn dense(name: impl Into<String>, dtype: DType, shape: &[i64], kind: BufferKind) -> Buffer {
         Buffer { name: name.into(), dtype, shape: shape.to_vec(), strides: row_major(shape), kind }
     }
+
+    /// Elements from the first to one past the last, gaps included; 0 when some extent is 0.
+    pub fn span(&self) -> i64 {
+        if self.shape.contains(&0) {
+            return 0;
+        }
+        1 + self.shape.iter().zip(&self.strides).map(|(n, s)| (n - 1) * s).sum::<i64>()
+    }
 }
 
 /// Row-major strides of `shape`, in elements.

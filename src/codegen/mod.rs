@@ -5,14 +5,18 @@ pub mod checker;
 pub mod disassemble;
 pub mod expr;
 pub mod interpret;
+pub mod interval;
 pub mod loopnest;
 pub mod lower;
 pub mod math;
+pub mod parse;
 pub mod print;
 pub mod regalloc;
+pub mod scalar;
 pub mod simplify;
 pub mod target;
 pub mod vcode;
+pub mod verify;
 pub mod x86;
 
 pub use crate::runtime::{DType, Error, Result, Tensor};
