@@ -14,6 +14,7 @@ pub mod print;
 pub mod samples;
 pub mod schedule;
 pub mod scop;
+pub mod subscript;
 pub mod tile;
 
 pub use crate::codegen::expr;

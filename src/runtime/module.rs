@@ -133,9 +133,12 @@ pub enum Action {
         inputs: Vec<BufferRef>,
         outputs: Vec<BufferRef>,
     },
-    /// Every element of an integer tensor must lie in `lower..=upper`: the kernels after it use them as subscripts.
+    /// Elements `offset, offset + stride, …` of an integer tensor must lie in `lower..=upper`: the kernels after it use
+    /// them as subscripts.
     CheckIndices {
         tensor: BufferRef,
+        offset: u64,
+        stride: u64,
         lower: i64,
         upper: i64,
     },
@@ -423,10 +426,11 @@ impl Module {
                 let outputs = outputs.iter().map(|&a| self.extent(a)).collect::<Result<Vec<_>>>()?;
                 disjoint(step, inputs.iter().map(|e| (e, false)).chain(outputs.iter().map(|e| (e, true))))
             }
-            Action::CheckIndices { tensor, .. } => {
+            Action::CheckIndices { tensor, stride, .. } => {
                 self.extent(*tensor)?;
                 match self.buffers[tensor.0 as usize].dtype {
-                    DType::I64 | DType::I32 => Ok(()),
+                    _ if *stride == 0 => wrong("a stride of 0"),
+                    DType::I64 | DType::I32 | DType::I8 | DType::U8 | DType::Bool => Ok(()),
                     _ => wrong("subscripts that are no integers"),
                 }
             }

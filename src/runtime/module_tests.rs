@@ -29,7 +29,7 @@ pub fn small() -> Module {
         ],
         arena_bytes: 64,
         steps: vec![
-            step("check", Action::CheckIndices { tensor: BufferRef(0), lower: -4, upper: 3 }),
+            step("check", Action::CheckIndices { tensor: BufferRef(0), offset: 1, stride: 2, lower: -4, upper: 3 }),
             step("first", Action::Kernel { kernel: 0, arguments: vec![BufferRef(0), BufferRef(1), BufferRef(2)] }),
             step("second", Action::Kernel { kernel: 0, arguments: vec![BufferRef(2), BufferRef(2), BufferRef(3)] }),
         ],

@@ -268,9 +268,10 @@ impl Session {
             (ReadyStep::Opaque { function }, Action::Opaque { attributes, inputs, outputs, .. }) => {
                 self.perform_opaque(*function, attributes, inputs, outputs, memory)
             }
-            (ReadyStep::CheckIndices, Action::CheckIndices { tensor, lower, upper }) => {
+            (ReadyStep::CheckIndices, Action::CheckIndices { tensor, offset, stride, lower, upper }) => {
                 let buffer = &self.module.buffers[tensor.0 as usize];
-                check_indices(&buffer.name, self.view(*tensor, memory), *lower, *upper)
+                let elements = (*offset as usize, *stride as usize);
+                check_indices(&buffer.name, &self.view(*tensor, memory), elements, (*lower, *upper))
             }
             _ => Err(Error::Internal(format!("step {index} is not what it was made ready for"))),
         }
@@ -378,10 +379,18 @@ fn check_tensor(role: &str, spec: &TensorSpec, tensor: &Tensor) -> Result<()> {
     Ok(())
 }
 
-fn check_indices(name: &str, view: View, lower: i64, upper: i64) -> Result<()> {
+/// Checks that elements `offset, offset + stride, …` lie in `lower..=upper`.
+pub fn check_indices(
+    name: &str,
+    view: &View,
+    (offset, stride): (usize, usize),
+    (lower, upper): (i64, i64),
+) -> Result<()> {
     let outside = match view.dtype {
-        DType::I64 => first_outside(view.data, lower, upper, i64::from_le_bytes),
-        _ => first_outside(view.data, lower, upper, |b: [u8; 4]| i32::from_le_bytes(b).into()),
+        DType::I64 => first_outside(view.data, offset, stride, lower, upper, i64::from_le_bytes),
+        DType::I32 => first_outside(view.data, offset, stride, lower, upper, |b| i32::from_le_bytes(b).into()),
+        DType::I8 => first_outside(view.data, offset, stride, lower, upper, |b| i8::from_le_bytes(b).into()),
+        _ => first_outside(view.data, offset, stride, lower, upper, |b| u8::from_le_bytes(b).into()),
     };
     match outside {
         None => Ok(()),
@@ -391,9 +400,16 @@ fn check_indices(name: &str, view: View, lower: i64, upper: i64) -> Result<()> {
     }
 }
 
-fn first_outside<const N: usize>(data: &[u8], lower: i64, upper: i64, read: fn([u8; N]) -> i64) -> Option<i64> {
+fn first_outside<const N: usize>(
+    data: &[u8],
+    offset: usize,
+    stride: usize,
+    lower: i64,
+    upper: i64,
+    read: fn([u8; N]) -> i64,
+) -> Option<i64> {
     let (elements, _) = data.as_chunks::<N>();
-    elements.iter().map(|&e| read(e)).find(|v| !(lower..=upper).contains(v))
+    elements.iter().skip(offset).step_by(stride).map(|&e| read(e)).find(|v| !(lower..=upper).contains(v))
 }
 
 #[cfg(test)]

@@ -52,7 +52,7 @@ fn module() -> Module {
         ],
         arena_bytes: 64 + 8 * N as u64,
         steps: vec![
-            step("check", Action::CheckIndices { tensor: BufferRef(0), lower: 0, upper: 9999 }),
+            step("check", Action::CheckIndices { tensor: BufferRef(0), offset: 0, stride: 2, lower: 0, upper: 9999 }),
             step("first", kernel([0, 1, 2])),
             step("second", kernel([2, 2, 3])),
             step(
@@ -138,6 +138,8 @@ fn wrong_inputs_are_named() {
     let short = Tensor { data: vec![0; 8], ..x.clone() };
     assert_eq!(message(&[("x", &short)]), "input `x` of i64 1000 has 8 bytes of data");
     let mut far = x.to_vec::<i64>();
+    far[501] = -1; // between two that are checked
+    session.run(&[("x", &Tensor::new(&[N], &far))]).unwrap();
     far[500] = -1;
     let far = Tensor::new(&[N], &far);
     assert_eq!(message(&[("x", &far)]), "index -1 in tensor `x` lies outside of 0..=9999");
