@@ -1,1 +1,248 @@
 //! Exact dependences of a Scop.
+//!
+//! In: a Scop, whose statements run one completely after the other. Out: for each pair of accesses to one tensor, one of
+//! them a write, the pairs of instances in their original order, as one integer polyhedron over both iteration vectors.
+//! Within a statement the original order of its instances is lexicographic, one polyhedron for each level.
+//!
+//! - The updates of one reduction may be reordered: their dependences on each other are kept, marked
+//!   [`Dependence::reduction`], and order nothing; but they may not run in parallel. In exchange initialisation and
+//!   consumers depend on **all** instances of the update, not only on the first and the last.
+//! - A dependence through a statement that writes the whole tensor in between is left out: it follows from the others.
+//! - A computed subscript ([`Index::Value`]) may be anything in its dimension.
+//!
+//! These are memory-based dependences. When each element is written once they are the flow of values; in general
+//! their transitive closure is that of flow, anti and output dependences, which is what legality needs.
+
+use crate::codegen::expr::{Affine, BufferId, Index};
+use crate::poly::Result;
+use crate::poly::isl::Isl;
+use crate::poly::polyhedron::{Polyhedron, Reduced, difference, plus};
+use crate::poly::scop::{Scop, Statement, StatementId};
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Kind {
+    /// The sink reads what the source writes.
+    Flow,
+    /// The sink overwrites what the source reads.
+    Anti,
+    /// The sink overwrites what the source writes.
+    Output,
+}
+
+/// Pairs of instances that must keep their order.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Dependence {
+    pub source: StatementId,
+    pub sink: StatementId,
+    pub kind: Kind,
+    pub tensor: BufferId,
+    /// Between updates of one reduction: any order, but not at the same time.
+    pub reduction: bool,
+    /// Over the iterators of the source, then those of the sink.
+    pub relation: Polyhedron,
+    /// The subscripts of the write that the dependence is about, over the iterators of its statement (the source's,
+    /// except for [`Kind::Anti`]).
+    pub element: Vec<Affine>,
+    /// Size of the tensor.
+    pub bytes: i64,
+}
+
+/// All dependences of one Scop, in the order of their sinks.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Dependences {
+    pub list: Vec<Dependence>,
+}
+
+/// One access of a statement.
+struct Touch {
+    statement: StatementId,
+    tensor: BufferId,
+    index: Vec<Index>,
+    guard: Vec<Affine>,
+    write: bool,
+}
+
+/// Finds the dependences of `scop`.
+pub fn analyze(scop: &Scop) -> Result<Dependences> {
+    let isl = Isl::default();
+    let mut out = Dependences::default();
+    let touches: Vec<Vec<Touch>> = scop.ids().map(|id| touches(scop, id)).collect();
+    for (t, sinks) in touches.iter().enumerate() {
+        for s in (0..=t).rev() {
+            for source in &touches[s] {
+                for sink in sinks.iter().filter(|sink| sink.tensor == source.tensor && (sink.write || source.write)) {
+                    if s < t && covered_between(scop, source.tensor, s, t) {
+                        continue;
+                    }
+                    add(scop, &isl, source, sink, &mut out)?;
+                }
+            }
+        }
+    }
+    Ok(out)
+}
+
+/// The write, which is also a read in a reduction, and the reads of the body.
+fn touches(scop: &Scop, id: StatementId) -> Vec<Touch> {
+    let s = scop.statement(id);
+    let index: Vec<Index> = s.write.iter().cloned().map(Index::Affine).collect();
+    let write = Touch { statement: id, tensor: s.target, index, guard: vec![], write: true };
+    let mut out = vec![];
+    if s.reduce.is_some() {
+        out.push(Touch { index: write.index.clone(), write: false, guard: vec![], ..write });
+    }
+    s.body.visit_accesses(&mut |a| {
+        out.push(Touch {
+            statement: id,
+            tensor: a.buffer,
+            index: a.index.clone(),
+            guard: a.guard.clone(),
+            write: false,
+        })
+    });
+    out.push(write);
+    out
+}
+
+/// Whether a statement between `s` and `t` writes every element of the tensor.
+fn covered_between(scop: &Scop, tensor: BufferId, s: usize, t: usize) -> bool {
+    scop.statements[s + 1..t].iter().any(|k| k.target == tensor && writes_all(scop, k))
+}
+
+fn writes_all(scop: &Scop, s: &Statement) -> bool {
+    let shape = &scop.tensor(s.target).shape;
+    let mut seen = vec![false; s.iterators.len()];
+    s.domain.is_empty()
+        && s.write.iter().zip(shape).all(|(w, &extent)| match w.terms[..] {
+            [(v, 1)] => {
+                let i = v.0 as usize;
+                w.constant == 0 && s.iterators[i].extent == extent && !std::mem::replace(&mut seen[i], true)
+            }
+            _ => false,
+        })
+}
+
+fn add(scop: &Scop, isl: &Isl, source: &Touch, sink: &Touch, out: &mut Dependences) -> Result<()> {
+    let (a, b) = (scop.statement(source.statement), scop.statement(sink.statement));
+    let n = a.iterators.len();
+    let mut relation = Polyhedron { dims: n + b.iterators.len(), ..Polyhedron::default() };
+    relation.add_domain(a, 0);
+    relation.add_domain(b, n);
+    let guards = source.guard.iter().map(|g| (g, 0)).chain(sink.guard.iter().map(|g| (g, n)));
+    for (g, first) in guards {
+        relation.inequalities.push(relation.form(g, first));
+    }
+    for (x, y) in source.index.iter().zip(&sink.index) {
+        if let (Index::Affine(x), Index::Affine(y)) = (x, y) {
+            let equal = difference(&relation.form(x, 0), &relation.form(y, n));
+            if equal.iter().any(|&c| c != 0) {
+                relation.equalities.push(equal);
+            }
+        }
+    }
+    relation.inequalities.sort();
+    relation.inequalities.dedup();
+    let same = source.statement == sink.statement;
+    // A reduction's reads and writes of its target, as against reads of it in the body.
+    let reduction = same && a.reduce.is_some() && source.index == sink.index && source.tensor == a.target;
+    let kind = match (source.write, sink.write) {
+        _ if reduction => Kind::Output,
+        (true, false) => Kind::Flow,
+        (false, _) => Kind::Anti,
+        (true, true) => Kind::Output,
+    };
+    let write = if source.write { source } else { sink };
+    let dependence = Dependence {
+        source: source.statement,
+        sink: sink.statement,
+        kind,
+        tensor: source.tensor,
+        reduction,
+        relation,
+        element: write.index.iter().filter_map(Index::affine).cloned().collect(),
+        bytes: bytes(scop, source.tensor),
+    };
+    let levels = if same && !reduction { n } else { 1 };
+    for level in 0..levels {
+        let mut d = dependence.clone();
+        if same && !reduction {
+            let step = |v: usize| {
+                let mut form = vec![0; 2 * n + 1];
+                (form[v], form[n + v]) = (-1, 1);
+                form
+            };
+            d.relation.equalities.extend((0..level).map(step));
+            d.relation.inequalities.push(plus(&step(level), -1));
+        }
+        let known =
+            |k: &Dependence| (k.source, k.sink, k.tensor, k.reduction) == (d.source, d.sink, d.tensor, reduction);
+        if out.list.iter().any(|k| known(k) && k.relation == d.relation) {
+            continue;
+        }
+        let reduced = Reduced::new(&d.relation);
+        let exact = reduced.equalities.is_empty() && reduced.inequalities.is_empty();
+        if !reduced.empty && (exact || !isl.is_empty(&d.relation)?) {
+            out.list.push(d);
+        }
+    }
+    Ok(())
+}
+
+fn bytes(scop: &Scop, tensor: BufferId) -> i64 {
+    let t = scop.tensor(tensor);
+    t.shape.iter().product::<i64>().max(1) * t.dtype.bytes() as i64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::poly::{build, samples};
+
+    fn summary(p: &crate::poly::scop::Program) -> Vec<String> {
+        let scop = build::build("t", p).unwrap();
+        let d = analyze(&scop).unwrap();
+        let name = |id: StatementId| &scop.statement(id).name;
+        let line = |d: &Dependence| {
+            let tensor = &scop.tensor(d.tensor).name;
+            let mark = if d.reduction { " (reduction)" } else { "" };
+            format!("{} -> {} {:?} {tensor}{mark}", name(d.source), name(d.sink), d.kind)
+        };
+        d.list.iter().map(line).collect()
+    }
+
+    #[test]
+    fn matrix_product() {
+        assert_eq!(
+            summary(&samples::matmul(8, 6, 4)),
+            [
+                "C_update -> C_update Output C_acc (reduction)",
+                "C_init -> C_update Flow C_acc",
+                "C_update -> C Flow C_acc"
+            ]
+        );
+    }
+
+    #[test]
+    fn padding_lets_the_initial_value_through() {
+        let g = samples::Conv { size: 8, channels: 4, filters: 4, kernel: 3, stride: 1, pad: 1 };
+        let found = summary(&samples::conv(g));
+        assert!(found.contains(&"conv_init -> Y Flow conv".to_string()), "{found:?}");
+    }
+
+    #[test]
+    fn softmax() {
+        assert_eq!(
+            summary(&samples::softmax(2, 3, 4)),
+            [
+                "top_update -> top_update Output top (reduction)",
+                "top_init -> top_update Flow top",
+                "top_update -> e Flow top",
+                "total_update -> total_update Output total (reduction)",
+                "total_init -> total_update Flow total",
+                "e -> total_update Flow e",
+                "total_update -> Y Flow total",
+                "e -> Y Flow e",
+            ]
+        );
+    }
+}

@@ -1,1 +1,132 @@
-//! The only file that touches isl.
+//! The only file that touches isl (Verdoolaege, "isl: An Integer Set Library for the Polyhedral Model", ICMS 2010).
+//!
+//! In and out go plain constraint matrices ([`Polyhedron`]); no isl object leaves a function. [`Isl`] owns a context that
+//! is made on first use, so that problems which need no solver pay nothing. It is neither Send nor Sync.
+
+use crate::poly::polyhedron::{Form, Polyhedron};
+use crate::poly::{Error, Result};
+use isl_rs::{BasicSet, Context, DimType, LibISLError, Mat, Options, Space, Val};
+use std::cell::OnceCell;
+use std::marker::PhantomData;
+
+/// A lazily made isl context.
+#[derive(Default)]
+pub struct Isl {
+    context: OnceCell<Context>,
+    not_send: PhantomData<*mut ()>,
+}
+
+fn failed(e: LibISLError) -> Error {
+    Error::Internal(format!("isl: {e}"))
+}
+
+impl Isl {
+    fn context(&self) -> &Context {
+        self.context.get_or_init(|| {
+            let context = Context::alloc();
+            // Errors come back as values; they are neither printed nor do they abort.
+            let _ = Options::set_on_error(&context, 1);
+            context
+        })
+    }
+
+    /// Whether `p` has no integer point.
+    pub fn is_empty(&self, p: &Polyhedron) -> Result<bool> {
+        self.set(p).and_then(|s| s.is_empty()).map_err(failed)
+    }
+
+    /// The lexicographically least integer point.
+    pub fn first_point(&self, p: &Polyhedron) -> Result<Option<Vec<i64>>> {
+        if self.is_empty(p)? {
+            return Ok(None);
+        }
+        let find = || {
+            let point = self.set(p)?.lexmin()?.sample_point()?;
+            (0..p.dims as i32)
+                .map(|i| point.get_coordinate_val(DimType::Set, i)?.get_num_si())
+                .collect::<std::result::Result<Vec<i64>, _>>()
+        };
+        find().map(Some).map_err(failed)
+    }
+
+    /// The dual cone: rows `r` such that `c₀ + Σ cᵢ·xᵢ ≥ 0` on all rational points of `p` exactly when
+    /// `r_dims·c₀ + Σ rᵢ·cᵢ ≥ 0` for every row (Farkas). Equalities come as two rows.
+    pub fn nonnegative_forms(&self, p: &Polyhedron) -> Result<Vec<Form>> {
+        let compute = || {
+            let cone = self.set(p)?.coefficients()?;
+            let mut rows = vec![];
+            let order = [DimType::Set, DimType::Div, DimType::Param, DimType::Cst];
+            let [a, b, c, d] = order;
+            let matrices = [(cone.inequalities_matrix(a, b, c, d)?, false)];
+            let [a, b, c, d] = [DimType::Set, DimType::Div, DimType::Param, DimType::Cst];
+            let equalities = (cone.equalities_matrix(a, b, c, d)?, true);
+            for (matrix, both) in matrices.into_iter().chain([equalities]) {
+                for r in 0..matrix.rows()? {
+                    // Columns: c₀, c₁ …, and a constant that is 0.
+                    let entry = |c: usize| matrix.get_element_val(r, c as i32)?.get_num_si();
+                    let mut row = (1..=p.dims).map(entry).collect::<std::result::Result<Vec<i64>, _>>()?;
+                    row.push(entry(0)?);
+                    if both {
+                        rows.push(row.iter().map(|x| -x).collect());
+                    }
+                    rows.push(row);
+                }
+            }
+            Ok(rows)
+        };
+        compute().map_err(failed)
+    }
+
+    fn set(&self, p: &Polyhedron) -> std::result::Result<BasicSet, LibISLError> {
+        let context = self.context();
+        let matrix = |rows: &[Form]| {
+            let mut m = Mat::alloc(context, rows.len() as u32, p.dims as u32 + 1)?;
+            for (r, row) in rows.iter().enumerate() {
+                for (c, &x) in row.iter().enumerate() {
+                    m = match i32::try_from(x) {
+                        Ok(x) => m.set_element_si(r as i32, c as i32, x)?,
+                        Err(_) => m.set_element_val(r as i32, c as i32, Val::int_from_si(context, x)?)?,
+                    };
+                }
+            }
+            Ok(m)
+        };
+        let space = Space::set_alloc(context, 0, p.dims as u32)?;
+        let (e, i) = (matrix(&p.equalities)?, matrix(&p.inequalities)?);
+        BasicSet::from_constraint_matrices(space, e, i, DimType::Set, DimType::Div, DimType::Param, DimType::Cst)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// 0 ≤ x ≤ 3, 0 ≤ y ≤ x, 2·y = 3·x − 1 has the points (1, 1) and (3, 4): the second is outside.
+    fn sample() -> Polyhedron {
+        Polyhedron {
+            dims: 2,
+            equalities: vec![vec![3, -2, -1]],
+            inequalities: vec![vec![1, 0, 0], vec![-1, 0, 3], vec![0, 1, 0], vec![1, -1, 0]],
+        }
+    }
+
+    #[test]
+    fn emptiness_and_first_point_are_over_the_integers() {
+        let isl = Isl::default();
+        let mut p = sample();
+        assert_eq!(isl.first_point(&p).unwrap(), Some(vec![1, 1]));
+        p.inequalities.push(vec![1, 0, -2]);
+        assert_eq!(isl.first_point(&p).unwrap(), None);
+        assert!(isl.is_empty(&p).unwrap());
+    }
+
+    #[test]
+    fn dual_cone_of_a_triangle() {
+        // 0 ≤ y ≤ x ≤ 3 has the vertices (0,0), (3,0), (3,3).
+        let isl = Isl::default();
+        let p = Polyhedron { equalities: vec![], ..sample() };
+        let mut rows = isl.nonnegative_forms(&p).unwrap();
+        rows.sort();
+        assert_eq!(rows, vec![vec![0, 0, 1], vec![3, 0, 1], vec![3, 3, 1]]);
+    }
+}

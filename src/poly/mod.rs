@@ -4,11 +4,13 @@ pub mod build;
 pub mod dependence;
 pub mod ilp;
 pub mod instruction;
+pub mod integer_program;
 pub mod isl;
 pub mod legality;
 pub mod lower;
 pub mod merge;
 pub mod pack;
+pub mod polyhedron;
 pub mod print;
 #[cfg(test)]
 pub mod samples;

@@ -3,7 +3,9 @@
 //! The words are isl's (Verdoolaege et al., "Schedule Trees", IMPACT 2014): bands of rows, sequences of filters, marks.
 
 use crate::codegen::expr::{Affine, Var};
+use crate::poly::polyhedron::orthogonal_complement;
 use crate::poly::scop::{Scop, StatementId};
+use crate::poly::{Error, Result};
 use serde::{Deserialize, Serialize};
 
 /// A schedule of all statements of one Scop.
@@ -74,6 +76,141 @@ impl Schedule {
             .collect();
         let root = if children.len() == 1 { children.remove(0).1 } else { Node::Sequence(children) };
         Schedule { root }
+    }
+}
+
+/// One step on the way from the root to a statement.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Step<'a> {
+    Row(&'a Row),
+    /// The child of a sequence.
+    Position(usize),
+}
+
+impl Schedule {
+    /// The rows and sequence positions above `statement`, outermost first.
+    pub fn path(&self, statement: StatementId) -> Vec<Step<'_>> {
+        let mut steps = vec![];
+        let mut node = &self.root;
+        loop {
+            match node {
+                Node::Leaf => return steps,
+                Node::Band(band, child) => {
+                    steps.extend(band.rows.iter().map(Step::Row));
+                    node = child;
+                }
+                Node::Sequence(children) => match children.iter().position(|c| c.0.contains(&statement)) {
+                    Some(i) => {
+                        steps.push(Step::Position(i));
+                        node = &children[i].1;
+                    }
+                    None => return steps,
+                },
+            }
+        }
+    }
+
+    /// When the instance `point` of `statement` runs: lexicographic order is the order of execution.
+    pub fn time(&self, statement: StatementId, point: &[i64]) -> Vec<i64> {
+        self.path(statement)
+            .into_iter()
+            .map(|step| match step {
+                Step::Position(i) => i as i64,
+                Step::Row(row) => row.of(statement).evaluate(|v| point[v.0 as usize]).div_euclid(row.tile),
+            })
+            .collect()
+    }
+
+    /// Calls `f` on every band, parents first.
+    pub fn for_each_band<'a>(&'a self, f: &mut impl FnMut(&'a Band)) {
+        fn visit<'a>(node: &'a Node, f: &mut impl FnMut(&'a Band)) {
+            match node {
+                Node::Leaf => {}
+                Node::Band(band, child) => {
+                    f(band);
+                    visit(child, f);
+                }
+                Node::Sequence(children) => children.iter().for_each(|c| visit(&c.1, f)),
+            }
+        }
+        visit(&self.root, f);
+    }
+
+    /// Checks that each statement is covered exactly once, by rows over its own iterators that tell its instances apart.
+    pub fn verify(&self, scop: &Scop) -> Result<()> {
+        let all: Vec<StatementId> = scop.ids().collect();
+        verify_node(&self.root, &all, scop)?;
+        for id in scop.ids() {
+            let s = scop.statement(id);
+            let mut rows = vec![];
+            for step in self.path(id) {
+                if let Step::Row(row) = step
+                    && row.tile == 1
+                {
+                    let mut vector = vec![0; s.iterators.len()];
+                    for &(v, c) in &row.of(id).terms {
+                        vector[v.0 as usize] = c;
+                    }
+                    rows.push(vector);
+                }
+            }
+            if !orthogonal_complement(&rows, s.iterators.len()).is_empty() {
+                return Err(Error::Schedule(format!("several instances of {} run at the same time", s.name)));
+            }
+        }
+        Ok(())
+    }
+}
+
+fn verify_node(node: &Node, ids: &[StatementId], scop: &Scop) -> Result<()> {
+    let names = |ids: &[StatementId]| {
+        ids.iter()
+            .map(|&id| scop.statements.get(id.0 as usize).map_or(id.to_string(), |s| s.name.clone()))
+            .collect::<Vec<_>>()
+            .join(", ")
+    };
+    let same = |mut a: Vec<StatementId>| {
+        a.sort();
+        a == ids
+    };
+    match node {
+        Node::Leaf if ids.len() == 1 => Ok(()),
+        Node::Leaf => Err(Error::Schedule(format!("a leaf has the statements {{{}}}, not one", names(ids)))),
+        Node::Band(band, child) => {
+            for row in &band.rows {
+                let covered: Vec<StatementId> = row.phi.iter().map(|p| p.0).collect();
+                if !same(covered.clone()) {
+                    return Err(Error::Schedule(format!(
+                        "loop {} covers {{{}}} where {{{}}} are scheduled",
+                        row.name,
+                        names(&covered),
+                        names(ids)
+                    )));
+                }
+                let known = |p: &(StatementId, Affine)| {
+                    p.1.terms.iter().all(|t| (t.0.0 as usize) < scop.statement(p.0).iterators.len())
+                };
+                if row.tile < 1 || !row.phi.iter().all(known) {
+                    return Err(Error::Schedule(format!("loop {} is malformed", row.name)));
+                }
+            }
+            verify_node(child, ids, scop)
+        }
+        Node::Sequence(children) => {
+            let covered: Vec<StatementId> = children.iter().flat_map(|c| c.0.iter().copied()).collect();
+            if !same(covered.clone()) || children.iter().any(|c| c.0.is_empty()) {
+                return Err(Error::Schedule(format!(
+                    "a sequence covers {{{}}} where {{{}}} are scheduled",
+                    names(&covered),
+                    names(ids)
+                )));
+            }
+            children.iter().try_for_each(|(ids, child)| {
+                let mut ids = ids.clone();
+                ids.sort();
+                verify_node(child, &ids, scop)
+            })
+        }
     }
 }
 

@@ -1,0 +1,222 @@
+//! Small integer programs: fixed and equal unknowns eliminated, the rest solved by microlp, the answer checked exactly.
+
+use good_lp::{Expression, ProblemVariables, Solution, SolverModel, constraint, microlp, variable};
+use std::collections::BTreeMap;
+
+/// `constant + Σ coefficient·unknown`.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
+pub struct Linear {
+    pub terms: BTreeMap<usize, i64>,
+    pub constant: i64,
+}
+
+impl Linear {
+    /// Adds `k·unknown`.
+    pub fn add(&mut self, unknown: usize, k: i64) {
+        let c = self.terms.entry(unknown).or_default();
+        *c += k;
+        if *c == 0 {
+            self.terms.remove(&unknown);
+        }
+    }
+
+    /// Adds `k·other`.
+    pub fn add_scaled(&mut self, other: &Linear, k: i64) {
+        self.constant += k * other.constant;
+        other.terms.iter().for_each(|(&u, &c)| self.add(u, k * c));
+    }
+
+    fn evaluate(&self, values: &[i64]) -> i64 {
+        self.terms.iter().map(|(&u, &c)| c * values[u]).sum::<i64>() + self.constant
+    }
+}
+
+/// Minimise `Σ cost·unknown` over integers between bounds, subject to rows that are ≥ 0 or = 0.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct IntegerProgram {
+    pub low: Vec<i64>,
+    pub high: Vec<i64>,
+    pub cost: Vec<i64>,
+    at_least: Vec<Linear>,
+    equal: Vec<Linear>,
+}
+
+impl IntegerProgram {
+    /// A new unknown in `low ..= high`.
+    pub fn unknown(&mut self, low: i64, high: i64, cost: i64) -> usize {
+        self.low.push(low);
+        self.high.push(high);
+        self.cost.push(cost);
+        self.low.len() - 1
+    }
+
+    pub fn at_least_zero(&mut self, row: Linear) {
+        self.at_least.push(row);
+    }
+
+    pub fn equal_zero(&mut self, row: Linear) {
+        self.equal.push(row);
+    }
+
+    /// Adds `k` to the cost of each unknown, times its coefficient.
+    pub fn charge(&mut self, linear: &Linear, k: i64) {
+        linear.terms.iter().for_each(|(&u, &c)| self.cost[u] += k * c);
+    }
+
+    pub fn unknowns(&self) -> usize {
+        self.low.len()
+    }
+
+    pub fn rows(&self) -> usize {
+        self.at_least.len() + self.equal.len()
+    }
+
+    /// An optimal solution, every row verified in integers; `None` when there is none or the solver gives none.
+    pub fn solve(&self) -> Option<Vec<i64>> {
+        let n = self.unknowns();
+        let (mut low, mut high) = (self.low.clone(), self.high.clone());
+        // Equal unknowns are represented by the first of them, fixed ones by their value.
+        let mut root: Vec<usize> = (0..n).collect();
+        let mut equal = self.equal.clone();
+        loop {
+            let mut changed = false;
+            let mut kept = vec![];
+            for row in &equal {
+                let row = substitute(row, &root, &low, &high);
+                let terms: Vec<(usize, i64)> = row.terms.iter().map(|(&u, &c)| (u, c)).collect();
+                match terms[..] {
+                    [] if row.constant == 0 => changed = true,
+                    [] => return None,
+                    [(u, c)] => {
+                        let value = -row.constant / c;
+                        if value * c + row.constant != 0 || value < low[u] || value > high[u] {
+                            return None;
+                        }
+                        (low[u], high[u]) = (value, value);
+                        changed = true;
+                    }
+                    [(u, c), (v, d)] if c == -d && row.constant == 0 => {
+                        (low[u], high[u]) = (low[u].max(low[v]), high[u].min(high[v]));
+                        if low[u] > high[u] {
+                            return None;
+                        }
+                        root.iter_mut().filter(|r| **r == v).for_each(|r| *r = u);
+                        changed = true;
+                    }
+                    _ => kept.push(row),
+                }
+            }
+            equal = kept;
+            if !changed {
+                break;
+            }
+        }
+        let mut at_least = vec![];
+        for row in &self.at_least {
+            let row = substitute(row, &root, &low, &high);
+            let worst: i64 = row.terms.iter().map(|(&u, &c)| if c > 0 { c * low[u] } else { c * high[u] }).sum::<i64>()
+                + row.constant;
+            if row.terms.is_empty() && row.constant < 0 {
+                return None;
+            }
+            if worst < 0 {
+                at_least.push(row);
+            }
+        }
+        at_least.sort();
+        at_least.dedup();
+        let mut cost = vec![0; n];
+        (0..n).for_each(|u| cost[root[u]] += self.cost[u]);
+
+        let is_open = |u: usize| root[u] == u && low[u] < high[u];
+        let mut variables = ProblemVariables::new();
+        let solver: Vec<_> = (0..n)
+            .map(|u| is_open(u).then(|| variables.add(variable().integer().min(low[u] as f64).max(high[u] as f64))))
+            .collect();
+        let expression = |row: &Linear| {
+            row.terms.iter().fold(Expression::from(row.constant as f64), |mut e, (&u, &c)| {
+                e.add_mul(c as f64, solver[u].expect("open"));
+                e
+            })
+        };
+        let mut objective = Expression::from(0.0);
+        (0..n).filter(|&u| cost[u] != 0).for_each(|u| {
+            if let Some(v) = solver[u] {
+                objective.add_mul(cost[u] as f64, v);
+            }
+        });
+        let value: Vec<i64> = if solver.iter().all(Option::is_none) {
+            (0..n).map(|u| low[root[u]]).collect()
+        } else {
+            let mut model = variables.minimise(objective).using(microlp);
+            for row in &at_least {
+                model.add_constraint(constraint::geq(expression(row), 0.0));
+            }
+            for row in &equal {
+                model.add_constraint(constraint::eq(expression(row), 0.0));
+            }
+            let solution = model.solve().ok()?;
+            (0..n).map(|u| solver[root[u]].map_or(low[root[u]], |v| solution.value(v).round() as i64)).collect()
+        };
+        let within = (0..n).all(|u| self.low[u] <= value[u] && value[u] <= self.high[u]);
+        let valid = within
+            && self.at_least.iter().all(|r| r.evaluate(&value) >= 0)
+            && self.equal.iter().all(|r| r.evaluate(&value) == 0);
+        valid.then_some(value)
+    }
+}
+
+/// The row over the representatives that are not fixed.
+fn substitute(row: &Linear, root: &[usize], low: &[i64], high: &[i64]) -> Linear {
+    let mut out = Linear { constant: row.constant, ..Linear::default() };
+    for (&u, &c) in &row.terms {
+        let r = root[u];
+        if low[r] == high[r] {
+            out.constant += c * low[r];
+        } else {
+            out.add(r, c);
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn row(terms: &[(usize, i64)], constant: i64) -> Linear {
+        Linear { terms: terms.iter().copied().collect(), constant }
+    }
+
+    #[test]
+    fn presolve_and_solver_agree_with_enumeration() {
+        // Random programs in three unknowns against all 6³ points.
+        let mut state = 1u64;
+        let mut random = |n: i64| {
+            state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+            (state >> 33) as i64 % n
+        };
+        let (mut feasible, mut infeasible) = (0, 0);
+        for _ in 0..300 {
+            let mut p = IntegerProgram::default();
+            for _ in 0..3 {
+                let cost = random(5);
+                p.unknown(-1, 4, cost);
+            }
+            for k in 0..3 {
+                let r = row(&[(0, random(5) - 2), (1, random(5) - 2), (2, random(5) - 2)], random(7) - 3);
+                let r = Linear { terms: r.terms.into_iter().filter(|t| t.1 != 0).collect(), ..r };
+                if k == 0 { p.equal_zero(r) } else { p.at_least_zero(r) }
+            }
+            let best = (0..216)
+                .map(|c| [c % 6 - 1, c / 6 % 6 - 1, c / 36 - 1])
+                .filter(|v| p.at_least.iter().all(|r| r.evaluate(v) >= 0) && p.equal.iter().all(|r| r.evaluate(v) == 0))
+                .map(|v| (0..3).map(|u| p.cost[u] * v[u]).sum::<i64>())
+                .min();
+            let found = p.solve().map(|v| (0..3).map(|u| p.cost[u] * v[u]).sum::<i64>());
+            assert_eq!(found, best, "{p:?}");
+            if best.is_some() { feasible += 1 } else { infeasible += 1 }
+        }
+        assert!(feasible > 50 && infeasible > 20, "{feasible} {infeasible}");
+    }
+}
