@@ -19,6 +19,21 @@ pub enum Error {
 
 pub type Result<T> = std::result::Result<T, Error>;
 
+impl Error {
+    /// The same error with the place it concerns in front of the message.
+    pub fn context(self, place: &str) -> Error {
+        let prefixed = |m: String| format!("{place}: {m}");
+        match self {
+            Error::Invalid(m) => Error::Invalid(prefixed(m)),
+            Error::Unsupported(m) => Error::Unsupported(prefixed(m)),
+            Error::Schedule(m) => Error::Schedule(prefixed(m)),
+            Error::Limit(m) => Error::Limit(prefixed(m)),
+            Error::Io(m) => Error::Io(prefixed(m)),
+            Error::Internal(m) => Error::Internal(prefixed(m)),
+        }
+    }
+}
+
 impl std::fmt::Display for Error {
     fn fmt(&self, f: &mut std::fmt::Formatter) -> std::fmt::Result {
         match self {

@@ -6,8 +6,10 @@ pub mod arena;
 pub mod error;
 pub mod executable;
 pub mod module;
+pub mod npy;
 pub mod opaque;
 pub mod pool;
+pub mod random;
 pub mod session;
 pub mod tensor;
 
