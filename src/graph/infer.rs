@@ -1,1 +1,489 @@
-//! Types of operator outputs.
+//! Types of operator outputs: element type and shape from those of the inputs.
+//!
+//! In: an operator and the types of its inputs. Out: the types of its outputs, or why they do not fit. What this accepts,
+//! `define` can define (or the operator is opaque).
+
+use crate::graph::expr::{BinaryOp, UnaryOp};
+use crate::graph::ir::TensorType;
+use crate::graph::op::{Layout, Op, PoolKind, ReduceOp, Window};
+use crate::graph::{DType, Error, Result};
+
+/// No tensor has more elements: a larger one comes from a damaged file.
+pub const MAX_ELEMENTS: i64 = 1 << 29;
+
+/// The output types of `op` on inputs of these types.
+pub fn infer(op: &Op, inputs: &[&TensorType]) -> Result<Vec<TensorType>> {
+    let fail = |what: String| {
+        let types: Vec<String> = inputs.iter().map(|t| t.to_string()).collect();
+        Error::Invalid(format!("{op} of ({}): {what}", types.join(", ")))
+    };
+    let (least, most) = arity(op);
+    if inputs.len() < least || inputs.len() > most {
+        return Err(fail(format!(
+            "{} operands are needed",
+            if least == most { least.to_string() } else { format!("{least} or more") }
+        )));
+    }
+    let types = match op {
+        Op::Opaque { function, attributes } => opaque(function, attributes, inputs),
+        _ => output(op, inputs).map(|t| vec![t]),
+    }
+    .map_err(&fail)?;
+    for t in &types {
+        t.check().map_err(|e| fail(e.to_string()))?;
+    }
+    Ok(types)
+}
+
+/// Least and greatest number of operands.
+fn arity(op: &Op) -> (usize, usize) {
+    match op {
+        Op::Binary(_) | Op::Compare(_) | Op::Gather { .. } | Op::GatherElements { .. } | Op::GatherNd { .. } => (2, 2),
+        Op::MatMul { .. } => (2, 2),
+        Op::Select => (3, 3),
+        Op::Concat { .. } => (1, usize::MAX),
+        Op::LayerNorm { .. } | Op::Conv { .. } | Op::ConvTranspose { .. } => (2, 3),
+        Op::Opaque { .. } => (0, usize::MAX),
+        _ => (1, 1),
+    }
+}
+
+type Checked<T> = std::result::Result<T, String>;
+
+fn ensure(condition: bool, what: impl FnOnce() -> String) -> Checked<()> {
+    if condition { Ok(()) } else { Err(what()) }
+}
+
+/// The shape of several operands stretched over one another as in NumPy; `None` when they do not fit.
+pub fn broadcast<'a>(shapes: impl IntoIterator<Item = &'a [i64]>) -> Option<Vec<i64>> {
+    shapes.into_iter().try_fold(vec![], |a: Vec<i64>, b| {
+        let rank = a.len().max(b.len());
+        let at = |s: &[i64], d: usize| if d + s.len() < rank { 1 } else { s[d + s.len() - rank] };
+        (0..rank)
+            .map(|d| match (at(&a, d), at(b, d)) {
+                (x, y) if x == y => Some(x),
+                (1, y) => Some(y),
+                (x, 1) => Some(x),
+                _ => None,
+            })
+            .collect()
+    })
+}
+
+fn output(op: &Op, inputs: &[&TensorType]) -> Checked<TensorType> {
+    let x = *inputs.first().ok_or("no operand")?;
+    let (dtype, shape, rank) = (x.dtype, &x.shape, x.shape.len());
+    let same_types = || ensure(inputs.iter().all(|t| t.dtype == dtype), || "the element types differ".into());
+    let float = || ensure(dtype.is_float(), || format!("not defined for {dtype}"));
+    let joined = |operands: &[&TensorType]| {
+        broadcast(operands.iter().map(|t| &t.shape[..])).ok_or_else(|| "the shapes do not broadcast".to_string())
+    };
+    let result = |shape: Vec<i64>| Ok(TensorType { dtype, shape });
+    match op {
+        Op::Unary(op) => {
+            let fits = match op {
+                UnaryOp::Not => dtype == DType::Bool,
+                UnaryOp::Neg | UnaryOp::Abs => dtype != DType::Bool,
+                _ => dtype.is_float(),
+            };
+            ensure(fits, || format!("not defined for {dtype}"))?;
+            result(shape.clone())
+        }
+        Op::Binary(op) => {
+            same_types()?;
+            let logical = matches!(op, BinaryOp::And | BinaryOp::Or | BinaryOp::Xor);
+            ensure(logical == (dtype == DType::Bool), || format!("not defined for {dtype}"))?;
+            result(joined(inputs)?)
+        }
+        Op::Compare(_) => {
+            same_types()?;
+            Ok(TensorType { dtype: DType::Bool, shape: joined(inputs)? })
+        }
+        Op::Select => {
+            ensure(dtype == DType::Bool, || "the condition is not bool".into())?;
+            ensure(inputs[1].dtype == inputs[2].dtype, || "the element types differ".into())?;
+            Ok(TensorType { dtype: inputs[1].dtype, shape: joined(inputs)? })
+        }
+        Op::Cast(to) => Ok(TensorType { dtype: *to, shape: shape.clone() }),
+        Op::Sigmoid | Op::Silu | Op::HardSigmoid { .. } | Op::HardSwish | Op::Gelu => {
+            float()?;
+            result(shape.clone())
+        }
+        Op::Transpose { perm } => {
+            let mut sorted = perm.clone();
+            sorted.sort_unstable();
+            ensure(sorted.into_iter().eq(0..rank), || "not a permutation of the dimensions".into())?;
+            result(perm.iter().map(|&p| shape[p]).collect())
+        }
+        Op::Reshape { shape: to } => {
+            ensure(to.iter().all(|&d| d >= 0), || "an extent is negative".into())?;
+            let count = |s: &[i64]| s.iter().try_fold(1i64, |n, &d| n.checked_mul(d));
+            ensure(count(to).is_some_and(|n| Some(n) == count(shape)), || "the numbers of elements differ".into())?;
+            result(to.clone())
+        }
+        Op::Expand { shape: to } => {
+            ensure(broadcast([&shape[..], to]).as_ref() == Some(to), || "the operand does not stretch".into())?;
+            result(to.clone())
+        }
+        Op::Slice { starts, ends, steps } => {
+            ensure([starts, ends, steps].iter().all(|v| v.len() == rank), || "one range for each dimension".into())?;
+            let extent = |d: usize| -> Checked<i64> {
+                let (start, end, step, n) = (starts[d], ends[d], steps[d], shape[d]);
+                let inside = |i: i64| (-1..=n).contains(&i);
+                ensure(inside(start) && inside(end) && step != 0, || format!("the range leaves dimension {d}"))?;
+                let length = if step > 0 { end - start } else { start - end };
+                if length <= 0 {
+                    return Ok(0);
+                }
+                let fits = if step > 0 { start >= 0 } else { start < n };
+                ensure(fits, || format!("the range leaves dimension {d}"))?;
+                Ok((length - 1) / step.unsigned_abs().min(i64::MAX as u64) as i64 + 1)
+            };
+            result((0..rank).map(extent).collect::<Checked<_>>()?)
+        }
+        Op::Concat { axis } => {
+            same_types()?;
+            ensure(*axis < rank, || "no such axis".into())?;
+            let mut out = shape.clone();
+            for t in &inputs[1..] {
+                let fits = t.shape.len() == rank && (0..rank).all(|d| d == *axis || t.shape[d] == shape[d]);
+                ensure(fits, || "the shapes differ outside of the axis".into())?;
+                out[*axis] = out[*axis].saturating_add(t.shape[*axis]);
+            }
+            result(out)
+        }
+        Op::Pad { before, after, .. } => {
+            let fits = before.len() == rank && after.len() == rank && before.iter().chain(after).all(|&p| p >= 0);
+            ensure(fits, || "one padding ≥ 0 for each side of each dimension".into())?;
+            result((0..rank).map(|d| shape[d].saturating_add(before[d]).saturating_add(after[d])).collect())
+        }
+        Op::Block { block } => {
+            ensure(rank >= 2 && *block >= 1, || "no channels to block".into())?;
+            let b = *block as i64;
+            result(from_channels_first(Layout::Blocked(*block), shape, (shape[1] + b - 1) / b * b))
+        }
+        Op::Unblock { channels } => {
+            ensure(rank >= 3, || "not a blocked tensor".into())?;
+            let b = shape[rank - 1];
+            ensure(b >= 1 && (channels + b - 1) / b == shape[1], || "the number of channels does not fit".into())?;
+            let mut out = shape[..rank - 1].to_vec();
+            out[1] = *channels;
+            result(out)
+        }
+        Op::Upsample { factors } => {
+            ensure(factors.len() == rank && factors.iter().all(|&f| f >= 1), || {
+                "one factor for each dimension".into()
+            })?;
+            result((0..rank).map(|d| shape[d].saturating_mul(factors[d])).collect())
+        }
+        Op::Gather { axis } => {
+            index_type(inputs[1])?;
+            ensure(*axis < rank, || "no such axis".into())?;
+            result([&shape[..*axis], &inputs[1].shape, &shape[axis + 1..]].concat())
+        }
+        Op::GatherElements { axis } => {
+            index_type(inputs[1])?;
+            let index = &inputs[1].shape;
+            let fits = index.len() == rank && *axis < rank && (0..rank).all(|d| d == *axis || index[d] <= shape[d]);
+            ensure(fits, || "the indices do not fit the operand".into())?;
+            result(index.clone())
+        }
+        Op::GatherNd { batch_dims } => {
+            index_type(inputs[1])?;
+            let (index, b) = (&inputs[1].shape, *batch_dims);
+            ensure(index.len() > b && rank > b && index[..b] == shape[..b], || "the batch dimensions differ".into())?;
+            let depth = index[index.len() - 1];
+            ensure((1..=(rank - b) as i64).contains(&depth), || "indices are longer than the operand's rank".into())?;
+            result([&index[..index.len() - 1], &shape[b + depth as usize..]].concat())
+        }
+        Op::Reduce { op, axes, keep } => {
+            ensure(axes.windows(2).all(|w| w[0] < w[1]), || "the axes are not sorted".into())?;
+            ensure(axes.iter().all(|&a| a < rank), || "no such axis".into())?;
+            let fits = match op {
+                ReduceOp::L2 | ReduceOp::LogSum | ReduceOp::LogSumExp => dtype.is_float(),
+                ReduceOp::Max | ReduceOp::Min => true,
+                _ => dtype != DType::Bool,
+            };
+            ensure(fits, || format!("not defined for {dtype}"))?;
+            let kept = (0..rank).filter(|d| *keep || !axes.contains(d));
+            result(kept.map(|d| if axes.contains(&d) { 1 } else { shape[d] }).collect())
+        }
+        Op::Softmax { axis, .. } => {
+            float()?;
+            ensure(*axis < rank, || "no such axis".into())?;
+            result(shape.clone())
+        }
+        Op::LayerNorm { axis, .. } => {
+            float()?;
+            same_types()?;
+            ensure(*axis < rank, || "no such axis".into())?;
+            for t in &inputs[1..] {
+                let fits = broadcast([&t.shape[..], &shape[*axis..]]).as_deref() == Some(&shape[*axis..]);
+                ensure(fits, || "scale or bias does not fit the normalized dimensions".into())?;
+            }
+            result(shape.clone())
+        }
+        Op::Pool { kind, window, layout } => {
+            let fits = if *kind == PoolKind::Max { dtype != DType::Bool } else { dtype.is_float() };
+            ensure(fits, || format!("not defined for {dtype}"))?;
+            let image = Image::of(*layout, shape)?;
+            result(from_channels_first(*layout, &windowed(window, &image)?, image.stored_channels))
+        }
+        Op::MatMul { transpose_a, transpose_b } => {
+            same_types()?;
+            ensure(dtype != DType::Bool, || format!("not defined for {dtype}"))?;
+            let b = &inputs[1].shape;
+            ensure(rank >= 2 && b.len() >= 2, || "an operand has fewer than 2 dimensions".into())?;
+            let last = |s: &[i64], transposed: bool| {
+                let (r, c) = (s[s.len() - 2], s[s.len() - 1]);
+                if transposed { (c, r) } else { (r, c) }
+            };
+            let ((m, k), (k2, n)) = (last(shape, *transpose_a), last(b, *transpose_b));
+            ensure(k == k2, || format!("inner extents {k} and {k2} differ"))?;
+            let mut out = broadcast([&shape[..rank - 2], &b[..b.len() - 2]])
+                .ok_or_else(|| "the batch dimensions do not broadcast".to_string())?;
+            out.extend([m, n]);
+            result(out)
+        }
+        Op::Conv { window, group, layout } => {
+            float()?;
+            same_types()?;
+            let image = Image::of(*layout, shape)?;
+            let weights = &inputs[1].shape;
+            weights_fit(window, weights, &image)?;
+            let (f, c) = (weights[0], weights[1]);
+            ensure(*group >= 1 && f % group == 0, || "the groups do not divide the filters".into())?;
+            let channels = c.checked_mul(*group).ok_or("too many channels")?;
+            ensure(image.holds(channels), || format!("the weights expect {channels} channels"))?;
+            bias_fits(inputs.get(2), f)?;
+            grouped_blocks(*layout, *group, channels, f)?;
+            let mut out = windowed(window, &image)?;
+            out[1] = f;
+            result(from_channels_first(*layout, &out, layout.stored(f)))
+        }
+        Op::ConvTranspose { window, group, output_pad, layout } => {
+            float()?;
+            same_types()?;
+            let image = Image::of(*layout, shape)?;
+            let weights = &inputs[1].shape;
+            weights_fit(window, weights, &image)?;
+            ensure(*group >= 1 && weights[0] % group == 0, || "the groups do not divide the channels".into())?;
+            ensure(image.holds(weights[0]), || format!("the weights expect {} channels", weights[0]))?;
+            let f = weights[1].checked_mul(*group).ok_or("too many channels")?;
+            bias_fits(inputs.get(2), f)?;
+            grouped_blocks(*layout, *group, weights[0], f)?;
+            check_window(window, image.spatial.len())?;
+            ensure(output_pad.len() == image.spatial.len(), || "one output padding for each dimension".into())?;
+            let mut out = vec![image.batch, f];
+            for d in 0..image.spatial.len() {
+                let full = (image.spatial[d] - 1)
+                    .checked_mul(window.stride[d])
+                    .and_then(|e| e.checked_add((window.kernel[d] - 1) * window.dilation[d] + 1 + output_pad[d]))
+                    .ok_or("the output is too large")?;
+                let extent = full - window.pad_before[d] - window.pad_after[d];
+                ensure(extent >= 0 && image.spatial[d] > 0, || "the padding leaves nothing".into())?;
+                out.push(extent);
+            }
+            result(from_channels_first(*layout, &out, layout.stored(f)))
+        }
+        Op::Opaque { .. } => Err("opaque".into()),
+    }
+}
+
+fn index_type(t: &TensorType) -> Checked<()> {
+    ensure(matches!(t.dtype, DType::I64 | DType::I32), || "the indices are not integers".into())
+}
+
+impl Layout {
+    /// Channels that are stored for `channels` channels.
+    pub fn stored(self, channels: i64) -> i64 {
+        match self {
+            Layout::Blocked(b) => (channels + b as i64 - 1) / b as i64 * b as i64,
+            _ => channels,
+        }
+    }
+}
+
+/// Extents of an image tensor, whatever its layout.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Image {
+    pub batch: i64,
+    /// Of a blocked image, a multiple of the block.
+    pub stored_channels: i64,
+    pub spatial: Vec<i64>,
+    block: i64,
+}
+
+impl Image {
+    /// Reads the extents of a tensor in `layout`.
+    pub fn of(layout: Layout, shape: &[i64]) -> std::result::Result<Image, String> {
+        let rank = shape.len();
+        let (spatial, stored_channels, block) = match layout {
+            Layout::Nchw if rank >= 3 => (&shape[2..], shape[1], 1),
+            Layout::Nhwc if rank >= 3 => (&shape[1..rank - 1], shape[rank - 1], 1),
+            Layout::Blocked(b) if rank >= 4 && shape[rank - 1] == b as i64 && b >= 1 => {
+                (&shape[2..rank - 1], shape[1].saturating_mul(b as i64), b as i64)
+            }
+            _ => return Err(format!("not an image in {layout}")),
+        };
+        if spatial.len() > 3 {
+            return Err("more than 3 spatial dimensions".into());
+        }
+        Ok(Image { batch: shape[0], stored_channels, spatial: spatial.to_vec(), block })
+    }
+
+    /// Can the image have exactly `channels` channels?
+    fn holds(&self, channels: i64) -> bool {
+        (channels + self.block - 1) / self.block * self.block == self.stored_channels
+    }
+}
+
+/// The shape in `layout` of an image with extents `nchw`, whose channels become `stored`.
+fn from_channels_first(layout: Layout, nchw: &[i64], stored: i64) -> Vec<i64> {
+    match layout {
+        Layout::Nchw => [&[nchw[0], stored], &nchw[2..]].concat(),
+        Layout::Nhwc => [&[nchw[0]], &nchw[2..], &[stored]].concat(),
+        Layout::Blocked(b) => [&[nchw[0], stored / b as i64], &nchw[2..], &[b as i64]].concat(),
+    }
+}
+
+fn check_window(window: &Window, spatial: usize) -> Checked<()> {
+    const MOST: i64 = 1 << 24;
+    let Window { kernel, stride, dilation, pad_before, pad_after } = window;
+    let counts = [kernel, stride, dilation, pad_before, pad_after].iter().all(|v| v.len() == spatial);
+    ensure(counts, || format!("the window has not {spatial} dimensions"))?;
+    let within = |v: &Vec<i64>, least| v.iter().all(|n| (least..=MOST).contains(n));
+    ensure(within(kernel, 1) && within(stride, 1) && within(dilation, 1), || "the window is empty or huge".into())?;
+    ensure(within(pad_before, 0) && within(pad_after, 0), || "a padding is negative or huge".into())
+}
+
+/// Extents N, C, spatial… after sliding a window.
+fn windowed(window: &Window, image: &Image) -> Checked<Vec<i64>> {
+    check_window(window, image.spatial.len())?;
+    let mut out = vec![image.batch, image.stored_channels];
+    for (d, &extent) in image.spatial.iter().enumerate() {
+        let room =
+            extent + window.pad_before[d] + window.pad_after[d] - (window.kernel[d] - 1) * window.dilation[d] - 1;
+        ensure(room >= 0, || format!("the window does not fit spatial dimension {d}"))?;
+        out.push(room / window.stride[d] + 1);
+    }
+    Ok(out)
+}
+
+fn weights_fit(window: &Window, weights: &[i64], image: &Image) -> Checked<()> {
+    let fits = weights.len() == image.spatial.len() + 2 && weights[2..] == window.kernel;
+    ensure(fits, || "the weights do not fit the window".into())?;
+    ensure(weights[0] >= 1 && weights[1] >= 1, || "the weights are empty".into())
+}
+
+fn bias_fits(bias: Option<&&TensorType>, f: i64) -> Checked<()> {
+    ensure(bias.is_none_or(|b| b.shape == [f]), || format!("the bias has not the shape [{f}]"))
+}
+
+/// Groups of a blocked convolution are whole blocks, or single channels.
+fn grouped_blocks(layout: Layout, group: i64, channels: i64, filters: i64) -> Checked<()> {
+    let Layout::Blocked(b) = layout else { return Ok(()) };
+    let whole = (channels / group) % b as i64 == 0 && (filters / group) % b as i64 == 0;
+    let depthwise = group == channels && group == filters;
+    ensure(group == 1 || whole || depthwise, || format!("groups are not whole blocks of {b} channels"))
+}
+
+/// Output types of the runtime's functions.
+fn opaque(function: &str, attributes: &[i64], inputs: &[&TensorType]) -> Checked<Vec<TensorType>> {
+    let x = *inputs.first().ok_or("no operand")?;
+    let axis = |i: usize| -> Checked<usize> {
+        let axis = *attributes.get(i).ok_or("attributes are missing")?;
+        usize::try_from(axis).ok().filter(|&a| a < x.shape.len()).ok_or("no such axis".into())
+    };
+    match function {
+        "argmax" | "argmin" => {
+            let axis = axis(0)?;
+            let mut shape = x.shape.clone();
+            ensure(shape[axis] > 0, || "the axis is empty".into())?;
+            if attributes.get(1) == Some(&0) {
+                shape.remove(axis);
+            } else {
+                shape[axis] = 1;
+            }
+            Ok(vec![TensorType { dtype: DType::I64, shape }])
+        }
+        "topk" => {
+            let axis = axis(1)?;
+            let mut shape = x.shape.clone();
+            ensure((0..=shape[axis]).contains(&attributes[0]), || "k is larger than the axis".into())?;
+            shape[axis] = attributes[0];
+            Ok(vec![TensorType { dtype: x.dtype, shape: shape.clone() }, TensorType { dtype: DType::I64, shape }])
+        }
+        "cumsum" => {
+            axis(0)?;
+            Ok(vec![x.clone()])
+        }
+        _ => Err("the runtime has no such function".into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn f32(shape: &[i64]) -> TensorType {
+        TensorType { dtype: DType::F32, shape: shape.to_vec() }
+    }
+
+    fn shape(op: &Op, inputs: &[&TensorType]) -> Vec<i64> {
+        infer(op, inputs).unwrap()[0].shape.clone()
+    }
+
+    #[test]
+    fn shapes_broadcast_as_in_numpy() {
+        assert_eq!(broadcast([&[2, 1, 3][..], &[4, 1]]), Some(vec![2, 4, 3]));
+        assert_eq!(broadcast([&[][..], &[0, 5], &[1, 1]]), Some(vec![0, 5]));
+        assert_eq!(broadcast([&[2][..], &[3]]), None);
+    }
+
+    #[test]
+    fn a_convolution_has_the_same_extents_in_every_layout() {
+        let window = Window {
+            kernel: vec![3, 3],
+            stride: vec![2, 1],
+            dilation: vec![1, 2],
+            pad_before: vec![1, 2],
+            pad_after: vec![1, 2],
+        };
+        let op = |layout| Op::Conv { window: window.clone(), group: 1, layout };
+        let w = f32(&[20, 5, 3, 3]);
+        assert_eq!(shape(&op(Layout::Nchw), &[&f32(&[1, 5, 9, 7]), &w]), [1, 20, 5, 7]);
+        assert_eq!(shape(&op(Layout::Nhwc), &[&f32(&[1, 9, 7, 5]), &w]), [1, 5, 7, 20]);
+        assert_eq!(shape(&op(Layout::Blocked(8)), &[&f32(&[1, 1, 9, 7, 8]), &w]), [1, 3, 5, 7, 8]);
+        let pool = Op::Pool { kind: PoolKind::Max, window: window.clone(), layout: Layout::Blocked(8) };
+        assert_eq!(shape(&pool, &[&f32(&[1, 3, 9, 7, 8])]), [1, 3, 5, 7, 8]);
+        assert!(infer(&op(Layout::Nchw), &[&f32(&[1, 6, 9, 7]), &w]).is_err());
+    }
+
+    #[test]
+    fn slices_count_in_both_directions() {
+        let slice = |start, end, step| Op::Slice { starts: vec![start], ends: vec![end], steps: vec![step] };
+        assert_eq!(shape(&slice(1, 8, 3), &[&f32(&[8])]), [3]);
+        assert_eq!(shape(&slice(7, -1, -2), &[&f32(&[8])]), [4]);
+        assert_eq!(shape(&slice(5, 2, 1), &[&f32(&[8])]), [0]);
+        assert!(infer(&slice(0, 9, 1), &[&f32(&[8])]).is_err());
+        assert!(infer(&slice(0, 4, 0), &[&f32(&[8])]).is_err());
+    }
+
+    #[test]
+    fn huge_extents_are_refused() {
+        let up = Op::Upsample { factors: vec![i64::MAX / 2, 4] };
+        assert!(matches!(infer(&up, &[&f32(&[4, 4])]), Err(Error::Invalid(_))));
+        let pad = Op::Pad { before: vec![i64::MAX], after: vec![1], value: 0 };
+        assert!(infer(&pad, &[&f32(&[4])]).is_err());
+    }
+
+    #[test]
+    fn products_batch_and_transpose() {
+        let mm = |a, b| Op::MatMul { transpose_a: a, transpose_b: b };
+        assert_eq!(shape(&mm(false, false), &[&f32(&[7, 1, 2, 3]), &f32(&[5, 3, 4])]), [7, 5, 2, 4]);
+        assert_eq!(shape(&mm(true, true), &[&f32(&[3, 2]), &f32(&[4, 3])]), [2, 4]);
+        let message = infer(&mm(false, true), &[&f32(&[2, 3]), &f32(&[3, 4])]).unwrap_err().to_string();
+        assert!(message.contains("inner extents 3 and 4"), "{message}");
+    }
+}

@@ -199,3 +199,174 @@ pub enum ReduceOp {
     LogSum,
     LogSumExp,
 }
+
+impl ReduceOp {
+    pub const ALL: &'static [ReduceOp] = &[
+        ReduceOp::Sum,
+        ReduceOp::Mean,
+        ReduceOp::Max,
+        ReduceOp::Min,
+        ReduceOp::Prod,
+        ReduceOp::SumSquare,
+        ReduceOp::L1,
+        ReduceOp::L2,
+        ReduceOp::LogSum,
+        ReduceOp::LogSumExp,
+    ];
+
+    pub fn name(self) -> &'static str {
+        match self {
+            ReduceOp::Sum => "sum",
+            ReduceOp::Mean => "mean",
+            ReduceOp::Max => "max",
+            ReduceOp::Min => "min",
+            ReduceOp::Prod => "prod",
+            ReduceOp::SumSquare => "sum_square",
+            ReduceOp::L1 => "l1",
+            ReduceOp::L2 => "l2",
+            ReduceOp::LogSum => "log_sum",
+            ReduceOp::LogSumExp => "log_sum_exp",
+        }
+    }
+}
+
+impl Op {
+    /// The operator's name without its attributes.
+    pub fn mnemonic(&self) -> &str {
+        match self {
+            Op::Unary(op) => op.name(),
+            Op::Binary(op) => op.name(),
+            Op::Compare(op) => op.name(),
+            Op::Select => "select",
+            Op::Cast(_) => "cast",
+            Op::Sigmoid => "sigmoid",
+            Op::Silu => "silu",
+            Op::HardSigmoid { .. } => "hard_sigmoid",
+            Op::HardSwish => "hard_swish",
+            Op::Gelu => "gelu",
+            Op::Transpose { .. } => "transpose",
+            Op::Reshape { .. } => "reshape",
+            Op::Expand { .. } => "expand",
+            Op::Slice { .. } => "slice",
+            Op::Concat { .. } => "concat",
+            Op::Pad { .. } => "pad",
+            Op::Block { .. } => "block",
+            Op::Unblock { .. } => "unblock",
+            Op::Upsample { .. } => "upsample",
+            Op::Gather { .. } => "gather",
+            Op::GatherElements { .. } => "gather_elements",
+            Op::GatherNd { .. } => "gather_nd",
+            Op::Reduce { op: ReduceOp::Sum, .. } => "reduce_sum",
+            Op::Reduce { op: ReduceOp::Mean, .. } => "reduce_mean",
+            Op::Reduce { op: ReduceOp::Max, .. } => "reduce_max",
+            Op::Reduce { op: ReduceOp::Min, .. } => "reduce_min",
+            Op::Reduce { .. } => "reduce",
+            Op::Softmax { log: false, .. } => "softmax",
+            Op::Softmax { log: true, .. } => "log_softmax",
+            Op::LayerNorm { .. } => "layer_norm",
+            Op::Pool { kind: PoolKind::Max, .. } => "max_pool",
+            Op::Pool { kind: PoolKind::Average { .. }, .. } => "average_pool",
+            Op::MatMul { .. } => "matmul",
+            Op::Conv { .. } => "conv",
+            Op::ConvTranspose { .. } => "conv_transpose",
+            Op::Opaque { function, .. } => function,
+        }
+    }
+}
+
+fn list<T: std::fmt::Display>(items: &[T], separator: &str) -> String {
+    items.iter().map(T::to_string).collect::<Vec<_>>().join(separator)
+}
+
+impl std::fmt::Display for Layout {
+    fn fmt(&self, f: &mut std::fmt::Formatter) -> std::fmt::Result {
+        match self {
+            Layout::Nchw => f.write_str("nchw"),
+            Layout::Nhwc => f.write_str("nhwc"),
+            Layout::Blocked(b) => write!(f, "nchw{b}c"),
+        }
+    }
+}
+
+impl std::fmt::Display for Window {
+    fn fmt(&self, f: &mut std::fmt::Formatter) -> std::fmt::Result {
+        write!(f, "{}", list(&self.kernel, "x"))?;
+        if self.stride.iter().any(|&s| s != 1) {
+            write!(f, " stride={}", list(&self.stride, "x"))?;
+        }
+        if self.dilation.iter().any(|&d| d != 1) {
+            write!(f, " dilation={}", list(&self.dilation, "x"))?;
+        }
+        if self.pad_before.iter().chain(&self.pad_after).any(|&p| p != 0) {
+            write!(f, " pad={}", list(&self.pad_before, "x"))?;
+            if self.pad_before != self.pad_after {
+                write!(f, ":{}", list(&self.pad_after, "x"))?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The mnemonic with the attributes in brackets: `conv[3x3 stride=2x2 pad=1x1 nhwc]`.
+impl std::fmt::Display for Op {
+    fn fmt(&self, f: &mut std::fmt::Formatter) -> std::fmt::Result {
+        f.write_str(self.mnemonic())?;
+        let group = |g: i64| if g == 1 { String::new() } else { format!(" group={g}") };
+        match self {
+            Op::Unary(_)
+            | Op::Binary(_)
+            | Op::Compare(_)
+            | Op::Select
+            | Op::Sigmoid
+            | Op::Silu
+            | Op::HardSwish
+            | Op::Gelu => Ok(()),
+            Op::Cast(to) => write!(f, "[{to}]"),
+            Op::HardSigmoid { alpha, beta } => write!(f, "[alpha={} beta={}]", alpha.get(), beta.get()),
+            Op::Transpose { perm } => write!(f, "[{}]", list(perm, ",")),
+            Op::Reshape { shape } | Op::Expand { shape } => write!(f, "[{}]", list(shape, ",")),
+            Op::Slice { starts, ends, steps } => {
+                let ranges: Vec<String> = (0..starts.len())
+                    .map(|d| match steps[d] {
+                        1 => format!("{}..{}", starts[d], ends[d]),
+                        s => format!("{}..{} by {s}", starts[d], ends[d]),
+                    })
+                    .collect();
+                write!(f, "[{}]", list(&ranges, ", "))
+            }
+            Op::Concat { axis } | Op::Gather { axis } | Op::GatherElements { axis } | Op::Softmax { axis, .. } => {
+                write!(f, "[axis={axis}]")
+            }
+            Op::Pad { before, after, value } => {
+                write!(f, "[{}:{} bits={value}]", list(before, ","), list(after, ","))
+            }
+            Op::Block { block } => write!(f, "[{block}]"),
+            Op::Unblock { channels } => write!(f, "[{channels}]"),
+            Op::Upsample { factors } => write!(f, "[{}]", list(factors, "x")),
+            Op::GatherNd { batch_dims } => write!(f, "[batch_dims={batch_dims}]"),
+            Op::Reduce { op, axes, keep } => {
+                write!(f, "[{} axes={}{}]", op.name(), list(axes, ","), if *keep { " keep" } else { "" })
+            }
+            Op::LayerNorm { axis, epsilon } => write!(f, "[axis={axis} epsilon={:e}]", epsilon.get()),
+            Op::Pool { kind, window, layout } => {
+                let padding = if *kind == (PoolKind::Average { count_padding: true }) { " count_padding" } else { "" };
+                write!(f, "[{window} {layout}{padding}]")
+            }
+            Op::MatMul { transpose_a, transpose_b } => match (transpose_a, transpose_b) {
+                (false, false) => Ok(()),
+                (true, false) => f.write_str("[a^T]"),
+                (false, true) => f.write_str("[b^T]"),
+                (true, true) => f.write_str("[a^T b^T]"),
+            },
+            Op::Conv { window, group: g, layout } => write!(f, "[{window} {layout}{}]", group(*g)),
+            Op::ConvTranspose { window, group: g, output_pad, layout } => {
+                write!(f, "[{window} {layout}{}", group(*g))?;
+                if output_pad.iter().any(|&p| p != 0) {
+                    write!(f, " output_pad={}", list(output_pad, "x"))?;
+                }
+                f.write_str("]")
+            }
+            Op::Opaque { attributes, .. } => write!(f, "[{}]", list(attributes, ",")),
+        }
+    }
+}
