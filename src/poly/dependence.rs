@@ -60,6 +60,8 @@ struct Touch {
     index: Vec<Index>,
     guard: Vec<Affine>,
     write: bool,
+    /// The read or the write that a reduction combines with; a read in its body is not.
+    update: bool,
 }
 
 /// Finds the dependences of `scop`.
@@ -86,9 +88,10 @@ pub fn analyze(scop: &Scop) -> Result<Dependences> {
 fn touches(scop: &Scop, id: StatementId) -> Vec<Touch> {
     let s = scop.statement(id);
     let index: Vec<Index> = s.write.iter().cloned().map(Index::Affine).collect();
-    let write = Touch { statement: id, tensor: s.target, index, guard: vec![], write: true };
+    let update = s.reduce.is_some();
+    let write = Touch { statement: id, tensor: s.target, index, guard: vec![], write: true, update };
     let mut out = vec![];
-    if s.reduce.is_some() {
+    if update {
         out.push(Touch { index: write.index.clone(), write: false, guard: vec![], ..write });
     }
     s.body.visit_accesses(&mut |a| {
@@ -98,6 +101,7 @@ fn touches(scop: &Scop, id: StatementId) -> Vec<Touch> {
             index: a.index.clone(),
             guard: a.guard.clone(),
             write: false,
+            update: false,
         })
     });
     out.push(write);
@@ -143,8 +147,7 @@ fn add(scop: &Scop, isl: &Isl, source: &Touch, sink: &Touch, out: &mut Dependenc
     relation.inequalities.sort();
     relation.inequalities.dedup();
     let same = source.statement == sink.statement;
-    // A reduction's reads and writes of its target, as against reads of it in the body.
-    let reduction = same && a.reduce.is_some() && source.index == sink.index && source.tensor == a.target;
+    let reduction = same && source.update && sink.update;
     let kind = match (source.write, sink.write) {
         _ if reduction => Kind::Output,
         (true, false) => Kind::Flow,

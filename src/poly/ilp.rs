@@ -391,17 +391,17 @@ impl<'a> Scheduler<'a> {
         // δ⁺: with coefficients known to be at least 0 the greatest corner, else a bound on each term.
         let bytes = REUSE * (1 + d.bytes.ilog2() as i64);
         program.charge(&delta[reduced.free], bytes);
-        for j in 0..reduced.free {
-            let (lo, hi) = (reduced.ranges[j].0.unwrap_or(0), reduced.ranges[j].1.unwrap_or(0));
+        for (coefficient, range) in delta.iter().zip(&reduced.ranges) {
+            let (lo, hi) = (range.0.unwrap_or(0), range.1.unwrap_or(0));
             if simple {
-                program.charge(&delta[j], bytes * hi);
+                program.charge(coefficient, bytes * hi);
             } else if lo < hi {
                 let limit = 64 * lo.abs().max(hi.abs()).max(1);
                 let term = program.unknown(-limit, limit, bytes);
                 for end in [lo, hi] {
                     let mut row = Linear::default();
                     row.add(term, 1);
-                    row.add_scaled(&delta[j], -end);
+                    row.add_scaled(coefficient, -end);
                     program.at_least_zero(row);
                 }
             }

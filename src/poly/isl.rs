@@ -3,7 +3,7 @@
 //! In and out go plain constraint matrices ([`Polyhedron`]); no isl object leaves a function. [`Isl`] owns a context that
 //! is made on first use, so that problems which need no solver pay nothing. It is neither Send nor Sync.
 
-use crate::poly::polyhedron::{Form, Polyhedron};
+use crate::poly::polyhedron::{Form, Polyhedron, Reduced, minus, plus};
 use crate::poly::{Error, Result};
 use isl_rs::{BasicSet, Context, DimType, LibISLError, Mat, Options, Space, Val};
 use std::cell::OnceCell;
@@ -35,18 +35,38 @@ impl Isl {
         self.set(p).and_then(|s| s.is_empty()).map_err(failed)
     }
 
-    /// The lexicographically least integer point.
+    /// The lexicographically least integer point of a bounded polyhedron. By bisection over emptiness: isl's `lexmin` has
+    /// called a polyhedron with a point empty.
     pub fn first_point(&self, p: &Polyhedron) -> Result<Option<Vec<i64>>> {
-        if self.is_empty(p)? {
+        let mut p = p.clone();
+        let mut point = vec![];
+        if Reduced::new(&p).empty || self.is_empty(&p)? {
             return Ok(None);
         }
-        let find = || {
-            let point = self.set(p)?.lexmin()?.sample_point()?;
-            (0..p.dims as i32)
-                .map(|i| point.get_coordinate_val(DimType::Set, i)?.get_num_si())
-                .collect::<std::result::Result<Vec<i64>, _>>()
-        };
-        find().map(Some).map_err(failed)
+        for v in 0..p.dims {
+            let reduced = Reduced::new(&p);
+            let (Some(mut lo), Some(mut hi)) = reduced.range(&reduced.forms[v]) else {
+                return Err(Error::Internal("an unbounded polyhedron has no first point".into()));
+            };
+            let mut unit = vec![0; p.dims + 1];
+            unit[v] = 1;
+            while lo < hi {
+                let middle = lo + (hi - lo) / 2;
+                p.inequalities.push(minus(middle, &unit));
+                if Reduced::new(&p).empty || self.is_empty(&p)? {
+                    lo = middle + 1
+                } else {
+                    hi = middle
+                }
+                p.inequalities.pop();
+            }
+            p.equalities.push(plus(&unit, -lo));
+            point.push(lo);
+        }
+        if !p.contains(&point) {
+            return Err(Error::Internal("isl calls an empty polyhedron non-empty".into()));
+        }
+        Ok(Some(point))
     }
 
     /// The dual cone: rows `r` such that `c₀ + Σ cᵢ·xᵢ ≥ 0` on all rational points of `p` exactly when
@@ -118,6 +138,33 @@ mod tests {
         p.inequalities.push(vec![1, 0, -2]);
         assert_eq!(isl.first_point(&p).unwrap(), None);
         assert!(isl.is_empty(&p).unwrap());
+    }
+
+    #[test]
+    fn first_point_where_lexmin_fails() {
+        let p = Polyhedron {
+            dims: 8,
+            equalities: vec![
+                vec![1, 0, 0, 0, 0, -2, 0, 0, 0],
+                vec![0, 1, 0, -1, 0, 0, 0, 0, 0],
+                vec![-1, 0, 0, 1, 0, 0, 0, 0, 0],
+                vec![0, -1, 0, 0, 1, 0, 0, 0, 0],
+            ],
+            inequalities: vec![
+                vec![-1, 0, 0, 0, 0, 0, 0, 0, 2],
+                vec![0, 0, -1, 0, 0, 0, 0, 0, 1],
+                vec![0, 0, 0, 0, 0, 1, 0, 0, 0],
+                vec![0, 0, 1, 0, 0, 0, 0, 0, 0],
+                vec![1, 0, 0, 0, 0, 0, 0, 0, 0],
+                vec![0, 0, -1, 0, 0, 1, 0, 0, -1],
+                vec![0, -1, -1, 0, 0, 0, 3, 0, 2],
+                vec![0, 1, 1, 0, 0, 0, -3, 0, 0],
+                vec![0, 0, 0, 0, -1, -1, 0, 3, 2],
+                vec![0, 0, 0, 0, 1, 1, 0, -3, 0],
+                vec![0, 0, 0, 0, 0, 0, -1, 1, -1],
+            ],
+        };
+        assert_eq!(Isl::default().first_point(&p).unwrap(), Some(vec![2, 2, 0, 2, 2, 1, 0, 1]));
     }
 
     #[test]

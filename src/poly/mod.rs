@@ -1,5 +1,7 @@
 //! From tensor expressions to explicit loops: Scop, dependences, Schedule, tiles, tensor instructions.
 
+#[cfg(test)]
+mod brute_tests;
 pub mod build;
 pub mod dependence;
 pub mod ilp;

@@ -4,6 +4,8 @@
 //! statements with one write each: a reduction has become an initialisation and an update.
 
 use crate::codegen::expr::{Access, Affine, BinaryOp, BufferId, Expr, Index, Var};
+use crate::poly::isl::Isl;
+use crate::poly::polyhedron::{Polyhedron, Reduced};
 use crate::poly::{DType, Error, Result};
 use serde::{Deserialize, Serialize};
 
@@ -100,6 +102,7 @@ impl Scop {
 impl Scop {
     /// Checks ranks, variables and ids, and that every subscript lies in its dimension for every instance that accesses it.
     pub fn verify(&self) -> Result<()> {
+        let isl = Isl::default();
         for s in &self.statements {
             let fail = |what: String| Err(Error::Invalid(format!("statement {} of {}: {what}", s.name, self.name)));
             let known = |a: &Affine| a.terms.iter().all(|t| (t.0.0 as usize) < s.iterators.len());
@@ -138,7 +141,7 @@ impl Scop {
                 }
                 for (d, index) in a.index.iter().enumerate() {
                     if let Index::Affine(i) = index
-                        && !s.in_bounds(i, &a.guard, tensor.shape[d])
+                        && !s.in_bounds(i, &a.guard, tensor.shape[d], &isl)?
                     {
                         return fail(format!("subscript {d} of {} leaves 0..{}", tensor.name, tensor.shape[d]));
                     }
@@ -151,16 +154,62 @@ impl Scop {
 
 impl Statement {
     /// Whether `0 ≤ subscript < extent` wherever `guard` and the domain hold.
-    fn in_bounds(&self, subscript: &Affine, guard: &[Affine], extent: i64) -> bool {
+    fn in_bounds(&self, subscript: &Affine, guard: &[Affine], extent: i64, isl: &Isl) -> Result<bool> {
         let range = |v: Var| (0, self.iterators[v.0 as usize].extent - 1);
         let below = Affine::constant(extent - 1).add_scaled(subscript, -1);
-        [subscript, &below].into_iter().all(|form| {
-            form.bounds(range).0 >= 0
-                || guard.iter().chain(&self.domain).any(|g| form.add_scaled(g, -1).bounds(range).0 >= 0)
-        })
+        for form in [subscript, &below] {
+            let implied = form.bounds(range).0 >= 0
+                || guard.iter().chain(&self.domain).any(|g| form.add_scaled(g, -1).bounds(range).0 >= 0);
+            if !implied {
+                let mut outside = Polyhedron::domain(self);
+                let form = form.scale(-1).offset(-1);
+                for a in guard.iter().chain([&form]) {
+                    outside.inequalities.push(outside.form(a, 0));
+                }
+                if !Reduced::new(&outside).empty && !isl.is_empty(&outside)? {
+                    return Ok(false);
+                }
+            }
+        }
+        Ok(true)
     }
 
     pub fn vars(&self) -> impl DoubleEndedIterator<Item = Var> + use<> {
         (0..self.iterators.len() as u32).map(Var)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::poly::samples::v;
+
+    /// `y[i] = x[subscript]` for i < 6 where x has 6 elements.
+    fn copy(subscript: Affine, guard: Vec<Affine>) -> Result<()> {
+        let tensor = |name: &str, role| TensorDecl { name: name.into(), dtype: DType::F32, shape: vec![6], role };
+        let access = Access { buffer: BufferId(0), index: vec![Index::Affine(subscript)], guard, otherwise: None };
+        let statement = Statement {
+            name: "S".into(),
+            iterators: vec![Iterator { name: "i".into(), extent: 6 }],
+            domain: vec![],
+            target: BufferId(1),
+            write: vec![v(0)],
+            reduce: None,
+            body: Expr::Load(access),
+        };
+        let tensors = vec![tensor("x", Role::Input), tensor("y", Role::Output)];
+        Scop { name: "t".into(), tensors, statements: vec![statement] }.verify()
+    }
+
+    #[test]
+    fn subscripts_stay_in_bounds_where_they_are_read() {
+        assert!(copy(v(0), vec![]).is_ok());
+        let outside = "invalid: statement S of t: subscript 0 of x leaves 0..6";
+        assert_eq!(copy(v(0).offset(1), vec![]).unwrap_err().to_string(), outside);
+        assert!(copy(v(0).offset(1), vec![v(0).scale(-1).offset(4)]).is_ok());
+        // 2·i − 3 with 7 ≥ 2·i ≥ 3: over the integers i is 2 or 3.
+        let guard = vec![v(0).scale(-2).offset(7), v(0).scale(2).offset(-3)];
+        assert!(copy(v(0).scale(2).offset(-3), guard.clone()).is_ok());
+        assert_eq!(copy(v(0).scale(2).offset(-5), guard).unwrap_err().to_string(), outside);
     }
 }
