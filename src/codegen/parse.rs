@@ -8,13 +8,7 @@ use std::collections::HashMap;
 
 /// Parses one kernel. `Invalid` names the line.
 pub fn nest(text: &str) -> Result<LoopNest> {
-    let mut p = Parser {
-        tokens: tokens(text),
-        at: 0,
-        nest: LoopNest { name: String::new(), buffers: vec![], vars: vec![], body: vec![] },
-        buffers: HashMap::new(),
-        vars: HashMap::new(),
-    };
+    let mut p = Parser::new("loop nest", text);
     p.expect("kernel")?;
     p.nest.name = p.name()?;
     p.expect("{")?;
@@ -22,9 +16,7 @@ pub fn nest(text: &str) -> Result<LoopNest> {
         p.buffer()?;
     }
     p.nest.body = p.body()?;
-    if p.at < p.tokens.len() {
-        return p.fail("the end");
-    }
+    p.end()?;
     Ok(p.nest)
 }
 
@@ -67,44 +59,62 @@ fn tokens(text: &str) -> Vec<(String, usize)> {
     out
 }
 
-struct Parser {
+/// A parser of expressions, with the names that are known so far.
+pub(crate) struct Parser {
+    what: &'static str,
     tokens: Vec<(String, usize)>,
     at: usize,
     nest: LoopNest,
-    buffers: HashMap<String, BufferId>,
-    vars: HashMap<String, Var>,
+    pub buffers: HashMap<String, BufferId>,
+    pub vars: HashMap<String, Var>,
 }
 
 impl Parser {
-    fn peek_at(&self, ahead: usize) -> &str {
+    /// A parser at the beginning of `text`; messages call the text `what`.
+    pub(crate) fn new(what: &'static str, text: &str) -> Parser {
+        Parser {
+            what,
+            tokens: tokens(text),
+            at: 0,
+            nest: LoopNest { name: String::new(), buffers: vec![], vars: vec![], body: vec![] },
+            buffers: HashMap::new(),
+            vars: HashMap::new(),
+        }
+    }
+
+    pub(crate) fn end(&self) -> Result<()> {
+        if self.at < self.tokens.len() { self.fail("the end") } else { Ok(()) }
+    }
+
+    pub(crate) fn peek_at(&self, ahead: usize) -> &str {
         self.tokens.get(self.at + ahead).map_or("", |t| t.0.as_str())
     }
 
-    fn peek(&self) -> &str {
+    pub(crate) fn peek(&self) -> &str {
         self.peek_at(0)
     }
 
-    fn next(&mut self) -> String {
+    pub(crate) fn next(&mut self) -> String {
         self.at += 1;
         self.tokens.get(self.at - 1).map_or(String::new(), |t| t.0.clone())
     }
 
-    fn fail<T>(&self, wanted: &str) -> Result<T> {
+    pub(crate) fn fail<T>(&self, wanted: &str) -> Result<T> {
         let (found, line) = self.tokens.get(self.at).cloned().unwrap_or(("the end".into(), 0));
-        Err(Error::Invalid(format!("loop nest, line {line}: expected {wanted}, found {found}")))
+        Err(Error::Invalid(format!("{}, line {line}: expected {wanted}, found {found}", self.what)))
     }
 
-    fn accept(&mut self, token: &str) -> bool {
+    pub(crate) fn accept(&mut self, token: &str) -> bool {
         let yes = self.peek() == token;
         self.at += yes as usize;
         yes
     }
 
-    fn expect(&mut self, token: &str) -> Result<()> {
+    pub(crate) fn expect(&mut self, token: &str) -> Result<()> {
         if self.accept(token) { Ok(()) } else { self.fail(token) }
     }
 
-    fn name(&mut self) -> Result<String> {
+    pub(crate) fn name(&mut self) -> Result<String> {
         if self.peek().starts_with(|c: char| c.is_alphabetic() || c == '_') {
             Ok(self.next())
         } else {
@@ -112,7 +122,7 @@ impl Parser {
         }
     }
 
-    fn integer(&mut self) -> Result<i64> {
+    pub(crate) fn integer(&mut self) -> Result<i64> {
         let negative = self.accept("-");
         match self.peek().parse::<i64>() {
             Ok(v) => {
@@ -123,7 +133,7 @@ impl Parser {
         }
     }
 
-    fn dtype(&mut self) -> Result<DType> {
+    pub(crate) fn dtype(&mut self) -> Result<DType> {
         match dtype_named(self.peek()) {
             Some(d) => {
                 self.at += 1;
@@ -133,7 +143,7 @@ impl Parser {
         }
     }
 
-    fn list(&mut self) -> Result<Vec<i64>> {
+    pub(crate) fn list(&mut self) -> Result<Vec<i64>> {
         let mut out = vec![];
         while self.accept("[") {
             out.push(self.integer()?);
@@ -211,6 +221,14 @@ impl Parser {
             return Ok(Stmt::If { conditions, body: self.body()? });
         }
         let (buffer, index) = self.element()?;
+        let reduce = self.assignment()?;
+        let value = self.expr()?;
+        self.expect(";")?;
+        Ok(Stmt::Store { buffer, index, value, reduce })
+    }
+
+    /// `=`, or an operation and `=`.
+    pub(crate) fn assignment(&mut self) -> Result<Option<BinaryOp>> {
         let reduce = match self.peek() {
             "=" => None,
             name => match BinaryOp::ALL.iter().find(|op| op.name() == name) {
@@ -222,9 +240,7 @@ impl Parser {
             },
         };
         self.expect("=")?;
-        let value = self.expr()?;
-        self.expect(";")?;
-        Ok(Stmt::Store { buffer, index, value, reduce })
+        Ok(reduce)
     }
 
     fn bounds(&mut self, many: &str, divided: &str) -> Result<Vec<Bound>> {
@@ -256,7 +272,7 @@ impl Parser {
         Ok(Bound { affine, divisor })
     }
 
-    fn conditions(&mut self) -> Result<Vec<Affine>> {
+    pub(crate) fn conditions(&mut self) -> Result<Vec<Affine>> {
         let mut out = vec![];
         loop {
             out.push(self.affine()?);
@@ -268,7 +284,7 @@ impl Parser {
         }
     }
 
-    fn affine(&mut self) -> Result<Affine> {
+    pub(crate) fn affine(&mut self) -> Result<Affine> {
         let mut out = Affine::constant(0);
         let mut sign = if self.accept("-") { -1 } else { 1 };
         loop {
@@ -301,7 +317,7 @@ impl Parser {
         }
     }
 
-    fn element(&mut self) -> Result<(BufferId, Vec<Index>)> {
+    pub(crate) fn element(&mut self) -> Result<(BufferId, Vec<Index>)> {
         let Some(&buffer) = self.buffers.get(self.peek()) else {
             return self.fail("a buffer");
         };
@@ -352,7 +368,7 @@ impl Parser {
         Ok(out)
     }
 
-    fn expr(&mut self) -> Result<Expr> {
+    pub(crate) fn expr(&mut self) -> Result<Expr> {
         if self.accept("(") {
             let a = self.expr()?;
             if self.accept("if") {

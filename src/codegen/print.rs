@@ -34,16 +34,13 @@ impl std::fmt::Display for Function {
 
 /// The text of a nest.
 pub fn nest(nest: &LoopNest) -> String {
-    let mut p = Printer {
-        nest,
+    let names = Names {
         buffers: unique_names(nest.buffers.iter().map(|b| b.name.as_str())),
-        vars: vec![],
-        seen: HashMap::new(),
-        out: String::new(),
+        vars: nest.vars.iter().map(|n| identifier(n)).collect(),
     };
-    p.vars = nest.vars.iter().map(|n| identifier(n)).collect();
+    let mut p = Printer { nest, names, seen: HashMap::new(), out: String::new() };
     let _ = writeln!(p.out, "kernel {} {{", identifier(&nest.name));
-    for (b, name) in nest.buffers.iter().zip(&p.buffers) {
+    for (b, name) in nest.buffers.iter().zip(&p.names.buffers) {
         let _ = writeln!(p.out, "  {name}: {};", buffer_type(b));
     }
     p.body(&nest.body, 1);
@@ -52,7 +49,7 @@ pub fn nest(nest: &LoopNest) -> String {
 }
 
 /// A name without the characters that have a meaning in the text.
-fn identifier(name: &str) -> String {
+pub(crate) fn identifier(name: &str) -> String {
     let ok = |c: char| c.is_alphanumeric() || c == '_' || c == '\'';
     let mut out: String = name.chars().map(|c| if ok(c) { c } else { '_' }).collect();
     if !out.starts_with(|c: char| c.is_alphabetic() || c == '_') {
@@ -62,7 +59,7 @@ fn identifier(name: &str) -> String {
 }
 
 /// The names, later ones with `#n` where an earlier one has the same.
-fn unique_names<'a>(names: impl Iterator<Item = &'a str>) -> Vec<String> {
+pub(crate) fn unique_names<'a>(names: impl Iterator<Item = &'a str>) -> Vec<String> {
     let mut seen = HashMap::new();
     names.map(|n| number(&mut seen, identifier(n))).collect()
 }
@@ -93,10 +90,15 @@ fn buffer_type(b: &Buffer) -> String {
     out
 }
 
+/// The text of expressions: names of buffers and variables by their numbers.
+pub(crate) struct Names {
+    pub buffers: Vec<String>,
+    pub vars: Vec<String>,
+}
+
 struct Printer<'a> {
     nest: &'a LoopNest,
-    buffers: Vec<String>,
-    vars: Vec<String>,
+    names: Names,
     seen: HashMap<String, usize>,
     out: String,
 }
@@ -104,7 +106,7 @@ struct Printer<'a> {
 impl Printer<'_> {
     fn bind(&mut self, v: Var) -> String {
         let name = number(&mut self.seen, identifier(&self.nest.vars[v.0 as usize]));
-        self.vars[v.0 as usize] = name.clone();
+        self.names.vars[v.0 as usize] = name.clone();
         name
     }
 
@@ -132,38 +134,29 @@ impl Printer<'_> {
                     let _ = writeln!(self.out, "{pad}let {name} = {value};");
                 }
                 Stmt::If { conditions, body } => {
-                    let conditions: Vec<String> = conditions.iter().map(|c| self.condition(c)).collect();
-                    let _ = writeln!(self.out, "{pad}if {} {{", conditions.join(" && "));
+                    let _ = writeln!(self.out, "{pad}if {} {{", self.names.conditions(conditions));
                     self.body(body, depth + 1);
                     let _ = writeln!(self.out, "{pad}}}");
                 }
                 Stmt::Store { buffer, index, value, reduce } => {
                     let op = reduce.map_or(String::new(), |op| format!("{} ", op.name()));
-                    let (target, value) = (self.element(*buffer, index), self.expr(value));
+                    let (target, value) = (self.names.element(*buffer, index), self.names.expr(value));
                     let _ = writeln!(self.out, "{pad}{target} {op}= {value};");
                 }
             }
         }
     }
 
-    fn affine(&self, a: &Affine) -> String {
-        affine(a, |v| self.vars[v.0 as usize].clone())
-    }
-
     fn quotient(&self, name: &str, a: &Affine, divisor: i64) -> String {
-        match self.affine(a) {
+        match self.names.affine(a) {
             a if a.contains(' ') => format!("{name}(({a}) / {divisor})"),
             a => format!("{name}({a} / {divisor})"),
         }
     }
 
-    fn condition(&self, c: &Affine) -> String {
-        format!("{} >= 0", self.affine(c))
-    }
-
     fn bounds(&self, bounds: &[Bound], name: &str, ceil: bool) -> String {
         let one = |b: &Bound| match (b.divisor, ceil) {
-            (1, _) => self.affine(&b.affine),
+            (1, _) => self.names.affine(&b.affine),
             (d, true) => self.quotient("ceil", &b.affine, d),
             (d, false) => self.quotient("floor", &b.affine, d),
         };
@@ -172,8 +165,18 @@ impl Printer<'_> {
             _ => format!("{name}({})", bounds.iter().map(one).collect::<Vec<_>>().join(", ")),
         }
     }
+}
 
-    fn element(&self, buffer: BufferId, index: &[Index]) -> String {
+impl Names {
+    pub(crate) fn affine(&self, a: &Affine) -> String {
+        affine(a, |v| self.vars[v.0 as usize].clone())
+    }
+
+    pub(crate) fn conditions(&self, conditions: &[Affine]) -> String {
+        conditions.iter().map(|c| format!("{} >= 0", self.affine(c))).collect::<Vec<_>>().join(" && ")
+    }
+
+    pub(crate) fn element(&self, buffer: BufferId, index: &[Index]) -> String {
         let mut out = self.buffers[buffer.0 as usize].clone();
         for i in index {
             match i {
@@ -188,17 +191,16 @@ impl Printer<'_> {
         out
     }
 
-    fn access(&self, a: &Access) -> String {
+    pub(crate) fn access(&self, a: &Access) -> String {
         let element = self.element(a.buffer, &a.index);
         if a.guard.is_empty() && a.otherwise.is_none() {
             return element;
         }
-        let guard: Vec<String> = a.guard.iter().map(|g| self.condition(g)).collect();
         let otherwise = a.otherwise.map_or(String::new(), |s| format!(" else {}", scalar(s)));
-        format!("({element} if {}{otherwise})", guard.join(" && "))
+        format!("({element} if {}{otherwise})", self.conditions(&a.guard))
     }
 
-    fn expr(&self, e: &Expr) -> String {
+    pub(crate) fn expr(&self, e: &Expr) -> String {
         match e {
             Expr::Const(s) => scalar(*s),
             Expr::Index(a) => format!("index({})", self.affine(a)),

@@ -52,6 +52,9 @@ fn verify(program: &Program) -> Result<()> {
         if !matches!(d.reduce, None | Some(BinaryOp::Add | BinaryOp::Mul | BinaryOp::Min | BinaryOp::Max)) {
             return fail("only sums, products, minima and maxima reduce");
         }
+        if d.reduce.is_some_and(|op| Scalar::neutral(op, target.dtype).is_err()) {
+            return fail("the reduction has no neutral element");
+        }
         if d.write.len() != target.shape.len() {
             return fail("the write has not one subscript for each dimension");
         }
@@ -447,33 +450,9 @@ fn size(e: &Expr) -> usize {
     }
 }
 
-/// What a reduction starts from: `neutral op x = x`.
-pub fn neutral(op: BinaryOp, dtype: DType) -> Scalar {
-    let bits = match (op, dtype) {
-        (BinaryOp::Mul, DType::F64) => 1f64.to_bits(),
-        (BinaryOp::Mul, DType::F32) => 1f32.to_bits() as u64,
-        (BinaryOp::Mul, DType::F16) => 0x3c00,
-        (BinaryOp::Mul, DType::BF16) => 0x3f80,
-        (BinaryOp::Mul, _) => 1,
-        (BinaryOp::Max, DType::F64) => f64::NEG_INFINITY.to_bits(),
-        (BinaryOp::Max, DType::F32) => f32::NEG_INFINITY.to_bits() as u64,
-        (BinaryOp::Max, DType::F16) => 0xfc00,
-        (BinaryOp::Max, DType::BF16) => 0xff80,
-        (BinaryOp::Max, DType::I64) => i64::MIN as u64,
-        (BinaryOp::Max, DType::I32) => i32::MIN as u32 as u64,
-        (BinaryOp::Max, DType::I8) => i8::MIN as u8 as u64,
-        (BinaryOp::Min, DType::F64) => f64::INFINITY.to_bits(),
-        (BinaryOp::Min, DType::F32) => f32::INFINITY.to_bits() as u64,
-        (BinaryOp::Min, DType::F16) => 0x7c00,
-        (BinaryOp::Min, DType::BF16) => 0x7f80,
-        (BinaryOp::Min, DType::I64) => i64::MAX as u64,
-        (BinaryOp::Min, DType::I32) => i32::MAX as u64,
-        (BinaryOp::Min, DType::I8) => i8::MAX as u64,
-        (BinaryOp::Min, DType::U8) => u8::MAX as u64,
-        (BinaryOp::Min, DType::Bool) => 1,
-        _ => 0,
-    };
-    Scalar { dtype, bits }
+/// What a reduction starts from; [`verify`] has seen that there is one.
+fn neutral(op: BinaryOp, dtype: DType) -> Scalar {
+    Scalar::neutral(op, dtype).expect("verified")
 }
 
 /// Splits every reduction into initialisation and update of a temporary; one that defines an output gets a copy.
@@ -590,15 +569,15 @@ mod tests {
             text(&samples::conv(g)),
             "\
 scop t {
-    input f32 X[56][56][64]
-    constant f32 W[32][64][3][3]
-    constant f32 bias[32]
-    output f32 Y[56][56][32]
-    temporary f32 conv[56][56][32]
-    conv_init(h < 56, w < 56, f < 32): conv[h][w][f] = f32(0.0)
-    conv_update(h < 56, w < 56, f < 32, c < 64, r < 3, s < 3) if -h - r + 56 >= 0, h + r - 1 >= 0, -w - s + 56 >= 0, \
-             w + s - 1 >= 0: conv[h][w][f] += X[h + r - 1][w + s - 1][c] * W[f][c][r][s]
-    Y(h < 56, w < 56, f < 32): Y[h][w][f] = max(conv[h][w][f] + bias[f], f32(0.0))
+  X: f32[56][56][64] input;
+  W: f32[32][64][3][3] constant;
+  bias: f32[32] constant;
+  Y: f32[56][56][32] output;
+  conv: f32[56][56][32] temporary;
+  conv_init(h < 56, w < 56, f < 32): conv[h][w][f] = f32(0.0);
+  conv_update(h < 56, w < 56, f < 32, c < 64, r < 3, s < 3) if -h - r + 56 >= 0 && h + r - 1 >= 0 && -w - s + 56 >= 0 && \
+             w + s - 1 >= 0: conv[h][w][f] add = (X[h + r - 1][w + s - 1][c] * W[f][c][r][s]);
+  Y(h < 56, w < 56, f < 32): Y[h][w][f] = max((conv[h][w][f] + bias[f]), f32(0.0));
 }
 "
         );
@@ -608,28 +587,31 @@ scop t {
     fn pointwise_convolution_is_a_matrix_product() {
         let g = samples::Conv { size: 56, channels: 64, filters: 32, kernel: 1, stride: 1, pad: 0 };
         let text = text(&samples::conv(g));
-        assert!(text.contains("conv_update(hw < 3136, f < 32, c < 64): conv[hw][f] += X[hw][c] * W[f][c]\n"), "{text}");
+        assert!(
+            text.contains("conv_update(hw < 3136, f < 32, c < 64): conv[hw][f] add = (X[hw][c] * W[f][c]);\n"),
+            "{text}"
+        );
     }
 
     #[test]
     fn window_iterators_with_one_value_go() {
         let g = samples::Conv { size: 1, channels: 64, filters: 32, kernel: 3, stride: 1, pad: 1 };
         let text = text(&samples::conv(g));
-        assert!(text.contains("conv_update(f < 32, c < 64): conv[f] += X[c] * W[f][c][1][1]\n"), "{text}");
+        assert!(text.contains("conv_update(f < 32, c < 64): conv[f] add = (X[c] * W[f][c][1][1]);\n"), "{text}");
     }
 
     #[test]
     fn softmax_keeps_its_exponential() {
         let text = text(&samples::softmax(12, 128, 64));
-        let statements = text.split_once("total[1536]\n").unwrap().1;
+        let statements = text.split_once("total: f32[1536] temporary;\n").unwrap().1;
         assert_eq!(
             statements,
-            "    top_init(hi < 1536): top[hi] = f32(-inf)
-    top_update(hi < 1536, j < 64): top[hi] max= X[hi][j]
-    e(hi < 1536, j < 64): e[hi][j] = exp(X[hi][j] - top[hi])
-    total_init(hi < 1536): total[hi] = f32(0.0)
-    total_update(hi < 1536, j < 64): total[hi] += e[hi][j]
-    Y(hi < 1536, j < 64): Y[hi][j] = e[hi][j] / total[hi]
+            "  top_init(hi < 1536): top[hi] = f32(#ff800000);
+  top_update(hi < 1536, j < 64): top[hi] max = X[hi][j];
+  e(hi < 1536, j < 64): e[hi][j] = exp((X[hi][j] - top[hi]));
+  total_init(hi < 1536): total[hi] = f32(0.0);
+  total_update(hi < 1536, j < 64): total[hi] add = e[hi][j];
+  Y(hi < 1536, j < 64): Y[hi][j] = (e[hi][j] / total[hi]);
 }
 "
         );
@@ -639,7 +621,7 @@ scop t {
     fn elementwise_is_one_loop() {
         let text = text(&samples::elementwise([2, 14, 14, 96]));
         assert!(
-            text.contains("Y(nhwc < 37632): Y[nhwc] = max(X[nhwc] * f32(2.0) + X[nhwc] + Z[nhwc], f32(0.0))"),
+            text.contains("Y(nhwc < 37632): Y[nhwc] = max((((X[nhwc] * f32(2.0)) + X[nhwc]) + Z[nhwc]), f32(0.0));"),
             "{text}"
         );
     }

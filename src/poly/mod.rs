@@ -12,6 +12,7 @@ pub mod legality;
 pub mod lower;
 pub mod merge;
 pub mod pack;
+pub mod parse;
 pub mod polyhedron;
 pub mod print;
 #[cfg(test)]

@@ -1,0 +1,195 @@
+//! Reads the text of a Scop and of a Schedule (see `print.rs`).
+
+use crate::codegen::expr::{BufferId, Index, Var};
+use crate::codegen::parse::Parser;
+use crate::poly::Result;
+use crate::poly::print::{KINDS, ROLES};
+use crate::poly::schedule::{Band, Node, Row, RowKind, Schedule};
+use crate::poly::scop::{Iterator, Scop, Statement, StatementId, TensorDecl};
+
+/// Parses one Scop and verifies it. `Invalid` names the line.
+pub fn scop(text: &str) -> Result<Scop> {
+    let mut p = Parser::new("scop", text);
+    let mut scop = Scop::default();
+    p.expect("scop")?;
+    scop.name = p.name()?;
+    p.expect("{")?;
+    while p.peek_at(1) == ":" {
+        let name = p.name()?;
+        p.expect(":")?;
+        let (dtype, shape) = (p.dtype()?, p.list()?);
+        let Some(&(role, _)) = ROLES.iter().find(|r| r.1 == p.peek()) else {
+            return p.fail("input, constant, output or temporary");
+        };
+        p.next();
+        p.expect(";")?;
+        p.buffers.insert(name.clone(), BufferId(scop.tensors.len() as u32));
+        scop.tensors.push(TensorDecl { name, dtype, shape, role });
+    }
+    while !p.accept("}") {
+        scop.statements.push(statement(&mut p)?);
+    }
+    p.end()?;
+    scop.verify()?;
+    Ok(scop)
+}
+
+fn statement(p: &mut Parser) -> Result<Statement> {
+    let name = p.name()?;
+    let mut iterators = vec![];
+    p.vars.clear();
+    p.expect("(")?;
+    while !p.accept(")") {
+        if !iterators.is_empty() {
+            p.expect(",")?;
+        }
+        let name = p.name()?;
+        p.expect("<")?;
+        p.vars.insert(name.clone(), Var(iterators.len() as u32));
+        iterators.push(Iterator { name, extent: p.integer()? });
+    }
+    let domain = if p.accept("if") { p.conditions()? } else { vec![] };
+    p.expect(":")?;
+    let (target, index) = p.element()?;
+    let mut write = vec![];
+    for i in index {
+        match i {
+            Index::Affine(a) => write.push(a),
+            Index::Value(_) => return p.fail("a write with affine subscripts before this"),
+        }
+    }
+    let reduce = p.assignment()?;
+    let body = p.expr()?;
+    p.expect(";")?;
+    Ok(Statement { name, iterators, domain, target, write, reduce, body })
+}
+
+/// Parses a Schedule of `scop` and verifies it. `Invalid` names the line.
+pub fn schedule(text: &str, scop: &Scop) -> Result<Schedule> {
+    let mut p = Parser::new("schedule", text);
+    let root = node(&mut p, scop)?;
+    p.end()?;
+    let schedule = Schedule { root };
+    schedule.verify(scop)?;
+    Ok(schedule)
+}
+
+fn node(p: &mut Parser, scop: &Scop) -> Result<Node> {
+    if p.accept("leaf") {
+        return Ok(Node::Leaf);
+    }
+    if p.accept("sequence") {
+        let mut children = vec![];
+        while p.accept("{") {
+            let mut ids = vec![id(p, scop)?];
+            while p.accept(",") {
+                ids.push(id(p, scop)?);
+            }
+            p.expect("}")?;
+            children.push((ids, node(p, scop)?));
+        }
+        return Ok(Node::Sequence(children));
+    }
+    p.expect("band")?;
+    let permutable = p.accept("permutable");
+    let mut rows = vec![];
+    while p.peek_at(1) == "[" {
+        rows.push(row(p, scop)?);
+    }
+    Ok(Node::Band(Band { rows, permutable }, Box::new(node(p, scop)?)))
+}
+
+fn id(p: &mut Parser, scop: &Scop) -> Result<StatementId> {
+    let name = p.peek().to_string();
+    match scop.ids().find(|&id| scop.statement(id).name == name) {
+        Some(id) => {
+            p.next();
+            Ok(id)
+        }
+        None => p.fail("a statement"),
+    }
+}
+
+fn row(p: &mut Parser, scop: &Scop) -> Result<Row> {
+    let name = p.name()?;
+    p.expect("[")?;
+    let mut row = Row { name, phi: vec![], tile: 1, coincident: false, kind: RowKind::Serial };
+    while !p.accept("]") {
+        if p.accept("coincident") {
+            row.coincident = true;
+        } else if p.accept("tile") {
+            row.tile = p.integer()?;
+        } else if let Some(&(kind, _)) = KINDS.iter().find(|k| k.1 == p.peek()) {
+            row.kind = kind;
+            p.next();
+        } else {
+            return p.fail("a kind of loop, coincident, or a tile size");
+        }
+    }
+    loop {
+        let id = id(p, scop)?;
+        let iterators = &scop.statement(id).iterators;
+        p.vars = iterators.iter().enumerate().map(|(i, it)| (it.name.clone(), Var(i as u32))).collect();
+        p.expect("(")?;
+        row.phi.push((id, p.affine()?));
+        p.expect(")")?;
+        if !p.accept(",") {
+            return Ok(row);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::poly::{build, dependence, ilp, parse, samples};
+
+    #[test]
+    fn text_survives_parsing_and_printing() {
+        let g = samples::Conv { size: 14, channels: 8, filters: 16, kernel: 3, stride: 2, pad: 1 };
+        for program in [
+            samples::matmul(8, 6, 4),
+            samples::conv(g),
+            samples::maxpool(12, 8, 3, 2, 1),
+            samples::softmax(2, 3, 4),
+            samples::layernorm(4, 8),
+            samples::elementwise([1, 2, 3, 4]),
+        ] {
+            let scop = build::build("t", &program).unwrap();
+            assert_eq!(parse::scop(&scop.to_string()).unwrap(), scop);
+            let mut schedule = ilp::schedule(&scop, &dependence::analyze(&scop).unwrap()).unwrap().0;
+            if let crate::poly::schedule::Node::Band(band, _) = &mut schedule.root {
+                let mut tile = band.rows[0].clone();
+                (tile.name, tile.tile) = ("outer".into(), 5);
+                band.rows.insert(0, tile);
+            }
+            assert_eq!(parse::schedule(&schedule.print(&scop), &scop).unwrap(), schedule);
+        }
+    }
+
+    #[test]
+    fn wrong_text_is_refused_with_its_line() {
+        let scop = build::build("t", &samples::matmul(8, 6, 4)).unwrap();
+        let text = scop.to_string();
+        for (from, to, message) in [
+            ("input", "inward", "scop, line 2: expected input, constant, output or temporary, found inward"),
+            ("k < 4", "k < 5", "statement C_update of t: subscript 1 of A leaves 0..4"),
+            ("A[m][k] *", "A[m][q] *", "scop, line 7: expected a variable, found q"),
+        ] {
+            let error = parse::scop(&text.replacen(from, to, 1)).unwrap_err().to_string();
+            assert_eq!(error, format!("invalid: {message}"));
+        }
+        let schedule = crate::poly::schedule::Schedule::initial(&scop).print(&scop);
+        for (from, to, message) in [
+            (
+                "serial",
+                "cereal",
+                "invalid: schedule, line 4: expected a kind of loop, coincident, or a tile size, found cereal",
+            ),
+            ("{C_init}", "{C_int}", "invalid: schedule, line 2: expected a statement, found C_int"),
+            ("C_init(m)", "C_init(n)", "schedule refused: several instances of C_init run at the same time"),
+        ] {
+            let error = parse::schedule(&schedule.replacen(from, to, 1), &scop).unwrap_err().to_string();
+            assert_eq!(error, message);
+        }
+    }
+}
