@@ -337,3 +337,22 @@ impl Access {
         }
     }
 }
+
+macro_rules! operator {
+    ($($trait:ident $method:ident $op:ident),*) => {$(
+        impl std::ops::$trait for Expr {
+            type Output = Expr;
+            fn $method(self, other: Expr) -> Expr {
+                Expr::binary(BinaryOp::$op, self, other)
+            }
+        }
+    )*};
+}
+operator!(Add add Add, Sub sub Sub, Mul mul Mul, Div div Div);
+
+impl std::ops::Neg for Expr {
+    type Output = Expr;
+    fn neg(self) -> Expr {
+        Expr::unary(UnaryOp::Neg, self)
+    }
+}

@@ -1,0 +1,159 @@
+//! Reductions of axes, softmax, layer normalization and the matrix product.
+
+use super::{Build, Space, constant, exp};
+use crate::graph::expr::{Affine, BinaryOp, BufferId, Expr, UnaryOp};
+use crate::graph::op::ReduceOp;
+
+/// The iterators of `shape`: those of `axes` reduced, in one order of memory. Subscripts of the operand, and of a tensor of
+/// the same rank in which the axes have extent 1.
+struct Axes {
+    space: Space,
+    operand: Vec<Affine>,
+    kept: Vec<Affine>,
+}
+
+fn reduced(shape: &[i64], axes: &[usize]) -> Axes {
+    let mut space = Space::new();
+    let mut operand = vec![Affine::constant(0); shape.len()];
+    let mut kept = operand.clone();
+    for d in (0..shape.len()).filter(|d| !axes.contains(d)) {
+        operand[d] = space.iterator(format!("i{d}"), shape[d]);
+        kept[d] = operand[d].clone();
+    }
+    space.reduced();
+    for &d in axes {
+        operand[d] = space.iterator(format!("r{d}"), shape[d]);
+    }
+    Axes { space, operand, kept }
+}
+
+pub(super) fn reduce(b: &mut Build, op: ReduceOp, axes: &[usize], keep: bool) {
+    let shape = b.inputs[0].shape.clone();
+    let dtype = b.output.dtype;
+    let output = b.output.shape.clone();
+    let count: i64 = axes.iter().map(|&a| shape[a]).product();
+    let Axes { space, operand, kept } = reduced(&shape, axes);
+    let rank = shape.len();
+    let write: Vec<Affine> = (0..rank).filter(|d| keep || !axes.contains(d)).map(|d| kept[d].clone()).collect();
+    let x = Expr::load(b.input(0), operand);
+    let value = |at: BufferId, s: &Space| Expr::load(at, s.subscripts());
+    let space_out = Space::over(&output);
+    let (combine, body) = match op {
+        ReduceOp::Sum | ReduceOp::Mean | ReduceOp::LogSum => (BinaryOp::Add, x),
+        ReduceOp::Max => (BinaryOp::Max, x),
+        ReduceOp::Min => (BinaryOp::Min, x),
+        ReduceOp::Prod => (BinaryOp::Mul, x),
+        ReduceOp::SumSquare | ReduceOp::L2 => (BinaryOp::Add, x.clone() * x),
+        ReduceOp::L1 => (BinaryOp::Add, Expr::unary(UnaryOp::Abs, x)),
+        ReduceOp::LogSumExp => {
+            let m = b.temporary("m", &output);
+            b.define(m, space.clone(), write.clone(), Some(BinaryOp::Max), vec![], x.clone());
+            (BinaryOp::Add, exp(x - Expr::load(m, write.clone())))
+        }
+    };
+    let finish: Option<Box<dyn Fn(Expr) -> Expr>> = match op {
+        ReduceOp::Mean if dtype.is_float() => Some(Box::new(|s| s * constant(dtype, 1.0 / count as f64))),
+        ReduceOp::Mean => Some(Box::new(|s| s / constant(dtype, count as f64))),
+        ReduceOp::L2 => Some(Box::new(|s| Expr::unary(UnaryOp::Sqrt, s))),
+        ReduceOp::LogSum | ReduceOp::LogSumExp => Some(Box::new(|s| Expr::unary(UnaryOp::Log, s))),
+        _ => None,
+    };
+    let Some(finish) = finish else {
+        return b.define(b.target(), space, write, Some(combine), vec![], body);
+    };
+    let s = b.temporary("s", &output);
+    b.define(s, space, write, Some(combine), vec![], body);
+    let mut y = finish(value(s, &space_out));
+    if op == ReduceOp::LogSumExp {
+        let m = BufferId(s.0 - 1);
+        y = y + value(m, &space_out);
+    }
+    b.assign(b.target(), space_out, y);
+}
+
+/// Greatest element, exponentials, their sum, quotient; of the logarithm: without the exponentials as a tensor.
+pub(super) fn softmax(b: &mut Build, axis: usize, log: bool) {
+    let shape = b.inputs[0].shape.clone();
+    let dtype = b.output.dtype;
+    let rows: Vec<i64> = (0..shape.len()).filter(|&d| d != axis).map(|d| shape[d]).collect();
+    let Axes { space, operand, .. } = reduced(&shape, &[axis]);
+    let all = Space::over(&shape);
+    let of_row: Vec<Affine> = (0..shape.len()).filter(|&d| d != axis).map(|d| all.var(d)).collect();
+    let m = b.temporary("m", &rows);
+    let row = space.subscripts();
+    let x = |index: &[Affine]| Expr::load(BufferId(0), index.to_vec());
+    b.define(m, space.clone(), row.clone(), Some(BinaryOp::Max), vec![], x(&operand));
+    let shifted = x(&all.subscripts()) - Expr::load(m, of_row.clone());
+    if log {
+        let (s, l) = (b.temporary("s", &rows), b.temporary("l", &rows));
+        let body = exp(x(&operand) - Expr::load(m, row.clone()));
+        b.define(s, space.clone(), row.clone(), Some(BinaryOp::Add), vec![], body);
+        let each = Space::over(&rows);
+        let sum = Expr::load(s, each.subscripts());
+        b.assign(l, each, Expr::unary(UnaryOp::Log, sum));
+        return b.assign(b.target(), all, shifted - Expr::load(l, of_row));
+    }
+    let (e, s, r) = (b.temporary("e", &shape), b.temporary("s", &rows), b.temporary("r", &rows));
+    b.assign(e, all.clone(), exp(shifted));
+    b.define(s, space.clone(), row, Some(BinaryOp::Add), vec![], Expr::load(e, operand));
+    let each = Space::over(&rows);
+    let sum = Expr::load(s, each.subscripts());
+    b.assign(r, each, constant(dtype, 1.0) / sum);
+    let body = Expr::load(e, all.subscripts()) * Expr::load(r, of_row);
+    b.assign(b.target(), all, body);
+}
+
+/// Mean, variance around it, then scale and bias.
+pub(super) fn layer_norm(b: &mut Build, axis: usize, epsilon: f32) {
+    let shape = b.inputs[0].shape.clone();
+    let dtype = b.output.dtype;
+    let rows = shape[..axis].to_vec();
+    let axes: Vec<usize> = (axis..shape.len()).collect();
+    let count: i64 = shape[axis..].iter().product();
+    let share = || constant(dtype, 1.0 / count as f64);
+    let Axes { space, operand, .. } = reduced(&shape, &axes);
+    let row = space.subscripts();
+    let each = || Space::over(&rows);
+    let [s, mean, v, r] = ["s", "mean", "v", "r"].map(|name| b.temporary(name, &rows));
+    let x = Expr::load(b.input(0), operand);
+    b.define(s, space.clone(), row.clone(), Some(BinaryOp::Add), vec![], x.clone());
+    b.assign(mean, each(), Expr::load(s, row.clone()) * share());
+    let d = x - Expr::load(mean, row.clone());
+    b.define(v, space, row.clone(), Some(BinaryOp::Add), vec![], d.clone() * d);
+    let variance = Expr::load(v, row.clone()) * share() + constant(dtype, epsilon as f64);
+    b.assign(r, each(), constant(dtype, 1.0) / Expr::unary(UnaryOp::Sqrt, variance));
+    let all = Space::over(&shape);
+    let centered = Expr::load(b.input(0), all.subscripts()) - Expr::load(mean, row.clone());
+    let mut y = centered * Expr::load(r, row) * b.broadcast(1, &all);
+    if b.inputs.len() == 3 {
+        y = y + b.broadcast(2, &all);
+    }
+    b.assign(b.target(), all, y);
+}
+
+pub(super) fn matmul(b: &mut Build, transpose_a: bool, transpose_b: bool) {
+    let output = b.output.shape.clone();
+    let batch = output.len() - 2;
+    let shape_a = &b.inputs[0].shape;
+    let depth = shape_a[shape_a.len() - if transpose_a { 2 } else { 1 }];
+    let mut space = Space::new();
+    let batches: Vec<Affine> = (0..batch).map(|d| space.iterator(format!("b{d}"), output[d])).collect();
+    let m = space.iterator("m", output[batch]);
+    let n = space.iterator("n", output[batch + 1]);
+    space.reduced();
+    let k = space.iterator("k", depth);
+    let operand = |i: usize, row: &Affine, column: &Affine, transposed: bool| {
+        let shape = &b.inputs[i].shape;
+        let own = shape.len() - 2;
+        let subscript = |d: usize| {
+            let stretched = shape[d] == 1 && output[d + batch - own] != 1;
+            if stretched { Affine::constant(0) } else { batches[d + batch - own].clone() }
+        };
+        let mut index: Vec<Affine> = (0..own).map(subscript).collect();
+        index.extend(if transposed { [column.clone(), row.clone()] } else { [row.clone(), column.clone()] });
+        Expr::load(b.input(i), index)
+    };
+    let body = operand(0, &m, &k, transpose_a) * operand(1, &k, &n, transpose_b);
+    let write = space.subscripts();
+    b.define(b.target(), space, write, Some(BinaryOp::Add), vec![], body);
+}
