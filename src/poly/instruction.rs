@@ -1,1 +1,262 @@
-//! The table of tensor instructions and the matcher.
+//! Tensor instructions: what one instruction computes, as a tensor expression, and the matcher.
+//!
+//! In: a statement that updates and the iterator that becomes the vector. Out: which operand has which role, or which
+//! operand stands in the way and why. A row of the table is data: its semantics are unified with the statement's body (up
+//! to the order of the factors), its iterators with the statement's iterators. `i` and `k` stand for any number of
+//! iterators of the statement, the lane iterator for exactly one.
+
+use crate::codegen::expr::{Access, BinaryOp, Expr, Var};
+use crate::poly::scop::{Scop, Statement, StatementId};
+use crate::poly::tile::access::{Along, Reference, references};
+use crate::poly::{DType, Isa};
+
+/// How an operand of an instruction varies with the lane iterator.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Role {
+    /// One element in every lane.
+    Broadcast,
+    /// One element for each lane, neighbours in memory or packed so.
+    Vector,
+}
+
+/// One row: `accumulator = reduce(accumulator, body)`.
+#[derive(Clone, Debug)]
+pub struct TensorInstruction {
+    pub name: String,
+    /// The semantics as a person writes them; the fields below say the same.
+    pub semantics: String,
+    pub isa: Isa,
+    pub dtype: DType,
+    pub reduce: BinaryOp,
+    /// Over operands: `Expr::Load` of buffer `n` is operand n.
+    pub body: Expr,
+    pub operands: Vec<Role>,
+    /// The lanes are combined at the end: the accumulator does not vary with the lane iterator.
+    pub lanes_reduced: bool,
+    /// Registers that one instruction needs beyond accumulators and vectors.
+    pub scratch_registers: usize,
+}
+
+/// A statement that an instruction computes.
+#[derive(Clone, Debug)]
+pub struct Match {
+    pub instruction: String,
+    /// The read of the statement that is each operand of the instruction.
+    pub operands: Vec<Access>,
+}
+
+/// The instructions that are always known.
+pub fn table() -> Vec<TensorInstruction> {
+    let operand = |n: u32| Expr::load(crate::codegen::expr::BufferId(n), vec![]);
+    let product = Expr::binary(BinaryOp::Mul, operand(0), operand(1));
+    let mut rows = vec![];
+    for (isa, fma) in [(Isa::Avx512, "vfmadd231"), (Isa::Avx2, "vfmadd231"), (Isa::Neon, "fmla")] {
+        for dtype in [DType::F32, DType::F64] {
+            let suffix = match (isa, dtype) {
+                (Isa::Neon, DType::F32) => ".4s",
+                (Isa::Neon, _) => ".2d",
+                (_, DType::F32) => "ps",
+                _ => "pd",
+            };
+            for (kind, semantics, operands, lanes_reduced) in [
+                ("outer product", "C(i,j) += A(i,k) * B(k,j)", [Role::Broadcast, Role::Vector], false),
+                ("by lanes", "C(i,j) += A(i,k,j) * B(k,j)", [Role::Vector, Role::Vector], false),
+                ("dot", "C(i) += A(i,j) * B(j)", [Role::Vector, Role::Vector], true),
+            ] {
+                rows.push(TensorInstruction {
+                    name: format!("{fma}{suffix} {kind}"),
+                    semantics: semantics.into(),
+                    isa,
+                    dtype,
+                    reduce: BinaryOp::Add,
+                    body: product.clone(),
+                    operands: operands.to_vec(),
+                    lanes_reduced,
+                    scratch_registers: 1,
+                });
+            }
+        }
+    }
+    rows
+}
+
+/// Unifies `instruction` with an update whose lane iterator is `lane`. The error names the operand and the reason.
+pub fn match_instruction(
+    instruction: &TensorInstruction,
+    scop: &Scop,
+    id: StatementId,
+    lane: Var,
+) -> Result<Match, String> {
+    let s = scop.statement(id);
+    let Some(reduce) = s.reduce else { return Err(format!("{} does not accumulate", s.name)) };
+    if reduce != instruction.reduce {
+        return Err(format!("{} accumulates by {reduce:?}, not by {:?}", s.name, instruction.reduce));
+    }
+    let references = references(scop, id);
+    let target = references.last().expect("the write");
+    let dtype = scop.tensor(s.target).dtype;
+    if dtype != instruction.dtype {
+        return Err(format!("accumulator {} is {dtype}, not {}", scop.tensor(s.target).name, instruction.dtype));
+    }
+    if target.depends(lane) == instruction.lanes_reduced {
+        let how = if instruction.lanes_reduced { "varies" } else { "does not vary" };
+        return Err(format!(
+            "accumulator {} {how} with {}",
+            scop.tensor(s.target).name,
+            s.iterators[lane.0 as usize].name
+        ));
+    }
+    let mut operands = vec![None; instruction.operands.len()];
+    let mut reason = String::new();
+    if unify(&instruction.body, &s.body, scop, s, instruction, &references, lane, &mut operands, &mut reason) {
+        let operands = operands.into_iter().flatten().collect();
+        return Ok(Match { instruction: instruction.name.clone(), operands });
+    }
+    Err(if reason.is_empty() { format!("the body of {} is not {}", s.name, instruction.semantics) } else { reason })
+}
+
+#[allow(clippy::too_many_arguments)]
+fn unify(
+    pattern: &Expr,
+    body: &Expr,
+    scop: &Scop,
+    s: &Statement,
+    instruction: &TensorInstruction,
+    references: &[Reference],
+    lane: Var,
+    operands: &mut Vec<Option<Access>>,
+    reason: &mut String,
+) -> bool {
+    let both = |p: [&Expr; 2], b: [&Expr; 2], operands: &mut Vec<Option<Access>>, reason: &mut String| {
+        let saved = operands.clone();
+        for (p, b) in p.into_iter().zip(b) {
+            if !unify(p, b, scop, s, instruction, references, lane, operands, reason) {
+                *operands = saved;
+                return false;
+            }
+        }
+        true
+    };
+    match (pattern, body) {
+        (Expr::Load(p), Expr::Load(a)) => {
+            let n = p.buffer.0 as usize;
+            let name = &scop.tensor(a.buffer).name;
+            if let Some(known) = &operands[n] {
+                return known == a;
+            }
+            let dtype = scop.tensor(a.buffer).dtype;
+            if dtype != instruction.dtype {
+                *reason = format!("operand {name} is {dtype}, not {}", instruction.dtype);
+                return false;
+            }
+            let r = references.iter().find(|r| r.access.as_ref() == Some(a)).expect("a read of the statement");
+            let lane_name = &s.iterators[lane.0 as usize].name;
+            let fits = match (instruction.operands[n], r.along(lane)) {
+                (Role::Broadcast, Along::Invariant) => true,
+                (Role::Broadcast, _) => {
+                    *reason = format!("operand {name} varies with {lane_name} and cannot be broadcast");
+                    false
+                }
+                (Role::Vector, Along::Invariant) => {
+                    *reason = format!("operand {name} does not vary with {lane_name}");
+                    false
+                }
+                (Role::Vector, Along::Gathered) => {
+                    *reason = format!("operand {name} is gathered along {lane_name}");
+                    false
+                }
+                (Role::Vector, Along::Unit) => true,
+                (Role::Vector, Along::Strided(stride)) => {
+                    if !r.packable() {
+                        *reason = format!("operand {name} has stride {stride} along {lane_name} and cannot be packed");
+                    }
+                    r.packable()
+                }
+            };
+            if fits {
+                operands[n] = Some(a.clone());
+            }
+            fits
+        }
+        (Expr::Const(x), Expr::Const(y)) => x == y,
+        (Expr::Unary(o, x), Expr::Unary(p, y)) => {
+            o == p && unify(x, y, scop, s, instruction, references, lane, operands, reason)
+        }
+        (Expr::Cast(o, x), Expr::Cast(p, y)) => {
+            o == p && unify(x, y, scop, s, instruction, references, lane, operands, reason)
+        }
+        (Expr::Binary(o, x1, x2), Expr::Binary(p, y1, y2)) if o == p => {
+            let commutes = matches!(o, BinaryOp::Add | BinaryOp::Mul);
+            both([x1, x2], [y1, y2], operands, reason) || commutes && both([x1, x2], [y2, y1], operands, reason)
+        }
+        _ => false,
+    }
+}
+
+/// The first row of `table` for this ISA that matches, or why the last candidate did not.
+pub fn select(
+    table: &[TensorInstruction],
+    isa: Isa,
+    scop: &Scop,
+    id: StatementId,
+    lane: Var,
+) -> Result<Match, String> {
+    let dtype = scop.tensor(scop.statement(id).target).dtype;
+    let mut why = format!("no instruction accumulates {dtype} on this target");
+    for row in table.iter().filter(|r| r.isa == isa && r.dtype == dtype) {
+        match match_instruction(row, scop, id, lane) {
+            Ok(m) => return Ok(m),
+            Err(e) => why = e,
+        }
+    }
+    Err(why)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::poly::{build, samples};
+
+    fn matched(p: &crate::poly::scop::Program, lane: &str) -> Result<Match, String> {
+        let scop = build::build("t", p).unwrap();
+        let id = scop.ids().find(|&s| scop.statement(s).reduce.is_some()).unwrap();
+        let at = scop.statement(id).iterators.iter().position(|i| i.name == lane).unwrap();
+        select(&table(), Isa::Avx512, &scop, id, Var(at as u32))
+    }
+
+    #[test]
+    fn matrix_product_broadcasts_the_rows() {
+        let m = matched(&samples::matmul(8, 32, 16), "n").unwrap();
+        assert_eq!(m.instruction, "vfmadd231ps outer product");
+        assert_eq!(m.operands.iter().map(|a| a.buffer.0).collect::<Vec<_>>(), [0, 1]);
+        let m = matched(&samples::matmul(8, 32, 16), "m").unwrap();
+        assert_eq!(m.operands.iter().map(|a| a.buffer.0).collect::<Vec<_>>(), [1, 0]);
+    }
+
+    #[test]
+    fn depthwise_multiplies_by_lanes() {
+        assert_eq!(matched(&samples::depthwise(8, 16, 3, 1, 1), "c").unwrap().instruction, "vfmadd231ps by lanes");
+    }
+
+    #[test]
+    fn a_failed_match_names_the_operand_and_the_reason() {
+        let why = matched(&samples::depthwise(8, 16, 3, 1, 1), "s").unwrap_err();
+        assert!(why.contains("operand X") || why.contains("operand W"), "{why}");
+        let why = matched(&samples::softmax(2, 4, 8), "hi").unwrap_err();
+        assert!(why.contains("accumulates by Max"), "{why}");
+    }
+
+    #[test]
+    fn a_row_of_ones_own_is_matched() {
+        let operand = |n: u32| Expr::load(crate::codegen::expr::BufferId(n), vec![]);
+        let mut row = table().remove(0);
+        row.name = "own max".into();
+        row.reduce = BinaryOp::Max;
+        row.body = operand(0);
+        row.operands = vec![Role::Vector];
+        let scop = build::build("t", &samples::softmax(2, 4, 8)).unwrap();
+        let id = scop.ids().find(|&s| scop.statement(s).reduce == Some(BinaryOp::Max)).unwrap();
+        let lane = Var(0);
+        assert_eq!(match_instruction(&row, &scop, id, lane).unwrap().instruction, "own max");
+    }
+}

@@ -1,1 +1,501 @@
-//! Schedule to LoopNest.
+//! From a tiled schedule to explicit loops.
+//!
+//! In: a Scop and a [`Tiled`] schedule. Out: a [`Kernel`]: a LoopNest whose phases are one parallel loop each (a serial phase
+//! has one iteration), its arguments, and the report.
+//!
+//! A *class* is one φ on its way from a whole range to one value: φ = base + 0..extent, base affine in loop variables. A
+//! tile row splits the extent into full tiles and one copy of everything further in with the smaller extent that
+//! remains, so that all extents further in are constants. Iterators follow from the classes with extent 1. What the loops
+//! do not imply (domains, shifts against the other statements, skewed bounds) becomes a condition around the store.
+//!
+//! Invariant: where all loops around the statements that touch a temporary are coincident, no value of it survives an
+//! iteration of them, so the temporary shrinks to what one iteration touches (array contraction, Lefebvre and Feautrier
+//! 1998, with boxes instead of moduli).
+
+mod parallel;
+mod place;
+mod solve;
+
+use crate::codegen::expr::{Affine, BufferId, Expr, Index, Var};
+use crate::codegen::loopnest::{Bound, Buffer, BufferKind, LoopKind, LoopNest, Stmt, row_major};
+use crate::poly::pack::{Pack, Packing};
+use crate::poly::schedule::{Node, Row, RowKind};
+use crate::poly::scop::{Role, Scop, StatementId};
+use crate::poly::tile::{KernelReport, Tiled};
+use crate::poly::{Error, Result};
+
+/// One compiled group before code generation.
+#[derive(Clone, Debug)]
+pub struct Kernel {
+    pub nest: LoopNest,
+    /// What goes into the slots of the argument table, in order.
+    pub arguments: Vec<Argument>,
+    pub report: KernelReport,
+}
+
+#[derive(Clone, PartialEq, Debug)]
+pub enum Argument {
+    /// A tensor of the Scop, which has the external tensors of the Program in the same order.
+    Tensor(BufferId),
+    /// A constant, packed at compile time.
+    Packed(Pack),
+    /// Memory that the kernel needs while it runs; contents undefined.
+    Workspace { bytes: usize },
+}
+
+/// Writes the loops of `tiled`. `Unsupported` for a schedule that fixes iterators only up to a stride.
+pub fn lower(scop: &Scop, tiled: &Tiled) -> Result<Kernel> {
+    let mut l = Lowering::new(scop, tiled)?;
+    let statements: Vec<StatementId> = scop.ids().collect();
+    l.phase_packs()?;
+    let phases: Vec<(Vec<StatementId>, &Node)> = match &tiled.schedule.root {
+        Node::Sequence(children) => children.iter().map(|(s, n)| (s.clone(), n)).collect(),
+        node => vec![(statements.clone(), node)],
+    };
+    l.place_across_phases(&phases)?;
+    for (statements, node) in phases {
+        let state = State::default();
+        let body = match node {
+            Node::Band(band, child) if band.rows.first().is_some_and(|r| r.kind == RowKind::Parallel) => {
+                l.parallel(band, child, &statements, &state)?
+            }
+            _ => {
+                let body = l.node(node, &statements, &state)?;
+                if body.is_empty() { vec![] } else { vec![l.once(body)] }
+            }
+        };
+        l.nest.body.extend(body);
+    }
+    Ok(l.finish())
+}
+
+/// φ of some statements, known to be `base + 0..extent`.
+#[derive(Clone, Debug)]
+struct Class {
+    phi: Vec<(StatementId, Affine)>,
+    base: Affine,
+    extent: i64,
+}
+
+/// What is known at one place of the tree.
+#[derive(Clone, Debug)]
+struct State {
+    classes: Vec<Class>,
+    /// Every row so far is coincident.
+    coincident: bool,
+    /// Temporaries that live in a local buffer here: element `x` is at `x - origin`.
+    placed: Vec<Placed>,
+    /// The store of an update is replaced by a copy between its target and the local tile that stands for it.
+    mode: Mode,
+}
+
+#[derive(Clone, Debug)]
+struct Placed {
+    tensor: BufferId,
+    buffer: BufferId,
+    origin: Vec<Affine>,
+}
+
+#[derive(Clone, Copy, PartialEq, Debug)]
+enum Mode {
+    Body,
+    /// Local tile = target.
+    Fill,
+    /// Target = local tile.
+    Spill,
+}
+
+impl Default for State {
+    fn default() -> State {
+        State { classes: vec![], coincident: true, placed: vec![], mode: Mode::Body }
+    }
+}
+
+struct Lowering<'a> {
+    scop: &'a Scop,
+    tiled: &'a Tiled,
+    nest: LoopNest,
+    arguments: Vec<Argument>,
+    /// The argument or workspace of each tensor of the Scop.
+    tensors: Vec<Option<BufferId>>,
+    /// The buffer of each packing.
+    packed: Vec<BufferId>,
+    /// Local buffers, shared by the copies of a tile.
+    locals: Vec<(place::Local, BufferId)>,
+    /// Closed interval of each loop variable, as far as the place that is being written is concerned.
+    ranges: Vec<(i64, i64)>,
+}
+
+impl<'a> Lowering<'a> {
+    fn new(scop: &'a Scop, tiled: &'a Tiled) -> Result<Lowering<'a>> {
+        let nest = LoopNest { name: scop.name.clone(), buffers: vec![], vars: vec![], body: vec![] };
+        let mut l = Lowering {
+            scop,
+            tiled,
+            nest,
+            arguments: vec![],
+            tensors: vec![None; scop.tensors.len()],
+            packed: vec![],
+            locals: vec![],
+            ranges: vec![],
+        };
+        for (id, t) in scop.tensors.iter().enumerate() {
+            if t.role != Role::Temporary {
+                let id = BufferId(id as u32);
+                let written = t.role == Role::Output;
+                let buffer = l.argument(&t.name, t.dtype, &t.shape, written, Argument::Tensor(id));
+                l.tensors[id.0 as usize] = Some(buffer);
+            }
+        }
+        Ok(l)
+    }
+
+    fn argument(
+        &mut self,
+        name: &str,
+        dtype: crate::poly::DType,
+        shape: &[i64],
+        written: bool,
+        argument: Argument,
+    ) -> BufferId {
+        let kind = BufferKind::Argument { slot: self.arguments.len() as u32, written };
+        self.arguments.push(argument);
+        self.nest.buffers.push(Buffer::dense(name, dtype, shape, kind));
+        BufferId(self.nest.buffers.len() as u32 - 1)
+    }
+
+    /// Arguments for the packed operands, and a phase for each one that is not constant.
+    fn phase_packs(&mut self) -> Result<()> {
+        let mut known: Vec<(Pack, BufferId)> = vec![];
+        for packing in &self.tiled.packings {
+            let pack = packing.pack(self.scop)?;
+            if let Some((_, buffer)) = known.iter().find(|k| k.0 == pack) {
+                self.packed.push(*buffer);
+                continue;
+            }
+            let source = self.scop.tensor(pack.source);
+            let name = format!("{}_packed", source.name);
+            let shape = pack.shape.clone();
+            let buffer = if source.role == Role::Constant {
+                self.argument(&name, pack.dtype, &shape, false, Argument::Packed(pack.clone()))
+            } else {
+                let argument = Argument::Workspace { bytes: pack.bytes() };
+                let buffer = self.argument(&name, pack.dtype, &shape, true, argument);
+                self.pack_phase(&pack, buffer)?;
+                buffer
+            };
+            known.push((pack, buffer));
+            self.packed.push(buffer);
+        }
+        Ok(())
+    }
+
+    /// Loops that write a packed copy: the outer dimensions in parallel, the innermost as vector.
+    fn pack_phase(&mut self, pack: &Pack, buffer: BufferId) -> Result<()> {
+        let source = self.tensors[pack.source.0 as usize]
+            .ok_or_else(|| Error::Internal("a temporary is packed before it exists".into()))?;
+        let rank = pack.shape.len();
+        let vars: Vec<Var> = (0..rank).map(|d| self.new_var(&format!("p{d}"), (0, pack.shape[d] - 1))).collect();
+        let replace = |v: Var| Affine::var(vars[v.0 as usize]);
+        let value = pack.read().substitute(&mut |v| replace(v)).rewrite(&mut |e| match e {
+            Expr::Load(a) => Expr::Load(crate::codegen::expr::Access { buffer: source, ..a }),
+            e => e,
+        });
+        let index = vars.iter().map(|&v| Index::Affine(Affine::var(v))).collect();
+        let mut body = vec![Stmt::Store { buffer, index, value, reduce: None }];
+        for d in (0..rank).rev() {
+            let kind = match d {
+                0 if rank > 1 => LoopKind::Parallel,
+                _ if d == rank - 1 => LoopKind::Vector,
+                _ => LoopKind::Serial,
+            };
+            body = vec![loop_over(vars[d], pack.shape[d], kind, body)];
+        }
+        if rank == 1 {
+            body = vec![self.once(body)];
+        }
+        self.nest.body.extend(body);
+        Ok(())
+    }
+
+    fn new_var(&mut self, name: &str, range: (i64, i64)) -> Var {
+        self.ranges.push(range);
+        self.nest.new_var(name)
+    }
+
+    fn range(&self) -> impl Fn(Var) -> (i64, i64) + '_ {
+        |v| self.ranges[v.0 as usize]
+    }
+
+    /// A parallel loop with one iteration: what a serial phase is.
+    fn once(&mut self, body: Vec<Stmt>) -> Stmt {
+        let t = self.new_var("once", (0, 0));
+        loop_over(t, 1, LoopKind::Parallel, body)
+    }
+
+    fn node(&mut self, node: &Node, statements: &[StatementId], state: &State) -> Result<Vec<Stmt>> {
+        match node {
+            Node::Band(band, child) => self.rows(&band.rows, child, statements, state),
+            Node::Sequence(children) => {
+                let mut state = state.clone();
+                self.place(children, statements, &mut state)?;
+                let mut out = vec![];
+                for (statements, child) in children {
+                    out.extend(self.node(child, statements, &state)?);
+                }
+                Ok(out)
+            }
+            Node::Leaf => {
+                let mut state = state.clone();
+                let each: Vec<(Vec<StatementId>, Node)> = statements.iter().map(|&s| (vec![s], Node::Leaf)).collect();
+                if each.len() > 1 {
+                    self.place(&each, statements, &mut state)?;
+                }
+                let mut out = vec![];
+                for &s in statements {
+                    out.extend(self.statement(s, &state)?);
+                }
+                Ok(out)
+            }
+        }
+    }
+
+    fn rows(&mut self, rows: &[Row], child: &Node, statements: &[StatementId], state: &State) -> Result<Vec<Stmt>> {
+        let Some((row, rest)) = rows.split_first() else { return self.node(child, statements, state) };
+        if let Some(promoted) = self.promote(rows, child, statements, state)? {
+            return Ok(promoted);
+        }
+        let (at, mut state) = self.class(row, state)?;
+        let Class { base, extent, .. } = state.classes[at].clone();
+        if state.mode != Mode::Body && self.reduces(row, statements[0]) {
+            return self.rows(rest, child, statements, &state);
+        }
+        if extent <= row.tile {
+            return self.rows(rest, child, statements, &state);
+        }
+        state.coincident &= row.coincident;
+        let (full, left) = (extent / row.tile, extent % row.tile);
+        let mut out = vec![];
+        let mut inside = |l: &mut Self, base: Affine, extent: i64| {
+            state.classes[at].base = base;
+            state.classes[at].extent = extent;
+            l.rows(rest, child, statements, &state)
+        };
+        if full == 1 {
+            out.extend(inside(self, base.clone(), row.tile)?);
+        } else {
+            let v = self.new_var(&row.name, (0, full - 1));
+            let body = inside(self, base.clone().plus(v, row.tile), row.tile)?;
+            if !body.is_empty() {
+                out.push(loop_over(v, full, kind(row.kind), body));
+            }
+        }
+        if left > 0 {
+            out.extend(inside(self, base.offset(full * row.tile), left)?);
+        }
+        Ok(out)
+    }
+
+    /// The state with the class of `row` in it, and where.
+    fn class(&self, row: &Row, state: &State) -> Result<(usize, State)> {
+        let mut state = state.clone();
+        let covers = |c: &Class| row.phi.iter().all(|p| c.phi.contains(p));
+        if let Some(i) = state.classes.iter().position(covers) {
+            return Ok((i, state));
+        }
+        if state.classes.iter().any(|c| row.phi.iter().any(|p| c.phi.contains(p) && !p.1.is_constant())) {
+            return Err(Error::Unsupported(format!(
+                "row {} of {} continues different rows for its statements",
+                row.name, self.scop.name
+            )));
+        }
+        let bounds = row.phi.iter().map(|(s, phi)| {
+            let iterators = &self.scop.statement(*s).iterators;
+            phi.bounds(|v| (0, iterators[v.0 as usize].extent - 1))
+        });
+        let (lo, hi) = bounds.fold((i64::MAX, i64::MIN), |a, b| (a.0.min(b.0), a.1.max(b.1)));
+        let base = lo.div_euclid(row.tile) * row.tile;
+        let class = Class { phi: row.phi.clone(), base: Affine::constant(base), extent: hi - base + 1 };
+        state.classes.push(class);
+        Ok((state.classes.len() - 1, state))
+    }
+
+    /// The store of one statement, with the conditions that the loops do not imply.
+    fn statement(&mut self, id: StatementId, state: &State) -> Result<Vec<Stmt>> {
+        let s = self.scop.statement(id);
+        let (value, mut conditions) = self.iterators(id, state, state.mode != Mode::Body)?;
+        if state.mode == Mode::Body {
+            conditions.extend(s.domain.iter().map(|c| c.substitute(|v| value[v.0 as usize].clone())));
+        }
+        let range = self.range();
+        if conditions.iter().any(|c| c.bounds(&range).1 < 0) {
+            return Ok(vec![]);
+        }
+        conditions.retain(|c| c.bounds(&range).0 < 0);
+        conditions.sort();
+        conditions.dedup();
+        let write: Vec<Affine> = s.write.iter().map(|a| a.substitute(|v| value[v.0 as usize].clone())).collect();
+        let local = self.element(s.target, &write, &state.placed)?;
+        let store = if state.mode == Mode::Body {
+            let body = self.expression(id, &s.body, &value, state)?;
+            Stmt::Store { buffer: local.0, index: affine_index(local.1), value: body, reduce: s.reduce }
+        } else {
+            let outer = &state.placed[..state.placed.len() - 1];
+            let target = self.element(s.target, &write, outer)?;
+            let (to, from) = if state.mode == Mode::Fill { (local, target) } else { (target, local) };
+            Stmt::Store { buffer: to.0, index: affine_index(to.1), value: Expr::load(from.0, from.1), reduce: None }
+        };
+        Ok(if conditions.is_empty() { vec![store] } else { vec![Stmt::If { conditions, body: vec![store] }] })
+    }
+
+    /// The buffer that holds a tensor here, and an element's subscripts in it.
+    fn element(&self, tensor: BufferId, index: &[Affine], placed: &[Placed]) -> Result<(BufferId, Vec<Affine>)> {
+        if let Some(p) = placed.iter().rev().find(|p| p.tensor == tensor) {
+            let index = index.iter().zip(&p.origin).map(|(i, o)| i.add_scaled(o, -1)).collect();
+            return Ok((p.buffer, index));
+        }
+        match self.tensors[tensor.0 as usize] {
+            Some(buffer) => Ok((buffer, index.to_vec())),
+            None => {
+                let name = &self.scop.tensor(tensor).name;
+                Err(Error::Internal(format!("{}: {name} has no memory", self.scop.name)))
+            }
+        }
+    }
+
+    /// A body over loop variables and buffers of the nest.
+    fn expression(&self, id: StatementId, body: &Expr, value: &[Affine], state: &State) -> Result<Expr> {
+        let recurse = |e: &Expr| self.expression(id, e, value, state).map(Box::new);
+        let replace = |v: Var| value[v.0 as usize].clone();
+        Ok(match body {
+            Expr::Const(_) => body.clone(),
+            Expr::Index(a) => Expr::Index(a.substitute(replace)),
+            Expr::Unary(op, a) => Expr::Unary(*op, recurse(a)?),
+            Expr::Cast(t, a) => Expr::Cast(*t, recurse(a)?),
+            Expr::Binary(op, a, b) => Expr::Binary(*op, recurse(a)?, recurse(b)?),
+            Expr::Compare(op, a, b) => Expr::Compare(*op, recurse(a)?, recurse(b)?),
+            Expr::Select(c, a, b) => Expr::Select(recurse(c)?, recurse(a)?, recurse(b)?),
+            Expr::Load(access) => {
+                let mine = |p: &Packing| p.statement == id && p.access == *access;
+                if let Some(p) = self.tiled.packings.iter().position(mine) {
+                    let subscripts = self.tiled.packings[p].subscripts(value, &self.range())?;
+                    return Ok(Expr::load(self.packed[p], subscripts));
+                }
+                let placed = state.placed.iter().rev().find(|p| p.tensor == access.buffer);
+                let mut index = vec![];
+                for (d, i) in access.index.iter().enumerate() {
+                    index.push(match (i, placed) {
+                        (Index::Affine(a), None) => Index::Affine(a.substitute(replace)),
+                        (Index::Affine(a), Some(p)) => Index::Affine(a.substitute(replace).add_scaled(&p.origin[d], -1)),
+                        (Index::Value(e), None) => Index::Value(recurse(e)?),
+                        (Index::Value(_), Some(_)) => {
+                            return Err(Error::Internal("a gather from a contracted temporary".into()));
+                        }
+                    });
+                }
+                let buffer = match placed {
+                    Some(p) => p.buffer,
+                    None => self.element(access.buffer, &[], &[])?.0,
+                };
+                let range = self.range();
+                let guard: Vec<Affine> = access.guard.iter().map(|g| g.substitute(replace)).collect();
+                let guard: Vec<Affine> = guard.into_iter().filter(|g| g.bounds(&range).0 < 0).collect();
+                if let Some(outside) = access.otherwise
+                    && guard.iter().any(|g| g.bounds(&range).1 < 0)
+                {
+                    return Ok(Expr::Const(outside));
+                }
+                let otherwise = if guard.is_empty() { None } else { access.otherwise };
+                Expr::Load(crate::codegen::expr::Access { buffer, index, guard, otherwise })
+            }
+        })
+    }
+
+    /// Drops arguments that nothing reads and renumbers the slots.
+    fn finish(mut self) -> Kernel {
+        let mut used = vec![false; self.nest.buffers.len()];
+        mark_used(&self.nest.body, &mut used);
+        for (i, b) in self.nest.buffers.iter().enumerate() {
+            let output = matches!(b.kind, BufferKind::Argument { slot, .. }
+                if matches!(&self.arguments[slot as usize], Argument::Tensor(t) if self.scop.tensor(*t).role == Role::Output));
+            used[i] |= output;
+        }
+        let mut arguments = vec![];
+        let mut renumbered = vec![BufferId(0); used.len()];
+        let mut buffers = vec![];
+        for (i, mut b) in self.nest.buffers.drain(..).enumerate() {
+            if !used[i] {
+                continue;
+            }
+            if let BufferKind::Argument { slot, .. } = &mut b.kind {
+                arguments.push(self.arguments[*slot as usize].clone());
+                *slot = arguments.len() as u32 - 1;
+            }
+            renumbered[i] = BufferId(buffers.len() as u32);
+            buffers.push(b);
+        }
+        for (_, b) in &self.locals {
+            if used[b.0 as usize] {
+                let b = &mut buffers[renumbered[b.0 as usize].0 as usize];
+                b.strides = row_major(&b.shape);
+            }
+        }
+        self.nest.buffers = buffers;
+        renumber(&mut self.nest.body, &renumbered);
+        Kernel { nest: self.nest, arguments, report: self.tiled.report.clone() }
+    }
+}
+
+fn mark_used(body: &[Stmt], used: &mut [bool]) {
+    for s in body {
+        match s {
+            Stmt::Loop { body, .. } | Stmt::If { body, .. } => mark_used(body, used),
+            Stmt::Let { .. } => {}
+            Stmt::Store { buffer, index, value, .. } => {
+                used[buffer.0 as usize] = true;
+                value.visit_accesses(&mut |a| used[a.buffer.0 as usize] = true);
+                for i in index {
+                    if let Index::Value(e) = i {
+                        e.visit_accesses(&mut |a| used[a.buffer.0 as usize] = true);
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn renumber(body: &mut [Stmt], to: &[BufferId]) {
+    for s in body {
+        match s {
+            Stmt::Loop { body, .. } | Stmt::If { body, .. } => renumber(body, to),
+            Stmt::Let { .. } => {}
+            Stmt::Store { buffer, value, .. } => {
+                *buffer = to[buffer.0 as usize];
+                *value = value.rewrite(&mut |e| match e {
+                    Expr::Load(mut a) => {
+                        a.buffer = to[a.buffer.0 as usize];
+                        Expr::Load(a)
+                    }
+                    e => e,
+                });
+            }
+        }
+    }
+}
+
+fn affine_index(index: Vec<Affine>) -> Vec<Index> {
+    index.into_iter().map(Index::Affine).collect()
+}
+
+fn kind(kind: RowKind) -> LoopKind {
+    match kind {
+        // A parallel row further in than the outermost band has nothing left to divide.
+        RowKind::Serial | RowKind::Parallel => LoopKind::Serial,
+        RowKind::Unroll => LoopKind::Unroll,
+        RowKind::Vector => LoopKind::Vector,
+    }
+}
+
+fn loop_over(var: Var, extent: i64, kind: LoopKind, body: Vec<Stmt>) -> Stmt {
+    Stmt::Loop { var, lower: vec![Bound::constant(0)], upper: vec![Bound::constant(extent)], step: 1, kind, body }
+}

@@ -1,1 +1,166 @@
-//! Tiles and the register block, from a model of the target's caches and ports.
+//! Tiles, vectors, registers and packing: a model, not a search on the machine.
+//!
+//! In: a Scop and a schedule of it. Out: the schedule with tile rows outside, point rows (unrolled and vector) innermost,
+//! the operands to pack, and what the model expects. Each child of the root's sequence (or the root) becomes one phase. In a phase the
+//! *dominant* statement, the one with most instances, decides: [`register_block`] chooses the vector iterator and
+//! the block in registers, [`cache`] the order of the loops over blocks. The other statements follow with the same
+//! tiles on the rows they share, and choose vectors of their own on rows further in.
+//!
+//! Invariant: only rows without dependences are tiled or moved; the result goes through the same legality check as any
+//! schedule.
+
+pub mod access;
+pub mod cache;
+mod phase;
+pub mod register_block;
+
+use crate::codegen::expr::Affine;
+use crate::poly::instruction::{self, TensorInstruction};
+use crate::poly::pack::Packing;
+use crate::poly::schedule::{Band, Node, Row, RowKind, Schedule};
+use crate::poly::scop::{Role, Scop, StatementId};
+use crate::poly::{Result, Target};
+use phase::Phase;
+
+/// A schedule with tiles, and what goes with it.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Tiled {
+    pub schedule: Schedule,
+    pub packings: Vec<Packing>,
+    pub report: KernelReport,
+}
+
+/// What the model decided for one kernel, and expects of it.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct KernelReport {
+    pub name: String,
+    /// Floating-point operations of one run.
+    pub flops: f64,
+    /// Bytes of all external tensors.
+    pub bytes: f64,
+    /// Time on one thread.
+    pub predicted_ns: f64,
+    pub phases: Vec<PhaseReport>,
+    /// The dominant statement of the longest phase is computed by a tensor instruction.
+    pub tensorized: bool,
+}
+
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct PhaseReport {
+    /// Name of the dominant statement.
+    pub statement: String,
+    /// The vector iterator of the dominant statement.
+    pub vector: Option<String>,
+    /// The register block: `w 14 × f 32`.
+    pub block: String,
+    /// The tile loops, outermost first: `f/32 h w/14`.
+    pub tiles: String,
+    /// The tensor instruction that computes it.
+    pub instruction: Option<String>,
+    /// Why no instruction matches, with the operand.
+    pub mismatch: String,
+    pub predicted_ns: f64,
+    pub parallel: bool,
+}
+
+/// Kernels that are predicted to take less run on one thread.
+const SERIAL_NS: f64 = 20_000.0;
+/// Iterations that a parallel loop should have at least, to balance any usual number of threads.
+const PARALLEL_STEPS: i64 = 64;
+
+/// Chooses tiles for every phase of `schedule`.
+pub fn tile(scop: &Scop, schedule: &Schedule, target: &Target) -> Result<Tiled> {
+    tile_with(scop, schedule, target, &instruction::table())
+}
+
+/// The same with a table of instructions of one's own.
+pub fn tile_with(
+    scop: &Scop,
+    schedule: &Schedule,
+    target: &Target,
+    instructions: &[TensorInstruction],
+) -> Result<Tiled> {
+    let all: Vec<StatementId> = scop.ids().collect();
+    let phases: Vec<(Vec<StatementId>, &Node)> = match &schedule.root {
+        Node::Sequence(children) => children.iter().map(|(s, n)| (s.clone(), n)).collect(),
+        node => vec![(all.clone(), node)],
+    };
+    let mut packings = vec![];
+    let mut planned = vec![];
+    for (statements, node) in &phases {
+        let phase = Phase { scop, target, instructions, statements };
+        planned.push(phase.plan(node, &mut packings));
+    }
+    let total: f64 = planned.iter().map(|p| p.1.predicted_ns).sum();
+    let mut report = KernelReport {
+        name: scop.name.clone(),
+        flops: scop.ids().map(|s| instances(scop, s) * access::flops(scop.statement(s))).sum(),
+        bytes: external_bytes(scop),
+        predicted_ns: total,
+        ..KernelReport::default()
+    };
+    let longest = planned.iter().map(|p| &p.1).max_by(|a, b| a.predicted_ns.total_cmp(&b.predicted_ns));
+    report.tensorized = longest.is_some_and(|p| p.instruction.is_some());
+    // Short kernels run as one phase on one thread: a barrier costs more than the threads save.
+    let together = total < SERIAL_NS && planned.len() > 1;
+    let mut nodes = vec![];
+    for ((statements, _), (mut node, mut phase)) in phases.iter().zip(planned) {
+        if phase.predicted_ns >= SERIAL_NS && !together {
+            phase.parallel = parallelize(scop, &mut node);
+        }
+        report.phases.push(phase);
+        nodes.push((statements.clone(), node));
+    }
+    let root = match nodes.len() {
+        1 => nodes.remove(0).1,
+        _ if together => Node::Band(once(&all), Box::new(Node::Sequence(nodes))),
+        _ => Node::Sequence(nodes),
+    };
+    Ok(Tiled { schedule: Schedule { root }, packings, report })
+}
+
+/// A band with one iteration.
+fn once(statements: &[StatementId]) -> Band {
+    let phi = statements.iter().map(|&s| (s, Affine::constant(0))).collect();
+    let row = Row { name: "once".into(), phi, tile: 1, coincident: true, kind: RowKind::Parallel };
+    Band { rows: vec![row], permutable: true }
+}
+
+/// Marks the outermost rows that carry no dependence, as many as it takes to balance threads.
+fn parallelize(scop: &Scop, node: &mut Node) -> bool {
+    let Node::Band(band, _) = node else { return false };
+    let mut steps = 1;
+    let mut tiled: Vec<(Vec<(StatementId, Affine)>, i64)> = vec![];
+    for row in &mut band.rows {
+        if !row.coincident || row.kind != RowKind::Serial || steps >= PARALLEL_STEPS {
+            break;
+        }
+        let outer = tiled.iter().filter(|t| t.0 == row.phi).map(|t| t.1).min().unwrap_or(i64::MAX);
+        steps *= (row_extent(scop, row).min(outer) + row.tile - 1) / row.tile;
+        tiled.push((row.phi.clone(), row.tile));
+        row.kind = RowKind::Parallel;
+    }
+    steps > 1
+}
+
+/// How many values φ of a row takes over all statements.
+fn row_extent(scop: &Scop, row: &Row) -> i64 {
+    let bounds = row.phi.iter().map(|(s, phi)| {
+        let iterators = &scop.statement(*s).iterators;
+        phi.bounds(|v| (0, iterators[v.0 as usize].extent - 1))
+    });
+    let (lo, hi) = bounds.fold((i64::MAX, i64::MIN), |a, b| (a.0.min(b.0), a.1.max(b.1)));
+    hi - lo + 1
+}
+
+fn instances(scop: &Scop, s: StatementId) -> f64 {
+    scop.statement(s).iterators.iter().map(|i| i.extent as f64).product()
+}
+
+fn external_bytes(scop: &Scop) -> f64 {
+    let external = scop.tensors.iter().filter(|t| t.role != Role::Temporary);
+    external.map(|t| (t.shape.iter().product::<i64>() as usize * t.dtype.bytes()) as f64).sum()
+}
+
+#[cfg(test)]
+mod tests;

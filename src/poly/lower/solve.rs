@@ -1,0 +1,114 @@
+//! Statement iterators from loop variables.
+
+use super::{Lowering, State};
+use crate::codegen::expr::{Affine, Var};
+use crate::poly::scop::StatementId;
+use crate::poly::{Error, Result};
+
+/// An equation `Σ coefficient·iterator = value`, value affine in loop variables.
+struct Equation {
+    iterators: Affine,
+    value: Affine,
+}
+
+impl Lowering<'_> {
+    /// Each iterator of the statement as an affine form of loop variables, and conditions (`≥ 0`): for equations that say
+    /// more than the iterators need and for bounds of iterators that the loops exceed. With `partial`, iterators without
+    /// a row are left at 0.
+    pub(super) fn iterators(
+        &self,
+        id: StatementId,
+        state: &State,
+        partial: bool,
+    ) -> Result<(Vec<Affine>, Vec<Affine>)> {
+        let s = self.scop.statement(id);
+        let mut equations: Vec<Equation> = vec![];
+        for c in state.classes.iter().filter(|c| c.extent == 1) {
+            if let Some((_, phi)) = c.phi.iter().find(|p| p.0 == id) {
+                let value = c.base.clone().offset(-phi.constant);
+                equations.push(Equation { iterators: phi.clone().offset(-phi.constant), value });
+            }
+        }
+        let mut solved: Vec<Option<Affine>> =
+            s.iterators.iter().map(|it| (it.extent == 1).then(|| Affine::constant(0))).collect();
+        let mut conditions = vec![];
+        // Gaussian elimination by unit coefficients: solved iterators are replaced in what is left.
+        loop {
+            let mut progress = None;
+            for (i, e) in equations.iter_mut().enumerate() {
+                let mut left = Affine::constant(0);
+                let mut value = e.value.clone();
+                for &(v, c) in &e.iterators.terms {
+                    match &solved[v.0 as usize] {
+                        Some(known) => value = value.add_scaled(known, -c),
+                        None => left = left.plus(v, c),
+                    }
+                }
+                *e = Equation { iterators: left, value };
+                if progress.is_none()
+                    && let Some(&(v, c)) = e.iterators.terms.iter().find(|t| t.1.abs() == 1)
+                    && e.iterators.terms.len() == 1
+                {
+                    progress = Some((i, v, c));
+                }
+            }
+            let Some((i, v, c)) = progress else {
+                let Some(e) = eliminate(&mut equations) else { break };
+                equations.push(e);
+                continue;
+            };
+            let e = equations.swap_remove(i);
+            solved[v.0 as usize] = Some(e.value.scale(c));
+        }
+        for e in equations {
+            if !e.iterators.is_constant() {
+                return Err(Error::Unsupported(format!(
+                    "the schedule of {} in {} fixes its iterators only up to a stride",
+                    s.name, self.scop.name
+                )));
+            }
+            if !(e.value.is_constant() && e.value.constant == 0) {
+                conditions.push(e.value.scale(-1));
+                conditions.push(e.value);
+            }
+        }
+        let mut value = vec![];
+        for (k, (it, solution)) in s.iterators.iter().zip(solved).enumerate() {
+            match solution {
+                Some(v) => {
+                    conditions.push(v.clone());
+                    conditions.push(v.scale(-1).offset(it.extent - 1));
+                    value.push(v);
+                }
+                None if partial => value.push(Affine::constant(0)),
+                None => {
+                    return Err(Error::Schedule(format!(
+                        "no row of {} says when iterator {} of {} (number {k}) runs",
+                        self.scop.name, it.name, s.name
+                    )));
+                }
+            }
+        }
+        let range = self.range();
+        conditions.retain(|c| c.bounds(&range).0 < 0);
+        Ok((value, conditions))
+    }
+}
+
+/// Adds a multiple of one equation to another so that an iterator with a unit coefficient goes; the changed equation is
+/// taken out of the list and returned. `None` when there is nothing to combine.
+fn eliminate(equations: &mut Vec<Equation>) -> Option<Equation> {
+    for i in 0..equations.len() {
+        let Some(&(v, c)) = equations[i].iterators.terms.iter().find(|t: &&(Var, i64)| t.1.abs() == 1) else {
+            continue;
+        };
+        if let Some(j) = (0..equations.len()).find(|&j| j != i && equations[j].iterators.uses(v)) {
+            let k = -equations[j].iterators.coefficient(v) * c;
+            let iterators = equations[j].iterators.add_scaled(&equations[i].iterators, k);
+            let value = equations[j].value.add_scaled(&equations[i].value, k);
+            equations.swap_remove(j);
+            return Some(Equation { iterators, value });
+        }
+    }
+    None
+}

@@ -1,0 +1,182 @@
+//! How a statement walks through memory: the stride of each access along each iterator.
+
+use crate::codegen::expr::{Access, Affine, BinaryOp, BufferId, Expr, Index, UnaryOp, Var};
+use crate::codegen::loopnest::row_major;
+use crate::poly::scop::{Role, Scop, Statement, StatementId};
+
+/// One distinct access of a statement.
+#[derive(Clone, Debug)]
+pub struct Reference {
+    pub tensor: BufferId,
+    pub bytes: i64,
+    /// Elements between neighbours along each iterator; `None` where a subscript is computed from it.
+    pub strides: Vec<Option<i64>>,
+    /// The read; `None` for the write.
+    pub access: Option<Access>,
+    /// Subscripts that are affine, with the extent of their dimension, innermost last.
+    pub subscripts: Vec<(Affine, i64)>,
+    pub constant: bool,
+}
+
+/// How an access looks to a vector along one iterator.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Along {
+    Invariant,
+    Unit,
+    Strided(i64),
+    Gathered,
+}
+
+impl Reference {
+    pub fn along(&self, v: Var) -> Along {
+        match self.strides[v.0 as usize] {
+            Some(0) => Along::Invariant,
+            Some(1) => Along::Unit,
+            Some(s) => Along::Strided(s),
+            None => Along::Gathered,
+        }
+    }
+
+    pub fn depends(&self, v: Var) -> bool {
+        self.strides[v.0 as usize] != Some(0)
+    }
+
+    /// Whether a packed copy has as many elements as the tensor: each subscript has at most one iterator, no iterator is in
+    /// two, and nothing but zero is read outside.
+    pub fn packable(&self) -> bool {
+        let Some(access) = &self.access else { return false };
+        let mut seen = vec![];
+        access.otherwise.is_none_or(|o| o.bits == 0)
+            && access.index.iter().all(|i| match i.affine().map(|a| &a.terms[..]) {
+                Some([]) => true,
+                Some(&[(v, _)]) if !seen.contains(&v) => {
+                    seen.push(v);
+                    true
+                }
+                _ => false,
+            })
+    }
+
+    /// Bytes of the cache lines that are touched when iterator `i` takes `extent(i)` neighbouring values.
+    pub fn footprint(&self, extent: &impl Fn(Var) -> i64, line: i64) -> f64 {
+        let mut total = 1.0;
+        for (d, (a, size)) in self.subscripts.iter().enumerate() {
+            let (lo, hi) = a.bounds(|v| (0, extent(v) - 1));
+            let mut count = (hi - lo + 1).min(*size);
+            // A strided subscript with few values touches fewer elements than its range.
+            let points: i64 = a.terms.iter().map(|t| extent(t.0)).product();
+            count = count.min(points.max(1));
+            if d + 1 == self.subscripts.len() {
+                let sparse = (hi - lo + 1) / count.max(1);
+                let bytes = if sparse * self.bytes >= line { count * line } else { (hi - lo + 1).min(*size) * self.bytes };
+                total *= ((bytes + line - 1) / line * line) as f64;
+            } else {
+                total *= count as f64;
+            }
+        }
+        if self.subscripts.is_empty() { self.bytes as f64 } else { total }
+    }
+}
+
+/// The distinct accesses of a statement: reads, then the write.
+pub fn references(scop: &Scop, id: StatementId) -> Vec<Reference> {
+    let s = scop.statement(id);
+    let mut out: Vec<Reference> = vec![];
+    s.body.visit_accesses(&mut |a| {
+        if !out.iter().any(|r| r.access.as_ref() == Some(a)) {
+            out.push(reference(scop, s, a.buffer, &a.index, Some(a.clone())));
+        }
+    });
+    let write: Vec<Index> = s.write.iter().cloned().map(Index::Affine).collect();
+    out.push(reference(scop, s, s.target, &write, None));
+    out
+}
+
+fn reference(scop: &Scop, s: &Statement, tensor: BufferId, index: &[Index], access: Option<Access>) -> Reference {
+    let t = scop.tensor(tensor);
+    let row_major = row_major(&t.shape);
+    let mut strides = vec![Some(0); s.iterators.len()];
+    let mut subscripts = vec![];
+    for (d, i) in index.iter().enumerate() {
+        match i {
+            Index::Affine(a) => {
+                for &(v, c) in &a.terms {
+                    if let Some(x) = &mut strides[v.0 as usize] {
+                        *x += c * row_major[d];
+                    }
+                }
+                subscripts.push((a.clone(), t.shape[d]));
+            }
+            Index::Value(e) => {
+                for v in s.vars() {
+                    if uses(e, v) {
+                        strides[v.0 as usize] = None;
+                    }
+                }
+            }
+        }
+    }
+    let constant = t.role == Role::Constant;
+    Reference { tensor, bytes: t.dtype.bytes() as i64, strides, access, subscripts, constant }
+}
+
+fn uses(e: &Expr, v: Var) -> bool {
+    match e {
+        Expr::Const(_) => false,
+        Expr::Index(a) => a.uses(v),
+        Expr::Load(a) => a.index.iter().any(|i| match i {
+            Index::Affine(a) => a.uses(v),
+            Index::Value(e) => uses(e, v),
+        }),
+        Expr::Unary(_, a) | Expr::Cast(_, a) => uses(a, v),
+        Expr::Binary(_, a, b) | Expr::Compare(_, a, b) => uses(a, v) || uses(b, v),
+        Expr::Select(c, a, b) => uses(c, v) || uses(a, v) || uses(b, v),
+    }
+}
+
+/// Vector instructions of one evaluation of the body, and of combining it; a product that is summed is one.
+pub fn operations(s: &Statement) -> f64 {
+    let fused = s.reduce == Some(BinaryOp::Add) && matches!(s.body, Expr::Binary(BinaryOp::Mul, ..));
+    expression(&s.body) + if s.reduce.is_some() && !fused { 1.0 } else { 0.0 }
+}
+
+fn expression(e: &Expr) -> f64 {
+    match e {
+        Expr::Const(_) | Expr::Index(_) | Expr::Load(_) => 0.0,
+        Expr::Unary(op, a) => {
+            let own = match op {
+                UnaryOp::Exp => 14.0,
+                UnaryOp::Tanh | UnaryOp::Log => 22.0,
+                UnaryOp::Erf => 28.0,
+                UnaryOp::Sqrt => 8.0,
+                _ => 1.0,
+            };
+            own + expression(a)
+        }
+        Expr::Cast(_, a) => 1.0 + expression(a),
+        Expr::Binary(op, a, b) => {
+            let own = match op {
+                BinaryOp::Pow => 50.0,
+                BinaryOp::Div | BinaryOp::Mod => 8.0,
+                _ => 1.0,
+            };
+            own + expression(a) + expression(b)
+        }
+        Expr::Compare(_, a, b) => 1.0 + expression(a) + expression(b),
+        Expr::Select(c, a, b) => 1.0 + expression(c) + expression(a) + expression(b),
+    }
+}
+
+/// Floating-point operations of one instance, for the report.
+pub fn flops(s: &Statement) -> f64 {
+    fn count(e: &Expr) -> f64 {
+        match e {
+            Expr::Const(_) | Expr::Index(_) | Expr::Load(_) => 0.0,
+            Expr::Unary(_, a) => 1.0 + count(a),
+            Expr::Cast(_, a) => count(a),
+            Expr::Binary(_, a, b) | Expr::Compare(_, a, b) => 1.0 + count(a) + count(b),
+            Expr::Select(c, a, b) => 1.0 + count(c) + count(a) + count(b),
+        }
+    }
+    count(&s.body) + if s.reduce.is_some() { 1.0 } else { 0.0 }
+}

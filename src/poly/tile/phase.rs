@@ -1,0 +1,473 @@
+//! The plan of one phase: its tree with tile rows and point rows.
+
+use super::access::{Reference, flops, references};
+use super::cache::{TileLoop, Traffic};
+use super::register_block::{Axis, Block, Problem};
+use super::{PhaseReport, instances};
+use crate::codegen::expr::Var;
+use crate::poly::Target;
+use crate::poly::instruction::{self, TensorInstruction};
+use crate::poly::pack::{Packing, Part};
+use crate::poly::schedule::{Band, Node, Row, RowKind};
+use crate::poly::scop::{Scop, StatementId};
+
+/// Elements of one vector loop that streams through memory.
+const STREAM_ELEMENTS: i64 = 2048;
+/// Vector instructions of an unrolled reduction.
+const UNROLL_OPERATIONS: i64 = 160;
+
+pub struct Phase<'a> {
+    pub scop: &'a Scop,
+    pub target: &'a Target,
+    pub instructions: &'a [TensorInstruction],
+    pub statements: &'a [StatementId],
+}
+
+/// What the dominant statement decided for the rows outside.
+struct Shared {
+    /// Rows of the outer band that became blocks: position and points.
+    blocked: Vec<(usize, i64)>,
+    /// The one among them that is the vector.
+    vector: Option<usize>,
+    dominant: StatementId,
+    block: Block,
+}
+
+impl Phase<'_> {
+    /// The tiled tree of the phase and what to expect of it; operands to pack are added to `packings`.
+    pub fn plan(&self, node: &Node, packings: &mut Vec<Packing>) -> (Node, PhaseReport) {
+        let dominant = self.dominant(self.statements);
+        let s = self.scop.statement(dominant);
+        let (outer, child) = match node {
+            Node::Band(band, child) => (band.clone(), (**child).clone()),
+            node => (Band { rows: vec![], permutable: true }, node.clone()),
+        };
+        let refs = references(self.scop, dominant);
+        let (outer, child) = self.sink_reductions(outer, child);
+        // Axes of the dominant statement: rows of the outer band, then rows further in.
+        let inner = chain_of(&child, dominant);
+        let mut axes: Vec<(Axis, Option<usize>)> = vec![];
+        for (i, row) in outer.rows.iter().enumerate() {
+            if let Some(axis) = self.axis(row, dominant, outer.permutable && row.coincident) {
+                axes.push((axis, Some(i)));
+            }
+        }
+        for (row, last) in &inner {
+            if let Some(axis) = self.axis(row, dominant, *last) {
+                axes.push((axis, None));
+            }
+        }
+        let only: Vec<Axis> = axes.iter().map(|a| a.0.clone()).collect();
+        let problem = Problem {
+            statement: s,
+            references: &refs,
+            axes: &only,
+            target: self.target,
+            element: self.widest(&[dominant]),
+        };
+        let block = self.trim(problem.best(), &only, s.reduce.is_some());
+        let row_of = |v: Var| axes.iter().find(|a| a.0.iterator == v).and_then(|a| a.1);
+        let points = |v: Var| points_of(&block, v);
+        let blocked: Vec<(usize, i64)> = axes
+            .iter()
+            .filter_map(|(a, row)| row.map(|r| (r, points(a.iterator))))
+            .filter(|&(_, n)| n > 1)
+            .collect();
+        let vector = block.vector.and_then(|(v, _)| row_of(v));
+
+        // Loops over blocks of the outer band, in the order of the model.
+        let loops: Vec<TileLoop> = axes
+            .iter()
+            .filter(|(a, row)| row.is_some() && points(a.iterator) < a.extent)
+            .map(|(a, _)| TileLoop { iterator: a.iterator, tile: points(a.iterator) })
+            .collect();
+        let traffic = Traffic {
+            references: &refs,
+            packed: &block.packed,
+            axes: &only,
+            target: self.target,
+            block: &|v| points(v),
+        };
+        let fixed = !outer.permutable || axes.iter().filter(|a| a.1.is_some()).count() != outer.rows.len();
+        let (order, memory_ns) =
+            if fixed { (loops.clone(), traffic.cost(&loops)) } else { traffic.order(&loops) };
+        let mut rows = vec![];
+        if fixed {
+            for (i, row) in outer.rows.iter().enumerate() {
+                let tile = blocked.iter().find(|b| b.0 == i).map_or(1, |b| b.1);
+                rows.push(Row { name: tile_name(row, tile, false), tile, kind: RowKind::Serial, ..row.clone() });
+            }
+        } else {
+            for (k, l) in order.iter().enumerate() {
+                let row = &outer.rows[row_of(l.iterator).expect("a loop of the outer band")];
+                let again = order[k + 1..].iter().any(|x| x.iterator == l.iterator);
+                rows.push(Row {
+                    name: tile_name(row, l.tile, again),
+                    tile: l.tile,
+                    kind: RowKind::Serial,
+                    ..row.clone()
+                });
+            }
+        }
+        let shared = Shared { blocked, vector, dominant, block: block.clone() };
+        let mut reductions = vec![];
+        let child = self.rewrite(&child, self.statements, &outer, &shared, &mut reductions);
+        if let Some((v, _)) = block.vector {
+            let loops: Vec<Var> = rows
+                .iter()
+                .filter_map(|r| unit(r, dominant))
+                .chain(reductions.iter().copied())
+                .fold(vec![], |mut all, v| {
+                    if !all.contains(&v) {
+                        all.push(v);
+                    }
+                    all
+                });
+            for &i in &block.packed {
+                packings.extend(self.packing(dominant, &refs[i], v, &loops, &only, &block));
+            }
+        }
+        let report = self.report(dominant, &block, &rows, memory_ns);
+        let node = if rows.is_empty() {
+            child
+        } else {
+            Node::Band(Band { rows, permutable: outer.permutable }, Box::new(child))
+        };
+        (node, report)
+    }
+
+    fn dominant(&self, statements: &[StatementId]) -> StatementId {
+        let mut best = statements[0];
+        for &s in statements {
+            let (a, b) = (instances(self.scop, s), instances(self.scop, best));
+            let reduces = |s: StatementId| self.scop.statement(s).reduce.is_some();
+            if a > b || a == b && reduces(s) && !reduces(best) {
+                best = s;
+            }
+        }
+        best
+    }
+
+    /// Rows of a permutable outer band that carry a reduction of its only statement go into a band of their own inside.
+    fn sink_reductions(&self, outer: Band, child: Node) -> (Band, Node) {
+        let &[s] = self.statements else { return (outer, child) };
+        if !outer.permutable || child != Node::Leaf {
+            return (outer, child);
+        }
+        let reduced = |r: &Row| !r.coincident && self.axis(r, s, true).is_some_and(|a| a.reduced);
+        let (inside, outside): (Vec<Row>, Vec<Row>) = outer.rows.into_iter().partition(reduced);
+        let child = if inside.is_empty() {
+            child
+        } else {
+            Node::Band(Band { rows: inside, permutable: true }, Box::new(child))
+        };
+        (Band { rows: outside, permutable: true }, child)
+    }
+
+    /// The axis that a row is for a statement whose φ is one iterator, shifted or not.
+    fn axis(&self, row: &Row, id: StatementId, movable: bool) -> Option<Axis> {
+        let iterator = unit(row, id)?;
+        let s = self.scop.statement(id);
+        let written = s.write.iter().any(|w| w.uses(iterator));
+        Some(Axis {
+            iterator,
+            extent: s.iterators[iterator.0 as usize].extent,
+            parallel: written && row.coincident,
+            reduced: !written && s.reduce.is_some(),
+            movable,
+        })
+    }
+
+    fn widest(&self, statements: &[StatementId]) -> i64 {
+        let mut bytes = 4;
+        for &id in statements {
+            for r in references(self.scop, id) {
+                bytes = bytes.max(r.bytes);
+            }
+        }
+        bytes
+    }
+
+    /// Cuts a vector that streams through memory to chunks, as few as leave work for all threads.
+    fn trim(&self, mut block: Block, axes: &[Axis], reduces: bool) -> Block {
+        if let Some((v, n)) = &mut block.vector
+            && !reduces
+            && !block.lanes_reduced
+            && let Some(axis) = axes.iter().find(|a| a.iterator == *v)
+            && *n >= axis.extent
+            && axis.extent > STREAM_ELEMENTS
+        {
+            *n = STREAM_ELEMENTS;
+        }
+        block
+    }
+
+    /// The tree below the outer band, with the points of the block at the leaves. The reduction loops of the dominant
+    /// statement are noted in their order.
+    fn rewrite(
+        &self,
+        node: &Node,
+        statements: &[StatementId],
+        outer: &Band,
+        shared: &Shared,
+        reductions: &mut Vec<Var>,
+    ) -> Node {
+        if let Some((rows, permutable, body)) = leaf_group(node) {
+            return self.leaf(rows, permutable, body, statements, outer, shared, reductions);
+        }
+        match node {
+            Node::Band(band, child) => {
+                Node::Band(band.clone(), Box::new(self.rewrite(child, statements, outer, shared, reductions)))
+            }
+            Node::Sequence(children) => Node::Sequence(
+                children
+                    .iter()
+                    .map(|(s, n)| (s.clone(), self.rewrite(n, s, outer, shared, reductions)))
+                    .collect(),
+            ),
+            Node::Leaf => Node::Leaf,
+        }
+    }
+
+    #[allow(clippy::too_many_arguments)]
+    fn leaf(
+        &self,
+        chain: Vec<Row>,
+        permutable: bool,
+        body: &Node,
+        statements: &[StatementId],
+        outer: &Band,
+        shared: &Shared,
+        reductions: &mut Vec<Var>,
+    ) -> Node {
+        let main = self.dominant(statements);
+        let s = self.scop.statement(main);
+        let is_dominant = main == shared.dominant;
+        let refs = references(self.scop, main);
+        let axes: Vec<Axis> = chain.iter().filter_map(|r| self.axis(r, main, permutable)).collect();
+        let shares_vector = shared.vector.is_some_and(|i| unit(&outer.rows[i], main).is_some());
+        let block = if is_dominant {
+            shared.block.clone()
+        } else if shares_vector {
+            Block { vector: None, lanes_reduced: false, unrolled: vec![], packed: vec![], cycles: 0.0 }
+        } else {
+            let problem = Problem {
+                statement: s,
+                references: &refs,
+                axes: &axes,
+                target: self.target,
+                element: self.widest(statements),
+            };
+            Block { packed: vec![], ..problem.best() }
+        };
+        let mut tiles = vec![];
+        let mut sums = vec![];
+        let mut points = vec![];
+        let mut vector = None;
+        for &(i, _) in &shared.blocked {
+            let row = &outer.rows[i];
+            if shared.vector == Some(i) && shares_vector {
+                vector = Some(point_row(row, statements, RowKind::Vector));
+            } else {
+                points.push(point_row(row, statements, RowKind::Unroll));
+            }
+        }
+        for row in &chain {
+            let Some(axis) = axes.iter().find(|a| Some(a.iterator) == unit(row, main)) else {
+                tiles.push(row.clone());
+                continue;
+            };
+            let n = points_of(&block, axis.iterator);
+            let is_vector = block.vector.is_some_and(|(v, _)| v == axis.iterator);
+            if n < axis.extent && !axis.reduced {
+                tiles.push(Row { name: tile_name(row, n, false), tile: n, kind: RowKind::Serial, ..row.clone() });
+            }
+            if is_vector {
+                vector = Some(point_row(row, statements, RowKind::Vector));
+            } else if axis.reduced {
+                sums.push((row.clone(), axis.clone()));
+            } else if n > 1 {
+                points.push(point_row(row, statements, RowKind::Unroll));
+            }
+        }
+        // Reduction loops: the longest strides outermost, short innermost ones unrolled.
+        if permutable {
+            let stride = |a: &Axis| -> i64 {
+                let read = refs.iter().enumerate().filter(|(i, _)| !block.packed.contains(i));
+                read.map(|(_, r)| r.strides[a.iterator.0 as usize].unwrap_or(0).abs() * r.bytes).sum()
+            };
+            sums.sort_by_key(|(_, a)| -stride(a));
+        }
+        if is_dominant {
+            reductions.extend(sums.iter().map(|(_, a)| a.iterator));
+        }
+        let lanes = self.target.lanes(self.widest(statements) as usize) as i64;
+        let mut operations: i64 = shared.blocked.iter().map(|b| b.1).product::<i64>().max(1);
+        if !is_dominant || shared.vector.is_none() {
+            let inner = block.unrolled.iter().map(|u| u.1).chain(block.vector.map(|v| v.1));
+            operations *= inner.product::<i64>().max(1);
+        }
+        if vector.is_some() {
+            operations = (operations + lanes - 1) / lanes;
+        }
+        let blocked = |v: Var| {
+            points_of(&block, v) > 1
+                || shared.blocked.iter().any(|b| unit(&outer.rows[b.0], main) == Some(v))
+        };
+        let mut unrolling = !block.lanes_reduced;
+        let mut loops: Vec<Row> = vec![];
+        for (row, axis) in sums.into_iter().rev() {
+            // A condition with a loop variable would have to be decided inside of unrolled code.
+            let decided = s.domain.iter().filter(|c| c.uses(axis.iterator)).all(|c| {
+                c.terms.iter().all(|t| t.0 == axis.iterator || blocked(t.0))
+            });
+            unrolling &= decided && operations * axis.extent <= UNROLL_OPERATIONS;
+            if unrolling {
+                operations *= axis.extent;
+            }
+            let kind = if unrolling { RowKind::Unroll } else { RowKind::Serial };
+            loops.insert(0, Row { kind, ..row });
+        }
+        tiles.extend(loops);
+        tiles.extend(points);
+        tiles.extend(vector);
+        if tiles.is_empty() {
+            return body.clone();
+        }
+        Node::Band(Band { rows: tiles, permutable }, Box::new(body.clone()))
+    }
+
+    /// The packed copy of a read in the order of the loops: tiles, reductions, points, the vector last.
+    fn packing(
+        &self,
+        statement: StatementId,
+        r: &Reference,
+        vector: Var,
+        loops: &[Var],
+        axes: &[Axis],
+        block: &Block,
+    ) -> Option<Packing> {
+        let access = r.access.clone()?;
+        let mut dims = vec![];
+        let points: Vec<Var> =
+            block.unrolled.iter().map(|u| u.0).filter(|v| *v != vector && r.depends(*v)).collect();
+        let tiled = |v: Var| v == vector || points.contains(&v);
+        if !loops.contains(&vector) && r.depends(vector) {
+            dims.push((vector, Part::Tile(points_of(block, vector))));
+        }
+        for &v in loops.iter().filter(|v| r.depends(**v)) {
+            dims.push((v, if tiled(v) { Part::Tile(points_of(block, v)) } else { Part::Whole }));
+        }
+        for a in axes.iter().filter(|a| r.depends(a.iterator)) {
+            if !dims.iter().any(|d| d.0 == a.iterator) {
+                let part = if tiled(a.iterator) { Part::Tile(points_of(block, a.iterator)) } else { Part::Whole };
+                dims.push((a.iterator, part));
+            }
+        }
+        dims.extend(points.iter().map(|&v| (v, Part::Point(points_of(block, v)))));
+        dims.push((vector, Part::Point(points_of(block, vector))));
+        // Iterators without an axis have one value or no loop of their own.
+        for v in self.scop.statement(statement).vars() {
+            if r.depends(v) && !dims.iter().any(|d| d.0 == v) {
+                return None;
+            }
+        }
+        Some(Packing { statement, access, dims })
+    }
+
+    fn report(&self, dominant: StatementId, block: &Block, rows: &[Row], memory_ns: f64) -> PhaseReport {
+        let s = self.scop.statement(dominant);
+        let name = |v: Var| s.iterators[v.0 as usize].name.clone();
+        let mut parts: Vec<String> = block.unrolled.iter().map(|(v, m)| format!("{} {m}", name(*v))).collect();
+        parts.extend(block.vector.map(|(v, n)| format!("{} {n}", name(v))));
+        let tiles: Vec<String> =
+            rows.iter().map(|r| if r.tile > 1 { format!("{}/{}", r.name, r.tile) } else { r.name.clone() }).collect();
+        let lane = block.vector.map(|v| v.0);
+        let matched = match lane {
+            Some(lane) => instruction::select(self.instructions, self.target.isa, self.scop, dominant, lane),
+            None => Err(format!("{} has no iterator that a vector may run along", s.name)),
+        };
+        let (instruction, mismatch) = match matched {
+            Ok(m) => (Some(m.instruction), String::new()),
+            Err(why) => (None, why),
+        };
+        // The other statements at a rate of one flop a lane and cycle.
+        let others: f64 = self.statements.iter().filter(|s| **s != dominant).map(|&s| {
+            instances(self.scop, s) * (flops(self.scop.statement(s)) + 1.0) / self.target.lanes(4) as f64
+        }).sum();
+        PhaseReport {
+            statement: s.name.clone(),
+            vector: lane.map(name),
+            block: parts.join(" × "),
+            tiles: tiles.join(" "),
+            instruction,
+            mismatch,
+            predicted_ns: (block.cycles + others) / self.target.clock_ghz + memory_ns,
+            parallel: false,
+        }
+    }
+}
+
+/// The iterator that is φ of the statement, up to a shift.
+fn unit(row: &Row, id: StatementId) -> Option<Var> {
+    match row.phi.iter().find(|p| p.0 == id)?.1.terms[..] {
+        [(v, 1)] => Some(v),
+        _ => None,
+    }
+}
+
+/// Points of a block along an iterator.
+fn points_of(block: &Block, v: Var) -> i64 {
+    let unrolled = block.unrolled.iter().find(|u| u.0 == v).map(|u| u.1);
+    unrolled.or(block.vector.filter(|x| x.0 == v && !block.lanes_reduced).map(|x| x.1)).unwrap_or(1)
+}
+
+fn tile_name(row: &Row, tile: i64, outer: bool) -> String {
+    match (tile, outer) {
+        (1, _) => row.name.clone(),
+        (_, false) => format!("{}o", row.name),
+        (_, true) => format!("{}b", row.name),
+    }
+}
+
+fn point_row(row: &Row, statements: &[StatementId], kind: RowKind) -> Row {
+    let phi = row.phi.iter().filter(|p| statements.contains(&p.0)).cloned().collect();
+    Row { name: row.name.clone(), phi, tile: 1, coincident: row.coincident, kind }
+}
+
+/// Rows above a leaf (or a sequence of leaves) without a sequence between, whether they are all in permutable bands,
+/// and what is below them.
+fn leaf_group(node: &Node) -> Option<(Vec<Row>, bool, &Node)> {
+    match node {
+        Node::Leaf => Some((vec![], true, node)),
+        Node::Sequence(_) => None,
+        Node::Band(band, child) => match &**child {
+            Node::Sequence(children) if children.iter().all(|c| c.1 == Node::Leaf) => {
+                Some((band.rows.clone(), band.permutable, child))
+            }
+            _ => {
+                let (rows, permutable, body) = leaf_group(child)?;
+                let all = band.rows.iter().cloned().chain(rows).collect();
+                Some((all, permutable && band.permutable, body))
+            }
+        },
+    }
+}
+
+/// Rows further in on the way to a statement; whether each may be moved to the points.
+fn chain_of(node: &Node, id: StatementId) -> Vec<(Row, bool)> {
+    if let Some((rows, permutable, _)) = leaf_group(node) {
+        return rows.into_iter().map(|r| (r, permutable)).collect();
+    }
+    match node {
+        Node::Leaf => vec![],
+        Node::Band(band, child) => {
+            let mut out: Vec<(Row, bool)> = band.rows.iter().map(|r| (r.clone(), false)).collect();
+            out.extend(chain_of(child, id));
+            out
+        }
+        Node::Sequence(children) => {
+            children.iter().find(|c| c.0.contains(&id)).map_or(vec![], |c| chain_of(&c.1, id))
+        }
+    }
+}

@@ -1,0 +1,277 @@
+//! The register block: which iterator is the vector, and how many vectors and rows of them are in registers at a time.
+//!
+//! In: the accesses and extents of the dominant statement. Out: the block with the fewest predicted cycles. Every
+//! parallel iterator is tried as vector with nr = u·lanes points, and up to two others with m points each; a reduced
+//! iterator with unit stride may be the vector too, its lanes combined at the end. One step of the reduction over a block
+//! with `u·m` accumulators takes
+//!
+//! ```text
+//! cycles = max(operations / ports, loads / load ports, latency) + overlap · (the others) + loop
+//! ```
+//!
+//! and a statement takes Σ over its full and partial blocks of blocks · (steps · cycles + edge), so that extents that a block does
+//! not divide count as what they cost. Accumulators, the vectors of one row and two more fit the registers. This is the
+//! micro-kernel part of Low, Igual, Smith, Quintana-Ortí, "Analytical Modeling Is Enough for High-Performance BLIS" (TOMS
+//! 2016), with accesses instead of fixed operands and with the edges counted.
+
+use super::access::{Along, Reference, operations};
+use crate::codegen::expr::Var;
+use crate::poly::Target;
+use crate::poly::scop::Statement;
+
+/// An iterator of the dominant statement that has a loop of its own.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Axis {
+    pub iterator: Var,
+    pub extent: i64,
+    /// Iterations may run at the same time.
+    pub parallel: bool,
+    /// Summed over: the target does not depend on it.
+    pub reduced: bool,
+    /// May be split and moved innermost.
+    pub movable: bool,
+}
+
+#[derive(Clone, PartialEq, Debug)]
+pub struct Block {
+    /// Vector axis and its points; for a reduced axis the whole extent.
+    pub vector: Option<(Var, i64)>,
+    /// The lanes are combined.
+    pub lanes_reduced: bool,
+    /// Unrolled axes with their points, outermost first.
+    pub unrolled: Vec<(Var, i64)>,
+    /// Reads that are packed (positions in the list of references).
+    pub packed: Vec<usize>,
+    pub cycles: f64,
+}
+
+/// What is known of the statement.
+pub struct Problem<'a> {
+    pub statement: &'a Statement,
+    pub references: &'a [Reference],
+    pub axes: &'a [Axis],
+    pub target: &'a Target,
+    /// Bytes of the widest element: what decides the number of lanes.
+    pub element: i64,
+}
+
+/// Share of the shorter resources that does not hide behind the longest.
+const OVERLAP: f64 = 0.15;
+/// Cycles of a loop's own instructions.
+const LOOP: f64 = 1.0;
+/// Cycles to read or write one lane of a strided vector.
+const LANE: f64 = 1.0;
+/// A non-constant operand is packed when each element is used at least so often.
+const PACK_REUSE: i64 = 16;
+/// Vectors that a block without accumulators holds.
+const STREAM_VECTORS: i64 = 8;
+
+impl Problem<'_> {
+    fn lanes(&self) -> i64 {
+        self.target.lanes(self.element.max(4) as usize) as i64
+    }
+
+    fn instances(&self) -> f64 {
+        self.axes.iter().map(|a| a.extent as f64).product()
+    }
+
+    /// The best block. Without any axis that a vector may run along, a block of scalars.
+    pub fn best(&self) -> Block {
+        let scalar = self.scalar();
+        let mut best = scalar;
+        for v in self.axes {
+            if v.extent < 2 || !v.movable {
+                continue;
+            }
+            let found = if v.parallel {
+                self.along_parallel(v)
+            } else if v.reduced {
+                self.along_reduced(v)
+            } else {
+                None
+            };
+            if let Some(b) = found
+                && b.cycles < best.cycles * 0.999
+            {
+                best = b;
+            }
+        }
+        best
+    }
+
+    fn scalar(&self) -> Block {
+        let loads = self.references.len() as f64;
+        let cycles = self.instances() * (operations(self.statement).max(loads) + self.target.fma_latency as f64);
+        Block { vector: None, lanes_reduced: false, unrolled: vec![], packed: vec![], cycles }
+    }
+
+    /// Reads that are packed when the vector runs along `v`: strided ones that may be, when their elements are used often,
+    /// and constants of two or more dimensions, whose packed copy is free and contiguous.
+    fn packed(&self, v: Var) -> Vec<usize> {
+        let chosen = |r: &Reference| {
+            let dims = r.strides.iter().filter(|s| **s != Some(0)).count();
+            if !r.packable() || !r.depends(v) || matches!(r.along(v), Along::Gathered) {
+                return false;
+            }
+            let elements: i64 =
+                self.axes.iter().filter(|a| r.depends(a.iterator)).map(|a| a.extent).product::<i64>().max(1);
+            let reuse = (self.instances() / elements as f64) as i64;
+            match r.along(v) {
+                Along::Unit => r.constant && dims > 1 && self.statement.reduce.is_some(),
+                _ => r.constant || (reuse >= PACK_REUSE && self.statement.reduce.is_some()),
+            }
+        };
+        (0..self.references.len()).filter(|&i| chosen(&self.references[i])).collect()
+    }
+
+    fn along_parallel(&self, v: &Axis) -> Option<Block> {
+        let lanes = self.lanes();
+        let packed = self.packed(v.iterator);
+        let reduces = self.statement.reduce.is_some();
+        let others: Vec<&Axis> =
+            self.axes.iter().filter(|a| a.parallel && a.movable && a.iterator != v.iterator && a.extent > 1).collect();
+        let most = (v.extent + lanes - 1) / lanes;
+        let registers = self.target.vector_registers as i64;
+        let streams = !reduces
+            && self.references.iter().all(|r| matches!(r.along(v.iterator), Along::Unit | Along::Invariant));
+        let mut best: Option<Block> = None;
+        let mut consider = |u: i64, unrolled: &[(&Axis, i64)]| {
+            let cycles = self.cycles(v, u * lanes, unrolled, &packed);
+            // The first of equals wins; a tiny margin keeps rounding from deciding.
+            if best.as_ref().is_none_or(|b| cycles < b.cycles * (1.0 - 1e-9)) {
+                best = Some(Block {
+                    vector: Some((v.iterator, (u * lanes).min(most * lanes))),
+                    lanes_reduced: false,
+                    unrolled: unrolled.iter().map(|(a, m)| (a.iterator, *m)).collect(),
+                    packed: packed.clone(),
+                    cycles,
+                });
+            }
+        };
+        let limit = |u: i64| {
+            let operands = if self.references.iter().any(|r| r.access.is_some() && r.depends(v.iterator)) { u } else { 1 };
+            if reduces { (registers - operands - 2) / u } else { STREAM_VECTORS / u }
+        };
+        for u in 1..=most.min(if reduces { registers / 2 } else { STREAM_VECTORS }) {
+            let rows = limit(u);
+            if rows < 1 {
+                break;
+            }
+            consider(u, &[]);
+            for (i, a) in others.iter().enumerate() {
+                for m in 2..=a.extent.min(rows) {
+                    consider(u, &[(a, m)]);
+                    for b in others.iter().skip(i + 1) {
+                        for n in 2..=b.extent.min(rows / m) {
+                            consider(u, &[(a, m), (b, n)]);
+                        }
+                    }
+                }
+            }
+        }
+        let mut best = best?;
+        if streams && best.unrolled.is_empty() {
+            // Nothing is kept in registers: one long vector loop, cut by the caller.
+            best.vector = Some((v.iterator, v.extent));
+        }
+        Some(best)
+    }
+
+    fn along_reduced(&self, v: &Axis) -> Option<Block> {
+        let contiguous =
+            self.references.iter().all(|r| matches!(r.along(v.iterator), Along::Unit | Along::Invariant));
+        if !contiguous || !self.statement.reduce.is_some() {
+            return None;
+        }
+        let lanes = self.lanes();
+        let rows = self.instances() / v.extent as f64;
+        let vectors = ((v.extent + lanes - 1) / lanes) as f64;
+        let reads = self.references.iter().filter(|r| r.access.is_some()).count() as f64;
+        let work = (operations(self.statement) / self.target.fma_per_cycle as f64)
+            .max(reads / self.target.loads_per_cycle as f64)
+            .max(self.target.fma_latency as f64 / 4.0);
+        let combine = 3.0 * (lanes as f64).log2() + self.target.fma_latency as f64 * 2.0;
+        let cycles = rows * (vectors * work + combine);
+        Some(Block {
+            vector: Some((v.iterator, v.extent)),
+            lanes_reduced: true,
+            unrolled: vec![],
+            packed: vec![],
+            cycles,
+        })
+    }
+
+    /// Predicted cycles of all instances with blocks of `nr` points along `v` and the unrolled axes.
+    fn cycles(&self, v: &Axis, nr: i64, unrolled: &[(&Axis, i64)], packed: &[usize]) -> f64 {
+        let steps: f64 = self.axes.iter().filter(|a| a.reduced).map(|a| a.extent as f64).product();
+        let mut outer: f64 = 1.0;
+        for a in self.axes.iter().filter(|a| !a.reduced) {
+            if a.iterator != v.iterator && !unrolled.iter().any(|u| u.0.iterator == a.iterator) {
+                outer *= a.extent as f64;
+            }
+        }
+        let edge = if self.statement.reduce.is_some() { 12.0 } else { 0.0 };
+        let mut total = 0.0;
+        let parts = |extent: i64, tile: i64| [(extent / tile, tile), (i64::from(extent % tile > 0), extent % tile)];
+        for (nv, pv) in parts(v.extent, nr) {
+            if nv == 0 {
+                continue;
+            }
+            let first = unrolled.first().map_or([(1, 1), (0, 0)], |u| parts(u.0.extent, u.1));
+            for (n1, p1) in first {
+                let second = unrolled.get(1).map_or([(1, 1), (0, 0)], |u| parts(u.0.extent, u.1));
+                for (n2, p2) in second {
+                    let count = (nv * n1 * n2) as f64;
+                    if count > 0.0 {
+                        let points = [(v.iterator, pv)].into_iter().chain(unrolled.iter().map(|u| u.0.iterator).zip([p1, p2]));
+                        let points: Vec<(Var, i64)> = points.collect();
+                        total += count * (steps * self.step(v, &points, packed) + edge * (p1 * p2) as f64);
+                    }
+                }
+            }
+        }
+        let packing: f64 = packed
+            .iter()
+            .filter(|&&i| !self.references[i].constant)
+            .map(|&i| {
+                let r = &self.references[i];
+                self.axes.iter().filter(|a| r.depends(a.iterator)).map(|a| a.extent as f64).product::<f64>() * LANE * 1.5
+            })
+            .sum();
+        total * outer + packing
+    }
+
+    /// Cycles of one reduction step of a block with these points.
+    fn step(&self, v: &Axis, points: &[(Var, i64)], packed: &[usize]) -> f64 {
+        let lanes = self.lanes();
+        let vectors = (points[0].1 + lanes - 1) / lanes;
+        let rows: i64 = points[1..].iter().map(|p| p.1).product();
+        let reduces = self.statement.reduce.is_some();
+        let mut loads = 0.0;
+        for (i, r) in self.references.iter().enumerate() {
+            if r.access.is_none() && reduces {
+                continue;
+            }
+            let copies: i64 = points[1..].iter().filter(|p| r.depends(p.0)).map(|p| p.1).product();
+            let along = if packed.contains(&i) { Along::Unit } else { r.along(v.iterator) };
+            let one = match along {
+                Along::Invariant => 1.0,
+                Along::Unit => vectors as f64,
+                // A scatter costs more than a gather, lane by lane.
+                Along::Strided(_) | Along::Gathered => {
+                    let lane = if r.access.is_some() { LANE } else { 1.5 * LANE };
+                    points[0].1 as f64 * lane * self.target.loads_per_cycle as f64
+                }
+            };
+            loads += one * copies as f64;
+        }
+        let work = operations(self.statement) * (vectors * rows) as f64;
+        let parts = [
+            work / self.target.fma_per_cycle as f64,
+            loads / self.target.loads_per_cycle as f64,
+            if reduces { self.target.fma_latency as f64 } else { 0.0 },
+        ];
+        let longest = parts.iter().fold(0.0f64, |a, &b| a.max(b));
+        longest + OVERLAP * (parts[0] + parts[1] - longest.min(parts[0] + parts[1])) + LOOP
+    }
+}

@@ -1,0 +1,350 @@
+//! Programs through tiling and lowering, against the equations evaluated one by one.
+
+use crate::codegen::expr::{Access, Affine, BinaryOp, BufferId, Expr, Index, Var};
+use crate::codegen::scalar::{self, Value};
+use crate::codegen::{interpret, verify};
+use crate::poly::lower::{Argument, Kernel, lower};
+use crate::poly::samples::{self, Conv, define, tensor, v, vars};
+use crate::poly::schedule::{Band, Node, Row, RowKind, Schedule};
+use crate::poly::scop::{Program, Role, Scop, StatementId};
+use crate::poly::tile::tile;
+use crate::poly::{DType, Target, Tensor, build};
+
+/// Band over the first `outer` iterators of every statement, then each statement with a band of its own.
+fn fused(scop: &Scop, outer: usize) -> Schedule {
+    let band = |ids: &[StatementId], from: usize, to: usize| {
+        let rows = (from..to).map(|i| {
+            let iterator = &scop.statement(ids[0]).iterators[i];
+            let written = scop.statement(ids[0]).write.iter().any(|w| w.uses(Var(i as u32)));
+            Row {
+                name: iterator.name.clone(),
+                phi: ids.iter().map(|&s| (s, Affine::var(Var(i as u32)))).collect(),
+                tile: 1,
+                coincident: written,
+                kind: RowKind::Serial,
+            }
+        });
+        Band { rows: rows.collect(), permutable: true }
+    };
+    let all: Vec<StatementId> = scop.ids().collect();
+    let each = |&s: &StatementId| {
+        let n = scop.statement(s).iterators.len();
+        let node =
+            if n > outer { Node::Band(band(&[s], outer, n), Box::new(Node::Leaf)) } else { Node::Leaf };
+        (vec![s], node)
+    };
+    let mut children: Vec<_> = all.iter().map(each).collect();
+    let inside = if children.len() == 1 { children.remove(0).1 } else { Node::Sequence(children) };
+    let root = if outer == 0 { inside } else { Node::Band(band(&all, 0, outer), Box::new(inside)) };
+    Schedule { root }
+}
+
+/// The definitions one by one, in the order of their iterators.
+fn evaluate(p: &Program, inputs: &[Tensor]) -> Vec<Tensor> {
+    let mut tensors: Vec<Tensor> = p.tensors.iter().map(|t| Tensor::zeros(t.dtype, &t.shape)).collect();
+    let mut inputs = inputs.iter();
+    for (i, t) in p.tensors.iter().enumerate() {
+        if matches!(t.role, Role::Input | Role::Constant) {
+            tensors[i] = inputs.next().unwrap().clone();
+        }
+    }
+    fn offset(t: &Tensor, index: &[i64]) -> usize {
+        let flat = index.iter().zip(&t.shape).fold(0, |o, (i, n)| {
+            assert!((0..*n).contains(i), "{index:?} in {:?}", t.shape);
+            o * n + i
+        });
+        flat as usize * t.dtype.bytes()
+    }
+    fn value(e: &Expr, at: &[i64], tensors: &[Tensor]) -> Value {
+        let affine = |a: &Affine| a.evaluate(|v| at[v.0 as usize]);
+        match e {
+            Expr::Const(s) => Value::from(*s),
+            Expr::Index(a) => Value::I64(affine(a)),
+            Expr::Load(Access { buffer, index, guard, otherwise }) => {
+                if guard.iter().any(|g| affine(g) < 0) {
+                    return Value::from(otherwise.unwrap());
+                }
+                let index: Vec<i64> = index
+                    .iter()
+                    .map(|i| match i {
+                        Index::Affine(a) => affine(a),
+                        Index::Value(e) => value(e, at, tensors).as_i64(),
+                    })
+                    .collect();
+                let t = &tensors[buffer.0 as usize];
+                Value::load(t.dtype, &t.data[offset(t, &index)..][..t.dtype.bytes()])
+            }
+            Expr::Unary(op, a) => scalar::unary(*op, value(a, at, tensors)).unwrap(),
+            Expr::Binary(op, a, b) => scalar::binary(*op, value(a, at, tensors), value(b, at, tensors)).unwrap(),
+            Expr::Compare(op, a, b) => scalar::compare(*op, value(a, at, tensors), value(b, at, tensors)).unwrap(),
+            Expr::Select(c, a, b) => value(if value(c, at, tensors).is_true() { a } else { b }, at, tensors),
+            Expr::Cast(t, a) => scalar::cast(*t, value(a, at, tensors)),
+        }
+    }
+    for d in &p.definitions {
+        let extents: Vec<i64> = d.iterators.iter().map(|i| i.extent).collect();
+        let mut seen = std::collections::HashSet::new();
+        for flat in 0..extents.iter().product::<i64>() {
+            let mut at = vec![0; extents.len()];
+            let mut rest = flat;
+            for (a, n) in at.iter_mut().zip(&extents).rev() {
+                (*a, rest) = (rest % n, rest / n);
+            }
+            let index: Vec<i64> = d.write.iter().map(|w| w.evaluate(|v| at[v.0 as usize])).collect();
+            let t = &tensors[d.target.0 as usize];
+            let (dtype, o) = (t.dtype, offset(t, &index));
+            let range = o..o + dtype.bytes();
+            if let Some(op) = d.reduce
+                && seen.insert(o)
+            {
+                Value::from(build::neutral(op, dtype)).store(&mut tensors[d.target.0 as usize].data[range.clone()]);
+            }
+            if d.conditions.iter().any(|c| c.evaluate(|v| at[v.0 as usize]) < 0) {
+                continue;
+            }
+            let mut x = value(&d.body, &at, &tensors);
+            if let Some(op) = d.reduce {
+                x = scalar::binary(op, Value::load(dtype, &tensors[d.target.0 as usize].data[range.clone()]), x).unwrap();
+            }
+            x.store(&mut tensors[d.target.0 as usize].data[range]);
+        }
+    }
+    let outputs = p.tensors.iter().zip(tensors).filter(|(t, _)| t.role == Role::Output);
+    outputs.map(|(_, t)| t).collect()
+}
+
+fn inputs(p: &Program) -> Vec<Tensor> {
+    let mut state = 1u32;
+    let external = p.tensors.iter().filter(|t| matches!(t.role, Role::Input | Role::Constant));
+    external
+        .map(|t| {
+            let mut next = || {
+                state = state.wrapping_mul(1664525).wrapping_add(1013904223);
+                (state >> 16) as f32 / 65536.0 - 0.5
+            };
+            let n: i64 = t.shape.iter().product();
+            match t.dtype {
+                DType::F32 => Tensor::new(&t.shape, &(0..n).map(|_| next()).collect::<Vec<f32>>()),
+                DType::I64 => Tensor::new(&t.shape, &(0..n).map(|i| (i * 7) % 5).collect::<Vec<i64>>()),
+                _ => Tensor::zeros(t.dtype, &t.shape),
+            }
+        })
+        .collect()
+}
+
+/// Runs a kernel in the interpreter of nests.
+fn run(kernel: &Kernel, scop: &Scop, inputs: &[Tensor]) -> Vec<Tensor> {
+    let external = |b: &BufferId| {
+        let t = scop.tensor(*b);
+        match t.role {
+            Role::Output => Tensor::zeros(t.dtype, &t.shape),
+            _ => {
+                let input = &inputs[b.0 as usize];
+                Tensor { shape: t.shape.clone(), ..input.clone() }
+            }
+        }
+    };
+    let mut arguments: Vec<Tensor> = kernel
+        .arguments
+        .iter()
+        .map(|a| match a {
+            Argument::Tensor(b) => external(b),
+            Argument::Packed(pack) => pack.apply(&external(&pack.source)),
+            Argument::Workspace { bytes } => {
+                Tensor { dtype: DType::U8, shape: vec![*bytes as i64], data: vec![0xff; *bytes] }
+            }
+        })
+        .collect();
+    interpret::run(&kernel.nest, &mut arguments).unwrap();
+    let results = kernel.arguments.iter().zip(arguments);
+    results
+        .filter(|(a, _)| matches!(a, Argument::Tensor(b) if scop.tensor(*b).role == Role::Output))
+        .map(|(_, t)| t)
+        .collect()
+}
+
+fn compile(p: &Program, outer: usize, target: &Target) -> (Scop, Kernel) {
+    let scop = build::build("t", p).unwrap();
+    let schedule = fused(&scop, outer);
+    let tiled = tile(&scop, &schedule, target).unwrap();
+    let kernel = lower(&scop, &tiled).unwrap();
+    verify::verify(&kernel.nest).unwrap_or_else(|e| panic!("{e}\n{}", kernel.nest));
+    (scop, kernel)
+}
+
+/// The nest computes what the equations say, for every target.
+fn check(p: &Program, outer: usize) -> Kernel {
+    let inputs = inputs(p);
+    let expected = evaluate(p, &inputs);
+    let mut last = None;
+    for target in Target::all() {
+        let (scop, kernel) = compile(p, outer, &target);
+        let actual = run(&kernel, &scop, &inputs);
+        assert_eq!(actual.len(), expected.len());
+        for (a, e) in actual.iter().zip(&expected) {
+            assert_eq!(a.dtype, e.dtype);
+            if a.dtype != DType::F32 {
+                assert_eq!(a.data, e.data);
+                continue;
+            }
+            for (i, (a, e)) in a.to_vec::<f32>().iter().zip(e.to_vec::<f32>()).enumerate() {
+                let close = (a - e).abs() <= 1e-4 * e.abs().max(1.0);
+                assert!(close, "{}: element {i} is {a}, not {e}\n{}", target.name, kernel.nest);
+            }
+        }
+        last.get_or_insert(kernel);
+    }
+    last.unwrap()
+}
+
+#[test]
+fn matrix_products() {
+    for (m, n, k) in [(1, 1, 1), (14, 32, 8), (31, 50, 17), (3, 200, 5), (65, 7, 3), (49, 24, 9)] {
+        let outer = (m > 1) as usize + (n > 1) as usize;
+        check(&samples::matmul(m, n, k), outer);
+    }
+}
+
+#[test]
+fn convolutions() {
+    for g in [
+        Conv { size: 9, channels: 5, filters: 40, kernel: 3, stride: 1, pad: 1 },
+        Conv { size: 14, channels: 3, filters: 16, kernel: 7, stride: 2, pad: 3 },
+        Conv { size: 5, channels: 16, filters: 33, kernel: 3, stride: 2, pad: 1 },
+    ] {
+        check(&samples::conv(g), 3);
+    }
+    check(&samples::conv(Conv { size: 7, channels: 12, filters: 20, kernel: 1, stride: 1, pad: 0 }), 2);
+}
+
+#[test]
+fn windows_by_lanes() {
+    check(&samples::depthwise(12, 40, 3, 1, 1), 3);
+    check(&samples::depthwise(9, 20, 5, 2, 2), 3);
+    check(&samples::maxpool(10, 24, 3, 2, 1), 3);
+}
+
+#[test]
+fn rows_with_reductions() {
+    check(&samples::softmax(2, 5, 37), 1);
+    check(&samples::softmax(1, 1, 100), 0);
+    check(&samples::layernorm(6, 50), 1);
+}
+
+#[test]
+fn elementwise_programs() {
+    check(&samples::elementwise([1, 9, 11, 13]), 1);
+    check(&samples::elementwise([1, 70, 100, 3]), 1);
+}
+
+/// `Y[i][j] = X[j][i]`.
+#[test]
+fn transposes() {
+    for (m, n) in [(5, 3), (40, 50), (3, 130)] {
+        let mut p = Program::default();
+        let x = tensor(&mut p, Role::Input, "X", &[n, m]);
+        let y = tensor(&mut p, Role::Output, "Y", &[m, n]);
+        define(&mut p, y, &format!("i {m}, j {n}"), 2, None, vec![], Expr::load(x, vec![v(1), v(0)]));
+        check(&p, 2);
+    }
+}
+
+/// Two operands side by side: several statements write one tensor, in one band or one after the other.
+#[test]
+fn concatenation() {
+    let mut p = Program::default();
+    let a = tensor(&mut p, Role::Input, "A", &[6, 20]);
+    let b = tensor(&mut p, Role::Input, "B", &[6, 33]);
+    let y = tensor(&mut p, Role::Output, "Y", &[6, 53]);
+    define(&mut p, y, "i 6, j 20", 2, None, vec![], Expr::load(a, vars(2)));
+    define(&mut p, y, "i 6, j 33", 2, None, vec![], Expr::load(b, vars(2)));
+    p.definitions[1].write[1] = v(1).offset(20);
+    for outer in 0..=2 {
+        check(&p, outer);
+    }
+}
+
+/// A matrix product with both operands known only at run time, the second transposed: it is packed by a phase.
+#[test]
+fn product_with_transposed_operand() {
+    let mut p = Program::default();
+    let a = tensor(&mut p, Role::Input, "Q", &[2, 40, 24]);
+    let b = tensor(&mut p, Role::Input, "K", &[2, 50, 24]);
+    let y = tensor(&mut p, Role::Output, "S", &[2, 40, 50]);
+    let body = samples::mul(Expr::load(a, vec![v(0), v(1), v(3)]), Expr::load(b, vec![v(0), v(2), v(3)]));
+    define(&mut p, y, "h 2, i 40, j 50, d 24", 3, Some(BinaryOp::Add), vec![], body);
+    let kernel = check(&p, 3);
+    assert!(kernel.arguments.iter().any(|a| matches!(a, Argument::Workspace { .. })), "{}", kernel.nest);
+}
+
+/// Sums of rows, of columns, and of everything.
+#[test]
+fn plain_reductions() {
+    for (shape, outer, kept) in [("i 6, k 70", 1, 0), ("i 40, k 6", 1, 1), ("k 300", 0, 0)] {
+        let extents: Vec<i64> = shape.split(", ").map(|p| p[2..].parse().unwrap()).collect();
+        let mut p = Program::default();
+        let mut dims = extents.clone();
+        let mut index = vars(extents.len() as u32);
+        if kept == 1 {
+            dims.reverse();
+            index.reverse();
+        }
+        let x = tensor(&mut p, Role::Input, "X", &dims);
+        let y = tensor(&mut p, Role::Output, "Y", &extents[..outer]);
+        define(&mut p, y, shape, outer as u32, Some(BinaryOp::Add), vec![], Expr::load(x, index));
+        check(&p, outer);
+    }
+}
+
+/// Rows of a table chosen by ids.
+#[test]
+fn gathers() {
+    let mut p = Program::default();
+    let t = tensor(&mut p, Role::Input, "T", &[5, 40]);
+    let ids = tensor(&mut p, Role::Input, "ids", &[7]);
+    p.tensors[1].dtype = DType::I64;
+    let y = tensor(&mut p, Role::Output, "Y", &[7, 40]);
+    let body = Expr::Load(Access {
+        buffer: t,
+        index: vec![Index::Value(Box::new(Expr::load(ids, vec![v(0)]))), Index::Affine(v(1))],
+        guard: vec![],
+        otherwise: None,
+    });
+    define(&mut p, y, "i 7, j 40", 2, None, vec![], body);
+    check(&p, 2);
+}
+
+#[test]
+fn original_order_is_a_schedule() {
+    for p in [samples::matmul(5, 7, 3), samples::softmax(2, 3, 4), samples::depthwise(5, 6, 3, 1, 1)] {
+        let scop = build::build("t", &p).unwrap();
+        let tiled = tile(&scop, &Schedule::initial(&scop), &Target::avx2()).unwrap();
+        let kernel = lower(&scop, &tiled).unwrap();
+        let inputs = inputs(&p);
+        let expected = evaluate(&p, &inputs)[0].to_vec::<f32>();
+        for (a, e) in run(&kernel, &scop, &inputs)[0].to_vec::<f32>().iter().zip(expected) {
+            assert!((a - e).abs() < 1e-4, "{a} {e}\n{}", kernel.nest);
+        }
+    }
+}
+
+#[test]
+#[ignore = "prints"]
+fn show() {
+    for (p, outer) in [
+        (samples::matmul(1024, 1024, 1024), 2),
+        (samples::conv(Conv { size: 56, channels: 64, filters: 64, kernel: 3, stride: 1, pad: 1 }), 3),
+        (samples::conv(Conv { size: 7, channels: 512, filters: 512, kernel: 3, stride: 1, pad: 1 }), 3),
+        (samples::conv(Conv { size: 224, channels: 3, filters: 64, kernel: 7, stride: 2, pad: 3 }), 3),
+        (samples::depthwise(56, 144, 3, 1, 1), 3),
+        (samples::softmax(12, 128, 128), 1),
+        (samples::layernorm(128, 768), 1),
+        (samples::elementwise([1, 56, 56, 64]), 1),
+    ] {
+        let target = Target::avx512();
+        let scop = build::build("t", &p).unwrap();
+        let tiled = tile(&scop, &fused(&scop, outer), &target).unwrap();
+        let kernel = lower(&scop, &tiled).unwrap();
+        println!("{}{:#?}\n{}", tiled.schedule.print(&scop), tiled.report, kernel.nest);
+    }
+}
