@@ -194,13 +194,7 @@ fn unify(
 }
 
 /// The first row of `table` for this ISA that matches, or why the last candidate did not.
-pub fn select(
-    table: &[TensorInstruction],
-    isa: Isa,
-    scop: &Scop,
-    id: StatementId,
-    lane: Var,
-) -> Result<Match, String> {
+pub fn select(table: &[TensorInstruction], isa: Isa, scop: &Scop, id: StatementId, lane: Var) -> Result<Match, String> {
     let dtype = scop.tensor(scop.statement(id).target).dtype;
     let mut why = format!("no instruction accumulates {dtype} on this target");
     for row in table.iter().filter(|r| r.isa == isa && r.dtype == dtype) {

@@ -386,7 +386,9 @@ impl<'a> Lowering<'a> {
                 for (d, i) in access.index.iter().enumerate() {
                     index.push(match (i, placed) {
                         (Index::Affine(a), None) => Index::Affine(a.substitute(replace)),
-                        (Index::Affine(a), Some(p)) => Index::Affine(a.substitute(replace).add_scaled(&p.origin[d], -1)),
+                        (Index::Affine(a), Some(p)) => {
+                            Index::Affine(a.substitute(replace).add_scaled(&p.origin[d], -1))
+                        }
                         (Index::Value(e), None) => Index::Value(recurse(e)?),
                         (Index::Value(_), Some(_)) => {
                             return Err(Error::Internal("a gather from a contracted temporary".into()));

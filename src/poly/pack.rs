@@ -134,8 +134,7 @@ impl Pack {
             buffer: self.source,
             index: self.index.iter().cloned().map(Index::Affine).collect(),
             guard: self.guard.clone(),
-            otherwise: (!self.guard.is_empty())
-                .then_some(crate::codegen::expr::Scalar { dtype: self.dtype, bits: 0 }),
+            otherwise: (!self.guard.is_empty()).then_some(crate::codegen::expr::Scalar { dtype: self.dtype, bits: 0 }),
         })
     }
 
@@ -166,8 +165,7 @@ impl Pack {
         let at = |d: usize| if d < rank { self.shape[d] } else { 1 };
         let (rows, columns) = if rank >= 2 { (at(rank - 2), at(rank - 1)) } else { (1, at(0)) };
         let (row, column) = (Var(rank.wrapping_sub(2) as u32), Var(rank.saturating_sub(1) as u32));
-        let (row_step, column_step) =
-            (if rank >= 2 { offset.coefficient(row) } else { 0 }, offset.coefficient(column));
+        let (row_step, column_step) = (if rank >= 2 { offset.coefficient(row) } else { 0 }, offset.coefficient(column));
         let outer = &self.shape[..rank.saturating_sub(2)];
         let mut counter = vec![0i64; outer.len()];
         let inner = (rows * columns) as usize * B;

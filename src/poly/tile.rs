@@ -20,7 +20,7 @@ use crate::poly::pack::Packing;
 use crate::poly::schedule::{Band, Node, Row, RowKind, Schedule};
 use crate::poly::scop::{Role, Scop, StatementId};
 use crate::poly::{Result, Target};
-use phase::Phase;
+use phase::{Phase, Plan};
 
 /// A schedule with tiles, and what goes with it.
 #[derive(Clone, PartialEq, Debug)]
@@ -63,10 +63,28 @@ pub struct PhaseReport {
     pub parallel: bool,
 }
 
+impl std::fmt::Display for KernelReport {
+    fn fmt(&self, f: &mut std::fmt::Formatter) -> std::fmt::Result {
+        let gflops = self.flops / self.predicted_ns.max(1.0);
+        writeln!(f, "{}: {:.1} us predicted, {gflops:.1} GFLOP/s", self.name, self.predicted_ns / 1e3)?;
+        for p in &self.phases {
+            write!(f, "  {}: block {}, loops {}", p.statement, p.block, p.tiles)?;
+            write!(f, "{}, ", if p.parallel { " in parallel" } else { "" })?;
+            match &p.instruction {
+                Some(name) => writeln!(f, "{name}")?,
+                None => writeln!(f, "no tensor instruction: {}", p.mismatch)?,
+            }
+        }
+        Ok(())
+    }
+}
+
 /// Kernels that are predicted to take less run on one thread.
 const SERIAL_NS: f64 = 20_000.0;
 /// Iterations that a parallel loop should have at least, to balance any usual number of threads.
 const PARALLEL_STEPS: i64 = 64;
+/// With fewer iterations threads idle.
+const FEW_STEPS: i64 = 8;
 
 /// Chooses tiles for every phase of `schedule`.
 pub fn tile(scop: &Scop, schedule: &Schedule, target: &Target) -> Result<Tiled> {
@@ -91,7 +109,7 @@ pub fn tile_with(
         let phase = Phase { scop, target, instructions, statements };
         planned.push(phase.plan(node, &mut packings));
     }
-    let total: f64 = planned.iter().map(|p| p.1.predicted_ns).sum();
+    let total: f64 = planned.iter().map(|p| p.report.predicted_ns).sum();
     let mut report = KernelReport {
         name: scop.name.clone(),
         flops: scop.ids().map(|s| instances(scop, s) * access::flops(scop.statement(s))).sum(),
@@ -99,14 +117,14 @@ pub fn tile_with(
         predicted_ns: total,
         ..KernelReport::default()
     };
-    let longest = planned.iter().map(|p| &p.1).max_by(|a, b| a.predicted_ns.total_cmp(&b.predicted_ns));
+    let longest = planned.iter().map(|p| &p.report).max_by(|a, b| a.predicted_ns.total_cmp(&b.predicted_ns));
     report.tensorized = longest.is_some_and(|p| p.instruction.is_some());
     // Short kernels run as one phase on one thread: a barrier costs more than the threads save.
     let together = total < SERIAL_NS && planned.len() > 1;
     let mut nodes = vec![];
-    for ((statements, _), (mut node, mut phase)) in phases.iter().zip(planned) {
+    for ((statements, _), Plan { mut node, report: mut phase, free_rows }) in phases.iter().zip(planned) {
         if phase.predicted_ns >= SERIAL_NS && !together {
-            phase.parallel = parallelize(scop, &mut node);
+            phase.parallel = parallelize(scop, &mut node, free_rows);
         }
         report.phases.push(phase);
         nodes.push((statements.clone(), node));
@@ -126,12 +144,16 @@ fn once(statements: &[StatementId]) -> Band {
     Band { rows: vec![row], permutable: true }
 }
 
-/// Marks the outermost rows that carry no dependence, as many as it takes to balance threads.
-fn parallelize(scop: &Scop, node: &mut Node) -> bool {
+/// Marks the outermost rows that carry no dependence, as many as it takes to balance threads; beyond the first `free` rows
+/// only when there would be too few otherwise.
+fn parallelize(scop: &Scop, node: &mut Node, free: usize) -> bool {
     let Node::Band(band, _) = node else { return false };
     let mut steps = 1;
     let mut tiled: Vec<(Vec<(StatementId, Affine)>, i64)> = vec![];
-    for row in &mut band.rows {
+    for (i, row) in band.rows.iter_mut().enumerate() {
+        if i >= free && steps >= FEW_STEPS {
+            break;
+        }
         if !row.coincident || row.kind != RowKind::Serial || steps >= PARALLEL_STEPS {
             break;
         }

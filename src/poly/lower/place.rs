@@ -154,12 +154,7 @@ impl Lowering<'_> {
 
     /// What the classes say of one iterator: `centre + 0..=last`. `None` inside when no class has it, `None` outside when
     /// one has it with others.
-    fn iterator(
-        &self,
-        id: StatementId,
-        v: crate::codegen::expr::Var,
-        state: &State,
-    ) -> Option<(Option<Affine>, i64)> {
+    fn iterator(&self, id: StatementId, v: crate::codegen::expr::Var, state: &State) -> Option<(Option<Affine>, i64)> {
         for Class { phi, base, extent } in &state.classes {
             let Some((_, phi)) = phi.iter().find(|p| p.0 == id) else { continue };
             match phi.terms[..] {

@@ -68,7 +68,8 @@ impl Reference {
             count = count.min(points.max(1));
             if d + 1 == self.subscripts.len() {
                 let sparse = (hi - lo + 1) / count.max(1);
-                let bytes = if sparse * self.bytes >= line { count * line } else { (hi - lo + 1).min(*size) * self.bytes };
+                let bytes =
+                    if sparse * self.bytes >= line { count * line } else { (hi - lo + 1).min(*size) * self.bytes };
                 total *= ((bytes + line - 1) / line * line) as f64;
             } else {
                 total *= count as f64;

@@ -25,6 +25,8 @@ pub struct Traffic<'a> {
     pub packed: &'a [usize],
     pub axes: &'a [Axis],
     pub target: &'a Target,
+    /// Loops that stay innermost: the code of a block differs between their first, middle and last iterations.
+    pub pinned: &'a [Var],
     /// Points of one block along each iterator.
     pub block: &'a dyn Fn(Var) -> i64,
 }
@@ -39,15 +41,22 @@ const MAX_LOOPS: usize = 4;
 impl Traffic<'_> {
     /// The best order of `loops` (which stand in their original order), perhaps with one loop more, and its cost in ns.
     pub fn order(&self, loops: &[TileLoop]) -> (Vec<TileLoop>, f64) {
+        let pinned = |l: &&TileLoop| self.pinned.contains(&l.iterator);
+        let loops: Vec<TileLoop> =
+            loops.iter().filter(|l| !pinned(l)).chain(loops.iter().filter(pinned)).copied().collect();
+        let loops = &loops[..];
         let mut best = (loops.to_vec(), self.cost(loops));
         let fixed = loops.len().saturating_sub(MAX_LOOPS);
         let mut consider = |tiles: &[TileLoop]| {
             let (outer, inner) = tiles.split_at(fixed.min(tiles.len()));
             permutations(inner, &mut |order| {
-                let outer_first = order.iter().enumerate().all(|(i, a)| {
-                    order[..i].iter().all(|b| b.iterator != a.iterator || b.tile > a.tile)
-                });
-                if outer_first {
+                let outer_first = order
+                    .iter()
+                    .enumerate()
+                    .all(|(i, a)| order[..i].iter().all(|b| b.iterator != a.iterator || b.tile > a.tile));
+                let pinned = |l: &TileLoop| self.pinned.contains(&l.iterator);
+                let pinned_last = order.windows(2).all(|w| !pinned(&w[0]) || pinned(&w[1]));
+                if outer_first && pinned_last {
                     let all: Vec<TileLoop> = outer.iter().chain(order).copied().collect();
                     let cost = self.cost(&all);
                     if cost < best.1 * 0.98 {
@@ -60,7 +69,7 @@ impl Traffic<'_> {
         for l in &loops[fixed..] {
             let extent = self.extent(l.iterator);
             for factor in [2, 4, 8, 16, 32] {
-                if l.tile * factor * 2 <= extent && loops.len() <= MAX_LOOPS {
+                if l.tile * factor * 2 <= extent && loops.len() <= MAX_LOOPS && !pinned(&l) {
                     let mut more = loops.to_vec();
                     more.insert(0, TileLoop { iterator: l.iterator, tile: l.tile * factor });
                     consider(&more);
@@ -77,7 +86,8 @@ impl Traffic<'_> {
     fn footprint(&self, i: usize, extent: &impl Fn(Var) -> i64) -> f64 {
         let r = &self.references[i];
         if self.packed.contains(&i) {
-            let elements: i64 = self.axes.iter().filter(|a| r.depends(a.iterator)).map(|a| extent(a.iterator)).product();
+            let elements: i64 =
+                self.axes.iter().filter(|a| r.depends(a.iterator)).map(|a| extent(a.iterator)).product();
             return (elements * r.bytes) as f64;
         }
         r.footprint(extent, self.target.line_bytes as i64)

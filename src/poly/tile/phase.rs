@@ -23,6 +23,14 @@ pub struct Phase<'a> {
     pub statements: &'a [StatementId],
 }
 
+pub struct Plan {
+    /// The tree with tile rows and point rows.
+    pub node: Node,
+    pub report: PhaseReport,
+    /// Leading rows of the outer band that may be parallel at no cost.
+    pub free_rows: usize,
+}
+
 /// What the dominant statement decided for the rows outside.
 struct Shared {
     /// Rows of the outer band that became blocks: position and points.
@@ -35,7 +43,7 @@ struct Shared {
 
 impl Phase<'_> {
     /// The tiled tree of the phase and what to expect of it; operands to pack are added to `packings`.
-    pub fn plan(&self, node: &Node, packings: &mut Vec<Packing>) -> (Node, PhaseReport) {
+    pub fn plan(&self, node: &Node, packings: &mut Vec<Packing>) -> Plan {
         let dominant = self.dominant(self.statements);
         let s = self.scop.statement(dominant);
         let (outer, child) = match node {
@@ -68,11 +76,8 @@ impl Phase<'_> {
         let block = self.trim(problem.best(), &only, s.reduce.is_some());
         let row_of = |v: Var| axes.iter().find(|a| a.0.iterator == v).and_then(|a| a.1);
         let points = |v: Var| points_of(&block, v);
-        let blocked: Vec<(usize, i64)> = axes
-            .iter()
-            .filter_map(|(a, row)| row.map(|r| (r, points(a.iterator))))
-            .filter(|&(_, n)| n > 1)
-            .collect();
+        let blocked: Vec<(usize, i64)> =
+            axes.iter().filter_map(|(a, row)| row.map(|r| (r, points(a.iterator)))).filter(|&(_, n)| n > 1).collect();
         let vector = block.vector.and_then(|(v, _)| row_of(v));
 
         // Loops over blocks of the outer band, in the order of the model.
@@ -81,7 +86,10 @@ impl Phase<'_> {
             .filter(|(a, row)| row.is_some() && points(a.iterator) < a.extent)
             .map(|(a, _)| TileLoop { iterator: a.iterator, tile: points(a.iterator) })
             .collect();
+        let pinned: Vec<Var> =
+            only.iter().filter(|a| a.conditioned && points(a.iterator) > 1).map(|a| a.iterator).collect();
         let traffic = Traffic {
+            pinned: &pinned,
             references: &refs,
             packed: &block.packed,
             axes: &only,
@@ -89,8 +97,7 @@ impl Phase<'_> {
             block: &|v| points(v),
         };
         let fixed = !outer.permutable || axes.iter().filter(|a| a.1.is_some()).count() != outer.rows.len();
-        let (order, memory_ns) =
-            if fixed { (loops.clone(), traffic.cost(&loops)) } else { traffic.order(&loops) };
+        let (order, memory_ns) = if fixed { (loops.clone(), traffic.cost(&loops)) } else { traffic.order(&loops) };
         let mut rows = vec![];
         if fixed {
             for (i, row) in outer.rows.iter().enumerate() {
@@ -113,27 +120,28 @@ impl Phase<'_> {
         let mut reductions = vec![];
         let child = self.rewrite(&child, self.statements, &outer, &shared, &mut reductions);
         if let Some((v, _)) = block.vector {
-            let loops: Vec<Var> = rows
-                .iter()
-                .filter_map(|r| unit(r, dominant))
-                .chain(reductions.iter().copied())
-                .fold(vec![], |mut all, v| {
+            let loops: Vec<Var> = rows.iter().filter_map(|r| unit(r, dominant)).chain(reductions.iter().copied()).fold(
+                vec![],
+                |mut all, v| {
                     if !all.contains(&v) {
                         all.push(v);
                     }
                     all
-                });
+                },
+            );
             for &i in &block.packed {
                 packings.extend(self.packing(dominant, &refs[i], v, &loops, &only, &block));
             }
         }
         let report = self.report(dominant, &block, &rows, memory_ns);
+        let pinned = |r: &Row| unit(r, dominant).is_some_and(|v| pinned.contains(&v));
+        let free_rows = rows.iter().take_while(|r| !pinned(r)).count();
         let node = if rows.is_empty() {
             child
         } else {
             Node::Band(Band { rows, permutable: outer.permutable }, Box::new(child))
         };
-        (node, report)
+        Plan { node, report, free_rows }
     }
 
     fn dominant(&self, statements: &[StatementId]) -> StatementId {
@@ -175,6 +183,7 @@ impl Phase<'_> {
             parallel: written && row.coincident,
             reduced: !written && s.reduce.is_some(),
             movable,
+            conditioned: s.domain.iter().any(|c| c.uses(iterator)),
         })
     }
 
@@ -220,10 +229,7 @@ impl Phase<'_> {
                 Node::Band(band.clone(), Box::new(self.rewrite(child, statements, outer, shared, reductions)))
             }
             Node::Sequence(children) => Node::Sequence(
-                children
-                    .iter()
-                    .map(|(s, n)| (s.clone(), self.rewrite(n, s, outer, shared, reductions)))
-                    .collect(),
+                children.iter().map(|(s, n)| (s.clone(), self.rewrite(n, s, outer, shared, reductions))).collect(),
             ),
             Node::Leaf => Node::Leaf,
         }
@@ -310,17 +316,17 @@ impl Phase<'_> {
         if vector.is_some() {
             operations = (operations + lanes - 1) / lanes;
         }
-        let blocked = |v: Var| {
-            points_of(&block, v) > 1
-                || shared.blocked.iter().any(|b| unit(&outer.rows[b.0], main) == Some(v))
-        };
+        let blocked =
+            |v: Var| points_of(&block, v) > 1 || shared.blocked.iter().any(|b| unit(&outer.rows[b.0], main) == Some(v));
         let mut unrolling = !block.lanes_reduced;
         let mut loops: Vec<Row> = vec![];
         for (row, axis) in sums.into_iter().rev() {
             // A condition with a loop variable would have to be decided inside of unrolled code.
-            let decided = s.domain.iter().filter(|c| c.uses(axis.iterator)).all(|c| {
-                c.terms.iter().all(|t| t.0 == axis.iterator || blocked(t.0))
-            });
+            let decided = s
+                .domain
+                .iter()
+                .filter(|c| c.uses(axis.iterator))
+                .all(|c| c.terms.iter().all(|t| t.0 == axis.iterator || blocked(t.0)));
             unrolling &= decided && operations * axis.extent <= UNROLL_OPERATIONS;
             if unrolling {
                 operations *= axis.extent;
@@ -349,8 +355,7 @@ impl Phase<'_> {
     ) -> Option<Packing> {
         let access = r.access.clone()?;
         let mut dims = vec![];
-        let points: Vec<Var> =
-            block.unrolled.iter().map(|u| u.0).filter(|v| *v != vector && r.depends(*v)).collect();
+        let points: Vec<Var> = block.unrolled.iter().map(|u| u.0).filter(|v| *v != vector && r.depends(*v)).collect();
         let tiled = |v: Var| v == vector || points.contains(&v);
         if !loops.contains(&vector) && r.depends(vector) {
             dims.push((vector, Part::Tile(points_of(block, vector))));
@@ -392,9 +397,12 @@ impl Phase<'_> {
             Err(why) => (None, why),
         };
         // The other statements at a rate of one flop a lane and cycle.
-        let others: f64 = self.statements.iter().filter(|s| **s != dominant).map(|&s| {
-            instances(self.scop, s) * (flops(self.scop.statement(s)) + 1.0) / self.target.lanes(4) as f64
-        }).sum();
+        let others: f64 = self
+            .statements
+            .iter()
+            .filter(|s| **s != dominant)
+            .map(|&s| instances(self.scop, s) * (flops(self.scop.statement(s)) + 1.0) / self.target.lanes(4) as f64)
+            .sum();
         PhaseReport {
             statement: s.name.clone(),
             vector: lane.map(name),
@@ -466,8 +474,6 @@ fn chain_of(node: &Node, id: StatementId) -> Vec<(Row, bool)> {
             out.extend(chain_of(child, id));
             out
         }
-        Node::Sequence(children) => {
-            children.iter().find(|c| c.0.contains(&id)).map_or(vec![], |c| chain_of(&c.1, id))
-        }
+        Node::Sequence(children) => children.iter().find(|c| c.0.contains(&id)).map_or(vec![], |c| chain_of(&c.1, id)),
     }
 }

@@ -6,7 +6,7 @@
 //! with `u·m` accumulators takes
 //!
 //! ```text
-//! cycles = max(operations / ports, loads / load ports, latency) + overlap · (the others) + loop
+//! cycles = max(operations / ports, loads / load ports, latency) + overlap · (the others) + stream · bytes / L2 bandwidth + loop
 //! ```
 //!
 //! and a statement takes Σ over its full and partial blocks of blocks · (steps · cycles + edge), so that extents that a block does
@@ -30,6 +30,8 @@ pub struct Axis {
     pub reduced: bool,
     /// May be split and moved innermost.
     pub movable: bool,
+    /// Points of a block along it differ in where the statement runs at all (padding).
+    pub conditioned: bool,
 }
 
 #[derive(Clone, PartialEq, Debug)]
@@ -56,9 +58,13 @@ pub struct Problem<'a> {
 }
 
 /// Share of the shorter resources that does not hide behind the longest.
-const OVERLAP: f64 = 0.15;
+const OVERLAP: f64 = 0.04;
 /// Cycles of a loop's own instructions.
-const LOOP: f64 = 1.0;
+const LOOP: f64 = 0.3;
+/// Share of the time of vectors that stream from the second cache that does not hide behind arithmetic.
+const STREAM: f64 = 0.4;
+/// Cycles to start and to finish a block, and for each vector in it.
+const EDGE: (f64, f64) = (20.0, 1.5);
 /// Cycles to read or write one lane of a strided vector.
 const LANE: f64 = 1.0;
 /// A non-constant operand is packed when each element is used at least so often.
@@ -128,17 +134,24 @@ impl Problem<'_> {
         let lanes = self.lanes();
         let packed = self.packed(v.iterator);
         let reduces = self.statement.reduce.is_some();
-        let others: Vec<&Axis> =
-            self.axes.iter().filter(|a| a.parallel && a.movable && a.iterator != v.iterator && a.extent > 1).collect();
+        // Of equals the axis further in is unrolled: its points are neighbours in memory.
+        let free = |a: &&Axis| a.parallel && a.movable && a.iterator != v.iterator && a.extent > 1;
+        let mut others: Vec<&Axis> = self.axes.iter().filter(free).collect();
+        others.reverse();
         let most = (v.extent + lanes - 1) / lanes;
         let registers = self.target.vector_registers as i64;
-        let streams = !reduces
-            && self.references.iter().all(|r| matches!(r.along(v.iterator), Along::Unit | Along::Invariant));
+        let streams =
+            !reduces && self.references.iter().all(|r| matches!(r.along(v.iterator), Along::Unit | Along::Invariant));
         let mut best: Option<Block> = None;
         let mut consider = |u: i64, unrolled: &[(&Axis, i64)]| {
             let cycles = self.cycles(v, u * lanes, unrolled, &packed);
-            // The first of equals wins; a tiny margin keeps rounding from deciding.
-            if best.as_ref().is_none_or(|b| cycles < b.cycles * (1.0 - 1e-9)) {
+            // The first of near equals wins: one unrolled axis before two, few conditions before many.
+            let margin = match unrolled.iter().filter(|u| u.0.conditioned).count() {
+                0 | 1 if unrolled.len() < 2 => 1.0 - 1e-9,
+                0 | 1 => 0.99,
+                _ => 0.94,
+            };
+            if best.as_ref().is_none_or(|b| cycles < b.cycles * margin) {
                 best = Some(Block {
                     vector: Some((v.iterator, (u * lanes).min(most * lanes))),
                     lanes_reduced: false,
@@ -148,22 +161,31 @@ impl Problem<'_> {
                 });
             }
         };
-        let limit = |u: i64| {
-            let operands = if self.references.iter().any(|r| r.access.is_some() && r.depends(v.iterator)) { u } else { 1 };
-            if reduces { (registers - operands - 2) / u } else { STREAM_VECTORS / u }
+        let reads = || self.references.iter().filter(|r| r.access.is_some() && r.depends(v.iterator));
+        let operands = |u: i64| if reads().next().is_some() { u } else { 1 };
+        // An operand that varies along the vector and an unrolled axis has a register for each accumulator.
+        let rows_of = |u: i64, unrolled: &[&Axis]| {
+            let wide = reads().filter(|r| unrolled.iter().any(|a| r.depends(a.iterator))).count() as i64;
+            if reduces { (registers - operands(u) - 2) / (u * (1 + wide)) } else { STREAM_VECTORS / u }
         };
         for u in 1..=most.min(if reduces { registers / 2 } else { STREAM_VECTORS }) {
-            let rows = limit(u);
-            if rows < 1 {
+            if rows_of(u, &[]) < 1 {
                 break;
             }
             consider(u, &[]);
-            for (i, a) in others.iter().enumerate() {
-                for m in 2..=a.extent.min(rows) {
+            for a in &others {
+                for m in 2..=a.extent.min(rows_of(u, &[a])) {
                     consider(u, &[(a, m)]);
-                    for b in others.iter().skip(i + 1) {
-                        for n in 2..=b.extent.min(rows / m) {
-                            consider(u, &[(a, m), (b, n)]);
+                }
+            }
+        }
+        for u in 1..=most.min(if reduces { registers / 2 } else { STREAM_VECTORS }) {
+            for (i, a) in others.iter().enumerate() {
+                for b in &others[..i] {
+                    let rows = rows_of(u, &[b, a]);
+                    for m in 2..=b.extent.min(rows) {
+                        for n in 2..=a.extent.min(rows / m) {
+                            consider(u, &[(a, n), (b, m)]);
                         }
                     }
                 }
@@ -178,8 +200,7 @@ impl Problem<'_> {
     }
 
     fn along_reduced(&self, v: &Axis) -> Option<Block> {
-        let contiguous =
-            self.references.iter().all(|r| matches!(r.along(v.iterator), Along::Unit | Along::Invariant));
+        let contiguous = self.references.iter().all(|r| matches!(r.along(v.iterator), Along::Unit | Along::Invariant));
         if !contiguous || !self.statement.reduce.is_some() {
             return None;
         }
@@ -210,7 +231,11 @@ impl Problem<'_> {
                 outer *= a.extent as f64;
             }
         }
-        let edge = if self.statement.reduce.is_some() { 12.0 } else { 0.0 };
+        let lanes = self.lanes();
+        let edge = |p: i64, rows: i64| match self.statement.reduce {
+            Some(_) => EDGE.0 + EDGE.1 * ((p + lanes - 1) / lanes * rows) as f64,
+            None => 0.0,
+        };
         let mut total = 0.0;
         let parts = |extent: i64, tile: i64| [(extent / tile, tile), (i64::from(extent % tile > 0), extent % tile)];
         for (nv, pv) in parts(v.extent, nr) {
@@ -223,9 +248,10 @@ impl Problem<'_> {
                 for (n2, p2) in second {
                     let count = (nv * n1 * n2) as f64;
                     if count > 0.0 {
-                        let points = [(v.iterator, pv)].into_iter().chain(unrolled.iter().map(|u| u.0.iterator).zip([p1, p2]));
+                        let points =
+                            [(v.iterator, pv)].into_iter().chain(unrolled.iter().map(|u| u.0.iterator).zip([p1, p2]));
                         let points: Vec<(Var, i64)> = points.collect();
-                        total += count * (steps * self.step(v, &points, packed) + edge * (p1 * p2) as f64);
+                        total += count * (steps * self.step(v, &points, packed) + edge(pv, p1 * p2));
                     }
                 }
             }
@@ -235,7 +261,9 @@ impl Problem<'_> {
             .filter(|&&i| !self.references[i].constant)
             .map(|&i| {
                 let r = &self.references[i];
-                self.axes.iter().filter(|a| r.depends(a.iterator)).map(|a| a.extent as f64).product::<f64>() * LANE * 1.5
+                self.axes.iter().filter(|a| r.depends(a.iterator)).map(|a| a.extent as f64).product::<f64>()
+                    * LANE
+                    * 1.5
             })
             .sum();
         total * outer + packing
@@ -247,7 +275,9 @@ impl Problem<'_> {
         let vectors = (points[0].1 + lanes - 1) / lanes;
         let rows: i64 = points[1..].iter().map(|p| p.1).product();
         let reduces = self.statement.reduce.is_some();
+        let steps: i64 = self.axes.iter().filter(|a| a.reduced).map(|a| a.extent).product();
         let mut loads = 0.0;
+        let mut streamed = 0.0;
         for (i, r) in self.references.iter().enumerate() {
             if r.access.is_none() && reduces {
                 continue;
@@ -264,6 +294,11 @@ impl Problem<'_> {
                 }
             };
             loads += one * copies as f64;
+            // A panel that does not stay in the first cache comes from the second in every block.
+            let panel = points[0].1 * copies * steps * r.bytes;
+            if along == Along::Unit && reduces && panel * 2 > self.target.cache_bytes[0] as i64 {
+                streamed += (points[0].1 * copies * r.bytes) as f64;
+            }
         }
         let work = operations(self.statement) * (vectors * rows) as f64;
         let parts = [
@@ -272,6 +307,9 @@ impl Problem<'_> {
             if reduces { self.target.fma_latency as f64 } else { 0.0 },
         ];
         let longest = parts.iter().fold(0.0f64, |a, &b| a.max(b));
-        longest + OVERLAP * (parts[0] + parts[1] - longest.min(parts[0] + parts[1])) + LOOP
+        longest
+            + OVERLAP * (parts[0] + parts[1] - longest.min(parts[0] + parts[1]))
+            + STREAM * streamed * self.target.clock_ghz / self.target.bandwidth[1]
+            + LOOP
     }
 }

@@ -8,7 +8,7 @@ use crate::poly::samples::{self, Conv, define, tensor, v, vars};
 use crate::poly::schedule::{Band, Node, Row, RowKind, Schedule};
 use crate::poly::scop::{Program, Role, Scop, StatementId};
 use crate::poly::tile::tile;
-use crate::poly::{DType, Target, Tensor, build};
+use crate::poly::{DType, Target, Tensor, build, compile_stages};
 
 /// Band over the first `outer` iterators of every statement, then each statement with a band of its own.
 fn fused(scop: &Scop, outer: usize) -> Schedule {
@@ -29,8 +29,7 @@ fn fused(scop: &Scop, outer: usize) -> Schedule {
     let all: Vec<StatementId> = scop.ids().collect();
     let each = |&s: &StatementId| {
         let n = scop.statement(s).iterators.len();
-        let node =
-            if n > outer { Node::Band(band(&[s], outer, n), Box::new(Node::Leaf)) } else { Node::Leaf };
+        let node = if n > outer { Node::Band(band(&[s], outer, n), Box::new(Node::Leaf)) } else { Node::Leaf };
         (vec![s], node)
     };
     let mut children: Vec<_> = all.iter().map(each).collect();
@@ -104,7 +103,8 @@ fn evaluate(p: &Program, inputs: &[Tensor]) -> Vec<Tensor> {
             }
             let mut x = value(&d.body, &at, &tensors);
             if let Some(op) = d.reduce {
-                x = scalar::binary(op, Value::load(dtype, &tensors[d.target.0 as usize].data[range.clone()]), x).unwrap();
+                x = scalar::binary(op, Value::load(dtype, &tensors[d.target.0 as usize].data[range.clone()]), x)
+                    .unwrap();
             }
             x.store(&mut tensors[d.target.0 as usize].data[range]);
         }
@@ -172,13 +172,24 @@ fn compile(p: &Program, outer: usize, target: &Target) -> (Scop, Kernel) {
     (scop, kernel)
 }
 
-/// The nest computes what the equations say, for every target.
+/// The nest computes what the equations say, for every target: with the schedule of the ILP and with a fused one.
 fn check(p: &Program, outer: usize) -> Kernel {
+    check_schedules(p, outer, &[false, true])
+}
+
+/// The same with the hand-made schedule (`false`) and that of the ILP (`true`).
+fn check_schedules(p: &Program, outer: usize, kinds: &[bool]) -> Kernel {
     let inputs = inputs(p);
     let expected = evaluate(p, &inputs);
     let mut last = None;
-    for target in Target::all() {
-        let (scop, kernel) = compile(p, outer, &target);
+    for (target, ilp) in Target::all().into_iter().flat_map(|t| kinds.iter().map(move |k| (t.clone(), *k))) {
+        let (scop, kernel) = if ilp {
+            let c = compile_stages(p, "t", &target).unwrap_or_else(|e| panic!("{e}"));
+            assert_eq!(c.ilp.fallback, None);
+            (c.scop, c.kernel)
+        } else {
+            compile(p, outer, &target)
+        };
         let actual = run(&kernel, &scop, &inputs);
         assert_eq!(actual.len(), expected.len());
         for (a, e) in actual.iter().zip(&expected) {
@@ -260,7 +271,7 @@ fn concatenation() {
     define(&mut p, y, "i 6, j 33", 2, None, vec![], Expr::load(b, vars(2)));
     p.definitions[1].write[1] = v(1).offset(20);
     for outer in 0..=2 {
-        check(&p, outer);
+        check_schedules(&p, outer, &[false]);
     }
 }
 
@@ -328,23 +339,24 @@ fn original_order_is_a_schedule() {
     }
 }
 
+/// Nests that the code generator must make fast, as the model leaves them.
 #[test]
-#[ignore = "prints"]
-fn show() {
-    for (p, outer) in [
-        (samples::matmul(1024, 1024, 1024), 2),
-        (samples::conv(Conv { size: 56, channels: 64, filters: 64, kernel: 3, stride: 1, pad: 1 }), 3),
-        (samples::conv(Conv { size: 7, channels: 512, filters: 512, kernel: 3, stride: 1, pad: 1 }), 3),
-        (samples::conv(Conv { size: 224, channels: 3, filters: 64, kernel: 7, stride: 2, pad: 3 }), 3),
-        (samples::depthwise(56, 144, 3, 1, 1), 3),
-        (samples::softmax(12, 128, 128), 1),
-        (samples::layernorm(128, 768), 1),
-        (samples::elementwise([1, 56, 56, 64]), 1),
+fn goldens() {
+    let conv = Conv { size: 28, channels: 128, filters: 128, kernel: 3, stride: 1, pad: 1 };
+    for (name, p) in [
+        ("conv", samples::conv(conv)),
+        ("depthwise", samples::depthwise(28, 64, 3, 1, 1)),
+        ("softmax", samples::softmax(12, 128, 128)),
+        ("elementwise", samples::elementwise([1, 56, 56, 64])),
+        ("matmul", samples::matmul(1024, 1024, 1024)),
     ] {
-        let target = Target::avx512();
-        let scop = build::build("t", &p).unwrap();
-        let tiled = tile(&scop, &fused(&scop, outer), &target).unwrap();
-        let kernel = lower(&scop, &tiled).unwrap();
-        println!("{}{:#?}\n{}", tiled.schedule.print(&scop), tiled.report, kernel.nest);
+        let c = compile_stages(&p, name, &Target::avx512()).unwrap();
+        let text = format!("{}{}\n{}", c.tiled.schedule.print(&c.scop), c.tiled.report, c.kernel.nest);
+        let file = format!("{}/src/poly/tile/goldens/{name}.txt", env!("CARGO_MANIFEST_DIR"));
+        if std::env::var_os("TILEWRIGHT_BLESS").is_some() {
+            std::fs::write(&file, &text).unwrap();
+        }
+        let expected = std::fs::read_to_string(&file).unwrap_or_default();
+        assert_eq!(text, expected, "{file}; TILEWRIGHT_BLESS=1 writes it again");
     }
 }
