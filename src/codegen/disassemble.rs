@@ -1,1 +1,54 @@
-//! Listings of emitted code.
+//! Listings of machine code.
+
+use crate::codegen::{Isa, Result};
+use iced_x86::{Decoder, DecoderOptions, Formatter, Instruction, IntelFormatter};
+
+/// One line an instruction; constants behind the code as bytes. AArch64 is listed as words.
+pub fn disassemble(code: &[u8], isa: Isa) -> Result<String> {
+    let mut out = String::new();
+    match isa {
+        Isa::Avx2 | Isa::Avx512 => {
+            for line in instructions(code) {
+                out += &format!("{:6x}  {}\n", line.0, line.1);
+            }
+        }
+        Isa::Neon => {
+            for (i, word) in code.chunks_exact(4).enumerate() {
+                out += &format!(
+                    "{:6x}  .word {:#010x}\n",
+                    4 * i,
+                    u32::from_le_bytes([word[0], word[1], word[2], word[3]])
+                );
+            }
+        }
+    }
+    Ok(out)
+}
+
+/// Offset and text of each x86 instruction up to the return, then the constants eight bytes a line.
+pub fn instructions(code: &[u8]) -> Vec<(usize, String)> {
+    let mut decoder = Decoder::new(64, code, DecoderOptions::NONE);
+    let mut formatter = IntelFormatter::new();
+    formatter.options_mut().set_space_after_operand_separator(true);
+    formatter.options_mut().set_hex_prefix("0x");
+    formatter.options_mut().set_hex_suffix("");
+    formatter.options_mut().set_rip_relative_addresses(false);
+    let mut lines = vec![];
+    let mut instruction = Instruction::default();
+    while decoder.can_decode() {
+        decoder.decode_out(&mut instruction);
+        let mut text = String::new();
+        formatter.format(&instruction, &mut text);
+        lines.push((instruction.ip() as usize, text));
+        if instruction.mnemonic() == iced_x86::Mnemonic::Ret {
+            break;
+        }
+    }
+    let mut at = decoder.position().next_multiple_of(8);
+    while at < code.len() {
+        let bytes: Vec<String> = code[at..code.len().min(at + 8)].iter().map(|b| format!("{b:02x}")).collect();
+        lines.push((at, format!(".byte {}", bytes.join(" "))));
+        at += 8;
+    }
+    lines
+}

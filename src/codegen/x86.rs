@@ -1,1 +1,415 @@
-//! VCode to x86-64 machine code: AVX2 with FMA, and AVX-512.
+//! x86-64 code: AVX2 with VEX encodings, AVX-512 with EVEX encodings.
+//!
+//! In: a function and its allocation. Out: position-independent bytes, constants included. dynasm owns the buffer, the
+//! labels, branches and scalar instructions; vector instructions go through the table in `x86/opcode.rs`.
+//!
+//! Frame, from the stack pointer upwards, each part only when used: two areas of 64 bytes through which lanes reach scalar
+//! registers, vector spill slots, general-purpose spill slots, the caller's stack pointer. No register is reserved
+//! besides `rsp`; mask register k1 is scratch, k2 to k7 hold the most used masks through the whole function.
+
+mod encode;
+mod memory;
+mod opcode;
+mod scalar;
+mod vector;
+
+use crate::codegen::allocation::{Allocation, Needs, Place, RegisterFile, Step};
+use crate::codegen::operands::Class;
+use crate::codegen::pool::Pool;
+use crate::codegen::vcode::{Addr, Function, Inst};
+use crate::codegen::{Error, Isa, Result};
+use dynasmrt::relocations::{Relocation, RelocationKind, RelocationSize};
+use dynasmrt::x64::X64Relocation;
+use dynasmrt::{DynamicLabel, DynasmApi, DynasmLabelApi, VecAssembler, dynasm};
+use encode::{Encoding, Memory, Rm, Width, encode};
+use opcode::Op;
+
+const RSP: u8 = 4;
+/// Offset of the second lane area.
+const AREA_2: i32 = 64;
+
+/// The registers that may be allocated.
+pub fn register_file(isa: Isa) -> RegisterFile {
+    const VECTORS: [u8; 32] = {
+        let mut all = [0; 32];
+        let mut i = 0;
+        while i < 32 {
+            all[i] = i as u8;
+            i += 1;
+        }
+        all
+    };
+    RegisterFile {
+        gprs: &[0, 1, 2, 6, 7, 8, 9, 10, 11, 3, 5, 12, 13, 14, 15],
+        vectors: if isa == Isa::Avx512 { &VECTORS } else { &VECTORS[..16] },
+        incoming: [7, 6, 2, 1],
+        needs: if isa == Isa::Avx512 { |i| needs(i, true) } else { |i| needs(i, false) },
+    }
+}
+
+/// Temporaries of an instruction.
+fn needs(inst: &Inst, evex: bool) -> Needs {
+    match inst {
+        Inst::VLoad { .. } | Inst::VStore { .. } | Inst::VGather { .. } | Inst::VScatter { .. } => {
+            memory::needs(inst, evex)
+        }
+        Inst::VGatherIndex { .. } => memory::needs(inst, evex),
+        _ => vector::needs(inst, evex),
+    }
+}
+
+/// The machine code of a function.
+pub fn emit(function: &Function, allocation: &Allocation, isa: Isa) -> Result<Vec<u8>> {
+    let evex = match isa {
+        Isa::Avx2 => false,
+        Isa::Avx512 => true,
+        Isa::Neon => return Err(Error::Internal("x86 code for another architecture".into())),
+    };
+    let mut e = Emitter {
+        name: &function.name,
+        asm: VecAssembler::new(0),
+        evex,
+        bytes: vec![],
+        pool: Pool::default(),
+        masks: vec![],
+        frame: Frame::of(allocation, evex),
+        bodies: vec![],
+    };
+    e.prologue(allocation);
+    for (i, step) in allocation.steps.iter().enumerate() {
+        e.step(step, is_innermost(&allocation.steps[i..]))?;
+    }
+    e.epilogue(allocation);
+    e.pool.emit(&mut e.asm);
+    e.asm.finalize().map_err(|error| Error::Internal(format!("{}: {error}", function.name)))
+}
+
+/// Whether a loop starts here that contains no other.
+fn is_innermost(steps: &[Step]) -> bool {
+    let inst = |s: &Step| match s {
+        Step::Inst { inst: Inst::LoopStart { .. }, .. } => Some(true),
+        Step::Inst { inst: Inst::LoopEnd, .. } => Some(false),
+        _ => None,
+    };
+    inst(&steps[0]) == Some(true) && steps[1..].iter().find_map(inst) == Some(false)
+}
+
+/// Offsets from the stack pointer.
+#[derive(Clone, Copy, Default)]
+struct Frame {
+    vector_slots: i32,
+    gpr_slots: i32,
+    caller: i32,
+    size: i32,
+    aligned: bool,
+    slot_bytes: i32,
+}
+
+impl Frame {
+    fn of(allocation: &Allocation, evex: bool) -> Frame {
+        let area = allocation.steps.iter().any(|s| match s {
+            Step::Inst { inst, .. } => memory::uses_area(inst, evex) || vector::uses_area(inst, evex),
+            _ => false,
+        });
+        let slot_bytes = if evex { 64 } else { 32 };
+        let vector_slots = if area { 128 } else { 0 };
+        let gpr_slots = vector_slots + slot_bytes * allocation.vector_slots as i32;
+        let caller = gpr_slots + 8 * allocation.gpr_slots as i32;
+        let size = if caller == 0 { 0 } else { (caller + 8 + 63) & !63 };
+        Frame { vector_slots, gpr_slots, caller, size, aligned: gpr_slots > 0, slot_bytes }
+    }
+
+    fn slot(&self, class: Class, slot: u32) -> i32 {
+        match class {
+            Class::Gpr => self.gpr_slots + 8 * slot as i32,
+            Class::Vector => self.vector_slots + self.slot_bytes * slot as i32,
+        }
+    }
+}
+
+struct Body {
+    head: DynamicLabel,
+    end: DynamicLabel,
+}
+
+struct Emitter<'a> {
+    name: &'a str,
+    asm: VecAssembler<X64Relocation>,
+    evex: bool,
+    bytes: Vec<u8>,
+    pool: Pool,
+    /// Masks that live in mask registers through the function.
+    masks: Vec<(u64, u8)>,
+    frame: Frame,
+    bodies: Vec<Body>,
+}
+
+impl Emitter<'_> {
+    fn unsupported<T>(&self, inst: &Inst) -> Result<T> {
+        Err(Error::Internal(format!("{}: no x86 code for {inst:?}", self.name)))
+    }
+
+    fn prologue(&mut self, allocation: &Allocation) {
+        let (gprs, _) = allocation.written();
+        for r in SAVED {
+            if gprs >> r & 1 != 0 {
+                dynasm!(self.asm ; .arch x64 ; push Rq(r));
+            }
+        }
+        let Frame { size, caller, aligned, .. } = self.frame;
+        if aligned {
+            // r11 carries no argument.
+            dynasm!(self.asm ; .arch x64
+                ; mov r11, rsp ; sub rsp, size ; and rsp, -64 ; mov [rsp + caller], r11);
+        } else if size > 0 {
+            dynasm!(self.asm ; .arch x64 ; sub rsp, size);
+        }
+        self.move_arguments(&allocation.entry);
+        if self.evex {
+            self.load_masks(allocation);
+        }
+    }
+
+    /// Brings the arguments of the calling convention to their places, all at once.
+    fn move_arguments(&mut self, entry: &[Option<Place>; 4]) {
+        let incoming = register_file(Isa::Avx2).incoming;
+        let mut moves = vec![];
+        for (place, from) in entry.iter().zip(incoming) {
+            match place {
+                Some(Place::Slot(s)) => {
+                    let at = self.frame.slot(Class::Gpr, *s);
+                    dynasm!(self.asm ; .arch x64 ; mov [rsp + at], Rq(from));
+                }
+                Some(Place::Register(to)) if *to != from => moves.push((*to, from)),
+                _ => {}
+            }
+        }
+        while !moves.is_empty() {
+            match (0..moves.len()).find(|&i| moves.iter().all(|m| m.1 != moves[i].0)) {
+                Some(i) => {
+                    let (to, from) = moves.remove(i);
+                    dynasm!(self.asm ; .arch x64 ; mov Rq(to), Rq(from));
+                }
+                None => {
+                    let (to, from) = moves.remove(0);
+                    dynasm!(self.asm ; .arch x64 ; xchg Rq(to), Rq(from));
+                    moves.iter_mut().filter(|m| m.1 == to).for_each(|m| m.1 = from);
+                    moves.retain(|m| m.0 != m.1);
+                }
+            }
+        }
+    }
+
+    /// Fills k2 to k7 with the masks used in the deepest loops.
+    fn load_masks(&mut self, allocation: &Allocation) {
+        let mut weights: Vec<(u64, f64)> = vec![];
+        let mut depth = 0;
+        for step in &allocation.steps {
+            let Step::Inst { inst, .. } = step else { continue };
+            match inst {
+                Inst::LoopStart { .. } => depth += 1,
+                Inst::LoopEnd => depth -= 1,
+                _ => {}
+            }
+            if let Some(mask) = memory::mask_of(inst) {
+                let weight = 10f64.powi(depth);
+                match weights.iter_mut().find(|w| w.0 == mask) {
+                    Some(w) => w.1 += weight,
+                    None => weights.push((mask, weight)),
+                }
+            }
+        }
+        weights.sort_by(|a, b| b.1.total_cmp(&a.1));
+        for (k, (mask, _)) in (2..8).zip(weights) {
+            self.load_mask(k, mask);
+            self.masks.push((mask, k));
+        }
+    }
+
+    fn load_mask(&mut self, k: u8, mask: u64) {
+        let label = self.pool.label(mask.to_le_bytes().to_vec(), &mut self.asm);
+        self.vector_relative(
+            Encoding { evex: false, ..self.plain(opcode::MASK_LOAD, Width::X, k, 0, RELATIVE) },
+            label,
+        );
+    }
+
+    /// A mask register that holds `mask`.
+    fn mask(&mut self, mask: u64) -> u8 {
+        match self.masks.iter().find(|m| m.0 == mask) {
+            Some(&(_, k)) => k,
+            None => {
+                self.load_mask(1, mask);
+                1
+            }
+        }
+    }
+
+    /// A mask in k1, which the instruction that follows may change.
+    fn scratch_mask(&mut self, mask: u64) {
+        match self.mask(mask) {
+            1 => {}
+            k => {
+                self.vector(Encoding { evex: false, ..self.plain(opcode::MASK_LOAD, Width::X, 1, 0, Rm::Register(k)) })
+            }
+        }
+    }
+
+    fn epilogue(&mut self, allocation: &Allocation) {
+        let (gprs, vectors) = allocation.written();
+        if self.frame.aligned {
+            let caller = self.frame.caller;
+            dynasm!(self.asm ; .arch x64 ; mov rsp, [rsp + caller]);
+        } else if self.frame.size > 0 {
+            let size = self.frame.size;
+            dynasm!(self.asm ; .arch x64 ; add rsp, size);
+        }
+        for r in SAVED.into_iter().rev() {
+            if gprs >> r & 1 != 0 {
+                dynasm!(self.asm ; .arch x64 ; pop Rq(r));
+            }
+        }
+        if vectors != 0 {
+            dynasm!(self.asm ; .arch x64 ; vzeroupper);
+        }
+        dynasm!(self.asm ; .arch x64 ; ret);
+    }
+
+    fn step(&mut self, step: &Step, innermost: bool) -> Result<()> {
+        let widest = if self.evex { Width::Z } else { Width::Y };
+        match step {
+            Step::Inst { inst, hidden, temporaries, .. } => match inst {
+                Inst::Imm { .. }
+                | Inst::Copy { .. }
+                | Inst::Int { .. }
+                | Inst::LoadInt { .. }
+                | Inst::Argument { .. }
+                | Inst::Range { .. }
+                | Inst::Scratch { .. }
+                | Inst::LoopStart { .. }
+                | Inst::LoopEnd
+                | Inst::IfStart { .. }
+                | Inst::IfEnd => self.scalar_inst(inst, *hidden, innermost),
+                Inst::VLoad { .. }
+                | Inst::VStore { .. }
+                | Inst::VBroadcast { .. }
+                | Inst::VGather { .. }
+                | Inst::VScatter { .. }
+                | Inst::VGatherIndex { .. } => self.memory_inst(inst, &temporaries.gprs, &temporaries.vectors),
+                _ => self.vector_inst(inst, &temporaries.gprs, &temporaries.vectors),
+            },
+            Step::Again { inst, .. } => match inst {
+                Inst::Imm { .. } => self.scalar_inst(inst, None, false),
+                _ => self.vector_inst(inst, &[], &[]),
+            },
+            Step::Store { class, register, slot } => {
+                let at = self.frame.slot(*class, *slot);
+                match class {
+                    Class::Gpr => dynasm!(self.asm ; .arch x64 ; mov [rsp + at], Rq(*register)),
+                    Class::Vector => self.store(opcode::STORE_PS, widest, *register, on_stack(at)),
+                }
+                Ok(())
+            }
+            Step::Load { class, register, slot } => {
+                let at = self.frame.slot(*class, *slot);
+                match class {
+                    Class::Gpr => dynasm!(self.asm ; .arch x64 ; mov Rq(*register), [rsp + at]),
+                    Class::Vector => self.load(opcode::LOAD_PS, widest, *register, on_stack(at)),
+                }
+                Ok(())
+            }
+        }
+    }
+
+    // ---- encoding
+
+    /// An encoding without mask and immediate; VEX when the instruction has no other form.
+    fn plain(&self, op: Op, width: Width, reg: u8, second: u8, rm: Rm) -> Encoding {
+        let evex = self.evex && op.forms != opcode::Forms::Vex;
+        Encoding { op, evex, width, reg, second, rm, mask: 0, zeroing: false, immediate: None, vector_index: false }
+    }
+
+    fn vector(&mut self, e: Encoding) {
+        self.bytes.clear();
+        encode(&e, &mut self.bytes);
+        self.asm.extend(self.bytes.iter());
+    }
+
+    /// An instruction whose memory operand is the constant at `label`.
+    fn vector_relative(&mut self, e: Encoding, label: DynamicLabel) {
+        self.bytes.clear();
+        let at = encode(&e, &mut self.bytes).expect("a relative operand");
+        self.asm.extend(self.bytes.iter());
+        let kind = X64Relocation::from_size(RelocationKind::Relative, RelocationSize::DWord);
+        self.asm.dynamic_relocation(label, 0, (self.bytes.len() - at) as u8, 0, kind);
+    }
+
+    fn op2(&mut self, op: Op, width: Width, dst: u8, src: u8) {
+        self.vector(self.plain(op, width, dst, 0, Rm::Register(src)));
+    }
+
+    fn op2i(&mut self, op: Op, width: Width, dst: u8, src: u8, immediate: u8) {
+        self.vector(Encoding { immediate: Some(immediate), ..self.plain(op, width, dst, 0, Rm::Register(src)) });
+    }
+
+    fn op3(&mut self, op: Op, width: Width, dst: u8, a: u8, b: u8) {
+        self.vector(self.plain(op, width, dst, a, Rm::Register(b)));
+    }
+
+    fn op3i(&mut self, op: Op, width: Width, dst: u8, a: u8, b: u8, immediate: u8) {
+        self.vector(Encoding { immediate: Some(immediate), ..self.plain(op, width, dst, a, Rm::Register(b)) });
+    }
+
+    fn load(&mut self, op: Op, width: Width, dst: u8, from: Memory) {
+        self.vector(self.plain(op, width, dst, 0, Rm::Memory(from)));
+    }
+
+    fn store(&mut self, op: Op, width: Width, src: u8, to: Memory) {
+        self.vector(self.plain(op, width, src, 0, Rm::Memory(to)));
+    }
+
+    /// `dst = op(a, constant)`; `a` is 0 for an instruction with one operand.
+    fn op3_constant(&mut self, op: Op, width: Width, dst: u8, a: u8, constant: Vec<u8>) {
+        let label = self.pool.label(constant, &mut self.asm);
+        self.vector_relative(self.plain(op, width, dst, a, RELATIVE), label);
+    }
+
+    fn op3i_constant(&mut self, op: Op, width: Width, dst: u8, a: u8, constant: Vec<u8>, immediate: u8) {
+        let label = self.pool.label(constant, &mut self.asm);
+        let e = self.plain(op, width, dst, a, RELATIVE);
+        self.vector_relative(Encoding { immediate: Some(immediate), ..e }, label);
+    }
+
+    fn copy(&mut self, width: Width, dst: u8, src: u8) {
+        if dst != src {
+            self.op2(opcode::MOVE, width, dst, src);
+        }
+    }
+
+    fn zero(&mut self, dst: u8) {
+        self.op3(opcode::XOR, Width::X, dst, dst, dst);
+    }
+}
+
+/// Registers that the caller expects back.
+const SAVED: [u8; 6] = [3, 5, 12, 13, 14, 15];
+
+/// The operand that [`Emitter::vector_relative`] fills in.
+const RELATIVE: Rm = Rm::Memory(Memory { base: None, index: None, displacement: 0 });
+
+fn on_stack(displacement: i32) -> Memory {
+    Memory { base: Some(RSP), index: None, displacement }
+}
+
+/// The operand at `addr` plus `offset` bytes.
+fn at(addr: &Addr, offset: i64) -> Result<Memory> {
+    let displacement = i32::try_from(i64::from(addr.disp) + offset)
+        .map_err(|_| Error::Limit("an address displacement beyond 2 GiB".into()))?;
+    let index = addr.index.map(|(r, scale)| (r.0 as u8, scale));
+    Ok(Memory { base: Some(addr.base.0 as u8), index, displacement })
+}
+
+/// `bits` of `lane` bytes repeated over `width`.
+fn repeated(bits: u64, lane: usize, width: Width) -> Vec<u8> {
+    bits.to_le_bytes()[..lane].repeat(width.bytes() / lane)
+}

@@ -1,0 +1,101 @@
+//! Runs cases on this processor, with their buffers beside pages that may not be touched.
+
+use super::{cases, program::Case, random};
+use crate::codegen::{Target, checker, regalloc, x86};
+use crate::runtime::executable::Executable;
+
+const PAGE: usize = 4096;
+
+/// Memory between two inaccessible pages; the bytes end right before the second, or start right behind the first.
+struct Guarded {
+    start: *mut u8,
+    length: usize,
+    data: *mut u8,
+    bytes: usize,
+}
+
+impl Guarded {
+    fn new(bytes: &[u8], at_end: bool) -> Guarded {
+        let room = bytes.len().next_multiple_of(PAGE).max(PAGE);
+        let length = room + 2 * PAGE;
+        // SAFETY: an anonymous mapping of fresh pages; the middle is made accessible, the outer pages stay without
+        // access, and the copy goes to the middle.
+        unsafe {
+            let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
+            let start = libc::mmap(std::ptr::null_mut(), length, libc::PROT_NONE, flags, -1, 0).cast::<u8>();
+            assert_ne!(start.cast(), libc::MAP_FAILED);
+            let middle = start.add(PAGE);
+            assert_eq!(libc::mprotect(middle.cast(), room, libc::PROT_READ | libc::PROT_WRITE), 0);
+            let data = if at_end { middle.add(room - bytes.len()) } else { middle };
+            std::ptr::copy_nonoverlapping(bytes.as_ptr(), data, bytes.len());
+            Guarded { start, length, data, bytes: bytes.len() }
+        }
+    }
+
+    fn contents(&self) -> Vec<u8> {
+        // SAFETY: `data` points to `bytes` accessible bytes of this mapping.
+        unsafe { std::slice::from_raw_parts(self.data, self.bytes).to_vec() }
+    }
+}
+
+impl Drop for Guarded {
+    fn drop(&mut self) {
+        // SAFETY: the whole mapping, made in `new`, is given back once.
+        unsafe { libc::munmap(self.start.cast(), self.length) };
+    }
+}
+
+/// Compiles all cases into one blob and runs each; panics with all differences.
+fn run(target: &Target, cases: &[Case]) {
+    if !target.runs_on_host() {
+        println!("skipped: this processor does not run {}", target.name);
+        return;
+    }
+    let mut code = vec![];
+    let mut offsets = vec![];
+    for case in cases {
+        let allocation = regalloc::allocate(&case.function, target).unwrap_or_else(|e| panic!("{e}"));
+        checker::check(&case.function, &allocation, target).unwrap_or_else(|e| panic!("{e}"));
+        let bytes = x86::emit(&case.function, &allocation, target.isa).unwrap_or_else(|e| panic!("{e}"));
+        code.resize(code.len().next_multiple_of(64), 0xcc);
+        offsets.push(code.len());
+        code.extend(bytes);
+    }
+    let executable = Executable::new(&code).unwrap();
+    let mut wrong = vec![];
+    for (case, offset) in cases.iter().zip(offsets) {
+        let expected = case.expected();
+        for at_end in [false, true] {
+            let guarded: Vec<Guarded> = case.buffers.iter().map(|b| Guarded::new(&b.bytes, at_end)).collect();
+            let table: Vec<*mut u8> = guarded.iter().map(|g| g.data).collect();
+            let mut scratch = vec![0u64; case.function.scratch_bytes as usize / 8 + 16];
+            let aligned = scratch.as_mut_ptr().cast::<u8>().map_addr(|a| a.next_multiple_of(64));
+            // SAFETY: the code was made by the emitter from a function whose accesses the interpreter has found to stay
+            // inside of the buffers; what it touches beside them has no access and ends the test.
+            unsafe { executable.phase(offset)(table.as_ptr(), case.range.0, case.range.1, aligned) };
+            let found: Vec<Vec<u8>> = guarded.iter().map(Guarded::contents).collect();
+            wrong.extend(case.difference(&expected, &found));
+        }
+    }
+    let shown: Vec<_> = wrong.iter().take(20).collect();
+    assert!(wrong.is_empty(), "{}: {} of {} cases are wrong: {shown:#?}", target.name, wrong.len(), cases.len());
+}
+
+#[test]
+fn every_instruction_on_avx2() {
+    run(&Target::avx2(), &cases::all(32));
+}
+
+#[test]
+fn every_instruction_on_avx512() {
+    run(&Target::avx512(), &cases::all(64));
+}
+
+#[test]
+fn random_programs() {
+    for target in [Target::avx2(), Target::avx512()] {
+        let programs = random::programs(&target);
+        run(&target, &programs);
+        println!("{}: {}", target.name, random::coverage(&programs, &target));
+    }
+}
