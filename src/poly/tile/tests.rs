@@ -1,6 +1,6 @@
 //! Programs through tiling and lowering, against the equations evaluated one by one.
 
-use crate::codegen::expr::{Access, Affine, BinaryOp, BufferId, Expr, Index, Var};
+use crate::codegen::expr::{Access, Affine, BinaryOp, BufferId, Expr, Index, Scalar, Var};
 use crate::codegen::scalar::{self, Value};
 use crate::codegen::{interpret, verify};
 use crate::poly::lower::{Argument, Kernel, lower};
@@ -96,7 +96,8 @@ fn evaluate(p: &Program, inputs: &[Tensor]) -> Vec<Tensor> {
             if let Some(op) = d.reduce
                 && seen.insert(o)
             {
-                Value::from(build::neutral(op, dtype)).store(&mut tensors[d.target.0 as usize].data[range.clone()]);
+                Value::from(Scalar::neutral(op, dtype).unwrap())
+                    .store(&mut tensors[d.target.0 as usize].data[range.clone()]);
             }
             if d.conditions.iter().any(|c| c.evaluate(|v| at[v.0 as usize]) < 0) {
                 continue;
