@@ -1,0 +1,210 @@
+use super::*;
+use crate::graph::DType;
+use crate::graph::infer::infer;
+use crate::graph::ir::Value;
+use crate::graph::op::{F32, Window};
+use std::sync::Arc;
+
+/// A graph under construction: values are found by what the methods return.
+#[derive(Default)]
+struct Net(Graph);
+
+impl Net {
+    fn value(&mut self, ty: TensorType, source: Source) -> ValueId {
+        self.0.values.push(Value { name: format!("v{}", self.0.values.len()), ty, source });
+        ValueId(self.0.values.len() as u32 - 1)
+    }
+    fn input(&mut self, shape: &[i64]) -> ValueId {
+        let v = self.value(TensorType::new(DType::F32, shape), Source::Input);
+        self.0.inputs.push(v);
+        v
+    }
+    fn constant(&mut self, shape: &[i64]) -> ValueId {
+        let count: i64 = shape.iter().product();
+        let values: Vec<f32> = (0..count).map(|i| i as f32 * 0.25 - 1.0).collect();
+        let t = Tensor::new(shape, &values);
+        self.value(TensorType::of(&t), Source::Constant(Arc::new(t)))
+    }
+    fn node(&mut self, op: Op, inputs: &[ValueId]) -> ValueId {
+        let types: Vec<&TensorType> = inputs.iter().map(|&v| &self.0.value(v).ty).collect();
+        let ty = infer(&op, &types).unwrap().remove(0);
+        let n = self.0.nodes.len() as u32;
+        let v = self.value(ty, Source::Node(n, 0));
+        self.0.nodes.push(Node { name: format!("n{n}"), op, inputs: inputs.to_vec(), outputs: vec![v] });
+        v
+    }
+    fn add(&mut self, a: ValueId, b: ValueId) -> ValueId {
+        self.node(Op::Binary(BinaryOp::Add), &[a, b])
+    }
+    fn relu(&mut self, a: ValueId) -> ValueId {
+        let zero = self.constant_scalar(0.0);
+        self.node(Op::Binary(BinaryOp::Max), &[a, zero])
+    }
+    fn constant_scalar(&mut self, v: f32) -> ValueId {
+        let t = Tensor::new(&[], &[v]);
+        self.value(TensorType::of(&t), Source::Constant(Arc::new(t)))
+    }
+    fn conv(&mut self, x: ValueId, filters: i64) -> ValueId {
+        let c = self.0.value(x).ty.shape[1];
+        let w = self.constant(&[filters, c, 1, 1]);
+        let window = Window {
+            kernel: vec![1, 1],
+            stride: vec![1, 1],
+            dilation: vec![1, 1],
+            pad_before: vec![0, 0],
+            pad_after: vec![0, 0],
+        };
+        self.node(Op::Conv { window, group: 1, layout: Layout::Nchw }, &[x, w])
+    }
+    /// Groups as lists of node indices, after checking the partition and every program.
+    fn fuse(&mut self, outputs: &[ValueId]) -> Vec<Vec<u32>> {
+        self.0.outputs = outputs.to_vec();
+        let groups = fuse(&self.0, &Target::avx512()).unwrap();
+        check(&self.0, &groups);
+        groups.into_iter().map(|g| g.nodes).collect()
+    }
+}
+
+/// Every value is complete before it is read, and every group has a well-formed program.
+fn check(graph: &Graph, groups: &[Group]) {
+    let mut ready: Vec<bool> = graph.values.iter().map(|v| !matches!(v.source, Source::Node(..))).collect();
+    let aliases = |ready: &mut Vec<bool>| {
+        for node in graph.nodes.iter().filter(|n| matches!(n.op, Op::Reshape { .. })) {
+            ready[node.outputs[0].0 as usize] |= ready[node.inputs[0].0 as usize];
+        }
+    };
+    for group in groups {
+        aliases(&mut ready);
+        assert!(group.inputs.iter().all(|v| ready[v.0 as usize]), "{} reads what is not there yet", group.name);
+        let program = program(graph, group).unwrap();
+        let (i, o) = (group.inputs.len(), group.outputs.len());
+        for (k, tensor) in program.tensors.iter().enumerate() {
+            let role = match k {
+                k if k < i && graph.constant(group.inputs[k]).is_some() => Role::Constant,
+                k if k < i => Role::Input,
+                k if k < i + o => Role::Output,
+                _ => Role::Temporary,
+            };
+            assert_eq!(tensor.role, role, "{} tensor {k}", group.name);
+        }
+        let mut written = vec![false; program.tensors.len()];
+        written[..i].fill(true);
+        for definition in &program.definitions {
+            definition.body.visit_accesses(&mut |a| {
+                assert!(written[a.buffer.0 as usize] || a.buffer == definition.target, "{} order", group.name)
+            });
+            written[definition.target.0 as usize] = true;
+        }
+        assert!(written.iter().all(|w| *w), "{} leaves a tensor undefined", group.name);
+        group.outputs.iter().for_each(|v| ready[v.0 as usize] = true);
+    }
+    aliases(&mut ready);
+    assert!(graph.outputs.iter().all(|v| ready[v.0 as usize]));
+}
+
+#[test]
+fn a_convolution_takes_bias_residual_and_activation() {
+    let mut net = Net::default();
+    let x = net.input(&[1, 4, 5, 5]);
+    let c = net.conv(x, 4);
+    let bias = net.constant(&[4, 1, 1]);
+    let biased = net.add(c, bias);
+    let sum = net.add(biased, x);
+    let y = net.relu(sum);
+    assert_eq!(net.fuse(&[y]), [[0, 1, 2, 3]]);
+}
+
+#[test]
+fn no_cycle_runs_through_a_residual_block() {
+    let mut net = Net::default();
+    let x = net.input(&[1, 4, 5, 5]);
+    let a = net.conv(x, 4);
+    let r = net.relu(a);
+    let b = net.conv(r, 4);
+    let sum = net.add(b, r);
+    let y = net.relu(sum);
+    assert_eq!(net.fuse(&[y]), [vec![0, 1], vec![2, 3, 4]]);
+}
+
+#[test]
+fn the_later_convolution_of_a_shortcut_waits_for_the_other() {
+    let mut net = Net::default();
+    let x = net.input(&[1, 4, 5, 5]);
+    let a = net.conv(x, 6);
+    let b = net.conv(x, 6);
+    let sum = net.add(a, b);
+    assert_eq!(net.fuse(&[sum]), [vec![1], vec![0, 2]]);
+}
+
+#[test]
+fn a_value_used_elsewhere_becomes_an_output() {
+    let mut net = Net::default();
+    let (x, y) = (net.input(&[8, 16]), net.input(&[8, 16]));
+    let (scale, bias) = (net.constant(&[16]), net.constant(&[16]));
+    let sum = net.add(x, y);
+    let norm = net.node(Op::LayerNorm { axis: 1, epsilon: F32::new(1e-5) }, &[sum, scale, bias]);
+    let w = net.constant(&[16, 16]);
+    let product = net.node(Op::MatMul { transpose_a: false, transpose_b: false }, &[norm, w]);
+    let out = net.add(product, sum);
+    assert_eq!(net.fuse(&[out]), [vec![0, 1], vec![2, 3]]);
+    let groups = fuse(&net.0, &Target::avx512()).unwrap();
+    assert_eq!(groups[0].outputs, [sum, norm]);
+}
+
+#[test]
+fn attention_reads_heads_in_place() {
+    let mut net = Net::default();
+    let x = net.input(&[6, 24]);
+    let split = net.node(Op::Reshape { shape: vec![6, 3, 8] }, &[x]);
+    let heads = net.node(Op::Transpose { perm: vec![1, 0, 2] }, &[split]);
+    let scores = net.node(Op::MatMul { transpose_a: false, transpose_b: true }, &[heads, heads]);
+    let scale = net.constant_scalar(0.5);
+    let scaled = net.node(Op::Binary(BinaryOp::Mul), &[scores, scale]);
+    let soft = net.node(Op::Softmax { axis: 2, log: false }, &[scaled]);
+    let mixed = net.node(Op::MatMul { transpose_a: false, transpose_b: false }, &[soft, heads]);
+    let back = net.node(Op::Transpose { perm: vec![1, 0, 2] }, &[mixed]);
+    let joined = net.node(Op::Reshape { shape: vec![6, 24] }, &[back]);
+    // The transposition stands in both products; the reshapes in none.
+    assert_eq!(net.fuse(&[joined]), [vec![1, 2, 3], vec![4], vec![1, 5, 6]]);
+}
+
+#[test]
+fn elementwise_chains_are_one_kernel_and_broadcasts_do_not_repeat_work() {
+    let mut net = Net::default();
+    let (x, row) = (net.input(&[32, 16]), net.input(&[16]));
+    let gate = net.node(Op::Sigmoid, &[row]);
+    let a = net.node(Op::Binary(BinaryOp::Mul), &[x, gate]);
+    let b = net.node(Op::Unary(UnaryOp::Tanh), &[a]);
+    let c = net.add(b, x);
+    assert_eq!(net.fuse(&[c]), [vec![0], vec![1, 2, 3]]);
+}
+
+#[test]
+fn a_concatenation_takes_its_elementwise_producers() {
+    let mut net = Net::default();
+    let (x, y) = (net.input(&[2, 3]), net.input(&[2, 5]));
+    let (a, b) = (net.relu(x), net.relu(y));
+    let joined = net.node(Op::Concat { axis: 1 }, &[a, b]);
+    assert_eq!(net.fuse(&[joined]), [[0, 1, 2]]);
+}
+
+#[test]
+fn scalars_are_written_into_the_expression() {
+    let mut net = Net::default();
+    let x = net.input(&[4]);
+    let y = net.relu(x);
+    net.0.outputs = vec![y];
+    let groups = fuse(&net.0, &Target::avx512()).unwrap();
+    let p = program(&net.0, &groups[0]).unwrap();
+    assert_eq!(p.tensors.len(), 2);
+    let load = Expr::load(BufferId(0), vec![Affine::var(Var(0))]);
+    assert_eq!(p.definitions[0].body, Expr::binary(BinaryOp::Max, load, Expr::f32(0.0)));
+}
+
+#[test]
+fn reshapes_that_split_are_affine_and_those_that_merge_are_not() {
+    let split = affine_reshape(&[6, 24], &[6, 3, 8]).unwrap();
+    assert_eq!(split[1], Affine::default().plus(Var(1), 8).plus(Var(2), 1));
+    assert!(affine_reshape(&[6, 3, 8], &[6, 24]).is_none());
+    assert_eq!(affine_reshape(&[1, 5, 1], &[5]).unwrap()[1], Affine::var(Var(0)));
+}
