@@ -25,7 +25,7 @@ pub mod vcode_interpret;
 pub mod verify;
 pub mod x86;
 
-pub use crate::runtime::{DType, Error, Result, Tensor};
+pub use crate::runtime::{DType, Error, Result, Tensor, opaque};
 pub use target::{Isa, Target};
 
 #[cfg(test)]

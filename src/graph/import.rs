@@ -1,1 +1,522 @@
-//! ONNX to Graph.
+//! ONNX to [`Graph`]: a file in, a static graph in canonical form out.
+//!
+//! [`OnnxModel::load`] reads the file and checks every node against the table of operators before it reports.
+//! [`OnnxModel::graph`] binds the dynamic dimensions and converts node by node; what depends on constants alone is folded
+//! at once, so that shape arithmetic leaves no trace.
+
+mod convert;
+mod convolution;
+mod movement;
+mod node;
+mod reduction;
+mod resize;
+mod table;
+mod tensor;
+
+use crate::graph::fold;
+use crate::graph::infer::infer;
+use crate::graph::ir::{Graph, Node, TensorType, Value, ValueId};
+use crate::graph::op::Op;
+use crate::graph::proto::{GraphProto, ModelProto, NodeProto};
+use crate::graph::{DType, Error, Result, Tensor};
+use prost::Message;
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// The newest operator set whose meaning is known.
+pub const NEWEST_OPSET: i64 = 25;
+/// The oldest.
+pub const OLDEST_OPSET: i64 = 7;
+
+/// A parsed ONNX file, its dynamic dimensions still open.
+pub struct OnnxModel {
+    proto: ModelProto,
+    directory: PathBuf,
+    opset: i64,
+    inputs: Vec<InputSpec>,
+}
+
+/// An input of a model, or an output.
+#[derive(Clone, PartialEq, Debug)]
+pub struct InputSpec {
+    pub name: String,
+    pub dtype: DType,
+    pub shape: Vec<Dim>,
+}
+
+#[derive(Clone, PartialEq, Debug)]
+pub enum Dim {
+    Fixed(i64),
+    /// Bound when the model is compiled; 1 when nothing binds it.
+    Symbol(String),
+}
+
+impl std::fmt::Display for Dim {
+    fn fmt(&self, f: &mut std::fmt::Formatter) -> std::fmt::Result {
+        match self {
+            Dim::Fixed(d) => write!(f, "{d}"),
+            Dim::Symbol(s) => f.write_str(s),
+        }
+    }
+}
+
+impl OnnxModel {
+    /// Reads and checks a file. One error lists every node that is not supported.
+    pub fn load(path: impl AsRef<Path>) -> Result<OnnxModel> {
+        let path = path.as_ref();
+        let bytes = std::fs::read(path).map_err(|e| Error::Io(format!("{}: {e}", path.display())))?;
+        let directory = path.parent().map(Path::to_path_buf).unwrap_or_default();
+        OnnxModel::parse(&bytes, &directory).map_err(|e| prefix(&path.display().to_string(), e))
+    }
+
+    /// Reads and checks the bytes of a file; `directory` holds its external data.
+    pub fn parse(bytes: &[u8], directory: &Path) -> Result<OnnxModel> {
+        let proto =
+            ModelProto::decode(bytes).map_err(|e| Error::Invalid(format!("this is not a readable ONNX file ({e})")))?;
+        let Some(graph) = &proto.graph else {
+            return Err(Error::Invalid("this ONNX file has no graph".into()));
+        };
+        let opset = proto
+            .opset_import
+            .iter()
+            .find(|o| o.domain.is_empty() || o.domain == "ai.onnx")
+            .map(|o| o.version)
+            .ok_or_else(|| Error::Invalid("the file does not say which operator set it uses".into()))?;
+        if !(OLDEST_OPSET..=NEWEST_OPSET).contains(&opset) {
+            return Err(Error::Unsupported(format!(
+                "operator set {opset}: this importer knows {OLDEST_OPSET} to {NEWEST_OPSET}"
+            )));
+        }
+        if graph.output.is_empty() {
+            return Err(Error::Invalid("the graph has no outputs".into()));
+        }
+        check_nodes(graph, opset)?;
+        let inputs = input_specs(graph)?;
+        Ok(OnnxModel { directory: directory.to_path_buf(), opset, inputs, proto })
+    }
+
+    /// The inputs that a caller provides: those without an initializer.
+    pub fn inputs(&self) -> &[InputSpec] {
+        &self.inputs
+    }
+
+    pub fn output_names(&self) -> Vec<String> {
+        self.onnx_graph().output.iter().map(|o| o.name.clone()).collect()
+    }
+
+    /// Names of the dynamic dimensions, in the order in which the inputs use them.
+    pub fn symbols(&self) -> Vec<String> {
+        let mut out: Vec<String> = vec![];
+        for dim in self.inputs.iter().flat_map(|i| &i.shape) {
+            if let Dim::Symbol(s) = dim
+                && !out.contains(s)
+            {
+                out.push(s.clone());
+            }
+        }
+        out
+    }
+
+    /// The file's metadata, such as the character list of a text recogniser.
+    pub fn metadata(&self) -> BTreeMap<String, String> {
+        self.proto.metadata_props.iter().map(|e| (e.key.clone(), e.value.clone())).collect()
+    }
+
+    /// The static graph for a binding of the dynamic dimensions; those not named are 1.
+    pub fn graph(&self, dims: &BTreeMap<String, i64>) -> Result<Graph> {
+        let symbols = self.symbols();
+        for (name, &size) in dims {
+            if !symbols.contains(name) {
+                let known = if symbols.is_empty() { "none".into() } else { symbols.join(", ") };
+                return Err(Error::Invalid(format!("there is no dynamic dimension '{name}'; the model has: {known}")));
+            }
+            if size < 1 {
+                return Err(Error::Invalid(format!("dimension '{name}' is {size}, but must be at least 1")));
+            }
+        }
+        Importer::new(self).run(dims)
+    }
+
+    fn onnx_graph(&self) -> &GraphProto {
+        self.proto.graph.as_ref().expect("checked by parse")
+    }
+}
+
+fn prefix(place: &str, error: Error) -> Error {
+    match error {
+        Error::Invalid(m) => Error::Invalid(format!("{place}: {m}")),
+        Error::Unsupported(m) => Error::Unsupported(format!("{place}: {m}")),
+        Error::Limit(m) => Error::Limit(format!("{place}: {m}")),
+        other => other,
+    }
+}
+
+fn describe(node: &NodeProto) -> String {
+    let name = if node.name.is_empty() {
+        format!("producing '{}'", node.output.first().map_or("", |o| o))
+    } else {
+        format!("'{}'", node.name)
+    };
+    let domain = if node.domain.is_empty() { String::new() } else { format!("{}::", node.domain) };
+    format!("{domain}{} {name}", node.op_type)
+}
+
+/// Operators against the table, names against each other.
+fn check_nodes(graph: &GraphProto, opset: i64) -> Result<()> {
+    let mut problems = vec![];
+    let mut defined: HashSet<&str> = graph.initializer.iter().map(|t| t.name.as_str()).collect();
+    let initializers = defined.clone();
+    let mut seen = HashSet::new();
+    for input in &graph.input {
+        if !seen.insert(input.name.as_str()) {
+            return Err(Error::Invalid(format!("two inputs are named '{}'", input.name)));
+        }
+        defined.insert(&input.name);
+    }
+    for node in &graph.node {
+        for output in node.output.iter().filter(|o| !o.is_empty()) {
+            if initializers.contains(output.as_str()) || !seen.insert(output) {
+                return Err(Error::Invalid(format!("the value '{output}' is defined twice")));
+            }
+            defined.insert(output);
+        }
+        if let Err(reason) = table::lookup(node, opset) {
+            problems.push(format!("{} (opset {opset}): {reason}", describe(node)));
+        }
+    }
+    if !problems.is_empty() {
+        return Err(unsupported(problems));
+    }
+    for node in &graph.node {
+        if let Some(missing) = node.input.iter().find(|i| !i.is_empty() && !defined.contains(i.as_str())) {
+            return Err(Error::Invalid(format!("{} reads '{missing}', which nothing defines", describe(node))));
+        }
+    }
+    match graph.output.iter().find(|o| !defined.contains(o.name.as_str())) {
+        Some(o) => Err(Error::Invalid(format!("nothing defines the output '{}'", o.name))),
+        None => Ok(()),
+    }
+}
+
+fn unsupported(problems: Vec<String>) -> Error {
+    let count = problems.len();
+    let plural = if count == 1 { "node is" } else { "nodes are" };
+    Error::Unsupported(format!("{count} {plural} not supported: {}", problems.join("; ")))
+}
+
+fn input_specs(graph: &GraphProto) -> Result<Vec<InputSpec>> {
+    let initializers: HashSet<&str> = graph.initializer.iter().map(|t| t.name.as_str()).collect();
+    graph
+        .input
+        .iter()
+        .filter(|input| !initializers.contains(input.name.as_str()))
+        .map(|input| {
+            let name = &input.name;
+            let ty = input
+                .r#type
+                .as_ref()
+                .and_then(|t| t.tensor_type.as_ref())
+                .ok_or_else(|| Error::Unsupported(format!("input '{name}' is not a tensor")))?;
+            let dtype = tensor::dtype(ty.elem_type).map_err(|e| prefix(&format!("input '{name}'"), e))?;
+            let shape = ty
+                .shape
+                .as_ref()
+                .ok_or_else(|| Error::Unsupported(format!("input '{name}' does not say how many dimensions it has")))?;
+            let dims = shape.dim.iter().enumerate().map(|(axis, d)| match (&d.dim_param, d.dim_value) {
+                (Some(p), _) if !p.is_empty() && p != "?" => Dim::Symbol(p.clone()),
+                (_, Some(v)) if v >= 0 => Dim::Fixed(v),
+                _ => Dim::Symbol(format!("{name}_{axis}")),
+            });
+            Ok(InputSpec { name: name.clone(), dtype, shape: dims.collect() })
+        })
+        .collect()
+}
+
+/// The nodes in an order in which every operand is defined first; an error names a cycle.
+fn topological(graph: &GraphProto) -> Result<Vec<&NodeProto>> {
+    let producer: HashMap<&str, usize> =
+        graph.node.iter().enumerate().flat_map(|(i, n)| n.output.iter().map(move |o| (o.as_str(), i))).collect();
+    let mut order = Vec::with_capacity(graph.node.len());
+    // 0 = not seen, 1 = on the stack, 2 = done
+    let mut state = vec![0u8; graph.node.len()];
+    for root in 0..graph.node.len() {
+        let mut stack = vec![(root, 0)];
+        while let Some((n, next)) = stack.pop() {
+            if state[n] == 2 {
+                continue;
+            }
+            state[n] = 1;
+            match graph.node[n].input.get(next) {
+                None => {
+                    state[n] = 2;
+                    order.push(&graph.node[n]);
+                }
+                Some(name) => {
+                    stack.push((n, next + 1));
+                    if let Some(&p) = producer.get(name.as_str()).filter(|_| !name.is_empty()) {
+                        match state[p] {
+                            0 => stack.push((p, 0)),
+                            1 => {
+                                let node = describe(&graph.node[n]);
+                                return Err(Error::Invalid(format!("the graph has a cycle through {node}")));
+                            }
+                            _ => {}
+                        }
+                    }
+                }
+            }
+        }
+    }
+    Ok(order)
+}
+
+/// Builds a graph; what can be folded never becomes a node.
+pub(in crate::graph) struct Importer<'m> {
+    model: &'m OnnxModel,
+    pub(in crate::graph) graph: Graph,
+    /// `None`: the node that makes the value was not supported.
+    values: HashMap<&'m str, Option<ValueId>>,
+    /// The name of the node that is being converted.
+    place: String,
+}
+
+impl<'m> Importer<'m> {
+    fn new(model: &'m OnnxModel) -> Importer<'m> {
+        Importer { model, graph: Graph::default(), values: HashMap::new(), place: String::new() }
+    }
+
+    fn run(mut self, dims: &BTreeMap<String, i64>) -> Result<Graph> {
+        let graph = self.model.onnx_graph();
+        self.graph.name = graph.name.clone();
+        for spec in &self.model.inputs {
+            let size = |d: &Dim| match d {
+                Dim::Fixed(v) => *v,
+                Dim::Symbol(s) => dims.get(s).copied().unwrap_or(1),
+            };
+            let shape: Vec<i64> = spec.shape.iter().map(size).collect();
+            tensor::checked_len(&shape, spec.dtype, &format!("input '{}'", spec.name))?;
+            let ty = TensorType { dtype: spec.dtype, shape };
+            let id = self.add_value(spec.name.clone(), ty, crate::graph::ir::Source::Input);
+            self.graph.inputs.push(id);
+            self.values.insert(&spec.name, Some(id));
+        }
+        let order = topological(graph)?;
+        let used: HashSet<&str> = graph
+            .node
+            .iter()
+            .flat_map(|n| &n.input)
+            .chain(graph.output.iter().map(|o| &o.name))
+            .map(|s| s.as_str())
+            .collect();
+        for proto in graph.initializer.iter().filter(|t| used.contains(t.name.as_str())) {
+            let tensor = tensor::read(proto, &self.model.directory)?;
+            let id = self.named_constant(proto.name.clone(), Arc::new(tensor));
+            self.values.insert(&proto.name, Some(id));
+        }
+        let mut problems = vec![];
+        for node in order {
+            self.place =
+                if node.name.is_empty() { node.output.first().cloned().unwrap_or_default() } else { node.name.clone() };
+            match self.convert(node) {
+                Ok(outputs) => {
+                    for (name, id) in node.output.iter().zip(outputs).filter(|o| !o.0.is_empty()) {
+                        self.values.insert(name, id);
+                    }
+                }
+                Err(Error::Unsupported(reason)) => {
+                    problems.push(format!("{} (opset {}): {reason}", describe(node), self.model.opset));
+                    self.values.extend(node.output.iter().map(|o| (o.as_str(), None)));
+                }
+                Err(error) => return Err(prefix(&describe(node), error)),
+            }
+        }
+        if !problems.is_empty() {
+            return Err(unsupported(problems));
+        }
+        for output in &graph.output {
+            let id = self.values.get(output.name.as_str()).copied().flatten().ok_or_else(|| {
+                Error::Unsupported(format!("output '{}' is an optional result that is not computed", output.name))
+            })?;
+            let id = self.own_output(id, &output.name);
+            self.graph.outputs.push(id);
+        }
+        self.remove_unused();
+        Ok(self.graph)
+    }
+
+    /// The outputs of a node, `None` where nothing is computed.
+    fn convert(&mut self, node: &'m NodeProto) -> Result<Vec<Option<ValueId>>> {
+        let mut inputs = vec![];
+        for name in &node.input {
+            inputs.push(match self.values.get(name.as_str()) {
+                _ if name.is_empty() => None,
+                Some(Some(id)) => Some(*id),
+                // a node that reads the result of an unsupported one is not reported again
+                Some(None) => return Ok(vec![None; node.output.len()]),
+                None => return Err(Error::Invalid(format!("reads '{name}', which nothing defines"))),
+            });
+        }
+        let converter = table::lookup(node, self.model.opset).map_err(Error::Unsupported)?;
+        let source = node::Source { proto: node, inputs, opset: self.model.opset };
+        let outputs = converter(self, &source)?;
+        if let Some(i) = (outputs.len()..node.output.len()).find(|&i| source.wants_output(i) && self.is_read(node, i)) {
+            return Err(Error::Unsupported(format!("its output {i} ('{}') is not computed", node.output[i])));
+        }
+        Ok(outputs.into_iter().map(Some).collect())
+    }
+
+    fn is_read(&self, node: &NodeProto, output: usize) -> bool {
+        let name = &node.output[output];
+        let graph = self.model.onnx_graph();
+        graph.node.iter().any(|n| n.input.contains(name)) || graph.output.iter().any(|o| &o.name == name)
+    }
+
+    /// Appends a node, or folds it when every operand is constant.
+    pub(super) fn emit_all(&mut self, op: Op, inputs: &[ValueId]) -> Result<Vec<ValueId>> {
+        let types = {
+            let operands: Vec<&TensorType> = inputs.iter().map(|&i| self.ty(i)).collect();
+            infer(&op, &operands)?
+        };
+        for ty in &types {
+            tensor::checked_len(&ty.shape, ty.dtype, "a result")?;
+        }
+        let constants: Option<Vec<&Tensor>> = inputs.iter().map(|&i| self.graph.constant(i).map(|t| &**t)).collect();
+        if let Some(constants) = constants {
+            let folded = fold::evaluate(&op, &constants)?;
+            return Ok(folded.into_iter().map(|t| self.constant(t)).collect());
+        }
+        let index = self.graph.nodes.len() as u32;
+        let mut outputs = vec![];
+        for (i, ty) in types.into_iter().enumerate() {
+            let name = if i == 0 { self.place.clone() } else { format!("{}.{i}", self.place) };
+            outputs.push(self.add_value(name, ty, crate::graph::ir::Source::Node(index, i as u32)));
+        }
+        let node = Node { name: self.place.clone(), op, inputs: inputs.to_vec(), outputs: outputs.clone() };
+        self.graph.nodes.push(node);
+        Ok(outputs)
+    }
+
+    /// As [`Importer::emit_all`], for operators with one result.
+    pub(super) fn emit(&mut self, op: Op, inputs: &[ValueId]) -> Result<ValueId> {
+        Ok(self.emit_all(op, inputs)?[0])
+    }
+
+    pub(super) fn constant(&mut self, tensor: Tensor) -> ValueId {
+        let name = format!("{}.constant", self.place);
+        self.named_constant(name, Arc::new(tensor))
+    }
+
+    fn named_constant(&mut self, name: String, tensor: Arc<Tensor>) -> ValueId {
+        let ty = TensorType { dtype: tensor.dtype, shape: tensor.shape.clone() };
+        self.add_value(name, ty, crate::graph::ir::Source::Constant(tensor))
+    }
+
+    fn add_value(&mut self, name: String, ty: TensorType, source: crate::graph::ir::Source) -> ValueId {
+        self.graph.values.push(Value { name, ty, source });
+        ValueId(self.graph.values.len() as u32 - 1)
+    }
+
+    pub(super) fn ty(&self, id: ValueId) -> &TensorType {
+        &self.graph.value(id).ty
+    }
+
+    pub(super) fn shape(&self, id: ValueId) -> &[i64] {
+        &self.ty(id).shape
+    }
+
+    pub(super) fn rank(&self, id: ValueId) -> usize {
+        self.shape(id).len()
+    }
+
+    pub(super) fn read_tensor(&self, proto: &crate::graph::proto::TensorProto) -> Result<Tensor> {
+        tensor::read(proto, &self.model.directory)
+    }
+
+    /// An operand that must be known, as integers: a shape, axes, positions.
+    pub(super) fn integers(&self, id: ValueId, what: &str) -> Result<Vec<i64>> {
+        let tensor = self
+            .graph
+            .constant(id)
+            .ok_or_else(|| Error::Unsupported(format!("its {what} depends on the values of inputs")))?;
+        match tensor.dtype {
+            DType::I64 => Ok(tensor.to_vec::<i64>()),
+            DType::I32 => Ok(tensor.to_vec::<i32>().into_iter().map(i64::from).collect()),
+            other => Err(Error::Invalid(format!("its {what} is of type {other}, not an integer"))),
+        }
+    }
+
+    /// An operand that must be known, as f32.
+    pub(super) fn floats(&self, id: ValueId, what: &str) -> Result<Vec<f32>> {
+        let tensor = self
+            .graph
+            .constant(id)
+            .ok_or_else(|| Error::Unsupported(format!("its {what} depends on the values of inputs")))?;
+        match tensor.dtype {
+            DType::F32 => Ok(tensor.to_vec::<f32>()),
+            DType::F64 => Ok(tensor.to_vec::<f64>().into_iter().map(|v| v as f32).collect()),
+            other => Err(Error::Invalid(format!("its {what} is of type {other}, not a float"))),
+        }
+    }
+
+    /// `axis` counted from the front; negative counts from the back.
+    pub(super) fn axis(&self, axis: i64, rank: usize) -> Result<usize> {
+        let rank = rank as i64;
+        if axis < -rank || axis >= rank {
+            return Err(Error::Invalid(format!("axis {axis} is outside of the {rank} dimensions")));
+        }
+        Ok(axis.rem_euclid(rank) as usize)
+    }
+
+    /// Gives an output its own value and name: an input, a constant or a value that is an output already is copied by a
+    /// reshape to the same shape, which moves nothing.
+    fn own_output(&mut self, id: ValueId, name: &str) -> ValueId {
+        let is_node = matches!(self.graph.value(id).source, crate::graph::ir::Source::Node(..));
+        if is_node && !self.graph.outputs.contains(&id) {
+            self.graph.values[id.0 as usize].name = name.to_string();
+            return id;
+        }
+        let ty = self.ty(id).clone();
+        let index = self.graph.nodes.len() as u32;
+        let op = Op::Reshape { shape: ty.shape.clone() };
+        let out = self.add_value(name.to_string(), ty, crate::graph::ir::Source::Node(index, 0));
+        self.graph.nodes.push(Node { name: name.to_string(), op, inputs: vec![id], outputs: vec![out] });
+        out
+    }
+
+    /// Drops nodes and constants that no output needs.
+    fn remove_unused(&mut self) {
+        let mut live: HashSet<ValueId> = self.graph.outputs.iter().copied().collect();
+        let mut nodes: Vec<Node> = vec![];
+        for node in std::mem::take(&mut self.graph.nodes).into_iter().rev() {
+            if node.outputs.iter().any(|o| live.contains(o)) {
+                live.extend(&node.inputs);
+                live.extend(&node.outputs);
+                nodes.push(node);
+            }
+        }
+        nodes.reverse();
+        live.extend(&self.graph.inputs);
+        let mut renumbered = HashMap::new();
+        let mut values = vec![];
+        for (i, value) in std::mem::take(&mut self.graph.values).into_iter().enumerate() {
+            if live.contains(&ValueId(i as u32)) {
+                renumbered.insert(ValueId(i as u32), ValueId(values.len() as u32));
+                values.push(value);
+            }
+        }
+        for (n, node) in nodes.iter_mut().enumerate() {
+            for id in node.inputs.iter_mut().chain(&mut node.outputs) {
+                *id = renumbered[id];
+            }
+            for (o, id) in node.outputs.iter().enumerate() {
+                values[id.0 as usize].source = crate::graph::ir::Source::Node(n as u32, o as u32);
+            }
+        }
+        for id in self.graph.inputs.iter_mut().chain(&mut self.graph.outputs) {
+            *id = renumbered[id];
+        }
+        self.graph.values = values;
+        self.graph.nodes = nodes;
+    }
+}

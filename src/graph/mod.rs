@@ -16,4 +16,4 @@ pub mod proto;
 pub mod rules;
 pub mod synthetic;
 
-pub use crate::poly::{DType, Error, Result, Target, Tensor, expr, scop};
+pub use crate::poly::{DType, Error, Result, Target, Tensor, expr, opaque, scalar, scop};

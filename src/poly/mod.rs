@@ -22,8 +22,8 @@ pub mod scop;
 pub mod subscript;
 pub mod tile;
 
-pub use crate::codegen::expr;
 pub use crate::codegen::{DType, Error, Isa, Result, Target, Tensor};
+pub use crate::codegen::{expr, opaque, scalar};
 
 /// A compiled group with the stages it went through.
 #[derive(Clone, Debug)]

@@ -1,0 +1,440 @@
+//! Elementwise operators, constants and shapes.
+
+use super::Importer;
+use super::node::Source;
+use super::tensor::{checked_len, dtype};
+use crate::graph::expr::{BinaryOp, CompareOp, UnaryOp};
+use crate::graph::ir::ValueId;
+use crate::graph::op::{F32, Op};
+use crate::graph::{DType, Error, Result, Tensor};
+
+/// Shorthand for building expressions node by node.
+impl Importer<'_> {
+    pub(super) fn unary(&mut self, op: UnaryOp, a: ValueId) -> Result<ValueId> {
+        self.emit(Op::Unary(op), &[a])
+    }
+
+    pub(super) fn binary(&mut self, op: BinaryOp, a: ValueId, b: ValueId) -> Result<ValueId> {
+        self.emit(Op::Binary(op), &[a, b])
+    }
+
+    pub(super) fn compare(&mut self, op: CompareOp, a: ValueId, b: ValueId) -> Result<ValueId> {
+        self.emit(Op::Compare(op), &[a, b])
+    }
+
+    pub(super) fn select(&mut self, condition: ValueId, a: ValueId, b: ValueId) -> Result<ValueId> {
+        self.emit(Op::Select, &[condition, a, b])
+    }
+
+    /// A constant with no dimensions, of the element type of `like`.
+    pub(super) fn scalar_like(&mut self, like: ValueId, value: f64) -> Result<ValueId> {
+        let tensor = scalar(self.ty(like).dtype, value)?;
+        Ok(self.constant(tensor))
+    }
+
+    /// `value` cast to the element type of `like`.
+    pub(super) fn cast_to(&mut self, value: ValueId, to: DType) -> Result<ValueId> {
+        if self.ty(value).dtype == to { Ok(value) } else { self.emit(Op::Cast(to), &[value]) }
+    }
+
+    fn require_float(&self, value: ValueId) -> Result<()> {
+        match self.ty(value).dtype {
+            DType::F32 | DType::F64 => Ok(()),
+            other => Err(Error::Unsupported(format!("elements of type {other}"))),
+        }
+    }
+}
+
+fn scalar(dtype: DType, v: f64) -> Result<Tensor> {
+    Ok(match dtype {
+        DType::F32 => Tensor::new(&[], &[v as f32]),
+        DType::F64 => Tensor::new(&[], &[v]),
+        DType::I64 => Tensor::new(&[], &[v as i64]),
+        DType::I32 => Tensor::new(&[], &[v as i32]),
+        DType::I8 => Tensor::new(&[], &[v as i8]),
+        DType::U8 => Tensor::new(&[], &[v as u8]),
+        other => return Err(Error::Unsupported(format!("elements of type {other}"))),
+    })
+}
+
+pub(super) fn elementwise(g: &mut Importer, n: &Source, op: Op) -> Result<Vec<ValueId>> {
+    let inputs = n.present();
+    Ok(vec![g.emit(op, &inputs)?])
+}
+
+/// `Max`, `Min`, `Sum` of any number of operands.
+pub(super) fn variadic(g: &mut Importer, n: &Source, op: BinaryOp) -> Result<Vec<ValueId>> {
+    let mut acc = n.input(0)?;
+    for &next in &n.present()[1..] {
+        acc = g.binary(op, acc, next)?;
+    }
+    Ok(vec![acc])
+}
+
+pub(super) fn mean(g: &mut Importer, n: &Source) -> Result<Vec<ValueId>> {
+    let sum = variadic(g, n, BinaryOp::Add)?[0];
+    let scale = g.scalar_like(sum, 1.0 / n.present().len() as f64)?;
+    Ok(vec![g.binary(BinaryOp::Mul, sum, scale)?])
+}
+
+pub(super) fn first_operand(_: &mut Importer, n: &Source) -> Result<Vec<ValueId>> {
+    Ok(vec![n.input(0)?])
+}
+
+pub(super) fn cast(g: &mut Importer, n: &Source) -> Result<Vec<ValueId>> {
+    let to = dtype(n.int("to", 0) as i32)?;
+    let x = n.input(0)?;
+    Ok(vec![g.cast_to(x, to)?])
+}
+
+pub(super) fn cast_like(g: &mut Importer, n: &Source) -> Result<Vec<ValueId>> {
+    let to = g.ty(n.input(1)?).dtype;
+    let x = n.input(0)?;
+    Ok(vec![g.cast_to(x, to)?])
+}
+
+pub(super) fn relu(g: &mut Importer, n: &Source) -> Result<Vec<ValueId>> {
+    let x = n.input(0)?;
+    let zero = g.scalar_like(x, 0.0)?;
+    Ok(vec![g.binary(BinaryOp::Max, x, zero)?])
+}
+
+/// Bounds are attributes before opset 11 and operands after.
+pub(super) fn clip(g: &mut Importer, n: &Source) -> Result<Vec<ValueId>> {
+    let mut x = n.input(0)?;
+    let (low, high) = if n.opset < 11 {
+        let mut bound = |name: &str| n.attribute(name).map(|a| g.scalar_like(x, a.f as f64)).transpose();
+        (bound("min")?, bound("max")?)
+    } else {
+        (n.optional(1), n.optional(2))
+    };
+    if let Some(low) = low {
+        x = g.binary(BinaryOp::Max, x, low)?;
+    }
+    if let Some(high) = high {
+        x = g.binary(BinaryOp::Min, x, high)?;
+    }
+    Ok(vec![x])
+}
+
+pub(super) fn reciprocal(g: &mut Importer, n: &Source) -> Result<Vec<ValueId>> {
+    let x = n.input(0)?;
+    let one = g.scalar_like(x, 1.0)?;
+    Ok(vec![g.binary(BinaryOp::Div, one, x)?])
+}
+
+/// Small constant exponents become products and roots.
+pub(super) fn pow(g: &mut Importer, n: &Source) -> Result<Vec<ValueId>> {
+    let (x, y) = (n.input(0)?, n.input(1)?);
+    let y = g.cast_to(y, g.ty(x).dtype)?;
+    let exponent = g.graph.constant(y).filter(|t| t.len() == 1 && t.shape.len() <= g.rank(x)).map(|t| match t.dtype {
+        DType::F32 => t.to_vec::<f32>()[0] as f64,
+        DType::F64 => t.to_vec::<f64>()[0],
+        _ => f64::NAN,
+    });
+    Ok(vec![match exponent {
+        Some(1.0) => x,
+        Some(2.0) => g.binary(BinaryOp::Mul, x, x)?,
+        Some(3.0) => {
+            let square = g.binary(BinaryOp::Mul, x, x)?;
+            g.binary(BinaryOp::Mul, square, x)?
+        }
+        Some(0.5) => g.unary(UnaryOp::Sqrt, x)?,
+        Some(-1.0) => {
+            let one = g.scalar_like(x, 1.0)?;
+            g.binary(BinaryOp::Div, one, x)?
+        }
+        _ => g.binary(BinaryOp::Pow, x, y)?,
+    }])
+}
+
+/// With `fmod = 0` the sign is the divisor's, with 1 the dividend's: `a - b·trunc(a/b)`.
+pub(super) fn modulo(g: &mut Importer, n: &Source) -> Result<Vec<ValueId>> {
+    let (a, b) = (n.input(0)?, n.input(1)?);
+    if n.flag("fmod", false) && !g.ty(a).dtype.is_float() {
+        let quotient = g.binary(BinaryOp::Div, a, b)?;
+        let product = g.binary(BinaryOp::Mul, quotient, b)?;
+        return Ok(vec![g.binary(BinaryOp::Sub, a, product)?]);
+    }
+    Ok(vec![g.binary(BinaryOp::Mod, a, b)?])
+}
+
+pub(super) fn hard_sigmoid(g: &mut Importer, n: &Source) -> Result<Vec<ValueId>> {
+    let op = Op::HardSigmoid { alpha: F32::new(n.float("alpha", 0.2)), beta: F32::new(n.float("beta", 0.5)) };
+    elementwise(g, n, op)
+}
+
+/// `x ≥ 0 ? x : slope·x`.
+fn leaky(g: &mut Importer, x: ValueId, slope: ValueId) -> Result<Vec<ValueId>> {
+    let zero = g.scalar_like(x, 0.0)?;
+    let positive = g.compare(CompareOp::Ge, x, zero)?;
+    let scaled = g.binary(BinaryOp::Mul, x, slope)?;
+    Ok(vec![g.select(positive, x, scaled)?])
+}
+
+pub(super) fn leaky_relu(g: &mut Importer, n: &Source) -> Result<Vec<ValueId>> {
+    let x = n.input(0)?;
+    let slope = g.scalar_like(x, n.float("alpha", 0.01) as f64)?;
+    leaky(g, x, slope)
+}
+
+pub(super) fn prelu(g: &mut Importer, n: &Source) -> Result<Vec<ValueId>> {
+    leaky(g, n.input(0)?, n.input(1)?)
+}
+
+/// `x > 0 ? scale·x : scale·alpha·(exp(x / divisor) - 1)`.
+fn exponential(g: &mut Importer, x: ValueId, alpha: f32, divisor: f32, scale: f32) -> Result<Vec<ValueId>> {
+    g.require_float(x)?;
+    let zero = g.scalar_like(x, 0.0)?;
+    let one = g.scalar_like(x, 1.0)?;
+    let positive = g.compare(CompareOp::Gt, x, zero)?;
+    let argument = if divisor == 1.0 {
+        x
+    } else {
+        let d = g.scalar_like(x, divisor as f64)?;
+        g.binary(BinaryOp::Div, x, d)?
+    };
+    let exp = g.unary(UnaryOp::Exp, argument)?;
+    let below = g.binary(BinaryOp::Sub, exp, one)?;
+    let factor = g.scalar_like(x, (alpha * scale) as f64)?;
+    let below = g.binary(BinaryOp::Mul, below, factor)?;
+    let above = if scale == 1.0 {
+        x
+    } else {
+        let s = g.scalar_like(x, scale as f64)?;
+        g.binary(BinaryOp::Mul, x, s)?
+    };
+    Ok(vec![g.select(positive, above, below)?])
+}
+
+pub(super) fn elu(g: &mut Importer, n: &Source) -> Result<Vec<ValueId>> {
+    exponential(g, n.input(0)?, n.float("alpha", 1.0), 1.0, 1.0)
+}
+
+pub(super) fn celu(g: &mut Importer, n: &Source) -> Result<Vec<ValueId>> {
+    let alpha = n.float("alpha", 1.0);
+    exponential(g, n.input(0)?, alpha, alpha, 1.0)
+}
+
+pub(super) fn selu(g: &mut Importer, n: &Source) -> Result<Vec<ValueId>> {
+    let (alpha, gamma) = (n.float("alpha", 1.673_263_2), n.float("gamma", 1.050_701));
+    exponential(g, n.input(0)?, alpha, 1.0, gamma)
+}
+
+/// `max(x, 0) + log(1 + exp(-|x|))`, which does not overflow.
+fn softplus_of(g: &mut Importer, x: ValueId) -> Result<ValueId> {
+    g.require_float(x)?;
+    let zero = g.scalar_like(x, 0.0)?;
+    let one = g.scalar_like(x, 1.0)?;
+    let magnitude = g.unary(UnaryOp::Abs, x)?;
+    let negative = g.unary(UnaryOp::Neg, magnitude)?;
+    let exp = g.unary(UnaryOp::Exp, negative)?;
+    let sum = g.binary(BinaryOp::Add, one, exp)?;
+    let log = g.unary(UnaryOp::Log, sum)?;
+    let positive = g.binary(BinaryOp::Max, x, zero)?;
+    g.binary(BinaryOp::Add, positive, log)
+}
+
+pub(super) fn softplus(g: &mut Importer, n: &Source) -> Result<Vec<ValueId>> {
+    let x = n.input(0)?;
+    Ok(vec![softplus_of(g, x)?])
+}
+
+pub(super) fn mish(g: &mut Importer, n: &Source) -> Result<Vec<ValueId>> {
+    let x = n.input(0)?;
+    let softplus = softplus_of(g, x)?;
+    let tanh = g.unary(UnaryOp::Tanh, softplus)?;
+    Ok(vec![g.binary(BinaryOp::Mul, x, tanh)?])
+}
+
+pub(super) fn softsign(g: &mut Importer, n: &Source) -> Result<Vec<ValueId>> {
+    let x = n.input(0)?;
+    let one = g.scalar_like(x, 1.0)?;
+    let magnitude = g.unary(UnaryOp::Abs, x)?;
+    let below = g.binary(BinaryOp::Add, one, magnitude)?;
+    Ok(vec![g.binary(BinaryOp::Div, x, below)?])
+}
+
+pub(super) fn swish(g: &mut Importer, n: &Source) -> Result<Vec<ValueId>> {
+    let x = n.input(0)?;
+    let alpha = n.float("alpha", 1.0);
+    if alpha == 1.0 {
+        return Ok(vec![g.emit(Op::Silu, &[x])?]);
+    }
+    let factor = g.scalar_like(x, alpha as f64)?;
+    let scaled = g.binary(BinaryOp::Mul, x, factor)?;
+    let gate = g.emit(Op::Sigmoid, &[scaled])?;
+    Ok(vec![g.binary(BinaryOp::Mul, x, gate)?])
+}
+
+pub(super) fn gelu(g: &mut Importer, n: &Source) -> Result<Vec<ValueId>> {
+    let x = n.input(0)?;
+    if n.string("approximate", "none") == "none" {
+        return Ok(vec![g.emit(Op::Gelu, &[x])?]);
+    }
+    // x/2 · (1 + tanh(√(2/π)·(x + 0.044715·x³)))
+    let cubic = g.scalar_like(x, 0.044715)?;
+    let root = g.scalar_like(x, (2.0 / std::f64::consts::PI).sqrt())?;
+    let half = g.scalar_like(x, 0.5)?;
+    let one = g.scalar_like(x, 1.0)?;
+    let square = g.binary(BinaryOp::Mul, x, x)?;
+    let inner = g.binary(BinaryOp::Mul, square, cubic)?;
+    let inner = g.binary(BinaryOp::Add, inner, one)?;
+    let inner = g.binary(BinaryOp::Mul, inner, x)?;
+    let inner = g.binary(BinaryOp::Mul, inner, root)?;
+    let tanh = g.unary(UnaryOp::Tanh, inner)?;
+    let sum = g.binary(BinaryOp::Add, tanh, one)?;
+    let halved = g.binary(BinaryOp::Mul, x, half)?;
+    Ok(vec![g.binary(BinaryOp::Mul, halved, sum)?])
+}
+
+pub(super) fn sign(g: &mut Importer, n: &Source) -> Result<Vec<ValueId>> {
+    let x = n.input(0)?;
+    let zero = g.scalar_like(x, 0.0)?;
+    let one = g.scalar_like(x, 1.0)?;
+    let minus = g.scalar_like(x, -1.0)?;
+    let positive = g.compare(CompareOp::Gt, x, zero)?;
+    let negative = g.compare(CompareOp::Lt, x, zero)?;
+    let below = g.select(negative, minus, zero)?;
+    Ok(vec![g.select(positive, one, below)?])
+}
+
+pub(super) fn thresholded_relu(g: &mut Importer, n: &Source) -> Result<Vec<ValueId>> {
+    let x = n.input(0)?;
+    let alpha = g.scalar_like(x, n.float("alpha", 1.0) as f64)?;
+    let zero = g.scalar_like(x, 0.0)?;
+    let above = g.compare(CompareOp::Gt, x, alpha)?;
+    Ok(vec![g.select(above, x, zero)?])
+}
+
+pub(super) fn is_nan(g: &mut Importer, n: &Source) -> Result<Vec<ValueId>> {
+    let x = n.input(0)?;
+    Ok(vec![g.compare(CompareOp::Ne, x, x)?])
+}
+
+pub(super) fn constant(g: &mut Importer, n: &Source) -> Result<Vec<ValueId>> {
+    let tensor = if let Some(t) = n.tensor("value") {
+        g.read_tensor(t)?
+    } else if let Some(a) = n.attribute("value_float") {
+        Tensor::new(&[], &[a.f])
+    } else if let Some(a) = n.attribute("value_int") {
+        Tensor::new(&[], &[a.i])
+    } else if let Some(a) = n.attribute("value_floats") {
+        Tensor::new(&[a.floats.len() as i64], &a.floats)
+    } else if let Some(a) = n.attribute("value_ints") {
+        Tensor::new(&[a.ints.len() as i64], &a.ints)
+    } else {
+        return Err(Error::Unsupported("a constant that is a string or sparse".into()));
+    };
+    Ok(vec![g.constant(tensor)])
+}
+
+pub(super) fn constant_of_shape(g: &mut Importer, n: &Source) -> Result<Vec<ValueId>> {
+    let shape = g.integers(n.input(0)?, "shape")?;
+    let value = match n.tensor("value") {
+        Some(t) => g.read_tensor(t)?,
+        None => Tensor::new(&[1], &[0f32]),
+    };
+    if value.len() != 1 {
+        return Err(Error::Invalid("its value must have one element".into()));
+    }
+    let len = checked_len(&shape, value.dtype, "the constant")?;
+    let data = value.data.repeat(len);
+    Ok(vec![g.constant(Tensor { dtype: value.dtype, shape, data })])
+}
+
+pub(super) fn shape(g: &mut Importer, n: &Source) -> Result<Vec<ValueId>> {
+    let shape = g.shape(n.input(0)?).to_vec();
+    let rank = shape.len() as i64;
+    let clamp = |v: i64| (if v < 0 { v + rank } else { v }).clamp(0, rank) as usize;
+    let (start, end) = (clamp(n.int("start", 0)), clamp(n.int("end", rank)));
+    let part = if start < end { &shape[start..end] } else { &[] };
+    Ok(vec![g.constant(Tensor::new(&[part.len() as i64], part))])
+}
+
+pub(super) fn size(g: &mut Importer, n: &Source) -> Result<Vec<ValueId>> {
+    let size: i64 = g.shape(n.input(0)?).iter().product();
+    Ok(vec![g.constant(Tensor::new(&[], &[size]))])
+}
+
+pub(super) fn range(g: &mut Importer, n: &Source) -> Result<Vec<ValueId>> {
+    let (start, limit, delta) = (n.input(0)?, n.input(1)?, n.input(2)?);
+    let ty = g.ty(start).dtype;
+    let steps = |count: f64| -> Result<i64> {
+        if !count.is_finite() || count > 1e8 {
+            return Err(Error::Limit("a range of more than 10⁸ values".into()));
+        }
+        Ok(count.max(0.0) as i64)
+    };
+    let tensor = if ty.is_float() {
+        let one = |g: &Importer, v, what| -> Result<f32> {
+            g.floats(v, what)?.first().copied().ok_or_else(|| Error::Invalid(format!("its {what} is empty")))
+        };
+        let (a, b, d) = (one(g, start, "start")?, one(g, limit, "limit")?, one(g, delta, "delta")?);
+        let count = steps(((b - a) as f64 / d as f64).ceil())?;
+        let values: Vec<f32> = (0..count).map(|i| a + i as f32 * d).collect();
+        Tensor::new(&[count], &values)
+    } else {
+        let one = |g: &Importer, v, what| -> Result<i64> {
+            g.integers(v, what)?.first().copied().ok_or_else(|| Error::Invalid(format!("its {what} is empty")))
+        };
+        let (a, b, d) = (one(g, start, "start")?, one(g, limit, "limit")?, one(g, delta, "delta")?);
+        let count = steps(((b - a) as f64 / d as f64).ceil())?;
+        let values: Vec<i64> = (0..count).map(|i| a + i * d).collect();
+        Tensor::new(&[count], &values)
+    };
+    let value = g.constant(tensor);
+    Ok(vec![g.cast_to(value, ty)?])
+}
+
+/// `indices == 0..depth` along a new axis, then `on` or `off`.
+pub(super) fn one_hot(g: &mut Importer, n: &Source) -> Result<Vec<ValueId>> {
+    let (indices, values) = (n.input(0)?, n.input(2)?);
+    let depth = g.integers(n.input(1)?, "depth")?.first().copied().unwrap_or(0);
+    if !(0..=1 << 24).contains(&depth) {
+        return Err(Error::Invalid(format!("its depth is {depth}")));
+    }
+    let rank = g.rank(indices);
+    let axis = g.axis(n.int("axis", -1), rank + 1)?;
+    let index_type = g.ty(indices).dtype;
+    let mut shape = g.shape(indices).to_vec();
+    shape.insert(axis, 1);
+    let indices = g.emit(Op::Reshape { shape }, &[indices])?;
+    let zero = g.scalar_like(indices, 0.0)?;
+    let size = g.scalar_like(indices, depth as f64)?;
+    let negative = g.compare(CompareOp::Lt, indices, zero)?;
+    let wrapped = g.binary(BinaryOp::Add, indices, size)?;
+    let indices = g.select(negative, wrapped, indices)?;
+    let mut places = vec![1; rank + 1];
+    places[axis] = depth;
+    let counting = g.constant(Tensor::new(&places, &(0..depth).collect::<Vec<i64>>()));
+    let counting = g.cast_to(counting, index_type)?;
+    let equal = g.compare(CompareOp::Eq, indices, counting)?;
+    let mut part = |i: i64| {
+        let slice = Op::Slice { starts: vec![i], ends: vec![i + 1], steps: vec![1] };
+        let one = g.emit(slice, &[values])?;
+        g.emit(Op::Reshape { shape: vec![] }, &[one])
+    };
+    let (off, on) = (part(0)?, part(1)?);
+    Ok(vec![g.select(equal, on, off)?])
+}
+
+pub(super) fn trilu(g: &mut Importer, n: &Source) -> Result<Vec<ValueId>> {
+    let x = n.input(0)?;
+    let rank = g.rank(x);
+    if rank < 2 {
+        return Err(Error::Invalid("its operand has fewer than 2 dimensions".into()));
+    }
+    let k = match n.optional(1) {
+        Some(k) => g.integers(k, "diagonal")?.first().copied().unwrap_or(0),
+        None => 0,
+    };
+    let upper = n.flag("upper", true);
+    let (rows, columns) = (g.shape(x)[rank - 2], g.shape(x)[rank - 1]);
+    let keep =
+        (0..rows).flat_map(|r| (0..columns).map(move |c| if upper { c - r >= k } else { c - r <= k }).map(|b| b as u8));
+    let mask = Tensor { dtype: DType::Bool, shape: vec![rows, columns], data: keep.collect() };
+    let mask = g.constant(mask);
+    let zero = g.scalar_like(x, 0.0)?;
+    Ok(vec![g.select(mask, x, zero)?])
+}

@@ -1,0 +1,245 @@
+//! Convolution, pooling and batch normalization.
+
+use super::Importer;
+use super::node::Source;
+use crate::graph::expr::BinaryOp;
+use crate::graph::ir::ValueId;
+use crate::graph::op::{Layout, Op, PoolKind, Window};
+use crate::graph::{Error, Result, Tensor};
+
+/// Padding rule of the `auto_pad` attribute.
+enum AutoPad {
+    Given,
+    Valid,
+    SameUpper,
+    SameLower,
+}
+
+fn auto_pad(n: &Source) -> Result<AutoPad> {
+    Ok(match n.string("auto_pad", "NOTSET").as_str() {
+        "NOTSET" | "" => AutoPad::Given,
+        "VALID" => AutoPad::Valid,
+        "SAME_UPPER" => AutoPad::SameUpper,
+        "SAME_LOWER" => AutoPad::SameLower,
+        other => return Err(Error::Invalid(format!("auto_pad '{other}' is not known"))),
+    })
+}
+
+/// An attribute with one number for each spatial dimension.
+fn per_axis(n: &Source, name: &str, rank: usize, default: i64, least: i64) -> Result<Vec<i64>> {
+    let values = n.ints(name).unwrap_or_else(|| vec![default; rank]);
+    if values.len() != rank {
+        return Err(Error::Invalid(format!("'{name}' has {} numbers for {rank} spatial dimensions", values.len())));
+    }
+    if let Some(v) = values.iter().find(|v| **v < least || **v > 1 << 20) {
+        return Err(Error::Invalid(format!("'{name}' contains {v}")));
+    }
+    Ok(values)
+}
+
+/// Padding before and after each spatial dimension of extent `input`.
+fn padding(
+    n: &Source,
+    input: &[i64],
+    kernel: &[i64],
+    stride: &[i64],
+    dilation: &[i64],
+) -> Result<(Vec<i64>, Vec<i64>)> {
+    let rank = input.len();
+    match auto_pad(n)? {
+        AutoPad::Given => {
+            let pads = per_axis(n, "pads", 2 * rank, 0, 0)?;
+            Ok((pads[..rank].to_vec(), pads[rank..].to_vec()))
+        }
+        AutoPad::Valid => Ok((vec![0; rank], vec![0; rank])),
+        rule => {
+            let total = |i: usize| {
+                let output = (input[i] + stride[i] - 1) / stride[i];
+                ((output - 1) * stride[i] + (kernel[i] - 1) * dilation[i] + 1 - input[i]).max(0)
+            };
+            let small: Vec<i64> = (0..rank).map(|i| total(i) / 2).collect();
+            let large: Vec<i64> = (0..rank).map(|i| total(i) - small[i]).collect();
+            Ok(if matches!(rule, AutoPad::SameUpper) { (small, large) } else { (large, small) })
+        }
+    }
+}
+
+fn spatial(g: &Importer, x: ValueId) -> Result<Vec<i64>> {
+    let shape = g.shape(x);
+    match shape.len() {
+        3..=5 => Ok(shape[2..].to_vec()),
+        rank => Err(Error::Unsupported(format!("{} spatial dimensions (1 to 3 are known)", rank as i64 - 2))),
+    }
+}
+
+/// Checks that the window fits in the padded input.
+fn check_fit(window: &Window, input: &[i64]) -> Result<()> {
+    for (i, &extent) in input.iter().enumerate() {
+        let reach = (window.kernel[i] - 1) * window.dilation[i] + 1;
+        if extent + window.pad_before[i] + window.pad_after[i] < reach {
+            return Err(Error::Invalid(format!(
+                "a window of {reach} does not fit into spatial dimension {i} of extent {extent}"
+            )));
+        }
+    }
+    Ok(())
+}
+
+pub(super) fn conv(g: &mut Importer, n: &Source) -> Result<Vec<ValueId>> {
+    let (x, w) = (n.input(0)?, n.input(1)?);
+    let input = spatial(g, x)?;
+    let weights = g.shape(w).to_vec();
+    if weights.len() != input.len() + 2 {
+        return Err(Error::Invalid(format!("weights of shape {weights:?} do not fit its operand")));
+    }
+    let rank = input.len();
+    let kernel = weights[2..].to_vec();
+    if n.ints("kernel_shape").is_some_and(|k| k != kernel) {
+        return Err(Error::Invalid(format!("kernel_shape differs from the weights' {kernel:?}")));
+    }
+    let stride = per_axis(n, "strides", rank, 1, 1)?;
+    let dilation = per_axis(n, "dilations", rank, 1, 1)?;
+    let (pad_before, pad_after) = padding(n, &input, &kernel, &stride, &dilation)?;
+    let window = Window { kernel, stride, dilation, pad_before, pad_after };
+    check_fit(&window, &input)?;
+    let op = Op::Conv { window, group: n.int("group", 1), layout: Layout::Nchw };
+    let operands = n.present();
+    Ok(vec![g.emit(op, &operands)?])
+}
+
+pub(super) fn conv_transpose(g: &mut Importer, n: &Source) -> Result<Vec<ValueId>> {
+    let (x, w) = (n.input(0)?, n.input(1)?);
+    let input = spatial(g, x)?;
+    let weights = g.shape(w).to_vec();
+    if weights.len() != input.len() + 2 {
+        return Err(Error::Invalid(format!("weights of shape {weights:?} do not fit its operand")));
+    }
+    let rank = input.len();
+    let kernel = weights[2..].to_vec();
+    let stride = per_axis(n, "strides", rank, 1, 1)?;
+    let dilation = per_axis(n, "dilations", rank, 1, 1)?;
+    let mut output_pad = per_axis(n, "output_padding", rank, 0, 0)?;
+    let full = |i: usize| (input[i] - 1) * stride[i] + (kernel[i] - 1) * dilation[i] + 1;
+    let (mut pad_before, mut pad_after) = match auto_pad(n)? {
+        AutoPad::Given => {
+            let pads = per_axis(n, "pads", 2 * rank, 0, 0)?;
+            (pads[..rank].to_vec(), pads[rank..].to_vec())
+        }
+        AutoPad::Valid => (vec![0; rank], vec![0; rank]),
+        rule => {
+            let total = |i: usize| (full(i) + output_pad[i] - input[i] * stride[i]).max(0);
+            let small: Vec<i64> = (0..rank).map(|i| total(i) / 2).collect();
+            let large: Vec<i64> = (0..rank).map(|i| total(i) - small[i]).collect();
+            if matches!(rule, AutoPad::SameUpper) { (small, large) } else { (large, small) }
+        }
+    };
+    if let Some(output) = n.ints("output_shape") {
+        let wanted = &output[output.len().saturating_sub(rank)..];
+        if wanted.len() != rank {
+            return Err(Error::Invalid("output_shape has too few numbers".into()));
+        }
+        let upper = matches!(auto_pad(n)?, AutoPad::SameUpper);
+        for i in 0..rank {
+            let total = full(i) + output_pad[i] - wanted[i];
+            if total < 0 {
+                output_pad[i] -= total;
+            }
+            let total = total.max(0);
+            let (small, large) = (total / 2, total - total / 2);
+            (pad_before[i], pad_after[i]) = if upper { (small, large) } else { (large, small) };
+        }
+    }
+    let window = Window { kernel, stride, dilation, pad_before, pad_after };
+    let op = Op::ConvTranspose { window, group: n.int("group", 1), output_pad, layout: Layout::Nchw };
+    let operands = n.present();
+    Ok(vec![g.emit(op, &operands)?])
+}
+
+/// The window of a pooling; with `ceil_mode` the padding after is extended so that a last, partial window fits.
+fn pool_window(g: &Importer, n: &Source, x: ValueId) -> Result<(Window, Vec<i64>)> {
+    let input = spatial(g, x)?;
+    let rank = input.len();
+    let kernel = per_axis(n, "kernel_shape", rank, 0, 1)?;
+    let stride = per_axis(n, "strides", rank, 1, 1)?;
+    let dilation = per_axis(n, "dilations", rank, 1, 1)?;
+    let (pad_before, mut pad_after) = padding(n, &input, &kernel, &stride, &dilation)?;
+    let declared = pad_after.clone();
+    for i in 0..rank {
+        if pad_before[i] >= (kernel[i] - 1) * dilation[i] + 1 || pad_after[i] >= (kernel[i] - 1) * dilation[i] + 1 {
+            return Err(Error::Invalid(format!("the padding of spatial dimension {i} is as large as the window")));
+        }
+    }
+    if n.flag("ceil_mode", false) {
+        for i in 0..rank {
+            let room = input[i] + pad_before[i] + pad_after[i] - (kernel[i] - 1) * dilation[i] - 1;
+            let mut steps = (room + stride[i] - 1).div_euclid(stride[i]);
+            // the last window starts inside the input or the padding before it
+            if steps * stride[i] >= input[i] + pad_before[i] {
+                steps -= 1;
+            }
+            pad_after[i] += (steps * stride[i] - room).max(0);
+        }
+    }
+    let window = Window { kernel, stride, dilation, pad_before, pad_after };
+    check_fit(&window, &input)?;
+    Ok((window, declared))
+}
+
+pub(super) fn max_pool(g: &mut Importer, n: &Source) -> Result<Vec<ValueId>> {
+    if n.flag("storage_order", false) && n.wants_output(1) {
+        return Err(Error::Unsupported("column-major indices".into()));
+    }
+    let x = n.input(0)?;
+    let (window, _) = pool_window(g, n, x)?;
+    Ok(vec![g.emit(Op::Pool { kind: PoolKind::Max, window, layout: Layout::Nchw }, &[x])?])
+}
+
+pub(super) fn average_pool(g: &mut Importer, n: &Source) -> Result<Vec<ValueId>> {
+    let mut x = n.input(0)?;
+    let (mut window, declared) = pool_window(g, n, x)?;
+    let mut count_padding = n.flag("count_include_pad", false);
+    if count_padding && window.pad_after != declared {
+        // the declared padding counts, the extension of ceil_mode does not
+        let outer = |pads: &[i64]| [&[0, 0], pads].concat();
+        let pad = Op::Pad { before: outer(&window.pad_before), after: outer(&declared), value: 0 };
+        x = g.emit(pad, &[x])?;
+        for (i, d) in declared.iter().enumerate() {
+            window.pad_before[i] = 0;
+            window.pad_after[i] -= d;
+        }
+        count_padding = false;
+    }
+    let op = Op::Pool { kind: PoolKind::Average { count_padding }, window, layout: Layout::Nchw };
+    Ok(vec![g.emit(op, &[x])?])
+}
+
+/// Inference: `x·s + (bias - mean·s)` with `s = scale/√(variance + ε)`, constants folded.
+pub(super) fn batch_normalization(g: &mut Importer, n: &Source) -> Result<Vec<ValueId>> {
+    if n.flag("training_mode", false) {
+        return Err(Error::Unsupported("training mode".into()));
+    }
+    if n.opset < 9 && !n.flag("spatial", true) {
+        return Err(Error::Unsupported("statistics for each position (spatial = 0)".into()));
+    }
+    let x = n.input(0)?;
+    let rank = g.rank(x);
+    if rank < 2 {
+        return Err(Error::Invalid("its operand has fewer than 2 dimensions".into()));
+    }
+    let channels = g.shape(x)[1];
+    let [scale, bias, mean, variance] = [n.input(1)?, n.input(2)?, n.input(3)?, n.input(4)?];
+    let epsilon = n.float("epsilon", 1e-5);
+    let epsilon = g.constant(Tensor::new(&[], &[epsilon]));
+    let epsilon = g.cast_to(epsilon, g.ty(variance).dtype)?;
+    let shifted = g.binary(BinaryOp::Add, variance, epsilon)?;
+    let deviation = g.unary(crate::graph::expr::UnaryOp::Sqrt, shifted)?;
+    let factor = g.binary(BinaryOp::Div, scale, deviation)?;
+    let product = g.binary(BinaryOp::Mul, mean, factor)?;
+    let offset = g.binary(BinaryOp::Sub, bias, product)?;
+    let mut shape = vec![1; rank];
+    shape[1] = channels;
+    let factor = g.emit(Op::Reshape { shape: shape.clone() }, &[factor])?;
+    let offset = g.emit(Op::Reshape { shape }, &[offset])?;
+    let scaled = g.binary(BinaryOp::Mul, x, factor)?;
+    Ok(vec![g.binary(BinaryOp::Add, scaled, offset)?])
+}

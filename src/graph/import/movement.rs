@@ -1,0 +1,446 @@
+//! Operators that move data, and gathers.
+
+use super::Importer;
+use super::node::Source;
+use crate::graph::ir::ValueId;
+use crate::graph::op::Op;
+use crate::graph::{Error, Result, Tensor};
+
+impl Importer<'_> {
+    pub(super) fn reshape_to(&mut self, x: ValueId, shape: Vec<i64>) -> Result<ValueId> {
+        if self.shape(x) == shape { Ok(x) } else { self.emit(Op::Reshape { shape }, &[x]) }
+    }
+
+    /// `axes` from an attribute or an operand, counted from the front, sorted.
+    pub(super) fn axes_of(
+        &self,
+        n: &Source,
+        operand: usize,
+        attribute_before: i64,
+        rank: usize,
+    ) -> Result<Option<Vec<usize>>> {
+        let axes = if n.opset < attribute_before {
+            n.ints("axes")
+        } else {
+            n.optional(operand).map(|a| self.integers(a, "axes")).transpose()?
+        };
+        let Some(axes) = axes else { return Ok(None) };
+        let mut axes = axes.into_iter().map(|a| self.axis(a, rank)).collect::<Result<Vec<usize>>>()?;
+        axes.sort_unstable();
+        axes.dedup();
+        Ok(Some(axes))
+    }
+}
+
+pub(super) fn reshape(g: &mut Importer, n: &Source) -> Result<Vec<ValueId>> {
+    let x = n.input(0)?;
+    let wanted = g.integers(n.input(1)?, "shape")?;
+    let current = g.shape(x).to_vec();
+    let zero_means_zero = n.flag("allowzero", false);
+    let mut shape = vec![];
+    for (i, &d) in wanted.iter().enumerate() {
+        shape.push(match d {
+            0 if !zero_means_zero => *current
+                .get(i)
+                .ok_or_else(|| Error::Invalid(format!("dimension {i} of the new shape copies one that is missing")))?,
+            d if d < -1 => return Err(Error::Invalid(format!("the new shape contains {d}"))),
+            d => d,
+        });
+    }
+    let mismatch = || Error::Invalid(format!("{current:?} cannot be reshaped to {wanted:?}"));
+    let total: i64 = current.iter().product();
+    let unknown: Vec<usize> = (0..shape.len()).filter(|&i| shape[i] == -1).collect();
+    if unknown.len() > 1 {
+        return Err(mismatch());
+    }
+    let known = shape.iter().filter(|d| **d != -1).try_fold(1i64, |a, &d| a.checked_mul(d)).ok_or_else(mismatch)?;
+    if let [i] = unknown[..] {
+        if known == 0 || total % known != 0 {
+            return Err(mismatch());
+        }
+        shape[i] = total / known;
+    } else if known != total {
+        return Err(mismatch());
+    }
+    Ok(vec![g.reshape_to(x, shape)?])
+}
+
+pub(super) fn flatten(g: &mut Importer, n: &Source) -> Result<Vec<ValueId>> {
+    let x = n.input(0)?;
+    let rank = g.rank(x) as i64;
+    let axis = n.int("axis", 1);
+    if axis < -rank || axis > rank {
+        return Err(Error::Invalid(format!("axis {axis} is outside of the {rank} dimensions")));
+    }
+    let axis = if axis < 0 { axis + rank } else { axis } as usize;
+    let shape = g.shape(x);
+    let shape = vec![shape[..axis].iter().product(), shape[axis..].iter().product()];
+    Ok(vec![g.reshape_to(x, shape)?])
+}
+
+pub(super) fn squeeze(g: &mut Importer, n: &Source) -> Result<Vec<ValueId>> {
+    let x = n.input(0)?;
+    let shape = g.shape(x).to_vec();
+    let axes = g
+        .axes_of(n, 1, 13, shape.len())?
+        .unwrap_or_else(|| (0..shape.len()).filter(|&i| shape[i] == 1).collect::<Vec<_>>());
+    if let Some(a) = axes.iter().find(|&&a| shape[a] != 1) {
+        return Err(Error::Invalid(format!("dimension {a} of {shape:?} is not 1")));
+    }
+    let kept = (0..shape.len()).filter(|i| !axes.contains(i)).map(|i| shape[i]).collect();
+    Ok(vec![g.reshape_to(x, kept)?])
+}
+
+pub(super) fn unsqueeze(g: &mut Importer, n: &Source) -> Result<Vec<ValueId>> {
+    let x = n.input(0)?;
+    let given = if n.opset < 13 {
+        n.ints("axes").unwrap_or_default()
+    } else {
+        let axes = n.input(1)?;
+        g.integers(axes, "axes")?
+    };
+    let rank = g.rank(x) + given.len();
+    let mut axes = given.into_iter().map(|a| g.axis(a, rank)).collect::<Result<Vec<usize>>>()?;
+    axes.sort_unstable();
+    if axes.windows(2).any(|w| w[0] == w[1]) {
+        return Err(Error::Invalid("an axis is named twice".into()));
+    }
+    let mut old = g.shape(x).to_vec().into_iter();
+    let shape = (0..rank).map(|i| if axes.contains(&i) { 1 } else { old.next().unwrap_or(1) }).collect();
+    Ok(vec![g.reshape_to(x, shape)?])
+}
+
+pub(super) fn transpose(g: &mut Importer, n: &Source) -> Result<Vec<ValueId>> {
+    let x = n.input(0)?;
+    let rank = g.rank(x);
+    let perm = match n.ints("perm") {
+        Some(p) => p.into_iter().map(|a| g.axis(a, rank.max(1))).collect::<Result<Vec<usize>>>()?,
+        None => (0..rank).rev().collect(),
+    };
+    let mut sorted = perm.clone();
+    sorted.sort_unstable();
+    if sorted != (0..rank).collect::<Vec<_>>() {
+        return Err(Error::Invalid(format!("{perm:?} is not a permutation of {rank} dimensions")));
+    }
+    if perm.iter().enumerate().all(|(i, &p)| i == p) {
+        return Ok(vec![x]);
+    }
+    Ok(vec![g.emit(Op::Transpose { perm }, &[x])?])
+}
+
+/// NumPy's rule: the shape that both broadcast to.
+pub(super) fn broadcast(a: &[i64], b: &[i64]) -> Result<Vec<i64>> {
+    let rank = a.len().max(b.len());
+    let at = |s: &[i64], i: usize| if i + s.len() < rank { 1 } else { s[i + s.len() - rank] };
+    (0..rank)
+        .map(|i| match (at(a, i), at(b, i)) {
+            (x, y) if x == y => Ok(x),
+            (1, y) => Ok(y),
+            (x, 1) => Ok(x),
+            _ => Err(Error::Invalid(format!("shapes {a:?} and {b:?} do not broadcast"))),
+        })
+        .collect()
+}
+
+pub(super) fn expand(g: &mut Importer, n: &Source) -> Result<Vec<ValueId>> {
+    let x = n.input(0)?;
+    let wanted = g.integers(n.input(1)?, "shape")?;
+    if let Some(d) = wanted.iter().find(|d| **d < 0) {
+        return Err(Error::Invalid(format!("the new shape contains {d}")));
+    }
+    let shape = broadcast(g.shape(x), &wanted)?;
+    if shape == g.shape(x) {
+        return Ok(vec![x]);
+    }
+    Ok(vec![g.emit(Op::Expand { shape }, &[x])?])
+}
+
+/// A tile is an expansion of dimensions of extent 1 between reshapes.
+pub(super) fn tile(g: &mut Importer, n: &Source) -> Result<Vec<ValueId>> {
+    let x = n.input(0)?;
+    let repeats = g.integers(n.input(1)?, "repeats")?;
+    let shape = g.shape(x).to_vec();
+    if repeats.len() != shape.len() || repeats.iter().any(|r| *r < 0) {
+        return Err(Error::Invalid(format!("repeats {repeats:?} do not fit the shape {shape:?}")));
+    }
+    let split: Vec<i64> = shape.iter().flat_map(|&d| [1, d]).collect();
+    let expanded: Vec<i64> = shape.iter().zip(&repeats).flat_map(|(&d, &r)| [r, d]).collect();
+    let merged = shape
+        .iter()
+        .zip(&repeats)
+        .map(|(d, r)| d.checked_mul(*r).ok_or_else(|| Error::Limit("the result is too large".into())))
+        .collect::<Result<Vec<i64>>>()?;
+    let x = g.reshape_to(x, split)?;
+    let x = if g.shape(x) == expanded { x } else { g.emit(Op::Expand { shape: expanded }, &[x])? };
+    Ok(vec![g.reshape_to(x, merged)?])
+}
+
+pub(super) fn concat(g: &mut Importer, n: &Source) -> Result<Vec<ValueId>> {
+    let inputs = n.present();
+    let first = n.input(0)?;
+    let axis = g.axis(n.int("axis", 1), g.rank(first))?;
+    let filled: Vec<ValueId> =
+        inputs.iter().copied().filter(|&i| g.rank(i) != g.rank(first) || g.shape(i)[axis] != 0).collect();
+    match filled[..] {
+        [] => Ok(vec![first]),
+        [one] => Ok(vec![one]),
+        _ => Ok(vec![g.emit(Op::Concat { axis }, &filled)?]),
+    }
+}
+
+/// Part `start..end` of one axis.
+fn slice_axis(g: &mut Importer, x: ValueId, axis: usize, start: i64, end: i64) -> Result<ValueId> {
+    let ends = g.shape(x).to_vec();
+    if start == 0 && end == ends[axis] {
+        return Ok(x);
+    }
+    let (mut starts, mut ends) = (vec![0; ends.len()], ends);
+    starts[axis] = start;
+    ends[axis] = end;
+    let steps = vec![1; starts.len()];
+    g.emit(Op::Slice { starts, ends, steps }, &[x])
+}
+
+pub(super) fn split(g: &mut Importer, n: &Source) -> Result<Vec<ValueId>> {
+    let x = n.input(0)?;
+    let axis = g.axis(n.int("axis", 0), g.rank(x))?;
+    let extent = g.shape(x)[axis];
+    let given = if n.opset < 13 { n.ints("split") } else { None };
+    let given = match (given, n.optional(1)) {
+        (None, Some(s)) => Some(g.integers(s, "split")?),
+        (given, _) => given,
+    };
+    let count = n.proto.output.len().max(1) as i64;
+    let sizes = given.unwrap_or_else(|| {
+        let count = n.int("num_outputs", count).max(1);
+        let chunk = (extent + count - 1) / count;
+        (0..count).map(|i| chunk.min(extent - (i * chunk).min(extent))).collect()
+    });
+    if sizes.iter().any(|s| *s < 0) || sizes.iter().sum::<i64>() != extent {
+        return Err(Error::Invalid(format!("parts {sizes:?} do not add up to {extent}")));
+    }
+    let mut start = 0;
+    let mut outputs = vec![];
+    for size in sizes {
+        outputs.push(slice_axis(g, x, axis, start, start + size)?);
+        start += size;
+    }
+    Ok(outputs)
+}
+
+pub(super) fn slice(g: &mut Importer, n: &Source) -> Result<Vec<ValueId>> {
+    let x = n.input(0)?;
+    let shape = g.shape(x).to_vec();
+    let rank = shape.len();
+    let (from, to, axes, by) = if n.opset < 10 {
+        let need = |name: &str| n.ints(name).ok_or_else(|| Error::Invalid(format!("'{name}' is missing")));
+        (need("starts")?, need("ends")?, n.ints("axes"), None)
+    } else {
+        let read = |i: usize, what: &str| n.optional(i).map(|v| g.integers(v, what)).transpose();
+        let missing = || Error::Invalid("its starts or ends are missing".into());
+        let (from, to) = (read(1, "starts")?.ok_or_else(missing)?, read(2, "ends")?.ok_or_else(missing)?);
+        (from, to, read(3, "axes")?, read(4, "steps")?)
+    };
+    let axes = axes.unwrap_or_else(|| (0..from.len() as i64).collect());
+    let by = by.unwrap_or_else(|| vec![1; from.len()]);
+    if to.len() != from.len() || axes.len() != from.len() || by.len() != from.len() {
+        return Err(Error::Invalid("starts, ends, axes and steps differ in length".into()));
+    }
+    let (mut starts, mut ends, mut steps) = (vec![0; rank], shape.clone(), vec![1; rank]);
+    for i in 0..from.len() {
+        let axis = g.axis(axes[i], rank)?;
+        let d = shape[axis];
+        let wrap = |v: i64| if v < 0 { v.saturating_add(d) } else { v };
+        match by[i] {
+            0 => return Err(Error::Invalid("a step is 0".into())),
+            1.. => {
+                starts[axis] = wrap(from[i]).clamp(0, d);
+                ends[axis] = wrap(to[i]).clamp(starts[axis], d);
+            }
+            _ => {
+                starts[axis] = wrap(from[i]).clamp(-1, d - 1);
+                ends[axis] = wrap(to[i]).clamp(-1, starts[axis]);
+            }
+        }
+        steps[axis] = by[i].clamp(-d.max(1), d.max(1));
+    }
+    if (0..rank).all(|i| starts[i] == 0 && ends[i] == shape[i] && steps[i] == 1) {
+        return Ok(vec![x]);
+    }
+    Ok(vec![g.emit(Op::Slice { starts, ends, steps }, &[x])?])
+}
+
+pub(super) fn gather(g: &mut Importer, n: &Source) -> Result<Vec<ValueId>> {
+    let (x, indices) = (n.input(0)?, n.input(1)?);
+    let axis = g.axis(n.int("axis", 0), g.rank(x))?;
+    let extent = g.shape(x)[axis];
+    if g.graph.constant(indices).is_some() {
+        let values = g.integers(indices, "indices")?;
+        if let Some(v) = values.iter().find(|v| **v < -extent || **v >= extent) {
+            return Err(Error::Invalid(format!("index {v} is outside of dimension {axis} of extent {extent}")));
+        }
+        // neighbours in order are a slice
+        let wrapped: Vec<i64> = values.iter().map(|v| if *v < 0 { v + extent } else { *v }).collect();
+        if g.graph.constant(x).is_none() && !wrapped.is_empty() && wrapped.windows(2).all(|w| w[1] == w[0] + 1) {
+            let part = slice_axis(g, x, axis, wrapped[0], wrapped[0] + wrapped.len() as i64)?;
+            let mut shape = g.shape(x).to_vec();
+            shape.splice(axis..=axis, g.shape(indices).to_vec());
+            return Ok(vec![g.reshape_to(part, shape)?]);
+        }
+    }
+    Ok(vec![g.emit(Op::Gather { axis }, &[x, indices])?])
+}
+
+pub(super) fn gather_elements(g: &mut Importer, n: &Source) -> Result<Vec<ValueId>> {
+    let (x, indices) = (n.input(0)?, n.input(1)?);
+    let axis = g.axis(n.int("axis", 0), g.rank(x))?;
+    Ok(vec![g.emit(Op::GatherElements { axis }, &[x, indices])?])
+}
+
+pub(super) fn gather_nd(g: &mut Importer, n: &Source) -> Result<Vec<ValueId>> {
+    let (x, indices) = (n.input(0)?, n.input(1)?);
+    let batch_dims = n.int("batch_dims", 0);
+    if batch_dims < 0 || batch_dims as usize >= g.rank(indices).max(1) {
+        return Err(Error::Invalid(format!("batch_dims {batch_dims} does not fit its operands")));
+    }
+    Ok(vec![g.emit(Op::GatherNd { batch_dims: batch_dims as usize }, &[x, indices])?])
+}
+
+impl Importer<'_> {
+    /// Element `positions[i]` of `axis` at place `i`.
+    pub(super) fn take(&mut self, x: ValueId, axis: usize, positions: &[i64]) -> Result<ValueId> {
+        let indices = self.constant(Tensor::new(&[positions.len() as i64], positions));
+        self.emit(Op::Gather { axis }, &[x, indices])
+    }
+}
+
+pub(super) fn pad(g: &mut Importer, n: &Source) -> Result<Vec<ValueId>> {
+    let x = n.input(0)?;
+    let rank = g.rank(x);
+    let (given, axes, value) = if n.opset < 11 {
+        (n.ints("pads").unwrap_or_default(), None, None)
+    } else {
+        let axes = n.optional(3).map(|a| g.integers(a, "axes")).transpose()?;
+        (g.integers(n.input(1)?, "pads")?, axes, n.optional(2))
+    };
+    let axes = axes.unwrap_or_else(|| (0..rank as i64).collect());
+    if given.len() != 2 * axes.len() {
+        return Err(Error::Invalid(format!("{} pads are given for {} dimensions", given.len(), axes.len())));
+    }
+    let (mut before, mut after) = (vec![0; rank], vec![0; rank]);
+    for (i, &a) in axes.iter().enumerate() {
+        let axis = g.axis(a, rank)?;
+        (before[axis], after[axis]) = (given[i], given[i + axes.len()]);
+    }
+    if before.iter().chain(&after).any(|p| p.abs() > 1 << 30) {
+        return Err(Error::Limit("a pad is larger than 2³⁰".into()));
+    }
+    match n.string("mode", "constant").as_str() {
+        "constant" => {}
+        mode @ ("reflect" | "edge" | "wrap") => return pad_by_position(g, x, mode, &before, &after),
+        other => return Err(Error::Unsupported(format!("mode '{other}'"))),
+    }
+    let bits = match value {
+        None => {
+            let fill = g.scalar_like(x, n.float("value", 0.0) as f64);
+            fill.map_or(0, |v| first_bits(g.graph.constant(v)))
+        }
+        Some(v) if g.graph.constant(v).is_some() => first_bits(g.graph.constant(v)),
+        Some(_) => return Err(Error::Unsupported("its value depends on the values of inputs".into())),
+    };
+    // negative pads crop
+    if before.iter().chain(&after).any(|p| *p < 0) {
+        let shape = g.shape(x).to_vec();
+        let starts: Vec<i64> = before.iter().map(|p| (-p).max(0)).collect();
+        let ends: Vec<i64> = shape.iter().zip(&after).map(|(d, p)| d + p.min(&0)).collect();
+        if starts.iter().zip(&ends).any(|(s, e)| s > e) {
+            return Err(Error::Invalid("negative pads remove more than there is".into()));
+        }
+        let cropped = g.emit(Op::Slice { starts, ends, steps: vec![1; rank] }, &[x])?;
+        before.iter_mut().chain(&mut after).for_each(|p| *p = (*p).max(0));
+        return pad_constant(g, cropped, before, after, bits);
+    }
+    pad_constant(g, x, before, after, bits)
+}
+
+fn pad_constant(g: &mut Importer, x: ValueId, before: Vec<i64>, after: Vec<i64>, value: u64) -> Result<Vec<ValueId>> {
+    if before.iter().chain(&after).all(|p| *p == 0) {
+        return Ok(vec![x]);
+    }
+    Ok(vec![g.emit(Op::Pad { before, after, value }, &[x])?])
+}
+
+fn first_bits(tensor: Option<&std::sync::Arc<Tensor>>) -> u64 {
+    let mut bytes = [0; 8];
+    if let Some(t) = tensor.filter(|t| !t.is_empty()) {
+        let size = t.dtype.bytes();
+        bytes[..size].copy_from_slice(&t.data[..size]);
+    }
+    u64::from_le_bytes(bytes)
+}
+
+fn pad_by_position(
+    g: &mut Importer,
+    mut x: ValueId,
+    mode: &str,
+    before: &[i64],
+    after: &[i64],
+) -> Result<Vec<ValueId>> {
+    for axis in 0..before.len() {
+        let d = g.shape(x)[axis];
+        if before[axis] == 0 && after[axis] == 0 {
+            continue;
+        }
+        if d == 0 || mode == "reflect" && before[axis].max(after[axis]) >= d.max(2) {
+            return Err(Error::Invalid(format!("dimension {axis} of extent {d} is too small for its padding")));
+        }
+        let position = |i: i64| match mode {
+            "edge" => i.clamp(0, d - 1),
+            "wrap" => i.rem_euclid(d),
+            _ if d == 1 => 0,
+            _ => {
+                let period = 2 * (d - 1);
+                let r = i.rem_euclid(period);
+                if r < d { r } else { period - r }
+            }
+        };
+        let positions: Vec<i64> = (-before[axis]..d + after[axis]).map(position).collect();
+        x = g.take(x, axis, &positions)?;
+    }
+    Ok(vec![x])
+}
+
+/// Splits channels into `block × block` neighbours (`DCR`: the block varies slowest).
+pub(super) fn depth_to_space(g: &mut Importer, n: &Source) -> Result<Vec<ValueId>> {
+    let x = n.input(0)?;
+    let b = n.int("blocksize", 0);
+    let [batch, c, h, w] = four(g, x)?;
+    if b < 1 || c % (b * b) != 0 {
+        return Err(Error::Invalid(format!("blocksize {b} does not divide {c} channels")));
+    }
+    let d = c / (b * b);
+    let (split, perm) = match n.string("mode", "DCR").as_str() {
+        "DCR" => (vec![batch, b, b, d, h, w], vec![0, 3, 4, 1, 5, 2]),
+        "CRD" => (vec![batch, d, b, b, h, w], vec![0, 1, 4, 2, 5, 3]),
+        other => return Err(Error::Invalid(format!("mode '{other}' is not known"))),
+    };
+    let x = g.reshape_to(x, split)?;
+    let x = g.emit(Op::Transpose { perm }, &[x])?;
+    Ok(vec![g.reshape_to(x, vec![batch, d, h * b, w * b])?])
+}
+
+pub(super) fn space_to_depth(g: &mut Importer, n: &Source) -> Result<Vec<ValueId>> {
+    let x = n.input(0)?;
+    let b = n.int("blocksize", 0);
+    let [batch, c, h, w] = four(g, x)?;
+    if b < 1 || h % b != 0 || w % b != 0 {
+        return Err(Error::Invalid(format!("blocksize {b} does not divide {h}×{w}")));
+    }
+    let x = g.reshape_to(x, vec![batch, c, h / b, b, w / b, b])?;
+    let x = g.emit(Op::Transpose { perm: vec![0, 3, 5, 1, 2, 4] }, &[x])?;
+    Ok(vec![g.reshape_to(x, vec![batch, c * b * b, h / b, w / b])?])
+}
+
+fn four(g: &Importer, x: ValueId) -> Result<[i64; 4]> {
+    g.shape(x).try_into().map_err(|_| Error::Invalid("its operand does not have 4 dimensions".into()))
+}

@@ -1,0 +1,60 @@
+//! One ONNX node while it is converted: its operands and attributes by name.
+
+use crate::graph::ir::ValueId;
+use crate::graph::proto::{AttributeProto, NodeProto, TensorProto};
+use crate::graph::{Error, Result};
+
+pub(super) struct Source<'a> {
+    pub proto: &'a NodeProto,
+    /// `None` where an optional operand is left out.
+    pub inputs: Vec<Option<ValueId>>,
+    pub opset: i64,
+}
+
+impl<'a> Source<'a> {
+    pub fn input(&self, i: usize) -> Result<ValueId> {
+        self.optional(i).ok_or_else(|| Error::Invalid(format!("operand {i} is missing")))
+    }
+
+    pub fn optional(&self, i: usize) -> Option<ValueId> {
+        self.inputs.get(i).copied().flatten()
+    }
+
+    /// Every operand that is present.
+    pub fn present(&self) -> Vec<ValueId> {
+        self.inputs.iter().flatten().copied().collect()
+    }
+
+    /// Whether output `i` has a name.
+    pub fn wants_output(&self, i: usize) -> bool {
+        self.proto.output.get(i).is_some_and(|o| !o.is_empty())
+    }
+
+    pub fn attribute(&self, name: &str) -> Option<&'a AttributeProto> {
+        self.proto.attribute.iter().find(|a| a.name == name)
+    }
+
+    pub fn int(&self, name: &str, default: i64) -> i64 {
+        self.attribute(name).map_or(default, |a| a.i)
+    }
+
+    pub fn flag(&self, name: &str, default: bool) -> bool {
+        self.int(name, default as i64) != 0
+    }
+
+    pub fn float(&self, name: &str, default: f32) -> f32 {
+        self.attribute(name).map_or(default, |a| a.f)
+    }
+
+    pub fn ints(&self, name: &str) -> Option<Vec<i64>> {
+        self.attribute(name).map(|a| a.ints.clone())
+    }
+
+    pub fn tensor(&self, name: &str) -> Option<&'a TensorProto> {
+        self.attribute(name).and_then(|a| a.t.as_ref())
+    }
+
+    pub fn string(&self, name: &str, default: &str) -> String {
+        self.attribute(name).map_or(default.to_string(), |a| String::from_utf8_lossy(&a.s).into_owned())
+    }
+}
