@@ -16,6 +16,7 @@ pub mod operands;
 pub mod parse;
 mod pool;
 pub mod print;
+pub mod probe;
 pub mod regalloc;
 pub mod scalar;
 pub mod simplify;
