@@ -3,6 +3,8 @@
 #[cfg(test)]
 mod brute_tests;
 pub mod build;
+#[cfg(test)]
+mod build_tests;
 pub mod dependence;
 pub mod ilp;
 pub mod instruction;
