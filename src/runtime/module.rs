@@ -192,15 +192,21 @@ struct Mapping {
 impl Weights {
     /// A copy of `bytes`.
     pub fn new(bytes: &[u8]) -> Result<Weights> {
-        if bytes.is_empty() {
+        Weights::filled(bytes.len(), |memory| memory.copy_from_slice(bytes))
+    }
+
+    /// `length` bytes that `fill` writes in place; they are zero before.
+    pub fn filled(length: usize, fill: impl FnOnce(&mut [u8])) -> Result<Weights> {
+        if length == 0 {
+            fill(&mut []);
             return Ok(Weights(None));
         }
-        let failed = |e: std::io::Error| Error::Io(format!("memory for {} bytes of weights: {e}", bytes.len()));
-        let mut pages = MmapMut::map_anon(bytes.len()).map_err(failed)?;
+        let failed = |e: std::io::Error| Error::Io(format!("memory for {length} bytes of weights: {e}"));
+        let mut pages = MmapMut::map_anon(length).map_err(failed)?;
         advise_huge_pages(&pages);
-        pages.copy_from_slice(bytes);
+        fill(&mut pages);
         let pages = pages.make_read_only().map_err(failed)?;
-        Ok(Weights(Some(std::sync::Arc::new(Mapping { pages, range: 0..bytes.len() }))))
+        Ok(Weights(Some(std::sync::Arc::new(Mapping { pages, range: 0..length }))))
     }
 }
 
