@@ -312,6 +312,19 @@ pub(super) fn is_nan(g: &mut Importer, n: &Source) -> Result<Vec<ValueId>> {
     Ok(vec![g.compare(CompareOp::Ne, x, x)?])
 }
 
+pub(super) fn is_inf(g: &mut Importer, n: &Source) -> Result<Vec<ValueId>> {
+    let x = n.input(0)?;
+    let signs = (n.flag("detect_positive", true), n.flag("detect_negative", true));
+    let (operand, infinity) = match signs {
+        (true, true) => (g.unary(UnaryOp::Abs, x)?, f64::INFINITY),
+        (true, false) => (x, f64::INFINITY),
+        (false, true) => (x, f64::NEG_INFINITY),
+        (false, false) => return Err(Error::Unsupported("it detects neither sign".into())),
+    };
+    let infinity = g.scalar_like(x, infinity)?;
+    Ok(vec![g.compare(CompareOp::Eq, operand, infinity)?])
+}
+
 pub(super) fn constant(g: &mut Importer, n: &Source) -> Result<Vec<ValueId>> {
     let tensor = if let Some(t) = n.tensor("value") {
         g.read_tensor(t)?

@@ -74,6 +74,19 @@ pub(super) fn reduce(g: &mut Importer, n: &Source, op: ReduceOp, operand_since: 
     Ok(vec![g.emit(Op::Reduce { op, axes, keep }, &[x])?])
 }
 
+/// x over its norm along an axis.
+pub(super) fn lp_normalization(g: &mut Importer, n: &Source) -> Result<Vec<ValueId>> {
+    let x = n.input(0)?;
+    let axis = g.axis(n.int("axis", -1), g.rank(x))?;
+    let op = match n.int("p", 2) {
+        1 => ReduceOp::L1,
+        2 => ReduceOp::L2,
+        p => return Err(Error::Unsupported(format!("p = {p}"))),
+    };
+    let norm = g.emit(Op::Reduce { op, axes: vec![axis], keep: true }, &[x])?;
+    Ok(vec![g.binary(BinaryOp::Div, x, norm)?])
+}
+
 pub(super) fn global_pool(g: &mut Importer, n: &Source, op: ReduceOp) -> Result<Vec<ValueId>> {
     let x = n.input(0)?;
     if g.rank(x) < 3 {

@@ -24,35 +24,24 @@ struct Rule {
 }
 
 impl Rule {
-    /// The position in the input that output element `i` stands for.
+    /// The position in the input that output element `i` stands for. In single precision, as ONNX Runtime computes it: a
+    /// position half way between two elements is rounded the same way.
     fn source(&self, axis: Axis, i: i64) -> Result<f64> {
-        let x = i as f64;
-        let half = (x + 0.5) / axis.scale - 0.5;
-        Ok(match self.coordinates.as_str() {
-            "asymmetric" => x / axis.scale,
+        let (x, scale) = (i as f32, axis.scale as f32);
+        let (input, output) = (axis.input as f32, axis.output as f32);
+        let half = (x + 0.5) / scale - 0.5;
+        let source = match self.coordinates.as_str() {
+            "asymmetric" => x / scale,
             "half_pixel" => half,
-            "half_pixel_symmetric" => {
-                let adjustment = axis.output as f64 / (axis.scale * axis.input as f64);
-                let center = axis.input as f64 / 2.0;
-                center * (1.0 - adjustment) + half
-            }
-            "pytorch_half_pixel" => {
-                if axis.output > 1 {
-                    half
-                } else {
-                    0.0
-                }
-            }
-            "align_corners" => {
-                if axis.output > 1 {
-                    x * (axis.input - 1) as f64 / (axis.output - 1) as f64
-                } else {
-                    0.0
-                }
-            }
-            "tf_half_pixel_for_nn" => (x + 0.5) / axis.scale,
+            "half_pixel_symmetric" => input / 2.0 * (1.0 - output / (scale * input)) + half,
+            "pytorch_half_pixel" if axis.output > 1 => half,
+            "pytorch_half_pixel" => 0.0,
+            "align_corners" if axis.output > 1 => x * (input - 1.0) / (output - 1.0),
+            "align_corners" => 0.0,
+            "tf_half_pixel_for_nn" => (x + 0.5) / scale,
             other => return Err(Error::Unsupported(format!("coordinate_transformation_mode '{other}'"))),
-        })
+        };
+        Ok(f64::from(source))
     }
 
     fn round(&self, x: f64) -> Result<f64> {

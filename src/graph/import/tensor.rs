@@ -1,6 +1,7 @@
 //! TensorProto to [`Tensor`]: every way in which ONNX stores elements.
 
 use crate::graph::proto::TensorProto;
+use crate::graph::synthetic::Recipe;
 use crate::graph::{DType, Error, Result, Tensor};
 use std::path::{Component, Path};
 
@@ -88,10 +89,12 @@ fn external(proto: &TensorProto, directory: &Path, what: &str, bytes: usize) -> 
     let entry = |key: &str| proto.external_data.iter().find(|e| e.key == key).map(|e| e.value.as_str());
     let location =
         entry("location").ok_or_else(|| Error::Invalid(format!("{what} is external but names no location")))?;
-    if location == "synthetic" && entry("distribution").is_some() {
-        return Err(Error::Invalid(format!(
-            "{what} has a recipe instead of weights: fill the file with `tilewright materialize` first"
-        )));
+    let entries = proto.external_data.iter().map(|e| (e.key.as_str(), e.value.as_str()));
+    if let Some(recipe) = Recipe::parse(entries).map_err(|e| e.context(what))? {
+        if proto.data_type != 1 {
+            return Err(Error::Unsupported(format!("{what}: synthetic weights of another type than f32")));
+        }
+        return Ok(recipe.fill(bytes / 4).into_iter().flat_map(f32::to_le_bytes).collect());
     }
     let relative = Path::new(location);
     if relative.components().any(|c| !matches!(c, Component::Normal(_) | Component::CurDir)) {
