@@ -1,1 +1,174 @@
 //! LoopNest to VCode: vectors, unrolling, registers for local buffers, addresses.
+//!
+//! Each top-level statement of the nest becomes a function. `prepare` decides on vectors and unrolling, `select` expands
+//! statements to vector instructions over symbolic addresses, `hoist` moves invariants out of innermost loops, `address`
+//! gives pointers registers and bumps them. The nest's meaning (`interpret.rs`) is kept, except that sums over vector
+//! lanes are taken in another (fixed) order and that products in sums are fused.
+
+pub mod access;
+pub mod address;
+pub mod hoist;
+pub mod prepare;
+pub mod select;
+pub mod tree;
+pub mod value;
+
+use crate::codegen::expr::{Affine, BufferId, Index, Var};
+use crate::codegen::interval::ceil_div;
+use crate::codegen::loopnest::{BufferKind, LoopKind, LoopNest, Stmt};
+use crate::codegen::lower::select::{LocalMode, Selector, Stop};
+use crate::codegen::vcode::{Function, Inst};
+use crate::codegen::{DType, Error, Result, Target};
+use std::collections::{HashMap, HashSet};
+
+/// One function for each phase of `nest`.
+pub fn lower(nest: &LoopNest, target: &Target) -> Result<Vec<Function>> {
+    crate::codegen::verify::verify(nest)?;
+    let prepared = prepare::prepare(nest, target);
+    let nest = &prepared.nest;
+    let phases = nest.body.iter().enumerate();
+    phases.map(|(i, stmt)| lower_phase(nest, target, &prepared.widths, stmt, format!("{}.{i}", nest.name))).collect()
+}
+
+fn lower_phase(
+    nest: &LoopNest,
+    target: &Target,
+    widths: &HashMap<Var, usize>,
+    stmt: &Stmt,
+    name: String,
+) -> Result<Function> {
+    let mut locals = vec![LocalMode::Registers { blend: false }; nest.buffers.len()];
+    let mut scratch = 0;
+    let mut to_memory = |locals: &mut Vec<LocalMode>, b: BufferId| {
+        let buffer = nest.buffer(b);
+        locals[b.0 as usize] = LocalMode::Memory { offset: scratch };
+        scratch += (buffer.span() as u32 * buffer.dtype.bytes() as u32).next_multiple_of(64);
+        scratch
+    };
+    let mut bytes = 0;
+    for b in needs_memory(nest, target, stmt) {
+        bytes = to_memory(&mut locals, b);
+    }
+    let parallel = match stmt {
+        Stmt::Loop { lower, upper, step, kind: LoopKind::Parallel, .. } => {
+            let first = lower.iter().map(|b| ceil_div(b.affine.constant, b.divisor)).max().unwrap_or(0);
+            let end = upper.iter().map(|b| b.affine.constant.div_euclid(b.divisor)).min().unwrap_or(0);
+            Some(ceil_div(end - first, *step).max(0))
+        }
+        _ => None,
+    };
+    // each retry settles one buffer, twice at most
+    for _ in 0..=2 * nest.buffers.len() {
+        let mut selector = Selector::new(nest, target, widths, &locals);
+        selector.tree.scratch_bytes = bytes;
+        match selector.phase(stmt) {
+            Ok(tree) => return address::flatten(tree, name, parallel),
+            Err(Stop::Failed(e)) => return Err(e),
+            Err(Stop::Retry(b, LocalMode::Memory { .. })) => bytes = to_memory(&mut locals, b),
+            Err(Stop::Retry(b, mode)) => locals[b.0 as usize] = mode,
+        }
+    }
+    Err(Error::Internal(format!("{}: local buffers find no place", nest.name)))
+}
+
+/// The local buffers whose elements are not known at compile time, or are more than the registers hold.
+fn needs_memory(nest: &LoopNest, target: &Target, stmt: &Stmt) -> Vec<BufferId> {
+    let mut found = HashSet::new();
+    let (mut expanded, mut vector) = (HashSet::new(), HashSet::new());
+    visit(stmt, &mut expanded, &mut vector, &mut |buffer, index, expanded, vector| {
+        let b = nest.buffer(buffer);
+        if b.kind != BufferKind::Local {
+            return;
+        }
+        let mut linear = Affine::constant(0);
+        let mut known = b.dtype != DType::Bool;
+        for (i, stride) in index.iter().zip(&b.strides) {
+            match i {
+                Index::Affine(a) => linear = linear.add_scaled(a, *stride),
+                Index::Value(_) => known = false,
+            }
+        }
+        known &= linear.terms.iter().all(|t| expanded.contains(&t.0));
+        let lanes = target.vector_bytes / value::lane_of(b.dtype).map_or(4, |l| l.bytes());
+        let is_vector = linear.terms.iter().any(|t| vector.contains(&t.0));
+        let size = b.span() as usize;
+        let vectors = if is_vector { size.div_ceil(lanes) } else { size };
+        if !known || vectors > target.vector_registers {
+            found.insert(buffer);
+        }
+    });
+    let mut found: Vec<BufferId> = found.into_iter().collect();
+    found.sort();
+    found
+}
+
+type Visit<'a> = dyn FnMut(BufferId, &[Index], &HashSet<Var>, &HashSet<Var>) + 'a;
+
+/// Calls `f` on each access below `stmt`, with the variables that are constants once loops are expanded.
+fn visit(stmt: &Stmt, expanded: &mut HashSet<Var>, vector: &mut HashSet<Var>, f: &mut Visit) {
+    match stmt {
+        Stmt::Loop { var, kind, body, .. } => {
+            if matches!(kind, LoopKind::Unroll | LoopKind::Vector) {
+                expanded.insert(*var);
+            }
+            if *kind == LoopKind::Vector {
+                vector.insert(*var);
+            }
+            body.iter().for_each(|s| visit(s, expanded, vector, f));
+        }
+        Stmt::If { body, .. } => body.iter().for_each(|s| visit(s, expanded, vector, f)),
+        Stmt::Let { var, value, .. } => {
+            if value.terms.iter().all(|t| expanded.contains(&t.0)) {
+                expanded.insert(*var);
+            }
+        }
+        Stmt::Store { buffer, index, value, .. } => {
+            f(*buffer, index, expanded, vector);
+            let mut visit_expr = |e: &crate::codegen::expr::Expr| {
+                e.visit_accesses(&mut |a| f(a.buffer, &a.index, expanded, vector));
+            };
+            visit_expr(value);
+            for i in index {
+                if let Index::Value(e) = i {
+                    visit_expr(e);
+                }
+            }
+        }
+    }
+}
+
+/// Whether every innermost loop works on vectors: none stores single elements only.
+pub fn vectorized(f: &Function) -> bool {
+    // for each open loop: single stores, vector accesses, loops inside
+    let mut open: Vec<(bool, bool, bool)> = vec![];
+    for inst in &f.insts {
+        match inst {
+            Inst::LoopStart { .. } => {
+                if let Some(outer) = open.last_mut() {
+                    outer.2 = true;
+                }
+                open.push((false, false, false));
+            }
+            Inst::LoopEnd => {
+                if let Some((true, false, false)) = open.pop() {
+                    return false;
+                }
+            }
+            Inst::VStore { ty, .. } => {
+                if let Some(l) = open.last_mut() {
+                    if ty.lanes == 1 { l.0 = true } else { l.1 = true }
+                }
+            }
+            Inst::VLoad { ty, .. } | Inst::VGather { ty, .. } | Inst::VScatter { ty, .. } if ty.lanes > 1 => {
+                if let Some(l) = open.last_mut() {
+                    l.1 = true;
+                }
+            }
+            _ => {}
+        }
+    }
+    true
+}
+
+#[cfg(test)]
+mod tests;

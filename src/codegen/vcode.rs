@@ -116,7 +116,7 @@ pub enum ShiftOp {
     RightArithmetic,
 }
 
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 pub enum Inst {
     // ---- scalars and addresses
     /// `dst = value`.
