@@ -1,14 +1,15 @@
-//! The way from VCode to bytes: registers are allocated, the allocation is proven, instructions are encoded.
+//! The way from LoopNest and VCode to bytes: registers are allocated, the allocation is proven, instructions are encoded.
 
-use crate::codegen::vcode::{Function, Inst};
-use crate::codegen::{Isa, Result, Target, aarch64, checker, regalloc, x86};
+use crate::codegen::loopnest::LoopNest;
+use crate::codegen::vcode::Function;
+use crate::codegen::{Isa, Result, Target, aarch64, checker, lower, regalloc, simplify, x86};
 use serde::{Deserialize, Serialize};
 
 /// The machine code of one kernel.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Assembled {
     pub phases: Vec<Phase>,
-    /// Whether every innermost loop that computes with vector registers uses more than one lane of them.
+    /// Whether no innermost loop works on single elements (see [`lower::vectorized`]).
     pub vectorized: bool,
 }
 
@@ -22,10 +23,15 @@ pub struct Phase {
     pub scratch_bytes: u32,
 }
 
+/// The machine code of a kernel.
+pub fn assemble(nest: &LoopNest, target: &Target) -> Result<Assembled> {
+    assemble_functions(&lower::lower(&simplify::simplify(nest), target)?, target)
+}
+
 /// The machine code of the phases of a kernel.
 pub fn assemble_functions(functions: &[Function], target: &Target) -> Result<Assembled> {
     let phases = functions.iter().map(|f| assemble_function(f, target)).collect::<Result<_>>()?;
-    Ok(Assembled { phases, vectorized: functions.iter().all(is_vectorized) })
+    Ok(Assembled { phases, vectorized: functions.iter().all(lower::vectorized) })
 }
 
 fn assemble_function(function: &Function, target: &Target) -> Result<Phase> {
@@ -36,30 +42,4 @@ fn assemble_function(function: &Function, target: &Target) -> Result<Phase> {
         Isa::Neon => aarch64::emit(function, &allocation)?,
     };
     Ok(Phase { code, parallel: function.parallel, scratch_bytes: function.scratch_bytes })
-}
-
-/// No innermost loop computes lane by lane.
-fn is_vectorized(function: &Function) -> bool {
-    // Widest vector type since the last LoopStart; `None` outside of innermost loops.
-    let mut widest: Option<u8> = None;
-    for inst in &function.insts {
-        match inst {
-            Inst::LoopStart { .. } => widest = Some(0),
-            Inst::LoopEnd => {
-                if widest.take() == Some(1) {
-                    return false;
-                }
-            }
-            Inst::VLoad { ty, .. }
-            | Inst::VStore { ty, .. }
-            | Inst::VGather { ty, .. }
-            | Inst::VScatter { ty, .. }
-            | Inst::VGatherIndex { ty, .. }
-            | Inst::VUnary { ty, .. }
-            | Inst::VBinary { ty, .. }
-            | Inst::VFma { ty, .. } => widest = widest.map(|w| w.max(ty.lanes)),
-            _ => {}
-        }
-    }
-    true
 }

@@ -27,6 +27,7 @@ pub mod verify;
 pub mod x86;
 
 pub use crate::runtime::{DType, Error, Result, Tensor, opaque};
+pub use assemble::{Assembled, assemble};
 pub use target::{Isa, Target};
 
 #[cfg(test)]
