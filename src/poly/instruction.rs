@@ -167,10 +167,10 @@ fn unify(
                 }
                 (Role::Vector, Along::Unit) => true,
                 (Role::Vector, Along::Strided(stride)) => {
-                    if !r.packable() {
+                    if !r.packable(s) {
                         *reason = format!("operand {name} has stride {stride} along {lane_name} and cannot be packed");
                     }
-                    r.packable()
+                    r.packable(s)
                 }
             };
             if fits {
@@ -193,17 +193,20 @@ fn unify(
     }
 }
 
-/// The first row of `table` for this ISA that matches, or why the last candidate did not.
+/// The first row of `table` for this ISA that matches, or why the first one does not, if possible because of an operand.
 pub fn select(table: &[TensorInstruction], isa: Isa, scop: &Scop, id: StatementId, lane: Var) -> Result<Match, String> {
     let dtype = scop.tensor(scop.statement(id).target).dtype;
-    let mut why = format!("no instruction accumulates {dtype} on this target");
+    let mut why: Option<String> = None;
     for row in table.iter().filter(|r| r.isa == isa && r.dtype == dtype) {
         match match_instruction(row, scop, id, lane) {
             Ok(m) => return Ok(m),
-            Err(e) => why = e,
+            Err(e) if why.as_ref().is_none_or(|w| !w.starts_with("operand") && e.starts_with("operand")) => {
+                why = Some(e)
+            }
+            Err(_) => {}
         }
     }
-    Err(why)
+    Err(why.unwrap_or_else(|| format!("no instruction accumulates {dtype} on this target")))
 }
 
 #[cfg(test)]

@@ -41,19 +41,18 @@ impl Reference {
         self.strides[v.0 as usize] != Some(0)
     }
 
-    /// Whether a packed copy has as many elements as the tensor: each subscript has at most one iterator, no iterator is in
-    /// two, and nothing but zero is read outside.
-    pub fn packable(&self) -> bool {
+    /// Whether a packed copy has no more elements than the tensor: no iterator of `statement` is in two subscripts, none has
+    /// more values than its dimension, and nothing but zero is read outside.
+    pub fn packable(&self, statement: &Statement) -> bool {
         let Some(access) = &self.access else { return false };
         let mut seen = vec![];
         access.otherwise.is_none_or(|o| o.bits == 0)
-            && access.index.iter().all(|i| match i.affine().map(|a| &a.terms[..]) {
-                Some([]) => true,
-                Some(&[(v, _)]) if !seen.contains(&v) => {
-                    seen.push(v);
-                    true
-                }
-                _ => false,
+            && self.subscripts.len() == access.index.len()
+            && self.subscripts.iter().all(|(a, size)| {
+                let values: i64 = a.terms.iter().map(|t| statement.iterators[t.0.0 as usize].extent).product();
+                let fresh = a.terms.iter().all(|t| !seen.contains(&t.0));
+                seen.extend(a.terms.iter().map(|t| t.0));
+                fresh && values <= *size
             })
     }
 

@@ -131,6 +131,15 @@ impl Traffic<'_> {
             }
             inside = around;
         }
+        // What a cache still holds of the kernel before: activations that fit it. Constants are in the last one at best.
+        for (level, misses) in misses.iter_mut().enumerate() {
+            for (i, r) in self.references.iter().enumerate() {
+                let fits = inside[i] <= self.target.cache_bytes[level] as f64 * FILL;
+                if fits && level > 0 && (level == 2 || !r.constant) {
+                    misses[i] = (misses[i] - inside[i]).max(0.0);
+                }
+            }
+        }
         let bandwidth = &self.target.bandwidth;
         (0..3).map(|level| misses[level].iter().sum::<f64>() / bandwidth[level + 1] * EXPOSED[level]).sum()
     }

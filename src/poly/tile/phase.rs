@@ -1,6 +1,6 @@
 //! The plan of one phase: its tree with tile rows and point rows.
 
-use super::access::{Reference, flops, references};
+use super::access::{Along, Reference, flops, references};
 use super::cache::{TileLoop, Traffic};
 use super::register_block::{Axis, Block, Problem};
 use super::{PhaseReport, instances};
@@ -9,7 +9,7 @@ use crate::poly::Target;
 use crate::poly::instruction::{self, TensorInstruction};
 use crate::poly::pack::{Packing, Part};
 use crate::poly::schedule::{Band, Node, Row, RowKind};
-use crate::poly::scop::{Scop, StatementId};
+use crate::poly::scop::{Role, Scop, StatementId};
 
 /// Elements of one vector loop that streams through memory.
 const STREAM_ELEMENTS: i64 = 2048;
@@ -39,6 +39,17 @@ struct Shared {
     vector: Option<usize>,
     dominant: StatementId,
     block: Block,
+}
+
+/// The loops around the main statement of a leaf, as far as its packed operands need them.
+struct Group {
+    statement: StatementId,
+    axes: Vec<Axis>,
+    /// Reduction loops in their order.
+    reductions: Vec<Var>,
+    /// Iterators with a point loop, and its size.
+    points: Vec<(Var, i64)>,
+    vector: Option<Var>,
 }
 
 impl Phase<'_> {
@@ -72,6 +83,10 @@ impl Phase<'_> {
             axes: &only,
             target: self.target,
             element: self.widest(&[dominant]),
+            elsewhere: &|v| {
+                let row = axes.iter().find(|a| a.0.iterator == v).and_then(|a| a.1);
+                row.map_or(0.0, |i| self.elsewhere(&outer.rows[i], dominant))
+            },
         };
         let block = self.trim(problem.best(), &only, s.reduce.is_some());
         let row_of = |v: Var| axes.iter().find(|a| a.0.iterator == v).and_then(|a| a.1);
@@ -117,21 +132,10 @@ impl Phase<'_> {
             }
         }
         let shared = Shared { blocked, vector, dominant, block: block.clone() };
-        let mut reductions = vec![];
-        let child = self.rewrite(&child, self.statements, &outer, &shared, &mut reductions);
-        if let Some((v, _)) = block.vector {
-            let loops: Vec<Var> = rows.iter().filter_map(|r| unit(r, dominant)).chain(reductions.iter().copied()).fold(
-                vec![],
-                |mut all, v| {
-                    if !all.contains(&v) {
-                        all.push(v);
-                    }
-                    all
-                },
-            );
-            for &i in &block.packed {
-                packings.extend(self.packing(dominant, &refs[i], v, &loops, &only, &block));
-            }
+        let mut groups = vec![];
+        let child = self.rewrite(&child, self.statements, &outer, &shared, &mut groups);
+        for g in &groups {
+            packings.extend(self.packings(g, &rows, &shared, &only));
         }
         let report = self.report(dominant, &block, &rows, memory_ns);
         let pinned = |r: &Row| unit(r, dominant).is_some_and(|v| pinned.contains(&v));
@@ -197,6 +201,25 @@ impl Phase<'_> {
         bytes
     }
 
+    /// Cycles that the statements around the dominant one lose to strided accesses when the vector runs along `row`.
+    fn elsewhere(&self, row: &Row, dominant: StatementId) -> f64 {
+        let mut cycles = 0.0;
+        for &id in self.statements.iter().filter(|s| **s != dominant) {
+            let Some(v) = unit(row, id) else { continue };
+            for r in references(self.scop, id) {
+                // Temporaries become local, constants of updates are packed.
+                let packed = r.constant && self.scop.statement(id).reduce.is_some();
+                if self.scop.tensor(r.tensor).role != Role::Temporary
+                    && !packed
+                    && matches!(r.along(v), Along::Strided(_) | Along::Gathered)
+                {
+                    cycles += instances(self.scop, id) * 1.5;
+                }
+            }
+        }
+        cycles
+    }
+
     /// Cuts a vector that streams through memory to chunks, as few as leave work for all threads.
     fn trim(&self, mut block: Block, axes: &[Axis], reduces: bool) -> Block {
         if let Some((v, n)) = &mut block.vector
@@ -219,17 +242,17 @@ impl Phase<'_> {
         statements: &[StatementId],
         outer: &Band,
         shared: &Shared,
-        reductions: &mut Vec<Var>,
+        groups: &mut Vec<Group>,
     ) -> Node {
         if let Some((rows, permutable, body)) = leaf_group(node) {
-            return self.leaf(rows, permutable, body, statements, outer, shared, reductions);
+            return self.leaf(rows, permutable, body, statements, outer, shared, groups);
         }
         match node {
             Node::Band(band, child) => {
-                Node::Band(band.clone(), Box::new(self.rewrite(child, statements, outer, shared, reductions)))
+                Node::Band(band.clone(), Box::new(self.rewrite(child, statements, outer, shared, groups)))
             }
             Node::Sequence(children) => Node::Sequence(
-                children.iter().map(|(s, n)| (s.clone(), self.rewrite(n, s, outer, shared, reductions))).collect(),
+                children.iter().map(|(s, n)| (s.clone(), self.rewrite(n, s, outer, shared, groups))).collect(),
             ),
             Node::Leaf => Node::Leaf,
         }
@@ -244,7 +267,7 @@ impl Phase<'_> {
         statements: &[StatementId],
         outer: &Band,
         shared: &Shared,
-        reductions: &mut Vec<Var>,
+        groups: &mut Vec<Group>,
     ) -> Node {
         let main = self.dominant(statements);
         let s = self.scop.statement(main);
@@ -263,6 +286,7 @@ impl Phase<'_> {
                 axes: &axes,
                 target: self.target,
                 element: self.widest(statements),
+                elsewhere: &|_| 0.0,
             };
             Block { packed: vec![], ..problem.best() }
         };
@@ -304,9 +328,21 @@ impl Phase<'_> {
             };
             sums.sort_by_key(|(_, a)| -stride(a));
         }
-        if is_dominant {
-            reductions.extend(sums.iter().map(|(_, a)| a.iterator));
-        }
+        groups.push(Group {
+            statement: main,
+            axes: axes.clone(),
+            reductions: sums.iter().map(|(_, a)| a.iterator).collect(),
+            points: shared
+                .blocked
+                .iter()
+                .filter_map(|&(i, n)| Some((unit(&outer.rows[i], main)?, n)))
+                .chain(axes.iter().map(|a| (a.iterator, points_of(&block, a.iterator))).filter(|p| p.1 > 1))
+                .collect(),
+            vector: match shared.vector {
+                Some(i) if shares_vector => unit(&outer.rows[i], main),
+                _ => block.vector.filter(|_| !block.lanes_reduced).map(|v| v.0),
+            },
+        });
         let lanes = self.target.lanes(self.widest(statements) as usize) as i64;
         let mut operations: i64 = shared.blocked.iter().map(|b| b.1).product::<i64>().max(1);
         if !is_dominant || shared.vector.is_none() {
@@ -343,41 +379,59 @@ impl Phase<'_> {
         Node::Band(Band { rows: tiles, permutable }, Box::new(body.clone()))
     }
 
+    /// Packed copies of what the main statement of a group reads: the dominant statement's by its block, for the other
+    /// updates their constants.
+    fn packings(&self, g: &Group, rows: &[Row], shared: &Shared, axes: &[Axis]) -> Vec<Packing> {
+        let Some(vector) = g.vector else { return vec![] };
+        let refs = references(self.scop, g.statement);
+        let s = self.scop.statement(g.statement);
+        let mut own: Vec<Axis> = rows.iter().filter_map(|r| self.axis(r, g.statement, true)).collect();
+        own.extend(g.axes.iter().cloned());
+        let packed = if g.statement == shared.dominant {
+            shared.block.packed.clone()
+        } else if s.reduce.is_some() {
+            let problem = Problem {
+                statement: s,
+                references: &refs,
+                axes: &own,
+                target: self.target,
+                element: self.widest(&[g.statement]),
+                elsewhere: &|_| 0.0,
+            };
+            problem.packed(vector).into_iter().filter(|&i| refs[i].constant).collect()
+        } else {
+            vec![]
+        };
+        let mut loops: Vec<Var> = vec![];
+        let around = rows.iter().filter_map(|r| unit(r, g.statement)).chain(g.reductions.iter().copied());
+        let points = g.points.iter().map(|p| p.0);
+        for v in around.chain(axes.iter().filter(|_| g.statement == shared.dominant).map(|a| a.iterator)).chain(points)
+        {
+            if !loops.contains(&v) {
+                loops.push(v);
+            }
+        }
+        packed.iter().filter_map(|&i| self.packing(g, &refs[i], vector, &loops)).collect()
+    }
+
     /// The packed copy of a read in the order of the loops: tiles, reductions, points, the vector last.
-    fn packing(
-        &self,
-        statement: StatementId,
-        r: &Reference,
-        vector: Var,
-        loops: &[Var],
-        axes: &[Axis],
-        block: &Block,
-    ) -> Option<Packing> {
+    fn packing(&self, g: &Group, r: &Reference, vector: Var, loops: &[Var]) -> Option<Packing> {
         let access = r.access.clone()?;
+        let points = |v: Var| g.points.iter().find(|p| p.0 == v).map(|p| p.1);
         let mut dims = vec![];
-        let points: Vec<Var> = block.unrolled.iter().map(|u| u.0).filter(|v| *v != vector && r.depends(*v)).collect();
-        let tiled = |v: Var| v == vector || points.contains(&v);
-        if !loops.contains(&vector) && r.depends(vector) {
-            dims.push((vector, Part::Tile(points_of(block, vector))));
+        if !loops.contains(&vector) {
+            dims.push((vector, Part::Tile(points(vector)?)));
         }
         for &v in loops.iter().filter(|v| r.depends(**v)) {
-            dims.push((v, if tiled(v) { Part::Tile(points_of(block, v)) } else { Part::Whole }));
+            dims.push((v, points(v).map_or(Part::Whole, Part::Tile)));
         }
-        for a in axes.iter().filter(|a| r.depends(a.iterator)) {
-            if !dims.iter().any(|d| d.0 == a.iterator) {
-                let part = if tiled(a.iterator) { Part::Tile(points_of(block, a.iterator)) } else { Part::Whole };
-                dims.push((a.iterator, part));
-            }
+        for &(v, n) in g.points.iter().filter(|p| p.0 != vector && r.depends(p.0)) {
+            dims.push((v, Part::Point(n)));
         }
-        dims.extend(points.iter().map(|&v| (v, Part::Point(points_of(block, v)))));
-        dims.push((vector, Part::Point(points_of(block, vector))));
-        // Iterators without an axis have one value or no loop of their own.
-        for v in self.scop.statement(statement).vars() {
-            if r.depends(v) && !dims.iter().any(|d| d.0 == v) {
-                return None;
-            }
-        }
-        Some(Packing { statement, access, dims })
+        dims.push((vector, Part::Point(points(vector)?)));
+        // An iterator without a loop of its own is left out of the copy.
+        let all = self.scop.statement(g.statement).vars().all(|v| !r.depends(v) || dims.iter().any(|d| d.0 == v));
+        all.then_some(Packing { statement: g.statement, access, dims })
     }
 
     fn report(&self, dominant: StatementId, block: &Block, rows: &[Row], memory_ns: f64) -> PhaseReport {

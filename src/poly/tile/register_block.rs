@@ -55,10 +55,12 @@ pub struct Problem<'a> {
     pub target: &'a Target,
     /// Bytes of the widest element: what decides the number of lanes.
     pub element: i64,
+    /// Cycles that the other statements lose when the vector runs along an iterator.
+    pub elsewhere: &'a dyn Fn(Var) -> f64,
 }
 
 /// Share of the shorter resources that does not hide behind the longest.
-const OVERLAP: f64 = 0.04;
+const OVERLAP: f64 = 0.1;
 /// Cycles of a loop's own instructions.
 const LOOP: f64 = 0.3;
 /// Share of the time of vectors that stream from the second cache that does not hide behind arithmetic.
@@ -69,6 +71,8 @@ const EDGE: (f64, f64) = (20.0, 1.5);
 const LANE: f64 = 1.0;
 /// A non-constant operand is packed when each element is used at least so often.
 const PACK_REUSE: i64 = 16;
+/// Rows of fewer vectors are computed several at a time.
+const SHORT_ROW: i64 = 4;
 /// Vectors that a block without accumulators holds.
 const STREAM_VECTORS: i64 = 8;
 
@@ -113,10 +117,10 @@ impl Problem<'_> {
 
     /// Reads that are packed when the vector runs along `v`: strided ones that may be, when their elements are used often,
     /// and constants of two or more dimensions, whose packed copy is free and contiguous.
-    fn packed(&self, v: Var) -> Vec<usize> {
+    pub fn packed(&self, v: Var) -> Vec<usize> {
         let chosen = |r: &Reference| {
             let dims = r.strides.iter().filter(|s| **s != Some(0)).count();
-            if !r.packable() || !r.depends(v) || matches!(r.along(v), Along::Gathered) {
+            if !r.packable(self.statement) || !r.depends(v) || matches!(r.along(v), Along::Gathered) {
                 return false;
             }
             let elements: i64 =
@@ -168,11 +172,25 @@ impl Problem<'_> {
             let wide = reads().filter(|r| unrolled.iter().any(|a| r.depends(a.iterator))).count() as i64;
             if reduces { (registers - operands(u) - 2) / (u * (1 + wide)) } else { STREAM_VECTORS / u }
         };
+        if streams {
+            // Nothing is kept in registers: one long vector loop, cut by the caller; several rows when they are short.
+            consider(most, &[]);
+            if let Some(a) = others.first().filter(|_| most < SHORT_ROW) {
+                consider(most, &[(a, a.extent.min((SHORT_ROW + most - 1) / most))]);
+            }
+            let mut best = best?;
+            best.vector = Some((v.iterator, v.extent));
+            return Some(best);
+        }
+        // Enough accumulators to hide the latency, when there is only the vector to take them from.
+        let alone = (self.target.fma_latency * self.target.fma_per_cycle) as i64;
         for u in 1..=most.min(if reduces { registers / 2 } else { STREAM_VECTORS }) {
             if rows_of(u, &[]) < 1 {
                 break;
             }
-            consider(u, &[]);
+            if u <= alone {
+                consider(u, &[]);
+            }
             for a in &others {
                 for m in 2..=a.extent.min(rows_of(u, &[a])) {
                     consider(u, &[(a, m)]);
@@ -191,17 +209,12 @@ impl Problem<'_> {
                 }
             }
         }
-        let mut best = best?;
-        if streams && best.unrolled.is_empty() {
-            // Nothing is kept in registers: one long vector loop, cut by the caller.
-            best.vector = Some((v.iterator, v.extent));
-        }
-        Some(best)
+        best
     }
 
     fn along_reduced(&self, v: &Axis) -> Option<Block> {
         let contiguous = self.references.iter().all(|r| matches!(r.along(v.iterator), Along::Unit | Along::Invariant));
-        if !contiguous || !self.statement.reduce.is_some() {
+        if !contiguous || self.statement.reduce.is_none() {
             return None;
         }
         let lanes = self.lanes();
@@ -212,7 +225,7 @@ impl Problem<'_> {
             .max(reads / self.target.loads_per_cycle as f64)
             .max(self.target.fma_latency as f64 / 4.0);
         let combine = 3.0 * (lanes as f64).log2() + self.target.fma_latency as f64 * 2.0;
-        let cycles = rows * (vectors * work + combine);
+        let cycles = rows * (vectors * work + combine) + (self.elsewhere)(v.iterator);
         Some(Block {
             vector: Some((v.iterator, v.extent)),
             lanes_reduced: true,
@@ -266,7 +279,25 @@ impl Problem<'_> {
                     * 1.5
             })
             .sum();
-        total * outer + packing
+        total * outer + packing + (self.elsewhere)(v.iterator)
+    }
+
+    /// The number of lines of a read, one for each point of an unrolled axis, that compete for one set of the first cache.
+    fn alias(&self, r: &Reference, points: &[(Var, i64)]) -> i64 {
+        let line = self.target.line_bytes as i64;
+        let sets = (self.target.cache_bytes[0] / self.target.line_bytes / self.target.cache_ways_l1) as i64;
+        points
+            .iter()
+            .filter(|p| p.1 > 1)
+            .map(|&(v, m)| {
+                let bytes = r.strides[v.0 as usize].unwrap_or(0).abs() * r.bytes;
+                if bytes == 0 || bytes % line != 0 {
+                    return 1;
+                }
+                let distinct = sets / gcd(bytes / line, sets);
+                (m + distinct - 1) / distinct
+            })
+            .product()
     }
 
     /// Cycles of one reduction step of a block with these points.
@@ -294,6 +325,11 @@ impl Problem<'_> {
                 }
             };
             loads += one * copies as f64;
+            // Rows that evict each other from the first cache come from the second every time.
+            let crowded = self.alias(r, &points[1..]) * 4 > self.target.cache_ways_l1 as i64 * 3;
+            if reduces && crowded && !packed.contains(&i) && along == Along::Invariant {
+                streamed += (copies * self.target.line_bytes as i64) as f64 / STREAM;
+            }
             // A panel that does not stay in the first cache comes from the second in every block.
             let panel = points[0].1 * copies * steps * r.bytes;
             if along == Along::Unit && reduces && panel * 2 > self.target.cache_bytes[0] as i64 {
@@ -312,4 +348,8 @@ impl Problem<'_> {
             + STREAM * streamed * self.target.clock_ghz / self.target.bandwidth[1]
             + LOOP
     }
+}
+
+fn gcd(a: i64, b: i64) -> i64 {
+    if b == 0 { a } else { gcd(b, a % b) }
 }
