@@ -1,11 +1,17 @@
-//! AArch64 code: Advanced SIMD.
+//! AArch64 Advanced SIMD code through dynasm.
 //!
-//! In: a function and its allocation. Out: position-independent bytes, constants included, for the procedure call standard
-//! of AAPCS64.
+//! In: a function and its allocation. Out: position-independent bytes, constants included.
 //!
-//! x16 and x17 are scratch; x18, x29 and x30 are never touched. Every vector register is allocated: an instruction that
-//! needs another asks for a temporary. Frame, from the stack pointer upwards, each part only when used: vector spill
-//! slots, general-purpose spill slots, saved registers.
+//! Vector instructions work on whole 128-bit registers; lanes beyond the type are unspecified. x16 and x17 are scratch for
+//! addresses and constants; x18, x29 and x30 are not touched. A broadcast that only feeds multiply-adds is loaded as a
+//! scalar and multiplied by element. Frame, from the stack pointer upwards: vector spill slots, general-purpose spill
+//! slots, the caller's registers.
+
+macro_rules! a64 {
+    ($e:expr ; $($t:tt)*) => {
+        dynasmrt::dynasm!($e.asm ; .arch aarch64 ; $($t)*)
+    };
+}
 
 mod memory;
 mod scalar;
@@ -17,12 +23,12 @@ use crate::codegen::pool::Pool;
 use crate::codegen::vcode::{Function, Inst};
 use crate::codegen::{Error, Result};
 use dynasmrt::aarch64::Aarch64Relocation;
-use dynasmrt::{DynamicLabel, VecAssembler, dynasm};
+use dynasmrt::{DynamicLabel, DynasmApi, VecAssembler};
+use vector::ByElement;
 
-const SP: u8 = 31;
-/// Scratch registers of single instructions: data, address.
-const DATA: u8 = 16;
-const ADDRESS: u8 = 17;
+/// Scratch registers.
+const X16: u8 = 16;
+const X17: u8 = 17;
 
 /// The registers that may be allocated.
 pub fn register_file() -> RegisterFile {
@@ -37,48 +43,53 @@ pub fn register_file() -> RegisterFile {
     }
 }
 
-/// Temporaries of an instruction.
 fn needs(inst: &Inst) -> Needs {
-    let vectors = match inst {
-        Inst::VStore { .. } | Inst::VGatherIndex { .. } => memory::temporaries(inst),
-        _ => vector::temporaries(inst),
-    };
-    Needs { gprs: 0, vectors }
+    Needs { gprs: 0, vectors: vector::needs(inst).max(memory::needs(inst)) }
 }
 
 /// The machine code of a function.
 pub fn emit(function: &Function, allocation: &Allocation) -> Result<Vec<u8>> {
-    let (gprs, vectors) = allocation.written();
-    let saved_gprs: Vec<u8> = (19..=28).filter(|r| gprs >> r & 1 != 0).collect();
-    let saved_vectors: Vec<u8> = (8..=15).filter(|r| vectors >> r & 1 != 0).collect();
-    let gpr_slots = 16 * allocation.vector_slots;
-    let saved = gpr_slots + 8 * allocation.gpr_slots;
-    let size = (saved + 8 * (saved_gprs.len() + saved_vectors.len()) as u32 + 15) & !15;
     let mut e = Emitter {
         name: &function.name,
         asm: VecAssembler::new(0),
         pool: Pool::default(),
-        frame: Frame { gpr_slots, saved, size },
+        frame: Frame::of(allocation),
         bodies: vec![],
+        by_element: ByElement::of(function),
     };
-    e.prologue(allocation, &saved_gprs, &saved_vectors);
+    e.prologue(allocation);
     for step in &allocation.steps {
-        e.step(step)?;
+        e.step(function, step)?;
     }
-    e.epilogue(&saved_gprs, &saved_vectors);
+    e.epilogue();
     e.pool.emit(&mut e.asm);
     e.asm.finalize().map_err(|error| Error::Internal(format!("{}: {error}", function.name)))
 }
 
 /// Offsets from the stack pointer.
-#[derive(Clone, Copy)]
+#[derive(Clone, Default)]
 struct Frame {
     gpr_slots: u32,
-    saved: u32,
+    /// Registers that the caller expects back, and where they are.
+    saved: Vec<(Class, u8)>,
+    saved_at: u32,
     size: u32,
 }
 
 impl Frame {
+    fn of(allocation: &Allocation) -> Frame {
+        let (gprs, vectors) = allocation.written();
+        let saved_gprs = (19..=28).filter(|r| gprs >> r & 1 != 0).map(|r| (Class::Gpr, r));
+        let saved_vectors = (8..=15).filter(|r| vectors >> r & 1 != 0).map(|r| (Class::Vector, r));
+        let saved: Vec<_> = saved_gprs.chain(saved_vectors).collect();
+        let gpr_slots = 16 * allocation.vector_slots;
+        let saved_at = gpr_slots + 8 * allocation.gpr_slots;
+        let size = (saved_at + 8 * saved.len() as u32).next_multiple_of(16);
+        // Larger frames in steps that one addition reaches.
+        let size = if size < 4096 { size } else { size.next_multiple_of(4096) };
+        Frame { gpr_slots, saved, saved_at, size }
+    }
+
     fn slot(&self, class: Class, slot: u32) -> i64 {
         match class {
             Class::Gpr => i64::from(self.gpr_slots + 8 * slot),
@@ -98,6 +109,7 @@ struct Emitter<'a> {
     pool: Pool,
     frame: Frame,
     bodies: Vec<Body>,
+    by_element: ByElement,
 }
 
 impl Emitter<'_> {
@@ -105,18 +117,22 @@ impl Emitter<'_> {
         Err(Error::Internal(format!("{}: no AArch64 code for {inst:?}", self.name)))
     }
 
-    fn prologue(&mut self, allocation: &Allocation, gprs: &[u8], vectors: &[u8]) {
-        if self.frame.size > 0 {
-            self.add_constant(SP, SP, -i64::from(self.frame.size));
+    fn prologue(&mut self, allocation: &Allocation) {
+        let size = self.frame.size;
+        match size {
+            0 => {}
+            1..4096 => a64!(self ; sub sp, sp, size),
+            _ => {
+                self.immediate(X16, i64::from(size));
+                a64!(self ; sub sp, sp, x16);
+            }
         }
-        let mut at = i64::from(self.frame.saved);
-        for &r in gprs {
-            self.store_gpr(r, SP, at, 8);
-            at += 8;
-        }
-        for &r in vectors {
-            self.store_vector(r, SP, at, 8);
-            at += 8;
+        for (i, &(class, r)) in self.frame.saved.clone().iter().enumerate() {
+            let (base, offset) = self.stack(i64::from(self.frame.saved_at) + 8 * i as i64, 8);
+            match class {
+                Class::Gpr => a64!(self ; str X(r), [XSP(base), offset]),
+                Class::Vector => a64!(self ; str D(r), [XSP(base), offset]),
+            }
         }
         self.move_arguments(&allocation.entry);
     }
@@ -126,82 +142,123 @@ impl Emitter<'_> {
         let mut moves = vec![];
         for (place, from) in entry.iter().zip(register_file().incoming) {
             match place {
-                Some(Place::Slot(s)) => self.store_gpr(from, SP, self.frame.slot(Class::Gpr, *s), 8),
+                Some(Place::Slot(s)) => self.store_slot(Class::Gpr, from, *s),
                 Some(Place::Register(to)) if *to != from => moves.push((*to, from)),
                 _ => {}
             }
         }
         while !moves.is_empty() {
-            let free = (0..moves.len()).find(|&i| moves.iter().all(|m| m.1 != moves[i].0));
-            let (to, from) = moves.remove(free.unwrap_or(0));
-            if free.is_none() {
-                // A cycle: the value that is overwritten waits in the scratch register.
-                self.move_gpr(DATA, to);
-                moves.iter_mut().filter(|m| m.1 == to).for_each(|m| m.1 = DATA);
-            }
-            self.move_gpr(to, from);
-        }
-    }
-
-    fn epilogue(&mut self, gprs: &[u8], vectors: &[u8]) {
-        let mut at = i64::from(self.frame.saved);
-        for &r in gprs {
-            self.load_gpr(r, SP, at, 8);
-            at += 8;
-        }
-        for &r in vectors {
-            self.load_vector(r, SP, at, 8);
-            at += 8;
-        }
-        if self.frame.size > 0 {
-            self.add_constant(SP, SP, i64::from(self.frame.size));
-        }
-        dynasm!(self.asm ; .arch aarch64 ; ret);
-    }
-
-    fn step(&mut self, step: &Step) -> Result<()> {
-        match step {
-            Step::Inst { inst, hidden, temporaries, .. } => self.inst(inst, *hidden, &temporaries.vectors),
-            Step::Again { inst, .. } => self.inst(inst, None, &[]),
-            Step::Store { class, register, slot } => {
-                let at = self.frame.slot(*class, *slot);
-                match class {
-                    Class::Gpr => self.store_gpr(*register, SP, at, 8),
-                    Class::Vector => self.store_vector(*register, SP, at, 16),
+            match (0..moves.len()).find(|&i| moves.iter().all(|m| m.1 != moves[i].0)) {
+                Some(i) => {
+                    let (to, from) = moves.remove(i);
+                    a64!(self ; mov X(to), X(from));
                 }
+                None => {
+                    // A cycle: one value waits in scratch.
+                    let waiting = moves[0].1;
+                    a64!(self ; mov x16, X(waiting));
+                    moves[0].1 = X16;
+                }
+            }
+        }
+    }
+
+    fn epilogue(&mut self) {
+        for (i, &(class, r)) in self.frame.saved.clone().iter().enumerate() {
+            let (base, offset) = self.stack(i64::from(self.frame.saved_at) + 8 * i as i64, 8);
+            match class {
+                Class::Gpr => a64!(self ; ldr X(r), [XSP(base), offset]),
+                Class::Vector => a64!(self ; ldr D(r), [XSP(base), offset]),
+            }
+        }
+        let size = self.frame.size;
+        match size {
+            0 => {}
+            1..4096 => a64!(self ; add sp, sp, size),
+            _ => {
+                self.immediate(X16, i64::from(size));
+                a64!(self ; add sp, sp, x16);
+            }
+        }
+        a64!(self ; ret);
+    }
+
+    fn step(&mut self, function: &Function, step: &Step) -> Result<()> {
+        match step {
+            Step::Inst { origin, inst, hidden, temporaries } => {
+                let virtual_inst = &function.insts[*origin as usize];
+                match inst {
+                    Inst::Imm { .. }
+                    | Inst::Copy { .. }
+                    | Inst::Int { .. }
+                    | Inst::LoadInt { .. }
+                    | Inst::Argument { .. }
+                    | Inst::Range { .. }
+                    | Inst::Scratch { .. }
+                    | Inst::LoopStart { .. }
+                    | Inst::LoopEnd
+                    | Inst::IfStart { .. }
+                    | Inst::IfEnd => self.scalar_inst(inst, *hidden),
+                    Inst::VLoad { .. }
+                    | Inst::VStore { .. }
+                    | Inst::VBroadcast { .. }
+                    | Inst::VGather { .. }
+                    | Inst::VScatter { .. }
+                    | Inst::VGatherIndex { .. } => self.memory_inst(inst, virtual_inst, &temporaries.vectors),
+                    _ => self.vector_inst(inst, virtual_inst, &temporaries.vectors),
+                }
+            }
+            Step::Again { inst, .. } => match inst {
+                Inst::Imm { .. } => self.scalar_inst(inst, None),
+                _ => self.vector_inst(inst, inst, &[]),
+            },
+            Step::Store { class, register, slot } => {
+                self.store_slot(*class, *register, *slot);
                 Ok(())
             }
             Step::Load { class, register, slot } => {
-                let at = self.frame.slot(*class, *slot);
-                match class {
-                    Class::Gpr => self.load_gpr(*register, SP, at, 8),
-                    Class::Vector => self.load_vector(*register, SP, at, 16),
-                }
+                self.load_slot(*class, *register, *slot);
                 Ok(())
             }
         }
     }
 
-    fn inst(&mut self, inst: &Inst, hidden: Option<Place>, temporaries: &[u8]) -> Result<()> {
-        match inst {
-            Inst::Imm { .. }
-            | Inst::Copy { .. }
-            | Inst::Int { .. }
-            | Inst::LoadInt { .. }
-            | Inst::Argument { .. }
-            | Inst::Range { .. }
-            | Inst::Scratch { .. }
-            | Inst::LoopStart { .. }
-            | Inst::LoopEnd
-            | Inst::IfStart { .. }
-            | Inst::IfEnd => self.scalar_inst(inst, hidden),
-            Inst::VLoad { .. }
-            | Inst::VStore { .. }
-            | Inst::VBroadcast { .. }
-            | Inst::VGather { .. }
-            | Inst::VScatter { .. }
-            | Inst::VGatherIndex { .. } => self.memory_inst(inst, temporaries),
-            _ => self.vector_inst(inst, temporaries),
+    fn store_slot(&mut self, class: Class, r: u8, slot: u32) {
+        let at = self.frame.slot(class, slot);
+        match class {
+            Class::Gpr => {
+                let (base, offset) = self.stack(at, 8);
+                a64!(self ; str X(r), [XSP(base), offset]);
+            }
+            Class::Vector => {
+                let (base, offset) = self.stack(at, 16);
+                a64!(self ; str Q(r), [XSP(base), offset]);
+            }
         }
+    }
+
+    fn load_slot(&mut self, class: Class, r: u8, slot: u32) {
+        let at = self.frame.slot(class, slot);
+        match class {
+            Class::Gpr => {
+                let (base, offset) = self.stack(at, 8);
+                a64!(self ; ldr X(r), [XSP(base), offset]);
+            }
+            Class::Vector => {
+                let (base, offset) = self.stack(at, 16);
+                a64!(self ; ldr Q(r), [XSP(base), offset]);
+            }
+        }
+    }
+
+    /// A base register and offset that a load or store of `size` bytes takes for `offset` bytes above the stack pointer.
+    fn stack(&mut self, offset: i64, size: i64) -> (u8, u32) {
+        const SP: u8 = 31;
+        if offset < 4096 * size {
+            return (SP, offset as u32);
+        }
+        self.immediate(X16, offset);
+        a64!(self ; add x16, sp, x16);
+        (X16, 0)
     }
 }

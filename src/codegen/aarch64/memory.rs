@@ -1,248 +1,314 @@
-//! Vector loads and stores: whole, of a part of the lanes, strided, by index, and narrow elements.
+//! Vector loads, stores, gathers and scatters. Nothing outside of the lanes that take part is touched.
 
 use super::scalar::n;
-use super::{ADDRESS, DATA, Emitter};
+use super::{Emitter, X16, X17};
 use crate::codegen::vcode::{Addr, Inst, Lane, LaneRange, VType, Vreg};
-use crate::codegen::{DType, Error, Result};
-use dynasmrt::{DynasmApi, dynasm};
+use crate::codegen::{DType, Result};
+use dynasmrt::DynasmApi;
 
-/// Vector temporaries of a load or store.
-pub(super) fn temporaries(inst: &Inst) -> u8 {
+/// Temporaries of an instruction.
+pub(super) fn needs(inst: &Inst) -> u8 {
     match inst {
-        Inst::VStore { ty, mem, part: None, .. } if narrowing(*ty, *mem).is_some() => 1,
+        Inst::VStore { ty, mem, .. } => (mem.bytes() != ty.lane.bytes() || *mem == DType::Bool) as u8,
+        Inst::VScatter { mem: DType::Bool, .. } => 1,
         Inst::VGatherIndex { .. } => 1,
         _ => 0,
     }
 }
 
-/// The steps that halve the width of each lane on the way to memory, where a whole vector can be stored at once.
-fn narrowing(ty: VType, mem: DType) -> Option<u32> {
-    let (lane, element) = (ty.lane.bytes(), mem.bytes());
-    let stored = element * ty.lanes as usize;
-    (lane > element && matches!(stored, 1 | 4 | 8)).then(|| (lane / element).trailing_zeros())
+/// Whether elements of this memory type become these lanes.
+fn is_known(mem: DType, lane: Lane) -> bool {
+    let integer = matches!(lane, Lane::I32 | Lane::I64);
+    match mem {
+        DType::Bool => true,
+        DType::I8 | DType::U8 => integer,
+        DType::I32 if lane == Lane::I64 => true,
+        DType::F16 | DType::BF16 => false,
+        _ => mem.bytes() == lane.bytes(),
+    }
+}
+
+fn span(ty: VType, part: Option<LaneRange>) -> (usize, usize) {
+    part.map_or((0, ty.lanes as usize), |p| (p.first as usize, p.count as usize))
+}
+
+fn v(r: Vreg) -> u8 {
+    r.0 as u8
 }
 
 impl Emitter<'_> {
-    pub(super) fn memory_inst(&mut self, inst: &Inst, temporaries: &[u8]) -> Result<()> {
+    pub(super) fn memory_inst(&mut self, inst: &Inst, virtual_inst: &Inst, vectors: &[u8]) -> Result<()> {
         match inst {
-            Inst::VLoad { dst, ty, mem, addr, part } => match part {
-                None => self.load(v(*dst), *ty, *mem, addr),
-                Some(part) => {
-                    self.zero(v(*dst));
-                    self.load_lanes(v(*dst), *ty, *mem, addr, mem.bytes() as i64, *part)
+            Inst::VLoad { ty, mem, .. }
+            | Inst::VStore { ty, mem, .. }
+            | Inst::VBroadcast { ty, mem, .. }
+            | Inst::VGather { ty, mem, .. }
+            | Inst::VScatter { ty, mem, .. }
+            | Inst::VGatherIndex { ty, mem, .. }
+                if !is_known(*mem, ty.lane) =>
+            {
+                return self.unsupported(inst);
+            }
+            Inst::VLoad { dst, ty, mem, addr, part } => {
+                self.load_lanes(v(*dst), *ty, *mem, addr, span(*ty, *part))?;
+            }
+            Inst::VStore { src, ty, mem, addr, part } => {
+                self.store_lanes(v(*src), *ty, *mem, addr, span(*ty, *part), vectors)?;
+            }
+            Inst::VBroadcast { dst, ty, mem, addr } => {
+                let d = v(*dst);
+                let scalar = match virtual_inst {
+                    Inst::VBroadcast { dst, .. } => self.by_element.contains(*dst),
+                    _ => false,
+                };
+                if scalar {
+                    let (b, offset) = self.operand(addr, 0, mem.bytes() as i64)?;
+                    self.load_scalar(d, b, offset, mem.bytes());
+                } else {
+                    self.broadcast(d, *ty, *mem, addr)?;
                 }
-            },
-            Inst::VStore { src, ty, mem, addr, part } => match part {
-                None => self.store(v(*src), *ty, *mem, addr, temporaries),
-                Some(part) => self.store_lanes(v(*src), *ty, *mem, addr, mem.bytes() as i64, *part),
-            },
-            Inst::VBroadcast { dst, ty, mem, addr } => self.broadcast(v(*dst), *ty, *mem, addr),
+            }
             Inst::VGather { dst, ty, mem, addr, stride, part } => {
-                if part.is_some() {
-                    self.zero(v(*dst));
-                }
-                self.load_lanes(v(*dst), *ty, *mem, addr, *stride, part.unwrap_or(whole(*ty)))
+                let (first, count) = span(*ty, *part);
+                self.each_lane_loaded(v(*dst), *ty, *mem, addr, *stride, (first, count));
             }
             Inst::VScatter { src, ty, mem, addr, stride, part } => {
-                self.store_lanes(v(*src), *ty, *mem, addr, *stride, part.unwrap_or(whole(*ty)))
+                let mut s = v(*src);
+                if *mem == DType::Bool {
+                    self.negate_lanes(vectors[0], s, ty.lane.bytes());
+                    s = vectors[0];
+                }
+                self.each_lane_stored(s, ty.lane.bytes(), mem.bytes(), addr, *stride, span(*ty, *part));
             }
             Inst::VGatherIndex { dst, ty, mem, base, index, index_lane, part } => {
-                let &[t] = temporaries else { return self.unsupported(inst) };
-                self.zero(t);
-                let part = part.unwrap_or(whole(*ty));
-                for lane in part.first..part.first + part.count {
-                    self.lane_to_gpr(ADDRESS, v(*index), *index_lane, lane, true);
-                    let shift = mem.bytes().trailing_zeros();
-                    dynasm!(self.asm ; .arch aarch64 ; add X(ADDRESS), X(n(*base)), X(ADDRESS), lsl shift);
-                    self.load_int(DATA, ADDRESS, 0, *mem)?;
-                    self.gpr_to_lane(t, ty.lane, lane, DATA);
+                let (t, index, base) = (vectors[0], v(*index), n(*base));
+                let shift = mem.bytes().trailing_zeros();
+                a64!(self ; movi V(t).b16, 0);
+                let (first, count) = span(*ty, *part);
+                for i in first..first + count {
+                    match index_lane.bytes() {
+                        4 => a64!(self ; smov x17, V(index).s[i as u32]),
+                        _ => a64!(self ; umov x17, V(index).d[i as u32]),
+                    }
+                    a64!(self ; add x16, X(base), x17, lsl shift);
+                    self.load_element(t, i * ty.lane.bytes() / mem.bytes(), mem.bytes(), X16, None);
                 }
-                if *mem == DType::Bool {
-                    self.test_nonzero(t, ty.lane);
-                }
-                self.move_vector(v(*dst), t);
-                Ok(())
+                self.widen_in_place(t, *mem, ty.lane.bytes());
+                self.copy(v(*dst), t);
             }
-            _ => self.unsupported(inst),
-        }
-    }
-
-    fn load(&mut self, d: u8, ty: VType, mem: DType, addr: &Addr) -> Result<()> {
-        let size = mem.bytes() as i64 * i64::from(ty.lanes);
-        if !matches!(size, 1 | 4 | 8 | 16) {
-            return self.load_lanes(d, ty, mem, addr, mem.bytes() as i64, whole(ty));
-        }
-        let (base, offset) = self.locate(addr, 0);
-        self.load_vector(d, base, offset, size);
-        self.widen(d, mem, ty.lane)?;
-        if mem == DType::Bool {
-            self.test_nonzero(d, ty.lane);
+            _ => return self.unsupported(inst),
         }
         Ok(())
     }
 
-    /// The low elements of `d`, of type `mem`, to lanes.
-    fn widen(&mut self, d: u8, mem: DType, lane: Lane) -> Result<()> {
-        let mut bytes = mem.bytes();
-        if bytes != lane.bytes() && mem.is_float() {
-            return Err(Error::Internal(format!("{}: {mem} in lanes {lane:?}", self.name)));
+    /// The low `size` bytes of `d`, the rest zero.
+    fn load_scalar(&mut self, d: u8, b: u8, offset: i32, size: usize) {
+        let (scaled, o) = (offset >= 0 && offset % size as i32 == 0, offset as u32);
+        match (size, scaled) {
+            (16, true) => a64!(self ; ldr Q(d), [XSP(b), o]),
+            (16, false) => a64!(self ; ldur Q(d), [XSP(b), offset]),
+            (8, true) => a64!(self ; ldr D(d), [XSP(b), o]),
+            (8, false) => a64!(self ; ldur D(d), [XSP(b), offset]),
+            (4, true) => a64!(self ; ldr S(d), [XSP(b), o]),
+            (4, false) => a64!(self ; ldur S(d), [XSP(b), offset]),
+            (2, true) => a64!(self ; ldr H(d), [XSP(b), o]),
+            (2, false) => a64!(self ; ldur H(d), [XSP(b), offset]),
+            (_, true) => a64!(self ; ldr B(d), [XSP(b), o]),
+            (_, false) => a64!(self ; ldur B(d), [XSP(b), offset]),
         }
-        let signed = matches!(mem, DType::I8 | DType::I32);
-        while bytes < lane.bytes() {
-            match (bytes, signed) {
-                (1, false) => dynasm!(self.asm ; .arch aarch64 ; ushll V(d).H8, V(d).B8, 0),
-                (1, true) => dynasm!(self.asm ; .arch aarch64 ; sshll V(d).H8, V(d).B8, 0),
-                (2, false) => dynasm!(self.asm ; .arch aarch64 ; ushll V(d).S4, V(d).H4, 0),
-                (2, true) => dynasm!(self.asm ; .arch aarch64 ; sshll V(d).S4, V(d).H4, 0),
-                (_, false) => dynasm!(self.asm ; .arch aarch64 ; ushll V(d).D2, V(d).S2, 0),
-                (_, true) => dynasm!(self.asm ; .arch aarch64 ; sshll V(d).D2, V(d).S2, 0),
-            }
-            bytes *= 2;
-        }
-        Ok(())
     }
 
-    fn store(&mut self, s: u8, ty: VType, mem: DType, addr: &Addr, temporaries: &[u8]) -> Result<()> {
-        let size = mem.bytes() as i64 * i64::from(ty.lanes);
-        if mem.bytes() == ty.lane.bytes() {
-            let (base, offset) = self.locate(addr, 0);
-            self.store_vector(s, base, offset, size);
+    fn store_scalar(&mut self, s: u8, b: u8, offset: i32, size: usize) {
+        let (scaled, o) = (offset >= 0 && offset % size as i32 == 0, offset as u32);
+        match (size, scaled) {
+            (16, true) => a64!(self ; str Q(s), [XSP(b), o]),
+            (16, false) => a64!(self ; stur Q(s), [XSP(b), offset]),
+            (8, true) => a64!(self ; str D(s), [XSP(b), o]),
+            (8, false) => a64!(self ; stur D(s), [XSP(b), offset]),
+            (4, true) => a64!(self ; str S(s), [XSP(b), o]),
+            (4, false) => a64!(self ; stur S(s), [XSP(b), offset]),
+            (2, true) => a64!(self ; str H(s), [XSP(b), o]),
+            (2, false) => a64!(self ; stur H(s), [XSP(b), offset]),
+            (_, true) => a64!(self ; str B(s), [XSP(b), o]),
+            (_, false) => a64!(self ; stur B(s), [XSP(b), offset]),
+        }
+    }
+
+    fn load_lanes(&mut self, d: u8, ty: VType, mem: DType, addr: &Addr, (first, count): (usize, usize)) -> Result<()> {
+        let (lane, size) = (ty.lane.bytes(), mem.bytes());
+        let bytes = count * size;
+        if first != 0 || !bytes.is_power_of_two() {
+            self.each_lane_loaded(d, ty, mem, addr, size as i64, (first, count));
             return Ok(());
         }
-        let (Some(halvings), &[t]) = (narrowing(ty, mem), temporaries) else {
-            return self.store_lanes(s, ty, mem, addr, mem.bytes() as i64, whole(ty));
-        };
-        let mut bytes = ty.lane.bytes();
-        let mut from = s;
-        for _ in 0..halvings {
-            match bytes {
-                8 => dynasm!(self.asm ; .arch aarch64 ; xtn V(t).S2, V(from).D2),
-                4 => dynasm!(self.asm ; .arch aarch64 ; xtn V(t).H4, V(from).S4),
-                _ => dynasm!(self.asm ; .arch aarch64 ; xtn V(t).B8, V(from).H8),
+        let (b, offset) = self.operand(addr, 0, bytes as i64)?;
+        self.load_scalar(d, b, offset, bytes);
+        if size == 1 {
+            let signed = mem == DType::I8;
+            match signed {
+                true => a64!(self ; sxtl V(d).h8, V(d).b8 ; sxtl V(d).s4, V(d).h4),
+                false => a64!(self ; uxtl V(d).h8, V(d).b8 ; uxtl V(d).s4, V(d).h4),
             }
-            bytes /= 2;
-            from = t;
+            match (lane, signed) {
+                (8, true) => a64!(self ; sxtl V(d).d2, V(d).s2),
+                (8, false) => a64!(self ; uxtl V(d).d2, V(d).s2),
+                _ => {}
+            }
+            if mem == DType::Bool {
+                self.negate_lanes(d, d, lane);
+            }
+        } else if size < lane {
+            a64!(self ; sxtl V(d).d2, V(d).s2);
         }
+        Ok(())
+    }
+
+    pub(super) fn negate_lanes(&mut self, d: u8, s: u8, lane: usize) {
+        match lane {
+            4 => a64!(self ; neg V(d).s4, V(s).s4),
+            _ => a64!(self ; neg V(d).d2, V(s).d2),
+        }
+    }
+
+    /// Elements that lie in the low bytes of zeroed lanes become lanes.
+    fn widen_in_place(&mut self, d: u8, mem: DType, lane: usize) {
+        match (mem, lane) {
+            (DType::Bool, _) => self.negate_lanes(d, d, lane),
+            (DType::I8, 4) => a64!(self ; shl V(d).s4, V(d).s4, 24 ; sshr V(d).s4, V(d).s4, 24),
+            (DType::I8, _) => a64!(self ; shl V(d).d2, V(d).d2, 56 ; sshr V(d).d2, V(d).d2, 56),
+            (DType::I32, 8) => a64!(self ; shl V(d).d2, V(d).d2, 32 ; sshr V(d).d2, V(d).d2, 32),
+            _ => {}
+        }
+    }
+
+    /// Element `i` of `size` bytes of `d` from the address in `b`, which `stride` (a register) then moves.
+    fn load_element(&mut self, d: u8, i: usize, size: usize, b: u8, stride: Option<u8>) {
+        let i = i as u32;
+        match (size, stride) {
+            (8, None) => a64!(self ; ld1 {V(d).d * 1}[i], [XSP(b)]),
+            (8, Some(s)) => a64!(self ; ld1 {V(d).d * 1}[i], [XSP(b)], X(s)),
+            (4, None) => a64!(self ; ld1 {V(d).s * 1}[i], [XSP(b)]),
+            (4, Some(s)) => a64!(self ; ld1 {V(d).s * 1}[i], [XSP(b)], X(s)),
+            (_, None) => a64!(self ; ld1 {V(d).b * 1}[i], [XSP(b)]),
+            (_, Some(s)) => a64!(self ; ld1 {V(d).b * 1}[i], [XSP(b)], X(s)),
+        }
+    }
+
+    fn store_element(&mut self, s: u8, i: usize, size: usize, b: u8, stride: Option<u8>) {
+        let i = i as u32;
+        match (size, stride) {
+            (8, None) => a64!(self ; st1 {V(s).d * 1}[i], [XSP(b)]),
+            (8, Some(x)) => a64!(self ; st1 {V(s).d * 1}[i], [XSP(b)], X(x)),
+            (4, None) => a64!(self ; st1 {V(s).s * 1}[i], [XSP(b)]),
+            (4, Some(x)) => a64!(self ; st1 {V(s).s * 1}[i], [XSP(b)], X(x)),
+            (_, None) => a64!(self ; st1 {V(s).b * 1}[i], [XSP(b)]),
+            (_, Some(x)) => a64!(self ; st1 {V(s).b * 1}[i], [XSP(b)], X(x)),
+        }
+    }
+
+    /// The first address in a base register, and the stride in x17 when more than one lane takes part.
+    fn walk(&mut self, addr: &Addr, stride: i64, (first, count): (usize, usize)) -> (u8, Option<u8>) {
+        let b = self.address(addr, stride * first as i64);
+        if count <= 1 {
+            return (b, None);
+        }
+        if b != X16 {
+            a64!(self ; mov x16, X(b));
+        }
+        self.immediate(X17, stride);
+        (X16, Some(X17))
+    }
+
+    /// Lanes from addresses `stride` bytes apart.
+    fn each_lane_loaded(
+        &mut self,
+        d: u8,
+        ty: VType,
+        mem: DType,
+        addr: &Addr,
+        stride: i64,
+        (first, count): (usize, usize),
+    ) {
+        a64!(self ; movi V(d).b16, 0);
+        let (b, step) = self.walk(addr, stride, (first, count));
+        for i in first..first + count {
+            self.load_element(d, i * ty.lane.bytes() / mem.bytes(), mem.bytes(), b, step);
+        }
+        self.widen_in_place(d, mem, ty.lane.bytes());
+    }
+
+    /// The low `size` bytes of lanes to addresses `stride` bytes apart.
+    fn each_lane_stored(
+        &mut self,
+        s: u8,
+        lane: usize,
+        size: usize,
+        addr: &Addr,
+        stride: i64,
+        (first, count): (usize, usize),
+    ) {
+        let (b, step) = self.walk(addr, stride, (first, count));
+        for i in first..first + count {
+            self.store_element(s, i * lane / size, size, b, step);
+        }
+    }
+
+    fn store_lanes(
+        &mut self,
+        s: u8,
+        ty: VType,
+        mem: DType,
+        addr: &Addr,
+        (first, count): (usize, usize),
+        vectors: &[u8],
+    ) -> Result<()> {
+        let (lane, size) = (ty.lane.bytes(), mem.bytes());
+        let bytes = count * size;
+        let mut s = s;
         if mem == DType::Bool {
-            dynasm!(self.asm ; .arch aarch64 ; ushr V(t).B8, V(t).B8, 7);
+            self.negate_lanes(vectors[0], s, lane);
+            s = vectors[0];
         }
-        let (base, offset) = self.locate(addr, 0);
-        self.store_vector(t, base, offset, size);
+        if first != 0 || !bytes.is_power_of_two() {
+            self.each_lane_stored(s, lane, size, addr, size as i64, (first, count));
+            return Ok(());
+        }
+        let mut from = s;
+        if size < lane {
+            let t = vectors[0];
+            if lane == 8 {
+                a64!(self ; xtn V(t).s2, V(from).d2);
+                from = t;
+            }
+            if size == 1 {
+                a64!(self ; xtn V(t).h4, V(from).s4 ; xtn V(t).b8, V(t).h8);
+                from = t;
+            }
+        }
+        let (b, offset) = self.operand(addr, 0, bytes as i64)?;
+        self.store_scalar(from, b, offset, bytes);
         Ok(())
     }
 
     fn broadcast(&mut self, d: u8, ty: VType, mem: DType, addr: &Addr) -> Result<()> {
-        let (base, offset) = self.locate(addr, 0);
-        if mem.bytes() == ty.lane.bytes() {
-            self.load_vector(d, base, offset, mem.bytes() as i64);
-            match ty.lane.bytes() {
-                4 => dynasm!(self.asm ; .arch aarch64 ; dup V(d).S4, V(d).S[0]),
-                _ => dynasm!(self.asm ; .arch aarch64 ; dup V(d).D2, V(d).D[0]),
+        let lane = ty.lane.bytes();
+        if mem.bytes() == lane && mem != DType::Bool {
+            let b = self.address(addr, 0);
+            match lane {
+                4 => a64!(self ; ld1r {V(d).s4 * 1}, [XSP(b)]),
+                _ => a64!(self ; ld1r {V(d).d2 * 1}, [XSP(b)]),
             }
             return Ok(());
         }
-        self.load_int(DATA, base, offset, mem)?;
-        self.splat(d, ty.lane, DATA);
+        let (b, offset) = self.operand(addr, 0, mem.bytes() as i64)?;
+        self.load_int(X16, b, offset, mem)?;
         if mem == DType::Bool {
-            self.test_nonzero(d, ty.lane);
+            a64!(self ; neg x16, x16);
+        }
+        match lane {
+            4 => a64!(self ; dup V(d).s4, w16),
+            _ => a64!(self ; dup V(d).d2, x16),
         }
         Ok(())
     }
-
-    /// Lanes of `part`, their elements `stride` bytes apart; the other lanes stay.
-    fn load_lanes(&mut self, d: u8, ty: VType, mem: DType, addr: &Addr, stride: i64, part: LaneRange) -> Result<()> {
-        self.address(addr, 0);
-        let mut at = 0;
-        for lane in part.first..part.first + part.count {
-            let offset = stride * i64::from(lane);
-            self.approach(&mut at, offset);
-            self.load_int(DATA, ADDRESS, offset - at, mem)?;
-            self.gpr_to_lane(d, ty.lane, lane, DATA);
-        }
-        if mem == DType::Bool {
-            self.test_nonzero(d, ty.lane);
-        }
-        Ok(())
-    }
-
-    fn store_lanes(&mut self, s: u8, ty: VType, mem: DType, addr: &Addr, stride: i64, part: LaneRange) -> Result<()> {
-        self.address(addr, 0);
-        let mut at = 0;
-        for lane in part.first..part.first + part.count {
-            let offset = stride * i64::from(lane);
-            self.approach(&mut at, offset);
-            self.lane_to_gpr(DATA, s, ty.lane, lane, false);
-            if mem == DType::Bool {
-                dynasm!(self.asm ; .arch aarch64 ; and WSP(DATA), W(DATA), 1);
-            }
-            self.store_gpr(DATA, ADDRESS, offset - at, mem.bytes() as i64);
-        }
-        Ok(())
-    }
-
-    /// Moves the address scratch register from `at` so that `offset` is in reach of any access without a further one.
-    fn approach(&mut self, at: &mut i64, offset: i64) {
-        if !(-256..256).contains(&(offset - *at)) {
-            self.add_constant(ADDRESS, ADDRESS, offset - *at);
-            *at = offset;
-        }
-    }
-
-    // ---- registers
-
-    pub(super) fn load_vector(&mut self, r: u8, base: u8, offset: i64, size: i64) {
-        let (b, o, scaled) = self.reach(base, offset, size);
-        let (u, s) = (o as u32, o as i32);
-        match (size, scaled) {
-            (16, true) => dynasm!(self.asm ; .arch aarch64 ; ldr Q(r), [XSP(b), u]),
-            (16, false) => dynasm!(self.asm ; .arch aarch64 ; ldur Q(r), [XSP(b), s]),
-            (8, true) => dynasm!(self.asm ; .arch aarch64 ; ldr D(r), [XSP(b), u]),
-            (8, false) => dynasm!(self.asm ; .arch aarch64 ; ldur D(r), [XSP(b), s]),
-            (4, true) => dynasm!(self.asm ; .arch aarch64 ; ldr S(r), [XSP(b), u]),
-            (4, false) => dynasm!(self.asm ; .arch aarch64 ; ldur S(r), [XSP(b), s]),
-            (_, true) => dynasm!(self.asm ; .arch aarch64 ; ldr B(r), [XSP(b), u]),
-            (_, false) => dynasm!(self.asm ; .arch aarch64 ; ldur B(r), [XSP(b), s]),
-        }
-    }
-
-    pub(super) fn store_vector(&mut self, r: u8, base: u8, offset: i64, size: i64) {
-        let (b, o, scaled) = self.reach(base, offset, size);
-        let (u, s) = (o as u32, o as i32);
-        match (size, scaled) {
-            (16, true) => dynasm!(self.asm ; .arch aarch64 ; str Q(r), [XSP(b), u]),
-            (16, false) => dynasm!(self.asm ; .arch aarch64 ; stur Q(r), [XSP(b), s]),
-            (8, true) => dynasm!(self.asm ; .arch aarch64 ; str D(r), [XSP(b), u]),
-            (8, false) => dynasm!(self.asm ; .arch aarch64 ; stur D(r), [XSP(b), s]),
-            (4, true) => dynasm!(self.asm ; .arch aarch64 ; str S(r), [XSP(b), u]),
-            (4, false) => dynasm!(self.asm ; .arch aarch64 ; stur S(r), [XSP(b), s]),
-            (_, true) => dynasm!(self.asm ; .arch aarch64 ; str B(r), [XSP(b), u]),
-            (_, false) => dynasm!(self.asm ; .arch aarch64 ; stur B(r), [XSP(b), s]),
-        }
-    }
-
-    /// A lane in a general-purpose register; `extend` takes a narrow lane as signed.
-    pub(super) fn lane_to_gpr(&mut self, d: u8, s: u8, lane: Lane, i: u8, extend: bool) {
-        let i = u32::from(i);
-        match (lane.bytes(), extend) {
-            (4, true) => dynasm!(self.asm ; .arch aarch64 ; smov X(d), V(s).S[i]),
-            (4, false) => dynasm!(self.asm ; .arch aarch64 ; umov W(d), V(s).S[i]),
-            _ => dynasm!(self.asm ; .arch aarch64 ; umov X(d), V(s).D[i]),
-        }
-    }
-
-    pub(super) fn gpr_to_lane(&mut self, d: u8, lane: Lane, i: u8, s: u8) {
-        let i = u32::from(i);
-        match lane.bytes() {
-            4 => dynasm!(self.asm ; .arch aarch64 ; ins V(d).S[i], W(s)),
-            _ => dynasm!(self.asm ; .arch aarch64 ; ins V(d).D[i], X(s)),
-        }
-    }
-}
-
-fn whole(ty: VType) -> LaneRange {
-    LaneRange { first: 0, count: ty.lanes }
-}
-
-pub(super) fn v(r: Vreg) -> u8 {
-    r.0 as u8
 }

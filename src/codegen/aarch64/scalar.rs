@@ -1,12 +1,16 @@
 //! Addresses, integers, loops and conditionals.
 
-use super::{ADDRESS, Body, DATA, Emitter};
+use super::{Body, Emitter, X16, X17};
 use crate::codegen::allocation::Place;
 use crate::codegen::expr::CompareOp;
 use crate::codegen::operands::Class;
 use crate::codegen::vcode::{Addr, Gpr, GprOp, Inst, Operand};
 use crate::codegen::{DType, Error, Result};
-use dynasmrt::{DynasmApi, DynasmLabelApi, dynasm};
+use dynasmrt::{DynasmApi, DynasmLabelApi};
+
+pub(super) fn n(r: Gpr) -> u8 {
+    r.0 as u8
+}
 
 impl Emitter<'_> {
     pub(super) fn scalar_inst(&mut self, inst: &Inst, hidden: Option<Place>) -> Result<()> {
@@ -15,72 +19,69 @@ impl Emitter<'_> {
             Inst::Copy { dst, src } => self.move_gpr(n(*dst), n(*src)),
             Inst::Int { op, dst, a, b } => self.int(*op, n(*dst), n(*a), *b)?,
             Inst::LoadInt { dst, addr, mem } => {
-                let (base, offset) = self.locate(addr, 0);
-                self.load_int(n(*dst), base, offset, *mem)?;
+                let d = n(*dst);
+                let (b, offset) = self.operand(addr, 0, mem.bytes() as i64)?;
+                self.load_int(d, b, offset, *mem)?;
             }
             Inst::Argument { dst, slot } => {
-                let table = self.hidden(n(*dst), hidden)?;
-                self.load_gpr(n(*dst), table, 8 * i64::from(*slot), 8);
+                let d = n(*dst);
+                let table = self.hidden(d, hidden)?;
+                let addr = Addr { base: Gpr(u32::from(table)), index: None, disp: 8 * *slot as i32 };
+                let (b, offset) = self.operand(&addr, 0, 8)?;
+                self.load_int(d, b, offset, DType::I64)?;
             }
             Inst::Range { dst, .. } => {
                 let from = self.hidden(n(*dst), hidden)?;
                 self.move_gpr(n(*dst), from);
             }
             Inst::Scratch { dst, offset } => {
-                let scratch = self.hidden(n(*dst), hidden)?;
-                self.add_constant(n(*dst), scratch, i64::from(*offset));
+                let from = self.hidden(n(*dst), hidden)?;
+                self.add_immediate(n(*dst), from, i64::from(*offset));
             }
             Inst::LoopStart { count, at_least_once } => {
                 let (count, end, head) = (n(*count), self.asm.new_dynamic_label(), self.asm.new_dynamic_label());
                 if !at_least_once {
-                    dynasm!(self.asm ; .arch aarch64 ; cmp XSP(count), 0 ; b.le =>end);
+                    a64!(self ; cmp XSP(count), 0 ; b.le =>end);
                 }
                 match hidden {
                     Some(Place::Register(counter)) => self.move_gpr(counter, count),
-                    Some(Place::Slot(s)) => {
-                        let at = self.frame.slot(Class::Gpr, s);
-                        self.store_gpr(count, super::SP, at, 8);
-                    }
+                    Some(Place::Slot(s)) => self.store_slot(Class::Gpr, count, s),
                     None => return self.unsupported(inst),
                 }
-                dynasm!(self.asm ; .arch aarch64 ; =>head);
+                a64!(self ; =>head);
                 self.bodies.push(Body { head, end });
             }
             Inst::LoopEnd => {
                 let Some(Body { head, end }) = self.bodies.pop() else { return self.unsupported(inst) };
                 match hidden {
-                    Some(Place::Register(c)) => {
-                        dynasm!(self.asm ; .arch aarch64 ; sub XSP(c), XSP(c), 1 ; cbnz X(c), =>head)
-                    }
+                    Some(Place::Register(counter)) => a64!(self ; subs X(counter), XSP(counter), 1),
                     Some(Place::Slot(s)) => {
-                        let at = self.frame.slot(Class::Gpr, s);
-                        self.load_gpr(DATA, super::SP, at, 8);
-                        dynasm!(self.asm ; .arch aarch64 ; sub XSP(DATA), XSP(DATA), 1);
-                        self.store_gpr(DATA, super::SP, at, 8);
-                        dynasm!(self.asm ; .arch aarch64 ; cbnz X(DATA), =>head);
+                        self.load_slot(Class::Gpr, X17, s);
+                        a64!(self ; sub x17, x17, 1);
+                        self.store_slot(Class::Gpr, X17, s);
+                        a64!(self ; cmp x17, 0);
                     }
                     None => return self.unsupported(inst),
                 }
-                dynasm!(self.asm ; .arch aarch64 ; =>end);
+                a64!(self ; b.ne =>head ; =>end);
             }
             Inst::IfStart { op, a, b } => {
                 let end = self.asm.new_dynamic_label();
-                let b = self.operand(*b);
-                dynasm!(self.asm ; .arch aarch64 ; cmp X(n(*a)), X(b));
+                self.compare(n(*a), *b);
                 // Past the body when the condition fails.
                 match op {
-                    CompareOp::Eq => dynasm!(self.asm ; .arch aarch64 ; b.ne =>end),
-                    CompareOp::Ne => dynasm!(self.asm ; .arch aarch64 ; b.eq =>end),
-                    CompareOp::Lt => dynasm!(self.asm ; .arch aarch64 ; b.ge =>end),
-                    CompareOp::Le => dynasm!(self.asm ; .arch aarch64 ; b.gt =>end),
-                    CompareOp::Gt => dynasm!(self.asm ; .arch aarch64 ; b.le =>end),
-                    CompareOp::Ge => dynasm!(self.asm ; .arch aarch64 ; b.lt =>end),
+                    CompareOp::Eq => a64!(self ; b.ne =>end),
+                    CompareOp::Ne => a64!(self ; b.eq =>end),
+                    CompareOp::Lt => a64!(self ; b.ge =>end),
+                    CompareOp::Le => a64!(self ; b.gt =>end),
+                    CompareOp::Gt => a64!(self ; b.le =>end),
+                    CompareOp::Ge => a64!(self ; b.lt =>end),
                 }
                 self.bodies.push(Body { head: end, end });
             }
             Inst::IfEnd => {
                 let Some(Body { end, .. }) = self.bodies.pop() else { return self.unsupported(inst) };
-                dynasm!(self.asm ; .arch aarch64 ; =>end);
+                a64!(self ; =>end);
             }
             _ => return self.unsupported(inst),
         }
@@ -92,199 +93,174 @@ impl Emitter<'_> {
         match hidden {
             Some(Place::Register(r)) => Ok(r),
             Some(Place::Slot(s)) => {
-                let at = self.frame.slot(Class::Gpr, s);
-                self.load_gpr(dst, super::SP, at, 8);
+                self.load_slot(Class::Gpr, dst, s);
                 Ok(dst)
             }
             None => Err(Error::Internal(format!("{}: an argument without a place", self.name))),
         }
     }
 
-    /// A register with the operand's value: its own, or the scratch register.
-    fn operand(&mut self, operand: Operand) -> u8 {
-        match operand {
-            Operand::Reg(r) => n(r),
-            Operand::Imm(v) => {
-                self.immediate(DATA, v);
-                DATA
-            }
+    fn move_gpr(&mut self, d: u8, s: u8) {
+        if d != s {
+            a64!(self ; mov X(d), X(s));
         }
     }
 
-    pub(super) fn move_gpr(&mut self, dst: u8, src: u8) {
-        if dst != src {
-            dynasm!(self.asm ; .arch aarch64 ; mov X(dst), X(src));
-        }
-    }
-
-    /// By parts of 16 bits; a negative value starts from all ones.
+    /// `d = value`, by 16 bits at a time.
     pub(super) fn immediate(&mut self, d: u8, value: i64) {
-        let bits = value as u64;
-        let part = |i: u32| (bits >> (16 * i)) as u16;
-        let background = if value < 0 { 0xffff } else { 0 };
-        let parts: Vec<u32> = (0..4).filter(|&i| part(i) != background).collect();
-        let first = parts.first().copied().unwrap_or(0);
-        let start = if value < 0 { !part(first) } else { part(first) } as u32;
-        match (value < 0, first) {
-            (false, 0) => dynasm!(self.asm ; .arch aarch64 ; movz X(d), start),
-            (false, 1) => dynasm!(self.asm ; .arch aarch64 ; movz X(d), start, lsl 16),
-            (false, 2) => dynasm!(self.asm ; .arch aarch64 ; movz X(d), start, lsl 32),
-            (false, _) => dynasm!(self.asm ; .arch aarch64 ; movz X(d), start, lsl 48),
-            (true, 0) => dynasm!(self.asm ; .arch aarch64 ; movn X(d), start),
-            (true, 1) => dynasm!(self.asm ; .arch aarch64 ; movn X(d), start, lsl 16),
-            (true, 2) => dynasm!(self.asm ; .arch aarch64 ; movn X(d), start, lsl 32),
-            (true, _) => dynasm!(self.asm ; .arch aarch64 ; movn X(d), start, lsl 48),
+        let inverted = (0..4).filter(|i| value >> (16 * i) & 0xffff == 0xffff).count()
+            > (0..4).filter(|i| value >> (16 * i) & 0xffff == 0).count();
+        let rest = if inverted { 0xffff } else { 0 };
+        let mut started = false;
+        for i in 0..4u32 {
+            let part = (value >> (16 * i) & 0xffff) as u32;
+            if part == rest {
+                continue;
+            }
+            let shift = 16 * i;
+            match (started, inverted) {
+                (true, _) => a64!(self ; movk X(d), part, lsl shift),
+                (false, false) => a64!(self ; movz X(d), part, lsl shift),
+                (false, true) => {
+                    let part = !part & 0xffff;
+                    a64!(self ; movn X(d), part, lsl shift);
+                }
+            }
+            started = true;
         }
-        for i in parts.into_iter().skip(1) {
-            let v = part(i) as u32;
-            match i {
-                1 => dynasm!(self.asm ; .arch aarch64 ; movk X(d), v, lsl 16),
-                2 => dynasm!(self.asm ; .arch aarch64 ; movk X(d), v, lsl 32),
-                _ => dynasm!(self.asm ; .arch aarch64 ; movk X(d), v, lsl 48),
+        if !started {
+            match inverted {
+                false => a64!(self ; movz X(d), 0),
+                true => a64!(self ; movn X(d), 0),
             }
         }
     }
 
-    /// `d = a + value`; either may be the stack pointer. Beyond 2²⁴ the data scratch
-    /// register changes where `d` is `a`.
-    pub(super) fn add_constant(&mut self, d: u8, a: u8, value: i64) {
-        let magnitude = value.unsigned_abs();
-        let (low, high) = ((magnitude & 0xfff) as u32, (magnitude >> 12) as u32);
-        if magnitude == 0 {
-            if d != a {
-                dynasm!(self.asm ; .arch aarch64 ; mov XSP(d), XSP(a));
-            }
-        } else if magnitude < 1 << 24 {
-            let mut from = a;
-            if high != 0 {
-                match value < 0 {
-                    true => dynasm!(self.asm ; .arch aarch64 ; sub XSP(d), XSP(from), high, lsl 12),
-                    false => dynasm!(self.asm ; .arch aarch64 ; add XSP(d), XSP(from), high, lsl 12),
-                }
-                from = d;
-            }
-            if low != 0 {
-                match value < 0 {
-                    true => dynasm!(self.asm ; .arch aarch64 ; sub XSP(d), XSP(from), low),
-                    false => dynasm!(self.asm ; .arch aarch64 ; add XSP(d), XSP(from), low),
-                }
+    /// `d = a + value`; x17 may change.
+    pub(super) fn add_immediate(&mut self, d: u8, a: u8, value: i64) {
+        let size = value.unsigned_abs();
+        if size == 0 {
+            self.move_gpr(d, a);
+        } else if size < 4096 || (size % 4096 == 0 && size < 4096 * 4096) {
+            let (part, shift) = if size < 4096 { (size as u32, 0) } else { ((size / 4096) as u32, 12) };
+            match value > 0 {
+                true => a64!(self ; add XSP(d), XSP(a), part, lsl shift),
+                false => a64!(self ; sub XSP(d), XSP(a), part, lsl shift),
             }
         } else {
-            let by = if d == a || d == super::SP { DATA } else { d };
-            self.immediate(by, value);
-            dynasm!(self.asm ; .arch aarch64 ; add XSP(d), XSP(a), X(by), uxtx);
+            self.immediate(X17, value);
+            a64!(self ; add X(d), X(a), x17);
+        }
+    }
+
+    fn compare(&mut self, a: u8, b: Operand) {
+        match b {
+            Operand::Reg(b) => a64!(self ; cmp X(a), X(n(b))),
+            Operand::Imm(v) if (0..4096).contains(&v) => a64!(self ; cmp XSP(a), v as u32),
+            Operand::Imm(v) => {
+                self.immediate(X16, v);
+                a64!(self ; cmp X(a), x16);
+            }
         }
     }
 
     fn int(&mut self, op: GprOp, d: u8, a: u8, b: Operand) -> Result<()> {
         match (op, b) {
-            (GprOp::Add, Operand::Imm(v)) => self.add_constant(d, a, v),
-            (GprOp::Sub, Operand::Imm(v)) => self.add_constant(d, a, v.wrapping_neg()),
-            (GprOp::DivFloor, Operand::Imm(v)) if v > 0 && v & (v - 1) == 0 => match v.trailing_zeros() {
-                0 => self.move_gpr(d, a),
-                shift => dynasm!(self.asm ; .arch aarch64 ; asr X(d), X(a), shift),
-            },
+            (GprOp::Add, Operand::Imm(v)) => self.add_immediate(d, a, v),
+            (GprOp::Sub, Operand::Imm(v)) => self.add_immediate(d, a, v.wrapping_neg()),
+            (GprOp::Mul, Operand::Imm(v)) if v > 0 && v & (v - 1) == 0 => {
+                a64!(self ; lsl X(d), X(a), v.trailing_zeros());
+            }
+            (GprOp::DivFloor, Operand::Imm(v)) if v > 0 && v & (v - 1) == 0 => {
+                a64!(self ; asr X(d), X(a), v.trailing_zeros());
+            }
             (GprOp::DivFloor, Operand::Imm(v)) if v > 0 => {
                 // The quotient is rounded to zero: one less where the remainder is negative.
-                self.immediate(DATA, v);
-                dynasm!(self.asm ; .arch aarch64
-                    ; sdiv X(ADDRESS), X(a), X(DATA)
-                    ; msub X(DATA), X(ADDRESS), X(DATA), X(a)
-                    ; add X(d), X(ADDRESS), X(DATA), asr 63);
+                self.immediate(X16, v);
+                a64!(self
+                    ; sdiv x17, X(a), x16
+                    ; msub x16, x17, x16, X(a)
+                    ; add X(d), x17, x16, asr 63);
             }
-            (GprOp::DivFloor, _) => return Err(Error::Internal(format!("{}: division by {b:?}", self.name))),
-            (op, b) => {
-                let b = self.operand(b);
+            (GprOp::DivFloor, _) => {
+                return Err(Error::Internal(format!("{}: division by {b:?}", self.name)));
+            }
+            (GprOp::Min | GprOp::Max | GprOp::Mul, b) => {
+                let b = match b {
+                    Operand::Reg(b) => n(b),
+                    Operand::Imm(v) => {
+                        self.immediate(X16, v);
+                        X16
+                    }
+                };
                 match op {
-                    GprOp::Add => dynasm!(self.asm ; .arch aarch64 ; add X(d), X(a), X(b)),
-                    GprOp::Sub => dynasm!(self.asm ; .arch aarch64 ; sub X(d), X(a), X(b)),
-                    GprOp::Mul => dynasm!(self.asm ; .arch aarch64 ; mul X(d), X(a), X(b)),
-                    GprOp::Min => dynasm!(self.asm ; .arch aarch64 ; cmp X(a), X(b) ; csel X(d), X(a), X(b), lt),
-                    _ => dynasm!(self.asm ; .arch aarch64 ; cmp X(a), X(b) ; csel X(d), X(a), X(b), gt),
+                    GprOp::Mul => a64!(self ; mul X(d), X(a), X(b)),
+                    GprOp::Min => a64!(self ; cmp X(a), X(b) ; csel X(d), X(a), X(b), lt),
+                    _ => a64!(self ; cmp X(a), X(b) ; csel X(d), X(a), X(b), gt),
                 }
             }
+            (GprOp::Add, Operand::Reg(b)) => a64!(self ; add X(d), X(a), X(n(b))),
+            (GprOp::Sub, Operand::Reg(b)) => a64!(self ; sub X(d), X(a), X(n(b))),
         }
         Ok(())
     }
 
-    // ---- memory
-
-    /// Base register and offset of `addr + extra`; with an index the base is the address scratch register.
-    pub(super) fn locate(&mut self, addr: &Addr, extra: i64) -> (u8, i64) {
-        let offset = i64::from(addr.disp) + extra;
-        let Some((index, scale)) = addr.index else { return (n(addr.base), offset) };
-        let (b, i, shift) = (n(addr.base), n(index), scale.trailing_zeros());
-        dynasm!(self.asm ; .arch aarch64 ; add X(ADDRESS), X(b), X(i), lsl shift);
-        (ADDRESS, offset)
-    }
-
-    /// The address itself in the address scratch register.
-    pub(super) fn address(&mut self, addr: &Addr, extra: i64) {
-        let (base, offset) = self.locate(addr, extra);
-        self.add_constant(ADDRESS, base, offset);
-    }
-
-    /// A base and offset that a load or store of `size` bytes can encode: the offset is scaled and positive (`true`), or
-    /// within -256..256 (`false`).
-    pub(super) fn reach(&mut self, base: u8, offset: i64, size: i64) -> (u8, i64, bool) {
-        if offset >= 0 && offset % size == 0 && offset < 4096 * size {
-            (base, offset, true)
-        } else if (-256..256).contains(&offset) {
-            (base, offset, false)
-        } else {
-            // the multiple of 4096 apart, so that one addition suffices most of the time
-            let near = offset.rem_euclid(4096);
-            if near % size == 0 {
-                self.add_constant(ADDRESS, base, offset - near);
-                (ADDRESS, near, true)
+    /// A base register and an offset that loads and stores of `size` bytes take for `addr + extra`; either a multiple of
+    /// the size or within 255 bytes. x16 and x17 may change, and x16 may be the base.
+    pub(super) fn operand(&mut self, addr: &Addr, extra: i64, size: i64) -> Result<(u8, i32)> {
+        let mut base = n(addr.base);
+        let mut offset = i64::from(addr.disp) + extra;
+        if let Some((index, scale)) = addr.index {
+            a64!(self ; add x16, X(base), X(n(index)), lsl scale.trailing_zeros());
+            base = X16;
+        }
+        if !is_encodable(offset, size) {
+            // The part of the offset that one shifted addition reaches, when the rest is encodable.
+            let rest = offset.rem_euclid(4096);
+            let high = offset - rest;
+            if is_encodable(rest, size) && high.unsigned_abs() < 4096 * 4096 {
+                self.add_immediate(X16, base, high);
+                offset = rest;
             } else {
-                self.add_constant(ADDRESS, base, offset);
-                (ADDRESS, 0, true)
+                self.add_immediate(X16, base, offset);
+                offset = 0;
+            }
+            base = X16;
+        }
+        Ok((base, offset as i32))
+    }
+
+    /// x16 or the base register itself = the address plus `extra`.
+    pub(super) fn address(&mut self, addr: &Addr, extra: i64) -> u8 {
+        let mut base = n(addr.base);
+        if let Some((index, scale)) = addr.index {
+            a64!(self ; add x16, X(base), X(n(index)), lsl scale.trailing_zeros());
+            base = X16;
+        }
+        match i64::from(addr.disp) + extra {
+            0 => base,
+            offset => {
+                self.add_immediate(X16, base, offset);
+                X16
             }
         }
     }
 
-    pub(super) fn load_gpr(&mut self, r: u8, base: u8, offset: i64, size: i64) {
-        let (b, o, scaled) = self.reach(base, offset, size);
-        let (u, s) = (o as u32, o as i32);
-        match (size, scaled) {
-            (8, true) => dynasm!(self.asm ; .arch aarch64 ; ldr X(r), [XSP(b), u]),
-            (8, false) => dynasm!(self.asm ; .arch aarch64 ; ldur X(r), [XSP(b), s]),
-            (4, true) => dynasm!(self.asm ; .arch aarch64 ; ldr W(r), [XSP(b), u]),
-            (4, false) => dynasm!(self.asm ; .arch aarch64 ; ldur W(r), [XSP(b), s]),
-            (_, true) => dynasm!(self.asm ; .arch aarch64 ; ldrb W(r), [XSP(b), u]),
-            (_, false) => dynasm!(self.asm ; .arch aarch64 ; ldurb W(r), [XSP(b), s]),
-        }
-    }
-
-    pub(super) fn store_gpr(&mut self, r: u8, base: u8, offset: i64, size: i64) {
-        let (b, o, scaled) = self.reach(base, offset, size);
-        let (u, s) = (o as u32, o as i32);
-        match (size, scaled) {
-            (8, true) => dynasm!(self.asm ; .arch aarch64 ; str X(r), [XSP(b), u]),
-            (8, false) => dynasm!(self.asm ; .arch aarch64 ; stur X(r), [XSP(b), s]),
-            (4, true) => dynasm!(self.asm ; .arch aarch64 ; str W(r), [XSP(b), u]),
-            (4, false) => dynasm!(self.asm ; .arch aarch64 ; stur W(r), [XSP(b), s]),
-            (_, true) => dynasm!(self.asm ; .arch aarch64 ; strb W(r), [XSP(b), u]),
-            (_, false) => dynasm!(self.asm ; .arch aarch64 ; sturb W(r), [XSP(b), s]),
-        }
-    }
-
-    /// `d` = the integer of type `mem`, extended to 64 bits.
-    pub(super) fn load_int(&mut self, d: u8, base: u8, offset: i64, mem: DType) -> Result<()> {
-        match mem {
-            DType::I64 | DType::F64 => self.load_gpr(d, base, offset, 8),
-            DType::F32 => self.load_gpr(d, base, offset, 4),
-            DType::U8 | DType::Bool => self.load_gpr(d, base, offset, 1),
-            DType::I32 => {
-                self.load_gpr(d, base, offset, 4);
-                dynasm!(self.asm ; .arch aarch64 ; sxtw X(d), W(d));
-            }
-            DType::I8 => {
-                self.load_gpr(d, base, offset, 1);
-                dynasm!(self.asm ; .arch aarch64 ; sxtb X(d), W(d));
-            }
-            DType::F16 | DType::BF16 => {
+    /// `d` = the integer at `base + offset`, as [`operand`](Self::operand) gives them, extended to 64 bits.
+    pub(super) fn load_int(&mut self, d: u8, b: u8, offset: i32, mem: DType) -> Result<()> {
+        let (scaled, o) = (offset >= 0 && offset % mem.bytes() as i32 == 0, offset as u32);
+        match (mem, scaled) {
+            (DType::I64 | DType::F64, true) => a64!(self ; ldr X(d), [XSP(b), o]),
+            (DType::I64 | DType::F64, false) => a64!(self ; ldur X(d), [XSP(b), offset]),
+            (DType::I32, true) => a64!(self ; ldrsw X(d), [XSP(b), o]),
+            (DType::I32, false) => a64!(self ; ldursw X(d), [XSP(b), offset]),
+            (DType::F32, true) => a64!(self ; ldr W(d), [XSP(b), o]),
+            (DType::F32, false) => a64!(self ; ldur W(d), [XSP(b), offset]),
+            (DType::I8, true) => a64!(self ; ldrsb X(d), [XSP(b), o]),
+            (DType::I8, false) => a64!(self ; ldursb X(d), [XSP(b), offset]),
+            (DType::U8 | DType::Bool, true) => a64!(self ; ldrb W(d), [XSP(b), o]),
+            (DType::U8 | DType::Bool, false) => a64!(self ; ldurb W(d), [XSP(b), offset]),
+            (DType::F16 | DType::BF16, _) => {
                 return Err(Error::Unsupported(format!("{}: integers from {mem}", self.name)));
             }
         }
@@ -292,6 +268,6 @@ impl Emitter<'_> {
     }
 }
 
-pub(super) fn n(r: Gpr) -> u8 {
-    r.0 as u8
+fn is_encodable(offset: i64, size: i64) -> bool {
+    (-256..256).contains(&offset) || (offset >= 0 && offset % size == 0 && offset / size < 4096)
 }

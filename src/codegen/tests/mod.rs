@@ -1,7 +1,8 @@
 //! Tests that hold machine code to the VCode interpreter, one table of cases for every instruction set.
 
 mod cases;
-mod emulated;
 mod native;
 mod program;
+mod qemu;
 mod random;
+mod registers;

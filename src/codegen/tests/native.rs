@@ -1,6 +1,6 @@
 //! Runs cases on this processor, with their buffers beside pages that may not be touched.
 
-use super::{cases, program::Case, random};
+use super::{cases, program::Case, random, registers};
 use crate::codegen::{Target, checker, regalloc, x86};
 use crate::runtime::executable::Executable;
 
@@ -97,5 +97,15 @@ fn random_programs() {
         let programs = random::programs(&target);
         run(&target, &programs);
         println!("{}: {}", target.name, random::coverage(&programs, &target));
+    }
+}
+
+#[test]
+fn register_blocks() {
+    for (target, mr, nv) in registers::blocks() {
+        let cases: Vec<_> = [0, 12, 30].map(|outer| registers::product_block(&target, mr, nv, 7, outer)).into();
+        if target.isa != crate::codegen::Isa::Neon {
+            run(&target, &cases);
+        }
     }
 }

@@ -1,0 +1,171 @@
+//! Register allocation: what must stay in registers, and that the checker sees broken allocations.
+
+use super::program::{Builder, Case, at, data};
+use super::random;
+use crate::codegen::allocation::{Allocation, Place, Step};
+use crate::codegen::operands::Class;
+use crate::codegen::vcode::{GprOp, Inst, Lane, Operand, VBinary, VType};
+use crate::codegen::{DType, Target, checker, regalloc};
+use rand::rngs::StdRng;
+use rand::{Rng, SeedableRng};
+
+/// `C[m][n] += A[m][k]·B[k][n]` for one block of `mr` rows and `nv` vectors, inside of two outer loops that keep
+/// `outer` more integers alive; bias vectors are read before and used after.
+pub fn product_block(target: &Target, mr: usize, nv: usize, depth: i64, outer: usize) -> Case {
+    let lanes = target.lanes(4);
+    let ty = VType { lane: Lane::F32, lanes: lanes as u8 };
+    let mem = DType::F32;
+    let (width, bytes) = (nv * lanes, 4 * lanes as i32);
+    let mut b = Builder::new(format!("block {mr}x{width} depth {depth}, {outer} values outside"));
+    let (a0, b0, c0) = (b.argument(0), b.argument(1), b.argument(2));
+    let kept: Vec<_> = (0..outer).map(|i| b.imm(8 + i as i64)).collect();
+    let bias: Vec<_> = (0..2).map(|_| b.vreg()).collect();
+    for (i, &dst) in bias.iter().enumerate() {
+        b.push(Inst::VLoad { dst, ty, mem, addr: at(b0, i as i32 * bytes), part: None });
+    }
+    let (two, three) = (b.imm(2), b.imm(3));
+    let (c1, zero) = (b.gpr(), b.imm(0));
+    b.push(Inst::Copy { dst: c1, src: c0 });
+    b.push(Inst::LoopStart { count: two, at_least_once: true });
+    b.push(Inst::LoopStart { count: three, at_least_once: true });
+    let acc: Vec<_> = (0..mr * nv).map(|_| b.vreg()).collect();
+    for &dst in &acc {
+        b.push(Inst::VConst { dst, ty, bits: 0 });
+    }
+    let (pa, pb, count) = (b.gpr(), b.gpr(), b.imm(depth));
+    b.push(Inst::Copy { dst: pa, src: a0 });
+    b.push(Inst::Int { op: GprOp::Add, dst: pb, a: b0, b: Operand::Reg(zero) });
+    b.push(Inst::LoopStart { count, at_least_once: true });
+    let rows: Vec<_> = (0..nv).map(|_| b.vreg()).collect();
+    for (j, &dst) in rows.iter().enumerate() {
+        b.push(Inst::VLoad { dst, ty, mem, addr: at(pb, j as i32 * bytes), part: None });
+    }
+    for i in 0..mr {
+        let a = b.vreg();
+        b.push(Inst::VBroadcast { dst: a, ty, mem, addr: at(pa, (i as i64 * depth * 4) as i32) });
+        for j in 0..nv {
+            b.push(Inst::VFma { acc: acc[i * nv + j], ty, a, b: rows[j], negate: false });
+        }
+    }
+    b.push(Inst::Int { op: GprOp::Add, dst: pa, a: pa, b: Operand::Imm(4) });
+    b.push(Inst::Int { op: GprOp::Add, dst: pb, a: pb, b: Operand::Imm((width * 4) as i64) });
+    b.push(Inst::LoopEnd);
+    for (i, &a) in acc.iter().enumerate() {
+        b.push(Inst::VBinary { op: VBinary::Add, dst: a, ty, a, b: bias[i % 2] });
+        b.push(Inst::VStore { src: a, ty, mem, addr: at(c1, i as i32 * bytes), part: None });
+    }
+    // The values kept outside are used here: a sum that is always zero moves the output.
+    for (i, &k) in kept.iter().enumerate() {
+        b.push(Inst::Int { op: GprOp::Add, dst: c1, a: c1, b: Operand::Reg(k) });
+        b.push(Inst::Int { op: GprOp::Add, dst: c1, a: c1, b: Operand::Imm(-8 - i as i64) });
+    }
+    b.push(Inst::LoopEnd);
+    b.push(Inst::LoopEnd);
+    let buffers = vec![
+        data(mem, mr * depth as usize, 1, true),
+        data(mem, width.max(2 * lanes) * depth as usize, 2, true),
+        data(mem, mr * width, 3, true),
+    ];
+    Case { function: b.function, buffers, range: (0, 1) }
+}
+
+/// Full register blocks of each instruction set, and whether the innermost loop is free of moves.
+pub fn blocks() -> Vec<(Target, usize, usize)> {
+    vec![
+        (Target::avx512(), 14, 2),
+        (Target::avx512(), 9, 3),
+        (Target::avx2(), 6, 2),
+        (Target::avx2(), 4, 3),
+        (Target::neon(), 8, 3),
+    ]
+}
+
+#[test]
+fn full_register_blocks_have_no_moves_inside() {
+    for (target, mr, nv) in blocks() {
+        for outer in [0, 10, 30] {
+            let case = product_block(&target, mr, nv, 5, outer);
+            let allocation = regalloc::allocate(&case.function, &target).unwrap();
+            checker::check(&case.function, &allocation, &target).unwrap();
+            let name = &case.function.name;
+            assert_eq!(allocation.spills(3), (0, 0), "{}: {name}: moves in the innermost loop", target.name);
+            let copies = allocation.steps.iter().filter(|s| match s {
+                Step::Inst { inst: Inst::Copy { dst, src }, .. } => dst == src,
+                _ => false,
+            });
+            assert!(copies.count() <= 2);
+        }
+    }
+}
+
+#[test]
+fn values_unused_in_a_hot_loop_wait_outside_of_it() {
+    let target = Target::avx512();
+    let case = product_block(&target, 14, 2, 5, 4);
+    let allocation = regalloc::allocate(&case.function, &target).unwrap();
+    // 28 accumulators, 2 rows and 1 broadcast leave one register: one of the two bias vectors waits.
+    let (_, vectors) = allocation.spills(0);
+    assert!((1..=4).contains(&vectors), "{vectors} vector moves");
+    assert_eq!(allocation.spills(3), (0, 0));
+}
+
+/// Every way to break one step; each must be refused, except where the result is right by chance.
+fn broken(allocation: &Allocation, rng: &mut StdRng) -> Option<Allocation> {
+    let mut out = allocation.clone();
+    let i = rng.random_range(0..out.steps.len());
+    match &mut out.steps[i] {
+        Step::Store { register, slot, .. } | Step::Load { register, slot, .. } => match rng.random_range(0..3) {
+            0 => drop(out.steps.remove(i)),
+            1 => *register = (*register + 1 + (*register == 3) as u8) % 16,
+            _ => *slot += 1,
+        },
+        Step::Again { .. } => drop(out.steps.remove(i)),
+        Step::Inst { inst, hidden, .. } => match hidden {
+            Some(Place::Register(r)) if rng.random() => *r = if *r == 0 { 1 } else { 0 },
+            _ => {
+                // A read from elsewhere.
+                let mut reads = 0;
+                inst.registers(|_, access, _| reads += access.reads() as u32);
+                if reads == 0 {
+                    return None;
+                }
+                let which = rng.random_range(0..reads);
+                let mut k = 0;
+                inst.registers_mut(&mut |class, access, r| {
+                    if access.reads() {
+                        if k == which {
+                            *r = (*r + 1) % 16;
+                            if class == Class::Gpr && *r == 4 {
+                                *r = 5;
+                            }
+                        }
+                        k += 1;
+                    }
+                });
+            }
+        },
+    }
+    Some(out)
+}
+
+#[test]
+fn broken_allocations_are_refused() {
+    let mut rng = StdRng::seed_from_u64(1);
+    let (mut tried, mut missed) = (0, vec![]);
+    for target in [Target::avx2(), Target::avx512()] {
+        for case in random::programs(&target).iter().take(60) {
+            let allocation = regalloc::allocate(&case.function, &target).unwrap();
+            for _ in 0..20 {
+                let Some(wrong) = broken(&allocation, &mut rng) else { continue };
+                tried += 1;
+                if checker::check(&case.function, &wrong, &target).is_ok() {
+                    missed.push(case.function.name.clone());
+                }
+            }
+        }
+    }
+    assert!(tried > 1000, "{tried}");
+    // A store whose value is never reloaded on the way that the program takes may be missing without harm.
+    println!("{tried} broken allocations, {} not refused", missed.len());
+    assert!(missed.len() * 50 < tried, "{} of {tried} broken allocations pass: {missed:?}", missed.len());
+}
