@@ -1,301 +1,326 @@
-//! The reference interpreter: evaluates tensor expressions, and graphs through them. The oracle of every test.
+//! The reference interpreter: the meaning of a tensor expression and of a graph, by the book and not for speed.
 //!
-//! Sums of f32 are accumulated in f64 and rounded once at the end. Subscripts that an interval argument does not prove to
-//! lie in their tensor are checked for every element.
+//! In: a [`Program`] or a [`Graph`], and tensors. Out: the outputs. One iterator of each definition is evaluated a strip of
+//! lanes at a time, the others one value after the other. Sums and products of floats accumulate in f64 and are rounded
+//! once, everything else is computed in the type of the expression with the operations of [`crate::graph::scalar`].
+//! Every subscript is checked in each dimension; an access out of bounds is an error that names it.
 
-use crate::graph::define::define;
-use crate::graph::expr::{Access, Affine, BinaryOp, Expr, Index, Scalar, Var};
-use crate::graph::infer::infer;
+mod lanes;
+
+use self::lanes::{Code, Place, Sums};
+use crate::graph::copy::{self, Loop};
+use crate::graph::expr::{Affine, Expr, Index, Var};
 use crate::graph::ir::{Graph, Source, TensorType, ValueId};
-use crate::graph::op::Op;
-use crate::graph::scop::{Definition, Program, Role};
-use crate::graph::{DType, Error, Result, Tensor, opaque, scalar};
-use scalar::Value;
+use crate::graph::scop::{Definition, Program, Role, TensorDecl};
+use crate::graph::{Error, Result, Tensor, fold};
 use std::borrow::Cow;
-use std::collections::HashMap;
 use std::sync::Arc;
 
-/// The outputs of `program` for `inputs`: the tensors that are inputs or constants, in order.
+/// Evaluates `program`; the inputs are its tensors of role `Input` or `Constant`, in order. Returns those of role `Output`.
 pub fn evaluate(program: &Program, inputs: &[&Tensor]) -> Result<Vec<Tensor>> {
+    verify(program)?;
     let mut given = inputs.iter();
     let mut tensors: Vec<Cow<Tensor>> = vec![];
-    for decl in &program.tensors {
-        tensors.push(match decl.role {
+    for t in &program.tensors {
+        tensors.push(match t.role {
             Role::Input | Role::Constant => {
-                let t = given.next().ok_or_else(|| Error::Invalid(format!("nothing is given for {}", decl.name)))?;
-                if t.dtype != decl.dtype || t.len() as i64 != decl.shape.iter().product::<i64>() {
-                    return Err(Error::Invalid(format!(
-                        "{} is {}{:?}, not {}{:?}",
-                        decl.name, decl.dtype, decl.shape, t.dtype, t.shape
-                    )));
+                let tensor = given.next().ok_or_else(|| Error::Invalid(format!("input {} is missing", t.name)))?;
+                if tensor.dtype != t.dtype || tensor.shape != t.shape || tensor.data.len() != bytes(t) {
+                    let (got, wanted) = (TensorType::of(tensor), TensorType::new(t.dtype, &t.shape));
+                    return Err(Error::Invalid(format!("input {} is {got} instead of {wanted}", t.name)));
                 }
-                Cow::Borrowed(*t)
+                Cow::Borrowed(*tensor)
             }
-            Role::Output | Role::Temporary => Cow::Owned(Tensor::zeros(decl.dtype, &decl.shape)),
+            Role::Output | Role::Temporary => Cow::Owned(Tensor::zeros(t.dtype, &t.shape)),
         });
     }
+    if given.next().is_some() {
+        return Err(Error::Invalid("there are more inputs than the program has".into()));
+    }
     for definition in &program.definitions {
-        let target = definition.target.0 as usize;
-        let mut out = std::mem::replace(&mut tensors[target], Cow::Owned(Tensor::zeros(DType::U8, &[0]))).into_owned();
-        define_tensor(program, definition, &tensors, &mut out)?;
-        tensors[target] = Cow::Owned(out);
+        let id = definition.target.0 as usize;
+        let mut target = std::mem::take(&mut tensors[id].to_mut().data);
+        let result = define(program, definition, &tensors, &mut target);
+        tensors[id].to_mut().data = target;
+        result.map_err(|e| prefix(&format!("definition of {}", program.tensors[id].name), e))?;
     }
-    let outputs = program.tensors.iter().zip(tensors).filter(|(d, _)| d.role == Role::Output);
-    Ok(outputs.map(|(_, t)| t.into_owned()).collect())
+    let outputs = tensors.into_iter().zip(&program.tensors).filter(|(_, t)| t.role == Role::Output);
+    Ok(outputs.map(|(t, _)| t.into_owned()).collect())
 }
 
-/// The outputs of a graph, in its order.
-pub fn run(graph: &Graph, inputs: &[Tensor]) -> Result<Vec<Tensor>> {
-    if inputs.len() != graph.inputs.len() {
-        return Err(Error::Invalid(format!("{} inputs are given, {} expected", inputs.len(), graph.inputs.len())));
-    }
-    let mut values: HashMap<ValueId, Arc<Tensor>> = HashMap::new();
-    for (i, value) in graph.values.iter().enumerate() {
-        if let Source::Constant(t) = &value.source {
-            values.insert(ValueId(i as u32), t.clone());
-        }
-    }
-    for (id, tensor) in graph.inputs.iter().zip(inputs) {
-        values.insert(*id, Arc::new(tensor.clone()));
-    }
-    for node in &graph.nodes {
-        let operands: Vec<&Tensor> = node
-            .inputs
-            .iter()
-            .map(|i| values.get(i).map(|t| &**t))
-            .collect::<Option<_>>()
-            .ok_or_else(|| Error::Internal(format!("{} reads a value before it is defined", node.name)))?;
-        let results = apply(&node.op, &operands)?;
-        for (id, tensor) in node.outputs.iter().zip(results) {
-            values.insert(*id, Arc::new(tensor));
-        }
-    }
-    let output = |id| values.get(id).ok_or_else(|| Error::Internal("an output is not defined".into()));
-    graph.outputs.iter().map(|id| output(id).map(|t| (**t).clone())).collect()
+fn bytes(t: &TensorDecl) -> usize {
+    t.shape.iter().product::<i64>() as usize * t.dtype.bytes()
 }
 
-/// The results of one operator.
-pub fn apply(op: &Op, inputs: &[&Tensor]) -> Result<Vec<Tensor>> {
-    if let Op::Opaque { function, attributes } = op {
-        let types = operand_types(inputs);
-        let outputs = infer(op, &types.iter().collect::<Vec<_>>())?;
-        let outputs: Vec<_> = outputs.into_iter().map(|t| (t.dtype, t.shape)).collect();
-        return opaque::apply(function, attributes, inputs, &outputs);
+fn prefix(place: &str, e: Error) -> Error {
+    match e {
+        Error::Invalid(m) => Error::Invalid(format!("{place}: {m}")),
+        Error::Internal(m) => Error::Internal(format!("{place}: {m}")),
+        e => e,
     }
-    if let Op::Reshape { shape } = op {
-        return Ok(vec![Tensor { dtype: inputs[0].dtype, shape: shape.clone(), data: inputs[0].data.clone() }]);
-    }
-    evaluate(&define(op, &operand_types(inputs))?, inputs)
 }
 
-fn operand_types(inputs: &[&Tensor]) -> Vec<TensorType> {
-    inputs.iter().map(|t| TensorType { dtype: t.dtype, shape: t.shape.clone() }).collect()
-}
-
-/// `offset + Σ stride·iterator` elements, when every subscript is affine and in bounds for the whole box.
-struct Linear {
-    offset: i64,
-    strides: Vec<i64>,
-}
-
-struct Evaluation<'a> {
-    program: &'a Program,
-    tensors: &'a [Cow<'a, Tensor>],
-    iterators: Vec<i64>,
-    /// Of each access in the body, by address.
-    linear: HashMap<*const Access, Linear>,
-}
-
-fn row_major(shape: &[i64]) -> Vec<i64> {
-    let mut strides = vec![1; shape.len()];
-    for i in (1..shape.len()).rev() {
-        strides[i - 1] = strides[i] * shape[i];
+/// Checks everything that would make an id, a rank or a variable meaningless.
+fn verify(program: &Program) -> Result<()> {
+    for t in &program.tensors {
+        TensorType::new(t.dtype, &t.shape).check()?;
     }
-    strides
-}
-
-/// The linear form of affine subscripts over the box of the iterators; `None` where a subscript may leave its dimension.
-fn linear(index: &[&Affine], shape: &[i64], extents: &[i64]) -> Option<Linear> {
-    let mut out = Linear { offset: 0, strides: vec![0; extents.len()] };
-    for ((a, d), stride) in index.iter().zip(shape).zip(row_major(shape)) {
-        let (low, high) = a.bounds(|v: Var| (0, extents[v.0 as usize] - 1));
-        if low < 0 || high >= *d {
-            return None;
-        }
-        out.offset += a.constant * stride;
-        for (v, c) in &a.terms {
-            out.strides[v.0 as usize] += c * stride;
-        }
-    }
-    Some(out)
-}
-
-fn define_tensor(program: &Program, d: &Definition, tensors: &[Cow<Tensor>], out: &mut Tensor) -> Result<()> {
-    let extents: Vec<i64> = d.iterators.iter().map(|i| i.extent).collect();
-    if extents[..d.outer].contains(&0) {
-        return Ok(());
-    }
-    let shape = &program.tensors[d.target.0 as usize].shape;
-    let write: Vec<&Affine> = d.write.iter().collect();
-    let place = linear(&write, shape, &extents)
-        .ok_or_else(|| Error::Internal("a definition writes outside of its tensor".into()))?;
-    if copy(program, d, &extents, &place, tensors, out) {
-        return Ok(());
-    }
-    let mut e = Evaluation { program, tensors, iterators: vec![0; extents.len()], linear: HashMap::new() };
-    d.body.visit_accesses(&mut |access| {
-        let affine: Option<Vec<&Affine>> = access.index.iter().map(Index::affine).collect();
-        let shape = &program.tensors[access.buffer.0 as usize].shape;
-        let form = affine.filter(|_| access.guard.is_empty()).and_then(|a| linear(&a, shape, &extents));
-        if let Some(form) = form {
-            e.linear.insert(access, form);
-        }
-    });
-    let dtype = out.dtype;
-    let size = dtype.bytes();
-    let wide = dtype == DType::F32 && d.reduce == Some(BinaryOp::Add);
-    loop {
-        let value = match d.reduce {
-            None => e.value(&d.body)?,
-            Some(op) => e.reduce(d, op, dtype, wide, &extents)?,
+    for d in &program.definitions {
+        let fail = |what: &str| Err(Error::Invalid(format!("definition of tensor {}: {what}", d.target.0)));
+        let known = |a: &Affine| a.terms.iter().all(|t| (t.0.0 as usize) < d.iterators.len());
+        let Some(target) = program.tensors.get(d.target.0 as usize) else {
+            return fail("there is no such tensor");
         };
-        if value.dtype() != dtype {
-            return Err(Error::Internal(format!("a body of {} defines a tensor of {dtype}", value.dtype())));
+        if !matches!(target.role, Role::Output | Role::Temporary) {
+            return fail("an input is written");
         }
-        let at = e.at(&place) as usize * size;
-        value.store(&mut out.data[at..at + size]);
-        if !step(&mut e.iterators[..d.outer], &extents) {
-            return Ok(());
+        if d.write.len() != target.shape.len() || d.outer > d.iterators.len() {
+            return fail("the write does not fit the target");
         }
-    }
-}
-
-/// The next point of the box, the last iterator fastest; false at the end, where all are 0 again.
-fn step(iterators: &mut [i64], extents: &[i64]) -> bool {
-    for (i, extent) in iterators.iter_mut().zip(extents).rev() {
-        *i += 1;
-        if *i < *extent {
-            return true;
+        if d.write.iter().any(|a| a.terms.iter().any(|t| t.0.0 as usize >= d.outer)) {
+            return fail("the write uses a reduced iterator");
         }
-        *i = 0;
-    }
-    false
-}
-
-/// A definition that only moves data runs at the speed of memory: rows of one stride each. False for any other.
-fn copy(
-    program: &Program,
-    d: &Definition,
-    extents: &[i64],
-    place: &Linear,
-    tensors: &[Cow<Tensor>],
-    out: &mut Tensor,
-) -> bool {
-    let Expr::Load(access) = &d.body else { return false };
-    let shape = &program.tensors[access.buffer.0 as usize].shape;
-    let affine: Option<Vec<&Affine>> = access.index.iter().map(Index::affine).collect();
-    let plain = d.reduce.is_none() && d.conditions.is_empty() && access.guard.is_empty();
-    let Some(from) = affine.filter(|_| plain).and_then(|a| linear(&a, shape, extents)) else { return false };
-    let source = &tensors[access.buffer.0 as usize];
-    if source.dtype != out.dtype || d.outer != extents.len() {
-        return false;
-    }
-    let size = out.dtype.bytes() as i64;
-    let (count, by, to) = match extents.last() {
-        None => (1, 0, 0),
-        Some(&n) => (n, from.strides[extents.len() - 1], place.strides[extents.len() - 1]),
-    };
-    let mut outer = vec![0; extents.len().saturating_sub(1)];
-    loop {
-        let start = |l: &Linear| l.offset + outer.iter().zip(&l.strides).map(|(i, s): (&i64, &i64)| i * s).sum::<i64>();
-        let (mut a, mut b) = (start(&from), start(place));
-        if by == 1 && to == 1 {
-            let (a, b, n) = ((a * size) as usize, (b * size) as usize, (count * size) as usize);
-            out.data[b..b + n].copy_from_slice(&source.data[a..a + n]);
-        } else {
-            for _ in 0..count {
-                let (x, y, n) = ((a * size) as usize, (b * size) as usize, size as usize);
-                out.data[y..y + n].copy_from_slice(&source.data[x..x + n]);
-                a += by;
-                b += to;
+        if d.outer < d.iterators.len() && d.reduce.is_none() {
+            return fail("iterators are reduced, but no reduction is named");
+        }
+        let mut sound = d.conditions.iter().all(known) && d.iterators.iter().all(|i| i.extent >= 0);
+        d.body.visit(&mut |e| match e {
+            Expr::Index(a) => sound &= known(a),
+            Expr::Load(access) => {
+                let tensor = program.tensors.get(access.buffer.0 as usize);
+                sound &= access.buffer != d.target && tensor.is_some_and(|t| t.shape.len() == access.index.len());
+                sound &= access.guard.iter().chain(access.index.iter().filter_map(Index::affine)).all(known);
             }
-        }
-        if !step(&mut outer, extents) {
-            return true;
+            _ => {}
+        });
+        if !sound {
+            return fail("a subscript, condition or read is malformed");
         }
     }
+    Ok(())
 }
 
-impl Evaluation<'_> {
-    fn at(&self, form: &Linear) -> i64 {
-        form.offset + self.iterators.iter().zip(&form.strides).map(|(i, s)| i * s).sum::<i64>()
+/// Row-major distances.
+fn strides(shape: &[i64]) -> Vec<i64> {
+    let mut out = vec![1; shape.len()];
+    for d in (1..shape.len()).rev() {
+        out[d - 1] = out[d] * shape[d];
     }
+    out
+}
 
-    fn affine(&self, a: &Affine) -> i64 {
-        a.evaluate(|v: Var| self.iterators[v.0 as usize])
+fn define(program: &Program, d: &Definition, tensors: &[Cow<Tensor>], target: &mut [u8]) -> Result<()> {
+    if d.iterators[..d.outer].iter().any(|i| i.extent == 0) || copied(program, d, tensors, target) {
+        return Ok(());
     }
-
-    fn reduce(&mut self, d: &Definition, op: BinaryOp, dtype: DType, wide: bool, extents: &[i64]) -> Result<Value> {
-        let mut sum = 0f64;
-        let mut acc = Value::from(Scalar::neutral(op, dtype)?);
-        if extents[d.outer..].contains(&0) {
-            return Ok(acc);
-        }
-        loop {
-            if d.conditions.iter().all(|c| self.affine(c) >= 0) {
-                let value = self.value(&d.body)?;
-                if wide {
-                    sum += value.as_f64();
-                } else {
-                    acc = scalar::binary(op, acc, value)?;
+    let decl = &program.tensors[d.target.0 as usize];
+    let strip = strip_iterator(d);
+    let extents: Vec<i64> = d.iterators.iter().map(|i| i.extent).collect();
+    let mut code = Code::compile(&d.body, tensors, strip)?;
+    if code.dtype() != decl.dtype {
+        return Err(Error::Invalid(format!("a body of type {} for a target of {}", code.dtype(), decl.dtype)));
+    }
+    let conditions: Vec<Place> = d.conditions.iter().map(|a| Place::new(a, strip)).collect();
+    let write: Vec<Place> = d.write.iter().map(|a| Place::new(a, strip)).collect();
+    let step = strides(&decl.shape);
+    let store_at = |at: &[i64], lo: i64, hi: i64| -> Result<(i64, i64)> {
+        let mut offset = (0, 0);
+        for (k, p) in write.iter().enumerate() {
+            let (base, stride) = (p.base(at), p.stride());
+            for t in [lo, hi - 1] {
+                if !(0..decl.shape[k]).contains(&(base + t * stride)) {
+                    return Err(Error::Invalid(format!("write of {} in dimension {k}", base + t * stride)));
                 }
             }
-            if !step(&mut self.iterators[d.outer..], &extents[d.outer..]) {
-                return Ok(if wide { Value::F32(sum as f32) } else { acc });
+            offset = (offset.0 + base * step[k], offset.1 + stride * step[k]);
+        }
+        Ok(offset)
+    };
+    let mut outer = Odometer::new(&extents, (0..d.outer).filter(|&i| i != strip), (strip < d.outer).then_some(strip));
+    let Some(op) = d.reduce else {
+        return outer.try_for_each(|at, range| {
+            let (lo, hi) = Place::interval(&conditions, at, range);
+            if lo < hi {
+                let (offset, stride) = store_at(at, lo, hi)?;
+                code.evaluate(tensors, at, lo, hi)?.store(target, offset + lo * stride, stride, decl.dtype);
             }
-        }
-    }
-
-    fn load(&self, access: &Access) -> Result<Value> {
-        let tensor = &self.tensors[access.buffer.0 as usize];
-        let size = tensor.dtype.bytes();
-        if let Some(form) = self.linear.get(&(access as *const Access)) {
-            let at = self.at(form) as usize * size;
-            return Ok(Value::load(tensor.dtype, &tensor.data[at..at + size]));
-        }
-        let decl = &self.program.tensors[access.buffer.0 as usize];
-        if access.guard.iter().any(|g| self.affine(g) < 0) {
-            return access
-                .otherwise
-                .map(Value::from)
-                .ok_or_else(|| Error::Internal(format!("a guarded read of {} has no value for outside", decl.name)));
-        }
-        let mut offset = 0;
-        for ((index, &d), stride) in access.index.iter().zip(&decl.shape).zip(row_major(&decl.shape)) {
-            let i = match index {
-                Index::Affine(a) => self.affine(a),
-                Index::Value(e) => self.value(e)?.as_i64(),
-            };
-            if i < 0 || i >= d {
-                return Err(Error::Invalid(format!("index {i} is outside of a dimension of {d} of {}", decl.name)));
+            Ok(())
+        });
+    };
+    let all_lanes = strip < d.outer;
+    let mut inner = if all_lanes {
+        Odometer::new(&extents, d.outer..extents.len(), None)
+    } else {
+        let strip = (strip < extents.len()).then_some(strip);
+        Odometer::new(&extents, (d.outer..extents.len()).filter(|&i| Some(i) != strip), strip)
+    };
+    let mut sums = Sums::new(op, decl.dtype)?;
+    let mut point = vec![0; extents.len()];
+    outer.try_for_each(|at, range| {
+        sums.restart(if all_lanes { (range.1 - range.0) as usize } else { 1 });
+        point.copy_from_slice(at);
+        inner.restart();
+        inner.try_for_each(|reduced, piece| {
+            point[d.outer..].copy_from_slice(&reduced[d.outer..]);
+            let (lo, hi) = Place::interval(&conditions, &point, if all_lanes { range } else { piece });
+            if lo < hi {
+                let values = code.evaluate(tensors, &point, lo, hi)?;
+                sums.combine(values, all_lanes.then_some((lo - range.0) as usize));
             }
-            offset += i * stride;
-        }
-        let at = offset as usize * size;
-        Ok(Value::load(tensor.dtype, &tensor.data[at..at + size]))
-    }
+            Ok(())
+        })?;
+        let (lo, hi) = if all_lanes { range } else { (0, 1) };
+        let (offset, stride) = store_at(at, lo, hi)?;
+        sums.finish().store(target, offset + lo * stride, stride, decl.dtype);
+        Ok(())
+    })
+}
 
-    fn value(&self, e: &Expr) -> Result<Value> {
-        Ok(match e {
-            Expr::Const(s) => Value::from(*s),
-            Expr::Index(a) => Value::I64(self.affine(a)),
-            Expr::Load(access) => self.load(access)?,
-            Expr::Unary(op, a) => scalar::unary(*op, self.value(a)?)?,
-            Expr::Binary(op, a, b) => scalar::binary(*op, self.value(a)?, self.value(b)?)?,
-            Expr::Compare(op, a, b) => scalar::compare(*op, self.value(a)?, self.value(b)?)?,
-            Expr::Select(c, a, b) if self.value(c)?.is_true() => self.value(a)?,
-            Expr::Select(_, _, b) => self.value(b)?,
-            Expr::Cast(to, a) => scalar::cast(*to, self.value(a)?),
-        })
+/// The iterator that lanes run over: the last long outer one, else the longest of all.
+fn strip_iterator(d: &Definition) -> usize {
+    let longest = |r: std::ops::Range<usize>| r.max_by_key(|&i| (d.iterators[i].extent, i));
+    match (longest(0..d.outer), longest(d.outer..d.iterators.len())) {
+        (None, None) => usize::MAX,
+        (Some(o), Some(r)) if d.iterators[o].extent < 16.min(d.iterators[r].extent) => r,
+        (Some(o), _) => {
+            let last = d.outer - 1;
+            if d.iterators[last].extent >= 32 { last } else { o }
+        }
+        (None, Some(r)) => r,
     }
 }
+
+/// Performs `d` as a copy when it is one.
+fn copied(program: &Program, d: &Definition, tensors: &[Cow<Tensor>], target: &mut [u8]) -> bool {
+    let Expr::Load(access) = &d.body else { return false };
+    if d.reduce.is_some() || !d.conditions.is_empty() || !access.guard.is_empty() {
+        return false;
+    }
+    let source = &tensors[access.buffer.0 as usize];
+    let decl = &program.tensors[d.target.0 as usize];
+    let read: Option<Vec<&Affine>> = access.index.iter().map(Index::affine).collect();
+    let Some(read) = read else { return false };
+    let last = |v: Var| (0, d.iterators[v.0 as usize].extent - 1);
+    let fits = |a: &Affine, extent: i64| {
+        let (low, high) = a.bounds(last);
+        low >= 0 && high < extent
+    };
+    if source.dtype != decl.dtype
+        || !read.iter().zip(&source.shape).all(|(a, &e)| fits(a, e))
+        || !d.write.iter().zip(&decl.shape).all(|(a, &e)| fits(a, e))
+    {
+        return false;
+    }
+    let linear = |index: &mut dyn std::iter::Iterator<Item = &Affine>, shape: &[i64]| {
+        index.zip(strides(shape)).fold(Affine::constant(0), |sum, (a, s)| sum.add_scaled(a, s))
+    };
+    let from = linear(&mut read.into_iter(), &source.shape);
+    let to = linear(&mut d.write.iter(), &decl.shape);
+    let loops: Vec<Loop> = (0..d.iterators.len())
+        .map(|i| {
+            let v = Var(i as u32);
+            let extent = d.iterators[i].extent as usize;
+            Loop { extent, from: from.coefficient(v) as isize, to: to.coefficient(v) as isize }
+        })
+        .collect();
+    copy::copy(decl.dtype.bytes(), &source.data, from.constant as usize, target, to.constant as usize, &loops);
+    true
+}
+
+/// Longest strip.
+const STRIP: i64 = 1024;
+
+/// Counts through some iterators and, last, through pieces of the strip iterator.
+struct Odometer {
+    at: Vec<i64>,
+    loops: Vec<(usize, i64)>,
+    strip: Option<i64>,
+}
+
+impl Odometer {
+    fn new(extents: &[i64], loops: impl std::iter::Iterator<Item = usize>, strip: Option<usize>) -> Odometer {
+        let loops = loops.map(|i| (i, extents[i])).collect();
+        Odometer { at: vec![0; extents.len()], loops, strip: strip.map(|s| extents[s]) }
+    }
+
+    fn restart(&mut self) {
+        self.at.fill(0);
+    }
+
+    /// Calls `f` with the values of the iterators (0 for the strip's) and the piece of the strip, `0..1` without one.
+    fn try_for_each(&mut self, mut f: impl FnMut(&[i64], (i64, i64)) -> Result<()>) -> Result<()> {
+        if self.loops.iter().any(|l| l.1 == 0) {
+            return Ok(());
+        }
+        let extent = self.strip.unwrap_or(1);
+        loop {
+            let mut lo = 0;
+            while lo < extent {
+                let hi = (lo + STRIP).min(extent);
+                f(&self.at, (lo, hi))?;
+                lo = hi;
+            }
+            let mut d = self.loops.len();
+            loop {
+                if d == 0 {
+                    return Ok(());
+                }
+                d -= 1;
+                let (i, extent) = self.loops[d];
+                self.at[i] += 1;
+                if self.at[i] < extent {
+                    break;
+                }
+                self.at[i] = 0;
+            }
+        }
+    }
+}
+
+/// Evaluates a graph: every value by its operator's definition, opaque operators by the runtime's functions.
+pub fn run(graph: &Graph, inputs: &[Tensor]) -> Result<Vec<Tensor>> {
+    if inputs.len() != graph.inputs.len() {
+        return Err(Error::Invalid(format!("{} inputs given, the graph has {}", inputs.len(), graph.inputs.len())));
+    }
+    let mut values: Vec<Option<Arc<Tensor>>> = vec![None; graph.values.len()];
+    for (&id, tensor) in graph.inputs.iter().zip(inputs) {
+        let value = graph.value(id);
+        if TensorType::of(tensor) != value.ty {
+            let got = TensorType::of(tensor);
+            return Err(Error::Invalid(format!("input {} is {got} instead of {}", value.name, value.ty)));
+        }
+        values[id.0 as usize] = Some(Arc::new(tensor.clone()));
+    }
+    for (slot, value) in values.iter_mut().zip(&graph.values) {
+        if let Source::Constant(t) = &value.source {
+            *slot = Some(t.clone());
+        }
+    }
+    let mut last_use = vec![usize::MAX; graph.values.len()];
+    for (i, node) in graph.nodes.iter().enumerate() {
+        node.inputs.iter().for_each(|v| last_use[v.0 as usize] = i);
+    }
+    graph.outputs.iter().for_each(|v| last_use[v.0 as usize] = usize::MAX);
+    let get = |values: &[Option<Arc<Tensor>>], id: ValueId| {
+        let missing = || Error::Internal(format!("value {} is used before it is computed", graph.value(id).name));
+        values[id.0 as usize].clone().ok_or_else(missing)
+    };
+    for (i, node) in graph.nodes.iter().enumerate() {
+        let operands: Vec<Arc<Tensor>> = node.inputs.iter().map(|&v| get(&values, v)).collect::<Result<_>>()?;
+        let references: Vec<&Tensor> = operands.iter().map(|t| &**t).collect();
+        let results =
+            fold::evaluate(&node.op, &references).map_err(|e| prefix(&format!("{} ({})", node.name, node.op), e))?;
+        for (&id, tensor) in node.outputs.iter().zip(results) {
+            values[id.0 as usize] = Some(Arc::new(tensor));
+        }
+        for &v in &node.inputs {
+            if last_use[v.0 as usize] == i {
+                values[v.0 as usize] = None;
+            }
+        }
+    }
+    graph.outputs.iter().map(|&v| get(&values, v).map(|t| (*t).clone())).collect()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,6 +1,7 @@
 //! From ONNX to fused groups: Graph, operators, rewrites, extraction.
 
 pub mod builder;
+pub mod copy;
 pub mod cost;
 pub mod define;
 pub mod egraph;

@@ -1,0 +1,561 @@
+//! Strips of lanes: an expression compiled to a list of operations, each of which runs over a whole strip.
+
+use super::strides;
+use crate::graph::expr::{Affine, BinaryOp, CompareOp, Expr, Index, Scalar, UnaryOp};
+use crate::graph::scalar::{Number, Value, cast, f16_to_f32, f32_to_bf16, f32_to_f16, round_bf16, round_f16};
+use crate::graph::{DType, Error, Result, Tensor};
+use rustc_hash::FxHashMap;
+use std::borrow::Cow;
+
+/// An affine form: its value at lane 0, and its distance from lane to lane.
+pub(super) struct Place {
+    terms: Vec<(usize, i64)>,
+    constant: i64,
+    stride: i64,
+}
+
+impl Place {
+    pub(super) fn new(a: &Affine, strip: usize) -> Place {
+        let terms = a.terms.iter().map(|&(v, c)| (v.0 as usize, c));
+        let stride = terms.clone().find(|t| t.0 == strip).map_or(0, |t| t.1);
+        Place { terms: terms.filter(|t| t.0 != strip).collect(), constant: a.constant, stride }
+    }
+
+    /// The value at lane 0; `at` holds the other iterators.
+    pub(super) fn base(&self, at: &[i64]) -> i64 {
+        self.terms.iter().fold(self.constant, |sum, &(i, c)| sum + c * at[i])
+    }
+
+    pub(super) fn stride(&self) -> i64 {
+        self.stride
+    }
+
+    /// The lanes of `range` in which all forms are at least 0.
+    pub(super) fn interval(forms: &[Place], at: &[i64], range: (i64, i64)) -> (i64, i64) {
+        forms.iter().fold(range, |(lo, hi), form| {
+            let base = form.base(at);
+            match form.stride {
+                0 if base < 0 => (lo, lo),
+                0 => (lo, hi),
+                s if s > 0 => (lo.max(-base.div_euclid(s)), hi),
+                s => (lo, hi.min(base.div_euclid(-s) + 1)),
+            }
+        })
+    }
+}
+
+/// The elements of a strip, in the type that they are computed in (halves in f32).
+#[derive(Clone, Debug)]
+pub(super) enum Lanes {
+    F64(Vec<f64>),
+    F32(Vec<f32>),
+    I64(Vec<i64>),
+    I32(Vec<i32>),
+    I8(Vec<i8>),
+    U8(Vec<u8>),
+    Bool(Vec<bool>),
+}
+
+/// Runs `$body` with the vector of whatever type it has.
+macro_rules! with {
+    ($lanes:expr, $v:ident => $body:expr) => {
+        match $lanes {
+            Lanes::F64($v) => $body,
+            Lanes::F32($v) => $body,
+            Lanes::I64($v) => $body,
+            Lanes::I32($v) => $body,
+            Lanes::I8($v) => $body,
+            Lanes::U8($v) => $body,
+            Lanes::Bool($v) => $body,
+        }
+    };
+}
+
+/// Runs `$body` with the vectors of two strips of one type.
+macro_rules! with_both {
+    ($a:expr, $b:expr, ($x:ident, $y:ident) => $body:expr) => {
+        match ($a, $b) {
+            (Lanes::F64($x), Lanes::F64($y)) => $body,
+            (Lanes::F32($x), Lanes::F32($y)) => $body,
+            (Lanes::I64($x), Lanes::I64($y)) => $body,
+            (Lanes::I32($x), Lanes::I32($y)) => $body,
+            (Lanes::I8($x), Lanes::I8($y)) => $body,
+            (Lanes::U8($x), Lanes::U8($y)) => $body,
+            (Lanes::Bool($x), Lanes::Bool($y)) => $body,
+            _ => unreachable!("types are checked when an expression is compiled"),
+        }
+    };
+}
+
+impl Lanes {
+    fn of(dtype: DType) -> Lanes {
+        match dtype {
+            DType::F64 => Lanes::F64(vec![]),
+            DType::F32 | DType::F16 | DType::BF16 => Lanes::F32(vec![]),
+            DType::I64 => Lanes::I64(vec![]),
+            DType::I32 => Lanes::I32(vec![]),
+            DType::I8 => Lanes::I8(vec![]),
+            DType::U8 => Lanes::U8(vec![]),
+            DType::Bool => Lanes::Bool(vec![]),
+        }
+    }
+
+    fn clear(&mut self) {
+        with!(self, v => v.clear());
+    }
+
+    fn len(&self) -> usize {
+        with!(self, v => v.len())
+    }
+
+    fn value(&self, i: usize) -> Value {
+        match self {
+            Lanes::F64(v) => Value::F64(v[i]),
+            Lanes::F32(v) => Value::F32(v[i]),
+            Lanes::I64(v) => Value::I64(v[i]),
+            Lanes::I32(v) => Value::I32(v[i]),
+            Lanes::I8(v) => Value::I8(v[i]),
+            Lanes::U8(v) => Value::U8(v[i]),
+            Lanes::Bool(v) => Value::Bool(v[i]),
+        }
+    }
+
+    /// Appends lanes of `value` up to `len`.
+    fn fill(&mut self, len: usize, value: Value) {
+        match (self, value) {
+            (Lanes::F64(v), Value::F64(x)) => v.resize(len, x),
+            (Lanes::F32(v), Value::F32(x) | Value::F16(x) | Value::BF16(x)) => v.resize(len, x),
+            (Lanes::I64(v), Value::I64(x)) => v.resize(len, x),
+            (Lanes::I32(v), Value::I32(x)) => v.resize(len, x),
+            (Lanes::I8(v), Value::I8(x)) => v.resize(len, x),
+            (Lanes::U8(v), Value::U8(x)) => v.resize(len, x),
+            (Lanes::Bool(v), Value::Bool(x)) => v.resize(len, x),
+            _ => unreachable!("types are checked when an expression is compiled"),
+        }
+    }
+
+    fn round(&mut self, dtype: DType) {
+        if let Lanes::F32(v) = self {
+            match dtype {
+                DType::F16 => v.iter_mut().for_each(|x| *x = round_f16(*x)),
+                DType::BF16 => v.iter_mut().for_each(|x| *x = round_bf16(*x)),
+                _ => {}
+            }
+        }
+    }
+
+    /// Appends the elements `base, base + stride, …` of a tensor.
+    fn load(&mut self, dtype: DType, data: &[u8], base: i64, stride: i64, count: usize) {
+        match (self, dtype) {
+            (Lanes::F64(v), _) => read(v, data, base, stride, count, f64::from_le_bytes),
+            (Lanes::F32(v), DType::F16) => read(v, data, base, stride, count, |b| f16_to_f32(u16::from_le_bytes(b))),
+            (Lanes::F32(v), DType::BF16) => {
+                read(v, data, base, stride, count, |b| f32::from_bits((u16::from_le_bytes(b) as u32) << 16))
+            }
+            (Lanes::F32(v), _) => read(v, data, base, stride, count, f32::from_le_bytes),
+            (Lanes::I64(v), _) => read(v, data, base, stride, count, i64::from_le_bytes),
+            (Lanes::I32(v), _) => read(v, data, base, stride, count, i32::from_le_bytes),
+            (Lanes::I8(v), _) => read(v, data, base, stride, count, i8::from_le_bytes),
+            (Lanes::U8(v), _) => read(v, data, base, stride, count, u8::from_le_bytes),
+            (Lanes::Bool(v), _) => read(v, data, base, stride, count, |b: [u8; 1]| b[0] != 0),
+        }
+    }
+
+    /// Writes lane i to element `base + i·stride` of a tensor.
+    pub(super) fn store(&self, data: &mut [u8], base: i64, stride: i64, dtype: DType) {
+        match (self, dtype) {
+            (Lanes::F64(v), _) => write(v, data, base, stride, f64::to_le_bytes),
+            (Lanes::F32(v), DType::F16) => write(v, data, base, stride, |x| f32_to_f16(x).to_le_bytes()),
+            (Lanes::F32(v), DType::BF16) => write(v, data, base, stride, |x| f32_to_bf16(x).to_le_bytes()),
+            (Lanes::F32(v), _) => write(v, data, base, stride, f32::to_le_bytes),
+            (Lanes::I64(v), _) => write(v, data, base, stride, i64::to_le_bytes),
+            (Lanes::I32(v), _) => write(v, data, base, stride, i32::to_le_bytes),
+            (Lanes::I8(v), _) => write(v, data, base, stride, i8::to_le_bytes),
+            (Lanes::U8(v), _) => write(v, data, base, stride, u8::to_le_bytes),
+            (Lanes::Bool(v), _) => write(v, data, base, stride, |x| [x as u8]),
+        }
+    }
+}
+
+fn read<T: Clone, const N: usize>(
+    out: &mut Vec<T>,
+    data: &[u8],
+    base: i64,
+    stride: i64,
+    count: usize,
+    decode: impl Fn([u8; N]) -> T,
+) {
+    let elements = &data.as_chunks::<N>().0[base as usize..];
+    match stride {
+        0 => out.resize(out.len() + count, decode(elements[0])),
+        1 => out.extend(elements[..count].iter().map(|&e| decode(e))),
+        _ if stride > 0 => out.extend(elements.iter().step_by(stride as usize).take(count).map(|&e| decode(e))),
+        _ => out.extend((0..count as i64).map(|i| decode(data.as_chunks::<N>().0[(base + i * stride) as usize]))),
+    }
+}
+
+fn write<T: Copy, const N: usize>(lanes: &[T], data: &mut [u8], base: i64, stride: i64, encode: impl Fn(T) -> [u8; N]) {
+    let elements = data.as_chunks_mut::<N>().0;
+    for (i, &x) in lanes.iter().enumerate() {
+        elements[(base + i as i64 * stride) as usize] = encode(x);
+    }
+}
+
+/// One operation; operands are earlier operations.
+enum Kind {
+    Const(Value),
+    Index(Place),
+    Load(Load),
+    Unary(UnaryOp, usize),
+    Binary(BinaryOp, usize, usize),
+    Compare(CompareOp, usize, usize),
+    Select(usize, usize, usize),
+    Cast(usize),
+}
+
+struct Load {
+    buffer: usize,
+    index: Vec<Subscript>,
+    guard: Vec<Place>,
+    otherwise: Option<Value>,
+}
+
+enum Subscript {
+    Affine(Place),
+    Value(usize),
+}
+
+/// An expression as a list of operations without repetitions; the last one is its value.
+pub(super) struct Code {
+    strip: usize,
+    operations: Vec<(Kind, DType)>,
+    lanes: Vec<Lanes>,
+}
+
+impl Code {
+    /// Compiles `body`, with lanes over iterator `strip`. Checks every type.
+    pub(super) fn compile(body: &Expr, tensors: &[Cow<Tensor>], strip: usize) -> Result<Code> {
+        let mut code = Code { strip, operations: vec![], lanes: vec![] };
+        code.add(body, tensors, &mut FxHashMap::default())?;
+        Ok(code)
+    }
+
+    pub(super) fn dtype(&self) -> DType {
+        self.operations[self.operations.len() - 1].1
+    }
+
+    fn add<'a>(
+        &mut self,
+        e: &'a Expr,
+        tensors: &[Cow<Tensor>],
+        known: &mut FxHashMap<&'a Expr, usize>,
+    ) -> Result<usize> {
+        if let Some(&id) = known.get(e) {
+            return Ok(id);
+        }
+        let of = |code: &Code, id: usize| code.operations[id].1;
+        let mismatch = |what: &str, a: DType, b: DType| Err(Error::Invalid(format!("{what} of {a} and {b}")));
+        let undefined = |what: &str, a: DType| Err(Error::Invalid(format!("{what} is not defined for {a}")));
+        let (kind, dtype) = match e {
+            Expr::Const(s) => (Kind::Const(Value::from(*s)), s.dtype),
+            Expr::Index(a) => (Kind::Index(Place::new(a, self.strip)), DType::I64),
+            Expr::Load(access) => {
+                let buffer = access.buffer.0 as usize;
+                let dtype = tensors[buffer].dtype;
+                let mut index = vec![];
+                for i in &access.index {
+                    index.push(match i {
+                        Index::Affine(a) => Subscript::Affine(Place::new(a, self.strip)),
+                        Index::Value(v) => {
+                            let id = self.add(v, tensors, known)?;
+                            if of(self, id).is_float() {
+                                return undefined("a subscript", of(self, id));
+                            }
+                            Subscript::Value(id)
+                        }
+                    });
+                }
+                let otherwise = access.otherwise.map(Value::from);
+                if let Some(o) = access.otherwise.filter(|o| o.dtype != dtype) {
+                    return mismatch("a guarded read", dtype, o.dtype);
+                }
+                let guard = access.guard.iter().map(|a| Place::new(a, self.strip)).collect();
+                (Kind::Load(Load { buffer, index, guard, otherwise }), dtype)
+            }
+            Expr::Unary(op, a) => {
+                let a = self.add(a, tensors, known)?;
+                let dtype = of(self, a);
+                if !with!(Lanes::of(dtype), v => unary_exists(*op, &v)) {
+                    return undefined(op.name(), dtype);
+                }
+                (Kind::Unary(*op, a), dtype)
+            }
+            Expr::Binary(op, a, b) => {
+                let (a, b) = (self.add(a, tensors, known)?, self.add(b, tensors, known)?);
+                let dtype = of(self, a);
+                if dtype != of(self, b) {
+                    return mismatch(op.name(), dtype, of(self, b));
+                }
+                if !with!(Lanes::of(dtype), v => binary_exists(*op, &v)) {
+                    return undefined(op.name(), dtype);
+                }
+                (Kind::Binary(*op, a, b), dtype)
+            }
+            Expr::Compare(op, a, b) => {
+                let (a, b) = (self.add(a, tensors, known)?, self.add(b, tensors, known)?);
+                if of(self, a) != of(self, b) {
+                    return mismatch(op.name(), of(self, a), of(self, b));
+                }
+                (Kind::Compare(*op, a, b), DType::Bool)
+            }
+            Expr::Select(c, a, b) => {
+                let c = self.add(c, tensors, known)?;
+                let (a, b) = (self.add(a, tensors, known)?, self.add(b, tensors, known)?);
+                if of(self, c) != DType::Bool {
+                    return undefined("a selection", of(self, c));
+                }
+                if of(self, a) != of(self, b) {
+                    return mismatch("a selection", of(self, a), of(self, b));
+                }
+                (Kind::Select(c, a, b), of(self, a))
+            }
+            Expr::Cast(to, a) => (Kind::Cast(self.add(a, tensors, known)?), *to),
+        };
+        let id = self.operations.len();
+        self.operations.push((kind, dtype));
+        self.lanes.push(Lanes::of(dtype));
+        known.insert(e, id);
+        Ok(id)
+    }
+
+    /// The values of lanes `lo..hi`, with the other iterators at `at`.
+    pub(super) fn evaluate(&mut self, tensors: &[Cow<Tensor>], at: &[i64], lo: i64, hi: i64) -> Result<&Lanes> {
+        let len = (hi - lo) as usize;
+        for (id, (kind, dtype)) in self.operations.iter().enumerate() {
+            let (done, rest) = self.lanes.split_at_mut(id);
+            let out = &mut rest[0];
+            match kind {
+                Kind::Const(value) => out.fill(len, *value),
+                Kind::Index(place) => {
+                    let (base, stride) = (place.base(at), place.stride);
+                    if let Lanes::I64(v) = out {
+                        v.clear();
+                        v.extend((lo..hi).map(|t| base + t * stride));
+                    }
+                }
+                Kind::Load(load) => load.evaluate(tensors, done, at, lo, hi, out)?,
+                Kind::Unary(op, a) => {
+                    with_both!(&done[*a], &mut *out, (a, o) => unary(*op, a, o));
+                    out.round(*dtype);
+                }
+                Kind::Binary(op, a, b) => {
+                    match (&done[*a], &done[*b], &mut *out) {
+                        (Lanes::F64(a), Lanes::F64(b), Lanes::F64(o)) => binary(*op, a, b, o),
+                        (Lanes::F32(a), Lanes::F32(b), Lanes::F32(o)) => binary(*op, a, b, o),
+                        (Lanes::I64(a), Lanes::I64(b), Lanes::I64(o)) => binary(*op, a, b, o),
+                        (Lanes::I32(a), Lanes::I32(b), Lanes::I32(o)) => binary(*op, a, b, o),
+                        (Lanes::I8(a), Lanes::I8(b), Lanes::I8(o)) => binary(*op, a, b, o),
+                        (Lanes::U8(a), Lanes::U8(b), Lanes::U8(o)) => binary(*op, a, b, o),
+                        (Lanes::Bool(a), Lanes::Bool(b), Lanes::Bool(o)) => binary(*op, a, b, o),
+                        _ => unreachable!("types are checked when an expression is compiled"),
+                    }
+                    out.round(*dtype);
+                }
+                Kind::Compare(op, a, b) => {
+                    let Lanes::Bool(out) = out else { unreachable!("comparisons are bool") };
+                    with_both!(&done[*a], &done[*b], (a, b) => compare(*op, a, b, out));
+                }
+                Kind::Select(c, a, b) => {
+                    let Lanes::Bool(c) = &done[*c] else { unreachable!("conditions are bool") };
+                    out.clear();
+                    match (&done[*a], &done[*b], out) {
+                        (Lanes::F64(a), Lanes::F64(b), Lanes::F64(o)) => select(c, a, b, o),
+                        (Lanes::F32(a), Lanes::F32(b), Lanes::F32(o)) => select(c, a, b, o),
+                        (Lanes::I64(a), Lanes::I64(b), Lanes::I64(o)) => select(c, a, b, o),
+                        (Lanes::I32(a), Lanes::I32(b), Lanes::I32(o)) => select(c, a, b, o),
+                        (Lanes::I8(a), Lanes::I8(b), Lanes::I8(o)) => select(c, a, b, o),
+                        (Lanes::U8(a), Lanes::U8(b), Lanes::U8(o)) => select(c, a, b, o),
+                        (Lanes::Bool(a), Lanes::Bool(b), Lanes::Bool(o)) => select(c, a, b, o),
+                        _ => unreachable!("types are checked when an expression is compiled"),
+                    }
+                }
+                Kind::Cast(a) => {
+                    out.clear();
+                    for i in 0..len {
+                        out.fill(i + 1, cast(*dtype, done[*a].value(i)));
+                    }
+                }
+            }
+        }
+        Ok(&self.lanes[self.lanes.len() - 1])
+    }
+}
+
+impl Load {
+    fn evaluate(
+        &self,
+        tensors: &[Cow<Tensor>],
+        done: &[Lanes],
+        at: &[i64],
+        lo: i64,
+        hi: i64,
+        out: &mut Lanes,
+    ) -> Result<()> {
+        let tensor = &tensors[self.buffer];
+        out.clear();
+        let (first, end) = Place::interval(&self.guard, at, (lo, hi));
+        let outside = |out: &mut Lanes, len: i64| match self.otherwise {
+            _ if out.len() == len as usize => Ok(()),
+            Some(value) => {
+                out.fill(len as usize, value);
+                Ok(())
+            }
+            None => Err(Error::Invalid("a guarded read does not say its value outside".into())),
+        };
+        if first >= end {
+            return outside(out, hi - lo);
+        }
+        outside(out, first - lo)?;
+        let beyond = |value: i64, d: usize| {
+            Err(Error::Invalid(format!(
+                "subscript {value} in dimension {d} of extent {} of tensor {}",
+                tensor.shape[d], self.buffer
+            )))
+        };
+        let (mut base, mut stride) = (0, 0);
+        let step = strides(&tensor.shape);
+        for (d, subscript) in self.index.iter().enumerate() {
+            let Subscript::Affine(place) = subscript else { continue };
+            let start = place.base(at);
+            for t in [first, end - 1] {
+                let value = start + t * place.stride;
+                if !(0..tensor.shape[d]).contains(&value) {
+                    return beyond(value, d);
+                }
+            }
+            base += start * step[d];
+            stride += place.stride * step[d];
+        }
+        if self.index.iter().all(|s| matches!(s, Subscript::Affine(_))) {
+            out.load(tensor.dtype, &tensor.data, base + first * stride, stride, (end - first) as usize);
+        } else {
+            for t in first..end {
+                let mut offset = base + t * stride;
+                for (d, subscript) in self.index.iter().enumerate() {
+                    if let Subscript::Value(id) = subscript {
+                        let value = done[*id].value((t - lo) as usize).as_i64();
+                        if !(0..tensor.shape[d]).contains(&value) {
+                            return beyond(value, d);
+                        }
+                        offset += value * step[d];
+                    }
+                }
+                out.load(tensor.dtype, &tensor.data, offset, 0, 1);
+            }
+        }
+        outside(out, hi - lo)
+    }
+}
+
+fn unary_exists<T: Number>(op: UnaryOp, _: &[T]) -> bool {
+    T::unary(op, T::ZERO).is_some()
+}
+
+fn binary_exists<T: Number>(op: BinaryOp, _: &[T]) -> bool {
+    T::binary(op, T::ZERO, T::ZERO).is_some()
+}
+
+fn unary<T: Number>(op: UnaryOp, a: &[T], out: &mut Vec<T>) {
+    out.clear();
+    out.extend(a.iter().map(|&x| T::unary(op, x).unwrap_or(T::ZERO)));
+}
+
+/// The common operations get loops of their own, in which `op` is a constant.
+fn binary<T: Number>(op: BinaryOp, a: &[T], b: &[T], out: &mut Vec<T>) {
+    macro_rules! run {
+        ($op:expr) => {
+            out.extend(a.iter().zip(b).map(|(&x, &y)| T::binary($op, x, y).unwrap_or(T::ZERO)))
+        };
+    }
+    out.clear();
+    match op {
+        BinaryOp::Add => run!(BinaryOp::Add),
+        BinaryOp::Sub => run!(BinaryOp::Sub),
+        BinaryOp::Mul => run!(BinaryOp::Mul),
+        BinaryOp::Min => run!(BinaryOp::Min),
+        BinaryOp::Max => run!(BinaryOp::Max),
+        _ => run!(op),
+    }
+}
+
+fn compare<T: Number>(op: CompareOp, a: &[T], b: &[T], out: &mut Vec<bool>) {
+    out.clear();
+    out.extend(a.iter().zip(b).map(|(&x, &y)| T::compare(op, x, y)));
+}
+
+fn select<T: Copy>(c: &[bool], a: &[T], b: &[T], out: &mut Vec<T>) {
+    out.extend(c.iter().zip(a).zip(b).map(|((&c, &x), &y)| if c { x } else { y }));
+}
+
+/// The accumulators of a reduction, one for each lane or one for all.
+pub(super) struct Sums {
+    op: BinaryOp,
+    neutral: Value,
+    /// In f64 for sums and products of floats.
+    lanes: Lanes,
+    result: Lanes,
+    dtype: DType,
+}
+
+impl Sums {
+    pub(super) fn new(op: BinaryOp, dtype: DType) -> Result<Sums> {
+        let wide = dtype.is_float() && matches!(op, BinaryOp::Add | BinaryOp::Mul);
+        let own = if wide { DType::F64 } else { dtype };
+        let neutral = Value::from(Scalar::neutral(op, own)?);
+        Ok(Sums { op, neutral, lanes: Lanes::of(own), result: Lanes::of(dtype), dtype })
+    }
+
+    pub(super) fn restart(&mut self, count: usize) {
+        self.lanes.clear();
+        self.lanes.fill(count, self.neutral);
+    }
+
+    /// Combines lane i with accumulator `first + i`, or all lanes with the only one.
+    pub(super) fn combine(&mut self, values: &Lanes, first: Option<usize>) {
+        let op = self.op;
+        match (&mut self.lanes, values) {
+            (Lanes::F64(sums), Lanes::F32(v)) => accumulate(op, sums, v.iter().map(|&x| x as f64), first),
+            (sums, v) => with_both!(sums, v, (s, v) => accumulate(op, s, v.iter().copied(), first)),
+        }
+    }
+
+    /// The sums, rounded to the type of the target.
+    pub(super) fn finish(&mut self) -> &Lanes {
+        match (&self.lanes, &mut self.result) {
+            (Lanes::F64(sums), Lanes::F32(out)) => {
+                out.clear();
+                out.extend(sums.iter().map(|&x| x as f32));
+                self.result.round(self.dtype);
+                &self.result
+            }
+            _ => &self.lanes,
+        }
+    }
+}
+
+fn accumulate<T: Number>(op: BinaryOp, sums: &mut [T], values: impl Iterator<Item = T>, first: Option<usize>) {
+    macro_rules! run {
+        ($op:expr) => {{
+            let f = |a: T, b: T| T::binary($op, a, b).unwrap_or(a);
+            match first {
+                Some(first) => sums[first..].iter_mut().zip(values).for_each(|(s, v)| *s = f(*s, v)),
+                None => sums[0] = values.fold(sums[0], f),
+            }
+        }};
+    }
+    match op {
+        BinaryOp::Add => run!(BinaryOp::Add),
+        BinaryOp::Max => run!(BinaryOp::Max),
+        _ => run!(op),
+    }
+}
