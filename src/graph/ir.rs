@@ -1,7 +1,8 @@
 //! Graph: tensor operators in SSA form, every shape known.
 
-use crate::graph::infer::MAX_ELEMENTS;
+use crate::graph::infer::{MAX_ELEMENTS, infer};
 use crate::graph::op::Op;
+use crate::graph::scalar::Value as Element;
 use crate::graph::{DType, Error, Result, Tensor};
 use std::sync::Arc;
 
@@ -98,4 +99,117 @@ impl Graph {
             _ => None,
         }
     }
+
+    /// The node that makes a value, and which of its outputs it is.
+    pub fn producer(&self, id: ValueId) -> Option<(&Node, u32)> {
+        match self.value(id).source {
+            Source::Node(n, o) => Some((&self.nodes[n as usize], o)),
+            _ => None,
+        }
+    }
+
+    /// Checks ids, sources, the order of nodes, and every type against what its operator infers.
+    pub fn verify(&self) -> Result<()> {
+        let fail = |what: String| Err(Error::Internal(format!("graph {}: {what}", self.name)));
+        let ids =
+            self.nodes.iter().flat_map(|n| n.inputs.iter().chain(&n.outputs)).chain(&self.inputs).chain(&self.outputs);
+        if let Some(id) = ids.into_iter().find(|id| id.0 as usize >= self.values.len()) {
+            return fail(format!("value {id} does not exist"));
+        }
+        let mut defined = vec![false; self.values.len()];
+        for (i, value) in self.values.iter().enumerate() {
+            let id = ValueId(i as u32);
+            match &value.source {
+                Source::Input if !self.inputs.contains(&id) => return fail(format!("{id} is no input of the graph")),
+                Source::Constant(t) if TensorType::of(t) != value.ty => {
+                    return fail(format!("constant {id} is {}, not {}", TensorType::of(t), value.ty));
+                }
+                Source::Constant(t) if t.data.len() != value.ty.bytes() => {
+                    return fail(format!("constant {id} has {} bytes", t.data.len()));
+                }
+                Source::Node(n, o) => {
+                    let made = self.nodes.get(*n as usize).and_then(|n| n.outputs.get(*o as usize));
+                    if made != Some(&id) {
+                        return fail(format!("{id} does not come from output {o} of node {n}"));
+                    }
+                }
+                _ => {}
+            }
+            defined[i] = !matches!(value.source, Source::Node(..));
+        }
+        for &id in &self.inputs {
+            if !matches!(self.value(id).source, Source::Input) {
+                return fail(format!("input {id} has another source"));
+            }
+        }
+        for (n, node) in self.nodes.iter().enumerate() {
+            let place = format!("node {n} ({} {})", node.op, node.name);
+            if let Some(id) = node.inputs.iter().find(|id| !defined[id.0 as usize]) {
+                return fail(format!("{place} reads {id} before it is defined"));
+            }
+            let operands: Vec<&TensorType> = node.inputs.iter().map(|&id| &self.value(id).ty).collect();
+            let types = infer(&node.op, &operands)?;
+            if types.len() != node.outputs.len() {
+                return fail(format!("{place} has {} outputs instead of {}", node.outputs.len(), types.len()));
+            }
+            for (o, (&id, ty)) in node.outputs.iter().zip(&types).enumerate() {
+                if !matches!(self.value(id).source, Source::Node(m, p) if (m, p) == (n as u32, o as u32)) {
+                    return fail(format!("output {o} of {place} is {id}, which has another source"));
+                }
+                if &self.value(id).ty != ty {
+                    return fail(format!("{id} is {}, but {place} gives {ty}", self.value(id).ty));
+                }
+                defined[id.0 as usize] = true;
+            }
+        }
+        match self.outputs.iter().find(|id| !defined[id.0 as usize]) {
+            Some(id) => fail(format!("output {id} is not defined")),
+            None => Ok(()),
+        }
+    }
+}
+
+impl std::fmt::Display for ValueId {
+    fn fmt(&self, f: &mut std::fmt::Formatter) -> std::fmt::Result {
+        write!(f, "%{}", self.0)
+    }
+}
+
+/// A line for each input, constant, node and output; constants with few elements show them.
+impl std::fmt::Display for Graph {
+    fn fmt(&self, f: &mut std::fmt::Formatter) -> std::fmt::Result {
+        writeln!(f, "graph {} {{", self.name)?;
+        for &id in &self.inputs {
+            let value = self.value(id);
+            writeln!(f, "    {id}: {} = input {:?}", value.ty, value.name)?;
+        }
+        for (i, value) in self.values.iter().enumerate() {
+            if let Source::Constant(t) = &value.source {
+                writeln!(f, "    {}: {} = constant {}", ValueId(i as u32), value.ty, elements(t))?;
+            }
+        }
+        for node in &self.nodes {
+            let outputs: Vec<String> = node.outputs.iter().map(|&id| format!("{id}: {}", self.value(id).ty)).collect();
+            let inputs: Vec<String> = node.inputs.iter().map(ValueId::to_string).collect();
+            writeln!(f, "    {} = {}({})  # {}", outputs.join(", "), node.op, inputs.join(", "), node.name)?;
+        }
+        for &id in &self.outputs {
+            writeln!(f, "    output {id} {:?}", self.value(id).name)?;
+        }
+        f.write_str("}\n")
+    }
+}
+
+/// Up to eight elements of a tensor.
+fn elements(t: &Tensor) -> String {
+    const SHOWN: usize = 8;
+    let size = t.dtype.bytes();
+    let shown = t.data.chunks_exact(size).take(SHOWN).map(|bytes| match Element::load(t.dtype, bytes) {
+        Element::F64(v) => v.to_string(),
+        Element::Bool(v) => v.to_string(),
+        v if t.dtype.is_float() => (v.as_f64() as f32).to_string(),
+        v => v.as_i64().to_string(),
+    });
+    let shown: Vec<String> = shown.collect();
+    format!("[{}{}]", shown.join(", "), if t.len() > SHOWN { ", …" } else { "" })
 }
