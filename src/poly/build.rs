@@ -3,7 +3,8 @@
 //! In: a tensor expression. Out: a [`Scop`] with the same external tensors in the same order (reshaped without moving
 //! data), and the temporaries that are left. In order:
 //! 1. iterators and dimensions of extent 1 go; conditions and guards that the bounds imply go;
-//! 2. injective temporaries are substituted into their readers, unless that would repeat much arithmetic;
+//! 2. injective temporaries are substituted into their readers, unless that would repeat much arithmetic; so are outputs
+//!    where the reader would share their loops;
 //! 3. a reduction becomes an initialisation and an update of a temporary, which its epilogue (or a copy) reads;
 //! 4. adjacent iterators that every access uses as one are merged ([`super::merge`]).
 //!
@@ -231,12 +232,15 @@ fn hoist_guards(mut d: Definition) -> Definition {
     d
 }
 
-/// Substitutes injective temporaries into their readers where that is allowed and pays.
+/// Substitutes injective temporaries into their readers where that is allowed and pays, and outputs into readers in the
+/// same loops.
 fn inline(definitions: &mut Vec<Definition>, tensors: &[TensorDecl]) {
     let mut at = 0;
     while at < definitions.len() {
         match substituted(&definitions[at], &definitions[at + 1..], definitions, tensors) {
             Some(readers) => {
+                let kept = tensors[definitions[at].target.0 as usize].role == Role::Output;
+                at += usize::from(kept);
                 definitions.truncate(at);
                 definitions.extend(readers);
             }
@@ -254,7 +258,8 @@ fn substituted(
 ) -> Option<Vec<Definition>> {
     let target = &tensors[producer.target.0 as usize];
     let single = all.iter().filter(|d| d.target == producer.target).count() == 1;
-    if target.role != Role::Temporary || producer.reduce.is_some() || !producer.conditions.is_empty() || !single {
+    let kept = target.role == Role::Output;
+    if producer.reduce.is_some() || !producer.conditions.is_empty() || !single {
         return None;
     }
     // dimension[i]: the dimension of the target that iterator i indexes, alone and completely.
@@ -280,12 +285,21 @@ fn substituted(
         });
         let points: i64 = d.iterators.iter().map(|it| it.extent).product();
         evaluations += points * seen.len() as i64;
-    }
-    if evaluations > 0 && !is_copy(&producer.body) {
-        let cost = cost(&producer.body);
-        if evaluations * cost > elements * (cost + ROUND_TRIP) {
+        // An output is stored anyway: its value is used again only by the iteration that computes it.
+        let own =
+            |a: &&Access| a.index.iter().map(Index::affine).eq(producer.write.iter().map(Some)) && a.guard.is_empty();
+        let extents = |d: &Definition| d.iterators.iter().map(|it| it.extent).collect::<Vec<_>>();
+        let same_loops = extents(d) == extents(producer) && d.reduce.is_none() && seen.iter().all(own);
+        if kept && !seen.is_empty() && !same_loops {
             return None;
         }
+    }
+    let cost = cost(&producer.body);
+    if kept && (evaluations == 0 || evaluations * cost > elements * ROUND_TRIP) {
+        return None;
+    }
+    if evaluations > 0 && !is_copy(&producer.body) && evaluations * cost > elements * (cost + ROUND_TRIP) {
+        return None;
     }
     after
         .iter()
@@ -458,7 +472,23 @@ fn neutral(op: BinaryOp, dtype: DType) -> Scalar {
 /// Splits every reduction into initialisation and update of a temporary; one that defines an output gets a copy.
 fn split(name: &str, definitions: Vec<Definition>, tensors: Vec<TensorDecl>) -> Scop {
     let mut scop = Scop { name: name.into(), tensors, statements: vec![] };
-    for d in definitions {
+    // Accumulators of outputs: readers in the same loops use them instead of the output.
+    let mut accumulators: Vec<(BufferId, Vec<i64>, BufferId)> = vec![];
+    for mut d in definitions {
+        let extents: Vec<i64> = d.iterators.iter().map(|it| it.extent).collect();
+        if d.reduce.is_none() {
+            d.body = d.body.rewrite(&mut |e| match e {
+                Expr::Load(a) => {
+                    let known = accumulators.iter().find(|(output, shape, _)| *output == a.buffer && *shape == extents);
+                    let identity = a.index.iter().map(Index::affine).eq(identity(extents.len()).iter().map(Some));
+                    match known {
+                        Some((_, _, accumulator)) if identity => Expr::Load(Access { buffer: *accumulator, ..a }),
+                        _ => Expr::Load(a),
+                    }
+                }
+                e => e,
+            });
+        }
         let target = scop.tensors[d.target.0 as usize].clone();
         let statement = |suffix: &str, n: usize, body: Expr| Statement {
             name: format!("{}{suffix}", target.name),
@@ -481,7 +511,11 @@ fn split(name: &str, definitions: Vec<Definition>, tensors: Vec<TensorDecl>) -> 
                 dtype: target.dtype,
                 role: Role::Temporary,
             });
-            (BufferId(scop.tensors.len() as u32 - 1), (0..d.outer as u32).map(|i| Affine::var(Var(i))).collect())
+            let accumulator = BufferId(scop.tensors.len() as u32 - 1);
+            if d.write == identity(d.outer) && target.shape == extents[..d.outer] {
+                accumulators.push((d.target, extents[..d.outer].to_vec(), accumulator));
+            }
+            (accumulator, identity(d.outer))
         } else {
             (d.target, d.write.clone())
         };
@@ -502,6 +536,11 @@ fn split(name: &str, definitions: Vec<Definition>, tensors: Vec<TensorDecl>) -> 
         }
     }
     scop
+}
+
+/// The first `n` iterators as subscripts.
+fn identity(n: usize) -> Vec<Affine> {
+    (0..n as u32).map(|i| Affine::var(Var(i))).collect()
 }
 
 /// External tensors keep their ids; temporaries that no statement touches go.

@@ -17,14 +17,14 @@
 //!
 //! Attempts, in order, the first with a solution counts: parallel, then (for one strongly connected component) with
 //! coefficients 0..4 and constants 0, constants to 4, coefficients -4..4. A group of several components has only parallel
-//! rows of equal length; when there is none the group is cut into a sequence of groups that have one, joined greedily along
-//! the dependences that move most bytes. Where nothing is found the original order is used and the report says so.
+//! rows of equal length, and shares one only if that saves more bytes than it moves with a worse stride; when there is none
+//! the group is cut into a sequence of groups that have one, joined greedily along the dependences that move most bytes. Where nothing is found the original order is used and the report says so.
 //!
 //! How we differ from the paper: first δ ≥ 0 is asked for on the unbounded cone of the dependence (as if extents were
 //! parameters), which is a condition on the signs of a few forms when subscripts are simple; the dual cone by isl
 //! ([`Isl::nonnegative_forms`]) is used for the rest.
 
-use crate::codegen::expr::{Affine, Index, Var};
+use crate::codegen::expr::{Access, Affine, BufferId, Index, Var};
 use crate::poly::dependence::{Dependence, Dependences};
 use crate::poly::integer_program::{IntegerProgram, Linear};
 use crate::poly::isl::Isl;
@@ -83,7 +83,8 @@ struct Scheduler<'a> {
     isl: Isl,
     /// θ of the rows above each statement.
     above: BTreeMap<StatementId, Vec<Vec<i64>>>,
-    /// Cost of each coefficient.
+    /// [`unit_stride_bytes`] of each statement, and the cost of each coefficient that follows from them.
+    stride: BTreeMap<StatementId, Vec<i64>>,
     weights: BTreeMap<StatementId, Vec<i64>>,
     report: Report,
 }
@@ -105,11 +106,18 @@ const SERIAL: [Attempt; 3] = [
 
 impl<'a> Scheduler<'a> {
     fn new(scop: &'a Scop) -> Scheduler<'a> {
+        let stride: BTreeMap<_, _> = scop.ids().map(|id| (id, unit_stride_bytes(scop, id))).collect();
+        let most = stride.values().flatten().copied().max().unwrap_or(0).max(1);
+        let weight = |(i, &bytes): (usize, &i64)| {
+            4 + i as i64 + STRIDE * ((16 * bytes as i128 + most as i128 - 1) / most as i128) as i64
+        };
+        let weights = stride.iter().map(|(&id, bytes)| (id, bytes.iter().enumerate().map(weight).collect())).collect();
         Scheduler {
             scop,
             isl: Isl::default(),
             above: scop.ids().map(|id| (id, vec![])).collect(),
-            weights: scop.ids().map(|id| (id, weights(scop, id))).collect(),
+            stride,
+            weights,
             report: Report::default(),
         }
     }
@@ -133,6 +141,11 @@ impl<'a> Scheduler<'a> {
         let mut rows: Vec<Row> = vec![];
         while !group.iter().any(|&id| self.is_complete(id)) {
             let mut found = self.row(group, &live, PARALLEL)?;
+            if let Some(row) = &found
+                && !self.pays(row, &live)?
+            {
+                found = None;
+            }
             if component {
                 for attempt in SERIAL {
                     // Shifted and skewed loops are for bands that nothing else can start.
@@ -165,6 +178,31 @@ impl<'a> Scheduler<'a> {
         }
         let child = if group.len() == 1 { self.group(group, rest)? } else { self.cut(group, rest)? };
         Ok(Node::Band(Band { rows, permutable: true }, Box::new(child)))
+    }
+
+    /// Whether sharing the row moves fewer bytes than it spoils: a statement that would put a loop of larger stride there by
+    /// itself loses the bytes that it moves with unit stride along this one.
+    fn pays(&mut self, row: &Row, live: &[(&'a Dependence, Live)]) -> Result<bool> {
+        if row.phi.len() == 1 {
+            return Ok(true);
+        }
+        let shared: i64 = live.iter().filter(|(d, _)| d.source != d.sink).map(|(d, _)| d.bytes).sum();
+        let mut lost = 0;
+        for (id, phi) in &row.phi {
+            let own = self.stride_of(*id, phi);
+            if own > 0 && self.complement(*id).len() > 1 {
+                let alone: LiveDependences =
+                    live.iter().filter(|(d, _)| d.source == *id && d.sink == *id).cloned().collect();
+                if let Some(best) = self.row(&[*id], &alone, PARALLEL)? {
+                    lost += own - self.stride_of(*id, &best.phi[0].1).min(own);
+                }
+            }
+        }
+        Ok(lost <= shared)
+    }
+
+    fn stride_of(&self, id: StatementId, phi: &Affine) -> i64 {
+        phi.terms.iter().map(|&(v, _)| self.stride[&id][v.0 as usize]).sum()
     }
 
     fn stuck(&self, group: &[StatementId]) -> Error {
@@ -202,8 +240,13 @@ impl<'a> Scheduler<'a> {
             let mut next: Vec<_> =
                 (0..clusters.len()).filter(|&c| c != a && c != b).map(|c| clusters[c].clone()).collect();
             next.push(union.clone());
-            if order(&next, &live).is_some() && self.row(&union, &within(&union, &live), PARALLEL)?.is_some() {
-                clusters = next;
+            if order(&next, &live).is_some() {
+                let inside = within(&union, &live);
+                if let Some(row) = self.row(&union, &inside, PARALLEL)?
+                    && self.pays(&row, &inside)?
+                {
+                    clusters = next;
+                }
             }
         }
         clusters = order(&clusters, &live).ok_or_else(|| self.stuck(group))?;
@@ -431,25 +474,32 @@ fn cone(live: &Live, exact: bool) -> Polyhedron {
     out
 }
 
-/// The cost of |θ| for each iterator: bytes moved with unit stride, then the original position.
-fn weights(scop: &Scop, id: StatementId) -> Vec<i64> {
+/// Bytes that the statement moves with unit stride along each iterator; writes move twice.
+fn unit_stride_bytes(scop: &Scop, id: StatementId) -> Vec<i64> {
     let s = scop.statement(id);
-    let mut weights: Vec<i64> = (0..s.iterators.len() as i64).map(|i| 4 + i).collect();
-    let mut count = |last: Option<&Affine>, accesses: i64| {
-        for &(v, c) in last.iter().flat_map(|a| &a.terms) {
+    let mut bytes = vec![0; s.iterators.len()];
+    let mut count = |buffer: BufferId, index: &[&Affine], times: i64| {
+        let Some(last) = index.last() else { return };
+        let used = s.vars().filter(|&v| index.iter().any(|a| a.uses(v)));
+        let elements: i64 = used.map(|v| s.iterators[v.0 as usize].extent).product();
+        for &(v, c) in &last.terms {
             if c.abs() == 1 {
-                weights[v.0 as usize] += STRIDE * accesses;
+                bytes[v.0 as usize] += times * elements * scop.tensor(buffer).dtype.bytes() as i64;
             }
         }
     };
-    count(s.write.last(), 2);
+    count(s.target, &s.write.iter().collect::<Vec<_>>(), 2);
+    let mut seen: Vec<&Access> = vec![];
     s.body.visit_accesses(&mut |a| {
         // A constant is packed in the order in which it is read.
-        if scop.tensor(a.buffer).role != Role::Constant {
-            count(a.index.last().and_then(Index::affine), 1);
+        if scop.tensor(a.buffer).role != Role::Constant && !seen.contains(&a) {
+            seen.push(a);
+            if a.index.last().is_some_and(|i| i.affine().is_some()) {
+                count(a.buffer, &a.index.iter().filter_map(Index::affine).collect::<Vec<_>>(), 1);
+            }
         }
     });
-    weights
+    bytes
 }
 
 /// The dependences between statements of `group`.
