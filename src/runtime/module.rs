@@ -266,6 +266,11 @@ impl Module {
         Ok(out)
     }
 
+    /// Whether a file that begins like this is meant to be a module.
+    pub fn is_magic(start: &[u8]) -> bool {
+        start.starts_with(&MAGIC)
+    }
+
     /// Maps a module's file into memory. Refuses a file that is damaged, of another version, or for another processor.
     ///
     /// The file must not be changed while the module is in use: its weights are read in place.
