@@ -166,15 +166,17 @@ impl Lowering<'_> {
         Some((None, 0))
     }
 
-    /// The local buffer for `key`, large enough for `shape`.
+    /// The local buffer of this shape for `key`. Full and partial tiles have buffers of their own, so that each store of a
+    /// partial tile defines all that exists.
     fn local(&mut self, key: Local, name: &str, tensor: BufferId, shape: &[i64]) -> BufferId {
-        if let Some((_, buffer)) = self.locals.iter().find(|l| l.0 == key) {
-            let known = &mut self.nest.buffers[buffer.0 as usize];
-            for (a, &b) in known.shape.iter_mut().zip(shape) {
-                *a = (*a).max(b);
-            }
-            return *buffer;
+        let mut same = self.locals.iter().filter(|l| l.0 == key).map(|l| l.1);
+        if let Some(buffer) = same.clone().find(|b| self.nest.buffer(*b).shape == shape) {
+            return buffer;
         }
+        let name = match same.by_ref().count() {
+            0 => name.to_string(),
+            n => format!("{name}_{}", n + 1),
+        };
         let dtype = self.scop.tensor(tensor).dtype;
         self.nest.buffers.push(Buffer::dense(name, dtype, shape, BufferKind::Local));
         let buffer = BufferId(self.nest.buffers.len() as u32 - 1);
