@@ -1,4 +1,21 @@
-//! Tilewright compiles ONNX models and tensor expressions to machine code.
+//! Tilewright compiles ONNX models and tensor expressions to machine code: an e-graph chooses what to compute, polyhedra
+//! and an integer linear program choose when and where, and the machine code is written directly.
+//!
+//! ```no_run
+//! use tilewright::{DType, Model, Options, Tensor};
+//!
+//! # fn main() -> tilewright::Result<()> {
+//! let compiled = Model::load("resnet50.onnx")?.compile(&Options::default())?;
+//! let image = Tensor::zeros(DType::F32, &[1, 3, 224, 224]);
+//! let outputs = compiled.run(&[("data", &image)])?;
+//! println!("{:?}", outputs[0].shape);
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! What most programs need is re-exported here: [`Model`], [`Options`], [`Compiled`], [`Tensor`], [`Target`], and for saved
+//! modules [`Module`] and [`Session`]. The folders are the stages, each knowing only those after it: [`graph`], [`poly`],
+//! [`codegen`], [`runtime`]; [`pipeline`] strings them together.
 
 pub mod codegen;
 pub mod graph;
@@ -7,4 +24,10 @@ pub mod pipeline;
 pub mod poly;
 pub mod runtime;
 
+pub use codegen::Target;
+pub use model::{Compiled, Model, Options};
+pub use pipeline::Limits;
+pub use pipeline::report::Report;
+pub use runtime::module::Module;
+pub use runtime::session::Session;
 pub use runtime::{DType, Error, Result, Tensor};

@@ -1,1 +1,262 @@
-//! The public API: load, compile, run.
+//! The way in for users: load a model, compile it, run it.
+//!
+//! ```no_run
+//! use tilewright::{Model, Options, Tensor};
+//!
+//! # fn main() -> tilewright::Result<()> {
+//! let compiled = Model::load("resnet50.onnx")?.compile(&Options::default())?;
+//! let image = Tensor::zeros(tilewright::DType::F32, &[1, 3, 224, 224]);
+//! let outputs = compiled.run(&[("data", &image)])?;
+//! println!("{:?}", outputs[0].shape);
+//! # Ok(())
+//! # }
+//! ```
+
+use crate::codegen::Target;
+use crate::graph::import::{Dim, InputSpec, OnnxModel};
+use crate::graph::ir::Graph;
+use crate::pipeline::report::Report;
+use crate::pipeline::{self, Limits};
+use crate::runtime::module::Module;
+use crate::runtime::session::Session;
+use crate::{Error, Result, Tensor};
+use std::collections::BTreeMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::Path;
+use std::sync::{Arc, Mutex, OnceLock};
+
+/// How to compile and run.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// What to compile for; `None` is the best target of this processor.
+    pub target: Option<Target>,
+    /// Threads of one run.
+    pub threads: usize,
+    /// Sizes of dynamic dimensions. Those that are not named here are bound by the inputs of each run.
+    pub dims: BTreeMap<String, i64>,
+    pub limits: Limits,
+}
+
+impl Default for Options {
+    /// This processor's best target, one thread for each of its cores, dynamic dimensions from the inputs.
+    fn default() -> Options {
+        Options {
+            target: None,
+            threads: std::thread::available_parallelism().map_or(1, usize::from),
+            dims: BTreeMap::new(),
+            limits: Limits::default(),
+        }
+    }
+}
+
+/// A model that can be compiled.
+#[derive(Clone)]
+pub struct Model {
+    source: Source,
+    inputs: Vec<InputSpec>,
+}
+
+#[derive(Clone)]
+enum Source {
+    Onnx(Arc<OnnxModel>),
+    Graph(Arc<Graph>),
+}
+
+impl Model {
+    /// Reads an ONNX file. One error lists every node that is not supported.
+    pub fn load(path: impl AsRef<Path>) -> Result<Model> {
+        guard(|| {
+            let model = OnnxModel::load(path)?;
+            Ok(Model { inputs: model.inputs().to_vec(), source: Source::Onnx(Arc::new(model)) })
+        })
+    }
+
+    /// A model from a graph, as [`GraphBuilder`](crate::graph::builder::GraphBuilder) makes it.
+    pub fn from_graph(graph: Graph) -> Model {
+        let input = |v: &crate::graph::ir::ValueId| {
+            let value = graph.value(*v);
+            let shape = value.ty.shape.iter().map(|&d| Dim::Fixed(d)).collect();
+            InputSpec { name: value.name.clone(), dtype: value.ty.dtype, shape }
+        };
+        Model { inputs: graph.inputs.iter().map(input).collect(), source: Source::Graph(Arc::new(graph)) }
+    }
+
+    /// The inputs, with the names of dynamic dimensions.
+    pub fn inputs(&self) -> &[InputSpec] {
+        &self.inputs
+    }
+
+    /// The names of the dynamic dimensions, in the order of the inputs.
+    pub fn symbols(&self) -> Vec<String> {
+        let mut names: Vec<String> = vec![];
+        for dim in self.inputs.iter().flat_map(|i| &i.shape) {
+            if let Dim::Symbol(name) = dim
+                && !names.contains(name)
+            {
+                names.push(name.clone());
+            }
+        }
+        names
+    }
+
+    /// Key and value strings that the model file carries.
+    pub fn metadata(&self) -> BTreeMap<String, String> {
+        match &self.source {
+            Source::Onnx(model) => model.metadata(),
+            Source::Graph(_) => BTreeMap::new(),
+        }
+    }
+
+    /// The static graph for a binding of the dynamic dimensions; those not named are 1.
+    pub fn graph(&self, dims: &BTreeMap<String, i64>) -> Result<Graph> {
+        guard(|| match &self.source {
+            Source::Onnx(model) => model.graph(dims),
+            Source::Graph(graph) => match dims.keys().next() {
+                None => Ok((**graph).clone()),
+                Some(name) => {
+                    Err(Error::Invalid(format!("no dynamic dimension `{name}`: the model's shapes are fixed")))
+                }
+            },
+        })
+    }
+
+    /// Compiles a module for one binding of the dynamic dimensions; those not named are 1. The module may be for another
+    /// processor than this one.
+    pub fn compile_module(&self, options: &Options) -> Result<(Module, Report)> {
+        guard(|| {
+            let target = match &options.target {
+                Some(target) => target.clone(),
+                None => host_target()?,
+            };
+            let graph = self.graph(&options.dims)?;
+            let pipeline_options =
+                pipeline::Options { limits: options.limits.clone(), ..pipeline::Options::new(target) };
+            let (mut module, report) = pipeline::compile(&graph, &pipeline_options)?;
+            let symbols = self.symbols().into_iter();
+            module.dims = symbols.map(|s| (s.clone(), options.dims.get(&s).copied().unwrap_or(1))).collect();
+            module.metadata = self.metadata();
+            Ok((module, report))
+        })
+    }
+
+    /// Compiles the model for this processor. Where dynamic dimensions are left open, each new binding is compiled when a
+    /// run first needs it.
+    pub fn compile(&self, options: &Options) -> Result<Compiled> {
+        if let Some(name) = options.dims.keys().find(|name| !self.symbols().contains(name)) {
+            self.graph(&BTreeMap::from([(name.clone(), 1)]))?;
+        }
+        let compiled = Compiled { model: self.clone(), options: options.clone(), bindings: Mutex::new(vec![]) };
+        if self.symbols().iter().all(|s| options.dims.contains_key(s)) {
+            compiled.binding(options.dims.clone())?;
+        }
+        Ok(compiled)
+    }
+}
+
+fn host_target() -> Result<Target> {
+    Target::host().ok_or_else(|| {
+        let names: Vec<String> = Target::all().into_iter().map(|t| t.name).collect();
+        Error::Unsupported(format!("this processor runs none of the targets {}", names.join(", ")))
+    })
+}
+
+/// Sizes of the dynamic dimensions.
+type Dims = BTreeMap<String, i64>;
+
+/// A compiled model. It can be shared by many threads; each binding of its dynamic dimensions is compiled once.
+pub struct Compiled {
+    model: Model,
+    options: Options,
+    /// Oldest first.
+    bindings: Mutex<Vec<(Dims, Arc<Slot>)>>,
+}
+
+type Slot = OnceLock<Result<(Arc<Session>, Arc<Report>)>>;
+
+impl Compiled {
+    /// Runs the model on inputs given by name, in any order. The outputs come in the model's order.
+    pub fn run(&self, inputs: &[(&str, &Tensor)]) -> Result<Vec<Tensor>> {
+        let session = self.session(inputs)?;
+        guard(|| session.run(inputs))
+    }
+
+    /// The session for the shapes of these inputs.
+    pub fn session(&self, inputs: &[(&str, &Tensor)]) -> Result<Arc<Session>> {
+        Ok(self.binding(self.bind(inputs)?)?.0)
+    }
+
+    /// What the compilation for the shapes of these inputs did.
+    pub fn report(&self, inputs: &[(&str, &Tensor)]) -> Result<Arc<Report>> {
+        Ok(self.binding(self.bind(inputs)?)?.1)
+    }
+
+    /// The sizes of the dynamic dimensions that these inputs have.
+    fn bind(&self, inputs: &[(&str, &Tensor)]) -> Result<Dims> {
+        let mut dims = self.options.dims.clone();
+        let mut bound_by: BTreeMap<&str, &str> = BTreeMap::new();
+        for spec in &self.model.inputs {
+            // What is missing, too much or of the wrong type is reported by the session.
+            let Some((_, tensor)) = inputs.iter().find(|(name, _)| *name == spec.name) else { continue };
+            if tensor.shape.len() != spec.shape.len() {
+                return Err(Error::Invalid(format!(
+                    "input `{}` has shape {:?}, but the model wants {} dimensions",
+                    spec.name,
+                    tensor.shape,
+                    spec.shape.len()
+                )));
+            }
+            for (dim, &size) in spec.shape.iter().zip(&tensor.shape) {
+                let Dim::Symbol(symbol) = dim else { continue };
+                match dims.get(symbol) {
+                    Some(&bound) if bound != size => {
+                        let by = match bound_by.get(symbol.as_str()) {
+                            Some(other) => format!("input `{other}` makes it {bound}"),
+                            None => format!("it was compiled for {bound}"),
+                        };
+                        return Err(Error::Invalid(format!(
+                            "input `{}` makes dimension `{symbol}` {size}, but {by}",
+                            spec.name
+                        )));
+                    }
+                    Some(_) => {}
+                    None => _ = dims.insert(symbol.clone(), size),
+                }
+                bound_by.entry(symbol).or_insert(&spec.name);
+            }
+        }
+        Ok(dims)
+    }
+
+    /// The session of a binding, compiled at its first use.
+    fn binding(&self, dims: Dims) -> Result<(Arc<Session>, Arc<Report>)> {
+        let slot = {
+            let mut bindings = self.bindings.lock().unwrap_or_else(|e| e.into_inner());
+            match bindings.iter().find(|b| b.0 == dims) {
+                Some((_, slot)) => slot.clone(),
+                None => {
+                    let slot = Arc::new(Slot::new());
+                    bindings.push((dims.clone(), slot.clone()));
+                    if bindings.len() > self.options.limits.bindings.max(1) {
+                        bindings.remove(0);
+                    }
+                    slot
+                }
+            }
+        };
+        slot.get_or_init(|| {
+            let options = Options { dims, ..self.options.clone() };
+            let (module, report) = self.model.compile_module(&options)?;
+            Ok((Arc::new(Session::new(Arc::new(module), options.threads)?), Arc::new(report)))
+        })
+        .clone()
+    }
+}
+
+/// Turns a panic, which is always a defect of ours, into an error.
+pub(crate) fn guard<T>(work: impl FnOnce() -> Result<T>) -> Result<T> {
+    catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|panic| {
+        let text = panic.downcast_ref::<String>().map(String::as_str);
+        let text = text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("no message");
+        Err(Error::Internal(format!("panic: {text}")))
+    })
+}

@@ -1,1 +1,285 @@
-//! The whole way, stage by stage.
+//! The whole way, stage by stage. The only file that knows all four folders.
+//!
+//! In: a graph with every shape known. Out: a module and a report. Invariant: the same graph, target and options give the
+//! same bytes; threads only divide the work.
+
+pub mod kernel;
+pub mod link;
+pub mod report;
+
+use crate::codegen::{Isa, Target};
+use crate::graph::fusion::{self, Group};
+use crate::graph::ir::Graph;
+use crate::graph::op::Op;
+use crate::pipeline::kernel::{CompiledKernel, STAGES, Stage, TIMED};
+use crate::pipeline::link::{Work, link};
+use crate::pipeline::report::{KernelReport, PhaseReport, Report, Rewriting};
+use crate::poly::scop::Program;
+use crate::runtime::module::{Action, Module};
+use crate::{Error, Result};
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Instant;
+
+/// How to compile.
+#[derive(Clone, Debug)]
+pub struct Options {
+    pub target: Target,
+    /// Threads that compile; the result does not depend on it.
+    pub threads: usize,
+    pub limits: Limits,
+}
+
+impl Options {
+    /// For `target`, on all processors of this machine.
+    pub fn new(target: Target) -> Options {
+        let threads = std::thread::available_parallelism().map_or(1, usize::from);
+        Options { target, threads, limits: Limits::default() }
+    }
+}
+
+/// What a compilation may use; beyond it ends with [`Error::Limit`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Bytes of one tensor.
+    pub tensor_bytes: u64,
+    /// Bytes of all intermediate tensors that live at once.
+    pub arena_bytes: u64,
+    /// Compiled bindings of the dynamic dimensions that are kept; the oldest is dropped.
+    pub bindings: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Limits {
+        Limits { tensor_bytes: 4 << 30, arena_bytes: 8 << 30, bindings: 16 }
+    }
+}
+
+/// Compiles `graph`.
+pub fn compile(graph: &Graph, options: &Options) -> Result<(Module, Report)> {
+    let start = Instant::now();
+    let mut clock = Clock::default();
+    clock.time("verify", || graph.verify())?;
+    check_sizes(graph, options.limits.tensor_bytes)?;
+    let groups = clock.time("fuse", || fusion::fuse(graph, &options.target))?;
+    let (programs, work) = clock.time("tensor expressions", || distinct_programs(graph, &groups))?;
+    let kernels = clock.time("kernels", || compile_kernels(&programs, options))?;
+    for (i, stage) in TIMED.iter().enumerate() {
+        clock.stages.push((format!("  {stage}"), kernels.iter().map(|k| k.times[i]).sum()));
+    }
+    let mut module = clock.time("link", || link(graph, &groups, &work, &kernels))?;
+    module.name = graph.name.clone();
+    module.target = options.target.name.clone();
+    (module.architecture, module.features) = requirements(options.target.isa);
+    clock.time("verify module", || module.verify())?;
+    if module.arena_bytes > options.limits.arena_bytes {
+        let (needed, allowed) = (report::bytes(module.arena_bytes), report::bytes(options.limits.arena_bytes));
+        return Err(Error::Limit(format!("intermediate tensors need {needed}, {allowed} are allowed")));
+    }
+    let report = Report {
+        model: graph.name.clone(),
+        target: options.target.name.clone(),
+        stages: clock.stages,
+        compile_ms: start.elapsed().as_secs_f64() * 1e3,
+        rewriting: Rewriting::default(),
+        kernels: kernel_reports(graph, &groups, &work, &kernels),
+        distinct_kernels: kernels.len(),
+        code_bytes: module.code.len() as u64,
+        weights_bytes: module.weights.len() as u64,
+        arena_bytes: module.arena_bytes,
+    };
+    Ok((module, report))
+}
+
+/// The text of one stage, of all kernels or of those whose name contains `filter`. Nothing after the stage is run.
+pub fn explain(graph: &Graph, options: &Options, stage: Stage, filter: Option<&str>) -> Result<String> {
+    graph.verify()?;
+    if stage == Stage::Graph {
+        return Ok(graph.to_string());
+    }
+    let groups = fusion::fuse(graph, &options.target)?;
+    if stage == Stage::Rewritten {
+        return Ok(format!("{graph}\ngroups:\n{}", fusion::describe(graph, &groups)));
+    }
+    let (programs, _) = distinct_programs(graph, &groups)?;
+    let mut text = String::new();
+    for (name, program) in &programs {
+        if filter.is_some_and(|f| !name.contains(f)) {
+            continue;
+        }
+        kernel::compile(name, program, &options.target, &mut |reached, show| {
+            if reached == stage {
+                text.push_str(&format!("# {name}\n{}\n", show()?));
+            }
+            Ok(reached < stage)
+        })?;
+    }
+    if text.is_empty() {
+        let names: Vec<&str> = programs.iter().map(|p| p.0.as_str()).collect();
+        let wanted = filter.unwrap_or_default();
+        return Err(Error::Invalid(format!("no kernel is called `{wanted}`; there are {}", names.join(", "))));
+    }
+    Ok(text)
+}
+
+/// The stage of this name.
+pub fn stage(name: &str) -> Result<Stage> {
+    STAGES.iter().find(|s| s.0 == name).map(|s| s.1).ok_or_else(|| {
+        let names: Vec<&str> = STAGES.iter().map(|s| s.0).collect();
+        Error::Invalid(format!("no stage `{name}`; there are {}", names.join(", ")))
+    })
+}
+
+/// No tensor may be larger than `limit` bytes.
+fn check_sizes(graph: &Graph, limit: u64) -> Result<()> {
+    for value in &graph.values {
+        let size = value.ty.shape.iter().try_fold(value.ty.dtype.bytes() as u64, |n, &d| n.checked_mul(d as u64));
+        if size.is_none_or(|n| n > limit) {
+            let (shape, limit) = (&value.ty.shape, report::bytes(limit));
+            return Err(Error::Limit(format!("tensor `{}` of shape {shape:?} is larger than {limit}", value.name)));
+        }
+    }
+    Ok(())
+}
+
+/// The tensor expressions of all groups, equal ones once, and what each group does. A kernel is called after the
+/// first group that has it.
+fn distinct_programs(graph: &Graph, groups: &[Group]) -> Result<(Vec<(String, Program)>, Vec<Work>)> {
+    let mut programs: Vec<(String, Program)> = vec![];
+    let mut known: HashMap<Program, usize> = HashMap::new();
+    let mut work = vec![];
+    for group in groups {
+        if let [node] = group.nodes[..]
+            && let Op::Opaque { .. } = graph.nodes[node as usize].op
+        {
+            work.push(Work::Opaque(node));
+            continue;
+        }
+        let program = fusion::program(graph, group)?;
+        let next = programs.len();
+        let index = *known.entry(program).or_insert_with_key(|program| {
+            programs.push((format!("{}_{next}", group.name), program.clone()));
+            next
+        });
+        work.push(Work::Kernel(index));
+    }
+    Ok((programs, work))
+}
+
+/// Compiles every program, several at a time.
+fn compile_kernels(programs: &[(String, Program)], options: &Options) -> Result<Vec<Arc<CompiledKernel>>> {
+    let next = AtomicUsize::new(0);
+    let results: Vec<Mutex<Option<Result<Arc<CompiledKernel>>>>> = programs.iter().map(|_| Mutex::new(None)).collect();
+    let work = || {
+        loop {
+            let i = next.fetch_add(1, Ordering::Relaxed);
+            let Some((name, program)) = programs.get(i) else { return };
+            let compiled = kernel::compile(name, program, &options.target, &mut |_, _| Ok(true));
+            let compiled = compiled.map_err(|e| in_kernel(name, e)).and_then(|kernel| match kernel {
+                Some(kernel) => Ok(Arc::new(kernel)),
+                None => Err(Error::Internal(format!("kernel `{name}` was not finished"))),
+            });
+            *results[i].lock().unwrap_or_else(|e| e.into_inner()) = Some(compiled);
+        }
+    };
+    std::thread::scope(|scope| {
+        for _ in 1..options.threads.min(programs.len()) {
+            scope.spawn(work);
+        }
+        work();
+    });
+    let results = results.into_iter().map(|r| r.into_inner().unwrap_or_else(|e| e.into_inner()));
+    results.map(|r| r.unwrap_or_else(|| Err(Error::Internal("a kernel was left out".into())))).collect()
+}
+
+/// Names the kernel in an error.
+fn in_kernel(name: &str, error: Error) -> Error {
+    let say = |m: String| format!("kernel `{name}`: {m}");
+    match error {
+        Error::Invalid(m) => Error::Invalid(say(m)),
+        Error::Unsupported(m) => Error::Unsupported(say(m)),
+        Error::Schedule(m) => Error::Schedule(say(m)),
+        Error::Limit(m) => Error::Limit(say(m)),
+        Error::Io(m) => Error::Io(say(m)),
+        Error::Internal(m) => Error::Internal(say(m)),
+    }
+}
+
+/// Architecture and features, in the words of Rust's feature detection.
+fn requirements(isa: Isa) -> (String, Vec<String>) {
+    let (architecture, features): (&str, &[&str]) = match isa {
+        Isa::Avx2 => ("x86_64", &["avx2", "fma"]),
+        Isa::Avx512 => ("x86_64", &["avx2", "fma", "avx512f", "avx512bw", "avx512dq", "avx512vl"]),
+        Isa::Neon => ("aarch64", &["neon"]),
+    };
+    (architecture.into(), features.iter().map(|f| f.to_string()).collect())
+}
+
+fn kernel_reports(
+    graph: &Graph,
+    groups: &[Group],
+    work: &[Work],
+    kernels: &[Arc<CompiledKernel>],
+) -> Vec<KernelReport> {
+    let operators = |group: &Group| -> Vec<String> {
+        group.nodes.iter().map(|&n| graph.nodes[n as usize].op.mnemonic().to_string()).collect()
+    };
+    let reports = groups.iter().zip(work).map(|(group, work)| match work {
+        Work::Opaque(_) => {
+            KernelReport { name: group.name.clone(), operators: operators(group), opaque: true, ..Default::default() }
+        }
+        Work::Kernel(k) => {
+            let compiled = &kernels[*k];
+            let report = &compiled.kernel.report;
+            let phases = report.phases.iter().map(|p| PhaseReport {
+                statement: p.statement.clone(),
+                vector: p.vector.clone(),
+                block: p.block.clone(),
+                tiles: p.tiles.clone(),
+                instruction: match &p.instruction {
+                    Some(name) => name.clone(),
+                    None => format!("no tensor instruction: {}", p.mismatch),
+                },
+                parallel: p.parallel,
+            });
+            KernelReport {
+                name: compiled.name.clone(),
+                operators: operators(group),
+                code: Some(*k),
+                flops: compiled.flops,
+                predicted_us: report.predicted_ns / 1e3,
+                measured_us: None,
+                opaque: false,
+                tensorized: report.tensorized,
+                vectorized: compiled.assembled.vectorized,
+                phases: phases.collect(),
+                fallback: compiled.ilp.fallback.clone(),
+            }
+        }
+    });
+    reports.collect()
+}
+
+/// Adds measured times, one for each step of the module, to the kernels of the report.
+pub fn add_measurements(report: &mut Report, module: &Module, times: &[std::time::Duration]) {
+    let timed = module.steps.iter().zip(times).filter(|(s, _)| !matches!(s.action, Action::CheckIndices { .. }));
+    for (kernel, (_, time)) in report.kernels.iter_mut().zip(timed) {
+        kernel.measured_us = Some(time.as_secs_f64() * 1e6);
+    }
+}
+
+/// Times stages.
+#[derive(Default)]
+struct Clock {
+    stages: Vec<(String, f64)>,
+}
+
+impl Clock {
+    fn time<T>(&mut self, stage: &str, work: impl FnOnce() -> T) -> T {
+        let start = Instant::now();
+        let result = work();
+        self.stages.push((stage.into(), start.elapsed().as_secs_f64() * 1e3));
+        result
+    }
+}

@@ -1,0 +1,145 @@
+//! One kernel's way from its tensor expression to machine code, stage by stage.
+//!
+//! In: a Program and a target. Out: a [`CompiledKernel`], or the text of one stage. Invariant: what a stage makes is
+//! verified before the next stage sees it.
+
+use crate::codegen::assemble::{Assembled, assemble};
+use crate::codegen::loopnest::{BufferKind, LoopNest};
+use crate::codegen::{self, Target};
+use crate::poly::schedule::Schedule;
+use crate::poly::scop::{Program, Scop};
+use crate::poly::subscript::IndexRange;
+use crate::poly::{self, ilp, lower, tile};
+use crate::{Error, Result};
+use std::time::Instant;
+
+/// What can be shown of a compilation, in order.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Stage {
+    /// The imported graph.
+    Graph,
+    /// The graph after the e-graph, and its groups.
+    Rewritten,
+    /// Statements of each kernel.
+    Scop,
+    /// The ILP's schedule, then the tiled one.
+    Schedule,
+    /// Explicit loops.
+    Loops,
+    /// Machine instructions over virtual registers.
+    Vcode,
+    /// Disassembled machine code.
+    Asm,
+}
+
+/// Name, stage.
+pub const STAGES: &[(&str, Stage)] = &[
+    ("graph", Stage::Graph),
+    ("rewritten", Stage::Rewritten),
+    ("scop", Stage::Scop),
+    ("schedule", Stage::Schedule),
+    ("loops", Stage::Loops),
+    ("vcode", Stage::Vcode),
+    ("asm", Stage::Asm),
+];
+
+/// The stages of one kernel that are timed.
+pub const TIMED: [&str; 7] = ["scop", "dependences", "schedule", "tile", "legality", "loops", "code"];
+
+/// A kernel with machine code and what led to it.
+pub struct CompiledKernel {
+    pub name: String,
+    pub scop: Scop,
+    pub schedule: Schedule,
+    pub ilp: ilp::Report,
+    pub tiled: tile::Tiled,
+    pub kernel: lower::Kernel,
+    pub assembled: Assembled,
+    /// What subscripts from data must satisfy.
+    pub index_ranges: Vec<IndexRange>,
+    /// Bytes of each argument, and whether it is written.
+    pub slots: Vec<(u64, bool)>,
+    pub flops: u64,
+    /// Milliseconds of each of [`TIMED`].
+    pub times: [f64; TIMED.len()],
+}
+
+impl CompiledKernel {
+    pub fn tensorized(&self) -> bool {
+        self.kernel.report.tensorized
+    }
+}
+
+/// Is told after each stage, with the text that it would show; `false` stops there.
+pub type Observer<'a> = dyn FnMut(Stage, &dyn Fn() -> Result<String>) -> Result<bool> + 'a;
+
+/// Compiles `program`. `None` when `after` has stopped it.
+pub fn compile(name: &str, program: &Program, target: &Target, after: &mut Observer) -> Result<Option<CompiledKernel>> {
+    let mut times = [0.0; TIMED.len()];
+    let mut clock = Instant::now();
+    let mut lap = |stage: &str| {
+        let now = Instant::now();
+        if let Some(i) = TIMED.iter().position(|s| *s == stage) {
+            times[i] += (now - clock).as_secs_f64() * 1e3;
+        }
+        clock = now;
+    };
+    let index_ranges = poly::subscript::index_ranges(program)?;
+    let scop = poly::build::build(name, program)?;
+    lap("scop");
+    if !after(Stage::Scop, &|| Ok(scop.to_string()))? {
+        return Ok(None);
+    }
+    let dependences = poly::dependence::analyze(&scop)?;
+    lap("dependences");
+    let (schedule, ilp) = poly::ilp::schedule(&scop, &dependences)?;
+    lap("schedule");
+    let tiled = poly::tile::tile(&scop, &schedule, target)?;
+    lap("tile");
+    poly::legality::check(&scop, &dependences, &tiled.schedule)?;
+    lap("legality");
+    let shown = || Ok(format!("{}\ntiled:\n{}", schedule.print(&scop), tiled.schedule.print(&scop)));
+    if !after(Stage::Schedule, &shown)? {
+        return Ok(None);
+    }
+    let kernel = poly::lower::lower(&scop, &tiled)?;
+    codegen::verify::verify(&kernel.nest)?;
+    lap("loops");
+    if !after(Stage::Loops, &|| Ok(kernel.nest.to_string()))? {
+        return Ok(None);
+    }
+    let vcode = || {
+        let functions = codegen::lower::lower(&codegen::simplify::simplify(&kernel.nest), target)?;
+        Ok(functions.iter().map(|f| f.to_string()).collect::<Vec<_>>().join("\n"))
+    };
+    if !after(Stage::Vcode, &vcode)? {
+        return Ok(None);
+    }
+    let assembled = assemble(&kernel.nest, target)?;
+    lap("code");
+    let listing = || {
+        let phases = assembled.phases.iter().map(|p| codegen::disassemble::disassemble(&p.code, target.isa));
+        Ok(phases.collect::<Result<Vec<_>>>()?.join("\n"))
+    };
+    if !after(Stage::Asm, &listing)? {
+        return Ok(None);
+    }
+    let slots = slots(&kernel.nest, kernel.arguments.len())?;
+    let flops = kernel.report.flops.max(0.0) as u64;
+    let name = name.to_string();
+    Ok(Some(CompiledKernel { name, scop, schedule, ilp, tiled, kernel, assembled, index_ranges, slots, flops, times }))
+}
+
+/// Bytes that the loops may touch through each argument, and whether they write there.
+fn slots(nest: &LoopNest, count: usize) -> Result<Vec<(u64, bool)>> {
+    let mut slots = vec![(0, false); count];
+    for buffer in &nest.buffers {
+        let BufferKind::Argument { slot, written } = buffer.kind else { continue };
+        let Some(entry) = slots.get_mut(slot as usize) else {
+            return Err(Error::Internal(format!("kernel `{}` has no argument for slot {slot}", nest.name)));
+        };
+        entry.0 = entry.0.max(buffer.span() as u64 * buffer.dtype.bytes() as u64);
+        entry.1 |= written;
+    }
+    Ok(slots)
+}

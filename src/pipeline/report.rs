@@ -1,0 +1,171 @@
+//! What a compilation did, for people and for programs.
+
+use serde::Serialize;
+use std::fmt::Write;
+
+/// Every choice of one compilation.
+#[derive(Clone, PartialEq, Debug, Default, Serialize)]
+pub struct Report {
+    pub model: String,
+    pub target: String,
+    /// Stage of the pipeline, milliseconds. Indented names are parts of the stage before, summed over threads.
+    pub stages: Vec<(String, f64)>,
+    pub compile_ms: f64,
+    pub rewriting: Rewriting,
+    /// In the order of the module's kernel and opaque steps.
+    pub kernels: Vec<KernelReport>,
+    /// Kernels with machine code of their own; the others share it.
+    pub distinct_kernels: usize,
+    pub code_bytes: u64,
+    pub weights_bytes: u64,
+    /// Peak memory of intermediate tensors.
+    pub arena_bytes: u64,
+}
+
+/// What the e-graph and the extraction did.
+#[derive(Clone, PartialEq, Debug, Default, Serialize)]
+pub struct Rewriting {
+    pub nodes_before: usize,
+    pub nodes_after: usize,
+    /// Rule, how often it was applied.
+    pub rules: Vec<(String, usize)>,
+    pub egraph_nodes: usize,
+    pub egraph_classes: usize,
+    pub iterations: usize,
+    pub stop_reason: String,
+    /// How the cheapest graph was found, its cost, and the bound that it is compared with.
+    pub extraction: String,
+    pub cost_ns: f64,
+    /// (cost − bound) / cost.
+    pub gap: f64,
+}
+
+/// One kernel or opaque function of the module.
+#[derive(Clone, PartialEq, Debug, Default, Serialize)]
+pub struct KernelReport {
+    pub name: String,
+    /// The graph operators in it.
+    pub operators: Vec<String>,
+    /// Index of its machine code among the distinct kernels.
+    pub code: Option<usize>,
+    pub flops: u64,
+    pub predicted_us: f64,
+    pub measured_us: Option<f64>,
+    pub opaque: bool,
+    pub tensorized: bool,
+    pub vectorized: bool,
+    /// One entry for each phase.
+    pub phases: Vec<PhaseReport>,
+    /// Why the scheduler kept the original order, if it did.
+    pub fallback: Option<String>,
+}
+
+/// One phase of a kernel.
+#[derive(Clone, PartialEq, Debug, Default, Serialize)]
+pub struct PhaseReport {
+    pub statement: String,
+    pub vector: Option<String>,
+    pub block: String,
+    pub tiles: String,
+    /// The tensor instruction, or why there is none.
+    pub instruction: String,
+    pub parallel: bool,
+}
+
+impl KernelReport {
+    /// Rate of a measured or else predicted run in GFLOP/s.
+    pub fn gflops(&self) -> f64 {
+        let us = self.measured_us.unwrap_or(self.predicted_us);
+        if us > 0.0 { self.flops as f64 / us / 1e3 } else { 0.0 }
+    }
+}
+
+impl Report {
+    /// Kernels that run as unvectorized loops.
+    pub fn unvectorized(&self) -> Vec<&str> {
+        self.kernels.iter().filter(|k| !k.opaque && !k.vectorized).map(|k| k.name.as_str()).collect()
+    }
+}
+
+impl std::fmt::Display for Report {
+    fn fmt(&self, f: &mut std::fmt::Formatter) -> std::fmt::Result {
+        writeln!(f, "{} for {}: compiled in {:.0} ms", self.model, self.target, self.compile_ms)?;
+        for (stage, ms) in &self.stages {
+            writeln!(f, "  {stage:<24} {ms:>9.1} ms")?;
+        }
+        let r = &self.rewriting;
+        writeln!(f, "graph: {} operators, {} after rewriting", r.nodes_before, r.nodes_after)?;
+        writeln!(
+            f,
+            "e-graph: {} nodes in {} classes after {} iterations, stopped because {}",
+            r.egraph_nodes, r.egraph_classes, r.iterations, r.stop_reason
+        )?;
+        writeln!(f, "extraction: {}, {:.1} µs, gap {:.2} %", r.extraction, r.cost_ns / 1e3, r.gap * 100.0)?;
+        for (rule, count) in &r.rules {
+            writeln!(f, "  {rule:<40} {count:>6}")?;
+        }
+        writeln!(
+            f,
+            "memory: {} code, {} weights, {} intermediate tensors",
+            bytes(self.code_bytes),
+            bytes(self.weights_bytes),
+            bytes(self.arena_bytes)
+        )?;
+        writeln!(f, "{} kernels, {} distinct", self.kernels.len(), self.distinct_kernels)?;
+        for kernel in &self.kernels {
+            f.write_str(&kernel.text())?;
+        }
+        let opaque: Vec<&str> = self.kernels.iter().filter(|k| k.opaque).map(|k| k.name.as_str()).collect();
+        if !opaque.is_empty() {
+            writeln!(f, "opaque functions: {}", opaque.join(", "))?;
+        }
+        match &self.unvectorized()[..] {
+            [] => Ok(()),
+            names => writeln!(f, "NOT VECTORIZED: {}", names.join(", ")),
+        }
+    }
+}
+
+impl KernelReport {
+    fn text(&self) -> String {
+        let mut out = format!("  {:<40} predicted {:>8.1} µs", self.name, self.predicted_us);
+        if let Some(us) = self.measured_us {
+            let _ = write!(out, "  measured {us:>8.1} µs");
+        }
+        let _ = write!(out, "  {:>6.1} GFLOP/s", self.gflops());
+        let flags = [(self.opaque, "opaque"), (self.tensorized, "tensorized"), (self.vectorized, "vectorized")];
+        for (_, word) in flags.iter().filter(|flag| flag.0) {
+            let _ = write!(out, "  {word}");
+        }
+        let _ = writeln!(out, "\n    {}", self.operators.join(" + "));
+        for p in &self.phases {
+            let vector = p.vector.as_ref().map_or("no vector".to_string(), |v| format!("vector {v}"));
+            let threads = if p.parallel { "parallel" } else { "serial" };
+            let _ = writeln!(
+                out,
+                "    {}: {threads}; tiles {}; block {}; {vector}; {}",
+                p.statement,
+                shown(&p.tiles),
+                shown(&p.block),
+                p.instruction
+            );
+        }
+        if let Some(reason) = &self.fallback {
+            let _ = writeln!(out, "    original order kept: {reason}");
+        }
+        out
+    }
+}
+
+fn shown(text: &str) -> &str {
+    if text.is_empty() { "none" } else { text }
+}
+
+/// A size in the unit that fits: `7.3 MiB`.
+pub fn bytes(n: u64) -> String {
+    match n {
+        0..1024 => format!("{n} B"),
+        1024..0x10_0000 => format!("{:.1} KiB", n as f64 / 1024.0),
+        _ => format!("{:.1} MiB", n as f64 / 1048576.0),
+    }
+}
