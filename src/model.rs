@@ -65,10 +65,16 @@ enum Source {
 impl Model {
     /// Reads an ONNX file. One error lists every node that is not supported.
     pub fn load(path: impl AsRef<Path>) -> Result<Model> {
-        guard(|| {
-            let model = OnnxModel::load(path)?;
-            Ok(Model { inputs: model.inputs().to_vec(), source: Source::Onnx(Arc::new(model)) })
-        })
+        guard(|| Ok(Model::from_onnx(OnnxModel::load(path)?)))
+    }
+
+    /// Reads the bytes of an ONNX file; `directory` holds its external data.
+    pub fn parse(bytes: &[u8], directory: impl AsRef<Path>) -> Result<Model> {
+        guard(|| Ok(Model::from_onnx(OnnxModel::parse(bytes, directory.as_ref())?)))
+    }
+
+    fn from_onnx(model: OnnxModel) -> Model {
+        Model { inputs: model.inputs().to_vec(), source: Source::Onnx(Arc::new(model)) }
     }
 
     /// A model from a graph, as [`GraphBuilder`](crate::graph::builder::GraphBuilder) makes it.

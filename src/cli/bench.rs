@@ -1,0 +1,159 @@
+//! `bench`: how long a run takes, and each kernel of it.
+
+use super::ModelArguments;
+use super::inputs::{Prepared, RunArguments};
+use super::progress::Progress;
+use serde::Serialize;
+use std::fmt::Write;
+use std::time::{Duration, Instant};
+use tilewright::codegen::probe;
+use tilewright::codegen::target::Target;
+use tilewright::pipeline::report::bytes;
+use tilewright::runtime::module::Action;
+use tilewright::{Error, Result};
+
+#[derive(clap::Args)]
+pub struct Arguments {
+    #[command(flatten)]
+    model: ModelArguments,
+    #[command(flatten)]
+    run: RunArguments,
+    /// Measure for this long
+    #[arg(long, value_name = "S", default_value_t = 2.0)]
+    seconds: f64,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// The fields and their names are a contract.
+#[derive(Serialize)]
+struct Measurement {
+    model: String,
+    target: String,
+    threads: usize,
+    /// Time to load and compile.
+    compile_ms: f64,
+    latency_ms: Latency,
+    runs: usize,
+    /// Floating-point operations of a run over its median latency.
+    gflops: f64,
+    /// What register kernels reach with operands from the first cache, measured in this run; times the threads.
+    peak_gflops: f64,
+    /// Weights, intermediate tensors, inputs and outputs.
+    peak_memory_bytes: u64,
+    kernels: Vec<KernelTime>,
+}
+
+#[derive(Serialize)]
+struct Latency {
+    min: f64,
+    median: f64,
+    p95: f64,
+}
+
+#[derive(Serialize)]
+struct KernelTime {
+    name: String,
+    us: f64,
+    gflops: f64,
+    tensorized: bool,
+    opaque: bool,
+}
+
+impl Arguments {
+    pub fn run(self, progress: &Progress) -> Result<String> {
+        if !(self.seconds > 0.0 && self.seconds <= 86400.0) {
+            return Err(Error::Invalid(format!("--seconds {} is no time to measure for", self.seconds)));
+        }
+        let prepared = self.run.prepare(&self.model, progress)?;
+        let measurement = measure(&prepared, self.seconds, progress)?;
+        if self.json {
+            let json = serde_json::to_string_pretty(&measurement).map_err(|e| Error::Internal(e.to_string()))?;
+            return Ok(json + "\n");
+        }
+        Ok(table(&measurement))
+    }
+}
+
+const PROBE_SECONDS: f64 = 0.1;
+
+fn measure(prepared: &Prepared, seconds: f64, progress: &Progress) -> Result<Measurement> {
+    let (session, inputs) = (&prepared.session, prepared.inputs());
+    let module = session.module();
+    progress.stage(format!("measuring {} for {seconds} s", module.name));
+    let mut outputs = session.outputs();
+    let budget = Duration::from_secs_f64(seconds);
+    for _ in 0..2 {
+        session.run_into(&inputs, &mut outputs)?;
+    }
+    let mut latencies = vec![];
+    let start = Instant::now();
+    while latencies.len() < 3 || start.elapsed() < budget {
+        let begin = Instant::now();
+        session.run_into(&inputs, &mut outputs)?;
+        latencies.push(begin.elapsed().as_secs_f64() * 1e3);
+    }
+    latencies.sort_by(f64::total_cmp);
+    let at = |quantile: f64| latencies[((latencies.len() - 1) as f64 * quantile).round() as usize];
+    let latency_ms = Latency { min: at(0.0), median: at(0.5), p95: at(0.95) };
+    let mut best = session.profile(&inputs)?;
+    let start = Instant::now();
+    while start.elapsed() < budget / 5 {
+        for (best, time) in best.iter_mut().zip(session.profile(&inputs)?) {
+            *best = (*best).min(time);
+        }
+    }
+    let mut kernels = vec![];
+    for (step, time) in module.steps.iter().zip(best) {
+        let (tensorized, opaque) = match &step.action {
+            Action::Kernel { kernel, .. } => (module.kernels[*kernel as usize].tensorized, false),
+            Action::Opaque { .. } => (false, true),
+            Action::CheckIndices { .. } => continue,
+        };
+        let us = time.as_secs_f64() * 1e6;
+        let gflops = if us > 0.0 { step.flops as f64 / us / 1e3 } else { 0.0 };
+        kernels.push(KernelTime { name: step.name.clone(), us, gflops, tensorized, opaque });
+    }
+    let peak_gflops = match Target::by_name(&module.target) {
+        Some(target) => probe::measure(&target, PROBE_SECONDS)?.from_l1 * session.threads() as f64,
+        None => 0.0,
+    };
+    let flops: u64 = module.steps.iter().map(|s| s.flops).sum();
+    let specs = module.inputs.iter().chain(module.outputs.iter().map(|o| &o.tensor));
+    let outside: u64 = specs.map(|s| s.bytes()).sum::<Result<u64>>()?;
+    Ok(Measurement {
+        model: module.name.clone(),
+        target: module.target.clone(),
+        threads: session.threads(),
+        compile_ms: prepared.compile_ms,
+        gflops: flops as f64 / latency_ms.median / 1e6,
+        latency_ms,
+        runs: latencies.len(),
+        peak_gflops,
+        peak_memory_bytes: module.weights.len() as u64 + module.arena_bytes + outside,
+        kernels,
+    })
+}
+
+/// How many of the slowest kernels are listed.
+const LISTED: usize = 20;
+
+fn table(m: &Measurement) -> String {
+    let mut text = String::new();
+    let mut line = |l: String| writeln!(text, "{l}").expect("a string takes all text");
+    line(format!("{} on {}, {} threads: loaded and compiled in {:.0} ms", m.model, m.target, m.threads, m.compile_ms));
+    let Latency { min, median, p95 } = m.latency_ms;
+    line(format!("latency {min:.4} ms minimum, {median:.4} median, {p95:.4} 95th percentile, {} runs", m.runs));
+    line(format!("{:.1} GFLOP/s of {:.0}, {} of memory", m.gflops, m.peak_gflops, bytes(m.peak_memory_bytes)));
+    let mut kernels: Vec<&KernelTime> = m.kernels.iter().collect();
+    kernels.sort_by(|a, b| b.us.total_cmp(&a.us));
+    let total: f64 = kernels.iter().map(|k| k.us).sum();
+    line(format!("{} kernels, {total:.0} µs; the slowest:", kernels.len()));
+    for k in kernels.iter().take(LISTED) {
+        let mark = if k.opaque { "opaque" } else { "" };
+        let share = 100.0 * k.us / total.max(1e-9);
+        line(format!("{:9.1} µs {share:5.1} % {:7.1} GFLOP/s  {} {mark}", k.us, k.gflops, k.name));
+    }
+    text
+}

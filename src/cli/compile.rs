@@ -1,0 +1,39 @@
+//! `compile`: a model to a file that runs without compiling.
+
+use super::ModelArguments;
+use super::inputs;
+use super::progress::Progress;
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use tilewright::pipeline::report::bytes;
+use tilewright::{Error, Result};
+
+#[derive(clap::Args)]
+pub struct Arguments {
+    #[command(flatten)]
+    model: ModelArguments,
+    /// The module to write
+    #[arg(short, long, value_name = "FILE.tw")]
+    output: PathBuf,
+}
+
+impl Arguments {
+    pub fn run(self, progress: &Progress) -> Result<String> {
+        if inputs::is_module(&self.model.model)? {
+            return Err(Error::Invalid(format!("{} is compiled already", self.model.model.display())));
+        }
+        let (module, report) = inputs::compile(&self.model, &BTreeMap::new(), progress)?;
+        progress.stage(format!("writing {}", self.output.display()));
+        module.save(&self.output)?;
+        Ok(format!(
+            "{}: {} kernels for {}, {} of code, {} of weights, {} of intermediate tensors, compiled in {:.0} ms\n",
+            self.output.display(),
+            report.kernels.len(),
+            report.target,
+            bytes(report.code_bytes),
+            bytes(report.weights_bytes),
+            bytes(report.arena_bytes),
+            report.compile_ms
+        ))
+    }
+}

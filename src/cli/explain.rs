@@ -1,0 +1,67 @@
+//! `explain`: any stage as text, or the report of all choices with predicted and measured times.
+
+use super::ModelArguments;
+use super::inputs::{self, RunArguments};
+use super::progress::Progress;
+use clap::builder::PossibleValuesParser;
+use tilewright::pipeline::{self, kernel};
+use tilewright::{Error, Result};
+
+#[derive(clap::Args)]
+pub struct Arguments {
+    #[command(flatten)]
+    model: ModelArguments,
+    #[command(flatten)]
+    run: RunArguments,
+    /// Show this stage instead of the report
+    #[arg(long, value_parser = PossibleValuesParser::new(kernel::STAGES.iter().map(|s| s.0)))]
+    stage: Option<String>,
+    /// Only kernels whose name contains this
+    #[arg(long, value_name = "K")]
+    kernel: Option<String>,
+}
+
+impl Arguments {
+    pub fn run(self, progress: &Progress) -> Result<String> {
+        if inputs::is_module(&self.model.model)? {
+            let name = self.model.model.display();
+            return Err(Error::Invalid(format!("{name} is machine code already: explain takes the ONNX model")));
+        }
+        match self.stage.as_deref().and_then(|name| kernel::STAGES.iter().find(|s| s.0 == name)) {
+            Some((_, stage)) => self.stage(*stage, progress),
+            None => self.report(progress),
+        }
+    }
+
+    fn stage(&self, stage: kernel::Stage, progress: &Progress) -> Result<String> {
+        let given = self.run.given()?;
+        let (model, options) = inputs::load(&self.model, &given, progress)?;
+        progress.stage(format!("compiling {}", self.model.model.display()));
+        let graph = model.graph(&options.dims)?;
+        let options = pipeline::Options::new(self.model.target()?);
+        let mut text = pipeline::explain(&graph, &options, stage, self.kernel.as_deref())?;
+        if !text.ends_with('\n') {
+            text.push('\n');
+        }
+        Ok(text)
+    }
+
+    fn report(&self, progress: &Progress) -> Result<String> {
+        let mut report;
+        if self.model.target()?.runs_on_host() {
+            let prepared = self.run.prepare(&self.model, progress)?;
+            report = prepared.report.ok_or_else(|| Error::Internal("a compiled model without a report".into()))?;
+            progress.stage("measuring");
+            let inputs: Vec<_> = prepared.inputs.iter().map(|(name, tensor)| (name.as_str(), tensor)).collect();
+            prepared.session.profile(&inputs)?;
+            let times = prepared.session.profile(&inputs)?;
+            pipeline::add_measurements(&mut report, prepared.session.module(), &times);
+        } else {
+            report = inputs::compile(&self.model, &self.run.given()?, progress)?.1;
+        }
+        if let Some(word) = &self.kernel {
+            report.kernels.retain(|k| k.name.contains(word.as_str()));
+        }
+        Ok(report.to_string())
+    }
+}

@@ -1,0 +1,178 @@
+//! A model file to a session that is ready to run, and the tensors to run it on.
+
+use super::ModelArguments;
+use super::progress::Progress;
+use std::collections::BTreeMap;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Instant;
+use tilewright::graph::import::{Dim, InputSpec};
+use tilewright::pipeline::report::Report;
+use tilewright::runtime::module::Module;
+use tilewright::runtime::session::Session;
+use tilewright::{Error, Model, Options, Result, Tensor};
+
+/// Given tensors, what to do about the others, and how many threads work.
+#[derive(clap::Args)]
+pub struct RunArguments {
+    /// The contents of an input, from a .npy file; inputs not given are filled from the seed
+    #[arg(long = "input", value_name = "NAME=FILE.npy", value_parser = parse_input)]
+    inputs: Vec<(String, PathBuf)>,
+    /// Seed of the inputs that are not given: floating point in -1..1, integers 0 or 1
+    #[arg(long, value_name = "S", default_value_t = 0)]
+    seed: u64,
+    /// Threads of one run [default: one a core]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
+    threads: Option<u32>,
+}
+
+/// A session and its inputs.
+pub struct Prepared {
+    pub session: Session,
+    /// In the model's order.
+    pub inputs: Vec<(String, Tensor)>,
+    /// Time to load and compile.
+    pub compile_ms: f64,
+    /// `None` for a module that was compiled before.
+    pub report: Option<Report>,
+}
+
+impl Prepared {
+    pub fn inputs(&self) -> Vec<(&str, &Tensor)> {
+        self.inputs.iter().map(|(name, tensor)| (name.as_str(), tensor)).collect()
+    }
+}
+
+impl RunArguments {
+    pub fn threads(&self) -> usize {
+        self.threads.map_or_else(|| std::thread::available_parallelism().map_or(1, usize::from), |n| n as usize)
+    }
+
+    /// Loads, compiles and binds.
+    pub fn prepare(&self, model: &ModelArguments, progress: &Progress) -> Result<Prepared> {
+        let given = self.given()?;
+        let start = Instant::now();
+        let (module, report) = if is_module(&model.model)? {
+            (load_module(model, progress)?, None)
+        } else {
+            let (module, report) = compile(model, &given, progress)?;
+            (module, Some(report))
+        };
+        let compile_ms = start.elapsed().as_secs_f64() * 1e3;
+        check_names(&given, module.inputs.iter().map(|i| i.name.as_str()))?;
+        let session = Session::new(Arc::new(module), self.threads())?;
+        let inputs = self.fill(session.module(), given);
+        Ok(Prepared { session, inputs, compile_ms, report })
+    }
+
+    /// The tensors given by name.
+    pub fn given(&self) -> Result<BTreeMap<String, Tensor>> {
+        let mut given = BTreeMap::new();
+        for (name, path) in &self.inputs {
+            if given.insert(name.clone(), Tensor::read_npy(path)?).is_some() {
+                return Err(Error::Invalid(format!("input '{name}' is given twice")));
+            }
+        }
+        Ok(given)
+    }
+
+    fn fill(&self, module: &Module, mut given: BTreeMap<String, Tensor>) -> Vec<(String, Tensor)> {
+        let fill = |(position, spec): (usize, &tilewright::runtime::module::TensorSpec)| {
+            let tensor = given.remove(&spec.name);
+            let seeded = || Tensor::seeded(spec.dtype, &spec.shape, self.seed, position as u64, 2);
+            (spec.name.clone(), tensor.unwrap_or_else(seeded))
+        };
+        module.inputs.iter().enumerate().map(fill).collect()
+    }
+}
+
+/// Whether a file is a module made by `compile`.
+pub fn is_module(path: &Path) -> Result<bool> {
+    let io = |e: std::io::Error| Error::Io(format!("cannot read {}: {e}", path.display()));
+    let mut start = vec![];
+    std::fs::File::open(path).map_err(io)?.take(8).read_to_end(&mut start).map_err(io)?;
+    Ok(Module::is_magic(&start) || path.extension().is_some_and(|e| e == "tw"))
+}
+
+fn load_module(arguments: &ModelArguments, progress: &Progress) -> Result<Module> {
+    progress.stage(format!("loading {}", arguments.model.display()));
+    let module = Module::load(&arguments.model)?;
+    if arguments.target.is_some() && arguments.target()?.name != module.target {
+        return Err(Error::Invalid(format!("{} is compiled for {}", arguments.model.display(), module.target)));
+    }
+    for (name, size) in arguments.dims()? {
+        match module.dims.get(&name) {
+            Some(&bound) if bound == size => {}
+            Some(bound) => {
+                return Err(Error::Invalid(format!("dimension '{name}' is compiled as {bound}, not {size}")));
+            }
+            None => return Err(Error::Invalid(format!("the module has no dynamic dimension '{name}'"))),
+        }
+    }
+    Ok(module)
+}
+
+/// Loads and compiles an ONNX file, its dynamic dimensions bound by the arguments and the given inputs.
+pub fn compile(
+    arguments: &ModelArguments,
+    given: &BTreeMap<String, Tensor>,
+    progress: &Progress,
+) -> Result<(Module, Report)> {
+    let (model, options) = load(arguments, given, progress)?;
+    progress.stage(format!("compiling {}", arguments.model.display()));
+    model.compile_module(&options)
+}
+
+/// Loads an ONNX file; the options bind its dynamic dimensions.
+pub fn load(
+    arguments: &ModelArguments,
+    given: &BTreeMap<String, Tensor>,
+    progress: &Progress,
+) -> Result<(Model, Options)> {
+    let target = arguments.target()?;
+    progress.stage(format!("loading {}", arguments.model.display()));
+    let model = Model::load(&arguments.model)?;
+    check_names(given, model.inputs().iter().map(|i| i.name.as_str()))?;
+    let dims = bind(model.inputs(), given, arguments.dims()?)?;
+    Ok((model, Options { target: Some(target), dims, ..Options::default() }))
+}
+
+fn check_names<'a>(given: &BTreeMap<String, Tensor>, known: impl Iterator<Item = &'a str> + Clone) -> Result<()> {
+    match given.keys().find(|name| !known.clone().any(|k| k == name.as_str())) {
+        None => Ok(()),
+        Some(name) => {
+            let known: Vec<_> = known.collect();
+            Err(Error::Invalid(format!("there is no input '{name}'; the model has: {}", known.join(", "))))
+        }
+    }
+}
+
+/// Adds the dimensions that given inputs bind.
+fn bind(
+    specs: &[InputSpec],
+    given: &BTreeMap<String, Tensor>,
+    mut dims: BTreeMap<String, i64>,
+) -> Result<BTreeMap<String, i64>> {
+    for spec in specs {
+        // A wrong rank is reported by the session, which knows the shape that it wants.
+        for (dim, &size) in spec.shape.iter().zip(given.get(&spec.name).map_or(&[][..], |t| &t.shape)) {
+            let Dim::Symbol(symbol) = dim else { continue };
+            let bound = *dims.entry(symbol.clone()).or_insert(size);
+            if bound != size {
+                let name = &spec.name;
+                return Err(Error::Invalid(format!(
+                    "dimension '{symbol}' is bound twice: to {bound}, and to {size} by input '{name}'"
+                )));
+            }
+        }
+    }
+    Ok(dims)
+}
+
+fn parse_input(text: &str) -> std::result::Result<(String, PathBuf), String> {
+    match text.split_once('=') {
+        Some((name, file)) if !name.is_empty() && !file.is_empty() => Ok((name.to_string(), file.into())),
+        _ => Err("expected NAME=FILE.npy".into()),
+    }
+}

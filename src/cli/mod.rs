@@ -1,0 +1,110 @@
+//! Arguments in, text for standard output out. Progress and errors go to standard error.
+//!
+//! One file a command. Wrong use ends in exit code 2 (by clap), any other failure in one sentence and exit code 1.
+
+mod bench;
+mod compile;
+mod demo;
+mod explain;
+mod inputs;
+mod ocr;
+mod progress;
+mod run;
+mod targets;
+
+use clap::{Args, Parser, Subcommand};
+use progress::Progress;
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use tilewright::codegen::target::Target;
+use tilewright::{Error, Result};
+
+/// A polyhedral compiler with an e-graph front: ONNX models in, machine code out.
+#[derive(Parser)]
+#[command(version, arg_required_else_help = true)]
+pub struct Arguments {
+    /// No progress on standard error
+    #[arg(long, global = true)]
+    quiet: bool,
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Run a model once and print its outputs
+    Run(run::Arguments),
+    /// Compile a model into a file that `run` and `bench` take
+    Compile(compile::Arguments),
+    /// List the targets and mark those that this processor runs
+    Targets(targets::Arguments),
+    /// Measure a model's latency and that of each kernel
+    Bench(bench::Arguments),
+    /// Show what the compiler did, or any stage as text
+    Explain(explain::Arguments),
+    /// Read the picture of a line of text with the PP-OCRv4 recogniser
+    Demo(demo::Arguments),
+}
+
+impl Arguments {
+    /// Carries the command out.
+    pub fn run(self) -> Result<String> {
+        let progress = Progress::new(self.quiet);
+        match self.command {
+            Command::Run(arguments) => arguments.run(&progress),
+            Command::Compile(arguments) => arguments.run(&progress),
+            Command::Targets(arguments) => arguments.run(&progress),
+            Command::Bench(arguments) => arguments.run(&progress),
+            Command::Explain(arguments) => arguments.run(&progress),
+            Command::Demo(arguments) => arguments.run(&progress),
+        }
+    }
+}
+
+/// Which model, and how it is compiled.
+#[derive(Args)]
+pub struct ModelArguments {
+    /// An ONNX file, or a module made by `compile`
+    model: PathBuf,
+    /// Compile for this target; one of `tilewright targets`, the host's best by default
+    #[arg(long, value_name = "NAME")]
+    target: Option<String>,
+    /// Bind a dynamic dimension; those not given are taken from the inputs, or 1
+    #[arg(long = "dim", value_name = "NAME=N", value_parser = parse_dim)]
+    dims: Vec<(String, i64)>,
+}
+
+impl ModelArguments {
+    /// The target asked for, or the best that runs here.
+    fn target(&self) -> Result<Target> {
+        match &self.target {
+            None => Target::host().ok_or_else(|| {
+                Error::Unsupported("this processor runs none of the targets: see `tilewright targets`".into())
+            }),
+            Some(name) => Target::by_name(name).ok_or_else(|| {
+                let known: Vec<_> = Target::all().into_iter().map(|t| t.name).collect();
+                Error::Invalid(format!("there is no target '{name}'; there are: {}", known.join(", ")))
+            }),
+        }
+    }
+
+    /// The dimensions given, each once.
+    fn dims(&self) -> Result<BTreeMap<String, i64>> {
+        let mut dims = BTreeMap::new();
+        for (name, size) in &self.dims {
+            if dims.insert(name.clone(), *size).is_some() {
+                return Err(Error::Invalid(format!("dimension '{name}' is bound twice")));
+            }
+        }
+        Ok(dims)
+    }
+}
+
+fn parse_dim(text: &str) -> std::result::Result<(String, i64), String> {
+    // The last `=`: names may contain one.
+    let (name, size) = text.rsplit_once('=').ok_or("expected NAME=N")?;
+    match size.parse() {
+        Ok(size) if size > 0 && !name.is_empty() => Ok((name.to_string(), size)),
+        _ => Err("expected NAME=N with a positive number N".into()),
+    }
+}

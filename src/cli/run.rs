@@ -1,0 +1,77 @@
+//! `run`: one run, and a line for each output.
+
+use super::ModelArguments;
+use super::inputs::RunArguments;
+use super::progress::Progress;
+use std::fmt::Write;
+use std::path::PathBuf;
+use tilewright::{DType, Error, Result, Tensor};
+
+#[derive(clap::Args)]
+pub struct Arguments {
+    #[command(flatten)]
+    model: ModelArguments,
+    #[command(flatten)]
+    run: RunArguments,
+    /// Write the outputs to DIR/output_0.npy, DIR/output_1.npy … in the model's order
+    #[arg(long, value_name = "DIR")]
+    save: Option<PathBuf>,
+}
+
+impl Arguments {
+    pub fn run(self, progress: &Progress) -> Result<String> {
+        let prepared = self.run.prepare(&self.model, progress)?;
+        progress.stage(format!("running {}", prepared.session.module().name));
+        let outputs = prepared.session.run(&prepared.inputs())?;
+        if let Some(folder) = &self.save {
+            let io = |e| Error::Io(format!("cannot make {}: {e}", folder.display()));
+            std::fs::create_dir_all(folder).map_err(io)?;
+            for (i, output) in outputs.iter().enumerate() {
+                output.write_npy(folder.join(format!("output_{i}.npy")))?;
+            }
+        }
+        let mut text = String::new();
+        for (spec, output) in prepared.session.module().outputs.iter().zip(&outputs) {
+            let line = format!("{}  {} {:?}  {}", spec.tensor.name, output.dtype, output.shape, statistics(output));
+            writeln!(text, "{line}").expect("a string takes all text");
+        }
+        Ok(text)
+    }
+}
+
+/// Mean and extremes.
+fn statistics(tensor: &Tensor) -> String {
+    let values: Vec<f64> = match tensor.dtype {
+        DType::F64 => tensor.to_vec(),
+        DType::F32 => tensor.to_vec::<f32>().into_iter().map(f64::from).collect(),
+        DType::I64 => tensor.to_vec::<i64>().into_iter().map(|v| v as f64).collect(),
+        DType::I32 => tensor.to_vec::<i32>().into_iter().map(f64::from).collect(),
+        DType::I8 => tensor.to_vec::<i8>().into_iter().map(f64::from).collect(),
+        DType::U8 | DType::Bool => tensor.data.iter().map(|&v| f64::from(v)).collect(),
+        DType::F16 | DType::BF16 => return String::new(),
+    };
+    if values.is_empty() {
+        return "no elements".into();
+    }
+    let mean = values.iter().sum::<f64>() / values.len() as f64;
+    let least = values.iter().copied().fold(f64::INFINITY, f64::min);
+    let most = values.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+    let mut text = format!("mean {mean:.6}  min {least:.6}  max {most:.6}");
+    let wild = values.iter().filter(|v| !v.is_finite()).count();
+    if wild > 0 {
+        write!(text, "  {wild} not finite").expect("a string takes all text");
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn statistics_name_what_is_not_finite() {
+        assert_eq!(statistics(&Tensor::new(&[3], &[1i64, 2, 6])), "mean 3.000000  min 1.000000  max 6.000000");
+        assert!(statistics(&Tensor::new(&[2], &[1f32, f32::NAN])).ends_with("max 1.000000  1 not finite"));
+        assert_eq!(statistics(&Tensor::zeros(DType::F32, &[0])), "no elements");
+    }
+}

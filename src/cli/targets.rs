@@ -1,0 +1,62 @@
+//! `targets`: the table of targets, what this processor runs, and what it can reach at most.
+
+use super::progress::Progress;
+use std::fmt::Write;
+use tilewright::codegen::probe::{self, Limits};
+use tilewright::codegen::target::Target;
+use tilewright::{Error, Result};
+
+#[derive(clap::Args)]
+pub struct Arguments {
+    /// Measure how many multiply-adds one core of this processor does on each target that runs here
+    #[arg(long)]
+    measure: bool,
+    /// Print the measurement as JSON
+    #[arg(long, requires = "measure")]
+    json: bool,
+}
+
+const SECONDS: f64 = 1.0;
+
+impl Arguments {
+    pub fn run(self, progress: &Progress) -> Result<String> {
+        if !self.measure {
+            return Ok(table());
+        }
+        let mut limits = vec![];
+        for target in Target::all().into_iter().filter(Target::runs_on_host) {
+            progress.stage(format!("measuring {}", target.name));
+            limits.push(probe::measure(&target, SECONDS)?);
+        }
+        if self.json {
+            let json = serde_json::to_string_pretty(&limits).map_err(|e| Error::Internal(e.to_string()))?;
+            return Ok(json + "\n");
+        }
+        let line = |l: &Limits| {
+            let Limits { target, from_registers, from_l1 } = l;
+            format!("{target:16} f32 {from_registers:6.1} GFLOP/s a core from registers, {from_l1:6.1} from L1\n")
+        };
+        Ok(limits.iter().map(line).collect())
+    }
+}
+
+fn table() -> String {
+    let host = Target::host().map(|t| t.name);
+    let mut text = String::new();
+    for target in Target::all() {
+        let mark = match (Some(&target.name) == host.as_ref(), target.runs_on_host()) {
+            (true, _) => "  runs here, the default",
+            (false, true) => "  runs here",
+            (false, false) => "",
+        };
+        let line = format!(
+            "{:16} {:2} registers of {:3} bits, {:3.0} GFLOP/s f32 a core{mark}",
+            target.name,
+            target.vector_registers,
+            target.vector_bytes * 8,
+            target.peak_gflops(4),
+        );
+        writeln!(text, "{line}").expect("a string takes all text");
+    }
+    text
+}
