@@ -11,7 +11,7 @@ use crate::codegen::{Isa, Target};
 use crate::graph::fusion::{self, Group};
 use crate::graph::ir::Graph;
 use crate::graph::op::Op;
-use crate::pipeline::kernel::{CompiledKernel, STAGES, Stage, TIMED};
+use crate::pipeline::kernel::{CompiledKernel, STAGES, TIMED};
 use crate::pipeline::link::{Work, link};
 use crate::pipeline::report::{KernelReport, PhaseReport, Report, Rewriting};
 use crate::poly::scop::Program;
@@ -21,6 +21,8 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
+
+pub use crate::pipeline::kernel::Stage;
 
 /// How to compile.
 #[derive(Clone, Debug)]
@@ -252,7 +254,7 @@ fn kernel_reports(
                 measured_us: None,
                 opaque: false,
                 tensorized: report.tensorized,
-                vectorized: compiled.assembled.vectorized,
+                vectorized: compiled.vectorized(),
                 phases: phases.collect(),
                 fallback: compiled.ilp.fallback.clone(),
             }

@@ -7,7 +7,7 @@ use crate::codegen::assemble::{Assembled, assemble};
 use crate::codegen::loopnest::{BufferKind, LoopNest};
 use crate::codegen::{self, Target};
 use crate::poly::schedule::Schedule;
-use crate::poly::scop::{Program, Scop};
+use crate::poly::scop::{Program, Scop, Statement};
 use crate::poly::subscript::IndexRange;
 use crate::poly::{self, ilp, lower, tile};
 use crate::{Error, Result};
@@ -65,6 +65,12 @@ pub struct CompiledKernel {
 }
 
 impl CompiledKernel {
+    /// No loop runs element by element; what computes single elements has no loops.
+    pub fn vectorized(&self) -> bool {
+        let single = |s: &Statement| s.iterators.iter().all(|i| i.extent <= 1);
+        self.assembled.vectorized || self.scop.statements.iter().all(single)
+    }
+
     pub fn tensorized(&self) -> bool {
         self.kernel.report.tensorized
     }

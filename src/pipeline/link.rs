@@ -148,7 +148,7 @@ impl<'g> Linker<'g> {
             name: compiled.name.clone(),
             phases,
             slots: compiled.slots.iter().map(|&(bytes, written)| Slot { bytes, written }).collect(),
-            vectorized: compiled.assembled.vectorized,
+            vectorized: compiled.vectorized(),
             tensorized: compiled.tensorized(),
         });
     }
