@@ -1,0 +1,48 @@
+use crate::codegen::{parse, print, simplify, verify};
+
+fn simplified(text: &str) -> String {
+    let nest = simplify::simplify(&parse::nest(text).unwrap());
+    verify::verify(&nest).unwrap();
+    print::nest(&nest)
+}
+
+#[test]
+fn padding_becomes_bounds_and_border_tiles() {
+    let text = simplified(
+        "kernel conv { X: f32[8][16] argument 0; Y: f32[8][16] argument 1 written; a: f32[4] local;
+          parallel h in 0..8 { for wo in 0..4 {
+            unroll w in 0..4 { a[w] = f32(0.0); }
+            for r in 0..3 { for s in 0..3 { unroll w2 in 0..4 {
+              if h + r - 1 >= 0 && -h - r + 8 >= 0 && 4*wo + w2 + s - 1 >= 0 && -4*wo - w2 - s + 16 >= 0 {
+                a[w2] add = X[h + r - 1][4*wo + w2 + s - 1]; } } } }
+            unroll w3 in 0..4 { Y[h][4*wo + w3] = a[w3]; } } } }",
+    );
+    assert!(text.contains("for r in max(0, -h + 1)..min(3, -h + 9) {"), "{text}");
+    assert!(text.contains("for wo in 1..3 {"), "{text}");
+    // the interior has no condition; the two border tiles split s into the border and the rest
+    assert_eq!(text.matches("for s#2 in 0..3 {").count(), 1, "{text}");
+    assert_eq!(text.matches("if ").count(), 2, "{text}");
+    assert_eq!(text.matches("if w2").count() + text.matches("if -w2").count(), 2, "{text}");
+}
+
+#[test]
+fn a_quotient_is_split_by_branches() {
+    let text = simplified(
+        "kernel rows { X: f32[64] argument 0; Y: f32[64] argument 1 written;
+          parallel t in 0..16 { let q = floor(t / 4);
+            unroll i in 0..4 { Y[4*t + i] = (X[4*t + i - 1] if 4*t + i - 1 >= 0 else f32(0.0)); }
+            unroll j in 0..4 { Y[4*t + j] max = (X[16*q + j + 1] if -16*q - j + 50 >= 0 else f32(0.0)); } } }",
+    );
+    assert!(text.contains("if t - 1 >= 0 {") && text.contains("if -t >= 0 {"), "{text}");
+    assert!(text.contains("q - 3 >= 0") && text.contains("-q + 2 >= 0"), "{text}");
+}
+
+#[test]
+fn single_iterations_and_dead_branches_vanish() {
+    let text = simplified(
+        "kernel small { Y: f32[8] argument 0 written;
+          for a in 3..4 { for b in 0..0 { Y[b] = f32(1.0); } let c = floor((2*a) / 4);
+            if a - 4 >= 0 { Y[0] = f32(2.0); } if a - 3 >= 0 { Y[a + c] = f32(3.0); } } }",
+    );
+    assert!(text.contains("{\n  Y: f32[8] argument 0 written;\n  Y[4] = f32(3.0);\n}"), "{text}");
+}
