@@ -23,6 +23,7 @@ use crate::poly::schedule::{Node, Row, RowKind};
 use crate::poly::scop::{Role, Scop, StatementId};
 use crate::poly::tile::{KernelReport, Tiled};
 use crate::poly::{Error, Result};
+use solve::Solution;
 
 /// One compiled group before code generation.
 #[derive(Clone, Debug)]
@@ -285,7 +286,8 @@ impl<'a> Lowering<'a> {
             out.extend(inside(self, base.clone(), row.tile)?);
         } else {
             let v = self.new_var(&row.name, (0, full - 1));
-            let body = inside(self, base.clone().plus(v, row.tile), row.tile)?;
+            let mut body = inside(self, base.clone().plus(v, row.tile), row.tile)?;
+            out.extend(hoist(v, &mut body));
             if !body.is_empty() {
                 out.push(loop_over(v, full, kind(row.kind), body));
             }
@@ -323,7 +325,8 @@ impl<'a> Lowering<'a> {
     /// The store of one statement, with the conditions that the loops do not imply.
     fn statement(&mut self, id: StatementId, state: &State) -> Result<Vec<Stmt>> {
         let s = self.scop.statement(id);
-        let (value, mut conditions) = self.iterators(id, state, state.mode != Mode::Body)?;
+        let Solution { iterators: value, mut conditions, lets } =
+            self.iterators(id, state, state.mode != Mode::Body)?;
         if state.mode == Mode::Body {
             conditions.extend(s.domain.iter().map(|c| c.substitute(|v| value[v.0 as usize].clone())));
         }
@@ -345,7 +348,8 @@ impl<'a> Lowering<'a> {
             let (to, from) = if state.mode == Mode::Fill { (local, target) } else { (target, local) };
             Stmt::Store { buffer: to.0, index: affine_index(to.1), value: Expr::load(from.0, from.1), reduce: None }
         };
-        Ok(if conditions.is_empty() { vec![store] } else { vec![Stmt::If { conditions, body: vec![store] }] })
+        let store = if conditions.is_empty() { store } else { Stmt::If { conditions, body: vec![store] } };
+        Ok(lets.into_iter().chain([store]).collect())
     }
 
     /// The buffer that holds a tensor here, and an element's subscripts in it.
@@ -496,6 +500,24 @@ fn kind(kind: RowKind) -> LoopKind {
         RowKind::Unroll => LoopKind::Unroll,
         RowKind::Vector => LoopKind::Vector,
     }
+}
+
+/// Takes the divisions that do not depend on the loop variable (nor on one that does) out of a body.
+fn hoist(v: Var, body: &mut Vec<Stmt>) -> Vec<Stmt> {
+    let mut inside = vec![v];
+    let mut out = vec![];
+    body.retain(|s| match s {
+        Stmt::Let { var, value, .. } if inside.iter().any(|v| value.uses(*v)) => {
+            inside.push(*var);
+            true
+        }
+        Stmt::Let { .. } => {
+            out.push(s.clone());
+            false
+        }
+        _ => true,
+    });
+    out
 }
 
 fn loop_over(var: Var, extent: i64, kind: LoopKind, body: Vec<Stmt>) -> Stmt {

@@ -2,6 +2,7 @@
 
 use super::{Lowering, State};
 use crate::codegen::expr::{Affine, Var};
+use crate::codegen::loopnest::Stmt;
 use crate::poly::scop::StatementId;
 use crate::poly::{Error, Result};
 
@@ -11,17 +12,24 @@ struct Equation {
     value: Affine,
 }
 
+/// The iterators of a statement at one place.
+pub(super) struct Solution {
+    /// Affine in loop variables.
+    pub iterators: Vec<Affine>,
+    /// Where the instance exists, as far as the loops do not imply it.
+    pub conditions: Vec<Affine>,
+    /// Divisions that the iterators use.
+    pub lets: Vec<Stmt>,
+}
+
 impl Lowering<'_> {
     /// Each iterator of the statement as an affine form of loop variables, and conditions (`≥ 0`): for equations that say
     /// more than the iterators need and for bounds of iterators that the loops exceed. With `partial`, iterators without
-    /// a row are left at 0.
-    pub(super) fn iterators(
-        &self,
-        id: StatementId,
-        state: &State,
-        partial: bool,
-    ) -> Result<(Vec<Affine>, Vec<Affine>)> {
+    /// a row are left at 0. Iterators that one equation fixes together, `4·a + b = value`, are digits of the value: the
+    /// statements that divide come first.
+    pub(super) fn iterators(&mut self, id: StatementId, state: &State, partial: bool) -> Result<Solution> {
         let s = self.scop.statement(id);
+        let mut lets = vec![];
         let mut equations: Vec<Equation> = vec![];
         for c in state.classes.iter().filter(|c| c.extent == 1) {
             if let Some((_, phi)) = c.phi.iter().find(|p| p.0 == id) {
@@ -53,8 +61,14 @@ impl Lowering<'_> {
                 }
             }
             let Some((i, v, c)) = progress else {
-                let Some(e) = eliminate(&mut equations) else { break };
-                equations.push(e);
+                if let Some(e) = eliminate(&mut equations) {
+                    equations.push(e);
+                    continue;
+                }
+                let extent = |v: Var| s.iterators[v.0 as usize].extent;
+                let Some(i) = equations.iter().position(|e| is_positional(&e.iterators, &extent)) else { break };
+                let e = equations.swap_remove(i);
+                conditions.extend(self.digits(e, &mut solved, &mut lets));
                 continue;
             };
             let e = equations.swap_remove(i);
@@ -91,8 +105,42 @@ impl Lowering<'_> {
         }
         let range = self.range();
         conditions.retain(|c| c.bounds(&range).0 < 0);
-        Ok((value, conditions))
+        Ok(Solution { iterators: value, conditions, lets })
     }
+
+    /// Solves an equation that [`is_positional`]: each iterator is a digit of the value. Returns the conditions under which
+    /// nothing is left over.
+    fn digits(&mut self, e: Equation, solved: &mut [Option<Affine>], lets: &mut Vec<Stmt>) -> Vec<Affine> {
+        let mut terms = e.iterators.terms.clone();
+        terms.sort_by_key(|t| -t.1);
+        let mut left = e.value;
+        for (v, c) in terms {
+            let digit = if c == 1 {
+                left.clone()
+            } else {
+                let (lo, hi) = left.bounds(self.range());
+                let q = self.new_var("q", (lo.div_euclid(c), hi.div_euclid(c)));
+                lets.push(Stmt::Let { var: q, value: left.clone(), divisor: c });
+                Affine::var(q)
+            };
+            left = left.add_scaled(&digit, -c);
+            solved[v.0 as usize] = Some(digit);
+        }
+        if left.is_constant() && left.constant == 0 { vec![] } else { vec![left.scale(-1), left] }
+    }
+}
+
+/// Whether the sum of any smaller terms stays below each coefficient, as in a number system.
+fn is_positional(a: &Affine, extent: &impl Fn(Var) -> i64) -> bool {
+    let mut terms = a.terms.clone();
+    terms.sort_by_key(|t| t.1);
+    let mut below = 0;
+    !terms.is_empty()
+        && terms.iter().all(|&(v, c)| {
+            let fits = c > below;
+            below += c * (extent(v) - 1);
+            fits
+        })
 }
 
 /// Adds a multiple of one equation to another so that an iterator with a unit coefficient goes; the changed equation is

@@ -34,7 +34,7 @@ pub struct Traffic<'a> {
 /// Share of a cache that the model fills.
 const FILL: f64 = 0.7;
 /// Share of the time of a transfer from the next level that does not hide behind arithmetic, by level.
-const EXPOSED: [f64; 3] = [0.2, 0.6, 0.8];
+const EXPOSED: [f64; 3] = [0.1, 0.5, 0.8];
 /// Orders of more loops than this are not all tried: the outermost ones stay as they are.
 const MAX_LOOPS: usize = 4;
 

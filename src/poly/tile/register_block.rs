@@ -60,11 +60,11 @@ pub struct Problem<'a> {
 }
 
 /// Share of the shorter resources that does not hide behind the longest.
-const OVERLAP: f64 = 0.1;
+const OVERLAP: f64 = 0.06;
 /// Cycles of a loop's own instructions.
-const LOOP: f64 = 0.3;
+const LOOP: f64 = 0.2;
 /// Share of the time of vectors that stream from the second cache that does not hide behind arithmetic.
-const STREAM: f64 = 0.4;
+const STREAM: f64 = 0.15;
 /// Cycles to start and to finish a block, and for each vector in it.
 const EDGE: (f64, f64) = (20.0, 1.5);
 /// Cycles to read or write one lane of a strided vector.
@@ -279,7 +279,9 @@ impl Problem<'_> {
                     * 1.5
             })
             .sum();
-        total * outer + packing + (self.elsewhere)(v.iterator)
+        // Lanes that do not all take part need masks that differ from block to block.
+        let masks = if v.conditioned { 2.0 } else { 1.0 };
+        total * outer * masks + packing + (self.elsewhere)(v.iterator)
     }
 
     /// The number of lines of a read, one for each point of an unrolled axis, that compete for one set of the first cache.
