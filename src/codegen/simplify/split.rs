@@ -29,7 +29,7 @@ impl Simplifier<'_> {
         let (mut env, mut inside) = (env.clone(), facts.clone());
         env.insert(l.var, Affine::var(var));
         inside.enter_loop(var, &l.lower, &l.upper, l.step);
-        let mut search = Search { next: var.0 + 1, expanded: vec![], known: var, open: vec![] };
+        let mut search = Search { next: var.0 + 1, expanded: vec![], known: var.0 + 1, open: vec![] };
         search.statements(l.body, &mut env, &mut inside);
         let conditions: Vec<(i64, (i64, i64))> = search
             .open
@@ -47,8 +47,8 @@ impl Simplifier<'_> {
     /// The rest of a body in versions for the parts of an axis that is no loop to be split: a parallel variable or a
     /// quotient. `None` when no condition asks for it.
     pub fn versions(&mut self, rest: &[Stmt], env: &mut Env, facts: &mut Facts) -> Option<Vec<Stmt>> {
-        let known = Var(self.vars.len() as u32);
-        let mut search = Search { next: known.0, expanded: vec![], known, open: vec![] };
+        let known = self.vars.len() as u32;
+        let mut search = Search { next: known, expanded: vec![], known, open: vec![] };
         search.statements(rest, &mut env.clone(), &mut facts.clone());
         let axis = normal(&search.open.first()?.known).0;
         let conditions: Vec<(i64, (i64, i64))> = search
@@ -166,8 +166,8 @@ struct Search {
     /// The next variable to bind for a loop of the body.
     next: u32,
     expanded: Vec<Var>,
-    /// Variables up to this one are known at the place (or this one is the loop in question).
-    known: Var,
+    /// Variables before this one are known at the place, the loop in question included; the others are bound further in.
+    known: u32,
     open: Vec<Open>,
 }
 
@@ -176,7 +176,7 @@ impl Search {
         if facts.decide(&c).is_some() || !self.expanded.iter().any(|v| c.uses(*v)) {
             return;
         }
-        let known = |t: &&(Var, i64)| t.0 <= self.known && t.0.0 < self.next;
+        let known = |t: &&(Var, i64)| t.0.0 < self.known;
         let known = Affine { terms: c.terms.iter().filter(known).copied().collect(), constant: 0 };
         let rest = c.add_scaled(&known, -1);
         if !known.is_constant() {

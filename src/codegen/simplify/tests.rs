@@ -46,3 +46,13 @@ fn single_iterations_and_dead_branches_vanish() {
     );
     assert!(text.contains("{\n  Y: f32[8] argument 0 written;\n  Y[4] = f32(3.0);\n}"), "{text}");
 }
+
+#[test]
+fn a_parallel_loop_is_not_split_by_a_loop_further_in() {
+    let text = simplified(
+        "kernel window { X: f32[6] argument 0; Y: f32[8][4] argument 1 written;
+          parallel t in 0..8 { for s in 0..3 { unroll w in 0..4 { if s + w - 1 >= 0 {
+            Y[t][w] add = X[s + w - 1]; } } } } }",
+    );
+    assert!(text.contains("parallel t in 0..8 {\n    unroll"), "{text}");
+}
