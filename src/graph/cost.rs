@@ -1,1 +1,218 @@
 //! What a node costs on a target, in nanoseconds.
+//!
+//! In: an operator, the types of its operands and results, a target. Out: the time of the operator as a kernel of its own on
+//! one core, and what fusing it with the producer of an operand saves. The model: multiply-adds over the peak times the
+//! share that the layout lets us reach, other arithmetic in vector cycles, bytes over the bandwidth of the cache they fit
+//! in, and one launch for each kernel. It need not be exact; it must order layouts, algorithms and fusions rightly.
+
+use crate::graph::Target;
+use crate::graph::expr::{BinaryOp, UnaryOp};
+use crate::graph::fusion::is_elementwise;
+use crate::graph::ir::TensorType;
+use crate::graph::op::{Layout, Op, Window};
+
+/// Share of peak that a register-blocked kernel reaches apart from its tails.
+const BLOCKED_SHARE: f64 = 0.85;
+/// The same with the vector along image rows: operands are not packed, rows end early.
+const ROWS_SHARE: f64 = 0.55;
+/// The same where rows are read with a stride.
+const STRIDED_SHARE: f64 = 0.15;
+/// Depthwise kernels load as much as they multiply.
+const DEPTHWISE_SHARE: f64 = 0.35;
+/// Nanoseconds for one element whose neighbours are not neighbours any more.
+const SCATTER_NS: f64 = 0.4;
+
+/// An operand as the model sees it.
+#[derive(Clone, Copy, Debug)]
+pub struct Operand<'a> {
+    pub ty: &'a TensorType,
+    pub constant: bool,
+}
+
+/// The time of an operator as one kernel.
+pub fn node(op: &Op, operands: &[Operand], result: &TensorType, target: &Target) -> f64 {
+    if matches!(op, Op::Reshape { .. }) {
+        return 0.0;
+    }
+    let moved: f64 = operands.iter().filter(|o| !o.constant).map(|o| traffic(read_bytes(op, o, result), target)).sum();
+    let weights: f64 = operands.iter().filter(|o| o.constant).map(|o| traffic(o.ty.bytes(), target)).sum();
+    target.launch_ns + moved + weights + traffic(result.bytes(), target) + arithmetic(op, operands, result, target)
+}
+
+/// What is saved when `consumer` runs in the kernel of the `producer` of its operand number `position`: the launch and
+/// the way of the value through memory. `None` when they do not fuse.
+pub fn fusion(
+    producer: &Op,
+    value: &TensorType,
+    consumer: &Op,
+    position: usize,
+    result: &TensorType,
+    target: &Target,
+) -> Option<f64> {
+    let saved = target.launch_ns + traffic(value.bytes(), target) * 1.5;
+    let ends = |p: &Op| !matches!(p, Op::Reshape { .. } | Op::Opaque { .. } | Op::Concat { .. } | Op::Upsample { .. });
+    match consumer {
+        c if is_elementwise(c) => (ends(producer) && value.shape == result.shape).then_some(saved),
+        Op::Transpose { perm } => {
+            let keeps_rows = perm.last() == Some(&(perm.len() - 1));
+            let fits = is_elementwise(producer)
+                || keeps_rows && matches!(producer, Op::MatMul { .. } | Op::Conv { .. } | Op::ConvTranspose { .. });
+            fits.then_some(saved)
+        }
+        Op::Softmax { .. } | Op::LayerNorm { .. } | Op::Reduce { .. } => {
+            (position == 0 && is_elementwise(producer)).then_some(saved)
+        }
+        Op::MatMul { .. } => {
+            let copy = matches!(producer, Op::Transpose { .. } | Op::Slice { .. } | Op::Expand { .. });
+            copy.then_some(saved)
+        }
+        Op::Conv { group: 1, layout: Layout::Nhwc, .. } => {
+            let few = value.shape.last().is_some_and(|&c| c <= 4);
+            (position == 0 && few && matches!(producer, Op::Transpose { .. })).then_some(saved)
+        }
+        Op::Concat { .. } | Op::Slice { .. } | Op::Pad { .. } => is_elementwise(producer).then_some(saved),
+        _ => None,
+    }
+}
+
+/// Time to read or write `bytes` that were touched recently.
+fn traffic(bytes: usize, target: &Target) -> f64 {
+    let level = target.cache_bytes.iter().skip(1).take_while(|&&c| bytes > c / 2).count() + 1;
+    bytes as f64 / target.bandwidth[level]
+}
+
+/// Bytes of an operand that are read.
+fn read_bytes(op: &Op, operand: &Operand, result: &TensorType) -> usize {
+    match op {
+        Op::Slice { .. } | Op::Gather { .. } | Op::GatherNd { .. } | Op::GatherElements { .. } => {
+            operand.ty.bytes().min(result.bytes())
+        }
+        _ => operand.ty.bytes(),
+    }
+}
+
+fn arithmetic(op: &Op, operands: &[Operand], result: &TensorType, target: &Target) -> f64 {
+    let lanes = target.lanes(4) as f64;
+    let vector_ns = |elements: i64, cycles: f64| elements as f64 / lanes * cycles / target.clock_ghz;
+    let input = operands.first().map_or(0, |o| o.ty.elements());
+    match op {
+        Op::Conv { window, group, layout } => {
+            let w = &operands[1].ty.shape;
+            let macs =
+                convolution_size(result, *layout) * w[1..].iter().product::<i64>() as f64 * filters(w[0], *layout);
+            2.0 * macs / (target.peak_gflops(4) * image_share(window, *group, w, result, *layout, target))
+        }
+        Op::ConvTranspose { window, group, layout, .. } => {
+            let w = &operands[1].ty.shape;
+            let macs = convolution_size(operands[0].ty, *layout) * w.iter().product::<i64>() as f64;
+            2.0 * macs / (target.peak_gflops(4) * image_share(window, *group, w, result, *layout, target) * 0.5)
+        }
+        Op::MatMul { transpose_a, transpose_b } => {
+            let rank = result.shape.len();
+            let (m, n) = (result.shape[rank - 2], result.shape[rank - 1]);
+            let a = &operands[0].ty.shape;
+            let k = a[a.len() - if *transpose_a { 2 } else { 1 }];
+            let batch: i64 = result.shape[..rank - 2].iter().product();
+            let flops = 2.0 * (batch * m * n * k) as f64;
+            let pack = if operands[1].constant { 0.0 } else { traffic(operands[1].ty.bytes(), target) };
+            let turn = if *transpose_b && !operands[1].constant { pack } else { 0.0 };
+            flops / (target.peak_gflops(4) * BLOCKED_SHARE * tail(n, lanes as i64)) + pack + turn
+        }
+        Op::Pool { window, layout, .. } => {
+            let taps: i64 = window.kernel.iter().product();
+            let turned = match (layout, window.stride.last()) {
+                (Layout::Nchw, Some(1)) => 2.0,
+                (Layout::Nchw, _) => 6.0,
+                (Layout::Nhwc, _) => 1.0 / tail(*result.shape.last().unwrap_or(&1), lanes as i64),
+                (Layout::Blocked(_), _) => 1.0,
+            };
+            vector_ns(result.elements() * taps, turned)
+        }
+        Op::Transpose { perm } => {
+            let rows = perm.last() == Some(&(perm.len() - 1));
+            if rows { 0.0 } else { SCATTER_NS * result.elements() as f64 }
+        }
+        Op::Block { .. } | Op::Unblock { .. } => SCATTER_NS * result.elements() as f64,
+        Op::Reduce { .. } => vector_ns(input, 1.0),
+        Op::Softmax { axis, .. } => {
+            let along = if *axis + 1 == result.shape.len() { 1.0 } else { 4.0 };
+            vector_ns(input, 25.0 * along)
+        }
+        Op::LayerNorm { .. } => vector_ns(input, 6.0),
+        Op::Gather { .. } | Op::GatherNd { .. } | Op::GatherElements { .. } => 2.0 * vector_ns(result.elements(), 1.0),
+        Op::Opaque { .. } => 10.0 * (input + result.elements()) as f64,
+        op => vector_ns(result.elements(), elementwise_cycles(op)),
+    }
+}
+
+/// Cycles for one vector.
+fn elementwise_cycles(op: &Op) -> f64 {
+    match op {
+        Op::Unary(UnaryOp::Exp | UnaryOp::Log | UnaryOp::Sqrt) => 10.0,
+        Op::Unary(UnaryOp::Tanh | UnaryOp::Erf) | Op::Binary(BinaryOp::Pow | BinaryOp::Mod) => 16.0,
+        Op::Gelu => 19.0,
+        Op::Sigmoid | Op::Silu => 14.0,
+        Op::Binary(BinaryOp::Div) => 5.0,
+        Op::HardSigmoid { .. } => 2.0,
+        Op::HardSwish => 2.5,
+        Op::Concat { .. } | Op::Slice { .. } | Op::Expand { .. } | Op::Upsample { .. } | Op::Pad { .. } => 1.5,
+        _ => 1.0,
+    }
+}
+
+/// The share of vector lanes in use when `extent` elements are dealt to vectors.
+fn tail(extent: i64, lanes: i64) -> f64 {
+    let vectors = (extent + lanes - 1) / lanes;
+    (extent as f64 / (vectors * lanes).max(1) as f64).max(1.0 / lanes as f64)
+}
+
+/// Positions of an image (batch and space).
+fn convolution_size(image: &TensorType, layout: Layout) -> f64 {
+    let shape = &image.shape;
+    let channels = match layout {
+        Layout::Nchw => shape[1],
+        Layout::Nhwc => shape[shape.len() - 1],
+        Layout::Blocked(b) => shape[1] * b as i64,
+    };
+    image.elements() as f64 / channels.max(1) as f64
+}
+
+fn filters(count: i64, layout: Layout) -> f64 {
+    match layout {
+        Layout::Blocked(b) => ((count + b as i64 - 1) / b as i64 * b as i64) as f64,
+        _ => count as f64,
+    }
+}
+
+/// The share of peak that a convolution reaches in a layout.
+fn image_share(
+    window: &Window,
+    group: i64,
+    weights: &[i64],
+    result: &TensorType,
+    layout: Layout,
+    target: &Target,
+) -> f64 {
+    let lanes = target.lanes(4) as i64;
+    let depthwise = weights[1] == 1 && group > 1;
+    match layout {
+        Layout::Nhwc => {
+            let vector = if depthwise { weights[0] } else { weights[0] / group };
+            tail(vector, lanes) * if depthwise { DEPTHWISE_SHARE } else { BLOCKED_SHARE }
+        }
+        // The filters beyond the last were counted already.
+        Layout::Blocked(_) if depthwise => DEPTHWISE_SHARE,
+        Layout::Blocked(_) => BLOCKED_SHARE,
+        Layout::Nchw => {
+            let row = *result.shape.last().unwrap_or(&1);
+            let pointwise = window.kernel.iter().chain(&window.stride).all(|&e| e == 1);
+            let unit = window.stride.last() == Some(&1);
+            let (vector, share) = match (pointwise, unit) {
+                (true, _) => (result.shape[2..].iter().product(), ROWS_SHARE * 1.2),
+                (_, true) => (row, ROWS_SHARE),
+                _ => (row, STRIDED_SHARE),
+            };
+            tail(vector, lanes) * share * if depthwise { DEPTHWISE_SHARE } else { 1.0 }
+        }
+    }
+}

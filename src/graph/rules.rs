@@ -1,1 +1,0 @@
-//! Rewrite rules: algebra and layout.
