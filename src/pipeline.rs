@@ -8,6 +8,7 @@ pub mod link;
 pub mod report;
 
 use crate::codegen::{Isa, Target};
+use crate::graph::egraph;
 use crate::graph::fusion::{self, Group};
 use crate::graph::ir::Graph;
 use crate::graph::op::Op;
@@ -64,6 +65,10 @@ pub fn compile(graph: &Graph, options: &Options) -> Result<(Module, Report)> {
     let mut clock = Clock::default();
     clock.time("verify", || graph.verify())?;
     check_sizes(graph, options.limits.tensor_bytes)?;
+    let (rewritten, rewriting) =
+        clock.time("e-graph", || egraph::optimize(graph, &options.target, &egraph::Options::default()))?;
+    let graph = &rewritten;
+    clock.time("verify rewritten", || graph.verify())?;
     let groups = clock.time("fuse", || fusion::fuse(graph, &options.target))?;
     let (programs, work) = clock.time("tensor expressions", || distinct_programs(graph, &groups))?;
     let kernels = clock.time("kernels", || compile_kernels(&programs, options))?;
@@ -84,7 +89,7 @@ pub fn compile(graph: &Graph, options: &Options) -> Result<(Module, Report)> {
         target: options.target.name.clone(),
         stages: clock.stages,
         compile_ms: start.elapsed().as_secs_f64() * 1e3,
-        rewriting: Rewriting::default(),
+        rewriting: Rewriting::of(&rewriting),
         kernels: kernel_reports(graph, &groups, &work, &kernels),
         distinct_kernels: kernels.len(),
         code_bytes: module.code.len() as u64,
@@ -100,6 +105,8 @@ pub fn explain(graph: &Graph, options: &Options, stage: Stage, filter: Option<&s
     if stage == Stage::Graph {
         return Ok(graph.to_string());
     }
+    let (graph, _) = egraph::optimize(graph, &options.target, &egraph::Options::default())?;
+    let graph = &graph;
     let groups = fusion::fuse(graph, &options.target)?;
     if stage == Stage::Rewritten {
         return Ok(format!("{graph}\ngroups:\n{}", fusion::describe(graph, &groups)));

@@ -1,5 +1,6 @@
 //! What a compilation did, for people and for programs.
 
+use crate::graph::egraph;
 use serde::Serialize;
 use std::fmt::Write;
 
@@ -38,6 +39,23 @@ pub struct Rewriting {
     pub cost_ns: f64,
     /// (cost − bound) / cost.
     pub gap: f64,
+}
+
+impl Rewriting {
+    pub fn of(report: &egraph::Report) -> Rewriting {
+        Rewriting {
+            nodes_before: report.nodes_before,
+            nodes_after: report.nodes_after,
+            rules: report.rules.iter().map(|(name, count)| (name.to_string(), *count)).collect(),
+            egraph_nodes: report.enodes,
+            egraph_classes: report.classes,
+            iterations: report.iterations,
+            stop_reason: format!("{:?}", report.stop),
+            extraction: report.extraction.to_string().trim_end().to_string(),
+            cost_ns: report.extraction.chosen_ns,
+            gap: report.extraction.gap().unwrap_or(f64::NAN),
+        }
+    }
 }
 
 /// One kernel or opaque function of the module.

@@ -165,7 +165,7 @@ fn pool_window(g: &Importer, n: &Source, x: ValueId) -> Result<(Window, Vec<i64>
     let (pad_before, mut pad_after) = padding(n, &input, &kernel, &stride, &dilation)?;
     let declared = pad_after.clone();
     for i in 0..rank {
-        if pad_before[i] >= (kernel[i] - 1) * dilation[i] + 1 || pad_after[i] >= (kernel[i] - 1) * dilation[i] + 1 {
+        if pad_before[i].max(pad_after[i]) > (kernel[i] - 1) * dilation[i] {
             return Err(Error::Invalid(format!("the padding of spatial dimension {i} is as large as the window")));
         }
     }
