@@ -137,10 +137,8 @@ impl Liveness {
                     regions += 1;
                     open.push((regions, None));
                 }
-                Inst::IfEnd => {
-                    if !matches!(open.pop(), Some((r, None)) if r != 0) {
-                        return Err(wrong("IfEnd without IfStart"));
-                    }
+                Inst::IfEnd if !matches!(open.pop(), Some((r, None)) if r != 0) => {
+                    return Err(wrong("IfEnd without IfStart"));
                 }
                 _ => {}
             }

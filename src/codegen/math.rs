@@ -497,7 +497,7 @@ mod tests {
                 let near = y as f32;
                 let unit = (f32::from_bits(near.abs().to_bits() + 1) - near.abs()) as f64;
                 let error = (got as f64 - y).abs() / unit;
-                if !(error <= worst.0) {
+                if error > worst.0 || error.is_nan() {
                     worst = (error, x);
                 }
             }

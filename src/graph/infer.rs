@@ -275,10 +275,10 @@ fn output(op: &Op, inputs: &[&TensorType]) -> Checked<TensorType> {
             check_window(window, image.spatial.len())?;
             ensure(output_pad.len() == image.spatial.len(), || "one output padding for each dimension".into())?;
             let mut out = vec![image.batch, f];
-            for d in 0..image.spatial.len() {
+            for (d, pad) in output_pad.iter().enumerate() {
                 let full = (image.spatial[d] - 1)
                     .checked_mul(window.stride[d])
-                    .and_then(|e| e.checked_add((window.kernel[d] - 1) * window.dilation[d] + 1 + output_pad[d]))
+                    .and_then(|e| e.checked_add((window.kernel[d] - 1) * window.dilation[d] + 1 + pad))
                     .ok_or("the output is too large")?;
                 let extent = full - window.pad_before[d] - window.pad_after[d];
                 ensure(extent >= 0 && image.spatial[d] > 0, || "the padding leaves nothing".into())?;

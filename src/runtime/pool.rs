@@ -171,7 +171,7 @@ impl Crew<'_> {
         let mut spins = 0u32;
         while shared.pending.load(Acquire) != 0 {
             spins += 1;
-            if spins % 4096 == 0 {
+            if spins.is_multiple_of(4096) {
                 std::thread::yield_now();
             }
             std::hint::spin_loop();
@@ -228,7 +228,7 @@ fn serve(shared: &Shared, worker: usize) {
         }
         spins = spins.wrapping_add(1);
         std::hint::spin_loop();
-        if spins % 32 != 0 || (shared.active.load(Relaxed) && idle_since.elapsed() < SPIN) {
+        if !spins.is_multiple_of(32) || (shared.active.load(Relaxed) && idle_since.elapsed() < SPIN) {
             continue;
         }
         // Announce the sleep, then look once more: whoever arms the bell or enters stores first and looks at `asleep` after.

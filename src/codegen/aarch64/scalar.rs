@@ -141,7 +141,7 @@ impl Emitter<'_> {
         let size = value.unsigned_abs();
         if size == 0 {
             self.move_gpr(d, a);
-        } else if size < 4096 || (size % 4096 == 0 && size < 4096 * 4096) {
+        } else if size < 4096 || (size.is_multiple_of(4096) && size < 4096 * 4096) {
             let (part, shift) = if size < 4096 { (size as u32, 0) } else { ((size / 4096) as u32, 12) };
             match value > 0 {
                 true => a64!(self ; add XSP(d), XSP(a), part, lsl shift),

@@ -457,6 +457,7 @@ impl Emitter<'_> {
     }
 
     /// `d`, the index and `mask_register` (AVX2) differ.
+    #[allow(clippy::too_many_arguments)]
     fn gather(
         &mut self,
         op: Op,

@@ -23,7 +23,7 @@ struct Channel {
 /// Subscripts of an image in `layout`.
 fn subscripts(layout: Layout, n: &Affine, channel: &Channel, spatial: &[Affine]) -> Vec<Affine> {
     match layout {
-        Layout::Nhwc => [&[n.clone()], spatial, &[channel.outer.clone()]].concat(),
+        Layout::Nhwc => [std::slice::from_ref(n), spatial, std::slice::from_ref(&channel.outer)].concat(),
         _ => [&[n.clone(), channel.outer.clone()], spatial, channel.inner.as_slice()].concat(),
     }
 }
