@@ -16,7 +16,7 @@ use crate::codegen::Target;
 use crate::graph::import::{Dim, InputSpec, OnnxModel};
 use crate::graph::ir::Graph;
 use crate::pipeline::report::Report;
-use crate::pipeline::{self, Limits};
+use crate::pipeline::{self, EgraphOptions, Limits};
 use crate::runtime::module::Module;
 use crate::runtime::session::Session;
 use crate::{Error, Result, Tensor};
@@ -34,6 +34,8 @@ pub struct Options {
     pub threads: usize,
     /// Sizes of dynamic dimensions. Those that are not named here are bound by the inputs of each run.
     pub dims: BTreeMap<String, i64>,
+    /// What the rewriting may spend and use.
+    pub egraph: EgraphOptions,
     pub limits: Limits,
 }
 
@@ -44,6 +46,7 @@ impl Default for Options {
             target: None,
             threads: std::thread::available_parallelism().map_or(1, usize::from),
             dims: BTreeMap::new(),
+            egraph: EgraphOptions::default(),
             limits: Limits::default(),
         }
     }

@@ -31,14 +31,17 @@ pub struct Options {
     pub target: Target,
     /// Threads that compile; the result does not depend on it.
     pub threads: usize,
+    pub egraph: EgraphOptions,
     pub limits: Limits,
 }
+
+pub use crate::graph::egraph::Options as EgraphOptions;
 
 impl Options {
     /// For `target`, on all processors of this machine.
     pub fn new(target: Target) -> Options {
         let threads = std::thread::available_parallelism().map_or(1, usize::from);
-        Options { target, threads, limits: Limits::default() }
+        Options { target, threads, egraph: EgraphOptions::default(), limits: Limits::default() }
     }
 }
 
@@ -60,23 +63,20 @@ impl Default for Limits {
 }
 
 /// Compiles `graph`.
-pub fn compile(graph: &Graph, options: &Options) -> Result<(Module, Report)> {
+pub fn compile(source: &Graph, options: &Options) -> Result<(Module, Report)> {
     let start = Instant::now();
     let mut clock = Clock::default();
-    clock.time("verify", || graph.verify())?;
-    check_sizes(graph, options.limits.tensor_bytes)?;
-    let (rewritten, rewriting) =
-        clock.time("e-graph", || egraph::optimize(graph, &options.target, &egraph::Options::default()))?;
-    let graph = &rewritten;
-    clock.time("verify rewritten", || graph.verify())?;
-    let groups = clock.time("fuse", || fusion::fuse(graph, &options.target))?;
-    let (programs, work) = clock.time("tensor expressions", || distinct_programs(graph, &groups))?;
+    clock.time("verify", || source.verify())?;
+    check_sizes(source, options.limits.tensor_bytes)?;
+    let (graph, rewriting) = clock.time("rewrite", || rewrite(source, options))?;
+    let groups = clock.time("fuse", || fusion::fuse(&graph, &options.target))?;
+    let (programs, work) = clock.time("tensor expressions", || distinct_programs(&graph, &groups))?;
     let kernels = clock.time("kernels", || compile_kernels(&programs, options))?;
     for (i, stage) in TIMED.iter().enumerate() {
         clock.stages.push((format!("  {stage}"), kernels.iter().map(|k| k.times[i]).sum()));
     }
-    let mut module = clock.time("link", || link(graph, &groups, &work, &kernels))?;
-    module.name = graph.name.clone();
+    let mut module = clock.time("link", || link(&graph, &groups, &work, &kernels))?;
+    module.name = source.name.clone();
     module.target = options.target.name.clone();
     (module.architecture, module.features) = requirements(options.target.isa);
     clock.time("verify module", || module.verify())?;
@@ -85,12 +85,12 @@ pub fn compile(graph: &Graph, options: &Options) -> Result<(Module, Report)> {
         return Err(Error::Limit(format!("intermediate tensors need {needed}, {allowed} are allowed")));
     }
     let report = Report {
-        model: graph.name.clone(),
+        model: source.name.clone(),
         target: options.target.name.clone(),
         stages: clock.stages,
         compile_ms: start.elapsed().as_secs_f64() * 1e3,
-        rewriting: Rewriting::of(&rewriting),
-        kernels: kernel_reports(graph, &groups, &work, &kernels),
+        rewriting,
+        kernels: kernel_reports(&graph, &groups, &work, &kernels),
         distinct_kernels: kernels.len(),
         code_bytes: module.code.len() as u64,
         weights_bytes: module.weights.len() as u64,
@@ -100,18 +100,17 @@ pub fn compile(graph: &Graph, options: &Options) -> Result<(Module, Report)> {
 }
 
 /// The text of one stage, of all kernels or of those whose name contains `filter`. Nothing after the stage is run.
-pub fn explain(graph: &Graph, options: &Options, stage: Stage, filter: Option<&str>) -> Result<String> {
-    graph.verify()?;
+pub fn explain(source: &Graph, options: &Options, stage: Stage, filter: Option<&str>) -> Result<String> {
+    source.verify()?;
     if stage == Stage::Graph {
-        return Ok(graph.to_string());
+        return Ok(source.to_string());
     }
-    let (graph, _) = egraph::optimize(graph, &options.target, &egraph::Options::default())?;
-    let graph = &graph;
-    let groups = fusion::fuse(graph, &options.target)?;
+    let (graph, _) = rewrite(source, options)?;
+    let groups = fusion::fuse(&graph, &options.target)?;
     if stage == Stage::Rewritten {
-        return Ok(format!("{graph}\ngroups:\n{}", fusion::describe(graph, &groups)));
+        return Ok(format!("{graph}\ngroups:\n{}", fusion::describe(&graph, &groups)));
     }
-    let (programs, _) = distinct_programs(graph, &groups)?;
+    let (programs, _) = distinct_programs(&graph, &groups)?;
     let mut text = String::new();
     for (name, program) in &programs {
         if filter.is_some_and(|f| !name.contains(f)) {
@@ -150,6 +149,29 @@ fn check_sizes(graph: &Graph, limit: u64) -> Result<()> {
         }
     }
     Ok(())
+}
+
+/// The cheapest equal graph that was found, checked.
+fn rewrite(graph: &Graph, options: &Options) -> Result<(Graph, Rewriting)> {
+    let (rewritten, report) = egraph::optimize(graph, &options.target, &options.egraph)?;
+    rewritten.verify()?;
+    let extraction = &report.extraction;
+    let summary = Rewriting {
+        nodes_before: report.nodes_before,
+        nodes_after: report.nodes_after,
+        rules: report.rules.iter().map(|(name, count)| (name.to_string(), *count)).collect(),
+        egraph_nodes: report.enodes,
+        egraph_classes: report.classes,
+        iterations: report.iterations,
+        stop_reason: format!("{:?}", report.stop),
+        extraction: extraction.reason.clone(),
+        ilp_variables: extraction.variables,
+        ilp_rows: extraction.rows,
+        greedy_ns: extraction.greedy_ns,
+        cost_ns: extraction.chosen_ns,
+        gap: extraction.gap(),
+    };
+    Ok((rewritten, summary))
 }
 
 /// The tensor expressions of all groups, equal ones once, and what each group does. A kernel is called after the

@@ -1,6 +1,5 @@
 //! What a compilation did, for people and for programs.
 
-use crate::graph::egraph;
 use serde::Serialize;
 use std::fmt::Write;
 
@@ -34,28 +33,15 @@ pub struct Rewriting {
     pub egraph_classes: usize,
     pub iterations: usize,
     pub stop_reason: String,
-    /// How the cheapest graph was found, its cost, and the bound that it is compared with.
+    /// How the answer was found, or why not by the ILP.
     pub extraction: String,
+    pub ilp_variables: usize,
+    pub ilp_rows: usize,
+    /// Predicted time of the greedy answer, and of the answer.
+    pub greedy_ns: f64,
     pub cost_ns: f64,
-    /// (cost − bound) / cost.
-    pub gap: f64,
-}
-
-impl Rewriting {
-    pub fn of(report: &egraph::Report) -> Rewriting {
-        Rewriting {
-            nodes_before: report.nodes_before,
-            nodes_after: report.nodes_after,
-            rules: report.rules.iter().map(|(name, count)| (name.to_string(), *count)).collect(),
-            egraph_nodes: report.enodes,
-            egraph_classes: report.classes,
-            iterations: report.iterations,
-            stop_reason: format!("{:?}", report.stop),
-            extraction: report.extraction.to_string().trim_end().to_string(),
-            cost_ns: report.extraction.chosen_ns,
-            gap: report.extraction.gap().unwrap_or(f64::NAN),
-        }
-    }
+    /// How far the answer may be from the optimum, as a share; `None` when no bound is known.
+    pub gap: Option<f64>,
 }
 
 /// One kernel or opaque function of the module.
@@ -118,7 +104,16 @@ impl std::fmt::Display for Report {
             "e-graph: {} nodes in {} classes after {} iterations, stopped because {}",
             r.egraph_nodes, r.egraph_classes, r.iterations, r.stop_reason
         )?;
-        writeln!(f, "extraction: {}, {:.1} µs, gap {:.2} %", r.extraction, r.cost_ns / 1e3, r.gap * 100.0)?;
+        writeln!(
+            f,
+            "extraction: {}; ILP of {} variables and {} rows; greedy {:.1} µs, chosen {:.1} µs, gap {}",
+            r.extraction,
+            r.ilp_variables,
+            r.ilp_rows,
+            r.greedy_ns / 1e3,
+            r.cost_ns / 1e3,
+            r.gap.map_or("unknown".into(), |g| format!("{:.2} %", g * 100.0))
+        )?;
         for (rule, count) in &r.rules {
             writeln!(f, "  {rule:<40} {count:>6}")?;
         }
