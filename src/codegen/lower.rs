@@ -10,6 +10,8 @@ pub mod address;
 pub mod hoist;
 pub mod prepare;
 pub mod select;
+pub mod size;
+pub mod strip;
 pub mod tree;
 pub mod value;
 
@@ -46,7 +48,7 @@ fn lower_phase(
         scratch
     };
     let mut bytes = 0;
-    for b in needs_memory(nest, target, stmt) {
+    for b in needs_memory(nest, target, std::slice::from_ref(stmt)) {
         bytes = to_memory(&mut locals, b);
     }
     let parallel = match stmt {
@@ -72,10 +74,10 @@ fn lower_phase(
 }
 
 /// The local buffers whose elements are not known at compile time, or are more than the registers hold.
-fn needs_memory(nest: &LoopNest, target: &Target, stmt: &Stmt) -> Vec<BufferId> {
+fn needs_memory(nest: &LoopNest, target: &Target, body: &[Stmt]) -> Vec<BufferId> {
     let mut found = HashSet::new();
     let (mut expanded, mut vector) = (HashSet::new(), HashSet::new());
-    visit(stmt, &mut expanded, &mut vector, &mut |buffer, index, expanded, vector| {
+    visit(body, &mut expanded, &mut vector, &mut |buffer, index, expanded, vector| {
         let b = nest.buffer(buffer);
         if b.kind != BufferKind::Local {
             return;
@@ -104,33 +106,33 @@ fn needs_memory(nest: &LoopNest, target: &Target, stmt: &Stmt) -> Vec<BufferId> 
 
 type Visit<'a> = dyn FnMut(BufferId, &[Index], &HashSet<Var>, &HashSet<Var>) + 'a;
 
-/// Calls `f` on each access below `stmt`, with the variables that are constants once loops are expanded.
-fn visit(stmt: &Stmt, expanded: &mut HashSet<Var>, vector: &mut HashSet<Var>, f: &mut Visit) {
-    match stmt {
-        Stmt::Loop { var, kind, body, .. } => {
-            if matches!(kind, LoopKind::Unroll | LoopKind::Vector) {
-                expanded.insert(*var);
+/// Calls `f` on each access in `body`, with the variables that are constants once loops are expanded.
+fn visit(body: &[Stmt], expanded: &mut HashSet<Var>, vector: &mut HashSet<Var>, f: &mut Visit) {
+    for stmt in body {
+        match stmt {
+            Stmt::Loop { var, kind, body, .. } => {
+                if matches!(kind, LoopKind::Unroll | LoopKind::Vector) {
+                    expanded.insert(*var);
+                }
+                if *kind == LoopKind::Vector {
+                    vector.insert(*var);
+                }
+                visit(body, expanded, vector, f);
             }
-            if *kind == LoopKind::Vector {
-                vector.insert(*var);
+            Stmt::If { body, .. } => visit(body, expanded, vector, f),
+            Stmt::Let { var, value, .. } => {
+                if value.terms.iter().all(|t| expanded.contains(&t.0)) {
+                    expanded.insert(*var);
+                }
             }
-            body.iter().for_each(|s| visit(s, expanded, vector, f));
-        }
-        Stmt::If { body, .. } => body.iter().for_each(|s| visit(s, expanded, vector, f)),
-        Stmt::Let { var, value, .. } => {
-            if value.terms.iter().all(|t| expanded.contains(&t.0)) {
-                expanded.insert(*var);
-            }
-        }
-        Stmt::Store { buffer, index, value, .. } => {
-            f(*buffer, index, expanded, vector);
-            let mut visit_expr = |e: &crate::codegen::expr::Expr| {
-                e.visit_accesses(&mut |a| f(a.buffer, &a.index, expanded, vector));
-            };
-            visit_expr(value);
-            for i in index {
-                if let Index::Value(e) = i {
-                    visit_expr(e);
+            Stmt::Store { buffer, index, value, .. } => {
+                f(*buffer, index, expanded, vector);
+                let subscripts = index.iter().filter_map(|i| match i {
+                    Index::Value(e) => Some(e.as_ref()),
+                    Index::Affine(_) => None,
+                });
+                for e in subscripts.chain([value]) {
+                    e.visit_accesses(&mut |a| f(a.buffer, &a.index, expanded, vector));
                 }
             }
         }

@@ -8,7 +8,8 @@
 use crate::codegen::expr::{Affine, CompareOp, Var};
 use crate::codegen::loopnest::Bound;
 use crate::codegen::lower::tree::{Loop, Node, Pointer, Root, Tree, address, address_mut};
-use crate::codegen::vcode::{Function, Gpr, GprOp, Inst, Operand};
+use crate::codegen::operands::Class;
+use crate::codegen::vcode::{Function, Gpr, GprOp, Inst, Lane, Operand, VType, Vreg};
 use crate::codegen::{Error, Result};
 use std::collections::{BTreeSet, HashMap};
 
@@ -37,7 +38,38 @@ pub fn flatten(tree: Tree, name: String, parallel: Option<i64>) -> Result<Functi
         out.registers.insert(pointer, dst);
     }
     out.body(&tree.nodes)?;
+    define_all(&mut out.function);
     Ok(out.function)
+}
+
+/// Gives a value at the entry to each vector register that some path reads before it writes: what is read so does not
+/// matter (elements outside of what was written), but every read has a definition.
+fn define_all(f: &mut Function) {
+    let mut defined = vec![false; f.vregs as usize];
+    let mut missing = BTreeSet::new();
+    let mut open = vec![];
+    for inst in &f.insts {
+        match inst {
+            Inst::LoopStart { at_least_once, .. } => open.push((!at_least_once).then(|| defined.clone())),
+            Inst::IfStart { .. } => open.push(Some(defined.clone())),
+            Inst::LoopEnd | Inst::IfEnd => {
+                if let Some(Some(before)) = open.pop() {
+                    defined = before;
+                }
+            }
+            _ => inst.registers(|class, access, r| {
+                if class == Class::Vector {
+                    if access.reads() && !defined[r as usize] {
+                        missing.insert(r);
+                    }
+                    defined[r as usize] |= access.writes();
+                }
+            }),
+        }
+    }
+    let ty = VType { lane: Lane::F32, lanes: 1 };
+    let start = missing.into_iter().map(|r| Inst::VConst { dst: Vreg(r), ty, bits: 0 });
+    f.insts.splice(0..0, start.collect::<Vec<_>>());
 }
 
 /// The pointers that must be in registers before `nodes`.

@@ -91,9 +91,19 @@ pub struct Span {
     pub bytes: Option<(Gpr, i64, i64)>,
 }
 
+/// A value in a register.
+#[derive(Clone, Copy, Debug)]
+struct Known {
+    reg: Vreg,
+    /// For loads, the memory.
+    span: Option<Span>,
+    /// Number of registers in use when the value was used last.
+    used: u32,
+}
+
 /// What a block knows (see [`Selector::known_values`]).
-pub struct Known {
-    values: HashMap<Key, (Vreg, Option<Span>)>,
+pub struct Block {
+    values: HashMap<Key, Known>,
     integers: Vec<(Node, Var, Option<Span>)>,
     branches: Vec<(Branch, Val)>,
 }
@@ -111,7 +121,7 @@ pub struct Selector<'a> {
     pub tree: Tree,
     pointer_ids: HashMap<Pointer, Gpr>,
     versions: HashMap<Vreg, u32>,
-    values: HashMap<Key, (Vreg, Option<Span>)>,
+    values: HashMap<Key, Known>,
     /// Integers in registers: the node that defines each, without its variable.
     integers: Vec<(Node, Var, Option<Span>)>,
     /// Reads behind branches.
@@ -210,12 +220,18 @@ impl<'a> Selector<'a> {
     /// The register that holds what `make(dst)` computes, computing it unless it is known. `span` for loads.
     pub fn emit_from(&mut self, span: Option<Span>, make: impl Fn(Vreg) -> Inst) -> Vreg {
         let key = self.key(make(Vreg(u32::MAX)));
-        if let Some(&(reg, _)) = self.values.get(&key) {
-            return reg;
+        let now = self.tree.vregs;
+        // a load that was used long ago is cheaper done again than kept in a register
+        let far = (self.target.vector_registers * 5 / 8) as u32;
+        if let Some(known) = self.values.get_mut(&key)
+            && (known.span.is_none() || now - known.used < far)
+        {
+            known.used = now;
+            return known.reg;
         }
         let dst = self.fresh();
         self.out.push(Node::Inst(make(dst)));
-        self.values.insert(key, (dst, span));
+        self.remember(key, dst, span);
         dst
     }
 
@@ -225,11 +241,11 @@ impl<'a> Selector<'a> {
 
     /// The register known to hold `key`, for values that more than one node computes.
     pub fn known(&self, key: &Key) -> Option<Vreg> {
-        self.values.get(key).map(|v| v.0)
+        self.values.get(key).map(|v| v.reg)
     }
 
     pub fn remember(&mut self, key: Key, reg: Vreg, span: Option<Span>) {
-        self.values.insert(key, (reg, span));
+        self.values.insert(key, Known { reg, span, used: self.tree.vregs });
     }
 
     /// `reg` has a new value.
@@ -264,7 +280,7 @@ impl<'a> Selector<'a> {
                 _ => same,
             }
         };
-        self.values.retain(|_, (_, s)| !s.as_ref().is_some_and(&overlaps));
+        self.values.retain(|_, v| !v.span.as_ref().is_some_and(&overlaps));
         self.integers.retain(|(_, _, s)| !s.as_ref().is_some_and(&overlaps));
         self.branches.retain(|(b, _)| !overlaps(&Span { buffer: b.address.buffer, bytes: None }));
     }
@@ -277,18 +293,18 @@ impl<'a> Selector<'a> {
     }
 
     /// What is known now, to return to after a branch.
-    pub fn known_values(&self) -> Known {
-        Known { values: self.values.clone(), integers: self.integers.clone(), branches: self.branches.clone() }
+    pub fn known_values(&self) -> Block {
+        Block { values: self.values.clone(), integers: self.integers.clone(), branches: self.branches.clone() }
     }
 
     /// After a branch: what was known before it, except memory that it wrote. Registers are told by their versions.
-    pub fn forget_since(&mut self, known: Known) {
-        let after = Known {
+    pub fn forget_since(&mut self, known: Block) {
+        let after = Block {
             values: std::mem::replace(&mut self.values, known.values),
             integers: std::mem::replace(&mut self.integers, known.integers),
             branches: std::mem::replace(&mut self.branches, known.branches),
         };
-        self.values.retain(|k, v| v.1.is_none() || after.values.contains_key(k));
+        self.values.retain(|k, v| v.span.is_none() || after.values.contains_key(k));
         self.integers.retain(|i| after.integers.contains(i));
         self.branches.retain(|b| after.branches.contains(b));
     }
@@ -312,7 +328,7 @@ impl<'a> Selector<'a> {
         }
         let moved = !self.versions.contains_key(&src) && redirect(&mut self.out, src, dst);
         if moved {
-            self.values.retain(|_, v| v.0 != src);
+            self.values.retain(|_, v| v.reg != src);
             self.branches.retain(|b| b.1.reg != src);
         } else {
             self.out.push(Node::Inst(Inst::VCopy { dst, src, ty }));

@@ -284,3 +284,64 @@ fn shorter_vectors_in_the_same_registers() {
     assert_eq!(f[0].scratch_bytes, 0);
     assert!(count(&f[0], |i| matches!(i, Inst::VSelect { .. })) > 0);
 }
+
+#[test]
+fn long_vectors_become_loops() {
+    let f = check_text(
+        "kernel long {
+          X: f32[3][700] argument 0; Y: f32[3][700] argument 1 written; S: f32[3] argument 2 written;
+          T: f64[3] argument 3 written; D: f64[3][150] argument 4; I: i32[400] argument 5; M: i32[1] argument 6 written;
+          parallel t in 0..3 {
+            vector i in 0..700 { Y[t][i] = ((X[t][i] * X[t][i]) + f32(1.0)); }
+            S[t] = f32(3.0);
+            vector j in 0..700 { S[t] add = (X[t][j] * Y[t][j]); }
+            T[t] = f64(-1000.0);
+            vector k in 0..150 { T[t] max = D[t][k]; }
+          }
+          for once in 0..1 { M[0] = i32(5); vector l in 0..400 { M[0] add = I[l]; Y[0][l] = cast f32(I[l]); } } }",
+    );
+    assert!(f.iter().all(|f| f.scratch_bytes == 0 && f.insts.len() < 260), "{} {}", f[0].insts.len(), f[0]);
+}
+
+#[test]
+fn reductions_over_rows_and_lanes() {
+    check_text(
+        "kernel mean {
+          X: f32[6][9][21] argument 0; Y: f32[6] argument 1 written; Z: f32[6] argument 2 written; s: f32[1] local;
+          parallel c in 0..6 {
+            s[0] = f32(0.0);
+            for h in 0..9 { vector w in 0..21 { s[0] add = X[c][h][w]; } }
+            Y[c] = (s[0] * f32(0.5));
+            Z[c] = f32(-100.0);
+            for h2 in 0..9 { if c + h2 - 3 >= 0 { vector w2 in 0..21 { if w2 - h2 >= 0 { Z[c] max = X[c][h2][w2]; } } } }
+          } }",
+    );
+}
+
+#[test]
+fn vectors_along_a_guarded_row() {
+    check_text(
+        "kernel pool {
+          X: f32[3][10][25] argument 0; Y: f32[3][5][13] argument 1 written; a: f32[2][7] local;
+          parallel c in 0..3 {
+            for h in 0..5 { for wo in 0..2 {
+              unroll i in 0..2 { vector w in 0..7 { a[i][w] = f32(#ff800000); } }
+              for r in 0..3 { for s in 0..3 { vector w2 in 0..7 {
+                if 2*h + r - 1 >= 0 && -2*h - r + 10 >= 0 && 14*wo + 2*w2 + s - 1 >= 0 && -14*wo - 2*w2 - s + 25 >= 0 {
+                  a[0][w2] max = X[c][2*h + r - 1][14*wo + 2*w2 + s - 1]; } } } }
+              vector w3 in 0..7 { if -7*wo - w3 + 12 >= 0 { Y[c][h][7*wo + w3] = a[0][w3]; } } } } } }",
+    );
+}
+
+#[test]
+fn a_local_buffer_with_its_vectors_across() {
+    let f = check_text(
+        "kernel across {
+          X: f32[32][20] argument 0; Y: f32[20][32] argument 1 written; a: f32[32][4] local;
+          parallel t in 0..5 {
+            unroll i in 0..4 { vector j in 0..32 { a[j][i] = f32(0.5); } }
+            for k in 0..3 { unroll i2 in 0..4 { vector j2 in 0..32 { a[j2][i2] add = X[j2][4*t + i2]; } } }
+            unroll i3 in 0..4 { vector j3 in 0..32 { Y[4*t + i3][j3] = a[j3][i3]; } } } }",
+    );
+    assert_eq!(f[0].scratch_bytes, 0);
+}
