@@ -1,0 +1,278 @@
+//! Whatever is handed in, the answer is a result or one clear sentence: no panic, no wrong answer, no gigabytes.
+
+mod common;
+
+use common::root;
+use prost::Message;
+use std::sync::Arc;
+use tilewright::graph::proto::{ModelProto, NodeProto, StringStringEntryProto, TensorProto};
+use tilewright::pipeline::Limits;
+use tilewright::runtime::module::Module;
+use tilewright::runtime::session::Session;
+use tilewright::{DType, Error, Model, Options, Result, Tensor};
+
+fn fixture(name: &str) -> ModelProto {
+    let bytes = std::fs::read(root().join(format!("tests/fixtures/operators/{name}.onnx"))).unwrap();
+    ModelProto::decode(&bytes[..]).unwrap()
+}
+
+/// The whole way of `run`, from bytes to outputs, with small limits.
+fn run(bytes: &[u8]) -> Result<Vec<Tensor>> {
+    let model = Model::parse(bytes, "nowhere")?;
+    let limits = Limits { tensor_bytes: 64 << 20, arena_bytes: 128 << 20, ..Limits::default() };
+    let options = Options { threads: 1, limits, ..Options::default() };
+    let module = Arc::new(model.compile_module(&options)?.0);
+    let inputs: Vec<_> = (module.inputs.iter().enumerate())
+        .map(|(i, spec)| (spec.name.clone(), Tensor::seeded(spec.dtype, &spec.shape, 0, i as u64, 2)))
+        .collect();
+    let inputs: Vec<_> = inputs.iter().map(|(name, tensor)| (name.as_str(), tensor)).collect();
+    Session::new(module.clone(), 1)?.run(&inputs)
+}
+
+/// The message of a refusal: a sentence, and not one about a defect.
+fn refusal<T>(result: Result<T>) -> String {
+    let error = result.err().expect("this must be refused");
+    assert!(!matches!(error, Error::Internal(_)), "{error}");
+    let message = error.to_string();
+    assert!(!message.contains('\n') && message.len() > 10, "{message:?}");
+    message
+}
+
+/// Asserts that all words stand in a message.
+fn says(message: &str, words: &[&str]) {
+    for word in words {
+        assert!(message.contains(word), "{word:?} is not in: {message}");
+    }
+}
+
+#[test]
+fn a_truncated_file_is_refused_at_every_length() {
+    let bytes = std::fs::read(root().join("tests/fixtures/operators/conv_1x1.onnx")).unwrap();
+    for length in (0..bytes.len()).step_by(7) {
+        if let Err(error) = run(&bytes[..length]) {
+            assert!(!matches!(error, Error::Internal(_)), "{length} bytes: {error}");
+        }
+    }
+    refusal(run(&[]));
+    refusal(run(&bytes[..bytes.len() / 2]));
+    says(&refusal(Model::load(root().join("no-such-file.onnx"))), &["no-such-file.onnx"]);
+    says(&refusal(Model::load(root().join("src"))), &["src"]);
+}
+
+#[test]
+fn random_bytes_are_refused() {
+    for seed in 0..200 {
+        let bytes = Tensor::seeded(DType::U8, &[300], seed, 0, 256).data;
+        refusal(run(&bytes));
+    }
+}
+
+#[test]
+fn every_unknown_operator_is_listed() {
+    let mut model = fixture("pattern_residual_block");
+    let graph = model.graph.as_mut().unwrap();
+    graph.node[1].op_type = "Teleport".into();
+    graph.node[1].name = "first".into();
+    graph.node[3].op_type = "Sharpen".into();
+    graph.node[3].name = "second".into();
+    says(&refusal(run(&model.encode_to_vec())), &["Teleport", "first", "Sharpen", "second", "opset"]);
+}
+
+#[test]
+fn cycles_and_dangling_names_are_refused() {
+    let node = |op: &str, input: &str, output: &str| NodeProto {
+        op_type: op.into(),
+        input: vec![input.into()],
+        output: vec![output.into()],
+        ..NodeProto::default()
+    };
+    let with_nodes = |nodes: Vec<NodeProto>| {
+        let mut model = fixture("unary_relu");
+        model.graph.as_mut().unwrap().node = nodes;
+        model.encode_to_vec()
+    };
+    says(&refusal(run(&with_nodes(vec![node("Relu", "a", "y"), node("Relu", "y", "a")]))), &["cycle"]);
+    says(&refusal(run(&with_nodes(vec![node("Relu", "y", "y")]))), &["cycle"]);
+    says(&refusal(run(&with_nodes(vec![node("Relu", "nothing", "y")]))), &["nothing"]);
+    says(&refusal(run(&with_nodes(vec![node("Relu", "x", "z")]))), &["y"]);
+    says(&refusal(run(&with_nodes(vec![node("Relu", "x", "y"), node("Exp", "x", "y")]))), &["y", "twice"]);
+    refusal(run(&with_nodes(vec![])));
+}
+
+#[test]
+fn sizes_that_no_memory_holds_are_refused() {
+    let huge = |fixture_name: &str, constant: &str, values: &[i64]| {
+        let mut model = fixture(fixture_name);
+        let graph = model.graph.as_mut().unwrap();
+        let tensor = graph.initializer.iter_mut().find(|t| t.name == constant).unwrap();
+        tensor.raw_data = values.iter().flat_map(|v| v.to_le_bytes()).collect();
+        tensor.dims = vec![values.len() as i64];
+        refusal(run(&model.encode_to_vec()))
+    };
+    huge("expand", "s", &[1 << 40, 3, 17]);
+    huge("expand", "s", &[1 << 62, 3, 1 << 62]);
+    huge("tile", "r", &[1 << 40, 1 << 40]);
+    huge("pad_default_zero", "p", &[0, 0, 1 << 50, 0, 0, 0, 0, 0]);
+    huge("pad_default_zero", "p", &[0, 0, i64::MAX, 0, 0, 0, i64::MAX, 0]);
+    huge("reshape_minus_one", "s", &[i64::MAX, -1]);
+    huge("reshape_minus_one", "s", &[i64::MIN, i64::MIN]);
+    huge("resize_nearest_sizes", "sz", &[1, 17, 1 << 30, 1 << 30]);
+    for dims in [vec![1 << 40, 1 << 40], vec![i64::MAX, i64::MAX, 2], vec![1 << 20, 1 << 12], vec![-5, 3]] {
+        let mut model = fixture("matmul_odd_constant");
+        let tensor = &mut model.graph.as_mut().unwrap().initializer[0];
+        tensor.dims = dims;
+        refusal(run(&model.encode_to_vec()));
+    }
+}
+
+#[test]
+fn external_data_must_be_there_and_inside_the_folder() {
+    let with_entries = |entries: &[(&str, &str)]| {
+        let mut model = fixture("matmul_odd_constant");
+        let tensor: &mut TensorProto = &mut model.graph.as_mut().unwrap().initializer[0];
+        tensor.raw_data = Default::default();
+        tensor.data_location = 1;
+        tensor.external_data = (entries.iter())
+            .map(|(key, value)| StringStringEntryProto { key: (*key).into(), value: (*value).into() })
+            .collect();
+        refusal(run(&model.encode_to_vec()))
+    };
+    says(&with_entries(&[("location", "missing.bin")]), &["missing.bin"]);
+    says(&with_entries(&[("location", "../escape.bin")]), &["../escape.bin"]);
+    with_entries(&[("location", "/etc/passwd")]);
+    with_entries(&[]);
+    with_entries(&[("location", "synthetic"), ("distribution", "cauchy"), ("seed", "1")]);
+    // A file that is there, but too short for what is asked of it.
+    let folder = tempfile();
+    std::fs::write(folder.join("short.bin"), [0; 16]).unwrap();
+    let mut model = fixture("external_data");
+    model.graph.as_mut().unwrap().initializer[0].external_data[0].value = "short.bin".into();
+    let path = folder.join("model.onnx");
+    std::fs::write(&path, model.encode_to_vec()).unwrap();
+    let load = || Model::load(&path)?.compile_module(&Options::default());
+    says(&refusal(load()), &["short.bin"]);
+    std::fs::remove_dir_all(folder).unwrap();
+}
+
+#[test]
+fn wrong_inputs_are_named() {
+    let model = Model::load(root().join("tests/fixtures/operators/matmul_square.onnx")).unwrap();
+    let compiled = model.compile(&Options::default()).unwrap();
+    let good = Tensor::zeros(DType::F32, &[32, 32]);
+    compiled.run(&[("a", &good), ("b", &good)]).unwrap();
+    says(&refusal(compiled.run(&[("a", &good)])), &["b"]);
+    says(&refusal(compiled.run(&[("a", &good), ("c", &good), ("b", &good)])), &["c"]);
+    says(&refusal(compiled.run(&[("a", &good), ("b", &good), ("b", &good)])), &["b"]);
+    let flat = Tensor::zeros(DType::F32, &[1024]);
+    says(&refusal(compiled.run(&[("a", &good), ("b", &flat)])), &["b", "1024"]);
+    let whole = Tensor::zeros(DType::I64, &[32, 32]);
+    says(&refusal(compiled.run(&[("a", &good), ("b", &whole)])), &["b", "i64", "f32"]);
+    let mut short = good.clone();
+    short.data.pop();
+    says(&refusal(compiled.run(&[("a", &good), ("b", &short)])), &["b"]);
+}
+
+#[test]
+fn dynamic_dimensions_are_bound_once() {
+    let mut proto = fixture("binary_add");
+    for input in &mut proto.graph.as_mut().unwrap().input {
+        let tensor_type = input.r#type.as_mut().unwrap().tensor_type.as_mut().unwrap();
+        tensor_type.shape.as_mut().unwrap().dim[0].dim_value = None;
+        tensor_type.shape.as_mut().unwrap().dim[0].dim_param = Some("N".into());
+    }
+    let model = Model::parse(&proto.encode_to_vec(), "nowhere").unwrap();
+    let compiled = model.compile(&Options::default()).unwrap();
+    let [two, five] = [2, 5].map(|n| Tensor::zeros(DType::F32, &[n, 33]));
+    assert_eq!(compiled.run(&[("a", &two), ("b", &two)]).unwrap()[0].shape, [2, 33]);
+    assert_eq!(compiled.run(&[("a", &five), ("b", &five)]).unwrap()[0].shape, [5, 33]);
+    says(&refusal(compiled.run(&[("a", &two), ("b", &five)])), &["N", "2", "5"]);
+    for (name, size) in [("M", 3), ("N", 0), ("N", -1), ("N", 1 << 50)] {
+        refusal(model.compile_module(&Options { dims: [(name.to_string(), size)].into(), ..Options::default() }));
+    }
+}
+
+#[test]
+fn subscripts_from_data_are_checked() {
+    let model = Model::load(root().join("tests/fixtures/operators/gather_embedding.onnx")).unwrap();
+    let compiled = model.compile(&Options::default()).unwrap();
+    for wild in [11i64, -12, i64::MAX, i64::MIN, 1 << 32] {
+        let mut ids = [0i64; 10];
+        ids[7] = wild;
+        says(&refusal(compiled.run(&[("i", &Tensor::new(&[2, 5], &ids))])), &["i"]);
+    }
+}
+
+#[test]
+fn a_damaged_module_is_refused() {
+    let model = Model::load(root().join("tests/fixtures/operators/conv_batch_norm_relu.onnx")).unwrap();
+    let good = model.compile_module(&Options::default()).unwrap().0.to_bytes().unwrap();
+    assert!(Module::from_bytes(&good).is_ok());
+    for at in (0..good.len()).step_by(good.len() / 1500 + 1) {
+        let mut bad = good.clone();
+        bad[at] ^= 1 << (at % 8);
+        refusal(Module::from_bytes(&bad));
+        refusal(Module::from_bytes(&good[..at]));
+    }
+    let other = if cfg!(target_arch = "x86_64") { "aarch64-neon" } else { "x86-64-avx2" };
+    let target = tilewright::codegen::target::Target::by_name(other);
+    let module = model.compile_module(&Options { target, ..Options::default() }).unwrap().0;
+    let module = Module::from_bytes(&module.to_bytes().unwrap()).unwrap();
+    refusal(Session::new(Arc::new(module), 1));
+}
+
+/// Mutates bytes in one of the ways in which files break.
+fn mutate(bytes: &mut Vec<u8>, random: &mut impl FnMut() -> usize) {
+    for _ in 0..1 + random() % 4 {
+        let (at, length) = (random() % bytes.len(), 1 + random() % 8);
+        match random() % 6 {
+            0 => bytes[at] ^= 1 << (random() % 8),
+            1 => bytes[at] = random() as u8,
+            2 => bytes.truncate(at + 1),
+            3 => drop(bytes.splice(at..at, vec![random() as u8; length])),
+            4 => drop(bytes.drain(at..(at + length).min(bytes.len() - 1).max(at))),
+            _ => bytes[at] = [0, 1, 0x7f, 0x80, 0xff][random() % 5],
+        }
+    }
+}
+
+#[test]
+fn a_thousand_mutated_files_of_small_models() {
+    let seed: u64 = std::env::var("TILEWRIGHT_SEED").map_or(20261121, |s| s.parse().unwrap());
+    let names =
+        ["conv_batch_norm_relu", "pattern_attention", "dynamic_flatten_by_shape", "gather_embedding", "pad_reflect"];
+    let (mut refused, mut ran) = (0, 0);
+    for round in 0..1000 {
+        let name = names[round % names.len()];
+        let mut bytes = fixture(name).encode_to_vec();
+        let numbers = Tensor::seeded(DType::I64, &[64], seed, round as u64, 1 << 62).to_vec::<i64>();
+        let mut numbers = numbers.into_iter().cycle();
+        mutate(&mut bytes, &mut || numbers.next().unwrap() as usize);
+        match run(&bytes) {
+            Ok(_) => ran += 1,
+            Err(Error::Internal(message)) => panic!("seed {seed}, file {round} ({name}): {message}"),
+            Err(error) => {
+                refused += 1;
+                assert!(!error.to_string().contains('\n'), "seed {seed}, file {round} ({name}): {error}");
+            }
+        }
+    }
+    println!("{refused} refused, {ran} ran");
+    assert!(refused > 100 && ran > 100, "the mutations show nothing: {refused} refused, {ran} ran");
+    if let Some(bytes) = peak_memory() {
+        assert!(bytes < 2 << 30, "the peak was {bytes} bytes");
+    }
+}
+
+/// Peak resident memory of this process, where the system tells.
+fn peak_memory() -> Option<u64> {
+    let status = std::fs::read_to_string("/proc/self/status").ok()?;
+    let line = status.lines().find(|l| l.starts_with("VmHWM:"))?;
+    Some(line.split_whitespace().nth(1)?.parse::<u64>().ok()? << 10)
+}
+
+/// A fresh folder.
+fn tempfile() -> std::path::PathBuf {
+    let folder = std::env::temp_dir().join(format!("tilewright-bad-input-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    folder
+}

@@ -1,0 +1,102 @@
+//! What integration tests share: fixtures, comparison, the models of datasets/models.json.
+#![allow(dead_code, reason = "each test file uses a part")]
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use tilewright::codegen::target::Target;
+
+use tilewright::graph::import::Dim;
+use tilewright::runtime::npy;
+use tilewright::{DType, Model, Tensor};
+
+pub fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+/// The targets whose code this processor runs.
+pub fn host_targets() -> Vec<Target> {
+    Target::all().into_iter().filter(Target::runs_on_host).collect()
+}
+
+/// All tensors of a file of .npy streams, one after the other.
+pub fn read_tensors(path: &Path) -> Vec<Tensor> {
+    let bytes = std::fs::read(path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
+    let mut stream = &bytes[..];
+    let mut tensors = vec![];
+    while !stream.is_empty() {
+        tensors.push(npy::read(&mut stream).unwrap_or_else(|e| panic!("{}: {e}", path.display())));
+    }
+    tensors
+}
+
+/// Elements as f64; integers beyond 2^53 are compared by [`difference`] as bytes.
+pub fn reals(tensor: &Tensor) -> Vec<f64> {
+    match tensor.dtype {
+        DType::F64 => tensor.to_vec(),
+        DType::F32 => tensor.to_vec::<f32>().into_iter().map(f64::from).collect(),
+        other => panic!("{other} is no floating-point type of the fixtures"),
+    }
+}
+
+/// Why `actual` is not `expected` within `tolerance` of the largest absolute value; integers must be equal.
+pub fn difference(actual: &Tensor, expected: &Tensor, tolerance: f64) -> Option<String> {
+    if (actual.dtype, &actual.shape) != (expected.dtype, &expected.shape) {
+        return Some(format!("{} {:?} instead of {} {:?}", actual.dtype, actual.shape, expected.dtype, expected.shape));
+    }
+    if !expected.dtype.is_float() {
+        return (actual.data != expected.data).then(|| "integers differ".into());
+    }
+    let expected = reals(expected);
+    let scale = expected.iter().filter(|v| v.is_finite()).fold(0f64, |a, v| a.max(v.abs()));
+    for (i, (a, e)) in reals(actual).into_iter().zip(expected).enumerate() {
+        let same = a == e || (a.is_nan() && e.is_nan()) || (a - e).abs() <= tolerance * scale;
+        if !same {
+            return Some(format!("element {i} is {a} instead of {e}, where the largest is {scale}"));
+        }
+    }
+    None
+}
+
+/// Sizes of the dynamic dimensions that these inputs, in the model's order, have.
+pub fn bind(model: &Model, inputs: &[Tensor]) -> BTreeMap<String, i64> {
+    let mut dims = BTreeMap::new();
+    for (spec, tensor) in model.inputs().iter().zip(inputs) {
+        for (dim, &size) in spec.shape.iter().zip(&tensor.shape) {
+            if let Dim::Symbol(symbol) = dim {
+                dims.insert(symbol.clone(), size);
+            }
+        }
+    }
+    dims
+}
+
+/// Runs `work` on every item, on two threads, and fails with all its complaints.
+pub fn check_all<T: Sync>(items: &[T], work: impl Fn(&T) -> Result<(), String> + Sync) {
+    let (next, complaints) = (AtomicUsize::new(0), Mutex::new(vec![]));
+    std::thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| {
+                while let Some(item) = items.get(next.fetch_add(1, Ordering::Relaxed)) {
+                    if let Err(complaint) = work(item) {
+                        complaints.lock().unwrap().push(complaint);
+                    }
+                }
+            });
+        }
+    });
+    let mut complaints = complaints.into_inner().unwrap();
+    complaints.sort();
+    assert!(complaints.is_empty(), "{} of {} failed:\n{}", complaints.len(), items.len(), complaints.join("\n"));
+}
+
+/// The files of a folder of fixtures with this ending, sorted.
+pub fn fixtures(folder: &str, ending: &str) -> Vec<PathBuf> {
+    let folder = root().join("tests/fixtures").join(folder);
+    let entries = std::fs::read_dir(&folder).unwrap_or_else(|e| panic!("{}: {e}", folder.display()));
+    let mut paths: Vec<_> = entries.map(|e| e.unwrap().path()).collect();
+    paths.retain(|p| p.extension().is_some_and(|e| e == ending));
+    paths.sort();
+    paths
+}
