@@ -123,12 +123,11 @@ pub fn explain(source: &Graph, options: &Options, stage: Stage, filter: Option<&
             Ok(reached < stage)
         })?;
     }
-    if text.is_empty() {
+    if let (true, Some(wanted)) = (text.is_empty(), filter) {
         let names: Vec<&str> = programs.iter().map(|p| p.0.as_str()).collect();
-        let wanted = filter.unwrap_or_default();
         return Err(Error::Invalid(format!("no kernel is called `{wanted}`; there are {}", names.join(", "))));
     }
-    Ok(text)
+    Ok(if text.is_empty() { "no kernels\n".into() } else { text })
 }
 
 /// The stage of this name.

@@ -40,7 +40,7 @@ pub fn rules() -> Vec<Rule> {
         build  ("reshape-same",           "(reshape ?x)",                      operand),
         build  ("expand-same",            "(expand ?x)",                       operand),
         build  ("cast-same",              "(cast ?x)",                         operand),
-        build  ("slice-same",             "(slice ?x)",                        operand),
+        build  ("slice-same",             "(slice@s ?x)",                      slice_same),
         build  ("concat-one",             "(concat ?x)",                       operand),
         build  ("slice-slice",            "(slice@a (slice@b ?x))",            slice_slice),
         build  ("slice-concat",           "(slice@a (concat@b ...))",          slice_concat),
@@ -383,6 +383,15 @@ fn transpose_units(network: &mut Network, m: &Match) -> Option<Id> {
 fn reshape_reshape(network: &mut Network, m: &Match) -> Option<Id> {
     let shape = network.shape(m.class).to_vec();
     network.reshape(m.get('x'), &shape)
+}
+
+/// A slice of the operand's shape that starts at the first element: one that runs backwards has the same shape too.
+fn slice_same(network: &mut Network, m: &Match) -> Option<Id> {
+    let Op::Slice { starts, steps, .. } = m.application('s').0 else { return None };
+    if starts.iter().any(|&s| s != 0) || steps.iter().any(|&s| s != 1) {
+        return None;
+    }
+    operand(network, m)
 }
 
 fn slice_slice(network: &mut Network, m: &Match) -> Option<Id> {

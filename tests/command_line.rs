@@ -1,0 +1,233 @@
+//! The command line as its users see it: spellings, files, exit codes, one sentence for each failure.
+
+mod common;
+
+use common::{host_targets, root};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use tilewright::Tensor;
+
+fn tilewright(arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_tilewright")).current_dir(root()).args(arguments).output().unwrap()
+}
+
+fn succeeds(arguments: &[&str]) -> String {
+    let output = tilewright(arguments);
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{arguments:?}: {error}");
+    String::from_utf8(output.stdout).unwrap()
+}
+
+/// Asserts exit code 1 and one sentence with all the words on standard error.
+fn fails(arguments: &[&str], words: &[&str]) {
+    let output = tilewright(arguments);
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{arguments:?}: {error}");
+    assert_eq!(error.lines().count(), 1, "{arguments:?}: {error}");
+    assert!(output.stdout.is_empty());
+    for word in words {
+        assert!(error.contains(word), "{arguments:?}: {word:?} is not in: {error}");
+    }
+}
+
+const MODEL: &str = "tests/fixtures/operators/matmul_bias_relu.onnx";
+const DYNAMIC: &str = "tests/fixtures/operators/dynamic_sequence_positions.onnx";
+
+/// A folder of this test's own, removed at the end.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new(name: &str) -> Folder {
+        let path = std::env::temp_dir().join(format!("tilewright-{name}-{}", std::process::id()));
+        std::fs::create_dir_all(&path).unwrap();
+        Folder(path)
+    }
+
+    fn file(&self, name: &str) -> String {
+        self.0.join(name).to_str().unwrap().to_string()
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+fn saved(folder: &str, index: usize) -> Tensor {
+    Tensor::read_npy(Path::new(folder).join(format!("output_{index}.npy"))).unwrap()
+}
+
+#[test]
+fn a_model_runs_from_the_seed_and_from_files() {
+    let folder = Folder::new("run");
+    let (first, second) = (folder.file("first"), folder.file("second"));
+    let text = succeeds(&["run", MODEL, "--save", &first, "--threads", "1", "--seed", "5"]);
+    assert!(text.starts_with("y  f32 [5, 33]  mean "), "{text}");
+    assert!(text.contains(" min 0.000000 ") && text.contains(" max "), "{text}");
+    // The contents that the seed stands for, handed in as a file, give the same output.
+    let input = folder.file("a.npy");
+    Tensor::seeded(tilewright::DType::F32, &[5, 20], 5, 0, 2).write_npy(&input).unwrap();
+    succeeds(&["run", MODEL, "--input", &format!("a={input}"), "--save", &second, "--threads", "2"]);
+    assert_eq!(saved(&first, 0), saved(&second, 0));
+    let other = folder.file("other");
+    succeeds(&["run", MODEL, "--save", &other, "--seed", "6"]);
+    assert_ne!(saved(&first, 0), saved(&other, 0));
+}
+
+#[test]
+fn a_compiled_module_gives_the_same_bits() {
+    let folder = Folder::new("compile");
+    let (direct, module, again) = (folder.file("direct"), folder.file("m.tw"), folder.file("again"));
+    for target in host_targets() {
+        let target = target.name.as_str();
+        succeeds(&["run", DYNAMIC, "--dim", "batch=3", "--dim", "length=7", "--target", target, "--save", &direct]);
+        let bytes = || {
+            succeeds(&["compile", DYNAMIC, "-o", &module, "--dim", "batch=3", "--dim", "length=7", "--target", target]);
+            std::fs::read(&module).unwrap()
+        };
+        assert_eq!(bytes(), bytes(), "the same input gives the same file");
+        succeeds(&["run", &module, "--save", &again]);
+        assert_eq!(saved(&direct, 0), saved(&again, 0));
+        assert_eq!(saved(&direct, 0).shape[..2], [3, 7]);
+    }
+    fails(&["run", &module, "--dim", "batch=4"], &["batch", "3", "4"]);
+    fails(&["run", &module, "--target", "aarch64-neon"], &["compiled for"]);
+    fails(&["compile", &module, "-o", &module], &["compiled already"]);
+    let mut bytes = std::fs::read(&module).unwrap();
+    let middle = bytes.len() / 2;
+    bytes[middle] ^= 1;
+    std::fs::write(&module, bytes).unwrap();
+    fails(&["run", &module], &["m.tw"]);
+}
+
+#[test]
+fn every_target_compiles_on_any_host() {
+    let folder = Folder::new("targets");
+    let text = succeeds(&["targets"]);
+    for target in tilewright::codegen::target::Target::all() {
+        let line = text.lines().find(|l| l.starts_with(&target.name)).unwrap();
+        assert_eq!(line.contains("runs here"), target.runs_on_host());
+        let module = folder.file("m.tw");
+        succeeds(&["compile", MODEL, "-o", &module, "--target", &target.name]);
+        if !target.runs_on_host() {
+            fails(&["run", &module], &[]);
+            fails(&["run", MODEL, "--target", &target.name], &[]);
+        }
+    }
+    assert_eq!(text.matches("the default").count(), 1);
+}
+
+#[test]
+fn bench_prints_the_fields_of_the_contract() {
+    let text = succeeds(&["bench", MODEL, "--seconds", "0.05", "--threads", "1", "--json"]);
+    let json: serde_json::Value = serde_json::from_str(&text).unwrap();
+    for field in ["compile_ms", "gflops", "peak_gflops", "peak_memory_bytes", "runs"] {
+        assert!(json[field].as_f64().unwrap() > 0.0, "{field}");
+    }
+    for field in ["min", "median", "p95"] {
+        assert!(json["latency_ms"][field].as_f64().unwrap() > 0.0, "{field}");
+    }
+    assert!(json["model"].is_string() && json["target"].is_string());
+    assert_eq!(json["threads"], 1);
+    let kernels = json["kernels"].as_array().unwrap();
+    assert!(!kernels.is_empty());
+    for kernel in kernels {
+        assert!(kernel["name"].is_string() && kernel["us"].is_number() && kernel["gflops"].is_number());
+        assert!(kernel["tensorized"].is_boolean() && kernel["opaque"].is_boolean());
+    }
+    let text = succeeds(&["bench", MODEL, "--seconds", "0.05"]);
+    assert!(text.contains("latency") && text.contains("GFLOP/s"), "{text}");
+}
+
+#[test]
+fn every_stage_can_be_read() {
+    for stage in ["graph", "rewritten", "scop", "schedule", "loops", "vcode", "asm"] {
+        for target in tilewright::codegen::target::Target::all() {
+            let text = succeeds(&["explain", MODEL, "--stage", stage, "--target", &target.name]);
+            assert!(text.lines().count() > 1, "{stage}: {text}");
+        }
+    }
+    let report = succeeds(&["explain", MODEL]);
+    for word in ["compiled in", "e-graph", "gap", "predicted", "measured", "kernels"] {
+        assert!(report.contains(word), "{word}: {report}");
+    }
+    fails(&["explain", MODEL, "--stage", "loops", "--kernel", "no such kernel"], &["no such kernel"]);
+}
+
+#[test]
+fn wrong_use_ends_with_code_2() {
+    let wrong: [&[&str]; 10] = [
+        &[],
+        &["fly"],
+        &["run"],
+        &["run", MODEL, "--threads", "0"],
+        &["run", MODEL, "--threads", "many"],
+        &["run", MODEL, "--input", "a"],
+        &["run", MODEL, "--dim", "N=-1"],
+        &["compile", MODEL],
+        &["explain", MODEL, "--stage", "magic"],
+        &["run", MODEL, "--no-such-flag"],
+    ];
+    for arguments in wrong {
+        let output = tilewright(arguments);
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}");
+        assert!(output.stdout.is_empty() && !output.stderr.is_empty(), "{arguments:?}");
+    }
+    assert!(succeeds(&["--help"]).contains("run") && succeeds(&["--version"]).starts_with("tilewright "));
+}
+
+#[test]
+fn failures_are_one_sentence() {
+    let folder = Folder::new("failures");
+    fails(&["run", "missing.onnx"], &["missing.onnx"]);
+    fails(&["run", "Cargo.toml"], &["Cargo.toml"]);
+    fails(&["run", MODEL, "--target", "z80"], &["z80", "x86-64-avx2"]);
+    fails(&["run", MODEL, "--dim", "N=3"], &["N"]);
+    fails(&["run", DYNAMIC, "--dim", "batch=3", "--dim", "batch=3"], &["batch", "twice"]);
+    fails(&["run", MODEL, "--input", "a=missing.npy"], &["missing.npy"]);
+    fails(&["run", MODEL, "--input", "a=Cargo.toml"], &["Cargo.toml"]);
+    let file = folder.file("x.npy");
+    Tensor::zeros(tilewright::DType::F32, &[5, 21]).write_npy(&file).unwrap();
+    fails(&["run", MODEL, "--input", &format!("a={file}")], &["a", "21", "20"]);
+    fails(&["run", MODEL, "--input", &format!("z={file}")], &["z", "a"]);
+    fails(&["run", MODEL, "--input", &format!("a={file}"), "--input", &format!("a={file}")], &["a", "twice"]);
+    Tensor::zeros(tilewright::DType::F64, &[5, 20]).write_npy(&file).unwrap();
+    fails(&["run", MODEL, "--input", &format!("a={file}")], &["a", "f64", "f32"]);
+    Tensor::zeros(tilewright::DType::I64, &[2, 5]).write_npy(&file).unwrap();
+    fails(&["run", DYNAMIC, "--dim", "batch=3", "--input", &format!("i={file}")], &["batch", "3", "2"]);
+    fails(&["compile", MODEL, "-o", "no/such/folder/m.tw"], &["no/such/folder"]);
+    fails(&["run", MODEL, "--save", "Cargo.toml/x"], &["Cargo.toml"]);
+    fails(&["bench", MODEL, "--seconds=-1"], &["seconds"]);
+    fails(&["demo", "missing.png"], &["missing.png"]);
+    fails(&["demo", "Cargo.toml"], &["Cargo.toml"]);
+}
+
+#[test]
+fn a_reader_that_stops_early_is_no_failure() {
+    let mut child = Command::new(env!("CARGO_BIN_EXE_tilewright"))
+        .current_dir(root())
+        .args(["explain", MODEL, "--stage", "asm"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    drop(child.stdout.take());
+    let output = child.wait_with_output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+}
+
+#[test]
+fn the_demo_reads_every_picture() {
+    let model = root().join("target/models/ppocr_v4_rec.onnx");
+    if !model.exists() {
+        eprintln!("the demo was not run, because the recogniser is not fetched (make models)");
+        return;
+    }
+    for name in ["line", "invoice", "sign"] {
+        let picture = format!("datasets/pictures/{name}.png");
+        let expected = std::fs::read_to_string(root().join(format!("datasets/pictures/{name}.txt"))).unwrap();
+        let text = succeeds(&["demo", &picture]);
+        assert_eq!(text.lines().last(), Some(expected.trim_end()), "{name}");
+    }
+}

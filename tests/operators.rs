@@ -1,0 +1,91 @@
+//! Small models, one for each operator and its corners, against what ONNX Runtime computes (see fixtures/make.py).
+//!
+//! `TILEWRIGHT_CASE=word cargo test --test operators` runs those with the word in their name.
+
+mod common;
+
+use common::{bind, check_all, difference, fixtures, host_targets, read_tensors};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use tilewright::graph::interpret;
+use tilewright::runtime::session::Session;
+use tilewright::{Model, Options, Tensor};
+
+/// Of the largest absolute value of an output.
+const TOLERANCE: f64 = 1e-4;
+
+fn cases() -> Vec<PathBuf> {
+    let word = std::env::var("TILEWRIGHT_CASE").unwrap_or_default();
+    let mut paths = fixtures("operators", "onnx");
+    assert!(paths.len() > 300, "only {} cases are there", paths.len());
+    paths.retain(|p| p.file_stem().unwrap().to_string_lossy().contains(&word));
+    paths
+}
+
+struct Case {
+    name: String,
+    model: Model,
+    inputs: Vec<Tensor>,
+    expected: Vec<Tensor>,
+}
+
+fn load(path: &Path) -> Result<Case, String> {
+    let name = path.file_stem().unwrap().to_string_lossy().into_owned();
+    let model = Model::load(path).map_err(|e| format!("{name}: {e}"))?;
+    let mut inputs = read_tensors(&path.with_extension("npy"));
+    let expected = inputs.split_off(model.inputs().len());
+    Ok(Case { name, model, inputs, expected })
+}
+
+impl Case {
+    fn compare(&self, what: &str, outputs: &[Tensor]) -> Result<(), String> {
+        if outputs.len() != self.expected.len() {
+            return Err(format!("{} {what}: {} outputs, not {}", self.name, outputs.len(), self.expected.len()));
+        }
+        for (i, (actual, expected)) in outputs.iter().zip(&self.expected).enumerate() {
+            if let Some(why) = difference(actual, expected, TOLERANCE) {
+                return Err(format!("{} {what}: output {i}: {why}", self.name));
+            }
+        }
+        Ok(())
+    }
+}
+
+#[test]
+fn the_interpreter_gives_the_reference_outputs() {
+    check_all(&cases(), |path| {
+        let case = load(path)?;
+        let graph = case.model.graph(&bind(&case.model, &case.inputs)).map_err(|e| format!("{}: {e}", case.name))?;
+        let outputs = interpret::run(&graph, &case.inputs).map_err(|e| format!("{}: {e}", case.name))?;
+        case.compare("interpreted", &outputs)
+    });
+}
+
+#[test]
+fn compiled_code_gives_the_reference_outputs_on_any_number_of_threads() {
+    let targets = host_targets();
+    assert!(!targets.is_empty(), "this processor runs none of the targets");
+    check_all(&cases(), |path| {
+        let case = load(path)?;
+        for target in &targets {
+            let what = &target.name;
+            let say = |e| format!("{} on {what}: {e}", case.name);
+            let dims = bind(&case.model, &case.inputs);
+            let options = Options { target: Some(target.clone()), dims, ..Options::default() };
+            let module = Arc::new(case.model.compile_module(&options).map_err(say)?.0);
+            let inputs: Vec<_> = case.model.inputs().iter().map(|s| s.name.as_str()).zip(&case.inputs).collect();
+            let run = |threads| Session::new(module.clone(), threads)?.run(&inputs);
+            let one = run(1).map_err(say)?;
+            case.compare(what, &one)?;
+            if bits(&one) != bits(&run(2).map_err(say)?) {
+                return Err(format!("{} on {what}: other bits with two threads", case.name));
+            }
+        }
+        Ok(())
+    });
+}
+
+/// Not-a-number is equal to itself in bits.
+fn bits(tensors: &[Tensor]) -> Vec<&[u8]> {
+    tensors.iter().map(|t| &t.data[..]).collect()
+}
