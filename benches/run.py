@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Measure tilewright against its peers, in turn, on the same inputs; print a table and write target/bench/report.json.
 
-usage: run.py [--rounds 3] [--seconds 1] [--threads 1,2] [--peers onnxruntime,openvino] [WORD...]
+usage: run.py [--tilewright PROGRAM] [--rounds 3] [--seconds 1] [--threads 1,2] [--peers onnxruntime,openvino] [WORD...]
 
 WORD selects models and matrix products by a part of their name. A round measures each program for --seconds before the next
 round begins, so that a drift of the clock meets all of them; the table shows the minimum and the median over all rounds and,
@@ -19,7 +19,6 @@ import time
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 TARGET = ROOT / "target" / "bench"
-PROGRAM = ROOT / "target" / "release" / "tilewright"
 VENV = TARGET / "venv"
 # M, N, K
 PRODUCTS = [(64, 64, 64), (128, 128, 128), (256, 256, 256), (512, 512, 512), (1024, 1024, 1024), (2048, 2048, 2048),
@@ -85,9 +84,9 @@ def repeat(run, seconds):
     return min(times), sorted(times)[len(times) // 2]
 
 
-def tilewright(path, threads, inputs, seconds):
+def tilewright(program, path, threads, inputs, seconds):
     """What `tilewright bench` measures, in a process of its own."""
-    command = [str(PROGRAM), "bench", str(path), "--quiet", "--json", "--threads", str(threads), "--seconds", str(seconds)]
+    command = [program, "bench", str(path), "--quiet", "--json", "--threads", str(threads), "--seconds", str(seconds)]
     result = subprocess.run(command + inputs, capture_output=True, text=True)
     if result.returncode != 0:
         raise RuntimeError((result.stderr.strip().splitlines() or ["no message"])[-1])
@@ -115,7 +114,7 @@ def measure(name, path, arrays, threads, options):
             skipped[peer] = f"{type(error).__name__}: {error}".splitlines()[0]
     ours, times = [], {peer: [] for peer in ["tilewright", *peers]}
     for _ in range(options.rounds):
-        ours.append(tilewright(path, threads, arguments, options.seconds))
+        ours.append(tilewright(options.tilewright, path, threads, arguments, options.seconds))
         times["tilewright"].append((ours[-1]["latency_ms"]["min"], ours[-1]["latency_ms"]["median"]))
         for peer, runner in peers.items():
             times[peer].append(repeat(runner.run, options.seconds))
@@ -174,6 +173,7 @@ def show(row, peers):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--tilewright", default=str(ROOT / "target" / "release" / "tilewright"))
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--seconds", type=float, default=1)
     parser.add_argument("--threads", default="1,2", type=lambda text: [int(t) for t in text.split(",")])
@@ -197,7 +197,7 @@ def main():
             except RuntimeError as error:
                 failed = True
                 print(f"{name:24} {threads}T FAILED {error}", flush=True)
-    limit = subprocess.run([str(PROGRAM), "targets", "--measure", "--json"], capture_output=True, text=True)
+    limit = subprocess.run([options.tilewright, "targets", "--measure", "--json"], capture_output=True, text=True)
     limits = json.loads(limit.stdout) if limit.returncode == 0 else None
     cpu = next((line.split(":")[1].strip() for line in open("/proc/cpuinfo") if line.startswith("model name")), platform.machine()) \
         if pathlib.Path("/proc/cpuinfo").exists() else platform.processor()
