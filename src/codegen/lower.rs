@@ -139,10 +139,12 @@ fn visit(body: &[Stmt], expanded: &mut HashSet<Var>, vector: &mut HashSet<Var>, 
     }
 }
 
-/// Whether every innermost loop works on vectors: none stores single elements only.
+/// Whether every innermost loop works on vectors: none stores single elements only. The outermost loop of a phase that runs
+/// once is none.
 pub fn vectorized(f: &Function) -> bool {
     // for each open loop: single stores, vector accesses, loops inside
     let mut open: Vec<(bool, bool, bool)> = vec![];
+    let once = f.parallel.is_none_or(|n| n <= 1);
     for inst in &f.insts {
         match inst {
             Inst::LoopStart { .. } => {
@@ -152,7 +154,9 @@ pub fn vectorized(f: &Function) -> bool {
                 open.push((false, false, false));
             }
             Inst::LoopEnd => {
-                if let Some((true, false, false)) = open.pop() {
+                if let Some((true, false, false)) = open.pop()
+                    && !(once && open.is_empty())
+                {
                     return false;
                 }
             }
