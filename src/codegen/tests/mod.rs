@@ -1,6 +1,8 @@
 //! Tests that hold machine code to the VCode interpreter, one table of cases for every instruction set.
 
 mod cases;
+#[path = "../../../tests/emulator/mod.rs"]
+mod emulator;
 mod native;
 mod program;
 mod qemu;

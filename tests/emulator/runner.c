@@ -1,4 +1,4 @@
-// Runs AArch64 machine code on inputs from a file, beside pages that may not be touched; see qemu.rs for the format.
+// Runs AArch64 machine code on inputs from a file, beside pages that may not be touched; see mod.rs for the format.
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -51,7 +51,14 @@ int main(int argc, char **argv) {
     mprotect(code, length, PROT_READ | PROT_EXEC);
     __builtin___clear_cache((char *)code, (char *)code + length);
     for (uint64_t cases = word(in), c = 0; c < cases; c++) {
-        uint64_t offset = word(in), first = word(in), last = word(in), scratch_bytes = word(in), count = word(in);
+        uint64_t offsets[256], firsts[256], lasts[256];
+        uint64_t steps = word(in);
+        for (uint64_t i = 0; i < steps; i++) {
+            offsets[i] = word(in);
+            firsts[i] = word(in);
+            lasts[i] = word(in);
+        }
+        uint64_t scratch_bytes = word(in), count = word(in);
         uint64_t sizes[64];
         uint8_t *inputs[64];
         for (uint64_t k = 0; k < count; k++) {
@@ -70,7 +77,9 @@ int main(int argc, char **argv) {
                 memcpy(table[k], inputs[k], sizes[k]);
             }
             memset(scratch, 0, scratch_bytes);
-            uint64_t broken = call_checked(code + offset, table, (int64_t)first, (int64_t)last, scratch);
+            uint64_t broken = 0;
+            for (uint64_t i = 0; i < steps; i++)
+                broken += call_checked(code + offsets[i], table, (int64_t)firsts[i], (int64_t)lasts[i], scratch);
             fwrite(&broken, 8, 1, out);
             for (uint64_t k = 0; k < count; k++) {
                 fwrite(table[k], 1, sizes[k], out);

@@ -1,0 +1,226 @@
+//! Tensor expressions through scheduler, loops and machine code of every target, against the reference interpreter: on this
+//! processor where it can, AArch64 under emulation.
+
+mod emulator;
+
+use tilewright::codegen::{Assembled, Isa, Target, assemble, expr};
+use tilewright::graph::op::{F32, Layout, Op, PoolKind, ReduceOp, Window};
+use tilewright::graph::{define::define, interpret, ir::TensorType};
+use tilewright::poly::lower::{Argument, Kernel};
+use tilewright::poly::scop::{Definition, Iterator, Program, Role, Scop, TensorDecl};
+use tilewright::poly::{self, Compiled};
+use tilewright::runtime::executable::Executable;
+use tilewright::{DType, Tensor};
+
+struct Case {
+    name: &'static str,
+    program: Program,
+    inputs: Vec<Tensor>,
+}
+
+fn window(kernel: i64, stride: i64, pad: i64) -> Window {
+    let both = |v: i64| vec![v; 2];
+    Window {
+        kernel: both(kernel),
+        stride: both(stride),
+        dilation: both(1),
+        pad_before: both(pad),
+        pad_after: both(pad),
+    }
+}
+
+/// Of the operator's inputs those from `constants` on are known at compile time.
+fn operator(name: &'static str, op: Op, shapes: &[&[i64]], constants: usize) -> Case {
+    let types: Vec<TensorType> = shapes.iter().map(|s| TensorType::new(DType::F32, s)).collect();
+    let mut program = define(&op, &types).unwrap();
+    for tensor in program.tensors.iter_mut().take(shapes.len()).skip(constants) {
+        tensor.role = Role::Constant;
+    }
+    with_data(name, program)
+}
+
+/// Inputs between -2 and 2.
+fn with_data(name: &'static str, program: Program) -> Case {
+    let mut state = 1u64;
+    let mut next = || {
+        state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+        (state >> 40) as f32 / (1 << 22) as f32 - 2.0
+    };
+    let given = program.tensors.iter().filter(|t| matches!(t.role, Role::Input | Role::Constant));
+    let inputs = given
+        .map(|t| Tensor::new(&t.shape, &(0..t.shape.iter().product()).map(|_| next()).collect::<Vec<f32>>()))
+        .collect();
+    Case { name, program, inputs }
+}
+
+/// `tanh(x·y + 0.5) · max(x, 0) / (1 + exp(-y))`, a row of `y` for each row of `x`.
+fn elementwise_chain(rows: i64, columns: i64) -> Case {
+    use expr::{Affine, BinaryOp, BufferId, Expr, UnaryOp, Var};
+    let decl = |name: &str, shape: &[i64], role| TensorDecl {
+        name: name.into(),
+        dtype: DType::F32,
+        shape: shape.into(),
+        role,
+    };
+    let (i, j) = (Affine::var(Var(0)), Affine::var(Var(1)));
+    let x = || Expr::load(BufferId(0), vec![i.clone(), j.clone()]);
+    let y = || Expr::load(BufferId(1), vec![j.clone()]);
+    let product = Expr::binary(BinaryOp::Mul, x(), y());
+    let tanh = Expr::unary(UnaryOp::Tanh, Expr::binary(BinaryOp::Add, product, Expr::f32(0.5)));
+    let relu = Expr::binary(BinaryOp::Max, x(), Expr::f32(0.0));
+    let exp = Expr::unary(UnaryOp::Exp, Expr::unary(UnaryOp::Neg, y()));
+    let denominator = Expr::binary(BinaryOp::Add, Expr::f32(1.0), exp);
+    let body = Expr::binary(BinaryOp::Div, Expr::binary(BinaryOp::Mul, tanh, relu), denominator);
+    let definition = Definition {
+        target: BufferId(2),
+        iterators: vec![Iterator { name: "i".into(), extent: rows }, Iterator { name: "j".into(), extent: columns }],
+        outer: 2,
+        write: vec![i, j],
+        reduce: None,
+        conditions: vec![],
+        body,
+    };
+    let tensors = vec![
+        decl("x", &[rows, columns], Role::Input),
+        decl("y", &[columns], Role::Input),
+        decl("z", &[rows, columns], Role::Output),
+    ];
+    with_data("elementwise chain", Program { tensors, definitions: vec![definition] })
+}
+
+fn cases() -> Vec<Case> {
+    let conv = |kernel, stride, pad, group, layout| Op::Conv { window: window(kernel, stride, pad), group, layout };
+    let product = |transpose_b| Op::MatMul { transpose_a: false, transpose_b };
+    vec![
+        operator("matrix product", product(false), &[&[37, 29], &[29, 50]], 1),
+        operator("matrix product of inputs", product(true), &[&[2, 9, 40], &[2, 19, 40]], 2),
+        operator("convolution", conv(3, 1, 1, 1, Layout::Nhwc), &[&[1, 9, 11, 13], &[20, 13, 3, 3], &[20]], 1),
+        operator("strided convolution", conv(3, 2, 1, 1, Layout::Nchw), &[&[1, 3, 15, 16], &[18, 3, 3, 3]], 1),
+        operator("depthwise", conv(3, 1, 1, 21, Layout::Nhwc), &[&[1, 8, 10, 21], &[21, 1, 3, 3]], 1),
+        operator("softmax", Op::Softmax { axis: 1, log: false }, &[&[7, 45]], 1),
+        operator("layer norm", Op::LayerNorm { axis: 1, epsilon: F32::new(1e-5) }, &[&[6, 53], &[53], &[53]], 1),
+        operator(
+            "pooling",
+            Op::Pool { kind: PoolKind::Max, window: window(3, 2, 1), layout: Layout::Nhwc },
+            &[&[1, 9, 9, 19]],
+            1,
+        ),
+        operator("mean", Op::Reduce { op: ReduceOp::Mean, axes: vec![1, 2], keep: false }, &[&[2, 5, 7, 23]], 1),
+        operator("transpose", Op::Transpose { perm: vec![0, 2, 1] }, &[&[2, 17, 23]], 1),
+        elementwise_chain(5, 43),
+    ]
+}
+
+/// The argument table of a kernel as bytes, and the slot of each output.
+fn arguments(case: &Case, scop: &Scop, kernel: &Kernel) -> (Vec<Vec<u8>>, Vec<usize>) {
+    let given: Vec<usize> = (0..case.program.tensors.len())
+        .filter(|&i| matches!(case.program.tensors[i].role, Role::Input | Role::Constant))
+        .collect();
+    let source = |id: expr::BufferId| given.iter().position(|&i| i == id.0 as usize).map(|k| &case.inputs[k]);
+    let mut outputs = vec![];
+    let table = kernel
+        .arguments
+        .iter()
+        .enumerate()
+        .map(|(slot, argument)| match argument {
+            Argument::Tensor(id) => match source(*id) {
+                Some(tensor) => tensor.data.clone(),
+                None => {
+                    outputs.push(slot);
+                    let decl = &case.program.tensors[id.0 as usize];
+                    vec![0xff; decl.shape.iter().product::<i64>() as usize * decl.dtype.bytes()]
+                }
+            },
+            Argument::Packed(pack) => {
+                let shape = scop.tensor(pack.source).shape.clone();
+                pack.apply(&Tensor { shape, ..source(pack.source).expect("a constant").clone() }).data
+            }
+            Argument::Workspace { bytes } => vec![0xff; *bytes],
+        })
+        .collect();
+    (table, outputs)
+}
+
+/// Calls in order: each parallel phase in two parts.
+fn steps(assembled: &Assembled) -> Vec<(Vec<u8>, i64, i64)> {
+    let parts = |n: i64| if n > 1 { vec![(0, n / 2), (n / 2, n)] } else { vec![(0, n)] };
+    let ranges = |p: Option<i64>| p.map_or(vec![(0, 1)], parts);
+    assembled.phases.iter().flat_map(|p| ranges(p.parallel).into_iter().map(|(a, b)| (p.code.clone(), a, b))).collect()
+}
+
+fn run_native(assembled: &Assembled, table: &mut [Vec<u8>]) {
+    let scratch_bytes = assembled.phases.iter().map(|p| p.scratch_bytes).max().unwrap_or(0) as usize;
+    let mut scratch = vec![0u8; scratch_bytes + 128];
+    let aligned = scratch.as_mut_ptr().map_addr(|a| a.next_multiple_of(64));
+    for (code, first, last) in steps(assembled) {
+        let executable = Executable::new(&code).unwrap();
+        let pointers: Vec<*mut u8> = table.iter_mut().map(|b| b.as_mut_ptr()).collect();
+        // SAFETY: the code comes from the assembler for this processor; every buffer has the size that the kernel asks for.
+        unsafe { executable.phase(0)(pointers.as_ptr(), first, last, aligned) };
+    }
+}
+
+/// Greatest difference relative to the greatest value.
+fn difference(expected: &Tensor, found: &[u8]) -> f64 {
+    let found = Tensor { data: found.to_vec(), ..expected.clone() }.to_vec::<f32>();
+    let expected = expected.to_vec::<f32>();
+    let scale = expected.iter().fold(1e-30f64, |m, v| m.max(f64::from(v.abs())));
+    expected
+        .iter()
+        .zip(found)
+        .map(|(e, f)| f64::from((e - f).abs()) / scale)
+        .fold(0.0, |m, d| if d <= m { m } else { d })
+}
+
+#[test]
+fn kernels_agree_with_the_interpreter_on_every_target() {
+    let mut wrong = vec![];
+    for target in Target::all() {
+        let native = target.runs_on_host();
+        if !native && target.isa != Isa::Neon {
+            println!("skipped: this processor does not run {}", target.name);
+            continue;
+        }
+        let (mut jobs, mut emulated) = (vec![], vec![]);
+        for case in cases() {
+            let inputs: Vec<&Tensor> = case.inputs.iter().collect();
+            let expected = interpret::evaluate(&case.program, &inputs).unwrap();
+            let Compiled { scop, kernel, .. } = poly::compile_stages(&case.program, case.name, &target)
+                .unwrap_or_else(|e| panic!("{}, {}: {e}", case.name, target.name));
+            let assembled = assemble(&kernel.nest, &target)
+                .unwrap_or_else(|e| panic!("{}, {}: {e}\n{}", case.name, target.name, kernel.nest));
+            let (mut table, outputs) = arguments(&case, &scop, &kernel);
+            let mut compare = |table: &[Vec<u8>]| {
+                for (expected, &slot) in expected.iter().zip(&outputs) {
+                    let d = difference(expected, &table[slot]);
+                    if d > 1e-5 {
+                        wrong.push(format!("{}, {}: differs by {d:e}", case.name, target.name));
+                    }
+                }
+            };
+            if native {
+                run_native(&assembled, &mut table);
+                compare(&table);
+            } else {
+                jobs.push(emulator::Job {
+                    name: case.name.into(),
+                    steps: steps(&assembled),
+                    scratch_bytes: assembled.phases.iter().map(|p| p.scratch_bytes).max().unwrap_or(0).into(),
+                    buffers: table,
+                });
+                emulated.push((case.name, expected, outputs));
+            }
+        }
+        for ((name, expected, outputs), results) in
+            emulated.iter().zip(emulator::run("kernels", &jobs).into_iter().flatten())
+        {
+            for (expected, &slot) in expected.iter().zip(outputs) {
+                let worst = results.iter().map(|r| difference(expected, &r[slot])).fold(0.0, f64::max);
+                if worst > 1e-5 {
+                    wrong.push(format!("{name}, {}: differs by {worst:e}", target.name));
+                }
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong:#?}");
+}
