@@ -58,7 +58,7 @@ fn compare(output: &Tensor, expected: &[Tensor]) -> Result<(), String> {
         return Err(format!("shape {:?} instead of {:?}", output.shape, shape.to_vec::<i64>()));
     }
     let size = output.dtype.bytes();
-    let stride = output.len() / 2000 | 1;
+    let stride = (output.len() / 2000) | 1;
     let data: Vec<u8> = output.data.chunks_exact(size).step_by(stride).flatten().copied().collect();
     let actual = Tensor { dtype: output.dtype, shape: vec![(data.len() / size) as i64], data };
     if !output.dtype.is_float() {

@@ -389,8 +389,8 @@ fn unrolled(nest: &mut LoopNest, target: &Target, stmt: Stmt) -> Vec<Stmt> {
         return vec![Stmt::Loop { var, lower, upper, step, kind: LoopKind::Unroll, body }];
     }
     let factor = match size {
-        ..=BY_FOUR => 4,
-        ..=BY_TWO => 2,
+        n if n <= BY_FOUR => 4,
+        n if n <= BY_TWO => 2,
         _ => 1,
     };
     let factor = if trips % factor == 0 || trips >= 4 * factor { factor } else { 1 };
