@@ -205,7 +205,7 @@ impl Selector<'_> {
         }
         let lane = lane_of(dtype)?;
         if !a.gather.is_empty() {
-            let v = self.gather(a, None)?;
+            let v = self.gather(a, None, first, count)?;
             return self.loaded(v, lane, dtype, false);
         }
         let size = self.element(a.buffer);
@@ -243,8 +243,9 @@ impl Selector<'_> {
         Ok(Val { reg, ..v })
     }
 
-    /// Reads an element for each lane; where `mask` is given and false, element 0 of the buffer instead.
-    fn gather(&mut self, a: &Address, mask: Option<(Vec<Affine>, Lane)>) -> Step<Vreg> {
+    /// Reads an element for each of the lanes `first..first + count`; where `mask` is given and false, element 0 of the
+    /// buffer instead.
+    fn gather(&mut self, a: &Address, mask: Option<(Vec<Affine>, Lane)>, first: i64, count: i64) -> Step<Vreg> {
         let (dtype, size) = (self.nest.buffer(a.buffer).dtype, self.element(a.buffer));
         let small = self.nest.buffer(a.buffer).span() * size < i32::MAX as i64;
         let index_lane = if small { Lane::I32 } else { Lane::I64 };
@@ -276,7 +277,7 @@ impl Selector<'_> {
         let base = self.pointer(Pointer { bytes, ..pointer });
         let (lane, mem) = (lane_of(dtype)?, memory_type(dtype));
         let ty = self.ty(lane, false);
-        let part = self.part(self.chunk.first as i64, self.chunk.count as i64);
+        let part = self.part(first, count);
         let span = Span { bytes: None, ..span };
         Ok(self.emit_from(Some(span), |dst| Inst::VGatherIndex { dst, ty, mem, base, index, index_lane, part }))
     }
@@ -382,7 +383,7 @@ impl Selector<'_> {
         let v = if in_registers || !address.varies() {
             self.load_address(&address)?
         } else {
-            let reg = self.gather(&address, Some((masked.clone(), lane)))?;
+            let reg = self.gather(&address, Some((masked.clone(), lane)), from, to - from)?;
             self.loaded(reg, lane, dtype, false)?
         };
         let mask = self.guard_mask(&masked, v.lane);
