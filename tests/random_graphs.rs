@@ -155,7 +155,9 @@ impl Maker {
                     let (start, step) = (self.random.random_range(0..d), self.random.random_range(1..=2));
                     let whole = self.chance(50);
                     if self.chance(15) {
-                        (starts.push(d - 1), ends.push(-1), steps.push(-step));
+                        starts.push(d - 1);
+                        ends.push(-1);
+                        steps.push(-step);
                     } else {
                         starts.push(if whole { 0 } else { start });
                         ends.push(if whole { d } else { self.random.random_range(start + 1..=d) });
