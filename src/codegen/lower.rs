@@ -1,13 +1,15 @@
 //! LoopNest to VCode: vectors, unrolling, registers for local buffers, addresses.
 //!
 //! Each top-level statement of the nest becomes a function. `prepare` decides on vectors and unrolling, `select` expands
-//! statements to vector instructions over symbolic addresses, `hoist` moves invariants out of innermost loops, `address`
-//! gives pointers registers and bumps them. The nest's meaning (`interpret.rs`) is kept, except that sums over vector
-//! lanes are taken in another (fixed) order and that products in sums are fused.
+//! statements to vector instructions over symbolic addresses, `hoist` moves invariants out of innermost loops, `prefetch`
+//! asks for panels before they are needed, `address` gives pointers registers and bumps them. The nest's meaning
+//! (`interpret.rs`) is kept, except that sums over vector lanes are taken in another (fixed) order and that products in
+//! sums are fused.
 
 pub mod access;
 pub mod address;
 pub mod hoist;
+pub mod prefetch;
 pub mod prepare;
 pub mod select;
 pub mod size;
@@ -64,7 +66,7 @@ fn lower_phase(
         let mut selector = Selector::new(nest, target, widths, &locals);
         selector.tree.scratch_bytes = bytes;
         match selector.phase(stmt) {
-            Ok(tree) => return address::flatten(tree, name, parallel),
+            Ok(tree) => return address::flatten(prefetch::prefetch_panels(tree, target), name, parallel),
             Err(Stop::Failed(e)) => return Err(e),
             Err(Stop::Retry(b, LocalMode::Memory { .. })) => bytes = to_memory(&mut locals, b),
             Err(Stop::Retry(b, mode)) => locals[b.0 as usize] = mode,

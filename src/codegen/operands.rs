@@ -73,6 +73,7 @@ impl Inst {
                 addr!(addr);
                 gpr!(Def, dst);
             }
+            Inst::Prefetch { addr } => addr!(addr),
             Inst::LoopStart { count, .. } => gpr!(Use, count),
             Inst::LoopEnd | Inst::IfEnd => {}
             Inst::IfStart { a, b, .. } => {

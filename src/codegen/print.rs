@@ -330,6 +330,7 @@ pub fn inst(i: &Inst) -> String {
         Inst::Copy { dst, src } => format!("r{} = r{}", dst.0, src.0),
         Inst::Int { op, dst, a, b } => format!("r{} = {} r{}, {}", dst.0, low(op), a.0, operand(*b)),
         Inst::LoadInt { dst, addr: a, mem } => format!("r{} = load {mem} {}", dst.0, addr(a)),
+        Inst::Prefetch { addr: a } => format!("prefetch {}", addr(a)),
         Inst::Argument { dst, slot } => format!("r{} = argument {slot}", dst.0),
         Inst::Range { dst, which: 0 } => format!("r{} = first", dst.0),
         Inst::Range { dst, .. } => format!("r{} = last", dst.0),

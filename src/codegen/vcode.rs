@@ -200,6 +200,10 @@ pub enum Inst {
         addr: Addr,
         part: Option<LaneRange>,
     },
+    /// Asks for the line at `addr` to be brought into the second cache. Any address may be given; nothing is read.
+    Prefetch {
+        addr: Addr,
+    },
     /// One element in every lane.
     VBroadcast {
         dst: Vreg,

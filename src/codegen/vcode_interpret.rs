@@ -114,6 +114,7 @@ impl Machine {
                 let address = self.address(&addr);
                 self.gprs[dst.index()] = self.element(address, mem)? as i64;
             }
+            Inst::Prefetch { .. } => {}
             Inst::Argument { dst, slot } if (slot as usize) < self.arguments => {
                 self.gprs[dst.index()] = base(slot as usize)
             }

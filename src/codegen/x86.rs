@@ -283,6 +283,7 @@ impl Emitter<'_> {
                 | Inst::Copy { .. }
                 | Inst::Int { .. }
                 | Inst::LoadInt { .. }
+                | Inst::Prefetch { .. }
                 | Inst::Argument { .. }
                 | Inst::Range { .. }
                 | Inst::Scratch { .. }

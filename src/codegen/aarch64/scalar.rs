@@ -23,6 +23,16 @@ impl Emitter<'_> {
                 let (b, offset) = self.operand(addr, 0, mem.bytes() as i64)?;
                 self.load_int(d, b, offset, *mem)?;
             }
+            Inst::Prefetch { addr } => {
+                // prfm pldl2keep, [base, #offset]: 12 bits, in units of 8 bytes; dynasm does not have it
+                let (b, offset) = match addr {
+                    Addr { index: None, disp, base } if disp % 8 == 0 && (0..8 << 12).contains(disp) => {
+                        (n(*base), *disp)
+                    }
+                    _ => (self.address(addr, 0), 0),
+                };
+                self.asm.push_u32(0xf980_0000 | (offset as u32 / 8) << 10 | u32::from(b) << 5 | 0b00010);
+            }
             Inst::Argument { dst, slot } => {
                 let d = n(*dst);
                 let table = self.hidden(d, hidden)?;

@@ -135,7 +135,8 @@ pub fn address(inst: &Inst) -> Option<&Addr> {
         | Inst::VBroadcast { addr, .. }
         | Inst::VGather { addr, .. }
         | Inst::VScatter { addr, .. }
-        | Inst::LoadInt { addr, .. } => Some(addr),
+        | Inst::LoadInt { addr, .. }
+        | Inst::Prefetch { addr } => Some(addr),
         _ => None,
     }
 }
@@ -148,7 +149,8 @@ pub fn address_mut(inst: &mut Inst) -> Option<&mut Addr> {
         | Inst::VBroadcast { addr, .. }
         | Inst::VGather { addr, .. }
         | Inst::VScatter { addr, .. }
-        | Inst::LoadInt { addr, .. } => Some(addr),
+        | Inst::LoadInt { addr, .. }
+        | Inst::Prefetch { addr } => Some(addr),
         _ => None,
     }
 }

@@ -443,6 +443,26 @@ fn scalars(out: &mut Vec<Case>) {
             range: (0, 1),
         });
     }
+    {
+        // A prefetch may ask for any address and changes nothing.
+        let mut b = Builder::new("prefetch");
+        let (input, output) = (b.argument(0), b.argument(1));
+        for (i, disp) in [(0, 0), (1, 64), (2, -72), (3, 1 << 20), (5, 3)] {
+            let index = b.imm(i);
+            b.push(Inst::Prefetch { addr: at(input, disp) });
+            for scale in [1, 2, 4, 8] {
+                b.push(Inst::Prefetch { addr: Addr { base: input, index: Some((index, scale)), disp } });
+            }
+            let v = b.vreg();
+            b.push(Inst::VSplat { dst: v, ty, src: index });
+            b.push(Inst::VStore { src: v, ty, mem: DType::I64, addr: at(output, 8 * i as i32), part: None });
+        }
+        out.push(Case {
+            function: b.function,
+            buffers: vec![data(DType::I64, 6, 2, false), data(DType::I64, 6, 2, true)],
+            range: (0, 1),
+        });
+    }
     for op in COMPARISONS {
         for by_register in [false, true] {
             let mut b = Builder::new(format!("if {op:?} {by_register}"));

@@ -16,6 +16,7 @@ impl Emitter<'_> {
             Inst::Copy { dst, src } => self.move_gpr(n(*dst), n(*src)),
             Inst::Int { op, dst, a, b } => self.int(*op, n(*dst), n(*a), *b)?,
             Inst::LoadInt { dst, addr, mem } => self.load_int(n(*dst), addr, 0, *mem)?,
+            Inst::Prefetch { addr } => self.prefetch(addr)?,
             Inst::Argument { dst, slot } => {
                 let (d, offset) = (n(*dst), 8 * *slot as i32);
                 let table = self.hidden(d, hidden)?;
@@ -259,6 +260,19 @@ impl Emitter<'_> {
             DType::F16 | DType::BF16 => {
                 return Err(Error::Unsupported(format!("{}: integers from {mem}", self.name)));
             }
+        }
+        Ok(())
+    }
+
+    fn prefetch(&mut self, addr: &Addr) -> Result<()> {
+        let m = super::at(addr, 0)?;
+        let (b, disp) = (m.base.unwrap_or(0), m.displacement);
+        match m.index {
+            None => dynasm!(self.asm ; .arch x64 ; prefetcht1 [Rq(b) + disp]),
+            Some((i, 1)) => dynasm!(self.asm ; .arch x64 ; prefetcht1 [Rq(b) + Rq(i) + disp]),
+            Some((i, 2)) => dynasm!(self.asm ; .arch x64 ; prefetcht1 [Rq(b) + Rq(i) * 2 + disp]),
+            Some((i, 4)) => dynasm!(self.asm ; .arch x64 ; prefetcht1 [Rq(b) + Rq(i) * 4 + disp]),
+            Some((i, _)) => dynasm!(self.asm ; .arch x64 ; prefetcht1 [Rq(b) + Rq(i) * 8 + disp]),
         }
         Ok(())
     }
