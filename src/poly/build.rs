@@ -17,7 +17,7 @@ use crate::poly::{DType, Error, Result, merge};
 /// Larger expressions are not substituted into others.
 const MAX_NODES: usize = 256;
 /// What storing and reloading one element costs, in additions.
-const ROUND_TRIP: i64 = 4;
+const ROUND_TRIP: f64 = 4.0;
 
 /// Builds the Scop of `program`. Fails when the program is malformed.
 pub fn build(name: &str, program: &Program) -> Result<Scop> {
@@ -274,8 +274,9 @@ fn substituted(
     }
     let dimension: Vec<usize> = dimension.into_iter().collect::<Option<_>>()?;
 
-    let elements: i64 = target.shape.iter().product();
-    let mut evaluations = 0;
+    let volume = |extents: &mut dyn std::iter::Iterator<Item = i64>| extents.map(|e| e as f64).product::<f64>();
+    let elements = volume(&mut target.shape.iter().copied());
+    let mut evaluations = 0.0;
     for d in after {
         let mut seen: Vec<&Access> = vec![];
         d.body.visit_accesses(&mut |a| {
@@ -283,8 +284,7 @@ fn substituted(
                 seen.push(a);
             }
         });
-        let points: i64 = d.iterators.iter().map(|it| it.extent).product();
-        evaluations += points * seen.len() as i64;
+        evaluations += volume(&mut d.iterators.iter().map(|it| it.extent)) * seen.len() as f64;
         // An output is stored anyway: its value is used again only by the iteration that computes it.
         let own =
             |a: &&Access| a.index.iter().map(Index::affine).eq(producer.write.iter().map(Some)) && a.guard.is_empty();
@@ -294,11 +294,11 @@ fn substituted(
             return None;
         }
     }
-    let cost = cost(&producer.body);
-    if kept && (evaluations == 0 || evaluations * cost > elements * ROUND_TRIP) {
+    let cost = cost(&producer.body) as f64;
+    if kept && (evaluations == 0.0 || evaluations * cost > elements * ROUND_TRIP) {
         return None;
     }
-    if evaluations > 0 && !is_copy(&producer.body) && evaluations * cost > elements * (cost + ROUND_TRIP) {
+    if evaluations > 0.0 && !is_copy(&producer.body) && evaluations * cost > elements * (cost + ROUND_TRIP) {
         return None;
     }
     after
@@ -663,5 +663,16 @@ scop t {
             text.contains("Y(nhwc < 37632): Y[nhwc] = max((((X[nhwc] * f32(2.0)) + X[nhwc]) + Z[nhwc]), f32(0.0));"),
             "{text}"
         );
+    }
+
+    #[test]
+    fn readers_of_an_output_in_the_same_loops_use_the_accumulator() {
+        let mut p = samples::maxpool(8, 4, 2, 2, 0);
+        let relu = samples::tensor(&mut p, Role::Output, "R", &[1, 4, 4, 4]);
+        let load = Expr::load(BufferId(1), samples::vars(4));
+        samples::define(&mut p, relu, "n 1, h 4, w 4, c 4", 4, None, vec![], samples::relu(load));
+        let text = text(&p);
+        assert!(text.contains("  Y(h < 4, w < 4, c < 4): Y[h][w][c] = Y_acc[h][w][c];\n"), "{text}");
+        assert!(text.contains("  R(h < 4, w < 4, c < 4): R[h][w][c] = max(Y_acc[h][w][c], f32(0.0));\n"), "{text}");
     }
 }

@@ -193,7 +193,7 @@ fn add(scop: &Scop, isl: &Isl, source: &Touch, sink: &Touch, out: &mut Dependenc
 
 fn bytes(scop: &Scop, tensor: BufferId) -> i64 {
     let t = scop.tensor(tensor);
-    t.shape.iter().product::<i64>().max(1) * t.dtype.bytes() as i64
+    t.shape.iter().fold(t.dtype.bytes() as i64, |bytes, &extent| bytes.saturating_mul(extent))
 }
 
 #[cfg(test)]

@@ -49,6 +49,20 @@ pub struct Report {
     pub fallback: Option<String>,
 }
 
+impl std::fmt::Display for Report {
+    fn fmt(&self, f: &mut std::fmt::Formatter) -> std::fmt::Result {
+        write!(
+            f,
+            "{} rows by {} integer programs of at most {} unknowns and {} constraints, {:.1} ms",
+            self.rows, self.programs, self.ilp_variables, self.constraint_rows, self.milliseconds
+        )?;
+        match &self.fallback {
+            None => Ok(()),
+            Some(why) => write!(f, "; {why}"),
+        }
+    }
+}
+
 const MAX_COEFFICIENT: i64 = 4;
 const MAX_CONSTANT: i64 = 4;
 /// Beyond this the original order is used.
@@ -186,15 +200,16 @@ impl<'a> Scheduler<'a> {
         if row.phi.len() == 1 {
             return Ok(true);
         }
-        let shared: i64 = live.iter().filter(|(d, _)| d.source != d.sink).map(|(d, _)| d.bytes).sum();
-        let mut lost = 0;
+        let shared: i64 =
+            live.iter().filter(|(d, _)| d.source != d.sink).map(|(d, _)| d.bytes).fold(0, i64::saturating_add);
+        let mut lost = 0i64;
         for (id, phi) in &row.phi {
             let own = self.stride_of(*id, phi);
             if own > 0 && self.complement(*id).len() > 1 {
                 let alone: LiveDependences =
                     live.iter().filter(|(d, _)| d.source == *id && d.sink == *id).cloned().collect();
                 if let Some(best) = self.row(&[*id], &alone, PARALLEL)? {
-                    lost += own - self.stride_of(*id, &best.phi[0].1).min(own);
+                    lost = lost.saturating_add(own - self.stride_of(*id, &best.phi[0].1).min(own));
                 }
             }
         }
@@ -202,7 +217,7 @@ impl<'a> Scheduler<'a> {
     }
 
     fn stride_of(&self, id: StatementId, phi: &Affine) -> i64 {
-        phi.terms.iter().map(|&(v, _)| self.stride[&id][v.0 as usize]).sum()
+        phi.terms.iter().map(|&(v, _)| self.stride[&id][v.0 as usize]).fold(0, i64::saturating_add)
     }
 
     fn stuck(&self, group: &[StatementId]) -> Error {
@@ -225,7 +240,8 @@ impl<'a> Scheduler<'a> {
         }
         let mut edges: BTreeMap<(StatementId, StatementId), i64> = BTreeMap::new();
         for (d, _) in live.iter().filter(|(d, _)| d.source != d.sink) {
-            *edges.entry((d.source, d.sink)).or_default() += d.bytes;
+            let bytes: &mut i64 = edges.entry((d.source, d.sink)).or_default();
+            *bytes = bytes.saturating_add(d.bytes);
         }
         let mut edges: Vec<_> = edges.into_iter().collect();
         edges.sort_by_key(|&(pair, bytes)| (-bytes, pair));
@@ -481,10 +497,11 @@ fn unit_stride_bytes(scop: &Scop, id: StatementId) -> Vec<i64> {
     let mut count = |buffer: BufferId, index: &[&Affine], times: i64| {
         let Some(last) = index.last() else { return };
         let used = s.vars().filter(|&v| index.iter().any(|a| a.uses(v)));
-        let elements: i64 = used.map(|v| s.iterators[v.0 as usize].extent).product();
+        let extents = used.map(|v| s.iterators[v.0 as usize].extent);
+        let moved = extents.fold(times * scop.tensor(buffer).dtype.bytes() as i64, i64::saturating_mul);
         for &(v, c) in &last.terms {
             if c.abs() == 1 {
-                bytes[v.0 as usize] += times * elements * scop.tensor(buffer).dtype.bytes() as i64;
+                bytes[v.0 as usize] = moved.saturating_add(bytes[v.0 as usize]);
             }
         }
     };
@@ -549,6 +566,7 @@ fn order(clusters: &[Vec<StatementId>], live: &LiveDependences) -> Option<Vec<Ve
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::codegen::expr::{BinaryOp, Expr, UnaryOp};
     use crate::poly::{build, dependence, samples, scop};
 
     /// The schedule of a program; it must come from the integer programs and be legal.
@@ -639,6 +657,59 @@ mod tests {
     {total_init}
 "
         ));
+    }
+
+    #[test]
+    fn sharing_a_loop_must_not_spoil_strides() {
+        // A row computed once and added to every row of a matrix: in one loop over columns the matrix would be
+        // walked down its columns.
+        let mut p = scop::Program::default();
+        let x = samples::tensor(&mut p, Role::Input, "X", &[64]);
+        let z = samples::tensor(&mut p, Role::Input, "Z", &[32, 64]);
+        let y = samples::tensor(&mut p, Role::Output, "Y", &[32, 64]);
+        let e = samples::tensor(&mut p, Role::Temporary, "e", &[64]);
+        let exp = Expr::unary(UnaryOp::Exp, Expr::load(x, samples::vars(1)));
+        samples::define(&mut p, e, "j 64", 1, None, vec![], exp);
+        let sum = samples::add(Expr::load(z, samples::vars(2)), Expr::load(e, vec![samples::v(1)]));
+        samples::define(&mut p, y, "i 32, j 64", 2, None, vec![], sum);
+        assert_eq!(
+            scheduled(&p),
+            "sequence
+  {e}
+    band permutable
+      j [serial coincident] e(j)
+      leaf
+  {Y}
+    band permutable
+      i [serial coincident] Y(i)
+      j [serial coincident] Y(j)
+      leaf
+"
+        );
+    }
+
+    #[test]
+    fn many_statements_share_their_rows() {
+        // Twelve times: divide each row by its sum.
+        let mut p = scop::Program::default();
+        let mut x = samples::tensor(&mut p, Role::Input, "X", &[64, 96]);
+        let y = samples::tensor(&mut p, Role::Output, "Y", &[64, 96]);
+        for k in 0..12 {
+            let total = samples::tensor(&mut p, Role::Temporary, &format!("total{k}"), &[64]);
+            let next = if k == 11 { y } else { samples::tensor(&mut p, Role::Temporary, &format!("x{k}"), &[64, 96]) };
+            let load = |t, n| Expr::load(t, samples::vars(n));
+            samples::define(&mut p, total, "i 64, j 96", 1, Some(BinaryOp::Add), vec![], load(x, 2));
+            let quotient = Expr::binary(BinaryOp::Div, load(x, 2), load(total, 1));
+            let quotient = Expr::unary(UnaryOp::Exp, quotient);
+            samples::define(&mut p, next, "i 64, j 96", 2, None, vec![], quotient);
+            x = next;
+        }
+        let text = scheduled(&p);
+        assert!(
+            text.starts_with("band permutable\n  i [serial coincident] total0_init(i), total0_update(i), x0(i), "),
+            "{text}"
+        );
+        assert_eq!(text.lines().filter(|l| l.trim_start().starts_with("j [")).count(), 24);
     }
 
     #[test]
