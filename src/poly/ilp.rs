@@ -17,8 +17,9 @@
 //!
 //! Attempts, in order, the first with a solution counts: parallel, then (for one strongly connected component) with
 //! coefficients 0..4 and constants 0, constants to 4, coefficients -4..4. A group of several components has only parallel
-//! rows of equal length, and shares one only if that saves more bytes than it moves with a worse stride; when there is none
-//! the group is cut into a sequence of groups that have one, joined greedily along the dependences that move most bytes. Where nothing is found the original order is used and the report says so.
+//! rows, one iterator of each statement, all of one length, and shares one only if that saves more bytes than it moves
+//! with a worse stride; when there is none the group is cut into a sequence of groups that have one, joined greedily along
+//! the dependences that move most bytes. Where nothing is found the original order is used and the report says so.
 //!
 //! How we differ from the paper: first δ ≥ 0 is asked for on the unbounded cone of the dependence (as if extents were
 //! parameters), which is a condition on the signs of a few forms when subscripts are simple; the dual cone by isl
@@ -349,11 +350,13 @@ impl<'a> Scheduler<'a> {
         program: &mut IntegerProgram,
     ) -> BTreeMap<StatementId, usize> {
         let mut first = BTreeMap::new();
+        let shared = attempt.parallel && group.len() > 1;
         let low = if attempt.negative { -MAX_COEFFICIENT } else { 0 };
+        let high = if shared { 1 } else { MAX_COEFFICIENT };
         for &id in group {
             first.insert(id, program.unknowns());
             for &cost in &self.weights[&id] {
-                program.unknown(low, MAX_COEFFICIENT, if attempt.negative { 0 } else { cost });
+                program.unknown(low, high, if attempt.negative { 0 } else { cost });
             }
             program.unknown(0, attempt.constant, 1);
         }
@@ -371,8 +374,13 @@ impl<'a> Scheduler<'a> {
                 }
             }
         }
-        if attempt.parallel && group.len() > 1 {
-            // Fused loops have one length.
+        if shared {
+            // A shared loop is one iterator of each statement, of one length.
+            for &id in group {
+                let mut one = Linear { constant: -1, ..Linear::default() };
+                (0..self.scop.statement(id).iterators.len()).for_each(|i| one.add(first[&id] + i, 1));
+                program.equal_zero(one);
+            }
             let length = |id: StatementId| {
                 let mut sum = Linear::default();
                 for (i, it) in self.scop.statement(id).iterators.iter().enumerate() {
@@ -684,6 +692,33 @@ mod tests {
       i [serial coincident] Y(i)
       j [serial coincident] Y(j)
       leaf
+"
+        );
+    }
+
+    #[test]
+    fn shared_loops_are_iterators_of_one_length() {
+        // Concatenation along the columns: 20 and 33 of them.
+        let mut p = scop::Program::default();
+        let a = samples::tensor(&mut p, Role::Input, "A", &[6, 20]);
+        let b = samples::tensor(&mut p, Role::Input, "B", &[6, 33]);
+        let y = samples::tensor(&mut p, Role::Output, "Y", &[6, 53]);
+        samples::define(&mut p, y, "i 6, j 20", 2, None, vec![], Expr::load(a, samples::vars(2)));
+        samples::define(&mut p, y, "i 6, j 33", 2, None, vec![], Expr::load(b, samples::vars(2)));
+        p.definitions[1].write[1].constant = 20;
+        assert_eq!(
+            scheduled(&p),
+            "band permutable
+  i [serial coincident] Y(i), Y_2(i)
+  sequence
+    {Y}
+      band permutable
+        j [serial coincident] Y(j)
+        leaf
+    {Y_2}
+      band permutable
+        j [serial coincident] Y_2(j)
+        leaf
 "
         );
     }
