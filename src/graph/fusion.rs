@@ -138,7 +138,7 @@ pub fn program(graph: &Graph, group: &Group) -> Result<Program> {
         let prefix = match role {
             Role::Input => "x",
             Role::Constant => "w",
-            Role::Output => "y",
+            Role::Output | Role::InOut => "y",
             Role::Temporary => "t",
         };
         let id = BufferId(out.tensors.len() as u32);

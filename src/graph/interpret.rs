@@ -23,7 +23,7 @@ pub fn evaluate(program: &Program, inputs: &[&Tensor]) -> Result<Vec<Tensor>> {
     let mut tensors: Vec<Cow<Tensor>> = vec![];
     for t in &program.tensors {
         tensors.push(match t.role {
-            Role::Input | Role::Constant => {
+            Role::Input | Role::Constant | Role::InOut => {
                 let tensor = given.next().ok_or_else(|| Error::Invalid(format!("input {} is missing", t.name)))?;
                 if tensor.dtype != t.dtype || tensor.shape != t.shape || tensor.data.len() != bytes(t) {
                     let (got, wanted) = (TensorType::of(tensor), TensorType::new(t.dtype, &t.shape));

@@ -26,10 +26,10 @@ fn random_scop(rng: &mut StdRng) -> Scop {
             name: format!("T{i}"),
             dtype: DType::F32,
             shape: vec![4; rng.random_range(1..=2)],
-            role: Role::Output,
+            role: if rng.random_bool(0.5) { Role::Output } else { Role::InOut },
         })
         .collect();
-    let statements = (0..rng.random_range(1..=3))
+    let statements: Vec<Statement> = (0..rng.random_range(1..=3))
         .map(|i| {
             let n = rng.random_range(1..=3);
             let iterators: Vec<Iterator> =
@@ -63,7 +63,39 @@ fn random_scop(rng: &mut StdRng) -> Scop {
             }
         })
         .collect();
-    Scop { name: "random".into(), tensors, statements }
+    let mut scop = Scop::in_sequence("random", tensors, statements);
+    if rng.random_bool(0.6) {
+        scop.order = Schedule { root: random_order(&scop, &scop.ids().collect::<Vec<_>>(), 0, rng) };
+    }
+    scop
+}
+
+/// Statements interleaved in common loops, which may be shifted, reversed and skewed; `depth` iterators are used already.
+fn random_order(scop: &Scop, ids: &[StatementId], depth: usize, rng: &mut StdRng) -> Node {
+    let left = |id: StatementId| scop.statement(id).iterators.len() - depth;
+    let share = ids.iter().all(|&id| left(id) > 0) && (ids.len() == 1 || rng.random_bool(0.7));
+    if share {
+        let phi = |&id: &StatementId| {
+            let own = Affine::var(Var(depth as u32)).scale(if rng.random_bool(0.8) { 1 } else { -1 });
+            let outer = if depth > 0 && rng.random_bool(0.2) { 1 } else { 0 };
+            let shift = if rng.random_bool(0.7) { 0 } else { rng.random_range(-2..=2) };
+            (id, own.plus(Var(depth.saturating_sub(1) as u32), outer).offset(shift))
+        };
+        let phi = ids.iter().map(phi).collect();
+        let row = Row { name: format!("t{depth}"), phi, tile: 1, coincident: false, kind: RowKind::Serial };
+        let child = random_order(scop, ids, depth + 1, rng);
+        return Node::Band(Band { rows: vec![row], permutable: false }, Box::new(child));
+    }
+    if ids.len() == 1 {
+        return Node::Leaf;
+    }
+    let (first, rest) = ids.split_at(rng.random_range(1..ids.len()));
+    let mut children: Vec<_> =
+        [first, rest].iter().map(|ids| (ids.to_vec(), random_order(scop, ids, depth, rng))).collect();
+    if rng.random_bool(0.3) {
+        children.reverse();
+    }
+    Node::Sequence(children)
 }
 
 fn instances(s: &Statement) -> Vec<Vec<i64>> {
@@ -105,6 +137,7 @@ fn pairs(scop: &Scop) -> Vec<Pair> {
             all.push((id, p, touches));
         }
     }
+    all.sort_by_key(|(id, p, _)| scop.order.time(*id, p));
     let mut out = vec![];
     for (k, (sink, q, right)) in all.iter().enumerate() {
         for (source, p, left) in &all[..k] {
@@ -246,9 +279,11 @@ fn assert_dependences(scop: &Scop, d: &Dependences, pairs: &[Pair], context: &st
         for p in instances(scop.statement(dependence.source)) {
             for q in instances(scop.statement(dependence.sink)) {
                 let point = [p.clone(), q.clone()].concat();
-                if dependence.relation.contains(&point) && !(dependence.reduction && p >= q) {
+                if dependence.relation.contains(&point) && !(dependence.reduction && p == q) {
+                    let (source, sink) = ((dependence.source, p.clone()), (dependence.sink, q.clone()));
                     let known = pairs.iter().any(|pair| {
-                        pair.source == (dependence.source, p.clone()) && pair.sink == (dependence.sink, q.clone())
+                        pair.source == source && pair.sink == sink
+                            || dependence.reduction && pair.source == sink && pair.sink == source
                     });
                     assert!(known, "{p:?} -> {q:?} of {dependence:?} in\n{context}");
                 }
@@ -269,7 +304,8 @@ fn dependences_legality_and_schedules_agree_with_enumeration() {
         let dependences = analyze(&scop).unwrap();
         let context = format!("seed {seed}\n{scop}");
         assert_dependences(&scop, &dependences, &pairs, &context);
-        let initial = Schedule::initial(&scop);
+        let initial = scop.order.clone();
+        initial.verify(&scop).unwrap();
         assert!(legal(&initial, &pairs), "original order of {context}");
         legality::check(&scop, &dependences, &initial).unwrap_or_else(|e| panic!("original order: {e} in\n{context}"));
         let (schedule, report) = ilp::schedule(&scop, &dependences).unwrap();
@@ -309,6 +345,6 @@ fn dependences_legality_and_schedules_agree_with_enumeration() {
          {fallbacks} fallbacks, {fused} fused rows, {skewed} skewed rows"
     );
     if rounds >= 300 {
-        assert!(accepted > 300 && refused > 300 && fused > 20 && skewed > 3 && fallbacks < 30);
+        assert!(accepted > 300 && refused > 300 && fused > 20 && skewed > 3 && fallbacks * 8 < rounds);
     }
 }

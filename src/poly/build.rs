@@ -11,6 +11,7 @@
 //! Invariant: element for element the Scop computes what the Program defines; only the order of a reduction is open.
 
 use crate::codegen::expr::{Access, Affine, BinaryOp, BufferId, CompareOp, Expr, Index, Scalar, UnaryOp, Var};
+use crate::poly::schedule::Schedule;
 use crate::poly::scop::{Definition, Iterator, Program, Role, Scop, Statement, TensorDecl};
 use crate::poly::{DType, Error, Result, merge};
 
@@ -31,6 +32,7 @@ pub fn build(name: &str, program: &Program) -> Result<Scop> {
     merge::merge_iterators(&mut scop);
     drop_unused_temporaries(&mut scop);
     unique_names(&mut scop);
+    scop.order = Schedule::in_sequence(&scop.statements);
     scop.verify()?;
     Ok(scop)
 }
@@ -59,7 +61,7 @@ fn verify(program: &Program) -> Result<()> {
         if d.write.len() != target.shape.len() {
             return fail("the write has not one subscript for each dimension");
         }
-        if matches!(target.role, Role::Input | Role::Constant) {
+        if target.role.is_given() {
             return fail("an input is written");
         }
         if d.iterators.iter().any(|it| it.extent < 0) {
@@ -471,7 +473,7 @@ fn neutral(op: BinaryOp, dtype: DType) -> Scalar {
 
 /// Splits every reduction into initialisation and update of a temporary; one that defines an output gets a copy.
 fn split(name: &str, definitions: Vec<Definition>, tensors: Vec<TensorDecl>) -> Scop {
-    let mut scop = Scop { name: name.into(), tensors, statements: vec![] };
+    let mut scop = Scop { name: name.into(), tensors, ..Scop::default() };
     // Accumulators of outputs: readers in the same loops use them instead of the output.
     let mut accumulators: Vec<(BufferId, Vec<i64>, BufferId)> = vec![];
     for mut d in definitions {

@@ -14,8 +14,8 @@ use rand::{Rng, SeedableRng};
 /// A nest whose arguments are all the tensors, in order.
 fn nest(tensors: &[TensorDecl]) -> LoopNest {
     let buffer = |(slot, t): (usize, &TensorDecl)| {
-        let written = matches!(t.role, Role::Output | Role::Temporary);
-        Buffer::dense(&t.name, t.dtype, &t.shape, BufferKind::Argument { slot: slot as u32, written })
+        let kind = BufferKind::Argument { slot: slot as u32, written: t.role.is_written() };
+        Buffer::dense(&t.name, t.dtype, &t.shape, kind)
     };
     LoopNest { name: "t".into(), buffers: tensors.iter().enumerate().map(buffer).collect(), vars: vec![], body: vec![] }
 }

@@ -1,13 +1,15 @@
 //! Exact dependences of a Scop.
 //!
-//! In: a Scop, whose statements run one completely after the other. Out: for each pair of accesses to one tensor, one of
-//! them a write, the pairs of instances in their original order, as one integer polyhedron over both iteration vectors.
-//! Within a statement the original order of its instances is lexicographic, one polyhedron for each level.
+//! In: a Scop and its original order. Out: for each pair of accesses to one tensor, one of them a write, the pairs of
+//! instances in their original order, as integer polyhedra over both iteration vectors: one for each loop of the original
+//! order around both statements, whose earlier iteration has the source, and one where the same iterations of all of
+//! them run the source first.
 //!
 //! - The updates of one reduction may be reordered: their dependences on each other are kept, marked
 //!   [`Dependence::reduction`], and order nothing; but they may not run in parallel. In exchange initialisation and
 //!   consumers depend on **all** instances of the update, not only on the first and the last.
-//! - A dependence through a statement that writes the whole tensor in between is left out: it follows from the others.
+//! - A dependence through a statement that runs completely in between and writes the whole tensor is left out: it follows
+//!   from the others.
 //! - A computed subscript ([`Index::Value`]) may be anything in its dimension.
 //!
 //! These are memory-based dependences. When each element is written once they are the flow of values; in general
@@ -17,6 +19,7 @@ use crate::codegen::expr::{Affine, BufferId, Index};
 use crate::poly::Result;
 use crate::poly::isl::Isl;
 use crate::poly::polyhedron::{Polyhedron, Reduced, difference, plus};
+use crate::poly::schedule::Node;
 use crate::poly::scop::{Scop, Statement, StatementId};
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -70,18 +73,55 @@ pub fn analyze(scop: &Scop) -> Result<Dependences> {
     let mut out = Dependences::default();
     let touches: Vec<Vec<Touch>> = scop.ids().map(|id| touches(scop, id)).collect();
     for (t, sinks) in touches.iter().enumerate() {
-        for s in (0..=t).rev() {
+        for s in (0..=t).rev().chain(t + 1..touches.len()) {
+            let orders = orders(scop, StatementId(s as u32), StatementId(t as u32));
+            if orders.is_empty() {
+                continue;
+            }
             for source in &touches[s] {
                 for sink in sinks.iter().filter(|sink| sink.tensor == source.tensor && (sink.write || source.write)) {
-                    if s < t && covered_between(scop, source.tensor, s, t) {
+                    if s != t && covered_between(scop, source.tensor, s, t) {
                         continue;
                     }
-                    add(scop, &isl, source, sink, &mut out)?;
+                    add(scop, &isl, source, sink, &orders, &mut out)?;
                 }
             }
         }
     }
     Ok(out)
+}
+
+/// The pairs of instances of which the first runs before the second in the original order, over the iterators of both, as
+/// disjoint polyhedra without the domains.
+fn orders(scop: &Scop, first: StatementId, second: StatementId) -> Vec<Polyhedron> {
+    let n = scop.statement(first).iterators.len();
+    let mut same = Polyhedron { dims: n + scop.statement(second).iterators.len(), ..Polyhedron::default() };
+    let mut out = vec![];
+    let mut node = &scop.order.root;
+    loop {
+        match node {
+            Node::Leaf => return out,
+            Node::Sequence(children) => {
+                let at = |id: StatementId| children.iter().position(|c| c.0.contains(&id)).expect("verified");
+                let (a, b) = (at(first), at(second));
+                if a != b {
+                    out.extend((a < b).then_some(same));
+                    return out;
+                }
+                node = &children[a].1;
+            }
+            Node::Band(band, child) => {
+                for row in &band.rows {
+                    let step = difference(&same.form(row.of(second), n), &same.form(row.of(first), 0));
+                    let mut later = same.clone();
+                    later.inequalities.push(plus(&step, -1));
+                    out.push(later);
+                    same.equalities.push(step);
+                }
+                node = child;
+            }
+        }
+    }
 }
 
 /// The write, which is also a read in a reduction, and the reads of the body.
@@ -108,9 +148,12 @@ fn touches(scop: &Scop, id: StatementId) -> Vec<Touch> {
     out
 }
 
-/// Whether a statement between `s` and `t` writes every element of the tensor.
+/// Whether a statement that runs completely between all of `s` and all of `t` writes every element of the tensor.
 fn covered_between(scop: &Scop, tensor: BufferId, s: usize, t: usize) -> bool {
-    scop.statements[s + 1..t].iter().any(|k| k.target == tensor && writes_all(scop, k))
+    let Node::Sequence(children) = &scop.order.root else { return false };
+    let at = |s: usize| children.iter().position(|c| c.0.contains(&StatementId(s as u32)));
+    let between = |k: usize| at(s) < at(k) && at(k) < at(t);
+    scop.statements.iter().enumerate().any(|(i, k)| k.target == tensor && between(i) && writes_all(scop, k))
 }
 
 fn writes_all(scop: &Scop, s: &Statement) -> bool {
@@ -126,7 +169,14 @@ fn writes_all(scop: &Scop, s: &Statement) -> bool {
         })
 }
 
-fn add(scop: &Scop, isl: &Isl, source: &Touch, sink: &Touch, out: &mut Dependences) -> Result<()> {
+fn add(
+    scop: &Scop,
+    isl: &Isl,
+    source: &Touch,
+    sink: &Touch,
+    orders: &[Polyhedron],
+    out: &mut Dependences,
+) -> Result<()> {
     let (a, b) = (scop.statement(source.statement), scop.statement(sink.statement));
     let n = a.iterators.len();
     let mut relation = Polyhedron { dims: n + b.iterators.len(), ..Polyhedron::default() };
@@ -165,18 +215,11 @@ fn add(scop: &Scop, isl: &Isl, source: &Touch, sink: &Touch, out: &mut Dependenc
         element: write.index.iter().filter_map(Index::affine).cloned().collect(),
         bytes: bytes(scop, source.tensor),
     };
-    let levels = if same && !reduction { n } else { 1 };
-    for level in 0..levels {
+    let any = [Polyhedron::default()];
+    for order in if reduction { &any } else { orders } {
         let mut d = dependence.clone();
-        if same && !reduction {
-            let step = |v: usize| {
-                let mut form = vec![0; 2 * n + 1];
-                (form[v], form[n + v]) = (-1, 1);
-                form
-            };
-            d.relation.equalities.extend((0..level).map(step));
-            d.relation.inequalities.push(plus(&step(level), -1));
-        }
+        d.relation.equalities.extend_from_slice(&order.equalities);
+        d.relation.inequalities.extend_from_slice(&order.inequalities);
         let known =
             |k: &Dependence| (k.source, k.sink, k.tensor, k.reduction) == (d.source, d.sink, d.tensor, reduction);
         if out.list.iter().any(|k| known(k) && k.relation == d.relation) {
@@ -223,6 +266,28 @@ mod tests {
                 "C_update -> C Flow C_acc"
             ]
         );
+    }
+
+    #[test]
+    fn statements_in_one_time_loop() {
+        let text = "scop stencil { A: f64[9] inout; B: f64[9] temporary;
+          S(t < 4, i < 9) if i - 1 >= 0 && -i + 7 >= 0: B[i] = (A[i - 1] + A[i + 1]);
+          T(t < 4, i < 9) if i - 1 >= 0 && -i + 7 >= 0: A[i] = B[i];
+          order band t [serial] S(t), T(t) sequence {S} band i [serial] S(i) leaf {T} band i [serial] T(i) leaf }";
+        let scop = crate::poly::parse::scop(text).unwrap();
+        let d = analyze(&scop).unwrap();
+        let count = |kind, source, sink| {
+            let of = |d: &&Dependence| (d.kind, d.source.0, d.sink.0) == (kind, source, sink);
+            d.list.iter().filter(of).count()
+        };
+        // Each pair of accesses in the same iteration of t and in a later one, as far as it exists.
+        assert_eq!(count(Kind::Flow, 0, 1), 2);
+        assert_eq!(count(Kind::Flow, 1, 0), 2);
+        assert_eq!(count(Kind::Anti, 0, 1), 4);
+        assert_eq!(count(Kind::Anti, 1, 0), 1);
+        assert_eq!(count(Kind::Output, 0, 0), 1);
+        assert_eq!(count(Kind::Output, 1, 1), 1);
+        assert_eq!(d.list.len(), 11);
     }
 
     #[test]

@@ -84,7 +84,7 @@ pub fn schedule(scop: &Scop, dependences: &Dependences) -> Result<(Schedule, Rep
     let mut report = scheduler.report;
     let schedule = found.unwrap_or_else(|e| {
         report.fallback = Some(format!("original order: {e}"));
-        Schedule::initial(scop)
+        scop.order.clone()
     });
     schedule.for_each_band(&mut |band| report.rows += band.rows.len());
     report.milliseconds = start.elapsed().as_secs_f64() * 1e3;

@@ -36,7 +36,8 @@ pub struct Kernel {
 
 #[derive(Clone, PartialEq, Debug)]
 pub enum Argument {
-    /// A tensor of the Scop, which has the external tensors of the Program in the same order.
+    /// A tensor of the Scop, which has the external tensors of the Program in the same order. Its buffer is marked as written
+    /// when the tensor is an output or updated in place; it is one argument either way.
     Tensor(BufferId),
     /// A constant, packed at compile time.
     Packed(Pack),
@@ -143,8 +144,7 @@ impl<'a> Lowering<'a> {
         for (id, t) in scop.tensors.iter().enumerate() {
             if t.role != Role::Temporary {
                 let id = BufferId(id as u32);
-                let written = t.role == Role::Output;
-                let buffer = l.argument(&t.name, t.dtype, &t.shape, written, Argument::Tensor(id));
+                let buffer = l.argument(&t.name, t.dtype, &t.shape, t.role.is_written(), Argument::Tensor(id));
                 l.tensors[id.0 as usize] = Some(buffer);
             }
         }
@@ -423,7 +423,7 @@ impl<'a> Lowering<'a> {
         mark_used(&self.nest.body, &mut used);
         for (i, b) in self.nest.buffers.iter().enumerate() {
             let output = matches!(b.kind, BufferKind::Argument { slot, .. }
-                if matches!(&self.arguments[slot as usize], Argument::Tensor(t) if self.scop.tensor(*t).role == Role::Output));
+                if matches!(&self.arguments[slot as usize], Argument::Tensor(t) if self.scop.tensor(*t).role.is_written()));
             used[i] |= output;
         }
         let mut arguments = vec![];

@@ -228,7 +228,7 @@ mod tests {
             reduce: None,
             body: Expr::Load(access.clone()),
         };
-        let scop = Scop { name: "t".into(), tensors: vec![tensor], statements: vec![statement] };
+        let scop = Scop::in_sequence("t", vec![tensor], vec![statement]);
         let dims = vec![(f, Part::Tile(4)), (r, Part::Whole), (c, Part::Whole), (f, Part::Point(4))];
         (scop, Packing { statement: StatementId(0), access, dims })
     }

@@ -19,16 +19,21 @@ pub fn scop(text: &str) -> Result<Scop> {
         p.expect(":")?;
         let (dtype, shape) = (p.dtype()?, p.list()?);
         let Some(&(role, _)) = ROLES.iter().find(|r| r.1 == p.peek()) else {
-            return p.fail("input, constant, output or temporary");
+            return p.fail("input, constant, output, inout or temporary");
         };
         p.next();
         p.expect(";")?;
         p.buffers.insert(name.clone(), BufferId(scop.tensors.len() as u32));
         scop.tensors.push(TensorDecl { name, dtype, shape, role });
     }
-    while !p.accept("}") {
+    while p.peek() != "}" && (p.peek() != "order" || p.peek_at(1) == "(") {
         scop.statements.push(statement(&mut p)?);
     }
+    scop.order = Schedule::in_sequence(&scop.statements);
+    if p.accept("order") {
+        scop.order = Schedule { root: node(&mut p, &scop)? };
+    }
+    p.expect("}")?;
     p.end()?;
     scop.verify()?;
     Ok(scop)
@@ -167,18 +172,54 @@ mod tests {
     }
 
     #[test]
+    fn programs_keep_their_order() {
+        let text = "\
+scop heat {
+  A: f64[9] inout;
+  B: f64[9] temporary;
+  s: f64 inout;
+  S(t < 4, i < 9) if i - 1 >= 0 && -i + 7 >= 0: B[i] = (A[i - 1] + A[i + 1]);
+  T(t < 4, i < 9) if i - 1 >= 0 && -i + 7 >= 0: A[i] = B[i];
+  U(t < 4): s add = A[4];
+  order
+    band
+      t [serial] S(t), T(t), U(t)
+      sequence
+        {S}
+          band
+            i [serial] S(i)
+            leaf
+        {T}
+          band
+            i [serial] T(-i)
+            leaf
+        {U}
+          leaf
+}
+";
+        let scop = parse::scop(text).unwrap();
+        assert_eq!(scop.to_string(), text);
+        for (from, to, message) in [
+            ("{U}", "{S}", "schedule refused: a sequence covers {S, T, S} where {S, T, U} are scheduled"),
+            ("[serial] T(-i)", "[serial tile 4] T(i)", "invalid: the original order of heat has tiles"),
+        ] {
+            assert_eq!(parse::scop(&text.replacen(from, to, 1)).unwrap_err().to_string(), message);
+        }
+    }
+
+    #[test]
     fn wrong_text_is_refused_with_its_line() {
         let scop = build::build("t", &samples::matmul(8, 6, 4)).unwrap();
         let text = scop.to_string();
         for (from, to, message) in [
-            ("input", "inward", "scop, line 2: expected input, constant, output or temporary, found inward"),
+            ("input", "inward", "scop, line 2: expected input, constant, output, inout or temporary, found inward"),
             ("k < 4", "k < 5", "statement C_update of t: subscript 1 of A leaves 0..4"),
             ("A[m][k] *", "A[m][q] *", "scop, line 7: expected a variable, found q"),
         ] {
             let error = parse::scop(&text.replacen(from, to, 1)).unwrap_err().to_string();
             assert_eq!(error, format!("invalid: {message}"));
         }
-        let schedule = crate::poly::schedule::Schedule::initial(&scop).print(&scop);
+        let schedule = scop.order.print(&scop);
         for (from, to, message) in [
             (
                 "serial",

@@ -19,8 +19,9 @@
 //!       leaf
 //!     …
 //! ```
-//! Iterators are `name < extent`; a domain follows them, `if h + r - 1 >= 0 && …`. Expressions are those of a LoopNest. Each
-//! row of a band has its name, its kind, flags and tile size, and the time φ of each statement below it.
+//! Iterators are `name < extent`; a domain follows them, `if h + r - 1 >= 0 && …`. Expressions are those of a LoopNest. A
+//! tensor is `input`, `constant`, `output`, `inout` or `temporary`. When the statements do not run one completely after the
+//! other, the word `order` and a tree follow them inside of the braces. Each row of a band has its name, its kind, flags and tile size, and the time φ of each statement below it.
 
 use crate::codegen::expr::{Affine, Index};
 use crate::codegen::print::Names;
@@ -28,8 +29,13 @@ use crate::poly::schedule::{Node, RowKind, Schedule};
 use crate::poly::scop::{Role, Scop, Statement, StatementId};
 use std::fmt::Write;
 
-pub(super) const ROLES: [(Role, &str); 4] =
-    [(Role::Input, "input"), (Role::Constant, "constant"), (Role::Output, "output"), (Role::Temporary, "temporary")];
+pub(super) const ROLES: [(Role, &str); 5] = [
+    (Role::Input, "input"),
+    (Role::Constant, "constant"),
+    (Role::Output, "output"),
+    (Role::InOut, "inout"),
+    (Role::Temporary, "temporary"),
+];
 pub(super) const KINDS: [(RowKind, &str); 4] = [
     (RowKind::Serial, "serial"),
     (RowKind::Parallel, "parallel"),
@@ -74,6 +80,12 @@ impl std::fmt::Display for Scop {
             let write: Vec<Index> = s.write.iter().cloned().map(Index::Affine).collect();
             let op = s.reduce.map_or(String::new(), |op| format!("{} ", op.name()));
             writeln!(f, ": {} {op}= {};", names.element(s.target, &write), names.expr(&s.body))?;
+        }
+        if self.order != Schedule::in_sequence(&self.statements) {
+            writeln!(f, "  order")?;
+            let mut order = String::new();
+            print_node(&self.order.root, self, 2, &mut order);
+            write!(f, "{order}")?;
         }
         writeln!(f, "}}")
     }

@@ -2,28 +2,29 @@
 //!
 //! The words are isl's (Verdoolaege et al., "Schedule Trees", IMPACT 2014): bands of rows, sequences of filters, marks.
 
-use crate::codegen::expr::{Affine, Var};
+use crate::codegen::expr::Affine;
 use crate::poly::polyhedron::orthogonal_complement;
-use crate::poly::scop::{Scop, StatementId};
+use crate::poly::scop::{Scop, Statement, StatementId};
 use crate::poly::{Error, Result};
 use serde::{Deserialize, Serialize};
 
 /// A schedule of all statements of one Scop.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Default, Serialize, Deserialize)]
 pub struct Schedule {
     pub root: Node,
 }
 
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Default, Serialize, Deserialize)]
 pub enum Node {
     /// Nested loops, outermost first, over all statements below.
     Band(Band, Box<Node>),
     /// The children run one after the other. Each names the statements below it.
     Sequence(Vec<(Vec<StatementId>, Node)>),
+    #[default]
     Leaf,
 }
 
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 pub struct Band {
     pub rows: Vec<Row>,
     /// The rows may be interchanged and tiled: every dependence is non-negative in each of them.
@@ -31,7 +32,7 @@ pub struct Band {
 }
 
 /// One loop: statement instance `i` runs at time `⌊φ(i) / tile⌋`.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 pub struct Row {
     /// The name of the loop variable.
     pub name: String,
@@ -44,7 +45,7 @@ pub struct Row {
     pub kind: RowKind,
 }
 
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 pub enum RowKind {
     Serial,
     Parallel,
@@ -53,14 +54,15 @@ pub enum RowKind {
 }
 
 impl Schedule {
-    /// The original order: every statement completely before the next, each over its iterators in order.
-    pub fn initial(scop: &Scop) -> Schedule {
-        let mut children: Vec<(Vec<StatementId>, Node)> = scop
-            .ids()
-            .map(|id| {
-                let rows = scop.statement(id).iterators.iter().enumerate().map(|(i, it)| Row {
+    /// Every statement completely before the next, each over its iterators in order.
+    pub fn in_sequence(statements: &[Statement]) -> Schedule {
+        let mut children: Vec<(Vec<StatementId>, Node)> = statements
+            .iter()
+            .zip((0..).map(StatementId))
+            .map(|(s, id)| {
+                let rows = s.iterators.iter().zip(s.vars()).map(|(it, v)| Row {
                     name: it.name.clone(),
-                    phi: vec![(id, Affine::var(Var(i as u32)))],
+                    phi: vec![(id, Affine::var(v))],
                     tile: 1,
                     coincident: false,
                     kind: RowKind::Serial,

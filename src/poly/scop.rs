@@ -1,11 +1,14 @@
 //! Scop: what one fused group computes, as statements over affine domains.
 //!
 //! A tensor expression is a list of [`Definition`]s, `C(m,n) +=! A(m,k) * B(k,n)`. A [`Scop`] has the same tensors and
-//! statements with one write each: a reduction has become an initialisation and an update.
+//! statements with one write each: a reduction has become an initialisation and an update, and each statement runs
+//! completely before the next. A loop program is a Scop with an order of its own: arrays updated in place, statements
+//! interleaved in common loops, triangular domains. In both the original order is a schedule tree like any other.
 
 use crate::codegen::expr::{Access, Affine, BinaryOp, BufferId, Expr, Index, Var};
 use crate::poly::isl::Isl;
 use crate::poly::polyhedron::{Polyhedron, Reduced};
+use crate::poly::schedule::Schedule;
 use crate::poly::{DType, Error, Result};
 use serde::{Deserialize, Serialize};
 
@@ -24,9 +27,24 @@ pub enum Role {
     Input,
     /// Known at compile time: packing it is free.
     Constant,
+    /// Undefined before the program has written it.
     Output,
+    /// Has values before, which the program reads and overwrites. Never in a tensor expression.
+    InOut,
     /// Exists only inside the program.
     Temporary,
+}
+
+impl Role {
+    /// Whether statements may write it.
+    pub fn is_written(self) -> bool {
+        matches!(self, Role::Output | Role::InOut | Role::Temporary)
+    }
+
+    /// Whether it has values before the program runs.
+    pub fn is_given(self) -> bool {
+        matches!(self, Role::Input | Role::Constant | Role::InOut)
+    }
 }
 
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
@@ -79,15 +97,23 @@ pub struct Statement {
     pub body: Expr,
 }
 
-/// The statements of one fused group in their original order: statement i runs completely before statement i+1.
+/// The statements of one fused group or loop program, and the order that says what they mean.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default, Serialize, Deserialize)]
 pub struct Scop {
     pub name: String,
     pub tensors: Vec<TensorDecl>,
     pub statements: Vec<Statement>,
+    /// The original order, without tiles. Every other schedule is measured against it.
+    pub order: Schedule,
 }
 
 impl Scop {
+    /// A Scop whose statements run one completely after the other.
+    pub fn in_sequence(name: &str, tensors: Vec<TensorDecl>, statements: Vec<Statement>) -> Scop {
+        let order = Schedule::in_sequence(&statements);
+        Scop { name: name.into(), tensors, statements, order }
+    }
+
     pub fn statement(&self, id: StatementId) -> &Statement {
         &self.statements[id.0 as usize]
     }
@@ -100,7 +126,8 @@ impl Scop {
 }
 
 impl Scop {
-    /// Checks ranks, variables and ids, and that every subscript lies in its dimension for every instance that accesses it.
+    /// Checks ranks, variables and ids, the original order, and that every subscript lies in its dimension for every instance
+    /// that accesses it.
     pub fn verify(&self) -> Result<()> {
         let isl = Isl::default();
         for s in &self.statements {
@@ -122,7 +149,7 @@ impl Scop {
             if s.iterators.iter().any(|it| it.extent < 1) {
                 return fail("an iterator has no values".into());
             }
-            if self.tensors.get(s.target.0 as usize).is_none_or(|t| matches!(t.role, Role::Input | Role::Constant)) {
+            if self.tensors.get(s.target.0 as usize).is_none_or(|t| !t.role.is_written()) {
                 return fail("it writes no output or temporary".into());
             }
             let mut accesses = vec![Access {
@@ -148,7 +175,12 @@ impl Scop {
                 }
             }
         }
-        Ok(())
+        let mut tiled = false;
+        self.order.for_each_band(&mut |band| tiled |= band.rows.iter().any(|r| r.tile != 1));
+        if tiled {
+            return Err(Error::Invalid(format!("the original order of {} has tiles", self.name)));
+        }
+        self.order.verify(self)
     }
 }
 
@@ -198,7 +230,7 @@ mod tests {
             body: Expr::Load(access),
         };
         let tensors = vec![tensor("x", Role::Input), tensor("y", Role::Output)];
-        Scop { name: "t".into(), tensors, statements: vec![statement] }.verify()
+        Scop::in_sequence("t", tensors, vec![statement]).verify()
     }
 
     #[test]

@@ -16,6 +16,8 @@ pub struct Reference {
     /// Subscripts that are affine, with the extent of their dimension, innermost last.
     pub subscripts: Vec<(Affine, i64)>,
     pub constant: bool,
+    /// Some statement may write the tensor.
+    pub written: bool,
 }
 
 /// How an access looks to a vector along one iterator.
@@ -41,12 +43,13 @@ impl Reference {
         self.strides[v.0 as usize] != Some(0)
     }
 
-    /// Whether a packed copy has no more elements than the tensor: no iterator of `statement` is in two subscripts, none has
+    /// Whether a packed copy made before the kernel is right and has no more elements than the tensor: nothing writes it, no iterator of `statement` is in two subscripts, none has
     /// more values than its dimension, and nothing but zero is read outside.
     pub fn packable(&self, statement: &Statement) -> bool {
         let Some(access) = &self.access else { return false };
         let mut seen = vec![];
-        access.otherwise.is_none_or(|o| o.bits == 0)
+        !self.written
+            && access.otherwise.is_none_or(|o| o.bits == 0)
             && self.subscripts.len() == access.index.len()
             && self.subscripts.iter().all(|(a, size)| {
                 let values: i64 = a.terms.iter().map(|t| statement.iterators[t.0.0 as usize].extent).product();
@@ -116,8 +119,8 @@ fn reference(scop: &Scop, s: &Statement, tensor: BufferId, index: &[Index], acce
             }
         }
     }
-    let constant = t.role == Role::Constant;
-    Reference { tensor, bytes: t.dtype.bytes() as i64, strides, access, subscripts, constant }
+    let (constant, written) = (t.role == Role::Constant, t.role.is_written());
+    Reference { tensor, bytes: t.dtype.bytes() as i64, strides, access, subscripts, constant, written }
 }
 
 fn uses(e: &Expr, v: Var) -> bool {

@@ -330,7 +330,7 @@ fn gathers() {
 fn original_order_is_a_schedule() {
     for p in [samples::matmul(5, 7, 3), samples::softmax(2, 3, 4), samples::depthwise(5, 6, 3, 1, 1)] {
         let scop = build::build("t", &p).unwrap();
-        let tiled = tile(&scop, &Schedule::initial(&scop), &Target::avx2()).unwrap();
+        let tiled = tile(&scop, &scop.order, &Target::avx2()).unwrap();
         let kernel = lower(&scop, &tiled).unwrap();
         let inputs = inputs(&p);
         let expected = evaluate(&p, &inputs)[0].to_vec::<f32>();
