@@ -39,23 +39,26 @@ pub fn node(op: &Op, operands: &[Operand], result: &TensorType, target: &Target)
     target.launch_ns + moved + weights + traffic(result.bytes(), target) + arithmetic(op, operands, result, target)
 }
 
-/// What is saved when `consumer` runs in the kernel of the `producer` of its operand number `position`: the launch and
-/// the way of the value through memory. `None` when they do not fuse.
+/// What is saved when `consumer` runs in the kernel of the `producer` of its operand number `position`: the launch,
+/// reading the value, and when this is its `sole` use also writing it. `None` when they do not fuse.
 pub fn fusion(
     producer: &Op,
     value: &TensorType,
+    sole: bool,
     consumer: &Op,
     position: usize,
     result: &TensorType,
     target: &Target,
 ) -> Option<f64> {
-    let saved = target.launch_ns + traffic(value.bytes(), target) * 1.5;
+    let saved = target.launch_ns + traffic(value.bytes(), target) * if sole { 2.0 } else { 1.0 };
     let ends = |p: &Op| !matches!(p, Op::Reshape { .. } | Op::Opaque { .. } | Op::Concat { .. } | Op::Upsample { .. });
     match consumer {
         c if is_elementwise(c) => (ends(producer) && value.shape == result.shape).then_some(saved),
         Op::Transpose { perm } => {
             let keeps_rows = perm.last() == Some(&(perm.len() - 1));
-            let fits = is_elementwise(producer)
+            let copies = matches!(producer, Op::Transpose { .. } | Op::Slice { .. } | Op::Expand { .. });
+            let fits = copies
+                || is_elementwise(producer)
                 || keeps_rows && matches!(producer, Op::MatMul { .. } | Op::Conv { .. } | Op::ConvTranspose { .. });
             fits.then_some(saved)
         }
@@ -70,14 +73,16 @@ pub fn fusion(
             let few = value.shape.last().is_some_and(|&c| c <= 4);
             (position == 0 && few && matches!(producer, Op::Transpose { .. })).then_some(saved)
         }
-        Op::Concat { .. } | Op::Slice { .. } | Op::Pad { .. } => is_elementwise(producer).then_some(saved),
+        Op::Concat { .. } | Op::Slice { .. } | Op::Pad { .. } => {
+            (is_elementwise(producer) || matches!(producer, Op::Transpose { .. } | Op::Slice { .. })).then_some(saved)
+        }
         _ => None,
     }
 }
 
 /// Time to read or write `bytes` that were touched recently.
 fn traffic(bytes: usize, target: &Target) -> f64 {
-    let level = target.cache_bytes.iter().skip(1).take_while(|&&c| bytes > c / 2).count() + 1;
+    let level = target.cache_bytes.iter().skip(1).take_while(|&&c| bytes > c / 4 * 3).count() + 1;
     bytes as f64 / target.bandwidth[level]
 }
 

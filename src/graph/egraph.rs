@@ -10,9 +10,10 @@ use crate::graph::expr::{BinaryOp, UnaryOp};
 use crate::graph::infer::infer;
 use crate::graph::ir::{Graph, Source, TensorType, ValueId};
 use crate::graph::op::Op;
-use crate::graph::rules::{self, Rule};
+use crate::graph::rules::{self, Keep, Rule};
 use crate::graph::{DType, Error, Result, Target, Tensor, extract};
 use egg::{Analysis, DidMerge, Id, Language};
+use rustc_hash::FxHashSet;
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
@@ -108,6 +109,10 @@ impl Analysis<Term> for Values {
 #[derive(Default)]
 pub struct Network {
     pub egraph: egg::EGraph<Term, Values>,
+    /// The classes of the outputs.
+    pub outputs: Vec<Id>,
+    /// E-nodes that a rule replaced: neither rules nor the extraction look at them. Operands are canonical.
+    replaced: FxHashSet<Term>,
 }
 
 impl Network {
@@ -126,6 +131,51 @@ impl Network {
             Head::Op(op) => Some((op, &t.children[..])),
             _ => None,
         })
+    }
+
+    fn canonical(&self, term: &Term) -> Term {
+        Term { head: term.head.clone(), children: term.children.iter().map(|&c| self.find(c)).collect() }
+    }
+
+    /// Whether no rule replaced the e-node.
+    pub fn is_current(&self, term: &Term) -> bool {
+        self.replaced.is_empty() || !self.replaced.contains(&self.canonical(term))
+    }
+
+    /// Forgets an e-node of which a class has an equal or better one.
+    fn replace(&mut self, term: &Term) {
+        let term = self.canonical(term);
+        self.replaced.insert(term);
+    }
+
+    /// Whether the computed operands of an e-node of `class` are used by nothing else.
+    fn is_sole_use(&self, class: Id, term: &Term) -> bool {
+        let class = self.find(class);
+        term.children.iter().filter(|&&c| !self.is_constant(c)).all(|&c| {
+            let mut users = self.egraph[self.find(c)].parents();
+            !self.outputs.iter().any(|&o| self.find(o) == self.find(c))
+                && users.all(|p| self.find(p) == class || !self.is_current(self.egraph.id_to_node(p)))
+        })
+    }
+
+    /// Restores the invariants of the e-graph after unions.
+    fn rebuild(&mut self) {
+        self.egraph.rebuild();
+        let replaced = std::mem::take(&mut self.replaced);
+        self.replaced = replaced.iter().map(|t| self.canonical(t)).collect();
+    }
+
+    /// The classes that the outputs need, by e-nodes that were not replaced.
+    fn reachable(&self) -> FxHashSet<Id> {
+        let mut seen = FxHashSet::default();
+        let mut stack: Vec<Id> = self.outputs.iter().map(|&o| self.find(o)).collect();
+        while let Some(id) = stack.pop() {
+            if seen.insert(id) {
+                let current = self.terms(id).iter().filter(|t| self.is_current(t));
+                stack.extend(current.flat_map(|t| &t.children).map(|&c| self.find(c)));
+            }
+        }
+        seen
     }
 
     pub fn facts(&self, id: Id) -> &Facts {
@@ -334,12 +384,13 @@ impl std::fmt::Display for Report {
 pub fn optimize(graph: &Graph, target: &Target, options: &Options) -> Result<(Graph, Report)> {
     let start = std::time::Instant::now();
     let mut loaded = load(graph)?;
-    let rules: Vec<Rule> = rules::all(options.blocked)
-        .into_iter()
-        .filter(|r| !options.without.iter().any(|name| name == r.name))
-        .collect();
+    let used = |list: Vec<Rule>| -> Vec<Rule> {
+        list.into_iter().filter(|r| !options.without.iter().any(|name| name == r.name)).collect()
+    };
     let limit = (options.max_growth * graph.nodes.len()).max(2000);
-    let growth = saturate(&mut loaded.network, &rules, options.max_iterations, limit);
+    let cleaning = saturate(&mut loaded.network, &used(rules::clean()), options.max_iterations, limit);
+    let mut growth = saturate(&mut loaded.network, &used(rules::all(options.blocked)), options.max_iterations, limit);
+    growth.add(cleaning);
     let rewrite_ms = ms(start);
     let start = std::time::Instant::now();
     let roots: Vec<Id> = graph.outputs.iter().map(|v| loaded.class[v.0 as usize]).collect();
@@ -406,8 +457,9 @@ pub fn load(graph: &Graph) -> Result<Loaded> {
         }
     }
     let undefined = || Error::Internal("a value is not defined".into());
-    let class = class.into_iter().map(|c| c.ok_or_else(undefined)).collect::<Result<_>>()?;
-    network.egraph.rebuild();
+    let class = class.into_iter().map(|c| c.ok_or_else(undefined)).collect::<Result<Vec<Id>>>()?;
+    network.rebuild();
+    network.outputs = graph.outputs.iter().map(|v| class[v.0 as usize]).collect();
     Ok(Loaded { network, class })
 }
 
@@ -416,6 +468,22 @@ pub struct Growth {
     pub fired: Vec<(&'static str, usize)>,
     pub iterations: usize,
     pub stop: StopReason,
+}
+
+impl Growth {
+    /// Counts in what was done before.
+    fn add(&mut self, before: Growth) {
+        for (name, count) in before.fired {
+            match self.fired.iter_mut().find(|(n, _)| *n == name) {
+                Some(entry) => entry.1 += count,
+                None => self.fired.push((name, count)),
+            }
+        }
+        self.iterations += before.iterations;
+        if !matches!(before.stop, StopReason::Saturated) {
+            self.stop = before.stop;
+        }
+    }
 }
 
 /// Applies the rules until nothing is new or a limit is reached. One pass goes through the classes in topological order, so
@@ -431,16 +499,24 @@ pub fn saturate(network: &mut Network, rules: &[Rule], max_iterations: usize, ma
         }
         iterations += 1;
         let mut changed = false;
-        let classes = network.egraph.nodes().len();
-        for start in 0..classes {
+        let nodes = network.egraph.nodes().len();
+        let reachable = network.reachable();
+        for start in 0..nodes {
             let mut work = vec![Id::from(start)];
+            if !reachable.contains(&network.find(work[0])) {
+                continue;
+            }
             while let Some(id) = work.pop() {
                 let before = network.egraph.nodes().len();
-                let mut term = network.egraph.id_to_node(id).clone();
-                term.children.iter_mut().for_each(|c| *c = network.egraph.find(*c));
+                let term = network.canonical(network.egraph.id_to_node(id));
                 let class = network.find(id);
                 for &r in index.candidates(&term) {
-                    for new in rules[r].apply(network, class, &term) {
+                    if network.replaced.contains(&term) {
+                        break;
+                    }
+                    let sole = rules[r].keep == Keep::IfSole && network.is_sole_use(class, &term);
+                    let found = rules[r].apply(network, class, &term);
+                    for &new in &found {
                         if network.find(new) != network.find(class) {
                             debug_assert_eq!(network.ty(new), network.ty(class), "rule {}", rules[r].name);
                             network.egraph.union(new, class);
@@ -448,16 +524,20 @@ pub fn saturate(network: &mut Network, rules: &[Rule], max_iterations: usize, ma
                             changed = true;
                         }
                     }
+                    let itself = |new: &Id| network.canonical(network.egraph.id_to_node(*new)) == term;
+                    if !found.is_empty() && !found.iter().any(itself) && (rules[r].keep == Keep::Instead || sole) {
+                        network.replace(&term);
+                    }
                 }
                 let after = network.egraph.nodes().len();
                 work.extend((before..after).rev().map(Id::from));
                 if after > max_nodes {
-                    network.egraph.rebuild();
+                    network.rebuild();
                     break 'run StopReason::NodeLimit(max_nodes);
                 }
             }
         }
-        network.egraph.rebuild();
+        network.rebuild();
         let equated = equate_operands(network);
         injective += equated;
         if !changed && equated == 0 {
@@ -486,7 +566,7 @@ fn equate_operands(network: &mut Network) -> usize {
         }
     }
     let united = pairs.iter().filter(|(a, b)| network.egraph.union(*a, *b)).count();
-    network.egraph.rebuild();
+    network.rebuild();
     united
 }
 

@@ -26,9 +26,9 @@ use good_lp::{Expression, ProblemVariables, ResolutionError, Solution, SolverMod
 use std::collections::BTreeMap;
 
 /// Share of the cost below which a better answer is not looked for.
-const GAP: f64 = 1e-4;
+const GAP: f64 = 1e-5;
 /// Choices that branch and bound may have to make: it has no guarantee of time.
-const MAX_OPEN: usize = 150;
+const MAX_OPEN: usize = 100;
 /// Solutions of the ILP with cycles that are cut off before giving up.
 const MAX_ROUNDS: usize = 20;
 
@@ -108,8 +108,11 @@ struct Fusion {
     producer: (usize, usize),
     /// What it saves, in ns.
     saved: f64,
-    /// The candidate is the anchor of the kernel: the producer then joins no kernel of a producer of its own.
+    /// The candidate is the anchor of the kernel: the producer then joins no kernel of a producer of its own, unless
+    /// both are copies.
     prologue: bool,
+    /// The producer only copies.
+    copy: bool,
 }
 
 struct Problem {
@@ -147,14 +150,15 @@ impl Problem {
             }
             index.insert(id, None);
             stack.push((id, true));
-            let operands = network.terms(id).iter().flat_map(|t| &t.children);
+            let operands = network.terms(id).iter().filter(|t| network.is_current(t)).flat_map(|t| &t.children);
             stack.extend(operands.rev().map(|&c| (network.find(c), false)));
         }
         let class_of = |id: Id| index.get(&network.find(id)).copied().flatten();
         for &id in &problem.ids {
             let own = class_of(id);
             let mut list: Vec<Candidate> = vec![];
-            for (position, term) in network.terms(id).iter().enumerate() {
+            let current = |(_, t): &(usize, &Term)| network.is_current(t);
+            for (position, term) in network.terms(id).iter().enumerate().filter(current) {
                 let mut children: Vec<usize> = term.children.iter().filter_map(|&c| class_of(c)).collect();
                 children.sort_unstable();
                 children.dedup();
@@ -183,6 +187,16 @@ impl Problem {
     }
 
     fn add_fusions(&mut self, network: &Network, target: &Target, class_of: &impl Fn(Id) -> Option<usize>) {
+        // The values that are computed from each value.
+        let (value, _) = self.forms();
+        let mut users: Vec<Vec<usize>> = vec![vec![]; self.classes.len()];
+        for (c, list) in self.classes.iter().enumerate() {
+            for &d in list.iter().filter(|k| !k.converts).flat_map(|k| &k.children) {
+                if !users[value[d]].contains(&value[c]) {
+                    users[value[d]].push(value[c]);
+                }
+            }
+        }
         for class in 0..self.classes.len() {
             let id = self.ids[class];
             for k in 0..self.classes[class].len() {
@@ -193,13 +207,16 @@ impl Problem {
                 let prologue = kind(op) != FusionKind::Injective;
                 for (position, &child) in children.iter().enumerate() {
                     let Some(c) = class_of(child) else { continue };
+                    let sole = users[value[c]].len() == 1;
                     for (j, candidate) in self.classes[c].iter().enumerate() {
                         let Head::Op(producer) = &network.terms(child)[candidate.position].head else { continue };
-                        let saved = cost::fusion(producer, network.ty(child), op, position, network.ty(id), target);
+                        let saved =
+                            cost::fusion(producer, network.ty(child), sole, op, position, network.ty(id), target);
                         let known = list.iter().any(|f| f.producer == (c, j));
                         if let Some(saved) = saved.filter(|_| !known) {
                             let saved = saved.min(self.classes[class][k].cost);
-                            list.push(Fusion { producer: (c, j), saved, prologue });
+                            let copy = matches!(producer, Op::Transpose { .. } | Op::Slice { .. } | Op::Expand { .. });
+                            list.push(Fusion { producer: (c, j), saved, prologue, copy });
                         }
                     }
                 }
@@ -211,15 +228,15 @@ impl Problem {
     /// What a candidate costs when these candidates are chosen for its operands.
     fn cost_within(&self, candidate: &Candidate, answer: &[Option<usize>]) -> f64 {
         let chosen = |f: &&Fusion| answer[f.producer.0] == Some(f.producer.1);
-        let epilogue = |candidate: &Candidate| {
-            let joins = candidate.fusions.iter().filter(|f| !f.prologue).filter(chosen);
+        let epilogue = |candidate: &Candidate, copies: bool| {
+            let joins = candidate.fusions.iter().filter(|f| !f.prologue && (copies || !f.copy)).filter(chosen);
             joins.map(|f| f.saved).fold(0.0, f64::max)
         };
         // A prologue gives up what it would save in the kernel of its own producer.
-        let given_up = |f: &Fusion| epilogue(&self.classes[f.producer.0][f.producer.1]);
+        let given_up = |f: &Fusion| epilogue(&self.classes[f.producer.0][f.producer.1], false);
         let prologue = candidate.fusions.iter().filter(|f| f.prologue).filter(chosen);
         let prologue = prologue.map(|f| f.saved - given_up(f)).fold(0.0, f64::max);
-        candidate.cost - epilogue(candidate).max(prologue)
+        candidate.cost - epilogue(candidate, true).max(prologue)
     }
 
     /// Bottom-up: the candidate whose graph, each class counted once, is cheapest.
@@ -248,7 +265,7 @@ impl Problem {
                     }
                     let cost = self.cost_within(candidate, &answer);
                     let sum = cost + members(&set).map(|c| own[c]).sum::<f64>();
-                    let better = sum < total[class] - 1e-6 * total[class].min(1e12);
+                    let better = sum < total[class] - 1e-3;
                     if better {
                         set[class / 64] |= 1 << (class % 64);
                         (answer[class], own[class], total[class], needs[class]) = (Some(k), cost, sum, set);
@@ -555,20 +572,24 @@ impl Problem {
                     }
                 }
                 let mut joined = Expression::default();
-                for &Fusion { producer: (d, j), saved, prologue } in &candidate.fusions {
+                let mut joined_to = Expression::default();
+                for &Fusion { producer: (d, j), saved, prologue, copy } in &candidate.fusions {
                     let f = variables.add(variable().min(0).max(1));
                     joins.push(f);
                     objective -= saved * f;
                     joined += f;
-                    if prologue && self.classes[d][j].fusions.iter().any(|f| !f.prologue) {
+                    if !copy {
+                        joined_to += f;
+                    }
+                    if prologue && self.classes[d][j].fusions.iter().any(|f| !f.prologue && !f.copy) {
                         leads.push(((d, j), f));
                     } else {
                         rows.push((x[d][j] - f).geq(0));
                     }
                 }
                 if !candidate.fusions.is_empty() {
-                    rows.push((x[c][k] - joined.clone()).geq(0));
-                    joined_by.insert((c, k), joined);
+                    rows.push((x[c][k] - joined).geq(0));
+                    joined_by.insert((c, k), joined_to);
                 }
             }
             if list.len() > 1 {

@@ -5,6 +5,7 @@
 use crate::graph::egraph::Network;
 use crate::graph::expr::{BinaryOp, UnaryOp};
 use crate::graph::op::{Layout, Op, PoolKind, ReduceOp};
+use crate::graph::rules::Keep::{Beside, IfSole, Instead};
 use crate::graph::rules::{Match, Rule, build, rewrite};
 use crate::graph::{DType, Tensor};
 use egg::Id;
@@ -14,46 +15,48 @@ use std::sync::Arc;
 pub fn rules() -> Vec<Rule> {
     vec![
         // ---- canonical arithmetic
-        build  ("div-constant",           "(div ?x $c)",                       div_constant),
-        build  ("sub-constant",           "(sub ?x $c)",                       sub_constant),
-        rewrite("pow-2",                  "(pow ?x 2)",                        "(mul ?x ?x)"),
-        rewrite("pow-half",               "(pow ?x 0.5)",                      "(sqrt ?x)"),
-        build  ("mul-1",                  "(mul ?x 1)",                        operand),
-        build  ("add-0",                  "(add ?x 0)",                        operand),
-        build  ("mul-mul",                "(mul (mul ?x $a) $b)",              mul_mul),
-        build  ("add-add",                "(add (add ?x $a) $b)",              add_add),
-        build  ("distribute-scale",       "(mul (add ?x $a) $b)",              distribute_scale),
+        build  (Instead, "div-constant",            "(div ?x $c)",                      div_constant),
+        build  (Instead, "sub-constant",            "(sub ?x $c)",                      sub_constant),
+        rewrite(Instead, "pow-2",                   "(pow ?x 2)",                       "(mul ?x ?x)"),
+        rewrite(Instead, "pow-half",                "(pow ?x 0.5)",                     "(sqrt ?x)"),
+        build  (Instead, "mul-1",                   "(mul ?x 1)",                       operand),
+        build  (Instead, "add-0",                   "(add ?x 0)",                       operand),
+        build  (Instead, "mul-mul",                 "(mul (mul ?x $a) $b)",             mul_mul),
+        build  (Instead, "add-add",                 "(add (add ?x $a) $b)",             add_add),
+        build  (IfSole,  "distribute-scale",        "(mul (add ?x $a) $b)",             distribute_scale),
         // ---- scale and shift into weights
-        build  ("conv-scale",             "(mul (conv@c ...) $s)",             conv_scale),
-        build  ("conv-shift",             "(add (conv@c ...) $s)",             conv_shift),
-        build  ("scale-conv",             "(conv@c ...)",                      scale_before_conv),
-        build  ("shift-conv",             "(conv@c ...)",                      shift_before_conv),
-        build  ("conv-transpose-scale",   "(mul (conv_transpose@c ...) $s)",   conv_scale),
-        build  ("conv-transpose-shift",   "(add (conv_transpose@c ...) $s)",   conv_shift),
-        build  ("matmul-scale",           "(mul (matmul@m ?x $w) $s)",         matmul_scale),
-        build  ("scale-matmul",           "(matmul@m (mul ?x $s) $w)",         scale_before_matmul),
-        build  ("pad-conv",               "(conv@c ...)",                      pad_before_conv),
+        build  (IfSole,  "conv-scale",              "(mul (conv@c ...) $s)",            conv_scale),
+        build  (IfSole,  "conv-shift",              "(add (conv@c ...) $s)",            conv_shift),
+        build  (IfSole,  "scale-conv",              "(conv@c ...)",                     scale_before_conv),
+        build  (IfSole,  "shift-conv",              "(conv@c ...)",                     shift_before_conv),
+        build  (IfSole,  "conv-transpose-scale",    "(mul (conv_transpose@c ...) $s)",  conv_scale),
+        build  (IfSole,  "conv-transpose-shift",    "(add (conv_transpose@c ...) $s)",  conv_shift),
+        build  (IfSole,  "matmul-scale",            "(mul (matmul@m ?x $w) $s)",        matmul_scale),
+        build  (IfSole,  "scale-matmul",            "(matmul@m (mul ?x $s) $w)",        scale_before_matmul),
+        build  (Instead, "pad-conv",                "(conv@c ...)",                     pad_before_conv),
         // ---- copies
-        build  ("transpose-transpose",    "(transpose@p (transpose@q ?x))",    transpose_transpose),
-        build  ("transpose-units",        "(transpose@p ?x)",                  transpose_units),
-        build  ("reshape-reshape",        "(reshape@p (reshape@q ?x))",        reshape_reshape),
-        build  ("reshape-same",           "(reshape ?x)",                      operand),
-        build  ("expand-same",            "(expand ?x)",                       operand),
-        build  ("cast-same",              "(cast ?x)",                         operand),
-        build  ("slice-same",             "(slice@s ?x)",                      slice_same),
-        build  ("concat-one",             "(concat ?x)",                       operand),
-        build  ("slice-slice",            "(slice@a (slice@b ?x))",            slice_slice),
-        build  ("slice-concat",           "(slice@a (concat@b ...))",          slice_concat),
-        build  ("reshape-slice",          "(reshape@r (slice@s ?x))",          reshape_slice),
-        build  ("gather-scalar",          "(gather@g ?x $i)",                  gather_scalar),
-        build  ("expand-operand",         "{elementwise}",                     expand_operand),
+        build  (Beside,  "transpose-transpose",     "(transpose@p (transpose@q ?x))",   transpose_transpose),
+        build  (Instead, "transpose-units",         "(transpose@p ?x)",                 transpose_units),
+        build  (Beside,  "reshape-reshape",         "(reshape@p (reshape@q ?x))",       reshape_reshape),
+        build  (Instead, "reshape-same",            "(reshape ?x)",                     operand),
+        build  (Instead, "expand-same",             "(expand ?x)",                      operand),
+        build  (Instead, "cast-same",               "(cast ?x)",                        operand),
+        build  (Instead, "slice-same",              "(slice@s ?x)",                     slice_same),
+        build  (Instead, "concat-one",              "(concat ?x)",                      operand),
+        build  (Instead, "slice-slice",             "(slice@a (slice@b ?x))",           slice_slice),
+        build  (Instead, "slice-concat",            "(slice@a (concat@b ...))",         slice_concat),
+        build  (Beside,  "reshape-slice",           "(reshape@r (slice@s ?x))",         reshape_slice),
+        build  (Instead, "gather-scalar",           "(gather@g ?x $i)",                 gather_scalar),
+        build  (Instead, "expand-operand",          "{elementwise}",                    expand_operand),
         // ---- products and reductions
-        build  ("matmul-transposed-a",    "(matmul@m (transpose@p ?x) ?w)",    matmul_transposed_a),
-        build  ("matmul-transposed-b",    "(matmul@m ?x (transpose@p ?w))",    matmul_transposed_b),
-        build  ("matmul-shared",          "(matmul@m ?x $w)",                  matmul_shared_input),
-        build  ("matmul-shared-bias",     "(add (matmul@m ?x $w) $b)",         matmul_shared_input_bias),
-        build  ("max-pool-whole",         "(max_pool@p ?x)",                   whole_pool),
-        build  ("average-pool-whole",     "(average_pool@p ?x)",               whole_pool),
+        build  (Beside,  "scalar-matmul-a",         "(matmul@m (mul ?x $s) ?w)",        scalar_out_of_product),
+        build  (Beside,  "scalar-matmul-b",         "(matmul@m ?w (mul ?x $s))",        scalar_out_of_product),
+        build  (Instead, "matmul-transposed-a",     "(matmul@m (transpose@p ?x) ?w)",   matmul_transposed_a),
+        build  (Instead, "matmul-transposed-b",     "(matmul@m ?x (transpose@p ?w))",   matmul_transposed_b),
+        build  (Beside,  "matmul-shared",           "(matmul@m ?x $w)",                 matmul_shared_input),
+        build  (Beside,  "matmul-shared-bias",      "(add (matmul@m ?x $w) $b)",        matmul_shared_input_bias),
+        build  (Instead, "max-pool-whole",          "(max_pool@p ?x)",                  whole_pool),
+        build  (Instead, "average-pool-whole",      "(average_pool@p ?x)",              whole_pool),
     ]
 }
 
@@ -362,6 +365,21 @@ fn scale_before_matmul(network: &mut Network, m: &Match) -> Option<Id> {
     let s = if transpose_b { s } else { spread(network, s, k, &[k, 1])? };
     let weights = network.binary(BinaryOp::Mul, operands[1], s)?;
     network.op(op.clone(), &[x, weights])
+}
+
+/// (x·s)·w = (x·w)·s for a number s: after the product it is an epilogue.
+fn scalar_out_of_product(network: &mut Network, m: &Match) -> Option<Id> {
+    let (op, operands) = m.application('m');
+    let (x, s) = (m.get('x'), m.get('s'));
+    if network.shape(s).iter().any(|&e| e != 1) || [x, m.get('w')].iter().any(|&o| network.is_constant(o)) {
+        return None;
+    }
+    let position = operands.iter().position(|&o| network.find(o) != network.find(m.get('w')))?;
+    let mut operands = operands.to_vec();
+    operands[position] = x;
+    let product = network.op(op.clone(), &operands)?;
+    let number = network.reshape(s, &[])?;
+    network.binary(BinaryOp::Mul, product, number)
 }
 
 fn transpose_transpose(network: &mut Network, m: &Match) -> Option<Id> {

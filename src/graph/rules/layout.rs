@@ -6,6 +6,7 @@
 
 use crate::graph::egraph::{Network, inverse, moves_only_units};
 use crate::graph::op::{Layout, Op};
+use crate::graph::rules::Keep::Beside;
 use crate::graph::rules::algebra::factor_groups;
 use crate::graph::rules::{Match, Rule, build};
 use egg::Id;
@@ -13,21 +14,21 @@ use egg::Id;
 #[rustfmt::skip]
 pub fn rules() -> Vec<Rule> {
     vec![
-        build("conv-nhwc",                "(conv@c ...)",                             to_channels_last),
-        build("conv-transpose-nhwc",      "(conv_transpose@c ...)",                   to_channels_last),
-        build("max-pool-nhwc",            "(max_pool@c ...)",                         to_channels_last),
-        build("average-pool-nhwc",        "(average_pool@c ...)",                     to_channels_last),
-        build("elementwise-transpose",    "{elementwise}",                            elementwise_transpose),
-        build("concat-transpose",         "(concat@c ...)",                           concat_transpose),
-        build("slice-transpose",          "(slice@c (transpose@p ?x))",               moved_attributes),
-        build("pad-transpose",            "(pad@c (transpose@p ?x))",                 moved_attributes),
-        build("upsample-transpose",       "(upsample@c (transpose@p ?x))",            moved_attributes),
-        build("softmax-transpose",        "(softmax@c (transpose@p ?x))",             moved_attributes),
-        build("sum-transpose",            "(reduce_sum@c (transpose@p ?x))",          reduce_transpose),
-        build("mean-transpose",           "(reduce_mean@c (transpose@p ?x))",         reduce_transpose),
-        build("max-transpose",            "(reduce_max@c (transpose@p ?x))",          reduce_transpose),
-        build("min-transpose",            "(reduce_min@c (transpose@p ?x))",          reduce_transpose),
-        build("reshape-transpose",        "(reshape@c (transpose@p ?x))",             reshape_transpose),
+        build  (Beside,  "conv-nhwc",               "(conv@c ...)",                      to_channels_last),
+        build  (Beside,  "conv-transpose-nhwc",     "(conv_transpose@c ...)",            to_channels_last),
+        build  (Beside,  "max-pool-nhwc",           "(max_pool@c ...)",                  to_channels_last),
+        build  (Beside,  "average-pool-nhwc",       "(average_pool@c ...)",              to_channels_last),
+        build  (Beside,  "elementwise-transpose",   "{elementwise}",                     elementwise_transpose),
+        build  (Beside,  "concat-transpose",        "(concat@c ...)",                    concat_transpose),
+        build  (Beside,  "slice-transpose",         "(slice@c (transpose@p ?x))",        moved_attributes),
+        build  (Beside,  "pad-transpose",           "(pad@c (transpose@p ?x))",          moved_attributes),
+        build  (Beside,  "upsample-transpose",      "(upsample@c (transpose@p ?x))",     moved_attributes),
+        build  (Beside,  "softmax-transpose",       "(softmax@c (transpose@p ?x))",      moved_attributes),
+        build  (Beside,  "sum-transpose",           "(reduce_sum@c (transpose@p ?x))",   reduce_transpose),
+        build  (Beside,  "mean-transpose",          "(reduce_mean@c (transpose@p ?x))",  reduce_transpose),
+        build  (Beside,  "max-transpose",           "(reduce_max@c (transpose@p ?x))",   reduce_transpose),
+        build  (Beside,  "min-transpose",           "(reduce_min@c (transpose@p ?x))",   reduce_transpose),
+        build  (Beside,  "reshape-transpose",       "(reshape@c (transpose@p ?x))",      reshape_transpose),
     ]
 }
 

@@ -20,10 +20,22 @@ use crate::graph::op::{Op, ReduceOp};
 use egg::Id;
 use std::collections::BTreeMap;
 
+/// What becomes of the e-node that a rule matched.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Keep {
+    /// The right side stands beside it: the extraction chooses.
+    Beside,
+    /// The right side is never worse: the e-node is not looked at any more.
+    Instead,
+    /// The right side is never worse if nothing else uses the operands: an e-node whose operands are used elsewhere stays.
+    IfSole,
+}
+
 /// One row of a table.
 #[derive(Clone, Debug)]
 pub struct Rule {
     pub name: &'static str,
+    pub keep: Keep,
     left: Left,
     right: Right,
 }
@@ -94,24 +106,30 @@ pub enum Pattern {
 }
 
 /// A row whose right side is a pattern.
-pub fn rewrite(name: &'static str, left: &str, right: &str) -> Rule {
-    Rule { name, left: Left::Pattern(Pattern::parse(left)), right: Right::Pattern(Pattern::parse(right)) }
+pub fn rewrite(keep: Keep, name: &'static str, left: &str, right: &str) -> Rule {
+    Rule { name, keep, left: Left::Pattern(Pattern::parse(left)), right: Right::Pattern(Pattern::parse(right)) }
 }
 
 /// A row whose right side is built by a function.
-pub fn build(name: &'static str, left: &str, right: fn(&mut Network, &Match) -> Option<Id>) -> Rule {
+pub fn build(keep: Keep, name: &'static str, left: &str, right: fn(&mut Network, &Match) -> Option<Id>) -> Rule {
     let left = match left {
         "{elementwise}" => Left::Set(is_elementwise),
         "{any}" => Left::Set(|_| true),
         pattern => Left::Pattern(Pattern::parse(pattern)),
     };
-    Rule { name, left, right: Right::Code(right) }
+    Rule { name, keep, left, right: Right::Code(right) }
+}
+
+/// The rules that clean up and recognise; they run to the end before layouts multiply what there is.
+pub fn clean() -> Vec<Rule> {
+    let mut rules = recognize::rules();
+    rules.extend(algebra::rules());
+    rules
 }
 
 /// Every rule.
 pub fn all(blocked: bool) -> Vec<Rule> {
-    let mut rules = recognize::rules();
-    rules.extend(algebra::rules());
+    let mut rules = clean();
     rules.extend(layout::rules());
     if blocked {
         rules.extend(layout::blocked_rules());
@@ -234,7 +252,7 @@ impl Pattern {
             }
             Pattern::Apply(..) => {
                 // One application suffices: others in the class lead to equal right sides.
-                let terms = network.terms(class).iter();
+                let terms = network.terms(class).iter().filter(|t| network.is_current(t));
                 terms.map(|t| self.match_term(network, t, m)).find(|l| !l.is_empty()).unwrap_or_default()
             }
         }
@@ -260,7 +278,7 @@ fn match_factors(network: &Network, word: &str, class: Id, factors: &[&Pattern],
         return one.match_class(network, class, m);
     }
     let mut out = vec![];
-    for term in network.terms(class) {
+    for term in network.terms(class).iter().filter(|t| network.is_current(t)) {
         if matches!(&term.head, Head::Op(op) if op.mnemonic() == word) {
             out.extend(split(factors, |first, rest| {
                 let first = match_factors(network, word, term.children[0], first, m);

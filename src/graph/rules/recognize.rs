@@ -2,6 +2,7 @@
 
 use crate::graph::egraph::Network;
 use crate::graph::op::{F32, Op, ReduceOp};
+use crate::graph::rules::Keep::{IfSole, Instead};
 use crate::graph::rules::{Match, Rule, build, rewrite};
 use crate::graph::{DType, Tensor};
 use egg::Id;
@@ -10,22 +11,22 @@ use std::sync::Arc;
 #[rustfmt::skip]
 pub fn rules() -> Vec<Rule> {
     vec![
-        rewrite("sigmoid",            "(div 1 (add 1 (exp (neg ?x))))",                                   "(sigmoid ?x)"),
-        rewrite("silu",               "(mul ?x (sigmoid ?x))",                                            "(silu ?x)"),
-        build  ("hard-sigmoid",        "(min (max (add (mul ?x $a) $b) 0) 1)",                             hard_sigmoid),
-        build  ("hard-sigmoid-max",    "(max (min (add (mul ?x $a) $b) 1) 0)",                             hard_sigmoid),
-        rewrite("hard-sigmoid-6",      "(mul (min (max (add ?x 3) 0) 6) 0.16666667)",                      "(hard_sigmoid ?x)"),
-        rewrite("hard-sigmoid-6-max",  "(mul (max (min (add ?x 3) 6) 0) 0.16666667)",                      "(hard_sigmoid ?x)"),
-        build  ("hard-swish",          "(mul ?x (hard_sigmoid@h ?x))",                                      hard_swish),
-        rewrite("hard-swish-6",        "(mul ?x (min (max (add ?x 3) 0) 6) 0.16666667)",                   "(hard_swish ?x)"),
-        rewrite("hard-swish-6-max",    "(mul ?x (max (min (add ?x 3) 6) 0) 0.16666667)",                   "(hard_swish ?x)"),
-        rewrite("gelu",               "(mul ?x 0.5 (add 1 (erf (mul ?x 0.70710678))))",                   "(gelu ?x)"),
-        rewrite("gelu-half-sum",      "(mul ?x (add 0.5 (mul 0.5 (erf (mul ?x 0.70710678)))))",           "(gelu ?x)"),
-        build  ("layer-norm",          "(div ?d (sqrt (add (reduce_mean@m (mul ?d ?d)) $e)))",                    layer_norm),
-        build  ("layer-norm-rsqrt",    "(mul ?d (div 1 (sqrt (add (reduce_mean@m (mul ?d ?d)) $e))))",            layer_norm),
-        build  ("layer-norm-scale",    "(mul (layer_norm@l ...) $s)",                                       layer_norm_scale),
-        build  ("layer-norm-bias",     "(add (layer_norm@l ...) $b)",                                       layer_norm_bias),
-        build  ("softmax",            "(div ?e (reduce_sum@s ?e))",                                              softmax),
+        rewrite(Instead, "sigmoid",                 "(div 1 (add 1 (exp (neg ?x))))",                                "(sigmoid ?x)"),
+        rewrite(Instead, "silu",                    "(mul ?x (sigmoid ?x))",                                         "(silu ?x)"),
+        build  (Instead, "hard-sigmoid",            "(min (max (add (mul ?x $a) $b) 0) 1)",                          hard_sigmoid),
+        build  (Instead, "hard-sigmoid-max",        "(max (min (add (mul ?x $a) $b) 1) 0)",                          hard_sigmoid),
+        rewrite(Instead, "hard-sigmoid-6",          "(mul (min (max (add ?x 3) 0) 6) 0.16666667)",                   "(hard_sigmoid ?x)"),
+        rewrite(Instead, "hard-sigmoid-6-max",      "(mul (max (min (add ?x 3) 6) 0) 0.16666667)",                   "(hard_sigmoid ?x)"),
+        build  (Instead, "hard-swish",              "(mul ?x (hard_sigmoid@h ?x))",                                  hard_swish),
+        rewrite(Instead, "hard-swish-6",            "(mul ?x (min (max (add ?x 3) 0) 6) 0.16666667)",                "(hard_swish ?x)"),
+        rewrite(Instead, "hard-swish-6-max",        "(mul ?x (max (min (add ?x 3) 6) 0) 0.16666667)",                "(hard_swish ?x)"),
+        rewrite(Instead, "gelu",                    "(mul ?x 0.5 (add 1 (erf (mul ?x 0.70710678))))",                "(gelu ?x)"),
+        rewrite(Instead, "gelu-half-sum",           "(mul ?x (add 0.5 (mul 0.5 (erf (mul ?x 0.70710678)))))",        "(gelu ?x)"),
+        build  (Instead, "layer-norm",              "(div ?d (sqrt (add (reduce_mean@m (mul ?d ?d)) $e)))",          layer_norm),
+        build  (Instead, "layer-norm-rsqrt",        "(mul ?d (div 1 (sqrt (add (reduce_mean@m (mul ?d ?d)) $e))))",  layer_norm),
+        build  (IfSole,  "layer-norm-scale",        "(mul (layer_norm@l ...) $s)",                                   layer_norm_scale),
+        build  (IfSole,  "layer-norm-bias",         "(add (layer_norm@l ...) $b)",                                   layer_norm_bias),
+        build  (Instead, "softmax",                 "(div ?e (reduce_sum@s ?e))",                                    softmax),
     ]
 }
 

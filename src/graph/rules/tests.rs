@@ -267,6 +267,8 @@ fn samples() -> Vec<Row> {
         row("gather-scalar", |s| { let x = s.x(&[2, 3, 4]); let i = s.constant(Tensor::new(&[], &[-1i64])); s.op(Op::Gather { axis: 1 }, &[x, i]) }),
         row("expand-operand", |s| { let (x, y) = (s.x(&[1, 3]), s.x(&[2, 3])); let e = s.op(Op::Expand { shape: vec![2, 3] }, &[x]); s.add(e, y) }),
         // ---- products and reductions
+        row("scalar-matmul-a", |s| { let x = s.x(&[3, 5]); let f = s.n(0.25); let m = s.mul(x, f); let y = s.x(&[4, 5]); s.matmul(m, y, false, true) }),
+        row("scalar-matmul-b", |s| { let x = s.x(&[5, 3]); let f = s.c(&[1]); let m = s.mul(f, x); let y = s.x(&[4, 5]); s.matmul(y, m, false, false) }),
         row("matmul-transposed-a", |s| { let x = s.x(&[2, 3, 5]); let t = s.transpose(x, &[0, 2, 1]); let y = s.x(&[2, 3, 4]); s.matmul(t, y, false, false) }),
         row("matmul-transposed-b", |s| { let x = s.x(&[2, 3, 5]); let y = s.x(&[4, 2, 5]); let t = s.transpose(y, &[1, 2, 0]); s.matmul(x, t, false, false) }),
         row("matmul-shared", |s| { let x = s.x(&[3, 5]); let (a, b) = (s.c(&[5, 2]), s.c(&[5, 4])); let p = s.matmul(x, a, false, false); let q = s.matmul(x, b, false, false); s.op(Op::Concat { axis: 1 }, &[q, p]) }),
