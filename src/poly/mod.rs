@@ -17,6 +17,7 @@ pub mod pack;
 pub mod parse;
 pub mod polyhedron;
 pub mod print;
+pub mod residue;
 #[cfg(test)]
 pub mod samples;
 pub mod schedule;
