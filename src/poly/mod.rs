@@ -10,6 +10,7 @@ pub mod ilp;
 pub mod instruction;
 pub mod integer_program;
 pub mod isl;
+pub mod language;
 pub mod legality;
 pub mod lower;
 pub mod merge;
@@ -17,7 +18,6 @@ pub mod pack;
 pub mod parse;
 pub mod polyhedron;
 pub mod print;
-pub mod residue;
 #[cfg(test)]
 pub mod samples;
 pub mod schedule;

@@ -1,0 +1,110 @@
+//! Schedules written by hand, as a file says them: one variant for each primitive.
+
+use super::source::Span;
+use super::syntax::{Expr, Name};
+
+/// `schedule NAME for PROGRAM { … }`: primitives, applied in order to the program's original order.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Schedule {
+    pub name: Name,
+    pub program: Name,
+    pub primitives: Vec<Placed>,
+}
+
+/// A primitive and where it stands.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Placed {
+    pub primitive: Primitive,
+    pub span: Span,
+}
+
+/// Loops by their names, `m, n`; of one statement where others have loops of the same names, `C(m, n)`.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Loops {
+    pub statement: Option<Name>,
+    pub names: Vec<Name>,
+}
+
+/// One loop: `m`, or `C(m)`.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Loop {
+    pub statement: Option<Name>,
+    pub name: Name,
+}
+
+#[derive(Clone, PartialEq, Debug)]
+pub enum Primitive {
+    /// `split i by 8 -> io, ii`: one loop becomes two.
+    Split { which: Loop, by: i64, into: [Name; 2] },
+    /// `fuse i, j -> f`: two neighbouring loops become one over both.
+    Fuse { which: Loops, into: Name },
+    /// `reorder j, i`: the loops in this order, at the places that they had.
+    Reorder { which: Loops },
+    /// `tile C(i, j) by (8, 16) -> io, jo, ii, ji`: splits and reorders at once.
+    Tile { which: Loops, by: Vec<i64>, into: Vec<Name> },
+    /// `skew j by 2*i`: j runs as j + 2·i.
+    Skew { which: Loop, factor: i64, by: Name },
+    /// `shift S(i) by 2`: the statement runs 2 iterations later.
+    Shift { which: Loop, by: i64 },
+    /// `reverse i`: from the last iteration to the first.
+    Reverse { which: Loop },
+    /// `merge A, B at i`: statements share their loops down to i.
+    Merge { statements: Vec<Name>, at: Name },
+    /// `distribute A, B at i`: statements have loops of their own from i inwards.
+    Distribute { statements: Vec<Name>, at: Name },
+    /// `unroll i`, `unroll i by 4`.
+    Unroll { which: Loop, by: Option<i64> },
+    /// `unroll_and_jam i by 4`: unrolled, the copies inside the inner loops.
+    UnrollAndJam { which: Loop, by: i64 },
+    /// `vectorize i`, `vectorize i by 8`.
+    Vectorize { which: Loop, by: Option<i64> },
+    /// `parallel i`.
+    Parallel { which: Loop },
+    /// `compute_at Bx at y`: computed where y's iteration needs it.
+    ComputeAt { tensor: Name, at: Loop },
+    /// `compute_inline Bx`: computed again at each use.
+    ComputeInline { tensor: Name },
+    /// `store_at Bx at y`: its memory lives for one iteration of y.
+    StoreAt { tensor: Name, at: Loop },
+    /// `cache_read B at ko`: a copy of what one iteration of ko reads.
+    CacheRead { tensor: Name, at: Loop },
+    /// `cache_write C at no`: a local tile that is written back after one iteration of no.
+    CacheWrite { tensor: Name, at: Loop },
+    /// `pack B as (n / 16, k, n % 16)`: the layout of the copy that `cache_read` made, over the tensor's dimensions d0, d1 …
+    Pack { tensor: Name, layout: Vec<Expr> },
+    /// `rfactor C over ki -> P`: partial results for each ki, combined afterwards.
+    Rfactor { tensor: Name, over: Loop, into: Name },
+    /// `tensorize C(mi, ni, ki) with fma`: the loops become one tensor instruction.
+    Tensorize { which: Loops, with: Option<Name> },
+    /// `peel i`: what does not fill the inner loop of a split runs in a copy of its own.
+    Peel { which: Loop },
+    /// `pad i to 16`: as if the loop had a multiple of 16 iterations; those too many do nothing.
+    Pad { which: Loop, to: i64 },
+}
+
+/// The words that begin a primitive.
+pub const KEYWORDS: [&str; 23] = [
+    "split",
+    "fuse",
+    "reorder",
+    "tile",
+    "skew",
+    "shift",
+    "reverse",
+    "merge",
+    "distribute",
+    "unroll",
+    "unroll_and_jam",
+    "vectorize",
+    "parallel",
+    "compute_at",
+    "compute_inline",
+    "store_at",
+    "cache_read",
+    "cache_write",
+    "pack",
+    "rfactor",
+    "tensorize",
+    "peel",
+    "pad",
+];

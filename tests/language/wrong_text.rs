@@ -1,0 +1,201 @@
+//! What is wrong with a text is one message with the place and what was expected.
+
+use std::collections::BTreeMap;
+use tilewright::poly::language::parse;
+
+/// What is wrong with `text`, its first program lowered with all sizes 8: the place, the message, and what is underlined.
+fn problem(text: &str) -> (String, String, String) {
+    let error = match parse("t.tile", text) {
+        Ok(file) => {
+            let given: BTreeMap<String, i64> = file.programs[0].sizes().into_iter().map(|s| (s, 8)).collect();
+            file.lower(&file.programs[0], &given, None).expect_err(text)
+        }
+        Err(e) => e,
+    };
+    let error = error.to_string();
+    let lines: Vec<&str> = error.lines().collect();
+    assert_eq!(lines.len(), 3, "{error}");
+    let (_, rest) = lines[0].split_once("t.tile:").unwrap_or_else(|| panic!("{error}"));
+    let (place, message) = rest.split_once(": ").unwrap();
+    let marked = |at: &(usize, char)| lines[2].chars().nth(at.0) == Some('^');
+    let under: String = lines[1].chars().enumerate().filter(marked).map(|c| c.1).collect();
+    (place.into(), message.into(), under)
+}
+
+/// The message begins with `expected`, and `under` is underlined.
+fn says(text: &str, expected: &str, under: &str) {
+    let (place, message, marked) = problem(text);
+    assert!(message.starts_with(expected) && marked == under, "{text}\n{place}: {message}\nunder: {marked}");
+}
+
+#[test]
+fn the_place_is_shown() {
+    let error =
+        parse("gemm.tile", "def gemm(f32(M,K) A) -> (C) {\n    # a comment\n    C(m) +=! A(m,k]\n}").unwrap_err();
+    let expected =
+        "invalid: gemm.tile:3:19: expected `,` or `)`, found `]`\n        C(m) +=! A(m,k]\n                      ^";
+    assert_eq!(error.to_string(), expected);
+}
+
+#[test]
+fn syntax() {
+    says("deff x", "expected `def`, `loop` or `schedule`, found `deff`", "deff");
+    says("def exp() -> () {}", "expected the name of the definition, found `exp`, which is a function", "exp");
+    says("def f(M A) -> () {}", "expected an element type, as in `f32(M,N) A`, found `M`", "M");
+    says("def f() -> (Y) { Y(i) : 2 }", "expected `=`, or an update such as `+=`, `max=` or `+=!`, found `:`", ":");
+    says("def f() -> (Y) { Y(i) = 2 * }", "expected an expression, found `}`", "}");
+    says("def f() -> (Y) { Y(i) = X[i] }", "expected `(`: a `def` writes elements as A(i,j), found `[`", "[");
+    says("def f() -> (Y) { Y(i) = select(i, 2) }", "`select` has 3 operands, not 2", ")");
+    says("def f() -> (Y) { Y(i) = i < 2 < 3 }", "comparisons do not chain: join them with `&&`", "<");
+    says("def f() -> (Y) { Y(i) = 2", "expected an equation or `}`, found the end of the text", "");
+    says("def f() -> () {} def f() -> () {}", "there is a program called `f` already", "f");
+    says("loop f(N = x) {}", "expected the value of the size, found `x`", "x");
+    says("loop f(N) { f64 A[N for i", "expected `]`, found `for`, which is a keyword", "for");
+    says("loop f(N) { for i in 0..N step 0 A[i] = 0 }", "a step of 0 never ends", "0");
+    says("loop f(N) { A(i) = 0 }", "expected `=`", "(");
+    says(
+        "loop f(N) { f64 A[N] A[0] = f(2) }",
+        "there is no function `f`, and a `loop` writes elements as A[i][j]",
+        "f",
+    );
+    says("loop f(N) { f64 s s +=! 2 }", "a loop program initialises in a statement of its own", "+=!");
+    says("schedule s for p { splt i by 4 -> a, b }", "expected a primitive (split, fuse, ", "splt");
+    says("schedule s for p { split i by 0 -> a, b }", "expected a positive number, found 0", "0");
+    says("schedule s for p { split i by 4 -> a }", "a split loop becomes 2 loops, not 1", "a");
+    says("schedule s for p { tile C(i,j) by (4) -> a, b, c, d }", "2 loops, but 1 tile sizes", ")");
+    says("schedule s for p { reorder a, b, a }", "there is a loop called `a` already", "a");
+    let deep = format!("def f() -> (Y) {{ Y(i) = {}1{} }}", "(".repeat(5000), ")".repeat(5000));
+    says(&deep, "this is nested more than 64 deep", "(");
+    let nested = format!("loop f(N) {{ {} }}", "if true ".repeat(5000));
+    says(&nested, "this is nested more than 64 deep", "true");
+    let long = format!("def f() -> (Y) {{ Y(i) = 1{} }}", " + 1".repeat(5000));
+    says(&long, "an expression of more than 1000 operations", "+");
+}
+
+#[test]
+fn names_and_types() {
+    says(
+        "def f(f32(N) X) -> (Y) { Y(i) = Z(i) }",
+        "nothing is called `Z` here: arrays are X; indices i; sizes N",
+        "Z(i)",
+    );
+    says("def f(f32(N) X) -> (Y) { Y(i) = X(i, i) }", "`X` has 1 dimension, but 2 subscripts", "X(i, i)");
+    says(
+        "def f(f32(N) X) -> (Y) { Y(i) = X(i) * i }",
+        "`X(i)` is f32 and `i` is i64: convert one, for example `f32(i)`",
+        "X(i) * i",
+    );
+    says("def f(i64(N) X) -> (Y) { Y(i) = X(i) * 1.5 }", "`1.5` is no i64", "1.5");
+    says("def f(u8(N) X) -> (Y) { Y(i) = X(i) + 256 }", "`256` is no u8", "256");
+    says("def f(i64(N) X) -> (Y) { Y(i) = sqrt(X(i)) }", "there is no sqrt of i64", "sqrt(X(i))");
+    says("def f(f32(N) X) -> (Y) { Y(i) = select(X(i), X(i), 2) }", "`X(i)` is f32, but bool is wanted", "X(i)");
+    says(
+        "def f(f32(N) X) -> (f64(N) Y) { Y(i) = X(i) }",
+        "`X(i)` is f32, but f64 is wanted: convert it with `f64(…)`",
+        "X(i)",
+    );
+    says("def f(f32(N) X) -> (Y) { Y(i) = 2 where i in 0..N }", "the element type of `Y` does not follow", "2");
+    says("def f(f32(N) X, f32(N) X) -> () {}", "there is a size or an array called `X` already", "X");
+    says("def f(f32(N) X) -> (Y) { X(i) = 2 }", "`X` is an input and cannot be defined", "X");
+    says("def f(f32(N) X) -> (Y) { N(i) = X(i) }", "`N` is a size", "N");
+    says("def f(f32(N) X) -> (Y) { Z(i) = X(i) }", "nothing defines the output `Y`", "Y");
+    says("def f(f32(N - 8) X) -> (Y) { Y(i) = X(i) }", "dimension 0 of `X` is 0: it must be positive", "N - 8");
+    says("def f(f32(1/0) X) -> (Y) { Y(i) = X(i) }", "`1 / 0` divides by zero", "1/0");
+    says("loop f(N) { f64 A[M] A[0] = 1 }", "nothing is called `M` here: arrays are none; indices none; sizes N", "M");
+    says(
+        "loop f(N) { f64 A[N] for N in 0..2 A[N] = 1 }",
+        "there is a size, an array or an index called `N` already",
+        "N",
+    );
+    says("loop f(N) { in f64 A[N] for i in 0..2 A[i] = 1 }", "`A` is an `in` array and cannot be written", "A");
+    says("loop f(N) { temp f64 A[N], B[N] for i in 0..2 B[i] = 1 }", "nothing writes `A`", "A");
+    says("loop f(N) { f64 A[N] init { B[i] = A[i] } A[0] = 1 }", "`A` has no value yet that could be read", "A[i]");
+    says("def f(f32(N) X) -> (f32(N) Y) { Y(i) = Y(i) }", "`Y` has no value yet that could be read", "Y(i)");
+}
+
+#[test]
+fn ranges_and_bounds() {
+    says(
+        "def f(f32(N) X) -> (Y) { Y(i) = X(i + j) }",
+        "the range of `i` cannot be inferred: `i + j of X` has another index",
+        "Y(i) = X(i + j)",
+    );
+    says(
+        "def f(f32(N) X) -> (Y) { Y(i,j) = X(i) }",
+        "the range of `j` cannot be inferred: it is in no subscript",
+        "Y(i,j) = X(i)",
+    );
+    says("def f(f32(N) X) -> (Y) { Y(i) = X(i + 8) }", "no value of `i` keeps `i + 8 of X` inside", "Y(i) = X(i + 8)");
+    says("def f(f32(N) X) -> (Y) { Y(i) = X(i - 1) }", "of `Y` only 8 of 9 elements [9] are defined", "f");
+    says(
+        "def f(f32(N) X, f32(N) Z) -> (Y) { Y(i) +=! X(j) * Z(i) * X(i + j) }",
+        "subscript 0 of `X` is 14 at i=7, j=7, outside of 0..8",
+        "X(i + j)",
+    );
+    says(
+        "def f(f32(N) X) -> (Y) { Y(i) = X(i * i) }",
+        "the subscript `i * i` of `X` is not affine: sums of indices",
+        "i * i",
+    );
+    says("def f(f32(N) X) -> (Y) { Y(i) = X(X(i)) }", "`X(i)` is f32, which is no subscript", "X(i)");
+    says(
+        "def f(f32(N) X) -> (Y) { Y(i) = X(i) + X(j) }",
+        "`j` is not on the left: a sum over it is written `+=!`",
+        "Y(i) = X(i) + X(j)",
+    );
+    says("def f(f32(N) X) -> (Y) { Y(i) = X(i) Y(0) = X(0) }", "`Y` is defined twice at some elements", "Y");
+    says("def f(f32(N) X) -> (Y) { Y(i) += X(i) }", "`Y` has no value yet that could be updated", "Y");
+    says(
+        "def f(i64(N) X) -> (Y) { Y(X(i)) = X(i) }",
+        "the subscript `X(i)` of `Y` is not affine: it depends on data",
+        "X(i)",
+    );
+    says(
+        "loop f(N) { f64 A[N] for i in 0..N A[i] = A[i-1] }",
+        "subscript 0 of `A` is -1 at i=0, outside of 0..8",
+        "A[i-1]",
+    );
+    says(
+        "loop f(N) { f64 A[N] for i in 1..N for j in i..N if j > 5 A[j+i] = 1 }",
+        "subscript 0 of `A` is 8 at i=1, j=7, outside of 0..8",
+        "A",
+    );
+    says("loop f(N) { f64 A[N] for i in 0..N A[i*i] = 1 }", "the subscript `i * i` of `A` is not affine", "i*i");
+    says(
+        "loop f(N) { f64 A[N] for i in 0..N if A[i] > 2 A[i] = 1 }",
+        "the condition `A[i] > 2` depends on data: choose",
+        "A[i] > 2",
+    );
+    says("loop f(N) { i64 A[N], B[N] for i in 0..A[0] B[i] = 1 }", "the bound `A[0]` depends on data", "A[0]");
+    says(
+        "loop f(N) { i64 A[N], B[N] for i in 0..N { B[A[i]] = 1 } }",
+        "the subscript `A[i]` of `B` is not affine: it depends on data",
+        "A[i]",
+    );
+    says(
+        "loop f(N) { i64 A[N], B[N] for i in 0..N { A[i] = B[A[i]] } }",
+        "a subscript from `A`, which the program writes",
+        "B[A[i]]",
+    );
+    says("loop f(N) { f64 A[N] for i in 5..3 A[i] = 1 }", "no statement of `f` ever runs", "f");
+}
+
+#[test]
+fn sizes() {
+    let file = parse("t.tile", "loop f(N, M = 4) { sizes A { N = 2 } f64 x[N][M] x[0][0] = 1 }").unwrap();
+    let of = |given: &[(&str, i64)], set| {
+        let given = given.iter().map(|g| (g.0.to_string(), g.1)).collect();
+        let result = file.lower(&file.programs[0], &given, set).map(|m| m.sizes.into_values().collect::<Vec<_>>());
+        result.map_err(|e| e.to_string().lines().next().unwrap().split_once("6: ").unwrap().1.to_string())
+    };
+    assert_eq!(of(&[], None), Ok(vec![4, 2]));
+    assert_eq!(of(&[("M", 7), ("N", 9)], Some("A")), Ok(vec![7, 9]));
+    assert_eq!(of(&[("K", 7)], None), Err("`f` has no size `K`: it has N, M".into()));
+    assert_eq!(of(&[("N", 0)], None), Err("the size `N` of `f` is 0, but sizes are 1 to 2147483648".into()));
+    assert_eq!(of(&[("N", -3)], None), Err("the size `N` of `f` is -3, but sizes are 1 to 2147483648".into()));
+    assert_eq!(of(&[], Some("B")), Err("`f` has no sizes called `B`: there are A".into()));
+    let file = parse("t.tile", "def f(f32(N) X) -> (Y) { Y(i) = X(i) }").unwrap();
+    let error = file.lower(&file.programs[0], &BTreeMap::new(), None).unwrap_err().to_string();
+    assert!(error.contains("the size `N` of `f` has no value: give --dim N=N"), "{error}");
+    assert!(file.program(Some("g")).unwrap_err().to_string().contains("has no program `g`: there are f"));
+}
