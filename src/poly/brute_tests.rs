@@ -9,7 +9,7 @@ use rand::rngs::StdRng;
 use rand::seq::SliceRandom;
 use rand::{Rng, SeedableRng};
 
-fn affine(rng: &mut StdRng, n: usize, span: i64) -> Affine {
+pub fn affine(rng: &mut StdRng, n: usize, span: i64) -> Affine {
     let mut a = Affine::constant(if rng.random_bool(0.6) { 0 } else { rng.random_range(-span..=span) });
     for v in 0..n as u32 {
         if rng.random_bool(0.5) {
@@ -20,7 +20,7 @@ fn affine(rng: &mut StdRng, n: usize, span: i64) -> Affine {
 }
 
 /// One to three statements over one or two tensors; subscripts may leave the tensors, which no one here minds.
-fn random_scop(rng: &mut StdRng) -> Scop {
+pub fn random_scop(rng: &mut StdRng) -> Scop {
     let tensors: Vec<TensorDecl> = (0..rng.random_range(1..=2))
         .map(|i| TensorDecl {
             name: format!("T{i}"),
@@ -195,7 +195,7 @@ fn is_true(message: &str, scop: &Scop, schedule: &Schedule, pairs: &[Pair]) -> b
 }
 
 /// A random change: statements reordered, rows replaced, shifted, tiled, run in parallel or in lanes.
-fn disturb(schedule: &mut Schedule, scop: &Scop, rng: &mut StdRng) {
+pub fn disturb(schedule: &mut Schedule, scop: &Scop, rng: &mut StdRng) {
     fn visit(node: &mut Node, scop: &Scop, rng: &mut StdRng) {
         match node {
             Node::Leaf => {}

@@ -5,7 +5,7 @@
 
 use crate::poly::polyhedron::{Form, Polyhedron, Reduced, minus, plus};
 use crate::poly::{Error, Result};
-use isl_rs::{BasicSet, Context, DimType, LibISLError, Mat, Options, Space, Val};
+use isl_rs::{BasicSet, Context, DimType, LibISLError, Mat, Options, Set, Space, Val};
 use std::cell::OnceCell;
 use std::marker::PhantomData;
 
@@ -97,6 +97,62 @@ impl Isl {
         compute().map_err(failed)
     }
 
+    /// The shadow of `p` on its first `keep` variables: constraints that hold for every rational point, none redundant.
+    pub fn project(&self, p: &Polyhedron, keep: usize) -> Result<Polyhedron> {
+        let compute = || {
+            let set = self.set(p)?.eliminate(DimType::Set, keep as u32, (p.dims - keep) as u32)?;
+            self.constraints(&set.remove_divs()?.detect_equalities()?.remove_redundancies()?, keep)
+        };
+        compute().map_err(failed)
+    }
+
+    /// The constraints of the `parts`, moved outwards until they hold for all of them.
+    pub fn hull(&self, parts: &[Polyhedron]) -> Result<Polyhedron> {
+        let Some((first, rest)) = parts.split_first() else {
+            return Err(Error::Internal("the hull of nothing".into()));
+        };
+        if rest.iter().all(|p| p == first) {
+            return Ok(first.clone());
+        }
+        let compute = || {
+            let mut all = Set::from_basic_set(self.set(first)?)?;
+            for p in rest {
+                all = all.union(Set::from_basic_set(self.set(p)?)?)?;
+            }
+            self.constraints(&all.simple_hull()?.remove_redundancies()?, first.dims)
+        };
+        compute().map_err(failed)
+    }
+
+    /// What `p` says beyond `context`, with which it has a point in common.
+    pub fn gist(&self, p: &Polyhedron, context: &Polyhedron) -> Result<Polyhedron> {
+        if p.equalities.is_empty() && p.inequalities.is_empty() {
+            return Ok(p.clone());
+        }
+        let compute = || {
+            let context = self.set(context)?.remove_redundancies()?;
+            self.constraints(&self.set(p)?.remove_redundancies()?.gist(context)?, p.dims)
+        };
+        compute().map_err(failed)
+    }
+
+    /// The constraints on the first `keep` variables; the others are in none.
+    fn constraints(&self, set: &BasicSet, keep: usize) -> std::result::Result<Polyhedron, LibISLError> {
+        let order = || [DimType::Set, DimType::Cst, DimType::Div, DimType::Param];
+        let rows = |matrix: Mat| {
+            let constant = set.dim(DimType::Set)?;
+            let entry = |r: i32, c: i32| matrix.get_element_val(r, c)?.get_num_si();
+            (0..matrix.rows()?)
+                .map(|r| (0..keep as i32).chain([constant]).map(|c| entry(r, c)).collect())
+                .collect::<std::result::Result<Vec<Form>, _>>()
+        };
+        let [a, b, c, d] = order();
+        let equalities = rows(set.equalities_matrix(a, b, c, d)?)?;
+        let [a, b, c, d] = order();
+        let inequalities = rows(set.inequalities_matrix(a, b, c, d)?)?;
+        Ok(Polyhedron { dims: keep, equalities, inequalities })
+    }
+
     fn set(&self, p: &Polyhedron) -> std::result::Result<BasicSet, LibISLError> {
         let context = self.context();
         let matrix = |rows: &[Form]| {
@@ -165,6 +221,27 @@ mod tests {
             ],
         };
         assert_eq!(Isl::default().first_point(&p).unwrap(), Some(vec![2, 2, 0, 2, 2, 1, 0, 1]));
+    }
+
+    #[test]
+    fn shadows_hulls_and_gists() {
+        let isl = Isl::default();
+        // 0 ≤ x ≤ 9, x ≤ y ≤ x + 3 on y; with 1 ≤ y ≤ 20 known only the upper bound is new.
+        let rows = vec![vec![0, 1, 0], vec![0, -1, 9], vec![1, -1, 0], vec![-1, 1, 3]];
+        let p = Polyhedron { dims: 2, equalities: vec![], inequalities: rows };
+        let shadow = isl.project(&p, 1).unwrap();
+        let interval = |lo: i64, hi: i64| Polyhedron {
+            dims: 1,
+            equalities: vec![],
+            inequalities: vec![vec![1, -lo], vec![-1, hi]],
+        };
+        let sorted = |mut p: Polyhedron| {
+            p.inequalities.sort_by_key(|r| std::cmp::Reverse(r[0]));
+            p
+        };
+        assert_eq!(sorted(shadow.clone()), interval(0, 12));
+        assert_eq!(isl.gist(&shadow, &interval(1, 20)).unwrap().inequalities, vec![vec![-1, 12]]);
+        assert_eq!(sorted(isl.hull(&[interval(2, 4), interval(7, 9)]).unwrap()), interval(2, 9));
     }
 
     #[test]

@@ -14,12 +14,13 @@
 
 mod parallel;
 mod place;
+mod scan;
 mod solve;
 
 use crate::codegen::expr::{Affine, BufferId, Expr, Index, Var};
 use crate::codegen::loopnest::{Bound, Buffer, BufferKind, LoopKind, LoopNest, Stmt, row_major};
 use crate::poly::pack::{Pack, Packing};
-use crate::poly::schedule::{Node, Row, RowKind};
+use crate::poly::schedule::{Node, Row, RowKind, Schedule};
 use crate::poly::scop::{Role, Scop, StatementId};
 use crate::poly::tile::{KernelReport, Tiled};
 use crate::poly::{Error, Result};
@@ -47,6 +48,11 @@ pub enum Argument {
 
 /// Writes the loops of `tiled`. `Unsupported` for a schedule that fixes iterators only up to a stride.
 pub fn lower(scop: &Scop, tiled: &Tiled) -> Result<Kernel> {
+    lower_as(scop, tiled, !is_box(scop, &tiled.schedule))
+}
+
+/// The same, by the scan of polyhedra or by classes.
+fn lower_as(scop: &Scop, tiled: &Tiled, scans: bool) -> Result<Kernel> {
     let mut l = Lowering::new(scop, tiled)?;
     let statements: Vec<StatementId> = scop.ids().collect();
     l.phase_packs()?;
@@ -54,8 +60,17 @@ pub fn lower(scop: &Scop, tiled: &Tiled) -> Result<Kernel> {
         Node::Sequence(children) => children.iter().map(|(s, n)| (s.clone(), n)).collect(),
         node => vec![(statements.clone(), node)],
     };
-    l.place_across_phases(&phases)?;
+    if scans {
+        l.place_all();
+    } else {
+        l.place_across_phases(&phases)?;
+    }
     for (statements, node) in phases {
+        if scans {
+            let body = l.scan_phase(node, &statements)?;
+            l.nest.body.extend(body);
+            continue;
+        }
         let state = State::default();
         let body = match node {
             Node::Band(band, child) if band.rows.first().is_some_and(|r| r.kind == RowKind::Parallel) => {
@@ -69,6 +84,17 @@ pub fn lower(scop: &Scop, tiled: &Tiled) -> Result<Kernel> {
         l.nest.body.extend(body);
     }
     Ok(l.finish())
+}
+
+/// Whether boxes describe all loops: the original order is that of a tensor expression, or every domain is a box and every
+/// row is one iterator of each statement, unshifted.
+fn is_box(scop: &Scop, schedule: &Schedule) -> bool {
+    let mut plain = scop.statements.iter().all(|s| s.domain.is_empty());
+    schedule.for_each_band(&mut |band| {
+        let single = |a: &Affine| a.constant == 0 && matches!(a.terms[..], [] | [(_, 1)]);
+        plain &= band.rows.iter().all(|r| r.phi.iter().all(|p| single(&p.1)));
+    });
+    plain || scop.order == Schedule::in_sequence(&scop.statements)
 }
 
 /// φ of some statements, known to be `base + 0..extent`.
@@ -126,6 +152,8 @@ struct Lowering<'a> {
     locals: Vec<(place::Local, BufferId)>,
     /// Closed interval of each loop variable, as far as the place that is being written is concerned.
     ranges: Vec<(i64, i64)>,
+    /// Stores written so far by the scan of polyhedra.
+    stores: usize,
 }
 
 impl<'a> Lowering<'a> {
@@ -140,6 +168,7 @@ impl<'a> Lowering<'a> {
             packed: vec![],
             locals: vec![],
             ranges: vec![],
+            stores: 0,
         };
         for (id, t) in scop.tensors.iter().enumerate() {
             if t.role != Role::Temporary {
@@ -337,19 +366,24 @@ impl<'a> Lowering<'a> {
         conditions.retain(|c| c.bounds(&range).0 < 0);
         conditions.sort();
         conditions.dedup();
-        let write: Vec<Affine> = s.write.iter().map(|a| a.substitute(|v| value[v.0 as usize].clone())).collect();
-        let local = self.element(s.target, &write, &state.placed)?;
-        let store = if state.mode == Mode::Body {
-            let body = self.expression(id, &s.body, &value, state)?;
-            Stmt::Store { buffer: local.0, index: affine_index(local.1), value: body, reduce: s.reduce }
-        } else {
-            let outer = &state.placed[..state.placed.len() - 1];
-            let target = self.element(s.target, &write, outer)?;
-            let (to, from) = if state.mode == Mode::Fill { (local, target) } else { (target, local) };
-            Stmt::Store { buffer: to.0, index: affine_index(to.1), value: Expr::load(from.0, from.1), reduce: None }
-        };
+        let store = self.store(id, &value, state)?;
         let store = if conditions.is_empty() { store } else { Stmt::If { conditions, body: vec![store] } };
         Ok(lets.into_iter().chain([store]).collect())
+    }
+
+    /// The store of one instance, its iterators over loop variables; or the copy that stands for it.
+    fn store(&self, id: StatementId, value: &[Affine], state: &State) -> Result<Stmt> {
+        let s = self.scop.statement(id);
+        let write: Vec<Affine> = s.write.iter().map(|a| a.substitute(|v| value[v.0 as usize].clone())).collect();
+        let local = self.element(s.target, &write, &state.placed)?;
+        if state.mode == Mode::Body {
+            let body = self.expression(id, &s.body, value, state)?;
+            return Ok(Stmt::Store { buffer: local.0, index: affine_index(local.1), value: body, reduce: s.reduce });
+        }
+        let outer = &state.placed[..state.placed.len() - 1];
+        let target = self.element(s.target, &write, outer)?;
+        let (to, from) = if state.mode == Mode::Fill { (local, target) } else { (target, local) };
+        Ok(Stmt::Store { buffer: to.0, index: affine_index(to.1), value: Expr::load(from.0, from.1), reduce: None })
     }
 
     /// The buffer that holds a tensor here, and an element's subscripts in it.
@@ -523,3 +557,6 @@ fn hoist(v: Var, body: &mut Vec<Stmt>) -> Vec<Stmt> {
 fn loop_over(var: Var, extent: i64, kind: LoopKind, body: Vec<Stmt>) -> Stmt {
     Stmt::Loop { var, lower: vec![Bound::constant(0)], upper: vec![Bound::constant(extent)], step: 1, kind, body }
 }
+
+#[cfg(test)]
+mod tests;

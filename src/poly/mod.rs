@@ -1,7 +1,7 @@
 //! From tensor expressions to explicit loops: Scop, dependences, Schedule, tiles, tensor instructions.
 
 #[cfg(test)]
-mod brute_tests;
+pub mod brute_tests;
 pub mod build;
 #[cfg(test)]
 mod build_tests;
@@ -18,6 +18,8 @@ pub mod pack;
 pub mod parse;
 pub mod polyhedron;
 pub mod print;
+#[cfg(test)]
+pub mod reference;
 #[cfg(test)]
 pub mod samples;
 pub mod schedule;

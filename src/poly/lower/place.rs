@@ -37,6 +37,15 @@ impl Lowering<'_> {
         Ok(())
     }
 
+    /// Every temporary becomes a workspace.
+    pub(super) fn place_all(&mut self) {
+        for t in self.temporaries() {
+            if !self.accessors(t).is_empty() {
+                self.workspace(t);
+            }
+        }
+    }
+
     fn temporaries(&self) -> Vec<BufferId> {
         let all = self.scop.tensors.iter().enumerate();
         all.filter(|(_, t)| t.role == Role::Temporary).map(|(i, _)| BufferId(i as u32)).collect()
@@ -168,7 +177,7 @@ impl Lowering<'_> {
 
     /// The local buffer of this shape for `key`. Full and partial tiles have buffers of their own, so that each store of a
     /// partial tile defines all that exists.
-    fn local(&mut self, key: Local, name: &str, tensor: BufferId, shape: &[i64]) -> BufferId {
+    pub(super) fn local(&mut self, key: Local, name: &str, tensor: BufferId, shape: &[i64]) -> BufferId {
         let mut same = self.locals.iter().filter(|l| l.0 == key).map(|l| l.1);
         if let Some(buffer) = same.clone().find(|b| self.nest.buffer(*b).shape == shape) {
             return buffer;

@@ -66,7 +66,12 @@ impl Lowering<'_> {
                     continue;
                 }
                 let extent = |v: Var| s.iterators[v.0 as usize].extent;
-                let Some(i) = equations.iter().position(|e| is_positional(&e.iterators, &extent)) else { break };
+                let mut positional = equations.iter().position(|e| is_positional(&e.iterators, &extent));
+                if positional.is_none() {
+                    echelon(&mut equations);
+                    positional = equations.iter().position(|e| is_positional(&e.iterators, &extent));
+                }
+                let Some(i) = positional else { break };
                 let e = equations.swap_remove(i);
                 conditions.extend(self.digits(e, &mut solved, &mut lets));
                 continue;
@@ -141,6 +146,39 @@ fn is_positional(a: &Affine, extent: &impl Fn(Var) -> i64) -> bool {
             below += c * (extent(v) - 1);
             fits
         })
+}
+
+/// Brings the equations into echelon form by unimodular steps, leading coefficients positive.
+fn echelon(equations: &mut [Equation]) {
+    let mut vars: Vec<Var> = equations.iter().flat_map(|e| e.iterators.terms.iter().map(|t| t.0)).collect();
+    vars.sort();
+    vars.dedup();
+    let mut done = 0;
+    for v in vars {
+        let at = |e: &Equation| e.iterators.coefficient(v);
+        while let Some(small) =
+            (done..equations.len()).filter(|&i| at(&equations[i]) != 0).min_by_key(|&i| at(&equations[i]).abs())
+        {
+            equations.swap(done, small);
+            if at(&equations[done]) < 0 {
+                let e = &equations[done];
+                equations[done] = Equation { iterators: e.iterators.scale(-1), value: e.value.scale(-1) };
+            }
+            let (head, rest) = equations.split_at_mut(done + 1);
+            let pivot = &head[done];
+            for e in rest.iter_mut() {
+                let k = -(at(e).div_euclid(at(pivot)));
+                *e = Equation {
+                    iterators: e.iterators.add_scaled(&pivot.iterators, k),
+                    value: e.value.add_scaled(&pivot.value, k),
+                };
+            }
+            if rest.iter().all(|e| at(e) == 0) {
+                done += 1;
+                break;
+            }
+        }
+    }
 }
 
 /// Adds a multiple of one equation to another so that an iterator with a unit coefficient goes; the changed equation is

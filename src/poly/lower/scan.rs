@@ -1,0 +1,651 @@
+//! Loops of any legal schedule, by scanning polyhedra.
+//!
+//! In: a tree with skewed, shifted or reversed rows, parallelogram tiles, statements of different and non-rectangular
+//! domains in common loops. Out: loops with exact bounds, the greatest and least of affine forms over divisors (the shadow
+//! of the instances on the loop variables, by isl), after Quilleré, Rajopadhye and Wilde, "Generation of Efficient Nested
+//! Loops from Polyhedra" (IJPP 2000).
+//!
+//! A loop over statements of different bounds runs over their hull; what the loops around a statement do not imply becomes
+//! a condition around it. Loops are divided where it pays: a loop over blocks of unrolled or vector rows into the part in
+//! which all of their points exist and the rest, an innermost loop over several statements into the part in which all of
+//! them run and the rest. In the rest, unrolled and vector rows are loops with exact bounds.
+//!
+//! Invariant: an instance runs exactly once whatever the hull and the shadows leave in, for the conditions at the leaf are
+//! complete: the iterators are solved for, and all that the domain and the rows say is asked for.
+
+use super::place::Local;
+use super::{Class, Lowering, Mode, Placed, State, kind, loop_over};
+use crate::codegen::expr::{Affine, Var};
+use crate::codegen::loopnest::{Bound, LoopKind, Stmt};
+use crate::poly::Result;
+use crate::poly::isl::Isl;
+use crate::poly::polyhedron::{Form, Polyhedron, Reduced, difference, minus};
+use crate::poly::schedule::{Node, Row, RowKind};
+use crate::poly::scop::StatementId;
+
+/// Stores beyond which loops are no longer divided.
+const MAX_STORES: usize = 600;
+/// Elements of a local tile that stands for the target of an update.
+const MAX_TILE: i64 = 4096;
+
+/// What is known at one place of the tree.
+#[derive(Clone, Default)]
+pub(super) struct Site {
+    /// The variables in scope, which are the variables of `context`.
+    vars: Vec<Var>,
+    context: Polyhedron,
+    rows: Vec<Done>,
+    /// No loop is around yet, so that one may be parallel.
+    outermost: bool,
+    /// Placed temporaries and the mode; classes are not used.
+    state: State,
+}
+
+/// A row whose value is known: `⌊φ / tile⌋ = value`.
+#[derive(Clone)]
+struct Done {
+    phi: Vec<(StatementId, Affine)>,
+    tile: i64,
+    /// Over the variables in scope.
+    value: Affine,
+}
+
+impl Site {
+    fn form(&self, a: &Affine, dims: usize) -> Form {
+        let mut form = vec![0; dims + 1];
+        for &(v, c) in &a.terms {
+            form[self.vars.iter().position(|w| *w == v).expect("in scope")] += c;
+        }
+        form[dims] = a.constant;
+        form
+    }
+
+    /// A form over the variables in scope and, from there on, `more`.
+    fn affine(&self, form: &[i64]) -> Affine {
+        let terms = self.vars.iter().zip(form).filter(|(_, c)| **c != 0);
+        terms.fold(Affine::constant(form[form.len() - 1]), |a, (&v, &c)| a.plus(v, c))
+    }
+
+    fn with(&self, v: Var) -> Site {
+        let mut out = self.clone();
+        out.vars.push(v);
+        out.outermost = false;
+        out.context.add_variable();
+        out
+    }
+
+    fn require(&mut self, more: &Polyhedron) {
+        self.context.equalities.extend(more.equalities.iter().cloned());
+        self.context.inequalities.extend(more.inequalities.iter().cloned());
+    }
+
+    /// The row of tiles that a row of points lies in.
+    fn tile_of(&self, row: &Row) -> Option<&Done> {
+        self.rows.iter().rev().find(|d| d.tile > 1 && row.phi.iter().all(|p| d.phi.contains(p)))
+    }
+
+    fn finish(&mut self, row: &Row, value: Affine) {
+        self.rows.push(Done { phi: row.phi.clone(), tile: row.tile, value });
+    }
+}
+
+fn expands(row: &Row) -> bool {
+    row.tile == 1 && matches!(row.kind, RowKind::Unroll | RowKind::Vector)
+}
+
+/// The rows from here to the leaf of `id`.
+fn rows_below<'a>(rows: &'a [Row], child: &'a Node, id: StatementId) -> Vec<&'a Row> {
+    let mut out: Vec<&Row> = rows.iter().collect();
+    let mut node = child;
+    loop {
+        match node {
+            Node::Leaf => return out,
+            Node::Band(band, inner) => {
+                out.extend(&band.rows);
+                node = inner;
+            }
+            Node::Sequence(children) => match children.iter().find(|c| c.0.contains(&id)) {
+                Some(c) => node = &c.1,
+                None => return out,
+            },
+        }
+    }
+}
+
+fn both(p: &Polyhedron) -> Vec<Form> {
+    let equal = p.equalities.iter().flat_map(|e| [e.clone(), minus(0, e)]);
+    equal.chain(p.inequalities.iter().cloned()).collect()
+}
+
+impl Lowering<'_> {
+    /// The loops of one phase.
+    pub(super) fn scan_phase(&mut self, node: &Node, statements: &[StatementId]) -> Result<Vec<Stmt>> {
+        let isl = Isl::default();
+        let site = Site { outermost: matches!(node, Node::Band(..)), ..Site::default() };
+        let body = self.scan(node, statements, &site, &isl)?;
+        match &body[..] {
+            [] | [Stmt::Loop { kind: LoopKind::Parallel, .. }] => Ok(body),
+            _ => Ok(vec![self.once(body)]),
+        }
+    }
+
+    fn scan(&mut self, node: &Node, statements: &[StatementId], site: &Site, isl: &Isl) -> Result<Vec<Stmt>> {
+        match node {
+            Node::Band(band, child) => self.scan_rows(&band.rows, child, statements, site, isl),
+            Node::Sequence(children) => {
+                let mut out = vec![];
+                for (statements, child) in children {
+                    out.extend(self.scan(child, statements, site, isl)?);
+                }
+                Ok(out)
+            }
+            Node::Leaf => {
+                let mut out = vec![];
+                for &s in statements {
+                    out.extend(self.instance(s, site, isl)?);
+                }
+                Ok(out)
+            }
+        }
+    }
+
+    fn scan_rows(
+        &mut self,
+        rows: &[Row],
+        child: &Node,
+        statements: &[StatementId],
+        site: &Site,
+        isl: &Isl,
+    ) -> Result<Vec<Stmt>> {
+        let Some((row, rest)) = rows.split_first() else { return self.scan(child, statements, site, isl) };
+        if let Some(promoted) = self.accumulate(rows, child, statements, site, isl)? {
+            return Ok(promoted);
+        }
+        if site.state.mode != Mode::Body && self.reduces(row, statements[0]) {
+            return self.scan_rows(rest, child, statements, site, isl);
+        }
+        if expands(row)
+            && let Some(expanded) = self.expand(rows, child, statements, site, isl)?
+        {
+            return Ok(expanded);
+        }
+        let z = self.new_var(&row.name, (0, 0));
+        let mut inside = site.with(z);
+        inside.finish(row, Affine::var(z));
+        let dims = inside.vars.len();
+        let mut shadows = vec![];
+        for &id in statements {
+            let p = self.instances(id, &inside);
+            if !is_empty(&p, isl)? {
+                shadows.push((id, isl.project(&p, dims)?));
+            }
+        }
+        if shadows.is_empty() {
+            return Ok(vec![]);
+        }
+        let hull = isl.hull(&shadows.iter().map(|s| s.1.clone()).collect::<Vec<_>>())?;
+        let bounds = isl.gist(&hull, &inside.context)?;
+        // A row with one value at this place is no loop.
+        if let Some(e) = bounds.equalities.iter().find(|e| e[dims - 1].abs() == 1) {
+            let sign = -e[dims - 1];
+            let mut form = e.clone();
+            form[dims - 1] = 0;
+            let value = inside.affine(&form).scale(sign);
+            let mut here = site.clone();
+            here.finish(row, value);
+            return self.scan_rows(rest, child, statements, &here, isl);
+        }
+        let own = within_loop(&bounds);
+        let outer = self.beyond_loop(&bounds, &own, site, &inside, isl)?;
+        let mut guarded = site.clone();
+        guarded.require(&outer);
+        inside.require(&lift(&outer, dims));
+
+        let full = self.full_part(rows, child, &shadows, &inside, &own, isl)?;
+        let mut regions = vec![];
+        for region in divide(&full, dims) {
+            let mut here = inside.clone();
+            here.require(&own);
+            here.require(&region);
+            if !is_empty(&here.context, isl)? {
+                regions.push((region, here.context));
+            }
+        }
+        let mut out = vec![];
+        let parallel = row.kind == RowKind::Parallel && site.outermost;
+        if parallel && regions.len() > 1 {
+            let mut body = vec![];
+            inside.require(&own);
+            self.note_range(z, &inside);
+            for (region, context) in &regions {
+                let here = Site { context: context.clone(), ..inside.clone() };
+                let part = self.scan_rows(rest, child, statements, &here, isl)?;
+                let conditions: Vec<Affine> = region.inequalities.iter().map(|f| inside.affine(f)).collect();
+                if !part.is_empty() {
+                    body.push(Stmt::If { conditions, body: part });
+                }
+            }
+            out.extend(self.bounded(z, &own, &inside, LoopKind::Parallel, body));
+        } else {
+            for (k, (region, _)) in regions.iter().enumerate() {
+                let v = if k == 0 { z } else { self.new_var(&row.name, (0, 0)) };
+                let mut here = guarded.with(v);
+                here.finish(row, Affine::var(v));
+                let mut all = own.clone();
+                all.inequalities.extend(region.inequalities.iter().cloned());
+                let mut around = vec![];
+                if !region.inequalities.is_empty() {
+                    let both = isl.gist(&all, &here.context)?;
+                    all = within_loop(&both);
+                    let outer = self.beyond_loop(&both, &all, &guarded, &here, isl)?;
+                    around = outer.inequalities.iter().map(|f| guarded.affine(f)).collect();
+                    here.require(&lift(&outer, dims));
+                }
+                here.require(&all);
+                self.note_range(v, &here);
+                let body = self.scan_rows(rest, child, statements, &here, isl)?;
+                let kind = if parallel { LoopKind::Parallel } else { LoopKind::Serial };
+                out.extend(condition(around, self.bounded(v, &all, &here, kind, body)));
+            }
+        }
+        Ok(condition(outer.inequalities.iter().map(|f| site.affine(f)).collect(), out))
+    }
+
+    /// What the bounds of a loop say of the variables outside of it, when the loop's own bounds do not imply it.
+    fn beyond_loop(
+        &self,
+        bounds: &Polyhedron,
+        own: &Polyhedron,
+        site: &Site,
+        inside: &Site,
+        isl: &Isl,
+    ) -> Result<Polyhedron> {
+        let outer = site.vars.len();
+        let drop = |f: &Form| f[..outer].iter().chain(&f[outer + 1..]).copied().collect::<Form>();
+        let inequalities: Vec<Form> = both(bounds).iter().filter(|f| f[outer] == 0).map(drop).collect();
+        let said = Polyhedron { dims: outer, equalities: vec![], inequalities };
+        if said.inequalities.is_empty() {
+            return Ok(said);
+        }
+        let mut loops = inside.context.clone();
+        loops.inequalities.extend(own.inequalities.iter().cloned());
+        if is_empty(&loops, isl)? {
+            return Ok(said);
+        }
+        let rest = isl.gist(&said, &isl.project(&loops, outer)?)?;
+        Ok(Polyhedron { dims: outer, equalities: vec![], inequalities: both(&rest) })
+    }
+
+    /// Constraints under which no statement below needs a condition on the loop's variable (the last one): where all points
+    /// of unrolled and vector rows exist, or where all statements of an innermost loop run.
+    fn full_part(
+        &mut self,
+        rows: &[Row],
+        child: &Node,
+        shadows: &[(StatementId, Polyhedron)],
+        inside: &Site,
+        own: &Polyhedron,
+        isl: &Isl,
+    ) -> Result<Vec<Form>> {
+        let dims = inside.vars.len();
+        let mut wanted = Polyhedron { dims, ..Polyhedron::default() };
+        if self.stores > MAX_STORES {
+            return Ok(vec![]);
+        }
+        let mut innermost = shadows.len() > 1;
+        for (id, shadow) in shadows {
+            let below = rows_below(&rows[1..], child, *id);
+            innermost &= below.is_empty();
+            let blocks: Vec<(&Row, &Done)> =
+                below.iter().filter(|r| expands(r)).filter_map(|r| inside.tile_of(r).map(|d| (*r, d))).collect();
+            if !blocks.is_empty() {
+                wanted.inequalities.extend(self.corners(*id, &blocks, inside, isl)?);
+            }
+            if innermost {
+                wanted.inequalities.extend(both(shadow));
+            }
+        }
+        if !innermost && shadows.len() > 1 && wanted.inequalities.is_empty() {
+            return Ok(vec![]);
+        }
+        if wanted.inequalities.is_empty() {
+            return Ok(vec![]);
+        }
+        let mut context = inside.context.clone();
+        context.inequalities.extend(own.inequalities.iter().cloned());
+        let open = isl.gist(&wanted, &context)?;
+        let mut with = Polyhedron { dims, ..Polyhedron::default() };
+        with.inequalities = both(&open).into_iter().filter(|f| f[dims - 1] != 0).collect();
+        context.inequalities.extend(with.inequalities.iter().cloned());
+        Ok(if is_empty(&context, isl)? { vec![] } else { with.inequalities })
+    }
+
+    /// What the variables in scope must satisfy for all points of the blocks to exist: the constraints on points at their
+    /// worst corner.
+    fn corners(&self, id: StatementId, blocks: &[(&Row, &Done)], inside: &Site, isl: &Isl) -> Result<Vec<Form>> {
+        let (dims, m) = (inside.vars.len(), blocks.len());
+        let mut open = inside.clone();
+        open.rows
+            .retain(|d| !blocks.iter().any(|b| std::ptr::eq(d.phi.as_ptr(), b.1.phi.as_ptr()) || d.phi == b.1.phi));
+        let statement = self.scop.statement(id);
+        // Variables: those in scope, the points, the iterators.
+        let mut p = Polyhedron { dims: dims + m + statement.iterators.len(), ..Polyhedron::default() };
+        let inner = self.instances(id, &open);
+        let shift = |f: &Form| -> Form {
+            f[..dims].iter().copied().chain(std::iter::repeat_n(0, m)).chain(f[dims..].iter().copied()).collect()
+        };
+        p.equalities = inner.equalities.iter().map(shift).collect();
+        p.inequalities = inner.inequalities.iter().map(shift).collect();
+        for (k, (row, _)) in blocks.iter().enumerate() {
+            let mut e = p.form(row.of(id), dims + m);
+            e[dims + k] -= 1;
+            p.equalities.push(e);
+        }
+        if is_empty(&p, isl)? {
+            return Ok(vec![]);
+        }
+        let shadow = isl.project(&p, dims + m)?;
+        let mut out = vec![];
+        for f in both(&shadow).into_iter().filter(|f| f[dims..dims + m].iter().any(|&c| c != 0)) {
+            let mut corner: Form = f[..dims].iter().copied().chain([f[dims + m]]).collect();
+            for (k, (_, done)) in blocks.iter().enumerate() {
+                let c = f[dims + k];
+                let base = inside.form(&done.value.scale(c * done.tile), dims);
+                corner.iter_mut().zip(&base).for_each(|(a, b)| *a += b);
+                corner[dims] += (c * (done.tile - 1)).min(0);
+            }
+            out.push(corner);
+        }
+        Ok(out)
+    }
+
+    /// A row of points as an unrolled or vector loop: when all of them exist, or when they live in a local tile.
+    fn expand(
+        &mut self,
+        rows: &[Row],
+        child: &Node,
+        statements: &[StatementId],
+        site: &Site,
+        isl: &Isl,
+    ) -> Result<Option<Vec<Stmt>>> {
+        let row = &rows[0];
+        let Some(done) = site.tile_of(row) else { return Ok(None) };
+        let (tile, base) = (done.tile, done.value.scale(done.tile));
+        let e = self.new_var(&row.name, (0, tile - 1));
+        let mut inside = site.with(e);
+        inside.finish(row, base.plus(e, 1));
+        let dims = inside.vars.len();
+        let mut points = Polyhedron { dims, ..Polyhedron::default() };
+        let unit = inside.form(&Affine::var(e), dims);
+        points.inequalities = vec![unit.clone(), minus(tile - 1, &unit)];
+        inside.require(&points);
+        let local = site.state.mode == Mode::Body && !site.state.placed.is_empty() || site.state.mode == Mode::Fill;
+        if !local {
+            for &id in statements {
+                let mut p = self.instances(id, &inside);
+                if is_empty(&p, isl)? {
+                    return Ok(None);
+                }
+                // The points are what the domain leaves of them.
+                let lifted = lift(&points, p.dims);
+                p.inequalities.retain(|f| !lifted.inequalities.contains(f));
+                let shadow = isl.project(&p, dims)?;
+                let open = isl.gist(&shadow, &inside.context)?;
+                if !open.equalities.is_empty() || !open.inequalities.is_empty() {
+                    return Ok(None);
+                }
+            }
+        }
+        let body = self.scan_rows(&rows[1..], child, statements, &inside, isl)?;
+        if body.is_empty() {
+            return Ok(Some(vec![]));
+        }
+        Ok(Some(vec![loop_over(e, tile, kind(row.kind), body)]))
+    }
+
+    /// The loop `v` within the bounds, over the variables of `site`, of which it is the last.
+    fn bounded(&self, v: Var, bounds: &Polyhedron, site: &Site, kind: LoopKind, body: Vec<Stmt>) -> Vec<Stmt> {
+        if body.is_empty() {
+            return vec![];
+        }
+        let at = site.vars.iter().position(|w| *w == v).expect("in scope");
+        let (mut lower, mut upper) = (vec![], vec![]);
+        for f in both(bounds) {
+            let c = f[at];
+            let mut rest = f.clone();
+            rest[at] = 0;
+            let rest = site.affine(&rest);
+            match c {
+                0 => {}
+                1.. => lower.push(Bound { affine: rest.scale(-1), divisor: c }),
+                _ => upper.push(Bound { affine: rest.offset(-c), divisor: -c }),
+            }
+        }
+        vec![Stmt::Loop { var: v, lower, upper, step: 1, kind, body }]
+    }
+
+    /// Notes the interval of a loop variable.
+    fn note_range(&mut self, v: Var, site: &Site) {
+        let reduced = Reduced::new(&site.context);
+        let form = site.form(&Affine::var(v), site.vars.len());
+        if let (Some(lo), Some(hi)) = reduced.range(&reduced.pull(&form)) {
+            self.ranges[v.0 as usize] = (lo, hi);
+        }
+    }
+
+    /// The instances of a statement that run at this place: over the variables in scope, then the iterators.
+    fn instances(&self, id: StatementId, site: &Site) -> Polyhedron {
+        let s = self.scop.statement(id);
+        let first = site.vars.len();
+        let mut p = Polyhedron { dims: first + s.iterators.len(), ..Polyhedron::default() };
+        let context = lift(&site.context, p.dims);
+        p.equalities = context.equalities;
+        p.inequalities = context.inequalities;
+        p.add_domain(s, first);
+        for done in &site.rows {
+            let Some((_, phi)) = done.phi.iter().find(|d| d.0 == id) else { continue };
+            let rest = difference(&p.form(phi, first), &site.form(&done.value.scale(done.tile), p.dims));
+            if done.tile == 1 {
+                p.equalities.push(rest);
+            } else {
+                p.inequalities.push(minus(done.tile - 1, &rest));
+                p.inequalities.push(rest);
+            }
+        }
+        p
+    }
+
+    /// The state in which [`Lowering::iterators`] finds the rows of this place.
+    fn equations(&self, site: &Site) -> State {
+        let one = |d: &Done| Class { phi: d.phi.clone(), base: d.value.clone(), extent: 1 };
+        State { classes: site.rows.iter().filter(|d| d.tile == 1).map(one).collect(), ..site.state.clone() }
+    }
+
+    /// The store of one statement, with the conditions that the loops do not imply.
+    fn instance(&mut self, id: StatementId, site: &Site, isl: &Isl) -> Result<Vec<Stmt>> {
+        let s = self.scop.statement(id);
+        let state = self.equations(site);
+        let partial = site.state.mode != Mode::Body;
+        let solution = self.iterators(id, &state, partial)?;
+        let (value, lets) = (solution.iterators, solution.lets);
+        let mut scope = site.clone();
+        for l in &lets {
+            let Stmt::Let { var, value, divisor } = l else { continue };
+            scope = scope.with(*var);
+            let dims = scope.vars.len();
+            let rest = scope.form(&value.clone().plus(*var, -divisor), dims);
+            scope.context.inequalities.push(minus(divisor - 1, &rest));
+            scope.context.inequalities.push(rest);
+        }
+        let dims = scope.vars.len();
+        let asked = if partial {
+            // The instances for some value of the iterators that are not yet known.
+            let p = self.instances(id, site);
+            if is_empty(&p, isl)? {
+                return Ok(vec![]);
+            }
+            lift(&isl.project(&p, site.vars.len())?, dims)
+        } else {
+            let at = |a: &Affine| a.substitute(|v| value[v.0 as usize].clone());
+            let mut all = solution.conditions;
+            all.extend(s.domain.iter().map(at));
+            for (v, it) in value.iter().zip(&s.iterators) {
+                all.push(v.clone());
+                all.push(v.scale(-1).offset(it.extent - 1));
+            }
+            for done in site.rows.iter().filter(|d| d.tile > 1) {
+                if let Some((_, phi)) = done.phi.iter().find(|p| p.0 == id) {
+                    let rest = at(phi).add_scaled(&done.value, -done.tile);
+                    all.push(rest.scale(-1).offset(done.tile - 1));
+                    all.push(rest);
+                }
+            }
+            let inequalities = all.iter().map(|a| scope.form(a, dims)).collect();
+            Polyhedron { dims, equalities: vec![], inequalities }
+        };
+        let mut exists = scope.context.clone();
+        exists.inequalities.extend(asked.inequalities.iter().cloned());
+        exists.equalities.extend(asked.equalities.iter().cloned());
+        if is_empty(&exists, isl)? {
+            return Ok(vec![]);
+        }
+        let open = isl.gist(&asked, &scope.context)?;
+        let conditions: Vec<Affine> = both(&open).iter().map(|f| scope.affine(f)).collect();
+        let store = self.store(id, &value, &site.state)?;
+        self.stores += 1;
+        Ok(lets.into_iter().chain(condition(conditions, vec![store])).collect())
+    }
+
+    /// Where the remaining rows are the reduction loops and the points of one update whose target lies in memory: the
+    /// update on a local tile, filled from the target before and written back after.
+    fn accumulate(
+        &mut self,
+        rows: &[Row],
+        child: &Node,
+        statements: &[StatementId],
+        site: &Site,
+        isl: &Isl,
+    ) -> Result<Option<Vec<Stmt>>> {
+        let &[id] = statements else { return Ok(None) };
+        let s = self.scop.statement(id);
+        if s.reduce.is_none() || site.state.mode != Mode::Body || !site.state.placed.is_empty() {
+            return Ok(None);
+        }
+        let below = rows_below(&rows[1..], child, id);
+        let remaining: Vec<&Row> = rows[..1].iter().chain(below).collect();
+        let reduced = |r: &Row| self.reduces(r, id);
+        let point = |r: &Row| expands(r) && site.tile_of(r).is_some();
+        if !reduced(&rows[0]) || expands(&rows[0]) || !remaining.iter().all(|r| reduced(r) || point(r)) {
+            return Ok(None);
+        }
+        let mut reads_target = false;
+        s.body.visit_accesses(&mut |a| reads_target |= a.buffer == s.target);
+        if reads_target || !self.unit_coefficients(id) {
+            return Ok(None);
+        }
+        // The target's subscripts over variables in scope and points.
+        let mut inside = site.clone();
+        let mut points = vec![];
+        let expanded: Vec<&Row> = remaining.into_iter().filter(|r| point(r) && !reduced(r)).collect();
+        for r in expanded {
+            let done = site.tile_of(r).expect("seen");
+            let e = self.new_var("e", (0, done.tile - 1));
+            points.push((e, done.tile));
+            let value = done.value.scale(done.tile).plus(e, 1);
+            inside.vars.push(e);
+            inside.finish(r, value);
+        }
+        let Ok(solution) = self.iterators(id, &self.equations(&inside), true) else { return Ok(None) };
+        let solved = |w: &Affine| w.terms.iter().all(|t| self.solved(id, t.0, &inside));
+        if !solution.lets.is_empty() || !s.write.iter().all(solved) {
+            return Ok(None);
+        }
+        let (mut origin, mut shape) = (vec![], vec![]);
+        for w in &s.write {
+            let at = w.substitute(|v| solution.iterators[v.0 as usize].clone());
+            let (mut low, mut high) = (0, 0);
+            let mut fixed = at.clone();
+            for &(e, tile) in &points {
+                let c = at.coefficient(e);
+                fixed = fixed.plus(e, -c);
+                if c > 0 { high += c * (tile - 1) } else { low += c * (tile - 1) }
+            }
+            origin.push(fixed.offset(low));
+            shape.push(high - low + 1);
+        }
+        if shape.iter().product::<i64>() > MAX_TILE {
+            return Ok(None);
+        }
+        let name = format!("{}_tile", self.scop.tensor(s.target).name);
+        let buffer = self.local(Local::Tile(id), &name, s.target, &shape);
+        let mut here = site.clone();
+        here.state.placed.push(Placed { tensor: s.target, buffer, origin });
+        let mut out = vec![];
+        for mode in [Mode::Fill, Mode::Body, Mode::Spill] {
+            here.state.mode = mode;
+            out.extend(self.scan_rows(rows, child, statements, &here, isl)?);
+        }
+        Ok(Some(out))
+    }
+
+    /// Whether the rows of a site fix an iterator.
+    fn solved(&self, id: StatementId, v: Var, site: &Site) -> bool {
+        let n = self.scop.statement(id).iterators.len();
+        let rows = site.rows.iter().filter(|d| d.tile == 1);
+        let vectors: Vec<Vec<i64>> = rows
+            .filter_map(|d| d.phi.iter().find(|p| p.0 == id))
+            .map(|(_, phi)| (0..n as u32).map(|i| phi.coefficient(Var(i))).collect())
+            .collect();
+        let complement = crate::poly::polyhedron::orthogonal_complement(&vectors, n);
+        self.scop.statement(id).iterators[v.0 as usize].extent == 1 || complement.iter().all(|c| c[v.0 as usize] == 0)
+    }
+
+    /// Whether shadows of the domain are exact: every coefficient is 1 or -1.
+    fn unit_coefficients(&self, id: StatementId) -> bool {
+        self.scop.statement(id).domain.iter().all(|a| a.terms.iter().all(|t| t.1.abs() == 1))
+    }
+}
+
+fn is_empty(p: &Polyhedron, isl: &Isl) -> Result<bool> {
+    Ok(Reduced::new(p).empty || isl.is_empty(p)?)
+}
+
+/// The constraints that bound the last variable.
+fn within_loop(p: &Polyhedron) -> Polyhedron {
+    let inequalities = both(p).into_iter().filter(|f| f[p.dims - 1] != 0).collect();
+    Polyhedron { dims: p.dims, equalities: vec![], inequalities }
+}
+
+/// The same constraints with more variables after the others.
+fn lift(p: &Polyhedron, dims: usize) -> Polyhedron {
+    let widen = |f: &Form| -> Form {
+        let (c, n) = (f[p.dims], p.dims);
+        f[..n].iter().copied().chain(std::iter::repeat_n(0, dims - n)).chain([c]).collect()
+    };
+    Polyhedron {
+        dims,
+        equalities: p.equalities.iter().map(widen).collect(),
+        inequalities: p.inequalities.iter().map(widen).collect(),
+    }
+}
+
+fn condition(conditions: Vec<Affine>, body: Vec<Stmt>) -> Vec<Stmt> {
+    if conditions.is_empty() || body.is_empty() { body } else { vec![Stmt::If { conditions, body }] }
+}
+
+/// Divides a loop (the last variable) by the constraints of its full part, in the order of its values: the parts that break
+/// a lower bound, the full part, the parts that break an upper bound. They are disjoint.
+fn divide(full: &[Form], dims: usize) -> Vec<Polyhedron> {
+    let (lower, upper): (Vec<&Form>, Vec<&Form>) = full.iter().partition(|f| f[dims - 1] > 0);
+    let part = |inequalities: Vec<Form>| Polyhedron { dims, equalities: vec![], inequalities };
+    let hold = |forms: &[&Form]| forms.iter().map(|f| (*f).clone()).collect::<Vec<_>>();
+    let mut out = vec![];
+    for j in (0..lower.len()).rev() {
+        out.push(part([vec![minus(-1, lower[j])], hold(&lower[j + 1..])].concat()));
+    }
+    out.push(part(full.to_vec()));
+    for j in (0..upper.len()).rev() {
+        out.push(part([hold(&lower), hold(&upper[..j]), vec![minus(-1, upper[j])]].concat()));
+    }
+    out
+}

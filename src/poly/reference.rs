@@ -1,0 +1,107 @@
+//! What a Scop computes: its instances one by one, in the order of a schedule. The oracle of this folder's tests.
+
+use crate::codegen::expr::{Access, Affine, Expr, Index};
+use crate::codegen::interpret;
+use crate::codegen::scalar::{self, Value};
+use crate::poly::lower::{Argument, Kernel};
+use crate::poly::schedule::Schedule;
+use crate::poly::scop::{Role, Scop, StatementId};
+use crate::poly::{DType, Result, Tensor};
+
+/// Every instance of the statements with its time, sorted.
+pub fn instances(scop: &Scop, schedule: &Schedule) -> Vec<(Vec<i64>, StatementId, Vec<i64>)> {
+    let mut out = vec![];
+    for id in scop.ids() {
+        let s = scop.statement(id);
+        let mut point = vec![0; s.iterators.len()];
+        'next: loop {
+            if s.domain.iter().all(|c| c.evaluate(|v| point[v.0 as usize]) >= 0) {
+                out.push((schedule.time(id, &point), id, point.clone()));
+            }
+            for (x, it) in point.iter_mut().zip(&s.iterators).rev() {
+                *x += 1;
+                if *x < it.extent {
+                    continue 'next;
+                }
+                *x = 0;
+            }
+            break;
+        }
+    }
+    out.sort();
+    out
+}
+
+/// Runs `scop` on `tensors`, one for each of its tensors.
+pub fn run(scop: &Scop, schedule: &Schedule, tensors: &mut [Tensor]) {
+    for (_, id, point) in instances(scop, schedule) {
+        let s = scop.statement(id);
+        let mut x = value(&s.body, &point, tensors);
+        let index: Vec<i64> = s.write.iter().map(|w| w.evaluate(|v| point[v.0 as usize])).collect();
+        let t = &mut tensors[s.target.0 as usize];
+        let (dtype, at) = (t.dtype, offset(t, &index));
+        let data = &mut t.data[at..at + dtype.bytes()];
+        if let Some(op) = s.reduce {
+            x = scalar::binary(op, Value::load(dtype, data), x).unwrap();
+        }
+        x.store(data);
+    }
+}
+
+fn offset(t: &Tensor, index: &[i64]) -> usize {
+    let flat = index.iter().zip(&t.shape).fold(0, |o, (i, n)| {
+        assert!((0..*n).contains(i), "{index:?} in {:?}", t.shape);
+        o * n + i
+    });
+    flat as usize * t.dtype.bytes()
+}
+
+fn value(e: &Expr, at: &[i64], tensors: &[Tensor]) -> Value {
+    let affine = |a: &Affine| a.evaluate(|v| at[v.0 as usize]);
+    let recurse = |e: &Expr| value(e, at, tensors);
+    match e {
+        Expr::Const(s) => Value::from(*s),
+        Expr::Index(a) => Value::I64(affine(a)),
+        Expr::Load(Access { buffer, index, guard, otherwise }) => {
+            if guard.iter().any(|g| affine(g) < 0) {
+                return Value::from(otherwise.expect("a value outside"));
+            }
+            let subscript = |i: &Index| match i {
+                Index::Affine(a) => affine(a),
+                Index::Value(e) => recurse(e).as_i64(),
+            };
+            let t = &tensors[buffer.0 as usize];
+            let index: Vec<i64> = index.iter().map(subscript).collect();
+            Value::load(t.dtype, &t.data[offset(t, &index)..][..t.dtype.bytes()])
+        }
+        Expr::Unary(op, a) => scalar::unary(*op, recurse(a)).unwrap(),
+        Expr::Binary(op, a, b) => scalar::binary(*op, recurse(a), recurse(b)).unwrap(),
+        Expr::Compare(op, a, b) => scalar::compare(*op, recurse(a), recurse(b)).unwrap(),
+        Expr::Select(c, a, b) => recurse(if recurse(c).is_true() { a } else { b }),
+        Expr::Cast(t, a) => scalar::cast(*t, recurse(a)),
+    }
+}
+
+/// Runs a kernel on the external tensors of its Scop with the interpreter of nests.
+pub fn run_kernel(scop: &Scop, kernel: &Kernel, tensors: &mut [Tensor]) -> Result<()> {
+    let mut arguments: Vec<Tensor> = kernel
+        .arguments
+        .iter()
+        .map(|a| match a {
+            Argument::Tensor(b) => tensors[b.0 as usize].clone(),
+            Argument::Packed(pack) => pack.apply(&tensors[pack.source.0 as usize]),
+            Argument::Workspace { bytes } => {
+                Tensor { dtype: DType::U8, shape: vec![*bytes as i64], data: vec![0xff; *bytes] }
+            }
+        })
+        .collect();
+    interpret::run(&kernel.nest, &mut arguments)?;
+    for (a, t) in kernel.arguments.iter().zip(arguments) {
+        if let Argument::Tensor(b) = a
+            && scop.tensor(*b).role != Role::Input
+        {
+            tensors[b.0 as usize] = t;
+        }
+    }
+    Ok(())
+}
