@@ -5,19 +5,18 @@
 
 pub mod kernel;
 pub mod link;
-pub mod program;
 pub mod report;
 
 use crate::codegen::{Isa, Target};
 use crate::graph::egraph;
-use crate::graph::fusion::{self, Group};
+use crate::graph::fusion::{self, Group, Place};
 use crate::graph::ir::Graph;
 use crate::graph::op::Op;
 use crate::pipeline::kernel::{CompiledKernel, STAGES, TIMED};
 use crate::pipeline::link::{Work, link};
 use crate::pipeline::report::{KernelReport, PhaseReport, Report, Rewriting};
 use crate::poly::scop::Program;
-use crate::runtime::module::Module;
+use crate::runtime::module::{Action, Module};
 use crate::{Error, Result};
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -69,8 +68,8 @@ pub fn compile(source: &Graph, options: &Options) -> Result<(Module, Report)> {
     let mut clock = Clock::default();
     clock.time("verify", || source.verify())?;
     check_sizes(source, options.limits.tensor_bytes)?;
-    let (graph, rewriting) = clock.time("rewrite", || rewrite(source, options))?;
-    let groups = clock.time("fuse", || fusion::fuse(&graph, &options.target))?;
+    let (graph, places, rewriting) = clock.time("rewrite", || rewrite(source, options))?;
+    let groups = clock.time("fuse", || fusion::fuse(&graph, &places))?;
     let (programs, work) = clock.time("tensor expressions", || distinct_programs(&graph, &groups))?;
     let kernels = clock.time("kernels", || compile_kernels(&programs, options))?;
     for (i, stage) in TIMED.iter().enumerate() {
@@ -81,13 +80,16 @@ pub fn compile(source: &Graph, options: &Options) -> Result<(Module, Report)> {
     module.target = options.target.name.clone();
     (module.architecture, module.features) = requirements(options.target.isa);
     clock.time("verify module", || module.verify())?;
-    check_arena(&module, options)?;
+    if module.arena_bytes > options.limits.arena_bytes {
+        let (needed, allowed) = (report::bytes(module.arena_bytes), report::bytes(options.limits.arena_bytes));
+        return Err(Error::Limit(format!("intermediate tensors need {needed}, {allowed} are allowed")));
+    }
     let report = Report {
         model: source.name.clone(),
         target: options.target.name.clone(),
         stages: clock.stages,
         compile_ms: start.elapsed().as_secs_f64() * 1e3,
-        rewriting: Some(rewriting),
+        rewriting,
         kernels: kernel_reports(&graph, &groups, &work, &kernels),
         distinct_kernels: kernels.len(),
         code_bytes: module.code.len() as u64,
@@ -103,8 +105,8 @@ pub fn explain(source: &Graph, options: &Options, stage: Stage, filter: Option<&
     if stage == Stage::Graph {
         return Ok(source.to_string());
     }
-    let (graph, _) = rewrite(source, options)?;
-    let groups = fusion::fuse(&graph, &options.target)?;
+    let (graph, places, _) = rewrite(source, options)?;
+    let groups = fusion::fuse(&graph, &places)?;
     if stage == Stage::Rewritten {
         return Ok(format!("{graph}\ngroups:\n{}", fusion::describe(&graph, &groups)));
     }
@@ -136,14 +138,6 @@ pub fn stage(name: &str) -> Result<Stage> {
     })
 }
 
-fn check_arena(module: &Module, options: &Options) -> Result<()> {
-    if module.arena_bytes > options.limits.arena_bytes {
-        let (needed, allowed) = (report::bytes(module.arena_bytes), report::bytes(options.limits.arena_bytes));
-        return Err(Error::Limit(format!("intermediate tensors need {needed}, {allowed} are allowed")));
-    }
-    Ok(())
-}
-
 /// No tensor may be larger than `limit` bytes.
 fn check_sizes(graph: &Graph, limit: u64) -> Result<()> {
     for value in &graph.values {
@@ -156,9 +150,10 @@ fn check_sizes(graph: &Graph, limit: u64) -> Result<()> {
     Ok(())
 }
 
-/// The cheapest equal graph that was found, checked.
-fn rewrite(graph: &Graph, options: &Options) -> Result<(Graph, Rewriting)> {
-    let (rewritten, report) = egraph::optimize(graph, &options.target, &options.egraph)?;
+/// The cheapest equal graph that was found, checked, and where its nodes run.
+fn rewrite(graph: &Graph, options: &Options) -> Result<(Graph, Vec<Place>, Rewriting)> {
+    let egraph::Optimized { graph: rewritten, places, report } =
+        egraph::optimize(graph, &options.target, &options.egraph)?;
     rewritten.verify()?;
     let extraction = &report.extraction;
     let summary = Rewriting {
@@ -169,14 +164,14 @@ fn rewrite(graph: &Graph, options: &Options) -> Result<(Graph, Rewriting)> {
         egraph_classes: report.classes,
         iterations: report.iterations,
         stop_reason: format!("{:?}", report.stop),
-        extraction: extraction.reason.clone(),
+        extraction: extraction.outcome.to_string(),
         ilp_variables: extraction.variables,
         ilp_rows: extraction.rows,
         greedy_ns: extraction.greedy_ns,
         cost_ns: extraction.chosen_ns,
         gap: extraction.gap(),
     };
-    Ok((rewritten, summary))
+    Ok((rewritten, places, summary))
 }
 
 /// The tensor expressions of all groups, equal ones once, and what each group does. A kernel is called after the
@@ -265,43 +260,41 @@ fn kernel_reports(
         Work::Opaque(_) => {
             KernelReport { name: group.name.clone(), operators: operators(group), opaque: true, ..Default::default() }
         }
-        Work::Kernel(k) => kernel_report(&kernels[*k], *k, operators(group)),
+        Work::Kernel(k) => {
+            let compiled = &kernels[*k];
+            let report = &compiled.kernel.report;
+            let phases = report.phases.iter().map(|p| PhaseReport {
+                statement: p.statement.clone(),
+                vector: p.vector.clone(),
+                block: p.block.clone(),
+                tiles: p.tiles.clone(),
+                instruction: match &p.instruction {
+                    Some(name) => name.clone(),
+                    None => format!("no tensor instruction: {}", p.mismatch),
+                },
+                parallel: p.parallel,
+            });
+            KernelReport {
+                name: compiled.name.clone(),
+                operators: operators(group),
+                code: Some(*k),
+                flops: compiled.flops,
+                predicted_us: report.predicted_ns / 1e3,
+                measured_us: None,
+                opaque: false,
+                tensorized: report.tensorized,
+                vectorized: compiled.vectorized(),
+                phases: phases.collect(),
+                fallback: compiled.ilp.fallback.clone(),
+            }
+        }
     });
     reports.collect()
 }
 
-/// What `compiled`, number `code` of the module, does for these operators.
-fn kernel_report(compiled: &CompiledKernel, code: usize, operators: Vec<String>) -> KernelReport {
-    let report = &compiled.kernel.report;
-    let phases = report.phases.iter().map(|p| PhaseReport {
-        statement: p.statement.clone(),
-        vector: p.vector.clone(),
-        block: p.block.clone(),
-        tiles: p.tiles.clone(),
-        instruction: match &p.instruction {
-            Some(name) => name.clone(),
-            None => format!("no tensor instruction: {}", p.mismatch),
-        },
-        parallel: p.parallel,
-    });
-    KernelReport {
-        name: compiled.name.clone(),
-        operators,
-        code: Some(code),
-        flops: compiled.flops,
-        predicted_us: report.predicted_ns / 1e3,
-        measured_us: None,
-        opaque: false,
-        tensorized: report.tensorized,
-        vectorized: compiled.vectorized(),
-        phases: phases.collect(),
-        fallback: compiled.ilp.fallback.clone(),
-    }
-}
-
 /// Adds measured times, one for each step of the module, to the kernels of the report.
 pub fn add_measurements(report: &mut Report, module: &Module, times: &[std::time::Duration]) {
-    let timed = module.steps.iter().zip(times).filter(|(s, _)| s.action.is_work());
+    let timed = module.steps.iter().zip(times).filter(|(s, _)| !matches!(s.action, Action::CheckIndices { .. }));
     for (kernel, (_, time)) in report.kernels.iter_mut().zip(timed) {
         kernel.measured_us = Some(time.as_secs_f64() * 1e6);
     }

@@ -1,13 +1,12 @@
 //! What a node costs on a target, in nanoseconds.
 //!
 //! In: an operator, the types of its operands and results, a target. Out: the time of the operator as a kernel of its own on
-//! one core, and what fusing it with the producer of an operand saves. The model: multiply-adds over the peak times the
-//! share that the layout lets us reach, other arithmetic in vector cycles, bytes over the bandwidth of the cache they fit
-//! in, and one launch for each kernel. It need not be exact; it must order layouts, algorithms and fusions rightly.
+//! one core. The model: multiply-adds over the peak times the share that the layout lets us reach, other arithmetic in
+//! vector cycles, bytes over the bandwidth of the cache they fit in, and one launch for each kernel. It need not be exact;
+//! it must order layouts, algorithms and fusions rightly.
 
 use crate::graph::Target;
 use crate::graph::expr::{BinaryOp, UnaryOp};
-use crate::graph::fusion::is_elementwise;
 use crate::graph::ir::TensorType;
 use crate::graph::op::{Layout, Op, Window};
 
@@ -29,70 +28,35 @@ pub struct Operand<'a> {
     pub constant: bool,
 }
 
-/// The time of an operator as one kernel.
+/// The time of an operator as one kernel, without writing its result.
 pub fn node(op: &Op, operands: &[Operand], result: &TensorType, target: &Target) -> f64 {
     if matches!(op, Op::Reshape { .. }) {
         return 0.0;
     }
-    let moved: f64 = operands.iter().filter(|o| !o.constant).map(|o| traffic(read_bytes(op, o, result), target)).sum();
+    let moved: f64 =
+        operands.iter().filter(|o| !o.constant).map(|o| traffic(read_bytes(op, o.ty, result), target)).sum();
     let weights: f64 = operands.iter().filter(|o| o.constant).map(|o| traffic(o.ty.bytes(), target)).sum();
-    target.launch_ns + moved + weights + traffic(result.bytes(), target) + arithmetic(op, operands, result, target)
+    target.launch_ns + moved + weights + arithmetic(op, operands, result, target)
 }
 
-/// What is saved when `consumer` runs in the kernel of the `producer` of its operand number `position`: the launch,
-/// reading the value, and when this is its `sole` use also writing it. `None` when they do not fuse.
-pub fn fusion(
-    producer: &Op,
-    value: &TensorType,
-    sole: bool,
-    consumer: &Op,
-    position: usize,
-    result: &TensorType,
-    target: &Target,
-) -> Option<f64> {
-    let saved = target.launch_ns + traffic(value.bytes(), target) * if sole { 2.0 } else { 1.0 };
-    let ends = |p: &Op| !matches!(p, Op::Reshape { .. } | Op::Opaque { .. } | Op::Concat { .. } | Op::Upsample { .. });
-    match consumer {
-        c if is_elementwise(c) => (ends(producer) && value.shape == result.shape).then_some(saved),
-        Op::Transpose { perm } => {
-            let keeps_rows = perm.last() == Some(&(perm.len() - 1));
-            let copies = matches!(producer, Op::Transpose { .. } | Op::Slice { .. } | Op::Expand { .. });
-            let fits = copies
-                || is_elementwise(producer)
-                || keeps_rows && matches!(producer, Op::MatMul { .. } | Op::Conv { .. } | Op::ConvTranspose { .. });
-            fits.then_some(saved)
-        }
-        Op::Softmax { .. } | Op::LayerNorm { .. } | Op::Reduce { .. } => {
-            (position == 0 && is_elementwise(producer)).then_some(saved)
-        }
-        Op::MatMul { .. } => {
-            let copy = matches!(producer, Op::Transpose { .. } | Op::Slice { .. } | Op::Expand { .. });
-            copy.then_some(saved)
-        }
-        Op::Conv { group: 1, layout: Layout::Nhwc, .. } => {
-            let few = value.shape.last().is_some_and(|&c| c <= 4);
-            (position == 0 && few && matches!(producer, Op::Transpose { .. })).then_some(saved)
-        }
-        Op::Concat { .. } | Op::Slice { .. } | Op::Pad { .. } => {
-            (is_elementwise(producer) || matches!(producer, Op::Transpose { .. } | Op::Slice { .. })).then_some(saved)
-        }
-        _ => None,
-    }
+/// What a view costs as a kernel of its own beyond its arithmetic and its result: the launch and reading `operand`.
+pub fn view(op: &Op, operand: &TensorType, result: &TensorType, target: &Target) -> f64 {
+    target.launch_ns + traffic(read_bytes(op, operand, result), target)
 }
 
 /// Time to read or write `bytes` that were touched recently.
-fn traffic(bytes: usize, target: &Target) -> f64 {
+pub fn traffic(bytes: usize, target: &Target) -> f64 {
     let level = target.cache_bytes.iter().skip(1).take_while(|&&c| bytes > c / 4 * 3).count() + 1;
     bytes as f64 / target.bandwidth[level]
 }
 
 /// Bytes of an operand that are read.
-fn read_bytes(op: &Op, operand: &Operand, result: &TensorType) -> usize {
+fn read_bytes(op: &Op, operand: &TensorType, result: &TensorType) -> usize {
     match op {
         Op::Slice { .. } | Op::Gather { .. } | Op::GatherNd { .. } | Op::GatherElements { .. } => {
-            operand.ty.bytes().min(result.bytes())
+            operand.bytes().min(result.bytes())
         }
-        _ => operand.ty.bytes(),
+        _ => operand.bytes(),
     }
 }
 

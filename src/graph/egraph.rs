@@ -7,11 +7,13 @@
 //! both. The limits are counts, never seconds, so the same graph gives the same result.
 
 use crate::graph::expr::{BinaryOp, UnaryOp};
+use crate::graph::extract::{self, Extraction};
+use crate::graph::fusion::Place;
 use crate::graph::infer::infer;
 use crate::graph::ir::{Graph, Source, TensorType, ValueId};
 use crate::graph::op::Op;
 use crate::graph::rules::{self, Keep, Rule};
-use crate::graph::{DType, Error, Result, Target, Tensor, extract};
+use crate::graph::{DType, Error, Result, Target, Tensor};
 use egg::{Analysis, DidMerge, Id, Language};
 use rustc_hash::FxHashSet;
 use std::collections::{BTreeMap, BTreeSet};
@@ -380,8 +382,16 @@ impl std::fmt::Display for Report {
     }
 }
 
-/// Rewrites the graph and returns the cheapest equal one.
-pub fn optimize(graph: &Graph, target: &Target, options: &Options) -> Result<(Graph, Report)> {
+/// A graph and the kernel that each of its nodes runs in.
+#[derive(Clone, Debug)]
+pub struct Optimized {
+    pub graph: Graph,
+    pub places: Vec<Place>,
+    pub report: Report,
+}
+
+/// Rewrites the graph and returns the cheapest equal one that was found.
+pub fn optimize(graph: &Graph, target: &Target, options: &Options) -> Result<Optimized> {
     let start = std::time::Instant::now();
     let mut loaded = load(graph)?;
     let used = |list: Vec<Rule>| -> Vec<Rule> {
@@ -394,11 +404,11 @@ pub fn optimize(graph: &Graph, target: &Target, options: &Options) -> Result<(Gr
     let rewrite_ms = ms(start);
     let start = std::time::Instant::now();
     let roots: Vec<Id> = graph.outputs.iter().map(|v| loaded.class[v.0 as usize]).collect();
-    let (choice, extraction) = extract::extract(&loaded.network, &roots, target, options)?;
+    let (chosen, extraction) = extract::extract(&loaded.network, &roots, target, options)?;
     let extract_ms = ms(start);
     let start = std::time::Instant::now();
-    let unfolded = store(graph, &loaded, &choice)?;
-    let result = rules::constants::fold(&unfolded)?;
+    let (unfolded, places) = store(graph, &loaded, &chosen)?;
+    let (result, places) = rules::constants::fold(&unfolded, &places)?;
     let report = Report {
         rules: growth.fired,
         nodes_before: graph.nodes.len(),
@@ -412,7 +422,7 @@ pub fn optimize(graph: &Graph, target: &Target, options: &Options) -> Result<(Gr
         extract_ms,
         fold_ms: ms(start),
     };
-    Ok((result, report))
+    Ok(Optimized { graph: result, places, report })
 }
 
 fn ms(start: std::time::Instant) -> f64 {
@@ -573,8 +583,8 @@ fn equate_operands(network: &mut Network) -> usize {
 /// Which e-node stands for each class, by position in the class.
 pub type Choice = BTreeMap<Id, usize>;
 
-/// The graph of the chosen e-nodes, with the inputs, outputs and names of `original`.
-pub fn store(original: &Graph, loaded: &Loaded, choice: &Choice) -> Result<Graph> {
+/// The graph of the chosen e-nodes, with the inputs, outputs and names of `original`, and where each node runs.
+pub fn store(original: &Graph, loaded: &Loaded, chosen: &Extraction) -> Result<(Graph, Vec<Place>)> {
     let network = &loaded.network;
     let mut out = Graph { name: original.name.clone(), ..Graph::default() };
     let mut names: BTreeMap<Id, &str> = BTreeMap::new();
@@ -584,6 +594,7 @@ pub fn store(original: &Graph, loaded: &Loaded, choice: &Choice) -> Result<Graph
         }
     }
     let mut values: BTreeMap<Id, Vec<ValueId>> = BTreeMap::new();
+    let mut nodes: BTreeMap<Id, u32> = BTreeMap::new();
     for &v in &original.inputs {
         let id = out.push_value(original.value(v).name.clone(), original.value(v).ty.clone(), Source::Input);
         out.inputs.push(id);
@@ -598,7 +609,7 @@ pub fn store(original: &Graph, loaded: &Loaded, choice: &Choice) -> Result<Graph
             if values.contains_key(&id) {
                 continue;
             }
-            let term = choice.get(&id).and_then(|&k| network.terms(id).get(k));
+            let term = chosen.choice.get(&id).and_then(|&k| network.terms(id).get(k));
             let Some(term) = term else {
                 return Err(Error::Internal("the extraction chose nothing for a value".into()));
             };
@@ -622,6 +633,7 @@ pub fn store(original: &Graph, loaded: &Loaded, choice: &Choice) -> Result<Graph
                 Head::Output(k) => vec![values[&children[0]][*k as usize]],
                 Head::Op(op) => {
                     let inputs = children.iter().map(|c| values[c][0]).collect();
+                    nodes.insert(id, out.nodes.len() as u32);
                     out.push_node(name, op.clone(), inputs, &network.facts(id).types)
                 }
             };
@@ -629,7 +641,12 @@ pub fn store(original: &Graph, loaded: &Loaded, choice: &Choice) -> Result<Graph
         }
         out.push_output(values[&root][0], &original.value(v).name)?;
     }
-    Ok(out)
+    let mut places = vec![Place::Own; out.nodes.len()];
+    for (id, other) in &chosen.with {
+        places[nodes[id] as usize] = Place::With(nodes[other]);
+    }
+    chosen.through.iter().for_each(|id| places[nodes[id] as usize] = Place::Through);
+    Ok((out, places))
 }
 
 impl Graph {

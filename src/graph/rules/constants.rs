@@ -1,14 +1,15 @@
 //! The constant expressions that rules build, folded once they are chosen.
 
 use crate::graph::expr::BinaryOp;
+use crate::graph::fusion::Place;
 use crate::graph::infer::broadcast;
 use crate::graph::ir::{Graph, Node, Source, Value, ValueId};
 use crate::graph::op::Op;
 use crate::graph::{DType, Result, Tensor, fold::evaluate};
 use std::sync::Arc;
 
-/// The graph with every node of constant operands computed, without what is no longer used.
-pub fn fold(graph: &Graph) -> Result<Graph> {
+/// The graph with every node of constant operands computed, without what is no longer used, and where its nodes run.
+pub fn fold(graph: &Graph, places: &[Place]) -> Result<(Graph, Vec<Place>)> {
     let mut constants: Vec<Option<Arc<Tensor>>> = vec![None; graph.values.len()];
     let mut folded = vec![false; graph.nodes.len()];
     for (i, value) in graph.values.iter().enumerate() {
@@ -27,11 +28,11 @@ pub fn fold(graph: &Graph) -> Result<Graph> {
         }
         folded[n] = true;
     }
-    Ok(retain(graph, &constants, &folded))
+    Ok(retain(graph, places, &constants, &folded))
 }
 
 /// The graph without folded and unused nodes, renumbered.
-fn retain(graph: &Graph, constants: &[Option<Arc<Tensor>>], folded: &[bool]) -> Graph {
+fn retain(graph: &Graph, places: &[Place], constants: &[Option<Arc<Tensor>>], folded: &[bool]) -> (Graph, Vec<Place>) {
     let mut used = vec![false; graph.values.len()];
     for v in graph.outputs.iter().chain(&graph.inputs) {
         used[v.0 as usize] = true;
@@ -66,7 +67,12 @@ fn retain(graph: &Graph, constants: &[Option<Arc<Tensor>>], folded: &[bool]) -> 
     }
     out.inputs = map(&graph.inputs);
     out.outputs = map(&graph.outputs);
-    out
+    let kept = places.iter().zip(&live).filter(|(_, l)| **l);
+    let renumber = |place: &Place| match place {
+        Place::With(n) => Place::With(index[*n as usize]),
+        other => *other,
+    };
+    (out, kept.map(|(place, _)| renumber(place)).collect())
 }
 
 fn apply(op: &Op, operands: &[&Tensor]) -> Result<Vec<Tensor>> {

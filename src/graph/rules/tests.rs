@@ -1,6 +1,6 @@
 //! Every row of the tables has samples here; on each the row must apply, and both sides must agree.
 
-use crate::graph::egraph::{Head, Network, Options, Term, load, optimize};
+use crate::graph::egraph::{Head, Network, Optimized, Options, Term, load, optimize};
 use crate::graph::expr::{BinaryOp, UnaryOp};
 use crate::graph::infer::infer;
 use crate::graph::interpret;
@@ -389,7 +389,7 @@ fn the_optimized_graph_computes_the_same() {
         let root = make(&mut s);
         s.graph.outputs = vec![root];
         let given = inputs(&mut s);
-        let (out, report) = optimize(&s.graph, &Target::avx512(), &Options::default()).unwrap();
+        let Optimized { graph: out, report, .. } = optimize(&s.graph, &Target::avx512(), &Options::default()).unwrap();
         assert!(matches!(report.stop, egg::StopReason::Saturated), "{name}: {report}");
         assert_close(&interpret::run(&s.graph, &given).unwrap(), &interpret::run(&out, &given).unwrap(), name);
     }
@@ -434,7 +434,7 @@ fn a_convolutional_network_runs_in_channels_last_with_one_transposition() {
     let root = small_network(&mut s);
     s.graph.outputs = vec![root];
     let given = inputs(&mut s);
-    let (out, report) = optimize(&s.graph, &Target::avx512(), &Options::default()).unwrap();
+    let Optimized { graph: out, report, .. } = optimize(&s.graph, &Target::avx512(), &Options::default()).unwrap();
     let count = |f: &dyn Fn(&Op) -> bool| out.nodes.iter().filter(|n| f(&n.op)).count();
     assert_eq!(count(&|op| matches!(op, Op::Transpose { .. })), 1, "{out}");
     assert_eq!(count(&|op| matches!(op, Op::Conv { layout: Layout::Nhwc, .. })), 3, "{out}{report}");
@@ -452,7 +452,7 @@ fn the_same_graph_gives_the_same_result() {
         let mut s = Sample::default();
         let root = small_network(&mut s);
         s.graph.outputs = vec![root];
-        optimize(&s.graph, &Target::avx512(), &Options::default()).unwrap().0.to_string()
+        optimize(&s.graph, &Target::avx512(), &Options::default()).unwrap().graph.to_string()
     };
     assert_eq!(run(), run());
 }
@@ -468,7 +468,7 @@ fn growth_is_limited_by_counts() {
         Options { max_ilp_variables: 0, ..Options::default() },
         Options { without: rules::all(false).iter().map(|r| r.name.to_string()).collect(), ..Options::default() },
     ] {
-        let (out, _) = optimize(&s.graph, &Target::avx2(), &options).unwrap();
+        let out = optimize(&s.graph, &Target::avx2(), &options).unwrap().graph;
         assert_close(&interpret::run(&s.graph, &given).unwrap(), &interpret::run(&out, &given).unwrap(), "limited");
     }
 }

@@ -1,0 +1,35 @@
+//! The choice among expressions of constants: they are computed once, when the model is compiled.
+
+use crate::graph::egraph::{Head, Network};
+use crate::graph::ir::TensorType;
+use crate::graph::op::Op;
+use egg::Id;
+use std::collections::BTreeMap;
+
+/// For each class of constants the e-node with the least to compute, by its position.
+pub fn choose_constants(network: &Network) -> BTreeMap<Id, usize> {
+    let mut best: BTreeMap<Id, (f64, usize)> = BTreeMap::new();
+    let mut ids: Vec<Id> = network.egraph.classes().filter(|c| c.data.constant).map(|c| c.id).collect();
+    ids.sort_unstable();
+    let mut changed = true;
+    while changed {
+        changed = false;
+        for &id in &ids {
+            for (position, term) in network.terms(id).iter().enumerate() {
+                let own = match &term.head {
+                    Head::Constant(_) => 0.0,
+                    Head::Op(Op::Reshape { .. }) => 1.0,
+                    _ => 10.0 + network.facts(id).types.iter().map(TensorType::bytes).sum::<usize>() as f64,
+                };
+                let operands: Option<f64> =
+                    term.children.iter().map(|&c| best.get(&network.find(c)).map(|b| b.0)).sum();
+                let Some(operands) = operands else { continue };
+                if best.get(&id).is_none_or(|b| own + operands < b.0) {
+                    best.insert(id, (own + operands, position));
+                    changed = true;
+                }
+            }
+        }
+    }
+    best.into_iter().map(|(id, (_, position))| (id, position)).collect()
+}

@@ -1,0 +1,299 @@
+//! From the variables to kernels, and what an answer must satisfy that no row says ahead.
+//!
+//! In: the values of the variables. Out: an [`Answer`], and for each rule that it breaks (a cycle among e-nodes or kernels, a
+//! kernel that is too big, repeated work) a cut: a row that this answer breaks and no legal one.
+
+use crate::graph::define::kind;
+use crate::graph::extract::problem::{Problem, Site};
+use crate::graph::extract::rows::{Row, Rows};
+use crate::graph::fusion::{Stored, Way};
+use crate::graph::op::FusionKind;
+use std::collections::BTreeMap;
+
+/// Expression nodes that one element of an output may take when the kernel's temporaries are substituted.
+const MAX_EXPRESSION: usize = 160;
+/// Tensors that one kernel reads and writes.
+const MAX_INPUTS: usize = 24;
+const MAX_OUTPUTS: usize = 4;
+
+/// The choice for every class that is needed.
+pub struct Answer {
+    /// The chosen candidate of each class; `None` where the class is not needed.
+    pub chosen: Vec<Option<usize>>,
+    /// The edge by which a class's node stands in the kernel of another.
+    pub joined: Vec<Option<usize>>,
+    /// Views that have no kernel.
+    pub through: Vec<bool>,
+}
+
+impl Answer {
+    /// Reads the variables; what the roots do not need is left out.
+    pub fn new(problem: &Problem, rows: &Rows, values: &[bool]) -> Answer {
+        let n = problem.classes.len();
+        let mut answer = Answer { chosen: vec![None; n], joined: vec![None; n], through: vec![false; n] };
+        let mut stack = problem.roots.clone();
+        while let Some(class) = stack.pop() {
+            if answer.chosen[class].is_none()
+                && let Some(k) = rows.x[class].iter().position(|&x| values[x])
+            {
+                answer.chosen[class] = Some(k);
+                answer.through[class] = rows.a.get(&(class, k)).is_some_and(|&a| values[a]);
+                stack.extend(&problem.classes[class][k].children);
+            }
+        }
+        for (i, edge) in problem.edges.iter().enumerate().filter(|(i, _)| values[rows.f[*i]]) {
+            let (member, _) = ends(problem, i);
+            if answer.has(edge.producer) && answer.has(edge.reader) {
+                answer.joined[member] = Some(i);
+            }
+        }
+        answer
+    }
+
+    pub fn has(&self, site: Site) -> bool {
+        self.chosen[site.0] == Some(site.1)
+    }
+
+    /// The operand classes of the chosen candidate.
+    fn children<'a>(&self, problem: &'a Problem, class: usize) -> &'a [usize] {
+        self.chosen[class].map_or(&[], |k| &problem.classes[class][k].children)
+    }
+
+    /// For each class the class whose kernel it runs in.
+    pub fn kernels(&self, problem: &Problem) -> Vec<usize> {
+        let mut kernel: Vec<Option<usize>> = vec![None; self.chosen.len()];
+        for class in 0..kernel.len() {
+            let mut path = vec![class];
+            let end = loop {
+                let at = path[path.len() - 1];
+                match (kernel[at], self.joined[at]) {
+                    (Some(k), _) => break k,
+                    (None, Some(edge)) if !path.contains(&ends(problem, edge).1) => path.push(ends(problem, edge).1),
+                    _ => break at,
+                }
+            };
+            path.into_iter().for_each(|c| kernel[c] = Some(end));
+        }
+        kernel.into_iter().flatten().collect()
+    }
+}
+
+/// The classes of an edge: the one that stands in the other's kernel, and the other.
+fn ends(problem: &Problem, edge: usize) -> (usize, usize) {
+    let e = &problem.edges[edge];
+    match e.join.way {
+        Way::After => (e.reader.0, e.producer.0),
+        Way::Before => (e.producer.0, e.reader.0),
+    }
+}
+
+/// Rows that the answer breaks and no legal answer does; none when it is legal.
+pub fn cuts(problem: &Problem, rows: &Rows, values: &[bool], answer: &Answer) -> Vec<Row> {
+    let check = Check { problem, rows, values, answer, kernel: answer.kernels(problem) };
+    let nodes: Vec<usize> = (0..answer.chosen.len()).filter(|&c| answer.chosen[c].is_some()).collect();
+    let arcs = |c: usize| answer.children(problem, c).to_vec();
+    if let Some(cycle) = find_cycle(&nodes, arcs) {
+        return vec![check.forbid(cycle.iter().map(|&c| check.x(c)))];
+    }
+    let mut cuts: Vec<Row> = nodes.iter().filter_map(|&c| check.tree(c)).collect();
+    cuts.extend(check.kernel_cycle(&nodes));
+    cuts.extend(nodes.iter().filter_map(|&c| check.repeated(c)));
+    if cuts.is_empty() {
+        cuts.extend(nodes.iter().filter(|&&c| check.kernel[c] == c).filter_map(|&c| check.size(c)));
+    }
+    cuts
+}
+
+struct Check<'a> {
+    problem: &'a Problem<'a>,
+    rows: &'a Rows,
+    values: &'a [bool],
+    answer: &'a Answer,
+    kernel: Vec<usize>,
+}
+
+impl Check<'_> {
+    fn x(&self, class: usize) -> usize {
+        self.rows.x[class][self.answer.chosen[class].unwrap_or(0)]
+    }
+
+    /// Not all of these variables.
+    fn forbid(&self, variables: impl Iterator<Item = usize>) -> Row {
+        let mut list: Vec<usize> = variables.collect();
+        list.sort_unstable();
+        list.dedup();
+        let least = 1 - list.len() as i32;
+        Row { terms: list.into_iter().map(|v| (v, -1)).collect(), least, equal: false }
+    }
+
+    /// Edges from a class up to the one whose kernel it runs in.
+    fn path(&self, class: usize) -> Vec<usize> {
+        let mut path = vec![];
+        let mut at = class;
+        while let Some(edge) = self.answer.joined[at] {
+            if path.contains(&edge) {
+                break;
+            }
+            path.push(edge);
+            at = ends(self.problem, edge).1;
+        }
+        path
+    }
+
+    /// Nodes that stand in each other's kernels, all round.
+    fn tree(&self, class: usize) -> Option<Row> {
+        let path = self.path(class);
+        let round = path.last().is_some_and(|&e| ends(self.problem, e).1 == class);
+        round.then(|| self.forbid(path.iter().map(|&e| self.rows.f[e])))
+    }
+
+    /// A cycle through kernels: what leads through each of them, and what is chosen on the way.
+    fn kernel_cycle(&self, nodes: &[usize]) -> Option<Row> {
+        let mut outside: BTreeMap<usize, Vec<(usize, usize)>> = BTreeMap::new();
+        for &c in nodes {
+            for &d in self.answer.children(self.problem, c) {
+                if self.kernel[c] != self.kernel[d] {
+                    outside.entry(self.kernel[c]).or_default().push((c, d));
+                }
+            }
+        }
+        let kernels: Vec<usize> = outside.keys().copied().collect();
+        let arcs = |k: usize| outside.get(&k).into_iter().flatten().map(|&(_, d)| self.kernel[d]).collect();
+        let cycle = find_cycle(&kernels, arcs)?;
+        // The member that reads from the next kernel, and the one there that it reads.
+        let crossings: Vec<(usize, usize)> = (0..cycle.len())
+            .filter_map(|i| {
+                let next = cycle[(i + 1) % cycle.len()];
+                outside[&cycle[i]].iter().copied().find(|&(_, d)| self.kernel[d] == next)
+            })
+            .collect();
+        let mut variables = vec![];
+        for i in 0..crossings.len() {
+            let (entered, left) = (crossings[i].1, crossings[(i + 1) % crossings.len()].0);
+            let (a, b) = (self.path(entered), self.path(left));
+            let between = a.iter().filter(|e| !b.contains(e)).chain(b.iter().filter(|e| !a.contains(e)));
+            variables.extend(between.map(|&e| self.rows.f[e]));
+            variables.extend([self.x(entered), self.x(left)]);
+        }
+        Some(self.forbid(variables.into_iter()))
+    }
+
+    /// Work far before a repetition or a reduction, in a chain of which the rows saw only neighbours.
+    fn repeated(&self, class: usize) -> Option<Row> {
+        let path = self.path(class);
+        let site = (class, self.answer.chosen[class]?);
+        let before = path.iter().take_while(|&&e| self.problem.edges[e].join.way == Way::Before);
+        for (i, &e) in before.enumerate() {
+            let edge = &self.problem.edges[e];
+            let edges = path[..=i].iter().map(|&e| self.rows.f[e]);
+            if edge.join.repeats && self.problem.is_expensive(site) {
+                return Some(self.forbid(edges));
+            }
+            if i > 1 && self.problem.leads_reduction(edge) {
+                let w = self.rows.w[&self.problem.storage[class]];
+                match (self.problem.prologue(site, edge), self.values[w]) {
+                    (None, _) => return Some(self.forbid(edges)),
+                    (Some(Stored::Never), true) => return Some(self.forbid(edges.chain([w]))),
+                    (Some(Stored::Always), false) => {
+                        let mut row = self.forbid(edges);
+                        row.terms.push((w, 1));
+                        return Some(row);
+                    }
+                    _ => {}
+                }
+            }
+        }
+        None
+    }
+
+    /// A kernel that reads or writes too many tensors, or computes too much for one element.
+    fn size(&self, root: usize) -> Option<Row> {
+        let members: Vec<usize> =
+            (0..self.kernel.len()).filter(|&c| self.kernel[c] == root && self.answer.chosen[c].is_some()).collect();
+        if members.len() < 2 {
+            return None;
+        }
+        let mut inputs = vec![];
+        let mut expression: BTreeMap<usize, usize> = BTreeMap::new();
+        let mut open = members.clone();
+        let mut largest = 0;
+        while let Some(&c) = open.last() {
+            let inside = self.answer.children(self.problem, c).iter().filter(|&&d| self.kernel[d] == root);
+            let missing: Vec<usize> = inside.copied().filter(|d| !expression.contains_key(d)).collect();
+            if !missing.is_empty() {
+                open.extend(missing);
+                continue;
+            }
+            open.pop();
+            let site = (c, self.answer.chosen[c].unwrap_or(0));
+            let term = self.problem.term(site);
+            let mut size = 1;
+            for (operand, id) in self.problem.operands(site).iter().zip(&term.children) {
+                let id = self.problem.network.find(*id);
+                match operand {
+                    Some(d) if self.kernel[*d] == root => size += expression[d],
+                    _ => {
+                        let number =
+                            self.problem.network.is_constant(id) && self.problem.network.ty(id).elements() == 1;
+                        if !number && !inputs.contains(&id) {
+                            inputs.push(id);
+                        }
+                    }
+                }
+            }
+            // What is reduced is kept in a tensor of its own.
+            let injective = self.problem.candidate(site).op.is_some_and(|op| kind(op) == FusionKind::Injective);
+            largest = largest.max(size);
+            expression.insert(c, if injective { size } else { 1 });
+        }
+        let read_outside = |&&c: &&usize| {
+            let readers = self.problem.readers[c].iter();
+            self.problem.roots.contains(&c)
+                || readers
+                    .into_iter()
+                    .any(|&r| self.kernel[r] != root && self.answer.children(self.problem, r).contains(&c))
+        };
+        let outputs = members.iter().filter(read_outside).count();
+        let fits = inputs.len() <= MAX_INPUTS && outputs <= MAX_OUTPUTS && largest <= MAX_EXPRESSION;
+        let edges = members.iter().filter_map(|&c| self.answer.joined[c]).map(|e| self.rows.f[e]);
+        (!fits).then(|| self.forbid(edges))
+    }
+}
+
+/// Nodes on a cycle, each followed by one that it has an arc to.
+fn find_cycle(nodes: &[usize], arcs: impl Fn(usize) -> Vec<usize>) -> Option<Vec<usize>> {
+    #[derive(PartialEq)]
+    enum State {
+        Open,
+        Done,
+    }
+    let mut state: BTreeMap<usize, State> = BTreeMap::new();
+    for &start in nodes {
+        if state.contains_key(&start) {
+            continue;
+        }
+        state.insert(start, State::Open);
+        let mut path = vec![(start, arcs(start).into_iter())];
+        while let Some((node, rest)) = path.last_mut() {
+            let node = *node;
+            match rest.next() {
+                None => {
+                    state.insert(node, State::Done);
+                    path.pop();
+                }
+                Some(next) => match state.get(&next) {
+                    Some(State::Done) => {}
+                    Some(State::Open) => {
+                        let from = path.iter().position(|p| p.0 == next)?;
+                        return Some(path[from..].iter().map(|p| p.0).collect());
+                    }
+                    None => {
+                        state.insert(next, State::Open);
+                        path.push((next, arcs(next).into_iter()));
+                    }
+                },
+            }
+        }
+    }
+    None
+}

@@ -1,0 +1,144 @@
+//! The tensor expression of a group.
+//!
+//! In: a graph and a group of its nodes. Out: one program, the concatenation of the nodes' rows of the operator table, with
+//! the values inside as temporaries. Invariant: names do not depend on the graph, so that equal kernels have equal programs.
+
+use crate::graph::define::define;
+use crate::graph::expr::{Affine, BufferId, Expr, Scalar, Var};
+use crate::graph::fusion::{Group, affine_reshape};
+use crate::graph::ir::{Graph, TensorType, ValueId};
+use crate::graph::op::Op;
+use crate::graph::scop::{Definition, Iterator, Program, Role, TensorDecl};
+use crate::graph::{Error, Result, Tensor};
+use std::collections::BTreeMap;
+
+/// The tensor expression of a group: its inputs, its outputs, then temporaries. Tensor names do not depend on the graph,
+/// so that equal kernels have equal programs.
+pub fn program(graph: &Graph, group: &Group) -> Result<Program> {
+    let mut out = Program::default();
+    let mut buffers: BTreeMap<ValueId, BufferId> = BTreeMap::new();
+    let declare = |out: &mut Program, role: Role, ty: &TensorType| {
+        let prefix = match role {
+            Role::Input => "x",
+            Role::Constant => "w",
+            Role::Output | Role::InOut => "y",
+            Role::Temporary => "t",
+        };
+        let id = BufferId(out.tensors.len() as u32);
+        let name = format!("{prefix}{}", id.0);
+        out.tensors.push(TensorDecl { name, dtype: ty.dtype, shape: ty.shape.clone(), role });
+        id
+    };
+    for &v in &group.inputs {
+        let role = if graph.constant(v).is_some() { Role::Constant } else { Role::Input };
+        buffers.insert(v, declare(&mut out, role, &graph.value(v).ty));
+    }
+    for &v in &group.outputs {
+        buffers.insert(v, declare(&mut out, Role::Output, &graph.value(v).ty));
+    }
+    for &n in &group.nodes {
+        let node = &graph.nodes[n as usize];
+        let types: Vec<TensorType> = node.inputs.iter().map(|&v| graph.value(v).ty.clone()).collect();
+        let piece = match &node.op {
+            Op::Reshape { shape } => reshape_program(&types[0], shape)?,
+            op => define(op, &types)?,
+        };
+        let mut map: Vec<Bound> = Vec::with_capacity(piece.tensors.len());
+        for (i, decl) in piece.tensors.iter().enumerate() {
+            let ty = TensorType { dtype: decl.dtype, shape: decl.shape.clone() };
+            let value = node.inputs.iter().chain(&node.outputs).nth(i).copied();
+            map.push(match value {
+                None => Bound::Buffer(declare(&mut out, Role::Temporary, &ty)),
+                Some(v) => match (buffers.get(&v), scalar_constant(graph, v)) {
+                    (Some(&b), _) => Bound::Buffer(b),
+                    (None, Some(s)) if i < node.inputs.len() => Bound::Scalar(s),
+                    (None, _) if i < node.inputs.len() => {
+                        return Err(Error::Internal(format!("group {} reads %{}, not its input", group.name, v.0)));
+                    }
+                    (None, _) => {
+                        let b = declare(&mut out, Role::Temporary, &ty);
+                        buffers.insert(v, b);
+                        Bound::Buffer(b)
+                    }
+                },
+            });
+        }
+        for definition in piece.definitions {
+            out.definitions.push(renumber(definition, &map)?);
+        }
+    }
+    Ok(out)
+}
+
+/// What a tensor of an operator's own program becomes in the group's.
+enum Bound {
+    Buffer(BufferId),
+    Scalar(Scalar),
+}
+
+fn renumber(mut definition: Definition, map: &[Bound]) -> Result<Definition> {
+    match map[definition.target.0 as usize] {
+        Bound::Buffer(b) => definition.target = b,
+        Bound::Scalar(_) => return Err(Error::Internal("an operator writes its input".into())),
+    }
+    definition.body = definition.body.rewrite(&mut |e| match e {
+        Expr::Load(mut access) => match map[access.buffer.0 as usize] {
+            Bound::Buffer(b) => {
+                access.buffer = b;
+                Expr::Load(access)
+            }
+            Bound::Scalar(s) => guarded(s, &access.guard, access.otherwise),
+        },
+        e => e,
+    });
+    Ok(definition)
+}
+
+/// A guarded read of a scalar: a choice between it and the value outside.
+fn guarded(value: Scalar, guard: &[Affine], otherwise: Option<Scalar>) -> Expr {
+    use crate::graph::expr::CompareOp::Ge;
+    let outside = otherwise.unwrap_or(value);
+    guard.iter().fold(Expr::Const(value), |inner, g| {
+        let holds = Expr::compare(Ge, Expr::Index(g.clone()), Expr::Const(Scalar::i64(0)));
+        Expr::select(holds, inner, Expr::Const(outside))
+    })
+}
+
+/// The value of a constant of one element.
+pub fn scalar_constant(graph: &Graph, v: ValueId) -> Option<Scalar> {
+    graph.constant(v).and_then(|t| scalar_of(t))
+}
+
+fn scalar_of(t: &Tensor) -> Option<Scalar> {
+    (t.len() == 1).then(|| {
+        let mut bytes = [0; 8];
+        bytes[..t.data.len()].copy_from_slice(&t.data);
+        Scalar { dtype: t.dtype, bits: u64::from_le_bytes(bytes) }
+    })
+}
+
+fn reshape_program(ty: &TensorType, shape: &[i64]) -> Result<Program> {
+    let Some(index) = affine_reshape(&ty.shape, shape) else {
+        return Err(Error::Internal(format!("a reshape from {:?} to {shape:?} inside a group", ty.shape)));
+    };
+    let decl = |name: &str, shape: &[i64], role| TensorDecl {
+        name: name.into(),
+        dtype: ty.dtype,
+        shape: shape.to_vec(),
+        role,
+    };
+    let iterators: Vec<Iterator> =
+        shape.iter().enumerate().map(|(i, &extent)| Iterator { name: format!("i{i}"), extent }).collect();
+    Ok(Program {
+        tensors: vec![decl("x", &ty.shape, Role::Input), decl("y", shape, Role::Output)],
+        definitions: vec![Definition {
+            target: BufferId(1),
+            outer: iterators.len(),
+            write: (0..shape.len() as u32).map(|i| Affine::var(Var(i))).collect(),
+            iterators,
+            reduce: None,
+            conditions: vec![],
+            body: Expr::load(BufferId(0), index),
+        }],
+    })
+}
