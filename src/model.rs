@@ -16,7 +16,9 @@ use crate::codegen::Target;
 use crate::graph::import::{Dim, InputSpec, OnnxModel};
 use crate::graph::ir::Graph;
 use crate::pipeline::report::Report;
-use crate::pipeline::{self, EgraphOptions, Limits};
+use crate::pipeline::{self, EgraphOptions, Limits, Stage, program};
+use crate::poly::language::syntax::{Array, Expr, File, Kind, Program};
+use crate::poly::language::{self, Meaning};
 use crate::runtime::module::Module;
 use crate::runtime::session::Session;
 use crate::{Error, Result, Tensor};
@@ -52,6 +54,16 @@ impl Default for Options {
     }
 }
 
+impl Options {
+    fn pipeline(&self) -> Result<pipeline::Options> {
+        let target = match &self.target {
+            Some(target) => target.clone(),
+            None => host_target()?,
+        };
+        Ok(pipeline::Options { limits: self.limits.clone(), ..pipeline::Options::new(target) })
+    }
+}
+
 /// A model that can be compiled.
 #[derive(Clone)]
 pub struct Model {
@@ -63,12 +75,53 @@ pub struct Model {
 enum Source {
     Onnx(Arc<OnnxModel>),
     Graph(Arc<Graph>),
+    Program(Arc<Programs>),
+}
+
+/// A file of the text language, one program of it, and which of its sets of sizes is used.
+struct Programs {
+    file: File,
+    program: Option<String>,
+    sizes: Option<String>,
+}
+
+impl Programs {
+    fn program(&self) -> Result<&Program> {
+        self.file.program(self.program.as_deref())
+    }
+
+    fn meaning(&self, dims: &BTreeMap<String, i64>) -> Result<Meaning> {
+        self.file.lower(self.program()?, dims, self.sizes.as_deref())
+    }
 }
 
 impl Model {
-    /// Reads an ONNX file. One error lists every node that is not supported.
+    /// Reads an ONNX file, or the first program of a `.tile` file. One error lists every ONNX node that is not supported.
     pub fn load(path: impl AsRef<Path>) -> Result<Model> {
+        let path = path.as_ref();
+        if path.extension().is_some_and(|e| e == "tile") {
+            return Model::from_program(language::load(path)?, None, None);
+        }
         guard(|| Ok(Model::from_onnx(OnnxModel::load(path)?)))
+    }
+
+    /// A model from a program of the text language: the one of this name, or the first; with the sizes of the set of this
+    /// name, where they are not given otherwise.
+    pub fn from_program(file: File, program: Option<&str>, sizes: Option<&str>) -> Result<Model> {
+        let declared = file.program(program)?;
+        let dim = |e: &Expr| match &e.kind {
+            Kind::Integer(n) => Dim::Fixed(*n),
+            Kind::Name(name) => Dim::Symbol(name.clone()),
+            _ => Dim::Derived(e.show(declared.style())),
+        };
+        let input = |a: &Array| InputSpec {
+            name: a.name.to_string(),
+            dtype: a.dtype,
+            shape: a.shape.iter().map(dim).collect(),
+        };
+        let inputs = declared.inputs().into_iter().map(input).collect();
+        let source = Programs { file, program: program.map(str::to_string), sizes: sizes.map(str::to_string) };
+        Ok(Model { inputs, source: Source::Program(Arc::new(source)) })
     }
 
     /// Reads the bytes of an ONNX file; `directory` holds its external data.
@@ -97,6 +150,9 @@ impl Model {
 
     /// The names of the dynamic dimensions, in the order of the inputs.
     pub fn symbols(&self) -> Vec<String> {
+        if let Source::Program(source) = &self.source {
+            return source.program().map(|p| p.sizes()).unwrap_or_default();
+        }
         let mut names: Vec<String> = vec![];
         for dim in self.inputs.iter().flat_map(|i| &i.shape) {
             if let Dim::Symbol(name) = dim
@@ -112,7 +168,7 @@ impl Model {
     pub fn metadata(&self) -> BTreeMap<String, String> {
         match &self.source {
             Source::Onnx(model) => model.metadata(),
-            Source::Graph(_) => BTreeMap::new(),
+            Source::Graph(_) | Source::Program(_) => BTreeMap::new(),
         }
     }
 
@@ -126,6 +182,10 @@ impl Model {
                     Err(Error::Invalid(format!("no dynamic dimension `{name}`: the model's shapes are fixed")))
                 }
             },
+            Source::Program(source) => Err(Error::Invalid(format!(
+                "`{}` is a program and no network: it has no graph",
+                source.program()?.name
+            ))),
         })
     }
 
@@ -133,13 +193,11 @@ impl Model {
     /// processor than this one.
     pub fn compile_module(&self, options: &Options) -> Result<(Module, Report)> {
         guard(|| {
-            let target = match &options.target {
-                Some(target) => target.clone(),
-                None => host_target()?,
-            };
+            let pipeline_options = options.pipeline()?;
+            if let Source::Program(source) = &self.source {
+                return program::compile(&source.meaning(&options.dims)?, &pipeline_options);
+            }
             let graph = self.graph(&options.dims)?;
-            let pipeline_options =
-                pipeline::Options { limits: options.limits.clone(), ..pipeline::Options::new(target) };
             let (mut module, report) = pipeline::compile(&graph, &pipeline_options)?;
             let symbols = self.symbols().into_iter();
             module.dims = symbols.map(|s| (s.clone(), options.dims.get(&s).copied().unwrap_or(1))).collect();
@@ -148,11 +206,23 @@ impl Model {
         })
     }
 
+    /// The text of one stage of the compilation, of all kernels or of those whose name contains `kernel`.
+    pub fn explain(&self, options: &Options, stage: Stage, kernel: Option<&str>) -> Result<String> {
+        guard(|| match &self.source {
+            Source::Program(source) => program::explain(&source.meaning(&options.dims)?, &options.pipeline()?, stage),
+            _ => pipeline::explain(&self.graph(&options.dims)?, &options.pipeline()?, stage, kernel),
+        })
+    }
+
     /// Compiles the model for this processor. Where dynamic dimensions are left open, each new binding is compiled when a
     /// run first needs it.
     pub fn compile(&self, options: &Options) -> Result<Compiled> {
         if let Some(name) = options.dims.keys().find(|name| !self.symbols().contains(name)) {
-            self.graph(&BTreeMap::from([(name.clone(), 1)]))?;
+            let dims = BTreeMap::from([(name.clone(), 1)]);
+            match &self.source {
+                Source::Program(source) => _ = source.meaning(&dims)?,
+                _ => _ = self.graph(&dims)?,
+            }
         }
         let compiled = Compiled { model: self.clone(), options: options.clone(), bindings: Mutex::new(vec![]) };
         if self.symbols().iter().all(|s| options.dims.contains_key(s)) {

@@ -5,6 +5,7 @@
 
 pub mod kernel;
 pub mod link;
+pub mod program;
 pub mod report;
 
 use crate::codegen::{Isa, Target};
@@ -16,7 +17,7 @@ use crate::pipeline::kernel::{CompiledKernel, STAGES, TIMED};
 use crate::pipeline::link::{Work, link};
 use crate::pipeline::report::{KernelReport, PhaseReport, Report, Rewriting};
 use crate::poly::scop::Program;
-use crate::runtime::module::{Action, Module};
+use crate::runtime::module::Module;
 use crate::{Error, Result};
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -80,16 +81,13 @@ pub fn compile(source: &Graph, options: &Options) -> Result<(Module, Report)> {
     module.target = options.target.name.clone();
     (module.architecture, module.features) = requirements(options.target.isa);
     clock.time("verify module", || module.verify())?;
-    if module.arena_bytes > options.limits.arena_bytes {
-        let (needed, allowed) = (report::bytes(module.arena_bytes), report::bytes(options.limits.arena_bytes));
-        return Err(Error::Limit(format!("intermediate tensors need {needed}, {allowed} are allowed")));
-    }
+    check_arena(&module, options)?;
     let report = Report {
         model: source.name.clone(),
         target: options.target.name.clone(),
         stages: clock.stages,
         compile_ms: start.elapsed().as_secs_f64() * 1e3,
-        rewriting,
+        rewriting: Some(rewriting),
         kernels: kernel_reports(&graph, &groups, &work, &kernels),
         distinct_kernels: kernels.len(),
         code_bytes: module.code.len() as u64,
@@ -136,6 +134,14 @@ pub fn stage(name: &str) -> Result<Stage> {
         let names: Vec<&str> = STAGES.iter().map(|s| s.0).collect();
         Error::Invalid(format!("no stage `{name}`; there are {}", names.join(", ")))
     })
+}
+
+fn check_arena(module: &Module, options: &Options) -> Result<()> {
+    if module.arena_bytes > options.limits.arena_bytes {
+        let (needed, allowed) = (report::bytes(module.arena_bytes), report::bytes(options.limits.arena_bytes));
+        return Err(Error::Limit(format!("intermediate tensors need {needed}, {allowed} are allowed")));
+    }
+    Ok(())
 }
 
 /// No tensor may be larger than `limit` bytes.
@@ -260,41 +266,43 @@ fn kernel_reports(
         Work::Opaque(_) => {
             KernelReport { name: group.name.clone(), operators: operators(group), opaque: true, ..Default::default() }
         }
-        Work::Kernel(k) => {
-            let compiled = &kernels[*k];
-            let report = &compiled.kernel.report;
-            let phases = report.phases.iter().map(|p| PhaseReport {
-                statement: p.statement.clone(),
-                vector: p.vector.clone(),
-                block: p.block.clone(),
-                tiles: p.tiles.clone(),
-                instruction: match &p.instruction {
-                    Some(name) => name.clone(),
-                    None => format!("no tensor instruction: {}", p.mismatch),
-                },
-                parallel: p.parallel,
-            });
-            KernelReport {
-                name: compiled.name.clone(),
-                operators: operators(group),
-                code: Some(*k),
-                flops: compiled.flops,
-                predicted_us: report.predicted_ns / 1e3,
-                measured_us: None,
-                opaque: false,
-                tensorized: report.tensorized,
-                vectorized: compiled.vectorized(),
-                phases: phases.collect(),
-                fallback: compiled.ilp.fallback.clone(),
-            }
-        }
+        Work::Kernel(k) => kernel_report(&kernels[*k], *k, operators(group)),
     });
     reports.collect()
 }
 
+/// What `compiled`, number `code` of the module, does for these operators.
+fn kernel_report(compiled: &CompiledKernel, code: usize, operators: Vec<String>) -> KernelReport {
+    let report = &compiled.kernel.report;
+    let phases = report.phases.iter().map(|p| PhaseReport {
+        statement: p.statement.clone(),
+        vector: p.vector.clone(),
+        block: p.block.clone(),
+        tiles: p.tiles.clone(),
+        instruction: match &p.instruction {
+            Some(name) => name.clone(),
+            None => format!("no tensor instruction: {}", p.mismatch),
+        },
+        parallel: p.parallel,
+    });
+    KernelReport {
+        name: compiled.name.clone(),
+        operators,
+        code: Some(code),
+        flops: compiled.flops,
+        predicted_us: report.predicted_ns / 1e3,
+        measured_us: None,
+        opaque: false,
+        tensorized: report.tensorized,
+        vectorized: compiled.vectorized(),
+        phases: phases.collect(),
+        fallback: compiled.ilp.fallback.clone(),
+    }
+}
+
 /// Adds measured times, one for each step of the module, to the kernels of the report.
 pub fn add_measurements(report: &mut Report, module: &Module, times: &[std::time::Duration]) {
-    let timed = module.steps.iter().zip(times).filter(|(s, _)| !matches!(s.action, Action::CheckIndices { .. }));
+    let timed = module.steps.iter().zip(times).filter(|(s, _)| s.action.is_work());
     for (kernel, (_, time)) in report.kernels.iter_mut().zip(timed) {
         kernel.measured_us = Some(time.as_secs_f64() * 1e6);
     }

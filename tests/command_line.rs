@@ -1,6 +1,8 @@
 //! The command line as its users see it: spellings, files, exit codes, one sentence for each failure.
 
 mod common;
+#[path = "command_line/programs.rs"]
+mod programs;
 
 use common::{host_targets, root};
 use std::path::{Path, PathBuf};

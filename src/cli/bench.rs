@@ -90,9 +90,7 @@ fn measure(prepared: &Prepared, seconds: f64, progress: &Progress) -> Result<Mea
     let mut latencies = vec![];
     let start = Instant::now();
     while latencies.len() < 3 || start.elapsed() < budget {
-        let begin = Instant::now();
-        session.run_into(&inputs, &mut outputs)?;
-        latencies.push(begin.elapsed().as_secs_f64() * 1e3);
+        latencies.push(session.time_into(&inputs, &mut outputs)?.as_secs_f64() * 1e3);
     }
     latencies.sort_by(f64::total_cmp);
     let at = |quantile: f64| latencies[((latencies.len() - 1) as f64 * quantile).round() as usize];
@@ -109,7 +107,7 @@ fn measure(prepared: &Prepared, seconds: f64, progress: &Progress) -> Result<Mea
         let (tensorized, opaque) = match &step.action {
             Action::Kernel { kernel, .. } => (module.kernels[*kernel as usize].tensorized, false),
             Action::Opaque { .. } => (false, true),
-            Action::CheckIndices { .. } => continue,
+            Action::CheckIndices { .. } | Action::Copy { .. } => continue,
         };
         let us = time.as_secs_f64() * 1e6;
         let gflops = if us > 0.0 { step.flops as f64 / us / 1e3 } else { 0.0 };

@@ -25,7 +25,9 @@ impl Arguments {
     pub fn run(self, progress: &Progress) -> Result<String> {
         if inputs::is_module(&self.model.model)? {
             let name = self.model.model.display();
-            return Err(Error::Invalid(format!("{name} is machine code already: explain takes the ONNX model")));
+            return Err(Error::Invalid(format!(
+                "{name} is machine code already: explain takes the model or program that it was made of"
+            )));
         }
         match self.stage.as_deref().and_then(|name| kernel::STAGES.iter().find(|s| s.0 == name)) {
             Some((_, stage)) => self.stage(*stage, progress),
@@ -37,9 +39,7 @@ impl Arguments {
         let given = self.run.given()?;
         let (model, options) = inputs::load(&self.model, &given, progress)?;
         progress.stage(format!("compiling {}", self.model.model.display()));
-        let graph = model.graph(&options.dims)?;
-        let options = pipeline::Options::new(self.model.target()?);
-        let mut text = pipeline::explain(&graph, &options, stage, self.kernel.as_deref())?;
+        let mut text = model.explain(&options, stage, self.kernel.as_deref())?;
         if !text.ends_with('\n') {
             text.push('\n');
         }

@@ -9,14 +9,16 @@ use std::sync::Arc;
 use std::time::Instant;
 use tilewright::graph::import::{Dim, InputSpec};
 use tilewright::pipeline::report::Report;
-use tilewright::runtime::module::Module;
+use tilewright::poly::language;
+use tilewright::runtime::module::{Module, TensorSpec};
 use tilewright::runtime::session::Session;
 use tilewright::{Error, Model, Options, Result, Tensor};
 
 /// Given tensors, what to do about the others, and how many threads work.
 #[derive(clap::Args)]
 pub struct RunArguments {
-    /// The contents of an input, from a .npy file; inputs not given are filled from the seed
+    /// The contents of an input, from a .npy file; inputs not given have the program's initial values, or are filled from the
+    /// seed
     #[arg(long = "input", value_name = "NAME=FILE.npy", value_parser = parse_input)]
     inputs: Vec<(String, PathBuf)>,
     /// Seed of the inputs that are not given: floating point in -1..1, integers 0 or 1
@@ -62,7 +64,8 @@ impl RunArguments {
         let compile_ms = start.elapsed().as_secs_f64() * 1e3;
         check_names(&given, module.inputs.iter().map(|i| i.name.as_str()))?;
         let session = Session::new(Arc::new(module), self.threads())?;
-        let inputs = self.fill(session.module(), given);
+        progress.stage("filling the inputs");
+        let inputs = self.fill(&session, given)?;
         Ok(Prepared { session, inputs, compile_ms, report })
     }
 
@@ -77,13 +80,17 @@ impl RunArguments {
         Ok(given)
     }
 
-    fn fill(&self, module: &Module, mut given: BTreeMap<String, Tensor>) -> Vec<(String, Tensor)> {
-        let fill = |(position, spec): (usize, &tilewright::runtime::module::TensorSpec)| {
+    /// Given inputs, else the program's initial values, else values from the seed.
+    fn fill(&self, session: &Session, mut given: BTreeMap<String, Tensor>) -> Result<Vec<(String, Tensor)>> {
+        for (name, tensor) in session.initial_values()? {
+            given.entry(name).or_insert(tensor);
+        }
+        let fill = |(position, spec): (usize, &TensorSpec)| {
             let tensor = given.remove(&spec.name);
             let seeded = || Tensor::seeded(spec.dtype, &spec.shape, self.seed, position as u64, 2);
             (spec.name.clone(), tensor.unwrap_or_else(seeded))
         };
-        module.inputs.iter().enumerate().map(fill).collect()
+        Ok(session.module().inputs.iter().enumerate().map(fill).collect())
     }
 }
 
@@ -95,7 +102,20 @@ pub fn is_module(path: &Path) -> Result<bool> {
     Ok(Module::is_magic(&start) || path.extension().is_some_and(|e| e == "tw"))
 }
 
+/// Whether a file is a program of the text language; only then it may be asked for by name and size.
+fn is_program(arguments: &ModelArguments) -> Result<bool> {
+    let program = arguments.model.extension().is_some_and(|e| e == "tile");
+    match (&arguments.program, &arguments.size) {
+        (Some(_), _) | (_, Some(_)) if !program => {
+            let name = arguments.model.display();
+            Err(Error::Invalid(format!("{name} is no .tile file: --program and --size have no meaning")))
+        }
+        _ => Ok(program),
+    }
+}
+
 fn load_module(arguments: &ModelArguments, progress: &Progress) -> Result<Module> {
+    is_program(arguments)?;
     progress.stage(format!("loading {}", arguments.model.display()));
     let module = Module::load(&arguments.model)?;
     if arguments.target.is_some() && arguments.target()?.name != module.target {
@@ -113,7 +133,7 @@ fn load_module(arguments: &ModelArguments, progress: &Progress) -> Result<Module
     Ok(module)
 }
 
-/// Loads and compiles an ONNX file, its dynamic dimensions bound by the arguments and the given inputs.
+/// Loads and compiles a model or program, its dynamic dimensions bound by the arguments and the given inputs.
 pub fn compile(
     arguments: &ModelArguments,
     given: &BTreeMap<String, Tensor>,
@@ -124,7 +144,7 @@ pub fn compile(
     model.compile_module(&options)
 }
 
-/// Loads an ONNX file; the options bind its dynamic dimensions.
+/// Loads a model or program; the options bind its dynamic dimensions.
 pub fn load(
     arguments: &ModelArguments,
     given: &BTreeMap<String, Tensor>,
@@ -132,7 +152,14 @@ pub fn load(
 ) -> Result<(Model, Options)> {
     let target = arguments.target()?;
     progress.stage(format!("loading {}", arguments.model.display()));
-    let model = Model::load(&arguments.model)?;
+    let model = match is_program(arguments)? {
+        true => Model::from_program(
+            language::load(&arguments.model)?,
+            arguments.program.as_deref(),
+            arguments.size.as_deref(),
+        )?,
+        false => Model::load(&arguments.model)?,
+    };
     check_names(given, model.inputs().iter().map(|i| i.name.as_str()))?;
     let dims = bind(model.inputs(), given, arguments.dims()?)?;
     Ok((model, Options { target: Some(target), dims, ..Options::default() }))

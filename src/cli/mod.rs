@@ -19,7 +19,7 @@ use std::path::PathBuf;
 use tilewright::codegen::target::Target;
 use tilewright::{Error, Result};
 
-/// A polyhedral compiler with an e-graph front: ONNX models in, machine code out.
+/// A polyhedral compiler with an e-graph front: ONNX models and loop programs in, machine code out.
 #[derive(Parser)]
 #[command(version, arg_required_else_help = true)]
 pub struct Arguments {
@@ -64,12 +64,18 @@ impl Arguments {
 /// Which model, and how it is compiled.
 #[derive(Args)]
 pub struct ModelArguments {
-    /// An ONNX file, or a module made by `compile`
+    /// An ONNX file, a `.tile` program, or a module made by `compile`
     model: PathBuf,
+    /// The program of a .tile file; its first one by default
+    #[arg(long, value_name = "NAME")]
+    program: Option<String>,
+    /// The set of sizes of a .tile program, for those that --dim does not give
+    #[arg(long, value_name = "NAME")]
+    size: Option<String>,
     /// Compile for this target; one of `tilewright targets`, the host's best by default
     #[arg(long, value_name = "NAME")]
     target: Option<String>,
-    /// Bind a dynamic dimension; those not given are taken from the inputs, or 1
+    /// Bind a dynamic dimension or a program's size; those not given are taken from the inputs, or 1
     #[arg(long = "dim", value_name = "NAME=N", value_parser = parse_dim)]
     dims: Vec<(String, i64)>,
 }

@@ -50,13 +50,15 @@ pub enum Dim {
     Fixed(i64),
     /// Bound when the model is compiled; 1 when nothing binds it.
     Symbol(String),
+    /// An expression over symbols; only in programs of the text language.
+    Derived(String),
 }
 
 impl std::fmt::Display for Dim {
     fn fmt(&self, f: &mut std::fmt::Formatter) -> std::fmt::Result {
         match self {
             Dim::Fixed(d) => write!(f, "{d}"),
-            Dim::Symbol(s) => f.write_str(s),
+            Dim::Symbol(s) | Dim::Derived(s) => f.write_str(s),
         }
     }
 }
@@ -292,7 +294,7 @@ impl<'m> Importer<'m> {
         for spec in &self.model.inputs {
             let size = |d: &Dim| match d {
                 Dim::Fixed(v) => *v,
-                Dim::Symbol(s) => dims.get(s).copied().unwrap_or(1),
+                Dim::Symbol(s) | Dim::Derived(s) => dims.get(s).copied().unwrap_or(1),
             };
             let shape: Vec<i64> = spec.shape.iter().map(size).collect();
             tensor::checked_len(&shape, spec.dtype, &format!("input '{}'", spec.name))?;

@@ -79,10 +79,31 @@ impl CompiledKernel {
 /// Is told after each stage, with the text that it would show; `false` stops there.
 pub type Observer<'a> = dyn FnMut(Stage, &dyn Fn() -> Result<String>) -> Result<bool> + 'a;
 
-/// Compiles `program`. `None` when `after` has stopped it.
+/// Compiles a tensor expression. `None` when `after` has stopped it.
 pub fn compile(name: &str, program: &Program, target: &Target, after: &mut Observer) -> Result<Option<CompiledKernel>> {
+    let start = Instant::now();
+    let index_ranges = poly::subscript::index_ranges(program)?;
+    let scop = poly::build::build(name, program)?;
+    compile_statements(scop, index_ranges, target, after, start)
+}
+
+/// Compiles a loop program. `None` when `after` has stopped it.
+pub fn compile_scop(scop: &Scop, target: &Target, after: &mut Observer) -> Result<Option<CompiledKernel>> {
+    let start = Instant::now();
+    let index_ranges = poly::subscript::index_ranges(&scop.as_definitions())?;
+    compile_statements(scop.clone(), index_ranges, target, after, start)
+}
+
+/// From the Scop on, which was begun at `start`.
+fn compile_statements(
+    scop: Scop,
+    index_ranges: Vec<IndexRange>,
+    target: &Target,
+    after: &mut Observer,
+    start: Instant,
+) -> Result<Option<CompiledKernel>> {
     let mut times = [0.0; TIMED.len()];
-    let mut clock = Instant::now();
+    let mut clock = start;
     let mut lap = |stage: &str| {
         let now = Instant::now();
         if let Some(i) = TIMED.iter().position(|s| *s == stage) {
@@ -90,8 +111,6 @@ pub fn compile(name: &str, program: &Program, target: &Target, after: &mut Obser
         }
         clock = now;
     };
-    let index_ranges = poly::subscript::index_ranges(program)?;
-    let scop = poly::build::build(name, program)?;
     lap("scop");
     if !after(Stage::Scop, &|| Ok(scop.to_string()))? {
         return Ok(None);
@@ -132,7 +151,7 @@ pub fn compile(name: &str, program: &Program, target: &Target, after: &mut Obser
     }
     let slots = slots(&kernel.nest, kernel.arguments.len())?;
     let flops = kernel.report.flops.max(0.0) as u64;
-    let name = name.to_string();
+    let name = scop.name.clone();
     Ok(Some(CompiledKernel { name, scop, schedule, ilp, tiled, kernel, assembled, index_ranges, slots, flops, times }))
 }
 

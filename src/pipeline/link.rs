@@ -32,7 +32,7 @@ pub enum Work {
 pub fn link(graph: &Graph, groups: &[Group], work: &[Work], kernels: &[Arc<CompiledKernel>]) -> Result<Module> {
     let mut linker = Linker::new(graph);
     for kernel in kernels {
-        linker.add_code(kernel);
+        add_code(&mut linker.module, kernel);
     }
     for (group, work) in groups.iter().zip(work) {
         match work {
@@ -41,6 +41,24 @@ pub fn link(graph: &Graph, groups: &[Group], work: &[Work], kernels: &[Arc<Compi
         }
     }
     linker.finish()
+}
+
+/// Adds a kernel with its machine code to a module.
+pub fn add_code(module: &mut Module, compiled: &CompiledKernel) {
+    let phases = compiled.assembled.phases.iter().map(|phase| {
+        let at = module.code.len().next_multiple_of(64);
+        module.code.resize(at, 0);
+        module.code.extend_from_slice(&phase.code);
+        Phase { offset: at as u64, parallel: phase.parallel, scratch_bytes: phase.scratch_bytes }
+    });
+    let phases = phases.collect();
+    module.kernels.push(Kernel {
+        name: compiled.name.clone(),
+        phases,
+        slots: compiled.slots.iter().map(|&(bytes, written)| Slot { bytes, written }).collect(),
+        vectorized: compiled.vectorized(),
+        tensorized: compiled.tensorized(),
+    });
 }
 
 /// A constant's bytes in the weights.
@@ -134,23 +152,6 @@ impl<'g> Linker<'g> {
             checked: vec![],
             module,
         }
-    }
-
-    fn add_code(&mut self, compiled: &CompiledKernel) {
-        let phases = compiled.assembled.phases.iter().map(|phase| {
-            let at = self.module.code.len().next_multiple_of(64);
-            self.module.code.resize(at, 0);
-            self.module.code.extend_from_slice(&phase.code);
-            Phase { offset: at as u64, parallel: phase.parallel, scratch_bytes: phase.scratch_bytes }
-        });
-        let phases = phases.collect();
-        self.module.kernels.push(Kernel {
-            name: compiled.name.clone(),
-            phases,
-            slots: compiled.slots.iter().map(|&(bytes, written)| Slot { bytes, written }).collect(),
-            vectorized: compiled.vectorized(),
-            tensorized: compiled.tensorized(),
-        });
     }
 
     fn add_kernel_step(&mut self, group: &Group, index: usize, compiled: &CompiledKernel) -> Result<()> {

@@ -11,7 +11,8 @@ pub struct Report {
     /// Stage of the pipeline, milliseconds. Indented names are parts of the stage before, summed over threads.
     pub stages: Vec<(String, f64)>,
     pub compile_ms: f64,
-    pub rewriting: Rewriting,
+    /// `None` for a program of the text language.
+    pub rewriting: Option<Rewriting>,
     /// In the order of the module's kernel and opaque steps.
     pub kernels: Vec<KernelReport>,
     /// Kernels with machine code of their own; the others share it.
@@ -97,25 +98,8 @@ impl std::fmt::Display for Report {
         for (stage, ms) in &self.stages {
             writeln!(f, "  {stage:<24} {ms:>9.1} ms")?;
         }
-        let r = &self.rewriting;
-        writeln!(f, "graph: {} operators, {} after rewriting", r.nodes_before, r.nodes_after)?;
-        writeln!(
-            f,
-            "e-graph: {} nodes in {} classes after {} iterations, stopped because {}",
-            r.egraph_nodes, r.egraph_classes, r.iterations, r.stop_reason
-        )?;
-        writeln!(
-            f,
-            "extraction: {}; ILP of {} variables and {} rows; greedy {:.1} µs, chosen {:.1} µs, gap {}",
-            r.extraction,
-            r.ilp_variables,
-            r.ilp_rows,
-            r.greedy_ns / 1e3,
-            r.cost_ns / 1e3,
-            r.gap.map_or("unknown".into(), |g| format!("{:.2} %", g * 100.0))
-        )?;
-        for (rule, count) in &r.rules {
-            writeln!(f, "  {rule:<40} {count:>6}")?;
+        if let Some(rewriting) = &self.rewriting {
+            write!(f, "{rewriting}")?;
         }
         writeln!(
             f,
@@ -136,6 +120,29 @@ impl std::fmt::Display for Report {
             [] => Ok(()),
             names => writeln!(f, "NOT VECTORIZED: {}", names.join(", ")),
         }
+    }
+}
+
+impl std::fmt::Display for Rewriting {
+    fn fmt(&self, f: &mut std::fmt::Formatter) -> std::fmt::Result {
+        let r = self;
+        writeln!(f, "graph: {} operators, {} after rewriting", r.nodes_before, r.nodes_after)?;
+        writeln!(
+            f,
+            "e-graph: {} nodes in {} classes after {} iterations, stopped because {}",
+            r.egraph_nodes, r.egraph_classes, r.iterations, r.stop_reason
+        )?;
+        writeln!(
+            f,
+            "extraction: {}; ILP of {} variables and {} rows; greedy {:.1} µs, chosen {:.1} µs, gap {}",
+            r.extraction,
+            r.ilp_variables,
+            r.ilp_rows,
+            r.greedy_ns / 1e3,
+            r.cost_ns / 1e3,
+            r.gap.map_or("unknown".into(), |g| format!("{:.2} %", g * 100.0))
+        )?;
+        r.rules.iter().try_for_each(|(rule, count)| writeln!(f, "  {rule:<40} {count:>6}"))
     }
 }
 

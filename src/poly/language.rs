@@ -68,7 +68,8 @@ use crate::poly::{Error, Result};
 use print::Style;
 use source::Problem;
 use std::collections::BTreeMap;
-use syntax::{Body, File, Program};
+use std::path::Path;
+use syntax::{Access, Array, Body, File, Program};
 
 /// What a program computes for known sizes.
 #[derive(Clone, Debug)]
@@ -92,6 +93,43 @@ impl Meaning {
         match &self.computation {
             Computation::Def(program) => &program.tensors,
             Computation::Loop(scop) => &scop.tensors,
+        }
+    }
+}
+
+/// Reads and parses a file.
+pub fn load(path: &Path) -> Result<File> {
+    let failed = |e: std::io::Error| Error::Io(format!("cannot read {}: {e}", path.display()));
+    let length = std::fs::metadata(path).map_err(failed)?.len();
+    if length > LONGEST {
+        return Err(Error::Limit(format!("{} has {length} bytes, which is no program text", path.display())));
+    }
+    let bytes = std::fs::read(path).map_err(failed)?;
+    let text = String::from_utf8(bytes)
+        .map_err(|_| Error::Invalid(format!("{} is no text: it is not UTF-8", path.display())))?;
+    parse(&path.display().to_string(), &text)
+}
+
+/// Bytes of a file.
+const LONGEST: u64 = 1 << 20;
+
+impl Program {
+    /// The arrays that have values before the program runs.
+    pub fn inputs(&self) -> Vec<&Array> {
+        match &self.body {
+            Body::Def { inputs, .. } => inputs.iter().collect(),
+            Body::Loop { arrays, .. } => {
+                let given = |a: &&Array| !matches!(a.access, Some(Access::Out | Access::Temporary));
+                arrays.iter().filter(given).collect()
+            }
+        }
+    }
+
+    /// How this program writes expressions.
+    pub fn style(&self) -> Style {
+        match self.body {
+            Body::Def { .. } => Style::Round,
+            Body::Loop { .. } => Style::Square,
         }
     }
 }
@@ -123,9 +161,9 @@ impl File {
     pub fn lower(&self, program: &Program, given: &BTreeMap<String, i64>, chosen: Option<&str>) -> Result<Meaning> {
         let lower = || {
             let sizes = program.bind(given, chosen)?;
-            let (style, computation) = match &program.body {
-                Body::Def { .. } => (Style::Round, Computation::Def(def::lower(program, &sizes)?)),
-                Body::Loop { .. } => (Style::Square, Computation::Loop(loops::lower(program, &sizes)?)),
+            let computation = match &program.body {
+                Body::Def { .. } => Computation::Def(def::lower(program, &sizes)?),
+                Body::Loop { .. } => Computation::Loop(loops::lower(program, &sizes)?),
             };
             let mut meaning = Meaning { name: program.name.text.clone(), sizes, computation, initial: None };
             if !program.initial.is_empty() {
@@ -139,7 +177,7 @@ impl File {
                 }
                 let given = |a: &&scop::TensorDecl| a.role.is_given() && a.role != Role::Constant;
                 let arrays: Vec<scop::TensorDecl> = meaning.arrays().iter().filter(given).cloned().collect();
-                meaning.initial = Some(def::lower_initial(&program.initial, &arrays, &meaning.sizes, style)?);
+                meaning.initial = Some(def::lower_initial(&program.initial, &arrays, &meaning.sizes, program.style())?);
             }
             Ok(meaning)
         };

@@ -2,7 +2,7 @@
 //!
 //! The words are isl's (Verdoolaege et al., "Schedule Trees", IMPACT 2014): bands of rows, sequences of filters, marks.
 
-use crate::codegen::expr::Affine;
+use crate::codegen::expr::{Affine, Var};
 use crate::poly::polyhedron::orthogonal_complement;
 use crate::poly::scop::{Scop, Statement, StatementId};
 use crate::poly::{Error, Result};
@@ -144,7 +144,9 @@ impl Schedule {
         verify_node(&self.root, &all, scop)?;
         for id in scop.ids() {
             let s = scop.statement(id);
-            let mut rows = vec![];
+            let single = s.vars().filter(|v| s.iterators[v.0 as usize].extent == 1);
+            let unit = |v: Var| (0..s.iterators.len()).map(|i| i64::from(i == v.0 as usize)).collect();
+            let mut rows: Vec<Vec<i64>> = single.map(unit).collect();
             for step in self.path(id) {
                 if let Step::Row(row) = step
                     && row.tile == 1

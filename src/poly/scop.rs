@@ -120,6 +120,20 @@ impl Scop {
     pub fn tensor(&self, id: BufferId) -> &TensorDecl {
         &self.tensors[id.0 as usize]
     }
+    /// Each statement as a definition, without the order: for questions about what is read.
+    pub fn as_definitions(&self) -> Program {
+        let definition = |s: &Statement| Definition {
+            target: s.target,
+            iterators: s.iterators.clone(),
+            outer: s.iterators.len(),
+            write: s.write.clone(),
+            reduce: s.reduce,
+            conditions: s.domain.clone(),
+            body: s.body.clone(),
+        };
+        Program { tensors: self.tensors.clone(), definitions: self.statements.iter().map(definition).collect() }
+    }
+
     pub fn ids(&self) -> impl DoubleEndedIterator<Item = StatementId> + use<> {
         (0..self.statements.len() as u32).map(StatementId)
     }

@@ -22,9 +22,10 @@ use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::path::Path;
+use std::sync::Arc;
 
 /// Changes whenever an older reader would misunderstand a newer file.
-pub const FORMAT_VERSION: u32 = 1;
+pub const FORMAT_VERSION: u32 = 2;
 const MAGIC: [u8; 8] = *b"tilewrt\x1a";
 const HEADER: usize = 40;
 const WEIGHTS_ALIGNMENT: usize = 64;
@@ -52,6 +53,8 @@ pub struct Module {
     pub dims: BTreeMap<String, i64>,
     /// Key and value strings that the model file carries.
     pub metadata: BTreeMap<String, String>,
+    /// Computes the values of inputs that are not given: its outputs have their names. It has neither inputs nor weights.
+    pub initial: Option<Arc<Module>>,
     /// Constants, packed where a kernel wants them packed. Not part of the description.
     #[serde(skip)]
     pub weights: Weights,
@@ -133,6 +136,11 @@ pub enum Action {
         inputs: Vec<BufferRef>,
         outputs: Vec<BufferRef>,
     },
+    /// The bytes of one buffer to another, which a kernel updates in place.
+    Copy {
+        from: BufferRef,
+        to: BufferRef,
+    },
     /// Elements `offset, offset + stride, …` of an integer tensor must lie in `lower..=upper`: the kernels after it use
     /// them as subscripts.
     CheckIndices {
@@ -142,6 +150,13 @@ pub enum Action {
         lower: i64,
         upper: i64,
     },
+}
+
+impl Action {
+    /// Whether it computes something of the model; the others check and copy.
+    pub fn is_work(&self) -> bool {
+        matches!(self, Action::Kernel { .. } | Action::Opaque { .. })
+    }
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -182,7 +197,7 @@ fn size(name: &str, dtype: DType, shape: &[i64]) -> Result<u64> {
 
 /// Read-only bytes at a 64-byte aligned address: in memory, or mapped from the module's file.
 #[derive(Clone, Default)]
-pub struct Weights(Option<std::sync::Arc<Mapping>>);
+pub struct Weights(Option<Arc<Mapping>>);
 
 struct Mapping {
     pages: Mmap,
@@ -206,7 +221,7 @@ impl Weights {
         advise_huge_pages(&pages);
         fill(&mut pages);
         let pages = pages.make_read_only().map_err(failed)?;
-        Ok(Weights(Some(std::sync::Arc::new(Mapping { pages, range: 0..length }))))
+        Ok(Weights(Some(Arc::new(Mapping { pages, range: 0..length }))))
     }
 }
 
@@ -339,7 +354,7 @@ impl Module {
             return Err(Error::Invalid("damaged module: bytes left over after its description".into()));
         }
         if !weights.is_empty() {
-            module.weights = Weights(Some(std::sync::Arc::new(Mapping { pages, range: weights })));
+            module.weights = Weights(Some(Arc::new(Mapping { pages, range: weights })));
         }
         module.verify()?;
         Ok(module)
@@ -409,6 +424,13 @@ impl Module {
                 return wrong(format!("output `{}` has no value of its size", output.tensor.name));
             }
         }
+        if let Some(initial) = &self.initial {
+            let input = |o: &OutputSpec| self.inputs.contains(&o.tensor);
+            if !initial.inputs.is_empty() || initial.initial.is_some() || !initial.outputs.iter().all(input) {
+                return wrong("initial values of something else than its inputs".into());
+            }
+            initial.verify()?;
+        }
         self.steps.iter().try_for_each(|step| self.verify_step(step))
     }
 
@@ -436,6 +458,13 @@ impl Module {
                 let inputs = inputs.iter().map(|&a| self.extent(a)).collect::<Result<Vec<_>>>()?;
                 let outputs = outputs.iter().map(|&a| self.extent(a)).collect::<Result<Vec<_>>>()?;
                 disjoint(step, inputs.iter().map(|e| (e, false)).chain(outputs.iter().map(|e| (e, true))))
+            }
+            Action::Copy { from, to } => {
+                let (from, to) = (self.extent(*from)?, self.extent(*to)?);
+                if from.bytes != to.bytes {
+                    return wrong("a copy between buffers of different sizes");
+                }
+                disjoint(step, [(&from, false), (&to, true)].into_iter())
             }
             Action::CheckIndices { tensor, stride, .. } => {
                 self.extent(*tensor)?;

@@ -9,6 +9,7 @@ pub fn small() -> Module {
     let spec = |name: &str| TensorSpec { name: name.into(), dtype: DType::I64, shape: vec![4] };
     let slot = |written| Slot { bytes: 32, written };
     Module {
+        initial: None,
         name: "small".into(),
         target: "some-target".into(),
         architecture: std::env::consts::ARCH.into(),

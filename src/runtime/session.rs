@@ -33,6 +33,7 @@ pub struct Session {
 enum ReadyStep {
     Kernel { phases: Vec<ReadyPhase>, table: usize },
     Opaque { function: opaque::Function },
+    Copy,
     CheckIndices,
 }
 
@@ -81,6 +82,7 @@ impl Session {
                     Some(function) => Ok(ReadyStep::Opaque { function }),
                     None => Err(Error::Unsupported(format!("opaque function `{function}`"))),
                 },
+                Action::Copy { .. } => Ok(ReadyStep::Copy),
                 Action::CheckIndices { .. } => Ok(ReadyStep::CheckIndices),
             })
             .collect::<Result<Vec<_>>>()?;
@@ -122,6 +124,26 @@ impl Session {
     /// own memory.
     pub fn run_into(&self, inputs: &[(&str, &Tensor)], outputs: &mut [Tensor]) -> Result<()> {
         self.execute(inputs, outputs, |_, _| {})
+    }
+
+    /// As [`Session::run_into`]; returns the time it took, without that of the copies of what kernels update in place.
+    pub fn time_into(&self, inputs: &[(&str, &Tensor)], outputs: &mut [Tensor]) -> Result<Duration> {
+        let start = Instant::now();
+        let (mut copying, mut before) = (Duration::ZERO, start);
+        self.execute(inputs, outputs, |step, now| {
+            if step > 0 && matches!(self.module.steps[step - 1].action, Action::Copy { .. }) {
+                copying += now - before;
+            }
+            before = now;
+        })?;
+        Ok(start.elapsed() - copying)
+    }
+
+    /// The values of those inputs that have initial values, in no particular order.
+    pub fn initial_values(&self) -> Result<Vec<(String, Tensor)>> {
+        let Some(initial) = &self.module.initial else { return Ok(vec![]) };
+        let values = Session::new(initial.clone(), self.threads())?.run(&[])?;
+        Ok(initial.outputs.iter().map(|o| o.tensor.name.clone()).zip(values).collect())
     }
 
     /// Runs the model and returns the time of each step of the module.
@@ -267,6 +289,14 @@ impl Session {
             }
             (ReadyStep::Opaque { function }, Action::Opaque { attributes, inputs, outputs, .. }) => {
                 self.perform_opaque(*function, attributes, inputs, outputs, memory)
+            }
+            (ReadyStep::Copy, Action::Copy { from, to }) => {
+                let bytes = self.module.buffers[to.0 as usize].bytes()? as usize;
+                let (from, to) = (memory.buffers[from.0 as usize], memory.buffers[to.0 as usize]);
+                // SAFETY: both buffers have this many bytes, the one that is written lies in this run's arena or in an output
+                // tensor that is borrowed mutably for the run, and they do not overlap (`Module::verify`).
+                unsafe { std::ptr::copy_nonoverlapping(from.cast_const(), to, bytes) };
+                Ok(())
             }
             (ReadyStep::CheckIndices, Action::CheckIndices { tensor, offset, stride, lower, upper }) => {
                 let buffer = &self.module.buffers[tensor.0 as usize];

@@ -1,0 +1,171 @@
+//! A program of the text language to a module of one kernel.
+//!
+//! In: what a program computes for known sizes. Out: a [`Module`] and a report. What the program updates in place is an
+//! input and an output: a step copies the one to the other before the kernel runs. Declared initial values become a
+//! module of their own, which gives the inputs that nobody gives.
+
+use crate::pipeline::kernel::{self, CompiledKernel, Stage, TIMED};
+use crate::pipeline::report::Report;
+use crate::pipeline::{Clock, Options, check_arena, kernel_report, link, requirements};
+use crate::poly::language::{Computation, Meaning};
+use crate::poly::lower::Argument;
+use crate::poly::scop::{Role, TensorDecl};
+use crate::runtime::module::{Action, Buffer, BufferRef, Module, OutputSpec, Place, Step, TensorSpec};
+use crate::{DType, Error, Result};
+use std::sync::Arc;
+use std::time::Instant;
+
+/// Compiles a program.
+pub fn compile(meaning: &Meaning, options: &Options) -> Result<(Module, Report)> {
+    let start = Instant::now();
+    let mut clock = Clock::default();
+    check_sizes(meaning, options)?;
+    let kernel = clock.time("kernel", || compile_kernel(&meaning.name, &meaning.computation, options))?;
+    clock.stages.extend(TIMED.iter().zip(kernel.times).map(|(stage, ms)| (format!("  {stage}"), ms)));
+    let mut module = clock.time("link", || link_kernel(&kernel, meaning.arrays(), options))?;
+    if let Some(program) = &meaning.initial {
+        let initial = clock.time("initial values", || {
+            let name = format!("{}_initial", meaning.name);
+            let computation = Computation::Def(program.clone());
+            let kernel = compile_kernel(&name, &computation, options)?;
+            link_kernel(&kernel, &program.tensors, options)
+        })?;
+        module.initial = Some(Arc::new(initial));
+    }
+    module.dims = meaning.sizes.clone();
+    clock.time("verify module", || module.verify())?;
+    check_arena(&module, options)?;
+    let report = Report {
+        model: meaning.name.clone(),
+        target: options.target.name.clone(),
+        stages: clock.stages,
+        compile_ms: start.elapsed().as_secs_f64() * 1e3,
+        rewriting: None,
+        kernels: vec![kernel_report(&kernel, 0, vec![meaning.name.clone()])],
+        distinct_kernels: 1,
+        code_bytes: module.code.len() as u64,
+        weights_bytes: 0,
+        arena_bytes: module.arena_bytes,
+    };
+    Ok((module, report))
+}
+
+/// The text of one stage. Nothing after the stage is run.
+pub fn explain(meaning: &Meaning, options: &Options, stage: Stage) -> Result<String> {
+    if stage < Stage::Scop {
+        return Err(Error::Invalid(format!("`{}` is no network: its stages begin with scop", meaning.name)));
+    }
+    let mut text = String::new();
+    run_stages(&meaning.name, &meaning.computation, options, &mut |reached, show| {
+        if reached == stage {
+            text = show()?;
+        }
+        Ok(reached < stage)
+    })?;
+    Ok(text)
+}
+
+fn compile_kernel(name: &str, computation: &Computation, options: &Options) -> Result<CompiledKernel> {
+    let kernel = run_stages(name, computation, options, &mut |_, _| Ok(true))?;
+    kernel.ok_or_else(|| Error::Internal(format!("`{name}` was not finished")))
+}
+
+fn run_stages(
+    name: &str,
+    computation: &Computation,
+    options: &Options,
+    after: &mut kernel::Observer,
+) -> Result<Option<CompiledKernel>> {
+    let compiled = match computation {
+        Computation::Def(program) => kernel::compile(name, program, &options.target, after),
+        Computation::Loop(scop) => kernel::compile_scop(scop, &options.target, after),
+    };
+    compiled.map_err(|e| e.context(&format!("`{name}`")))
+}
+
+/// No array, and not all together, may need more memory than is allowed.
+fn check_sizes(meaning: &Meaning, options: &Options) -> Result<()> {
+    let initial = meaning.initial.iter().flat_map(|p| &p.tensors);
+    let mut total = 0u64;
+    for array in meaning.arrays().iter().chain(initial) {
+        let size = array.shape.iter().try_fold(array.dtype.bytes() as u64, |n, &d| n.checked_mul(d as u64));
+        let Some(bytes) = size.filter(|n| *n <= options.limits.tensor_bytes) else {
+            let (name, shape) = (&array.name, &array.shape);
+            let limit = super::report::bytes(options.limits.tensor_bytes);
+            return Err(Error::Limit(format!("array `{name}` of shape {shape:?} is larger than {limit}")));
+        };
+        total = total.saturating_add(bytes);
+    }
+    if total > options.limits.arena_bytes {
+        let (needed, allowed) = (super::report::bytes(total), super::report::bytes(options.limits.arena_bytes));
+        return Err(Error::Limit(format!("the arrays of `{}` need {needed}, {allowed} are allowed", meaning.name)));
+    }
+    Ok(())
+}
+
+/// A module with one kernel: its inputs and outputs are the arrays that are not temporary, in their order.
+fn link_kernel(compiled: &CompiledKernel, arrays: &[TensorDecl], options: &Options) -> Result<Module> {
+    let spec = |a: &TensorDecl| TensorSpec { name: a.name.clone(), dtype: a.dtype, shape: a.shape.clone() };
+    let mut module = Module { name: compiled.name.clone(), target: options.target.name.clone(), ..Module::default() };
+    (module.architecture, module.features) = requirements(options.target.isa);
+    link::add_code(&mut module, compiled);
+    let mut buffers = vec![];
+    for array in arrays {
+        if array.role == Role::Temporary {
+            buffers.push((None, None));
+            continue;
+        }
+        let mut place = |place: Place| {
+            let (name, dtype, shape) = (array.name.clone(), array.dtype, array.shape.clone());
+            module.buffers.push(Buffer { name, dtype, shape, place });
+            BufferRef(module.buffers.len() as u32 - 1)
+        };
+        let input = array.role.is_given().then(|| place(Place::Input(module.inputs.len() as u32)));
+        let output = array.role.is_written().then(|| place(Place::Output(module.outputs.len() as u32)));
+        if input.is_some() {
+            module.inputs.push(spec(array));
+        }
+        if let Some(source) = output {
+            module.outputs.push(OutputSpec { tensor: spec(array), source });
+        }
+        buffers.push((input, output));
+    }
+    let step = |name: String, action| Step { name, flops: 0, action };
+    for range in &compiled.index_ranges {
+        let array = range.tensor.0 as usize;
+        let Some((Some(tensor), None)) = buffers.get(array) else {
+            return Err(Error::Internal(format!("`{}` takes subscripts from what is no input", compiled.name)));
+        };
+        let (offset, stride, lower, upper) = (range.offset, range.stride, range.lower, range.upper);
+        let action = Action::CheckIndices { tensor: *tensor, offset, stride, lower, upper };
+        module.steps.push(step(format!("check {}", arrays[array].name), action));
+    }
+    for (array, buffers) in arrays.iter().zip(&buffers) {
+        if let (Some(from), Some(to)) = *buffers {
+            module.steps.push(step(format!("copy {}", array.name), Action::Copy { from, to }));
+        }
+    }
+    let mut arguments = vec![];
+    for argument in &compiled.kernel.arguments {
+        arguments.push(match argument {
+            Argument::Tensor(id) => match buffers.get(id.0 as usize) {
+                Some((_, Some(output))) => *output,
+                Some((Some(input), None)) => *input,
+                _ => return Err(Error::Internal(format!("`{}` asks for a temporary array", compiled.name))),
+            },
+            Argument::Packed(_) => {
+                return Err(Error::Internal(format!("`{}` packs what is no constant", compiled.name)));
+            }
+            Argument::Workspace { bytes } => {
+                let place = Place::Arena(module.arena_bytes);
+                let (name, shape) = ("workspace".to_string(), vec![*bytes as i64]);
+                module.buffers.push(Buffer { name, dtype: DType::U8, shape, place });
+                module.arena_bytes += (*bytes as u64).next_multiple_of(crate::runtime::arena::ALIGNMENT);
+                BufferRef(module.buffers.len() as u32 - 1)
+            }
+        });
+    }
+    let action = Action::Kernel { kernel: 0, arguments };
+    module.steps.push(Step { name: compiled.name.clone(), flops: compiled.flops, action });
+    Ok(module)
+}

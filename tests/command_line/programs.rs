@@ -1,0 +1,124 @@
+//! Programs of the text language on the command line.
+
+use super::*;
+use tilewright::DType;
+
+const TWICE: &str = "
+def twice(f32(N) X) -> (Y) { Y(i) = 2 * X(i) }
+loop sums(M, N = 3) {
+    sizes SMALL { M = 2 }
+    sizes WIDE { M = 4, N = 5 }
+    inout f64 A[M][N]
+    in f64 x[M]
+    out f64 total
+    temp f64 row[M]
+    init { A[i][j] = f64(10 * i + j) }
+    total = 0
+    for i in 0..M {
+        row[i] = x[i]
+        for j in 0..N { A[i][j] += 1  row[i] += A[i][j] }
+        total += row[i]
+    }
+}";
+
+fn written(folder: &Folder) -> String {
+    let path = folder.file("p.tile");
+    std::fs::write(&path, TWICE).unwrap();
+    path
+}
+
+#[test]
+fn a_program_runs_with_its_sizes_initial_values_and_given_inputs() {
+    let folder = Folder::new("program");
+    let (program, saved_to, x) = (written(&folder), folder.file("out"), folder.file("x.npy"));
+    Tensor::new(&[4], &[0.5f64, 0.0, 0.0, 0.0]).write_npy(&x).unwrap();
+    let given = format!("x={x}");
+    let run = ["run", &program, "--program", "sums", "--size", "WIDE", "--input", &given, "--save", &saved_to];
+    let text = succeeds(&run);
+    assert!(text.starts_with("A  f64 [4, 5]") && text.contains("\ntotal  f64 []"), "{text}");
+    let a: Vec<f64> = (0..20).map(|k| (10 * (k / 5) + k % 5 + 1) as f64).collect();
+    assert_eq!(saved(&saved_to, 0), Tensor::new(&[4, 5], &a));
+    assert_eq!(saved(&saved_to, 1), Tensor::new(&[], &[a.iter().sum::<f64>() + 0.5]));
+    // A size that is given counts more than that of the set; an array that is given more than its initial values.
+    let a = folder.file("a.npy");
+    Tensor::new(&[1, 5], &[1f64; 5]).write_npy(&a).unwrap();
+    Tensor::new(&[1], &[0f64]).write_npy(&x).unwrap();
+    let given_a = format!("A={a}");
+    let mut one = run.to_vec();
+    one.extend(["--dim", "M=1", "--input", &given_a]);
+    succeeds(&one);
+    assert_eq!(saved(&saved_to, 1), Tensor::new(&[], &[10f64]));
+    // Without sizes the input binds them; the first program is meant where none is named.
+    Tensor::new(&[3], &[1f32, 2.0, 3.0]).write_npy(&x).unwrap();
+    succeeds(&["run", &program, "--input", &format!("X={x}"), "--save", &saved_to]);
+    assert_eq!(saved(&saved_to, 0), Tensor::new(&[3], &[2f32, 4.0, 6.0]));
+}
+
+#[test]
+fn a_compiled_program_keeps_its_initial_values() {
+    let folder = Folder::new("compiled-program");
+    let (program, module) = (written(&folder), folder.file("p.tw"));
+    let (direct, again) = (folder.file("direct"), folder.file("again"));
+    let sums = ["--program", "sums", "--size", "SMALL"];
+    succeeds(&[&["run", &program, "--save", &direct][..], &sums].concat());
+    let bytes = || {
+        succeeds(&[&["compile", &program, "-o", &module][..], &sums].concat());
+        std::fs::read(&module).unwrap()
+    };
+    assert_eq!(bytes(), bytes(), "the same input gives the same file");
+    succeeds(&["run", &module, "--save", &again]);
+    for output in 0..2 {
+        assert_eq!(saved(&direct, output), saved(&again, output));
+    }
+    assert_eq!(saved(&direct, 0).to_vec::<f64>(), [1.0, 2.0, 3.0, 11.0, 12.0, 13.0]);
+    let text = succeeds(&[&["bench", &program, "--seconds", "0.05", "--json"][..], &sums].concat());
+    let json: serde_json::Value = serde_json::from_str(&text).unwrap();
+    assert_eq!(json["kernels"].as_array().unwrap().len(), 1, "copies are no kernels");
+}
+
+#[test]
+fn every_stage_of_a_program_can_be_read() {
+    let folder = Folder::new("program-stages");
+    let program = written(&folder);
+    let sums = ["--program", "sums", "--dim", "M=4"];
+    for (stage, word) in
+        [("scop", "scop sums"), ("schedule", "band"), ("loops", "vector "), ("vcode", "sums"), ("asm", "ret")]
+    {
+        let text = succeeds(&[&["explain", &program, "--stage", stage][..], &sums].concat());
+        assert!(text.contains(word), "{stage}: {text}");
+    }
+    let report = succeeds(&[&["explain", &program][..], &sums].concat());
+    assert!(report.contains("predicted") && report.contains("measured"), "{report}");
+    fails(&[&["explain", &program, "--stage", "rewritten"][..], &sums].concat(), &["sums", "scop"]);
+}
+
+#[test]
+fn what_is_wrong_with_a_program_is_said_with_its_place() {
+    let folder = Folder::new("wrong-programs");
+    let program = written(&folder);
+    fails(&["run", &program, "--program", "triple"], &["triple", "twice", "sums"]);
+    fails(&["run", MODEL, "--program", "triple"], &["no .tile file"]);
+    fails(&["run", MODEL, "--size", "MINI"], &["no .tile file"]);
+    let place = |arguments: &[&str], words: &[&str]| {
+        let output = tilewright(arguments);
+        let error = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{arguments:?}: {error}");
+        for word in words {
+            assert!(error.contains(word), "{word:?} is not in: {error}");
+        }
+    };
+    place(&["run", &program], &["p.tile:2:5", "`N`", "--dim N=N"]);
+    let sums = ["run", &program, "--program", "sums"];
+    place(&[&sums[..], &["--size", "HUGE"]].concat(), &["HUGE", "SMALL, WIDE"]);
+    place(&[&sums[..], &["--dim", "K=3"]].concat(), &["`K`", "M, N"]);
+    place(&[&sums[..], &["--dim", "M=2147483648"]].concat(), &["array `A`", "larger than"]);
+    fails(&[&sums[..], &["--input", "row=x.npy"]].concat(), &["x.npy"]);
+    let x = folder.file("x.npy");
+    Tensor::zeros(DType::F64, &[2]).write_npy(&x).unwrap();
+    fails(&[&sums[..], &["--input", &format!("row={x}")]].concat(), &["'row'", "A, x"]);
+    let text = folder.file("broken.tile");
+    std::fs::write(&text, "loop f(N) { f64 A[N]\n for i in 0..N A[i+1] = 0 }").unwrap();
+    place(&["run", &text, "--dim", "N=4"], &["broken.tile:2:16", "`A` is 4 at i=3"]);
+    std::fs::write(&text, [b'l', 0xff]).unwrap();
+    fails(&["run", &text], &["broken.tile", "UTF-8"]);
+}
