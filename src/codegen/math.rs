@@ -299,7 +299,7 @@ pub fn pow<B: Builder>(b: &mut B, x: B::V, y: B::V) -> B::V {
     let l = log(b, a);
     let t = b.mul(y, l);
     let r = exp(b, t);
-    // negative base: the sign of an odd power, nothing for a broken one
+    // an odd power has the sign of its base; broken powers of a finite negative base do not exist
     let negative = b.less(x, zero);
     let floor = b.floor(y);
     let whole = b.equal(floor, y);
@@ -308,14 +308,15 @@ pub fn pow<B: Builder>(b: &mut B, x: B::V, y: B::V) -> B::V {
     let floor = b.floor(halved);
     let even = b.equal(floor, halved);
     let sign = b.float(x, -0.0);
+    let sign = b.and(x, sign);
     let flipped = b.or(r, sign);
     let signed = b.select(even, r, flipped);
     let nan = b.float(x, f64::NAN);
-    let signed = b.select(whole, signed, nan);
     let infinite_base = b.pattern(x, F64.infinity_bits);
     let finite = b.less(a, infinite_base);
-    let unsigned = b.select(finite, signed, r);
-    let r = b.select(negative, unsigned, r);
+    let broken = b.select(finite, nan, r);
+    let broken = b.select(negative, broken, r);
+    let r = b.select(whole, signed, broken);
     // x^0 and 1^y are 1 even of not-a-number
     let no_power = b.equal(y, zero);
     let unit = b.equal(x, one);
@@ -558,10 +559,12 @@ mod tests {
     #[test]
     fn powers_agree_with_the_library() {
         let p = |x: f64, y: f64| f64::from_bits(pow(&mut Twin::<true>, x.to_bits(), y.to_bits()));
-        for x in [-3.0, -1.0, -0.5, 0.0, 0.25, 1.0, 1.5, 10.0, f64::INFINITY, f64::NAN] {
+        for x in [f64::NEG_INFINITY, -3.0, -1.0, -0.5, -0.0, 0.0, 0.25, 1.0, 1.5, 10.0, f64::INFINITY, f64::NAN] {
             for y in [-3.0, -2.0, -0.5, 0.0, 0.5, 1.0, 2.0, 3.0, 3.5] {
                 let (got, want) = (p(x, y), x.powf(y));
-                let same = got == want || got.is_nan() && want.is_nan() || (got - want).abs() <= 1e-13 * want.abs();
+                let same = (got, got.is_sign_negative()) == (want, want.is_sign_negative())
+                    || got.is_nan() && want.is_nan()
+                    || (got - want).abs() <= 1e-13 * want.abs();
                 assert!(same, "{x}^{y} = {got}, not {want}");
             }
         }

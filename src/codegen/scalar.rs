@@ -4,8 +4,9 @@
 //! run over whole rows.
 //!
 //! Integers wrap; division and remainder by zero give 0. `f16` and `bf16` compute in f32 and round each result. Functions
-//! of f32 are evaluated in f64 and rounded once. `Min` and `Max` return the second operand when the operands do not
-//! compare (as x86 does). A cast from float to integer truncates towards zero and saturates; not-a-number becomes 0. A
+//! of f32 are evaluated in f64 and rounded once. `Min` and `Max` return the first operand when neither is less: `x` bounded
+//! by a constant stays not-a-number, and a reduction, whose first operand is what it has so far, leaves not-a-number out
+//! in whatever order it runs. A cast from float to integer truncates towards zero and saturates; not-a-number becomes 0. A
 //! cast between integers keeps the low bits; a cast to bool asks whether the value differs from 0.
 
 use crate::codegen::expr::{BinaryOp, CompareOp, Scalar, UnaryOp};
@@ -74,17 +75,17 @@ macro_rules! float_number {
                     BinaryOp::Div => a / b,
                     BinaryOp::Mod => a % b,
                     BinaryOp::Min => {
-                        if a < b {
-                            a
-                        } else {
+                        if b < a {
                             b
+                        } else {
+                            a
                         }
                     }
                     BinaryOp::Max => {
-                        if a > b {
-                            a
-                        } else {
+                        if b > a {
                             b
+                        } else {
+                            a
                         }
                     }
                     BinaryOp::Pow => (a as f64).powf(b as f64) as $t,
@@ -477,6 +478,16 @@ mod tests {
         let u = |op, a, b| binary(op, Value::U8(a), Value::U8(b)).unwrap();
         assert_eq!(u(BinaryOp::Mod, 200, 7), Value::U8(200 % 7));
         assert_eq!(u(BinaryOp::Mod, 201, 200), Value::U8(1));
+    }
+
+    #[test]
+    fn extremes_keep_the_first_of_what_does_not_compare() {
+        for op in [BinaryOp::Min, BinaryOp::Max] {
+            let of = |a: f32, b: f32| f32::binary(op, a, b).unwrap();
+            assert!(of(f32::NAN, 1.0).is_nan());
+            assert_eq!(of(1.0, f32::NAN), 1.0);
+            assert!(of(-0.0, 0.0).is_sign_negative() && of(0.0, -0.0).is_sign_positive());
+        }
     }
 
     #[test]

@@ -68,7 +68,7 @@ fn arg_best(attributes: &[i64], inputs: &[View], outputs: &mut [ViewMut], better
             let at = |k: usize| key(input, (o * extent + k) * inner + i);
             let mut best = 0;
             for k in 1..extent {
-                if better(at(k), at(best)) || (*last == 1 && !better(at(best), at(k))) {
+                if better(at(k), at(best)) || (*last == 1 && at(k) == at(best)) {
                     best = k;
                 }
             }
@@ -185,8 +185,10 @@ enum Key {
 }
 
 impl Key {
+    /// Not-a-number is greater than everything, as in NumPy.
     fn compare(self, other: Key) -> std::cmp::Ordering {
-        self.partial_cmp(&other).unwrap_or(std::cmp::Ordering::Equal)
+        let broken = |k: Key| matches!(k, Key::Float(v) if v.is_nan());
+        self.partial_cmp(&other).unwrap_or_else(|| broken(self).cmp(&broken(other)))
     }
 }
 
@@ -254,6 +256,21 @@ mod tests {
         assert_eq!((largest[0].to_vec::<i32>(), largest[1].to_vec::<i64>()), (vec![9, 9, 4], vec![1, 3, 4]));
         let smallest = apply("topk", &[3, 0, 0, 1], &[&x], &out).unwrap();
         assert_eq!((smallest[0].to_vec::<i32>(), smallest[1].to_vec::<i64>()), (vec![1, 3, 4], vec![2, 0, 4]));
+    }
+
+    #[test]
+    fn top_k_orders_what_is_no_number() {
+        let x: Vec<f32> = (0..100).map(|i| if i % 3 == 0 { f32::NAN } else { (i * 37 % 100) as f32 }).collect();
+        let x = Tensor::new(&[100], &x);
+        let out = [(DType::F32, vec![40]), (DType::I64, vec![40])];
+        let largest = apply("topk", &[40, 0, 1, 1], &[&x], &out).unwrap();
+        let indices = largest[1].to_vec::<i64>();
+        assert!((0..34).all(|i| indices[i as usize] == 3 * i));
+        let mut numbers: Vec<f32> = x.to_vec::<f32>().into_iter().filter(|v| !v.is_nan()).collect();
+        numbers.sort_by(|a, b| b.total_cmp(a));
+        assert_eq!(largest[0].to_vec::<f32>()[34..], numbers[..6]);
+        let smallest = apply("topk", &[40, 0, 0, 1], &[&x], &out).unwrap();
+        assert!(smallest[0].to_vec::<f32>().is_sorted());
     }
 
     #[test]

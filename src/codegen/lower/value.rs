@@ -414,8 +414,9 @@ impl Selector<'_> {
                 BinaryOp::Add => self.vector_binary(VBinary::Add, a, b),
                 BinaryOp::Sub => self.vector_binary(VBinary::Sub, a, b),
                 BinaryOp::Mul => self.vector_binary(VBinary::Mul, a, b),
-                BinaryOp::Min => self.vector_binary(VBinary::Min, a, b),
-                BinaryOp::Max => self.vector_binary(VBinary::Max, a, b),
+                // the instructions keep the second operand when neither is less
+                BinaryOp::Min => self.vector_binary(VBinary::Min, b, a),
+                BinaryOp::Max => self.vector_binary(VBinary::Max, b, a),
                 BinaryOp::And if !is_float(a.lane) => self.vector_binary(VBinary::And, a, b),
                 BinaryOp::Or if !is_float(a.lane) => self.vector_binary(VBinary::Or, a, b),
                 BinaryOp::Xor if !is_float(a.lane) => self.vector_binary(VBinary::Xor, a, b),

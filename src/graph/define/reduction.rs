@@ -1,7 +1,7 @@
 //! Reductions of axes, softmax, layer normalization and the matrix product.
 
 use super::{Build, Space, constant, exp};
-use crate::graph::expr::{Affine, BinaryOp, BufferId, Expr, UnaryOp};
+use crate::graph::expr::{Affine, BinaryOp, BufferId, CompareOp, Expr, UnaryOp};
 use crate::graph::op::ReduceOp;
 
 /// The iterators of `shape`: those of `axes` reduced, in one order of memory. Subscripts of the operand, and of a tensor of
@@ -46,8 +46,13 @@ pub(super) fn reduce(b: &mut Build, op: ReduceOp, axes: &[usize], keep: bool) {
         ReduceOp::SumSquare | ReduceOp::L2 => (BinaryOp::Add, x.clone() * x),
         ReduceOp::L1 => (BinaryOp::Add, Expr::unary(UnaryOp::Abs, x)),
         ReduceOp::LogSumExp => {
-            let m = b.temporary("m", &output);
-            b.define(m, space.clone(), write.clone(), Some(BinaryOp::Max), vec![], x.clone());
+            let (most, m) = (b.temporary("most", &output), b.temporary("m", &output));
+            b.define(most, space.clone(), write.clone(), Some(BinaryOp::Max), vec![], x.clone());
+            // an infinity would be subtracted from itself
+            let greatest = value(most, &space_out);
+            let infinite = Expr::unary(UnaryOp::Abs, greatest.clone());
+            let infinite = Expr::compare(CompareOp::Eq, infinite, constant(dtype, f64::INFINITY));
+            b.assign(m, space_out.clone(), Expr::select(infinite, constant(dtype, 0.0), greatest));
             (BinaryOp::Add, exp(x - Expr::load(m, write.clone())))
         }
     };

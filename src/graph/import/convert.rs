@@ -26,6 +26,28 @@ impl Importer<'_> {
         self.emit(Op::Select, &[condition, a, b])
     }
 
+    /// `Max` or `Min` of two values. The operation keeps not-a-number of its first operand, so a constant comes second and
+    /// a second operand that may be one is asked.
+    pub(super) fn extreme(&mut self, op: BinaryOp, a: ValueId, b: ValueId) -> Result<ValueId> {
+        let a_number = self.is_number(a);
+        let (a, b, b_number) = if a_number { (b, a, true) } else { (a, b, self.is_number(b)) };
+        let best = self.binary(op, a, b)?;
+        if b_number {
+            return Ok(best);
+        }
+        let broken = self.compare(CompareOp::Ne, b, b)?;
+        self.select(broken, b, best)
+    }
+
+    /// Whether a value is known to hold no not-a-number.
+    fn is_number(&self, value: ValueId) -> bool {
+        match (self.ty(value).dtype, self.graph.constant(value)) {
+            (DType::F32, Some(t)) => !t.to_vec::<f32>().iter().any(|v| v.is_nan()),
+            (DType::F64, Some(t)) => !t.to_vec::<f64>().iter().any(|v| v.is_nan()),
+            (dtype, _) => !dtype.is_float(),
+        }
+    }
+
     /// A constant with no dimensions, of the element type of `like`.
     pub(super) fn scalar_like(&mut self, like: ValueId, value: f64) -> Result<ValueId> {
         let tensor = scalar(self.ty(like).dtype, value)?;
@@ -62,17 +84,25 @@ pub(super) fn elementwise(g: &mut Importer, n: &Source, op: Op) -> Result<Vec<Va
     Ok(vec![g.emit(op, &inputs)?])
 }
 
-/// `Max`, `Min`, `Sum` of any number of operands.
-pub(super) fn variadic(g: &mut Importer, n: &Source, op: BinaryOp) -> Result<Vec<ValueId>> {
-    let mut acc = n.input(0)?;
+pub(super) fn sum(g: &mut Importer, n: &Source) -> Result<Vec<ValueId>> {
+    let mut sum = n.input(0)?;
     for &next in &n.present()[1..] {
-        acc = g.binary(op, acc, next)?;
+        sum = g.binary(BinaryOp::Add, sum, next)?;
     }
-    Ok(vec![acc])
+    Ok(vec![sum])
+}
+
+/// `Max` and `Min` of any number of operands. Not-a-number in any of them is the result.
+pub(super) fn extreme(g: &mut Importer, n: &Source, op: BinaryOp) -> Result<Vec<ValueId>> {
+    let mut best = n.input(0)?;
+    for &next in &n.present()[1..] {
+        best = g.extreme(op, best, next)?;
+    }
+    Ok(vec![best])
 }
 
 pub(super) fn mean(g: &mut Importer, n: &Source) -> Result<Vec<ValueId>> {
-    let sum = variadic(g, n, BinaryOp::Add)?[0];
+    let sum = sum(g, n)?[0];
     let scale = g.scalar_like(sum, 1.0 / n.present().len() as f64)?;
     Ok(vec![g.binary(BinaryOp::Mul, sum, scale)?])
 }
@@ -99,7 +129,7 @@ pub(super) fn relu(g: &mut Importer, n: &Source) -> Result<Vec<ValueId>> {
     Ok(vec![g.binary(BinaryOp::Max, x, zero)?])
 }
 
-/// Bounds are attributes before opset 11 and operands after.
+/// Bounds are attributes before opset 11 and operands after. A bound that is not a number bounds nothing.
 pub(super) fn clip(g: &mut Importer, n: &Source) -> Result<Vec<ValueId>> {
     let mut x = n.input(0)?;
     let (low, high) = if n.opset < 11 {
@@ -295,7 +325,8 @@ pub(super) fn sign(g: &mut Importer, n: &Source) -> Result<Vec<ValueId>> {
     let minus = g.scalar_like(x, -1.0)?;
     let positive = g.compare(CompareOp::Gt, x, zero)?;
     let negative = g.compare(CompareOp::Lt, x, zero)?;
-    let below = g.select(negative, minus, zero)?;
+    // zero and not-a-number are their own signs
+    let below = g.select(negative, minus, x)?;
     Ok(vec![g.select(positive, one, below)?])
 }
 

@@ -37,9 +37,9 @@ macro_rules! compare {
         |g, n| convert::elementwise(g, n, Op::Compare(CompareOp::$op))
     };
 }
-macro_rules! fold {
+macro_rules! extreme {
     ($op:ident) => {
-        |g, n| convert::variadic(g, n, BinaryOp::$op)
+        |g, n| convert::extreme(g, n, BinaryOp::$op)
     };
 }
 macro_rules! reduce {
@@ -103,10 +103,10 @@ const TABLE: &[(&str, i64, Converter)] = &[
     ("LogSoftmax",              1, |g, n| reduction::softmax(g, n, true)),
     ("LpNormalization",         1, reduction::lp_normalization),
     ("MatMul",                  1, reduction::matmul),
-    ("Max",                     6, fold!(Max)),
+    ("Max",                     6, extreme!(Max)),
     ("MaxPool",                 1, convolution::max_pool),
     ("Mean",                    6, convert::mean),
-    ("Min",                     6, fold!(Min)),
+    ("Min",                     6, extreme!(Min)),
     ("Mish",                   18, convert::mish),
     ("Mod",                    10, convert::modulo),
     ("Mul",                     7, binary!(Mul)),
@@ -148,7 +148,7 @@ const TABLE: &[(&str, i64, Converter)] = &[
     ("Sqrt",                    6, unary!(Sqrt)),
     ("Squeeze",                 1, movement::squeeze),
     ("Sub",                     7, binary!(Sub)),
-    ("Sum",                     6, fold!(Add)),
+    ("Sum",                     6, convert::sum),
     ("Swish",                  24, convert::swish),
     ("Tanh",                    6, unary!(Tanh)),
     ("ThresholdedRelu",        10, convert::thresholded_relu),
