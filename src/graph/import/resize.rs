@@ -16,6 +16,16 @@ struct Axis {
     scale: f64,
 }
 
+impl Axis {
+    /// The extent is the product in single precision, cut, as ONNX Runtime computes it: 10 elements times 0.7 are 7.
+    fn scaled(input: i64, scale: f32) -> Axis {
+        Axis { input, output: (input as f32 * scale).floor() as i64, scale: f64::from(scale) }
+    }
+}
+
+/// The rule of the operators that have no `nearest_mode`.
+const BEFORE_OPSET_11: &str = "up where it shrinks";
+
 struct Rule {
     coordinates: String,
     nearest: String,
@@ -44,8 +54,10 @@ impl Rule {
         Ok(f64::from(source))
     }
 
-    fn round(&self, x: f64) -> Result<f64> {
+    fn round(&self, axis: Axis, x: f64) -> Result<f64> {
         Ok(match self.nearest.as_str() {
+            BEFORE_OPSET_11 if axis.scale < 1.0 => x.ceil(),
+            BEFORE_OPSET_11 => x.floor(),
             "round_prefer_floor" => (x - 0.5).ceil(),
             "round_prefer_ceil" => (x + 0.5).floor(),
             "floor" => x.floor(),
@@ -79,13 +91,12 @@ pub(super) fn resize(g: &mut Importer, n: &Source) -> Result<Vec<ValueId>> {
         }
     } else if let Some(scales) = &scales {
         for (&a, &s) in axes.iter().zip(scales) {
-            let output = (shape[a] as f64 * s as f64).floor();
-            plan[a] = Axis { input: shape[a], output: output as i64, scale: s as f64 };
+            plan[a] = Axis::scaled(shape[a], s);
         }
     }
     let mode = n.string("mode", "nearest");
     let (coordinates, nearest) = if n.opset < 11 {
-        ("asymmetric".to_string(), "floor".to_string())
+        ("asymmetric".to_string(), BEFORE_OPSET_11.to_string())
     } else {
         (n.string("coordinate_transformation_mode", "half_pixel"), n.string("nearest_mode", "round_prefer_floor"))
     };
@@ -115,13 +126,9 @@ pub(super) fn upsample(g: &mut Importer, n: &Source) -> Result<Vec<ValueId>> {
     if scales.len() != shape.len() {
         return Err(Error::Invalid(format!("{} scales for {} dimensions", scales.len(), shape.len())));
     }
-    let plan: Vec<Axis> = shape
-        .iter()
-        .zip(&scales)
-        .map(|(&d, &s)| Axis { input: d, output: (d as f64 * s as f64).floor() as i64, scale: s as f64 })
-        .collect();
-    let rule =
-        Rule { coordinates: "asymmetric".into(), nearest: "floor".into(), cubic_a: -0.75, exclude_outside: false };
+    let plan: Vec<Axis> = shape.iter().zip(&scales).map(|(&d, &s)| Axis::scaled(d, s)).collect();
+    let nearest = BEFORE_OPSET_11.into();
+    let rule = Rule { coordinates: "asymmetric".into(), nearest, cubic_a: -0.75, exclude_outside: false };
     by_axis(g, x, &plan, &n.string("mode", "nearest"), &rule)
 }
 
@@ -136,7 +143,7 @@ fn by_axis(g: &mut Importer, mut x: ValueId, plan: &[Axis], mode: &str, rule: &R
             .iter()
             .map(|p| {
                 (0..p.output)
-                    .map(|i| Ok(rule.round(rule.source(*p, i)?)?.clamp(0.0, (p.input - 1).max(0) as f64) as i64))
+                    .map(|i| Ok(rule.round(*p, rule.source(*p, i)?)?.clamp(0.0, (p.input - 1).max(0) as f64) as i64))
                     .collect::<Result<Vec<i64>>>()
             })
             .collect::<Result<Vec<_>>>()?;
