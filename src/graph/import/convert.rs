@@ -167,6 +167,9 @@ pub(super) fn pow(g: &mut Importer, n: &Source) -> Result<Vec<ValueId>> {
         Some(2.0) => g.binary(BinaryOp::Mul, x, x)?,
         Some(3.0) => {
             let square = g.binary(BinaryOp::Mul, x, x)?;
+    if !g.ty(x).dtype.is_float() {
+        return Ok(vec![integer_power(g, x, y)?]);
+    }
             g.binary(BinaryOp::Mul, square, x)?
         }
         Some(0.5) => g.unary(UnaryOp::Sqrt, x)?,
@@ -187,6 +190,35 @@ pub(super) fn modulo(g: &mut Importer, n: &Source) -> Result<Vec<ValueId>> {
         return Ok(vec![g.binary(BinaryOp::Sub, a, product)?]);
     }
     Ok(vec![g.binary(BinaryOp::Mod, a, b)?])
+}
+
+/// Exact for a small constant exponent; otherwise by f64, rounded when the exponent is an integer and cut when it is not.
+fn integer_power(g: &mut Importer, x: ValueId, y: ValueId) -> Result<ValueId> {
+    let exponent = g.graph.constant(y).filter(|t| t.len() == 1 && t.shape.len() <= g.rank(x)).is_some();
+    let exponent = if exponent && !g.ty(y).dtype.is_float() { g.integers(y, "exponent")?[0] } else { 0 };
+    if !(1..=64).contains(&exponent) {
+        let (base, exponent) = (g.cast_to(x, DType::F64)?, g.cast_to(y, DType::F64)?);
+        let mut power = g.binary(BinaryOp::Pow, base, exponent)?;
+        if !g.ty(y).dtype.is_float() {
+            power = g.unary(UnaryOp::Round, power)?;
+        }
+        return g.cast_to(power, g.ty(x).dtype);
+    }
+    let (mut power, mut square) = (None, x);
+    let mut rest = exponent;
+    loop {
+        if rest % 2 == 1 {
+            power = Some(match power {
+                None => square,
+                Some(p) => g.binary(BinaryOp::Mul, p, square)?,
+            });
+        }
+        rest /= 2;
+        match power {
+            Some(power) if rest == 0 => return Ok(power),
+            _ => square = g.binary(BinaryOp::Mul, square, square)?,
+        }
+    }
 }
 
 pub(super) fn hard_sigmoid(g: &mut Importer, n: &Source) -> Result<Vec<ValueId>> {

@@ -2,10 +2,10 @@
 
 use super::Importer;
 use super::node::Source;
-use crate::graph::expr::BinaryOp;
+use crate::graph::expr::{BinaryOp, UnaryOp};
 use crate::graph::ir::ValueId;
 use crate::graph::op::{F32, Op, ReduceOp};
-use crate::graph::{Error, Result};
+use crate::graph::{DType, Error, Result};
 
 pub(super) fn matmul(g: &mut Importer, n: &Source) -> Result<Vec<ValueId>> {
     let (mut a, mut b) = (n.input(0)?, n.input(1)?);
@@ -63,15 +63,31 @@ pub(super) fn reduce(g: &mut Importer, n: &Source, op: ReduceOp, operand_since: 
     let x = n.input(0)?;
     let rank = g.rank(x);
     let axes = g.axes_of(n, 1, operand_since, rank)?.filter(|a| !a.is_empty());
-    if axes.is_none() && n.flag("noop_with_empty_axes", false) {
-        return Ok(vec![x]);
-    }
+    let none = axes.is_none() && n.flag("noop_with_empty_axes", false);
     let axes = axes.unwrap_or_else(|| (0..rank).collect());
-    let keep = n.flag("keepdims", true);
-    if axes.is_empty() {
-        return Ok(vec![x]);
+    let dtype = g.ty(x).dtype;
+    let real = matches!(op, ReduceOp::L2 | ReduceOp::LogSum | ReduceOp::LogSumExp);
+    let mut y = if real && !dtype.is_float() { g.cast_to(x, DType::F64)? } else { x };
+    y = if none || axes.is_empty() {
+        g.of_one(y, op)?
+    } else {
+        g.emit(Op::Reduce { op, axes, keep: n.flag("keepdims", true) }, &[y])?
+    };
+    Ok(vec![g.cast_to(y, dtype)?])
+}
+
+impl Importer<'_> {
+    /// What a reduction of each element alone gives.
+    fn of_one(&mut self, x: ValueId, op: ReduceOp) -> Result<ValueId> {
+        match op {
+            ReduceOp::SumSquare => self.binary(BinaryOp::Mul, x, x),
+            ReduceOp::L1 | ReduceOp::L2 => self.unary(UnaryOp::Abs, x),
+            ReduceOp::LogSum => self.unary(UnaryOp::Log, x),
+            ReduceOp::Sum | ReduceOp::Mean | ReduceOp::Max | ReduceOp::Min | ReduceOp::Prod | ReduceOp::LogSumExp => {
+                Ok(x)
+            }
+        }
     }
-    Ok(vec![g.emit(Op::Reduce { op, axes, keep }, &[x])?])
 }
 
 /// x over its norm along an axis.
@@ -136,7 +152,7 @@ impl Importer<'_> {
         let variance = self.mean(square, axes)?;
         let epsilon = self.scalar_like(x, epsilon as f64)?;
         let shifted = self.binary(BinaryOp::Add, variance, epsilon)?;
-        let deviation = self.unary(crate::graph::expr::UnaryOp::Sqrt, shifted)?;
+        let deviation = self.unary(UnaryOp::Sqrt, shifted)?;
         self.binary(BinaryOp::Div, x, deviation)
     }
 
