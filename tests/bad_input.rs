@@ -5,7 +5,9 @@ mod common;
 use common::root;
 use prost::Message;
 use std::sync::Arc;
-use tilewright::graph::proto::{ModelProto, NodeProto, StringStringEntryProto, TensorProto};
+use tilewright::graph::proto::{
+    AttributeProto, DimensionProto, ModelProto, NodeProto, StringStringEntryProto, TensorProto,
+};
 use tilewright::pipeline::Limits;
 use tilewright::runtime::module::Module;
 use tilewright::runtime::session::Session;
@@ -125,6 +127,122 @@ fn sizes_that_no_memory_holds_are_refused() {
     }
 }
 
+/// A model of one node: `op operand … -> results, attribute=value …`. The operand `x` has shape [1, 3, 8, 8]; what begins
+/// with a digit or a sign is a vector of integers, or of reals where it holds a point.
+fn one_node(opset: i64, text: &str) -> Vec<u8> {
+    let (node, attributes) = text.split_once(',').unwrap_or((text, ""));
+    let (call, results) = node.split_once("->").unwrap_or((node, "y"));
+    let mut words = call.split_whitespace();
+    let mut model = fixture("wild_relu");
+    model.opset_import[0].version = opset;
+    let graph = model.graph.as_mut().unwrap();
+    for value in [&mut graph.input[0], &mut graph.output[0]] {
+        let ty = value.r#type.as_mut().unwrap().tensor_type.as_mut().unwrap();
+        ty.elem_type = if value.name == "x" { 1 } else { 0 };
+        let dims = [1, 3, 8, 8].map(|d| DimensionProto { dim_value: Some(d), dim_param: None });
+        ty.shape.as_mut().unwrap().dim = dims.into();
+    }
+    let mut node = NodeProto { op_type: words.next().unwrap().into(), ..NodeProto::default() };
+    node.output = results.split_whitespace().map(String::from).collect();
+    for (i, word) in words.enumerate() {
+        let mut tensor = TensorProto { name: format!("constant{i}"), ..TensorProto::default() };
+        match word.chars().next().unwrap() {
+            '-' | '0'..='9' if word.contains('.') => {
+                tensor.data_type = 1;
+                tensor.float_data = word.split('/').map(|v| v.parse().unwrap()).collect();
+                tensor.dims = vec![tensor.float_data.len() as i64];
+            }
+            '-' | '0'..='9' => {
+                tensor.data_type = 7;
+                tensor.int64_data = word.split('/').map(|v| v.parse().unwrap()).collect();
+                tensor.dims = vec![tensor.int64_data.len() as i64];
+            }
+            _ => {
+                node.input.push(word.into());
+                continue;
+            }
+        }
+        node.input.push(tensor.name.clone());
+        graph.initializer.push(tensor);
+    }
+    for attribute in attributes.split_whitespace() {
+        let (name, value) = attribute.split_once('=').unwrap();
+        let mut proto = AttributeProto { name: name.into(), ..AttributeProto::default() };
+        match value.split('/').map(|v| v.parse()).collect::<std::result::Result<Vec<i64>, _>>() {
+            Ok(numbers) if numbers.len() == 1 => (proto.i, proto.r#type) = (numbers[0], 2),
+            Ok(numbers) => (proto.ints, proto.r#type) = (numbers, 7),
+            Err(_) => (proto.s, proto.r#type) = (value.into(), 3),
+        }
+        node.attribute.push(proto);
+    }
+    graph.node = vec![node];
+    model.encode_to_vec()
+}
+
+#[test]
+fn nodes_that_make_no_sense_are_refused() {
+    run(&one_node(18, "Pad x 0/0/1/1/0/0/2/2, mode=edge")).unwrap();
+    run(&one_node(18, "Split x -> y b, axis=1 num_outputs=2")).unwrap();
+    let quarters = run(&one_node(13, &format!("Range {} {} {}", i64::MIN, i64::MAX, 1i64 << 62))).unwrap();
+    assert_eq!(quarters[0].to_vec::<i64>(), [i64::MIN, -1 << 62, 0, 1 << 62]);
+    let table: &[(i64, &str, &[&str])] = &[
+        (18, "Split x -> y b, axis=1 num_outputs=4611686018427387904", &["num_outputs", "2 outputs"]),
+        (18, "Split x -> y b, axis=1 num_outputs=1073741824", &["num_outputs"]),
+        (18, "Split x -> y b, axis=1 num_outputs=-9223372036854775808", &["num_outputs"]),
+        (18, "Split x 1/1/1 -> y b, axis=1", &["3 parts"]),
+        (18, "Split x 9223372036854775807/9223372036854775807/5 -> y b c, axis=1", &["add up"]),
+        (13, "DepthToSpace x, blocksize=1099511627776", &["blocksize"]),
+        (13, "SpaceToDepth x, blocksize=4294967296", &["blocksize"]),
+        (13, "Pad x 0/0/-9223372036854775808/0/0/0/0/0", &["pad"]),
+        (13, "Pad x 0/0/-20/0/0/0/0/0, mode=edge", &["more than there is"]),
+        (13, "Pad x 0/0/0/0/0/0/0/268435456, mode=edge", &["constant"]),
+        (13, "ConstantOfShape 1000000000", &["1000000000", "MiB"]),
+        (13, "ConstantOfShape 0/9223372036854775807/4", &["GiB"]),
+        (13, "Range 0 200000000 1", &["MiB"]),
+        (13, "Range 0 5 0", &["delta"]),
+        (13, "Resize x 0. 1.0/1.0/1.0/10000000.0, mode=linear", &["cannot become"]),
+        (13, "Relu x x x", &["3 operands", "1 at most"]),
+        (13, "MatMul x x x", &["3 operands"]),
+        (13, "PRelu x 1.5/1.5/1.5/1.5/1.5", &["broadcast"]),
+        (13, "Concat x 1.5, axis=1", &["differ"]),
+        (13, "ConvTranspose x x, output_shape=9223372036854775807/5", &["output_shape"]),
+        (13, "Dropout x 0.5 1", &["training"]),
+    ];
+    for (opset, text, words) in table {
+        let message = refusal(run(&one_node(*opset, text)));
+        says(&message, words);
+    }
+    let mut model = ModelProto::decode(&one_node(13, "Shape x")[..]).unwrap();
+    model.graph.as_mut().unwrap().output[0].r#type.as_mut().unwrap().tensor_type.as_mut().unwrap().elem_type = 1;
+    says(&refusal(run(&model.encode_to_vec())), &["y", "f32", "i64"]);
+    if let Some(bytes) = peak_memory() {
+        assert!(bytes < 2 << 30, "the peak was {bytes} bytes");
+    }
+}
+
+#[cfg(unix)]
+#[test]
+fn endless_files_and_links_out_of_the_folder_are_refused() {
+    says(&refusal(Model::load("/dev/zero")), &["/dev/zero"]);
+    let folder = fresh_folder("links");
+    std::fs::create_dir(folder.join("model")).unwrap();
+    let mut model = fixture("external_data");
+    let external = &mut model.graph.as_mut().unwrap().initializer[0].external_data;
+    let location = std::mem::replace(&mut external[0].value, "weights.bin".into());
+    let weights = std::fs::read(root().join("tests/fixtures/operators").join(location)).unwrap();
+    std::fs::write(folder.join("weights.bin"), &weights).unwrap();
+    std::fs::write(folder.join("blob"), model.encode_to_vec()).unwrap();
+    std::os::unix::fs::symlink("../weights.bin", folder.join("model/weights.bin")).unwrap();
+    let load = || Model::load(folder.join("model/model.onnx"))?.graph(&Default::default());
+    std::fs::write(folder.join("model/model.onnx"), model.encode_to_vec()).unwrap();
+    says(&refusal(load()), &["weights.bin", "outside"]);
+    // both are links to the same place: a cache of downloads
+    std::fs::remove_file(folder.join("model/model.onnx")).unwrap();
+    std::os::unix::fs::symlink("../blob", folder.join("model/model.onnx")).unwrap();
+    load().unwrap();
+    std::fs::remove_dir_all(folder).unwrap();
+}
+
 #[test]
 fn external_data_must_be_there_and_inside_the_folder() {
     let with_entries = |entries: &[(&str, &str)]| {
@@ -143,7 +261,7 @@ fn external_data_must_be_there_and_inside_the_folder() {
     with_entries(&[]);
     with_entries(&[("location", "synthetic"), ("distribution", "cauchy"), ("seed", "1")]);
     // A file that is there, but too short for what is asked of it.
-    let folder = tempfile();
+    let folder = fresh_folder("external");
     std::fs::write(folder.join("short.bin"), [0; 16]).unwrap();
     let mut model = fixture("external_data");
     model.graph.as_mut().unwrap().initializer[0].external_data[0].value = "short.bin".into();
@@ -271,8 +389,8 @@ fn peak_memory() -> Option<u64> {
 }
 
 /// A fresh folder.
-fn tempfile() -> std::path::PathBuf {
-    let folder = std::env::temp_dir().join(format!("tilewright-bad-input-{}", std::process::id()));
+fn fresh_folder(name: &str) -> std::path::PathBuf {
+    let folder = std::env::temp_dir().join(format!("tilewright-{name}-{}", std::process::id()));
     std::fs::create_dir_all(&folder).unwrap();
     folder
 }

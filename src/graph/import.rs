@@ -6,6 +6,7 @@
 
 mod convert;
 mod convolution;
+mod external;
 mod movement;
 mod node;
 mod reduction;
@@ -17,22 +18,27 @@ use crate::graph::fold;
 use crate::graph::infer::infer;
 use crate::graph::ir::{Graph, Node, TensorType, Value, ValueId};
 use crate::graph::op::Op;
-use crate::graph::proto::{GraphProto, ModelProto, NodeProto};
+use crate::graph::proto::{GraphProto, ModelProto, NodeProto, TensorProto, ValueInfoProto};
 use crate::graph::{DType, Error, Result, Tensor};
+use external::Folder;
 use prost::Message;
 use std::collections::{BTreeMap, HashMap, HashSet};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
 /// The newest operator set whose meaning is known.
 pub const NEWEST_OPSET: i64 = 25;
 /// The oldest.
 pub const OLDEST_OPSET: i64 = 7;
+/// The largest file, in bytes: as large as a message can be. Weights beyond that are external data.
+pub const MAX_FILE_BYTES: u64 = 1 << 31;
+/// What the constants that are computed while a model is imported may take, in bytes, on top of four times its weights.
+pub const MAX_FOLDED_BYTES: u64 = 512 << 20;
 
 /// A parsed ONNX file, its dynamic dimensions still open.
 pub struct OnnxModel {
     proto: ModelProto,
-    directory: PathBuf,
+    folder: Folder,
     opset: i64,
     inputs: Vec<InputSpec>,
 }
@@ -67,13 +73,25 @@ impl OnnxModel {
     /// Reads and checks a file. One error lists every node that is not supported.
     pub fn load(path: impl AsRef<Path>) -> Result<OnnxModel> {
         let path = path.as_ref();
-        let bytes = std::fs::read(path).map_err(|e| Error::Io(format!("{}: {e}", path.display())))?;
-        let directory = path.parent().map(Path::to_path_buf).unwrap_or_default();
-        OnnxModel::parse(&bytes, &directory).map_err(|e| prefix(&path.display().to_string(), e))
+        let name = path.display().to_string();
+        let fail = |e: std::io::Error| Error::Io(format!("{name}: {e}"));
+        let meta = std::fs::metadata(path).map_err(fail)?;
+        if meta.is_dir() {
+            return Err(Error::Io(format!("{name}: this is a directory")));
+        }
+        if !meta.is_file() || meta.len() > MAX_FILE_BYTES {
+            return Err(Error::Limit(format!("{name}: a model is a regular file of at most 2 GiB")));
+        }
+        let bytes = std::fs::read(path).map_err(fail)?;
+        OnnxModel::decode(&bytes, Folder::of_file(path)).map_err(|e| prefix(&name, e))
     }
 
     /// Reads and checks the bytes of a file; `directory` holds its external data.
     pub fn parse(bytes: &[u8], directory: &Path) -> Result<OnnxModel> {
+        OnnxModel::decode(bytes, Folder::new(directory))
+    }
+
+    fn decode(bytes: &[u8], folder: Folder) -> Result<OnnxModel> {
         let proto =
             ModelProto::decode(bytes).map_err(|e| Error::Invalid(format!("this is not a readable ONNX file ({e})")))?;
         let Some(graph) = &proto.graph else {
@@ -95,7 +113,7 @@ impl OnnxModel {
         }
         check_nodes(graph, opset)?;
         let inputs = input_specs(graph)?;
-        Ok(OnnxModel { directory: directory.to_path_buf(), opset, inputs, proto })
+        Ok(OnnxModel { folder, opset, inputs, proto })
     }
 
     /// The inputs that a caller provides: those without an initializer.
@@ -273,6 +291,17 @@ fn topological(graph: &GraphProto) -> Result<Vec<&NodeProto>> {
     Ok(order)
 }
 
+fn claim(budget: &mut u64, shape: &[i64], dtype: DType) -> Result<()> {
+    let bytes = tensor::checked_len(shape, dtype, "a constant")? * dtype.bytes();
+    *budget = budget.checked_sub(bytes as u64).ok_or_else(|| {
+        let most = MAX_FOLDED_BYTES >> 20;
+        Error::Limit(format!(
+            "a computed constant of shape {shape:?}: all of them may take {most} MiB and four times the weights"
+        ))
+    })?;
+    Ok(())
+}
+
 /// Builds a graph; what can be folded never becomes a node.
 pub(in crate::graph) struct Importer<'m> {
     model: &'m OnnxModel,
@@ -281,11 +310,14 @@ pub(in crate::graph) struct Importer<'m> {
     values: HashMap<&'m str, Option<ValueId>>,
     /// The name of the node that is being converted.
     place: String,
+    /// Bytes that computed constants may still take.
+    budget: u64,
 }
 
 impl<'m> Importer<'m> {
     fn new(model: &'m OnnxModel) -> Importer<'m> {
-        Importer { model, graph: Graph::default(), values: HashMap::new(), place: String::new() }
+        let (values, place) = (HashMap::new(), String::new());
+        Importer { model, graph: Graph::default(), values, place, budget: MAX_FOLDED_BYTES }
     }
 
     fn run(mut self, dims: &BTreeMap<String, i64>) -> Result<Graph> {
@@ -312,7 +344,7 @@ impl<'m> Importer<'m> {
             .map(|s| s.as_str())
             .collect();
         for proto in graph.initializer.iter().filter(|t| used.contains(t.name.as_str())) {
-            let tensor = tensor::read(proto, &self.model.directory)?;
+            let tensor = self.read_tensor(proto)?;
             let id = self.named_constant(proto.name.clone(), Arc::new(tensor));
             self.values.insert(&proto.name, Some(id));
         }
@@ -340,11 +372,24 @@ impl<'m> Importer<'m> {
             let id = self.values.get(output.name.as_str()).copied().flatten().ok_or_else(|| {
                 Error::Unsupported(format!("output '{}' is an optional result that is not computed", output.name))
             })?;
+            self.check_declared_type(output, id)?;
             let id = self.own_output(id, &output.name);
             self.graph.outputs.push(id);
         }
         self.remove_unused();
         Ok(self.graph)
+    }
+
+    fn check_declared_type(&self, output: &ValueInfoProto, id: ValueId) -> Result<()> {
+        let declared = output.r#type.as_ref().and_then(|t| t.tensor_type.as_ref()).map_or(0, |t| t.elem_type);
+        match (declared, self.ty(id).dtype) {
+            (0, _) => Ok(()),
+            (code, dtype) if tensor::dtype(code).is_ok_and(|d| d == dtype) => Ok(()),
+            (code, dtype) => {
+                let declared = tensor::dtype(code).map_or(format!("type {code}"), |d| d.to_string());
+                Err(Error::Invalid(format!("output '{}' is declared {declared}, but it is {dtype}", output.name)))
+            }
+        }
     }
 
     /// The outputs of a node, `None` where nothing is computed.
@@ -360,8 +405,9 @@ impl<'m> Importer<'m> {
             });
         }
         let converter = table::lookup(node, self.model.opset).map_err(Error::Unsupported)?;
-        let source = node::Source { proto: node, inputs, opset: self.model.opset };
+        let source = node::Source::new(node, inputs, self.model.opset);
         let outputs = converter(self, &source)?;
+        source.all_operands_are_read()?;
         if let Some(i) = (outputs.len()..node.output.len()).find(|&i| source.wants_output(i) && self.is_read(node, i)) {
             return Err(Error::Unsupported(format!("its output {i} ('{}') is not computed", node.output[i])));
         }
@@ -385,6 +431,7 @@ impl<'m> Importer<'m> {
         }
         let constants: Option<Vec<&Tensor>> = inputs.iter().map(|&i| self.graph.constant(i).map(|t| &**t)).collect();
         if let Some(constants) = constants {
+            types.iter().try_for_each(|ty| claim(&mut self.budget, &ty.shape, ty.dtype))?;
             let folded = fold::evaluate(&op, &constants)?;
             return Ok(folded.into_iter().map(|t| self.constant(t)).collect());
         }
@@ -402,6 +449,11 @@ impl<'m> Importer<'m> {
     /// As [`Importer::emit_all`], for operators with one result.
     pub(super) fn emit(&mut self, op: Op, inputs: &[ValueId]) -> Result<ValueId> {
         Ok(self.emit_all(op, inputs)?[0])
+    }
+
+    /// Books a constant that is about to be computed; an error when it is larger than what is left for all of them.
+    pub(super) fn claim(&mut self, shape: &[i64], dtype: DType) -> Result<()> {
+        claim(&mut self.budget, shape, dtype)
     }
 
     pub(super) fn constant(&mut self, tensor: Tensor) -> ValueId {
@@ -431,8 +483,11 @@ impl<'m> Importer<'m> {
         self.shape(id).len()
     }
 
-    pub(super) fn read_tensor(&self, proto: &crate::graph::proto::TensorProto) -> Result<Tensor> {
-        tensor::read(proto, &self.model.directory)
+    /// A tensor of the file. The larger the weights, the more may be computed from them.
+    pub(super) fn read_tensor(&mut self, proto: &TensorProto) -> Result<Tensor> {
+        let tensor = tensor::read(proto, &self.model.folder)?;
+        self.budget += 4 * tensor.data.len() as u64;
+        Ok(tensor)
     }
 
     /// An operand that must be known, as integers: a shape, axes, positions.

@@ -75,6 +75,7 @@ fn scalar(dtype: DType, v: f64) -> Result<Tensor> {
         DType::I32 => Tensor::new(&[], &[v as i32]),
         DType::I8 => Tensor::new(&[], &[v as i8]),
         DType::U8 => Tensor::new(&[], &[v as u8]),
+        DType::Bool => Tensor { dtype, shape: vec![], data: vec![(v != 0.0) as u8] },
         other => return Err(Error::Unsupported(format!("elements of type {other}"))),
     })
 }
@@ -107,8 +108,18 @@ pub(super) fn mean(g: &mut Importer, n: &Source) -> Result<Vec<ValueId>> {
     Ok(vec![g.binary(BinaryOp::Mul, sum, scale)?])
 }
 
-pub(super) fn first_operand(_: &mut Importer, n: &Source) -> Result<Vec<ValueId>> {
+pub(super) fn identity(_: &mut Importer, n: &Source) -> Result<Vec<ValueId>> {
     Ok(vec![n.input(0)?])
+}
+
+/// Inference: the operand. The ratio does not matter then.
+pub(super) fn dropout(g: &mut Importer, n: &Source) -> Result<Vec<ValueId>> {
+    let (x, _ratio, training) = (n.input(0)?, n.optional(1), n.optional(2));
+    match training.map(|t| g.graph.constant(t)) {
+        None => Ok(vec![x]),
+        Some(Some(flag)) if flag.data.iter().all(|b| *b == 0) => Ok(vec![x]),
+        Some(_) => Err(Error::Unsupported("training mode".into())),
+    }
 }
 
 pub(super) fn cast(g: &mut Importer, n: &Source) -> Result<Vec<ValueId>> {
@@ -156,6 +167,9 @@ pub(super) fn reciprocal(g: &mut Importer, n: &Source) -> Result<Vec<ValueId>> {
 /// Small constant exponents become products and roots.
 pub(super) fn pow(g: &mut Importer, n: &Source) -> Result<Vec<ValueId>> {
     let (x, y) = (n.input(0)?, n.input(1)?);
+    if !g.ty(x).dtype.is_float() {
+        return Ok(vec![integer_power(g, x, y)?]);
+    }
     let y = g.cast_to(y, g.ty(x).dtype)?;
     let exponent = g.graph.constant(y).filter(|t| t.len() == 1 && t.shape.len() <= g.rank(x)).map(|t| match t.dtype {
         DType::F32 => t.to_vec::<f32>()[0] as f64,
@@ -167,9 +181,6 @@ pub(super) fn pow(g: &mut Importer, n: &Source) -> Result<Vec<ValueId>> {
         Some(2.0) => g.binary(BinaryOp::Mul, x, x)?,
         Some(3.0) => {
             let square = g.binary(BinaryOp::Mul, x, x)?;
-    if !g.ty(x).dtype.is_float() {
-        return Ok(vec![integer_power(g, x, y)?]);
-    }
             g.binary(BinaryOp::Mul, square, x)?
         }
         Some(0.5) => g.unary(UnaryOp::Sqrt, x)?,
@@ -179,17 +190,6 @@ pub(super) fn pow(g: &mut Importer, n: &Source) -> Result<Vec<ValueId>> {
         }
         _ => g.binary(BinaryOp::Pow, x, y)?,
     }])
-}
-
-/// With `fmod = 0` the sign is the divisor's, with 1 the dividend's: `a - b·trunc(a/b)`.
-pub(super) fn modulo(g: &mut Importer, n: &Source) -> Result<Vec<ValueId>> {
-    let (a, b) = (n.input(0)?, n.input(1)?);
-    if n.flag("fmod", false) && !g.ty(a).dtype.is_float() {
-        let quotient = g.binary(BinaryOp::Div, a, b)?;
-        let product = g.binary(BinaryOp::Mul, quotient, b)?;
-        return Ok(vec![g.binary(BinaryOp::Sub, a, product)?]);
-    }
-    Ok(vec![g.binary(BinaryOp::Mod, a, b)?])
 }
 
 /// Exact for a small constant exponent; otherwise by f64, rounded when the exponent is an integer and cut when it is not.
@@ -221,6 +221,17 @@ fn integer_power(g: &mut Importer, x: ValueId, y: ValueId) -> Result<ValueId> {
     }
 }
 
+/// With `fmod = 0` the sign is the divisor's, with 1 the dividend's: `a - b·trunc(a/b)`.
+pub(super) fn modulo(g: &mut Importer, n: &Source) -> Result<Vec<ValueId>> {
+    let (a, b) = (n.input(0)?, n.input(1)?);
+    if n.flag("fmod", false) && !g.ty(a).dtype.is_float() {
+        let quotient = g.binary(BinaryOp::Div, a, b)?;
+        let product = g.binary(BinaryOp::Mul, quotient, b)?;
+        return Ok(vec![g.binary(BinaryOp::Sub, a, product)?]);
+    }
+    Ok(vec![g.binary(BinaryOp::Mod, a, b)?])
+}
+
 pub(super) fn hard_sigmoid(g: &mut Importer, n: &Source) -> Result<Vec<ValueId>> {
     let op = Op::HardSigmoid { alpha: F32::new(n.float("alpha", 0.2)), beta: F32::new(n.float("beta", 0.5)) };
     elementwise(g, n, op)
@@ -241,7 +252,12 @@ pub(super) fn leaky_relu(g: &mut Importer, n: &Source) -> Result<Vec<ValueId>> {
 }
 
 pub(super) fn prelu(g: &mut Importer, n: &Source) -> Result<Vec<ValueId>> {
-    leaky(g, n.input(0)?, n.input(1)?)
+    let (x, slope) = (n.input(0)?, n.input(1)?);
+    let shape = g.shape(x);
+    if super::movement::broadcast(shape, g.shape(slope))? != shape {
+        return Err(Error::Invalid(format!("its slope of shape {:?} does not stretch to {shape:?}", g.shape(slope))));
+    }
+    leaky(g, x, slope)
 }
 
 /// `x > 0 ? scale·x : scale·alpha·(exp(x / divisor) - 1)`.
@@ -415,6 +431,7 @@ pub(super) fn constant_of_shape(g: &mut Importer, n: &Source) -> Result<Vec<Valu
         return Err(Error::Invalid("its value must have one element".into()));
     }
     let len = checked_len(&shape, value.dtype, "the constant")?;
+    g.claim(&shape, value.dtype)?;
     let data = value.data.repeat(len);
     Ok(vec![g.constant(Tensor { dtype: value.dtype, shape, data })])
 }
@@ -436,27 +453,27 @@ pub(super) fn size(g: &mut Importer, n: &Source) -> Result<Vec<ValueId>> {
 pub(super) fn range(g: &mut Importer, n: &Source) -> Result<Vec<ValueId>> {
     let (start, limit, delta) = (n.input(0)?, n.input(1)?, n.input(2)?);
     let ty = g.ty(start).dtype;
-    let steps = |count: f64| -> Result<i64> {
-        if !count.is_finite() || count > 1e8 {
-            return Err(Error::Limit("a range of more than 10⁸ values".into()));
+    let empty = |what| Error::Invalid(format!("its {what} is empty"));
+    let steps = |g: &mut Importer, difference: f64, delta: f64| -> Result<i64> {
+        let count = (difference / delta).ceil();
+        if !count.is_finite() {
+            return Err(Error::Invalid("its delta is 0".into()));
         }
-        Ok(count.max(0.0) as i64)
+        let count = count.max(0.0) as i64;
+        g.claim(&[count], ty)?;
+        Ok(count)
     };
     let tensor = if ty.is_float() {
-        let one = |g: &Importer, v, what| -> Result<f32> {
-            g.floats(v, what)?.first().copied().ok_or_else(|| Error::Invalid(format!("its {what} is empty")))
-        };
-        let (a, b, d) = (one(g, start, "start")?, one(g, limit, "limit")?, one(g, delta, "delta")?);
-        let count = steps(((b - a) as f64 / d as f64).ceil())?;
+        let one = |v, what| g.floats(v, what)?.first().copied().ok_or_else(|| empty(what));
+        let (a, b, d) = (one(start, "start")?, one(limit, "limit")?, one(delta, "delta")?);
+        let count = steps(g, f64::from(b - a), f64::from(d))?;
         let values: Vec<f32> = (0..count).map(|i| a + i as f32 * d).collect();
         Tensor::new(&[count], &values)
     } else {
-        let one = |g: &Importer, v, what| -> Result<i64> {
-            g.integers(v, what)?.first().copied().ok_or_else(|| Error::Invalid(format!("its {what} is empty")))
-        };
-        let (a, b, d) = (one(g, start, "start")?, one(g, limit, "limit")?, one(g, delta, "delta")?);
-        let count = steps(((b - a) as f64 / d as f64).ceil())?;
-        let values: Vec<i64> = (0..count).map(|i| a + i * d).collect();
+        let one = |v, what| g.integers(v, what)?.first().copied().ok_or_else(|| empty(what));
+        let (a, b, d) = (one(start, "start")?, one(limit, "limit")?, one(delta, "delta")?);
+        let count = steps(g, b as f64 - a as f64, d as f64)?;
+        let values: Vec<i64> = (0..count).map(|i| a.wrapping_add(i.wrapping_mul(d))).collect();
         Tensor::new(&[count], &values)
     };
     let value = g.constant(tensor);
@@ -466,7 +483,11 @@ pub(super) fn range(g: &mut Importer, n: &Source) -> Result<Vec<ValueId>> {
 /// `indices == 0..depth` along a new axis, then `on` or `off`.
 pub(super) fn one_hot(g: &mut Importer, n: &Source) -> Result<Vec<ValueId>> {
     let (indices, values) = (n.input(0)?, n.input(2)?);
-    let depth = g.integers(n.input(1)?, "depth")?.first().copied().unwrap_or(0);
+    let depth = n.input(1)?;
+    let depth = match g.ty(depth).dtype.is_float() {
+        true => g.floats(depth, "depth")?.first().map_or(0, |d| *d as i64),
+        false => g.integers(depth, "depth")?.first().copied().unwrap_or(0),
+    };
     if !(0..=1 << 24).contains(&depth) {
         return Err(Error::Invalid(format!("its depth is {depth}")));
     }
@@ -507,6 +528,7 @@ pub(super) fn trilu(g: &mut Importer, n: &Source) -> Result<Vec<ValueId>> {
     };
     let upper = n.flag("upper", true);
     let (rows, columns) = (g.shape(x)[rank - 2], g.shape(x)[rank - 1]);
+    g.claim(&[rows, columns], DType::Bool)?;
     let keep =
         (0..rows).flat_map(|r| (0..columns).map(move |c| if upper { c - r >= k } else { c - r <= k }).map(|b| b as u8));
     let mask = Tensor { dtype: DType::Bool, shape: vec![rows, columns], data: keep.collect() };

@@ -135,8 +135,8 @@ pub(super) fn conv_transpose(g: &mut Importer, n: &Source) -> Result<Vec<ValueId
     };
     if let Some(output) = n.ints("output_shape") {
         let wanted = &output[output.len().saturating_sub(rank)..];
-        if wanted.len() != rank {
-            return Err(Error::Invalid("output_shape has too few numbers".into()));
+        if wanted.len() != rank || wanted.iter().any(|d| !(0..=1 << 40).contains(d)) {
+            return Err(Error::Invalid(format!("output_shape {output:?} is no shape of {rank} spatial dimensions")));
         }
         let upper = matches!(auto_pad(n)?, AutoPad::SameUpper);
         for i in 0..rank {

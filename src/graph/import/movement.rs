@@ -4,7 +4,7 @@ use super::Importer;
 use super::node::Source;
 use crate::graph::ir::ValueId;
 use crate::graph::op::Op;
-use crate::graph::{Error, Result, Tensor};
+use crate::graph::{DType, Error, Result, Tensor};
 
 impl Importer<'_> {
     pub(super) fn reshape_to(&mut self, x: ValueId, shape: Vec<i64>) -> Result<ValueId> {
@@ -179,8 +179,12 @@ pub(super) fn concat(g: &mut Importer, n: &Source) -> Result<Vec<ValueId>> {
     let inputs = n.present();
     let first = n.input(0)?;
     let axis = g.axis(n.int("axis", 1), g.rank(first))?;
-    let filled: Vec<ValueId> =
-        inputs.iter().copied().filter(|&i| g.rank(i) != g.rank(first) || g.shape(i)[axis] != 0).collect();
+    let beside = |v: ValueId| -> (&[i64], &[i64]) { (&g.shape(v)[..axis], &g.shape(v)[axis + 1..]) };
+    if let Some(&other) = inputs.iter().find(|&&v| g.rank(v) != g.rank(first) || beside(v) != beside(first)) {
+        let (a, b) = (g.shape(first), g.shape(other));
+        return Err(Error::Invalid(format!("shapes {a:?} and {b:?} differ outside of dimension {axis}")));
+    }
+    let filled: Vec<ValueId> = inputs.iter().copied().filter(|&v| g.shape(v)[axis] != 0).collect();
     match filled[..] {
         [] => Ok(vec![first]),
         [one] => Ok(vec![one]),
@@ -210,14 +214,21 @@ pub(super) fn split(g: &mut Importer, n: &Source) -> Result<Vec<ValueId>> {
         (None, Some(s)) => Some(g.integers(s, "split")?),
         (given, _) => given,
     };
-    let count = n.proto.output.len().max(1) as i64;
+    let outputs = n.proto.output.len() as i64;
+    let count = n.int("num_outputs", outputs);
+    if count != outputs || outputs == 0 {
+        return Err(Error::Invalid(format!("num_outputs is {count}, but the node has {outputs} outputs")));
+    }
     let sizes = given.unwrap_or_else(|| {
-        let count = n.int("num_outputs", count).max(1);
         let chunk = (extent + count - 1) / count;
         (0..count).map(|i| chunk.min(extent - (i * chunk).min(extent))).collect()
     });
-    if sizes.iter().any(|s| *s < 0) || sizes.iter().sum::<i64>() != extent {
+    let total = sizes.iter().try_fold(0i64, |sum, s| sum.checked_add(*s));
+    if sizes.iter().any(|s| *s < 0) || total != Some(extent) {
         return Err(Error::Invalid(format!("parts {sizes:?} do not add up to {extent}")));
+    }
+    if sizes.len() as i64 != count {
+        return Err(Error::Invalid(format!("{} parts are asked for in {count} outputs", sizes.len())));
     }
     let mut start = 0;
     let mut outputs = vec![];
@@ -307,6 +318,12 @@ pub(super) fn gather_nd(g: &mut Importer, n: &Source) -> Result<Vec<ValueId>> {
 }
 
 impl Importer<'_> {
+    /// `position(0)`, `position(1)`, … for [`Importer::take`], within the limit on constants.
+    pub(super) fn positions(&mut self, count: i64, position: impl FnMut(i64) -> Result<i64>) -> Result<Vec<i64>> {
+        self.claim(&[count], DType::I64)?;
+        (0..count).map(position).collect()
+    }
+
     /// Element `positions[i]` of `axis` at place `i`.
     pub(super) fn take(&mut self, x: ValueId, axis: usize, positions: &[i64]) -> Result<ValueId> {
         let indices = self.constant(Tensor::new(&[positions.len() as i64], positions));
@@ -332,9 +349,10 @@ pub(super) fn pad(g: &mut Importer, n: &Source) -> Result<Vec<ValueId>> {
         let axis = g.axis(a, rank)?;
         (before[axis], after[axis]) = (given[i], given[i + axes.len()]);
     }
-    if before.iter().chain(&after).any(|p| p.abs() > 1 << 30) {
+    if before.iter().chain(&after).any(|p| p.unsigned_abs() > 1 << 30) {
         return Err(Error::Limit("a pad is larger than 2³⁰".into()));
     }
+    let x = crop(g, x, &mut before, &mut after)?;
     match n.string("mode", "constant").as_str() {
         "constant" => {}
         mode @ ("reflect" | "edge" | "wrap") => return pad_by_position(g, x, mode, &before, &after),
@@ -348,26 +366,25 @@ pub(super) fn pad(g: &mut Importer, n: &Source) -> Result<Vec<ValueId>> {
         Some(v) if g.graph.constant(v).is_some() => first_bits(g.graph.constant(v)),
         Some(_) => return Err(Error::Unsupported("its value depends on the values of inputs".into())),
     };
-    // negative pads crop
-    if before.iter().chain(&after).any(|p| *p < 0) {
-        let shape = g.shape(x).to_vec();
-        let starts: Vec<i64> = before.iter().map(|p| (-p).max(0)).collect();
-        let ends: Vec<i64> = shape.iter().zip(&after).map(|(d, p)| d + p.min(&0)).collect();
-        if starts.iter().zip(&ends).any(|(s, e)| s > e) {
-            return Err(Error::Invalid("negative pads remove more than there is".into()));
-        }
-        let cropped = g.emit(Op::Slice { starts, ends, steps: vec![1; rank] }, &[x])?;
-        before.iter_mut().chain(&mut after).for_each(|p| *p = (*p).max(0));
-        return pad_constant(g, cropped, before, after, bits);
-    }
-    pad_constant(g, x, before, after, bits)
-}
-
-fn pad_constant(g: &mut Importer, x: ValueId, before: Vec<i64>, after: Vec<i64>, value: u64) -> Result<Vec<ValueId>> {
     if before.iter().chain(&after).all(|p| *p == 0) {
         return Ok(vec![x]);
     }
-    Ok(vec![g.emit(Op::Pad { before, after, value }, &[x])?])
+    Ok(vec![g.emit(Op::Pad { before, after, value: bits }, &[x])?])
+}
+
+/// What negative pads leave; they become 0.
+fn crop(g: &mut Importer, x: ValueId, before: &mut [i64], after: &mut [i64]) -> Result<ValueId> {
+    if before.iter().chain(&*after).all(|p| *p >= 0) {
+        return Ok(x);
+    }
+    let starts: Vec<i64> = before.iter().map(|p| (-p).max(0)).collect();
+    let ends: Vec<i64> = g.shape(x).iter().zip(&*after).map(|(d, p)| d + p.min(&0)).collect();
+    if starts.iter().zip(&ends).any(|(s, e)| s > e) {
+        return Err(Error::Invalid("negative pads remove more than there is".into()));
+    }
+    before.iter_mut().chain(after).for_each(|p| *p = (*p).max(0));
+    let steps = vec![1; starts.len()];
+    g.emit(Op::Slice { starts, ends, steps }, &[x])
 }
 
 fn first_bits(tensor: Option<&std::sync::Arc<Tensor>>) -> u64 {
@@ -404,7 +421,7 @@ fn pad_by_position(
                 if r < d { r } else { period - r }
             }
         };
-        let positions: Vec<i64> = (-before[axis]..d + after[axis]).map(position).collect();
+        let positions = g.positions(before[axis] + d + after[axis], |i| Ok(position(i - before[axis])))?;
         x = g.take(x, axis, &positions)?;
     }
     Ok(vec![x])
@@ -415,10 +432,11 @@ pub(super) fn depth_to_space(g: &mut Importer, n: &Source) -> Result<Vec<ValueId
     let x = n.input(0)?;
     let b = n.int("blocksize", 0);
     let [batch, c, h, w] = four(g, x)?;
-    if b < 1 || c % (b * b) != 0 {
+    let area = area(b)?;
+    if c % area != 0 {
         return Err(Error::Invalid(format!("blocksize {b} does not divide {c} channels")));
     }
-    let d = c / (b * b);
+    let d = c / area;
     let (split, perm) = match n.string("mode", "DCR").as_str() {
         "DCR" => (vec![batch, b, b, d, h, w], vec![0, 3, 4, 1, 5, 2]),
         "CRD" => (vec![batch, d, b, b, h, w], vec![0, 1, 4, 2, 5, 3]),
@@ -433,12 +451,21 @@ pub(super) fn space_to_depth(g: &mut Importer, n: &Source) -> Result<Vec<ValueId
     let x = n.input(0)?;
     let b = n.int("blocksize", 0);
     let [batch, c, h, w] = four(g, x)?;
-    if b < 1 || h % b != 0 || w % b != 0 {
+    let area = area(b)?;
+    if h % b != 0 || w % b != 0 {
         return Err(Error::Invalid(format!("blocksize {b} does not divide {h}×{w}")));
     }
     let x = g.reshape_to(x, vec![batch, c, h / b, b, w / b, b])?;
     let x = g.emit(Op::Transpose { perm: vec![0, 3, 5, 1, 2, 4] }, &[x])?;
-    Ok(vec![g.reshape_to(x, vec![batch, c * b * b, h / b, w / b])?])
+    Ok(vec![g.reshape_to(x, vec![batch, c * area, h / b, w / b])?])
+}
+
+/// Positions in a block of this size.
+fn area(blocksize: i64) -> Result<i64> {
+    match blocksize {
+        1..=65536 => Ok(blocksize * blocksize),
+        _ => Err(Error::Invalid(format!("blocksize {blocksize} is not within 1 to 65536"))),
+    }
 }
 
 fn four(g: &Importer, x: ValueId) -> Result<[i64; 4]> {

@@ -3,25 +3,44 @@
 use crate::graph::ir::ValueId;
 use crate::graph::proto::{AttributeProto, NodeProto, TensorProto};
 use crate::graph::{Error, Result};
+use std::cell::Cell;
 
 pub(super) struct Source<'a> {
     pub proto: &'a NodeProto,
     /// `None` where an optional operand is left out.
-    pub inputs: Vec<Option<ValueId>>,
+    inputs: Vec<Option<ValueId>>,
     pub opset: i64,
+    /// How many operands have been asked for.
+    read: Cell<usize>,
 }
 
 impl<'a> Source<'a> {
+    pub fn new(proto: &'a NodeProto, inputs: Vec<Option<ValueId>>, opset: i64) -> Source<'a> {
+        Source { proto, inputs, opset, read: Cell::new(0) }
+    }
+
+    /// Fails when the node has an operand that its conversion never asked for.
+    pub fn all_operands_are_read(&self) -> Result<()> {
+        match self.inputs.len() {
+            count if count > self.read.get() => {
+                Err(Error::Invalid(format!("it has {count} operands, but takes {} at most", self.read.get())))
+            }
+            _ => Ok(()),
+        }
+    }
+
     pub fn input(&self, i: usize) -> Result<ValueId> {
         self.optional(i).ok_or_else(|| Error::Invalid(format!("operand {i} is missing")))
     }
 
     pub fn optional(&self, i: usize) -> Option<ValueId> {
+        self.read.set(self.read.get().max(i + 1));
         self.inputs.get(i).copied().flatten()
     }
 
     /// Every operand that is present.
     pub fn present(&self) -> Vec<ValueId> {
+        self.read.set(self.inputs.len());
         self.inputs.iter().flatten().copied().collect()
     }
 

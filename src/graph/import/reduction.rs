@@ -53,6 +53,10 @@ pub(super) fn gemm(g: &mut Importer, n: &Source) -> Result<Vec<ValueId>> {
     let beta = n.float("beta", 1.0);
     if let Some(c) = n.optional(2).filter(|_| beta != 0.0) {
         let c = scaled(g, c, beta)?;
+        let product = g.shape(y).to_vec();
+        if super::movement::broadcast(&product, g.shape(c))? != product {
+            return Err(Error::Invalid(format!("C of shape {:?} does not stretch to {product:?}", g.shape(c))));
+        }
         y = g.binary(BinaryOp::Add, y, c)?;
     }
     Ok(vec![y])

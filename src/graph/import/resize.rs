@@ -70,6 +70,8 @@ impl Rule {
 pub(super) fn resize(g: &mut Importer, n: &Source) -> Result<Vec<ValueId>> {
     let x = n.input(0)?;
     let shape = g.shape(x).to_vec();
+    // the region of interest, which only a mode that is not known reads
+    n.optional(1);
     let (scales, sizes) = if n.opset < 11 { (n.optional(1), None) } else { (n.optional(2), n.optional(3)) };
     let axes = match n.ints("axes") {
         Some(a) => a.into_iter().map(|a| g.axis(a, shape.len())).collect::<Result<Vec<usize>>>()?,
@@ -139,14 +141,11 @@ fn by_axis(g: &mut Importer, mut x: ValueId, plan: &[Axis], mode: &str, rule: &R
         }
     }
     if mode == "nearest" {
-        let positions = plan
-            .iter()
-            .map(|p| {
-                (0..p.output)
-                    .map(|i| Ok(rule.round(*p, rule.source(*p, i)?)?.clamp(0.0, (p.input - 1).max(0) as f64) as i64))
-                    .collect::<Result<Vec<i64>>>()
-            })
-            .collect::<Result<Vec<_>>>()?;
+        let position = |p: Axis, i: i64| -> Result<i64> {
+            Ok(rule.round(p, rule.source(p, i)?)?.clamp(0.0, (p.input - 1).max(0) as f64) as i64)
+        };
+        let positions: Vec<Vec<i64>> =
+            plan.iter().map(|&p| g.positions(p.output, |i| position(p, i))).collect::<Result<_>>()?;
         let factor = |p: &Axis, at: &[i64]| {
             let f = if p.input > 0 && p.output % p.input == 0 { p.output / p.input } else { return None };
             (f > 0 && at.iter().enumerate().all(|(i, v)| i as i64 / f == *v)).then_some(f)
@@ -181,6 +180,10 @@ fn interpolate(g: &mut Importer, x: ValueId, axis: usize, p: Axis, mode: &str, r
         "cubic" => &[-1, 0, 1, 2],
         other => return Err(Error::Unsupported(format!("mode '{other}'"))),
     };
+    for _ in taps {
+        g.claim(&[p.output], DType::I64)?;
+        g.claim(&[p.output], DType::F32)?;
+    }
     let mut positions = vec![vec![]; taps.len()];
     let mut weights = vec![vec![]; taps.len()];
     for i in 0..p.output {
