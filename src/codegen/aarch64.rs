@@ -27,6 +27,11 @@ use dynasmrt::{DynamicLabel, DynasmApi, VecAssembler};
 use vector::ByElement;
 
 /// Scratch registers.
+/// The bit of FPCR: subnormal operands and results become zero.
+const FLUSH_SUBNORMALS: u64 = 1 << 24;
+/// `mrs x0, fpcr` and `msr fpcr, x0`.
+const READ_FPCR: u32 = 0xd53b_4400;
+const WRITE_FPCR: u32 = 0xd51b_4400;
 const X16: u8 = 16;
 const X17: u8 = 17;
 
@@ -118,6 +123,11 @@ impl Emitter<'_> {
     }
 
     fn prologue(&mut self, allocation: &Allocation) {
+        // Subnormal numbers are zero; the caller's mode waits at the top of the frame.
+        a64!(self ; sub sp, sp, 16);
+        self.asm.push_u32(READ_FPCR | u32::from(X16));
+        a64!(self ; str x16, [sp] ; orr x16, x16, FLUSH_SUBNORMALS);
+        self.asm.push_u32(WRITE_FPCR | u32::from(X16));
         let size = self.frame.size;
         match size {
             0 => {}
@@ -180,7 +190,9 @@ impl Emitter<'_> {
                 a64!(self ; add sp, sp, x16);
             }
         }
-        a64!(self ; ret);
+        a64!(self ; ldr x16, [sp]);
+        self.asm.push_u32(WRITE_FPCR | u32::from(X16));
+        a64!(self ; add sp, sp, 16 ; ret);
     }
 
     fn step(&mut self, function: &Function, step: &Step) -> Result<()> {

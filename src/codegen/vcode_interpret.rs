@@ -335,7 +335,17 @@ fn compare<T: PartialOrd>(op: CompareOp, a: &T, b: &T) -> bool {
     }
 }
 
+/// A float without subnormal numbers: these are zero in arithmetic.
+fn flush(lane: Lane, bits: u64) -> u64 {
+    match lane {
+        Lane::F32 if f32::from_bits(bits as u32).is_subnormal() => bits & 1 << 31,
+        Lane::F64 if f64::from_bits(bits).is_subnormal() => bits & 1 << 63,
+        _ => bits,
+    }
+}
+
 fn compare_lane(op: CompareOp, lane: Lane, a: u64, b: u64) -> bool {
+    let [a, b] = [a, b].map(|x| flush(lane, x));
     match lane {
         Lane::F32 => compare(op, &f32::from_bits(a as u32), &f32::from_bits(b as u32)),
         Lane::F64 => compare(op, &f64::from_bits(a), &f64::from_bits(b)),
@@ -345,6 +355,8 @@ fn compare_lane(op: CompareOp, lane: Lane, a: u64, b: u64) -> bool {
 }
 
 fn unary(op: VUnary, lane: Lane, a: u64) -> Option<u64> {
+    let bitwise = matches!(op, VUnary::Abs | VUnary::Neg | VUnary::Not);
+    let a = if bitwise { a } else { flush(lane, a) };
     macro_rules! float {
         ($t:ty, $a:expr) => {{
             let a = $a;
@@ -380,6 +392,7 @@ fn binary(op: VBinary, lane: Lane, a: u64, b: u64) -> Option<u64> {
         AndNot => return Some(!a & b),
         _ => {}
     }
+    let [a, b] = [a, b].map(|x| flush(lane, x));
     macro_rules! float {
         ($a:expr, $b:expr) => {{
             let (a, b) = ($a, $b);
@@ -408,17 +421,19 @@ fn binary(op: VBinary, lane: Lane, a: u64, b: u64) -> Option<u64> {
             }
         }};
     }
-    Some(match lane {
+    let value = match lane {
         Lane::F32 => float!(f32::from_bits(a as u32), f32::from_bits(b as u32)),
         Lane::F64 => float!(f64::from_bits(a), f64::from_bits(b)),
         Lane::I32 => integer!(a as i32, b as i32),
         Lane::I64 => integer!(a as i64, b as i64),
-    })
+    };
+    Some(flush(lane, value))
 }
 
 /// `c + a·b` or `c - a·b`.
 fn fma(lane: Lane, c: u64, a: u64, b: u64, negate: bool) -> u64 {
-    match lane {
+    let [a, b, c] = [a, b, c].map(|x| flush(lane, x));
+    let value = match lane {
         Lane::F32 => {
             let [a, b, c] = [a, b, c].map(|x| f32::from_bits(x as u32));
             u64::from(if negate { -a } else { a }.mul_add(b, c).to_bits())
@@ -431,7 +446,8 @@ fn fma(lane: Lane, c: u64, a: u64, b: u64, negate: bool) -> u64 {
             let product = a.wrapping_mul(b);
             if negate { c.wrapping_sub(product) } else { c.wrapping_add(product) }
         }
-    }
+    };
+    flush(lane, value)
 }
 
 fn shift(op: ShiftOp, lane: Lane, a: u64, amount: u8) -> u64 {
@@ -447,6 +463,7 @@ fn shift(op: ShiftOp, lane: Lane, a: u64, amount: u8) -> u64 {
 }
 
 fn convert(a: u64, from: Lane, to: Lane) -> u64 {
+    let a = flush(from, a);
     macro_rules! to {
         ($a:expr) => {{
             let a = $a;
@@ -458,10 +475,11 @@ fn convert(a: u64, from: Lane, to: Lane) -> u64 {
             }
         }};
     }
-    match from {
+    let value = match from {
         Lane::F32 => to!(f32::from_bits(a as u32)),
         Lane::F64 => to!(f64::from_bits(a)),
         Lane::I32 => to!(a as i32),
         Lane::I64 => to!(a as i64),
-    }
+    };
+    flush(to, value)
 }

@@ -25,6 +25,8 @@ use encode::{Encoding, Memory, Rm, Width, encode};
 use opcode::Op;
 
 const RSP: u8 = 4;
+/// Bits of MXCSR: results that are subnormal become zero, and so do operands.
+const FLUSH_SUBNORMALS: i32 = 0x8040;
 /// Offset of the second lane area.
 const AREA_2: i32 = 64;
 
@@ -150,7 +152,13 @@ impl Emitter<'_> {
     }
 
     fn prologue(&mut self, allocation: &Allocation) {
-        let (gprs, _) = allocation.written();
+        let (gprs, vectors) = allocation.written();
+        if vectors != 0 {
+            // Subnormal numbers are zero; the caller's mode waits at the top of the frame.
+            dynasm!(self.asm ; .arch x64
+                ; sub rsp, 8 ; stmxcsr [rsp] ; mov r11d, [rsp] ; or r11d, FLUSH_SUBNORMALS
+                ; mov [rsp + 4], r11d ; ldmxcsr [rsp + 4]);
+        }
         for r in SAVED {
             if gprs >> r & 1 != 0 {
                 dynasm!(self.asm ; .arch x64 ; push Rq(r));
@@ -270,7 +278,7 @@ impl Emitter<'_> {
             }
         }
         if vectors != 0 {
-            dynasm!(self.asm ; .arch x64 ; vzeroupper);
+            dynasm!(self.asm ; .arch x64 ; vzeroupper ; ldmxcsr [rsp] ; add rsp, 8);
         }
         dynasm!(self.asm ; .arch x64 ; ret);
     }

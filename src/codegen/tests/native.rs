@@ -1,7 +1,9 @@
 //! Runs cases on this processor, with their buffers beside pages that may not be touched.
 
+use super::program::{Buffer, Builder, at};
 use super::{cases, program::Case, random, registers};
-use crate::codegen::{Target, checker, regalloc, x86};
+use crate::codegen::vcode::{Inst, Lane, VBinary, VType};
+use crate::codegen::{DType, Target, checker, regalloc, x86};
 use crate::runtime::executable::Executable;
 
 const PAGE: usize = 4096;
@@ -106,6 +108,39 @@ fn register_blocks() {
         let cases: Vec<_> = [0, 12, 30].map(|outer| registers::product_block(&target, mr, nv, 7, outer)).into();
         if target.isa != crate::codegen::Isa::Neon {
             run(&target, &cases);
+        }
+    }
+}
+
+/// One product of two floats.
+fn product(x: f32, y: f32) -> Case {
+    let mut b = Builder::new("product");
+    let (input, output) = (b.argument(0), b.argument(1));
+    let ty = VType { lane: Lane::F32, lanes: 1 };
+    let [a, c, dst] = [b.vreg(), b.vreg(), b.vreg()];
+    b.push(Inst::VLoad { dst: a, ty, mem: DType::F32, addr: at(input, 0), part: None });
+    b.push(Inst::VLoad { dst: c, ty, mem: DType::F32, addr: at(input, 4), part: None });
+    b.push(Inst::VBinary { op: VBinary::Mul, dst, ty, a, b: c });
+    b.push(Inst::VStore { src: dst, ty, mem: DType::F32, addr: at(output, 0), part: None });
+    let floats = |v: &[f32]| Buffer { dtype: DType::F32, bytes: v.iter().flat_map(|x| x.to_le_bytes()).collect() };
+    Case { function: b.function, buffers: vec![floats(&[x, y]), floats(&[7.0])], range: (0, 1) }
+}
+
+#[test]
+fn subnormal_numbers_are_zero_inside_and_only_inside() {
+    for target in [Target::avx2(), Target::avx512()].iter().filter(|t| t.runs_on_host()) {
+        for (x, y) in [(1e-39, 4.0), (1e-30, 1e-10), (1.5, 2.0)] {
+            let case = product(x, y);
+            let allocation = regalloc::allocate(&case.function, target).unwrap();
+            let code = x86::emit(&case.function, &allocation, target.isa).unwrap();
+            let mut buffers: Vec<Vec<u8>> = case.buffers.iter().map(|b| b.bytes.clone()).collect();
+            let table: Vec<*mut u8> = buffers.iter_mut().map(|b| b.as_mut_ptr()).collect();
+            let executable = Executable::new(&code).unwrap();
+            // SAFETY: the function reads two floats of the first buffer and writes one of the second.
+            unsafe { executable.phase(0)(table.as_ptr(), 0, 1, std::ptr::null_mut()) };
+            let found = f32::from_le_bytes(buffers[1][..].try_into().unwrap());
+            assert_eq!(found, if x < 1.0 { 0.0 } else { 3.0 }, "{x} · {y} on {}", target.name);
+            assert_ne!(std::hint::black_box(1e-39f32) * std::hint::black_box(4.0), 0.0, "the caller's mode");
         }
     }
 }
