@@ -6,7 +6,7 @@
 
 use crate::codegen::Target;
 use crate::codegen::expr::{Affine, BinaryOp, CompareOp, Expr, Index, Scalar, Var};
-use crate::codegen::interval::Facts;
+use crate::codegen::interval::{Facts, ceil_div};
 use crate::codegen::loopnest::{BufferKind, LoopKind, LoopNest, Stmt};
 use crate::codegen::lower::value::{buffer_width, widest};
 use std::collections::{HashMap, HashSet};
@@ -20,7 +20,7 @@ pub struct Prepared {
 
 pub fn prepare(nest: &LoopNest, target: &Target) -> Prepared {
     let mut nest = nest.clone();
-    lay_out_locals(&mut nest);
+    lay_out_locals(&mut nest, target);
     let mut widths = HashMap::new();
     let body = std::mem::take(&mut nest.body);
     let body = Preparer { nest: &nest, expanded: HashSet::new() }.legalize(body);
@@ -30,8 +30,8 @@ pub fn prepare(nest: &LoopNest, target: &Target) -> Prepared {
     Prepared { nest, widths }
 }
 
-/// Gives each local buffer dense strides with the dimension that vector loops run along innermost.
-fn lay_out_locals(nest: &mut LoopNest) {
+/// Gives each local buffer strides with the dimension that vector loops run along innermost, padded to whole vectors.
+fn lay_out_locals(nest: &mut LoopNest, target: &Target) {
     let mut vectors = HashSet::new();
     let mut along: HashMap<usize, HashSet<usize>> = HashMap::new();
     visit(&nest.body, &mut |stmt| match stmt {
@@ -56,7 +56,9 @@ fn lay_out_locals(nest: &mut LoopNest) {
         let (1, Some(&d), BufferKind::Local) = (dimensions.len(), dimensions.iter().next(), buffer.kind) else {
             continue;
         };
-        let mut stride = buffer.shape[d].max(1);
+        let lanes = target.lanes(buffer.dtype.bytes()) as i64;
+        let rows = buffer.shape.iter().enumerate().any(|(i, &n)| i != d && n > 1);
+        let mut stride = if rows { ceil_div(buffer.shape[d].max(1), lanes) * lanes } else { 1 };
         for i in (0..buffer.shape.len()).rev().filter(|&i| i != d) {
             buffer.strides[i] = stride;
             stride *= buffer.shape[i].max(1);

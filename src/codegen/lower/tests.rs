@@ -123,6 +123,21 @@ fn a_register_tile_loads_each_operand_once() {
     assert_eq!(inner.len(), steps * (14 + 2 + 28) + 2, "{}", f[0]);
 }
 
+#[test]
+fn a_tile_of_broken_rows_stays_in_registers() {
+    let f = check_text(
+        "kernel edge {
+          A: f32[5][12] argument 0; B: f32[12][48] argument 1; C: f32[5][37] argument 2 written;
+          acc: f32[1][5][37] local;
+          parallel t in 0..1 {
+            unroll i in 0..5 { vector j in 0..37 { acc[0][i][j] = f32(0.0); } }
+            for k in 0..12 { unroll i2 in 0..5 { vector j2 in 0..37 { acc[0][i2][j2] add = (A[i2][k] * B[k][j2]); } } }
+            unroll i3 in 0..5 { vector j3 in 0..37 { C[i3][j3] = acc[0][i3][j3]; } }
+          } }",
+    );
+    assert_eq!(f[0].scratch_bytes, 0, "{}", f[0]);
+}
+
 /// The instructions of the longest innermost loop.
 fn innermost(f: &Function) -> Vec<&Inst> {
     let (mut start, mut best) = (0, vec![]);
