@@ -5,15 +5,16 @@
 //! 1. iterators and dimensions of extent 1 go; conditions and guards that the bounds imply go;
 //! 2. injective temporaries are substituted into their readers, unless that would repeat much arithmetic; so are outputs
 //!    where the reader would share their loops;
-//! 3. a reduction becomes an initialisation and an update of a temporary, which its epilogue (or a copy) reads;
-//! 4. adjacent iterators that every access uses as one are merged ([`super::merge`]).
+//! 3. temporaries that are written with a stride become one for each residue class ([`super::residue`]);
+//! 4. a reduction becomes an initialisation and an update of a temporary, which its epilogue (or a copy) reads;
+//! 5. adjacent iterators that every access uses as one are merged ([`super::merge`]).
 //!
 //! Invariant: element for element the Scop computes what the Program defines; only the order of a reduction is open.
 
 use crate::codegen::expr::{Access, Affine, BinaryOp, BufferId, CompareOp, Expr, Index, Scalar, UnaryOp, Var};
 use crate::poly::schedule::Schedule;
 use crate::poly::scop::{Definition, Iterator, Program, Role, Scop, Statement, TensorDecl};
-use crate::poly::{DType, Error, Result, merge};
+use crate::poly::{DType, Error, Result, merge, residue};
 
 /// Larger expressions are not substituted into others.
 const MAX_NODES: usize = 256;
@@ -28,6 +29,7 @@ pub fn build(name: &str, program: &Program) -> Result<Scop> {
     definitions = definitions.into_iter().filter_map(|d| normalize(d, &tensors)).collect();
     inline(&mut definitions, &tensors);
     definitions = definitions.into_iter().filter_map(|d| normalize(d, &tensors)).map(hoist_guards).collect();
+    definitions = residue::split_residues(definitions, &mut tensors);
     let mut scop = split(name, definitions, tensors);
     merge::merge_iterators(&mut scop);
     drop_unused_temporaries(&mut scop);

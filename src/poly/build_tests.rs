@@ -148,6 +148,37 @@ fn samples_compute_what_they_define() {
     }
 }
 
+/// `t[s·i + c] = Σ_k A[i + k + c]` for each class c of `size` elements, then `y[j] = max(t[j] + B[j], 0)`.
+fn phases(size: i64, stride: i64) -> Program {
+    let mut p = Program::default();
+    let a = tensor(&mut p, Role::Input, "A", &[size + 3]);
+    let b = tensor(&mut p, Role::Input, "B", &[size]);
+    let y = tensor(&mut p, Role::Output, "y", &[size]);
+    let t = tensor(&mut p, Role::Temporary, "t", &[size]);
+    for c in 0..stride {
+        let text = format!("i {}, k 2", (size - c + stride - 1) / stride);
+        let body = Expr::load(a, vec![v(0).plus(Var(1), 1).offset(c)]);
+        define(&mut p, t, &text, 1, Some(BinaryOp::Add), vec![], body);
+        p.definitions.last_mut().unwrap().write = vec![v(0).scale(stride).offset(c)];
+    }
+    let sum = samples::add(Expr::load(t, vec![v(0)]), Expr::load(b, vec![v(0)]));
+    define(&mut p, y, &format!("j {size}"), 1, None, vec![], samples::relu(sum));
+    p
+}
+
+#[test]
+fn each_residue_class_is_a_dense_tensor() {
+    let rng = &mut StdRng::seed_from_u64(2);
+    for (size, stride) in [(6, 2), (7, 2), (11, 3), (8, 4)] {
+        let scop = compare(&phases(size, stride), rng, "");
+        let temporaries = scop.tensors.iter().filter(|t| t.role == Role::Temporary);
+        assert_eq!(temporaries.map(|t| t.shape[0]).sum::<i64>(), size, "{scop}");
+        for s in scop.statements.iter().filter(|s| scop.tensor(s.target).role == Role::Temporary) {
+            assert_eq!(s.write, [v(0)], "{scop}");
+        }
+    }
+}
+
 fn iterators(shape: &[i64]) -> String {
     shape.iter().enumerate().map(|(i, e)| format!("i{i} {e}")).collect::<Vec<_>>().join(", ")
 }

@@ -20,6 +20,7 @@ pub mod polyhedron;
 pub mod print;
 #[cfg(test)]
 pub mod reference;
+pub mod residue;
 #[cfg(test)]
 pub mod samples;
 pub mod schedule;

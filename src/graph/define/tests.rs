@@ -93,6 +93,11 @@ pub(crate) fn cases() -> Vec<(Op, Vec<TensorType>)> {
             out.push((transposed.clone(), vec![image(c), f(&[c, n / group, 3, 2])]));
             out.push((transposed, vec![image(c), f(&[c, n / group, 3, 2]), f(&[n])]));
         }
+        // so many phases that they are an iterator
+        let wide = window(&[7, 4], &[5, 4], &[1, 1], &[2, 1]);
+        let transposed = Op::ConvTranspose { window: wide, group: 2, output_pad: vec![0, 0], layout };
+        out.push((transposed.clone(), vec![image(8), f(&[8, 8, 7, 4])]));
+        out.push((transposed, vec![image(8), f(&[8, 8, 7, 4]), f(&[16])]));
     }
     let depthwise = Op::Conv { window: w.clone(), group: 4, layout: Layout::Nhwc };
     out.push((depthwise, vec![f(&[1, 5, 6, 4]), f(&[12, 1, 3, 2])]));

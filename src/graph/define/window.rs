@@ -79,6 +79,8 @@ struct Iterators {
     n: Affine,
     /// Output positions, or the steps of one phase of them.
     position: Vec<Affine>,
+    /// Phase along each axis, where that is an iterator.
+    phase: Vec<Affine>,
     /// Output channel.
     filter: Channel,
     /// Output channel inside its group.
@@ -96,6 +98,8 @@ struct Extents<'a> {
     channels: i64,
     filters: i64,
     position: &'a [i64],
+    /// Phases along each axis, when they are iterators.
+    phases: &'a [i64],
     taps: &'a [i64],
 }
 
@@ -108,18 +112,23 @@ fn iterators(layout: Layout, e: &Extents) -> Iterators {
         matches!(layout, Layout::Blocked(_)) && e.group > 1 && e.filters == e.group && e.channels == e.group;
     let group = if depthwise_blocks { 1 } else { e.group };
     let (per_group_f, per_group_c) = (e.filters / group, e.channels / group);
-    let positions = |space: &mut Space| -> Vec<Affine> {
-        (0..dims).map(|d| space.iterator(SPATIAL[dims - 1][d], e.position[d])).collect()
+    let positions = |space: &mut Space| -> (Vec<Affine>, Vec<Affine>) {
+        let (mut position, mut phase) = (vec![], vec![]);
+        for (d, name) in SPATIAL[dims - 1][..dims].iter().enumerate() {
+            position.push(space.iterator(*name, e.position[d]));
+            phase.extend(e.phases.get(d).map(|&phases| space.iterator(format!("{name}p"), phases)));
+        }
+        (position, phase)
     };
-    let mut position = vec![];
+    let (mut position, mut phase) = (vec![], vec![]);
     if layout == Layout::Nhwc {
-        position = positions(&mut space);
+        (position, phase) = positions(&mut space);
     }
     let g = (group > 1).then(|| space.iterator(if per_group_f == 1 { "f" } else { "g" }, group));
     let mut f = Channels::new(layout, per_group_f, g.clone());
     f.begin(&mut space, "f");
     if layout != Layout::Nhwc {
-        position = positions(&mut space);
+        (position, phase) = positions(&mut space);
     }
     f.finish(&mut space, "f");
     space.reduced();
@@ -132,7 +141,7 @@ fn iterators(layout: Layout, e: &Extents) -> Iterators {
         let channel = filter.clone();
         let channel_in_group = Affine::constant(0);
         let filter_in_group = Affine::constant(0);
-        return Iterators { space, n, position, filter, filter_in_group, channel, channel_in_group, taps };
+        return Iterators { space, n, position, phase, filter, filter_in_group, channel, channel_in_group, taps };
     }
     let mut c = Channels::new(layout, per_group_c, g);
     let mut of_taps = vec![];
@@ -145,7 +154,7 @@ fn iterators(layout: Layout, e: &Extents) -> Iterators {
     }
     c.finish(&mut space, "c");
     let (channel_in_group, channel) = c.channel();
-    Iterators { space, n, position, filter, filter_in_group, channel, channel_in_group, taps: of_taps }
+    Iterators { space, n, position, phase, filter, filter_in_group, channel, channel_in_group, taps: of_taps }
 }
 
 /// A read that gives zero where a subscript lies beyond its dimension (channels that only fill a block).
@@ -187,6 +196,7 @@ pub(super) fn conv(b: &mut Build, window: &Window, group: i64, layout: Layout) {
             channels: weights[1] * group,
             filters: weights[0],
             position: &output.spatial,
+            phases: &[],
             taps: &window.kernel,
         },
     );
@@ -214,13 +224,72 @@ fn reach(window: &Window, d: usize, o: &Affine, k: &Affine) -> Affine {
     o.scale(window.stride[d]).add_scaled(k, window.dilation[d]).offset(-window.pad_before[d])
 }
 
-/// One definition for each phase: the outputs with one remainder by the stride read the same taps.
+/// More phases than this are not definitions of their own.
+const MAX_PHASES: i64 = 16;
+
+/// A transposed convolution by phases: the outputs with one remainder by the stride read the same taps.
 pub(super) fn conv_transpose(b: &mut Build, window: &Window, group: i64, layout: Layout) {
+    let phases = window.stride.iter().fold(1i64, |n, s| n.saturating_mul(*s));
+    if phases > MAX_PHASES && window.dilation.iter().all(|d| *d == 1) {
+        by_iterated_phase(b, window, group, layout);
+    } else {
+        by_phase(b, window, group, layout, phases);
+    }
+}
+
+/// One definition whose phase is an iterator: output `stride·t + phase - pad` sums, over u, tap `phase + stride·u` times
+/// input `t - u`. Outputs that padding takes away are computed too, and left behind.
+fn by_iterated_phase(b: &mut Build, window: &Window, group: i64, layout: Layout) {
+    let (image, output) = images(b, layout);
+    let weights = b.inputs[1].shape.clone();
+    let dims = image.spatial.len();
+    let steps = |size: i64, d: usize| (size + window.stride[d] - 1) / window.stride[d];
+    let position: Vec<i64> = (0..dims).map(|d| steps(output.spatial[d] + window.pad_before[d], d)).collect();
+    let taps: Vec<i64> = (0..dims).map(|d| steps(window.kernel[d], d)).collect();
+    let extents = Extents {
+        batch: image.batch,
+        group,
+        channels: weights[0],
+        filters: weights[1] * group,
+        position: &position,
+        phases: &window.stride,
+        taps: &taps,
+    };
+    let it = iterators(layout, &extents);
+    let first = if layout == Layout::Nhwc { 1 } else { 2 };
+    let mut shape = b.output.shape.clone();
+    (0..dims).for_each(|d| shape[first + d] = position[d] * window.stride[d]);
+    let uncut = b.temporary("uncut", &shape);
+    let to: Vec<Affine> =
+        (0..dims).map(|d| it.position[d].scale(window.stride[d]).add_scaled(&it.phase[d], 1)).collect();
+    let write = subscripts(layout, &it.n, &it.filter, &to);
+    let at: Vec<Affine> = (0..dims).map(|d| it.position[d].add_scaled(&it.taps[d], -1)).collect();
+    let kernel: Vec<Affine> =
+        (0..dims).map(|d| it.taps[d].scale(window.stride[d]).add_scaled(&it.phase[d], 1)).collect();
+    let inside = |at: &[Affine], extents: &[i64]| -> Vec<Affine> {
+        at.iter().zip(extents).flat_map(|(a, &extent)| it.space.inside(a, extent)).collect()
+    };
+    let conditions = [inside(&at, &image.spatial), inside(&kernel, &window.kernel)].concat();
+    let x = Expr::load(b.input(0), subscripts(layout, &it.n, &it.channel, &at));
+    let w = [&[it.channel.number.clone(), it.filter_in_group.clone()], &kernel[..]].concat();
+    let body = x * load_or_zero(b, 1, &it.space, w);
+    b.define(uncut, it.space, write, Some(BinaryOp::Add), conditions, body);
+    let target = sums(b);
+    let space = Space::over(&b.output.shape);
+    let mut from = space.subscripts();
+    (0..dims).for_each(|d| from[first + d] = from[first + d].clone().offset(window.pad_before[d]));
+    b.assign(target, space, Expr::load(uncut, from));
+    if b.inputs.len() == 3 {
+        add_bias(b, target, layout);
+    }
+}
+
+/// One definition for each phase.
+fn by_phase(b: &mut Build, window: &Window, group: i64, layout: Layout, phases: i64) {
     let (image, output) = images(b, layout);
     let weights = b.inputs[1].shape.clone();
     let dims = image.spatial.len();
     let target = sums(b);
-    let phases: i64 = window.stride.iter().product();
     for phase in 0..phases {
         let mut rest = phase;
         let per_axis: Vec<Phase> = (0..dims)
@@ -240,7 +309,8 @@ pub(super) fn conv_transpose(b: &mut Build, window: &Window, group: i64, layout:
         let position: Vec<i64> = per_axis.iter().map(|p| p.outputs).collect();
         let taps: Vec<i64> = per_axis.iter().map(|p| p.taps.max(1)).collect();
         let (channels, filters) = (weights[0], weights[1] * group);
-        let extents = Extents { batch: image.batch, group, channels, filters, position: &position, taps: &taps };
+        let batch = image.batch;
+        let extents = Extents { batch, group, channels, filters, position: &position, phases: &[], taps: &taps };
         let mut it = iterators(layout, &extents);
         let to: Vec<Affine> =
             (0..dims).map(|d| it.position[d].scale(window.stride[d]).offset(per_axis[d].remainder)).collect();
