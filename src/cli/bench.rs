@@ -114,7 +114,7 @@ fn measure(prepared: &Prepared, seconds: f64, progress: &Progress) -> Result<Mea
         kernels.push(KernelTime { name: step.name.clone(), us, gflops, tensorized, opaque });
     }
     let peak_gflops = match Target::by_name(&module.target) {
-        Some(target) => probe::measure(&target, PROBE_SECONDS)?.from_l1 * session.threads() as f64,
+        Some(target) => probe::measure_rates::<f32>(&target, PROBE_SECONDS)?.from_l1 * session.threads() as f64,
         None => 0.0,
     };
     let flops: u64 = module.steps.iter().map(|s| s.flops).sum();

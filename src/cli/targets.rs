@@ -2,13 +2,13 @@
 
 use super::progress::Progress;
 use std::fmt::Write;
-use tilewright::codegen::probe::{self, Limits};
+use tilewright::codegen::probe::{self, Level, Limits, Rates};
 use tilewright::codegen::target::Target;
 use tilewright::{Error, Result};
 
 #[derive(clap::Args)]
 pub struct Arguments {
-    /// Measure how many multiply-adds one core of this processor does on each target that runs here
+    /// Measure clock, multiply-adds and bandwidth of one core of this processor on each target that runs here
     #[arg(long)]
     measure: bool,
     /// Print the measurement as JSON
@@ -16,7 +16,7 @@ pub struct Arguments {
     json: bool,
 }
 
-const SECONDS: f64 = 1.0;
+const SECONDS: f64 = 2.0;
 
 impl Arguments {
     pub fn run(self, progress: &Progress) -> Result<String> {
@@ -32,12 +32,22 @@ impl Arguments {
             let json = serde_json::to_string_pretty(&limits).map_err(|e| Error::Internal(e.to_string()))?;
             return Ok(json + "\n");
         }
-        let line = |l: &Limits| {
-            let Limits { target, from_registers, from_l1 } = l;
-            format!("{target:16} f32 {from_registers:6.1} GFLOP/s a core from registers, {from_l1:6.1} from L1\n")
-        };
-        Ok(limits.iter().map(line).collect())
+        Ok(limits.iter().map(limit_lines).collect())
     }
+}
+
+fn limit_lines(limits: &Limits) -> String {
+    let mut text = format!("{}, one core at {:.2} GHz\n", limits.target, limits.clock_ghz);
+    for (name, rates) in [("f32", limits.f32), ("f64", limits.f64)] {
+        let Rates { from_registers, from_l1 } = rates;
+        writeln!(text, "  {name} {from_registers:6.1} GFLOP/s from registers, {from_l1:6.1} from L1")
+            .expect("a string takes all text");
+    }
+    for Level { name, bytes, gb_per_second } in &limits.bandwidth {
+        writeln!(text, "  {gb_per_second:6.1} GB/s from {name} ({} KiB)", bytes >> 10)
+            .expect("a string takes all text");
+    }
+    text
 }
 
 fn table() -> String {

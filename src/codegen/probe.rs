@@ -1,11 +1,15 @@
-//! The limit that a register kernel can reach on this processor, measured with the project's own instructions.
+//! The limits of this processor, measured with the project's own instructions: multiply-adds, clock, bandwidth.
 //!
-//! In: a target that runs here. Out: GFLOP/s of one core for f32 fused multiply-adds, once with operands that stay in
-//! registers and once with operands loaded from the first cache, as an outer product does: two vectors of one operand and
-//! broadcasts of the other. Data are random, because zeros let the clock run higher.
+//! In: a target that runs here. Out: what one core reaches at most. A share of the limit says more of a kernel than its
+//! time: GFLOP/s of the outer product that register kernels are made of (with operands in registers, and with operands
+//! loaded from the first cache), GB/s read from each level of the memory. Data are random, because zeros let the clock run
+//! higher.
+
+mod outer_product;
+mod stream;
 
 use crate::codegen::assemble::assemble_functions;
-use crate::codegen::vcode::{Addr, Function, Gpr, GprOp, Inst, Lane, Operand, VType, Vreg};
+use crate::codegen::vcode::{Addr, Function, Gpr, GprOp, Inst, Operand};
 use crate::codegen::{DType, Isa, Result, Target, Tensor};
 use crate::runtime::module::{
     Action, Buffer, BufferRef, Kernel, Module, OutputSpec, Phase, Place, Slot, Step, TensorSpec,
@@ -15,141 +19,117 @@ use serde::Serialize;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// GFLOP/s of one core.
+pub use outer_product::{Rates, measure_rates};
+pub use stream::Level;
+
+/// What one core reaches on a target.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Limits {
     pub target: String,
-    /// Operands stay in registers.
-    pub from_registers: f64,
-    /// Operands are loaded from the first cache.
-    pub from_l1: f64,
+    /// GFLOP/s with 32-bit elements.
+    pub f32: Rates,
+    /// GFLOP/s with 64-bit elements.
+    pub f64: Rates,
+    /// GHz while integers are added one after the other.
+    pub clock_ghz: f64,
+    /// Reading from each cache that the target describes, and from memory.
+    pub bandwidth: Vec<Level>,
 }
 
-/// Steps of the outer product, and how often they are repeated in a run.
-const DEPTH: i64 = 128;
-const REPEAT: i64 = 1000;
-/// Vectors of one operand.
-const COLUMNS: usize = 2;
-
-/// Measures the limits for `seconds` in all, the two kernels in turn.
+/// Measures everything in about `seconds`.
 pub fn measure(target: &Target, seconds: f64) -> Result<Limits> {
-    let kernels = [Probe::new(target, false)?, Probe::new(target, true)?];
-    let mut best = [f64::INFINITY; 2];
-    let (start, budget) = (Instant::now(), Duration::from_secs_f64(seconds));
-    while best[1].is_infinite() || start.elapsed() < budget {
-        for (kernel, best) in kernels.iter().zip(&mut best) {
-            *best = best.min(kernel.run()?);
-        }
-    }
-    let rate = |seconds: f64| kernels[0].flops / seconds / 1e9;
-    Ok(Limits { target: target.name.clone(), from_registers: rate(best[0]), from_l1: rate(best[1]) })
+    let part = seconds / 8.0;
+    Ok(Limits {
+        target: target.name.clone(),
+        f32: measure_rates::<f32>(target, 2.0 * part)?,
+        f64: measure_rates::<f64>(target, 2.0 * part)?,
+        clock_ghz: stream::measure_clock(target, part)?,
+        bandwidth: stream::measure_bandwidth(target, part)?,
+    })
 }
 
+/// One function of two inputs that writes one output.
 struct Probe {
     session: Session,
-    inputs: [Tensor; 2],
-    flops: f64,
+    inputs: Vec<Tensor>,
 }
 
 impl Probe {
-    fn new(target: &Target, loads: bool) -> Result<Probe> {
-        let rows = rows(target);
-        let lanes = target.lanes(4);
-        let shapes = [[DEPTH, rows as i64], [DEPTH, (COLUMNS * lanes) as i64]];
-        let module = module(target, function(target, loads), &shapes)?;
-        let inputs = [0, 1].map(|i| Tensor::seeded(DType::F32, &shapes[i], 1, i as u64, 2));
-        let flops = 2.0 * (REPEAT * DEPTH) as f64 * (rows * COLUMNS * lanes) as f64;
-        Ok(Probe { session: Session::new(Arc::new(module), 1)?, inputs, flops })
+    fn new(target: &Target, function: Function, inputs: Vec<Tensor>, output: (DType, Vec<i64>)) -> Result<Probe> {
+        let module = module(target, function, &inputs, output)?;
+        Ok(Probe { session: Session::new(Arc::new(module), 1)?, inputs })
+    }
+
+    fn outputs(&self) -> Result<Vec<Tensor>> {
+        let names: Vec<String> = (0..self.inputs.len()).map(input_name).collect();
+        let inputs: Vec<(&str, &Tensor)> = names.iter().map(String::as_str).zip(&self.inputs).collect();
+        self.session.run(&inputs)
     }
 
     /// Seconds of one run.
     fn run(&self) -> Result<f64> {
         let start = Instant::now();
-        self.session.run(&[("a", &self.inputs[0]), ("b", &self.inputs[1])])?;
+        self.outputs()?;
         Ok(start.elapsed().as_secs_f64())
     }
 }
 
-/// Rows of accumulators: what the operands leave of the registers.
-fn rows(target: &Target) -> usize {
-    (target.vector_registers - COLUMNS - 1) / COLUMNS
-}
-
-/// `c[v] = Σ a[k][i] · b[k][v]` over and over, or the same multiply-adds on what the first step has loaded.
-fn function(target: &Target, loads: bool) -> Function {
-    let ty = VType { lane: Lane::F32, lanes: target.lanes(4) as u8 };
-    let (rows, bytes) = (rows(target), target.vector_bytes as i32);
-    let (mut insts, mut gprs) = (vec![], 0);
-    let mut gpr = || {
-        gprs += 1;
-        Gpr(gprs - 1)
-    };
-    let [a, b, c, from_a, from_b, repeat, depth] = [(); 7].map(|()| gpr());
-    for (slot, dst) in [a, b, c].into_iter().enumerate() {
-        insts.push(Inst::Argument { dst, slot: slot as u32 });
-    }
-    let accumulator = |row: usize, column: usize| Vreg((row * COLUMNS + column) as u32);
-    let column = |j: usize| Vreg((rows * COLUMNS + j) as u32);
-    let broadcast = Vreg((rows * COLUMNS + COLUMNS) as u32);
-    for v in 0..rows * COLUMNS {
-        insts.push(Inst::VConst { dst: Vreg(v as u32), ty, bits: 0 });
-    }
-    let at = |base: Gpr, disp: i32| Addr { base, index: None, disp };
-    let load =
-        |j: usize| Inst::VLoad { dst: column(j), ty, mem: DType::F32, addr: at(from_b, j as i32 * bytes), part: None };
-    let spread = |i: usize| Inst::VBroadcast { dst: broadcast, ty, mem: DType::F32, addr: at(from_a, 4 * i as i32) };
-    insts.extend([Inst::Copy { dst: from_a, src: a }, Inst::Copy { dst: from_b, src: b }]);
-    insts.extend((0..COLUMNS).map(load));
-    insts.push(spread(0));
-    insts.push(Inst::Imm { dst: repeat, value: REPEAT });
-    insts.push(Inst::LoopStart { count: repeat, at_least_once: true });
-    insts.extend([Inst::Copy { dst: from_a, src: a }, Inst::Copy { dst: from_b, src: b }]);
-    insts.push(Inst::Imm { dst: depth, value: DEPTH });
-    insts.push(Inst::LoopStart { count: depth, at_least_once: true });
-    if loads {
-        insts.extend((0..COLUMNS).map(load));
-    }
-    for i in 0..rows {
-        if loads {
-            insts.push(spread(i));
+/// The least seconds of each probe's runs, in turn, for `seconds` in all.
+fn least_seconds(probes: &[Probe], seconds: f64) -> Result<Vec<f64>> {
+    let mut best = vec![f64::INFINITY; probes.len()];
+    let (start, budget) = (Instant::now(), Duration::from_secs_f64(seconds));
+    while best.iter().any(|b| b.is_infinite()) || start.elapsed() < budget {
+        for (probe, best) in probes.iter().zip(&mut best) {
+            *best = best.min(probe.run()?);
         }
-        let fma = |j| Inst::VFma { acc: accumulator(i, j), ty, a: broadcast, b: column(j), negate: false };
-        insts.extend((0..COLUMNS).map(fma));
     }
-    let step = |r: Gpr, bytes: usize| {
-        let b = Operand::Imm(bytes as i64);
-        Inst::Int { op: GprOp::Add, dst: r, a: r, b }
-    };
-    insts.extend([step(from_a, 4 * rows), step(from_b, COLUMNS * target.vector_bytes), Inst::LoopEnd, Inst::LoopEnd]);
-    // Every accumulator is stored, so that none of the work is without effect.
-    for v in 0..rows * COLUMNS {
-        insts.push(Inst::VStore {
-            src: Vreg(v as u32),
-            ty,
-            mem: DType::F32,
-            addr: at(c, v as i32 * bytes),
-            part: None,
-        });
-    }
-    let vregs = (rows * COLUMNS + COLUMNS + 1) as u32;
-    Function { name: "probe".into(), insts, gprs, vregs, scratch_bytes: 0, parallel: None }
+    Ok(best)
 }
 
-fn module(target: &Target, function: Function, shapes: &[[i64; 2]; 2]) -> Result<Module> {
+/// Hands out the registers of a function.
+#[derive(Default)]
+struct Registers(u32);
+
+impl Registers {
+    fn next(&mut self) -> Gpr {
+        self.0 += 1;
+        Gpr(self.0 - 1)
+    }
+}
+
+fn at(base: Gpr, disp: usize) -> Addr {
+    Addr { base, index: None, disp: disp as i32 }
+}
+
+fn advance(register: Gpr, bytes: usize) -> Inst {
+    Inst::Int { op: GprOp::Add, dst: register, a: register, b: Operand::Imm(bytes as i64) }
+}
+
+fn input_name(position: usize) -> String {
+    format!("input_{position}")
+}
+
+/// A module of one kernel; its arguments are the inputs and then the output.
+fn module(target: &Target, function: Function, inputs: &[Tensor], output: (DType, Vec<i64>)) -> Result<Module> {
     let assembled = assemble_functions(&[function], target)?;
-    let stored = vec![(rows(target) * COLUMNS) as i64, target.lanes(4) as i64];
-    let tensors = [("a", shapes[0].to_vec()), ("b", shapes[1].to_vec()), ("c", stored)];
-    let spec =
-        |(name, shape): &(&str, Vec<i64>)| TensorSpec { name: (*name).into(), dtype: DType::F32, shape: shape.clone() };
-    let places = [Place::Input(0), Place::Input(1), Place::Output(0)];
-    let buffer = |(t, place): (&(&str, Vec<i64>), Place)| Buffer {
-        name: t.0.into(),
-        dtype: DType::F32,
-        shape: t.1.clone(),
-        place,
+    let mut specs: Vec<TensorSpec> = vec![];
+    for (i, tensor) in inputs.iter().enumerate() {
+        specs.push(TensorSpec { name: input_name(i), dtype: tensor.dtype, shape: tensor.shape.clone() });
+    }
+    specs.push(TensorSpec { name: "output".into(), dtype: output.0, shape: output.1 });
+    let count = inputs.len();
+    let place = |i: usize| if i < count { Place::Input(i as u32) } else { Place::Output(0) };
+    let buffer = |(i, s): (usize, &TensorSpec)| Buffer {
+        name: s.name.clone(),
+        dtype: s.dtype,
+        shape: s.shape.clone(),
+        place: place(i),
     };
-    let slot =
-        |(i, t): (usize, &(&str, Vec<i64>))| Slot { bytes: 4 * t.1.iter().product::<i64>() as u64, written: i == 2 };
+    let mut slots = vec![];
+    for (i, spec) in specs.iter().enumerate() {
+        slots.push(Slot { bytes: spec.bytes()?, written: i == count });
+    }
+    let references = |n: usize| (0..n as u32).map(BufferRef);
     let architecture = if target.isa == Isa::Neon { "aarch64" } else { "x86_64" };
     Ok(Module {
         name: "probe".into(),
@@ -159,41 +139,18 @@ fn module(target: &Target, function: Function, shapes: &[[i64; 2]; 2]) -> Result
         kernels: vec![Kernel {
             name: "probe".into(),
             phases: vec![Phase { offset: 0, parallel: None, scratch_bytes: 0 }],
-            slots: tensors.iter().enumerate().map(slot).collect(),
+            slots,
             vectorized: true,
             tensorized: true,
         }],
-        buffers: tensors.iter().zip(places).map(buffer).collect(),
+        buffers: specs.iter().enumerate().map(buffer).collect(),
         steps: vec![Step {
             name: "probe".into(),
             flops: 0,
-            action: Action::Kernel { kernel: 0, arguments: [0, 1, 2].map(BufferRef).into() },
+            action: Action::Kernel { kernel: 0, arguments: references(count + 1).collect() },
         }],
-        inputs: tensors[..2].iter().map(spec).collect(),
-        outputs: vec![OutputSpec { tensor: spec(&tensors[2]), source: BufferRef(2) }],
+        inputs: specs[..count].to_vec(),
+        outputs: vec![OutputSpec { tensor: specs[count].clone(), source: BufferRef(count as u32) }],
         ..Module::default()
     })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_probe_computes_what_it_counts() {
-        for target in Target::all().into_iter().filter(Target::runs_on_host) {
-            let probe = Probe::new(&target, true).unwrap();
-            let [a, b] = [0, 1].map(|i| probe.inputs[i].to_vec::<f32>());
-            let c = probe.session.run(&[("a", &probe.inputs[0]), ("b", &probe.inputs[1])]).unwrap();
-            let c = c[0].to_vec::<f32>();
-            let (rows, width) = (rows(&target), COLUMNS * target.lanes(4));
-            for (i, v) in [(0, 0), (rows - 1, width - 1), (1, width / 2)] {
-                let sum: f32 = (0..DEPTH as usize).map(|k| a[k * rows + i] * b[k * width + v]).sum();
-                let got = c[i * width + v] / REPEAT as f32;
-                assert!((got - sum).abs() < 1e-2 * (1.0 + sum.abs()), "{}: {got} instead of {sum}", target.name);
-            }
-            let limits = measure(&target, 0.01).unwrap();
-            assert!(limits.from_registers > 0.5 && limits.from_l1 > 0.5, "{limits:?}");
-        }
-    }
 }
