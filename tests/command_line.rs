@@ -5,6 +5,7 @@ mod common;
 mod programs;
 
 use common::{host_targets, root};
+use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use tilewright::Tensor;
@@ -140,6 +141,38 @@ fn bench_prints_the_fields_of_the_contract() {
     }
     let text = succeeds(&["bench", MODEL, "--seconds", "0.05"]);
     assert!(text.contains("latency") && text.contains("GFLOP/s"), "{text}");
+}
+
+#[test]
+fn bench_measures_on_request() {
+    let folder = Folder::new("interactive");
+    let mut process = Command::new(env!("CARGO_BIN_EXE_tilewright"))
+        .current_dir(root())
+        .args(["bench", MODEL, "--quiet", "--interactive", "--save", &folder.file("out")])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(process.stdout.take().unwrap()).lines();
+    let mut read = || serde_json::from_str::<serde_json::Value>(&lines.next().unwrap().unwrap()).unwrap();
+    let ready = read();
+    assert!(ready["prepare_ms"].as_f64().unwrap() > 0.0 && ready["version"].is_string());
+    assert!(!saved(&folder.file("out"), 0).is_empty());
+    let mut requests = process.stdin.take().unwrap();
+    for seconds in ["0.01", "1e-9"] {
+        writeln!(requests, "{seconds}").unwrap();
+        let latencies = read();
+        assert!(latencies.as_array().unwrap().iter().all(|ms| ms.as_f64().unwrap() > 0.0) && latencies[0].is_number());
+    }
+    writeln!(requests, "7 runs").unwrap();
+    assert_eq!(read().as_array().unwrap().len(), 7);
+    writeln!(requests, "soon").unwrap();
+    drop(requests);
+    let output = process.wait_with_output().unwrap();
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(error.contains("'soon' is no number of seconds"), "{error}");
 }
 
 #[test]

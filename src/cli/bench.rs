@@ -3,14 +3,19 @@
 use super::ModelArguments;
 use super::inputs::{Prepared, RunArguments};
 use super::progress::Progress;
+use super::run::save_outputs;
 use serde::Serialize;
-use std::fmt::Write;
+use std::collections::HashMap;
+use std::fmt::Write as _;
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 use tilewright::codegen::probe;
 use tilewright::codegen::target::Target;
 use tilewright::pipeline::report::bytes;
 use tilewright::runtime::module::Action;
-use tilewright::{Error, Result};
+use tilewright::runtime::session::Session;
+use tilewright::{Error, Result, Tensor};
 
 #[derive(clap::Args)]
 pub struct Arguments {
@@ -24,6 +29,21 @@ pub struct Arguments {
     /// Print JSON
     #[arg(long)]
     json: bool,
+    /// Measure on request, so that programs can be measured in turn: for each line of standard input, a number of seconds or
+    /// "N runs", print one line of JSON, the latencies in ms; the first line printed says when all is ready
+    #[arg(long, conflicts_with_all = ["json", "seconds"])]
+    interactive: bool,
+    /// Write the outputs of one run as DIR/output_0.npy, ...
+    #[arg(long, value_name = "DIR", requires = "interactive")]
+    save: Option<PathBuf>,
+}
+
+/// The first line of `--interactive`.
+#[derive(Serialize)]
+struct Ready {
+    version: &'static str,
+    /// Time to load and compile.
+    prepare_ms: f64,
 }
 
 /// The fields and their names are a contract.
@@ -42,6 +62,10 @@ struct Measurement {
     peak_gflops: f64,
     /// Weights, intermediate tensors, inputs and outputs.
     peak_memory_bytes: u64,
+    /// Floating-point operations of a run.
+    flops: u64,
+    /// Weights, inputs and outputs: what a run moves at least.
+    least_bytes: u64,
     kernels: Vec<KernelTime>,
 }
 
@@ -56,6 +80,9 @@ struct Latency {
 struct KernelTime {
     name: String,
     us: f64,
+    /// By the cost model; for a model that is compiled in this run.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    predicted_us: Option<f64>,
     gflops: f64,
     tensorized: bool,
     opaque: bool,
@@ -63,10 +90,11 @@ struct KernelTime {
 
 impl Arguments {
     pub fn run(self, progress: &Progress) -> Result<String> {
-        if !(self.seconds > 0.0 && self.seconds <= 86400.0) {
-            return Err(Error::Invalid(format!("--seconds {} is no time to measure for", self.seconds)));
-        }
+        check_seconds(self.seconds)?;
         let prepared = self.run.prepare(&self.model, progress)?;
+        if self.interactive {
+            return answer_requests(&prepared, self.save.as_deref());
+        }
         let measurement = measure(&prepared, self.seconds, progress)?;
         if self.json {
             let json = serde_json::to_string_pretty(&measurement).map_err(|e| Error::Internal(e.to_string()))?;
@@ -74,6 +102,63 @@ impl Arguments {
         }
         Ok(table(&measurement))
     }
+}
+
+fn check_seconds(seconds: f64) -> Result<()> {
+    if seconds > 0.0 && seconds <= 86400.0 {
+        return Ok(());
+    }
+    Err(Error::Invalid(format!("{seconds:.3e} seconds are no time to measure for")))
+}
+
+fn answer_requests(prepared: &Prepared, save: Option<&Path>) -> Result<String> {
+    let (session, inputs) = (&prepared.session, prepared.inputs());
+    let mut outputs = session.outputs();
+    session.run_into(&inputs, &mut outputs)?;
+    if let Some(folder) = save {
+        save_outputs(&outputs, folder)?;
+    }
+    print_line(&Ready { version: env!("CARGO_PKG_VERSION"), prepare_ms: prepared.compile_ms })?;
+    for line in std::io::stdin().lines() {
+        let line = line.map_err(|e| Error::Io(format!("cannot read standard input: {e}")))?;
+        let (seconds, least) = parse_request(line.trim())?;
+        print_line(&latencies(session, &inputs, &mut outputs, seconds, least)?)?;
+    }
+    Ok(String::new())
+}
+
+/// `0.25`, or `12 runs`: seconds and least number of runs.
+fn parse_request(line: &str) -> Result<(f64, usize)> {
+    let wrong = |_| Error::Invalid(format!("'{line}' is no number of seconds, nor of runs"));
+    if let Some(runs) = line.strip_suffix(" runs") {
+        return Ok((0.0, runs.parse::<u32>().map_err(|e| wrong(e.to_string()))? as usize));
+    }
+    let seconds = line.parse::<f64>().map_err(|e| wrong(e.to_string()))?;
+    check_seconds(seconds)?;
+    Ok((seconds, 1))
+}
+
+fn print_line(value: &impl Serialize) -> Result<()> {
+    let line = serde_json::to_string(value).map_err(|e| Error::Internal(e.to_string()))?;
+    let mut out = std::io::stdout();
+    let written = writeln!(out, "{line}").and_then(|()| out.flush());
+    written.map_err(|e| Error::Io(format!("cannot write to standard output: {e}")))
+}
+
+/// Milliseconds of each run for this long, and of `least` runs in any case, after one run to warm up.
+fn latencies(
+    session: &Session,
+    inputs: &[(&str, &Tensor)],
+    outputs: &mut [Tensor],
+    seconds: f64,
+    least: usize,
+) -> Result<Vec<f64>> {
+    session.run_into(inputs, outputs)?;
+    let (mut latencies, start) = (vec![], Instant::now());
+    while latencies.len() < least || start.elapsed().as_secs_f64() < seconds {
+        latencies.push(session.time_into(inputs, outputs)?.as_secs_f64() * 1e3);
+    }
+    Ok(latencies)
 }
 
 const PROBE_SECONDS: f64 = 0.1;
@@ -84,14 +169,7 @@ fn measure(prepared: &Prepared, seconds: f64, progress: &Progress) -> Result<Mea
     progress.stage(format!("measuring {} for {seconds} s", module.name));
     let mut outputs = session.outputs();
     let budget = Duration::from_secs_f64(seconds);
-    for _ in 0..2 {
-        session.run_into(&inputs, &mut outputs)?;
-    }
-    let mut latencies = vec![];
-    let start = Instant::now();
-    while latencies.len() < 3 || start.elapsed() < budget {
-        latencies.push(session.time_into(&inputs, &mut outputs)?.as_secs_f64() * 1e3);
-    }
+    let mut latencies = latencies(session, &inputs, &mut outputs, seconds, 3)?;
     latencies.sort_by(f64::total_cmp);
     let at = |quantile: f64| latencies[((latencies.len() - 1) as f64 * quantile).round() as usize];
     let latency_ms = Latency { min: at(0.0), median: at(0.5), p95: at(0.95) };
@@ -102,6 +180,8 @@ fn measure(prepared: &Prepared, seconds: f64, progress: &Progress) -> Result<Mea
             *best = (*best).min(time);
         }
     }
+    let reports = prepared.report.iter().flat_map(|report| &report.kernels);
+    let predicted: HashMap<&str, f64> = reports.map(|k| (k.name.as_str(), k.predicted_us)).collect();
     let mut kernels = vec![];
     for (step, time) in module.steps.iter().zip(best) {
         let (tensorized, opaque) = match &step.action {
@@ -111,7 +191,8 @@ fn measure(prepared: &Prepared, seconds: f64, progress: &Progress) -> Result<Mea
         };
         let us = time.as_secs_f64() * 1e6;
         let gflops = if us > 0.0 { step.flops as f64 / us / 1e3 } else { 0.0 };
-        kernels.push(KernelTime { name: step.name.clone(), us, gflops, tensorized, opaque });
+        let predicted_us = predicted.get(step.name.as_str()).copied();
+        kernels.push(KernelTime { name: step.name.clone(), us, predicted_us, gflops, tensorized, opaque });
     }
     let peak_gflops = match Target::by_name(&module.target) {
         Some(target) => probe::measure_rates::<f32>(&target, PROBE_SECONDS)?.from_l1 * session.threads() as f64,
@@ -129,6 +210,8 @@ fn measure(prepared: &Prepared, seconds: f64, progress: &Progress) -> Result<Mea
         latency_ms,
         runs: latencies.len(),
         peak_gflops,
+        flops,
+        least_bytes: module.weights.len() as u64 + outside,
         peak_memory_bytes: module.weights.len() as u64 + module.arena_bytes + outside,
         kernels,
     })

@@ -4,7 +4,7 @@ use super::ModelArguments;
 use super::inputs::RunArguments;
 use super::progress::Progress;
 use std::fmt::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use tilewright::{DType, Error, Result, Tensor};
 
 #[derive(clap::Args)]
@@ -24,11 +24,7 @@ impl Arguments {
         progress.stage(format!("running {}", prepared.session.module().name));
         let outputs = prepared.session.run(&prepared.inputs())?;
         if let Some(folder) = &self.save {
-            let io = |e| Error::Io(format!("cannot make {}: {e}", folder.display()));
-            std::fs::create_dir_all(folder).map_err(io)?;
-            for (i, output) in outputs.iter().enumerate() {
-                output.write_npy(folder.join(format!("output_{i}.npy")))?;
-            }
+            save_outputs(&outputs, folder)?;
         }
         let mut text = String::new();
         for (spec, output) in prepared.session.module().outputs.iter().zip(&outputs) {
@@ -37,6 +33,16 @@ impl Arguments {
         }
         Ok(text)
     }
+}
+
+/// Writes `folder/output_0.npy`, `folder/output_1.npy` …
+pub fn save_outputs(outputs: &[Tensor], folder: &Path) -> Result<()> {
+    let io = |e| Error::Io(format!("cannot make {}: {e}", folder.display()));
+    std::fs::create_dir_all(folder).map_err(io)?;
+    for (i, output) in outputs.iter().enumerate() {
+        output.write_npy(folder.join(format!("output_{i}.npy")))?;
+    }
+    Ok(())
 }
 
 /// Mean and extremes.
