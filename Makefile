@@ -1,9 +1,9 @@
 # Everything a person runs. `make help` lists it.
 CARGO ?= cargo
 PYTHON ?= python3
-export PYTHON
+export PYTHON SUITE PEERS
 
-.PHONY: help demo test check bench models build clean
+.PHONY: help demo test check bench guard publish models build clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z]*\):.*## /  make \1\t/p' Makefile | expand -t 18
@@ -31,10 +31,17 @@ models: ## get the six pretrained models from their Python packages
 	@scripts/prepare python
 	@$(PYTHON) datasets/fetch.py
 
-bench: build ## measure against ONNX Runtime in turn; writes target/bench/report.json
+bench: build ## measure against the peers in turn; writes target/bench/report.html [SUITE=networks PEERS=onnxruntime,openvino]
 	@scripts/prepare python
-	@$(PYTHON) datasets/fetch.py
+	@scripts/optionally $(PYTHON) datasets/fetch.py
 	@$(PYTHON) benches/run.py
+
+guard: build ## count instructions of some kernels and of compiling, against benches/guard.json
+	@scripts/prepare guard
+	@$(PYTHON) benches/guard.py
+
+publish: ## make target/bench/report.json the results in README
+	@$(PYTHON) benches/publish.py target/bench/report.json
 
 clean: ## remove what was built
 	$(CARGO) clean

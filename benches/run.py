@@ -1,12 +1,9 @@
 #!/usr/bin/env python3
-"""Measure tilewright against its peers, in turn, on the same inputs; print a table and write target/bench/report.json.
+"""Measure tilewright against its peers, in turn, on the same inputs; write target/bench/report.{json,md,html}.
 
-usage: run.py [--tilewright PROGRAM] [--rounds 3] [--seconds 1] [--threads 1,2] [--peers onnxruntime,openvino] [WORD...]
-
-WORD selects models and matrix products by a part of their name. A round measures each program for --seconds before the next
-round begins, so that a drift of the clock meets all of them; the table shows the minimum and the median over all rounds and,
-for each peer, its minimum over tilewright's: above 1 tilewright is faster. The peers live in an environment of their own,
-target/bench/venv, made at the first use; one that cannot be installed is named and left out.
+Suites: networks, operators, gemm, compile, memory. WORD selects rows by a part of their name. What cannot be
+measured here is named and left out; a contestant whose outputs differ from tilewright's ends its row with a message. Ctrl-C
+keeps what is finished. benches/method.py says what the numbers mean.
 """
 import argparse
 import json
@@ -17,196 +14,256 @@ import subprocess
 import sys
 import time
 
-ROOT = pathlib.Path(__file__).resolve().parent.parent
-TARGET = ROOT / "target" / "bench"
-VENV = TARGET / "venv"
-# M, N, K
-PRODUCTS = [(64, 64, 64), (128, 128, 128), (256, 256, 256), (512, 512, 512), (1024, 1024, 1024), (2048, 2048, 2048),
-            (128, 3072, 768), (49, 512, 4608), (12544, 64, 147), (1, 4096, 4096)]
+import environment
+from environment import ROOT, TARGET, say
+
+METRICS = {"latency_ms": "ms", "prepare_ms": "ms", "memory_bytes": "bytes"}
 
 
-def enter_environment():
-    """Makes the environment of the peers if need be, and starts this script again inside."""
-    python = VENV / "bin" / "python"
-    if sys.prefix == str(VENV):
-        return
-    wanted = (ROOT / "benches" / "requirements.txt").read_text()
-    stamp = VENV / "requirements.txt"
-    if not python.exists():
-        print("bench: making an environment for the peers", file=sys.stderr)
-        if subprocess.run([sys.executable, "-m", "venv", str(VENV)]).returncode != 0:
-            sys.exit("bench: python cannot make environments: install python3-venv")
-    if not stamp.exists() or stamp.read_text() != wanted:
-        for line in wanted.split():
-            print(f"bench: installing {line}", file=sys.stderr)
-            command = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", line]
-            if subprocess.run(command).returncode != 0:
-                print(f"bench: {line} cannot be installed and is left out", file=sys.stderr)
-        stamp.write_text(wanted)
-    os.execv(python, [str(python), __file__, *sys.argv[1:]])
+def arguments():
+    from suites import SUITES
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--suite", default=os.environ.get("SUITE") or "networks,operators,gemm,compile,memory",
+                        help="suites by name, with commas [default: $SUITE or every suite]")
+    parser.add_argument("--peers", default=os.environ.get("PEERS") or "",
+                        help="peers by name, with commas, 'all' or 'none' [default: $PEERS or those of the suite]")
+    parser.add_argument("--threads", help="thread counts, with commas [default: those of the suite]")
+    parser.add_argument("--launches", type=int, default=3, help="how often every contestant is started [3]")
+    parser.add_argument("--rounds", type=int, default=4, help="turns of every contestant in a launch [4]")
+    parser.add_argument("--seconds", type=float, default=0.25, help="length of a turn [0.25]")
+    parser.add_argument("--tilewright", default=str(ROOT / "target" / "release" / "tilewright"), help="program to measure")
+    parser.add_argument("--against", action="append", default=[], metavar="NAME=PROGRAM", help="another build of tilewright")
+    parser.add_argument("--target", help="compile for this target instead of the host's best")
+    parser.add_argument("--output", type=pathlib.Path, default=TARGET, help="folder of the reports [target/bench]")
+    parser.add_argument("words", nargs="*")
+    options = parser.parse_args()
+    options.suites = list(dict.fromkeys(options.suite.split(",")))
+    for suite in options.suites:
+        if suite not in SUITES:
+            parser.error(f"no suite '{suite}'; there are {', '.join(SUITES)}")
+    known = environment.names()
+    options.peers = {"": None, "all": known, "none": []}.get(options.peers, options.peers.split(","))
+    for peer in options.peers or []:
+        if peer not in known:
+            parser.error(f"no peer '{peer}'; there are {', '.join(known)}")
+    try:
+        options.threads = [int(t) for t in options.threads.split(",")] if options.threads else None
+    except ValueError:
+        parser.error(f"--threads {options.threads}: numbers with commas are wanted")
+    if options.launches < 1 or options.rounds < 1 or not options.seconds > 0 or any(t < 1 for t in options.threads or []):
+        parser.error("launches, rounds, seconds and threads must be positive")
+    if not pathlib.Path(options.tilewright).is_file():
+        parser.error(f"there is no {options.tilewright}; build it with: cargo build --release")
+    return options
 
 
-class OnnxRuntime:
-    def __init__(self, path, threads, arrays):
-        from models import session
-        self.session, self.arrays = session(path, threads), arrays
-
-    def run(self):
-        self.session.run(None, self.arrays)
+def peers_of(suite, options):
+    from suites import SUITES
+    return SUITES[suite]["peers"] if options.peers is None else options.peers
 
 
-class OpenVino:
-    def __init__(self, path, threads, arrays):
-        import openvino
-        core = openvino.Core()
-        model = core.read_model(path)
-        model.reshape({name: list(array.shape) for name, array in arrays.items()})
-        options = {"INFERENCE_NUM_THREADS": threads, "PERFORMANCE_HINT": "LATENCY", "INFERENCE_PRECISION_HINT": "f32"}
-        self.request = core.compile_model(model, "CPU", options).create_infer_request()
-        for name, array in arrays.items():
-            self.request.set_tensor(name, openvino.Tensor(array))
-
-    def run(self):
-        self.request.infer()
-
-
-PEERS = {"onnxruntime": OnnxRuntime, "openvino": OpenVino}
-
-
-def repeat(run, seconds):
-    """Latencies in ms for this long, after two runs to warm up."""
-    run(), run()
-    times, end = [], time.perf_counter() + seconds
-    while len(times) < 3 or time.perf_counter() < end:
-        begin = time.perf_counter()
-        run()
-        times.append((time.perf_counter() - begin) * 1e3)
-    return min(times), sorted(times)[len(times) // 2]
-
-
-def tilewright(program, path, threads, inputs, seconds):
-    """What `tilewright bench` measures, in a process of its own."""
-    command = [program, "bench", str(path), "--quiet", "--json", "--threads", str(threads), "--seconds", str(seconds)]
-    result = subprocess.run(command + inputs, capture_output=True, text=True)
-    if result.returncode != 0:
-        raise RuntimeError((result.stderr.strip().splitlines() or ["no message"])[-1])
-    return json.loads(result.stdout)
-
-
-def save_inputs(name, arrays):
-    import numpy
-    arguments = []
-    for i, (key, array) in enumerate(arrays.items()):
-        file = TARGET / f"{name}.{i}.npy"
-        numpy.save(file, array)
-        arguments += ["--input", f"{key}={file}"]
-    return arguments
-
-
-def measure(name, path, arrays, threads, options):
-    """Rows of one model: program -> minimum and median in ms, and what tilewright says of itself."""
-    arguments = save_inputs(name, arrays)
-    peers, skipped = {}, {}
-    for peer in options.peers:
+def measure(workload, threads, contestants, options, metric):
+    """One row. The first contestant is the one that all others are compared with."""
+    import method
+    from contestants import Failure, difference
+    row = {"name": workload["name"], "threads": threads, "contestants": {}, "skipped": {}, "ratios": {}, "disturbed": []}
+    names = [c.name for c in contestants]
+    turns, every = {name: [] for name in names}, {name: [] for name in names}
+    prepare, memory, versions = ({name: [] for name in names} for _ in range(3))
+    launches, rounds = {"latency_ms": (options.launches, options.rounds), "prepare_ms": (2 * options.launches - 1, 1)}.get(metric, (1, 1))
+    load, cpu = method.Load(), 0.0
+    begin = sum(os.times()[:2])
+    for launch in range(launches):
+        alive = {}
         try:
-            peers[peer] = PEERS[peer](path, threads, arrays)
-        except Exception as error:
-            skipped[peer] = f"{type(error).__name__}: {error}".splitlines()[0]
-    ours, times = [], {peer: [] for peer in ["tilewright", *peers]}
-    for _ in range(options.rounds):
-        ours.append(tilewright(options.tilewright, path, threads, arguments, options.seconds))
-        times["tilewright"].append((ours[-1]["latency_ms"]["min"], ours[-1]["latency_ms"]["median"]))
-        for peer, runner in peers.items():
-            times[peer].append(repeat(runner.run, options.seconds))
-    latencies = {who: {"min": min(t[0] for t in ts), "median": sorted(t[1] for t in ts)[len(ts) // 2]}
-                 for who, ts in times.items()}
-    best = min(ours, key=lambda o: o["latency_ms"]["min"])
-    return {"model": name, "threads": threads, "latency_ms": latencies, "skipped": skipped,
-            "compile_ms": min(o["compile_ms"] for o in ours), "tilewright": best}
+            for contestant in contestants:
+                if contestant.name in row["skipped"]:
+                    continue
+                folder = TARGET / "outputs" / f"{workload['name']}.{contestant.name}"
+                try:
+                    alive[contestant.name] = contestant.start(workload, threads, folder)
+                except Failure as failure:
+                    if contestant.name == names[0] or launch > 0:
+                        row["error"] = f"{contestant.name}: {failure}"
+                        return row
+                    row["skipped"][contestant.name] = str(failure)
+            if launch == 0:
+                ours = alive[names[0]].outputs() if len(alive) > 1 else None
+                for contestant in contestants[1:]:
+                    if contestant.name in alive:
+                        gap = difference(ours, alive[contestant.name].outputs())
+                        if isinstance(gap, str) or gap > contestant.tolerance:
+                            gap = gap if isinstance(gap, str) else f"by {gap:.2g} of the largest value"
+                            row["error"] = f"outputs of {names[0]} and {contestant.name} differ: {gap}; not timed"
+                            return row
+            for name in alive:
+                turns[name].append([])
+            for _ in range(rounds):
+                for name, process in alive.items():
+                    latencies = process.turn(options.seconds if metric == "latency_ms" else 0.01)
+                    every[name] += latencies
+                    turns[name][-1].append(method.quantile(latencies, 0.5))
+            for name, process in alive.items():
+                cpu += process.cpu_seconds()
+                prepare[name].append(process.prepare_ms)
+                memory[name].append(process.peak_memory())
+                versions[name] = process.version
+        except Failure as failure:
+            row["error"] = f"a contestant ended while it was measured: {failure}"
+            return row
+        finally:
+            for process in alive.values():
+                process.close()
+    taking_part = [name for name in names if turns[name]]
+    turns = {name: turns[name] for name in taking_part}
+    series = {"latency_ms": turns, "prepare_ms": {n: [[t] for t in prepare[n]] for n in taking_part},
+              "memory_bytes": {n: [[b or 1 for b in memory[n]]] for n in taking_part}}[metric]
+    for name in taking_part:
+        row["contestants"][name] = {"version": versions[name], "latency_ms": method.summary(every[name]),
+                                    "prepare_ms": method.summary(prepare[name]), "memory_bytes": memory[name][0]}
+        if name != names[0]:
+            row["ratios"][name] = method.ratio(series[name], series[names[0]])
+    if metric == "latency_ms":
+        others = load.others(cpu + sum(os.times()[:2]) - begin)
+        row["disturbed"] = method.marks(others, method.drift(turns))
+        detail = contestants[0].detail(workload, threads)
+        row["detail"] = {key: detail[key] for key in ("target", "gflops", "peak_gflops", "flops", "least_bytes", "peak_memory_bytes", "kernels")}
+        row["detail"]["gflops"] = detail["flops"] / row["contestants"][names[0]]["latency_ms"]["median"] / 1e6
+    return row
 
 
-def product_model(m, n, k):
-    """An ONNX file with one matrix product."""
-    from onnx import TensorProto, helper, save
-    path = TARGET / f"matmul_{m}x{n}x{k}.onnx"
-    tensor = lambda name, *shape: helper.make_tensor_value_info(name, TensorProto.FLOAT, shape)
-    graph = helper.make_graph([helper.make_node("MatMul", ["a", "b"], ["c"])], path.stem, [tensor("a", m, k), tensor("b", k, n)],
-                              [tensor("c", m, n)])
-    save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), path)
-    return path
-
-
-def workloads(words):
-    """Name, file, inputs of everything that is measured."""
-    import numpy
-    from models import MODELS, path_with_weights, seeded
-    chosen = lambda name: not words or any(word in name for word in words)
-    for name, row in MODELS.items():
-        if not chosen(name) or name.endswith("_features"):
-            continue
-        path = path_with_weights(name)
-        if path is None:
-            print(f"{name}: not fetched (make models)")
-            continue
-        import onnx
-        types = {i.name: onnx.helper.tensor_dtype_to_np_dtype(i.type.tensor_type.elem_type)
-                 for i in onnx.load(path, load_external_data=False).graph.input}
-        yield name, path, {key: seeded(types[key], shape, 0, position, row.get("bounds", {}).get(key, 2))
-                           for position, (key, shape) in enumerate(row["inputs"].items())}
-    for m, n, k in PRODUCTS:
-        name = f"matmul_{m}x{n}x{k}"
-        if chosen(name):
-            yield name, product_model(m, n, k), {"a": seeded(numpy.float32, (m, k), 0, 0), "b": seeded(numpy.float32, (k, n), 0, 1)}
-
-
-def show(row, peers):
-    ours = row["latency_ms"]["tilewright"]
-    line = f"{row['model']:24} {row['threads']}T {ours['min']:9.3f} {ours['median']:9.3f} {row['tilewright']['gflops']:7.1f} {row['compile_ms']:8.0f}"
+def line(row, peers, metric):
+    """A row as text."""
+    label = f"{row['name']:24} {row['threads']}T"
+    if "error" in row:
+        return f"{label}  STOPPED  {row['error']}"
+    unit = 1 / 2**20 if metric == "memory_bytes" else 1
+    value = lambda c: (c[metric] if metric == "memory_bytes" else c[metric]["median"]) * unit
+    text = f"{label} {value(row['contestants']['tilewright']):9.3f}"
     for peer in peers:
-        if peer in row["latency_ms"]:
-            theirs = row["latency_ms"][peer]
-            line += f"  | {theirs['min']:9.3f} {theirs['median']:9.3f} {theirs['min'] / ours['min']:6.2f}"
-        else:
-            line += f"  | {row['skipped'][peer][:27]:27}"
-    print(line, flush=True)
+        if peer in row["ratios"]:
+            r = row["ratios"][peer]
+            text += f"  {peer} {value(row['contestants'][peer]):9.3f} x{r['ratio']:.2f} [{r['low']:.2f}, {r['high']:.2f}]"
+        elif peer in row["skipped"]:
+            text += f"  {peer} left out: {row['skipped'][peer][:60]}"
+    return text + ("  DISTURBED" if row["disturbed"] else "")
+
+
+def command_output(*command):
+    try:
+        return subprocess.run(command, capture_output=True, text=True, cwd=ROOT).stdout.strip()
+    except OSError:
+        return ""
+
+
+def machine(options):
+    cpu = pathlib.Path("/proc/cpuinfo")
+    lines = cpu.read_text().splitlines() if cpu.exists() else []
+    model = next((line.split(":")[1].strip() for line in lines if line.startswith("model name")), platform.processor())
+    limits = command_output(options.tilewright, "targets", "--measure", "--json", "--quiet")
+    return {"processor": model, "cores": os.cpu_count(), "system": f"{platform.system()} {platform.machine()}",
+            "rustc": command_output("rustc", "--version"), "revision": command_output("git", "rev-parse", "--short=12", "HEAD"),
+            "changed": bool(command_output("git", "status", "--porcelain", "--untracked-files=no")),
+            "limits": json.loads(limits) if limits.startswith("[") else []}
+
+
+class Bar:
+    """Progress with the remaining time; plain lines where tqdm is not installed."""
+
+    def __init__(self, total):
+        try:
+            from tqdm import tqdm
+            self.bar = tqdm(total=total, unit="row", file=sys.stderr, dynamic_ncols=True, disable=None)
+        except ImportError:
+            self.bar = None
+
+    def say(self, text):
+        (self.bar.write(text, file=sys.stdout) if self.bar else print(text))
+        sys.stdout.flush()
+
+    def step(self):
+        if self.bar:
+            self.bar.update()
+
+    def close(self):
+        if self.bar:
+            self.bar.close()
+
+
+def run(options, report, save):
+    """Fills the report, row by row."""
+    from contestants import Failure, Peer, Tilewright
+    from suites import SUITES, Missing
+    extra = ["--target", options.target] if options.target else []
+    ours = [Tilewright("tilewright", options.tilewright, extra)]
+    ours += [Tilewright(*pair.split("=", 1), extra) for pair in options.against]
+    planned = []
+    for suite in options.suites:
+        chosen = [(name, make) for name, make in SUITES[suite]["rows"]() if not options.words or any(w in name for w in options.words)]
+        planned.append((suite, chosen, options.threads or SUITES[suite]["threads"]))
+    bar = Bar(sum(len(chosen) * len(threads) for _, chosen, threads in planned))
+    try:
+        for suite, chosen, thread_counts in planned:
+            metric, peers = SUITES[suite].get("metric", "latency_ms"), peers_of(suite, options)
+            part = {"suite": suite, "title": SUITES[suite]["title"], "metric": metric, "peers": [c.name for c in ours[1:]] + peers, "rows": []}
+            report["suites"].append(part)
+            bar.say(f"{SUITES[suite]['title']}: {'MiB' if metric == 'memory_bytes' else 'ms'}, and how many times as much the others take")
+            for name, make in chosen:
+                for threads in thread_counts:
+                    try:
+                        workload = make()
+                    except (Missing, ImportError) as reason:
+                        report["skipped"].append({"what": name, "why": str(reason)})
+                        bar.say(f"{name:24} left out: {reason}")
+                        bar.step()
+                        continue
+                    taking_part = ours + [peer for peer in map(Peer, peers) if peer.takes(workload)]
+                    try:
+                        row = measure(workload, threads, taking_part, options, metric)
+                    except Failure as failure:
+                        row = {"name": name, "threads": threads, "error": str(failure)}
+                    part["rows"].append(row)
+                    save()
+                    bar.say(line(row, part["peers"], metric))
+                    bar.step()
+    finally:
+        bar.close()
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--tilewright", default=str(ROOT / "target" / "release" / "tilewright"))
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--seconds", type=float, default=1)
-    parser.add_argument("--threads", default="1,2", type=lambda text: [int(t) for t in text.split(",")])
-    parser.add_argument("--peers", default="onnxruntime,openvino", type=lambda text: text.split(",") if text else [])
-    parser.add_argument("words", nargs="*")
-    options = parser.parse_args()
-    unknown = [peer for peer in options.peers if peer not in PEERS]
-    if unknown:
-        parser.error(f"no peer {unknown[0]}; there are {', '.join(PEERS)}")
+    options = arguments()
     TARGET.mkdir(parents=True, exist_ok=True)
-    enter_environment()
-    sys.path.insert(0, str(ROOT / "datasets"))
-    print(f"{'':28}{'tilewright ms':>19} {'GFLOP/s':>7} {'compile':>8}" + "".join(f"  | {peer + ' ms':>19} {'ratio':>6}" for peer in options.peers))
-    print(f"{'':28}{'minimum':>9} {'median':>9} {'':>7} {'ms':>8}" + "".join(f"  | {'minimum':>9} {'median':>9} {'':>6}" for _ in options.peers))
-    rows, failed = [], False
-    for name, path, arrays in workloads(options.words):
-        for threads in options.threads:
-            try:
-                rows.append(measure(name, path, arrays, threads, options))
-                show(rows[-1], options.peers)
-            except RuntimeError as error:
-                failed = True
-                print(f"{name:24} {threads}T FAILED {error}", flush=True)
-    limit = subprocess.run([options.tilewright, "targets", "--measure", "--json"], capture_output=True, text=True)
-    limits = json.loads(limit.stdout) if limit.returncode == 0 else None
-    cpu = next((line.split(":")[1].strip() for line in open("/proc/cpuinfo") if line.startswith("model name")), platform.machine()) \
-        if pathlib.Path("/proc/cpuinfo").exists() else platform.processor()
-    report = {"date": time.strftime("%Y-%m-%d"), "processor": cpu, "cores": os.cpu_count(), "limits": limits,
-              "rounds": options.rounds, "seconds": options.seconds, "rows": rows}
-    (TARGET / "report.json").write_text(json.dumps(report, indent=1) + "\n")
-    print(f"written: {(TARGET / 'report.json').relative_to(ROOT)}")
-    sys.exit(1 if failed else 0)
+    options.output.mkdir(parents=True, exist_ok=True)
+    environment.enter(dict.fromkeys(peer for suite in options.suites for peer in peers_of(suite, options)))
+    say("measuring what the processor can do")
+    report = {"date": time.strftime("%Y-%m-%d"), "machine": machine(options), "suites": [], "skipped": [], "interrupted": False,
+              "method": {"launches": options.launches, "rounds": options.rounds, "seconds": options.seconds}}
+
+    def save():
+        part = options.output / "report.json.part"
+        part.write_text(json.dumps(report, indent=1) + "\n")
+        part.rename(options.output / "report.json")
+
+    try:
+        run(options, report, save)
+    except KeyboardInterrupt:
+        report["interrupted"] = True
+        say("interrupted; what is finished is kept")
+    save()
+    from report import write
+    for path in write(report, options.output):
+        print(f"written: {os.path.relpath(path)}")
+    rows = [row for part in report["suites"] for row in part["rows"]]
+    disturbed = sum(bool(row.get("disturbed")) for row in rows)
+    if disturbed:
+        say(f"the machine was not quiet during {disturbed} of {len(rows)} rows; they are marked")
+    sys.exit(130 if report["interrupted"] else any("error" in row for row in rows))
 
 
 if __name__ == "__main__":
-    main()
+    try:
+        main()
+    except OSError as error:
+        sys.exit(f"bench: {error.filename or 'the report'}: {error.strerror}")
+    except KeyboardInterrupt:
+        sys.exit("bench: interrupted before the first row")

@@ -1,0 +1,64 @@
+#!/usr/bin/env python3
+"""One peer in a process of its own: `host.py PEER WORKLOAD.json THREADS OUTPUTS`.
+
+It speaks like `tilewright bench --interactive`: a first line of JSON when all is ready, then for each line of standard input, a
+number of seconds, one line of JSON with the latencies in ms. The outputs of one run are saved as OUTPUTS/output_0.npy, ...
+
+An adapter, peers/NAME.py, has
+
+    REQUIRES = ["package"]           packages of peers/requirements.txt
+    KINDS = {"onnx", "product"}      workloads that it can run (see suites.py)
+    TOLERANCE = 1e-3                 largest difference of its outputs, as a share of the largest value; 1e-3 when not given
+    def version(): ...               what is measured
+    class Contestant:
+        def __init__(self, workload, threads): ...    prepares; counted as its compile time
+        def run(self): ...                            runs once; returns ms if it measures itself, otherwise nothing
+        def outputs(self): ...                        a list of arrays
+"""
+import importlib
+import json
+import os
+import pathlib
+import sys
+import time
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
+
+
+def latencies(run, seconds):
+    run()
+    times, start = [], time.perf_counter()
+    while not times or time.perf_counter() - start < seconds:
+        begin = time.perf_counter()
+        own = run()
+        times.append((time.perf_counter() - begin) * 1e3 if own is None else own)
+    return times
+
+
+def main():
+    peer, workload, threads, folder = sys.argv[1:]
+    # What libraries print must not mix with the answers.
+    answers = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)
+    answer = lambda value: print(json.dumps(value), file=answers, flush=True)
+    try:
+        adapter = importlib.import_module(f"peers.{peer}")
+        version = adapter.version()
+        start = time.perf_counter()
+        contestant = adapter.Contestant(json.loads(pathlib.Path(workload).read_text()), int(threads))
+        contestant.run()
+        prepare_ms = (time.perf_counter() - start) * 1e3
+        import numpy
+        pathlib.Path(folder).mkdir(parents=True, exist_ok=True)
+        for i, array in enumerate(contestant.outputs()):
+            numpy.save(pathlib.Path(folder) / f"output_{i}.npy", array)
+    except Exception as error:
+        answer({"error": (f"{type(error).__name__}: {error}".strip().splitlines() or ["no message"])[0]})
+        sys.exit(1)
+    answer({"version": version, "prepare_ms": prepare_ms})
+    for line in sys.stdin:
+        answer(latencies(contestant.run, float(line)))
+
+
+if __name__ == "__main__":
+    main()

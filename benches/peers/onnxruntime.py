@@ -1,0 +1,25 @@
+"""ONNX Runtime, its processor provider, every graph optimization."""
+REQUIRES = ["onnxruntime", "numpy"]
+KINDS = {"onnx", "product"}
+
+
+def version():
+    import onnxruntime
+    return f"ONNX Runtime {onnxruntime.__version__}"
+
+
+class Contestant:
+    def __init__(self, workload, threads):
+        import numpy
+        import onnxruntime
+        options = onnxruntime.SessionOptions()
+        options.intra_op_num_threads = threads
+        options.log_severity_level = 3
+        self.session = onnxruntime.InferenceSession(workload["path"], options, providers=["CPUExecutionProvider"])
+        self.arrays = {name: numpy.load(file) for name, file in workload["inputs"].items()}
+
+    def run(self):
+        self.session.run(None, self.arrays)
+
+    def outputs(self):
+        return self.session.run(None, self.arrays)

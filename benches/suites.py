@@ -1,0 +1,195 @@
+"""What is measured: suites of workloads.
+
+A workload is {name, kind, path, inputs: {name: .npy file}, dims, options}. Kinds: "onnx" is any ONNX file, "product" one that
+holds a single f32 matrix product, "tile" a program of the text language. Making one may fail for want of a package or a file;
+then its reason is yielded instead.
+"""
+import csv
+import pathlib
+import sys
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+TARGET = ROOT / "target" / "bench"
+sys.path.insert(0, str(ROOT / "datasets"))
+
+# M, N, K
+PRODUCTS = [(64, 64, 64), (128, 128, 128), (256, 256, 256), (512, 512, 512), (1024, 1024, 1024), (2048, 2048, 2048),
+            (128, 3072, 768), (49, 512, 4608), (12544, 64, 147), (1, 4096, 4096)]
+
+
+class Missing(Exception):
+    """Why a workload cannot be made here."""
+
+
+def save_inputs(name, arrays):
+    import numpy
+    folder = TARGET / "inputs"
+    folder.mkdir(parents=True, exist_ok=True)
+    files = {}
+    for i, (key, array) in enumerate(arrays.items()):
+        files[key] = str(folder / f"{name}.{i}.npy")
+        numpy.save(files[key], array)
+    return files
+
+
+def network(name):
+    """A network of models.json, filled with weights, and its inputs."""
+    try:
+        import onnx
+        from models import MODELS, path_with_weights, seeded
+    except ImportError as error:
+        # Tilewright fills weights and inputs by itself.
+        import json
+        source = ROOT / json.loads((ROOT / "datasets" / "models.json").read_text())[name]["file"]
+        if not source.exists():
+            raise Missing(f"{source.name} is not fetched (make models), and {error.name} is not installed") from error
+        return {"name": name, "kind": "onnx", "path": str(source), "inputs": {}}
+    row, path = MODELS[name], path_with_weights(name)
+    if path is None:
+        raise Missing("not fetched (make models)")
+    types = {i.name: onnx.helper.tensor_dtype_to_np_dtype(i.type.tensor_type.elem_type)
+             for i in onnx.load(path, load_external_data=False).graph.input}
+    arrays = {key: seeded(types[key], shape, 0, position, row.get("bounds", {}).get(key, 2))
+              for position, (key, shape) in enumerate(row["inputs"].items())}
+    return {"name": name, "kind": "onnx", "path": str(path), "inputs": save_inputs(name, arrays)}
+
+
+def network_names():
+    import json
+    names = json.loads((ROOT / "datasets" / "models.json").read_text())
+    return [name for name in names if not name.endswith("_features")]
+
+
+def save_model(name, kind, nodes, inputs, output, weights=()):
+    """An ONNX file of a few nodes. inputs: name -> shape; weights: name -> array."""
+    from models import seeded
+    from onnx import TensorProto, helper, numpy_helper, save
+    import numpy
+    folder = TARGET / "operators"
+    folder.mkdir(parents=True, exist_ok=True)
+    tensor = lambda key, shape: helper.make_tensor_value_info(key, TensorProto.FLOAT, shape)
+    graph = helper.make_graph(nodes, name, [tensor(key, shape) for key, shape in inputs.items()], [tensor(output, None)],
+                              [numpy_helper.from_array(array, key) for key, array in dict(weights).items()])
+    path = folder / f"{name}.onnx"
+    save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=9), path)
+    arrays = {key: seeded(numpy.float32, shape, 0, position) for position, (key, shape) in enumerate(inputs.items())}
+    return {"name": name, "kind": kind, "path": str(path), "inputs": save_inputs(name, arrays)}
+
+
+def weight(seed, *shape):
+    from models import seeded
+    import numpy
+    return seeded(numpy.float32, shape, 1, seed)
+
+
+def product(m, n, k):
+    from onnx import helper
+    node = helper.make_node("MatMul", ["a", "b"], ["c"])
+    return save_model(f"product_{m}x{n}x{k}", "product", [node], {"a": [m, k], "b": [k, n]}, "c")
+
+
+def pads(p):
+    pad = int(p.get("pad", 0))
+    return [pad] * 4
+
+
+def conv(name, p):
+    from onnx import helper
+    c, f, k, groups = (int(p[key]) for key in ("c", "f", "k", "groups"))
+    dilation = int(p.get("dilation", 1))
+    node = helper.make_node("Conv", ["x", "w", "b"], ["y"], pads=pads(p), strides=[int(p["stride"])] * 2, group=groups,
+                            dilations=[dilation] * 2)
+    weights = {"w": weight(0, f, c // groups, k, k), "b": weight(1, f)}
+    return save_model(name, "onnx", [node], {"x": [1, c, int(p["h"]), int(p["w"])]}, "y", weights)
+
+
+def conv_transpose(name, p):
+    from onnx import helper
+    c, f, k = (int(p[key]) for key in ("c", "f", "k"))
+    node = helper.make_node("ConvTranspose", ["x", "w", "b"], ["y"], pads=pads(p), strides=[int(p["stride"])] * 2)
+    return save_model(name, "onnx", [node], {"x": [1, c, int(p["h"]), int(p["w"])]}, "y", {"w": weight(0, c, f, k, k), "b": weight(1, f)})
+
+
+def dense(name, p):
+    from onnx import helper
+    m, n, k = (int(p[key]) for key in "mnk")
+    nodes = [helper.make_node("MatMul", ["x", "w"], ["p"]), helper.make_node("Add", ["p", "b"], ["y"])]
+    return save_model(name, "onnx", nodes, {"x": [m, k]}, "y", {"w": weight(0, k, n), "b": weight(1, n)})
+
+
+def batch_product(name, p):
+    from onnx import helper
+    batch, m, n, k = (int(p[key]) for key in ("batch", "m", "n", "k"))
+    if p["transposed"] == "0":
+        return save_model(name, "onnx", [helper.make_node("MatMul", ["a", "b"], ["c"])], {"a": [batch, m, k], "b": [batch, k, n]}, "c")
+    nodes = [helper.make_node("Transpose", ["b"], ["t"], perm=[0, 2, 1]), helper.make_node("MatMul", ["a", "t"], ["c"])]
+    return save_model(name, "onnx", nodes, {"a": [batch, m, k], "b": [batch, n, k]}, "c")
+
+
+def rows(op, *weights, **attributes):
+    """An operator on rows x columns, with vectors of weights as long as a row."""
+    def make(name, p):
+        from onnx import helper
+        shape = [int(p["rows"]), int(p["columns"])]
+        names = [f"w{i}" for i in weights]
+        node = helper.make_node(op, ["x", *names], ["y"], **attributes)
+        return save_model(name, "onnx", [node], {"x": shape}, "y", {key: weight(i, shape[1]) for i, key in enumerate(names)})
+    return make
+
+
+def image(op, **attributes):
+    """An operator on one image."""
+    def make(name, p):
+        from onnx import helper
+        more = {"kernel_shape": [int(p["k"])] * 2, "strides": [int(p["stride"])] * 2, "pads": pads(p)} if "k" in p else {}
+        node = helper.make_node(op, ["x"], ["y"], **attributes, **more)
+        return save_model(name, "onnx", [node], {"x": [1, int(p["c"]), int(p["h"]), int(p["w"])]}, "y")
+    return make
+
+
+def add_relu(name, p):
+    from onnx import helper
+    shape = [1, int(p["c"]), int(p["h"]), int(p["w"])]
+    nodes = [helper.make_node("Add", ["a", "b"], ["s"]), helper.make_node("Relu", ["s"], ["y"])]
+    return save_model(name, "onnx", nodes, {"a": shape, "b": shape}, "y")
+
+
+def transpose(name, p):
+    from onnx import helper
+    node = helper.make_node("Transpose", ["x"], ["y"], perm=[int(i) for i in p["order"].split(",")])
+    return save_model(name, "onnx", [node], {"x": [int(n) for n in p["shape"].split("x")]}, "y")
+
+
+OPERATORS = {"conv": conv, "conv_transpose": conv_transpose, "dense": dense, "batch_product": batch_product,
+             "softmax": rows("Softmax", axis=-1), "layer_norm": rows("LayerNormalization", 0, 1, axis=-1), "gelu": rows("Gelu"),
+             "add_relu": add_relu, "max_pool": image("MaxPool"), "global_mean": image("GlobalAveragePool"), "transpose": transpose}
+
+
+def operator_rows():
+    lines = (ROOT / "datasets" / "operators.csv").read_text().splitlines()
+    return list(csv.DictReader(line for line in lines if not line.startswith("#")))
+
+
+def operator(row):
+    return OPERATORS[row["operator"]](row["name"], dict(word.split("=") for word in row["shape"].split()))
+
+
+# Suite -> what it is, its default peers, thread counts, and its workloads as (name, function that makes it).
+SUITES = {
+    "networks": {
+        "title": "Networks, batch 1, f32", "peers": ["onnxruntime", "openvino"], "threads": [1, 2],
+        "rows": lambda: [(name, lambda name=name: network(name)) for name in network_names()]},
+    "operators": {
+        "title": "Single operators of published networks, f32, constant weights", "peers": ["onnxruntime", "openvino"], "threads": [1],
+        "rows": lambda: [(row["name"], lambda row=row: operator(row)) for row in operator_rows()]},
+    "gemm": {
+        "title": "Matrix products, f32, both operands given at run time", "peers": ["onnxruntime", "openvino", "mkl"], "threads": [1, 2],
+        "rows": lambda: [(f"product_{m}x{n}x{k}", lambda s=(m, n, k): product(*s)) for m, n, k in PRODUCTS]},
+    "compile": {
+        "title": "Loading and compiling a network", "peers": ["onnxruntime", "openvino"], "threads": [1], "metric": "prepare_ms",
+        "rows": lambda: [(name, lambda name=name: network(name)) for name in network_names()]},
+    "memory": {
+        "title": "Memory of the whole process, loading and running a network", "peers": ["onnxruntime", "openvino"], "threads": [1],
+        "metric": "memory_bytes",
+        "rows": lambda: [(name, lambda name=name: network(name)) for name in network_names()]},
+}
