@@ -4,6 +4,9 @@ use crate::codegen::expr::{Access, Affine, BinaryOp, BufferId, Expr, Index, Unar
 use crate::codegen::loopnest::row_major;
 use crate::poly::scop::{Role, Scop, Statement, StatementId};
 
+/// Bytes of a page.
+const PAGE: i64 = 4096;
+
 /// One distinct access of a statement.
 #[derive(Clone, Debug)]
 pub struct Reference {
@@ -79,6 +82,37 @@ impl Reference {
         }
         if self.subscripts.is_empty() { self.bytes as f64 } else { total }
     }
+
+    /// Bytes that lie next to each other when the iterators take `extent` values.
+    pub fn run(&self, extent: &impl Fn(Var) -> i64) -> i64 {
+        let mut run = self.bytes;
+        for (a, size) in self.subscripts.iter().rev() {
+            let (lo, hi) = a.bounds(|v| (0, extent(v) - 1));
+            let count = (hi - lo + 1).min(*size);
+            run *= count;
+            if count < *size {
+                break;
+            }
+        }
+        run
+    }
+
+    /// Share of a cache that the rows of the reference can use when the iterators take `extent` values: rows at a multiple of
+    /// a power of two meet in the same sets. Sets are counted within a page, as neighbouring pages lie anywhere.
+    pub fn spread(&self, extent: &impl Fn(Var) -> i64, line: i64) -> f64 {
+        let Some((last, _)) = self.subscripts.last() else { return 1.0 };
+        let run = self.run(extent).max(line);
+        let rows = self.strides.iter().enumerate().filter_map(|(v, stride)| {
+            let v = Var(v as u32);
+            stride.filter(|_| !last.uses(v) && extent(v) > 1).map(|s| s.abs() * self.bytes)
+        });
+        let apart = rows.filter(|s| *s > 0).fold(0, gcd);
+        if apart == 0 { 1.0 } else { (run as f64 / gcd(apart, PAGE).max(line) as f64).min(1.0) }
+    }
+}
+
+pub fn gcd(a: i64, b: i64) -> i64 {
+    if b == 0 { a } else { gcd(b, a % b) }
 }
 
 /// The distinct accesses of a statement: reads, then the write.

@@ -1,14 +1,20 @@
-//! The order of the tile loops, and one more level of tiles for the caches.
+//! The order of the tile loops, one more level of tiles for the caches, and blocks of a reduction.
 //!
-//! In: the block that is in registers, and the loops over blocks. Out: the loops in the order (and with the cache tile)
-//! that moves the fewest nanoseconds' worth of bytes between cache levels. For one level, from the innermost loop outwards:
+//! In: the block that is in registers, and the loops over blocks. Out: the loops in the order (and with the tiles) that
+//! exposes the fewest nanoseconds of transfers between cache levels. For one level, from the innermost loop outwards:
 //! a reference that does not depend on a loop is fetched once for all its iterations when what one iteration touches
 //! fits the level, otherwise in every iteration; one that depends on the loop is fetched in every iteration, less the
 //! overlap of neighbouring iterations when they fit (footprints as in Ferrante, Sarkar, Thrash, "On Estimating and Enhancing Cache
-//! Effectiveness", 1991). Tried are all orders, and cache tiles of 2 … 32 blocks on each loop.
+//! Effectiveness", 1991). Constants come from memory at their first use; a packed one whose panels are used again by an
+//! inner loop is prefetched and hides behind the arithmetic. Where rows lie so far apart that they meet in few sets of a
+//! cache, they fill it sooner; where a block and its innermost loop read only short pieces of them, each piece is waited for.
+//!
+//! Tried are all orders, cache tiles of 2 … 32 blocks on each loop, and a reduction cut into 2 … 32 parts, between
+//! which the accumulators of all blocks inside rest in memory.
 
+use super::FEW_STEPS;
 use super::access::Reference;
-use super::register_block::Axis;
+use super::register_block::{Axis, EDGE};
 use crate::codegen::expr::Var;
 use crate::poly::Target;
 
@@ -25,124 +31,276 @@ pub struct Traffic<'a> {
     pub packed: &'a [usize],
     pub axes: &'a [Axis],
     pub target: &'a Target,
-    /// Loops that stay innermost: the code of a block differs between their first, middle and last iterations.
-    pub pinned: &'a [Var],
+    /// Loops that threads do not divide: the code of a block differs between their first, middle and last iterations.
+    pub uneven: &'a [Var],
     /// Points of one block along each iterator.
     pub block: &'a dyn Fn(Var) -> i64,
+    /// Time of the arithmetic.
+    pub compute_ns: f64,
+    /// Reduced iterators that may be cut into parts.
+    pub divisible: &'a [Var],
 }
 
 /// Share of a cache that the model fills.
 const FILL: f64 = 0.7;
-/// Share of the time of a transfer from the next level that does not hide behind arithmetic, by level.
-const EXPOSED: [f64; 3] = [0.1, 0.5, 0.8];
+/// Share of the time of transfers from the second cache that does not hide behind arithmetic.
+const SECOND: f64 = 0.1;
+/// The same from further away, when they keep the memory busy for as long as the arithmetic takes during which they are made.
+const BUSY: f64 = 0.6;
+/// ns until a line arrives that no stream of neighbours announced, while others are on their way, and lines that start a stream.
+const LATE: (f64, f64) = (6.0, 2.0);
+/// Bytes of a panel that is prefetched, as a share of the second cache.
+const PANEL: f64 = 0.375;
 /// Orders of more loops than this are not all tried: the outermost ones stay as they are.
 const MAX_LOOPS: usize = 4;
+/// Steps of a reduction between two visits of the accumulators in memory, at least.
+const LEAST_STEPS: i64 = 128;
+/// An order is better when it saves this share of the transfers.
+const MARGIN: f64 = 0.98;
 
 impl Traffic<'_> {
-    /// The best order of `loops` (which stand in their original order), perhaps with one loop more, and its cost in ns.
+    /// The best order of `loops` (which stand in their original order), perhaps with loops more, and its cost in ns.
     pub fn order(&self, loops: &[TileLoop]) -> (Vec<TileLoop>, f64) {
-        let pinned = |l: &&TileLoop| self.pinned.contains(&l.iterator);
-        let loops: Vec<TileLoop> =
-            loops.iter().filter(|l| !pinned(l)).chain(loops.iter().filter(pinned)).copied().collect();
-        let loops = &loops[..];
-        let mut best = (loops.to_vec(), self.cost(loops));
-        let fixed = loops.len().saturating_sub(MAX_LOOPS);
-        let mut consider = |tiles: &[TileLoop]| {
-            let (outer, inner) = tiles.split_at(fixed.min(tiles.len()));
-            permutations(inner, &mut |order| {
-                let outer_first = order
-                    .iter()
-                    .enumerate()
-                    .all(|(i, a)| order[..i].iter().all(|b| b.iterator != a.iterator || b.tile > a.tile));
-                let pinned = |l: &TileLoop| self.pinned.contains(&l.iterator);
-                let pinned_last = order.windows(2).all(|w| !pinned(&w[0]) || pinned(&w[1]));
-                if outer_first && pinned_last {
-                    let all: Vec<TileLoop> = outer.iter().chain(order).copied().collect();
-                    let cost = self.cost(&all);
-                    if cost < best.1 * 0.98 {
-                        best = (all, cost);
-                    }
-                }
-            });
-        };
-        consider(loops);
-        for l in &loops[fixed..] {
-            let extent = self.extent(l.iterator);
-            for factor in [2, 4, 8, 16, 32] {
-                if l.tile * factor * 2 <= extent && loops.len() <= MAX_LOOPS && !pinned(&l) {
-                    let mut more = loops.to_vec();
-                    more.insert(0, TileLoop { iterator: l.iterator, tile: l.tile * factor });
-                    consider(&more);
-                }
+        let (free, uneven): (Vec<TileLoop>, Vec<TileLoop>) =
+            loops.iter().partition(|l| !self.uneven.contains(&l.iterator));
+        let loops: Vec<TileLoop> = free.into_iter().chain(uneven).collect();
+        let mut best = (loops.clone(), self.cost(&loops));
+        self.permute(&loops, &mut best);
+        self.tile(&loops, &mut best);
+        let uncut = best.0.clone();
+        for part in self.parts() {
+            self.permute(&[&[part], &loops[..]].concat(), &mut best);
+            self.insert(&uncut, part, &mut best);
+        }
+        if best.0.iter().any(|l| self.divisible.contains(&l.iterator)) {
+            let cut = best.0.clone();
+            for outer in self.cache_tiles(&cut) {
+                self.insert(&cut, outer, &mut best);
             }
         }
         best
+    }
+
+    /// Tries all orders of `loops`.
+    fn permute(&self, loops: &[TileLoop], best: &mut (Vec<TileLoop>, f64)) {
+        let (outer, inner) = loops.split_at(loops.len().saturating_sub(MAX_LOOPS + 1));
+        permutations(inner, &mut |order| self.consider([outer, order].concat(), best));
+    }
+
+    /// Tries all orders with one cache tile more.
+    fn tile(&self, loops: &[TileLoop], best: &mut (Vec<TileLoop>, f64)) {
+        for outer in self.cache_tiles(loops) {
+            self.permute(&[&[outer], loops].concat(), best);
+        }
+    }
+
+    /// Tries `more` at every place in `order`.
+    fn insert(&self, order: &[TileLoop], more: TileLoop, best: &mut (Vec<TileLoop>, f64)) {
+        for at in 0..=order.len() {
+            let mut order = order.to_vec();
+            order.insert(at, more);
+            self.consider(order, best);
+        }
+    }
+
+    fn cache_tiles(&self, loops: &[TileLoop]) -> Vec<TileLoop> {
+        let free = |l: &&TileLoop| !self.uneven.contains(&l.iterator) && !self.divisible.contains(&l.iterator);
+        let some = loops.len().saturating_sub(MAX_LOOPS + 1);
+        let factors = |l: &TileLoop| {
+            let (iterator, tile, extent) = (l.iterator, l.tile, self.extent(l.iterator));
+            let larger = [2, 4, 8, 16, 32].into_iter().map(move |f| TileLoop { iterator, tile: tile * f });
+            larger.filter(move |l| l.tile * 2 <= extent)
+        };
+        loops[some..].iter().filter(free).flat_map(factors).collect()
+    }
+
+    /// Loops over parts of a reduction.
+    fn parts(&self) -> Vec<TileLoop> {
+        let steps: i64 = self.axes.iter().filter(|a| a.reduced).map(|a| a.extent).product();
+        let cut = |&iterator: &Var| {
+            let extent = self.extent(iterator);
+            let tiles = [2, 3, 4, 6, 8, 12, 16, 24, 32].map(|n| ((extent + n - 1) / n + 3) / 4 * 4);
+            let enough = move |t: &i64| *t < extent && steps / extent * t >= LEAST_STEPS;
+            tiles.into_iter().filter(enough).map(move |tile| TileLoop { iterator, tile })
+        };
+        self.divisible.iter().flat_map(cut).collect()
+    }
+
+    /// Makes `order` the best one if it is allowed and cheaper.
+    fn consider(&self, order: Vec<TileLoop>, best: &mut (Vec<TileLoop>, f64)) {
+        let outer_first = order
+            .iter()
+            .enumerate()
+            .all(|(i, a)| order[..i].iter().all(|b| b.iterator != a.iterator || b.tile > a.tile));
+        if outer_first && self.parallel_steps(&order) >= self.parallel_steps(&best.0).min(FEW_STEPS) {
+            let cost = self.cost(&order);
+            if cost < best.1 * MARGIN {
+                *best = (order, cost);
+            }
+        }
+    }
+
+    /// Iterations of the loops that may be divided over threads.
+    fn parallel_steps(&self, order: &[TileLoop]) -> i64 {
+        let serial = |l: &TileLoop| self.divisible.contains(&l.iterator) || self.uneven.contains(&l.iterator);
+        let cut = order.iter().position(serial);
+        (0..cut.unwrap_or(order.len())).map(|at| self.steps(order, at).0).product()
+    }
+
+    /// Iterations of loop `at`, and how many values of its iterator they have.
+    fn steps(&self, order: &[TileLoop], at: usize) -> (i64, i64) {
+        let l = &order[at];
+        let outer = order[..at].iter().filter(|o| o.iterator == l.iterator).map(|o| o.tile).min();
+        let outer = outer.unwrap_or(i64::MAX).min(self.extent(l.iterator));
+        ((outer + l.tile - 1) / l.tile, outer)
     }
 
     fn extent(&self, v: Var) -> i64 {
         self.axes.iter().find(|a| a.iterator == v).map_or(1, |a| a.extent)
     }
 
-    fn footprint(&self, i: usize, extent: &impl Fn(Var) -> i64) -> f64 {
+    /// Bytes of reference `i`, and of the cache that holds them.
+    fn footprint(&self, i: usize, extent: &impl Fn(Var) -> i64) -> (f64, f64) {
         let r = &self.references[i];
         if self.packed.contains(&i) {
             let elements: i64 =
                 self.axes.iter().filter(|a| r.depends(a.iterator)).map(|a| extent(a.iterator)).product();
-            return (elements * r.bytes) as f64;
+            return ((elements * r.bytes) as f64, (elements * r.bytes) as f64);
         }
-        r.footprint(extent, self.target.line_bytes as i64)
+        let bytes = r.footprint(extent, self.target.line_bytes as i64);
+        (bytes, bytes / r.spread(extent, self.target.line_bytes as i64))
     }
 
-    /// ns of exposed transfers for this order.
+    /// ns of exposed transfers for this order, and of visiting the accumulators between parts of a reduction.
     pub fn cost(&self, order: &[TileLoop]) -> f64 {
         let count = self.references.len();
-        let mut covered: Vec<(Var, i64)> = self
-            .axes
-            .iter()
-            .map(|a| (a.iterator, if a.reduced { a.extent } else { (self.block)(a.iterator).min(a.extent) }))
-            .collect();
-        let prints = |covered: &[(Var, i64)]| -> Vec<f64> {
+        let innermost = |a: &Axis| {
+            let part = order.iter().filter(|l| l.iterator == a.iterator).map(|l| l.tile).min();
+            let block = if a.reduced { a.extent } else { (self.block)(a.iterator) };
+            (a.iterator, part.filter(|_| a.reduced).unwrap_or(block).min(a.extent))
+        };
+        let mut covered: Vec<(Var, i64)> = self.axes.iter().map(innermost).collect();
+        let prints = |covered: &[(Var, i64)]| -> Vec<(f64, f64)> {
             let extent = |v: Var| covered.iter().find(|c| c.0 == v).map_or(1, |c| c.1);
             (0..count).map(|i| self.footprint(i, &extent)).collect()
         };
         let mut inside = prints(&covered);
+        let bytes: Vec<f64> = inside.iter().map(|p| p.0).collect();
         // misses[level][reference] in bytes
-        let mut misses = [inside.clone(), inside.clone(), inside.clone()];
-        for l in order.iter().rev() {
-            let c = covered.iter_mut().find(|c| c.0 == l.iterator).expect("a loop over an axis");
-            let outer = order
-                .iter()
-                .take_while(|o| *o != l)
-                .filter(|o| o.iterator == l.iterator)
-                .map(|o| o.tile)
-                .min()
-                .unwrap_or(i64::MAX)
-                .min(self.extent(l.iterator));
-            let steps = ((outer + l.tile - 1) / l.tile) as f64;
-            c.1 = outer;
+        let mut misses = [bytes.clone(), bytes.clone(), bytes];
+        let mut runs: Option<Vec<f64>> = None;
+        let mut uses = vec![Use { times: 1.0, ahead: None }; count];
+        for at in (0..order.len()).rev() {
+            let l = &order[at];
+            let (steps, outer) = self.steps(order, at);
+            covered.iter_mut().find(|c| c.0 == l.iterator).expect("a loop over an axis").1 = outer;
             let around = prints(&covered);
-            let total: f64 = inside.iter().sum();
+            runs.get_or_insert_with(|| self.runs(&covered));
+            let occupied = inside.iter().map(|p| p.1).fold(inside.iter().map(|p| p.0).sum(), f64::max);
             for (level, misses) in misses.iter_mut().enumerate() {
-                let fits = total <= self.target.cache_bytes[level] as f64 * FILL;
+                let fits = occupied <= self.target.cache_bytes[level] as f64 * FILL;
                 for (i, r) in self.references.iter().enumerate() {
-                    let growth = if fits { (around[i] / inside[i]).clamp(1.0, steps) } else { steps };
+                    let steps = steps as f64;
+                    let growth = if fits { (around[i].0 / inside[i].0).clamp(1.0, steps) } else { steps };
                     misses[i] *= if r.depends(l.iterator) || !fits { growth } else { 1.0 };
+                }
+            }
+            let second = self.target.cache_bytes[1] as f64 * FILL;
+            let held: f64 = around.iter().map(|p| p.0).sum();
+            for (i, seen) in uses.iter_mut().enumerate().filter(|_| steps > 1) {
+                if self.references[i].depends(l.iterator) {
+                    seen.times = if seen.ahead == Some(true) { 1.0 } else { seen.times };
+                    seen.ahead = Some(false);
+                } else {
+                    let room = held + inside[i].0 <= second;
+                    seen.times *= if occupied <= second { steps as f64 } else { 1.0 };
+                    seen.ahead = Some(room && seen.ahead.unwrap_or(self.is_panel(i, inside[i].0)));
                 }
             }
             inside = around;
         }
-        // What a cache still holds of the kernel before: activations that fit it. Constants are in the last one at best.
-        for (level, misses) in misses.iter_mut().enumerate() {
-            for (i, r) in self.references.iter().enumerate() {
-                let fits = inside[i] <= self.target.cache_bytes[level] as f64 * FILL;
-                if fits && level > 0 && (level == 2 || !r.constant) {
-                    misses[i] = (misses[i] - inside[i]).max(0.0);
-                }
+        // What a cache still holds of the kernel before: activations that fit it.
+        for (level, misses) in misses.iter_mut().enumerate().skip(1) {
+            for (i, r) in self.references.iter().enumerate().filter(|(_, r)| !r.constant) {
+                let fits = inside[i].1 <= self.target.cache_bytes[level] as f64 * FILL;
+                // A part of a reduction reads the accumulators too.
+                let visits = if r.access.is_none() && self.is_cut(order) { 2.0 } else { 1.0 };
+                misses[i] = (visits * misses[i] - if fits { inside[i].0 } else { 0.0 }).max(0.0);
             }
         }
         let bandwidth = &self.target.bandwidth;
-        (0..3).map(|level| misses[level].iter().sum::<f64>() / bandwidth[level + 1] * EXPOSED[level]).sum()
+        // What comes from memory passes the last cache.
+        let beyond = |i: usize| {
+            let last: f64 = misses[1][i];
+            let memory = misses[2][i].min(last);
+            (last - memory) / bandwidth[2] + memory / bandwidth[3]
+        };
+        let total: f64 = (0..count).map(beyond).sum();
+        let runs = runs.unwrap_or_else(|| self.runs(&covered));
+        let late = |i: usize| {
+            let lines = runs[i] / self.target.line_bytes as f64;
+            misses[1][i] / runs[i] * lines.min(LATE.1) * LATE.0
+        };
+        let exposed = |i: usize| {
+            let ns = beyond(i);
+            let busy = ns * uses[i].times + total - ns;
+            ns * (BUSY * busy / self.compute_ns).min(1.0) + late(i) + SECOND * misses[0][i] / bandwidth[1]
+        };
+        (0..count).map(exposed).sum::<f64>() + self.visits(order)
     }
+
+    /// Bytes of each reference that are fetched one after the other when its iterators cover so many values; nothing waits
+    /// for what is packed or only written.
+    fn runs(&self, covered: &[(Var, i64)]) -> Vec<f64> {
+        let extent = |v: Var| covered.iter().find(|c| c.0 == v).map_or(1, |c| c.1);
+        let run = |(i, r): (usize, &Reference)| match self.packed.contains(&i) || r.access.is_none() {
+            true => f64::INFINITY,
+            false => r.run(&extent).max(self.target.line_bytes as i64) as f64,
+        };
+        self.references.iter().enumerate().map(run).collect()
+    }
+
+    /// Whether the next piece of a reference, of so many bytes, is fetched while the present one is used: a dense one of
+    /// which all iterations of the reduction loops read as much.
+    fn is_panel(&self, i: usize, bytes: f64) -> bool {
+        let r = &self.references[i];
+        let uneven = self.axes.iter().any(|a| a.reduced && a.conditioned && r.depends(a.iterator));
+        let small = bytes <= self.target.cache_bytes[1] as f64 * PANEL;
+        r.constant && self.packed.contains(&i) && !uneven && small
+    }
+
+    fn is_cut(&self, order: &[TileLoop]) -> bool {
+        order.iter().any(|l| self.divisible.contains(&l.iterator))
+    }
+
+    /// ns to fetch and to store the accumulators once more for each part of a reduction.
+    fn visits(&self, order: &[TileLoop]) -> f64 {
+        if !self.is_cut(order) {
+            return 0.0;
+        }
+        let parts: i64 = (0..order.len())
+            .filter(|&at| self.divisible.contains(&order[at].iterator))
+            .map(|at| self.steps(order, at).0)
+            .product();
+        let (mut blocks, mut points) = (1.0, 1.0);
+        for a in self.axes.iter().filter(|a| !a.reduced) {
+            let block = (self.block)(a.iterator).min(a.extent);
+            blocks *= ((a.extent + block - 1) / block) as f64;
+            points *= block as f64;
+        }
+        let vectors = points / self.target.lanes(4) as f64;
+        // One visit more is that of initialisation and result, in passes of their own.
+        (parts + 1) as f64 * blocks * (EDGE.0 + EDGE.1 * vectors) / self.target.clock_ghz
+    }
+}
+
+/// How the loops around use what they fetch of a reference.
+#[derive(Clone, Copy)]
+struct Use {
+    /// It is all fetched in one of so many iterations.
+    times: f64,
+    /// Loops have used the same bytes again so far, while the next ones could be fetched.
+    ahead: Option<bool>,
 }
 
 fn permutations(items: &[TileLoop], f: &mut impl FnMut(&[TileLoop])) {

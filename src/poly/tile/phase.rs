@@ -4,7 +4,7 @@ use super::access::{Along, Reference, flops, references};
 use super::cache::{TileLoop, Traffic};
 use super::register_block::{Axis, Block, Problem};
 use super::{PhaseReport, instances};
-use crate::codegen::expr::Var;
+use crate::codegen::expr::{Affine, Var};
 use crate::poly::Target;
 use crate::poly::instruction::{self, TensorInstruction};
 use crate::poly::pack::{Packing, Part};
@@ -39,6 +39,15 @@ struct Shared {
     vector: Option<usize>,
     dominant: StatementId,
     block: Block,
+    /// Loops over parts of the dominant statement's reductions.
+    parts: Vec<TileLoop>,
+}
+
+impl Shared {
+    /// The length of the parts that the reduction along `v` is cut into.
+    fn part(&self, v: Var, statement: StatementId) -> Option<i64> {
+        self.parts.iter().find(|p| p.iterator == v && statement == self.dominant).map(|p| p.tile)
+    }
 }
 
 /// The loops around the main statement of a leaf, as far as its packed operands need them.
@@ -101,17 +110,24 @@ impl Phase<'_> {
             .filter(|(a, row)| row.is_some() && points(a.iterator) < a.extent)
             .map(|(a, _)| TileLoop { iterator: a.iterator, tile: points(a.iterator) })
             .collect();
-        let pinned: Vec<Var> =
+        let uneven: Vec<Var> =
             only.iter().filter(|a| a.conditioned && points(a.iterator) > 1).map(|a| a.iterator).collect();
+        let fixed = !outer.permutable || axes.iter().filter(|a| a.1.is_some()).count() != outer.rows.len();
+        let cuttable = |a: &Axis| a.reduced && a.movable && !a.conditioned && !block.lanes_reduced;
+        let divisible: Vec<Var> = match is_cuttable(&child, dominant) {
+            true if !fixed => only.iter().filter(|a| cuttable(a)).map(|a| a.iterator).collect(),
+            _ => vec![],
+        };
         let traffic = Traffic {
-            pinned: &pinned,
+            uneven: &uneven,
             references: &refs,
             packed: &block.packed,
             axes: &only,
             target: self.target,
             block: &|v| points(v),
+            compute_ns: block.cycles / self.target.clock_ghz,
+            divisible: &divisible,
         };
-        let fixed = !outer.permutable || axes.iter().filter(|a| a.1.is_some()).count() != outer.rows.len();
         let (order, memory_ns) = if fixed { (loops.clone(), traffic.cost(&loops)) } else { traffic.order(&loops) };
         let mut rows = vec![];
         if fixed {
@@ -121,7 +137,12 @@ impl Phase<'_> {
             }
         } else {
             for (k, l) in order.iter().enumerate() {
-                let row = &outer.rows[row_of(l.iterator).expect("a loop of the outer band")];
+                let row = match row_of(l.iterator) {
+                    Some(i) => &outer.rows[i],
+                    None => {
+                        inner.iter().map(|r| &r.0).find(|r| unit(r, dominant) == Some(l.iterator)).expect("its row")
+                    }
+                };
                 let again = order[k + 1..].iter().any(|x| x.iterator == l.iterator);
                 rows.push(Row {
                     name: tile_name(row, l.tile, again),
@@ -131,15 +152,18 @@ impl Phase<'_> {
                 });
             }
         }
-        let shared = Shared { blocked, vector, dominant, block: block.clone() };
+        let parts = order.iter().filter(|l| divisible.contains(&l.iterator)).copied().collect();
+        let shared = Shared { blocked, vector, dominant, block: block.clone(), parts };
         let mut groups = vec![];
         let child = self.rewrite(&child, self.statements, &outer, &shared, &mut groups);
         for g in &groups {
             packings.extend(self.packings(g, &rows, &shared, &only));
         }
         let report = self.report(dominant, &block, &rows, memory_ns);
-        let pinned = |r: &Row| unit(r, dominant).is_some_and(|v| pinned.contains(&v));
-        let free_rows = rows.iter().take_while(|r| !pinned(r)).count();
+        let cut = order.iter().position(|l| divisible.contains(&l.iterator)).unwrap_or(rows.len());
+        let child = distribute(&rows.split_off(cut), child);
+        let uneven = |r: &Row| unit(r, dominant).is_some_and(|v| uneven.contains(&v));
+        let free_rows = rows.iter().take_while(|r| !uneven(r)).count();
         let node = if rows.is_empty() {
             child
         } else {
@@ -358,14 +382,15 @@ impl Phase<'_> {
         let mut loops: Vec<Row> = vec![];
         for (row, axis) in sums.into_iter().rev() {
             // A condition with a loop variable would have to be decided inside of unrolled code.
+            let steps = shared.part(axis.iterator, main).unwrap_or(axis.extent);
             let decided = s
                 .domain
                 .iter()
                 .filter(|c| c.uses(axis.iterator))
                 .all(|c| c.terms.iter().all(|t| t.0 == axis.iterator || blocked(t.0)));
-            unrolling &= decided && operations * axis.extent <= UNROLL_OPERATIONS;
+            unrolling &= decided && operations * steps <= UNROLL_OPERATIONS;
             if unrolling {
-                operations *= axis.extent;
+                operations *= steps;
             }
             let kind = if unrolling { RowKind::Unroll } else { RowKind::Serial };
             loops.insert(0, Row { kind, ..row });
@@ -402,33 +427,33 @@ impl Phase<'_> {
         } else {
             vec![]
         };
-        let mut loops: Vec<Var> = vec![];
+        let points = |v: Var| g.points.iter().find(|p| p.0 == v).map(|p| p.1);
+        let part = |v: Var| shared.part(v, g.statement);
+        let mut loops: Vec<(Var, Part)> = vec![];
         let around = rows.iter().filter_map(|r| unit(r, g.statement)).chain(g.reductions.iter().copied());
-        let points = g.points.iter().map(|p| p.0);
-        for v in around.chain(axes.iter().filter(|_| g.statement == shared.dominant).map(|a| a.iterator)).chain(points)
-        {
-            if !loops.contains(&v) {
-                loops.push(v);
+        let own = axes.iter().filter(|_| g.statement == shared.dominant).map(|a| a.iterator);
+        for v in around.chain(own).chain(g.points.iter().map(|p| p.0)) {
+            if !loops.iter().any(|l| l.0 == v) {
+                loops.push((v, part(v).or(points(v)).map_or(Part::Whole, Part::Tile)));
             }
         }
+        loops.extend(g.reductions.iter().filter_map(|&v| Some((v, Part::Point(part(v)?)))));
         packed.iter().filter_map(|&i| self.packing(g, &refs[i], vector, &loops)).collect()
     }
 
     /// The packed copy of a read in the order of the loops: tiles, reductions, points, the vector last.
-    fn packing(&self, g: &Group, r: &Reference, vector: Var, loops: &[Var]) -> Option<Packing> {
+    fn packing(&self, g: &Group, r: &Reference, vector: Var, loops: &[(Var, Part)]) -> Option<Packing> {
         let access = r.access.clone()?;
-        let points = |v: Var| g.points.iter().find(|p| p.0 == v).map(|p| p.1);
+        let size = g.points.iter().find(|p| p.0 == vector)?.1;
         let mut dims = vec![];
-        if !loops.contains(&vector) {
-            dims.push((vector, Part::Tile(points(vector)?)));
+        if !loops.iter().any(|l| l.0 == vector) {
+            dims.push((vector, Part::Tile(size)));
         }
-        for &v in loops.iter().filter(|v| r.depends(**v)) {
-            dims.push((v, points(v).map_or(Part::Whole, Part::Tile)));
-        }
+        dims.extend(loops.iter().filter(|l| r.depends(l.0)));
         for &(v, n) in g.points.iter().filter(|p| p.0 != vector && r.depends(p.0)) {
             dims.push((v, Part::Point(n)));
         }
-        dims.push((vector, Part::Point(points(vector)?)));
+        dims.push((vector, Part::Point(size)));
         // An iterator without a loop of its own is left out of the copy.
         let all = self.scop.statement(g.statement).vars().all(|v| !r.depends(v) || dims.iter().any(|d| d.0 == v));
         all.then_some(Packing { statement: g.statement, access, dims })
@@ -470,6 +495,41 @@ impl Phase<'_> {
     }
 }
 
+/// Whether a reduction of `id` may be cut into parts between whose loops the others of the tree run: its own loops are
+/// one group, for it alone.
+fn is_cuttable(node: &Node, id: StatementId) -> bool {
+    match node {
+        Node::Sequence(children) => {
+            let own = children.iter().find(|c| c.0 == [id]);
+            own.is_some_and(|c| leaf_group(&c.1).is_some_and(|(_, permutable, _)| permutable))
+        }
+        _ => false,
+    }
+}
+
+/// `rows` around each child of a sequence, as far as they have its statements.
+fn distribute(rows: &[Row], node: Node) -> Node {
+    let Node::Sequence(children) = node else { return node };
+    let around = |(statements, child): (Vec<StatementId>, Node)| {
+        let own = rows.iter().map(|r| Row { phi: restrict(&r.phi, &statements), ..r.clone() });
+        let own: Vec<Row> = own.filter(|r| !r.phi.is_empty()).collect();
+        let child = match child {
+            child if own.is_empty() => child,
+            Node::Band(inner, body) => {
+                let permutable = inner.permutable;
+                Node::Band(Band { rows: own.into_iter().chain(inner.rows).collect(), permutable }, body)
+            }
+            child => Node::Band(Band { rows: own, permutable: true }, Box::new(child)),
+        };
+        (statements, child)
+    };
+    Node::Sequence(children.into_iter().map(around).collect())
+}
+
+fn restrict(phi: &[(StatementId, Affine)], statements: &[StatementId]) -> Vec<(StatementId, Affine)> {
+    phi.iter().filter(|p| statements.contains(&p.0)).cloned().collect()
+}
+
 /// The iterator that is φ of the statement, up to a shift.
 fn unit(row: &Row, id: StatementId) -> Option<Var> {
     match row.phi.iter().find(|p| p.0 == id)?.1.terms[..] {
@@ -493,8 +553,7 @@ fn tile_name(row: &Row, tile: i64, outer: bool) -> String {
 }
 
 fn point_row(row: &Row, statements: &[StatementId], kind: RowKind) -> Row {
-    let phi = row.phi.iter().filter(|p| statements.contains(&p.0)).cloned().collect();
-    Row { name: row.name.clone(), phi, tile: 1, coincident: row.coincident, kind }
+    Row { name: row.name.clone(), phi: restrict(&row.phi, statements), tile: 1, coincident: row.coincident, kind }
 }
 
 /// Rows above a leaf (or a sequence of leaves) without a sequence between, whether they are all in permutable bands,

@@ -14,7 +14,7 @@
 //! micro-kernel part of Low, Igual, Smith, Quintana-Ortí, "Analytical Modeling Is Enough for High-Performance BLIS" (TOMS
 //! 2016), with accesses instead of fixed operands and with the edges counted.
 
-use super::access::{Along, Reference, operations};
+use super::access::{Along, Reference, gcd, operations};
 use crate::codegen::expr::Var;
 use crate::poly::Target;
 use crate::poly::scop::Statement;
@@ -66,7 +66,7 @@ const LOOP: f64 = 0.2;
 /// Share of the time of vectors that stream from the second cache that does not hide behind arithmetic.
 const STREAM: f64 = 0.15;
 /// Cycles to start and to finish a block, and for each vector in it.
-const EDGE: (f64, f64) = (20.0, 1.5);
+pub const EDGE: (f64, f64) = (20.0, 1.5);
 /// Cycles to read or write one lane of a strided vector.
 const LANE: f64 = 1.0;
 /// A non-constant operand is packed when each element is used at least so often.
@@ -350,8 +350,4 @@ impl Problem<'_> {
             + STREAM * streamed * self.target.clock_ghz / self.target.bandwidth[1]
             + LOOP
     }
-}
-
-fn gcd(a: i64, b: i64) -> i64 {
-    if b == 0 { a } else { gcd(b, a % b) }
 }

@@ -361,3 +361,35 @@ fn goldens() {
         assert_eq!(text, expected, "{file}; TILEWRIGHT_BLESS=1 writes it again");
     }
 }
+
+/// The loops of the longest phase, as the model orders them.
+fn tiles(p: &Program) -> String {
+    compile_stages(p, "t", &Target::avx512()).unwrap().tiled.report.phases[0].tiles.clone()
+}
+
+/// Constants come from memory: the loop over their panels is outside of one that uses a panel again.
+#[test]
+fn panels_of_constants_are_used_again() {
+    assert_eq!(tiles(&samples::matmul(196, 256, 1024)), "no/48 mo/9");
+}
+
+/// Blocks along the channels inside use the whole of each row.
+#[test]
+fn strided_windows_use_whole_rows() {
+    assert_eq!(tiles(&samples::depthwise(112, 96, 3, 2, 1)), "h wo/14 co/16");
+}
+
+/// A reduction whose panel exceeds the caches is cut, and the parts of a block meet in memory.
+#[test]
+fn long_reductions_are_cut() {
+    let target = Target { cache_bytes: [8 << 10, 64 << 10, 128 << 10], ..Target::avx512() };
+    let p = samples::matmul(40, 400, 600);
+    let c = compile_stages(&p, "t", &target).unwrap();
+    let tiles = &c.tiled.report.phases[0].tiles;
+    assert!(tiles.contains("ko/"), "{tiles}");
+    let inputs = inputs(&p);
+    let expected = evaluate(&p, &inputs)[0].to_vec::<f32>();
+    for (a, e) in run(&c.kernel, &c.scop, &inputs)[0].to_vec::<f32>().iter().zip(expected) {
+        assert!((a - e).abs() < 1e-4 * e.abs().max(1.0), "{a} {e}\n{}", c.kernel.nest);
+    }
+}
