@@ -19,6 +19,8 @@ pub struct Phase {
     pub code: Vec<u8>,
     /// Iterations of the parallel loop; `None` for a serial phase.
     pub parallel: Option<i64>,
+    /// Iterations between two barriers of the parallel loop.
+    pub wave: Option<i64>,
     /// Scratch memory that each thread brings, 64-byte aligned.
     pub scratch_bytes: u32,
 }
@@ -41,5 +43,5 @@ fn assemble_function(function: &Function, target: &Target) -> Result<Phase> {
         Isa::Avx2 | Isa::Avx512 => x86::emit(function, &allocation, target.isa)?,
         Isa::Neon => aarch64::emit(function, &allocation)?,
     };
-    Ok(Phase { code, parallel: function.parallel, scratch_bytes: function.scratch_bytes })
+    Ok(Phase { code, parallel: function.parallel, wave: function.wave, scratch_bytes: function.scratch_bytes })
 }

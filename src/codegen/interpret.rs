@@ -5,7 +5,7 @@
 
 use crate::codegen::expr::{Access, Affine, Expr, Index};
 use crate::codegen::interval::ceil_div;
-use crate::codegen::loopnest::{Bound, BufferKind, LoopKind, LoopNest, Stmt};
+use crate::codegen::loopnest::{Bound, BufferKind, LoopNest, Stmt};
 use crate::codegen::scalar::{self, Value};
 use crate::codegen::{Error, Result, Tensor};
 use crate::codegen::{expr::BufferId, expr::Var};
@@ -43,7 +43,7 @@ impl Machine<'_> {
                     let bound = |b: &Bound| (self.affine(&b.affine), b.divisor);
                     let first = lower.iter().map(bound).map(|(a, d)| ceil_div(a, d)).max().unwrap_or(0);
                     let end = upper.iter().map(bound).map(|(a, d)| a.div_euclid(d)).min().unwrap_or(0);
-                    let outermost = *kind == LoopKind::Parallel && !self.parallel;
+                    let outermost = kind.is_parallel() && !self.parallel;
                     let mut value = first;
                     while value < end {
                         if outermost {

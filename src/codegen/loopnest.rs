@@ -43,11 +43,23 @@ pub enum LoopKind {
     Serial,
     /// Iterations are independent; only the outermost loop of a phase. The runtime divides it over threads.
     Parallel,
+    /// Like `Parallel`, in waves: only `width` consecutive iterations, from a multiple of `width` on, are independent. The
+    /// runtime divides one wave after the other.
+    Waves {
+        width: i64,
+    },
     /// Expanded completely. Bounds are constants.
     Unroll,
     /// Expanded to vector instructions, several registers when longer than one. Bounds are constants, starting at 0.
     /// The body may also be an accumulation whose target does not depend on the variable: a reduction over lanes.
     Vector,
+}
+
+impl LoopKind {
+    /// Whether the runtime divides the loop over threads.
+    pub fn is_parallel(self) -> bool {
+        matches!(self, LoopKind::Parallel | LoopKind::Waves { .. })
+    }
 }
 
 /// `⌈affine / divisor⌉` as a lower bound, `⌊affine / divisor⌋` as an exclusive upper bound; divisor ≥ 1.

@@ -54,11 +54,15 @@ fn lower_phase(
         bytes = to_memory(&mut locals, b);
     }
     let parallel = match stmt {
-        Stmt::Loop { lower, upper, step, kind: LoopKind::Parallel, .. } => {
+        Stmt::Loop { lower, upper, step, kind, .. } if kind.is_parallel() => {
             let first = lower.iter().map(|b| ceil_div(b.affine.constant, b.divisor)).max().unwrap_or(0);
             let end = upper.iter().map(|b| b.affine.constant.div_euclid(b.divisor)).min().unwrap_or(0);
             Some(ceil_div(end - first, *step).max(0))
         }
+        _ => None,
+    };
+    let wave = match stmt {
+        Stmt::Loop { kind: LoopKind::Waves { width }, .. } => Some(*width),
         _ => None,
     };
     // each retry settles one buffer, twice at most
@@ -66,7 +70,10 @@ fn lower_phase(
         let mut selector = Selector::new(nest, target, widths, &locals);
         selector.tree.scratch_bytes = bytes;
         match selector.phase(stmt) {
-            Ok(tree) => return address::flatten(prefetch::prefetch_panels(tree, target), name, parallel),
+            Ok(tree) => {
+                let function = address::flatten(prefetch::prefetch_panels(tree, target), name, parallel)?;
+                return Ok(Function { wave, ..function });
+            }
             Err(Stop::Failed(e)) => return Err(e),
             Err(Stop::Retry(b, LocalMode::Memory { .. })) => bytes = to_memory(&mut locals, b),
             Err(Stop::Retry(b, mode)) => locals[b.0 as usize] = mode,

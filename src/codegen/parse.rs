@@ -192,10 +192,12 @@ impl Parser {
             "parallel" => Some(LoopKind::Parallel),
             "unroll" => Some(LoopKind::Unroll),
             "vector" => Some(LoopKind::Vector),
+            "waves" => self.peek_at(1).parse().ok().map(|width| LoopKind::Waves { width }),
             _ => None,
         };
-        if let (Some(kind), true) = (kind, self.peek_at(2) == "in") {
-            self.at += 1;
+        let words = if matches!(kind, Some(LoopKind::Waves { .. })) { 2 } else { 1 };
+        if let (Some(kind), true) = (kind, self.peek_at(words + 1) == "in") {
+            self.at += words;
             let name = self.name()?;
             self.expect("in")?;
             let lower = self.bounds("max", "ceil")?;

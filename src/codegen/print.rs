@@ -118,10 +118,11 @@ impl Printer<'_> {
                     let (lower, upper) = (self.bounds(lower, "max", true), self.bounds(upper, "min", false));
                     let name = self.bind(*var);
                     let kind = match kind {
-                        LoopKind::Serial => "for",
-                        LoopKind::Parallel => "parallel",
-                        LoopKind::Unroll => "unroll",
-                        LoopKind::Vector => "vector",
+                        LoopKind::Serial => "for".to_string(),
+                        LoopKind::Parallel => "parallel".to_string(),
+                        LoopKind::Waves { width } => format!("waves {width}"),
+                        LoopKind::Unroll => "unroll".to_string(),
+                        LoopKind::Vector => "vector".to_string(),
                     };
                     let step = if *step == 1 { String::new() } else { format!(" step {step}") };
                     let _ = writeln!(self.out, "{pad}{kind} {name} in {lower}..{upper}{step} {{");

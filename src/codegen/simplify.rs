@@ -161,7 +161,7 @@ impl Simplifier<'_> {
             if first >= end {
                 return vec![];
             }
-            if first + l.step >= end && l.kind != LoopKind::Parallel {
+            if first + l.step >= end && !l.kind.is_parallel() {
                 env.insert(l.var, Affine::constant(first));
                 return self.statements(l.body, &mut env.clone(), &mut facts.clone());
             }
@@ -175,7 +175,7 @@ impl Simplifier<'_> {
         let mut env = env.clone();
         env.insert(l.var, Affine::var(var));
         let versions = match l.kind {
-            LoopKind::Parallel => self.versions(l.body, &mut env, &mut inside),
+            LoopKind::Parallel | LoopKind::Waves { .. } => self.versions(l.body, &mut env, &mut inside),
             _ => None,
         };
         let body = versions.unwrap_or_else(|| self.statements(l.body, &mut env, &mut inside));

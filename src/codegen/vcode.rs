@@ -323,4 +323,6 @@ pub struct Function {
     pub scratch_bytes: u32,
     /// Iterations of the parallel loop; `None` for a serial phase.
     pub parallel: Option<i64>,
+    /// Iterations between two barriers of the parallel loop; `None` when it needs none.
+    pub wave: Option<i64>,
 }

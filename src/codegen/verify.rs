@@ -78,8 +78,11 @@ impl Checker<'_> {
                         LoopKind::Vector if !from_zero => {
                             return self.fail(format!("vector loop {name} does not count 0, 1, 2"));
                         }
-                        LoopKind::Parallel if depth > 0 => {
+                        LoopKind::Parallel | LoopKind::Waves { .. } if depth > 0 => {
                             return self.fail(format!("parallel loop {name} is not outermost"));
+                        }
+                        LoopKind::Waves { width } if !from_zero || !constant || *width < 1 => {
+                            return self.fail(format!("loop {name} is no sequence of waves"));
                         }
                         _ => {}
                     }

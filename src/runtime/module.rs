@@ -80,6 +80,8 @@ pub struct Phase {
     pub offset: u64,
     /// Iterations to divide among the threads.
     pub parallel: Option<i64>,
+    /// Iterations that are independent: after so many of them all threads wait for each other. `None` for all.
+    pub wave: Option<i64>,
     /// Scratch memory for each thread.
     pub scratch_bytes: u32,
 }
@@ -395,6 +397,9 @@ impl Module {
             }
             if kernel.phases.iter().any(|p| p.parallel.is_some_and(|n| n < 0)) {
                 return wrong(format!("kernel `{}` has a negative number of iterations", kernel.name));
+            }
+            if kernel.phases.iter().any(|p| p.wave.is_some_and(|n| n < 1)) {
+                return wrong(format!("kernel `{}` has waves of no iterations", kernel.name));
             }
         }
         let mut names = BTreeSet::new();

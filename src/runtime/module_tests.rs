@@ -17,7 +17,7 @@ pub fn small() -> Module {
         code: vec![0xc3; 3],
         kernels: vec![Kernel {
             name: "k".into(),
-            phases: vec![Phase { offset: 1, parallel: Some(4), scratch_bytes: 100 }],
+            phases: vec![Phase { offset: 1, parallel: Some(4), wave: None, scratch_bytes: 100 }],
             slots: vec![slot(false), slot(false), slot(true)],
             vectorized: true,
             tensorized: false,
@@ -122,6 +122,7 @@ fn inconsistent_modules_are_refused() {
     let cases: &[(&str, Break)] = &[
         ("code offset", |m| m.kernels[0].phases[0].offset = 3),
         ("iterations", |m| m.kernels[0].phases[0].parallel = Some(-1)),
+        ("waves", |m| m.kernels[0].phases[0].wave = Some(0)),
         ("slot too large", |m| m.kernels[0].slots[1].bytes = 33),
         ("slot missing", |m| m.kernels[0].slots.truncate(2)),
         ("kernel index", |m| m.steps[1].action = Action::Kernel { kernel: 1, arguments: vec![] }),

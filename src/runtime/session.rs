@@ -40,6 +40,7 @@ enum ReadyStep {
 struct ReadyPhase {
     function: PhaseFn,
     parallel: Option<i64>,
+    wave: Option<i64>,
 }
 
 /// What one run needs for itself.
@@ -70,10 +71,11 @@ impl Session {
             .iter()
             .map(|step| match &step.action {
                 Action::Kernel { kernel, arguments } => {
-                    let phases = module.kernels[*kernel as usize]
-                        .phases
-                        .iter()
-                        .map(|p| ReadyPhase { function: code.phase(p.offset as usize), parallel: p.parallel });
+                    let phases = module.kernels[*kernel as usize].phases.iter().map(|p| ReadyPhase {
+                        function: code.phase(p.offset as usize),
+                        parallel: p.parallel,
+                        wave: p.wave,
+                    });
                     let table = table_len;
                     table_len += arguments.len();
                     Ok(ReadyStep::Kernel { phases: phases.collect(), table })
@@ -280,9 +282,15 @@ impl Session {
                     // borrowed mutably for the run. Inputs and weights are only read. Each thread has its own scratch.
                     match phase.parallel {
                         None => unsafe { call.phase(phase.function, 0, 1, 0) },
-                        Some(count) => crew.run(count, &|first, last, thread| unsafe {
-                            call.phase(phase.function, first, last, thread);
-                        })?,
+                        Some(count) => {
+                            let width = phase.wave.unwrap_or(count).max(1);
+                            for start in (0..count).step_by(width as usize) {
+                                // SAFETY: as above; iterations of one wave write nothing that another one of it touches.
+                                crew.run(width.min(count - start), &|first, last, thread| unsafe {
+                                    call.phase(phase.function, start + first, start + last, thread);
+                                })?
+                            }
+                        }
                     }
                 }
                 Ok(())

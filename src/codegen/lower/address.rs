@@ -24,6 +24,7 @@ pub fn flatten(tree: Tree, name: String, parallel: Option<i64>) -> Result<Functi
             vregs: tree.vregs,
             scratch_bytes: tree.scratch_bytes,
             parallel,
+            wave: None,
         },
         registers: HashMap::new(),
         values: HashMap::new(),

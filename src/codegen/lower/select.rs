@@ -366,7 +366,7 @@ impl<'a> Selector<'a> {
                         self.env[var.0 as usize] = Affine::constant(first);
                         if first < end { self.statements(body) } else { Ok(()) }
                     }
-                    _ => self.real_loop(*var, lower, upper, *step, *kind == LoopKind::Parallel, body),
+                    _ => self.real_loop(*var, lower, upper, *step, kind.is_parallel(), body),
                 }
             }
             Stmt::Let { var, value, divisor } => {

@@ -360,3 +360,17 @@ fn a_local_buffer_with_its_vectors_across() {
     );
     assert_eq!(f[0].scratch_bytes, 0);
 }
+
+#[test]
+fn waves_are_one_parallel_loop_with_barriers() {
+    let f = check_text(
+        "kernel w {
+          A: f32[5][12] argument 0 written;
+          waves 12 t in 0..48 {
+            let w = floor(t / 12);
+            let i = floor((t - 12*w) / 1);
+            A[w + 1][i] = (A[w][i] + f32(1.0));
+          } }",
+    );
+    assert_eq!((f[0].parallel, f[0].wave), (Some(48), Some(12)));
+}

@@ -47,7 +47,7 @@ pub fn sink_conditions(var: Var, l: &OldLoop, mut body: Vec<Stmt>) -> Vec<Stmt> 
     }
     let (mut lower, mut upper) = (l.lower.clone(), l.upper.clone());
     let mut outside = vec![];
-    if l.kind != LoopKind::Parallel {
+    if !l.kind.is_parallel() {
         for c in common(&body).unwrap_or_default() {
             let k = c.coefficient(var);
             let rest = c.clone().plus(var, -k);

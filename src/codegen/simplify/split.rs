@@ -154,7 +154,7 @@ fn expanded_size(body: &[Stmt]) -> i64 {
                 match kind {
                     LoopKind::Unroll => extent * expanded_size(body),
                     LoopKind::Vector => ceil_div(extent, 16) * expanded_size(body),
-                    LoopKind::Serial | LoopKind::Parallel => expanded_size(body),
+                    LoopKind::Serial | LoopKind::Parallel | LoopKind::Waves { .. } => expanded_size(body),
                 }
             }
         })
