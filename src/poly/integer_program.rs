@@ -1,7 +1,11 @@
-//! Small integer programs: fixed and equal unknowns eliminated, the rest solved by microlp, the answer checked exactly.
+//! Small integer programs: fixed and equal unknowns eliminated, the rest solved by branch and bound over microlp's linear
+//! relaxations with a bound on their number, the answer checked exactly.
 
 use good_lp::{Expression, ProblemVariables, Solution, SolverModel, constraint, microlp, variable};
 use std::collections::BTreeMap;
+
+/// Linear relaxations solved for one program, at most.
+const MAX_NODES: usize = 60;
 
 /// `constant + Σ coefficient·unknown`.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
@@ -71,7 +75,8 @@ impl IntegerProgram {
         self.at_least.len() + self.equal.len()
     }
 
-    /// An optimal solution, every row verified in integers; `None` when there is none or the solver gives none.
+    /// An optimal solution, every row verified in integers; not the optimum when it takes more effort than allowed, and
+    /// `None` when there is none or none was found.
     pub fn solve(&self) -> Option<Vec<i64>> {
         let n = self.unknowns();
         let (mut low, mut high) = (self.low.clone(), self.high.clone());
@@ -128,41 +133,99 @@ impl IntegerProgram {
         let mut cost = vec![0; n];
         (0..n).for_each(|u| cost[root[u]] += self.cost[u]);
 
-        let is_open = |u: usize| root[u] == u && low[u] < high[u];
+        let open: Vec<usize> = (0..n).filter(|&u| root[u] == u && low[u] < high[u]).collect();
+        let rows = Rows { open: &open, at_least: &at_least, equal: &equal, cost: &cost };
+        let place = |u: usize| open.iter().position(|&o| o == u);
+        let found = rows.branch_and_bound(&low, &high, |values| {
+            let value: Vec<i64> = (0..n).map(|u| place(root[u]).map_or(low[root[u]], |k| values[k])).collect();
+            let within = (0..n).all(|u| self.low[u] <= value[u] && value[u] <= self.high[u]);
+            let valid = within
+                && self.at_least.iter().all(|r| r.evaluate(&value) >= 0)
+                && self.equal.iter().all(|r| r.evaluate(&value) == 0);
+            valid.then_some(value)
+        });
+        found.map(|(_, value)| value)
+    }
+}
+
+/// What is left of a program: rows over the open unknowns.
+struct Rows<'a> {
+    open: &'a [usize],
+    at_least: &'a [Linear],
+    equal: &'a [Linear],
+    cost: &'a [i64],
+}
+
+impl Rows<'_> {
+    /// The cheapest integer point that `accept` takes, and its cost: linear relaxations, divided at unknowns that are no
+    /// integers, at most [`MAX_NODES`] of them. Beyond that, the best point so far.
+    fn branch_and_bound(
+        &self,
+        low: &[i64],
+        high: &[i64],
+        accept: impl Fn(&[i64]) -> Option<Vec<i64>>,
+    ) -> Option<(i64, Vec<i64>)> {
+        if self.open.is_empty() {
+            return accept(&[]).map(|value| (0, value));
+        }
+        let pick = |bounds: &[i64]| self.open.iter().map(|&u| bounds[u]).collect::<Vec<i64>>();
+        let mut nodes = vec![(pick(low), pick(high))];
+        let mut best: Option<(i64, Vec<i64>)> = None;
+        for _ in 0..MAX_NODES {
+            let Some((low, high)) = nodes.pop() else { break };
+            let Some(point) = self.relax(&low, &high) else { continue };
+            let cost: f64 = self.open.iter().zip(&point).map(|(&u, x)| self.cost[u] as f64 * x).sum();
+            if best.as_ref().is_some_and(|b| cost > b.0 as f64 - 0.5) {
+                continue;
+            }
+            let distance = |x: f64| (x - x.round()).abs();
+            let worst = (0..point.len()).max_by(|&a, &b| distance(point[a]).total_cmp(&distance(point[b])));
+            match worst.filter(|&k| distance(point[k]) > 1e-6) {
+                None => {
+                    let values: Vec<i64> = point.iter().map(|x| x.round() as i64).collect();
+                    let cost = self.open.iter().zip(&values).map(|(&u, x)| self.cost[u] * x).sum();
+                    if let Some(value) = accept(&values)
+                        && best.as_ref().is_none_or(|b| cost < b.0)
+                    {
+                        best = Some((cost, value));
+                    }
+                }
+                Some(k) => {
+                    let below = point[k].floor() as i64;
+                    let (mut up, mut down) = ((low.clone(), high.clone()), (low, high));
+                    (up.0[k], down.1[k]) = (below + 1, below);
+                    nodes.extend(if point[k] - below as f64 > 0.5 { [down, up] } else { [up, down] });
+                }
+            }
+        }
+        best
+    }
+
+    /// The cheapest rational point between bounds.
+    fn relax(&self, low: &[i64], high: &[i64]) -> Option<Vec<f64>> {
         let mut variables = ProblemVariables::new();
-        let solver: Vec<_> = (0..n)
-            .map(|u| is_open(u).then(|| variables.add(variable().integer().min(low[u] as f64).max(high[u] as f64))))
-            .collect();
+        let unknowns: Vec<_> =
+            low.iter().zip(high).map(|(&lo, &hi)| variables.add(variable().min(lo as f64).max(hi as f64))).collect();
         let expression = |row: &Linear| {
-            row.terms.iter().fold(Expression::from(row.constant as f64), |mut e, (&u, &c)| {
-                e.add_mul(c as f64, solver[u].expect("open"));
+            row.terms.iter().fold(Expression::from(row.constant as f64), |mut e, (u, &c)| {
+                let k = self.open.binary_search(u).expect("open");
+                e.add_mul(c as f64, unknowns[k]);
                 e
             })
         };
         let mut objective = Expression::from(0.0);
-        (0..n).filter(|&u| cost[u] != 0).for_each(|u| {
-            if let Some(v) = solver[u] {
-                objective.add_mul(cost[u] as f64, v);
-            }
-        });
-        let value: Vec<i64> = if solver.iter().all(Option::is_none) {
-            (0..n).map(|u| low[root[u]]).collect()
-        } else {
-            let mut model = variables.minimise(objective).using(microlp);
-            for row in &at_least {
-                model.add_constraint(constraint::geq(expression(row), 0.0));
-            }
-            for row in &equal {
-                model.add_constraint(constraint::eq(expression(row), 0.0));
-            }
-            let solution = model.solve().ok()?;
-            (0..n).map(|u| solver[root[u]].map_or(low[root[u]], |v| solution.value(v).round() as i64)).collect()
-        };
-        let within = (0..n).all(|u| self.low[u] <= value[u] && value[u] <= self.high[u]);
-        let valid = within
-            && self.at_least.iter().all(|r| r.evaluate(&value) >= 0)
-            && self.equal.iter().all(|r| r.evaluate(&value) == 0);
-        valid.then_some(value)
+        for (&u, &x) in self.open.iter().zip(&unknowns).filter(|(u, _)| self.cost[**u] != 0) {
+            objective.add_mul(self.cost[u] as f64, x);
+        }
+        let mut model = variables.minimise(objective).using(microlp);
+        for row in self.at_least {
+            model.add_constraint(constraint::geq(expression(row), 0.0));
+        }
+        for row in self.equal {
+            model.add_constraint(constraint::eq(expression(row), 0.0));
+        }
+        let solution = model.solve().ok()?;
+        Some(unknowns.iter().map(|&x| solution.value(x)).collect())
     }
 }
 
