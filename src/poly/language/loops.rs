@@ -293,7 +293,12 @@ impl Walk<'_> {
         let value = scope.value(&a.value, dtype)?;
         let own = || Expr::load(target, write.clone());
         let (reduce, value) = match a.assign {
-            Assign::Set | Assign::Reduce(_) => (None, value),
+            Assign::Set | Assign::Reduce(_) => match value {
+                // `x = max(x, e)` is `x max= e`.
+                Expr::Binary(op @ (BinaryOp::Min | BinaryOp::Max), x, e) if *x == own() => (Some(op), *e),
+                Expr::Binary(op @ (BinaryOp::Min | BinaryOp::Max), e, x) if *x == own() => (Some(op), *e),
+                value => (None, value),
+            },
             Assign::Update(Combine::Div) => (None, own() / value),
             Assign::Update(Combine::Sub) => (Some(def::reduction(Combine::Add, dtype, a.span)?), -value),
             Assign::Update(combine) => (Some(def::reduction(combine, dtype, a.span)?), value),
