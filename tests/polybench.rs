@@ -180,6 +180,12 @@ fn small() {
 }
 
 #[test]
+fn small_in_tiles_and_waves() {
+    let host = host_targets()[0].clone();
+    check("SMALL", &Target { cache_bytes: [4 << 10, 24 << 10, 1 << 20], ..host });
+}
+
+#[test]
 fn every_program_of_the_folder_is_checked_and_has_five_sets_of_sizes() {
     let mut names = vec![];
     for entry in std::fs::read_dir(root().join("datasets/polybench")).unwrap() {

@@ -234,6 +234,37 @@ fn add(
     Ok(())
 }
 
+/// Whether some instance of an update reads in its body an element of the target that an instance writes which agrees with it in
+/// all forms `same`: then the sum of these instances cannot be kept elsewhere until it is complete.
+pub fn reads_sums(s: &Statement, same: &[Affine], isl: &Isl) -> Result<bool> {
+    let n = s.iterators.len();
+    let mut pairs = Polyhedron { dims: 2 * n, ..Polyhedron::default() };
+    pairs.add_domain(s, 0);
+    pairs.add_domain(s, n);
+    for form in same {
+        pairs.equalities.push(difference(&pairs.form(form, 0), &pairs.form(form, n)));
+    }
+    let mut reads = vec![];
+    s.body.visit_accesses(&mut |a| {
+        if a.buffer == s.target {
+            reads.push(a.clone());
+        }
+    });
+    for read in reads {
+        let mut p = pairs.clone();
+        read.guard.iter().for_each(|g| p.inequalities.push(p.form(g, n)));
+        for (w, r) in s.write.iter().zip(&read.index) {
+            if let Index::Affine(r) = r {
+                p.equalities.push(difference(&p.form(w, 0), &p.form(r, n)));
+            }
+        }
+        if !Reduced::new(&p).empty && !isl.is_empty(&p)? {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
 fn bytes(scop: &Scop, tensor: BufferId) -> i64 {
     let t = scop.tensor(tensor);
     t.shape.iter().fold(t.dtype.bytes() as i64, |bytes, &extent| bytes.saturating_mul(extent))

@@ -3,7 +3,7 @@
 //! In: a Scop, its dependences, any tree. For each dependence the tree is walked from the root with the pairs of instances
 //! that run at the same time so far; at each row the sink may not be earlier than the source. A row that runs in parallel
 //! or in vector lanes may not carry a dependence at all; the updates of one reduction may be reordered and spread over
-//! lanes, but not run in parallel. Intervals prove most rows ([`Reduced`]); where they do not, isl decides.
+//! lanes, but not run in parallel. Rows in waves may not have dependences of opposite signs. Intervals prove most rows ([`Reduced`]); where they do not, isl decides.
 
 use crate::poly::dependence::{Dependence, Dependences, Kind};
 use crate::poly::isl::Isl;
@@ -161,8 +161,11 @@ impl Walk<'_> {
                 }
             }
             Node::Band(band, child) => {
-                for row in &band.rows {
+                for (i, row) in band.rows.iter().enumerate() {
                     let place = format!(", in loop {}", row.name);
+                    if row.kind == RowKind::Wavefront {
+                        self.wavefront(row, band.rows.get(i + 1), &live)?;
+                    }
                     let apart = |swap: bool| live.apart(self.scop, d, row, 1, swap);
                     if !d.reduction && !live.respects(self.scop, d, row, self.isl)? {
                         self.refuse(&apart(true), "before", &place)?;
@@ -182,6 +185,23 @@ impl Walk<'_> {
                 self.node(child, live)
             }
         }
+    }
+
+    /// Rows of one sum run at the same time: no dependence may be positive in one and negative in the other.
+    fn wavefront(&self, row: &Row, next: Option<&Row>, live: &Live) -> Result<()> {
+        let (scop, d) = (self.scop, self.dependence);
+        let Some(next) = next else {
+            return Err(Error::Schedule(format!("loop {} is the last of its band and has no waves", row.name)));
+        };
+        let place = format!(", in the waves of loops {} and {}", row.name, next.name);
+        if d.reduction {
+            if !live.coincides(scop, d, row, self.isl)? && !live.coincides(scop, d, next, self.isl)? {
+                self.refuse(&live.apart(scop, d, next, 1, true), "in parallel with", &place)?;
+            }
+        } else if !live.respects(scop, d, next, self.isl)? {
+            self.refuse(&live.apart(scop, d, next, 1, true), "in parallel with or before", &place)?;
+        }
+        Ok(())
     }
 
     /// An error with the first pair of `pairs`, if there is one.

@@ -12,12 +12,13 @@
 //! iteration of them, so the temporary shrinks to what one iteration touches (array contraction, Lefebvre and Feautrier
 //! 1998, with boxes instead of moduli).
 
+mod factor;
 mod parallel;
 mod place;
 mod scan;
 mod solve;
 
-use crate::codegen::expr::{Affine, BufferId, Expr, Index, Var};
+use crate::codegen::expr::{Affine, BinaryOp, BufferId, Expr, Index, Scalar, Var};
 use crate::codegen::loopnest::{Bound, Buffer, BufferKind, LoopKind, LoopNest, Stmt, row_major};
 use crate::poly::pack::{Pack, Packing};
 use crate::poly::schedule::{Node, Row, RowKind, Schedule};
@@ -92,7 +93,7 @@ fn is_box(scop: &Scop, schedule: &Schedule) -> bool {
     let mut plain = scop.statements.iter().all(|s| s.domain.is_empty());
     schedule.for_each_band(&mut |band| {
         let single = |a: &Affine| a.constant == 0 && matches!(a.terms[..], [] | [(_, 1)]);
-        plain &= band.rows.iter().all(|r| r.phi.iter().all(|p| single(&p.1)));
+        plain &= band.rows.iter().all(|r| r.kind != RowKind::Wavefront && r.phi.iter().all(|p| single(&p.1)));
     });
     plain || scop.order == Schedule::in_sequence(&scop.statements)
 }
@@ -115,6 +116,8 @@ struct State {
     placed: Vec<Placed>,
     /// The store of an update is replaced by a copy between its target and the local tile that stands for it.
     mode: Mode,
+    /// The sum in the local tile is this constant times smaller than what the update adds, and sums this instead.
+    factor: Option<(Scalar, Expr)>,
 }
 
 #[derive(Clone, Debug)]
@@ -122,6 +125,8 @@ struct Placed {
     tensor: BufferId,
     buffer: BufferId,
     origin: Vec<Affine>,
+    /// For the target of an update alone: what its body reads lies elsewhere.
+    sums: bool,
 }
 
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -135,7 +140,7 @@ enum Mode {
 
 impl Default for State {
     fn default() -> State {
-        State { classes: vec![], coincident: true, placed: vec![], mode: Mode::Body }
+        State { classes: vec![], coincident: true, placed: vec![], mode: Mode::Body, factor: None }
     }
 }
 
@@ -377,13 +382,34 @@ impl<'a> Lowering<'a> {
         let write: Vec<Affine> = s.write.iter().map(|a| a.substitute(|v| value[v.0 as usize].clone())).collect();
         let local = self.element(s.target, &write, &state.placed)?;
         if state.mode == Mode::Body {
-            let body = self.expression(id, &s.body, value, state)?;
+            let body = state.factor.as_ref().map_or(&s.body, |f| &f.1);
+            let body = self.expression(id, body, value, state)?;
             return Ok(Stmt::Store { buffer: local.0, index: affine_index(local.1), value: body, reduce: s.reduce });
         }
         let outer = &state.placed[..state.placed.len() - 1];
         let target = self.element(s.target, &write, outer)?;
+        if let Some((c, _)) = state.factor {
+            let zero = Scalar::neutral(BinaryOp::Add, c.dtype).expect("of floating point");
+            let sum = || factor::scaled(c, Expr::load(local.0, local.1.clone()));
+            return Ok(match state.mode {
+                Mode::Fill => Stmt::Store {
+                    buffer: local.0,
+                    index: affine_index(local.1),
+                    value: Expr::Const(zero),
+                    reduce: None,
+                },
+                _ => Stmt::Store { buffer: target.0, index: affine_index(target.1), value: sum(), reduce: s.reduce },
+            });
+        }
         let (to, from) = if state.mode == Mode::Fill { (local, target) } else { (target, local) };
         Ok(Stmt::Store { buffer: to.0, index: affine_index(to.1), value: Expr::load(from.0, from.1), reduce: None })
+    }
+
+    /// The constant factor of what an update adds, which its local tile leaves out.
+    fn factor(&self, id: StatementId) -> Option<(Scalar, Expr)> {
+        let s = self.scop.statement(id);
+        let sums = s.reduce == Some(BinaryOp::Add);
+        sums.then(|| factor::factor(&s.body, self.scop.tensor(s.target).dtype)).flatten()
     }
 
     /// The buffer that holds a tensor here, and an element's subscripts in it.
@@ -419,7 +445,7 @@ impl<'a> Lowering<'a> {
                     let subscripts = self.tiled.packings[p].subscripts(value, &self.range())?;
                     return Ok(Expr::load(self.packed[p], subscripts));
                 }
-                let placed = state.placed.iter().rev().find(|p| p.tensor == access.buffer);
+                let placed = state.placed.iter().rev().find(|p| p.tensor == access.buffer && !p.sums);
                 let mut index = vec![];
                 for (d, i) in access.index.iter().enumerate() {
                     index.push(match (i, placed) {
@@ -530,7 +556,7 @@ fn affine_index(index: Vec<Affine>) -> Vec<Index> {
 fn kind(kind: RowKind) -> LoopKind {
     match kind {
         // A parallel row further in than the outermost band has nothing left to divide.
-        RowKind::Serial | RowKind::Parallel => LoopKind::Serial,
+        RowKind::Serial | RowKind::Parallel | RowKind::Wavefront => LoopKind::Serial,
         RowKind::Unroll => LoopKind::Unroll,
         RowKind::Vector => LoopKind::Vector,
     }

@@ -36,9 +36,10 @@ pub(super) const ROLES: [(Role, &str); 5] = [
     (Role::InOut, "inout"),
     (Role::Temporary, "temporary"),
 ];
-pub(super) const KINDS: [(RowKind, &str); 4] = [
+pub(super) const KINDS: [(RowKind, &str); 5] = [
     (RowKind::Serial, "serial"),
     (RowKind::Parallel, "parallel"),
+    (RowKind::Wavefront, "wavefront"),
     (RowKind::Unroll, "unroll"),
     (RowKind::Vector, "vector"),
 ];

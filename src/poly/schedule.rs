@@ -49,6 +49,9 @@ pub struct Row {
 pub enum RowKind {
     Serial,
     Parallel,
+    /// This row and the next one in waves: in the order of their sum, those of one sum in parallel. Dependences are
+    /// non-negative in both. Only at the root.
+    Wavefront,
     Unroll,
     Vector,
 }

@@ -10,16 +10,19 @@
 //! schedule.
 
 pub mod access;
+mod band;
 pub mod cache;
 mod phase;
 pub mod register_block;
 
 use crate::codegen::expr::Affine;
 use crate::poly::instruction::{self, TensorInstruction};
+use crate::poly::isl::Isl;
 use crate::poly::pack::Packing;
 use crate::poly::schedule::{Band, Node, Row, RowKind, Schedule};
 use crate::poly::scop::{Role, Scop, StatementId};
 use crate::poly::{Result, Target};
+use band::Bands;
 use phase::{Phase, Plan};
 
 /// A schedule with tiles, and what goes with it.
@@ -107,7 +110,11 @@ pub fn tile_with(
     let mut planned = vec![];
     for (statements, node) in &phases {
         let phase = Phase { scop, target, instructions, statements };
-        planned.push(phase.plan(node, &mut packings));
+        planned.push(if is_box(scop, statements, node) {
+            phase.plan(node, &mut packings)
+        } else {
+            Bands { scop, target, statements, isl: Isl::default() }.plan(node)
+        });
     }
     let total: f64 = planned.iter().map(|p| p.report.predicted_ns).sum();
     let mut report = KernelReport {
@@ -124,7 +131,7 @@ pub fn tile_with(
     let mut nodes = vec![];
     for ((statements, _), Plan { mut node, report: mut phase, free_rows }) in phases.iter().zip(planned) {
         if phase.predicted_ns >= SERIAL_NS && !together {
-            phase.parallel = parallelize(scop, &mut node, free_rows);
+            phase.parallel = parallelize(scop, &mut node, free_rows) || in_waves(scop, &mut node);
         }
         report.phases.push(phase);
         nodes.push((statements.clone(), node));
@@ -135,6 +142,23 @@ pub fn tile_with(
         _ => Node::Sequence(nodes),
     };
     Ok(Tiled { schedule: Schedule { root }, packings, report })
+}
+
+/// Whether a phase has the shape of a tensor expression: boxes, and loops over one iterator of each statement.
+fn is_box(scop: &Scop, statements: &[StatementId], node: &Node) -> bool {
+    if scop.order == Schedule::in_sequence(&scop.statements) {
+        return true;
+    }
+    let mut plain = statements.iter().all(|&s| scop.statement(s).domain.is_empty());
+    let mut coincident = false;
+    let schedule = Schedule { root: node.clone() };
+    schedule.for_each_band(&mut |band| {
+        let single = |a: &Affine| a.constant == 0 && matches!(a.terms[..], [] | [(_, 1)]);
+        plain &= band.rows.iter().all(|r| r.tile == 1 && r.phi.iter().all(|p| single(&p.1)));
+        coincident |= band.rows.iter().any(|r| r.coincident);
+    });
+    let outer = matches!(node, Node::Band(band, _) if band.rows.iter().any(|r| r.coincident));
+    plain && (outer || !coincident)
 }
 
 /// A band with one iteration.
@@ -163,6 +187,26 @@ fn parallelize(scop: &Scop, node: &mut Node, free: usize) -> bool {
         row.kind = RowKind::Parallel;
     }
     steps > 1
+}
+
+/// Marks the first two of several tile rows that carry dependences to run in waves.
+fn in_waves(scop: &Scop, node: &mut Node) -> bool {
+    let Node::Band(band, _) = node else { return false };
+    let permutable = band.permutable;
+    let [first, second, ..] = &mut band.rows[..] else { return false };
+    let tiles = |r: &Row| r.tile > 1 && !r.coincident && row_extent(scop, r) > r.tile;
+    // The updates of one element must not meet in one wave.
+    let kept = |r: &Row| {
+        r.phi.iter().all(|(id, phi)| {
+            let s = scop.statement(*id);
+            s.reduce.is_none() || phi.terms.iter().all(|t| s.write.iter().any(|w| w.terms[..] == [(t.0, 1)]))
+        })
+    };
+    let waves = permutable && tiles(first) && tiles(second) && (kept(first) || kept(second));
+    if waves {
+        first.kind = RowKind::Wavefront;
+    }
+    waves
 }
 
 /// How many values φ of a row takes over all statements.

@@ -88,7 +88,7 @@ impl Lowering<'_> {
             match contracted {
                 Some((origin, shape)) => {
                     let buffer = self.local(Local::Temporary(t), &self.scop.tensor(t).name, t, &shape);
-                    state.placed.push(Placed { tensor: t, buffer, origin });
+                    state.placed.push(Placed { tensor: t, buffer, origin, sums: false });
                 }
                 None => self.workspace(t),
             }
@@ -225,6 +225,11 @@ impl Lowering<'_> {
                 Node::Sequence(_) => return Ok(None),
             }
         }
+        let mut reads_target = false;
+        s.body.visit_accesses(&mut |a| reads_target |= a.buffer == s.target);
+        if reads_target {
+            return Ok(None);
+        }
         let reduced = |r: &Row| self.reduces(r, id);
         let point = |r: &Row| r.tile == 1 && matches!(r.kind, RowKind::Unroll | RowKind::Vector);
         if !reduced(&rows[0]) || !remaining.iter().all(|r| reduced(r) || point(r)) {
@@ -243,7 +248,8 @@ impl Lowering<'_> {
         let name = format!("{}_tile", self.scop.tensor(s.target).name);
         let buffer = self.local(Local::Tile(id), &name, s.target, &shape);
         let mut inside = state.clone();
-        inside.placed.push(Placed { tensor: s.target, buffer, origin });
+        inside.placed.push(Placed { tensor: s.target, buffer, origin, sums: true });
+        inside.factor = self.factor(id);
         let mut out = vec![];
         for mode in [Mode::Fill, Mode::Body, Mode::Spill] {
             inside.mode = mode;

@@ -18,8 +18,9 @@ use super::{Class, Lowering, Mode, Placed, State, kind, loop_over};
 use crate::codegen::expr::{Affine, Var};
 use crate::codegen::loopnest::{Bound, LoopKind, Stmt};
 use crate::poly::Result;
+use crate::poly::dependence::reads_sums;
 use crate::poly::isl::Isl;
-use crate::poly::polyhedron::{Form, Polyhedron, Reduced, difference, minus};
+use crate::poly::polyhedron::{Form, Polyhedron, Reduced, difference, gcd, minus, plus};
 use crate::poly::schedule::{Node, Row, RowKind};
 use crate::poly::scop::StatementId;
 
@@ -124,7 +125,8 @@ impl Lowering<'_> {
         let site = Site { outermost: matches!(node, Node::Band(..)), ..Site::default() };
         let body = self.scan(node, statements, &site, &isl)?;
         match &body[..] {
-            [] | [Stmt::Loop { kind: LoopKind::Parallel, .. }] => Ok(body),
+            [] => Ok(body),
+            [Stmt::Loop { kind, .. }] if kind.is_parallel() => Ok(body),
             _ => Ok(vec![self.once(body)]),
         }
     }
@@ -163,6 +165,9 @@ impl Lowering<'_> {
         }
         if site.state.mode != Mode::Body && self.reduces(row, statements[0]) {
             return self.scan_rows(rest, child, statements, site, isl);
+        }
+        if row.kind == RowKind::Wavefront && site.outermost && rows.len() > 1 {
+            return self.waves(rows, child, statements, site, isl);
         }
         if expands(row)
             && let Some(expanded) = self.expand(rows, child, statements, site, isl)?
@@ -243,12 +248,89 @@ impl Lowering<'_> {
                 }
                 here.require(&all);
                 self.note_range(v, &here);
+                let lanes = (row.kind == RowKind::Vector && expands(row)).then(|| constant_range(&all)).flatten();
+                if let Some((first, end)) = lanes {
+                    let e = self.new_var(&row.name, (0, end - first - 1));
+                    let mut here = guarded.with(e);
+                    here.finish(row, Affine::var(e).offset(first));
+                    let unit = here.form(&Affine::var(e), dims);
+                    let points = vec![unit.clone(), minus(end - first - 1, &unit)];
+                    here.require(&Polyhedron { dims, equalities: vec![], inequalities: points });
+                    let body = self.scan_rows(rest, child, statements, &here, isl)?;
+                    let lanes =
+                        if body.is_empty() { vec![] } else { vec![loop_over(e, end - first, LoopKind::Vector, body)] };
+                    out.extend(condition(around, lanes));
+                    continue;
+                }
                 let body = self.scan_rows(rest, child, statements, &here, isl)?;
                 let kind = if parallel { LoopKind::Parallel } else { LoopKind::Serial };
                 out.extend(condition(around, self.bounded(v, &all, &here, kind, body)));
             }
         }
         Ok(condition(outer.inequalities.iter().map(|f| site.affine(f)).collect(), out))
+    }
+
+    /// The first two rows as one parallel loop in waves: `t = width·wave + u`, where wave is the sum of both rows and u a
+    /// permutation of the values of the second, so that any division of u spreads the tiles of a wave over the threads.
+    fn waves(
+        &mut self,
+        rows: &[Row],
+        child: &Node,
+        statements: &[StatementId],
+        site: &Site,
+        isl: &Isl,
+    ) -> Result<Vec<Stmt>> {
+        let ((first, last), (low, high)) = (self.values(&rows[0]), self.values(&rows[1]));
+        let width = high - low + 1;
+        let waves = last - first + width;
+        let t = self.new_var("t", (0, waves * width - 1));
+        let wave = self.new_var("wave", (0, waves - 1));
+        let u = self.new_var("u", (0, width - 1));
+        let stride = spread(width);
+        let turn = self.new_var("turn", (0, stride - 1));
+        let z = self.new_var(&rows[1].name, (low, high));
+        let mut inside = site.with(wave).with(z);
+        inside.finish(&rows[0], Affine::var(wave).plus(z, -1).offset(first + low));
+        inside.finish(&rows[1], Affine::var(z));
+        let dims = inside.vars.len();
+        for (v, (lo, hi)) in [(wave, (0, waves - 1)), (z, (low, high))] {
+            let unit = inside.form(&Affine::var(v), dims);
+            inside.context.inequalities.push(plus(&unit, -lo));
+            inside.context.inequalities.push(minus(hi, &unit));
+        }
+        let mut shadows = vec![];
+        for &id in statements {
+            let p = self.instances(id, &inside);
+            if !is_empty(&p, isl)? {
+                shadows.push(isl.project(&p, dims)?);
+            }
+        }
+        if shadows.is_empty() {
+            return Ok(vec![]);
+        }
+        let exists = isl.gist(&isl.hull(&shadows)?, &inside.context)?;
+        let conditions = both(&exists).iter().map(|f| inside.affine(f)).collect();
+        inside.require(&exists);
+        let body = self.scan_rows(&rows[2..], child, statements, &inside, isl)?;
+        let permuted = Affine::constant(0).plus(u, stride);
+        let mut all = vec![
+            Stmt::Let { var: wave, value: Affine::var(t), divisor: width },
+            Stmt::Let { var: u, value: Affine::var(t).plus(wave, -width), divisor: 1 },
+            Stmt::Let { var: turn, value: permuted.clone(), divisor: width },
+            Stmt::Let { var: z, value: permuted.plus(turn, -width).offset(low), divisor: 1 },
+        ];
+        all.extend(condition(conditions, body));
+        Ok(vec![loop_over(t, waves * width, LoopKind::Waves { width }, all)])
+    }
+
+    /// The first and the last value of a row, as far as the boxes of its statements tell.
+    fn values(&self, row: &Row) -> (i64, i64) {
+        let bounds = row.phi.iter().map(|(s, phi)| {
+            let iterators = &self.scop.statement(*s).iterators;
+            phi.bounds(|v| (0, iterators[v.0 as usize].extent - 1))
+        });
+        let (lo, hi) = bounds.fold((i64::MAX, i64::MIN), |a, b| (a.0.min(b.0), a.1.max(b.1)));
+        (lo.div_euclid(row.tile), hi.div_euclid(row.tile))
     }
 
     /// What the bounds of a loop say of the variables outside of it, when the loop's own bounds do not imply it.
@@ -538,9 +620,9 @@ impl Lowering<'_> {
         if !reduced(&rows[0]) || expands(&rows[0]) || !remaining.iter().all(|r| reduced(r) || point(r)) {
             return Ok(None);
         }
-        let mut reads_target = false;
-        s.body.visit_accesses(&mut |a| reads_target |= a.buffer == s.target);
-        if reads_target || !self.unit_coefficients(id) {
+        let fixed = site.rows.iter().filter(|d| d.tile == 1).filter_map(|d| d.phi.iter().find(|p| p.0 == id));
+        let fixed: Vec<Affine> = fixed.map(|p| p.1.clone()).collect();
+        if !self.unit_coefficients(id) || reads_sums(s, &fixed, isl)? {
             return Ok(None);
         }
         // The target's subscripts over variables in scope and points.
@@ -579,7 +661,8 @@ impl Lowering<'_> {
         let name = format!("{}_tile", self.scop.tensor(s.target).name);
         let buffer = self.local(Local::Tile(id), &name, s.target, &shape);
         let mut here = site.clone();
-        here.state.placed.push(Placed { tensor: s.target, buffer, origin });
+        here.state.placed.push(Placed { tensor: s.target, buffer, origin, sums: true });
+        here.state.factor = self.factor(id);
         let mut out = vec![];
         for mode in [Mode::Fill, Mode::Body, Mode::Spill] {
             here.state.mode = mode;
@@ -614,6 +697,20 @@ fn is_empty(p: &Polyhedron, isl: &Isl) -> Result<bool> {
 fn within_loop(p: &Polyhedron) -> Polyhedron {
     let inequalities = both(p).into_iter().filter(|f| f[p.dims - 1] != 0).collect();
     Polyhedron { dims: p.dims, equalities: vec![], inequalities }
+}
+
+/// A stride that visits all of `0..n`, wide steps apart, when its multiples are taken modulo n: near n over the golden ratio.
+fn spread(n: i64) -> i64 {
+    let near = (n as f64 * 0.618).round() as i64;
+    (near.max(1)..).find(|&s| gcd(&[s, n]) == 1).expect("a prime beyond n")
+}
+
+/// The values `first..end` of the last variable when its bounds are constants.
+fn constant_range(p: &Polyhedron) -> Option<(i64, i64)> {
+    let alone = both(p).iter().all(|f| f[..p.dims - 1].iter().all(|&c| c == 0));
+    let r = Reduced::new(p);
+    let (lo, hi) = r.range(r.forms.get(p.dims - 1)?);
+    (alone && !r.empty).then_some((lo?, hi? + 1))
 }
 
 /// The same constraints with more variables after the others.

@@ -71,6 +71,9 @@ pub const EDGE: (f64, f64) = (20.0, 1.5);
 const LANE: f64 = 1.0;
 /// A non-constant operand is packed when each element is used at least so often.
 const PACK_REUSE: i64 = 16;
+/// Bytes of a page, and pages that one sum may walk through without losing their addresses.
+const PAGE: i64 = 4096;
+const TURNS: i64 = 64;
 /// Rows of fewer vectors are computed several at a time.
 const SHORT_ROW: i64 = 4;
 /// Vectors that a block without accumulators holds.
@@ -127,11 +130,18 @@ impl Problem<'_> {
                 self.axes.iter().filter(|a| r.depends(a.iterator)).map(|a| a.extent).product::<i64>().max(1);
             let reuse = (self.instances() / elements as f64) as i64;
             match r.along(v) {
-                Along::Unit => r.constant && dims > 1 && self.statement.reduce.is_some(),
+                Along::Unit if r.constant => dims > 1 && self.statement.reduce.is_some(),
+                Along::Unit => reuse >= PACK_REUSE && self.turns_pages(r),
                 _ => r.constant || (reuse >= PACK_REUSE && self.statement.reduce.is_some()),
             }
         };
         (0..self.references.len()).filter(|&i| chosen(&self.references[i])).collect()
+    }
+
+    /// Whether each step of a sum reads from another page.
+    fn turns_pages(&self, r: &Reference) -> bool {
+        let far = |a: &Axis| r.strides[a.iterator.0 as usize].is_some_and(|s| s * r.bytes >= PAGE);
+        self.statement.reduce.is_some() && self.axes.iter().any(|a| a.reduced && a.extent > TURNS && far(a))
     }
 
     fn along_parallel(&self, v: &Axis) -> Option<Block> {

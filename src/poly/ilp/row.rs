@@ -1,0 +1,272 @@
+//! One row of a band, by one integer program (see [`super`] for the formula).
+//!
+//! In: the statements of a group, the pairs of instances that are still to be ordered, and what the row may look like. Out: φ of
+//! each statement, checked by exact legality, its coincidence exact; or `None`.
+
+use super::Scheduler;
+use crate::codegen::expr::{Affine, Var};
+use crate::poly::dependence::Dependence;
+use crate::poly::integer_program::{IntegerProgram, Linear};
+use crate::poly::legality::Live;
+use crate::poly::polyhedron::{Form, Polyhedron, minus};
+use crate::poly::schedule::{Row, RowKind};
+use crate::poly::scop::StatementId;
+use crate::poly::{Error, Result};
+use std::collections::BTreeMap;
+
+const MAX_COEFFICIENT: i64 = 4;
+const MAX_CONSTANT: i64 = 4;
+/// Beyond this the original order is used.
+const MAX_PROGRAMS: usize = 1000;
+/// Weight of the reuse distance.
+const REUSE: i64 = 1 << 12;
+
+/// What a row may look like.
+#[derive(Clone, Copy)]
+pub(super) struct Attempt {
+    pub parallel: bool,
+    pub constant: i64,
+    pub negative: bool,
+    /// Strides count before reuse: for the outer one of several loops over single values.
+    pub strides: bool,
+}
+
+pub(super) const PARALLEL: Attempt = Attempt { parallel: true, constant: 0, negative: false, strides: false };
+pub(super) const SERIAL: [Attempt; 3] = [
+    Attempt { parallel: false, ..PARALLEL },
+    Attempt { parallel: false, constant: MAX_CONSTANT, ..PARALLEL },
+    Attempt { parallel: false, constant: MAX_CONSTANT, negative: true, ..PARALLEL },
+];
+
+impl<'a> Scheduler<'a> {
+    /// One row for `group`, its coincidence exact, or `None`. The solution is checked by exact legality.
+    pub(super) fn row(
+        &mut self,
+        group: &[StatementId],
+        live: &[(&'a Dependence, Live)],
+        attempt: Attempt,
+    ) -> Result<Option<Row>> {
+        let complements: Vec<Vec<Vec<i64>>> = group.iter().map(|&id| self.complement(id)).collect();
+        let Some(first) = complements.iter().find(|c| !c.is_empty()) else { return Ok(None) };
+        let signs = if attempt.negative { 1u32 << first.len().min(4) } else { 1 };
+        for sign in 0..signs {
+            let mut program = IntegerProgram::default();
+            let unknowns = self.unknowns(group, attempt, &mut program);
+            for (d, l) in live.iter().filter(|(d, _)| attempt.parallel || !d.reduction) {
+                self.constrain(d, l, attempt, &unknowns, &mut program)?;
+            }
+            for (complement, id) in complements.iter().zip(group).filter(|(c, _)| !c.is_empty()) {
+                let mut sum = Linear::default();
+                for (k, r) in complement.iter().enumerate() {
+                    let sign = if sign >> k & 1 == 1 { -1 } else { 1 };
+                    let mut linear = Linear::default();
+                    let single = r.iter().filter(|&&c| c != 0).count() == 1;
+                    for (i, &c) in r.iter().enumerate() {
+                        let c = sign * c * if single { 1 } else { self.direction[id][i] };
+                        linear.add(unknowns[id] + i, c);
+                        sum.add(unknowns[id] + i, c);
+                    }
+                    program.at_least_zero(linear);
+                }
+                sum.constant = -1;
+                program.at_least_zero(sum);
+            }
+            if self.report.programs >= MAX_PROGRAMS {
+                return Err(Error::Limit(format!("more than {MAX_PROGRAMS} integer programs")));
+            }
+            self.report.programs += 1;
+            self.report.ilp_variables = self.report.ilp_variables.max(program.unknowns());
+            self.report.constraint_rows = self.report.constraint_rows.max(program.rows());
+            let Some(solution) = program.solve() else { continue };
+            let phi = group.iter().map(|&id| {
+                let n = self.scop.statement(id).iterators.len();
+                let theta = &solution[unknowns[&id]..][..=n];
+                let direction = &self.direction[&id];
+                let terms = (0..n).filter(|&i| theta[i] != 0);
+                let terms = terms.map(|i| (Var(i as u32), direction[i] * theta[i])).collect();
+                (id, Affine { terms, constant: theta[n] })
+            });
+            let mut row =
+                Row { name: String::new(), phi: phi.collect(), tile: 1, coincident: true, kind: RowKind::Serial };
+            let mut legal = true;
+            for (d, l) in live {
+                legal &= d.reduction || l.respects(self.scop, d, &row, &self.isl)?;
+                row.coincident = row.coincident && l.coincides(self.scop, d, &row, &self.isl)?;
+            }
+            if legal && (row.coincident || !attempt.parallel) {
+                row.name = self.name(&row);
+                return Ok(Some(row));
+            }
+        }
+        Ok(None)
+    }
+
+    /// The name of the innermost iterator in the row, for the deepest statement that has one.
+    fn name(&self, row: &Row) -> String {
+        row.phi
+            .iter()
+            .filter_map(|(id, phi)| {
+                let (v, _) = phi.terms.last()?;
+                let iterators = &self.scop.statement(*id).iterators;
+                Some((iterators.len(), &iterators[v.0 as usize].name))
+            })
+            .max_by_key(|(depth, _)| *depth)
+            .map_or_else(|| "t".to_string(), |(_, name)| name.clone())
+    }
+
+    /// The unknowns θ and k of each statement (k after its θ) with their bounds and costs.
+    fn unknowns(
+        &self,
+        group: &[StatementId],
+        attempt: Attempt,
+        program: &mut IntegerProgram,
+    ) -> BTreeMap<StatementId, usize> {
+        let mut first = BTreeMap::new();
+        let shared = attempt.parallel && group.len() > 1;
+        let low = if attempt.negative { -MAX_COEFFICIENT } else { 0 };
+        let high = if shared { 1 } else { MAX_COEFFICIENT };
+        let weight = if attempt.strides { REUSE << 4 } else { 1 };
+        for &id in group {
+            first.insert(id, program.unknowns());
+            for &cost in &self.weights[&id] {
+                program.unknown(low, high, if attempt.negative { 0 } else { weight * cost });
+            }
+            program.unknown(0, attempt.constant, 1);
+        }
+        if attempt.negative {
+            // |θ| is what costs.
+            for &id in group {
+                for (i, &cost) in self.weights[&id].iter().enumerate() {
+                    let size = program.unknown(0, MAX_COEFFICIENT, weight * cost);
+                    for sign in [1, -1] {
+                        let mut row = Linear::default();
+                        row.add(size, 1);
+                        row.add(first[&id] + i, sign);
+                        program.at_least_zero(row);
+                    }
+                }
+            }
+        }
+        if shared {
+            // A shared loop is one iterator of each statement, of one length.
+            for &id in group {
+                let mut one = Linear { constant: -1, ..Linear::default() };
+                (0..self.scop.statement(id).iterators.len()).for_each(|i| one.add(first[&id] + i, 1));
+                program.equal_zero(one);
+            }
+            let length = |id: StatementId| {
+                let mut sum = Linear::default();
+                for (i, it) in self.scop.statement(id).iterators.iter().enumerate() {
+                    sum.add(first[&id] + i, it.extent - 1);
+                }
+                sum
+            };
+            for &id in &group[1..] {
+                let mut row = length(id);
+                row.add_scaled(&length(group[0]), -1);
+                program.equal_zero(row);
+            }
+        }
+        first
+    }
+
+    /// Asks that the row respects `d` on the pairs `live`, and charges for its distance.
+    fn constrain(
+        &self,
+        d: &Dependence,
+        live: &Live,
+        attempt: Attempt,
+        first: &BTreeMap<StatementId, usize>,
+        program: &mut IntegerProgram,
+    ) -> Result<()> {
+        let reduced = &live.reduced;
+        let n = self.scop.statement(d.source).iterators.len();
+        // δ = delta[free] + Σ delta[j]·z_j, each coefficient linear in the unknowns.
+        let mut delta: Vec<Linear> = (0..=reduced.free)
+            .map(|j| {
+                let mut c = Linear::default();
+                for (v, form) in reduced.forms.iter().enumerate() {
+                    match v.checked_sub(n) {
+                        None => c.add(first[&d.source] + v, -form[j] * self.direction[&d.source][v]),
+                        Some(i) => c.add(first[&d.sink] + i, form[j] * self.direction[&d.sink][i]),
+                    }
+                }
+                c
+            })
+            .collect();
+        let k = |id: StatementId| first[&id] + self.scop.statement(id).iterators.len();
+        delta[reduced.free].add(k(d.sink), 1);
+        delta[reduced.free].add(k(d.source), -1);
+        // Free variables with one value belong to the constant.
+        for j in 0..reduced.free {
+            if let (Some(lo), Some(hi)) = reduced.ranges[j]
+                && lo == hi
+            {
+                let c = std::mem::take(&mut delta[j]);
+                delta[reduced.free].add_scaled(&c, lo);
+            }
+        }
+        if attempt.parallel {
+            delta.into_iter().for_each(|c| program.equal_zero(c));
+            return Ok(());
+        }
+        let cone = cone(live, attempt.negative);
+        let simple = cone.equalities.is_empty()
+            && cone.inequalities.iter().all(|row| row[..cone.dims].iter().filter(|&&c| c != 0).count() == 1)
+            && !attempt.negative;
+        let rows = if simple {
+            // z ≥ lo alone: every coefficient, and the value at lo, are at least 0.
+            let mut corner: Form = reduced.ranges.iter().map(|r| r.0.unwrap_or(0)).collect();
+            corner.push(1);
+            let unit = |j: usize| (0..=cone.dims).map(|i| i64::from(i == j)).collect();
+            (0..cone.dims).map(unit).chain([corner]).collect()
+        } else {
+            self.isl.nonnegative_forms(&cone)?
+        };
+        for row in rows {
+            let mut linear = Linear::default();
+            row.iter().zip(&delta).for_each(|(&r, c)| linear.add_scaled(c, r));
+            program.at_least_zero(linear);
+        }
+        // δ⁺: with coefficients known to be at least 0 the greatest corner, else a bound on each term.
+        let bytes = if attempt.strides { 1 } else { REUSE } * (1 + d.bytes.ilog2() as i64);
+        program.charge(&delta[reduced.free], bytes);
+        for (coefficient, range) in delta.iter().zip(&reduced.ranges) {
+            let (lo, hi) = (range.0.unwrap_or(0), range.1.unwrap_or(0));
+            if simple {
+                program.charge(coefficient, bytes * hi);
+            } else if lo < hi {
+                let limit = 64 * lo.abs().max(hi.abs()).max(1);
+                let term = program.unknown(-limit, limit, bytes);
+                for end in [lo, hi] {
+                    let mut row = Linear::default();
+                    row.add(term, 1);
+                    row.add_scaled(coefficient, -end);
+                    program.at_least_zero(row);
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The pairs `live` over their free variables: all constraints when `exact`, else without upper bounds, which only shifted
+/// or reversed loops need, and without what then follows from lower bounds.
+fn cone(live: &Live, exact: bool) -> Polyhedron {
+    let r = &live.reduced;
+    let mut out = Polyhedron { dims: r.free, equalities: r.equalities.clone(), inequalities: vec![] };
+    for (j, (lo, hi)) in r.ranges.iter().enumerate() {
+        let mut unit = vec![0; r.free + 1];
+        unit[j] = 1;
+        if let (Some(hi), true) = (hi, exact) {
+            out.inequalities.push(minus(*hi, &unit));
+        }
+        if let Some(lo) = lo {
+            unit[r.free] = -lo;
+            out.inequalities.push(unit);
+        }
+    }
+    let mixed = |row: &&Form| row[..r.free].iter().any(|&c| c > 0) && row[..r.free].iter().any(|&c| c < 0);
+    out.inequalities.extend(r.inequalities.iter().filter(|row| exact || mixed(row)).cloned());
+    out
+}

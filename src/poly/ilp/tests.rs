@@ -1,0 +1,183 @@
+//! Schedules as text.
+
+use super::*;
+use crate::codegen::expr::{BinaryOp, Expr, UnaryOp};
+use crate::poly::{build, dependence, samples, scop};
+
+/// The schedule of a program; it must come from the integer programs and be legal.
+fn scheduled(p: &scop::Program) -> String {
+    let scop = build::build("t", p).unwrap();
+    let d = dependence::analyze(&scop).unwrap();
+    let (schedule, report) = schedule(&scop, &d).unwrap();
+    assert_eq!(report.fallback, None);
+    legality::check(&scop, &d, &schedule).unwrap();
+    schedule.print(&scop)
+}
+
+/// A band over all three statements of a reduction, then the reduced loops.
+fn reduction(outer: &str, reduced: &str, [init, update, post]: [&str; 3]) -> String {
+    let mut out = "band permutable\n".to_string();
+    for i in outer.split_whitespace() {
+        out += &format!("  {i} [serial coincident] {init}({i}), {update}({i}), {post}({i})\n");
+    }
+    out += &format!("  sequence\n    {{{init}}}\n      leaf\n    {{{update}}}\n      band permutable\n");
+    for i in reduced.split_whitespace() {
+        out += &format!("        {i} [serial] {update}({i})\n");
+    }
+    out + &format!("        leaf\n    {{{post}}}\n      leaf\n")
+}
+
+#[test]
+fn matrix_product() {
+    assert_eq!(scheduled(&samples::matmul(64, 48, 32)), reduction("m n", "k", ["C_init", "C_update", "C"]));
+}
+
+#[test]
+fn convolution_with_bias_and_relu() {
+    let g = samples::Conv { size: 56, channels: 64, filters: 64, kernel: 3, stride: 1, pad: 1 };
+    let names = ["conv_init", "conv_update", "Y"];
+    assert_eq!(scheduled(&samples::conv(g)), reduction("h w f", "r s c", names));
+    assert_eq!(
+        scheduled(&samples::conv(samples::Conv { kernel: 7, stride: 2, pad: 3, channels: 3, ..g })),
+        reduction("h w f", "r s c", names)
+    );
+    assert_eq!(scheduled(&samples::conv(samples::Conv { kernel: 1, pad: 0, ..g })), reduction("hw f", "c", names));
+}
+
+#[test]
+fn depthwise_and_pooling() {
+    let names = ["Y_init", "Y_update", "Y"];
+    assert_eq!(scheduled(&samples::depthwise(14, 96, 3, 2, 1)), reduction("h w c", "r s", names));
+    assert_eq!(scheduled(&samples::maxpool(112, 64, 3, 2, 1)), reduction("h w c", "r s", names));
+}
+
+#[test]
+fn softmax() {
+    assert_eq!(
+        scheduled(&samples::softmax(12, 128, 64)),
+        "band permutable
+  hi [serial coincident] top_init(hi), top_update(hi), e(hi), total_init(hi), total_update(hi), Y(hi)
+  sequence
+    {top_init}
+      leaf
+    {top_update}
+      band permutable
+        j [serial] top_update(j)
+        leaf
+    {e}
+      band permutable
+        j [serial coincident] e(j)
+        leaf
+    {total_init}
+      leaf
+    {total_update}
+      band permutable
+        j [serial] total_update(j)
+        leaf
+    {Y}
+      band permutable
+        j [serial coincident] Y(j)
+        leaf
+"
+    );
+}
+
+#[test]
+fn layer_normalisation() {
+    let text = scheduled(&samples::layernorm(128, 768));
+    assert!(text.starts_with(
+        "band permutable
+  i [serial coincident] total_init(i), total_update(i), mean(i), square_init(i), square_update(i), inverse(i), Y(i)
+  sequence
+    {total_init}
+"
+    ));
+}
+
+#[test]
+fn sharing_a_loop_must_not_spoil_strides() {
+    // A row computed once and added to every row of a matrix: in one loop over columns the matrix would be
+    // walked down its columns.
+    let mut p = scop::Program::default();
+    let x = samples::tensor(&mut p, Role::Input, "X", &[64]);
+    let z = samples::tensor(&mut p, Role::Input, "Z", &[32, 64]);
+    let y = samples::tensor(&mut p, Role::Output, "Y", &[32, 64]);
+    let e = samples::tensor(&mut p, Role::Temporary, "e", &[64]);
+    let exp = Expr::unary(UnaryOp::Exp, Expr::load(x, samples::vars(1)));
+    samples::define(&mut p, e, "j 64", 1, None, vec![], exp);
+    let sum = samples::add(Expr::load(z, samples::vars(2)), Expr::load(e, vec![samples::v(1)]));
+    samples::define(&mut p, y, "i 32, j 64", 2, None, vec![], sum);
+    assert_eq!(
+        scheduled(&p),
+        "sequence
+  {e}
+    band permutable
+      j [serial coincident] e(j)
+      leaf
+  {Y}
+    band permutable
+      i [serial coincident] Y(i)
+      j [serial coincident] Y(j)
+      leaf
+"
+    );
+}
+
+#[test]
+fn shared_loops_are_iterators_of_one_length() {
+    // Concatenation along the columns: 20 and 33 of them.
+    let mut p = scop::Program::default();
+    let a = samples::tensor(&mut p, Role::Input, "A", &[6, 20]);
+    let b = samples::tensor(&mut p, Role::Input, "B", &[6, 33]);
+    let y = samples::tensor(&mut p, Role::Output, "Y", &[6, 53]);
+    samples::define(&mut p, y, "i 6, j 20", 2, None, vec![], Expr::load(a, samples::vars(2)));
+    samples::define(&mut p, y, "i 6, j 33", 2, None, vec![], Expr::load(b, samples::vars(2)));
+    p.definitions[1].write[1].constant = 20;
+    assert_eq!(
+        scheduled(&p),
+        "band permutable
+  i [serial coincident] Y(i), Y_2(i)
+  sequence
+    {Y}
+      band permutable
+        j [serial coincident] Y(j)
+        leaf
+    {Y_2}
+      band permutable
+        j [serial coincident] Y_2(j)
+        leaf
+"
+    );
+}
+
+#[test]
+fn many_statements_share_their_rows() {
+    // Twelve times: divide each row by its sum.
+    let mut p = scop::Program::default();
+    let mut x = samples::tensor(&mut p, Role::Input, "X", &[64, 96]);
+    let y = samples::tensor(&mut p, Role::Output, "Y", &[64, 96]);
+    for k in 0..12 {
+        let total = samples::tensor(&mut p, Role::Temporary, &format!("total{k}"), &[64]);
+        let next = if k == 11 { y } else { samples::tensor(&mut p, Role::Temporary, &format!("x{k}"), &[64, 96]) };
+        let load = |t, n| Expr::load(t, samples::vars(n));
+        samples::define(&mut p, total, "i 64, j 96", 1, Some(BinaryOp::Add), vec![], load(x, 2));
+        let quotient = Expr::binary(BinaryOp::Div, load(x, 2), load(total, 1));
+        let quotient = Expr::unary(UnaryOp::Exp, quotient);
+        samples::define(&mut p, next, "i 64, j 96", 2, None, vec![], quotient);
+        x = next;
+    }
+    let text = scheduled(&p);
+    assert!(
+        text.starts_with("band permutable\n  i [serial coincident] total0_init(i), total0_update(i), x0(i), "),
+        "{text}"
+    );
+    assert_eq!(text.lines().filter(|l| l.trim_start().starts_with("j [")).count(), 24);
+}
+
+#[test]
+fn elementwise() {
+    assert_eq!(
+        scheduled(&samples::elementwise([1, 14, 14, 96])),
+        "band permutable\n  hwc [serial coincident] Y(hwc)\n  leaf\n"
+    );
+}

@@ -1,0 +1,486 @@
+//! Tiles and vectors of loop programs: bands of any shape, where `phase.rs` knows boxes.
+//!
+//! In: the tree of one phase, with the tile rows that the ILP found ([`crate::poly::ilp`]). Out: the same tree with tile
+//! sizes from the caches, or without tiles where everything fits, and with vector and unrolled points in the leaves.
+//!
+//! **Tile sizes.** A tile row of size `n` runs the points of `n` values of φ at a time. Extents of iterators inside of a tile follow
+//! from the rows; the footprint is the sum over tensors of the box that is touched. Of the sizes that keep the footprint in
+//! the second cache the one with the least time counts:
+//!
+//! > tiles · footprint / bandwidth + runs of the innermost loop · RUN
+//!
+//! **Points.** A coincident row may be moved inwards past everything below, a row of a permutable band within its band: both may
+//! become the vector, as may the row of a reduction that reads contiguous memory or rounds nothing (its lanes are
+//! combined). The vector is the row with the least cost, from
+//! the stride of each access along it; a coincident row along which reads are invariant is unrolled.
+//!
+//! Invariant: rows are only moved inwards where they carry nothing, so that the result is legal; it is checked like any other.
+
+use super::access::{Reference, operations, references};
+use super::phase::Plan;
+use super::{PhaseReport, instances};
+use crate::codegen::expr::{Affine, BinaryOp, Index, Var};
+use crate::poly::isl::Isl;
+use crate::poly::schedule::{Band, Node, Row, RowKind};
+use crate::poly::scop::{Scop, StatementId};
+use crate::poly::{Target, dependence};
+use std::collections::BTreeMap;
+
+/// ns to start a run of an innermost loop.
+const RUN: f64 = 30.0;
+/// Share of the second cache that a tile fills.
+const FILL: f64 = 0.6;
+const SIZES: [i64; 8] = [4, 8, 16, 32, 64, 128, 256, 512];
+/// Loops with fewer points are not made vectors.
+const SHORT: i64 = 8;
+/// Cycles of one point that waits for the point before.
+const CHAIN: f64 = 6.0;
+/// Cycles of one lane of a strided access.
+const LANE: f64 = 1.2;
+
+pub struct Bands<'a> {
+    pub scop: &'a Scop,
+    pub target: &'a Target,
+    pub statements: &'a [StatementId],
+    pub isl: Isl,
+}
+
+/// What is around a place of the tree.
+#[derive(Clone, Default)]
+struct Around {
+    /// Rows over single values.
+    rows: Vec<Row>,
+    tiles: Vec<Row>,
+    /// Rows whose points are still to come.
+    splits: Vec<Split>,
+}
+
+/// A row that is strip-mined: its points go to the leaves.
+#[derive(Clone)]
+struct Split {
+    /// As it stands in its band.
+    row: Row,
+    /// φ shifted by rows outside.
+    phi: Vec<(StatementId, Affine)>,
+    tile: i64,
+    kind: RowKind,
+}
+
+impl Bands<'_> {
+    pub fn plan(&self, node: &Node) -> Plan {
+        let dominant = self.dominant(self.statements);
+        let mut report =
+            PhaseReport { statement: self.scop.statement(dominant).name.clone(), ..PhaseReport::default() };
+        let node = self.rewrite(node, &Around::default(), &mut report);
+        report.mismatch = "a loop program".into();
+        let work: f64 =
+            self.statements.iter().map(|&s| self.instances(s) * (operations(self.scop.statement(s)) + 1.0)).sum();
+        report.predicted_ns = work / self.target.clock_ghz;
+        Plan { node, report, free_rows: 1 }
+    }
+
+    /// Points of the domain, roughly: each condition halves its box.
+    fn instances(&self, s: StatementId) -> f64 {
+        instances(self.scop, s) / (1 << self.scop.statement(s).domain.len().min(2)) as f64
+    }
+
+    /// The statement with most instances, updates first.
+    fn dominant(&self, statements: &[StatementId]) -> StatementId {
+        let weight =
+            |s: StatementId| self.instances(s) * (1.0 + self.scop.statement(s).reduce.is_some() as u8 as f64 * 0.1);
+        let mut best = statements[0];
+        for &s in statements {
+            if weight(s) > weight(best) {
+                best = s;
+            }
+        }
+        best
+    }
+
+    fn rewrite(&self, node: &Node, around: &Around, report: &mut PhaseReport) -> Node {
+        match node {
+            Node::Leaf => points(&around.splits, Node::Leaf),
+            Node::Sequence(children) => {
+                let child = |(ids, child): &(Vec<StatementId>, Node)| {
+                    let splits = around.splits.iter().filter_map(|s| s.of(ids)).collect();
+                    (ids.clone(), self.rewrite(child, &Around { splits, ..around.clone() }, report))
+                };
+                Node::Sequence(children.iter().map(child).collect())
+            }
+            Node::Band(band, child) if band.rows.iter().any(|r| r.tile > 1) => {
+                match self.tile_sizes(&band.rows, self.innermost(child, self.dominant(&covered(band)))) {
+                    None => self.rewrite(child, around, report),
+                    Some(rows) => {
+                        report.tiles = describe(&rows);
+                        let inside = self.rewrite(child, &Around { tiles: rows.clone(), ..around.clone() }, report);
+                        Node::Band(Band { rows, permutable: true }, Box::new(inside))
+                    }
+                }
+            }
+            Node::Band(band, child) => {
+                let carried = band.permutable && band.rows.len() > 1 && band.rows.iter().all(|r| !r.coincident);
+                if carried
+                    && is_leaf(child)
+                    && around.rows.is_empty()
+                    && around.tiles.is_empty()
+                    && let Some(rows) = self.tile_sizes(&band.rows, self.runs(band, node))
+                {
+                    report.tiles = describe(&rows);
+                    let around = Around { tiles: rows.clone(), ..around.clone() };
+                    let inside = self.band(band, child, around, report);
+                    return Node::Band(Band { rows, permutable: true }, Box::new(inside));
+                }
+                self.band(band, child, around.clone(), report)
+            }
+        }
+    }
+
+    /// Rows of which the last one waits for itself, turned so that it does not: the sum of the last two, then the first of
+    /// them, which carries nothing once the sum is fixed.
+    fn turned(&self, rows: &[Row], id: StatementId) -> Option<Vec<Row>> {
+        let [.., a, b] = rows else { return None };
+        let s = self.scop.statement(id);
+        let all: Vec<&Row> = rows.iter().collect();
+        let d = direction(&all, b, id, s.iterators.len())?;
+        let along = |form: &Affine| form.terms.iter().map(|t| t.1 * d[t.0.0 as usize]).sum::<i64>();
+        let mut waits = false;
+        s.body.visit_accesses(&mut |r| {
+            let before = |(w, r): (&Affine, &Index)| {
+                let step = r.affine().map(|r| r.add_scaled(w, -1));
+                step.is_some_and(|step| step.is_constant() && step.constant == -along(w))
+            };
+            waits |= r.buffer == s.target && s.write.iter().zip(&r.index).all(before);
+        });
+        let sum = |(id, phi): &(StatementId, Affine)| (*id, phi.add_scaled(b.of(*id), 1));
+        let wave = Row { phi: a.phi.iter().map(sum).collect(), ..b.clone() };
+        let mut turned = rows[..rows.len() - 2].to_vec();
+        turned.extend([wave, Row { coincident: true, ..a.clone() }]);
+        waits.then_some(turned)
+    }
+
+    fn band(&self, band: &Band, child: &Node, mut around: Around, report: &mut PhaseReport) -> Node {
+        let dominant = self.dominant(&covered(band));
+        let inner = rows_to(child, dominant);
+        let is_leaf = is_leaf(child);
+        let vectors = |s: &Split| s.kind == RowKind::Vector && s.row.phi.iter().any(|p| p.0 == dominant);
+        if !around.splits.iter().any(vectors) {
+            let all: Vec<&Row> = around.rows.iter().chain(&band.rows).chain(inner.iter().map(|r| r.0)).collect();
+            let movable = |r: &Row| self.movable(r, band, is_leaf, &inner, &all, dominant);
+            if let Some((row, n)) = self.vector(&all, dominant, &movable)
+                && band.rows.contains(row)
+            {
+                let mut found = vec![self.split(row, n, RowKind::Vector, &around)];
+                let mut block = format!("{} {n}", row.name);
+                if row.coincident
+                    && let Some((other, m)) =
+                        self.unrolled(&all, dominant, row, &|r| band.rows.contains(r) && r.coincident)
+                {
+                    found.push(self.split(other, m, RowKind::Unroll, &around));
+                    block = format!("{} {m} × {block}", other.name);
+                }
+                if self.scop.statement(dominant).name == report.statement {
+                    report.vector = Some(row.name.clone());
+                    report.block = block;
+                }
+                around.splits.extend(found);
+            }
+        }
+        // Rows that carry something stay in their places; coincident ones around a leaf go outside.
+        let (mut rows, mut lanes) = (vec![], vec![]);
+        for row in &band.rows {
+            match around.splits.iter().find(|s| s.row == *row) {
+                Some(s) => {
+                    let tile = Row { tile: s.tile, name: format!("{}o", row.name), phi: s.phi.clone(), ..row.clone() };
+                    if row.coincident { rows.push(tile) } else { lanes.push(tile) }
+                }
+                None => rows.push(row.clone()),
+            }
+        }
+        if is_leaf && band.permutable {
+            rows.sort_by_key(|r| !r.coincident);
+        }
+        rows.extend(lanes);
+        if is_leaf
+            && band.permutable
+            && around.splits.is_empty()
+            && !around.tiles.is_empty()
+            && let Some(turned) = self.turned(&rows, dominant)
+        {
+            rows = turned;
+        }
+        around.rows.extend(band.rows.iter().cloned());
+        let inside = if is_leaf { points(&around.splits, child.clone()) } else { self.rewrite(child, &around, report) };
+        Node::Band(Band { rows, permutable: band.permutable }, Box::new(inside))
+    }
+
+    /// The strip-mined row, its φ that of a tile row around when both differ by outer rows only.
+    fn split(&self, row: &Row, tile: i64, kind: RowKind, around: &Around) -> Split {
+        let fixed = |id: StatementId, rest: &Affine| {
+            let one = |r: &Row| match r.phi.iter().find(|p| p.0 == id).map(|p| &p.1.terms[..]) {
+                Some(&[(v, c)]) if c.abs() == 1 => Some(v),
+                _ => None,
+            };
+            rest.terms.iter().all(|t| around.rows.iter().any(|r| one(r) == Some(t.0)))
+        };
+        let aligned = around
+            .tiles
+            .iter()
+            .find(|t| t.tile % tile == 0 && row.phi.iter().all(|(id, phi)| fixed(*id, &t.of(*id).add_scaled(phi, -1))));
+        let phi = match aligned {
+            Some(t) => row.phi.iter().map(|(id, _)| (*id, t.of(*id).clone())).collect(),
+            None => row.phi.clone(),
+        };
+        Split { row: row.clone(), phi, tile, kind }
+    }
+
+    /// Whether a row may be the vector: it carries nothing, or only the sums of the one statement below its permutable band.
+    fn movable(
+        &self,
+        row: &Row,
+        band: &Band,
+        is_leaf: bool,
+        inner: &[(&Row, bool)],
+        all: &[&Row],
+        id: StatementId,
+    ) -> bool {
+        let reduces = || {
+            let s = self.scop.statement(id);
+            let others: Vec<Affine> = all.iter().filter(|r| **r != row).map(|r| r.of(id).clone()).collect();
+            row.phi.len() == 1
+                && s.reduce.is_some()
+                && row.of(id).terms.iter().all(|t| s.write.iter().all(|w| !w.uses(t.0)))
+                && matches!(dependence::reads_sums(s, &others, &self.isl), Ok(false))
+        };
+        if band.rows.contains(row) {
+            return row.coincident || (is_leaf && band.permutable && reduces());
+        }
+        inner.iter().any(|(r, last)| *r == row && (row.coincident || *last && reduces()))
+    }
+
+    /// The row that is best as a vector for a statement, with its points.
+    fn vector<'r>(&self, all: &[&'r Row], id: StatementId, movable: &dyn Fn(&Row) -> bool) -> Option<(&'r Row, i64)> {
+        let s = self.scop.statement(id);
+        let refs = references(self.scop, id);
+        let element = refs.iter().map(|r| r.bytes).max().unwrap_or(4).max(4);
+        let lanes = self.target.lanes(element as usize) as i64;
+        let scalar = refs.len() as f64 * 0.5 + operations(s) * 0.5 + CHAIN;
+        let mut best: Option<(&Row, f64)> = None;
+        for &row in all.iter().filter(|r| movable(r)) {
+            let Some(d) = direction(all, row, id, s.iterators.len()) else { continue };
+            let extent = d.iter().zip(&s.iterators).filter(|(c, _)| **c != 0).map(|(_, it)| it.extent).min();
+            if extent.is_none_or(|n| n < SHORT) {
+                continue;
+            }
+            let contiguous = refs.iter().all(|r| matches!(stride(r, &d), Some(0 | 1)));
+            let exact = matches!(s.reduce, Some(BinaryOp::Min | BinaryOp::Max));
+            if !row.coincident && !contiguous && !exact {
+                continue;
+            }
+            let access: f64 = refs.iter().map(|r| self.access_cost(r, &d, lanes)).sum();
+            let chain = if row.coincident { 0.0 } else { 1.0 };
+            let cost = (access + operations(s) * 0.5 + chain) / lanes as f64;
+            if cost < scalar && best.is_none_or(|b| cost < b.1) {
+                best = Some((row, cost));
+            }
+        }
+        best.map(|(row, _)| (row, if row.coincident { lanes } else { 4 * lanes }))
+    }
+
+    /// Cycles of one access of all lanes along a direction.
+    fn access_cost(&self, r: &Reference, d: &[i64], lanes: i64) -> f64 {
+        let write = if r.access.is_none() { 1.5 } else { 1.0 };
+        match stride(r, d) {
+            Some(0) => 0.2,
+            Some(1) => write,
+            _ => write * LANE * lanes as f64,
+        }
+    }
+
+    /// A coincident row besides the vector along which some read does not change, and how often it is unrolled.
+    fn unrolled<'r>(
+        &self,
+        all: &[&'r Row],
+        id: StatementId,
+        vector: &Row,
+        allowed: &dyn Fn(&Row) -> bool,
+    ) -> Option<(&'r Row, i64)> {
+        let s = self.scop.statement(id);
+        let refs = references(self.scop, id);
+        let along = direction(all, vector, id, s.iterators.len())?;
+        let mut best: Option<(&Row, usize)> = None;
+        for &row in all.iter().filter(|r| **r != vector && allowed(r)) {
+            let Some(d) = direction(all, row, id, s.iterators.len()) else { continue };
+            let still = |r: &&Reference| {
+                let by = |d: &[i64]| r.strides.iter().zip(d).all(|(s, c)| *c == 0 || *s == Some(0));
+                r.access.is_some() && by(&d) && !by(&along)
+            };
+            let shared = refs.iter().filter(still).count();
+            if shared > 0 && best.is_none_or(|b| shared > b.1) {
+                best = Some((row, shared));
+            }
+        }
+        best.map(|(row, _)| (row, if s.reduce.is_some() { 8 } else { 4 }))
+    }
+
+    /// The tile rows with their sizes, or `None` where tiles gain nothing.
+    fn tile_sizes(&self, rows: &[Row], runs_along: Option<Var>) -> Option<Vec<Row>> {
+        let ids: Vec<StatementId> = rows[0].phi.iter().map(|p| p.0).collect();
+        let cache = self.target.cache_bytes[1] as f64 * FILL;
+        let whole: BTreeMap<StatementId, Vec<i64>> =
+            ids.iter().map(|&s| (s, self.scop.statement(s).iterators.iter().map(|i| i.extent).collect())).collect();
+        if self.footprint(&whole) <= cache {
+            return None;
+        }
+        let extents: Vec<i64> = rows.iter().map(|r| super::row_extent(self.scop, r)).collect();
+        let dominant = self.dominant(&ids);
+        let mut best: Option<(Vec<i64>, f64)> = None;
+        let choices: Vec<Vec<i64>> =
+            extents.iter().map(|&n| SIZES.iter().copied().filter(|&s| s < n).chain([n]).collect()).collect();
+        let mut at = vec![0; rows.len()];
+        loop {
+            let sizes: Vec<i64> = at.iter().zip(&choices).map(|(&i, c)| c[i]).collect();
+            let inside: BTreeMap<StatementId, Vec<i64>> =
+                ids.iter().map(|&s| (s, self.inside(rows, &sizes, s))).collect();
+            let print = self.footprint(&inside);
+            if print <= cache {
+                let tiles: f64 = extents.iter().zip(&sizes).map(|(&e, &s)| ((e + s - 1) / s) as f64).product();
+                let run = runs_along.map_or(1, |v| inside[&dominant][v.0 as usize]).max(1);
+                let runs = self.instances(dominant) / run as f64;
+                let cost = tiles * print / self.target.bandwidth[2] + runs * RUN;
+                if best.as_ref().is_none_or(|b| cost < b.1) {
+                    best = Some((sizes, cost));
+                }
+            }
+            let Some(i) = (0..at.len()).rev().find(|&i| at[i] + 1 < choices[i].len()) else { break };
+            at[i] += 1;
+            at[i + 1..].fill(0);
+        }
+        let (sizes, _) = best?;
+        let kept = rows.iter().zip(&sizes).zip(&extents).filter(|((_, s), e)| s < e);
+        let rows: Vec<Row> =
+            kept.map(|((r, &s), _)| Row { tile: s, name: format!("{}t", r.name), ..r.clone() }).collect();
+        (!rows.is_empty()).then_some(rows)
+    }
+
+    /// The iterator of the innermost loop that a band of one leaf will have.
+    fn runs(&self, band: &Band, node: &Node) -> Option<Var> {
+        let id = self.dominant(&covered(band));
+        match self.turned(&band.rows, id) {
+            Some(rows) => rows.last()?.of(id).terms.last().map(|t| t.0),
+            None => self.innermost(node, id),
+        }
+    }
+
+    /// The iterator of the innermost point loop of a statement.
+    fn innermost(&self, child: &Node, id: StatementId) -> Option<Var> {
+        let rows = rows_to(child, id);
+        let all: Vec<&Row> = rows.iter().map(|r| r.0).collect();
+        let band = Band { rows: vec![], permutable: true };
+        let best = self.vector(&all, id, &|r| self.movable(r, &band, false, &rows, &all, id)).map(|b| b.0);
+        best.or(all.last().copied())?.of(id).terms.last().map(|t| t.0)
+    }
+
+    /// Extents of the iterators of a statement inside of one tile.
+    fn inside(&self, rows: &[Row], sizes: &[i64], id: StatementId) -> Vec<i64> {
+        let iterators = &self.scop.statement(id).iterators;
+        let mut extents: Vec<i64> = iterators.iter().map(|i| i.extent).collect();
+        for (row, &size) in rows.iter().zip(sizes) {
+            let phi = row.of(id);
+            for &(v, c) in &phi.terms {
+                let others: i64 =
+                    phi.terms.iter().filter(|t| t.0 != v).map(|t| t.1.abs() * (extents[t.0.0 as usize] - 1)).sum();
+                let here = (size - 1 + others) / c.abs() + 1;
+                extents[v.0 as usize] = extents[v.0 as usize].min(here);
+            }
+        }
+        extents
+    }
+
+    /// Bytes of all tensors that boxes of these extents touch.
+    fn footprint(&self, extents: &BTreeMap<StatementId, Vec<i64>>) -> f64 {
+        let mut bytes: BTreeMap<u32, f64> = BTreeMap::new();
+        for (&id, extents) in extents {
+            for r in references(self.scop, id) {
+                let one = r.footprint(&|v: Var| extents[v.0 as usize], self.target.line_bytes as i64);
+                let all = bytes.entry(r.tensor.0).or_default();
+                *all = all.max(one);
+            }
+        }
+        bytes.values().sum()
+    }
+}
+
+impl Split {
+    /// The split for some of its statements.
+    fn of(&self, ids: &[StatementId]) -> Option<Split> {
+        let only = |phi: &[(StatementId, Affine)]| -> Vec<(StatementId, Affine)> {
+            phi.iter().filter(|p| ids.contains(&p.0)).cloned().collect()
+        };
+        let phi = only(&self.phi);
+        let row = Row { phi: only(&self.row.phi), ..self.row.clone() };
+        (!phi.is_empty()).then(|| Split { row, phi, ..self.clone() })
+    }
+}
+
+/// The points of the splits around a leaf (or a sequence of leaves): unrolled, then the vector.
+fn points(splits: &[Split], body: Node) -> Node {
+    let mut rows: Vec<Row> = vec![];
+    for kind in [RowKind::Unroll, RowKind::Vector] {
+        let of_kind = splits.iter().filter(|s| s.kind == kind);
+        rows.extend(of_kind.map(|s| Row { kind, phi: s.phi.clone(), ..s.row.clone() }));
+    }
+    if rows.is_empty() { body } else { Node::Band(Band { rows, permutable: true }, Box::new(body)) }
+}
+
+/// Elements between neighbours along a direction; `None` where a subscript is computed.
+fn stride(r: &Reference, d: &[i64]) -> Option<i64> {
+    r.strides.iter().zip(d).try_fold(0, |sum, (s, c)| Some(sum + if *c == 0 { 0 } else { (*s)? * c }))
+}
+
+/// How the iterators change when one row makes a step and the others do not; `None` when that is no integer vector.
+fn direction(all: &[&Row], row: &Row, id: StatementId, n: usize) -> Option<Vec<i64>> {
+    let theta = |r: &Row| -> Vec<i64> { (0..n as u32).map(|v| r.of(id).coefficient(Var(v))).collect() };
+    let others: Vec<Vec<i64>> = all.iter().filter(|r| **r != row).map(|r| theta(r)).collect();
+    let free = crate::poly::polyhedron::orthogonal_complement(&others, n);
+    let own = theta(row);
+    let step = |d: &[i64]| -> i64 { d.iter().zip(&own).map(|(a, b)| a * b).sum() };
+    let d = free.into_iter().find(|d| step(d) != 0)?;
+    match step(&d) {
+        1 => Some(d),
+        -1 => Some(d.iter().map(|c| -c).collect()),
+        _ => None,
+    }
+}
+
+/// The rows over single values on the way to a statement; whether each is in the last band.
+fn rows_to(node: &Node, id: StatementId) -> Vec<(&Row, bool)> {
+    match node {
+        Node::Leaf => vec![],
+        Node::Band(band, child) => {
+            let last = is_leaf(child) && band.permutable;
+            band.rows.iter().filter(|r| r.tile == 1).map(|r| (r, last)).chain(rows_to(child, id)).collect()
+        }
+        Node::Sequence(children) => children.iter().find(|c| c.0.contains(&id)).map_or(vec![], |c| rows_to(&c.1, id)),
+    }
+}
+
+/// The statements below a band.
+fn covered(band: &Band) -> Vec<StatementId> {
+    band.rows[0].phi.iter().map(|p| p.0).collect()
+}
+
+/// Nothing but statements.
+fn is_leaf(node: &Node) -> bool {
+    match node {
+        Node::Leaf => true,
+        Node::Sequence(children) => children.iter().all(|c| c.1 == Node::Leaf),
+        Node::Band(..) => false,
+    }
+}
+
+fn describe(rows: &[Row]) -> String {
+    rows.iter().map(|r| format!("{}/{}", r.name, r.tile)).collect::<Vec<_>>().join(" ")
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,164 @@
+//! Loop programs from text to loops, against their instances one by one.
+
+use crate::poly::language::{self, Computation};
+use crate::poly::lower::{Kernel, lower};
+use crate::poly::schedule::{RowKind, Schedule};
+use crate::poly::scop::Scop;
+use crate::poly::tile::tile;
+use crate::poly::{DType, Target, Tensor, dependence, ilp, legality, reference};
+use std::collections::BTreeMap;
+
+/// Small caches, so that small programs need tiles.
+fn small() -> Target {
+    Target { cache_bytes: [1 << 10, 16 << 10, 1 << 20], ..Target::avx512() }
+}
+
+struct Outcome {
+    scop: Scop,
+    schedule: Schedule,
+    tiled: Schedule,
+    kernel: Kernel,
+}
+
+impl Outcome {
+    fn count(&self, of: impl Fn(&crate::poly::schedule::Row) -> bool) -> usize {
+        let mut n = 0;
+        self.tiled.for_each_band(&mut |band| n += band.rows.iter().filter(|r| of(r)).count());
+        n
+    }
+
+    fn vectors(&self) -> usize {
+        self.count(|r| r.kind == RowKind::Vector)
+    }
+
+    /// Tile rows that are no strips of a vector.
+    fn tiles(&self) -> usize {
+        self.count(|r| r.tile > 1 && !r.coincident && r.phi.iter().any(|p| p.1.terms.len() > 1))
+    }
+}
+
+/// Schedules, tiles and lowers a program and compares what its loops compute with its instances in the original order.
+fn compiled(text: &str) -> Outcome {
+    let file = language::parse("test", text).unwrap();
+    let meaning = file.lower(file.program(None).unwrap(), &BTreeMap::new(), None).unwrap();
+    let Computation::Loop(scop) = meaning.computation else { panic!("a loop program") };
+    let dependences = dependence::analyze(&scop).unwrap();
+    let (schedule, report) = ilp::schedule(&scop, &dependences).unwrap();
+    assert_eq!(report.fallback, None, "{scop}");
+    let tiled = tile(&scop, &schedule, &small()).unwrap();
+    let shown = tiled.schedule.print(&scop);
+    legality::check(&scop, &dependences, &tiled.schedule).unwrap_or_else(|e| panic!("{e}\n{shown}"));
+    let kernel = lower(&scop, &tiled).unwrap();
+    crate::codegen::verify::verify(&kernel.nest).unwrap_or_else(|e| panic!("{e}\n{shown}\n{}", kernel.nest));
+    let start: Vec<Tensor> = scop
+        .tensors
+        .iter()
+        .map(|t| {
+            assert_eq!(t.dtype, DType::F64);
+            let n = t.shape.iter().product::<i64>();
+            let diagonal = |i: i64| t.shape.len() == 2 && i / t.shape[1] == i % t.shape[1];
+            let value = |i| (i * 7 % 23) as f64 / 23.0 + if diagonal(i) { 40.0 } else { 0.0 };
+            Tensor::new(&t.shape, &(0..n).map(value).collect::<Vec<f64>>())
+        })
+        .collect();
+    let (mut expected, mut got) = (start.clone(), start);
+    reference::run(&scop, &scop.order, &mut expected);
+    reference::run_kernel(&scop, &kernel, &mut got).unwrap();
+    for (i, t) in scop.tensors.iter().enumerate().filter(|(_, t)| t.role.is_given()) {
+        for (a, b) in got[i].to_vec::<f64>().into_iter().zip(expected[i].to_vec::<f64>()) {
+            assert!((a - b).abs() <= 1e-9 * b.abs().max(1.0), "{}: {a} is not {b}\n{shown}\n{}", t.name, kernel.nest);
+        }
+    }
+    Outcome { scop, schedule, tiled: tiled.schedule, kernel }
+}
+
+#[test]
+fn stencils_are_tiled_in_time_and_space() {
+    let jacobi = compiled(
+        "loop jacobi(T = 9, N = 37) { f64 A[N][N], B[N][N]
+           for t in 0..T {
+             for i in 1..N-1 for j in 1..N-1 B[i][j] = 0.2 * (A[i][j] + A[i][j-1] + A[i][j+1] + A[i+1][j] + A[i-1][j])
+             for i in 1..N-1 for j in 1..N-1 A[i][j] = 0.2 * (B[i][j] + B[i][j-1] + B[i][j+1] + B[i+1][j] + B[i-1][j])
+           } }",
+    );
+    assert!(
+        jacobi.schedule.print(&jacobi.scop).starts_with(
+            "band permutable
+  t [serial tile 32] B(t), A(t)
+  i [serial tile 32] B(2*t + i), A(2*t + i + 1)
+  j [serial tile 32] B(2*t + j), A(2*t + j + 1)
+  band permutable
+    t [serial] B(t), A(t)
+    sequence
+"
+        ),
+        "{}",
+        jacobi.schedule.print(&jacobi.scop)
+    );
+    assert!(jacobi.tiles() > 0 && jacobi.vectors() == 2, "{}", jacobi.tiled.print(&jacobi.scop));
+    let fdtd = compiled(
+        "loop fdtd(T = 7, N = 33) { f64 ex[N][N], ey[N][N], hz[N][N], fict[T]
+           for t in 0..T {
+             for j in 0..N ey[0][j] = fict[t]
+             for i in 1..N for j in 0..N ey[i][j] = ey[i][j] - 0.5 * (hz[i][j] - hz[i-1][j])
+             for i in 0..N for j in 1..N ex[i][j] = ex[i][j] - 0.5 * (hz[i][j] - hz[i][j-1])
+             for i in 0..N-1 for j in 0..N-1 hz[i][j] = hz[i][j] - 0.7 * (ex[i][j+1] - ex[i][j] + ey[i+1][j] - ey[i][j])
+           } }",
+    );
+    assert!(fdtd.tiles() > 0 && fdtd.vectors() == 4, "{}", fdtd.tiled.print(&fdtd.scop));
+}
+
+#[test]
+fn triangular_programs_have_vectors() {
+    let text = |body: &str| format!("loop p(N = 41) {{ f64 A[N][N], B[N][N], x[N]\n{body} }}");
+    let lu = compiled(&text(
+        "for i in 0..N {
+           for j in 0..i { for k in 0..j A[i][j] -= A[i][k] * A[k][j]
+                           A[i][j] /= A[j][j] }
+           for j in i..N for k in 0..i A[i][j] -= A[i][k] * A[k][j]
+         }",
+    ));
+    assert!(lu.vectors() >= 2, "{}", lu.tiled.print(&lu.scop));
+    let cholesky = compiled(&text(
+        "for i in 0..N {
+           for j in 0..i { for k in 0..j A[i][j] -= A[i][k] * A[j][k]
+                           A[i][j] /= A[j][j] }
+           for k in 0..i A[i][i] -= A[i][k] * A[i][k]
+           A[i][i] = sqrt(A[i][i])
+         }",
+    ));
+    assert!(cholesky.vectors() >= 2, "{}", cholesky.tiled.print(&cholesky.scop));
+    let trmm = compiled(&text(
+        "for i in 0..N for j in 0..N { for k in i+1..N B[i][j] += A[k][i] * B[k][j]
+                                       B[i][j] = 1.5 * B[i][j] }",
+    ));
+    assert!(trmm.vectors() == 2, "{}", trmm.tiled.print(&trmm.scop));
+    let syrk = compiled(&text(
+        "for i in 0..N { for j in 0..i+1 A[i][j] *= 1.2
+                         for k in 0..N for j in 0..i+1 A[i][j] += 1.5 * B[i][k] * B[j][k] }",
+    ));
+    assert!(syrk.vectors() > 0, "{}", syrk.tiled.print(&syrk.scop));
+    let trisolv = compiled(&text("for i in 0..N { for j in 0..i x[i] -= A[i][j] * x[j]\n x[i] = x[i] / A[i][i] }"));
+    assert!(trisolv.vectors() == 1, "{}", trisolv.tiled.print(&trisolv.scop));
+}
+
+#[test]
+fn backward_loops_keep_their_direction() {
+    let backward = compiled(
+        "loop p(N = 30) { f64 A[N][N]
+           for i in 0..N-1 step -1 for j in 1..N {
+             A[i][j] = 0.5 * (A[i+1][j] + A[i][j])
+             for k in 0..j A[i][j] += A[i][k] * 0.01
+           } }",
+    );
+    let shown = backward.schedule.print(&backward.scop);
+    assert!(shown.contains("(-i)"), "{shown}");
+    assert!(!backward.kernel.nest.body.is_empty());
+}
+
+#[test]
+fn in_place_updates_that_read_their_own_sums_are_not_kept_in_registers() {
+    // A row reads what earlier sums of the same row have written.
+    let text = "loop p(N = 20) { f64 A[N][N], B[N][N]\n for i in 0..N for j in 1..N for k in 0..j A[i][k] += A[i][k+1] * B[j][k] }";
+    compiled(text);
+}
