@@ -91,7 +91,7 @@ pub fn compile(name: &str, program: &Program, target: &Target, after: &mut Obser
 pub fn compile_scop(scop: &Scop, target: &Target, after: &mut Observer) -> Result<Option<CompiledKernel>> {
     let start = Instant::now();
     let index_ranges = poly::subscript::index_ranges(&scop.as_definitions())?;
-    compile_statements(scop.clone(), index_ranges, target, after, start)
+    compile_statements(poly::expand::expand(&poly::split::split(scop)?)?, index_ranges, target, after, start)
 }
 
 /// From the Scop on, which was begun at `start`.

@@ -6,6 +6,7 @@ pub mod build;
 #[cfg(test)]
 mod build_tests;
 pub mod dependence;
+pub mod expand;
 pub mod ilp;
 pub mod instruction;
 pub mod integer_program;
@@ -25,6 +26,7 @@ pub mod residue;
 pub mod samples;
 pub mod schedule;
 pub mod scop;
+pub mod split;
 pub mod subscript;
 pub mod tile;
 
