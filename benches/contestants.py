@@ -118,6 +118,11 @@ class Peer:
         description = pathlib.Path(folder).with_suffix(".json")
         description.parent.mkdir(parents=True, exist_ok=True)
         description.write_text(json.dumps(workload))
+        if hasattr(self.adapter, "command"):
+            try:
+                return Process(self.adapter.command(str(description), threads, str(folder)), folder)
+            except RuntimeError as error:
+                raise Failure(str(error)) from error
         cores = {name: str(threads) for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS")}
         return Process([sys.executable, str(HERE / "host.py"), self.name, str(description), str(threads), str(folder)], folder, cores)
 

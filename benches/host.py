@@ -14,6 +14,8 @@ An adapter, peers/NAME.py, has
         def __init__(self, workload, threads): ...    prepares; counted as its compile time
         def run(self): ...                            runs once; returns ms if it measures itself, otherwise nothing
         def outputs(self): ...                        a list of arrays
+
+or, in place of version and Contestant, `command(workload_file, threads, outputs)`: a program that speaks as above by itself.
 """
 import importlib
 import json

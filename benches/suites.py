@@ -63,7 +63,7 @@ def network_names():
 def save_model(name, kind, nodes, inputs, output, weights=()):
     """An ONNX file of a few nodes. inputs: name -> shape; weights: name -> array."""
     from models import seeded
-    from onnx import TensorProto, helper, numpy_helper, save
+    from onnx import TensorProto, helper, numpy_helper, save, shape_inference
     import numpy
     folder = TARGET / "operators"
     folder.mkdir(parents=True, exist_ok=True)
@@ -71,7 +71,7 @@ def save_model(name, kind, nodes, inputs, output, weights=()):
     graph = helper.make_graph(nodes, name, [tensor(key, shape) for key, shape in inputs.items()], [tensor(output, None)],
                               [numpy_helper.from_array(array, key) for key, array in dict(weights).items()])
     path = folder / f"{name}.onnx"
-    save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=9), path)
+    save(shape_inference.infer_shapes(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=9)), path)
     arrays = {key: seeded(numpy.float32, shape, 0, position) for position, (key, shape) in enumerate(inputs.items())}
     return {"name": name, "kind": kind, "path": str(path), "inputs": save_inputs(name, arrays)}
 

@@ -1,0 +1,28 @@
+"""clang with Polly on the same C as gcc: its polyhedral tiling, vectors for this processor, threads by OpenMP."""
+import os
+import shutil
+
+from peers import gcc
+
+REQUIRES = gcc.REQUIRES
+KINDS = gcc.KINDS
+TOLERANCE = gcc.TOLERANCE
+POLLY = ["-O3", "-march=native", "-mllvm", "-polly", "-mllvm", "-polly-vectorizer=stripmine"]
+PARALLEL = ["-mllvm", "-polly-parallel", "-lgomp"]
+
+
+def clang():
+    found = [name for name in ["clang", *(f"clang-{v}" for v in range(30, 13, -1))] if shutil.which(name)]
+    if not found:
+        raise FileNotFoundError("clang is not installed")
+    return found[0]
+
+
+def version():
+    return gcc.version([clang(), *POLLY])
+
+
+class Contestant(gcc.Contestant):
+    def __init__(self, workload, threads):
+        os.environ["OMP_NUM_THREADS"] = str(threads)
+        super().__init__(workload, threads, [clang(), *POLLY, *(PARALLEL if threads > 1 else [])])
