@@ -170,7 +170,7 @@ fn rewrite(graph: &Graph, options: &Options) -> Result<(Graph, Vec<Place>, Rewri
         egraph_classes: report.classes,
         iterations: report.iterations,
         stop_reason: format!("{:?}", report.stop),
-        extraction: extraction.outcome.to_string(),
+        extraction: extraction.summary(),
         ilp_variables: extraction.variables,
         ilp_rows: extraction.rows,
         greedy_ns: extraction.greedy_ns,

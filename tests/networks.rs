@@ -9,6 +9,8 @@ use std::sync::Arc;
 use tilewright::runtime::session::Session;
 use tilewright::{DType, Model, Options, Tensor};
 
+/// Rewriting with its extraction is bounded by counts; more than this means that one of them bounds nothing.
+const LONGEST_REWRITING_MS: f64 = 5000.0;
 /// Of the largest absolute value of an output.
 const TOLERANCE: f64 = 1e-3;
 
@@ -36,6 +38,8 @@ fn check(name: &str) {
         let options = Options { target: Some(target.clone()), dims: bind(&model, &inputs), ..Options::default() };
         let (module, report) = model.compile_module(&options).unwrap_or_else(|e| panic!("{name}: {e}"));
         assert!(report.unvectorized().is_empty(), "{name} on {}: {:?}", target.name, report.unvectorized());
+        let rewriting = report.stages.iter().find(|(stage, _)| *stage == "rewrite").map_or(0.0, |(_, ms)| *ms);
+        assert!(rewriting < LONGEST_REWRITING_MS, "{name} on {}: {rewriting} ms of rewriting", target.name);
         let module = Arc::new(module);
         let run = |threads| Session::new(module.clone(), threads).unwrap().run(&named).unwrap();
         let outputs = run(1);

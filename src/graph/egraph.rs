@@ -331,7 +331,7 @@ pub struct Options {
     pub max_iterations: usize,
     /// E-nodes, as a multiple of the graph's nodes (and at least 2,000).
     pub max_growth: usize,
-    /// Choices and edges that the extraction ILP may have; above, the greedy answer is taken.
+    /// Variables of one program of the extraction; larger ones are solved in parts of that size.
     pub max_ilp_variables: usize,
     /// Also consider channel-blocked convolutions.
     pub blocked: bool,
@@ -341,7 +341,7 @@ pub struct Options {
 
 impl Default for Options {
     fn default() -> Options {
-        Options { max_iterations: 8, max_growth: 16, max_ilp_variables: 3000, blocked: false, without: vec![] }
+        Options { max_iterations: 8, max_growth: 16, max_ilp_variables: 5000, blocked: false, without: vec![] }
     }
 }
 

@@ -9,6 +9,7 @@ mod constants;
 mod greedy;
 mod kernels;
 mod problem;
+mod program;
 mod rows;
 mod solve;
 
@@ -18,8 +19,11 @@ use crate::graph::{Result, Target};
 use egg::Id;
 use kernels::Answer;
 use problem::Problem;
+use program::GAP;
 use rows::Rows;
 use std::collections::BTreeMap;
+
+pub use program::How;
 
 /// What the extraction did.
 #[derive(Clone, Debug, Default)]
@@ -32,37 +36,25 @@ pub struct Report {
     pub chosen_ns: f64,
     /// No answer is cheaper than this, in ns; `None` when nothing was proven.
     pub bound_ns: Option<f64>,
-    /// Variables that the relaxation left between 0 and 1.
-    pub open: usize,
     /// Rows that were added because an answer had a cycle or a kernel that is too big.
     pub cuts: usize,
     pub outcome: Outcome,
 }
 
 /// How the search ended.
-#[derive(Clone, PartialEq, Debug, Default)]
+#[derive(Clone, PartialEq, Debug)]
 pub enum Outcome {
-    /// No answer is better; how that was proven.
-    Optimal(&'static str),
-    /// The ILP has more variables than are allowed: the greedy answer.
-    TooMany(usize),
-    /// The relaxation leaves more choices open than branch and bound may have: the greedy answer.
-    Open(usize),
-    /// The solver gave up: the greedy answer.
-    Failed(String),
-    #[default]
-    NotRun,
+    /// The whole program was solved; the gap says how well.
+    Solved(How),
+    /// The program has too many variables for one: so many of its windows were solved, each with the rest held.
+    Windows { solved: usize, of: usize },
+    /// The greedy answer, and why.
+    Greedy(String),
 }
 
-impl std::fmt::Display for Outcome {
-    fn fmt(&self, f: &mut std::fmt::Formatter) -> std::fmt::Result {
-        match self {
-            Outcome::Optimal(how) => write!(f, "optimal: {how}"),
-            Outcome::TooMany(limit) => write!(f, "greedy: more than {limit} variables"),
-            Outcome::Open(open) => write!(f, "greedy: the relaxation leaves {open} variables open"),
-            Outcome::Failed(why) => write!(f, "greedy: {why}"),
-            Outcome::NotRun => f.write_str("not run"),
-        }
+impl Default for Outcome {
+    fn default() -> Outcome {
+        Outcome::Greedy("no variables are allowed".into())
     }
 }
 
@@ -70,6 +62,18 @@ impl Report {
     /// How far the answer may be from the optimum of the model, as a share.
     pub fn gap(&self) -> Option<f64> {
         self.bound_ns.map(|b| ((self.chosen_ns - b) / self.chosen_ns.max(1.0)).max(0.0))
+    }
+
+    /// What was proven, and how the search ended.
+    pub fn summary(&self) -> String {
+        match &self.outcome {
+            Outcome::Solved(how) if self.gap().is_some_and(|g| g <= GAP) => format!("optimal: {how}"),
+            Outcome::Solved(how) => how.to_string(),
+            Outcome::Windows { solved, of } => {
+                format!("too many variables for one program: {solved} of {of} windows solved, each with the rest held")
+            }
+            Outcome::Greedy(why) => format!("greedy, because {why}"),
+        }
     }
 }
 
@@ -84,7 +88,7 @@ impl std::fmt::Display for Report {
             self.variables,
             self.rows,
             self.cuts,
-            self.outcome
+            self.summary()
         )
     }
 }
@@ -104,15 +108,9 @@ pub fn extract(network: &Network, roots: &[Id], target: &Target, options: &Optio
     let problem = Problem::new(network, roots, target)?;
     let mut rows = Rows::new(&problem);
     let greedy = greedy::solve(&problem, &mut rows)?;
-    let mut report = Report { greedy_ns: rows.total(&greedy), ..Report::default() };
-    let best = if rows.cost.len() > options.max_ilp_variables {
-        report.outcome = Outcome::TooMany(options.max_ilp_variables);
-        (report.variables, report.rows) = (rows.cost.len(), rows.rows.len());
-        greedy
-    } else {
-        solve::solve(&problem, &mut rows, greedy, &mut report)
-    };
-    report.chosen_ns = rows.total(&best);
+    let mut report = Report { greedy_ns: rows.program.total(&greedy), ..Report::default() };
+    let best = solve::solve(&problem, &mut rows, greedy, options.max_ilp_variables, &mut report);
+    report.chosen_ns = rows.program.total(&best);
     let answer = Answer::new(&problem, &rows, &best);
     let mut out = Extraction::default();
     for (class, &id) in problem.ids.iter().enumerate() {
@@ -129,3 +127,6 @@ pub fn extract(network: &Network, roots: &[Id], target: &Target, options: &Optio
     out.choice.extend(problem.constants);
     Ok((out, report))
 }
+
+#[cfg(test)]
+mod tests;

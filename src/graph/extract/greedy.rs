@@ -12,7 +12,7 @@ use crate::graph::{Error, Result};
 /// Values of the variables. Adds the cuts that were needed to the rows.
 pub fn solve(problem: &Problem, rows: &mut Rows) -> Result<Vec<bool>> {
     let chosen = choose_once(problem)?;
-    let mut values = vec![false; rows.cost.len()];
+    let mut values = vec![false; rows.program.cost.len()];
     for (class, k) in chosen.iter().enumerate() {
         if let Some(k) = k {
             values[rows.x[class][*k]] = true;
@@ -26,7 +26,7 @@ pub fn solve(problem: &Problem, rows: &mut Rows) -> Result<Vec<bool>> {
     moves.sort_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(&b.1)));
     loop {
         let mut concerned: Vec<Vec<usize>> = vec![vec![]; values.len()];
-        for (i, row) in rows.rows.iter().enumerate() {
+        for (i, row) in rows.program.rows.iter().enumerate() {
             row.terms.iter().for_each(|t| concerned[t.0].push(i));
         }
         let mut moved = true;
@@ -38,9 +38,9 @@ pub fn solve(problem: &Problem, rows: &mut Rows) -> Result<Vec<bool>> {
                 values[variable] = true;
                 rows.store_if_read(problem, &mut values, s);
                 let written = f64::from(u8::from(values[w])) - f64::from(u8::from(stored));
-                let better = rows.cost[variable] + rows.cost[w] * written < 0.0;
+                let better = rows.program.cost[variable] + rows.program.cost[w] * written < 0.0;
                 let touched = concerned[variable].iter().chain(&concerned[w]);
-                if better && touched.into_iter().all(|&i| rows.rows[i].holds(&values)) {
+                if better && touched.into_iter().all(|&i| rows.program.rows[i].holds(&values)) {
                     moved = true;
                 } else {
                     values[variable] = false;
@@ -61,9 +61,9 @@ pub fn solve(problem: &Problem, rows: &mut Rows) -> Result<Vec<bool>> {
             values[variable] = false;
             rows.store_if_read(problem, &mut values, s);
         }
-        rows.rows.extend(new);
+        rows.program.rows.extend(new);
     }
-    match rows.rows.iter().find(|row| !row.holds(&values)) {
+    match rows.program.rows.iter().find(|row| !row.holds(&values)) {
         Some(row) => Err(Error::Internal(format!("the greedy extraction breaks {row:?}"))),
         None => Ok(values),
     }
@@ -76,7 +76,7 @@ impl Rows {
         let mut asking = self.stores.get(&storage).into_iter().flatten();
         values[w] = false;
         values[w] = problem.roots.iter().any(|&r| problem.storage[r] == storage)
-            || asking.any(|&i| !self.rows[i].holds(values));
+            || asking.any(|&i| !self.program.rows[i].holds(values));
     }
 }
 

@@ -5,7 +5,8 @@
 
 use crate::graph::define::kind;
 use crate::graph::extract::problem::{Problem, Site};
-use crate::graph::extract::rows::{Row, Rows};
+use crate::graph::extract::program::Row;
+use crate::graph::extract::rows::Rows;
 use crate::graph::fusion::{Stored, Way};
 use crate::graph::op::FusionKind;
 use std::collections::BTreeMap;

@@ -28,30 +28,15 @@
 //! `kernels.rs` refuses.
 
 use crate::graph::extract::problem::{Candidate, Edge, Problem, Site, has, members};
+use crate::graph::extract::program::{Program, Row};
 use crate::graph::fusion::{Stored, Way, before_reduction, is_elementwise};
 use crate::graph::op::Op;
 use std::collections::BTreeMap;
 
-/// `Σ coefficient·variable ≥ least`, or `=`.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Row {
-    pub terms: Vec<(usize, i32)>,
-    pub least: i32,
-    pub equal: bool,
-}
-
-impl Row {
-    pub fn holds(&self, values: &[bool]) -> bool {
-        let sum: i32 = self.terms.iter().filter(|t| values[t.0]).map(|t| t.1).sum();
-        if self.equal { sum == self.least } else { sum >= self.least }
-    }
-}
-
-/// The program: costs in ns of each variable, and rows.
+/// The program, its costs in ns, and what its variables mean.
 #[derive(Default)]
 pub struct Rows {
-    pub cost: Vec<f64>,
-    pub rows: Vec<Row>,
+    pub program: Program,
     /// The variable of each candidate of each class.
     pub x: Vec<Vec<usize>>,
     /// Of each edge.
@@ -121,12 +106,12 @@ impl Rows {
     }
 
     fn variable(&mut self, cost: f64) -> usize {
-        self.cost.push(cost);
-        self.cost.len() - 1
+        self.program.cost.push(cost);
+        self.program.cost.len() - 1
     }
 
     fn at_least(&mut self, sum: Sum, least: i32) {
-        self.rows.push(Row { terms: sum.0, least, equal: false });
+        self.program.rows.push(Row { terms: sum.0, least, equal: false });
     }
 
     fn at_most(&mut self, sum: Sum, most: i32) {
@@ -134,7 +119,7 @@ impl Rows {
     }
 
     fn equal(&mut self, sum: Sum, to: i32) {
-        self.rows.push(Row { terms: sum.0, least: to, equal: true });
+        self.program.rows.push(Row { terms: sum.0, least: to, equal: true });
     }
 
     /// What is computed has its operands; each value is computed once.
@@ -142,17 +127,20 @@ impl Rows {
         let Problem { value, forms, .. } = problem;
         let of = |rows: &Rows, class: usize| rows.x[class].clone();
         let mut computed = vec![vec![]; value.len()];
-        // What is computed of value u needs value v in some form.
-        let mut needs: BTreeMap<(usize, usize), Vec<usize>> = BTreeMap::new();
+        // For each value the ways to compute it, with what each needs directly and at last.
+        let required = problem.required(true);
+        let mut ways: Vec<Vec<(usize, Vec<usize>, Vec<u64>)>> = vec![vec![]; value.len()];
         for (c, list) in problem.classes.iter().enumerate() {
             for (k, candidate) in list.iter().enumerate() {
                 let x = self.x[c][k];
                 if !candidate.converts {
                     computed[value[c]].push(x);
-                    let mut others: Vec<usize> = candidate.children.iter().map(|&d| value[d]).collect();
-                    others.sort_unstable();
-                    others.dedup();
-                    others.into_iter().for_each(|v| needs.entry((value[c], v)).or_default().push(x));
+                    let direct: Vec<usize> = candidate.children.iter().map(|&d| value[d]).collect();
+                    let mut all = vec![0u64; required[c].len()];
+                    for &v in &direct {
+                        all.iter_mut().zip(&required[v]).for_each(|(a, b)| *a |= b);
+                    }
+                    ways[value[c]].push((x, direct, all));
                 }
                 for &d in &candidate.children {
                     if forms[value[d]] > 1 || value[d] == value[c] {
@@ -170,10 +158,15 @@ impl Rows {
         for (c, &v) in value.iter().enumerate().filter(|(_, v)| forms[**v] > 1) {
             self.at_least(Sum::default().plus(computed[v].clone()).minus(of(self, c)), 0);
         }
-        for ((_, v), all) in needs {
-            self.at_least(Sum::default().plus(computed[v].clone()).minus(all), 0);
+        for list in &ways {
+            let mut needed: Vec<usize> = list.iter().flat_map(|way| way.1.iter().copied()).collect();
+            needed.sort_unstable();
+            needed.dedup();
+            for v in needed {
+                let users = list.iter().filter(|way| has(&way.2, v)).map(|way| way.0);
+                self.at_least(Sum::default().plus(computed[v].clone()).minus(users), 0);
+            }
         }
-        let required = problem.required(true);
         let always = |v: usize| problem.roots.iter().any(|&r| has(&required[value[r]], v));
         for v in (0..value.len()).filter(|&v| forms[v] > 0) {
             let all = Sum::default().plus(computed[v].clone());
@@ -253,7 +246,7 @@ impl Rows {
         for ((s, reader), reads) in reads {
             let inside = shared.get(&(s, reader)).into_iter().flatten().copied();
             let views = absent.get(&s).into_iter().flatten().copied();
-            self.stores.entry(s).or_default().push(self.rows.len());
+            self.stores.entry(s).or_default().push(self.program.rows.len());
             self.at_least(Sum::default().plus([self.w[&s]]).plus(inside).plus(views).minus(reads), 0);
         }
         for (i, edge) in problem.edges.iter().enumerate() {
@@ -278,7 +271,7 @@ impl Rows {
                     }
                 }
                 let row = Row { terms: sum.0.into_iter().map(|(v, k)| (v, -k)).collect(), least: -1, equal: false };
-                self.rows.push(row);
+                self.program.rows.push(row);
             }
             if let (Some(Op::Reshape { .. }), [operand]) =
                 (problem.candidate(site).op, &problem.candidate(site).children[..])
@@ -334,10 +327,6 @@ impl Rows {
                 }
             }
         }
-    }
-
-    pub fn total(&self, values: &[bool]) -> f64 {
-        self.cost.iter().zip(values).filter(|(_, v)| **v).map(|(c, _)| c).sum()
     }
 }
 

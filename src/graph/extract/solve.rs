@@ -1,90 +1,79 @@
 //! Solving the integer program.
 //!
-//! In: a [`Problem`], its rows and the greedy answer. Out: the best answer known and how good it is. First the relaxation: it
-//! bounds every answer from below and is nearly always integral. What it leaves open goes to branch and bound, with the best
-//! answer so far as start. An answer counts only after every row was checked in integers and no cut was needed; cuts are
-//! added and the program is solved again.
+//! In: a [`Problem`], its rows and the greedy answer. Out: the best answer known and how good it is. An answer counts only
+//! after every row was checked in integers and no cut was needed; cuts are added and the program is solved again. A program
+//! of more variables than are allowed is solved window by window, in the order of its classes, with the rest held.
 
 use crate::graph::extract::kernels::{Answer, cuts};
 use crate::graph::extract::problem::Problem;
+use crate::graph::extract::program::{How, Solved};
 use crate::graph::extract::rows::Rows;
 use crate::graph::extract::{Outcome, Report};
-use good_lp::{
-    Expression, ProblemVariables, ResolutionError, Solution, SolverModel, Variable, WithInitialSolution, microlp,
-    variable,
-};
 
-/// Share of the cost below which a better answer is not looked for.
-const GAP: f64 = 1e-6;
-/// Choices that branch and bound may have to make: it has no guarantee of time.
-const MAX_OPEN: usize = 60;
-/// Solutions of the ILP that may be cut off before giving up.
+/// Solutions of one program that may be cut off before giving up.
 const MAX_ROUNDS: usize = 12;
 
-/// The best of the greedy answer and what the solver finds.
-pub fn solve(problem: &Problem, rows: &mut Rows, greedy: Vec<bool>, report: &mut Report) -> Vec<bool> {
+/// The best of the greedy answer and what the solver finds; no program has more variables than `limit`.
+pub fn solve(problem: &Problem, rows: &mut Rows, greedy: Vec<bool>, limit: usize, report: &mut Report) -> Vec<bool> {
     let mut best = greedy;
-    report.variables = rows.cost.len();
-    for _ in 0..MAX_ROUNDS {
-        report.rows = rows.rows.len();
-        let upper = rows.total(&best);
-        let relaxed = match relax(rows, None) {
-            Ok(values) => values,
-            Err(e) => return stop(best, report, Outcome::Failed(e.to_string())),
-        };
-        let bound: f64 = rows.cost.iter().zip(&relaxed).map(|(c, v)| c * v).sum();
-        report.bound_ns = Some(bound.min(upper));
-        if upper - bound <= GAP * upper {
-            return stop(best, report, Outcome::Optimal("no answer is below the relaxation"));
-        }
-        let open = relaxed.iter().filter(|v| v.fract().abs() > 1e-6 && v.fract().abs() < 1.0 - 1e-6).count();
-        report.open = open;
-        let solved = match open {
-            0 => Ok(relaxed),
-            _ if open > MAX_OPEN => return stop(best, report, Outcome::Open(open)),
-            _ => relax(rows, Some(&best)),
-        };
-        let values: Vec<bool> = match solved {
-            Ok(values) => values.iter().map(|v| *v > 0.5).collect(),
-            Err(e) => return stop(best, report, Outcome::Failed(e.to_string())),
-        };
-        if rows.rows.iter().any(|row| !row.holds(&values)) {
-            return stop(best, report, Outcome::Failed("a rounded answer breaks a row".into()));
-        }
-        let new = cuts(problem, rows, &values, &Answer::new(problem, rows, &values));
-        if new.is_empty() {
-            report.bound_ns = Some(rows.total(&values).min(upper));
-            if rows.total(&values) < upper {
-                best = values;
+    let windows = windows(problem, rows, limit);
+    let mut solved = 0;
+    for window in &windows {
+        match improve(problem, rows, &mut best, window, report) {
+            Ok((how, bound)) if windows.len() == 1 => {
+                report.bound_ns = Some(bound);
+                report.outcome = Outcome::Solved(how);
             }
-            let how = if open == 0 { "the relaxation is integral" } else { "branch and bound" };
-            return stop(best, report, Outcome::Optimal(how));
+            Ok(_) => {
+                solved += 1;
+                report.outcome = Outcome::Windows { solved, of: windows.len() };
+            }
+            Err(why) if solved == 0 => report.outcome = Outcome::Greedy(why),
+            Err(_) => {}
         }
-        report.cuts += new.len();
-        rows.rows.extend(new);
     }
-    stop(best, report, Outcome::Failed(format!("after {MAX_ROUNDS} rounds answers still needed cuts")))
-}
-
-fn stop(best: Vec<bool>, report: &mut Report, outcome: Outcome) -> Vec<bool> {
-    report.outcome = outcome;
+    (report.variables, report.rows) = (rows.program.cost.len(), rows.program.rows.len());
     best
 }
 
-/// Minimises over numbers between 0 and 1, or over 0 and 1 from a start.
-fn relax(rows: &Rows, start: Option<&[bool]>) -> Result<Vec<f64>, ResolutionError> {
-    let mut variables = ProblemVariables::new();
-    let kind = || if start.is_some() { variable().binary() } else { variable().min(0).max(1) };
-    let all: Vec<Variable> = rows.cost.iter().map(|_| variables.add(kind())).collect();
-    let objective: Expression = all.iter().zip(&rows.cost).map(|(&v, &c)| c * v).sum();
-    let mut model = variables.minimise(objective).using(microlp);
-    for row in &rows.rows {
-        let sum: Expression = row.terms.iter().map(|&(v, k)| f64::from(k) * all[v]).sum();
-        model = model.with(if row.equal { sum.eq(row.least) } else { sum.geq(row.least) });
+/// The variables of overlapping parts of the problem, each of `limit` at most.
+fn windows(problem: &Problem, rows: &Rows, limit: usize) -> Vec<Vec<usize>> {
+    let mut class = vec![0; rows.program.cost.len()];
+    rows.x.iter().enumerate().for_each(|(c, list)| list.iter().for_each(|&x| class[x] = c));
+    rows.f.iter().zip(&problem.edges).for_each(|(&f, e)| class[f] = e.reader.0);
+    rows.a.iter().for_each(|(site, &a)| class[a] = site.0);
+    rows.w.iter().for_each(|(&s, &w)| class[w] = s);
+    let mut order: Vec<usize> = (0..class.len()).collect();
+    order.sort_by_key(|&v| class[v]);
+    if order.len() <= limit {
+        return vec![order];
     }
-    if let Some(start) = start {
-        model = model.with_initial_solution(all.iter().zip(start).map(|(&v, &s)| (v, f64::from(u8::from(s)))));
+    let step = limit.div_ceil(2).max(1);
+    let starts = (0..order.len().saturating_sub(step)).step_by(step).filter(|_| limit > 0);
+    starts.map(|i| order[i..order.len().min(i + limit)].to_vec()).collect()
+}
+
+/// Replaces `best` by what is best when only the `free` variables may change. Adds the cuts that were needed.
+fn improve(
+    problem: &Problem,
+    rows: &mut Rows,
+    best: &mut Vec<bool>,
+    free: &[usize],
+    report: &mut Report,
+) -> Result<(How, f64), String> {
+    for _ in 0..MAX_ROUNDS {
+        let part = rows.program.part(free, best).ok_or("the greedy answer breaks a row")?;
+        let start: Vec<bool> = free.iter().map(|&v| best[v]).collect();
+        let Solved { values, bound, how } = part.solve(&start)?;
+        let mut all = best.clone();
+        values.into_iter().zip(free).for_each(|(value, &v)| all[v] = value);
+        let new = cuts(problem, rows, &all, &Answer::new(problem, rows, &all));
+        if new.is_empty() {
+            *best = all;
+            return Ok((how, bound));
+        }
+        report.cuts += new.len();
+        rows.program.rows.extend(new);
     }
-    let solution = model.solve()?;
-    Ok(all.iter().map(|&v| solution.value(v)).collect())
+    Err(format!("answers still needed cuts after {MAX_ROUNDS} rounds"))
 }

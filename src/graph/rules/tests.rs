@@ -2,6 +2,7 @@
 
 use crate::graph::egraph::{Head, Network, Optimized, Options, Term, load, optimize};
 use crate::graph::expr::{BinaryOp, UnaryOp};
+use crate::graph::extract::Outcome;
 use crate::graph::infer::infer;
 use crate::graph::interpret;
 use crate::graph::ir::{Graph, Node, Source, TensorType, Value, ValueId};
@@ -466,9 +467,13 @@ fn growth_is_limited_by_counts() {
     for options in [
         Options { max_iterations: 1, ..Options::default() },
         Options { max_ilp_variables: 0, ..Options::default() },
+        Options { max_ilp_variables: 60, ..Options::default() },
         Options { without: rules::all(false).iter().map(|r| r.name.to_string()).collect(), ..Options::default() },
     ] {
-        let out = optimize(&s.graph, &Target::avx2(), &options).unwrap().graph;
+        let Optimized { graph: out, report, .. } = optimize(&s.graph, &Target::avx2(), &options).unwrap();
+        let windows = matches!(report.extraction.outcome, Outcome::Windows { solved, of } if solved == of && of > 2);
+        assert_eq!(windows, options.max_ilp_variables == 60, "{report}");
+        assert!(report.extraction.chosen_ns <= report.extraction.greedy_ns);
         assert_close(&interpret::run(&s.graph, &given).unwrap(), &interpret::run(&out, &given).unwrap(), "limited");
     }
 }

@@ -1,0 +1,277 @@
+//! A linear program over variables that are 0 or 1, and its parts.
+//!
+//! In: costs and rows. Out: the cheapest values, with a bound that no values are below. The relaxation is nearly always
+//! integral. What it leaves open falls into pieces that no row joins; each is solved by branch and bound while the rest is
+//! held. The bound of the pieces is Lagrange's (Geoffrion 1974): each row outside them has its price from the dual of the
+//! relaxation, so they and the other variables are minimised apart. It holds for any prices, however they were computed.
+
+use good_lp::{
+    Expression, ProblemVariables, ResolutionError, Solution, SolverModel, Variable, WithInitialSolution, microlp,
+    variable,
+};
+use std::collections::BTreeMap;
+
+/// Share of the cost below which a better answer is not looked for.
+pub const GAP: f64 = 1e-6;
+/// Choices that branch and bound may have to make in one piece: it has no guarantee of time.
+const MAX_OPEN: usize = 40;
+/// Variables of a piece that has grown beyond those that are open.
+const MAX_PIECE: usize = 500;
+/// How often pieces grow by the variables that share a row with them.
+const MAX_RINGS: usize = 6;
+
+/// `Σ coefficient·variable ≥ least`, or `=`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Row {
+    pub terms: Vec<(usize, i32)>,
+    pub least: i32,
+    pub equal: bool,
+}
+
+impl Row {
+    pub fn holds(&self, values: &[bool]) -> bool {
+        let sum: i32 = self.terms.iter().filter(|t| values[t.0]).map(|t| t.1).sum();
+        if self.equal { sum == self.least } else { sum >= self.least }
+    }
+}
+
+/// Minimise the costs of the variables that are 1, so that the rows hold.
+#[derive(Clone, Debug, Default)]
+pub struct Program {
+    pub cost: Vec<f64>,
+    pub rows: Vec<Row>,
+}
+
+/// What was found.
+pub struct Solved {
+    pub values: Vec<bool>,
+    /// No values cost less.
+    pub bound: f64,
+    pub how: How,
+}
+
+/// How the values were found.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum How {
+    /// They are the start: the relaxation is not below it.
+    Start,
+    /// The relaxation is integral.
+    Relaxation,
+    /// Branch and bound on this many pieces.
+    Pieces(usize),
+    /// They are the start: why nothing else was found.
+    GivenUp(String),
+}
+
+impl std::fmt::Display for How {
+    fn fmt(&self, f: &mut std::fmt::Formatter) -> std::fmt::Result {
+        match self {
+            How::Start => f.write_str("no answer is below the relaxation"),
+            How::Relaxation => f.write_str("the relaxation is integral"),
+            How::Pieces(1) => f.write_str("branch and bound on what the relaxation left open"),
+            How::Pieces(n) => write!(f, "branch and bound on {n} pieces that the relaxation left open"),
+            How::GivenUp(why) => write!(f, "greedy, because {why}"),
+        }
+    }
+}
+
+impl Program {
+    pub fn total(&self, values: &[bool]) -> f64 {
+        self.cost.iter().zip(values).filter(|(_, v)| **v).map(|(c, _)| c).sum()
+    }
+
+    pub fn holds(&self, values: &[bool]) -> bool {
+        self.rows.iter().all(|row| row.holds(values))
+    }
+
+    /// The cheapest values. The start must satisfy the rows; so do the values.
+    pub fn solve(&self, start: &[bool]) -> Result<Solved, String> {
+        let relaxed = self.minimise(false, None).map_err(|e| e.to_string())?;
+        let bound = self.cost.iter().zip(&relaxed).map(|(c, v)| c * v).sum::<f64>().min(self.total(start));
+        let mut best = Solved { values: start.to_vec(), bound, how: How::Start };
+        if self.is_optimal(&best) {
+            return Ok(best);
+        }
+        let mut free: Vec<bool> = relaxed.iter().map(|v| is_open(*v)).collect();
+        if !free.contains(&true) {
+            let values = self.fill(&[], &relaxed, start)?;
+            return Ok(Solved { values, bound, how: How::Relaxation });
+        }
+        let prices = self.prices().unwrap_or_else(|_| vec![0.0; self.rows.len()]);
+        for ring in 0..=MAX_RINGS {
+            let pieces = self.components(&free);
+            if ring > 0 && pieces.iter().any(|p| p.len() > MAX_PIECE) {
+                break;
+            }
+            match self.fill(&pieces, &relaxed, start) {
+                Ok(values) => {
+                    best.how = How::Pieces(pieces.len());
+                    if self.total(&values) < self.total(&best.values) {
+                        best.values = values;
+                    }
+                }
+                Err(why) if best.how == How::Start => best.how = How::GivenUp(why),
+                Err(_) => {}
+            }
+            let proven = self.bound(&pieces, &prices).unwrap_or(best.bound);
+            best.bound = best.bound.max(proven).min(self.total(&best.values));
+            if self.is_optimal(&best) {
+                break;
+            }
+            let mut near = free.clone();
+            for row in self.rows.iter().filter(|row| row.terms.iter().any(|t| free[t.0])) {
+                row.terms.iter().for_each(|t| near[t.0] = true);
+            }
+            free = near;
+        }
+        Ok(best)
+    }
+
+    fn is_optimal(&self, solved: &Solved) -> bool {
+        let total = self.total(&solved.values);
+        total - solved.bound <= GAP * total.abs()
+    }
+
+    /// The values of a relaxation, with those in the pieces by branch and bound.
+    fn fill(&self, pieces: &[Vec<usize>], relaxed: &[f64], start: &[bool]) -> Result<Vec<bool>, String> {
+        let mut values: Vec<bool> = relaxed.iter().map(|v| *v > 0.5).collect();
+        for piece in pieces {
+            let part = self.part(piece, &values).ok_or("nothing fits what the relaxation chose round a piece")?;
+            let before: Vec<bool> = piece.iter().map(|&i| start[i]).collect();
+            part.branch(Some(&before))?.into_iter().zip(piece).for_each(|(v, &i)| values[i] = v);
+        }
+        if self.holds(&values) { Ok(values) } else { Err("a rounded answer breaks a row".into()) }
+    }
+
+    /// The program over the `free` variables, numbered in that order, with the others held; `None` when a row is broken
+    /// whatever they are.
+    pub fn part(&self, free: &[usize], held: &[bool]) -> Option<Program> {
+        let index: BTreeMap<usize, usize> = free.iter().enumerate().map(|(i, &v)| (v, i)).collect();
+        let mut out = Program { cost: free.iter().map(|&v| self.cost[v]).collect(), rows: vec![] };
+        for row in &self.rows {
+            let terms: Vec<(usize, i32)> =
+                row.terms.iter().filter_map(|(v, k)| index.get(v).map(|&i| (i, *k))).collect();
+            if terms.is_empty() {
+                continue;
+            }
+            let outside = row.terms.iter().filter(|t| !index.contains_key(&t.0) && held[t.0]);
+            let least = row.least - outside.map(|t| t.1).sum::<i32>();
+            let most: i32 = terms.iter().map(|t| t.1.max(0)).sum();
+            if most < least {
+                return None;
+            }
+            out.rows.push(Row { terms, least, equal: row.equal });
+        }
+        Some(out)
+    }
+
+    /// Values by branch and bound, from a start if it fits, when there is not too much to branch on.
+    fn branch(&self, start: Option<&[bool]>) -> Result<Vec<bool>, String> {
+        let relaxed = self.minimise(false, None).map_err(|e| e.to_string())?;
+        let open = relaxed.iter().filter(|v| is_open(**v)).count();
+        let solved = match open {
+            0 => relaxed,
+            _ if open > MAX_OPEN => return Err(format!("the relaxation of a piece leaves {open} variables open")),
+            _ => self.minimise(true, start.filter(|s| self.holds(s))).map_err(|e| e.to_string())?,
+        };
+        Ok(solved.iter().map(|v| *v > 0.5).collect())
+    }
+
+    /// The connected components of some variables; a row joins its own.
+    fn components(&self, among: &[bool]) -> Vec<Vec<usize>> {
+        let mut least: Vec<usize> = (0..among.len()).collect();
+        fn find(least: &mut [usize], mut v: usize) -> usize {
+            while least[v] != v {
+                least[v] = least[least[v]];
+                v = least[v];
+            }
+            v
+        }
+        for row in &self.rows {
+            let mut inside = row.terms.iter().map(|t| t.0).filter(|&v| among[v]);
+            let Some(first) = inside.next() else { continue };
+            for v in inside {
+                let (a, b) = (find(&mut least, first), find(&mut least, v));
+                least[a.max(b)] = a.min(b);
+            }
+        }
+        let mut parts: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
+        for v in (0..among.len()).filter(|&v| among[v]) {
+            parts.entry(find(&mut least, v)).or_default().push(v);
+        }
+        parts.into_values().collect()
+    }
+
+    /// A bound from below: rows that do not lie in one piece are paid for instead.
+    fn bound(&self, pieces: &[Vec<usize>], prices: &[f64]) -> Result<f64, String> {
+        let mut piece_of: Vec<Option<usize>> = vec![None; self.cost.len()];
+        for (i, piece) in pieces.iter().enumerate() {
+            piece.iter().for_each(|&v| piece_of[v] = Some(i));
+        }
+        let mut inside: Vec<Vec<Row>> = vec![vec![]; pieces.len()];
+        let mut reduced = self.cost.clone();
+        let mut bound = 0.0;
+        for (row, &price) in self.rows.iter().zip(prices) {
+            let piece = row.terms.first().and_then(|t| piece_of[t.0]);
+            match piece.filter(|_| row.terms.iter().all(|t| piece_of[t.0] == piece)) {
+                Some(p) => inside[p].push(row.clone()),
+                None => {
+                    let price = if row.equal { price } else { price.max(0.0) };
+                    bound += price * f64::from(row.least);
+                    row.terms.iter().for_each(|&(v, k)| reduced[v] -= price * f64::from(k));
+                }
+            }
+        }
+        bound += reduced.iter().zip(&piece_of).filter(|(_, p)| p.is_none()).map(|(c, _)| c.min(0.0)).sum::<f64>();
+        for (piece, rows) in pieces.iter().zip(inside) {
+            let whole = Program { cost: reduced.clone(), rows };
+            let part = whole.part(piece, &[]).ok_or("a piece has no values")?;
+            bound += part.total(&part.branch(None)?);
+        }
+        Ok(bound)
+    }
+
+    /// What the rows are worth: a solution of the dual of the relaxation.
+    fn prices(&self) -> Result<Vec<f64>, ResolutionError> {
+        let mut variables = ProblemVariables::new();
+        // Variables without limits make the simplex wander for minutes.
+        let most = self.cost.iter().map(|c| c.abs()).fold(1.0, f64::max) * 16.0;
+        let price = |row: &Row| variable().min(if row.equal { -most } else { 0.0 }).max(most);
+        let prices: Vec<Variable> = self.rows.iter().map(|row| variables.add(price(row))).collect();
+        let capped: Vec<Variable> = self.cost.iter().map(|_| variables.add(variable().min(0))).collect();
+        let mut columns: Vec<Expression> = capped.iter().map(|&u| -1.0 * u).collect();
+        let mut worth: Expression = columns.iter().cloned().sum();
+        for (row, &y) in self.rows.iter().zip(&prices) {
+            worth += f64::from(row.least) * y;
+            row.terms.iter().for_each(|&(v, k)| columns[v] += f64::from(k) * y);
+        }
+        let mut model = variables.maximise(worth).using(microlp);
+        for (column, &cost) in columns.into_iter().zip(&self.cost) {
+            model = model.with(column.leq(cost));
+        }
+        let solution = model.solve()?;
+        Ok(prices.iter().map(|&y| solution.value(y)).collect())
+    }
+
+    /// Minimises over 0 and 1, or over all numbers between.
+    fn minimise(&self, integral: bool, start: Option<&[bool]>) -> Result<Vec<f64>, ResolutionError> {
+        let mut variables = ProblemVariables::new();
+        let kind = || if integral { variable().binary() } else { variable().min(0).max(1) };
+        let all: Vec<Variable> = self.cost.iter().map(|_| variables.add(kind())).collect();
+        let objective: Expression = all.iter().zip(&self.cost).map(|(&v, &c)| c * v).sum();
+        let mut model = variables.minimise(objective).using(microlp);
+        for row in &self.rows {
+            let sum: Expression = row.terms.iter().map(|&(v, k)| f64::from(k) * all[v]).sum();
+            model = model.with(if row.equal { sum.eq(row.least) } else { sum.geq(row.least) });
+        }
+        if let Some(start) = start {
+            model = model.with_initial_solution(all.iter().zip(start).map(|(&v, &s)| (v, f64::from(u8::from(s)))));
+        }
+        let solution = model.solve()?;
+        Ok(all.iter().map(|&v| solution.value(v)).collect())
+    }
+}
+
+fn is_open(value: f64) -> bool {
+    value > 1e-6 && value < 1.0 - 1e-6
+}
