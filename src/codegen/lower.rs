@@ -2,13 +2,14 @@
 //!
 //! Each top-level statement of the nest becomes a function. `prepare` decides on vectors and unrolling, `select` expands
 //! statements to vector instructions over symbolic addresses, `hoist` moves invariants out of innermost loops, `prefetch`
-//! asks for panels before they are needed, `address` gives pointers registers and bumps them. The nest's meaning
-//! (`interpret.rs`) is kept, except that sums over vector lanes are taken in another (fixed) order and that products in
+//! asks for panels before they are needed, `address` gives pointers registers and bumps them, `narrow` divides in as
+//! few lanes as are used. The nest's meaning (`interpret.rs`) is kept, except that sums over vector lanes are taken in another (fixed) order and that products in
 //! sums are fused.
 
 pub mod access;
 pub mod address;
 pub mod hoist;
+pub mod narrow;
 pub mod prefetch;
 pub mod prepare;
 pub mod select;
@@ -72,7 +73,9 @@ fn lower_phase(
         match selector.phase(stmt) {
             Ok(tree) => {
                 let function = address::flatten(prefetch::prefetch_panels(tree, target), name, parallel)?;
-                return Ok(Function { wave, ..function });
+                let mut function = Function { wave, ..function };
+                narrow::narrow(&mut function);
+                return Ok(function);
             }
             Err(Stop::Failed(e)) => return Err(e),
             Err(Stop::Retry(b, LocalMode::Memory { .. })) => bytes = to_memory(&mut locals, b),

@@ -2,7 +2,7 @@
 
 use crate::codegen::loopnest::{BufferKind, LoopNest};
 use crate::codegen::lower::lower;
-use crate::codegen::vcode::{Function, Inst};
+use crate::codegen::vcode::{Function, Inst, VBinary};
 use crate::codegen::{DType, Target, Tensor, interpret, parse, simplify, vcode_interpret};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
@@ -373,4 +373,21 @@ fn waves_are_one_parallel_loop_with_barriers() {
           } }",
     );
     assert_eq!((f[0].parallel, f[0].wave), (Some(48), Some(12)));
+}
+
+#[test]
+fn single_elements_are_divided_in_one_lane() {
+    let lanes = |text: &str| -> Vec<u8> {
+        let divisions = |inst: &Inst| match inst {
+            Inst::VBinary { op: VBinary::Div, ty, .. } => Some(ty.lanes),
+            _ => None,
+        };
+        check_text(text)[0].insts.iter().filter_map(divisions).collect()
+    };
+    let chain = "kernel c { A: f64[40] argument 0 written;
+      parallel once in 0..1 { for i in 1..40 { A[i] = ((A[i - 1] + A[i]) / f64(4.0)); } } }";
+    assert!(lanes(chain).iter().all(|&n| n == 1) && !lanes(chain).is_empty());
+    let vector = "kernel v { A: f64[40] argument 0; B: f64[40] argument 1 written;
+      parallel once in 0..1 { vector i in 0..40 { B[i] = (A[i] + (A[3] / f64(4.0))); } } }";
+    assert!(lanes(vector).iter().all(|&n| n > 1) && !lanes(vector).is_empty());
 }
