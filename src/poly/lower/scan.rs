@@ -13,14 +13,15 @@
 //! Invariant: an instance runs exactly once whatever the hull and the shadows leave in, for the conditions at the leaf are
 //! complete: the iterators are solved for, and all that the domain and the rows say is asked for.
 
-use super::place::Local;
-use super::{Class, Lowering, Mode, Placed, State, kind, loop_over};
+mod accumulate;
+mod waves;
+
+use super::{Class, Lowering, Mode, State, kind, loop_over};
 use crate::codegen::expr::{Affine, Var};
 use crate::codegen::loopnest::{Bound, LoopKind, Stmt};
 use crate::poly::Result;
-use crate::poly::dependence::reads_sums;
 use crate::poly::isl::Isl;
-use crate::poly::polyhedron::{Form, Polyhedron, Reduced, difference, gcd, minus, plus};
+use crate::poly::polyhedron::{Form, Polyhedron, Reduced, difference, minus};
 use crate::poly::schedule::{Node, Row, RowKind};
 use crate::poly::scop::StatementId;
 
@@ -268,69 +269,6 @@ impl Lowering<'_> {
             }
         }
         Ok(condition(outer.inequalities.iter().map(|f| site.affine(f)).collect(), out))
-    }
-
-    /// The first two rows as one parallel loop in waves: `t = width·wave + u`, where wave is the sum of both rows and u a
-    /// permutation of the values of the second, so that any division of u spreads the tiles of a wave over the threads.
-    fn waves(
-        &mut self,
-        rows: &[Row],
-        child: &Node,
-        statements: &[StatementId],
-        site: &Site,
-        isl: &Isl,
-    ) -> Result<Vec<Stmt>> {
-        let ((first, last), (low, high)) = (self.values(&rows[0]), self.values(&rows[1]));
-        let width = high - low + 1;
-        let waves = last - first + width;
-        let t = self.new_var("t", (0, waves * width - 1));
-        let wave = self.new_var("wave", (0, waves - 1));
-        let u = self.new_var("u", (0, width - 1));
-        let stride = spread(width);
-        let turn = self.new_var("turn", (0, stride - 1));
-        let z = self.new_var(&rows[1].name, (low, high));
-        let mut inside = site.with(wave).with(z);
-        inside.finish(&rows[0], Affine::var(wave).plus(z, -1).offset(first + low));
-        inside.finish(&rows[1], Affine::var(z));
-        let dims = inside.vars.len();
-        for (v, (lo, hi)) in [(wave, (0, waves - 1)), (z, (low, high))] {
-            let unit = inside.form(&Affine::var(v), dims);
-            inside.context.inequalities.push(plus(&unit, -lo));
-            inside.context.inequalities.push(minus(hi, &unit));
-        }
-        let mut shadows = vec![];
-        for &id in statements {
-            let p = self.instances(id, &inside);
-            if !is_empty(&p, isl)? {
-                shadows.push(isl.project(&p, dims)?);
-            }
-        }
-        if shadows.is_empty() {
-            return Ok(vec![]);
-        }
-        let exists = isl.gist(&isl.hull(&shadows)?, &inside.context)?;
-        let conditions = both(&exists).iter().map(|f| inside.affine(f)).collect();
-        inside.require(&exists);
-        let body = self.scan_rows(&rows[2..], child, statements, &inside, isl)?;
-        let permuted = Affine::constant(0).plus(u, stride);
-        let mut all = vec![
-            Stmt::Let { var: wave, value: Affine::var(t), divisor: width },
-            Stmt::Let { var: u, value: Affine::var(t).plus(wave, -width), divisor: 1 },
-            Stmt::Let { var: turn, value: permuted.clone(), divisor: width },
-            Stmt::Let { var: z, value: permuted.plus(turn, -width).offset(low), divisor: 1 },
-        ];
-        all.extend(condition(conditions, body));
-        Ok(vec![loop_over(t, waves * width, LoopKind::Waves { width }, all)])
-    }
-
-    /// The first and the last value of a row, as far as the boxes of its statements tell.
-    fn values(&self, row: &Row) -> (i64, i64) {
-        let bounds = row.phi.iter().map(|(s, phi)| {
-            let iterators = &self.scop.statement(*s).iterators;
-            phi.bounds(|v| (0, iterators[v.0 as usize].extent - 1))
-        });
-        let (lo, hi) = bounds.fold((i64::MAX, i64::MIN), |a, b| (a.0.min(b.0), a.1.max(b.1)));
-        (lo.div_euclid(row.tile), hi.div_euclid(row.tile))
     }
 
     /// What the bounds of a loop say of the variables outside of it, when the loop's own bounds do not imply it.
@@ -597,96 +535,6 @@ impl Lowering<'_> {
         self.stores += 1;
         Ok(lets.into_iter().chain(condition(conditions, vec![store])).collect())
     }
-
-    /// Where the remaining rows are the reduction loops and the points of one update whose target lies in memory: the
-    /// update on a local tile, filled from the target before and written back after.
-    fn accumulate(
-        &mut self,
-        rows: &[Row],
-        child: &Node,
-        statements: &[StatementId],
-        site: &Site,
-        isl: &Isl,
-    ) -> Result<Option<Vec<Stmt>>> {
-        let &[id] = statements else { return Ok(None) };
-        let s = self.scop.statement(id);
-        if s.reduce.is_none() || site.state.mode != Mode::Body || !site.state.placed.is_empty() {
-            return Ok(None);
-        }
-        let below = rows_below(&rows[1..], child, id);
-        let remaining: Vec<&Row> = rows[..1].iter().chain(below).collect();
-        let reduced = |r: &Row| self.reduces(r, id);
-        let point = |r: &Row| expands(r) && site.tile_of(r).is_some();
-        if !reduced(&rows[0]) || expands(&rows[0]) || !remaining.iter().all(|r| reduced(r) || point(r)) {
-            return Ok(None);
-        }
-        let fixed = site.rows.iter().filter(|d| d.tile == 1).filter_map(|d| d.phi.iter().find(|p| p.0 == id));
-        let fixed: Vec<Affine> = fixed.map(|p| p.1.clone()).collect();
-        if !self.unit_coefficients(id) || reads_sums(s, &fixed, isl)? {
-            return Ok(None);
-        }
-        // The target's subscripts over variables in scope and points.
-        let mut inside = site.clone();
-        let mut points = vec![];
-        let expanded: Vec<&Row> = remaining.into_iter().filter(|r| point(r) && !reduced(r)).collect();
-        for r in expanded {
-            let done = site.tile_of(r).expect("seen");
-            let e = self.new_var("e", (0, done.tile - 1));
-            points.push((e, done.tile));
-            let value = done.value.scale(done.tile).plus(e, 1);
-            inside.vars.push(e);
-            inside.finish(r, value);
-        }
-        let Ok(solution) = self.iterators(id, &self.equations(&inside), true) else { return Ok(None) };
-        let solved = |w: &Affine| w.terms.iter().all(|t| self.solved(id, t.0, &inside));
-        if !solution.lets.is_empty() || !s.write.iter().all(solved) {
-            return Ok(None);
-        }
-        let (mut origin, mut shape) = (vec![], vec![]);
-        for w in &s.write {
-            let at = w.substitute(|v| solution.iterators[v.0 as usize].clone());
-            let (mut low, mut high) = (0, 0);
-            let mut fixed = at.clone();
-            for &(e, tile) in &points {
-                let c = at.coefficient(e);
-                fixed = fixed.plus(e, -c);
-                if c > 0 { high += c * (tile - 1) } else { low += c * (tile - 1) }
-            }
-            origin.push(fixed.offset(low));
-            shape.push(high - low + 1);
-        }
-        if shape.iter().product::<i64>() > MAX_TILE {
-            return Ok(None);
-        }
-        let name = format!("{}_tile", self.scop.tensor(s.target).name);
-        let buffer = self.local(Local::Tile(id), &name, s.target, &shape);
-        let mut here = site.clone();
-        here.state.placed.push(Placed { tensor: s.target, buffer, origin, sums: true });
-        here.state.factor = self.factor(id);
-        let mut out = vec![];
-        for mode in [Mode::Fill, Mode::Body, Mode::Spill] {
-            here.state.mode = mode;
-            out.extend(self.scan_rows(rows, child, statements, &here, isl)?);
-        }
-        Ok(Some(out))
-    }
-
-    /// Whether the rows of a site fix an iterator.
-    fn solved(&self, id: StatementId, v: Var, site: &Site) -> bool {
-        let n = self.scop.statement(id).iterators.len();
-        let rows = site.rows.iter().filter(|d| d.tile == 1);
-        let vectors: Vec<Vec<i64>> = rows
-            .filter_map(|d| d.phi.iter().find(|p| p.0 == id))
-            .map(|(_, phi)| (0..n as u32).map(|i| phi.coefficient(Var(i))).collect())
-            .collect();
-        let complement = crate::poly::polyhedron::orthogonal_complement(&vectors, n);
-        self.scop.statement(id).iterators[v.0 as usize].extent == 1 || complement.iter().all(|c| c[v.0 as usize] == 0)
-    }
-
-    /// Whether shadows of the domain are exact: every coefficient is 1 or -1.
-    fn unit_coefficients(&self, id: StatementId) -> bool {
-        self.scop.statement(id).domain.iter().all(|a| a.terms.iter().all(|t| t.1.abs() == 1))
-    }
 }
 
 fn is_empty(p: &Polyhedron, isl: &Isl) -> Result<bool> {
@@ -697,12 +545,6 @@ fn is_empty(p: &Polyhedron, isl: &Isl) -> Result<bool> {
 fn within_loop(p: &Polyhedron) -> Polyhedron {
     let inequalities = both(p).into_iter().filter(|f| f[p.dims - 1] != 0).collect();
     Polyhedron { dims: p.dims, equalities: vec![], inequalities }
-}
-
-/// A stride that visits all of `0..n`, wide steps apart, when its multiples are taken modulo n: near n over the golden ratio.
-fn spread(n: i64) -> i64 {
-    let near = (n as f64 * 0.618).round() as i64;
-    (near.max(1)..).find(|&s| gcd(&[s, n]) == 1).expect("a prime beyond n")
 }
 
 /// The values `first..end` of the last variable when its bounds are constants.
