@@ -391,6 +391,7 @@ fn grouped_blocks(layout: Layout, group: i64, channels: i64, filters: i64) -> Ch
 /// Output types of the runtime's functions.
 fn opaque(function: &str, attributes: &[i64], inputs: &[&TensorType]) -> Checked<Vec<TensorType>> {
     let x = *inputs.first().ok_or("no operand")?;
+    ensure(!matches!(x.dtype, DType::F16 | DType::BF16), || format!("elements of type {}", x.dtype))?;
     let axis = |i: usize| -> Checked<usize> {
         let axis = *attributes.get(i).ok_or("attributes are missing")?;
         usize::try_from(axis).ok().filter(|&a| a < x.shape.len()).ok_or("no such axis".into())
@@ -416,6 +417,7 @@ fn opaque(function: &str, attributes: &[i64], inputs: &[&TensorType]) -> Checked
         }
         "cumsum" => {
             axis(0)?;
+            ensure(x.dtype != DType::Bool, || "a sum of bool".into())?;
             Ok(vec![x.clone()])
         }
         _ => Err("the runtime has no such function".into()),

@@ -3,7 +3,15 @@
 //! In: attributes and read-only views of the inputs. Out: the outputs, written in place; their shapes are known ahead.
 //! One table, a row for each function. Every use is counted and named in reports.
 
+mod arg_extreme;
+mod cumulative_sum;
+mod element;
+mod top_k;
+
 use crate::runtime::{DType, Error, Result, Tensor};
+use arg_extreme::{arg_max, arg_min};
+use cumulative_sum::cumulative_sum;
+use top_k::top_k;
 
 /// More operands than any row has.
 pub const MAX_OPERANDS: usize = 8;
@@ -45,192 +53,6 @@ pub fn apply(name: &str, attributes: &[i64], inputs: &[&Tensor], outputs: &[(DTy
         results.iter_mut().map(|t| ViewMut { dtype: t.dtype, shape: &t.shape, data: &mut t.data }).collect();
     function(attributes, &inputs, &mut views)?;
     Ok(results)
-}
-
-/// Attributes: axis, 1 to keep the axis with extent 1, 1 to take the last of equal elements. Output: i64.
-fn arg_max(attributes: &[i64], inputs: &[View], outputs: &mut [ViewMut]) -> Result<()> {
-    arg_best(attributes, inputs, outputs, |a, b| a > b)
-}
-
-/// As `arg_max`, with the least element.
-fn arg_min(attributes: &[i64], inputs: &[View], outputs: &mut [ViewMut]) -> Result<()> {
-    arg_best(attributes, inputs, outputs, |a, b| a < b)
-}
-
-fn arg_best(attributes: &[i64], inputs: &[View], outputs: &mut [ViewMut], better: fn(Key, Key) -> bool) -> Result<()> {
-    let ([axis, _keep, last], [input], [output]) = (attributes, inputs, outputs) else { return Err(misuse("argmax")) };
-    let (outer, extent, inner) = around(input, *axis)?;
-    if output.dtype != DType::I64 || output.data.len() != outer * inner * 8 || (extent == 0 && outer * inner > 0) {
-        return Err(misuse("argmax"));
-    }
-    for o in 0..outer {
-        for i in 0..inner {
-            let at = |k: usize| key(input, (o * extent + k) * inner + i);
-            let mut best = 0;
-            for k in 1..extent {
-                if better(at(k), at(best)) || (*last == 1 && at(k) == at(best)) {
-                    best = k;
-                }
-            }
-            let to = (o * inner + i) * 8;
-            output.data[to..to + 8].copy_from_slice(&(best as i64).to_le_bytes());
-        }
-    }
-    Ok(())
-}
-
-/// Attributes: k, axis, 1 for the largest (0: the smallest), 1 for sorted (we always sort). Outputs: values, i64 indices.
-fn top_k(attributes: &[i64], inputs: &[View], outputs: &mut [ViewMut]) -> Result<()> {
-    let ([k, axis, largest, _sorted], [input, ..], [values, indices]) = (attributes, inputs, outputs) else {
-        return Err(misuse("topk"));
-    };
-    let (outer, extent, inner) = around(input, *axis)?;
-    let k = usize::try_from(*k).map_err(|_| misuse("topk"))?;
-    let size = input.dtype.bytes();
-    let fits = values.dtype == input.dtype
-        && indices.dtype == DType::I64
-        && values.data.len() == outer * k * inner * size
-        && indices.data.len() == outer * k * inner * 8
-        && k <= extent;
-    if !fits {
-        return Err(misuse("topk"));
-    }
-    let mut order: Vec<usize> = Vec::with_capacity(extent);
-    for o in 0..outer {
-        for i in 0..inner {
-            let at = |j: usize| (o * extent + j) * inner + i;
-            order.clear();
-            order.extend(0..extent);
-            order.sort_by(|&a, &b| {
-                let (x, y) = (key(input, at(a)), key(input, at(b)));
-                if *largest == 1 { y.compare(x) } else { x.compare(y) }
-            });
-            for (rank, &j) in order[..k].iter().enumerate() {
-                let (from, to) = (at(j) * size, (o * k + rank) * inner + i);
-                values.data[to * size..][..size].copy_from_slice(&input.data[from..from + size]);
-                indices.data[to * 8..][..8].copy_from_slice(&(j as i64).to_le_bytes());
-            }
-        }
-    }
-    Ok(())
-}
-
-/// Attributes: axis, 1 to leave the element itself out, 1 to sum from the end. Output: the input's type and shape.
-fn cumulative_sum(attributes: &[i64], inputs: &[View], outputs: &mut [ViewMut]) -> Result<()> {
-    let ([axis, exclusive, reverse], [input, ..], [output]) = (attributes, inputs, outputs) else {
-        return Err(misuse("cumsum"));
-    };
-    let (outer, extent, inner) = around(input, *axis)?;
-    let size = input.dtype.bytes();
-    if output.dtype != input.dtype || output.data.len() != input.data.len() {
-        return Err(misuse("cumsum"));
-    }
-    for o in 0..outer {
-        for i in 0..inner {
-            let mut sum = Sum::of(input.dtype)?;
-            for step in 0..extent {
-                let k = if *reverse == 1 { extent - 1 - step } else { step };
-                let at = (o * extent + k) * inner + i;
-                let before = sum;
-                sum.add(key(input, at));
-                let bytes = if *exclusive == 1 { before } else { sum }.bytes();
-                output.data[at * size..][..size].copy_from_slice(&bytes[..size]);
-            }
-        }
-    }
-    Ok(())
-}
-
-/// A running sum that rounds as its type does.
-#[derive(Clone, Copy)]
-enum Sum {
-    F64(f64),
-    F32(f32),
-    Integer(i64),
-}
-
-impl Sum {
-    fn of(dtype: DType) -> Result<Sum> {
-        match dtype {
-            DType::F64 => Ok(Sum::F64(0.0)),
-            DType::F32 => Ok(Sum::F32(0.0)),
-            DType::I64 | DType::I32 => Ok(Sum::Integer(0)),
-            _ => Err(Error::Unsupported(format!("cumulative sum of {dtype}"))),
-        }
-    }
-
-    fn add(&mut self, element: Key) {
-        match (self, element) {
-            (Sum::F64(s), Key::Float(v)) => *s += v,
-            (Sum::F32(s), Key::Float(v)) => *s += v as f32,
-            (Sum::Integer(s), Key::Integer(v)) => *s = s.wrapping_add(v),
-            _ => {}
-        }
-    }
-
-    fn bytes(self) -> [u8; 8] {
-        match self {
-            Sum::F64(s) => s.to_le_bytes(),
-            Sum::F32(s) => (s.to_bits() as u64).to_le_bytes(),
-            Sum::Integer(s) => s.to_le_bytes(),
-        }
-    }
-}
-
-/// An element, comparable: floats and integers of any width.
-#[derive(Clone, Copy, PartialEq, PartialOrd)]
-enum Key {
-    Float(f64),
-    Integer(i64),
-}
-
-impl Key {
-    /// Not-a-number is greater than everything, as in NumPy.
-    fn compare(self, other: Key) -> std::cmp::Ordering {
-        let broken = |k: Key| matches!(k, Key::Float(v) if v.is_nan());
-        self.partial_cmp(&other).unwrap_or_else(|| broken(self).cmp(&broken(other)))
-    }
-}
-
-fn key(view: &View, element: usize) -> Key {
-    let size = view.dtype.bytes();
-    let bytes = &view.data[element * size..][..size];
-    let mut word = [0u8; 8];
-    word[..size].copy_from_slice(bytes);
-    let bits = u64::from_le_bytes(word);
-    match view.dtype {
-        DType::F64 => Key::Float(f64::from_bits(bits)),
-        DType::F32 => Key::Float(f32::from_bits(bits as u32) as f64),
-        DType::BF16 => Key::Float(f32::from_bits((bits as u32) << 16) as f64),
-        DType::F16 => Key::Float(half_to_f64(bits as u16)),
-        DType::I64 => Key::Integer(bits as i64),
-        DType::I32 => Key::Integer(bits as i32 as i64),
-        DType::I8 => Key::Integer(bits as i8 as i64),
-        DType::U8 | DType::Bool => Key::Integer(bits as i64),
-    }
-}
-
-fn half_to_f64(bits: u16) -> f64 {
-    let (exponent, fraction) = ((bits >> 10 & 31) as i32, (bits & 1023) as f64);
-    let magnitude = match exponent {
-        0 => fraction * 2f64.powi(-24),
-        31 if fraction == 0.0 => f64::INFINITY,
-        31 => f64::NAN,
-        _ => (1024.0 + fraction) * 2f64.powi(exponent - 25),
-    };
-    if bits >> 15 == 1 { -magnitude } else { magnitude }
-}
-
-/// Numbers of elements before, along and after `axis`.
-fn around(view: &View, axis: i64) -> Result<(usize, usize, usize)> {
-    let axis = usize::try_from(axis).ok().filter(|&a| a < view.shape.len());
-    let axis = axis.ok_or_else(|| Error::Invalid(format!("no such axis in shape {:?}", view.shape)))?;
-    let product = |dims: &[i64]| dims.iter().product::<i64>() as usize;
-    Ok((product(&view.shape[..axis]), view.shape[axis] as usize, product(&view.shape[axis + 1..])))
-}
-
-fn misuse(name: &str) -> Error {
-    Error::Internal(format!("opaque function `{name}` got operands that do not fit it"))
 }
 
 #[cfg(test)]
@@ -285,6 +107,60 @@ mod tests {
         assert_eq!(sum(&[0, 1, 1]), [3.0, 4.0, 0.0, 0.0]);
     }
 
+    /// Numbers with many equals among them.
+    fn numbers(shape: &[i64], seed: u64) -> Tensor {
+        let count = shape.iter().product::<i64>() as usize;
+        let wide = Tensor::seeded(DType::I64, &[count as i64], seed, 0, 23).to_vec::<i64>();
+        Tensor::new(shape, &wide.iter().map(|v| *v as f32 - 9.5).collect::<Vec<f32>>())
+    }
+
+    #[test]
+    fn every_axis_agrees_with_the_plain_definition() {
+        for (case, shape) in [[3i64, 70, 1], [2, 5, 700], [1, 33, 3], [40, 1, 7], [2, 64, 2]].iter().enumerate() {
+            let x = numbers(shape, case as u64);
+            let v = x.to_vec::<f32>();
+            let [outer, extent, inner] = shape.map(|d| d as usize);
+            let column = |o: usize, i: usize| (0..extent).map(|k| v[(o * extent + k) * inner + i]).collect::<Vec<_>>();
+            let k = (extent / 2).max(1);
+            let flat = [(DType::I64, vec![shape[0], shape[2]])];
+            let kept = vec![shape[0], k as i64, shape[2]];
+            let chosen = [(DType::F32, kept.clone()), (DType::I64, kept)];
+            let whole = [(DType::F32, shape.to_vec())];
+            for flag in [0i64, 1] {
+                let most = apply("argmax", &[1, 0, flag], &[&x], &flat).unwrap()[0].to_vec::<i64>();
+                let least = apply("argmin", &[1, 0, flag], &[&x], &flat).unwrap()[0].to_vec::<i64>();
+                let top = apply("topk", &[k as i64, 1, flag, 1], &[&x], &chosen).unwrap();
+                let (values, places) = (top[0].to_vec::<f32>(), top[1].to_vec::<i64>());
+                let sums =
+                    |exclusive| apply("cumsum", &[1, exclusive, flag], &[&x], &whole).unwrap()[0].to_vec::<f32>();
+                let (sums, sums_before) = (sums(0), sums(1));
+                for (o, i) in (0..outer).flat_map(|o| (0..inner).map(move |i| (o, i))) {
+                    let c = column(o, i);
+                    let place = |best: f32| {
+                        let is = |v: &f32| *v == best;
+                        if flag == 1 { c.iter().rposition(is) } else { c.iter().position(is) }.unwrap() as i64
+                    };
+                    let (low, high) = (c.iter().copied().fold(c[0], f32::min), c.iter().copied().fold(c[0], f32::max));
+                    assert_eq!((most[o * inner + i], least[o * inner + i]), (place(high), place(low)), "{shape:?}");
+                    let mut order: Vec<usize> = (0..extent).collect();
+                    order.sort_by(|&a, &b| if flag == 1 { c[b].total_cmp(&c[a]) } else { c[a].total_cmp(&c[b]) });
+                    let mut sum = 0.0;
+                    for step in 0..extent {
+                        let at = if flag == 1 { extent - 1 - step } else { step };
+                        let to = (o * extent + at) * inner + i;
+                        assert_eq!(sums_before[to], sum, "{shape:?}");
+                        sum += c[at];
+                        assert_eq!(sums[to], sum, "{shape:?}");
+                    }
+                    for (rank, &at) in order[..k].iter().enumerate() {
+                        let to = (o * k + rank) * inner + i;
+                        assert_eq!((values[to], places[to]), (c[at], at as i64), "{shape:?}");
+                    }
+                }
+            }
+        }
+    }
+
     #[test]
     fn wrong_operands_are_an_error() {
         let x = Tensor::new(&[2], &[1.0f32, 2.0]);
@@ -292,12 +168,5 @@ mod tests {
         assert!(apply("argmax", &[0, 0, 0], &[&x], &[(DType::F32, vec![1])]).is_err());
         assert!(apply("topk", &[3, 0, 1, 1], &[&x], &[(DType::F32, vec![3]), (DType::I64, vec![3])]).is_err());
         assert!(apply("nothing", &[], &[], &[]).is_err());
-    }
-
-    #[test]
-    fn half_precision_values() {
-        assert_eq!(half_to_f64(0x3c00), 1.0);
-        assert_eq!(half_to_f64(0xc000), -2.0);
-        assert_eq!(half_to_f64(0x0001), 2f64.powi(-24));
     }
 }
