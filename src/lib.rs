@@ -1,13 +1,13 @@
 //! Tilewright compiles ONNX models and tensor expressions to machine code: an e-graph chooses what to compute, polyhedra
 //! and an integer linear program choose when and where, and the machine code is written directly.
 //!
-//! ```no_run
+//! ```
 //! use tilewright::{DType, Model, Options, Tensor};
 //!
 //! # fn main() -> tilewright::Result<()> {
-//! let compiled = Model::load("resnet50.onnx")?.compile(&Options::default())?;
-//! let image = Tensor::zeros(DType::F32, &[1, 3, 224, 224]);
-//! let outputs = compiled.run(&[("data", &image)])?;
+//! let compiled = Model::load("tests/fixtures/operators/conv_batch_norm_relu.onnx")?.compile(&Options::default())?;
+//! let image = Tensor::zeros(DType::F32, &[1, 6, 7, 7]);
+//! let outputs = compiled.run(&[("x", &image)])?;
 //! println!("{:?}", outputs[0].shape);
 //! # Ok(())
 //! # }

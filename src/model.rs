@@ -1,13 +1,23 @@
 //! The way in for users: load a model, compile it, run it.
 //!
-//! ```no_run
-//! use tilewright::{Model, Options, Tensor};
+//! ```
+//! use tilewright::{DType, Model, Options, Tensor};
 //!
 //! # fn main() -> tilewright::Result<()> {
-//! let compiled = Model::load("resnet50.onnx")?.compile(&Options::default())?;
-//! let image = Tensor::zeros(tilewright::DType::F32, &[1, 3, 224, 224]);
-//! let outputs = compiled.run(&[("data", &image)])?;
-//! println!("{:?}", outputs[0].shape);
+//! // dynamic dimensions are bound by the inputs of each run
+//! let model = Model::load("tests/fixtures/operators/dynamic_sequence_positions.onnx")?;
+//! assert_eq!(model.symbols(), ["batch", "length"]);
+//! let compiled = model.compile(&Options::default())?;
+//! for length in [7, 20] {
+//!     let inputs: Vec<Tensor> = model.inputs().iter().map(|i| Tensor::zeros(i.dtype, &[2, length])).collect();
+//!     let named: Vec<_> = model.inputs().iter().map(|i| i.name.as_str()).zip(&inputs).collect();
+//!     let outputs = compiled.run(&named)?;
+//!     assert_eq!(outputs[0].shape[..2], [2, length]);
+//! }
+//! // or once, for a module that can be saved
+//! let options = Options { dims: [("length".to_string(), 5)].into(), ..Options::default() };
+//! let (module, report) = model.compile_module(&options)?;
+//! println!("{report}{} bytes of code", module.code.len());
 //! # Ok(())
 //! # }
 //! ```
@@ -19,11 +29,11 @@ use crate::pipeline::report::Report;
 use crate::pipeline::{self, EgraphOptions, Limits, Stage, program};
 use crate::poly::language::syntax::{Array, Expr, File, Kind, Program};
 use crate::poly::language::{self, Meaning};
+use crate::runtime::error::guard;
 use crate::runtime::module::Module;
 use crate::runtime::session::Session;
 use crate::{Error, Result, Tensor};
 use std::collections::BTreeMap;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::sync::{Arc, Mutex, OnceLock};
 
@@ -255,8 +265,7 @@ type Slot = OnceLock<Result<(Arc<Session>, Arc<Report>)>>;
 impl Compiled {
     /// Runs the model on inputs given by name, in any order. The outputs come in the model's order.
     pub fn run(&self, inputs: &[(&str, &Tensor)]) -> Result<Vec<Tensor>> {
-        let session = self.session(inputs)?;
-        guard(|| session.run(inputs))
+        self.session(inputs)?.run(inputs)
     }
 
     /// The session for the shapes of these inputs.
@@ -329,13 +338,4 @@ impl Compiled {
         })
         .clone()
     }
-}
-
-/// Turns a panic, which is always a defect of ours, into an error.
-pub(crate) fn guard<T>(work: impl FnOnce() -> Result<T>) -> Result<T> {
-    catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|panic| {
-        let text = panic.downcast_ref::<String>().map(String::as_str);
-        let text = text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("no message");
-        Err(Error::Internal(format!("panic: {text}")))
-    })
 }

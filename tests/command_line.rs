@@ -192,7 +192,7 @@ fn every_stage_can_be_read() {
 
 #[test]
 fn wrong_use_ends_with_code_2() {
-    let wrong: [&[&str]; 10] = [
+    let wrong: [&[&str]; 12] = [
         &[],
         &["fly"],
         &["run"],
@@ -201,6 +201,8 @@ fn wrong_use_ends_with_code_2() {
         &["run", MODEL, "--input", "a"],
         &["run", MODEL, "--dim", "N=-1"],
         &["compile", MODEL],
+        &["bench", MODEL, "--seconds=0"],
+        &["bench", MODEL, "--seconds", "nan"],
         &["explain", MODEL, "--stage", "magic"],
         &["run", MODEL, "--no-such-flag"],
     ];
@@ -233,7 +235,12 @@ fn failures_are_one_sentence() {
     fails(&["run", DYNAMIC, "--dim", "batch=3", "--input", &format!("i={file}")], &["batch", "3", "2"]);
     fails(&["compile", MODEL, "-o", "no/such/folder/m.tw"], &["no/such/folder"]);
     fails(&["run", MODEL, "--save", "Cargo.toml/x"], &["Cargo.toml"]);
-    fails(&["bench", MODEL, "--seconds=-1"], &["seconds"]);
+    Tensor::zeros(tilewright::DType::F32, &[100]).write_npy(&file).unwrap();
+    fails(&["run", MODEL, "--input", &format!("a={file}")], &["a", "[100]", "[5, 20]"]);
+    fails(&["explain", MODEL, "--kernel", "nothing"], &["nothing"]);
+    let copy = folder.file("copy.onnx");
+    std::fs::copy(root().join(MODEL), &copy).unwrap();
+    fails(&["compile", &copy, "-o", &copy], &["itself"]);
     fails(&["demo", "missing.png"], &["missing.png"]);
     fails(&["demo", "Cargo.toml"], &["Cargo.toml"]);
 }

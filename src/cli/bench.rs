@@ -24,7 +24,7 @@ pub struct Arguments {
     #[command(flatten)]
     run: RunArguments,
     /// Measure for this long
-    #[arg(long, value_name = "S", default_value_t = 2.0)]
+    #[arg(long, value_name = "S", default_value_t = 2.0, value_parser = parse_seconds)]
     seconds: f64,
     /// Print JSON
     #[arg(long)]
@@ -90,7 +90,6 @@ struct KernelTime {
 
 impl Arguments {
     pub fn run(self, progress: &Progress) -> Result<String> {
-        check_seconds(self.seconds)?;
         let prepared = self.run.prepare(&self.model, progress)?;
         if self.interactive {
             return answer_requests(&prepared, self.save.as_deref());
@@ -104,11 +103,9 @@ impl Arguments {
     }
 }
 
-fn check_seconds(seconds: f64) -> Result<()> {
-    if seconds > 0.0 && seconds <= 86400.0 {
-        return Ok(());
-    }
-    Err(Error::Invalid(format!("{seconds:.3e} seconds are no time to measure for")))
+fn parse_seconds(text: &str) -> std::result::Result<f64, String> {
+    let seconds = text.parse().ok().filter(|s| *s > 0.0 && *s <= 86400.0);
+    seconds.ok_or_else(|| "expected seconds, a day at most".into())
 }
 
 fn answer_requests(prepared: &Prepared, save: Option<&Path>) -> Result<String> {
@@ -133,9 +130,7 @@ fn parse_request(line: &str) -> Result<(f64, usize)> {
     if let Some(runs) = line.strip_suffix(" runs") {
         return Ok((0.0, runs.parse::<u32>().map_err(|e| wrong(e.to_string()))? as usize));
     }
-    let seconds = line.parse::<f64>().map_err(|e| wrong(e.to_string()))?;
-    check_seconds(seconds)?;
-    Ok((seconds, 1))
+    Ok((parse_seconds(line).map_err(wrong)?, 1))
 }
 
 fn print_line(value: &impl Serialize) -> Result<()> {

@@ -4,7 +4,7 @@ use super::ModelArguments;
 use super::inputs;
 use super::progress::Progress;
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use tilewright::pipeline::report::bytes;
 use tilewright::{Error, Result};
 
@@ -21,6 +21,10 @@ impl Arguments {
     pub fn run(self, progress: &Progress) -> Result<String> {
         if inputs::is_module(&self.model.model)? {
             return Err(Error::Invalid(format!("{} is compiled already", self.model.model.display())));
+        }
+        let place = |path: &Path| path.canonicalize().ok();
+        if place(&self.output).is_some_and(|output| place(&self.model.model) == Some(output)) {
+            return Err(Error::Invalid(format!("{} is the model itself", self.output.display())));
         }
         let (module, report) = inputs::compile(&self.model, &BTreeMap::new(), progress)?;
         progress.stage(format!("writing {}", self.output.display()));

@@ -61,6 +61,9 @@ impl Arguments {
         }
         if let Some(word) = &self.kernel {
             report.kernels.retain(|k| k.name.contains(word.as_str()));
+            if report.kernels.is_empty() {
+                return Err(Error::Invalid(format!("no kernel has `{word}` in its name")));
+            }
         }
         Ok(report.to_string())
     }

@@ -182,8 +182,17 @@ fn bind(
     mut dims: BTreeMap<String, i64>,
 ) -> Result<BTreeMap<String, i64>> {
     for spec in specs {
-        // A wrong rank is reported by the session, which knows the shape that it wants.
-        for (dim, &size) in spec.shape.iter().zip(given.get(&spec.name).map_or(&[][..], |t| &t.shape)) {
+        let Some(tensor) = given.get(&spec.name) else { continue };
+        if tensor.shape.len() != spec.shape.len() {
+            let dims: Vec<String> = spec.shape.iter().map(Dim::to_string).collect();
+            return Err(Error::Invalid(format!(
+                "input '{}' has shape {:?}, but the model wants [{}]",
+                spec.name,
+                tensor.shape,
+                dims.join(", ")
+            )));
+        }
+        for (dim, &size) in spec.shape.iter().zip(&tensor.shape) {
             let Dim::Symbol(symbol) = dim else { continue };
             let bound = *dims.entry(symbol.clone()).or_insert(size);
             if bound != size {

@@ -47,23 +47,30 @@ pub fn save_outputs(outputs: &[Tensor], folder: &Path) -> Result<()> {
 
 /// Mean and extremes.
 fn statistics(tensor: &Tensor) -> String {
-    let values: Vec<f64> = match tensor.dtype {
-        DType::F64 => tensor.to_vec(),
-        DType::F32 => tensor.to_vec::<f32>().into_iter().map(f64::from).collect(),
-        DType::I64 => tensor.to_vec::<i64>().into_iter().map(|v| v as f64).collect(),
-        DType::I32 => tensor.to_vec::<i32>().into_iter().map(f64::from).collect(),
-        DType::I8 => tensor.to_vec::<i8>().into_iter().map(f64::from).collect(),
-        DType::U8 | DType::Bool => tensor.data.iter().map(|&v| f64::from(v)).collect(),
-        DType::F16 | DType::BF16 => return String::new(),
-    };
-    if values.is_empty() {
+    match tensor.dtype {
+        DType::F64 => summary::<8>(tensor, f64::from_le_bytes),
+        DType::F32 => summary::<4>(tensor, |b| f32::from_le_bytes(b).into()),
+        DType::I64 => summary::<8>(tensor, |b| i64::from_le_bytes(b) as f64),
+        DType::I32 => summary::<4>(tensor, |b| i32::from_le_bytes(b).into()),
+        DType::I8 => summary::<1>(tensor, |b| i8::from_le_bytes(b).into()),
+        DType::U8 | DType::Bool => summary::<1>(tensor, |[b]| b.into()),
+        DType::F16 | DType::BF16 => String::new(),
+    }
+}
+
+fn summary<const N: usize>(tensor: &Tensor, number: fn([u8; N]) -> f64) -> String {
+    let (mut sum, mut least, mut most, mut wild) = (0.0, f64::INFINITY, f64::NEG_INFINITY, 0);
+    let elements = tensor.data.as_chunks::<N>().0;
+    for value in elements.iter().map(|e| number(*e)) {
+        sum += value;
+        (least, most) = (least.min(value), most.max(value));
+        wild += usize::from(!value.is_finite());
+    }
+    if elements.is_empty() {
         return "no elements".into();
     }
-    let mean = values.iter().sum::<f64>() / values.len() as f64;
-    let least = values.iter().copied().fold(f64::INFINITY, f64::min);
-    let most = values.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+    let mean = sum / elements.len() as f64;
     let mut text = format!("mean {mean:.6}  min {least:.6}  max {most:.6}");
-    let wild = values.iter().filter(|v| !v.is_finite()).count();
     if wild > 0 {
         write!(text, "  {wild} not finite").expect("a string takes all text");
     }

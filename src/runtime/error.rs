@@ -1,5 +1,7 @@
 //! Errors: whose fault it is, and what to do about it.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
 /// What went wrong. Every message is one sentence that names the place.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Error {
@@ -50,3 +52,24 @@ impl std::fmt::Display for Error {
 }
 
 impl std::error::Error for Error {}
+
+/// Turns a panic, which is always a defect of ours, into an error.
+pub(crate) fn guard<T>(work: impl FnOnce() -> Result<T>) -> Result<T> {
+    catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|panic| {
+        let text = panic.downcast_ref::<String>().map(String::as_str);
+        let text = text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("no message");
+        Err(Error::Internal(format!("panic: {text}")))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_panic_becomes_an_error() {
+        let error = guard::<()>(|| panic!("at {}", 5)).unwrap_err();
+        assert_eq!(error, Error::Internal("panic: at 5".into()));
+        assert_eq!(guard(|| Ok(3)), Ok(3));
+    }
+}

@@ -4,6 +4,7 @@
 //! run takes an arena and scratch memory of its own from a free list. While steps run nothing is allocated, and the bits
 //! of the results depend neither on the number of threads nor on what else runs.
 
+use crate::runtime::error::guard;
 use crate::runtime::executable::{Executable, PhaseFn};
 use crate::runtime::module::{Action, BufferRef, Place, TensorSpec, advise_huge_pages};
 use crate::runtime::opaque::{self, MAX_OPERANDS, View, ViewMut};
@@ -62,6 +63,10 @@ unsafe impl Send for Memory {}
 impl Session {
     /// Makes a module ready to run on `threads` threads (0 counts as 1). Refuses a module for another processor.
     pub fn new(module: Arc<Module>, threads: usize) -> Result<Session> {
+        guard(|| Session::prepare(module, threads))
+    }
+
+    fn prepare(module: Arc<Module>, threads: usize) -> Result<Session> {
         module.verify()?;
         module.check_host()?;
         let code = Executable::new(&module.code)?;
@@ -163,6 +168,15 @@ impl Session {
 
     /// `tick(i, now)` is called before step i, and once after the last one.
     fn execute(
+        &self,
+        inputs: &[(&str, &Tensor)],
+        outputs: &mut [Tensor],
+        tick: impl FnMut(usize, Instant),
+    ) -> Result<()> {
+        guard(|| self.perform_all(inputs, outputs, tick))
+    }
+
+    fn perform_all(
         &self,
         inputs: &[(&str, &Tensor)],
         outputs: &mut [Tensor],
