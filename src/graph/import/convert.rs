@@ -59,7 +59,7 @@ impl Importer<'_> {
         if self.ty(value).dtype == to { Ok(value) } else { self.emit(Op::Cast(to), &[value]) }
     }
 
-    fn require_float(&self, value: ValueId) -> Result<()> {
+    pub(super) fn require_float(&self, value: ValueId) -> Result<()> {
         match self.ty(value).dtype {
             DType::F32 | DType::F64 => Ok(()),
             other => Err(Error::Unsupported(format!("elements of type {other}"))),

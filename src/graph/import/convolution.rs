@@ -213,6 +213,33 @@ pub(super) fn average_pool(g: &mut Importer, n: &Source) -> Result<Vec<ValueId>>
     Ok(vec![g.emit(op, &[x])?])
 }
 
+/// `x / (bias + alpha·a)^beta`, where `a` is the average of the squares of `size` channels around.
+pub(super) fn local_response_normalization(g: &mut Importer, n: &Source) -> Result<Vec<ValueId>> {
+    let x = n.input(0)?;
+    g.require_float(x)?;
+    let (shape, size) = (g.shape(x).to_vec(), n.int("size", 0));
+    if shape.len() < 2 || !(1..=4096).contains(&size) {
+        return Err(Error::Invalid(format!("a window of {size} channels over shape {shape:?}")));
+    }
+    let square = g.binary(BinaryOp::Mul, x, x)?;
+    let rows = g.reshape_to(square, vec![shape[0], 1, shape[1], shape[2..].iter().product()])?;
+    let before = (size - 1) / 2;
+    let (kernel, ones) = (vec![size, 1], vec![1, 1]);
+    let (pad_before, pad_after) = (vec![before, 0], vec![size - 1 - before, 0]);
+    let window = Window { kernel, stride: ones.clone(), dilation: ones, pad_before, pad_after };
+    let kind = PoolKind::Average { count_padding: true };
+    let average = g.emit(Op::Pool { kind, window, layout: Layout::Nchw }, &[rows])?;
+    let average = g.reshape_to(average, shape)?;
+    let [alpha, beta, bias] = [("alpha", 1e-4), ("beta", 0.75), ("bias", 1.0)].map(|(name, or)| n.float(name, or));
+    let alpha = g.scalar_like(x, f64::from(alpha))?;
+    let bias = g.scalar_like(x, f64::from(bias))?;
+    let scaled = g.binary(BinaryOp::Mul, average, alpha)?;
+    let sum = g.binary(BinaryOp::Add, scaled, bias)?;
+    let exponent = g.scalar_like(x, f64::from(-beta))?;
+    let factor = g.binary(BinaryOp::Pow, sum, exponent)?;
+    Ok(vec![g.binary(BinaryOp::Mul, x, factor)?])
+}
+
 /// Inference: `x·s + (bias - mean·s)` with `s = scale/√(variance + ε)`, constants folded.
 pub(super) fn batch_normalization(g: &mut Importer, n: &Source) -> Result<Vec<ValueId>> {
     if n.flag("training_mode", false) {

@@ -95,6 +95,7 @@ const TABLE: &[(&str, i64, Converter)] = &[
     ("InstanceNormalization",   6, reduction::instance_normalization),
     ("IsInf",                  10, convert::is_inf),
     ("IsNaN",                   9, convert::is_nan),
+    ("LRN",                     1, convolution::local_response_normalization),
     ("LayerNormalization",     17, reduction::layer_normalization),
     ("LeakyRelu",               6, convert::leaky_relu),
     ("Less",                    7, compare!(Lt)),
