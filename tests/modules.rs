@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use tilewright::codegen::target::Target;
+use tilewright::graph::ir::{Graph, ValueId};
 use tilewright::pipeline::{self, Stage};
 use tilewright::runtime::module::Action;
 use tilewright::runtime::npy;
@@ -24,6 +25,19 @@ fn load(case: &str) -> (Model, Vec<(String, Tensor)>) {
 
 fn named(inputs: &[(String, Tensor)]) -> Vec<(&str, &Tensor)> {
     inputs.iter().map(|(name, tensor)| (name.as_str(), tensor)).collect()
+}
+
+#[test]
+fn bindings_share_their_weights() {
+    let (model, _) = load("pattern_residual_block");
+    let [a, b] = [0, 1].map(|_| model.graph(&BTreeMap::new()).unwrap());
+    let large = |g: &Graph| -> Vec<Arc<Tensor>> {
+        let constants = (0..g.values.len() as u32).filter_map(|v| g.constant(ValueId(v)).cloned());
+        constants.filter(|t| t.data.len() > 500).collect()
+    };
+    let (a, b) = (large(&a), large(&b));
+    assert!(!a.is_empty() && a.len() == b.len());
+    assert!(a.iter().zip(&b).all(|(a, b)| Arc::ptr_eq(a, b)));
 }
 
 const CASES: [&str; 5] =

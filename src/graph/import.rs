@@ -41,6 +41,8 @@ pub struct OnnxModel {
     folder: Folder,
     opset: i64,
     inputs: Vec<InputSpec>,
+    /// The initializers that something reads; all bindings of the dynamic dimensions share them.
+    weights: Vec<(String, Arc<Tensor>)>,
 }
 
 /// An input of a model, or an output.
@@ -92,7 +94,7 @@ impl OnnxModel {
     }
 
     fn decode(bytes: &[u8], folder: Folder) -> Result<OnnxModel> {
-        let proto =
+        let mut proto =
             ModelProto::decode(bytes).map_err(|e| Error::Invalid(format!("this is not a readable ONNX file ({e})")))?;
         let Some(graph) = &proto.graph else {
             return Err(Error::Invalid("this ONNX file has no graph".into()));
@@ -113,7 +115,8 @@ impl OnnxModel {
         }
         check_nodes(graph, opset)?;
         let inputs = input_specs(graph)?;
-        Ok(OnnxModel { folder, opset, inputs, proto })
+        let weights = take_weights(&mut proto, &folder)?;
+        Ok(OnnxModel { folder, opset, inputs, proto, weights })
     }
 
     /// The inputs that a caller provides: those without an initializer.
@@ -253,6 +256,16 @@ fn input_specs(graph: &GraphProto) -> Result<Vec<InputSpec>> {
         .collect()
 }
 
+/// The initializers that a node or an output reads. They leave the message, so that weights are in memory once.
+fn take_weights(proto: &mut ModelProto, folder: &Folder) -> Result<Vec<(String, Arc<Tensor>)>> {
+    let Some(graph) = &mut proto.graph else { return Ok(vec![]) };
+    let initializers = std::mem::take(&mut graph.initializer);
+    let read = graph.node.iter().flat_map(|n| &n.input).chain(graph.output.iter().map(|o| &o.name));
+    let read: HashSet<&str> = read.map(String::as_str).collect();
+    let taken = initializers.into_iter().filter(|t| read.contains(t.name.as_str()));
+    taken.map(|t| Ok((t.name.clone(), Arc::new(tensor::read(t, folder)?)))).collect()
+}
+
 /// The nodes in an order in which every operand is defined first; an error names a cycle.
 fn topological(graph: &GraphProto) -> Result<Vec<&NodeProto>> {
     let producer: HashMap<&str, usize> =
@@ -336,17 +349,10 @@ impl<'m> Importer<'m> {
             self.values.insert(&spec.name, Some(id));
         }
         let order = topological(graph)?;
-        let used: HashSet<&str> = graph
-            .node
-            .iter()
-            .flat_map(|n| &n.input)
-            .chain(graph.output.iter().map(|o| &o.name))
-            .map(|s| s.as_str())
-            .collect();
-        for proto in graph.initializer.iter().filter(|t| used.contains(t.name.as_str())) {
-            let tensor = self.read_tensor(proto)?;
-            let id = self.named_constant(proto.name.clone(), Arc::new(tensor));
-            self.values.insert(&proto.name, Some(id));
+        for (name, tensor) in &self.model.weights {
+            self.budget += 4 * tensor.data.len() as u64;
+            let id = self.named_constant(name.clone(), tensor.clone());
+            self.values.insert(name, Some(id));
         }
         let mut problems = vec![];
         for node in order {
@@ -485,7 +491,7 @@ impl<'m> Importer<'m> {
 
     /// A tensor of the file. The larger the weights, the more may be computed from them.
     pub(super) fn read_tensor(&mut self, proto: &TensorProto) -> Result<Tensor> {
-        let tensor = tensor::read(proto, &self.model.folder)?;
+        let tensor = tensor::read(proto.clone(), &self.model.folder)?;
         self.budget += 4 * tensor.data.len() as u64;
         Ok(tensor)
     }

@@ -20,6 +20,7 @@ use crate::runtime::{DType, Error, Result};
 use memmap2::{Mmap, MmapMut, MmapOptions};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
+use std::io::Write;
 use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
@@ -260,15 +261,26 @@ impl Module {
     /// Writes the module to a file.
     pub fn save(&self, path: impl AsRef<Path>) -> Result<()> {
         let path = path.as_ref();
-        std::fs::write(path, self.to_bytes()?).map_err(|e| Error::Io(format!("{}: {e}", path.display())))
+        let head = self.head()?;
+        let write = || {
+            let mut file = std::fs::File::create(path)?;
+            file.write_all(&head)?;
+            file.write_all(&self.weights)
+        };
+        write().map_err(|e: std::io::Error| Error::Io(format!("{}: {e}", path.display())))
     }
 
     /// The contents of the module's file.
     pub fn to_bytes(&self) -> Result<Vec<u8>> {
+        Ok([&self.head()?[..], &self.weights[..]].concat())
+    }
+
+    /// What stands before the weights.
+    fn head(&self) -> Result<Vec<u8>> {
         let description = postcard::to_stdvec(self)
             .map_err(|e| Error::Internal(format!("module `{}` cannot be written: {e}", self.name)))?;
         let weights_at = (HEADER + description.len()).next_multiple_of(WEIGHTS_ALIGNMENT);
-        let mut out = Vec::with_capacity(weights_at + self.weights.len());
+        let mut out = Vec::with_capacity(weights_at);
         out.extend_from_slice(&MAGIC);
         out.extend_from_slice(&FORMAT_VERSION.to_le_bytes());
         out.extend_from_slice(&[0; 4]);
@@ -277,9 +289,10 @@ impl Module {
         }
         out.extend_from_slice(&description);
         out.resize(weights_at, 0);
-        out.extend_from_slice(&self.weights);
-        let crc = crc32fast::hash(&out[16..]);
-        out[12..16].copy_from_slice(&crc.to_le_bytes());
+        let mut crc = crc32fast::Hasher::new();
+        crc.update(&out[16..]);
+        crc.update(&self.weights);
+        out[12..16].copy_from_slice(&crc.finalize().to_le_bytes());
         Ok(out)
     }
 

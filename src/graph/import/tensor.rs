@@ -48,17 +48,17 @@ pub fn checked_len(shape: &[i64], dtype: DType, what: &str) -> Result<usize> {
 }
 
 /// Reads a tensor, from the message itself or from a file in `folder`.
-pub(super) fn read(proto: &TensorProto, folder: &Folder) -> Result<Tensor> {
+pub(super) fn read(mut proto: TensorProto, folder: &Folder) -> Result<Tensor> {
     let what = format!("tensor '{}'", proto.name);
     let dtype = dtype(proto.data_type).map_err(|e| Error::Unsupported(format!("{what}: {e}")))?;
     let len = checked_len(&proto.dims, dtype, &what)?;
     let bytes = len * dtype.bytes();
     let data = if proto.data_location == 1 {
-        folder.read(proto, bytes).map_err(|e| e.context(&what))?
+        folder.read(&proto, bytes).map_err(|e| e.context(&what))?
     } else if !proto.raw_data.is_empty() {
-        proto.raw_data.clone()
+        std::mem::take(&mut proto.raw_data)
     } else {
-        typed(proto, dtype)
+        typed(&proto, dtype)
     };
     if data.len() != bytes {
         let found = data.len();
@@ -67,7 +67,7 @@ pub(super) fn read(proto: &TensorProto, folder: &Folder) -> Result<Tensor> {
             proto.dims
         )));
     }
-    Ok(Tensor { dtype, shape: proto.dims.clone(), data })
+    Ok(Tensor { dtype, shape: proto.dims, data })
 }
 
 fn typed(proto: &TensorProto, dtype: DType) -> Vec<u8> {
