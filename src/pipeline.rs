@@ -100,6 +100,12 @@ pub fn compile(source: &Graph, options: &Options) -> Result<(Module, Report)> {
 /// The text of one stage, of all kernels or of those whose name contains `filter`. Nothing after the stage is run.
 pub fn explain(source: &Graph, options: &Options, stage: Stage, filter: Option<&str>) -> Result<String> {
     source.verify()?;
+    if stage == Stage::C {
+        return Err(Error::Invalid(format!(
+            "`{}` is a network: only programs of the text language print as C",
+            source.name
+        )));
+    }
     if stage == Stage::Graph {
         return Ok(source.to_string());
     }

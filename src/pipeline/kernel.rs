@@ -20,6 +20,8 @@ pub enum Stage {
     Graph,
     /// The graph after the e-graph, and its groups.
     Rewritten,
+    /// A program of the text language as plain C, untransformed.
+    C,
     /// Statements of each kernel.
     Scop,
     /// The ILP's schedule, then the tiled one.
@@ -36,6 +38,7 @@ pub enum Stage {
 pub const STAGES: &[(&str, Stage)] = &[
     ("graph", Stage::Graph),
     ("rewritten", Stage::Rewritten),
+    ("c", Stage::C),
     ("scop", Stage::Scop),
     ("schedule", Stage::Schedule),
     ("loops", Stage::Loops),

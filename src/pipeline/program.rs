@@ -7,7 +7,7 @@
 use crate::pipeline::kernel::{self, CompiledKernel, Stage, TIMED};
 use crate::pipeline::report::Report;
 use crate::pipeline::{Clock, Options, check_arena, kernel_report, link, requirements};
-use crate::poly::language::{Computation, Meaning};
+use crate::poly::language::{self, Computation, Meaning};
 use crate::poly::lower::Argument;
 use crate::poly::scop::{Role, TensorDecl};
 use crate::runtime::module::{Action, Buffer, BufferRef, Module, OutputSpec, Place, Step, TensorSpec};
@@ -52,8 +52,11 @@ pub fn compile(meaning: &Meaning, options: &Options) -> Result<(Module, Report)>
 
 /// The text of one stage. Nothing after the stage is run.
 pub fn explain(meaning: &Meaning, options: &Options, stage: Stage) -> Result<String> {
+    if stage == Stage::C {
+        return language::c::print(meaning, 0);
+    }
     if stage < Stage::Scop {
-        return Err(Error::Invalid(format!("`{}` is no network: its stages begin with scop", meaning.name)));
+        return Err(Error::Invalid(format!("`{}` is no network: its stages begin with c and scop", meaning.name)));
     }
     let mut text = String::new();
     run_stages(&meaning.name, &meaning.computation, options, &mut |reached, show| {

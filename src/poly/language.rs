@@ -48,6 +48,7 @@
 //! - **init** gives the values of arrays that are not given, as equations whose ranges follow from the arrays' shapes.
 
 pub mod builder;
+pub mod c;
 pub mod condition;
 pub mod def;
 pub mod lexer;

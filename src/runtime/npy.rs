@@ -33,7 +33,7 @@ impl Tensor {
     pub fn write_npy(&self, path: impl AsRef<Path>) -> Result<()> {
         let path = path.as_ref();
         let io = |e: std::io::Error| Error::Io(format!("cannot write {}: {e}", path.display()));
-        let header = header(self)?;
+        let header = header(self.dtype, &self.shape)?;
         let mut file = std::fs::File::create(path).map_err(io)?;
         file.write_all(&header).and_then(|()| file.write_all(&self.data)).map_err(io)
     }
@@ -109,10 +109,10 @@ fn parse_header(text: &str) -> Result<(DType, bool, Vec<i64>)> {
 }
 
 /// Everything before the elements, as NumPy writes it: padded so that they begin at a multiple of 64 bytes.
-fn header(tensor: &Tensor) -> Result<Vec<u8>> {
-    let descr = TYPES.iter().find(|(_, dtype)| *dtype == tensor.dtype).map(|(name, _)| name);
-    let descr = descr.ok_or_else(|| Error::Unsupported(format!("{} has no name in .npy files", tensor.dtype)))?;
-    let shape: String = match &tensor.shape[..] {
+pub fn header(dtype: DType, shape: &[i64]) -> Result<Vec<u8>> {
+    let descr = TYPES.iter().find(|(_, known)| *known == dtype).map(|(name, _)| name);
+    let descr = descr.ok_or_else(|| Error::Unsupported(format!("{dtype} has no name in .npy files")))?;
+    let shape: String = match shape {
         [one] => format!("{one},"),
         many => many.iter().map(i64::to_string).collect::<Vec<_>>().join(", "),
     };
@@ -129,7 +129,7 @@ mod tests {
     use super::*;
 
     fn bytes(tensor: &Tensor) -> Vec<u8> {
-        [header(tensor).unwrap(), tensor.data.clone()].concat()
+        [header(tensor.dtype, &tensor.shape).unwrap(), tensor.data.clone()].concat()
     }
 
     #[test]

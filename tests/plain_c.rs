@@ -1,0 +1,102 @@
+//! `explain --stage c`: what gcc makes of the printed program computes what tilewright computes, from the same initial values.
+
+mod common;
+
+use common::{difference, root};
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::process::Command;
+use std::sync::Arc;
+use tilewright::pipeline::Stage;
+use tilewright::poly::language::{self, syntax::File};
+use tilewright::{Model, Options, Session, Tensor};
+
+fn has_gcc() -> bool {
+    let found = Command::new("gcc").arg("--version").output().is_ok_and(|o| o.status.success());
+    if !found {
+        eprintln!("the printed C was not compiled, because there is no gcc");
+    }
+    found
+}
+
+/// The outputs of the printed program, compiled and run twice in `folder`.
+fn with_gcc(text: &str, folder: &Path, count: usize) -> Vec<Tensor> {
+    std::fs::create_dir_all(folder).unwrap();
+    let (source, program) = (folder.join("program.c"), folder.join("program"));
+    std::fs::write(&source, text).unwrap();
+    let warnings =
+        ["-Wall", "-Wextra", "-Werror", "-Wno-unknown-pragmas", "-Wno-unused-function", "-Wno-unused-variable"];
+    let mut gcc = Command::new("gcc");
+    gcc.args(["-std=gnu11", "-O1"]).args(warnings).arg("-o").args([&program, &source]).arg("-lm");
+    let compiled = gcc.output().unwrap();
+    assert!(compiled.status.success(), "{text}\n{}", String::from_utf8_lossy(&compiled.stderr));
+    let run = Command::new(&program).arg("2").arg(folder).output().unwrap();
+    assert!(run.status.success());
+    let times = String::from_utf8(run.stdout).unwrap();
+    assert_eq!(times.lines().filter(|l| l.parse::<f64>().is_ok_and(|ms| ms >= 0.0)).count(), 2, "{times}");
+    let outputs = (0..count).map(|i| Tensor::read_npy(folder.join(format!("output_{i}.npy"))).unwrap()).collect();
+    std::fs::remove_dir_all(folder).unwrap();
+    outputs
+}
+
+/// Runs `file` both ways; the name and the outputs of each.
+fn both(file: File, name: &str, dims: &[(&str, i64)], sizes: Option<&str>) -> Vec<(String, Tensor, Tensor)> {
+    let dims: BTreeMap<String, i64> = dims.iter().map(|d| (d.0.to_string(), d.1)).collect();
+    let options = Options { dims, ..Options::default() };
+    let model = Model::from_program(file, None, sizes).unwrap();
+    let text = model.explain(&options, Stage::C, None).unwrap_or_else(|e| panic!("{name}: {e}"));
+    let module = Arc::new(model.compile_module(&options).unwrap_or_else(|e| panic!("{name}: {e}")).0);
+    let session = Session::new(module.clone(), 1).unwrap();
+    let known: BTreeMap<String, Tensor> = session.initial_values().unwrap().into_iter().collect();
+    let seeded = |(position, spec): (usize, &tilewright::runtime::module::TensorSpec)| {
+        let seeded = || Tensor::seeded(spec.dtype, &spec.shape, 0, position as u64, 2);
+        (spec.name.clone(), known.get(&spec.name).cloned().unwrap_or_else(seeded))
+    };
+    let inputs: Vec<(String, Tensor)> = module.inputs.iter().enumerate().map(seeded).collect();
+    let inputs: Vec<_> = inputs.iter().map(|(name, tensor)| (name.as_str(), tensor)).collect();
+    let ours = session.run(&inputs).unwrap();
+    let folder = std::env::temp_dir().join(format!("tilewright-c-{name}-{}", std::process::id()));
+    let theirs = with_gcc(&text, &folder, ours.len());
+    let names = module.outputs.iter().map(|o| format!("{name} {}", o.tensor.name));
+    names.zip(ours).zip(theirs).map(|((n, a), b)| (n, a, b)).collect()
+}
+
+#[test]
+fn every_kernel_of_polybench() {
+    if !has_gcc() {
+        return;
+    }
+    let mut count = 0;
+    for entry in std::fs::read_dir(root().join("datasets/polybench")).unwrap() {
+        let path = entry.unwrap().path();
+        let name = path.file_stem().unwrap().to_str().unwrap().to_string();
+        // The results of gramschmidt depend on the order of its sums: see tests/polybench/solvers.rs.
+        if path.extension().is_none_or(|e| e != "tile") || name == "gramschmidt" {
+            continue;
+        }
+        for (output, ours, theirs) in both(language::load(&path).unwrap(), &name, &[], Some("MINI")) {
+            assert_eq!(difference(&ours, &theirs, 1e-11), None, "{output}");
+        }
+        count += 1;
+    }
+    assert_eq!(count, 29);
+}
+
+#[test]
+fn gathers_padding_functions_and_seeded_arrays() {
+    if !has_gcc() {
+        return;
+    }
+    let texts = ["def f(f32(H,W) X, i64(H) at, f32(3) y1) -> (Y, Z, S) {
+            P(h,w) +=! X(h, w + r - 1) * y1(r) where w in 0..W
+            Y(h,w) = tanh(P(at(h), w)) - exp(-abs(X(h,w))) * erf(X(h,w))
+            Z(h) max=! floor(4 * X(h,w)) where w in 0..h+1
+            S() +=! select(X(h,w) > 0 && w % 2 == 0, pow(X(h,w), 2), -1)
+        }"];
+    for (i, text) in texts.iter().enumerate() {
+        let file = language::parse("t.tile", text).unwrap_or_else(|e| panic!("{e}"));
+        for (output, ours, theirs) in both(file, &format!("text-{i}"), &[("H", 9), ("W", 11)], None) {
+            assert_eq!(difference(&ours, &theirs, 1e-5), None, "{output}");
+        }
+    }
+}
