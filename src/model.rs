@@ -93,6 +93,7 @@ struct Programs {
     file: File,
     program: Option<String>,
     sizes: Option<String>,
+    schedule: Option<String>,
 }
 
 impl Programs {
@@ -101,7 +102,18 @@ impl Programs {
     }
 
     fn meaning(&self, dims: &BTreeMap<String, i64>) -> Result<Meaning> {
-        self.file.lower(self.program()?, dims, self.sizes.as_deref())
+        let program = self.program()?;
+        let meaning = self.file.lower(program, dims, self.sizes.as_deref())?;
+        let Some(name) = &self.schedule else { return Ok(meaning) };
+        let schedules = self.file.schedules_of(program);
+        match schedules.iter().find(|s| *s.name == **name) {
+            Some(schedule) => self.file.schedule(&meaning, schedule),
+            None => {
+                let names: Vec<&str> = schedules.iter().map(|s| &*s.name).collect();
+                let has = if names.is_empty() { "none".into() } else { names.join(", ") };
+                Err(Error::Invalid(format!("`{}` has no schedule `{name}`: there are {has}", program.name)))
+            }
+        }
     }
 }
 
@@ -130,8 +142,24 @@ impl Model {
             shape: a.shape.iter().map(dim).collect(),
         };
         let inputs = declared.inputs().into_iter().map(input).collect();
-        let source = Programs { file, program: program.map(str::to_string), sizes: sizes.map(str::to_string) };
+        let source =
+            Programs { file, program: program.map(str::to_string), sizes: sizes.map(str::to_string), schedule: None };
         Ok(Model { inputs, source: Source::Program(Arc::new(source)) })
+    }
+
+    /// The same program, in the order of the schedule of this name in its file instead of the one that the ILP finds.
+    pub fn with_schedule(self, name: &str) -> Result<Model> {
+        let Source::Program(source) = &self.source else {
+            return Err(Error::Invalid(format!("only programs of the text language have schedules, such as `{name}`")));
+        };
+        let Programs { file, program, sizes, .. } = &**source;
+        let source = Programs {
+            file: file.clone(),
+            program: program.clone(),
+            sizes: sizes.clone(),
+            schedule: Some(name.into()),
+        };
+        Ok(Model { source: Source::Program(Arc::new(source)), ..self })
     }
 
     /// Reads the bytes of an ONNX file; `directory` holds its external data.

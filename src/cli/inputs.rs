@@ -102,13 +102,13 @@ pub fn is_module(path: &Path) -> Result<bool> {
     Ok(Module::is_magic(&start) || path.extension().is_some_and(|e| e == "tw"))
 }
 
-/// Whether a file is a program of the text language; only then it may be asked for by name and size.
+/// Whether a file is a program of the text language; only then it may be asked for by name, size and schedule.
 fn is_program(arguments: &ModelArguments) -> Result<bool> {
     let program = arguments.model.extension().is_some_and(|e| e == "tile");
-    match (&arguments.program, &arguments.size) {
-        (Some(_), _) | (_, Some(_)) if !program => {
+    match (&arguments.program, &arguments.size, &arguments.schedule) {
+        (Some(_), _, _) | (_, Some(_), _) | (_, _, Some(_)) if !program => {
             let name = arguments.model.display();
-            Err(Error::Invalid(format!("{name} is no .tile file: --program and --size have no meaning")))
+            Err(Error::Invalid(format!("{name} is no .tile file: --program, --size and --schedule have no meaning")))
         }
         _ => Ok(program),
     }
@@ -152,7 +152,7 @@ pub fn load(
 ) -> Result<(Model, Options)> {
     let target = arguments.target()?;
     progress.stage(format!("loading {}", arguments.model.display()));
-    let model = match is_program(arguments)? {
+    let mut model = match is_program(arguments)? {
         true => Model::from_program(
             language::load(&arguments.model)?,
             arguments.program.as_deref(),
@@ -160,6 +160,9 @@ pub fn load(
         )?,
         false => Model::load(&arguments.model)?,
     };
+    if let Some(name) = &arguments.schedule {
+        model = model.with_schedule(name)?;
+    }
     check_names(given, model.inputs().iter().map(|i| i.name.as_str()))?;
     let dims = bind(model.inputs(), given, arguments.dims()?)?;
     Ok((model, Options { target: Some(target), dims, ..Options::default() }))

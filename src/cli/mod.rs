@@ -3,6 +3,7 @@
 //! One file a command. Wrong use ends in exit code 2 (by clap), any other failure in one sentence and exit code 1.
 
 mod bench;
+mod check;
 mod compile;
 mod demo;
 mod explain;
@@ -42,6 +43,8 @@ enum Command {
     Bench(bench::Arguments),
     /// Show what the compiler did, or any stage as text
     Explain(explain::Arguments),
+    /// Prove or refuse every schedule of a .tile file
+    Check(check::Arguments),
     /// Read the picture of a line of text with the PP-OCRv4 recogniser
     Demo(demo::Arguments),
 }
@@ -56,6 +59,7 @@ impl Arguments {
             Command::Targets(arguments) => arguments.run(&progress),
             Command::Bench(arguments) => arguments.run(&progress),
             Command::Explain(arguments) => arguments.run(&progress),
+            Command::Check(arguments) => arguments.run(&progress),
             Command::Demo(arguments) => arguments.run(&progress),
         }
     }
@@ -69,6 +73,9 @@ pub struct ModelArguments {
     /// The program of a .tile file; its first one by default
     #[arg(long, value_name = "NAME")]
     program: Option<String>,
+    /// A schedule of the .tile file, instead of the one that the ILP finds
+    #[arg(long, value_name = "NAME")]
+    schedule: Option<String>,
     /// The set of sizes of a .tile program, for those that --dim does not give
     #[arg(long, value_name = "NAME")]
     size: Option<String>,

@@ -87,19 +87,29 @@ pub fn compile(name: &str, program: &Program, target: &Target, after: &mut Obser
     let start = Instant::now();
     let index_ranges = poly::subscript::index_ranges(program)?;
     let scop = poly::build::build(name, program)?;
-    compile_statements(scop, index_ranges, target, after, start)
+    compile_statements(scop, None, index_ranges, target, after, start)
 }
 
-/// Compiles a loop program. `None` when `after` has stopped it.
-pub fn compile_scop(scop: &Scop, target: &Target, after: &mut Observer) -> Result<Option<CompiledKernel>> {
+/// Compiles a loop program, in the order of `schedule` where one is given. `None` when `after` has stopped it.
+pub fn compile_scop(
+    scop: &Scop,
+    schedule: Option<&Schedule>,
+    target: &Target,
+    after: &mut Observer,
+) -> Result<Option<CompiledKernel>> {
     let start = Instant::now();
     let index_ranges = poly::subscript::index_ranges(&scop.as_definitions())?;
-    compile_statements(poly::expand::expand(&poly::split::split(scop)?)?, index_ranges, target, after, start)
+    let scop = match schedule {
+        Some(_) => scop.clone(),
+        None => poly::expand::expand(&poly::split::split(scop)?)?,
+    };
+    compile_statements(scop, schedule, index_ranges, target, after, start)
 }
 
 /// From the Scop on, which was begun at `start`.
 fn compile_statements(
     scop: Scop,
+    given: Option<&Schedule>,
     index_ranges: Vec<IndexRange>,
     target: &Target,
     after: &mut Observer,
@@ -120,9 +130,15 @@ fn compile_statements(
     }
     let dependences = poly::dependence::analyze(&scop)?;
     lap("dependences");
-    let (schedule, ilp) = poly::ilp::schedule(&scop, &dependences)?;
+    let (schedule, ilp) = match given {
+        Some(schedule) => (schedule.clone(), ilp::Report::default()),
+        None => poly::ilp::schedule(&scop, &dependences)?,
+    };
     lap("schedule");
-    let tiled = poly::tile::tile(&scop, &schedule, target)?;
+    let tiled = match given {
+        Some(schedule) => tile::as_given(&scop, schedule),
+        None => tile::tile(&scop, &schedule, target)?,
+    };
     lap("tile");
     poly::legality::check(&scop, &dependences, &tiled.schedule)?;
     lap("legality");

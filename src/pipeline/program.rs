@@ -9,6 +9,7 @@ use crate::pipeline::report::Report;
 use crate::pipeline::{Clock, Options, check_arena, kernel_report, link, requirements};
 use crate::poly::language::{self, Computation, Meaning};
 use crate::poly::lower::Argument;
+use crate::poly::schedule::Schedule;
 use crate::poly::scop::{Role, TensorDecl};
 use crate::runtime::module::{Action, Buffer, BufferRef, Module, OutputSpec, Place, Step, TensorSpec};
 use crate::{DType, Error, Result};
@@ -20,14 +21,15 @@ pub fn compile(meaning: &Meaning, options: &Options) -> Result<(Module, Report)>
     let start = Instant::now();
     let mut clock = Clock::default();
     check_sizes(meaning, options)?;
-    let kernel = clock.time("kernel", || compile_kernel(&meaning.name, &meaning.computation, options))?;
+    let kernel = clock
+        .time("kernel", || compile_kernel(&meaning.name, &meaning.computation, meaning.schedule.as_ref(), options))?;
     clock.stages.extend(TIMED.iter().zip(kernel.times).map(|(stage, ms)| (format!("  {stage}"), ms)));
     let mut module = clock.time("link", || link_kernel(&kernel, meaning.arrays(), options))?;
     if let Some(program) = &meaning.initial {
         let initial = clock.time("initial values", || {
             let name = format!("{}_initial", meaning.name);
             let computation = Computation::Def(program.clone());
-            let kernel = compile_kernel(&name, &computation, options)?;
+            let kernel = compile_kernel(&name, &computation, None, options)?;
             link_kernel(&kernel, &program.tensors, options)
         })?;
         module.initial = Some(Arc::new(initial));
@@ -59,7 +61,7 @@ pub fn explain(meaning: &Meaning, options: &Options, stage: Stage) -> Result<Str
         return Err(Error::Invalid(format!("`{}` is no network: its stages begin with c and scop", meaning.name)));
     }
     let mut text = String::new();
-    run_stages(&meaning.name, &meaning.computation, options, &mut |reached, show| {
+    run_stages(&meaning.name, &meaning.computation, meaning.schedule.as_ref(), options, &mut |reached, show| {
         if reached == stage {
             text = show()?;
         }
@@ -68,20 +70,26 @@ pub fn explain(meaning: &Meaning, options: &Options, stage: Stage) -> Result<Str
     Ok(text)
 }
 
-fn compile_kernel(name: &str, computation: &Computation, options: &Options) -> Result<CompiledKernel> {
-    let kernel = run_stages(name, computation, options, &mut |_, _| Ok(true))?;
+fn compile_kernel(
+    name: &str,
+    computation: &Computation,
+    schedule: Option<&Schedule>,
+    options: &Options,
+) -> Result<CompiledKernel> {
+    let kernel = run_stages(name, computation, schedule, options, &mut |_, _| Ok(true))?;
     kernel.ok_or_else(|| Error::Internal(format!("`{name}` was not finished")))
 }
 
 fn run_stages(
     name: &str,
     computation: &Computation,
+    schedule: Option<&Schedule>,
     options: &Options,
     after: &mut kernel::Observer,
 ) -> Result<Option<CompiledKernel>> {
     let compiled = match computation {
         Computation::Def(program) => kernel::compile(name, program, &options.target, after),
-        Computation::Loop(scop) => kernel::compile_scop(scop, &options.target, after),
+        Computation::Loop(scop) => kernel::compile_scop(scop, schedule, &options.target, after),
     };
     compiled.map_err(|e| e.context(&format!("`{name}`")))
 }

@@ -64,8 +64,9 @@ pub mod syntax;
 
 pub use parser::parse;
 
+use crate::poly::schedule::Schedule;
 use crate::poly::scop::{self, Role, Scop};
-use crate::poly::{Error, Result};
+use crate::poly::{Error, Result, original, transform};
 use print::Style;
 use source::Problem;
 use std::collections::BTreeMap;
@@ -78,6 +79,8 @@ pub struct Meaning {
     pub name: String,
     pub sizes: BTreeMap<String, i64>,
     pub computation: Computation,
+    /// Proven legal, for the computation as loops; `None` where the ILP is to find one.
+    pub schedule: Option<Schedule>,
     /// The initial values of arrays that are not given: its outputs have their names. `None` when none are declared.
     pub initial: Option<scop::Program>,
 }
@@ -166,7 +169,8 @@ impl File {
                 Body::Def { .. } => Computation::Def(def::lower(program, &sizes)?),
                 Body::Loop { .. } => Computation::Loop(loops::lower(program, &sizes)?),
             };
-            let mut meaning = Meaning { name: program.name.text.clone(), sizes, computation, initial: None };
+            let mut meaning =
+                Meaning { name: program.name.text.clone(), sizes, computation, schedule: None, initial: None };
             if !program.initial.is_empty() {
                 for e in &program.initial {
                     if let Some(a) = meaning.arrays().iter().find(|a| a.name == *e.target)
@@ -183,5 +187,24 @@ impl File {
             Ok(meaning)
         };
         lower().map_err(|problem| self.source.error(problem))
+    }
+
+    /// The schedules for `program`.
+    pub fn schedules_of<'f>(&'f self, program: &Program) -> Vec<&'f primitive::Schedule> {
+        self.schedules.iter().filter(|s| s.program == program.name).collect()
+    }
+
+    /// What `meaning` computes, as loops in the order that `schedule` says. `Schedule` when one of its primitives is refused.
+    pub fn schedule(&self, meaning: &Meaning, schedule: &primitive::Schedule) -> Result<Meaning> {
+        let scop = match &meaning.computation {
+            Computation::Loop(_) => loops::lower_over_indices(self.program(Some(&meaning.name))?, &meaning.sizes)
+                .map_err(|problem| self.source.error(problem))?,
+            Computation::Def(program) => original::in_loops(&meaning.name, program)?,
+        };
+        let tree = transform::apply_all(&scop, &schedule.primitives).map_err(|(at, error)| {
+            let span = schedule.primitives.get(at).map_or(schedule.name.span, |p| p.span);
+            self.source.error(Problem { span, error })
+        })?;
+        Ok(Meaning { computation: Computation::Loop(scop), schedule: Some(tree), ..meaning.clone() })
     }
 }

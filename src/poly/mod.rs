@@ -15,6 +15,7 @@ pub mod language;
 pub mod legality;
 pub mod lower;
 pub mod merge;
+pub mod original;
 pub mod pack;
 pub mod parse;
 pub mod polyhedron;
@@ -29,6 +30,7 @@ pub mod scop;
 pub mod split;
 pub mod subscript;
 pub mod tile;
+pub mod transform;
 
 pub use crate::codegen::{DType, Error, Isa, Result, Target, Tensor};
 pub use crate::codegen::{expr, opaque, scalar};

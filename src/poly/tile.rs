@@ -117,13 +117,7 @@ pub fn tile_with(
         });
     }
     let total: f64 = planned.iter().map(|p| p.report.predicted_ns).sum();
-    let mut report = KernelReport {
-        name: scop.name.clone(),
-        flops: scop.ids().map(|s| instances(scop, s) * access::flops(scop.statement(s))).sum(),
-        bytes: external_bytes(scop),
-        predicted_ns: total,
-        ..KernelReport::default()
-    };
+    let mut report = KernelReport { predicted_ns: total, ..work(scop) };
     let longest = planned.iter().map(|p| &p.report).max_by(|a, b| a.predicted_ns.total_cmp(&b.predicted_ns));
     report.tensorized = longest.is_some_and(|p| p.instruction.is_some());
     // Short kernels run as one phase on one thread: a barrier costs more than the threads save.
@@ -159,6 +153,21 @@ fn is_box(scop: &Scop, statements: &[StatementId], node: &Node) -> bool {
     });
     let outer = matches!(node, Node::Band(band, _) if band.rows.iter().any(|r| r.coincident));
     plain && (outer || !coincident)
+}
+
+/// A schedule that needs no choices: every loop runs as it says.
+pub fn as_given(scop: &Scop, schedule: &Schedule) -> Tiled {
+    Tiled { schedule: schedule.clone(), packings: vec![], report: work(scop) }
+}
+
+/// A report of nothing but the work.
+fn work(scop: &Scop) -> KernelReport {
+    KernelReport {
+        name: scop.name.clone(),
+        flops: scop.ids().map(|s| instances(scop, s) * access::flops(scop.statement(s))).sum(),
+        bytes: external_bytes(scop),
+        ..KernelReport::default()
+    }
 }
 
 /// A band with one iteration.

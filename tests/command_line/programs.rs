@@ -122,3 +122,28 @@ fn what_is_wrong_with_a_program_is_said_with_its_place() {
     std::fs::write(&text, [b'l', 0xff]).unwrap();
     fails(&["run", &text], &["broken.tile", "UTF-8"]);
 }
+
+#[test]
+fn schedules_are_checked_and_used() {
+    let folder = Folder::new("schedules");
+    let program = folder.file("s.tile");
+    let good = "loop f(N = 8) { inout f64 A[N][N] for i in 1..N for j in 0..N A[i][j] += A[i-1][j] }
+        schedule good for f { reorder j, i  parallel j }\n";
+    std::fs::write(&program, good).unwrap();
+    assert_eq!(succeeds(&["check", &program]), "good for f: legal\n");
+    let text = succeeds(&["explain", &program, "--schedule", "good", "--stage", "schedule"]);
+    assert!(text.contains("j [parallel]"), "{text}");
+    let (ilp, hand) = (folder.file("ilp"), folder.file("hand"));
+    succeeds(&["run", &program, "--save", &ilp]);
+    succeeds(&["run", &program, "--save", &hand, "--schedule", "good"]);
+    assert_eq!(saved(&ilp, 0), saved(&hand, 0));
+    fails(&["run", &program, "--schedule", "better"], &["better", "good"]);
+    fails(&["run", MODEL, "--schedule", "good"], &["no .tile file"]);
+    std::fs::write(&program, format!("{good}schedule bad for f {{ parallel i }}\n")).unwrap();
+    let output = tilewright(&["check", &program]);
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1));
+    for word in ["1 of 2 schedules refused", "good for f: legal", "bad for f", "s.tile:3:", "in parallel with", "<--"] {
+        assert!(error.contains(word), "{word:?} is not in: {error}");
+    }
+}

@@ -10,7 +10,7 @@ mod loops;
 
 use super::{Computation, Meaning};
 use crate::poly::scop::{Role, Scop, TensorDecl};
-use crate::poly::{DType, Error, Result};
+use crate::poly::{DType, Error, Result, original};
 use crate::runtime::npy;
 use expression::{HELPERS, type_of};
 use std::fmt::Write;
@@ -19,10 +19,10 @@ use std::fmt::Write;
 pub fn print(meaning: &Meaning, seed: u64) -> Result<String> {
     let scop = match &meaning.computation {
         Computation::Loop(scop) => scop.clone(),
-        Computation::Def(program) => loops::in_loops(&meaning.name, program)?,
+        Computation::Def(program) => original::in_loops(&meaning.name, program)?,
     };
     let initial = match &meaning.initial {
-        Some(program) => loops::in_loops("initial", program)?,
+        Some(program) => original::in_loops("initial", program)?,
         None => Scop::default(),
     };
     let mut names = Names::default();

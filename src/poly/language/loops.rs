@@ -25,11 +25,21 @@ const STATEMENTS: usize = 200;
 
 /// The Scop of a loop program, its arrays in their order.
 pub fn lower(program: &Program, sizes: &BTreeMap<String, i64>) -> Checked<Scop> {
+    lower_from(program, sizes, i64::MAX)
+}
+
+/// The same, an iterator being its index as it is written where that is never negative: what schedules by hand speak of.
+pub fn lower_over_indices(program: &Program, sizes: &BTreeMap<String, i64>) -> Checked<Scop> {
+    lower_from(program, sizes, 0)
+}
+
+/// Iterators begin at the least value of their index, or at `origin` where that is smaller.
+fn lower_from(program: &Program, sizes: &BTreeMap<String, i64>, origin: i64) -> Checked<Scop> {
     let Body::Loop { statements, .. } = &program.body else {
         return Err(Problem::invalid(program.name.span, format!("`{}` is no loop program", program.name)));
     };
     let arrays = arrays(program, sizes)?;
-    let mut walk = Walk { sizes, arrays: &arrays, isl: Isl::default(), statements: vec![], names: vec![] };
+    let mut walk = Walk { sizes, origin, arrays: &arrays, isl: Isl::default(), statements: vec![], names: vec![] };
     let order = walk.block(statements, &Nest::default())?;
     let Some((_, root)) = order else {
         return Err(Problem::invalid(program.name.span, format!("no statement of `{}` ever runs", program.name)));
@@ -143,6 +153,7 @@ type Ordered = Option<(Vec<StatementId>, Node)>;
 
 struct Walk<'a> {
     sizes: &'a BTreeMap<String, i64>,
+    origin: i64,
     arrays: &'a [TensorDecl],
     isl: Isl,
     statements: Vec<scop::Statement>,
@@ -230,7 +241,10 @@ impl Walk<'_> {
         let iterator = Affine::var(Var(depth));
         let (anchor, what) = if step > 0 { (&lower, "lower") } else { (&last, "upper") };
         let (value, span) = match (step, &anchor[..]) {
-            (1 | -1, _) => (iterator.offset(least), most - least),
+            (1 | -1, _) => {
+                let first = least.min(self.origin);
+                (iterator.offset(first), if most < least { -1 } else { most - first })
+            }
             (_, [start]) => {
                 let (lo, hi) = nest.bounds(start);
                 let span = if step > 0 { most - lo } else { hi - least };

@@ -4,52 +4,11 @@
 //! all of them say of it are its bounds; conditions stand as far out as their variables are known.
 
 use super::expression::{Names, type_of};
-use crate::poly::expr::{Affine, BinaryOp, Expr, Index, Scalar, UnaryOp, Var};
-use crate::poly::schedule::{Band, Node, Row, RowKind, Schedule};
-use crate::poly::scop::{Iterator, Program, Role, Scop, Statement, StatementId};
+use crate::poly::expr::{Affine, BinaryOp, Expr, Index, UnaryOp, Var};
+use crate::poly::schedule::{Band, Node, Row};
+use crate::poly::scop::{Role, Scop, StatementId};
 use crate::poly::{DType, Error, Result};
 use std::fmt::Write;
-
-/// A tensor expression as loops: each definition a nest of its own, a reduction from its neutral element.
-pub fn in_loops(name: &str, program: &Program) -> Result<Scop> {
-    let mut scop = Scop { name: name.into(), tensors: program.tensors.clone(), ..Scop::default() };
-    let mut nests = vec![];
-    for d in &program.definitions {
-        let dtype = program.tensors[d.target.0 as usize].dtype;
-        let mut add = |iterators: &[Iterator], reduce, domain: &[Affine], body| {
-            let name = program.tensors[d.target.0 as usize].name.clone();
-            let (write, iterators, domain) = (d.write.clone(), iterators.to_vec(), domain.to_vec());
-            scop.statements.push(Statement { name, iterators, domain, target: d.target, write, reduce, body });
-            StatementId(scop.statements.len() as u32 - 1)
-        };
-        let outer = &d.iterators[..d.outer];
-        let mut children = vec![];
-        if let Some(op) = d.reduce {
-            let start = add(outer, None, &[], Expr::Const(Scalar::neutral(op, dtype)?));
-            children.push((vec![start], Node::Leaf));
-        }
-        let id = add(&d.iterators, d.reduce, &d.conditions, d.body.clone());
-        children.push((vec![id], nest(&d.iterators, d.outer..d.iterators.len(), &[id], Node::Leaf)));
-        let ids: Vec<StatementId> = children.iter().map(|c| c.0[0]).collect();
-        let inner = if children.len() == 1 { children.remove(0).1 } else { Node::Sequence(children) };
-        nests.push((ids.clone(), nest(&d.iterators, 0..d.outer, &ids, inner)));
-    }
-    scop.order = Schedule { root: if nests.len() == 1 { nests.remove(0).1 } else { Node::Sequence(nests) } };
-    Ok(scop)
-}
-
-/// Loops over some of the iterators around `inner`.
-fn nest(iterators: &[Iterator], range: std::ops::Range<usize>, ids: &[StatementId], inner: Node) -> Node {
-    let row = |v: usize| Row {
-        name: iterators[v].name.clone(),
-        phi: ids.iter().map(|&id| (id, Affine::var(Var(v as u32)))).collect(),
-        tile: 1,
-        coincident: false,
-        kind: RowKind::Serial,
-    };
-    let rows: Vec<Row> = range.map(row).collect();
-    if rows.is_empty() { inner } else { Node::Band(Band { rows, permutable: false }, Box::new(inner)) }
-}
 
 /// The statements of a Scop, indented; `arrays` are the names of its tensors.
 pub fn print(scop: &Scop, arrays: &[String], reserved: &dyn Fn(&str) -> bool) -> Result<String> {

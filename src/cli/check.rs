@@ -1,0 +1,59 @@
+//! `check`: proves or refuses every schedule of a file.
+
+use super::parse_dim;
+use super::progress::Progress;
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use tilewright::poly::language;
+use tilewright::{Error, Result};
+
+#[derive(clap::Args)]
+pub struct Arguments {
+    /// A `.tile` file
+    file: PathBuf,
+    /// Only the schedules for this program
+    #[arg(long, value_name = "NAME")]
+    program: Option<String>,
+    /// The set of sizes of the programs, for those that --dim does not give
+    #[arg(long, value_name = "NAME")]
+    size: Option<String>,
+    /// The value of a size
+    #[arg(long = "dim", value_name = "NAME=N", value_parser = parse_dim)]
+    dims: Vec<(String, i64)>,
+}
+
+impl Arguments {
+    pub fn run(self, progress: &Progress) -> Result<String> {
+        let file = language::load(&self.file)?;
+        let dims: BTreeMap<String, i64> = self.dims.into_iter().collect();
+        let programs: Vec<&language::syntax::Program> = match &self.program {
+            Some(name) => vec![file.program(Some(name))?],
+            None => file.programs.iter().filter(|p| !file.schedules_of(p).is_empty()).collect(),
+        };
+        let known = |name: &String| programs.iter().any(|p| p.sizes().contains(name));
+        if let Some(name) = dims.keys().find(|name| !known(name)) {
+            return Err(Error::Invalid(format!("no program with a schedule has a size `{name}`")));
+        }
+        let (mut out, mut refused, mut count) = (String::new(), vec![], 0);
+        for program in &programs {
+            let own = dims.iter().filter(|d| program.sizes().contains(d.0)).map(|d| (d.0.clone(), *d.1)).collect();
+            let meaning = file.lower(program, &own, self.size.as_deref())?;
+            for schedule in file.schedules_of(program) {
+                progress.stage(format!("checking {} for {}", schedule.name, program.name));
+                count += 1;
+                match file.schedule(&meaning, schedule) {
+                    Ok(_) => out.push_str(&format!("{} for {}: legal\n", schedule.name, program.name)),
+                    Err(e) => refused.push(format!("{} for {}: {e}", schedule.name, program.name)),
+                }
+            }
+        }
+        match (count, &refused[..]) {
+            (0, _) => Err(Error::Invalid(format!("{} has no schedules to check", self.file.display()))),
+            (_, []) => Ok(out),
+            (_, _) => {
+                let several = format!("{} of {count} schedules refused\n", refused.len());
+                Err(Error::Schedule(format!("{several}{out}{}", refused.join("\n"))))
+            }
+        }
+    }
+}

@@ -1,0 +1,292 @@
+//! Primitives about loops. In the pictures `S` is whatever is below.
+
+use super::edit::{apart, check_new, find, refuse, replace, restrict, rows, single};
+use crate::poly::Result;
+use crate::poly::expr::Affine;
+use crate::poly::language::primitive::{Loop, Loops};
+use crate::poly::language::syntax::Name;
+use crate::poly::schedule::{Node, Row, RowKind, Schedule, Step};
+use crate::poly::scop::{Scop, StatementId};
+
+/// `split i by 8 -> io, ii`: one loop becomes two.
+///
+/// ```text
+/// for i in 0..20      for io in 0..3
+///   S                   for ii in 8*io..min(20, 8*io + 8)
+///                         S
+/// ```
+pub fn split(scop: &Scop, schedule: &Schedule, which: &Loop, by: i64, into: &[Name; 2]) -> Result<Schedule> {
+    let row = find(scop, schedule, which)?;
+    check_new(schedule, &row, &[&into[0], &into[1]])?;
+    let Some(tile) = row.tile.checked_mul(by).filter(|_| by >= 1) else {
+        return refuse(format!("a loop cannot be split by {by}"));
+    };
+    if row.kind != RowKind::Serial {
+        return refuse(format!("loop `{which}` is marked already: split it before"));
+    }
+    replace(schedule, &row, &mut |row, below| {
+        let inner = Row { name: into[1].text.clone(), ..row.clone() };
+        Ok(single(Row { name: into[0].text.clone(), tile, ..row }, single(inner, below)))
+    })
+}
+
+/// The rows that `which` names, from the outermost on, when they are nested without anything between.
+fn nested(scop: &Scop, schedule: &Schedule, which: &Loops) -> Result<Vec<Row>> {
+    let one = |name: &Name| find(scop, schedule, &Loop { statement: which.statement.clone(), name: name.clone() });
+    which.names.iter().map(one).collect()
+}
+
+/// `reorder j, i`: the loops in this order, at the places that they had.
+///
+/// ```text
+/// for i               for j
+///   for j               for i
+///     S                   S
+/// ```
+pub fn reorder(scop: &Scop, schedule: &Schedule, which: &Loops) -> Result<Schedule> {
+    let wanted = nested(scop, schedule, which)?;
+    for (i, row) in wanted.iter().enumerate() {
+        if wanted[..i].contains(row) {
+            return refuse(format!("loop `{}` is named twice", row.name));
+        }
+    }
+    let Some(first) = rows(schedule).into_iter().find(|r| wanted.contains(r)).cloned() else {
+        return refuse("there is nothing to reorder");
+    };
+    replace(schedule, &first, &mut |row, below| {
+        let (mut chain, mut node) = (vec![row], below);
+        while !wanted.iter().all(|w| chain.contains(w)) {
+            match node {
+                Node::Band(mut band, child) => {
+                    chain.push(band.rows.remove(0));
+                    node = *child;
+                }
+                _ => {
+                    let missing = wanted.iter().find(|w| !chain.contains(w)).map_or("", |w| &w.name);
+                    return refuse(format!(
+                        "loop `{missing}` is not directly inside of `{}`: other statements are between them",
+                        chain.last().map_or("", |r| &r.name)
+                    ));
+                }
+            }
+        }
+        let mut next = wanted.iter();
+        let order: Vec<Row> = chain
+            .iter()
+            .map(|r| if wanted.contains(r) { next.next().unwrap_or(r).clone() } else { r.clone() })
+            .collect();
+        Ok(order.into_iter().rev().fold(node, |below, row| single(row, below)))
+    })
+}
+
+/// `tile C(i, j) by (8, 16) -> io, jo, ii, ji`: splits each loop and puts the loops over tiles outside.
+///
+/// ```text
+/// for i               for io
+///   for j               for jo
+///     S                   for ii
+///                           for ji
+///                             S
+/// ```
+pub fn tile(scop: &Scop, schedule: &Schedule, which: &Loops, by: &[i64], into: &[Name]) -> Result<Schedule> {
+    let n = which.names.len();
+    if by.len() != n || into.len() != 2 * n {
+        return refuse(format!("{n} loops are tiled by {n} sizes to {} loops", 2 * n));
+    }
+    let mut out = schedule.clone();
+    for k in 0..n {
+        let one = Loop { statement: which.statement.clone(), name: which.names[k].clone() };
+        out = split(scop, &out, &one, by[k], &[into[k].clone(), into[n + k].clone()])?;
+    }
+    reorder(scop, &out, &Loops { statement: which.statement.clone(), names: into.to_vec() })
+}
+
+/// Refuses where another row has the φ of `row`: what changes φ comes before splits.
+fn alone(schedule: &Schedule, row: &Row, ids: &[StatementId]) -> Result<()> {
+    let same = |r: &&Row| *r != row && ids.iter().any(|id| r.phi.iter().any(|p| p.0 == *id && p.1 == *row.of(*id)));
+    match rows(schedule).into_iter().find(same) {
+        Some(other) => {
+            refuse(format!("loops `{}` and `{}` are one loop that was split: do this before", row.name, other.name))
+        }
+        None => Ok(()),
+    }
+}
+
+/// `row` with another φ for some statements.
+fn with_phi(
+    schedule: &Schedule,
+    row: &Row,
+    ids: &[StatementId],
+    phi: &dyn Fn(StatementId, &Affine) -> Affine,
+) -> Result<Schedule> {
+    alone(schedule, row, ids)?;
+    replace(schedule, row, &mut |mut row, below| {
+        for (id, a) in row.phi.iter_mut().filter(|p| ids.contains(&p.0)) {
+            *a = phi(*id, a);
+        }
+        Ok(single(row, below))
+    })
+}
+
+fn covered(row: &Row) -> Vec<StatementId> {
+    row.phi.iter().map(|p| p.0).collect()
+}
+
+/// The statements of `row` that `which` speaks of.
+fn meant(scop: &Scop, row: &Row, which: &Loop) -> Result<Vec<StatementId>> {
+    match &which.statement {
+        None => Ok(covered(row)),
+        Some(name) => {
+            let named = super::edit::statements(scop, name)?;
+            Ok(covered(row).into_iter().filter(|id| named.contains(id)).collect())
+        }
+    }
+}
+
+/// `skew j by 2*i`: j runs as j + 2·i, which turns dependences against j into ones along it.
+///
+/// ```text
+/// for i               for i
+///   for j in 0..N       for j in 2*i..2*i + N
+///     S(i, j)             S(i, j - 2*i)
+/// ```
+pub fn skew(scop: &Scop, schedule: &Schedule, which: &Loop, factor: i64, by: &Name) -> Result<Schedule> {
+    let row = find(scop, schedule, which)?;
+    let ids = covered(&row);
+    let above = |id: StatementId| {
+        let path = schedule.path(id).into_iter().take_while(|s| !matches!(s, Step::Row(r) if **r == row));
+        path.filter_map(|s| if let Step::Row(r) = s { Some(r) } else { None }).find(|r| r.name == by.text)
+    };
+    let Some(outer) = above(ids[0]) else {
+        return refuse(format!("there is no loop `{by}` around `{which}`"));
+    };
+    if outer.tile != 1 || factor.unsigned_abs() > 1 << 20 {
+        return refuse(format!(
+            "`{which}` cannot be skewed by {factor}*{by}: it is a loop over tiles, or the factor is too large"
+        ));
+    }
+    with_phi(schedule, &row, &ids, &|id, a| a.add_scaled(outer.of(id), factor))
+}
+
+/// `shift S(i) by 2`: the statement runs 2 iterations later than it would.
+///
+/// ```text
+/// for i in 0..N       for i in 0..N + 2
+///   S(i)                if i >= 2  S(i - 2)
+///   T(i)                if i < N   T(i)
+/// ```
+pub fn shift(scop: &Scop, schedule: &Schedule, which: &Loop, by: i64) -> Result<Schedule> {
+    let row = find(scop, schedule, which)?;
+    if by.unsigned_abs() > 1 << 31 {
+        return refuse(format!("a shift by {by} is too large"));
+    }
+    with_phi(schedule, &row, &meant(scop, &row, which)?, &|_, a| a.clone().offset(by))
+}
+
+/// `reverse i`: from the last iteration to the first.
+///
+/// ```text
+/// for i in 0..N       for i in 0..N step -1
+///   S                   S
+/// ```
+pub fn reverse(scop: &Scop, schedule: &Schedule, which: &Loop) -> Result<Schedule> {
+    let row = find(scop, schedule, which)?;
+    with_phi(schedule, &row, &covered(&row), &|_, a| a.scale(-1))
+}
+
+/// The tree where `which`, or the inner loop of its split by a number, has this kind.
+fn mark(scop: &Scop, schedule: &Schedule, which: &Loop, by: Option<i64>, kind: RowKind) -> Result<Schedule> {
+    let Some(by) = by else {
+        let row = find(scop, schedule, which)?;
+        if row.tile != 1 {
+            return refuse(format!("`{which}` is a loop over tiles: its iterations are whole loops"));
+        }
+        return replace(schedule, &row, &mut |row, below| Ok(single(Row { kind, ..row }, below)));
+    };
+    let inner = Name::from(&*format!("{}_{by}", which.name));
+    let schedule = split(scop, schedule, which, by, &[which.name.clone(), inner.clone()])?;
+    mark(scop, &schedule, &Loop { statement: which.statement.clone(), name: inner }, None, kind)
+}
+
+/// `unroll i`, or `unroll i by 4`: the iterations, or 4 of them, as statements one after the other.
+///
+/// ```text
+/// for i in 0..4       S(0) S(1) S(2) S(3)
+///   S(i)
+/// ```
+pub fn unroll(scop: &Scop, schedule: &Schedule, which: &Loop, by: Option<i64>) -> Result<Schedule> {
+    mark(scop, schedule, which, by, RowKind::Unroll)
+}
+
+/// `vectorize i`, or `vectorize i by 8`: the iterations, or 8 of them, in the lanes of vectors.
+///
+/// ```text
+/// for i in 0..N       for i in 0..N / 8
+///   S(i)                S(8*i .. 8*i + 8)
+/// ```
+pub fn vectorize(scop: &Scop, schedule: &Schedule, which: &Loop, by: Option<i64>) -> Result<Schedule> {
+    mark(scop, schedule, which, by, RowKind::Vector)
+}
+
+/// `unroll_and_jam i by 4`: unrolled, the copies side by side inside of the inner loops.
+///
+/// ```text
+/// for i               for i in 0..N / 4
+///   for j               for j
+///     S(i, j)             S(4*i, j) … S(4*i + 3, j)
+/// ```
+pub fn unroll_and_jam(scop: &Scop, schedule: &Schedule, which: &Loop, by: i64) -> Result<Schedule> {
+    let inner = Name::from(&*format!("{}_{by}", which.name));
+    let schedule = split(scop, schedule, which, by, &[which.name.clone(), inner.clone()])?;
+    let row = find(scop, &schedule, &Loop { statement: which.statement.clone(), name: inner })?;
+    replace(&schedule, &row, &mut |row, below| Ok(innermost(&Row { kind: RowKind::Unroll, ..row }, &below)))
+}
+
+/// `row` below everything that is below it, outside of vector rows.
+fn innermost(row: &Row, node: &Node) -> Node {
+    match node {
+        Node::Leaf => single(row.clone(), Node::Leaf),
+        Node::Sequence(children) => {
+            let inner = children.iter().map(|(ids, c)| (ids.clone(), innermost(&restrict(row, ids), c)));
+            Node::Sequence(inner.collect())
+        }
+        Node::Band(band, _) if band.rows[0].kind == RowKind::Vector => single(row.clone(), node.clone()),
+        Node::Band(band, child) => single(band.rows[0].clone(), innermost(row, child)),
+    }
+}
+
+/// `parallel i`: iterations run on several threads. Only the outermost loop of a phase is divided.
+///
+/// ```text
+/// for i               parallel for i
+///   S                   S
+/// ```
+pub fn parallel(scop: &Scop, schedule: &Schedule, which: &Loop) -> Result<Schedule> {
+    let row = find(scop, schedule, which)?;
+    let path = schedule.path(row.phi[0].0);
+    let above = path.iter().take_while(|s| !matches!(s, Step::Row(r) if **r == row));
+    let serial =
+        above.filter_map(|s| if let Step::Row(r) = s { Some(r) } else { None }).find(|r| r.kind != RowKind::Parallel);
+    if let Some(outer) = serial {
+        return refuse(format!("`{which}` is inside of `{}`: only outermost loops run in parallel", outer.name));
+    }
+    replace(schedule, &row, &mut |row, below| Ok(single(Row { kind: RowKind::Parallel, ..row }, below)))
+}
+
+/// `peel ii`: what does not fill the inner loop of a split runs in a copy of its own, which is how loops are lowered; the
+/// primitive says that `ii` is such a loop.
+///
+/// ```text
+/// for io                        for io in 0..N / 8
+///   for ii in 0..min(8, …)        for ii in 0..8
+///     S                             S
+///                               for ii in 0..N % 8
+///                                 S
+/// ```
+pub fn peel(scop: &Scop, schedule: &Schedule, which: &Loop) -> Result<Schedule> {
+    let row = find(scop, schedule, which)?;
+    match alone(schedule, &row, &covered(&row)) {
+        Ok(()) => refuse(format!("`{which}` is no inner loop of a split: there is nothing to peel")),
+        Err(_) => Ok(Schedule { root: super::edit::together(apart(&schedule.root)) }),
+    }
+}
