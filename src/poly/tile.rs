@@ -12,6 +12,7 @@
 pub mod access;
 mod band;
 pub mod cache;
+mod operands;
 mod phase;
 pub mod register_block;
 

@@ -266,7 +266,7 @@ impl Traffic<'_> {
         let r = &self.references[i];
         let uneven = self.axes.iter().any(|a| a.reduced && a.conditioned && r.depends(a.iterator));
         let small = bytes <= self.target.cache_bytes[1] as f64 * PANEL;
-        r.constant && self.packed.contains(&i) && !uneven && small
+        self.packed.contains(&i) && !uneven && small
     }
 
     fn is_cut(&self, order: &[TileLoop]) -> bool {

@@ -1,13 +1,14 @@
 //! The plan of one phase: its tree with tile rows and point rows.
 
-use super::access::{Along, Reference, flops, references};
+use super::access::{Along, flops, references};
 use super::cache::{TileLoop, Traffic};
+use super::operands::Group;
 use super::register_block::{Axis, Block, Problem};
 use super::{PhaseReport, instances};
 use crate::codegen::expr::{Affine, Var};
 use crate::poly::Target;
 use crate::poly::instruction::{self, TensorInstruction};
-use crate::poly::pack::{Packing, Part};
+use crate::poly::pack::Packing;
 use crate::poly::schedule::{Band, Node, Row, RowKind};
 use crate::poly::scop::{Role, Scop, StatementId};
 
@@ -32,33 +33,22 @@ pub struct Plan {
 }
 
 /// What the dominant statement decided for the rows outside.
-struct Shared {
+pub(super) struct Shared {
     /// Rows of the outer band that became blocks: position and points.
     blocked: Vec<(usize, i64)>,
     /// The one among them that is the vector.
     vector: Option<usize>,
-    dominant: StatementId,
-    block: Block,
+    pub dominant: StatementId,
+    pub block: Block,
     /// Loops over parts of the dominant statement's reductions.
     parts: Vec<TileLoop>,
 }
 
 impl Shared {
     /// The length of the parts that the reduction along `v` is cut into.
-    fn part(&self, v: Var, statement: StatementId) -> Option<i64> {
+    pub fn part(&self, v: Var, statement: StatementId) -> Option<i64> {
         self.parts.iter().find(|p| p.iterator == v && statement == self.dominant).map(|p| p.tile)
     }
-}
-
-/// The loops around the main statement of a leaf, as far as its packed operands need them.
-struct Group {
-    statement: StatementId,
-    axes: Vec<Axis>,
-    /// Reduction loops in their order.
-    reductions: Vec<Var>,
-    /// Iterators with a point loop, and its size.
-    points: Vec<(Var, i64)>,
-    vector: Option<Var>,
 }
 
 impl Phase<'_> {
@@ -201,7 +191,7 @@ impl Phase<'_> {
     }
 
     /// The axis that a row is for a statement whose φ is one iterator, shifted or not.
-    fn axis(&self, row: &Row, id: StatementId, movable: bool) -> Option<Axis> {
+    pub(super) fn axis(&self, row: &Row, id: StatementId, movable: bool) -> Option<Axis> {
         let iterator = unit(row, id)?;
         let s = self.scop.statement(id);
         let written = s.write.iter().any(|w| w.uses(iterator));
@@ -215,7 +205,7 @@ impl Phase<'_> {
         })
     }
 
-    fn widest(&self, statements: &[StatementId]) -> i64 {
+    pub(super) fn widest(&self, statements: &[StatementId]) -> i64 {
         let mut bytes = 4;
         for &id in statements {
             for r in references(self.scop, id) {
@@ -404,61 +394,6 @@ impl Phase<'_> {
         Node::Band(Band { rows: tiles, permutable }, Box::new(body.clone()))
     }
 
-    /// Packed copies of what the main statement of a group reads: the dominant statement's by its block, for the other
-    /// updates their constants.
-    fn packings(&self, g: &Group, rows: &[Row], shared: &Shared, axes: &[Axis]) -> Vec<Packing> {
-        let Some(vector) = g.vector else { return vec![] };
-        let refs = references(self.scop, g.statement);
-        let s = self.scop.statement(g.statement);
-        let mut own: Vec<Axis> = rows.iter().filter_map(|r| self.axis(r, g.statement, true)).collect();
-        own.extend(g.axes.iter().cloned());
-        let packed = if g.statement == shared.dominant {
-            shared.block.packed.clone()
-        } else if s.reduce.is_some() {
-            let problem = Problem {
-                statement: s,
-                references: &refs,
-                axes: &own,
-                target: self.target,
-                element: self.widest(&[g.statement]),
-                elsewhere: &|_| 0.0,
-            };
-            problem.packed(vector).into_iter().filter(|&i| refs[i].constant).collect()
-        } else {
-            vec![]
-        };
-        let points = |v: Var| g.points.iter().find(|p| p.0 == v).map(|p| p.1);
-        let part = |v: Var| shared.part(v, g.statement);
-        let mut loops: Vec<(Var, Part)> = vec![];
-        let around = rows.iter().filter_map(|r| unit(r, g.statement)).chain(g.reductions.iter().copied());
-        let own = axes.iter().filter(|_| g.statement == shared.dominant).map(|a| a.iterator);
-        for v in around.chain(own).chain(g.points.iter().map(|p| p.0)) {
-            if !loops.iter().any(|l| l.0 == v) {
-                loops.push((v, part(v).or(points(v)).map_or(Part::Whole, Part::Tile)));
-            }
-        }
-        loops.extend(g.reductions.iter().filter_map(|&v| Some((v, Part::Point(part(v)?)))));
-        packed.iter().filter_map(|&i| self.packing(g, &refs[i], vector, &loops)).collect()
-    }
-
-    /// The packed copy of a read in the order of the loops: tiles, reductions, points, the vector last.
-    fn packing(&self, g: &Group, r: &Reference, vector: Var, loops: &[(Var, Part)]) -> Option<Packing> {
-        let access = r.access.clone()?;
-        let size = g.points.iter().find(|p| p.0 == vector)?.1;
-        let mut dims = vec![];
-        if !loops.iter().any(|l| l.0 == vector) {
-            dims.push((vector, Part::Tile(size)));
-        }
-        dims.extend(loops.iter().filter(|l| r.depends(l.0)));
-        for &(v, n) in g.points.iter().filter(|p| p.0 != vector && r.depends(p.0)) {
-            dims.push((v, Part::Point(n)));
-        }
-        dims.push((vector, Part::Point(size)));
-        // An iterator without a loop of its own is left out of the copy.
-        let all = self.scop.statement(g.statement).vars().all(|v| !r.depends(v) || dims.iter().any(|d| d.0 == v));
-        all.then_some(Packing { statement: g.statement, access, dims })
-    }
-
     fn report(&self, dominant: StatementId, block: &Block, rows: &[Row], memory_ns: f64) -> PhaseReport {
         let s = self.scop.statement(dominant);
         let name = |v: Var| s.iterators[v.0 as usize].name.clone();
@@ -531,7 +466,7 @@ fn restrict(phi: &[(StatementId, Affine)], statements: &[StatementId]) -> Vec<(S
 }
 
 /// The iterator that is φ of the statement, up to a shift.
-fn unit(row: &Row, id: StatementId) -> Option<Var> {
+pub(super) fn unit(row: &Row, id: StatementId) -> Option<Var> {
     match row.phi.iter().find(|p| p.0 == id)?.1.terms[..] {
         [(v, 1)] => Some(v),
         _ => None,

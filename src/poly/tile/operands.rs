@@ -1,0 +1,80 @@
+//! Which operands of a phase are read from packed copies, and how these lie.
+//!
+//! In: the loops around a statement. Out: a [`Packing`] for each operand, in the order of the loops: tiles, reductions,
+//! points, the vector last.
+
+use super::access::{Reference, references};
+use super::phase::{Phase, Shared, unit};
+use super::register_block::{Axis, Problem};
+use crate::codegen::expr::Var;
+use crate::poly::pack::{Packing, Part};
+use crate::poly::schedule::Row;
+use crate::poly::scop::StatementId;
+
+/// The loops around the main statement of a leaf, as far as its packed operands need them.
+pub(super) struct Group {
+    pub statement: StatementId,
+    pub axes: Vec<Axis>,
+    /// Reduction loops in their order.
+    pub reductions: Vec<Var>,
+    /// Iterators with a point loop, and its size.
+    pub points: Vec<(Var, i64)>,
+    pub vector: Option<Var>,
+}
+
+impl Phase<'_> {
+    /// Packed copies of what the main statement of a group reads: the dominant statement's by its block, for the other
+    /// updates their constants.
+    pub(super) fn packings(&self, g: &Group, rows: &[Row], shared: &Shared, axes: &[Axis]) -> Vec<Packing> {
+        let Some(vector) = g.vector else { return vec![] };
+        let refs = references(self.scop, g.statement);
+        let s = self.scop.statement(g.statement);
+        let mut own: Vec<Axis> = rows.iter().filter_map(|r| self.axis(r, g.statement, true)).collect();
+        own.extend(g.axes.iter().cloned());
+        let packed = if g.statement == shared.dominant {
+            shared.block.packed.clone()
+        } else if s.reduce.is_some() {
+            let problem = Problem {
+                statement: s,
+                references: &refs,
+                axes: &own,
+                target: self.target,
+                element: self.widest(&[g.statement]),
+                elsewhere: &|_| 0.0,
+            };
+            problem.packed(vector).into_iter().filter(|&i| refs[i].constant).collect()
+        } else {
+            vec![]
+        };
+        let points = |v: Var| g.points.iter().find(|p| p.0 == v).map(|p| p.1);
+        let part = |v: Var| shared.part(v, g.statement);
+        let mut loops: Vec<(Var, Part)> = vec![];
+        let around = rows.iter().filter_map(|r| unit(r, g.statement)).chain(g.reductions.iter().copied());
+        let own = axes.iter().filter(|_| g.statement == shared.dominant).map(|a| a.iterator);
+        for v in around.chain(own).chain(g.points.iter().map(|p| p.0)) {
+            if !loops.iter().any(|l| l.0 == v) {
+                loops.push((v, part(v).or(points(v)).map_or(Part::Whole, Part::Tile)));
+            }
+        }
+        loops.extend(g.reductions.iter().filter_map(|&v| Some((v, Part::Point(part(v)?)))));
+        packed.iter().filter_map(|&i| self.packing(g, &refs[i], vector, &loops)).collect()
+    }
+
+    /// The packed copy of a read in the order of the loops: tiles, reductions, points, the vector last.
+    fn packing(&self, g: &Group, r: &Reference, vector: Var, loops: &[(Var, Part)]) -> Option<Packing> {
+        let access = r.access.clone()?;
+        let size = g.points.iter().find(|p| p.0 == vector)?.1;
+        let mut dims = vec![];
+        if !loops.iter().any(|l| l.0 == vector) {
+            dims.push((vector, Part::Tile(size)));
+        }
+        dims.extend(loops.iter().filter(|l| r.depends(l.0)));
+        for &(v, n) in g.points.iter().filter(|p| p.0 != vector && r.depends(p.0)) {
+            dims.push((v, Part::Point(n)));
+        }
+        dims.push((vector, Part::Point(size)));
+        // An iterator without a loop of its own is left out of the copy.
+        let all = self.scop.statement(g.statement).vars().all(|v| !r.depends(v) || dims.iter().any(|d| d.0 == v));
+        all.then_some(Packing { statement: g.statement, access, dims })
+    }
+}
