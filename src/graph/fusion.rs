@@ -11,6 +11,7 @@
 //! subscripts are affine in the new.
 
 mod join;
+mod parts;
 mod program;
 
 use crate::graph::define::kind;

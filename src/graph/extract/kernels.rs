@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 /// Expression nodes that one element of an output may take when the kernel's temporaries are substituted.
 const MAX_EXPRESSION: usize = 160;
 /// Tensors that one kernel reads and writes.
-const MAX_INPUTS: usize = 24;
+const MAX_INPUTS: usize = 64;
 const MAX_OUTPUTS: usize = 4;
 
 /// The choice for every class that is needed.

@@ -41,12 +41,16 @@ pub enum Stored {
 pub fn joins(producer: &Op, value: &TensorType, reader: &Op, position: usize, result: &TensorType) -> Vec<Join> {
     let mut list = vec![];
     let mut add = |way, stored, repeats| list.push(Join { way, stored, repeats });
+    let same = is_elementwise(reader) && value.shape == result.shape;
+    // What follows a concatenation is computed part by part.
+    if matches!(producer, Op::Concat { .. }) && same {
+        add(Way::After, Stored::Maybe, false);
+    }
     // Written in parts or in blocks, or no kernel at all: a reader cannot substitute them.
     let parts = matches!(producer, Op::Concat { .. } | Op::Upsample { .. } | Op::Unblock { .. } | Op::Reshape { .. });
     if parts || kind(producer) == FusionKind::Opaque {
         return list;
     }
-    let same = is_elementwise(reader) && value.shape == result.shape;
     match reader {
         _ if same => add(Way::After, Stored::Maybe, false),
         Op::Transpose { perm } if keeps_rows(perm) => add(Way::After, Stored::Never, false),

@@ -5,6 +5,7 @@
 
 use crate::graph::define::define;
 use crate::graph::expr::{Affine, BufferId, Expr, Scalar, Var};
+use crate::graph::fusion::parts::Parts;
 use crate::graph::fusion::{Group, affine_reshape};
 use crate::graph::ir::{Graph, TensorType, ValueId};
 use crate::graph::op::Op;
@@ -17,6 +18,7 @@ use std::collections::BTreeMap;
 pub fn program(graph: &Graph, group: &Group) -> Result<Program> {
     let mut out = Program::default();
     let mut buffers: BTreeMap<ValueId, BufferId> = BTreeMap::new();
+    let mut parts = Parts::default();
     let declare = |out: &mut Program, role: Role, ty: &TensorType| {
         let prefix = match role {
             Role::Input => "x",
@@ -63,9 +65,18 @@ pub fn program(graph: &Graph, group: &Group) -> Result<Program> {
                 },
             });
         }
+        let mut definitions = vec![];
         for definition in piece.definitions {
-            out.definitions.push(renumber(definition, &map)?);
+            let mut split = parts.split(renumber(definition, &map)?)?;
+            if split.len() > 1 {
+                parts.add(&mut out, &mut split);
+            }
+            definitions.extend(split);
         }
+        if matches!(node.op, Op::Concat { .. }) {
+            parts.add(&mut out, &mut definitions);
+        }
+        out.definitions.extend(definitions);
     }
     Ok(out)
 }

@@ -229,3 +229,27 @@ fn reshapes_that_split_are_affine_and_those_that_merge_are_not() {
     assert!(affine_reshape(&[6, 3, 8], &[6, 24]).is_none());
     assert_eq!(affine_reshape(&[1, 5, 1], &[5]).unwrap()[1], Affine::var(Var(0)));
 }
+
+#[test]
+fn what_follows_a_concatenation_is_computed_part_by_part() {
+    let mut net = Net::default();
+    let (a, b) = (net.input(&[1, 5, 8]), net.input(&[1, 5, 24]));
+    let both = net.node(Op::Concat { axis: 2 }, &[a, b]);
+    let scale = net.constant(&[32]);
+    let scaled = net.node(Op::Binary(BinaryOp::Mul), &[both, scale]);
+    let gate = net.node(Op::Sigmoid, &[scaled]);
+    let out = net.node(Op::Binary(BinaryOp::Mul), &[scaled, gate]);
+    assert_eq!(net.fuse(&[out]), [vec![0, 1, 2, 3]]);
+    let (graph, groups) = net.chosen(&[out]);
+    let p = program(&graph, &groups[0]).unwrap();
+    assert!(p.definitions.iter().all(|d| d.iterators[2].extent < 32), "{p:?}");
+    // The second part reads its own channels of the constant.
+    let mut places = vec![];
+    p.definitions.iter().for_each(|d| {
+        d.body.visit_accesses(&mut |x| {
+            let one = x.index.len() == 1 || p.tensors[x.buffer.0 as usize].role == Role::Constant;
+            places.extend(x.index.last().and_then(|i| i.affine()).filter(|_| one).map(|i| i.constant));
+        });
+    });
+    assert_eq!(places, [0, 8]);
+}
