@@ -12,6 +12,9 @@ use crate::graph::op::{Layout, Op, Window};
 
 /// Share of peak that a register-blocked kernel reaches apart from its tails.
 const BLOCKED_SHARE: f64 = 0.85;
+/// The same over blocks of channels: ResNet-50 takes an eighth longer than over channels-last, whose blocks of two vectors
+/// of filters share what is broadcast.
+const CHANNEL_BLOCKS_SHARE: f64 = 0.75;
 /// The same with the vector along image rows: operands are not packed, rows end early.
 const ROWS_SHARE: f64 = 0.55;
 /// The same where rows are read with a stride.
@@ -171,7 +174,7 @@ fn image_share(
         }
         // The filters beyond the last were counted already.
         Layout::Blocked(_) if depthwise => DEPTHWISE_SHARE,
-        Layout::Blocked(_) => BLOCKED_SHARE,
+        Layout::Blocked(_) => CHANNEL_BLOCKS_SHARE,
         Layout::Nchw => {
             let row = *result.shape.last().unwrap_or(&1);
             let pointwise = window.kernel.iter().chain(&window.stride).all(|&e| e == 1);

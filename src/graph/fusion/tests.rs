@@ -67,7 +67,7 @@ impl Net {
     /// The same graph with the groups that the extraction chooses, checked.
     fn chosen(&mut self, outputs: &[ValueId]) -> (Graph, Vec<Group>) {
         self.0.outputs = outputs.to_vec();
-        let without = rules::all(true).iter().map(|r| r.name.to_string()).collect();
+        let without = rules::all(Some(4)).iter().map(|r| r.name.to_string()).collect();
         let options = Options { without, ..Options::default() };
         let Optimized { graph, places, report } = optimize(&self.0, &Target::avx512(), &options).unwrap();
         assert!(report.extraction.summary().starts_with("optimal"), "{report}");

@@ -1,4 +1,4 @@
-//! Layouts: convolution and pooling over channels-last or channel-blocked images.
+//! Layouts: convolution and pooling over channels-last images.
 //!
 //! Each row replaces an operator over NCHW by a transposition of the same operator over NHWC of transposed operands. The
 //! other rows move transpositions from operands to results, towards the outputs, and there is no row back: that way the
@@ -30,11 +30,6 @@ pub fn rules() -> Vec<Rule> {
         build  (Beside,  "min-transpose",           "(reduce_min@c (transpose@p ?x))",   reduce_transpose),
         build  (Beside,  "reshape-transpose",       "(reshape@c (transpose@p ?x))",      reshape_transpose),
     ]
-}
-
-/// Rows for channel-blocked convolution.
-pub fn blocked_rules() -> Vec<Rule> {
-    vec![]
 }
 
 /// N, spatial…, C from N, C, spatial….

@@ -7,6 +7,7 @@
 //! any operator of a set.
 
 pub mod algebra;
+pub mod blocked;
 pub mod constants;
 pub mod layout;
 pub mod recognize;
@@ -127,13 +128,11 @@ pub fn clean() -> Vec<Rule> {
     rules
 }
 
-/// Every rule.
-pub fn all(blocked: bool) -> Vec<Rule> {
+/// Every rule; those for channel-blocked layouts when a number of channels for each block is given.
+pub fn all(block: Option<usize>) -> Vec<Rule> {
     let mut rules = clean();
     rules.extend(layout::rules());
-    if blocked {
-        rules.extend(layout::blocked_rules());
-    }
+    rules.extend(block.into_iter().flat_map(blocked::rules));
     rules
 }
 
