@@ -395,14 +395,9 @@ pub struct Optimized {
 pub fn optimize(graph: &Graph, target: &Target, options: &Options) -> Result<Optimized> {
     let start = std::time::Instant::now();
     let mut loaded = load(graph)?;
-    let block = options.blocked.then(|| target.lanes(4) as usize);
+    let block = options.blocked.then(|| target.lanes(4));
     let used = |list: Vec<Rule>| -> Vec<Rule> {
-        list.into_iter()
-            .filter(|r| {
-                !options.without.iter().any(|name| name == r.name)
-                   
-            })
-            .collect()
+        list.into_iter().filter(|r| !options.without.iter().any(|name| name == r.name)).collect()
     };
     let limit = (options.max_growth * graph.nodes.len()).max(2000);
     let cleaning = saturate(&mut loaded.network, &used(rules::clean()), options.max_iterations, limit);
