@@ -3,7 +3,7 @@ CARGO ?= cargo
 PYTHON ?= python3
 export PYTHON SUITE PEERS
 
-.PHONY: help demo test check bench guard publish models build clean
+.PHONY: help demo test check bench publish models build clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z]*\):.*## /  make \1\t/p' Makefile | expand -t 18
@@ -23,9 +23,10 @@ test: ## run everything: unit tests, operators, networks, bad input, AArch64 und
 	$(CARGO) test --all-targets
 	$(CARGO) test --doc
 
-check: ## formatting and lints
+check: ## formatting, lints, and that README shows benches/results.json
 	$(CARGO) fmt --check
 	$(CARGO) clippy --all-targets -- -D warnings
+	@! command -v $(PYTHON) >/dev/null || $(PYTHON) benches/publish.py --check
 
 models: ## get the six pretrained models from their Python packages
 	@scripts/prepare python
@@ -35,10 +36,6 @@ bench: build ## measure against the peers in turn; writes target/bench/report.ht
 	@scripts/prepare python
 	@scripts/optionally $(PYTHON) datasets/fetch.py
 	@$(PYTHON) benches/run.py
-
-guard: build ## count instructions of some kernels and of compiling, against benches/guard.json
-	@scripts/prepare guard
-	@$(PYTHON) benches/guard.py
 
 publish: ## make target/bench/report.json the results in README
 	@$(PYTHON) benches/publish.py target/bench/report.json
