@@ -48,7 +48,8 @@ pub fn run(scop: &Scop, schedule: &Schedule, tensors: &mut [Tensor]) {
     }
 }
 
-fn offset(t: &Tensor, index: &[i64]) -> usize {
+/// The first byte of an element; panics outside of the tensor.
+pub fn offset(t: &Tensor, index: &[i64]) -> usize {
     let flat = index.iter().zip(&t.shape).fold(0, |o, (i, n)| {
         assert!((0..*n).contains(i), "{index:?} in {:?}", t.shape);
         o * n + i
@@ -56,7 +57,8 @@ fn offset(t: &Tensor, index: &[i64]) -> usize {
     flat as usize * t.dtype.bytes()
 }
 
-fn value(e: &Expr, at: &[i64], tensors: &[Tensor]) -> Value {
+/// An expression at one point of its iterators.
+pub fn value(e: &Expr, at: &[i64], tensors: &[Tensor]) -> Value {
     let affine = |a: &Affine| a.evaluate(|v| at[v.0 as usize]);
     let recurse = |e: &Expr| value(e, at, tensors);
     match e {

@@ -4,6 +4,7 @@ use crate::codegen::expr::{Access, Affine, BinaryOp, BufferId, Expr, Index, Scal
 use crate::codegen::scalar::{self, Value};
 use crate::codegen::{interpret, verify};
 use crate::poly::lower::{Argument, Kernel, lower};
+use crate::poly::reference::{offset, value};
 use crate::poly::samples::{self, Conv, define, tensor, v, vars};
 use crate::poly::schedule::{Band, Node, Row, RowKind, Schedule};
 use crate::poly::scop::{Program, Role, Scop, StatementId};
@@ -45,39 +46,6 @@ fn evaluate(p: &Program, inputs: &[Tensor]) -> Vec<Tensor> {
     for (i, t) in p.tensors.iter().enumerate() {
         if matches!(t.role, Role::Input | Role::Constant) {
             tensors[i] = inputs.next().unwrap().clone();
-        }
-    }
-    fn offset(t: &Tensor, index: &[i64]) -> usize {
-        let flat = index.iter().zip(&t.shape).fold(0, |o, (i, n)| {
-            assert!((0..*n).contains(i), "{index:?} in {:?}", t.shape);
-            o * n + i
-        });
-        flat as usize * t.dtype.bytes()
-    }
-    fn value(e: &Expr, at: &[i64], tensors: &[Tensor]) -> Value {
-        let affine = |a: &Affine| a.evaluate(|v| at[v.0 as usize]);
-        match e {
-            Expr::Const(s) => Value::from(*s),
-            Expr::Index(a) => Value::I64(affine(a)),
-            Expr::Load(Access { buffer, index, guard, otherwise }) => {
-                if guard.iter().any(|g| affine(g) < 0) {
-                    return Value::from(otherwise.unwrap());
-                }
-                let index: Vec<i64> = index
-                    .iter()
-                    .map(|i| match i {
-                        Index::Affine(a) => affine(a),
-                        Index::Value(e) => value(e, at, tensors).as_i64(),
-                    })
-                    .collect();
-                let t = &tensors[buffer.0 as usize];
-                Value::load(t.dtype, &t.data[offset(t, &index)..][..t.dtype.bytes()])
-            }
-            Expr::Unary(op, a) => scalar::unary(*op, value(a, at, tensors)).unwrap(),
-            Expr::Binary(op, a, b) => scalar::binary(*op, value(a, at, tensors), value(b, at, tensors)).unwrap(),
-            Expr::Compare(op, a, b) => scalar::compare(*op, value(a, at, tensors), value(b, at, tensors)).unwrap(),
-            Expr::Select(c, a, b) => value(if value(c, at, tensors).is_true() { a } else { b }, at, tensors),
-            Expr::Cast(t, a) => scalar::cast(*t, value(a, at, tensors)),
         }
     }
     for d in &p.definitions {
