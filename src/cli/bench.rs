@@ -13,9 +13,9 @@ use std::time::{Duration, Instant};
 use tilewright::codegen::probe;
 use tilewright::codegen::target::Target;
 use tilewright::pipeline::report::bytes;
-use tilewright::runtime::module::Action;
+use tilewright::runtime::module::{Action, Module};
 use tilewright::runtime::session::Session;
-use tilewright::{Error, Result, Tensor};
+use tilewright::{DType, Error, Result, Tensor};
 
 #[derive(clap::Args)]
 pub struct Arguments {
@@ -190,7 +190,7 @@ fn measure(prepared: &Prepared, seconds: f64, progress: &Progress) -> Result<Mea
         kernels.push(KernelTime { name: step.name.clone(), us, predicted_us, gflops, tensorized, opaque });
     }
     let peak_gflops = match Target::by_name(&module.target) {
-        Some(target) => probe::measure_rates::<f32>(&target, PROBE_SECONDS)?.from_l1 * session.threads() as f64,
+        Some(target) => peak(module, &target)? * session.threads() as f64,
         None => 0.0,
     };
     let flops: u64 = module.steps.iter().map(|s| s.flops).sum();
@@ -210,6 +210,13 @@ fn measure(prepared: &Prepared, seconds: f64, progress: &Progress) -> Result<Mea
         peak_memory_bytes: module.weights.len() as u64 + module.arena_bytes + outside,
         kernels,
     })
+}
+
+/// GFLOP/s of one core with operands from the first cache, in the arithmetic that the module's outputs are in.
+fn peak(module: &Module, target: &Target) -> Result<f64> {
+    let double = module.outputs.iter().any(|o| o.tensor.dtype == DType::F64);
+    let rates = if double { probe::measure_rates::<f64> } else { probe::measure_rates::<f32> };
+    Ok(rates(target, PROBE_SECONDS)?.from_l1)
 }
 
 /// How many of the slowest kernels are listed.
