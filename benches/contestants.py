@@ -1,4 +1,5 @@
 """Programs that are measured in turn, each in a process of its own that waits between its turns."""
+import importlib
 import json
 import os
 import pathlib
@@ -106,8 +107,6 @@ class Peer:
     """A program with an adapter in peers/."""
 
     def __init__(self, name):
-        sys.path.insert(0, str(HERE)) if str(HERE) not in sys.path else None
-        import importlib
         self.name, self.adapter = name, importlib.import_module(f"peers.{name}")
         self.tolerance = getattr(self.adapter, "TOLERANCE", 1e-3)
 
@@ -129,21 +128,12 @@ class Peer:
 
 def difference(ours, theirs):
     """Largest difference of two lists of outputs as a share of the largest value, or what does not match."""
-    import numpy
+    from method import distance
     if len(ours) != len(theirs):
         return f"{len(ours)} outputs instead of {len(theirs)}"
     worst = 0.0
     for i, (a, b) in enumerate(zip(ours, theirs)):
         if a.shape != b.shape:
             return f"output {i} is {list(a.shape)} instead of {list(b.shape)}"
-        if a.dtype.kind in "iub" and b.dtype.kind in "iub":
-            if not numpy.array_equal(a, b):
-                return f"output {i}: integers differ"
-            continue
-        a, b = a.astype(numpy.float64), b.astype(numpy.float64)
-        if not numpy.array_equal(numpy.isfinite(a), numpy.isfinite(b)):
-            return f"output {i}: infinite or no numbers"
-        scale = numpy.abs(b[numpy.isfinite(b)]).max(initial=0.0)
-        gap = numpy.abs(a - b)[numpy.isfinite(b)].max(initial=0.0)
-        worst = max(worst, float(gap / scale if scale > 0 else gap))
+        worst = max(worst, distance(a, b))
     return worst

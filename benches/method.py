@@ -44,6 +44,20 @@ def ratio(theirs, ours, seed=0):
     return {"ratio": statistics.median(flat), "low": quantile(medians, 0.025), "high": quantile(medians, 0.975)}
 
 
+def distance(ours, theirs):
+    """Largest difference of two arrays of one shape as a share of the largest value; infinite where integers differ or one is
+    finite and the other is not."""
+    import numpy
+    if ours.dtype.kind in "iub" and theirs.dtype.kind in "iub":
+        return 0.0 if numpy.array_equal(ours, theirs) else numpy.inf
+    finite = numpy.isfinite(theirs)
+    if not numpy.array_equal(numpy.isfinite(ours), finite):
+        return numpy.inf
+    scale = numpy.abs(theirs[finite].astype(numpy.float64)).max(initial=0.0)
+    worst = numpy.abs(ours[finite].astype(numpy.float64) - theirs[finite]).max(initial=0.0)
+    return float(worst / scale if scale > 0 else worst)
+
+
 def drift(turns):
     """Spread of the speed that all contestants of a row share: turns[contestant][launch][round]."""
     factors = []

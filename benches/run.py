@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Measure tilewright against its peers, in turn, on the same inputs; write target/bench/report.{json,md,html}.
 
-Suites: networks, operators, gemm, compile, memory. WORD selects rows by a part of their name. What cannot be
+Suites: networks, operators, gemm, polybench, compile, memory. WORD selects rows by a part of their name. What cannot be
 measured here is named and left out; a contestant whose outputs differ from tilewright's ends its row with a message. Ctrl-C
 keeps what is finished. benches/method.py says what the numbers mean.
 """
@@ -17,13 +17,11 @@ import time
 import environment
 from environment import ROOT, TARGET, say
 
-METRICS = {"latency_ms": "ms", "prepare_ms": "ms", "memory_bytes": "bytes"}
-
 
 def arguments():
     from suites import SUITES
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--suite", default=os.environ.get("SUITE") or "networks,operators,gemm,compile,memory",
+    parser.add_argument("--suite", default=os.environ.get("SUITE") or ",".join(SUITES),
                         help="suites by name, with commas [default: $SUITE or every suite]")
     parser.add_argument("--peers", default=os.environ.get("PEERS") or "",
                         help="peers by name, with commas, 'all' or 'none' [default: $PEERS or those of the suite]")
@@ -211,7 +209,7 @@ def run(options, report, save):
             for name, make in chosen:
                 for threads in thread_counts:
                     try:
-                        workload = make()
+                        workload = {**make(), "tilewright": options.tilewright}
                     except (Missing, ImportError) as reason:
                         report["skipped"].append({"what": name, "why": str(reason)})
                         bar.say(f"{name:24} left out: {reason}")

@@ -5,6 +5,7 @@ holds a single f32 matrix product, "tile" a program of the text language. Making
 then its reason is yielded instead.
 """
 import csv
+import json
 import pathlib
 import sys
 
@@ -39,7 +40,6 @@ def network(name):
         from models import MODELS, path_with_weights, seeded
     except ImportError as error:
         # Tilewright fills weights and inputs by itself.
-        import json
         source = ROOT / json.loads((ROOT / "datasets" / "models.json").read_text())[name]["file"]
         if not source.exists():
             raise Missing(f"{source.name} is not fetched (make models), and {error.name} is not installed") from error
@@ -54,10 +54,16 @@ def network(name):
     return {"name": name, "kind": "onnx", "path": str(path), "inputs": save_inputs(name, arrays)}
 
 
-def network_names():
-    import json
+def network_rows():
     names = json.loads((ROOT / "datasets" / "models.json").read_text())
-    return [name for name in names if not name.endswith("_features")]
+    return [(name, lambda name=name: network(name)) for name in names if not name.endswith("_features")]
+
+
+def program_rows(size):
+    """The programs of PolyBench with one of their sets of sizes."""
+    workload = lambda path: {"name": path.stem, "kind": "tile", "path": str(path), "inputs": {}, "options": ["--size", size]}
+    paths = sorted((ROOT / "datasets" / "polybench").glob("*.tile"))
+    return [(path.stem, lambda path=path: workload(path)) for path in paths]
 
 
 def save_model(name, kind, nodes, inputs, output, weights=()):
@@ -178,18 +184,21 @@ def operator(row):
 SUITES = {
     "networks": {
         "title": "Networks, batch 1, f32", "peers": ["onnxruntime", "openvino"], "threads": [1, 2],
-        "rows": lambda: [(name, lambda name=name: network(name)) for name in network_names()]},
+        "rows": network_rows},
     "operators": {
         "title": "Single operators of published networks, f32, constant weights", "peers": ["onnxruntime", "openvino"], "threads": [1],
         "rows": lambda: [(row["name"], lambda row=row: operator(row)) for row in operator_rows()]},
     "gemm": {
         "title": "Matrix products, f32, both operands given at run time", "peers": ["onnxruntime", "openvino", "mkl"], "threads": [1, 2],
         "rows": lambda: [(f"product_{m}x{n}x{k}", lambda s=(m, n, k): product(*s)) for m, n, k in PRODUCTS]},
+    "polybench": {
+        "title": "PolyBench/C 4.2.1, LARGE, f64", "peers": ["gcc"], "threads": [1, 2],
+        "rows": lambda: program_rows("LARGE")},
     "compile": {
         "title": "Loading and compiling a network", "peers": ["onnxruntime", "openvino"], "threads": [1], "metric": "prepare_ms",
-        "rows": lambda: [(name, lambda name=name: network(name)) for name in network_names()]},
+        "rows": network_rows},
     "memory": {
         "title": "Memory of the whole process, loading and running a network", "peers": ["onnxruntime", "openvino"], "threads": [1],
         "metric": "memory_bytes",
-        "rows": lambda: [(name, lambda name=name: network(name)) for name in network_names()]},
+        "rows": network_rows},
 }
