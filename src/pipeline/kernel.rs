@@ -9,6 +9,7 @@ use crate::codegen::{self, Target};
 use crate::poly::schedule::Schedule;
 use crate::poly::scop::{Program, Scop, Statement};
 use crate::poly::subscript::IndexRange;
+use crate::poly::transform::Transformed;
 use crate::poly::{self, ilp, lower, tile};
 use crate::{Error, Result};
 use std::time::Instant;
@@ -90,26 +91,25 @@ pub fn compile(name: &str, program: &Program, target: &Target, after: &mut Obser
     compile_statements(scop, None, index_ranges, target, after, start)
 }
 
-/// Compiles a loop program, in the order of `schedule` where one is given. `None` when `after` has stopped it.
-pub fn compile_scop(
-    scop: &Scop,
-    schedule: Option<&Schedule>,
-    target: &Target,
-    after: &mut Observer,
-) -> Result<Option<CompiledKernel>> {
+/// Compiles a loop program. `None` when `after` has stopped it.
+pub fn compile_loops(scop: &Scop, target: &Target, after: &mut Observer) -> Result<Option<CompiledKernel>> {
     let start = Instant::now();
     let index_ranges = poly::subscript::index_ranges(&scop.as_definitions())?;
-    let scop = match schedule {
-        Some(_) => scop.clone(),
-        None => poly::expand::expand(&poly::split::split(scop)?)?,
-    };
-    compile_statements(scop, schedule, index_ranges, target, after, start)
+    let scop = poly::expand::expand(&poly::split::split(scop)?)?;
+    compile_statements(scop, None, index_ranges, target, after, start)
+}
+
+/// Compiles a program in the order of a schedule by hand. `None` when `after` has stopped it.
+pub fn compile_as_given(given: &Transformed, target: &Target, after: &mut Observer) -> Result<Option<CompiledKernel>> {
+    let start = Instant::now();
+    let index_ranges = poly::subscript::index_ranges(&given.scop.as_definitions())?;
+    compile_statements(given.scop.clone(), Some(given), index_ranges, target, after, start)
 }
 
 /// From the Scop on, which was begun at `start`.
 fn compile_statements(
     scop: Scop,
-    given: Option<&Schedule>,
+    given: Option<&Transformed>,
     index_ranges: Vec<IndexRange>,
     target: &Target,
     after: &mut Observer,
@@ -131,12 +131,12 @@ fn compile_statements(
     let dependences = poly::dependence::analyze(&scop)?;
     lap("dependences");
     let (schedule, ilp) = match given {
-        Some(schedule) => (schedule.clone(), ilp::Report::default()),
+        Some(given) => (given.schedule.clone(), ilp::Report::default()),
         None => poly::ilp::schedule(&scop, &dependences)?,
     };
     lap("schedule");
     let tiled = match given {
-        Some(schedule) => tile::as_given(&scop, schedule),
+        Some(given) => tile::as_given(&scop, &given.schedule, &given.packings),
         None => tile::tile(&scop, &schedule, target)?,
     };
     lap("tile");

@@ -9,8 +9,8 @@ use crate::pipeline::report::Report;
 use crate::pipeline::{Clock, Options, check_arena, kernel_report, link, requirements};
 use crate::poly::language::{self, Computation, Meaning};
 use crate::poly::lower::Argument;
-use crate::poly::schedule::Schedule;
 use crate::poly::scop::{Role, TensorDecl};
+use crate::poly::transform::Transformed;
 use crate::runtime::module::{Action, Buffer, BufferRef, Module, OutputSpec, Place, Step, TensorSpec};
 use crate::{DType, Error, Result};
 use std::sync::Arc;
@@ -73,7 +73,7 @@ pub fn explain(meaning: &Meaning, options: &Options, stage: Stage) -> Result<Str
 fn compile_kernel(
     name: &str,
     computation: &Computation,
-    schedule: Option<&Schedule>,
+    schedule: Option<&Transformed>,
     options: &Options,
 ) -> Result<CompiledKernel> {
     let kernel = run_stages(name, computation, schedule, options, &mut |_, _| Ok(true))?;
@@ -83,13 +83,14 @@ fn compile_kernel(
 fn run_stages(
     name: &str,
     computation: &Computation,
-    schedule: Option<&Schedule>,
+    schedule: Option<&Transformed>,
     options: &Options,
     after: &mut kernel::Observer,
 ) -> Result<Option<CompiledKernel>> {
-    let compiled = match computation {
-        Computation::Def(program) => kernel::compile(name, program, &options.target, after),
-        Computation::Loop(scop) => kernel::compile_scop(scop, schedule, &options.target, after),
+    let compiled = match (schedule, computation) {
+        (Some(transformed), _) => kernel::compile_as_given(transformed, &options.target, after),
+        (None, Computation::Def(program)) => kernel::compile(name, program, &options.target, after),
+        (None, Computation::Loop(scop)) => kernel::compile_loops(scop, &options.target, after),
     };
     compiled.map_err(|e| e.context(&format!("`{name}`")))
 }

@@ -64,9 +64,9 @@ pub mod syntax;
 
 pub use parser::parse;
 
-use crate::poly::schedule::Schedule;
 use crate::poly::scop::{self, Role, Scop};
-use crate::poly::{Error, Result, original, transform};
+use crate::poly::transform::{self, Transformed};
+use crate::poly::{Error, Result, original};
 use print::Style;
 use source::Problem;
 use std::collections::BTreeMap;
@@ -79,8 +79,8 @@ pub struct Meaning {
     pub name: String,
     pub sizes: BTreeMap<String, i64>,
     pub computation: Computation,
-    /// Proven legal, for the computation as loops; `None` where the ILP is to find one.
-    pub schedule: Option<Schedule>,
+    /// The computation in an order that was written by hand and is proven; `None` where the ILP is to find one.
+    pub schedule: Option<Transformed>,
     /// The initial values of arrays that are not given: its outputs have their names. `None` when none are declared.
     pub initial: Option<scop::Program>,
 }
@@ -194,17 +194,17 @@ impl File {
         self.schedules.iter().filter(|s| s.program == program.name).collect()
     }
 
-    /// What `meaning` computes, as loops in the order that `schedule` says. `Schedule` when one of its primitives is refused.
+    /// What `meaning` computes in the order that `schedule` says. `Schedule` when one of its primitives is refused.
     pub fn schedule(&self, meaning: &Meaning, schedule: &primitive::Schedule) -> Result<Meaning> {
         let scop = match &meaning.computation {
             Computation::Loop(_) => loops::lower_over_indices(self.program(Some(&meaning.name))?, &meaning.sizes)
                 .map_err(|problem| self.source.error(problem))?,
             Computation::Def(program) => original::in_loops(&meaning.name, program)?,
         };
-        let tree = transform::apply_all(&scop, &schedule.primitives).map_err(|(at, error)| {
+        let transformed = transform::apply_all(&scop, &schedule.primitives).map_err(|(at, error)| {
             let span = schedule.primitives.get(at).map_or(schedule.name.span, |p| p.span);
             self.source.error(Problem { span, error })
         })?;
-        Ok(Meaning { computation: Computation::Loop(scop), schedule: Some(tree), ..meaning.clone() })
+        Ok(Meaning { schedule: Some(transformed), ..meaning.clone() })
     }
 }

@@ -8,7 +8,7 @@
 use crate::poly::dependence::{Dependence, Dependences, Kind};
 use crate::poly::isl::Isl;
 use crate::poly::polyhedron::{Form, Polyhedron, Reduced, difference, minus, plus};
-use crate::poly::schedule::{Node, Row, RowKind, Schedule};
+use crate::poly::schedule::{Band, Node, Row, RowKind, Schedule};
 use crate::poly::scop::{Scop, StatementId};
 use crate::poly::{Error, Result};
 
@@ -20,6 +20,50 @@ pub fn check(scop: &Scop, dependences: &Dependences, schedule: &Schedule) -> Res
         Walk { scop, isl: &isl, dependence }.node(&schedule.root, Live::new(dependence))?;
     }
     Ok(())
+}
+
+/// The same tree with exact flags: a row is coincident when no dependence that is left at its band has a distance in φ, a
+/// band permutable when none has a negative one.
+pub fn flag(scop: &Scop, dependences: &Dependences, schedule: &Schedule) -> Result<Schedule> {
+    let live = dependences.list.iter().map(|d| (d, Live::new(d))).collect();
+    Ok(Schedule { root: flag_node(scop, &Isl::default(), &schedule.root, live)? })
+}
+
+fn flag_node(scop: &Scop, isl: &Isl, node: &Node, live: Vec<(&Dependence, Live)>) -> Result<Node> {
+    Ok(match node {
+        Node::Leaf => Node::Leaf,
+        Node::Sequence(children) => {
+            let inside = |ids: &[StatementId]| {
+                let both = |d: &Dependence| ids.contains(&d.source) && ids.contains(&d.sink);
+                live.iter().filter(|(d, _)| both(d)).cloned().collect()
+            };
+            let flagged =
+                |(ids, child): &(Vec<StatementId>, Node)| Ok((ids.clone(), flag_node(scop, isl, child, inside(ids))?));
+            Node::Sequence(children.iter().map(flagged).collect::<Result<_>>()?)
+        }
+        Node::Band(band, child) => {
+            let mut flagged = Band { rows: vec![], permutable: true };
+            let mut rest = live.clone();
+            for row in &band.rows {
+                let point = Row { tile: 1, kind: RowKind::Serial, ..row.clone() };
+                let mut coincident = true;
+                for (d, l) in &live {
+                    coincident = coincident && l.coincides(scop, d, &point, isl)?;
+                    flagged.permutable =
+                        flagged.permutable && (d.reduction || coincident || l.respects(scop, d, &point, isl)?);
+                }
+                flagged.rows.push(Row { coincident, ..row.clone() });
+                rest = rest.into_iter().filter_map(|(d, l)| Some((d, l.after(scop, d, row)?))).collect();
+            }
+            let mut left = vec![];
+            for (d, l) in rest {
+                if !l.is_empty(isl)? {
+                    left.push((d, l));
+                }
+            }
+            Node::Band(flagged, Box::new(flag_node(scop, isl, child, left)?))
+        }
+    })
 }
 
 /// The instances of a dependence that no outer row or sequence has ordered yet.
@@ -244,7 +288,6 @@ impl Walk<'_> {
 mod tests {
     use super::*;
     use crate::codegen::expr::{Affine, Var};
-    use crate::poly::schedule::Band;
     use crate::poly::{build, dependence, ilp, samples};
 
     fn row(name: &str, phi: Vec<(StatementId, Affine)>) -> Row {

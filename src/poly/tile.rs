@@ -157,8 +157,8 @@ fn is_box(scop: &Scop, statements: &[StatementId], node: &Node) -> bool {
 }
 
 /// A schedule that needs no choices: every loop runs as it says.
-pub fn as_given(scop: &Scop, schedule: &Schedule) -> Tiled {
-    Tiled { schedule: schedule.clone(), packings: vec![], report: work(scop) }
+pub fn as_given(scop: &Scop, schedule: &Schedule, packings: &[Packing]) -> Tiled {
+    Tiled { schedule: schedule.clone(), packings: packings.to_vec(), report: work(scop) }
 }
 
 /// A report of nothing but the work.

@@ -1,16 +1,17 @@
 //! Schedules by hand: each primitive is a function from a schedule to a schedule.
 //!
-//! In: a Scop, a legal tree, a primitive. Out: the tree after it, proven legal, or a refusal with two instances that would
-//! run in the wrong order and the tree with the place marked. A loop is named by its row, `i`, or `S(i)` where loops of
+//! In: a Scop in its original order, primitives. Out: the tree after them, proven legal, or a refusal with two instances that
+//! would run in the wrong order and the tree with the place marked. A loop is named by its row, `i`, or `S(i)` where loops of
 //! several statements have one name. The words are Halide's and TVM's.
 
 mod edit;
 mod loops;
 mod statements;
 
-use crate::poly::dependence::{self, Dependences};
+use crate::poly::dependence;
 use crate::poly::language::primitive::{Loop, Placed, Primitive};
 use crate::poly::legality;
+use crate::poly::pack::Packing;
 use crate::poly::schedule::Schedule;
 use crate::poly::scop::Scop;
 use crate::poly::{Error, Result};
@@ -18,21 +19,63 @@ use crate::poly::{Error, Result};
 pub use loops::{parallel, peel, reorder, reverse, shift, skew, split, tile, unroll, unroll_and_jam, vectorize};
 pub use statements::{distribute, merge};
 
-/// The schedule after all `primitives`, from the original order, and the first that is refused, by its number.
-pub fn apply_all(scop: &Scop, primitives: &[Placed]) -> std::result::Result<Schedule, (usize, Error)> {
-    let dependences = match primitives.is_empty() {
-        true => Dependences::default(),
-        false => dependence::analyze(scop).map_err(|e| (0, e))?,
-    };
-    let mut schedule = scop.order.clone();
-    for (i, p) in primitives.iter().enumerate() {
-        schedule = apply(scop, &dependences, &schedule, &p.primitive).map_err(|e| (i, e))?;
-    }
-    Ok(schedule)
+/// What a schedule by hand has made of a program.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Transformed {
+    pub scop: Scop,
+    pub schedule: Schedule,
+    /// Operands that are read from packed copies.
+    pub packings: Vec<Packing>,
 }
 
-/// The schedule after one primitive. `Schedule` when it is refused, `Unsupported` for what is not done by hand yet.
-pub fn apply(scop: &Scop, dependences: &Dependences, schedule: &Schedule, primitive: &Primitive) -> Result<Schedule> {
+impl Transformed {
+    /// A program in its own order.
+    pub fn new(scop: Scop) -> Transformed {
+        Transformed { schedule: scop.order.clone(), scop, packings: vec![] }
+    }
+}
+
+/// What has become of `scop` after all `primitives`, from its original order; or why not, and after how many primitives.
+/// The order is proven at the end: a tree in between may be illegal where later primitives mend it.
+pub fn apply_all(scop: &Scop, primitives: &[Placed]) -> std::result::Result<Transformed, (usize, Error)> {
+    let mut states = vec![Transformed::new(scop.clone())];
+    for (i, p) in primitives.iter().enumerate() {
+        let next = apply(&states[states.len() - 1], &p.primitive).map_err(|e| (i, e))?;
+        states.push(next);
+    }
+    prove(states, primitives)
+}
+
+/// The last of `states`, its flags exact; or the refusal of the primitive from which on no state is legal. `states[i]` is
+/// what `primitives[..i]` make of the first.
+fn prove(mut states: Vec<Transformed>, primitives: &[Placed]) -> std::result::Result<Transformed, (usize, Error)> {
+    let mut last = states.pop().expect("a first state");
+    if primitives.is_empty() {
+        return Ok(last);
+    }
+    let dependences = dependence::analyze(&last.scop).map_err(|e| (0, e))?;
+    let mut refusal = match legality::check(&last.scop, &dependences, &last.schedule) {
+        Ok(()) => {
+            last.schedule =
+                legality::flag(&last.scop, &dependences, &last.schedule).map_err(|e| (primitives.len() - 1, e))?;
+            return Ok(last);
+        }
+        Err(e) => e,
+    };
+    loop {
+        let at = states.len() - 1;
+        let before = states.pop().expect("the first state is legal");
+        match legality::check(&before.scop, &dependences, &before.schedule) {
+            Err(e) if at > 0 => (last, refusal) = (before, e),
+            _ => return Err((at, shown(refusal, &last, &primitives[at].primitive))),
+        }
+    }
+}
+
+/// What has become of a program after one more primitive, its order not proven yet. `Schedule` when the primitive does not
+/// fit, `Unsupported` for what is not done by hand yet.
+pub fn apply(before: &Transformed, primitive: &Primitive) -> Result<Transformed> {
+    let (scop, schedule) = (&before.scop, &before.schedule);
     let transformed = match primitive {
         Primitive::Split { which, by, into } => split(scop, schedule, which, *by, into),
         Primitive::Reorder { which } => reorder(scop, schedule, which),
@@ -60,13 +103,19 @@ pub fn apply(scop: &Scop, dependences: &Dependences, schedule: &Schedule, primit
             return Err(Error::Unsupported(format!("`{primitive}`: this primitive is not done by hand yet")));
         }
     };
-    let shown = |e: Error, tree: &Schedule, marked: &[&str]| match e {
-        Error::Schedule(why) => Error::Schedule(format!("`{primitive}`: {why}\n{}", picture(scop, tree, marked))),
+    let schedule = transformed.map_err(|e| shown(e, before, primitive))?;
+    Ok(Transformed { schedule, ..before.clone() })
+}
+
+/// The refusal of a primitive with the tree that it is about.
+fn shown(e: Error, tree: &Transformed, primitive: &Primitive) -> Error {
+    match e {
+        Error::Schedule(why) => {
+            let tree = picture(&tree.scop, &tree.schedule, &marks(primitive));
+            Error::Schedule(format!("`{primitive}`: {why}\n{tree}"))
+        }
         e => e,
-    };
-    let transformed = transformed.map_err(|e| shown(e, schedule, &marks(primitive)))?;
-    legality::check(scop, dependences, &transformed).map_err(|e| shown(e, &transformed, &marks(primitive)))?;
-    Ok(transformed)
+    }
 }
 
 /// The loops that a primitive is about.

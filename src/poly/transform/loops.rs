@@ -1,6 +1,6 @@
 //! Primitives about loops. In the pictures `S` is whatever is below.
 
-use super::edit::{apart, check_new, find, refuse, replace, restrict, rows, single};
+use super::edit::{check_new, find, refuse, replace, restrict, rows, single};
 use crate::poly::Result;
 use crate::poly::expr::Affine;
 use crate::poly::language::primitive::{Loop, Loops};
@@ -101,17 +101,6 @@ pub fn tile(scop: &Scop, schedule: &Schedule, which: &Loops, by: &[i64], into: &
     reorder(scop, &out, &Loops { statement: which.statement.clone(), names: into.to_vec() })
 }
 
-/// Refuses where another row has the φ of `row`: what changes φ comes before splits.
-fn alone(schedule: &Schedule, row: &Row, ids: &[StatementId]) -> Result<()> {
-    let same = |r: &&Row| *r != row && ids.iter().any(|id| r.phi.iter().any(|p| p.0 == *id && p.1 == *row.of(*id)));
-    match rows(schedule).into_iter().find(same) {
-        Some(other) => {
-            refuse(format!("loops `{}` and `{}` are one loop that was split: do this before", row.name, other.name))
-        }
-        None => Ok(()),
-    }
-}
-
 /// `row` with another φ for some statements.
 fn with_phi(
     schedule: &Schedule,
@@ -119,7 +108,6 @@ fn with_phi(
     ids: &[StatementId],
     phi: &dyn Fn(StatementId, &Affine) -> Affine,
 ) -> Result<Schedule> {
-    alone(schedule, row, ids)?;
     replace(schedule, row, &mut |mut row, below| {
         for (id, a) in row.phi.iter_mut().filter(|p| ids.contains(&p.0)) {
             *a = phi(*id, a);
@@ -285,8 +273,9 @@ pub fn parallel(scop: &Scop, schedule: &Schedule, which: &Loop) -> Result<Schedu
 /// ```
 pub fn peel(scop: &Scop, schedule: &Schedule, which: &Loop) -> Result<Schedule> {
     let row = find(scop, schedule, which)?;
-    match alone(schedule, &row, &covered(&row)) {
-        Ok(()) => refuse(format!("`{which}` is no inner loop of a split: there is nothing to peel")),
-        Err(_) => Ok(Schedule { root: super::edit::together(apart(&schedule.root)) }),
+    let tiles = |r: &&Row| r.tile > row.tile && row.phi.iter().all(|p| r.phi.contains(p));
+    match rows(schedule).into_iter().find(tiles) {
+        None => refuse(format!("`{which}` is no inner loop of a split: there is nothing to peel")),
+        Some(_) => Ok(schedule.clone()),
     }
 }
