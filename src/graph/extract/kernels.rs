@@ -9,7 +9,7 @@ use crate::graph::extract::program::Row;
 use crate::graph::extract::rows::Rows;
 use crate::graph::fusion::{Stored, Way};
 use crate::graph::op::FusionKind;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Expression nodes that one element of an output may take when the kernel's temporaries are substituted.
 const MAX_EXPRESSION: usize = 160;
@@ -60,7 +60,7 @@ impl Answer {
         self.chosen[class].map_or(&[], |k| &problem.classes[class][k].children)
     }
 
-    /// For each class the class whose kernel it runs in.
+    /// For each class the class whose kernel it runs in, when no joins lead round.
     pub fn kernels(&self, problem: &Problem) -> Vec<usize> {
         let mut kernel: Vec<Option<usize>> = vec![None; self.chosen.len()];
         for class in 0..kernel.len() {
@@ -69,13 +69,33 @@ impl Answer {
                 let at = path[path.len() - 1];
                 match (kernel[at], self.joined[at]) {
                     (Some(k), _) => break k,
-                    (None, Some(edge)) if !path.contains(&ends(problem, edge).1) => path.push(ends(problem, edge).1),
-                    _ => break at,
+                    (None, Some(edge)) => path.push(ends(problem, edge).1),
+                    (None, None) => break at,
                 }
             };
             path.into_iter().for_each(|c| kernel[c] = Some(end));
         }
         kernel.into_iter().flatten().collect()
+    }
+
+    /// Edges by which nodes stand in each other's kernels, all round: one list for each such round.
+    fn rounds(&self, problem: &Problem) -> Vec<Vec<usize>> {
+        let mut rounds = vec![];
+        let mut first: Vec<Option<usize>> = vec![None; self.chosen.len()];
+        for class in 0..first.len() {
+            let (mut at, mut path) = (class, vec![]);
+            while let (None, Some(edge)) = (first[at], self.joined[at]) {
+                first[at] = Some(class);
+                path.push(edge);
+                at = ends(problem, edge).1;
+            }
+            if first[at] == Some(class)
+                && let Some(from) = path.iter().position(|&e| ends(problem, e).0 == at)
+            {
+                rounds.push(path.split_off(from));
+            }
+        }
+        rounds
     }
 }
 
@@ -90,19 +110,33 @@ fn ends(problem: &Problem, edge: usize) -> (usize, usize) {
 
 /// Rows that the answer breaks and no legal answer does; none when it is legal.
 pub fn cuts(problem: &Problem, rows: &Rows, values: &[bool], answer: &Answer) -> Vec<Row> {
-    let check = Check { problem, rows, values, answer, kernel: answer.kernels(problem) };
     let nodes: Vec<usize> = (0..answer.chosen.len()).filter(|&c| answer.chosen[c].is_some()).collect();
     let arcs = |c: usize| answer.children(problem, c).to_vec();
     if let Some(cycle) = find_cycle(&nodes, arcs) {
-        return vec![check.forbid(cycle.iter().map(|&c| check.x(c)))];
+        return vec![forbid(cycle.iter().map(|&c| rows.x[c][answer.chosen[c].unwrap_or(0)]))];
     }
-    let mut cuts: Vec<Row> = nodes.iter().filter_map(|&c| check.tree(c)).collect();
-    cuts.extend(check.kernel_cycle(&nodes));
+    let rounds = answer.rounds(problem);
+    if !rounds.is_empty() {
+        return rounds.into_iter().map(|edges| forbid(edges.into_iter().map(|e| rows.f[e]))).collect();
+    }
+    let check = Check { problem, rows, values, answer, kernel: answer.kernels(problem) };
+    let mut cuts: Vec<Row> = check.kernel_cycle(&nodes).into_iter().collect();
     cuts.extend(nodes.iter().filter_map(|&c| check.repeated(c)));
     if cuts.is_empty() {
-        cuts.extend(nodes.iter().filter(|&&c| check.kernel[c] == c).filter_map(|&c| check.size(c)));
+        let mut members: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
+        nodes.iter().for_each(|&c| members.entry(check.kernel[c]).or_default().push(c));
+        cuts.extend(members.iter().filter_map(|(&root, members)| check.size(root, members)));
     }
     cuts
+}
+
+/// Not all of these variables.
+fn forbid(variables: impl Iterator<Item = usize>) -> Row {
+    let mut list: Vec<usize> = variables.collect();
+    list.sort_unstable();
+    list.dedup();
+    let least = 1 - list.len() as i32;
+    Row { terms: list.into_iter().map(|v| (v, -1)).collect(), least, equal: false }
 }
 
 struct Check<'a> {
@@ -118,34 +152,10 @@ impl Check<'_> {
         self.rows.x[class][self.answer.chosen[class].unwrap_or(0)]
     }
 
-    /// Not all of these variables.
-    fn forbid(&self, variables: impl Iterator<Item = usize>) -> Row {
-        let mut list: Vec<usize> = variables.collect();
-        list.sort_unstable();
-        list.dedup();
-        let least = 1 - list.len() as i32;
-        Row { terms: list.into_iter().map(|v| (v, -1)).collect(), least, equal: false }
-    }
-
     /// Edges from a class up to the one whose kernel it runs in.
     fn path(&self, class: usize) -> Vec<usize> {
-        let mut path = vec![];
-        let mut at = class;
-        while let Some(edge) = self.answer.joined[at] {
-            if path.contains(&edge) {
-                break;
-            }
-            path.push(edge);
-            at = ends(self.problem, edge).1;
-        }
-        path
-    }
-
-    /// Nodes that stand in each other's kernels, all round.
-    fn tree(&self, class: usize) -> Option<Row> {
-        let path = self.path(class);
-        let round = path.last().is_some_and(|&e| ends(self.problem, e).1 == class);
-        round.then(|| self.forbid(path.iter().map(|&e| self.rows.f[e])))
+        let above = |&edge: &usize| self.answer.joined[ends(self.problem, edge).1];
+        std::iter::successors(self.answer.joined[class], above).collect()
     }
 
     /// A cycle through kernels: what leads through each of them, and what is chosen on the way.
@@ -176,7 +186,7 @@ impl Check<'_> {
             variables.extend(between.map(|&e| self.rows.f[e]));
             variables.extend([self.x(entered), self.x(left)]);
         }
-        Some(self.forbid(variables.into_iter()))
+        Some(forbid(variables.into_iter()))
     }
 
     /// Work far before a repetition or a reduction, in a chain of which the rows saw only neighbours.
@@ -188,15 +198,15 @@ impl Check<'_> {
             let edge = &self.problem.edges[e];
             let edges = path[..=i].iter().map(|&e| self.rows.f[e]);
             if edge.join.repeats && self.problem.is_expensive(site) {
-                return Some(self.forbid(edges));
+                return Some(forbid(edges));
             }
             if i > 1 && self.problem.leads_reduction(edge) {
                 let w = self.rows.w[&self.problem.storage[class]];
                 match (self.problem.prologue(site, edge), self.values[w]) {
-                    (None, _) => return Some(self.forbid(edges)),
-                    (Some(Stored::Never), true) => return Some(self.forbid(edges.chain([w]))),
+                    (None, _) => return Some(forbid(edges)),
+                    (Some(Stored::Never), true) => return Some(forbid(edges.chain([w]))),
                     (Some(Stored::Always), false) => {
-                        let mut row = self.forbid(edges);
+                        let mut row = forbid(edges);
                         row.terms.push((w, 1));
                         return Some(row);
                     }
@@ -208,16 +218,13 @@ impl Check<'_> {
     }
 
     /// A kernel that reads or writes too many tensors, or computes too much for one element.
-    fn size(&self, root: usize) -> Option<Row> {
-        let members: Vec<usize> =
-            (0..self.kernel.len()).filter(|&c| self.kernel[c] == root && self.answer.chosen[c].is_some()).collect();
+    fn size(&self, root: usize, members: &[usize]) -> Option<Row> {
         if members.len() < 2 {
             return None;
         }
         let mut inputs = vec![];
         let mut expression: BTreeMap<usize, usize> = BTreeMap::new();
-        let mut open = members.clone();
-        let mut largest = 0;
+        let mut open = members.to_vec();
         while let Some(&c) = open.last() {
             let inside = self.answer.children(self.problem, c).iter().filter(|&&d| self.kernel[d] == root);
             let missing: Vec<usize> = inside.copied().filter(|d| !expression.contains_key(d)).collect();
@@ -242,10 +249,10 @@ impl Check<'_> {
                     }
                 }
             }
-            // What is reduced is kept in a tensor of its own.
-            let injective = self.problem.candidate(site).op.is_some_and(|op| kind(op) == FusionKind::Injective);
-            largest = largest.max(size);
-            expression.insert(c, if injective { size } else { 1 });
+            if size > MAX_EXPRESSION {
+                return Some(forbid(self.links(&self.substituted(c)).map(|e| self.rows.f[e])));
+            }
+            expression.insert(c, if self.is_substituted(c) { size } else { 1 });
         }
         let read_outside = |&&c: &&usize| {
             let readers = self.problem.readers[c].iter();
@@ -255,9 +262,38 @@ impl Check<'_> {
                     .any(|&r| self.kernel[r] != root && self.answer.children(self.problem, r).contains(&c))
         };
         let outputs = members.iter().filter(read_outside).count();
-        let fits = inputs.len() <= MAX_INPUTS && outputs <= MAX_OUTPUTS && largest <= MAX_EXPRESSION;
+        let fits = inputs.len() <= MAX_INPUTS && outputs <= MAX_OUTPUTS;
         let edges = members.iter().filter_map(|&c| self.answer.joined[c]).map(|e| self.rows.f[e]);
-        (!fits).then(|| self.forbid(edges))
+        (!fits).then(|| forbid(edges))
+    }
+
+    /// What is reduced is kept in a tensor of its own; everything else is substituted where it is read.
+    fn is_substituted(&self, class: usize) -> bool {
+        let site = (class, self.answer.chosen[class].unwrap_or(0));
+        self.problem.candidate(site).op.is_some_and(|op| kind(op) == FusionKind::Injective)
+    }
+
+    /// The members of a kernel that make up the expression of one of them.
+    fn substituted(&self, class: usize) -> BTreeSet<usize> {
+        let mut found = BTreeSet::from([class]);
+        let mut open = vec![class];
+        while let Some(c) = open.pop() {
+            if c == class || self.is_substituted(c) {
+                let inside = self.answer.children(self.problem, c).iter();
+                open.extend(inside.filter(|&&d| self.kernel[d] == self.kernel[c] && found.insert(d)));
+            }
+        }
+        found
+    }
+
+    /// The edges that hold some members of a kernel together: their paths, as far as not all of them have it.
+    fn links(&self, members: &BTreeSet<usize>) -> impl Iterator<Item = usize> {
+        let mut passed: BTreeMap<usize, usize> = BTreeMap::new();
+        for edge in members.iter().flat_map(|&c| self.path(c)) {
+            *passed.entry(edge).or_default() += 1;
+        }
+        let all = members.len();
+        passed.into_iter().filter(move |&(_, n)| n < all).map(|(edge, _)| edge)
     }
 }
 

@@ -126,6 +126,19 @@ fn check(graph: &Graph, groups: &[Group]) {
 }
 
 #[test]
+fn a_long_chain_fills_its_kernels() {
+    let mut net = Net::default();
+    let x = net.input(&[4, 4]);
+    let y = (0..400).fold(x, |x, _| net.node(Op::Unary(UnaryOp::Tanh), &[x]));
+    net.0.outputs = vec![y];
+    let Optimized { graph, places, report } = optimize(&net.0, &Target::avx512(), &Options::default()).unwrap();
+    let groups = fuse(&graph, &places).unwrap();
+    check(&graph, &groups);
+    assert!(groups.len() <= 4, "{} kernels: {report}", groups.len());
+    assert!(report.extraction.cuts <= 16, "{} cuts", report.extraction.cuts);
+}
+
+#[test]
 fn a_convolution_takes_bias_residual_and_activation() {
     let mut net = Net::default();
     let x = net.input(&[1, 4, 5, 5]);
