@@ -1,21 +1,32 @@
 //! Instruction selection: statements are expanded over their unrolled and vector loops into straight-line vector code.
 //!
 //! Every expression that does not depend on the vector variable is *uniform*: computed once, in every lane of a full
-//! register, whether it stands inside of a vector loop or not. Value numbering within a block shares loads, broadcasts,
-//! constants and common subexpressions, so the broadcast of a row is used by all vectors of the row and the vectors of a
-//! column by all rows of a register tile. A local buffer whose elements are known at compile time lives in registers.
+//! register, whether it stands inside of a vector loop or not. Value numbering within a block (`numbering`) shares loads,
+//! broadcasts, constants and common subexpressions, so the broadcast of a row is used by all vectors of the row and the
+//! vectors of a column by all rows of a register tile. A local buffer whose elements are known at compile time lives in
+//! registers (`slots`).
+
+mod accumulate;
+mod numbering;
+mod slots;
 
 use crate::codegen::expr::{Affine, BinaryOp, BufferId, Expr, Index, Var};
 use crate::codegen::interval::Facts;
-use crate::codegen::loopnest::{Bound, BufferKind, LoopKind, LoopNest, Stmt};
-use crate::codegen::lower::access::{Address, Branch};
+use crate::codegen::loopnest::{Bound, LoopKind, LoopNest, Stmt};
+use crate::codegen::lower::access::Branch;
 use crate::codegen::lower::hoist::hoist_invariants;
 use crate::codegen::lower::tree::{Loop, Node, Pointer, Tree};
 use crate::codegen::lower::value::{Val, lane_of};
-use crate::codegen::operands::Class;
-use crate::codegen::vcode::{Gpr, Inst, Lane, VBinary, VType, Vreg};
-use crate::codegen::{DType, Error, Target};
-use std::collections::{HashMap, HashSet};
+use crate::codegen::vcode::{Gpr, Lane, Vreg};
+use crate::codegen::{Error, Target};
+use accumulate::Reduction;
+use numbering::{Key, Known};
+use slots::Frame;
+use std::collections::HashMap;
+
+pub use accumulate::accumulates_over;
+pub use numbering::Span;
+pub use slots::Slot;
 
 /// The lane number, in affine forms over runtime variables.
 pub const LANE: Var = Var(0);
@@ -51,61 +62,6 @@ pub struct Chunk {
     pub count: u8,
     /// Bytes of the widest lane type at work.
     pub widest: usize,
-}
-
-/// One vector of a local buffer.
-#[derive(Clone, Copy, Debug)]
-pub struct Slot {
-    pub reg: Vreg,
-    pub uniform: bool,
-    pub lane: Lane,
-    /// Lanes that may be in use, and lanes written last.
-    pub lanes: u8,
-    pub valid: u8,
-}
-
-/// A reduction over the lanes of the vector loop being expanded.
-struct Reduction {
-    stmt: *const Stmt,
-    target: Address,
-    op: BinaryOp,
-    accumulators: Vec<Val>,
-    next: usize,
-}
-
-/// Local vectors that a loop body writes, and those that it reads before.
-#[derive(Default)]
-struct Frame {
-    written: HashSet<(BufferId, i64)>,
-    exposed: HashSet<(BufferId, i64)>,
-}
-
-/// What an instruction computes: itself without its destination, and the versions of its operands.
-pub type Key = (Inst, [u32; 3]);
-
-/// Memory that a value was read from.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Span {
-    pub buffer: BufferId,
-    /// Pointer, first byte and one past the last; `None` when any part of the buffer may be meant.
-    pub bytes: Option<(Gpr, i64, i64)>,
-}
-
-/// A value in a register.
-#[derive(Clone, Copy, Debug)]
-struct Known {
-    reg: Vreg,
-    /// For loads, the memory.
-    span: Option<Span>,
-    /// Number of registers in use when the value was used last.
-    used: u32,
-}
-
-/// What a block knows (see [`Selector::known_values`]).
-pub struct Block {
-    values: HashMap<Key, Known>,
-    integers: Vec<(Node, Var, Option<Span>)>,
-    branches: Vec<(Branch, Val)>,
 }
 
 pub struct Selector<'a> {
@@ -171,8 +127,6 @@ impl<'a> Selector<'a> {
         Ok(self.tree)
     }
 
-    // ---- environment
-
     /// `a` over runtime variables and the lane number.
     pub fn resolve(&self, a: &Affine) -> Affine {
         a.substitute(|v| self.env[v.0 as usize].clone())
@@ -202,141 +156,6 @@ impl<'a> Selector<'a> {
         self.pointer_ids.insert(p, g);
         g
     }
-
-    // ---- value numbering
-
-    /// What identifies the value of `inst`.
-    pub fn key(&self, inst: Inst) -> Key {
-        let (mut versions, mut n) = ([0; 3], 0);
-        inst.registers(|class, access, register| {
-            if class == Class::Vector && access.reads() {
-                versions[n] = self.versions.get(&Vreg(register)).copied().unwrap_or(0);
-                n += 1;
-            }
-        });
-        (inst, versions)
-    }
-
-    /// The register that holds what `make(dst)` computes, computing it unless it is known. `span` for loads.
-    pub fn emit_from(&mut self, span: Option<Span>, make: impl Fn(Vreg) -> Inst) -> Vreg {
-        let key = self.key(make(Vreg(u32::MAX)));
-        let now = self.tree.vregs;
-        // a load that was used long ago is cheaper done again than kept in a register
-        let far = (self.target.vector_registers * 5 / 8) as u32;
-        if let Some(known) = self.values.get_mut(&key)
-            && (known.span.is_none() || now - known.used < far)
-        {
-            known.used = now;
-            return known.reg;
-        }
-        let dst = self.fresh();
-        self.out.push(Node::Inst(make(dst)));
-        self.remember(key, dst, span);
-        dst
-    }
-
-    pub fn emit(&mut self, make: impl Fn(Vreg) -> Inst) -> Vreg {
-        self.emit_from(None, make)
-    }
-
-    /// The register known to hold `key`, for values that more than one node computes.
-    pub fn known(&self, key: &Key) -> Option<Vreg> {
-        self.values.get(key).map(|v| v.reg)
-    }
-
-    pub fn remember(&mut self, key: Key, reg: Vreg, span: Option<Span>) {
-        self.values.insert(key, Known { reg, span, used: self.tree.vregs });
-    }
-
-    /// `reg` has a new value.
-    pub fn changed(&mut self, reg: Vreg) {
-        *self.versions.entry(reg).or_insert(0) += 1;
-    }
-
-    /// An integer defined by `node(var)`, defined once in a block.
-    pub fn integer_node(&mut self, range: (i64, i64), span: Option<Span>, node: impl Fn(Var) -> Node) -> Var {
-        let key = node(LANE);
-        if let Some((_, v, _)) = self.integers.iter().find(|i| i.0 == key) {
-            return *v;
-        }
-        let var = self.fresh_var();
-        self.facts.set_range(var, range);
-        self.out.push(node(var));
-        self.integers.push((key, var, span));
-        var
-    }
-
-    /// Memory `span` is written: what was read from it is no longer known.
-    pub fn written(&mut self, span: Span) {
-        let slot = |b: BufferId| match self.nest.buffer(b).kind {
-            BufferKind::Argument { slot, .. } => Some(slot),
-            BufferKind::Local => None,
-        };
-        let overlaps = |other: &Span| {
-            let same =
-                other.buffer == span.buffer || slot(other.buffer).is_some() && slot(other.buffer) == slot(span.buffer);
-            match (span.bytes, other.bytes) {
-                (Some((p, a, b)), Some((q, c, d))) if p == q => same && a < d && c < b,
-                _ => same,
-            }
-        };
-        self.values.retain(|_, v| !v.span.as_ref().is_some_and(&overlaps));
-        self.integers.retain(|(_, _, s)| !s.as_ref().is_some_and(&overlaps));
-        self.branches.retain(|(b, _)| !overlaps(&Span { buffer: b.address.buffer, bytes: None }));
-    }
-
-    /// A new block begins in which nothing is known.
-    fn forget(&mut self) {
-        self.values.clear();
-        self.integers.clear();
-        self.branches.clear();
-    }
-
-    /// What is known now, to return to after a branch.
-    pub fn known_values(&self) -> Block {
-        Block { values: self.values.clone(), integers: self.integers.clone(), branches: self.branches.clone() }
-    }
-
-    /// After a branch: what was known before it, except memory that it wrote. Registers are told by their versions.
-    pub fn forget_since(&mut self, known: Block) {
-        let after = Block {
-            values: std::mem::replace(&mut self.values, known.values),
-            integers: std::mem::replace(&mut self.integers, known.integers),
-            branches: std::mem::replace(&mut self.branches, known.branches),
-        };
-        self.values.retain(|k, v| v.span.is_none() || after.values.contains_key(k));
-        self.integers.retain(|i| after.integers.contains(i));
-        self.branches.retain(|b| after.branches.contains(b));
-    }
-
-    pub fn known_branch(&self, key: &Branch) -> Option<Val> {
-        let found = self.branches.iter().find(|(b, v)| {
-            let chunk = if v.uniform { b.chunk } else { key.chunk };
-            *b == Branch { chunk, ..key.clone() }
-        });
-        found.filter(|_| key.address.gather.is_empty()).map(|b| b.1)
-    }
-
-    pub fn remember_branch(&mut self, key: Branch, v: Val) {
-        self.branches.push((key, v));
-    }
-
-    /// Makes `dst` hold `src`: the instruction that has just computed `src` writes to `dst` instead, or a copy does.
-    pub fn move_to(&mut self, dst: Vreg, src: Vreg, ty: VType) {
-        if dst == src {
-            return;
-        }
-        let moved = !self.versions.contains_key(&src) && redirect(&mut self.out, src, dst);
-        if moved {
-            self.values.retain(|_, v| v.reg != src);
-            self.branches.retain(|b| b.1.reg != src);
-        } else {
-            self.out.push(Node::Inst(Inst::VCopy { dst, src, ty }));
-        }
-        self.changed(dst);
-    }
-
-    // ---- statements
 
     fn statements(&mut self, body: &[Stmt]) -> Step<()> {
         body.iter().try_for_each(|s| self.statement(s))
@@ -553,243 +372,6 @@ impl<'a> Selector<'a> {
         }
         facts
     }
-
-    /// `target = op(target, value)`.
-    fn accumulate(&mut self, target: Address, op: BinaryOp, value: &Expr) -> Step<()> {
-        let dtype = self.nest.buffer(target.buffer).dtype;
-        if let (Some(slot), BinaryOp::Add, Expr::Binary(BinaryOp::Mul, a, b), true) =
-            (self.slot(&target)?, op, value, dtype.is_float())
-        {
-            let (a, b) = (self.value(a)?, self.value(b)?);
-            let whole = self.chunk.first == 0 && self.chunk.count >= slot.valid;
-            if whole || slot.uniform || !self.blends(target.buffer) && self.chunk.first == 0 {
-                self.read_slot(&target)?;
-                let ty = self.ty(slot.lane, slot.uniform);
-                self.out.push(Node::Inst(Inst::VFma { acc: slot.reg, ty, a: a.reg, b: b.reg, negate: false }));
-                self.changed(slot.reg);
-                self.wrote_slot(&target, false);
-                return Ok(());
-            }
-        }
-        let value = self.value(value)?;
-        let old = self.load_address(&target)?;
-        let new = self.combine(op, old, value)?;
-        self.store_value(&target, new)
-    }
-
-    /// One chunk of `target = op over lanes`, into one of several accumulators.
-    fn accumulate_lanes(&mut self, stmt: &Stmt, target: Address, op: BinaryOp, value: &Expr) -> Step<()> {
-        const ACCUMULATORS: usize = 8;
-        let found = self.reductions.iter().position(|r| std::ptr::eq(r.stmt, stmt) && r.target == target);
-        let at = found.unwrap_or_else(|| {
-            let r = Reduction { stmt, target, op, accumulators: vec![], next: 0 };
-            self.reductions.push(r);
-            self.reductions.len() - 1
-        });
-        let whole = self.chunk.first == 0 && self.chunk.count == self.chunk.lanes;
-        let next = self.reductions[at].next;
-        self.reductions[at].next = (next + 1) % ACCUMULATORS;
-        if let (Expr::Binary(BinaryOp::Mul, a, b), true, BinaryOp::Add, Some(&acc)) =
-            (value, whole, op, self.reductions[at].accumulators.get(next))
-            && acc.dtype.is_float()
-        {
-            let (a, b) = (self.value(a)?, self.value(b)?);
-            let ty = self.ty(acc.lane, false);
-            self.out.push(Node::Inst(Inst::VFma { acc: acc.reg, ty, a: a.reg, b: b.reg, negate: false }));
-            self.changed(acc.reg);
-            return Ok(());
-        }
-        let mut v = self.value(value)?;
-        if !whole {
-            let neutral = self.constant(crate::codegen::expr::Scalar::neutral(op, v.dtype)?)?;
-            let mask = self.lane_mask(v.lane.bytes());
-            let (neutral, lane) = (self.with_lane(neutral, v.lane)?, v.lane);
-            let ty = self.ty(lane, false);
-            let (a, b) = (v.reg, neutral.reg);
-            v.reg = self.emit(|dst| Inst::VSelect { dst, ty, mask, a, b });
-        }
-        v.uniform = false;
-        match self.reductions[at].accumulators.get(next).copied() {
-            None => {
-                let reg = self.fresh();
-                let ty = self.ty(v.lane, false);
-                self.move_to(reg, v.reg, ty);
-                self.reductions[at].accumulators.push(Val { reg, ..v });
-            }
-            Some(acc) => {
-                let new = self.combine(op, acc, v)?;
-                let ty = self.ty(acc.lane, false);
-                self.move_to(acc.reg, new.reg, ty);
-            }
-        }
-        Ok(())
-    }
-
-    /// Accumulators are combined pairwise, then lanes, then with the old value of the target.
-    fn finish_reduction(&mut self, r: Reduction) -> Step<()> {
-        let mut values = r.accumulators;
-        while values.len() > 1 {
-            let half = values.len().div_ceil(2);
-            for i in half..values.len() {
-                values[i - half] = self.combine(r.op, values[i - half], values[i])?;
-            }
-            values.truncate(half);
-        }
-        let Some(v) = values.pop() else { return Ok(()) };
-        let mask = v.dtype == DType::Bool;
-        let op = match r.op {
-            BinaryOp::Add => VBinary::Add,
-            BinaryOp::Mul => VBinary::Mul,
-            BinaryOp::Min => VBinary::Min,
-            BinaryOp::Max => VBinary::Max,
-            // a mask is 0 or -1
-            BinaryOp::And if mask => VBinary::Max,
-            BinaryOp::Or if mask => VBinary::Min,
-            _ => return self.internal("a reduction over lanes that no instruction does"),
-        };
-        let op = match (mask, op) {
-            (true, VBinary::Max) if r.op == BinaryOp::Max => VBinary::Min,
-            (true, VBinary::Min) if r.op == BinaryOp::Min => VBinary::Max,
-            _ => op,
-        };
-        let (ty, a) = (self.ty(v.lane, false), v.reg);
-        let reg = self.emit(|dst| Inst::VReduce { op, dst, ty, a });
-        let v = self.normalized(Val { reg, uniform: true, ..v })?;
-        let old = self.load_address(&r.target)?;
-        let new = self.combine(r.op, old, v)?;
-        self.store_value(&r.target, new)
-    }
-
-    // ---- local buffers in registers
-
-    fn blends(&self, b: BufferId) -> bool {
-        self.locals[b.0 as usize] == LocalMode::Registers { blend: true }
-    }
-
-    pub fn in_registers(&self, b: BufferId) -> bool {
-        self.nest.buffer(b).kind == BufferKind::Local
-            && matches!(self.locals[b.0 as usize], LocalMode::Registers { .. })
-    }
-
-    /// The register of an element or vector of a local buffer; `None` when the buffer is in memory.
-    pub fn slot(&mut self, a: &Address) -> Step<Option<Slot>> {
-        if !self.in_registers(a.buffer) {
-            return Ok(None);
-        }
-        let memory = Err(Stop::Retry(a.buffer, LocalMode::Memory { offset: 0 }));
-        let (lane, start) = (a.linear.coefficient(LANE), a.linear.constant);
-        let constant = a.linear.terms.iter().all(|t| t.0 == LANE) && a.gather.is_empty();
-        let dtype = self.nest.buffer(a.buffer).dtype;
-        if !constant || !(0..=1).contains(&lane) || dtype == DType::Bool {
-            return memory;
-        }
-        let uniform = lane == 0;
-        let kind = lane_of(dtype)?;
-        let lanes = self.ty(kind, uniform).lanes;
-        let covered = if uniform { 1 } else { self.chunk.lanes as i64 };
-        for element in start..start + covered {
-            let owner = *self.owners.entry((a.buffer, element)).or_insert(start);
-            if owner != start && element < start + (self.chunk.first + self.chunk.count) as i64 {
-                return memory;
-            }
-        }
-        if let Some(slot) = self.slots.get_mut(&(a.buffer, start)) {
-            if slot.uniform != uniform || uniform && slot.lanes < lanes {
-                return memory;
-            }
-            slot.lanes = slot.lanes.max(lanes);
-            return Ok(Some(*slot));
-        }
-        let slot = Slot { reg: self.fresh(), uniform, lane: kind, lanes, valid: 0 };
-        self.slots.insert((a.buffer, start), slot);
-        Ok(Some(slot))
-    }
-
-    /// The slot is read with the lanes at work.
-    pub fn read_slot(&mut self, a: &Address) -> Step<()> {
-        let key = (a.buffer, a.linear.constant);
-        let slot = self.slots[&key];
-        if !slot.uniform && self.chunk.first + self.chunk.count > slot.valid && slot.valid > 0 && !self.blends(a.buffer)
-        {
-            return Err(Stop::Retry(a.buffer, LocalMode::Registers { blend: true }));
-        }
-        for frame in self.frames.iter_mut().rev() {
-            if frame.written.contains(&key) {
-                break;
-            }
-            frame.exposed.insert(key);
-        }
-        Ok(())
-    }
-
-    /// The slot has been written with the lanes at work; `fresh` when its old value does not matter.
-    pub fn wrote_slot(&mut self, a: &Address, fresh: bool) {
-        let key = (a.buffer, a.linear.constant);
-        let (blends, end) = (self.blends(a.buffer), self.chunk.first + self.chunk.count);
-        if let Some(slot) = self.slots.get_mut(&key) {
-            let end = if slot.uniform { slot.lanes } else { end };
-            slot.valid = if blends { slot.valid.max(end) } else { end };
-        }
-        if let (true, Some(frame)) = (fresh, self.frames.last_mut()) {
-            frame.written.insert(key);
-        }
-    }
-
-    /// Writes `v` to a register of a local buffer.
-    pub fn write_slot(&mut self, a: &Address, slot: Slot, v: Val) -> Step<()> {
-        let v = self.with_lane(v, slot.lane)?;
-        let partial = self.chunk.first > 0 || self.chunk.first + self.chunk.count < slot.valid;
-        let keep = !slot.uniform && partial && slot.valid > 0;
-        if keep && (self.chunk.first > 0 && !self.blends(a.buffer)) {
-            return Err(Stop::Retry(a.buffer, LocalMode::Registers { blend: true }));
-        }
-        if keep && self.blends(a.buffer) {
-            let mask = self.lane_mask(slot.lane.bytes());
-            let ty = VType { lane: slot.lane, lanes: slot.lanes };
-            let (new, old) = (v.reg, slot.reg);
-            let blended = self.emit(|dst| Inst::VSelect { dst, ty, mask, a: new, b: old });
-            self.move_to(slot.reg, blended, ty);
-        } else {
-            let ty =
-                if slot.uniform { VType { lane: slot.lane, lanes: slot.lanes } } else { self.ty(slot.lane, false) };
-            self.move_to(slot.reg, v.reg, ty);
-        }
-        self.wrote_slot(a, !keep);
-        Ok(())
-    }
-}
-
-/// Lets the last instruction (or copy and fused operation) of `out` write to `dst` if it has just defined `src`.
-fn redirect(out: &mut [Node], src: Vreg, dst: Vreg) -> bool {
-    let defines = |inst: &Inst| {
-        let mut yes = false;
-        inst.registers(|class, access, register| {
-            yes |= class == Class::Vector && !access.reads() && register == src.0;
-        });
-        yes
-    };
-    let rename = |inst: &mut Inst| {
-        inst.registers_mut(&mut |class, access, register| {
-            if class == Class::Vector && access.writes() && *register == src.0 {
-                *register = dst.0;
-            }
-        });
-    };
-    match out {
-        [.., Node::Inst(copy @ Inst::VCopy { .. }), Node::Inst(fma)]
-            if matches!(&*fma, Inst::VFma { acc, a, b, .. } if *acc == src && *a != dst && *b != dst)
-                && defines(copy) =>
-        {
-            rename(copy);
-            rename(fma);
-            true
-        }
-        [.., Node::Inst(last)] if defines(last) => {
-            rename(last);
-            true
-        }
-        _ => false,
-    }
 }
 
 /// The single constant value of the bounds.
@@ -811,15 +393,4 @@ pub fn lane_range(c: &Affine) -> Option<(i64, i64)> {
         [(LANE, k)] => Some((i64::MIN, c.constant.div_euclid(-k) + 1)),
         _ => None,
     }
-}
-
-/// Whether some statement accumulates into an element that does not depend on `var`.
-pub fn accumulates_over(body: &[Stmt], var: Var) -> bool {
-    body.iter().any(|s| match s {
-        Stmt::Loop { body, .. } | Stmt::If { body, .. } => accumulates_over(body, var),
-        Stmt::Let { .. } => false,
-        Stmt::Store { index, reduce, .. } => {
-            reduce.is_some() && index.iter().all(|i| matches!(i, Index::Affine(a) if !a.uses(var)))
-        }
-    })
 }

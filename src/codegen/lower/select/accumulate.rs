@@ -1,0 +1,141 @@
+//! Statements that accumulate: into registers, into memory, and over the lanes of a vector loop.
+//!
+//! A reduction over lanes has several accumulators, so that no addition waits for the one before; they are combined in a
+//! fixed tree when the loop has been expanded.
+
+use super::{Selector, Step};
+use crate::codegen::DType;
+use crate::codegen::expr::{BinaryOp, Expr, Index, Scalar, Var};
+use crate::codegen::loopnest::Stmt;
+use crate::codegen::lower::access::Address;
+use crate::codegen::lower::tree::Node;
+use crate::codegen::lower::value::Val;
+use crate::codegen::vcode::{Inst, VBinary};
+
+/// A reduction over the lanes of the vector loop being expanded.
+pub struct Reduction {
+    pub stmt: *const Stmt,
+    pub target: Address,
+    pub op: BinaryOp,
+    pub accumulators: Vec<Val>,
+    pub next: usize,
+}
+
+impl Selector<'_> {
+    /// `target = op(target, value)`.
+    pub fn accumulate(&mut self, target: Address, op: BinaryOp, value: &Expr) -> Step<()> {
+        let dtype = self.nest.buffer(target.buffer).dtype;
+        if let (Some(slot), BinaryOp::Add, Expr::Binary(BinaryOp::Mul, a, b), true) =
+            (self.slot(&target)?, op, value, dtype.is_float())
+        {
+            let (a, b) = (self.value(a)?, self.value(b)?);
+            let whole = self.chunk.first == 0 && self.chunk.count >= slot.valid;
+            if whole || slot.uniform || !self.blends(target.buffer) && self.chunk.first == 0 {
+                self.read_slot(&target)?;
+                let ty = self.ty(slot.lane, slot.uniform);
+                self.out.push(Node::Inst(Inst::VFma { acc: slot.reg, ty, a: a.reg, b: b.reg, negate: false }));
+                self.changed(slot.reg);
+                self.wrote_slot(&target, false);
+                return Ok(());
+            }
+        }
+        let value = self.value(value)?;
+        let old = self.load_address(&target)?;
+        let new = self.combine(op, old, value)?;
+        self.store_value(&target, new)
+    }
+
+    /// One chunk of `target = op over lanes`, into one of several accumulators.
+    pub fn accumulate_lanes(&mut self, stmt: &Stmt, target: Address, op: BinaryOp, value: &Expr) -> Step<()> {
+        const ACCUMULATORS: usize = 8;
+        let found = self.reductions.iter().position(|r| std::ptr::eq(r.stmt, stmt) && r.target == target);
+        let at = found.unwrap_or_else(|| {
+            let r = Reduction { stmt, target, op, accumulators: vec![], next: 0 };
+            self.reductions.push(r);
+            self.reductions.len() - 1
+        });
+        let whole = self.chunk.first == 0 && self.chunk.count == self.chunk.lanes;
+        let next = self.reductions[at].next;
+        self.reductions[at].next = (next + 1) % ACCUMULATORS;
+        if let (Expr::Binary(BinaryOp::Mul, a, b), true, BinaryOp::Add, Some(&acc)) =
+            (value, whole, op, self.reductions[at].accumulators.get(next))
+            && acc.dtype.is_float()
+        {
+            let (a, b) = (self.value(a)?, self.value(b)?);
+            let ty = self.ty(acc.lane, false);
+            self.out.push(Node::Inst(Inst::VFma { acc: acc.reg, ty, a: a.reg, b: b.reg, negate: false }));
+            self.changed(acc.reg);
+            return Ok(());
+        }
+        let mut v = self.value(value)?;
+        if !whole {
+            let neutral = self.constant(Scalar::neutral(op, v.dtype)?)?;
+            let mask = self.lane_mask(v.lane.bytes());
+            let (neutral, lane) = (self.with_lane(neutral, v.lane)?, v.lane);
+            let ty = self.ty(lane, false);
+            let (a, b) = (v.reg, neutral.reg);
+            v.reg = self.emit(|dst| Inst::VSelect { dst, ty, mask, a, b });
+        }
+        v.uniform = false;
+        match self.reductions[at].accumulators.get(next).copied() {
+            None => {
+                let reg = self.fresh();
+                let ty = self.ty(v.lane, false);
+                self.move_to(reg, v.reg, ty);
+                self.reductions[at].accumulators.push(Val { reg, ..v });
+            }
+            Some(acc) => {
+                let new = self.combine(op, acc, v)?;
+                let ty = self.ty(acc.lane, false);
+                self.move_to(acc.reg, new.reg, ty);
+            }
+        }
+        Ok(())
+    }
+
+    /// Accumulators are combined pairwise, then lanes, then with the old value of the target.
+    pub fn finish_reduction(&mut self, r: Reduction) -> Step<()> {
+        let mut values = r.accumulators;
+        while values.len() > 1 {
+            let half = values.len().div_ceil(2);
+            for i in half..values.len() {
+                values[i - half] = self.combine(r.op, values[i - half], values[i])?;
+            }
+            values.truncate(half);
+        }
+        let Some(v) = values.pop() else { return Ok(()) };
+        let mask = v.dtype == DType::Bool;
+        let op = match r.op {
+            BinaryOp::Add => VBinary::Add,
+            BinaryOp::Mul => VBinary::Mul,
+            BinaryOp::Min => VBinary::Min,
+            BinaryOp::Max => VBinary::Max,
+            // a mask is 0 or -1
+            BinaryOp::And if mask => VBinary::Max,
+            BinaryOp::Or if mask => VBinary::Min,
+            _ => return self.internal("a reduction over lanes that no instruction does"),
+        };
+        let op = match (mask, op) {
+            (true, VBinary::Max) if r.op == BinaryOp::Max => VBinary::Min,
+            (true, VBinary::Min) if r.op == BinaryOp::Min => VBinary::Max,
+            _ => op,
+        };
+        let (ty, a) = (self.ty(v.lane, false), v.reg);
+        let reg = self.emit(|dst| Inst::VReduce { op, dst, ty, a });
+        let v = self.normalized(Val { reg, uniform: true, ..v })?;
+        let old = self.load_address(&r.target)?;
+        let new = self.combine(r.op, old, v)?;
+        self.store_value(&r.target, new)
+    }
+}
+
+/// Whether some statement accumulates into an element that does not depend on `var`.
+pub fn accumulates_over(body: &[Stmt], var: Var) -> bool {
+    body.iter().any(|s| match s {
+        Stmt::Loop { body, .. } | Stmt::If { body, .. } => accumulates_over(body, var),
+        Stmt::Let { .. } => false,
+        Stmt::Store { index, reduce, .. } => {
+            reduce.is_some() && index.iter().all(|i| matches!(i, Index::Affine(a) if !a.uses(var)))
+        }
+    })
+}
