@@ -109,10 +109,62 @@ pub struct Reduced {
     pub empty: bool,
 }
 
+/// The equalities, those that mix variables like digits taken apart: `4a + b = 4c + d` with b and d in 0..4 says `a = c` and
+/// `b = d`. The terms that a number g divides add up to a multiple of g; where the others can reach only one such
+/// multiple, both sums are fixed.
+fn split_digits(p: &Polyhedron) -> Vec<Form> {
+    let n = p.dims;
+    let mut ranges: Vec<Range> = vec![(None, None); n];
+    for e in &p.inequalities {
+        let mut used = (0..n).filter(|&v| e[v] != 0);
+        if let (Some(v), None) = (used.next(), used.next()) {
+            let (c, k) = (e[v], e[n]);
+            let range = &mut ranges[v];
+            if c > 0 {
+                let lo = -k.div_euclid(c);
+                range.0 = Some(range.0.map_or(lo, |old| old.max(lo)));
+            } else {
+                let hi = k.div_euclid(-c);
+                range.1 = Some(range.1.map_or(hi, |old| old.min(hi)));
+            }
+        }
+    }
+    let mut open = p.equalities.clone();
+    let mut out = vec![];
+    while let Some(e) = open.pop() {
+        let split = e[..n].iter().map(|c| c.abs()).filter(|&g| g > 1).find_map(|g| {
+            let high: Form = e.iter().enumerate().map(|(v, &c)| if v < n && c % g == 0 { c } else { 0 }).collect();
+            let low: Form = e.iter().zip(&high).map(|(a, b)| a - b).collect();
+            if low[..n].iter().all(|&c| c == 0) {
+                return None;
+            }
+            let (lo, hi) = (range_of(&low, &ranges).0?, range_of(&low, &ranges).1?);
+            let multiple = hi.div_euclid(g) * g;
+            (multiple >= lo && multiple - g < lo).then_some((high, low, multiple))
+        });
+        match split {
+            None => out.push(e),
+            Some((mut high, mut low, multiple)) => {
+                high[n] += multiple;
+                low[n] -= multiple;
+                for mut part in [high, low] {
+                    let g = gcd(&part[..n]);
+                    if g > 1 && part[n] % g == 0 {
+                        part.iter_mut().for_each(|c| *c /= g);
+                    }
+                    open.push(part);
+                }
+            }
+        }
+    }
+    out.reverse();
+    out
+}
+
 impl Reduced {
     pub fn new(p: &Polyhedron) -> Reduced {
         let n = p.dims;
-        let mut equalities = p.equalities.clone();
+        let mut equalities = split_digits(p);
         let mut inequalities = p.inequalities.clone();
         let mut replaced: Vec<Option<Form>> = vec![None; n];
         // Solves one equality after the other for a variable with coefficient ±1.
@@ -332,6 +384,33 @@ mod tests {
         assert_eq!(r.range(&r.pull(&[1, -1, 0, 0])), (Some(-1), Some(1)));
         p.inequalities.push(vec![-1, 1, 0, -2]);
         assert!(Reduced::new(&p).empty);
+    }
+
+    #[test]
+    fn digits_are_taken_apart() {
+        // 4a + b = 4c + d + k, 0 ≤ a, c ≤ 9, 0 ≤ b, d ≤ 3.
+        let digits = |k: i64, most: i64| {
+            let mut p = Polyhedron { dims: 4, ..Default::default() };
+            p.equalities.push(vec![4, 1, -4, -1, -k]);
+            for (v, hi) in [(0, 9), (1, most), (2, 9), (3, most)] {
+                let mut low = vec![0; 5];
+                low[v] = 1;
+                p.inequalities.push(low.clone());
+                p.inequalities.push(minus(hi, &low));
+            }
+            Reduced::new(&p)
+        };
+        let r = digits(0, 3);
+        assert_eq!((r.free, r.equalities.len()), (2, 0));
+        assert_eq!(r.pull(&[1, 0, -1, 0, 0]), vec![0; 3]);
+        assert_eq!(r.pull(&[0, 1, 0, -1, 0]), vec![0; 3]);
+        // With a carry, or digits that are too large, there are several ways.
+        assert_eq!(digits(1, 3).free, 3);
+        assert_eq!(digits(0, 4).free, 3);
+        // 3 is 4 − 1 where digits are 0 or 1.
+        let r = digits(3, 1);
+        assert_eq!(r.pull(&[1, 0, -1, 0, 0]), vec![0, 0, 1]);
+        assert_eq!(r.pull(&[0, 1, 0, -1, 0]), vec![0, 0, -1]);
     }
 
     #[test]
