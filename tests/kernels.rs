@@ -99,7 +99,12 @@ fn cases() -> Vec<(Op, Vec<TensorType>, Vec<usize>)> {
             (24, 24, 24, 3, 1, 1, 1),
             (40, 40, 40, 5, 2, 1, 2),
             (16, 32, 2, 3, 1, 2, 2),
+            (24, 24, 6, 3, 1, 1, 1),
+            (12, 24, 6, 3, 2, 1, 1),
         ] {
+            if matches!(layout, Layout::Blocked(b) if group > 1 && group < c && c / group % b as i64 != 0) {
+                continue;
+            }
             let w = window(k, s, d, p);
             let types = vec![image(c, 9, 11), f(&[n, c / group, k, k]), f(&[n])];
             out.push((Op::Conv { window: w.clone(), group, layout }, types, vec![1, 2]));

@@ -6,15 +6,16 @@
 //! 2. injective temporaries are substituted into their readers, unless that would repeat much arithmetic; so are outputs
 //!    where the reader would share their loops;
 //! 3. temporaries that are written with a stride become one for each residue class ([`super::residue`]);
-//! 4. a reduction becomes an initialisation and an update of a temporary, which its epilogue (or a copy) reads;
-//! 5. adjacent iterators that every access uses as one are merged ([`super::merge`]).
+//! 4. dimensions of temporaries that are written with two digits become two ([`super::digits`]);
+//! 5. a reduction becomes an initialisation and an update of a temporary, which its epilogue (or a copy) reads;
+//! 6. adjacent iterators that every access uses as one are merged ([`super::merge`]).
 //!
 //! Invariant: element for element the Scop computes what the Program defines; only the order of a reduction is open.
 
 use crate::codegen::expr::{Access, Affine, BinaryOp, BufferId, CompareOp, Expr, Index, Scalar, UnaryOp, Var};
 use crate::poly::schedule::Schedule;
 use crate::poly::scop::{Definition, Iterator, Program, Role, Scop, Statement, TensorDecl};
-use crate::poly::{DType, Error, Result, merge, residue};
+use crate::poly::{DType, Error, Result, digits, merge, residue};
 
 /// Larger expressions are not substituted into others.
 const MAX_NODES: usize = 256;
@@ -30,6 +31,7 @@ pub fn build(name: &str, program: &Program) -> Result<Scop> {
     inline(&mut definitions, &tensors);
     definitions = definitions.into_iter().filter_map(|d| normalize(d, &tensors)).map(hoist_guards).collect();
     definitions = residue::split_residues(definitions, &mut tensors);
+    digits::split_digits(&mut definitions, &mut tensors);
     let mut scop = split(name, definitions, tensors);
     merge::merge_iterators(&mut scop);
     drop_unused_temporaries(&mut scop);

@@ -6,7 +6,8 @@ use crate::codegen::interpret;
 use crate::codegen::loopnest::{Bound, Buffer, BufferKind, LoopKind, LoopNest, Stmt};
 use crate::poly::build::build;
 use crate::poly::samples::{self, define, tensor, v, vars};
-use crate::poly::scop::{Iterator, Program, Role, Scop, TensorDecl};
+use crate::poly::schedule::Node;
+use crate::poly::scop::{Iterator, Program, Role, Scop, Statement, TensorDecl};
 use crate::poly::{DType, Tensor, dependence, ilp};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
@@ -176,6 +177,46 @@ fn each_residue_class_is_a_dense_tensor() {
         for s in scop.statements.iter().filter(|s| scop.tensor(s.target).role == Role::Temporary) {
             assert_eq!(s.write, [v(0)], "{scop}");
         }
+    }
+}
+
+/// `t[x][F·g + f] = Σ_{c, r} A[x + r][C·g + c] · W[F·g + f][c][r]`, then `y[x][i] = max(t[x][i] + B[i], 0)`.
+fn grouped(groups: i64, channels: i64, filters: i64) -> Program {
+    let mut p = Program::default();
+    let all = groups * filters;
+    let a = tensor(&mut p, Role::Input, "A", &[6, groups * channels]);
+    let w = tensor(&mut p, Role::Constant, "W", &[all, channels, 2]);
+    let b = tensor(&mut p, Role::Constant, "B", &[all]);
+    let y = tensor(&mut p, Role::Output, "y", &[5, all]);
+    let t = tensor(&mut p, Role::Temporary, "t", &[5, all]);
+    // x g f c r
+    let filter = Affine::var(Var(2)).plus(Var(1), filters);
+    let channel = Affine::var(Var(3)).plus(Var(1), channels);
+    let body = samples::mul(
+        Expr::load(a, vec![v(0).plus(Var(4), 1), channel]),
+        Expr::load(w, vec![filter.clone(), v(3), v(4)]),
+    );
+    let text = format!("x 5, g {groups}, f {filters}, c {channels}, r 2");
+    define(&mut p, t, &text, 3, Some(BinaryOp::Add), vec![], body);
+    p.definitions.last_mut().unwrap().write = vec![v(0), filter];
+    let sum = samples::add(Expr::load(t, vars(2)), Expr::load(b, vec![v(1)]));
+    define(&mut p, y, &format!("x 5, i {all}"), 2, None, vec![], samples::relu(sum));
+    p
+}
+
+#[test]
+fn what_follows_a_grouped_operator_has_its_loops() {
+    let rng = &mut StdRng::seed_from_u64(3);
+    for (groups, channels, filters) in [(3, 2, 4), (4, 1, 2), (2, 3, 1), (1, 2, 3)] {
+        let scop = compare(&grouped(groups, channels, filters), rng, "");
+        let free = if groups > 1 && filters > 1 { 3 } else { 2 };
+        let extents = |s: &Statement| s.iterators.iter().map(|it| it.extent).collect::<Vec<_>>();
+        for s in &scop.statements {
+            assert_eq!(extents(s)[..free], extents(&scop.statements[0])[..], "{scop}");
+        }
+        let (schedule, _) = ilp::schedule(&scop, &dependence::analyze(&scop).unwrap()).unwrap();
+        let Node::Band(band, _) = &schedule.root else { panic!("{schedule:?}") };
+        assert_eq!(band.rows.len(), free, "{scop}");
     }
 }
 

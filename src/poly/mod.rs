@@ -6,6 +6,7 @@ pub mod build;
 #[cfg(test)]
 mod build_tests;
 pub mod dependence;
+pub mod digits;
 pub mod expand;
 pub mod ilp;
 pub mod instruction;
