@@ -24,6 +24,9 @@ const DEPTHWISE_SHARE: f64 = 0.35;
 /// Nanoseconds for one element whose neighbours are not neighbours any more.
 const SCATTER_NS: f64 = 0.4;
 
+/// Where weights come from, whatever the size of one matrix: all others of the network were read since the last run.
+const WEIGHTS_LEVEL: usize = 2;
+
 /// An operand as the model sees it.
 #[derive(Clone, Copy, Debug)]
 pub struct Operand<'a> {
@@ -38,8 +41,11 @@ pub fn node(op: &Op, operands: &[Operand], result: &TensorType, target: &Target)
     }
     let moved: f64 =
         operands.iter().filter(|o| !o.constant).map(|o| traffic(read_bytes(op, o.ty, result), target)).sum();
-    let weights: f64 = operands.iter().filter(|o| o.constant).map(|o| traffic(o.ty.bytes(), target)).sum();
-    target.launch_ns + moved + weights + arithmetic(op, operands, result, target)
+    let weights: usize = operands.iter().filter(|o| o.constant).map(|o| o.ty.bytes()).sum();
+    target.launch_ns
+        + moved
+        + weights as f64 / target.bandwidth[WEIGHTS_LEVEL]
+        + arithmetic(op, operands, result, target)
 }
 
 /// What a view costs as a kernel of its own beyond its arithmetic and its result: the launch and reading `operand`.
@@ -186,5 +192,24 @@ fn image_share(
             };
             tail(vector, lanes) * share * if depthwise { DEPTHWISE_SHARE } else { 1.0 }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::graph::DType;
+
+    #[test]
+    fn one_product_with_merged_weights_is_cheaper_than_three() {
+        let target = Target::avx512();
+        let op = Op::MatMul { transpose_a: false, transpose_b: false };
+        let x = TensorType::new(DType::F32, &[64, 384]);
+        let cost = |columns: i64| {
+            let (w, y) = (TensorType::new(DType::F32, &[384, columns]), TensorType::new(DType::F32, &[64, columns]));
+            let operands = [Operand { ty: &x, constant: false }, Operand { ty: &w, constant: true }];
+            node(&op, &operands, &y, &target) + traffic(y.bytes(), &target)
+        };
+        assert!(cost(3 * 384) < 3.0 * cost(384) - target.launch_ns);
     }
 }
