@@ -13,6 +13,7 @@
 mod join;
 mod parts;
 mod program;
+mod slices;
 
 use crate::graph::define::kind;
 use crate::graph::ir::{Graph, Node, Source, ValueId};
@@ -24,6 +25,7 @@ pub use join::{
     Join, Stored, Way, affine_reshape, before_reduction, is_elementwise, is_expensive, is_view, joins, reads_through,
 };
 pub use program::{program, scalar_constant};
+pub use slices::Slice;
 
 /// Nodes that become one kernel.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -36,6 +38,8 @@ pub struct Group {
     pub inputs: Vec<ValueId>,
     /// Values used outside.
     pub outputs: Vec<ValueId>,
+    /// Values that lie in inputs or outputs.
+    pub slices: Vec<Slice>,
 }
 
 /// Where a node runs.
@@ -81,7 +85,10 @@ pub fn fuse(graph: &Graph, places: &[Place]) -> Result<Vec<Group>> {
     }
     let is_alias = |nodes: &[usize]| nodes.iter().all(|&m| matches!(graph.nodes[m].op, Op::Reshape { .. }));
     let ordered = order(graph, members.into_values().collect(), places)?;
-    Ok(ordered.iter().filter(|nodes| !is_alias(nodes)).map(|nodes| group(graph, nodes, places)).collect())
+    let kernels = ordered.iter().filter(|nodes| !is_alias(nodes));
+    let mut groups = kernels.map(|nodes| group(graph, nodes, places)).collect();
+    slices::write_in_place(graph, &mut groups);
+    Ok(groups)
 }
 
 /// The node in whose kernel a node runs.
@@ -159,7 +166,7 @@ fn group(graph: &Graph, nodes: &[usize], places: &[Place]) -> Group {
         0..=6 => words.join("_"),
         n => format!("{}_{}_more", words[..5].join("_"), n - 5),
     };
-    Group { name, nodes: nodes.iter().map(|&m| m as u32).collect(), inputs, outputs }
+    Group { name, nodes: nodes.iter().map(|&m| m as u32).collect(), inputs, outputs, slices: vec![] }
 }
 
 /// One line for each group: its operators, inputs and outputs.

@@ -4,9 +4,9 @@
 //! the values inside as temporaries. Invariant: names do not depend on the graph, so that equal kernels have equal programs.
 
 use crate::graph::define::define;
-use crate::graph::expr::{Affine, BufferId, Expr, Scalar, Var};
+use crate::graph::expr::{Affine, BufferId, Expr, Index, Scalar, Var};
 use crate::graph::fusion::parts::Parts;
-use crate::graph::fusion::{Group, affine_reshape};
+use crate::graph::fusion::{Group, Slice, affine_reshape};
 use crate::graph::ir::{Graph, TensorType, ValueId};
 use crate::graph::op::Op;
 use crate::graph::scop::{Definition, Iterator, Program, Role, TensorDecl};
@@ -49,6 +49,11 @@ pub fn program(graph: &Graph, group: &Group) -> Result<Program> {
         for (i, decl) in piece.tensors.iter().enumerate() {
             let ty = TensorType { dtype: decl.dtype, shape: decl.shape.clone() };
             let value = node.inputs.iter().chain(&node.outputs).nth(i).copied();
+            let slice = value.and_then(|v| group.slices.iter().find(|s| s.value == v));
+            if let Some(slice) = slice {
+                map.push(Bound::Slice(whole(graph, group, slice)?, slice.axis, slice.offset));
+                continue;
+            }
             map.push(match value {
                 None => Bound::Buffer(declare(&mut out, Role::Temporary, &ty)),
                 Some(v) => match (buffers.get(&v), scalar_constant(graph, v)) {
@@ -84,18 +89,40 @@ pub fn program(graph: &Graph, group: &Group) -> Result<Program> {
 /// What a tensor of an operator's own program becomes in the group's.
 enum Bound {
     Buffer(BufferId),
+    /// It lies in a buffer, along a dimension, at an offset.
+    Slice(BufferId, usize, i64),
     Scalar(Scalar),
+}
+
+/// The buffer that a slice lies in: the output where the group writes the slice, and the input elsewhere.
+fn whole(graph: &Graph, group: &Group, slice: &Slice) -> Result<BufferId> {
+    let written = group.nodes.iter().any(|&n| graph.nodes[n as usize].outputs.contains(&slice.value));
+    let (first, list) = if written { (group.inputs.len(), &group.outputs) } else { (0, &group.inputs) };
+    let position = list.iter().position(|&v| v == slice.whole);
+    let position = position.ok_or_else(|| Error::Internal(format!("group {} has a slice of nothing", group.name)))?;
+    Ok(BufferId((first + position) as u32))
 }
 
 fn renumber(mut definition: Definition, map: &[Bound]) -> Result<Definition> {
     match map[definition.target.0 as usize] {
         Bound::Buffer(b) => definition.target = b,
+        Bound::Slice(b, axis, offset) => {
+            definition.target = b;
+            definition.write[axis] = std::mem::take(&mut definition.write[axis]).offset(offset);
+        }
         Bound::Scalar(_) => return Err(Error::Internal("an operator writes its input".into())),
     }
     definition.body = definition.body.rewrite(&mut |e| match e {
         Expr::Load(mut access) => match map[access.buffer.0 as usize] {
             Bound::Buffer(b) => {
                 access.buffer = b;
+                Expr::Load(access)
+            }
+            Bound::Slice(b, axis, offset) => {
+                access.buffer = b;
+                if let Index::Affine(place) = &mut access.index[axis] {
+                    *place = std::mem::take(place).offset(offset);
+                }
                 Expr::Load(access)
             }
             Bound::Scalar(s) => guarded(s, &access.guard, access.otherwise),

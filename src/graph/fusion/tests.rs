@@ -266,3 +266,33 @@ fn what_follows_a_concatenation_is_computed_part_by_part() {
     });
     assert_eq!(places, [0, 8]);
 }
+
+#[test]
+fn what_is_concatenated_is_written_to_its_place() {
+    let mut net = Net::default();
+    let x = net.input(&[1, 4, 5, 5]);
+    let (a, b) = (net.conv(x, 8), net.conv(x, 3));
+    let a = net.relu(a);
+    let joined = net.node(Op::Concat { axis: 1 }, &[a, b]);
+    let out = net.conv(joined, 4);
+    let again = net.conv(b, 4);
+    assert_eq!(net.fuse(&[out, again]), [vec![0, 2], vec![1], vec![4], vec![5]]);
+    let (graph, groups) = net.chosen(&[out, again]);
+    let programs: Vec<_> = groups.iter().map(|g| program(&graph, g).unwrap()).collect();
+    let written = |p: &crate::graph::scop::Program| p.tensors.iter().find(|t| t.role == Role::Output).map(|t| t.shape.clone());
+    let whole = Some(vec![1, 11, 5, 5]);
+    assert_eq!((written(&programs[0]), written(&programs[1])), (whole.clone(), whole.clone()));
+    assert_eq!(programs[1].definitions[0].write[1].constant, 8);
+    // The other reader of the second operand reads it there.
+    assert_eq!(Some(programs[3].tensors[0].shape.clone()), whole);
+    let mut least = i64::MAX;
+    programs[3].definitions[0].body.visit_accesses(&mut |x| {
+        if x.buffer == BufferId(0) {
+            least = least.min(x.index[1].affine().unwrap().constant);
+        }
+    });
+    assert_eq!(least, 8);
+    // An output of the graph is no part of another value.
+    let groups = net.chosen(&[out, b]).1;
+    assert!(groups.iter().any(|g| g.name == "concat") && groups.iter().all(|g| g.slices.is_empty()));
+}

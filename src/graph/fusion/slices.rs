@@ -1,0 +1,77 @@
+//! Concatenations without copies: each operand is written to its place in the whole.
+//!
+//! In: groups. Out: groups without those that only concatenate what other kernels write and read element by element; the
+//! writers and readers of an operand have the whole as input or output instead, and a [`Slice`] that says where it lies.
+
+use crate::graph::define::kind;
+use crate::graph::fusion::Group;
+use crate::graph::ir::{Graph, Node, Source, ValueId};
+use crate::graph::op::{FusionKind, Op};
+use std::collections::BTreeMap;
+
+/// A value that lies in another one, along one dimension.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Slice {
+    pub value: ValueId,
+    pub whole: ValueId,
+    pub axis: usize,
+    pub offset: i64,
+}
+
+/// Writes concatenations in place where every operand allows it.
+pub fn write_in_place(graph: &Graph, groups: &mut Vec<Group>) {
+    let mut slices: BTreeMap<ValueId, Slice> = BTreeMap::new();
+    // A kernel that writes one part and reads another would have one buffer twice.
+    let touched: Vec<(Vec<ValueId>, Vec<ValueId>)> =
+        groups.iter().map(|g| (g.inputs.clone(), g.outputs.clone())).collect();
+    groups.retain(|group| {
+        let [n] = group.nodes[..] else { return true };
+        let Node { op: Op::Concat { axis }, inputs, outputs, .. } = &graph.nodes[n as usize] else { return true };
+        let whole = outputs[0];
+        let mut offset = 0;
+        let mut found: BTreeMap<ValueId, Slice> = BTreeMap::new();
+        for &value in inputs {
+            let nested = slices.contains_key(&value) || slices.values().any(|s| s.whole == value);
+            if nested || !is_movable(graph, value) || found.contains_key(&value) {
+                return true;
+            }
+            found.insert(value, Slice { value, whole, axis: *axis, offset });
+            offset += graph.value(value).ty.shape[*axis];
+        }
+        let has = |values: &[ValueId]| values.iter().any(|v| found.contains_key(v));
+        if touched.iter().any(|(read, written)| has(read) && has(written)) {
+            return true;
+        }
+        slices.extend(found);
+        false
+    });
+    for group in groups {
+        for values in [&mut group.inputs, &mut group.outputs] {
+            let mut placed: Vec<ValueId> = vec![];
+            for v in values.drain(..) {
+                let slice = slices.get(&v);
+                group.slices.extend(slice.filter(|s| !group.slices.contains(s)));
+                let place = slice.map_or(v, |s| s.whole);
+                if !placed.contains(&place) {
+                    placed.push(place);
+                }
+            }
+            *values = placed;
+        }
+    }
+}
+
+/// Whether a value may lie in rows that are farther apart: a kernel writes it, kernels read it by affine subscripts, and it
+/// has no other name.
+fn is_movable(graph: &Graph, value: ValueId) -> bool {
+    let fits = |op: &Op| {
+        let gathers = matches!(op, Op::Gather { .. } | Op::GatherElements { .. } | Op::GatherNd { .. });
+        kind(op) != FusionKind::Opaque && !gathers && !matches!(op, Op::Reshape { .. })
+    };
+    let written = match graph.value(value).source {
+        Source::Node(n, _) => fits(&graph.nodes[n as usize].op),
+        _ => false,
+    };
+    let mut readers = graph.nodes.iter().filter(|node| node.inputs.contains(&value));
+    written && !graph.outputs.contains(&value) && readers.all(|node| fits(&node.op))
+}
