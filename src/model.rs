@@ -247,7 +247,10 @@ impl Model {
     /// The text of one stage of the compilation, of all kernels or of those whose name contains `kernel`.
     pub fn explain(&self, options: &Options, stage: Stage, kernel: Option<&str>) -> Result<String> {
         guard(|| match &self.source {
-            Source::Program(source) => program::explain(&source.meaning(&options.dims)?, &options.pipeline()?, stage),
+            Source::Program(source) => {
+                let meaning = source.meaning(&options.dims)?;
+                program::explain(&meaning, &|| source.file.written(&meaning), &options.pipeline()?, stage)
+            }
             _ => pipeline::explain(&self.graph(&options.dims)?, &options.pipeline()?, stage, kernel),
         })
     }

@@ -120,9 +120,9 @@ pub fn explain(source: &Graph, options: &Options, stage: Stage, filter: Option<&
         if filter.is_some_and(|f| !name.contains(f)) {
             continue;
         }
-        kernel::compile(name, program, &options.target, &mut |reached, show| {
+        kernel::compile(name, program, &options.target, &mut |reached, seen| {
             if reached == stage {
-                text.push_str(&format!("# {name}\n{}\n", show()?));
+                text.push_str(&format!("# {name}\n{}\n", (seen.text)()?));
             }
             Ok(reached < stage)
         })?;

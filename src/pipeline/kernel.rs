@@ -80,8 +80,21 @@ impl CompiledKernel {
     }
 }
 
-/// Is told after each stage, with the text that it would show; `false` stops there.
-pub type Observer<'a> = dyn FnMut(Stage, &dyn Fn() -> Result<String>) -> Result<bool> + 'a;
+/// What there is to see after a stage.
+pub struct Seen<'a> {
+    pub text: &'a dyn Fn() -> Result<String>,
+    /// At [`Stage::Schedule`]: the statements and their order.
+    pub scheduled: Option<(&'a Scop, &'a tile::Tiled)>,
+}
+
+impl<'a> Seen<'a> {
+    fn text(text: &'a dyn Fn() -> Result<String>) -> Seen<'a> {
+        Seen { text, scheduled: None }
+    }
+}
+
+/// Is told after each stage what there is to see; `false` stops there.
+pub type Observer<'a> = dyn FnMut(Stage, &Seen) -> Result<bool> + 'a;
 
 /// Compiles a tensor expression. `None` when `after` has stopped it.
 pub fn compile(name: &str, program: &Program, target: &Target, after: &mut Observer) -> Result<Option<CompiledKernel>> {
@@ -125,7 +138,7 @@ fn compile_statements(
         clock = now;
     };
     lap("scop");
-    if !after(Stage::Scop, &|| Ok(scop.to_string()))? {
+    if !after(Stage::Scop, &Seen::text(&|| Ok(scop.to_string())))? {
         return Ok(None);
     }
     let dependences = poly::dependence::analyze(&scop)?;
@@ -142,21 +155,24 @@ fn compile_statements(
     lap("tile");
     poly::legality::check(&scop, &dependences, &tiled.schedule)?;
     lap("legality");
-    let shown = || Ok(format!("{}\ntiled:\n{}", schedule.print(&scop), tiled.schedule.print(&scop)));
-    if !after(Stage::Schedule, &shown)? {
+    let shown = || match given {
+        Some(given) => Ok(given.schedule.print(&scop)),
+        None => Ok(format!("{}\ntiled:\n{}", schedule.print(&scop), tiled.schedule.print(&scop))),
+    };
+    if !after(Stage::Schedule, &Seen { text: &shown, scheduled: Some((&scop, &tiled)) })? {
         return Ok(None);
     }
     let kernel = poly::lower::lower(&scop, &tiled)?;
     codegen::verify::verify(&kernel.nest)?;
     lap("loops");
-    if !after(Stage::Loops, &|| Ok(kernel.nest.to_string()))? {
+    if !after(Stage::Loops, &Seen::text(&|| Ok(kernel.nest.to_string())))? {
         return Ok(None);
     }
     let vcode = || {
         let functions = codegen::lower::lower(&codegen::simplify::simplify(&kernel.nest), target)?;
         Ok(functions.iter().map(|f| f.to_string()).collect::<Vec<_>>().join("\n"))
     };
-    if !after(Stage::Vcode, &vcode)? {
+    if !after(Stage::Vcode, &Seen::text(&vcode))? {
         return Ok(None);
     }
     let assembled = assemble(&kernel.nest, target)?;
@@ -165,7 +181,7 @@ fn compile_statements(
         let phases = assembled.phases.iter().map(|p| codegen::disassemble::disassemble(&p.code, target.isa));
         Ok(phases.collect::<Result<Vec<_>>>()?.join("\n"))
     };
-    if !after(Stage::Asm, &listing)? {
+    if !after(Stage::Asm, &Seen::text(&listing))? {
         return Ok(None);
     }
     let slots = slots(&kernel.nest, kernel.arguments.len())?;

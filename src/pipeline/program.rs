@@ -7,10 +7,13 @@
 use crate::pipeline::kernel::{self, CompiledKernel, Stage, TIMED};
 use crate::pipeline::report::Report;
 use crate::pipeline::{Clock, Options, check_arena, kernel_report, link, requirements};
+use crate::poly::language::primitive::{Placed, Schedule};
+use crate::poly::language::source::Span;
 use crate::poly::language::{self, Computation, Meaning};
 use crate::poly::lower::Argument;
-use crate::poly::scop::{Role, TensorDecl};
-use crate::poly::transform::Transformed;
+use crate::poly::scop::{Role, Scop, TensorDecl};
+use crate::poly::tile::Tiled;
+use crate::poly::transform::{Original, Transformed, words};
 use crate::runtime::module::{Action, Buffer, BufferRef, Module, OutputSpec, Place, Step, TensorSpec};
 use crate::{DType, Error, Result};
 use std::sync::Arc;
@@ -52,8 +55,14 @@ pub fn compile(meaning: &Meaning, options: &Options) -> Result<(Module, Report)>
     Ok((module, report))
 }
 
-/// The text of one stage. Nothing after the stage is run.
-pub fn explain(meaning: &Meaning, options: &Options, stage: Stage) -> Result<String> {
+/// The text of one stage. Nothing after the stage is run. Where the ILP has found the schedule it is said in the words of
+/// the text language too, as primitives for `written`, with the trees as comments.
+pub fn explain(
+    meaning: &Meaning,
+    written: &dyn Fn() -> Result<Scop>,
+    options: &Options,
+    stage: Stage,
+) -> Result<String> {
     if stage == Stage::C {
         return language::c::print(meaning, 0);
     }
@@ -61,13 +70,34 @@ pub fn explain(meaning: &Meaning, options: &Options, stage: Stage) -> Result<Str
         return Err(Error::Invalid(format!("`{}` is no network: its stages begin with c and scop", meaning.name)));
     }
     let mut text = String::new();
-    run_stages(&meaning.name, &meaning.computation, meaning.schedule.as_ref(), options, &mut |reached, show| {
+    run_stages(&meaning.name, &meaning.computation, meaning.schedule.as_ref(), options, &mut |reached, seen| {
         if reached == stage {
-            text = show()?;
+            text = (seen.text)()?;
+            if let (Some((scop, tiled)), None) = (seen.scheduled, &meaning.schedule) {
+                text = text.lines().map(|line| format!("# {line}\n")).collect();
+                text.push_str(&in_words(meaning, written()?, scop, tiled)?);
+            }
         }
         Ok(reached < stage)
     })?;
     Ok(text)
+}
+
+/// The schedule of a program as a block that a file may hold.
+fn in_words(meaning: &Meaning, written: Scop, scop: &Scop, tiled: &Tiled) -> Result<String> {
+    let original = Original { written, normal: &|| meaning.normal() };
+    let placed = |primitive| Placed { primitive, span: Span::default() };
+    let primitives = match words::words(&original, scop, tiled) {
+        Ok(said) => said.into_iter().map(placed).collect(),
+        Err(e @ (Error::Unsupported(_) | Error::Schedule(_))) => {
+            let why = e.to_string();
+            return Ok(format!("# This order cannot be said in words: {}\n", why.lines().next().unwrap_or("")));
+        }
+        Err(e) => return Err(e),
+    };
+    let sizes: Vec<String> = meaning.sizes.iter().map(|(name, n)| format!("{name} = {n}")).collect();
+    let block = Schedule { name: "ilp".into(), program: meaning.name.as_str().into(), primitives };
+    Ok(format!("# The same in words, for {}:\n{block}", sizes.join(", ")))
 }
 
 fn compile_kernel(

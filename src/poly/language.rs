@@ -65,8 +65,8 @@ pub mod syntax;
 pub use parser::parse;
 
 use crate::poly::scop::{self, Role, Scop};
-use crate::poly::transform::{self, Transformed};
-use crate::poly::{Error, Result, original};
+use crate::poly::transform::{self, Original, Transformed};
+use crate::poly::{Error, Result, build, original};
 use print::Style;
 use source::Problem;
 use std::collections::BTreeMap;
@@ -97,6 +97,14 @@ impl Meaning {
         match &self.computation {
             Computation::Def(program) => &program.tensors,
             Computation::Loop(scop) => &scop.tensors,
+        }
+    }
+
+    /// What the ILP begins with.
+    pub fn normal(&self) -> Result<Scop> {
+        match &self.computation {
+            Computation::Def(program) => build::build(&self.name, program),
+            Computation::Loop(scop) => Ok(scop.clone()),
         }
     }
 }
@@ -196,15 +204,21 @@ impl File {
 
     /// What `meaning` computes in the order that `schedule` says. `Schedule` when one of its primitives is refused.
     pub fn schedule(&self, meaning: &Meaning, schedule: &primitive::Schedule) -> Result<Meaning> {
-        let scop = match &meaning.computation {
-            Computation::Loop(_) => loops::lower_over_indices(self.program(Some(&meaning.name))?, &meaning.sizes)
-                .map_err(|problem| self.source.error(problem))?,
-            Computation::Def(program) => original::in_loops(&meaning.name, program)?,
-        };
-        let transformed = transform::apply_all(&scop, &schedule.primitives).map_err(|(at, error)| {
+        let normal = || meaning.normal();
+        let original = Original { written: self.written(meaning)?, normal: &normal };
+        let transformed = transform::apply_all(&original, &schedule.primitives).map_err(|(at, error)| {
             let span = schedule.primitives.get(at).map_or(schedule.name.span, |p| p.span);
             self.source.error(Problem { span, error })
         })?;
         Ok(Meaning { schedule: Some(transformed), ..meaning.clone() })
+    }
+
+    /// The loops of `meaning` as they are written: what schedules by hand begin with.
+    pub fn written(&self, meaning: &Meaning) -> Result<Scop> {
+        match &meaning.computation {
+            Computation::Loop(_) => loops::lower_over_indices(self.program(Some(&meaning.name))?, &meaning.sizes)
+                .map_err(|problem| self.source.error(problem)),
+            Computation::Def(program) => original::in_loops(&meaning.name, program),
+        }
     }
 }

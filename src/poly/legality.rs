@@ -22,7 +22,7 @@ pub fn check(scop: &Scop, dependences: &Dependences, schedule: &Schedule) -> Res
     Ok(())
 }
 
-/// The same tree with exact flags: a row is coincident when no dependence that is left at its band has a distance in φ, a
+/// The same tree, statements in their order in rows and filters, with exact flags: a row is coincident when no dependence that is left at its band has a distance in φ, a
 /// band permutable when none has a negative one.
 pub fn flag(scop: &Scop, dependences: &Dependences, schedule: &Schedule) -> Result<Schedule> {
     let live = dependences.list.iter().map(|d| (d, Live::new(d))).collect();
@@ -37,8 +37,11 @@ fn flag_node(scop: &Scop, isl: &Isl, node: &Node, live: Vec<(&Dependence, Live)>
                 let both = |d: &Dependence| ids.contains(&d.source) && ids.contains(&d.sink);
                 live.iter().filter(|(d, _)| both(d)).cloned().collect()
             };
-            let flagged =
-                |(ids, child): &(Vec<StatementId>, Node)| Ok((ids.clone(), flag_node(scop, isl, child, inside(ids))?));
+            let flagged = |(ids, child): &(Vec<StatementId>, Node)| {
+                let mut sorted = ids.clone();
+                sorted.sort();
+                Ok((sorted, flag_node(scop, isl, child, inside(ids))?))
+            };
             Node::Sequence(children.iter().map(flagged).collect::<Result<_>>()?)
         }
         Node::Band(band, child) => {
@@ -52,7 +55,9 @@ fn flag_node(scop: &Scop, isl: &Isl, node: &Node, live: Vec<(&Dependence, Live)>
                     flagged.permutable =
                         flagged.permutable && (d.reduction || coincident || l.respects(scop, d, &point, isl)?);
                 }
-                flagged.rows.push(Row { coincident, ..row.clone() });
+                let mut phi = row.phi.clone();
+                phi.sort();
+                flagged.rows.push(Row { phi, coincident, ..row.clone() });
                 rest = rest.into_iter().filter_map(|(d, l)| Some((d, l.after(scop, d, row)?))).collect();
             }
             let mut left = vec![];

@@ -92,7 +92,7 @@ impl Packing {
     }
 
     /// Subscripts of the packed tensor for values of the statement's iterators, which are affine in loop variables that
-    /// lie in the closed intervals `range`. `Internal` when a value does not split at its tile.
+    /// lie in the closed intervals `range`. `Schedule` when a value does not split at its tile.
     pub fn subscripts(&self, value: &[Affine], range: &impl Fn(Var) -> (i64, i64)) -> Result<Vec<Affine>> {
         let split = |v: Var, t: i64| {
             let whole = &value[v.0 as usize];
@@ -107,7 +107,7 @@ impl Packing {
             }
             let (lo, hi) = point.bounds(range);
             if lo < 0 || hi >= t {
-                return Err(Error::Internal(format!("a packed operand is read across tiles of {t}: {lo}..={hi}")));
+                return Err(Error::Schedule(format!("a packed operand is read across tiles of {t}: {lo}..={hi}")));
             }
             Ok((tile, point))
         };

@@ -6,7 +6,11 @@
 
 mod edit;
 mod loops;
+mod pack;
+mod phases;
+mod program;
 mod statements;
+pub mod words;
 
 use crate::poly::dependence;
 use crate::poly::language::primitive::{Loop, Placed, Primitive};
@@ -14,9 +18,12 @@ use crate::poly::legality;
 use crate::poly::pack::Packing;
 use crate::poly::schedule::Schedule;
 use crate::poly::scop::Scop;
-use crate::poly::{Error, Result};
+use crate::poly::{Error, Result, lower, tile};
 
 pub use loops::{parallel, peel, reorder, reverse, shift, skew, split, tile, unroll, unroll_and_jam, vectorize};
+pub use pack::{cache_read, pack};
+pub use phases::{sequence, serial, wavefront};
+pub use program::{divide, expand, normalize};
 pub use statements::{distribute, merge};
 
 /// What a schedule by hand has made of a program.
@@ -35,15 +42,28 @@ impl Transformed {
     }
 }
 
-/// What has become of `scop` after all `primitives`, from its original order; or why not, and after how many primitives.
+/// A program that schedules by hand are for.
+pub struct Original<'a> {
+    /// As it was written: what primitives begin with.
+    pub written: Scop,
+    /// What the ILP begins with.
+    pub normal: &'a dyn Fn() -> Result<Scop>,
+}
+
+/// What has become of a program after all `primitives`, from its original order; or why not, and after how many primitives.
 /// The order is proven at the end: a tree in between may be illegal where later primitives mend it.
-pub fn apply_all(scop: &Scop, primitives: &[Placed]) -> std::result::Result<Transformed, (usize, Error)> {
-    let mut states = vec![Transformed::new(scop.clone())];
+pub fn apply_all(original: &Original, primitives: &[Placed]) -> std::result::Result<Transformed, (usize, Error)> {
+    let mut states = vec![Transformed::new(original.written.clone())];
+    let mut first = 0;
     for (i, p) in primitives.iter().enumerate() {
-        let next = apply(&states[states.len() - 1], &p.primitive).map_err(|e| (i, e))?;
+        let next = apply(original, &states[states.len() - 1], &p.primitive).map_err(|e| (i, e))?;
+        if next.scop != states[0].scop {
+            prove(std::mem::take(&mut states), &primitives[first..i]).map_err(|(at, e)| (first + at, e))?;
+            first = i + 1;
+        }
         states.push(next);
     }
-    prove(states, primitives)
+    prove(states, &primitives[first..]).map_err(|(at, e)| (first + at, e))
 }
 
 /// The last of `states`, its flags exact; or the refusal of the primitive from which on no state is legal. `states[i]` is
@@ -56,8 +76,14 @@ fn prove(mut states: Vec<Transformed>, primitives: &[Placed]) -> std::result::Re
     let dependences = dependence::analyze(&last.scop).map_err(|e| (0, e))?;
     let mut refusal = match legality::check(&last.scop, &dependences, &last.schedule) {
         Ok(()) => {
-            last.schedule =
-                legality::flag(&last.scop, &dependences, &last.schedule).map_err(|e| (primitives.len() - 1, e))?;
+            let end = primitives.len() - 1;
+            last.schedule = legality::flag(&last.scop, &dependences, &last.schedule).map_err(|e| (end, e))?;
+            let packs = |p: &Placed| matches!(p.primitive, Primitive::CacheRead { .. } | Primitive::Pack { .. });
+            if !last.packings.is_empty() {
+                let at = primitives.iter().rposition(packs).unwrap_or(end);
+                let tiled = tile::as_given(&last.scop, &last.schedule, &last.packings);
+                lower::lower(&last.scop, &tiled).map_err(|e| (at, shown(e, &last, &primitives[at].primitive)))?;
+            }
             return Ok(last);
         }
         Err(e) => e,
@@ -74,9 +100,22 @@ fn prove(mut states: Vec<Transformed>, primitives: &[Placed]) -> std::result::Re
 
 /// What has become of a program after one more primitive, its order not proven yet. `Schedule` when the primitive does not
 /// fit, `Unsupported` for what is not done by hand yet.
-pub fn apply(before: &Transformed, primitive: &Primitive) -> Result<Transformed> {
+pub fn apply(original: &Original, before: &Transformed, primitive: &Primitive) -> Result<Transformed> {
     let (scop, schedule) = (&before.scop, &before.schedule);
     let transformed = match primitive {
+        Primitive::Normalize => normalize(before, original.normal),
+        Primitive::Divide => divide(before),
+        Primitive::Expand => expand(before),
+        Primitive::CacheRead { tensor, at: None } => cache_read(before, tensor),
+        Primitive::Pack { tensor, layout } => pack(before, tensor, layout),
+        _ => reschedule(scop, schedule, primitive).map(|schedule| Transformed { schedule, ..before.clone() }),
+    };
+    transformed.map_err(|e| shown(e, before, primitive))
+}
+
+/// The tree after one of the primitives that change nothing else.
+fn reschedule(scop: &Scop, schedule: &Schedule, primitive: &Primitive) -> Result<Schedule> {
+    match primitive {
         Primitive::Split { which, by, into } => split(scop, schedule, which, *by, into),
         Primitive::Reorder { which } => reorder(scop, schedule, which),
         Primitive::Tile { which, by, into } => tile(scop, schedule, which, by, into),
@@ -85,26 +124,16 @@ pub fn apply(before: &Transformed, primitive: &Primitive) -> Result<Transformed>
         Primitive::Reverse { which } => reverse(scop, schedule, which),
         Primitive::Merge { statements, at } => merge(scop, schedule, statements, at),
         Primitive::Distribute { statements, at } => distribute(scop, schedule, statements, at),
+        Primitive::Sequence { statements } => sequence(scop, schedule, statements),
         Primitive::Unroll { which, by } => unroll(scop, schedule, which, *by),
         Primitive::UnrollAndJam { which, by } => unroll_and_jam(scop, schedule, which, *by),
         Primitive::Vectorize { which, by } => vectorize(scop, schedule, which, *by),
         Primitive::Parallel { which } => parallel(scop, schedule, which),
+        Primitive::Wavefront { which } => wavefront(scop, schedule, which),
+        Primitive::Serial => Ok(serial(scop, schedule)),
         Primitive::Peel { which } => peel(scop, schedule, which),
-        Primitive::Fuse { .. }
-        | Primitive::ComputeAt { .. }
-        | Primitive::ComputeInline { .. }
-        | Primitive::StoreAt { .. }
-        | Primitive::CacheRead { .. }
-        | Primitive::CacheWrite { .. }
-        | Primitive::Pack { .. }
-        | Primitive::Rfactor { .. }
-        | Primitive::Tensorize { .. }
-        | Primitive::Pad { .. } => {
-            return Err(Error::Unsupported(format!("`{primitive}`: this primitive is not done by hand yet")));
-        }
-    };
-    let schedule = transformed.map_err(|e| shown(e, before, primitive))?;
-    Ok(Transformed { schedule, ..before.clone() })
+        _ => Err(Error::Unsupported(format!("`{primitive}`: this primitive is not done by hand yet"))),
+    }
 }
 
 /// The refusal of a primitive with the tree that it is about.
@@ -134,6 +163,7 @@ fn marks(primitive: &Primitive) -> Vec<&str> {
         | Primitive::UnrollAndJam { which, .. }
         | Primitive::Vectorize { which, .. }
         | Primitive::Parallel { which }
+        | Primitive::Wavefront { which }
         | Primitive::Peel { which } => one(which),
         Primitive::Merge { at, .. } | Primitive::Distribute { at, .. } => vec![at],
         _ => vec![],

@@ -132,7 +132,9 @@ fn schedules_are_checked_and_used() {
     std::fs::write(&program, good).unwrap();
     assert_eq!(succeeds(&["check", &program]), "good for f: legal\n");
     let text = succeeds(&["explain", &program, "--schedule", "good", "--stage", "schedule"]);
-    assert!(text.contains("j [parallel]"), "{text}");
+    assert!(text.contains("j [parallel coincident]"), "{text}");
+    let text = succeeds(&["explain", &program, "--stage", "schedule"]);
+    assert!(text.contains("\n# tiled:\n") && text.contains("\nschedule ilp for f {\n"), "{text}");
     let (ilp, hand) = (folder.file("ilp"), folder.file("hand"));
     succeeds(&["run", &program, "--save", &ilp]);
     succeeds(&["run", &program, "--save", &hand, "--schedule", "good"]);

@@ -159,7 +159,11 @@ fn primitive() -> impl Strategy<Value = Primitive> {
         at().prop_map(|(tensor, at)| Primitive::ComputeAt { tensor, at }),
         name().prop_map(|tensor| Primitive::ComputeInline { tensor }),
         at().prop_map(|(tensor, at)| Primitive::StoreAt { tensor, at }),
-        at().prop_map(|(tensor, at)| Primitive::CacheRead { tensor, at }),
+        at().prop_map(|(tensor, at)| Primitive::CacheRead { tensor, at: Some(at) }),
+        name().prop_map(|tensor| Primitive::CacheRead { tensor, at: None }),
+        prop::collection::vec(name(), 1..4).prop_map(|statements| Primitive::Sequence { statements }),
+        one().prop_map(|which| Primitive::Wavefront { which }),
+        prop::sample::select(vec![Primitive::Serial, Primitive::Normalize, Primitive::Divide, Primitive::Expand]),
         at().prop_map(|(tensor, at)| Primitive::CacheWrite { tensor, at }),
         (name(), prop::collection::vec(expr(true), 1..3))
             .prop_map(|(tensor, layout)| Primitive::Pack { tensor, layout }),

@@ -279,7 +279,8 @@ fn what_is_concatenated_is_written_to_its_place() {
     assert_eq!(net.fuse(&[out, again]), [vec![0, 2], vec![1], vec![4], vec![5]]);
     let (graph, groups) = net.chosen(&[out, again]);
     let programs: Vec<_> = groups.iter().map(|g| program(&graph, g).unwrap()).collect();
-    let written = |p: &crate::graph::scop::Program| p.tensors.iter().find(|t| t.role == Role::Output).map(|t| t.shape.clone());
+    let written =
+        |p: &crate::graph::scop::Program| p.tensors.iter().find(|t| t.role == Role::Output).map(|t| t.shape.clone());
     let whole = Some(vec![1, 11, 5, 5]);
     assert_eq!((written(&programs[0]), written(&programs[1])), (whole.clone(), whole.clone()));
     assert_eq!(programs[1].definitions[0].write[1].constant, 8);

@@ -52,6 +52,8 @@ pub enum Primitive {
     Merge { statements: Vec<Name>, at: Name },
     /// `distribute A, B at i`: statements have loops of their own from i inwards.
     Distribute { statements: Vec<Name>, at: Name },
+    /// `sequence B, A`: statements in this order, at the places that they had.
+    Sequence { statements: Vec<Name> },
     /// `unroll i`, `unroll i by 4`.
     Unroll { which: Loop, by: Option<i64> },
     /// `unroll_and_jam i by 4`: unrolled, the copies inside the inner loops.
@@ -60,17 +62,21 @@ pub enum Primitive {
     Vectorize { which: Loop, by: Option<i64> },
     /// `parallel i`.
     Parallel { which: Loop },
+    /// `wavefront i`: this loop and the next one in waves.
+    Wavefront { which: Loop },
+    /// `serial`: all on one thread, without barriers.
+    Serial,
     /// `compute_at Bx at y`: computed where y's iteration needs it.
     ComputeAt { tensor: Name, at: Loop },
     /// `compute_inline Bx`: computed again at each use.
     ComputeInline { tensor: Name },
     /// `store_at Bx at y`: its memory lives for one iteration of y.
     StoreAt { tensor: Name, at: Loop },
-    /// `cache_read B at ko`: a copy of what one iteration of ko reads.
-    CacheRead { tensor: Name, at: Loop },
+    /// `cache_read B at ko`: a copy of what one iteration of ko reads; `cache_read B`: a copy that is made before the loops.
+    CacheRead { tensor: Name, at: Option<Loop> },
     /// `cache_write C at no`: a local tile that is written back after one iteration of no.
     CacheWrite { tensor: Name, at: Loop },
-    /// `pack B as (n / 16, k, n % 16)`: the layout of the copy that `cache_read` made, over the tensor's dimensions d0, d1 …
+    /// `pack B as (n / 16, k, n % 16)`: the layout of the copy that `cache_read` made, over the loops that read B.
     Pack { tensor: Name, layout: Vec<Expr> },
     /// `rfactor C over ki -> P`: partial results for each ki, combined afterwards.
     Rfactor { tensor: Name, over: Loop, into: Name },
@@ -80,10 +86,16 @@ pub enum Primitive {
     Peel { which: Loop },
     /// `pad i to 16`: as if the loop had a multiple of 16 iterations; those too many do nothing.
     Pad { which: Loop, to: i64 },
+    /// `normalize`: temporaries inlined, sums in accumulators, loops from 0 on.
+    Normalize,
+    /// `divide`: loops apart where a read meets what they write.
+    Divide,
+    /// `expand`: a copy of scalar temporaries for each iteration.
+    Expand,
 }
 
 /// The words that begin a primitive.
-pub const KEYWORDS: [&str; 23] = [
+pub const KEYWORDS: [&str; 29] = [
     "split",
     "fuse",
     "reorder",
@@ -93,10 +105,13 @@ pub const KEYWORDS: [&str; 23] = [
     "reverse",
     "merge",
     "distribute",
+    "sequence",
     "unroll",
     "unroll_and_jam",
     "vectorize",
     "parallel",
+    "wavefront",
+    "serial",
     "compute_at",
     "compute_inline",
     "store_at",
@@ -107,4 +122,7 @@ pub const KEYWORDS: [&str; 23] = [
     "tensorize",
     "peel",
     "pad",
+    "normalize",
+    "divide",
+    "expand",
 ];

@@ -141,12 +141,9 @@ fn meant(scop: &Scop, row: &Row, which: &Loop) -> Result<Vec<StatementId>> {
 pub fn skew(scop: &Scop, schedule: &Schedule, which: &Loop, factor: i64, by: &Name) -> Result<Schedule> {
     let row = find(scop, schedule, which)?;
     let ids = covered(&row);
-    let above = |id: StatementId| {
-        let path = schedule.path(id).into_iter().take_while(|s| !matches!(s, Step::Row(r) if **r == row));
-        path.filter_map(|s| if let Step::Row(r) = s { Some(r) } else { None }).find(|r| r.name == by.text)
-    };
-    let Some(outer) = above(ids[0]) else {
-        return refuse(format!("there is no loop `{by}` around `{which}`"));
+    let around = |r: &&Row| **r != row && r.name == by.text && ids.iter().all(|id| covered(r).contains(id));
+    let Some(outer) = rows(schedule).into_iter().find(around) else {
+        return refuse(format!("no loop `{by}` has all statements of `{which}`"));
     };
     if outer.tile != 1 || factor.unsigned_abs() > 1 << 20 {
         return refuse(format!(

@@ -70,10 +70,7 @@ impl Parser {
             }
             "reverse" => Primitive::Reverse { which: self.one_loop()? },
             "merge" | "distribute" => {
-                let mut statements = vec![self.name("a statement")?];
-                while self.accept(",") {
-                    statements.push(self.name("a statement")?);
-                }
+                let statements = self.statements()?;
                 self.expect_word("at")?;
                 let at = self.name("a loop")?;
                 if keyword == "merge" {
@@ -82,6 +79,12 @@ impl Parser {
                     Primitive::Distribute { statements, at }
                 }
             }
+            "sequence" => Primitive::Sequence { statements: self.statements()? },
+            "wavefront" => Primitive::Wavefront { which: self.one_loop()? },
+            "serial" => Primitive::Serial,
+            "normalize" => Primitive::Normalize,
+            "divide" => Primitive::Divide,
+            "expand" => Primitive::Expand,
             "unroll" => Primitive::Unroll { which: self.one_loop()?, by: self.optional_count()? },
             "unroll_and_jam" => {
                 let which = self.one_loop()?;
@@ -100,7 +103,8 @@ impl Parser {
                 Primitive::StoreAt { tensor, at }
             }
             "cache_read" => {
-                let (tensor, at) = self.tensor_at()?;
+                let tensor = self.name("a tensor")?;
+                let at = if self.accept_word("at") { Some(self.one_loop()?) } else { None };
                 Primitive::CacheRead { tensor, at }
             }
             "cache_write" => {
@@ -132,6 +136,14 @@ impl Parser {
                 Primitive::Pad { which, to: self.count()? }
             }
         })
+    }
+
+    fn statements(&mut self) -> Checked<Vec<Name>> {
+        let mut out = vec![self.name("a statement")?];
+        while self.accept(",") {
+            out.push(self.name("a statement")?);
+        }
+        Ok(out)
     }
 
     fn tile(&mut self) -> Checked<Primitive> {

@@ -1,0 +1,151 @@
+//! Primitives about operands that are read from a copy which is made before the loops.
+
+use super::Transformed;
+use super::edit::refuse;
+use crate::poly::expr::{Access, Var};
+use crate::poly::language::print::Style;
+use crate::poly::language::syntax::{Expr, Kind, Name, Operator};
+use crate::poly::pack::{Packing, Part};
+use crate::poly::scop::{Scop, Statement};
+use crate::poly::{Error, Result};
+
+/// `cache_read B`: everything reads B from a copy that is made before the loops, in the order of the subscripts until
+/// `pack` gives it another.
+///
+/// ```text
+/// for i for j            for k for j  P(k, j) = B(k, j)
+///   S(A(i), B(k, j))     for i for j
+///                          S(A(i), P(k, j))
+/// ```
+pub fn cache_read(before: &Transformed, tensor: &Name) -> Result<Transformed> {
+    let scop = &before.scop;
+    let Some(id) = scop.tensors.iter().position(|t| t.name == tensor.text) else {
+        let names: Vec<&str> = scop.tensors.iter().map(|t| t.name.as_str()).collect();
+        return refuse(format!("there is no array `{tensor}`: there are {}", names.join(", ")));
+    };
+    if scop.tensors[id].role.is_written() {
+        return refuse(format!("`{tensor}` is written by the program: a copy made before the loops would be old"));
+    }
+    let mut packings = before.packings.clone();
+    for statement in scop.ids() {
+        let s = scop.statement(statement);
+        let mut reads: Vec<Access> = vec![];
+        s.body.visit_accesses(&mut |a| {
+            if a.buffer.0 as usize == id && !reads.contains(a) {
+                reads.push(a.clone());
+            }
+        });
+        for access in reads {
+            let Some(iterators) = iterators(&access) else {
+                return refuse(format!("{} reads `{tensor}` at computed subscripts", s.name));
+            };
+            let packing =
+                Packing { statement, access, dims: iterators.into_iter().map(|v| (v, Part::Whole)).collect() };
+            if packings.iter().any(|p| (p.statement, &p.access) == (statement, &packing.access)) {
+                return refuse(format!("`{tensor}` is read from a copy already"));
+            }
+            packings.push(packing);
+        }
+    }
+    if packings.len() == before.packings.len() {
+        return refuse(format!("nothing reads `{tensor}`"));
+    }
+    Ok(Transformed { packings, ..before.clone() })
+}
+
+/// `pack B as (n / 32, k, n % 32)`: the copy that `cache_read B` made has these dimensions, over the loops of the program
+/// that the subscripts of B are in.
+///
+/// ```text
+/// P(k, n) = B(k, n)      P(n / 32, k, n % 32) = B(k, n)
+/// ```
+pub fn pack(before: &Transformed, tensor: &Name, layout: &[Expr]) -> Result<Transformed> {
+    let scop = &before.scop;
+    let mut packings = before.packings.clone();
+    let (mut found, mut changed) = (false, false);
+    for packing in packings.iter_mut().filter(|p| scop.tensor(p.access.buffer).name == tensor.text) {
+        found = true;
+        let dims: Vec<(Var, Part)> = match layout
+            .iter()
+            .map(|e| dimension(scop.statement(packing.statement), e))
+            .collect::<Result<Option<_>>>()?
+        {
+            Some(dims) => dims,
+            None => continue,
+        };
+        let read = iterators(&packing.access).unwrap_or_default();
+        if read.iter().all(|v| covers(&dims, *v)) && dims.iter().all(|d| read.contains(&d.0)) {
+            (packing.dims, changed) = (dims, true);
+        }
+    }
+    match (found, changed) {
+        (false, _) => refuse(format!("there is no copy of `{tensor}`: `cache_read {tensor}` makes one")),
+        (true, false) => {
+            refuse(format!("no read of `{tensor}` has the loops of this layout, each whole or as `n / 8` and `n % 8`"))
+        }
+        _ => Ok(Transformed { packings, ..before.clone() }),
+    }
+}
+
+/// The layout of a copy over the loops of its reader, as [`pack`] reads it.
+pub fn layout(scop: &Scop, packing: &Packing) -> Vec<Expr> {
+    let expression = |kind| Expr { kind, span: Default::default() };
+    let dimension = |&(v, part): &(Var, Part)| {
+        let name = &scop.statement(packing.statement).iterators[v.0 as usize].name;
+        let by = |operator, t| {
+            let operands = [Kind::Name(name.clone()), Kind::Integer(t)].map(|k| Box::new(expression(k)));
+            let [a, b] = operands;
+            expression(Kind::Binary(operator, a, b))
+        };
+        match part {
+            Part::Whole => expression(Kind::Name(name.clone())),
+            Part::Tile(t) => by(Operator::Div, t),
+            Part::Point(t) => by(Operator::Mod, t),
+        }
+    };
+    packing.dims.iter().map(dimension).collect()
+}
+
+/// The iterators in the subscripts of a read, `None` where one is computed.
+fn iterators(access: &Access) -> Option<Vec<Var>> {
+    let mut out = vec![];
+    for index in &access.index {
+        for (v, _) in &index.affine()?.terms {
+            if !out.contains(v) {
+                out.push(*v);
+            }
+        }
+    }
+    Some(out)
+}
+
+/// A dimension of a layout; `None` when the statement has no such loop.
+fn dimension(s: &Statement, e: &Expr) -> Result<Option<(Var, Part)>> {
+    let iterator = |e: &Expr| match &e.kind {
+        Kind::Name(name) => Some(s.iterators.iter().position(|i| i.name == *name).map(|v| Var(v as u32))),
+        _ => None,
+    };
+    let found = match &e.kind {
+        Kind::Binary(operator @ (Operator::Div | Operator::Mod), a, b) => match (iterator(a), &b.kind) {
+            (Some(v), Kind::Integer(t)) if *t > 0 => {
+                let part = if *operator == Operator::Div { Part::Tile(*t) } else { Part::Point(*t) };
+                Some(v.map(|v| (v, part)))
+            }
+            _ => None,
+        },
+        _ => iterator(e).map(|v| v.map(|v| (v, Part::Whole))),
+    };
+    let written = e.show(Style::Round);
+    found.ok_or_else(|| Error::Schedule(format!("`{written}` is no loop `n`, `n / 8` or `n % 8`")))
+}
+
+/// Whether a layout has all of an iterator: whole, or a tile and the point in it.
+fn covers(dims: &[(Var, Part)], v: Var) -> bool {
+    let mut parts: Vec<Part> = dims.iter().filter(|d| d.0 == v).map(|d| d.1).collect();
+    parts.sort_by_key(|p| matches!(p, Part::Point(_)));
+    match parts[..] {
+        [Part::Whole] => true,
+        [Part::Tile(a), Part::Point(b)] => a == b,
+        _ => false,
+    }
+}

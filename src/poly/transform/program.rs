@@ -1,0 +1,53 @@
+//! Primitives about the program: what the ILP is given instead of what was written. They come before all others.
+
+use super::Transformed;
+use super::edit::refuse;
+use crate::poly::scop::Scop;
+use crate::poly::{Result, expand, split};
+
+/// `normalize`: what the ILP schedules. Of a tensor expression the temporaries are substituted into their readers, sums have
+/// accumulators, loops that all arrays use as one are one ([`crate::poly::build`]); the loops of a loop program begin at 0.
+///
+/// ```text
+/// for m for n           for m for n          A(m,n) = 0
+///   C(m,n) = 0          for m for n for k    A(m,n) += …
+///   for k               for m for n          C(m,n) = A(m,n)
+///     C(m,n) += …
+/// ```
+pub fn normalize(before: &Transformed, normal: &dyn Fn() -> Result<Scop>) -> Result<Transformed> {
+    untouched(before)?;
+    Ok(Transformed::new(normal()?))
+}
+
+/// `divide`: a loop that reads one element of what it updates becomes one for each side of it, and one for the element
+/// itself ([`crate::poly::split`]).
+///
+/// ```text
+/// for j in 0..N              for j in 0..k        S_1
+///   A[i][j] min= A[i][k]     j = k                S_2
+///                            for j in k + 1..N    S_3
+/// ```
+pub fn divide(before: &Transformed) -> Result<Transformed> {
+    untouched(before)?;
+    Ok(Transformed::new(split::split(&before.scop)?))
+}
+
+/// `expand`: scalar temporaries that every iteration writes before it reads them have one element for each iteration
+/// ([`crate::poly::expand`]).
+///
+/// ```text
+/// for i               for i
+///   t = A[i]            t[i] = A[i]
+///   B[i] = t * t        B[i] = t[i] * t[i]
+/// ```
+pub fn expand(before: &Transformed) -> Result<Transformed> {
+    untouched(before)?;
+    Ok(Transformed::new(expand::expand(&before.scop)?))
+}
+
+fn untouched(before: &Transformed) -> Result<()> {
+    match before.schedule == before.scop.order {
+        true => Ok(()),
+        false => refuse("this changes the program: it comes before what changes its order"),
+    }
+}
