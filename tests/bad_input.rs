@@ -286,7 +286,7 @@ fn wrong_inputs_are_named() {
     let whole = Tensor::zeros(DType::I64, &[32, 32]);
     says(&refusal(compiled.run(&[("a", &good), ("b", &whole)])), &["b", "i64", "f32"]);
     let mut short = good.clone();
-    short.data.pop();
+    short.data = short.data[1..].into();
     says(&refusal(compiled.run(&[("a", &good), ("b", &short)])), &["b"]);
 }
 

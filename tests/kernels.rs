@@ -163,7 +163,7 @@ fn run(c: &Compiled, nest: &tilewright::codegen::loopnest::LoopNest, inputs: &[T
             Argument::Tensor(b) => external(b.0),
             Argument::Packed(pack) => pack.apply(&external(pack.source.0)),
             Argument::Workspace { bytes } => {
-                Tensor { dtype: DType::U8, shape: vec![*bytes as i64], data: vec![0xff; *bytes] }
+                Tensor { dtype: DType::U8, shape: vec![*bytes as i64], data: vec![0xff; *bytes].into() }
             }
         })
         .collect();

@@ -64,7 +64,7 @@ fn compare(output: &Tensor, expected: &[Tensor]) -> Result<(), String> {
     let size = output.dtype.bytes();
     let stride = (output.len() / 2000) | 1;
     let data: Vec<u8> = output.data.chunks_exact(size).step_by(stride).flatten().copied().collect();
-    let actual = Tensor { dtype: output.dtype, shape: vec![(data.len() / size) as i64], data };
+    let actual = Tensor { dtype: output.dtype, shape: vec![(data.len() / size) as i64], data: data.into() };
     if !output.dtype.is_float() {
         return difference(&actual, sample, 0.0).map_or(Ok(()), Err);
     }

@@ -124,7 +124,7 @@ fn arguments(case: &Case, scop: &Scop, kernel: &Kernel) -> (Vec<Vec<u8>>, Vec<us
         .enumerate()
         .map(|(slot, argument)| match argument {
             Argument::Tensor(id) => match source(*id) {
-                Some(tensor) => tensor.data.clone(),
+                Some(tensor) => tensor.data.to_vec(),
                 None => {
                     outputs.push(slot);
                     let decl = &case.program.tensors[id.0 as usize];
@@ -133,7 +133,7 @@ fn arguments(case: &Case, scop: &Scop, kernel: &Kernel) -> (Vec<Vec<u8>>, Vec<us
             },
             Argument::Packed(pack) => {
                 let shape = scop.tensor(pack.source).shape.clone();
-                pack.apply(&Tensor { shape, ..source(pack.source).expect("a constant").clone() }).data
+                pack.apply(&Tensor { shape, ..source(pack.source).expect("a constant").clone() }).data.into()
             }
             Argument::Workspace { bytes } => vec![0xff; *bytes],
         })
@@ -162,7 +162,7 @@ fn run_native(assembled: &Assembled, table: &mut [Vec<u8>]) {
 
 /// Greatest difference relative to the greatest value.
 fn difference(expected: &Tensor, found: &[u8]) -> f64 {
-    let found = Tensor { data: found.to_vec(), ..expected.clone() }.to_vec::<f32>();
+    let found = Tensor { data: found.into(), ..expected.clone() }.to_vec::<f32>();
     let expected = expected.to_vec::<f32>();
     let scale = expected.iter().fold(1e-30f64, |m, v| m.max(f64::from(v.abs())));
     expected

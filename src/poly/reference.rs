@@ -93,7 +93,7 @@ pub fn run_kernel(scop: &Scop, kernel: &Kernel, tensors: &mut [Tensor]) -> Resul
             Argument::Tensor(b) => tensors[b.0 as usize].clone(),
             Argument::Packed(pack) => pack.apply(&tensors[pack.source.0 as usize]),
             Argument::Workspace { bytes } => {
-                Tensor { dtype: DType::U8, shape: vec![*bytes as i64], data: vec![0xff; *bytes] }
+                Tensor { dtype: DType::U8, shape: vec![*bytes as i64], data: vec![0xff; *bytes].into() }
             }
         })
         .collect();

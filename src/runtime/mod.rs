@@ -3,6 +3,7 @@
 //! The lowest of the four folders: it knows nothing of graphs, polyhedra or instruction selection.
 
 pub mod arena;
+pub mod bytes;
 pub mod error;
 pub mod executable;
 pub mod module;
@@ -13,5 +14,6 @@ pub mod random;
 pub mod session;
 pub mod tensor;
 
+pub use bytes::Bytes;
 pub use error::{Error, Result};
 pub use tensor::{DType, Tensor};

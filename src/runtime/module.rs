@@ -15,6 +15,7 @@
 //!
 //! All numbers are little-endian.
 
+use crate::runtime::bytes::advise_huge_pages;
 use crate::runtime::opaque;
 use crate::runtime::{DType, Error, Result};
 use memmap2::{Mmap, MmapMut, MmapOptions};
@@ -245,16 +246,6 @@ impl std::fmt::Debug for Weights {
     fn fmt(&self, f: &mut std::fmt::Formatter) -> std::fmt::Result {
         write!(f, "Weights({} bytes)", self.len())
     }
-}
-
-/// Asks for large pages where the system has them: fewer TLB misses, nothing else.
-pub(crate) fn advise_huge_pages(pages: &MmapMut) {
-    #[cfg(target_os = "linux")]
-    if pages.len() >= 4 << 20 {
-        let _ = pages.advise(memmap2::Advice::HugePage);
-    }
-    #[cfg(not(target_os = "linux"))]
-    let _ = pages;
 }
 
 impl Module {

@@ -66,7 +66,7 @@ pub fn read(stream: &mut impl Read) -> Result<Tensor> {
         return Err(Error::Invalid("the .npy file holds a bool that is neither 0 nor 1".into()));
     }
     let data = if fortran { from_fortran(&data, &shape, dtype.bytes()) } else { data };
-    Ok(Tensor { dtype, shape, data })
+    Ok(Tensor { dtype, shape, data: data[..].into() })
 }
 
 /// Row-major bytes of column-major ones.
@@ -129,7 +129,7 @@ mod tests {
     use super::*;
 
     fn bytes(tensor: &Tensor) -> Vec<u8> {
-        [header(tensor.dtype, &tensor.shape).unwrap(), tensor.data.clone()].concat()
+        [header(tensor.dtype, &tensor.shape).unwrap(), tensor.data.to_vec()].concat()
     }
 
     #[test]

@@ -4,9 +4,10 @@
 //! run takes an arena and scratch memory of its own from a free list. While steps run nothing is allocated, and the bits
 //! of the results depend neither on the number of threads nor on what else runs.
 
+use crate::runtime::bytes::advise_huge_pages;
 use crate::runtime::error::guard;
 use crate::runtime::executable::{Executable, PhaseFn};
-use crate::runtime::module::{Action, BufferRef, Place, TensorSpec, advise_huge_pages};
+use crate::runtime::module::{Action, BufferRef, Place, TensorSpec};
 use crate::runtime::opaque::{self, MAX_OPERANDS, View, ViewMut};
 use crate::runtime::pool::{Crew, Pool};
 use crate::runtime::{DType, Error, Result, Tensor};

@@ -135,7 +135,7 @@ fn wrong_inputs_are_named() {
     assert_eq!(message(&[("x", &float)]), "input `x` is f32 1000, but the compiled model wants i64 1000");
     let square = Tensor::zeros(DType::I64, &[N, 1]);
     assert_eq!(message(&[("x", &square)]), "input `x` is i64 1000×1, but the compiled model wants i64 1000");
-    let short = Tensor { data: vec![0; 8], ..x.clone() };
+    let short = Tensor { data: vec![0; 8].into(), ..x.clone() };
     assert_eq!(message(&[("x", &short)]), "input `x` of i64 1000 has 8 bytes of data");
     let mut far = x.to_vec::<i64>();
     far[501] = -1; // between two that are checked

@@ -1,5 +1,6 @@
 //! Element types and dense row-major tensors.
 
+use crate::runtime::Bytes;
 use serde::{Deserialize, Serialize};
 
 /// Element type of a tensor. The discriminant order is stable: it is part of the saved module.
@@ -59,7 +60,7 @@ impl std::fmt::Display for DType {
 pub struct Tensor {
     pub dtype: DType,
     pub shape: Vec<i64>,
-    pub data: Vec<u8>,
+    pub data: Bytes,
 }
 
 /// A Rust type that is stored as a [`DType`].
@@ -99,7 +100,7 @@ impl Tensor {
     /// A tensor of zeros.
     pub fn zeros(dtype: DType, shape: &[i64]) -> Tensor {
         let count: i64 = shape.iter().product();
-        Tensor { dtype, shape: shape.to_vec(), data: vec![0; count as usize * dtype.bytes()] }
+        Tensor { dtype, shape: shape.to_vec(), data: Bytes::zeros(count as usize * dtype.bytes()) }
     }
 
     /// Number of elements.

@@ -21,7 +21,7 @@ pub fn arguments(nest: &LoopNest, rng: &mut StdRng) -> Vec<Tensor> {
             DType::I8 => Tensor::new(&[n], &random(rng, n, |r| r.random_range(-128..=127i8))),
             DType::U8 => Tensor::new(&[n], &random(rng, n, |r| r.random_range(0..=255u8))),
             DType::Bool => {
-                Tensor { dtype: DType::Bool, shape: vec![n], data: random(rng, n, |r| r.random_range(0..2)) }
+                Tensor { dtype: DType::Bool, shape: vec![n], data: random(rng, n, |r| r.random_range(0..2)).into() }
             }
             _ => Tensor::zeros(b.dtype, &[n]),
         };
@@ -37,14 +37,14 @@ fn random<T>(rng: &mut StdRng, n: i64, mut one: impl FnMut(&mut StdRng) -> T) ->
 
 /// Runs a lowered nest, each parallel phase in two parts.
 pub fn run(functions: &[Function], arguments: &mut [Tensor]) {
-    let mut buffers: Vec<Vec<u8>> = arguments.iter_mut().map(|t| std::mem::take(&mut t.data)).collect();
+    let mut buffers: Vec<Vec<u8>> = arguments.iter_mut().map(|t| std::mem::take(&mut t.data).into()).collect();
     for f in functions {
         let ranges = f.parallel.map_or(vec![(0, 1)], |n| vec![(0, n / 2), (n / 2, n)]);
         for (first, last) in ranges.into_iter().filter(|r| r.0 < r.1) {
             vcode_interpret::run(f, &mut buffers, first, last).unwrap_or_else(|e| panic!("{e}\n{f}"));
         }
     }
-    arguments.iter_mut().zip(buffers).for_each(|(t, b)| t.data = b);
+    arguments.iter_mut().zip(buffers).for_each(|(t, b)| t.data = b.into());
 }
 
 /// Greatest difference from `want`, relative to its greatest value; infinite for other bits of integers.

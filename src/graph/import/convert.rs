@@ -75,7 +75,7 @@ fn scalar(dtype: DType, v: f64) -> Result<Tensor> {
         DType::I32 => Tensor::new(&[], &[v as i32]),
         DType::I8 => Tensor::new(&[], &[v as i8]),
         DType::U8 => Tensor::new(&[], &[v as u8]),
-        DType::Bool => Tensor { dtype, shape: vec![], data: vec![(v != 0.0) as u8] },
+        DType::Bool => Tensor { dtype, shape: vec![], data: vec![(v != 0.0) as u8].into() },
         other => return Err(Error::Unsupported(format!("elements of type {other}"))),
     })
 }
@@ -433,7 +433,7 @@ pub(super) fn constant_of_shape(g: &mut Importer, n: &Source) -> Result<Vec<Valu
     let len = checked_len(&shape, value.dtype, "the constant")?;
     g.claim(&shape, value.dtype)?;
     let data = value.data.repeat(len);
-    Ok(vec![g.constant(Tensor { dtype: value.dtype, shape, data })])
+    Ok(vec![g.constant(Tensor { dtype: value.dtype, shape, data: data.into() })])
 }
 
 pub(super) fn shape(g: &mut Importer, n: &Source) -> Result<Vec<ValueId>> {

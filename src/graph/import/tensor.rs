@@ -67,7 +67,7 @@ pub(super) fn read(mut proto: TensorProto, folder: &Folder) -> Result<Tensor> {
             proto.dims
         )));
     }
-    Ok(Tensor { dtype, shape: proto.dims, data })
+    Ok(Tensor { dtype, shape: proto.dims, data: data.into() })
 }
 
 fn typed(proto: &TensorProto, dtype: DType) -> Vec<u8> {

@@ -301,7 +301,7 @@ fn elementwise_functions_agree_with_their_formulas() {
             assert!((y - formula(x)).abs() <= 1e-6 * y.abs().max(1e-3), "{op} of {x}: {y}");
         }
     }
-    let condition = Tensor { dtype: DType::Bool, shape: vec![2, 1], data: vec![1, 0] };
+    let condition = Tensor { dtype: DType::Bool, shape: vec![2, 1], data: vec![1, 0].into() };
     let (a, b) = (Tensor::new(&[2], &[1i64, 2]), Tensor::new(&[], &[7i64]));
     assert_eq!(apply(&Op::Select, &[&condition, &a, &b]), Tensor::new(&[2, 2], &[1i64, 2, 7, 7]));
     let quotient = apply(&Op::Binary(BinaryOp::Div), &[&Tensor::new(&[2], &[-7i64, 7]), &Tensor::new(&[], &[2i64])]);

@@ -135,5 +135,5 @@ fn elementwise(a: &Tensor, b: &Tensor, f: impl Fn(f32, f32) -> f32) -> Result<Te
             position[d] = 0;
         }
     }
-    Ok(Tensor { dtype: DType::F32, shape, data: out })
+    Ok(Tensor { dtype: DType::F32, shape, data: out.into() })
 }

@@ -120,7 +120,7 @@ fn run(kernel: &Kernel, scop: &Scop, inputs: &[Tensor]) -> Vec<Tensor> {
             Argument::Tensor(b) => external(b),
             Argument::Packed(pack) => pack.apply(&external(&pack.source)),
             Argument::Workspace { bytes } => {
-                Tensor { dtype: DType::U8, shape: vec![*bytes as i64], data: vec![0xff; *bytes] }
+                Tensor { dtype: DType::U8, shape: vec![*bytes as i64], data: vec![0xff; *bytes].into() }
             }
         })
         .collect();
