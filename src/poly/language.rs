@@ -213,6 +213,11 @@ impl File {
         Ok(Meaning { schedule: Some(transformed), ..meaning.clone() })
     }
 
+    /// What `meaning` computes in its own order.
+    pub fn untransformed(&self, meaning: &Meaning) -> Result<Meaning> {
+        Ok(Meaning { schedule: Some(Transformed::new(self.written(meaning)?)), ..meaning.clone() })
+    }
+
     /// The loops of `meaning` as they are written: what schedules by hand begin with.
     pub fn written(&self, meaning: &Meaning) -> Result<Scop> {
         match &meaning.computation {

@@ -31,6 +31,7 @@ pub mod scop;
 pub mod split;
 pub mod subscript;
 pub mod tile;
+pub mod traffic;
 pub mod transform;
 
 pub use crate::codegen::{DType, Error, Isa, Result, Target, Tensor};

@@ -42,7 +42,7 @@ pub struct Traffic<'a> {
 }
 
 /// Share of a cache that the model fills.
-const FILL: f64 = 0.7;
+pub const FILL: f64 = 0.7;
 /// Share of the time of transfers from the second cache that does not hide behind arithmetic.
 const SECOND: f64 = 0.1;
 /// The same from further away, when they keep the memory busy for as long as the arithmetic takes during which they are made.
