@@ -26,7 +26,7 @@ use crate::codegen::Target;
 use crate::graph::import::{Dim, InputSpec, OnnxModel};
 use crate::graph::ir::Graph;
 use crate::pipeline::report::Report;
-use crate::pipeline::{self, EgraphOptions, Limits, Stage, program};
+use crate::pipeline::{self, Compilation, EgraphOptions, Limits, Stage, program};
 use crate::poly::language::syntax::{Array, Expr, File, Kind, Program};
 use crate::poly::language::{self, Meaning};
 use crate::runtime::error::guard;
@@ -79,6 +79,17 @@ impl Options {
 pub struct Model {
     source: Source,
     inputs: Vec<InputSpec>,
+    order: Order,
+}
+
+/// In which order a model runs.
+#[derive(Clone, PartialEq)]
+enum Order {
+    /// As the ILP finds it.
+    Found,
+    Untransformed,
+    /// By the schedule of this name.
+    Named(String),
 }
 
 #[derive(Clone)]
@@ -93,7 +104,6 @@ struct Programs {
     file: File,
     program: Option<String>,
     sizes: Option<String>,
-    schedule: Option<String>,
 }
 
 impl Programs {
@@ -101,10 +111,14 @@ impl Programs {
         self.file.program(self.program.as_deref())
     }
 
-    fn meaning(&self, dims: &BTreeMap<String, i64>) -> Result<Meaning> {
+    fn meaning(&self, dims: &BTreeMap<String, i64>, order: &Order) -> Result<Meaning> {
         let program = self.program()?;
         let meaning = self.file.lower(program, dims, self.sizes.as_deref())?;
-        let Some(name) = &self.schedule else { return Ok(meaning) };
+        let name = match order {
+            Order::Found => return Ok(meaning),
+            Order::Untransformed => return self.file.untransformed(&meaning),
+            Order::Named(name) => name,
+        };
         let schedules = self.file.schedules_of(program);
         match schedules.iter().find(|s| *s.name == **name) {
             Some(schedule) => self.file.schedule(&meaning, schedule),
@@ -142,24 +156,22 @@ impl Model {
             shape: a.shape.iter().map(dim).collect(),
         };
         let inputs = declared.inputs().into_iter().map(input).collect();
-        let source =
-            Programs { file, program: program.map(str::to_string), sizes: sizes.map(str::to_string), schedule: None };
-        Ok(Model { inputs, source: Source::Program(Arc::new(source)) })
+        let source = Programs { file, program: program.map(str::to_string), sizes: sizes.map(str::to_string) };
+        Ok(Model { inputs, source: Source::Program(Arc::new(source)), order: Order::Found })
     }
 
     /// The same program, in the order of the schedule of this name in its file instead of the one that the ILP finds.
     pub fn with_schedule(self, name: &str) -> Result<Model> {
-        let Source::Program(source) = &self.source else {
-            return Err(Error::Invalid(format!("only programs of the text language have schedules, such as `{name}`")));
-        };
-        let Programs { file, program, sizes, .. } = &**source;
-        let source = Programs {
-            file: file.clone(),
-            program: program.clone(),
-            sizes: sizes.clone(),
-            schedule: Some(name.into()),
-        };
-        Ok(Model { source: Source::Program(Arc::new(source)), ..self })
+        match self.source {
+            Source::Program(_) => Ok(Model { order: Order::Named(name.into()), ..self }),
+            _ => Err(Error::Invalid(format!("only programs of the text language have schedules, such as `{name}`"))),
+        }
+    }
+
+    /// The same in its original order, without tiles and vectors: a program in the order of its text, a network with every
+    /// kernel's statements one after the other. What schedules are compared with.
+    pub fn untransformed(self) -> Model {
+        Model { order: Order::Untransformed, ..self }
     }
 
     /// Reads the bytes of an ONNX file; `directory` holds its external data.
@@ -168,7 +180,7 @@ impl Model {
     }
 
     fn from_onnx(model: OnnxModel) -> Model {
-        Model { inputs: model.inputs().to_vec(), source: Source::Onnx(Arc::new(model)) }
+        Model { inputs: model.inputs().to_vec(), source: Source::Onnx(Arc::new(model)), order: Order::Found }
     }
 
     /// A model from a graph, as [`GraphBuilder`](crate::graph::builder::GraphBuilder) makes it.
@@ -178,7 +190,11 @@ impl Model {
             let shape = value.ty.shape.iter().map(|&d| Dim::Fixed(d)).collect();
             InputSpec { name: value.name.clone(), dtype: value.ty.dtype, shape }
         };
-        Model { inputs: graph.inputs.iter().map(input).collect(), source: Source::Graph(Arc::new(graph)) }
+        Model {
+            inputs: graph.inputs.iter().map(input).collect(),
+            source: Source::Graph(Arc::new(graph)),
+            order: Order::Found,
+        }
     }
 
     /// The inputs, with the names of dynamic dimensions.
@@ -230,28 +246,38 @@ impl Model {
     /// Compiles a module for one binding of the dynamic dimensions; those not named are 1. The module may be for another
     /// processor than this one.
     pub fn compile_module(&self, options: &Options) -> Result<(Module, Report)> {
+        let Compilation { module, report, .. } = self.compile_stages(options)?;
+        Ok((module, report))
+    }
+
+    /// As [`Model::compile_module`], with the stages that each kernel went through.
+    pub fn compile_stages(&self, options: &Options) -> Result<Compilation> {
         guard(|| {
-            let pipeline_options = options.pipeline()?;
+            let pipeline_options = self.pipeline_options(options)?;
             if let Source::Program(source) = &self.source {
-                return program::compile(&source.meaning(&options.dims)?, &pipeline_options);
+                return program::compile(&source.meaning(&options.dims, &self.order)?, &pipeline_options);
             }
             let graph = self.graph(&options.dims)?;
-            let (mut module, report) = pipeline::compile(&graph, &pipeline_options)?;
+            let mut compiled = pipeline::compile(&graph, &pipeline_options)?;
             let symbols = self.symbols().into_iter();
-            module.dims = symbols.map(|s| (s.clone(), options.dims.get(&s).copied().unwrap_or(1))).collect();
-            module.metadata = self.metadata();
-            Ok((module, report))
+            compiled.module.dims = symbols.map(|s| (s.clone(), options.dims.get(&s).copied().unwrap_or(1))).collect();
+            compiled.module.metadata = self.metadata();
+            Ok(compiled)
         })
+    }
+
+    fn pipeline_options(&self, options: &Options) -> Result<pipeline::Options> {
+        Ok(pipeline::Options { untransformed: self.order == Order::Untransformed, ..options.pipeline()? })
     }
 
     /// The text of one stage of the compilation, of all kernels or of those whose name contains `kernel`.
     pub fn explain(&self, options: &Options, stage: Stage, kernel: Option<&str>) -> Result<String> {
         guard(|| match &self.source {
             Source::Program(source) => {
-                let meaning = source.meaning(&options.dims)?;
+                let meaning = source.meaning(&options.dims, &self.order)?;
                 program::explain(&meaning, &|| source.file.written(&meaning), &options.pipeline()?, stage)
             }
-            _ => pipeline::explain(&self.graph(&options.dims)?, &options.pipeline()?, stage, kernel),
+            _ => pipeline::explain(&self.graph(&options.dims)?, &self.pipeline_options(options)?, stage, kernel),
         })
     }
 
@@ -261,7 +287,7 @@ impl Model {
         if let Some(name) = options.dims.keys().find(|name| !self.symbols().contains(name)) {
             let dims = BTreeMap::from([(name.clone(), 1)]);
             match &self.source {
-                Source::Program(source) => _ = source.meaning(&dims)?,
+                Source::Program(source) => _ = source.meaning(&dims, &self.order)?,
                 _ => _ = self.graph(&dims)?,
             }
         }

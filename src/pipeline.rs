@@ -34,6 +34,8 @@ pub struct Options {
     pub threads: usize,
     pub egraph: EgraphOptions,
     pub limits: Limits,
+    /// Leave every kernel in its original order: what schedules are compared with.
+    pub untransformed: bool,
 }
 
 pub use crate::graph::egraph::Options as EgraphOptions;
@@ -42,7 +44,7 @@ impl Options {
     /// For `target`, on all processors of this machine.
     pub fn new(target: Target) -> Options {
         let threads = std::thread::available_parallelism().map_or(1, usize::from);
-        Options { target, threads, egraph: EgraphOptions::default(), limits: Limits::default() }
+        Options { target, threads, egraph: EgraphOptions::default(), limits: Limits::default(), untransformed: false }
     }
 }
 
@@ -63,8 +65,16 @@ impl Default for Limits {
     }
 }
 
+/// A module, and what it was made of.
+pub struct Compilation {
+    pub module: Module,
+    pub report: Report,
+    /// The distinct kernels, by the numbers that the report has for them.
+    pub kernels: Vec<Arc<CompiledKernel>>,
+}
+
 /// Compiles `graph`.
-pub fn compile(source: &Graph, options: &Options) -> Result<(Module, Report)> {
+pub fn compile(source: &Graph, options: &Options) -> Result<Compilation> {
     let start = Instant::now();
     let mut clock = Clock::default();
     clock.time("verify", || source.verify())?;
@@ -94,7 +104,7 @@ pub fn compile(source: &Graph, options: &Options) -> Result<(Module, Report)> {
         weights_bytes: module.weights.len() as u64,
         arena_bytes: module.arena_bytes,
     };
-    Ok((module, report))
+    Ok(Compilation { module, report, kernels })
 }
 
 /// The text of one stage, of all kernels or of those whose name contains `filter`. Nothing after the stage is run.
@@ -120,7 +130,7 @@ pub fn explain(source: &Graph, options: &Options, stage: Stage, filter: Option<&
         if filter.is_some_and(|f| !name.contains(f)) {
             continue;
         }
-        kernel::compile(name, program, &options.target, &mut |reached, seen| {
+        compile_kernel(name, program, options, &mut |reached, seen| {
             if reached == stage {
                 text.push_str(&format!("# {name}\n{}\n", (seen.text)()?));
             }
@@ -210,6 +220,19 @@ fn distinct_programs(graph: &Graph, groups: &[Group]) -> Result<(Vec<(String, Pr
     Ok((programs, work))
 }
 
+/// One kernel in the order that is asked for.
+fn compile_kernel(
+    name: &str,
+    program: &Program,
+    options: &Options,
+    after: &mut kernel::Observer,
+) -> Result<Option<CompiledKernel>> {
+    match options.untransformed {
+        true => kernel::compile_untransformed(name, program, &options.target, after),
+        false => kernel::compile(name, program, &options.target, after),
+    }
+}
+
 /// Compiles every program, several at a time.
 fn compile_kernels(programs: &[(String, Program)], options: &Options) -> Result<Vec<Arc<CompiledKernel>>> {
     let next = AtomicUsize::new(0);
@@ -218,7 +241,7 @@ fn compile_kernels(programs: &[(String, Program)], options: &Options) -> Result<
         loop {
             let i = next.fetch_add(1, Ordering::Relaxed);
             let Some((name, program)) = programs.get(i) else { return };
-            let compiled = kernel::compile(name, program, &options.target, &mut |_, _| Ok(true));
+            let compiled = compile_kernel(name, program, options, &mut |_, _| Ok(true));
             let compiled = compiled.map_err(|e| in_kernel(name, e)).and_then(|kernel| match kernel {
                 Some(kernel) => Ok(Arc::new(kernel)),
                 None => Err(Error::Internal(format!("kernel `{name}` was not finished"))),

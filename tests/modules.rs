@@ -50,7 +50,7 @@ fn a_model_compiles_to_the_same_bytes_on_any_number_of_threads() {
         for target in Target::all() {
             let compile = |threads| {
                 let options = pipeline::Options { threads, ..pipeline::Options::new(target.clone()) };
-                pipeline::compile(&graph, &options).unwrap().0.to_bytes().unwrap()
+                pipeline::compile(&graph, &options).unwrap().module.to_bytes().unwrap()
             };
             let first = compile(1);
             assert!(first == compile(1) && first == compile(3), "{case} for {}", target.name);

@@ -103,7 +103,7 @@ impl Arguments {
     }
 }
 
-fn parse_seconds(text: &str) -> std::result::Result<f64, String> {
+pub fn parse_seconds(text: &str) -> std::result::Result<f64, String> {
     let seconds = text.parse().ok().filter(|s| *s > 0.0 && *s <= 86400.0);
     seconds.ok_or_else(|| "expected seconds, a day at most".into())
 }

@@ -81,7 +81,7 @@ impl RunArguments {
     }
 
     /// Given inputs, else the program's initial values, else values from the seed.
-    fn fill(&self, session: &Session, mut given: BTreeMap<String, Tensor>) -> Result<Vec<(String, Tensor)>> {
+    pub fn fill(&self, session: &Session, mut given: BTreeMap<String, Tensor>) -> Result<Vec<(String, Tensor)>> {
         for (name, tensor) in session.initial_values()? {
             given.entry(name).or_insert(tensor);
         }
@@ -103,7 +103,7 @@ pub fn is_module(path: &Path) -> Result<bool> {
 }
 
 /// Whether a file is a program of the text language; only then it may be asked for by name, size and schedule.
-fn is_program(arguments: &ModelArguments) -> Result<bool> {
+pub fn is_program(arguments: &ModelArguments) -> Result<bool> {
     let program = arguments.model.extension().is_some_and(|e| e == "tile");
     match (&arguments.program, &arguments.size, &arguments.schedule) {
         (Some(_), _, _) | (_, Some(_), _) | (_, _, Some(_)) if !program => {
@@ -168,7 +168,7 @@ pub fn load(
     Ok((model, Options { target: Some(target), dims, ..Options::default() }))
 }
 
-fn check_names<'a>(given: &BTreeMap<String, Tensor>, known: impl Iterator<Item = &'a str> + Clone) -> Result<()> {
+pub fn check_names<'a>(given: &BTreeMap<String, Tensor>, known: impl Iterator<Item = &'a str> + Clone) -> Result<()> {
     match given.keys().find(|name| !known.clone().any(|k| k == name.as_str())) {
         None => Ok(()),
         Some(name) => {

@@ -4,6 +4,7 @@
 
 mod bench;
 mod check;
+mod compare;
 mod compile;
 mod demo;
 mod explain;
@@ -45,6 +46,8 @@ enum Command {
     Explain(explain::Arguments),
     /// Prove or refuse every schedule of a .tile file
     Check(check::Arguments),
+    /// Run the schedules of a .tile file, the ILP's and the untransformed program in turn; for a network, every kernel twice
+    Compare(compare::Arguments),
     /// Read the picture of a line of text with the PP-OCRv4 recogniser
     Demo(demo::Arguments),
 }
@@ -60,6 +63,7 @@ impl Arguments {
             Command::Bench(arguments) => arguments.run(&progress),
             Command::Explain(arguments) => arguments.run(&progress),
             Command::Check(arguments) => arguments.run(&progress),
+            Command::Compare(arguments) => arguments.run(&progress),
             Command::Demo(arguments) => arguments.run(&progress),
         }
     }

@@ -112,6 +112,17 @@ pub fn compile_loops(scop: &Scop, target: &Target, after: &mut Observer) -> Resu
     compile_statements(scop, None, index_ranges, target, after, start)
 }
 
+/// Compiles a tensor expression in its original order: its statements one after the other, without tiles and vectors. `None`
+/// when `after` has stopped it.
+pub fn compile_untransformed(
+    name: &str,
+    program: &Program,
+    target: &Target,
+    after: &mut Observer,
+) -> Result<Option<CompiledKernel>> {
+    compile_as_given(&Transformed::new(poly::build::build(name, program)?), target, after)
+}
+
 /// Compiles a program in the order of a schedule by hand. `None` when `after` has stopped it.
 pub fn compile_as_given(given: &Transformed, target: &Target, after: &mut Observer) -> Result<Option<CompiledKernel>> {
     let start = Instant::now();

@@ -6,7 +6,7 @@
 
 use crate::pipeline::kernel::{self, CompiledKernel, Stage, TIMED};
 use crate::pipeline::report::Report;
-use crate::pipeline::{Clock, Options, check_arena, kernel_report, link, requirements};
+use crate::pipeline::{Clock, Compilation, Options, check_arena, kernel_report, link, requirements};
 use crate::poly::language::primitive::{Placed, Schedule};
 use crate::poly::language::source::Span;
 use crate::poly::language::{self, Computation, Meaning};
@@ -20,7 +20,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 /// Compiles a program.
-pub fn compile(meaning: &Meaning, options: &Options) -> Result<(Module, Report)> {
+pub fn compile(meaning: &Meaning, options: &Options) -> Result<Compilation> {
     let start = Instant::now();
     let mut clock = Clock::default();
     check_sizes(meaning, options)?;
@@ -52,7 +52,7 @@ pub fn compile(meaning: &Meaning, options: &Options) -> Result<(Module, Report)>
         weights_bytes: 0,
         arena_bytes: module.arena_bytes,
     };
-    Ok((module, report))
+    Ok(Compilation { module, report, kernels: vec![Arc::new(kernel)] })
 }
 
 /// The text of one stage. Nothing after the stage is run. Where the ILP has found the schedule it is said in the words of

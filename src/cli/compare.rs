@@ -1,0 +1,160 @@
+//! `compare`: every schedule of a program beside the ILP's and the untransformed program; every kernel of a network in the
+//! ILP's order beside its original order.
+//!
+//! Each schedule is proven, compiled and run; its results must be those of the untransformed program before its time counts.
+//! The times come from rounds in which all take turns, so that a drift of the clock meets all of them. What is refused or
+//! computes something else is shown with its reason, does not keep the others from running, and makes the exit code 1.
+
+mod contest;
+mod difference;
+mod limits;
+mod network;
+mod page;
+mod plot;
+mod program;
+mod table;
+
+use super::inputs::{self, RunArguments};
+use super::progress::Progress;
+use super::{ModelArguments, parse_dim};
+use limits::Machine;
+use network::Network;
+use program::Program;
+use serde::Serialize;
+use std::io::Write;
+use std::path::PathBuf;
+use tilewright::{Error, Result};
+
+#[derive(clap::Args)]
+pub struct Arguments {
+    /// A `.tile` file, or an ONNX file
+    file: PathBuf,
+    #[command(flatten)]
+    run: RunArguments,
+    /// Only this program of the file; by default every program that has a schedule, or else the first
+    #[arg(long, value_name = "NAME")]
+    program: Option<String>,
+    /// Only this schedule of the file, beside the ILP's and the untransformed program; may be given several times
+    #[arg(long = "schedule", value_name = "NAME")]
+    schedules: Vec<String>,
+    /// The set of sizes of the programs, for those that --dim does not give
+    #[arg(long, value_name = "NAME")]
+    size: Option<String>,
+    /// The value of a size, or of a dynamic dimension
+    #[arg(long = "dim", value_name = "NAME=N", value_parser = parse_dim)]
+    dims: Vec<(String, i64)>,
+    /// Compile for this target; one of `tilewright targets` that this processor runs, its best by default
+    #[arg(long, value_name = "NAME")]
+    target: Option<String>,
+    /// Measure each contestant for this long
+    #[arg(long, value_name = "S", default_value_t = 1.0, value_parser = super::bench::parse_seconds)]
+    seconds: f64,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+    /// Write a self-contained page with bars, a roofline plot and the loops side by side
+    #[arg(long, value_name = "OUT.html")]
+    html: Option<PathBuf>,
+}
+
+/// What `--json` prints. The fields of this and of what is in it, and their names, are a contract; times are in
+/// milliseconds, rates in GFLOP/s and GB/s, shares between 0 and 1, sizes in bytes.
+#[derive(Serialize)]
+struct Report {
+    file: String,
+    version: &'static str,
+    target: String,
+    threads: usize,
+    /// What all threads together reach at most.
+    machine: Machine,
+    /// One for each program of a `.tile` file.
+    programs: Vec<Program>,
+    /// For an ONNX file.
+    network: Option<Network>,
+}
+
+impl Arguments {
+    pub fn run(self, progress: &Progress) -> Result<String> {
+        let model = ModelArguments {
+            model: self.file.clone(),
+            program: self.program.clone(),
+            schedule: None,
+            size: self.size.clone(),
+            target: self.target.clone(),
+            dims: self.dims.clone(),
+        };
+        let target = model.target()?;
+        if !target.runs_on_host() {
+            return Err(Error::Unsupported(format!("this processor does not run code for {}", target.name)));
+        }
+        let is_program = inputs::is_program(&model)?;
+        if !is_program && !self.schedules.is_empty() {
+            let name = self.file.display();
+            return Err(Error::Invalid(format!("{name} is no .tile file: --schedule has no meaning")));
+        }
+        if inputs::is_module(&self.file)? {
+            let name = self.file.display();
+            return Err(Error::Invalid(format!("{name} is machine code already: compare takes what it was made of")));
+        }
+        if let Some(page) = &self.html {
+            writable(page)?;
+        }
+        let machine = |progress: &Progress| {
+            progress.stage("measuring what the processor can do");
+            Machine::measure(&target, self.run.threads())
+        };
+        let (machine, programs, network) = if is_program {
+            let prepared = program::prepare(&self, &model, progress)?;
+            let machine = machine(progress)?;
+            let measure = |p: program::Prepared| p.measure(&machine, self.seconds, progress);
+            let programs = prepared.into_iter().map(measure).collect::<Result<Vec<_>>>()?;
+            (machine, programs, None)
+        } else {
+            let prepared = network::prepare(&self, &model, progress)?;
+            let machine = machine(progress)?;
+            let network = prepared.measure(&machine, self.seconds, progress)?;
+            (machine, vec![], Some(network))
+        };
+        let report = Report {
+            file: self.file.display().to_string(),
+            version: env!("CARGO_PKG_VERSION"),
+            target: target.name.clone(),
+            threads: self.run.threads(),
+            machine,
+            programs,
+            network,
+        };
+        progress.stage("");
+        if let Some(path) = &self.html {
+            let io = |e| Error::Io(format!("cannot write {}: {e}", path.display()));
+            std::fs::write(path, page::page(&report)).map_err(io)?;
+        }
+        let text = match self.json {
+            true => serde_json::to_string_pretty(&report).map_err(|e| Error::Internal(e.to_string()))? + "\n",
+            false => table::text(&report),
+        };
+        let failed = report.failures();
+        if failed.is_empty() {
+            return Ok(text);
+        }
+        // The others' results are printed in any case; the exit code says that something is wrong.
+        let io = |e| Error::Io(format!("cannot write to standard output: {e}"));
+        std::io::stdout().lock().write_all(text.as_bytes()).map_err(io)?;
+        Err(Error::Schedule(format!("not all schedules took part: {}", failed.join(", "))))
+    }
+}
+
+impl Report {
+    /// What was refused or computed something else.
+    fn failures(&self) -> Vec<String> {
+        let schedules = self.programs.iter().flat_map(|p| p.schedules.iter().map(move |s| (&p.name, s)));
+        let failed = schedules.filter(|(_, s)| s.measurement.is_none());
+        failed.map(|(program, s)| format!("{} for {program} ({})", s.name, s.status)).collect()
+    }
+}
+
+/// That a page can be written there is known before minutes are spent on it.
+fn writable(path: &std::path::Path) -> Result<()> {
+    let opened = std::fs::OpenOptions::new().create(true).append(true).open(path);
+    opened.map(|_| ()).map_err(|e| Error::Io(format!("cannot write {}: {e}", path.display())))
+}

@@ -1,0 +1,185 @@
+//! Sessions that run in turn, and what their times and results are.
+
+use serde::Serialize;
+use std::time::{Duration, Instant};
+use tilewright::{DType, Result, Tensor};
+
+/// Quartiles of so many runs, in milliseconds.
+#[derive(Serialize, Clone)]
+pub struct Times {
+    pub min: f64,
+    pub q1: f64,
+    pub median: f64,
+    pub q3: f64,
+    pub runs: usize,
+}
+
+impl Times {
+    pub fn of(mut ms: Vec<f64>) -> Times {
+        ms.sort_by(f64::total_cmp);
+        let at = |share: f64| {
+            let position = share * (ms.len() - 1) as f64;
+            let (low, high) = (ms[position as usize], ms[position.ceil() as usize]);
+            low + (high - low) * position.fract()
+        };
+        Times { min: ms[0], q1: at(0.25), median: at(0.5), q3: at(0.75), runs: ms.len() }
+    }
+}
+
+/// Turns that each contestant has.
+const ROUNDS: u32 = 12;
+/// Runs of each contestant at least, however long they take.
+const LEAST_RUNS: usize = 3;
+
+/// Calls each of `contestants` in turn, for about `seconds` each, until all have run often enough. A contestant runs once
+/// and returns what it has measured.
+pub fn rounds<T>(contestants: &mut [Box<dyn FnMut() -> Result<T> + '_>], seconds: f64) -> Result<Vec<Vec<T>>> {
+    let budget = Duration::from_secs_f64(seconds);
+    let mut spent = vec![Duration::ZERO; contestants.len()];
+    let mut found: Vec<Vec<T>> = contestants.iter().map(|_| vec![]).collect();
+    for round in 1.. {
+        let mut ran = false;
+        for (i, contestant) in contestants.iter_mut().enumerate() {
+            let share = budget * round.min(ROUNDS) / ROUNDS;
+            if spent[i] >= share && found[i].len() >= LEAST_RUNS {
+                continue;
+            }
+            loop {
+                let start = Instant::now();
+                found[i].push(contestant()?);
+                spent[i] += start.elapsed();
+                if spent[i] >= share {
+                    break;
+                }
+            }
+            ran = true;
+        }
+        if round >= ROUNDS && !ran {
+            break;
+        }
+    }
+    Ok(found)
+}
+
+/// What results of a type may differ, relative to the largest value: sums are added up in another order.
+pub fn tolerance(dtype: DType) -> f64 {
+    match dtype {
+        DType::F64 => 1e-9,
+        DType::F32 => 1e-4,
+        DType::F16 => 1e-2,
+        DType::BF16 => 5e-2,
+        DType::I64 | DType::I32 | DType::I8 | DType::U8 | DType::Bool => 0.0,
+    }
+}
+
+/// The largest difference of an output, and whether each is within its tolerance.
+pub struct Agreement {
+    /// Relative to the largest value of the output.
+    pub difference: f64,
+    /// Which output differs by more than it may, and how.
+    pub complaint: Option<String>,
+}
+
+/// Compares outputs, whose names are given, with those that are right.
+pub fn agreement(names: &[String], found: &[Tensor], expected: &[Tensor]) -> Agreement {
+    let mut all = Agreement { difference: 0.0, complaint: None };
+    for ((name, found), expected) in names.iter().zip(found).zip(expected) {
+        let (difference, at) = distance(found, expected);
+        all.difference = all.difference.max(difference);
+        if difference > tolerance(expected.dtype) && all.complaint.is_none() {
+            let share = match expected.dtype.is_float() {
+                true => format!("by {difference:.1e} of the largest value"),
+                false => "where integers must be equal".into(),
+            };
+            all.complaint = Some(format!("element {at} of {name} differs {share}"));
+        }
+    }
+    all
+}
+
+/// The largest difference over the largest value, and at which element it is; infinite where integers differ, or numbers and
+/// what is not a number.
+fn distance(found: &Tensor, expected: &Tensor) -> (f64, usize) {
+    if !expected.dtype.is_float() {
+        let size = expected.dtype.bytes();
+        let mut pairs = found.data.chunks(size).zip(expected.data.chunks(size));
+        return pairs.position(|(a, b)| a != b).map_or((0.0, 0), |at| (f64::INFINITY, at));
+    }
+    let (found, expected) = (reals(found), reals(expected));
+    let largest = expected.iter().filter(|v| v.is_finite()).fold(f64::MIN_POSITIVE, |m, v| m.max(v.abs()));
+    let mut worst = (0.0, 0);
+    for (at, (a, b)) in found.into_iter().zip(expected).enumerate() {
+        let same = a == b || a.is_nan() && b.is_nan();
+        let apart = if same { 0.0 } else { ((a - b).abs() / largest).min(f64::MAX) };
+        let apart = if apart.is_nan() { f64::INFINITY } else { apart };
+        if apart > worst.0 {
+            worst = (apart, at);
+        }
+    }
+    worst
+}
+
+fn reals(tensor: &Tensor) -> Vec<f64> {
+    let bits = || tensor.data.as_chunks::<2>().0.iter().map(|b| u16::from_le_bytes(*b));
+    match tensor.dtype {
+        DType::F64 => tensor.to_vec(),
+        DType::F32 => tensor.to_vec::<f32>().into_iter().map(f64::from).collect(),
+        DType::BF16 => bits().map(|b| f32::from_bits(u32::from(b) << 16).into()).collect(),
+        _ => bits().map(half).collect(),
+    }
+}
+
+/// The value of a number in half precision.
+fn half(bits: u16) -> f64 {
+    let sign = if bits >> 15 == 1 { -1.0 } else { 1.0 };
+    let (exponent, fraction) = (i32::from(bits >> 10 & 0x1f), f64::from(bits & 0x3ff));
+    sign * match exponent {
+        0 => fraction * 2f64.powi(-24),
+        31 if fraction == 0.0 => f64::INFINITY,
+        31 => f64::NAN,
+        _ => (1024.0 + fraction) * 2f64.powi(exponent - 25),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn quartiles_lie_between_the_runs() {
+        let t = Times::of(vec![4.0, 1.0, 2.0, 3.0]);
+        assert_eq!((t.min, t.q1, t.median, t.q3, t.runs), (1.0, 1.75, 2.5, 3.25, 4));
+        assert_eq!(Times::of(vec![7.0]).q3, 7.0);
+    }
+
+    #[test]
+    fn contestants_take_turns() {
+        let order = std::cell::RefCell::new(String::new());
+        let contestant = |c: char| -> Box<dyn FnMut() -> Result<()> + '_> {
+            let order = &order;
+            Box::new(move || {
+                order.borrow_mut().push(c);
+                std::thread::sleep(Duration::from_millis(4));
+                Ok(())
+            })
+        };
+        let found = rounds(&mut [contestant('a'), contestant('b')], 0.001).unwrap();
+        assert!(found.iter().all(|f| f.len() == LEAST_RUNS));
+        assert_eq!(*order.borrow(), "ababab");
+    }
+
+    #[test]
+    fn integers_must_be_equal_and_sums_nearly() {
+        let names = ["C".to_string()];
+        let one = |t: Tensor, u: Tensor| agreement(&names, &[t], &[u]);
+        let wrong = one(Tensor::new(&[2], &[1i64, 3]), Tensor::new(&[2], &[1i64, 2])).complaint.unwrap();
+        assert_eq!(wrong, "element 1 of C differs where integers must be equal");
+        let close = one(Tensor::new(&[2], &[1f32, 100.001]), Tensor::new(&[2], &[1f32, 100.0]));
+        assert!(close.complaint.is_none() && close.difference > 1e-6);
+        assert!(one(Tensor::new(&[2], &[1f64, 100.001]), Tensor::new(&[2], &[1f64, 100.0])).complaint.is_some());
+        let nan = || Tensor::new(&[1], &[f64::NAN]);
+        assert!(one(nan(), nan()).complaint.is_none());
+        assert!(one(nan(), Tensor::new(&[1], &[0f64])).complaint.is_some());
+        assert_eq!([0x3c00, 0xc000, 0x0001, 0x7bff].map(half), [1.0, -2.0, 2f64.powi(-24), 65504.0]);
+    }
+}
