@@ -34,6 +34,38 @@ loop heat(T, N) {
     inout f64 A[N]
     for t in 0..T for i in 1..N-1 A[i] = (A[i-1] + A[i] + A[i+1]) / 3
 }
+loop chain(N) {
+    inout f64 A[N]
+    temp f64 t[N], u[N]
+    out f64 C[N], D[N]
+    for i in 0..N t[i] = 2 * A[i]
+    for i in 0..N A[i] = 1
+    for i in 0..N C[i] = t[i]
+    for i in 0..N-1 u[i] = f64(i)
+    for i in 0..N D[i] = select(i < N-1, u[i], 0)
+}
+loop total(N) {
+    in f64 X[N]
+    out f64 s
+    s = 0
+    for i in 0..N s += X[i] * X[i]
+}
+loop prefix(N) {
+    in f64 X[N]
+    inout f64 s[N]
+    for i in 1..N for j in 0..i s[i] += s[j] * X[i]
+}
+def strided(f32(M,K) A, f32(M,K) B) -> (C) { C(m) +=! A(m,k) + B(m,k) }
+def blur2(f32(M,N) In) -> (Out) {
+    Bx(y,x)  = (In(y,x) + In(y,x+1) + In(y,x+2)) / 3
+    Out(y,x) = (Bx(y,x) + Bx(y+1,x) + Bx(y+2,x)) / 3
+}
+def softmax(f32(M,N) X) -> (Y) {
+    top(m) max=! X(m,n)
+    e(m,n) = exp(X(m,n) - top(m))
+    total(m) +=! e(m,n)
+    Y(m,n) = e(m,n) / total(m)
+}
 loop wave(M, N) {
     inout f64 A[M][N]
     for i in 1..M for j in 0..N-1 A[i][j] = A[i-1][j+1] + A[i][j]
@@ -81,6 +113,7 @@ const ACCEPTED: &[(&str, &str)] = &[
     ("scale", "vectorize j"),
     ("scale", "parallel i"),
     ("scale", "split i by 4 -> io, ii  peel ii"),
+    ("scale", "split i by 4 -> io, ii  shift ii by 1"),
     ("wave", "reverse j"),
     ("wave", "skew j by 1*i  tile A(i, j) by (4, 4) -> io, jo, ii, ji  wavefront io"),
     ("scale", "split i by 4 -> io, ii  shift ii by 1"),
@@ -104,6 +137,68 @@ const ACCEPTED: &[(&str, &str)] = &[
         "distribute C_init, C at m
          tile C(m, n) by (4, 16) -> mo, no, mi, ni; split C(k) by 8 -> ko, ki
          reorder C(mo, no, ko, ki, mi, ni); unroll C(mi); vectorize C(ni); parallel mo",
+    ),
+    ("blur2", "compute_inline Bx"),
+    ("blur2", "compute_inline Bx; vectorize x by 8; parallel y"),
+    ("blur2", "compute_at Bx at Out(y)"),
+    ("blur2", "tile Out(y, x) by (4, 8) -> yo, xo, yi, xi; compute_at Bx at xo; vectorize xi; parallel yo"),
+    (
+        "blur2",
+        "tile Out(y, x) by (4, 8) -> yo, xo, yi, xi; compute_at Bx at xo; vectorize xi; vectorize Bx(x) by 8; parallel yo",
+    ),
+    ("blur2", "split Out(y) by 4 -> yo, yi; store_at Bx at yo; compute_at Bx at yi; parallel yo"),
+    ("blur2", "split Out(y) by 4 -> yo, yi; compute_at Bx at yi; store_at Bx at yo; vectorize Out(x) by 8; vectorize Bx(x) by 8"),
+    ("blur2", "split Out(y) by 4 -> yo, yi; store_at Bx at yo; vectorize Out(x) by 8"),
+    ("blur", "compute_inline P"),
+    ("blur", "compute_at P at Q_1(i)"),
+    ("softmax", "compute_at top at e(m)"),
+    ("softmax", "merge total, Y at m; compute_at e at Y(m); compute_at top at Y(m); vectorize e(n) by 8"),
+    ("softmax", "merge total, Y at m; compute_inline e; compute_at top at Y(m); parallel Y(m)"),
+    ("softmax", "compute_at total at Y(m); compute_at e at Y(m); compute_at top at Y(m); parallel Y(m); vectorize Y(n) by 8"),
+    ("gemm", "fuse m, n -> f"),
+    ("gemm", "fuse m, n -> f  parallel f"),
+    ("gemm", "fuse m, n -> f  split f by 10 -> fo, fi  parallel fo"),
+    ("scale", "fuse i, j -> f  vectorize f by 8"),
+    ("gemm", "tile m, n by (4, 16) -> mo, no, mi, ni; fuse mo, no -> f; parallel f; vectorize ni"),
+    (
+        "gemm",
+        "distribute C_init, C at m; tile C(m, n) by (4, 16) -> mo, no, mi, ni; reorder C(mo, no, k, mi, ni)
+         unroll C(mi); vectorize C(ni); fuse C(mo, no) -> f; parallel f; cache_read B at f; pack B as (k, n)",
+    ),
+    ("gemm", "rfactor C over k -> P"),
+    ("gemm", "split k by 4 -> ko, ki  rfactor C over ki -> P"),
+    ("gemm", "split k by 4 -> ko, ki  rfactor C over ko -> P; vectorize P_init(ko) by 4"),
+    ("gemm", "distribute C_init, C at m; split C(k) by 5 -> ko, ki; reorder C(ko, m, n, ki); rfactor C over ko -> P; parallel P(ko)"),
+    ("total", "split i by 4 -> io, ii  rfactor s over io -> P  parallel P(io)"),
+    ("total", "split i by 8 -> io, ii  rfactor s over ii -> P  vectorize P(ii)"),
+    ("softmax", "split total(n) by 8 -> no, ni  rfactor total over ni -> P"),
+    ("gemm", "distribute C_init, C at m; tile C(m, n) by (4, 16) -> mo, no, mi, ni; tensorize C(mi, ni, k)"),
+    (
+        "gemm",
+        "distribute C_init, C at m; tile C(m, n) by (4, 16) -> mo, no, mi, ni; split C(k) by 8 -> ko, ki
+         reorder C(mo, no, ko, mi, ni, ki); tensorize C(mi, ni, ki) with outer_product; parallel mo",
+    ),
+    ("scale", "cache_read x at i"),
+    ("scale", "split i by 4 -> io, ii  cache_read x at io  parallel io"),
+    ("blur", "cache_read X at P(i)"),
+    ("wave", "cache_write A at i"),
+    ("heat", "cache_write A at t"),
+    ("both", "cache_write B at i; parallel i"),
+    ("scale", "tile A(i, j) by (4, 8) -> io, jo, ii, ji; cache_write A at jo; vectorize A(ji); vectorize A_back(j) by 8"),
+    ("gemm", "split n by 8 -> no, ni  cache_write C at no  parallel m"),
+    (
+        "gemm",
+        "distribute C_init, C at m
+         tile C(m, n) by (4, 16) -> mo, no, mi, ni; split C(k) by 8 -> ko, ki
+         reorder C(mo, ko, no, ki, mi, ni); unroll C(mi); vectorize C(ni); parallel mo
+         cache_read A at C(ko); pack A as (m / 4, k, m % 4)
+         cache_read B at C(no); pack B as (n / 16, k, n % 16); vectorize B_cache(n) by 16",
+    ),
+    (
+        "gemm",
+        "distribute C_init, C at m
+         tile C(m, n) by (4, 16) -> mo, no, mi, ni; split C(k) by 8 -> ko, ki
+         reorder C(mo, no, ko, ki, mi, ni); cache_write C at C(no); cache_read B at C(ko); pack B as (n, k); unroll C(mi)",
     ),
 ];
 
@@ -174,21 +269,56 @@ const REFUSED: &[(&str, &str, &[&str])] = &[
     ("scale", "parallel j", &["inside of `i`"]),
     ("scale", "peel i", &["nothing to peel"]),
     ("gemm", "distribute C_init, C at m  reorder C(k, n)  parallel C(k)", &["inside of `m`"]),
+    ("blur", "compute_inline Q", &["Q is no temporary"]),
+    ("softmax", "compute_inline top", &["top is computed by 2 statements"]),
+    ("softmax", "compute_inline x", &["no tensor `x`"]),
+    ("chain", "compute_inline t", &["iteration i=0 of A overwrites A", "before", "uses the result"]),
+    ("chain", "compute_at t at C(i)", &["overwrites A"]),
+    ("chain", "compute_at u at D(i)", &["reads u(20), which no assignment gives"]),
+    ("blur2", "compute_at Bx at Bx(y)", &["Bx is in loop `Bx(y)` already"]),
+    ("softmax", "compute_at top at Y(m)", &["e reads top and is not in loop `Y(m)`"]),
+    ("blur2", "split Out(y) by 4 -> yo, yi; store_at Bx at yi; compute_at Bx at yo", &["yo", "<--"]),
+    ("gemm", "fuse m, k -> f", &["`k` is not directly inside of `m`"]),
+    ("heat", "fuse t, i -> f  parallel f", &["in parallel with", "f ["]),
+    ("gemm", "fuse n, m -> f", &["`m` is not directly inside of `n`"]),
+    ("gemm", "rfactor C over m -> P", &["no loop of the reduction"]),
+    ("scale", "rfactor A over j -> P", &["0 updates of A"]),
+    ("gemm", "rfactor C over k -> A", &["there is a `A` already"]),
+    ("prefix", "rfactor s over j -> P", &["reads s itself"]),
+    ("gemm", "distribute C_init, C at m; tensorize C(m, k)", &["loop `n`"]),
+    ("gemm", "distribute C_init, C at m; tensorize C(m, n, k) with dot", &["operand B has stride 21 along k"]),
+    ("gemm", "distribute C_init, C at m; tensorize C(m, n, k) with magic", &["no instruction on f32", "outer product"]),
+    ("strided", "distribute C_init, C at m; tensorize C(m, k)", &["no tensor instruction: the body of C is not"]),
+    ("softmax", "compute_at e at Y(m)", &["total reads e and is not in loop `Y(m)`"]),
+    ("scale", "cache_read A at i", &["A in loop `i` writes A", "i [", "<--"]),
+    ("scale", "cache_read y at i", &["no tensor `y`", "A, x"]),
+    ("both", "cache_read B at i", &["writes B"]),
+    ("gemm", "cache_read A at k  distribute A_cache, C at k", &["A_cache lives for one iteration of loop k"]),
+    ("scale", "cache_write x at i", &["nothing in loop `i` writes x"]),
+    ("wave", "cache_write A at i  parallel i", &["in parallel with", "A_fill"]),
+    ("gemm", "vectorize n by 8  cache_read B at n_8", &["loop `n_8` is expanded"]),
+    ("gemm", "cache_read B at C(m)  pack B as (n / 16, k)", &["elements (0,0) and (0,1)", "in one place"]),
+    ("gemm", "cache_read B at C(m)  pack B as (n / 16, q)", &["no dimension `q`", "k, n"]),
+    ("gemm", "pack B as (n, k)", &["B"]),
+    ("gemm", "cache_read B; cache_read B at C(m)", &["read from a copy already"]),
     ("gemm", "pad n to 16", &["not done by hand yet"]),
 ];
 
 #[test]
 fn refused_schedules_say_why_and_where() {
+    let mut wrong = vec![];
     for (program, primitives, words) in REFUSED {
         let model = Model::from_program(file(program, primitives), Some(program), None).unwrap();
         let dims: BTreeMap<String, i64> = dims().into_iter().filter(|d| model.symbols().contains(&d.0)).collect();
         let error = match outputs(model.with_schedule("s").unwrap(), &dims, 1) {
-            Ok(_) => panic!("{program}: {primitives}: accepted"),
+            Ok(_) => "it was accepted".to_string(),
             Err(e) => e.to_string(),
         };
-        for word in *words {
-            assert!(error.contains(word), "{program}: {primitives}: {word:?} is not in: {error}");
+        for word in words.iter().chain(&["t.tile:", "^"]) {
+            if !error.contains(word) {
+                wrong.push(format!("{program}: {primitives}: {word:?} is not in: {error}"));
+            }
         }
-        assert!(error.contains("t.tile:") && error.contains('^'), "{error}");
     }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }

@@ -326,7 +326,7 @@ fn substituted(
 }
 
 /// The value that `access` reads, when iterator i of `body` is subscript `dimension[i]` of the access.
-fn expand(access: &Access, body: &Expr, dimension: &[usize], tensors: &[TensorDecl]) -> Option<Expr> {
+pub(super) fn expand(access: &Access, body: &Expr, dimension: &[usize], tensors: &[TensorDecl]) -> Option<Expr> {
     let mut value = substitute_index(body, &|v| &access.index[dimension[v.0 as usize]])?;
     if access.guard.is_empty() {
         return Some(value);

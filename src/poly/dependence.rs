@@ -11,6 +11,7 @@
 //! - A dependence through a statement that runs completely in between and writes the whole tensor is left out: it follows
 //!   from the others.
 //! - A computed subscript ([`Index::Value`]) may be anything in its dimension.
+//! - An element of a private temporary is one only within an iteration of its loops ([`crate::poly::private`]).
 //!
 //! These are memory-based dependences. When each element is written once they are the flow of values; in general
 //! their transitive closure is that of flow, anti and output dependences, which is what legality needs.
@@ -41,7 +42,7 @@ pub struct Dependence {
     pub tensor: BufferId,
     /// Between updates of one reduction: any order, but not at the same time.
     pub reduction: bool,
-    /// Over the iterators of the source, then those of the sink.
+    /// Over the iterators of the source, then those of the sink, then quotients.
     pub relation: Polyhedron,
     /// The subscripts of the write that the dependence is about, over the iterators of its statement (the source's,
     /// except for [`Kind::Anti`]).
@@ -91,9 +92,9 @@ pub fn analyze(scop: &Scop) -> Result<Dependences> {
     Ok(out)
 }
 
-/// The pairs of instances of which the first runs before the second in the original order, over the iterators of both, as
-/// disjoint polyhedra without the domains.
-fn orders(scop: &Scop, first: StatementId, second: StatementId) -> Vec<Polyhedron> {
+/// The pairs of instances of which the first runs before the second in the original order, over the iterators of both and
+/// quotients, as disjoint polyhedra without the domains.
+pub fn orders(scop: &Scop, first: StatementId, second: StatementId) -> Vec<Polyhedron> {
     let n = scop.statement(first).iterators.len();
     let mut same = Polyhedron { dims: n + scop.statement(second).iterators.len(), ..Polyhedron::default() };
     let mut out = vec![];
@@ -112,7 +113,9 @@ fn orders(scop: &Scop, first: StatementId, second: StatementId) -> Vec<Polyhedro
             }
             Node::Band(band, child) => {
                 for row in &band.rows {
-                    let step = difference(&same.form(row.of(second), n), &same.form(row.of(first), 0));
+                    let (first, second) = (same.form(row.of(first), 0), same.form(row.of(second), n));
+                    let (first, second) = (same.quotient(first, row.tile), same.quotient(second, row.tile));
+                    let step = difference(&same.widen(second), &same.widen(first));
                     let mut later = same.clone();
                     later.inequalities.push(plus(&step, -1));
                     out.push(later);
@@ -194,6 +197,14 @@ fn add(
             }
         }
     }
+    if let Some(private) = scop.private(source.tensor) {
+        for row in &private.rows {
+            let (x, y) = (row.of(source.statement), row.of(sink.statement));
+            let (x, y) = (relation.form(x, 0), relation.form(y, n));
+            let (x, y) = (relation.quotient(x, row.tile), relation.quotient(y, row.tile));
+            relation.equalities.push(difference(&relation.widen(x), &relation.widen(y)));
+        }
+    }
     relation.inequalities.sort();
     relation.inequalities.dedup();
     let same = source.statement == sink.statement;
@@ -218,8 +229,8 @@ fn add(
     let any = [Polyhedron::default()];
     for order in if reduction { &any } else { orders } {
         let mut d = dependence.clone();
-        d.relation.equalities.extend_from_slice(&order.equalities);
-        d.relation.inequalities.extend_from_slice(&order.inequalities);
+        let both: Vec<usize> = (0..order.dims.min(n + b.iterators.len())).collect();
+        d.relation.conjoin(order, &both);
         let known =
             |k: &Dependence| (k.source, k.sink, k.tensor, k.reduction) == (d.source, d.sink, d.tensor, reduction);
         if out.list.iter().any(|k| known(k) && k.relation == d.relation) {

@@ -232,7 +232,7 @@ impl Expander<'_> {
 }
 
 /// Whether the instance of `writer` that `at` names runs before that of `reader`, below `node`.
-fn runs_before(mut node: &Node, writer: StatementId, reader: StatementId, at: &dyn Fn(&Affine) -> Affine) -> bool {
+pub fn runs_before(mut node: &Node, writer: StatementId, reader: StatementId, at: &dyn Fn(&Affine) -> Affine) -> bool {
     loop {
         match node {
             Node::Leaf => return false,

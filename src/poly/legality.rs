@@ -7,14 +7,15 @@
 
 use crate::poly::dependence::{Dependence, Dependences, Kind};
 use crate::poly::isl::Isl;
-use crate::poly::polyhedron::{Form, Polyhedron, Reduced, difference, minus, plus};
+use crate::poly::polyhedron::{Form, Polyhedron, Reduced, difference, plus};
 use crate::poly::schedule::{Band, Node, Row, RowKind, Schedule};
 use crate::poly::scop::{Scop, StatementId};
-use crate::poly::{Error, Result};
+use crate::poly::{Error, Result, private};
 
 /// Refuses `schedule` when it is malformed or breaks a dependence; the message names two instances.
 pub fn check(scop: &Scop, dependences: &Dependences, schedule: &Schedule) -> Result<()> {
     schedule.verify(scop)?;
+    private::check(scop, schedule)?;
     let isl = Isl::default();
     for dependence in &dependences.list {
         Walk { scop, isl: &isl, dependence }.node(&schedule.root, Live::new(dependence))?;
@@ -110,8 +111,8 @@ impl Live {
             std::mem::swap(&mut source, &mut sink);
         }
         let mut p = self.relation.clone();
-        let (a, b) = (floor(&mut p, source, row.tile), floor(&mut p, sink, row.tile));
-        p.inequalities.push(plus(&difference(&widen(b, p.dims), &widen(a, p.dims)), -gap));
+        let (a, b) = (p.quotient(source, row.tile), p.quotient(sink, row.tile));
+        p.inequalities.push(plus(&difference(&p.widen(b), &p.widen(a)), -gap));
         p
     }
 
@@ -123,8 +124,8 @@ impl Live {
             p.equalities.push(difference(&sink, &source));
         } else {
             let q = p.add_variable();
-            for form in [widen(source, p.dims), widen(sink, p.dims)] {
-                within(&mut p, &form, q, row.tile);
+            for form in [p.widen(source), p.widen(sink)] {
+                p.divide(&form, q, row.tile);
             }
         }
         Live::of(p)
@@ -159,34 +160,6 @@ impl Live {
 
 fn is_empty(p: &Polyhedron, isl: &Isl) -> Result<bool> {
     Ok(Reduced::new(p).empty || isl.is_empty(p)?)
-}
-
-/// `form` with zeros for the variables added since it was made.
-fn widen(mut form: Form, dims: usize) -> Form {
-    let constant = form.pop().expect("a constant");
-    form.resize(dims, 0);
-    form.push(constant);
-    form
-}
-
-/// ⌊form/tile⌋ as a form.
-fn floor(p: &mut Polyhedron, form: Form, tile: i64) -> Form {
-    if tile == 1 {
-        return form;
-    }
-    let q = p.add_variable();
-    within(p, &widen(form, p.dims), q, tile);
-    let mut floor = vec![0; p.dims + 1];
-    floor[q] = 1;
-    floor
-}
-
-/// tile·q ≤ form < tile·(q + 1).
-fn within(p: &mut Polyhedron, form: &[i64], q: usize, tile: i64) {
-    let mut rest = form.to_vec();
-    rest[q] -= tile;
-    p.inequalities.push(minus(tile - 1, &rest));
-    p.inequalities.push(rest);
 }
 
 struct Walk<'a> {

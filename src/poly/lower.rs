@@ -87,9 +87,12 @@ fn lower_as(scop: &Scop, tiled: &Tiled, scans: bool) -> Result<Kernel> {
     Ok(l.finish())
 }
 
-/// Whether boxes describe all loops: the original order is that of a tensor expression, or every domain is a box and every
+/// Whether boxes describe all loops: no iteration has memory of its own, and the original order is that of a tensor expression, or every domain is a box and every
 /// row is one iterator of each statement, unshifted.
 fn is_box(scop: &Scop, schedule: &Schedule) -> bool {
+    if !scop.privates.is_empty() {
+        return false;
+    }
     let mut plain = scop.statements.iter().all(|s| s.domain.is_empty());
     schedule.for_each_band(&mut |band| {
         let single = |a: &Affine| a.constant == 0 && matches!(a.terms[..], [] | [(_, 1)]);
@@ -159,6 +162,8 @@ struct Lowering<'a> {
     ranges: Vec<(i64, i64)>,
     /// Stores written so far by the scan of polyhedra.
     stores: usize,
+    /// Subscripts in memory of elements of buffers that have a layout.
+    laid: Vec<(BufferId, Vec<Affine>, Vec<Affine>)>,
 }
 
 impl<'a> Lowering<'a> {
@@ -174,6 +179,7 @@ impl<'a> Lowering<'a> {
             locals: vec![],
             ranges: vec![],
             stores: 0,
+            laid: vec![],
         };
         for (id, t) in scop.tensors.iter().enumerate() {
             if t.role != Role::Temporary {
@@ -416,7 +422,7 @@ impl<'a> Lowering<'a> {
     fn element(&self, tensor: BufferId, index: &[Affine], placed: &[Placed]) -> Result<(BufferId, Vec<Affine>)> {
         if let Some(p) = placed.iter().rev().find(|p| p.tensor == tensor) {
             let index = index.iter().zip(&p.origin).map(|(i, o)| i.add_scaled(o, -1)).collect();
-            return Ok((p.buffer, index));
+            return Ok((p.buffer, self.in_memory(p.buffer, index)));
         }
         match self.tensors[tensor.0 as usize] {
             Some(buffer) => Ok((buffer, index.to_vec())),
@@ -424,6 +430,14 @@ impl<'a> Lowering<'a> {
                 let name = &self.scop.tensor(tensor).name;
                 Err(Error::Internal(format!("{}: {name} has no memory", self.scop.name)))
             }
+        }
+    }
+
+    /// The subscripts in memory of an element of a buffer.
+    fn in_memory(&self, buffer: BufferId, index: Vec<Affine>) -> Vec<Affine> {
+        match self.laid.iter().find(|l| l.0 == buffer && l.1 == index) {
+            Some(laid) => laid.2.clone(),
+            None => index,
         }
     }
 
@@ -446,22 +460,29 @@ impl<'a> Lowering<'a> {
                     return Ok(Expr::load(self.packed[p], subscripts));
                 }
                 let placed = state.placed.iter().rev().find(|p| p.tensor == access.buffer && !p.sums);
-                let mut index = vec![];
-                for (d, i) in access.index.iter().enumerate() {
-                    index.push(match (i, placed) {
-                        (Index::Affine(a), None) => Index::Affine(a.substitute(replace)),
-                        (Index::Affine(a), Some(p)) => {
-                            Index::Affine(a.substitute(replace).add_scaled(&p.origin[d], -1))
+                let affine: Option<Vec<Affine>> =
+                    access.index.iter().map(|i| Some(i.affine()?.substitute(replace))).collect();
+                let (buffer, index) = match (affine, placed) {
+                    (Some(index), Some(p)) => {
+                        let (buffer, index) = self.element(access.buffer, &index, std::slice::from_ref(p))?;
+                        (buffer, affine_index(index))
+                    }
+                    (_, placed) => {
+                        let whole = Affine::constant(0);
+                        let mut index = vec![];
+                        for (d, i) in access.index.iter().enumerate() {
+                            let origin = placed.map_or(&whole, |p| &p.origin[d]);
+                            index.push(match i {
+                                Index::Affine(a) => Index::Affine(a.substitute(replace).add_scaled(origin, -1)),
+                                Index::Value(e) if *origin == whole => Index::Value(recurse(e)?),
+                                Index::Value(_) => {
+                                    return Err(Error::Internal("a gather from a contracted temporary".into()));
+                                }
+                            });
                         }
-                        (Index::Value(e), None) => Index::Value(recurse(e)?),
-                        (Index::Value(_), Some(_)) => {
-                            return Err(Error::Internal("a gather from a contracted temporary".into()));
-                        }
-                    });
-                }
-                let buffer = match placed {
-                    Some(p) => p.buffer,
-                    None => self.element(access.buffer, &[], &[])?.0,
+                        let shared = || Ok::<_, Error>(self.element(access.buffer, &[], &[])?.0);
+                        (placed.map_or_else(shared, |p| Ok(p.buffer))?, index)
+                    }
                 };
                 let range = self.range();
                 let guard: Vec<Affine> = access.guard.iter().map(|g| g.substitute(replace)).collect();

@@ -21,6 +21,7 @@ pub mod pack;
 pub mod parse;
 pub mod polyhedron;
 pub mod print;
+pub mod private;
 #[cfg(test)]
 pub mod reference;
 pub mod residue;

@@ -4,6 +4,7 @@ use crate::codegen::expr::{BufferId, Index, Var};
 use crate::codegen::parse::Parser;
 use crate::poly::Result;
 use crate::poly::print::{KINDS, ROLES};
+use crate::poly::private::{Digit, Private};
 use crate::poly::schedule::{Band, Node, Row, RowKind, Schedule};
 use crate::poly::scop::{Iterator, Scop, Statement, StatementId, TensorDecl};
 
@@ -33,10 +34,46 @@ pub fn scop(text: &str) -> Result<Scop> {
     if p.accept("order") {
         scop.order = Schedule { root: node(&mut p, &scop)? };
     }
+    while p.accept("private") {
+        let private = private(&mut p, &scop)?;
+        scop.privates.push(private);
+    }
     p.expect("}")?;
     p.end()?;
     scop.verify()?;
     Ok(scop)
+}
+
+fn private(p: &mut Parser, scop: &Scop) -> Result<Private> {
+    let tensor = tensor(p, scop)?;
+    let source = if p.accept("of") { Some(self::tensor(p, scop)?) } else { None };
+    let mut out = Private { tensor, source, rows: vec![], layout: vec![] };
+    while p.peek_at(1) == "[" {
+        out.rows.push(row(p, scop)?);
+    }
+    if p.accept("as") {
+        p.vars = (0..scop.tensor(tensor).shape.len()).map(|d| (format!("d{d}"), Var(d as u32))).collect();
+        p.expect("(")?;
+        while !p.accept(")") {
+            if !out.layout.is_empty() {
+                p.expect(",")?;
+            }
+            let form = p.affine()?;
+            p.expect("/")?;
+            let divisor = p.integer()?;
+            let modulo = if p.accept("%") { Some(p.integer()?) } else { None };
+            out.layout.push(Digit { form, divisor, modulo });
+        }
+    }
+    Ok(out)
+}
+
+fn tensor(p: &mut Parser, scop: &Scop) -> Result<BufferId> {
+    let name = p.name()?;
+    match scop.tensors.iter().position(|t| t.name == name) {
+        Some(t) => Ok(BufferId(t as u32)),
+        None => p.fail("a tensor before this"),
+    }
 }
 
 fn statement(p: &mut Parser) -> Result<Statement> {
@@ -201,7 +238,7 @@ scop heat {
         assert_eq!(scop.to_string(), text);
         for (from, to, message) in [
             ("{U}", "{S}", "schedule refused: a sequence covers {S, T, S} where {S, T, U} are scheduled"),
-            ("[serial] T(-i)", "[serial tile 4] T(i)", "invalid: the original order of heat has tiles"),
+            ("[serial] T(-i)", "[serial tile 4] T(i)", "schedule refused: several instances of T run at the same time"),
         ] {
             assert_eq!(parse::scop(&text.replacen(from, to, 1)).unwrap_err().to_string(), message);
         }

@@ -60,6 +60,50 @@ impl Polyhedron {
         self.dims - 1
     }
 
+    /// `form` with zeros for the variables added since it was made.
+    pub fn widen(&self, mut form: Form) -> Form {
+        let constant = form.pop().expect("a constant");
+        form.resize(self.dims, 0);
+        form.push(constant);
+        form
+    }
+
+    /// ⌊form / tile⌋ as a form, which takes one more variable unless `tile` is 1.
+    pub fn quotient(&mut self, form: Form, tile: i64) -> Form {
+        if tile == 1 {
+            return form;
+        }
+        let q = self.add_variable();
+        self.divide(&self.widen(form), q, tile);
+        let mut quotient = vec![0; self.dims + 1];
+        quotient[q] = 1;
+        quotient
+    }
+
+    /// Requires that variable `q` is ⌊form / tile⌋.
+    pub fn divide(&mut self, form: &[i64], q: usize, tile: i64) {
+        let mut rest = form.to_vec();
+        rest[q] -= tile;
+        self.inequalities.push(minus(tile - 1, &rest));
+        self.inequalities.push(rest);
+    }
+
+    /// Requires `other` as well: its variable v is variable `at[v]` here, those beyond are added.
+    pub fn conjoin(&mut self, other: &Polyhedron, at: &[usize]) {
+        let mut at = at.to_vec();
+        (at.len()..other.dims).for_each(|_| at.push(self.add_variable()));
+        let moved = |form: &Form| {
+            let mut out = vec![0; self.dims + 1];
+            at.iter().zip(form).for_each(|(&v, c)| out[v] += c);
+            out[self.dims] = form[other.dims];
+            out
+        };
+        let equalities: Vec<Form> = other.equalities.iter().map(moved).collect();
+        let inequalities: Vec<Form> = other.inequalities.iter().map(moved).collect();
+        self.equalities.extend(equalities);
+        self.inequalities.extend(inequalities);
+    }
+
     /// Whether the point satisfies every constraint.
     pub fn contains(&self, point: &[i64]) -> bool {
         self.equalities.iter().all(|e| evaluate(e, point) == 0)

@@ -21,11 +21,13 @@
 //! ```
 //! Iterators are `name < extent`; a domain follows them, `if h + r - 1 >= 0 && …`. Expressions are those of a LoopNest. A
 //! tensor is `input`, `constant`, `output`, `inout` or `temporary`. When the statements do not run one completely after the
-//! other, the word `order` and a tree follow them inside of the braces. Each row of a band has its name, its kind, flags and tile size, and the time φ of each statement below it.
+//! other, the word `order` and a tree follow them inside of the braces; then `private B_cache of B` with the rows, and the layout
+//! `as (d1 / 16, d0, d1 / 1 % 16)`, of each private temporary. Each row of a band has its name, its kind, flags and tile size, and the time φ of each statement below it.
 
 use crate::codegen::expr::{Affine, Index};
 use crate::codegen::print::Names;
-use crate::poly::schedule::{Node, RowKind, Schedule};
+use crate::poly::private::Digit;
+use crate::poly::schedule::{Node, Row, RowKind, Schedule};
 use crate::poly::scop::{Role, Scop, Statement, StatementId};
 use std::fmt::Write;
 
@@ -88,6 +90,23 @@ impl std::fmt::Display for Scop {
             print_node(&self.order.root, self, 2, &mut order);
             write!(f, "{order}")?;
         }
+        for p in &self.privates {
+            let of = p.source.map_or(String::new(), |t| format!(" of {}", self.tensor(t).name));
+            writeln!(f, "  private {}{of}", self.tensor(p.tensor).name)?;
+            for row in &p.rows {
+                writeln!(f, "    {}", row.print(self))?;
+            }
+            if !p.layout.is_empty() {
+                let rank = self.tensor(p.tensor).shape.len();
+                let names = Names { buffers: vec![], vars: (0..rank).map(|d| format!("d{d}")).collect() };
+                let digit = |d: &Digit| {
+                    let modulo = d.modulo.map_or(String::new(), |m| format!(" % {m}"));
+                    format!("{} / {}{modulo}", names.affine(&d.form), d.divisor)
+                };
+                let digits: Vec<String> = p.layout.iter().map(digit).collect();
+                writeln!(f, "    as ({})", digits.join(", "))?;
+            }
+        }
         writeln!(f, "}}")
     }
 }
@@ -98,6 +117,24 @@ impl Schedule {
         let mut out = String::new();
         print_node(&self.root, scop, 0, &mut out);
         out
+    }
+}
+
+impl Row {
+    fn print(&self, scop: &Scop) -> String {
+        let mut words = vec![name_of(&KINDS, self.kind).to_string()];
+        if self.coincident {
+            words.push("coincident".into());
+        }
+        if self.tile != 1 {
+            words.push(format!("tile {}", self.tile));
+        }
+        let time = |(id, phi): &(StatementId, Affine)| {
+            let s = scop.statement(*id);
+            format!("{}({})", s.name, scop.names(s).affine(phi))
+        };
+        let times: Vec<String> = self.phi.iter().map(time).collect();
+        format!("{} [{}] {}", self.name, words.join(" "), times.join(", "))
     }
 }
 
@@ -116,19 +153,7 @@ fn print_node(node: &Node, scop: &Scop, depth: usize, out: &mut String) {
         Node::Band(band, child) => {
             let _ = writeln!(out, "{indent}band{}", if band.permutable { " permutable" } else { "" });
             for row in &band.rows {
-                let mut words = vec![name_of(&KINDS, row.kind).to_string()];
-                if row.coincident {
-                    words.push("coincident".into());
-                }
-                if row.tile != 1 {
-                    words.push(format!("tile {}", row.tile));
-                }
-                let time = |(id, phi): &(StatementId, Affine)| {
-                    let s = scop.statement(*id);
-                    format!("{}({})", s.name, scop.names(s).affine(phi))
-                };
-                let times: Vec<String> = row.phi.iter().map(time).collect();
-                let _ = writeln!(out, "{indent}  {} [{}] {}", row.name, words.join(" "), times.join(", "));
+                let _ = writeln!(out, "{indent}  {}", row.print(scop));
             }
             print_node(child, scop, depth + 1, out);
         }

@@ -115,6 +115,36 @@ impl Schedule {
         }
     }
 
+    /// The statements of the tree.
+    pub fn ids(&self) -> Vec<StatementId> {
+        match &self.root {
+            Node::Leaf => vec![StatementId(0)],
+            Node::Band(band, _) => band.rows.first().map_or(vec![], |r| r.phi.iter().map(|p| p.0).collect()),
+            Node::Sequence(children) => children.iter().flat_map(|c| c.0.iter().copied()).collect(),
+        }
+    }
+
+    /// The rows above all of these statements, outermost first.
+    pub fn around(&self, statements: &[StatementId]) -> Vec<&Row> {
+        let mut rows = vec![];
+        let mut node = &self.root;
+        loop {
+            match node {
+                Node::Leaf => return rows,
+                Node::Band(band, child) => {
+                    rows.extend(&band.rows);
+                    node = child;
+                }
+                Node::Sequence(children) => {
+                    match children.iter().find(|c| statements.iter().all(|s| c.0.contains(s))) {
+                        Some(c) => node = &c.1,
+                        None => return rows,
+                    }
+                }
+            }
+        }
+    }
+
     /// When the instance `point` of `statement` runs: lexicographic order is the order of execution.
     pub fn time(&self, statement: StatementId, point: &[i64]) -> Vec<i64> {
         self.path(statement)
@@ -152,10 +182,10 @@ impl Schedule {
             let mut rows: Vec<Vec<i64>> = single.map(unit).collect();
             for step in self.path(id) {
                 if let Step::Row(row) = step
-                    && row.tile == 1
+                    && let Some(exact) = row.exact(id)
                 {
                     let mut vector = vec![0; s.iterators.len()];
-                    for &(v, c) in &row.of(id).terms {
+                    for &(v, c) in &exact.terms {
                         vector[v.0 as usize] = c;
                     }
                     rows.push(vector);
@@ -222,6 +252,15 @@ fn verify_node(node: &Node, ids: &[StatementId], scop: &Scop) -> Result<()> {
 }
 
 impl Row {
+    /// ⌊φ / tile⌋ of `statement` where it is affine: of points, and of what was put into a loop over tiles.
+    pub fn exact(&self, statement: StatementId) -> Option<Affine> {
+        let phi = self.of(statement);
+        let whole = phi.constant % self.tile == 0 && phi.terms.iter().all(|t| t.1 % self.tile == 0);
+        let terms =
+            || phi.terms.iter().fold(Affine::constant(phi.constant / self.tile), |a, t| a.plus(t.0, t.1 / self.tile));
+        whole.then(terms)
+    }
+
     /// φ of `statement`; panics when the row does not cover it.
     pub fn of(&self, statement: StatementId) -> &Affine {
         &self.phi.iter().find(|p| p.0 == statement).expect("the row covers the statement").1

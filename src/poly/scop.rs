@@ -8,8 +8,9 @@
 use crate::codegen::expr::{Access, Affine, BinaryOp, BufferId, Expr, Index, Var};
 use crate::poly::isl::Isl;
 use crate::poly::polyhedron::{Polyhedron, Reduced};
+use crate::poly::private::Private;
 use crate::poly::schedule::Schedule;
-use crate::poly::{DType, Error, Result};
+use crate::poly::{DType, Error, Result, private};
 use serde::{Deserialize, Serialize};
 
 /// A tensor of a program. Row-major, contiguous.
@@ -103,15 +104,17 @@ pub struct Scop {
     pub name: String,
     pub tensors: Vec<TensorDecl>,
     pub statements: Vec<Statement>,
-    /// The original order, without tiles. Every other schedule is measured against it.
+    /// The original order. Every other schedule is measured against it.
     pub order: Schedule,
+    /// Temporaries of which each iteration of some loops has its own.
+    pub privates: Vec<Private>,
 }
 
 impl Scop {
     /// A Scop whose statements run one completely after the other.
     pub fn in_sequence(name: &str, tensors: Vec<TensorDecl>, statements: Vec<Statement>) -> Scop {
         let order = Schedule::in_sequence(&statements);
-        Scop { name: name.into(), tensors, statements, order }
+        Scop { name: name.into(), tensors, statements, order, privates: vec![] }
     }
 
     pub fn statement(&self, id: StatementId) -> &Statement {
@@ -119,6 +122,14 @@ impl Scop {
     }
     pub fn tensor(&self, id: BufferId) -> &TensorDecl {
         &self.tensors[id.0 as usize]
+    }
+    /// How iterations have a temporary of their own; `None` where they share it.
+    pub fn private(&self, id: BufferId) -> Option<&Private> {
+        self.privates.iter().find(|p| p.tensor == id)
+    }
+    /// The statements that read or write a tensor.
+    pub fn users(&self, tensor: BufferId) -> Vec<StatementId> {
+        self.ids().filter(|id| self.statement(*id).uses(tensor)).collect()
     }
     /// Each statement as a definition, without the order: for questions about what is read.
     pub fn as_definitions(&self) -> Program {
@@ -189,12 +200,8 @@ impl Scop {
                 }
             }
         }
-        let mut tiled = false;
-        self.order.for_each_band(&mut |band| tiled |= band.rows.iter().any(|r| r.tile != 1));
-        if tiled {
-            return Err(Error::Invalid(format!("the original order of {} has tiles", self.name)));
-        }
-        self.order.verify(self)
+        self.order.verify(self)?;
+        private::check(self, &self.order)
     }
 }
 
@@ -218,6 +225,13 @@ impl Statement {
             }
         }
         Ok(true)
+    }
+
+    /// Whether the statement reads or writes the tensor.
+    pub fn uses(&self, tensor: BufferId) -> bool {
+        let mut found = self.target == tensor;
+        self.body.visit_accesses(&mut |a| found |= a.buffer == tensor);
+        found
     }
 
     pub fn vars(&self) -> impl DoubleEndedIterator<Item = Var> + use<> {

@@ -4,12 +4,19 @@
 //! would run in the wrong order and the tree with the place marked. A loop is named by its row, `i`, or `S(i)` where loops of
 //! several statements have one name. The words are Halide's and TVM's.
 
+mod cache;
+mod compute;
 mod edit;
+mod fuse;
+mod insert;
+mod layout;
 mod loops;
 mod pack;
 mod phases;
 mod program;
+mod rfactor;
 mod statements;
+mod tensorize;
 pub mod words;
 
 use crate::poly::dependence;
@@ -20,11 +27,17 @@ use crate::poly::schedule::Schedule;
 use crate::poly::scop::Scop;
 use crate::poly::{Error, Result, lower, tile};
 
+pub use cache::{cache_read_at, cache_write};
+pub use compute::{compute_at, compute_inline, store_at};
+pub use fuse::fuse;
+pub use layout::lay_out;
 pub use loops::{parallel, peel, reorder, reverse, shift, skew, split, tile, unroll, unroll_and_jam, vectorize};
 pub use pack::{cache_read, pack};
 pub use phases::{sequence, serial, wavefront};
 pub use program::{divide, expand, normalize};
+pub use rfactor::rfactor;
 pub use statements::{distribute, merge};
+pub use tensorize::tensorize;
 
 /// What a schedule by hand has made of a program.
 #[derive(Clone, PartialEq, Debug)]
@@ -53,6 +66,26 @@ pub struct Original<'a> {
 /// What has become of a program after all `primitives`, from its original order; or why not, and after how many primitives.
 /// The order is proven at the end: a tree in between may be illegal where later primitives mend it.
 pub fn apply_all(original: &Original, primitives: &[Placed]) -> std::result::Result<Transformed, (usize, Error)> {
+    let order = storage_first(primitives);
+    let primitives: Vec<Placed> = order.iter().map(|&i| primitives[i].clone()).collect();
+    apply_in_order(original, &primitives).map_err(|(i, e)| (order.get(i).copied().unwrap_or(i), e))
+}
+
+/// The numbers of the primitives in the order in which they are applied: where a value is stored is said before where in
+/// there it is computed.
+fn storage_first(primitives: &[Placed]) -> Vec<usize> {
+    let mut order: Vec<usize> = vec![];
+    for (i, p) in primitives.iter().enumerate() {
+        let computes = |j: &usize| match (&p.primitive, &primitives[*j].primitive) {
+            (Primitive::StoreAt { tensor, .. }, Primitive::ComputeAt { tensor: other, .. }) => tensor == other,
+            _ => false,
+        };
+        order.insert(order.iter().position(computes).unwrap_or(order.len()), i);
+    }
+    order
+}
+
+fn apply_in_order(original: &Original, primitives: &[Placed]) -> std::result::Result<Transformed, (usize, Error)> {
     let mut states = vec![Transformed::new(original.written.clone())];
     let mut first = 0;
     for (i, p) in primitives.iter().enumerate() {
@@ -70,22 +103,27 @@ pub fn apply_all(original: &Original, primitives: &[Placed]) -> std::result::Res
 /// what `primitives[..i]` make of the first.
 fn prove(mut states: Vec<Transformed>, primitives: &[Placed]) -> std::result::Result<Transformed, (usize, Error)> {
     let mut last = states.pop().expect("a first state");
-    if primitives.is_empty() {
+    if primitives.is_empty() && last == Transformed::new(last.scop.clone()) && last.scop.privates.is_empty() {
         return Ok(last);
     }
     let dependences = dependence::analyze(&last.scop).map_err(|e| (0, e))?;
     let mut refusal = match legality::check(&last.scop, &dependences, &last.schedule) {
         Ok(()) => {
-            let end = primitives.len() - 1;
+            let end = primitives.len().saturating_sub(1);
             last.schedule = legality::flag(&last.scop, &dependences, &last.schedule).map_err(|e| (end, e))?;
             let packs = |p: &Placed| matches!(p.primitive, Primitive::CacheRead { .. } | Primitive::Pack { .. });
             if !last.packings.is_empty() {
                 let at = primitives.iter().rposition(packs).unwrap_or(end);
                 let tiled = tile::as_given(&last.scop, &last.schedule, &last.packings);
-                lower::lower(&last.scop, &tiled).map_err(|e| (at, shown(e, &last, &primitives[at].primitive)))?;
+                let placed = |e| match primitives.get(at) {
+                    Some(p) => shown(e, &last, &p.primitive),
+                    None => e,
+                };
+                lower::lower(&last.scop, &tiled).map_err(|e| (at, placed(e)))?;
             }
             return Ok(last);
         }
+        Err(e) if primitives.is_empty() => return Err((0, e)),
         Err(e) => e,
     };
     loop {
@@ -107,7 +145,20 @@ pub fn apply(original: &Original, before: &Transformed, primitive: &Primitive) -
         Primitive::Divide => divide(before),
         Primitive::Expand => expand(before),
         Primitive::CacheRead { tensor, at: None } => cache_read(before, tensor),
-        Primitive::Pack { tensor, layout } => pack(before, tensor, layout),
+        Primitive::CacheRead { tensor, at: Some(at) } => cache_read_at(before, tensor, at),
+        Primitive::CacheWrite { tensor, at } => cache_write(before, tensor, at),
+        Primitive::Pack { tensor, layout } => match layout::copy_of(scop, &tensor.text) {
+            Some(copy) => lay_out(before, copy, layout),
+            None => pack(before, tensor, layout),
+        },
+        Primitive::Fuse { which, into } => fuse(before, which, into),
+        Primitive::ComputeAt { tensor, at } => compute_at(before, tensor, at),
+        Primitive::StoreAt { tensor, at } => store_at(before, tensor, at),
+        Primitive::ComputeInline { tensor } => compute_inline(before, tensor),
+        Primitive::Rfactor { tensor, over, into } => rfactor(before, tensor, over, into),
+        Primitive::Tensorize { which, with } => {
+            tensorize(before, which, with.as_ref()).map(|schedule| Transformed { schedule, ..before.clone() })
+        }
         _ => reschedule(scop, schedule, primitive).map(|schedule| Transformed { schedule, ..before.clone() }),
     };
     transformed.map_err(|e| shown(e, before, primitive))
@@ -166,6 +217,14 @@ fn marks(primitive: &Primitive) -> Vec<&str> {
         | Primitive::Wavefront { which }
         | Primitive::Peel { which } => one(which),
         Primitive::Merge { at, .. } | Primitive::Distribute { at, .. } => vec![at],
+        Primitive::Fuse { which, into } => which.names.iter().chain([into]).map(|n| &**n).collect(),
+        Primitive::Tensorize { which, .. } => which.names.iter().map(|n| &**n).collect(),
+        Primitive::ComputeAt { at, .. }
+        | Primitive::StoreAt { at, .. }
+        | Primitive::CacheRead { at: Some(at), .. }
+        | Primitive::CacheWrite { at, .. }
+        | Primitive::Rfactor { over: at, .. }
+        | Primitive::Pad { which: at, .. } => one(at),
         _ => vec![],
     }
 }

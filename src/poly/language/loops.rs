@@ -47,7 +47,8 @@ fn lower_from(program: &Program, sizes: &BTreeMap<String, i64>, origin: i64) -> 
     let names = unique(&walk.names);
     let mut statements = walk.statements;
     statements.iter_mut().zip(names).for_each(|(s, name)| s.name = name);
-    let scop = Scop { name: program.name.text.clone(), tensors: arrays, statements, order: Schedule { root } };
+    let order = Schedule { root };
+    let scop = Scop { name: program.name.text.clone(), tensors: arrays, statements, order, ..Scop::default() };
     scop.verify().map_err(|error| Problem { span: program.name.span, error })?;
     Ok(scop)
 }

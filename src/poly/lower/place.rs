@@ -29,7 +29,7 @@ impl Lowering<'_> {
     /// Temporaries that statements of several phases touch become workspaces.
     pub(super) fn place_across_phases(&mut self, phases: &[(Vec<StatementId>, &Node)]) -> Result<()> {
         for t in self.temporaries() {
-            let touching = self.accessors(t);
+            let touching = self.scop.users(t);
             if phases.iter().filter(|p| p.0.iter().any(|s| touching.contains(s))).count() > 1 {
                 self.workspace(t);
             }
@@ -37,10 +37,10 @@ impl Lowering<'_> {
         Ok(())
     }
 
-    /// Every temporary becomes a workspace.
+    /// Every temporary that is not private becomes a workspace.
     pub(super) fn place_all(&mut self) {
         for t in self.temporaries() {
-            if !self.accessors(t).is_empty() {
+            if self.scop.private(t).is_none() && !self.scop.users(t).is_empty() {
                 self.workspace(t);
             }
         }
@@ -49,16 +49,6 @@ impl Lowering<'_> {
     fn temporaries(&self) -> Vec<BufferId> {
         let all = self.scop.tensors.iter().enumerate();
         all.filter(|(_, t)| t.role == Role::Temporary).map(|(i, _)| BufferId(i as u32)).collect()
-    }
-
-    fn accessors(&self, tensor: BufferId) -> Vec<StatementId> {
-        let touches = |id: &StatementId| {
-            let s = self.scop.statement(*id);
-            let mut found = s.target == tensor;
-            s.body.visit_accesses(&mut |a| found |= a.buffer == tensor);
-            found
-        };
-        self.scop.ids().filter(touches).collect()
     }
 
     fn workspace(&mut self, tensor: BufferId) {
@@ -79,7 +69,7 @@ impl Lowering<'_> {
             if self.tensors[t.0 as usize].is_some() || state.placed.iter().any(|p| p.tensor == t) {
                 continue;
             }
-            let touching = self.accessors(t);
+            let touching = self.scop.users(t);
             let split = children.iter().filter(|c| c.0.iter().any(|s| touching.contains(s))).count() > 1;
             if !split || touching.is_empty() || !touching.iter().all(|s| statements.contains(s)) {
                 continue;

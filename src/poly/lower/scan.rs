@@ -14,6 +14,7 @@
 //! complete: the iterators are solved for, and all that the domain and the rows say is asked for.
 
 mod accumulate;
+mod private;
 mod waves;
 
 use super::{Class, Lowering, Mode, State, kind, loop_over};
@@ -50,6 +51,13 @@ struct Done {
     tile: i64,
     /// Over the variables in scope.
     value: Affine,
+}
+
+impl Done {
+    fn row(&self) -> Row {
+        let kind = RowKind::Serial;
+        Row { name: String::new(), phi: self.phi.clone(), tile: self.tile, coincident: false, kind }
+    }
 }
 
 impl Site {
@@ -133,6 +141,8 @@ impl Lowering<'_> {
     }
 
     fn scan(&mut self, node: &Node, statements: &[StatementId], site: &Site, isl: &Isl) -> Result<Vec<Stmt>> {
+        let placed = self.place_private(statements, site, isl)?;
+        let site = placed.as_ref().unwrap_or(site);
         match node {
             Node::Band(band, child) => self.scan_rows(&band.rows, child, statements, site, isl),
             Node::Sequence(children) => {
@@ -161,6 +171,8 @@ impl Lowering<'_> {
         isl: &Isl,
     ) -> Result<Vec<Stmt>> {
         let Some((row, rest)) = rows.split_first() else { return self.scan(child, statements, site, isl) };
+        let placed = self.place_private(statements, site, isl)?;
+        let site = placed.as_ref().unwrap_or(site);
         if let Some(promoted) = self.accumulate(rows, child, statements, site, isl)? {
             return Ok(promoted);
         }
@@ -202,6 +214,19 @@ impl Lowering<'_> {
             return self.scan_rows(rest, child, statements, &here, isl);
         }
         let own = within_loop(&bounds);
+        if let Some((value, divisor)) = quotient(&own) {
+            // One value, a quotient of what is known.
+            let mut here = inside.clone();
+            here.outermost = site.outermost;
+            here.require(&own);
+            let outer = self.beyond_loop(&bounds, &own, site, &inside, isl)?;
+            here.require(&lift(&outer, dims));
+            self.note_range(z, &here);
+            let body = self.scan_rows(rest, child, statements, &here, isl)?;
+            let quotient = Stmt::Let { var: z, value: inside.affine(&value), divisor };
+            let all = if body.is_empty() { vec![] } else { [vec![quotient], body].concat() };
+            return Ok(condition(outer.inequalities.iter().map(|f| site.affine(f)).collect(), all));
+        }
         let outer = self.beyond_loop(&bounds, &own, site, &inside, isl)?;
         let mut guarded = site.clone();
         guarded.require(&outer);
@@ -399,7 +424,8 @@ impl Lowering<'_> {
         let unit = inside.form(&Affine::var(e), dims);
         points.inequalities = vec![unit.clone(), minus(tile - 1, &unit)];
         inside.require(&points);
-        let local = site.state.mode == Mode::Body && !site.state.placed.is_empty() || site.state.mode == Mode::Fill;
+        let summed = site.state.placed.iter().any(|p| p.sums);
+        let local = site.state.mode == Mode::Body && summed || site.state.mode == Mode::Fill;
         if !local {
             for &id in statements {
                 let mut p = self.instances(id, &inside);
@@ -477,8 +503,11 @@ impl Lowering<'_> {
 
     /// The state in which [`Lowering::iterators`] finds the rows of this place.
     fn equations(&self, site: &Site) -> State {
-        let one = |d: &Done| Class { phi: d.phi.clone(), base: d.value.clone(), extent: 1 };
-        State { classes: site.rows.iter().filter(|d| d.tile == 1).map(one).collect(), ..site.state.clone() }
+        let one = |d: &Done| {
+            let exact = d.phi.iter().filter_map(|p| Some((p.0, d.row().exact(p.0)?)));
+            Class { phi: exact.collect(), base: d.value.clone(), extent: 1 }
+        };
+        State { classes: site.rows.iter().map(one).collect(), ..site.state.clone() }
     }
 
     /// The store of one statement, with the conditions that the loops do not imply.
@@ -531,14 +560,28 @@ impl Lowering<'_> {
         }
         let open = isl.gist(&asked, &scope.context)?;
         let conditions: Vec<Affine> = both(&open).iter().map(|f| scope.affine(f)).collect();
+        let divisions = self.lay_out(id, &value, &site.state)?;
         let store = self.store(id, &value, &site.state)?;
         self.stores += 1;
-        Ok(lets.into_iter().chain(condition(conditions, vec![store])).collect())
+        Ok(lets.into_iter().chain(divisions).chain(condition(conditions, vec![store])).collect())
     }
 }
 
 fn is_empty(p: &Polyhedron, isl: &Isl) -> Result<bool> {
     Ok(Reduced::new(p).empty || isl.is_empty(p)?)
+}
+
+/// The form and the divisor of which these bounds say that the last variable is the quotient.
+fn quotient(bounds: &Polyhedron) -> Option<(Form, i64)> {
+    let at = bounds.dims - 1;
+    let [a, b] = &bounds.inequalities[..] else { return None };
+    let (low, high) = if a[at] > 0 { (a, b) } else { (b, a) };
+    let c = low[at];
+    // form - c·z ≥ 0 and c·z - form + c - 1 ≥ 0
+    let one = c > 1 && *low == minus(c - 1, high);
+    let mut form = high.clone();
+    form[at] = 0;
+    one.then_some((form, c))
 }
 
 /// The constraints that bound the last variable.

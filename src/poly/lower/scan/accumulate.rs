@@ -24,7 +24,7 @@ impl Lowering<'_> {
     ) -> Result<Option<Vec<Stmt>>> {
         let &[id] = statements else { return Ok(None) };
         let s = self.scop.statement(id);
-        if s.reduce.is_none() || site.state.mode != Mode::Body || !site.state.placed.is_empty() {
+        if s.reduce.is_none() || site.state.mode != Mode::Body || site.state.placed.iter().any(|p| p.sums) {
             return Ok(None);
         }
         let below = rows_below(&rows[1..], child, id);
@@ -88,10 +88,10 @@ impl Lowering<'_> {
     /// Whether the rows of a site fix an iterator.
     fn solved(&self, id: StatementId, v: Var, site: &Site) -> bool {
         let n = self.scop.statement(id).iterators.len();
-        let rows = site.rows.iter().filter(|d| d.tile == 1);
-        let vectors: Vec<Vec<i64>> = rows
-            .filter_map(|d| d.phi.iter().find(|p| p.0 == id))
-            .map(|(_, phi)| (0..n as u32).map(|i| phi.coefficient(Var(i))).collect())
+        let covering = site.rows.iter().filter(|d| d.phi.iter().any(|p| p.0 == id));
+        let vectors: Vec<Vec<i64>> = covering
+            .filter_map(|d| d.row().exact(id))
+            .map(|phi| (0..n as u32).map(|i| phi.coefficient(Var(i))).collect())
             .collect();
         let complement = crate::poly::polyhedron::orthogonal_complement(&vectors, n);
         self.scop.statement(id).iterators[v.0 as usize].extent == 1 || complement.iter().all(|c| c[v.0 as usize] == 0)

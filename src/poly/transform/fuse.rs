@@ -1,0 +1,109 @@
+//! Two loops as one.
+
+use super::Transformed;
+use super::edit::{check_new, find, refuse, replace, single};
+use super::insert::settled;
+use crate::poly::Result;
+use crate::poly::expr::{Affine, Var};
+use crate::poly::language::primitive::{Loop, Loops};
+use crate::poly::language::syntax::Name;
+use crate::poly::schedule::{Node, Row, RowKind, Schedule};
+use crate::poly::scop::{Iterator, Scop, StatementId};
+
+/// The values of a row over all of its statements, as an interval.
+pub fn values(scop: &Scop, row: &Row) -> (i64, i64) {
+    let bounds = row.phi.iter().map(|(id, phi)| {
+        let own = &scop.statement(*id).iterators;
+        phi.bounds(|v| (0, own[v.0 as usize].extent - 1))
+    });
+    let (lo, hi) = bounds.fold((i64::MAX, i64::MIN), |a, b| (a.0.min(b.0), a.1.max(b.1)));
+    (lo.div_euclid(row.tile), hi.div_euclid(row.tile))
+}
+
+/// ⌊φ / tile⌋ of a row as an affine form for one of its statements: where it is a loop over tiles, a new iterator of the
+/// statement. The row over this iterator, which tells its instances apart, has to be in the tree as well.
+pub fn value_of(scop: &mut Scop, row: &Row, id: StatementId) -> Affine {
+    let phi = row.of(id).clone();
+    if row.tile == 1 {
+        return phi;
+    }
+    let (lo, hi) = values(scop, row);
+    let s = &mut scop.statements[id.0 as usize];
+    let v = Var(s.iterators.len() as u32);
+    s.iterators.push(Iterator { name: unused(&s.iterators, &row.name), extent: hi - lo + 1 });
+    let rest = phi.plus(v, -row.tile).offset(-lo * row.tile);
+    s.domain.extend([rest.scale(-1).offset(row.tile - 1), rest]);
+    Affine::var(v).offset(lo)
+}
+
+fn unused(iterators: &[Iterator], name: &str) -> String {
+    let mut out = name.to_string();
+    while iterators.iter().any(|it| it.name == out) {
+        out.push('_');
+    }
+    out
+}
+
+/// `fuse i, j -> f`: two loops directly inside of each other become one over all pairs of their values. The old ones stay
+/// below it with the one value that f leaves them.
+///
+/// ```text
+/// for i in 0..M       for f in 0..M*N
+///   for j in 0..N       i = f / N
+///     S(i, j)           j = f % N
+///                       S(i, j)
+/// ```
+pub fn fuse(before: &Transformed, which: &Loops, into: &Name) -> Result<Transformed> {
+    let (mut scop, schedule) = (before.scop.clone(), &before.schedule);
+    let [outer, inner] = &which.names[..] else {
+        return refuse(format!("two loops are fused, not {}", which.names.len()));
+    };
+    let one = |name: &Name| Loop { statement: which.statement.clone(), name: name.clone() };
+    let (first, second) = (find(&scop, schedule, &one(outer))?, find(&scop, schedule, &one(inner))?);
+    check_new(schedule, &first, &[into])?;
+    for row in [&first, &second] {
+        if row.kind != RowKind::Serial {
+            return refuse(format!("loop `{}` is marked already: fuse it before", row.name));
+        }
+    }
+    if first.phi.len() != second.phi.len() || !first.phi.iter().all(|p| second.phi.iter().any(|q| q.0 == p.0)) {
+        return refuse(format!(
+            "loop `{inner}` is not directly inside of `{outer}`: other statements are between them"
+        ));
+    }
+    let ((lo, _), (low, high)) = (values(&scop, &first), values(&scop, &second));
+    let width = high - low + 1;
+    let mut fused = Row { name: into.text.clone(), phi: vec![], tile: 1, ..first.clone() };
+    // The rows over iterators that are new.
+    let mut digits = [(&first, vec![]), (&second, vec![])];
+    for (id, _) in &first.phi {
+        let mut value = |row: &Row| value_of(&mut scop, row, *id);
+        let (a, b) = (value(&first), value(&second));
+        fused.phi.push((*id, a.clone().offset(-lo).scale(width).add_scaled(&b, 1).offset(-low)));
+        digits[0].1.push((*id, a));
+        digits[1].1.push((*id, b));
+    }
+    let root: Schedule = replace(schedule, &first, &mut |row, below| {
+        let Node::Band(mut band, child) = below else {
+            return refuse(format!("loop `{inner}` is not directly inside of `{outer}`"));
+        };
+        if band.rows[0] != second {
+            return refuse(format!("loop `{inner}` is not directly inside of `{outer}`"));
+        }
+        let (mut node, second) = (*child, band.rows.remove(0));
+        for (own, (_, phi)) in [(second, &digits[1]), (row, &digits[0])] {
+            let tiles = own.tile > 1;
+            let (name, phi) = (format!("{}_{into}", own.name), phi.clone());
+            let digit = Row { name, phi, tile: 1, ..own.clone() };
+            node = single(own, node);
+            if tiles {
+                node = single(digit, node);
+            }
+        }
+        Ok(single(fused.clone(), node))
+    })?;
+    match scop == before.scop {
+        true => Ok(Transformed { schedule: root, ..before.clone() }),
+        false => Ok(settled(scop, root, before)),
+    }
+}

@@ -1,0 +1,301 @@
+//! New statements in a tree: below a loop, with an iterator for each loop around them.
+
+use super::Transformed;
+use super::edit::{apart, refuse, together};
+use crate::poly::Result;
+use crate::poly::expr::{Affine, BufferId, Index, Var};
+use crate::poly::isl::Isl;
+use crate::poly::polyhedron::{Polyhedron, Reduced, difference, minus, plus};
+use crate::poly::private::Private;
+use crate::poly::schedule::{Node, Row, RowKind, Schedule, Step};
+use crate::poly::scop::{Iterator, Scop, StatementId, TensorDecl};
+
+/// One access: the statement, its subscripts, and where it takes place.
+pub struct Touch {
+    pub statement: StatementId,
+    pub index: Vec<Index>,
+    pub guard: Vec<Affine>,
+    pub write: bool,
+}
+
+/// The accesses of these statements to a tensor: the reads, and the writes when they count.
+pub fn touches(scop: &Scop, statements: &[StatementId], tensor: BufferId, writes: bool) -> Vec<Touch> {
+    let mut out = vec![];
+    for &id in statements {
+        let s = scop.statement(id);
+        if s.target == tensor && writes {
+            let index = s.write.iter().cloned().map(Index::Affine).collect();
+            out.push(Touch { statement: id, index, guard: vec![], write: true });
+        }
+        s.body.visit_accesses(&mut |a| {
+            if a.buffer == tensor {
+                out.push(Touch { statement: id, index: a.index.clone(), guard: a.guard.clone(), write: false });
+            }
+        });
+    }
+    out
+}
+
+/// The rows above `row` and `row` itself, outermost first.
+pub fn path_to(schedule: &Schedule, row: &Row) -> Vec<Row> {
+    let mut out = vec![];
+    for step in schedule.path(row.phi[0].0) {
+        if let Step::Row(r) = step {
+            out.push(r.clone());
+            if r == row {
+                break;
+            }
+        }
+    }
+    out
+}
+
+/// The loops around new statements, each an iterator of theirs: iterator j is ⌊φ / tile⌋ of row j less `first[j]`.
+pub struct Around {
+    pub rows: Vec<Row>,
+    pub first: Vec<i64>,
+    pub iterators: Vec<Iterator>,
+}
+
+impl Around {
+    pub fn new(scop: &Scop, rows: Vec<Row>) -> Result<Around> {
+        if let Some(row) = rows.iter().find(|r| matches!(r.kind, RowKind::Vector | RowKind::Unroll)) {
+            return refuse(format!("loop `{}` is expanded: nothing can be put into it", row.name));
+        }
+        let (mut first, mut iterators) = (vec![], vec![]);
+        for row in &rows {
+            let bounds = row.phi.iter().map(|(id, phi)| {
+                let own = &scop.statement(*id).iterators;
+                phi.bounds(|v| (0, own[v.0 as usize].extent - 1))
+            });
+            let (lo, hi) = bounds.fold((i64::MAX, i64::MIN), |a, b| (a.0.min(b.0), a.1.max(b.1)));
+            let (lo, hi) = (lo.div_euclid(row.tile), hi.div_euclid(row.tile));
+            first.push(lo);
+            iterators.push(Iterator { name: row.name.clone(), extent: hi - lo + 1 });
+        }
+        Ok(Around { rows, first, iterators })
+    }
+
+    /// φ of row j for a statement whose iterator `at + j` it is.
+    pub fn phi(&self, j: usize, at: usize) -> Affine {
+        Affine::constant(self.first[j] * self.rows[j].tile).plus(Var((at + j) as u32), self.rows[j].tile)
+    }
+
+    /// Requires that variables `at ..` of `p` are the values of the rows for an instance of `id`, whose iterators are the
+    /// variables `instance ..`.
+    fn relate(&self, p: &mut Polyhedron, id: StatementId, at: usize, instance: usize) {
+        for (j, row) in self.rows.iter().enumerate() {
+            let form = plus(&p.form(row.of(id), instance), -self.first[j] * row.tile);
+            if row.tile == 1 {
+                let mut value = vec![0; p.dims + 1];
+                value[at + j] = 1;
+                p.equalities.push(difference(&form, &value));
+            } else {
+                p.divide(&form, at + j, row.tile);
+            }
+        }
+    }
+
+    /// What `touches` reach in one iteration of the rows, as conditions over the rows' iterators and then subscripts of a tensor
+    /// of this shape; `None` for nothing. May hold for more elements where the shadow is not exact.
+    pub fn reach(&self, scop: &Scop, touches: &[Touch], shape: &[i64], isl: &Isl) -> Result<Option<Vec<Affine>>> {
+        let (n, keep) = (self.rows.len(), self.rows.len() + shape.len());
+        let mut space = Polyhedron { dims: keep, ..Polyhedron::default() };
+        let extents = self.iterators.iter().map(|it| it.extent).chain(shape.iter().copied());
+        for (v, extent) in extents.enumerate() {
+            let mut unit = vec![0; keep + 1];
+            unit[v] = 1;
+            space.inequalities.push(minus(extent - 1, &unit));
+            space.inequalities.push(unit);
+        }
+        let mut shadows = vec![];
+        for t in touches {
+            let s = scop.statement(t.statement);
+            let mut p = Polyhedron { dims: keep + s.iterators.len(), ..Polyhedron::default() };
+            p.add_domain(s, keep);
+            t.guard.iter().for_each(|g| p.inequalities.push(p.form(g, keep)));
+            self.relate(&mut p, t.statement, 0, keep);
+            p.conjoin(&space, &(0..keep).collect::<Vec<_>>());
+            for (d, index) in t.index.iter().enumerate() {
+                if let Index::Affine(a) = index {
+                    let mut equal = p.form(a, keep);
+                    equal[n + d] -= 1;
+                    p.equalities.push(equal);
+                }
+            }
+            if !Reduced::new(&p).empty && !isl.is_empty(&p)? {
+                shadows.push(isl.project(&p, keep)?);
+            }
+        }
+        if shadows.is_empty() {
+            return Ok(None);
+        }
+        let hull = isl.gist(&isl.hull(&shadows)?, &space)?;
+        let equal = hull.equalities.iter().flat_map(|e| [e.clone(), minus(0, e)]);
+        let affine = |f: Vec<i64>| {
+            let terms = f[..keep].iter().enumerate().filter(|(_, c)| **c != 0);
+            terms.fold(Affine::constant(f[keep]), |a, (v, &c)| a.plus(Var(v as u32), c))
+        };
+        Ok(Some(equal.chain(hull.inequalities.iter().cloned()).map(affine).collect()))
+    }
+}
+
+/// The tree with new statements in what is below the innermost of `rows` for statement `inside`: the rows and sequences on
+/// the way cover them, at row j with φ `phi(j, statement)`; `edit` makes of what is there what is there with them.
+pub fn insert(
+    schedule: &Schedule,
+    (depth, inside): (usize, StatementId),
+    new: &[StatementId],
+    phi: &dyn Fn(usize, StatementId) -> Affine,
+    edit: &mut dyn FnMut(Node, Vec<StatementId>) -> Result<Node>,
+) -> Result<Schedule> {
+    let all = schedule.ids();
+    let mut walk = Insertion { inside, depth, new, phi, edit };
+    Ok(Schedule { root: together(walk.node(apart(&schedule.root), 0, all)?) })
+}
+
+struct Insertion<'a> {
+    inside: StatementId,
+    depth: usize,
+    new: &'a [StatementId],
+    phi: &'a dyn Fn(usize, StatementId) -> Affine,
+    edit: &'a mut dyn FnMut(Node, Vec<StatementId>) -> Result<Node>,
+}
+
+impl Insertion<'_> {
+    fn node(&mut self, node: Node, depth: usize, ids: Vec<StatementId>) -> Result<Node> {
+        if depth == self.depth {
+            return (self.edit)(node, ids);
+        }
+        Ok(match node {
+            Node::Leaf => Node::Leaf,
+            Node::Sequence(children) => {
+                let mut out = vec![];
+                for (mut ids, mut child) in children {
+                    if ids.contains(&self.inside) {
+                        child = self.node(child, depth, ids.clone())?;
+                        ids.extend(self.new);
+                    }
+                    out.push((ids, child));
+                }
+                Node::Sequence(out)
+            }
+            Node::Band(mut band, child) => {
+                band.rows[0].phi.extend(self.new.iter().map(|&id| (id, (self.phi)(depth, id))));
+                Node::Band(band, Box::new(self.node(*child, depth + 1, ids)?))
+            }
+        })
+    }
+}
+
+/// The tree without these statements; `None` when nothing is left.
+pub fn remove(node: &Node, gone: &[StatementId]) -> Option<Node> {
+    match node {
+        Node::Leaf => Some(Node::Leaf),
+        Node::Band(band, child) => {
+            let mut band = band.clone();
+            band.rows.iter_mut().for_each(|r| r.phi.retain(|p| !gone.contains(&p.0)));
+            let left = band.rows.iter().all(|r| !r.phi.is_empty());
+            if left { Some(Node::Band(band, Box::new(remove(child, gone)?))) } else { None }
+        }
+        Node::Sequence(children) => {
+            let mut left: Vec<(Vec<StatementId>, Node)> = vec![];
+            for (ids, child) in children {
+                let ids: Vec<StatementId> = ids.iter().copied().filter(|id| !gone.contains(id)).collect();
+                if !ids.is_empty() {
+                    left.push((ids, remove(child, gone)?));
+                }
+            }
+            match left.len() {
+                0 => None,
+                1 => left.pop().map(|c| c.1),
+                _ => Some(Node::Sequence(left)),
+            }
+        }
+    }
+}
+
+/// A chain of loops over these iterators of a statement.
+pub fn nest(id: StatementId, iterators: &[Iterator], range: std::ops::Range<usize>) -> Node {
+    let row = |v: usize| Row {
+        name: iterators[v].name.clone(),
+        phi: vec![(id, Affine::var(Var(v as u32)))],
+        tile: 1,
+        coincident: false,
+        kind: RowKind::Serial,
+    };
+    range.rev().fold(Node::Leaf, |below, v| super::edit::single(row(v), below))
+}
+
+/// The Scop with one more temporary, called after `name`.
+pub fn add_temporary(scop: &mut Scop, name: &str, like: &TensorDecl) -> BufferId {
+    let taken = |scop: &Scop, name: &str| {
+        scop.tensors.iter().any(|t| t.name == name) || scop.statements.iter().any(|s| s.name == name)
+    };
+    let mut unique = name.to_string();
+    let mut k = 2;
+    while taken(scop, &unique) {
+        unique = format!("{name}_{k}");
+        k += 1;
+    }
+    scop.tensors.push(TensorDecl { name: unique, role: crate::poly::scop::Role::Temporary, ..like.clone() });
+    BufferId(scop.tensors.len() as u32 - 1)
+}
+
+/// A name that no statement has.
+pub fn statement_name(scop: &Scop, name: &str) -> String {
+    let mut unique = name.to_string();
+    let mut k = 2;
+    while scop.statements.iter().any(|s| s.name == unique) {
+        unique = format!("{name}_{k}");
+        k += 1;
+    }
+    unique
+}
+
+/// New statements that use a private temporary join its rows: those of `around` that are the same for its other users.
+pub fn join_privates(scop: &mut Scop, around: &Around, statements: &[(StatementId, usize)]) -> Result<()> {
+    let mut privates = std::mem::take(&mut scop.privates);
+    for p in &mut privates {
+        for &(id, at) in statements.iter().filter(|s| scop.statement(s.0).uses(p.tensor)) {
+            for row in &mut p.rows {
+                if row.phi.iter().any(|q| q.0 == id) {
+                    continue;
+                }
+                let same = |r: &&Row| r.tile == row.tile && row.phi.iter().any(|q| r.phi.contains(q));
+                let Some(j) = around.rows.iter().find(same).and_then(|r| around.rows.iter().position(|s| s == r))
+                else {
+                    let name = &scop.tensor(p.tensor).name;
+                    return refuse(format!(
+                        "{name} lives for one iteration of loop {}, which is not around this",
+                        row.name
+                    ));
+                };
+                row.phi.push((id, around.phi(j, at)));
+            }
+        }
+    }
+    scop.privates = privates;
+    Ok(())
+}
+
+/// The tensor as private to each iteration of the rows of `around`, which cover `statements` as well.
+pub fn private(
+    tensor: BufferId,
+    source: Option<BufferId>,
+    around: &Around,
+    statements: &[(StatementId, usize)],
+) -> Private {
+    let row = |(j, r): (usize, &Row)| {
+        let mut r = r.clone();
+        r.phi.extend(statements.iter().map(|&(id, at)| (id, around.phi(j, at))));
+        r.kind = RowKind::Serial;
+        r
+    };
+    Private { tensor, source, rows: around.rows.iter().enumerate().map(row).collect(), layout: vec![] }
+}
+
+/// A Scop whose original order is its tree.
+pub fn settled(scop: Scop, schedule: Schedule, before: &Transformed) -> Transformed {
+    Transformed { scop: Scop { order: schedule.clone(), ..scop }, schedule, packings: before.packings.clone() }
+}

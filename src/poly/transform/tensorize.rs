@@ -1,0 +1,124 @@
+//! Loops that are one tensor instruction.
+
+use super::Transformed;
+use super::edit::{apart, find, refuse, rows, single, together};
+use super::loops::reorder;
+use crate::poly::Result;
+use crate::poly::expr::Var;
+use crate::poly::instruction::{Match, Role, TensorInstruction, match_instruction, table};
+use crate::poly::language::primitive::{Loop, Loops};
+use crate::poly::language::syntax::Name;
+use crate::poly::schedule::{Node, Row, RowKind, Schedule};
+use crate::poly::scop::StatementId;
+use crate::poly::tile::access::{Along, references};
+
+/// `tensorize C(mi, ni, ki) with outer_product`: the loops are a tensor instruction ([`crate::poly::instruction`]), repeated
+/// in registers: loops of the reduction outside, one iterator in the lanes, the others unrolled. The words after `with` are
+/// part of its name; without them any instruction will do.
+///
+/// ```text
+/// for mi for ni for ki         for ki
+///   C(m, n) += A(m,k)*B(k,n)     C(mi.., ni..) += outer product of A(mi.., k) and B(k, ni..)
+/// ```
+pub fn tensorize(before: &Transformed, which: &Loops, with: Option<&Name>) -> Result<Schedule> {
+    let (scop, schedule) = (&before.scop, &before.schedule);
+    let one = |name: &Name| find(scop, schedule, &Loop { statement: which.statement.clone(), name: name.clone() });
+    let named: Vec<Row> = which.names.iter().map(one).collect::<Result<_>>()?;
+    let ids: Vec<StatementId> = named[0].phi.iter().map(|p| p.0).collect();
+    let [id] = ids[..] else {
+        return refuse(format!("loop `{}` is around several statements: one is an instruction", named[0].name));
+    };
+    if let Some(row) = named.iter().find(|r| r.tile != 1 || r.kind != RowKind::Serial) {
+        return refuse(format!("loop `{}` runs over tiles or is marked already", row.name));
+    }
+    let innermost: Vec<&Row> = rows(schedule).into_iter().filter(|r| r.phi.iter().any(|p| p.0 == id)).collect();
+    let last = &innermost[innermost.len().saturating_sub(named.len())..];
+    if let Some(row) = last.iter().find(|r| !named.contains(r)) {
+        return refuse(format!("loop `{}` is inside of these: an instruction is innermost", row.name));
+    }
+    let dtype = scop.tensor(scop.statement(id).target).dtype;
+    let words = with.map_or(String::new(), |w| w.text.replace('_', " "));
+    let fits = |i: &TensorInstruction| i.dtype == dtype && (words == "fma" || i.name.contains(&words));
+    let instructions: Vec<TensorInstruction> = table().into_iter().filter(fits).collect();
+    if instructions.is_empty() {
+        let mut known: Vec<String> = table().into_iter().map(|i| i.name).collect();
+        known.dedup();
+        return refuse(format!("no instruction on {dtype} is called `{words}`: there are {}", known.join(", ")));
+    }
+    let Some(lane) = lane(before, id, &named, &instructions)? else {
+        return refuse("none of these loops is over one iterator: nothing can be in the lanes");
+    };
+    let write = &scop.statement(id).write;
+    let reduces = |r: &Row| !r.of(id).terms.iter().any(|t| write.iter().any(|w| w.uses(t.0)));
+    let name = |r: &Row| Name::from(r.name.as_str());
+    let (sums, points): (Vec<&Row>, Vec<&Row>) = named.iter().filter(|r| **r != lane).partition(|r| reduces(r));
+    let order = sums.into_iter().chain(points).chain([&lane]).map(name).collect();
+    let schedule = reorder(scop, schedule, &Loops { statement: which.statement.clone(), names: order })?;
+    let kind = |r: &Row| match r {
+        r if *r == lane => RowKind::Vector,
+        r if reduces(r) => RowKind::Serial,
+        _ => RowKind::Unroll,
+    };
+    Ok(Schedule { root: together(mark(apart(&schedule.root), &named, &kind)) })
+}
+
+/// The last of the rows that can be in the lanes of an instruction; the most telling refusal otherwise.
+fn lane(before: &Transformed, id: StatementId, named: &[Row], table: &[TensorInstruction]) -> Result<Option<Row>> {
+    // What a reason is about, the most telling last.
+    let telling = |why: &str| ["accumulator", "the body", "operand"].iter().position(|w| why.starts_with(w));
+    let mut why: Option<String> = None;
+    for row in named.iter().rev() {
+        let [(v, 1 | -1)] = row.of(id).terms[..] else { continue };
+        for instruction in table {
+            let matched = match_instruction(instruction, &before.scop, id, v);
+            match matched.and_then(|m| check_stored(before, id, v, instruction, &m)) {
+                Ok(()) => return Ok(Some(row.clone())),
+                Err(e) if why.as_ref().is_none_or(|w| telling(w) < telling(&e)) => why = Some(e),
+                Err(_) => {}
+            }
+        }
+    }
+    why.map_or(Ok(None), |why| refuse(format!("no tensor instruction: {why}")))
+}
+
+/// Refuses a vector operand whose lanes are no neighbours in memory: nothing packs it unless the schedule says so.
+fn check_stored(
+    before: &Transformed,
+    id: StatementId,
+    lane: Var,
+    instruction: &TensorInstruction,
+    found: &Match,
+) -> std::result::Result<(), String> {
+    let scop = &before.scop;
+    let references = references(scop, id);
+    for (access, _) in found.operands.iter().zip(&instruction.operands).filter(|o| *o.1 == Role::Vector) {
+        let packed = before.packings.iter().any(|p| p.statement == id && p.access == *access);
+        let innermost = scop.private(access.buffer).and_then(|p| p.layout.last()).is_some_and(|digit| {
+            let index = digit.form.substitute(|d| access.index[d.0 as usize].affine().cloned().unwrap_or_default());
+            digit.divisor == 1 && index.coefficient(lane) == 1
+        });
+        let along = references.iter().find(|r| r.access.as_ref() == Some(access)).map(|r| r.along(lane));
+        if let Some(Along::Strided(stride)) = along
+            && !packed
+            && !innermost
+        {
+            let (name, lane) = (&scop.tensor(access.buffer).name, &scop.statement(id).iterators[lane.0 as usize].name);
+            return Err(format!("operand {name} has stride {stride} along {lane}: `cache_read` and `pack` it"));
+        }
+    }
+    Ok(())
+}
+
+fn mark(node: Node, named: &[Row], kind: &dyn Fn(&Row) -> RowKind) -> Node {
+    match node {
+        Node::Leaf => Node::Leaf,
+        Node::Sequence(children) => {
+            Node::Sequence(children.into_iter().map(|(ids, c)| (ids, mark(c, named, kind))).collect())
+        }
+        Node::Band(mut band, child) => {
+            let row = band.rows.remove(0);
+            let row = if named.contains(&row) { Row { kind: kind(&row), ..row } } else { row };
+            single(row, mark(*child, named, kind))
+        }
+    }
+}
