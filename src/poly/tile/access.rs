@@ -97,6 +97,22 @@ impl Reference {
         run
     }
 
+    /// Pages that are touched when the iterators take `extent` values.
+    pub fn pages(&self, extent: &impl Fn(Var) -> i64) -> i64 {
+        let (mut pitch, mut span, mut pages) = (self.bytes, self.bytes, 1);
+        for (a, size) in self.subscripts.iter().rev() {
+            let (lo, hi) = a.bounds(|v| (0, extent(v) - 1));
+            let count = (hi - lo + 1).min(*size);
+            if pitch < PAGE {
+                span += (count - 1) * pitch;
+            } else {
+                pages *= count;
+            }
+            pitch *= size;
+        }
+        pages * (span + PAGE - 1).div_euclid(PAGE)
+    }
+
     /// Share of a cache that the rows of the reference can use when the iterators take `extent` values: rows at a multiple of
     /// a power of two meet in the same sets. Sets are counted within a page, as neighbouring pages lie anywhere.
     pub fn spread(&self, extent: &impl Fn(Var) -> i64, line: i64) -> f64 {

@@ -53,8 +53,12 @@ const LATE: (f64, f64) = (6.0, 2.0);
 const PANEL: f64 = 0.375;
 /// Orders of more loops than this are not all tried: the outermost ones stay as they are.
 const MAX_LOOPS: usize = 4;
+/// Pages in which the memory system follows streams of neighbouring lines at a time.
+const STREAMS: i64 = 16;
+/// Of so many loops all pairs of a cache tile and a part of a reduction are tried.
+const FEW_LOOPS: usize = 2;
 /// Steps of a reduction between two visits of the accumulators in memory, at least.
-const LEAST_STEPS: i64 = 128;
+const LEAST_STEPS: i64 = 16;
 /// An order is better when it saves this share of the transfers.
 const MARGIN: f64 = 0.98;
 
@@ -71,6 +75,10 @@ impl Traffic<'_> {
         for part in self.parts() {
             self.permute(&[&[part], &loops[..]].concat(), &mut best);
             self.insert(&uncut, part, &mut best);
+            // A cut may pay only together with a cache tile: all pairs, where they are few.
+            for outer in self.cache_tiles(&loops).into_iter().filter(|_| loops.len() <= FEW_LOOPS) {
+                self.insert(&[&[outer], &loops[..]].concat(), part, &mut best);
+            }
         }
         if best.0.iter().any(|l| self.divisible.contains(&l.iterator)) {
             let cut = best.0.clone();
@@ -119,7 +127,7 @@ impl Traffic<'_> {
         let steps: i64 = self.axes.iter().filter(|a| a.reduced).map(|a| a.extent).product();
         let cut = |&iterator: &Var| {
             let extent = self.extent(iterator);
-            let tiles = [2, 3, 4, 6, 8, 12, 16, 24, 32].map(|n| ((extent + n - 1) / n + 3) / 4 * 4);
+            let tiles = [2, 3, 4, 6, 8, 12, 16, 24, 32, 64, 128, 256].map(|n| ((extent + n - 1) / n + 3) / 4 * 4);
             let enough = move |t: &i64| *t < extent && steps / extent * t >= LEAST_STEPS;
             tiles.into_iter().filter(enough).map(move |tile| TileLoop { iterator, tile })
         };
@@ -188,6 +196,9 @@ impl Traffic<'_> {
         let bytes: Vec<f64> = inside.iter().map(|p| p.0).collect();
         // misses[level][reference] in bytes
         let mut misses = [bytes.clone(), bytes.clone(), bytes];
+        let single = self.runs(&covered);
+        let block = covered.clone();
+        let points = |v: Var| block.iter().find(|c| c.0 == v).map_or(1, |c| c.1);
         let mut runs: Option<Vec<f64>> = None;
         let mut uses = vec![Use { times: 1.0, ahead: None }; count];
         for at in (0..order.len()).rev() {
@@ -195,7 +206,12 @@ impl Traffic<'_> {
             let (steps, outer) = self.steps(order, at);
             covered.iter_mut().find(|c| c.0 == l.iterator).expect("a loop over an axis").1 = outer;
             let around = prints(&covered);
-            runs.get_or_insert_with(|| self.runs(&covered));
+            // Pieces in too many pages are no streams along the innermost loop.
+            let followed = |(i, run): (usize, f64)| {
+                let followed = self.references[i].pages(&points) <= STREAMS;
+                if followed { run } else { single[i] }
+            };
+            runs.get_or_insert_with(|| self.runs(&covered).into_iter().enumerate().map(followed).collect());
             let occupied = inside.iter().map(|p| p.1).fold(inside.iter().map(|p| p.0).sum(), f64::max);
             for (level, misses) in misses.iter_mut().enumerate() {
                 let fits = occupied <= self.target.cache_bytes[level] as f64 * FILL;
@@ -236,7 +252,7 @@ impl Traffic<'_> {
             (last - memory) / bandwidth[2] + memory / bandwidth[3]
         };
         let total: f64 = (0..count).map(beyond).sum();
-        let runs = runs.unwrap_or_else(|| self.runs(&covered));
+        let runs = runs.unwrap_or(single);
         let late = |i: usize| {
             let lines = runs[i] / self.target.line_bytes as f64;
             misses[1][i] / runs[i] * lines.min(LATE.1) * LATE.0

@@ -42,7 +42,7 @@ impl Phase<'_> {
                 element: self.widest(&[g.statement]),
                 elsewhere: &|_| 0.0,
             };
-            problem.packed(vector).into_iter().filter(|&i| refs[i].constant).collect()
+            problem.packable(vector).0
         } else {
             vec![]
         };

@@ -44,6 +44,18 @@ pub(super) struct Shared {
     parts: Vec<TileLoop>,
 }
 
+/// A register block with the loops over blocks that suit it.
+struct Choice {
+    block: Block,
+    order: Vec<TileLoop>,
+    /// Exposed transfers, and all that the phase takes.
+    memory_ns: f64,
+    total_ns: f64,
+    /// Loops that threads do not divide, and reduced iterators that may be cut into parts.
+    uneven: Vec<Var>,
+    divisible: Vec<Var>,
+}
+
 impl Shared {
     /// The length of the parts that the reduction along `v` is cut into.
     pub fn part(&self, v: Var, statement: StatementId) -> Option<i64> {
@@ -87,38 +99,19 @@ impl Phase<'_> {
                 row.map_or(0.0, |i| self.elsewhere(&outer.rows[i], dominant))
             },
         };
-        let block = self.trim(problem.best(), &only, s.reduce.is_some());
         let row_of = |v: Var| axes.iter().find(|a| a.0.iterator == v).and_then(|a| a.1);
+        let fixed = !outer.permutable || axes.iter().filter(|a| a.1.is_some()).count() != outer.rows.len();
+        let in_outer: Vec<Var> = axes.iter().filter(|a| a.1.is_some()).map(|a| a.0.iterator).collect();
+        let cuttable = !fixed && is_cuttable(&child, dominant);
+        let candidates = problem.candidates().into_iter();
+        let mut choices = candidates.map(|b| self.order(&problem, b, &in_outer, fixed, cuttable));
+        let first = choices.next().expect("a block of scalars at least");
+        let Choice { block, order, memory_ns, uneven, divisible, .. } =
+            choices.fold(first, |best, c| if c.total_ns < best.total_ns * 0.99 { c } else { best });
         let points = |v: Var| points_of(&block, v);
         let blocked: Vec<(usize, i64)> =
             axes.iter().filter_map(|(a, row)| row.map(|r| (r, points(a.iterator)))).filter(|&(_, n)| n > 1).collect();
         let vector = block.vector.and_then(|(v, _)| row_of(v));
-
-        // Loops over blocks of the outer band, in the order of the model.
-        let loops: Vec<TileLoop> = axes
-            .iter()
-            .filter(|(a, row)| row.is_some() && points(a.iterator) < a.extent)
-            .map(|(a, _)| TileLoop { iterator: a.iterator, tile: points(a.iterator) })
-            .collect();
-        let uneven: Vec<Var> =
-            only.iter().filter(|a| a.conditioned && points(a.iterator) > 1).map(|a| a.iterator).collect();
-        let fixed = !outer.permutable || axes.iter().filter(|a| a.1.is_some()).count() != outer.rows.len();
-        let cuttable = |a: &Axis| a.reduced && a.movable && !a.conditioned && !block.lanes_reduced;
-        let divisible: Vec<Var> = match is_cuttable(&child, dominant) {
-            true if !fixed => only.iter().filter(|a| cuttable(a)).map(|a| a.iterator).collect(),
-            _ => vec![],
-        };
-        let traffic = Traffic {
-            uneven: &uneven,
-            references: &refs,
-            packed: &block.packed,
-            axes: &only,
-            target: self.target,
-            block: &|v| points(v),
-            compute_ns: block.cycles / self.target.clock_ghz,
-            divisible: &divisible,
-        };
-        let (order, memory_ns) = if fixed { (loops.clone(), traffic.cost(&loops)) } else { traffic.order(&loops) };
         let mut rows = vec![];
         if fixed {
             for (i, row) in outer.rows.iter().enumerate() {
@@ -160,6 +153,36 @@ impl Phase<'_> {
             Node::Band(Band { rows, permutable: outer.permutable }, Box::new(child))
         };
         Plan { node, report, free_rows }
+    }
+
+    /// The loops over blocks of the outer band, in the order of the model.
+    fn order(&self, problem: &Problem, block: Block, outer: &[Var], fixed: bool, cuttable: bool) -> Choice {
+        let copying = problem.copying(&block);
+        let axes = problem.axes;
+        let block = self.trim(block, axes, problem.statement.reduce.is_some());
+        let points = |v: Var| points_of(&block, v);
+        let loops: Vec<TileLoop> = axes
+            .iter()
+            .filter(|a| outer.contains(&a.iterator) && points(a.iterator) < a.extent)
+            .map(|a| TileLoop { iterator: a.iterator, tile: points(a.iterator) })
+            .collect();
+        let uneven: Vec<Var> =
+            axes.iter().filter(|a| a.conditioned && points(a.iterator) > 1).map(|a| a.iterator).collect();
+        let cut = |a: &&Axis| cuttable && a.reduced && a.movable && !a.conditioned && !block.lanes_reduced;
+        let divisible: Vec<Var> = axes.iter().filter(cut).map(|a| a.iterator).collect();
+        let traffic = Traffic {
+            uneven: &uneven,
+            references: problem.references,
+            packed: &block.packed,
+            axes,
+            target: self.target,
+            block: &|v| points(v),
+            compute_ns: block.cycles / self.target.clock_ghz,
+            divisible: &divisible,
+        };
+        let (order, memory_ns) = if fixed { (loops.clone(), traffic.cost(&loops)) } else { traffic.order(&loops) };
+        let total_ns = (block.cycles + copying) / self.target.clock_ghz + memory_ns;
+        Choice { block, order, memory_ns, total_ns, uneven, divisible }
     }
 
     fn dominant(&self, statements: &[StatementId]) -> StatementId {

@@ -10,7 +10,8 @@
 //! ```
 //!
 //! and a statement takes Σ over its full and partial blocks of blocks · (steps · cycles + edge), so that extents that a block does
-//! not divide count as what they cost. Accumulators, the vectors of one row and two more fit the registers. This is the
+//! not divide count as what they cost. Blocks that are nearly as good are candidates too, with operands that are given at run
+//! time read where they lie or from packed copies: what they cost in memory decides ([`super::cache`]). Accumulators, the vectors of one row and two more fit the registers. This is the
 //! micro-kernel part of Low, Igual, Smith, Quintana-Ortí, "Analytical Modeling Is Enough for High-Performance BLIS" (TOMS
 //! 2016), with accesses instead of fixed operands and with the edges counted.
 
@@ -44,6 +45,7 @@ pub struct Block {
     pub unrolled: Vec<(Var, i64)>,
     /// Reads that are packed (positions in the list of references).
     pub packed: Vec<usize>,
+    /// Without what copying packed operands takes.
     pub cycles: f64,
 }
 
@@ -69,11 +71,10 @@ const STREAM: f64 = 0.15;
 pub const EDGE: (f64, f64) = (20.0, 1.5);
 /// Cycles to read or write one lane of a strided vector.
 const LANE: f64 = 1.0;
-/// A non-constant operand is packed when each element is used at least so often.
-const PACK_REUSE: i64 = 16;
-/// Bytes of a page, and pages that one sum may walk through without losing their addresses.
-const PAGE: i64 = 4096;
-const TURNS: i64 = 64;
+/// A non-constant operand may be packed when each element is used at least so often.
+const PACK_REUSE: i64 = 8;
+/// Blocks with so many times the cycles of the best one are candidates.
+const NEARLY: f64 = 1.12;
 /// Rows of fewer vectors are computed several at a time.
 const SHORT_ROW: i64 = 4;
 /// Vectors that a block without accumulators holds.
@@ -90,26 +91,48 @@ impl Problem<'_> {
 
     /// The best block. Without any axis that a vector may run along, a block of scalars.
     pub fn best(&self) -> Block {
-        let scalar = self.scalar();
-        let mut best = scalar;
-        for v in self.axes {
-            if v.extent < 2 || !v.movable {
-                continue;
-            }
-            let found = if v.parallel {
-                self.along_parallel(v)
-            } else if v.reduced {
-                self.along_reduced(v)
-            } else {
-                None
+        self.candidates().swap_remove(0)
+    }
+
+    /// The best block of each vector axis, without and with operands that are packed at run time, the best one of all first,
+    /// as far as they are nearly as good as that.
+    pub fn candidates(&self) -> Vec<Block> {
+        let mut best = self.scalar();
+        let mut others = vec![];
+        for v in self.axes.iter().filter(|v| v.extent > 1 && v.movable) {
+            let found = match (v.parallel, v.reduced) {
+                (true, _) => {
+                    let (constants, given) = self.packable(v.iterator);
+                    let all = [&constants[..], &given[..]].concat();
+                    let with = if given.is_empty() { None } else { self.along_parallel(v, &all) };
+                    [self.along_parallel(v, &constants), with]
+                }
+                (_, true) => [self.along_reduced(v), None],
+                _ => [None, None],
             };
-            if let Some(b) = found
-                && b.cycles < best.cycles * 0.999
-            {
-                best = b;
+            for block in found.into_iter().flatten() {
+                let better = block.cycles + self.copying(&block) < (best.cycles + self.copying(&best)) * 0.999;
+                others.push(if better { std::mem::replace(&mut best, block) } else { block });
             }
         }
-        best
+        let most = best.cycles * NEARLY;
+        std::iter::once(best).chain(others.into_iter().filter(|b| b.cycles <= most)).collect()
+    }
+
+    /// Cycles to copy what a block reads from packed copies of operands that are given at run time.
+    pub fn copying(&self, block: &Block) -> f64 {
+        let Some((v, _)) = block.vector else { return 0.0 };
+        let given = block.packed.iter().map(|&i| &self.references[i]).filter(|r| !r.constant);
+        let cycles = given.map(|r| {
+            let depends = self.axes.iter().filter(|a| r.depends(a.iterator));
+            let elements: f64 = depends.map(|a| a.extent as f64).product();
+            let bytes = elements * r.bytes as f64;
+            let level = if 2.0 * bytes <= self.target.cache_bytes[1] as f64 { 1 } else { 2 };
+            // It is read, its place is fetched, and it is written.
+            let moved = (self.target.launch_ns + 3.0 * bytes / self.target.bandwidth[level]) * self.target.clock_ghz;
+            if r.along(v) == Along::Unit { moved } else { moved.max(elements * LANE * 1.5) }
+        });
+        cycles.sum()
     }
 
     fn scalar(&self) -> Block {
@@ -118,35 +141,34 @@ impl Problem<'_> {
         Block { vector: None, lanes_reduced: false, unrolled: vec![], packed: vec![], cycles }
     }
 
-    /// Reads that are packed when the vector runs along `v`: strided ones that may be, when their elements are used often,
-    /// and constants of two or more dimensions, whose packed copy is free and contiguous.
-    pub fn packed(&self, v: Var) -> Vec<usize> {
-        let chosen = |r: &Reference| {
+    /// Reads that may be packed when the vector runs along `v`: constants that are strided or of two or more dimensions,
+    /// whose packed copy is free and contiguous, and operands given at run time whose elements are used often.
+    pub fn packable(&self, v: Var) -> (Vec<usize>, Vec<usize>) {
+        let (mut constants, mut given) = (vec![], vec![]);
+        for (i, r) in self.references.iter().enumerate() {
+            if !r.packable(self.statement) || !r.depends(v) || r.along(v) == Along::Gathered {
+                continue;
+            }
             let dims = r.strides.iter().filter(|s| **s != Some(0)).count();
-            if !r.packable(self.statement) || !r.depends(v) || matches!(r.along(v), Along::Gathered) {
-                return false;
+            let unit = r.along(v) == Along::Unit;
+            let reduces = self.statement.reduce.is_some();
+            if r.constant {
+                if !unit || dims > 1 && reduces {
+                    constants.push(i);
+                }
+                continue;
             }
             let elements: i64 =
                 self.axes.iter().filter(|a| r.depends(a.iterator)).map(|a| a.extent).product::<i64>().max(1);
-            let reuse = (self.instances() / elements as f64) as i64;
-            match r.along(v) {
-                Along::Unit if r.constant => dims > 1 && self.statement.reduce.is_some(),
-                Along::Unit => reuse >= PACK_REUSE && self.turns_pages(r),
-                _ => r.constant || (reuse >= PACK_REUSE && self.statement.reduce.is_some()),
+            if reduces && (self.instances() / elements as f64) as i64 >= PACK_REUSE {
+                given.push(i);
             }
-        };
-        (0..self.references.len()).filter(|&i| chosen(&self.references[i])).collect()
+        }
+        (constants, given)
     }
 
-    /// Whether each step of a sum reads from another page.
-    fn turns_pages(&self, r: &Reference) -> bool {
-        let far = |a: &Axis| r.strides[a.iterator.0 as usize].is_some_and(|s| s * r.bytes >= PAGE);
-        self.statement.reduce.is_some() && self.axes.iter().any(|a| a.reduced && a.extent > TURNS && far(a))
-    }
-
-    fn along_parallel(&self, v: &Axis) -> Option<Block> {
+    fn along_parallel(&self, v: &Axis, packed: &[usize]) -> Option<Block> {
         let lanes = self.lanes();
-        let packed = self.packed(v.iterator);
         let reduces = self.statement.reduce.is_some();
         // Of equals the axis further in is unrolled: its points are neighbours in memory.
         let free = |a: &&Axis| a.parallel && a.movable && a.iterator != v.iterator && a.extent > 1;
@@ -158,7 +180,7 @@ impl Problem<'_> {
             !reduces && self.references.iter().all(|r| matches!(r.along(v.iterator), Along::Unit | Along::Invariant));
         let mut best: Option<Block> = None;
         let mut consider = |u: i64, unrolled: &[(&Axis, i64)]| {
-            let cycles = self.cycles(v, u * lanes, unrolled, &packed);
+            let cycles = self.cycles(v, u * lanes, unrolled, packed);
             // The first of near equals wins: one unrolled axis before two, few conditions before many.
             let margin = match unrolled.iter().filter(|u| u.0.conditioned).count() {
                 0 | 1 if unrolled.len() < 2 => 1.0 - 1e-9,
@@ -170,7 +192,7 @@ impl Problem<'_> {
                     vector: Some((v.iterator, (u * lanes).min(most * lanes))),
                     lanes_reduced: false,
                     unrolled: unrolled.iter().map(|(a, m)| (a.iterator, *m)).collect(),
-                    packed: packed.clone(),
+                    packed: packed.to_vec(),
                     cycles,
                 });
             }
@@ -279,19 +301,9 @@ impl Problem<'_> {
                 }
             }
         }
-        let packing: f64 = packed
-            .iter()
-            .filter(|&&i| !self.references[i].constant)
-            .map(|&i| {
-                let r = &self.references[i];
-                self.axes.iter().filter(|a| r.depends(a.iterator)).map(|a| a.extent as f64).product::<f64>()
-                    * LANE
-                    * 1.5
-            })
-            .sum();
         // Lanes that do not all take part need masks that differ from block to block.
         let masks = if v.conditioned { 2.0 } else { 1.0 };
-        total * outer * masks + packing + (self.elsewhere)(v.iterator)
+        total * outer * masks + (self.elsewhere)(v.iterator)
     }
 
     /// The number of lines of a read, one for each point of an unrolled axis, that compete for one set of the first cache.

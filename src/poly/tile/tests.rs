@@ -347,6 +347,22 @@ fn strided_windows_use_whole_rows() {
     assert_eq!(tiles(&samples::depthwise(112, 96, 3, 2, 1)), "h wo/14 co/16");
 }
 
+/// Operands given at run time are copied once when that saves more than it costs, and rows far apart are read one after the
+/// other.
+#[test]
+fn operands_given_at_run_time_are_packed_where_it_pays() {
+    let product = |m, n, k| {
+        let mut p = samples::matmul(m, n, k);
+        p.tensors[1].role = Role::Input;
+        p
+    };
+    let copies = |p: &Program| compile_stages(p, "t", &Target::avx512()).unwrap().tiled.packings.len();
+    assert_eq!(copies(&product(1024, 1024, 1024)), 1);
+    assert_eq!(copies(&product(256, 256, 256)), 0);
+    let tiles = tiles(&product(1, 4096, 4096));
+    assert!(tiles.starts_with("nb/") && tiles.contains("ko/16"), "{tiles}");
+}
+
 /// A reduction whose panel exceeds the caches is cut, and the parts of a block meet in memory.
 #[test]
 fn long_reductions_are_cut() {
