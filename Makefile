@@ -3,7 +3,7 @@ CARGO ?= cargo
 PYTHON ?= python3
 export PYTHON SUITE PEERS
 
-.PHONY: help demo test check bench publish models build clean
+.PHONY: help demo test check guard bench publish models build clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z]*\):.*## /  make \1\t/p' Makefile | expand -t 18
@@ -27,6 +27,11 @@ check: ## formatting, lints, and that README shows benches/results.json
 	$(CARGO) fmt --check
 	$(CARGO) clippy --all-targets -- -D warnings
 	@! command -v $(PYTHON) >/dev/null || $(PYTHON) benches/publish.py --check
+
+guard: ## count instructions of kernels and of compiling with valgrind, against benches/guard.json
+	@scripts/prepare build
+	$(CARGO) build
+	@$(PYTHON) benches/guard.py
 
 models: ## get the six pretrained models from their Python packages
 	@scripts/prepare python

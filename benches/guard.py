@@ -1,0 +1,136 @@
+#!/usr/bin/env python3
+"""Guard against slower code and slower compiling, whatever the speed of the machine: instructions that valgrind counts.
+
+usage: guard.py [--tilewright PROGRAM] [--write] [NAME...]           NAME is run/gemm, compile/shuffle_net ...: all by default
+
+Counted is the build of the dev profile (cargo build), on one thread, for AVX2, the widest that valgrind knows. A kernel is compiled
+first and counted alone: 12 runs less 2, by 10. For compiling it is the whole process, which depends on the compiler that built it:
+such a row is judged only by the rustc that made the baseline. Counts repeat exactly: random numbers of the system are constant
+(they seed hash tables), and the calibration of a clock in a library is left out. benches/guard.json is the baseline; --write makes
+it anew. A row fails when it grows by more than the tolerance below.
+"""
+import argparse
+import json
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+BASELINE = ROOT / "benches" / "guard.json"
+TARGET = "x86-64-avx2"
+OPERATORS = "tests/fixtures/operators/"
+RUN = {"gemm": ["datasets/polybench/gemm.tile", "--size", "SMALL"],
+       "jacobi_2d": ["datasets/polybench/jacobi-2d.tile", "--size", "SMALL"],
+       "cholesky": ["datasets/polybench/cholesky.tile", "--size", "SMALL"],
+       "softmax": ["datasets/schedules/softmax.tile", "--dim", "M=64", "--dim", "N=100"],
+       "convolution": ["datasets/schedules/direct_convolution.tile", "--size", "SMALL"],
+       "hand_written_product": ["datasets/schedules/tvm_matmul.tile", "--size", "SMALL", "--schedule", "tiled_8x8x8_vectorized"]}
+COMPILE = {"shuffle_net": [OPERATORS + "network_shuffle_net_11.onnx"],
+           "causal_decoder": [OPERATORS + "network_causal_decoder_12.onnx"],
+           "heat_3d": ["datasets/polybench/heat-3d.tile", "--size", "SMALL"]}
+TOLERANCE = {"run": 0.005, "compile": 0.02}
+# What is not counted: it spins until a clock is steady.
+LEFT_OUT = "quanta::instant::Instant::now"
+CONSTANT_RANDOM = """
+#include <string.h>
+#include <sys/types.h>
+ssize_t getrandom(void *to, size_t bytes, unsigned flags) { (void)flags; memset(to, 7, bytes); return (ssize_t)bytes; }
+"""
+
+
+class Failure(Exception):
+    """What cannot be counted, and why."""
+
+
+def run(command, said=""):
+    result = subprocess.run([str(word) for word in command], input=said, capture_output=True, text=True, cwd=ROOT)
+    if result.returncode != 0:
+        raise Failure(f"{command[0]}: " + (result.stderr.strip().splitlines() or ["no message"])[-1])
+    return result.stdout
+
+
+class Counter:
+    """Counts instructions of one program, with scratch files in a folder."""
+
+    def __init__(self, program, folder):
+        self.program, self.folder = program, pathlib.Path(folder)
+        source, self.random = self.folder / "random.c", self.folder / "random.so"
+        source.write_text(CONSTANT_RANDOM)
+        run([shutil.which("cc") or "gcc", "-shared", "-fPIC", "-O1", source, "-o", self.random])
+
+    def count(self, arguments, said=""):
+        """Instructions of a process, on one core."""
+        out = self.folder / "callgrind.out"
+        command = ["env", f"LD_PRELOAD={self.random}", "valgrind", "--tool=callgrind", f"--callgrind-out-file={out}", self.program, *arguments]
+        run([*(["taskset", "-c", "0"] if shutil.which("taskset") else []), *command], said)
+        listing = run(["callgrind_annotate", "--inclusive=yes", "--threshold=100", "--auto=no", out])
+        number = lambda pattern: int((re.search(pattern, listing, re.M) or ["", "0"])[1].replace(",", ""))
+        return number(r"^ *([\d,]+) \([\d.]+%\) +PROGRAM TOTALS") - number(rf"^ *([\d,]+) \([ \d.]+%\) +\S*{LEFT_OUT}\b")
+
+    def run(self, model):
+        module = self.folder / "module.tw"
+        # A module is made for one schedule and one set of sizes.
+        run([self.program, "compile", *model, "--quiet", "--target", TARGET, "-o", module])
+        few, many = (self.count(["bench", module, "--quiet", "--interactive", "--threads", "1"], f"{n} runs\n") for n in (2, 12))
+        return (many - few) // 10
+
+    def compile(self, model):
+        return self.count(["compile", *model, "--quiet", "--target", TARGET, "-o", self.folder / "module.tw"])
+
+
+def judge(kind, before, now, same_compiler):
+    """What is said of a row, and whether it is bad."""
+    if before is None:
+        return "has no baseline: run with --write", True
+    if kind == "compile" and not same_compiler:
+        return "not judged: the baseline was made by another rustc", False
+    growth, allowed = now / before - 1, TOLERANCE[kind]
+    if growth > allowed:
+        return f"{100 * growth:+.2f} %: MORE than the {100 * allowed:g} % that are let through", True
+    hint = "; fewer: --write makes it the baseline" if growth < -allowed else ""
+    return f"{100 * growth:+.2f} %{hint}", False
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--tilewright", type=pathlib.Path, default=ROOT / "target" / "debug" / "tilewright", help="program to count")
+    parser.add_argument("--write", action="store_true", help="make what is counted the baseline")
+    parser.add_argument("names", nargs="*", metavar="NAME")
+    options = parser.parse_args()
+    every = {f"run/{name}": model for name, model in RUN.items()} | {f"compile/{name}": model for name, model in COMPILE.items()}
+    for name in options.names:
+        if name not in every:
+            parser.error(f"no '{name}'; there are {', '.join(every)}")
+    if missing := [tool for tool in ("valgrind", "callgrind_annotate") if not shutil.which(tool)]:
+        print(f"guard: skipped: {' and '.join(missing)} not installed")
+        return
+    if not options.tilewright.is_file():
+        parser.error(f"there is no {options.tilewright}; build it with: cargo build")
+    baseline = json.loads(BASELINE.read_text()) if BASELINE.exists() else {"rustc": "", "instructions": {}}
+    rustc = run(["rustc", "--version"]).split(" (")[0].strip()
+    bad = False
+    with tempfile.TemporaryDirectory() as folder:
+        counter = Counter(options.tilewright.resolve(), folder)
+        for name in options.names or every:
+            kind = name.split("/")[0]
+            now = getattr(counter, kind)(every[name])
+            said, wrong = judge(kind, baseline["instructions"].get(name), now, rustc == baseline["rustc"])
+            if options.write:
+                baseline["instructions"][name], said, wrong = now, "written", False
+            bad |= wrong
+            print(f"guard: {name:26} {now:>13,} instructions  {said}", flush=True)
+    if options.write:
+        baseline["rustc"] = rustc
+        BASELINE.write_text(json.dumps(baseline, indent=1) + "\n")
+    if bad:
+        sys.exit("guard: where the growth is meant, run benches/guard.py --write and say why in the commit")
+
+
+if __name__ == "__main__":
+    try:
+        main()
+    except Failure as failure:
+        sys.exit(f"guard: {failure}")
