@@ -1,12 +1,13 @@
 """What is measured: suites of workloads.
 
 A workload is {name, kind, path, inputs: {name: .npy file}, dims, options}. Kinds: "onnx" is any ONNX file, "product" one that
-holds a single f32 matrix product, "tile" a program of the text language. Making one may fail for want of a package or a file;
+holds a single f32 matrix product, "tile" a program of the text language, "schedule" one with a schedule by hand. Making one may fail for want of a package or a file;
 then its reason is yielded instead.
 """
 import csv
 import json
 import pathlib
+import re
 import sys
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
@@ -64,6 +65,28 @@ def program_rows(size):
     workload = lambda path: {"name": path.stem, "kind": "tile", "path": str(path), "inputs": {}, "options": ["--size", size]}
     paths = sorted((ROOT / "datasets" / "polybench").glob("*.tile"))
     return [(path.stem, lambda path=path: workload(path)) for path in paths]
+
+
+# Inputs of the programs that have a schedule in Halide, whose adapter takes arrays from files.
+SCHEDULED_INPUTS = {"halide_blur": {"In": [2050, 2050]}, "tvm_matmul": {"A": [512, 512], "B": [512, 512]}}
+
+
+def scheduled(path, schedule):
+    """A program of the library of schedules; tilewright takes the ILP's, the contestant by_hand this one."""
+    workload = {"name": f"{path.stem}.{schedule}", "kind": "schedule", "path": str(path), "inputs": {}, "options": ["--size", "LARGE"],
+                "program": path.stem, "schedule": schedule}
+    if path.stem in SCHEDULED_INPUTS:
+        import numpy
+        from models import seeded
+        arrays = {key: seeded(numpy.float32, shape, 0, position) for position, (key, shape) in enumerate(SCHEDULED_INPUTS[path.stem].items())}
+        workload["inputs"] = save_inputs(path.stem, arrays)
+    return workload
+
+
+def schedule_rows():
+    paths = sorted((ROOT / "datasets" / "schedules").glob("*.tile"))
+    pairs = [(path, name) for path in paths for name in re.findall(r"^schedule (\w+) for", path.read_text(), re.M)]
+    return [(f"{path.stem}.{name}", lambda path=path, name=name: scheduled(path, name)) for path, name in pairs]
 
 
 def save_model(name, kind, nodes, inputs, output, weights=()):
@@ -194,6 +217,9 @@ SUITES = {
     "polybench": {
         "title": "PolyBench/C 4.2.1, LARGE, f64", "peers": ["gcc"], "threads": [1, 2],
         "rows": lambda: program_rows("LARGE")},
+    "schedules": {
+        "title": "Schedules by hand beside the ILP's, f32", "peers": ["by_hand", "halide"], "threads": [1, 2],
+        "rows": schedule_rows},
     "compile": {
         "title": "Loading and compiling a network", "peers": ["onnxruntime", "openvino"], "threads": [1], "metric": "prepare_ms",
         "rows": network_rows},
