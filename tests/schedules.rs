@@ -165,6 +165,12 @@ const ACCEPTED: &[(&str, &str)] = &[
         "distribute C_init, C at m; tile C(m, n) by (4, 16) -> mo, no, mi, ni; reorder C(mo, no, k, mi, ni)
          unroll C(mi); vectorize C(ni); fuse C(mo, no) -> f; parallel f; cache_read B at f; pack B as (k, n)",
     ),
+    ("scale", "pad j to 8"),
+    ("scale", "pad j to 16; vectorize j by 16"),
+    ("scale", "split j by 16 -> jo, ji; pad ji to 16; vectorize ji; parallel i"),
+    ("scale", "pad i to 4; split i by 2 -> io, ii; unroll ii; parallel io"),
+    ("blur", "pad Q_1(i) to 8; vectorize Q_1(i)"),
+    ("gemm", "distribute C_init, C at m; tile C(m, n) by (4, 16) -> mo, no, mi, ni; pad C(mi) to 4; pad C(ni) to 16; reorder C(k, mi, ni); unroll C(mi); vectorize C(ni)"),
     ("gemm", "rfactor C over k -> P"),
     ("gemm", "split k by 4 -> ko, ki  rfactor C over ki -> P"),
     ("gemm", "split k by 4 -> ko, ki  rfactor C over ko -> P; vectorize P_init(ko) by 4"),
@@ -301,7 +307,13 @@ const REFUSED: &[(&str, &str, &[&str])] = &[
     ("gemm", "cache_read B at C(m)  pack B as (n / 16, q)", &["no dimension `q`", "k, n"]),
     ("gemm", "pack B as (n, k)", &["B"]),
     ("gemm", "cache_read B; cache_read B at C(m)", &["read from a copy already"]),
-    ("gemm", "pad n to 16", &["not done by hand yet"]),
+    (
+        "gemm",
+        "split n by 12 -> no, ni  pad ni to 8",
+        &["`ni` has 12 iterations in each tile, which is no multiple of 8"],
+    ),
+    ("scale", "pad j to 16; split j by 6 -> jo, ji", &["padded to 16, which is no multiple of 6"]),
+    ("heat", "pad i to 16; vectorize i by 8", &["in one vector with", "pad 8"]),
 ];
 
 #[test]

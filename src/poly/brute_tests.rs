@@ -82,7 +82,7 @@ fn random_order(scop: &Scop, ids: &[StatementId], depth: usize, rng: &mut StdRng
             (id, own.plus(Var(depth.saturating_sub(1) as u32), outer).offset(shift))
         };
         let phi = ids.iter().map(phi).collect();
-        let row = Row { name: format!("t{depth}"), phi, tile: 1, coincident: false, kind: RowKind::Serial };
+        let row = Row { name: format!("t{depth}"), phi, tile: 1, coincident: false, kind: RowKind::Serial, pad: 1 };
         let child = random_order(scop, ids, depth + 1, rng);
         return Node::Band(Band { rows: vec![row], permutable: false }, Box::new(child));
     }

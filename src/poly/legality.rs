@@ -269,7 +269,7 @@ mod tests {
     use crate::poly::{build, dependence, ilp, samples};
 
     fn row(name: &str, phi: Vec<(StatementId, Affine)>) -> Row {
-        Row { name: name.into(), phi, tile: 1, coincident: false, kind: RowKind::Serial }
+        Row { name: name.into(), phi, tile: 1, coincident: false, kind: RowKind::Serial, pad: 1 }
     }
 
     fn verdict(scop: &Scop, schedule: &Schedule) -> String {

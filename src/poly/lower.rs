@@ -94,11 +94,13 @@ fn is_box(scop: &Scop, schedule: &Schedule) -> bool {
         return false;
     }
     let mut plain = scop.statements.iter().all(|s| s.domain.is_empty());
+    let mut padded = false;
     schedule.for_each_band(&mut |band| {
         let single = |a: &Affine| a.constant == 0 && matches!(a.terms[..], [] | [(_, 1)]);
+        padded |= band.rows.iter().any(|r| r.pad > 1);
         plain &= band.rows.iter().all(|r| r.kind != RowKind::Wavefront && r.phi.iter().all(|p| single(&p.1)));
     });
-    plain || scop.order == Schedule::in_sequence(&scop.statements)
+    !padded && (plain || scop.order == Schedule::in_sequence(&scop.statements))
 }
 
 /// φ of some statements, known to be `base + 0..extent`.

@@ -44,6 +44,7 @@ fn nest(iterators: &[Iterator], range: std::ops::Range<usize>, ids: &[StatementI
         tile: 1,
         coincident: false,
         kind: RowKind::Serial,
+        pad: 1,
     };
     let rows: Vec<Row> = range.map(row).collect();
     if rows.is_empty() { inner } else { Node::Band(Band { rows, permutable: false }, Box::new(inner)) }

@@ -155,12 +155,14 @@ fn id(p: &mut Parser, scop: &Scop) -> Result<StatementId> {
 fn row(p: &mut Parser, scop: &Scop) -> Result<Row> {
     let name = p.name()?;
     p.expect("[")?;
-    let mut row = Row { name, phi: vec![], tile: 1, coincident: false, kind: RowKind::Serial };
+    let mut row = Row { name, phi: vec![], tile: 1, coincident: false, kind: RowKind::Serial, pad: 1 };
     while !p.accept("]") {
         if p.accept("coincident") {
             row.coincident = true;
         } else if p.accept("tile") {
             row.tile = p.integer()?;
+        } else if p.accept("pad") {
+            row.pad = p.integer()?;
         } else if let Some(&(kind, _)) = KINDS.iter().find(|k| k.1 == p.peek()) {
             row.kind = kind;
             p.next();

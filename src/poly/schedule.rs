@@ -43,6 +43,8 @@ pub struct Row {
     /// No dependence is carried: iterations may run in parallel.
     pub coincident: bool,
     pub kind: RowKind,
+    /// The loop runs a multiple of this many iterations; those beyond its values do nothing.
+    pub pad: i64,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
@@ -69,6 +71,7 @@ impl Schedule {
                     tile: 1,
                     coincident: false,
                     kind: RowKind::Serial,
+                    pad: 1,
                 });
                 let rows: Vec<Row> = rows.collect();
                 let node = if rows.is_empty() {
@@ -227,7 +230,7 @@ fn verify_node(node: &Node, ids: &[StatementId], scop: &Scop) -> Result<()> {
                 let known = |p: &(StatementId, Affine)| {
                     p.1.terms.iter().all(|t| (t.0.0 as usize) < scop.statement(p.0).iterators.len())
                 };
-                if row.tile < 1 || !row.phi.iter().all(known) {
+                if row.tile < 1 || row.pad < 1 || !row.phi.iter().all(known) {
                     return Err(Error::Schedule(format!("loop {} is malformed", row.name)));
                 }
             }

@@ -174,7 +174,7 @@ fn work(scop: &Scop) -> KernelReport {
 /// A band with one iteration.
 fn once(statements: &[StatementId]) -> Band {
     let phi = statements.iter().map(|&s| (s, Affine::constant(0))).collect();
-    let row = Row { name: "once".into(), phi, tile: 1, coincident: true, kind: RowKind::Parallel };
+    let row = Row { name: "once".into(), phi, tile: 1, coincident: true, kind: RowKind::Parallel, pad: 1 };
     Band { rows: vec![row], permutable: true }
 }
 

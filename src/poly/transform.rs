@@ -1,4 +1,4 @@
-//! Schedules by hand: each primitive is a function from a schedule to a schedule.
+//! Schedules by hand: each primitive is a function from a program and its order to a program and its order.
 //!
 //! In: a Scop in its original order, primitives. Out: the tree after them, proven legal, or a refusal with two instances that
 //! would run in the wrong order and the tree with the place marked. A loop is named by its row, `i`, or `S(i)` where loops of
@@ -31,7 +31,7 @@ pub use cache::{cache_read_at, cache_write};
 pub use compute::{compute_at, compute_inline, store_at};
 pub use fuse::fuse;
 pub use layout::lay_out;
-pub use loops::{parallel, peel, reorder, reverse, shift, skew, split, tile, unroll, unroll_and_jam, vectorize};
+pub use loops::{pad, parallel, peel, reorder, reverse, shift, skew, split, tile, unroll, unroll_and_jam, vectorize};
 pub use pack::{cache_read, pack};
 pub use phases::{sequence, serial, wavefront};
 pub use program::{divide, expand, normalize};
@@ -137,7 +137,7 @@ fn prove(mut states: Vec<Transformed>, primitives: &[Placed]) -> std::result::Re
 }
 
 /// What has become of a program after one more primitive, its order not proven yet. `Schedule` when the primitive does not
-/// fit, `Unsupported` for what is not done by hand yet.
+/// fit.
 pub fn apply(original: &Original, before: &Transformed, primitive: &Primitive) -> Result<Transformed> {
     let (scop, schedule) = (&before.scop, &before.schedule);
     let transformed = match primitive {
@@ -183,7 +183,8 @@ fn reschedule(scop: &Scop, schedule: &Schedule, primitive: &Primitive) -> Result
         Primitive::Wavefront { which } => wavefront(scop, schedule, which),
         Primitive::Serial => Ok(serial(scop, schedule)),
         Primitive::Peel { which } => peel(scop, schedule, which),
-        _ => Err(Error::Unsupported(format!("`{primitive}`: this primitive is not done by hand yet"))),
+        Primitive::Pad { which, to } => pad(scop, schedule, which, *to),
+        _ => Err(Error::Internal(format!("`{primitive}` changes more than the order"))),
     }
 }
 

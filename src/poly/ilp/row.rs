@@ -86,8 +86,14 @@ impl<'a> Scheduler<'a> {
                 let terms = terms.map(|i| (Var(i as u32), direction[i] * theta[i])).collect();
                 (id, Affine { terms, constant: theta[n] })
             });
-            let mut row =
-                Row { name: String::new(), phi: phi.collect(), tile: 1, coincident: true, kind: RowKind::Serial };
+            let mut row = Row {
+                name: String::new(),
+                phi: phi.collect(),
+                tile: 1,
+                coincident: true,
+                kind: RowKind::Serial,
+                pad: 1,
+            };
             let mut legal = true;
             for (d, l) in live {
                 legal &= d.reduction || l.respects(self.scop, d, &row, &self.isl)?;

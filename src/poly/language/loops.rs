@@ -187,6 +187,7 @@ impl Walk<'_> {
                     tile: 1,
                     coincident: false,
                     kind: RowKind::Serial,
+                    pad: 1,
                 };
                 Ok(vec![(ids, Node::Band(Band { rows: vec![row], permutable: false }, Box::new(child)))])
             }

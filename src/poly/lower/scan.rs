@@ -56,7 +56,7 @@ struct Done {
 impl Done {
     fn row(&self) -> Row {
         let kind = RowKind::Serial;
-        Row { name: String::new(), phi: self.phi.clone(), tile: self.tile, coincident: false, kind }
+        Row { name: String::new(), phi: self.phi.clone(), tile: self.tile, coincident: false, kind, pad: 1 }
     }
 }
 
@@ -202,7 +202,10 @@ impl Lowering<'_> {
             return Ok(vec![]);
         }
         let hull = isl.hull(&shadows.iter().map(|s| s.1.clone()).collect::<Vec<_>>())?;
-        let bounds = isl.gist(&hull, &inside.context)?;
+        let bounds = match self.padded(row, &inside, site) {
+            Some(padded) => padded,
+            None => isl.gist(&hull, &inside.context)?,
+        };
         // A row with one value at this place is no loop.
         if let Some(e) = bounds.equalities.iter().find(|e| e[dims - 1].abs() == 1) {
             let sign = -e[dims - 1];
@@ -232,7 +235,10 @@ impl Lowering<'_> {
         guarded.require(&outer);
         inside.require(&lift(&outer, dims));
 
-        let full = self.full_part(rows, child, &shadows, &inside, &own, isl)?;
+        let full = match row.pad {
+            1 => self.full_part(rows, child, &shadows, &inside, &own, isl)?,
+            _ => vec![],
+        };
         let mut regions = vec![];
         for region in divide(&full, dims) {
             let mut here = inside.clone();
@@ -296,6 +302,25 @@ impl Lowering<'_> {
         Ok(condition(outer.inequalities.iter().map(|f| site.affine(f)).collect(), out))
     }
 
+    /// All values of a padded row, which is the last variable of `inside`: those of its tile, or of a multiple of the padding.
+    fn padded(&self, row: &Row, inside: &Site, site: &Site) -> Option<Polyhedron> {
+        if row.pad == 1 {
+            return None;
+        }
+        let dims = inside.vars.len();
+        let tile = site.rows.iter().rev().find(|d| d.tile > row.tile && row.phi.iter().all(|p| d.phi.contains(p)));
+        let (first, count) = match tile {
+            Some(d) => (d.value.scale(d.tile / row.tile), d.tile / row.tile),
+            None => {
+                let (lo, hi) = self.values(row);
+                (Affine::constant(lo), (hi - lo + row.pad) / row.pad * row.pad)
+            }
+        };
+        let above = difference(&inside.form(&Affine::var(inside.vars[dims - 1]), dims), &inside.form(&first, dims));
+        let inequalities = vec![minus(count - 1, &above), above];
+        Some(Polyhedron { dims, equalities: vec![], inequalities })
+    }
+
     /// What the bounds of a loop say of the variables outside of it, when the loop's own bounds do not imply it.
     fn beyond_loop(
         &self,
@@ -341,8 +366,11 @@ impl Lowering<'_> {
         for (id, shadow) in shadows {
             let below = rows_below(&rows[1..], child, *id);
             innermost &= below.is_empty();
-            let blocks: Vec<(&Row, &Done)> =
-                below.iter().filter(|r| expands(r)).filter_map(|r| inside.tile_of(r).map(|d| (*r, d))).collect();
+            let blocks: Vec<(&Row, &Done)> = below
+                .iter()
+                .filter(|r| expands(r) && r.pad == 1)
+                .filter_map(|r| inside.tile_of(r).map(|d| (*r, d)))
+                .collect();
             if !blocks.is_empty() {
                 wanted.inequalities.extend(self.corners(*id, &blocks, inside, isl)?);
             }
@@ -425,7 +453,7 @@ impl Lowering<'_> {
         points.inequalities = vec![unit.clone(), minus(tile - 1, &unit)];
         inside.require(&points);
         let summed = site.state.placed.iter().any(|p| p.sums);
-        let local = site.state.mode == Mode::Body && summed || site.state.mode == Mode::Fill;
+        let local = site.state.mode == Mode::Body && summed || site.state.mode == Mode::Fill || row.pad > 1;
         if !local {
             for &id in statements {
                 let mut p = self.instances(id, &inside);

@@ -23,6 +23,7 @@ fn fused(scop: &Scop, outer: usize) -> Schedule {
                 tile: 1,
                 coincident: written,
                 kind: RowKind::Serial,
+                pad: 1,
             }
         });
         Band { rows: rows.collect(), permutable: true }

@@ -62,7 +62,7 @@ pub fn fuse(before: &Transformed, which: &Loops, into: &Name) -> Result<Transfor
     let (first, second) = (find(&scop, schedule, &one(outer))?, find(&scop, schedule, &one(inner))?);
     check_new(schedule, &first, &[into])?;
     for row in [&first, &second] {
-        if row.kind != RowKind::Serial {
+        if row.kind != RowKind::Serial || row.pad > 1 {
             return refuse(format!("loop `{}` is marked already: fuse it before", row.name));
         }
     }

@@ -223,6 +223,7 @@ pub fn nest(id: StatementId, iterators: &[Iterator], range: std::ops::Range<usiz
         tile: 1,
         coincident: false,
         kind: RowKind::Serial,
+        pad: 1,
     };
     range.rev().fold(Node::Leaf, |below, v| super::edit::single(row(v), below))
 }

@@ -24,10 +24,35 @@ pub fn split(scop: &Scop, schedule: &Schedule, which: &Loop, by: i64, into: &[Na
     if row.kind != RowKind::Serial {
         return refuse(format!("loop `{which}` is marked already: split it before"));
     }
+    if row.pad > 1 && row.pad % by != 0 {
+        return refuse(format!("loop `{which}` is padded to {}, which is no multiple of {by}", row.pad));
+    }
+    let (outer, within) = if row.pad > 1 { (row.pad / by, by) } else { (1, 1) };
     replace(schedule, &row, &mut |row, below| {
-        let inner = Row { name: into[1].text.clone(), ..row.clone() };
-        Ok(single(Row { name: into[0].text.clone(), tile, ..row }, single(inner, below)))
+        let inner = Row { name: into[1].text.clone(), pad: within, ..row.clone() };
+        Ok(single(Row { name: into[0].text.clone(), tile, pad: outer, ..row }, single(inner, below)))
     })
+}
+
+/// `pad i to 16`: as if the loop had a multiple of 16 iterations, in one loop without a copy for the rest; those too many do
+/// nothing. The inner loop of a split by a multiple of 16 is padded to all of its tile.
+///
+/// ```text
+/// for i in 0..N       for i in 0..16 * ceil(N / 16)
+///   S                   if i < N  S
+/// ```
+pub fn pad(scop: &Scop, schedule: &Schedule, which: &Loop, to: i64) -> Result<Schedule> {
+    let row = find(scop, schedule, which)?;
+    let around = schedule.around(&row.phi.iter().map(|p| p.0).collect::<Vec<_>>());
+    let tile =
+        around.into_iter().take_while(|r| **r != row).filter(|r| row.phi.iter().all(|p| r.phi.contains(p))).last();
+    if let Some(outer) = tile
+        && (outer.tile / row.tile) % to != 0
+    {
+        let has = outer.tile / row.tile;
+        return refuse(format!("`{which}` has {has} iterations in each tile, which is no multiple of {to}"));
+    }
+    replace(schedule, &row, &mut |row, below| Ok(single(Row { pad: to, ..row }, below)))
 }
 
 /// The rows that `which` names, from the outermost on, when they are nested without anything between.

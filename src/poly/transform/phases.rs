@@ -79,6 +79,6 @@ pub fn wavefront(scop: &Scop, schedule: &Schedule, which: &Loop) -> Result<Sched
 /// ```
 pub fn serial(scop: &Scop, schedule: &Schedule) -> Schedule {
     let phi = scop.ids().map(|id| (id, Affine::constant(0))).collect();
-    let row = Row { name: "once".into(), phi, tile: 1, coincident: true, kind: RowKind::Parallel };
+    let row = Row { name: "once".into(), phi, tile: 1, coincident: true, kind: RowKind::Parallel, pad: 1 };
     Schedule { root: together(single(row, apart(&schedule.root))) }
 }

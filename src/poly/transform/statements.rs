@@ -68,7 +68,7 @@ fn zip(parts: &[(Vec<StatementId>, Node)], at: &Name) -> Result<Node> {
                 rows.push(row);
             } else {
                 let shared = &mut rows[depth];
-                if (shared.tile, shared.kind) != (row.tile, row.kind) {
+                if (shared.tile, shared.kind, shared.pad) != (row.tile, row.kind, row.pad) {
                     return refuse(format!(
                         "loops `{}` and `{}` are split or marked differently",
                         shared.name, row.name

@@ -65,7 +65,7 @@ impl Lowering<'_> {
     }
 
     /// The first and the last value of a row, as far as the boxes of its statements tell.
-    fn values(&self, row: &Row) -> (i64, i64) {
+    pub(super) fn values(&self, row: &Row) -> (i64, i64) {
         let bounds = row.phi.iter().map(|(s, phi)| {
             let iterators = &self.scop.statement(*s).iterators;
             phi.bounds(|v| (0, iterators[v.0 as usize].extent - 1))
