@@ -16,7 +16,7 @@
 //! These are memory-based dependences. When each element is written once they are the flow of values; in general
 //! their transitive closure is that of flow, anti and output dependences, which is what legality needs.
 
-use crate::codegen::expr::{Affine, BufferId, Index};
+use crate::codegen::expr::{Affine, BufferId, Index, Var};
 use crate::poly::Result;
 use crate::poly::isl::Isl;
 use crate::poly::polyhedron::{Polyhedron, Reduced, difference, plus};
@@ -62,10 +62,20 @@ struct Touch {
     statement: StatementId,
     tensor: BufferId,
     index: Vec<Index>,
+    /// Least and largest value of each subscript.
+    bounds: Vec<(i64, i64)>,
     guard: Vec<Affine>,
     write: bool,
     /// The read or the write that a reduction combines with; a read in its body is not.
     update: bool,
+}
+
+impl Touch {
+    /// Not where the boxes of their elements lie apart.
+    fn may_meet(&self, other: &Touch) -> bool {
+        let mut both = self.bounds.iter().zip(&other.bounds);
+        self.tensor == other.tensor && both.all(|(a, b)| a.0 <= b.1 && b.0 <= a.1)
+    }
 }
 
 /// Finds the dependences of `scop`.
@@ -80,7 +90,7 @@ pub fn analyze(scop: &Scop) -> Result<Dependences> {
                 continue;
             }
             for source in &touches[s] {
-                for sink in sinks.iter().filter(|sink| sink.tensor == source.tensor && (sink.write || source.write)) {
+                for sink in sinks.iter().filter(|sink| source.may_meet(sink) && (sink.write || source.write)) {
                     if s != t && covered_between(scop, source.tensor, s, t) {
                         continue;
                     }
@@ -132,16 +142,28 @@ fn touches(scop: &Scop, id: StatementId) -> Vec<Touch> {
     let s = scop.statement(id);
     let index: Vec<Index> = s.write.iter().cloned().map(Index::Affine).collect();
     let update = s.reduce.is_some();
-    let write = Touch { statement: id, tensor: s.target, index, guard: vec![], write: true, update };
+    let bounds = |index: &[Index]| -> Vec<(i64, i64)> {
+        let range = |v: Var| (0, s.iterators[v.0 as usize].extent - 1);
+        index.iter().map(|i| i.affine().map_or((i64::MIN, i64::MAX), |a| a.bounds(range))).collect()
+    };
+    let of_write = bounds(&index);
+    let write = Touch { statement: id, tensor: s.target, index, bounds: of_write, guard: vec![], write: true, update };
     let mut out = vec![];
     if update {
-        out.push(Touch { index: write.index.clone(), write: false, guard: vec![], ..write });
+        out.push(Touch {
+            index: write.index.clone(),
+            bounds: write.bounds.clone(),
+            write: false,
+            guard: vec![],
+            ..write
+        });
     }
     s.body.visit_accesses(&mut |a| {
         out.push(Touch {
             statement: id,
             tensor: a.buffer,
             index: a.index.clone(),
+            bounds: bounds(&a.index),
             guard: a.guard.clone(),
             write: false,
             update: false,

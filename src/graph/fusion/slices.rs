@@ -21,9 +21,9 @@ pub struct Slice {
 /// Writes concatenations in place where every operand allows it.
 pub fn write_in_place(graph: &Graph, groups: &mut Vec<Group>) {
     let mut slices: BTreeMap<ValueId, Slice> = BTreeMap::new();
-    // A kernel that writes one part and reads another would have one buffer twice.
-    let touched: Vec<(Vec<ValueId>, Vec<ValueId>)> =
-        groups.iter().map(|g| (g.inputs.clone(), g.outputs.clone())).collect();
+    // A kernel that writes one part and reads another, or the same one, would read the whole before it is complete.
+    let read = |g: &Group| g.nodes.iter().flat_map(|&n| graph.nodes[n as usize].inputs.clone()).collect();
+    let touched: Vec<(Vec<ValueId>, Vec<ValueId>)> = groups.iter().map(|g| (read(g), g.outputs.clone())).collect();
     groups.retain(|group| {
         let [n] = group.nodes[..] else { return true };
         let Node { op: Op::Concat { axis }, inputs, outputs, .. } = &graph.nodes[n as usize] else { return true };
@@ -68,8 +68,11 @@ fn is_movable(graph: &Graph, value: ValueId) -> bool {
         let gathers = matches!(op, Op::Gather { .. } | Op::GatherElements { .. } | Op::GatherNd { .. });
         kind(op) != FusionKind::Opaque && !gathers && !matches!(op, Op::Reshape { .. })
     };
+    // What is itself written in parts has places of its own.
     let written = match graph.value(value).source {
-        Source::Node(n, _) => fits(&graph.nodes[n as usize].op),
+        Source::Node(n, _) => {
+            fits(&graph.nodes[n as usize].op) && !matches!(graph.nodes[n as usize].op, Op::Concat { .. })
+        }
         _ => false,
     };
     let mut readers = graph.nodes.iter().filter(|node| node.inputs.contains(&value));
