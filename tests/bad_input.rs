@@ -207,6 +207,7 @@ fn nodes_that_make_no_sense_are_refused() {
         (13, "Concat x 1.5, axis=1", &["differ"]),
         (13, "ConvTranspose x x, output_shape=9223372036854775807/5", &["output_shape"]),
         (13, "Dropout x 0.5 1", &["training"]),
+        (13, "Softmax x, axis=last", &["'axis'", "wrong type"]),
     ];
     for (opset, text, words) in table {
         let message = refusal(run(&one_node(*opset, text)));
@@ -240,6 +241,12 @@ fn endless_files_and_links_out_of_the_folder_are_refused() {
     std::fs::remove_file(folder.join("model/model.onnx")).unwrap();
     std::os::unix::fs::symlink("../blob", folder.join("model/model.onnx")).unwrap();
     load().unwrap();
+    // a pipe would be waited for
+    std::fs::remove_file(folder.join("weights.bin")).unwrap();
+    let pipe = std::process::Command::new("mkfifo").arg(folder.join("weights.bin")).status().unwrap();
+    assert!(pipe.success());
+    says(&refusal(load()), &["weights.bin", "regular"]);
+    says(&refusal(Module::load(folder.join("weights.bin"))), &["regular"]);
     std::fs::remove_dir_all(folder).unwrap();
 }
 

@@ -98,6 +98,10 @@ impl RunArguments {
 pub fn is_module(path: &Path) -> Result<bool> {
     let io = |e: std::io::Error| Error::Io(format!("cannot read {}: {e}", path.display()));
     let mut start = vec![];
+    // A pipe would be waited for; what is no file is refused by whatever reads it.
+    if !std::fs::metadata(path).map_err(io)?.is_file() {
+        return Ok(path.extension().is_some_and(|e| e == "tw"));
+    }
     std::fs::File::open(path).map_err(io)?.take(8).read_to_end(&mut start).map_err(io)?;
     Ok(Module::is_magic(&start) || path.extension().is_some_and(|e| e == "tw"))
 }

@@ -414,6 +414,7 @@ impl<'m> Importer<'m> {
         let source = node::Source::new(node, inputs, self.model.opset);
         let outputs = converter(self, &source)?;
         source.all_operands_are_read()?;
+        source.attributes_have_their_types()?;
         if let Some(i) = (outputs.len()..node.output.len()).find(|&i| source.wants_output(i) && self.is_read(node, i)) {
             return Err(Error::Unsupported(format!("its output {i} ('{}') is not computed", node.output[i])));
         }

@@ -112,7 +112,11 @@ impl Meaning {
 /// Reads and parses a file.
 pub fn load(path: &Path) -> Result<File> {
     let failed = |e: std::io::Error| Error::Io(format!("cannot read {}: {e}", path.display()));
-    let length = std::fs::metadata(path).map_err(failed)?.len();
+    let metadata = std::fs::metadata(path).map_err(failed)?;
+    if !metadata.is_file() {
+        return Err(Error::Invalid(format!("{} is no regular file", path.display())));
+    }
+    let length = metadata.len();
     if length > LONGEST {
         return Err(Error::Limit(format!("{} has {length} bytes, which is no program text", path.display())));
     }

@@ -298,6 +298,9 @@ impl Module {
     pub fn load(path: impl AsRef<Path>) -> Result<Module> {
         let path = path.as_ref();
         let failed = |e: std::io::Error| Error::Io(format!("{}: {e}", path.display()));
+        if !std::fs::metadata(path).map_err(failed)?.is_file() {
+            return Err(Error::Invalid(format!("{}: this is no regular file", path.display())));
+        }
         let file = std::fs::File::open(path).map_err(failed)?;
         let length = file.metadata().map_err(failed)?.len();
         if length < HEADER as u64 {

@@ -62,6 +62,9 @@ impl Folder {
         if !inside || !self.roots.iter().any(|root| real.starts_with(root)) {
             return Err(Error::Invalid(format!("external file '{location}' lies outside of the model's folder")));
         }
+        if !real.metadata().is_ok_and(|m| m.is_file()) {
+            return Err(fail("this is no regular file".into()));
+        }
         let mut file = File::open(&real).map_err(|e| fail(e.to_string()))?;
         let size = file.metadata().map_err(|e| fail(e.to_string()))?.len();
         if offset.checked_add(bytes as u64).is_none_or(|end| end > size) {

@@ -12,11 +12,22 @@ pub(super) struct Source<'a> {
     pub opset: i64,
     /// How many operands have been asked for.
     read: Cell<usize>,
+    /// An attribute that was asked for as what it is not.
+    mistyped: Cell<Option<&'a str>>,
+}
+
+/// Types of attributes, as files number them; files from before there were types have 0.
+mod attribute_type {
+    pub const FLOAT: i32 = 1;
+    pub const INT: i32 = 2;
+    pub const STRING: i32 = 3;
+    pub const TENSOR: i32 = 4;
+    pub const INTS: i32 = 7;
 }
 
 impl<'a> Source<'a> {
     pub fn new(proto: &'a NodeProto, inputs: Vec<Option<ValueId>>, opset: i64) -> Source<'a> {
-        Source { proto, inputs, opset, read: Cell::new(0) }
+        Source { proto, inputs, opset, read: Cell::new(0), mistyped: Cell::new(None) }
     }
 
     /// Fails when the node has an operand that its conversion never asked for.
@@ -26,6 +37,14 @@ impl<'a> Source<'a> {
                 Err(Error::Invalid(format!("it has {count} operands, but takes {} at most", self.read.get())))
             }
             _ => Ok(()),
+        }
+    }
+
+    /// Fails when an attribute has another type than its operator says.
+    pub fn attributes_have_their_types(&self) -> Result<()> {
+        match self.mistyped.get() {
+            Some(name) => Err(Error::Invalid(format!("its attribute '{name}' has the wrong type"))),
+            None => Ok(()),
         }
     }
 
@@ -53,8 +72,17 @@ impl<'a> Source<'a> {
         self.proto.attribute.iter().find(|a| a.name == name)
     }
 
+    /// The attribute, which should be of this type.
+    fn typed(&self, name: &str, ty: i32) -> Option<&'a AttributeProto> {
+        let found = self.attribute(name)?;
+        if ![0, ty].contains(&found.r#type) {
+            self.mistyped.set(Some(&found.name));
+        }
+        Some(found)
+    }
+
     pub fn int(&self, name: &str, default: i64) -> i64 {
-        self.attribute(name).map_or(default, |a| a.i)
+        self.typed(name, attribute_type::INT).map_or(default, |a| a.i)
     }
 
     pub fn flag(&self, name: &str, default: bool) -> bool {
@@ -62,18 +90,19 @@ impl<'a> Source<'a> {
     }
 
     pub fn float(&self, name: &str, default: f32) -> f32 {
-        self.attribute(name).map_or(default, |a| a.f)
+        self.typed(name, attribute_type::FLOAT).map_or(default, |a| a.f)
     }
 
     pub fn ints(&self, name: &str) -> Option<Vec<i64>> {
-        self.attribute(name).map(|a| a.ints.clone())
+        self.typed(name, attribute_type::INTS).map(|a| a.ints.clone())
     }
 
     pub fn tensor(&self, name: &str) -> Option<&'a TensorProto> {
-        self.attribute(name).and_then(|a| a.t.as_ref())
+        self.typed(name, attribute_type::TENSOR).and_then(|a| a.t.as_ref())
     }
 
     pub fn string(&self, name: &str, default: &str) -> String {
-        self.attribute(name).map_or(default.to_string(), |a| String::from_utf8_lossy(&a.s).into_owned())
+        let text = |a: &AttributeProto| String::from_utf8_lossy(&a.s).into_owned();
+        self.typed(name, attribute_type::STRING).map_or(default.to_string(), text)
     }
 }
