@@ -252,7 +252,7 @@ const REFUSED: &[(&str, &str, &[&str])] = &[
     ("both", "sequence T, S, U", &["which writes A("]),
     ("heat", "wavefront i", &["not the outermost loop"]),
     ("scale", "reorder j, i  wavefront i", &["not the outermost loop"]),
-    ("heat", "wavefront t", &["in parallel with or before"]),
+    ("heat", "wavefront t", &["in the waves of"]),
     ("both", "wavefront i", &["no loop directly inside"]),
     ("scale", "cache_read y", &["no array `y`: there are A, x"]),
     ("scale", "cache_read A", &["written by the program"]),

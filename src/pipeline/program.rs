@@ -97,7 +97,8 @@ fn in_words(meaning: &Meaning, written: Scop, scop: &Scop, tiled: &Tiled) -> Res
     };
     let sizes: Vec<String> = meaning.sizes.iter().map(|(name, n)| format!("{name} = {n}")).collect();
     let block = Schedule { name: "ilp".into(), program: meaning.name.as_str().into(), primitives };
-    Ok(format!("# The same in words, for {}:\n{block}", sizes.join(", ")))
+    let sizes = if sizes.is_empty() { String::new() } else { format!(", for {}", sizes.join(", ")) };
+    Ok(format!("# The same in words{sizes}:\n{block}"))
 }
 
 fn compile_kernel(

@@ -3,11 +3,11 @@
 //! In: a Scop, its dependences, any tree. For each dependence the tree is walked from the root with the pairs of instances
 //! that run at the same time so far; at each row the sink may not be earlier than the source. A row that runs in parallel
 //! or in vector lanes may not carry a dependence at all; the updates of one reduction may be reordered and spread over
-//! lanes, but not run in parallel. Rows in waves may not have dependences of opposite signs. Intervals prove most rows ([`Reduced`]); where they do not, isl decides.
+//! lanes, but not run in parallel. The distances of two rows in waves must have a positive sum. Intervals prove most rows ([`Reduced`]); where they do not, isl decides.
 
 use crate::poly::dependence::{Dependence, Dependences, Kind};
 use crate::poly::isl::Isl;
-use crate::poly::polyhedron::{Form, Polyhedron, Reduced, difference, plus};
+use crate::poly::polyhedron::{Form, Polyhedron, Reduced, difference, minus, plus};
 use crate::poly::schedule::{Band, Node, Row, RowKind, Schedule};
 use crate::poly::scop::{Scop, StatementId};
 use crate::poly::{Error, Result, private};
@@ -116,6 +116,25 @@ impl Live {
         p
     }
 
+    /// The pairs of which the sum of both rows is less for the sink than for the source, and those of the same sum of which the
+    /// first row is greater or less.
+    fn against_waves(&self, scop: &Scop, d: &Dependence, rows: [&Row; 2]) -> [Polyhedron; 3] {
+        let mut p = self.relation.clone();
+        let times = rows.map(|row| {
+            let (source, sink) = self.times(scop, d, row);
+            [p.quotient(source, row.tile), p.quotient(sink, row.tile)]
+        });
+        let [first, next] = times.map(|[source, sink]| difference(&p.widen(sink), &p.widen(source)));
+        let sum: Form = first.iter().zip(&next).map(|(a, b)| a + b).collect();
+        let with = |equal: Option<&Form>, negative: Form| {
+            let mut out = p.clone();
+            out.equalities.extend(equal.cloned());
+            out.inequalities.push(negative);
+            out
+        };
+        [with(None, minus(-1, &sum)), with(Some(&sum), plus(&first, -1)), with(Some(&sum), minus(-1, &first))]
+    }
+
     /// The pairs that run at the same time in `row`.
     fn together(&self, scop: &Scop, d: &Dependence, row: &Row) -> Live {
         let mut p = self.relation.clone();
@@ -183,10 +202,15 @@ impl Walk<'_> {
                 }
             }
             Node::Band(band, child) => {
-                for (i, row) in band.rows.iter().enumerate() {
+                let mut rows = band.rows.iter();
+                while let Some(row) = rows.next() {
                     let place = format!(", in loop {}", row.name);
                     if row.kind == RowKind::Wavefront {
-                        self.wavefront(row, band.rows.get(i + 1), &live)?;
+                        match self.wavefront(row, rows.next(), &live)? {
+                            Some(rest) => live = rest,
+                            None => return Ok(()),
+                        }
+                        continue;
                     }
                     let apart = |swap: bool| live.apart(self.scop, d, row, 1, swap);
                     if !d.reduction && !live.respects(self.scop, d, row, self.isl)? {
@@ -209,21 +233,22 @@ impl Walk<'_> {
         }
     }
 
-    /// Rows of one sum run at the same time: no dependence may be positive in one and negative in the other.
-    fn wavefront(&self, row: &Row, next: Option<&Row>, live: &Live) -> Result<()> {
+    /// Two rows in waves run in the order of their sum, those of one sum in parallel: a dependence must have a positive sum, or
+    /// no distance in either. Returns what these rows leave, `None` when intervals show that nothing is left.
+    fn wavefront(&self, row: &Row, next: Option<&Row>, live: &Live) -> Result<Option<Live>> {
         let (scop, d) = (self.scop, self.dependence);
         let Some(next) = next else {
             return Err(Error::Schedule(format!("loop {} is the last of its band and has no waves", row.name)));
         };
         let place = format!(", in the waves of loops {} and {}", row.name, next.name);
-        if d.reduction {
-            if !live.coincides(scop, d, row, self.isl)? && !live.coincides(scop, d, next, self.isl)? {
-                self.refuse(&live.apart(scop, d, next, 1, true), "in parallel with", &place)?;
-            }
-        } else if !live.respects(scop, d, next, self.isl)? {
-            self.refuse(&live.apart(scop, d, next, 1, true), "in parallel with or before", &place)?;
+        let [before, beside @ ..] = live.against_waves(scop, d, [row, next]);
+        if !d.reduction {
+            self.refuse(&before, "before", &place)?;
         }
-        Ok(())
+        for pairs in beside {
+            self.refuse(&pairs, "in parallel with", &place)?;
+        }
+        Ok(live.after(scop, d, row).and_then(|l| l.after(scop, d, next)))
     }
 
     /// An error with the first pair of `pairs`, if there is one.

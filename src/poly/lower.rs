@@ -21,7 +21,7 @@ mod solve;
 use crate::codegen::expr::{Affine, BinaryOp, BufferId, Expr, Index, Scalar, Var};
 use crate::codegen::loopnest::{Bound, Buffer, BufferKind, LoopKind, LoopNest, Stmt, row_major};
 use crate::poly::pack::{Pack, Packing};
-use crate::poly::schedule::{Node, Row, RowKind, Schedule};
+use crate::poly::schedule::{Node, Row, RowKind, Schedule, Step};
 use crate::poly::scop::{Role, Scop, StatementId};
 use crate::poly::tile::{KernelReport, Tiled};
 use crate::poly::{Error, Result};
@@ -87,10 +87,14 @@ fn lower_as(scop: &Scop, tiled: &Tiled, scans: bool) -> Result<Kernel> {
     Ok(l.finish())
 }
 
-/// Whether boxes describe all loops: no iteration has memory of its own, and the original order is that of a tensor expression, or every domain is a box and every
-/// row is one iterator of each statement, unshifted.
+/// Whether boxes describe all loops: no iteration has memory of its own, the points of a tile are values of the same φ, and the
+/// original order is that of a tensor expression, or every domain is a box and every row is one iterator of each
+/// statement, unshifted.
 fn is_box(scop: &Scop, schedule: &Schedule) -> bool {
-    if !scop.privates.is_empty() {
+    let rows = |id| schedule.path(id).into_iter().filter_map(|s| if let Step::Row(r) = s { Some(r) } else { None });
+    let points = |id, tile: &Row| rows(id).any(|r| r.tile == 1 && r.of(id) == tile.of(id));
+    let tiles = |id| rows(id).all(|r| r.kind != RowKind::Wavefront && (r.tile == 1 || points(id, r)));
+    if !scop.privates.is_empty() || !scop.ids().all(tiles) {
         return false;
     }
     let mut plain = scop.statements.iter().all(|s| s.domain.is_empty());
@@ -98,7 +102,7 @@ fn is_box(scop: &Scop, schedule: &Schedule) -> bool {
     schedule.for_each_band(&mut |band| {
         let single = |a: &Affine| a.constant == 0 && matches!(a.terms[..], [] | [(_, 1)]);
         padded |= band.rows.iter().any(|r| r.pad > 1);
-        plain &= band.rows.iter().all(|r| r.kind != RowKind::Wavefront && r.phi.iter().all(|p| single(&p.1)));
+        plain &= band.rows.iter().all(|r| r.phi.iter().all(|p| single(&p.1)));
     });
     !padded && (plain || scop.order == Schedule::in_sequence(&scop.statements))
 }

@@ -254,6 +254,13 @@ fn verify_node(node: &Node, ids: &[StatementId], scop: &Scop) -> Result<()> {
     }
 }
 
+impl RowKind {
+    /// Whether threads share the iterations.
+    pub fn is_shared(self) -> bool {
+        matches!(self, RowKind::Parallel | RowKind::Wavefront)
+    }
+}
+
 impl Row {
     /// ⌊φ / tile⌋ of `statement` where it is affine: of points, and of what was put into a loop over tiles.
     pub fn exact(&self, statement: StatementId) -> Option<Affine> {

@@ -22,7 +22,7 @@ use crate::poly::isl::Isl;
 use crate::poly::pack::Packing;
 use crate::poly::schedule::{Band, Node, Row, RowKind, Schedule};
 use crate::poly::scop::{Role, Scop, StatementId};
-use crate::poly::{Result, Target};
+use crate::poly::{Result, Target, dependence};
 use band::Bands;
 use phase::{Phase, Plan};
 
@@ -139,7 +139,8 @@ pub fn tile_with(
     Ok(Tiled { schedule: Schedule { root }, packings, report })
 }
 
-/// Whether a phase has the shape of a tensor expression: boxes, and loops over one iterator of each statement.
+/// Whether a phase has the shape of a tensor expression: boxes, loops over one iterator of each statement, and innermost loops
+/// that carry nothing but the sum of the one statement in them.
 fn is_box(scop: &Scop, statements: &[StatementId], node: &Node) -> bool {
     if scop.order == Schedule::in_sequence(&scop.statements) {
         return true;
@@ -153,7 +154,27 @@ fn is_box(scop: &Scop, statements: &[StatementId], node: &Node) -> bool {
         coincident |= band.rows.iter().any(|r| r.coincident);
     });
     let outer = matches!(node, Node::Band(band, _) if band.rows.iter().any(|r| r.coincident));
-    plain && (outer || !coincident)
+    plain && (outer || !coincident) && carries_sums(scop, node, statements)
+}
+
+/// Whether what is not coincident in the innermost loops of a tree is the sum of the only statement there.
+fn carries_sums(scop: &Scop, node: &Node, statements: &[StatementId]) -> bool {
+    let Some((rows, permutable, _)) = phase::leaf_group(node) else {
+        return match node {
+            Node::Band(_, child) => carries_sums(scop, child, statements),
+            Node::Sequence(children) => children.iter().all(|(ids, child)| carries_sums(scop, child, ids)),
+            Node::Leaf => true,
+        };
+    };
+    let (coincident, carried): (Vec<Row>, Vec<Row>) = rows.into_iter().partition(|r| r.coincident);
+    let sums = |id: StatementId| {
+        let s = scop.statement(id);
+        let reduced =
+            |r: &Row| s.reduce.is_some() && r.of(id).terms.iter().all(|t| s.write.iter().all(|w| !w.uses(t.0)));
+        let fixed: Vec<Affine> = coincident.iter().map(|r| r.of(id).clone()).collect();
+        carried.iter().all(reduced) && matches!(dependence::reads_sums(s, &fixed, &Isl::default()), Ok(false))
+    };
+    carried.is_empty() || permutable && matches!(statements, [id] if sums(*id))
 }
 
 /// A schedule that needs no choices: every loop runs as it says.

@@ -523,7 +523,7 @@ fn point_row(row: &Row, statements: &[StatementId], kind: RowKind) -> Row {
 
 /// Rows above a leaf (or a sequence of leaves) without a sequence between, whether they are all in permutable bands,
 /// and what is below them.
-fn leaf_group(node: &Node) -> Option<(Vec<Row>, bool, &Node)> {
+pub(super) fn leaf_group(node: &Node) -> Option<(Vec<Row>, bool, &Node)> {
     match node {
         Node::Leaf => Some((vec![], true, node)),
         Node::Sequence(_) => None,

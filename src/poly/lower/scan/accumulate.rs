@@ -24,7 +24,11 @@ impl Lowering<'_> {
     ) -> Result<Option<Vec<Stmt>>> {
         let &[id] = statements else { return Ok(None) };
         let s = self.scop.statement(id);
-        if s.reduce.is_none() || site.state.mode != Mode::Body || site.state.placed.iter().any(|p| p.sums) {
+        if s.reduce.is_none()
+            || rows[0].kind.is_shared()
+            || site.state.mode != Mode::Body
+            || site.state.placed.iter().any(|p| p.sums)
+        {
             return Ok(None);
         }
         let below = rows_below(&rows[1..], child, id);

@@ -1,0 +1,213 @@
+//! Random programs and random schedules: what is accepted computes what the program computes, with 1 and 2 threads, and so
+//! does the ILP's schedule; what is refused for its order has a counterexample that enumeration confirms. And a table of
+//! schedules that are refused, each with a true counterexample.
+//!
+//! Some seconds in a plain run; `TILEWRIGHT_FUZZ_SECONDS=600` for longer, `TILEWRIGHT_SEED=n` for one program again.
+
+mod common;
+mod random_schedules {
+    pub mod primitives;
+    pub mod programs;
+    pub mod refused;
+    pub mod witness;
+}
+
+use common::difference;
+use random_schedules::programs::Maker;
+use random_schedules::refused::{self, REFUSED};
+use random_schedules::witness::confirm;
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+use tilewright::poly::language::primitive::{Placed, Primitive};
+use tilewright::poly::language::{self, source::Span};
+use tilewright::poly::transform::{self, Original, Transformed};
+use tilewright::{Error, Model, Options, Session, Tensor};
+
+const TOLERANCE: f64 = 1e-12;
+
+type Counts = BTreeMap<String, usize>;
+
+/// The outputs of a program, of `schedule` or the ILP's, with 1 and 2 threads.
+fn outputs(text: &str, schedule: Option<&str>) -> tilewright::Result<[Vec<Tensor>; 2]> {
+    let mut model = Model::from_program(language::parse("random.tile", text)?, None, None)?;
+    if let Some(name) = schedule {
+        model = model.with_schedule(name)?;
+    }
+    let module = Arc::new(model.compile_module(&Options::default())?.0);
+    let inputs: Vec<(String, Tensor)> =
+        (0..).zip(&module.inputs).map(|(i, s)| (s.name.clone(), Tensor::seeded(s.dtype, &s.shape, 1, i, 7))).collect();
+    let inputs: Vec<_> = inputs.iter().map(|(n, t)| (n.as_str(), t)).collect();
+    let run = |threads| Session::new(module.clone(), threads)?.run(&inputs);
+    Ok([run(1)?, run(2)?])
+}
+
+fn with(text: &str, primitives: &[Primitive]) -> String {
+    let said: String = primitives.iter().map(|p| format!("    {p}\n")).collect();
+    format!("{text}schedule s for p {{\n{said}}}\n")
+}
+
+/// Why the outputs of `schedule` are not `expected`.
+fn compare(text: &str, schedule: Option<&str>, expected: &[Tensor], counts: &mut Counts) -> Option<String> {
+    let found = match outputs(text, schedule) {
+        Ok(found) => found,
+        Err(Error::Unsupported(why)) => {
+            *counts.entry(format!("unsupported: {}", why.split(':').next_back().unwrap_or(""))).or_default() += 1;
+            return None;
+        }
+        Err(e) => return Some(format!("it is legal, but: {e}")),
+    };
+    for (threads, found) in found.iter().enumerate() {
+        for (a, e) in found.iter().zip(expected) {
+            if let Some(why) = difference(a, e, TOLERANCE) {
+                return Some(format!("with {} threads: {why}", threads + 1));
+            }
+        }
+    }
+    None
+}
+
+/// Checks one random program and a schedule for it.
+fn check(seed: u64, counts: &mut Counts) -> Option<String> {
+    let mut maker = Maker::new(seed);
+    let text = maker.program();
+    let file = match language::parse("random.tile", &text) {
+        Ok(file) => file,
+        Err(e) => return Some(format!("{e}\n{text}")),
+    };
+    let program = file.program(None).expect("one program");
+    let Ok(meaning) = file.lower(program, &BTreeMap::new(), None) else {
+        *counts.entry("programs that have no meaning".into()).or_default() += 1;
+        return None;
+    };
+    let expected = match outputs(&with(&text, &[]), Some("s")) {
+        Ok([one, _]) => one,
+        Err(e) => return Some(format!("as it is written: {e}\n{text}")),
+    };
+    if let Some(why) = compare(&text, None, &expected, counts) {
+        return Some(format!("the ILP's schedule: {why}\n{text}"));
+    }
+    let normal = || meaning.normal();
+    let original = Original { written: file.written(&meaning).expect("it has been run"), normal: &normal };
+    let mut primitives: Vec<Primitive> = vec![];
+    let mut states = vec![Transformed::new(original.written.clone())];
+    if maker.chance(20) {
+        primitives.extend([Primitive::Normalize, Primitive::Divide, Primitive::Expand]);
+    }
+    for p in &primitives {
+        match transform::apply(&original, &states[states.len() - 1], p) {
+            Ok(next) => states.push(next),
+            Err(e) => return Some(format!("{p}: {e}\n{text}")),
+        }
+    }
+    let (mut fresh, wanted) = (0, primitives.len() + maker.pick(&[1, 2, 3, 4, 5, 6, 8]));
+    for _ in 0..40 {
+        if primitives.len() >= wanted {
+            break;
+        }
+        let next = maker.primitive(&states[states.len() - 1], &mut fresh);
+        match transform::apply(&original, &states[states.len() - 1], &next) {
+            Ok(state) => {
+                states.push(state);
+                primitives.push(next);
+            }
+            Err(Error::Schedule(_) | Error::Unsupported(_)) => {}
+            Err(e) => return Some(format!("{}\n{next}: {e}", with(&text, &primitives))),
+        }
+    }
+    let placed = |list: &[Primitive]| -> Vec<Placed> {
+        list.iter().map(|p| Placed { primitive: p.clone(), span: Span::default() }).collect()
+    };
+    let mut kept = primitives.len();
+    match transform::apply_all(&original, &placed(&primitives)) {
+        Ok(_) => {}
+        Err((at, Error::Schedule(message))) => {
+            let state = &states[at + 1];
+            let all = || with(&text, &primitives[..=at]);
+            if message.contains("several instances of") || message.contains("has no waves") {
+                *counts.entry("refused without instances".into()).or_default() += 1;
+            } else if let Err(why) = confirm(&message, &state.scop, &state.schedule) {
+                return Some(format!("{why}\n{}", all()));
+            } else {
+                *counts.entry("refused with a true counterexample".into()).or_default() += 1;
+            }
+            kept = at;
+        }
+        Err((_, e)) => return Some(format!("{e}\n{}", with(&text, &primitives))),
+    }
+    let said = with(&text, &primitives[..kept]);
+    *counts.entry("accepted".into()).or_default() += 1;
+    for p in &primitives[..kept] {
+        *counts.entry(p.to_string().split(' ').next().unwrap_or("").into()).or_default() += 1;
+    }
+    compare(&said, Some("s"), &expected, counts).map(|why| format!("{why}\n{said}"))
+}
+
+#[test]
+fn random_schedules_are_right_or_truly_refused() {
+    let variable = |name: &str| std::env::var(name).ok().map(|v| v.parse::<u64>().expect("a number"));
+    let budget = Duration::from_secs(variable("TILEWRIGHT_FUZZ_SECONDS").unwrap_or(0));
+    let (first, only) = (variable("TILEWRIGHT_SEED").unwrap_or(1), variable("TILEWRIGHT_SEED").is_some());
+    let (next, start, results) = (AtomicU64::new(0), Instant::now(), Mutex::new((Counts::new(), vec![])));
+    let work = || {
+        let mut counts = Counts::new();
+        loop {
+            let n = next.fetch_add(1, Ordering::Relaxed);
+            if if only { n > 0 } else { n >= PROGRAMS && start.elapsed() >= budget } {
+                break;
+            }
+            if let Some(why) = check(first + n, &mut counts) {
+                results.lock().unwrap().1.push(format!("seed {}: {why}", first + n));
+            }
+        }
+        for (what, n) in counts {
+            *results.lock().unwrap().0.entry(what).or_default() += n;
+        }
+    };
+    std::thread::scope(|scope| (0..2).for_each(|_| drop(scope.spawn(work))));
+    let (counts, failures) = results.into_inner().unwrap();
+    let programs = next.into_inner() - 2;
+    println!("{programs} programs: {counts:#?}");
+    assert!(failures.is_empty(), "{} of {programs} programs failed:\n{}", failures.len(), failures.join("\n"));
+    assert!(only || counts["refused with a true counterexample"] > 20 && counts["accepted"] > 60, "{counts:#?}");
+}
+
+/// In a plain run.
+const PROGRAMS: u64 = 80;
+
+#[test]
+fn illegal_schedules_are_refused_with_true_counterexamples() {
+    let mut wrong = vec![];
+    for (name, primitives) in REFUSED {
+        let (_, text) = refused::PROGRAMS.iter().find(|p| p.0 == *name).expect("a program");
+        let file = language::parse(name, &format!("{text} schedule s for p {{ {primitives} }}"))
+            .unwrap_or_else(|e| panic!("{name}: {primitives}: {e}"));
+        let meaning = file.lower(file.program(None).unwrap(), &BTreeMap::new(), None).unwrap_or_else(|e| panic!("{e}"));
+        let normal = || meaning.normal();
+        let original = Original { written: file.written(&meaning).unwrap(), normal: &normal };
+        let said = &file.schedules[0].primitives;
+        let (at, message) = match transform::apply_all(&original, said) {
+            Ok(_) => {
+                wrong.push(format!("{name}: {primitives}: accepted"));
+                continue;
+            }
+            Err((at, e)) => (at, e.to_string()),
+        };
+        let mut state = Transformed::new(original.written.clone());
+        for p in &said[..=at] {
+            state = match transform::apply(&original, &state, &p.primitive) {
+                Ok(next) => next,
+                Err(e) => {
+                    wrong.push(format!("{name}: {primitives}: {e}"));
+                    break;
+                }
+            };
+        }
+        if let Err(why) = confirm(&message, &state.scop, &state.schedule) {
+            wrong.push(format!("{name}: {primitives}: {why}"));
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    assert!(REFUSED.len() >= 40);
+}

@@ -1,0 +1,158 @@
+//! Whether the two instances of a refusal are a counterexample: both run, both touch the element, and the tree that was
+//! refused runs them against their original order. Nothing here asks isl.
+
+use tilewright::poly::expr::{Affine, Index};
+use tilewright::poly::schedule::{RowKind, Schedule, Step};
+use tilewright::poly::scop::{Scop, StatementId};
+
+/// Two instances and what is said of them.
+#[derive(Debug)]
+struct Claim {
+    sink: (StatementId, Vec<i64>),
+    source: (StatementId, Vec<i64>),
+    order: String,
+    tensor: String,
+    element: Vec<i64>,
+    why: String,
+}
+
+/// Checks the counterexample of a refusal of `tree`; an error says what is not so.
+pub fn confirm(message: &str, scop: &Scop, tree: &Schedule) -> Result<(), String> {
+    let claim = parse(message, scop).ok_or_else(|| format!("no counterexample can be read from: {message}"))?;
+    let fail = |what: &str| Err(format!("{what}: {claim:?} in: {message}"));
+    for (id, point) in [&claim.sink, &claim.source] {
+        let s = scop.statement(*id);
+        let inside = point.iter().zip(&s.iterators).all(|(x, i)| (0..i.extent).contains(x));
+        if !inside || s.domain.iter().any(|a| value(a, point) < 0) {
+            return fail("an instance does not run");
+        }
+    }
+    let (writer, reader) = if claim.why.contains("reads") && !claim.why.contains("that it reads") {
+        (&claim.sink, &claim.source)
+    } else {
+        (&claim.source, &claim.sink)
+    };
+    if !writes(scop, writer, &claim) {
+        return fail("the writer does not write the element");
+    }
+    let both_write = claim.why.contains("too");
+    if both_write && !writes(scop, reader, &claim) || !both_write && !reads(scop, reader, &claim) {
+        return fail("the other instance does not touch the element");
+    }
+    let updates = claim.source.0 == claim.sink.0 && scop.statement(claim.sink.0).reduce.is_some();
+    if !claim.why.contains("updates") && times(&scop.order, &claim.source) >= times(&scop.order, &claim.sink) {
+        return fail("the original order does not have the source first");
+    }
+    if claim.why.contains("updates") && !updates {
+        return fail("these are no updates of one reduction");
+    }
+    match together(tree, &claim) {
+        Ok(true) => Ok(()),
+        Ok(false) => fail("the refused tree keeps their order"),
+        Err(e) => fail(&e),
+    }
+}
+
+/// Whether the tree runs the instances as the claim says, which is not their original order.
+fn together(tree: &Schedule, claim: &Claim) -> Result<bool, String> {
+    let (source, sink) = (times(tree, &claim.source), times(tree, &claim.sink));
+    let first = source.iter().zip(&sink).position(|(a, b)| a != b);
+    let path = tree.path(claim.source.0);
+    let same = |at: usize, kind: RowKind| matches!(path[at], Step::Row(r) if r.kind == kind);
+    Ok(match claim.order.as_str() {
+        "at the same time as" => first.is_none(),
+        "before" => first.is_some_and(|at| match wave(&path, at) {
+            Some(at) => sink[at] + sink[at + 1] < source[at] + source[at + 1],
+            None => sink[at] < source[at],
+        }),
+        "in parallel with" => first.is_some_and(|at| match wave(&path, at) {
+            Some(at) => sink[at] + sink[at + 1] == source[at] + source[at + 1],
+            None => same(at, RowKind::Parallel),
+        }),
+        "in one vector with" => first.is_some_and(|at| same(at, RowKind::Vector)),
+        other => return Err(format!("an order that is unknown here, {other}")),
+    })
+}
+
+/// The first of the two rows in waves that a step is one of.
+fn wave(path: &[Step], at: usize) -> Option<usize> {
+    let waves = |at: &usize| matches!(path.get(*at), Some(Step::Row(r)) if r.kind == RowKind::Wavefront);
+    [at, at.wrapping_sub(1)].into_iter().find(waves)
+}
+
+/// The time of an instance in each step of its path.
+fn times(tree: &Schedule, (id, point): &(StatementId, Vec<i64>)) -> Vec<i64> {
+    let step = |s: &Step| match s {
+        Step::Row(r) => value(r.of(*id), point).div_euclid(r.tile),
+        Step::Position(p) => *p as i64,
+    };
+    tree.path(*id).iter().map(step).collect()
+}
+
+fn value(a: &Affine, point: &[i64]) -> i64 {
+    a.evaluate(|v| point[v.0 as usize])
+}
+
+fn writes(scop: &Scop, (id, point): &(StatementId, Vec<i64>), claim: &Claim) -> bool {
+    let s = scop.statement(*id);
+    scop.tensor(s.target).name == claim.tensor
+        && s.write.iter().map(|a| value(a, point)).eq(claim.element.iter().copied())
+}
+
+fn reads(scop: &Scop, instance: &(StatementId, Vec<i64>), claim: &Claim) -> bool {
+    let (id, point) = instance;
+    let s = scop.statement(*id);
+    let mut found = s.reduce.is_some() && writes(scop, instance, claim);
+    s.body.visit_accesses(&mut |a| {
+        let index = |(i, e): (&Index, &i64)| i.affine().is_none_or(|a| value(a, point) == *e);
+        found |= scop.tensor(a.buffer).name == claim.tensor
+            && a.index.iter().zip(&claim.element).all(index)
+            && a.guard.iter().all(|g| value(g, point) >= 0);
+    });
+    found
+}
+
+/// `iteration i=1,j=0 of S would run before i=0,j=2 of T, which writes A(1,0) that it reads, in loop j`.
+fn parse(message: &str, scop: &Scop) -> Option<Claim> {
+    let line = &message[message.find("iteration ")?..];
+    let line = line.lines().next()?.strip_prefix("iteration ")?;
+    let (left, right) = line.split_once(" would run ")?;
+    let named = |name: &str| scop.ids().find(|id| scop.statement(*id).name == name);
+    let (sink, name) = left.rsplit_once(" of ")?;
+    let sink_id = named(name)?;
+    let (who, why) = right.split_once(", which ")?;
+    let orders = ["in parallel with", "in one vector with", "at the same time as", "before"];
+    let order = orders.into_iter().find(|o| who.starts_with(o))?;
+    let who = who[order.len()..].trim_start();
+    let (source, source_id) = match who.rsplit_once(" of ") {
+        Some((point, name)) => (point, named(name)?),
+        None => (who, sink_id),
+    };
+    let (why, element) = why.split_once('(')?;
+    let (element, rest) = element.split_once(')')?;
+    let tensor = why.rsplit(' ').next()?.to_string();
+    let numbers =
+        |text: &str| text.split(',').filter(|t| !t.is_empty()).map(|n| n.parse().ok()).collect::<Option<Vec<i64>>>();
+    Some(Claim {
+        sink: (sink_id, point(sink, scop, sink_id)?),
+        source: (source_id, point(source, scop, source_id)?),
+        order: order.into(),
+        tensor,
+        element: numbers(element)?,
+        why: format!("{why}{rest}"),
+    })
+}
+
+/// `i=1,j=0`, or `the instance` of a statement without loops.
+fn point(text: &str, scop: &Scop, id: StatementId) -> Option<Vec<i64>> {
+    let s = scop.statement(id);
+    if s.iterators.is_empty() {
+        return (text == "the instance").then(Vec::new);
+    }
+    let values: Vec<(&str, i64)> = text
+        .split(',')
+        .map(|p| p.split_once('=').and_then(|(n, v)| Some((n, v.parse().ok()?))))
+        .collect::<Option<_>>()?;
+    let named = s.iterators.iter().map(|i| i.name.as_str()).eq(values.iter().map(|v| v.0));
+    named.then(|| values.into_iter().map(|v| v.1).collect())
+}
