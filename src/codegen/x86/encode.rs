@@ -207,7 +207,7 @@ mod tests {
         let all: &[Width] = match op {
             LOAD_SS | LOAD_SD | STORE_SS | STORE_SD | FROM_GPR32 | FROM_GPR64 | STORE_D | INSERT_B | EXTRACT_B
             | EXTRACT_W | SCALAR_I64_TO_F32 | SCALAR_F32_TO_I64 | SCALAR_F64_TO_I64 | MASK_LOAD => &[Width::X],
-            EXTRACT_128 | PERMUTE_Q => &[Width::Y, Width::Z],
+            EXTRACT_128 | PERMUTE_PS | PERMUTE_Q => &[Width::Y, Width::Z],
             EXTRACT_256 => &[Width::Z],
             _ => &[Width::X, Width::Y, Width::Z],
         };

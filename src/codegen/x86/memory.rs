@@ -54,6 +54,12 @@ fn is_hardware_gather(mem: DType, lane: Lane, stride: i64, lanes: u8) -> bool {
     widening(mem, lane) == Some(Widening::Same) && farthest.is_some_and(|f| i32::try_from(f).is_ok())
 }
 
+/// Whether the elements are neighbours in memory, the last lane first, and fill a register.
+fn is_reversed(mem: DType, ty: VType, stride: i64) -> bool {
+    let lane = ty.lane.bytes();
+    widening(mem, ty.lane) == Some(Widening::Same) && stride == -(lane as i64) && ty.lanes as usize * lane >= 16
+}
+
 /// The mask register that an instruction would like to find loaded.
 pub(super) fn mask_of(inst: &Inst) -> Option<u64> {
     match inst {
@@ -154,6 +160,9 @@ impl Emitter<'_> {
             Inst::VGather { dst, ty, mem, addr, stride, part } => {
                 if uses_area(inst, self.evex) {
                     return self.gather_through_area(v(*dst), *ty, *mem, addr, *stride, span(*ty, *part), gprs);
+                }
+                if is_reversed(*mem, *ty, *stride) {
+                    return self.load_reversed(v(*dst), *ty, addr, span(*ty, *part), vectors[0]);
                 }
                 let lane = ty.lane.bytes();
                 let m = self.gather_base(addr, gprs)?;
@@ -284,6 +293,33 @@ impl Emitter<'_> {
             let op = if lane == 4 { opcode::MASK_LOAD_PS } else { opcode::MASK_LOAD_PD };
             self.vector(self.plain(op, w, d, d, Rm::Memory(m)));
         }
+        Ok(())
+    }
+
+    /// Lane 0 at `addr`, the others before it: a load and a permutation.
+    fn load_reversed(
+        &mut self,
+        d: u8,
+        ty: VType,
+        addr: &Addr,
+        (first, count): (usize, usize),
+        index: u8,
+    ) -> Result<()> {
+        let (lane, lanes) = (ty.lane.bytes(), ty.lanes as usize);
+        let w = Width::of(lanes * lane);
+        let start = Addr { disp: addr.disp - ((lanes - 1) * lane) as i32, ..*addr };
+        if (first, count) != (0, lanes) {
+            self.zero(d);
+        }
+        self.load_same(d, lane, &start, (lanes - first - count, count))?;
+        let words = lane / 4;
+        if w == Width::X {
+            self.op2i(opcode::SHUFFLE_D, w, d, d, if words == 1 { 0x1b } else { 0x4e });
+            return Ok(());
+        }
+        let from = (0..lanes * words).map(|i| (lanes - 1 - i / words) * words + i % words);
+        self.op3_constant(opcode::LOAD_PS, w, index, 0, from.flat_map(|i| (i as u32).to_le_bytes()).collect());
+        self.op3(opcode::PERMUTE_PS, w, d, index, d);
         Ok(())
     }
 

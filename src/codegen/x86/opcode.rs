@@ -99,6 +99,7 @@ ops! {
     EXTRACT_256       "vextractf64x4"  Evex M3A P66 0x1b 0 1 32
     SHUFFLE_D         "vpshufd"        Both M0F P66 0x70 0 0 FULL
     SHUFFLE_B         "vpshufb"        Both M38 P66 0x00 0 0 FULL
+    PERMUTE_PS        "vpermps"        Both M38 P66 0x16 0 0 FULL
     PERMUTE_Q         "vpermq"         Both M3A P66 0x00 1 1 FULL
     UNPACK_LOW_D      "vpunpckldq"     Both M0F P66 0x62 0 0 FULL
     UNPACK_LOW_W      "vpunpcklwd"     Both M0F P66 0x61 0 0 FULL
