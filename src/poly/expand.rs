@@ -1,6 +1,6 @@
 //! Private copies of temporaries, so that loops which only share their memory may run in any order.
 //!
-//! In: a Scop in its original order. Out: the same values, with scalar temporaries that have a dimension for each loop around all of
+//! In: a Scop in its original order. Out: the same values, with scalar temporaries (arrays where all domains are boxes) that have a dimension for each loop around all of
 //! their uses in which every iteration writes what it reads, and a name for each part of the program that does so by
 //! itself (Feautrier, "Array Expansion", ICS 1988, for loops as a whole). `t = 0; for k: t += …; C[i][j] = t` in loops over i and j
 //! becomes `t[i][j] = 0 …`, and the loops over i and j carry nothing any more.
@@ -22,7 +22,10 @@ const MAX_BYTES: i64 = 1 << 26;
 pub fn expand(scop: &Scop) -> Result<Scop> {
     let mut out = scop.clone();
     let isl = Isl::default();
-    for (t, decl) in scop.tensors.iter().enumerate().filter(|(_, t)| is_scalar(t)) {
+    let boxes = scop.statements.iter().all(|s| s.domain.is_empty());
+    for (t, decl) in
+        scop.tensors.iter().enumerate().filter(|(_, t)| t.role == Role::Temporary && (is_scalar(t) || boxes))
+    {
         let tensor = BufferId(t as u32);
         let regions = Expander { scop, isl: &isl, tensor }.regions()?;
         for (k, region) in regions.iter().enumerate() {
@@ -67,9 +70,10 @@ pub fn expand(scop: &Scop) -> Result<Scop> {
     Ok(out)
 }
 
-/// Copies of arrays move more bytes than their loops gain.
+/// Copies of arrays move more bytes than their loops gain, but where all domains are boxes: there lowering leaves of a copy
+/// what one iteration of the loops touches.
 fn is_scalar(t: &TensorDecl) -> bool {
-    t.role == Role::Temporary && t.shape.iter().all(|&n| n == 1)
+    t.shape.iter().all(|&n| n == 1)
 }
 
 /// A part of the program that writes what it reads of a temporary, in each iteration of `rows`.
