@@ -12,6 +12,7 @@
 pub mod access;
 mod band;
 pub mod cache;
+mod distribute;
 mod operands;
 mod phase;
 pub mod register_block;
@@ -109,27 +110,28 @@ pub fn tile_with(
     };
     let mut packings = vec![];
     let mut planned = vec![];
-    for (statements, node) in &phases {
-        let phase = Phase { scop, target, instructions, statements };
-        planned.push(if is_box(scop, statements, node) {
-            phase.plan(node, &mut packings)
+    for (statements, node) in phases {
+        if is_box(scop, &statements, node) {
+            let phase = Phase { scop, target, instructions, statements: &statements };
+            planned.extend(phase.plan_apart(node, &mut packings));
         } else {
-            Bands { scop, target, statements, isl: Isl::default() }.plan(node)
-        });
+            let plan = Bands { scop, target, statements: &statements, isl: Isl::default() }.plan(node);
+            planned.push((statements, plan));
+        }
     }
-    let total: f64 = planned.iter().map(|p| p.report.predicted_ns).sum();
+    let total: f64 = planned.iter().map(|p| p.1.report.predicted_ns).sum();
     let mut report = KernelReport { predicted_ns: total, ..work(scop) };
-    let longest = planned.iter().map(|p| &p.report).max_by(|a, b| a.predicted_ns.total_cmp(&b.predicted_ns));
+    let longest = planned.iter().map(|p| &p.1.report).max_by(|a, b| a.predicted_ns.total_cmp(&b.predicted_ns));
     report.tensorized = longest.is_some_and(|p| p.instruction.is_some());
     // Short kernels run as one phase on one thread: a barrier costs more than the threads save.
     let together = total < SERIAL_NS && planned.len() > 1;
     let mut nodes = vec![];
-    for ((statements, _), Plan { mut node, report: mut phase, free_rows }) in phases.iter().zip(planned) {
+    for (statements, Plan { mut node, report: mut phase, free_rows }) in planned {
         if phase.predicted_ns >= SERIAL_NS && !together {
             phase.parallel = parallelize(scop, &mut node, free_rows) || in_waves(scop, &mut node);
         }
         report.phases.push(phase);
-        nodes.push((statements.clone(), node));
+        nodes.push((statements, node));
     }
     let root = match nodes.len() {
         1 => nodes.remove(0).1,
