@@ -5,7 +5,7 @@ use super::cache::{TileLoop, Traffic};
 use super::operands::Group;
 use super::register_block::{Axis, Block, Problem};
 use super::{PhaseReport, instances};
-use crate::codegen::expr::{Affine, Var};
+use crate::codegen::expr::{Affine, BufferId, Var};
 use crate::poly::Target;
 use crate::poly::instruction::{self, TensorInstruction};
 use crate::poly::pack::Packing;
@@ -74,6 +74,7 @@ impl Phase<'_> {
         };
         let refs = references(self.scop, dominant);
         let (outer, child) = self.sink_reductions(outer, child);
+        let child = flatten(child);
         // Axes of the dominant statement: rows of the outer band, then rows further in.
         let inner = chain_of(&child, dominant);
         let mut axes: Vec<(Axis, Option<usize>)> = vec![];
@@ -238,23 +239,42 @@ impl Phase<'_> {
         bytes
     }
 
-    /// Cycles that the statements around the dominant one lose to strided accesses when the vector runs along `row`.
+    /// Cycles that the statements around the dominant one, and its sums at their end, lose to strided accesses when the vector
+    /// runs along `row`.
     fn elsewhere(&self, row: &Row, dominant: StatementId) -> f64 {
         let mut cycles = 0.0;
+        let s = self.scop.statement(dominant);
+        if s.reduce.is_some()
+            && !self.is_local(s.target)
+            && let Some(write) = references(self.scop, dominant).last()
+            && unit(row, dominant).is_some_and(|v| matches!(write.along(v), Along::Strided(_)))
+        {
+            let kept = s.vars().filter(|&v| write.depends(v));
+            cycles += kept.map(|v| s.iterators[v.0 as usize].extent as f64).product::<f64>() * 3.0;
+        }
         for &id in self.statements.iter().filter(|s| **s != dominant) {
             let Some(v) = unit(row, id) else { continue };
             for r in references(self.scop, id) {
                 // Temporaries become local, constants of updates are packed.
                 let packed = r.constant && self.scop.statement(id).reduce.is_some();
-                if self.scop.tensor(r.tensor).role != Role::Temporary
-                    && !packed
-                    && matches!(r.along(v), Along::Strided(_) | Along::Gathered)
-                {
+                if !self.is_local(r.tensor) && !packed && matches!(r.along(v), Along::Strided(_) | Along::Gathered) {
                     cycles += instances(self.scop, id) * 1.5;
                 }
             }
         }
         cycles
+    }
+
+    /// Whether a tensor is a temporary of this phase alone.
+    fn is_local(&self, tensor: BufferId) -> bool {
+        let touches = |id: StatementId| {
+            let s = self.scop.statement(id);
+            let mut found = s.target == tensor;
+            s.body.visit_accesses(&mut |a| found |= a.buffer == tensor);
+            found
+        };
+        self.scop.tensor(tensor).role == Role::Temporary
+            && self.scop.ids().all(|id| self.statements.contains(&id) || !touches(id))
     }
 
     /// Cuts a vector that streams through memory to chunks, as few as leave work for all threads.
@@ -482,6 +502,27 @@ fn distribute(rows: &[Row], node: Node) -> Node {
         (statements, child)
     };
     Node::Sequence(children.into_iter().map(around).collect())
+}
+
+/// A sequence in which loops of their own that carry nothing are around each statement, not around several: so a loop that a
+/// sum shares with its first value can be the vector of both.
+fn flatten(node: Node) -> Node {
+    let Node::Sequence(children) = node else { return node };
+    let mut out = vec![];
+    for (statements, child) in children {
+        match child {
+            Node::Band(band, inside)
+                if band.rows.iter().all(|r| r.coincident)
+                    && matches!(&*inside, Node::Sequence(c) if c.iter().any(|c| c.1 != Node::Leaf)) =>
+            {
+                let Node::Sequence(inside) = flatten(*inside) else { unreachable!("a sequence stays one") };
+                let Node::Sequence(apart) = distribute(&band.rows, Node::Sequence(inside)) else { unreachable!() };
+                out.extend(apart);
+            }
+            child => out.push((statements, child)),
+        }
+    }
+    Node::Sequence(out)
 }
 
 fn restrict(phi: &[(StatementId, Affine)], statements: &[StatementId]) -> Vec<(StatementId, Affine)> {
