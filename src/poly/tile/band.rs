@@ -20,6 +20,7 @@ use super::access::{Reference, operations, references};
 use super::phase::Plan;
 use super::{PhaseReport, instances};
 use crate::codegen::expr::{Affine, BinaryOp, Index, Var};
+use crate::codegen::loopnest::row_major;
 use crate::poly::isl::Isl;
 use crate::poly::schedule::{Band, Node, Row, RowKind};
 use crate::poly::scop::{Scop, StatementId};
@@ -228,9 +229,25 @@ impl Bands<'_> {
             .find(|t| t.tile % tile == 0 && row.phi.iter().all(|(id, phi)| fixed(*id, &t.of(*id).add_scaled(phi, -1))));
         let phi = match aligned {
             Some(t) => row.phi.iter().map(|(id, _)| (*id, t.of(*id).clone())).collect(),
-            None => row.phi.clone(),
+            None => {
+                let shift = self.alignment(row, tile);
+                row.phi.iter().map(|(id, phi)| (*id, phi.clone().offset(shift))).collect()
+            }
         };
         Split { row: row.clone(), phi, tile, kind }
+    }
+
+    /// What is added to φ so that tiles start where the first statement writes whole lines.
+    fn alignment(&self, row: &Row, tile: i64) -> i64 {
+        let s = self.scop.statement(row.phi[0].0);
+        let strides = row_major(&self.scop.tensor(s.target).shape);
+        let step = s.write.last().map(|w| w.add_scaled(&row.phi[0].1, -1));
+        match step {
+            Some(step) if step.is_constant() && strides.iter().all(|n| *n == 1 || n % tile == 0) => {
+                step.constant.rem_euclid(tile)
+            }
+            _ => 0,
+        }
     }
 
     /// Whether a row may be the vector: it carries nothing, or only the sums of the one statement below its permutable band.
@@ -271,7 +288,7 @@ impl Bands<'_> {
             if extent.is_none_or(|n| n < SHORT) {
                 continue;
             }
-            let contiguous = refs.iter().all(|r| matches!(stride(r, &d), Some(0 | 1)));
+            let contiguous = refs.iter().all(|r| matches!(stride(r, &d), Some(-1..=1)));
             let exact = matches!(s.reduce, Some(BinaryOp::Min | BinaryOp::Max));
             if !row.coincident && !contiguous && !exact {
                 continue;
@@ -292,6 +309,7 @@ impl Bands<'_> {
         match stride(r, d) {
             Some(0) => 0.2,
             Some(1) => write,
+            Some(-1) if r.access.is_some() => 2.0 * write,
             _ => write * LANE * lanes as f64,
         }
     }

@@ -1,5 +1,6 @@
 //! Loop programs from text to loops, against their instances one by one.
 
+use crate::poly::expand::expand;
 use crate::poly::language::{self, Computation};
 use crate::poly::lower::{Kernel, lower};
 use crate::poly::schedule::{RowKind, Schedule};
@@ -42,6 +43,7 @@ fn compiled(text: &str) -> Outcome {
     let file = language::parse("test", text).unwrap();
     let meaning = file.lower(file.program(None).unwrap(), &BTreeMap::new(), None).unwrap();
     let Computation::Loop(scop) = meaning.computation else { panic!("a loop program") };
+    let scop = expand(&scop).unwrap();
     let dependences = dependence::analyze(&scop).unwrap();
     let (schedule, report) = ilp::schedule(&scop, &dependences).unwrap();
     assert_eq!(report.fallback, None, "{scop}");
@@ -161,4 +163,48 @@ fn in_place_updates_that_read_their_own_sums_are_not_kept_in_registers() {
     // A row reads what earlier sums of the same row have written.
     let text = "loop p(N = 20) { f64 A[N][N], B[N][N]\n for i in 0..N for j in 1..N for k in 0..j A[i][k] += A[i][k+1] * B[j][k] }";
     compiled(text);
+}
+
+#[test]
+fn products_that_share_a_matrix_have_vectors_of_their_own() {
+    let o = compiled(
+        "loop p(N = 40) { f64 A[N][N], x[N], y[N], z[N]
+           for i in 0..N for j in 0..N x[i] += A[i][j] * y[j]
+           for i in 0..N for j in 0..N z[i] += A[j][i] * y[j] }",
+    );
+    assert_eq!(o.vectors(), 2, "{}", o.tiled.print(&o.scop));
+}
+
+#[test]
+fn sums_run_backwards_along_memory() {
+    let o = compiled(
+        "loop p(N = 60) { f64 y[N]\n temp f64 sum
+           for k in 1..N { sum = 0  for i in 0..k sum += y[k-i-1] * y[i]  y[k] = sum / 100 } }",
+    );
+    assert!(o.vectors() >= 1, "{}", o.tiled.print(&o.scop));
+}
+
+#[test]
+fn rows_in_a_temporary_are_products() {
+    let o = compiled(
+        "loop p(Q = 9, R = 5, P = 24) { f64 A[R][Q][P], B[P][P]\n temp f64 row[P]
+           for r in 0..R for q in 0..Q {
+             for p in 0..P { row[p] = 0  for s in 0..P row[p] += A[r][q][s] * B[s][p] }
+             for p in 0..P A[r][q][p] = row[p] } }",
+    );
+    let phase = &o.kernel.report.phases[0];
+    assert_eq!(phase.vector.as_deref(), Some("p"), "{}", o.tiled.print(&o.scop));
+    assert!(phase.instruction.is_some() && o.kernel.nest.to_string().contains("local"), "{}", o.kernel.nest);
+}
+
+#[test]
+fn sums_that_stay_in_memory_are_written_in_whole_lines() {
+    let o = compiled(
+        "loop p(M = 40, N = 48, K = 44) { f64 A[M][K], B[K][N], D[M][M], E[N][M]\n temp f64 t[M][N]
+           for i in 0..M for j in 0..N { t[i][j] = 0  for k in 0..K t[i][j] += A[i][k] * B[k][j] }
+           for i in 0..M for j in 0..M for k in 0..N D[i][j] += t[i][k] * E[k][j] }",
+    );
+    for phase in &o.kernel.report.phases {
+        assert_eq!(phase.vector.as_deref(), Some("j"), "{}", o.tiled.print(&o.scop));
+    }
 }
