@@ -6,9 +6,11 @@
 use crate::codegen::assemble::{Assembled, assemble};
 use crate::codegen::loopnest::{BufferKind, LoopNest};
 use crate::codegen::{self, Target};
+use crate::poly::dependence::Dependences;
 use crate::poly::schedule::Schedule;
 use crate::poly::scop::{Program, Scop, Statement};
 use crate::poly::subscript::IndexRange;
+use crate::poly::tile::Tiled;
 use crate::poly::transform::Transformed;
 use crate::poly::{self, ilp, lower, tile};
 use crate::{Error, Result};
@@ -154,18 +156,23 @@ fn compile_statements(
     }
     let dependences = poly::dependence::analyze(&scop)?;
     lap("dependences");
-    let (schedule, ilp) = match given {
+    let (schedule, mut ilp) = match given {
         Some(given) => (given.schedule.clone(), ilp::Report::default()),
         None => poly::ilp::schedule(&scop, &dependences)?,
     };
     lap("schedule");
-    let tiled = match given {
+    let mut tiled = match given {
         Some(given) => tile::as_given(&scop, &given.schedule, &given.packings),
         None => tile::tile(&scop, &schedule, target)?,
     };
     lap("tile");
-    poly::legality::check(&scop, &dependences, &tiled.schedule)?;
-    lap("legality");
+    let mut built = build(&scop, &dependences, &tiled, target, &mut lap);
+    if let (Err(why @ (Error::Schedule(_) | Error::Internal(_))), None) = (&built, given) {
+        ilp.fallback = Some(format!("without tiles and vectors, because with them: {why}"));
+        tiled = tile::as_given(&scop, &schedule, &[]);
+        built = build(&scop, &dependences, &tiled, target, &mut lap);
+    }
+    let (kernel, assembled) = built?;
     let shown = || match given {
         Some(given) => Ok(given.schedule.print(&scop)),
         None => Ok(format!("{}\ntiled:\n{}", schedule.print(&scop), tiled.schedule.print(&scop))),
@@ -173,9 +180,6 @@ fn compile_statements(
     if !after(Stage::Schedule, &Seen { text: &shown, scheduled: Some((&scop, &tiled)) })? {
         return Ok(None);
     }
-    let kernel = poly::lower::lower(&scop, &tiled)?;
-    codegen::verify::verify(&kernel.nest)?;
-    lap("loops");
     if !after(Stage::Loops, &Seen::text(&|| Ok(kernel.nest.to_string())))? {
         return Ok(None);
     }
@@ -186,8 +190,6 @@ fn compile_statements(
     if !after(Stage::Vcode, &Seen::text(&vcode))? {
         return Ok(None);
     }
-    let assembled = assemble(&kernel.nest, target)?;
-    lap("code");
     let listing = || {
         let phases = assembled.phases.iter().map(|p| codegen::disassemble::disassemble(&p.code, target.isa));
         Ok(phases.collect::<Result<Vec<_>>>()?.join("\n"))
@@ -199,6 +201,24 @@ fn compile_statements(
     let flops = kernel.report.flops.max(0.0) as u64;
     let name = scop.name.clone();
     Ok(Some(CompiledKernel { name, scop, schedule, ilp, tiled, kernel, assembled, index_ranges, slots, flops, times }))
+}
+
+/// Loops and machine code of a tree that is proven first.
+fn build(
+    scop: &Scop,
+    dependences: &Dependences,
+    tiled: &Tiled,
+    target: &Target,
+    lap: &mut dyn FnMut(&str),
+) -> Result<(lower::Kernel, Assembled)> {
+    poly::legality::check(scop, dependences, &tiled.schedule)?;
+    lap("legality");
+    let kernel = poly::lower::lower(scop, tiled)?;
+    codegen::verify::verify(&kernel.nest)?;
+    lap("loops");
+    let assembled = assemble(&kernel.nest, target)?;
+    lap("code");
+    Ok((kernel, assembled))
 }
 
 /// Bytes that the loops may touch through each argument, and whether they write there.

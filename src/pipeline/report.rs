@@ -171,7 +171,7 @@ impl KernelReport {
             );
         }
         if let Some(reason) = &self.fallback {
-            let _ = writeln!(out, "    original order kept: {reason}");
+            let _ = writeln!(out, "    {reason}");
         }
         out
     }

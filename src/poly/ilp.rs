@@ -55,7 +55,7 @@ pub struct Report {
     pub ilp_variables: usize,
     pub constraint_rows: usize,
     pub milliseconds: f64,
-    /// Why the original order was used instead.
+    /// What was used instead of the best schedule, and why.
     pub fallback: Option<String>,
 }
 
@@ -89,7 +89,7 @@ pub fn schedule(scop: &Scop, dependences: &Dependences) -> Result<(Schedule, Rep
         .and_then(|s| legality::check(scop, dependences, &s).map(|()| s));
     let mut report = scheduler.report;
     let schedule = found.unwrap_or_else(|e| {
-        report.fallback = Some(format!("original order: {e}"));
+        report.fallback = Some(format!("original order kept: {e}"));
         scop.order.clone()
     });
     schedule.for_each_band(&mut |band| report.rows += band.rows.len());
