@@ -123,7 +123,9 @@ pub fn load(path: &Path) -> Result<File> {
     let bytes = std::fs::read(path).map_err(failed)?;
     let text = String::from_utf8(bytes)
         .map_err(|_| Error::Invalid(format!("{} is no text: it is not UTF-8", path.display())))?;
-    parse(&path.display().to_string(), &text)
+    let file = parse(&path.display().to_string(), &text)?;
+    file.verify()?;
+    Ok(file)
 }
 
 /// Bytes of a file.
@@ -151,6 +153,18 @@ impl Program {
 }
 
 impl File {
+    /// Refuses schedules for programs that the file does not have.
+    pub fn verify(&self) -> Result<()> {
+        let has = |s: &&primitive::Schedule| self.programs.iter().any(|p| p.name == s.program);
+        match self.schedules.iter().find(|s| !has(s)) {
+            Some(s) => {
+                let message = format!("`{}` is for `{}`: there is no such program in this file", s.name, s.program);
+                Err(self.source.error(Problem::invalid(s.program.span, message)))
+            }
+            None => Ok(()),
+        }
+    }
+
     /// The program called `name`, or the only or first one.
     pub fn program(&self, name: Option<&str>) -> Result<&Program> {
         let found = match name {

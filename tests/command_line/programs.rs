@@ -149,3 +149,17 @@ fn schedules_are_checked_and_used() {
         assert!(error.contains(word), "{word:?} is not in: {error}");
     }
 }
+
+#[test]
+fn a_schedule_for_a_program_that_is_not_there_is_refused() {
+    let folder = Folder::new("orphan");
+    let path = folder.file("p.tile");
+    std::fs::write(&path, "loop p(N) { inout f64 A[N]  for i in 0..N A[i] = 1 }\nschedule s for r { reverse i }\n")
+        .unwrap();
+    let output = tilewright(&["check", &path, "--dim", "N=4"]);
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{error}");
+    for word in ["p.tile:2:16", "no such program", "^"] {
+        assert!(error.contains(word), "{word:?} is not in: {error}");
+    }
+}
