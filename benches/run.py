@@ -188,6 +188,18 @@ class Bar:
             self.bar.close()
 
 
+def measured_before(options, machine):
+    """The suites of an earlier run of the same revision on the same machine that are not measured again."""
+    try:
+        before = json.loads((options.output / "report.json").read_text())
+        same = ("processor", "cores", "system", "rustc", "revision")
+        if options.against or machine["changed"] or any(before["machine"][key] != machine[key] for key in (*same, "changed")):
+            return []
+        return [part for part in before["suites"] if part["suite"] not in options.suites]
+    except (OSError, ValueError, KeyError):
+        return []
+
+
 def run(options, report, save):
     """Fills the report, row by row."""
     from contestants import Failure, Peer, Tilewright
@@ -234,7 +246,8 @@ def main():
     options.output.mkdir(parents=True, exist_ok=True)
     environment.enter(dict.fromkeys(peer for suite in options.suites for peer in peers_of(suite, options)))
     say("measuring what the processor can do")
-    report = {"date": time.strftime("%Y-%m-%d"), "machine": machine(options), "suites": [], "skipped": [], "interrupted": False,
+    here = machine(options)
+    report = {"date": time.strftime("%Y-%m-%d"), "machine": here, "suites": measured_before(options, here), "skipped": [], "interrupted": False,
               "method": {"launches": options.launches, "rounds": options.rounds, "seconds": options.seconds}}
 
     def save():
