@@ -2,11 +2,11 @@
 
 mod common;
 
-use common::{check_all, difference, host_targets, root};
+use common::{check_all, difference, host_targets, root, run_seeded};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use tilewright::poly::language;
-use tilewright::{Model, Options, Session, Tensor};
+use tilewright::{Model, Options, Tensor};
 
 /// What sums in another order may differ.
 const TOLERANCE: f64 = 1e-5;
@@ -21,13 +21,7 @@ fn files() -> Vec<std::path::PathBuf> {
 
 /// The outputs for the sizes of the set SMALL, on seeded inputs.
 fn outputs(model: &Model, options: &Options, threads: usize) -> tilewright::Result<Vec<Tensor>> {
-    let module = Arc::new(model.compile_module(options)?.0);
-    let seeded = |(i, s): (usize, &tilewright::runtime::module::TensorSpec)| {
-        (s.name.clone(), Tensor::seeded(s.dtype, &s.shape, 3, i as u64, 2))
-    };
-    let inputs: Vec<(String, Tensor)> = module.inputs.iter().enumerate().map(seeded).collect();
-    let inputs: Vec<_> = inputs.iter().map(|(n, t)| (n.as_str(), t)).collect();
-    Session::new(module, threads)?.run(&inputs)
+    run_seeded(Arc::new(model.compile_module(options)?.0), threads, 2)
 }
 
 #[test]

@@ -1,10 +1,13 @@
 //! Loop programs that are hard to schedule: with the ILP's schedule each computes what it computes in its own order, on one
 //! and two threads.
 
+mod common;
+
+use common::run_seeded;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use tilewright::poly::language;
-use tilewright::{Model, Options, Session, Tensor};
+use tilewright::{Model, Options, Tensor};
 
 /// What makes it hard, program.
 const PROGRAMS: &[(&str, &str)] = &[
@@ -31,13 +34,8 @@ const PROGRAMS: &[(&str, &str)] = &[
 
 fn outputs(model: Model, size: i64, threads: usize) -> Vec<Tensor> {
     let options = Options { dims: BTreeMap::from([("N".to_string(), size)]), ..Options::default() };
-    let module = Arc::new(model.compile_module(&options).unwrap_or_else(|e| panic!("{e}")).0);
-    let seeded = |(i, s): (usize, &tilewright::runtime::module::TensorSpec)| {
-        (s.name.clone(), Tensor::seeded(s.dtype, &s.shape, 1, i as u64, 2))
-    };
-    let inputs: Vec<(String, Tensor)> = module.inputs.iter().enumerate().map(seeded).collect();
-    let inputs: Vec<_> = inputs.iter().map(|(n, t)| (n.as_str(), t)).collect();
-    Session::new(module, threads).unwrap().run(&inputs).unwrap()
+    let module = model.compile_module(&options).unwrap_or_else(|e| panic!("{e}")).0;
+    run_seeded(Arc::new(module), threads, 2).unwrap()
 }
 
 #[test]

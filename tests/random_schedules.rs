@@ -12,7 +12,7 @@ mod random_schedules {
     pub mod witness;
 }
 
-use common::difference;
+use common::{difference, run_seeded};
 use random_schedules::programs::Maker;
 use random_schedules::refused::{self, REFUSED};
 use random_schedules::witness::confirm;
@@ -23,7 +23,7 @@ use std::time::{Duration, Instant};
 use tilewright::poly::language::primitive::{Placed, Primitive};
 use tilewright::poly::language::{self, source::Span};
 use tilewright::poly::transform::{self, Original, Transformed};
-use tilewright::{Error, Model, Options, Session, Tensor};
+use tilewright::{Error, Model, Options, Tensor};
 
 const TOLERANCE: f64 = 1e-12;
 
@@ -36,10 +36,7 @@ fn outputs(text: &str, schedule: Option<&str>) -> tilewright::Result<[Vec<Tensor
         model = model.with_schedule(name)?;
     }
     let module = Arc::new(model.compile_module(&Options::default())?.0);
-    let inputs: Vec<(String, Tensor)> =
-        (0..).zip(&module.inputs).map(|(i, s)| (s.name.clone(), Tensor::seeded(s.dtype, &s.shape, 1, i, 7))).collect();
-    let inputs: Vec<_> = inputs.iter().map(|(n, t)| (n.as_str(), t)).collect();
-    let run = |threads| Session::new(module.clone(), threads)?.run(&inputs);
+    let run = |threads| run_seeded(module.clone(), threads, 7);
     Ok([run(1)?, run(2)?])
 }
 

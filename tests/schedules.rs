@@ -1,10 +1,13 @@
 //! Schedules by hand: what each primitive accepts computes what the program computes in any order, what it refuses has two
 //! instances or a reason, and the tree with the place marked.
 
+mod common;
+
+use common::run_seeded;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use tilewright::poly::language::{self, syntax::File};
-use tilewright::{Model, Options, Session, Tensor};
+use tilewright::{Model, Options, Tensor};
 
 const PROGRAMS: &str = "
 def gemm(f32(M,K) A, f32(K,N) B) -> (C) { C(m,n) +=! A(m,k) * B(k,n) }
@@ -83,13 +86,7 @@ fn file(program: &str, primitives: &str) -> File {
 
 fn outputs(model: Model, dims: &BTreeMap<String, i64>, threads: usize) -> tilewright::Result<Vec<Tensor>> {
     let options = Options { dims: dims.clone(), ..Options::default() };
-    let module = Arc::new(model.compile_module(&options)?.0);
-    let seeded = |(i, s): (usize, &tilewright::runtime::module::TensorSpec)| {
-        (s.name.clone(), Tensor::seeded(s.dtype, &s.shape, 1, i as u64, 2))
-    };
-    let inputs: Vec<(String, Tensor)> = module.inputs.iter().enumerate().map(seeded).collect();
-    let inputs: Vec<_> = inputs.iter().map(|(n, t)| (n.as_str(), t)).collect();
-    Session::new(module, threads)?.run(&inputs)
+    run_seeded(Arc::new(model.compile_module(&options)?.0), threads, 2)
 }
 
 fn reals(t: &Tensor) -> Vec<f64> {

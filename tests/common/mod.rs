@@ -3,13 +3,14 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 use tilewright::codegen::target::Target;
 
 use tilewright::graph::import::Dim;
+use tilewright::runtime::module::{Module, TensorSpec};
 use tilewright::runtime::npy;
-use tilewright::{DType, Model, Tensor};
+use tilewright::{DType, Model, Session, Tensor};
 
 pub fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
@@ -18,6 +19,14 @@ pub fn root() -> &'static Path {
 /// The targets whose code this processor runs.
 pub fn host_targets() -> Vec<Target> {
     Target::all().into_iter().filter(Target::runs_on_host).collect()
+}
+
+/// The outputs of a module for inputs from a seed (`bound`: see [`Tensor::seeded`]).
+pub fn run_seeded(module: Arc<Module>, threads: usize, bound: u64) -> tilewright::Result<Vec<Tensor>> {
+    let seeded = |(i, s): (u64, &TensorSpec)| (s.name.clone(), Tensor::seeded(s.dtype, &s.shape, 1, i, bound));
+    let inputs: Vec<(String, Tensor)> = (0..).zip(&module.inputs).map(seeded).collect();
+    let inputs: Vec<_> = inputs.iter().map(|(n, t)| (n.as_str(), t)).collect();
+    Session::new(module, threads)?.run(&inputs)
 }
 
 /// All tensors of a file of .npy streams, one after the other.
