@@ -223,8 +223,7 @@ fn add(
         for row in &private.rows {
             let (x, y) = (row.of(source.statement), row.of(sink.statement));
             let (x, y) = (relation.form(x, 0), relation.form(y, n));
-            let (x, y) = (relation.quotient(x, row.tile), relation.quotient(y, row.tile));
-            relation.equalities.push(difference(&relation.widen(x), &relation.widen(y)));
+            relation.same_tile(x, y, row.tile);
         }
     }
     relation.inequalities.sort();

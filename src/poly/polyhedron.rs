@@ -80,6 +80,12 @@ impl Polyhedron {
         quotient
     }
 
+    /// Requires that ⌊a / tile⌋ is ⌊b / tile⌋.
+    pub fn same_tile(&mut self, a: Form, b: Form, tile: i64) {
+        let (a, b) = (self.quotient(a, tile), self.quotient(b, tile));
+        self.equalities.push(difference(&self.widen(a), &self.widen(b)));
+    }
+
     /// Requires that variable `q` is ⌊form / tile⌋.
     pub fn divide(&mut self, form: &[i64], q: usize, tile: i64) {
         let mut rest = form.to_vec();

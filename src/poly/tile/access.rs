@@ -46,8 +46,9 @@ impl Reference {
         self.strides[v.0 as usize] != Some(0)
     }
 
-    /// Whether a packed copy made before the kernel is right and has no more elements than the tensor: nothing writes it, no iterator of `statement` is in two subscripts, none has
-    /// more values than its dimension, and nothing but zero is read outside.
+    /// Whether a packed copy made before the kernel is right and has no more elements than the tensor: nothing writes it, no
+    /// iterator of `statement` is in two subscripts, none has more values than its dimension, and nothing but zero is read
+    /// outside.
     pub fn packable(&self, statement: &Statement) -> bool {
         let Some(access) = &self.access else { return false };
         let mut seen = vec![];

@@ -207,9 +207,9 @@ impl Traffic<'_> {
             covered.iter_mut().find(|c| c.0 == l.iterator).expect("a loop over an axis").1 = outer;
             let around = prints(&covered);
             // Pieces in too many pages are no streams along the innermost loop.
-            let followed = |(i, run): (usize, f64)| {
-                let followed = self.references[i].pages(&points) <= STREAMS;
-                if followed { run } else { single[i] }
+            let followed = |(i, run): (usize, f64)| match self.references[i].pages(&points) <= STREAMS {
+                true => run,
+                false => single[i],
             };
             runs.get_or_insert_with(|| self.runs(&covered).into_iter().enumerate().map(followed).collect());
             let occupied = inside.iter().map(|p| p.1).fold(inside.iter().map(|p| p.0).sum(), f64::max);

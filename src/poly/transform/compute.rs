@@ -7,7 +7,7 @@
 use super::Transformed;
 use super::cache::{instance_conditions, solve, tensor, violation};
 use super::edit::{apart, children_of, find, refuse, together};
-use super::insert::{Around, Touch, insert, join_privates, path_to, private, remove, settled, touches};
+use super::insert::{Around, Touch, insert, path_to, private, remove, settled, touches};
 use crate::poly::build::expand;
 use crate::poly::dependence::orders;
 use crate::poly::expr::{Affine, BufferId, Expr, Index, Var};
@@ -51,6 +51,21 @@ fn instance(s: &Statement, point: &[i64]) -> String {
     format!("iteration {} of {}", values.collect::<Vec<_>>().join(","), s.name)
 }
 
+/// The pairs of instances of which the first reads, under `guard`, the element at `index` that the second writes.
+fn meeting(reader: &Statement, guard: &[Affine], index: &[Index], writer: &Statement) -> Polyhedron {
+    let n = reader.iterators.len();
+    let mut both = Polyhedron { dims: n + writer.iterators.len(), ..Polyhedron::default() };
+    both.add_domain(reader, 0);
+    both.add_domain(writer, n);
+    guard.iter().for_each(|g| both.inequalities.push(both.form(g, 0)));
+    for (index, written) in index.iter().zip(&writer.write) {
+        if let Index::Affine(a) = index {
+            both.equalities.push(difference(&both.form(a, 0), &both.form(written, n)));
+        }
+    }
+    both
+}
+
 /// Refuses where a write to what `value` is computed from comes after the computation and before a use of the result. `same`
 /// are rows whose iterations compute their own.
 fn check_sources(scop: &Scop, value: &Value, same: &[Row], isl: &Isl) -> Result<()> {
@@ -58,19 +73,10 @@ fn check_sources(scop: &Scop, value: &Value, same: &[Row], isl: &Isl) -> Result<
         for &w in &value.writers {
             let (x, y) = (scop.statement(read.statement), scop.statement(w));
             let (n, m) = (x.iterators.len(), y.iterators.len());
-            let mut both = Polyhedron { dims: n + m, ..Polyhedron::default() };
-            both.add_domain(x, 0);
-            both.add_domain(y, n);
-            read.guard.iter().for_each(|g| both.inequalities.push(both.form(g, 0)));
-            for (index, written) in read.index.iter().zip(&y.write) {
-                if let Index::Affine(a) = index {
-                    both.equalities.push(difference(&both.form(a, 0), &both.form(written, n)));
-                }
-            }
+            let mut both = meeting(x, &read.guard, &read.index, y);
             for row in same {
                 let (a, b) = (both.form(row.of(read.statement), 0), both.form(row.of(w), n));
-                let (a, b) = (both.quotient(a, row.tile), both.quotient(b, row.tile));
-                both.equalities.push(difference(&both.widen(a), &both.widen(b)));
+                both.same_tile(a, b, row.tile);
             }
             let mut sources = vec![];
             y.body.visit_accesses(&mut |a| sources.push(a.clone()));
@@ -242,15 +248,7 @@ fn check_first(scop: &Scop, value: &Value, isl: &Isl) -> Result<()> {
         for &w in &value.writers {
             let (x, y) = (scop.statement(read.statement), scop.statement(w));
             let n = x.iterators.len();
-            let mut both = Polyhedron { dims: n + y.iterators.len(), ..Polyhedron::default() };
-            both.add_domain(x, 0);
-            both.add_domain(y, n);
-            read.guard.iter().for_each(|g| both.inequalities.push(both.form(g, 0)));
-            for (index, written) in read.index.iter().zip(&y.write) {
-                if let Index::Affine(a) = index {
-                    both.equalities.push(difference(&both.form(a, 0), &both.form(written, n)));
-                }
-            }
+            let both = meeting(x, &read.guard, &read.index, y);
             for order in orders(scop, read.statement, w) {
                 let mut p = both.clone();
                 p.conjoin(&order, &(0..order.dims.min(both.dims)).collect::<Vec<_>>());
@@ -409,8 +407,6 @@ fn recompute(before: &Transformed, name: &Name, at: &Loop) -> Result<Transformed
         r.phi.retain(|p| !value.writers.contains(&p.0));
         r.phi.extend(writers.iter().map(|&w| (w, phis[place(w)][j].clone())));
     }
-    let joined: Vec<(StatementId, usize)> = vec![];
-    join_privates(&mut scop, &around, &joined)?;
     scop.privates.push(private);
     Ok(settled(scop, schedule, before))
 }
