@@ -275,6 +275,10 @@ impl Model {
         guard(|| match &self.source {
             Source::Program(source) => {
                 let meaning = source.meaning(&options.dims, &self.order)?;
+                let name = &meaning.name;
+                if let Some(wanted) = kernel.filter(|wanted| !name.contains(*wanted)) {
+                    return Err(Error::Invalid(format!("no kernel is called `{wanted}`; there are {name}")));
+                }
                 program::explain(&meaning, &|| source.file.written(&meaning), &options.pipeline()?, stage)
             }
             _ => pipeline::explain(&self.graph(&options.dims)?, &self.pipeline_options(options)?, stage, kernel),

@@ -139,6 +139,8 @@ fn bench_prints_the_fields_of_the_contract() {
         assert!(kernel["name"].is_string() && kernel["us"].is_number() && kernel["gflops"].is_number());
         assert!(kernel["tensorized"].is_boolean() && kernel["opaque"].is_boolean());
     }
+    let stages: Vec<_> = json["stages"].as_array().unwrap().iter().map(|s| (&s["name"], &s["ms"])).collect();
+    assert!(stages.iter().any(|(name, ms)| *name == "schedule" && ms.as_f64().unwrap() > 0.0), "{stages:?}");
     let text = succeeds(&["bench", MODEL, "--seconds", "0.05"]);
     assert!(text.contains("latency") && text.contains("GFLOP/s"), "{text}");
 }
@@ -173,6 +175,29 @@ fn bench_measures_on_request() {
     let error = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(1));
     assert!(error.contains("'soon' is no number of seconds"), "{error}");
+}
+
+#[test]
+fn bench_saves_outputs_however_it_is_asked_to_measure() {
+    let folder = Folder::new("bench-save");
+    let expected = folder.file("run");
+    succeeds(&["run", MODEL, "--save", &expected]);
+    for (form, flags) in [("table", &[][..]), ("json", &["--json"])] {
+        let place = folder.file(form);
+        succeeds(&[&["bench", MODEL, "--seconds", "0.05", "--save", &place], flags].concat());
+        assert_eq!(saved(&place, 0), saved(&expected, 0), "{form}");
+    }
+}
+
+#[test]
+fn a_flag_without_meaning_is_refused() {
+    let program = "datasets/schedules/softmax.tile";
+    fails(&["explain", MODEL, "--stage", "graph", "--kernel", "matmul"], &["--kernel"]);
+    fails(&["explain", MODEL, "--stage", "loops", "--threads", "2"], &["--threads"]);
+    fails(&["explain", MODEL, "--target", "aarch64-neon", "--seed", "2"], &["--seed"]);
+    fails(&["explain", program, "--stage", "c", "--schedule", "row_by_row"], &["--schedule"]);
+    fails(&["explain", program, "--stage", "loops", "--kernel", "gemm"], &["gemm", "softmax"]);
+    fails(&["check", program, "--dim", "M=4", "--dim", "M=5"], &["M", "twice"]);
 }
 
 #[test]

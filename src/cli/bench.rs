@@ -8,7 +8,7 @@ use serde::Serialize;
 use std::collections::HashMap;
 use std::fmt::Write as _;
 use std::io::Write as _;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 use tilewright::codegen::probe;
 use tilewright::codegen::target::Target;
@@ -34,7 +34,7 @@ pub struct Arguments {
     #[arg(long, conflicts_with_all = ["json", "seconds"])]
     interactive: bool,
     /// Write the outputs of one run as DIR/output_0.npy, ...
-    #[arg(long, value_name = "DIR", requires = "interactive")]
+    #[arg(long, value_name = "DIR")]
     save: Option<PathBuf>,
 }
 
@@ -66,6 +66,8 @@ struct Measurement {
     flops: u64,
     /// Weights, inputs and outputs: what a run moves at least.
     least_bytes: u64,
+    /// Of compiling, kernels summed; none for a model that was compiled before.
+    stages: Vec<StageTime>,
     kernels: Vec<KernelTime>,
 }
 
@@ -74,6 +76,12 @@ struct Latency {
     min: f64,
     median: f64,
     p95: f64,
+}
+
+#[derive(Serialize)]
+struct StageTime {
+    name: String,
+    ms: f64,
 }
 
 #[derive(Serialize)]
@@ -91,10 +99,15 @@ struct KernelTime {
 impl Arguments {
     pub fn run(self, progress: &Progress) -> Result<String> {
         let prepared = self.run.prepare(&self.model, progress)?;
-        if self.interactive {
-            return answer_requests(&prepared, self.save.as_deref());
+        let mut outputs = prepared.session.outputs();
+        if let Some(folder) = &self.save {
+            prepared.session.run_into(&prepared.inputs(), &mut outputs)?;
+            save_outputs(&outputs, folder)?;
         }
-        let measurement = measure(&prepared, self.seconds, progress)?;
+        if self.interactive {
+            return answer_requests(&prepared, &mut outputs);
+        }
+        let measurement = measure(&prepared, &mut outputs, self.seconds, progress)?;
         if self.json {
             let json = serde_json::to_string_pretty(&measurement).map_err(|e| Error::Internal(e.to_string()))?;
             return Ok(json + "\n");
@@ -108,18 +121,14 @@ pub fn parse_seconds(text: &str) -> std::result::Result<f64, String> {
     seconds.ok_or_else(|| "expected seconds, a day at most".into())
 }
 
-fn answer_requests(prepared: &Prepared, save: Option<&Path>) -> Result<String> {
+fn answer_requests(prepared: &Prepared, outputs: &mut [Tensor]) -> Result<String> {
     let (session, inputs) = (&prepared.session, prepared.inputs());
-    let mut outputs = session.outputs();
-    session.run_into(&inputs, &mut outputs)?;
-    if let Some(folder) = save {
-        save_outputs(&outputs, folder)?;
-    }
+    session.run_into(&inputs, outputs)?;
     print_line(&Ready { version: env!("CARGO_PKG_VERSION"), prepare_ms: prepared.compile_ms })?;
     for line in std::io::stdin().lines() {
         let line = line.map_err(|e| Error::Io(format!("cannot read standard input: {e}")))?;
         let (seconds, least) = parse_request(line.trim())?;
-        print_line(&latencies(session, &inputs, &mut outputs, seconds, least)?)?;
+        print_line(&latencies(session, &inputs, outputs, seconds, least)?)?;
     }
     Ok(String::new())
 }
@@ -158,13 +167,17 @@ fn latencies(
 
 const PROBE_SECONDS: f64 = 0.1;
 
-fn measure(prepared: &Prepared, seconds: f64, progress: &Progress) -> Result<Measurement> {
+fn measure(
+    prepared: &Prepared,
+    outputs: &mut [Tensor],
+    seconds: f64,
+    progress: &Progress,
+) -> Result<Measurement> {
     let (session, inputs) = (&prepared.session, prepared.inputs());
     let module = session.module();
     progress.stage(format!("measuring {} for {seconds} s", module.name));
-    let mut outputs = session.outputs();
     let budget = Duration::from_secs_f64(seconds);
-    let mut latencies = latencies(session, &inputs, &mut outputs, seconds, 3)?;
+    let mut latencies = latencies(session, &inputs, outputs, seconds, 3)?;
     latencies.sort_by(f64::total_cmp);
     let at = |quantile: f64| latencies[((latencies.len() - 1) as f64 * quantile).round() as usize];
     let latency_ms = Latency { min: at(0.0), median: at(0.5), p95: at(0.95) };
@@ -175,6 +188,8 @@ fn measure(prepared: &Prepared, seconds: f64, progress: &Progress) -> Result<Mea
             *best = (*best).min(time);
         }
     }
+    let stages = prepared.report.iter().flat_map(|report| &report.stages);
+    let stages = stages.map(|(name, ms)| StageTime { name: name.trim().into(), ms: *ms }).collect();
     let reports = prepared.report.iter().flat_map(|report| &report.kernels);
     let predicted: HashMap<&str, f64> = reports.map(|k| (k.name.as_str(), k.predicted_us)).collect();
     let mut kernels = vec![];
@@ -208,6 +223,7 @@ fn measure(prepared: &Prepared, seconds: f64, progress: &Progress) -> Result<Mea
         flops,
         least_bytes: module.weights.len() as u64 + outside,
         peak_memory_bytes: module.weights.len() as u64 + module.arena_bytes + outside,
+        stages,
         kernels,
     })
 }

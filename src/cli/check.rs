@@ -1,8 +1,7 @@
 //! `check`: proves or refuses every schedule of a file.
 
-use super::parse_dim;
+use super::{bind_once, parse_dim};
 use super::progress::Progress;
-use std::collections::BTreeMap;
 use std::path::PathBuf;
 use tilewright::poly::language;
 use tilewright::{Error, Result};
@@ -25,7 +24,7 @@ pub struct Arguments {
 impl Arguments {
     pub fn run(self, progress: &Progress) -> Result<String> {
         let file = language::load(&self.file)?;
-        let dims: BTreeMap<String, i64> = self.dims.into_iter().collect();
+        let dims = bind_once(&self.dims)?;
         let programs: Vec<&language::syntax::Program> = match &self.program {
             Some(name) => vec![file.program(Some(name))?],
             None => file.programs.iter().filter(|p| !file.schedules_of(p).is_empty()).collect(),

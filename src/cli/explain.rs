@@ -36,6 +36,14 @@ impl Arguments {
     }
 
     fn stage(&self, stage: kernel::Stage, progress: &Progress) -> Result<String> {
+        self.run.refuse_for("a stage is shown and nothing runs")?;
+        let whole = [kernel::Stage::Graph, kernel::Stage::Rewritten, kernel::Stage::C].contains(&stage);
+        if whole && self.kernel.is_some() {
+            return Err(Error::Invalid("this stage is not divided into kernels: --kernel has no meaning".into()));
+        }
+        if stage == kernel::Stage::C && self.model.schedule.is_some() {
+            return Err(Error::Invalid("this stage is the program before any schedule: --schedule has no meaning".into()));
+        }
         let given = self.run.given()?;
         let (model, options) = inputs::load(&self.model, &given, progress)?;
         progress.stage(format!("compiling {}", self.model.model.display()));
@@ -57,6 +65,7 @@ impl Arguments {
             let times = prepared.session.profile(&inputs)?;
             pipeline::add_measurements(&mut report, prepared.session.module(), &times);
         } else {
+            self.run.refuse_for("this processor does not run that target's code")?;
             report = inputs::compile(&self.model, &self.run.given()?, progress)?.1;
         }
         if let Some(word) = &self.kernel {

@@ -21,9 +21,9 @@ pub struct RunArguments {
     /// seed
     #[arg(long = "input", value_name = "NAME=FILE.npy", value_parser = parse_input)]
     inputs: Vec<(String, PathBuf)>,
-    /// Seed of the inputs that are not given: floating point in -1..1, integers 0 or 1
-    #[arg(long, value_name = "S", default_value_t = 0)]
-    seed: u64,
+    /// Seed of the inputs that are not given: floating point in -1..1, integers 0 or 1 [default: 0]
+    #[arg(long, value_name = "S")]
+    seed: Option<u64>,
     /// Threads of one run [default: one a core]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
     threads: Option<u32>,
@@ -49,6 +49,14 @@ impl Prepared {
 impl RunArguments {
     pub fn threads(&self) -> usize {
         self.threads.map_or_else(|| std::thread::available_parallelism().map_or(1, usize::from), |n| n as usize)
+    }
+
+    /// An error where threads or a seed are given and nothing runs.
+    pub fn refuse_for(&self, why: &str) -> Result<()> {
+        match (self.threads, self.seed) {
+            (None, None) => Ok(()),
+            _ => Err(Error::Invalid(format!("{why}: --threads and --seed have no meaning"))),
+        }
     }
 
     /// Loads, compiles and binds.
@@ -87,7 +95,8 @@ impl RunArguments {
         }
         let fill = |(position, spec): (usize, &TensorSpec)| {
             let tensor = given.remove(&spec.name);
-            let seeded = || Tensor::seeded(spec.dtype, &spec.shape, self.seed, position as u64, 2);
+            let seed = self.seed.unwrap_or_default();
+            let seeded = || Tensor::seeded(spec.dtype, &spec.shape, seed, position as u64, 2);
             (spec.name.clone(), tensor.unwrap_or_else(seeded))
         };
         Ok(session.module().inputs.iter().enumerate().map(fill).collect())

@@ -107,14 +107,19 @@ impl ModelArguments {
 
     /// The dimensions given, each once.
     fn dims(&self) -> Result<BTreeMap<String, i64>> {
-        let mut dims = BTreeMap::new();
-        for (name, size) in &self.dims {
-            if dims.insert(name.clone(), *size).is_some() {
-                return Err(Error::Invalid(format!("dimension '{name}' is bound twice")));
-            }
-        }
-        Ok(dims)
+        bind_once(&self.dims)
     }
+}
+
+/// Names with their sizes; an error for a name that comes twice.
+fn bind_once(given: &[(String, i64)]) -> Result<BTreeMap<String, i64>> {
+    let mut dims = BTreeMap::new();
+    for (name, size) in given {
+        if dims.insert(name.clone(), *size).is_some() {
+            return Err(Error::Invalid(format!("dimension '{name}' is bound twice")));
+        }
+    }
+    Ok(dims)
 }
 
 fn parse_dim(text: &str) -> std::result::Result<(String, i64), String> {
