@@ -159,7 +159,8 @@ fn bench_measures_on_request() {
     let mut lines = BufReader::new(process.stdout.take().unwrap()).lines();
     let mut read = || serde_json::from_str::<serde_json::Value>(&lines.next().unwrap().unwrap()).unwrap();
     let ready = read();
-    assert!(ready["prepare_ms"].as_f64().unwrap() > 0.0 && ready["version"].is_string());
+    let first = ready["first_ms"].as_f64().unwrap();
+    assert!(first > 0.0 && ready["prepare_ms"].as_f64().unwrap() > first && ready["version"].is_string());
     assert!(!saved(&folder.file("out"), 0).is_empty());
     let mut requests = process.stdin.take().unwrap();
     for seconds in ["0.01", "1e-9"] {

@@ -1,7 +1,7 @@
 //! `check`: proves or refuses every schedule of a file.
 
-use super::{bind_once, parse_dim};
 use super::progress::Progress;
+use super::{bind_once, parse_dim};
 use std::path::PathBuf;
 use tilewright::poly::language;
 use tilewright::{Error, Result};

@@ -42,7 +42,9 @@ impl Arguments {
             return Err(Error::Invalid("this stage is not divided into kernels: --kernel has no meaning".into()));
         }
         if stage == kernel::Stage::C && self.model.schedule.is_some() {
-            return Err(Error::Invalid("this stage is the program before any schedule: --schedule has no meaning".into()));
+            return Err(Error::Invalid(
+                "this stage is the program before any schedule: --schedule has no meaning".into(),
+            ));
         }
         let given = self.run.given()?;
         let (model, options) = inputs::load(&self.model, &given, progress)?;

@@ -36,6 +36,8 @@ pub struct Prepared {
     pub inputs: Vec<(String, Tensor)>,
     /// Time to load and compile.
     pub compile_ms: f64,
+    /// Time to start the threads and to place the memory.
+    pub session_ms: f64,
     /// `None` for a module that was compiled before.
     pub report: Option<Report>,
 }
@@ -71,10 +73,12 @@ impl RunArguments {
         };
         let compile_ms = start.elapsed().as_secs_f64() * 1e3;
         check_names(&given, module.inputs.iter().map(|i| i.name.as_str()))?;
+        let start = Instant::now();
         let session = Session::new(Arc::new(module), self.threads())?;
+        let session_ms = start.elapsed().as_secs_f64() * 1e3;
         progress.stage("filling the inputs");
         let inputs = self.fill(&session, given)?;
-        Ok(Prepared { session, inputs, compile_ms, report })
+        Ok(Prepared { session, inputs, compile_ms, session_ms, report })
     }
 
     /// The tensors given by name.
