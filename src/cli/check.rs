@@ -1,7 +1,7 @@
 //! `check`: proves or refuses every schedule of a file.
 
 use super::progress::Progress;
-use super::{bind_once, parse_dim};
+use super::{bind_once, parse_dim, print};
 use std::path::PathBuf;
 use tilewright::poly::language;
 use tilewright::{Error, Result};
@@ -33,25 +33,25 @@ impl Arguments {
         if let Some(name) = dims.keys().find(|name| !known(name)) {
             return Err(Error::Invalid(format!("no program with a schedule has a size `{name}`")));
         }
-        let (mut out, mut refused, mut count) = (String::new(), vec![], 0);
+        let (mut out, mut refused, mut count) = (String::new(), 0, 0);
         for program in &programs {
             let own = dims.iter().filter(|d| program.sizes().contains(d.0)).map(|d| (d.0.clone(), *d.1)).collect();
             let meaning = file.lower(program, &own, self.size.as_deref())?;
             for schedule in file.schedules_of(program) {
                 progress.stage(format!("checking {} for {}", schedule.name, program.name));
                 count += 1;
-                match file.schedule(&meaning, schedule) {
-                    Ok(_) => out.push_str(&format!("{} for {}: legal\n", schedule.name, program.name)),
-                    Err(e) => refused.push(format!("{} for {}: {e}", schedule.name, program.name)),
-                }
+                let verdict = file.schedule(&meaning, schedule).map_or_else(|e| e.to_string(), |_| "legal".into());
+                refused += usize::from(verdict != "legal");
+                out.push_str(&format!("{} for {}: {verdict}\n", schedule.name, program.name));
             }
         }
-        match (count, &refused[..]) {
+        progress.stage("");
+        match (count, refused) {
             (0, _) => Err(Error::Invalid(format!("{} has no schedules to check", self.file.display()))),
-            (_, []) => Ok(out),
+            (_, 0) => Ok(out),
             (_, _) => {
-                let several = format!("{} of {count} schedules refused\n", refused.len());
-                Err(Error::Schedule(format!("{several}{out}{}", refused.join("\n"))))
+                print(&out)?;
+                Err(Error::Schedule(format!("{refused} of {count} schedules refused")))
             }
         }
     }

@@ -16,12 +16,11 @@ mod table;
 
 use super::inputs::{self, RunArguments};
 use super::progress::Progress;
-use super::{ModelArguments, parse_dim};
+use super::{ModelArguments, parse_dim, print};
 use limits::Machine;
 use network::Network;
 use program::Program;
 use serde::Serialize;
-use std::io::Write;
 use std::path::PathBuf;
 use tilewright::{Error, Result};
 
@@ -138,8 +137,7 @@ impl Arguments {
             return Ok(text);
         }
         // The others' results are printed in any case; the exit code says that something is wrong.
-        let io = |e| Error::Io(format!("cannot write to standard output: {e}"));
-        std::io::stdout().lock().write_all(text.as_bytes()).map_err(io)?;
+        print(&text)?;
         Err(Error::Schedule(format!("not all schedules took part: {}", failed.join(", "))))
     }
 }

@@ -17,6 +17,7 @@ mod targets;
 use clap::{Args, Parser, Subcommand};
 use progress::Progress;
 use std::collections::BTreeMap;
+use std::io::Write;
 use std::path::PathBuf;
 use tilewright::codegen::target::Target;
 use tilewright::{Error, Result};
@@ -120,6 +121,12 @@ fn bind_once(given: &[(String, i64)]) -> Result<BTreeMap<String, i64>> {
         }
     }
     Ok(dims)
+}
+
+/// Writes results to standard output at once, where an error is still to follow.
+fn print(text: &str) -> Result<()> {
+    let io = |e| Error::Io(format!("cannot write to standard output: {e}"));
+    std::io::stdout().lock().write_all(text.as_bytes()).map_err(io)
 }
 
 fn parse_dim(text: &str) -> std::result::Result<(String, i64), String> {
