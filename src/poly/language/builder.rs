@@ -25,6 +25,11 @@
 //! # Ok::<(), tilewright::Error>(())
 //! ```
 
+mod schedule;
+
+pub use schedule::Primitives;
+
+use super::primitive::Schedule;
 use super::print::Style;
 use super::syntax::*;
 use crate::poly::expr::{BinaryOp, CompareOp, UnaryOp};
@@ -253,6 +258,14 @@ pub fn set(target: Expr, update: &str, value: impl Into<Expr>) -> Statement {
     Statement::Assign(Assignment { label: None, target, subscripts, assign, value: value.into(), span })
 }
 
+/// `label: target update value`: a statement that schedules call by its label instead of its target.
+pub fn set_as(label: &str, target: Expr, update: &str, value: impl Into<Expr>) -> Statement {
+    match set(target, update, value) {
+        Statement::Assign(a) => Statement::Assign(Assignment { label: Some(label.into()), ..a }),
+        other => other,
+    }
+}
+
 fn element(target: Expr) -> (Name, Vec<Expr>, super::source::Span) {
     match target.kind {
         Kind::Element(name, subscripts) => (name, subscripts, target.span),
@@ -269,6 +282,7 @@ fn assignment(symbol: &str) -> Option<Assign> {
 #[derive(Clone, Debug)]
 pub struct Builder {
     program: Program,
+    schedules: Vec<Schedule>,
     wrong: Option<String>,
 }
 
@@ -284,7 +298,8 @@ pub fn loops(name: &str) -> Builder {
 
 impl Builder {
     fn new(name: &str, body: Body) -> Builder {
-        Builder { program: Program { name: name.into(), sizes: vec![], initial: vec![], body }, wrong: None }
+        let program = Program { name: name.into(), sizes: vec![], initial: vec![], body };
+        Builder { program, schedules: vec![], wrong: None }
     }
 
     fn refuse(mut self, what: &str) -> Builder {
@@ -388,11 +403,14 @@ impl Builder {
         self
     }
 
-    /// The program as a file of its own.
+    /// The program and its schedules as a file of their own.
     pub fn build(self) -> Result<File> {
         match self.wrong {
             Some(what) => Err(Error::Invalid(format!("`{}`: {what}", self.program.name))),
-            None => super::parse(&self.program.name, &self.program.to_string()),
+            None => {
+                let parts = self.schedules.iter().map(|s| format!("\n{s}"));
+                super::parse(&self.program.name, &parts.fold(self.program.to_string(), |text, s| text + &s))
+            }
         }
     }
 }
