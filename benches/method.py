@@ -1,17 +1,26 @@
 """From latencies to what is claimed: quantiles, ratios with intervals, and whether the machine was quiet.
 
 A row launches every contestant anew `launches` times, and each launch goes through `rounds` in which the contestants take turns
-(A B C A B C ...), so that a drift of the clock meets all of them. A turn's time is its median latency. The ratio of two
-contestants is the median, over all turns, of the ratio of their times in the same round; its interval is the middle 95 % of that
-median over resamples, launches first and then the rounds of each (bootstrap with two levels, Davison and Hinkley 1997, 3.8):
-what differs from one start of a program to the next counts, and not just what differs within one.
+(A B C A B C ...), so that a drift of the clock meets all of them. A turn's time is its median latency. Of a launch the ratio of
+two contestants is the median over its rounds of the ratio of their turns; of the row it is the geometric mean over the launches.
+
+The interval says where the ratio of another run of the row is expected, in 95 of 100 cases. What differs from one start of a
+program to the next (where its memory lies, how its threads are placed) is mostly more than what differs within one, so whole
+launches are drawn with replacement (a cluster bootstrap, Davison and Hinkley 1997, 3.8). Few launches make such a distribution too
+narrow: it is stretched as Student's t is against the normal, and by the square root of 2, because two runs scatter both.
+benches/tests/test_method.py holds that to simulated noise, agree.py to two reports.
 """
+import math
 import os
 import pathlib
 import random
 import statistics
 
+INTERVAL = "the interval is where 95 of 100 repetitions are expected, by a bootstrap over launches"
 RESAMPLES = 1000
+# Of Student's t, 97.5 %, for 1, 2, ... degrees of freedom; of the normal distribution at the end.
+STUDENT = [12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160, 2.145, 2.131]
+NORMAL = 1.960
 # Share of the machine that others may take, and spread of what all contestants have in common, before a row is marked.
 QUIET_SHARE = 0.05
 QUIET_DRIFT = 0.10
@@ -31,17 +40,28 @@ def summary(latencies):
             "q3": quantile(latencies, 0.75), "runs": len(latencies)}
 
 
+def stretch(launches):
+    """How much wider than the bootstrap's an interval is that holds the ratio of another run."""
+    student = STUDENT[launches - 2] if launches - 2 < len(STUDENT) else NORMAL
+    return student / NORMAL * math.sqrt(launches / (launches - 1)) * math.sqrt(2)
+
+
 def ratio(theirs, ours, seed=0):
-    """Their time over ours, of turns[launch][round]: the median with its interval."""
-    pairs = [[t / o for t, o in zip(*launch)] for launch in zip(theirs, ours)]
-    flat = [value for launch in pairs for value in launch]
-    generator, medians = random.Random(seed), []
-    for _ in range(RESAMPLES):
-        drawn = []
-        for launch in generator.choices(pairs, k=len(pairs)):
-            drawn += generator.choices(launch, k=len(launch))
-        medians.append(statistics.median(drawn))
-    return {"ratio": statistics.median(flat), "low": quantile(medians, 0.025), "high": quantile(medians, 0.975)}
+    """Their time over ours, of turns[launch][round], with its interval, which is the ratio alone where there is one launch."""
+    logs = [math.log(statistics.median(t / o for t, o in zip(*launch))) for launch in zip(theirs, ours)]
+    middle = statistics.fmean(logs)
+    if len(logs) == 1:
+        return {"ratio": math.exp(middle), "low": math.exp(middle), "high": math.exp(middle)}
+    generator = random.Random(seed)
+    means = [statistics.fmean(generator.choices(logs, k=len(logs))) for _ in range(RESAMPLES)]
+    low, high = ((quantile(means, share) - middle) * stretch(len(logs)) for share in (0.025, 0.975))
+    return {"ratio": math.exp(middle), "low": math.exp(middle + min(low, 0)), "high": math.exp(middle + max(high, 0))}
+
+
+def rounds_of(slowest_ms, rounds, seconds):
+    """Rounds of a launch whose slowest run takes this long: as many as fit in the time of all turns; 0 when not one does."""
+    fit = int(1e3 * rounds * seconds / slowest_ms) if slowest_ms > 1e3 * seconds else rounds
+    return min(rounds, fit)
 
 
 def distance(ours, theirs):
