@@ -1,7 +1,7 @@
 # Everything a person runs. `make help` lists it.
 CARGO ?= cargo
 PYTHON ?= python3
-export PYTHON SUITE PEERS
+export PYTHON SUITE PEERS ROWS THREADS
 
 .PHONY: help demo test check guard bench publish models build clean
 
@@ -23,9 +23,10 @@ test: ## run everything: unit tests, operators, networks, bad input, AArch64 und
 	$(CARGO) test --all-targets
 	$(CARGO) test --doc
 
-check: ## formatting, lints, and that README shows benches/results.json
+check: ## formatting, lints, the tests of the benchmark, and that README shows benches/results.json
 	$(CARGO) fmt --check
 	$(CARGO) clippy --all-targets -- -D warnings
+	@! command -v $(PYTHON) >/dev/null || $(PYTHON) -m unittest discover -q benches/tests
 	@! command -v $(PYTHON) >/dev/null || $(PYTHON) benches/publish.py --check
 
 guard: ## count instructions of kernels and of compiling with valgrind, against benches/guard.json
@@ -37,8 +38,8 @@ models: ## get the six pretrained models from their Python packages
 	@scripts/prepare python
 	@$(PYTHON) datasets/fetch.py
 
-bench: build ## measure against the peers in turn; writes target/bench/report.html [SUITE=networks PEERS=onnxruntime,openvino]
-	@scripts/prepare python
+bench: build ## measure against the peers in turn; writes target/bench/report.html [SUITE=networks PEERS=onnxruntime,openvino ROWS=resnet THREADS=1]
+	@scripts/prepare bench
 	@scripts/optionally $(PYTHON) datasets/fetch.py
 	@$(PYTHON) benches/run.py
 

@@ -3,6 +3,9 @@ import importlib
 import json
 import os
 import pathlib
+import select
+import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -10,8 +13,19 @@ import tempfile
 HERE = pathlib.Path(__file__).resolve().parent
 
 
+# How long a contestant may take to prepare, or longer than asked for a turn, before it is given up.
+PATIENCE = 300.0
+
+
 class Failure(Exception):
     """A contestant that cannot take part, with its reason."""
+
+
+def ending(code):
+    """How a process ended, in words."""
+    if code is not None and code < 0:
+        return f"was ended by {signal.Signals(-code).name}"
+    return f"ended with code {code}"
 
 
 class Process:
@@ -20,19 +34,31 @@ class Process:
     def __init__(self, command, folder, environment=None):
         self.folder = pathlib.Path(folder)
         self.errors = tempfile.TemporaryFile("w+")
-        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self.errors, text=True,
-                                        env={**os.environ, **(environment or {})})
-        ready = self.answer()
-        self.version, self.prepare_ms = ready["version"], ready["prepare_ms"]
-
-    def answer(self):
-        line = self.process.stdout.readline()
-        value = json.loads(line) if line.startswith(("{", "[")) else None
-        if value is None or "error" in value:
+        # In a group of its own, so that an interrupt reaches this program alone, and a hung one ends with what it has started.
+        self.process = subprocess.Popen([str(word) for word in command], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self.errors,
+                                        text=True, env={**os.environ, **(environment or {})}, start_new_session=True)
+        try:
+            ready = self.answer(PATIENCE)
+        except BaseException:
             self.close()
-            self.errors.seek(0)
-            said = self.errors.read().strip().splitlines()
-            raise Failure(value["error"] if value else said[-1] if said else f"ended with code {self.process.returncode}")
+            raise
+        self.version, self.prepare_ms, self.first_ms = ready["version"], ready["prepare_ms"], ready.get("first_ms", 0.0)
+
+    def answer(self, patience):
+        """The next line, as a value. There is at most one: each follows a question."""
+        if not select.select([self.process.stdout], [], [], patience)[0]:
+            self.kill()
+            raise Failure(f"gave no answer for {patience:.0f} s")
+        line = self.process.stdout.readline()
+        try:
+            value = json.loads(line)
+            assert isinstance(value, (dict, list))
+        except (ValueError, AssertionError):
+            value = None
+        if value is None or "error" in value:
+            said = self.close().strip().splitlines()
+            how = ending(self.process.returncode)
+            raise Failure(value["error"] if value else said[-1] if said and self.process.returncode >= 0 else how)
         return value
 
     def turn(self, seconds):
@@ -42,12 +68,15 @@ class Process:
             self.process.stdin.flush()
         except BrokenPipeError:
             pass
-        return self.answer()
+        return self.answer(PATIENCE + seconds)
 
     def outputs(self):
-        import numpy
-        count = len(list(self.folder.glob("output_*.npy")))
-        return [numpy.load(self.folder / f"output_{i}.npy") for i in range(count)]
+        try:
+            import numpy
+            count = len(list(self.folder.glob("output_*.npy")))
+            return [numpy.load(self.folder / f"output_{i}.npy") for i in range(count)]
+        except (ImportError, ValueError) as error:
+            raise Failure(f"outputs cannot be compared: {error}") from error
 
     def cpu_seconds(self):
         try:
@@ -64,14 +93,28 @@ class Process:
             return None
         return next((1024 * int(line.split()[1]) for line in lines if line.startswith("VmHWM")), None)
 
-    def close(self):
+    def kill(self):
         if self.process.poll() is None:
+            os.killpg(self.process.pid, signal.SIGKILL)
+            self.process.wait()
+
+    def close(self):
+        """Ends the process; returns what it said on standard error."""
+        try:
             self.process.stdin.close()
-            try:
-                self.process.wait(10)
-            except subprocess.TimeoutExpired:
-                self.process.kill()
-                self.process.wait()
+        except BrokenPipeError:
+            pass
+        try:
+            self.process.wait(2)
+        except subprocess.TimeoutExpired:
+            self.kill()
+        self.process.stdout.close()
+        shutil.rmtree(self.folder, ignore_errors=True)
+        if self.errors.closed:
+            return ""
+        with self.errors:
+            self.errors.seek(0)
+            return self.errors.read()
 
 
 class Tilewright:
@@ -101,6 +144,8 @@ class Tilewright:
         return True
 
     tolerance = 1e-3
+    serial = False
+    in_process = True
 
 
 class Peer:
@@ -109,18 +154,20 @@ class Peer:
     def __init__(self, name):
         self.name, self.adapter = name, importlib.import_module(f"peers.{name}")
         self.tolerance = getattr(self.adapter, "TOLERANCE", 1e-3)
+        self.serial = getattr(self.adapter, "SERIAL", False)
+        self.in_process = getattr(self.adapter, "IN_PROCESS", True)
 
     def takes(self, workload):
         return workload["kind"] in self.adapter.KINDS
 
     def start(self, workload, threads, folder):
-        description = pathlib.Path(folder).with_suffix(".json")
+        description = pathlib.Path(f"{folder}.json")
         description.parent.mkdir(parents=True, exist_ok=True)
         description.write_text(json.dumps(workload))
         if hasattr(self.adapter, "command"):
             try:
                 return Process(self.adapter.command(str(description), threads, str(folder)), folder)
-            except RuntimeError as error:
+            except (RuntimeError, OSError) as error:
                 raise Failure(str(error)) from error
         cores = {name: str(threads) for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS")}
         return Process([sys.executable, str(HERE / "host.py"), self.name, str(description), str(threads), str(folder)], folder, cores)

@@ -8,11 +8,13 @@ An adapter, peers/NAME.py, has
 
     REQUIRES = ["package"]           packages of peers/requirements.txt
     KINDS = {"onnx", "product"}      workloads that it can run (see suites.py)
+    SERIAL = False                   whether it runs on one thread whatever it is asked for; then it is measured once for all counts
+    IN_PROCESS = True                whether it runs in this process, so that the memory of the process is its memory
     TOLERANCE = 1e-3                 largest difference of its outputs, as a share of the largest value; 1e-3 when not given
     def version(): ...               what is measured
     class Contestant:
         def __init__(self, workload, threads): ...    prepares; counted as its compile time
-        def run(self): ...                            runs once; returns ms if it measures itself, otherwise nothing
+        def run(self): ...                            runs once; returns a list of ms if it measures itself, otherwise nothing
         def outputs(self): ...                        a list of arrays
 
 or, in place of version and Contestant, `command(workload_file, threads, outputs)`: a program that speaks as above by itself.
@@ -27,13 +29,22 @@ import time
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 
 
+def timed(run):
+    """Milliseconds of one run, or of those that it measured itself."""
+    begin = time.perf_counter()
+    own = run()
+    return [(time.perf_counter() - begin) * 1e3] if own is None else own
+
+
 def latencies(run, seconds):
-    run()
+    """Of each run for this long. The first run warms up; it counts only where it alone takes as long."""
+    start = time.perf_counter()
+    times = timed(run)
+    if time.perf_counter() - start >= seconds:
+        return times
     times, start = [], time.perf_counter()
     while not times or time.perf_counter() - start < seconds:
-        begin = time.perf_counter()
-        own = run()
-        times.append((time.perf_counter() - begin) * 1e3 if own is None else own)
+        times += timed(run)
     return times
 
 
@@ -48,7 +59,7 @@ def main():
         version = adapter.version()
         start = time.perf_counter()
         contestant = adapter.Contestant(json.loads(pathlib.Path(workload).read_text()), int(threads))
-        contestant.run()
+        first_ms = timed(contestant.run)[0]
         prepare_ms = (time.perf_counter() - start) * 1e3
         import numpy
         pathlib.Path(folder).mkdir(parents=True, exist_ok=True)
@@ -57,7 +68,7 @@ def main():
     except Exception as error:
         answer({"error": (f"{type(error).__name__}: {error}".strip().splitlines() or ["no message"])[0]})
         sys.exit(1)
-    answer({"version": version, "prepare_ms": prepare_ms})
+    answer({"version": version, "prepare_ms": prepare_ms, "first_ms": first_ms})
     for line in sys.stdin:
         answer(latencies(contestant.run, float(line)))
 

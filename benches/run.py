@@ -10,12 +10,16 @@ import json
 import os
 import pathlib
 import platform
+import signal
 import subprocess
 import sys
 import time
 
-import environment
-from environment import ROOT, TARGET, say
+if sys.version_info < (3, 9):
+    sys.exit("bench: Python 3.9 or newer is needed; this is %d.%d: choose another with PYTHON=" % sys.version_info[:2])
+
+import environment  # noqa: E402
+from environment import BUILT, ROOT, TARGET, say  # noqa: E402
 
 
 def arguments():
@@ -25,16 +29,18 @@ def arguments():
                         help="suites by name, with commas [default: $SUITE or every suite]")
     parser.add_argument("--peers", default=os.environ.get("PEERS") or "",
                         help="peers by name, with commas, 'all' or 'none' [default: $PEERS or those of the suite]")
-    parser.add_argument("--threads", help="thread counts, with commas [default: those of the suite]")
-    parser.add_argument("--launches", type=int, default=3, help="how often every contestant is started [3]")
-    parser.add_argument("--rounds", type=int, default=4, help="turns of every contestant in a launch [4]")
+    parser.add_argument("--threads", default=os.environ.get("THREADS"),
+                        help="thread counts, with commas [default: $THREADS or those of the suite]")
+    parser.add_argument("--launches", type=int, default=5, help="how often every contestant is started [5]")
+    parser.add_argument("--rounds", type=int, default=2, help="turns of every contestant in a launch [2]")
     parser.add_argument("--seconds", type=float, default=0.25, help="length of a turn [0.25]")
-    parser.add_argument("--tilewright", default=str(ROOT / "target" / "release" / "tilewright"), help="program to measure")
+    parser.add_argument("--tilewright", default=str(BUILT / "release" / "tilewright"), help="program to measure")
     parser.add_argument("--against", action="append", default=[], metavar="NAME=PROGRAM", help="another build of tilewright")
     parser.add_argument("--target", help="compile for this target instead of the host's best")
     parser.add_argument("--output", type=pathlib.Path, default=TARGET, help="folder of the reports [target/bench]")
-    parser.add_argument("words", nargs="*")
+    parser.add_argument("words", nargs="*", metavar="WORD", help="only rows with one of these in their names [default: $ROWS or all]")
     options = parser.parse_args()
+    options.words = options.words or [word for word in os.environ.get("ROWS", "").replace(",", " ").split()]
     options.suites = list(dict.fromkeys(options.suite.split(",")))
     for suite in options.suites:
         if suite not in SUITES:
@@ -50,84 +56,20 @@ def arguments():
         parser.error(f"--threads {options.threads}: numbers with commas are wanted")
     if options.launches < 1 or options.rounds < 1 or not options.seconds > 0 or any(t < 1 for t in options.threads or []):
         parser.error("launches, rounds, seconds and threads must be positive")
-    if not pathlib.Path(options.tilewright).is_file():
-        parser.error(f"there is no {options.tilewright}; build it with: cargo build --release")
+    pairs = [pair.partition("=")[::2] for pair in options.against]
+    for name, program in pairs:
+        if not name or not program or name in ["tilewright", *known] or [n for n, _ in pairs].count(name) > 1:
+            parser.error(f"--against {name}={program}: NAME=PROGRAM is wanted, with a name that no other contestant has")
+    options.against = dict(pairs)
+    for program in [options.tilewright, *options.against.values()]:
+        if not os.access(program, os.X_OK) or not pathlib.Path(program).is_file():
+            parser.error(f"there is no program {program}; build it with: cargo build --release")
     return options
 
 
 def peers_of(suite, options):
     from suites import SUITES
     return SUITES[suite]["peers"] if options.peers is None else options.peers
-
-
-def measure(workload, threads, contestants, options, metric):
-    """One row. The first contestant is the one that all others are compared with."""
-    import method
-    from contestants import Failure, difference
-    row = {"name": workload["name"], "threads": threads, "contestants": {}, "skipped": {}, "ratios": {}, "disturbed": []}
-    names = [c.name for c in contestants]
-    turns, every = {name: [] for name in names}, {name: [] for name in names}
-    prepare, memory, versions = ({name: [] for name in names} for _ in range(3))
-    launches, rounds = {"latency_ms": (options.launches, options.rounds), "prepare_ms": (2 * options.launches - 1, 1)}.get(metric, (1, 1))
-    load, cpu = method.Load(), 0.0
-    begin = sum(os.times()[:2])
-    for launch in range(launches):
-        alive = {}
-        try:
-            for contestant in contestants:
-                if contestant.name in row["skipped"]:
-                    continue
-                folder = TARGET / "outputs" / f"{workload['name']}.{contestant.name}"
-                try:
-                    alive[contestant.name] = contestant.start(workload, threads, folder)
-                except Failure as failure:
-                    if contestant.name == names[0] or launch > 0:
-                        row["error"] = f"{contestant.name}: {failure}"
-                        return row
-                    row["skipped"][contestant.name] = str(failure)
-            if launch == 0:
-                ours = alive[names[0]].outputs() if len(alive) > 1 else None
-                for contestant in contestants[1:]:
-                    if contestant.name in alive:
-                        gap = difference(ours, alive[contestant.name].outputs())
-                        if isinstance(gap, str) or gap > contestant.tolerance:
-                            gap = gap if isinstance(gap, str) else f"by {gap:.2g} of the largest value"
-                            row["error"] = f"outputs of {names[0]} and {contestant.name} differ: {gap}; not timed"
-                            return row
-            for name in alive:
-                turns[name].append([])
-            for _ in range(rounds):
-                for name, process in alive.items():
-                    latencies = process.turn(options.seconds if metric == "latency_ms" else 0.01)
-                    every[name] += latencies
-                    turns[name][-1].append(method.quantile(latencies, 0.5))
-            for name, process in alive.items():
-                cpu += process.cpu_seconds()
-                prepare[name].append(process.prepare_ms)
-                memory[name].append(process.peak_memory())
-                versions[name] = process.version
-        except Failure as failure:
-            row["error"] = f"a contestant ended while it was measured: {failure}"
-            return row
-        finally:
-            for process in alive.values():
-                process.close()
-    taking_part = [name for name in names if turns[name]]
-    turns = {name: turns[name] for name in taking_part}
-    series = {"latency_ms": turns, "prepare_ms": {n: [[t] for t in prepare[n]] for n in taking_part},
-              "memory_bytes": {n: [[b or 1 for b in memory[n]]] for n in taking_part}}[metric]
-    for name in taking_part:
-        row["contestants"][name] = {"version": versions[name], "latency_ms": method.summary(every[name]),
-                                    "prepare_ms": method.summary(prepare[name]), "memory_bytes": memory[name][0]}
-        if name != names[0]:
-            row["ratios"][name] = method.ratio(series[name], series[names[0]])
-    if metric == "latency_ms":
-        others = load.others(cpu + sum(os.times()[:2]) - begin)
-        row["disturbed"] = method.marks(others, method.drift(turns))
-        detail = contestants[0].detail(workload, threads)
-        row["detail"] = {key: detail[key] for key in ("target", "gflops", "peak_gflops", "flops", "least_bytes", "peak_memory_bytes", "kernels")}
-        row["detail"]["gflops"] = detail["flops"] / row["contestants"][names[0]]["latency_ms"]["median"] / 1e6
-    return row
 
 
 def line(row, peers, metric):
@@ -159,7 +101,7 @@ def machine(options):
     lines = cpu.read_text().splitlines() if cpu.exists() else []
     model = next((line.split(":")[1].strip() for line in lines if line.startswith("model name")), platform.processor())
     limits = command_output(options.tilewright, "targets", "--measure", "--json", "--quiet")
-    return {"processor": model, "cores": os.cpu_count(), "system": f"{platform.system()} {platform.machine()}",
+    return {"processor": model, "python": platform.python_version(), "cores": os.cpu_count(), "system": f"{platform.system()} {platform.machine()}",
             "rustc": command_output("rustc", "--version"), "revision": command_output("git", "rev-parse", "--short=12", "HEAD"),
             "changed": bool(command_output("git", "status", "--porcelain", "--untracked-files=no")),
             "limits": json.loads(limits) if limits.startswith("[") else []}
@@ -189,52 +131,92 @@ class Bar:
 
 
 def measured_before(options, machine):
-    """The suites of an earlier run of the same revision on the same machine that are not measured again."""
+    """The suites of an earlier run of the same revision on the same machine."""
     try:
         before = json.loads((options.output / "report.json").read_text())
         same = ("processor", "cores", "system", "rustc", "revision")
         if options.against or machine["changed"] or any(before["machine"][key] != machine[key] for key in (*same, "changed")):
             return []
-        return [part for part in before["suites"] if part["suite"] not in options.suites]
+        return [part for part in before["suites"] if "method" in part]
     except (OSError, ValueError, KeyError):
         return []
 
 
-def run(options, report, save):
+def plan(options):
+    """(suite, rows, groups of thread counts that are measured together) for each suite; wrong use when words choose nothing."""
+    from contestants import Peer
+    from suites import SUITES
+    planned = []
+    for suite in options.suites:
+        every = SUITES[suite]["rows"]()
+        chosen = [(name, make) for name, make in every if not options.words or any(w in name for w in options.words)]
+        counts = options.threads or SUITES[suite]["threads"]
+        together = any(Peer(peer).serial for peer in peers_of(suite, options))
+        planned.append((suite, chosen, [counts] if together else [[count] for count in counts]))
+    if not any(chosen for _, chosen, _ in planned):
+        names = [name for suite in options.suites for name, _ in SUITES[suite]["rows"]()]
+        sys.exit(f"bench: no row has {' or '.join(options.words)} in its name; there are {', '.join(dict.fromkeys(names))}")
+    return planned
+
+
+def place(part, row):
+    """Puts a row where an earlier one of its name and threads was, or at the end."""
+    at = [i for i, old in enumerate(part["rows"]) if (old["name"], old["threads"]) == (row["name"], row["threads"])]
+    first = at[0] if at else len(part["rows"])
+    part["rows"][first:first + 1] = [row]
+
+
+def part_of(report, suite, metric, names, options):
+    """The part of the report for a suite: an earlier one where some of its rows are measured again in the same way."""
+    from suites import SUITES
+    how = method_of(options)
+    for part in report["suites"]:
+        if part["suite"] == suite and options.words and part["method"] == how:
+            part["peers"] = list(dict.fromkeys(part["peers"] + names))
+            return part
+    report["suites"] = [part for part in report["suites"] if part["suite"] != suite]
+    part = {"suite": suite, "title": SUITES[suite]["title"], "metric": metric, "method": how, "peers": names, "rows": []}
+    report["suites"].append(part)
+    return part
+
+
+def method_of(options):
+    import method
+    return {"launches": options.launches, "rounds": options.rounds, "seconds": options.seconds, "interval": method.INTERVAL}
+
+
+def run(options, report, planned, save):
     """Fills the report, row by row."""
     from contestants import Failure, Peer, Tilewright
+    from measure import measure
     from suites import SUITES, Missing
     extra = ["--target", options.target] if options.target else []
     ours = [Tilewright("tilewright", options.tilewright, extra)]
-    ours += [Tilewright(*pair.split("=", 1), extra) for pair in options.against]
-    planned = []
-    for suite in options.suites:
-        chosen = [(name, make) for name, make in SUITES[suite]["rows"]() if not options.words or any(w in name for w in options.words)]
-        planned.append((suite, chosen, options.threads or SUITES[suite]["threads"]))
-    bar = Bar(sum(len(chosen) * len(threads) for _, chosen, threads in planned))
+    ours += [Tilewright(name, program, extra) for name, program in options.against.items()]
+    bar = Bar(sum(len(chosen) * len(groups) for _, chosen, groups in planned))
     try:
-        for suite, chosen, thread_counts in planned:
+        for suite, chosen, groups in planned:
             metric, peers = SUITES[suite].get("metric", "latency_ms"), peers_of(suite, options)
-            part = {"suite": suite, "title": SUITES[suite]["title"], "metric": metric, "peers": [c.name for c in ours[1:]] + peers, "rows": []}
-            report["suites"].append(part)
-            bar.say(f"{SUITES[suite]['title']}: {'MiB' if metric == 'memory_bytes' else 'ms'}, and how many times as much the others take")
+            part = part_of(report, suite, metric, [c.name for c in ours[1:]] + peers, options)
+            bar.say(f"{part['title']}: {'MiB' if metric == 'memory_bytes' else 'ms'}, and how many times as much the others take")
             for name, make in chosen:
-                for threads in thread_counts:
+                for counts in groups:
                     try:
                         workload = {**make(), "tilewright": options.tilewright}
                     except (Missing, ImportError) as reason:
-                        report["skipped"].append({"what": name, "why": str(reason)})
+                        report["skipped"].append({"what": f"{suite}, {name}", "why": str(reason)})
                         bar.say(f"{name:24} left out: {reason}")
                         bar.step()
                         continue
                     taking_part = ours + [peer for peer in map(Peer, peers) if peer.takes(workload)]
                     try:
-                        row = measure(workload, threads, taking_part, options, metric)
+                        rows = measure(workload, counts, taking_part, options, metric)
                     except Failure as failure:
-                        row = {"name": name, "threads": threads, "error": str(failure)}
-                    part["rows"].append(row)
+                        rows = [{"name": name, "threads": threads, "error": str(failure)} for threads in counts]
+                    for row in rows:
+                        place(part, row)
+                        bar.say(line(row, part["peers"], metric))
                     save()
-                    bar.say(line(row, part["peers"], metric))
                     bar.step()
     finally:
         bar.close()
@@ -242,13 +224,15 @@ def run(options, report, save):
 
 def main():
     options = arguments()
+    # To be told to end is to be interrupted: what is finished is kept.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     TARGET.mkdir(parents=True, exist_ok=True)
     options.output.mkdir(parents=True, exist_ok=True)
     environment.enter(dict.fromkeys(peer for suite in options.suites for peer in peers_of(suite, options)))
+    planned = plan(options)
     say("measuring what the processor can do")
     here = machine(options)
-    report = {"date": time.strftime("%Y-%m-%d"), "machine": here, "suites": measured_before(options, here), "skipped": [], "interrupted": False,
-              "method": {"launches": options.launches, "rounds": options.rounds, "seconds": options.seconds}}
+    report = {"date": time.strftime("%Y-%m-%d"), "machine": here, "suites": measured_before(options, here), "skipped": [], "interrupted": False}
 
     def save():
         part = options.output / "report.json.part"
@@ -256,7 +240,7 @@ def main():
         part.rename(options.output / "report.json")
 
     try:
-        run(options, report, save)
+        run(options, report, planned, save)
     except KeyboardInterrupt:
         report["interrupted"] = True
         say("interrupted; what is finished is kept")
@@ -268,7 +252,10 @@ def main():
     disturbed = sum(bool(row.get("disturbed")) for row in rows)
     if disturbed:
         say(f"the machine was not quiet during {disturbed} of {len(rows)} rows; they are marked")
-    sys.exit(130 if report["interrupted"] else any("error" in row for row in rows))
+    stopped = [f"{row['name']} with {row['threads']} threads" for row in rows if "error" in row]
+    if stopped:
+        say(f"{len(stopped)} of {len(rows)} rows were stopped: {', '.join(stopped)}")
+    sys.exit(130 if report["interrupted"] else 1 if stopped else 0)
 
 
 if __name__ == "__main__":
@@ -277,4 +264,4 @@ if __name__ == "__main__":
     except OSError as error:
         sys.exit(f"bench: {error.filename or 'the report'}: {error.strerror}")
     except KeyboardInterrupt:
-        sys.exit("bench: interrupted before the first row")
+        sys.exit("bench: interrupted")

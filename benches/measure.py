@@ -1,0 +1,165 @@
+"""One workload, measured for some thread counts: contestants launched, outputs compared, then turns (benches/method.py says why).
+
+A contestant that cannot start, crashes or gives no answer leaves its row, by name and with the reason. The row stops where it is
+tilewright, the first contestant, or where outputs differ. One that runs on one thread whatever it is asked for takes part once,
+beside all thread counts.
+"""
+import os
+
+import method
+from contestants import Failure, difference
+from environment import TARGET
+
+
+class Log:
+    """What the launches of one contestant on some threads gave."""
+
+    def __init__(self):
+        self.turns, self.latencies, self.prepare, self.memory, self.version = [], [], [], [], ""
+
+    def series(self, metric):
+        """What ratios are made of: [launch][turn]."""
+        return {"latency_ms": self.turns, "prepare_ms": [[ms] for ms in self.prepare], "memory_bytes": [[b or 1] for b in self.memory]}[metric]
+
+
+class Measurement:
+    """Rows under way. A seat is (name, threads)."""
+
+    def __init__(self, workload, counts, contestants, options, metric):
+        self.workload, self.options, self.metric = workload, options, metric
+        self.contestants, self.first = {c.name: c for c in contestants}, contestants[0].name
+        self.rows = {threads: {"name": workload["name"], "threads": threads, "contestants": {}, "skipped": {}, "ratios": {}, "disturbed": []}
+                     for threads in counts}
+        self.logs = {(c.name, threads): Log() for threads in counts for c in contestants if threads == counts[0] or not c.serial}
+        self.cpu = 0.0
+
+    def seat(self, name, threads):
+        """Where a contestant sits for the row of a thread count."""
+        return (name, min(self.rows) if self.contestants[name].serial else threads)
+
+    def rows_of(self, seat):
+        return [row for threads, row in self.rows.items() if self.seat(seat[0], threads) == seat]
+
+    def leave(self, seat, why):
+        """This contestant is measured no longer; nor is anybody for a row without the first."""
+        for row in self.rows_of(seat):
+            if seat[0] == self.first:
+                row.setdefault("error", f"{seat[0]}: {why}")
+            else:
+                row["skipped"][seat[0]] = why
+        if seat[0] != self.first:
+            self.logs.pop(seat, None)
+        self.drop_idle()
+
+    def drop_idle(self):
+        for seat in list(self.logs):
+            if all("error" in row for row in self.rows_of(seat)):
+                del self.logs[seat]
+
+    def start(self, alive):
+        for seat in list(self.logs):
+            if seat in self.logs:
+                name, threads = seat
+                folder = TARGET / "outputs" / f"{self.workload['name']}.{name}.{threads}"
+                try:
+                    alive[seat] = self.contestants[name].start(self.workload, threads, folder)
+                except Failure as failure:
+                    self.leave(seat, str(failure))
+
+    def gap(self, alive, row, name):
+        """How the outputs of a contestant differ from those of the first, in words; nothing where they agree."""
+        process = alive[self.seat(name, row["threads"])]
+        gap = difference(alive[(self.first, row["threads"])].outputs(), process.outputs())
+        if isinstance(gap, str):
+            return gap
+        return "" if gap <= self.contestants[name].tolerance else f"by {gap:.2g} of the largest value"
+
+    def compare_outputs(self, alive):
+        """Stops the rows in which no other agrees with the first; one that differs where another agrees leaves by itself."""
+        for row in list(self.rows.values()):
+            seats = {name: self.seat(name, row["threads"]) for name in self.contestants if name != self.first}
+            if (self.first, row["threads"]) not in alive:
+                continue
+            gaps = {}
+            for name, seat in seats.items():
+                if seat in alive and seat in self.logs:
+                    try:
+                        gaps[name] = self.gap(alive, row, name)
+                    except Failure as failure:
+                        self.leave(seat, str(failure))
+            differing = {name: gap for name, gap in gaps.items() if gap}
+            if differing and len(differing) == len(gaps):
+                said = "; ".join(f"from {name}'s {gap}" for name, gap in differing.items())
+                row["error"] = f"outputs of {self.first} differ {said}; not timed"
+            for name, gap in differing.items() if len(differing) < len(gaps) else []:
+                self.leave(seats[name], f"its outputs differ from all others: {gap}; not timed")
+        self.drop_idle()
+
+    def launch(self, alive, rounds, first):
+        self.start(alive)
+        if first:
+            self.compare_outputs(alive)
+        alive_now = lambda: [(seat, process) for seat, process in alive.items() if seat in self.logs]
+        slowest = max((process.first_ms for _, process in alive_now()), default=0.0)
+        rounds = method.rounds_of(slowest, rounds, self.options.seconds)
+        for seat, process in alive_now():
+            self.logs[seat].turns.append([])
+        for _ in range(max(1, rounds)):
+            for seat, process in alive_now():
+                if seat not in self.logs:
+                    continue
+                try:
+                    # A run that takes as long as all turns of a launch is not repeated.
+                    latencies = [process.first_ms] if rounds == 0 and process.first_ms >= 1e3 * self.options.seconds else \
+                        process.turn(self.options.seconds if self.metric == "latency_ms" else 0.01)
+                except Failure as failure:
+                    self.leave(seat, f"ended while it was measured: {failure}")
+                    continue
+                log = self.logs[seat]
+                log.latencies += latencies
+                log.turns[-1].append(method.quantile(latencies, 0.5))
+        for seat, process in alive_now():
+            log = self.logs[seat]
+            log.prepare.append(process.prepare_ms)
+            log.memory.append(process.peak_memory() if self.contestants[seat[0]].in_process else None)
+            log.version = process.version
+        self.cpu += sum(process.cpu_seconds() for process in alive.values())
+
+    def run(self):
+        launches, rounds = self.options.launches, self.options.rounds if self.metric == "latency_ms" else 1
+        load, begin = method.Load(), sum(os.times()[:2])
+        for launch in range(launches):
+            alive = {}
+            try:
+                self.launch(alive, rounds, launch == 0)
+            finally:
+                for process in alive.values():
+                    process.close()
+        others = load.others(self.cpu + sum(os.times()[:2]) - begin)
+        for row in self.rows.values():
+            if "error" not in row:
+                self.finish(row, others)
+        return list(self.rows.values())
+
+    def finish(self, row, others):
+        """Fills a row from the logs."""
+        seats = {name: self.seat(name, row["threads"]) for name in self.contestants}
+        logs = {name: self.logs[seat] for name, seat in seats.items() if seat in self.logs}
+        ours = logs[self.first]
+        for name, log in logs.items():
+            row["contestants"][name] = {"version": log.version, "latency_ms": method.summary(log.latencies), "turns_ms": log.turns,
+                                        "prepare_ms": method.summary(log.prepare), "memory_bytes": log.memory[0]}
+            if name != self.first:
+                row["ratios"][name] = method.ratio(log.series(self.metric), ours.series(self.metric))
+        if self.metric == "latency_ms":
+            row["disturbed"] = method.marks(others, method.drift({name: log.turns for name, log in logs.items()}))
+            detail = self.contestants[self.first].detail(self.workload, row["threads"])
+            row["detail"] = {key: detail[key] for key in ("target", "peak_gflops", "flops", "least_bytes", "peak_memory_bytes", "stages", "kernels")
+                             if key in detail}
+            row["detail"]["kernel_count"] = len(detail["kernels"])
+            row["detail"]["gflops"] = detail["flops"] / row["contestants"][self.first]["latency_ms"]["median"] / 1e6
+
+
+def measure(workload, counts, contestants, options, metric):
+    """A row for each thread count. The first contestant is the one that all others are compared with."""
+    return Measurement(workload, counts, contestants, options, metric).run()

@@ -1,0 +1,87 @@
+"""What happens to a row whose contestants fail, differ, hang, take long, or know one thread alone."""
+import pathlib
+import sys
+import tempfile
+import types
+import unittest
+from unittest import mock
+
+import synthetic  # noqa: F401 (the path of the modules)
+import contestants
+import measure
+
+FAKE = pathlib.Path(__file__).with_name("fake.py")
+OPTIONS = types.SimpleNamespace(launches=2, rounds=2, seconds=0.01)
+
+
+class Fake:
+    tolerance, in_process = 1e-3, True
+
+    def __init__(self, name, mode="good", ms=5.0, serial=False):
+        self.name, self.mode, self.ms, self.serial, self.starts = name, mode, ms, serial, []
+
+    def start(self, workload, threads, folder):
+        self.starts.append(threads)
+        process = contestants.Process([sys.executable, str(FAKE), str(self.ms), self.mode], folder)
+        process.outputs = lambda: [2.0 if self.mode == "wrong" else 1.0]
+        return process
+
+    def detail(self, workload, threads):
+        return {"target": "none", "peak_gflops": 1.0, "flops": 1, "least_bytes": 1, "peak_memory_bytes": 1, "stages": [], "kernels": []}
+
+
+def run(*fakes, counts=(1,), options=OPTIONS):
+    apart = lambda ours, theirs: abs(ours[0] - theirs[0])
+    with tempfile.TemporaryDirectory() as folder, mock.patch.object(measure, "TARGET", pathlib.Path(folder)), \
+            mock.patch.object(measure, "difference", apart):
+        return measure.measure({"name": "row"}, list(counts), list(fakes), options, "latency_ms")
+
+
+class Rows(unittest.TestCase):
+    def test_a_good_row_has_times_and_ratios(self):
+        row, = run(Fake("ours", ms=4.0), Fake("theirs", ms=8.0))
+        self.assertAlmostEqual(row["ratios"]["theirs"]["ratio"], 2.0)
+        self.assertEqual(row["contestants"]["theirs"]["turns_ms"], [[8.0, 8.0], [8.0, 8.0]])
+        self.assertNotIn("error", row)
+
+    def test_wrong_outputs_stop_the_row_before_any_time(self):
+        row, = run(Fake("ours", "wrong"), Fake("theirs"))
+        self.assertEqual(row["error"], "outputs of ours differ from theirs's by 1 of the largest value; not timed")
+        self.assertEqual(row["contestants"], {})
+
+    def test_one_peer_that_differs_where_another_agrees_is_left_out(self):
+        row, = run(Fake("ours"), Fake("theirs", "wrong"), Fake("good"))
+        self.assertEqual(list(row["ratios"]), ["good"])
+        self.assertEqual(row["skipped"], {"theirs": "its outputs differ from all others: by 1 of the largest value; not timed"})
+
+    def test_a_peer_that_fails_leaves_its_row_by_name_and_the_row_goes_on(self):
+        with mock.patch.object(contestants, "PATIENCE", 0.5):
+            row, = run(Fake("ours"), Fake("refuses", "refuses"), Fake("dies", "dies"), Fake("hangs", "hangs"), Fake("good"))
+        self.assertEqual(list(row["ratios"]), ["good"])
+        self.assertEqual(row["skipped"]["refuses"], "RuntimeError: this model is not for me")
+        self.assertEqual(row["skipped"]["dies"], "ended while it was measured: was ended by SIGSEGV")
+        self.assertRegex(row["skipped"]["hangs"], "ended while it was measured: gave no answer for [01] s")
+        self.assertNotIn("error", row)
+
+    def test_the_row_stops_where_tilewright_fails(self):
+        for mode in ("refuses", "dies"):
+            row, = run(Fake("ours", mode), Fake("theirs"))
+            self.assertTrue(row["error"].startswith("ours: "), row)
+
+    def test_a_serial_peer_is_measured_once_beside_all_thread_counts(self):
+        serial = Fake("serial", ms=12.0, serial=True)
+        one, two = run(Fake("ours", ms=6.0), serial, counts=(1, 2))
+        self.assertEqual(serial.starts, [1, 1])
+        self.assertEqual((one["threads"], two["threads"]), (1, 2))
+        for row in (one, two):
+            self.assertAlmostEqual(row["ratios"]["serial"]["ratio"], 2.0)
+
+    def test_a_run_as_long_as_a_launch_counts_once(self):
+        slow = Fake("slow", ms=30.0)
+        row, = run(Fake("ours"), slow)
+        self.assertEqual(row["contestants"]["slow"]["turns_ms"], [[30.0], [30.0]])
+        self.assertEqual(len(row["contestants"]["ours"]["turns_ms"][0]), 1)
+
+
+if __name__ == "__main__":
+    unittest.main()
