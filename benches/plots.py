@@ -9,8 +9,10 @@ import matplotlib.pyplot as plt  # noqa: E402
 
 plt.rcParams.update({"svg.fonttype": "none", "svg.hashsalt": "tilewright", "font.size": 10, "font.family": "sans-serif",
                      "axes.spines.top": False, "axes.spines.right": False})
-SHADES = ["#08306b", "#6baed6", "#d9a441", "#444444", "#b0b0b0", "#7b3294", "#c2a5cf", "#008837", "#a6dba0"]
+SHADES = ["#08306b", "#3f8fc9", "#f0c36d", "#666666", "#d0d0d0", "#7b3294", "#c2a5cf", "#008837", "#a6dba0"]
 MARKS = "osD^vP*X<"
+# Inches: a column of a page, and the width of a phone.
+WIDTH = 5.4
 WORD = {"latency_ms": "time", "prepare_ms": "compile time", "memory_bytes": "memory"}
 
 
@@ -22,6 +24,12 @@ def svg(figure):
     return text[text.index("<svg"):]
 
 
+def style(part, name):
+    """Shade and mark of a contestant, the same in every figure of a suite."""
+    place = ["tilewright", *part["peers"]].index(name) % len(SHADES)
+    return SHADES[place], MARKS[place]
+
+
 def ratios(part):
     """A bar for each row and peer: how many times as much the peer takes."""
     rows = [row for row in measured(part) if row["ratios"]]
@@ -29,12 +37,12 @@ def ratios(part):
         return None
     peers = [peer for peer in part["peers"] if any(peer in row["ratios"] for row in rows)]
     height = 0.8 / len(peers)
-    figure, axes = plt.subplots(figsize=(8, 0.9 + len(rows) * (0.16 + 0.14 * len(peers))))
+    figure, axes = plt.subplots(figsize=(WIDTH, 0.9 + len(rows) * (0.16 + 0.14 * len(peers))))
     for j, peer in enumerate(peers):
         points = [(i + (j - (len(peers) - 1) / 2) * height, row["ratios"][peer]) for i, row in enumerate(rows) if peer in row["ratios"]]
         values = [r["ratio"] for _, r in points]
         errors = [[max(0, r["ratio"] - r["low"]) for _, r in points], [max(0, r["high"] - r["ratio"]) for _, r in points]]
-        axes.barh([y for y, _ in points], [v - 1 for v in values], height, left=1, color=SHADES[j], label=peer, xerr=errors,
+        axes.barh([y for y, _ in points], [v - 1 for v in values], height, left=1, color=style(part, peer)[0], label=peer, xerr=errors, edgecolor="#111", linewidth=0.4,
                   error_kw={"elinewidth": 1, "ecolor": "#111"})
     axes.axvline(1, color="#111", linewidth=1.5)
     axes.set_xscale("log")
@@ -47,11 +55,11 @@ def ratios(part):
     axes.set_yticks(range(len(rows)), [f"{row['name']}, {row['threads']}T" for row in rows])
     axes.invert_yaxis()
     axes.margins(y=0.01)
-    axes.set_xlabel(f"{WORD[part['metric']]} of the peer over tilewright's   (right of 1: tilewright wins)")
+    axes.set_xlabel(f"{WORD[part['metric']]} of the peer over tilewright's")
     axes.legend(loc="lower center", bbox_to_anchor=(0.5, 1), ncols=3, frameon=False)
     axes.grid(axis="x", color="#ddd", linewidth=0.6)
     axes.set_axisbelow(True)
-    return svg(figure), "Ratio to each peer with its 95 % interval; bars that grow to the right are tilewright's wins."
+    return svg(figure), "Ratio to each peer with the interval in which 95 of 100 repetitions are expected; bars to the right of 1 are rows in which tilewright is ahead."
 
 
 def roofline(part, report):
@@ -60,21 +68,23 @@ def roofline(part, report):
     limit = next((limits[row["detail"]["target"]] for row in rows if row["detail"]["target"] in limits), None)
     if not rows or limit is None:
         return None
-    figure, axes = plt.subplots(figsize=(8, 4.5))
+    figure, axes = plt.subplots(figsize=(WIDTH, 4.2))
     intensity = [row["detail"]["flops"] / row["detail"]["least_bytes"] for row in rows]
     low, high = min(intensity + [0.1]) / 2, max(intensity + [100]) * 2
-    peak = limit["f32"]["from_l1"]
-    for level, style in zip(limit["bandwidth"], (":", "-.", "--", "-")):
+    # f32 or f64, as the rows' own limit tells.
+    peak = min((limit[kind]["from_l1"] for kind in ("f32", "f64")), key=lambda rate: abs(rate - rows[0]["detail"]["peak_gflops"]))
+    for level, line in zip(limit["bandwidth"], (":", "-.", "--", "-")):
         knee = peak / level["gb_per_second"]
-        axes.plot([low, knee, high], [low * level["gb_per_second"], peak, peak], style, color="#555", linewidth=1.2,
+        axes.plot([low, knee, high], [low * level["gb_per_second"], peak, peak], line, color="#555", linewidth=1.2,
                   label=f"{level['name']}, {level['gb_per_second']:.0f} GB/s")
     for j, name in enumerate(["tilewright", *part["peers"]]):
         points = [(x, row["detail"]["flops"] / row["contestants"][name]["latency_ms"]["median"] / 1e6)
                   for x, row in zip(intensity, rows) if name in row["contestants"]]
         if points:
-            axes.scatter(*zip(*points), s=28 if j == 0 else 16, marker=MARKS[j], color=SHADES[j], label=name, zorder=3 - j / 10)
-    axes.set(xscale="log", yscale="log", xlim=(low, high), xlabel="operations for each byte of inputs, outputs and weights", ylabel="GFLOP/s")
-    axes.legend(fontsize=8, frameon=False, loc="lower right")
+            shade, mark = style(part, name)
+            axes.scatter(*zip(*points), s=28 if j == 0 else 16, marker=mark, color=shade, label=name, zorder=3 - j / 10)
+    axes.set(xscale="log", yscale="log", xlim=(low, high), xlabel="operations for each byte of inputs, outputs, weights", ylabel="GFLOP/s")
+    axes.legend(fontsize=8, frameon=False, ncols=3, loc="lower center", bbox_to_anchor=(0.5, 1))
     return svg(figure), f"Roofline of one core: {peak:.0f} GFLOP/s with operands from L1, and what each level of the memory delivers."
 
 
@@ -87,19 +97,24 @@ def scaling(part):
         return None
     first, last = counts[0], counts[-1]
     pairs = [(name, rows[first], rows[last]) for name, rows in by_name.items() if first in rows and last in rows]
-    names = ["tilewright", *part["peers"]]
-    figure, axes = plt.subplots(figsize=(8, 3))
-    width = 0.8 / len(names)
-    for j, who in enumerate(names):
-        points = [(i, a["contestants"][who]["latency_ms"]["median"] / b["contestants"][who]["latency_ms"]["median"])
+    if not pairs:
+        return None
+    figure, axes = plt.subplots(figsize=(WIDTH, 0.9 + 0.24 * len(pairs)))
+    for who in ["tilewright", *part["peers"]]:
+        points = [(a["contestants"][who]["latency_ms"]["median"] / b["contestants"][who]["latency_ms"]["median"], i)
                   for i, (_, a, b) in enumerate(pairs) if who in a["contestants"] and who in b["contestants"]]
         if points:
-            axes.bar([i + (j - (len(names) - 1) / 2) * width for i, _ in points], [v for _, v in points], width, color=SHADES[j], label=who)
-    axes.axhline(last / first, color="#111", linestyle="--", linewidth=1)
-    axes.set_xticks(range(len(pairs)), [name for name, _, _ in pairs], rotation=30, ha="right")
-    axes.set_ylabel(f"speed of {last} threads\nover {first}")
-    axes.legend(frameon=False, ncols=4, loc="lower center", bbox_to_anchor=(0.5, 1))
-    return svg(figure), f"How much faster {last} threads are than {first}; the dashed line is all that can be had."
+            shade, mark = style(part, who)
+            axes.scatter(*zip(*points), color=shade, marker=mark, s=26, label=who)
+    axes.axvline(last / first, color="#111", linestyle="--", linewidth=1)
+    axes.axvline(1, color="#111", linewidth=1)
+    axes.set_yticks(range(len(pairs)), [name for name, _, _ in pairs])
+    axes.invert_yaxis()
+    axes.grid(axis="y", color="#eee")
+    axes.set_axisbelow(True)
+    axes.set_xlabel(f"speed of {last} threads over {first}")
+    axes.legend(fontsize=8, frameon=False, ncols=4, loc="lower center", bbox_to_anchor=(0.5, 1))
+    return svg(figure), f"How much faster {last} threads are than {first}; the dashed line is all that can be had from threads alone."
 
 
 def predictions(part):
@@ -107,7 +122,7 @@ def predictions(part):
               for k in row["detail"]["kernels"] if k.get("predicted_us") and k["us"] > 0]
     if not points:
         return None
-    figure, axes = plt.subplots(figsize=(5.5, 4.5))
+    figure, axes = plt.subplots(figsize=(WIDTH, 4.2))
     axes.scatter(*zip(*points), s=6, color=SHADES[0], alpha=0.5)
     low, high = min(map(min, points)), max(map(max, points))
     axes.plot([low, high], [low, high], color="#111", linewidth=1)
@@ -122,22 +137,23 @@ def costs(part):
     rows = [row for row in measured(part) if row["threads"] == 1 and len(row["contestants"]) > 1]
     if not rows:
         return None
-    figure, panels = plt.subplots(1, 3, figsize=(8, 0.8 + 0.34 * len(rows)), sharey=True)
-    scale = {"latency_ms": ("latency, ms", 1), "prepare_ms": ("load and compile, ms", 1), "memory_bytes": ("memory of the process, MiB", 2**20)}
-    names = ["tilewright", *part["peers"]]
+    figure, panels = plt.subplots(1, 3, figsize=(WIDTH, 0.9 + 0.24 * len(rows)), sharey=True)
+    scale = {"latency_ms": ("latency, ms", 1), "prepare_ms": ("to first result, ms", 1), "memory_bytes": ("process, MiB", 2**20)}
     for axes, (metric, (label, unit)) in zip(panels, scale.items()):
-        for j, who in enumerate(names):
+        for who in ["tilewright", *part["peers"]]:
+            shade, mark = style(part, who)
             points = [(typical(row["contestants"][who], metric) / unit, i) for i, row in enumerate(rows)
                       if who in row["contestants"] and row["contestants"][who][metric]]
             if points:
-                axes.scatter(*zip(*points), marker=MARKS[j], color=SHADES[j], s=26, label=who)
+                axes.scatter(*zip(*points), marker=mark, color=shade, s=26, label=who)
         axes.set_xscale("log")
-        axes.set_xlabel(label)
+        axes.set_xlabel(label, fontsize=9)
+        axes.tick_params(axis="x", labelsize=8)
         axes.grid(axis="y", color="#eee")
     panels[0].set_yticks(range(len(rows)), [row["name"] for row in rows])
     panels[0].invert_yaxis()
-    panels[1].legend(frameon=False, ncols=4, loc="lower center", bbox_to_anchor=(0.5, 1))
-    return svg(figure), "One thread: latency, time to load and compile, and memory; left is better."
+    panels[1].legend(fontsize=8, frameon=False, ncols=4, loc="lower center", bbox_to_anchor=(0.5, 1))
+    return svg(figure), "One thread: latency, time from the file to the first result, and memory; left is better."
 
 
 def figures(part, report):

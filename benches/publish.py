@@ -1,27 +1,60 @@
 #!/usr/bin/env python3
-"""README's table of results comes from benches/results.json, which comes from a report.
+"""README's tables of results come from benches/results.json, which comes from a report.
 
-usage: publish.py REPORT.json     takes a report as the published one and writes the table
-       publish.py                 writes the table again
+usage: publish.py REPORT.json     takes a report as the published one and writes the tables
+       publish.py                 writes the tables again
        publish.py --check         exit code 1 when README and results.json differ
+
+Networks and matrix products have a line for each row, the other suites a line for each peer and the rows that stand worst.
 """
 import json
 import pathlib
 import sys
 
-from report import amount, facts, share, summary_lines, typical
+from report import amount, facts, measured, share, summary_lines, typical
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 README, RESULTS = ROOT / "README.md", ROOT / "benches" / "results.json"
 BEGIN, END = "<!-- written by benches/publish.py from benches/results.json -->", "<!-- end of results -->"
 
 
+WHOLE = ["networks", "gemm"]
+# Rows of the other suites that are shown.
+SLOWEST = 6
+
+
+def digits(value):
+    """Without digits that no reader needs."""
+    return float(f"{value:.7g}")
+
+
 def compact(report):
-    """Without what the table does not need."""
+    """What the tables need, and no more."""
     for part in report["suites"]:
+        metric = part["metric"]
         for row in part["rows"]:
-            row.get("detail", {}).pop("kernels", None)
+            for contestant in row.get("contestants", {}).values():
+                value = digits(typical(contestant, metric))
+                kept = {"version": contestant["version"], metric: value if metric == "memory_bytes" else {"median": value}}
+                contestant.clear()
+                contestant.update(kept)
+            for ratio in row.get("ratios", {}).values():
+                ratio.update({key: digits(value) for key, value in ratio.items()})
+            if "detail" in row:
+                detail = row["detail"]
+                row["detail"] = {"gflops": digits(detail["gflops"]), "peak_gflops": digits(detail["peak_gflops"]),
+                                 "stages": detail.get("stages", []), "kernel_count": detail.get("kernel_count", 0)}
+            row.pop("skipped", None)
     return report
+
+
+def shown(part):
+    """Every row, or those that stand worst against a peer."""
+    rows = measured(part)
+    if part["suite"] in WHOLE:
+        return rows
+    worst = lambda row: min((r["ratio"] for r in row["ratios"].values()), default=1.0)
+    return sorted(rows, key=worst)[:SLOWEST]
 
 
 def table(part):
@@ -29,9 +62,7 @@ def table(part):
     header = ["", "threads", "tilewright"] + (["of the limit"] if metric == "latency_ms" else [])
     lines = [header + [f"{peer} over tilewright" for peer in peers]]
     lines.append(["---"] + ["---:"] * (len(lines[0]) - 1))
-    for row in part["rows"]:
-        if "error" in row:
-            continue
+    for row in shown(part):
         cells = [row["name"] + (" *" if row["disturbed"] else ""), str(row["threads"]), amount(typical(row["contestants"]["tilewright"], metric), metric)]
         if metric == "latency_ms":
             cells.append(f"{share(row):.0f} %" if share(row) else "")
@@ -45,11 +76,22 @@ def table(part):
 def results(report):
     out = [BEGIN, ""]
     for part in report["suites"]:
-        out += [f"**{part['title']}.** " + " ".join(summary_lines(part)), "", *table(part), ""]
+        out += [f"**{part['title']}.** " + " ".join(summary_lines(part)), ""]
+        if part["suite"] not in WHOLE:
+            out += [f"{SLOWEST} of {len(measured(part))} rows, those that stand worst:", ""] if len(measured(part)) > SLOWEST else []
+        out += [*table(part), ""]
     out += [f"- {key}: {value}" for key, value in facts(report)]
     if any(row.get("disturbed") for part in report["suites"] for row in part["rows"]):
         out.append("- Rows with * were disturbed by other programs or by a drift of the clock")
     return "\n".join([*out, "", END])
+
+
+def divided(text):
+    """README before the tables, with them and their marks, and after them."""
+    if text.count(BEGIN) != 1 or text.count(END) != 1:
+        sys.exit(f"publish: README has no place for the tables: {BEGIN} ... {END}")
+    start, end = text.index(BEGIN), text.index(END) + len(END)
+    return text[:start], text[start:end], text[end:]
 
 
 def main():
@@ -58,18 +100,22 @@ def main():
         sys.exit(__doc__)
     check = arguments == ["--check"]
     if arguments and not check:
-        report = compact(json.loads(pathlib.Path(arguments[0]).read_text()))
+        try:
+            report = compact(json.loads(pathlib.Path(arguments[0]).read_text()))
+        except (OSError, ValueError, KeyError) as error:
+            sys.exit(f"publish: {arguments[0]}: {getattr(error, 'strerror', None) or 'is no report'}")
         if report["machine"]["changed"] or report["interrupted"]:
             sys.exit("publish: the report is of a tree with changes or was interrupted")
+        before = json.loads(RESULTS.read_text()) if RESULTS.exists() else {"suites": []}
+        for title in [part["title"] for part in before["suites"]]:
+            if title not in [part["title"] for part in report["suites"]]:
+                print(f"publish: README shows '{title}' no longer: the report does not have it")
         RESULTS.write_text(json.dumps(report, separators=(",", ":")) + "\n")
-    text = README.read_text()
-    if text.count(BEGIN) != 1 or text.count(END) != 1:
-        sys.exit(f"publish: README has no place for the table: {BEGIN} ... {END}")
-    before, after = text.split(BEGIN)[0], text.split(END)[1]
-    wanted = before + results(json.loads(RESULTS.read_text())) + after
+    before, table, after = divided(README.read_text())
+    wanted = results(json.loads(RESULTS.read_text()))
     if check:
-        sys.exit("publish: README differs from benches/results.json: run benches/publish.py" if text != wanted else 0)
-    README.write_text(wanted)
+        sys.exit("publish: README differs from benches/results.json: run benches/publish.py" if table != wanted else 0)
+    README.write_text(before + wanted + after)
 
 
 if __name__ == "__main__":

@@ -13,7 +13,7 @@ import sys
 def amount(value, metric):
     """A number with a unit that suits it."""
     if value is None:
-        return "?"
+        return ""
     if metric == "memory_bytes":
         return f"{value / 2**20:.0f} MiB"
     return f"{value / 1e3:.2f} s" if value >= 10_000 else f"{value:.1f} ms" if value >= 10 else f"{value:.2f} ms" if value >= 0.1 else f"{1e3 * value:.1f} µs"
@@ -34,23 +34,51 @@ def verdict(row, peer):
 
 
 def verdicts(part):
-    """Peer -> (rows, wins, ties, losses, geometric mean of the ratios)."""
+    """Peer -> (wins, ties, losses, {threads: geometric mean of the ratios})."""
     table = {}
     for peer in part["peers"]:
         rows = [row for row in measured(part) if peer in row["ratios"]]
         if rows:
             counts = [sum(verdict(row, peer) == word for row in rows) for word in ("wins", "ties", "loses")]
-            table[peer] = (len(rows), *counts, statistics.geometric_mean(row["ratios"][peer]["ratio"] for row in rows))
+            ratios = {}
+            for row in rows:
+                ratios.setdefault(row["threads"], []).append(row["ratios"][peer]["ratio"])
+            table[peer] = (*counts, {threads: statistics.geometric_mean(values) for threads, values in sorted(ratios.items())})
     return table
 
 
+def threads_word(count):
+    return f"{count} thread" if count == 1 else f"{count} threads"
+
+
+NOUN = {"latency_ms": "faster", "prepare_ms": "faster to compile", "memory_bytes": "smaller"}
+
+
 def summary_lines(part):
-    noun = {"latency_ms": "faster", "prepare_ms": "faster to compile", "memory_bytes": "smaller"}[part["metric"]]
     lines = []
-    for peer, (rows, wins, ties, losses, mean) in verdicts(part).items():
-        lines.append(f"Against {peer}: {noun} in {wins} of {rows} rows, equal within the interval in {ties}, not in {losses}; "
-                     f"{peer} takes {mean:.2f} times as much in the geometric mean.")
-    return lines
+    for peer, (wins, ties, losses, means) in verdicts(part).items():
+        takes = ", ".join(f"{mean:.2f}{' times as much' * (i == 0)} on {threads_word(threads)}" for i, (threads, mean) in enumerate(means.items()))
+        lines.append(f"Against {peer}: {NOUN[part['metric']]} in {wins} of {wins + ties + losses} rows, equal within the interval in {ties}, "
+                     f"not in {losses}; {peer} takes {takes}, in the geometric mean.")
+    return lines + ilp_lines(part)
+
+
+def ilp_ms(row):
+    """Time of the stage in which the ILP schedules, of all kernels; nothing where that is not told."""
+    stages = row.get("detail", {}).get("stages", [])
+    return next((stage["ms"] for stage in stages if stage["name"] == "schedule"), None)
+
+
+def ilp_lines(part):
+    """How long the ILP takes, of the rows that are one kernel."""
+    if part["metric"] != "latency_ms":
+        return []
+    times = {row["name"]: ilp_ms(row) for row in measured(part) if ilp_ms(row) is not None and row["detail"]["kernel_count"] == 1}
+    if not times:
+        return []
+    worst = max(times, key=times.get)
+    return [f"The ILP schedules a kernel in {amount(statistics.median(times.values()), 'latency_ms')} (median of {len(times)}), "
+            f"at worst in {amount(times[worst], 'latency_ms')} ({worst})."]
 
 
 def share(row):
@@ -62,7 +90,7 @@ def share(row):
 def table_of(part):
     """Header and rows as text."""
     metric = part["metric"]
-    header = ["", "threads", "tilewright"] + (["min", "quartiles", "GFLOP/s", "of limit", "compile", "memory"] if metric == "latency_ms" else [])
+    header = ["", "threads", "tilewright"] + (["min", "quartiles", "GFLOP/s", "of limit", "ILP", "compile", "memory"] if metric == "latency_ms" else [])
     for peer in part["peers"]:
         header += [peer, "ratio", "95 %"]
     body = []
@@ -75,7 +103,7 @@ def table_of(part):
         if metric == "latency_ms":
             latency = ours["latency_ms"]
             cells += [amount(latency["min"], metric), f"{amount(latency['q1'], metric)} to {amount(latency['q3'], metric)}",
-                      f"{row['detail']['gflops']:.1f}", f"{share(row):.0f} %" if share(row) else "", amount(ours["prepare_ms"]["median"], metric),
+                      f"{row['detail']['gflops']:.1f}", f"{share(row):.0f} %" if share(row) else "", amount(ilp_ms(row), metric), amount(ours["prepare_ms"]["median"], metric),
                       amount(ours["memory_bytes"], "memory_bytes")]
         for peer in part["peers"]:
             if peer in row["ratios"]:
@@ -101,9 +129,13 @@ def facts(report):
         for row in measured(part):
             versions.update({name: c["version"] for name, c in row["contestants"].items() if name != "tilewright"})
     pairs += [(name, version) for name, version in sorted(versions.items())]
-    method = report["method"]
-    pairs.append(("Method", f"{method['launches']} launches of every contestant, {method['rounds']} rounds in turn of {method['seconds']} s each; "
-                            "medians; a ratio above 1 says that tilewright takes less; the interval is a bootstrap over launches and rounds"))
+    methods = {}
+    for part in report["suites"]:
+        method = part["method"]
+        text = (f"{method['launches']} launches of every contestant, {method['rounds']} rounds in turn of {method['seconds']} s each; "
+                f"medians; a ratio above 1 says that tilewright takes less; {method['interval']}")
+        methods.setdefault(text, []).append(part["suite"])
+    pairs += [("Method" if len(methods) == 1 else f"Method of {', '.join(suites)}", text) for text, suites in methods.items()]
     return pairs
 
 
@@ -130,31 +162,73 @@ def markdown(report):
 
 
 STYLE = """
-body { font: 16px/1.5 system-ui, sans-serif; margin: 0 auto; max-width: 72rem; padding: 1rem; color: #111; background: #fff; }
+body { font: 16px/1.5 system-ui, sans-serif; margin: 0 auto; max-width: 76rem; padding: 1rem; color: #111; background: #fff; }
 h1 { font-size: 1.6rem; } h2 { margin-top: 2.5rem; border-top: 2px solid #111; padding-top: .6rem; }
-figure { margin: 1rem 0; } figure svg { width: 100%; height: auto; } figcaption { color: #444; font-size: .9rem; }
+.figures { columns: 27rem; column-gap: 2rem; } figure, section { margin: 0 0 1.5rem 0; break-inside: avoid; } h3 { margin-top: 0; } figure svg { width: 100%; height: auto; } figcaption { color: #444; font-size: .9rem; }
 .wide { overflow-x: auto; } table { border-collapse: collapse; font-size: .85rem; white-space: nowrap; }
 td, th { padding: .2rem .6rem; text-align: right; border-bottom: 1px solid #ccc; } td:first-child, th:first-child { text-align: left; }
-.verdict { font-size: 1.1rem; } dt { font-weight: 600; } dd { margin: 0 0 .5rem 0; }
-@media print { body { max-width: none; } h2 { break-before: page; } .wide { overflow: visible; } table { font-size: .6rem; } }
+tr.stopped td { text-align: left; white-space: normal; font-weight: 600; }
+dt { font-weight: 600; } dd { margin: 0 0 .5rem 0; }
+.contest { margin: .5rem 0 1rem 0; } .contest p { margin: 0; } .contest .mean { font-weight: 600; }
+.counts { display: flex; height: 1.5rem; border: 1px solid #111; font-size: .85rem; line-height: 1.5rem; overflow: hidden; }
+.counts span { text-align: center; min-width: 1.5rem; } .faster { background: #08306b; color: #fff; } .equal { background: #c8c8c8; }
+.slower { background: repeating-linear-gradient(45deg, #fff, #fff 4px, #d9a441 4px, #d9a441 7px); }
+.slower b { background: #fff; padding: 0 .3rem; }
+.key span { display: inline-block; padding: 0 .4rem; margin-right: .5rem; border: 1px solid #111; font-size: .85rem; }
+@media print { * { print-color-adjust: exact; -webkit-print-color-adjust: exact; } body { max-width: none; font-size: 11px; }
+  h2 { break-before: page; } .wide { overflow: visible; } table { font-size: .55rem; } td, th { padding: .1rem .25rem; } }
 """
 
 
+def text(value):
+    return html.escape(str(value))
+
+
+def contest(part, peer, counts):
+    """Who wins how often, as a bar, and by how much."""
+    wins, ties, losses, means = counts
+    words = (("faster", wins), ("equal", ties), ("slower", losses))
+    bar = "".join(f"<span class={word} style='flex:{count}'><b>{count}</b></span>" for word, count in words if count)
+    mean = ", ".join(f"× {value:.2f} on {threads_word(threads)}" for threads, value in means.items())
+    return f"<div class=contest><p>{text(peer)}: <span class=mean>{mean}</span></p><div class=counts>{bar}</div></div>"
+
+
+def overview(report):
+    """Who wins where, at first sight."""
+    out = ["<p>Rows in which tilewright is <span class=key><span class=faster>ahead</span><span class=equal>equal within the interval</span>"
+           "<span class=slower><b>behind</b></span></span> and how many times as much the peer takes, in the geometric mean (above 1: tilewright is ahead).</p>"]
+    out.append("<div class=figures>")
+    for part in report["suites"]:
+        table = verdicts(part)
+        if table:
+            out.append(f"<section><h3><a href='#{part['suite']}'>{text(part['title'])}</a></h3>")
+            out += [contest(part, peer, counts) for peer, counts in table.items()]
+            out.append("</section>")
+    return [*out, "</div>"]
+
+
+def table_lines(part):
+    header, body = table_of(part)
+    out = ["<div class=wide><table><tr>" + "".join(f"<th>{text(cell)}" for cell in header)]
+    for row, cells in zip(part["rows"], body):
+        if "error" in row:
+            out.append(f"<tr class=stopped><td>{text(cells[0])}<td>{cells[1]}<td colspan={len(header) - 2}>{text(cells[2])}")
+        else:
+            out.append("<tr>" + "".join(f"<td>{text(cell)}" for cell in cells))
+    return [*out, "</table></div>"]
+
+
 def page(report, figures):
-    text = lambda value: html.escape(str(value))
     out = ["<!doctype html><html lang=en><meta charset=utf-8><meta name=viewport content='width=device-width, initial-scale=1'>",
-           f"<title>tilewright against its peers, {text(report['date'])}</title><style>{STYLE}</style>", "<h1>tilewright against its peers</h1>"]
+           f"<title>tilewright against its peers, {text(report['date'])}</title><style>{STYLE}</style>", "<h1>tilewright against its peers</h1>",
+           f"<p>{text(report['date'])}, {text(report['machine']['processor'])}, {report['machine']['cores']} cores, revision {text(report['machine']['revision'])}"
+           f"{' with changes' if report['machine']['changed'] else ''}</p>", *overview(report)]
     for part in report["suites"]:
-        for line in summary_lines(part):
-            out.append(f"<p class=verdict><b>{text(part['title'])}.</b> {text(line)}</p>")
-    for part in report["suites"]:
-        out.append(f"<h2>{text(part['title'])}</h2>")
-        for svg, caption in figures(part, report):
-            out.append(f"<figure>{svg}<figcaption>{text(caption)}</figcaption></figure>")
-        header, body = table_of(part)
-        out.append("<div class=wide><table><tr>" + "".join(f"<th>{text(cell)}" for cell in header))
-        out += ["<tr>" + "".join(f"<td>{text(cell)}" for cell in cells) for cells in body]
-        out.append("</table></div>")
+        out.append(f"<h2 id={part['suite']}>{text(part['title'])}</h2>")
+        out += [f"<p>{text(line)}</p>" for line in ilp_lines(part)]
+        drawn = figures(part, report)
+        out += ["<div class=figures>", *(f"<figure>{svg}<figcaption>{text(caption)}</figcaption></figure>" for svg, caption in drawn), "</div>"]
+        out += table_lines(part)
     out.append("<h2>Machine and method</h2><dl>" + "".join(f"<dt>{text(k)}<dd>{text(v)}" for k, v in facts(report)) + "</dl>")
     if notes(report):
         out.append("<h2>Notes</h2><ul>" + "".join(f"<li>{text(line)}" for line in notes(report)) + "</ul>")
