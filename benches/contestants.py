@@ -146,6 +146,7 @@ class Tilewright:
     tolerance = 1e-3
     serial = False
     in_process = True
+    has_other = False
 
 
 class Peer:
@@ -156,11 +157,12 @@ class Peer:
         self.tolerance = getattr(self.adapter, "TOLERANCE", 1e-3)
         self.serial = getattr(self.adapter, "SERIAL", False)
         self.in_process = getattr(self.adapter, "IN_PROCESS", True)
+        self.has_other = hasattr(self.adapter, "Other")
 
     def takes(self, workload):
         return workload["kind"] in self.adapter.KINDS
 
-    def start(self, workload, threads, folder):
+    def start(self, workload, threads, folder, which="Contestant"):
         description = pathlib.Path(f"{folder}.json")
         description.parent.mkdir(parents=True, exist_ok=True)
         description.write_text(json.dumps(workload))
@@ -170,7 +172,7 @@ class Peer:
             except (RuntimeError, OSError) as error:
                 raise Failure(str(error)) from error
         cores = {name: str(threads) for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS")}
-        return Process([sys.executable, str(HERE / "host.py"), self.name, str(description), str(threads), str(folder)], folder, cores)
+        return Process([sys.executable, str(HERE / "host.py"), self.name, str(description), str(threads), str(folder), which], folder, cores)
 
 
 def difference(ours, theirs):

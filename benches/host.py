@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""One peer in a process of its own: `host.py PEER WORKLOAD.json THREADS OUTPUTS`.
+"""One peer in a process of its own: `host.py PEER WORKLOAD.json THREADS OUTPUTS [Contestant|Other]`.
 
 It speaks like `tilewright bench --interactive`: a first line of JSON when all is ready, then for each line of standard input, a
 number of seconds, one line of JSON with the latencies in ms. The outputs of one run are saved as OUTPUTS/output_0.npy, ...
@@ -16,6 +16,10 @@ An adapter, peers/NAME.py, has
         def __init__(self, workload, threads): ...    prepares; counted as its compile time
         def run(self): ...                            runs once; returns a list of ms if it measures itself, otherwise nothing
         def outputs(self): ...                        a list of arrays
+
+and, where rounding may matter more than the tolerance,
+
+    class Other: ...                 a Contestant that evaluates the same with other roundings, which is not timed
 
 or, in place of version and Contestant, `command(workload_file, threads, outputs)`: a program that speaks as above by itself.
 """
@@ -49,7 +53,7 @@ def latencies(run, seconds):
 
 
 def main():
-    peer, workload, threads, folder = sys.argv[1:]
+    peer, workload, threads, folder, which = (*sys.argv[1:], "Contestant")[:5]
     # What libraries print must not mix with the answers.
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
@@ -58,7 +62,7 @@ def main():
         adapter = importlib.import_module(f"peers.{peer}")
         version = adapter.version()
         start = time.perf_counter()
-        contestant = adapter.Contestant(json.loads(pathlib.Path(workload).read_text()), int(threads))
+        contestant = getattr(adapter, which)(json.loads(pathlib.Path(workload).read_text()), int(threads))
         first_ms = timed(contestant.run)[0]
         prepare_ms = (time.perf_counter() - start) * 1e3
         import numpy

@@ -11,6 +11,10 @@ from contestants import Failure, difference
 from environment import TARGET
 
 
+# Outputs may differ by this many times what other roundings change in a peer's own.
+SPREADS = 10
+
+
 class Log:
     """What the launches of one contestant on some threads gave."""
 
@@ -28,7 +32,7 @@ class Measurement:
     def __init__(self, workload, counts, contestants, options, metric):
         self.workload, self.options, self.metric = workload, options, metric
         self.contestants, self.first = {c.name: c for c in contestants}, contestants[0].name
-        self.rows = {threads: {"name": workload["name"], "threads": threads, "contestants": {}, "skipped": {}, "ratios": {}, "disturbed": []}
+        self.rows = {threads: {"name": workload["name"], "threads": threads, "contestants": {}, "skipped": {}, "ratios": {}, "disturbed": [], "notes": []}
                      for threads in counts}
         self.logs = {(c.name, threads): Log() for threads in counts for c in contestants if threads == counts[0] or not c.serial}
         self.cpu = 0.0
@@ -72,7 +76,24 @@ class Measurement:
         gap = difference(alive[(self.first, row["threads"])].outputs(), process.outputs())
         if isinstance(gap, str):
             return gap
-        return "" if gap <= self.contestants[name].tolerance else f"by {gap:.2g} of the largest value"
+        tolerance = self.contestants[name].tolerance
+        if not gap <= tolerance and self.contestants[name].has_other:
+            spread = self.spread(process, name, row["threads"])
+            if gap <= SPREADS * spread:
+                row["notes"].append(f"ill-conditioned: {name} with and without fused multiply-adds differs by {spread:.2g} of the largest value, "
+                                    f"{self.first} from it by {gap:.2g}")
+                return ""
+        return "" if gap <= tolerance else f"by {gap:.2g} of the largest value"
+
+    def spread(self, process, name, threads):
+        """What other roundings change in the outputs of a contestant."""
+        folder = TARGET / "outputs" / f"{self.workload['name']}.{name}.{threads}.other"
+        other = self.contestants[name].start(self.workload, threads, folder, "Other")
+        try:
+            spread = difference(process.outputs(), other.outputs())
+        finally:
+            other.close()
+        return 0.0 if isinstance(spread, str) else spread
 
     def compare_outputs(self, alive):
         """Stops the rows in which no other agrees with the first; one that differs where another agrees leaves by itself."""

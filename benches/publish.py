@@ -80,6 +80,8 @@ def results(report):
         if part["suite"] not in WHOLE:
             out += [f"{SLOWEST} of {len(measured(part))} rows, those that stand worst:", ""] if len(measured(part)) > SLOWEST else []
         out += [*table(part), ""]
+    ill = {row["name"]: row["notes"][0] for part in report["suites"] for row in part["rows"] if row.get("notes")}
+    out += [f"- {name} is {note}" for name, note in ill.items()]
     out += [f"- {key}: {value}" for key, value in facts(report)]
     if any(row.get("disturbed") for part in report["suites"] for row in part["rows"]):
         out.append("- Rows with * were disturbed by other programs or by a drift of the clock")

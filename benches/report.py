@@ -143,6 +143,7 @@ def notes(report):
     lines = []
     for part in report["suites"]:
         for row in part["rows"]:
+            lines += [f"{part['suite']}, {row['name']}, {row['threads']} threads: {note}" for note in row.get("notes", [])]
             lines += [f"* {part['suite']}, {row['name']}, {row['threads']} threads: {mark}" for mark in row.get("disturbed", [])]
             lines += [f"{part['suite']}, {row['name']}, {row['threads']} threads: {peer} left out: {why}" for peer, why in row.get("skipped", {}).items()]
     lines += [f"{skipped['what']} left out: {skipped['why']}" for skipped in report["skipped"]]

@@ -8,6 +8,8 @@ KINDS = {"tile"}
 SERIAL, IN_PROCESS = True, False
 TOLERANCE = 1e-9
 COMMAND = ["gcc", "-O3", "-march=native"]
+# The same sums in the same order with every product rounded: what this changes is rounding.
+NO_FUSED = ["-ffp-contract=off"]
 # What a process that is started for runs of a short program takes at least, and the runs in it at most.
 PROCESS_MS, MOST_RUNS = 30, 20
 
@@ -46,6 +48,13 @@ class Contestant:
         return subprocess.run([str(self.program), *arguments], check=True, capture_output=True, text=True).stdout
 
     def outputs(self):
+        if self.ms is None:
+            self.run()
         import numpy
         count = len(list(self.outputs_folder.glob("output_*.npy")))
         return [numpy.load(self.outputs_folder / f"output_{i}.npy") for i in range(count)]
+
+
+class Other(Contestant):
+    def __init__(self, workload, threads):
+        super().__init__(workload, threads, [*COMMAND, *NO_FUSED])

@@ -25,6 +25,11 @@ def version():
 
 
 class Contestant(gcc.Contestant):
-    def __init__(self, workload, threads):
+    def __init__(self, workload, threads, more=()):
         os.environ["OMP_NUM_THREADS"] = str(threads)
-        super().__init__(workload, threads, [clang(), *POLLY, *(PARALLEL if threads > 1 else [])])
+        super().__init__(workload, threads, [clang(), *POLLY, *more, *(PARALLEL if threads > 1 else [])])
+
+
+class Other(Contestant):
+    def __init__(self, workload, threads):
+        super().__init__(workload, threads, gcc.NO_FUSED)

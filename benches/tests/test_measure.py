@@ -16,14 +16,19 @@ OPTIONS = types.SimpleNamespace(launches=2, rounds=2, seconds=0.01)
 
 class Fake:
     tolerance, in_process = 1e-3, True
+    spread = None
 
     def __init__(self, name, mode="good", ms=5.0, serial=False):
         self.name, self.mode, self.ms, self.serial, self.starts = name, mode, ms, serial, []
 
-    def start(self, workload, threads, folder):
+    @property
+    def has_other(self):
+        return self.spread is not None
+
+    def start(self, workload, threads, folder, which="Contestant"):
         self.starts.append(threads)
         process = contestants.Process([sys.executable, str(FAKE), str(self.ms), self.mode], folder)
-        process.outputs = lambda: [2.0 if self.mode == "wrong" else 1.0]
+        process.outputs = lambda: [1.0 + (self.mode == "wrong") + (self.spread if which == "Other" else 0.0)]
         return process
 
     def detail(self, workload, threads):
@@ -48,6 +53,14 @@ class Rows(unittest.TestCase):
         row, = run(Fake("ours", "wrong"), Fake("theirs"))
         self.assertEqual(row["error"], "outputs of ours differ from theirs's by 1 of the largest value; not timed")
         self.assertEqual(row["contestants"], {})
+
+    def test_a_difference_that_other_roundings_explain_is_noted(self):
+        theirs = Fake("theirs")
+        for spread, stops in [(0.2, False), (0.05, True)]:
+            theirs.spread = spread
+            row, = run(Fake("ours", "wrong"), theirs)
+            self.assertEqual("error" in row, stops, row)
+            self.assertEqual(len(row["notes"]), not stops)
 
     def test_one_peer_that_differs_where_another_agrees_is_left_out(self):
         row, = run(Fake("ours"), Fake("theirs", "wrong"), Fake("good"))
