@@ -38,8 +38,10 @@ models: ## get the six pretrained models from their Python packages
 	@scripts/prepare python
 	@$(PYTHON) datasets/fetch.py
 
-bench: build ## measure against the peers in turn; writes target/bench/report.html [SUITE=networks PEERS=onnxruntime,openvino ROWS=resnet THREADS=1]
-	@scripts/prepare bench
+bench: ## measure against the peers in turn; writes target/bench/report.html [SUITE=networks PEERS=onnxruntime,openvino ROWS=resnet THREADS=1]
+	@scripts/prepare build bench
+	@$(PYTHON) benches/run.py --check
+	$(CARGO) build --release
 	@scripts/optionally $(PYTHON) datasets/fetch.py
 	@$(PYTHON) benches/run.py
 

@@ -22,6 +22,12 @@ import environment  # noqa: E402
 from environment import BUILT, ROOT, TARGET, say  # noqa: E402
 
 
+def wrong(message):
+    """Wrong use ends here."""
+    say(message)
+    sys.exit(2)
+
+
 def arguments():
     from suites import SUITES
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -38,7 +44,9 @@ def arguments():
     parser.add_argument("--against", action="append", default=[], metavar="NAME=PROGRAM", help="another build of tilewright")
     parser.add_argument("--target", help="compile for this target instead of the host's best")
     parser.add_argument("--output", type=pathlib.Path, default=TARGET, help="folder of the reports [target/bench]")
+    parser.add_argument("--check", action="store_true", help="only say whether suites, peers and rows exist; needs nothing built")
     parser.add_argument("words", nargs="*", metavar="WORD", help="only rows with one of these in their names [default: $ROWS or all]")
+    parser.error = wrong
     options = parser.parse_args()
     options.words = options.words or [word for word in os.environ.get("ROWS", "").replace(",", " ").split()]
     options.suites = list(dict.fromkeys(options.suite.split(",")))
@@ -61,7 +69,7 @@ def arguments():
         if not name or not program or name in ["tilewright", *known] or [n for n, _ in pairs].count(name) > 1:
             parser.error(f"--against {name}={program}: NAME=PROGRAM is wanted, with a name that no other contestant has")
     options.against = dict(pairs)
-    for program in [options.tilewright, *options.against.values()]:
+    for program in [options.tilewright, *options.against.values()] if not options.check else []:
         if not os.access(program, os.X_OK) or not pathlib.Path(program).is_file():
             parser.error(f"there is no program {program}; build it with: cargo build --release")
     return options
@@ -155,7 +163,7 @@ def plan(options):
         planned.append((suite, chosen, [counts] if together else [[count] for count in counts]))
     if not any(chosen for _, chosen, _ in planned):
         names = [name for suite in options.suites for name, _ in SUITES[suite]["rows"]()]
-        sys.exit(f"bench: no row has {' or '.join(options.words)} in its name; there are {', '.join(dict.fromkeys(names))}")
+        wrong(f"no row has {' or '.join(options.words)} in its name; there are {', '.join(dict.fromkeys(names))}")
     return planned
 
 
@@ -224,12 +232,14 @@ def run(options, report, planned, save):
 
 def main():
     options = arguments()
+    planned = plan(options)
+    if options.check:
+        return
     # To be told to end is to be interrupted: what is finished is kept.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     TARGET.mkdir(parents=True, exist_ok=True)
     options.output.mkdir(parents=True, exist_ok=True)
     environment.enter(dict.fromkeys(peer for suite in options.suites for peer in peers_of(suite, options)))
-    planned = plan(options)
     say("measuring what the processor can do")
     here = machine(options)
     report = {"date": time.strftime("%Y-%m-%d"), "machine": here, "suites": measured_before(options, here), "skipped": [], "interrupted": False}
