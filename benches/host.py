@@ -69,6 +69,9 @@ def main():
         pathlib.Path(folder).mkdir(parents=True, exist_ok=True)
         for i, array in enumerate(contestant.outputs()):
             numpy.save(pathlib.Path(folder) / f"output_{i}.npy", array)
+    except ModuleNotFoundError as error:
+        answer({"error": f"{error.name} is not installed"})
+        sys.exit(1)
     except Exception as error:
         answer({"error": (f"{type(error).__name__}: {error}".strip().splitlines() or ["no message"])[0]})
         sys.exit(1)

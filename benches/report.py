@@ -143,9 +143,9 @@ def notes(report):
     lines = []
     for part in report["suites"]:
         for row in part["rows"]:
-            lines += [f"{part['suite']}, {row['name']}, {row['threads']} threads: {note}" for note in row.get("notes", [])]
-            lines += [f"* {part['suite']}, {row['name']}, {row['threads']} threads: {mark}" for mark in row.get("disturbed", [])]
-            lines += [f"{part['suite']}, {row['name']}, {row['threads']} threads: {peer} left out: {why}" for peer, why in row.get("skipped", {}).items()]
+            lines += [f"{part['suite']}, {row['name']}, {threads_word(row['threads'])}: {note}" for note in row.get("notes", [])]
+            lines += [f"* {part['suite']}, {row['name']}, {threads_word(row['threads'])}: {mark}" for mark in row.get("disturbed", [])]
+            lines += [f"{part['suite']}, {row['name']}, {threads_word(row['threads'])}: {peer} left out: {why}" for peer, why in row.get("skipped", {}).items()]
     lines += [f"{skipped['what']} left out: {skipped['why']}" for skipped in report["skipped"]]
     return lines + (["The run was interrupted; what was finished is shown."] if report["interrupted"] else [])
 

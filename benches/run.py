@@ -262,7 +262,7 @@ def main():
     disturbed = sum(bool(row.get("disturbed")) for row in rows)
     if disturbed:
         say(f"the machine was not quiet during {disturbed} of {len(rows)} rows; they are marked")
-    stopped = [f"{row['name']} with {row['threads']} threads" for row in rows if "error" in row]
+    stopped = [f"{row['name']} {row['threads']}T" for row in rows if "error" in row]
     if stopped:
         say(f"{len(stopped)} of {len(rows)} rows were stopped: {', '.join(stopped)}")
     sys.exit(130 if report["interrupted"] else 1 if stopped else 0)
@@ -272,6 +272,6 @@ if __name__ == "__main__":
     try:
         main()
     except OSError as error:
-        sys.exit(f"bench: {error.filename or 'the report'}: {error.strerror}")
+        sys.exit(f"bench: {error.filename or 'a file cannot be written'}: {error.strerror or error}")
     except KeyboardInterrupt:
         sys.exit("bench: interrupted")

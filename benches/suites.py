@@ -30,7 +30,10 @@ def save_inputs(name, arrays):
     files = {}
     for i, (key, array) in enumerate(arrays.items()):
         files[key] = str(folder / f"{name}.{i}.npy")
-        numpy.save(files[key], array)
+        try:
+            numpy.save(files[key], array)
+        except OSError as error:
+            raise Missing(f"{files[key]} cannot be written: {error}") from error
     return files
 
 
