@@ -4,6 +4,7 @@ A contestant that cannot start, crashes or gives no answer leaves its row, by na
 tilewright, the first contestant, or where outputs differ. One that runs on one thread whatever it is asked for takes part once,
 beside all thread counts.
 """
+import math
 import os
 
 import method
@@ -83,6 +84,8 @@ class Measurement:
                 row["notes"].append(f"ill-conditioned: {name} with and without fused multiply-adds differs by {spread:.2g} of the largest value, "
                                     f"{self.first} from it by {gap:.2g}")
                 return ""
+        if gap == math.inf:
+            return "in integers, or in where they are finite"
         return "" if gap <= tolerance else f"by {gap:.2g} of the largest value"
 
     def spread(self, process, name, threads):
