@@ -20,6 +20,8 @@ b=$(commit "$2")
 suite=${3:-networks}
 [ $# -le 2 ] && shift 2 || shift 3
 [ "$a" != "$b" ] || { echo "compare: both are $a" >&2; exit 1; }
+python=${PYTHON:-python3}
+"$python" benches/run.py --check --suite "$suite" "$@" || exit 2
 
 # build COMMIT: its program, kept in target/bench/revisions
 build() {
@@ -27,6 +29,8 @@ build() {
     if [ ! -x "$place.program" ]; then
         echo "compare: building $(git log -1 --format='%h %s' "$1")" >&2
         mkdir -p target/bench/revisions
+        # What an interrupted call left.
+        rm -rf "$place"
         git worktree prune
         git worktree add --detach --force "$place" "$1" >&2
         # One folder for what is built, so that dependencies are built once.
@@ -37,7 +41,6 @@ build() {
 }
 build "$a"
 build "$b"
-python=${PYTHON:-python3}
 code=0
 "$python" benches/run.py --suite "$suite" --peers none --tilewright "target/bench/revisions/$b.program" \
     --against "A=target/bench/revisions/$a.program" --output target/bench/compare "$@" || code=$?
