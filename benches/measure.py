@@ -6,6 +6,7 @@ beside all thread counts.
 """
 import math
 import os
+import time
 
 import method
 from contestants import Failure, difference
@@ -120,6 +121,7 @@ class Measurement:
         self.drop_idle()
 
     def launch(self, alive, rounds, first):
+        """One launch of all; returns the rounds it had."""
         self.start(alive)
         if first:
             self.compare_outputs(alive)
@@ -148,17 +150,22 @@ class Measurement:
             log.memory.append(process.peak_memory() if self.contestants[seat[0]].in_process else None)
             log.version = process.version
         self.cpu += sum(process.cpu_seconds() for process in alive.values())
+        return rounds
 
     def run(self):
         launches, rounds = self.options.launches, self.options.rounds if self.metric == "latency_ms" else 1
         load, begin = method.Load(), sum(os.times()[:2])
-        for launch in range(launches):
+        launch, started = 0, time.monotonic()
+        while launch < launches:
             alive = {}
             try:
-                self.launch(alive, rounds, launch == 0)
+                long = self.launch(alive, rounds, launch == 0) == 0
             finally:
                 for process in alive.values():
                     process.close()
+            if launch == 0:
+                launches = method.launches_of(time.monotonic() - started, launches, long)
+            launch += 1
         others = load.others(self.cpu + sum(os.times()[:2]) - begin)
         for row in self.rows.values():
             if "error" not in row:

@@ -16,8 +16,10 @@ import pathlib
 import random
 import statistics
 
-INTERVAL = "the interval is where 95 of 100 repetitions are expected, by a bootstrap over launches"
+INTERVAL = "rows that take long have fewer launches; the interval is where 95 of 100 repetitions are expected, by a bootstrap over launches"
 RESAMPLES = 1000
+# What a row may take before it has fewer launches.
+ROW_SECONDS = 20.0
 # Of Student's t, 97.5 %, for 1, 2, ... degrees of freedom; of the normal distribution at the end.
 STUDENT = [12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160, 2.145, 2.131]
 NORMAL = 1.960
@@ -62,6 +64,12 @@ def rounds_of(slowest_ms, rounds, seconds):
     """Rounds of a launch whose slowest run takes this long: as many as fit in the time of all turns; 0 when not one does."""
     fit = int(1e3 * rounds * seconds / slowest_ms) if slowest_ms > 1e3 * seconds else rounds
     return min(rounds, fit)
+
+
+def launches_of(seconds, launches, long):
+    """Launches of a row whose first one took this long: fewer where they take more than ROW_SECONDS, but three, or two of runs that are long
+    themselves."""
+    return min(launches, max(2 if long else 3, int(ROW_SECONDS / max(seconds, 1e-3))))
 
 
 def distance(ours, theirs):

@@ -6,6 +6,7 @@ from report import measured, typical
 
 matplotlib.use("svg")
 import matplotlib.pyplot as plt  # noqa: E402
+from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator  # noqa: E402
 
 plt.rcParams.update({"svg.fonttype": "none", "svg.hashsalt": "tilewright", "font.size": 10, "font.family": "sans-serif",
                      "axes.spines.top": False, "axes.spines.right": False})
@@ -22,6 +23,20 @@ def svg(figure):
     plt.close(figure)
     text = buffer.getvalue()
     return text[text.index("<svg"):]
+
+
+def plain_log(axis, most=5):
+    """A logarithmic axis whose labels are plain numbers with room between them."""
+    axis.axes.set(**{f"{axis.axis_name}scale": "log"})
+    low, high = axis.get_view_interval()
+    for steps in ((1, 2, 5), (1, 3), (1,), (1e-2,), (1e-3,)):
+        ticks = [step * 10.0**power for power in range(-9, 13, 3 if steps == (1e-3,) else 2 if steps == (1e-2,) else 1) for step in steps]
+        ticks = [tick for tick in ticks if low <= tick <= high]
+        if len(ticks) <= most:
+            break
+    axis.set_major_locator(FixedLocator(ticks or [low]))
+    axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.4g}" if value < 1e4 else f"{value:,.0f}"))
+    axis.set_minor_locator(NullLocator())
 
 
 def style(part, name):
@@ -83,7 +98,9 @@ def roofline(part, report):
         if points:
             shade, mark = style(part, name)
             axes.scatter(*zip(*points), s=28 if j == 0 else 16, marker=mark, color=shade, label=name, zorder=3 - j / 10)
-    axes.set(xscale="log", yscale="log", xlim=(low, high), xlabel="operations for each byte of inputs, outputs, weights", ylabel="GFLOP/s")
+    axes.set(xlim=(low, high), xlabel="operations for each byte of inputs, outputs, weights", ylabel="GFLOP/s")
+    plain_log(axes.xaxis)
+    plain_log(axes.yaxis)
     axes.legend(fontsize=8, frameon=False, ncols=3, loc="lower center", bbox_to_anchor=(0.5, 1))
     return svg(figure), f"Roofline of one core: {peak:.0f} GFLOP/s with operands from L1, and what each level of the memory delivers."
 
@@ -127,7 +144,9 @@ def predictions(part):
     low, high = min(map(min, points)), max(map(max, points))
     axes.plot([low, high], [low, high], color="#111", linewidth=1)
     axes.plot([low, high / 2], [2 * low, high], ":", color="#555", linewidth=1)
-    axes.set(xscale="log", yscale="log", xlabel="predicted by the cost model, µs", ylabel="measured, µs")
+    axes.set(xlabel="predicted by the cost model, µs", ylabel="measured, µs")
+    plain_log(axes.xaxis)
+    plain_log(axes.yaxis)
     within = sum(0.5 <= m / p <= 2 for p, m in points)
     return svg(figure), f"Each kernel, one thread: {within} of {len(points)} within a factor of two of the prediction (dotted: twice as long)."
 
@@ -146,7 +165,7 @@ def costs(part):
                       if who in row["contestants"] and row["contestants"][who][metric]]
             if points:
                 axes.scatter(*zip(*points), marker=mark, color=shade, s=26, label=who)
-        axes.set_xscale("log")
+        plain_log(axes.xaxis, 3)
         axes.set_xlabel(label, fontsize=9)
         axes.tick_params(axis="x", labelsize=8)
         axes.grid(axis="y", color="#eee")

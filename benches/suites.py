@@ -218,7 +218,7 @@ SUITES = {
         "title": "Matrix products, f32, both operands given at run time", "peers": ["onnxruntime", "openvino", "mkl"], "threads": [1, 2],
         "rows": lambda: [(f"product_{m}x{n}x{k}", lambda s=(m, n, k): product(*s)) for m, n, k in PRODUCTS]},
     "polybench": {
-        "title": "PolyBench/C 4.2.1, LARGE, f64", "peers": ["gcc"], "threads": [1, 2],
+        "title": "PolyBench/C 4.2.1, LARGE, f64", "peers": ["gcc", "polly"], "threads": [1, 2],
         "rows": lambda: program_rows("LARGE")},
     "schedules": {
         "title": "Schedules by hand beside the ILP's, f32", "peers": ["by_hand", "halide"], "threads": [1, 2],

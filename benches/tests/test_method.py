@@ -57,6 +57,12 @@ class Rounds(unittest.TestCase):
             self.assertEqual(method.rounds_of(slowest, 4, 0.25), wanted, slowest)
 
 
+    def test_slow_rows_have_fewer_launches_but_never_one(self):
+        for seconds, long, wanted in [(1, False, 5), (5, False, 4), (60, False, 3), (60, True, 2), (8, True, 2), (0, True, 5)]:
+            self.assertEqual(method.launches_of(seconds, 5, long), wanted, seconds)
+        self.assertEqual(method.launches_of(60, 1, False), 1)
+
+
 class Noise(unittest.TestCase):
     def test_a_common_drift_is_marked_and_a_steady_machine_is_not(self):
         steady = [[1.0, 1.01], [0.99, 1.0]]
