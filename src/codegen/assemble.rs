@@ -21,6 +21,8 @@ pub struct Phase {
     pub parallel: Option<i64>,
     /// Iterations between two barriers of the parallel loop.
     pub wave: Option<i64>,
+    /// Iterations do different work.
+    pub uneven: bool,
     /// Scratch memory that each thread brings, 64-byte aligned.
     pub scratch_bytes: u32,
 }
@@ -43,5 +45,6 @@ fn assemble_function(function: &Function, target: &Target) -> Result<Phase> {
         Isa::Avx2 | Isa::Avx512 => x86::emit(function, &allocation, target.isa)?,
         Isa::Neon => aarch64::emit(function, &allocation)?,
     };
-    Ok(Phase { code, parallel: function.parallel, wave: function.wave, scratch_bytes: function.scratch_bytes })
+    let &Function { parallel, wave, uneven, scratch_bytes, .. } = function;
+    Ok(Phase { code, parallel, wave, uneven, scratch_bytes })
 }

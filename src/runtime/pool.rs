@@ -1,15 +1,15 @@
-//! The thread pool: one static part of a parallel loop for each thread, nothing nested.
+//! The thread pool: one part of a parallel loop for each thread, or several where iterations do different work; nothing nested.
 //!
 //! In: a number of iterations and a function of a range. Out: the function has run on every iteration. A run of a model
 //! takes the workers with [`Pool::enter`]; while it holds them they wait for work by spinning, for a bounded time, and as
 //! soon as it lets them go they sleep. Handing out work is one store to a cache line of each worker. A part that its
 //! worker has not begun when the caller has finished its own is taken back by the caller, so a worker that the system
-//! has put aside delays nobody. The partition depends on the number of threads only, and a result on neither.
+//! has put aside delays nobody. Iterations are independent: which thread runs one changes no result.
 
 use crate::runtime::{Error, Result};
 use std::cell::UnsafeCell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::*};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicUsize, Ordering::*};
 use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -19,6 +19,18 @@ const SPIN: Duration = Duration::from_micros(100);
 
 /// Range and executing thread: `work(first, last, thread)`.
 type Work<'a> = dyn Fn(i64, i64, usize) + Sync + 'a;
+
+/// How iterations are dealt to threads.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Deal {
+    /// One part for each thread, all of nearly the same length.
+    Equally,
+    /// Whoever is done takes some of those that are left, fewer and fewer.
+    AsDone,
+}
+
+/// Of the iterations that are left a thread takes one part in so many, times the number of threads.
+const SHARE: i64 = 4;
 
 /// A worker's doorbell, on a cache line of its own.
 #[repr(align(128))]
@@ -33,12 +45,15 @@ struct Bell {
 struct Job {
     work: *const Work<'static>,
     count: i64,
+    deal: Deal,
 }
 
 struct Shared {
     bells: Vec<Bell>,
     /// Written by the thread that holds the crew while no bell is armed and no part is running.
     job: UnsafeCell<Job>,
+    /// The first iteration of the current job that nobody has taken, where they are dealt as threads get done.
+    next: AtomicI64,
     /// Parts of the current job that are not finished.
     pending: AtomicUsize,
     panicked: AtomicBool,
@@ -74,7 +89,8 @@ impl Pool {
     pub fn new(threads: usize) -> Result<Pool> {
         let shared = Arc::new(Shared {
             bells: (1..threads).map(|_| Bell::default()).collect(),
-            job: UnsafeCell::new(Job { work: &|_, _, _| {}, count: 0 }),
+            job: UnsafeCell::new(Job { work: &|_, _, _| {}, count: 0, deal: Deal::Equally }),
+            next: AtomicI64::new(0),
             pending: AtomicUsize::new(0),
             panicked: AtomicBool::new(false),
             active: AtomicBool::new(false),
@@ -138,10 +154,9 @@ impl Crew<'_> {
         if self.held.is_some() { self.pool.threads() } else { 1 }
     }
 
-    /// Runs `work(first, last, thread)` on parts of `0..count`, one for each thread, and returns when all are done.
-    /// `thread` is less than [`Crew::threads`], and at most one part runs under a number at a time. A panic in `work` is
+    /// Runs `work(first, last, thread)` on parts of `0..count`, and returns when all are done. `thread` is less than [`Crew::threads`], and at most one part runs under a number at a time. A panic in `work` is
     /// reported as an error after the other parts have finished.
-    pub fn run(&mut self, count: i64, work: &Work) -> Result<()> {
+    pub fn run(&mut self, count: i64, deal: Deal, work: &Work) -> Result<()> {
         let threads = self.threads();
         if threads == 1 || count <= 1 {
             return match catch_unwind(AssertUnwindSafe(|| work(0, count, 0))) {
@@ -154,8 +169,9 @@ impl Crew<'_> {
         // The lifetime of `work` is extended only until this function returns: it waits below for every part.
         unsafe {
             let work = std::mem::transmute::<*const Work<'_>, *const Work<'static>>(work);
-            *shared.job.get() = Job { work, count };
+            *shared.job.get() = Job { work, count, deal };
         }
+        shared.next.store(0, Relaxed);
         shared.pending.store(threads - 1, Relaxed);
         for worker in 1..threads {
             shared.bells[worker - 1].armed.store(true, SeqCst);
@@ -202,14 +218,28 @@ fn claim(shared: &Shared, worker: usize) -> bool {
 fn perform(shared: &Shared, part: usize, thread: usize) {
     // SAFETY: the caller has claimed `part` of the current job, or is the one who started it, so the job does not change
     // and its work lives until `pending` says that the part is finished.
-    let (work, count) = unsafe {
+    let (work, count, deal) = unsafe {
         let job = &*shared.job.get();
-        (&*job.work, job.count)
+        (&*job.work, job.count, job.deal)
     };
-    let parts = shared.bells.len() as i128 + 1;
-    let at = |part: usize| (count as i128 * part as i128 / parts) as i64;
-    let (first, last) = (at(part), at(part + 1));
-    if first < last && catch_unwind(AssertUnwindSafe(|| work(first, last, thread))).is_err() {
+    let threads = shared.bells.len() as i64 + 1;
+    let all = || match deal {
+        Deal::Equally => {
+            let at = |part: usize| (count as i128 * part as i128 / threads as i128) as i64;
+            let (first, last) = (at(part), at(part + 1));
+            if first < last {
+                work(first, last, thread);
+            }
+        }
+        Deal::AsDone => {
+            let take = |first: i64| first + ((count - first) / (SHARE * threads)).max(1);
+            let more = |first: i64| (first < count).then(|| take(first));
+            while let Ok(first) = shared.next.fetch_update(Relaxed, Relaxed, more) {
+                work(first, take(first), thread);
+            }
+        }
+    };
+    if catch_unwind(AssertUnwindSafe(all)).is_err() {
         shared.panicked.store(true, Relaxed);
     }
 }
@@ -252,13 +282,13 @@ mod tests {
 
     #[test]
     fn every_iteration_runs_once() {
-        for threads in [0, 1, 2, 3, 5] {
+        for (threads, deal) in [0, 1, 2, 3, 5].into_iter().flat_map(|n| [(n, Deal::Equally), (n, Deal::AsDone)]) {
             let pool = Pool::new(threads).unwrap();
             for count in [0, 1, 2, 3, 7, 100] {
                 let hits: Vec<AtomicU64> = (0..count).map(|_| AtomicU64::new(0)).collect();
                 let mut crew = pool.enter();
                 for _ in 0..20 {
-                    crew.run(count, &|first, last, thread| {
+                    crew.run(count, deal, &|first, last, thread| {
                         assert!(thread < threads.max(1));
                         for i in first..last {
                             hits[i as usize].fetch_add(1, Relaxed);
@@ -275,11 +305,33 @@ mod tests {
     fn a_panic_is_an_error_and_the_pool_goes_on() {
         let pool = Pool::new(3).unwrap();
         let mut crew = pool.enter();
-        for bad in [0, 50, 99] {
-            let result = crew.run(100, &|first, last, _| assert!(!(first..last).contains(&bad), "wanted"));
+        for (bad, deal) in [(0, Deal::Equally), (50, Deal::AsDone), (99, Deal::Equally)] {
+            let result = crew.run(100, deal, &|first, last, _| assert!(!(first..last).contains(&bad), "wanted"));
             assert!(matches!(result, Err(Error::Internal(_))));
-            crew.run(100, &|_, _, _| {}).unwrap();
+            crew.run(100, deal, &|_, _, _| {}).unwrap();
         }
+    }
+
+    #[test]
+    fn a_thread_that_is_done_takes_more() {
+        let pool = Pool::new(2).unwrap();
+        let long = AtomicBool::new(true);
+        let others = AtomicU64::new(0);
+        // One iteration lasts until all others have run: they are not bound to the thread that is held up.
+        let work = |first: i64, last: i64, _: usize| {
+            for i in first..last {
+                if i == 0 {
+                    while others.load(SeqCst) < 8 {
+                        std::thread::yield_now();
+                    }
+                    long.store(false, SeqCst);
+                } else {
+                    others.fetch_add(1, SeqCst);
+                }
+            }
+        };
+        pool.enter().run(9, Deal::AsDone, &work).unwrap();
+        assert!(!long.load(SeqCst));
     }
 
     #[test]
@@ -292,7 +344,7 @@ mod tests {
                         let sum = AtomicU64::new(0);
                         let mut crew = pool.enter();
                         for _ in 0..5 {
-                            crew.run(10, &|first, last, _| {
+                            crew.run(10, Deal::AsDone, &|first, last, _| {
                                 sum.fetch_add((first..last).sum::<i64>() as u64, Relaxed);
                             })
                             .unwrap();
@@ -311,7 +363,7 @@ mod tests {
     #[test]
     fn workers_sleep_between_runs() {
         let pool = Pool::new(2).unwrap();
-        pool.enter().run(2, &|_, _, _| {}).unwrap();
+        pool.enter().run(2, Deal::Equally, &|_, _, _| {}).unwrap();
         let asleep = || pool.shared.bells[0].asleep.load(SeqCst);
         let deadline = Instant::now() + Duration::from_secs(5);
         while !asleep() && Instant::now() < deadline {

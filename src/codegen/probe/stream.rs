@@ -74,7 +74,16 @@ fn sum(target: &Target, bytes: usize, repeat: usize) -> Function {
         insts.push(Inst::VStore { src: total(i), ty, mem, addr: at(output, i * target.vector_bytes), part: None });
     }
     let vregs = (UNROLL + 4) as u32;
-    Function { name: "sum".into(), insts, gprs: registers.0, vregs, scratch_bytes: 0, parallel: None, wave: None }
+    Function {
+        name: "sum".into(),
+        insts,
+        gprs: registers.0,
+        vregs,
+        scratch_bytes: 0,
+        parallel: None,
+        wave: None,
+        uneven: false,
+    }
 }
 
 /// Additions of a step, and steps of a run.
@@ -106,6 +115,7 @@ pub fn measure_clock(target: &Target, seconds: f64) -> Result<f64> {
         scratch_bytes: 0,
         parallel: None,
         wave: None,
+        uneven: false,
     };
     let probe = Probe::new(target, function, vec![Tensor::zeros(DType::I64, &[1])], (DType::I64, vec![1]))?;
     let least = least_seconds(std::slice::from_ref(&probe), seconds)?[0];
