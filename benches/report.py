@@ -118,7 +118,7 @@ def table_of(part):
 def facts(report):
     """Date, machine, versions, method as pairs."""
     machine = report["machine"]
-    pairs = [("Date", report["date"]), ("Processor", f"{machine['processor']}, {machine['cores']} cores"), ("System", machine["system"]),
+    pairs = [("Date", report["date"]), ("Processor", f"{machine['processor']}, {machine['cores']} cores"), ("System", ", Python ".join(filter(None, [machine["system"], machine.get("python")]))),
              ("tilewright", f"revision {machine['revision']}{', changed' if machine['changed'] else ''}, {machine['rustc']}")]
     for limits in machine["limits"]:
         levels = ", ".join(f"{level['gb_per_second']:.0f} GB/s from {level['name']}" for level in limits["bandwidth"])

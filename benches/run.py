@@ -185,6 +185,7 @@ def part_of(report, suite, metric, names, options):
     report["suites"] = [part for part in report["suites"] if part["suite"] != suite]
     part = {"suite": suite, "title": SUITES[suite]["title"], "metric": metric, "method": how, "peers": names, "rows": []}
     report["suites"].append(part)
+    report["suites"].sort(key=lambda part: list(SUITES).index(part["suite"]))
     return part
 
 

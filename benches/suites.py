@@ -224,7 +224,7 @@ SUITES = {
         "title": "Schedules by hand beside the ILP's, f32", "peers": ["by_hand", "halide"], "threads": [1, 2],
         "rows": schedule_rows},
     "compile": {
-        "title": "Loading and compiling a network", "peers": ["onnxruntime", "openvino"], "threads": [1], "metric": "prepare_ms",
+        "title": "From a network's file to the first result: loading, compiling, one run", "peers": ["onnxruntime", "openvino"], "threads": [1], "metric": "prepare_ms",
         "rows": network_rows},
     "memory": {
         "title": "Memory of the whole process, loading and running a network", "peers": ["onnxruntime", "openvino"], "threads": [1],
