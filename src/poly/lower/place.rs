@@ -26,11 +26,12 @@ struct Box1 {
 }
 
 impl Lowering<'_> {
-    /// Temporaries that statements of several phases touch become workspaces.
+    /// Temporaries that statements of several phases touch become workspaces, and those that a statement has for itself.
     pub(super) fn place_across_phases(&mut self, phases: &[(Vec<StatementId>, &Node)]) -> Result<()> {
         for t in self.temporaries() {
             let touching = self.scop.users(t);
-            if phases.iter().filter(|p| p.0.iter().any(|s| touching.contains(s))).count() > 1 {
+            let shared = phases.iter().filter(|p| p.0.iter().any(|s| touching.contains(s))).count() > 1;
+            if shared || touching.len() == 1 {
                 self.workspace(t);
             }
         }
