@@ -188,7 +188,7 @@ pub fn as_given(scop: &Scop, schedule: &Schedule, packings: &[Packing]) -> Tiled
 fn work(scop: &Scop) -> KernelReport {
     KernelReport {
         name: scop.name.clone(),
-        flops: scop.ids().map(|s| instances(scop, s) * access::flops(scop.statement(s))).sum(),
+        flops: scop.ids().map(|s| instances(scop, s) * access::flops(scop.statement(s))).fold(0.0, |a, b| a + b),
         bytes: external_bytes(scop),
         ..KernelReport::default()
     }

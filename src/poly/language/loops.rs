@@ -2,7 +2,7 @@
 //!
 //! Each assignment becomes a statement for each case of the conditions around it; its iterators are the loops around it, a
 //! loop's iterator being its index minus its least value, so that boxes begin at 0. The original order is the tree of
-//! loops and sequences as written. Every access is proven inside of its array for all iterations, or refused with the
+//! loops and sequences as written; statements that never run are not in it, and it may have none. Every access is proven inside of its array for all iterations, or refused with the
 //! first iteration that leaves it.
 
 use super::condition;
@@ -41,9 +41,7 @@ fn lower_from(program: &Program, sizes: &BTreeMap<String, i64>, origin: i64) -> 
     let arrays = arrays(program, sizes)?;
     let mut walk = Walk { sizes, origin, arrays: &arrays, isl: Isl::default(), statements: vec![], names: vec![] };
     let order = walk.block(statements, &Nest::default())?;
-    let Some((_, root)) = order else {
-        return Err(Problem::invalid(program.name.span, format!("no statement of `{}` ever runs", program.name)));
-    };
+    let root = order.map_or(Node::Sequence(vec![]), |(_, root)| root);
     let names = unique(&walk.names);
     let mut statements = walk.statements;
     statements.iter_mut().zip(names).for_each(|(s, name)| s.name = name);

@@ -138,9 +138,9 @@ impl Printer<'_> {
 
     /// The conditions that all statements have and that are not said yet.
     fn common(&self, ids: &[StatementId], said: &[Affine]) -> Vec<Affine> {
-        let domain = |id: StatementId| &self.scop.statement(id).domain;
+        let domain = |id: StatementId| &self.scop.statement(id).domain[..];
         let mut out: Vec<Affine> = vec![];
-        for c in domain(ids[0]) {
+        for c in ids.first().map_or(&[][..], |&id| domain(id)) {
             let all = ids.iter().all(|&id| domain(id).contains(c));
             if all && !said.contains(c) && !out.contains(c) {
                 out.push(c.clone());
