@@ -3,10 +3,12 @@
 
 mod common;
 
-use common::run_seeded;
+use common::{difference, root, run_seeded};
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use tilewright::poly::language;
+use tilewright::pipeline::kernel::{STAGES, Stage};
+use tilewright::poly::language::{self, syntax::Body};
+use tilewright::runtime::module::TensorSpec;
 use tilewright::{Model, Options, Tensor};
 
 /// What makes it hard, program.
@@ -30,6 +32,123 @@ const PROGRAMS: &[(&str, &str)] = &[
             for t in 0..N for i in t..N-2 S1: B[t+5][N-t+3] max= A[t+3][1] % 1000
         }",
     ),
+    (
+        "a temporary that nothing reads",
+        "loop p(N) {
+            out f64 y[N]
+            temp f64 t, u[N]
+            for i in 0..N y[i] = 1
+            t = 2
+            for i in 0..N u[i] += y[i]
+        }",
+    ),
+];
+
+/// What takes more effort than there is, program.
+const TOO_HARD: &[(&str, &str)] = &[
+    (
+        "a triangular loop of two statements under conditions on all loops, one of which reads through an index",
+        "loop p(N) {
+            inout f32 A[N+8][N+8]
+            in i64 ix[N+8]
+            for t in 2..N step 2 {
+                for i in t..t+1 {
+                    if i > 1 {
+                        S1: A[t+6][t+5] max= A[ix[t]][N-t+4]
+                    } else {
+                        if i == t {
+                            if i != 2 {
+                                S2: A[i+1][t+5] = 0.3 * A[i+4][i+3] + 0.1
+                            }
+                        } else {
+                            if i >= 1 && t <= N-2 {
+                                S3: A[i+3][t+1] += 0.05 * A[t+4][t+7]
+                            } else {
+                                S4: A[N-i+4][i+6] += 0.05 * A[ix[i]][i+3]
+                            }
+                        }
+                    }
+                }
+            }
+            for t in 1..N {
+                for i in 1..N-2 {
+                    for j in i..N {
+                        if j == t {
+                            S5: A[j+3][N-i+3] -= 0.05 * A[t+2][N-t+3]
+                        } else {
+                            if j >= 1 && t <= N-2 {
+                                S6: A[N-t+2][i+7] = 0.3 * (0.4 * (A[i+1][i+1] + select(A[i+5][t+5] < A[ix[i]][j+1], A[t+6][i+5], A[i+5][t+5]))) + 0.1
+                            }
+                        }
+                    }
+                }
+            }
+        }",
+    ),
+    (
+        "ten statements in loops of their own under one loop, all of which reach each other",
+        "loop p(N) {
+            inout f64 A[N+8][N+8]
+            inout f64 B[N+8][N+8]
+            in i64 ix[N+8]
+            for t in 0..N-2 {
+                for i in t+1..min(t+3, N) {
+                    for j in t..N {
+                        S1: B[i+4][j+3] = 0.3 * (B[t+6][t+6] + (0.4 * 0.25)) + 0.1
+                    }
+                    for j in 0..i+1 {
+                        S2: B[N-j+4][N-j+5] -= 0.05 * A[j+6][N-i+3]
+                    }
+                    for j in t+1..N-2 {
+                        S3: A[2][i+2] = 0.3 * B[i+7][i+2] + 0.1
+                    }
+                }
+                for i in 0..N-1 step 2 {
+                    for j in 0..i {
+                        if t < j+1 {
+                            if j >= 1 && t <= N-2 {
+                                S4: B[t+5][j+1] min= ((0.25 + (A[j+1][t+3] + B[0][j+7])) + (0.4 * (0.4 * A[3][t+1])))
+                            }
+                        }
+                    }
+                }
+                for i in 0..min(t+3, N) {
+                    for j in 0..i+1 {
+                        if j > 1 {
+                            if j + t < N {
+                                S5: A[j+1][j+1] += 0.05 * (0.25 - -0.75)
+                            } else {
+                                S6: A[3][t+6] += 0.05 * -0.75
+                            }
+                        }
+                        if j == t {
+                            S7: B[j+7][i+3] += 0.05 * ((0.4 * B[N-j+4][j+5]) - (A[i+2][j+7] - A[N-j+4][N-i+4]))
+                        } else {
+                            S8: B[N-t+3][i+4] = 0.3 * (A[6][t+1] + (A[ix[i]][i+7] + A[t+5][j+1])) + 0.1
+                        }
+                    }
+                    if i == t {
+                        S9: A[t+6][i+2] -= 0.05 * B[5][i+4]
+                    }
+                    for j in 0..N {
+                        if t < j+1 {
+                            if t < j+1 {
+                                S10: A[t+5][t+7] min= (A[j+5][1] - max(B[t+4][t+7], (B[4][5] - B[N-i+3][i+3])))
+                            }
+                        }
+                    }
+                }
+            }
+        }",
+    ),
+];
+
+/// No statement of these ever runs for N = 1, or for any.
+const IDLE: &[&str] = &[
+    "loop p(N) { inout f64 A[N][N]\n for i in 0..N for j in 0..i S: A[i][j] += A[j][i] }",
+    "loop p(N) { inout f32 x[N], y[N+2]\n for i in 1..N { S: x[i] = x[i-1]\n for j in i..N T: y[j] += x[i] } }",
+    "loop p(N) { inout i64 A[N+3]\n for t in 0..0 for i in 0..N A[i] += 1 }",
+    "loop p(N) { inout f64 A[N]\n for i in 0..N if i > N + 3 A[i] = 1 }",
 ];
 
 fn outputs(model: Model, size: i64, threads: usize) -> Vec<Tensor> {
@@ -41,11 +160,76 @@ fn outputs(model: Model, size: i64, threads: usize) -> Vec<Tensor> {
 #[test]
 fn hard_programs_compute_what_they_compute_in_their_own_order() {
     for (what, text) in PROGRAMS {
-        let file = language::parse("p.tile", text).unwrap_or_else(|e| panic!("{e}"));
-        let model = Model::from_program(file, None, None).unwrap();
+        let model = model(text);
         for (size, threads) in [(7, 1), (19, 1), (19, 2)] {
             let expected = outputs(model.clone().untransformed(), size, 1);
             assert!(outputs(model.clone(), size, threads) == expected, "{what}: N = {size}, {threads} threads");
         }
     }
+}
+
+fn model(text: &str) -> Model {
+    let file = language::parse("p.tile", text).unwrap_or_else(|e| panic!("{e}"));
+    Model::from_program(file, None, None).unwrap()
+}
+
+#[test]
+fn programs_that_take_too_much_effort_keep_their_order_and_say_so() {
+    for (what, text) in TOO_HARD {
+        let options = Options { dims: BTreeMap::from([("N".to_string(), 19)]), ..Options::default() };
+        let (module, report) = model(text).compile_module(&options).unwrap_or_else(|e| panic!("{what}: {e}"));
+        let why = report.kernels.iter().find_map(|k| k.fallback.clone()).unwrap_or_default();
+        let said = why.contains("original order of") && why.contains("entries of linear relaxations");
+        assert!(said, "{what}: {why}");
+        let expected = outputs(model(text).untransformed(), 19, 1);
+        let module = Arc::new(module);
+        for threads in [1, 2] {
+            for (found, expected) in run_seeded(module.clone(), threads, 2).unwrap().iter().zip(&expected) {
+                assert_eq!(difference(found, expected, 1e-4), None, "{what}, {threads} threads");
+            }
+        }
+    }
+}
+
+#[test]
+fn what_never_runs_leaves_its_arrays_as_they_are() {
+    let options = Options { dims: BTreeMap::from([("N".to_string(), 1)]), ..Options::default() };
+    for text in IDLE {
+        let model = model(text);
+        let module = model.compile_module(&options).unwrap_or_else(|e| panic!("{text}: {e}")).0;
+        let module = Arc::new(module);
+        let seeded = |(i, s): (u64, &TensorSpec)| Tensor::seeded(s.dtype, &s.shape, 1, i, 2);
+        let given: Vec<Tensor> = (0..).zip(&module.inputs).map(seeded).collect();
+        for threads in [1, 2] {
+            assert!(run_seeded(module.clone(), threads, 2).unwrap() == given, "{text}");
+        }
+        assert!(outputs(model.clone().untransformed(), 1, 1) == given, "{text}");
+        for &(name, stage) in STAGES.iter().filter(|s| !matches!(s.1, Stage::Graph | Stage::Rewritten)) {
+            model.explain(&options, stage, None).unwrap_or_else(|e| panic!("{name} of {text}: {e}"));
+        }
+    }
+}
+
+#[test]
+fn every_kernel_of_polybench_runs_with_sizes_of_one() {
+    let mut idle = 0;
+    for entry in std::fs::read_dir(root().join("datasets/polybench")).unwrap() {
+        let file = language::load(&entry.unwrap().path()).unwrap();
+        let Body::Loop { parameters, .. } = &file.programs[0].body else { panic!("a loop program") };
+        let dims = parameters.iter().map(|p| (p.name.text.clone(), 1)).collect();
+        let (name, options) = (file.programs[0].name.text.clone(), Options { dims, ..Options::default() });
+        let model = Model::from_program(file, None, None).unwrap();
+        let run = |model: Model, threads| {
+            let module = Arc::new(model.compile_module(&options).unwrap_or_else(|e| panic!("{name}: {e}")).0);
+            run_seeded(module, threads, 2).unwrap()
+        };
+        let expected = run(model.clone().untransformed(), 1);
+        for threads in [1, 2] {
+            for (found, expected) in run(model.clone(), threads).iter().zip(&expected) {
+                assert_eq!(difference(found, expected, 1e-12), None, "{name}");
+            }
+        }
+        idle += usize::from(!model.explain(&options, Stage::Scop, None).unwrap().contains("order"));
+    }
+    assert!(idle > 3, "{idle}");
 }

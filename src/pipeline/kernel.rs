@@ -175,7 +175,10 @@ fn compile_statements(
     let (kernel, assembled) = built?;
     let shown = || match given {
         Some(given) => Ok(given.schedule.print(&scop)),
-        None => Ok(format!("{}\ntiled:\n{}", schedule.print(&scop), tiled.schedule.print(&scop))),
+        None => {
+            let kept = ilp.fallback.as_ref().map_or(String::new(), |why| format!("{why}\n"));
+            Ok(format!("{kept}{}\ntiled:\n{}", schedule.print(&scop), tiled.schedule.print(&scop)))
+        }
     };
     if !after(Stage::Schedule, &Seen { text: &shown, scheduled: Some((&scop, &tiled)) })? {
         return Ok(None);

@@ -94,7 +94,10 @@ pub fn analyze(scop: &Scop) -> Result<Dependences> {
                     if s != t && covered_between(scop, source.tensor, s, t) {
                         continue;
                     }
-                    add(scop, &isl, source, sink, &orders, &mut out)?;
+                    add(scop, &isl, source, sink, &orders, &mut out).map_err(|e| {
+                        let [a, b] = [s, t].map(|i| &scop.statements[i].name);
+                        e.context(&format!("the dependences of {b} on {a}"))
+                    })?;
                 }
             }
         }

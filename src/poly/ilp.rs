@@ -24,26 +24,33 @@
 //! coefficients 0..4 and constants 0, constants to 4, coefficients -4..4. A group of several components has only parallel
 //! rows, one iterator of each statement, all of one length, and shares one only if that saves more bytes than it moves
 //! with a worse stride, and never between two matrix products; when there is none the group is cut into a sequence of groups that have one, joined greedily along
-//! the dependences that move most bytes. Where nothing is found the original order is used and the report says so.
+//! the dependences that move most bytes.
+//!
+//! Effort is limited: the linear relaxations of all integer programs together have at most [`MAX_EFFORT`] entries, and isl and
+//! the generators of polyhedra have limits of their own. Beyond them no more rows are found. The default is the original
+//! order: of the outermost strongly connected components for which no rows are found, of all statements when what was found does not pass
+//! the proof. It gets exact flags, so that its parallel loops are known, and the report names the statements and the reason.
 //!
 //! How we differ from the paper: first δ ≥ 0 is asked for on the unbounded cone of the dependence (as if extents were
-//! parameters), which is a condition on the signs of a few forms when subscripts are simple; the dual cone by isl
-//! ([`Isl::nonnegative_forms`]) is used for the rest.
+//! parameters), which is a condition on the signs of a few forms when subscripts are simple; the generators of the dependence
+//! ([`super::generators`]) are used for the rest.
 
 mod component;
 mod row;
 
 use crate::codegen::expr::{Access, Affine, BufferId, Index, Var};
 use crate::poly::dependence::{Dependence, Dependences};
+use crate::poly::integer_program::Effort;
 use crate::poly::isl::Isl;
 use crate::poly::legality::{self, Live};
-use crate::poly::polyhedron::orthogonal_complement;
+use crate::poly::polyhedron::{Form, Polyhedron, orthogonal_complement};
 use crate::poly::schedule::{Band, Node, Row, Schedule, Step};
 use crate::poly::scop::{Role, Scop, StatementId};
 use crate::poly::{Error, Result};
 use component::{components, order, within};
 use row::{Attempt, PARALLEL, SERIAL};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
+use std::rc::Rc;
 
 /// The effort of one scheduling.
 #[derive(Clone, PartialEq, Debug, Default)]
@@ -54,6 +61,8 @@ pub struct Report {
     pub programs: usize,
     pub ilp_variables: usize,
     pub constraint_rows: usize,
+    /// Rows times unknowns of all linear relaxations.
+    pub entries: usize,
     pub milliseconds: f64,
     /// What was used instead of the best schedule, and why.
     pub fallback: Option<String>,
@@ -63,8 +72,8 @@ impl std::fmt::Display for Report {
     fn fmt(&self, f: &mut std::fmt::Formatter) -> std::fmt::Result {
         write!(
             f,
-            "{} rows by {} integer programs of at most {} unknowns and {} constraints, {:.1} ms",
-            self.rows, self.programs, self.ilp_variables, self.constraint_rows, self.milliseconds
+            "{} rows by {} integer programs of at most {} unknowns and {} constraints, {} entries in all, {:.1} ms",
+            self.rows, self.programs, self.ilp_variables, self.constraint_rows, self.entries, self.milliseconds
         )?;
         match &self.fallback {
             None => Ok(()),
@@ -78,21 +87,37 @@ const TILE: i64 = 32;
 /// Weight of strides; see [`row`].
 const STRIDE: i64 = 1 << 6;
 
+/// Entries of linear relaxations for one Scop: some times what the programs of `datasets` take at any size.
+pub const MAX_EFFORT: usize = 16_000_000;
+
 /// Schedules `scop`. The result is legal: it has passed [`legality::check`].
 pub fn schedule(scop: &Scop, dependences: &Dependences) -> Result<(Schedule, Report)> {
+    schedule_within(scop, dependences, Effort { left: MAX_EFFORT })
+}
+
+/// The same with less effort, or more.
+pub fn schedule_within(scop: &Scop, dependences: &Dependences, effort: Effort) -> Result<(Schedule, Report)> {
     let start = std::time::Instant::now();
-    let mut scheduler = Scheduler::new(scop);
+    let mut scheduler = Scheduler::new(scop, effort);
     let live = dependences.list.iter().map(|d| (d, Live::new(d))).collect();
     let found = scheduler
         .group(&scop.ids().collect::<Vec<_>>(), live)
         .map(|root| Schedule { root })
+        .and_then(|s| if scheduler.kept.is_empty() { Ok(s) } else { legality::flag(scop, dependences, &s) })
         .and_then(|s| legality::check(scop, dependences, &s).map(|()| s));
     let mut report = scheduler.report;
-    let schedule = found.unwrap_or_else(|e| {
-        report.fallback = Some(format!("original order kept: {e}"));
-        scop.order.clone()
-    });
+    let schedule = match found {
+        Ok(schedule) => {
+            report.fallback = (!scheduler.kept.is_empty()).then(|| scheduler.kept.join("; "));
+            schedule
+        }
+        Err(e) => {
+            report.fallback = Some(format!("original order kept: {e}"));
+            legality::flag(scop, dependences, &scop.order).unwrap_or_else(|_| scop.order.clone())
+        }
+    };
     schedule.for_each_band(&mut |band| report.rows += band.rows.len());
+    report.entries = effort.left - scheduler.effort.left;
     report.milliseconds = start.elapsed().as_secs_f64() * 1e3;
     Ok((schedule, report))
 }
@@ -111,11 +136,17 @@ struct Scheduler<'a> {
     weights: BTreeMap<StatementId, Vec<i64>>,
     /// Tile rows are above already.
     tiled: bool,
+    /// Of the dependences so far.
+    generators: HashMap<Polyhedron, Rc<Vec<Form>>>,
+    effort: Effort,
+    limit: Effort,
+    /// What has its original order, and why.
+    kept: Vec<String>,
     report: Report,
 }
 
 impl<'a> Scheduler<'a> {
-    fn new(scop: &'a Scop) -> Scheduler<'a> {
+    fn new(scop: &'a Scop, effort: Effort) -> Scheduler<'a> {
         let stride: BTreeMap<_, _> = scop.ids().map(|id| (id, unit_stride_bytes(scop, id))).collect();
         let most = stride.values().flatten().copied().max().unwrap_or(0).max(1);
         let weight = |(i, &bytes): (usize, &i64)| {
@@ -130,6 +161,10 @@ impl<'a> Scheduler<'a> {
             stride,
             weights,
             tiled: false,
+            generators: HashMap::new(),
+            effort,
+            limit: effort,
+            kept: vec![],
             report: Report::default(),
         }
     }
@@ -142,8 +177,21 @@ impl<'a> Scheduler<'a> {
         self.complement(id).is_empty()
     }
 
-    /// The tree for `group`, whose pairs of instances `live` the rows above have not ordered.
+    /// The tree for `group`, whose pairs of instances `live` the rows above have not ordered: the original one where there are no
+    /// rows above and none is found.
     fn group(&mut self, group: &[StatementId], live: LiveDependences<'a>) -> Result<Node> {
+        let outermost = group.iter().all(|id| self.above[id].is_empty());
+        match self.rows_of(group, live) {
+            Err(why @ Error::Limit(_)) if outermost => {
+                group.iter().for_each(|id| self.above.get_mut(id).expect("every statement").clear());
+                self.kept.push(format!("original order of {} kept: {why}", self.names(group)));
+                Ok(self.scop.order.root.restricted(group))
+            }
+            found => found,
+        }
+    }
+
+    fn rows_of(&mut self, group: &[StatementId], live: LiveDependences<'a>) -> Result<Node> {
         if let [id] = group
             && self.is_complete(*id)
         {
@@ -269,8 +317,15 @@ impl<'a> Scheduler<'a> {
     }
 
     fn stuck(&self, group: &[StatementId]) -> Error {
+        Error::Limit(match self.effort.left {
+            0 => format!("the integer programs took more than {} entries of linear relaxations", self.limit.left),
+            _ => format!("no row was found for {}", self.names(group)),
+        })
+    }
+
+    fn names(&self, group: &[StatementId]) -> String {
         let names: Vec<&str> = group.iter().map(|&id| self.scop.statement(id).name.as_str()).collect();
-        Error::Limit(format!("no row was found for {}", names.join(", ")))
+        names.join(", ")
     }
 
     /// A sequence of the groups that share a parallel row.

@@ -1,11 +1,26 @@
 //! Small integer programs: fixed and equal unknowns eliminated, the rest solved by branch and bound over microlp's linear
-//! relaxations with a bound on their number, the answer checked exactly.
+//! relaxations with a bound on their number and size, the answer checked exactly.
 
 use good_lp::{Expression, ProblemVariables, Solution, SolverModel, constraint, microlp, variable};
 use std::collections::BTreeMap;
 
 /// Linear relaxations solved for one program, at most.
 const MAX_NODES: usize = 60;
+
+/// What may still be spent on programs: each linear relaxation takes its rows times its unknowns.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Effort {
+    pub left: usize,
+}
+
+impl Effort {
+    /// Whether there was enough for one more relaxation; nothing is left when there was not.
+    fn spend(&mut self, relaxation: usize) -> bool {
+        let enough = relaxation <= self.left;
+        self.left = if enough { self.left - relaxation } else { 0 };
+        enough
+    }
+}
 
 /// `constant + Σ coefficient·unknown`.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
@@ -77,7 +92,7 @@ impl IntegerProgram {
 
     /// An optimal solution, every row verified in integers; not the optimum when it takes more effort than allowed, and
     /// `None` when there is none or none was found.
-    pub fn solve(&self) -> Option<Vec<i64>> {
+    pub fn solve(&self, effort: &mut Effort) -> Option<Vec<i64>> {
         let n = self.unknowns();
         let (mut low, mut high) = (self.low.clone(), self.high.clone());
         // Equal unknowns are represented by the first of them, fixed ones by their value.
@@ -128,15 +143,16 @@ impl IntegerProgram {
                 at_least.push(row);
             }
         }
+        // Of rows that differ in their constants the least says all.
         at_least.sort();
-        at_least.dedup();
+        at_least.dedup_by(|later, first| later.terms == first.terms);
         let mut cost = vec![0; n];
         (0..n).for_each(|u| cost[root[u]] += self.cost[u]);
 
         let open: Vec<usize> = (0..n).filter(|&u| root[u] == u && low[u] < high[u]).collect();
         let rows = Rows { open: &open, at_least: &at_least, equal: &equal, cost: &cost };
         let place = |u: usize| open.iter().position(|&o| o == u);
-        let found = rows.branch_and_bound(&low, &high, |values| {
+        let found = rows.branch_and_bound(&low, &high, effort, |values| {
             let value: Vec<i64> = (0..n).map(|u| place(root[u]).map_or(low[root[u]], |k| values[k])).collect();
             let within = (0..n).all(|u| self.low[u] <= value[u] && value[u] <= self.high[u]);
             let valid = within
@@ -158,11 +174,12 @@ struct Rows<'a> {
 
 impl Rows<'_> {
     /// The cheapest integer point that `accept` takes, and its cost: linear relaxations, divided at unknowns that are no
-    /// integers, at most [`MAX_NODES`] of them. Beyond that, the best point so far.
+    /// integers, at most [`MAX_NODES`] of them and as many as `effort` allows. Beyond that, the best point so far.
     fn branch_and_bound(
         &self,
         low: &[i64],
         high: &[i64],
+        effort: &mut Effort,
         accept: impl Fn(&[i64]) -> Option<Vec<i64>>,
     ) -> Option<(i64, Vec<i64>)> {
         if self.open.is_empty() {
@@ -173,6 +190,9 @@ impl Rows<'_> {
         let mut best: Option<(i64, Vec<i64>)> = None;
         for _ in 0..MAX_NODES {
             let Some((low, high)) = nodes.pop() else { break };
+            if !effort.spend(self.open.len() * (self.at_least.len() + self.equal.len()).max(1)) {
+                break;
+            }
             let Some(point) = self.relax(&low, &high) else { continue };
             let cost: f64 = self.open.iter().zip(&point).map(|(&u, x)| self.cost[u] as f64 * x).sum();
             if best.as_ref().is_some_and(|b| cost > b.0 as f64 - 0.5) {
@@ -276,10 +296,24 @@ mod tests {
                 .filter(|v| p.at_least.iter().all(|r| r.evaluate(v) >= 0) && p.equal.iter().all(|r| r.evaluate(v) == 0))
                 .map(|v| (0..3).map(|u| p.cost[u] * v[u]).sum::<i64>())
                 .min();
-            let found = p.solve().map(|v| (0..3).map(|u| p.cost[u] * v[u]).sum::<i64>());
+            let found = p.solve(&mut Effort { left: 1 << 20 }).map(|v| (0..3).map(|u| p.cost[u] * v[u]).sum::<i64>());
             assert_eq!(found, best, "{p:?}");
             if best.is_some() { feasible += 1 } else { infeasible += 1 }
         }
         assert!(feasible > 50 && infeasible > 20, "{feasible} {infeasible}");
+    }
+
+    #[test]
+    fn effort_ends() {
+        let mut p = IntegerProgram::default();
+        (0..3).for_each(|_| assert!(p.unknown(0, 9, 1) < 3));
+        p.at_least_zero(row(&[(0, 2), (1, 2), (2, -2)], -1));
+        // The first relaxation has no integer solution.
+        let mut effort = Effort { left: 4 };
+        assert_eq!(p.solve(&mut effort), None);
+        assert_eq!(effort, Effort { left: 0 });
+        let mut effort = Effort { left: 1000 };
+        assert_eq!(p.solve(&mut effort).unwrap().iter().sum::<i64>(), 1);
+        assert!(effort.left > 900 && effort.left < 1000 - 3, "{effort:?}");
     }
 }

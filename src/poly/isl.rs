@@ -1,7 +1,8 @@
 //! The only file that touches isl (Verdoolaege, "isl: An Integer Set Library for the Polyhedral Model", ICMS 2010).
 //!
 //! In and out go plain constraint matrices ([`Polyhedron`]); no isl object leaves a function. [`Isl`] owns a context that
-//! is made on first use, so that problems which need no solver pay nothing. It is neither Send nor Sync.
+//! is made on first use, so that problems which need no solver pay nothing. It is neither Send nor Sync. All that one
+//! [`Isl`] does is limited in isl's own count of operations: beyond it every question is answered with [`Error::Limit`].
 
 use crate::poly::polyhedron::{Form, Polyhedron, Reduced, minus, plus};
 use crate::poly::{Error, Result};
@@ -9,30 +10,51 @@ use isl_rs::{BasicSet, Context, DimType, LibISLError, Mat, Options, Set, Space, 
 use std::cell::OnceCell;
 use std::marker::PhantomData;
 
+/// Operations (pivots and allocations) of one [`Isl`], at most: forty times what any program of `datasets` takes.
+const MAX_OPERATIONS: u64 = 1 << 22;
+
 /// A lazily made isl context.
-#[derive(Default)]
 pub struct Isl {
     context: OnceCell<Context>,
+    operations: u64,
     not_send: PhantomData<*mut ()>,
 }
 
-fn failed(e: LibISLError) -> Error {
-    Error::Internal(format!("isl: {e}"))
+impl Default for Isl {
+    fn default() -> Isl {
+        Isl::with_operations(MAX_OPERATIONS)
+    }
 }
 
 impl Isl {
+    /// A solver that may do so many operations in all.
+    pub fn with_operations(operations: u64) -> Isl {
+        Isl { context: OnceCell::new(), operations, not_send: PhantomData }
+    }
+
+    fn failed(&self, e: LibISLError) -> Error {
+        let context = self.context();
+        let last = context.last_error();
+        context.reset_error();
+        if last == isl_rs::Error::Quota || e.to_string().starts_with("[Quota]") {
+            return Error::Limit(format!("the solver isl took more than {} operations", self.operations));
+        }
+        Error::Internal(format!("isl: {e}"))
+    }
+
     fn context(&self) -> &Context {
         self.context.get_or_init(|| {
             let context = Context::alloc();
             // Errors come back as values; they are neither printed nor do they abort.
             let _ = Options::set_on_error(&context, 1);
+            context.set_max_operations(self.operations);
             context
         })
     }
 
     /// Whether `p` has no integer point.
     pub fn is_empty(&self, p: &Polyhedron) -> Result<bool> {
-        self.set(p).and_then(|s| s.is_empty()).map_err(failed)
+        self.set(p).and_then(|s| s.is_empty()).map_err(|e| self.failed(e))
     }
 
     /// The lexicographically least integer point of a bounded polyhedron. By bisection over emptiness: isl's `lexmin` has
@@ -69,41 +91,13 @@ impl Isl {
         Ok(Some(point))
     }
 
-    /// The dual cone: rows `r` such that `c₀ + Σ cᵢ·xᵢ ≥ 0` on all rational points of `p` exactly when
-    /// `r_dims·c₀ + Σ rᵢ·cᵢ ≥ 0` for every row (Farkas). Equalities come as two rows.
-    pub fn nonnegative_forms(&self, p: &Polyhedron) -> Result<Vec<Form>> {
-        let compute = || {
-            let cone = self.set(p)?.coefficients()?;
-            let mut rows = vec![];
-            let order = [DimType::Set, DimType::Div, DimType::Param, DimType::Cst];
-            let [a, b, c, d] = order;
-            let matrices = [(cone.inequalities_matrix(a, b, c, d)?, false)];
-            let [a, b, c, d] = [DimType::Set, DimType::Div, DimType::Param, DimType::Cst];
-            let equalities = (cone.equalities_matrix(a, b, c, d)?, true);
-            for (matrix, both) in matrices.into_iter().chain([equalities]) {
-                for r in 0..matrix.rows()? {
-                    // Columns: c₀, c₁ …, and a constant that is 0.
-                    let entry = |c: usize| matrix.get_element_val(r, c as i32)?.get_num_si();
-                    let mut row = (1..=p.dims).map(entry).collect::<std::result::Result<Vec<i64>, _>>()?;
-                    row.push(entry(0)?);
-                    if both {
-                        rows.push(row.iter().map(|x| -x).collect());
-                    }
-                    rows.push(row);
-                }
-            }
-            Ok(rows)
-        };
-        compute().map_err(failed)
-    }
-
     /// The shadow of `p` on its first `keep` variables: constraints that hold for every rational point, none redundant.
     pub fn project(&self, p: &Polyhedron, keep: usize) -> Result<Polyhedron> {
         let compute = || {
             let set = self.set(p)?.eliminate(DimType::Set, keep as u32, (p.dims - keep) as u32)?;
             self.constraints(&set.remove_divs()?.detect_equalities()?.remove_redundancies()?, keep)
         };
-        compute().map_err(failed)
+        compute().map_err(|e| self.failed(e))
     }
 
     /// The constraints of the `parts`, moved outwards until they hold for all of them.
@@ -121,7 +115,7 @@ impl Isl {
             }
             self.constraints(&all.simple_hull()?.remove_redundancies()?, first.dims)
         };
-        compute().map_err(failed)
+        compute().map_err(|e| self.failed(e))
     }
 
     /// What `p` says beyond `context`, with which it has a point in common.
@@ -133,7 +127,7 @@ impl Isl {
             let context = self.set(context)?.remove_redundancies()?;
             self.constraints(&self.set(p)?.remove_redundancies()?.gist(context)?, p.dims)
         };
-        compute().map_err(failed)
+        compute().map_err(|e| self.failed(e))
     }
 
     /// The constraints on the first `keep` variables; the others are in none.
@@ -245,12 +239,11 @@ mod tests {
     }
 
     #[test]
-    fn dual_cone_of_a_triangle() {
-        // 0 ≤ y ≤ x ≤ 3 has the vertices (0,0), (3,0), (3,3).
-        let isl = Isl::default();
-        let p = Polyhedron { equalities: vec![], ..sample() };
-        let mut rows = isl.nonnegative_forms(&p).unwrap();
-        rows.sort();
-        assert_eq!(rows, vec![vec![0, 0, 1], vec![3, 0, 1], vec![3, 3, 1]]);
+    fn effort_is_limited() {
+        let isl = Isl::with_operations(40);
+        let refused = isl.is_empty(&sample()).unwrap_err();
+        assert!(matches!(&refused, Error::Limit(why) if why.contains("40 operations")), "{refused}");
+        assert!(isl.first_point(&sample()).is_err());
+        assert!(!Isl::default().is_empty(&sample()).unwrap());
     }
 }

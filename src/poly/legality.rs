@@ -18,7 +18,14 @@ pub fn check(scop: &Scop, dependences: &Dependences, schedule: &Schedule) -> Res
     private::check(scop, schedule)?;
     let isl = Isl::default();
     for dependence in &dependences.list {
-        Walk { scop, isl: &isl, dependence }.node(&schedule.root, Live::new(dependence))?;
+        let walk = Walk { scop, isl: &isl, dependence };
+        walk.node(&schedule.root, Live::new(dependence)).map_err(|e| match e {
+            Error::Limit(_) => {
+                let [a, b] = [dependence.source, dependence.sink].map(|id| &scop.statement(id).name);
+                e.context(&format!("the proof that {b} keeps its order after {a}"))
+            }
+            e => e,
+        })?;
     }
     Ok(())
 }

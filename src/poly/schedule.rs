@@ -254,6 +254,29 @@ fn verify_node(node: &Node, ids: &[StatementId], scop: &Scop) -> Result<()> {
     }
 }
 
+impl Node {
+    /// The tree for some of its statements.
+    pub fn restricted(&self, ids: &[StatementId]) -> Node {
+        match self {
+            Node::Leaf => Node::Leaf,
+            Node::Band(band, child) => {
+                let phi = |row: &Row| row.phi.iter().filter(|p| ids.contains(&p.0)).cloned().collect();
+                let rows = band.rows.iter().map(|row| Row { phi: phi(row), ..row.clone() }).collect();
+                Node::Band(Band { rows, ..band.clone() }, Box::new(child.restricted(ids)))
+            }
+            Node::Sequence(children) => {
+                let inside = |of: &[StatementId]| of.iter().copied().filter(|id| ids.contains(id)).collect::<Vec<_>>();
+                let mut kept: Vec<_> = children.iter().map(|(of, child)| (inside(of), child)).collect();
+                kept.retain(|(of, _)| !of.is_empty());
+                match &kept[..] {
+                    [(_, child)] => child.restricted(ids),
+                    _ => Node::Sequence(kept.into_iter().map(|(of, child)| (of, child.restricted(ids))).collect()),
+                }
+            }
+        }
+    }
+}
+
 impl RowKind {
     /// Whether threads share the iterations.
     pub fn is_shared(self) -> bool {

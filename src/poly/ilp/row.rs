@@ -5,21 +5,24 @@
 
 use super::Scheduler;
 use crate::codegen::expr::{Affine, Var};
+use crate::poly::Result;
 use crate::poly::dependence::Dependence;
+use crate::poly::generators::generators;
 use crate::poly::integer_program::{IntegerProgram, Linear};
 use crate::poly::legality::Live;
 use crate::poly::polyhedron::{Form, Polyhedron, minus};
 use crate::poly::schedule::{Row, RowKind};
 use crate::poly::scop::StatementId;
-use crate::poly::{Error, Result};
 use std::collections::BTreeMap;
+use std::rc::Rc;
 
 const MAX_COEFFICIENT: i64 = 4;
 const MAX_CONSTANT: i64 = 4;
-/// Beyond this the original order is used.
-const MAX_PROGRAMS: usize = 1000;
 /// Weight of the reuse distance.
 const REUSE: i64 = 1 << 12;
+
+/// The unknowns that are at least the coefficient times each end of the interval: terms of δ⁺.
+type Distances = BTreeMap<(Linear, i64, i64), usize>;
 
 /// What a row may look like.
 #[derive(Clone, Copy)]
@@ -39,7 +42,8 @@ pub(super) const SERIAL: [Attempt; 3] = [
 ];
 
 impl<'a> Scheduler<'a> {
-    /// One row for `group`, its coincidence exact, or `None`. The solution is checked by exact legality.
+    /// One row for `group`, its coincidence exact, or `None`, as always when no effort is left. The solution is checked by
+    /// exact legality.
     pub(super) fn row(
         &mut self,
         group: &[StatementId],
@@ -50,10 +54,14 @@ impl<'a> Scheduler<'a> {
         let Some(first) = complements.iter().find(|c| !c.is_empty()) else { return Ok(None) };
         let signs = if attempt.negative { 1u32 << first.len().min(4) } else { 1 };
         for sign in 0..signs {
+            if self.effort.left == 0 {
+                return Ok(None);
+            }
             let mut program = IntegerProgram::default();
             let unknowns = self.unknowns(group, attempt, &mut program);
+            let mut distances = Distances::default();
             for (d, l) in live.iter().filter(|(d, _)| attempt.parallel || !d.reduction) {
-                self.constrain(d, l, attempt, &unknowns, &mut program)?;
+                self.constrain(d, l, attempt, &unknowns, &mut distances, &mut program)?;
             }
             for (complement, id) in complements.iter().zip(group).filter(|(c, _)| !c.is_empty()) {
                 let mut sum = Linear::default();
@@ -71,13 +79,10 @@ impl<'a> Scheduler<'a> {
                 sum.constant = -1;
                 program.at_least_zero(sum);
             }
-            if self.report.programs >= MAX_PROGRAMS {
-                return Err(Error::Limit(format!("more than {MAX_PROGRAMS} integer programs")));
-            }
             self.report.programs += 1;
             self.report.ilp_variables = self.report.ilp_variables.max(program.unknowns());
             self.report.constraint_rows = self.report.constraint_rows.max(program.rows());
-            let Some(solution) = program.solve() else { continue };
+            let Some(solution) = program.solve(&mut self.effort) else { continue };
             let phi = group.iter().map(|&id| {
                 let n = self.scop.statement(id).iterators.len();
                 let theta = &solution[unknowns[&id]..][..=n];
@@ -178,11 +183,12 @@ impl<'a> Scheduler<'a> {
 
     /// Asks that the row respects `d` on the pairs `live`, and charges for its distance.
     fn constrain(
-        &self,
+        &mut self,
         d: &Dependence,
         live: &Live,
         attempt: Attempt,
         first: &BTreeMap<StatementId, usize>,
+        distances: &mut Distances,
         program: &mut IntegerProgram,
     ) -> Result<()> {
         let reduced = &live.reduced;
@@ -225,11 +231,15 @@ impl<'a> Scheduler<'a> {
             let mut corner: Form = reduced.ranges.iter().map(|r| r.0.unwrap_or(0)).collect();
             corner.push(1);
             let unit = |j: usize| (0..=cone.dims).map(|i| i64::from(i == j)).collect();
-            (0..cone.dims).map(unit).chain([corner]).collect()
+            Rc::new((0..cone.dims).map(unit).chain([corner]).collect())
+        } else if let Some(known) = self.generators.get(&cone) {
+            known.clone()
         } else {
-            self.isl.nonnegative_forms(&cone)?
+            let rows = Rc::new(generators(&cone)?);
+            self.generators.insert(cone, rows.clone());
+            rows
         };
-        for row in rows {
+        for row in rows.iter() {
             let mut linear = Linear::default();
             row.iter().zip(&delta).for_each(|(&r, c)| linear.add_scaled(c, r));
             program.at_least_zero(linear);
@@ -242,14 +252,18 @@ impl<'a> Scheduler<'a> {
             if simple {
                 program.charge(coefficient, bytes * hi);
             } else if lo < hi {
-                let limit = 64 * lo.abs().max(hi.abs()).max(1);
-                let term = program.unknown(-limit, limit, bytes);
-                for end in [lo, hi] {
-                    let mut row = Linear::default();
-                    row.add(term, 1);
-                    row.add_scaled(coefficient, -end);
-                    program.at_least_zero(row);
-                }
+                let term = *distances.entry((coefficient.clone(), lo, hi)).or_insert_with(|| {
+                    let limit = 64 * lo.abs().max(hi.abs()).max(1);
+                    let term = program.unknown(-limit, limit, 0);
+                    for end in [lo, hi] {
+                        let mut row = Linear::default();
+                        row.add(term, 1);
+                        row.add_scaled(coefficient, -end);
+                        program.at_least_zero(row);
+                    }
+                    term
+                });
+                program.cost[term] += bytes;
             }
         }
         Ok(())
