@@ -1,0 +1,33 @@
+"""What the guard lets through, by kind of row."""
+import unittest
+
+import synthetic  # noqa: F401 (the path of the modules)
+import guard
+
+
+class Judge(unittest.TestCase):
+    def bad(self, kind, before, now, same_compiler=True):
+        return guard.judge(kind, before, now, same_compiler)[1]
+
+    def test_a_slower_kernel_and_slower_compiling_are_caught(self):
+        self.assertTrue(self.bad("run", 1_000_000, 1_010_000))
+        self.assertTrue(self.bad("compile", 1_000_000_000, 1_030_000_000))
+
+    def test_what_repeats_or_is_faster_is_let_through(self):
+        for kind in ("run", "compile"):
+            self.assertFalse(self.bad(kind, 1_000_000, 1_000_000))
+            self.assertFalse(self.bad(kind, 1_000_000, 900_000))
+        self.assertFalse(self.bad("run", 10_000, 10_150))
+
+    def test_compiling_is_judged_by_the_compiler_of_the_baseline_alone(self):
+        self.assertFalse(self.bad("compile", 1_000_000, 2_000_000, same_compiler=False))
+        self.assertTrue(self.bad("run", 1_000_000, 2_000_000, same_compiler=False))
+
+    def test_every_row_has_a_baseline(self):
+        import json
+        told = json.loads(guard.BASELINE.read_text())["instructions"]
+        self.assertEqual(set(told), {f"run/{name}" for name in guard.RUN} | {f"compile/{name}" for name in guard.COMPILE})
+
+
+if __name__ == "__main__":
+    unittest.main()
