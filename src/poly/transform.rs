@@ -8,6 +8,7 @@ mod cache;
 mod compute;
 mod edit;
 mod fuse;
+mod inline;
 mod insert;
 mod layout;
 mod loops;
@@ -17,6 +18,7 @@ mod program;
 mod rfactor;
 mod statements;
 mod tensorize;
+mod value;
 pub mod words;
 
 use crate::poly::dependence;
@@ -28,8 +30,9 @@ use crate::poly::scop::Scop;
 use crate::poly::{Error, Result, lower, tile};
 
 pub use cache::{cache_read_at, cache_write};
-pub use compute::{compute_at, compute_inline, store_at};
+pub use compute::{compute_at, store_at};
 pub use fuse::fuse;
+pub use inline::compute_inline;
 pub use layout::lay_out;
 pub use loops::{pad, parallel, peel, reorder, reverse, shift, skew, split, tile, unroll, unroll_and_jam, vectorize};
 pub use pack::{cache_read, pack};

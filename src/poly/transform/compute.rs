@@ -1,308 +1,19 @@
-//! Primitives about where the values of a temporary are computed.
-//!
-//! A value may be computed elsewhere, or again, when what its definition reads is still there: no write to an element that the
-//! definition reads lies between it and the use. Then, and when each use reads what exactly this definition gives, the new
-//! program computes the same; its order is then the original one for all that follows.
+//! Primitives about where the values of a temporary are computed: at the beginning of an iteration of the loop that uses them,
+//! with memory for one iteration of that loop or of one around it. `value.rs` says when the new program computes the same.
 
 use super::Transformed;
-use super::cache::{instance_conditions, solve, tensor, violation};
+use super::cache::tensor;
 use super::edit::{apart, children_of, find, refuse, together};
 use super::insert::{Around, Touch, insert, path_to, private, remove, settled, touches};
-use crate::poly::build::expand;
-use crate::poly::dependence::orders;
-use crate::poly::expr::{Affine, BufferId, Expr, Index, Var};
+use super::value::{Value, check_given, check_sources};
+use crate::poly::expr::{Affine, BufferId, Var};
 use crate::poly::isl::Isl;
 use crate::poly::language::primitive::Loop;
 use crate::poly::language::syntax::Name;
-use crate::poly::polyhedron::{Polyhedron, Reduced, difference};
+use crate::poly::polyhedron::Polyhedron;
 use crate::poly::schedule::{Node, Row, Schedule};
-use crate::poly::scop::{Iterator, Role, Scop, Statement, StatementId};
+use crate::poly::scop::{Iterator, Scop, StatementId};
 use crate::poly::{Error, Result};
-
-/// A temporary, the statements that write it, and those that only read it.
-struct Value {
-    tensor: BufferId,
-    writers: Vec<StatementId>,
-    readers: Vec<StatementId>,
-}
-
-impl Value {
-    fn new(scop: &Scop, name: &Name) -> Result<Value> {
-        let tensor = tensor(scop, name)?;
-        let writes = |id: &StatementId| scop.statement(*id).target == tensor;
-        let (writers, readers) = scop.users(tensor).into_iter().partition(writes);
-        if scop.tensor(tensor).role != Role::Temporary {
-            return refuse(format!("{name} is no temporary: its values are wanted where the program computes them"));
-        }
-        if scop.private(tensor).is_some() {
-            return refuse(format!("{name} lives in an iteration of a loop already"));
-        }
-        let value = Value { tensor, writers, readers };
-        match (value.writers.is_empty(), value.readers.is_empty()) {
-            (true, _) => refuse(format!("nothing computes {name}")),
-            (_, true) => refuse(format!("nothing reads {name}")),
-            _ => Ok(value),
-        }
-    }
-}
-
-fn instance(s: &Statement, point: &[i64]) -> String {
-    let values = s.iterators.iter().zip(point).map(|(it, x)| format!("{}={x}", it.name));
-    format!("iteration {} of {}", values.collect::<Vec<_>>().join(","), s.name)
-}
-
-/// The pairs of instances of which the first reads, under `guard`, the element at `index` that the second writes.
-fn meeting(reader: &Statement, guard: &[Affine], index: &[Index], writer: &Statement) -> Polyhedron {
-    let n = reader.iterators.len();
-    let mut both = Polyhedron { dims: n + writer.iterators.len(), ..Polyhedron::default() };
-    both.add_domain(reader, 0);
-    both.add_domain(writer, n);
-    guard.iter().for_each(|g| both.inequalities.push(both.form(g, 0)));
-    for (index, written) in index.iter().zip(&writer.write) {
-        if let Index::Affine(a) = index {
-            both.equalities.push(difference(&both.form(a, 0), &both.form(written, n)));
-        }
-    }
-    both
-}
-
-/// Refuses where a write to what `value` is computed from comes after the computation and before a use of the result. `same`
-/// are rows whose iterations compute their own.
-fn check_sources(scop: &Scop, value: &Value, same: &[Row], isl: &Isl) -> Result<()> {
-    for read in touches(scop, &value.readers, value.tensor, false) {
-        for &w in &value.writers {
-            let (x, y) = (scop.statement(read.statement), scop.statement(w));
-            let (n, m) = (x.iterators.len(), y.iterators.len());
-            let mut both = meeting(x, &read.guard, &read.index, y);
-            for row in same {
-                let (a, b) = (both.form(row.of(read.statement), 0), both.form(row.of(w), n));
-                both.same_tile(a, b, row.tile);
-            }
-            let mut sources = vec![];
-            y.body.visit_accesses(&mut |a| sources.push(a.clone()));
-            for source in sources.iter().filter(|a| a.buffer != value.tensor) {
-                let overwrites = scop.ids().filter(|id| scop.statement(*id).target == source.buffer);
-                for o in overwrites.filter(|o| !value.writers.contains(o)) {
-                    let z = scop.statement(o);
-                    let first = both.dims;
-                    let mut all = both.clone();
-                    z.iterators.iter().for_each(|_| _ = all.add_variable());
-                    all.add_domain(z, first);
-                    source.guard.iter().for_each(|g| all.inequalities.push(all.form(g, n)));
-                    for (index, written) in source.index.iter().zip(&z.write) {
-                        if let Index::Affine(a) = index {
-                            all.equalities.push(difference(&all.form(a, n), &all.form(written, first)));
-                        }
-                    }
-                    let (xs, ys): (Vec<usize>, Vec<usize>) = ((0..n).collect(), (n..n + m).collect());
-                    let zs: Vec<usize> = (first..first + z.iterators.len()).collect();
-                    for after in orders(scop, w, o) {
-                        for before in orders(scop, o, read.statement) {
-                            let mut p = all.clone();
-                            p.conjoin(&after, &[&ys[..], &zs].concat()[..after.dims.min(ys.len() + zs.len())]);
-                            p.conjoin(&before, &[&zs[..], &xs].concat()[..before.dims.min(zs.len() + xs.len())]);
-                            if Reduced::new(&p).empty || isl.is_empty(&p)? {
-                                continue;
-                            }
-                            let point = isl.first_point(&p)?.unwrap_or_default();
-                            return refuse(format!(
-                                "{} overwrites {}, which {} reads, before {} uses the result",
-                                instance(z, &point[first..first + zs.len()]),
-                                scop.tensor(source.buffer).name,
-                                instance(y, &point[n..n + m]),
-                                instance(x, &point[..n]),
-                            ));
-                        }
-                    }
-                }
-            }
-        }
-    }
-    Ok(())
-}
-
-/// Refuses a read of an element that no instance of an assignment gives before, in the same iteration of the rows `same`.
-fn check_given(scop: &Scop, value: &Value, same: &[Row], isl: &Isl) -> Result<()> {
-    let name = &scop.tensor(value.tensor).name;
-    for read in touches(scop, &value.readers, value.tensor, false) {
-        let x = scop.statement(read.statement);
-        let index: Option<Vec<Affine>> = read.index.iter().map(|i| i.affine().cloned()).collect();
-        let Some(index) = index else {
-            return refuse(format!("{} reads elements of {name} that depend on data", x.name));
-        };
-        let mut domain = Polyhedron::domain(x);
-        read.guard.iter().for_each(|g| domain.inequalities.push(domain.form(g, 0)));
-        let mut missing = None;
-        for &w in value.writers.iter().filter(|w| scop.statement(**w).reduce.is_none()) {
-            let y = scop.statement(w);
-            let Some(at) = solve_with(y, &index, same.iter().map(|r| (r, w, read.statement))) else { continue };
-            let at = |a: &Affine| a.substitute(|v| at[v.0 as usize].clone());
-            if !same.iter().all(|r| at(r.of(w)) == *r.of(read.statement)) {
-                continue;
-            }
-            let conditions: Vec<Affine> = instance_conditions(y).iter().map(at).collect();
-            match violation(&domain, &conditions, isl)? {
-                None => {
-                    missing = Some(None);
-                    break;
-                }
-                point => missing = Some(point),
-            }
-        }
-        match missing {
-            Some(None) => {}
-            Some(Some(point)) => {
-                let element: Vec<String> =
-                    index.iter().map(|a| a.evaluate(|v| point[v.0 as usize]).to_string()).collect();
-                return refuse(format!(
-                    "{} reads {name}({}), which no assignment gives in the same iteration",
-                    instance(x, &point),
-                    element.join(",")
-                ));
-            }
-            None => return refuse(format!("which assignment gives what {} reads of {name} does not follow", x.name)),
-        }
-    }
-    Ok(())
-}
-
-/// The iterators of the instance of `s` that writes this element in the same iteration of the rows.
-fn solve_with<'a>(
-    s: &Statement,
-    element: &[Affine],
-    rows: impl std::iter::Iterator<Item = (&'a Row, StatementId, StatementId)>,
-) -> Option<Vec<Affine>> {
-    let mut wider = s.clone();
-    let mut element = element.to_vec();
-    for (row, writer, reader) in rows.filter(|r| r.0.tile == 1) {
-        if let [(_, 1)] = row.of(writer).terms[..] {
-            wider.write.push(row.of(writer).clone());
-            element.push(row.of(reader).clone());
-        }
-    }
-    solve(&wider, &element)
-}
-
-/// `compute_inline Bx`: each use computes the value again.
-///
-/// ```text
-/// for i               for i
-///   B(i) = f(i)         C(i) = g(f(i), f(i + 1))
-/// for i
-///   C(i) = g(B(i), B(i+1))
-/// ```
-pub fn compute_inline(before: &Transformed, name: &Name) -> Result<Transformed> {
-    let isl = Isl::default();
-    let mut scop = before.scop.clone();
-    let value = Value::new(&scop, name)?;
-    let [writer] = value.writers[..] else {
-        return refuse(format!(
-            "{name} is computed by {} statements: only one assignment is inlined",
-            value.writers.len()
-        ));
-    };
-    let s = scop.statement(writer).clone();
-    if s.reduce.is_some() {
-        return refuse(format!("{name} is a reduction: compute_at computes it where it is used"));
-    }
-    let rank = scop.tensor(value.tensor).shape.len();
-    // Iterators as subscripts of the element that is read.
-    let subscripts: Vec<Affine> = (0..rank).map(|d| Affine::var(Var(d as u32))).collect();
-    let Some(iterators) = solve(&s, &subscripts) else {
-        return refuse(format!(
-            "which iteration of {} gives an element of {name} does not follow from its subscripts",
-            s.name
-        ));
-    };
-    let common: Vec<Row> = vec![];
-    check_given(&scop, &value, &common, &isl)?;
-    check_first(&scop, &value, &isl)?;
-    check_sources(&scop, &value, &common, &isl)?;
-    let body = s.body.substitute(&mut |v| iterators[v.0 as usize].clone());
-    let dimension: Vec<usize> = (0..rank).collect();
-    for &reader in &value.readers {
-        let mut possible = true;
-        let inlined = scop.statement(reader).body.rewrite(&mut |e| match e {
-            Expr::Load(a) if a.buffer == value.tensor => {
-                expand(&a, &body, &dimension, &scop.tensors).unwrap_or_else(|| {
-                    possible = false;
-                    Expr::Load(a)
-                })
-            }
-            e => e,
-        });
-        if !possible {
-            return refuse(format!(
-                "{} reads {name} outside of it, which cannot be said of its value",
-                scop.statement(reader).name
-            ));
-        }
-        scop.statements[reader.0 as usize].body = inlined;
-    }
-    without(scop, &before.schedule, before, writer)
-}
-
-/// Refuses where an element is read before it is written.
-fn check_first(scop: &Scop, value: &Value, isl: &Isl) -> Result<()> {
-    for read in touches(scop, &value.readers, value.tensor, false) {
-        for &w in &value.writers {
-            let (x, y) = (scop.statement(read.statement), scop.statement(w));
-            let n = x.iterators.len();
-            let both = meeting(x, &read.guard, &read.index, y);
-            for order in orders(scop, read.statement, w) {
-                let mut p = both.clone();
-                p.conjoin(&order, &(0..order.dims.min(both.dims)).collect::<Vec<_>>());
-                if let Some(point) = isl.first_point(&p)? {
-                    let name = &scop.tensor(value.tensor).name;
-                    return refuse(format!(
-                        "{} reads {name} before {} writes it",
-                        instance(x, &point),
-                        instance(y, &point[n..])
-                    ));
-                }
-            }
-        }
-    }
-    Ok(())
-}
-
-/// The program without one statement, whose number those after it take.
-fn without(mut scop: Scop, schedule: &Schedule, before: &Transformed, gone: StatementId) -> Result<Transformed> {
-    let lower = |id: &mut StatementId| id.0 -= u32::from(id.0 > gone.0);
-    let tree = |schedule: &Schedule| -> Result<Schedule> {
-        let Some(mut root) = remove(&apart(&schedule.root), &[gone]) else {
-            return refuse("nothing would be left of the program");
-        };
-        renumber(&mut root, &lower);
-        Ok(Schedule { root: together(root) })
-    };
-    let (schedule, order) = (tree(schedule)?, tree(&scop.order)?);
-    scop.statements.remove(gone.0 as usize);
-    for p in &mut scop.privates {
-        p.rows.iter_mut().for_each(|r| {
-            r.phi.retain(|q| q.0 != gone);
-            r.phi.iter_mut().for_each(|q| lower(&mut q.0));
-        });
-    }
-    let mut packings = before.packings.clone();
-    packings.retain(|p| p.statement != gone);
-    packings.iter_mut().for_each(|p| lower(&mut p.statement));
-    Ok(Transformed { scop: Scop { order, ..scop }, schedule, packings })
-}
-
-fn renumber(node: &mut Node, lower: &dyn Fn(&mut StatementId)) {
-    match node {
-        Node::Leaf => {}
-        Node::Band(band, child) => {
-            band.rows.iter_mut().flat_map(|r| &mut r.phi).for_each(|p| lower(&mut p.0));
-            renumber(child, lower);
-        }
-        Node::Sequence(children) => children.iter_mut().for_each(|(ids, child)| {
-            ids.iter_mut().for_each(lower);
-            renumber(child, lower);
-        }),
-    }
-}
 
 /// `compute_at Bx at y`: what one iteration of y uses of Bx is computed at its beginning, again where iterations use the same
 /// elements. With `store_at Bx at yo` its memory lives for one iteration of the outer loop yo, and each element is computed
@@ -470,27 +181,25 @@ fn slide(before: &Transformed, name: &Name, at: &Loop) -> Result<Transformed> {
     let (scop, schedule) = (&before.scop, &before.schedule);
     let tensor = tensor(scop, name)?;
     let row = find(scop, schedule, at)?;
-    let users = scop.users(tensor);
-    let (writers, readers): (Vec<StatementId>, Vec<StatementId>) =
-        users.into_iter().partition(|id| scop.statement(*id).target == tensor);
+    let value = Value::of(scop, tensor);
+    let Value { writers, readers, .. } = &value;
     if let Some(&id) = readers.iter().find(|id| !row.phi.iter().any(|p| p.0 == **id)) {
         return refuse(format!("{} reads {name} and is not in loop `{at}`", scop.statement(id).name));
     }
     let path = path_to(schedule, &row);
-    let all: Vec<StatementId> = writers.iter().chain(&readers).copied().collect();
+    let all: Vec<StatementId> = writers.iter().chain(readers).copied().collect();
     let common = schedule.around(&all).len();
     if path.len() <= common {
         return refuse(format!("loop `{at}` is not inside of the loop in which {name} is stored"));
     }
     let mut phis: Vec<Vec<Affine>> = vec![];
     for r in &path[common..] {
-        let first = first_use(scop, tensor, r, &readers, &isl)?;
+        let first = first_use(scop, tensor, r, readers, &isl)?;
         let of = |w: &StatementId| first.substitute(|d| scop.statement(*w).write[d.0 as usize].clone());
         phis.push(writers.iter().map(of).collect());
     }
-    let value = Value { tensor, writers: writers.clone(), readers };
     let own = alone(schedule, common, &value, row.phi[0].0, scop)?;
-    let Some(rest) = remove(&apart(&schedule.root), &writers) else {
+    let Some(rest) = remove(&apart(&schedule.root), writers) else {
         return refuse("nothing would be left of the program");
     };
     let place = |id: StatementId| writers.iter().position(|w| *w == id).expect("a writer");
@@ -499,7 +208,7 @@ fn slide(before: &Transformed, name: &Name, at: &Loop) -> Result<Transformed> {
         false => phis[j - common][place(id)].clone(),
     };
     let rest = Schedule { root: together(rest) };
-    let schedule = insert(&rest, (path.len(), row.phi[0].0), &writers, &phi, &mut |node, old| {
+    let schedule = insert(&rest, (path.len(), row.phi[0].0), writers, &phi, &mut |node, old| {
         Ok(Node::Sequence([own.clone(), children_of(&node, &old)].concat()))
     })?;
     Ok(Transformed { schedule, ..before.clone() })

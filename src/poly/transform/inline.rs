@@ -1,0 +1,111 @@
+//! Values that are computed again at each use.
+
+use super::Transformed;
+use super::cache::solve;
+use super::edit::{apart, refuse, together};
+use super::insert::remove;
+use super::value::{Value, check_first, check_given, check_sources};
+use crate::poly::Result;
+use crate::poly::build::expand;
+use crate::poly::expr::{Affine, Expr, Var};
+use crate::poly::isl::Isl;
+use crate::poly::language::syntax::Name;
+use crate::poly::schedule::{Node, Row, Schedule};
+use crate::poly::scop::{Scop, StatementId};
+
+/// `compute_inline Bx`: each use computes the value again.
+///
+/// ```text
+/// for i               for i
+///   B(i) = f(i)         C(i) = g(f(i), f(i + 1))
+/// for i
+///   C(i) = g(B(i), B(i+1))
+/// ```
+pub fn compute_inline(before: &Transformed, name: &Name) -> Result<Transformed> {
+    let isl = Isl::default();
+    let mut scop = before.scop.clone();
+    let value = Value::new(&scop, name)?;
+    let [writer] = value.writers[..] else {
+        return refuse(format!(
+            "{name} is computed by {} statements: only one assignment is inlined",
+            value.writers.len()
+        ));
+    };
+    let s = scop.statement(writer).clone();
+    if s.reduce.is_some() {
+        return refuse(format!("{name} is a reduction: compute_at computes it where it is used"));
+    }
+    let rank = scop.tensor(value.tensor).shape.len();
+    // Iterators as subscripts of the element that is read.
+    let subscripts: Vec<Affine> = (0..rank).map(|d| Affine::var(Var(d as u32))).collect();
+    let Some(iterators) = solve(&s, &subscripts) else {
+        return refuse(format!(
+            "which iteration of {} gives an element of {name} does not follow from its subscripts",
+            s.name
+        ));
+    };
+    let common: Vec<Row> = vec![];
+    check_given(&scop, &value, &common, &isl)?;
+    check_first(&scop, &value, &isl)?;
+    check_sources(&scop, &value, &common, &isl)?;
+    let body = s.body.substitute(&mut |v| iterators[v.0 as usize].clone());
+    let dimension: Vec<usize> = (0..rank).collect();
+    for &reader in &value.readers {
+        let mut possible = true;
+        let inlined = scop.statement(reader).body.rewrite(&mut |e| match e {
+            Expr::Load(a) if a.buffer == value.tensor => {
+                expand(&a, &body, &dimension, &scop.tensors).unwrap_or_else(|| {
+                    possible = false;
+                    Expr::Load(a)
+                })
+            }
+            e => e,
+        });
+        if !possible {
+            return refuse(format!(
+                "{} reads {name} outside of it, which cannot be said of its value",
+                scop.statement(reader).name
+            ));
+        }
+        scop.statements[reader.0 as usize].body = inlined;
+    }
+    without(scop, &before.schedule, before, writer)
+}
+
+/// The program without one statement, whose number those after it take.
+fn without(mut scop: Scop, schedule: &Schedule, before: &Transformed, gone: StatementId) -> Result<Transformed> {
+    let lower = |id: &mut StatementId| id.0 -= u32::from(id.0 > gone.0);
+    let tree = |schedule: &Schedule| -> Result<Schedule> {
+        let Some(mut root) = remove(&apart(&schedule.root), &[gone]) else {
+            return refuse("nothing would be left of the program");
+        };
+        renumber(&mut root, &lower);
+        Ok(Schedule { root: together(root) })
+    };
+    let (schedule, order) = (tree(schedule)?, tree(&scop.order)?);
+    scop.statements.remove(gone.0 as usize);
+    for p in &mut scop.privates {
+        p.rows.iter_mut().for_each(|r| {
+            r.phi.retain(|q| q.0 != gone);
+            r.phi.iter_mut().for_each(|q| lower(&mut q.0));
+        });
+    }
+    let mut packings = before.packings.clone();
+    packings.retain(|p| p.statement != gone);
+    packings.iter_mut().for_each(|p| lower(&mut p.statement));
+    Ok(Transformed { scop: Scop { order, ..scop }, schedule, packings })
+}
+
+fn renumber(node: &mut Node, lower: &dyn Fn(&mut StatementId)) {
+    match node {
+        Node::Leaf => {}
+        Node::Band(band, child) => {
+            band.rows.iter_mut().flat_map(|r| &mut r.phi).for_each(|p| lower(&mut p.0));
+            renumber(child, lower);
+        }
+        Node::Sequence(children) => children.iter_mut().for_each(|(ids, child)| {
+            ids.iter_mut().for_each(lower);
+            renumber(child, lower);
+        }),
+    }
+}

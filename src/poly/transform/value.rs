@@ -1,0 +1,211 @@
+//! What a value is computed from and who uses it: when it may be computed elsewhere, or again.
+//!
+//! In: a program, a temporary of it, rows whose iterations compute their own values. Out: nothing, or a refusal with the instances
+//! that stand in the way. Invariant: where nothing is refused, each use reads what exactly one definition gives, and no write to
+//! an element that the definition reads lies between it and the use.
+
+use super::cache::{instance_conditions, solve, tensor, violation};
+use super::edit::refuse;
+use super::insert::touches;
+use crate::poly::Result;
+use crate::poly::dependence::orders;
+use crate::poly::expr::{Affine, BufferId, Index};
+use crate::poly::isl::Isl;
+use crate::poly::language::syntax::Name;
+use crate::poly::polyhedron::{Polyhedron, Reduced, difference};
+use crate::poly::schedule::Row;
+use crate::poly::scop::{Role, Scop, Statement, StatementId};
+
+/// A temporary, the statements that write it, and those that only read it.
+pub struct Value {
+    pub tensor: BufferId,
+    pub writers: Vec<StatementId>,
+    pub readers: Vec<StatementId>,
+}
+
+impl Value {
+    /// What writes and reads a tensor.
+    pub fn of(scop: &Scop, tensor: BufferId) -> Value {
+        let writes = |id: &StatementId| scop.statement(*id).target == tensor;
+        let (writers, readers) = scop.users(tensor).into_iter().partition(writes);
+        Value { tensor, writers, readers }
+    }
+
+    /// A temporary of this name that is in memory for the whole program.
+    pub fn new(scop: &Scop, name: &Name) -> Result<Value> {
+        let tensor = tensor(scop, name)?;
+        if scop.tensor(tensor).role != Role::Temporary {
+            return refuse(format!("{name} is no temporary: its values are wanted where the program computes them"));
+        }
+        if scop.private(tensor).is_some() {
+            return refuse(format!("{name} lives in an iteration of a loop already"));
+        }
+        let value = Value::of(scop, tensor);
+        match (value.writers.is_empty(), value.readers.is_empty()) {
+            (true, _) => refuse(format!("nothing computes {name}")),
+            (_, true) => refuse(format!("nothing reads {name}")),
+            _ => Ok(value),
+        }
+    }
+}
+
+fn instance(s: &Statement, point: &[i64]) -> String {
+    let values = s.iterators.iter().zip(point).map(|(it, x)| format!("{}={x}", it.name));
+    format!("iteration {} of {}", values.collect::<Vec<_>>().join(","), s.name)
+}
+
+/// The pairs of instances of which the first reads, under `guard`, the element at `index` that the second writes.
+fn meeting(reader: &Statement, guard: &[Affine], index: &[Index], writer: &Statement) -> Polyhedron {
+    let n = reader.iterators.len();
+    let mut both = Polyhedron { dims: n + writer.iterators.len(), ..Polyhedron::default() };
+    both.add_domain(reader, 0);
+    both.add_domain(writer, n);
+    guard.iter().for_each(|g| both.inequalities.push(both.form(g, 0)));
+    for (index, written) in index.iter().zip(&writer.write) {
+        if let Index::Affine(a) = index {
+            both.equalities.push(difference(&both.form(a, 0), &both.form(written, n)));
+        }
+    }
+    both
+}
+
+/// Refuses where a write to what `value` is computed from comes after the computation and before a use of the result. `same`
+/// are rows whose iterations compute their own.
+pub fn check_sources(scop: &Scop, value: &Value, same: &[Row], isl: &Isl) -> Result<()> {
+    for read in touches(scop, &value.readers, value.tensor, false) {
+        for &w in &value.writers {
+            let (x, y) = (scop.statement(read.statement), scop.statement(w));
+            let (n, m) = (x.iterators.len(), y.iterators.len());
+            let mut both = meeting(x, &read.guard, &read.index, y);
+            for row in same {
+                let (a, b) = (both.form(row.of(read.statement), 0), both.form(row.of(w), n));
+                both.same_tile(a, b, row.tile);
+            }
+            let mut sources = vec![];
+            y.body.visit_accesses(&mut |a| sources.push(a.clone()));
+            for source in sources.iter().filter(|a| a.buffer != value.tensor) {
+                let overwrites = scop.ids().filter(|id| scop.statement(*id).target == source.buffer);
+                for o in overwrites.filter(|o| !value.writers.contains(o)) {
+                    let z = scop.statement(o);
+                    let first = both.dims;
+                    let mut all = both.clone();
+                    z.iterators.iter().for_each(|_| _ = all.add_variable());
+                    all.add_domain(z, first);
+                    source.guard.iter().for_each(|g| all.inequalities.push(all.form(g, n)));
+                    for (index, written) in source.index.iter().zip(&z.write) {
+                        if let Index::Affine(a) = index {
+                            all.equalities.push(difference(&all.form(a, n), &all.form(written, first)));
+                        }
+                    }
+                    let (xs, ys): (Vec<usize>, Vec<usize>) = ((0..n).collect(), (n..n + m).collect());
+                    let zs: Vec<usize> = (first..first + z.iterators.len()).collect();
+                    for after in orders(scop, w, o) {
+                        for before in orders(scop, o, read.statement) {
+                            let mut p = all.clone();
+                            p.conjoin(&after, &[&ys[..], &zs].concat()[..after.dims.min(ys.len() + zs.len())]);
+                            p.conjoin(&before, &[&zs[..], &xs].concat()[..before.dims.min(zs.len() + xs.len())]);
+                            if Reduced::new(&p).empty || isl.is_empty(&p)? {
+                                continue;
+                            }
+                            let point = isl.first_point(&p)?.unwrap_or_default();
+                            return refuse(format!(
+                                "{} overwrites {}, which {} reads, before {} uses the result",
+                                instance(z, &point[first..first + zs.len()]),
+                                scop.tensor(source.buffer).name,
+                                instance(y, &point[n..n + m]),
+                                instance(x, &point[..n]),
+                            ));
+                        }
+                    }
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Refuses a read of an element that no instance of an assignment gives before, in the same iteration of the rows `same`.
+pub fn check_given(scop: &Scop, value: &Value, same: &[Row], isl: &Isl) -> Result<()> {
+    let name = &scop.tensor(value.tensor).name;
+    for read in touches(scop, &value.readers, value.tensor, false) {
+        let x = scop.statement(read.statement);
+        let index: Option<Vec<Affine>> = read.index.iter().map(|i| i.affine().cloned()).collect();
+        let Some(index) = index else {
+            return refuse(format!("{} reads elements of {name} that depend on data", x.name));
+        };
+        let mut domain = Polyhedron::domain(x);
+        read.guard.iter().for_each(|g| domain.inequalities.push(domain.form(g, 0)));
+        let mut missing = None;
+        for &w in value.writers.iter().filter(|w| scop.statement(**w).reduce.is_none()) {
+            let y = scop.statement(w);
+            let Some(at) = solve_with(y, &index, same.iter().map(|r| (r, w, read.statement))) else { continue };
+            let at = |a: &Affine| a.substitute(|v| at[v.0 as usize].clone());
+            if !same.iter().all(|r| at(r.of(w)) == *r.of(read.statement)) {
+                continue;
+            }
+            let conditions: Vec<Affine> = instance_conditions(y).iter().map(at).collect();
+            match violation(&domain, &conditions, isl)? {
+                None => {
+                    missing = Some(None);
+                    break;
+                }
+                point => missing = Some(point),
+            }
+        }
+        match missing {
+            Some(None) => {}
+            Some(Some(point)) => {
+                let element: Vec<String> =
+                    index.iter().map(|a| a.evaluate(|v| point[v.0 as usize]).to_string()).collect();
+                return refuse(format!(
+                    "{} reads {name}({}), which no assignment gives in the same iteration",
+                    instance(x, &point),
+                    element.join(",")
+                ));
+            }
+            None => return refuse(format!("which assignment gives what {} reads of {name} does not follow", x.name)),
+        }
+    }
+    Ok(())
+}
+
+/// The iterators of the instance of `s` that writes this element in the same iteration of the rows.
+fn solve_with<'a>(
+    s: &Statement,
+    element: &[Affine],
+    rows: impl std::iter::Iterator<Item = (&'a Row, StatementId, StatementId)>,
+) -> Option<Vec<Affine>> {
+    let mut wider = s.clone();
+    let mut element = element.to_vec();
+    for (row, writer, reader) in rows.filter(|r| r.0.tile == 1) {
+        if let [(_, 1)] = row.of(writer).terms[..] {
+            wider.write.push(row.of(writer).clone());
+            element.push(row.of(reader).clone());
+        }
+    }
+    solve(&wider, &element)
+}
+
+/// Refuses where an element is read before it is written.
+pub fn check_first(scop: &Scop, value: &Value, isl: &Isl) -> Result<()> {
+    for read in touches(scop, &value.readers, value.tensor, false) {
+        for &w in &value.writers {
+            let (x, y) = (scop.statement(read.statement), scop.statement(w));
+            let n = x.iterators.len();
+            let both = meeting(x, &read.guard, &read.index, y);
+            for order in orders(scop, read.statement, w) {
+                let mut p = both.clone();
+                p.conjoin(&order, &(0..order.dims.min(both.dims)).collect::<Vec<_>>());
+                if let Some(point) = isl.first_point(&p)? {
+                    let name = &scop.tensor(value.tensor).name;
+                    return refuse(format!(
+                        "{} reads {name} before {} writes it",
+                        instance(x, &point),
+                        instance(y, &point[n..])
+                    ));
+                }
+            }
+        }
+    }
+    Ok(())
+}
