@@ -331,3 +331,16 @@ fn refused_schedules_say_why_and_where() {
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
+
+#[test]
+fn a_fused_loop_is_one_loop() {
+    for (primitives, divisions) in [("fuse i, j -> f", 1), ("fuse i, j -> f; split f by 4 -> fo, fi", 1)] {
+        let model = Model::from_program(file("scale", primitives), Some("scale"), None).unwrap();
+        let dims = [("M", 6), ("N", 8)].map(|(name, size)| (name.to_string(), size)).into();
+        let options = Options { dims, ..Options::default() };
+        let stage = tilewright::pipeline::kernel::Stage::Loops;
+        let text = model.with_schedule("s").unwrap().explain(&options, stage, None).unwrap();
+        assert_eq!((text.matches("for i in").count(), text.matches("if ").count()), (0, 0), "{text}");
+        assert_eq!(text.matches("floor").count(), divisions, "{text}");
+    }
+}

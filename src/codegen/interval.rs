@@ -63,6 +63,24 @@ impl Facts {
         }
     }
 
+    /// `⌊value / divisor⌋` with the least divisor: `⌊(g·a + r) / (g·d)⌋ = ⌊a / d⌋` where `0 ≤ r < g`.
+    pub fn quotient(&self, value: &Affine, divisor: i64) -> (Affine, i64) {
+        let mut factors: Vec<i64> = value.terms.iter().map(|t| gcd(divisor, t.1.abs())).filter(|g| *g > 1).collect();
+        factors.sort_by_key(|g| -g);
+        factors.dedup();
+        for g in factors {
+            let (whole, rest): (Vec<_>, Vec<_>) = value.terms.iter().partition(|t| t.1 % g == 0);
+            let rest = Affine { terms: rest, constant: value.constant.rem_euclid(g) };
+            let (lo, hi) = self.bounds(&rest);
+            if lo.div_euclid(g) == hi.div_euclid(g) {
+                let terms = whole.into_iter().map(|(v, c)| (v, c / g)).collect();
+                let whole = Affine { terms, constant: value.constant.div_euclid(g) + lo.div_euclid(g) };
+                return self.quotient(&whole, divisor / g);
+            }
+        }
+        (value.clone(), divisor)
+    }
+
     /// `var = ⌊value / divisor⌋`.
     pub fn bind(&mut self, var: Var, value: &Affine, divisor: i64) {
         let (lo, hi) = self.bounds(value);
@@ -112,6 +130,11 @@ impl Facts {
     }
 }
 
+/// The greatest common divisor of numbers that are not negative.
+pub fn gcd(a: i64, b: i64) -> i64 {
+    if b == 0 { a } else { gcd(b, a % b) }
+}
+
 /// `⌈a / b⌉` for `b > 0`.
 pub fn ceil_div(a: i64, b: i64) -> i64 {
     -(-a).div_euclid(b)
@@ -129,6 +152,22 @@ mod tests {
         facts.bind(q, &Affine::var(t), 7);
         assert_eq!(facts.range(q), (0, 14));
         assert_eq!(facts.bounds(&Affine::var(t).plus(q, -7)), (0, 6));
+    }
+
+    #[test]
+    fn a_remainder_that_is_too_small_for_the_divisor_vanishes() {
+        let (o, i, j) = (Var(0), Var(1), Var(2));
+        let mut facts = Facts::new(3);
+        facts.set_range(o, (0, 99));
+        facts.set_range(i, (0, 31));
+        facts.set_range(j, (0, 32));
+        let of = |inner: Var| Affine::constant(0).plus(o, 32).plus(inner, 1);
+        assert_eq!(facts.quotient(&of(i), 32), (Affine::var(o), 1));
+        assert_eq!(facts.quotient(&of(i).offset(64), 32), (Affine::var(o).offset(2), 1));
+        assert_eq!(facts.quotient(&of(i), 96), (Affine::var(o), 3));
+        assert_eq!(facts.quotient(&of(i), 48), (Affine::constant(0).plus(o, 32).plus(i, 1), 48));
+        assert_eq!(facts.quotient(&of(j), 32), (of(j), 32));
+        assert_eq!(facts.quotient(&of(i).offset(1), 32), (of(i).offset(1), 32));
     }
 
     #[test]

@@ -7,7 +7,8 @@
 //!   holding for all of their values, for some and for none, so that in each part every unrolled instance knows its guards
 //!   (full and partial tiles are separated, as index-set splitting does); over variables that are not loops to be split,
 //!   the parts are branches;
-//! - loops of one iteration are substituted and divisions of constants folded.
+//! - loops of one iteration are substituted; divisions that have one value or leave no remainder are folded, and the others
+//!   stand outside of the loops that they do not depend on.
 //!
 //! Splitting copies the body; the copies together are limited by [`COPIED_STORES`]. What is not split stays as it was.
 
@@ -74,16 +75,22 @@ impl Simplifier<'_> {
         for (i, stmt) in body.iter().enumerate() {
             match stmt {
                 Stmt::Let { var, value, divisor } => {
-                    let value = resolve(env, value);
+                    let (value, divisor) = facts.quotient(&resolve(env, value), *divisor);
                     let (lo, hi) = facts.bounds(&value);
-                    let (lo, hi) = (lo.div_euclid(*divisor), hi.div_euclid(*divisor));
-                    if *divisor == 1 || lo == hi {
-                        env.insert(*var, if *divisor == 1 { value } else { Affine::constant(lo) });
+                    let (lo, hi) = (lo.div_euclid(divisor), hi.div_euclid(divisor));
+                    let known = out.iter().find_map(|s| match s {
+                        Stmt::Let { var, value: v, divisor: d } if (v, *d) == (&value, divisor) => Some(*var),
+                        _ => None,
+                    });
+                    if divisor == 1 || lo == hi {
+                        env.insert(*var, if divisor == 1 { value } else { Affine::constant(lo) });
+                    } else if let Some(known) = known {
+                        env.insert(*var, Affine::var(known));
                     } else {
                         let new = self.fresh_like(*var);
-                        facts.bind(new, &value, *divisor);
+                        facts.bind(new, &value, divisor);
                         env.insert(*var, Affine::var(new));
-                        out.push(Stmt::Let { var: new, value, divisor: *divisor });
+                        out.push(Stmt::Let { var: new, value, divisor });
                     }
                     if let Some(versions) = self.versions(&body[i + 1..], env, facts) {
                         out.extend(versions);
@@ -178,8 +185,10 @@ impl Simplifier<'_> {
             LoopKind::Parallel | LoopKind::Waves { .. } => self.versions(l.body, &mut env, &mut inside),
             _ => None,
         };
-        let body = versions.unwrap_or_else(|| self.statements(l.body, &mut env, &mut inside));
-        bounds::sink_conditions(var, l, body)
+        let mut body = versions.unwrap_or_else(|| self.statements(l.body, &mut env, &mut inside));
+        let mut out = if l.kind.is_parallel() { vec![] } else { take_divisions(var, &mut body) };
+        out.extend(bounds::sink_conditions(var, l, body));
+        out
     }
 
     fn index(&mut self, i: &Index, env: &Env, facts: &Facts) -> Index {
@@ -220,6 +229,24 @@ impl Simplifier<'_> {
         let index = access.index.iter().map(|i| self.index(i, env, facts)).collect();
         Expr::Load(Access { buffer: access.buffer, index, guard, otherwise })
     }
+}
+
+/// Takes the divisions that do not depend on the loop variable (nor on one that does) out of a body.
+pub fn take_divisions(v: Var, body: &mut Vec<Stmt>) -> Vec<Stmt> {
+    let mut inside = vec![v];
+    let mut out = vec![];
+    body.retain(|s| match s {
+        Stmt::Let { var, value, .. } if inside.iter().any(|v| value.uses(*v)) => {
+            inside.push(*var);
+            true
+        }
+        Stmt::Let { .. } => {
+            out.push(s.clone());
+            false
+        }
+        _ => true,
+    });
+    out
 }
 
 /// A loop of the old nest with bounds over the variables of the new one.

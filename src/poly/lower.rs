@@ -20,6 +20,7 @@ mod solve;
 
 use crate::codegen::expr::{Affine, BinaryOp, BufferId, Expr, Index, Scalar, Var};
 use crate::codegen::loopnest::{Bound, Buffer, BufferKind, LoopKind, LoopNest, Stmt, row_major};
+use crate::codegen::simplify::take_divisions;
 use crate::poly::pack::{Pack, Packing};
 use crate::poly::schedule::{Node, Row, RowKind, Schedule, Step};
 use crate::poly::scop::{Role, Scop, StatementId};
@@ -89,12 +90,19 @@ fn lower_as(scop: &Scop, tiled: &Tiled, scans: bool) -> Result<Kernel> {
 
 /// Whether boxes describe all loops: no iteration has memory of its own, the points of a tile are values of the same φ, and the
 /// original order is that of a tensor expression, or every domain is a box and every row is one iterator of each
-/// statement, unshifted.
+/// statement, unshifted; and no row follows from others, as those below a fused loop do.
 fn is_box(scop: &Scop, schedule: &Schedule) -> bool {
     let rows = |id| schedule.path(id).into_iter().filter_map(|s| if let Step::Row(r) = s { Some(r) } else { None });
     let points = |id, tile: &Row| rows(id).any(|r| r.tile == 1 && r.of(id) == tile.of(id));
     let tiles = |id| rows(id).all(|r| r.kind != RowKind::Wavefront && (r.tile == 1 || points(id, r)));
-    if !scop.privates.is_empty() || !scop.ids().all(tiles) {
+    let independent = |id| {
+        let mut points: Vec<&Affine> = rows(id).filter(|r| r.tile == 1).map(|r| r.of(id)).collect();
+        points.retain(|phi| !phi.is_constant());
+        points.sort();
+        points.dedup();
+        points.len() <= scop.statement(id).iterators.len()
+    };
+    if !scop.privates.is_empty() || !scop.ids().all(|id| tiles(id) && independent(id)) {
         return false;
     }
     let mut plain = scop.statements.iter().all(|s| s.domain.is_empty());
@@ -333,7 +341,7 @@ impl<'a> Lowering<'a> {
         } else {
             let v = self.new_var(&row.name, (0, full - 1));
             let mut body = inside(self, base.clone().plus(v, row.tile), row.tile)?;
-            out.extend(hoist(v, &mut body));
+            out.extend(take_divisions(v, &mut body));
             if !body.is_empty() {
                 out.push(loop_over(v, full, kind(row.kind), body));
             }
@@ -587,24 +595,6 @@ fn kind(kind: RowKind) -> LoopKind {
         RowKind::Unroll => LoopKind::Unroll,
         RowKind::Vector => LoopKind::Vector,
     }
-}
-
-/// Takes the divisions that do not depend on the loop variable (nor on one that does) out of a body.
-fn hoist(v: Var, body: &mut Vec<Stmt>) -> Vec<Stmt> {
-    let mut inside = vec![v];
-    let mut out = vec![];
-    body.retain(|s| match s {
-        Stmt::Let { var, value, .. } if inside.iter().any(|v| value.uses(*v)) => {
-            inside.push(*var);
-            true
-        }
-        Stmt::Let { .. } => {
-            out.push(s.clone());
-            false
-        }
-        _ => true,
-    });
-    out
 }
 
 fn loop_over(var: Var, extent: i64, kind: LoopKind, body: Vec<Stmt>) -> Stmt {

@@ -2,7 +2,7 @@
 
 use super::{Env, OldLoop, Simplifier, resolve};
 use crate::codegen::expr::{Access, Affine, Expr, Index, Var};
-use crate::codegen::interval::{Facts, ceil_div};
+use crate::codegen::interval::{Facts, ceil_div, gcd};
 use crate::codegen::loopnest::{Bound, LoopKind, Stmt};
 use std::collections::BTreeSet;
 
@@ -135,10 +135,6 @@ fn normal(a: &Affine) -> (Affine, i64) {
     (Affine { terms: a.terms.iter().map(|t| (t.0, t.1 / k)).collect(), constant: 0 }, k)
 }
 
-fn gcd(a: i64, b: i64) -> i64 {
-    if b == 0 { a } else { gcd(b, a % b) }
-}
-
 /// Vector statements that the body is expanded to, with vectors of 16 elements.
 fn expanded_size(body: &[Stmt]) -> i64 {
     body.iter()
@@ -188,13 +184,13 @@ impl Search {
         for stmt in body {
             match stmt {
                 Stmt::Let { var, value, divisor } => {
-                    let value = resolve(env, value);
-                    if *divisor == 1 {
+                    let (value, divisor) = facts.quotient(&resolve(env, value), *divisor);
+                    if divisor == 1 {
                         env.insert(*var, value);
                         continue;
                     }
                     let new = self.bind();
-                    facts.bind(new, &value, *divisor);
+                    facts.bind(new, &value, divisor);
                     env.insert(*var, Affine::var(new));
                 }
                 Stmt::If { conditions, body } => {

@@ -56,3 +56,14 @@ fn a_parallel_loop_is_not_split_by_a_loop_further_in() {
     );
     assert!(text.contains("parallel t in 0..8 {\n    unroll"), "{text}");
 }
+
+#[test]
+fn divisions_without_a_remainder_vanish_and_others_stand_outside() {
+    let text = simplified(
+        "kernel digits { Y: f32[4][64] argument 0 written;
+          for o in 0..16 { for i in 0..16 { let q = floor((16*o + i) / 16); let r = floor((16*o + i) / 64);
+            let same = floor((16*o + i) / 64); Y[r][16*q + i - 64*same] = f32(1.0); } } }",
+    );
+    assert!(text.contains("let r = floor(o / 4);\n    for i in 0..16 {\n      Y[r][16*o + i - 64*r]"), "{text}");
+    assert_eq!(text.matches("floor").count(), 1, "{text}");
+}
