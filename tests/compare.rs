@@ -106,6 +106,12 @@ fn all_schedules_of_a_program_are_measured_beside_the_ilp() {
     }
     let swapped = &program["schedules"][3]["differs_from_ilp"];
     assert_eq!(swapped["here"], "n [serial]", "{swapped}");
+    let update = |schedule: usize| &program["schedules"][schedule]["updates"][0];
+    for schedule in [1, 2] {
+        assert!(update(schedule)["instruction"].as_str().unwrap().contains("outer product"), "{}", update(schedule));
+    }
+    assert!(update(3)["instruction"].is_null());
+    assert_eq!(update(3)["mismatch"], "no loop is in vectors");
 }
 
 #[test]

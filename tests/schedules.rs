@@ -333,6 +333,23 @@ fn refused_schedules_say_why_and_where() {
 }
 
 #[test]
+fn a_report_names_the_tensor_instruction_or_the_operand_that_is_none() {
+    let report = |primitives: &str| {
+        let model = Model::from_program(file("gemm", primitives), Some("gemm"), None).unwrap();
+        let dims = dims().into_iter().filter(|d| model.symbols().contains(&d.0)).collect();
+        let options = Options { dims, ..Options::default() };
+        model.with_schedule("s").unwrap().compile_module(&options).unwrap().1.kernels[0].clone()
+    };
+    let tiled = "distribute C_init, C at m; tile C(m, n) by (4, 16) -> mo, no, mi, ni; tensorize C(mi, ni, k)";
+    let kernel = report(tiled);
+    assert!(kernel.tensorized && kernel.phases[0].instruction.ends_with("outer product"), "{:?}", kernel.phases);
+    assert_eq!((kernel.phases[0].vector.as_deref(), kernel.phases[0].statement.as_str()), (Some("ni"), "C"));
+    let kernel = report("distribute C_init, C at m; reorder C(n, k, m); vectorize C(m) by 8");
+    assert!(!kernel.tensorized, "{:?}", kernel.phases);
+    assert!(kernel.phases[0].instruction.contains("operand A has stride"), "{:?}", kernel.phases);
+}
+
+#[test]
 fn a_fused_loop_is_one_loop() {
     for (primitives, divisions) in [("fuse i, j -> f", 1), ("fuse i, j -> f; split f by 4 -> fo, fi", 1)] {
         let model = Model::from_program(file("scale", primitives), Some("scale"), None).unwrap();

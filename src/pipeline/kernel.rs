@@ -162,7 +162,7 @@ fn compile_statements(
     };
     lap("schedule");
     let mut tiled = match given {
-        Some(given) => tile::as_given(&scop, &given.schedule, &given.packings),
+        Some(given) => tile::described(tile::as_given(&scop, &given.schedule, &given.packings), &scop, target),
         None => tile::tile(&scop, &schedule, target)?,
     };
     lap("tile");

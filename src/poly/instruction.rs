@@ -6,6 +6,7 @@
 //! iterators of the statement, the lane iterator for exactly one.
 
 use crate::codegen::expr::{Access, BinaryOp, Expr, Var};
+use crate::poly::pack::Packing;
 use crate::poly::scop::{Scop, Statement, StatementId};
 use crate::poly::tile::access::{Along, Reference, references};
 use crate::poly::{DType, Isa};
@@ -193,12 +194,51 @@ fn unify(
     }
 }
 
+/// The same for operands where the schedule leaves them: lanes of a vector have to be neighbours in memory, or packed so.
+pub fn match_stored(
+    instruction: &TensorInstruction,
+    scop: &Scop,
+    packings: &[Packing],
+    id: StatementId,
+    lane: Var,
+) -> Result<Match, String> {
+    let found = match_instruction(instruction, scop, id, lane)?;
+    let references = references(scop, id);
+    for (access, _) in found.operands.iter().zip(&instruction.operands).filter(|o| *o.1 == Role::Vector) {
+        let packed = packings.iter().any(|p| p.statement == id && p.access == *access);
+        let innermost = scop.private(access.buffer).and_then(|p| p.layout.last()).is_some_and(|digit| {
+            let index = digit.form.substitute(|d| access.index[d.0 as usize].affine().cloned().unwrap_or_default());
+            digit.divisor == 1 && index.coefficient(lane) == 1
+        });
+        let along = references.iter().find(|r| r.access.as_ref() == Some(access)).map(|r| r.along(lane));
+        if let Some(Along::Strided(stride)) = along
+            && !packed
+            && !innermost
+        {
+            let (name, lane) = (&scop.tensor(access.buffer).name, &scop.statement(id).iterators[lane.0 as usize].name);
+            return Err(format!("operand {name} has stride {stride} along {lane}: `cache_read` and `pack` it"));
+        }
+    }
+    Ok(found)
+}
+
 /// The first row of `table` for this ISA that matches, or why the first one does not, if possible because of an operand.
 pub fn select(table: &[TensorInstruction], isa: Isa, scop: &Scop, id: StatementId, lane: Var) -> Result<Match, String> {
+    select_by(table, isa, scop, id, |row| match_instruction(row, scop, id, lane))
+}
+
+/// The same by a match of one's own.
+pub fn select_by(
+    table: &[TensorInstruction],
+    isa: Isa,
+    scop: &Scop,
+    id: StatementId,
+    matched: impl Fn(&TensorInstruction) -> Result<Match, String>,
+) -> Result<Match, String> {
     let dtype = scop.tensor(scop.statement(id).target).dtype;
     let mut why: Option<String> = None;
     for row in table.iter().filter(|r| r.isa == isa && r.dtype == dtype) {
-        match match_instruction(row, scop, id, lane) {
+        match matched(row) {
             Ok(m) => return Ok(m),
             Err(e) if why.as_ref().is_none_or(|w| !w.starts_with("operand") && e.starts_with("operand")) => {
                 why = Some(e)

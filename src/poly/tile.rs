@@ -13,6 +13,7 @@ pub mod access;
 mod band;
 pub mod cache;
 mod distribute;
+mod given;
 mod operands;
 mod phase;
 pub mod register_block;
@@ -25,6 +26,7 @@ use crate::poly::schedule::{Band, Node, Row, RowKind, Schedule};
 use crate::poly::scop::{Role, Scop, StatementId};
 use crate::poly::{Result, Target, dependence};
 use band::Bands;
+pub use given::{as_given, described};
 use phase::{Phase, Plan};
 
 /// A schedule with tiles, and what goes with it.
@@ -177,11 +179,6 @@ fn carries_sums(scop: &Scop, node: &Node, statements: &[StatementId]) -> bool {
         carried.iter().all(reduced) && matches!(dependence::reads_sums(s, &fixed, &Isl::default()), Ok(false))
     };
     carried.is_empty() || permutable && matches!(statements, [id] if sums(*id))
-}
-
-/// A schedule that needs no choices: every loop runs as it says.
-pub fn as_given(scop: &Scop, schedule: &Schedule, packings: &[Packing]) -> Tiled {
-    Tiled { schedule: schedule.clone(), packings: packings.to_vec(), report: work(scop) }
 }
 
 /// A report of nothing but the work.

@@ -116,6 +116,10 @@ fn program(out: &mut String, p: &Program, machine: &Machine) {
         let place = s.differs_from_ilp.as_ref().map_or("nowhere".to_string(), |d| d.sentence("ilp"));
         put(out, &format!("<li><b>{}</b> {}", escape(&s.name), escape(&place)));
     }
+    put(out, "</ul><h3>Tensor instructions</h3><ul>");
+    for s in p.schedules.iter().filter(|s| s.origin != Origin::Untransformed && !s.tree.is_empty()) {
+        put(out, &format!("<li><b>{}</b> {}", escape(&s.name), escape(&s.instructions())));
+    }
     put(out, "</ul><h3>Loops</h3><div class=nests>");
     let ilp = p.schedules.iter().find(|s| s.origin == Origin::Ilp).map_or("", |s| &s.loops);
     for s in p.schedules.iter().filter(|s| !s.loops.is_empty()) {

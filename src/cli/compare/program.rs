@@ -12,6 +12,7 @@ use std::sync::Arc;
 use std::time::Instant;
 use tilewright::pipeline::Compilation;
 use tilewright::poly::language;
+use tilewright::poly::tile::PhaseReport;
 use tilewright::poly::traffic::{Traffic, traffic};
 use tilewright::runtime::session::Session;
 use tilewright::{DType, Error, Model, Options, Result, Tensor};
@@ -37,9 +38,38 @@ pub struct Schedule {
     pub measurement: Option<Measurement>,
     /// Where its tree begins to differ from the ILP's; `null` when it does not.
     pub differs_from_ilp: Option<Difference>,
+    /// What accumulates, and the tensor instruction that it is.
+    pub updates: Vec<Update>,
     /// The schedule tree and the loops as text; empty when there are none.
     pub tree: String,
     pub loops: String,
+}
+
+/// A statement that accumulates.
+#[derive(Serialize)]
+pub struct Update {
+    pub statement: String,
+    /// The tensor instruction; `null` where none matches.
+    pub instruction: Option<String>,
+    /// Why none matches, with the operand; empty otherwise.
+    pub mismatch: String,
+}
+
+impl std::fmt::Display for Update {
+    fn fmt(&self, f: &mut std::fmt::Formatter) -> std::fmt::Result {
+        match &self.instruction {
+            Some(name) => write!(f, "{} is {name}", self.statement),
+            None => write!(f, "{} is none ({})", self.statement, self.mismatch),
+        }
+    }
+}
+
+impl Schedule {
+    /// The tensor instructions in words.
+    pub fn instructions(&self) -> String {
+        let all: Vec<String> = self.updates.iter().map(|u| u.to_string()).collect();
+        if all.is_empty() { "nothing accumulates in vectors".into() } else { all.join(", ") }
+    }
 }
 
 #[derive(Serialize, Clone, Copy, PartialEq)]
@@ -276,6 +306,18 @@ impl Ready {
         let kernel = &self.compilation.kernels[0];
         kernel.tiled.schedule.print(&kernel.scop)
     }
+
+    fn updates(&self) -> Vec<Update> {
+        let kernel = &self.compilation.kernels[0];
+        let accumulates = |name: &str| kernel.scop.statements.iter().any(|s| s.name == name && s.reduce.is_some());
+        let phases = kernel.kernel.report.phases.iter().filter(|p| accumulates(&p.statement));
+        let update = |p: &PhaseReport| Update {
+            statement: p.statement.clone(),
+            instruction: p.instruction.clone(),
+            mismatch: p.mismatch.clone(),
+        };
+        phases.map(update).collect()
+    }
 }
 
 impl Contestant {
@@ -293,6 +335,7 @@ impl Contestant {
                     message,
                     measurement: None,
                     differs_from_ilp: None,
+                    updates: vec![],
                     tree,
                     loops,
                 };
@@ -318,6 +361,7 @@ impl Contestant {
             message: ready.agreement.complaint.clone(),
             measurement,
             differs_from_ilp: ilp.and_then(|ilp| difference::first(&tree, ilp)),
+            updates: ready.updates(),
             tree,
             loops: ready.compilation.kernels[0].kernel.nest.to_string(),
         }

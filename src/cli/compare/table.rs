@@ -53,6 +53,10 @@ fn program(out: &mut String, p: &Program, report: &Report) {
         let place = s.differs_from_ilp.as_ref().map_or("nowhere".to_string(), |d| d.sentence("ilp"));
         line(out, &format!("  {}: {place}", s.name));
     }
+    line(out, "tensor instructions:");
+    for s in p.schedules.iter().filter(|s| s.origin != Origin::Untransformed && !s.tree.is_empty()) {
+        line(out, &format!("  {}: {}", s.name, s.instructions()));
+    }
     for s in &p.schedules {
         if let Some(message) = &s.message {
             line(out, &format!("{}: {message}", s.name));

@@ -4,13 +4,11 @@ use super::Transformed;
 use super::edit::{apart, find, refuse, rows, single, together};
 use super::loops::reorder;
 use crate::poly::Result;
-use crate::poly::expr::Var;
-use crate::poly::instruction::{Match, Role, TensorInstruction, match_instruction, table};
+use crate::poly::instruction::{TensorInstruction, match_stored, table};
 use crate::poly::language::primitive::{Loop, Loops};
 use crate::poly::language::syntax::Name;
 use crate::poly::schedule::{Node, Row, RowKind, Schedule};
 use crate::poly::scop::StatementId;
-use crate::poly::tile::access::{Along, references};
 
 /// `tensorize C(mi, ni, ki) with outer_product`: the loops are a tensor instruction ([`crate::poly::instruction`]), repeated
 /// in registers: loops of the reduction outside, one iterator in the lanes, the others unrolled. The words after `with` are
@@ -70,43 +68,14 @@ fn lane(before: &Transformed, id: StatementId, named: &[Row], table: &[TensorIns
     for row in named.iter().rev() {
         let [(v, 1 | -1)] = row.of(id).terms[..] else { continue };
         for instruction in table {
-            let matched = match_instruction(instruction, &before.scop, id, v);
-            match matched.and_then(|m| check_stored(before, id, v, instruction, &m)) {
-                Ok(()) => return Ok(Some(row.clone())),
+            match match_stored(instruction, &before.scop, &before.packings, id, v) {
+                Ok(_) => return Ok(Some(row.clone())),
                 Err(e) if why.as_ref().is_none_or(|w| telling(w) < telling(&e)) => why = Some(e),
                 Err(_) => {}
             }
         }
     }
     why.map_or(Ok(None), |why| refuse(format!("no tensor instruction: {why}")))
-}
-
-/// Refuses a vector operand whose lanes are no neighbours in memory: nothing packs it unless the schedule says so.
-fn check_stored(
-    before: &Transformed,
-    id: StatementId,
-    lane: Var,
-    instruction: &TensorInstruction,
-    found: &Match,
-) -> std::result::Result<(), String> {
-    let scop = &before.scop;
-    let references = references(scop, id);
-    for (access, _) in found.operands.iter().zip(&instruction.operands).filter(|o| *o.1 == Role::Vector) {
-        let packed = before.packings.iter().any(|p| p.statement == id && p.access == *access);
-        let innermost = scop.private(access.buffer).and_then(|p| p.layout.last()).is_some_and(|digit| {
-            let index = digit.form.substitute(|d| access.index[d.0 as usize].affine().cloned().unwrap_or_default());
-            digit.divisor == 1 && index.coefficient(lane) == 1
-        });
-        let along = references.iter().find(|r| r.access.as_ref() == Some(access)).map(|r| r.along(lane));
-        if let Some(Along::Strided(stride)) = along
-            && !packed
-            && !innermost
-        {
-            let (name, lane) = (&scop.tensor(access.buffer).name, &scop.statement(id).iterators[lane.0 as usize].name);
-            return Err(format!("operand {name} has stride {stride} along {lane}: `cache_read` and `pack` it"));
-        }
-    }
-    Ok(())
 }
 
 fn mark(node: Node, named: &[Row], kind: &dyn Fn(&Row) -> RowKind) -> Node {
