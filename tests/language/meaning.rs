@@ -41,6 +41,11 @@ fn ranges_follow_from_shapes() {
     let conv = "def conv(f32(W) X, f32(R) F) -> (Y) { Y(x) +=! X(2*x + r) * F(r) }";
     let y = run(conv, &[("W", 8), ("R", 3)], &[floats(&[8], |i| i as f32), floats(&[3], |_| 1.0)]);
     assert_eq!(y.to_vec::<f32>(), [3.0, 9.0, 15.0]);
+    // One more read takes nothing back: x + r stays inside.
+    for reads in ["X(x + r)", "X(x) * X(x + r)", "X(x + r) * X(x + 1)"] {
+        let text = format!("def f(f32(W) X) -> (Y) {{ Y(x) +=! {reads} where r in 0..3 }}");
+        assert_eq!(run(&text, &[("W", 8)], &[floats(&[8], |_| 1.0)]).to_vec::<f32>(), [3.0; 6], "{text}");
+    }
 }
 
 #[test]

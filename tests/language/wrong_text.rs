@@ -180,6 +180,13 @@ fn ranges_and_bounds() {
 }
 
 #[test]
+fn names_that_are_there_already() {
+    says("def f(f64(N) X) -> (Y,Y) { Y(i) = X(i) }", "there is an output `Y` already", "Y");
+    says("loop f(N = 2, N = 3) { f64 A[N] A[0] = 1 }", "the size `N` is there already", "N");
+    says("loop f(N) { sizes S { N = 3, N = 4 } f64 A[N] A[0] = 1 }", "the size `N` is there already", "N");
+}
+
+#[test]
 fn sizes() {
     let file = parse("t.tile", "loop f(N, M = 4) { sizes A { N = 2 } f64 x[N][M] x[0][0] = 1 }").unwrap();
     let of = |given: &[(&str, i64)], set| {

@@ -25,6 +25,9 @@ pub fn lower(def: &Def, sizes: &Sizes) -> Checked<Program> {
     let Body::Def { inputs, outputs, equations } = &def.body else {
         return Err(Problem::invalid(def.name.span, format!("`{}` is a loop program", def.name)));
     };
+    if let Some((_, twice)) = (0..).zip(outputs).find(|(i, o)| outputs[..*i].iter().any(|other| other.name == o.name)) {
+        return Err(Problem::invalid(twice.name.span, format!("there is an output `{}` already", twice.name)));
+    }
     let mut builder = Builder::new(sizes, Style::Round);
     for input in inputs {
         builder.declare(input, Role::Input)?;

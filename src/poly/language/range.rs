@@ -1,8 +1,8 @@
 //! The ranges of the indices of an equation, from the shapes of what it reads and writes.
 //!
 //! In: the subscripts with their dimensions, and the ranges that `where` gives. Out: for every index the largest interval
-//! of numbers from 0 for which every subscript is inside. First the indices that stand alone in some subscript, then those
-//! that are the only unknown one of a subscript (after Vasilache et al., "Tensor Comprehensions", 2018, made exact).
+//! of numbers from 0 for which every subscript is inside. First the indices that stand alone in some subscript, those on the left also
+//! by what they share with indices that have a range given; then those that are the only unknown one of a subscript (after Vasilache et al., "Tensor Comprehensions", 2018, made exact).
 //! Invariant: a range is a function of the text and the sizes alone; where two answers are possible there is none.
 
 use super::source::{Checked, Problem, Span};
@@ -19,9 +19,10 @@ pub struct Subscript {
     pub text: String,
 }
 
-/// Completes `known`. `span` is the equation's.
+/// Completes `known`; the first `left` of the indices name the element. `span` is the equation's.
 pub fn infer(
     indices: &[String],
+    left: usize,
     mut known: Vec<Option<Interval>>,
     subscripts: &[Subscript],
     span: Span,
@@ -30,7 +31,11 @@ pub fn infer(
     let given = known.clone();
     for v in (0..indices.len() as u32).map(Var) {
         if given[v.0 as usize].is_none() {
-            known[v.0 as usize] = meet(v, subscripts.iter().filter(|s| alone(v, s)), &known);
+            let beside = |s: &Subscript| {
+                let others = s.form.terms.iter().all(|(w, _)| *w == v || given[w.0 as usize].is_some());
+                (v.0 as usize) < left && others && s.form.uses(v)
+            };
+            known[v.0 as usize] = meet(v, subscripts.iter().filter(|s| alone(v, s) || beside(s)), &given);
         }
     }
     loop {

@@ -1,7 +1,7 @@
 //! Sizes: which ones a program has, and the value of each.
 
 use super::source::{Checked, Problem, Span};
-use super::syntax::{Body, Expr, Kind, Program};
+use super::syntax::{Body, Expr, Kind, Name, Program};
 use std::collections::BTreeMap;
 
 /// The largest size; products of two subscripts stay inside 64 bits.
@@ -49,6 +49,16 @@ impl Program {
         for (name, _) in self.sizes.iter().flat_map(|s| &s.values) {
             if !names.contains(&name.text) {
                 return Err(unknown(name.span, name));
+            }
+        }
+        let parameters: Vec<&Name> = match &self.body {
+            Body::Loop { parameters, .. } => parameters.iter().map(|p| &p.name).collect(),
+            Body::Def { .. } => vec![],
+        };
+        let sets = self.sizes.iter().map(|set| set.values.iter().map(|v| &v.0).collect());
+        for names in [parameters].into_iter().chain(sets) {
+            if let Some((_, twice)) = (0..).zip(&names).find(|(i, name)| names[..*i].contains(name)) {
+                return Err(Problem::invalid(twice.span, format!("the size `{twice}` is there already")));
             }
         }
         let sets: Vec<&str> = self.sizes.iter().map(|s| &*s.name).collect();

@@ -44,6 +44,7 @@ impl Builder<'_> {
     /// The interval of each index.
     pub(super) fn ranges(&self, e: &Equation, indices: &[String]) -> Checked<Vec<Interval>> {
         let scope = self.scope(indices, &plain);
+        let left = e.outer(indices);
         let mut known: Vec<Option<Interval>> = vec![None; indices.len()];
         let mut open: Vec<(usize, Affine, Affine)> = vec![];
         for c in &e.conditions {
@@ -99,14 +100,14 @@ impl Builder<'_> {
                             *k = k.or(Some((0, 0)));
                         }
                     }
-                    infer(indices, part, &subscripts, e.span)?
+                    infer(indices, 0, part, &subscripts, e.span)?
                 }
             };
             let (v, lower, upper) = open.remove(0);
             let range = |w: Var| boxes[w.0 as usize];
             known[v] = Some((lower.bounds(range).0, upper.bounds(range).1 - 1));
         }
-        infer(indices, known, &subscripts, e.span)
+        infer(indices, left, known, &subscripts, e.span)
     }
 
     fn collect(
