@@ -2,6 +2,7 @@
 import os
 import pathlib
 import subprocess
+import sys
 
 HERE = pathlib.Path(__file__).resolve().parent
 BUILT = HERE.parent.parent / "target" / "bench" / "tract"
@@ -14,6 +15,8 @@ def command(workload, threads, folder):
     if threads != 1:
         raise RuntimeError("tract runs on one thread")
     environment = {**os.environ, "CARGO_TARGET_DIR": str(BUILT), "RUSTFLAGS": "-C target-cpu=native"}
+    if not (BUILT / "release" / "tract-peer").exists():
+        print("bench: building tract, which takes minutes the first time", file=sys.stderr, flush=True)
     build = subprocess.run(["cargo", "build", "--release", "--locked", "--quiet", "--manifest-path", str(HERE / "tract" / "Cargo.toml")],
                            env=environment, capture_output=True, text=True)
     if build.returncode != 0:
