@@ -5,6 +5,7 @@ use super::inputs::RunArguments;
 use super::progress::Progress;
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
+use tilewright::codegen::scalar::f16_to_f32;
 use tilewright::{DType, Error, Result, Tensor};
 
 #[derive(clap::Args)]
@@ -54,7 +55,8 @@ fn statistics(tensor: &Tensor) -> String {
         DType::I32 => summary::<4>(tensor, |b| i32::from_le_bytes(b).into()),
         DType::I8 => summary::<1>(tensor, |b| i8::from_le_bytes(b).into()),
         DType::U8 | DType::Bool => summary::<1>(tensor, |[b]| b.into()),
-        DType::F16 | DType::BF16 => String::new(),
+        DType::F16 => summary::<2>(tensor, |b| f16_to_f32(u16::from_le_bytes(b)).into()),
+        DType::BF16 => summary::<2>(tensor, |[low, high]| f32::from_le_bytes([0, 0, low, high]).into()),
     }
 }
 

@@ -186,7 +186,8 @@ pub enum Inst {
         src: Vreg,
         ty: VType,
     },
-    /// Consecutive elements of memory type `mem`, widened to the lane type (integers and bool only; floats as they are).
+    /// Consecutive elements of memory type `mem`, widened to the lane type (integers and bool; the bits of f16 and bf16
+    /// in I32 lanes; other floats as they are).
     VLoad {
         dst: Vreg,
         ty: VType,

@@ -23,7 +23,7 @@ fn is_known(mem: DType, lane: Lane) -> bool {
         DType::Bool => true,
         DType::I8 | DType::U8 => integer,
         DType::I32 if lane == Lane::I64 => true,
-        DType::F16 | DType::BF16 => false,
+        DType::F16 | DType::BF16 => lane == Lane::I32,
         _ => mem.bytes() == lane.bytes(),
     }
 }
@@ -157,6 +157,8 @@ impl Emitter<'_> {
             if mem == DType::Bool {
                 self.negate_lanes(d, d, lane);
             }
+        } else if size == 2 {
+            a64!(self ; uxtl V(d).s4, V(d).h4);
         } else if size < lane {
             a64!(self ; sxtl V(d).d2, V(d).s2);
         }
@@ -189,6 +191,8 @@ impl Emitter<'_> {
             (8, Some(s)) => a64!(self ; ld1 {V(d).d * 1}[i], [XSP(b)], X(s)),
             (4, None) => a64!(self ; ld1 {V(d).s * 1}[i], [XSP(b)]),
             (4, Some(s)) => a64!(self ; ld1 {V(d).s * 1}[i], [XSP(b)], X(s)),
+            (2, None) => a64!(self ; ld1 {V(d).h * 1}[i], [XSP(b)]),
+            (2, Some(s)) => a64!(self ; ld1 {V(d).h * 1}[i], [XSP(b)], X(s)),
             (_, None) => a64!(self ; ld1 {V(d).b * 1}[i], [XSP(b)]),
             (_, Some(s)) => a64!(self ; ld1 {V(d).b * 1}[i], [XSP(b)], X(s)),
         }
@@ -201,6 +205,8 @@ impl Emitter<'_> {
             (8, Some(x)) => a64!(self ; st1 {V(s).d * 1}[i], [XSP(b)], X(x)),
             (4, None) => a64!(self ; st1 {V(s).s * 1}[i], [XSP(b)]),
             (4, Some(x)) => a64!(self ; st1 {V(s).s * 1}[i], [XSP(b)], X(x)),
+            (2, None) => a64!(self ; st1 {V(s).h * 1}[i], [XSP(b)]),
+            (2, Some(x)) => a64!(self ; st1 {V(s).h * 1}[i], [XSP(b)], X(x)),
             (_, None) => a64!(self ; st1 {V(s).b * 1}[i], [XSP(b)]),
             (_, Some(x)) => a64!(self ; st1 {V(s).b * 1}[i], [XSP(b)], X(x)),
         }
@@ -280,9 +286,12 @@ impl Emitter<'_> {
                 a64!(self ; xtn V(t).s2, V(from).d2);
                 from = t;
             }
-            if size == 1 {
-                a64!(self ; xtn V(t).h4, V(from).s4 ; xtn V(t).b8, V(t).h8);
+            if size <= 2 {
+                a64!(self ; xtn V(t).h4, V(from).s4);
                 from = t;
+            }
+            if size == 1 {
+                a64!(self ; xtn V(t).b8, V(t).h8);
             }
         }
         let (b, offset) = self.operand(addr, 0, bytes as i64)?;

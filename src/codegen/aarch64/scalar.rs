@@ -270,9 +270,8 @@ impl Emitter<'_> {
             (DType::I8, false) => a64!(self ; ldursb X(d), [XSP(b), offset]),
             (DType::U8 | DType::Bool, true) => a64!(self ; ldrb W(d), [XSP(b), o]),
             (DType::U8 | DType::Bool, false) => a64!(self ; ldurb W(d), [XSP(b), offset]),
-            (DType::F16 | DType::BF16, _) => {
-                return Err(Error::Unsupported(format!("{}: integers from {mem}", self.name)));
-            }
+            (DType::F16 | DType::BF16, true) => a64!(self ; ldrh W(d), [XSP(b), o]),
+            (DType::F16 | DType::BF16, false) => a64!(self ; ldurh W(d), [XSP(b), offset]),
         }
         Ok(())
     }

@@ -1,11 +1,12 @@
 //! Reads and writes: subscripts to addresses, guards to lane ranges, branches or masks.
 
-use crate::codegen::DType;
 use crate::codegen::expr::{Access, Affine, BinaryOp, BufferId, CompareOp, Expr, Index, Scalar};
+use crate::codegen::lower::half::is_half;
 use crate::codegen::lower::select::{Chunk, LANE, LocalMode, Selector, Span, Step, lane_range};
 use crate::codegen::lower::tree::{Node, Pointer, Root};
 use crate::codegen::lower::value::{Val, lane_of};
 use crate::codegen::vcode::{Addr, Gpr, GprOp, Inst, Lane, LaneRange, VBinary, VType, Vreg};
+use crate::codegen::{DType, Result};
 
 /// Where an element lies: `linear` elements from the start of the buffer, plus lane values times strides.
 #[derive(Clone, PartialEq, Debug)]
@@ -203,7 +204,7 @@ impl Selector<'_> {
             self.read_slot(a)?;
             return Ok(Val { reg: slot.reg, lane: slot.lane, dtype, uniform: slot.uniform });
         }
-        let lane = lane_of(dtype)?;
+        let lane = memory_lane(dtype)?;
         if !a.gather.is_empty() {
             let v = self.gather(a, None, first, count)?;
             return self.loaded(v, lane, dtype, false);
@@ -231,9 +232,12 @@ impl Selector<'_> {
         self.loaded(reg, lane, dtype, false)
     }
 
-    /// Loaded bytes of a bool become a mask.
+    /// Loaded bytes of a bool become a mask, the bits of a half its value.
     fn loaded(&mut self, reg: Vreg, lane: Lane, dtype: DType, uniform: bool) -> Step<Val> {
         let v = Val { reg, lane, dtype, uniform };
+        if is_half(dtype) {
+            return Ok(self.half_to_value(v));
+        }
         if dtype != DType::Bool {
             return Ok(v);
         }
@@ -275,7 +279,7 @@ impl Selector<'_> {
         let pointer = self.tree.pointers[addr.base.0 as usize].clone();
         let bytes = pointer.bytes.offset(addr.disp as i64);
         let base = self.pointer(Pointer { bytes, ..pointer });
-        let (lane, mem) = (lane_of(dtype)?, memory_type(dtype));
+        let (lane, mem) = (memory_lane(dtype)?, memory_type(dtype));
         let ty = self.ty(lane, false);
         let part = self.part(first, count);
         let span = Span { bytes: None, ..span };
@@ -379,7 +383,7 @@ impl Selector<'_> {
             masked.push(Affine::var(LANE).offset(-first));
             masked.push(Affine::var(LANE).scale(-1).offset(end - 1));
         }
-        let lane = lane_of(dtype)?;
+        let lane = memory_lane(dtype)?;
         let v = if in_registers || !address.varies() {
             self.load_address(&address)?
         } else {
@@ -474,8 +478,11 @@ impl Selector<'_> {
         Ok(())
     }
 
-    /// `v` in the lane type and form that memory takes: masks as 0 and 1.
+    /// `v` in the lane type and form that memory takes: masks as 0 and 1, halves as their bits.
     fn stored(&mut self, v: Val, lane: Lane) -> Step<Val> {
+        if is_half(v.dtype) {
+            return Ok(self.value_to_half(v));
+        }
         if v.dtype != DType::Bool {
             return self.with_lane(v, lane);
         }
@@ -487,6 +494,11 @@ impl Selector<'_> {
 
 /// Wide enough for any subscript, small enough for sums of products.
 const UNKNOWN: (i64, i64) = (-(1 << 40), 1 << 40);
+
+/// The lanes that elements are loaded into.
+fn memory_lane(dtype: DType) -> Result<Lane> {
+    if is_half(dtype) { Ok(Lane::I32) } else { lane_of(dtype) }
+}
 
 /// Memory types of instructions: a bool is a byte.
 pub fn memory_type(dtype: DType) -> DType {

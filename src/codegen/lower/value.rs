@@ -8,6 +8,7 @@
 use crate::codegen::expr::{Affine, BinaryOp, BufferId, CompareOp, Expr, Index, Scalar, UnaryOp};
 use crate::codegen::interval::Facts;
 use crate::codegen::loopnest::LoopNest;
+use crate::codegen::lower::half::is_half;
 use crate::codegen::lower::select::{Selector, Step, Stop};
 use crate::codegen::lower::tree::Node;
 use crate::codegen::math;
@@ -29,15 +30,19 @@ pub struct Val {
 pub fn lane_of(dtype: DType) -> Result<Lane> {
     match dtype {
         DType::F64 => Ok(Lane::F64),
-        DType::F32 => Ok(Lane::F32),
+        DType::F32 | DType::F16 | DType::BF16 => Ok(Lane::F32),
         DType::I64 => Ok(Lane::I64),
         DType::I32 | DType::I8 | DType::U8 | DType::Bool => Ok(Lane::I32),
-        DType::F16 | DType::BF16 => Err(Error::Unsupported(format!("arithmetic on {dtype} in machine code"))),
     }
 }
 
 fn is_float(lane: Lane) -> bool {
     matches!(lane, Lane::F32 | Lane::F64)
+}
+
+/// Whether a product in a sum is not rounded by itself.
+pub fn contracts(dtype: DType) -> bool {
+    matches!(dtype, DType::F32 | DType::F64)
 }
 
 fn fits_i32(range: (i64, i64)) -> bool {
@@ -187,7 +192,7 @@ impl Selector<'_> {
         let lane = lane_of(s.dtype)?;
         let (lane, bits) = match Value::from(s) {
             Value::F64(v) => (lane, v.to_bits()),
-            Value::F32(v) => (lane, v.to_bits() as u64),
+            Value::F32(v) | Value::F16(v) | Value::BF16(v) => (lane, v.to_bits() as u64),
             Value::Bool(v) => (lane, if v { u64::MAX } else { 0 }),
             other => {
                 let v = other.as_i64();
@@ -212,7 +217,7 @@ impl Selector<'_> {
         Ok(self.converted(v, lane))
     }
 
-    fn converted(&mut self, v: Val, lane: Lane) -> Val {
+    pub fn converted(&mut self, v: Val, lane: Lane) -> Val {
         if v.lane == lane {
             return v;
         }
@@ -251,7 +256,7 @@ impl Selector<'_> {
         self.range_mask(bytes, first, first + count)
     }
 
-    fn vector_binary(&mut self, op: VBinary, a: Val, b: Val) -> Val {
+    pub fn vector_binary(&mut self, op: VBinary, a: Val, b: Val) -> Val {
         let uniform = a.uniform && b.uniform;
         let ty = self.ty(a.lane, uniform);
         Val { reg: self.emit(|dst| Inst::VBinary { op, dst, ty, a: a.reg, b: b.reg }), uniform, ..a }
@@ -262,13 +267,13 @@ impl Selector<'_> {
         Val { reg: self.emit(|dst| Inst::VUnary { op, dst, ty, a: a.reg }), ..a }
     }
 
-    fn shift(&mut self, op: ShiftOp, a: Val, amount: u8) -> Val {
+    pub fn shift(&mut self, op: ShiftOp, a: Val, amount: u8) -> Val {
         let ty = self.ty(a.lane, a.uniform);
         Val { reg: self.emit(|dst| Inst::VShift { op, dst, ty, a: a.reg, amount }), ..a }
     }
 
     /// A mask.
-    fn vector_compare(&mut self, op: CompareOp, a: Val, b: Val) -> Val {
+    pub fn vector_compare(&mut self, op: CompareOp, a: Val, b: Val) -> Val {
         let uniform = a.uniform && b.uniform;
         let ty = self.ty(a.lane, uniform);
         let reg = self.emit(|dst| Inst::VCompare { op, dst, ty, a: a.reg, b: b.reg });
@@ -276,14 +281,14 @@ impl Selector<'_> {
         Val { reg, lane, dtype: DType::Bool, uniform }
     }
 
-    fn vector_select(&mut self, mask: Val, a: Val, b: Val) -> Val {
+    pub fn vector_select(&mut self, mask: Val, a: Val, b: Val) -> Val {
         let uniform = mask.uniform && a.uniform && b.uniform;
         let ty = self.ty(a.lane, uniform);
         let mask = self.mask_as(mask.reg, mask.lane, a.lane, mask.uniform);
         Val { reg: self.emit(|dst| Inst::VSelect { dst, ty, mask, a: a.reg, b: b.reg }), uniform, ..a }
     }
 
-    fn number(&mut self, like: Val, v: f64) -> Val {
+    pub fn number(&mut self, like: Val, v: f64) -> Val {
         let bits = match like.lane {
             Lane::F32 => (v as f32).to_bits() as u64,
             Lane::F64 => v.to_bits(),
@@ -292,7 +297,7 @@ impl Selector<'_> {
         Val { reg: self.bits(like.lane, bits), uniform: true, ..like }
     }
 
-    /// Lanes of eight-bit integers brought back into their range.
+    /// Lanes of eight-bit integers brought back into their range, halves rounded.
     pub fn normalized(&mut self, v: Val) -> Step<Val> {
         Ok(match v.dtype {
             DType::U8 => {
@@ -303,6 +308,7 @@ impl Selector<'_> {
                 let high = self.shift(ShiftOp::Left, v, (v.lane.bytes() * 8 - 8) as u8);
                 self.shift(ShiftOp::RightArithmetic, high, (v.lane.bytes() * 8 - 8) as u8)
             }
+            dtype if is_half(dtype) => self.half_rounded(v),
             _ => v,
         })
     }
@@ -349,21 +355,24 @@ impl Selector<'_> {
 
     fn binary(&mut self, op: BinaryOp, a: &Expr, b: &Expr, whole: &Expr) -> Step<Val> {
         let dtype = dtype_of(self.nest, whole);
-        if dtype.is_float() {
+        if is_float(lane_of(dtype)?) {
             match (op, a, b) {
                 (BinaryOp::Add, Expr::Binary(BinaryOp::Mul, x, y), c)
-                | (BinaryOp::Add, c, Expr::Binary(BinaryOp::Mul, x, y)) => {
+                | (BinaryOp::Add, c, Expr::Binary(BinaryOp::Mul, x, y))
+                    if contracts(dtype) =>
+                {
                     let (x, y, c) = (self.value(x)?, self.value(y)?, self.value(c)?);
                     return Ok(self.fused(x, y, c, false));
                 }
-                (BinaryOp::Sub, c, Expr::Binary(BinaryOp::Mul, x, y)) => {
+                (BinaryOp::Sub, c, Expr::Binary(BinaryOp::Mul, x, y)) if contracts(dtype) => {
                     let (c, x, y) = (self.value(c)?, self.value(x)?, self.value(y)?);
                     return Ok(self.fused(x, y, c, true));
                 }
                 (BinaryOp::Pow, _, _) => {
                     if let Some(power) = math::simple_power(b) {
                         let a = self.value(a)?;
-                        return Ok(math::power_by(self, a, power));
+                        let v = math::power_by(self, a, power);
+                        return self.normalized(v);
                     }
                 }
                 _ => {}
@@ -506,7 +515,8 @@ impl Selector<'_> {
         if !is_float(v.lane) {
             let typed = Val { dtype: to, ..v };
             if is_float(lane) {
-                return Ok(self.converted(typed, lane));
+                let v = self.converted(typed, lane);
+                return self.normalized(v);
             }
             // an i64 in narrow lanes stays there
             let narrow = to == DType::I64 || v.lane == Lane::I32;
@@ -514,7 +524,8 @@ impl Selector<'_> {
             return self.normalized(v);
         }
         if is_float(lane) {
-            return Ok(Val { dtype: to, ..self.converted(v, lane) });
+            let v = Val { dtype: to, ..self.converted(v, lane) };
+            return self.normalized(v);
         }
         self.float_to_int(to, lane, v)
     }

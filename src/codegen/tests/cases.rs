@@ -35,7 +35,7 @@ fn types(bytes: usize) -> Vec<VType> {
 fn memory_types(lane: Lane) -> Vec<DType> {
     match lane {
         Lane::F32 | Lane::F64 => vec![dtype(lane), DType::Bool],
-        Lane::I32 => vec![DType::I32, DType::I8, DType::U8, DType::Bool],
+        Lane::I32 => vec![DType::I32, DType::I8, DType::U8, DType::F16, DType::BF16, DType::Bool],
         Lane::I64 => vec![DType::I64, DType::I32, DType::I8, DType::U8, DType::Bool],
     }
 }

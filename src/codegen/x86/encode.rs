@@ -164,15 +164,15 @@ mod tests {
     fn shape(op: Op) -> Shape {
         use opcode::*;
         let two = [
-            LOAD_PS, LOAD_PD, LOAD_SS, LOAD_SD, MOVE, FROM_GPR32, FROM_GPR64, BROADCAST_SS, BROADCAST_B, BROADCAST_D,
+            LOAD_PS, LOAD_PD, LOAD_SS, LOAD_SD, MOVE, FROM_GPR32, FROM_GPR64, BROADCAST_SS, BROADCAST_B, BROADCAST_W, BROADCAST_D,
             BROADCAST_Q, SPLAT_D, SPLAT_Q, SHUFFLE_D, PERMUTE_Q, SQRT_PS, SQRT_PD, ROUND_PS, ROUND_PD, ABS_B, ABS_D, ABS_Q,
-            MASK_TO_D, MASK_TO_Q, EXTEND_BD, EXTEND_BQ, EXTEND_DQ, ZERO_EXTEND_BD, ZERO_EXTEND_BQ, I32_TO_F32, I32_TO_F64,
+            MASK_TO_D, MASK_TO_Q, EXTEND_BD, EXTEND_BQ, EXTEND_DQ, ZERO_EXTEND_BD, ZERO_EXTEND_WD, ZERO_EXTEND_BQ, I32_TO_F32, I32_TO_F64,
             I64_TO_F32, I64_TO_F64, F32_TO_F64, F64_TO_F32, F32_TO_I32, F64_TO_I32, F32_TO_I64, F64_TO_I64,
             SCALAR_F32_TO_I64, SCALAR_F64_TO_I64, MASK_LOAD,
         ];
         let store = [
             STORE_PS, STORE_PD, STORE_SS, STORE_SD, STORE_D, EXTRACT_128, EXTRACT_256, EXTRACT_B, EXTRACT_W, NARROW_DB,
-            NARROW_QB, NARROW_QD,
+            NARROW_DW, NARROW_QB, NARROW_QD,
         ];
         match op {
             _ if two.contains(&op) => Shape::Two,
@@ -205,8 +205,10 @@ mod tests {
     fn widths(op: Op, evex: bool) -> Vec<Width> {
         use opcode::*;
         let all: &[Width] = match op {
-            LOAD_SS | LOAD_SD | STORE_SS | STORE_SD | FROM_GPR32 | FROM_GPR64 | STORE_D | INSERT_B | EXTRACT_B
-            | EXTRACT_W | SCALAR_I64_TO_F32 | SCALAR_F32_TO_I64 | SCALAR_F64_TO_I64 | MASK_LOAD => &[Width::X],
+            LOAD_SS | LOAD_SD | STORE_SS | STORE_SD | FROM_GPR32 | FROM_GPR64 | STORE_D | INSERT_B | INSERT_W
+            | EXTRACT_B | EXTRACT_W | SCALAR_I64_TO_F32 | SCALAR_F32_TO_I64 | SCALAR_F64_TO_I64 | MASK_LOAD => {
+                &[Width::X]
+            }
             EXTRACT_128 | PERMUTE_PS | PERMUTE_Q => &[Width::Y, Width::Z],
             EXTRACT_256 => &[Width::Z],
             _ => &[Width::X, Width::Y, Width::Z],
@@ -231,7 +233,7 @@ mod tests {
     fn existing(op: Op, evex: bool, [reg, second, third]: [u8; 3]) -> [u8; 3] {
         use opcode::*;
         match op {
-            FROM_GPR32 | FROM_GPR64 | SPLAT_D | SPLAT_Q | INSERT_B | EXTRACT_B | EXTRACT_W | STORE_D
+            FROM_GPR32 | FROM_GPR64 | SPLAT_D | SPLAT_Q | INSERT_B | INSERT_W | EXTRACT_B | EXTRACT_W | STORE_D
             | SCALAR_I64_TO_F32 => [reg, second, third % 16],
             SCALAR_F32_TO_I64 | SCALAR_F64_TO_I64 => [reg % 16, second, third],
             MASK_TO_D | MASK_TO_Q => [reg, second, third % 8],
@@ -246,7 +248,7 @@ mod tests {
         let shape = shape(op);
         let immediate = matches!(shape, Shape::Shift(_))
             || op.map == 3
-            || [opcode::SHUFFLE_D, opcode::COMPARE_PS, opcode::COMPARE_PD].contains(&op);
+            || [opcode::SHUFFLE_D, opcode::COMPARE_PS, opcode::COMPARE_PD, opcode::INSERT_W].contains(&op);
         let vector_index = matches!(shape, Shape::Gather | Shape::Scatter);
         let has_second = match shape {
             Shape::Three | Shape::Shift(_) | Shape::MaskedStore => true,

@@ -15,6 +15,8 @@ enum Widening {
     Same,
     SignedByte,
     UnsignedByte,
+    /// The bits of f16 or bf16.
+    Half,
     /// 0 or 1 to a lane mask.
     Bool,
     /// I32 in memory, I64 in lanes.
@@ -27,6 +29,7 @@ fn widening(mem: DType, lane: Lane) -> Option<Widening> {
         DType::Bool => Some(Widening::Bool),
         DType::I8 if integer => Some(Widening::SignedByte),
         DType::U8 if integer => Some(Widening::UnsignedByte),
+        DType::F16 | DType::BF16 if lane == Lane::I32 => Some(Widening::Half),
         DType::I32 if lane == Lane::I64 => Some(Widening::Word),
         DType::F32 | DType::I32 if lane.bytes() == 4 => Some(Widening::Same),
         DType::F64 | DType::I64 if lane.bytes() == 8 => Some(Widening::Same),
@@ -130,6 +133,7 @@ impl Emitter<'_> {
                         self.store_same(v(*src), ty.lane.bytes(), addr, (first, count), vectors)
                     }
                     (Some(_), ..) if self.evex => self.store_narrow(v(*src), *ty, *mem, addr, (first, count), vectors),
+                    (Some(Widening::Half), ..) => self.store_halves(v(*src), *ty, addr, (first, count), vectors),
                     (Some(_), DType::I32, _) => self.store_words(v(*src), *ty, addr, (first, count), vectors),
                     (Some(_), ..) => self.store_bytes(v(*src), *ty, *mem, addr, (first, count), vectors),
                     (None, ..) => self.unsupported(inst),
@@ -146,6 +150,10 @@ impl Emitter<'_> {
                     Widening::Word => {
                         self.load(opcode::BROADCAST_D, Width::of(w.bytes() / 2), d, m);
                         self.op2(opcode::EXTEND_DQ, w, d, d);
+                    }
+                    Widening::Half => {
+                        self.load(opcode::BROADCAST_W, Width::of(w.bytes() / 2), d, m);
+                        self.op2(opcode::ZERO_EXTEND_WD, w, d, d);
                     }
                     _ => {
                         self.load(opcode::BROADCAST_B, Width::X, d, m);
@@ -249,6 +257,20 @@ impl Emitter<'_> {
                 let m = at(addr, 0)?;
                 let op = extension(widening, lane);
                 self.load_masked(op, w, d, m, (!natural).then(|| bits(first, count)));
+            }
+            Widening::Half => {
+                let mut lanes = first..first + count;
+                if first == 0 && count >= 4 {
+                    self.load(opcode::LOAD_SD, Width::X, d, at(addr, 0)?);
+                    lanes.start = 4;
+                } else {
+                    self.zero(d);
+                }
+                for i in lanes {
+                    let e = self.plain(opcode::INSERT_W, Width::X, d, d, Rm::Memory(at(addr, 2 * i as i64)?));
+                    self.vector(Encoding { immediate: Some(i as u8), ..e });
+                }
+                self.op2(extension(widening, lane), w, d, d);
             }
             _ => {
                 let mut lanes = first..first + count;
@@ -402,6 +424,7 @@ impl Emitter<'_> {
             s = vectors[0];
         }
         let op = match (lane, mem) {
+            (4, DType::F16 | DType::BF16) => opcode::NARROW_DW,
             (4, _) => opcode::NARROW_DB,
             (_, DType::I32) => opcode::NARROW_QD,
             _ => opcode::NARROW_QB,
@@ -426,6 +449,40 @@ impl Emitter<'_> {
         if w == Width::Y {
             self.op2i(opcode::PERMUTE_Q, w, d, d, 0x08);
         }
+    }
+
+    /// AVX2: the low halves of 32-bit lanes.
+    fn store_halves(
+        &mut self,
+        s: u8,
+        ty: VType,
+        addr: &Addr,
+        (first, count): (usize, usize),
+        vectors: &[u8],
+    ) -> Result<()> {
+        let w = Width::of(ty.lanes as usize * 4);
+        let (t, u) = (vectors[0], vectors[1]);
+        let low: Vec<u8> = (0..16).map(|i| if i < 8 { (i / 2 * 4 + i % 2) as u8 } else { 0x80 }).collect();
+        self.op3_constant(opcode::SHUFFLE_B, w, t, s, low.repeat(w.bytes() / 16));
+        if w == Width::Y {
+            self.op2i(opcode::EXTRACT_128, w, t, u, 1);
+            self.op3(opcode::UNPACK_LOW_Q, Width::X, t, t, u);
+        }
+        let mut lanes = first..first + count;
+        if first == 0 {
+            let width = [8, 4, 2].into_iter().find(|&n| n <= count);
+            match width {
+                Some(8) => self.store(opcode::STORE_PS, Width::X, t, at(addr, 0)?),
+                Some(4) => self.store(opcode::STORE_SD, Width::X, t, at(addr, 0)?),
+                Some(_) => self.store(opcode::STORE_D, Width::X, t, at(addr, 0)?),
+                None => {}
+            }
+            lanes.start = width.unwrap_or(0);
+        }
+        for i in lanes {
+            self.extract_to(opcode::EXTRACT_W, t, at(addr, 2 * i as i64)?, i as u8);
+        }
+        Ok(())
     }
 
     /// AVX2: the low bytes of lanes.
@@ -621,6 +678,7 @@ impl Emitter<'_> {
             match mem.bytes() {
                 8 => dynasm!(self.asm ; .arch x64 ; mov Rq(t), [rsp + from] ; mov [Rq(pointer)], Rq(t)),
                 4 => dynasm!(self.asm ; .arch x64 ; mov Rd(t), [rsp + from] ; mov [Rq(pointer)], Rd(t)),
+                2 => dynasm!(self.asm ; .arch x64 ; mov Rd(t), [rsp + from] ; mov [Rq(pointer)], Rw(t)),
                 _ => {
                     dynasm!(self.asm ; .arch x64 ; mov Rd(t), [rsp + from]);
                     if mem == DType::Bool {
@@ -637,9 +695,10 @@ impl Emitter<'_> {
     }
 }
 
-/// The instruction that widens bytes to lanes.
+/// The instruction that widens bytes, or halves, to lanes.
 fn extension(widening: Widening, lane: usize) -> Op {
     match (widening, lane) {
+        (Widening::Half, _) => opcode::ZERO_EXTEND_WD,
         (Widening::SignedByte, 4) => opcode::EXTEND_BD,
         (Widening::SignedByte, _) => opcode::EXTEND_BQ,
         (_, 4) => opcode::ZERO_EXTEND_BD,

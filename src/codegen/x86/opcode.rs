@@ -84,6 +84,7 @@ ops! {
     MASK_STORE_PD     "vmaskmovpd"     Vex  M38 P66 0x2f 0 0 FULL
     BROADCAST_SS      "vbroadcastss"   Both M38 P66 0x18 0 0 4
     BROADCAST_B       "vpbroadcastb"   Both M38 P66 0x78 0 0 1
+    BROADCAST_W       "vpbroadcastw"   Both M38 P66 0x79 0 0 2
     BROADCAST_D       "vpbroadcastd"   Both M38 P66 0x58 0 0 4
     BROADCAST_Q       "vpbroadcastq"   Both M38 P66 0x59 0 1 8
     SPLAT_D           "vpbroadcastd"   Evex M38 P66 0x7c 0 0 FULL
@@ -102,7 +103,9 @@ ops! {
     PERMUTE_PS        "vpermps"        Both M38 P66 0x16 0 0 FULL
     PERMUTE_Q         "vpermq"         Both M3A P66 0x00 1 1 FULL
     UNPACK_LOW_D      "vpunpckldq"     Both M0F P66 0x62 0 0 FULL
+    UNPACK_LOW_Q      "vpunpcklqdq"    Both M0F P66 0x6c 0 1 FULL
     UNPACK_LOW_W      "vpunpcklwd"     Both M0F P66 0x61 0 0 FULL
+    INSERT_W          "vpinsrw"        Both M0F P66 0xc4 0 0 2
     INSERT_B          "vpinsrb"        Both M3A P66 0x20 0 0 1
     EXTRACT_B         "vpextrb"        Both M3A P66 0x14 0 0 1
     EXTRACT_W         "vpextrw"        Both M3A P66 0x15 0 0 2
@@ -167,8 +170,10 @@ ops! {
     EXTEND_BQ         "vpmovsxbq"      Both M38 P66 0x22 0 0 EIGHTH
     EXTEND_DQ         "vpmovsxdq"      Both M38 P66 0x25 0 0 HALF
     ZERO_EXTEND_BD    "vpmovzxbd"      Both M38 P66 0x31 0 0 QUARTER
+    ZERO_EXTEND_WD    "vpmovzxwd"      Both M38 P66 0x33 0 0 HALF
     ZERO_EXTEND_BQ    "vpmovzxbq"      Both M38 P66 0x32 0 0 EIGHTH
     NARROW_DB         "vpmovdb"        Evex M38 PF3 0x31 0 0 QUARTER
+    NARROW_DW         "vpmovdw"        Evex M38 PF3 0x33 0 0 HALF
     NARROW_QB         "vpmovqb"        Evex M38 PF3 0x32 0 0 EIGHTH
     NARROW_QD         "vpmovqd"        Evex M38 PF3 0x35 0 0 HALF
     I32_TO_F32        "vcvtdq2ps"      Both M0F NP  0x5b 0 0 FULL

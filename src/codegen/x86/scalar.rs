@@ -257,9 +257,7 @@ impl Emitter<'_> {
             DType::F32 => load!(mov Rd DWORD),
             DType::I8 => load!(movsx Rq BYTE),
             DType::U8 | DType::Bool => load!(movzx Rd BYTE),
-            DType::F16 | DType::BF16 => {
-                return Err(Error::Unsupported(format!("{}: integers from {mem}", self.name)));
-            }
+            DType::F16 | DType::BF16 => load!(movzx Rd WORD),
         }
         Ok(())
     }

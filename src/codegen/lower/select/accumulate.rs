@@ -9,7 +9,7 @@ use crate::codegen::expr::{BinaryOp, Expr, Index, Scalar, Var};
 use crate::codegen::loopnest::Stmt;
 use crate::codegen::lower::access::Address;
 use crate::codegen::lower::tree::Node;
-use crate::codegen::lower::value::Val;
+use crate::codegen::lower::value::{Val, contracts};
 use crate::codegen::vcode::{Inst, VBinary};
 
 /// A reduction over the lanes of the vector loop being expanded.
@@ -26,7 +26,7 @@ impl Selector<'_> {
     pub fn accumulate(&mut self, target: Address, op: BinaryOp, value: &Expr) -> Step<()> {
         let dtype = self.nest.buffer(target.buffer).dtype;
         if let (Some(slot), BinaryOp::Add, Expr::Binary(BinaryOp::Mul, a, b), true) =
-            (self.slot(&target)?, op, value, dtype.is_float())
+            (self.slot(&target)?, op, value, contracts(dtype))
         {
             let (a, b) = (self.value(a)?, self.value(b)?);
             let whole = self.chunk.first == 0 && self.chunk.count >= slot.valid;
@@ -59,7 +59,7 @@ impl Selector<'_> {
         self.reductions[at].next = (next + 1) % ACCUMULATORS;
         if let (Expr::Binary(BinaryOp::Mul, a, b), true, BinaryOp::Add, Some(&acc)) =
             (value, whole, op, self.reductions[at].accumulators.get(next))
-            && acc.dtype.is_float()
+            && contracts(acc.dtype)
         {
             let (a, b) = (self.value(a)?, self.value(b)?);
             let ty = self.ty(acc.lane, false);
