@@ -37,6 +37,17 @@ loop heat(T, N) {
     inout f64 A[N]
     for t in 0..T for i in 1..N-1 A[i] = (A[i-1] + A[i] + A[i+1]) / 3
 }
+loop power(T, N) {
+    in f64 A[N][N]
+    inout f64 x[N]
+    temp f64 y[N], top
+    for t in 0..T {
+        for i in 0..N S: y[i] = A[i][0] * x[0] + A[i][N-1] * x[N-1]
+        top = 1
+        for i in 0..N M: top += y[i] * y[i]
+        for i in 0..N T: x[i] = y[i] / top
+    }
+}
 loop chain(N) {
     inout f64 A[N]
     temp f64 t[N], u[N]
@@ -109,6 +120,9 @@ const ACCEPTED: &[(&str, &str)] = &[
     ("scale", "vectorize j by 8"),
     ("scale", "vectorize j"),
     ("scale", "parallel i"),
+    ("scale", "parallel j"),
+    ("power", "parallel T(i)"),
+    ("power", "split S(i) by 4 -> io, ii  parallel S(io)  parallel T(i)"),
     ("scale", "split i by 4 -> io, ii  peel ii"),
     ("scale", "split i by 4 -> io, ii  shift ii by 1"),
     ("wave", "reverse j"),
@@ -269,9 +283,9 @@ const REFUSED: &[(&str, &str, &[&str])] = &[
     ("heat", "vectorize i by 4", &["in one vector with", "i_4 [", "<--"]),
     ("scale", "split i by 4 -> io, ii  unroll io", &["loop over tiles"]),
     ("heat", "parallel t", &["in parallel with", "t [", "<--"]),
-    ("scale", "parallel j", &["inside of `i`"]),
+    ("gemm", "distribute C_init, C at m  parallel C(k)", &["inside of `m`"]),
     ("scale", "peel i", &["nothing to peel"]),
-    ("gemm", "distribute C_init, C at m  reorder C(k, n)  parallel C(k)", &["inside of `m`"]),
+    ("gemm", "distribute C_init, C at m  reorder C(k, n)  parallel C(k)", &["in parallel with"]),
     ("blur", "compute_inline Q", &["Q is no temporary"]),
     ("softmax", "compute_inline top", &["top is computed by 2 statements"]),
     ("softmax", "compute_inline x", &["no tensor `x`"]),

@@ -94,7 +94,9 @@ fn lower_as(scop: &Scop, tiled: &Tiled, scans: bool) -> Result<Kernel> {
 fn is_box(scop: &Scop, schedule: &Schedule) -> bool {
     let rows = |id| schedule.path(id).into_iter().filter_map(|s| if let Step::Row(r) = s { Some(r) } else { None });
     let points = |id, tile: &Row| rows(id).any(|r| r.tile == 1 && r.of(id) == tile.of(id));
-    let tiles = |id| rows(id).all(|r| r.kind != RowKind::Wavefront && (r.tile == 1 || points(id, r)));
+    let serial = |r: &&Row| r.kind != RowKind::Wavefront && r.kind != RowKind::Parallel;
+    let outermost = |id| rows(id).skip_while(|r| r.kind == RowKind::Parallel).all(|r| serial(&r));
+    let tiles = |id| outermost(id) && rows(id).all(|r| r.tile == 1 || points(id, r));
     let independent = |id| {
         let mut points: Vec<&Affine> = rows(id).filter(|r| r.tile == 1).map(|r| r.of(id)).collect();
         points.retain(|phi| !phi.is_constant());

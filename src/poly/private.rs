@@ -7,7 +7,7 @@
 
 use crate::codegen::expr::{Affine, BufferId, Var};
 use crate::poly::polyhedron::orthogonal_complement;
-use crate::poly::schedule::{Row, Schedule};
+use crate::poly::schedule::{Part, Row, Schedule};
 use crate::poly::scop::{Scop, StatementId};
 use crate::poly::{Error, Result};
 use serde::{Deserialize, Serialize};
@@ -36,6 +36,17 @@ impl Digit {
     fn extent(&self, extents: &[i64]) -> i64 {
         let last = self.form.bounds(|v| (0, extents[v.0 as usize] - 1)).1.div_euclid(self.divisor);
         self.modulo.map_or(last, |m| last.min(m - 1)) + 1
+    }
+}
+
+impl Scop {
+    /// Whether each temporary with private memory is used in one of these parts alone, or in none.
+    pub fn private_to(&self, parts: &[Part]) -> bool {
+        self.privates.iter().all(|p| {
+            let users = self.users(p.tensor);
+            let within = |part: &&Part| users.iter().any(|id| part.statements.contains(id));
+            parts.iter().filter(within).count() <= 1
+        })
     }
 }
 

@@ -22,7 +22,7 @@ use crate::codegen::expr::Affine;
 use crate::poly::instruction::{self, TensorInstruction};
 use crate::poly::isl::Isl;
 use crate::poly::pack::Packing;
-use crate::poly::schedule::{Band, Node, Row, RowKind, Schedule};
+use crate::poly::schedule::{Band, Node, Part, Row, RowKind, Schedule, steps_of};
 use crate::poly::scop::{Role, Scop, StatementId};
 use crate::poly::{Result, Target, dependence};
 use band::Bands;
@@ -130,7 +130,9 @@ pub fn tile_with(
     let mut nodes = vec![];
     for (statements, Plan { mut node, report: mut phase, free_rows }) in planned {
         if phase.predicted_ns >= SERIAL_NS && !together {
-            phase.parallel = parallelize(scop, &mut node, free_rows) || in_waves(scop, &mut node);
+            phase.parallel = parallelize(scop, &mut node, free_rows)
+                || in_waves(scop, &mut node)
+                || in_steps(scop, &mut node, phase.predicted_ns);
         }
         report.phases.push(phase);
         nodes.push((statements, node));
@@ -237,6 +239,38 @@ fn in_waves(scop: &Scop, node: &mut Node) -> bool {
         first.kind = RowKind::Wavefront;
     }
     waves
+}
+
+/// Marks the outermost rows that carry no dependence inside of a serial outermost row, in those parts of its steps that take
+/// long enough.
+fn in_steps(scop: &Scop, node: &mut Node, ns: f64) -> bool {
+    let Node::Band(band, child) = node else { return false };
+    let Some(parts) = steps_of(band, child).filter(|parts| scop.private_to(parts)) else { return false };
+    let work = |ids: &[StatementId]| -> f64 {
+        let one = |s: &StatementId| instances(scop, *s) * (access::operations(scop.statement(*s)) + 1.0);
+        ids.iter().map(one).sum()
+    };
+    let all = work(&parts.iter().flat_map(|p| p.statements.clone()).collect::<Vec<_>>())
+        * row_extent(scop, &band.rows[0]) as f64;
+    let share = |p: &Part| {
+        let worth = ns * work(&p.statements) / all >= SERIAL_NS;
+        p.first().is_some_and(|r| worth && r.coincident && r.kind == RowKind::Serial && row_extent(scop, r) > r.tile)
+    };
+    let chosen: Vec<bool> = parts.iter().map(share).collect();
+    let mark = |node: &mut Node| {
+        if let Node::Band(band, _) = node {
+            band.rows[0].kind = RowKind::Parallel;
+        }
+    };
+    match &mut **child {
+        _ if band.rows.len() > 1 && chosen[0] => band.rows[1].kind = RowKind::Parallel,
+        Node::Sequence(children) if band.rows.len() == 1 => {
+            children.iter_mut().zip(&chosen).filter(|c| *c.1).for_each(|c| mark(&mut c.0.1))
+        }
+        node if chosen[0] => mark(node),
+        _ => {}
+    }
+    chosen.contains(&true)
 }
 
 /// How many values φ of a row takes over all statements.

@@ -15,6 +15,7 @@
 
 mod accumulate;
 mod private;
+mod steps;
 mod waves;
 
 use super::{Class, Lowering, Mode, State, kind, loop_over};
@@ -23,7 +24,7 @@ use crate::codegen::loopnest::{Bound, LoopKind, Stmt};
 use crate::poly::Result;
 use crate::poly::isl::Isl;
 use crate::poly::polyhedron::{Form, Polyhedron, Reduced, difference, minus};
-use crate::poly::schedule::{Node, Row, RowKind};
+use crate::poly::schedule::{Node, Row, RowKind, parts_of};
 use crate::poly::scop::StatementId;
 
 /// Stores beyond which loops are no longer divided.
@@ -131,6 +132,11 @@ impl Lowering<'_> {
     /// The loops of one phase.
     pub(super) fn scan_phase(&mut self, node: &Node, statements: &[StatementId]) -> Result<Vec<Stmt>> {
         let isl = Isl::default();
+        if let Node::Band(band, child) = node
+            && let Some(parts) = parts_of(band, child)
+        {
+            return self.steps(&band.rows[0], &parts, &isl);
+        }
         let site = Site { outermost: matches!(node, Node::Band(..)), ..Site::default() };
         let body = self.scan(node, statements, &site, &isl)?;
         match &body[..] {
@@ -235,33 +241,13 @@ impl Lowering<'_> {
         guarded.require(&outer);
         inside.require(&lift(&outer, dims));
 
-        let full = match row.pad {
-            1 => self.full_part(rows, child, &shadows, &inside, &own, isl)?,
-            _ => vec![],
-        };
-        let mut regions = vec![];
-        for region in divide(&full, dims) {
-            let mut here = inside.clone();
-            here.require(&own);
-            here.require(&region);
-            if !is_empty(&here.context, isl)? {
-                regions.push((region, here.context));
-            }
-        }
+        let regions = self.regions(rows, child, &shadows, &inside, &own, isl)?;
         let mut out = vec![];
         let parallel = row.kind == RowKind::Parallel && site.outermost;
         if parallel && regions.len() > 1 {
-            let mut body = vec![];
             inside.require(&own);
             self.note_range(z, &inside);
-            for (region, context) in &regions {
-                let here = Site { context: context.clone(), ..inside.clone() };
-                let part = self.scan_rows(rest, child, statements, &here, isl)?;
-                let conditions: Vec<Affine> = region.inequalities.iter().map(|f| inside.affine(f)).collect();
-                if !part.is_empty() {
-                    body.push(Stmt::If { conditions, body: part });
-                }
-            }
+            let body = self.branches(rest, child, statements, &regions, &inside, isl)?;
             out.extend(self.bounded(z, &own, &inside, LoopKind::Parallel, body));
         } else {
             for (k, (region, _)) in regions.iter().enumerate() {
@@ -300,6 +286,51 @@ impl Lowering<'_> {
             }
         }
         Ok(condition(outer.inequalities.iter().map(|f| site.affine(f)).collect(), out))
+    }
+
+    /// The parts of a loop (the last variable of `inside`) that are worth code of their own, each with all that is known there.
+    fn regions(
+        &mut self,
+        rows: &[Row],
+        child: &Node,
+        shadows: &[(StatementId, Polyhedron)],
+        inside: &Site,
+        own: &Polyhedron,
+        isl: &Isl,
+    ) -> Result<Vec<(Polyhedron, Polyhedron)>> {
+        let full = match rows[0].pad {
+            1 => self.full_part(rows, child, shadows, inside, own, isl)?,
+            _ => vec![],
+        };
+        let mut regions = vec![];
+        for region in divide(&full, inside.vars.len()) {
+            let mut here = inside.clone();
+            here.require(own);
+            here.require(&region);
+            if !is_empty(&here.context, isl)? {
+                regions.push((region, here.context));
+            }
+        }
+        Ok(regions)
+    }
+
+    /// The body of a loop, each of its parts where its condition holds.
+    fn branches(
+        &mut self,
+        rest: &[Row],
+        child: &Node,
+        statements: &[StatementId],
+        regions: &[(Polyhedron, Polyhedron)],
+        inside: &Site,
+        isl: &Isl,
+    ) -> Result<Vec<Stmt>> {
+        let mut body = vec![];
+        for (region, context) in regions {
+            let here = Site { context: context.clone(), ..inside.clone() };
+            let part = self.scan_rows(rest, child, statements, &here, isl)?;
+            body.extend(condition(region.inequalities.iter().map(|f| inside.affine(f)).collect(), part));
+        }
+        Ok(body)
     }
 
     /// All values of a padded row, which is the last variable of `inside`: those of its tile, or of a multiple of the padding.

@@ -5,7 +5,7 @@ use crate::poly::Result;
 use crate::poly::expr::Affine;
 use crate::poly::language::primitive::{Loop, Loops};
 use crate::poly::language::syntax::Name;
-use crate::poly::schedule::{Node, Row, RowKind, Schedule, Step};
+use crate::poly::schedule::{Node, Row, RowKind, Schedule, Step, steps_of};
 use crate::poly::scop::{Scop, StatementId};
 
 /// `split i by 8 -> io, ii`: one loop becomes two.
@@ -265,7 +265,8 @@ fn innermost(row: &Row, node: &Node) -> Node {
     }
 }
 
-/// `parallel i`: iterations run on several threads. Only the outermost loop of a phase is divided.
+/// `parallel i`: iterations run on several threads. Only the outermost loop of a phase is divided, or what is next inside of
+/// a serial one: then all threads wait for each other after each of its iterations.
 ///
 /// ```text
 /// for i               parallel for i
@@ -277,10 +278,26 @@ pub fn parallel(scop: &Scop, schedule: &Schedule, which: &Loop) -> Result<Schedu
     let above = path.iter().take_while(|s| !matches!(s, Step::Row(r) if **r == row));
     let serial =
         above.filter_map(|s| if let Step::Row(r) = s { Some(r) } else { None }).find(|r| r.kind != RowKind::Parallel);
-    if let Some(outer) = serial {
-        return refuse(format!("`{which}` is inside of `{}`: only outermost loops run in parallel", outer.name));
+    if let Some(outer) = serial.filter(|_| !leads_steps(scop, schedule, &row)) {
+        return refuse(format!(
+            "`{which}` is inside of `{}`: only outermost loops run in parallel, and those next inside of one serial loop",
+            outer.name
+        ));
     }
     replace(schedule, &row, &mut |row, below| Ok(single(Row { kind: RowKind::Parallel, ..row }, below)))
+}
+
+/// Whether `row` is the first one inside of a serial outermost row, and no private memory lives longer.
+fn leads_steps(scop: &Scop, schedule: &Schedule, row: &Row) -> bool {
+    let leads = |node: &Node| {
+        let Node::Band(band, child) = node else { return false };
+        let parts = steps_of(band, child).unwrap_or_default();
+        parts.iter().any(|p| p.first() == Some(row)) && scop.private_to(&parts)
+    };
+    match &schedule.root {
+        Node::Sequence(children) => children.iter().any(|c| leads(&c.1)),
+        node => leads(node),
+    }
 }
 
 /// `peel ii`: what does not fill the inner loop of a split runs in a copy of its own, which is how loops are lowered; the

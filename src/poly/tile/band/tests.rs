@@ -208,3 +208,21 @@ fn sums_that_stay_in_memory_are_written_in_whole_lines() {
         assert_eq!(phase.vector.as_deref(), Some("j"), "{}", o.tiled.print(&o.scop));
     }
 }
+
+#[test]
+fn parallel_loops_inside_of_a_serial_one_run_in_waves() {
+    // Each step needs all of the step before, so that no tiles in time are legal.
+    let o = compiled(
+        "loop p(T = 4, N = 150) { f64 A[N][N], x[N]\n temp f64 s
+           for t in 0..T {
+             s = 0
+             for i in 0..N s += A[i][t] * x[i]
+             for i in 0..N for j in 0..N A[i][j] = 0.5 * A[i][j] + 0.01 * s * x[j]
+             for j in t+1..N for i in 0..N A[i][j] = A[i][j] * (1 + A[i][t])
+           } }",
+    );
+    let shown = o.tiled.print(&o.scop);
+    assert!(o.count(|r| r.kind == RowKind::Parallel) >= 1 && shown.contains("t [serial]"), "{shown}");
+    assert!(o.kernel.nest.to_string().contains("waves"), "{}", o.kernel.nest);
+    assert!(o.kernel.report.phases.iter().any(|p| p.parallel));
+}
