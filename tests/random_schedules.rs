@@ -122,7 +122,8 @@ fn check(seed: u64, counts: &mut Counts) -> Option<String> {
         Err((at, Error::Schedule(message))) => {
             let state = &states[at + 1];
             let all = || with(&text, &primitives[..=at]);
-            if message.contains("several instances of") || message.contains("has no waves") {
+            let alone = ["several instances of", "has no waves", "only outermost loops do"];
+            if alone.iter().any(|words| message.contains(words)) {
                 *counts.entry("refused without instances".into()).or_default() += 1;
             } else if let Err(why) = confirm(&message, &state.scop, &state.schedule) {
                 return Some(format!("{why}\n{}", all()));

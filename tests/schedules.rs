@@ -284,6 +284,8 @@ const REFUSED: &[(&str, &str, &[&str])] = &[
     ("scale", "split i by 4 -> io, ii  unroll io", &["loop over tiles"]),
     ("heat", "parallel t", &["in parallel with", "t [", "<--"]),
     ("gemm", "distribute C_init, C at m  parallel C(k)", &["inside of `m`"]),
+    ("blur", "parallel P(i)  serial", &["`i` runs in parallel inside of `once`"]),
+    ("gemm", "distribute C_init, C at m; unroll C(m); unroll C(n); unroll C(k)", &["4641 copies of C"]),
     ("scale", "peel i", &["nothing to peel"]),
     ("gemm", "distribute C_init, C at m  reorder C(k, n)  parallel C(k)", &["in parallel with"]),
     ("blur", "compute_inline Q", &["Q is no temporary"]),

@@ -113,6 +113,10 @@ fn prove(mut states: Vec<Transformed>, primitives: &[Placed]) -> std::result::Re
     let mut refusal = match legality::check(&last.scop, &dependences, &last.schedule) {
         Ok(()) => {
             let end = primitives.len().saturating_sub(1);
+            loops::check_outermost(&last.schedule.root, None, false).map_err(|e| match primitives.get(end) {
+                Some(p) => (end, shown(e, &last, &p.primitive)),
+                None => (end, e),
+            })?;
             last.schedule = legality::flag(&last.scop, &dependences, &last.schedule).map_err(|e| (end, e))?;
             let packs = |p: &Placed| matches!(p.primitive, Primitive::CacheRead { .. } | Primitive::Pack { .. });
             if !last.packings.is_empty() {

@@ -1,6 +1,7 @@
 //! Primitives about loops. In the pictures `S` is whatever is below.
 
 use super::edit::{check_new, find, refuse, replace, restrict, rows, single};
+use super::fuse::values;
 use crate::poly::Result;
 use crate::poly::expr::Affine;
 use crate::poly::language::primitive::{Loop, Loops};
@@ -211,11 +212,35 @@ fn mark(scop: &Scop, schedule: &Schedule, which: &Loop, by: Option<i64>, kind: R
         if row.tile != 1 {
             return refuse(format!("`{which}` is a loop over tiles: its iterations are whole loops"));
         }
-        return replace(schedule, &row, &mut |row, below| Ok(single(Row { kind, ..row }, below)));
+        let marked = replace(schedule, &row, &mut |row, below| Ok(single(Row { kind, ..row }, below)))?;
+        check_copies(scop, &marked)?;
+        return Ok(marked);
     };
     let inner = Name::from(&*format!("{}_{by}", which.name));
     let schedule = split(scop, schedule, which, by, &[which.name.clone(), inner.clone()])?;
     mark(scop, &schedule, &Loop { statement: which.statement.clone(), name: inner }, None, kind)
+}
+
+/// The most copies of one statement that loops are expanded to.
+const COPIES: i64 = 4096;
+
+/// Refuses where more copies of a statement than [`COPIES`] would stand one after the other.
+fn check_copies(scop: &Scop, schedule: &Schedule) -> Result<()> {
+    for id in scop.ids() {
+        let path = schedule.path(id);
+        let rows: Vec<&Row> = path.iter().filter_map(|s| if let Step::Row(r) = s { Some(*r) } else { None }).collect();
+        let mut copies = 1i64;
+        for (k, row) in rows.iter().enumerate().filter(|(_, r)| r.kind == RowKind::Unroll) {
+            let (lo, hi) = values(scop, row);
+            let tile = rows[..k].iter().filter(|r| r.of(id) == row.of(id)).map(|r| r.tile / row.tile).min();
+            copies = copies.saturating_mul(tile.map_or(hi - lo + 1, |t| t.min(hi - lo + 1)));
+        }
+        if copies > COPIES {
+            let name = &scop.statement(id).name;
+            return refuse(format!("{copies} copies of {name} would stand one after the other: at most {COPIES} may"));
+        }
+    }
+    Ok(())
 }
 
 /// `unroll i`, or `unroll i by 4`: the iterations, or 4 of them, as statements one after the other.
@@ -249,7 +274,10 @@ pub fn unroll_and_jam(scop: &Scop, schedule: &Schedule, which: &Loop, by: i64) -
     let inner = Name::from(&*format!("{}_{by}", which.name));
     let schedule = split(scop, schedule, which, by, &[which.name.clone(), inner.clone()])?;
     let row = find(scop, &schedule, &Loop { statement: which.statement.clone(), name: inner })?;
-    replace(&schedule, &row, &mut |row, below| Ok(innermost(&Row { kind: RowKind::Unroll, ..row }, &below)))
+    let jam = &mut |row, below: Node| Ok(innermost(&Row { kind: RowKind::Unroll, ..row }, &below));
+    let jammed = replace(&schedule, &row, jam)?;
+    check_copies(scop, &jammed)?;
+    Ok(jammed)
 }
 
 /// `row` below everything that is below it, outside of vector rows.
@@ -297,6 +325,25 @@ fn leads_steps(scop: &Scop, schedule: &Schedule, row: &Row) -> bool {
     match &schedule.root {
         Node::Sequence(children) => children.iter().any(|c| leads(&c.1)),
         node => leads(node),
+    }
+}
+
+/// Refuses a loop on several threads, or in waves, in one of several parts of an iteration of another such loop.
+pub fn check_outermost(node: &Node, around: Option<&Row>, apart: bool) -> Result<()> {
+    let divided = |row: &&Row| matches!(row.kind, RowKind::Parallel | RowKind::Wavefront);
+    match node {
+        Node::Leaf => Ok(()),
+        Node::Sequence(children) => children.iter().try_for_each(|c| check_outermost(&c.1, around, around.is_some())),
+        Node::Band(band, child) => {
+            let first = band.rows.iter().find(divided);
+            match (around, first) {
+                (Some(outer), Some(row)) if apart => refuse(format!(
+                    "`{}` runs in parallel inside of `{}`: only outermost loops do",
+                    row.name, outer.name
+                )),
+                _ => check_outermost(child, around.or(first), apart),
+            }
+        }
     }
 }
 
