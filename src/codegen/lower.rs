@@ -8,6 +8,7 @@
 
 pub mod access;
 pub mod address;
+pub mod division;
 pub mod half;
 pub mod hoist;
 pub mod narrow;
