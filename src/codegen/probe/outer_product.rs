@@ -100,16 +100,7 @@ fn function<T: Real>(target: &Target, loads: bool) -> Function {
         insts.push(Inst::VStore { src: Vreg(v as u32), ty, mem, addr: at(c, v * bytes), part: None });
     }
     let vregs = (rows * COLUMNS + COLUMNS + 1) as u32;
-    Function {
-        name: "probe".into(),
-        insts,
-        gprs: registers.0,
-        vregs,
-        scratch_bytes: 0,
-        parallel: None,
-        wave: None,
-        uneven: false,
-    }
+    Function { name: "probe".into(), insts, gprs: registers.0, vregs, ..Function::default() }
 }
 
 #[cfg(test)]

@@ -74,16 +74,7 @@ fn sum(target: &Target, bytes: usize, repeat: usize) -> Function {
         insts.push(Inst::VStore { src: total(i), ty, mem, addr: at(output, i * target.vector_bytes), part: None });
     }
     let vregs = (UNROLL + 4) as u32;
-    Function {
-        name: "sum".into(),
-        insts,
-        gprs: registers.0,
-        vregs,
-        scratch_bytes: 0,
-        parallel: None,
-        wave: None,
-        uneven: false,
-    }
+    Function { name: "sum".into(), insts, gprs: registers.0, vregs, ..Function::default() }
 }
 
 /// Additions of a step, and steps of a run.
@@ -107,16 +98,7 @@ pub fn measure_clock(target: &Target, seconds: f64) -> Result<f64> {
     let (ty, mem) = (VType { lane: Lane::I64, lanes: 1 }, DType::I64);
     insts.push(Inst::VSplat { dst: Vreg(0), ty, src: sum });
     insts.push(Inst::VStore { src: Vreg(0), ty, mem, addr: at(output, 0), part: None });
-    let function = Function {
-        name: "chain".into(),
-        insts,
-        gprs: registers.0,
-        vregs: 1,
-        scratch_bytes: 0,
-        parallel: None,
-        wave: None,
-        uneven: false,
-    };
+    let function = Function { name: "chain".into(), insts, gprs: registers.0, vregs: 1, ..Function::default() };
     let probe = Probe::new(target, function, vec![Tensor::zeros(DType::I64, &[1])], (DType::I64, vec![1]))?;
     let least = least_seconds(std::slice::from_ref(&probe), seconds)?[0];
     Ok((CHAIN as i64 * CHAIN_STEPS) as f64 / least / 1e9)
