@@ -133,9 +133,8 @@ impl Emitter<'_> {
                         self.store_same(v(*src), ty.lane.bytes(), addr, (first, count), vectors)
                     }
                     (Some(_), ..) if self.evex => self.store_narrow(v(*src), *ty, *mem, addr, (first, count), vectors),
-                    (Some(Widening::Half), ..) => self.store_halves(v(*src), *ty, addr, (first, count), vectors),
                     (Some(_), DType::I32, _) => self.store_words(v(*src), *ty, addr, (first, count), vectors),
-                    (Some(_), ..) => self.store_bytes(v(*src), *ty, *mem, addr, (first, count), vectors),
+                    (Some(_), ..) => self.store_low(v(*src), *ty, *mem, addr, (first, count), vectors),
                     (None, ..) => self.unsupported(inst),
                 }
             }
@@ -258,30 +257,20 @@ impl Emitter<'_> {
                 let op = extension(widening, lane);
                 self.load_masked(op, w, d, m, (!natural).then(|| bits(first, count)));
             }
-            Widening::Half => {
-                let mut lanes = first..first + count;
-                if first == 0 && count >= 4 {
-                    self.load(opcode::LOAD_SD, Width::X, d, at(addr, 0)?);
-                    lanes.start = 4;
-                } else {
-                    self.zero(d);
-                }
-                for i in lanes {
-                    let e = self.plain(opcode::INSERT_W, Width::X, d, d, Rm::Memory(at(addr, 2 * i as i64)?));
-                    self.vector(Encoding { immediate: Some(i as u8), ..e });
-                }
-                self.op2(extension(widening, lane), w, d, d);
-            }
             _ => {
+                let (four, insert, size) = match widening {
+                    Widening::Half => (opcode::LOAD_SD, opcode::INSERT_W, 2),
+                    _ => (opcode::LOAD_SS, opcode::INSERT_B, 1),
+                };
                 let mut lanes = first..first + count;
                 if first == 0 && count >= 4 {
-                    self.load(opcode::LOAD_SS, Width::X, d, at(addr, 0)?);
+                    self.load(four, Width::X, d, at(addr, 0)?);
                     lanes.start = 4;
                 } else {
                     self.zero(d);
                 }
                 for i in lanes {
-                    let e = self.plain(opcode::INSERT_B, Width::X, d, d, Rm::Memory(at(addr, i as i64)?));
+                    let e = self.plain(insert, Width::X, d, d, Rm::Memory(at(addr, (i * size) as i64)?));
                     self.vector(Encoding { immediate: Some(i as u8), ..e });
                 }
                 self.op2(extension(widening, lane), w, d, d);
@@ -451,42 +440,8 @@ impl Emitter<'_> {
         }
     }
 
-    /// AVX2: the low halves of 32-bit lanes.
-    fn store_halves(
-        &mut self,
-        s: u8,
-        ty: VType,
-        addr: &Addr,
-        (first, count): (usize, usize),
-        vectors: &[u8],
-    ) -> Result<()> {
-        let w = Width::of(ty.lanes as usize * 4);
-        let (t, u) = (vectors[0], vectors[1]);
-        let low: Vec<u8> = (0..16).map(|i| if i < 8 { (i / 2 * 4 + i % 2) as u8 } else { 0x80 }).collect();
-        self.op3_constant(opcode::SHUFFLE_B, w, t, s, low.repeat(w.bytes() / 16));
-        if w == Width::Y {
-            self.op2i(opcode::EXTRACT_128, w, t, u, 1);
-            self.op3(opcode::UNPACK_LOW_Q, Width::X, t, t, u);
-        }
-        let mut lanes = first..first + count;
-        if first == 0 {
-            let width = [8, 4, 2].into_iter().find(|&n| n <= count);
-            match width {
-                Some(8) => self.store(opcode::STORE_PS, Width::X, t, at(addr, 0)?),
-                Some(4) => self.store(opcode::STORE_SD, Width::X, t, at(addr, 0)?),
-                Some(_) => self.store(opcode::STORE_D, Width::X, t, at(addr, 0)?),
-                None => {}
-            }
-            lanes.start = width.unwrap_or(0);
-        }
-        for i in lanes {
-            self.extract_to(opcode::EXTRACT_W, t, at(addr, 2 * i as i64)?, i as u8);
-        }
-        Ok(())
-    }
-
-    /// AVX2: the low bytes of lanes.
-    fn store_bytes(
+    /// AVX2: the low bytes, or halves, of lanes.
+    fn store_low(
         &mut self,
         s: u8,
         ty: VType,
@@ -495,31 +450,39 @@ impl Emitter<'_> {
         (first, count): (usize, usize),
         vectors: &[u8],
     ) -> Result<()> {
-        let lane = ty.lane.bytes();
+        let (lane, size) = (ty.lane.bytes(), mem.bytes());
         let w = Width::of(ty.lanes as usize * lane);
         let (t, u) = (vectors[0], vectors[1]);
-        let half: Vec<u8> = (0..16).map(|i| if i < 16 / lane { (i * lane) as u8 } else { 0x80 }).collect();
+        let used = 16 / lane * size;
+        let half: Vec<u8> = (0..16).map(|i| if i < used { (i / size * lane + i % size) as u8 } else { 0x80 }).collect();
         self.op3_constant(opcode::SHUFFLE_B, w, t, s, half.repeat(w.bytes() / 16));
         if w == Width::Y {
             self.op2i(opcode::EXTRACT_128, w, t, u, 1);
-            self.op3(if lane == 4 { opcode::UNPACK_LOW_D } else { opcode::UNPACK_LOW_W }, Width::X, t, t, u);
+            let unpack = match used {
+                8 => opcode::UNPACK_LOW_Q,
+                4 => opcode::UNPACK_LOW_D,
+                _ => opcode::UNPACK_LOW_W,
+            };
+            self.op3(unpack, Width::X, t, t, u);
         }
         if mem == DType::Bool {
             self.op2(opcode::ABS_B, Width::X, t, t);
         }
         let mut lanes = first..first + count;
         if first == 0 {
-            let width = [8, 4, 2].into_iter().find(|&b| b <= count);
+            let width = [16, 8, 4, 2].into_iter().find(|&b| b <= count * size);
             match width {
+                Some(16) => self.store(opcode::STORE_PS, Width::X, t, at(addr, 0)?),
                 Some(8) => self.store(opcode::STORE_SD, Width::X, t, at(addr, 0)?),
                 Some(4) => self.store(opcode::STORE_D, Width::X, t, at(addr, 0)?),
                 Some(_) => self.extract_to(opcode::EXTRACT_W, t, at(addr, 0)?, 0),
                 None => {}
             }
-            lanes.start = width.unwrap_or(0);
+            lanes.start = width.unwrap_or(0) / size;
         }
+        let extract = if size == 2 { opcode::EXTRACT_W } else { opcode::EXTRACT_B };
         for i in lanes {
-            self.extract_to(opcode::EXTRACT_B, t, at(addr, i as i64)?, i as u8);
+            self.extract_to(extract, t, at(addr, (i * size) as i64)?, i as u8);
         }
         Ok(())
     }
