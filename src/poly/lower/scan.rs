@@ -32,6 +32,9 @@ const MAX_STORES: usize = 600;
 /// Elements of a local tile that stands for the target of an update.
 const MAX_TILE: i64 = 4096;
 
+/// A statement, and where it has instances in the loops around.
+type Shadow = (StatementId, Polyhedron);
+
 /// What is known at one place of the tree.
 #[derive(Clone, Default)]
 pub(super) struct Site {
@@ -197,17 +200,7 @@ impl Lowering<'_> {
         let mut inside = site.with(z);
         inside.finish(row, Affine::var(z));
         let dims = inside.vars.len();
-        let mut shadows = vec![];
-        for &id in statements {
-            let p = self.instances(id, &inside);
-            if !is_empty(&p, isl)? {
-                shadows.push((id, isl.project(&p, dims)?));
-            }
-        }
-        if shadows.is_empty() {
-            return Ok(vec![]);
-        }
-        let hull = isl.hull(&shadows.iter().map(|s| s.1.clone()).collect::<Vec<_>>())?;
+        let Some((shadows, hull)) = self.shadows(statements, &inside, isl)? else { return Ok(vec![]) };
         let bounds = match self.padded(row, &inside, site) {
             Some(padded) => padded,
             None => isl.gist(&hull, &inside.context)?,
@@ -288,12 +281,33 @@ impl Lowering<'_> {
         Ok(condition(outer.inequalities.iter().map(|f| site.affine(f)).collect(), out))
     }
 
+    /// Where in the loops of `inside` each statement has instances, and the hull of that; `None` where none has any.
+    fn shadows(
+        &self,
+        statements: &[StatementId],
+        inside: &Site,
+        isl: &Isl,
+    ) -> Result<Option<(Vec<Shadow>, Polyhedron)>> {
+        let mut shadows = vec![];
+        for &id in statements {
+            let p = self.instances(id, inside);
+            if !is_empty(&p, isl)? {
+                shadows.push((id, isl.project(&p, inside.vars.len())?));
+            }
+        }
+        if shadows.is_empty() {
+            return Ok(None);
+        }
+        let hull = isl.hull(&shadows.iter().map(|s| s.1.clone()).collect::<Vec<_>>())?;
+        Ok(Some((shadows, hull)))
+    }
+
     /// The parts of a loop (the last variable of `inside`) that are worth code of their own, each with all that is known there.
     fn regions(
         &mut self,
         rows: &[Row],
         child: &Node,
-        shadows: &[(StatementId, Polyhedron)],
+        shadows: &[Shadow],
         inside: &Site,
         own: &Polyhedron,
         isl: &Isl,
@@ -383,7 +397,7 @@ impl Lowering<'_> {
         &mut self,
         rows: &[Row],
         child: &Node,
-        shadows: &[(StatementId, Polyhedron)],
+        shadows: &[Shadow],
         inside: &Site,
         own: &Polyhedron,
         isl: &Isl,

@@ -1,6 +1,6 @@
 //! Parallel rows inside of a serial outermost row: one parallel loop with barriers.
 
-use super::{Site, both, condition, is_empty};
+use super::{Site, both, condition};
 use crate::codegen::expr::{Affine, Var};
 use crate::codegen::loopnest::{LoopKind, Stmt};
 use crate::poly::isl::Isl;
@@ -69,17 +69,7 @@ impl Lowering<'_> {
         inside.finish(&rows[0], Affine::var(z));
         limit(&mut inside, z, (low, high));
         let dims = inside.vars.len();
-        let mut shadows = vec![];
-        for &id in &part.statements {
-            let p = self.instances(id, &inside);
-            if !is_empty(&p, isl)? {
-                shadows.push((id, isl.project(&p, dims)?));
-            }
-        }
-        if shadows.is_empty() {
-            return Ok(vec![]);
-        }
-        let hull = isl.hull(&shadows.iter().map(|s| s.1.clone()).collect::<Vec<_>>())?;
+        let Some((shadows, hull)) = self.shadows(&part.statements, &inside, isl)? else { return Ok(vec![]) };
         let exists = isl.gist(&hull, &inside.context)?;
         let conditions =
             both(&exists).into_iter().map(|f| inside.affine(&f)).chain([Affine::var(z).scale(-1).offset(high)]);
