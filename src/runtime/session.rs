@@ -293,11 +293,11 @@ impl Session {
                     scratch_bytes: self.scratch_bytes,
                 };
                 for phase in phases {
-                    // SAFETY (both calls below): the code comes from the pipeline, or from a file whose checksum matched. The
-                    // module is verified: each argument is as large as its slot says, what is written overlaps nothing
-                    // else of the step, and lies in this run's arena or in the caller's output tensors, which are
-                    // borrowed mutably for the run. Inputs and weights are only read. Each thread has its own scratch.
                     match phase.parallel {
+                        // SAFETY: the code comes from the pipeline, or from a file whose checksum matched. The module is
+                        // verified: each argument is as large as its slot says, what is written overlaps nothing else of
+                        // the step, and lies in this run's arena or in the caller's output tensors, which are borrowed
+                        // mutably for the run. Inputs and weights are only read. Each thread has its own scratch.
                         None => unsafe { call.phase(phase.function, 0, 1, 0) },
                         Some(count) => {
                             let width = phase.wave.unwrap_or(count).max(1);
