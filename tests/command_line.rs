@@ -146,6 +146,22 @@ fn bench_prints_the_fields_of_the_contract() {
 }
 
 #[test]
+fn every_schedule_of_a_program_does_the_operations_that_the_program_says() {
+    let flops = |schedule: &[&str]| {
+        let program =
+            ["bench", "datasets/schedules/halide_blur.tile", "--size", "SMALL", "--seconds", "0.01", "--json"];
+        let json: serde_json::Value = serde_json::from_str(&succeeds(&[&program[..], schedule].concat())).unwrap();
+        json["flops"].as_f64().unwrap()
+    };
+    let (h, w) = (37.0, 45.0);
+    let written = 3.0 * (w - 2.0) * (h + (h - 2.0));
+    assert_eq!(flops(&[]), written);
+    for schedule in ["sliding_rows", "stored_and_computed_at", "tiled_256x32"] {
+        assert_eq!(flops(&["--schedule", schedule]), written, "{schedule}");
+    }
+}
+
+#[test]
 fn bench_measures_on_request() {
     let folder = Folder::new("interactive");
     let mut process = Command::new(env!("CARGO_BIN_EXE_tilewright"))

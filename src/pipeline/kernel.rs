@@ -201,7 +201,7 @@ fn compile_statements(
         return Ok(None);
     }
     let slots = slots(&kernel.nest, kernel.arguments.len())?;
-    let flops = kernel.report.flops.max(0.0) as u64;
+    let flops = given.map_or(kernel.report.flops, |g| g.flops) as u64;
     let name = scop.name.clone();
     Ok(Some(CompiledKernel { name, scop, schedule, ilp, tiled, kernel, assembled, index_ranges, slots, flops, times }))
 }

@@ -35,6 +35,7 @@ pub mod subscript;
 pub mod tile;
 pub mod traffic;
 pub mod transform;
+pub mod work;
 
 pub use crate::codegen::{DType, Error, Isa, Result, Target, Tensor};
 pub use crate::codegen::{expr, opaque, scalar};

@@ -24,6 +24,7 @@ use crate::poly::isl::Isl;
 use crate::poly::pack::Packing;
 use crate::poly::schedule::{Band, Node, Part, Row, RowKind, Schedule, steps_of};
 use crate::poly::scop::{Role, Scop, StatementId};
+use crate::poly::work::flops;
 use crate::poly::{Result, Target, dependence};
 use band::Bands;
 pub use given::{as_given, described};
@@ -185,12 +186,7 @@ fn carries_sums(scop: &Scop, node: &Node, statements: &[StatementId]) -> bool {
 
 /// A report of nothing but the work.
 fn work(scop: &Scop) -> KernelReport {
-    KernelReport {
-        name: scop.name.clone(),
-        flops: scop.ids().map(|s| instances(scop, s) * access::flops(scop.statement(s))).fold(0.0, |a, b| a + b),
-        bytes: external_bytes(scop),
-        ..KernelReport::default()
-    }
+    KernelReport { name: scop.name.clone(), flops: flops(scop), bytes: external_bytes(scop), ..KernelReport::default() }
 }
 
 /// A band with one iteration.

@@ -27,7 +27,7 @@ use crate::poly::legality;
 use crate::poly::pack::Packing;
 use crate::poly::schedule::Schedule;
 use crate::poly::scop::Scop;
-use crate::poly::{Error, Result, lower, tile};
+use crate::poly::{Error, Result, lower, tile, work};
 
 pub use cache::{cache_read_at, cache_write};
 pub use compute::{compute_at, store_at};
@@ -49,12 +49,14 @@ pub struct Transformed {
     pub schedule: Schedule,
     /// Operands that are read from packed copies.
     pub packings: Vec<Packing>,
+    /// Floating-point operations of the program as it was written: what is copied or computed again is not counted.
+    pub flops: f64,
 }
 
 impl Transformed {
     /// A program in its own order.
     pub fn new(scop: Scop) -> Transformed {
-        Transformed { schedule: scop.order.clone(), scop, packings: vec![] }
+        Transformed { schedule: scop.order.clone(), flops: work::flops(&scop), scop, packings: vec![] }
     }
 }
 

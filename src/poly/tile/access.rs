@@ -220,17 +220,3 @@ fn expression(e: &Expr) -> f64 {
         Expr::Select(c, a, b) => 1.0 + expression(c) + expression(a) + expression(b),
     }
 }
-
-/// Floating-point operations of one instance, for the report.
-pub fn flops(s: &Statement) -> f64 {
-    fn count(e: &Expr) -> f64 {
-        match e {
-            Expr::Const(_) | Expr::Index(_) | Expr::Load(_) => 0.0,
-            Expr::Unary(_, a) => 1.0 + count(a),
-            Expr::Cast(_, a) => count(a),
-            Expr::Binary(_, a, b) | Expr::Compare(_, a, b) => 1.0 + count(a) + count(b),
-            Expr::Select(c, a, b) => 1.0 + count(c) + count(a) + count(b),
-        }
-    }
-    count(&s.body) + if s.reduce.is_some() { 1.0 } else { 0.0 }
-}

@@ -3,11 +3,12 @@
 //! In: a Scop and a schedule by hand. Out: the same schedule with a report of what its rows say. An update whose vector is one
 //! of its iterators is a tensor instruction of the target where one matches, whether `tensorize` or other words made it so.
 
-use super::{KernelReport, PhaseReport, Tiled, access, instances, work};
+use super::{KernelReport, PhaseReport, Tiled, instances, work};
 use crate::poly::instruction::{match_stored, select_by, table};
 use crate::poly::pack::Packing;
 use crate::poly::schedule::{Row, RowKind, Schedule, Step};
 use crate::poly::scop::{Scop, StatementId};
+use crate::poly::work::flops_of_instance;
 use crate::poly::{Isa, Target};
 
 /// A schedule in which every loop runs as it says.
@@ -19,7 +20,7 @@ pub fn as_given(scop: &Scop, schedule: &Schedule, packings: &[Packing]) -> Tiled
 pub fn described(given: Tiled, scop: &Scop, target: &Target) -> Tiled {
     let updates = || scop.ids().filter(|id| scop.statement(*id).reduce.is_some());
     let phases: Vec<PhaseReport> = updates().map(|id| phase(&given, scop, id, target.isa)).collect();
-    let weight = |id: StatementId| instances(scop, id) * access::flops(scop.statement(id));
+    let weight = |id: StatementId| instances(scop, id) * flops_of_instance(scop.statement(id));
     let dominant = updates().zip(&phases).max_by(|a, b| weight(a.0).total_cmp(&weight(b.0)));
     let tensorized = dominant.is_some_and(|(_, p)| p.instruction.is_some());
     Tiled { report: KernelReport { phases, tensorized, ..given.report }, ..given }

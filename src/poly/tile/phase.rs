@@ -1,6 +1,6 @@
 //! The plan of one phase: its tree with tile rows and point rows.
 
-use super::access::{Along, flops, references};
+use super::access::{Along, references};
 use super::cache::{TileLoop, Traffic};
 use super::operands::Group;
 use super::register_block::{Axis, Block, Problem};
@@ -11,6 +11,7 @@ use crate::poly::instruction::{self, TensorInstruction};
 use crate::poly::pack::Packing;
 use crate::poly::schedule::{Band, Node, Row, RowKind};
 use crate::poly::scop::{Role, Scop, StatementId};
+use crate::poly::work::flops_of_instance;
 
 /// Elements of one vector loop that streams through memory.
 const STREAM_ELEMENTS: i64 = 2048;
@@ -458,7 +459,10 @@ impl Phase<'_> {
             .statements
             .iter()
             .filter(|s| **s != dominant)
-            .map(|&s| instances(self.scop, s) * (flops(self.scop.statement(s)) + 1.0) / self.target.lanes(4) as f64)
+            .map(|&s| {
+                instances(self.scop, s) * (flops_of_instance(self.scop.statement(s)) + 1.0)
+                    / self.target.lanes(4) as f64
+            })
             .sum();
         PhaseReport {
             statement: s.name.clone(),

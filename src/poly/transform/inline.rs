@@ -93,7 +93,7 @@ fn without(mut scop: Scop, schedule: &Schedule, before: &Transformed, gone: Stat
     let mut packings = before.packings.clone();
     packings.retain(|p| p.statement != gone);
     packings.iter_mut().for_each(|p| lower(&mut p.statement));
-    Ok(Transformed { scop: Scop { order, ..scop }, schedule, packings })
+    Ok(Transformed { scop: Scop { order, ..scop }, schedule, packings, ..*before })
 }
 
 fn renumber(node: &mut Node, lower: &dyn Fn(&mut StatementId)) {

@@ -298,5 +298,5 @@ pub fn private(
 
 /// A Scop whose original order is its tree.
 pub fn settled(scop: Scop, schedule: Schedule, before: &Transformed) -> Transformed {
-    Transformed { scop: Scop { order: schedule.clone(), ..scop }, schedule, packings: before.packings.clone() }
+    Transformed { scop: Scop { order: schedule.clone(), ..scop }, schedule, ..before.clone() }
 }
