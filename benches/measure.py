@@ -183,7 +183,8 @@ class Measurement:
             if name != self.first:
                 row["ratios"][name] = method.ratio(log.series(self.metric), ours.series(self.metric))
         if self.metric == "latency_ms":
-            row["disturbed"] = method.marks(others, method.drift({name: log.turns for name, log in logs.items()}))
+            drift = method.drift({name: log.turns for name, log in logs.items()})
+            row["disturbed"], row["unrest"] = method.marks(others, drift), method.unrest(others, drift)
             detail = self.contestants[self.first].detail(self.workload, row["threads"])
             row["detail"] = {key: detail[key] for key in ("target", "peak_gflops", "flops", "least_bytes", "peak_memory_bytes", "stages", "kernels")
                              if key in detail}

@@ -9,6 +9,9 @@ program to the next (where its memory lies, how its threads are placed) is mostl
 launches are drawn with replacement (a cluster bootstrap, Davison and Hinkley 1997, 3.8). Few launches make such a distribution too
 narrow: it is stretched as Student's t is against the normal, and by the square root of 2, because two runs scatter both.
 benches/tests/test_method.py holds that to simulated noise, agree.py to two reports.
+
+A row that was disturbed is measured again at the end, the most disturbed first, while there is time (--patience): the quietest of its
+measurements counts, whatever its ratios are.
 """
 import math
 import os
@@ -26,6 +29,8 @@ NORMAL = 1.960
 # Share of the machine that others may take, and spread of what all contestants have in common, before a row is marked.
 QUIET_SHARE = 0.05
 QUIET_DRIFT = 0.10
+# How often a disturbed row is measured at most.
+ATTEMPTS = 3
 
 
 def quantile(values, share):
@@ -119,6 +124,11 @@ class Load:
         if now is None or now[1] <= self.start[1]:
             return 0.0
         return max(0.0, (now[0] - self.start[0] - own_seconds) / (now[1] - self.start[1]))
+
+
+def unrest(others, drift_share):
+    """How disturbed a row was: above 1 it is marked."""
+    return max(others / QUIET_SHARE, drift_share / QUIET_DRIFT)
 
 
 def marks(others, drift_share):

@@ -40,6 +40,7 @@ def arguments():
     parser.add_argument("--launches", type=int, default=5, help="how often every contestant is started [5]")
     parser.add_argument("--rounds", type=int, default=2, help="turns of every contestant in a launch [2]")
     parser.add_argument("--seconds", type=float, default=0.25, help="length of a turn [0.25]")
+    parser.add_argument("--patience", type=float, default=240, help="how long disturbed rows may be measured again at the end, in seconds [240]")
     parser.add_argument("--tilewright", default=str(BUILT / "release" / "tilewright"), help="program to measure")
     parser.add_argument("--against", action="append", default=[], metavar="NAME=PROGRAM", help="another build of tilewright")
     parser.add_argument("--target", help="compile for this target instead of the host's best")
@@ -64,6 +65,8 @@ def arguments():
         parser.error(f"--threads {options.threads}: numbers with commas are wanted")
     if options.launches < 1 or options.rounds < 1 or not options.seconds > 0 or any(t < 1 for t in options.threads or []):
         parser.error("launches, rounds, seconds and threads must be positive")
+    if not options.patience >= 0:
+        parser.error("--patience must not be negative")
     pairs = [pair.partition("=")[::2] for pair in options.against]
     for name, program in pairs:
         if not name or not program or name in ["tilewright", *known] or [n for n, _ in pairs].count(name) > 1:
@@ -128,6 +131,11 @@ class Bar:
     def say(self, text):
         (self.bar.write(text, file=sys.stdout) if self.bar else print(text))
         sys.stdout.flush()
+
+    def more(self, rows):
+        """So many rows are measured besides those that were planned."""
+        if self.bar:
+            self.bar.total += rows
 
     def step(self):
         if self.bar:
@@ -194,41 +202,89 @@ def method_of(options):
     return {"launches": options.launches, "rounds": options.rounds, "seconds": options.seconds, "interval": method.INTERVAL}
 
 
-def run(options, report, planned, save):
+class Measured:
+    """Rows of a workload that were measured together, in so many seconds, and how that is done."""
+
+    def __init__(self, rows, seconds, how):
+        import method
+        self.rows, self.seconds, self.how, self.again = rows, seconds, how, method.ATTEMPTS - 1
+
+    def unrest(self):
+        return max((row.get("unrest", 0.0) for row in self.rows if "error" not in row), default=0.0)
+
+    def quieter(self, rows):
+        """Those of new rows that are less disturbed than the old ones, or failed; they take their places."""
+        olds = {row["threads"]: i for i, row in enumerate(self.rows)}
+        better = [row for row in rows if "error" in row or row["unrest"] < self.rows[olds[row["threads"]]].get("unrest", 0.0)]
+        for row in better:
+            self.rows[olds[row["threads"]]] = row
+        return better
+
+
+class Run:
     """Fills the report, row by row."""
-    from contestants import Failure, Peer, Tilewright
-    from measure import measure
-    from suites import SUITES, Missing
-    extra = ["--target", options.target] if options.target else []
-    ours = [Tilewright("tilewright", options.tilewright, extra)]
-    ours += [Tilewright(name, program, extra) for name, program in options.against.items()]
-    bar = Bar(sum(len(chosen) * len(groups) for _, chosen, groups in planned))
-    try:
-        for suite, chosen, groups in planned:
-            metric, peers = SUITES[suite].get("metric", "latency_ms"), peers_of(suite, options)
-            part = part_of(report, suite, metric, [c.name for c in ours[1:]] + peers, options)
-            bar.say(f"{part['title']}: {'MiB' if metric == 'memory_bytes' else 'ms'}, and how many times as much the others take")
-            for name, make in chosen:
-                for counts in groups:
-                    try:
-                        workload = {**make(), "tilewright": options.tilewright}
-                    except (Missing, ImportError) as reason:
-                        report["skipped"].append({"what": f"{suite}, {name}", "why": str(reason)})
-                        bar.say(f"{name:24} left out: {reason}")
-                        bar.step()
-                        continue
-                    taking_part = ours + [peer for peer in map(Peer, peers) if peer.takes(workload)]
-                    try:
-                        rows = measure(workload, counts, taking_part, options, metric)
-                    except Failure as failure:
-                        rows = [{"name": name, "threads": threads, "error": str(failure)} for threads in counts]
-                    for row in rows:
-                        place(part, row)
-                        bar.say(line(row, part["peers"], metric))
-                    save()
-                    bar.step()
-    finally:
-        bar.close()
+
+    def __init__(self, options, report, planned, save):
+        from contestants import Tilewright
+        extra = ["--target", options.target] if options.target else []
+        self.ours = [Tilewright("tilewright", options.tilewright, extra)]
+        self.ours += [Tilewright(name, program, extra) for name, program in options.against.items()]
+        self.options, self.report, self.planned, self.save = options, report, planned, save
+        self.bar = Bar(sum(len(chosen) * len(groups) for _, chosen, groups in planned))
+
+    def run(self):
+        from suites import SUITES
+        done = []
+        try:
+            for suite, chosen, groups in self.planned:
+                metric, peers = SUITES[suite].get("metric", "latency_ms"), peers_of(suite, self.options)
+                part = part_of(self.report, suite, metric, [c.name for c in self.ours[1:]] + peers, self.options)
+                self.bar.say(f"{part['title']}: {'MiB' if metric == 'memory_bytes' else 'ms'}, and how many times as much the others take")
+                for name, make in chosen:
+                    for counts in groups:
+                        start = time.monotonic()
+                        rows = self.measured(part, name, make, counts, peers)
+                        self.keep(part, rows)
+                        done.append(Measured(rows, time.monotonic() - start, (part, name, make, counts, peers)))
+            self.again(done)
+        finally:
+            self.bar.close()
+
+    def measured(self, part, name, make, counts, peers):
+        """Rows of a workload; none where it cannot be made here."""
+        from contestants import Failure, Peer
+        from measure import measure
+        from suites import Missing
+        try:
+            workload = {**make(), "tilewright": self.options.tilewright}
+        except (Missing, ImportError) as reason:
+            self.report["skipped"].append({"what": f"{part['suite']}, {name}", "why": str(reason)})
+            self.bar.say(f"{name:24} left out: {reason}")
+            return []
+        taking_part = self.ours + [peer for peer in map(Peer, peers) if peer.takes(workload)]
+        try:
+            return measure(workload, counts, taking_part, self.options, part["metric"])
+        except Failure as failure:
+            return [{"name": name, "threads": threads, "error": str(failure)} for threads in counts]
+
+    def keep(self, part, rows):
+        for row in rows:
+            place(part, row)
+            self.bar.say(line(row, part["peers"], part["metric"]))
+        self.save()
+        self.bar.step()
+
+    def again(self, done):
+        """Measures the most disturbed rows again while there is time; the quietest measurement of a row stays."""
+        end = time.monotonic() + self.options.patience
+        while True:
+            left = [m for m in done if m.unrest() > 1 and m.again and m.seconds <= end - time.monotonic()]
+            if not left:
+                return
+            worst = max(left, key=lambda m: (m.again, m.unrest()))
+            worst.again -= 1
+            self.bar.more(1)
+            self.keep(worst.how[0], worst.quieter(self.measured(*worst.how)))
 
 
 def main():
@@ -251,7 +307,7 @@ def main():
         part.rename(options.output / "report.json")
 
     try:
-        run(options, report, planned, save)
+        Run(options, report, planned, save).run()
     except KeyboardInterrupt:
         report["interrupted"] = True
         say("interrupted; what is finished is kept")
