@@ -140,7 +140,9 @@ fn a_refused_schedule_is_reported_and_the_others_run() {
     let output = compare(&[file.path(), "--program", "count"]);
     let text = String::from_utf8_lossy(&output.stdout);
     assert_eq!(output.status.code(), Some(1));
-    for word in ["count (N=12)", "REFUSED", "backwards: ", "would run before", "into L2", "of bandw."] {
+    for word in
+        ["count (N=12)", ": 11 operations on", "REFUSED", "backwards: ", "would run before", "into L2", "of bandw."]
+    {
         assert!(text.contains(word), "{word:?} is not in: {text}");
     }
 }
@@ -152,6 +154,7 @@ fn the_page_needs_nothing_else() {
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let text = String::from_utf8_lossy(&output.stdout);
     assert!(text.contains("  tiled ") && !text.contains("  swapped "), "{text}");
+    assert!(text.contains("0.03 million operations on"), "{text}");
     let html = std::fs::read_to_string(&page.0).unwrap();
     for word in ["<svg", "roofline", "viewport", "kernel gemm", "<mark>", "@media print", "GFLOP/s"] {
         assert!(html.contains(word), "{word:?} is not in the page");

@@ -6,13 +6,13 @@ use super::limits::{Machine, Work};
 use super::network::{Kernel, Network};
 use super::plot::{self, Bar, DARK, LIGHT, MIDDLE, Point};
 use super::program::{Origin, Program, Schedule};
-use super::table::{self, milliseconds, percent};
+use super::table::{self, milliseconds, operations, percent};
 use std::fmt::Write;
 use tilewright::pipeline::report::bytes;
 
 const STYLE: &str = "
 body { font: 16px/1.5 system-ui, sans-serif; margin: 0 auto; max-width: 80rem; padding: 1rem; color: #111; background: #fff; }
-h1 { font-size: 1.5rem; } h2 { border-top: 2px solid #111; padding-top: .6rem; margin-top: 2rem; }
+h1 { font-size: 1.5rem; overflow-wrap: anywhere; } h2 { border-top: 2px solid #111; padding-top: .6rem; margin-top: 2rem; }
 .plots { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 24rem), 1fr)); gap: 1.5rem; }
 .nests { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 30rem), 1fr)); gap: 1rem; }
 figure { margin: 0; } figcaption { color: #444; font-size: .9rem; }
@@ -189,8 +189,8 @@ fn bounds(work: &Work) -> String {
         format!(" At the peak of the processor the operations take {} ms.", milliseconds(ms))
     });
     format!(
-        "<p>{:.2} million operations of {} on {}.{compute} Bringing the data once from {} takes {} ms.",
-        work.flops / 1e6,
+        "<p>{} of {} on {}.{compute} Bringing the data once from {} takes {} ms.",
+        operations(work.flops),
         work.dtype,
         bytes(work.bytes),
         work.home,

@@ -112,8 +112,8 @@ fn network(out: &mut String, n: &Network, report: &Report) {
 
 fn heading(out: &mut String, name: &str, work: &Work, machine: &Machine, target: &str) {
     let threads = threads(machine.threads);
-    let (flops, moved) = (work.flops / 1e6, bytes(work.bytes));
-    line(out, &format!("{name} on {target}, {threads}: {flops:.2} million operations on {moved} of {}", work.dtype));
+    let (flops, moved) = (operations(work.flops), bytes(work.bytes));
+    line(out, &format!("{name} on {target}, {threads}: {flops} on {moved} of {}", work.dtype));
     let peak = work
         .peak_gflops
         .zip(work.compute_bound_ms)
@@ -125,6 +125,11 @@ fn heading(out: &mut String, name: &str, work: &Work, machine: &Machine, target:
 
 pub fn threads(count: usize) -> String {
     if count == 1 { "1 thread".into() } else { format!("{count} threads") }
+}
+
+/// How many there are, in millions from ten thousand on.
+pub fn operations(flops: f64) -> String {
+    if flops < 1e4 { format!("{flops:.0} operations") } else { format!("{:.2} million operations", flops / 1e6) }
 }
 
 /// With three digits that count.
