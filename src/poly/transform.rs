@@ -96,7 +96,11 @@ fn apply_in_order(original: &Original, primitives: &[Placed]) -> std::result::Re
     for (i, p) in primitives.iter().enumerate() {
         let next = apply(original, &states[states.len() - 1], &p.primitive).map_err(|e| (i, e))?;
         if next.scop != states[0].scop {
-            prove(std::mem::take(&mut states), &primitives[first..i]).map_err(|(at, e)| (first + at, e))?;
+            let before = std::mem::take(&mut states);
+            let written = before[0] == Transformed::new(before[0].scop.clone()) && before[0].scop.privates.is_empty();
+            if first < i || !written {
+                prove(before, &primitives[first..i]).map_err(|(at, e)| (first + at, e))?;
+            }
             first = i + 1;
         }
         states.push(next);
@@ -108,9 +112,6 @@ fn apply_in_order(original: &Original, primitives: &[Placed]) -> std::result::Re
 /// what `primitives[..i]` make of the first.
 fn prove(mut states: Vec<Transformed>, primitives: &[Placed]) -> std::result::Result<Transformed, (usize, Error)> {
     let mut last = states.pop().expect("a first state");
-    if primitives.is_empty() && last == Transformed::new(last.scop.clone()) && last.scop.privates.is_empty() {
-        return Ok(last);
-    }
     let dependences = dependence::analyze(&last.scop).map_err(|e| (0, e))?;
     let mut refusal = match legality::check(&last.scop, &dependences, &last.schedule) {
         Ok(()) => {
