@@ -122,13 +122,19 @@ pub fn compile_untransformed(
     target: &Target,
     after: &mut Observer,
 ) -> Result<Option<CompiledKernel>> {
-    compile_as_given(&Transformed::new(poly::build::build(name, program)?), target, after)
+    let index_ranges = poly::subscript::index_ranges(program)?;
+    compile_as_given(&Transformed::new(poly::build::build(name, program)?), index_ranges, target, after)
 }
 
-/// Compiles a program in the order of a schedule by hand. `None` when `after` has stopped it.
-pub fn compile_as_given(given: &Transformed, target: &Target, after: &mut Observer) -> Result<Option<CompiledKernel>> {
+/// Compiles a program, whose subscripts from data have these ranges, in the order of a schedule by hand. `None` when `after`
+/// has stopped it.
+pub fn compile_as_given(
+    given: &Transformed,
+    index_ranges: Vec<IndexRange>,
+    target: &Target,
+    after: &mut Observer,
+) -> Result<Option<CompiledKernel>> {
     let start = Instant::now();
-    let index_ranges = poly::subscript::index_ranges(&given.scop.as_definitions())?;
     compile_statements(given.scop.clone(), Some(given), index_ranges, target, after, start)
 }
 

@@ -119,7 +119,9 @@ fn run_stages(
     after: &mut kernel::Observer,
 ) -> Result<Option<CompiledKernel>> {
     let compiled = match (schedule, computation) {
-        (Some(transformed), _) => kernel::compile_as_given(transformed, &options.target, after),
+        (Some(transformed), _) => computation
+            .index_ranges()
+            .and_then(|ranges| kernel::compile_as_given(transformed, ranges, &options.target, after)),
         (None, Computation::Def(program)) => kernel::compile(name, program, &options.target, after),
         (None, Computation::Loop(scop)) => kernel::compile_loops(scop, &options.target, after),
     };

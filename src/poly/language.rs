@@ -66,6 +66,7 @@ pub mod syntax;
 pub use parser::parse;
 
 use crate::poly::scop::{self, Role, Scop};
+use crate::poly::subscript::{self, IndexRange};
 use crate::poly::transform::{self, Original, Transformed};
 use crate::poly::{Error, Result, build, original};
 use print::Style;
@@ -106,6 +107,16 @@ impl Meaning {
         match &self.computation {
             Computation::Def(program) => build::build(&self.name, program),
             Computation::Loop(scop) => Ok(scop.clone()),
+        }
+    }
+}
+
+impl Computation {
+    /// What subscripts from data must satisfy.
+    pub fn index_ranges(&self) -> Result<Vec<IndexRange>> {
+        match self {
+            Computation::Def(program) => subscript::index_ranges(program),
+            Computation::Loop(scop) => subscript::index_ranges(&scop.as_definitions()),
         }
     }
 }
