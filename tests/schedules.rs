@@ -3,14 +3,13 @@
 
 mod common;
 
-use common::run_seeded;
+use common::{DEFS, run_seeded};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use tilewright::poly::language::{self, syntax::File};
 use tilewright::{Model, Options, Tensor};
 
 const PROGRAMS: &str = "
-def gemm(f32(M,K) A, f32(K,N) B) -> (C) { C(m,n) +=! A(m,k) * B(k,n) }
 loop scale(M, N) {
     inout f64 A[M][N]
     in f64 x[M]
@@ -70,16 +69,6 @@ loop prefix(N) {
     for i in 1..N for j in 0..i s[i] += s[j] * X[i]
 }
 def strided(f32(M,K) A, f32(M,K) B) -> (C) { C(m) +=! A(m,k) + B(m,k) }
-def blur2(f32(M,N) In) -> (Out) {
-    Bx(y,x)  = (In(y,x) + In(y,x+1) + In(y,x+2)) / 3
-    Out(y,x) = (Bx(y,x) + Bx(y+1,x) + Bx(y+2,x)) / 3
-}
-def softmax(f32(M,N) X) -> (Y) {
-    top(m) max=! X(m,n)
-    e(m,n) = exp(X(m,n) - top(m))
-    total(m) +=! e(m,n)
-    Y(m,n) = e(m,n) / total(m)
-}
 loop wave(M, N) {
     inout f64 A[M][N]
     for i in 1..M for j in 0..N-1 A[i][j] = A[i-1][j+1] + A[i][j]
@@ -91,7 +80,7 @@ fn dims() -> BTreeMap<String, i64> {
 }
 
 fn file(program: &str, primitives: &str) -> File {
-    let text = format!("{PROGRAMS}schedule s for {program} {{ {primitives} }}");
+    let text = format!("{DEFS}{PROGRAMS}schedule s for {program} {{ {primitives} }}");
     language::parse("t.tile", &text).unwrap_or_else(|e| panic!("{e}"))
 }
 

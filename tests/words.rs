@@ -1,31 +1,86 @@
 //! The ILP's schedule in words: what `explain --stage schedule` prints, pasted into the file, compiles to the same bytes.
 
+mod common;
+
+use common::DEFS;
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use tilewright::poly::language;
 use tilewright::{Model, Options};
 
-const DEFS: &str = "
-def gemm(f32(M,K) A, f32(K,N) B) -> (C) { C(m,n) +=! A(m,k) * B(k,n) }
+const PROGRAMS: &str = "
 def chain(f32(M,K) A, f32(K,N) B, f32(N,K) D) -> (E) {
     C(m,n) +=! A(m,k) * B(k,n)
     E(m,l) +=! C(m,n) * D(n,l)
 }
 def conv(f32(N,C,H,W) X, f32(F,C,3,3) V) -> (Y) { Y(n,f,h,w) +=! X(n, c, h + r, w + s) * V(f,c,r,s) }
-def blur(f32(H,W) In) -> (Out) {
-    Bx(y,x)  = (In(y,x) + In(y,x+1) + In(y,x+2)) / 3
-    Out(y,x) = (Bx(y,x) + Bx(y+1,x) + Bx(y+2,x)) / 3
-}
-def softmax(f32(M,N) X) -> (Y) {
-    top(m) max=! X(m,n)
-    e(m,n) = exp(X(m,n) - top(m))
-    total(m) +=! e(m,n)
-    Y(m,n) = e(m,n) / total(m)
-}
 def layer_norm(f32(M,N) X, f32(N) gain, f32(N) bias) -> (Y) {
     sum(m) +=! X(m,n)
     square(m) +=! X(m,n) * X(m,n)
     Y(m,n) = (X(m,n) - sum(m) / N) / sqrt(square(m) / N - sum(m) * sum(m) / (N * N) + 0.00001) * gain(n) + bias(n)
+}
+def attention(f32(L,D) Q, f32(M,D) K, f32(M,E) V) -> (Y) {
+    S(i,j) +=! Q(i,d) * K(j,d)
+    Sc(i,j) = S(i,j) / sqrt(f32(D))
+    Mx(i) max=! Sc(i,j)
+    Ex(i,j) = exp(Sc(i,j) - Mx(i))
+    Su(i) +=! Ex(i,j)
+    P(i,e) +=! Ex(i,j) * V(j,e)
+    Y(i,e) = P(i,e) / Su(i)
+}
+def embed(i64(B,L) I, f32(V,D) T) -> (Y) { Y(b,l,d) = T(I(b,l), d) }
+loop differences(N) {
+    inout f64 px[N][4]
+    in f64 cx[N]
+    temp f64 ar, br
+    for i in 0..N {
+        ar = cx[i]
+        br = ar - px[i][0]
+        px[i][0] = ar
+        ar = br - px[i][1]
+        px[i][1] = br
+        px[i][2] = ar
+    }
+}
+loop dot(N) { inout f64 q; in f64 x[N], z[N]; for k in 0..N q += z[k] * x[k] }
+loop first_order(N) { inout f64 x[N]; in f64 y[N], z[N]; for i in 1..N x[i] = z[i] * (y[i] - x[i-1]) }
+loop update(N, M, K) {
+    inout f64 C[N][M]
+    in f64 A[K][N], B[M][K]
+    for i in 0..N for j in 0..M {
+        C[i][j] *= 0.5
+        for k in 0..K step -1 C[i][j] -= A[k][i] * B[j][k]
+    }
+}
+loop twice(N) {
+    inout f64 A[N], s
+    for k in 0..N { A[k] = A[k] + s; s = A[k] - s }
+    for i in 0..N step -1 { A[i] = A[i] + s; s = A[i] - s }
+}
+loop cholesky(N) {
+    inout f64 A[N][N]
+    for k in 0..N {
+        A[k][k] = sqrt(A[k][k])
+        for i in k+1..N A[i][k] /= A[k][k]
+        for j in k+1..N for i in j..N A[i][j] -= A[i][k] * A[j][k]
+    }
+}
+loop jordan(N) {
+    inout f64 B[N]
+    in f64 A[N][N]
+    temp f64 f
+    for k in 0..N for i in 0..N if i != k {
+        f = A[i][k]
+        B[i] -= f * B[k]
+    }
+}
+loop crossed(N) {
+    inout f64 A[120][120], B[200]
+    in f64 R[120][120]
+    for i in 1..N {
+        for j in i - 1..N step -1 B[-i + 5] -= B[j + 1]
+        A[i][i] min= R[i][-i + 5] + A[-2*i + 10][i]
+    }
 }
 ";
 
@@ -33,7 +88,33 @@ def layer_norm(f32(M,N) X, f32(N) gain, f32(N) bias) -> (Y) {
 /// variable `TILEWRIGHT_WORDS` names sizes at which all are.
 const LARGE: &[&str] = &["2mm", "adi", "cholesky", "fdtd-2d", "gemm", "heat-3d", "jacobi-2d", "ludcmp", "seidel-2d"];
 
-/// The code of a program by the ILP and by its own words; or what is wrong.
+/// Program, sizes: loops of one iteration, statements that share loops in another order, temporaries, tensor instructions.
+const CASES: &[(&str, &[(&str, i64)])] = &[
+    ("gemm", &[("M", 30), ("N", 50), ("K", 40)]),
+    ("gemm", &[("M", 500), ("N", 700), ("K", 600)]),
+    ("chain", &[("M", 64), ("N", 96), ("K", 128)]),
+    ("conv", &[("N", 2), ("C", 16), ("H", 30), ("W", 30), ("F", 32)]),
+    ("conv", &[("N", 1), ("C", 16), ("H", 30), ("W", 30), ("F", 32)]),
+    ("blur2", &[("M", 200), ("N", 300)]),
+    ("softmax", &[("M", 64), ("N", 1000)]),
+    ("softmax", &[("M", 1), ("N", 1)]),
+    ("layer_norm", &[("M", 64), ("N", 768)]),
+    ("attention", &[("L", 21), ("D", 16), ("M", 33), ("E", 9)]),
+    ("embed", &[("B", 1), ("L", 1), ("V", 1), ("D", 1)]),
+    ("differences", &[("N", 101)]),
+    ("dot", &[("N", 1)]),
+    ("dot", &[("N", 5001)]),
+    ("first_order", &[("N", 1)]),
+    ("first_order", &[("N", 2)]),
+    ("update", &[("N", 700), ("M", 1), ("K", 5)]),
+    ("update", &[("N", 1), ("M", 1), ("K", 1)]),
+    ("twice", &[("N", 1)]),
+    ("cholesky", &[("N", 2)]),
+    ("jordan", &[("N", 26)]),
+    ("crossed", &[("N", 5)]),
+];
+
+/// The module of a program by the ILP and by its own words; or what is wrong.
 fn compare(
     name: &str,
     text: &str,
@@ -54,7 +135,7 @@ fn compare(
     };
     let pasted =
         model(&format!("{text}{}", &said[at..])).and_then(|m| m.with_schedule("ilp")).map_err(failed("paste"))?;
-    let code = |m: Model| m.compile_module(&options).map(|m| m.0.code);
+    let code = |m: Model| m.compile_module(&options).and_then(|m| m.0.to_bytes());
     match (code(found).map_err(failed("compile"))?, code(pasted).map_err(failed("compile the words"))?) {
         (a, b) if a == b => Ok(()),
         (a, b) => Err(format!("{name}: {} bytes by the ILP, {} by its words, not the same", a.len(), b.len())),
@@ -80,16 +161,9 @@ fn what_the_ilp_does_can_be_said() {
             check(compare(&format!("{} {size}", path.display()), &text, None, Some(size), &[]));
         }
     }
-    for (name, dims) in [
-        ("gemm", &[("M", 30), ("N", 50), ("K", 40)][..]),
-        ("gemm", &[("M", 500), ("N", 700), ("K", 600)]),
-        ("chain", &[("M", 64), ("N", 96), ("K", 128)]),
-        ("conv", &[("N", 2), ("C", 16), ("H", 30), ("W", 30), ("F", 32)]),
-        ("blur", &[("H", 200), ("W", 300)]),
-        ("softmax", &[("M", 64), ("N", 1000)]),
-        ("layer_norm", &[("M", 64), ("N", 768)]),
-    ] {
-        check(compare(name, DEFS, Some(name), None, dims));
+    let text = format!("{DEFS}{PROGRAMS}");
+    for (name, dims) in CASES {
+        check(compare(&format!("{name} {dims:?}"), &text, Some(name), None, dims));
     }
     assert!(wrong.is_empty(), "{wrong}");
     assert_eq!(programs.len(), 30);

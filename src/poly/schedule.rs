@@ -218,6 +218,15 @@ impl Schedule {
         visit(&self.root, f);
     }
 
+    /// The same tree without loops over one value, as far as no temporary lives for one iteration of them. One that makes a
+    /// phase of several parts is [`Row::once`].
+    pub fn without_single_loops(&self, scop: &Scop) -> Schedule {
+        match scop.privates.is_empty() {
+            true => Schedule { root: without_single_loops(self.root.clone(), scop, true, true).flattened() },
+            false => self.clone(),
+        }
+    }
+
     /// Checks that each statement is covered exactly once, by rows over its own iterators that tell its instances apart.
     pub fn verify(&self, scop: &Scop) -> Result<()> {
         let all: Vec<StatementId> = scop.ids().collect();
@@ -243,6 +252,36 @@ impl Schedule {
             }
         }
         Ok(())
+    }
+}
+
+/// What is left of a node: of the root, of a phase, or of what is further in.
+fn without_single_loops(node: Node, scop: &Scop, root: bool, phase: bool) -> Node {
+    match node {
+        Node::Leaf => Node::Leaf,
+        Node::Sequence(children) => {
+            let part = |(ids, child)| (ids, without_single_loops(child, scop, false, root));
+            Node::Sequence(children.into_iter().map(part).collect())
+        }
+        Node::Band(Band { rows, permutable }, child) => {
+            let phase = phase && rows.iter().all(|r| r.is_single(scop));
+            let child = without_single_loops(*child, scop, false, phase);
+            let mut kept: Vec<Row> = vec![];
+            let mut waves = false;
+            for row in rows {
+                let single = row.is_single(scop);
+                if single && std::mem::take(&mut waves) {
+                    kept.iter_mut().rev().take(1).for_each(|r| r.kind = RowKind::Serial);
+                }
+                if single && phase && matches!(child, Node::Sequence(_)) {
+                    kept = vec![Row::once(row.phi.into_iter().map(|p| p.0))];
+                } else if !single {
+                    waves = row.kind == RowKind::Wavefront;
+                    kept.push(row);
+                }
+            }
+            if kept.is_empty() { child } else { Node::Band(Band { rows: kept, permutable }, Box::new(child)) }
+        }
     }
 }
 
@@ -299,6 +338,24 @@ fn verify_node(node: &Node, ids: &[StatementId], scop: &Scop) -> Result<()> {
 }
 
 impl Node {
+    /// The same tree with sequences in sequences as one, and none of a single part.
+    pub fn flattened(self) -> Node {
+        match self {
+            Node::Leaf => Node::Leaf,
+            Node::Band(band, child) => Node::Band(band, Box::new(child.flattened())),
+            Node::Sequence(children) => {
+                let mut out = vec![];
+                for (ids, child) in children {
+                    match child.flattened() {
+                        Node::Sequence(inner) => out.extend(inner),
+                        child => out.push((ids, child)),
+                    }
+                }
+                if out.len() == 1 { out.remove(0).1 } else { Node::Sequence(out) }
+            }
+        }
+    }
+
     /// The tree for some of its statements.
     pub fn restricted(&self, ids: &[StatementId]) -> Node {
         match self {
@@ -336,6 +393,28 @@ impl Row {
         let terms =
             || phi.terms.iter().fold(Affine::constant(phi.constant / self.tile), |a, t| a.plus(t.0, t.1 / self.tile));
         whole.then(terms)
+    }
+
+    /// A loop of one iteration, which makes one phase of what is below.
+    pub fn once(statements: impl IntoIterator<Item = StatementId>) -> Row {
+        let phi = statements.into_iter().map(|id| (id, Affine::constant(0))).collect();
+        Row { name: "once".into(), phi, tile: 1, coincident: true, kind: RowKind::Parallel, pad: 1 }
+    }
+
+    /// The values of ⌊φ / tile⌋ over the boxes of all statements, as an interval.
+    pub fn values(&self, scop: &Scop) -> (i64, i64) {
+        let bounds = self.phi.iter().map(|(id, phi)| {
+            let own = &scop.statement(*id).iterators;
+            phi.bounds(|v| (0, own[v.0 as usize].extent - 1))
+        });
+        let (lo, hi) = bounds.fold((i64::MAX, i64::MIN), |a, b| (a.0.min(b.0), a.1.max(b.1)));
+        (lo.div_euclid(self.tile), hi.div_euclid(self.tile))
+    }
+
+    /// Whether the loop has one iteration.
+    pub fn is_single(&self, scop: &Scop) -> bool {
+        let (first, last) = self.values(scop);
+        first == last
     }
 
     /// φ of `statement`; panics when the row does not cover it.

@@ -49,7 +49,7 @@ pub struct KernelReport {
     /// Time on one thread.
     pub predicted_ns: f64,
     pub phases: Vec<PhaseReport>,
-    /// The dominant statement of the longest phase is computed by a tensor instruction.
+    /// Of the statements that accumulate, the one with most work is computed by a tensor instruction.
     pub tensorized: bool,
 }
 
@@ -124,8 +124,6 @@ pub fn tile_with(
     }
     let total: f64 = planned.iter().map(|p| p.1.report.predicted_ns).sum();
     let mut report = KernelReport { predicted_ns: total, ..work(scop) };
-    let longest = planned.iter().map(|p| &p.1.report).max_by(|a, b| a.predicted_ns.total_cmp(&b.predicted_ns));
-    report.tensorized = longest.is_some_and(|p| p.instruction.is_some());
     // Short kernels run as one phase on one thread: a barrier costs more than the threads save.
     let together = total < SERIAL_NS && planned.len() > 1;
     let mut nodes = vec![];
@@ -138,12 +136,15 @@ pub fn tile_with(
         report.phases.push(phase);
         nodes.push((statements, node));
     }
+    let once = Band { rows: vec![Row::once(all)], permutable: true };
     let root = match nodes.len() {
         1 => nodes.remove(0).1,
-        _ if together => Node::Band(once(&all), Box::new(Node::Sequence(nodes))),
+        _ if together => Node::Band(once, Box::new(Node::Sequence(nodes))),
         _ => Node::Sequence(nodes),
     };
-    Ok(Tiled { schedule: Schedule { root }, packings, report })
+    let tiled = Tiled { schedule: Schedule { root }.without_single_loops(scop), packings, report };
+    let tensorized = given::is_tensorized(&tiled, scop, target.isa, instructions);
+    Ok(Tiled { report: KernelReport { tensorized, ..tiled.report }, ..tiled })
 }
 
 /// Whether a phase has the shape of a tensor expression: boxes, loops over one iterator of each statement, and innermost loops
@@ -187,13 +188,6 @@ fn carries_sums(scop: &Scop, node: &Node, statements: &[StatementId]) -> bool {
 /// A report of nothing but the work.
 fn work(scop: &Scop) -> KernelReport {
     KernelReport { name: scop.name.clone(), flops: flops(scop), bytes: external_bytes(scop), ..KernelReport::default() }
-}
-
-/// A band with one iteration.
-fn once(statements: &[StatementId]) -> Band {
-    let phi = statements.iter().map(|&s| (s, Affine::constant(0))).collect();
-    let row = Row { name: "once".into(), phi, tile: 1, coincident: true, kind: RowKind::Parallel, pad: 1 };
-    Band { rows: vec![row], permutable: true }
 }
 
 /// Marks the outermost rows that carry no dependence, as many as it takes to balance threads; beyond the first `free` rows

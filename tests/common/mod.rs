@@ -12,6 +12,21 @@ use tilewright::runtime::module::{Module, TensorSpec};
 use tilewright::runtime::npy;
 use tilewright::{DType, Model, Session, Tensor};
 
+/// Tensor expressions that schedules are tried on.
+pub const DEFS: &str = "
+def gemm(f32(M,K) A, f32(K,N) B) -> (C) { C(m,n) +=! A(m,k) * B(k,n) }
+def blur2(f32(M,N) In) -> (Out) {
+    Bx(y,x)  = (In(y,x) + In(y,x+1) + In(y,x+2)) / 3
+    Out(y,x) = (Bx(y,x) + Bx(y+1,x) + Bx(y+2,x)) / 3
+}
+def softmax(f32(M,N) X) -> (Y) {
+    top(m) max=! X(m,n)
+    e(m,n) = exp(X(m,n) - top(m))
+    total(m) +=! e(m,n)
+    Y(m,n) = e(m,n) / total(m)
+}
+";
+
 pub fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }

@@ -4,29 +4,38 @@
 //! of its iterators is a tensor instruction of the target where one matches, whether `tensorize` or other words made it so.
 
 use super::{KernelReport, PhaseReport, Tiled, instances, work};
-use crate::poly::instruction::{match_stored, select_by, table};
+use crate::poly::instruction::{TensorInstruction, match_stored, select_by, table};
 use crate::poly::pack::Packing;
 use crate::poly::schedule::{Row, RowKind, Schedule, Step};
 use crate::poly::scop::{Scop, StatementId};
 use crate::poly::work::flops_of_instance;
 use crate::poly::{Isa, Target};
 
-/// A schedule in which every loop runs as it says.
+/// A schedule in which every loop runs as it says; one over a single value is none.
 pub fn as_given(scop: &Scop, schedule: &Schedule, packings: &[Packing]) -> Tiled {
-    Tiled { schedule: schedule.clone(), packings: packings.to_vec(), report: work(scop) }
+    Tiled { schedule: schedule.without_single_loops(scop), packings: packings.to_vec(), report: work(scop) }
 }
 
 /// The same with a phase in its report for each statement that accumulates.
 pub fn described(given: Tiled, scop: &Scop, target: &Target) -> Tiled {
-    let updates = || scop.ids().filter(|id| scop.statement(*id).reduce.is_some());
-    let phases: Vec<PhaseReport> = updates().map(|id| phase(&given, scop, id, target.isa)).collect();
-    let weight = |id: StatementId| instances(scop, id) * flops_of_instance(scop.statement(id));
-    let dominant = updates().zip(&phases).max_by(|a, b| weight(a.0).total_cmp(&weight(b.0)));
-    let tensorized = dominant.is_some_and(|(_, p)| p.instruction.is_some());
+    let table = table();
+    let phases = updates(scop).map(|id| phase(&given, scop, id, target.isa, &table)).collect();
+    let tensorized = is_tensorized(&given, scop, target.isa, &table);
     Tiled { report: KernelReport { phases, tensorized, ..given.report }, ..given }
 }
 
-fn phase(given: &Tiled, scop: &Scop, id: StatementId, isa: Isa) -> PhaseReport {
+/// Whether the statement with most work, of those that accumulate, is an instruction of `table`.
+pub fn is_tensorized(given: &Tiled, scop: &Scop, isa: Isa, table: &[TensorInstruction]) -> bool {
+    let weight = |id: &StatementId| instances(scop, *id) * flops_of_instance(scop.statement(*id));
+    let dominant = updates(scop).max_by(|a, b| weight(a).total_cmp(&weight(b)));
+    dominant.is_some_and(|id| phase(given, scop, id, isa, table).instruction.is_some())
+}
+
+fn updates(scop: &Scop) -> impl Iterator<Item = StatementId> {
+    scop.ids().filter(|id| scop.statement(*id).reduce.is_some())
+}
+
+fn phase(given: &Tiled, scop: &Scop, id: StatementId, isa: Isa, table: &[TensorInstruction]) -> PhaseReport {
     let s = scop.statement(id);
     let path = given.schedule.path(id);
     let rows: Vec<&Row> =
@@ -48,7 +57,7 @@ fn phase(given: &Tiled, scop: &Scop, id: StatementId, isa: Isa) -> PhaseReport {
         return PhaseReport { mismatch: format!("loop {} is over several iterators", row.name), ..report };
     };
     let matched = |i: &_| match_stored(i, scop, &given.packings, id, lane);
-    match select_by(&table(), isa, scop, id, matched) {
+    match select_by(table, isa, scop, id, matched) {
         Ok(found) => PhaseReport { instruction: Some(found.instruction), ..report },
         Err(mismatch) => PhaseReport { mismatch, ..report },
     }

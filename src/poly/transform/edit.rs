@@ -6,40 +6,37 @@ use crate::poly::schedule::{Band, Node, Row, Schedule};
 use crate::poly::scop::{Scop, StatementId};
 use crate::poly::{Error, Result};
 
-/// The same tree with a band for each row.
+/// The same tree with a band for each row, and sequences in sequences as one.
 pub fn apart(node: &Node) -> Node {
-    match node {
-        Node::Leaf => Node::Leaf,
-        Node::Sequence(children) => Node::Sequence(children.iter().map(|(ids, c)| (ids.clone(), apart(c))).collect()),
-        Node::Band(band, child) => {
-            let start = apart(child);
-            band.rows.iter().rev().fold(start, |below, row| single(row.clone(), below))
+    fn split(node: Node) -> Node {
+        match node {
+            Node::Leaf => Node::Leaf,
+            Node::Sequence(children) => Node::Sequence(children.into_iter().map(|(ids, c)| (ids, split(c))).collect()),
+            Node::Band(band, child) => {
+                let start = split(*child);
+                band.rows.into_iter().rev().fold(start, |below, row| single(row, below))
+            }
         }
     }
+    split(node.clone().flattened())
 }
 
 /// The same tree with rows that lie directly below each other in one band, and sequences in sequences as one.
 pub fn together(node: Node) -> Node {
-    match node {
-        Node::Leaf => Node::Leaf,
-        Node::Sequence(children) => {
-            let mut out = vec![];
-            for (ids, child) in children {
-                match together(child) {
-                    Node::Sequence(inner) => out.extend(inner),
-                    child => out.push((ids, child)),
+    fn join(node: Node) -> Node {
+        match node {
+            Node::Leaf => Node::Leaf,
+            Node::Sequence(children) => Node::Sequence(children.into_iter().map(|(ids, c)| (ids, join(c))).collect()),
+            Node::Band(mut band, child) => match join(*child) {
+                Node::Band(inner, child) => {
+                    band.rows.extend(inner.rows);
+                    Node::Band(band, child)
                 }
-            }
-            if out.len() == 1 { out.remove(0).1 } else { Node::Sequence(out) }
+                child => Node::Band(band, Box::new(child)),
+            },
         }
-        Node::Band(mut band, child) => match together(*child) {
-            Node::Band(inner, child) => {
-                band.rows.extend(inner.rows);
-                Node::Band(band, child)
-            }
-            child => Node::Band(band, Box::new(child)),
-        },
     }
+    join(node.flattened())
 }
 
 pub fn single(row: Row, below: Node) -> Node {

@@ -10,16 +10,6 @@ use crate::poly::language::syntax::Name;
 use crate::poly::schedule::{Node, Row, RowKind, Schedule};
 use crate::poly::scop::{Iterator, Scop, StatementId};
 
-/// The values of a row over all of its statements, as an interval.
-pub fn values(scop: &Scop, row: &Row) -> (i64, i64) {
-    let bounds = row.phi.iter().map(|(id, phi)| {
-        let own = &scop.statement(*id).iterators;
-        phi.bounds(|v| (0, own[v.0 as usize].extent - 1))
-    });
-    let (lo, hi) = bounds.fold((i64::MAX, i64::MIN), |a, b| (a.0.min(b.0), a.1.max(b.1)));
-    (lo.div_euclid(row.tile), hi.div_euclid(row.tile))
-}
-
 /// ⌊φ / tile⌋ of a row as an affine form for one of its statements: where it is a loop over tiles, a new iterator of the
 /// statement. The row over this iterator, which tells its instances apart, has to be in the tree as well.
 pub fn value_of(scop: &mut Scop, row: &Row, id: StatementId) -> Affine {
@@ -27,7 +17,7 @@ pub fn value_of(scop: &mut Scop, row: &Row, id: StatementId) -> Affine {
     if row.tile == 1 {
         return phi;
     }
-    let (lo, hi) = values(scop, row);
+    let (lo, hi) = row.values(scop);
     let s = &mut scop.statements[id.0 as usize];
     let v = Var(s.iterators.len() as u32);
     s.iterators.push(Iterator { name: unused(&s.iterators, &row.name), extent: hi - lo + 1 });
@@ -71,7 +61,7 @@ pub fn fuse(before: &Transformed, which: &Loops, into: &Name) -> Result<Transfor
             "loop `{inner}` is not directly inside of `{outer}`: other statements are between them"
         ));
     }
-    let ((lo, _), (low, high)) = (values(&scop, &first), values(&scop, &second));
+    let ((lo, _), (low, high)) = (first.values(&scop), second.values(&scop));
     let width = high - low + 1;
     let mut fused = Row { name: into.text.clone(), phi: vec![], tile: 1, ..first.clone() };
     // The rows over iterators that are new.

@@ -1,7 +1,6 @@
 //! Primitives about loops. In the pictures `S` is whatever is below.
 
 use super::edit::{check_new, find, refuse, replace, restrict, rows, single};
-use super::fuse::values;
 use crate::poly::Result;
 use crate::poly::expr::Affine;
 use crate::poly::language::primitive::{Loop, Loops};
@@ -231,7 +230,7 @@ fn check_copies(scop: &Scop, schedule: &Schedule) -> Result<()> {
         let rows: Vec<&Row> = path.iter().filter_map(|s| if let Step::Row(r) = s { Some(*r) } else { None }).collect();
         let mut copies = 1i64;
         for (k, row) in rows.iter().enumerate().filter(|(_, r)| r.kind == RowKind::Unroll) {
-            let (lo, hi) = values(scop, row);
+            let (lo, hi) = row.values(scop);
             let tile = rows[..k].iter().filter(|r| r.of(id) == row.of(id)).map(|r| r.tile / row.tile).min();
             copies = copies.saturating_mul(tile.map_or(hi - lo + 1, |t| t.min(hi - lo + 1)));
         }

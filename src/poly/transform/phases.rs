@@ -2,7 +2,6 @@
 
 use super::edit::{apart, find, refuse, replace, single, statements, together};
 use crate::poly::Result;
-use crate::poly::expr::Affine;
 use crate::poly::language::primitive::Loop;
 use crate::poly::language::syntax::Name;
 use crate::poly::schedule::{Node, Row, RowKind, Schedule};
@@ -78,7 +77,5 @@ pub fn wavefront(scop: &Scop, schedule: &Schedule, which: &Loop) -> Result<Sched
 ///                         B(i)
 /// ```
 pub fn serial(scop: &Scop, schedule: &Schedule) -> Schedule {
-    let phi = scop.ids().map(|id| (id, Affine::constant(0))).collect();
-    let row = Row { name: "once".into(), phi, tile: 1, coincident: true, kind: RowKind::Parallel, pad: 1 };
-    Schedule { root: together(single(row, apart(&schedule.root))) }
+    Schedule { root: together(single(Row::once(scop.ids()), apart(&schedule.root))) }
 }

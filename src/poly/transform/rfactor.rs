@@ -3,7 +3,7 @@
 use super::Transformed;
 use super::cache::{dimension_names, tensor};
 use super::edit::{apart, find, refuse, replace, single, together};
-use super::fuse::{value_of, values};
+use super::fuse::value_of;
 use super::insert::{
     Around, add_temporary, insert, join_privates, nest, path_to, private, settled, statement_name, touches,
 };
@@ -72,7 +72,7 @@ pub fn rfactor(before: &Transformed, name: &Name, over: &Loop, into: &Name) -> R
         }
         a
     };
-    let (lo, hi) = values(&scop, &row);
+    let (lo, hi) = row.values(&scop);
     let own = value(&mut scop, &row);
     let (place, count) = match from {
         None => (own.offset(-lo), hi - lo + 1),

@@ -1,47 +1,49 @@
 //! A schedule in words: the primitives that make a given tree of a program.
 //!
 //! In: a program and what the ILP path made of it. Out: primitives of the text language, of which [`super::apply_all`] makes
-//! the same Scop, tree and packings; an error that says what they do not make. Where both trees have the same loops
+//! the same Scop, tree, packings and loops; an error that says what they do not make. Where both trees have the same loops
 //! around the same statements nothing is said. Elsewhere loops are distributed until each statement is alone, each is
 //! given its rows ([`chain`]), and those that share loops are merged again. Loops over tiles have new names; the others
-//! keep the names that they have in the program.
+//! keep the names that they have in the program. A loop over one value is none, wherever a tree has it.
 
 mod chain;
 
-use super::edit::{apart, children_of, together};
+use super::edit::{apart, children_of};
 use super::{Original, Transformed, apply_all};
+use crate::codegen::expr::Affine;
+use crate::codegen::loopnest::LoopNest;
 use crate::poly::language::primitive::{Loop, Placed, Primitive};
 use crate::poly::language::source::Span;
 use crate::poly::language::syntax::Name;
 use crate::poly::pack::Packing;
 use crate::poly::schedule::{Node, Row, RowKind, Schedule};
 use crate::poly::scop::{Scop, StatementId};
-use crate::poly::tile::Tiled;
-use crate::poly::{Error, Result, expand, split};
+use crate::poly::tile::{Tiled, as_given};
+use crate::poly::{Error, Result, expand, lower, split};
 use chain::Link;
 use std::collections::BTreeMap;
 
 /// The primitives after which a program is `scop` in the order of `tiled`. `Unsupported` where there are none.
 pub fn words(original: &Original, scop: &Scop, tiled: &Tiled) -> Result<Vec<Primitive>> {
-    let mut words = Words { scop, said: program(original, scop)?, links: BTreeMap::new() };
-    let mut target = plain(&tiled.schedule.root);
-    let mut serial = false;
+    let mut words = Words { scop, said: program(original, scop)?, links: BTreeMap::new(), phases: true };
+    let (from, mut target) = (words.rows_apart(&scop.order.root), words.plain(&tiled.schedule));
     if let Node::Band(band, child) = &target
-        && band.rows[0].phi.iter().all(|p| p.1.is_constant())
+        && band.rows[0].is_single(scop)
+        && !words.begins_alike(&from, &target)
     {
-        (target, serial) = (plain(child), true);
+        (target, words.phases) = ((**child).clone(), false);
     }
     words.name(&mut target, &mut vec![]);
-    words.node(&plain(&scop.order.root), &target, &scop.ids().collect::<Vec<_>>(), &[])?;
+    words.node(&from, &target, &scop.ids().collect::<Vec<_>>(), &[])?;
     words.mark(&target, 0);
-    if serial {
+    if !words.phases {
         words.said.push(Primitive::Serial);
     }
     words.packings(&tiled.packings);
     let placed: Vec<Placed> =
         words.said.iter().map(|p| Placed { primitive: p.clone(), span: Span::default() }).collect();
     let made = apply_all(original, &placed).map_err(|(_, e)| e)?;
-    match difference(&made, scop, tiled) {
+    match words.difference(&made, tiled)? {
         None => Ok(words.said),
         Some(what) => Err(Error::Unsupported(format!("no words say {what}"))),
     }
@@ -68,25 +70,7 @@ fn program(original: &Original, scop: &Scop) -> Result<Vec<Primitive>> {
     Ok(said)
 }
 
-/// What two results differ in.
-fn difference(made: &Transformed, scop: &Scop, tiled: &Tiled) -> Option<&'static str> {
-    if made.scop != *scop {
-        Some("what becomes of its statements")
-    } else if !same(&plain(&made.schedule.root), &plain(&tiled.schedule.root)) {
-        Some("the order of its loops")
-    } else if made.packings != tiled.packings {
-        Some("how its operands are packed")
-    } else {
-        None
-    }
-}
-
-/// The same tree with a band for each row, and no sequence directly in a sequence or of one part.
-fn plain(node: &Node) -> Node {
-    apart(&together(node.clone()))
-}
-
-/// Whether two trees with a band for each row run the same, whatever their loops are called.
+/// Whether two plain trees run the same, whatever their loops are called.
 fn same(a: &Node, b: &Node) -> bool {
     match (a, b) {
         (Node::Leaf, Node::Leaf) => true,
@@ -101,10 +85,14 @@ fn same(a: &Node, b: &Node) -> bool {
     }
 }
 
-fn sorted(row: &Row) -> Vec<(StatementId, crate::poly::expr::Affine)> {
+fn sorted(row: &Row) -> Vec<(StatementId, Affine)> {
     let mut phi = row.phi.clone();
     phi.sort();
     phi
+}
+
+fn covers(row: &Row) -> Vec<StatementId> {
+    set(&row.phi.iter().map(|p| p.0).collect::<Vec<_>>())
 }
 
 fn set(ids: &[StatementId]) -> Vec<StatementId> {
@@ -116,6 +104,8 @@ fn set(ids: &[StatementId]) -> Vec<StatementId> {
 struct Words<'a> {
     scop: &'a Scop,
     said: Vec<Primitive>,
+    /// The parts of the root run one after the other with barriers between.
+    phases: bool,
     /// The loops around each statement, outermost first, as they are called by now.
     links: BTreeMap<StatementId, Vec<Link>>,
 }
@@ -123,6 +113,49 @@ struct Words<'a> {
 type Part = (Vec<StatementId>, Node);
 
 impl Words<'_> {
+    /// What a result differs in from what the ILP path made.
+    fn difference(&self, made: &Transformed, tiled: &Tiled) -> Result<Option<&'static str>> {
+        let loops = |tiled: &Tiled| -> Result<LoopNest> {
+            Ok(LoopNest { vars: vec![], ..lower::lower(self.scop, tiled)?.nest })
+        };
+        Ok(if made.scop != *self.scop {
+            Some("what becomes of its statements")
+        } else if !same(&self.plain(&made.schedule), &self.plain(&tiled.schedule)) {
+            Some("the order of its loops")
+        } else if made.packings != tiled.packings {
+            Some("how its operands are packed")
+        } else if loops(&as_given(self.scop, &made.schedule, &made.packings))? != loops(tiled)? {
+            Some("where its temporaries lie")
+        } else {
+            None
+        })
+    }
+
+    /// The tree with a band for each row and without loops over one value.
+    fn plain(&self, schedule: &Schedule) -> Node {
+        self.rows_apart(&schedule.without_single_loops(self.scop).root)
+    }
+
+    /// The tree with a band for each row, times without iterators that are always 0.
+    fn rows_apart(&self, node: &Node) -> Node {
+        fn vary(scop: &Scop, node: &mut Node) {
+            match node {
+                Node::Leaf => {}
+                Node::Sequence(children) => children.iter_mut().for_each(|c| vary(scop, &mut c.1)),
+                Node::Band(band, child) => {
+                    for (id, phi) in band.rows.iter_mut().flat_map(|r| &mut r.phi) {
+                        let own = &scop.statement(*id).iterators;
+                        phi.terms.retain(|t| own[t.0.0 as usize].extent > 1);
+                    }
+                    vary(scop, child);
+                }
+            }
+        }
+        let mut node = apart(node);
+        vary(self.scop, &mut node);
+        node
+    }
+
     fn statement(&self, id: StatementId) -> Name {
         Name::from(&*self.scop.statement(id).name)
     }
@@ -161,18 +194,32 @@ impl Words<'_> {
         }
     }
 
+    /// Whether the outermost loop of the program is that of the target.
+    fn begins_alike(&self, from: &Node, to: &Node) -> bool {
+        let (Node::Band(from, _), Node::Band(to, _)) = (from, to) else { return false };
+        let (own, target) = (&from.rows[0], &to.rows[0]);
+        let one = |row: &Row| row.is_single(self.scop);
+        target.tile == 1 && (sorted(own) == sorted(target) || one(own) && one(target) && covers(own) == covers(target))
+    }
+
     /// Says what makes `to` of `from`, where the rows `fixed` are around both.
     fn node(&mut self, from: &Node, to: &Node, ids: &[StatementId], fixed: &[Row]) -> Result<()> {
         let (mut from, mut to, mut fixed) = (from, to, fixed.to_vec());
-        while let (Node::Band(a, below), Node::Band(b, under)) = (from, to) {
-            if b.rows[0].tile > 1 || sorted(&a.rows[0]) != sorted(&b.rows[0]) {
-                break;
+        while let Node::Band(a, below) = from {
+            let single = a.rows[0].is_single(self.scop);
+            match to {
+                Node::Band(b, under) if self.begins_alike(from, to) => {
+                    fixed.push(Row { name: a.rows[0].name.clone(), ..b.rows[0].clone() });
+                    to = under;
+                }
+                Node::Sequence(_) if single && self.phases && fixed.is_empty() => break,
+                _ if single => {}
+                _ => break,
             }
-            fixed.push(Row { name: a.rows[0].name.clone(), ..b.rows[0].clone() });
-            (from, to) = (below, under);
+            from = below;
         }
         if let &[id] = ids {
-            return self.chain(id, &fixed, &rows(from, id), &rows(to, id));
+            return self.chain(id, &fixed, &rows(from, id), &rows(to, id), false);
         }
         let (a, b) = (children_of(from, ids), children_of(to, ids));
         // Parts of which one tree has the same statements together as the other stay together.
@@ -189,7 +236,7 @@ impl Words<'_> {
                     let leaves = leaves(&part.1, &part.0);
                     for &id in &leaves {
                         let other = b.iter().find(|y| y.0.contains(&id)).expect("covered");
-                        self.chain(id, &fixed, &rows(&part.1, id), &rows(&other.1, id))?;
+                        self.chain(id, &fixed, &rows(&part.1, id), &rows(&other.1, id), other.0.len() > 1)?;
                     }
                     units.extend(leaves.into_iter().map(|id| vec![id]));
                 }
@@ -270,7 +317,7 @@ impl Words<'_> {
             Node::Band(band, child) => {
                 let row = &band.rows[0];
                 let ids: Vec<StatementId> = row.phi.iter().map(|p| p.0).collect();
-                if ids.len() > 1 {
+                if ids.len() > 1 && !row.is_single(self.scop) {
                     let first = leaves(child, &ids)[0];
                     self.said.extend(kind(row.kind, self.one(first, &self.links[&first][depth].name)));
                 }

@@ -7,6 +7,7 @@
 use super::{Words, kind};
 use crate::poly::expr::Affine;
 use crate::poly::language::primitive::{Loops, Primitive};
+use crate::poly::language::syntax::Name;
 use crate::poly::polyhedron::orthogonal_complement;
 use crate::poly::schedule::Row;
 use crate::poly::scop::StatementId;
@@ -21,16 +22,32 @@ pub(super) struct Link {
 
 impl Words<'_> {
     /// Says what makes the rows `to` of the rows `from`, both below the rows `outer`, and which of them are not serial where
-    /// no other statement shares them.
-    pub(super) fn chain(&mut self, id: StatementId, outer: &[Row], from: &[Row], to: &[Row]) -> Result<()> {
+    /// no other statement shares them. Loops over one value end up innermost where the others become `shared`.
+    pub(super) fn chain(
+        &mut self,
+        id: StatementId,
+        outer: &[Row],
+        from: &[Row],
+        to: &[Row],
+        shared: bool,
+    ) -> Result<()> {
         let link = |r: &Row| Link { name: r.name.clone(), phi: r.of(id).clone() };
         let fixed: Vec<Link> = outer.iter().map(link).collect();
-        let points: Vec<Affine> = to.iter().filter(|r| r.tile == 1).map(|r| r.of(id).clone()).collect();
-        let points = self.points(id, &fixed, from.iter().map(link).collect(), &points)?;
-        let known: Vec<Link> = fixed.iter().chain(&points).cloned().collect();
-        let mut order: Vec<String> = from.iter().map(|r| r.name.clone()).collect();
+        let constant = |r: &&Row| r.of(id).is_constant();
+        let (spare, own): (Vec<&Row>, Vec<&Row>) = from.iter().partition(constant);
+        let mut spare: Vec<Link> = spare.into_iter().map(link).collect();
+        let varying = to.iter().filter(|r| r.tile == 1 && !constant(r)).map(|r| r.of(id).clone());
+        let points = self.points(id, &fixed, own.into_iter().map(link).collect(), &varying.collect::<Vec<_>>())?;
+        let mut points = points.into_iter();
+        let mut known = fixed.clone();
+        for row in to.iter().filter(|r| r.tile == 1) {
+            let point = if constant(&row) { self.settle(id, &mut spare, row.of(id)) } else { points.next() };
+            known.push(point.ok_or_else(|| self.unsaid("loops", id))?);
+        }
+        let moved = |r: &&Row| shared || spare.iter().all(|s| s.name != r.name);
+        let mut order: Vec<String> = from.iter().filter(moved).map(|r| r.name.clone()).collect();
         let mut links = vec![];
-        let mut next = points.iter();
+        let mut next = known[fixed.len()..].iter();
         for row in to {
             if row.tile == 1 {
                 links.extend(next.next().cloned());
@@ -42,8 +59,10 @@ impl Words<'_> {
             order.insert(at, link.name.clone());
             links.push(link);
         }
-        if order.iter().ne(links.iter().map(|l| &l.name)) {
-            let names = links.iter().map(|l| l.name.as_str().into()).collect();
+        let innermost = spare.iter().filter(|_| shared).map(|l| l.name.as_str());
+        let wanted: Vec<&str> = links.iter().map(|l: &Link| l.name.as_str()).chain(innermost).collect();
+        if order != wanted {
+            let names = wanted.into_iter().map(Name::from).collect();
             self.said.push(Primitive::Reorder { which: Loops { statement: Some(self.statement(id)), names } });
         }
         let links = [fixed, links].concat();
@@ -54,14 +73,28 @@ impl Words<'_> {
         Ok(())
     }
 
+    fn unsaid(&self, what: &str, id: StatementId) -> Error {
+        Error::Unsupported(format!("no words say the {what} of {}", self.scop.statement(id).name))
+    }
+
+    /// Says what gives a loop over one value the time `to`.
+    fn settle(&mut self, id: StatementId, spare: &mut Vec<Link>, to: &Affine) -> Option<Link> {
+        let at = spare.iter().position(|l| l.phi == *to).unwrap_or(0);
+        if at == spare.len() {
+            return None;
+        }
+        let link = spare.remove(at);
+        let by = to.constant - link.phi.constant;
+        if by != 0 {
+            self.said.push(Primitive::Shift { which: self.one(id, &link.name), by });
+        }
+        Some(Link { phi: to.clone(), ..link })
+    }
+
     /// Says what gives the loops `from` the times `to`; returns them in the order of these.
     fn points(&mut self, id: StatementId, fixed: &[Link], from: Vec<Link>, to: &[Affine]) -> Result<Vec<Link>> {
-        let fail = || {
-            let name = &self.scop.statement(id).name;
-            Err(Error::Unsupported(format!("no words say the loops of {name}")))
-        };
         if from.len() != to.len() {
-            return fail();
+            return Err(self.unsaid("loops", id));
         }
         let own = |a: &Affine| -> i64 {
             let outer = |v| fixed.iter().any(|f| f.phi.uses(v));
@@ -89,7 +122,9 @@ impl Words<'_> {
         let mut links = vec![];
         for wanted in &reduced {
             let found = from.iter().find(|l| l.phi.terms.iter().any(|t| wanted.uses(t.0)));
-            let Some(found) = found.filter(|_| own(wanted) == 1) else { return fail() };
+            let Some(found) = found.filter(|_| own(wanted) == 1) else {
+                return Err(self.unsaid("loops", id));
+            };
             let mut phi = found.phi.clone();
             let which = self.one(id, &found.name);
             let v = phi.terms[0].0;
@@ -107,7 +142,7 @@ impl Words<'_> {
                 }
             }
             if !rest.is_constant() {
-                return fail();
+                return Err(self.unsaid("loops", id));
             }
             if rest.constant != 0 {
                 self.said.push(Primitive::Shift { which, by: rest.constant });
@@ -118,7 +153,7 @@ impl Words<'_> {
         names.sort();
         names.dedup();
         if names.len() != from.len() {
-            return fail();
+            return Err(self.unsaid("loops", id));
         }
         for &(a, factor, b) in steps.iter().rev() {
             self.skew(id, &links[a].name.clone(), factor, &links[b].name.clone());
@@ -141,10 +176,7 @@ impl Words<'_> {
                 let one = parts.iter().flatten().zip(known).skip(fixed).find(|(c, _)| c.abs() == 1);
                 match one.map(|x| x.1).or(points.last()) {
                     Some(base) => base,
-                    None => {
-                        let name = &self.scop.statement(id).name;
-                        return Err(Error::Unsupported(format!("no words say the tiles of {name}")));
-                    }
+                    None => return Err(self.unsaid("tiles", id)),
                 }
             }
         };
