@@ -6,6 +6,7 @@
 //! iterators of the statement, the lane iterator for exactly one.
 
 use crate::codegen::expr::{Access, BinaryOp, Expr, Var};
+use crate::poly::factor;
 use crate::poly::pack::Packing;
 use crate::poly::scop::{Scop, Statement, StatementId};
 use crate::poly::tile::access::{Along, Reference, references};
@@ -109,7 +110,9 @@ pub fn match_instruction(
     }
     let mut operands = vec![None; instruction.operands.len()];
     let mut reason = String::new();
-    if unify(&instruction.body, &s.body, scop, s, instruction, &references, lane, &mut operands, &mut reason) {
+    let factor = factor::of_sum(scop, id);
+    let body = factor.as_ref().map_or(&s.body, |f| &f.1);
+    if unify(&instruction.body, body, scop, s, instruction, &references, lane, &mut operands, &mut reason) {
         let operands = operands.into_iter().flatten().collect();
         return Ok(Match { instruction: instruction.name.clone(), operands });
     }

@@ -12,7 +12,6 @@
 //! iteration of them, so the temporary shrinks to what one iteration touches (array contraction, Lefebvre and Feautrier
 //! 1998, with boxes instead of moduli).
 
-mod factor;
 mod parallel;
 mod place;
 mod scan;
@@ -21,6 +20,7 @@ mod solve;
 use crate::codegen::expr::{Affine, BinaryOp, BufferId, Expr, Index, Scalar, Var};
 use crate::codegen::loopnest::{Bound, Buffer, BufferKind, LoopKind, LoopNest, Stmt, row_major};
 use crate::codegen::simplify::take_divisions;
+use crate::poly::factor;
 use crate::poly::pack::{Pack, Packing};
 use crate::poly::schedule::{Node, Row, RowKind, Schedule, Step};
 use crate::poly::scop::{Role, Scop, StatementId};
@@ -425,13 +425,6 @@ impl<'a> Lowering<'a> {
         }
         let (to, from) = if state.mode == Mode::Fill { (local, target) } else { (target, local) };
         Ok(Stmt::Store { buffer: to.0, index: affine_index(to.1), value: Expr::load(from.0, from.1), reduce: None })
-    }
-
-    /// The constant factor of what an update adds, which its local tile leaves out.
-    fn factor(&self, id: StatementId) -> Option<(Scalar, Expr)> {
-        let s = self.scop.statement(id);
-        let sums = s.reduce == Some(BinaryOp::Add);
-        sums.then(|| factor::factor(&s.body, self.scop.tensor(s.target).dtype)).flatten()
     }
 
     /// The buffer that holds a tensor here, and an element's subscripts in it.

@@ -8,6 +8,7 @@ mod build_tests;
 pub mod dependence;
 pub mod digits;
 pub mod expand;
+pub mod factor;
 pub mod generators;
 pub mod ilp;
 pub mod instruction;

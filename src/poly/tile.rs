@@ -237,7 +237,7 @@ fn in_steps(scop: &Scop, node: &mut Node, ns: f64) -> bool {
     let Node::Band(band, child) = node else { return false };
     let Some(parts) = steps_of(band, child).filter(|parts| scop.private_to(parts)) else { return false };
     let work = |ids: &[StatementId]| -> f64 {
-        let one = |s: &StatementId| instances(scop, *s) * (access::operations(scop.statement(*s)) + 1.0);
+        let one = |s: &StatementId| instances(scop, *s) * (access::operations(scop, *s) + 1.0);
         ids.iter().map(one).sum()
     };
     let all = work(&parts.iter().flat_map(|p| p.statements.clone()).collect::<Vec<_>>())

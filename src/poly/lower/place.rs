@@ -3,6 +3,7 @@
 use super::{Argument, Class, Lowering, Mode, Placed, State};
 use crate::codegen::expr::{Affine, BufferId, Index};
 use crate::codegen::loopnest::{Buffer, BufferKind, Stmt};
+use crate::poly::factor;
 use crate::poly::schedule::{Node, Row, RowKind};
 use crate::poly::scop::{Role, StatementId};
 use crate::poly::{Error, Result};
@@ -240,7 +241,7 @@ impl Lowering<'_> {
         let buffer = self.local(Local::Tile(id), &name, s.target, &shape);
         let mut inside = state.clone();
         inside.placed.push(Placed { tensor: s.target, buffer, origin, sums: true });
-        inside.factor = self.factor(id);
+        inside.factor = factor::of_sum(self.scop, id);
         let mut out = vec![];
         for mode in [Mode::Fill, Mode::Body, Mode::Spill] {
             inside.mode = mode;

@@ -2,6 +2,7 @@
 
 use crate::codegen::expr::{Access, Affine, BinaryOp, BufferId, Expr, Index, UnaryOp, Var};
 use crate::codegen::loopnest::row_major;
+use crate::poly::factor;
 use crate::poly::scop::{Role, Scop, Statement, StatementId};
 
 /// Bytes of a page.
@@ -188,10 +189,14 @@ fn uses(e: &Expr, v: Var) -> bool {
     }
 }
 
-/// Vector instructions of one evaluation of the body, and of combining it; a product that is summed is one.
-pub fn operations(s: &Statement) -> f64 {
-    let fused = s.reduce == Some(BinaryOp::Add) && matches!(s.body, Expr::Binary(BinaryOp::Mul, ..));
-    expression(&s.body) + if s.reduce.is_some() && !fused { 1.0 } else { 0.0 }
+/// Vector instructions of one evaluation of the body, and of combining it; a product that is summed is one, and a constant
+/// factor of a sum none.
+pub fn operations(scop: &Scop, id: StatementId) -> f64 {
+    let s = scop.statement(id);
+    let factor = factor::of_sum(scop, id);
+    let body = factor.as_ref().map_or(&s.body, |f| &f.1);
+    let fused = s.reduce == Some(BinaryOp::Add) && matches!(body, Expr::Binary(BinaryOp::Mul, ..));
+    expression(body) + if s.reduce.is_some() && !fused { 1.0 } else { 0.0 }
 }
 
 fn expression(e: &Expr) -> f64 {

@@ -74,8 +74,7 @@ impl Bands<'_> {
             PhaseReport { statement: self.scop.statement(dominant).name.clone(), ..PhaseReport::default() };
         let node = self.rewrite(node, &Around::default(), &mut report);
         report.mismatch = "a loop program".into();
-        let work: f64 =
-            self.statements.iter().map(|&s| self.instances(s) * (operations(self.scop.statement(s)) + 1.0)).sum();
+        let work: f64 = self.statements.iter().map(|&s| self.instances(s) * (operations(self.scop, s) + 1.0)).sum();
         report.predicted_ns = work / self.target.clock_ghz;
         Plan { node, report, free_rows: 1 }
     }
@@ -280,7 +279,7 @@ impl Bands<'_> {
         let refs = references(self.scop, id);
         let element = refs.iter().map(|r| r.bytes).max().unwrap_or(4).max(4);
         let lanes = self.target.lanes(element as usize) as i64;
-        let scalar = refs.len() as f64 * 0.5 + operations(s) * 0.5 + CHAIN;
+        let scalar = refs.len() as f64 * 0.5 + operations(self.scop, id) * 0.5 + CHAIN;
         let mut best: Option<(&Row, f64)> = None;
         for &row in all.iter().filter(|r| movable(r)) {
             let Some(d) = direction(all, row, id, s.iterators.len()) else { continue };
@@ -295,7 +294,7 @@ impl Bands<'_> {
             }
             let access: f64 = refs.iter().map(|r| self.access_cost(r, &d, lanes)).sum();
             let chain = if row.coincident { 0.0 } else { 1.0 };
-            let cost = (access + operations(s) * 0.5 + chain) / lanes as f64;
+            let cost = (access + operations(self.scop, id) * 0.5 + chain) / lanes as f64;
             if cost < scalar && best.is_none_or(|b| cost < b.1) {
                 best = Some((row, cost));
             }

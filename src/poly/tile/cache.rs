@@ -7,7 +7,8 @@
 //! overlap of neighbouring iterations when they fit (footprints as in Ferrante, Sarkar, Thrash, "On Estimating and Enhancing Cache
 //! Effectiveness", 1991). Constants come from memory at their first use; a packed one whose panels are used again by an
 //! inner loop is prefetched and hides behind the arithmetic. Where rows lie so far apart that they meet in few sets of a
-//! cache, they fill it sooner; where a block and its innermost loop read only short pieces of them, each piece is waited for.
+//! cache, they fill it sooner; where a block and its innermost loop read only short pieces of them, each piece is waited for, and
+//! longest where the pieces lie in many pages.
 //!
 //! Tried are all orders, cache tiles of 2 … 32 blocks on each loop, and a reduction cut into 2 … 32 parts, between
 //! which the accumulators of all blocks inside rest in memory.
@@ -37,6 +38,8 @@ pub struct Traffic<'a> {
     pub block: &'a dyn Fn(Var) -> i64,
     /// Time of the arithmetic.
     pub compute_ns: f64,
+    /// Cycles to read or to write all accumulators in memory lane by lane, where that takes it.
+    pub strided_sums: f64,
     /// Reduced iterators that may be cut into parts.
     pub divisible: &'a [Var],
 }
@@ -49,6 +52,9 @@ const SECOND: f64 = 0.1;
 const BUSY: f64 = 0.6;
 /// ns until a line arrives that no stream of neighbours announced, while others are on their way, and lines that start a stream.
 const LATE: (f64, f64) = (6.0, 2.0);
+/// The same for a line in pages of which no stream is followed: the arithmetic that waits for it fills the processor's queues,
+/// so that few others are on their way.
+const SCATTERED: f64 = 20.0;
 /// Bytes of a panel that is prefetched, as a share of the second cache.
 const PANEL: f64 = 0.375;
 /// Orders of more loops than this are not all tried: the outermost ones stay as they are.
@@ -200,17 +206,15 @@ impl Traffic<'_> {
         let block = covered.clone();
         let points = |v: Var| block.iter().find(|c| c.0 == v).map_or(1, |c| c.1);
         let mut runs: Option<Vec<f64>> = None;
+        // Pieces in too many pages are no streams along the innermost loop.
+        let scattered: Vec<bool> = self.references.iter().map(|r| r.pages(&points) > STREAMS).collect();
         let mut uses = vec![Use { times: 1.0, ahead: None }; count];
         for at in (0..order.len()).rev() {
             let l = &order[at];
             let (steps, outer) = self.steps(order, at);
             covered.iter_mut().find(|c| c.0 == l.iterator).expect("a loop over an axis").1 = outer;
             let around = prints(&covered);
-            // Pieces in too many pages are no streams along the innermost loop.
-            let followed = |(i, run): (usize, f64)| match self.references[i].pages(&points) <= STREAMS {
-                true => run,
-                false => single[i],
-            };
+            let followed = |(i, run): (usize, f64)| if scattered[i] { single[i] } else { run };
             runs.get_or_insert_with(|| self.runs(&covered).into_iter().enumerate().map(followed).collect());
             let occupied = inside.iter().map(|p| p.1).fold(inside.iter().map(|p| p.0).sum(), f64::max);
             for (level, misses) in misses.iter_mut().enumerate() {
@@ -254,8 +258,8 @@ impl Traffic<'_> {
         let total: f64 = (0..count).map(beyond).sum();
         let runs = runs.unwrap_or(single);
         let late = |i: usize| {
-            let lines = runs[i] / self.target.line_bytes as f64;
-            misses[1][i] / runs[i] * lines.min(LATE.1) * LATE.0
+            let lines = (runs[i] / self.target.line_bytes as f64).min(LATE.1);
+            misses[1][i] / runs[i] * lines * if scattered[i] { SCATTERED } else { LATE.0 }
         };
         let exposed = |i: usize| {
             let ns = beyond(i);
@@ -306,7 +310,10 @@ impl Traffic<'_> {
         }
         let vectors = points / self.target.lanes(4) as f64;
         // One visit more is that of initialisation and result, in passes of their own.
-        (parts + 1) as f64 * blocks * (EDGE.0 + EDGE.1 * vectors) / self.target.clock_ghz
+        let cycles = (parts + 1) as f64 * blocks * (EDGE.0 + EDGE.1 * vectors);
+        // Each part reads and writes them; one write is that of a sum that is not cut.
+        let strided = (2 * parts - 1) as f64 * self.strided_sums;
+        (cycles + strided) / self.target.clock_ghz
     }
 }
 

@@ -3,7 +3,7 @@
 //! In: the loops around a statement. Out: a [`Packing`] for each operand, in the order of the loops: tiles, reductions,
 //! points, the vector last.
 
-use super::access::{Reference, references};
+use super::access::{Reference, operations, references};
 use super::phase::{Phase, Shared, unit};
 use super::register_block::{Axis, Problem};
 use crate::codegen::expr::Var;
@@ -36,6 +36,7 @@ impl Phase<'_> {
         } else if s.reduce.is_some() {
             let problem = Problem {
                 statement: s,
+                operations: operations(self.scop, g.statement),
                 references: &refs,
                 axes: &own,
                 target: self.target,

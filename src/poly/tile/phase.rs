@@ -1,6 +1,6 @@
 //! The plan of one phase: its tree with tile rows and point rows.
 
-use super::access::{Along, references};
+use super::access::{Along, operations, references};
 use super::cache::{TileLoop, Traffic};
 use super::operands::Group;
 use super::register_block::{Axis, Block, Problem};
@@ -17,6 +17,8 @@ use crate::poly::work::flops_of_instance;
 const STREAM_ELEMENTS: i64 = 2048;
 /// Vector instructions of an unrolled reduction.
 const UNROLL_OPERATIONS: i64 = 160;
+/// Cycles to write one lane of a vector of sums whose lanes are strided.
+const STRIDED_SUM: f64 = 3.0;
 
 pub struct Phase<'a> {
     pub scop: &'a Scop,
@@ -92,6 +94,7 @@ impl Phase<'_> {
         let only: Vec<Axis> = axes.iter().map(|a| a.0.clone()).collect();
         let problem = Problem {
             statement: s,
+            operations: operations(self.scop, dominant),
             references: &refs,
             axes: &only,
             target: self.target,
@@ -106,7 +109,7 @@ impl Phase<'_> {
         let in_outer: Vec<Var> = axes.iter().filter(|a| a.1.is_some()).map(|a| a.0.iterator).collect();
         let cuttable = !fixed && is_cuttable(&child, dominant);
         let candidates = problem.candidates().into_iter();
-        let mut choices = candidates.map(|b| self.order(&problem, b, &in_outer, fixed, cuttable));
+        let mut choices = candidates.map(|b| self.order(&problem, dominant, b, &in_outer, fixed, cuttable));
         let first = choices.next().expect("a block of scalars at least");
         let Choice { block, order, memory_ns, uneven, divisible, .. } =
             choices.fold(first, |best, c| if c.total_ns < best.total_ns * 0.99 { c } else { best });
@@ -158,7 +161,15 @@ impl Phase<'_> {
     }
 
     /// The loops over blocks of the outer band, in the order of the model.
-    fn order(&self, problem: &Problem, block: Block, outer: &[Var], fixed: bool, cuttable: bool) -> Choice {
+    fn order(
+        &self,
+        problem: &Problem,
+        dominant: StatementId,
+        block: Block,
+        outer: &[Var],
+        fixed: bool,
+        cuttable: bool,
+    ) -> Choice {
         let copying = problem.copying(&block);
         let axes = problem.axes;
         let block = self.trim(block, axes, problem.statement.reduce.is_some());
@@ -181,6 +192,7 @@ impl Phase<'_> {
             block: &|v| points(v),
             compute_ns: block.cycles / self.target.clock_ghz,
             divisible: &divisible,
+            strided_sums: block.vector.map_or(0.0, |(v, _)| self.strided_sums(v, dominant)),
         };
         let (order, memory_ns) = if fixed { (loops.clone(), traffic.cost(&loops)) } else { traffic.order(&loops) };
         let total_ns = (block.cycles + copying) / self.target.clock_ghz + memory_ns;
@@ -244,14 +256,9 @@ impl Phase<'_> {
     /// runs along `row`.
     fn elsewhere(&self, row: &Row, dominant: StatementId) -> f64 {
         let mut cycles = 0.0;
-        let s = self.scop.statement(dominant);
-        if s.reduce.is_some()
-            && !self.is_local(s.target)
-            && let Some(write) = references(self.scop, dominant).last()
-            && unit(row, dominant).is_some_and(|v| matches!(write.along(v), Along::Strided(_)))
-        {
-            let kept = s.vars().filter(|&v| write.depends(v));
-            cycles += kept.map(|v| s.iterators[v.0 as usize].extent as f64).product::<f64>() * 3.0;
+        let target = self.scop.statement(dominant).target;
+        if let Some(v) = unit(row, dominant).filter(|_| !self.is_local(target)) {
+            cycles += self.strided_sums(v, dominant);
         }
         for &id in self.statements.iter().filter(|s| **s != dominant) {
             let Some(v) = unit(row, id) else { continue };
@@ -264,6 +271,18 @@ impl Phase<'_> {
             }
         }
         cycles
+    }
+
+    /// Cycles to write all sums of the dominant statement, lane by lane, where they are strided along the vector.
+    fn strided_sums(&self, vector: Var, dominant: StatementId) -> f64 {
+        let s = self.scop.statement(dominant);
+        match references(self.scop, dominant).last() {
+            Some(write) if s.reduce.is_some() && matches!(write.along(vector), Along::Strided(_)) => {
+                let kept = s.vars().filter(|&v| write.depends(v));
+                kept.map(|v| s.iterators[v.0 as usize].extent as f64).product::<f64>() * STRIDED_SUM
+            }
+            _ => 0.0,
+        }
     }
 
     /// Whether a tensor is a temporary of this phase alone.
@@ -340,6 +359,7 @@ impl Phase<'_> {
         } else {
             let problem = Problem {
                 statement: s,
+                operations: operations(self.scop, main),
                 references: &refs,
                 axes: &axes,
                 target: self.target,

@@ -15,7 +15,7 @@
 //! micro-kernel part of Low, Igual, Smith, Quintana-Ortí, "Analytical Modeling Is Enough for High-Performance BLIS" (TOMS
 //! 2016), with accesses instead of fixed operands and with the edges counted.
 
-use super::access::{Along, Reference, gcd, operations};
+use super::access::{Along, Reference, gcd};
 use crate::codegen::expr::Var;
 use crate::poly::Target;
 use crate::poly::scop::Statement;
@@ -52,6 +52,8 @@ pub struct Block {
 /// What is known of the statement.
 pub struct Problem<'a> {
     pub statement: &'a Statement,
+    /// Vector instructions of one instance.
+    pub operations: f64,
     pub references: &'a [Reference],
     pub axes: &'a [Axis],
     pub target: &'a Target,
@@ -137,7 +139,7 @@ impl Problem<'_> {
 
     fn scalar(&self) -> Block {
         let loads = self.references.len() as f64;
-        let cycles = self.instances() * (operations(self.statement).max(loads) + self.target.fma_latency as f64);
+        let cycles = self.instances() * (self.operations.max(loads) + self.target.fma_latency as f64);
         Block { vector: None, lanes_reduced: false, unrolled: vec![], packed: vec![], cycles }
     }
 
@@ -253,7 +255,7 @@ impl Problem<'_> {
         let rows = self.instances() / v.extent as f64;
         let vectors = ((v.extent + lanes - 1) / lanes) as f64;
         let reads = self.references.iter().filter(|r| r.access.is_some()).count() as f64;
-        let work = (operations(self.statement) / self.target.fma_per_cycle as f64)
+        let work = (self.operations / self.target.fma_per_cycle as f64)
             .max(reads / self.target.loads_per_cycle as f64)
             .max(self.target.fma_latency as f64 / 4.0);
         let combine = 3.0 * (lanes as f64).log2() + self.target.fma_latency as f64 * 2.0;
@@ -360,7 +362,7 @@ impl Problem<'_> {
                 streamed += (points[0].1 * copies * r.bytes) as f64;
             }
         }
-        let work = operations(self.statement) * (vectors * rows) as f64;
+        let work = self.operations * (vectors * rows) as f64;
         let parts = [
             work / self.target.fma_per_cycle as f64,
             loads / self.target.loads_per_cycle as f64,

@@ -3,13 +3,16 @@
 use crate::codegen::expr::{Access, Affine, BinaryOp, BufferId, Expr, Index, Scalar, Var};
 use crate::codegen::scalar::{self, Value};
 use crate::codegen::{interpret, verify};
+use crate::poly::expand::expand;
+use crate::poly::language::{self, Computation};
 use crate::poly::lower::{Argument, Kernel, lower};
 use crate::poly::reference::{offset, value};
 use crate::poly::samples::{self, Conv, define, tensor, v, vars};
 use crate::poly::schedule::{Band, Node, Row, RowKind, Schedule};
 use crate::poly::scop::{Program, Role, Scop, StatementId};
-use crate::poly::tile::tile;
-use crate::poly::{DType, Target, Tensor, build, compile_stages};
+use crate::poly::tile::{Tiled, tile};
+use crate::poly::{DType, Target, Tensor, build, compile_stages, dependence, ilp};
+use std::collections::BTreeMap;
 
 /// Band over the first `outer` iterators of every statement, then each statement with a band of its own.
 fn fused(scop: &Scop, outer: usize) -> Schedule {
@@ -362,6 +365,42 @@ fn operands_given_at_run_time_are_packed_where_it_pays() {
     assert_eq!(copies(&product(256, 256, 256)), 0);
     let tiles = tiles(&product(1, 4096, 4096));
     assert!(tiles.starts_with("nb/") && tiles.contains("ko/16"), "{tiles}");
+}
+
+/// The tiles of a product of f64 matrices that is written as loops.
+fn product(m: i64, n: i64, k: i64, factor: &str) -> Tiled {
+    let text = format!(
+        "loop p() {{
+            inout f64 C[{m}][{n}]
+            in f64 A[{m}][{k}], B[{k}][{n}]
+            for i in 0..{m} for k in 0..{k} for j in 0..{n} C[i][j] += {factor} * A[i][k] * B[k][j]
+        }}"
+    );
+    let file = language::parse("p", &text).unwrap();
+    let meaning = file.lower(file.program(None).unwrap(), &BTreeMap::new(), None).unwrap();
+    let Computation::Loop(scop) = meaning.computation else { panic!("a loop program") };
+    let scop = expand(&scop).unwrap();
+    let (schedule, _) = ilp::schedule(&scop, &dependence::analyze(&scop).unwrap()).unwrap();
+    tile(&scop, &schedule, &Target::avx512()).unwrap()
+}
+
+/// What is read in short pieces from thousands of pages is packed, and sums that are strided along the vector do not go to
+/// memory for each part of a reduction.
+#[test]
+fn large_products_are_packed_along_their_rows() {
+    for (m, n, k) in [(1008, 2208, 1200), (2000, 2300, 2600), (2048, 2048, 2048)] {
+        let tiled = product(m, n, k, "1.5");
+        let report = &tiled.report.phases[0];
+        assert_eq!((tiled.packings.len(), report.vector.as_deref()), (1, Some("j")), "{m} {n} {k}: {}", tiled.report);
+    }
+}
+
+/// A constant factor of a sum takes part in no step of it.
+#[test]
+fn factors_of_sums_cost_nothing() {
+    let [scaled, plain] = ["1.5", "1.0"].map(|factor| product(1000, 1100, 1200, factor).report);
+    assert!((scaled.predicted_ns / plain.predicted_ns - 1.0).abs() < 0.01, "{scaled}{plain}");
+    assert!(scaled.tensorized, "{scaled}");
 }
 
 /// A reduction whose panel exceeds the caches is cut, and the parts of a block meet in memory.

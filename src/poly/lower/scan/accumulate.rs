@@ -5,6 +5,7 @@ use crate::codegen::expr::{Affine, Var};
 use crate::codegen::loopnest::Stmt;
 use crate::poly::Result;
 use crate::poly::dependence::reads_sums;
+use crate::poly::factor;
 use crate::poly::isl::Isl;
 use crate::poly::lower::place::Local;
 use crate::poly::lower::{Lowering, Mode, Placed};
@@ -80,7 +81,7 @@ impl Lowering<'_> {
         let buffer = self.local(Local::Tile(id), &name, s.target, &shape);
         let mut here = site.clone();
         here.state.placed.push(Placed { tensor: s.target, buffer, origin, sums: true });
-        here.state.factor = self.factor(id);
+        here.state.factor = factor::of_sum(self.scop, id);
         let mut out = vec![];
         for mode in [Mode::Fill, Mode::Body, Mode::Spill] {
             here.state.mode = mode;

@@ -6,9 +6,17 @@
 use crate::codegen::expr::{BinaryOp, Expr, Scalar, UnaryOp};
 use crate::codegen::scalar::{self, Value};
 use crate::poly::DType;
+use crate::poly::scop::{Scop, StatementId};
+
+/// The constant factor of what an update adds, and the rest, which is what a sum in registers adds.
+pub fn of_sum(scop: &Scop, id: StatementId) -> Option<(Scalar, Expr)> {
+    let s = scop.statement(id);
+    let sums = s.reduce == Some(BinaryOp::Add);
+    sums.then(|| factor(&s.body, scop.tensor(s.target).dtype)).flatten()
+}
 
 /// `body`, of type `dtype`, as a constant times the rest.
-pub(super) fn factor(body: &Expr, dtype: DType) -> Option<(Scalar, Expr)> {
+fn factor(body: &Expr, dtype: DType) -> Option<(Scalar, Expr)> {
     let factor = |e: &Expr| factor(e, dtype);
     match body {
         Expr::Unary(UnaryOp::Neg, inner) => {
@@ -40,7 +48,7 @@ pub(super) fn factor(body: &Expr, dtype: DType) -> Option<(Scalar, Expr)> {
 }
 
 /// `c·x`.
-pub(super) fn scaled(c: Scalar, x: Expr) -> Expr {
+pub fn scaled(c: Scalar, x: Expr) -> Expr {
     if minus_one(c.dtype) == Some(c) {
         Expr::unary(UnaryOp::Neg, x)
     } else {
