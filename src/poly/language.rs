@@ -35,7 +35,7 @@
 //!
 //! What it means:
 //! - **Types.** Operands have one type; `f32(x)` converts. Numbers and sizes take the type that is asked of them. An index
-//!   is an i64. Integers divide towards zero; `%` has the sign of the divisor.
+//!   is an i64. Integers divide towards zero and `%` has the sign of the divisor: -7 / 2 is -3, -7 % 2 is 1.
 //! - **def.** The indices of an equation that stand on the left name the element, the others are reduced. Their ranges
 //!   follow from the shapes: the largest from 0 for which every read is inside; `where` says them where they do not
 //!   follow, and then a read outside of its tensor gives zero. An index on the left without a range of its own stays inside also with

@@ -59,6 +59,8 @@ fn syntax() {
         "f",
     );
     says("loop f(N) { f64 s s +=! 2 }", "a loop program initialises in a statement of its own", "+=!");
+    says("def f(f32(N) X) -> (Y) { Y(i) -=! X(i) }", "only `+=!`, `*=!`, `min=!` and `max=!` start from", "-=!");
+    assert_eq!(problem("\u{feff}deff x").0, "1:1");
     says("schedule s for p { splt i by 4 -> a, b }", "expected a primitive (split, fuse, ", "splt");
     says("schedule s for p { split i by 0 -> a, b }", "expected a positive number, found 0", "0");
     says("schedule s for p { split i by 4 -> a }", "a split loop becomes 2 loops, not 1", "a");
@@ -87,6 +89,8 @@ fn names_and_types() {
     );
     says("def f(i64(N) X) -> (Y) { Y(i) = X(i) * 1.5 }", "`1.5` is no i64", "1.5");
     says("def f(u8(N) X) -> (Y) { Y(i) = X(i) + 256 }", "`256` is no u8", "256");
+    says("loop f(N) { f32 A[N] A[0] = 2 * 1e39 }", "`1e39` is too large for f32", "1e39");
+    says("loop f(N) { f16 A[N] A[0] = 100000 }", "`100000` is too large for f16", "100000");
     says("def f(i64(N) X) -> (Y) { Y(i) = sqrt(X(i)) }", "there is no sqrt of i64", "sqrt(X(i))");
     says("def f(f32(N) X) -> (Y) { Y(i) = select(X(i), X(i), 2) }", "`X(i)` is f32, but bool is wanted", "X(i)");
     says(

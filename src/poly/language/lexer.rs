@@ -70,7 +70,8 @@ pub fn tokens(text: &str) -> Checked<Vec<(Token, Span)>> {
             out.push((Token::Word(rest[..length].into()), span(length)));
             at += length;
         } else {
-            return Err(Problem::invalid(span(c.len_utf8()), format!("the character `{c}` has no meaning here")));
+            let shown = if c.is_ascii() { format!("`{c}`") } else { format!("`{c}` (U+{:04X})", c as u32) };
+            return Err(Problem::invalid(span(c.len_utf8()), format!("the character {shown} has no meaning here")));
         }
     }
     out.push((Token::End, Span { start: at as u32, end: at as u32 }));
@@ -103,14 +104,22 @@ fn number(rest: &str) -> Result<(Token, usize), (String, usize)> {
     }
     let text = &rest[..end];
     if let Some(c) = rest[end..].chars().next().filter(|c| in_word(*c)) {
-        return Err((format!("`{text}{c}…` is neither a number nor a name"), end + c.len_utf8()));
+        return Err((format!("`{}{c}…` is neither a number nor a name", shortened(text)), end + c.len_utf8()));
     }
     let token = if real {
         text.parse().ok().filter(|v: &f64| v.is_finite()).map(Token::Real)
     } else {
         text.parse().ok().map(Token::Integer)
     };
-    token.map(|t| (t, end)).ok_or_else(|| (format!("the number {text} is too large"), end))
+    token.map(|t| (t, end)).ok_or_else(|| (format!("the number {} is too large", shortened(text)), end))
+}
+
+/// The beginning and the end of a long number.
+fn shortened(digits: &str) -> String {
+    match digits.len() {
+        0..=40 => digits.to_string(),
+        n => format!("{}…{} ({n} characters)", &digits[..16], &digits[n - 8..]),
+    }
 }
 
 #[cfg(test)]
@@ -135,6 +144,8 @@ mod tests {
             ("99999999999999999999", "the number 99999999999999999999 is too large"),
             ("1e999", "the number 1e999 is too large"),
             ("a $ b", "the character `$` has no meaning here"),
+            ("a \u{200b} b", "the character `\u{200b}` (U+200B) has no meaning here"),
+            (&"9".repeat(100_000), "the number 9999999999999999…99999999 (100000 characters) is too large"),
         ] {
             assert_eq!(tokens(text).unwrap_err().error.to_string(), format!("invalid: {message}"));
         }

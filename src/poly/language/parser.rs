@@ -15,8 +15,9 @@ const DEPTH: usize = 64;
 /// An expression may have this many operations.
 const OPERATIONS: usize = 1000;
 
-/// Parses a file; `name` stands in messages.
+/// Parses a file; `name` stands in messages. A byte order mark at the beginning is no part of the text.
 pub fn parse(name: &str, text: &str) -> Result<File> {
+    let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     let source = Source { name: name.into(), text: text.into() };
     let parsed = tokens(text).and_then(|tokens| {
         let mut parser = Parser { tokens, at: 0, style: Style::Round, depth: 0, operations: 0 };
@@ -56,6 +57,11 @@ impl Parser {
 
     fn is_after(&self, symbol: &str) -> bool {
         matches!(self.tokens.get(self.at + 1), Some((Token::Symbol(s), _)) if *s == symbol)
+    }
+
+    /// Whether nothing stands between this token and the next one.
+    fn is_joined(&self) -> bool {
+        self.tokens.get(self.at + 1).is_some_and(|(_, next)| next.start == self.span().end)
     }
 
     fn is_word(&self, word: &str) -> bool {
@@ -351,6 +357,12 @@ impl Parser {
 
     fn assignment(&mut self) -> Checked<Assign> {
         match ASSIGNMENTS.into_iter().find(|a| self.is(a.0)) {
+            Some((_, Assign::Update(Combine::Sub | Combine::Div))) if self.is_after("!") && self.is_joined() => {
+                let message = "only `+=!`, `*=!`, `min=!` and `max=!` start from a neutral element";
+                let start = self.span();
+                self.step();
+                Err(Problem::invalid(start.to(self.span()), message))
+            }
             Some((_, assign)) => {
                 self.step();
                 Ok(assign)

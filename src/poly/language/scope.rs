@@ -211,7 +211,7 @@ impl Scope<'_> {
         let undefined = |what: &str| Problem::invalid(e.span, format!("there is no {what} of {want}"));
         match &e.kind {
             Kind::Integer(v) => self.number(e, *v, want),
-            Kind::Real(v) if want.is_float() => Ok(Expr::Const(Scalar::of(want, *v))),
+            Kind::Real(v) if want.is_float() => self.real(e, *v, want),
             Kind::Real(_) => Err(Problem::invalid(e.span, format!("`{}` is no {want}", self.show(e)))),
             Kind::Bool(v) => Ok(Expr::Const(Scalar::bool(*v))),
             Kind::Name(name) => match (self.index(name), self.sizes.get(name)) {
@@ -307,9 +307,20 @@ impl Scope<'_> {
         Ok(self.affine(e)?.filter(|a| !a.is_constant()))
     }
 
+    fn real(&self, e: &Text, v: f64, want: DType) -> Checked<Expr> {
+        let value = Value::from_f64(want, v);
+        if v.is_finite() && !value.as_f64().is_finite() {
+            return Err(Problem::invalid(e.span, format!("`{}` is too large for {want}", self.show(e))));
+        }
+        Ok(Expr::Const(value.into()))
+    }
+
     fn number(&self, e: &Text, v: i64, want: DType) -> Checked<Expr> {
+        if want.is_float() {
+            return self.real(e, v as f64, want);
+        }
         let value = Value::from_i64(want, v);
-        if want == DType::Bool || (!want.is_float() && value.as_i64() != v) {
+        if want == DType::Bool || value.as_i64() != v {
             return Err(Problem::invalid(e.span, format!("`{}` is no {want}", self.show(e))));
         }
         Ok(Expr::Const(value.into()))
