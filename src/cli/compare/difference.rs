@@ -15,8 +15,8 @@ pub struct Difference {
 
 /// Compares trees as they are printed; `None` when they are the same.
 pub fn first(tree: &str, other: &str) -> Option<Difference> {
-    // That rows may be tiled, and which are parallel without being run in parallel, changes nothing. What a text calls C is
-    // C_update where the ILP begins.
+    // That rows may be tiled, which are parallel without being run in parallel, and how bands divide them, changes nothing.
+    // What a text calls C is C_update where the ILP begins.
     let rows = |text: &str| -> Vec<String> {
         let kept = text.lines().filter(|l| !l.trim_start().starts_with("band"));
         kept.map(|l| l.replace(" coincident", "").replace("_update", "")).collect()
@@ -27,7 +27,7 @@ pub fn first(tree: &str, other: &str) -> Option<Difference> {
     loop {
         match (lines.next(), others.next()) {
             (None, None) => return None,
-            (Some(a), Some(b)) if a == b => {
+            (Some(a), Some(b)) if a.trim() == b.trim() => {
                 let depth = indent(a);
                 around.retain(|(d, _)| *d <= depth);
                 if let Some(name) = row(a) {
@@ -89,6 +89,7 @@ mod tests {
         assert_eq!(sentence, "inside of i: `j [serial] C(j + 1)` where ilp has `j [serial] C(j)`");
         let flat = first("sequence\n", TREE).unwrap();
         assert_eq!(flat.sentence("ilp"), "at the root: `sequence` where ilp has `i [serial]`");
+        assert_eq!(first(&TREE.replace("  j [serial]", "  band\n    j [serial]"), TREE), None);
         assert_eq!(
             first(&TREE.replace("band", "band permutable").replace("[serial]", "[serial coincident]"), TREE),
             None
