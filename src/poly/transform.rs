@@ -23,6 +23,7 @@ pub mod words;
 
 use crate::poly::dependence;
 use crate::poly::language::primitive::{Loop, Placed, Primitive};
+use crate::poly::language::syntax::Name;
 use crate::poly::legality;
 use crate::poly::pack::Packing;
 use crate::poly::schedule::Schedule;
@@ -147,9 +148,12 @@ fn prove(mut states: Vec<Transformed>, primitives: &[Placed]) -> std::result::Re
 }
 
 /// What has become of a program after one more primitive, its order not proven yet. `Schedule` when the primitive does not
-/// fit.
+/// fit. Where nothing runs, nothing changes.
 pub fn apply(original: &Original, before: &Transformed, primitive: &Primitive) -> Result<Transformed> {
     let (scop, schedule) = (&before.scop, &before.schedule);
+    if scop.statements.is_empty() {
+        return Ok(before.clone());
+    }
     let transformed = match primitive {
         Primitive::Normalize => normalize(before, original.normal),
         Primitive::Divide => divide(before),
@@ -202,7 +206,8 @@ fn reschedule(scop: &Scop, schedule: &Schedule, primitive: &Primitive) -> Result
 fn shown(e: Error, tree: &Transformed, primitive: &Primitive) -> Error {
     match e {
         Error::Schedule(why) => {
-            let tree = picture(&tree.scop, &tree.schedule, &marks(primitive));
+            let named = if let Primitive::Sequence { statements } = primitive { &statements[..] } else { &[] };
+            let tree = picture(&tree.scop, &tree.schedule, &marks(primitive), named);
             Error::Schedule(format!("`{primitive}`: {why}\n{tree}"))
         }
         e => e,
@@ -240,12 +245,22 @@ fn marks(primitive: &Primitive) -> Vec<&str> {
     }
 }
 
-/// The tree with an arrow at the rows of these names.
-fn picture(scop: &Scop, schedule: &Schedule, marked: &[&str]) -> String {
+/// The tree with an arrow at the rows of these names, and at the parts of a sequence that have some of these statements, or
+/// all where no part has less.
+fn picture(scop: &Scop, schedule: &Schedule, rows: &[&str], statements: &[Name]) -> String {
+    let text = schedule.print(scop);
+    let of = |line: &str| {
+        let part = line.trim().strip_prefix('{').and_then(|l| l.strip_suffix('}')).unwrap_or("");
+        let has = |name: &&Name| part.split(", ").any(|own| edit::is_called(own, name));
+        statements.iter().filter(has).count()
+    };
+    let less = text.lines().any(|l| (1..statements.len()).contains(&of(l)));
     let mut out = String::new();
-    for line in schedule.print(scop).lines() {
+    for line in text.lines() {
         let row = line.trim_start().split_once(" [").map(|(name, _)| name);
-        let arrow = if row.is_some_and(|name| marked.contains(&name)) { "   <--" } else { "" };
+        let count = of(line);
+        let part = count > 0 && (count < statements.len() || !less);
+        let arrow = if part || row.is_some_and(|name| rows.contains(&name)) { "   <--" } else { "" };
         out.push_str(&format!("  {line}{arrow}\n"));
     }
     out.trim_end().to_string()

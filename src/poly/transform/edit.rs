@@ -56,11 +56,7 @@ pub fn refuse<T>(why: impl Into<String>) -> Result<T> {
 
 /// The statements of this name, or those that one statement of the text became: `S`, or `S_1`, `S_2`.
 pub fn statements(scop: &Scop, name: &str) -> Result<Vec<StatementId>> {
-    let named = |id: &StatementId| {
-        let own = &scop.statement(*id).name;
-        let numbered = own.strip_prefix(name).and_then(|rest| rest.strip_prefix('_'));
-        own == name || numbered.is_some_and(|n| n.parse::<u32>().is_ok())
-    };
+    let named = |id: &StatementId| is_called(&scop.statement(*id).name, name);
     let exact: Vec<StatementId> = scop.ids().filter(|id| scop.statement(*id).name == name).collect();
     let found = if exact.is_empty() { scop.ids().filter(named).collect() } else { exact };
     if found.is_empty() {
@@ -68,6 +64,12 @@ pub fn statements(scop: &Scop, name: &str) -> Result<Vec<StatementId>> {
         return refuse(format!("there is no statement `{name}`: there are {}", names.join(", ")));
     }
     Ok(found)
+}
+
+/// Whether a statement is what a text calls `name`, or a part of it.
+pub fn is_called(own: &str, name: &str) -> bool {
+    let numbered = own.strip_prefix(name).and_then(|rest| rest.strip_prefix('_'));
+    own == name || numbered.is_some_and(|n| n.parse::<u32>().is_ok())
 }
 
 /// The one row that `which` names.
