@@ -57,6 +57,15 @@ loop chain(N) {
     for i in 0..N-1 u[i] = f64(i)
     for i in 0..N D[i] = select(i < N-1, u[i], 0)
 }
+loop strides(N) {
+    inout f64 A[N]
+    for i in 0..N-3 step 3 P: A[i] = A[i+3] + A[i+1]
+    for i in 2..N step -2 Q: A[i] += A[i-1]
+}
+loop nothing(N) {
+    inout f64 A[N]
+    for i in N..N A[i] = 1
+}
 loop total(N) {
     in f64 X[N]
     out f64 s
@@ -138,6 +147,7 @@ const ACCEPTED: &[(&str, &str)] = &[
          tile C(m, n) by (4, 16) -> mo, no, mi, ni; split C(k) by 8 -> ko, ki
          reorder C(mo, no, ko, ki, mi, ni); unroll C(mi); vectorize C(ni); parallel mo",
     ),
+    ("nothing", "normalize; parallel i; vectorize A(i) by 8; serial"),
     ("blur2", "compute_inline Bx"),
     ("blur2", "compute_inline Bx; vectorize x by 8; parallel y"),
     ("blur2", "compute_at Bx at Out(y)"),
@@ -249,7 +259,11 @@ const REFUSED: &[(&str, &str, &[&str])] = &[
     ("wave", "skew i by 1*j", &["would run before"]),
     ("both", "normalize  shift i by 1  divide", &["comes before what changes its order"]),
     ("both", "sequence S, V", &["no statement `V`"]),
-    ("both", "sequence T, S, U", &["which writes A("]),
+    ("both", "sequence T, S, U", &["which writes A(", "{T}   <--", "{U}   <--"]),
+    ("both", "sequence S, V", &["no statement `V`", "{S}   <--"]),
+    ("softmax", "merge total, Y at m  sequence Y, total, e", &["share a loop", "{e}   <--"]),
+    ("strides", "sequence Q, P", &["iteration i=6 of Q would run before i=3 of P, which reads A(6)"]),
+    ("strides", "normalize  sequence Q, P", &["iteration i=6 of Q would run before i=3 of P, which reads A(6)"]),
     ("heat", "wavefront i", &["not the outermost loop"]),
     ("scale", "reorder j, i  wavefront i", &["not the outermost loop"]),
     ("heat", "wavefront t", &["in the waves of"]),

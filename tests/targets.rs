@@ -73,7 +73,7 @@ fn elementwise_chain(rows: i64, columns: i64) -> Case {
     let body = Expr::binary(BinaryOp::Div, Expr::binary(BinaryOp::Mul, tanh, relu), denominator);
     let definition = Definition {
         target: BufferId(2),
-        iterators: vec![Iterator { name: "i".into(), extent: rows }, Iterator { name: "j".into(), extent: columns }],
+        iterators: vec![Iterator::new("i", rows), Iterator::new("j", columns)],
         outer: 2,
         write: vec![i, j],
         reduce: None,

@@ -144,7 +144,7 @@ impl Space {
     }
 
     fn iterator(&mut self, name: impl Into<String>, extent: i64) -> Affine {
-        self.iterators.push(Iterator { name: name.into(), extent });
+        self.iterators.push(Iterator::new(name, extent));
         Affine::var(Var(self.iterators.len() as u32 - 1))
     }
 

@@ -33,7 +33,7 @@ pub fn random_scop(rng: &mut StdRng) -> Scop {
         .map(|i| {
             let n = rng.random_range(1..=3);
             let iterators: Vec<Iterator> =
-                (0..n).map(|v| Iterator { name: format!("i{v}"), extent: rng.random_range(2..=3) }).collect();
+                (0..n).map(|v| Iterator::new(format!("i{v}"), rng.random_range(2..=3))).collect();
             let subscripts = |rng: &mut StdRng, t: usize| -> Vec<Affine> {
                 let identity = rng.random_bool(0.5);
                 (0..tensors[t].shape.len())

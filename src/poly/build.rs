@@ -166,7 +166,7 @@ fn normalize(mut d: Definition, tensors: &[TensorDecl]) -> Option<Definition> {
             map.push(Affine::constant(lo));
         } else {
             map.push(Affine::var(Var(kept.len() as u32)).offset(lo));
-            kept.push(Iterator { name: it.name.clone(), extent: hi - lo + 1 });
+            kept.push(Iterator::new(&it.name, hi - lo + 1));
             outer += usize::from(i < d.outer);
         }
     }

@@ -102,8 +102,8 @@ impl Digits {
     /// Iterator `v` becomes two.
     fn split_iterator(&self, d: &mut Definition, v: Var) {
         let at = v.0 as usize;
-        let Iterator { name, extent } = d.iterators[at].clone();
-        let digit = |suffix: &str, extent| Iterator { name: format!("{name}{suffix}"), extent };
+        let Iterator { name, extent, .. } = d.iterators[at].clone();
+        let digit = |suffix: &str, extent| Iterator::new(format!("{name}{suffix}"), extent);
         d.iterators.splice(at..=at, [digit("h", extent / self.radix), digit("l", self.radix)]);
         d.outer += usize::from(at < d.outer);
         let low = Var(v.0 + 1);

@@ -9,7 +9,7 @@ use crate::poly::dependence::{Dependence, Dependences, Kind};
 use crate::poly::isl::Isl;
 use crate::poly::polyhedron::{Form, Polyhedron, Reduced, difference, minus, plus};
 use crate::poly::schedule::{Band, Node, Row, RowKind, Schedule};
-use crate::poly::scop::{Scop, StatementId};
+use crate::poly::scop::{Iterator, Scop, StatementId};
 use crate::poly::{Error, Result, private};
 
 /// Refuses `schedule` when it is malformed or breaks a dependence; the message names two instances.
@@ -273,7 +273,11 @@ impl Walk<'_> {
             if iterators.is_empty() {
                 return "the instance".to_string();
             }
-            iterators.iter().zip(point).map(|(it, x)| format!("{}={x}", it.name)).collect::<Vec<_>>().join(",")
+            let named = |(it, x): (&Iterator, &i64)| {
+                let index = it.index.as_ref().map_or(*x, |a| a.evaluate(|v| point[v.0 as usize]));
+                format!("{}={index}", it.name)
+            };
+            iterators.iter().zip(point).map(named).collect::<Vec<_>>().join(",")
         };
         let writer = if d.kind == Kind::Anti { second } else { first };
         let element: Vec<String> = d.element.iter().map(|a| a.evaluate(|v| writer[v.0 as usize]).to_string()).collect();

@@ -178,7 +178,7 @@ fn merge_pair(statement: &mut Statement, i: Var, j: Var) {
     let inner = iterators.remove(j.0 as usize);
     let at = |v: Var| if v > j { Var(v.0 - 1) } else { v };
     let outer = &mut iterators[at(i).0 as usize];
-    *outer = Iterator { name: format!("{}{}", outer.name, inner.name), extent: outer.extent * inner.extent };
+    *outer = Iterator::new(format!("{}{}", outer.name, inner.name), outer.extent * inner.extent);
     let mut map = |v: Var| match v {
         v if v == i => Affine::constant(0),
         v if v == j => Affine::var(at(i)),

@@ -210,7 +210,7 @@ mod tests {
     use crate::poly::scop::{Iterator, Role, Statement, TensorDecl};
 
     fn convolution_weights() -> (Scop, Packing) {
-        let iterator = |name: &str, extent| Iterator { name: name.into(), extent };
+        let iterator = |name: &str, extent| Iterator::new(name, extent);
         let [f, c, r] = [Var(0), Var(1), Var(2)];
         let access = Access {
             buffer: BufferId(0),

@@ -88,7 +88,7 @@ fn statement(p: &mut Parser) -> Result<Statement> {
         let name = p.name()?;
         p.expect("<")?;
         p.vars.insert(name.clone(), Var(iterators.len() as u32));
-        iterators.push(Iterator { name, extent: p.integer()? });
+        iterators.push(Iterator::new(name, p.integer()?));
     }
     let domain = if p.accept("if") { p.conditions()? } else { vec![] };
     p.expect(":")?;

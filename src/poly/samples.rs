@@ -31,7 +31,7 @@ pub fn define(
     let iterators = iterators
         .split(',')
         .filter_map(|part| part.trim().split_once(' '))
-        .map(|(name, extent)| Iterator { name: name.into(), extent: extent.parse().expect("an extent") })
+        .map(|(name, extent)| Iterator::new(name, extent.parse().expect("an extent")))
         .collect();
     p.definitions.push(Definition {
         target,

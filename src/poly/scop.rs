@@ -53,6 +53,15 @@ pub struct Iterator {
     pub name: String,
     /// Values are `0..extent`.
     pub extent: i64,
+    /// The index of the text's loop, over the iterators up to this one, where that is not the iterator itself.
+    pub index: Option<Affine>,
+}
+
+impl Iterator {
+    /// An iterator that is the index of its loop.
+    pub fn new(name: impl Into<String>, extent: i64) -> Iterator {
+        Iterator { name: name.into(), extent, index: None }
+    }
 }
 
 /// One equation of a tensor expression, over the box of its iterators ([`Var`] i is iterator i). The first `outer`
@@ -250,7 +259,7 @@ mod tests {
         let access = Access { buffer: BufferId(0), index: vec![Index::Affine(subscript)], guard, otherwise: None };
         let statement = Statement {
             name: "S".into(),
-            iterators: vec![Iterator { name: "i".into(), extent: 6 }],
+            iterators: vec![Iterator::new("i", 6)],
             domain: vec![],
             target: BufferId(1),
             write: vec![v(0)],

@@ -325,7 +325,7 @@ mod tests {
         };
         let define = |target, body| Definition {
             target: BufferId(target),
-            iterators: vec![Iterator { name: "i".into(), extent: 6 }],
+            iterators: vec![Iterator::new("i", 6)],
             outer: 1,
             write: vec![Affine::var(Var(0))],
             reduce: None,

@@ -154,5 +154,11 @@ fn point(text: &str, scop: &Scop, id: StatementId) -> Option<Vec<i64>> {
         .map(|p| p.split_once('=').and_then(|(n, v)| Some((n, v.parse().ok()?))))
         .collect::<Option<_>>()?;
     let named = s.iterators.iter().map(|i| i.name.as_str()).eq(values.iter().map(|v| v.0));
-    named.then(|| values.into_iter().map(|v| v.1).collect())
+    let mut point = vec![];
+    for ((_, index), (it, v)) in values.into_iter().zip(s.iterators.iter().zip(s.vars())) {
+        let at = |x: i64| it.index.as_ref().map_or(x, |a| a.evaluate(|w| if w == v { x } else { point[w.0 as usize] }));
+        let (first, step) = (at(0), at(1) - at(0));
+        point.push(Some(index - first).filter(|d| d % step == 0)? / step);
+    }
+    named.then_some(point)
 }

@@ -166,7 +166,7 @@ fn reshape_program(ty: &TensorType, shape: &[i64]) -> Result<Program> {
         role,
     };
     let iterators: Vec<Iterator> =
-        shape.iter().enumerate().map(|(i, &extent)| Iterator { name: format!("i{i}"), extent }).collect();
+        shape.iter().enumerate().map(|(i, &extent)| Iterator::new(format!("i{i}"), extent)).collect();
     Ok(Program {
         tensors: vec![decl("x", &ty.shape, Role::Input), decl("y", shape, Role::Output)],
         definitions: vec![Definition {

@@ -364,7 +364,7 @@ pub fn reduction(combine: Combine, dtype: DType, span: Span) -> Checked<BinaryOp
 
 fn iterators(indices: &[String], ranges: &[Interval]) -> Vec<Iterator> {
     let extent = |r: &Interval| r.1 - r.0 + 1;
-    indices.iter().zip(ranges).map(|(name, r)| Iterator { name: name.clone(), extent: extent(r) }).collect()
+    indices.iter().zip(ranges).map(|(name, r)| Iterator::new(name, extent(r))).collect()
 }
 
 /// The same equation over iterators that begin at 0.

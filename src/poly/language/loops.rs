@@ -243,7 +243,7 @@ impl Walk<'_> {
         let (value, span) = match (step, &anchor[..]) {
             (1 | -1, _) => {
                 let first = least.min(self.origin);
-                (iterator.offset(first), if most < least { -1 } else { most - first })
+                (iterator.clone().offset(first), if most < least { -1 } else { most - first })
             }
             (_, [start]) => {
                 let (lo, hi) = nest.bounds(start);
@@ -263,7 +263,8 @@ impl Walk<'_> {
             return Err(Problem::invalid(index.span, format!("the loop `{index}` has {span} iterations")));
         }
         let mut inner = nest.clone();
-        inner.iterators.push(Iterator { name: index.text.clone(), extent: span + 1 });
+        let index_of = Some(&value).filter(|value| **value != iterator).cloned();
+        inner.iterators.push(Iterator { index: index_of, ..Iterator::new(&index.text, span + 1) });
         inner.indices.push(index.text.clone());
         inner.backwards.push(step == -1);
         lower.iter().for_each(|a| inner.restrict(value.add_scaled(a, -1)));

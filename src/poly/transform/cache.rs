@@ -247,7 +247,7 @@ fn element_statement(
 ) -> StatementId {
     let n = around.rows.len();
     let shape = &scop.tensor(target).shape;
-    let own = names.iter().zip(shape).map(|(name, &extent)| Iterator { name: name.clone(), extent });
+    let own = names.iter().zip(shape).map(|(name, &extent)| Iterator::new(name, extent));
     let iterators = around.iterators.iter().cloned().chain(own).collect();
     let element: Vec<Affine> = (0..shape.len()).map(|d| Affine::var(Var((n + d) as u32))).collect();
     let name = statement_name(scop, name);

@@ -90,7 +90,7 @@ fn recompute(before: &Transformed, name: &Name, at: &Loop) -> Result<Transformed
             while s.iterators.iter().any(|it| it.name == name) {
                 name.push('_');
             }
-            s.iterators.push(Iterator { name, extent: around.iterators[j].extent });
+            s.iterators.push(Iterator::new(name, around.iterators[j].extent));
             let time = Affine::constant(around.first[j] * r.tile).plus(v, r.tile);
             if j < common {
                 let rest = r.of(w).add_scaled(&time, -1);

@@ -20,7 +20,7 @@ pub fn value_of(scop: &mut Scop, row: &Row, id: StatementId) -> Affine {
     let (lo, hi) = row.values(scop);
     let s = &mut scop.statements[id.0 as usize];
     let v = Var(s.iterators.len() as u32);
-    s.iterators.push(Iterator { name: unused(&s.iterators, &row.name), extent: hi - lo + 1 });
+    s.iterators.push(Iterator::new(unused(&s.iterators, &row.name), hi - lo + 1));
     let rest = phi.plus(v, -row.tile).offset(-lo * row.tile);
     s.domain.extend([rest.scale(-1).offset(row.tile - 1), rest]);
     Affine::var(v).offset(lo)

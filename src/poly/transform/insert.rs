@@ -71,7 +71,7 @@ impl Around {
             let (lo, hi) = bounds.fold((i64::MAX, i64::MIN), |a, b| (a.0.min(b.0), a.1.max(b.1)));
             let (lo, hi) = (lo.div_euclid(row.tile), hi.div_euclid(row.tile));
             first.push(lo);
-            iterators.push(Iterator { name: row.name.clone(), extent: hi - lo + 1 });
+            iterators.push(Iterator::new(&row.name, hi - lo + 1));
         }
         Ok(Around { rows, first, iterators })
     }

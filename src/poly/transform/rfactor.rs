@@ -108,8 +108,8 @@ pub fn rfactor(before: &Transformed, name: &Name, over: &Loop, into: &Name) -> R
     let old = std::mem::replace(&mut update.name, into.text.clone());
 
     let n = above.rows.len();
-    let own = names.iter().zip(&decl.shape).map(|(name, &extent)| Iterator { name: name.clone(), extent });
-    let last = Iterator { name: over.name.text.clone(), extent: count };
+    let own = names.iter().zip(&decl.shape).map(|(name, &extent)| Iterator::new(name, extent));
+    let last = Iterator::new(&over.name.text, count);
     let iterators: Vec<Iterator> = above.iterators.iter().cloned().chain(own).chain([last]).collect();
     let places: Vec<Affine> = (n..iterators.len()).map(|v| Affine::var(Var(v as u32))).collect();
     let element = places[..decl.shape.len()].to_vec();
