@@ -87,8 +87,8 @@ const TILE: i64 = 32;
 /// Weight of strides; see [`row`].
 const STRIDE: i64 = 1 << 6;
 
-/// Entries of linear relaxations for one Scop: some times what the programs of `datasets` take at any size.
-pub const MAX_EFFORT: usize = 16_000_000;
+/// Entries of linear relaxations for one Scop: some times what the programs of `datasets` take at any size, half a second.
+pub const MAX_EFFORT: usize = 5_000_000;
 
 /// Schedules `scop`. The result is legal: it has passed [`legality::check`].
 pub fn schedule(scop: &Scop, dependences: &Dependences) -> Result<(Schedule, Report)> {

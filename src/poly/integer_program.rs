@@ -1,13 +1,19 @@
 //! Small integer programs: fixed and equal unknowns eliminated, the rest solved by branch and bound over microlp's linear
-//! relaxations with a bound on their number and size, the answer checked exactly.
+//! relaxations with a bound on their number and size, the answer checked exactly. Unknowns that are the positive parts of
+//! others are integers by themselves: they are not divided at, and are left out while it is asked whether there is any point.
 
-use good_lp::{Expression, ProblemVariables, Solution, SolverModel, constraint, microlp, variable};
-use std::collections::BTreeMap;
+use crate::poly::polyhedron::gcd;
+use microlp::{ComparisonOp, OptimizationDirection, Problem, Solution, Variable};
+use std::collections::{BTreeMap, BTreeSet};
 
-/// Linear relaxations solved for one program, at most.
+/// Linear relaxations solved for one program, and their entries, at most; one in any case.
 const MAX_NODES: usize = 60;
+const MAX_ENTRIES: usize = 2_000_000;
+/// A relaxation that begins with the solution of another one takes this part of the effort.
+const PART: usize = 8;
 
-/// What may still be spent on programs: each linear relaxation takes its rows times its unknowns.
+/// What may still be spent on programs: a linear relaxation takes its rows times its unknowns, an [eighth](PART) of them
+/// when it begins with the solution of another one.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Effort {
     pub left: usize,
@@ -48,6 +54,19 @@ impl Linear {
     fn evaluate(&self, values: &[i64]) -> i64 {
         self.terms.iter().map(|(&u, &c)| c * values[u]).sum::<i64>() + self.constant
     }
+
+    /// The strongest of the forms that are nonnegative at the same integers and parallel to this one.
+    fn tight(mut self) -> Linear {
+        let g = gcd(&self.terms.values().copied().collect::<Vec<_>>()).max(1);
+        self.terms.values_mut().for_each(|c| *c /= g);
+        self.constant = self.constant.div_euclid(g);
+        self
+    }
+
+    /// The least value between bounds; the greatest when they are swapped.
+    fn least(&self, low: &[i64], high: &[i64]) -> i64 {
+        self.terms.iter().map(|(&u, &c)| c * if c > 0 { low[u] } else { high[u] }).sum::<i64>() + self.constant
+    }
 }
 
 /// Minimise `Σ cost·unknown` over integers between bounds, subject to rows that are ≥ 0 or = 0.
@@ -58,6 +77,8 @@ pub struct IntegerProgram {
     pub cost: Vec<i64>,
     at_least: Vec<Linear>,
     equal: Vec<Linear>,
+    /// The unknowns that are max(0, form) wherever that is cheapest, so integers where the others are.
+    positive: BTreeMap<Linear, usize>,
 }
 
 impl IntegerProgram {
@@ -80,6 +101,33 @@ impl IntegerProgram {
     /// Adds `k` to the cost of each unknown, times its coefficient.
     pub fn charge(&mut self, linear: &Linear, k: i64) {
         linear.terms.iter().for_each(|(&u, &c)| self.cost[u] += k * c);
+    }
+
+    /// Adds `k·max(0, linear)` to the cost, for a form without a constant and `k ≥ 0`. Forms that are multiples of each other,
+    /// of any sign, share an unknown: max(0, −x) = max(0, x) − x.
+    pub fn charge_positive(&mut self, linear: &Linear, k: i64) {
+        let g = gcd(&linear.terms.values().copied().collect::<Vec<_>>());
+        let Some(sign) = linear.terms.values().next().map(|c| c.signum()) else { return };
+        let mut form = Linear::default();
+        linear.terms.iter().for_each(|(&u, &c)| form.add(u, sign * c / g));
+        let k = k * g;
+        if sign < 0 {
+            self.charge(&form, -k);
+        }
+        if form.least(&self.low, &self.high) >= 0 {
+            return self.charge(&form, k);
+        }
+        let known = self.positive.get(&form).copied();
+        let part = known.unwrap_or_else(|| {
+            let part = self.unknown(0, form.least(&self.high, &self.low).max(0), 0);
+            let mut row = Linear::default();
+            row.add(part, 1);
+            row.add_scaled(&form, -1);
+            self.at_least_zero(row);
+            self.positive.insert(form, part);
+            part
+        });
+        self.cost[part] += k;
     }
 
     pub fn unknowns(&self) -> usize {
@@ -134,13 +182,11 @@ impl IntegerProgram {
         let mut at_least = vec![];
         for row in &self.at_least {
             let row = substitute(row, &root, &low, &high);
-            let worst: i64 = row.terms.iter().map(|(&u, &c)| if c > 0 { c * low[u] } else { c * high[u] }).sum::<i64>()
-                + row.constant;
-            if row.terms.is_empty() && row.constant < 0 {
+            if row.least(&high, &low) < 0 {
                 return None;
             }
-            if worst < 0 {
-                at_least.push(row);
+            if row.least(&low, &high) < 0 {
+                at_least.push(row.tight());
             }
         }
         // Of rows that differ in their constants the least says all.
@@ -150,7 +196,17 @@ impl IntegerProgram {
         (0..n).for_each(|u| cost[root[u]] += self.cost[u]);
 
         let open: Vec<usize> = (0..n).filter(|&u| root[u] == u && low[u] < high[u]).collect();
-        let rows = Rows { open: &open, at_least: &at_least, equal: &equal, cost: &cost };
+        let follows: BTreeSet<usize> = self.positive.values().copied().collect();
+        let (followers, others): (Vec<usize>, Vec<usize>) = open.iter().partition(|u| follows.contains(u));
+        if followers.len() > others.len() {
+            let restricts = |row: &&Linear| row.terms.keys().all(|u| !follows.contains(u));
+            let at_least: Vec<Linear> = at_least.iter().filter(restricts).cloned().collect();
+            let rows = Rows { open: &others, follows: &follows, at_least: &at_least, equal: &equal, cost: &vec![0; n] };
+            if !effort.spend(rows.entries()) || rows.relax(&low, &high).is_none() {
+                return None;
+            }
+        }
+        let rows = Rows { open: &open, follows: &follows, at_least: &at_least, equal: &equal, cost: &cost };
         let place = |u: usize| open.iter().position(|&o| o == u);
         let found = rows.branch_and_bound(&low, &high, effort, |values| {
             let value: Vec<i64> = (0..n).map(|u| place(root[u]).map_or(low[root[u]], |k| values[k])).collect();
@@ -164,15 +220,25 @@ impl IntegerProgram {
     }
 }
 
+/// A relaxation and the bound that one unknown has in addition.
+type Branch = (Solution, Variable, ComparisonOp, f64);
+
 /// What is left of a program: rows over the open unknowns.
 struct Rows<'a> {
     open: &'a [usize],
+    /// Integers where the others are.
+    follows: &'a BTreeSet<usize>,
     at_least: &'a [Linear],
     equal: &'a [Linear],
     cost: &'a [i64],
 }
 
 impl Rows<'_> {
+    /// Of one linear relaxation.
+    fn entries(&self) -> usize {
+        self.open.len() * (self.at_least.len() + self.equal.len()).max(1)
+    }
+
     /// The cheapest integer point that `accept` takes, and its cost: linear relaxations, divided at unknowns that are no
     /// integers, at most [`MAX_NODES`] of them and as many as `effort` allows. Beyond that, the best point so far.
     fn branch_and_bound(
@@ -185,21 +251,27 @@ impl Rows<'_> {
         if self.open.is_empty() {
             return accept(&[]).map(|value| (0, value));
         }
-        let pick = |bounds: &[i64]| self.open.iter().map(|&u| bounds[u]).collect::<Vec<i64>>();
-        let mut nodes = vec![(pick(low), pick(high))];
+        let free = (0..self.open.len()).filter(|&k| !self.follows.contains(&self.open[k]));
+        let mut nodes: Vec<Option<Branch>> = vec![None];
         let mut best: Option<(i64, Vec<i64>)> = None;
-        for _ in 0..MAX_NODES {
-            let Some((low, high)) = nodes.pop() else { break };
-            if !effort.spend(self.open.len() * (self.at_least.len() + self.equal.len()).max(1)) {
-                break;
-            }
-            let Some(point) = self.relax(&low, &high) else { continue };
+        let relaxation = self.entries();
+        for _ in 0..MAX_NODES.min(MAX_ENTRIES / relaxation * PART).max(1) {
+            let Some(node) = nodes.pop() else { break };
+            let solution = match node {
+                None if effort.spend(relaxation) => self.relax(low, high),
+                Some((parent, x, side, bound)) if effort.spend(relaxation.div_ceil(PART)) => {
+                    parent.add_constraint([(x, 1.0)], side, bound).ok().and_then(|s| s.into_solution().ok())
+                }
+                _ => break,
+            };
+            let Some(solution) = solution else { continue };
+            let (unknowns, point): (Vec<Variable>, Vec<f64>) = solution.iter().unzip();
             let cost: f64 = self.open.iter().zip(&point).map(|(&u, x)| self.cost[u] as f64 * x).sum();
             if best.as_ref().is_some_and(|b| cost > b.0 as f64 - 0.5) {
                 continue;
             }
             let distance = |x: f64| (x - x.round()).abs();
-            let worst = (0..point.len()).max_by(|&a, &b| distance(point[a]).total_cmp(&distance(point[b])));
+            let worst = free.clone().max_by(|&a, &b| distance(point[a]).total_cmp(&distance(point[b])));
             match worst.filter(|&k| distance(point[k]) > 1e-6) {
                 None => {
                     let values: Vec<i64> = point.iter().map(|x| x.round() as i64).collect();
@@ -211,10 +283,10 @@ impl Rows<'_> {
                     }
                 }
                 Some(k) => {
-                    let below = point[k].floor() as i64;
-                    let (mut up, mut down) = ((low.clone(), high.clone()), (low, high));
-                    (up.0[k], down.1[k]) = (below + 1, below);
-                    nodes.extend(if point[k] - below as f64 > 0.5 { [down, up] } else { [up, down] });
+                    let below = point[k].floor();
+                    let up = Some((solution.clone(), unknowns[k], ComparisonOp::Ge, below + 1.0));
+                    let down = Some((solution, unknowns[k], ComparisonOp::Le, below));
+                    nodes.extend(if point[k] - below > 0.5 { [down, up] } else { [up, down] });
                 }
             }
         }
@@ -222,30 +294,17 @@ impl Rows<'_> {
     }
 
     /// The cheapest rational point between bounds.
-    fn relax(&self, low: &[i64], high: &[i64]) -> Option<Vec<f64>> {
-        let mut variables = ProblemVariables::new();
-        let unknowns: Vec<_> =
-            low.iter().zip(high).map(|(&lo, &hi)| variables.add(variable().min(lo as f64).max(hi as f64))).collect();
-        let expression = |row: &Linear| {
-            row.terms.iter().fold(Expression::from(row.constant as f64), |mut e, (u, &c)| {
-                let k = self.open.binary_search(u).expect("open");
-                e.add_mul(c as f64, unknowns[k]);
-                e
-            })
-        };
-        let mut objective = Expression::from(0.0);
-        for (&u, &x) in self.open.iter().zip(&unknowns).filter(|(u, _)| self.cost[**u] != 0) {
-            objective.add_mul(self.cost[u] as f64, x);
+    fn relax(&self, low: &[i64], high: &[i64]) -> Option<Solution> {
+        let mut problem = Problem::new(OptimizationDirection::Minimize);
+        let unknowns: Vec<Variable> =
+            self.open.iter().map(|&u| problem.add_var(self.cost[u] as f64, (low[u] as f64, high[u] as f64))).collect();
+        let rows = self.at_least.iter().map(|r| (r, ComparisonOp::Ge));
+        for (row, side) in rows.chain(self.equal.iter().map(|r| (r, ComparisonOp::Eq))) {
+            let place = |u: &usize| unknowns[self.open.binary_search(u).expect("open")];
+            let terms = row.terms.iter().map(|(u, &c)| (place(u), c as f64));
+            problem.add_constraint(terms, side, -row.constant as f64);
         }
-        let mut model = variables.minimise(objective).using(microlp);
-        for row in self.at_least {
-            model.add_constraint(constraint::geq(expression(row), 0.0));
-        }
-        for row in self.equal {
-            model.add_constraint(constraint::eq(expression(row), 0.0));
-        }
-        let solution = model.solve().ok()?;
-        Some(unknowns.iter().map(|&x| solution.value(x)).collect())
+        problem.solve().ok()?.into_solution().ok()
     }
 }
 
@@ -304,12 +363,32 @@ mod tests {
     }
 
     #[test]
+    fn positive_parts_cost_what_they_are() {
+        // max(0, y − x), max(0, 2x − 2y) and max(0, −x) against all points with x + 2y ≥ c.
+        for (c, k) in (-3..9).flat_map(|c| [[1, 1, 1], [3, 1, 5], [1, 4, 2]].map(|k| (c, k))) {
+            let mut p = IntegerProgram::default();
+            let (x, y) = (p.unknown(-3, 4, 1), p.unknown(0, 4, -1));
+            let forms = [row(&[(x, -1), (y, 1)], 0), row(&[(x, 2), (y, -2)], 0), row(&[(x, -1)], 0)];
+            forms.iter().zip(k).for_each(|(form, k)| p.charge_positive(form, k));
+            assert_eq!(p.unknowns(), 4);
+            let rest = row(&[(x, 1), (y, 2)], -c);
+            p.at_least_zero(rest.clone());
+            let cost =
+                |v: &[i64]| v[0] - v[1] + forms.iter().zip(k).map(|(f, k)| k * f.evaluate(v).max(0)).sum::<i64>();
+            let points = (0..40).map(|n| [n % 8 - 3, n / 8]);
+            let best = points.filter(|v| rest.evaluate(v) >= 0).map(|v| cost(&v)).min();
+            let found = p.solve(&mut Effort { left: 1 << 20 }).map(|v| cost(&v));
+            assert_eq!(found, best, "{c} {k:?}");
+        }
+    }
+
+    #[test]
     fn effort_ends() {
         let mut p = IntegerProgram::default();
         (0..3).for_each(|_| assert!(p.unknown(0, 9, 1) < 3));
-        p.at_least_zero(row(&[(0, 2), (1, 2), (2, -2)], -1));
+        p.at_least_zero(row(&[(0, 2), (1, 3), (2, -2)], -1));
         // The first relaxation has no integer solution.
-        let mut effort = Effort { left: 4 };
+        let mut effort = Effort { left: 3 };
         assert_eq!(p.solve(&mut effort), None);
         assert_eq!(effort, Effort { left: 0 });
         let mut effort = Effort { left: 1000 };

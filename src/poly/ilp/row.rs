@@ -21,9 +21,6 @@ const MAX_CONSTANT: i64 = 4;
 /// Weight of the reuse distance.
 const REUSE: i64 = 1 << 12;
 
-/// The unknowns that are at least the coefficient times each end of the interval: terms of δ⁺.
-type Distances = BTreeMap<(Linear, i64, i64), usize>;
-
 /// What a row may look like.
 #[derive(Clone, Copy)]
 pub(super) struct Attempt {
@@ -59,9 +56,8 @@ impl<'a> Scheduler<'a> {
             }
             let mut program = IntegerProgram::default();
             let unknowns = self.unknowns(group, attempt, &mut program);
-            let mut distances = Distances::default();
             for (d, l) in live.iter().filter(|(d, _)| attempt.parallel || !d.reduction) {
-                self.constrain(d, l, attempt, &unknowns, &mut distances, &mut program)?;
+                self.constrain(d, l, attempt, &unknowns, &mut program)?;
             }
             for (complement, id) in complements.iter().zip(group).filter(|(c, _)| !c.is_empty()) {
                 let mut sum = Linear::default();
@@ -145,16 +141,13 @@ impl<'a> Scheduler<'a> {
             program.unknown(0, attempt.constant, 1);
         }
         if attempt.negative {
-            // |θ| is what costs.
+            // |θ| = 2·max(0, θ) − θ is what costs.
             for &id in group {
                 for (i, &cost) in self.weights[&id].iter().enumerate() {
-                    let size = program.unknown(0, MAX_COEFFICIENT, weight * cost);
-                    for sign in [1, -1] {
-                        let mut row = Linear::default();
-                        row.add(size, 1);
-                        row.add(first[&id] + i, sign);
-                        program.at_least_zero(row);
-                    }
+                    let mut theta = Linear::default();
+                    theta.add(first[&id] + i, 1);
+                    program.charge(&theta, -weight * cost);
+                    program.charge_positive(&theta, 2 * weight * cost);
                 }
             }
         }
@@ -188,7 +181,6 @@ impl<'a> Scheduler<'a> {
         live: &Live,
         attempt: Attempt,
         first: &BTreeMap<StatementId, usize>,
-        distances: &mut Distances,
         program: &mut IntegerProgram,
     ) -> Result<()> {
         let reduced = &live.reduced;
@@ -244,7 +236,7 @@ impl<'a> Scheduler<'a> {
             row.iter().zip(&delta).for_each(|(&r, c)| linear.add_scaled(c, r));
             program.at_least_zero(linear);
         }
-        // δ⁺: with coefficients known to be at least 0 the greatest corner, else a bound on each term.
+        // δ⁺: the greatest corner of the box, max(lo·c, hi·c) = lo·c + (hi − lo)·max(0, c) for each coefficient c.
         let bytes = if attempt.strides { 1 } else { REUSE } * (1 + d.bytes.ilog2() as i64);
         program.charge(&delta[reduced.free], bytes);
         for (coefficient, range) in delta.iter().zip(&reduced.ranges) {
@@ -252,18 +244,8 @@ impl<'a> Scheduler<'a> {
             if simple {
                 program.charge(coefficient, bytes * hi);
             } else if lo < hi {
-                let term = *distances.entry((coefficient.clone(), lo, hi)).or_insert_with(|| {
-                    let limit = 64 * lo.abs().max(hi.abs()).max(1);
-                    let term = program.unknown(-limit, limit, 0);
-                    for end in [lo, hi] {
-                        let mut row = Linear::default();
-                        row.add(term, 1);
-                        row.add_scaled(coefficient, -end);
-                        program.at_least_zero(row);
-                    }
-                    term
-                });
-                program.cost[term] += bytes;
+                program.charge(coefficient, bytes * lo);
+                program.charge_positive(coefficient, bytes * (hi - lo));
             }
         }
         Ok(())

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::codegen::expr::{BinaryOp, Expr, UnaryOp};
-use crate::poly::{build, dependence, samples, scop};
+use crate::poly::{build, dependence, expand, language, samples, scop, split};
 
 /// The schedule of a program; it must come from the integer programs and be legal.
 fn scheduled(p: &scop::Program) -> String {
@@ -180,4 +180,87 @@ fn elementwise() {
         scheduled(&samples::elementwise([1, 14, 14, 96])),
         "band permutable\n  hwc [serial coincident] Y(hwc)\n  leaf\n"
     );
+}
+
+/// The Scop of a loop program as the ILP gets it.
+fn loops(text: &str, sizes: &[(&str, i64)]) -> Scop {
+    let file = language::parse("t", text).unwrap();
+    let sizes = sizes.iter().map(|&(name, n)| (name.to_string(), n)).collect();
+    let meaning = file.lower(file.program(None).unwrap(), &sizes, None).unwrap();
+    expand::expand(&split::split(&meaning.normal().unwrap()).unwrap()).unwrap()
+}
+
+/// What took minutes once, entries that are enough, program.
+const HARD: &[(&str, usize, &str)] = &[
+    (
+        "one element, three loops, two of them windows around the first",
+        5_000,
+        "loop p() { in f64 R[20]  out f64 s
+            for i in 0..20 for j in max(0, i-2)..min(20, i+3) for k in max(0, i-2)..min(20, i+3) s = R[j] }",
+    ),
+    (
+        "elements that the outer loop reads, written in windows around it: three parts",
+        60_000,
+        "loop p() { in f64 R[20]  inout f64 s[20]
+            for i in 0..20 for j in max(0, i-2)..min(20, i+3) for k in max(0, i-2)..min(20, i+3) s[j] = R[k] + 0.5 * s[i] }",
+    ),
+    (
+        "dilation in place: nine parts",
+        2_000_000,
+        "loop p() { inout f64 A[12][12]
+            for i in 0..12 for j in 0..12 for y in max(0, i-1)..min(12, i+2) for x in max(0, j-1)..min(12, j+2)
+                A[i][j] = max(A[i][j], 0.9 * A[y][x]) }",
+    ),
+    (
+        "dilation in place, repeated",
+        5_000_000,
+        "loop p() { inout f64 A[9][9]
+            for t in 0..3 for i in 0..9 for j in 0..9 for y in max(0, i-1)..min(9, i+2) for x in max(0, j-1)..min(9, j+2)
+                A[i][j] = max(A[i][j], 0.9 * A[y][x]) }",
+    ),
+    (
+        "all pairs of elements of a matrix in place",
+        2_000_000,
+        "loop p() { inout f64 A[10][10]
+            for i in 0..10 for j in 0..10 for y in 0..10 for x in 0..10 A[i][j] = max(A[i][j], 0.9 * A[y][x]) }",
+    ),
+];
+
+#[test]
+fn hard_programs_have_schedules_for_little_effort() {
+    for (what, enough, text) in HARD {
+        let scop = loops(text, &[]);
+        let (_, report) = schedule(&scop, &dependence::analyze(&scop).unwrap()).unwrap();
+        assert_eq!(report.fallback, None, "{what}");
+        assert!(report.entries <= *enough, "{what}: {report}");
+    }
+}
+
+#[test]
+fn every_program_of_polybench_has_a_schedule_for_a_quarter_of_the_effort() {
+    let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("datasets/polybench");
+    let mut entries = vec![];
+    for path in std::fs::read_dir(folder).unwrap().map(|e| e.unwrap().path()).filter(|p| p.extension().is_some()) {
+        let text = std::fs::read_to_string(&path).unwrap();
+        let small = if path.ends_with("floyd-warshall.tile") { [("N", 7)].as_slice() } else { &[] };
+        let scop = loops(&text, small);
+        let (_, report) = schedule(&scop, &dependence::analyze(&scop).unwrap()).unwrap();
+        assert_eq!(report.fallback, None, "{path:?}");
+        assert!(report.entries <= MAX_EFFORT / 4, "{path:?}: {report}");
+        entries.push(report.entries);
+    }
+    entries.sort();
+    assert!(entries.len() == 30 && entries[15] < 10_000, "{entries:?}");
+}
+
+#[test]
+fn what_takes_more_effort_keeps_its_order_and_says_so() {
+    let scop = loops(HARD[1].2, &[]);
+    let d = dependence::analyze(&scop).unwrap();
+    let (found, report) = schedule_within(&scop, &d, Effort { left: 1000 }).unwrap();
+    legality::check(&scop, &d, &found).unwrap();
+    let why = "limit exceeded: the integer programs took more than 1000 entries of linear relaxations";
+    assert_eq!(report.fallback, Some(format!("original order of s_1, s_2, s_3 kept: {why}")));
+    assert_eq!(report.entries, 1000);
+    assert_eq!(found, legality::flag(&scop, &d, &scop.order).unwrap());
 }
