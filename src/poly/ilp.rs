@@ -18,7 +18,8 @@
 //! A strongly connected component first gets *tile rows*: as many rows as there are in all of which every dependence is
 //! non-negative, so that blocks of them can run one after the other. Inside of them are the *points*, loops over single
 //! values in which parallel rows count most; the outer serial one of several statements is the one that moves fewest bytes
-//! with unit stride, and as soon as it breaks the component the rest is cut. Tile rows that reach no further than the points are left out.
+//! with unit stride, and as soon as it breaks the component the rest is cut. Tile rows that reach no further than the points are left out;
+//! where none is skewed the outermost is the one that repeats the fewest reads across pages.
 //!
 //! Attempts, in order, the first with a solution counts: parallel, then (for one strongly connected component) with
 //! coefficients 0..4 and constants 0, constants to 4, coefficients -4..4. A group of several components has only parallel
@@ -231,6 +232,13 @@ impl<'a> Scheduler<'a> {
             rows.push(Row { tile: TILE, ..row });
         }
         self.above = above;
+        let skewed = rows.iter().flat_map(|r| &r.phi).any(|(_, phi)| phi.terms.len() > 1);
+        if let [outer @ .., inner] = &rows[..]
+            && !skewed
+            && let Some(first) = (0..outer.len()).min_by_key(|&k| strided_bytes(self.scop, &outer[k], inner))
+        {
+            rows[..=first].rotate_right(1);
+        }
         Ok(if rows.len() > 1 { rows } else { vec![] })
     }
 
@@ -404,6 +412,30 @@ fn directions(scop: &Scop, id: StatementId) -> Vec<i64> {
         }
     }
     out
+}
+
+/// Bytes of the reads that move in the tile row `inner` and not in `outer`, which repeats them, and that do not move along their last
+/// subscript: each line of a tile is in a page of its own.
+fn strided_bytes(scop: &Scop, outer: &Row, inner: &Row) -> i64 {
+    let mut bytes = 0i64;
+    for (id, phi) in &outer.phi {
+        let s = scop.statement(*id);
+        let mut seen: Vec<&Access> = vec![];
+        s.body.visit_accesses(&mut |a| {
+            let affine = || a.index.iter().filter_map(Index::affine);
+            let uses = |index: &Affine, phi: &Affine| phi.terms.iter().any(|t| index.uses(t.0));
+            let repeated = !affine().any(|i| uses(i, phi)) && affine().any(|i| uses(i, inner.of(*id)));
+            let along = a.index.last().and_then(Index::affine).is_some_and(|i| uses(i, inner.of(*id)));
+            if repeated && !along && !seen.contains(&a) {
+                seen.push(a);
+                let used = s.vars().filter(|&v| affine().any(|i| i.uses(v)));
+                let extents = used.map(|v| s.iterators[v.0 as usize].extent);
+                let size = scop.tensor(a.buffer).dtype.bytes() as i64;
+                bytes = bytes.saturating_add(extents.fold(size, i64::saturating_mul));
+            }
+        });
+    }
+    bytes
 }
 
 /// Bytes that the statement moves with unit stride along each iterator; writes move twice.

@@ -264,3 +264,16 @@ fn what_takes_more_effort_keeps_its_order_and_says_so() {
     assert_eq!(report.entries, 1000);
     assert_eq!(found, legality::flag(&scop, &d, &scop.order).unwrap());
 }
+
+#[test]
+fn tiles_repeat_reads_that_run_along_lines() {
+    // Below a column of tiles A[i][k] is read again for each, along its lines; below a row of tiles A[k][j] across them.
+    let text = "loop lu() { inout f64 A[40][40]
+        for i in 0..40 {
+            for j in 0..i { for k in 0..j A[i][j] -= A[i][k] * A[k][j]  A[i][j] /= A[j][j] }
+            for j in i..40 for k in 0..i A[i][j] -= A[i][k] * A[k][j] } }";
+    let scop = loops(text, &[]);
+    let (found, _) = schedule(&scop, &dependence::analyze(&scop).unwrap()).unwrap();
+    let Node::Band(band, _) = &found.root else { panic!("a band") };
+    assert_eq!(band.rows.iter().map(|r| &*r.name).collect::<Vec<_>>(), ["j", "i", "k"]);
+}
