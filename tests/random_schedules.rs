@@ -110,7 +110,9 @@ fn check(seed: u64, counts: &mut Counts) -> Option<String> {
     if let Some(why) = compare(&text, None, &expected, counts) {
         return Some(format!("the ILP's schedule: {why}\n{text}"));
     }
-    if let Some(why) = say(&text, counts) {
+    if seed.is_multiple_of(SAID)
+        && let Some(why) = say(&text, counts)
+    {
         return Some(format!("the ILP's schedule: {why}\n{text}"));
     }
     let normal = || meaning.normal();
@@ -203,6 +205,9 @@ fn random_schedules_are_right_or_truly_refused() {
 
 /// In a plain run.
 const PROGRAMS: u64 = 80;
+
+/// The words of each of so many programs are tried.
+const SAID: u64 = 4;
 
 #[test]
 fn illegal_schedules_are_refused_with_true_counterexamples() {
