@@ -94,19 +94,27 @@ fn storage_first(primitives: &[Placed]) -> Vec<usize> {
 fn apply_in_order(original: &Original, primitives: &[Placed]) -> std::result::Result<Transformed, (usize, Error)> {
     let mut states = vec![Transformed::new(original.written.clone())];
     let mut first = 0;
+    let part = |states: Vec<Transformed>, first: usize, end: usize| match (first == end, first.checked_sub(1)) {
+        // What the primitive that changed the program last has made of it.
+        (true, Some(at)) => {
+            let tree = states[0].clone();
+            prove(states, &[]).map_err(|(_, e)| (at, shown(e, &tree, &primitives[at].primitive)))
+        }
+        _ => prove(states, &primitives[first..end]).map_err(|(at, e)| (first + at, e)),
+    };
     for (i, p) in primitives.iter().enumerate() {
         let next = apply(original, &states[states.len() - 1], &p.primitive).map_err(|e| (i, e))?;
         if next.scop != states[0].scop {
             let before = std::mem::take(&mut states);
             let written = before[0] == Transformed::new(before[0].scop.clone()) && before[0].scop.privates.is_empty();
             if first < i || !written {
-                prove(before, &primitives[first..i]).map_err(|(at, e)| (first + at, e))?;
+                part(before, first, i)?;
             }
             first = i + 1;
         }
         states.push(next);
     }
-    prove(states, &primitives[first..]).map_err(|(at, e)| (first + at, e))
+    part(states, first, primitives.len())
 }
 
 /// The last of `states`, its flags exact; or the refusal of the primitive from which on no state is legal. `states[i]` is
@@ -123,7 +131,7 @@ fn prove(mut states: Vec<Transformed>, primitives: &[Placed]) -> std::result::Re
             })?;
             last.schedule = legality::flag(&last.scop, &dependences, &last.schedule).map_err(|e| (end, e))?;
             let packs = |p: &Placed| matches!(p.primitive, Primitive::CacheRead { .. } | Primitive::Pack { .. });
-            if !last.packings.is_empty() {
+            if !last.packings.is_empty() || !last.scop.privates.is_empty() {
                 let at = primitives.iter().rposition(packs).unwrap_or(end);
                 let tiled = tile::as_given(&last.scop, &last.schedule, &last.packings);
                 let placed = |e| match primitives.get(at) {
@@ -155,7 +163,7 @@ pub fn apply(original: &Original, before: &Transformed, primitive: &Primitive) -
         return Ok(before.clone());
     }
     let transformed = match primitive {
-        Primitive::Normalize => normalize(before, original.normal),
+        Primitive::Normalize => normalize(before, original),
         Primitive::Divide => divide(before),
         Primitive::Expand => expand(before),
         Primitive::CacheRead { tensor, at: None } => cache_read(before, tensor),

@@ -35,6 +35,10 @@ pub fn compute_inline(before: &Transformed, name: &Name) -> Result<Transformed> 
     if s.reduce.is_some() {
         return refuse(format!("{name} is a reduction: compute_at computes it where it is used"));
     }
+    if let Some(p) = scop.privates.iter().find(|p| s.uses(p.tensor)) {
+        let (source, row) = (&scop.tensor(p.tensor).name, &p.rows[0].name);
+        return refuse(format!("{name} is computed from {source}, which lives for one iteration of loop {row}"));
+    }
     let rank = scop.tensor(value.tensor).shape.len();
     // Iterators as subscripts of the element that is read.
     let subscripts: Vec<Affine> = (0..rank).map(|d| Affine::var(Var(d as u32))).collect();

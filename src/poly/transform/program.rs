@@ -1,8 +1,7 @@
 //! Primitives about the program: what the ILP is given instead of what was written. They come before all others.
 
-use super::Transformed;
 use super::edit::refuse;
-use crate::poly::scop::Scop;
+use super::{Original, Transformed};
 use crate::poly::{Result, expand, split};
 
 /// `normalize`: what the ILP schedules. Of a tensor expression the temporaries are substituted into their readers, sums have
@@ -14,9 +13,12 @@ use crate::poly::{Result, expand, split};
 ///   for k               for m for n          C(m,n) = A(m,n)
 ///     C(m,n) += …
 /// ```
-pub fn normalize(before: &Transformed, normal: &dyn Fn() -> Result<Scop>) -> Result<Transformed> {
+pub fn normalize(before: &Transformed, original: &Original) -> Result<Transformed> {
     untouched(before)?;
-    Ok(Transformed::new(normal()?))
+    if before.scop != original.written {
+        return refuse("this begins with the program as it is written: it comes before what changes it");
+    }
+    Ok(Transformed::new((original.normal)()?))
 }
 
 /// `divide`: a loop that reads one element of what it updates becomes one for each side of it, and one for the element
@@ -46,8 +48,13 @@ pub fn expand(before: &Transformed) -> Result<Transformed> {
 }
 
 fn untouched(before: &Transformed) -> Result<()> {
-    match before.schedule == before.scop.order {
+    if before.schedule != before.scop.order {
+        return refuse("this changes the program: it comes before what changes its order");
+    }
+    match before.scop.privates.is_empty() && before.packings.is_empty() {
         true => Ok(()),
-        false => refuse("this changes the program: it comes before what changes its order"),
+        false => {
+            refuse("this changes the program: it comes before copies and values that live in an iteration of a loop")
+        }
     }
 }
