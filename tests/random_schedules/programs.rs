@@ -1,4 +1,5 @@
-//! Random small programs of the text language: imperfect nests, triangular bounds, stencils in place, sums, guards, scalars.
+//! Random small programs of the text language: imperfect nests, triangular and parametric bounds, stencils in place, sums, guards,
+//! scalars, reads through an index, stages that hand on temporaries.
 
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
@@ -13,12 +14,13 @@ pub struct Maker {
     statements: usize,
     integers: bool,
     scalar: bool,
+    indirect: bool,
 }
 
 impl Maker {
     pub fn new(seed: u64) -> Maker {
         let random = StdRng::seed_from_u64(seed);
-        Maker { random, text: String::new(), statements: 0, integers: false, scalar: false }
+        Maker { random, text: String::new(), statements: 0, integers: false, scalar: false, indirect: false }
     }
 
     pub fn pick<T: Clone>(&mut self, from: &[T]) -> T {
@@ -29,11 +31,22 @@ impl Maker {
         self.random.random_range(0..100) < percent
     }
 
-    /// A program called `p`, in a quarter of the cases a tensor expression.
+    /// A program called `p`: loops, a tensor expression, or stages; its bounds are numbers or of a size N.
     pub fn program(&mut self) -> String {
-        if self.chance(20) {
-            return self.definitions();
+        let text = match self.pick(&[0, 0, 0, 0, 0, 1, 1, 2, 2, 2]) {
+            0 => self.loops(),
+            1 => self.definitions(),
+            _ => self.stages(),
+        };
+        if !text.starts_with("loop") || !self.chance(40) {
+            return text;
         }
+        let text = text.replacen("loop p()", "loop p(N = 12)", 1).replace("[12]", "[N]").replace("..10 ", "..N-2 ");
+        text.replace("..9 ", "..N-3 ").replace("11 - ", "N-1 - ")
+    }
+
+    fn loops(&mut self) -> String {
+        self.indirect = self.chance(25);
         self.integers = self.chance(50);
         self.scalar = self.chance(25);
         let kind = if self.integers { "i32" } else { "f64" };
@@ -41,6 +54,9 @@ impl Maker {
             format!("loop p() {{\n    inout {kind} A[12][12], B[12][12], x[12], y[12]\n    in {kind} V[12][12]\n");
         if self.scalar {
             let _ = writeln!(self.text, "    temp {kind} s");
+        }
+        if self.indirect {
+            self.text.push_str("    in i64 ix[12]\n");
         }
         let nests = self.pick(&[1, 1, 2, 3]);
         for _ in 0..nests {
@@ -111,6 +127,10 @@ impl Maker {
     fn read(&mut self, around: &[String]) -> String {
         match self.pick(&[0, 0, 0, 1]) {
             0 => self.element(around, 50),
+            _ if self.indirect && self.chance(60) => {
+                let array = self.pick(&["A", "B", "V"]);
+                format!("{array}[ix[{}]][{}]", self.subscript(around, 70), self.subscript(around, 50))
+            }
             _ => format!("V[{}][{}]", self.subscript(around, 50), self.subscript(around, 50)),
         }
     }
@@ -142,6 +162,34 @@ impl Maker {
             2 => format!("{index} - 2"),
             _ => format!("11 - {index}"),
         }
+    }
+
+    /// Two or three nests, each of which reads temporaries of those before it.
+    fn stages(&mut self) -> String {
+        let kind = self.pick(&["i32", "f64"]);
+        let mut text = format!("loop p() {{\n    inout {kind} A[12][12], B[12][12]\n    in {kind} V[12][12]\n");
+        let _ = writeln!(text, "    temp {kind} P[12][12], Q[12][12]");
+        let start = self.pick(&[
+            "for i in 0..12 for j in 0..12 S1: P[i][j] = V[i][j] * 3",
+            "for j in 0..12 for i in 0..12 S1: P[i][j] = V[i][11 - j] + A[i][j]",
+            "for i in 0..12 for j in 0..12 { S1: P[i][j] = 0  for k in 0..12 S2: P[i][j] += V[i][k] * V[k][j] }",
+            "for i in 0..12 for j in 0..12 S1: P[i][j] = V[i][j]\n    for i in 2..10 for j in 0..12 S2: P[i][j] += V[j][i]",
+        ]);
+        let middle = self.pick(&[
+            "",
+            "for i in 0..12 for j in 1..11 S3: Q[i][j] = P[i][j-1] + P[i][j] + P[i][j+1]",
+            "for i in 1..11 for j in 0..12 S3: Q[i][j] = P[i-1][j] - P[i+1][j]",
+            "for i in 0..12 for j in 0..12 { S3: Q[i][j] = P[j][i]  S4: A[i][j] = A[i][j] + 1 }",
+        ]);
+        let from = if middle.is_empty() { "P" } else { "Q" };
+        let end = self.pick(&[
+            "for i in 2..10 for j in 2..10 S5: B[i][j] = F[i][j] * 2",
+            "for i in 2..10 for j in 2..10 S5: B[j][i] = F[i][j] + F[i-1][j]",
+            "for i in 2..9 for j in 2..10 { S5: B[i][j] = F[i][j] - F[i+1][j]  S6: A[i][j] = B[i][j] }",
+            "for i in 2..10 { for j in 2..10 S5: B[0][i] += F[i][j]\n    for j in 3..9 S6: B[i][j] = F[j][i] }",
+        ]);
+        let _ = writeln!(text, "    {start}\n    {middle}\n    {}\n}}", end.replace('F', from));
+        text
     }
 
     /// Two or three equations over vectors and matrices.

@@ -53,6 +53,48 @@ pub fn confirm(message: &str, scop: &Scop, tree: &Schedule) -> Result<(), String
     }
 }
 
+/// Checks the instances of the refusal to compute a value elsewhere; `None` when it names none.
+pub fn confirm_values(message: &str, scop: &Scop) -> Option<Result<(), String>> {
+    let start = message.find("iteration ")?;
+    let line = message[start..].lines().next()?;
+    let instances: Vec<(StatementId, Vec<i64>)> = line.split("iteration ").filter_map(|t| instance(t, scop)).collect();
+    let runs = |(id, point): &(StatementId, Vec<i64>)| {
+        let s = scop.statement(*id);
+        point.iter().zip(&s.iterators).all(|(x, i)| (0..i.extent).contains(x))
+            && s.domain.iter().all(|a| value(a, point) >= 0)
+    };
+    let verdict =
+        |good: bool| Some(if good { Ok(()) } else { Err(format!("these instances show nothing: {message}")) });
+    if let ([over, reader, user], true) = (&instances[..], line.contains(" overwrites ")) {
+        let order = [reader, over, user].map(|i| times(&scop.order, i));
+        let good = instances.iter().all(runs) && order.is_sorted() && order[0] != order[1] && order[1] != order[2];
+        return verdict(good && meets(scop, over, reader) && meets(scop, reader, user));
+    }
+    if let ([reader], true) = (&instances[..], line.contains("which no assignment gives")) {
+        let (tensor, element) = line.split(" reads ").nth(1)?.split_once('(')?;
+        let element: Vec<i64> = element.split(')').next()?.split(',').filter_map(|n| n.parse().ok()).collect();
+        return verdict(runs(reader) && reads_element(scop, reader, tensor, &element));
+    }
+    None
+}
+
+/// `i=1,j=0 of S …`.
+fn instance(text: &str, scop: &Scop) -> Option<(StatementId, Vec<i64>)> {
+    let (values, rest) = text.split_once(" of ").unwrap_or(("", text.strip_prefix("of ")?));
+    let name: String = rest.chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect();
+    let id = scop.ids().find(|id| scop.statement(*id).name == name)?;
+    let numbers = values.split(',').filter(|t| !t.is_empty()).map(|t| t.split_once('=')?.1.parse().ok());
+    let point: Vec<i64> = numbers.collect::<Option<_>>()?;
+    (point.len() == scop.statement(id).iterators.len()).then_some((id, point))
+}
+
+/// Whether the first instance writes an element that the second reads.
+fn meets(scop: &Scop, (writer, at): &(StatementId, Vec<i64>), reader: &(StatementId, Vec<i64>)) -> bool {
+    let s = scop.statement(*writer);
+    let element: Vec<i64> = s.write.iter().map(|a| value(a, at)).collect();
+    reads_element(scop, reader, &scop.tensor(s.target).name, &element)
+}
+
 /// Whether the tree runs the instances as the claim says, which is not their original order.
 fn together(tree: &Schedule, claim: &Claim) -> Result<bool, String> {
     let (source, sink) = (times(tree, &claim.source), times(tree, &claim.sink));
@@ -100,13 +142,17 @@ fn writes(scop: &Scop, (id, point): &(StatementId, Vec<i64>), claim: &Claim) -> 
 }
 
 fn reads(scop: &Scop, instance: &(StatementId, Vec<i64>), claim: &Claim) -> bool {
-    let (id, point) = instance;
-    let s = scop.statement(*id);
-    let mut found = s.reduce.is_some() && writes(scop, instance, claim);
-    s.body.visit_accesses(&mut |a| {
+    let update = scop.statement(instance.0).reduce.is_some() && writes(scop, instance, claim);
+    update || reads_element(scop, instance, &claim.tensor, &claim.element)
+}
+
+/// Whether the body of an instance reads this element, or may where a subscript is computed.
+fn reads_element(scop: &Scop, (id, point): &(StatementId, Vec<i64>), tensor: &str, element: &[i64]) -> bool {
+    let mut found = false;
+    scop.statement(*id).body.visit_accesses(&mut |a| {
         let index = |(i, e): (&Index, &i64)| i.affine().is_none_or(|a| value(a, point) == *e);
-        found |= scop.tensor(a.buffer).name == claim.tensor
-            && a.index.iter().zip(&claim.element).all(index)
+        found |= scop.tensor(a.buffer).name == tensor
+            && a.index.iter().zip(element).all(index)
             && a.guard.iter().all(|g| value(g, point) >= 0);
     });
     found
