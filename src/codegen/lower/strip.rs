@@ -159,10 +159,10 @@ impl Strip<'_> {
     }
 
     /// Reductions over lanes inside of serial loops in which the target stays the same: the local vector is set up before
-    /// these loops and reduced after them.
+    /// these loops and reduced after them. Where rows are unrolled between, each of their points has a vector of its own.
     fn reduction_in_loops(&mut self, stmt: &Stmt) -> Option<Vec<Stmt>> {
         let Stmt::Loop { kind: LoopKind::Serial, .. } = stmt else { return None };
-        let (mut vars, mut at) = (vec![], stmt);
+        let (mut vars, mut unrolled, mut at) = (vec![], vec![], stmt);
         let (vector, extent, inner) = loop {
             match at {
                 Stmt::Loop { var, lower, upper, kind: LoopKind::Vector, body, .. } => {
@@ -170,6 +170,11 @@ impl Strip<'_> {
                 }
                 Stmt::Loop { var, kind: LoopKind::Serial, body, .. } if body.len() == 1 => {
                     vars.push(*var);
+                    at = &body[0];
+                }
+                Stmt::Loop { var, lower, upper, kind: LoopKind::Unroll, body, .. } if body.len() == 1 => {
+                    let (0, extent) = constant_range(lower, upper)? else { return None };
+                    unrolled.push((*var, extent));
                     at = &body[0];
                 }
                 Stmt::If { body, .. } if body.len() == 1 => at = &body[0],
@@ -182,7 +187,14 @@ impl Strip<'_> {
             return None;
         }
         let vectors = REDUCED.min((extent + self.lanes(vector) - 1) / self.lanes(vector));
-        let mut parts = Parts::new(vector, (vectors * self.lanes(vector)).min(extent), self);
+        if !unrolled.is_empty() {
+            let points: i64 = unrolled.iter().map(|u| u.1).product();
+            let plain = inner.iter().all(|s| matches!(s, Stmt::Store { .. }));
+            if vectors > 1 || !plain || all.len() as i64 * points > self.target.vector_registers as i64 / 2 {
+                return None;
+            }
+        }
+        let mut parts = Parts { unrolled, ..Parts::new(vector, (vectors * self.lanes(vector)).min(extent), self) };
         let nest = replace_vector(stmt, &mut |body| {
             let body = parts.divert(body.to_vec(), self);
             self.in_groups(Vector { var: vector, extent, body }, vectors, Some(parts.place))
@@ -197,6 +209,8 @@ impl Strip<'_> {
 /// Local vectors that take the place of the targets of a reduction over lanes.
 struct Parts {
     var: Var,
+    /// Loops that are expanded between the serial ones and the vector, with their extents.
+    unrolled: Vec<(Var, i64)>,
     /// Elements of each local vector.
     group: i64,
     /// Stands for the subscript of the local vectors.
@@ -207,7 +221,25 @@ struct Parts {
 
 impl Parts {
     fn new(var: Var, group: i64, s: &mut Strip) -> Parts {
-        Parts { var, group, place: s.nest.new_var("place"), before: vec![], after: vec![] }
+        Parts { var, unrolled: vec![], group, place: s.nest.new_var("place"), before: vec![], after: vec![] }
+    }
+
+    fn shape(&self) -> Vec<i64> {
+        self.unrolled.iter().map(|u| u.1).chain([self.group]).collect()
+    }
+
+    /// A statement for each point of the expanded loops, made from variables of its own and from what takes the place of the
+    /// loops' variables.
+    fn at_points(&self, s: &mut Strip, make: impl FnOnce(&[Var], &dyn Fn(Var) -> Affine) -> Stmt) -> Stmt {
+        let new = |&(v, _): &(Var, i64)| s.nest.new_var(s.nest.vars[v.0 as usize].clone());
+        let points: Vec<Var> = self.unrolled.iter().map(new).collect();
+        let moved = |v: Var| {
+            let at = self.unrolled.iter().position(|u| u.0 == v);
+            Affine::var(at.map_or(v, |at| points[at]))
+        };
+        let inside = make(&points, &moved);
+        let around = |inside, (&v, u): (&Var, &(Var, i64))| constant_loop(LoopKind::Unroll, v, u.1, vec![inside]);
+        points.iter().zip(&self.unrolled).rev().fold(inside, around)
     }
 
     /// Turns each `target op= value` of the body into `part[place] op= value`; sets the parts up before, reduces them after.
@@ -223,18 +255,29 @@ impl Parts {
                     let dtype = target.dtype;
                     let name = format!("{}_lanes", target.name);
                     let part = BufferId(s.nest.buffers.len() as u32);
-                    s.nest.buffers.push(Buffer::dense(name, dtype, &[self.group], BufferKind::Local));
-                    let at = |v: Var| vec![Index::Affine(Affine::var(v))];
+                    s.nest.buffers.push(Buffer::dense(name, dtype, &self.shape(), BufferKind::Local));
+                    let at = |points: &[Var], v: Var| -> Vec<Index> {
+                        points.iter().chain([&v]).map(|&v| Index::Affine(Affine::var(v))).collect()
+                    };
                     let neutral = Scalar::neutral(op, dtype).unwrap_or(Scalar { dtype, bits: 0 });
                     let first = s.copy_var(self.var);
-                    let start =
-                        Stmt::Store { buffer: part, index: at(first), value: Expr::Const(neutral), reduce: None };
-                    self.before.push(vector_loop(first, self.group, vec![start]));
+                    let start = self.at_points(s, |points, _| {
+                        let index = at(points, first);
+                        let start = Stmt::Store { buffer: part, index, value: Expr::Const(neutral), reduce: None };
+                        vector_loop(first, self.group, vec![start])
+                    });
+                    self.before.push(start);
                     let last = s.copy_var(self.var);
-                    let read = Access { buffer: part, index: at(last), guard: vec![], otherwise: None };
-                    let end = Stmt::Store { buffer, index, value: Expr::Load(read), reduce: Some(op) };
-                    self.after.push(vector_loop(last, self.group, vec![end]));
-                    Stmt::Store { buffer: part, index: at(self.place), value, reduce: Some(op) }
+                    let end = self.at_points(s, |points, moved| {
+                        let read = Access { buffer: part, index: at(points, last), guard: vec![], otherwise: None };
+                        let index = index.iter().filter_map(|i| i.affine()).map(|a| Index::Affine(a.substitute(moved)));
+                        let end =
+                            Stmt::Store { buffer, index: index.collect(), value: Expr::Load(read), reduce: Some(op) };
+                        vector_loop(last, self.group, vec![end])
+                    });
+                    self.after.push(end);
+                    let points: Vec<Var> = self.unrolled.iter().map(|u| u.0).collect();
+                    Stmt::Store { buffer: part, index: at(&points, self.place), value, reduce: Some(op) }
                 }
                 other => other,
             });

@@ -333,6 +333,23 @@ fn reductions_over_rows_and_lanes() {
     );
 }
 
+/// The lanes of a block of sums are added once, after the loop.
+#[test]
+fn blocks_of_sums_over_lanes() {
+    let f = check_text(
+        "kernel products {
+          X: f32[4][48] argument 0; Y: f32[2][48] argument 1; Z: f32[4][2] argument 2 written; s: f32[4][2] local;
+          parallel c in 0..2 {
+            unroll i in 0..4 { unroll j in 0..2 { s[i][j] = f32(0.0); } }
+            for k in 0..6 { unroll i2 in 0..4 { unroll j2 in 0..2 { vector l in 0..4 {
+              s[i2][j2] add = (X[i2][24*c + 4*k + l] * Y[j2][24*c + 4*k + l]); } } } }
+            unroll i3 in 0..4 { unroll j3 in 0..2 { if -c + 0 >= 0 { Z[i3][j3] = s[i3][j3]; } } }
+          } }",
+    );
+    let sums = f[0].insts.iter().filter(|i| matches!(i, Inst::VReduce { .. })).count();
+    assert_eq!(sums, 8, "{}", f[0]);
+}
+
 #[test]
 fn vectors_along_a_guarded_row() {
     check_text(

@@ -16,6 +16,8 @@
 //!
 //! Invariant: rows are only moved inwards where they carry nothing, so that the result is legal; it is checked like any other.
 
+mod sums;
+
 use super::access::{Reference, operations, references};
 use super::phase::Plan;
 use super::{PhaseReport, instances};
@@ -26,6 +28,7 @@ use crate::poly::schedule::{Band, Node, Row, RowKind};
 use crate::poly::scop::{Scop, StatementId};
 use crate::poly::{Target, dependence};
 use std::collections::BTreeMap;
+use sums::BlockOfSums;
 
 /// ns to start a run of an innermost loop.
 const RUN: f64 = 30.0;
@@ -162,15 +165,36 @@ impl Bands<'_> {
         let dominant = self.dominant(&covered(band));
         let inner = rows_to(child, dominant);
         let is_leaf = is_leaf(child);
+        let mut cached = vec![];
         let vectors = |s: &Split| s.kind == RowKind::Vector && s.row.phi.iter().any(|p| p.0 == dominant);
         if !around.splits.iter().any(vectors) {
             let all: Vec<&Row> = around.rows.iter().chain(&band.rows).chain(inner.iter().map(|r| r.0)).collect();
             let movable = |r: &Row| self.movable(r, band, is_leaf, &inner, &all, dominant);
-            if let Some((row, n)) = self.vector(&all, dominant, &movable)
+            let vector = self.vector(&all, dominant, &movable);
+            if let Some((row, _)) = vector
+                && let Some(BlockOfSums { points, tile }) = self.block_of_sums(band, &all, dominant, row)
+            {
+                for (row, n) in points {
+                    let split = self.split(row, n, RowKind::Unroll, &around);
+                    let outer = tile.map(|tile| Row {
+                        tile,
+                        name: format!("{}t", row.name),
+                        phi: split.phi.clone(),
+                        ..row.clone()
+                    });
+                    cached.extend(outer);
+                    around.splits.push(split);
+                }
+                report.tiles = describe(&cached);
+            }
+            if let Some((row, n)) = vector
                 && band.rows.contains(row)
             {
+                let shared: Vec<&Split> = around.splits.iter().filter(|s| s.kind == RowKind::Unroll).collect();
+                let n = if shared.is_empty() { n } else { self.lanes(dominant) };
+                let mut block: String = shared.iter().map(|s| format!("{} {} × ", s.row.name, s.tile)).collect();
+                block += &format!("{} {n}", row.name);
                 let mut found = vec![self.split(row, n, RowKind::Vector, &around)];
-                let mut block = format!("{} {n}", row.name);
                 if row.coincident
                     && let Some((other, m)) =
                         self.unrolled(&all, dominant, row, &|r| band.rows.contains(r) && r.coincident)
@@ -186,7 +210,7 @@ impl Bands<'_> {
             }
         }
         // Rows that carry something stay in their places; coincident ones around a leaf go outside.
-        let (mut rows, mut lanes) = (vec![], vec![]);
+        let (mut rows, mut lanes) = (cached, vec![]);
         for row in &band.rows {
             match around.splits.iter().find(|s| s.row == *row) {
                 Some(s) => {
@@ -277,8 +301,7 @@ impl Bands<'_> {
     fn vector<'r>(&self, all: &[&'r Row], id: StatementId, movable: &dyn Fn(&Row) -> bool) -> Option<(&'r Row, i64)> {
         let s = self.scop.statement(id);
         let refs = references(self.scop, id);
-        let element = refs.iter().map(|r| r.bytes).max().unwrap_or(4).max(4);
-        let lanes = self.target.lanes(element as usize) as i64;
+        let lanes = self.lanes(id);
         let scalar = refs.len() as f64 * 0.5 + operations(self.scop, id) * 0.5 + CHAIN;
         let mut best: Option<(&Row, f64)> = None;
         for &row in all.iter().filter(|r| movable(r)) {
@@ -302,6 +325,12 @@ impl Bands<'_> {
         best.map(|(row, _)| (row, if row.coincident { lanes } else { 4 * lanes }))
     }
 
+    /// Lanes of a vector of a statement's widest elements.
+    fn lanes(&self, id: StatementId) -> i64 {
+        let element = references(self.scop, id).iter().map(|r| r.bytes).max().unwrap_or(4).max(4);
+        self.target.lanes(element as usize) as i64
+    }
+
     /// Cycles of one access of all lanes along a direction.
     fn access_cost(&self, r: &Reference, d: &[i64], lanes: i64) -> f64 {
         let write = if r.access.is_none() { 1.5 } else { 1.0 };
@@ -322,16 +351,9 @@ impl Bands<'_> {
         allowed: &dyn Fn(&Row) -> bool,
     ) -> Option<(&'r Row, i64)> {
         let s = self.scop.statement(id);
-        let refs = references(self.scop, id);
-        let along = direction(all, vector, id, s.iterators.len())?;
         let mut best: Option<(&Row, usize)> = None;
         for &row in all.iter().filter(|r| **r != vector && allowed(r)) {
-            let Some(d) = direction(all, row, id, s.iterators.len()) else { continue };
-            let still = |r: &&Reference| {
-                let by = |d: &[i64]| r.strides.iter().zip(d).all(|(s, c)| *c == 0 || *s == Some(0));
-                r.access.is_some() && by(&d) && !by(&along)
-            };
-            let shared = refs.iter().filter(still).count();
+            let shared = self.shared(all, id, vector, row);
             if shared > 0 && best.is_none_or(|b| shared > b.1) {
                 best = Some((row, shared));
             }

@@ -110,6 +110,21 @@ fn stencils_are_tiled_in_time_and_space() {
     assert!(fdtd.tiles() > 0 && fdtd.vectors() == 4, "{}", fdtd.tiled.print(&fdtd.scop));
 }
 
+/// Sums over lanes share what they read in blocks of rows, whole ones and those at the edge of a triangle.
+#[test]
+fn sums_over_lanes_are_blocks() {
+    for bound in ["i + 1", "N - i"] {
+        let syr2k = compiled(&format!(
+            "loop p(N = 37, M = 29) {{ f64 C[N][N], A[N][M], B[N][M]
+               for i in 0..N {{ for j in 0..{bound} C[i][j] *= 1.2
+                               for k in 0..M for j in 0..{bound} C[i][j] += A[j][k] * B[i][k] + B[j][k] * A[i][k] }} }}"
+        ));
+        let shown = syr2k.tiled.print(&syr2k.scop);
+        assert!(syr2k.count(|r| r.kind == RowKind::Unroll) == 4 && syr2k.vectors() == 1, "{shown}");
+        assert_eq!(syr2k.count(|r| r.coincident && r.tile > 4), 2, "tiles for the second cache: {shown}");
+    }
+}
+
 #[test]
 fn triangular_programs_have_vectors() {
     let text = |body: &str| format!("loop p(N = 41) {{ f64 A[N][N], B[N][N], x[N]\n{body} }}");
