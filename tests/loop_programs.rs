@@ -42,6 +42,20 @@ const PROGRAMS: &[(&str, &str)] = &[
             for i in 0..N u[i] += y[i]
         }",
     ),
+    (
+        "rows that advance by two, whose quotient a loop and a statement after it share: below the loop it is not negative",
+        "loop p(N) {
+            inout i32 A[12][12], B[12][12], x[12], y[12]
+            for i in 2..10 {
+                for j in 2..9 for k in j + 1..10 S3: B[j - 1][j] += B[j][k]
+                for j in 2..10 {
+                    for k in 3..j S5: B[k - 1][i + 1] = (y[0] + B[j][k]) / 2
+                    S6: B[i][j] += x[11 - i]
+                }
+                S7: B[5][i - 1] = (A[i - 1][i - 2] + x[i - 2]) / 2
+            }
+        }",
+    ),
 ];
 
 /// What the ILP finds no rows for, program.

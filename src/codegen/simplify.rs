@@ -138,7 +138,14 @@ impl Simplifier<'_> {
                         kind: *kind,
                         body,
                     };
-                    out.extend(self.loop_parts(&l, env, facts));
+                    let parts = self.loop_parts(&l, env, facts);
+                    // Divisions that were taken out of the loop.
+                    for part in &parts {
+                        if let Stmt::Let { var, value, divisor } = part {
+                            facts.bind(*var, value, *divisor);
+                        }
+                    }
+                    out.extend(parts);
                 }
             }
         }

@@ -67,3 +67,17 @@ fn divisions_without_a_remainder_vanish_and_others_stand_outside() {
     assert!(text.contains("let r = floor(o / 4);\n    for i in 0..16 {\n      Y[r][16*o + i - 64*r]"), "{text}");
     assert_eq!(text.matches("floor").count(), 1, "{text}");
 }
+
+#[test]
+fn a_division_that_was_taken_out_of_a_loop_keeps_its_range() {
+    // Where k is 1 the quotient is -1: the last condition does not follow from the others.
+    let text = simplified(
+        "kernel shared { Y: f32[8] argument 0 written;
+          for k in 1..9 {
+            for j in 0..2 { let q = floor((k - 3) / 2); Y[q + 4*j + 1] = f32(1.0); }
+            let r = floor((k - 3) / 2);
+            if -k + 2*r + 3 >= 0 && k - 2*r - 3 >= 0 && k - 3 >= 0 { Y[r + 1] = f32(2.0); } } }",
+    );
+    assert_eq!(text.matches("floor").count(), 1, "{text}");
+    assert!(text.contains("k - 3 >= 0"), "{text}");
+}
