@@ -121,6 +121,11 @@ impl Selector<'_> {
         self.branches.retain(|(b, _)| !overlaps(&Span { buffer: b.address.buffer, bytes: None }));
     }
 
+    /// A local buffer in registers is written: what a branch read from it is no longer known.
+    pub fn forget_branches(&mut self, local: BufferId) {
+        self.branches.retain(|(b, _)| b.address.buffer != local);
+    }
+
     /// A new block begins in which nothing is known.
     pub fn forget(&mut self) {
         self.values.clear();

@@ -94,6 +94,7 @@ impl Selector<'_> {
     /// The slot has been written with the lanes at work; `fresh` when its old value does not matter.
     pub fn wrote_slot(&mut self, a: &Address, fresh: bool) {
         let key = (a.buffer, a.linear.constant);
+        self.forget_branches(a.buffer);
         let (blends, end) = (self.blends(a.buffer), self.chunk.first + self.chunk.count);
         if let Some(slot) = self.slots.get_mut(&key) {
             let end = if slot.uniform { slot.lanes } else { end };
