@@ -353,7 +353,9 @@ impl Lowering<'_> {
             return None;
         }
         let dims = inside.vars.len();
-        let tile = site.rows.iter().rev().find(|d| d.tile > row.tile && row.phi.iter().all(|p| d.phi.contains(p)));
+        let around = |d: &&Done| d.tile > row.tile && d.tile % row.tile == 0;
+        let mut tiles = site.rows.iter().rev().filter(around);
+        let tile = tiles.find(|d| row.phi.iter().all(|p| d.phi.contains(p)));
         let (first, count) = match tile {
             Some(d) => (d.value.scale(d.tile / row.tile), d.tile / row.tile),
             None => {

@@ -8,6 +8,9 @@ use crate::poly::language::syntax::Name;
 use crate::poly::schedule::{Node, Row, RowKind, Schedule, Step, steps_of};
 use crate::poly::scop::{Scop, StatementId};
 
+/// Iterations that a loop is padded to multiples of, at most.
+const MAX_PAD: i64 = 1 << 16;
+
 /// `split i by 8 -> io, ii`: one loop becomes two.
 ///
 /// ```text
@@ -43,6 +46,9 @@ pub fn split(scop: &Scop, schedule: &Schedule, which: &Loop, by: i64, into: &[Na
 /// ```
 pub fn pad(scop: &Scop, schedule: &Schedule, which: &Loop, to: i64) -> Result<Schedule> {
     let row = find(scop, schedule, which)?;
+    if to > MAX_PAD {
+        return refuse(format!("a multiple of {to} is too large; at most {MAX_PAD} is allowed"));
+    }
     let around = schedule.around(&row.phi.iter().map(|p| p.0).collect::<Vec<_>>());
     let tile =
         around.into_iter().take_while(|r| **r != row).filter(|r| row.phi.iter().all(|p| r.phi.contains(p))).last();
