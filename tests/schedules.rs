@@ -77,6 +77,11 @@ loop prefix(N) {
     inout f64 s[N]
     for i in 1..N for j in 0..i s[i] += s[j] * X[i]
 }
+def edges(f32(5,6) X) -> (Y) { Y(w) +=! X(c, w + s - 1) where w in 0..6, c in 0..5, s in 0..3 }
+def shorter(f64(M, K) X) -> (P, Q) {
+    P(m) = X(m, 0) * 2 where m in 0..13
+    Q(m) +=! X(m, k) where m in 0..5
+}
 def strided(f32(M,K) A, f32(M,K) B) -> (C) { C(m) +=! A(m,k) + B(m,k) }
 loop wave(M, N) {
     inout f64 A[M][N]
@@ -128,6 +133,9 @@ const ACCEPTED: &[(&str, &str)] = &[
     ("scale", "split i by 4 -> io, ii  shift ii by 1"),
     ("scale", "cache_read x"),
     ("scale", "split i by 4 -> io, ii  cache_read x  pack x as (i / 4, i % 4)"),
+    ("edges", "distribute Y_init, Y at w  cache_read X at Y(s)"),
+    ("shorter", "merge P, Q_init, Q at m  split Q_init(m) by 2 -> a, b"),
+    ("scale", "split j by 2 -> a, b  pad a to 4  split b by 3 -> c, d  reorder c, a"),
     ("both", "normalize  divide  expand  distribute S, T, U at i  serial"),
     ("both", "distribute S, U at i  sequence S, U  vectorize U(i) by 4"),
     ("gemm", "normalize  merge C_init, C_update, C at n  parallel C(m)"),
@@ -350,6 +358,7 @@ const REFUSED: &[(&str, &str, &[&str])] = &[
     ),
     ("scale", "pad j to 16; split j by 6 -> jo, ji", &["padded to 16, which is no multiple of 6"]),
     ("heat", "pad i to 16; vectorize i by 8", &["in one vector with", "pad 8"]),
+    ("scale", "pad j to 9223372036854775807", &["too large", "at most 65536"]),
 ];
 
 #[test]

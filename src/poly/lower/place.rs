@@ -3,10 +3,10 @@
 use super::{Argument, Class, Lowering, Mode, Placed, State};
 use crate::codegen::expr::{Affine, BufferId, Index};
 use crate::codegen::loopnest::{Buffer, BufferKind, Stmt};
+use crate::poly::Result;
 use crate::poly::factor;
 use crate::poly::schedule::{Node, Row, RowKind};
 use crate::poly::scop::{Role, StatementId};
-use crate::poly::{Error, Result};
 
 /// Local buffers of a thread beyond this go to a workspace that the runtime plans.
 const LOCAL_BYTES: i64 = 4 << 20;
@@ -246,9 +246,6 @@ impl Lowering<'_> {
         for mode in [Mode::Fill, Mode::Body, Mode::Spill] {
             inside.mode = mode;
             out.extend(self.rows(rows, child, statements, &inside)?);
-        }
-        if out.is_empty() {
-            return Err(Error::Internal(format!("the update {} has no instances", s.name)));
         }
         Ok(Some(out))
     }
