@@ -182,6 +182,7 @@ fn check(seed: u64, counts: &mut Counts, said: &mut String) -> Option<String> {
                 "only outermost loops do",
                 "lives for one iteration of loop",
                 "across tiles of",
+                "belongs to no thread",
             ];
             if alone.iter().any(|words| message.contains(words)) {
                 *counts.entry("refused without instances".into()).or_default() += 1;

@@ -66,6 +66,10 @@ loop nothing(N) {
     inout f64 A[N]
     for i in N..N A[i] = 1
 }
+loop diagonal() {
+    inout f64 A[12][12]
+    for i in 3..9 A[i][i+1] = 0.5 * A[0][11-i]
+}
 loop total(N) {
     in f64 X[N]
     out f64 s
@@ -358,6 +362,11 @@ const REFUSED: &[(&str, &str, &[&str])] = &[
     ),
     ("scale", "pad j to 16; split j by 6 -> jo, ji", &["padded to 16, which is no multiple of 6"]),
     ("heat", "pad i to 16; vectorize i by 8", &["in one vector with", "pad 8"]),
+    (
+        "diagonal",
+        "parallel i  cache_write A at i  unroll A_fill(d1)",
+        &["`cache_write A at i`:", "in parallel with", "<--"],
+    ),
     ("scale", "pad j to 9223372036854775807", &["too large", "at most 65536"]),
 ];
 

@@ -94,13 +94,17 @@ fn storage_first(primitives: &[Placed]) -> Vec<usize> {
 fn apply_in_order(original: &Original, primitives: &[Placed]) -> std::result::Result<Transformed, (usize, Error)> {
     let mut states = vec![Transformed::new(original.written.clone())];
     let mut first = 0;
-    let part = |states: Vec<Transformed>, first: usize, end: usize| match (first == end, first.checked_sub(1)) {
-        // What the primitive that changed the program last has made of it.
-        (true, Some(at)) => {
-            let tree = states[0].clone();
-            prove(states, &[]).map_err(|(_, e)| (at, shown(e, &tree, &primitives[at].primitive)))
-        }
-        _ => prove(states, &primitives[first..end]).map_err(|(at, e)| (first + at, e)),
+    let part = |states: Vec<Transformed>, first: usize, end: usize| {
+        let tree = states[0].clone();
+        prove(states, &primitives[first..end]).map_err(|(at, e)| match first.checked_sub(1) {
+            // What the primitive that changed the program last has made of it.
+            Some(last) if at == 0 => match illegal(&tree) {
+                Some(own) => (last, shown(own, &tree, &primitives[last].primitive)),
+                None if first == end => (last, shown(e, &tree, &primitives[last].primitive)),
+                None => (first, e),
+            },
+            _ => (first + at, e),
+        })
     };
     for (i, p) in primitives.iter().enumerate() {
         let next = apply(original, &states[states.len() - 1], &p.primitive).map_err(|e| (i, e))?;
@@ -115,6 +119,11 @@ fn apply_in_order(original: &Original, primitives: &[Placed]) -> std::result::Re
         states.push(next);
     }
     part(states, first, primitives.len())
+}
+
+/// Why an order is not legal.
+fn illegal(t: &Transformed) -> Option<Error> {
+    dependence::analyze(&t.scop).and_then(|d| legality::check(&t.scop, &d, &t.schedule)).err()
 }
 
 /// The last of `states`, its flags exact; or the refusal of the primitive from which on no state is legal. `states[i]` is
