@@ -247,6 +247,10 @@ impl Walk<'_> {
         let Some(next) = next else {
             return Err(Error::Schedule(format!("loop {} is the last of its band and has no waves", row.name)));
         };
+        if next.kind == RowKind::Vector {
+            let why = format!("loop {} has no waves with {}, whose iterations are in one vector", row.name, next.name);
+            return Err(Error::Schedule(why));
+        }
         let place = format!(", in the waves of loops {} and {}", row.name, next.name);
         let [before, beside @ ..] = live.against_waves(scop, d, [row, next]);
         if !d.reduction {

@@ -14,6 +14,9 @@ impl Maker {
     /// A primitive about loops and statements that there are. New loops are numbered by `fresh`.
     pub fn primitive(&mut self, state: &Transformed, fresh: &mut usize) -> Primitive {
         let ids: Vec<StatementId> = state.scop.ids().collect();
+        if ids.is_empty() {
+            return Primitive::Serial;
+        }
         let id = self.pick(&ids);
         let statement = Some(Name::from(&*state.scop.statement(id).name));
         let rows: Vec<Name> = state
