@@ -64,24 +64,6 @@ pub fn kind(op: &Op) -> FusionKind {
     }
 }
 
-/// Arithmetic operations that a program asks for; one for each combination of a reduction.
-pub fn flops(program: &Program) -> u64 {
-    fn operations(e: &Expr) -> u64 {
-        match e {
-            Expr::Const(_) | Expr::Index(_) | Expr::Load(_) => 0,
-            Expr::Unary(_, a) => 1 + operations(a),
-            Expr::Cast(_, a) => operations(a),
-            Expr::Binary(_, a, b) | Expr::Compare(_, a, b) => 1 + operations(a) + operations(b),
-            Expr::Select(c, a, b) => 1 + operations(c) + operations(a) + operations(b),
-        }
-    }
-    let of = |d: &Definition| {
-        let points: u64 = d.iterators.iter().map(|i| i.extent.max(0) as u64).product();
-        points * (operations(&d.body) + u64::from(d.reduce.is_some()))
-    };
-    program.definitions.iter().map(of).sum()
-}
-
 /// The value of one element of an elementwise operator, from the elements of its operands; `dtype` is the first
 /// operand's. `None` for operators that are not elementwise.
 pub fn scalar(op: &Op, dtype: DType, operands: Vec<Expr>) -> Option<Expr> {

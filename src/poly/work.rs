@@ -112,6 +112,7 @@ impl Component<'_> {
 mod tests {
     use super::*;
     use crate::poly::language::{self, Computation};
+    use crate::poly::{build, samples};
     use std::collections::BTreeMap;
 
     /// Instances of the only statement of a program.
@@ -147,5 +148,11 @@ mod tests {
                 assert!((found - exact).abs() <= 3e-3 * exact, "{loops}, N = {n}: {found} instead of {exact}");
             }
         }
+    }
+
+    #[test]
+    fn operations_count_each_combination() {
+        let scop = build::build("product", &samples::matmul(3, 5, 4)).unwrap();
+        assert_eq!(flops(&scop), 2.0 * 3.0 * 4.0 * 5.0);
     }
 }
