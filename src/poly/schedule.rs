@@ -401,14 +401,25 @@ impl Row {
         Row { name: "once".into(), phi, tile: 1, coincident: true, kind: RowKind::Parallel, pad: 1 }
     }
 
-    /// The values of ⌊φ / tile⌋ over the boxes of all statements, as an interval.
-    pub fn values(&self, scop: &Scop) -> (i64, i64) {
+    /// The values of φ over the boxes of all statements, as an interval.
+    fn range(&self, scop: &Scop) -> (i64, i64) {
         let bounds = self.phi.iter().map(|(id, phi)| {
             let own = &scop.statement(*id).iterators;
             phi.bounds(|v| (0, own[v.0 as usize].extent - 1))
         });
-        let (lo, hi) = bounds.fold((i64::MAX, i64::MIN), |a, b| (a.0.min(b.0), a.1.max(b.1)));
+        bounds.fold((i64::MAX, i64::MIN), |a, b| (a.0.min(b.0), a.1.max(b.1)))
+    }
+
+    /// The values of ⌊φ / tile⌋ over the boxes of all statements, as an interval.
+    pub fn values(&self, scop: &Scop) -> (i64, i64) {
+        let (lo, hi) = self.range(scop);
         (lo.div_euclid(self.tile), hi.div_euclid(self.tile))
+    }
+
+    /// How many values φ takes over the boxes of all statements.
+    pub fn extent(&self, scop: &Scop) -> i64 {
+        let (lo, hi) = self.range(scop);
+        hi - lo + 1
     }
 
     /// Whether the loop has one iteration.

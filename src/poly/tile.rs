@@ -204,7 +204,7 @@ fn parallelize(scop: &Scop, node: &mut Node, free: usize) -> bool {
             break;
         }
         let outer = tiled.iter().filter(|t| t.0 == row.phi).map(|t| t.1).min().unwrap_or(i64::MAX);
-        steps *= (row_extent(scop, row).min(outer) + row.tile - 1) / row.tile;
+        steps *= (row.extent(scop).min(outer) + row.tile - 1) / row.tile;
         tiled.push((row.phi.clone(), row.tile));
         row.kind = RowKind::Parallel;
     }
@@ -216,7 +216,7 @@ fn in_waves(scop: &Scop, node: &mut Node) -> bool {
     let Node::Band(band, _) = node else { return false };
     let permutable = band.permutable;
     let [first, second, ..] = &mut band.rows[..] else { return false };
-    let tiles = |r: &Row| r.tile > 1 && !r.coincident && row_extent(scop, r) > r.tile;
+    let tiles = |r: &Row| r.tile > 1 && !r.coincident && r.extent(scop) > r.tile;
     // The updates of one element must not meet in one wave.
     let kept = |r: &Row| {
         r.phi.iter().all(|(id, phi)| {
@@ -240,11 +240,11 @@ fn in_steps(scop: &Scop, node: &mut Node, ns: f64) -> bool {
         let one = |s: &StatementId| instances(scop, *s) * (access::operations(scop, *s) + 1.0);
         ids.iter().map(one).sum()
     };
-    let all = work(&parts.iter().flat_map(|p| p.statements.clone()).collect::<Vec<_>>())
-        * row_extent(scop, &band.rows[0]) as f64;
+    let all =
+        work(&parts.iter().flat_map(|p| p.statements.clone()).collect::<Vec<_>>()) * band.rows[0].extent(scop) as f64;
     let share = |p: &Part| {
         let worth = ns * work(&p.statements) / all >= SERIAL_NS;
-        p.first().is_some_and(|r| worth && r.coincident && r.kind == RowKind::Serial && row_extent(scop, r) > r.tile)
+        p.first().is_some_and(|r| worth && r.coincident && r.kind == RowKind::Serial && r.extent(scop) > r.tile)
     };
     let chosen: Vec<bool> = parts.iter().map(share).collect();
     let mark = |node: &mut Node| {
@@ -261,16 +261,6 @@ fn in_steps(scop: &Scop, node: &mut Node, ns: f64) -> bool {
         _ => {}
     }
     chosen.contains(&true)
-}
-
-/// How many values φ of a row takes over all statements.
-fn row_extent(scop: &Scop, row: &Row) -> i64 {
-    let bounds = row.phi.iter().map(|(s, phi)| {
-        let iterators = &scop.statement(*s).iterators;
-        phi.bounds(|v| (0, iterators[v.0 as usize].extent - 1))
-    });
-    let (lo, hi) = bounds.fold((i64::MAX, i64::MIN), |a, b| (a.0.min(b.0), a.1.max(b.1)));
-    hi - lo + 1
 }
 
 fn instances(scop: &Scop, s: StatementId) -> f64 {

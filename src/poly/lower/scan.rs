@@ -359,7 +359,7 @@ impl Lowering<'_> {
         let (first, count) = match tile {
             Some(d) => (d.value.scale(d.tile / row.tile), d.tile / row.tile),
             None => {
-                let (lo, hi) = self.values(row);
+                let (lo, hi) = row.values(self.scop);
                 (Affine::constant(lo), (hi - lo + row.pad) / row.pad * row.pad)
             }
         };

@@ -370,7 +370,7 @@ impl Bands<'_> {
         if self.footprint(&whole) <= cache {
             return None;
         }
-        let extents: Vec<i64> = rows.iter().map(|r| super::row_extent(self.scop, r)).collect();
+        let extents: Vec<i64> = rows.iter().map(|r| r.extent(self.scop)).collect();
         let dominant = self.dominant(&ids);
         let mut best: Option<(Vec<i64>, f64)> = None;
         let choices: Vec<Vec<i64>> =

@@ -22,8 +22,9 @@ impl Lowering<'_> {
         }
         let groups: Vec<&[Part]> = parts.chunk_by(|a, b| a.parallel().is_none() && b.parallel().is_none()).collect();
         let count = groups.len() as i64;
-        let width = parts.iter().filter_map(Part::parallel).map(|r| self.values(r)).map(|(lo, hi)| hi - lo + 1).max();
-        let (width, (low, high)) = (width.unwrap_or(1), self.values(row));
+        let width =
+            parts.iter().filter_map(Part::parallel).map(|r| r.values(self.scop)).map(|(lo, hi)| hi - lo + 1).max();
+        let (width, (low, high)) = (width.unwrap_or(1), row.values(self.scop));
         let waves = (high - low + 1) * count;
         let t = self.new_var("t", (0, waves * width - 1));
         let wave = self.new_var("wave", (0, waves - 1));
@@ -63,7 +64,7 @@ impl Lowering<'_> {
     /// The iteration `u` of a part, full and partial tiles apart.
     fn divided_part(&mut self, part: &Part, u: Var, site: &Site, isl: &Isl) -> Result<Vec<Stmt>> {
         let Node::Band(Band { rows, .. }, child) = &part.node else { return Ok(vec![]) };
-        let (low, high) = self.values(&rows[0]);
+        let (low, high) = rows[0].values(self.scop);
         let z = self.new_var(&rows[0].name, (low, high));
         let mut inside = site.with(z);
         inside.finish(&rows[0], Affine::var(z));

@@ -21,7 +21,7 @@ impl Lowering<'_> {
         site: &Site,
         isl: &Isl,
     ) -> Result<Vec<Stmt>> {
-        let ((first, last), (low, high)) = (self.values(&rows[0]), self.values(&rows[1]));
+        let ((first, last), (low, high)) = (rows[0].values(self.scop), rows[1].values(self.scop));
         let width = high - low + 1;
         let waves = last - first + width;
         let t = self.new_var("t", (0, waves * width - 1));
@@ -62,16 +62,6 @@ impl Lowering<'_> {
         ];
         all.extend(condition(conditions, body));
         Ok(vec![loop_over(t, waves * width, LoopKind::Waves { width }, all)])
-    }
-
-    /// The first and the last value of a row, as far as the boxes of its statements tell.
-    pub(super) fn values(&self, row: &Row) -> (i64, i64) {
-        let bounds = row.phi.iter().map(|(s, phi)| {
-            let iterators = &self.scop.statement(*s).iterators;
-            phi.bounds(|v| (0, iterators[v.0 as usize].extent - 1))
-        });
-        let (lo, hi) = bounds.fold((i64::MAX, i64::MIN), |a, b| (a.0.min(b.0), a.1.max(b.1)));
-        (lo.div_euclid(row.tile), hi.div_euclid(row.tile))
     }
 }
 

@@ -5,7 +5,6 @@
 //! the size of their tiles. Loops of triangular bounds are divided into whole blocks and the rest when they are lowered.
 
 use super::super::access::{Reference, references};
-use super::super::row_extent;
 use super::{Bands, FILL, SIZES, direction};
 use crate::poly::schedule::{Band, Row};
 use crate::poly::scop::StatementId;
@@ -47,7 +46,7 @@ impl Bands<'_> {
         let carries_nothing = |r: &&Row| r.coincident && self.shared(all, id, vector, r) > 0;
         let rows: Vec<&Row> = band.rows.iter().filter(carries_nothing).collect();
         let &[a, b] = &rows[..] else { return None };
-        let long = |r: &Row| row_extent(self.scop, r) >= 4 * BLOCK;
+        let long = |r: &Row| r.extent(self.scop) >= 4 * BLOCK;
         if !long(a) || !long(b) {
             return None;
         }
@@ -56,7 +55,7 @@ impl Bands<'_> {
             let inside = BTreeMap::from([(id, self.inside(&both, &[tile; 2], id))]);
             self.footprint(&inside) <= self.target.cache_bytes[1] as f64 * FILL
         };
-        let most = row_extent(self.scop, a).max(row_extent(self.scop, b));
+        let most = a.extent(self.scop).max(b.extent(self.scop));
         let tile = if fits(most) { None } else { SIZES.into_iter().rev().find(|t| *t < most && fits(*t)) };
         let others = (self.target.vector_registers as i64 / 2 / BLOCK).min(BLOCK);
         Some(BlockOfSums { points: [(a, BLOCK), (b, others)], tile })
