@@ -2,6 +2,7 @@
 //!
 //! The lowest of the four folders: it knows nothing of graphs, polyhedra or instruction selection.
 
+pub mod affinity;
 pub mod arena;
 pub mod bytes;
 pub mod error;

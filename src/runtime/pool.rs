@@ -2,10 +2,11 @@
 //!
 //! In: a number of iterations and a function of a range. Out: the function has run on every iteration. A run of a model
 //! takes the workers with [`Pool::enter`]; while it holds them they wait for work by spinning, for a bounded time, and as
-//! soon as it lets them go they sleep. Handing out work is one store to a cache line of each worker. A part that its
+//! soon as it lets them go they sleep. They keep off the caller's processor. Handing out work is one store to a cache line of each worker. A part that its
 //! worker has not begun when the caller has finished its own is taken back by the caller, so a worker that the system
 //! has put aside delays nobody. Iterations are independent: which thread runs one changes no result.
 
+use crate::runtime::affinity::Affinity;
 use crate::runtime::{Error, Result};
 use std::cell::UnsafeCell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -60,6 +61,7 @@ struct Shared {
     /// A run holds the workers.
     active: AtomicBool,
     shutdown: AtomicBool,
+    affinity: Option<Affinity>,
 }
 
 // SAFETY: `job` is the only field without synchronisation of its own. It is written only by the holder of the crew, and
@@ -95,6 +97,7 @@ impl Pool {
             panicked: AtomicBool::new(false),
             active: AtomicBool::new(false),
             shutdown: AtomicBool::new(false),
+            affinity: Affinity::new(threads),
         });
         let mut pool = Pool { shared, workers: vec![], busy: Mutex::new(()) };
         for worker in 1..threads {
@@ -123,6 +126,9 @@ impl Pool {
         };
         let held = held.filter(|_| !self.workers.is_empty());
         if held.is_some() {
+            if let Some(affinity) = &self.shared.affinity {
+                affinity.make_room();
+            }
             self.shared.active.store(true, SeqCst);
             (1..self.threads()).for_each(|worker| self.wake(worker));
         }
@@ -246,6 +252,9 @@ fn perform(shared: &Shared, part: usize, thread: usize) {
 
 /// The life of a worker: work, wait briefly, sleep.
 fn serve(shared: &Shared, worker: usize) {
+    if let Some(affinity) = &shared.affinity {
+        affinity.join(worker);
+    }
     let bell = &shared.bells[worker - 1];
     let mut idle_since = Instant::now();
     let mut spins = 0u32;
