@@ -1,4 +1,7 @@
-"""Programs that are measured in turn, each in a process of its own that waits between its turns."""
+"""Programs that are measured in turn, each in a process of its own that is stopped between its turns: threads that a library leaves
+spinning would take the processor from the next.
+"""
+import contextlib
 import importlib
 import json
 import os
@@ -21,6 +24,25 @@ class Failure(Exception):
     """A contestant that cannot take part, with its reason."""
 
 
+@contextlib.contextmanager
+def on_core(core):
+    """What is started here runs on this core alone; on any where it is None or the system cannot bind programs."""
+    if core is None or not hasattr(os, "sched_setaffinity"):
+        yield
+        return
+    before = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, {core})
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, before)
+
+
+def cores():
+    """The cores that programs may be bound to; one that is None where the system cannot."""
+    return sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else [None]
+
+
 def ending(code):
     """How a process ended, in words."""
     if code is not None and code < 0:
@@ -29,7 +51,7 @@ def ending(code):
 
 
 class Process:
-    """A program that speaks like `tilewright bench --interactive`."""
+    """A program that speaks like `tilewright bench --interactive`. It runs while it prepares and in its turns."""
 
     def __init__(self, command, folder, environment=None):
         self.folder = pathlib.Path(folder)
@@ -43,6 +65,12 @@ class Process:
             self.close()
             raise
         self.version, self.prepare_ms, self.first_ms = ready["version"], ready["prepare_ms"], ready.get("first_ms", 0.0)
+        self.signal(signal.SIGSTOP)
+
+    def signal(self, number):
+        """To the program and what it has started."""
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self.process.pid, number)
 
     def answer(self, patience):
         """The next line, as a value. There is at most one: each follows a question."""
@@ -63,12 +91,14 @@ class Process:
 
     def turn(self, seconds):
         """Latencies in ms."""
+        self.signal(signal.SIGCONT)
         try:
-            self.process.stdin.write(f"{seconds}\n")
-            self.process.stdin.flush()
-        except BrokenPipeError:
-            pass
-        return self.answer(PATIENCE + seconds)
+            with contextlib.suppress(BrokenPipeError):
+                self.process.stdin.write(f"{seconds}\n")
+                self.process.stdin.flush()
+            return self.answer(PATIENCE + seconds)
+        finally:
+            self.signal(signal.SIGSTOP)
 
     def outputs(self):
         try:
@@ -95,15 +125,14 @@ class Process:
 
     def kill(self):
         if self.process.poll() is None:
-            os.killpg(self.process.pid, signal.SIGKILL)
+            self.signal(signal.SIGKILL)
             self.process.wait()
 
     def close(self):
         """Ends the process; returns what it said on standard error."""
-        try:
+        self.signal(signal.SIGCONT)
+        with contextlib.suppress(BrokenPipeError):
             self.process.stdin.close()
-        except BrokenPipeError:
-            pass
         try:
             self.process.wait(2)
         except subprocess.TimeoutExpired:

@@ -9,7 +9,7 @@ import os
 import time
 
 import method
-from contestants import Failure, difference
+from contestants import Failure, cores, difference, on_core
 from environment import TARGET
 
 
@@ -29,7 +29,8 @@ class Log:
 
 
 class Measurement:
-    """Rows under way. A seat is (name, threads)."""
+    """Rows of a workload under way, one for each thread count. The first contestant is the one that all others are compared with. A seat is
+    (name, threads)."""
 
     def __init__(self, workload, counts, contestants, options, metric):
         self.workload, self.options, self.metric = workload, options, metric
@@ -37,7 +38,9 @@ class Measurement:
         self.rows = {threads: {"name": workload["name"], "threads": threads, "contestants": {}, "skipped": {}, "ratios": {}, "disturbed": [], "notes": []}
                      for threads in counts}
         self.logs = {(c.name, threads): Log() for threads in counts for c in contestants if threads == counts[0] or not c.serial}
-        self.cpu = 0.0
+        self.launches, self.seconds = 0, 0.0
+        # Of all cores: what others used, and how long it was.
+        self.others = [0.0, 0.0]
 
     def seat(self, name, threads):
         """Where a contestant sits for the row of a thread count."""
@@ -63,12 +66,15 @@ class Measurement:
                 del self.logs[seat]
 
     def start(self, alive):
+        """Starts all; those of one thread on the same core, so that what slows it down slows them all."""
+        core = cores()[self.launches % len(cores())]
         for seat in list(self.logs):
             if seat in self.logs:
                 name, threads = seat
                 folder = TARGET / "outputs" / f"{self.workload['name']}.{name}.{threads}"
                 try:
-                    alive[seat] = self.contestants[name].start(self.workload, threads, folder)
+                    with on_core(core if threads == 1 and self.metric == "latency_ms" else None):
+                        alive[seat] = self.contestants[name].start(self.workload, threads, folder)
                 except Failure as failure:
                     self.leave(seat, str(failure))
 
@@ -120,14 +126,14 @@ class Measurement:
                 self.leave(seats[name], f"its outputs differ from all others: {gap}; not timed")
         self.drop_idle()
 
-    def launch(self, alive, rounds, first):
+    def launch(self, alive):
         """One launch of all; returns the rounds it had."""
         self.start(alive)
-        if first:
+        if self.launches == 0:
             self.compare_outputs(alive)
         alive_now = lambda: [(seat, process) for seat, process in alive.items() if seat in self.logs]
         slowest = max((process.first_ms for _, process in alive_now()), default=0.0)
-        rounds = method.rounds_of(slowest, rounds, self.options.seconds)
+        rounds = method.rounds_of(slowest, self.options.rounds if self.metric == "latency_ms" else 1, self.options.seconds)
         for seat, process in alive_now():
             self.logs[seat].turns.append([])
         for _ in range(max(1, rounds)):
@@ -149,31 +155,37 @@ class Measurement:
             log.prepare.append(process.prepare_ms)
             log.memory.append(process.peak_memory() if self.contestants[seat[0]].in_process else None)
             log.version = process.version
-        self.cpu += sum(process.cpu_seconds() for process in alive.values())
         return rounds
 
-    def run(self):
-        launches, rounds = self.options.launches, self.options.rounds if self.metric == "latency_ms" else 1
-        load, begin = method.Load(), sum(os.times()[:2])
-        launch, started = 0, time.monotonic()
-        while launch < launches:
-            alive = {}
+    def run(self, launches=None):
+        """As many launches, beside those before; as many as the row should have where no number is given."""
+        wanted = launches or self.options.launches
+        while wanted:
+            load, own, started, alive = method.Load(), -sum(os.times()[:2]), time.monotonic(), {}
             try:
-                long = self.launch(alive, rounds, launch == 0) == 0
+                long = self.launch(alive) == 0
             finally:
+                own += sum(process.cpu_seconds() for process in alive.values()) + sum(os.times()[:2])
                 for process in alive.values():
                     process.close()
-            if launch == 0:
-                launches = method.launches_of(time.monotonic() - started, launches, long)
-            launch += 1
-        others = load.others(self.cpu + sum(os.times()[:2]) - begin)
+            self.others = [sum(both) for both in zip(self.others, load.others(own))]
+            self.seconds = time.monotonic() - started
+            if self.launches == 0 and launches is None:
+                wanted = method.launches_of(self.seconds, wanted, long)
+            self.launches += 1
+            wanted -= 1
         for row in self.rows.values():
             if "error" not in row:
-                self.finish(row, others)
+                self.finish(row)
         return list(self.rows.values())
 
-    def finish(self, row, others):
+    def width(self):
+        """Of the widest interval."""
+        return max((method.width(row["ratios"].values()) for row in self.rows.values() if "error" not in row), default=0.0)
+
+    def finish(self, row):
         """Fills a row from the logs."""
+        row["contestants"], row["ratios"] = {}, {}
         seats = {name: self.seat(name, row["threads"]) for name in self.contestants}
         logs = {name: self.logs[seat] for name, seat in seats.items() if seat in self.logs}
         ours = logs[self.first]
@@ -184,14 +196,10 @@ class Measurement:
                 row["ratios"][name] = method.ratio(log.series(self.metric), ours.series(self.metric))
         if self.metric == "latency_ms":
             drift = method.drift({name: log.turns for name, log in logs.items()})
-            row["disturbed"], row["unrest"] = method.marks(others, drift), method.unrest(others, drift)
+            used, whole = self.others
+            row["disturbed"] = method.marks(used / whole if whole else 0.0, drift)
             detail = self.contestants[self.first].detail(self.workload, row["threads"])
             row["detail"] = {key: detail[key] for key in ("target", "peak_gflops", "flops", "least_bytes", "peak_memory_bytes", "stages", "kernels")
                              if key in detail}
             row["detail"]["kernel_count"] = len(detail["kernels"])
             row["detail"]["gflops"] = detail["flops"] / row["contestants"][self.first]["latency_ms"]["median"] / 1e6
-
-
-def measure(workload, counts, contestants, options, metric):
-    """A row for each thread count. The first contestant is the one that all others are compared with."""
-    return Measurement(workload, counts, contestants, options, metric).run()

@@ -1,8 +1,10 @@
 """From latencies to what is claimed: quantiles, ratios with intervals, and whether the machine was quiet.
 
 A row launches every contestant anew `launches` times, and each launch goes through `rounds` in which the contestants take turns
-(A B C A B C ...), so that a drift of the clock meets all of them. A turn's time is its median latency. Of a launch the ratio of
-two contestants is the median over its rounds of the ratio of their turns; of the row it is the geometric mean over the launches.
+(A B C A B C ...), so that a drift of the clock meets all of them. On a shared machine the speed of a core changes several times in
+a second and not that of all cores at once: turns are short, and contestants of one thread are bound to one core, another in the next launch.
+Between their turns they are stopped. A turn's time is its median latency. Of a launch the ratio of two contestants is the median over its
+rounds of the ratio of their turns; of the row it is the geometric mean over the launches.
 
 The interval says where the ratio of another run of the row is expected, in 95 of 100 cases. What differs from one start of a
 program to the next (where its memory lies, how its threads are placed) is mostly more than what differs within one, so whole
@@ -10,8 +12,8 @@ launches are drawn with replacement (a cluster bootstrap, Davison and Hinkley 19
 narrow: it is stretched as Student's t is against the normal, and by the square root of 2, because two runs scatter both.
 benches/tests/test_method.py holds that to simulated noise, agree.py to two reports.
 
-A row that was disturbed is measured again at the end, the most disturbed first, while there is time (--patience): the quietest of its
-measurements counts, whatever its ratios are.
+At the end the rows with the widest intervals have further launches while there is time (--patience), as long as an interval reaches further
+than WIDE to each side.
 """
 import math
 import os
@@ -22,15 +24,17 @@ import statistics
 INTERVAL = "rows that take long have fewer launches; the interval is where 95 of 100 repetitions are expected, by a bootstrap over launches"
 RESAMPLES = 1000
 # What a row may take before it has fewer launches.
-ROW_SECONDS = 20.0
+ROW_SECONDS = 16.0
 # Of Student's t, 97.5 %, for 1, 2, ... degrees of freedom; of the normal distribution at the end.
 STUDENT = [12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160, 2.145, 2.131]
 NORMAL = 1.960
 # Share of the machine that others may take, and spread of what all contestants have in common, before a row is marked.
 QUIET_SHARE = 0.05
 QUIET_DRIFT = 0.10
-# How often a disturbed row is measured at most.
-ATTEMPTS = 3
+# What an interval reaches to each side before its row has further launches, so many at once and so many times as many in all.
+WIDE = 0.04
+FURTHER = 2
+MOST = 3
 
 
 def quantile(values, share):
@@ -119,16 +123,16 @@ class Load:
         return (sum(fields[:8]) - idle) / tick, sum(fields[:8]) / tick
 
     def others(self, own_seconds):
-        """Their share of the machine since the start, given what our processes used."""
+        """Seconds of all cores that they used since the start, given what our processes used, and seconds of all cores."""
         now = self.machine()
-        if now is None or now[1] <= self.start[1]:
-            return 0.0
-        return max(0.0, (now[0] - self.start[0] - own_seconds) / (now[1] - self.start[1]))
+        if now is None or self.start is None:
+            return 0.0, 0.0
+        return max(0.0, now[0] - self.start[0] - own_seconds), now[1] - self.start[1]
 
 
-def unrest(others, drift_share):
-    """How disturbed a row was: above 1 it is marked."""
-    return max(others / QUIET_SHARE, drift_share / QUIET_DRIFT)
+def width(ratios):
+    """How far the widest of these intervals reaches to each side, as a share of the ratio."""
+    return max((math.log(r["high"] / r["low"]) / 2 for r in ratios), default=0.0)
 
 
 def marks(others, drift_share):

@@ -38,9 +38,9 @@ def arguments():
     parser.add_argument("--threads", default=os.environ.get("THREADS"),
                         help="thread counts, with commas [default: $THREADS or those of the suite]")
     parser.add_argument("--launches", type=int, default=5, help="how often every contestant is started [5]")
-    parser.add_argument("--rounds", type=int, default=2, help="turns of every contestant in a launch [2]")
-    parser.add_argument("--seconds", type=float, default=0.25, help="length of a turn [0.25]")
-    parser.add_argument("--patience", type=float, default=240, help="how long disturbed rows may be measured again at the end, in seconds [240]")
+    parser.add_argument("--rounds", type=int, default=5, help="turns of every contestant in a launch [5]")
+    parser.add_argument("--seconds", type=float, default=0.1, help="length of a turn [0.1]")
+    parser.add_argument("--patience", type=float, default=120, help="how long rows with wide intervals may be measured on at the end, in seconds [120]")
     parser.add_argument("--tilewright", default=str(BUILT / "release" / "tilewright"), help="program to measure")
     parser.add_argument("--against", action="append", default=[], metavar="NAME=PROGRAM", help="another build of tilewright")
     parser.add_argument("--target", help="compile for this target instead of the host's best")
@@ -132,11 +132,6 @@ class Bar:
         (self.bar.write(text, file=sys.stdout) if self.bar else print(text))
         sys.stdout.flush()
 
-    def more(self, rows):
-        """So many rows are measured besides those that were planned."""
-        if self.bar:
-            self.bar.total += rows
-
     def step(self):
         if self.bar:
             self.bar.update()
@@ -202,25 +197,6 @@ def method_of(options):
     return {"launches": options.launches, "rounds": options.rounds, "seconds": options.seconds, "interval": method.INTERVAL}
 
 
-class Measured:
-    """Rows of a workload that were measured together, in so many seconds, and how that is done."""
-
-    def __init__(self, rows, seconds, how):
-        import method
-        self.rows, self.seconds, self.how, self.again = rows, seconds, how, method.ATTEMPTS - 1
-
-    def unrest(self):
-        return max((row.get("unrest", 0.0) for row in self.rows if "error" not in row), default=0.0)
-
-    def quieter(self, rows):
-        """Those of new rows that are less disturbed than the old ones, or failed; they take their places."""
-        olds = {row["threads"]: i for i, row in enumerate(self.rows)}
-        better = [row for row in rows if "error" in row or row["unrest"] < self.rows[olds[row["threads"]]].get("unrest", 0.0)]
-        for row in better:
-            self.rows[olds[row["threads"]]] = row
-        return better
-
-
 class Run:
     """Fills the report, row by row."""
 
@@ -242,49 +218,51 @@ class Run:
                 self.bar.say(f"{part['title']}: {'MiB' if metric == 'memory_bytes' else 'ms'}, and how many times as much the others take")
                 for name, make in chosen:
                     for counts in groups:
-                        start = time.monotonic()
-                        rows = self.measured(part, name, make, counts, peers)
-                        self.keep(part, rows)
-                        done.append(Measured(rows, time.monotonic() - start, (part, name, make, counts, peers)))
-            self.again(done)
+                        measurement = self.begin(part, name, make, counts, peers)
+                        if measurement:
+                            self.keep(part, measurement)
+                            done.append((part, measurement))
+                        self.bar.step()
+            self.go_on(done)
         finally:
             self.bar.close()
 
-    def measured(self, part, name, make, counts, peers):
-        """Rows of a workload; none where it cannot be made here."""
-        from contestants import Failure, Peer
-        from measure import measure
+    def begin(self, part, name, make, counts, peers):
+        """The measurement of a workload; none where it cannot be made here."""
+        from contestants import Peer
+        from measure import Measurement
         from suites import Missing
         try:
             workload = {**make(), "tilewright": self.options.tilewright}
         except (Missing, ImportError) as reason:
             self.report["skipped"].append({"what": f"{part['suite']}, {name}", "why": str(reason)})
             self.bar.say(f"{name:24} left out: {reason}")
-            return []
+            return None
         taking_part = self.ours + [peer for peer in map(Peer, peers) if peer.takes(workload)]
-        try:
-            return measure(workload, counts, taking_part, self.options, part["metric"])
-        except Failure as failure:
-            return [{"name": name, "threads": threads, "error": str(failure)} for threads in counts]
+        return Measurement(workload, counts, taking_part, self.options, part["metric"])
 
-    def keep(self, part, rows):
+    def keep(self, part, measurement, launches=None):
+        """The rows after so many launches."""
+        from contestants import Failure
+        try:
+            rows = measurement.run(launches)
+        except Failure as failure:
+            rows = [{**row, "error": str(failure)} for row in measurement.rows.values()]
         for row in rows:
             place(part, row)
             self.bar.say(line(row, part["peers"], part["metric"]))
         self.save()
-        self.bar.step()
 
-    def again(self, done):
-        """Measures the most disturbed rows again while there is time; the quietest measurement of a row stays."""
+    def go_on(self, done):
+        """Further launches for the rows with the widest intervals, while there is time."""
+        import method
         end = time.monotonic() + self.options.patience
         while True:
-            left = [m for m in done if m.unrest() > 1 and m.again and m.seconds <= end - time.monotonic()]
+            left = [(part, m) for part, m in done if m.width() > method.WIDE and m.launches < method.MOST * self.options.launches
+                    and method.FURTHER * m.seconds <= end - time.monotonic()]
             if not left:
                 return
-            worst = max(left, key=lambda m: (m.again, m.unrest()))
-            worst.again -= 1
-            self.bar.more(1)
-            self.keep(worst.how[0], worst.quieter(self.measured(*worst.how)))
+            self.keep(*max(left, key=lambda pair: pair[1].width()), method.FURTHER)
 
 
 def main():
@@ -293,7 +271,8 @@ def main():
     if options.check:
         return
     # To be told to end is to be interrupted: what is finished is kept.
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    for told in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(told, signal.default_int_handler)
     TARGET.mkdir(parents=True, exist_ok=True)
     options.output.mkdir(parents=True, exist_ok=True)
     environment.enter(dict.fromkeys(peer for suite in options.suites for peer in peers_of(suite, options)))

@@ -1,4 +1,5 @@
 """What happens to a row whose contestants fail, differ, hang, take long, or know one thread alone."""
+import os
 import pathlib
 import sys
 import tempfile
@@ -39,7 +40,7 @@ def run(*fakes, counts=(1,), options=OPTIONS):
     apart = lambda ours, theirs: abs(ours[0] - theirs[0])
     with tempfile.TemporaryDirectory() as folder, mock.patch.object(measure, "TARGET", pathlib.Path(folder)), \
             mock.patch.object(measure, "difference", apart):
-        return measure.measure({"name": "row"}, list(counts), list(fakes), options, "latency_ms")
+        return measure.Measurement({"name": "row"}, list(counts), list(fakes), options, "latency_ms").run()
 
 
 class Rows(unittest.TestCase):
@@ -68,12 +69,12 @@ class Rows(unittest.TestCase):
         self.assertEqual(row["skipped"], {"theirs": "its outputs differ from all others: by 1 of the largest value; not timed"})
 
     def test_a_peer_that_fails_leaves_its_row_by_name_and_the_row_goes_on(self):
-        with mock.patch.object(contestants, "PATIENCE", 0.5):
+        with mock.patch.object(contestants, "PATIENCE", 2.0):
             row, = run(Fake("ours"), Fake("refuses", "refuses"), Fake("dies", "dies"), Fake("hangs", "hangs"), Fake("good"))
         self.assertEqual(list(row["ratios"]), ["good"])
         self.assertEqual(row["skipped"]["refuses"], "RuntimeError: this model is not for me")
         self.assertEqual(row["skipped"]["dies"], "ended while it was measured: was ended by SIGSEGV")
-        self.assertRegex(row["skipped"]["hangs"], "ended while it was measured: gave no answer for [01] s")
+        self.assertRegex(row["skipped"]["hangs"], "ended while it was measured: gave no answer for 2 s")
         self.assertNotIn("error", row)
 
     def test_the_row_stops_where_tilewright_fails(self):
@@ -88,6 +89,23 @@ class Rows(unittest.TestCase):
         self.assertEqual((one["threads"], two["threads"]), (1, 2))
         for row in (one, two):
             self.assertAlmostEqual(row["ratios"]["serial"]["ratio"], 2.0)
+
+    @unittest.skipUnless(hasattr(os, "sched_setaffinity"), "programs cannot be bound to cores here")
+    def test_contestants_of_one_thread_share_a_core_and_others_have_all(self):
+        for threads, wanted in [(1, contestants.cores()[1 % len(contestants.cores()):][:1]), (2, contestants.cores())]:
+            row, = run(Fake("ours"), Fake("theirs"), counts=(threads,))
+            self.assertEqual([c["version"] for c in row["contestants"].values()], [wanted, wanted])
+
+    @unittest.skipUnless(pathlib.Path("/proc/self/stat").exists(), "the system does not say whether a program is stopped")
+    def test_a_contestant_is_stopped_while_it_is_not_its_turn(self):
+        with tempfile.TemporaryDirectory() as folder:
+            process = Fake("ours").start({}, 1, folder)
+            state = lambda: pathlib.Path(f"/proc/{process.process.pid}/stat").read_text().rsplit(")", 1)[1].split()[0]
+            self.assertEqual(state(), "T")
+            self.assertEqual(process.turn(0.01), [5.0, 5.0])
+            self.assertEqual(state(), "T")
+            process.close()
+            self.assertEqual(process.process.returncode, 0)
 
     def test_a_run_as_long_as_a_launch_counts_once(self):
         slow = Fake("slow", ms=30.0)
