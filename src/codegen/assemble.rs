@@ -21,8 +21,6 @@ pub struct Phase {
     pub parallel: Option<i64>,
     /// Iterations between two barriers of the parallel loop.
     pub wave: Option<i64>,
-    /// Iterations do different work.
-    pub uneven: bool,
     /// Scratch memory that each thread brings, 64-byte aligned.
     pub scratch_bytes: u32,
 }
@@ -45,6 +43,6 @@ fn assemble_function(function: &Function, target: &Target) -> Result<Phase> {
         Isa::Avx2 | Isa::Avx512 => x86::emit(function, &allocation, target.isa)?,
         Isa::Neon => aarch64::emit(function, &allocation)?,
     };
-    let &Function { parallel, wave, uneven, scratch_bytes, .. } = function;
-    Ok(Phase { code, parallel, wave, uneven, scratch_bytes })
+    let &Function { parallel, wave, scratch_bytes, .. } = function;
+    Ok(Phase { code, parallel, wave, scratch_bytes })
 }

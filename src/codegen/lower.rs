@@ -25,7 +25,7 @@ use crate::codegen::interval::ceil_div;
 use crate::codegen::loopnest::{BufferKind, LoopKind, LoopNest, Stmt};
 use crate::codegen::lower::select::{LocalMode, Selector, Stop};
 use crate::codegen::vcode::{Function, Inst};
-use crate::codegen::{DType, Error, Result, Target, balance};
+use crate::codegen::{DType, Error, Result, Target};
 use std::collections::{HashMap, HashSet};
 
 /// One function for each phase of `nest`.
@@ -75,7 +75,7 @@ fn lower_phase(
         match selector.phase(stmt) {
             Ok(tree) => {
                 let function = address::flatten(prefetch::prefetch_panels(tree, target), name, parallel)?;
-                let mut function = Function { wave, uneven: balance::is_uneven(stmt), ..function };
+                let mut function = Function { wave, ..function };
                 narrow::narrow(&mut function);
                 return Ok(function);
             }

@@ -3,7 +3,6 @@
 pub mod aarch64;
 pub mod allocation;
 pub mod assemble;
-pub mod balance;
 pub mod checker;
 pub mod disassemble;
 pub mod expr;

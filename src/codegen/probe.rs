@@ -138,7 +138,7 @@ fn module(target: &Target, function: Function, inputs: &[Tensor], output: (DType
         code: assembled.phases[0].code.clone(),
         kernels: vec![Kernel {
             name: "probe".into(),
-            phases: vec![Phase { offset: 0, parallel: None, wave: None, uneven: false, scratch_bytes: 0 }],
+            phases: vec![Phase { offset: 0, parallel: None, wave: None, scratch_bytes: 0 }],
             slots,
             vectorized: true,
             tensorized: true,

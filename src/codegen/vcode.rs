@@ -326,6 +326,4 @@ pub struct Function {
     pub parallel: Option<i64>,
     /// Iterations between two barriers of the parallel loop; `None` when it needs none.
     pub wave: Option<i64>,
-    /// Iterations do different work.
-    pub uneven: bool,
 }

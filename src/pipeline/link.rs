@@ -49,13 +49,7 @@ pub fn add_code(module: &mut Module, compiled: &CompiledKernel) {
         let at = module.code.len().next_multiple_of(64);
         module.code.resize(at, 0);
         module.code.extend_from_slice(&phase.code);
-        Phase {
-            offset: at as u64,
-            parallel: phase.parallel,
-            wave: phase.wave,
-            uneven: phase.uneven,
-            scratch_bytes: phase.scratch_bytes,
-        }
+        Phase { offset: at as u64, parallel: phase.parallel, wave: phase.wave, scratch_bytes: phase.scratch_bytes }
     });
     let phases = phases.collect();
     module.kernels.push(Kernel {

@@ -27,7 +27,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 /// Changes whenever an older reader would misunderstand a newer file.
-pub const FORMAT_VERSION: u32 = 3;
+pub const FORMAT_VERSION: u32 = 4;
 const MAGIC: [u8; 8] = *b"tilewrt\x1a";
 const HEADER: usize = 40;
 const WEIGHTS_ALIGNMENT: usize = 64;
@@ -84,8 +84,6 @@ pub struct Phase {
     pub parallel: Option<i64>,
     /// Iterations that are independent: after so many of them all threads wait for each other. `None` for all.
     pub wave: Option<i64>,
-    /// Iterations do different work: a thread that is done with some takes more.
-    pub uneven: bool,
     /// Scratch memory for each thread.
     pub scratch_bytes: u32,
 }

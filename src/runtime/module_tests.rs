@@ -17,7 +17,7 @@ pub fn small() -> Module {
         code: vec![0xc3; 3],
         kernels: vec![Kernel {
             name: "k".into(),
-            phases: vec![Phase { offset: 1, parallel: Some(4), wave: None, uneven: false, scratch_bytes: 100 }],
+            phases: vec![Phase { offset: 1, parallel: Some(4), wave: None, scratch_bytes: 100 }],
             slots: vec![slot(false), slot(false), slot(true)],
             vectorized: true,
             tensorized: false,

@@ -1,16 +1,19 @@
-//! The thread pool: one part of a parallel loop for each thread, or several where iterations do different work; nothing nested.
+//! The thread pool: the iterations of a parallel loop, divided among threads; nothing nested.
 //!
-//! In: a number of iterations and a function of a range. Out: the function has run on every iteration. A run of a model
+//! In: a number of iterations and a function of a range. Out: the function has run on every iteration. Each thread begins with
+//! a part of equal length; one that is done takes half of what another has left, so neither uneven work nor cores of
+//! different speed keep threads waiting (work stealing, Blumofe and Leiserson 1999). A run of a model
 //! takes the workers with [`Pool::enter`]; while it holds them they wait for work by spinning, for a bounded time, and as
-//! soon as it lets them go they sleep. They keep off the caller's processor. Handing out work is one store to a cache line of each worker. A part that its
-//! worker has not begun when the caller has finished its own is taken back by the caller, so a worker that the system
-//! has put aside delays nobody. Iterations are independent: which thread runs one changes no result.
+//! soon as it lets them go they sleep. They keep off the caller's processor. Handing out work is one store to a cache line
+//! of each worker. A worker that has not begun when nothing is left is not waited for, so one that the system has put aside
+//! delays nobody. Iterations are independent: which thread runs one changes no result.
 
 use crate::runtime::affinity::Affinity;
 use crate::runtime::{Error, Result};
 use std::cell::UnsafeCell;
+use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicBool, AtomicI64, AtomicUsize, Ordering::*};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::*};
 use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -21,23 +24,11 @@ const SPIN: Duration = Duration::from_micros(100);
 /// Range and executing thread: `work(first, last, thread)`.
 type Work<'a> = dyn Fn(i64, i64, usize) + Sync + 'a;
 
-/// How iterations are dealt to threads.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Deal {
-    /// One part for each thread, all of nearly the same length.
-    Equally,
-    /// Whoever is done takes some of those that are left, fewer and fewer.
-    AsDone,
-}
-
-/// Of the iterations that are left a thread takes one part in so many, times the number of threads.
-const SHARE: i64 = 4;
-
 /// A worker's doorbell, on a cache line of its own.
 #[repr(align(128))]
 #[derive(Default)]
 struct Bell {
-    /// The current job has a part for this worker that nobody has begun.
+    /// There is a job that this worker has not begun.
     armed: AtomicBool,
     /// The worker sleeps, or is about to.
     asleep: AtomicBool,
@@ -46,16 +37,65 @@ struct Bell {
 struct Job {
     work: *const Work<'static>,
     count: i64,
-    deal: Deal,
+    /// Iterations that a unit of a part stands for.
+    grain: i64,
+}
+
+/// What is left of a thread's part, in units: first and end as the halves of a word. Its owner takes from the front, others
+/// take from the back.
+#[repr(align(128))]
+#[derive(Default)]
+struct Part(AtomicU64);
+
+impl Part {
+    fn set(&self, units: Range<u64>) {
+        self.0.store(word(&units), Relaxed);
+    }
+
+    /// A quarter of what is left, so that others find something to take until near the end.
+    fn take_front(&self) -> Option<Range<u64>> {
+        self.take(|left| {
+            let middle = left.start + (left.end - left.start).div_ceil(4);
+            (middle..left.end, left.start..middle)
+        })
+    }
+
+    /// Half of what is left.
+    fn take_back(&self) -> Option<Range<u64>> {
+        self.take(|left| {
+            let middle = left.start + (left.end - left.start) / 2;
+            (left.start..middle, middle..left.end)
+        })
+    }
+
+    /// What `divide` makes of all that is left: what stays, and what is taken.
+    fn take(&self, divide: impl Fn(Range<u64>) -> (Range<u64>, Range<u64>)) -> Option<Range<u64>> {
+        let mut old = self.0.load(Relaxed);
+        loop {
+            let left = old >> 32..old & u32::MAX as u64;
+            if left.is_empty() {
+                return None;
+            }
+            let (rest, taken) = divide(left);
+            match self.0.compare_exchange_weak(old, word(&rest), Relaxed, Relaxed) {
+                Ok(_) => return Some(taken),
+                Err(now) => old = now,
+            }
+        }
+    }
+}
+
+fn word(units: &Range<u64>) -> u64 {
+    units.start << 32 | units.end
 }
 
 struct Shared {
     bells: Vec<Bell>,
+    /// Of the current job, for each thread.
+    parts: Vec<Part>,
     /// Written by the thread that holds the crew while no bell is armed and no part is running.
     job: UnsafeCell<Job>,
-    /// The first iteration of the current job that nobody has taken, where they are dealt as threads get done.
-    next: AtomicI64,
-    /// Parts of the current job that are not finished.
+    /// Workers that may still be at the current job.
     pending: AtomicUsize,
     panicked: AtomicBool,
     /// A run holds the workers.
@@ -91,8 +131,8 @@ impl Pool {
     pub fn new(threads: usize) -> Result<Pool> {
         let shared = Arc::new(Shared {
             bells: (1..threads).map(|_| Bell::default()).collect(),
-            job: UnsafeCell::new(Job { work: &|_, _, _| {}, count: 0, deal: Deal::Equally }),
-            next: AtomicI64::new(0),
+            parts: (0..threads.max(1)).map(|_| Part::default()).collect(),
+            job: UnsafeCell::new(Job { work: &|_, _, _| {}, count: 0, grain: 1 }),
             pending: AtomicUsize::new(0),
             panicked: AtomicBool::new(false),
             active: AtomicBool::new(false),
@@ -160,9 +200,10 @@ impl Crew<'_> {
         if self.held.is_some() { self.pool.threads() } else { 1 }
     }
 
-    /// Runs `work(first, last, thread)` on parts of `0..count`, and returns when all are done. `thread` is less than [`Crew::threads`], and at most one part runs under a number at a time. A panic in `work` is
-    /// reported as an error after the other parts have finished.
-    pub fn run(&mut self, count: i64, deal: Deal, work: &Work) -> Result<()> {
+    /// Runs `work(first, last, thread)` on ranges that make up `0..count`, and returns when all are done. `thread` is less than
+    /// [`Crew::threads`], and at most one range runs under a number at a time. A panic in `work` is reported as an error
+    /// after the other threads have finished.
+    pub fn run(&mut self, count: i64, work: &Work) -> Result<()> {
         let threads = self.threads();
         if threads == 1 || count <= 1 {
             return match catch_unwind(AssertUnwindSafe(|| work(0, count, 0))) {
@@ -171,22 +212,24 @@ impl Crew<'_> {
             };
         }
         let shared = &*self.pool.shared;
+        let grain = count / u32::MAX as i64 + 1;
+        let units = (count as u64).div_ceil(grain as u64);
+        let at = |thread: usize| units * thread as u64 / threads as u64;
+        shared.parts.iter().enumerate().for_each(|(thread, part)| part.set(at(thread)..at(thread + 1)));
         // SAFETY: this thread holds the crew and `pending` is 0, so nobody else looks at the job (see `Sync for Shared`).
-        // The lifetime of `work` is extended only until this function returns: it waits below for every part.
+        // The lifetime of `work` is extended only until this function returns: it waits below for every worker.
         unsafe {
             let work = std::mem::transmute::<*const Work<'_>, *const Work<'static>>(work);
-            *shared.job.get() = Job { work, count, deal };
+            *shared.job.get() = Job { work, count, grain };
         }
-        shared.next.store(0, Relaxed);
         shared.pending.store(threads - 1, Relaxed);
         for worker in 1..threads {
             shared.bells[worker - 1].armed.store(true, SeqCst);
             self.pool.wake(worker);
         }
-        perform(shared, 0, 0);
+        perform(shared, 0);
         for worker in 1..threads {
             if claim(shared, worker) {
-                perform(shared, worker, 0);
                 shared.pending.fetch_sub(1, Release);
             }
         }
@@ -214,35 +257,28 @@ fn panic_error() -> Error {
     Error::Internal("a panic in parallel work".into())
 }
 
-/// Whether the caller is the one who does the part of `worker`.
+/// Whether the caller is the one who answers the bell of `worker`.
 fn claim(shared: &Shared, worker: usize) -> bool {
     let armed = &shared.bells[worker - 1].armed;
     armed.load(Relaxed) && armed.compare_exchange(true, false, Acquire, Relaxed).is_ok()
 }
 
-/// Does part `part` of the current job as `thread`. A panic is noted, not propagated.
-fn perform(shared: &Shared, part: usize, thread: usize) {
-    // SAFETY: the caller has claimed `part` of the current job, or is the one who started it, so the job does not change
-    // and its work lives until `pending` says that the part is finished.
-    let (work, count, deal) = unsafe {
+/// Works on the current job as `thread` until nobody has left anything. A panic is noted, not propagated.
+fn perform(shared: &Shared, thread: usize) {
+    // SAFETY: the caller counts in `pending`, or is the one who started the job, so the job does not change and its work lives.
+    let (work, count, grain) = unsafe {
         let job = &*shared.job.get();
-        (&*job.work, job.count, job.deal)
+        (&*job.work, job.count, job.grain)
     };
-    let threads = shared.bells.len() as i64 + 1;
-    let all = || match deal {
-        Deal::Equally => {
-            let at = |part: usize| (count as i128 * part as i128 / threads as i128) as i64;
-            let (first, last) = (at(part), at(part + 1));
-            if first < last {
-                work(first, last, thread);
+    let own = &shared.parts[thread];
+    let others = || (1..shared.parts.len()).map(|k| &shared.parts[(thread + k) % shared.parts.len()]);
+    let all = || {
+        loop {
+            while let Some(units) = own.take_front() {
+                work(units.start as i64 * grain, (units.end as i64 * grain).min(count), thread);
             }
-        }
-        Deal::AsDone => {
-            let take = |first: i64| first + ((count - first) / (SHARE * threads)).max(1);
-            let more = |first: i64| (first < count).then(|| take(first));
-            while let Ok(first) = shared.next.fetch_update(Relaxed, Relaxed, more) {
-                work(first, take(first), thread);
-            }
+            let Some(units) = others().find_map(Part::take_back) else { break };
+            own.set(units);
         }
     };
     if catch_unwind(AssertUnwindSafe(all)).is_err() {
@@ -260,7 +296,7 @@ fn serve(shared: &Shared, worker: usize) {
     let mut spins = 0u32;
     loop {
         if claim(shared, worker) {
-            perform(shared, worker, worker);
+            perform(shared, worker);
             shared.pending.fetch_sub(1, Release);
             idle_since = Instant::now();
             continue;
@@ -287,17 +323,16 @@ fn serve(shared: &Shared, worker: usize) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::sync::atomic::AtomicU64;
 
     #[test]
     fn every_iteration_runs_once() {
-        for (threads, deal) in [0, 1, 2, 3, 5].into_iter().flat_map(|n| [(n, Deal::Equally), (n, Deal::AsDone)]) {
+        for threads in [0, 1, 2, 3, 5] {
             let pool = Pool::new(threads).unwrap();
             for count in [0, 1, 2, 3, 7, 100] {
                 let hits: Vec<AtomicU64> = (0..count).map(|_| AtomicU64::new(0)).collect();
                 let mut crew = pool.enter();
                 for _ in 0..20 {
-                    crew.run(count, deal, &|first, last, thread| {
+                    crew.run(count, &|first, last, thread| {
                         assert!(thread < threads.max(1));
                         for i in first..last {
                             hits[i as usize].fetch_add(1, Relaxed);
@@ -314,33 +349,40 @@ mod tests {
     fn a_panic_is_an_error_and_the_pool_goes_on() {
         let pool = Pool::new(3).unwrap();
         let mut crew = pool.enter();
-        for (bad, deal) in [(0, Deal::Equally), (50, Deal::AsDone), (99, Deal::Equally)] {
-            let result = crew.run(100, deal, &|first, last, _| assert!(!(first..last).contains(&bad), "wanted"));
+        for bad in [0, 50, 99] {
+            let result = crew.run(100, &|first, last, _| assert!(!(first..last).contains(&bad), "wanted"));
             assert!(matches!(result, Err(Error::Internal(_))));
-            crew.run(100, deal, &|_, _, _| {}).unwrap();
+            crew.run(100, &|_, _, _| {}).unwrap();
         }
     }
 
     #[test]
     fn a_thread_that_is_done_takes_more() {
         let pool = Pool::new(2).unwrap();
-        let long = AtomicBool::new(true);
         let others = AtomicU64::new(0);
-        // One iteration lasts until all others have run: they are not bound to the thread that is held up.
+        // What was taken together with the first iteration lasts until all others have run: no thread keeps them.
         let work = |first: i64, last: i64, _: usize| {
-            for i in first..last {
-                if i == 0 {
-                    while others.load(SeqCst) < 8 {
-                        std::thread::yield_now();
-                    }
-                    long.store(false, SeqCst);
-                } else {
-                    others.fetch_add(1, SeqCst);
-                }
+            let wanted = if first == 0 { 16 - last as u64 } else { 0 };
+            while others.load(SeqCst) < wanted {
+                std::thread::yield_now();
             }
+            others.fetch_add((last - first) as u64, SeqCst);
         };
-        pool.enter().run(9, Deal::AsDone, &work).unwrap();
-        assert!(!long.load(SeqCst));
+        pool.enter().run(16, &work).unwrap();
+        assert_eq!(others.into_inner(), 16);
+    }
+
+    #[test]
+    fn more_iterations_than_a_part_can_count_are_taken_in_groups() {
+        let pool = Pool::new(2).unwrap();
+        let count = 5 * u32::MAX as i64 + 3;
+        let (sum, end) = (AtomicU64::new(0), AtomicU64::new(0));
+        let work = |first: i64, last: i64, _: usize| {
+            sum.fetch_add((last - first) as u64, SeqCst);
+            end.fetch_max(last as u64, SeqCst);
+        };
+        pool.enter().run(count, &work).unwrap();
+        assert_eq!((sum.into_inner(), end.into_inner()), (count as u64, count as u64));
     }
 
     #[test]
@@ -353,7 +395,7 @@ mod tests {
                         let sum = AtomicU64::new(0);
                         let mut crew = pool.enter();
                         for _ in 0..5 {
-                            crew.run(10, Deal::AsDone, &|first, last, _| {
+                            crew.run(10, &|first, last, _| {
                                 sum.fetch_add((first..last).sum::<i64>() as u64, Relaxed);
                             })
                             .unwrap();
@@ -372,7 +414,7 @@ mod tests {
     #[test]
     fn workers_sleep_between_runs() {
         let pool = Pool::new(2).unwrap();
-        pool.enter().run(2, Deal::Equally, &|_, _, _| {}).unwrap();
+        pool.enter().run(2, &|_, _, _| {}).unwrap();
         let asleep = || pool.shared.bells[0].asleep.load(SeqCst);
         let deadline = Instant::now() + Duration::from_secs(5);
         while !asleep() && Instant::now() < deadline {

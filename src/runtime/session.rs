@@ -9,7 +9,7 @@ use crate::runtime::error::guard;
 use crate::runtime::executable::{Executable, PhaseFn};
 use crate::runtime::module::{Action, BufferRef, Place, TensorSpec};
 use crate::runtime::opaque::{self, MAX_OPERANDS, View, ViewMut};
-use crate::runtime::pool::{Crew, Deal, Pool};
+use crate::runtime::pool::{Crew, Pool};
 use crate::runtime::{DType, Error, Result, Tensor};
 use memmap2::MmapMut;
 use std::sync::{Arc, Mutex};
@@ -43,7 +43,6 @@ struct ReadyPhase {
     function: PhaseFn,
     parallel: Option<i64>,
     wave: Option<i64>,
-    deal: Deal,
 }
 
 /// What one run needs for itself.
@@ -82,7 +81,6 @@ impl Session {
                         function: code.phase(p.offset as usize),
                         parallel: p.parallel,
                         wave: p.wave,
-                        deal: if p.uneven { Deal::AsDone } else { Deal::Equally },
                     });
                     let table = table_len;
                     table_len += arguments.len();
@@ -303,7 +301,7 @@ impl Session {
                             let width = phase.wave.unwrap_or(count).max(1);
                             for start in (0..count).step_by(width as usize) {
                                 // SAFETY: as above; iterations of one wave write nothing that another one of it touches.
-                                crew.run(width.min(count - start), phase.deal, &|first, last, thread| unsafe {
+                                crew.run(width.min(count - start), &|first, last, thread| unsafe {
                                     call.phase(phase.function, start + first, start + last, thread);
                                 })?
                             }

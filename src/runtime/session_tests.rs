@@ -38,7 +38,7 @@ fn module() -> Module {
         code: DOUBLE_AND_ADD.to_vec(),
         kernels: vec![Kernel {
             name: "double_and_add".into(),
-            phases: vec![Phase { offset: 0, parallel: Some(N), wave: None, uneven: false, scratch_bytes: 64 }],
+            phases: vec![Phase { offset: 0, parallel: Some(N), wave: None, scratch_bytes: 64 }],
             slots: vec![slot(false), slot(false), slot(true)],
             vectorized: false,
             tensorized: false,

@@ -25,7 +25,6 @@ pub fn flatten(tree: Tree, name: String, parallel: Option<i64>) -> Result<Functi
             scratch_bytes: tree.scratch_bytes,
             parallel,
             wave: None,
-            uneven: false,
         },
         registers: HashMap::new(),
         values: HashMap::new(),
