@@ -24,7 +24,7 @@ import statistics
 INTERVAL = "rows that take long have fewer launches; the interval is where 95 of 100 repetitions are expected, by a bootstrap over launches"
 RESAMPLES = 1000
 # What a row may take before it has fewer launches.
-ROW_SECONDS = 16.0
+ROW_SECONDS = 12.0
 # Of Student's t, 97.5 %, for 1, 2, ... degrees of freedom; of the normal distribution at the end.
 STUDENT = [12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160, 2.145, 2.131]
 NORMAL = 1.960

@@ -40,7 +40,7 @@ def arguments():
     parser.add_argument("--launches", type=int, default=5, help="how often every contestant is started [5]")
     parser.add_argument("--rounds", type=int, default=5, help="turns of every contestant in a launch [5]")
     parser.add_argument("--seconds", type=float, default=0.1, help="length of a turn [0.1]")
-    parser.add_argument("--patience", type=float, default=120, help="how long rows with wide intervals may be measured on at the end, in seconds [120]")
+    parser.add_argument("--patience", type=float, default=90, help="how long rows with wide intervals may be measured on at the end, in seconds [90]")
     parser.add_argument("--tilewright", default=str(BUILT / "release" / "tilewright"), help="program to measure")
     parser.add_argument("--against", action="append", default=[], metavar="NAME=PROGRAM", help="another build of tilewright")
     parser.add_argument("--target", help="compile for this target instead of the host's best")

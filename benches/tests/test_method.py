@@ -58,7 +58,7 @@ class Rounds(unittest.TestCase):
 
 
     def test_slow_rows_have_fewer_launches_but_never_one(self):
-        for seconds, long, wanted in [(1, False, 5), (4, False, 4), (60, False, 3), (60, True, 2), (8, True, 2), (0, True, 5)]:
+        for seconds, long, wanted in [(1, False, 5), (3, False, 4), (60, False, 3), (60, True, 2), (8, True, 2), (0, True, 5)]:
             self.assertEqual(method.launches_of(seconds, 5, long), wanted, seconds)
         self.assertEqual(method.launches_of(60, 1, False), 1)
 
