@@ -1,4 +1,5 @@
-//! `explain --stage c`: what gcc makes of the printed program computes what tilewright computes, from the same initial values.
+//! `explain --stage c`: what gcc makes of the printed program computes what tilewright computes, from the same initial
+//! values.
 
 mod common;
 

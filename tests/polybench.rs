@@ -126,8 +126,8 @@ fn values(tensor: &Tensor) -> Vec<f64> {
     }
 }
 
-/// The first element that differs by more than a relative 1e-9, and by more than 1e-11 of the largest: what a recursion such as
-/// durbin's makes of the rounding of a sum.
+/// The first element that differs by more than a relative 1e-9, and by more than 1e-11 of the largest: what a recursion
+/// such as durbin's makes of the rounding of a sum.
 fn difference(name: &str, found: &[f64], wanted: &[f64]) -> Option<String> {
     assert_eq!(found.len(), wanted.len(), "{name}");
     let largest = wanted.iter().fold(0.0f64, |m, x| m.max(x.abs()));

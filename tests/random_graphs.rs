@@ -1,8 +1,8 @@
 //! Random graphs: what is compiled, on every target of this processor and for 1 and 2 threads, computes what the reference
 //! interpreter says of the graph before any rewrite. Every other graph has its convolutions over blocks of channels.
 //!
-//! A second or two in a plain run; `TILEWRIGHT_FUZZ_SECONDS=600` for longer, `TILEWRIGHT_SEED=n` for one graph again. A graph
-//! that fails is printed cut down to the first value that is wrong.
+//! A second or two in a plain run; `TILEWRIGHT_FUZZ_SECONDS=600` for longer, `TILEWRIGHT_SEED=n` for one graph again. A
+//! graph that fails is printed cut down to the first value that is wrong.
 
 mod common;
 

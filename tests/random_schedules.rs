@@ -2,8 +2,8 @@
 //! does the ILP's schedule, of which its words make the same module; what is refused for its order has a counterexample
 //! that enumeration confirms. And a table of schedules that are refused, each with a true counterexample.
 //!
-//! Some seconds in a plain run; `TILEWRIGHT_FUZZ_SECONDS=600` for longer, `TILEWRIGHT_SEED=n` for one program again, both for others from
-//! that seed on.
+//! Some seconds in a plain run; `TILEWRIGHT_FUZZ_SECONDS=600` for longer, `TILEWRIGHT_SEED=n` for one program again,
+//! both for others from that seed on.
 
 mod common;
 mod random_schedules {

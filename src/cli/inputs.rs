@@ -17,8 +17,8 @@ use tilewright::{Error, Model, Options, Result, Tensor};
 /// Given tensors, what to do about the others, and how many threads work.
 #[derive(clap::Args)]
 pub struct RunArguments {
-    /// The contents of an input, from a .npy file; inputs not given have the program's initial values, or are filled from the
-    /// seed
+    /// The contents of an input, from a .npy file; inputs not given have the program's initial values, or are filled
+    /// from the seed
     #[arg(long = "input", value_name = "NAME=FILE.npy", value_parser = parse_input)]
     inputs: Vec<(String, PathBuf)>,
     /// Seed of the inputs that are not given: floating point in -1..1, integers 0 or 1 [default: 0]

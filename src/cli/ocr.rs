@@ -1,8 +1,8 @@
 //! Text recognition around the network: a picture to its input, its output to text.
 //!
-//! As PaddleOCR does it: height 48, width in proportion and at least 320, channels blue, green, red, values (x/255 - 1/2) / (1/2),
-//! zeros to the right; then connectionist temporal classification read greedily (Graves et al., 2006): the best class of each
-//! step, repetitions merged, blanks dropped.
+//! As PaddleOCR does it: height 48, width in proportion and at least 320, channels blue, green, red, values (x/255 -
+//! 1/2) / (1/2), zeros to the right; then connectionist temporal classification read greedily (Graves et al., 2006):
+//! the best class of each step, repetitions merged, blanks dropped.
 
 use image::imageops::FilterType;
 use image::{DynamicImage, GenericImageView};

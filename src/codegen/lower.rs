@@ -1,10 +1,10 @@
 //! LoopNest to VCode: vectors, unrolling, registers for local buffers, addresses.
 //!
-//! Each top-level statement of the nest becomes a function. `prepare` decides on vectors and unrolling, `select` expands
-//! statements to vector instructions over symbolic addresses, `hoist` moves invariants out of innermost loops, `prefetch`
-//! asks for panels before they are needed, `address` gives pointers registers and bumps them, `narrow` divides in as
-//! few lanes as are used. The nest's meaning (`interpret.rs`) is kept, except that sums over vector lanes are taken in another (fixed) order and that products in
-//! sums are fused.
+//! Each top-level statement of the nest becomes a function. `prepare` decides on vectors and unrolling, `select`
+//! expands statements to vector instructions over symbolic addresses, `hoist` moves invariants out of innermost loops,
+//! `prefetch` asks for panels before they are needed, `address` gives pointers registers and bumps them, `narrow`
+//! divides in as few lanes as are used. The nest's meaning (`interpret.rs`) is kept, except that sums over vector lanes
+//! are taken in another (fixed) order and that products in sums are fused.
 
 pub mod access;
 pub mod address;

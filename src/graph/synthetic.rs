@@ -1,9 +1,10 @@
 //! Seeded synthetic weights: the recipe in, the same bytes as NumPy's out.
 //!
-//! A weightless graph keeps, for a tensor without data, external-data entries `location=synthetic`, `distribution`, `seed` and
-//! either `low`, `high` (uniform) or `mean`, `std` (normal). Values come from NumPy's generator: `SeedSequence` (O'Neill's
-//! seed_seq), PCG64 XSL-RR (O'Neill, "PCG: A family of simple fast space-efficient statistically good algorithms"), and the
-//! ziggurat of Marsaglia and Tsang in single precision with 256 layers. The layers are computed here, not listed.
+//! A weightless graph keeps, for a tensor without data, external-data entries `location=synthetic`, `distribution`,
+//! `seed` and either `low`, `high` (uniform) or `mean`, `std` (normal). Values come from NumPy's generator:
+//! `SeedSequence` (O'Neill's seed_seq), PCG64 XSL-RR (O'Neill, "PCG: A family of simple fast space-efficient
+//! statistically good algorithms"), and the ziggurat of Marsaglia and Tsang in single precision with 256 layers. The
+//! layers are computed here, not listed.
 
 use crate::graph::{Error, Result};
 use std::sync::OnceLock;

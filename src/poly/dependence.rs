@@ -269,8 +269,8 @@ fn add(
     Ok(())
 }
 
-/// Whether some instance of an update reads in its body an element of the target that an instance writes which agrees with it in
-/// all forms `same`: then the sum of these instances cannot be kept elsewhere until it is complete.
+/// Whether some instance of an update reads in its body an element of the target that an instance writes which agrees
+/// with it in all forms `same`: then the sum of these instances cannot be kept elsewhere until it is complete.
 pub fn reads_sums(s: &Statement, same: &[Affine], isl: &Isl) -> Result<bool> {
     let n = s.iterators.len();
     let mut pairs = Polyhedron { dims: 2 * n, ..Polyhedron::default() };

@@ -54,7 +54,8 @@ impl Digits {
         (least >= 0 && most < self.radix).then_some((high, low))
     }
 
-    /// The iterators of `d` that read the dimension without digits and have to be split; `None` when it is read in another way.
+    /// The iterators of `d` that read the dimension without digits and have to be split; `None` when it is read in
+    /// another way.
     fn iterators(&self, d: &Definition) -> Option<Vec<Var>> {
         let mut found = vec![];
         let mut possible = true;

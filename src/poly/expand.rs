@@ -1,9 +1,10 @@
 //! Private copies of temporaries, so that loops which only share their memory may run in any order.
 //!
-//! In: a Scop in its original order. Out: the same values, with scalar temporaries (arrays where all domains are boxes) that have a dimension for each loop around all of
-//! their uses in which every iteration writes what it reads, and a name for each part of the program that does so by
-//! itself (Feautrier, "Array Expansion", ICS 1988, for loops as a whole). `t = 0; for k: t += …; C[i][j] = t` in loops over i and j
-//! becomes `t[i][j] = 0 …`, and the loops over i and j carry nothing any more.
+//! In: a Scop in its original order. Out: the same values, with scalar temporaries (arrays where all domains are boxes)
+//! that have a dimension for each loop around all of their uses in which every iteration writes what it reads, and a
+//! name for each part of the program that does so by itself (Feautrier, "Array Expansion", ICS 1988, for loops as a
+//! whole). `t = 0; for k: t += …; C[i][j] = t` in loops over i and j becomes `t[i][j] = 0 …`, and the loops over i and
+//! j carry nothing any more.
 //!
 //! A read is covered by one write that names its element: the iterators of the write follow from the common loops and from
 //! its subscripts, and it runs before. Where that does not show, the temporary stays as it is.
@@ -114,8 +115,8 @@ impl Expander<'_> {
         Ok(out)
     }
 
-    /// Adds the regions of `users`, which are below `node` in the loops `rows`, when there are such that have as many loops as
-    /// possible around them.
+    /// Adds the regions of `users`, which are below `node` in the loops `rows`, when there are such that have as many
+    /// loops as possible around them.
     fn closed(&self, node: &Node, users: &[StatementId], rows: &mut Vec<Row>, out: &mut Vec<Region>) -> Result<bool> {
         match node {
             Node::Leaf => Ok(false),

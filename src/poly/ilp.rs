@@ -17,24 +17,25 @@
 //!
 //! A strongly connected component first gets *tile rows*: as many rows as there are in all of which every dependence is
 //! non-negative, so that blocks of them can run one after the other. Inside of them are the *points*, loops over single
-//! values in which parallel rows count most; the outer serial one of several statements is the one that moves fewest bytes
-//! with unit stride, and as soon as it breaks the component the rest is cut. Tile rows that reach no further than the points are left out;
-//! where none is skewed the outermost is the one that repeats the fewest reads across pages.
+//! values in which parallel rows count most; the outer serial one of several statements is the one that moves fewest
+//! bytes with unit stride, and as soon as it breaks the component the rest is cut. Tile rows that reach no further than
+//! the points are left out; where none is skewed the outermost is the one that repeats the fewest reads across pages.
 //!
 //! Attempts, in order, the first with a solution counts: parallel, then (for one strongly connected component) with
-//! coefficients 0..4 and constants 0, constants to 4, coefficients -4..4. A group of several components has only parallel
-//! rows, one iterator of each statement, all of one length, and shares one only if that saves more bytes than it moves
-//! with a worse stride, and never between two matrix products; when there is none the group is cut into a sequence of groups that have one, joined greedily along
-//! the dependences that move most bytes.
+//! coefficients 0..4 and constants 0, constants to 4, coefficients -4..4. A group of several components has only
+//! parallel rows, one iterator of each statement, all of one length, and shares one only if that saves more bytes than
+//! it moves with a worse stride, and never between two matrix products; when there is none the group is cut into a
+//! sequence of groups that have one, joined greedily along the dependences that move most bytes.
 //!
-//! Effort is limited: the linear relaxations of all integer programs together have at most [`MAX_EFFORT`] entries, and isl and
-//! the generators of polyhedra have limits of their own. Beyond them no more rows are found. The default is the original
-//! order: of the outermost strongly connected components for which no rows are found, of all statements when what was found does not pass
-//! the proof. It gets exact flags, so that its parallel loops are known, and the report names the statements and the reason.
+//! Effort is limited: the linear relaxations of all integer programs together have at most [`MAX_EFFORT`] entries, and
+//! isl and the generators of polyhedra have limits of their own. Beyond them no more rows are found. The default is the
+//! original order: of the outermost strongly connected components for which no rows are found, of all statements when
+//! what was found does not pass the proof. It gets exact flags, so that its parallel loops are known, and the report
+//! names the statements and the reason.
 //!
 //! How we differ from the paper: first δ ≥ 0 is asked for on the unbounded cone of the dependence (as if extents were
-//! parameters), which is a condition on the signs of a few forms when subscripts are simple; the generators of the dependence
-//! ([`super::generators`]) are used for the rest.
+//! parameters), which is a condition on the signs of a few forms when subscripts are simple; the generators of the
+//! dependence ([`super::generators`]) are used for the rest.
 
 mod component;
 mod row;
@@ -178,8 +179,8 @@ impl<'a> Scheduler<'a> {
         self.complement(id).is_empty()
     }
 
-    /// The tree for `group`, whose pairs of instances `live` the rows above have not ordered: the original one where there are no
-    /// rows above and none is found.
+    /// The tree for `group`, whose pairs of instances `live` the rows above have not ordered: the original one where
+    /// there are no rows above and none is found.
     fn group(&mut self, group: &[StatementId], live: LiveDependences<'a>) -> Result<Node> {
         let outermost = group.iter().all(|id| self.above[id].is_empty());
         match self.rows_of(group, live) {
@@ -215,8 +216,8 @@ impl<'a> Scheduler<'a> {
         Ok(Node::Band(Band { rows: tiles, permutable: true }, Box::new(points)))
     }
 
-    /// Rows in all of which every dependence of the component is non-negative, as many as there are: skewed and shifted where it
-    /// takes that. Empty unless they reach further than the first row.
+    /// Rows in all of which every dependence of the component is non-negative, as many as there are: skewed and shifted
+    /// where it takes that. Empty unless they reach further than the first row.
     fn tiles(&mut self, group: &[StatementId], live: &LiveDependences<'a>) -> Result<Vec<Row>> {
         let above = self.above.clone();
         let mut rows: Vec<Row> = vec![];
@@ -414,8 +415,8 @@ fn directions(scop: &Scop, id: StatementId) -> Vec<i64> {
     out
 }
 
-/// Bytes of the reads that move in the tile row `inner` and not in `outer`, which repeats them, and that do not move along their last
-/// subscript: each line of a tile is in a page of its own.
+/// Bytes of the reads that move in the tile row `inner` and not in `outer`, which repeats them, and that do not move
+/// along their last subscript: each line of a tile is in a page of its own.
 fn strided_bytes(scop: &Scop, outer: &Row, inner: &Row) -> i64 {
     let mut bytes = 0i64;
     for (id, phi) in &outer.phi {

@@ -1,6 +1,7 @@
-//! Small integer programs: fixed and equal unknowns eliminated, the rest solved by branch and bound over microlp's linear
-//! relaxations with a bound on their number and size, the answer checked exactly. Unknowns that are the positive parts of
-//! others are integers by themselves: they are not divided at, and are left out while it is asked whether there is any point.
+//! Small integer programs: fixed and equal unknowns eliminated, the rest solved by branch and bound over microlp's
+//! linear relaxations with a bound on their number and size, the answer checked exactly. Unknowns that are the positive
+//! parts of others are integers by themselves: they are not divided at, and are left out while it is asked whether
+//! there is any point.
 
 use crate::poly::polyhedron::gcd;
 use microlp::{ComparisonOp, OptimizationDirection, Problem, Solution, Variable};
@@ -103,8 +104,8 @@ impl IntegerProgram {
         linear.terms.iter().for_each(|(&u, &c)| self.cost[u] += k * c);
     }
 
-    /// Adds `k·max(0, linear)` to the cost, for a form without a constant and `k ≥ 0`. Forms that are multiples of each other,
-    /// of any sign, share an unknown: max(0, −x) = max(0, x) − x.
+    /// Adds `k·max(0, linear)` to the cost, for a form without a constant and `k ≥ 0`. Forms that are multiples of each
+    /// other, of any sign, share an unknown: max(0, −x) = max(0, x) − x.
     pub fn charge_positive(&mut self, linear: &Linear, k: i64) {
         let g = gcd(&linear.terms.values().copied().collect::<Vec<_>>());
         let Some(sign) = linear.terms.values().next().map(|c| c.signum()) else { return };

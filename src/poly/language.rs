@@ -38,9 +38,9 @@
 //!   is an i64. Integers divide towards zero and `%` has the sign of the divisor: -7 / 2 is -3, -7 % 2 is 1.
 //! - **def.** The indices of an equation that stand on the left name the element, the others are reduced. Their ranges
 //!   follow from the shapes: the largest from 0 for which every read is inside; `where` says them where they do not
-//!   follow, and then a read outside of its tensor gives zero. An index on the left without a range of its own stays inside also with
-//!   those that have one. `+=!` starts from the neutral element, `+=` from the value
-//!   that an earlier equation gave. A subscript may be an element of an integer tensor.
+//!   follow, and then a read outside of its tensor gives zero. An index on the left without a range of its own stays
+//!   inside also with those that have one. `+=!` starts from the neutral element, `+=` from the value that an earlier
+//!   equation gave. A subscript may be an element of an integer tensor.
 //! - **loop.** Statements run in their order. `for i in a..b` runs to b - 1; a negative step walks the same interval down
 //!   from b - 1. Bounds and conditions are affine in the indices (`min` in an upper and `max` in a lower bound as well);
 //!   what depends on data is chosen by `select`. Updates such as `+=` of one element may be reordered.

@@ -1,9 +1,10 @@
 //! Exact legality of a schedule, with a counterexample.
 //!
-//! In: a Scop, its dependences, any tree. For each dependence the tree is walked from the root with the pairs of instances
-//! that run at the same time so far; at each row the sink may not be earlier than the source. A row that runs in parallel
-//! or in vector lanes may not carry a dependence at all; the updates of one reduction may be reordered and spread over
-//! lanes, but not run in parallel. The distances of two rows in waves must have a positive sum. Intervals prove most rows ([`Reduced`]); where they do not, isl decides.
+//! In: a Scop, its dependences, any tree. For each dependence the tree is walked from the root with the pairs of
+//! instances that run at the same time so far; at each row the sink may not be earlier than the source. A row that runs
+//! in parallel or in vector lanes may not carry a dependence at all; the updates of one reduction may be reordered and
+//! spread over lanes, but not run in parallel. The distances of two rows in waves must have a positive sum. Intervals
+//! prove most rows ([`Reduced`]); where they do not, isl decides.
 
 use crate::poly::dependence::{Dependence, Dependences, Kind};
 use crate::poly::isl::Isl;
@@ -30,8 +31,8 @@ pub fn check(scop: &Scop, dependences: &Dependences, schedule: &Schedule) -> Res
     Ok(())
 }
 
-/// The same tree, statements in their order in rows and filters, with exact flags: a row is coincident when no dependence that is left at its band has a distance in φ, a
-/// band permutable when none has a negative one.
+/// The same tree, statements in their order in rows and filters, with exact flags: a row is coincident when no
+/// dependence that is left at its band has a distance in φ, a band permutable when none has a negative one.
 pub fn flag(scop: &Scop, dependences: &Dependences, schedule: &Schedule) -> Result<Schedule> {
     let live = dependences.list.iter().map(|d| (d, Live::new(d))).collect();
     Ok(Schedule { root: flag_node(scop, &Isl::default(), &schedule.root, live)? })
@@ -123,8 +124,8 @@ impl Live {
         p
     }
 
-    /// The pairs of which the sum of both rows is less for the sink than for the source, and those of the same sum of which the
-    /// first row is greater or less.
+    /// The pairs of which the sum of both rows is less for the sink than for the source, and those of the same sum of
+    /// which the first row is greater or less.
     fn against_waves(&self, scop: &Scop, d: &Dependence, rows: [&Row; 2]) -> [Polyhedron; 3] {
         let mut p = self.relation.clone();
         let times = rows.map(|row| {
@@ -240,8 +241,8 @@ impl Walk<'_> {
         }
     }
 
-    /// Two rows in waves run in the order of their sum, those of one sum in parallel: a dependence must have a positive sum, or
-    /// no distance in either. Returns what these rows leave, `None` when intervals show that nothing is left.
+    /// Two rows in waves run in the order of their sum, those of one sum in parallel: a dependence must have a positive
+    /// sum, or no distance in either. Returns what these rows leave, `None` when intervals show that nothing is left.
     fn wavefront(&self, row: &Row, next: Option<&Row>, live: &Live) -> Result<Option<Live>> {
         let (scop, d) = (self.scop, self.dependence);
         let Some(next) = next else {

@@ -1,7 +1,7 @@
 //! From a tiled schedule to explicit loops.
 //!
-//! In: a Scop and a [`Tiled`] schedule. Out: a [`Kernel`]: a LoopNest whose phases are one parallel loop each (a serial phase
-//! has one iteration), its arguments, and the report.
+//! In: a Scop and a [`Tiled`] schedule. Out: a [`Kernel`]: a LoopNest whose phases are one parallel loop each (a serial
+//! phase has one iteration), its arguments, and the report.
 //!
 //! A *class* is one φ on its way from a whole range to one value: φ = base + 0..extent, base affine in loop variables. A
 //! tile row splits the extent into full tiles and one copy of everything further in with the smaller extent that
@@ -39,8 +39,8 @@ pub struct Kernel {
 
 #[derive(Clone, PartialEq, Debug)]
 pub enum Argument {
-    /// A tensor of the Scop, which has the external tensors of the Program in the same order. Its buffer is marked as written
-    /// when the tensor is an output or updated in place; it is one argument either way.
+    /// A tensor of the Scop, which has the external tensors of the Program in the same order. Its buffer is marked as
+    /// written when the tensor is an output or updated in place; it is one argument either way.
     Tensor(BufferId),
     /// A constant, packed at compile time.
     Packed(Pack),
@@ -88,9 +88,9 @@ fn lower_as(scop: &Scop, tiled: &Tiled, scans: bool) -> Result<Kernel> {
     Ok(l.finish())
 }
 
-/// Whether boxes describe all loops: no iteration has memory of its own, the points of a tile are values of the same φ, and the
-/// original order is that of a tensor expression, or every domain is a box and every row is one iterator of each
-/// statement, unshifted; and no row follows from others, as those below a fused loop do.
+/// Whether boxes describe all loops: no iteration has memory of its own, the points of a tile are values of the same φ,
+/// and the original order is that of a tensor expression, or every domain is a box and every row is one iterator of
+/// each statement, unshifted; and no row follows from others, as those below a fused loop do.
 fn is_box(scop: &Scop, schedule: &Schedule) -> bool {
     let rows = |id| schedule.path(id).into_iter().filter_map(|s| if let Step::Row(r) = s { Some(r) } else { None });
     let points = |id, tile: &Row| rows(id).any(|r| r.tile == 1 && r.of(id) == tile.of(id));

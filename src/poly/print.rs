@@ -19,10 +19,11 @@
 //!       leaf
 //!     …
 //! ```
-//! Iterators are `name < extent`; a domain follows them, `if h + r - 1 >= 0 && …`. Expressions are those of a LoopNest. A
-//! tensor is `input`, `constant`, `output`, `inout` or `temporary`. When the statements do not run one completely after the
-//! other, the word `order` and a tree follow them inside of the braces; then `private B_cache of B` with the rows, and the layout
-//! `as (d1 / 16, d0, d1 / 1 % 16)`, of each private temporary. Each row of a band has its name, its kind, flags, tile size and padding, and the time φ of each statement below it.
+//! Iterators are `name < extent`; a domain follows them, `if h + r - 1 >= 0 && …`. Expressions are those of a LoopNest.
+//! A tensor is `input`, `constant`, `output`, `inout` or `temporary`. When the statements do not run one completely
+//! after the other, the word `order` and a tree follow them inside of the braces; then `private B_cache of B` with the
+//! rows, and the layout `as (d1 / 16, d0, d1 / 1 % 16)`, of each private temporary. Each row of a band has its name,
+//! its kind, flags, tile size and padding, and the time φ of each statement below it.
 
 use crate::codegen::expr::{Affine, Index};
 use crate::codegen::print::Names;

@@ -160,8 +160,8 @@ impl Scop {
 }
 
 impl Scop {
-    /// Checks ranks, variables and ids, the original order, and that every subscript lies in its dimension for every instance
-    /// that accesses it.
+    /// Checks ranks, variables and ids, the original order, and that every subscript lies in its dimension for every
+    /// instance that accesses it.
     pub fn verify(&self) -> Result<()> {
         let isl = Isl::default();
         for s in &self.statements {

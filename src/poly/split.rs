@@ -1,10 +1,10 @@
 //! Index set splitting: a loop that reads one element of what it updates is divided there.
 //!
-//! In: a Scop in its original order. Out: the same instances in the same order, where a statement that is alone in a loop and
-//! reads its own target has become one statement for the iterations before those that touch the element that is read, one
-//! for these, and one for those after (Griebl, Feautrier, Lengauer, "Index Set Splitting", IJPP 2000, with the hyperplanes
-//! where a read meets the write). `for j: A[i][j] min= A[i][k] + A[k][j]` carries the value of A[i][k] from j = k to all j > k;
-//! each of the three parts carries nothing.
+//! In: a Scop in its original order. Out: the same instances in the same order, where a statement that is alone in a
+//! loop and reads its own target has become one statement for the iterations before those that touch the element that
+//! is read, one for these, and one for those after (Griebl, Feautrier, Lengauer, "Index Set Splitting", IJPP 2000, with
+//! the hyperplanes where a read meets the write). `for j: A[i][j] min= A[i][k] + A[k][j]` carries the value of A[i][k]
+//! from j = k to all j > k; each of the three parts carries nothing.
 
 use crate::codegen::expr::{Affine, Index};
 use crate::poly::Result;

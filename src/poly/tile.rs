@@ -1,10 +1,10 @@
 //! Tiles, vectors, registers and packing: a model, not a search on the machine.
 //!
-//! In: a Scop and a schedule of it. Out: the schedule with tile rows outside, point rows (unrolled and vector) innermost,
-//! the operands to pack, and what the model expects. Each child of the root's sequence (or the root) becomes one phase. In a phase the
-//! *dominant* statement, the one with most instances, decides: [`register_block`] chooses the vector iterator and
-//! the block in registers, [`cache`] the order of the loops over blocks. The other statements follow with the same
-//! tiles on the rows they share, and choose vectors of their own on rows further in.
+//! In: a Scop and a schedule of it. Out: the schedule with tile rows outside, point rows (unrolled and vector)
+//! innermost, the operands to pack, and what the model expects. Each child of the root's sequence (or the root) becomes
+//! one phase. In a phase the *dominant* statement, the one with most instances, decides: [`register_block`] chooses the
+//! vector iterator and the block in registers, [`cache`] the order of the loops over blocks. The other statements
+//! follow with the same tiles on the rows they share, and choose vectors of their own on rows further in.
 //!
 //! Invariant: only rows without dependences are tiled or moved; the result goes through the same legality check as any
 //! schedule.
@@ -147,8 +147,8 @@ pub fn tile_with(
     Ok(Tiled { report: KernelReport { tensorized, ..tiled.report }, ..tiled })
 }
 
-/// Whether a phase has the shape of a tensor expression: boxes, loops over one iterator of each statement, and innermost loops
-/// that carry nothing but the sum of the one statement in them.
+/// Whether a phase has the shape of a tensor expression: boxes, loops over one iterator of each statement, and
+/// innermost loops that carry nothing but the sum of the one statement in them.
 fn is_box(scop: &Scop, statements: &[StatementId], node: &Node) -> bool {
     if scop.order == Schedule::in_sequence(&scop.statements) {
         return true;

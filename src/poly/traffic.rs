@@ -1,7 +1,8 @@
 //! How many bytes a loop nest brings into each cache: an estimate for any order of loops, tiled or not, packed or not.
 //!
-//! In: the loops of a proven schedule, as they are written for code generation, and the caches of a target. Out: the bytes that
-//! come into each cache from behind it in one run that begins with empty caches. Invariant: never less than what is touched.
+//! In: the loops of a proven schedule, as they are written for code generation, and the caches of a target. Out: the
+//! bytes that come into each cache from behind it in one run that begins with empty caches. Invariant: never less than
+//! what is touched.
 //!
 //! From the innermost loops outwards each loop is described by the regions of the buffers that one run of it touches
 //! (footprints as in Ferrante, Sarkar, Thrash, "On Estimating and Enhancing Cache Effectiveness", 1991). When what one

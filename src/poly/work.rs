@@ -1,9 +1,9 @@
 //! How much a program computes: instances of statements and the operations in them, for reports.
 //!
-//! In: a statement over an affine domain. Out: the number of its points. Iterators that no constraint joins are counted apart
-//! and multiplied; of those that one joins, the innermost is counted in closed form, and those around it one by one, or at the
-//! middles of [`STRATA`] equal parts where they have more values (the midpoint rule: exact for triangles but for rounding,
-//! and within a few thousandths elsewhere).
+//! In: a statement over an affine domain. Out: the number of its points. Iterators that no constraint joins are counted
+//! apart and multiplied; of those that one joins, the innermost is counted in closed form, and those around it one by
+//! one, or at the middles of [`STRATA`] equal parts where they have more values (the midpoint rule: exact for triangles
+//! but for rounding, and within a few thousandths elsewhere).
 
 use super::expr::{Affine, Expr, Var};
 use super::scop::{Scop, Statement};

@@ -6,7 +6,8 @@
 use crate::runtime::{Error, Result};
 use memmap2::{Mmap, MmapMut};
 
-/// A kernel phase. SAFETY of a call: the arguments are those that the module says, of the sizes that it says. Argument table, first and one-past-last iteration of the parallel loop, scratch memory of the thread.
+/// A kernel phase. SAFETY of a call: the arguments are those that the module says, of the sizes that it says. Argument
+/// table, first and one-past-last iteration of the parallel loop, scratch memory of the thread.
 pub type PhaseFn = unsafe extern "C" fn(arguments: *const *mut u8, first: i64, last: i64, scratch: *mut u8);
 
 /// Code pages of one module.

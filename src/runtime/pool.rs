@@ -1,12 +1,12 @@
 //! The thread pool: the iterations of a parallel loop, divided among threads; nothing nested.
 //!
-//! In: a number of iterations and a function of a range. Out: the function has run on every iteration. Each thread begins with
-//! a part of equal length; one that is done takes half of what another has left, so neither uneven work nor cores of
-//! different speed keep threads waiting (work stealing, Blumofe and Leiserson 1999). A run of a model
-//! takes the workers with [`Pool::enter`]; while it holds them they wait for work by spinning, for a bounded time, and as
-//! soon as it lets them go they sleep. They keep off the caller's processor. Handing out work is one store to a cache line
-//! of each worker. A worker that has not begun when nothing is left is not waited for, so one that the system has put aside
-//! delays nobody. Iterations are independent: which thread runs one changes no result.
+//! In: a number of iterations and a function of a range. Out: the function has run on every iteration. Each thread
+//! begins with a part of equal length; one that is done takes half of what another has left, so neither uneven work nor
+//! cores of different speed keep threads waiting (work stealing, Blumofe and Leiserson 1999). A run of a model takes
+//! the workers with [`Pool::enter`]; while it holds them they wait for work by spinning, for a bounded time, and as
+//! soon as it lets them go they sleep. They keep off the caller's processor. Handing out work is one store to a cache
+//! line of each worker. A worker that has not begun when nothing is left is not waited for, so one that the system has
+//! put aside delays nobody. Iterations are independent: which thread runs one changes no result.
 
 use crate::runtime::affinity::Affinity;
 use crate::runtime::{Error, Result};
@@ -200,9 +200,9 @@ impl Crew<'_> {
         if self.held.is_some() { self.pool.threads() } else { 1 }
     }
 
-    /// Runs `work(first, last, thread)` on ranges that make up `0..count`, and returns when all are done. `thread` is less than
-    /// [`Crew::threads`], and at most one range runs under a number at a time. A panic in `work` is reported as an error
-    /// after the other threads have finished.
+    /// Runs `work(first, last, thread)` on ranges that make up `0..count`, and returns when all are done. `thread` is
+    /// less than [`Crew::threads`], and at most one range runs under a number at a time. A panic in `work` is reported
+    /// as an error after the other threads have finished.
     pub fn run(&mut self, count: i64, work: &Work) -> Result<()> {
         let threads = self.threads();
         if threads == 1 || count <= 1 {
@@ -265,7 +265,8 @@ fn claim(shared: &Shared, worker: usize) -> bool {
 
 /// Works on the current job as `thread` until nobody has left anything. A panic is noted, not propagated.
 fn perform(shared: &Shared, thread: usize) {
-    // SAFETY: the caller counts in `pending`, or is the one who started the job, so the job does not change and its work lives.
+    // SAFETY: the caller counts in `pending`, or is the one who started the job, so the job does not change and its
+    // work lives.
     let (work, count, grain) = unsafe {
         let job = &*shared.job.get();
         (&*job.work, job.count, job.grain)

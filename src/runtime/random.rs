@@ -1,8 +1,9 @@
 //! Seeded contents for inputs that are not given: the same on every machine and in every language.
 //!
-//! Element `i` of input `k` comes from `u = mix(mix(seed ^ mix(k)) + (i + 1) · 0x9e3779b97f4a7c15)` in 64-bit arithmetic, where
-//! `mix` is the output function of SplitMix64 (Steele, Lea and Flood). Floating point: the upper 24 bits of `u`, even over
-//! -1..1. Integers: `u` modulo a bound, 0 or 1 unless said otherwise, so that they are valid as subscripts and as masks.
+//! Element `i` of input `k` comes from `u = mix(mix(seed ^ mix(k)) + (i + 1) · 0x9e3779b97f4a7c15)` in 64-bit
+//! arithmetic, where `mix` is the output function of SplitMix64 (Steele, Lea and Flood). Floating point: the upper 24
+//! bits of `u`, even over -1..1. Integers: `u` modulo a bound, 0 or 1 unless said otherwise, so that they are valid as
+//! subscripts and as masks.
 
 use crate::runtime::{DType, Tensor};
 

@@ -316,8 +316,8 @@ impl Session {
             (ReadyStep::Copy, Action::Copy { from, to }) => {
                 let bytes = self.module.buffers[to.0 as usize].bytes()? as usize;
                 let (from, to) = (memory.buffers[from.0 as usize], memory.buffers[to.0 as usize]);
-                // SAFETY: both buffers have this many bytes, the one that is written lies in this run's arena or in an output
-                // tensor that is borrowed mutably for the run, and they do not overlap (`Module::verify`).
+                // SAFETY: both buffers have this many bytes, the one that is written lies in this run's arena or in an
+                // output tensor that is borrowed mutably for the run, and they do not overlap (`Module::verify`).
                 unsafe { std::ptr::copy_nonoverlapping(from.cast_const(), to, bytes) };
                 Ok(())
             }

@@ -1,5 +1,5 @@
-//! Random small programs of the text language: imperfect nests, triangular and parametric bounds, stencils in place, sums, guards,
-//! scalars, reads through an index, stages that hand on temporaries.
+//! Random small programs of the text language: imperfect nests, triangular and parametric bounds, stencils in place,
+//! sums, guards, scalars, reads through an index, stages that hand on temporaries.
 
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};

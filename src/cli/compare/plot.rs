@@ -68,7 +68,8 @@ const HEIGHT: f64 = 300.0;
 const LEFT: f64 = 42.0;
 const BOTTOM: f64 = 34.0;
 
-/// The roofs of the machine (Williams, Waterman, Patterson 2009) and points below them; `home` is the level whose roof counts.
+/// The roofs of the machine (Williams, Waterman, Patterson 2009) and points below them; `home` is the level whose roof
+/// counts.
 pub fn roofline(machine: &Machine, peak: f64, home: usize, points: &[Point]) -> String {
     let points: Vec<&Point> = points.iter().filter(|p| p.intensity > 0.0 && p.gflops > 0.0).collect();
     let over = |f: &dyn Fn(&Point) -> f64, start: f64, pick: fn(f64, f64) -> f64| {

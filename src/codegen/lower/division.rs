@@ -1,7 +1,7 @@
 //! Division of integers, and remainders.
 //!
-//! In: values of one type in equal lanes. Out: quotient and remainder. Integers are divided in f64 with corrections: exact for all
-//! operands of 32 bits and for quotients of 64-bit operands below 2^62.
+//! In: values of one type in equal lanes. Out: quotient and remainder. Integers are divided in f64 with corrections:
+//! exact for all operands of 32 bits and for quotients of 64-bit operands below 2^62.
 
 use crate::codegen::expr::CompareOp;
 use crate::codegen::lower::select::{Selector, Step};

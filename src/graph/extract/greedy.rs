@@ -1,8 +1,8 @@
 //! The greedy answer: it starts the ILP, bounds it from above, and stands where the ILP may not be solved.
 //!
-//! In: a [`Problem`] and its rows. Out: values of the variables that satisfy every row and need no cut. Bottom-up, each class
-//! takes the candidate whose graph, each class counted once, is cheapest; then edges and views join kernels, what saves most
-//! first.
+//! In: a [`Problem`] and its rows. Out: values of the variables that satisfy every row and need no cut. Bottom-up, each
+//! class takes the candidate whose graph, each class counted once, is cheapest; then edges and views join kernels, what
+//! saves most first.
 
 use crate::graph::extract::kernels::{Answer, cuts};
 use crate::graph::extract::problem::{Problem, Site, has, members};

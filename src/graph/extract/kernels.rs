@@ -1,7 +1,7 @@
 //! From the variables to kernels, and what an answer must satisfy that no row says ahead.
 //!
-//! In: the values of the variables. Out: an [`Answer`], and for each rule that it breaks (a cycle among e-nodes or kernels, a
-//! kernel that is too big, repeated work) a cut: a row that this answer breaks and no legal one.
+//! In: the values of the variables. Out: an [`Answer`], and for each rule that it breaks (a cycle among e-nodes or
+//! kernels, a kernel that is too big, repeated work) a cut: a row that this answer breaks and no legal one.
 
 use crate::graph::define::kind;
 use crate::graph::extract::problem::{Problem, Site};

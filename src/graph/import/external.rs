@@ -22,7 +22,8 @@ impl Folder {
         Folder { path: path.to_path_buf(), roots: path.canonicalize().into_iter().collect() }
     }
 
-    /// The folder of a model file. Where that is a link, as in a cache of downloads, the data may lie beside what it leads to.
+    /// The folder of a model file. Where that is a link, as in a cache of downloads, the data may lie beside what it
+    /// leads to.
     pub fn of_file(file: &Path) -> Folder {
         let mut folder = Folder::new(file.parent().unwrap_or(Path::new("")));
         folder.roots.extend(file.canonicalize().ok().and_then(|f| f.parent().map(Path::to_path_buf)));

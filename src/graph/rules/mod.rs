@@ -1,10 +1,10 @@
 //! Rewrite rules: tables of rows, a row a rule.
 //!
-//! A row has a name, a pattern, and what is put beside the match: a pattern again, or a function that checks its condition
-//! and computes attributes. Patterns: `?x` any class, `$c` a class computed from constants, a number an f32 constant of that
-//! value, `(word p…)` an application, `(word ...)` with any operands, `(word@a …)` the same and remembered; two equal names
-//! stand for the same thing. `add`, `mul`, `min` and `max` match modulo commutativity and associativity. `{set}` at the root is
-//! any operator of a set.
+//! A row has a name, a pattern, and what is put beside the match: a pattern again, or a function that checks its
+//! condition and computes attributes. Patterns: `?x` any class, `$c` a class computed from constants, a number an f32
+//! constant of that value, `(word p…)` an application, `(word ...)` with any operands, `(word@a …)` the same and
+//! remembered; two equal names stand for the same thing. `add`, `mul`, `min` and `max` match modulo commutativity and
+//! associativity. `{set}` at the root is any operator of a set.
 
 pub mod algebra;
 pub mod blocked;

@@ -1,7 +1,7 @@
 //! One row of a band, by one integer program (see [`super`] for the formula).
 //!
-//! In: the statements of a group, the pairs of instances that are still to be ordered, and what the row may look like. Out: φ of
-//! each statement, checked by exact legality, its coincidence exact; or `None`.
+//! In: the statements of a group, the pairs of instances that are still to be ordered, and what the row may look like.
+//! Out: φ of each statement, checked by exact legality, its coincidence exact; or `None`.
 
 use super::Scheduler;
 use crate::codegen::expr::{Affine, Var};

@@ -1,9 +1,9 @@
 //! `loop` programs to Scops.
 //!
-//! Each assignment becomes a statement for each case of the conditions around it; its iterators are the loops around it, a
-//! loop's iterator being its index minus its least value, so that boxes begin at 0. The original order is the tree of
-//! loops and sequences as written; statements that never run are not in it, and it may have none. Every access is proven inside of its array for all iterations, or refused with the
-//! first iteration that leaves it.
+//! Each assignment becomes a statement for each case of the conditions around it; its iterators are the loops around
+//! it, a loop's iterator being its index minus its least value, so that boxes begin at 0. The original order is the
+//! tree of loops and sequences as written; statements that never run are not in it, and it may have none. Every access
+//! is proven inside of its array for all iterations, or refused with the first iteration that leaves it.
 
 use super::condition;
 use super::def;

@@ -1,9 +1,10 @@
 //! The ranges of the indices of an equation, from the shapes of what it reads and writes.
 //!
-//! In: the subscripts with their dimensions, and the ranges that `where` gives. Out: for every index the largest interval
-//! of numbers from 0 for which every subscript is inside. First the indices that stand alone in some subscript, those on the left also
-//! by what they share with indices that have a range given; then those that are the only unknown one of a subscript (after Vasilache et al., "Tensor Comprehensions", 2018, made exact).
-//! Invariant: a range is a function of the text and the sizes alone; where two answers are possible there is none.
+//! In: the subscripts with their dimensions, and the ranges that `where` gives. Out: for every index the largest
+//! interval of numbers from 0 for which every subscript is inside. First the indices that stand alone in some
+//! subscript, those on the left also by what they share with indices that have a range given; then those that are the
+//! only unknown one of a subscript (after Vasilache et al., "Tensor Comprehensions", 2018, made exact). Invariant: a
+//! range is a function of the text and the sizes alone; where two answers are possible there is none.
 
 use super::source::{Checked, Problem, Span};
 use crate::poly::expr::{Affine, Var};

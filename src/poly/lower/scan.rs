@@ -322,7 +322,8 @@ impl Lowering<'_> {
         Ok(body)
     }
 
-    /// All values of a padded row, which is the last variable of `inside`: those of its tile, or of a multiple of the padding.
+    /// All values of a padded row, which is the last variable of `inside`: those of its tile, or of a multiple of the
+    /// padding.
     fn padded(&self, row: &Row, inside: &Site, site: &Site) -> Option<Polyhedron> {
         if row.pad == 1 {
             return None;

@@ -115,8 +115,9 @@ impl Reference {
         pages * (span + PAGE - 1).div_euclid(PAGE)
     }
 
-    /// Share of a cache that the rows of the reference can use when the iterators take `extent` values: rows at a multiple of
-    /// a power of two meet in the same sets. Sets are counted within a page, as neighbouring pages lie anywhere.
+    /// Share of a cache that the rows of the reference can use when the iterators take `extent` values: rows at a
+    /// multiple of a power of two meet in the same sets. Sets are counted within a page, as neighbouring pages lie
+    /// anywhere.
     pub fn spread(&self, extent: &impl Fn(Var) -> i64, line: i64) -> f64 {
         let Some((last, _)) = self.subscripts.last() else { return 1.0 };
         let run = self.run(extent).max(line);

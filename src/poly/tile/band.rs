@@ -3,18 +3,19 @@
 //! In: the tree of one phase, with the tile rows that the ILP found ([`crate::poly::ilp`]). Out: the same tree with tile
 //! sizes from the caches, or without tiles where everything fits, and with vector and unrolled points in the leaves.
 //!
-//! **Tile sizes.** A tile row of size `n` runs the points of `n` values of φ at a time. Extents of iterators inside of a tile follow
-//! from the rows; the footprint is the sum over tensors of the box that is touched. Of the sizes that keep the footprint in
-//! the second cache the one with the least time counts:
+//! **Tile sizes.** A tile row of size `n` runs the points of `n` values of φ at a time. Extents of iterators inside of
+//! a tile follow from the rows; the footprint is the sum over tensors of the box that is touched. Of the sizes that
+//! keep the footprint in the second cache the one with the least time counts:
 //!
 //! > tiles · footprint / bandwidth + runs of the innermost loop · RUN
 //!
-//! **Points.** A coincident row may be moved inwards past everything below, a row of a permutable band within its band: both may
-//! become the vector, as may the row of a reduction that reads contiguous memory or rounds nothing (its lanes are
-//! combined). The vector is the row with the least cost, from
-//! the stride of each access along it; a coincident row along which reads are invariant is unrolled.
+//! **Points.** A coincident row may be moved inwards past everything below, a row of a permutable band within its band:
+//! both may become the vector, as may the row of a reduction that reads contiguous memory or rounds nothing (its lanes
+//! are combined). The vector is the row with the least cost, from the stride of each access along it; a coincident row
+//! along which reads are invariant is unrolled.
 //!
-//! Invariant: rows are only moved inwards where they carry nothing, so that the result is legal; it is checked like any other.
+//! Invariant: rows are only moved inwards where they carry nothing, so that the result is legal; it is checked like any
+//! other.
 
 mod sums;
 

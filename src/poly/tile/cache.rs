@@ -1,14 +1,14 @@
 //! The order of the tile loops, one more level of tiles for the caches, and blocks of a reduction.
 //!
 //! In: the block that is in registers, and the loops over blocks. Out: the loops in the order (and with the tiles) that
-//! exposes the fewest nanoseconds of transfers between cache levels. For one level, from the innermost loop outwards:
-//! a reference that does not depend on a loop is fetched once for all its iterations when what one iteration touches
-//! fits the level, otherwise in every iteration; one that depends on the loop is fetched in every iteration, less the
-//! overlap of neighbouring iterations when they fit (footprints as in Ferrante, Sarkar, Thrash, "On Estimating and Enhancing Cache
-//! Effectiveness", 1991). Constants come from memory at their first use; a packed one whose panels are used again by an
-//! inner loop is prefetched and hides behind the arithmetic. Where rows lie so far apart that they meet in few sets of a
-//! cache, they fill it sooner; where a block and its innermost loop read only short pieces of them, each piece is waited for, and
-//! longest where the pieces lie in many pages.
+//! exposes the fewest nanoseconds of transfers between cache levels. For one level, from the innermost loop outwards: a
+//! reference that does not depend on a loop is fetched once for all its iterations when what one iteration touches fits
+//! the level, otherwise in every iteration; one that depends on the loop is fetched in every iteration, less the
+//! overlap of neighbouring iterations when they fit (footprints as in Ferrante, Sarkar, Thrash, "On Estimating and
+//! Enhancing Cache Effectiveness", 1991). Constants come from memory at their first use; a packed one whose panels are
+//! used again by an inner loop is prefetched and hides behind the arithmetic. Where rows lie so far apart that they
+//! meet in few sets of a cache, they fill it sooner; where a block and its innermost loop read only short pieces of
+//! them, each piece is waited for, and longest where the pieces lie in many pages.
 //!
 //! Tried are all orders, cache tiles of 2 … 32 blocks on each loop, and a reduction cut into 2 … 32 parts, between
 //! which the accumulators of all blocks inside rest in memory.
@@ -48,12 +48,14 @@ pub struct Traffic<'a> {
 pub const FILL: f64 = 0.7;
 /// Share of the time of transfers from the second cache that does not hide behind arithmetic.
 const SECOND: f64 = 0.1;
-/// The same from further away, when they keep the memory busy for as long as the arithmetic takes during which they are made.
+/// The same from further away, when they keep the memory busy for as long as the arithmetic takes during which they are
+/// made.
 const BUSY: f64 = 0.6;
-/// ns until a line arrives that no stream of neighbours announced, while others are on their way, and lines that start a stream.
+/// ns until a line arrives that no stream of neighbours announced, while others are on their way, and lines that start
+/// a stream.
 const LATE: (f64, f64) = (6.0, 2.0);
-/// The same for a line in pages of which no stream is followed: the arithmetic that waits for it fills the processor's queues,
-/// so that few others are on their way.
+/// The same for a line in pages of which no stream is followed: the arithmetic that waits for it fills the processor's
+/// queues, so that few others are on their way.
 const SCATTERED: f64 = 20.0;
 /// Bytes of a panel that is prefetched, as a share of the second cache.
 const PANEL: f64 = 0.375;

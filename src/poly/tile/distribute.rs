@@ -1,9 +1,11 @@
 //! Statements that share loops but no values.
 //!
-//! In: the tree of one phase. Out: one plan, or one for each group of statements that exchange values, when a heavy statement
-//! has a vector in loops of its own and none in those of the others: `x += A·y` runs along rows of A, `z += Aᵀ·y` along columns.
+//! In: the tree of one phase. Out: one plan, or one for each group of statements that exchange values, when a heavy
+//! statement has a vector in loops of its own and none in those of the others: `x += A·y` runs along rows of A, `z +=
+//! Aᵀ·y` along columns.
 //!
-//! Invariant: only a band without carried dependences is divided, so that its statements may run one completely after the other.
+//! Invariant: only a band without carried dependences is divided, so that its statements may run one completely after
+//! the other.
 
 use super::instances;
 use super::phase::{Phase, Plan};

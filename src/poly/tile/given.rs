@@ -1,7 +1,8 @@
 //! Schedules that need no choices, and what there is to say of them: which statements became tensor instructions.
 //!
-//! In: a Scop and a schedule by hand. Out: the same schedule with a report of what its rows say. An update whose vector is one
-//! of its iterators is a tensor instruction of the target where one matches, whether `tensorize` or other words made it so.
+//! In: a Scop and a schedule by hand. Out: the same schedule with a report of what its rows say. An update whose vector
+//! is one of its iterators is a tensor instruction of the target where one matches, whether `tensorize` or other words
+//! made it so.
 
 use super::{KernelReport, PhaseReport, Tiled, instances, work};
 use crate::poly::instruction::{TensorInstruction, match_stored, select_by, table};

@@ -252,8 +252,8 @@ impl Phase<'_> {
         bytes
     }
 
-    /// Cycles that the statements around the dominant one, and its sums at their end, lose to strided accesses when the vector
-    /// runs along `row`.
+    /// Cycles that the statements around the dominant one, and its sums at their end, lose to strided accesses when the
+    /// vector runs along `row`.
     fn elsewhere(&self, row: &Row, dominant: StatementId) -> f64 {
         let mut cycles = 0.0;
         let target = self.scop.statement(dominant).target;

@@ -9,11 +9,12 @@
 //! cycles = max(operations / ports, loads / load ports, latency) + overlap · (the others) + stream · bytes / L2 bandwidth + loop
 //! ```
 //!
-//! and a statement takes Σ over its full and partial blocks of blocks · (steps · cycles + edge), so that extents that a block does
-//! not divide count as what they cost. Blocks that are nearly as good are candidates too, with operands that are given at run
-//! time read where they lie or from packed copies: what they cost in memory decides ([`super::cache`]). Accumulators, the vectors of one row and two more fit the registers. This is the
-//! micro-kernel part of Low, Igual, Smith, Quintana-Ortí, "Analytical Modeling Is Enough for High-Performance BLIS" (TOMS
-//! 2016), with accesses instead of fixed operands and with the edges counted.
+//! and a statement takes Σ over its full and partial blocks of blocks · (steps · cycles + edge), so that extents that a
+//! block does not divide count as what they cost. Blocks that are nearly as good are candidates too, with operands that
+//! are given at run time read where they lie or from packed copies: what they cost in memory decides
+//! ([`super::cache`]). Accumulators, the vectors of one row and two more fit the registers. This is the micro-kernel
+//! part of Low, Igual, Smith, Quintana-Ortí, "Analytical Modeling Is Enough for High-Performance BLIS" (TOMS 2016),
+//! with accesses instead of fixed operands and with the edges counted.
 
 use super::access::{Along, Reference, gcd};
 use crate::codegen::expr::Var;

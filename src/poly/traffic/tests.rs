@@ -1,4 +1,5 @@
-//! The model against a simulation: every access of the loops in their order, in caches that forget the line used longest ago.
+//! The model against a simulation: every access of the loops in their order, in caches that forget the line used
+//! longest ago.
 
 use super::*;
 use crate::codegen::loopnest::LoopKind;

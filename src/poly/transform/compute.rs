@@ -1,5 +1,6 @@
-//! Primitives about where the values of a temporary are computed: at the beginning of an iteration of the loop that uses them,
-//! with memory for one iteration of that loop or of one around it. `value.rs` says when the new program computes the same.
+//! Primitives about where the values of a temporary are computed: at the beginning of an iteration of the loop that
+//! uses them, with memory for one iteration of that loop or of one around it. `value.rs` says when the new program
+//! computes the same.
 
 use super::Transformed;
 use super::cache::tensor;
@@ -15,9 +16,9 @@ use crate::poly::schedule::{Node, Row, Schedule};
 use crate::poly::scop::{Iterator, Scop, StatementId};
 use crate::poly::{Error, Result};
 
-/// `compute_at Bx at y`: what one iteration of y uses of Bx is computed at its beginning, again where iterations use the same
-/// elements. With `store_at Bx at yo` its memory lives for one iteration of the outer loop yo, and each element is computed
-/// once in it, in the iteration of y that uses it first (a sliding window).
+/// `compute_at Bx at y`: what one iteration of y uses of Bx is computed at its beginning, again where iterations use
+/// the same elements. With `store_at Bx at yo` its memory lives for one iteration of the outer loop yo, and each
+/// element is computed once in it, in the iteration of y that uses it first (a sliding window).
 ///
 /// ```text
 /// for y for x         for y                          compute_at Bx at y; store_at Bx at yo:
@@ -34,8 +35,8 @@ pub fn compute_at(before: &Transformed, name: &Name, at: &Loop) -> Result<Transf
     }
 }
 
-/// `store_at Bx at yo`: memory for what one iteration of yo uses of Bx, which is computed at its beginning unless `compute_at`
-/// says further in.
+/// `store_at Bx at yo`: memory for what one iteration of yo uses of Bx, which is computed at its beginning unless
+/// `compute_at` says further in.
 ///
 /// ```text
 /// for y               for yo

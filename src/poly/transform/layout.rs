@@ -17,8 +17,8 @@ pub fn copy_of(scop: &Scop, name: &str) -> Option<usize> {
     scop.privates.iter().rposition(named)
 }
 
-/// `pack B as (n / 16, k, n % 16)`: where the elements of the copy that `cache_read` or `cache_write` made lie in memory. The
-/// dimensions are called as the loops that fill the copy, or d0, d1 …, and begin at 0 in each iteration.
+/// `pack B as (n / 16, k, n % 16)`: where the elements of the copy that `cache_read` or `cache_write` made lie in
+/// memory. The dimensions are called as the loops that fill the copy, or d0, d1 …, and begin at 0 in each iteration.
 ///
 /// ```text
 /// B_cache[k][n]       B_cache[n / 16][k][n % 16]

@@ -16,9 +16,9 @@ use crate::poly::language::syntax::Name;
 use crate::poly::schedule::{Node, Row, RowKind, Schedule};
 use crate::poly::scop::{Iterator, Statement, StatementId, TensorDecl};
 
-/// `rfactor C over ki -> P`: P holds a partial result for each value of ki, which are combined afterwards. The update is called
-/// P from then on, its initialisation `P_init`, and what combines has the update's old name. Sums and products of
-/// floating-point numbers are taken in another order.
+/// `rfactor C over ki -> P`: P holds a partial result for each value of ki, which are combined afterwards. The update
+/// is called P from then on, its initialisation `P_init`, and what combines has the update's old name. Sums and
+/// products of floating-point numbers are taken in another order.
 ///
 /// ```text
 /// for k                 for q  P[q] = 0

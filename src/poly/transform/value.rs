@@ -1,8 +1,8 @@
 //! What a value is computed from and who uses it: when it may be computed elsewhere, or again.
 //!
-//! In: a program, a temporary of it, rows whose iterations compute their own values. Out: nothing, or a refusal with the instances
-//! that stand in the way. Invariant: where nothing is refused, each use reads what exactly one definition gives, and no write to
-//! an element that the definition reads lies between it and the use.
+//! In: a program, a temporary of it, rows whose iterations compute their own values. Out: nothing, or a refusal with
+//! the instances that stand in the way. Invariant: where nothing is refused, each use reads what exactly one definition
+//! gives, and no write to an element that the definition reads lies between it and the use.
 
 use super::cache::{instance_conditions, solve, tensor, violation};
 use super::edit::refuse;

@@ -1,7 +1,8 @@
 //! The `k` first elements of an axis in its order, and where they were.
 //!
-//! The places of the result are a heap with the last of them at its root while the axis is read, and are sorted in place then
-//! (Williams, "Algorithm 232: Heapsort", 1964). The order is total: not-a-number is the greatest, equals keep their order.
+//! The places of the result are a heap with the last of them at its root while the axis is read, and are sorted in
+//! place then (Williams, "Algorithm 232: Heapsort", 1964). The order is total: not-a-number is the greatest, equals
+//! keep their order.
 
 use super::element::{Around, Element, misuse, with_elements};
 use super::{View, ViewMut};

@@ -1,7 +1,8 @@
 //! Schedules built in Rust: one method for each primitive of the text language.
 //!
-//! In: a program that is being built, a chain of primitives. Out: the program with the schedule in its file. A loop is `"i"`, or
-//! `("S", "i")` where several statements have loops of that name; several loops are `["i", "j"]`, or `("S", ["i", "j"])`.
+//! In: a program that is being built, a chain of primitives. Out: the program with the schedule in its file. A loop is
+//! `"i"`, or `("S", "i")` where several statements have loops of that name; several loops are `["i", "j"]`, or `("S",
+//! ["i", "j"])`.
 //!
 //! ```
 //! use tilewright::DType::F32;
@@ -175,7 +176,8 @@ impl Primitives {
         self.then(Primitive::CacheWrite { tensor: tensor.into(), at: at.into() })
     }
 
-    /// `layout`: the subscripts of the copy over the loops that read the tensor, `(name("n") / 16, name("k"), name("n") % 16)`.
+    /// `layout`: the subscripts of the copy over the loops that read the tensor, `(name("n") / 16, name("k"), name("n")
+    /// % 16)`.
     pub fn pack(self, tensor: &str, layout: impl List) -> Primitives {
         self.then(Primitive::Pack { tensor: tensor.into(), layout: layout.list() })
     }

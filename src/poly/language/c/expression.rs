@@ -1,7 +1,8 @@
 //! Expressions as C.
 //!
-//! Sums, products and signs bind as in C; all other operands are in parentheses. What C has no operator for is one of [`HELPERS`] or a function
-//! of `math.h`. Integers of 8 bits are cut after each operation, since C computes them as `int`.
+//! Sums, products and signs bind as in C; all other operands are in parentheses. What C has no operator for is one of
+//! [`HELPERS`] or a function of `math.h`. Integers of 8 bits are cut after each operation, since C computes them as
+//! `int`.
 
 use crate::codegen::print::affine;
 use crate::poly::expr::{Access, Affine, BinaryOp, BufferId, CompareOp, Expr, Index, Scalar, UnaryOp, Var};

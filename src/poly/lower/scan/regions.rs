@@ -9,7 +9,8 @@ use crate::poly::schedule::{Node, Row};
 use crate::poly::scop::StatementId;
 
 impl Lowering<'_> {
-    /// The parts of a loop (the last variable of `inside`) that are worth code of their own, each with all that is known there.
+    /// The parts of a loop (the last variable of `inside`) that are worth code of their own, each with all that is
+    /// known there.
     pub(super) fn regions(
         &mut self,
         rows: &[Row],

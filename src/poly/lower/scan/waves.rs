@@ -65,7 +65,8 @@ impl Lowering<'_> {
     }
 }
 
-/// A stride that visits all of `0..n`, wide steps apart, when its multiples are taken modulo n: near n over the golden ratio.
+/// A stride that visits all of `0..n`, wide steps apart, when its multiples are taken modulo n: near n over the golden
+/// ratio.
 fn spread(n: i64) -> i64 {
     let near = (n as f64 * 0.618).round() as i64;
     (near.max(1)..).find(|&s| gcd(&[s, n]) == 1).expect("a prime beyond n")
