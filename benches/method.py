@@ -8,8 +8,9 @@ rounds of the ratio of their turns; of the row it is the geometric mean over the
 
 The interval says where the ratio of another run of the row is expected, in 95 of 100 cases. What differs from one start of a
 program to the next (where its memory lies, how its threads are placed) is mostly more than what differs within one, so whole
-launches are drawn with replacement (a cluster bootstrap, Davison and Hinkley 1997, 3.8). Few launches make such a distribution too
-narrow: it is stretched as Student's t is against the normal, and by the square root of 2, because two runs scatter both.
+launches are drawn with replacement, and of each its rounds (a two-stage bootstrap, Davison and Hinkley 1997, 3.8): a few launches
+may be alike by chance. Few launches make such a distribution too narrow: it is stretched as Student's t is against the normal,
+and by the square root of 2, because two runs scatter both.
 benches/tests/test_method.py holds that to simulated noise, agree.py to two reports.
 
 At the end the rows with the widest intervals have further launches while there is time (--patience), as long as an interval reaches further
@@ -21,7 +22,7 @@ import pathlib
 import random
 import statistics
 
-INTERVAL = "rows that take long have fewer launches; the interval is where 95 of 100 repetitions are expected, by a bootstrap over launches"
+INTERVAL = "rows that take long have fewer launches; the interval is where 95 of 100 repetitions are expected, by a bootstrap over launches and their rounds"
 RESAMPLES = 1000
 # What a row may take before it has fewer launches.
 ROW_SECONDS = 12.0
@@ -54,18 +55,19 @@ def summary(latencies):
 def stretch(launches):
     """How much wider than the bootstrap's an interval is that holds the ratio of another run."""
     student = STUDENT[launches - 2] if launches - 2 < len(STUDENT) else NORMAL
-    return student / NORMAL * math.sqrt(launches / (launches - 1)) * math.sqrt(2)
+    return student / NORMAL * math.sqrt(2)
 
 
 def ratio(theirs, ours, seed=0):
     """Their time over ours, of turns[launch][round], with its interval, which is the ratio alone where there is one launch."""
-    logs = [math.log(statistics.median(t / o for t, o in zip(*launch))) for launch in zip(theirs, ours)]
-    middle = statistics.fmean(logs)
-    if len(logs) == 1:
+    rounds = [[math.log(t / o) for t, o in zip(*launch)] for launch in zip(theirs, ours)]
+    middle = statistics.fmean(map(statistics.median, rounds))
+    if len(rounds) == 1:
         return {"ratio": math.exp(middle), "low": math.exp(middle), "high": math.exp(middle)}
     generator = random.Random(seed)
-    means = [statistics.fmean(generator.choices(logs, k=len(logs))) for _ in range(RESAMPLES)]
-    low, high = ((quantile(means, share) - middle) * stretch(len(logs)) for share in (0.025, 0.975))
+    draw = lambda values: generator.choices(values, k=len(values))
+    means = [statistics.fmean(statistics.median(draw(launch)) for launch in draw(rounds)) for _ in range(RESAMPLES)]
+    low, high = ((quantile(means, share) - middle) * stretch(len(rounds)) for share in (0.025, 0.975))
     return {"ratio": math.exp(middle), "low": math.exp(middle + min(low, 0)), "high": math.exp(middle + max(high, 0))}
 
 
