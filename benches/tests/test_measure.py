@@ -3,6 +3,7 @@ import os
 import pathlib
 import sys
 import tempfile
+import time
 import types
 import unittest
 from unittest import mock
@@ -100,10 +101,18 @@ class Rows(unittest.TestCase):
     def test_a_contestant_is_stopped_while_it_is_not_its_turn(self):
         with tempfile.TemporaryDirectory() as folder:
             process = Fake("ours").start({}, 1, folder)
-            state = lambda: pathlib.Path(f"/proc/{process.process.pid}/stat").read_text().rsplit(")", 1)[1].split()[0]
-            self.assertEqual(state(), "T")
+
+            def stops():
+                """Signals take their time."""
+                end = time.monotonic() + 5
+                state = lambda: pathlib.Path(f"/proc/{process.process.pid}/stat").read_text().rsplit(")", 1)[1].split()[0]
+                while state() != "T" and time.monotonic() < end:
+                    time.sleep(0.001)
+                return state() == "T"
+
+            self.assertTrue(stops())
             self.assertEqual(process.turn(0.01), [5.0, 5.0])
-            self.assertEqual(state(), "T")
+            self.assertTrue(stops())
             process.close()
             self.assertEqual(process.process.returncode, 0)
 
