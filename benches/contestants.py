@@ -26,8 +26,8 @@ class Failure(Exception):
 
 @contextlib.contextmanager
 def on_core(core):
-    """What is started here runs on this core alone; on any where it is None or the system cannot bind programs."""
-    if core is None or not hasattr(os, "sched_setaffinity"):
+    """What is started here runs on this core alone, one of `cores`; on any where it is None."""
+    if core is None:
         yield
         return
     before = os.sched_getaffinity(0)

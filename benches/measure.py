@@ -198,8 +198,9 @@ class Measurement:
             drift = method.drift({name: log.turns for name, log in logs.items()})
             used, whole = self.others
             row["disturbed"] = method.marks(used / whole if whole else 0.0, drift)
-            detail = self.contestants[self.first].detail(self.workload, row["threads"])
-            row["detail"] = {key: detail[key] for key in ("target", "peak_gflops", "flops", "least_bytes", "peak_memory_bytes", "stages", "kernels")
-                             if key in detail}
-            row["detail"]["kernel_count"] = len(detail["kernels"])
-            row["detail"]["gflops"] = detail["flops"] / row["contestants"][self.first]["latency_ms"]["median"] / 1e6
+            if "detail" not in row:
+                detail = self.contestants[self.first].detail(self.workload, row["threads"])
+                row["detail"] = {key: detail[key] for key in ("target", "peak_gflops", "flops", "least_bytes", "peak_memory_bytes", "stages", "kernels")
+                                 if key in detail}
+                row["detail"]["kernel_count"] = len(detail["kernels"])
+            row["detail"]["gflops"] = row["detail"]["flops"] / row["contestants"][self.first]["latency_ms"]["median"] / 1e6
