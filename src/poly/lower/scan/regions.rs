@@ -68,9 +68,6 @@ impl Lowering<'_> {
                 wanted.inequalities.extend(both(shadow));
             }
         }
-        if !innermost && shadows.len() > 1 && wanted.inequalities.is_empty() {
-            return Ok(vec![]);
-        }
         if wanted.inequalities.is_empty() {
             return Ok(vec![]);
         }
