@@ -2,7 +2,6 @@
 
 use crate::graph::infer::{MAX_ELEMENTS, infer};
 use crate::graph::op::Op;
-use crate::graph::scalar::Value as Element;
 use crate::graph::{DType, Error, Result, Tensor};
 use std::sync::Arc;
 
@@ -173,43 +172,4 @@ impl std::fmt::Display for ValueId {
     fn fmt(&self, f: &mut std::fmt::Formatter) -> std::fmt::Result {
         write!(f, "%{}", self.0)
     }
-}
-
-/// A line for each input, constant, node and output; constants with few elements show them.
-impl std::fmt::Display for Graph {
-    fn fmt(&self, f: &mut std::fmt::Formatter) -> std::fmt::Result {
-        writeln!(f, "graph {} {{", self.name)?;
-        for &id in &self.inputs {
-            let value = self.value(id);
-            writeln!(f, "    {id}: {} = input {:?}", value.ty, value.name)?;
-        }
-        for (i, value) in self.values.iter().enumerate() {
-            if let Source::Constant(t) = &value.source {
-                writeln!(f, "    {}: {} = constant {}", ValueId(i as u32), value.ty, elements(t))?;
-            }
-        }
-        for node in &self.nodes {
-            let outputs: Vec<String> = node.outputs.iter().map(|&id| format!("{id}: {}", self.value(id).ty)).collect();
-            let inputs: Vec<String> = node.inputs.iter().map(ValueId::to_string).collect();
-            writeln!(f, "    {} = {}({})  # {}", outputs.join(", "), node.op, inputs.join(", "), node.name)?;
-        }
-        for &id in &self.outputs {
-            writeln!(f, "    output {id} {:?}", self.value(id).name)?;
-        }
-        f.write_str("}\n")
-    }
-}
-
-/// Up to eight elements of a tensor.
-fn elements(t: &Tensor) -> String {
-    const SHOWN: usize = 8;
-    let size = t.dtype.bytes();
-    let shown = t.data.chunks_exact(size).take(SHOWN).map(|bytes| match Element::load(t.dtype, bytes) {
-        Element::F64(v) => v.to_string(),
-        Element::Bool(v) => v.to_string(),
-        v if t.dtype.is_float() => (v.as_f64() as f32).to_string(),
-        v => v.as_i64().to_string(),
-    });
-    let shown: Vec<String> = shown.collect();
-    format!("[{}{}]", shown.join(", "), if t.len() > SHOWN { ", …" } else { "" })
 }
