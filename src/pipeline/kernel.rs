@@ -183,7 +183,8 @@ fn compile_statements(
         Some(given) => Ok(given.schedule.print(&scop)),
         None => {
             let kept = ilp.fallback.as_ref().map_or(String::new(), |why| format!("{why}\n"));
-            Ok(format!("{kept}{}\ntiled:\n{}", schedule.print(&scop), tiled.schedule.print(&scop)))
+            let (functions, tree) = (schedule.print_functions(&scop), schedule.print(&scop));
+            Ok(format!("{kept}{functions}\n{tree}\ntiled:\n{}", tiled.schedule.print(&scop)))
         }
     };
     if !after(Stage::Schedule, &Seen { text: &shown, scheduled: Some((&scop, &tiled)) })? {

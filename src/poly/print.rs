@@ -28,7 +28,7 @@
 use crate::codegen::expr::{Affine, Index};
 use crate::codegen::print::Names;
 use crate::poly::private::Digit;
-use crate::poly::schedule::{Node, Row, RowKind, Schedule};
+use crate::poly::schedule::{Node, Row, RowKind, Schedule, Step};
 use crate::poly::scop::{Role, Scop, Statement, StatementId};
 use std::fmt::Write;
 
@@ -117,6 +117,24 @@ impl Schedule {
     pub fn print(&self, scop: &Scop) -> String {
         let mut out = String::new();
         print_node(&self.root, scop, 0, &mut out);
+        out
+    }
+
+    /// The schedule as one affine function a statement, `T(S): (t, t + i, 0)`: iterations run in the lexicographic order of
+    /// its values. Positions in a sequence are constants. The form of Feautrier (1992) and of Pluto.
+    pub fn print_functions(&self, scop: &Scop) -> String {
+        let mut out = String::new();
+        for id in self.ids() {
+            let statement = scop.statement(id);
+            let names = scop.names(statement);
+            let times = self.path(id).into_iter().map(|step| match step {
+                Step::Position(position) => position.to_string(),
+                Step::Row(row) if row.tile > 1 => format!("({}) / {}", names.affine(row.of(id)), row.tile),
+                Step::Row(row) => names.affine(row.of(id)),
+            });
+            let times: Vec<String> = times.collect();
+            let _ = writeln!(out, "T({}): ({})", statement.name, times.join(", "));
+        }
         out
     }
 }

@@ -1,0 +1,146 @@
+//! Cases as text: each file of `tests/cases/` is an input, the line `----`, and the expected output.
+//!
+//! The lines that begin with `@` say what is done with the input:
+//!
+//! ```text
+//! @stage schedule          the stage that is printed (`explain --stage`); the folder's name is the default
+//! @target x86-64-avx2      default x86-64-avx512; any target is compiled on any host
+//! @dim N=8                 a size or a dynamic dimension
+//! @size SMALL              a set of sizes of the program
+//! @schedule tiles          a schedule of the file instead of the one of the ILP
+//! @file datasets/x.tile    the input is this file
+//! ```
+//!
+//! An input that begins with `graph` is a graph, any other a program of the text language. A failure prints as its message.
+//! `TILEWRIGHT_BLESS=1` writes the expected outputs again.
+
+mod common;
+
+use common::root;
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use tilewright::graph::text;
+use tilewright::poly::language;
+use tilewright::{Model, Options, Target, pipeline};
+
+const END: &str = "----\n";
+
+#[derive(Default)]
+struct Case {
+    directives: BTreeMap<String, Vec<String>>,
+    input: String,
+    expected: String,
+}
+
+impl Case {
+    fn read(text: &str) -> Case {
+        let (head, expected) = text.split_once(END).unwrap_or((text, ""));
+        let mut case = Case { expected: expected.into(), ..Case::default() };
+        for line in head.lines() {
+            match line.strip_prefix('@') {
+                Some(directive) => {
+                    let (key, value) = directive.split_once(' ').unwrap_or((directive, ""));
+                    case.directives.entry(key.into()).or_default().push(value.trim().into());
+                }
+                None => case.input.push_str(&format!("{line}\n")),
+            }
+        }
+        case
+    }
+
+    fn get(&self, key: &str) -> Option<&str> {
+        self.directives.get(key).and_then(|values| values.first()).map(String::as_str)
+    }
+
+    fn model(&self) -> tilewright::Result<Model> {
+        let input = match self.get("file") {
+            Some(file) => fs::read_to_string(root().join(file)).unwrap_or_else(|e| panic!("{file}: {e}")),
+            None => self.input.clone(),
+        };
+        if input.trim_start().starts_with("graph ") {
+            return Ok(Model::from_graph(text::parse(&input)?));
+        }
+        let model = Model::from_program(language::parse("case.tile", &input)?, None, self.get("size"))?;
+        match self.get("schedule") {
+            Some(name) => model.with_schedule(name),
+            None => Ok(model),
+        }
+    }
+
+    fn output(&self, folder: &str) -> tilewright::Result<String> {
+        let stage = self.get("stage").unwrap_or(match folder {
+            "graph" | "rules" => "rewritten",
+            "primitives" | "polybench" => "schedule",
+            "errors" => "asm",
+            stage => stage,
+        });
+        let target = self.get("target").unwrap_or("x86-64-avx512");
+        let target = Target::all().into_iter().find(|t| t.name == target);
+        let dims = self.directives.get("dim").into_iter().flatten();
+        let dims = dims.map(|d| d.split_once('=').expect("@dim NAME=VALUE"));
+        let options = Options {
+            target: Some(target.expect("a target")),
+            dims: dims.map(|(name, value)| (name.to_string(), value.parse().expect("a size"))).collect(),
+            ..Options::default()
+        };
+        let text = self.model()?.explain(&options, pipeline::stage(stage)?, None)?;
+        Ok(match folder {
+            // The schedule functions alone, as Pluto prints them.
+            "polybench" => {
+                let lines = text.lines().map(|line| line.trim_start_matches("# "));
+                lines.filter(|line| line.starts_with("T(")).map(|line| format!("{line}\n")).collect()
+            }
+            _ => text,
+        })
+    }
+}
+
+fn case_files(folder: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(folder).unwrap_or_else(|e| panic!("{}: {e}", folder.display()));
+    let mut files: Vec<PathBuf> = entries.map(|e| e.unwrap().path()).filter(|p| p.is_file()).collect();
+    files.sort();
+    files
+}
+
+/// Runs the cases of one folder.
+fn run(folder: &str) {
+    let bless = std::env::var_os("TILEWRIGHT_BLESS").is_some();
+    let files = case_files(&root().join("tests/cases").join(folder));
+    assert!(!files.is_empty(), "no cases in {folder}");
+    let mut wrong = vec![];
+    for path in files {
+        let text = fs::read_to_string(&path).unwrap();
+        let case = Case::read(&text);
+        let mut output = case.output(folder).unwrap_or_else(|e| format!("{e}\n"));
+        if !output.ends_with('\n') {
+            output.push('\n');
+        }
+        if bless {
+            let head = text.split_once(END).map_or(text.as_str(), |(head, _)| head);
+            fs::write(&path, format!("{head}{END}{output}")).unwrap();
+        } else if output != case.expected {
+            wrong.push(format!("{}\nexpected:\n{}\nis:\n{output}", path.display(), case.expected));
+        }
+    }
+    assert!(wrong.is_empty(), "{}\nTILEWRIGHT_BLESS=1 writes the outputs again", wrong.join("\n"));
+}
+
+macro_rules! folders {
+    ($($name:ident)*) => {
+        $(#[test]
+        fn $name() {
+            run(stringify!($name));
+        })*
+
+        #[test]
+        fn every_folder_is_run() {
+            let names = [$(stringify!($name)),*];
+            for entry in fs::read_dir(root().join("tests/cases")).unwrap().map(Result::unwrap) {
+                let name = entry.file_name().into_string().unwrap();
+                assert!(names.contains(&name.as_str()), "tests/cases/{name} is not run");
+            }
+        }
+    };
+}
+folders!(graph scop schedule loops vcode primitives errors polybench);
