@@ -5,6 +5,7 @@ mod cli;
 use clap::Parser;
 use std::io::{ErrorKind, Write};
 use std::process::ExitCode;
+use tilewright::runtime::text::lines;
 
 fn main() -> ExitCode {
     let arguments = cli::Arguments::parse();
@@ -13,7 +14,7 @@ fn main() -> ExitCode {
         std::panic::set_hook(Box::new(|_| {}));
     }
     match arguments.run() {
-        Ok(text) => match std::io::stdout().lock().write_all(text.as_bytes()) {
+        Ok(text) => match std::io::stdout().lock().write_all(lines(&text).as_bytes()) {
             // A reader that has seen enough, such as `head`, is no failure.
             Err(e) if e.kind() != ErrorKind::BrokenPipe => fail(&format!("cannot write the output: {e}")),
             _ => ExitCode::SUCCESS,
@@ -24,6 +25,6 @@ fn main() -> ExitCode {
 
 fn fail(message: &str) -> ExitCode {
     // Nothing is left to do when even this cannot be written.
-    let _ = writeln!(std::io::stderr(), "tilewright: {message}");
+    let _ = writeln!(std::io::stderr(), "tilewright: {}", lines(message));
     ExitCode::FAILURE
 }

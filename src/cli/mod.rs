@@ -20,6 +20,7 @@ use std::collections::BTreeMap;
 use std::io::Write;
 use std::path::PathBuf;
 use tilewright::codegen::target::Target;
+use tilewright::runtime::text::lines;
 use tilewright::{Error, Result};
 
 /// A polyhedral compiler with an e-graph front: ONNX models and loop programs in, machine code out.
@@ -126,7 +127,7 @@ fn bind_once(given: &[(String, i64)]) -> Result<BTreeMap<String, i64>> {
 /// Writes results to standard output at once, where an error is still to follow.
 fn print(text: &str) -> Result<()> {
     let io = |e| Error::Io(format!("cannot write to standard output: {e}"));
-    std::io::stdout().lock().write_all(text.as_bytes()).map_err(io)
+    std::io::stdout().lock().write_all(lines(text).as_bytes()).map_err(io)
 }
 
 fn parse_dim(text: &str) -> std::result::Result<(String, i64), String> {

@@ -5,8 +5,9 @@
 use indicatif::{ProgressBar, ProgressStyle};
 use std::io::{IsTerminal, Write};
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
-use std::thread::JoinHandle;
+use std::thread::{Builder, JoinHandle};
 use std::time::{Duration, Instant};
+use tilewright::runtime::text::name;
 
 /// Shows which stage is at work.
 pub struct Progress {
@@ -51,14 +52,15 @@ impl Progress {
                 }
             }
         };
-        Progress { watcher: Some((sender, std::thread::spawn(watch))) }
+        // Where no thread is to be had there is no progress to see.
+        Progress { watcher: Builder::new().spawn(watch).ok().map(|thread| (sender, thread)) }
     }
 
     /// From now on this is being done.
     pub fn stage(&self, text: impl Into<String>) {
         if let Some((sender, _)) = &self.watcher {
             // The watcher lives as long as this value does.
-            let _ = sender.send(text.into());
+            let _ = sender.send(name(&text.into()).into_owned());
         }
     }
 }

@@ -1,5 +1,6 @@
 //! Errors: whose fault it is, and what to do about it.
 
+use crate::runtime::text::lines;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// What went wrong. Every message is one sentence that names the place.
@@ -37,15 +38,16 @@ impl Error {
 }
 
 impl std::fmt::Display for Error {
+    /// Names in the message may hold anything: what a terminal would act on is escaped.
     fn fmt(&self, f: &mut std::fmt::Formatter) -> std::fmt::Result {
         match self {
-            Error::Invalid(m) => write!(f, "invalid: {m}"),
-            Error::Unsupported(m) => write!(f, "unsupported: {m}"),
-            Error::Schedule(m) => write!(f, "schedule refused: {m}"),
-            Error::Limit(m) => write!(f, "limit exceeded: {m}"),
-            Error::Io(m) => f.write_str(m),
+            Error::Invalid(m) => write!(f, "invalid: {}", lines(m)),
+            Error::Unsupported(m) => write!(f, "unsupported: {}", lines(m)),
+            Error::Schedule(m) => write!(f, "schedule refused: {}", lines(m)),
+            Error::Limit(m) => write!(f, "limit exceeded: {}", lines(m)),
+            Error::Io(m) => f.write_str(&lines(m)),
             Error::Internal(m) => {
-                write!(f, "internal error: {m} (a defect of tilewright: please report it with the model)")
+                write!(f, "internal error: {} (a defect of tilewright: please report it with the model)", lines(m))
             }
         }
     }
@@ -71,5 +73,11 @@ mod tests {
         let error = guard::<()>(|| panic!("at {}", 5)).unwrap_err();
         assert_eq!(error, Error::Internal("panic: at 5".into()));
         assert_eq!(guard(|| Ok(3)), Ok(3));
+    }
+
+    #[test]
+    fn a_message_changes_no_terminal() {
+        let error = Error::Invalid("no input `\u{1b}[2J`\n  at".into());
+        assert_eq!(error.to_string(), "invalid: no input `\\u001b[2J`\n  at");
     }
 }

@@ -14,6 +14,7 @@ pub mod pool;
 pub mod random;
 pub mod session;
 pub mod tensor;
+pub mod text;
 
 pub use bytes::Bytes;
 pub use error::{Error, Result};

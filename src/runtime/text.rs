@@ -1,0 +1,47 @@
+//! Text from models and files on its way to a terminal, a log or a page.
+//!
+//! In: text that somebody else may have chosen, such as the name of a tensor. Out: text that moves no cursor, changes no
+//! colour and does not reorder what stands beside it. An escape has the form `\u001b`, which JSON strings understand too.
+
+use std::borrow::Cow;
+
+/// Control characters, and those that change the direction of the text around them (CVE-2021-42574).
+fn is_active(c: char) -> bool {
+    c.is_control() || matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+}
+
+fn escaped(text: &str, keep: impl Fn(char) -> bool) -> Cow<'_, str> {
+    if !text.chars().any(|c| is_active(c) && !keep(c)) {
+        return Cow::Borrowed(text);
+    }
+    let mut out = String::with_capacity(text.len() + 16);
+    for c in text.chars() {
+        match is_active(c) && !keep(c) {
+            true => out.push_str(&format!("\\u{:04x}", c as u32)),
+            false => out.push(c),
+        }
+    }
+    Cow::Owned(out)
+}
+
+/// A name on one line.
+pub fn name(text: &str) -> Cow<'_, str> {
+    escaped(text, |_| false)
+}
+
+/// Lines; line ends and tabs stay.
+pub fn lines(text: &str) -> Cow<'_, str> {
+    escaped(text, |c| matches!(c, '\n' | '\t'))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn active_characters_are_escaped_and_others_stay() {
+        assert!(matches!(name("größe×2 輸入"), Cow::Borrowed(_)));
+        assert_eq!(name("a\u{1b}[31m\r\nb\u{7f}\u{9b}\u{202e}"), "a\\u001b[31m\\u000d\\u000ab\\u007f\\u009b\\u202e");
+        assert_eq!(lines("a\n\tb\u{1b}\u{0}"), "a\n\tb\\u001b\\u0000");
+    }
+}
