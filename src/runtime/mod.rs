@@ -7,6 +7,7 @@ pub mod arena;
 pub mod bytes;
 pub mod error;
 pub mod executable;
+pub mod file;
 pub mod module;
 pub mod npy;
 pub mod opaque;

@@ -3,8 +3,8 @@
 //! Format 1.0 to 3.0: magic, length of the header, a Python dictionary with `descr`, `fortran_order` and `shape`, then the
 //! elements. Little-endian elements of the types of [`DType`]; bf16 has no name in the format.
 
-use crate::runtime::{DType, Error, Result, Tensor};
-use std::io::{Read, Write};
+use crate::runtime::{DType, Error, Result, Tensor, file};
+use std::io::Read;
 use std::path::Path;
 
 const MAGIC: &[u8] = b"\x93NUMPY";
@@ -25,17 +25,14 @@ impl Tensor {
     /// Reads a `.npy` file.
     pub fn read_npy(path: impl AsRef<Path>) -> Result<Tensor> {
         let path = path.as_ref();
-        let file = std::fs::File::open(path).map_err(|e| Error::Io(format!("cannot open {}: {e}", path.display())))?;
+        let file = file::open(path)?;
         read(&mut std::io::BufReader::new(file)).map_err(|e| e.context(&path.display().to_string()))
     }
 
     /// Writes a `.npy` file.
     pub fn write_npy(&self, path: impl AsRef<Path>) -> Result<()> {
-        let path = path.as_ref();
-        let io = |e: std::io::Error| Error::Io(format!("cannot write {}: {e}", path.display()));
         let header = header(self.dtype, &self.shape)?;
-        let mut file = std::fs::File::create(path).map_err(io)?;
-        file.write_all(&header).and_then(|()| file.write_all(&self.data)).map_err(io)
+        file::write(path.as_ref(), |out| out.write_all(&header).and_then(|()| out.write_all(&self.data)))
     }
 }
 

@@ -1,0 +1,143 @@
+//! Files that others may be reading: written beside the old contents and put in their place at once.
+//!
+//! In: a path and what to write. Out: the path names the old contents or the new ones, whole, at every moment, also after a
+//! crash; whoever has the old file open or mapped keeps it. Invariant: a failure leaves the old file, and no other.
+//!
+//! Streams (pipes, sockets, devices, and links of the process file system such as `/dev/stdout`) have no old contents: they
+//! are written straight to.
+
+use crate::runtime::{Error, Result};
+use std::fs::{File, Metadata, OpenOptions};
+use std::io::{BufWriter, ErrorKind, Write};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+/// Links that one path may lead through.
+const MAX_LINKS: usize = 40;
+
+/// Writes a file with what `fill` writes.
+pub fn write(path: &Path, fill: impl FnOnce(&mut dyn Write) -> std::io::Result<()>) -> Result<()> {
+    let failed = |e: std::io::Error| Error::Io(format!("cannot write {}: {e}", path.display()));
+    match destination(path).map_err(failed)? {
+        Destination::Stream => {
+            let mut file = OpenOptions::new().write(true).open(path).map_err(failed)?;
+            fill(&mut file).map_err(failed)
+        }
+        Destination::File(target, old) => {
+            let mut pending = Pending::beside(&target).map_err(failed)?;
+            pending.complete(old, fill).map_err(failed)
+        }
+    }
+}
+
+/// Refuses a path that [`write`] could not write, without changing what is there.
+pub fn check_writable(path: &Path) -> Result<()> {
+    let failed = |e: std::io::Error| Error::Io(format!("cannot write {}: {e}", path.display()));
+    match destination(path).map_err(failed)? {
+        Destination::Stream => Ok(()),
+        Destination::File(target, _) => Pending::beside(&target).map(|_| ()).map_err(failed),
+    }
+}
+
+/// Opens a regular file to read. Pipes, which would be waited for, and devices, which may not end, are refused.
+pub fn open(path: &Path) -> Result<File> {
+    let failed = |e: std::io::Error| Error::Io(format!("cannot open {}: {e}", path.display()));
+    if !std::fs::metadata(path).map_err(failed)?.is_file() {
+        return Err(Error::Invalid(format!("{}: not a regular file", path.display())));
+    }
+    File::open(path).map_err(failed)
+}
+
+enum Destination {
+    Stream,
+    /// The file that links lead to, and what is there now.
+    File(PathBuf, Option<Metadata>),
+}
+
+fn destination(path: &Path) -> std::io::Result<Destination> {
+    let mut target = path.to_path_buf();
+    for _ in 0..MAX_LINKS {
+        let metadata = match std::fs::symlink_metadata(&target) {
+            Ok(metadata) => metadata,
+            Err(e) if e.kind() == ErrorKind::NotFound => return Ok(Destination::File(target, None)),
+            Err(e) => return Err(e),
+        };
+        if metadata.is_dir() {
+            return Err(std::io::Error::new(ErrorKind::IsADirectory, "it is a folder"));
+        }
+        if !metadata.is_symlink() {
+            if !metadata.is_file() {
+                return Ok(Destination::Stream);
+            }
+            // A file that its owner has protected is not replaced either.
+            OpenOptions::new().write(true).open(&target)?;
+            return Ok(Destination::File(target, Some(metadata)));
+        }
+        if target.starts_with("/proc") {
+            return Ok(Destination::Stream);
+        }
+        let link = std::fs::read_link(&target)?;
+        target.pop();
+        target.push(link);
+    }
+    Err(std::io::Error::other("too many links"))
+}
+
+/// A new file in the same folder; removed when it is dropped before it has taken its place.
+struct Pending<'a> {
+    target: &'a Path,
+    path: PathBuf,
+    file: File,
+    in_place: bool,
+}
+
+impl Pending<'_> {
+    fn beside(target: &Path) -> std::io::Result<Pending<'_>> {
+        static COUNTER: AtomicU64 = AtomicU64::new(0);
+        loop {
+            let number = COUNTER.fetch_add(1, Relaxed);
+            let path = target.with_file_name(format!(".tilewright-{}-{number}.tmp", std::process::id()));
+            match OpenOptions::new().write(true).create_new(true).open(&path) {
+                Ok(file) => return Ok(Pending { target, path, file, in_place: false }),
+                // Left by a process of the same number that was killed.
+                Err(e) if e.kind() == ErrorKind::AlreadyExists => {}
+                Err(e) => return Err(e),
+            }
+        }
+    }
+
+    fn complete(
+        &mut self,
+        old: Option<Metadata>,
+        fill: impl FnOnce(&mut dyn Write) -> std::io::Result<()>,
+    ) -> std::io::Result<()> {
+        if let Some(old) = old {
+            self.file.set_permissions(old.permissions())?;
+        }
+        let mut buffered = BufWriter::new(&self.file);
+        fill(&mut buffered)?;
+        buffered.flush()?;
+        drop(buffered);
+        self.file.sync_all()?;
+        std::fs::rename(&self.path, self.target)?;
+        self.in_place = true;
+        // The new name reaches the disk with the folder. Where folders cannot be synchronised it does so later.
+        let folder = self.target.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        if let Ok(folder) = File::open(folder) {
+            let _ = folder.sync_all();
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Pending<'_> {
+    fn drop(&mut self) {
+        if !self.in_place {
+            let _ = std::fs::remove_file(&self.path);
+        }
+    }
+}
+
+#[cfg(all(test, unix))]
+#[path = "file_tests.rs"]
+mod tests;
