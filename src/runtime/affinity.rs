@@ -18,6 +18,8 @@ mod system {
         /// The processor that the workers keep off; one that there is not, as long as nobody has called.
         caller: AtomicUsize,
         workers: Vec<OnceLock<Pid>>,
+        /// The process whose threads the workers are.
+        process: u32,
     }
 
     impl Affinity {
@@ -29,6 +31,7 @@ mod system {
                 allowed,
                 caller: AtomicUsize::new(usize::MAX),
                 workers,
+                process: std::process::id(),
             })
         }
 
@@ -38,10 +41,11 @@ mod system {
             self.keep_off(*own, self.caller.load(SeqCst));
         }
 
-        /// The workers leave the processor of the calling thread.
+        /// The workers leave the processor of the calling thread. A forked process has no workers, and leaves those of its
+        /// parent alone.
         pub fn make_room(&self) {
             let caller = sched_getcpu();
-            if self.caller.swap(caller, SeqCst) != caller {
+            if self.caller.swap(caller, SeqCst) != caller && self.process == std::process::id() {
                 self.workers.iter().filter_map(OnceLock::get).for_each(|w| self.keep_off(*w, caller));
             }
         }
@@ -74,8 +78,8 @@ mod system {
                 });
             });
             std::thread::scope(|scope| {
-                let late =
-                    Affinity { workers: vec![OnceLock::new()], allowed: pool.allowed, caller: AtomicUsize::new(0) };
+                let (workers, process) = (vec![OnceLock::new()], std::process::id());
+                let late = Affinity { workers, allowed: pool.allowed, caller: AtomicUsize::new(0), process };
                 scope.spawn(move || {
                     late.join(1);
                     assert!(!allowed().is_set(0));

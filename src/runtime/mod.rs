@@ -16,6 +16,7 @@ pub mod random;
 pub mod session;
 pub mod tensor;
 pub mod text;
+pub mod threads;
 
 pub use bytes::Bytes;
 pub use error::{Error, Result};

@@ -6,19 +6,24 @@
 //! the workers with [`Pool::enter`]; while it holds them they wait for work by spinning, for a bounded time, and as
 //! soon as it lets them go they sleep. They keep off the caller's processor. Handing out work is one store to a cache
 //! line of each worker. A worker that has not begun when nothing is left is not waited for, so one that the system has
-//! put aside delays nobody. Iterations are independent: which thread runs one changes no result.
+//! put aside delays nobody; one that has begun is waited for by spinning for a bounded time, then asleep. Iterations are
+//! independent: which thread runs one changes no result.
+//!
+//! A process that was forked has the memory of a pool and none of its workers: runs there do all on their caller's thread,
+//! and dropping the pool waits for nobody.
 
 use crate::runtime::affinity::Affinity;
+use crate::runtime::threads::check_count;
 use crate::runtime::{Error, Result};
 use std::cell::UnsafeCell;
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::*};
 use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
-use std::thread::JoinHandle;
+use std::thread::{JoinHandle, Thread};
 use std::time::{Duration, Instant};
 
-/// How long a worker waits for work inside a run before it sleeps all the same.
+/// How long a worker waits for work inside a run, or the caller for the workers, before it sleeps all the same.
 const SPIN: Duration = Duration::from_micros(100);
 
 /// Range and executing thread: `work(first, last, thread)`.
@@ -97,6 +102,10 @@ struct Shared {
     job: UnsafeCell<Job>,
     /// Workers that may still be at the current job.
     pending: AtomicUsize,
+    /// The caller sleeps until `pending` is 0, or is about to.
+    caller_asleep: AtomicBool,
+    /// The caller, while it sleeps.
+    caller: Mutex<Option<Thread>>,
     panicked: AtomicBool,
     /// A run holds the workers.
     active: AtomicBool,
@@ -112,11 +121,20 @@ unsafe impl Sync for Shared {}
 // SAFETY: as above; the raw pointer is used only while the caller of `Crew::run` keeps its target alive.
 unsafe impl Send for Shared {}
 
-/// Worker threads, one less than the number of threads asked for.
+/// Worker threads, one less than the number of threads asked for; fewer where the system had no more. Sessions share a pool
+/// as `Arc<Pool>`.
 pub struct Pool {
     shared: Arc<Shared>,
     workers: Vec<JoinHandle<()>>,
     busy: Mutex<()>,
+    /// The process that has the workers.
+    process: u32,
+}
+
+impl std::fmt::Debug for Pool {
+    fn fmt(&self, f: &mut std::fmt::Formatter) -> std::fmt::Result {
+        write!(f, "Pool({} threads)", self.threads())
+    }
 }
 
 /// The right to use the workers, for one run.
@@ -129,24 +147,37 @@ pub struct Crew<'a> {
 impl Pool {
     /// A pool in which `threads` threads work, the caller's included (0 counts as 1).
     pub fn new(threads: usize) -> Result<Pool> {
+        Pool::with_spawn(threads, |worker, work| {
+            std::thread::Builder::new().name(format!("tilewright-{worker}")).spawn(work)
+        })
+    }
+
+    /// As [`Pool::new`], with the threads that `spawn` makes of a number and its work, until it fails.
+    fn with_spawn(
+        threads: usize,
+        mut spawn: impl FnMut(usize, Box<dyn FnOnce() + Send>) -> std::io::Result<JoinHandle<()>>,
+    ) -> Result<Pool> {
+        check_count(threads)?;
         let shared = Arc::new(Shared {
             bells: (1..threads).map(|_| Bell::default()).collect(),
             parts: (0..threads.max(1)).map(|_| Part::default()).collect(),
             job: UnsafeCell::new(Job { work: &|_, _, _| {}, count: 0, grain: 1 }),
             pending: AtomicUsize::new(0),
+            caller_asleep: AtomicBool::new(false),
+            caller: Mutex::new(None),
             panicked: AtomicBool::new(false),
             active: AtomicBool::new(false),
             shutdown: AtomicBool::new(false),
             affinity: Affinity::new(threads),
         });
-        let mut pool = Pool { shared, workers: vec![], busy: Mutex::new(()) };
+        let mut pool = Pool { shared, workers: vec![], busy: Mutex::new(()), process: std::process::id() };
         for worker in 1..threads {
             let shared = pool.shared.clone();
-            let handle = std::thread::Builder::new()
-                .name(format!("tilewright-{worker}"))
-                .spawn(move || serve(&shared, worker))
-                .map_err(|e| Error::Io(format!("worker thread {worker} of {threads}: {e}")))?;
-            pool.workers.push(handle);
+            match spawn(worker, Box::new(move || serve(&shared, worker))) {
+                Ok(handle) => pool.workers.push(handle),
+                // The system has no more threads: results do not depend on their number.
+                Err(_) => break,
+            }
         }
         Ok(pool)
     }
@@ -186,7 +217,13 @@ impl Pool {
 impl Drop for Pool {
     fn drop(&mut self) {
         self.shared.shutdown.store(true, SeqCst);
+        let forked = self.process != std::process::id();
         for worker in self.workers.drain(..) {
+            if forked {
+                // The handle of a thread of the parent process: there is nothing to wait for and nothing to free.
+                std::mem::forget(worker);
+                continue;
+            }
             worker.thread().unpark();
             // A worker catches the panics of its work; there is nothing to report from here.
             let _ = worker.join();
@@ -215,7 +252,8 @@ impl Crew<'_> {
         let grain = count / u32::MAX as i64 + 1;
         let units = (count as u64).div_ceil(grain as u64);
         let at = |thread: usize| units * thread as u64 / threads as u64;
-        shared.parts.iter().enumerate().for_each(|(thread, part)| part.set(at(thread)..at(thread + 1)));
+        // Parts of workers that could not be started stay empty.
+        shared.parts.iter().take(threads).enumerate().for_each(|(thread, part)| part.set(at(thread)..at(thread + 1)));
         // SAFETY: this thread holds the crew and `pending` is 0, so nobody else looks at the job (see `Sync for Shared`).
         // The lifetime of `work` is extended only until this function returns: it waits below for every worker.
         unsafe {
@@ -233,14 +271,7 @@ impl Crew<'_> {
                 shared.pending.fetch_sub(1, Release);
             }
         }
-        let mut spins = 0u32;
-        while shared.pending.load(Acquire) != 0 {
-            spins += 1;
-            if spins.is_multiple_of(4096) {
-                std::thread::yield_now();
-            }
-            std::hint::spin_loop();
-        }
+        wait_for_workers(shared);
         if shared.panicked.swap(false, Relaxed) { Err(panic_error()) } else { Ok(()) }
     }
 }
@@ -250,6 +281,39 @@ impl Drop for Crew<'_> {
         if self.held.is_some() {
             self.pool.shared.active.store(false, SeqCst);
         }
+    }
+}
+
+/// Returns when no worker is at the current job any more.
+fn wait_for_workers(shared: &Shared) {
+    let mut since = None;
+    for spins in 1u32.. {
+        if shared.pending.load(Acquire) == 0 {
+            return;
+        }
+        std::hint::spin_loop();
+        if spins.is_multiple_of(64) && since.get_or_insert_with(Instant::now).elapsed() >= SPIN {
+            break;
+        }
+    }
+    let caller = || shared.caller.lock().unwrap_or_else(|e| e.into_inner());
+    *caller() = Some(std::thread::current());
+    // Announce the sleep, then look once more: the last worker counts down first and looks at `caller_asleep` after.
+    shared.caller_asleep.store(true, SeqCst);
+    while shared.pending.load(SeqCst) != 0 {
+        std::thread::park();
+    }
+    shared.caller_asleep.store(false, SeqCst);
+    *caller() = None;
+}
+
+/// A worker is no longer at the current job. The last one wakes the caller if that sleeps.
+fn leave(shared: &Shared) {
+    if shared.pending.fetch_sub(1, SeqCst) == 1
+        && shared.caller_asleep.load(SeqCst)
+        && let Some(caller) = &*shared.caller.lock().unwrap_or_else(|e| e.into_inner())
+    {
+        caller.unpark();
     }
 }
 
@@ -298,7 +362,7 @@ fn serve(shared: &Shared, worker: usize) {
     loop {
         if claim(shared, worker) {
             perform(shared, worker);
-            shared.pending.fetch_sub(1, Release);
+            leave(shared);
             idle_since = Instant::now();
             continue;
         }
@@ -384,6 +448,61 @@ mod tests {
         };
         pool.enter().run(count, &work).unwrap();
         assert_eq!((sum.into_inner(), end.into_inner()), (count as u64, count as u64));
+    }
+
+    /// CPU time of the calling thread.
+    #[cfg(target_os = "linux")]
+    fn cpu_time() -> Duration {
+        let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+        // SAFETY: the clock exists, and the result is written to a local variable.
+        assert_eq!(unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &mut time) }, 0);
+        Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
+    }
+
+    #[test]
+    #[cfg(target_os = "linux")]
+    fn a_caller_that_waits_long_sleeps() {
+        let pool = Pool::new(2).unwrap();
+        let caller = std::thread::current().id();
+        let (begun, slept) = (AtomicBool::new(false), AtomicBool::new(false));
+        let before = cpu_time();
+        pool.enter()
+            .run(2, &|_, _, _| {
+                if std::thread::current().id() == caller {
+                    while !begun.load(SeqCst) {
+                        std::thread::sleep(Duration::from_millis(1));
+                    }
+                } else {
+                    begun.store(true, SeqCst);
+                    std::thread::sleep(Duration::from_millis(300));
+                    slept.store(true, SeqCst);
+                }
+            })
+            .unwrap();
+        assert!(slept.load(SeqCst));
+        let spent = cpu_time() - before;
+        assert!(spent < Duration::from_millis(60), "{spent:?}");
+    }
+
+    #[test]
+    fn threads_that_cannot_be_had_are_done_without() {
+        for available in 0..4 {
+            let mut left = available;
+            let pool = Pool::with_spawn(4, |_, work| {
+                left = usize::checked_sub(left, 1).ok_or(std::io::ErrorKind::WouldBlock)?;
+                std::thread::Builder::new().spawn(work)
+            })
+            .unwrap();
+            assert_eq!(pool.threads(), 4.min(available + 1));
+            let hits: Vec<AtomicU64> = (0..100).map(|_| AtomicU64::new(0)).collect();
+            let mut crew = pool.enter();
+            for _ in 0..20 {
+                let hit = |i: i64| hits[i as usize].fetch_add(1, Relaxed);
+                crew.run(100, &|first, last, _| (first..last).for_each(|i| _ = hit(i))).unwrap();
+            }
+            assert!(hits.iter().all(|h| h.load(Relaxed) == 20), "{available} threads");
+        }
+        assert!(matches!(Pool::new(1 << 20), Err(Error::Limit(_))));
     }
 
     #[test]

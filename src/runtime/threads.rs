@@ -1,0 +1,48 @@
+//! Threads that may not be there: work that is the same on any number of them.
+
+use crate::runtime::{Error, Result};
+use std::thread::Builder;
+
+/// More threads than this are a mistake.
+pub const MAX_THREADS: usize = 1024;
+
+/// Refuses a number of threads that no run needs.
+pub fn check_count(threads: usize) -> Result<()> {
+    match threads {
+        0..=MAX_THREADS => Ok(()),
+        _ => Err(Error::Limit(format!("{threads} threads are asked for, {MAX_THREADS} are allowed"))),
+    }
+}
+
+/// Runs `work` on the calling thread and on up to `threads - 1` others at once; on fewer where the system has no more. Returns
+/// when all are done. `work` must complete everything even if only one thread runs it.
+pub fn together(threads: usize, work: impl Fn() + Sync) {
+    std::thread::scope(|scope| {
+        for _ in 1..threads.min(MAX_THREADS) {
+            if Builder::new().spawn_scoped(scope, &work).is_err() {
+                break;
+            }
+        }
+        work();
+    });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::{AtomicUsize, Ordering::*};
+
+    #[test]
+    fn all_threads_do_the_work() {
+        for threads in [0, 1, 4] {
+            let (next, sum) = (AtomicUsize::new(0), AtomicUsize::new(0));
+            together(threads, || {
+                while let Ok(i) = next.fetch_update(SeqCst, SeqCst, |i| (i < 100).then_some(i + 1)) {
+                    sum.fetch_add(i, SeqCst);
+                }
+            });
+            assert_eq!(sum.into_inner(), 99 * 50);
+        }
+        assert!(check_count(MAX_THREADS).is_ok() && check_count(MAX_THREADS + 1).is_err());
+    }
+}
