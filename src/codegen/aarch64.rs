@@ -26,12 +26,12 @@ use dynasmrt::aarch64::Aarch64Relocation;
 use dynasmrt::{DynamicLabel, DynasmApi, VecAssembler};
 use vector::ByElement;
 
-/// Scratch registers.
-/// The bit of FPCR: subnormal operands and results become zero.
-const FLUSH_SUBNORMALS: u64 = 1 << 24;
+/// FPCR while kernels run, its upper half: round to nearest, no exception traps, subnormal operands and results become zero.
+const CONTROL_WORD_HIGH: u32 = 1 << (24 - 16);
 /// `mrs x0, fpcr` and `msr fpcr, x0`.
 const READ_FPCR: u32 = 0xd53b_4400;
 const WRITE_FPCR: u32 = 0xd51b_4400;
+/// Scratch registers.
 const X16: u8 = 16;
 const X17: u8 = 17;
 
@@ -123,10 +123,10 @@ impl Emitter<'_> {
     }
 
     fn prologue(&mut self, allocation: &Allocation) {
-        // Subnormal numbers are zero; the caller's mode waits at the top of the frame.
+        // Nothing of the caller's mode counts: it waits at the top of the frame.
         a64!(self ; sub sp, sp, 16);
         self.asm.push_u32(READ_FPCR | u32::from(X16));
-        a64!(self ; str x16, [sp] ; orr x16, x16, FLUSH_SUBNORMALS);
+        a64!(self ; str x16, [sp] ; movz x16, CONTROL_WORD_HIGH, lsl 16);
         self.asm.push_u32(WRITE_FPCR | u32::from(X16));
         let size = self.frame.size;
         match size {

@@ -25,8 +25,8 @@ use encode::{Encoding, Memory, Rm, Width, encode};
 use opcode::Op;
 
 const RSP: u8 = 4;
-/// Bits of MXCSR: results that are subnormal become zero, and so do operands.
-const FLUSH_SUBNORMALS: i32 = 0x8040;
+/// MXCSR while kernels run: round to nearest, no exception traps, subnormal operands and results become zero.
+const CONTROL_WORD: i32 = 0x9fc0;
 /// Offset of the second lane area.
 const AREA_2: i32 = 64;
 
@@ -154,10 +154,9 @@ impl Emitter<'_> {
     fn prologue(&mut self, allocation: &Allocation) {
         let (gprs, vectors) = allocation.written();
         if vectors != 0 {
-            // Subnormal numbers are zero; the caller's mode waits at the top of the frame.
+            // Nothing of the caller's mode counts: it waits at the top of the frame.
             dynasm!(self.asm ; .arch x64
-                ; sub rsp, 8 ; stmxcsr [rsp] ; mov r11d, [rsp] ; or r11d, FLUSH_SUBNORMALS
-                ; mov [rsp + 4], r11d ; ldmxcsr [rsp + 4]);
+                ; sub rsp, 8 ; stmxcsr [rsp] ; mov DWORD [rsp + 4], CONTROL_WORD ; ldmxcsr [rsp + 4]);
         }
         for r in SAVED {
             if gprs >> r & 1 != 0 {
