@@ -29,5 +29,6 @@ pub use model::{Compiled, Model, Options};
 pub use pipeline::Limits;
 pub use pipeline::report::Report;
 pub use runtime::module::Module;
+pub use runtime::pool::Pool;
 pub use runtime::session::Session;
-pub use runtime::{DType, Error, Result, Tensor};
+pub use runtime::{DType, Error, Result, Tensor, TensorView, TensorViewMut};

@@ -17,7 +17,7 @@
 //! // or once, for a module that can be saved
 //! let options = Options { dims: [("length".to_string(), 5)].into(), ..Options::default() };
 //! let (module, report) = model.compile_module(&options)?;
-//! println!("{report}{} bytes of code", module.code.len());
+//! println!("{report}{} bytes of code", module.code().len());
 //! # Ok(())
 //! # }
 //! ```
@@ -31,6 +31,7 @@ use crate::poly::language::syntax::{Array, Expr, File, Kind, Program};
 use crate::poly::language::{self, Meaning};
 use crate::runtime::error::guard;
 use crate::runtime::module::Module;
+use crate::runtime::pool::Pool;
 use crate::runtime::session::Session;
 use crate::{Error, Result, Tensor};
 use std::collections::BTreeMap;
@@ -42,8 +43,10 @@ use std::sync::{Arc, Mutex, OnceLock};
 pub struct Options {
     /// What to compile for; `None` is the best target of this processor.
     pub target: Option<Target>,
-    /// Threads of one run.
+    /// Threads of one run, [`MAX_THREADS`](crate::runtime::threads::MAX_THREADS) at most.
     pub threads: usize,
+    /// Threads that other models use too; `None` starts `threads` of its own.
+    pub pool: Option<Arc<Pool>>,
     /// Sizes of dynamic dimensions. Those that are not named here are bound by the inputs of each run.
     pub dims: BTreeMap<String, i64>,
     /// What the rewriting may spend and use.
@@ -57,6 +60,7 @@ impl Default for Options {
         Options {
             target: None,
             threads: std::thread::available_parallelism().map_or(1, usize::from),
+            pool: None,
             dims: BTreeMap::new(),
             egraph: EgraphOptions::default(),
             limits: Limits::default(),
@@ -70,7 +74,8 @@ impl Options {
             Some(target) => target.clone(),
             None => host_target()?,
         };
-        Ok(pipeline::Options { limits: self.limits.clone(), ..pipeline::Options::new(target) })
+        let (egraph, limits) = (self.egraph.clone(), self.limits.clone());
+        Ok(pipeline::Options { egraph, limits, ..pipeline::Options::new(target) })
     }
 }
 
@@ -295,7 +300,13 @@ impl Model {
                 _ => _ = self.graph(&dims)?,
             }
         }
-        let compiled = Compiled { model: self.clone(), options: options.clone(), bindings: Mutex::new(vec![]) };
+        let pool = match &options.pool {
+            Some(pool) => pool.clone(),
+            None => Arc::new(Pool::new(options.threads)?),
+        };
+        let (model, options) = (self.clone(), options.clone());
+        let compiled = Compiled { model, options, pool, bindings: Mutex::new(vec![]) };
+        let options = &compiled.options;
         if self.symbols().iter().all(|s| options.dims.contains_key(s)) {
             compiled.binding(options.dims.clone())?;
         }
@@ -313,11 +324,13 @@ fn host_target() -> Result<Target> {
 /// Sizes of the dynamic dimensions.
 type Dims = BTreeMap<String, i64>;
 
-/// A compiled model. It can be shared by many threads; each binding of its dynamic dimensions is compiled once.
+/// A compiled model. It can be shared by many threads; each binding of its dynamic dimensions is compiled once, and all run
+/// on the same threads.
 pub struct Compiled {
     model: Model,
     options: Options,
-    /// Oldest first.
+    pool: Arc<Pool>,
+    /// Least recently used first.
     bindings: Mutex<Vec<(Dims, Arc<Slot>)>>,
 }
 
@@ -380,8 +393,11 @@ impl Compiled {
     fn binding(&self, dims: Dims) -> Result<(Arc<Session>, Arc<Report>)> {
         let slot = {
             let mut bindings = self.bindings.lock().unwrap_or_else(|e| e.into_inner());
-            match bindings.iter().find(|b| b.0 == dims) {
-                Some((_, slot)) => slot.clone(),
+            match bindings.iter().position(|b| b.0 == dims) {
+                Some(position) => {
+                    bindings[position..].rotate_left(1);
+                    bindings[bindings.len() - 1].1.clone()
+                }
                 None => {
                     let slot = Arc::new(Slot::new());
                     bindings.push((dims.clone(), slot.clone()));
@@ -395,7 +411,7 @@ impl Compiled {
         slot.get_or_init(|| {
             let options = Options { dims, ..self.options.clone() };
             let (module, report) = self.model.compile_module(&options)?;
-            Ok((Arc::new(Session::new(Arc::new(module), options.threads)?), Arc::new(report)))
+            Ok((Arc::new(Session::with_pool(Arc::new(module), self.pool.clone())?), Arc::new(report)))
         })
         .clone()
     }

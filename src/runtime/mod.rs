@@ -20,4 +20,4 @@ pub mod threads;
 
 pub use bytes::Bytes;
 pub use error::{Error, Result};
-pub use tensor::{DType, Tensor};
+pub use tensor::{DType, Tensor, TensorView, TensorViewMut};

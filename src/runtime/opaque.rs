@@ -8,6 +8,7 @@ mod cumulative_sum;
 mod element;
 mod top_k;
 
+pub use crate::runtime::tensor::{TensorView as View, TensorViewMut as ViewMut};
 use crate::runtime::{DType, Error, Result, Tensor};
 use arg_extreme::{arg_max, arg_min};
 use cumulative_sum::cumulative_sum;
@@ -15,22 +16,6 @@ use top_k::top_k;
 
 /// More operands than any row has.
 pub const MAX_OPERANDS: usize = 8;
-
-/// A tensor in somebody else's memory.
-#[derive(Clone, Copy, Debug)]
-pub struct View<'a> {
-    pub dtype: DType,
-    pub shape: &'a [i64],
-    pub data: &'a [u8],
-}
-
-/// A tensor in somebody else's memory, to be written.
-#[derive(Debug)]
-pub struct ViewMut<'a> {
-    pub dtype: DType,
-    pub shape: &'a [i64],
-    pub data: &'a mut [u8],
-}
 
 /// Attributes, inputs, outputs.
 pub type Function = fn(&[i64], &[View], &mut [ViewMut]) -> Result<()>;

@@ -1,8 +1,9 @@
 //! Session: a module made ready to run on this processor, with its threads.
 //!
 //! In: named input tensors. Out: the outputs in the model's order. A session may be shared by many threads at once: each
-//! run takes an arena and scratch memory of its own from a free list. While steps run nothing is allocated, and the bits
-//! of the results depend neither on the number of threads nor on what else runs.
+//! run takes an arena and scratch memory of its own from a free list; a run that finds some there allocates nothing. Several
+//! sessions may share a pool of threads. The bits of the results depend neither on the number of threads, nor on what else
+//! runs, nor on the caller's floating-point mode.
 
 use crate::runtime::bytes::advise_huge_pages;
 use crate::runtime::error::guard;
@@ -10,6 +11,7 @@ use crate::runtime::executable::{Executable, PhaseFn};
 use crate::runtime::module::{Action, BufferRef, Place, TensorSpec};
 use crate::runtime::opaque::{self, MAX_OPERANDS, View, ViewMut};
 use crate::runtime::pool::{Crew, Pool};
+use crate::runtime::tensor::{AsView, AsViewMut, TensorView};
 use crate::runtime::{DType, Error, Result, Tensor};
 use memmap2::MmapMut;
 use std::sync::{Arc, Mutex};
@@ -20,7 +22,7 @@ pub use crate::runtime::module::Module;
 /// A module that runs.
 pub struct Session {
     module: Arc<Module>,
-    pool: Pool,
+    pool: Arc<Pool>,
     steps: Vec<ReadyStep>,
     /// Total length of the argument tables.
     table_len: usize,
@@ -53,6 +55,9 @@ struct Memory {
     tables: Vec<*mut u8>,
     /// Address of each buffer of the module.
     buffers: Vec<*mut u8>,
+    /// Addresses of this run's inputs and outputs, in the model's order.
+    inputs: Vec<*const u8>,
+    outputs: Vec<*mut u8>,
     /// The pages that the addresses lead into.
     _pages: [MmapMut; 2],
 }
@@ -63,11 +68,18 @@ unsafe impl Send for Memory {}
 
 impl Session {
     /// Makes a module ready to run on `threads` threads (0 counts as 1). Refuses a module for another processor.
+    /// Where the system has fewer threads to give, it runs on those; [`Session::threads`] says on how many.
     pub fn new(module: Arc<Module>, threads: usize) -> Result<Session> {
-        guard(|| Session::prepare(module, threads))
+        Session::with_pool(module, Arc::new(Pool::new(threads)?))
     }
 
-    fn prepare(module: Arc<Module>, threads: usize) -> Result<Session> {
+    /// Makes a module ready to run on the threads of `pool`, which other sessions may use too. Of runs at the same time one
+    /// has the pool's workers, the others run on their callers' threads alone.
+    pub fn with_pool(module: Arc<Module>, pool: Arc<Pool>) -> Result<Session> {
+        guard(|| Session::prepare(module, pool))
+    }
+
+    fn prepare(module: Arc<Module>, pool: Arc<Pool>) -> Result<Session> {
         module.verify()?;
         module.check_host()?;
         let code = Executable::new(&module.code)?;
@@ -96,7 +108,7 @@ impl Session {
             .collect::<Result<Vec<_>>>()?;
         let scratch = module.kernels.iter().flat_map(|k| &k.phases).map(|p| p.scratch_bytes).max().unwrap_or(0);
         Ok(Session {
-            pool: Pool::new(threads)?,
+            pool,
             steps,
             table_len,
             scratch_bytes: (scratch as usize).next_multiple_of(4096),
@@ -109,6 +121,11 @@ impl Session {
     /// The module that runs here.
     pub fn module(&self) -> &Arc<Module> {
         &self.module
+    }
+
+    /// The threads, for another session.
+    pub fn pool(&self) -> &Arc<Pool> {
+        &self.pool
     }
 
     /// Number of threads of one run.
@@ -128,21 +145,27 @@ impl Session {
         self.module.outputs.iter().map(|o| Tensor::zeros(o.tensor.dtype, &o.tensor.shape)).collect()
     }
 
-    /// As [`Session::run`], into existing tensors of the outputs' types and shapes; kernels read and write the tensors'
-    /// own memory.
-    pub fn run_into(&self, inputs: &[(&str, &Tensor)], outputs: &mut [Tensor]) -> Result<()> {
-        self.execute(inputs, outputs, |_, _| {})
+    /// As [`Session::run`], into existing tensors of the outputs' types and shapes: owned ones, references or views. Kernels
+    /// read and write the tensors' own memory, nothing is copied but outputs that no kernel computes.
+    pub fn run_into<I: AsView, O: AsViewMut>(&self, inputs: &[(&str, I)], outputs: &mut [O]) -> Result<()> {
+        self.execute(inputs, outputs, |_| {})
     }
 
     /// As [`Session::run_into`]; returns the time it took, without that of the copies of what kernels update in place.
-    pub fn time_into(&self, inputs: &[(&str, &Tensor)], outputs: &mut [Tensor]) -> Result<Duration> {
+    pub fn time_into<I: AsView, O: AsViewMut>(&self, inputs: &[(&str, I)], outputs: &mut [O]) -> Result<Duration> {
         let start = Instant::now();
         let (mut copying, mut before) = (Duration::ZERO, start);
-        self.execute(inputs, outputs, |step, now| {
-            if step > 0 && matches!(self.module.steps[step - 1].action, Action::Copy { .. }) {
-                copying += now - before;
+        let is_copy =
+            |step: usize| self.module.steps.get(step).is_some_and(|s| matches!(s.action, Action::Copy { .. }));
+        self.execute(inputs, outputs, |step| {
+            let after_copy = step > 0 && is_copy(step - 1);
+            if after_copy || is_copy(step) {
+                let now = Instant::now();
+                if after_copy {
+                    copying += now - before;
+                }
+                before = now;
             }
-            before = now;
         })?;
         Ok(start.elapsed() - copying)
     }
@@ -150,7 +173,7 @@ impl Session {
     /// The values of those inputs that have initial values, in no particular order.
     pub fn initial_values(&self) -> Result<Vec<(String, Tensor)>> {
         let Some(initial) = &self.module.initial else { return Ok(vec![]) };
-        let values = Session::new(initial.clone(), self.threads())?.run(&[])?;
+        let values = Session::with_pool(initial.clone(), self.pool.clone())?.run(&[])?;
         Ok(initial.outputs.iter().map(|o| o.tensor.name.clone()).zip(values).collect())
     }
 
@@ -159,7 +182,8 @@ impl Session {
         let mut outputs = self.outputs();
         let mut times = vec![Duration::ZERO; self.steps.len()];
         let mut before = None;
-        self.execute(inputs, &mut outputs, |step, now| {
+        self.execute(inputs, &mut outputs, |step| {
+            let now = Instant::now();
             if let Some(before) = before.replace(now) {
                 times[step - 1] = now - before;
             }
@@ -167,40 +191,38 @@ impl Session {
         Ok(times)
     }
 
-    /// `tick(i, now)` is called before step i, and once after the last one.
-    fn execute(
+    /// `tick(i)` is called before step i, and once after the last one.
+    fn execute<I: AsView, O: AsViewMut>(
         &self,
-        inputs: &[(&str, &Tensor)],
-        outputs: &mut [Tensor],
-        tick: impl FnMut(usize, Instant),
+        inputs: &[(&str, I)],
+        outputs: &mut [O],
+        tick: impl FnMut(usize),
     ) -> Result<()> {
         guard(|| self.perform_all(inputs, outputs, tick))
     }
 
-    fn perform_all(
+    fn perform_all<I: AsView, O: AsViewMut>(
         &self,
-        inputs: &[(&str, &Tensor)],
-        outputs: &mut [Tensor],
-        mut tick: impl FnMut(usize, Instant),
+        inputs: &[(&str, I)],
+        outputs: &mut [O],
+        mut tick: impl FnMut(usize),
     ) -> Result<()> {
-        let given = self.match_inputs(inputs)?;
-        self.check_outputs(outputs)?;
         let mut memory = match self.free.lock().unwrap_or_else(|e| e.into_inner()).pop() {
             Some(memory) => memory,
             None => self.allocate()?,
         };
-        self.bind(&mut memory, &given, outputs);
-        let mut crew = self.pool.enter();
-        let mut result = Ok(());
-        for (i, step) in self.steps.iter().enumerate() {
-            tick(i, Instant::now());
-            result = self.perform(i, step, &memory, &mut crew);
-            if result.is_err() {
-                break;
+        let mut result = self.bind(&mut memory, inputs, outputs);
+        if result.is_ok() {
+            let mut crew = self.pool.enter();
+            for (i, step) in self.steps.iter().enumerate() {
+                tick(i);
+                result = self.perform(i, step, &memory, &mut crew);
+                if result.is_err() {
+                    break;
+                }
             }
+            tick(self.steps.len());
         }
-        tick(self.steps.len(), Instant::now());
-        drop(crew);
         if result.is_ok() {
             self.copy_outputs(&memory, outputs);
         }
@@ -208,8 +230,8 @@ impl Session {
         result
     }
 
-    /// The input tensors in the order of the module's inputs.
-    fn match_inputs<'t>(&self, inputs: &[(&str, &'t Tensor)]) -> Result<Vec<&'t Tensor>> {
+    /// Refuses inputs that the model does not have.
+    fn check_names<I>(&self, inputs: &[(&str, I)]) -> Result<()> {
         let specs = &self.module.inputs;
         for (i, (name, _)) in inputs.iter().enumerate() {
             if !specs.iter().any(|s| s.name == *name) {
@@ -220,24 +242,7 @@ impl Session {
                 return Err(Error::Invalid(format!("input `{name}` is given twice")));
             }
         }
-        specs
-            .iter()
-            .map(|spec| {
-                let Some((_, tensor)) = inputs.iter().find(|(name, _)| *name == spec.name) else {
-                    return Err(Error::Invalid(format!("input `{}` is missing ({})", spec.name, shown(spec))));
-                };
-                check_tensor("input", spec, tensor)?;
-                Ok(*tensor)
-            })
-            .collect()
-    }
-
-    fn check_outputs(&self, outputs: &[Tensor]) -> Result<()> {
-        let specs = &self.module.outputs;
-        if outputs.len() != specs.len() {
-            return Err(Error::Invalid(format!("{} outputs given, the model has {}", outputs.len(), specs.len())));
-        }
-        specs.iter().zip(outputs).try_for_each(|(spec, tensor)| check_tensor("output", &spec.tensor, tensor))
+        Ok(())
     }
 
     /// Fresh memory for one more run at a time.
@@ -257,18 +262,41 @@ impl Session {
         });
         Ok(Memory {
             buffers: buffers.collect(),
+            inputs: vec![std::ptr::null(); self.module.inputs.len()],
+            outputs: vec![std::ptr::null_mut(); self.module.outputs.len()],
             tables: vec![std::ptr::null_mut(); self.table_len],
             scratch: scratch.as_mut_ptr(),
             _pages: [arena, scratch],
         })
     }
 
-    /// Sets the addresses of this run's inputs and outputs.
-    fn bind(&self, memory: &mut Memory, inputs: &[&Tensor], outputs: &mut [Tensor]) {
+    /// Sets the addresses of this run's inputs and outputs, which it checks.
+    fn bind<I: AsView, O: AsViewMut>(
+        &self,
+        memory: &mut Memory,
+        inputs: &[(&str, I)],
+        outputs: &mut [O],
+    ) -> Result<()> {
+        self.check_names(inputs)?;
+        for (spec, address) in self.module.inputs.iter().zip(&mut memory.inputs) {
+            let Some((_, tensor)) = inputs.iter().find(|(name, _)| *name == spec.name) else {
+                return Err(Error::Invalid(format!("input `{}` is missing ({})", spec.name, shown(spec))));
+            };
+            check_tensor("input", spec, &tensor.view())?;
+            *address = tensor.view().data.as_ptr();
+        }
+        let specs = &self.module.outputs;
+        if outputs.len() != specs.len() {
+            return Err(Error::Invalid(format!("{} outputs given, the model has {}", outputs.len(), specs.len())));
+        }
+        for ((spec, tensor), address) in specs.iter().zip(outputs).zip(&mut memory.outputs) {
+            check_tensor("output", &spec.tensor, &tensor.view())?;
+            *address = tensor.view_mut().data.as_mut_ptr();
+        }
         for (buffer, address) in self.module.buffers.iter().zip(&mut memory.buffers) {
             match buffer.place {
-                Place::Input(i) => *address = inputs[i as usize].data.as_ptr().cast_mut(),
-                Place::Output(i) => *address = outputs[i as usize].data.as_mut_ptr(),
+                Place::Input(i) => *address = memory.inputs[i as usize].cast_mut(),
+                Place::Output(i) => *address = memory.outputs[i as usize],
                 Place::Arena(_) | Place::Weights(_) => {}
             }
         }
@@ -280,6 +308,7 @@ impl Session {
                 }
             }
         }
+        Ok(())
     }
 
     fn perform(&self, index: usize, step: &ReadyStep, memory: &Memory, crew: &mut Crew) -> Result<()> {
@@ -292,8 +321,8 @@ impl Session {
                 };
                 for phase in phases {
                     match phase.parallel {
-                        // SAFETY: the code comes from the pipeline, or from a file whose checksum matched. The module is
-                        // verified: each argument is as large as its slot says, what is written overlaps nothing else of
+                        // SAFETY: the code was made by this compiler, in this process or for a file that its loader vouched
+                        // for (`Module::load`), and keeps to its slots. The module is verified: each argument is as large as its slot says, what is written overlaps nothing else of
                         // the step, and lies in this run's arena or in the caller's output tensors, which are borrowed
                         // mutably for the run. Inputs and weights are only read. Each thread has its own scratch.
                         None => unsafe { call.phase(phase.function, 0, 1, 0) },
@@ -365,19 +394,19 @@ impl Session {
     }
 
     /// Copies outputs that no step has written in place: a constant, an input, a value that is two outputs.
-    fn copy_outputs(&self, memory: &Memory, outputs: &mut [Tensor]) {
+    fn copy_outputs<O: AsViewMut>(&self, memory: &Memory, outputs: &mut [O]) {
         for i in 0..outputs.len() {
             let source = self.module.outputs[i].source;
             match self.module.buffers[source.0 as usize].place {
                 Place::Output(o) if o as usize == i => {}
                 Place::Output(o) => {
                     if let Ok([from, to]) = outputs.get_disjoint_mut([o as usize, i]) {
-                        to.data.copy_from_slice(&from.data);
+                        to.view_mut().data.copy_from_slice(from.view().data);
                     }
                 }
                 _ => {
                     let view = self.view(source, memory);
-                    outputs[i].data.copy_from_slice(view.data);
+                    outputs[i].view_mut().data.copy_from_slice(view.data);
                 }
             }
         }
@@ -411,9 +440,9 @@ fn shown(spec: &TensorSpec) -> String {
     format!("{} {}", spec.dtype, if dims.is_empty() { "scalar".into() } else { dims.join("×") })
 }
 
-fn check_tensor(role: &str, spec: &TensorSpec, tensor: &Tensor) -> Result<()> {
+fn check_tensor(role: &str, spec: &TensorSpec, tensor: &TensorView) -> Result<()> {
     if tensor.dtype != spec.dtype || tensor.shape != spec.shape {
-        let given = TensorSpec { name: String::new(), dtype: tensor.dtype, shape: tensor.shape.clone() };
+        let given = TensorSpec { name: String::new(), dtype: tensor.dtype, shape: tensor.shape.to_vec() };
         return Err(Error::Invalid(format!(
             "{role} `{}` is {}, but the compiled model wants {}",
             spec.name,

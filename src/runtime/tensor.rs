@@ -63,8 +63,104 @@ pub struct Tensor {
     pub data: Bytes,
 }
 
-/// A Rust type that is stored as a [`DType`].
-pub trait Element: Copy {
+/// A tensor in somebody else's memory: dense, row-major, little-endian, at any address.
+#[derive(Clone, Copy, Debug)]
+pub struct TensorView<'a> {
+    pub dtype: DType,
+    pub shape: &'a [i64],
+    pub data: &'a [u8],
+}
+
+/// A tensor in somebody else's memory, to be written.
+#[derive(Debug)]
+pub struct TensorViewMut<'a> {
+    pub dtype: DType,
+    pub shape: &'a [i64],
+    pub data: &'a mut [u8],
+}
+
+impl<'a> TensorView<'a> {
+    /// `values` where they lie, row-major, as a tensor of `shape`.
+    pub fn new<T: Element>(shape: &'a [i64], values: &'a [T]) -> TensorView<'a> {
+        // SAFETY: elements are numbers without padding (`Element` is sealed); bytes have no alignment and live as long.
+        let data = unsafe { std::slice::from_raw_parts(values.as_ptr().cast(), size_of_val(values)) };
+        TensorView { dtype: T::DTYPE, shape, data }
+    }
+}
+
+impl<'a> TensorViewMut<'a> {
+    /// `values` where they lie, row-major, as a tensor of `shape`.
+    pub fn new<T: Element>(shape: &'a [i64], values: &'a mut [T]) -> TensorViewMut<'a> {
+        // SAFETY: as for `TensorView::new`; every pattern of bits is a number, and the borrow is exclusive.
+        let data = unsafe { std::slice::from_raw_parts_mut(values.as_mut_ptr().cast(), size_of_val(values)) };
+        TensorViewMut { dtype: T::DTYPE, shape, data }
+    }
+}
+
+/// Read as a tensor: an owned one, a reference, a view.
+pub trait AsView {
+    fn view(&self) -> TensorView<'_>;
+}
+
+/// Written as a tensor: an owned one, a reference, a view.
+pub trait AsViewMut: AsView {
+    fn view_mut(&mut self) -> TensorViewMut<'_>;
+}
+
+impl AsView for Tensor {
+    fn view(&self) -> TensorView<'_> {
+        TensorView { dtype: self.dtype, shape: &self.shape, data: &self.data }
+    }
+}
+
+impl AsViewMut for Tensor {
+    fn view_mut(&mut self) -> TensorViewMut<'_> {
+        TensorViewMut { dtype: self.dtype, shape: &self.shape, data: &mut self.data }
+    }
+}
+
+impl AsView for TensorView<'_> {
+    fn view(&self) -> TensorView<'_> {
+        *self
+    }
+}
+
+impl AsView for TensorViewMut<'_> {
+    fn view(&self) -> TensorView<'_> {
+        TensorView { dtype: self.dtype, shape: self.shape, data: self.data }
+    }
+}
+
+impl AsViewMut for TensorViewMut<'_> {
+    fn view_mut(&mut self) -> TensorViewMut<'_> {
+        TensorViewMut { dtype: self.dtype, shape: self.shape, data: self.data }
+    }
+}
+
+impl<T: AsView> AsView for &T {
+    fn view(&self) -> TensorView<'_> {
+        (**self).view()
+    }
+}
+
+impl<T: AsView> AsView for &mut T {
+    fn view(&self) -> TensorView<'_> {
+        (**self).view()
+    }
+}
+
+impl<T: AsViewMut> AsViewMut for &mut T {
+    fn view_mut(&mut self) -> TensorViewMut<'_> {
+        (**self).view_mut()
+    }
+}
+
+mod sealed {
+    pub trait Sealed {}
+}
+
+/// A Rust type that is stored as a [`DType`], on a little-endian processor in the same bytes.
+pub trait Element: Copy + sealed::Sealed {
     const DTYPE: DType;
     fn to_le(self) -> [u8; 8];
     fn from_le(bytes: &[u8]) -> Self;
@@ -72,6 +168,7 @@ pub trait Element: Copy {
 
 macro_rules! element {
     ($($t:ty => $d:ident),*) => {$(
+        impl sealed::Sealed for $t {}
         impl Element for $t {
             const DTYPE: DType = DType::$d;
             fn to_le(self) -> [u8; 8] {
