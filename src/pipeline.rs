@@ -4,11 +4,11 @@
 //! same bytes; threads only divide the work.
 
 pub mod kernel;
-pub mod link;
+mod link;
 pub mod program;
 pub mod report;
 
-use crate::codegen::{Isa, Target};
+use crate::codegen::Target;
 use crate::graph::egraph;
 use crate::graph::fusion::{self, Group, Place};
 use crate::graph::ir::Graph;
@@ -18,6 +18,7 @@ use crate::pipeline::link::{Work, link};
 use crate::pipeline::report::{KernelReport, PhaseReport, Report, Rewriting};
 use crate::poly::scop::Program;
 use crate::runtime::module::Module;
+use crate::runtime::threads;
 use crate::{Error, Result};
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -55,7 +56,7 @@ pub struct Limits {
     pub tensor_bytes: u64,
     /// Bytes of all intermediate tensors that live at once.
     pub arena_bytes: u64,
-    /// Compiled bindings of the dynamic dimensions that are kept; the oldest is dropped.
+    /// Compiled bindings of the dynamic dimensions that are kept; the least recently used one is dropped.
     pub bindings: usize,
 }
 
@@ -89,7 +90,7 @@ pub fn compile(source: &Graph, options: &Options) -> Result<Compilation> {
     let mut module = clock.time("link", || link(&graph, &groups, &work, &kernels))?;
     module.name = source.name.clone();
     module.target = options.target.name.clone();
-    (module.architecture, module.features) = requirements(options.target.isa);
+    module.platform = options.target.platform();
     clock.time("verify module", || module.verify())?;
     check_arena(&module, options)?;
     let report = Report {
@@ -249,12 +250,7 @@ fn compile_kernels(programs: &[(String, Program)], options: &Options) -> Result<
             *results[i].lock().unwrap_or_else(|e| e.into_inner()) = Some(compiled);
         }
     };
-    std::thread::scope(|scope| {
-        for _ in 1..options.threads.min(programs.len()) {
-            scope.spawn(work);
-        }
-        work();
-    });
+    threads::together(options.threads.min(programs.len()), work);
     let results = results.into_iter().map(|r| r.into_inner().unwrap_or_else(|e| e.into_inner()));
     results.map(|r| r.unwrap_or_else(|| Err(Error::Internal("a kernel was left out".into())))).collect()
 }
@@ -270,16 +266,6 @@ fn in_kernel(name: &str, error: Error) -> Error {
         Error::Io(m) => Error::Io(say(m)),
         Error::Internal(m) => Error::Internal(say(m)),
     }
-}
-
-/// Architecture and features, in the words of Rust's feature detection.
-fn requirements(isa: Isa) -> (String, Vec<String>) {
-    let (architecture, features): (&str, &[&str]) = match isa {
-        Isa::Avx2 => ("x86_64", &["avx2", "fma"]),
-        Isa::Avx512 => ("x86_64", &["avx2", "fma", "avx512f", "avx512bw", "avx512dq", "avx512vl"]),
-        Isa::Neon => ("aarch64", &["neon"]),
-    };
-    (architecture.into(), features.iter().map(|f| f.to_string()).collect())
 }
 
 fn kernel_reports(

@@ -24,7 +24,7 @@ fn run(bytes: &[u8]) -> Result<Vec<Tensor>> {
     let limits = Limits { tensor_bytes: 64 << 20, arena_bytes: 128 << 20, ..Limits::default() };
     let options = Options { threads: 1, limits, ..Options::default() };
     let module = Arc::new(model.compile_module(&options)?.0);
-    let inputs: Vec<_> = (module.inputs.iter().enumerate())
+    let inputs: Vec<_> = (module.inputs().iter().enumerate())
         .map(|(i, spec)| (spec.name.clone(), Tensor::seeded(spec.dtype, &spec.shape, 0, i as u64, 2)))
         .collect();
     let inputs: Vec<_> = inputs.iter().map(|(name, tensor)| (name.as_str(), tensor)).collect();
@@ -38,6 +38,16 @@ fn refusal<T>(result: Result<T>) -> String {
     let message = error.to_string();
     assert!(!message.contains('\n') && message.len() > 10, "{message:?}");
     message
+}
+
+fn load_module(path: &std::path::Path) -> Result<Module> {
+    // SAFETY: these tests run only modules that they have compiled.
+    unsafe { Module::load(path) }
+}
+
+fn parse_module(bytes: &[u8]) -> Result<Module> {
+    // SAFETY: as above.
+    unsafe { Module::from_bytes(bytes) }
 }
 
 /// Asserts that all words stand in a message.
@@ -246,7 +256,8 @@ fn endless_files_and_links_out_of_the_folder_are_refused() {
     let pipe = std::process::Command::new("mkfifo").arg(folder.join("weights.bin")).status().unwrap();
     assert!(pipe.success());
     says(&refusal(load()), &["weights.bin", "regular"]);
-    says(&refusal(Module::load(folder.join("weights.bin"))), &["regular"]);
+    says(&refusal(load_module(&folder.join("weights.bin"))), &["regular"]);
+    says(&refusal(Tensor::read_npy(folder.join("weights.bin"))), &["weights.bin", "regular"]);
     std::fs::remove_dir_all(folder).unwrap();
 }
 
@@ -331,18 +342,58 @@ fn subscripts_from_data_are_checked() {
 fn a_damaged_module_is_refused() {
     let model = Model::load(root().join("tests/fixtures/operators/conv_batch_norm_relu.onnx")).unwrap();
     let good = model.compile_module(&Options::default()).unwrap().0.to_bytes().unwrap();
-    assert!(Module::from_bytes(&good).is_ok());
+    assert!(parse_module(&good).is_ok());
     for at in (0..good.len()).step_by(good.len() / 1500 + 1) {
         let mut bad = good.clone();
         bad[at] ^= 1 << (at % 8);
-        refusal(Module::from_bytes(&bad));
-        refusal(Module::from_bytes(&good[..at]));
+        refusal(parse_module(&bad));
+        refusal(parse_module(&good[..at]));
     }
     let other = if cfg!(target_arch = "x86_64") { "aarch64-neon" } else { "x86-64-avx2" };
     let target = tilewright::codegen::target::Target::by_name(other);
     let module = model.compile_module(&Options { target, ..Options::default() }).unwrap().0;
-    let module = Module::from_bytes(&module.to_bytes().unwrap()).unwrap();
+    let module = parse_module(&module.to_bytes().unwrap()).unwrap();
     refusal(Session::new(Arc::new(module), 1));
+}
+
+#[test]
+fn numbers_of_threads_are_bounded() {
+    let model = Model::load(root().join("tests/fixtures/operators/matmul_square.onnx")).unwrap();
+    for threads in [1025, 1 << 40, usize::MAX] {
+        let refused = model.compile(&Options { threads, ..Options::default() });
+        assert!(matches!(&refused.err(), Some(Error::Limit(m)) if m.contains(&threads.to_string())));
+    }
+}
+
+#[test]
+fn names_reach_a_terminal_without_its_commands() {
+    let folder = fresh_folder("names");
+    let mut model = fixture("unary_relu");
+    let evil = "\u{1b}[2J\u{9b}31m\r\u{202e}y\n0";
+    let graph = model.graph.as_mut().unwrap();
+    graph.output[0].name = evil.into();
+    graph.node[0].output[0] = evil.into();
+    graph.node[0].name = evil.into();
+    graph.name = evil.into();
+    let path = folder.join("m\u{1b}[1m.onnx");
+    std::fs::write(&path, model.encode_to_vec()).unwrap();
+    let mut broken = model.clone();
+    broken.graph.as_mut().unwrap().node[0].op_type = format!("Relu{evil}");
+    std::fs::write(folder.join("broken.onnx"), broken.encode_to_vec()).unwrap();
+    for arguments in [&["run"][..], &["explain"], &["explain", "--stage", "graph"], &["bench", "--seconds", "0.01"]] {
+        for file in [&path, &folder.join("broken.onnx"), &folder.join("none\u{1b}[1m.onnx")] {
+            let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_tilewright"));
+            let output = command.arg(arguments[0]).arg(file).args(&arguments[1..]).output().unwrap();
+            for text in [output.stdout, output.stderr] {
+                let text = String::from_utf8(text).unwrap();
+                let active = |c: &char| (c.is_control() && !"\n\t".contains(*c)) || *c == '\u{202e}';
+                assert_eq!(text.chars().find(active), None, "{arguments:?} {}: {text:?}", file.display());
+            }
+        }
+    }
+    let output = std::process::Command::new(env!("CARGO_BIN_EXE_tilewright")).arg("run").arg(&path).output().unwrap();
+    assert_eq!(String::from_utf8(output.stdout).unwrap().lines().count(), 1, "one line for one output");
+    std::fs::remove_dir_all(folder).unwrap();
 }
 
 /// Mutates bytes in one of the ways in which files break.

@@ -213,7 +213,7 @@ fn what_never_runs_leaves_its_arrays_as_they_are() {
         let module = model.compile_module(&options).unwrap_or_else(|e| panic!("{text}: {e}")).0;
         let module = Arc::new(module);
         let seeded = |(i, s): (u64, &TensorSpec)| Tensor::seeded(s.dtype, &s.shape, 1, i, 2);
-        let given: Vec<Tensor> = (0..).zip(&module.inputs).map(seeded).collect();
+        let given: Vec<Tensor> = (0..).zip(module.inputs()).map(seeded).collect();
         for threads in [1, 2] {
             assert!(run_seeded(module.clone(), threads, 2).unwrap() == given, "{text}");
         }

@@ -8,7 +8,7 @@ use tilewright::graph::ir::{Graph, ValueId};
 use tilewright::pipeline::{self, Stage};
 use tilewright::runtime::module::Action;
 use tilewright::runtime::npy;
-use tilewright::{Error, Limits, Model, Module, Options, Session, Tensor};
+use tilewright::{Error, Limits, Model, Module, Options, Result, Session, Tensor};
 
 fn path(case: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/fixtures/operators/{case}.onnx"))
@@ -21,6 +21,17 @@ fn load(case: &str) -> (Model, Vec<(String, Tensor)>) {
     let mut stream = &bytes[..];
     let inputs = model.inputs().iter().map(|i| (i.name.clone(), npy::read(&mut stream).unwrap())).collect();
     (model, inputs)
+}
+
+/// What a module that was compiled here is after it has been written and read.
+fn parse(bytes: &[u8]) -> Module {
+    // SAFETY: the module was compiled by this test.
+    unsafe { Module::from_bytes(bytes) }.unwrap()
+}
+
+fn load_module(path: &Path) -> Result<Module> {
+    // SAFETY: the module was compiled by this test, which changes no file in place.
+    unsafe { Module::load(path) }
 }
 
 fn named(inputs: &[(String, Tensor)]) -> Vec<(&str, &Tensor)> {
@@ -65,7 +76,7 @@ fn results_do_not_depend_on_threads_or_on_saving() {
         for target in Target::all().into_iter().filter(Target::runs_on_host) {
             let options = Options { target: Some(target), ..Options::default() };
             let module = model.compile_module(&options).unwrap().0;
-            let copy = Arc::new(Module::from_bytes(&module.to_bytes().unwrap()).unwrap());
+            let copy = Arc::new(parse(&module.to_bytes().unwrap()));
             let expected = Session::new(Arc::new(module), 1).unwrap().run(&named(&inputs)).unwrap();
             for threads in [1, 2, 3] {
                 let session = Session::new(copy.clone(), threads).unwrap();
@@ -111,7 +122,7 @@ fn a_module_for_another_processor_is_refused() {
     let module = model.compile_module(&Options { target: Some(foreign.clone()), ..Options::default() }).unwrap().0;
     let file = std::env::temp_dir().join(format!("tilewright-foreign-{}.tw", std::process::id()));
     module.save(&file).unwrap();
-    let refused = Module::load(&file);
+    let refused = load_module(&file);
     std::fs::remove_file(&file).unwrap();
     assert!(matches!(refused, Err(Error::Unsupported(m)) if m.contains(&foreign.name)));
 }
@@ -122,7 +133,7 @@ fn subscripts_out_of_range_are_an_error_and_not_a_read() {
     let compiled = model.compile(&Options::default()).unwrap();
     let outputs = compiled.run(&named(&inputs)).unwrap();
     let session = compiled.session(&named(&inputs)).unwrap();
-    let check = session.module().steps.iter().find_map(|s| match s.action {
+    let check = session.module().steps().iter().find_map(|s| match s.action {
         Action::CheckIndices { lower, upper, .. } => Some((lower, upper)),
         _ => None,
     });
@@ -177,4 +188,184 @@ fn every_stage_has_a_text() {
     let refused = pipeline::explain(&graph, &options, Stage::Scop, Some("nothing")).unwrap_err().to_string();
     assert!(refused.contains("no kernel is called `nothing`"));
     assert!(pipeline::stage("nothing").is_err());
+}
+
+/// A folder of this test's own.
+fn fresh_folder(name: &str) -> PathBuf {
+    let folder = std::env::temp_dir().join(format!("tilewright-modules-{name}-{}", std::process::id()));
+    let _ = std::fs::remove_dir_all(&folder);
+    std::fs::create_dir_all(&folder).unwrap();
+    folder
+}
+
+/// Names of the files in a folder.
+fn names(folder: &Path) -> Vec<String> {
+    let entries = std::fs::read_dir(folder).unwrap();
+    let mut names: Vec<String> = entries.map(|e| e.unwrap().file_name().into_string().unwrap()).collect();
+    names.sort();
+    names
+}
+
+#[test]
+fn a_module_runs_on_while_its_file_is_written_anew() {
+    let folder = fresh_folder("anew");
+    let file = folder.join("live.tw");
+    let (model, inputs) = load("pattern_residual_block");
+    model.compile_module(&Options::default()).unwrap().0.save(&file).unwrap();
+    let session = Session::new(Arc::new(load_module(&file).unwrap()), 2).unwrap();
+    let expected = session.run(&named(&inputs)).unwrap();
+    let smaller = load("conv_1x1").0.compile_module(&Options::default()).unwrap().0;
+    smaller.save(&file).unwrap();
+    assert_eq!(session.run(&named(&inputs)).unwrap(), expected);
+    assert_eq!(load_module(&file).unwrap(), smaller);
+    assert_eq!(names(&folder), ["live.tw"]);
+    std::fs::remove_dir_all(folder).unwrap();
+}
+
+/// A shell command in which `tw` is the program.
+#[cfg(unix)]
+fn shell(command: &str, folder: &Path) -> std::process::Output {
+    let tw = format!("tw() {{ '{}' --quiet \"$@\"; }}\n", env!("CARGO_BIN_EXE_tilewright"));
+    std::process::Command::new("sh").args(["-c", &(tw + command)]).current_dir(folder).output().unwrap()
+}
+
+#[test]
+#[cfg(unix)]
+fn a_module_that_cannot_be_written_whole_leaves_the_old_one() {
+    let folder = fresh_folder("whole");
+    let model = path("pattern_residual_block");
+    let old = load("conv_1x1").0.compile_module(&Options::default()).unwrap().0;
+    old.save(folder.join("live.tw")).unwrap();
+    // Files of 1 KiB at most, and the signal that comes with more ignored: writing fails in the middle.
+    let limited = format!("trap '' XFSZ; ulimit -f 1; tw compile '{}' -o live.tw", model.display());
+    let output = shell(&limited, &folder);
+    let message = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{message}");
+    assert!(message.contains("live.tw"), "{message}");
+    // Killed by the same signal in the middle.
+    let killed = shell(&format!("ulimit -f 1; tw compile '{}' -o live.tw", model.display()), &folder);
+    assert!(!killed.status.success());
+    assert_eq!(load_module(&folder.join("live.tw")).unwrap(), old);
+    let refused = shell(&format!("tw compile '{}' -o .", model.display()), &folder);
+    assert!(String::from_utf8_lossy(&refused.stderr).contains("folder"));
+    let streamed = shell(&format!("tw compile '{}' -o /dev/null; test -c /dev/null", model.display()), &folder);
+    assert!(streamed.status.success());
+    std::fs::remove_dir_all(folder).unwrap();
+}
+
+#[test]
+#[cfg(unix)]
+fn a_failed_write_leaves_nothing_behind() {
+    let folder = fresh_folder("litter");
+    let model = path("pattern_residual_block");
+    let limited = format!("trap '' XFSZ; ulimit -f 1; tw compile '{}' -o new.tw", model.display());
+    assert_eq!(shell(&limited, &folder).status.code(), Some(1));
+    assert!(names(&folder).is_empty(), "{:?}", names(&folder));
+    std::fs::remove_dir_all(folder).unwrap();
+}
+
+#[test]
+#[cfg(unix)]
+fn compiling_and_running_need_no_second_thread() {
+    // No system has the memory for a stack of this size: every thread that is asked for is refused.
+    let model = path("pattern_residual_block");
+    let run = |setting: &str| {
+        let command = format!("{setting} \"$1\" run '{}' --threads 4", model.display());
+        let program = env!("CARGO_BIN_EXE_tilewright");
+        std::process::Command::new("sh").args(["-c", &command, "sh", program]).output().unwrap()
+    };
+    let (alone, many) = (run("RUST_MIN_STACK=70368744177664"), run(""));
+    assert!(alone.status.success(), "{}", String::from_utf8_lossy(&alone.stderr));
+    assert!(many.status.success() && alone.stdout == many.stdout);
+}
+
+#[test]
+#[cfg(unix)]
+fn a_forked_child_runs_and_drops_a_session() {
+    let (model, inputs) = load("pattern_attention");
+    let compiled = model.compile(&Options { threads: 3, ..Options::default() }).unwrap();
+    let expected = compiled.run(&named(&inputs)).unwrap();
+    // SAFETY: the child only uses what it has, and leaves without the parent's exit handlers.
+    let child = unsafe { libc::fork() };
+    if child == 0 {
+        let work = std::panic::AssertUnwindSafe(|| {
+            let same = compiled.run(&named(&inputs)).is_ok_and(|outputs| outputs == expected);
+            drop(compiled);
+            same
+        });
+        let code = match std::panic::catch_unwind(work) {
+            Ok(true) => 0,
+            Ok(false) => 1,
+            Err(_) => 2,
+        };
+        // SAFETY: ends this process.
+        unsafe { libc::_exit(code) };
+    }
+    let mut status = 0;
+    // SAFETY: waits for the child that was made above.
+    assert_eq!(unsafe { libc::waitpid(child, &mut status, 0) }, child);
+    assert!(libc::WIFEXITED(status) && libc::WEXITSTATUS(status) == 0, "status {status}");
+    assert_eq!(compiled.run(&named(&inputs)).unwrap(), expected);
+}
+
+/// Sets the control word of floating-point arithmetic; returns the old one.
+#[cfg(target_arch = "x86_64")]
+fn set_mxcsr(new: u32) -> u32 {
+    let mut old = 0u32;
+    // SAFETY: reads and writes the register and two local variables.
+    unsafe {
+        std::arch::asm!("stmxcsr [{}]", in(reg) &raw mut old);
+        std::arch::asm!("ldmxcsr [{}]", in(reg) &raw const new);
+    }
+    old
+}
+
+#[test]
+#[cfg(target_arch = "x86_64")]
+fn results_do_not_depend_on_the_callers_floating_point_mode() {
+    let (model, inputs) = load("pattern_attention");
+    for target in Target::all().into_iter().filter(Target::runs_on_host) {
+        let options = Options { target: Some(target.clone()), ..Options::default() };
+        let module = Arc::new(model.compile_module(&options).unwrap().0);
+        let session = Session::new(module, 1).unwrap();
+        let mut outputs = session.outputs();
+        let expected = session.run(&named(&inputs)).unwrap();
+        // Rounding up; every exception traps; both, and flags are raised already.
+        for mode in [0x5f80, 0x0000, 0x4000, 0x5fbf] {
+            let before = set_mxcsr(mode);
+            let result = session.run_into(&named(&inputs), &mut outputs);
+            let after = set_mxcsr(before);
+            result.unwrap();
+            assert_eq!(outputs, expected, "{} under {mode:#x}", target.name);
+            assert_eq!(after, mode, "the caller's mode comes back");
+        }
+    }
+}
+
+#[test]
+fn bindings_share_a_pool_and_the_least_recently_used_one_goes() {
+    let (model, _) = load("dynamic_batch");
+    let pool = Arc::new(tilewright::Pool::new(2).unwrap());
+    let limits = Limits { bindings: 2, ..Limits::default() };
+    let options = Options { pool: Some(pool.clone()), limits, ..Options::default() };
+    let compiled = model.compile(&options).unwrap();
+    let session = |n: i64| compiled.session(&[("x", &Tensor::zeros(tilewright::DType::F32, &[n, 8]))]).unwrap();
+    let (one, two) = (session(1), session(2));
+    assert!(Arc::ptr_eq(one.pool(), &pool) && Arc::ptr_eq(two.pool(), &pool));
+    assert!(Arc::ptr_eq(&one, &session(1)));
+    let three = session(3);
+    assert!(Arc::ptr_eq(&one, &session(1)), "used after the second one");
+    assert!(Arc::ptr_eq(&three, &session(3)));
+    assert!(!Arc::ptr_eq(&two, &session(2)));
+}
+
+#[test]
+fn options_of_the_rewriting_count() {
+    let (model, _) = load("pattern_residual_block");
+    let report = |options: &Options| model.compile_module(options).unwrap().1.rewriting.unwrap();
+    let all = report(&Options::default());
+    let rule = all.rules.iter().find(|r| r.1 > 0).unwrap().0.clone();
+    let mut options = Options::default();
+    options.egraph.without.push(rule.clone());
+    assert!(report(&options).rules.iter().all(|r| r.0 != rule || r.1 == 0), "{rule}");
 }

@@ -53,12 +53,12 @@ fn both(file: File, name: &str, dims: &[(&str, i64)], sizes: Option<&str>) -> Ve
         let seeded = || Tensor::seeded(spec.dtype, &spec.shape, 0, position as u64, 2);
         (spec.name.clone(), known.get(&spec.name).cloned().unwrap_or_else(seeded))
     };
-    let inputs: Vec<(String, Tensor)> = module.inputs.iter().enumerate().map(seeded).collect();
+    let inputs: Vec<(String, Tensor)> = module.inputs().iter().enumerate().map(seeded).collect();
     let inputs: Vec<_> = inputs.iter().map(|(name, tensor)| (name.as_str(), tensor)).collect();
     let ours = session.run(&inputs).unwrap();
     let folder = std::env::temp_dir().join(format!("tilewright-c-{name}-{}", std::process::id()));
     let theirs = with_gcc(&text, &folder, ours.len());
-    let names = module.outputs.iter().map(|o| format!("{name} {}", o.tensor.name));
+    let names = module.outputs().iter().map(|o| format!("{name} {}", o.tensor.name));
     names.zip(ours).zip(theirs).map(|((n, a), b)| (n, a, b)).collect()
 }
 

@@ -162,7 +162,7 @@ fn check(set: &str, target: &Target) {
                 wrong.extend(solvers::gramschmidt_difference(&outputs, &wanted));
                 continue;
             }
-            let pairs = outputs.iter().zip(&wanted).zip(&module.outputs);
+            let pairs = outputs.iter().zip(&wanted).zip(module.outputs());
             let label = |output: &str| format!("{name} {set}, {threads} threads, {output}");
             wrong.extend(pairs.filter_map(|((f, w), o)| difference(&label(&o.tensor.name), f, &w.data)));
         }

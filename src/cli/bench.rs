@@ -177,7 +177,7 @@ const PROBE_SECONDS: f64 = 0.1;
 fn measure(prepared: &Prepared, outputs: &mut [Tensor], seconds: f64, progress: &Progress) -> Result<Measurement> {
     let (session, inputs) = (&prepared.session, prepared.inputs());
     let module = session.module();
-    progress.stage(format!("measuring {} for {seconds} s", module.name));
+    progress.stage(format!("measuring {} for {seconds} s", module.name()));
     let budget = Duration::from_secs_f64(seconds);
     let mut latencies = latencies(session, &inputs, outputs, seconds, 1)?;
     latencies.sort_by(f64::total_cmp);
@@ -195,9 +195,9 @@ fn measure(prepared: &Prepared, outputs: &mut [Tensor], seconds: f64, progress: 
     let reports = prepared.report.iter().flat_map(|report| &report.kernels);
     let predicted: HashMap<&str, f64> = reports.map(|k| (k.name.as_str(), k.predicted_us)).collect();
     let mut kernels = vec![];
-    for (step, time) in module.steps.iter().zip(best) {
+    for (step, time) in module.steps().iter().zip(best) {
         let (tensorized, opaque) = match &step.action {
-            Action::Kernel { kernel, .. } => (module.kernels[*kernel as usize].tensorized, false),
+            Action::Kernel { kernel, .. } => (module.kernels()[*kernel as usize].tensorized, false),
             Action::Opaque { .. } => (false, true),
             Action::CheckIndices { .. } | Action::Copy { .. } => continue,
         };
@@ -206,16 +206,16 @@ fn measure(prepared: &Prepared, outputs: &mut [Tensor], seconds: f64, progress: 
         let predicted_us = predicted.get(step.name.as_str()).copied();
         kernels.push(KernelTime { name: step.name.clone(), us, predicted_us, gflops, tensorized, opaque });
     }
-    let peak_gflops = match Target::by_name(&module.target) {
+    let peak_gflops = match Target::by_name(module.target()) {
         Some(target) => peak(module, &target)? * session.threads() as f64,
         None => 0.0,
     };
-    let flops: u64 = module.steps.iter().map(|s| s.flops).sum();
-    let specs = module.inputs.iter().chain(module.outputs.iter().map(|o| &o.tensor));
+    let flops: u64 = module.steps().iter().map(|s| s.flops).sum();
+    let specs = module.inputs().iter().chain(module.outputs().iter().map(|o| &o.tensor));
     let outside: u64 = specs.map(|s| s.bytes()).sum::<Result<u64>>()?;
     Ok(Measurement {
-        model: module.name.clone(),
-        target: module.target.clone(),
+        model: module.name().to_string(),
+        target: module.target().to_string(),
         threads: session.threads(),
         compile_ms: prepared.compile_ms,
         gflops: flops as f64 / latency_ms.median / 1e6,
@@ -223,8 +223,8 @@ fn measure(prepared: &Prepared, outputs: &mut [Tensor], seconds: f64, progress: 
         runs: latencies.len(),
         peak_gflops,
         flops,
-        least_bytes: module.weights.len() as u64 + outside,
-        peak_memory_bytes: module.weights.len() as u64 + module.arena_bytes + outside,
+        least_bytes: module.weights().len() as u64 + outside,
+        peak_memory_bytes: module.weights().len() as u64 + module.arena_bytes() + outside,
         stages,
         kernels,
     })
@@ -232,7 +232,7 @@ fn measure(prepared: &Prepared, outputs: &mut [Tensor], seconds: f64, progress: 
 
 /// GFLOP/s of one core with operands from the first cache, in the arithmetic that the module's outputs are in.
 fn peak(module: &Module, target: &Target) -> Result<f64> {
-    let double = module.outputs.iter().any(|o| o.tensor.dtype == DType::F64);
+    let double = module.outputs().iter().any(|o| o.tensor.dtype == DType::F64);
     let rates = if double { probe::measure_rates::<f64> } else { probe::measure_rates::<f32> };
     Ok(rates(target, PROBE_SECONDS)?.from_l1)
 }

@@ -22,6 +22,7 @@ use network::Network;
 use program::Program;
 use serde::Serialize;
 use std::path::PathBuf;
+use tilewright::runtime::{file, text};
 use tilewright::{Error, Result};
 
 #[derive(clap::Args)]
@@ -96,7 +97,8 @@ impl Arguments {
             return Err(Error::Invalid(format!("{name} is machine code already: compare takes what it was made of")));
         }
         if let Some(page) = &self.html {
-            writable(page)?;
+            // Known before minutes are spent on it.
+            file::check_writable(page)?;
         }
         let machine = |progress: &Progress| {
             progress.stage("measuring what the processor can do");
@@ -125,8 +127,8 @@ impl Arguments {
         };
         progress.stage("");
         if let Some(path) = &self.html {
-            let io = |e| Error::Io(format!("cannot write {}: {e}", path.display()));
-            std::fs::write(path, page::page(&report)).map_err(io)?;
+            let page = text::lines(&page::page(&report)).into_owned();
+            file::write(path, |out| out.write_all(page.as_bytes()))?;
         }
         let text = match self.json {
             true => serde_json::to_string_pretty(&report).map_err(|e| Error::Internal(e.to_string()))? + "\n",
@@ -149,10 +151,4 @@ impl Report {
         let failed = schedules.filter(|(_, s)| s.measurement.is_none());
         failed.map(|(program, s)| format!("{} for {program} ({})", s.name, s.status)).collect()
     }
-}
-
-/// That a page can be written there is known before minutes are spent on it.
-fn writable(path: &std::path::Path) -> Result<()> {
-    let opened = std::fs::OpenOptions::new().create(true).append(true).open(path);
-    opened.map(|_| ()).map_err(|e| Error::Io(format!("cannot write {}: {e}", path.display())))
 }

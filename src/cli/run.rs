@@ -6,6 +6,7 @@ use super::progress::Progress;
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 use tilewright::codegen::scalar::f16_to_f32;
+use tilewright::runtime::text::name;
 use tilewright::{DType, Error, Result, Tensor};
 
 #[derive(clap::Args)]
@@ -22,14 +23,15 @@ pub struct Arguments {
 impl Arguments {
     pub fn run(self, progress: &Progress) -> Result<String> {
         let prepared = self.run.prepare(&self.model, progress)?;
-        progress.stage(format!("running {}", prepared.session.module().name));
+        progress.stage(format!("running {}", prepared.session.module().name()));
         let outputs = prepared.session.run(&prepared.inputs())?;
         if let Some(folder) = &self.save {
             save_outputs(&outputs, folder)?;
         }
         let mut text = String::new();
-        for (spec, output) in prepared.session.module().outputs.iter().zip(&outputs) {
-            let line = format!("{}  {} {:?}  {}", spec.tensor.name, output.dtype, output.shape, statistics(output));
+        for (spec, output) in prepared.session.module().outputs().iter().zip(&outputs) {
+            let line =
+                format!("{}  {} {:?}  {}", name(&spec.tensor.name), output.dtype, output.shape, statistics(output));
             writeln!(text, "{line}").expect("a string takes all text");
         }
         Ok(text)

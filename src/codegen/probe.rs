@@ -10,7 +10,7 @@ mod stream;
 
 use crate::codegen::assemble::assemble_functions;
 use crate::codegen::vcode::{Addr, Function, Gpr, GprOp, Inst, Operand};
-use crate::codegen::{DType, Isa, Result, Target, Tensor};
+use crate::codegen::{DType, Result, Target, Tensor};
 use crate::runtime::module::{
     Action, Buffer, BufferRef, Kernel, Module, OutputSpec, Phase, Place, Slot, Step, TensorSpec,
 };
@@ -130,19 +130,19 @@ fn module(target: &Target, function: Function, inputs: &[Tensor], output: (DType
         slots.push(Slot { bytes: spec.bytes()?, written: i == count });
     }
     let references = |n: usize| (0..n as u32).map(BufferRef);
-    let architecture = if target.isa == Isa::Neon { "aarch64" } else { "x86_64" };
+    let code = assembled.phases[0].code.clone();
     Ok(Module {
         name: "probe".into(),
         target: target.name.clone(),
-        architecture: architecture.into(),
-        code: assembled.phases[0].code.clone(),
+        platform: target.platform(),
         kernels: vec![Kernel {
             name: "probe".into(),
-            phases: vec![Phase { offset: 0, parallel: None, wave: None, scratch_bytes: 0 }],
+            phases: vec![Phase { offset: 0, bytes: code.len() as u64, parallel: None, wave: None, scratch_bytes: 0 }],
             slots,
             vectorized: true,
             tensorized: true,
         }],
+        code,
         buffers: specs.iter().enumerate().map(buffer).collect(),
         steps: vec![Step {
             name: "probe".into(),

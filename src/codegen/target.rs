@@ -1,5 +1,6 @@
 //! Targets are data: features, registers, ports, caches and peak rates. Any target compiles on any host.
 
+use crate::runtime::{Features, Platform};
 use serde::{Deserialize, Serialize};
 
 /// Instruction-set family that code is emitted for.
@@ -105,37 +106,25 @@ impl Target {
         Target::all().into_iter().find(|t| t.name == name)
     }
 
-    /// Whether this processor can run code for the target.
-    pub fn runs_on_host(&self) -> bool {
+    /// What code for the target needs to run.
+    pub fn platform(&self) -> Platform {
+        const AVX2: Features = Features::AVX2.with(Features::FMA);
+        const AVX512: Features =
+            AVX2.with(Features::AVX512F).with(Features::AVX512BW).with(Features::AVX512DQ).with(Features::AVX512VL);
         match self.isa {
-            #[cfg(target_arch = "x86_64")]
-            Isa::Avx512 => {
-                ["avx512f", "avx512bw", "avx512dq", "avx512vl"].iter().all(|f| host_has(f)) && host_has("fma")
-            }
-            #[cfg(target_arch = "x86_64")]
-            Isa::Avx2 => host_has("avx2") && host_has("fma"),
-            #[cfg(target_arch = "aarch64")]
-            Isa::Neon => true,
-            #[allow(unreachable_patterns)]
-            _ => false,
+            Isa::Avx2 => Platform::x86_64(AVX2),
+            Isa::Avx512 => Platform::x86_64(AVX512),
+            Isa::Neon => Platform::aarch64(Features::NEON),
         }
+    }
+
+    /// True when this process can run code for the target.
+    pub fn runs_on_host(&self) -> bool {
+        self.platform().check_host().is_ok()
     }
 
     /// The best target that this processor runs.
     pub fn host() -> Option<Target> {
         Target::all().into_iter().find(Target::runs_on_host)
-    }
-}
-
-#[cfg(target_arch = "x86_64")]
-fn host_has(feature: &str) -> bool {
-    match feature {
-        "avx512f" => is_x86_feature_detected!("avx512f"),
-        "avx512bw" => is_x86_feature_detected!("avx512bw"),
-        "avx512dq" => is_x86_feature_detected!("avx512dq"),
-        "avx512vl" => is_x86_feature_detected!("avx512vl"),
-        "avx2" => is_x86_feature_detected!("avx2"),
-        "fma" => is_x86_feature_detected!("fma"),
-        _ => false,
     }
 }

@@ -4,7 +4,7 @@
 //! written before a loop and updated in it. A vector value is `lanes` elements of one lane type; where `lanes` is less than
 //! a full register the upper lanes are unspecified. Calling convention of the emitted code:
 //!
-//! `extern "C" fn(arguments: *const *mut u8, first: i64, last: i64, scratch: *mut u8)`
+//! `extern "sysv64" fn(arguments: *const *mut u8, first: i64, last: i64, scratch: *mut u8)`
 //!
 //! `first..last` is this thread's part of the parallel loop (0..1 for a serial phase); `scratch` points to
 //! `scratch_bytes` bytes, 64-byte aligned, of the thread's own. Subnormal floats count as zero in arithmetic (each operation

@@ -16,9 +16,10 @@ use crate::runtime::module::{
 };
 use crate::runtime::opaque::View;
 use crate::runtime::session::check_indices;
+use crate::runtime::threads;
 use crate::{DType, Error, Result, Tensor};
 use std::collections::HashMap;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 /// What a group does at run time.
 pub enum Work {
@@ -49,7 +50,13 @@ pub fn add_code(module: &mut Module, compiled: &CompiledKernel) {
         let at = module.code.len().next_multiple_of(64);
         module.code.resize(at, 0);
         module.code.extend_from_slice(&phase.code);
-        Phase { offset: at as u64, parallel: phase.parallel, wave: phase.wave, scratch_bytes: phase.scratch_bytes }
+        Phase {
+            offset: at as u64,
+            bytes: phase.code.len() as u64,
+            parallel: phase.parallel,
+            wave: phase.wave,
+            scratch_bytes: phase.scratch_bytes,
+        }
     });
     let phases = phases.collect();
     module.kernels.push(Kernel {
@@ -359,8 +366,8 @@ impl<'g> Linker<'g> {
 
     /// Writes every constant to its place, on all processors.
     fn fill(&self, memory: &mut [u8]) {
-        let threads = std::thread::available_parallelism().map_or(1, usize::from);
-        let mut parts: Vec<(usize, Vec<(&Blob, &mut [u8])>)> = (0..threads).map(|_| (0, vec![])).collect();
+        let count = std::thread::available_parallelism().map_or(1, usize::from);
+        let mut parts: Vec<(usize, Vec<(&Blob, &mut [u8])>)> = (0..count).map(|_| (0, vec![])).collect();
         let (mut rest, mut at) = (memory, 0);
         for (blob, &start) in self.blobs.iter().zip(&self.blob_at) {
             let (_, from_start) = rest.split_at_mut(start as usize - at);
@@ -371,9 +378,12 @@ impl<'g> Linker<'g> {
                 least.1.push((blob, bytes));
             }
         }
-        std::thread::scope(|scope| {
-            for (_, part) in parts {
-                scope.spawn(move || part.into_iter().for_each(|(blob, bytes)| blob.write(bytes)));
+        let parts = Mutex::new(parts);
+        threads::together(count, || {
+            loop {
+                let part = parts.lock().unwrap_or_else(|e| e.into_inner()).pop();
+                let Some((_, part)) = part else { return };
+                part.into_iter().for_each(|(blob, bytes)| blob.write(bytes));
             }
         });
     }

@@ -6,7 +6,7 @@
 
 use crate::pipeline::kernel::{self, CompiledKernel, Stage, TIMED};
 use crate::pipeline::report::Report;
-use crate::pipeline::{Clock, Compilation, Options, check_arena, kernel_report, link, requirements};
+use crate::pipeline::{Clock, Compilation, Options, check_arena, kernel_report, link};
 use crate::poly::language::primitive::{Placed, Schedule};
 use crate::poly::language::source::Span;
 use crate::poly::language::{self, Computation, Meaning};
@@ -152,7 +152,7 @@ fn check_sizes(meaning: &Meaning, options: &Options) -> Result<()> {
 fn link_kernel(compiled: &CompiledKernel, arrays: &[TensorDecl], options: &Options) -> Result<Module> {
     let spec = |a: &TensorDecl| TensorSpec { name: a.name.clone(), dtype: a.dtype, shape: a.shape.clone() };
     let mut module = Module { name: compiled.name.clone(), target: options.target.name.clone(), ..Module::default() };
-    (module.architecture, module.features) = requirements(options.target.isa);
+    module.platform = options.target.platform();
     link::add_code(&mut module, compiled);
     let mut buffers = vec![];
     for array in arrays {

@@ -7,7 +7,13 @@ use crate::runtime::{Error, Result};
 use memmap2::{Mmap, MmapMut};
 
 /// A kernel phase. SAFETY of a call: the arguments are those that the module says, of the sizes that it says. Argument
-/// table, first and one-past-last iteration of the parallel loop, scratch memory of the thread.
+/// table, first and one-past-last iteration of the parallel loop, scratch memory of the thread. The convention is that of
+/// System V on every operating system: the code is the same.
+#[cfg(target_arch = "x86_64")]
+pub type PhaseFn = unsafe extern "sysv64" fn(arguments: *const *mut u8, first: i64, last: i64, scratch: *mut u8);
+
+/// A kernel phase. SAFETY of a call: as on x86-64; on AArch64 every system has this convention.
+#[cfg(not(target_arch = "x86_64"))]
 pub type PhaseFn = unsafe extern "C" fn(arguments: *const *mut u8, first: i64, last: i64, scratch: *mut u8);
 
 /// Code pages of one module.

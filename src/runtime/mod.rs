@@ -11,6 +11,7 @@ pub mod file;
 pub mod module;
 pub mod npy;
 pub mod opaque;
+pub mod platform;
 pub mod pool;
 pub mod random;
 pub mod session;
@@ -20,4 +21,5 @@ pub mod threads;
 
 pub use bytes::Bytes;
 pub use error::{Error, Result};
+pub use platform::{Features, Platform};
 pub use tensor::{DType, Tensor, TensorView, TensorViewMut};

@@ -1,65 +1,114 @@
 //! Module: a compiled model. Machine code, memory plan, steps and packed weights; built by the pipeline, or read from a
-//! `.tw` file.
+//! `.tw` file (see `format`).
 //!
 //! Invariant: a module that [`Module::verify`] accepts makes no step touch memory outside of its buffers, as far as data
-//! can say; that the code keeps to the declared bytes of its argument slots is what the checksum vouches for. The file:
-//!
-//! | bytes | what |
-//! |---|---|
-//! | 0..8 | magic |
-//! | 8..12 | format version |
-//! | 12..16 | CRC-32 of everything after |
-//! | 16..40 | length of the description, offset and length of the weights |
-//! | 40.. | the description (postcard) |
-//! | at a multiple of 64, to the end | weights, used in place |
-//!
-//! All numbers are little-endian.
+//! can say. That the code keeps to the declared bytes of its argument slots follows from where the module comes from: only
+//! the compiler makes modules, and [`Module::load`] is `unsafe` because its caller vouches for the file. No field can be
+//! changed from outside of the crate.
+
+mod format;
 
 use crate::runtime::bytes::advise_huge_pages;
 use crate::runtime::opaque;
-use crate::runtime::{DType, Error, Result};
-use memmap2::{Mmap, MmapMut, MmapOptions};
+use crate::runtime::{DType, Error, Platform, Result};
+use memmap2::{Mmap, MmapMut};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
-use std::io::Write;
 use std::ops::Range;
-use std::path::Path;
 use std::sync::Arc;
 
-/// Changes whenever an older reader would misunderstand a newer file.
-pub const FORMAT_VERSION: u32 = 4;
-const MAGIC: [u8; 8] = *b"tilewrt\x1a";
-const HEADER: usize = 40;
-const WEIGHTS_ALIGNMENT: usize = 64;
+pub use format::FORMAT_VERSION;
 
 /// A compiled model.
-#[derive(Clone, Debug, PartialEq, Default, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Default)]
 pub struct Module {
-    pub name: String,
+    pub(crate) name: String,
     /// Name of the target that it was compiled for.
-    pub target: String,
-    /// Processor architecture: `x86_64` or `aarch64`.
-    pub architecture: String,
-    /// Processor features that the code needs, in the words of Rust's feature detection.
-    pub features: Vec<String>,
+    pub(crate) target: String,
+    pub(crate) platform: Platform,
     /// Position-independent machine code of all kernels.
-    #[serde(with = "serde_bytes_vec")]
-    pub code: Vec<u8>,
-    pub kernels: Vec<Kernel>,
-    pub buffers: Vec<Buffer>,
-    pub arena_bytes: u64,
-    pub steps: Vec<Step>,
-    pub inputs: Vec<TensorSpec>,
-    pub outputs: Vec<OutputSpec>,
+    pub(crate) code: Vec<u8>,
+    pub(crate) kernels: Vec<Kernel>,
+    pub(crate) buffers: Vec<Buffer>,
+    pub(crate) arena_bytes: u64,
+    pub(crate) steps: Vec<Step>,
+    pub(crate) inputs: Vec<TensorSpec>,
+    pub(crate) outputs: Vec<OutputSpec>,
     /// What the symbols of the model's dynamic dimensions are bound to.
-    pub dims: BTreeMap<String, i64>,
+    pub(crate) dims: BTreeMap<String, i64>,
     /// Key and value strings that the model file carries.
-    pub metadata: BTreeMap<String, String>,
-    /// Computes the values of inputs that are not given: its outputs have their names. It has neither inputs nor weights.
-    pub initial: Option<Arc<Module>>,
-    /// Constants, packed where a kernel wants them packed. Not part of the description.
-    #[serde(skip)]
-    pub weights: Weights,
+    pub(crate) metadata: BTreeMap<String, String>,
+    /// Computes the values of inputs that are not given: its outputs have their names. It has neither inputs, nor weights,
+    /// nor initial values of its own.
+    pub(crate) initial: Option<Arc<Module>>,
+    /// Constants, packed where a kernel wants them packed.
+    pub(crate) weights: Weights,
+}
+
+impl Module {
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Name of the target that it was compiled for.
+    pub fn target(&self) -> &str {
+        &self.target
+    }
+
+    /// What its code needs to run.
+    pub fn platform(&self) -> &Platform {
+        &self.platform
+    }
+
+    /// Position-independent machine code of all kernels.
+    pub fn code(&self) -> &[u8] {
+        &self.code
+    }
+
+    pub fn kernels(&self) -> &[Kernel] {
+        &self.kernels
+    }
+
+    pub fn buffers(&self) -> &[Buffer] {
+        &self.buffers
+    }
+
+    /// Memory for intermediate tensors.
+    pub fn arena_bytes(&self) -> u64 {
+        self.arena_bytes
+    }
+
+    pub fn steps(&self) -> &[Step] {
+        &self.steps
+    }
+
+    pub fn inputs(&self) -> &[TensorSpec] {
+        &self.inputs
+    }
+
+    pub fn outputs(&self) -> &[OutputSpec] {
+        &self.outputs
+    }
+
+    /// What the symbols of the model's dynamic dimensions are bound to.
+    pub fn dims(&self) -> &BTreeMap<String, i64> {
+        &self.dims
+    }
+
+    /// Key and value strings that the model file carries.
+    pub fn metadata(&self) -> &BTreeMap<String, String> {
+        &self.metadata
+    }
+
+    /// Computes the values of inputs that are not given: its outputs have their names.
+    pub fn initial(&self) -> Option<&Arc<Module>> {
+        self.initial.as_ref()
+    }
+
+    /// Constants, packed where a kernel wants them packed.
+    pub fn weights(&self) -> &[u8] {
+        &self.weights
+    }
 }
 
 /// Machine code that steps call.
@@ -80,6 +129,8 @@ pub struct Kernel {
 pub struct Phase {
     /// Where its code starts in [`Module::code`].
     pub offset: u64,
+    /// Length of its code, constants included.
+    pub bytes: u64,
     /// Iterations to divide among the threads.
     pub parallel: Option<i64>,
     /// Iterations that are independent: after so many of them all threads wait for each other. `None` for all.
@@ -249,147 +300,9 @@ impl std::fmt::Debug for Weights {
 }
 
 impl Module {
-    /// Writes the module to a file.
-    pub fn save(&self, path: impl AsRef<Path>) -> Result<()> {
-        let path = path.as_ref();
-        let head = self.head()?;
-        let write = || {
-            let mut file = std::fs::File::create(path)?;
-            file.write_all(&head)?;
-            file.write_all(&self.weights)
-        };
-        write().map_err(|e: std::io::Error| Error::Io(format!("{}: {e}", path.display())))
-    }
-
-    /// The contents of the module's file.
-    pub fn to_bytes(&self) -> Result<Vec<u8>> {
-        Ok([&self.head()?[..], &self.weights[..]].concat())
-    }
-
-    /// What stands before the weights.
-    fn head(&self) -> Result<Vec<u8>> {
-        let description = postcard::to_stdvec(self)
-            .map_err(|e| Error::Internal(format!("module `{}` cannot be written: {e}", self.name)))?;
-        let weights_at = (HEADER + description.len()).next_multiple_of(WEIGHTS_ALIGNMENT);
-        let mut out = Vec::with_capacity(weights_at);
-        out.extend_from_slice(&MAGIC);
-        out.extend_from_slice(&FORMAT_VERSION.to_le_bytes());
-        out.extend_from_slice(&[0; 4]);
-        for n in [description.len(), weights_at, self.weights.len()] {
-            out.extend_from_slice(&(n as u64).to_le_bytes());
-        }
-        out.extend_from_slice(&description);
-        out.resize(weights_at, 0);
-        let mut crc = crc32fast::Hasher::new();
-        crc.update(&out[16..]);
-        crc.update(&self.weights);
-        out[12..16].copy_from_slice(&crc.finalize().to_le_bytes());
-        Ok(out)
-    }
-
-    /// Whether a file that begins like this is meant to be a module.
-    pub fn is_magic(start: &[u8]) -> bool {
-        start.starts_with(&MAGIC)
-    }
-
-    /// Maps a module's file into memory. Refuses a file that is damaged, of another version, or for another processor.
-    ///
-    /// The file must not be changed while the module is in use: its weights are read in place.
-    pub fn load(path: impl AsRef<Path>) -> Result<Module> {
-        let path = path.as_ref();
-        let failed = |e: std::io::Error| Error::Io(format!("{}: {e}", path.display()));
-        if !std::fs::metadata(path).map_err(failed)?.is_file() {
-            return Err(Error::Invalid(format!("{}: this is no regular file", path.display())));
-        }
-        let file = std::fs::File::open(path).map_err(failed)?;
-        let length = file.metadata().map_err(failed)?.len();
-        if length < HEADER as u64 {
-            return Err(Error::Invalid(format!("{}: no tilewright module: only {length} bytes", path.display())));
-        }
-        // SAFETY: the mapping is private, so that nobody writes through it; that nobody changes the file itself while it
-        // is mapped is asked of the caller above.
-        let pages = unsafe { MmapOptions::new().map_copy_read_only(&file) }.map_err(failed)?;
-        let described = Module::describe(&pages).and_then(|parts| Module::parse(pages, parts));
-        let module = described.map_err(|e| match e {
-            Error::Invalid(m) => Error::Invalid(format!("{}: {m}", path.display())),
-            other => other,
-        })?;
-        module.check_host()?;
-        Ok(module)
-    }
-
-    /// Reads a module from the contents of its file. It may be for another processor.
-    pub fn from_bytes(bytes: &[u8]) -> Result<Module> {
-        let failed = |e: std::io::Error| Error::Io(format!("memory for a module of {} bytes: {e}", bytes.len()));
-        let description = Module::describe(bytes)?;
-        let mut pages = MmapMut::map_anon(bytes.len()).map_err(failed)?;
-        pages.copy_from_slice(bytes);
-        Module::parse(pages.make_read_only().map_err(failed)?, description)
-    }
-
-    /// Checks everything that can be checked before the description is parsed; where the description and the weights are.
-    fn describe(bytes: &[u8]) -> Result<(Range<usize>, Range<usize>)> {
-        if bytes.len() < HEADER || bytes[..8] != MAGIC {
-            return Err(Error::Invalid("no tilewright module: it does not start with the magic number".into()));
-        }
-        let word = |at: usize| u32::from_le_bytes(bytes[at..at + 4].try_into().expect("four bytes"));
-        let version = word(8);
-        if version != FORMAT_VERSION {
-            return Err(Error::Invalid(format!(
-                "module format {version}, but this tilewright reads format {FORMAT_VERSION}: compile the model again"
-            )));
-        }
-        if crc32fast::hash(&bytes[16..]) != word(12) {
-            return Err(Error::Invalid("damaged module: its checksum does not match".into()));
-        }
-        let long = |at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().expect("eight bytes"));
-        let (length, weights_at, weights) = (long(16), long(24), long(32));
-        let total = bytes.len() as u64;
-        let fits = length <= total - HEADER as u64
-            && HEADER as u64 + length <= weights_at
-            && weights_at <= total
-            && weights == total - weights_at
-            && weights_at.is_multiple_of(WEIGHTS_ALIGNMENT as u64);
-        if !fits {
-            return Err(Error::Invalid("damaged module: its parts do not add up to its length".into()));
-        }
-        Ok((HEADER..HEADER + length as usize, weights_at as usize..bytes.len()))
-    }
-
-    fn parse(pages: Mmap, (description, weights): (Range<usize>, Range<usize>)) -> Result<Module> {
-        let (mut module, rest) = postcard::take_from_bytes::<Module>(&pages[description])
-            .map_err(|e| Error::Invalid(format!("damaged module: its description cannot be read ({e})")))?;
-        if !rest.is_empty() {
-            return Err(Error::Invalid("damaged module: bytes left over after its description".into()));
-        }
-        if !weights.is_empty() {
-            module.weights = Weights(Some(Arc::new(Mapping { pages, range: weights })));
-        }
-        module.verify()?;
-        Ok(module)
-    }
-
-    /// Whether this processor can run the code; if not, an error that names what is missing.
+    /// Whether this process can run the code; if not, an error that names what is missing.
     pub fn check_host(&self) -> Result<()> {
-        if self.architecture != std::env::consts::ARCH {
-            return Err(Error::Unsupported(format!(
-                "module `{}` is for {} ({}), but this processor is {}",
-                self.name,
-                self.architecture,
-                self.target,
-                std::env::consts::ARCH
-            )));
-        }
-        let missing: Vec<&str> = self.features.iter().map(String::as_str).filter(|f| !host_has(f)).collect();
-        if missing.is_empty() {
-            return Ok(());
-        }
-        Err(Error::Unsupported(format!(
-            "module `{}` is for {}, but this processor lacks {}",
-            self.name,
-            self.target,
-            missing.join(", ")
-        )))
+        self.platform.check_host().map_err(|e| e.context(&format!("module `{}` is for {}", self.name, self.target)))
     }
 
     /// Checks that every index, offset and length lies where it must.
@@ -399,8 +312,9 @@ impl Module {
             return wrong(format!("an arena of {} bytes", self.arena_bytes));
         }
         for kernel in &self.kernels {
-            if kernel.phases.iter().any(|p| p.offset >= self.code.len() as u64) {
-                return wrong(format!("kernel `{}` starts outside of the code", kernel.name));
+            let inside = |p: &Phase| p.offset.checked_add(p.bytes).is_some_and(|end| end <= self.code.len() as u64);
+            if !kernel.phases.iter().all(|p| p.bytes > 0 && inside(p)) {
+                return wrong(format!("kernel `{}` lies outside of the code", kernel.name));
             }
             if kernel.phases.iter().any(|p| p.parallel.is_some_and(|n| n < 0)) {
                 return wrong(format!("kernel `{}` has a negative number of iterations", kernel.name));
@@ -517,45 +431,6 @@ fn disjoint<'a>(step: &Step, extents: impl Iterator<Item = (&'a Extent, bool)>) 
         }
     }
     Ok(())
-}
-
-/// Whether this processor has a feature, in the words of Rust's feature detection. Unknown words are absent features.
-fn host_has(feature: &str) -> bool {
-    macro_rules! table {
-        ($detect:ident: $($name:tt)*) => { match feature { $($name => std::arch::$detect!($name),)* _ => false } };
-    }
-    #[cfg(target_arch = "x86_64")]
-    return table!(is_x86_feature_detected: "avx2" "fma" "avx512f" "avx512bw" "avx512dq" "avx512vl" "avx512vnni");
-    #[cfg(target_arch = "aarch64")]
-    return table!(is_aarch64_feature_detected: "neon" "dotprod" "i8mm" "bf16" "fp16");
-    #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
-    {
-        let _ = feature;
-        false
-    }
-}
-
-/// A byte vector as one block; serde would write it element by element.
-mod serde_bytes_vec {
-    use serde::{Deserializer, Serializer, de::Visitor};
-
-    pub fn serialize<S: Serializer>(bytes: &[u8], serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_bytes(bytes)
-    }
-
-    pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<u8>, D::Error> {
-        struct Bytes;
-        impl Visitor<'_> for Bytes {
-            type Value = Vec<u8>;
-            fn expecting(&self, f: &mut std::fmt::Formatter) -> std::fmt::Result {
-                f.write_str("bytes")
-            }
-            fn visit_bytes<E>(self, bytes: &[u8]) -> Result<Vec<u8>, E> {
-                Ok(bytes.to_vec())
-            }
-        }
-        deserializer.deserialize_bytes(Bytes)
-    }
 }
 
 #[cfg(test)]

@@ -1,6 +1,18 @@
 //! Saving, loading, and what loading refuses.
 
+use super::format::forge;
 use super::*;
+use crate::runtime::Features;
+
+fn load(path: impl AsRef<std::path::Path>) -> Result<Module> {
+    // SAFETY: nothing that is read here is run.
+    unsafe { Module::load(path) }
+}
+
+fn parse(bytes: &[u8]) -> Result<Module> {
+    // SAFETY: as above.
+    unsafe { Module::from_bytes(bytes) }
+}
 
 /// Code that stores nothing and returns, and one of everything else.
 pub fn small() -> Module {
@@ -12,12 +24,11 @@ pub fn small() -> Module {
         initial: None,
         name: "small".into(),
         target: "some-target".into(),
-        architecture: std::env::consts::ARCH.into(),
-        features: vec![],
+        platform: Platform { features: Features::default(), ..Platform::host() },
         code: vec![0xc3; 3],
         kernels: vec![Kernel {
             name: "k".into(),
-            phases: vec![Phase { offset: 1, parallel: Some(4), wave: None, scratch_bytes: 100 }],
+            phases: vec![Phase { offset: 1, bytes: 2, parallel: Some(4), wave: None, scratch_bytes: 100 }],
             slots: vec![slot(false), slot(false), slot(true)],
             vectorized: true,
             tensorized: false,
@@ -46,10 +57,10 @@ pub fn small() -> Module {
 fn save_and_load_is_identity() {
     let module = small();
     module.verify().unwrap();
-    assert_eq!(Module::from_bytes(&module.to_bytes().unwrap()).unwrap(), module);
+    assert_eq!(parse(&module.to_bytes().unwrap()).unwrap(), module);
     let path = std::env::temp_dir().join(format!("tilewright-module-{}.tw", std::process::id()));
     module.save(&path).unwrap();
-    let loaded = Module::load(&path).unwrap();
+    let loaded = load(&path).unwrap();
     std::fs::remove_file(&path).unwrap();
     assert_eq!(loaded, module);
     assert_eq!(loaded.weights.as_ptr() as usize % 64, 0);
@@ -62,13 +73,13 @@ fn every_flipped_byte_and_every_truncation_is_refused() {
         for flip in [1, 0x80, 0xff] {
             let mut damaged = bytes.clone();
             damaged[i] ^= flip;
-            assert!(matches!(Module::from_bytes(&damaged), Err(Error::Invalid(_))), "byte {i} ^ {flip}");
+            assert!(matches!(parse(&damaged), Err(Error::Invalid(_))), "byte {i} ^ {flip}");
         }
-        assert!(matches!(Module::from_bytes(&bytes[..i]), Err(Error::Invalid(_))), "first {i} bytes");
+        assert!(matches!(parse(&bytes[..i]), Err(Error::Invalid(_))), "first {i} bytes");
     }
     let mut longer = bytes.clone();
     longer.push(0);
-    assert!(Module::from_bytes(&longer).is_err());
+    assert!(parse(&longer).is_err());
 }
 
 #[test]
@@ -81,7 +92,7 @@ fn a_wrong_description_under_a_right_checksum_is_refused_or_consistent() {
             forged[i] ^= flip;
             let crc = crc32fast::hash(&forged[16..]);
             forged[12..16].copy_from_slice(&crc.to_le_bytes());
-            match Module::from_bytes(&forged) {
+            match parse(&forged) {
                 Ok(module) => {
                     module.verify().unwrap();
                     accepted += 1;
@@ -94,25 +105,43 @@ fn a_wrong_description_under_a_right_checksum_is_refused_or_consistent() {
 }
 
 #[test]
+fn initial_values_nest_once() {
+    let plain =
+        || Module { inputs: vec![], outputs: vec![], steps: vec![], kernels: vec![], buffers: vec![], ..small() };
+    let empty = || Module { weights: Weights::default(), metadata: [].into(), ..plain() };
+    let once = Module { initial: Some(Arc::new(empty())), ..small() };
+    once.verify().unwrap();
+    assert_eq!(parse(&once.to_bytes().unwrap()).unwrap(), once);
+    let twice = Module { initial: Some(Arc::new(Module { initial: Some(Arc::new(empty())), ..empty() })), ..small() };
+    assert!(twice.verify().is_err() && twice.to_bytes().is_err());
+    // A made file cannot nest either, however deep it says it does: what follows the second description is left over.
+    for depth in [2, 3, 1_000_000] {
+        assert!(matches!(parse(&forge(&empty(), depth)), Err(Error::Invalid(_))), "{depth}");
+    }
+}
+
+#[test]
 fn refusals_say_why() {
     let bytes = small().to_bytes().unwrap();
-    let message = |bytes: &[u8]| Module::from_bytes(bytes).unwrap_err().to_string();
+    let message = |bytes: &[u8]| parse(bytes).unwrap_err().to_string();
     let mut version = bytes.clone();
-    version[8] = 9;
-    assert!(message(&version).contains("module format 9"), "{}", message(&version));
+    for other in [4, 9] {
+        version[8] = other;
+        let message = message(&version);
+        assert!(message.contains(&format!("module format {other}")) && message.contains("compile"), "{message}");
+    }
     assert!(message(b"ONNX").contains("magic"));
     let mut damaged = bytes;
     *damaged.last_mut().unwrap() ^= 1;
     assert!(message(&damaged).contains("checksum"));
-    assert!(matches!(Module::load("/nonexistent/x.tw"), Err(Error::Io(_))));
+    assert!(matches!(load("/nonexistent/x.tw"), Err(Error::Io(_))));
 }
 
 #[test]
 fn another_processor_is_refused() {
-    let other = Module { architecture: "z80".into(), ..small() };
-    assert!(matches!(other.check_host(), Err(Error::Unsupported(m)) if m.contains("z80")));
-    let better = Module { features: vec!["avx2048".into()], ..small() };
-    assert!(matches!(better.check_host(), Err(Error::Unsupported(m)) if m.contains("avx2048")));
+    let z80 = Platform { architecture: "z80".into(), ..Platform::host() };
+    let other = Module { platform: z80, ..small() };
+    assert!(matches!(other.check_host(), Err(Error::Unsupported(m)) if m.contains("z80") && m.contains("`small`")));
     small().check_host().unwrap();
 }
 
@@ -121,6 +150,9 @@ fn inconsistent_modules_are_refused() {
     type Break = fn(&mut Module);
     let cases: &[(&str, Break)] = &[
         ("code offset", |m| m.kernels[0].phases[0].offset = 3),
+        ("code length", |m| m.kernels[0].phases[0].bytes = 3),
+        ("code length overflow", |m| m.kernels[0].phases[0].bytes = u64::MAX),
+        ("no code", |m| m.kernels[0].phases[0].bytes = 0),
         ("iterations", |m| m.kernels[0].phases[0].parallel = Some(-1)),
         ("waves", |m| m.kernels[0].phases[0].wave = Some(0)),
         ("slot too large", |m| m.kernels[0].slots[1].bytes = 33),

@@ -3,6 +3,7 @@
 
 use super::*;
 use crate::runtime::module::{Buffer, Kernel, OutputSpec, Phase, Slot, Step, Weights};
+use crate::runtime::{Features, Platform, TensorViewMut};
 
 /// `arguments[2][i] = 2·arguments[0][i] + arguments[1][i]` for i in first..last, 64-bit integers.
 const DOUBLE_AND_ADD: &[u8] = &[
@@ -34,11 +35,17 @@ fn module() -> Module {
     let output = |name: &str, shape: &[i64], source| OutputSpec { tensor: spec(name, shape), source };
     Module {
         name: "doubled".into(),
-        architecture: "x86_64".into(),
+        platform: Platform::x86_64(Features::default()),
         code: DOUBLE_AND_ADD.to_vec(),
         kernels: vec![Kernel {
             name: "double_and_add".into(),
-            phases: vec![Phase { offset: 0, parallel: Some(N), wave: None, scratch_bytes: 64 }],
+            phases: vec![Phase {
+                offset: 0,
+                bytes: DOUBLE_AND_ADD.len() as u64,
+                parallel: Some(N),
+                wave: None,
+                scratch_bytes: 64,
+            }],
             slots: vec![slot(false), slot(false), slot(true)],
             vectorized: false,
             tensorized: false,
@@ -172,6 +179,49 @@ fn a_profile_has_a_time_for_each_step() {
 
 #[test]
 fn a_module_for_another_processor_gets_no_session() {
-    let other = Module { architecture: "aarch64".into(), ..module() };
+    let other = Module { platform: Platform::aarch64(Features::default()), ..module() };
     assert!(matches!(Session::new(Arc::new(other), 1), Err(Error::Unsupported(_))));
+}
+
+#[test]
+fn views_are_read_and_written_where_they_lie() {
+    let session = Session::new(Arc::new(module()), 2).unwrap();
+    let x = input(3).to_vec::<i64>();
+    let (mut y, mut best, mut echo, mut again) = (vec![0i64; 1000], [0i64], vec![0i64; 1000], vec![0i64; 1000]);
+    let mut outputs = [
+        TensorViewMut::new(&[N], &mut y),
+        TensorViewMut::new(&[1], &mut best),
+        TensorViewMut::new(&[N], &mut echo),
+        TensorViewMut::new(&[N], &mut again),
+    ];
+    session.run_into(&[("x", TensorView::new(&[N], &x))], &mut outputs).unwrap();
+    let outputs =
+        [Tensor::new(&[N], &y), Tensor::new(&[1], &best), Tensor::new(&[N], &echo), Tensor::new(&[N], &again)];
+    check(&input(3), &outputs);
+    // Owned tensors by reference, and bytes at an odd address.
+    let bytes = [&[0u8][..], &input(4).data].concat();
+    let odd = TensorView { dtype: DType::I64, shape: &[N], data: &bytes[1..] };
+    let mut owned = session.outputs();
+    let mut references: Vec<&mut Tensor> = owned.iter_mut().collect();
+    session.run_into(&[("x", odd)], &mut references).unwrap();
+    check(&input(4), &owned);
+    let short = TensorView { dtype: DType::I64, shape: &[N], data: &bytes[..80] };
+    assert!(session.run_into(&[("x", short)], &mut owned).is_err());
+}
+
+#[test]
+fn sessions_share_a_pool() {
+    let pool = Arc::new(Pool::new(2).unwrap());
+    let sessions: Vec<Session> =
+        (0..3).map(|_| Session::with_pool(Arc::new(module()), pool.clone()).unwrap()).collect();
+    assert_eq!(Arc::strong_count(&pool), 4);
+    std::thread::scope(|scope| {
+        for session in &sessions {
+            scope.spawn(move || {
+                for seed in 0..50 {
+                    check(&input(seed), &session.run(&[("x", &input(seed))]).unwrap());
+                }
+            });
+        }
+    });
 }

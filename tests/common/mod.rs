@@ -39,7 +39,7 @@ pub fn host_targets() -> Vec<Target> {
 /// The outputs of a module for inputs from a seed (`bound`: see [`Tensor::seeded`]).
 pub fn run_seeded(module: Arc<Module>, threads: usize, bound: u64) -> tilewright::Result<Vec<Tensor>> {
     let seeded = |(i, s): (u64, &TensorSpec)| (s.name.clone(), Tensor::seeded(s.dtype, &s.shape, 1, i, bound));
-    let inputs: Vec<(String, Tensor)> = (0..).zip(&module.inputs).map(seeded).collect();
+    let inputs: Vec<(String, Tensor)> = (0..).zip(module.inputs()).map(seeded).collect();
     let inputs: Vec<_> = inputs.iter().map(|(n, t)| (n.as_str(), t)).collect();
     Session::new(module, threads)?.run(&inputs)
 }

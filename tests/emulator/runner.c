@@ -6,6 +6,7 @@
 #include <sys/mman.h>
 
 // Calls kernel(table, first, last, scratch) with known values in the registers that a callee keeps; returns how many changed.
+// The mode of floating-point arithmetic is another than the kernel's: rounding up, default NaNs.
 uint64_t call_checked(void *kernel, void **table, int64_t first, int64_t last, void *scratch);
 __asm__(
     ".text\n.globl call_checked\ncall_checked:\n"
@@ -16,9 +17,11 @@ __asm__(
     "mov x19, 119\nmov x20, 120\nmov x21, 121\nmov x22, 122\nmov x23, 123\nmov x24, 124\nmov x25, 125\nmov x26, 126\n"
     "mov x27, 127\nmov x28, 128\n"
     "fmov d8, x19\nfmov d9, x20\nfmov d10, x21\nfmov d11, x22\nfmov d12, x23\nfmov d13, x24\nfmov d14, x25\nfmov d15, x26\n"
+    "mov x10, 0x2400000\nmsr fpcr, x10\n"
     "blr x9\n"
     "mov x0, 0\n"
     ".macro check reg, value\ncmp \\reg, \\value\ncinc x0, x0, ne\n.endm\n"
+    "mrs x9, fpcr\nmsr fpcr, xzr\nlsr x9, x9, 22\ncheck x9, 9\n"
     "check x19, 119\ncheck x20, 120\ncheck x21, 121\ncheck x22, 122\ncheck x23, 123\ncheck x24, 124\ncheck x25, 125\n"
     "check x26, 126\ncheck x27, 127\ncheck x28, 128\n"
     "fmov x9, d8\ncheck x9, 119\nfmov x9, d9\ncheck x9, 120\nfmov x9, d10\ncheck x9, 121\nfmov x9, d11\ncheck x9, 122\n"

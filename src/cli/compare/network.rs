@@ -86,7 +86,7 @@ pub fn prepare(arguments: &Arguments, model: &ModelArguments, progress: &Progres
     let named: Vec<(&str, &Tensor)> = inputs.iter().map(|(n, t)| (n.as_str(), t)).collect();
     progress.stage("running both");
     let results = [ilp.run(&named)?, untransformed.run(&named)?];
-    let names: Vec<String> = ilp.module().outputs.iter().map(|o| o.tensor.name.clone()).collect();
+    let names: Vec<String> = ilp.module().outputs().iter().map(|o| o.tensor.name.clone()).collect();
     let agreement = contest::agreement(&names, &results[0], &results[1]);
     if let Some(complaint) = agreement.complaint {
         return Err(Error::Internal(format!("the two orders compute different results: {complaint}")));
@@ -104,7 +104,7 @@ impl Prepared {
     /// Runs both in turn, `seconds` each.
     pub fn measure(self, machine: &Machine, seconds: f64, progress: &Progress) -> Result<Network> {
         let module = self.sessions[0].module();
-        progress.stage(format!("measuring {} for {seconds} s each", module.name));
+        progress.stage(format!("measuring {} for {seconds} s each", module.name()));
         let inputs: Vec<(&str, &Tensor)> = self.inputs.iter().map(|(n, t)| (n.as_str(), t)).collect();
         let mut turns: Vec<Box<dyn FnMut() -> Result<Vec<Duration>>>> = vec![];
         for session in &self.sessions {
@@ -154,11 +154,11 @@ impl Prepared {
             kernels.push(Kernel { name, operators, flops, ilp, untransformed, ratio });
         }
         let flops = kernels.iter().map(|k| k.flops).sum();
-        let specs = module.inputs.iter().chain(module.outputs.iter().map(|o| &o.tensor));
+        let specs = module.inputs().iter().chain(module.outputs().iter().map(|o| &o.tensor));
         let outside: u64 = specs.map(|s| s.bytes()).sum::<Result<u64>>()?;
         Ok(Network {
-            name: module.name.clone(),
-            work: Work::new(machine, DType::F32, flops, outside + module.weights.len() as u64),
+            name: module.name().to_string(),
+            work: Work::new(machine, DType::F32, flops, outside + module.weights().len() as u64),
             ilp: total(0),
             untransformed: total(1),
             difference: self.difference,
@@ -170,6 +170,6 @@ impl Prepared {
 
 /// The steps that are kernels or opaque functions.
 fn steps_of_work(session: &Session) -> Vec<usize> {
-    let steps = session.module().steps.iter().enumerate();
+    let steps = session.module().steps().iter().enumerate();
     steps.filter(|(_, s)| s.action.is_work()).map(|(i, _)| i).collect()
 }

@@ -242,7 +242,7 @@ fn prepare_program(
         };
         let session = Session::new(Arc::new(compilation.module.clone()), arguments.run.threads())?;
         if origin == Origin::Untransformed {
-            sizes = session.module().dims.clone();
+            sizes = session.module().dims().clone();
             inputs = arguments.run.fill(&session, given.clone())?;
         }
         progress.stage(format!("running {schedule} for {name}"));
@@ -251,7 +251,7 @@ fn prepare_program(
         if origin == Origin::Untransformed {
             expected = outputs.clone();
         }
-        let names: Vec<String> = session.module().outputs.iter().map(|o| o.tensor.name.clone()).collect();
+        let names: Vec<String> = session.module().outputs().iter().map(|o| o.tensor.name.clone()).collect();
         let agreement = contest::agreement(&names, &outputs, &expected);
         let traffic = traffic(&compilation.kernels[0].kernel.nest, &target);
         let ready = Ready { session, compilation, compile_ms, traffic, agreement };
@@ -290,13 +290,13 @@ impl Prepared {
             return Err(Error::Internal("no untransformed program".into()));
         };
         let module = &ready.compilation.module;
-        let specs = module.inputs.iter().chain(module.outputs.iter().map(|o| &o.tensor));
+        let specs = module.inputs().iter().chain(module.outputs().iter().map(|o| &o.tensor));
         let mut bytes = 0;
         for spec in specs {
             bytes += spec.bytes()?;
         }
-        let dtype = module.outputs.iter().map(|o| o.tensor.dtype).find(|t| t.is_float());
-        let dtype = dtype.or(module.outputs.first().map(|o| o.tensor.dtype)).unwrap_or(DType::F32);
+        let dtype = module.outputs().iter().map(|o| o.tensor.dtype).find(|t| t.is_float());
+        let dtype = dtype.or(module.outputs().first().map(|o| o.tensor.dtype)).unwrap_or(DType::F32);
         Ok(Work::new(machine, dtype, ready.compilation.kernels[0].kernel.report.flops, bytes))
     }
 }

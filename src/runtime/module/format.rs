@@ -1,0 +1,238 @@
+//! The file of a module.
+//!
+//! | bytes | contents |
+//! |---|---|
+//! | 0..8 | magic |
+//! | 8..12 | format version |
+//! | 12..16 | CRC-32 of everything after |
+//! | 16..40 | length of the description, offset and length of the weights |
+//! | 40.. | the description (postcard): the module, and the one of its initial values if there is one |
+//! | at a multiple of 64, to the end | weights, used in place |
+//!
+//! All numbers are little-endian. The checksum finds damage; it is no signature.
+
+use super::{Buffer, Kernel, Mapping, Module, OutputSpec, Step, TensorSpec, Weights};
+use crate::runtime::{Error, Platform, Result, file};
+use memmap2::{Mmap, MmapMut, MmapOptions};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::path::Path;
+use std::sync::Arc;
+
+/// Changes whenever an older reader would misunderstand a newer file.
+pub const FORMAT_VERSION: u32 = 5;
+const MAGIC: [u8; 8] = *b"tilewrt\x1a";
+const HEADER: usize = 40;
+const WEIGHTS_ALIGNMENT: usize = 64;
+
+/// How a module is written, without its initial values: one module holds one more at most, so reading does not recur.
+#[derive(Serialize, Deserialize)]
+#[serde(remote = "Module")]
+struct Description {
+    name: String,
+    target: String,
+    platform: Platform,
+    #[serde(with = "serde_bytes_vec")]
+    code: Vec<u8>,
+    kernels: Vec<Kernel>,
+    buffers: Vec<Buffer>,
+    arena_bytes: u64,
+    steps: Vec<Step>,
+    inputs: Vec<TensorSpec>,
+    outputs: Vec<OutputSpec>,
+    dims: BTreeMap<String, i64>,
+    metadata: BTreeMap<String, String>,
+    #[serde(skip)]
+    initial: Option<Arc<Module>>,
+    #[serde(skip)]
+    weights: Weights,
+}
+
+impl Description {
+    fn write(module: &Module) -> postcard::Result<Vec<u8>> {
+        let mut serializer = postcard::Serializer { output: postcard::ser_flavors::StdVec::new() };
+        Description::serialize(module, &mut serializer)?;
+        module.initial.is_some().serialize(&mut serializer)?;
+        if let Some(initial) = &module.initial {
+            Description::serialize(initial, &mut serializer)?;
+        }
+        postcard::ser_flavors::Flavor::finalize(serializer.output)
+    }
+
+    /// The module and the bytes left over.
+    fn read(bytes: &[u8]) -> postcard::Result<(Module, &[u8])> {
+        let mut deserializer = postcard::Deserializer::from_bytes(bytes);
+        let mut module = Description::deserialize(&mut deserializer)?;
+        if bool::deserialize(&mut deserializer)? {
+            module.initial = Some(Arc::new(Description::deserialize(&mut deserializer)?));
+        }
+        Ok((module, deserializer.finalize()?))
+    }
+}
+
+impl Module {
+    /// Writes the module to a file. Who runs an older module of that name keeps it; a failure leaves the older one.
+    pub fn save(&self, path: impl AsRef<Path>) -> Result<()> {
+        let head = self.head()?;
+        file::write(path.as_ref(), |out| out.write_all(&head).and_then(|()| out.write_all(&self.weights)))
+    }
+
+    /// The contents of the module's file.
+    pub fn to_bytes(&self) -> Result<Vec<u8>> {
+        Ok([&self.head()?[..], &self.weights[..]].concat())
+    }
+
+    /// What stands before the weights.
+    fn head(&self) -> Result<Vec<u8>> {
+        if self.initial.as_ref().is_some_and(|i| i.initial.is_some() || !i.weights.is_empty()) {
+            return Err(Error::Internal(format!("module `{}` has initial values with more than code", self.name)));
+        }
+        let description = Description::write(self)
+            .map_err(|e| Error::Internal(format!("module `{}` cannot be written: {e}", self.name)))?;
+        let weights_at = (HEADER + description.len()).next_multiple_of(WEIGHTS_ALIGNMENT);
+        let mut out = Vec::with_capacity(weights_at);
+        out.extend_from_slice(&MAGIC);
+        out.extend_from_slice(&FORMAT_VERSION.to_le_bytes());
+        out.extend_from_slice(&[0; 4]);
+        for n in [description.len(), weights_at, self.weights.len()] {
+            out.extend_from_slice(&(n as u64).to_le_bytes());
+        }
+        out.extend_from_slice(&description);
+        out.resize(weights_at, 0);
+        let mut crc = crc32fast::Hasher::new();
+        crc.update(&out[16..]);
+        crc.update(&self.weights);
+        out[12..16].copy_from_slice(&crc.finalize().to_le_bytes());
+        Ok(out)
+    }
+
+    /// Whether a file that begins like this is meant to be a module.
+    pub fn is_magic(start: &[u8]) -> bool {
+        start.starts_with(&MAGIC)
+    }
+
+    /// Maps a module's file into memory. Refuses a file that is damaged, of another version, or for another platform.
+    ///
+    /// # Safety
+    /// A module is machine code: running it is running a program. The file must have been written by [`Module::save`] from a
+    /// module of this compiler, and nobody may have changed it since; the checksum only finds accidents. It must not be
+    /// written to while the module is in use, since its weights are read in place ([`Module::save`] never writes to a file
+    /// that is there: it replaces it).
+    pub unsafe fn load(path: impl AsRef<Path>) -> Result<Module> {
+        let path = path.as_ref();
+        let failed = |e: std::io::Error| Error::Io(format!("{}: {e}", path.display()));
+        let file = file::open(path)?;
+        let length = file.metadata().map_err(failed)?.len();
+        if length < HEADER as u64 {
+            return Err(Error::Invalid(format!("{}: no tilewright module: only {length} bytes", path.display())));
+        }
+        // SAFETY: the mapping is private, so that nobody writes through it; that nobody changes the file itself while it
+        // is mapped is asked of the caller above.
+        let pages = unsafe { MmapOptions::new().map_copy_read_only(&file) }.map_err(failed)?;
+        let described = Module::describe(&pages).and_then(|parts| Module::parse(pages, parts));
+        let module = described.map_err(|e| match e {
+            Error::Invalid(m) => Error::Invalid(format!("{}: {m}", path.display())),
+            other => other,
+        })?;
+        module.check_host()?;
+        Ok(module)
+    }
+
+    /// Reads a module from the contents of its file. It may be for another platform.
+    ///
+    /// # Safety
+    /// As for [`Module::load`]: whoever runs the module trusts these bytes like an executable.
+    pub unsafe fn from_bytes(bytes: &[u8]) -> Result<Module> {
+        let failed = |e: std::io::Error| Error::Io(format!("memory for a module of {} bytes: {e}", bytes.len()));
+        let description = Module::describe(bytes)?;
+        let mut pages = MmapMut::map_anon(bytes.len()).map_err(failed)?;
+        pages.copy_from_slice(bytes);
+        Module::parse(pages.make_read_only().map_err(failed)?, description)
+    }
+
+    /// Checks everything that can be checked before the description is parsed; where the description and the weights are.
+    fn describe(bytes: &[u8]) -> Result<(Range<usize>, Range<usize>)> {
+        if bytes.len() < HEADER || bytes[..8] != MAGIC {
+            return Err(Error::Invalid("no tilewright module: it does not start with the magic number".into()));
+        }
+        let word = |at: usize| u32::from_le_bytes(bytes[at..at + 4].try_into().expect("four bytes"));
+        let version = word(8);
+        if version != FORMAT_VERSION {
+            return Err(Error::Invalid(format!(
+                "module format {version}, but this tilewright reads format {FORMAT_VERSION}: compile the model again"
+            )));
+        }
+        if crc32fast::hash(&bytes[16..]) != word(12) {
+            return Err(Error::Invalid("damaged module: its checksum does not match".into()));
+        }
+        let long = |at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().expect("eight bytes"));
+        let (length, weights_at, weights) = (long(16), long(24), long(32));
+        let total = bytes.len() as u64;
+        let fits = length <= total - HEADER as u64
+            && HEADER as u64 + length <= weights_at
+            && weights_at <= total
+            && weights == total - weights_at
+            && weights_at.is_multiple_of(WEIGHTS_ALIGNMENT as u64);
+        if !fits {
+            return Err(Error::Invalid("damaged module: its parts do not add up to its length".into()));
+        }
+        Ok((HEADER..HEADER + length as usize, weights_at as usize..bytes.len()))
+    }
+
+    fn parse(pages: Mmap, (description, weights): (Range<usize>, Range<usize>)) -> Result<Module> {
+        let (mut module, rest) = Description::read(&pages[description])
+            .map_err(|e| Error::Invalid(format!("damaged module: its description cannot be read ({e})")))?;
+        if !rest.is_empty() {
+            return Err(Error::Invalid("damaged module: bytes left over after its description".into()));
+        }
+        if !weights.is_empty() {
+            module.weights = Weights(Some(Arc::new(Mapping { pages, range: weights })));
+        }
+        module.verify()?;
+        Ok(module)
+    }
+}
+
+/// A byte vector as one block; serde would write it element by element.
+mod serde_bytes_vec {
+    use serde::{Deserializer, Serializer, de::Visitor};
+
+    pub fn serialize<S: Serializer>(bytes: &[u8], serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_bytes(bytes)
+    }
+
+    pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<u8>, D::Error> {
+        struct Bytes;
+        impl Visitor<'_> for Bytes {
+            type Value = Vec<u8>;
+            fn expecting(&self, f: &mut std::fmt::Formatter) -> std::fmt::Result {
+                f.write_str("bytes")
+            }
+            fn visit_bytes<E>(self, bytes: &[u8]) -> Result<Vec<u8>, E> {
+                Ok(bytes.to_vec())
+            }
+        }
+        deserializer.deserialize_bytes(Bytes)
+    }
+}
+
+/// A file under a right checksum whose description is that of `module` over and over, each announcing the next.
+#[cfg(test)]
+pub fn forge(module: &Module, depth: usize) -> Vec<u8> {
+    let mut one = Description::write(module).unwrap();
+    assert_eq!(one.pop(), Some(0), "no initial values");
+    one.push(1);
+    let mut descriptions = one.repeat(depth);
+    *descriptions.last_mut().unwrap() = 0;
+    let weights_at = (HEADER + descriptions.len()).next_multiple_of(WEIGHTS_ALIGNMENT);
+    let mut out = [&MAGIC[..], &FORMAT_VERSION.to_le_bytes(), &[0; 4]].concat();
+    for n in [descriptions.len(), weights_at, 0] {
+        out.extend_from_slice(&(n as u64).to_le_bytes());
+    }
+    out.extend_from_slice(&descriptions);
+    out.resize(weights_at, 0);
+    let crc = crc32fast::hash(&out[16..]);
+    out[12..16].copy_from_slice(&crc.to_le_bytes());
+    out
+}

@@ -1,0 +1,194 @@
+//! The platform that machine code needs: architecture, processor features, calling convention, kind of system.
+//!
+//! In: a compiled module's requirements. Out: what this processor lacks of them. The table of features stands here once: the
+//! code generator names features by its constants, the module format by their words, detection by both.
+
+use crate::runtime::{Error, Result};
+use serde::{Deserialize, Serialize};
+
+/// A set of processor features.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
+#[serde(try_from = "Vec<String>", into = "Vec<&'static str>")]
+pub struct Features(u32);
+
+/// One row for each feature: constant, word of Rust's feature detection.
+macro_rules! features {
+    ($($(#[$doc:meta])* $constant:ident = $bit:literal, $arch:literal, $detect:ident, $word:tt;)*) => {
+        impl Features {
+            $($(#[$doc])* pub const $constant: Features = Features(1 << $bit);)*
+
+            /// Word and set of each feature.
+            const ALL: &[(&'static str, Features)] = &[$(($word, Features::$constant)),*];
+
+            /// The features of this processor.
+            pub fn host() -> Features {
+                let mut set = Features::default();
+                $(
+                    #[cfg(target_arch = $arch)]
+                    if std::arch::$detect!($word) {
+                        set = set.with(Features::$constant);
+                    }
+                )*
+                set
+            }
+        }
+    };
+}
+
+features! {
+    AVX2 = 0, "x86_64", is_x86_feature_detected, "avx2";
+    FMA = 1, "x86_64", is_x86_feature_detected, "fma";
+    F16C = 2, "x86_64", is_x86_feature_detected, "f16c";
+    AVX512F = 3, "x86_64", is_x86_feature_detected, "avx512f";
+    AVX512BW = 4, "x86_64", is_x86_feature_detected, "avx512bw";
+    AVX512DQ = 5, "x86_64", is_x86_feature_detected, "avx512dq";
+    AVX512VL = 6, "x86_64", is_x86_feature_detected, "avx512vl";
+    AVX512VNNI = 7, "x86_64", is_x86_feature_detected, "avx512vnni";
+    AVX_VNNI = 8, "x86_64", is_x86_feature_detected, "avxvnni";
+    AVX512BF16 = 9, "x86_64", is_x86_feature_detected, "avx512bf16";
+    AVX512FP16 = 10, "x86_64", is_x86_feature_detected, "avx512fp16";
+    NEON = 11, "aarch64", is_aarch64_feature_detected, "neon";
+    DOTPROD = 12, "aarch64", is_aarch64_feature_detected, "dotprod";
+    I8MM = 13, "aarch64", is_aarch64_feature_detected, "i8mm";
+    BF16 = 14, "aarch64", is_aarch64_feature_detected, "bf16";
+    FP16 = 15, "aarch64", is_aarch64_feature_detected, "fp16";
+}
+
+impl Features {
+    /// Both sets together.
+    pub const fn with(self, other: Features) -> Features {
+        Features(self.0 | other.0)
+    }
+
+    /// What is in this set and not in the other.
+    pub const fn without(self, other: Features) -> Features {
+        Features(self.0 & !other.0)
+    }
+
+    /// True when every feature of `other` is in this set.
+    pub const fn contains(self, other: Features) -> bool {
+        other.0 & !self.0 == 0
+    }
+
+    pub const fn is_empty(self) -> bool {
+        self.0 == 0
+    }
+
+    /// The words of the features, in the order of the table.
+    pub fn names(self) -> Vec<&'static str> {
+        Features::ALL.iter().filter(|row| self.contains(row.1)).map(|row| row.0).collect()
+    }
+}
+
+impl std::fmt::Debug for Features {
+    fn fmt(&self, f: &mut std::fmt::Formatter) -> std::fmt::Result {
+        f.debug_set().entries(self.names()).finish()
+    }
+}
+
+impl From<Features> for Vec<&'static str> {
+    fn from(features: Features) -> Vec<&'static str> {
+        features.names()
+    }
+}
+
+impl TryFrom<Vec<String>> for Features {
+    type Error = String;
+
+    fn try_from(words: Vec<String>) -> std::result::Result<Features, String> {
+        words.iter().try_fold(Features::default(), |set, word| {
+            let row = Features::ALL.iter().find(|row| row.0 == word);
+            row.map(|row| set.with(row.1)).ok_or_else(|| format!("unknown processor feature `{word}`"))
+        })
+    }
+}
+
+/// What the code of a module needs to run.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct Platform {
+    /// Processor architecture, in the words of Rust's `target_arch`.
+    pub architecture: String,
+    /// Calling convention of the kernels: `sysv64` or `aapcs64`, on every system.
+    pub abi: String,
+    /// Family of operating systems, in the words of Rust's `target_family`: kernels use more than a page of stack without
+    /// probing it, which `unix` systems allow.
+    pub system: String,
+    pub features: Features,
+}
+
+impl Platform {
+    /// x86-64 with these features.
+    pub fn x86_64(features: Features) -> Platform {
+        Platform { architecture: "x86_64".into(), abi: "sysv64".into(), system: "unix".into(), features }
+    }
+
+    /// AArch64 with these features.
+    pub fn aarch64(features: Features) -> Platform {
+        Platform { architecture: "aarch64".into(), abi: "aapcs64".into(), system: "unix".into(), features }
+    }
+
+    /// The platform of this process.
+    pub fn host() -> Platform {
+        let (architecture, system) = (std::env::consts::ARCH, std::env::consts::FAMILY);
+        let platform = match architecture {
+            "x86_64" => Platform::x86_64(Features::host()),
+            _ => Platform::aarch64(Features::host()),
+        };
+        Platform { architecture: architecture.into(), system: system.into(), ..platform }
+    }
+
+    /// Refuses what this process cannot run; the message says what is missing.
+    pub fn check_host(&self) -> Result<()> {
+        let host = Platform::host();
+        if self.architecture != host.architecture {
+            return Err(Error::Unsupported(format!(
+                "{} code, but this processor is {}",
+                self.architecture, host.architecture
+            )));
+        }
+        if self.abi != host.abi {
+            return Err(Error::Unsupported(format!("code for the calling convention {}, not {}", self.abi, host.abi)));
+        }
+        if self.system != host.system {
+            return Err(Error::Unsupported(format!(
+                "code for {} systems, but this one is {}",
+                self.system, host.system
+            )));
+        }
+        let missing = self.features.without(host.features).names();
+        if missing.is_empty() {
+            return Ok(());
+        }
+        Err(Error::Unsupported(format!("code for a processor with {}, which this one lacks", missing.join(", "))))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sets_have_words() {
+        let set = Features::FMA.with(Features::AVX2);
+        assert_eq!(set.names(), ["avx2", "fma"]);
+        assert!(set.contains(Features::AVX2) && !Features::AVX2.contains(set));
+        assert_eq!(set.without(Features::AVX2), Features::FMA);
+        for &(word, feature) in Features::ALL {
+            assert_eq!(Features::try_from(vec![word.to_string()]).unwrap(), feature);
+        }
+        assert!(Features::try_from(vec!["avx2048".to_string()]).unwrap_err().contains("avx2048"));
+    }
+
+    #[test]
+    fn what_is_missing_is_said() {
+        let host = Platform::host();
+        host.check_host().unwrap();
+        let refused = |platform: Platform| platform.check_host().unwrap_err().to_string();
+        assert!(refused(Platform { architecture: "z80".into(), ..host.clone() }).contains("z80"));
+        assert!(refused(Platform { abi: "fastcall".into(), ..host.clone() }).contains("fastcall"));
+        assert!(refused(Platform { system: "plan9".into(), ..host.clone() }).contains("plan9"));
+        let foreign = Features(!0).without(host.features);
+        let message = refused(Platform { features: foreign, ..host.clone() });
+        assert!(foreign.names().iter().all(|word| message.contains(word)), "{message}");
+    }
+}
