@@ -3,10 +3,10 @@ CARGO ?= cargo
 PYTHON ?= python3
 export PYTHON SUITE PEERS ROWS THREADS
 
-.PHONY: help demo test check guard bench publish models build clean
+.PHONY: help demo test check check-aarch64 mutants guard bench publish models build clean
 
 help: ## list the targets
-	@sed -n 's/^\([a-z]*\):.*## /  make \1\t/p' Makefile | expand -t 18
+	@sed -n 's/^\([a-z0-9-]*\):.*## /  make \1\t/p' Makefile | expand -t 18
 
 demo: ## read the picture of a line of text with PP-OCRv4, print the text and the compile report
 	@scripts/prepare build python
@@ -20,14 +20,21 @@ build: ## the release build
 test: ## run everything: unit tests, operators, networks, bad input, AArch64 under emulation
 	@scripts/prepare build test
 	@scripts/optionally $(PYTHON) datasets/fetch.py
-	$(CARGO) test --all-targets
-	$(CARGO) test --doc
+	@rm -f target/skipped-tests
+	$(CARGO) test --all-targets && $(CARGO) test --doc; status=$$?; scripts/skipped; exit $$status
 
 check: ## formatting, lints, the tests of the benchmark, and that README shows benches/results.json
 	$(CARGO) fmt --check
 	$(CARGO) clippy --all-targets -- -D warnings
 	@! command -v $(PYTHON) >/dev/null || $(PYTHON) -m unittest discover -q benches/tests
 	@! command -v $(PYTHON) >/dev/null || $(PYTHON) benches/publish.py --check
+
+check-aarch64: ## type-check the crate for AArch64, in target/check-aarch64
+	@scripts/prepare build test aarch64
+	RUSTFLAGS="-D warnings" $(CARGO) check --target aarch64-unknown-linux-gnu --target-dir target/check-aarch64
+
+mutants: ## change the source at COUNT places chosen by SEED; print the changes that no quick test notices [SEED=1 COUNT=6]
+	@$(PYTHON) tests/mutants/run.py --seed $(or $(SEED),1) --count $(or $(COUNT),6)
 
 guard: ## count instructions of kernels and of compiling with valgrind, against benches/guard.json
 	@scripts/prepare build

@@ -305,7 +305,7 @@ fn a_reader_that_stops_early_is_no_failure() {
 fn the_demo_reads_every_picture() {
     let model = root().join("target/models/ppocr_v4_rec.onnx");
     if !model.exists() {
-        eprintln!("the demo was not run, because the recogniser is not fetched (make models)");
+        common::skip::not_installed("the recogniser of the demo (make models)");
         return;
     }
     for name in ["line", "invoice", "sign"] {

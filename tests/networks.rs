@@ -1,6 +1,6 @@
 //! Whole networks against ONNX Runtime: the models of datasets/models.json on seeded inputs (see fixtures/networks.py).
 //!
-//! Pretrained models are compared when `make models` has fetched them, and named when not.
+//! Pretrained models are compared when `make models` has fetched them, and counted as skipped when not.
 
 mod common;
 
@@ -20,7 +20,7 @@ fn check(name: &str) {
     let row = &models[name];
     let file = root().join(row["file"].as_str().unwrap());
     if !file.exists() {
-        eprintln!("{name}: not compared, because it is not fetched (make models)");
+        common::skip::not_installed(&format!("the model {name} (make models)"));
         return;
     }
     let model = Model::load(&file).unwrap();

@@ -15,7 +15,7 @@ use tilewright::{Model, Options, Session, Tensor};
 fn has_gcc() -> bool {
     let found = Command::new("gcc").arg("--version").output().is_ok_and(|o| o.status.success());
     if !found {
-        eprintln!("the printed C was not compiled, because there is no gcc");
+        common::skip::not_installed("gcc, to compile the printed C");
     }
     found
 }

@@ -1,11 +1,14 @@
 //! What integration tests share: fixtures, comparison, the models of datasets/models.json.
 #![allow(dead_code, reason = "each test file uses a part")]
 
+#[path = "../skip/mod.rs"]
+pub mod skip;
+
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
-use tilewright::codegen::target::Target;
+use tilewright::codegen::target::{Isa, Target};
 
 use tilewright::graph::import::Dim;
 use tilewright::runtime::module::{Module, TensorSpec};
@@ -31,9 +34,14 @@ pub fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }
 
-/// The targets whose code this processor runs.
+/// The targets whose code this processor runs. Those of its architecture that it does not run are recorded as skipped.
 pub fn host_targets() -> Vec<Target> {
-    Target::all().into_iter().filter(Target::runs_on_host).collect()
+    let (here, elsewhere): (Vec<Target>, Vec<Target>) = Target::all().into_iter().partition(Target::runs_on_host);
+    let of_host = |t: &&Target| (t.isa == Isa::Neon) == cfg!(target_arch = "aarch64");
+    for target in elsewhere.iter().filter(of_host) {
+        skip::no_hardware(&format!("this processor does not run {}", target.name));
+    }
+    here
 }
 
 /// The outputs of a module for inputs from a seed (`bound`: see [`Tensor::seeded`]).

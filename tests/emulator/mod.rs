@@ -1,6 +1,10 @@
 //! Runs AArch64 machine code on an emulated processor: code, calls and a small C program go to qemu, buffers come back.
 //!
-//! Needs Debian's packages qemu-user-static and gcc-aarch64-linux-gnu; without them it says so by name.
+//! Needs Debian's packages qemu-user-static and gcc-aarch64-linux-gnu; without them the test is skipped, or fails under
+//! `CI=true`.
+
+#[path = "../skip/mod.rs"]
+pub mod skip;
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -27,7 +31,7 @@ pub fn run(test: &str, jobs: &[Job]) -> Option<Vec<[Vec<Vec<u8>>; 2]>> {
     let runs = |program: &str| Command::new(program).arg("--version").output().is_ok_and(|o| o.status.success());
     for (program, package) in [(EMULATOR, "qemu-user-static"), (COMPILER, "gcc-aarch64-linux-gnu")] {
         if !runs(program) {
-            eprintln!("skipped: {test} runs AArch64 code and needs the package {package}");
+            skip::not_installed(&format!("{test}: the package {package}, to run AArch64 code"));
             return None;
         }
     }

@@ -50,7 +50,7 @@ impl Drop for Guarded {
 /// Compiles all cases into one blob and runs each; panics with all differences.
 fn run(target: &Target, cases: &[Case]) {
     if !target.runs_on_host() {
-        println!("skipped: this processor does not run {}", target.name);
+        super::emulator::skip::no_hardware(&format!("this processor does not run {}", target.name));
         return;
     }
     let mut code = vec![];
