@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use tilewright::graph::interpret;
 use tilewright::runtime::session::Session;
-use tilewright::{Model, Options, Tensor};
+use tilewright::{DType, Model, Options, Tensor};
 
 /// Of the largest absolute value of an output.
 const TOLERANCE: f64 = 1e-4;
@@ -79,6 +79,38 @@ fn compiled_code_gives_the_reference_outputs_on_any_number_of_threads() {
             case.compare(what, &one)?;
             if bits(&one) != bits(&run(2).map_err(say)?) {
                 return Err(format!("{} on {what}: other bits with two threads", case.name));
+            }
+        }
+        Ok(())
+    });
+}
+
+/// Where elements of the operand are not numbers, machine code gives what the interpreter gives.
+#[test]
+fn not_a_number_is_kept_by_reductions_and_pooling() {
+    let words = ["reducemax", "reducemin", "max_pool", "argm", "softmax", "topk"];
+    let mut paths = cases();
+    paths.retain(|p| words.iter().any(|word| p.file_stem().unwrap().to_string_lossy().contains(word)));
+    let targets = host_targets();
+    check_all(&paths, |path| {
+        let mut case = load(path)?;
+        for x in case.inputs.iter_mut().filter(|x| x.dtype == DType::F32) {
+            let elements = (0..).zip(x.to_vec::<f32>());
+            let elements: Vec<f32> = elements.map(|(i, v)| if i % 23 == 2 { f32::NAN } else { v }).collect();
+            *x = Tensor::new(&x.shape, &elements);
+        }
+        let dims = bind(&case.model, &case.inputs);
+        let say = |e| format!("{}: {e}", case.name);
+        case.expected = interpret::run(&case.model.graph(&dims).map_err(say)?, &case.inputs).map_err(say)?;
+        for target in &targets {
+            let options = Options { target: Some(target.clone()), dims: dims.clone(), ..Options::default() };
+            let module = Arc::new(case.model.compile_module(&options).map_err(say)?.0);
+            let inputs: Vec<_> = case.model.inputs().iter().map(|s| s.name.as_str()).zip(&case.inputs).collect();
+            for threads in [1, 2] {
+                case.compare(
+                    &target.name,
+                    &Session::new(module.clone(), threads).and_then(|s| s.run(&inputs)).map_err(say)?,
+                )?;
             }
         }
         Ok(())

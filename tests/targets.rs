@@ -109,6 +109,45 @@ fn cases() -> Vec<Case> {
         operator("transpose", Op::Transpose { perm: vec![0, 2, 1] }, &[&[2, 17, 23]], 1),
         elementwise_chain(5, 43),
     ]
+    .into_iter()
+    .chain(with_not_a_number())
+    .collect()
+}
+
+/// Reductions over lanes, over rows and over windows, where every 29th element of the operand is not a number.
+fn with_not_a_number() -> Vec<Case> {
+    let reduce = |op, axes: &[usize]| Op::Reduce { op, axes: axes.to_vec(), keep: false };
+    let pool = |layout| Op::Pool { kind: PoolKind::Max, window: window(3, 2, 1), layout };
+    let mut cases = vec![
+        operator("NaN in a maximum over lanes", reduce(ReduceOp::Max, &[1]), &[&[9, 45]], 1),
+        operator("NaN in a maximum over a long row", reduce(ReduceOp::Max, &[1]), &[&[4, 1000]], 1),
+        operator("NaN in a maximum over a short row", reduce(ReduceOp::Max, &[1]), &[&[31, 5]], 1),
+        operator("NaN in a minimum over lanes", reduce(ReduceOp::Min, &[1]), &[&[9, 45]], 1),
+        operator("NaN in a maximum over rows", reduce(ReduceOp::Max, &[0]), &[&[9, 45]], 1),
+        operator("NaN in a minimum over all", reduce(ReduceOp::Min, &[0, 1]), &[&[9, 45]], 1),
+        operator("NaN in pooling of channels", pool(Layout::Nhwc), &[&[1, 9, 9, 19]], 1),
+        operator("NaN in pooling of planes", pool(Layout::Nchw), &[&[1, 3, 11, 13]], 1),
+        operator("NaN in softmax", Op::Softmax { axis: 1, log: false }, &[&[9, 45]], 1),
+        operator("NaN in log-softmax", Op::Softmax { axis: 0, log: true }, &[&[9, 45]], 1),
+        operator("NaN in LogSumExp", reduce(ReduceOp::LogSumExp, &[1]), &[&[9, 45]], 1),
+    ];
+    for case in &mut cases {
+        let x = &mut case.inputs[0];
+        let elements = (0..).zip(x.to_vec::<f32>());
+        let elements: Vec<f32> = elements.map(|(i, v)| if i % 29 == 11 { f32::NAN } else { v }).collect();
+        *x = Tensor::new(&x.shape, &elements);
+    }
+    cases
+}
+
+#[test]
+fn a_reduction_is_not_a_number_exactly_where_an_operand_is_not() {
+    let x = Tensor::new(&[3, 2], &[1.0, f32::NAN, f32::NAN, 2.0, 3.0, 4.0f32]);
+    for (op, rows) in [(ReduceOp::Max, 4.0), (ReduceOp::Min, 3.0)] {
+        let case = operator("", Op::Reduce { op, axes: vec![1], keep: false }, &[&[3, 2]], 1);
+        let y = interpret::evaluate(&case.program, &[&x]).unwrap()[0].to_vec::<f32>();
+        assert!(y[0].is_nan() && y[1].is_nan() && y[2] == rows, "{op:?}: {y:?}");
+    }
 }
 
 /// The argument table of a kernel as bytes, and the slot of each output.
@@ -160,16 +199,17 @@ fn run_native(assembled: &Assembled, table: &mut [Vec<u8>]) {
     }
 }
 
-/// Greatest difference relative to the greatest value.
+/// Greatest difference relative to the greatest value; infinite where one of both is not a number.
 fn difference(expected: &Tensor, found: &[u8]) -> f64 {
     let found = Tensor { data: found.into(), ..expected.clone() }.to_vec::<f32>();
     let expected = expected.to_vec::<f32>();
     let scale = expected.iter().fold(1e-30f64, |m, v| m.max(f64::from(v.abs())));
-    expected
-        .iter()
-        .zip(found)
-        .map(|(e, f)| f64::from((e - f).abs()) / scale)
-        .fold(0.0, |m, d| if d <= m { m } else { d })
+    let apart = |(e, f): (&f32, f32)| match (e.is_nan(), f.is_nan()) {
+        (false, false) => f64::from((e - f).abs()) / scale,
+        (true, true) => 0.0,
+        _ => f64::INFINITY,
+    };
+    expected.iter().zip(found).map(apart).fold(0.0, f64::max)
 }
 
 #[test]
@@ -178,7 +218,7 @@ fn kernels_agree_with_the_interpreter_on_every_target() {
     for target in Target::all() {
         let native = target.runs_on_host();
         if !native && target.isa != Isa::Neon {
-            println!("skipped: this processor does not run {}", target.name);
+            emulator::skip::no_hardware(&format!("this processor does not run {}", target.name));
             continue;
         }
         let (mut jobs, mut emulated) = (vec![], vec![]);

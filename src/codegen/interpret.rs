@@ -68,7 +68,7 @@ impl Machine<'_> {
                     let mut value = self.value(value)?;
                     let offset = self.offset(*buffer, index)?;
                     if let Some(op) = reduce {
-                        value = scalar::binary(*op, self.read(*buffer, offset)?, value)?;
+                        value = scalar::accumulate(*op, self.read(*buffer, offset)?, value)?;
                     }
                     self.write(*buffer, offset, value)?;
                 }

@@ -5,11 +5,11 @@
 //!
 //! Integers wrap; division and remainder by zero give 0. `f16` and `bf16` compute in f32 and round each result. Functions
 //! of f32 are evaluated in f64 and rounded once. `Min` and `Max` return the first operand when neither is less: `x` bounded
-//! by a constant stays not-a-number, and a reduction, whose first operand is what it has so far, leaves not-a-number out
-//! in whatever order it runs. A cast from float to integer truncates towards zero and saturates; not-a-number becomes 0. A
+//! by a constant stays not-a-number. A reduction by `Min` or `Max` keeps not-a-number in whatever order it runs
+//! ([`accumulate`]); one of `max(-inf, x)` leaves it out. A cast from float to integer truncates towards zero and saturates; not-a-number becomes 0. A
 //! cast between integers keeps the low bits; a cast to bool asks whether the value differs from 0.
 
-use crate::codegen::expr::{BinaryOp, CompareOp, Scalar, UnaryOp};
+use crate::codegen::expr::{BinaryOp, CompareOp, Expr, Scalar, UnaryOp};
 use crate::runtime::{DType, Error, Result};
 
 /// One element of a tensor.
@@ -416,6 +416,26 @@ pub fn binary(op: BinaryOp, a: Value, b: Value) -> Result<Value> {
     result.ok_or_else(|| undefined(op.name(), a.dtype()))
 }
 
+/// One step of a reduction with `op`: `total op value`, where not-a-number is kept. Sums and products keep it anyway.
+pub fn accumulate(op: BinaryOp, total: Value, value: Value) -> Result<Value> {
+    let broken = match value {
+        Value::F64(v) => v.is_nan(),
+        Value::F32(v) | Value::F16(v) | Value::BF16(v) => v.is_nan(),
+        _ => false,
+    };
+    let combined = binary(op, total, value)?;
+    Ok(if broken && matches!(op, BinaryOp::Min | BinaryOp::Max) { value } else { combined })
+}
+
+/// Returns `x` if `body` is `op(neutral, x)` of floats, which is never not-a-number: a reduction with `op` then leaves
+/// not-a-number out, and `total op x` is one step of it.
+pub fn numbers_only(op: BinaryOp, body: &Expr) -> Option<&Expr> {
+    let Expr::Binary(inner, first, x) = body else { return None };
+    let Expr::Const(first) = **first else { return None };
+    let extreme = matches!(op, BinaryOp::Min | BinaryOp::Max) && *inner == op && first.dtype.is_float();
+    (extreme && Scalar::neutral(op, first.dtype).is_ok_and(|neutral| neutral == first)).then_some(&**x)
+}
+
 /// The value of `a op b`, a bool; the operands must have one type.
 pub fn compare(op: CompareOp, a: Value, b: Value) -> Result<Value> {
     Ok(Value::Bool(match (a, b) {
@@ -488,6 +508,20 @@ mod tests {
             assert_eq!(of(1.0, f32::NAN), 1.0);
             assert!(of(-0.0, 0.0).is_sign_negative() && of(0.0, -0.0).is_sign_positive());
         }
+    }
+
+    #[test]
+    fn reductions_keep_not_a_number_in_any_order() {
+        let nan = Value::F32(f32::NAN);
+        for op in [BinaryOp::Min, BinaryOp::Max] {
+            let of = |total, value| accumulate(op, total, value).unwrap().as_f64();
+            assert!(of(nan, Value::F32(1.0)).is_nan() && of(Value::F32(1.0), nan).is_nan());
+            assert_eq!(of(Value::F32(1.0), Value::F32(1.0)), 1.0);
+        }
+        let lowest = Expr::Const(Scalar::of(DType::F32, f64::NEG_INFINITY));
+        let body = Expr::binary(BinaryOp::Max, lowest, Expr::f32(2.0));
+        assert_eq!(numbers_only(BinaryOp::Max, &body), Some(&Expr::f32(2.0)));
+        assert_eq!(numbers_only(BinaryOp::Min, &body), None);
     }
 
     #[test]

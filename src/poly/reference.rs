@@ -42,7 +42,7 @@ pub fn run(scop: &Scop, schedule: &Schedule, tensors: &mut [Tensor]) {
         let (dtype, at) = (t.dtype, offset(t, &index));
         let data = &mut t.data[at..at + dtype.bytes()];
         if let Some(op) = s.reduce {
-            x = scalar::binary(op, Value::load(dtype, data), x).unwrap();
+            x = scalar::accumulate(op, Value::load(dtype, data), x).unwrap();
         }
         x.store(data);
     }

@@ -8,6 +8,7 @@ use crate::codegen::Target;
 use crate::codegen::expr::{Access, Affine, BufferId, Expr, Index, Scalar, Var};
 use crate::codegen::loopnest::{Bound, Buffer, BufferKind, LoopKind, LoopNest, Stmt};
 use crate::codegen::lower::size::{constant_range, cost, vector_statements};
+use crate::codegen::scalar::numbers_only;
 use std::collections::{HashMap, HashSet};
 
 /// Vectors up to which a loop is expanded whatever it contains.
@@ -268,11 +269,13 @@ impl Parts {
                     });
                     self.before.push(start);
                     let last = s.copy_var(self.var);
+                    let numbers = numbers_only(op, &value).is_some();
                     let end = self.at_points(s, |points, moved| {
                         let read = Access { buffer: part, index: at(points, last), guard: vec![], otherwise: None };
                         let index = index.iter().filter_map(|i| i.affine()).map(|a| Index::Affine(a.substitute(moved)));
-                        let end =
-                            Stmt::Store { buffer, index: index.collect(), value: Expr::Load(read), reduce: Some(op) };
+                        let value = Expr::Load(read);
+                        let value = if numbers { Expr::binary(op, Expr::Const(neutral), value) } else { value };
+                        let end = Stmt::Store { buffer, index: index.collect(), value, reduce: Some(op) };
                         vector_loop(last, self.group, vec![end])
                     });
                     self.after.push(end);

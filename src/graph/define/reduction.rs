@@ -1,6 +1,7 @@
 //! Reductions of axes, softmax, layer normalization and the matrix product.
 
 use super::{Build, Space, constant, exp};
+use crate::graph::DType;
 use crate::graph::expr::{Affine, BinaryOp, BufferId, CompareOp, Expr, UnaryOp};
 use crate::graph::op::ReduceOp;
 
@@ -47,7 +48,7 @@ pub(super) fn reduce(b: &mut Build, op: ReduceOp, axes: &[usize], keep: bool) {
         ReduceOp::L1 => (BinaryOp::Add, Expr::unary(UnaryOp::Abs, x)),
         ReduceOp::LogSumExp => {
             let (most, m) = (b.temporary("most", &output), b.temporary("m", &output));
-            b.define(most, space.clone(), write.clone(), Some(BinaryOp::Max), vec![], x.clone());
+            b.define(most, space.clone(), write.clone(), Some(BinaryOp::Max), vec![], numbers(dtype, x.clone()));
             // an infinity would be subtracted from itself
             let greatest = value(most, &space_out);
             let infinite = Expr::unary(UnaryOp::Abs, greatest.clone());
@@ -76,6 +77,12 @@ pub(super) fn reduce(b: &mut Build, op: ReduceOp, axes: &[usize], keep: bool) {
     b.assign(b.target(), space_out, y);
 }
 
+/// The body of a greatest element that leaves not-a-number out. It reaches the result by the sum of the exponentials, so that
+/// the greatest element need not keep it.
+fn numbers(dtype: DType, x: Expr) -> Expr {
+    if dtype.is_float() { Expr::binary(BinaryOp::Max, constant(dtype, f64::NEG_INFINITY), x) } else { x }
+}
+
 /// Greatest element, exponentials, their sum, quotient; of the logarithm: without the exponentials as a tensor.
 pub(super) fn softmax(b: &mut Build, axis: usize, log: bool) {
     let shape = b.inputs[0].shape.clone();
@@ -87,7 +94,7 @@ pub(super) fn softmax(b: &mut Build, axis: usize, log: bool) {
     let m = b.temporary("m", &rows);
     let row = space.subscripts();
     let x = |index: &[Affine]| Expr::load(BufferId(0), index.to_vec());
-    b.define(m, space.clone(), row.clone(), Some(BinaryOp::Max), vec![], x(&operand));
+    b.define(m, space.clone(), row.clone(), Some(BinaryOp::Max), vec![], numbers(dtype, x(&operand)));
     let shifted = x(&all.subscripts()) - Expr::load(m, of_row.clone());
     if log {
         let (s, l) = (b.temporary("s", &rows), b.temporary("l", &rows));

@@ -543,10 +543,15 @@ impl Sums {
     }
 }
 
+/// Minima and maxima keep not-a-number, as [`crate::codegen::scalar::accumulate`] does.
 fn accumulate<T: Number>(op: BinaryOp, sums: &mut [T], values: impl Iterator<Item = T>, first: Option<usize>) {
     macro_rules! run {
         ($op:expr) => {{
-            let f = |a: T, b: T| T::binary($op, a, b).unwrap_or(a);
+            let keeps = matches!($op, BinaryOp::Min | BinaryOp::Max);
+            let f = |a: T, b: T| {
+                let combined = T::binary($op, a, b).unwrap_or(a);
+                if keeps && T::compare(CompareOp::Ne, b, b) { b } else { combined }
+            };
             match first {
                 Some(first) => sums[first..].iter_mut().zip(values).for_each(|(s, v)| *s = f(*s, v)),
                 None => sums[0] = values.fold(sums[0], f),

@@ -5,11 +5,12 @@
 
 use super::{Selector, Step};
 use crate::codegen::DType;
-use crate::codegen::expr::{BinaryOp, Expr, Index, Scalar, Var};
+use crate::codegen::expr::{BinaryOp, CompareOp, Expr, Index, Scalar, Var};
 use crate::codegen::loopnest::Stmt;
 use crate::codegen::lower::access::Address;
 use crate::codegen::lower::tree::Node;
 use crate::codegen::lower::value::{Val, contracts};
+use crate::codegen::scalar::numbers_only;
 use crate::codegen::vcode::{Inst, VBinary};
 
 /// A reduction over the lanes of the vector loop being expanded.
@@ -17,6 +18,8 @@ pub struct Reduction {
     pub stmt: *const Stmt,
     pub target: Address,
     pub op: BinaryOp,
+    /// Not-a-number among the values makes the result one.
+    pub keeps: bool,
     pub accumulators: Vec<Val>,
     pub next: usize,
 }
@@ -39,10 +42,44 @@ impl Selector<'_> {
                 return Ok(());
             }
         }
-        let value = self.value(value)?;
+        let (value, keeps) = self.reduced_value(op, value)?;
         let old = self.load_address(&target)?;
-        let new = self.combine(op, old, value)?;
+        let new = self.combine_total(op, old, value, keeps)?;
         self.store_value(&target, new)
+    }
+
+    /// The value of the body of a reduction, and whether its not-a-numbers have to be kept.
+    fn reduced_value(&mut self, op: BinaryOp, body: &Expr) -> Step<(Val, bool)> {
+        let numbers = numbers_only(op, body);
+        let value = self.value(numbers.unwrap_or(body))?;
+        let keeps = matches!(op, BinaryOp::Min | BinaryOp::Max) && value.dtype.is_float() && numbers.is_none();
+        Ok((value, keeps))
+    }
+
+    /// One step of a reduction. The instructions of minima and maxima leave a not-a-number that the total is as it is; one
+    /// that `value` is becomes the total: all bits are set where `value` differs from itself, which is one as well.
+    fn combine_total(&mut self, op: BinaryOp, total: Val, value: Val, keeps: bool) -> Step<Val> {
+        let combined = self.combine(op, total, value)?;
+        if !keeps {
+            return Ok(combined);
+        }
+        let value = self.with_lane(value, combined.lane)?;
+        let broken = self.vector_compare(CompareOp::Ne, value, value);
+        Ok(self.vector_binary(VBinary::Or, combined, broken))
+    }
+
+    /// Combines the lanes of a total by the instruction for it; every lane of the result has all bits set where a lane is
+    /// not a number and has to be kept.
+    fn combine_lanes(&mut self, op: VBinary, v: Val, keeps: bool) -> Val {
+        let ty = self.ty(v.lane, false);
+        let reduced = Val { reg: self.emit(|dst| Inst::VReduce { op, dst, ty, a: v.reg }), uniform: true, ..v };
+        if !keeps {
+            return reduced;
+        }
+        let broken = self.vector_compare(CompareOp::Ne, v, v);
+        let ty = self.ty(broken.lane, false);
+        let reg = self.emit(|dst| Inst::VReduce { op: VBinary::Or, dst, ty, a: broken.reg });
+        self.vector_binary(VBinary::Or, reduced, Val { reg, uniform: true, ..broken })
     }
 
     /// One chunk of `target = op over lanes`, into one of several accumulators.
@@ -50,7 +87,7 @@ impl Selector<'_> {
         const ACCUMULATORS: usize = 8;
         let found = self.reductions.iter().position(|r| std::ptr::eq(r.stmt, stmt) && r.target == target);
         let at = found.unwrap_or_else(|| {
-            let r = Reduction { stmt, target, op, accumulators: vec![], next: 0 };
+            let r = Reduction { stmt, target, op, keeps: false, accumulators: vec![], next: 0 };
             self.reductions.push(r);
             self.reductions.len() - 1
         });
@@ -67,7 +104,8 @@ impl Selector<'_> {
             self.changed(acc.reg);
             return Ok(());
         }
-        let mut v = self.value(value)?;
+        let (mut v, keeps) = self.reduced_value(op, value)?;
+        self.reductions[at].keeps |= keeps;
         if !whole {
             let neutral = self.constant(Scalar::neutral(op, v.dtype)?)?;
             let mask = self.lane_mask(v.lane.bytes());
@@ -85,7 +123,7 @@ impl Selector<'_> {
                 self.reductions[at].accumulators.push(Val { reg, ..v });
             }
             Some(acc) => {
-                let new = self.combine(op, acc, v)?;
+                let new = self.combine_total(op, acc, v, keeps)?;
                 let ty = self.ty(acc.lane, false);
                 self.move_to(acc.reg, new.reg, ty);
             }
@@ -99,7 +137,7 @@ impl Selector<'_> {
         while values.len() > 1 {
             let half = values.len().div_ceil(2);
             for i in half..values.len() {
-                values[i - half] = self.combine(r.op, values[i - half], values[i])?;
+                values[i - half] = self.combine_total(r.op, values[i - half], values[i], r.keeps)?;
             }
             values.truncate(half);
         }
@@ -120,11 +158,10 @@ impl Selector<'_> {
             (true, VBinary::Min) if r.op == BinaryOp::Min => VBinary::Max,
             _ => op,
         };
-        let (ty, a) = (self.ty(v.lane, false), v.reg);
-        let reg = self.emit(|dst| Inst::VReduce { op, dst, ty, a });
-        let v = self.normalized(Val { reg, uniform: true, ..v })?;
+        let lanes = self.combine_lanes(op, v, r.keeps);
+        let v = self.normalized(lanes)?;
         let old = self.load_address(&r.target)?;
-        let new = self.combine(r.op, old, v)?;
+        let new = self.combine_total(r.op, old, v, r.keeps)?;
         self.store_value(&r.target, new)
     }
 }

@@ -26,8 +26,10 @@ pub fn type_of(dtype: DType) -> Result<&'static str> {
 
 /// Functions that the program defines for itself.
 pub const HELPERS: &str = "\
-#define MIN(a, b) ((a) < (b) ? (a) : (b))
-#define MAX(a, b) ((a) > (b) ? (a) : (b))
+#define MIN(a, b) ((b) < (a) ? (b) : (a))
+#define MAX(a, b) ((b) > (a) ? (b) : (a))
+#define KEEP_MIN(total, x) ((total) <= (x) || (total) != (total) ? (total) : (x))
+#define KEEP_MAX(total, x) ((total) >= (x) || (total) != (total) ? (total) : (x))
 #define FLOOR_DIV(a, b) ((a) >= 0 ? (a) / (b) : -((-(a) + (b) - 1) / (b)))
 static inline int64_t modulo(int64_t a, int64_t b) { int64_t r = a % b; return r && (r < 0) != (b < 0) ? r + b : r; }
 ";

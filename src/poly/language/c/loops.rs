@@ -4,6 +4,7 @@
 //! all of them say of it are its bounds; conditions stand as far out as their variables are known.
 
 use super::expression::{Names, type_of};
+use crate::codegen::scalar::numbers_only;
 use crate::poly::expr::{Affine, BinaryOp, Expr, Index, UnaryOp, Var};
 use crate::poly::schedule::{Band, Node, Row};
 use crate::poly::scop::{Role, Scop, StatementId};
@@ -162,8 +163,11 @@ impl Printer<'_> {
             (Some(BinaryOp::Add), body) => format!("{target} += {};", names.expression(body)?),
             (Some(BinaryOp::Mul), body) => format!("{target} *= {};", names.expression(body)?),
             (Some(op), body) => {
-                let own = Expr::load(s.target, s.write.clone());
-                format!("{target} = {};", names.expression(&Expr::binary(op, own, body.clone()))?)
+                let total = Expr::load(s.target, s.write.clone());
+                let text = names.expression(&Expr::binary(op, total, body.clone()))?;
+                let float = matches!(op, BinaryOp::Min | BinaryOp::Max) && self.scop.tensor(s.target).dtype.is_float();
+                let keeps = float && numbers_only(op, body).is_none();
+                format!("{target} = {}{text};", if keeps { "KEEP_" } else { "" })
             }
         };
         self.line(depth, &text);
