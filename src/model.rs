@@ -267,6 +267,9 @@ impl Model {
             let symbols = self.symbols().into_iter();
             compiled.module.dims = symbols.map(|s| (s.clone(), options.dims.get(&s).copied().unwrap_or(1))).collect();
             compiled.module.metadata = self.metadata();
+            if let Source::Onnx(model) = &self.source {
+                compiled.report.warnings = model.warnings(&graph);
+            }
             Ok(compiled)
         })
     }

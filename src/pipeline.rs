@@ -97,6 +97,7 @@ pub fn compile(source: &Graph, options: &Options) -> Result<Compilation> {
         model: source.name.clone(),
         target: options.target.name.clone(),
         stages: clock.stages,
+        warnings: vec![],
         compile_ms: start.elapsed().as_secs_f64() * 1e3,
         rewriting: Some(rewriting),
         kernels: kernel_reports(&graph, &groups, &work, &kernels),

@@ -218,6 +218,23 @@ fn nodes_that_make_no_sense_are_refused() {
         (13, "ConvTranspose x x, output_shape=9223372036854775807/5", &["output_shape"]),
         (13, "Dropout x 0.5 1", &["training"]),
         (13, "Softmax x, axis=last", &["'axis'", "wrong type"]),
+        (13, "Softmax x, axes=1", &["Softmax", "opset 13", "'axes'", "it has axis"]),
+        (14, "Relu x, bogus=1", &["Relu", "opset 14", "'bogus'", "none"]),
+        (18, "ReduceMax x, axes=1/2", &["'axes'", "up to opset 17"]),
+        (17, "ReduceMax x, noop_with_empty_axes=1", &["'noop_with_empty_axes'", "from opset 18"]),
+        (13, "Softmax x, axis=1 axis=2", &["'axis'", "twice"]),
+        (13, "Slice x 0/0 1/1 0/0", &["axis 0", "twice"]),
+        (13, "Slice x 0/0 1/1 3/-1", &["axis 3", "twice"]),
+        (9, "Slice x, starts=0/0 ends=1/1 axes=1/1", &["axis 1", "twice"]),
+        (18, "ReduceSum x 1/-3", &["axis 1", "twice"]),
+        (11, "ReduceMax x, axes=2/2", &["axis 2", "twice"]),
+        (13, "Squeeze x 0/0", &["axis 0", "twice"]),
+        (13, "Unsqueeze x 0/0", &["axis 0", "twice"]),
+        (13, "Transpose x, perm=0/1/1/2", &["axis 1", "twice"]),
+        (18, "Pad x 1/1/1/1 0.0 2/2", &["axis 2", "twice"]),
+        (18, "Resize x 0. 2.0/2.0, axes=3/3", &["axis 3", "twice"]),
+        (13, "Div 6/7 1/0", &["divisor", "0"]),
+        (13, "Mod 6/7 0", &["divisor", "0"]),
     ];
     for (opset, text, words) in table {
         let message = refusal(run(&one_node(*opset, text)));
@@ -229,6 +246,40 @@ fn nodes_that_make_no_sense_are_refused() {
     if let Some(bytes) = peak_memory() {
         assert!(bytes < 2 << 30, "the peak was {bytes} bytes");
     }
+}
+
+#[test]
+fn a_range_without_end_names_what_is_not_finite() {
+    let mut model = ModelProto::decode(&one_node(13, "Range 0.0 9.0 1.0")[..]).unwrap();
+    model.graph.as_mut().unwrap().initializer[1].float_data = vec![f32::INFINITY];
+    let message = refusal(run(&model.encode_to_vec()));
+    says(&message, &["limit", "not finite"]);
+    assert!(!message.contains("is 0"), "{message}");
+}
+
+#[test]
+fn a_wrong_declared_shape_is_a_warning_and_the_real_one_is_computed() {
+    let compile = |text: &str| {
+        let model = Model::parse(&one_node(13, text), "nowhere").unwrap();
+        model.compile_module(&Options { threads: 1, ..Options::default() }).unwrap()
+    };
+    assert!(compile("Relu x").1.warnings.is_empty());
+    let (module, report) = compile("Transpose x, perm=0/2/1/3");
+    assert_eq!(module.outputs[0].tensor.shape, [1, 8, 3, 8]);
+    assert_eq!(report.warnings.len(), 1);
+    says(&report.warnings[0], &["'y'", "[1, 3, 8, 8]", "[1, 8, 3, 8]"]);
+}
+
+#[test]
+fn integers_divided_by_zero_at_run_time_are_zero() {
+    let mut model = ModelProto::decode(&one_node(13, "Div 6/-7 x")[..]).unwrap();
+    let graph = model.graph.as_mut().unwrap();
+    let ty = graph.input[0].r#type.as_mut().unwrap().tensor_type.as_mut().unwrap();
+    (ty.elem_type, ty.shape.as_mut().unwrap().dim) = (7, vec![DimensionProto { dim_value: Some(2), dim_param: None }]);
+    let model = Model::parse(&model.encode_to_vec(), "nowhere").unwrap();
+    let module = Arc::new(model.compile_module(&Options { threads: 1, ..Options::default() }).unwrap().0);
+    let x = Tensor::new(&[2], &[0i64, 2]);
+    assert_eq!(Session::new(module, 1).unwrap().run(&[("x", &x)]).unwrap()[0].to_vec::<i64>(), [0, -3]);
 }
 
 #[cfg(unix)]

@@ -160,7 +160,11 @@ pub fn compile(
 ) -> Result<(Module, Report)> {
     let (model, options) = load(arguments, given, progress)?;
     progress.stage(format!("compiling {}", arguments.model.display()));
-    model.compile_module(&options)
+    let (module, report) = model.compile_module(&options)?;
+    for warning in &report.warnings {
+        progress.warn(warning);
+    }
+    Ok((module, report))
 }
 
 /// Loads a model or program; the options bind its dynamic dimensions.

@@ -56,6 +56,11 @@ impl Progress {
         Progress { watcher: Builder::new().spawn(watch).ok().map(|thread| (sender, thread)) }
     }
 
+    /// Shows a warning, also where no progress is shown.
+    pub fn warn(&self, text: &str) {
+        let _ = writeln!(std::io::stderr(), "tilewright: warning: {text}");
+    }
+
     /// From now on this is being done.
     pub fn stage(&self, text: impl Into<String>) {
         if let Some((sender, _)) = &self.watcher {

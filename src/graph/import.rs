@@ -4,8 +4,10 @@
 //! [`OnnxModel::graph`] binds the dynamic dimensions and converts node by node; what depends on constants alone is folded
 //! at once, so that shape arithmetic leaves no trace.
 
+mod attributes;
 mod convert;
 mod convolution;
+mod declared;
 mod external;
 mod movement;
 mod node;
@@ -18,7 +20,7 @@ use crate::graph::fold;
 use crate::graph::infer::infer;
 use crate::graph::ir::{Graph, Node, TensorType, Value, ValueId};
 use crate::graph::op::Op;
-use crate::graph::proto::{GraphProto, ModelProto, NodeProto, TensorProto, ValueInfoProto};
+use crate::graph::proto::{GraphProto, ModelProto, NodeProto, TensorProto};
 use crate::graph::{DType, Error, Result, Tensor};
 use external::Folder;
 use prost::Message;
@@ -212,6 +214,8 @@ fn check_nodes(graph: &GraphProto, opset: i64) -> Result<()> {
         return Err(unsupported(problems));
     }
     for node in &graph.node {
+        let place = || format!("{} (opset {opset})", describe(node));
+        attributes::check(node, opset).map_err(|reason| Error::Invalid(format!("{}: {reason}", place())))?;
         if let Some(missing) = node.input.iter().find(|i| !i.is_empty() && !defined.contains(i.as_str())) {
             return Err(Error::Invalid(format!("{} reads '{missing}', which nothing defines", describe(node))));
         }
@@ -386,18 +390,6 @@ impl<'m> Importer<'m> {
         Ok(self.graph)
     }
 
-    fn check_declared_type(&self, output: &ValueInfoProto, id: ValueId) -> Result<()> {
-        let declared = output.r#type.as_ref().and_then(|t| t.tensor_type.as_ref()).map_or(0, |t| t.elem_type);
-        match (declared, self.ty(id).dtype) {
-            (0, _) => Ok(()),
-            (code, dtype) if tensor::dtype(code).is_ok_and(|d| d == dtype) => Ok(()),
-            (code, dtype) => {
-                let declared = tensor::dtype(code).map_or(format!("type {code}"), |d| d.to_string());
-                Err(Error::Invalid(format!("output '{}' is declared {declared}, but it is {dtype}", output.name)))
-            }
-        }
-    }
-
     /// The outputs of a node, `None` where nothing is computed.
     fn convert(&mut self, node: &'m NodeProto) -> Result<Vec<Option<ValueId>>> {
         let mut inputs = vec![];
@@ -530,6 +522,15 @@ impl<'m> Importer<'m> {
             return Err(Error::Invalid(format!("axis {axis} is outside of the {rank} dimensions")));
         }
         Ok(axis.rem_euclid(rank) as usize)
+    }
+
+    /// Axes counted from the front; an axis may be named once.
+    pub(super) fn distinct_axes(&self, axes: Vec<i64>, rank: usize) -> Result<Vec<usize>> {
+        let axes = axes.into_iter().map(|a| self.axis(a, rank)).collect::<Result<Vec<usize>>>()?;
+        match axes.iter().enumerate().find(|(i, a)| axes[..*i].contains(a)) {
+            Some((_, axis)) => Err(Error::Invalid(format!("axis {axis} is named twice"))),
+            None => Ok(axes),
+        }
     }
 
     /// Gives an output its own value and name: an input, a constant or a value that is an output already is copied by a

@@ -44,6 +44,7 @@ pub fn compile(meaning: &Meaning, options: &Options) -> Result<Compilation> {
         model: meaning.name.clone(),
         target: options.target.name.clone(),
         stages: clock.stages,
+        warnings: vec![],
         compile_ms: start.elapsed().as_secs_f64() * 1e3,
         rewriting: None,
         kernels: vec![kernel_report(&kernel, 0, vec![meaning.name.clone()])],

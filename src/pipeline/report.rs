@@ -11,6 +11,8 @@ pub struct Report {
     /// Stage of the pipeline, milliseconds. Indented names are parts of the stage before, summed over threads.
     pub stages: Vec<(String, f64)>,
     pub compile_ms: f64,
+    /// What a model file says of itself that is not so, a sentence for each.
+    pub warnings: Vec<String>,
     /// `None` for a program of the text language.
     pub rewriting: Option<Rewriting>,
     /// In the order of the module's kernel and opaque steps.

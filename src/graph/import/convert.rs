@@ -221,9 +221,24 @@ fn integer_power(g: &mut Importer, x: ValueId, y: ValueId) -> Result<ValueId> {
     }
 }
 
+/// Fails when a divisor of integers is known and 0. One that is known at run time only gives 0.
+fn check_divisor(g: &Importer, divisor: ValueId) -> Result<()> {
+    let zero = match (g.ty(divisor).dtype, g.graph.constant(divisor)) {
+        (DType::F16 | DType::BF16 | DType::F32 | DType::F64 | DType::Bool, _) | (_, None) => false,
+        (dtype, Some(t)) => t.data.chunks_exact(dtype.bytes()).any(|element| element.iter().all(|b| *b == 0)),
+    };
+    if zero { Err(Error::Invalid("its divisor is the integer 0".into())) } else { Ok(()) }
+}
+
+pub(super) fn divide(g: &mut Importer, n: &Source) -> Result<Vec<ValueId>> {
+    check_divisor(g, n.input(1)?)?;
+    elementwise(g, n, Op::Binary(BinaryOp::Div))
+}
+
 /// With `fmod = 0` the sign is the divisor's, with 1 the dividend's: `a - b·trunc(a/b)`.
 pub(super) fn modulo(g: &mut Importer, n: &Source) -> Result<Vec<ValueId>> {
     let (a, b) = (n.input(0)?, n.input(1)?);
+    check_divisor(g, b)?;
     if n.flag("fmod", false) && !g.ty(a).dtype.is_float() {
         let quotient = g.binary(BinaryOp::Div, a, b)?;
         let product = g.binary(BinaryOp::Mul, quotient, b)?;
@@ -457,7 +472,8 @@ pub(super) fn range(g: &mut Importer, n: &Source) -> Result<Vec<ValueId>> {
     let steps = |g: &mut Importer, difference: f64, delta: f64| -> Result<i64> {
         let count = (difference / delta).ceil();
         if !count.is_finite() {
-            return Err(Error::Invalid("its delta is 0".into()));
+            let why = if delta == 0.0 { "its delta is 0" } else { "its start, limit or delta is not finite" };
+            return Err(Error::Invalid(why.into()));
         }
         let count = count.max(0.0) as i64;
         g.claim(&[count], ty)?;

@@ -25,9 +25,8 @@ impl Importer<'_> {
             n.optional(operand).map(|a| self.integers(a, "axes")).transpose()?
         };
         let Some(axes) = axes else { return Ok(None) };
-        let mut axes = axes.into_iter().map(|a| self.axis(a, rank)).collect::<Result<Vec<usize>>>()?;
+        let mut axes = self.distinct_axes(axes, rank)?;
         axes.sort_unstable();
-        axes.dedup();
         Ok(Some(axes))
     }
 }
@@ -100,11 +99,7 @@ pub(super) fn unsqueeze(g: &mut Importer, n: &Source) -> Result<Vec<ValueId>> {
         g.integers(axes, "axes")?
     };
     let rank = g.rank(x) + given.len();
-    let mut axes = given.into_iter().map(|a| g.axis(a, rank)).collect::<Result<Vec<usize>>>()?;
-    axes.sort_unstable();
-    if axes.windows(2).any(|w| w[0] == w[1]) {
-        return Err(Error::Invalid("an axis is named twice".into()));
-    }
+    let axes = g.distinct_axes(given, rank)?;
     let mut old = g.shape(x).to_vec().into_iter();
     let shape = (0..rank).map(|i| if axes.contains(&i) { 1 } else { old.next().unwrap_or(1) }).collect();
     Ok(vec![g.reshape_to(x, shape)?])
@@ -114,7 +109,7 @@ pub(super) fn transpose(g: &mut Importer, n: &Source) -> Result<Vec<ValueId>> {
     let x = n.input(0)?;
     let rank = g.rank(x);
     let perm = match n.ints("perm") {
-        Some(p) => p.into_iter().map(|a| g.axis(a, rank.max(1))).collect::<Result<Vec<usize>>>()?,
+        Some(p) => g.distinct_axes(p, rank.max(1))?,
         None => (0..rank).rev().collect(),
     };
     let mut sorted = perm.clone();
@@ -257,9 +252,9 @@ pub(super) fn slice(g: &mut Importer, n: &Source) -> Result<Vec<ValueId>> {
     if to.len() != from.len() || axes.len() != from.len() || by.len() != from.len() {
         return Err(Error::Invalid("starts, ends, axes and steps differ in length".into()));
     }
+    let axes = g.distinct_axes(axes, rank)?;
     let (mut starts, mut ends, mut steps) = (vec![0; rank], shape.clone(), vec![1; rank]);
-    for i in 0..from.len() {
-        let axis = g.axis(axes[i], rank)?;
+    for (i, axis) in axes.into_iter().enumerate() {
         let d = shape[axis];
         let wrap = |v: i64| if v < 0 { v.saturating_add(d) } else { v };
         match by[i] {
@@ -344,9 +339,9 @@ pub(super) fn pad(g: &mut Importer, n: &Source) -> Result<Vec<ValueId>> {
     if given.len() != 2 * axes.len() {
         return Err(Error::Invalid(format!("{} pads are given for {} dimensions", given.len(), axes.len())));
     }
+    let axes = g.distinct_axes(axes, rank)?;
     let (mut before, mut after) = (vec![0; rank], vec![0; rank]);
-    for (i, &a) in axes.iter().enumerate() {
-        let axis = g.axis(a, rank)?;
+    for (i, &axis) in axes.iter().enumerate() {
         (before[axis], after[axis]) = (given[i], given[i + axes.len()]);
     }
     if before.iter().chain(&after).any(|p| p.unsigned_abs() > 1 << 30) {

@@ -74,7 +74,7 @@ pub(super) fn resize(g: &mut Importer, n: &Source) -> Result<Vec<ValueId>> {
     n.optional(1);
     let (scales, sizes) = if n.opset < 11 { (n.optional(1), None) } else { (n.optional(2), n.optional(3)) };
     let axes = match n.ints("axes") {
-        Some(a) => a.into_iter().map(|a| g.axis(a, shape.len())).collect::<Result<Vec<usize>>>()?,
+        Some(a) => g.distinct_axes(a, shape.len())?,
         None => (0..shape.len()).collect(),
     };
     let sizes = sizes.map(|v| g.integers(v, "sizes")).transpose()?.filter(|s| !s.is_empty());

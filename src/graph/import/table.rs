@@ -70,7 +70,7 @@ const TABLE: &[(&str, i64, Converter)] = &[
     ("ConvTranspose",           1, convolution::conv_transpose),
     ("CumSum",                 11, reduction::cumulative_sum),
     ("DepthToSpace",            1, movement::depth_to_space),
-    ("Div",                     7, binary!(Div)),
+    ("Div",                     7, convert::divide),
     ("Dropout",                 7, convert::dropout),
     ("Elu",                     6, convert::elu),
     ("Equal",                   7, compare!(Eq)),

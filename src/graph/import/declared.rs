@@ -1,0 +1,52 @@
+//! What a file declares of its outputs against what is computed: another element type is an error, another shape a warning.
+
+use super::{Dim, Importer, OnnxModel, tensor};
+use crate::graph::ir::{Graph, ValueId};
+use crate::graph::proto::{DimensionProto, ValueInfoProto};
+use crate::graph::{Error, Result};
+use std::collections::HashMap;
+
+impl OnnxModel {
+    /// A sentence for each output whose declared shape is not the computed one; `graph` is a graph of this model.
+    pub fn warnings(&self, graph: &Graph) -> Vec<String> {
+        let mut sizes: HashMap<&str, i64> = HashMap::new();
+        for (spec, &id) in self.inputs.iter().zip(&graph.inputs) {
+            for (dim, &size) in spec.shape.iter().zip(&graph.value(id).ty.shape) {
+                if let Dim::Symbol(name) = dim {
+                    sizes.insert(name, size);
+                }
+            }
+        }
+        let outputs = self.onnx_graph().output.iter().zip(&graph.outputs);
+        outputs.filter_map(|(output, &id)| wrong_shape(output, &graph.value(id).ty.shape, &sizes)).collect()
+    }
+}
+
+impl Importer<'_> {
+    /// Fails when an output has another element type than the file declares.
+    pub(super) fn check_declared_type(&self, output: &ValueInfoProto, id: ValueId) -> Result<()> {
+        let declared = output.r#type.as_ref().and_then(|t| t.tensor_type.as_ref()).map_or(0, |t| t.elem_type);
+        match (declared, self.ty(id).dtype) {
+            (0, _) => Ok(()),
+            (code, dtype) if tensor::dtype(code).is_ok_and(|d| d == dtype) => Ok(()),
+            (code, dtype) => {
+                let declared = tensor::dtype(code).map_or(format!("type {code}"), |d| d.to_string());
+                Err(Error::Invalid(format!("output '{}' is declared {declared}, but it is {dtype}", output.name)))
+            }
+        }
+    }
+}
+
+/// A sentence about an output whose declared shape is not `actual`. Dimensions that nothing binds may be anything.
+fn wrong_shape(output: &ValueInfoProto, actual: &[i64], sizes: &HashMap<&str, i64>) -> Option<String> {
+    let shape = output.r#type.as_ref()?.tensor_type.as_ref()?.shape.as_ref()?;
+    let size = |d: &DimensionProto| match &d.dim_param {
+        Some(name) if !name.is_empty() => sizes.get(name.as_str()).copied(),
+        _ => d.dim_value.filter(|v| *v >= 0),
+    };
+    let declared: Vec<Option<i64>> = shape.dim.iter().map(size).collect();
+    let fits = declared.len() == actual.len() && declared.iter().zip(actual).all(|(d, a)| d.is_none_or(|d| d == *a));
+    let text: Vec<String> = declared.iter().map(|d| d.map_or("?".into(), |d| d.to_string())).collect();
+    let text = text.join(", ");
+    (!fits).then(|| format!("output '{}' is declared with shape [{text}], but it is {actual:?}", output.name))
+}
