@@ -399,6 +399,23 @@ mod tests {
         );
     }
 
+    /// `A[i][j] = A[i - 1][j] + A[i][j - 1]` has the distances (1, 0) and (0, 1); with `j + 1` the first is (1, -1).
+    #[test]
+    fn a_band_is_permutable_unless_a_dependence_goes_back_in_a_row() {
+        for (column, permutable) in [("j", true), ("j + 1", false)] {
+            let text = format!(
+                "scop stencil {{ A: f32[8][8] inout;
+                   S(i < 8, j < 8) if i - 1 >= 0 && j - 1 >= 0 && -j + 6 >= 0: A[i][j] = (A[i - 1][{column}] + A[i][j - 1]);
+                   order band i [serial] S(i) j [serial] S(j) leaf }}"
+            );
+            let scop = crate::poly::parse::scop(&text).unwrap();
+            let flagged = flag(&scop, &dependence::analyze(&scop).unwrap(), &scop.order).unwrap();
+            let Node::Band(band, _) = &flagged.root else { panic!("a band") };
+            assert_eq!(band.permutable, permutable, "{column}");
+            assert!(band.rows.iter().all(|r| !r.coincident), "{column}");
+        }
+    }
+
     #[test]
     fn malformed_trees_are_refused() {
         let (scop, mut schedule) = matmul();

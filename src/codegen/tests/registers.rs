@@ -169,3 +169,42 @@ fn broken_allocations_are_refused() {
     println!("{tried} broken allocations, {} not refused", missed.len());
     assert!(missed.len() * 50 < tried, "{} of {tried} broken allocations pass: {missed:?}", missed.len());
 }
+
+/// A temporary in the register of another or of an operand.
+#[test]
+fn temporaries_that_share_a_register_are_refused() {
+    let mut tried = [0, 0];
+    for target in [Target::avx2(), Target::neon()] {
+        for case in random::programs(&target).iter().take(60) {
+            let allocation = regalloc::allocate(&case.function, &target).unwrap();
+            for i in 0..allocation.steps.len() {
+                let mut shared = allocation.clone();
+                let mut beside = allocation.clone();
+                if let Step::Inst { temporaries, .. } = &mut shared.steps[i]
+                    && let [first, second, ..] = &mut temporaries.vectors[..]
+                {
+                    *second = *first;
+                    refused(&case.function, &shared, &target);
+                    tried[0] += 1;
+                }
+                if let Step::Inst { inst, temporaries, .. } = &mut beside.steps[i]
+                    && let Some(temporary) = temporaries.vectors.first_mut()
+                {
+                    let mut operand = None;
+                    inst.registers(|class, _, r| operand = operand.or((class == Class::Vector).then_some(r as u8)));
+                    if let Some(operand) = operand {
+                        *temporary = operand;
+                        refused(&case.function, &beside, &target);
+                        tried[1] += 1;
+                    }
+                }
+            }
+        }
+    }
+    assert!(tried.iter().all(|t| *t > 20), "{tried:?}");
+}
+
+fn refused(function: &crate::codegen::vcode::Function, wrong: &Allocation, target: &Target) {
+    let message = checker::check(function, wrong, target).expect_err("temporaries share a register").to_string();
+    assert!(message.contains("is not its own"), "{message}");
+}

@@ -417,3 +417,31 @@ fn long_reductions_are_cut() {
         assert!((a - e).abs() < 1e-4 * e.abs().max(1.0), "{a} {e}\n{}", c.kernel.nest);
     }
 }
+
+/// Two reduced rows of a sum may update one element in one wave; with a row of the element they never do.
+#[test]
+fn updates_of_one_element_do_not_meet_in_a_wave() {
+    let text = "scop sums { A: f32[8][8][8] input; B: f32[8] inout;
+      S(i < 8, j < 8, k < 8): B[i] add = A[i][j][k];
+      order band i [serial] S(i) j [serial] S(j) k [serial] S(k) leaf }";
+    let scop = crate::poly::parse::scop(text).unwrap();
+    let waves = |first: Affine, second: Affine| {
+        let row = |phi: Affine| Row {
+            name: "t".into(),
+            phi: vec![(StatementId(0), phi)],
+            tile: 2,
+            coincident: false,
+            kind: RowKind::Serial,
+            pad: 1,
+        };
+        let mut node = Node::Band(Band { rows: vec![row(first), row(second)], permutable: true }, Box::new(Node::Leaf));
+        let marked = super::in_waves(&scop, &mut node);
+        let Node::Band(band, _) = node else { panic!("a band") };
+        assert_eq!(marked, band.rows[0].kind == RowKind::Wavefront);
+        marked
+    };
+    assert!(!waves(v(1), v(2)));
+    assert!(!waves(v(0).add_scaled(&v(1), 1), v(2)));
+    assert!(waves(v(0), v(2)));
+    assert!(waves(v(2), v(0)));
+}
