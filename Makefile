@@ -6,7 +6,7 @@ export PYTHON SUITE PEERS ROWS THREADS
 .PHONY: help demo test check check-aarch64 mutants guard bench publish models build clean
 
 help: ## list the targets
-	@sed -n 's/^\([a-z0-9-]*\):.*## /  make \1\t/p' Makefile | expand -t 18
+	@sed -n 's/^\([a-z0-9-]*\):.*## /  make \1\t/p' Makefile | expand -t 22
 
 demo: ## read the picture of a line of text with PP-OCRv4, print the text and the compile report
 	@scripts/prepare build python
