@@ -7,7 +7,11 @@ mod common;
 use common::{bind, check_all, difference, fixtures, host_targets, read_tensors};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use tilewright::graph::builder::GraphBuilder;
+use tilewright::graph::expr::BinaryOp;
+use tilewright::graph::import::Dim;
 use tilewright::graph::interpret;
+use tilewright::graph::ir::ValueId;
 use tilewright::runtime::session::Session;
 use tilewright::{DType, Model, Options, Tensor};
 
@@ -120,4 +124,76 @@ fn not_a_number_is_kept_by_reductions_and_pooling() {
 /// Not-a-number is equal to itself in bits.
 fn bits(tensors: &[Tensor]) -> Vec<&[u8]> {
     tensors.iter().map(|t| &t.data[..]).collect()
+}
+
+/// A value has one rounding wherever it is read, though its expression is copied to its readers and a product in a sum may
+/// be fused with it.
+#[test]
+fn a_value_has_one_rounding() {
+    type Build = fn(&mut GraphBuilder) -> tilewright::Result<ValueId>;
+    let cases: [(&str, Build); 6] = [
+        ("product", |b| {
+            let x = b.input("x", DType::F32, &[8, 24]);
+            b.mul(x, x)
+        }),
+        ("product with a constant", |b| {
+            let x = b.input("x", DType::F32, &[8, 24]);
+            let factor = b.constant(Tensor::new(&[1], &[0.3f32]));
+            b.mul(x, factor)
+        }),
+        ("transposed product", |b| {
+            let x = b.input("x", DType::F32, &[24, 8]);
+            let product = b.mul(x, x)?;
+            b.transpose(product, &[1, 0])
+        }),
+        ("softmax", |b| {
+            let x = b.input("x", DType::F32, &[8, 24]);
+            b.softmax(x, 1)
+        }),
+        ("matrix product of depth one", |b| {
+            let x = b.input("x", DType::F32, &[8, 1]);
+            let w = b.constant(Tensor::seeded(DType::F32, &[1, 24], 0, 7, 1));
+            b.matmul(x, w)
+        }),
+        ("sum of products", |b| {
+            let x = b.input("x", DType::F32, &[8, 24]);
+            let product = b.mul(x, x)?;
+            let y = b.input("y", DType::F32, &[8, 24]);
+            b.add(product, y)
+        }),
+    ];
+    for target in host_targets() {
+        for (name, build) in &cases {
+            let mut b = GraphBuilder::new(name);
+            let value = build(&mut b).unwrap();
+            let other = b.input("other", DType::F32, &[8, 24]);
+            let difference = b.binary(BinaryOp::Sub, value, value).unwrap();
+            let sum = b.add(value, other).unwrap();
+            for (name, v) in [("value", value), ("difference", difference), ("sum", sum)] {
+                b.output(name, v).unwrap();
+            }
+            let options = Options { target: Some(target.clone()), ..Options::default() };
+            let model = Model::from_graph(b.build().unwrap());
+            let compiled = model.compile(&options).unwrap();
+            let inputs: Vec<(String, Tensor)> = (model.inputs().iter().enumerate())
+                .map(|(i, spec)| {
+                    let shape: Vec<i64> = spec.shape.iter().map(size).collect();
+                    (spec.name.clone(), Tensor::seeded(DType::F32, &shape, 0, i as u64, 1))
+                })
+                .collect();
+            let given: Vec<_> = inputs.iter().map(|(name, t)| (name.as_str(), t)).collect();
+            let outputs: Vec<Vec<f32>> = compiled.run(&given).unwrap().iter().map(|t| t.to_vec()).collect();
+            let other = inputs.iter().find(|i| i.0 == "other").unwrap().1.to_vec::<f32>();
+            assert!(outputs[1].iter().all(|d| d.to_bits() == 0), "{name} on {}: {:?}", target.name, outputs[1]);
+            let sums = outputs[0].iter().zip(&other).map(|(v, o)| v + o);
+            assert!(sums.eq(outputs[2].iter().copied()), "{name} on {}: another value is added", target.name);
+        }
+    }
+}
+
+fn size(dim: &Dim) -> i64 {
+    match dim {
+        Dim::Fixed(n) => *n,
+        _ => unreachable!("the graphs have no symbols"),
+    }
 }

@@ -4,7 +4,7 @@
 //! data), and the temporaries that are left. In order:
 //! 1. iterators and dimensions of extent 1 go; conditions and guards that the bounds imply go;
 //! 2. injective temporaries are substituted into their readers, unless that would repeat much arithmetic; so are outputs
-//!    where the reader would share their loops;
+//!    where the reader would share their loops; products whose value has several uses stay rounded ([`super::rounding`]);
 //! 3. temporaries that are written with a stride become one for each residue class ([`super::residue`]);
 //! 4. dimensions of temporaries that are written with two digits become two ([`super::digits`]);
 //! 5. a reduction becomes an initialisation and an update of a temporary, which its epilogue (or a copy) reads;
@@ -15,7 +15,7 @@
 use crate::codegen::expr::{Access, Affine, BinaryOp, BufferId, CompareOp, Expr, Index, Scalar, UnaryOp, Var};
 use crate::poly::schedule::Schedule;
 use crate::poly::scop::{Definition, Iterator, Program, Role, Scop, Statement, TensorDecl};
-use crate::poly::{DType, Error, Result, digits, merge, residue};
+use crate::poly::{DType, Error, Result, digits, merge, residue, rounding};
 
 /// Larger expressions are not substituted into others.
 const MAX_NODES: usize = 256;
@@ -28,7 +28,9 @@ pub fn build(name: &str, program: &Program) -> Result<Scop> {
     let mut tensors = program.tensors.clone();
     let mut definitions = drop_unit_dimensions(program, &mut tensors);
     definitions = definitions.into_iter().filter_map(|d| normalize(d, &tensors)).collect();
+    rounding::round_repeated(&mut definitions, &tensors);
     inline(&mut definitions, &tensors);
+    definitions.iter_mut().for_each(|d| rounding::tidy_root(d, &tensors));
     definitions = definitions.into_iter().filter_map(|d| normalize(d, &tensors)).map(hoist_guards).collect();
     definitions = residue::split_residues(definitions, &mut tensors);
     digits::split_digits(&mut definitions, &mut tensors);
@@ -282,12 +284,15 @@ fn substituted(
 
     let volume = |extents: &mut dyn std::iter::Iterator<Item = i64>| extents.map(|e| e as f64).product::<f64>();
     let elements = volume(&mut target.shape.iter().copied());
-    let mut evaluations = 0.0;
+    let (mut evaluations, mut uses) = (0.0, usize::from(kept));
     for d in after {
         let mut seen: Vec<&Access> = vec![];
         d.body.visit_accesses(&mut |a| {
-            if a.buffer == producer.target && !seen.contains(&a) {
-                seen.push(a);
+            if a.buffer == producer.target {
+                uses += 1;
+                if !seen.contains(&a) {
+                    seen.push(a);
+                }
             }
         });
         evaluations += volume(&mut d.iterators.iter().map(|it| it.extent)) * seen.len() as f64;
@@ -307,18 +312,22 @@ fn substituted(
     if evaluations > 0.0 && !is_copy(&producer.body) && evaluations * cost > elements * (cost + ROUND_TRIP) {
         return None;
     }
+    let value = producer.body.clone();
+    let value = if uses > 1 { rounding::round(value, tensors) } else { value };
     after
         .iter()
         .map(|d| {
             let mut possible = true;
             let body = d.body.rewrite(&mut |e| match e {
-                Expr::Load(a) if a.buffer == producer.target => expand(&a, &producer.body, &dimension, tensors)
-                    .unwrap_or_else(|| {
+                Expr::Load(a) if a.buffer == producer.target => {
+                    expand(&a, &value, &dimension, tensors).unwrap_or_else(|| {
                         possible = false;
                         Expr::Load(a)
-                    }),
+                    })
+                }
                 e => e,
             });
+            let body = rounding::tidy(&body, tensors);
             possible &= size(&body) <= MAX_NODES || body == d.body;
             possible.then(|| Definition { body, ..d.clone() })
         })

@@ -27,6 +27,7 @@ pub mod private;
 #[cfg(test)]
 pub mod reference;
 pub mod residue;
+pub mod rounding;
 #[cfg(test)]
 pub mod samples;
 pub mod schedule;

@@ -16,6 +16,7 @@ use super::syntax::{
 use crate::poly::expr::{Access, Affine, BinaryOp, BufferId, Expr, Index, Scalar, Var};
 use crate::poly::isl::Isl;
 use crate::poly::polyhedron::{Polyhedron, Reduced};
+use crate::poly::rounding;
 use crate::poly::schedule::{Band, Node, Row, RowKind, Schedule};
 use crate::poly::scop::{self, Iterator, Role, Scop, StatementId, TensorDecl};
 use std::collections::BTreeMap;
@@ -325,7 +326,11 @@ impl Walk<'_> {
             target,
             write: write.iter().map(|a| nest.over_iterators(a)).collect(),
             reduce,
-            body: value.substitute(&mut |v| nest.values[v.0 as usize].clone()),
+            body: rounding::round_repeated_in(
+                &value.substitute(&mut |v| nest.values[v.0 as usize].clone()),
+                reduce,
+                self.arrays,
+            ),
         })
     }
 

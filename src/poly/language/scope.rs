@@ -241,7 +241,9 @@ impl Scope<'_> {
             Kind::Cast(_, a) => {
                 let from = self.dtype(a)?.unwrap_or(want);
                 let inner = self.value(a, from)?;
-                Ok(if from == want { inner } else { Expr::cast(want, inner) })
+                // a cast of a product to its own type says that it is rounded, and not contracted with a sum
+                let rounds = matches!(inner, Expr::Binary(BinaryOp::Mul, ..)) && want.is_float();
+                Ok(if from == want && !rounds { inner } else { Expr::cast(want, inner) })
             }
             Kind::Not(a) => Ok(Expr::unary(UnaryOp::Not, self.value(a, DType::Bool)?)),
             Kind::Negate(_) if want == DType::Bool => Err(undefined("negative")),

@@ -10,6 +10,7 @@ use crate::poly::build::expand;
 use crate::poly::expr::{Affine, Expr, Var};
 use crate::poly::isl::Isl;
 use crate::poly::language::syntax::Name;
+use crate::poly::rounding;
 use crate::poly::schedule::{Node, Row, Schedule};
 use crate::poly::scop::{Scop, StatementId};
 
@@ -52,7 +53,14 @@ pub fn compute_inline(before: &Transformed, name: &Name) -> Result<Transformed> 
     check_given(&scop, &value, &common, &isl)?;
     check_first(&scop, &value, &isl)?;
     check_sources(&scop, &value, &common, &isl)?;
-    let body = s.body.substitute(&mut |v| iterators[v.0 as usize].clone());
+    let mut body = s.body.substitute(&mut |v| iterators[v.0 as usize].clone());
+    let mut uses = 0;
+    for &reader in &value.readers {
+        scop.statement(reader).body.visit_accesses(&mut |a| uses += usize::from(a.buffer == value.tensor));
+    }
+    if uses > 1 {
+        body = rounding::round(body, &scop.tensors);
+    }
     let dimension: Vec<usize> = (0..rank).collect();
     for &reader in &value.readers {
         let mut possible = true;
@@ -71,7 +79,7 @@ pub fn compute_inline(before: &Transformed, name: &Name) -> Result<Transformed> 
                 scop.statement(reader).name
             ));
         }
-        scop.statements[reader.0 as usize].body = inlined;
+        scop.statements[reader.0 as usize].body = rounding::tidy(&inlined, &scop.tensors);
     }
     without(scop, &before.schedule, before, writer)
 }
