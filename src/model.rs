@@ -414,6 +414,7 @@ impl Compiled {
         slot.get_or_init(|| {
             let options = Options { dims, ..self.options.clone() };
             let (module, report) = self.model.compile_module(&options)?;
+            pipeline::check_scratch(&module, self.pool.threads(), &options.limits)?;
             Ok((Arc::new(Session::with_pool(Arc::new(module), self.pool.clone())?), Arc::new(report)))
         })
         .clone()

@@ -56,13 +56,15 @@ pub struct Limits {
     pub tensor_bytes: u64,
     /// Bytes of all intermediate tensors that live at once.
     pub arena_bytes: u64,
+    /// Bytes of scratch memory of all threads together: the arrays that each iteration of a parallel loop has for itself.
+    pub scratch_bytes: u64,
     /// Compiled bindings of the dynamic dimensions that are kept; the least recently used one is dropped.
     pub bindings: usize,
 }
 
 impl Default for Limits {
     fn default() -> Limits {
-        Limits { tensor_bytes: 4 << 30, arena_bytes: 8 << 30, bindings: 16 }
+        Limits { tensor_bytes: 4 << 30, arena_bytes: 8 << 30, scratch_bytes: 2 << 30, bindings: 16 }
     }
 }
 
@@ -105,6 +107,7 @@ pub fn compile(source: &Graph, options: &Options) -> Result<Compilation> {
         code_bytes: module.code.len() as u64,
         weights_bytes: module.weights.len() as u64,
         arena_bytes: module.arena_bytes,
+        scratch_bytes: module.scratch_bytes(),
     };
     Ok(Compilation { module, report, kernels })
 }
@@ -158,6 +161,18 @@ fn check_arena(module: &Module, options: &Options) -> Result<()> {
     if module.arena_bytes > options.limits.arena_bytes {
         let (needed, allowed) = (report::bytes(module.arena_bytes), report::bytes(options.limits.arena_bytes));
         return Err(Error::Limit(format!("intermediate tensors need {needed}, {allowed} are allowed")));
+    }
+    check_scratch(module, 1, &options.limits)
+}
+
+/// The scratch memory of `threads` threads must be within the limits.
+pub fn check_scratch(module: &Module, threads: usize, limits: &Limits) -> Result<()> {
+    let each = module.scratch_bytes();
+    if each.checked_mul(threads.max(1) as u64).is_none_or(|all| all > limits.scratch_bytes) {
+        let (each, allowed) = (report::bytes(each), report::bytes(limits.scratch_bytes));
+        return Err(Error::Limit(format!(
+            "scratch memory of {each} for each thread, of {threads}, is more than the {allowed} that are allowed"
+        )));
     }
     Ok(())
 }

@@ -9,6 +9,7 @@ use tilewright::graph::proto::{
     AttributeProto, DimensionProto, ModelProto, NodeProto, StringStringEntryProto, TensorProto,
 };
 use tilewright::pipeline::Limits;
+use tilewright::poly::language;
 use tilewright::runtime::module::Module;
 use tilewright::runtime::session::Session;
 use tilewright::{DType, Error, Model, Options, Result, Tensor};
@@ -502,4 +503,45 @@ fn fresh_folder(name: &str) -> std::path::PathBuf {
     let folder = std::env::temp_dir().join(format!("tilewright-{name}-{}", std::process::id()));
     std::fs::create_dir_all(&folder).unwrap();
     folder
+}
+
+/// Arrays of a single iteration, of which each thread has its own, are counted in 64 bits and limited together.
+#[test]
+fn scratch_memory_is_limited() {
+    let text = "\
+def q(f32(N) A, f32(K) B, f32(M) X) -> (C) {
+    T(i, j) = A(i) * B(j)
+    C(m, i) +=! T(i, j) * X(m)
+}
+schedule s for q { compute_at T at C(m) }
+";
+    let file = language::parse("scratch.tile", text).unwrap();
+    let model = Model::from_program(file, None, None).unwrap().with_schedule("s").unwrap();
+    let options = |n: i64, k: i64, threads, scratch_bytes| {
+        let dims = [("N", n), ("K", k), ("M", 2)].map(|(name, size)| (name.to_string(), size)).into();
+        let limits = Limits { scratch_bytes, ..Limits::default() };
+        Options { threads, dims, limits, ..Options::default() }
+    };
+    let usual = Limits::default().scratch_bytes;
+    // 4 GiB: none, were they counted in 32 bits
+    let refused = model.compile_module(&options(65536, 16384, 1, usual));
+    assert!(matches!(&refused, Err(Error::Limit(_))), "{:?}", refused.map(|r| r.1));
+    refusal(model.compile_module(&options(65536, 16384, 1, usual)));
+
+    let (a, b, x) = (seeded(64, 0), seeded(32, 1), seeded(2, 2));
+    let inputs = [("A", &a), ("B", &b), ("X", &x)];
+    let run = |threads, bytes| model.compile(&options(64, 32, threads, bytes)).and_then(|c| c.run(&inputs));
+    let (module, report) = model.compile_module(&options(64, 32, 1, usual)).unwrap();
+    let each = module.scratch_bytes();
+    assert!((64 * 32 * 4..1 << 16).contains(&each), "{each}");
+    assert_eq!(report.scratch_bytes, each);
+    let result = run(2, 2 * each).unwrap().remove(0).to_vec::<f32>();
+    let sum: f32 = b.to_vec::<f32>().iter().map(|b| a.to_vec::<f32>()[5] * b * x.to_vec::<f32>()[1]).sum();
+    assert!((result[64 + 5] - sum).abs() < 1e-4, "{} {sum}", result[64 + 5]);
+    assert!(matches!(run(2, 2 * each - 1), Err(Error::Limit(_))));
+    assert!(matches!(run(1, each - 1), Err(Error::Limit(_))));
+}
+
+fn seeded(n: i64, position: u64) -> Tensor {
+    Tensor::seeded(DType::F32, &[n], 0, position, 2)
 }

@@ -245,7 +245,7 @@ fn kernels_agree_with_the_interpreter_on_every_target() {
                 jobs.push(emulator::Job {
                     name: case.name.into(),
                     steps: steps(&assembled),
-                    scratch_bytes: assembled.phases.iter().map(|p| p.scratch_bytes).max().unwrap_or(0).into(),
+                    scratch_bytes: assembled.phases.iter().map(|p| p.scratch_bytes).max().unwrap_or(0),
                     buffers: table,
                 });
                 emulated.push((case.name, expected, outputs));

@@ -62,7 +62,7 @@ struct Measurement {
     gflops: f64,
     /// What register kernels reach with operands from the first cache, measured in this run; times the threads.
     peak_gflops: f64,
-    /// Weights, intermediate tensors, inputs and outputs.
+    /// Weights, intermediate tensors, scratch memory, inputs and outputs.
     peak_memory_bytes: u64,
     /// Floating-point operations of a run.
     flops: u64,
@@ -224,7 +224,10 @@ fn measure(prepared: &Prepared, outputs: &mut [Tensor], seconds: f64, progress: 
         peak_gflops,
         flops,
         least_bytes: module.weights().len() as u64 + outside,
-        peak_memory_bytes: module.weights().len() as u64 + module.arena_bytes() + outside,
+        peak_memory_bytes: module.weights().len() as u64
+            + module.arena_bytes()
+            + module.scratch_bytes() * session.threads() as u64
+            + outside,
         stages,
         kernels,
     })

@@ -30,13 +30,14 @@ impl Arguments {
         progress.stage(format!("writing {}", self.output.display()));
         module.save(&self.output)?;
         Ok(format!(
-            "{}: {} kernels for {}, {} of code, {} of weights, {} of intermediate tensors, compiled in {:.0} ms\n",
+            "{}: {} kernels for {}, {} of code, {} of weights, {} of intermediate tensors, {} of scratch for each thread, compiled in {:.0} ms\n",
             self.output.display(),
             report.kernels.len(),
             report.target,
             bytes(report.code_bytes),
             bytes(report.weights_bytes),
             bytes(report.arena_bytes),
+            bytes(report.scratch_bytes),
             report.compile_ms
         ))
     }

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::time::Instant;
 use tilewright::graph::import::{Dim, InputSpec};
 use tilewright::pipeline::report::Report;
+use tilewright::pipeline::{Limits, check_scratch};
 use tilewright::poly::language;
 use tilewright::runtime::module::{Module, TensorSpec};
 use tilewright::runtime::session::Session;
@@ -74,6 +75,7 @@ impl RunArguments {
         let compile_ms = start.elapsed().as_secs_f64() * 1e3;
         check_names(&given, module.inputs().iter().map(|i| i.name.as_str()))?;
         let start = Instant::now();
+        check_scratch(&module, self.threads(), &Limits::default())?;
         let session = Session::new(Arc::new(module), self.threads())?;
         let session_ms = start.elapsed().as_secs_f64() * 1e3;
         progress.stage("filling the inputs");

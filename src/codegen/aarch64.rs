@@ -17,7 +17,7 @@ mod memory;
 mod scalar;
 mod vector;
 
-use crate::codegen::allocation::{Allocation, Needs, Place, RegisterFile, Step};
+use crate::codegen::allocation::{Allocation, Needs, Place, RegisterFile, Step, frame_size};
 use crate::codegen::operands::Class;
 use crate::codegen::pool::Pool;
 use crate::codegen::vcode::{Function, Inst};
@@ -58,7 +58,7 @@ pub fn emit(function: &Function, allocation: &Allocation) -> Result<Vec<u8>> {
         name: &function.name,
         asm: VecAssembler::new(0),
         pool: Pool::default(),
-        frame: Frame::of(allocation),
+        frame: Frame::of(allocation)?,
         bodies: vec![],
         by_element: ByElement::of(function),
     };
@@ -82,17 +82,19 @@ struct Frame {
 }
 
 impl Frame {
-    fn of(allocation: &Allocation) -> Frame {
+    fn of(allocation: &Allocation) -> Result<Frame> {
         let (gprs, vectors) = allocation.written();
         let saved_gprs = (19..=28).filter(|r| gprs >> r & 1 != 0).map(|r| (Class::Gpr, r));
         let saved_vectors = (8..=15).filter(|r| vectors >> r & 1 != 0).map(|r| (Class::Vector, r));
         let saved: Vec<_> = saved_gprs.chain(saved_vectors).collect();
-        let gpr_slots = 16 * allocation.vector_slots;
-        let saved_at = gpr_slots + 8 * allocation.gpr_slots;
-        let size = (saved_at + 8 * saved.len() as u32).next_multiple_of(16);
+        let gpr_slots = 16 * i64::from(allocation.vector_slots);
+        let saved_at = gpr_slots + 8 * i64::from(allocation.gpr_slots);
+        let size = (saved_at + 8 * saved.len() as i64 + 15) & !15;
         // Larger frames in steps that one addition reaches.
-        let size = if size < 4096 { size } else { size.next_multiple_of(4096) };
-        Frame { gpr_slots, saved, saved_at, size }
+        let size = if size < 4096 { size } else { (size + 4095) & !4095 };
+        let size = frame_size(size)? as u32;
+        // below the size, which fits
+        Ok(Frame { gpr_slots: gpr_slots as u32, saved, saved_at: saved_at as u32, size })
     }
 
     fn slot(&self, class: Class, slot: u32) -> i64 {

@@ -2,7 +2,25 @@
 
 use crate::codegen::operands::{Access, Class};
 use crate::codegen::vcode::{Function, Inst};
-use crate::codegen::{Isa, aarch64, x86};
+use crate::codegen::{Error, Isa, Result, aarch64, x86};
+
+/// Bytes of a stack frame at most: kernels run on the stacks of threads, and touch frames in no order that the guard page
+/// below a stack would notice.
+pub const MAX_FRAME: i64 = 1 << 20;
+
+/// `bytes` of a frame as offsets of an instruction, when they are not too many.
+pub fn frame_size(bytes: i64) -> Result<i32> {
+    match i32::try_from(bytes) {
+        Ok(size) if bytes <= MAX_FRAME => Ok(size),
+        _ => Err(Error::Limit(format!("a stack frame of {bytes} bytes, {MAX_FRAME} are allowed"))),
+    }
+}
+
+/// Where the argument table has the pointer of a slot.
+pub fn slot_offset(slot: u32) -> Result<i32> {
+    let offset = slot.checked_mul(8).and_then(|n| i32::try_from(n).ok());
+    offset.ok_or_else(|| Error::Limit(format!("argument {slot} of a kernel")))
+}
 
 /// Where a value lives.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
@@ -212,5 +230,31 @@ impl Values {
         if let Some((value, access)) = hidden {
             out.push(ValueOperand { value, access, hidden: true });
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::codegen::Target;
+
+    #[test]
+    fn a_frame_that_no_stack_holds_is_refused() {
+        for target in [Target::avx2(), Target::avx512(), Target::neon()] {
+            let emit = |vector_slots, gpr_slots| {
+                let allocation = Allocation { vector_slots, gpr_slots, ..Allocation::default() };
+                match target.isa {
+                    Isa::Neon => aarch64::emit(&Function::default(), &allocation),
+                    isa => x86::emit(&Function::default(), &allocation, isa),
+                }
+            };
+            assert!(emit(100, 100).is_ok(), "{}", target.name);
+            for (vectors, gprs) in [(1 << 17, 0), (0, 1 << 18), (1 << 26, 1), (u32::MAX, u32::MAX)] {
+                let refused = emit(vectors, gprs);
+                assert!(matches!(refused, Err(Error::Limit(_))), "{}: {vectors} {gprs}: {refused:?}", target.name);
+            }
+        }
+        assert!(slot_offset(1 << 20).is_ok());
+        assert!(matches!(slot_offset(1 << 28), Err(Error::Limit(_))));
     }
 }

@@ -22,7 +22,7 @@ pub struct Phase {
     /// Iterations between two barriers of the parallel loop.
     pub wave: Option<i64>,
     /// Scratch memory that each thread brings, 64-byte aligned.
-    pub scratch_bytes: u32,
+    pub scratch_bytes: u64,
 }
 
 /// The machine code of a kernel.

@@ -119,6 +119,19 @@ impl Buffer {
         }
         1 + self.shape.iter().zip(&self.strides).map(|(n, s)| (n - 1) * s).sum::<i64>()
     }
+
+    /// Bytes of the span; `None` when they are more than can be addressed.
+    pub fn bytes(&self) -> Option<i64> {
+        if self.shape.contains(&0) {
+            return Some(0);
+        }
+        let last = self
+            .shape
+            .iter()
+            .zip(&self.strides)
+            .try_fold(0i64, |sum, (n, s)| sum.checked_add((n - 1).checked_mul(*s)?));
+        last?.checked_add(1)?.checked_mul(self.dtype.bytes() as i64)
+    }
 }
 
 /// Row-major strides of `shape`, in elements.

@@ -45,16 +45,17 @@ fn lower_phase(
     name: String,
 ) -> Result<Function> {
     let mut locals = vec![LocalMode::Registers { blend: false }; nest.buffers.len()];
-    let mut scratch = 0;
-    let mut to_memory = |locals: &mut Vec<LocalMode>, b: BufferId| {
+    let mut scratch = 0i64;
+    let mut to_memory = |locals: &mut Vec<LocalMode>, b: BufferId| -> Result<u64> {
         let buffer = nest.buffer(b);
         locals[b.0 as usize] = LocalMode::Memory { offset: scratch };
-        scratch += (buffer.span() as u32 * buffer.dtype.bytes() as u32).next_multiple_of(64);
-        scratch
+        let bytes = buffer.bytes().and_then(|n| Some(n.checked_add(63)? & !63));
+        scratch = bytes.map_or(Err(too_large(&nest.name)), |n| grown(scratch, n))?;
+        Ok(scratch as u64)
     };
     let mut bytes = 0;
     for b in needs_memory(nest, target, std::slice::from_ref(stmt)) {
-        bytes = to_memory(&mut locals, b);
+        bytes = to_memory(&mut locals, b)?;
     }
     let parallel = match stmt {
         Stmt::Loop { lower, upper, step, kind, .. } if kind.is_parallel() => {
@@ -80,11 +81,20 @@ fn lower_phase(
                 return Ok(function);
             }
             Err(Stop::Failed(e)) => return Err(e),
-            Err(Stop::Retry(b, LocalMode::Memory { .. })) => bytes = to_memory(&mut locals, b),
+            Err(Stop::Retry(b, LocalMode::Memory { .. })) => bytes = to_memory(&mut locals, b)?,
             Err(Stop::Retry(b, mode)) => locals[b.0 as usize] = mode,
         }
     }
     Err(Error::Internal(format!("{}: local buffers find no place", nest.name)))
+}
+
+/// `scratch` and `bytes` more, as far as memory can be addressed.
+fn grown(scratch: i64, bytes: i64) -> Result<i64> {
+    scratch.checked_add(bytes).ok_or_else(|| too_large("a kernel"))
+}
+
+fn too_large(kernel: &str) -> Error {
+    Error::Limit(format!("the scratch memory of {kernel} is larger than the address space"))
 }
 
 /// The local buffers whose elements are not known at compile time, or are more than the registers hold.

@@ -335,7 +335,7 @@ pub fn inst(i: &Inst) -> String {
         Inst::Argument { dst, slot } => format!("r{} = argument {slot}", dst.0),
         Inst::Range { dst, which: 0 } => format!("r{} = first", dst.0),
         Inst::Range { dst, .. } => format!("r{} = last", dst.0),
-        Inst::Scratch { dst, offset } => format!("r{} = scratch + {offset}", dst.0),
+        Inst::Scratch { dst } => format!("r{} = scratch", dst.0),
         Inst::LoopStart { count, at_least_once } => {
             format!("loop r{}{} {{", count.0, if *at_least_once { " (at least once)" } else { "" })
         }

@@ -152,10 +152,9 @@ pub enum Inst {
         dst: Gpr,
         which: u8,
     },
-    /// The scratch pointer plus `offset` bytes.
+    /// The scratch pointer.
     Scratch {
         dst: Gpr,
-        offset: u32,
     },
 
     // ---- control
@@ -321,7 +320,7 @@ pub struct Function {
     pub gprs: u32,
     pub vregs: u32,
     /// Bytes used behind the scratch pointer.
-    pub scratch_bytes: u32,
+    pub scratch_bytes: u64,
     /// Iterations of the parallel loop; `None` for a serial phase.
     pub parallel: Option<i64>,
     /// Iterations between two barriers of the parallel loop; `None` when it needs none.

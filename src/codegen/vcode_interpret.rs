@@ -119,7 +119,7 @@ impl Machine {
                 self.gprs[dst.index()] = base(slot as usize)
             }
             Inst::Range { dst, which } => self.gprs[dst.index()] = self.range[which as usize],
-            Inst::Scratch { dst, offset } => self.gprs[dst.index()] = base(self.arguments) + i64::from(offset),
+            Inst::Scratch { dst } => self.gprs[dst.index()] = base(self.arguments),
             Inst::VConst { dst, ty, bits } => self.write(dst, ty, |_| bits),
             Inst::VCopy { dst, src, ty } => {
                 let src = self.vectors[src.index()];

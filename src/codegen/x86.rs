@@ -13,7 +13,7 @@ mod opcode;
 mod scalar;
 mod vector;
 
-use crate::codegen::allocation::{Allocation, Needs, Place, RegisterFile, Step};
+use crate::codegen::allocation::{Allocation, Needs, Place, RegisterFile, Step, frame_size};
 use crate::codegen::operands::Class;
 use crate::codegen::pool::Pool;
 use crate::codegen::vcode::{Addr, Function, Inst};
@@ -62,6 +62,11 @@ fn needs(inst: &Inst, evex: bool) -> Needs {
 
 /// The machine code of a function.
 pub fn emit(function: &Function, allocation: &Allocation, isa: Isa) -> Result<Vec<u8>> {
+    Ok(emit_steps(function, allocation, isa)?.0)
+}
+
+/// The machine code of a function, and where the code of each step starts; the last entry is the end of the last step.
+pub fn emit_steps(function: &Function, allocation: &Allocation, isa: Isa) -> Result<(Vec<u8>, Vec<usize>)> {
     let evex = match isa {
         Isa::Avx2 => false,
         Isa::Avx512 => true,
@@ -74,16 +79,19 @@ pub fn emit(function: &Function, allocation: &Allocation, isa: Isa) -> Result<Ve
         bytes: vec![],
         pool: Pool::default(),
         masks: vec![],
-        frame: Frame::of(allocation, evex),
+        frame: Frame::of(allocation, evex)?,
         bodies: vec![],
     };
     e.prologue(allocation);
+    let mut starts = vec![e.asm.offset().0];
     for (i, step) in allocation.steps.iter().enumerate() {
         e.step(step, is_innermost(&allocation.steps[i..]))?;
+        starts.push(e.asm.offset().0);
     }
     e.epilogue(allocation);
     e.pool.emit(&mut e.asm);
-    e.asm.finalize().map_err(|error| Error::Internal(format!("{}: {error}", function.name)))
+    let code = e.asm.finalize().map_err(|error| Error::Internal(format!("{}: {error}", function.name)))?;
+    Ok((code, starts))
 }
 
 /// Whether a loop starts here that contains no other.
@@ -108,17 +116,20 @@ struct Frame {
 }
 
 impl Frame {
-    fn of(allocation: &Allocation, evex: bool) -> Frame {
+    fn of(allocation: &Allocation, evex: bool) -> Result<Frame> {
         let area = allocation.steps.iter().any(|s| match s {
             Step::Inst { inst, .. } => memory::uses_area(inst, evex) || vector::uses_area(inst, evex),
             _ => false,
         });
         let slot_bytes = if evex { 64 } else { 32 };
         let vector_slots = if area { 128 } else { 0 };
-        let gpr_slots = vector_slots + slot_bytes * allocation.vector_slots as i32;
-        let caller = gpr_slots + 8 * allocation.gpr_slots as i32;
-        let size = if caller == 0 { 0 } else { (caller + 8 + 63) & !63 };
-        Frame { vector_slots, gpr_slots, caller, size, aligned: gpr_slots > 0, slot_bytes }
+        let slots = |bytes: i32, n: u32| i64::from(bytes) * i64::from(n);
+        let gpr_slots = i64::from(vector_slots) + slots(slot_bytes, allocation.vector_slots);
+        let caller = gpr_slots + slots(8, allocation.gpr_slots);
+        let size = frame_size(if caller == 0 { 0 } else { (caller + 8 + 63) & !63 })?;
+        // below the size, which fits
+        let (gpr_slots, caller) = (gpr_slots as i32, caller as i32);
+        Ok(Frame { vector_slots, gpr_slots, caller, size, aligned: gpr_slots > 0, slot_bytes })
     }
 
     fn slot(&self, class: Class, slot: u32) -> i32 {

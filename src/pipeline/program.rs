@@ -52,6 +52,7 @@ pub fn compile(meaning: &Meaning, options: &Options) -> Result<Compilation> {
         code_bytes: module.code.len() as u64,
         weights_bytes: 0,
         arena_bytes: module.arena_bytes,
+        scratch_bytes: module.scratch_bytes(),
     };
     Ok(Compilation { module, report, kernels: vec![Arc::new(kernel)] })
 }

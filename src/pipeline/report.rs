@@ -23,6 +23,8 @@ pub struct Report {
     pub weights_bytes: u64,
     /// Peak memory of intermediate tensors.
     pub arena_bytes: u64,
+    /// Memory that each thread needs besides, for arrays of a single iteration.
+    pub scratch_bytes: u64,
 }
 
 /// What the e-graph and the extraction did.
@@ -105,10 +107,11 @@ impl std::fmt::Display for Report {
         }
         writeln!(
             f,
-            "memory: {} code, {} weights, {} intermediate tensors",
+            "memory: {} code, {} weights, {} intermediate tensors, {} scratch for each thread",
             bytes(self.code_bytes),
             bytes(self.weights_bytes),
-            bytes(self.arena_bytes)
+            bytes(self.arena_bytes),
+            bytes(self.scratch_bytes)
         )?;
         writeln!(f, "{} kernels, {} distinct", self.kernels.len(), self.distinct_kernels)?;
         for kernel in &self.kernels {

@@ -136,7 +136,7 @@ pub struct Phase {
     /// Iterations that are independent: after so many of them all threads wait for each other. `None` for all.
     pub wave: Option<i64>,
     /// Scratch memory for each thread.
-    pub scratch_bytes: u32,
+    pub scratch_bytes: u64,
 }
 
 /// What a kernel may touch through one argument.
@@ -305,11 +305,19 @@ impl Module {
         self.platform.check_host().map_err(|e| e.context(&format!("module `{}` is for {}", self.name, self.target)))
     }
 
+    /// Scratch memory that each thread needs: the most of any phase.
+    pub fn scratch_bytes(&self) -> u64 {
+        self.kernels.iter().flat_map(|k| &k.phases).map(|p| p.scratch_bytes).max().unwrap_or(0)
+    }
+
     /// Checks that every index, offset and length lies where it must.
     pub fn verify(&self) -> Result<()> {
         let wrong = |what: String| Err(Error::Invalid(format!("inconsistent module `{}`: {what}", self.name)));
         if self.arena_bytes > isize::MAX as u64 {
             return wrong(format!("an arena of {} bytes", self.arena_bytes));
+        }
+        if self.scratch_bytes() > isize::MAX as u64 {
+            return wrong(format!("scratch memory of {} bytes", self.scratch_bytes()));
         }
         for kernel in &self.kernels {
             let inside = |p: &Phase| p.offset.checked_add(p.bytes).is_some_and(|end| end <= self.code.len() as u64);

@@ -106,16 +106,8 @@ impl Session {
                 Action::CheckIndices { .. } => Ok(ReadyStep::CheckIndices),
             })
             .collect::<Result<Vec<_>>>()?;
-        let scratch = module.kernels.iter().flat_map(|k| &k.phases).map(|p| p.scratch_bytes).max().unwrap_or(0);
-        Ok(Session {
-            pool,
-            steps,
-            table_len,
-            scratch_bytes: (scratch as usize).next_multiple_of(4096),
-            free: Mutex::new(vec![]),
-            _code: code,
-            module,
-        })
+        let scratch_bytes = page_multiple(module.scratch_bytes(), pool.threads())?;
+        Ok(Session { pool, steps, table_len, scratch_bytes, free: Mutex::new(vec![]), _code: code, module })
     }
 
     /// The module that runs here.
@@ -422,6 +414,15 @@ struct Call {
 
 // SAFETY: the table is only read, and each thread uses a part of the scratch memory of its own.
 unsafe impl Sync for Call {}
+
+/// `bytes` in whole pages, which so many threads can have each.
+fn page_multiple(bytes: u64, threads: usize) -> Result<usize> {
+    let pages = usize::try_from(bytes).ok().and_then(|n| n.checked_next_multiple_of(4096));
+    let fits = |&each: &usize| each.checked_mul(threads).is_some_and(|all| all <= isize::MAX as usize);
+    pages
+        .filter(fits)
+        .ok_or_else(|| Error::Limit(format!("{threads} threads with {bytes} bytes of scratch memory each")))
+}
 
 impl Call {
     /// Calls a phase as `thread`.

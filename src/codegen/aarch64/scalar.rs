@@ -1,7 +1,7 @@
 //! Addresses, integers, loops and conditionals.
 
 use super::{Body, Emitter, X16, X17};
-use crate::codegen::allocation::Place;
+use crate::codegen::allocation::{Place, slot_offset};
 use crate::codegen::expr::CompareOp;
 use crate::codegen::operands::Class;
 use crate::codegen::vcode::{Addr, Gpr, GprOp, Inst, Operand};
@@ -36,17 +36,13 @@ impl Emitter<'_> {
             Inst::Argument { dst, slot } => {
                 let d = n(*dst);
                 let table = self.hidden(d, hidden)?;
-                let addr = Addr { base: Gpr(u32::from(table)), index: None, disp: 8 * *slot as i32 };
+                let addr = Addr { base: Gpr(u32::from(table)), index: None, disp: slot_offset(*slot)? };
                 let (b, offset) = self.operand(&addr, 0, 8)?;
                 self.load_int(d, b, offset, DType::I64)?;
             }
-            Inst::Range { dst, .. } => {
+            Inst::Range { dst, .. } | Inst::Scratch { dst } => {
                 let from = self.hidden(n(*dst), hidden)?;
                 self.move_gpr(n(*dst), from);
-            }
-            Inst::Scratch { dst, offset } => {
-                let from = self.hidden(n(*dst), hidden)?;
-                self.add_immediate(n(*dst), from, i64::from(*offset));
             }
             Inst::LoopStart { count, at_least_once } => {
                 let (count, end, head) = (n(*count), self.asm.new_dynamic_label(), self.asm.new_dynamic_label());

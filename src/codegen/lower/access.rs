@@ -1,6 +1,7 @@
 //! Reads and writes: subscripts to addresses, guards to lane ranges, branches or masks.
 
 use crate::codegen::expr::{Access, Affine, BinaryOp, BufferId, CompareOp, Expr, Index, Scalar};
+use crate::codegen::lower::grown;
 use crate::codegen::lower::half::is_half;
 use crate::codegen::lower::select::{Chunk, LANE, LocalMode, Selector, Span, Step, lane_range};
 use crate::codegen::lower::tree::{Node, Pointer, Root};
@@ -75,7 +76,7 @@ impl Selector<'_> {
     fn operand(&mut self, buffer: BufferId, bytes: &Affine, size: i64) -> (Addr, Span) {
         let (root, offset) = match (self.nest.buffer(buffer).kind, self.locals[buffer.0 as usize]) {
             (crate::codegen::loopnest::BufferKind::Argument { slot, .. }, _) => (Root::Argument(slot), 0),
-            (_, LocalMode::Memory { offset }) => (Root::Scratch, offset as i64),
+            (_, LocalMode::Memory { offset }) => (Root::Scratch, offset),
             _ => (Root::Scratch, 0),
         };
         let at = bytes.constant + offset;
@@ -103,10 +104,11 @@ impl Selector<'_> {
         let v = self.value(e)?;
         let v = self.with_lane(v, Lane::I64)?;
         self.chunk = saved;
-        let disp = self.tree.scratch_bytes as i32;
-        self.tree.scratch_bytes += 8;
-        let base = self.pointer(Pointer { root: Root::Scratch, bytes: Affine::constant(0) });
-        let addr = Addr { base, index: None, disp };
+        let at = self.tree.scratch_bytes as i64;
+        self.tree.scratch_bytes = grown(at, 8)? as u64;
+        let far = if at < MAX_DISPLACEMENT { 0 } else { at };
+        let base = self.pointer(Pointer { root: Root::Scratch, bytes: Affine::constant(far) });
+        let addr = Addr { base, index: None, disp: (at - far) as i32 };
         let ty = VType { lane: Lane::I64, lanes: 1 };
         self.out.push(Node::Inst(Inst::VStore { src: v.reg, ty, mem: DType::I64, addr, part: None }));
         let var = self.fresh_var();

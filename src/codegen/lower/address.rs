@@ -33,7 +33,7 @@ pub fn flatten(tree: Tree, name: String, parallel: Option<i64>) -> Result<Functi
         let dst = out.gpr();
         match pointer.root {
             Root::Argument(slot) => out.push(Inst::Argument { dst, slot }),
-            Root::Scratch => out.push(Inst::Scratch { dst, offset: 0 }),
+            Root::Scratch => out.push(Inst::Scratch { dst }),
         }
         out.add(dst, pointer.bytes.constant);
         out.registers.insert(pointer, dst);

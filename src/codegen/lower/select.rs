@@ -51,7 +51,7 @@ pub enum LocalMode {
     /// Vectors in registers. `blend`: a write of fewer lanes than are in use keeps the others.
     Registers { blend: bool },
     /// Scratch memory at this offset.
-    Memory { offset: u32 },
+    Memory { offset: i64 },
 }
 
 /// The lanes that are computed now: `lanes` lanes of which `first..first+count` take part.

@@ -86,7 +86,7 @@ pub struct Tree {
     /// Numbered by the base registers of the addresses in `nodes`.
     pub pointers: Vec<Pointer>,
     pub vregs: u32,
-    pub scratch_bytes: u32,
+    pub scratch_bytes: u64,
 }
 
 impl Node {

@@ -503,7 +503,11 @@ fn control(out: &mut Vec<Case>) {
         b.push(Inst::LoopEnd);
         b.push(Inst::VStore { src: sum, ty, mem: DType::I64, addr: at(output, 0), part: None });
         let (scratch, v) = (b.gpr(), b.vreg());
-        b.push(Inst::Scratch { dst: scratch, offset: 64 });
+        b.push(Inst::Scratch { dst: scratch });
+        // more than an immediate of 32 bits holds, there and back
+        for by in [5 << 32, 64 - (5 << 32)] {
+            b.push(Inst::Int { op: GprOp::Add, dst: scratch, a: scratch, b: Operand::Imm(by) });
+        }
         b.push(Inst::VSplat { dst: v, ty, src: first });
         b.push(Inst::VStore { src: v, ty, mem: DType::I64, addr: at(scratch, 8), part: None });
         b.push(Inst::VLoad { dst: v, ty, mem: DType::I64, addr: at(scratch, 8), part: None });

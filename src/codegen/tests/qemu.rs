@@ -13,7 +13,7 @@ fn run(test: &str, cases: &[Case]) {
         emulator::Job {
             name: case.function.name.clone(),
             steps: vec![(code, case.range.0, case.range.1)],
-            scratch_bytes: case.function.scratch_bytes.into(),
+            scratch_bytes: case.function.scratch_bytes,
             buffers: case.buffers.iter().map(|b| b.bytes.clone()).collect(),
         }
     };

@@ -1,7 +1,7 @@
 //! Addresses, integers, loops and conditionals.
 
 use super::Emitter;
-use crate::codegen::allocation::Place;
+use crate::codegen::allocation::{Place, slot_offset};
 use crate::codegen::expr::CompareOp;
 use crate::codegen::operands::Class;
 use crate::codegen::vcode::{Addr, Gpr, GprOp, Inst, Operand};
@@ -18,19 +18,13 @@ impl Emitter<'_> {
             Inst::LoadInt { dst, addr, mem } => self.load_int(n(*dst), addr, 0, *mem)?,
             Inst::Prefetch { addr } => self.prefetch(addr)?,
             Inst::Argument { dst, slot } => {
-                let (d, offset) = (n(*dst), 8 * *slot as i32);
+                let (d, offset) = (n(*dst), slot_offset(*slot)?);
                 let table = self.hidden(d, hidden)?;
                 dynasm!(self.asm ; .arch x64 ; mov Rq(d), [Rq(table) + offset]);
             }
-            Inst::Range { dst, .. } => {
+            Inst::Range { dst, .. } | Inst::Scratch { dst } => {
                 let from = self.hidden(n(*dst), hidden)?;
                 self.move_gpr(n(*dst), from);
-            }
-            Inst::Scratch { dst, offset } => {
-                let d = n(*dst);
-                let offset = i32::try_from(*offset).map_err(|_| Error::Limit("scratch memory beyond 2 GiB".into()))?;
-                let scratch = self.hidden(d, hidden)?;
-                dynasm!(self.asm ; .arch x64 ; lea Rq(d), [Rq(scratch) + offset]);
             }
             Inst::LoopStart { count, at_least_once } => {
                 let (count, end, head) = (n(*count), self.asm.new_dynamic_label(), self.asm.new_dynamic_label());
