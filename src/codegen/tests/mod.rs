@@ -1,6 +1,7 @@
 //! Tests that hold machine code to the VCode interpreter, one table of cases for every instruction set.
 
 mod cases;
+mod emission;
 #[path = "../../../tests/emulator/mod.rs"]
 mod emulator;
 mod native;

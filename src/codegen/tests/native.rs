@@ -47,6 +47,25 @@ impl Drop for Guarded {
     }
 }
 
+/// What the code at `offset` does otherwise than the interpreter, with buffers at either end of their pages.
+pub fn differences(case: &Case, executable: &Executable, offset: usize) -> Vec<String> {
+    let expected = case.expected();
+    let mut wrong = vec![];
+    for at_end in [false, true] {
+        let guarded: Vec<Guarded> = case.buffers.iter().map(|b| Guarded::new(&b.bytes, at_end)).collect();
+        let table: Vec<*mut u8> = guarded.iter().map(|g| g.data).collect();
+        let mut scratch = vec![0u64; case.function.scratch_bytes as usize / 8 + 16];
+        let aligned = scratch.as_mut_ptr().cast::<u8>().map_addr(|a| a.next_multiple_of(64));
+        // SAFETY: the code was made by the emitter, with an allocation that the checker has accepted, from a function whose
+        // accesses the interpreter has found to stay inside of the buffers; what it touches beside them has no access and
+        // ends the test.
+        unsafe { executable.phase(offset)(table.as_ptr(), case.range.0, case.range.1, aligned) };
+        let found: Vec<Vec<u8>> = guarded.iter().map(Guarded::contents).collect();
+        wrong.extend(case.difference(&expected, &found));
+    }
+    wrong
+}
+
 /// Compiles all cases into one blob and runs each; panics with all differences.
 fn run(target: &Target, cases: &[Case]) {
     if !target.runs_on_host() {
@@ -66,18 +85,7 @@ fn run(target: &Target, cases: &[Case]) {
     let executable = Executable::new(&code).unwrap();
     let mut wrong = vec![];
     for (case, offset) in cases.iter().zip(offsets) {
-        let expected = case.expected();
-        for at_end in [false, true] {
-            let guarded: Vec<Guarded> = case.buffers.iter().map(|b| Guarded::new(&b.bytes, at_end)).collect();
-            let table: Vec<*mut u8> = guarded.iter().map(|g| g.data).collect();
-            let mut scratch = vec![0u64; case.function.scratch_bytes as usize / 8 + 16];
-            let aligned = scratch.as_mut_ptr().cast::<u8>().map_addr(|a| a.next_multiple_of(64));
-            // SAFETY: the code was made by the emitter from a function whose accesses the interpreter has found to stay
-            // inside of the buffers; what it touches beside them has no access and ends the test.
-            unsafe { executable.phase(offset)(table.as_ptr(), case.range.0, case.range.1, aligned) };
-            let found: Vec<Vec<u8>> = guarded.iter().map(Guarded::contents).collect();
-            wrong.extend(case.difference(&expected, &found));
-        }
+        wrong.extend(differences(case, &executable, offset));
     }
     let shown: Vec<_> = wrong.iter().take(20).collect();
     assert!(wrong.is_empty(), "{}: {} of {} cases are wrong: {shown:#?}", target.name, wrong.len(), cases.len());

@@ -1,11 +1,12 @@
 //! Register allocation: what must stay in registers, and that the checker sees broken allocations.
 
 use super::program::{Builder, Case, at, data};
-use super::random;
+use super::{native, random};
 use crate::codegen::allocation::{Allocation, Place, Step};
 use crate::codegen::operands::Class;
 use crate::codegen::vcode::{GprOp, Inst, Lane, Operand, VBinary, VType};
-use crate::codegen::{DType, Target, checker, regalloc};
+use crate::codegen::{DType, Target, checker, regalloc, x86};
+use crate::runtime::executable::Executable;
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 
@@ -149,25 +150,33 @@ fn broken(allocation: &Allocation, rng: &mut StdRng) -> Option<Allocation> {
 }
 
 #[test]
-fn broken_allocations_are_refused() {
+fn broken_allocations_are_refused_or_do_no_harm() {
     let mut rng = StdRng::seed_from_u64(1);
-    let (mut tried, mut missed) = (0, vec![]);
+    let (mut tried, mut passed, mut executed, mut harmful) = (0, 0, 0, vec![]);
     for target in [Target::avx2(), Target::avx512()] {
         for case in random::programs(&target).iter().take(60) {
             let allocation = regalloc::allocate(&case.function, &target).unwrap();
             for _ in 0..20 {
                 let Some(wrong) = broken(&allocation, &mut rng) else { continue };
                 tried += 1;
-                if checker::check(&case.function, &wrong, &target).is_ok() {
-                    missed.push(case.function.name.clone());
+                if checker::check(&case.function, &wrong, &target).is_err() {
+                    continue;
+                }
+                // A changed register may hold the same value, a missing store or move nothing that is read: the program does what
+                // it did.
+                passed += 1;
+                if target.runs_on_host() {
+                    let code = x86::emit(&case.function, &wrong, target.isa).unwrap();
+                    harmful.extend(native::differences(case, &Executable::new(&code).unwrap(), 0));
+                    executed += 1;
                 }
             }
         }
     }
     assert!(tried > 1000, "{tried}");
-    // A store whose value is never reloaded on the way that the program takes may be missing without harm.
-    println!("{tried} broken allocations, {} not refused", missed.len());
-    assert!(missed.len() * 50 < tried, "{} of {tried} broken allocations pass: {missed:?}", missed.len());
+    println!("{tried} broken allocations, {passed} not refused, {executed} of them executed");
+    assert!(harmful.is_empty(), "broken allocations pass: {harmful:#?}");
+    assert!(passed * 50 < tried, "{passed} of {tried} broken allocations pass");
 }
 
 /// A temporary in the register of another or of an operand.

@@ -1,0 +1,194 @@
+//! What emitted x86 instructions read and write, as the decoder says, against the operands of the steps they come from.
+//!
+//! The allocation checker proves that each step has its values in its operands. This is the rest of the way: the code of
+//! a step writes only its results and temporaries, and reads nothing but its operands and what it has written itself.
+
+use super::program::Case;
+use super::{cases, random, registers};
+use crate::codegen::allocation::{Allocation, Place, Step};
+use crate::codegen::operands::Class;
+use crate::codegen::vcode::{GprOp, Inst};
+use crate::codegen::{Isa, Target, checker, regalloc, x86};
+use iced_x86::{Decoder, DecoderOptions, Instruction, InstructionInfoFactory, Mnemonic, OpAccess, Register};
+use std::collections::BTreeSet;
+
+type Registers = BTreeSet<(Class, u8)>;
+
+/// The registers of a step: those that it reads, and those that it may write.
+fn operands(step: &Step) -> (Registers, Registers) {
+    let (mut reads, mut writes) = (Registers::new(), Registers::new());
+    match step {
+        Step::Inst { inst, .. } | Step::Again { inst, .. } => inst.registers(|class, access, r| {
+            if access.reads() {
+                reads.insert((class, r as u8));
+            }
+            if access.writes() {
+                writes.insert((class, r as u8));
+            }
+        }),
+        Step::Store { class, register, .. } => drop(reads.insert((*class, *register))),
+        Step::Load { class, register, .. } => drop(writes.insert((*class, *register))),
+    }
+    if let Step::Inst { inst, hidden, temporaries, .. } = step {
+        if let Some(Place::Register(r)) = hidden {
+            if !matches!(inst, Inst::LoopStart { .. }) {
+                reads.insert((Class::Gpr, *r));
+            }
+            if matches!(inst, Inst::LoopStart { .. } | Inst::LoopEnd) {
+                writes.insert((Class::Gpr, *r));
+            }
+        }
+        writes.extend(temporaries.gprs.iter().map(|&r| (Class::Gpr, r)));
+        writes.extend(temporaries.vectors.iter().map(|&r| (Class::Vector, r)));
+    }
+    (reads, writes)
+}
+
+/// An instruction of one step that touches what it must not.
+fn violations(step: &Step, code: &[u8], start: usize) -> Vec<String> {
+    let (reads, mut writes) = operands(step);
+    let mut ready = reads;
+    let mut pushed: Vec<(Class, u8)> = vec![];
+    let divides = matches!(step, Step::Inst { inst: Inst::Int { op: GprOp::DivFloor, .. }, .. });
+    let mut factory = InstructionInfoFactory::new();
+    let mut out = vec![];
+    for instruction in &mut Decoder::with_ip(64, code, start as u64, DecoderOptions::NONE) {
+        if instruction.is_invalid() {
+            out.push("bytes that are no instruction".into());
+            break;
+        }
+        let own = number(instruction.op0_register());
+        let mut written = vec![];
+        for used in factory.info(&instruction).used_registers() {
+            let (read, write) = access(used.access());
+            let register = used.register().full_register();
+            if register == Register::RSP {
+                if write && !divides {
+                    out.push(format!("{instruction} moves the stack pointer"));
+                }
+            } else if register.is_k() {
+                // k1 is free in every step, the others hold the masks of the function
+                if write && register != Register::K1 {
+                    out.push(format!("{instruction} writes {register:?}"));
+                }
+            } else if let Some(register) = number(register) {
+                // a push keeps what is read; a destination that is merged into, or cleared by itself, may hold anything
+                let merged = own == Some(register) && write && writes.contains(&register);
+                let idiom = own.is_some_and(|own| own == register && clears(&instruction));
+                if read && !ready.contains(&register) && instruction.mnemonic() != Mnemonic::Push && !merged && !idiom {
+                    out.push(format!("{instruction} reads {register:?}"));
+                }
+                if write && !writes.contains(&register) && instruction.mnemonic() != Mnemonic::Pop {
+                    out.push(format!("{instruction} writes {register:?}"));
+                }
+                written.extend(write.then_some(register));
+            }
+        }
+        match (instruction.mnemonic(), own) {
+            (Mnemonic::Push, Some(r)) => {
+                pushed.push(r);
+                writes.insert(r);
+            }
+            (Mnemonic::Pop, Some(r)) => match pushed.pop() {
+                Some(last) if last == r => {}
+                _ => out.push(format!("{instruction} has no push")),
+            },
+            _ => {}
+        }
+        ready.extend(written);
+    }
+    // the code of a division to rax drops the copy of rax
+    if !pushed.is_empty() && !(divides && pushed.len() == 1 && operands(step).1.contains(&pushed[0])) {
+        out.push(format!("{pushed:?} stay on the stack"));
+    }
+    out
+}
+
+/// An operation on one register alone, whose result does not depend on it.
+fn clears(i: &Instruction) -> bool {
+    let last = i.op_register(i.op_count() - 1 - u32::from(i.op_kind(i.op_count() - 1) == iced_x86::OpKind::Immediate8));
+    last == i.op0_register()
+}
+
+fn access(access: OpAccess) -> (bool, bool) {
+    let read = matches!(access, OpAccess::Read | OpAccess::CondRead | OpAccess::ReadWrite | OpAccess::ReadCondWrite);
+    let write = matches!(access, OpAccess::Write | OpAccess::CondWrite | OpAccess::ReadWrite | OpAccess::ReadCondWrite);
+    (read, write)
+}
+
+fn number(register: Register) -> Option<(Class, u8)> {
+    let register = register.full_register();
+    match register {
+        r if r.is_gpr() => Some((Class::Gpr, r.number() as u8)),
+        r if r.is_zmm() => Some((Class::Vector, r.number() as u8)),
+        _ => None,
+    }
+}
+
+/// All violations in a function that is emitted with `emitted` and judged by `judged`, and the number of its steps.
+fn examine(case: &Case, target: &Target, change: impl Fn(&mut Allocation)) -> (Vec<String>, usize) {
+    let mut allocation = regalloc::allocate(&case.function, target).unwrap();
+    checker::check(&case.function, &allocation, target).unwrap();
+    let (code, starts) = x86::emit_steps(&case.function, &allocation, target.isa).unwrap();
+    change(&mut allocation);
+    let steps = allocation.steps.iter().zip(starts.windows(2));
+    let found = steps.flat_map(|(step, at)| {
+        let found = violations(step, &code[at[0]..at[1]], at[0]);
+        found.into_iter().map(move |what| format!("{}: {step:?}: {what}", case.function.name))
+    });
+    (found.collect(), allocation.steps.len())
+}
+
+/// Every kind of function for a target.
+fn functions(target: &Target) -> Vec<Case> {
+    let mut all = cases::all(target.vector_bytes);
+    all.extend(random::programs(target));
+    let blocks = registers::blocks().into_iter().filter(|b| b.0.isa == target.isa);
+    all.extend(blocks.flat_map(|(t, mr, nv)| [0, 30].map(|outer| registers::product_block(&t, mr, nv, 7, outer))));
+    all
+}
+
+#[test]
+fn instructions_touch_the_operands_of_their_steps_only() {
+    for target in [Target::avx2(), Target::avx512()] {
+        assert_ne!(target.isa, Isa::Neon);
+        let (mut wrong, mut steps) = (vec![], 0);
+        for case in functions(&target) {
+            let (found, n) = examine(&case, &target, |_| {});
+            wrong.extend(found);
+            steps += n;
+        }
+        println!("{}: {steps} steps", target.name);
+        let shown: Vec<_> = wrong.iter().take(20).collect();
+        assert!(wrong.is_empty(), "{}: {} of {steps} steps: {shown:#?}", target.name, wrong.len());
+    }
+}
+
+/// A temporary that is not declared, and an operand that is another register, are seen.
+#[test]
+fn undeclared_registers_are_seen() {
+    for target in [Target::avx2(), Target::avx512()] {
+        let (mut temporaries, mut missed) = (0, 0);
+        for case in functions(&target) {
+            let declared = |a: &Allocation| {
+                let with = a.steps.iter().filter(
+                    |s| matches!(s, Step::Inst { temporaries: t, .. } if !t.gprs.is_empty() || !t.vectors.is_empty()),
+                );
+                with.count()
+            };
+            let count = declared(&regalloc::allocate(&case.function, &target).unwrap());
+            let (found, _) = examine(&case, &target, |allocation| {
+                for step in &mut allocation.steps {
+                    if let Step::Inst { temporaries, .. } = step {
+                        *temporaries = Default::default();
+                    }
+                }
+            });
+            temporaries += usize::from(count > 0);
+            missed += usize::from(count > 0 && found.is_empty());
+        }
+        assert!(temporaries > 100, "{temporaries} functions have temporaries");
+        // some branches of an emitter take fewer than the instruction may need
+        assert!(missed * 4 < temporaries, "{}: {missed} of {temporaries} are not seen", target.name);
+    }
+}
