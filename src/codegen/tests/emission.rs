@@ -98,7 +98,8 @@ fn violations(step: &Step, code: &[u8], start: usize) -> Vec<String> {
         ready.extend(written);
     }
     // the code of a division to rax drops the copy of rax
-    if !pushed.is_empty() && !(divides && pushed.len() == 1 && operands(step).1.contains(&pushed[0])) {
+    let dropped = divides && pushed.len() == 1 && operands(step).1.contains(&pushed[0]);
+    if !pushed.is_empty() && !dropped {
         out.push(format!("{pushed:?} stay on the stack"));
     }
     out
