@@ -200,7 +200,8 @@ class Measurement:
             row["disturbed"] = method.marks(used / whole if whole else 0.0, drift)
             if "detail" not in row:
                 detail = self.contestants[self.first].detail(self.workload, row["threads"])
-                row["detail"] = {key: detail[key] for key in ("target", "peak_gflops", "flops", "least_bytes", "peak_memory_bytes", "stages", "kernels")
+                row["detail"] = {key: detail[key] for key in ("target", "peak_gflops", "peak_dtype", "flops", "least_bytes", "peak_memory_bytes", "stages", "kernels")
                                  if key in detail}
                 row["detail"]["kernel_count"] = len(detail["kernels"])
+                row["detail"]["row_peak_gflops"] = detail["peak_gflops"]
             row["detail"]["gflops"] = row["detail"]["flops"] / row["contestants"][self.first]["latency_ms"]["median"] / 1e6

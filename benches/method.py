@@ -52,6 +52,20 @@ def summary(latencies):
             "q3": quantile(latencies, 0.75), "runs": len(latencies)}
 
 
+def one_limit(rows):
+    """Holds all rows of a suite that have one arithmetic and one number of threads against one limit: the median of those that were measured
+    between the runs of each row. The speed of the machine at one row's moment is then no part of the row's share."""
+    kinds = {}
+    for row in rows:
+        detail = row.get("detail")
+        if detail and "row_peak_gflops" in detail:
+            kinds.setdefault((row["threads"], detail["target"], detail.get("peak_dtype")), []).append(detail)
+    for details in kinds.values():
+        limit = statistics.median(detail["row_peak_gflops"] for detail in details)
+        for detail in details:
+            detail["peak_gflops"] = limit
+
+
 def stretch(launches):
     """How much wider than the bootstrap's an interval is that holds the ratio of another run."""
     student = STUDENT[launches - 2] if launches - 2 < len(STUDENT) else NORMAL

@@ -243,6 +243,7 @@ class Run:
 
     def keep(self, part, measurement, launches=None):
         """The rows after so many launches."""
+        import method
         from contestants import Failure
         try:
             rows = measurement.run(launches)
@@ -251,6 +252,7 @@ class Run:
         for row in rows:
             place(part, row)
             self.bar.say(line(row, part["peers"], part["metric"]))
+        method.one_limit(part["rows"])
         self.save()
 
     def go_on(self, done):

@@ -74,6 +74,17 @@ class Noise(unittest.TestCase):
         self.assertEqual(method.marks(0.0, 0.0), [])
 
 
+class Limits(unittest.TestCase):
+    def test_rows_of_one_arithmetic_and_thread_count_have_one_limit(self):
+        row = lambda threads, dtype, peak: {"threads": threads, "detail": {"target": "t", "peak_dtype": dtype, "row_peak_gflops": peak,
+                                                                           "peak_gflops": peak}}
+        rows = [row(1, "f32", 100), row(1, "f32", 180), row(1, "f32", 150), row(2, "f32", 310), row(1, "f64", 80),
+                {"threads": 1, "error": "stopped"}]
+        for _ in range(2):
+            method.one_limit(rows)
+            self.assertEqual([r["detail"]["peak_gflops"] for r in rows if "detail" in r], [150, 150, 150, 310, 80])
+
+
 class Agreement(unittest.TestCase):
     def test_a_report_agrees_with_itself_and_not_with_a_shifted_one(self):
         a, b = synthetic.report(rows=3), synthetic.report(rows=3)

@@ -9,8 +9,8 @@ use std::collections::HashMap;
 use std::fmt::Write as _;
 use std::io::Write as _;
 use std::path::PathBuf;
-use std::time::{Duration, Instant};
-use tilewright::codegen::probe;
+use std::time::Instant;
+use tilewright::codegen::probe::PeakProbe;
 use tilewright::codegen::target::Target;
 use tilewright::pipeline::report::bytes;
 use tilewright::runtime::module::{Action, Module};
@@ -60,8 +60,11 @@ struct Measurement {
     runs: usize,
     /// Floating-point operations of a run over its median latency.
     gflops: f64,
-    /// What register kernels reach with operands from the first cache, measured in this run; times the threads.
+    /// What a register kernel reaches with operands from the first cache: the median of runs between those of the model, as
+    /// the latency is one, on one core; times the threads.
     peak_gflops: f64,
+    /// The arithmetic of that limit: `f64` where an output is, `f32` otherwise.
+    peak_dtype: &'static str,
     /// Weights, intermediate tensors, scratch memory, inputs and outputs.
     peak_memory_bytes: u64,
     /// Floating-point operations of a run.
@@ -71,6 +74,8 @@ struct Measurement {
     /// Of compiling, kernels summed; none for a model that was compiled before.
     stages: Vec<StageTime>,
     kernels: Vec<KernelTime>,
+    /// Checks of subscripts that come from inputs; their time is part of the latency.
+    checks: Vec<CheckTime>,
 }
 
 #[derive(Serialize)]
@@ -86,9 +91,17 @@ struct StageTime {
     ms: f64,
 }
 
+/// Median over several runs.
+#[derive(Serialize)]
+struct CheckTime {
+    name: String,
+    us: f64,
+}
+
 #[derive(Serialize)]
 struct KernelTime {
     name: String,
+    /// Median over several runs.
     us: f64,
     /// By the cost model; for a model that is compiled in this run.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -172,44 +185,39 @@ fn latencies(
     Ok(latencies)
 }
 
-const PROBE_SECONDS: f64 = 0.1;
+/// Parts that the runs are divided into, with runs of the probe of the peak between them.
+const ROUNDS: f64 = 10.0;
+/// Share of the time that the probe takes beside the runs, and its least seconds in a round.
+const PROBE_SHARE: f64 = 0.1;
+const PROBE_SECONDS: f64 = 0.005;
 
 fn measure(prepared: &Prepared, outputs: &mut [Tensor], seconds: f64, progress: &Progress) -> Result<Measurement> {
     let (session, inputs) = (&prepared.session, prepared.inputs());
     let module = session.module();
     progress.stage(format!("measuring {} for {seconds} s", module.name()));
-    let budget = Duration::from_secs_f64(seconds);
-    let mut latencies = latencies(session, &inputs, outputs, seconds, 1)?;
-    latencies.sort_by(f64::total_cmp);
-    let at = |quantile: f64| latencies[((latencies.len() - 1) as f64 * quantile).round() as usize];
-    let latency_ms = Latency { min: at(0.0), median: at(0.5), p95: at(0.95) };
-    let mut best = session.profile(&inputs)?;
-    let start = Instant::now();
-    while start.elapsed() < budget / 5 {
-        for (best, time) in best.iter_mut().zip(session.profile(&inputs)?) {
-            *best = (*best).min(time);
-        }
-    }
+    let (latencies, peak) = latencies_and_peak(session, &inputs, outputs, seconds)?;
+    let latency_ms =
+        Latency { min: quantile(&latencies, 0.0), median: quantile(&latencies, 0.5), p95: quantile(&latencies, 0.95) };
+    let times = step_times(session, &inputs, seconds / 5.0)?;
     let stages = prepared.report.iter().flat_map(|report| &report.stages);
     let stages = stages.map(|(name, ms)| StageTime { name: name.trim().into(), ms: *ms }).collect();
     let reports = prepared.report.iter().flat_map(|report| &report.kernels);
     let predicted: HashMap<&str, f64> = reports.map(|k| (k.name.as_str(), k.predicted_us)).collect();
-    let mut kernels = vec![];
-    for (step, time) in module.steps().iter().zip(best) {
+    let (mut kernels, mut checks) = (vec![], vec![]);
+    for (step, us) in module.steps().iter().zip(times) {
         let (tensorized, opaque) = match &step.action {
             Action::Kernel { kernel, .. } => (module.kernels()[*kernel as usize].tensorized, false),
             Action::Opaque { .. } => (false, true),
-            Action::CheckIndices { .. } | Action::Copy { .. } => continue,
+            Action::CheckIndices { .. } => {
+                checks.push(CheckTime { name: step.name.clone(), us });
+                continue;
+            }
+            Action::Copy { .. } => continue,
         };
-        let us = time.as_secs_f64() * 1e6;
         let gflops = if us > 0.0 { step.flops as f64 / us / 1e3 } else { 0.0 };
         let predicted_us = predicted.get(step.name.as_str()).copied();
         kernels.push(KernelTime { name: step.name.clone(), us, predicted_us, gflops, tensorized, opaque });
     }
-    let peak_gflops = match Target::by_name(module.target()) {
-        Some(target) => peak(module, &target)? * session.threads() as f64,
-        None => 0.0,
-    };
     let flops: u64 = module.steps().iter().map(|s| s.flops).sum();
     let specs = module.inputs().iter().chain(module.outputs().iter().map(|o| &o.tensor));
     let outside: u64 = specs.map(|s| s.bytes()).sum::<Result<u64>>()?;
@@ -221,7 +229,8 @@ fn measure(prepared: &Prepared, outputs: &mut [Tensor], seconds: f64, progress: 
         gflops: flops as f64 / latency_ms.median / 1e6,
         latency_ms,
         runs: latencies.len(),
-        peak_gflops,
+        peak_gflops: peak * session.threads() as f64,
+        peak_dtype: arithmetic(module).name(),
         flops,
         least_bytes: module.weights().len() as u64 + outside,
         peak_memory_bytes: module.weights().len() as u64
@@ -230,17 +239,76 @@ fn measure(prepared: &Prepared, outputs: &mut [Tensor], seconds: f64, progress: 
             + outside,
         stages,
         kernels,
+        checks,
     })
 }
 
-/// GFLOP/s of one core with operands from the first cache, in the arithmetic that the module's outputs are in.
-fn peak(module: &Module, target: &Target) -> Result<f64> {
-    let double = module.outputs().iter().any(|o| o.tensor.dtype == DType::F64);
-    let rates = if double { probe::measure_rates::<f64> } else { probe::measure_rates::<f32> };
-    Ok(rates(target, PROBE_SECONDS)?.from_l1)
+/// Milliseconds of each run, sorted, and GFLOP/s of one core: both in turn, so that they are of the same moments. Of what
+/// takes longer than `seconds` the first run is the only one.
+fn latencies_and_peak(
+    session: &Session,
+    inputs: &[(&str, &Tensor)],
+    outputs: &mut [Tensor],
+    seconds: f64,
+) -> Result<(Vec<f64>, f64)> {
+    let probe = Target::by_name(session.module().target()).map(|target| peak_probe(session.module(), &target));
+    let probe = probe.transpose()?;
+    let first = session.time_into(inputs, outputs)?.as_secs_f64();
+    let (mut times, mut rates, mut spent) = (vec![], vec![], 0.0);
+    if first >= seconds {
+        (times, spent) = (vec![first * 1e3], first);
+    }
+    loop {
+        if let Some(probe) = &probe {
+            rates.extend(probe.rates((PROBE_SHARE * seconds / ROUNDS).max(PROBE_SECONDS))?);
+        }
+        if spent >= seconds {
+            break;
+        }
+        let start = Instant::now();
+        times.extend(latencies(session, inputs, outputs, seconds / ROUNDS, 1)?);
+        spent += start.elapsed().as_secs_f64();
+    }
+    times.sort_by(f64::total_cmp);
+    rates.sort_by(f64::total_cmp);
+    Ok((times, if rates.is_empty() { 0.0 } else { quantile(&rates, 0.5) }))
 }
 
-/// How many of the slowest kernels are listed.
+/// A probe of the limit that a module is held against.
+fn peak_probe(module: &Module, target: &Target) -> Result<PeakProbe> {
+    match arithmetic(module) {
+        DType::F64 => PeakProbe::new::<f64>(target),
+        _ => PeakProbe::new::<f32>(target),
+    }
+}
+
+/// The arithmetic whose limit a module is held against.
+fn arithmetic(module: &Module) -> DType {
+    match module.outputs().iter().any(|o| o.tensor.dtype == DType::F64) {
+        true => DType::F64,
+        false => DType::F32,
+    }
+}
+
+/// Median microseconds of each step of the module, of runs in about `seconds` after one that is not counted.
+fn step_times(session: &Session, inputs: &[(&str, &Tensor)], seconds: f64) -> Result<Vec<f64>> {
+    let mut times: Vec<Vec<f64>> = vec![vec![]; session.profile(inputs)?.len()];
+    let start = Instant::now();
+    while times.first().is_some_and(Vec::is_empty) || start.elapsed().as_secs_f64() < seconds {
+        for (times, time) in times.iter_mut().zip(session.profile(inputs)?) {
+            times.push(time.as_secs_f64() * 1e6);
+        }
+    }
+    times.iter_mut().for_each(|times| times.sort_by(f64::total_cmp));
+    Ok(times.iter().map(|times| quantile(times, 0.5)).collect())
+}
+
+/// The element of sorted values that is nearest to a quantile.
+fn quantile(sorted: &[f64], share: f64) -> f64 {
+    sorted[((sorted.len() - 1) as f64 * share).round() as usize]
+}
+
+/// Of the slowest kernels and checks, as many are listed.
 const LISTED: usize = 20;
 
 fn table(m: &Measurement) -> String {
@@ -250,14 +318,22 @@ fn table(m: &Measurement) -> String {
     let Latency { min, median, p95 } = m.latency_ms;
     line(format!("latency {min:.4} ms minimum, {median:.4} median, {p95:.4} 95th percentile, {} runs", m.runs));
     line(format!("{:.1} GFLOP/s of {:.0}, {} of memory", m.gflops, m.peak_gflops, bytes(m.peak_memory_bytes)));
-    let mut kernels: Vec<&KernelTime> = m.kernels.iter().collect();
-    kernels.sort_by(|a, b| b.us.total_cmp(&a.us));
-    let total: f64 = kernels.iter().map(|k| k.us).sum();
-    line(format!("{} kernels, {total:.0} µs; the slowest:", kernels.len()));
-    for k in kernels.iter().take(LISTED) {
-        let mark = if k.opaque { "opaque" } else { "" };
-        let share = 100.0 * k.us / total.max(1e-9);
-        line(format!("{:9.1} µs {share:5.1} % {:7.1} GFLOP/s  {} {mark}", k.us, k.gflops, k.name));
+    let mut rows: Vec<(f64, String)> = vec![];
+    for k in &m.kernels {
+        let mark = if k.opaque { " opaque" } else { "" };
+        rows.push((k.us, format!("{:7.1} GFLOP/s  {}{mark}", k.gflops, k.name)));
+    }
+    rows.extend(m.checks.iter().map(|c| (c.us, format!("{:15}  {}", "", c.name))));
+    rows.sort_by(|a, b| b.0.total_cmp(&a.0));
+    let total: f64 = rows.iter().map(|row| row.0).sum();
+    let checks = match m.checks.len() {
+        0 => String::new(),
+        n => format!(" and {n} checks of subscripts from inputs"),
+    };
+    line(format!("{} kernels{checks}, {total:.0} µs; the slowest:", m.kernels.len()));
+    for (us, what) in rows.iter().take(LISTED) {
+        let share = 100.0 * us / total.max(1e-9);
+        line(format!("{us:9.1} µs {share:5.1} % {what}"));
     }
     text
 }

@@ -19,7 +19,7 @@ use serde::Serialize;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-pub use outer_product::{Rates, measure_rates};
+pub use outer_product::{PeakProbe, Rates, measure_rates};
 pub use stream::Level;
 
 /// What one core reaches on a target.

@@ -11,11 +11,11 @@ use crate::pipeline::kernel::CompiledKernel;
 use crate::poly::lower::Argument;
 use crate::poly::pack::Pack;
 use crate::runtime::arena::{self, ALIGNMENT, Request};
+use crate::runtime::check_indices::check_indices;
 use crate::runtime::module::{
     Action, Buffer, BufferRef, Kernel, Module, OutputSpec, Phase, Place, Slot, Step, TensorSpec, Weights,
 };
 use crate::runtime::opaque::View;
-use crate::runtime::session::check_indices;
 use crate::runtime::threads;
 use crate::{DType, Error, Result, Tensor};
 use std::collections::HashMap;
@@ -240,7 +240,7 @@ impl<'g> Linker<'g> {
         if let Some(tensor) = self.constant(value) {
             let view = View { dtype: tensor.dtype, shape: &tensor.shape, data: &tensor.data };
             let elements = (offset as usize, stride as usize);
-            return check_indices(&self.graph.value(value).name, &view, elements, (lower, upper));
+            return check_indices(&self.graph.value(value).name, &view, elements, (lower, upper), None);
         }
         if self.checked.contains(&(root, range)) {
             return Ok(());

@@ -5,6 +5,7 @@
 pub mod affinity;
 pub mod arena;
 pub mod bytes;
+pub mod check_indices;
 pub mod error;
 pub mod executable;
 pub mod file;

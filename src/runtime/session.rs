@@ -6,7 +6,8 @@
 //! runs, nor on the caller's floating-point mode.
 
 use crate::runtime::bytes::advise_huge_pages;
-use crate::runtime::error::guard;
+use crate::runtime::check_indices::check_indices;
+use crate::runtime::error::{guard, unknown};
 use crate::runtime::executable::{Executable, PhaseFn};
 use crate::runtime::module::{Action, BufferRef, Place, TensorSpec};
 use crate::runtime::opaque::{self, MAX_OPERANDS, View, ViewMut};
@@ -227,8 +228,8 @@ impl Session {
         let specs = &self.module.inputs;
         for (i, (name, _)) in inputs.iter().enumerate() {
             if !specs.iter().any(|s| s.name == *name) {
-                let names: Vec<String> = specs.iter().map(|s| format!("`{}`", s.name)).collect();
-                return Err(Error::Invalid(format!("no input `{name}`: the model's inputs are {}", names.join(", "))));
+                let names: Vec<&str> = specs.iter().map(|s| s.name.as_str()).collect();
+                return Err(Error::Invalid(unknown("input", name, &names)));
             }
             if inputs[..i].iter().any(|(other, _)| other == name) {
                 return Err(Error::Invalid(format!("input `{name}` is given twice")));
@@ -345,7 +346,7 @@ impl Session {
             (ReadyStep::CheckIndices, Action::CheckIndices { tensor, offset, stride, lower, upper }) => {
                 let buffer = &self.module.buffers[tensor.0 as usize];
                 let elements = (*offset as usize, *stride as usize);
-                check_indices(&buffer.name, &self.view(*tensor, memory), elements, (*lower, *upper))
+                check_indices(&buffer.name, &self.view(*tensor, memory), elements, (*lower, *upper), Some(crew))
             }
             _ => Err(Error::Internal(format!("step {index} is not what it was made ready for"))),
         }
@@ -460,39 +461,6 @@ fn check_tensor(role: &str, spec: &TensorSpec, tensor: &TensorView) -> Result<()
         )));
     }
     Ok(())
-}
-
-/// Checks that elements `offset, offset + stride, …` lie in `lower..=upper`.
-pub fn check_indices(
-    name: &str,
-    view: &View,
-    (offset, stride): (usize, usize),
-    (lower, upper): (i64, i64),
-) -> Result<()> {
-    let outside = match view.dtype {
-        DType::I64 => first_outside(view.data, offset, stride, lower, upper, i64::from_le_bytes),
-        DType::I32 => first_outside(view.data, offset, stride, lower, upper, |b| i32::from_le_bytes(b).into()),
-        DType::I8 => first_outside(view.data, offset, stride, lower, upper, |b| i8::from_le_bytes(b).into()),
-        _ => first_outside(view.data, offset, stride, lower, upper, |b| u8::from_le_bytes(b).into()),
-    };
-    match outside {
-        None => Ok(()),
-        Some(value) => {
-            Err(Error::Invalid(format!("index {value} in tensor `{name}` lies outside of {lower}..={upper}")))
-        }
-    }
-}
-
-fn first_outside<const N: usize>(
-    data: &[u8],
-    offset: usize,
-    stride: usize,
-    lower: i64,
-    upper: i64,
-    read: fn([u8; N]) -> i64,
-) -> Option<i64> {
-    let (elements, _) = data.as_chunks::<N>();
-    elements.iter().skip(offset).step_by(stride).map(|&e| read(e)).find(|v| !(lower..=upper).contains(v))
 }
 
 #[cfg(test)]

@@ -135,7 +135,7 @@ fn wrong_inputs_are_named() {
         Err(Error::Invalid(m)) => m,
         other => panic!("{other:?}"),
     };
-    assert_eq!(message(&[("z", &x)]), "no input `z`: the model's inputs are `x`");
+    assert_eq!(message(&[("z", &x)]), "there is no input `z`: there are x");
     assert_eq!(message(&[]), "input `x` is missing (i64 1000)");
     assert_eq!(message(&[("x", &x), ("x", &x)]), "input `x` is given twice");
     let float = Tensor::zeros(DType::F32, &[N]);

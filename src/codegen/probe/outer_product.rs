@@ -5,6 +5,7 @@ use super::{Probe, Registers, advance, at, least_seconds};
 use crate::codegen::vcode::{Function, Inst, Lane, VType, Vreg};
 use crate::codegen::{DType, Result, Target, Tensor};
 use serde::Serialize;
+use std::time::Instant;
 
 /// GFLOP/s of one core; a multiply-add counts two.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize)]
@@ -40,10 +41,37 @@ const COLUMNS: usize = 2;
 /// Measures both rates for `seconds` in all, the two kernels in turn.
 pub fn measure_rates<T: Real>(target: &Target, seconds: f64) -> Result<Rates> {
     let seconds = least_seconds(&[probe::<T>(target, false)?, probe::<T>(target, true)?], seconds)?;
-    let width = COLUMNS * target.lanes(T::LANE.bytes());
-    let flops = 2.0 * (REPEAT * DEPTH) as f64 * (rows(target) * width) as f64;
-    let rate = |seconds: f64| flops / seconds / 1e9;
+    let rate = |seconds: f64| flops::<T>(target) / seconds / 1e9;
     Ok(Rates { from_registers: rate(seconds[0]), from_l1: rate(seconds[1]) })
+}
+
+/// The kernel with operands from the first cache, to be run between the runs of something else whose rate is set beside it:
+/// what the clock and other programs do at that moment is then in both.
+pub struct PeakProbe {
+    probe: Probe,
+    flops: f64,
+}
+
+impl PeakProbe {
+    /// A probe of one core in arithmetic of `T`.
+    pub fn new<T: Real>(target: &Target) -> Result<PeakProbe> {
+        Ok(PeakProbe { probe: probe::<T>(target, true)?, flops: flops::<T>(target) })
+    }
+
+    /// GFLOP/s of each run in about `seconds`, of one run at least.
+    pub fn rates(&self, seconds: f64) -> Result<Vec<f64>> {
+        let (mut rates, start) = (vec![], Instant::now());
+        while rates.is_empty() || start.elapsed().as_secs_f64() < seconds {
+            rates.push(self.flops / self.probe.run()? / 1e9);
+        }
+        Ok(rates)
+    }
+}
+
+/// Operations of one run.
+fn flops<T: Real>(target: &Target) -> f64 {
+    let width = COLUMNS * target.lanes(T::LANE.bytes());
+    2.0 * (REPEAT * DEPTH) as f64 * (rows(target) * width) as f64
 }
 
 fn probe<T: Real>(target: &Target, loads: bool) -> Result<Probe> {

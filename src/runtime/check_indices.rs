@@ -1,0 +1,201 @@
+//! Checks subscripts that come from data against the range that kernels rely on.
+//!
+//! In: an integer tensor, which of its elements are subscripts, the range. Out: nothing, or an error that names the first
+//! element outside. Blocks are scanned without branches, so that the compiler can use vectors, and divided among the
+//! threads of the run; only where a block may hold an element outside, the first one is looked for in order. Invariant:
+//! the error does not depend on the number of threads.
+
+use crate::runtime::opaque::View;
+use crate::runtime::pool::Crew;
+use crate::runtime::{DType, Error, Result};
+use std::ops::RangeInclusive;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// Subscripts that a thread scans at a time.
+const BLOCK: usize = 1 << 14;
+
+/// Checks that elements `offset, offset + stride, …` lie in `lower..=upper`, on the threads of `crew` where there is one.
+pub fn check_indices(
+    name: &str,
+    view: &View,
+    (offset, stride): (usize, usize),
+    (lower, upper): (i64, i64),
+    crew: Option<&mut Crew>,
+) -> Result<()> {
+    let outside = match view.dtype {
+        DType::I64 => first_outside::<i64, 8>(view.data, offset, stride, lower..=upper, crew)?,
+        DType::I32 => first_outside::<i32, 4>(view.data, offset, stride, lower..=upper, crew)?,
+        DType::I8 => first_outside::<i8, 1>(view.data, offset, stride, lower..=upper, crew)?,
+        _ => first_outside::<u8, 1>(view.data, offset, stride, lower..=upper, crew)?,
+    };
+    match outside {
+        None => Ok(()),
+        Some(value) => {
+            Err(Error::Invalid(format!("index {value} in tensor `{name}` lies outside of {lower}..={upper}")))
+        }
+    }
+}
+
+/// An element type of subscripts, `N` bytes long.
+trait Subscript<const N: usize>: Copy + Into<i64> {
+    /// The signed type that holds all values, in which ranges are compared.
+    type Wide: Copy + Sync + From<Self> + TryFrom<i64> + Into<i64>;
+    const LEAST: Self::Wide;
+    const GREATEST: Self::Wide;
+    fn read(bytes: [u8; N]) -> Self;
+    /// Is negative where `value` is outside. Where a range has more than half of all values, it may be negative inside.
+    fn excess(value: Self::Wide, lower: Self::Wide, upper: Self::Wide) -> Self::Wide;
+    fn either(a: Self::Wide, b: Self::Wide) -> Self::Wide;
+}
+
+macro_rules! subscript {
+    ($($t:ty, $wide:ty, $bytes:literal;)*) => {$(
+        impl Subscript<$bytes> for $t {
+            type Wide = $wide;
+            const LEAST: $wide = <$wide>::MIN;
+            const GREATEST: $wide = <$wide>::MAX;
+            #[inline(always)]
+            fn read(bytes: [u8; $bytes]) -> $t {
+                <$t>::from_le_bytes(bytes)
+            }
+            #[inline(always)]
+            fn excess(value: $wide, lower: $wide, upper: $wide) -> $wide {
+                value.wrapping_sub(lower) | upper.wrapping_sub(value)
+            }
+            #[inline(always)]
+            fn either(a: $wide, b: $wide) -> $wide {
+                a | b
+            }
+        }
+    )*};
+}
+subscript! {
+    i64, i64, 8;
+    i32, i32, 4;
+    i8, i32, 1;
+    u8, i32, 1;
+}
+
+fn first_outside<T: Subscript<N>, const N: usize>(
+    data: &[u8],
+    offset: usize,
+    stride: usize,
+    range: RangeInclusive<i64>,
+    crew: Option<&mut Crew>,
+) -> Result<Option<i64>> {
+    let elements = data.as_chunks::<N>().0.get(offset..).unwrap_or(&[]);
+    let stride = stride.max(1);
+    let (count, blocks) = (elements.len().div_ceil(stride), elements.len().div_ceil(stride).div_ceil(BLOCK));
+    // No value of the type is outside of a bound that the type cannot hold.
+    let clamp = |bound: i64| T::Wide::try_from(bound.clamp(T::LEAST.into(), T::GREATEST.into())).ok();
+    let bounds = clamp(*range.start()).zip(clamp(*range.end()));
+    let reaches = *range.start() <= T::GREATEST.into() && *range.end() >= T::LEAST.into();
+    let suspect = |first: usize, last: usize| match bounds {
+        Some((lower, upper)) if reaches => {
+            let part = &elements[first * BLOCK * stride..(last * BLOCK * stride).min(elements.len())];
+            may_leave::<T, N>(part, stride, lower, upper)
+        }
+        _ => true,
+    };
+    let suspected = match crew {
+        Some(crew) if blocks > 1 => {
+            let seen = AtomicBool::new(false);
+            crew.run(blocks as i64, &|first, last, _| {
+                if suspect(first as usize, last as usize) {
+                    seen.store(true, Ordering::Relaxed);
+                }
+            })?;
+            seen.into_inner()
+        }
+        _ => count > 0 && suspect(0, blocks),
+    };
+    let mut values = elements.iter().step_by(stride).map(|&e| T::read(e).into());
+    Ok(if suspected { values.find(|v| !range.contains(v)) } else { None })
+}
+
+/// Returns true if an element of each `stride` may be outside; exact but for ranges of more than half of all values.
+fn may_leave<T: Subscript<N>, const N: usize>(
+    elements: &[[u8; N]],
+    stride: usize,
+    lower: T::Wide,
+    upper: T::Wide,
+) -> bool {
+    let start = T::excess(lower, lower, lower);
+    let add = |sum: T::Wide, e: &[u8; N]| T::either(sum, T::excess(T::Wide::from(T::read(*e)), lower, upper));
+    let sum: i64 = match stride {
+        1 => elements.iter().fold(start, add).into(),
+        _ => elements.iter().step_by(stride).fold(start, add).into(),
+    };
+    sum < 0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::runtime::pool::Pool;
+
+    fn first(dtype: DType, data: &[u8], elements: (usize, usize), range: (i64, i64), threads: usize) -> Option<String> {
+        let shape = [(data.len() / dtype.bytes()) as i64];
+        let view = View { dtype, shape: &shape, data };
+        let pool = Pool::new(threads).unwrap();
+        let checked = check_indices("x", &view, elements, range, Some(&mut pool.enter())).err().map(|e| e.to_string());
+        assert_eq!(checked, check_indices("x", &view, elements, range, None).err().map(|e| e.to_string()));
+        checked
+    }
+
+    #[test]
+    fn the_first_element_outside_is_named_whatever_the_threads() {
+        let n = 5 * BLOCK + 77;
+        let bytes = |values: &[i64]| -> Vec<u8> { values.iter().flat_map(|v| v.to_le_bytes()).collect() };
+        let mut values: Vec<i64> = (0..n as i64).collect();
+        for threads in [1, 3] {
+            assert_eq!(first(DType::I64, &bytes(&values), (0, 1), (0, n as i64 - 1), threads), None);
+        }
+        (values[4 * BLOCK], values[2 * BLOCK + 9], values[n - 1]) = (-7, -8, -9);
+        let message = |v: i64| Some(format!("invalid: index {v} in tensor `x` lies outside of 0..={}", n - 1));
+        for threads in [1, 3] {
+            let check =
+                |offset, stride| first(DType::I64, &bytes(&values), (offset, stride), (0, n as i64 - 1), threads);
+            assert_eq!(check(0, 1), message(-8));
+            assert_eq!(check(0, 2), message(-7));
+            assert_eq!(check(n - 1, 5), message(-9));
+            assert_eq!(check(n, 1), None);
+        }
+    }
+
+    #[test]
+    fn every_value_of_every_type_is_compared_exactly() {
+        let ranges = [
+            (0, 0),
+            (-3, 5),
+            (1, 10),
+            (-10, -1),
+            (-128, 127),
+            (0, 255),
+            (200, 300),
+            (-400, -300),
+            (i64::MIN, i64::MAX),
+            (i64::MIN, -2),
+            (2, i64::MAX),
+            (5, 4),
+        ];
+        let edges = [i64::MIN, i64::MIN + 1, -129, -128, -11, -1, 0, 1, 5, 10, 127, 128, 255, i64::MAX - 1, i64::MAX];
+        for range in ranges {
+            for v in edges {
+                let outside = |v: i64| (v < range.0 || v > range.1).then_some(v);
+                let checked = |dtype, data: &[u8]| {
+                    let text = first(dtype, data, (0, 1), range, 1)?;
+                    text.split_whitespace().nth(2).and_then(|word| word.parse::<i64>().ok())
+                };
+                assert_eq!(checked(DType::I64, &v.to_le_bytes()), outside(v), "{v} in {range:?}");
+                assert_eq!(
+                    checked(DType::I32, &(v as i32).to_le_bytes()),
+                    outside((v as i32).into()),
+                    "{v} in {range:?}"
+                );
+                assert_eq!(checked(DType::I8, &(v as i8).to_le_bytes()), outside((v as i8).into()), "{v} in {range:?}");
+                assert_eq!(checked(DType::U8, &(v as u8).to_le_bytes()), outside((v as u8).into()), "{v} in {range:?}");
+            }
+        }
+    }
+}
