@@ -28,6 +28,55 @@ pub enum Value {
     Bool(bool),
 }
 
+/// What one operation costs on one vector of f32, in the machine code that this project emits for it.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Cost {
+    /// Instructions: how much code grows where loops are expanded.
+    pub instructions: i64,
+    /// Cycles of throughput: what a model of time counts.
+    pub cycles: f64,
+}
+
+const fn cost(instructions: i64, cycles: f64) -> Cost {
+    Cost { instructions, cycles }
+}
+
+impl UnaryOp {
+    /// The cost of the operation; the functions are polynomials, see [`crate::codegen::math`].
+    pub const fn cost(self) -> Cost {
+        match self {
+            UnaryOp::Exp => cost(18, 14.0),
+            UnaryOp::Log => cost(25, 22.0),
+            UnaryOp::Tanh => cost(18, 22.0),
+            UnaryOp::Erf => cost(36, 28.0),
+            UnaryOp::Sqrt => cost(4, 8.0),
+            UnaryOp::Neg | UnaryOp::Abs | UnaryOp::Floor | UnaryOp::Ceil | UnaryOp::Round | UnaryOp::Not => {
+                cost(1, 1.0)
+            }
+        }
+    }
+}
+
+impl BinaryOp {
+    /// The cost of the operation.
+    pub const fn cost(self) -> Cost {
+        match self {
+            BinaryOp::Pow => cost(60, 50.0),
+            BinaryOp::Div => cost(3, 8.0),
+            BinaryOp::Mod => cost(12, 8.0),
+            BinaryOp::Add | BinaryOp::Sub | BinaryOp::Mul | BinaryOp::Min | BinaryOp::Max => cost(1, 1.0),
+            BinaryOp::And | BinaryOp::Or | BinaryOp::Xor => cost(1, 1.0),
+        }
+    }
+}
+
+impl Cost {
+    /// Returns true if the operation costs more than storing its result and loading it again.
+    pub const fn is_expensive(self) -> bool {
+        self.cycles > 4.0
+    }
+}
+
 /// The operations on a Rust type that elements are computed in.
 pub trait Number: Copy + PartialOrd {
     const ZERO: Self;

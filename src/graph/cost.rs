@@ -6,7 +6,6 @@
 //! it must order layouts, algorithms and fusions rightly.
 
 use crate::graph::Target;
-use crate::graph::expr::{BinaryOp, UnaryOp};
 use crate::graph::ir::TensorType;
 use crate::graph::op::{Layout, Op, Window};
 
@@ -126,11 +125,10 @@ fn arithmetic(op: &Op, operands: &[Operand], result: &TensorType, target: &Targe
 /// Cycles for one vector.
 fn elementwise_cycles(op: &Op) -> f64 {
     match op {
-        Op::Unary(UnaryOp::Exp | UnaryOp::Log | UnaryOp::Sqrt) => 10.0,
-        Op::Unary(UnaryOp::Tanh | UnaryOp::Erf) | Op::Binary(BinaryOp::Pow | BinaryOp::Mod) => 16.0,
+        Op::Unary(op) => op.cost().cycles,
+        Op::Binary(op) => op.cost().cycles,
         Op::Gelu => 19.0,
         Op::Sigmoid | Op::Silu => 14.0,
-        Op::Binary(BinaryOp::Div) => 5.0,
         Op::HardSigmoid { .. } => 2.0,
         Op::HardSwish => 2.5,
         Op::Concat { .. } | Op::Slice { .. } | Op::Expand { .. } | Op::Upsample { .. } | Op::Pad { .. } => 1.5,

@@ -448,22 +448,8 @@ pub(crate) fn cost(e: &Expr) -> i64 {
         Expr::Const(_) | Expr::Index(_) => 0,
         Expr::Load(a) => a.index.iter().map(|i| if let Index::Value(v) = i { 4 + cost(v) } else { 0 }).sum(),
         Expr::Cast(_, x) => 1 + cost(x),
-        Expr::Unary(op, x) => {
-            let own = match op {
-                UnaryOp::Exp | UnaryOp::Log | UnaryOp::Tanh | UnaryOp::Erf => 20,
-                UnaryOp::Sqrt => 5,
-                _ => 1,
-            };
-            own + cost(x)
-        }
-        Expr::Binary(op, x, y) => {
-            let own = match op {
-                BinaryOp::Pow => 40,
-                BinaryOp::Div | BinaryOp::Mod => 5,
-                _ => 1,
-            };
-            own + cost(x) + cost(y)
-        }
+        Expr::Unary(op, x) => op.cost().cycles as i64 + cost(x),
+        Expr::Binary(op, x, y) => op.cost().cycles as i64 + cost(x) + cost(y),
         Expr::Compare(_, x, y) => 1 + cost(x) + cost(y),
         Expr::Select(c, x, y) => 1 + cost(c) + cost(x) + cost(y),
     }

@@ -1,5 +1,8 @@
 //! How much a program computes: instances of statements and the operations in them, for reports.
 //!
+//! Each operation counts one, an `exp` as well as an addition: this is the numerator of GFLOP/s. What operations cost is in
+//! [`crate::codegen::scalar`].
+//!
 //! In: a statement over an affine domain. Out: the number of its points. Iterators that no constraint joins are counted
 //! apart and multiplied; of those that one joins, the innermost is counted in closed form, and those around it one by
 //! one, or at the middles of [`STRATA`] equal parts where they have more values (the midpoint rule: exact for triangles

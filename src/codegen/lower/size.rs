@@ -1,6 +1,6 @@
 //! What loops cost, roughly: how far it pays to expand them.
 
-use crate::codegen::expr::{BinaryOp, Expr, UnaryOp};
+use crate::codegen::expr::Expr;
 use crate::codegen::interval::ceil_div;
 use crate::codegen::loopnest::{Bound, LoopKind, Stmt};
 
@@ -19,27 +19,8 @@ fn expression(e: &Expr) -> i64 {
     match e {
         Expr::Const(_) | Expr::Index(_) => 0,
         Expr::Load(a) => 1 + 2 * a.guard.len() as i64,
-        Expr::Unary(op, a) => {
-            expression(a)
-                + match op {
-                    UnaryOp::Exp => 18,
-                    UnaryOp::Log => 25,
-                    UnaryOp::Tanh => 18,
-                    UnaryOp::Erf => 36,
-                    UnaryOp::Sqrt => 4,
-                    _ => 1,
-                }
-        }
-        Expr::Binary(op, a, b) => {
-            expression(a)
-                + expression(b)
-                + match op {
-                    BinaryOp::Div => 3,
-                    BinaryOp::Mod => 12,
-                    BinaryOp::Pow => 60,
-                    _ => 1,
-                }
-        }
+        Expr::Unary(op, a) => expression(a) + op.cost().instructions,
+        Expr::Binary(op, a, b) => expression(a) + expression(b) + op.cost().instructions,
         Expr::Compare(_, a, b) => 1 + expression(a) + expression(b),
         Expr::Select(c, a, b) => 1 + expression(c) + expression(a) + expression(b),
         Expr::Cast(_, a) => 1 + expression(a),

@@ -4,7 +4,7 @@
 //! has a variable for each way of each pair and chooses; nothing else decides what is fused.
 
 use crate::graph::define::kind;
-use crate::graph::expr::{Affine, BinaryOp, UnaryOp, Var};
+use crate::graph::expr::{Affine, Var};
 use crate::graph::ir::TensorType;
 use crate::graph::op::{FusionKind, Layout, Op, ReduceOp};
 
@@ -132,8 +132,8 @@ pub fn is_elementwise(op: &Op) -> bool {
 /// Elementwise work that is not worth doing twice.
 pub fn is_expensive(op: &Op) -> bool {
     match op {
-        Op::Unary(u) => matches!(u, UnaryOp::Exp | UnaryOp::Log | UnaryOp::Tanh | UnaryOp::Erf | UnaryOp::Sqrt),
-        Op::Binary(b) => matches!(b, BinaryOp::Pow | BinaryOp::Mod | BinaryOp::Div),
+        Op::Unary(op) => op.cost().is_expensive(),
+        Op::Binary(op) => op.cost().is_expensive(),
         Op::Sigmoid | Op::Silu | Op::Gelu => true,
         _ => false,
     }

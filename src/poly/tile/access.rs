@@ -1,6 +1,6 @@
 //! How a statement walks through memory: the stride of each access along each iterator.
 
-use crate::codegen::expr::{Access, Affine, BinaryOp, BufferId, Expr, Index, UnaryOp, Var};
+use crate::codegen::expr::{Access, Affine, BinaryOp, BufferId, Expr, Index, Var};
 use crate::codegen::loopnest::row_major;
 use crate::poly::factor;
 use crate::poly::scop::{Role, Scop, Statement, StatementId};
@@ -203,25 +203,9 @@ pub fn operations(scop: &Scop, id: StatementId) -> f64 {
 fn expression(e: &Expr) -> f64 {
     match e {
         Expr::Const(_) | Expr::Index(_) | Expr::Load(_) => 0.0,
-        Expr::Unary(op, a) => {
-            let own = match op {
-                UnaryOp::Exp => 14.0,
-                UnaryOp::Tanh | UnaryOp::Log => 22.0,
-                UnaryOp::Erf => 28.0,
-                UnaryOp::Sqrt => 8.0,
-                _ => 1.0,
-            };
-            own + expression(a)
-        }
+        Expr::Unary(op, a) => op.cost().cycles + expression(a),
         Expr::Cast(_, a) => 1.0 + expression(a),
-        Expr::Binary(op, a, b) => {
-            let own = match op {
-                BinaryOp::Pow => 50.0,
-                BinaryOp::Div | BinaryOp::Mod => 8.0,
-                _ => 1.0,
-            };
-            own + expression(a) + expression(b)
-        }
+        Expr::Binary(op, a, b) => op.cost().cycles + expression(a) + expression(b),
         Expr::Compare(_, a, b) => 1.0 + expression(a) + expression(b),
         Expr::Select(c, a, b) => 1.0 + expression(c) + expression(a) + expression(b),
     }
