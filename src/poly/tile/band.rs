@@ -17,6 +17,7 @@
 //! Invariant: rows are only moved inwards where they carry nothing, so that the result is legal; it is checked like any
 //! other.
 
+mod sizes;
 mod sums;
 
 use super::access::{Reference, operations, references};
@@ -366,36 +367,26 @@ impl Bands<'_> {
     fn tile_sizes(&self, rows: &[Row], runs_along: Option<Var>) -> Option<Vec<Row>> {
         let ids: Vec<StatementId> = rows[0].phi.iter().map(|p| p.0).collect();
         let cache = self.target.cache_bytes[1] as f64 * FILL;
+        let accesses: Vec<(StatementId, Vec<Reference>)> =
+            ids.iter().map(|&id| (id, references(self.scop, id))).collect();
         let whole: BTreeMap<StatementId, Vec<i64>> =
             ids.iter().map(|&s| (s, self.scop.statement(s).iterators.iter().map(|i| i.extent).collect())).collect();
-        if self.footprint(&whole) <= cache {
+        if self.footprint(&accesses, &whole) <= cache {
             return None;
         }
         let extents: Vec<i64> = rows.iter().map(|r| r.extent(self.scop)).collect();
         let dominant = self.dominant(&ids);
-        let mut best: Option<(Vec<i64>, f64)> = None;
         let choices: Vec<Vec<i64>> =
             extents.iter().map(|&n| SIZES.iter().copied().filter(|&s| s < n).chain([n]).collect()).collect();
-        let mut at = vec![0; rows.len()];
-        loop {
-            let sizes: Vec<i64> = at.iter().zip(&choices).map(|(&i, c)| c[i]).collect();
+        let sizes = sizes::best_sizes(&choices, &mut |sizes| {
             let inside: BTreeMap<StatementId, Vec<i64>> =
-                ids.iter().map(|&s| (s, self.inside(rows, &sizes, s))).collect();
-            let print = self.footprint(&inside);
-            if print <= cache {
-                let tiles: f64 = extents.iter().zip(&sizes).map(|(&e, &s)| ((e + s - 1) / s) as f64).product();
-                let run = runs_along.map_or(1, |v| inside[&dominant][v.0 as usize]).max(1);
-                let runs = self.instances(dominant) / run as f64;
-                let cost = tiles * print / self.target.bandwidth[2] + runs * RUN;
-                if best.as_ref().is_none_or(|b| cost < b.1) {
-                    best = Some((sizes, cost));
-                }
-            }
-            let Some(i) = (0..at.len()).rev().find(|&i| at[i] + 1 < choices[i].len()) else { break };
-            at[i] += 1;
-            at[i + 1..].fill(0);
-        }
-        let (sizes, _) = best?;
+                ids.iter().map(|&s| (s, self.inside(rows, sizes, s))).collect();
+            let print = self.footprint(&accesses, &inside);
+            let tiles: f64 = extents.iter().zip(sizes).map(|(&e, &s)| ((e + s - 1) / s) as f64).product();
+            let run = runs_along.map_or(1, |v| inside[&dominant][v.0 as usize]).max(1);
+            let runs = self.instances(dominant) / run as f64;
+            (print <= cache).then(|| tiles * print / self.target.bandwidth[2] + runs * RUN)
+        })?;
         let kept = rows.iter().zip(&sizes).zip(&extents).filter(|((_, s), e)| s < e);
         let rows: Vec<Row> =
             kept.map(|((r, &s), _)| Row { tile: s, name: format!("{}t", r.name), ..r.clone() }).collect();
@@ -436,11 +427,12 @@ impl Bands<'_> {
         extents
     }
 
-    /// Bytes of all tensors that boxes of these extents touch.
-    fn footprint(&self, extents: &BTreeMap<StatementId, Vec<i64>>) -> f64 {
+    /// Bytes of all tensors that accesses of statements in boxes of these extents touch.
+    fn footprint(&self, accesses: &[(StatementId, Vec<Reference>)], extents: &BTreeMap<StatementId, Vec<i64>>) -> f64 {
         let mut bytes: BTreeMap<u32, f64> = BTreeMap::new();
-        for (&id, extents) in extents {
-            for r in references(self.scop, id) {
+        for (id, references) in accesses {
+            let extents = &extents[id];
+            for r in references {
                 let one = r.footprint(&|v: Var| extents[v.0 as usize], self.target.line_bytes as i64);
                 let all = bytes.entry(r.tensor.0).or_default();
                 *all = all.max(one);

@@ -52,9 +52,10 @@ impl Bands<'_> {
             return None;
         }
         let both = [a.clone(), b.clone()];
+        let accesses = [(id, references(self.scop, id))];
         let fits = |tile: i64| {
             let inside = BTreeMap::from([(id, self.inside(&both, &[tile; 2], id))]);
-            self.footprint(&inside) <= self.target.cache_bytes[1] as f64 * FILL
+            self.footprint(&accesses, &inside) <= self.target.cache_bytes[1] as f64 * FILL
         };
         let most = a.extent(self.scop).max(b.extent(self.scop));
         let tile = if fits(most) { None } else { SIZES.into_iter().rev().find(|t| *t < most && fits(*t)) };

@@ -1,0 +1,122 @@
+//! The search for the sizes of several tile rows.
+//!
+//! In: the sizes that each row may have, ascending, and the cost of a choice of all; a choice that does not fit has none. Out:
+//! the best choice. Few choices are all tried. Of many, one row after the other takes its best size while the others keep
+//! theirs (coordinate descent), from a start for each size, until nothing gains or [`MOST_TRIES`] costs were asked for.
+
+/// Choices that are all tried: nine sizes of four rows.
+const ALL_TRIED: usize = 6561;
+/// Costs that are asked for where there are more.
+const MOST_TRIES: usize = 4096;
+
+/// The sizes with the least cost; of equal ones the first in lexicographic order where all are tried.
+pub fn best_sizes(choices: &[Vec<i64>], cost: &mut dyn FnMut(&[i64]) -> Option<f64>) -> Option<Vec<i64>> {
+    let count = choices.iter().try_fold(1usize, |n, c| n.checked_mul(c.len()));
+    let (sizes, _) = match count {
+        Some(n) if n <= ALL_TRIED => try_all(choices, cost),
+        _ => descend_from_all(choices, cost),
+    }?;
+    Some(sizes)
+}
+
+type Best = Option<(Vec<i64>, f64)>;
+
+fn try_all(choices: &[Vec<i64>], cost: &mut dyn FnMut(&[i64]) -> Option<f64>) -> Best {
+    let mut best: Best = None;
+    let mut positions = vec![0; choices.len()];
+    loop {
+        let sizes: Vec<i64> = positions.iter().zip(choices).map(|(&i, c)| c[i]).collect();
+        if let Some(cost) = cost(&sizes)
+            && best.as_ref().is_none_or(|b| cost < b.1)
+        {
+            best = Some((sizes, cost));
+        }
+        let next = (0..choices.len()).rev().find(|&i| positions[i] + 1 < choices[i].len());
+        let Some(i) = next else { return best };
+        positions[i] += 1;
+        positions[i + 1..].fill(0);
+    }
+}
+
+fn descend_from_all(choices: &[Vec<i64>], cost: &mut dyn FnMut(&[i64]) -> Option<f64>) -> Best {
+    let (mut best, mut left): (Best, usize) = (None, MOST_TRIES);
+    let starts = choices.iter().map(Vec::len).max().unwrap_or(0);
+    for start in 0..starts {
+        let sizes = choices.iter().map(|c| c[start.min(c.len() - 1)]).collect();
+        if let Some((sizes, cost)) = descend(choices, sizes, cost, &mut left)
+            && best.as_ref().is_none_or(|b| cost < b.1)
+        {
+            best = Some((sizes, cost));
+        }
+    }
+    best
+}
+
+fn descend(
+    choices: &[Vec<i64>],
+    mut sizes: Vec<i64>,
+    cost: &mut dyn FnMut(&[i64]) -> Option<f64>,
+    left: &mut usize,
+) -> Best {
+    let mut ask = |sizes: &[i64]| {
+        *left = left.checked_sub(1)?;
+        cost(sizes)
+    };
+    let mut least = ask(&sizes)?;
+    loop {
+        let before = least;
+        for row in 0..choices.len() {
+            for &size in &choices[row] {
+                let old = std::mem::replace(&mut sizes[row], size);
+                match ask(&sizes) {
+                    Some(cost) if cost < least => least = cost,
+                    _ => sizes[row] = old,
+                }
+            }
+        }
+        if least >= before {
+            return Some((sizes, least));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Tiles of a nest whose tensors have one or two of its loops as subscripts, as the caller prices them.
+    fn priced(extents: &[i64], sizes: &[i64], cache: f64) -> Option<f64> {
+        let footprint: f64 = (0..sizes.len()).map(|i| (sizes[i] * sizes[(i + 1) % sizes.len()]) as f64 * 8.0).sum();
+        let tiles: f64 = extents.iter().zip(sizes).map(|(e, s)| ((e + s - 1) / s) as f64).product();
+        let points: f64 = extents.iter().map(|&e| e as f64).product();
+        (footprint <= cache).then(|| tiles * footprint / 30.0 + points / *sizes.last().unwrap() as f64 * 30.0)
+    }
+
+    fn choices(extents: &[i64]) -> Vec<Vec<i64>> {
+        let sizes = [4, 8, 16, 32, 64, 128, 256, 512];
+        extents.iter().map(|&n| sizes.into_iter().filter(|&s| s < n).chain([n]).collect()).collect()
+    }
+
+    #[test]
+    fn six_rows_take_a_bounded_number_of_tries() {
+        let extents = [600; 6];
+        let mut tries = 0;
+        let sizes = best_sizes(&choices(&extents), &mut |sizes| {
+            tries += 1;
+            priced(&extents, sizes, 700e3)
+        });
+        assert!(sizes.is_some() && tries <= MOST_TRIES, "{tries} tries, {sizes:?}");
+    }
+
+    #[test]
+    fn descent_comes_near_to_the_best_of_all() {
+        for extents in [vec![600, 600, 600], vec![2000, 40, 700], vec![100, 900, 30, 600], vec![2600, 2600]] {
+            for cache in [20e3, 300e3, 700e3] {
+                let choices = choices(&extents);
+                let all = try_all(&choices, &mut |sizes| priced(&extents, sizes, cache)).unwrap().1;
+                let near = descend_from_all(&choices, &mut |sizes| priced(&extents, sizes, cache)).unwrap().1;
+                assert!(near <= 1.1 * all, "{extents:?} in {cache}: {near} instead of {all}");
+            }
+        }
+    }
+}
