@@ -22,14 +22,14 @@
 //! # }
 //! ```
 
-use crate::codegen::Target;
+use crate::codegen::{Isa, Target};
 use crate::graph::import::{Dim, InputSpec, OnnxModel};
 use crate::graph::ir::Graph;
 use crate::pipeline::report::Report;
 use crate::pipeline::{self, Compilation, EgraphOptions, Limits, Stage, program};
 use crate::poly::language::syntax::{Array, Expr, File, Kind, Program};
 use crate::poly::language::{self, Meaning};
-use crate::runtime::error::guard;
+use crate::runtime::error::{guard, unknown};
 use crate::runtime::module::Module;
 use crate::runtime::pool::Pool;
 use crate::runtime::session::Session;
@@ -116,7 +116,7 @@ impl Programs {
         self.file.program(self.program.as_deref())
     }
 
-    fn meaning(&self, dims: &BTreeMap<String, i64>, order: &Order) -> Result<Meaning> {
+    fn meaning(&self, dims: &BTreeMap<String, i64>, order: &Order, isa: Isa) -> Result<Meaning> {
         let program = self.program()?;
         let meaning = self.file.lower(program, dims, self.sizes.as_deref())?;
         let name = match order {
@@ -126,11 +126,10 @@ impl Programs {
         };
         let schedules = self.file.schedules_of(program);
         match schedules.iter().find(|s| *s.name == **name) {
-            Some(schedule) => self.file.schedule(&meaning, schedule),
+            Some(schedule) => self.file.schedule(&meaning, schedule, isa),
             None => {
                 let names: Vec<&str> = schedules.iter().map(|s| &*s.name).collect();
-                let has = if names.is_empty() { "none".into() } else { names.join(", ") };
-                Err(Error::Invalid(format!("`{}` has no schedule `{name}`: there are {has}", program.name)))
+                Err(Error::Invalid(format!("`{}`: {}", program.name, unknown("schedule", name, &names))))
             }
         }
     }
@@ -260,7 +259,8 @@ impl Model {
         guard(|| {
             let pipeline_options = self.pipeline_options(options)?;
             if let Source::Program(source) = &self.source {
-                return program::compile(&source.meaning(&options.dims, &self.order)?, &pipeline_options);
+                let meaning = source.meaning(&options.dims, &self.order, pipeline_options.target.isa)?;
+                return program::compile(&meaning, &pipeline_options);
             }
             let graph = self.graph(&options.dims)?;
             let mut compiled = pipeline::compile(&graph, &pipeline_options)?;
@@ -282,12 +282,13 @@ impl Model {
     pub fn explain(&self, options: &Options, stage: Stage, kernel: Option<&str>) -> Result<String> {
         guard(|| match &self.source {
             Source::Program(source) => {
-                let meaning = source.meaning(&options.dims, &self.order)?;
+                let pipeline_options = options.pipeline()?;
+                let meaning = source.meaning(&options.dims, &self.order, pipeline_options.target.isa)?;
                 let name = &meaning.name;
                 if let Some(wanted) = kernel.filter(|wanted| !name.contains(*wanted)) {
-                    return Err(Error::Invalid(format!("no kernel is called `{wanted}`; there are {name}")));
+                    return Err(Error::Invalid(unknown("kernel", wanted, &[name])));
                 }
-                program::explain(&meaning, &|| source.file.written(&meaning), &options.pipeline()?, stage)
+                program::explain(&meaning, &|| source.file.written(&meaning), &pipeline_options, stage)
             }
             _ => pipeline::explain(&self.graph(&options.dims)?, &self.pipeline_options(options)?, stage, kernel),
         })
@@ -299,7 +300,10 @@ impl Model {
         if let Some(name) = options.dims.keys().find(|name| !self.symbols().contains(name)) {
             let dims = BTreeMap::from([(name.clone(), 1)]);
             match &self.source {
-                Source::Program(source) => _ = source.meaning(&dims, &self.order)?,
+                Source::Program(source) => {
+                    let isa = self.pipeline_options(options)?.target.isa;
+                    source.meaning(&dims, &self.order, isa)?;
+                }
                 _ => _ = self.graph(&dims)?,
             }
         }

@@ -186,7 +186,7 @@ fn every_stage_has_a_text() {
         }
     }
     let refused = pipeline::explain(&graph, &options, Stage::Scop, Some("nothing")).unwrap_err().to_string();
-    assert!(refused.contains("no kernel is called `nothing`"));
+    assert!(refused.contains("there is no kernel `nothing`"));
     assert!(pipeline::stage("nothing").is_err());
 }
 

@@ -125,7 +125,11 @@ fn check(seed: u64, counts: &mut Counts, said: &mut String) -> Option<String> {
         return Some(format!("the ILP's schedule: {why}\n{text}"));
     }
     let normal = || meaning.normal();
-    let original = Original { written: file.written(&meaning).expect("it has been run"), normal: &normal };
+    let original = Original {
+        written: file.written(&meaning).expect("it has been run"),
+        normal: &normal,
+        isa: tilewright::codegen::target::Isa::Avx2,
+    };
     let mut primitives: Vec<Primitive> = vec![];
     let mut states = vec![Transformed::new(original.written.clone())];
     if maker.chance(20) {
@@ -157,7 +161,7 @@ fn check(seed: u64, counts: &mut Counts, said: &mut String) -> Option<String> {
                 states.push(state);
                 primitives.push(next);
             }
-            Err(Error::Schedule(message)) => match confirm_values(&message, &states[states.len() - 1].scop) {
+            Err(Error::Schedule(refusal)) => match confirm_values(&refusal.to_string(), &states[states.len() - 1].scop) {
                 Some(Err(why)) => return Some(format!("{why}\n{}\n{next}", with(&text, &primitives))),
                 Some(Ok(())) => *counts.entry("refused for its values with true instances".into()).or_default() += 1,
                 None => *counts.entry("refused for its structure".into()).or_default() += 1,
@@ -173,7 +177,8 @@ fn check(seed: u64, counts: &mut Counts, said: &mut String) -> Option<String> {
     *said = with(&text, &primitives);
     match transform::apply_all(&original, &placed(&primitives)) {
         Ok(_) => {}
-        Err((at, Error::Schedule(message))) => {
+        Err((at, Error::Schedule(refusal))) => {
+            let message = refusal.to_string();
             let state = &states[at + 1];
             let all = || with(&text, &primitives[..=at]);
             let alone = [
@@ -193,8 +198,8 @@ fn check(seed: u64, counts: &mut Counts, said: &mut String) -> Option<String> {
             }
             kept = at;
             // What the primitives before it make may lack what a whole schedule needs.
-            if let Err((_, Error::Schedule(message))) = transform::apply_all(&original, &placed(&primitives[..kept]))
-                && alone.iter().any(|words| message.contains(words))
+            if let Err((_, Error::Schedule(refusal))) = transform::apply_all(&original, &placed(&primitives[..kept]))
+                && alone.iter().any(|words| refusal.reason.contains(words))
             {
                 return None;
             }
@@ -256,7 +261,11 @@ fn illegal_schedules_are_refused_with_true_counterexamples() {
             .unwrap_or_else(|e| panic!("{name}: {primitives}: {e}"));
         let meaning = file.lower(file.program(None).unwrap(), &BTreeMap::new(), None).unwrap_or_else(|e| panic!("{e}"));
         let normal = || meaning.normal();
-        let original = Original { written: file.written(&meaning).unwrap(), normal: &normal };
+        let original = Original {
+            written: file.written(&meaning).unwrap(),
+            normal: &normal,
+            isa: tilewright::codegen::target::Isa::Avx2,
+        };
         let said = &file.schedules[0].primitives;
         let (at, message) = match transform::apply_all(&original, said) {
             Ok(_) => {

@@ -341,7 +341,11 @@ const REFUSED: &[(&str, &str, &[&str])] = &[
     ("prefix", "rfactor s over j -> P", &["reads s itself"]),
     ("gemm", "distribute C_init, C at m; tensorize C(m, k)", &["loop `n`"]),
     ("gemm", "distribute C_init, C at m; tensorize C(m, n, k) with dot", &["operand B has stride 21 along k"]),
-    ("gemm", "distribute C_init, C at m; tensorize C(m, n, k) with magic", &["no instruction on f32", "outer product"]),
+    (
+        "gemm",
+        "distribute C_init, C at m; tensorize C(m, n, k) with magic",
+        &["no tensor instruction on f32 of this target `magic`", "outer product"],
+    ),
     ("strided", "distribute C_init, C at m; tensorize C(m, k)", &["no tensor instruction: the body of C is not"]),
     ("softmax", "compute_at e at Y(m)", &["total reads e and is not in loop `Y(m)`"]),
     ("scale", "cache_read A at i", &["A in loop `i` writes A", "i [", "<--"]),

@@ -1,9 +1,11 @@
 //! `check`: proves or refuses every schedule of a file.
 
 use super::progress::Progress;
-use super::{bind_once, parse_dim, print};
+use super::{bind_once, parse_dim, print, target};
 use std::path::PathBuf;
+use tilewright::codegen::target::{Isa, Target};
 use tilewright::poly::language;
+use tilewright::runtime::error::unknown;
 use tilewright::{Error, Result};
 
 #[derive(clap::Args)]
@@ -16,6 +18,9 @@ pub struct Arguments {
     /// The set of sizes of the programs, for those that --dim does not give
     #[arg(long, value_name = "NAME")]
     size: Option<String>,
+    /// The target whose instructions `tensorize` chooses from; the host's best by default
+    #[arg(long, value_name = "NAME")]
+    target: Option<String>,
     /// The value of a size
     #[arg(long = "dim", value_name = "NAME=N", value_parser = parse_dim)]
     dims: Vec<(String, i64)>,
@@ -31,16 +36,34 @@ impl Arguments {
         };
         let known = |name: &String| programs.iter().any(|p| p.sizes().contains(name));
         if let Some(name) = dims.keys().find(|name| !known(name)) {
-            return Err(Error::Invalid(format!("no program with a schedule has a size `{name}`")));
+            let names: Vec<String> = programs.iter().flat_map(|p| p.sizes()).collect();
+            return Err(Error::Invalid(unknown("size of a program with a schedule", name, &names)));
         }
+        let isa = match self.target {
+            None => Target::host().map_or(Isa::Avx2, |target| target.isa),
+            Some(_) => target(self.target.as_deref())?.isa,
+        };
+        let has_set = |p: &language::syntax::Program| match &self.size {
+            None => true,
+            Some(name) => p.sizes.iter().any(|set| *set.name == **name),
+        };
+        let none_has_set = !programs.iter().any(|p| has_set(p));
         let (mut out, mut refused, mut count) = (String::new(), 0, 0);
         for program in &programs {
+            if let (Some(name), false, false) = (&self.size, has_set(program), none_has_set) {
+                let schedules = file.schedules_of(program).len();
+                out.push_str(&format!(
+                    "{}: has no set of sizes `{name}`, {schedules} schedules not checked\n",
+                    program.name
+                ));
+                continue;
+            }
             let own = dims.iter().filter(|d| program.sizes().contains(d.0)).map(|d| (d.0.clone(), *d.1)).collect();
             let meaning = file.lower(program, &own, self.size.as_deref())?;
             for schedule in file.schedules_of(program) {
                 progress.stage(format!("checking {} for {}", schedule.name, program.name));
                 count += 1;
-                let verdict = file.schedule(&meaning, schedule).map_or_else(|e| e.to_string(), |_| "legal".into());
+                let verdict = file.schedule(&meaning, schedule, isa).map_or_else(|e| e.to_string(), |_| "legal".into());
                 refused += usize::from(verdict != "legal");
                 out.push_str(&format!("{} for {}: {verdict}\n", schedule.name, program.name));
             }
@@ -51,7 +74,7 @@ impl Arguments {
             (_, 0) => Ok(out),
             (_, _) => {
                 print(&out)?;
-                Err(Error::Schedule(format!("{refused} of {count} schedules refused")))
+                Err(Error::refused(format!("{refused} of {count} schedules refused")))
             }
         }
     }

@@ -26,6 +26,15 @@ impl Arguments {
         if place(&self.output).is_some_and(|output| place(&self.model.model) == Some(output)) {
             return Err(Error::Invalid(format!("{} is the model itself", self.output.display())));
         }
+        let native = ["so", "o", "a", "dll", "dylib", "exe"];
+        if let Some(extension) = self.output.extension().and_then(|e| e.to_str()).filter(|e| native.contains(e)) {
+            return Err(Error::Invalid(format!(
+                "{} would not be what .{extension} says: `compile` writes a module that `tilewright run` and \
+                 `tilewright bench` take, not an object file; call it {}",
+                self.output.display(),
+                self.output.with_extension("tw").display()
+            )));
+        }
         let (module, report) = inputs::compile(&self.model, &BTreeMap::new(), progress)?;
         progress.stage(format!("writing {}", self.output.display()));
         module.save(&self.output)?;

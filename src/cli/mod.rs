@@ -20,6 +20,7 @@ use std::collections::BTreeMap;
 use std::io::Write;
 use std::path::PathBuf;
 use tilewright::codegen::target::Target;
+use tilewright::runtime::error::unknown;
 use tilewright::runtime::text::lines;
 use tilewright::{Error, Result};
 
@@ -96,20 +97,25 @@ pub struct ModelArguments {
 impl ModelArguments {
     /// The target asked for, or the best that runs here.
     fn target(&self) -> Result<Target> {
-        match &self.target {
-            None => Target::host().ok_or_else(|| {
-                Error::Unsupported("this processor runs none of the targets: see `tilewright targets`".into())
-            }),
-            Some(name) => Target::by_name(name).ok_or_else(|| {
-                let known: Vec<_> = Target::all().into_iter().map(|t| t.name).collect();
-                Error::Invalid(format!("there is no target '{name}'; there are: {}", known.join(", ")))
-            }),
-        }
+        target(self.target.as_deref())
     }
 
     /// The dimensions given, each once.
     fn dims(&self) -> Result<BTreeMap<String, i64>> {
         bind_once(&self.dims)
+    }
+}
+
+/// The target of this name, or the best that runs here.
+fn target(name: Option<&str>) -> Result<Target> {
+    match name {
+        None => Target::host().ok_or_else(|| {
+            Error::Unsupported("this processor runs none of the targets: see `tilewright targets`".into())
+        }),
+        Some(name) => Target::by_name(name).ok_or_else(|| {
+            let names: Vec<_> = Target::all().into_iter().map(|t| t.name).collect();
+            Error::Invalid(unknown("target", name, &names))
+        }),
     }
 }
 

@@ -22,6 +22,7 @@ use crate::graph::ir::{Graph, Node, TensorType, Value, ValueId};
 use crate::graph::op::Op;
 use crate::graph::proto::{GraphProto, ModelProto, NodeProto, TensorProto};
 use crate::graph::{DType, Error, Result, Tensor};
+use crate::runtime::error::unknown;
 use external::Folder;
 use prost::Message;
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -153,8 +154,7 @@ impl OnnxModel {
         let symbols = self.symbols();
         for (name, &size) in dims {
             if !symbols.contains(name) {
-                let known = if symbols.is_empty() { "none".into() } else { symbols.join(", ") };
-                return Err(Error::Invalid(format!("there is no dynamic dimension '{name}'; the model has: {known}")));
+                return Err(Error::Invalid(unknown("dynamic dimension", name, &symbols)));
             }
             if size < 1 {
                 return Err(Error::Invalid(format!("dimension '{name}' is {size}, but must be at least 1")));

@@ -35,8 +35,6 @@ pub struct TensorInstruction {
     pub operands: Vec<Role>,
     /// The lanes are combined at the end: the accumulator does not vary with the lane iterator.
     pub lanes_reduced: bool,
-    /// Registers that one instruction needs beyond accumulators and vectors.
-    pub scratch_registers: usize,
 }
 
 /// A statement that an instruction computes.
@@ -45,6 +43,36 @@ pub struct Match {
     pub instruction: String,
     /// The read of the statement that is each operand of the instruction.
     pub operands: Vec<Access>,
+}
+
+/// Why an instruction does not compute a statement. Its text is a sentence without its end.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Mismatch {
+    pub part: MismatchPart,
+    pub reason: String,
+}
+
+/// What a mismatch is about: the later, the more of the statement fits.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum MismatchPart {
+    /// The target has nothing of this kind.
+    Table,
+    /// How the statement accumulates.
+    Reduction,
+    Accumulator,
+    Body,
+    /// The statement is the instruction up to an operand.
+    Operand,
+}
+
+impl std::fmt::Display for Mismatch {
+    fn fmt(&self, f: &mut std::fmt::Formatter) -> std::fmt::Result {
+        f.write_str(&self.reason)
+    }
+}
+
+fn mismatch<T>(part: MismatchPart, reason: String) -> Result<T, Mismatch> {
+    Err(Mismatch { part, reason })
 }
 
 /// The instructions that are always known.
@@ -74,7 +102,6 @@ pub fn table() -> Vec<TensorInstruction> {
                     body: product.clone(),
                     operands: operands.to_vec(),
                     lanes_reduced,
-                    scratch_registers: 1,
                 });
             }
         }
@@ -88,25 +115,26 @@ pub fn match_instruction(
     scop: &Scop,
     id: StatementId,
     lane: Var,
-) -> Result<Match, String> {
+) -> Result<Match, Mismatch> {
     let s = scop.statement(id);
-    let Some(reduce) = s.reduce else { return Err(format!("{} does not accumulate", s.name)) };
+    let Some(reduce) = s.reduce else {
+        return mismatch(MismatchPart::Reduction, format!("{} does not accumulate", s.name));
+    };
     if reduce != instruction.reduce {
-        return Err(format!("{} accumulates by {reduce:?}, not by {:?}", s.name, instruction.reduce));
+        let reason = format!("{} accumulates by {reduce:?}, not by {:?}", s.name, instruction.reduce);
+        return mismatch(MismatchPart::Reduction, reason);
     }
     let references = references(scop, id);
     let target = references.last().expect("the write");
     let dtype = scop.tensor(s.target).dtype;
     if dtype != instruction.dtype {
-        return Err(format!("accumulator {} is {dtype}, not {}", scop.tensor(s.target).name, instruction.dtype));
+        let reason = format!("accumulator {} is {dtype}, not {}", scop.tensor(s.target).name, instruction.dtype);
+        return mismatch(MismatchPart::Accumulator, reason);
     }
     if target.depends(lane) == instruction.lanes_reduced {
         let how = if instruction.lanes_reduced { "varies" } else { "does not vary" };
-        return Err(format!(
-            "accumulator {} {how} with {}",
-            scop.tensor(s.target).name,
-            s.iterators[lane.0 as usize].name
-        ));
+        let (name, lane) = (&scop.tensor(s.target).name, &s.iterators[lane.0 as usize].name);
+        return mismatch(MismatchPart::Accumulator, format!("accumulator {name} {how} with {lane}"));
     }
     let mut operands = vec![None; instruction.operands.len()];
     let mut reason = String::new();
@@ -116,7 +144,10 @@ pub fn match_instruction(
         let operands = operands.into_iter().flatten().collect();
         return Ok(Match { instruction: instruction.name.clone(), operands });
     }
-    Err(if reason.is_empty() { format!("the body of {} is not {}", s.name, instruction.semantics) } else { reason })
+    match reason.is_empty() {
+        true => mismatch(MismatchPart::Body, format!("the body of {} is not {}", s.name, instruction.semantics)),
+        false => mismatch(MismatchPart::Operand, reason),
+    }
 }
 
 #[allow(clippy::too_many_arguments)]
@@ -204,7 +235,7 @@ pub fn match_stored(
     packings: &[Packing],
     id: StatementId,
     lane: Var,
-) -> Result<Match, String> {
+) -> Result<Match, Mismatch> {
     let found = match_instruction(instruction, scop, id, lane)?;
     let references = references(scop, id);
     for (access, _) in found.operands.iter().zip(&instruction.operands).filter(|o| *o.1 == Role::Vector) {
@@ -219,37 +250,44 @@ pub fn match_stored(
             && !innermost
         {
             let (name, lane) = (&scop.tensor(access.buffer).name, &scop.statement(id).iterators[lane.0 as usize].name);
-            return Err(format!("operand {name} has stride {stride} along {lane}: `cache_read` and `pack` it"));
+            let reason = format!("operand {name} has stride {stride} along {lane}: `cache_read` and `pack` it");
+            return mismatch(MismatchPart::Operand, reason);
         }
     }
     Ok(found)
 }
 
-/// The first row of `table` for this ISA that matches, or why the first one does not, if possible because of an operand.
-pub fn select(table: &[TensorInstruction], isa: Isa, scop: &Scop, id: StatementId, lane: Var) -> Result<Match, String> {
+/// The first row of `table` for this ISA that matches, or the mismatch of the row that fits best.
+pub fn select(
+    table: &[TensorInstruction],
+    isa: Isa,
+    scop: &Scop,
+    id: StatementId,
+    lane: Var,
+) -> Result<Match, Mismatch> {
     select_by(table, isa, scop, id, |row| match_instruction(row, scop, id, lane))
 }
 
-/// The same by a match of one's own.
+/// As [`select`], with a match of one's own.
 pub fn select_by(
     table: &[TensorInstruction],
     isa: Isa,
     scop: &Scop,
     id: StatementId,
-    matched: impl Fn(&TensorInstruction) -> Result<Match, String>,
-) -> Result<Match, String> {
+    matched: impl Fn(&TensorInstruction) -> Result<Match, Mismatch>,
+) -> Result<Match, Mismatch> {
     let dtype = scop.tensor(scop.statement(id).target).dtype;
-    let mut why: Option<String> = None;
+    let mut why: Option<Mismatch> = None;
     for row in table.iter().filter(|r| r.isa == isa && r.dtype == dtype) {
         match matched(row) {
             Ok(m) => return Ok(m),
-            Err(e) if why.as_ref().is_none_or(|w| !w.starts_with("operand") && e.starts_with("operand")) => {
-                why = Some(e)
-            }
+            // Of the other reasons the first row's is said: the rows are in the order in which they are wanted.
+            Err(e) if why.as_ref().is_none_or(|w| w.part < e.part && e.part == MismatchPart::Operand) => why = Some(e),
             Err(_) => {}
         }
     }
-    Err(why.unwrap_or_else(|| format!("no instruction accumulates {dtype} on this target")))
+    let reason = format!("no instruction accumulates {dtype} on this target");
+    Err(why.unwrap_or(Mismatch { part: MismatchPart::Table, reason }))
 }
 
 #[cfg(test)]
@@ -257,7 +295,7 @@ mod tests {
     use super::*;
     use crate::poly::{build, samples};
 
-    fn matched(p: &crate::poly::scop::Program, lane: &str) -> Result<Match, String> {
+    fn matched(p: &crate::poly::scop::Program, lane: &str) -> Result<Match, Mismatch> {
         let scop = build::build("t", p).unwrap();
         let id = scop.ids().find(|&s| scop.statement(s).reduce.is_some()).unwrap();
         let at = scop.statement(id).iterators.iter().position(|i| i.name == lane).unwrap();
@@ -281,9 +319,11 @@ mod tests {
     #[test]
     fn a_failed_match_names_the_operand_and_the_reason() {
         let why = matched(&samples::depthwise(8, 16, 3, 1, 1), "s").unwrap_err();
-        assert!(why.contains("operand X") || why.contains("operand W"), "{why}");
+        assert_eq!(why.part, MismatchPart::Operand);
+        assert!(why.reason.contains("operand X") || why.reason.contains("operand W"), "{why}");
         let why = matched(&samples::softmax(2, 4, 8), "hi").unwrap_err();
-        assert!(why.contains("accumulates by Max"), "{why}");
+        assert_eq!(why.part, MismatchPart::Reduction);
+        assert!(why.reason.contains("accumulates by Max"), "{why}");
     }
 
     #[test]

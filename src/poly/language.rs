@@ -68,7 +68,8 @@ pub use parser::parse;
 use crate::poly::scop::{self, Role, Scop};
 use crate::poly::subscript::{self, IndexRange};
 use crate::poly::transform::{self, Original, Transformed};
-use crate::poly::{Error, Result, build, original};
+use crate::poly::{Error, Isa, Result, build, original};
+use crate::runtime::error::unknown;
 use print::Style;
 use source::Problem;
 use std::collections::BTreeMap;
@@ -170,7 +171,8 @@ impl File {
         let has = |s: &&primitive::Schedule| self.programs.iter().any(|p| p.name == s.program);
         match self.schedules.iter().find(|s| !has(s)) {
             Some(s) => {
-                let message = format!("`{}` is for `{}`: there is no such program in this file", s.name, s.program);
+                let names: Vec<&str> = self.programs.iter().map(|p| &*p.name).collect();
+                let message = format!("`{}`: {}", s.name, unknown("program", &s.program, &names));
                 Err(self.source.error(Problem::invalid(s.program.span, message)))
             }
             None => Ok(()),
@@ -187,14 +189,7 @@ impl File {
             let names: Vec<&str> = self.programs.iter().map(|p| &*p.name).collect();
             Error::Invalid(match (name, &names[..]) {
                 (_, []) => format!("{} has no program", self.source.name),
-                (name, _) => {
-                    format!(
-                        "{} has no program `{}`: there are {}",
-                        self.source.name,
-                        name.unwrap_or(""),
-                        names.join(", ")
-                    )
-                }
+                (name, _) => format!("{}: {}", self.source.name, unknown("program", name.unwrap_or(""), &names)),
             })
         })
     }
@@ -232,10 +227,11 @@ impl File {
         self.schedules.iter().filter(|s| s.program == program.name).collect()
     }
 
-    /// What `meaning` computes in the order that `schedule` says. `Schedule` when one of its primitives is refused.
-    pub fn schedule(&self, meaning: &Meaning, schedule: &primitive::Schedule) -> Result<Meaning> {
+    /// What `meaning` computes in the order that `schedule` says, with tensor instructions of `isa`. `Schedule` when one of
+    /// its primitives is refused.
+    pub fn schedule(&self, meaning: &Meaning, schedule: &primitive::Schedule, isa: Isa) -> Result<Meaning> {
         let normal = || meaning.normal();
-        let original = Original { written: self.written(meaning)?, normal: &normal };
+        let original = Original { written: self.written(meaning)?, normal: &normal, isa };
         let transformed = transform::apply_all(&original, &schedule.primitives).map_err(|(at, error)| {
             let span = schedule.primitives.get(at).map_or(schedule.name.span, |p| p.span);
             self.source.error(Problem { span, error })

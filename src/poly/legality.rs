@@ -10,8 +10,9 @@ use crate::poly::dependence::{Dependence, Dependences, Kind};
 use crate::poly::isl::Isl;
 use crate::poly::polyhedron::{Form, Polyhedron, Reduced, difference, minus, plus};
 use crate::poly::schedule::{Band, Node, Row, RowKind, Schedule};
-use crate::poly::scop::{Iterator, Scop, StatementId};
+use crate::poly::scop::{Iterator, Scop, Statement, StatementId};
 use crate::poly::{Error, Result, private};
+use crate::runtime::refusal::{Instance, Refusal};
 
 /// Refuses `schedule` when it is malformed or breaks a dependence; the message names two instances.
 pub fn check(scop: &Scop, dependences: &Dependences, schedule: &Schedule) -> Result<()> {
@@ -246,11 +247,11 @@ impl Walk<'_> {
     fn wavefront(&self, row: &Row, next: Option<&Row>, live: &Live) -> Result<Option<Live>> {
         let (scop, d) = (self.scop, self.dependence);
         let Some(next) = next else {
-            return Err(Error::Schedule(format!("loop {} is the last of its band and has no waves", row.name)));
+            return Err(Error::refused(format!("loop {} is the last of its band and has no waves", row.name)));
         };
         if next.kind == RowKind::Vector {
             let why = format!("loop {} has no waves with {}, whose iterations are in one vector", row.name, next.name);
-            return Err(Error::Schedule(why));
+            return Err(Error::refused(why));
         }
         let place = format!(", in the waves of loops {} and {}", row.name, next.name);
         let [before, beside @ ..] = live.against_waves(scop, d, [row, next]);
@@ -273,17 +274,6 @@ impl Walk<'_> {
         let (source, sink) = (self.scop.statement(d.source), self.scop.statement(d.sink));
         let n = source.iterators.len();
         let (first, second) = (&point[..n], &point[n..n + sink.iterators.len()]);
-        let instance = |id: StatementId, point: &[i64]| {
-            let iterators = &self.scop.statement(id).iterators;
-            if iterators.is_empty() {
-                return "the instance".to_string();
-            }
-            let named = |(it, x): (&Iterator, &i64)| {
-                let index = it.index.as_ref().map_or(*x, |a| a.evaluate(|v| point[v.0 as usize]));
-                format!("{}={index}", it.name)
-            };
-            iterators.iter().zip(point).map(named).collect::<Vec<_>>().join(",")
-        };
         let writer = if d.kind == Kind::Anti { second } else { first };
         let element: Vec<String> = d.element.iter().map(|a| a.evaluate(|v| writer[v.0 as usize]).to_string()).collect();
         let element = format!("{}({})", self.scop.tensor(d.tensor).name, element.join(","));
@@ -294,13 +284,29 @@ impl Walk<'_> {
             Kind::Output => format!("which writes {element} too"),
         };
         let of = if d.source == d.sink { String::new() } else { format!(" of {}", source.name) };
-        Err(Error::Schedule(format!(
+        let reason = format!(
             "iteration {} of {} would run {order} {}{of}, {why}{place}",
-            instance(d.sink, second),
+            instance_name(sink, second),
             sink.name,
-            instance(d.source, first),
-        )))
+            instance_name(source, first),
+        );
+        let instance = |s: &Statement, point: &[i64]| Instance { statement: s.name.clone(), trips: point.to_vec() };
+        let instances = Some([instance(sink, second), instance(source, first)]);
+        Err(Error::Schedule(Box::new(Refusal { instances, ..*Refusal::new(reason) })))
     }
+}
+
+/// An instance as the text of the program counts: the values of its indices, which differ from the trip numbers where a loop
+/// does not begin at 0 or has a step.
+pub fn instance_name(s: &Statement, point: &[i64]) -> String {
+    if s.iterators.is_empty() {
+        return "the instance".to_string();
+    }
+    let named = |(it, x): (&Iterator, &i64)| {
+        let index = it.index.as_ref().map_or(*x, |a| a.evaluate(|v| point[v.0 as usize]));
+        format!("{}={index}", it.name)
+    };
+    s.iterators.iter().zip(point).map(named).collect::<Vec<_>>().join(",")
 }
 
 #[cfg(test)]

@@ -107,7 +107,7 @@ impl Packing {
             }
             let (lo, hi) = point.bounds(range);
             if lo < 0 || hi >= t {
-                return Err(Error::Schedule(format!("a packed operand is read across tiles of {t}: {lo}..={hi}")));
+                return Err(Error::refused(format!("a packed operand is read across tiles of {t}: {lo}..={hi}")));
             }
             Ok((tile, point))
         };

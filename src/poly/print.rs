@@ -88,7 +88,7 @@ impl std::fmt::Display for Scop {
         if self.order != Schedule::in_sequence(&self.statements) {
             writeln!(f, "  order")?;
             let mut order = String::new();
-            print_node(&self.order.root, self, 2, &mut order);
+            print_node(&self.order.root, self, 2, &|_| false, &mut order);
             write!(f, "{order}")?;
         }
         for p in &self.privates {
@@ -112,11 +112,23 @@ impl std::fmt::Display for Scop {
     }
 }
 
+/// What a line of a printed tree shows.
+pub enum Line<'a> {
+    Row(&'a Row),
+    /// The statements of one part of a sequence.
+    Part(&'a [StatementId]),
+}
+
 impl Schedule {
     /// The tree as indented text, with the names of `scop`.
     pub fn print(&self, scop: &Scop) -> String {
+        self.print_marked(scop, &|_| false)
+    }
+
+    /// As [`Schedule::print`], with an arrow at the lines that `marked` chooses.
+    pub fn print_marked(&self, scop: &Scop, marked: &dyn Fn(Line) -> bool) -> String {
         let mut out = String::new();
-        print_node(&self.root, scop, 0, &mut out);
+        print_node(&self.root, scop, 0, marked, &mut out);
         out
     }
 
@@ -136,6 +148,21 @@ impl Schedule {
             let _ = writeln!(out, "T({}): ({})", statement.name, times.join(", "));
         }
         out
+    }
+
+    /// Calls `f` on the statements of each part of each sequence.
+    pub fn for_each_part(&self, f: &mut dyn FnMut(&[StatementId])) {
+        fn walk(node: &Node, f: &mut dyn FnMut(&[StatementId])) {
+            match node {
+                Node::Leaf => {}
+                Node::Band(_, child) => walk(child, f),
+                Node::Sequence(children) => children.iter().for_each(|(ids, child)| {
+                    f(ids);
+                    walk(child, f);
+                }),
+            }
+        }
+        walk(&self.root, f);
     }
 }
 
@@ -160,7 +187,8 @@ impl Row {
     }
 }
 
-fn print_node(node: &Node, scop: &Scop, depth: usize, out: &mut String) {
+fn print_node(node: &Node, scop: &Scop, depth: usize, marked: &dyn Fn(Line) -> bool, out: &mut String) {
+    let arrow = |line: Line| if marked(line) { "   <--" } else { "" };
     let indent = "  ".repeat(depth);
     match node {
         Node::Leaf => _ = writeln!(out, "{indent}leaf"),
@@ -168,16 +196,16 @@ fn print_node(node: &Node, scop: &Scop, depth: usize, out: &mut String) {
             let _ = writeln!(out, "{indent}sequence");
             for (ids, child) in children {
                 let names: Vec<&str> = ids.iter().map(|&id| scop.statement(id).name.as_str()).collect();
-                let _ = writeln!(out, "{indent}  {{{}}}", names.join(", "));
-                print_node(child, scop, depth + 2, out);
+                let _ = writeln!(out, "{indent}  {{{}}}{}", names.join(", "), arrow(Line::Part(ids)));
+                print_node(child, scop, depth + 2, marked, out);
             }
         }
         Node::Band(band, child) => {
             let _ = writeln!(out, "{indent}band{}", if band.permutable { " permutable" } else { "" });
             for row in &band.rows {
-                let _ = writeln!(out, "{indent}  {}", row.print(scop));
+                let _ = writeln!(out, "{indent}  {}{}", row.print(scop), arrow(Line::Row(row)));
             }
-            print_node(child, scop, depth + 1, out);
+            print_node(child, scop, depth + 1, marked, out);
         }
     }
 }

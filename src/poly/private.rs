@@ -95,7 +95,7 @@ pub fn check(scop: &Scop, schedule: &Schedule) -> Result<()> {
         let users = scop.users(p.tensor);
         let around = schedule.around(&users);
         if let Some(row) = p.rows.iter().find(|r| !is_fixed(r, &users, &around)) {
-            return Err(Error::Schedule(format!(
+            return Err(Error::refused(format!(
                 "{} lives for one iteration of loop {}, which is not around all of its uses",
                 scop.tensor(p.tensor).name,
                 row.name

@@ -248,7 +248,7 @@ impl Schedule {
                 }
             }
             if !orthogonal_complement(&rows, s.iterators.len()).is_empty() {
-                return Err(Error::Schedule(format!("several instances of {} run at the same time", s.name)));
+                return Err(Error::refused(format!("several instances of {} run at the same time", s.name)));
             }
         }
         Ok(())
@@ -298,12 +298,12 @@ fn verify_node(node: &Node, ids: &[StatementId], scop: &Scop) -> Result<()> {
     };
     match node {
         Node::Leaf if ids.len() == 1 => Ok(()),
-        Node::Leaf => Err(Error::Schedule(format!("a leaf has the statements {{{}}}, not one", names(ids)))),
+        Node::Leaf => Err(Error::refused(format!("a leaf has the statements {{{}}}, not one", names(ids)))),
         Node::Band(band, child) => {
             for row in &band.rows {
                 let covered: Vec<StatementId> = row.phi.iter().map(|p| p.0).collect();
                 if !same(covered.clone()) {
-                    return Err(Error::Schedule(format!(
+                    return Err(Error::refused(format!(
                         "loop {} covers {{{}}} where {{{}}} are scheduled",
                         row.name,
                         names(&covered),
@@ -314,7 +314,7 @@ fn verify_node(node: &Node, ids: &[StatementId], scop: &Scop) -> Result<()> {
                     p.1.terms.iter().all(|t| (t.0.0 as usize) < scop.statement(p.0).iterators.len())
                 };
                 if row.tile < 1 || row.pad < 1 || !row.phi.iter().all(known) {
-                    return Err(Error::Schedule(format!("loop {} is malformed", row.name)));
+                    return Err(Error::refused(format!("loop {} is malformed", row.name)));
                 }
             }
             verify_node(child, ids, scop)
@@ -322,7 +322,7 @@ fn verify_node(node: &Node, ids: &[StatementId], scop: &Scop) -> Result<()> {
         Node::Sequence(children) => {
             let covered: Vec<StatementId> = children.iter().flat_map(|c| c.0.iter().copied()).collect();
             if !same(covered.clone()) || children.iter().any(|c| c.0.is_empty()) {
-                return Err(Error::Schedule(format!(
+                return Err(Error::refused(format!(
                     "a sequence covers {{{}}} where {{{}}} are scheduled",
                     names(&covered),
                     names(ids)

@@ -22,13 +22,15 @@ mod value;
 pub mod words;
 
 use crate::poly::dependence;
-use crate::poly::language::primitive::{Loop, Placed, Primitive};
+use crate::poly::language::primitive::{Loop, Loops, Placed, Primitive};
 use crate::poly::language::syntax::Name;
 use crate::poly::legality;
 use crate::poly::pack::Packing;
+use crate::poly::print::Line;
 use crate::poly::schedule::Schedule;
-use crate::poly::scop::Scop;
-use crate::poly::{Error, Result, lower, tile, work};
+use crate::poly::scop::{Scop, StatementId};
+use crate::poly::{Error, Isa, Result, lower, tile, work};
+use crate::runtime::refusal::Refusal;
 
 pub use cache::{cache_read_at, cache_write};
 pub use compute::{compute_at, store_at};
@@ -72,6 +74,8 @@ pub struct Original<'a> {
     pub written: Scop,
     /// What the ILP begins with.
     pub normal: &'a dyn Fn() -> Result<Scop>,
+    /// The instruction set that `tensorize` chooses from.
+    pub isa: Isa,
 }
 
 /// What has become of a program after all `primitives`, from its original order; or why not, and after how many primitives.
@@ -192,9 +196,8 @@ pub fn apply(original: &Original, before: &Transformed, primitive: &Primitive) -
         Primitive::StoreAt { tensor, at } => store_at(before, tensor, at),
         Primitive::ComputeInline { tensor } => compute_inline(before, tensor),
         Primitive::Rfactor { tensor, over, into } => rfactor(before, tensor, over, into),
-        Primitive::Tensorize { which, with } => {
-            tensorize(before, which, with.as_ref()).map(|schedule| Transformed { schedule, ..before.clone() })
-        }
+        Primitive::Tensorize { which, with } => tensorize(before, which, with.as_ref(), original.isa)
+            .map(|schedule| Transformed { schedule, ..before.clone() }),
         _ => reschedule(scop, schedule, primitive).map(|schedule| Transformed { schedule, ..before.clone() }),
     };
     transformed.map_err(|e| shown(e, before, primitive))
@@ -227,24 +230,33 @@ fn reschedule(scop: &Scop, schedule: &Schedule, primitive: &Primitive) -> Result
 /// The refusal of a primitive with the tree that it is about.
 fn shown(e: Error, tree: &Transformed, primitive: &Primitive) -> Error {
     match e {
-        Error::Schedule(why) => {
+        Error::Schedule(refusal) => {
             let named = if let Primitive::Sequence { statements } = primitive { &statements[..] } else { &[] };
-            let tree = picture(&tree.scop, &tree.schedule, &marks(primitive), named);
-            Error::Schedule(format!("`{primitive}`: {why}\n{tree}"))
+            let tree = Some(picture(&tree.scop, &tree.schedule, &marks(primitive), named));
+            Error::Schedule(Box::new(Refusal { primitive: Some(primitive.to_string()), tree, ..*refusal }))
         }
         e => e,
     }
 }
 
+/// A loop by its name and, where it is said, a statement in it.
+type Mark<'a> = (Option<&'a Name>, &'a str);
+
 /// The loops that a primitive is about.
-fn marks(primitive: &Primitive) -> Vec<&str> {
-    fn one(l: &Loop) -> Vec<&str> {
-        vec![&l.name]
+fn marks(primitive: &Primitive) -> Vec<Mark<'_>> {
+    fn one(l: &Loop) -> Vec<Mark<'_>> {
+        vec![(l.statement.as_ref(), &l.name)]
+    }
+    fn several<'a>(of: &'a Loops, new: &'a [Name]) -> Vec<Mark<'a>> {
+        of.names.iter().chain(new).map(|name| (of.statement.as_ref(), &**name)).collect()
     }
     match primitive {
-        Primitive::Split { which, into, .. } => [one(which), into.iter().map(|n| &**n).collect()].concat(),
-        Primitive::Tile { which, into, .. } => which.names.iter().chain(into).map(|n| &**n).collect(),
-        Primitive::Reorder { which } => which.names.iter().map(|n| &**n).collect(),
+        Primitive::Split { which, into, .. } => {
+            [one(which), into.iter().map(|name| (which.statement.as_ref(), &**name)).collect()].concat()
+        }
+        Primitive::Tile { which, into, .. } => several(which, into),
+        Primitive::Fuse { which, into } => several(which, std::slice::from_ref(into)),
+        Primitive::Reorder { which } | Primitive::Tensorize { which, .. } => several(which, &[]),
         Primitive::Skew { which, .. }
         | Primitive::Shift { which, .. }
         | Primitive::Reverse { which }
@@ -254,9 +266,7 @@ fn marks(primitive: &Primitive) -> Vec<&str> {
         | Primitive::Parallel { which }
         | Primitive::Wavefront { which }
         | Primitive::Peel { which } => one(which),
-        Primitive::Merge { at, .. } | Primitive::Distribute { at, .. } => vec![at],
-        Primitive::Fuse { which, into } => which.names.iter().chain([into]).map(|n| &**n).collect(),
-        Primitive::Tensorize { which, .. } => which.names.iter().map(|n| &**n).collect(),
+        Primitive::Merge { at, .. } | Primitive::Distribute { at, .. } => vec![(None, at)],
         Primitive::ComputeAt { at, .. }
         | Primitive::StoreAt { at, .. }
         | Primitive::CacheRead { at: Some(at), .. }
@@ -267,23 +277,21 @@ fn marks(primitive: &Primitive) -> Vec<&str> {
     }
 }
 
-/// The tree with an arrow at the rows of these names, and at the parts of a sequence that have some of these statements, or
+/// The tree with an arrow at the rows that are marked, and at the parts of a sequence that have some of these statements, or
 /// all where no part has less.
-fn picture(scop: &Scop, schedule: &Schedule, rows: &[&str], statements: &[Name]) -> String {
-    let text = schedule.print(scop);
-    let of = |line: &str| {
-        let part = line.trim().strip_prefix('{').and_then(|l| l.strip_suffix('}')).unwrap_or("");
-        let has = |name: &&Name| part.split(", ").any(|own| edit::is_called(own, name));
-        statements.iter().filter(has).count()
+fn picture(scop: &Scop, schedule: &Schedule, marks: &[Mark], statements: &[Name]) -> String {
+    let is_called = |id: &StatementId, name: &str| edit::is_called(&scop.statement(*id).name, name);
+    let count =
+        |ids: &[StatementId]| statements.iter().filter(|name| ids.iter().any(|id| is_called(id, name))).count();
+    let mut has_less = false;
+    schedule.for_each_part(&mut |ids| has_less |= (1..statements.len()).contains(&count(ids)));
+    let marked = |line: Line| match line {
+        Line::Row(row) => marks.iter().any(|(statement, name)| {
+            let covers = |s: &Name| row.phi.iter().any(|(id, _)| is_called(id, s));
+            row.name == *name && statement.is_none_or(covers)
+        }),
+        Line::Part(ids) => count(ids) > 0 && (count(ids) < statements.len() || !has_less),
     };
-    let less = text.lines().any(|l| (1..statements.len()).contains(&of(l)));
-    let mut out = String::new();
-    for line in text.lines() {
-        let row = line.trim_start().split_once(" [").map(|(name, _)| name);
-        let count = of(line);
-        let part = count > 0 && (count < statements.len() || !less);
-        let arrow = if part || row.is_some_and(|name| rows.contains(&name)) { "   <--" } else { "" };
-        out.push_str(&format!("  {line}{arrow}\n"));
-    }
-    out.trim_end().to_string()
+    let text = schedule.print_marked(scop, &marked);
+    text.lines().map(|line| format!("  {line}\n")).collect::<String>().trim_end().to_string()
 }

@@ -1,5 +1,6 @@
 //! Errors: whose fault it is, and what to do about it.
 
+use crate::runtime::refusal::Refusal;
 use crate::runtime::text::lines;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -10,8 +11,8 @@ pub enum Error {
     Invalid(String),
     /// What is asked for is meaningful, but not done here: what, where, why.
     Unsupported(String),
-    /// A schedule was refused: primitive, reason, and the tree with the place marked.
-    Schedule(String),
+    /// A schedule was refused.
+    Schedule(Box<Refusal>),
     /// A size or effort beyond what is allowed.
     Limit(String),
     /// A file or the system refused: path and reason.
@@ -23,13 +24,18 @@ pub enum Error {
 pub type Result<T> = std::result::Result<T, Error>;
 
 impl Error {
+    /// A refused schedule, of which the reason is known so far.
+    pub fn refused(reason: impl Into<String>) -> Error {
+        Error::Schedule(Refusal::new(reason))
+    }
+
     /// The same error with the place it concerns in front of the message.
     pub fn context(self, place: &str) -> Error {
         let prefixed = |m: String| format!("{place}: {m}");
         match self {
             Error::Invalid(m) => Error::Invalid(prefixed(m)),
             Error::Unsupported(m) => Error::Unsupported(prefixed(m)),
-            Error::Schedule(m) => Error::Schedule(prefixed(m)),
+            Error::Schedule(r) => Error::Schedule(Box::new(Refusal { context: prefixed(r.context), ..*r })),
             Error::Limit(m) => Error::Limit(prefixed(m)),
             Error::Io(m) => Error::Io(prefixed(m)),
             Error::Internal(m) => Error::Internal(prefixed(m)),
@@ -43,7 +49,7 @@ impl std::fmt::Display for Error {
         match self {
             Error::Invalid(m) => write!(f, "invalid: {}", lines(m)),
             Error::Unsupported(m) => write!(f, "unsupported: {}", lines(m)),
-            Error::Schedule(m) => write!(f, "schedule refused: {}", lines(m)),
+            Error::Schedule(refusal) => write!(f, "schedule refused: {}", lines(&refusal.to_string())),
             Error::Limit(m) => write!(f, "limit exceeded: {}", lines(m)),
             Error::Io(m) => f.write_str(&lines(m)),
             Error::Internal(m) => {
@@ -54,6 +60,49 @@ impl std::fmt::Display for Error {
 }
 
 impl std::error::Error for Error {}
+
+/// The message that nothing is called `name`, with the names that there are, and the nearest of them where one is near.
+pub fn unknown<S: AsRef<str>>(what: &str, name: &str, candidates: &[S]) -> String {
+    let mut names: Vec<&str> = vec![];
+    for candidate in candidates.iter().map(S::as_ref).filter(|n| !n.is_empty()) {
+        if !names.contains(&candidate) {
+            names.push(candidate);
+        }
+    }
+    let list = if names.is_empty() { "none".into() } else { names.join(", ") };
+    let near = nearest(name, &names).map_or(String::new(), |n| format!("; did you mean `{n}`?"));
+    format!("there is no {what} `{name}`: there are {list}{near}")
+}
+
+/// The first of `candidates` that is fewest edits away from `name`, a third of its characters at most.
+pub fn nearest<'a>(name: &str, candidates: &[&'a str]) -> Option<&'a str> {
+    let distance = |c: &&&str| edits(name, c);
+    let best = candidates.iter().min_by_key(distance)?;
+    let length = name.chars().count().max(best.chars().count());
+    (length > 1 && edits(name, best) <= (length / 3).max(1)).then_some(*best)
+}
+
+/// Insertions, deletions, replacements and exchanges of neighbours that make one name of the other, case ignored
+/// (Damerau and Levenshtein's distance, where no part is edited twice).
+fn edits(a: &str, b: &str) -> usize {
+    let [a, b] = [a, b].map(|s| s.to_lowercase().chars().take(64).collect::<Vec<char>>());
+    let mut rows = vec![vec![0; b.len() + 1]; a.len() + 1];
+    for i in 0..=a.len() {
+        for j in 0..=b.len() {
+            rows[i][j] = if i == 0 || j == 0 {
+                i + j
+            } else {
+                let replaced = rows[i - 1][j - 1] + usize::from(a[i - 1] != b[j - 1]);
+                let least = replaced.min(rows[i - 1][j] + 1).min(rows[i][j - 1] + 1);
+                match i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1] {
+                    true => least.min(rows[i - 2][j - 2] + 1),
+                    false => least,
+                }
+            };
+        }
+    }
+    rows[a.len()][b.len()]
+}
 
 /// Turns a panic, which is always a defect of ours, into an error.
 pub(crate) fn guard<T>(work: impl FnOnce() -> Result<T>) -> Result<T> {
@@ -79,5 +128,18 @@ mod tests {
     fn a_message_changes_no_terminal() {
         let error = Error::Invalid("no input `\u{1b}[2J`\n  at".into());
         assert_eq!(error.to_string(), "invalid: no input `\\u001b[2J`\n  at");
+    }
+
+    #[test]
+    fn an_unknown_name_is_answered_with_the_names_that_there_are() {
+        let names = ["vectorize", "unroll", "vectorize", ""];
+        assert_eq!(
+            unknown("primitive", "vectorise", &names),
+            "there is no primitive `vectorise`: there are vectorize, unroll; did you mean `vectorize`?"
+        );
+        assert_eq!(unknown("loop", "q", &["i", "j"]), "there is no loop `q`: there are i, j");
+        assert_eq!(unknown::<&str>("loop", "q", &[]), "there is no loop `q`: there are none");
+        assert_eq!(nearest("SMLAL", &["LARGE", "SMALL"]), Some("SMALL"));
+        assert_eq!(nearest("conv", &["gemm"]), None);
     }
 }

@@ -15,6 +15,7 @@ pub mod opaque;
 pub mod platform;
 pub mod pool;
 pub mod random;
+pub mod refusal;
 pub mod session;
 pub mod tensor;
 pub mod text;

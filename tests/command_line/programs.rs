@@ -160,7 +160,7 @@ fn a_schedule_for_a_program_that_is_not_there_is_refused() {
     let output = tilewright(&["check", &path, "--dim", "N=4"]);
     let error = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(1), "{error}");
-    for word in ["p.tile:2:16", "no such program", "^"] {
+    for word in ["p.tile:2:16", "there is no program", "^"] {
         assert!(error.contains(word), "{word:?} is not in: {error}");
     }
 }

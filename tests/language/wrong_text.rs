@@ -38,6 +38,29 @@ fn the_place_is_shown() {
 }
 
 #[test]
+fn words_of_other_languages_are_answered_with_what_to_write() {
+    says(
+        "loop f(N) { f64 x[N] while x[0] > 1 { x[0] = 1 } }",
+        "there is no `while`: a loop runs over a range",
+        "while",
+    );
+    says("loop f(N) { f64 x[N] let y = 3 }", "there is no `let`: declare an array without subscripts", "let");
+    says("loop f(N) { f64 x[N] const K = 3 }", "there is no `const`: a number with a name is a size", "const");
+    says(
+        "def f(f32(N) X) -> (Y) { Y(i) = Y(i-1) + X(i) }",
+        "`Y` is read by the equation that defines it: an equation of a `def` reads what others define; a `loop` can",
+        "Y",
+    );
+    says(
+        "loop f(N) { f64 x[N] for i in 0..N x[i] = 0 } schedule s for f { vectorise i }",
+        "there is no primitive `vectorise`: there are ",
+        "vectorise",
+    );
+    let (_, message, _) = problem("loop f(N) { f64 x[N] x[0] = 0 } schedule s for f { vectorise i }");
+    assert!(message.ends_with("did you mean `vectorize`?"), "{message}");
+}
+
+#[test]
 fn syntax() {
     says("deff x", "expected `def`, `loop` or `schedule`, found `deff`", "deff");
     says("def exp() -> () {}", "expected the name of the definition, found `exp`, which is a function", "exp");
@@ -200,12 +223,12 @@ fn sizes() {
     };
     assert_eq!(of(&[], None), Ok(vec![4, 2]));
     assert_eq!(of(&[("M", 7), ("N", 9)], Some("A")), Ok(vec![7, 9]));
-    assert_eq!(of(&[("K", 7)], None), Err("`f` has no size `K`: it has N, M".into()));
+    assert_eq!(of(&[("K", 7)], None), Err("`f`: there is no size `K`: there are N, M".into()));
     assert_eq!(of(&[("N", 0)], None), Err("the size `N` of `f` is 0, but sizes are 1 to 2147483648".into()));
     assert_eq!(of(&[("N", -3)], None), Err("the size `N` of `f` is -3, but sizes are 1 to 2147483648".into()));
-    assert_eq!(of(&[], Some("B")), Err("`f` has no sizes called `B`: there are A".into()));
+    assert_eq!(of(&[], Some("B")), Err("`f`: there is no set of sizes `B`: there are A".into()));
     let file = parse("t.tile", "def f(f32(N) X) -> (Y) { Y(i) = X(i) }").unwrap();
     let error = file.lower(&file.programs[0], &BTreeMap::new(), None).unwrap_err().to_string();
-    assert!(error.contains("the size `N` of `f` has no value: give --dim N=N"), "{error}");
-    assert!(file.program(Some("g")).unwrap_err().to_string().contains("has no program `g`: there are f"));
+    assert!(error.contains("the size `N` of `f` has no value: pass --dim N=<number>"), "{error}");
+    assert!(file.program(Some("g")).unwrap_err().to_string().contains("there is no program `g`: there are f"));
 }

@@ -80,12 +80,10 @@ pub fn confirm_values(message: &str, scop: &Scop) -> Option<Result<(), String>> 
 
 /// `i=1,j=0 of S …`.
 fn instance(text: &str, scop: &Scop) -> Option<(StatementId, Vec<i64>)> {
-    let (values, rest) = text.split_once(" of ").unwrap_or(("", text.strip_prefix("of ")?));
+    let (values, rest) = text.split_once(" of ")?;
     let name: String = rest.chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect();
     let id = scop.ids().find(|id| scop.statement(*id).name == name)?;
-    let numbers = values.split(',').filter(|t| !t.is_empty()).map(|t| t.split_once('=')?.1.parse().ok());
-    let point: Vec<i64> = numbers.collect::<Option<_>>()?;
-    (point.len() == scop.statement(id).iterators.len()).then_some((id, point))
+    Some((id, point(values, scop, id)?))
 }
 
 /// Whether the first instance writes an element that the second reads.

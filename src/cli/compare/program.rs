@@ -14,6 +14,7 @@ use tilewright::pipeline::Compilation;
 use tilewright::poly::language;
 use tilewright::poly::tile::PhaseReport;
 use tilewright::poly::traffic::{Traffic, traffic};
+use tilewright::runtime::error::unknown;
 use tilewright::runtime::session::Session;
 use tilewright::{DType, Error, Model, Options, Result, Tensor};
 
@@ -180,8 +181,7 @@ pub fn prepare(arguments: &Arguments, model: &ModelArguments, progress: &Progres
     for name in &arguments.schedules {
         let known: Vec<&str> = chosen.iter().flat_map(|p| file.schedules_of(p)).map(|s| s.name.text.as_str()).collect();
         if !known.contains(&name.as_str()) {
-            let has = if known.is_empty() { "none".into() } else { known.join(", ") };
-            return Err(Error::Invalid(format!("there is no schedule `{name}`: there are {has}")));
+            return Err(Error::Invalid(unknown("schedule", name, &known)));
         }
     }
     let dims = model.dims()?;

@@ -11,7 +11,7 @@ use super::print::Style;
 use super::range::Interval;
 use super::scope::{Reader, Scope, plain};
 use super::source::{Checked, Problem, Span};
-use super::syntax::{Array, Assign, Body, Combine, Equation, Expr as Text, Program as Def};
+use super::syntax::{Array, Assign, Body, Combine, Equation, Expr as Text, Kind, Program as Def};
 use crate::poly::DType;
 use crate::poly::expr::{Access, Affine, BinaryOp, BufferId, Expr, Scalar, Var};
 use crate::poly::scop::{Definition, Iterator, Program, Role, TensorDecl};
@@ -112,6 +112,9 @@ impl<'a> Builder<'a> {
     }
 
     fn equation(&mut self, e: &Equation) -> Checked<()> {
+        if self.known(e).is_none() {
+            self.check_recursion(e)?;
+        }
         let indices = self.indices(e);
         let ranges = self.ranges(e, &indices)?;
         let conditions = self.conditions(e, &indices)?;
@@ -165,6 +168,25 @@ impl<'a> Builder<'a> {
             Some(op) => self.update(e, definition, part, op),
             None => self.define(e, definition, part, dtype),
         }
+    }
+
+    /// Refuses a first equation for an array that reads the array.
+    fn check_recursion(&self, e: &Equation) -> Checked<()> {
+        let mut place = None;
+        e.value.visit(&mut |part| {
+            if let Kind::Element(name, _) = &part.kind
+                && name == &e.target
+            {
+                place.get_or_insert(name.span);
+            }
+        });
+        let Some(span) = place else { return Ok(()) };
+        let message = format!(
+            "`{0}` is read by the equation that defines it: an equation of a `def` reads what others define; a `loop` can \
+             read `{0}` as it is written",
+            e.target
+        );
+        Err(Problem::invalid(span, message))
     }
 
     /// The array that an equation defines, where its type and shape are known.

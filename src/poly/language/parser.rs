@@ -29,6 +29,14 @@ pub fn parse(name: &str, text: &str) -> Result<File> {
     }
 }
 
+/// Words of other languages before another word, and what to write instead.
+const ABSENT: [(&str, &str); 4] = [
+    ("while", "a loop runs over a range that is known before, as in `for i in 0..N`; choose values with `select`"),
+    ("let", "declare an array without subscripts, as in `temp f64 x`, and assign to it"),
+    ("var", "declare an array without subscripts, as in `temp f64 x`, and assign to it"),
+    ("const", "a number with a name is a size with a value, as in `loop p(K = 3)`"),
+];
+
 struct Parser {
     tokens: Vec<(Token, Span)>,
     at: usize,
@@ -344,6 +352,11 @@ impl Parser {
 
     /// What is assigned to.
     fn target(&mut self) -> Checked<(Name, Vec<Expr>)> {
+        if let (Token::Word(word), Some((Token::Word(_), _))) = (self.peek(), self.tokens.get(self.at + 1))
+            && let Some((_, instead)) = ABSENT.into_iter().find(|a| a.0 == word)
+        {
+            return Err(Problem::invalid(self.span(), format!("there is no `{word}`: {instead}")));
+        }
         let name = self.name("the name of what is defined")?;
         let subscripts = match self.style {
             Style::Round => {

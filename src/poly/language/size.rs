@@ -2,6 +2,7 @@
 
 use super::source::{Checked, Problem, Span};
 use super::syntax::{Body, Expr, Kind, Name, Program};
+use crate::runtime::error::unknown;
 use std::collections::BTreeMap;
 
 /// The largest size; products of two subscripts stay inside 64 bits.
@@ -39,16 +40,15 @@ impl Program {
     /// first set.
     pub fn bind(&self, given: &BTreeMap<String, i64>, chosen: Option<&str>) -> Checked<BTreeMap<String, i64>> {
         let names = self.sizes();
-        let known = || if names.is_empty() { "it has none".into() } else { format!("it has {}", names.join(", ")) };
-        let unknown = |span: Span, name: &str| {
-            Problem::invalid(span, format!("`{}` has no size `{name}`: {}", self.name, known()))
+        let no_size = |span: Span, name: &str| {
+            Problem::invalid(span, format!("`{}`: {}", self.name, unknown("size", name, &names)))
         };
         if let Some(name) = given.keys().find(|name| !names.contains(name)) {
-            return Err(unknown(self.name.span, name));
+            return Err(no_size(self.name.span, name));
         }
         for (name, _) in self.sizes.iter().flat_map(|s| &s.values) {
             if !names.contains(&name.text) {
-                return Err(unknown(name.span, name));
+                return Err(no_size(name.span, name));
             }
         }
         let parameters: Vec<&Name> = match &self.body {
@@ -67,8 +67,7 @@ impl Program {
             Some(name) => match self.sizes.iter().find(|s| &*s.name == name) {
                 Some(set) => Some(set),
                 None => {
-                    let has = if sets.is_empty() { "none".into() } else { sets.join(", ") };
-                    let message = format!("`{}` has no sizes called `{name}`: there are {has}", self.name);
+                    let message = format!("`{}`: {}", self.name, unknown("set of sizes", name, &sets));
                     return Err(Problem::invalid(self.name.span, message));
                 }
             },
@@ -85,7 +84,8 @@ impl Program {
             let first = || self.sizes.first().filter(|_| chosen.is_none()).and_then(|s| of_set(s, name));
             let Some(value) = value.or_else(first) else {
                 let sets = if sets.is_empty() { String::new() } else { format!(", or --size {}", sets.join("|")) };
-                let message = format!("the size `{name}` of `{}` has no value: give --dim {name}=N{sets}", self.name);
+                let message =
+                    format!("the size `{name}` of `{}` has no value: pass --dim {name}=<number>{sets}", self.name);
                 return Err(Problem::invalid(self.name.span, message));
             };
             if !(1..=LARGEST).contains(&value) {

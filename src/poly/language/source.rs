@@ -1,6 +1,7 @@
 //! Where things stand in a text, and messages that show the place.
 
 use crate::poly::Error;
+use crate::runtime::refusal::Refusal;
 
 /// A range of bytes. Two trees are equal whatever their places: every span equals every other.
 #[derive(Clone, Copy, Default, Debug)]
@@ -73,11 +74,16 @@ impl Source {
         let right: String = line.get(before.len()..).unwrap_or("").chars().take(marked + SHOWN).collect();
         let margin: String = left.chars().map(|c| if c == '\t' { '\t' } else { ' ' }).collect();
         let carets = "^".repeat(marked);
-        let show = |m: String| format!("{}:{number}:{column}: {m}\n    {left}{right}\n    {margin}{carets}", self.name);
+        let (place, excerpt) =
+            (format!("{}:{number}:{column}: ", self.name), format!("    {left}{right}\n    {margin}{carets}"));
+        let show = |m: String| format!("{place}{m}\n{excerpt}");
         match error {
             Error::Invalid(m) => Error::Invalid(show(m)),
             Error::Unsupported(m) => Error::Unsupported(show(m)),
-            Error::Schedule(m) => Error::Schedule(show(m)),
+            Error::Schedule(r) => {
+                let context = format!("{place}{}", r.context);
+                Error::Schedule(Box::new(Refusal { context, excerpt: Some(excerpt), ..*r }))
+            }
             Error::Limit(m) => Error::Limit(show(m)),
             other => other,
         }

@@ -101,7 +101,7 @@ impl Lowering<'_> {
                 }
                 None if partial => value.push(Affine::constant(0)),
                 None => {
-                    return Err(Error::Schedule(format!(
+                    return Err(Error::refused(format!(
                         "no row of {} says when iterator {} of {} (number {k}) runs",
                         self.scop.name, it.name, s.name
                     )));

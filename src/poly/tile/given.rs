@@ -60,6 +60,6 @@ fn phase(given: &Tiled, scop: &Scop, id: StatementId, isa: Isa, table: &[TensorI
     let matched = |i: &_| match_stored(i, scop, &given.packings, id, lane);
     match select_by(table, isa, scop, id, matched) {
         Ok(found) => PhaseReport { instruction: Some(found.instruction), ..report },
-        Err(mismatch) => PhaseReport { mismatch, ..report },
+        Err(why) => PhaseReport { mismatch: why.reason, ..report },
     }
 }

@@ -7,11 +7,10 @@ use super::register_block::{Axis, Block, Problem};
 use super::{PhaseReport, instances};
 use crate::codegen::expr::{Affine, BufferId, Var};
 use crate::poly::Target;
-use crate::poly::instruction::{self, TensorInstruction};
+use crate::poly::instruction::{self, Mismatch, MismatchPart, TensorInstruction};
 use crate::poly::pack::Packing;
 use crate::poly::schedule::{Band, Node, Row, RowKind};
 use crate::poly::scop::{Role, Scop, StatementId};
-use crate::poly::work::flops_of_instance;
 
 /// Elements of one vector loop that streams through memory.
 const STREAM_ELEMENTS: i64 = 2048;
@@ -51,7 +50,7 @@ pub(super) struct Shared {
 struct Choice {
     block: Block,
     order: Vec<TileLoop>,
-    /// Exposed transfers, and all that the phase takes.
+    /// Exposed transfers and packing, and all that the phase takes.
     memory_ns: f64,
     total_ns: f64,
     /// Loops that threads do not divide, and reduced iterators that may be cut into parts.
@@ -195,7 +194,8 @@ impl Phase<'_> {
             strided_sums: block.vector.map_or(0.0, |(v, _)| self.strided_sums(v, dominant)),
         };
         let (order, memory_ns) = if fixed { (loops.clone(), traffic.cost(&loops)) } else { traffic.order(&loops) };
-        let total_ns = (block.cycles + copying) / self.target.clock_ghz + memory_ns;
+        let memory_ns = memory_ns + copying / self.target.clock_ghz;
+        let total_ns = block.cycles / self.target.clock_ghz + memory_ns;
         Choice { block, order, memory_ns, total_ns, uneven, divisible }
     }
 
@@ -468,21 +468,21 @@ impl Phase<'_> {
         let lane = block.vector.map(|v| v.0);
         let matched = match lane {
             Some(lane) => instruction::select(self.instructions, self.target.isa, self.scop, dominant, lane),
-            None => Err(format!("{} has no iterator that a vector may run along", s.name)),
+            None => {
+                let reason = format!("{} has no iterator that a vector may run along", s.name);
+                Err(Mismatch { part: MismatchPart::Body, reason })
+            }
         };
         let (instruction, mismatch) = match matched {
             Ok(m) => (Some(m.instruction), String::new()),
-            Err(why) => (None, why),
+            Err(why) => (None, why.reason),
         };
-        // The other statements at a rate of one flop a lane and cycle.
+        // The other statements at a rate of one vector instruction a cycle.
         let others: f64 = self
             .statements
             .iter()
             .filter(|s| **s != dominant)
-            .map(|&s| {
-                instances(self.scop, s) * (flops_of_instance(self.scop.statement(s)) + 1.0)
-                    / self.target.lanes(4) as f64
-            })
+            .map(|&s| instances(self.scop, s) * (operations(self.scop, s) + 1.0) / self.target.lanes(4) as f64)
             .sum();
         PhaseReport {
             statement: s.name.clone(),

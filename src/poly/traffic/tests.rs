@@ -98,7 +98,7 @@ fn scheduled(text: &str) -> LoopNest {
     let file = language::parse("test", text).unwrap();
     let program = file.program(None).unwrap();
     let meaning = file.lower(program, &BTreeMap::new(), None).unwrap();
-    let scheduled = file.schedule(&meaning, file.schedules_of(program)[0]).unwrap();
+    let scheduled = file.schedule(&meaning, file.schedules_of(program)[0], crate::poly::Isa::Avx2).unwrap();
     let given = scheduled.schedule.unwrap();
     let tiled = crate::poly::tile::as_given(&given.scop, &given.schedule, &given.packings);
     crate::poly::lower::lower(&given.scop, &tiled).unwrap().nest

@@ -15,6 +15,7 @@ use crate::poly::pack::Packing;
 use crate::poly::polyhedron::{Polyhedron, minus};
 use crate::poly::schedule::{Node, Row, Schedule};
 use crate::poly::scop::{Iterator, Scop, Statement, StatementId};
+use crate::runtime::error::unknown;
 
 /// The tensor of this name.
 pub fn tensor(scop: &Scop, name: &Name) -> Result<BufferId> {
@@ -22,7 +23,7 @@ pub fn tensor(scop: &Scop, name: &Name) -> Result<BufferId> {
         Some(t) => Ok(BufferId(t as u32)),
         None => {
             let names: Vec<&str> = scop.tensors.iter().map(|t| t.name.as_str()).collect();
-            refuse(format!("there is no tensor `{name}`: there are {}", names.join(", ")))
+            refuse(unknown("array", name, &names))
         }
     }
 }

@@ -221,7 +221,7 @@ fn first_use(scop: &Scop, tensor: BufferId, row: &Row, readers: &[StatementId], 
     let uses = touches(scop, readers, tensor, false);
     let unknown = || {
         let name = &scop.tensor(tensor).name;
-        Error::Schedule(format!("when loop {} first uses an element of {name} is no affine function of it", row.name))
+        Error::refused(format!("when loop {} first uses an element of {name} is no affine function of it", row.name))
     };
     // The subscript that moves with the row.
     let moves = |d: usize| {

@@ -5,6 +5,7 @@ use crate::poly::language::syntax::Name;
 use crate::poly::schedule::{Band, Node, Row, Schedule};
 use crate::poly::scop::{Scop, StatementId};
 use crate::poly::{Error, Result};
+use crate::runtime::error::unknown;
 
 /// The same tree with a band for each row, and sequences in sequences as one.
 pub fn apart(node: &Node) -> Node {
@@ -51,7 +52,7 @@ pub fn rows(schedule: &Schedule) -> Vec<&Row> {
 }
 
 pub fn refuse<T>(why: impl Into<String>) -> Result<T> {
-    Err(Error::Schedule(why.into()))
+    Err(Error::refused(why))
 }
 
 /// The statements of this name, or those that one statement of the text became: `S`, or `S_1`, `S_2`.
@@ -61,7 +62,7 @@ pub fn statements(scop: &Scop, name: &str) -> Result<Vec<StatementId>> {
     let found = if exact.is_empty() { scop.ids().filter(named).collect() } else { exact };
     if found.is_empty() {
         let names: Vec<&str> = scop.statements.iter().map(|s| s.name.as_str()).collect();
-        return refuse(format!("there is no statement `{name}`: there are {}", names.join(", ")));
+        return refuse(unknown("statement", name, &names));
     }
     Ok(found)
 }
@@ -84,10 +85,8 @@ pub fn find(scop: &Scop, schedule: &Schedule, which: &Loop) -> Result<Row> {
     match found[..] {
         [row] => Ok((*row).clone()),
         [] => {
-            let mut names: Vec<&str> = all.iter().map(|r| r.name.as_str()).collect();
-            names.dedup();
-            let list = if names.is_empty() { "no loops".into() } else { names.join(", ") };
-            refuse(format!("there is no loop `{which}`: there are {list}"))
+            let names: Vec<&str> = all.iter().map(|r| r.name.as_str()).collect();
+            refuse(unknown("loop", &which.to_string(), &names))
         }
         _ => {
             let of = |r: &Row| scop.statement(r.phi[0].0).name.clone();

@@ -9,6 +9,7 @@ use crate::poly::polyhedron::{Form, Polyhedron, difference, minus, plus};
 use crate::poly::private::{Digit, Private};
 use crate::poly::scop::Scop;
 use crate::poly::{Error, Result};
+use crate::runtime::error::unknown;
 
 /// The copy that `name` speaks of: a private temporary, or the last copy of a tensor of this name.
 pub fn copy_of(scop: &Scop, name: &str) -> Option<usize> {
@@ -71,7 +72,7 @@ fn digit(e: &Expr, names: &[String]) -> Result<Digit> {
             let numbered = |d: &usize| *name == format!("d{d}");
             match names.iter().position(|n| n == name).or_else(|| (0..names.len()).find(numbered)) {
                 Some(d) => Ok(plain(Affine::var(Var(d as u32)))),
-                None => refuse(format!("the copy has no dimension `{name}`: there are {}", names.join(", "))),
+                None => refuse(unknown("dimension of the copy", name, names)),
             }
         }
         Kind::Binary(Operator::Add, a, b) => Ok(plain(affine(a)?.add_scaled(&affine(b)?, 1))),
@@ -83,7 +84,7 @@ fn digit(e: &Expr, names: &[String]) -> Result<Digit> {
         },
         Kind::Binary(Operator::Div, a, by) => {
             let (d, by) = (digit(a, names)?, number(by)?);
-            let divisor = d.divisor.checked_mul(by).ok_or_else(|| Error::Schedule("a divisor is too large".into()))?;
+            let divisor = d.divisor.checked_mul(by).ok_or_else(|| Error::refused("a divisor is too large"))?;
             match d.modulo {
                 None => Ok(Digit { divisor, ..d }),
                 Some(m) if m % by == 0 => Ok(Digit { divisor, modulo: Some(m / by), ..d }),

@@ -8,6 +8,7 @@ use crate::poly::language::syntax::{Expr, Kind, Name, Operator};
 use crate::poly::pack::{Packing, Part};
 use crate::poly::scop::{Scop, Statement};
 use crate::poly::{Error, Result};
+use crate::runtime::error::unknown;
 
 /// `cache_read B`: everything reads B from a copy that is made before the loops, in the order of the subscripts until
 /// `pack` gives it another.
@@ -21,7 +22,7 @@ pub fn cache_read(before: &Transformed, tensor: &Name) -> Result<Transformed> {
     let scop = &before.scop;
     let Some(id) = scop.tensors.iter().position(|t| t.name == tensor.text) else {
         let names: Vec<&str> = scop.tensors.iter().map(|t| t.name.as_str()).collect();
-        return refuse(format!("there is no array `{tensor}`: there are {}", names.join(", ")));
+        return refuse(unknown("array", tensor, &names));
     };
     if scop.tensors[id].role.is_written() {
         return refuse(format!("`{tensor}` is written by the program: a copy made before the loops would be old"));
@@ -136,7 +137,7 @@ fn dimension(s: &Statement, e: &Expr) -> Result<Option<(Var, Part)>> {
         _ => iterator(e).map(|v| v.map(|v| (v, Part::Whole))),
     };
     let written = e.show(Style::Round);
-    found.ok_or_else(|| Error::Schedule(format!("`{written}` is no loop `n`, `n / 8` or `n % 8`")))
+    found.ok_or_else(|| Error::refused(format!("`{written}` is no loop `n`, `n / 8` or `n % 8`")))
 }
 
 /// Whether a layout has all of an iterator: whole, or a tile and the point in it.

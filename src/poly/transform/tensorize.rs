@@ -3,22 +3,23 @@
 use super::Transformed;
 use super::edit::{apart, find, refuse, rows, single, together};
 use super::loops::reorder;
-use crate::poly::Result;
-use crate::poly::instruction::{TensorInstruction, match_stored, table};
+use crate::poly::instruction::{Mismatch, TensorInstruction, match_stored, table};
 use crate::poly::language::primitive::{Loop, Loops};
 use crate::poly::language::syntax::Name;
 use crate::poly::schedule::{Node, Row, RowKind, Schedule};
 use crate::poly::scop::StatementId;
+use crate::poly::{Isa, Result};
+use crate::runtime::error::unknown;
 
 /// `tensorize C(mi, ni, ki) with outer_product`: the loops are a tensor instruction ([`crate::poly::instruction`]), repeated
 /// in registers: loops of the reduction outside, one iterator in the lanes, the others unrolled. The words after `with` are
-/// part of its name; without them any instruction will do.
+/// part of its name; without them, and with `fma`, any instruction of `isa` will do.
 ///
 /// ```text
 /// for mi for ni for ki         for ki
 ///   C(m, n) += A(m,k)*B(k,n)     C(mi.., ni..) += outer product of A(mi.., k) and B(k, ni..)
 /// ```
-pub fn tensorize(before: &Transformed, which: &Loops, with: Option<&Name>) -> Result<Schedule> {
+pub fn tensorize(before: &Transformed, which: &Loops, with: Option<&Name>, isa: Isa) -> Result<Schedule> {
     let (scop, schedule) = (&before.scop, &before.schedule);
     let one = |name: &Name| find(scop, schedule, &Loop { statement: which.statement.clone(), name: name.clone() });
     let named: Vec<Row> = which.names.iter().map(one).collect::<Result<_>>()?;
@@ -36,12 +37,15 @@ pub fn tensorize(before: &Transformed, which: &Loops, with: Option<&Name>) -> Re
     }
     let dtype = scop.tensor(scop.statement(id).target).dtype;
     let words = with.map_or(String::new(), |w| w.text.replace('_', " "));
-    let fits = |i: &TensorInstruction| i.dtype == dtype && (words == "fma" || i.name.contains(&words));
-    let instructions: Vec<TensorInstruction> = table().into_iter().filter(fits).collect();
+    let on_target: Vec<TensorInstruction> = table().into_iter().filter(|i| i.isa == isa && i.dtype == dtype).collect();
+    if on_target.is_empty() {
+        return refuse(format!("no tensor instruction of this target accumulates {dtype}"));
+    }
+    let fits = |i: &&TensorInstruction| words == "fma" || i.name.contains(&words);
+    let instructions: Vec<TensorInstruction> = on_target.iter().filter(fits).cloned().collect();
     if instructions.is_empty() {
-        let mut known: Vec<String> = table().into_iter().map(|i| i.name).collect();
-        known.dedup();
-        return refuse(format!("no instruction on {dtype} is called `{words}`: there are {}", known.join(", ")));
+        let names: Vec<&str> = on_target.iter().map(|i| i.name.as_str()).collect();
+        return refuse(unknown(&format!("tensor instruction on {dtype} of this target"), &words, &names));
     }
     let Some(lane) = lane(before, id, &named, &instructions)? else {
         return refuse("none of these loops is over one iterator: nothing can be in the lanes");
@@ -60,17 +64,15 @@ pub fn tensorize(before: &Transformed, which: &Loops, with: Option<&Name>) -> Re
     Ok(Schedule { root: together(mark(apart(&schedule.root), &named, &kind)) })
 }
 
-/// The last of the rows that can be in the lanes of an instruction; the most telling refusal otherwise.
+/// The last of the rows that can be in the lanes of an instruction; the refusal that says most otherwise.
 fn lane(before: &Transformed, id: StatementId, named: &[Row], table: &[TensorInstruction]) -> Result<Option<Row>> {
-    // What a reason is about, the most telling last.
-    let telling = |why: &str| ["accumulator", "the body", "operand"].iter().position(|w| why.starts_with(w));
-    let mut why: Option<String> = None;
+    let mut why: Option<Mismatch> = None;
     for row in named.iter().rev() {
         let [(v, 1 | -1)] = row.of(id).terms[..] else { continue };
         for instruction in table {
             match match_stored(instruction, &before.scop, &before.packings, id, v) {
                 Ok(_) => return Ok(Some(row.clone())),
-                Err(e) if why.as_ref().is_none_or(|w| telling(w) < telling(&e)) => why = Some(e),
+                Err(e) if why.as_ref().is_none_or(|w| w.part < e.part) => why = Some(e),
                 Err(_) => {}
             }
         }

@@ -12,6 +12,7 @@ use crate::poly::dependence::orders;
 use crate::poly::expr::{Affine, BufferId, Index};
 use crate::poly::isl::Isl;
 use crate::poly::language::syntax::Name;
+use crate::poly::legality::instance_name;
 use crate::poly::polyhedron::{Polyhedron, Reduced, difference};
 use crate::poly::schedule::Row;
 use crate::poly::scop::{Role, Scop, Statement, StatementId};
@@ -50,8 +51,7 @@ impl Value {
 }
 
 fn instance(s: &Statement, point: &[i64]) -> String {
-    let values = s.iterators.iter().zip(point).map(|(it, x)| format!("{}={x}", it.name));
-    format!("iteration {} of {}", values.collect::<Vec<_>>().join(","), s.name)
+    format!("iteration {} of {}", instance_name(s, point), s.name)
 }
 
 /// The pairs of instances of which the first reads, under `guard`, the element at `index` that the second writes.

@@ -5,6 +5,7 @@ use crate::poly::language::lexer::Token;
 use crate::poly::language::primitive::{KEYWORDS, Loop, Loops, Placed, Primitive, Schedule};
 use crate::poly::language::source::{Checked, Problem};
 use crate::poly::language::syntax::Name;
+use crate::runtime::error::unknown;
 
 impl Parser {
     /// After `schedule`.
@@ -31,7 +32,10 @@ impl Parser {
             _ => None,
         };
         let Some(keyword) = keyword else {
-            return self.fail(&format!("a primitive ({}) or `}}`", KEYWORDS.join(", ")));
+            return match self.peek() {
+                Token::Word(word) => Err(Problem::invalid(self.span(), unknown("primitive", word, &KEYWORDS))),
+                _ => self.fail(&format!("a primitive ({}) or `}}`", KEYWORDS.join(", "))),
+            };
         };
         self.step();
         Ok(match keyword {

@@ -15,7 +15,7 @@ impl Lowering<'_> {
     /// run where u is 0.
     pub(super) fn steps(&mut self, row: &Row, parts: &[Part], isl: &Isl) -> Result<Vec<Stmt>> {
         if !self.scop.private_to(parts) {
-            return Err(Error::Schedule(format!(
+            return Err(Error::refused(format!(
                 "memory that lasts for a step of `{}` belongs to no thread",
                 row.name
             )));
