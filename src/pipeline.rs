@@ -15,8 +15,10 @@ use crate::graph::ir::Graph;
 use crate::graph::op::Op;
 use crate::pipeline::kernel::{CompiledKernel, STAGES, TIMED};
 use crate::pipeline::link::{Work, link};
-use crate::pipeline::report::{KernelReport, PhaseReport, Report, Rewriting};
+use crate::pipeline::report::{KernelReport, PhaseReport, Report, Rewriting, Vectorization};
 use crate::poly::scop::Program;
+use crate::poly::tile::PhaseReport as PhaseDecision;
+use crate::runtime::error::unknown;
 use crate::runtime::module::Module;
 use crate::runtime::threads;
 use crate::{Error, Result};
@@ -102,6 +104,7 @@ pub fn compile(source: &Graph, options: &Options) -> Result<Compilation> {
         warnings: vec![],
         compile_ms: start.elapsed().as_secs_f64() * 1e3,
         rewriting: Some(rewriting),
+        measured_threads: 0,
         kernels: kernel_reports(&graph, &groups, &work, &kernels),
         distinct_kernels: kernels.len(),
         code_bytes: module.code.len() as u64,
@@ -144,7 +147,7 @@ pub fn explain(source: &Graph, options: &Options, stage: Stage, filter: Option<&
     }
     if let (true, Some(wanted)) = (text.is_empty(), filter) {
         let names: Vec<&str> = programs.iter().map(|p| p.0.as_str()).collect();
-        return Err(Error::Invalid(format!("no kernel is called `{wanted}`; there are {}", names.join(", "))));
+        return Err(Error::Invalid(unknown("kernel", wanted, &names)));
     }
     Ok(if text.is_empty() { "no kernels\n".into() } else { text })
 }
@@ -153,7 +156,7 @@ pub fn explain(source: &Graph, options: &Options, stage: Stage, filter: Option<&
 pub fn stage(name: &str) -> Result<Stage> {
     STAGES.iter().find(|s| s.0 == name).map(|s| s.1).ok_or_else(|| {
         let names: Vec<&str> = STAGES.iter().map(|s| s.0).collect();
-        Error::Invalid(format!("no stage `{name}`; there are {}", names.join(", ")))
+        Error::Invalid(unknown("stage", name, &names))
     })
 }
 
@@ -273,15 +276,7 @@ fn compile_kernels(programs: &[(String, Program)], options: &Options) -> Result<
 
 /// Names the kernel in an error.
 fn in_kernel(name: &str, error: Error) -> Error {
-    let say = |m: String| format!("kernel `{name}`: {m}");
-    match error {
-        Error::Invalid(m) => Error::Invalid(say(m)),
-        Error::Unsupported(m) => Error::Unsupported(say(m)),
-        Error::Schedule(m) => Error::Schedule(say(m)),
-        Error::Limit(m) => Error::Limit(say(m)),
-        Error::Io(m) => Error::Io(say(m)),
-        Error::Internal(m) => Error::Internal(say(m)),
-    }
+    error.context(&format!("kernel `{name}`"))
 }
 
 fn kernel_reports(
@@ -305,9 +300,16 @@ fn kernel_reports(
 /// What `compiled`, number `code` of the module, does for these operators.
 fn kernel_report(compiled: &CompiledKernel, code: usize, operators: Vec<String>) -> KernelReport {
     let report = &compiled.kernel.report;
+    let vectorization = compiled.vectorization();
+    // A vector that the machine code does not have is none.
+    let has_vector = |p: &PhaseDecision| match &vectorization {
+        Vectorization::Whole => true,
+        Vectorization::Part(statements) => !statements.contains(&p.statement),
+        Vectorization::None => false,
+    };
     let phases = report.phases.iter().map(|p| PhaseReport {
         statement: p.statement.clone(),
-        vector: p.vector.clone(),
+        vector: p.vector.clone().filter(|_| has_vector(p)),
         block: p.block.clone(),
         tiles: p.tiles.clone(),
         instruction: match &p.instruction {
@@ -325,14 +327,15 @@ fn kernel_report(compiled: &CompiledKernel, code: usize, operators: Vec<String>)
         measured_us: None,
         opaque: false,
         tensorized: report.tensorized,
-        vectorized: compiled.vectorized(),
         phases: phases.collect(),
+        vectorization,
         fallback: compiled.ilp.fallback.clone(),
     }
 }
 
-/// Adds measured times, one for each step of the module, to the kernels of the report.
-pub fn add_measurements(report: &mut Report, module: &Module, times: &[std::time::Duration]) {
+/// Adds times measured on `threads` threads, one for each step of the module, to the kernels of the report.
+pub fn add_measurements(report: &mut Report, module: &Module, times: &[std::time::Duration], threads: usize) {
+    report.measured_threads = threads;
     let timed = module.steps.iter().zip(times).filter(|(s, _)| s.action.is_work());
     for (kernel, (_, time)) in report.kernels.iter_mut().zip(timed) {
         kernel.measured_us = Some(time.as_secs_f64() * 1e6);

@@ -37,6 +37,7 @@ fn check(name: &str) {
     for target in host_targets() {
         let options = Options { target: Some(target.clone()), dims: bind(&model, &inputs), ..Options::default() };
         let (module, report) = model.compile_module(&options).unwrap_or_else(|e| panic!("{name}: {e}"));
+        assert!(report.fallbacks().is_empty(), "{name} on {}: {:?}", target.name, report.fallbacks());
         assert!(report.unvectorized().is_empty(), "{name} on {}: {:?}", target.name, report.unvectorized());
         let rewriting = report.stages.iter().find(|(stage, _)| *stage == "rewrite").map_or(0.0, |(_, ms)| *ms);
         assert!(rewriting < LONGEST_REWRITING_MS, "{name} on {}: {rewriting} ms of rewriting", target.name);

@@ -76,7 +76,11 @@ fn compiled_code_gives_the_reference_outputs_on_any_number_of_threads() {
             let say = |e| format!("{} on {what}: {e}", case.name);
             let dims = bind(&case.model, &case.inputs);
             let options = Options { target: Some(target.clone()), dims, ..Options::default() };
-            let module = Arc::new(case.model.compile_module(&options).map_err(say)?.0);
+            let (module, report) = case.model.compile_module(&options).map_err(say)?;
+            if let Some((kernel, reason)) = report.fallbacks().first() {
+                return Err(format!("{} on {what}: {kernel}: {reason}", case.name));
+            }
+            let module = Arc::new(module);
             let inputs: Vec<_> = case.model.inputs().iter().map(|s| s.name.as_str()).zip(&case.inputs).collect();
             let run = |threads| Session::new(module.clone(), threads)?.run(&inputs);
             let one = run(1).map_err(say)?;

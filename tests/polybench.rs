@@ -144,7 +144,10 @@ fn check(set: &str, target: &Target) {
         let sizes = file.programs[0].bind(&BTreeMap::new(), Some(set)).unwrap();
         let model = Model::from_program(file, None, Some(set)).unwrap();
         let module = match model.compile_module(&Options { target: Some(target.clone()), ..Options::default() }) {
-            Ok((module, _)) => Arc::new(module),
+            Ok((module, report)) => {
+                wrong.extend(report.fallbacks().iter().map(|(_, reason)| format!("{name}: {reason}")));
+                Arc::new(module)
+            }
             Err(e) => {
                 wrong.push(format!("{name}: {e}"));
                 continue;

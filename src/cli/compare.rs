@@ -140,7 +140,7 @@ impl Arguments {
         }
         // The others' results are printed in any case; the exit code says that something is wrong.
         print(&text)?;
-        Err(Error::Schedule(format!("not all schedules took part: {}", failed.join(", "))))
+        Err(Error::refused(format!("not all schedules took part: {}", failed.join(", "))))
     }
 }
 

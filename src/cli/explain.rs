@@ -5,6 +5,7 @@ use super::inputs::{self, RunArguments};
 use super::progress::Progress;
 use clap::builder::PossibleValuesParser;
 use tilewright::pipeline::{self, kernel};
+use tilewright::runtime::error::unknown;
 use tilewright::{Error, Result};
 
 #[derive(clap::Args)]
@@ -59,21 +60,23 @@ impl Arguments {
     fn report(&self, progress: &Progress) -> Result<String> {
         let mut report;
         if self.model.target()?.runs_on_host() {
-            let prepared = self.run.prepare(&self.model, progress)?;
+            let threads = self.run.threads_or(1);
+            let prepared = self.run.prepare_on(threads, &self.model, progress)?;
             report = prepared.report.ok_or_else(|| Error::Internal("a compiled model without a report".into()))?;
             progress.stage("measuring");
             let inputs: Vec<_> = prepared.inputs.iter().map(|(name, tensor)| (name.as_str(), tensor)).collect();
             prepared.session.profile(&inputs)?;
             let times = prepared.session.profile(&inputs)?;
-            pipeline::add_measurements(&mut report, prepared.session.module(), &times);
+            pipeline::add_measurements(&mut report, prepared.session.module(), &times, threads);
         } else {
             self.run.refuse_for("this processor does not run that target's code")?;
             report = inputs::compile(&self.model, &self.run.given()?, progress)?.1;
         }
         if let Some(word) = &self.kernel {
+            let names: Vec<String> = report.kernels.iter().map(|k| k.name.clone()).collect();
             report.kernels.retain(|k| k.name.contains(word.as_str()));
             if report.kernels.is_empty() {
-                return Err(Error::Invalid(format!("no kernel has `{word}` in its name")));
+                return Err(Error::Invalid(unknown("kernel", word, &names)));
             }
         }
         Ok(report.to_string())

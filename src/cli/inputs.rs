@@ -11,6 +11,7 @@ use tilewright::graph::import::{Dim, InputSpec};
 use tilewright::pipeline::report::Report;
 use tilewright::pipeline::{Limits, check_scratch};
 use tilewright::poly::language;
+use tilewright::runtime::error::unknown;
 use tilewright::runtime::module::{Module, TensorSpec};
 use tilewright::runtime::session::Session;
 use tilewright::{Error, Model, Options, Result, Tensor};
@@ -51,7 +52,12 @@ impl Prepared {
 
 impl RunArguments {
     pub fn threads(&self) -> usize {
-        self.threads.map_or_else(|| std::thread::available_parallelism().map_or(1, usize::from), |n| n as usize)
+        self.threads_or(std::thread::available_parallelism().map_or(1, usize::from))
+    }
+
+    /// The number of threads asked for, or `default`.
+    pub fn threads_or(&self, default: usize) -> usize {
+        self.threads.map_or(default, |n| n as usize)
     }
 
     /// An error where threads or a seed are given and nothing runs.
@@ -64,6 +70,11 @@ impl RunArguments {
 
     /// Loads, compiles and binds.
     pub fn prepare(&self, model: &ModelArguments, progress: &Progress) -> Result<Prepared> {
+        self.prepare_on(self.threads(), model, progress)
+    }
+
+    /// Loads, compiles and binds for this many threads.
+    pub fn prepare_on(&self, threads: usize, model: &ModelArguments, progress: &Progress) -> Result<Prepared> {
         let given = self.given()?;
         let start = Instant::now();
         let (module, report) = if is_module(&model.model)? {
@@ -75,8 +86,8 @@ impl RunArguments {
         let compile_ms = start.elapsed().as_secs_f64() * 1e3;
         check_names(&given, module.inputs().iter().map(|i| i.name.as_str()))?;
         let start = Instant::now();
-        check_scratch(&module, self.threads(), &Limits::default())?;
-        let session = Session::new(Arc::new(module), self.threads())?;
+        check_scratch(&module, threads, &Limits::default())?;
+        let session = Session::new(Arc::new(module), threads)?;
         let session_ms = start.elapsed().as_secs_f64() * 1e3;
         progress.stage("filling the inputs");
         let inputs = self.fill(&session, given)?;
@@ -198,7 +209,7 @@ pub fn check_names<'a>(given: &BTreeMap<String, Tensor>, known: impl Iterator<It
         None => Ok(()),
         Some(name) => {
             let known: Vec<_> = known.collect();
-            Err(Error::Invalid(format!("there is no input '{name}'; the model has: {}", known.join(", "))))
+            Err(Error::Invalid(unknown("input", name, &known)))
         }
     }
 }

@@ -11,6 +11,8 @@ pub struct Assembled {
     pub phases: Vec<Phase>,
     /// Whether no innermost loop works on single elements (see [`lower::vectorized`]).
     pub vectorized: bool,
+    /// Some instruction loads or stores several lanes.
+    pub has_vectors: bool,
 }
 
 /// The machine code of one phase: position-independent, with its constants; the convention is that of VCode.
@@ -33,7 +35,8 @@ pub fn assemble(nest: &LoopNest, target: &Target) -> Result<Assembled> {
 /// The machine code of the phases of a kernel.
 pub fn assemble_functions(functions: &[Function], target: &Target) -> Result<Assembled> {
     let phases = functions.iter().map(|f| assemble_function(f, target)).collect::<Result<_>>()?;
-    Ok(Assembled { phases, vectorized: functions.iter().all(lower::vectorized) })
+    let vectorized = functions.iter().all(lower::vectorized);
+    Ok(Assembled { phases, vectorized, has_vectors: functions.iter().any(lower::has_vectors) })
 }
 
 fn assemble_function(function: &Function, target: &Target) -> Result<Phase> {

@@ -163,6 +163,16 @@ fn visit(body: &[Stmt], expanded: &mut HashSet<Var>, vector: &mut HashSet<Var>, 
     }
 }
 
+/// Returns true if some instruction loads or stores several lanes.
+pub fn has_vectors(f: &Function) -> bool {
+    f.insts.iter().any(|inst| match inst {
+        Inst::VLoad { ty, .. } | Inst::VStore { ty, .. } | Inst::VGather { ty, .. } | Inst::VScatter { ty, .. } => {
+            ty.lanes > 1
+        }
+        _ => false,
+    })
+}
+
 /// Whether every innermost loop works on vectors: none stores single elements only. The outermost loop of a phase that runs
 /// once is none.
 pub fn vectorized(f: &Function) -> bool {

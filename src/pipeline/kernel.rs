@@ -6,9 +6,10 @@
 use crate::codegen::assemble::{Assembled, assemble};
 use crate::codegen::loopnest::{BufferKind, LoopNest};
 use crate::codegen::{self, Target};
+use crate::pipeline::report::Vectorization;
 use crate::poly::dependence::Dependences;
-use crate::poly::schedule::Schedule;
-use crate::poly::scop::{Program, Scop, Statement};
+use crate::poly::schedule::{RowKind, Schedule, Step};
+use crate::poly::scop::{Program, Scop, Statement, StatementId};
 use crate::poly::subscript::IndexRange;
 use crate::poly::tile::Tiled;
 use crate::poly::transform::Transformed;
@@ -73,8 +74,22 @@ pub struct CompiledKernel {
 impl CompiledKernel {
     /// No loop runs element by element; what computes single elements has no loops.
     pub fn vectorized(&self) -> bool {
+        self.vectorization() == Vectorization::Whole
+    }
+
+    /// Which part of the kernel works on vectors. What computes single elements has no loops and counts as vectors.
+    pub fn vectorization(&self) -> Vectorization {
         let single = |s: &Statement| s.iterators.iter().all(|i| i.extent <= 1);
-        self.assembled.vectorized || self.scop.statements.iter().all(single)
+        if self.assembled.vectorized || self.scop.statements.iter().all(single) {
+            return Vectorization::Whole;
+        }
+        if !self.assembled.has_vectors {
+            return Vectorization::None;
+        }
+        let in_lanes = |step: &Step| matches!(step, Step::Row(row) if row.kind == RowKind::Vector);
+        let scalar =
+            |id: &StatementId| !single(self.scop.statement(*id)) && !self.tiled.schedule.path(*id).iter().any(in_lanes);
+        Vectorization::Part(self.scop.ids().filter(scalar).map(|id| self.scop.statement(id).name.clone()).collect())
     }
 
     pub fn tensorized(&self) -> bool {
@@ -173,7 +188,9 @@ fn compile_statements(
     };
     lap("tile");
     let mut built = build(&scop, &dependences, &tiled, target, &mut lap);
-    if let (Err(why @ (Error::Schedule(_) | Error::Internal(_))), None) = (&built, given) {
+    if let (Err(why), None) = (&built, given)
+        && may_fall_back(why)
+    {
         ilp.fallback = Some(format!("without tiles and vectors, because with them: {why}"));
         tiled = tile::as_given(&scop, &schedule, &[]);
         built = build(&scop, &dependences, &tiled, target, &mut lap);
@@ -213,6 +230,17 @@ fn compile_statements(
     Ok(Some(CompiledKernel { name, scop, schedule, ilp, tiled, kernel, assembled, index_ranges, slots, flops, times }))
 }
 
+/// Returns true if a kernel whose tiles or vectors end in this error is built without them instead, with a note in the
+/// report: where they are refused, or need what is not done here. A defect of ours is an error wherever it is found with
+/// debug assertions, so that tests fail on it; others get the slow kernel and the note.
+fn may_fall_back(error: &Error) -> bool {
+    match error {
+        Error::Schedule(_) | Error::Unsupported(_) => true,
+        Error::Internal(_) => !cfg!(debug_assertions),
+        _ => false,
+    }
+}
+
 /// Loops and machine code of a tree that is proven first.
 fn build(
     scop: &Scop,
@@ -243,4 +271,17 @@ fn slots(nest: &LoopNest, count: usize) -> Result<Vec<(u64, bool)>> {
         entry.1 |= written;
     }
     Ok(slots)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_defect_of_the_planner_is_no_slow_kernel() {
+        assert!(may_fall_back(&Error::Unsupported("a form of tile".into())));
+        for error in [Error::Internal("a bound that does not hold".into()), Error::Limit("too large".into())] {
+            assert!(!may_fall_back(&error), "{error}");
+        }
+    }
 }

@@ -7,6 +7,7 @@
 use crate::pipeline::kernel::{self, CompiledKernel, Stage, TIMED};
 use crate::pipeline::report::Report;
 use crate::pipeline::{Clock, Compilation, Options, check_arena, kernel_report, link};
+use crate::poly::Isa;
 use crate::poly::language::primitive::{Placed, Schedule};
 use crate::poly::language::source::Span;
 use crate::poly::language::{self, Computation, Meaning};
@@ -47,6 +48,7 @@ pub fn compile(meaning: &Meaning, options: &Options) -> Result<Compilation> {
         warnings: vec![],
         compile_ms: start.elapsed().as_secs_f64() * 1e3,
         rewriting: None,
+        measured_threads: 0,
         kernels: vec![kernel_report(&kernel, 0, vec![meaning.name.clone()])],
         distinct_kernels: 1,
         code_bytes: module.code.len() as u64,
@@ -77,7 +79,7 @@ pub fn explain(
             text = (seen.text)()?;
             if let (Some((scop, tiled)), None) = (seen.scheduled, &meaning.schedule) {
                 text = text.lines().map(|line| format!("# {line}\n")).collect();
-                text.push_str(&in_words(meaning, written()?, scop, tiled)?);
+                text.push_str(&in_words(meaning, written()?, scop, tiled, options.target.isa)?);
             }
         }
         Ok(reached < stage)
@@ -86,14 +88,14 @@ pub fn explain(
 }
 
 /// The schedule of a program as a block that a file may hold.
-fn in_words(meaning: &Meaning, written: Scop, scop: &Scop, tiled: &Tiled) -> Result<String> {
-    let original = Original { written, normal: &|| meaning.normal() };
+fn in_words(meaning: &Meaning, written: Scop, scop: &Scop, tiled: &Tiled, isa: Isa) -> Result<String> {
+    let original = Original { written, normal: &|| meaning.normal(), isa };
     let placed = |primitive| Placed { primitive, span: Span::default() };
     let primitives = match words::words(&original, scop, tiled) {
         Ok(said) => said.into_iter().map(placed).collect(),
-        Err(e @ (Error::Unsupported(_) | Error::Schedule(_))) => {
-            let why = e.to_string();
-            return Ok(format!("# This order cannot be said in words: {}\n", why.lines().next().unwrap_or("")));
+        Err(Error::Unsupported(reason)) => return Ok(format!("# This order cannot be said in words: {reason}\n")),
+        Err(Error::Schedule(refusal)) => {
+            return Ok(format!("# This order cannot be said in words: {}\n", refusal.headline()));
         }
         Err(e) => return Err(e),
     };

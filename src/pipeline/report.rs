@@ -15,6 +15,8 @@ pub struct Report {
     pub warnings: Vec<String>,
     /// `None` for a program of the text language.
     pub rewriting: Option<Rewriting>,
+    /// Threads of the runs that `measured_us` is of; 0 where nothing was measured. Predictions are for one thread.
+    pub measured_threads: usize,
     /// In the order of the module's kernel and opaque steps.
     pub kernels: Vec<KernelReport>,
     /// Kernels with machine code of their own; the others share it.
@@ -62,11 +64,23 @@ pub struct KernelReport {
     pub measured_us: Option<f64>,
     pub opaque: bool,
     pub tensorized: bool,
-    pub vectorized: bool,
+    pub vectorization: Vectorization,
     /// One entry for each phase.
     pub phases: Vec<PhaseReport>,
     /// Why the scheduler kept the original order, if it did.
     pub fallback: Option<String>,
+}
+
+/// Which part of a kernel works on vectors, by its machine code and, of a part, by its statements.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize)]
+pub enum Vectorization {
+    /// Every innermost loop.
+    Whole,
+    /// Some loops store single elements: those of these statements, or, where none is named, the edges of loops whose other
+    /// iterations are vectors.
+    Part(Vec<String>),
+    #[default]
+    None,
 }
 
 /// One phase of a kernel.
@@ -90,9 +104,15 @@ impl KernelReport {
 }
 
 impl Report {
-    /// Kernels that run as unvectorized loops.
+    /// Kernels with loops that store single elements.
     pub fn unvectorized(&self) -> Vec<&str> {
-        self.kernels.iter().filter(|k| !k.opaque && !k.vectorized).map(|k| k.name.as_str()).collect()
+        let scalar = |k: &&KernelReport| !k.opaque && k.vectorization != Vectorization::Whole;
+        self.kernels.iter().filter(scalar).map(|k| k.name.as_str()).collect()
+    }
+
+    /// Kernels that run without tiles and vectors because those were refused, with the reason.
+    pub fn fallbacks(&self) -> Vec<(&str, &str)> {
+        self.kernels.iter().filter_map(|k| Some((k.name.as_str(), k.fallback.as_deref()?))).collect()
     }
 }
 
@@ -113,7 +133,12 @@ impl std::fmt::Display for Report {
             bytes(self.arena_bytes),
             bytes(self.scratch_bytes)
         )?;
-        writeln!(f, "{} kernels, {} distinct", self.kernels.len(), self.distinct_kernels)?;
+        let threads = match self.measured_threads {
+            0 => "predicted for 1 thread".to_string(),
+            1 => "predicted for 1 thread, measured on 1 thread".to_string(),
+            n => format!("predicted for 1 thread, measured on {n} threads"),
+        };
+        writeln!(f, "{} kernels, {} distinct; {threads}", self.kernels.len(), self.distinct_kernels)?;
         for kernel in &self.kernels {
             f.write_str(&kernel.text())?;
         }
@@ -121,10 +146,18 @@ impl std::fmt::Display for Report {
         if !opaque.is_empty() {
             writeln!(f, "opaque functions: {}", opaque.join(", "))?;
         }
-        match &self.unvectorized()[..] {
-            [] => Ok(()),
-            names => writeln!(f, "NOT VECTORIZED: {}", names.join(", ")),
+        let kernels: Vec<&KernelReport> = self.kernels.iter().filter(|k| !k.opaque).collect();
+        let part = kernels.iter().filter(|k| matches!(k.vectorization, Vectorization::Part(_)));
+        let none = kernels.iter().filter(|k| k.vectorization == Vectorization::None);
+        for (word, names) in [
+            ("PARTLY VECTORIZED", part.map(|k| k.name.as_str()).collect::<Vec<_>>()),
+            ("NOT VECTORIZED", none.map(|k| k.name.as_str()).collect()),
+        ] {
+            if !names.is_empty() {
+                writeln!(f, "{word}: {}", names.join(", "))?;
+            }
         }
+        Ok(())
     }
 }
 
@@ -158,7 +191,13 @@ impl KernelReport {
             let _ = write!(out, "  measured {us:>8.1} µs");
         }
         let _ = write!(out, "  {:>6.1} GFLOP/s", self.gflops());
-        let flags = [(self.opaque, "opaque"), (self.tensorized, "tensorized"), (self.vectorized, "vectorized")];
+        let vectorization = match &self.vectorization {
+            _ if self.opaque => "",
+            Vectorization::Whole => "vectorized",
+            Vectorization::Part(_) => "partly vectorized",
+            Vectorization::None => "not vectorized",
+        };
+        let flags = [(self.opaque, "opaque"), (self.tensorized, "tensorized"), (!self.opaque, vectorization)];
         for (_, word) in flags.iter().filter(|flag| flag.0) {
             let _ = write!(out, "  {word}");
         }
@@ -174,6 +213,15 @@ impl KernelReport {
                 shown(&p.block),
                 p.instruction
             );
+        }
+        match &self.vectorization {
+            Vectorization::Part(statements) if statements.is_empty() => {
+                let _ = writeln!(out, "    edges of vector loops run element by element");
+            }
+            Vectorization::Part(statements) => {
+                let _ = writeln!(out, "    element by element: {}", statements.join(", "));
+            }
+            _ => {}
         }
         if let Some(reason) = &self.fallback {
             let _ = writeln!(out, "    {reason}");
