@@ -161,7 +161,8 @@ fn check(seed: u64, counts: &mut Counts, said: &mut String) -> Option<String> {
                 states.push(state);
                 primitives.push(next);
             }
-            Err(Error::Schedule(refusal)) => match confirm_values(&refusal.to_string(), &states[states.len() - 1].scop) {
+            Err(Error::Schedule(refusal)) => match confirm_values(&refusal.to_string(), &states[states.len() - 1].scop)
+            {
                 Some(Err(why)) => return Some(format!("{why}\n{}\n{next}", with(&text, &primitives))),
                 Some(Ok(())) => *counts.entry("refused for its values with true instances".into()).or_default() += 1,
                 None => *counts.entry("refused for its structure".into()).or_default() += 1,

@@ -281,8 +281,7 @@ fn marks(primitive: &Primitive) -> Vec<Mark<'_>> {
 /// all where no part has less.
 fn picture(scop: &Scop, schedule: &Schedule, marks: &[Mark], statements: &[Name]) -> String {
     let is_called = |id: &StatementId, name: &str| edit::is_called(&scop.statement(*id).name, name);
-    let count =
-        |ids: &[StatementId]| statements.iter().filter(|name| ids.iter().any(|id| is_called(id, name))).count();
+    let count = |ids: &[StatementId]| statements.iter().filter(|name| ids.iter().any(|id| is_called(id, name))).count();
     let mut has_less = false;
     schedule.for_each_part(&mut |ids| has_less |= (1..statements.len()).contains(&count(ids)));
     let marked = |line: Line| match line {

@@ -15,10 +15,7 @@ impl Lowering<'_> {
     /// run where u is 0.
     pub(super) fn steps(&mut self, row: &Row, parts: &[Part], isl: &Isl) -> Result<Vec<Stmt>> {
         if !self.scop.private_to(parts) {
-            return Err(Error::refused(format!(
-                "memory that lasts for a step of `{}` belongs to no thread",
-                row.name
-            )));
+            return Err(Error::refused(format!("memory that lasts for a step of `{}` belongs to no thread", row.name)));
         }
         let groups: Vec<&[Part]> = parts.chunk_by(|a, b| a.parallel().is_none() && b.parallel().is_none()).collect();
         let count = groups.len() as i64;

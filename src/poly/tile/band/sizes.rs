@@ -1,13 +1,14 @@
 //! The search for the sizes of several tile rows.
 //!
 //! In: the sizes that each row may have, ascending, and the cost of a choice of all; a choice that does not fit has none. Out:
-//! the best choice. Few choices are all tried. Of many, one row after the other takes its best size while the others keep
-//! theirs (coordinate descent), from a start for each size, until nothing gains or [`MOST_TRIES`] costs were asked for.
+//! the best choice. Few choices are all tried. Of many, each pair of rows in turn takes its best sizes while the others keep
+//! theirs (block coordinate descent; a pair, because what one row gains of a full cache another one has to give), from
+//! starts with one size for all and with one row longer than the others, until nothing gains or [`MOST_TRIES`] costs were asked for.
 
 /// Choices that are all tried: nine sizes of four rows.
 const ALL_TRIED: usize = 6561;
 /// Costs that are asked for where there are more.
-const MOST_TRIES: usize = 4096;
+const MOST_TRIES: usize = 1 << 14;
 
 /// The sizes with the least cost; of equal ones the first in lexicographic order where all are tried.
 pub fn best_sizes(choices: &[Vec<i64>], cost: &mut dyn FnMut(&[i64]) -> Option<f64>) -> Option<Vec<i64>> {
@@ -40,9 +41,15 @@ fn try_all(choices: &[Vec<i64>], cost: &mut dyn FnMut(&[i64]) -> Option<f64>) ->
 
 fn descend_from_all(choices: &[Vec<i64>], cost: &mut dyn FnMut(&[i64]) -> Option<f64>) -> Best {
     let (mut best, mut left): (Best, usize) = (None, MOST_TRIES);
-    let starts = choices.iter().map(Vec::len).max().unwrap_or(0);
-    for start in 0..starts {
-        let sizes = choices.iter().map(|c| c[start.min(c.len() - 1)]).collect();
+    let longest = choices.iter().map(Vec::len).max().unwrap_or(0);
+    let uniform = (0..longest).map(|i| choices.iter().map(|c| c[i.min(c.len() - 1)]).collect::<Vec<i64>>());
+    let single = (0..choices.len()).flat_map(|row| {
+        choices[row].iter().rev().map(move |&size| {
+            let smallest = choices.iter().map(|c| c[0]);
+            smallest.enumerate().map(|(other, least)| if other == row { size } else { least }).collect()
+        })
+    });
+    for sizes in single.chain(uniform) {
         if let Some((sizes, cost)) = descend(choices, sizes, cost, &mut left)
             && best.as_ref().is_none_or(|b| cost < b.1)
         {
@@ -63,14 +70,19 @@ fn descend(
         cost(sizes)
     };
     let mut least = ask(&sizes)?;
+    let rows = choices.len();
+    let pairs: Vec<(usize, usize)> = (0..rows).flat_map(|a| (a + 1..rows).map(move |b| (a, b))).collect();
     loop {
         let before = least;
-        for row in 0..choices.len() {
-            for &size in &choices[row] {
-                let old = std::mem::replace(&mut sizes[row], size);
-                match ask(&sizes) {
-                    Some(cost) if cost < least => least = cost,
-                    _ => sizes[row] = old,
+        for (a, b) in pairs.iter().copied() {
+            for &first in &choices[a] {
+                for &second in &choices[b] {
+                    let old = (sizes[a], sizes[b]);
+                    (sizes[a], sizes[b]) = (first, second);
+                    match ask(&sizes) {
+                        Some(cost) if cost < least => least = cost,
+                        _ => (sizes[a], sizes[b]) = old,
+                    }
                 }
             }
         }
