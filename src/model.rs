@@ -70,11 +70,13 @@ impl Default for Options {
 
 impl Options {
     fn pipeline(&self) -> Result<pipeline::Options> {
-        let target = match &self.target {
+        // Every field by name: a new one does not compile until it is passed on or set aside here.
+        let Options { target, threads: _, pool: _, dims: _, egraph, limits } = self;
+        let target = match target {
             Some(target) => target.clone(),
             None => host_target()?,
         };
-        let (egraph, limits) = (self.egraph.clone(), self.limits.clone());
+        let (egraph, limits) = (egraph.clone(), limits.clone());
         Ok(pipeline::Options { egraph, limits, ..pipeline::Options::new(target) })
     }
 }

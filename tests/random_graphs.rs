@@ -17,7 +17,7 @@ use tilewright::graph::infer::infer;
 use tilewright::graph::interpret;
 use tilewright::graph::ir::{Graph, Node, Source, TensorType, Value, ValueId};
 use tilewright::graph::op::{F32, Layout, Op, PoolKind, ReduceOp, Window};
-use tilewright::{DType, Model, Options, Session, Tensor};
+use tilewright::{DType, Model, Options, Report, Session, Tensor};
 
 /// Of the largest absolute value of an output.
 const TOLERANCE: f64 = 1e-3;
@@ -25,6 +25,14 @@ const TOLERANCE: f64 = 1e-3;
 const LARGEST: i64 = 20_000;
 /// Extents that meet vectors, tiles and their remainders.
 const EXTENTS: [i64; 16] = [1, 2, 3, 4, 5, 7, 8, 9, 13, 16, 17, 20, 31, 32, 33, 48];
+
+/// Channels that are whole blocks on every target.
+const BLOCKS: [i64; 2] = [16, 32];
+
+/// Whether a graph is compiled with convolutions over blocks of channels in place of channels-last.
+fn over_blocks(seed: u64) -> bool {
+    seed % 2 == 1
+}
 
 /// A graph that grows, and a source of chance.
 struct Maker {
@@ -232,8 +240,13 @@ impl Maker {
                     1 => (2..=4).find(|g| channels % g == 0).unwrap_or(1),
                     _ => 1,
                 };
-                let filters =
-                    if group == 1 { self.pick(&EXTENTS) } else { group * self.pick(&[channels / group, 1, 2]) };
+                let filters = if channels % 16 == 0 && group == 1 {
+                    self.pick(&BLOCKS)
+                } else if group == 1 {
+                    self.pick(&EXTENTS)
+                } else {
+                    group * self.pick(&[channels / group, 1, 2])
+                };
                 let window = self.window(&[1, 3, 3, 5, 2]);
                 let w = self.constant(&[filters, channels / group, window.kernel[0], window.kernel[1]], 0.4);
                 let op = Op::Conv { window, group, layout: Layout::Nchw };
@@ -295,6 +308,8 @@ fn make(seed: u64, counts: &mut BTreeMap<&'static str, usize>) -> Graph {
     let mut m =
         Maker { graph: Graph { name: format!("seed{seed}"), ..Graph::default() }, random: StdRng::seed_from_u64(seed) };
     let shape = match m.random.random_range(0..4) {
+        // Images of whole blocks of channels, where these are to be chosen.
+        _ if over_blocks(seed) => vec![1, m.pick(&BLOCKS), m.pick(&[7, 8]), m.pick(&[9, 14])],
         0 => vec![m.pick(&EXTENTS), m.pick(&EXTENTS)],
         1 => vec![m.pick(&[1, 2]), m.pick(&EXTENTS), m.pick(&EXTENTS)],
         _ => vec![m.pick(&[1, 1, 2]), m.pick(&EXTENTS), m.pick(&[5, 7, 8, 14]), m.pick(&[4, 7, 9, 16])],
@@ -308,7 +323,7 @@ fn make(seed: u64, counts: &mut BTreeMap<&'static str, usize>) -> Graph {
         if m.graph.nodes.len() == wanted {
             break;
         }
-        let kind = m.pick(&KINDS);
+        let kind = if over_blocks(seed) && m.chance(30) { m.pick(&["conv", "conv", "pool"]) } else { m.pick(&KINDS) };
         if m.grow(kind).is_some() {
             *counts.entry(kind).or_default() += 1;
         }
@@ -318,8 +333,29 @@ fn make(seed: u64, counts: &mut BTreeMap<&'static str, usize>) -> Graph {
     m.graph
 }
 
+/// Compilations that had channel-blocked layouts to choose from.
+#[derive(Default, Debug)]
+struct Blocked {
+    compiled: usize,
+    /// Of these, those in which a rule put an operator over blocks.
+    considered: usize,
+    /// Of these, those whose module has an operator over blocks.
+    chosen: usize,
+}
+
+impl Blocked {
+    fn count(&mut self, report: &Report) {
+        let rules = report.rewriting.iter().flat_map(|r| &r.rules);
+        let operators = report.kernels.iter().flat_map(|k| &k.operators);
+        self.compiled += 1;
+        self.considered += usize::from(rules.clone().any(|(name, _)| name.ends_with("-blocked")));
+        // Inputs and outputs are not in blocks: what computes over blocks stands behind a change of layout.
+        self.chosen += usize::from(operators.clone().any(|o| o == "block"));
+    }
+}
+
 /// What is wrong with a graph, if anything.
-fn check(graph: &Graph, seed: u64) -> Option<String> {
+fn check(graph: &Graph, seed: u64, blocked: &mut Blocked) -> Option<String> {
     let inputs: Vec<Tensor> = (graph.inputs.iter().enumerate())
         .map(|(i, &v)| Tensor::seeded(DType::F32, &graph.value(v).ty.shape, seed, i as u64, 2))
         .collect();
@@ -328,12 +364,17 @@ fn check(graph: &Graph, seed: u64) -> Option<String> {
     let named: Vec<_> = names.iter().map(String::as_str).zip(&inputs).collect();
     for target in host_targets() {
         let mut options = Options { target: Some(target.clone()), ..Options::default() };
-        if seed % 2 == 1 {
+        if over_blocks(seed) {
             options.egraph.blocked = true;
-            options.egraph.without = vec!["conv-nhwc".into()];
+            options.egraph.without = ["conv-nhwc", "max-pool-nhwc", "average-pool-nhwc"].map(String::from).into();
         }
         let module = match Model::from_graph(graph.clone()).compile_module(&options) {
-            Ok((module, _)) => Arc::new(module),
+            Ok((module, report)) => {
+                if options.egraph.blocked {
+                    blocked.count(&report);
+                }
+                Arc::new(module)
+            }
             Err(error) => return Some(format!("{}: {error}", target.name)),
         };
         let run = |threads| Session::new(module.clone(), threads).and_then(|s| s.run(&named));
@@ -398,18 +439,22 @@ fn random_graphs_compute_what_the_interpreter_says() {
     let budget = Duration::from_secs(variable("TILEWRIGHT_FUZZ_SECONDS").unwrap_or(2));
     let (first, only) = (variable("TILEWRIGHT_SEED").unwrap_or(1), variable("TILEWRIGHT_SEED").is_some());
     let (mut counts, mut failures, start) = (BTreeMap::new(), vec![], Instant::now());
-    let mut graphs = 0;
+    let (mut graphs, mut blocked) = (0, Blocked::default());
     // A number of graphs rather than a time, so that a plain run checks the same graphs on every machine.
     while if only { graphs < 1 } else { graphs < 150 || (budget.as_secs() > 2 && start.elapsed() < budget) } {
         let seed = first + graphs;
         graphs += 1;
         let graph = make(seed, &mut counts);
-        let Some(why) = check(&graph, seed) else { continue };
+        let Some(why) = check(&graph, seed, &mut blocked) else { continue };
         let parts = graph.nodes.iter().map(|n| cut(&graph, n.outputs[0]));
-        let (part, why) = parts.filter_map(|p| check(&p, seed).map(|why| (p, why))).next().unwrap_or((graph, why));
+        let (part, why) = parts
+            .filter_map(|p| check(&p, seed, &mut Blocked::default()).map(|why| (p, why)))
+            .next()
+            .unwrap_or((graph, why));
         failures.push(format!("seed {seed}: {why}\n{part}"));
     }
-    println!("{graphs} graphs, operators: {counts:?}");
+    println!("{graphs} graphs, operators: {counts:?}, {blocked:?}");
     assert!(failures.is_empty(), "{} of {graphs} graphs failed:\n{}", failures.len(), failures.join("\n"));
     assert!(only || KINDS.iter().all(|kind| counts.contains_key(kind)), "not every operator was met: {counts:?}");
+    assert!(only || blocked.chosen > 0, "no operator over blocks of channels was compiled: {blocked:?}");
 }
