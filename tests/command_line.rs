@@ -215,6 +215,17 @@ fn a_flag_without_meaning_is_refused() {
     fails(&["explain", program, "--stage", "c", "--schedule", "row_by_row"], &["--schedule"]);
     fails(&["explain", program, "--stage", "loops", "--kernel", "gemm"], &["gemm", "softmax"]);
     fails(&["check", program, "--dim", "M=4", "--dim", "M=5"], &["M", "twice"]);
+    fails(&["explain", program, "--stop-after", "3"], &["--stop-after"]);
+}
+
+#[test]
+fn rewriting_stops_after_a_number_of_rewrites() {
+    let reason = |flags: &[&str]| {
+        let report = succeeds(&[&["explain", MODEL][..], flags].concat());
+        report.lines().find(|l| l.contains("stopped because")).unwrap_or_else(|| panic!("{report}")).to_string()
+    };
+    assert!(reason(&[]).contains("Saturated"));
+    assert!(reason(&["--stop-after", "0"]).contains("0 rewrites were made"));
 }
 
 #[test]

@@ -82,6 +82,7 @@ impl Arguments {
             size: self.size.clone(),
             target: self.target.clone(),
             dims: self.dims.clone(),
+            stop_after: None,
         };
         let target = model.target()?;
         if !target.runs_on_host() {

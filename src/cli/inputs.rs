@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
 use tilewright::graph::import::{Dim, InputSpec};
+use tilewright::pipeline::EgraphOptions;
 use tilewright::pipeline::report::Report;
 use tilewright::pipeline::{Limits, check_scratch};
 use tilewright::poly::language;
@@ -146,6 +147,10 @@ pub fn is_program(arguments: &ModelArguments) -> Result<bool> {
 
 fn load_module(arguments: &ModelArguments, progress: &Progress) -> Result<Module> {
     is_program(arguments)?;
+    if arguments.stop_after.is_some() {
+        let name = arguments.model.display();
+        return Err(Error::Invalid(format!("{name} is machine code already: --stop-after has no meaning")));
+    }
     progress.stage(format!("loading {}", arguments.model.display()));
     // SAFETY: whoever names a module on the command line runs it as a program (README); a file that is changed under this
     // process by other means than `compile` is theirs to answer for too.
@@ -188,7 +193,12 @@ pub fn load(
 ) -> Result<(Model, Options)> {
     let target = arguments.target()?;
     progress.stage(format!("loading {}", arguments.model.display()));
-    let mut model = match is_program(arguments)? {
+    let program = is_program(arguments)?;
+    if program && arguments.stop_after.is_some() {
+        let name = arguments.model.display();
+        return Err(Error::Invalid(format!("{name} is no network: --stop-after has no meaning")));
+    }
+    let mut model = match program {
         true => Model::from_program(
             language::load(&arguments.model)?,
             arguments.program.as_deref(),
@@ -201,7 +211,8 @@ pub fn load(
     }
     check_names(given, model.inputs().iter().map(|i| i.name.as_str()))?;
     let dims = bind(model.inputs(), given, arguments.dims()?)?;
-    Ok((model, Options { target: Some(target), dims, ..Options::default() }))
+    let egraph = EgraphOptions { stop_after: arguments.stop_after, ..EgraphOptions::default() };
+    Ok((model, Options { target: Some(target), dims, egraph, ..Options::default() }))
 }
 
 pub fn check_names<'a>(given: &BTreeMap<String, Tensor>, known: impl Iterator<Item = &'a str> + Clone) -> Result<()> {

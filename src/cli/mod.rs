@@ -92,6 +92,9 @@ pub struct ModelArguments {
     /// Bind a dynamic dimension or a program's size; those not given are taken from the inputs, or 1
     #[arg(long = "dim", value_name = "NAME=N", value_parser = parse_dim)]
     dims: Vec<(String, i64)>,
+    /// Make only the first N rewrites of a network: the one that breaks it is found by halving
+    #[arg(long, value_name = "N")]
+    stop_after: Option<usize>,
 }
 
 impl ModelArguments {

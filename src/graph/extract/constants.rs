@@ -1,6 +1,6 @@
 //! The choice among expressions of constants: they are computed once, when the model is compiled.
 
-use crate::graph::egraph::{Head, Network};
+use crate::graph::egraph::network::{Head, Network};
 use crate::graph::ir::TensorType;
 use crate::graph::op::Op;
 use egg::Id;

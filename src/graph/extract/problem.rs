@@ -5,7 +5,7 @@
 
 use crate::graph::cost::{self, Operand};
 use crate::graph::define::kind;
-use crate::graph::egraph::{Head, Network, Term};
+use crate::graph::egraph::network::{Head, Network, Term};
 use crate::graph::extract::constants::choose_constants;
 use crate::graph::fusion::{Join, Way, affine_reshape, is_expensive, is_view, joins, reads_through};
 use crate::graph::ir::TensorType;

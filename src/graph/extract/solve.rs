@@ -7,8 +7,8 @@
 use crate::graph::extract::kernels::{Answer, cuts};
 use crate::graph::extract::problem::Problem;
 use crate::graph::extract::program::{How, Solved};
+use crate::graph::extract::report::{Outcome, Report};
 use crate::graph::extract::rows::Rows;
-use crate::graph::extract::{Outcome, Report};
 
 /// Solutions of one program that may be cut off before giving up.
 const MAX_ROUNDS: usize = 12;

@@ -2,11 +2,11 @@
 //!
 //! What is computed from constants only is left as an expression; it costs nothing at run time and is folded when chosen.
 
-use crate::graph::egraph::Network;
+use crate::graph::egraph::network::Network;
 use crate::graph::expr::{BinaryOp, UnaryOp};
 use crate::graph::op::{Layout, Op, PoolKind, ReduceOp};
-use crate::graph::rules::Keep::{Beside, IfSole, Instead};
-use crate::graph::rules::{Match, Rule, build, rewrite};
+use crate::graph::rules::pattern::Keep::{Beside, IfSole, Instead};
+use crate::graph::rules::pattern::{Match, Rule, build, equate, rewrite};
 use crate::graph::{DType, Tensor};
 use egg::Id;
 use std::sync::Arc;
@@ -45,6 +45,7 @@ pub fn rules() -> Vec<Rule> {
         build  (Instead, "concat-one",              "(concat ?x)",                      operand),
         build  (Instead, "slice-slice",             "(slice@a (slice@b ?x))",           slice_slice),
         build  (Instead, "slice-concat",            "(slice@a (concat@b ...))",         slice_concat),
+        equate (         "copies-are-injective",    "{copy}",                           same_copy),
         build  (Beside,  "reshape-slice",           "(reshape@r (slice@s ?x))",         reshape_slice),
         build  (Instead, "gather-scalar",           "(gather@g ?x $i)",                 gather_scalar),
         build  (Instead, "expand-operand",          "{elementwise}",                    expand_operand),
@@ -394,13 +395,21 @@ fn transpose_transpose(network: &mut Network, m: &Match) -> Option<Id> {
 fn transpose_units(network: &mut Network, m: &Match) -> Option<Id> {
     let Op::Transpose { perm } = m.application('p').0 else { return None };
     let shape = network.shape(m.class).to_vec();
-    let units = crate::graph::egraph::moves_only_units(network.shape(m.get('x')), perm);
+    let units = crate::graph::egraph::network::moves_only_units(network.shape(m.get('x')), perm);
     units.then(|| network.reshape(m.get('x'), &shape))?
 }
 
 fn reshape_reshape(network: &mut Network, m: &Match) -> Option<Id> {
     let shape = network.shape(m.class).to_vec();
     network.reshape(m.get('x'), &shape)
+}
+
+/// Operands of one type of which the same transposition or reshape is equal.
+fn same_copy(network: &Network, m: &Match) -> Option<(Id, Id)> {
+    let (op, operands) = m.root();
+    let x = network.find(operands[0]);
+    let other = |(o, c): (&Op, &[Id])| (o == op && network.find(c[0]) != x).then_some(c[0]);
+    network.applications(m.class).filter_map(other).find(|&y| network.ty(y) == network.ty(x)).map(|y| (x, y))
 }
 
 /// A slice of the operand's shape that starts at the first element: one that runs backwards has the same shape too.
@@ -660,7 +669,7 @@ fn products_of(network: &Network, x: Id, op: &Op) -> Vec<Product> {
     for parent in parents {
         let term = network.egraph.id_to_node(parent);
         let class = network.find(parent);
-        let same = matches!(&term.head, crate::graph::egraph::Head::Op(o) if o == op);
+        let same = matches!(&term.head, crate::graph::egraph::network::Head::Op(o) if o == op);
         if !same || network.find(term.children[0]) != x || out.iter().any(|p| p.class == class) {
             continue;
         }
@@ -672,7 +681,7 @@ fn products_of(network: &Network, x: Id, op: &Op) -> Vec<Product> {
         let columns = *network.shape(class).last().expect("a matrix product has columns");
         let bias = network.egraph[class].parents().find_map(|p| {
             let term = network.egraph.id_to_node(p);
-            let sum = matches!(term.head, crate::graph::egraph::Head::Op(Op::Binary(BinaryOp::Add)));
+            let sum = matches!(term.head, crate::graph::egraph::network::Head::Op(Op::Binary(BinaryOp::Add)));
             let other = term.children.iter().map(|&c| network.find(c)).find(|&c| c != class)?;
             let vector = sum && network.is_constant(other) && network.shape(other) == [columns];
             vector.then_some((network.find(p), other))

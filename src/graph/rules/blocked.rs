@@ -4,10 +4,10 @@
 //! one back; the others move the change back from operands to results. As for channels-last there is no row the other way.
 //! Only images whose channels are whole blocks are considered: nothing is padded, and every element keeps its meaning.
 
-use crate::graph::egraph::Network;
+use crate::graph::egraph::network::Network;
 use crate::graph::op::{Layout, Op};
-use crate::graph::rules::Keep::Beside;
-use crate::graph::rules::{Match, Rule, build};
+use crate::graph::rules::pattern::Keep::Beside;
+use crate::graph::rules::pattern::{Match, Rule, build};
 use egg::Id;
 
 /// The rows for blocks of `lanes` channels; none for other numbers than 4, 8 and 16.

@@ -4,11 +4,11 @@
 //! other rows move transpositions from operands to results, towards the outputs, and there is no row back: that way the
 //! e-graph stays linear in the network, and every value that can be had in the new layout is there.
 
-use crate::graph::egraph::{Network, inverse, moves_only_units};
+use crate::graph::egraph::network::{Network, inverse, moves_only_units};
 use crate::graph::op::{Layout, Op};
-use crate::graph::rules::Keep::Beside;
 use crate::graph::rules::algebra::factor_groups;
-use crate::graph::rules::{Match, Rule, build};
+use crate::graph::rules::pattern::Keep::Beside;
+use crate::graph::rules::pattern::{Match, Rule, build};
 use egg::Id;
 
 #[rustfmt::skip]

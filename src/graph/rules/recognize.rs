@@ -1,12 +1,11 @@
 //! Functions that exporters spell out: activations, normalisation, softmax.
 
-use crate::graph::egraph::Network;
+use crate::graph::DType;
+use crate::graph::egraph::network::Network;
 use crate::graph::op::{F32, Op, ReduceOp};
-use crate::graph::rules::Keep::{IfSole, Instead};
-use crate::graph::rules::{Match, Rule, build, rewrite};
-use crate::graph::{DType, Tensor};
+use crate::graph::rules::pattern::Keep::{IfSole, Instead};
+use crate::graph::rules::pattern::{Match, Rule, build, is_rounded, rewrite};
 use egg::Id;
-use std::sync::Arc;
 
 #[rustfmt::skip]
 pub fn rules() -> Vec<Rule> {
@@ -15,13 +14,13 @@ pub fn rules() -> Vec<Rule> {
         rewrite(Instead, "silu",                    "(mul ?x (sigmoid ?x))",                                         "(silu ?x)"),
         build  (Instead, "hard-sigmoid",            "(min (max (add (mul ?x $a) $b) 0) 1)",                          hard_sigmoid),
         build  (Instead, "hard-sigmoid-max",        "(max (min (add (mul ?x $a) $b) 1) 0)",                          hard_sigmoid),
-        rewrite(Instead, "hard-sigmoid-6",          "(mul (min (max (add ?x 3) 0) 6) 0.16666667)",                   "(hard_sigmoid ?x)"),
-        rewrite(Instead, "hard-sigmoid-6-max",      "(mul (max (min (add ?x 3) 6) 0) 0.16666667)",                   "(hard_sigmoid ?x)"),
+        rewrite(Instead, "hard-sigmoid-6",          "(mul (min (max (add ?x 3) 0) 6) ~0.16666667)",                   "(hard_sigmoid ?x)"),
+        rewrite(Instead, "hard-sigmoid-6-max",      "(mul (max (min (add ?x 3) 6) 0) ~0.16666667)",                   "(hard_sigmoid ?x)"),
         build  (Instead, "hard-swish",              "(mul ?x (hard_sigmoid@h ?x))",                                  hard_swish),
-        rewrite(Instead, "hard-swish-6",            "(mul ?x (min (max (add ?x 3) 0) 6) 0.16666667)",                "(hard_swish ?x)"),
-        rewrite(Instead, "hard-swish-6-max",        "(mul ?x (max (min (add ?x 3) 6) 0) 0.16666667)",                "(hard_swish ?x)"),
-        rewrite(Instead, "gelu",                    "(mul ?x 0.5 (add 1 (erf (mul ?x 0.70710678))))",                "(gelu ?x)"),
-        rewrite(Instead, "gelu-half-sum",           "(mul ?x (add 0.5 (mul 0.5 (erf (mul ?x 0.70710678)))))",        "(gelu ?x)"),
+        rewrite(Instead, "hard-swish-6",            "(mul ?x (min (max (add ?x 3) 0) 6) ~0.16666667)",                "(hard_swish ?x)"),
+        rewrite(Instead, "hard-swish-6-max",        "(mul ?x (max (min (add ?x 3) 6) 0) ~0.16666667)",                "(hard_swish ?x)"),
+        rewrite(Instead, "gelu",                    "(mul ?x 0.5 (add 1 (erf (mul ?x ~0.70710678))))",                "(gelu ?x)"),
+        rewrite(Instead, "gelu-half-sum",           "(mul ?x (add 0.5 (mul 0.5 (erf (mul ?x ~0.70710678)))))",        "(gelu ?x)"),
         build  (Instead, "layer-norm",              "(div ?d (sqrt (add (reduce_mean@m (mul ?d ?d)) $e)))",          layer_norm),
         build  (Instead, "layer-norm-rsqrt",        "(mul ?d (div 1 (sqrt (add (reduce_mean@m (mul ?d ?d)) $e))))",  layer_norm),
         build  (IfSole,  "layer-norm-scale",        "(mul (layer_norm@l ...) $s)",                                   layer_norm_scale),
@@ -37,8 +36,8 @@ fn hard_sigmoid(network: &mut Network, m: &Match) -> Option<Id> {
 
 fn hard_swish(network: &mut Network, m: &Match) -> Option<Id> {
     let Op::HardSigmoid { alpha, beta } = *m.application('h').0 else { return None };
-    let close = |v: F32, w: f32| (v.get() - w).abs() < 1e-4;
-    (close(alpha, 1.0 / 6.0) && close(beta, 0.5)).then(|| network.op(Op::HardSwish, &[m.get('x')]))?
+    let fits = is_rounded(alpha.get(), 1.0 / 6.0) && beta.get() == 0.5;
+    fits.then(|| network.op(Op::HardSwish, &[m.get('x')]))?
 }
 
 /// The operand of which `d` is the difference to its own mean over the same axes as `m`.
@@ -65,19 +64,18 @@ fn layer_norm(network: &mut Network, m: &Match) -> Option<Id> {
     if sorted != rest || network.ty(x).dtype != DType::F32 {
         return None;
     }
-    let count: i64 = shape[axis..].iter().product();
-    let ones = network.constant(Arc::new(Tensor::new(&shape[axis..], &vec![1f32; count as usize])));
-    network.op(Op::LayerNorm { axis, epsilon: F32::new(epsilon) }, &[x, ones])
+    // One number: the operator stretches its scale.
+    let one = network.scalar_f32(1.0);
+    network.op(Op::LayerNorm { axis, epsilon: F32::new(epsilon) }, &[x, one])
 }
 
-/// A constant operand as a tensor over the normalised dimensions.
+/// A constant operand as a tensor over the normalised dimensions, or as one number.
 fn over_normalised(network: &mut Network, c: Id, shape: &[i64], axis: usize) -> Option<Id> {
     let over = &shape[axis..];
     let own = network.shape(c).to_vec();
     let count: i64 = own.iter().product();
     if count == 1 {
-        let flat = network.reshape(c, &vec![1; over.len()])?;
-        return network.op(Op::Expand { shape: over.to_vec() }, &[flat]);
+        return network.reshape(c, &[]);
     }
     let trailing = own.len().min(over.len());
     (count == over.iter().product::<i64>() && own[own.len() - trailing..] == over[over.len() - trailing..])

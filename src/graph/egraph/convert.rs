@@ -1,0 +1,160 @@
+//! Graph to e-graph and back.
+//!
+//! In: a graph; or an e-graph and the chosen e-nodes. Out: the e-graph of its nodes and the class of each value; or the graph
+//! of the chosen e-nodes, with the inputs, outputs and names of the original. Invariant: an operator keeps its type.
+
+use crate::graph::egraph::network::{Head, Network, Term};
+use crate::graph::extract::Extraction;
+use crate::graph::fusion::Place;
+use crate::graph::ir::{Graph, Source, TensorType, ValueId};
+use crate::graph::op::Op;
+use crate::graph::{Error, Result};
+use egg::Id;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// A graph in its e-graph.
+pub struct Loaded {
+    pub network: Network,
+    /// The class of each value of the graph.
+    pub class: Vec<Id>,
+}
+
+/// Adds every node of the graph to a new e-graph.
+pub fn load(graph: &Graph) -> Result<Loaded> {
+    let mut network = Network::default();
+    let mut class: Vec<Option<Id>> = vec![None; graph.values.len()];
+    network.egraph.analysis.inputs = graph.inputs.iter().map(|&v| graph.value(v).ty.clone()).collect();
+    for (i, &v) in graph.inputs.iter().enumerate() {
+        class[v.0 as usize] = Some(network.egraph.add(Term { head: Head::Input(i as u32), children: vec![] }));
+    }
+    for (i, value) in graph.values.iter().enumerate() {
+        if let Source::Constant(t) = &value.source {
+            class[i] = Some(network.constant(t.clone()));
+        }
+    }
+    for node in &graph.nodes {
+        let children: Option<Vec<Id>> = node.inputs.iter().map(|v| class[v.0 as usize]).collect();
+        let Some(children) = children else {
+            return Err(Error::Internal(format!("node {} reads a value that is not defined yet", node.name)));
+        };
+        let whole = network.egraph.add(Term { head: Head::Op(node.op.clone()), children });
+        for (k, &v) in node.outputs.iter().enumerate() {
+            let id = match node.outputs.len() {
+                1 => whole,
+                _ => network.egraph.add(Term { head: Head::Output(k as u32), children: vec![whole] }),
+            };
+            if network.facts(id).types.first() != Some(&graph.value(v).ty) {
+                return Err(Error::Internal(format!("node {} has another type than its value", node.name)));
+            }
+            class[v.0 as usize] = Some(id);
+        }
+    }
+    let undefined = || Error::Internal("a value is not defined".into());
+    let class = class.into_iter().map(|c| c.ok_or_else(undefined)).collect::<Result<Vec<Id>>>()?;
+    network.rebuild();
+    network.outputs = graph.outputs.iter().map(|v| class[v.0 as usize]).collect();
+    Ok(Loaded { network, class })
+}
+
+/// The graph of the chosen e-nodes, with the inputs, outputs and names of `original`, and where each node runs.
+pub fn store(original: &Graph, loaded: &Loaded, chosen: &Extraction) -> Result<(Graph, Vec<Place>)> {
+    let network = &loaded.network;
+    let mut out = Graph { name: original.name.clone(), ..Graph::default() };
+    let mut names: BTreeMap<Id, &str> = BTreeMap::new();
+    for (i, value) in original.values.iter().enumerate() {
+        if let Source::Node(n, _) = value.source {
+            names.entry(network.find(loaded.class[i])).or_insert(&original.nodes[n as usize].name);
+        }
+    }
+    let mut values: BTreeMap<Id, Vec<ValueId>> = BTreeMap::new();
+    let mut nodes: BTreeMap<Id, u32> = BTreeMap::new();
+    for &v in &original.inputs {
+        let id = out.push_value(original.value(v).name.clone(), original.value(v).ty.clone(), Source::Input);
+        out.inputs.push(id);
+        values.insert(network.find(loaded.class[v.0 as usize]), vec![id]);
+    }
+    for &v in &original.outputs {
+        let root = network.find(loaded.class[v.0 as usize]);
+        // Depth first with an explicit stack; a class on the path that is met again would be a cycle.
+        let mut open: BTreeSet<Id> = BTreeSet::new();
+        let mut stack = vec![(root, false)];
+        while let Some((id, children_done)) = stack.pop() {
+            if values.contains_key(&id) {
+                continue;
+            }
+            let term = chosen.choice.get(&id).and_then(|&k| network.terms(id).get(k));
+            let Some(term) = term else {
+                return Err(Error::Internal("the extraction chose nothing for a value".into()));
+            };
+            let children: Vec<Id> = term.children.iter().map(|&c| network.find(c)).collect();
+            if !children_done {
+                if !open.insert(id) {
+                    return Err(Error::Internal("the extraction chose a cycle".into()));
+                }
+                stack.push((id, true));
+                stack.extend(children.iter().rev().filter(|c| !values.contains_key(c)).map(|&c| (c, false)));
+                continue;
+            }
+            let name = names.get(&id).copied();
+            let produced = match &term.head {
+                Head::Input(_) => return Err(Error::Internal("an input was not defined".into())),
+                Head::Constant(i) => {
+                    let t = network.egraph.analysis.constants[*i as usize].clone();
+                    let ty = TensorType { dtype: t.dtype, shape: t.shape.clone() };
+                    vec![out.push_value(format!("constant_{i}"), ty, Source::Constant(t))]
+                }
+                Head::Output(k) => vec![values[&children[0]][*k as usize]],
+                Head::Op(op) => {
+                    let inputs = children.iter().map(|c| values[c][0]).collect();
+                    nodes.insert(id, out.nodes.len() as u32);
+                    out.push_node(name, op.clone(), inputs, &network.facts(id).types)
+                }
+            };
+            values.insert(id, produced);
+        }
+        out.push_output(values[&root][0], &original.value(v).name)?;
+    }
+    let mut places = vec![Place::Own; out.nodes.len()];
+    for (id, other) in &chosen.with {
+        places[nodes[id] as usize] = Place::With(nodes[other]);
+    }
+    chosen.through.iter().for_each(|id| places[nodes[id] as usize] = Place::Through);
+    Ok((out, places))
+}
+
+impl Graph {
+    fn push_value(&mut self, name: String, ty: TensorType, source: Source) -> ValueId {
+        self.values.push(crate::graph::ir::Value { name, ty, source });
+        ValueId(self.values.len() as u32 - 1)
+    }
+
+    fn push_node(&mut self, name: Option<&str>, op: Op, inputs: Vec<ValueId>, types: &[TensorType]) -> Vec<ValueId> {
+        let n = self.nodes.len() as u32;
+        let name = match name {
+            Some(name) => name.to_string(),
+            None => format!("{}_{n}", op.mnemonic()),
+        };
+        let outputs: Vec<ValueId> = types
+            .iter()
+            .enumerate()
+            .map(|(k, ty)| self.push_value(format!("{name}:{k}"), ty.clone(), Source::Node(n, k as u32)))
+            .collect();
+        self.nodes.push(crate::graph::ir::Node { name, op, inputs, outputs: outputs.clone() });
+        outputs
+    }
+
+    /// Makes `v` the next output under `name`; a value that is an output or no node's result already gets an alias.
+    fn push_output(&mut self, v: ValueId, name: &str) -> Result<()> {
+        let alias = self.outputs.contains(&v) || !matches!(self.value(v).source, Source::Node(..));
+        let v = if alias {
+            let ty = self.value(v).ty.clone();
+            let op = Op::Reshape { shape: ty.shape.clone() };
+            self.push_node(Some(name), op, vec![v], std::slice::from_ref(&ty))[0]
+        } else {
+            v
+        };
+        self.values[v.0 as usize].name = name.to_string();
+        self.outputs.push(v);
+        Ok(())
+    }
+}

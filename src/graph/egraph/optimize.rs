@@ -1,0 +1,163 @@
+//! The driver: graph to e-graph, saturation, extraction, and back.
+//!
+//! In: a graph. Out: the cheapest equal graph that was found, the kernel of each of its nodes, and a report. First the rules
+//! that clean up and recognise run to the end, then all rules with those for layouts; constants are folded once chosen.
+
+use crate::graph::egraph::convert::{load, store};
+use crate::graph::egraph::saturate::{Budget, saturate};
+use crate::graph::extract;
+use crate::graph::fusion::Place;
+use crate::graph::ir::Graph;
+use crate::graph::rules::pattern::Rule;
+use crate::graph::rules::{self, constants};
+use crate::graph::{Error, Result, Target};
+use egg::{Id, StopReason};
+
+/// What the rewriting may spend and use.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Passes over the e-graph.
+    pub max_iterations: usize,
+    /// E-nodes, as a multiple of the graph's nodes (and at least 2,000).
+    pub max_growth: usize,
+    /// Variables of one program of the extraction; larger ones are solved in parts of that size.
+    pub max_ilp_variables: usize,
+    /// Also consider convolutions over blocks of channels. The cost model takes them where channels-last is dearer, which
+    /// is nowhere in the networks that were measured; considering them takes time.
+    pub blocked: bool,
+    /// Rules not to use, by name.
+    pub without: Vec<String>,
+    /// Rewrites to make; the rest is left out. The rewrite that breaks a model is found by halving this.
+    pub stop_after: Option<usize>,
+}
+
+impl Default for Options {
+    fn default() -> Options {
+        Options {
+            max_iterations: 8,
+            max_growth: 16,
+            max_ilp_variables: 5000,
+            blocked: false,
+            without: vec![],
+            stop_after: None,
+        }
+    }
+}
+
+/// What happened during the rewriting and the extraction.
+#[derive(Clone, Debug)]
+pub struct Report {
+    /// Rule and how often it found something new; in the order of the tables.
+    pub rules: Vec<(&'static str, usize)>,
+    pub nodes_before: usize,
+    pub nodes_after: usize,
+    pub enodes: usize,
+    pub classes: usize,
+    pub iterations: usize,
+    pub stop: StopReason,
+    pub extraction: extract::Report,
+    pub rewrite_ms: f64,
+    pub extract_ms: f64,
+    pub fold_ms: f64,
+}
+
+impl std::fmt::Display for Report {
+    fn fmt(&self, f: &mut std::fmt::Formatter) -> std::fmt::Result {
+        let Report { nodes_before, nodes_after, enodes, classes, iterations, stop, .. } = self;
+        writeln!(
+            f,
+            "rewriting: {nodes_before} nodes -> {nodes_after}; e-graph of {enodes} nodes in {classes} classes"
+        )?;
+        writeln!(f, "  {iterations} passes, stopped: {stop:?}")?;
+        for (name, count) in &self.rules {
+            writeln!(f, "  {count:5} × {name}")?;
+        }
+        write!(f, "{}", self.extraction)?;
+        writeln!(
+            f,
+            "  rewrite {:.1} ms, extract {:.1} ms, fold {:.1} ms",
+            self.rewrite_ms, self.extract_ms, self.fold_ms
+        )
+    }
+}
+
+/// A graph and the kernel that each of its nodes runs in.
+#[derive(Clone, Debug)]
+pub struct Optimized {
+    pub graph: Graph,
+    pub places: Vec<Place>,
+    pub report: Report,
+}
+
+/// Rewrites the graph and returns the cheapest equal one that was found.
+pub fn optimize(graph: &Graph, target: &Target, options: &Options) -> Result<Optimized> {
+    let start = std::time::Instant::now();
+    check_names(&options.without)?;
+    let mut loaded = load(graph)?;
+    let block = options.blocked.then(|| target.lanes(4));
+    let used = |list: Vec<Rule>| -> Vec<Rule> {
+        list.into_iter().filter(|r| !options.without.iter().any(|name| name == r.name)).collect()
+    };
+    let mut budget = Budget {
+        iterations: options.max_iterations,
+        nodes: (options.max_growth * graph.nodes.len()).max(2000),
+        rewrites: options.stop_after.unwrap_or(usize::MAX),
+    };
+    let cleaning = saturate(&mut loaded.network, &used(rules::clean()), budget);
+    budget.rewrites = budget.rewrites.saturating_sub(cleaning.rewrites());
+    let mut growth = saturate(&mut loaded.network, &used(rules::all(block)), budget);
+    growth.add(cleaning);
+    let rewrite_ms = ms(start);
+    let start = std::time::Instant::now();
+    let roots: Vec<Id> = graph.outputs.iter().map(|v| loaded.class[v.0 as usize]).collect();
+    let (chosen, extraction) = extract::extract(&loaded.network, &roots, target, options.max_ilp_variables)?;
+    let extract_ms = ms(start);
+    let start = std::time::Instant::now();
+    let (unfolded, places) = store(graph, &loaded, &chosen)?;
+    let (result, places) = constants::fold(&unfolded, &places)?;
+    let report = Report {
+        rules: growth.fired,
+        nodes_before: graph.nodes.len(),
+        nodes_after: result.nodes.len(),
+        enodes: loaded.network.egraph.total_size(),
+        classes: loaded.network.egraph.number_of_classes(),
+        iterations: growth.iterations,
+        stop: growth.stop,
+        extraction,
+        rewrite_ms,
+        extract_ms,
+        fold_ms: ms(start),
+    };
+    Ok(Optimized { graph: result, places, report })
+}
+
+fn ms(start: std::time::Instant) -> f64 {
+    start.elapsed().as_secs_f64() * 1e3
+}
+
+/// Refuses names that no rule has.
+fn check_names(names: &[String]) -> Result<()> {
+    let rules = rules::names();
+    match names.iter().find(|name| !rules.contains(&name.as_str())) {
+        None => Ok(()),
+        Some(name) => {
+            let nearest = rules.iter().min_by_key(|rule| edit_distance(name, rule)).expect("there are rules");
+            let list = rules.join(", ");
+            Err(Error::Invalid(format!("no rule is called `{name}`; the nearest is `{nearest}`, and there are {list}")))
+        }
+    }
+}
+
+/// Insertions, deletions and replacements of bytes that lead from one name to another (Levenshtein).
+fn edit_distance(a: &str, b: &str) -> usize {
+    let mut row: Vec<usize> = (0..=b.len()).collect();
+    for (i, x) in a.bytes().enumerate() {
+        let mut diagonal = std::mem::replace(&mut row[0], i + 1);
+        for (j, y) in b.bytes().enumerate() {
+            let replaced = diagonal + usize::from(x != y);
+            diagonal = row[j + 1];
+            row[j + 1] = replaced.min(row[j] + 1).min(diagonal + 1);
+        }
+    }
+    row[b.len()]
+}
