@@ -68,6 +68,20 @@ fn read_bytes(op: &Op, operand: &TensorType, result: &TensorType) -> usize {
     }
 }
 
+/// Multiply-adds of a convolution or matrix product; 0 for others. Filters that fill a block of channels do not count.
+pub fn multiply_adds(op: &Op, operands: &[&TensorType], result: &TensorType) -> u64 {
+    let count = |factors: &[i64]| factors.iter().fold(1u64, |n, &f| n.saturating_mul(f.max(0) as u64));
+    match op {
+        Op::Conv { layout, .. } => count(&operands[1].shape) * convolution_size(result, *layout) as u64,
+        Op::ConvTranspose { layout, .. } => count(&operands[1].shape) * convolution_size(operands[0], *layout) as u64,
+        Op::MatMul { transpose_a, .. } => {
+            let a = &operands[0].shape;
+            count(&result.shape) * count(&a[a.len() - if *transpose_a { 2 } else { 1 }..][..1])
+        }
+        _ => 0,
+    }
+}
+
 fn arithmetic(op: &Op, operands: &[Operand], result: &TensorType, target: &Target) -> f64 {
     let lanes = target.lanes(4) as f64;
     let vector_ns = |elements: i64, cycles: f64| elements as f64 / lanes * cycles / target.clock_ghz;
@@ -131,6 +145,9 @@ fn elementwise_cycles(op: &Op) -> f64 {
         Op::Sigmoid | Op::Silu => 14.0,
         Op::HardSigmoid { .. } => 2.0,
         Op::HardSwish => 2.5,
+        Op::Elu { .. } => 13.0,
+        Op::PRelu => 3.0,
+        Op::ThresholdedRelu { .. } => 2.0,
         Op::Concat { .. } | Op::Slice { .. } | Op::Expand { .. } | Op::Upsample { .. } | Op::Pad { .. } => 1.5,
         _ => 1.0,
     }

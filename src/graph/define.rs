@@ -9,7 +9,7 @@ mod movement;
 mod reduction;
 mod window;
 
-use crate::graph::expr::{Affine, BinaryOp, BufferId, Expr, Scalar, UnaryOp, Var};
+use crate::graph::expr::{Affine, BinaryOp, BufferId, CompareOp, Expr, Scalar, UnaryOp, Var};
 use crate::graph::infer::infer;
 use crate::graph::ir::TensorType;
 use crate::graph::op::{FusionKind, Op};
@@ -86,6 +86,16 @@ pub fn scalar(op: &Op, dtype: DType, operands: Vec<Expr>) -> Option<Expr> {
             let erf = Expr::unary(UnaryOp::Erf, x.clone() * c(std::f64::consts::FRAC_1_SQRT_2));
             x * c(0.5) * (c(1.0) + erf)
         }
+        Op::Elu { alpha, scale, divisor } => {
+            let argument = if divisor.get() == 1.0 { x.clone() } else { x.clone() / c(divisor.get() as f64) };
+            let factor = c((alpha.get() * scale.get()) as f64);
+            let above = if scale.get() == 1.0 { x.clone() } else { x.clone() * c(scale.get() as f64) };
+            Expr::select(Expr::compare(CompareOp::Gt, x, c(0.0)), above, (exp(argument) - c(1.0)) * factor)
+        }
+        Op::ThresholdedRelu { alpha } => {
+            Expr::select(Expr::compare(CompareOp::Gt, x.clone(), c(alpha.get() as f64)), x, c(0.0))
+        }
+        Op::PRelu => Expr::select(Expr::compare(CompareOp::Ge, x.clone(), c(0.0)), x.clone(), x * next()?),
         _ => return None,
     })
 }

@@ -39,7 +39,7 @@ pub fn infer(op: &Op, inputs: &[&TensorType]) -> Result<Vec<TensorType>> {
 fn arity(op: &Op) -> (usize, usize) {
     match op {
         Op::Binary(_) | Op::Compare(_) | Op::Gather { .. } | Op::GatherElements { .. } | Op::GatherNd { .. } => (2, 2),
-        Op::MatMul { .. } => (2, 2),
+        Op::MatMul { .. } | Op::PRelu => (2, 2),
         Op::Select => (3, 3),
         Op::Concat { .. } => (1, usize::MAX),
         Op::LayerNorm { .. } | Op::Conv { .. } | Op::ConvTranspose { .. } => (2, 3),
@@ -105,7 +105,18 @@ fn output(op: &Op, inputs: &[&TensorType]) -> Checked<TensorType> {
             Ok(TensorType { dtype: inputs[1].dtype, shape: joined(inputs)? })
         }
         Op::Cast(to) => Ok(TensorType { dtype: *to, shape: shape.clone() }),
-        Op::Sigmoid | Op::Silu | Op::HardSigmoid { .. } | Op::HardSwish | Op::Gelu => {
+        Op::PRelu => {
+            same_types()?;
+            ensure(dtype != DType::Bool, || format!("not defined for {dtype}"))?;
+            result(joined(inputs)?)
+        }
+        Op::Sigmoid
+        | Op::Silu
+        | Op::HardSigmoid { .. }
+        | Op::HardSwish
+        | Op::Gelu
+        | Op::Elu { .. }
+        | Op::ThresholdedRelu { .. } => {
             float()?;
             result(shape.clone())
         }

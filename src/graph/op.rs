@@ -83,6 +83,18 @@ pub enum Op {
     HardSwish,
     /// x/2 · (1 + erf(x/√2)).
     Gelu,
+    /// x > 0 ? scale·x : scale·alpha·(exp(x / divisor) - 1); Elu, Celu and Selu.
+    Elu {
+        alpha: F32,
+        scale: F32,
+        divisor: F32,
+    },
+    /// x > alpha ? x : 0.
+    ThresholdedRelu {
+        alpha: F32,
+    },
+    /// x, slope: x ≥ 0 ? x : slope·x. LeakyRelu has a slope of one element.
+    PRelu,
 
     // ---- injective, moving data
     /// Output dimension i is input dimension `perm[i]`.
@@ -244,6 +256,9 @@ impl Op {
             Op::HardSigmoid { .. } => "hard_sigmoid",
             Op::HardSwish => "hard_swish",
             Op::Gelu => "gelu",
+            Op::Elu { .. } => "elu",
+            Op::ThresholdedRelu { .. } => "thresholded_relu",
+            Op::PRelu => "prelu",
             Op::Transpose { .. } => "transpose",
             Op::Reshape { .. } => "reshape",
             Op::Expand { .. } => "expand",
@@ -320,7 +335,12 @@ impl std::fmt::Display for Op {
             | Op::Sigmoid
             | Op::Silu
             | Op::HardSwish
-            | Op::Gelu => Ok(()),
+            | Op::Gelu
+            | Op::PRelu => Ok(()),
+            Op::Elu { alpha, scale, divisor } => {
+                write!(f, "[alpha={} scale={} divisor={}]", alpha.get(), scale.get(), divisor.get())
+            }
+            Op::ThresholdedRelu { alpha } => write!(f, "[alpha={}]", alpha.get()),
             Op::Cast(to) => write!(f, "[{to}]"),
             Op::HardSigmoid { alpha, beta } => write!(f, "[alpha={} beta={}]", alpha.get(), beta.get()),
             Op::Transpose { perm } => write!(f, "[{}]", list(perm, ",")),

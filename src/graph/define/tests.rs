@@ -1,5 +1,5 @@
 use super::*;
-use crate::graph::op::{Layout, PoolKind, ReduceOp, Window};
+use crate::graph::op::{F32, Layout, PoolKind, ReduceOp, Window};
 use crate::poly::build::build;
 
 fn t(dtype: DType, shape: &[i64]) -> TensorType {
@@ -29,6 +29,9 @@ pub(crate) fn cases() -> Vec<(Op, Vec<TensorType>)> {
         (Op::Silu, vec![f(&[2, 3])]),
         (Op::HardSwish, vec![f(&[2, 3])]),
         (Op::Gelu, vec![f(&[2, 3])]),
+        (Op::Elu { alpha: F32::new(1.5), scale: F32::new(1.05), divisor: F32::new(0.5) }, vec![f(&[2, 3])]),
+        (Op::ThresholdedRelu { alpha: F32::new(0.25) }, vec![f(&[2, 3])]),
+        (Op::PRelu, vec![f(&[2, 3, 4]), f(&[3, 1])]),
         (Op::Transpose { perm: vec![2, 0, 1] }, vec![f(&[2, 3, 4])]),
         (Op::Reshape { shape: vec![4, 1, 3, 2] }, vec![f(&[2, 2, 6])]),
         (Op::Reshape { shape: vec![8, 3] }, vec![f(&[6, 4])]),

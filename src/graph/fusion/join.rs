@@ -126,6 +126,9 @@ pub fn is_elementwise(op: &Op) -> bool {
             | Op::HardSigmoid { .. }
             | Op::HardSwish
             | Op::Gelu
+            | Op::Elu { .. }
+            | Op::ThresholdedRelu { .. }
+            | Op::PRelu
     )
 }
 
@@ -134,7 +137,7 @@ pub fn is_expensive(op: &Op) -> bool {
     match op {
         Op::Unary(op) => op.cost().is_expensive(),
         Op::Binary(op) => op.cost().is_expensive(),
-        Op::Sigmoid | Op::Silu | Op::Gelu => true,
+        Op::Sigmoid | Op::Silu | Op::Gelu | Op::Elu { .. } => true,
         _ => false,
     }
 }

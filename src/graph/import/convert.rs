@@ -252,18 +252,10 @@ pub(super) fn hard_sigmoid(g: &mut Importer, n: &Source) -> Result<Vec<ValueId>>
     elementwise(g, n, op)
 }
 
-/// `x ≥ 0 ? x : slope·x`.
-fn leaky(g: &mut Importer, x: ValueId, slope: ValueId) -> Result<Vec<ValueId>> {
-    let zero = g.scalar_like(x, 0.0)?;
-    let positive = g.compare(CompareOp::Ge, x, zero)?;
-    let scaled = g.binary(BinaryOp::Mul, x, slope)?;
-    Ok(vec![g.select(positive, x, scaled)?])
-}
-
 pub(super) fn leaky_relu(g: &mut Importer, n: &Source) -> Result<Vec<ValueId>> {
     let x = n.input(0)?;
     let slope = g.scalar_like(x, n.float("alpha", 0.01) as f64)?;
-    leaky(g, x, slope)
+    Ok(vec![g.emit(Op::PRelu, &[x, slope])?])
 }
 
 pub(super) fn prelu(g: &mut Importer, n: &Source) -> Result<Vec<ValueId>> {
@@ -272,32 +264,12 @@ pub(super) fn prelu(g: &mut Importer, n: &Source) -> Result<Vec<ValueId>> {
     if super::movement::broadcast(shape, g.shape(slope))? != shape {
         return Err(Error::Invalid(format!("its slope of shape {:?} does not stretch to {shape:?}", g.shape(slope))));
     }
-    leaky(g, x, slope)
+    Ok(vec![g.emit(Op::PRelu, &[x, slope])?])
 }
 
-/// `x > 0 ? scale·x : scale·alpha·(exp(x / divisor) - 1)`.
 fn exponential(g: &mut Importer, x: ValueId, alpha: f32, divisor: f32, scale: f32) -> Result<Vec<ValueId>> {
-    g.require_float(x)?;
-    let zero = g.scalar_like(x, 0.0)?;
-    let one = g.scalar_like(x, 1.0)?;
-    let positive = g.compare(CompareOp::Gt, x, zero)?;
-    let argument = if divisor == 1.0 {
-        x
-    } else {
-        let d = g.scalar_like(x, divisor as f64)?;
-        g.binary(BinaryOp::Div, x, d)?
-    };
-    let exp = g.unary(UnaryOp::Exp, argument)?;
-    let below = g.binary(BinaryOp::Sub, exp, one)?;
-    let factor = g.scalar_like(x, (alpha * scale) as f64)?;
-    let below = g.binary(BinaryOp::Mul, below, factor)?;
-    let above = if scale == 1.0 {
-        x
-    } else {
-        let s = g.scalar_like(x, scale as f64)?;
-        g.binary(BinaryOp::Mul, x, s)?
-    };
-    Ok(vec![g.select(positive, above, below)?])
+    let [alpha, divisor, scale] = [alpha, divisor, scale].map(F32::new);
+    Ok(vec![g.emit(Op::Elu { alpha, scale, divisor }, &[x])?])
 }
 
 pub(super) fn elu(g: &mut Importer, n: &Source) -> Result<Vec<ValueId>> {
@@ -394,11 +366,7 @@ pub(super) fn sign(g: &mut Importer, n: &Source) -> Result<Vec<ValueId>> {
 }
 
 pub(super) fn thresholded_relu(g: &mut Importer, n: &Source) -> Result<Vec<ValueId>> {
-    let x = n.input(0)?;
-    let alpha = g.scalar_like(x, n.float("alpha", 1.0) as f64)?;
-    let zero = g.scalar_like(x, 0.0)?;
-    let above = g.compare(CompareOp::Gt, x, alpha)?;
-    Ok(vec![g.select(above, x, zero)?])
+    elementwise(g, n, Op::ThresholdedRelu { alpha: F32::new(n.float("alpha", 1.0)) })
 }
 
 pub(super) fn is_nan(g: &mut Importer, n: &Source) -> Result<Vec<ValueId>> {

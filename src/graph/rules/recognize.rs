@@ -21,6 +21,12 @@ pub fn rules() -> Vec<Rule> {
         rewrite(Instead, "hard-swish-6-max",        "(mul ?x (max (min (add ?x 3) 6) 0) ~0.16666667)",                "(hard_swish ?x)"),
         rewrite(Instead, "gelu",                    "(mul ?x 0.5 (add 1 (erf (mul ?x ~0.70710678))))",                "(gelu ?x)"),
         rewrite(Instead, "gelu-half-sum",           "(mul ?x (add 0.5 (mul 0.5 (erf (mul ?x ~0.70710678)))))",        "(gelu ?x)"),
+        build  (Instead, "prelu-ge",                "(select (ge ?x 0) ?x (mul ?x $s))",                             prelu),
+        build  (Instead, "prelu-gt",                "(select (gt ?x 0) ?x (mul ?x $s))",                             prelu),
+        build  (Instead, "prelu-lt",                "(select (lt ?x 0) (mul ?x $s) ?x)",                             prelu),
+        build  (Instead, "prelu-le",                "(select (le ?x 0) (mul ?x $s) ?x)",                             prelu),
+        build  (Instead, "elu",                     "(select (gt ?x 0) ?x (add (exp ?x) -1))",                       elu),
+        build  (Instead, "elu-alpha",               "(select (gt ?x 0) ?x (mul (add (exp ?x) -1) $a))",              elu_alpha),
         build  (Instead, "layer-norm",              "(div ?d (sqrt (add (reduce_mean@m (mul ?d ?d)) $e)))",          layer_norm),
         build  (Instead, "layer-norm-rsqrt",        "(mul ?d (div 1 (sqrt (add (reduce_mean@m (mul ?d ?d)) $e))))",  layer_norm),
         build  (IfSole,  "layer-norm-scale",        "(mul (layer_norm@l ...) $s)",                                   layer_norm_scale),
@@ -38,6 +44,24 @@ fn hard_swish(network: &mut Network, m: &Match) -> Option<Id> {
     let Op::HardSigmoid { alpha, beta } = *m.application('h').0 else { return None };
     let fits = is_rounded(alpha.get(), 1.0 / 6.0) && beta.get() == 0.5;
     fits.then(|| network.op(Op::HardSwish, &[m.get('x')]))?
+}
+
+/// At zero the comparisons differ, but not the results of a finite slope.
+fn prelu(network: &mut Network, m: &Match) -> Option<Id> {
+    let slope = m.get('s');
+    let finite = network.ty(slope).dtype == DType::F32
+        && network.value(slope).is_some_and(|t| t.to_vec::<f32>().iter().all(|v| v.is_finite()));
+    finite.then(|| network.op(Op::PRelu, &[m.get('x'), slope]))?
+}
+
+fn elu(network: &mut Network, m: &Match) -> Option<Id> {
+    let one = F32::new(1.0);
+    network.op(Op::Elu { alpha: one, scale: one, divisor: one }, &[m.get('x')])
+}
+
+fn elu_alpha(network: &mut Network, m: &Match) -> Option<Id> {
+    let (alpha, one) = (network.scalar(m.get('a'))?, F32::new(1.0));
+    network.op(Op::Elu { alpha: F32::new(alpha), scale: one, divisor: one }, &[m.get('x')])
 }
 
 /// The operand of which `d` is the difference to its own mean over the same axes as `m`.

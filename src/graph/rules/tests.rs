@@ -8,6 +8,7 @@ use crate::graph::egraph::convert::{Loaded, load};
 use crate::graph::egraph::network::{Head, Network, Term};
 use crate::graph::egraph::{Optimized, Options, optimize};
 use crate::graph::expr::{BinaryOp, CompareOp, UnaryOp};
+use crate::graph::extract::Outcome;
 use crate::graph::infer::infer;
 use crate::graph::interpret;
 use crate::graph::ir::{Graph, Node, Source, TensorType, Value, ValueId};
@@ -224,6 +225,31 @@ fn gelu(s: &mut Sample, order: usize) -> ValueId {
     if order == 2 { s.mul(c, first) } else { s.mul(first, c) }
 }
 
+/// A choice by the sign of an operand: between it and its product with a slope.
+fn leaky(s: &mut Sample, op: CompareOp) -> ValueId {
+    let x = s.x(&[2, 9]);
+    let (zero, slope) = (s.n(0.0), s.n(0.2));
+    let sign = s.op(Op::Compare(op), &[x, zero]);
+    let scaled = s.mul(slope, x);
+    let flipped = matches!(op, CompareOp::Lt | CompareOp::Le);
+    let (a, b) = if flipped { (scaled, x) } else { (x, scaled) };
+    s.op(Op::Select, &[sign, a, b])
+}
+
+/// The exponential linear unit, with a factor or without.
+fn elu(s: &mut Sample, alpha: Option<f32>) -> ValueId {
+    let x = s.x(&[2, 9]);
+    let (zero, minus) = (s.n(0.0), s.n(-1.0));
+    let sign = s.op(Op::Compare(CompareOp::Gt), &[x, zero]);
+    let e = s.unary(UnaryOp::Exp, x);
+    let mut below = s.add(e, minus);
+    if let Some(alpha) = alpha {
+        let factor = s.n(alpha);
+        below = s.mul(factor, below);
+    }
+    s.op(Op::Select, &[sign, x, below])
+}
+
 /// A rule and a graph on which it applies.
 type Row = (&'static str, fn(&mut Sample) -> ValueId);
 
@@ -249,6 +275,12 @@ fn samples() -> Vec<Row> {
         row("gelu", |s| gelu(s, 1)),
         row("gelu", |s| gelu(s, 2)),
         row("gelu-half-sum", |s| { let x = s.x(&[9]); let c = s.n(0.70710677); let i = s.mul(x, c); let e = s.unary(UnaryOp::Erf, i); let h = s.n(0.5); let m = s.mul(e, h); let a = s.add(m, h); s.mul(x, a) }),
+        row("prelu-ge", |s| leaky(s, CompareOp::Ge)),
+        row("prelu-gt", |s| leaky(s, CompareOp::Gt)),
+        row("prelu-lt", |s| leaky(s, CompareOp::Lt)),
+        row("prelu-le", |s| leaky(s, CompareOp::Le)),
+        row("elu", |s| elu(s, None)),
+        row("elu-alpha", |s| elu(s, Some(1.5))),
         row("layer-norm", |s| spelled_norm(s, false)),
         row("layer-norm-rsqrt", |s| spelled_norm(s, true)),
         row("layer-norm-scale", |s| { let l = norm(s, false); let c = s.c(&[8]); s.mul(l, c) }),
@@ -322,6 +354,7 @@ fn samples() -> Vec<Row> {
         row("elementwise-transpose", |s| { let a = turned(s); let b = s.x(&[1, 4, 1, 1]); s.mul(a, b) }),
         row("elementwise-transpose", |s| { let a = turned(s); s.op(Op::HardSwish, &[a]) }),
         row("elementwise-transpose", |s| { let a = turned(s); let zero = s.n(0.0); let c = s.op(Op::Compare(CompareOp::Lt), &[a, zero]); let b = s.c(&[4, 1, 1]); s.op(Op::Select, &[c, b, a]) }),
+        row("elementwise-transpose", |s| { let a = turned(s); let slope = s.n(0.2); s.op(Op::PRelu, &[a, slope]) }),
         row("elementwise-transpose", |s| { let a = turned(s); let b = s.c(&[5, 3]); s.add(a, b) }),
         row("concat-transpose", |s| { let a = turned(s); let b = turned(s); s.op(Op::Concat { axis: 1 }, &[a, b]) }),
         row("slice-transpose", |s| { let a = turned(s); s.slice(a, &[0, 1, 0, 2], &[1, 4, 5, 0], &[1, 2, 1, -1]) }),
