@@ -170,6 +170,9 @@ pub(super) fn tile(g: &mut Importer, n: &Source) -> Result<Vec<ValueId>> {
     Ok(vec![g.reshape_to(x, merged)?])
 }
 
+/// Values that one concatenation joins.
+const MAX_PARTS: usize = 128;
+
 pub(super) fn concat(g: &mut Importer, n: &Source) -> Result<Vec<ValueId>> {
     let inputs = n.present();
     let first = n.input(0)?;
@@ -183,8 +186,20 @@ pub(super) fn concat(g: &mut Importer, n: &Source) -> Result<Vec<ValueId>> {
     match filled[..] {
         [] => Ok(vec![first]),
         [one] => Ok(vec![one]),
-        _ => Ok(vec![g.emit(Op::Concat { axis }, &filled)?]),
+        _ => Ok(vec![concat_all(g, axis, filled)?]),
     }
+}
+
+/// Concatenations of at most [`MAX_PARTS`] values: a kernel has a statement for each part.
+fn concat_all(g: &mut Importer, axis: usize, mut parts: Vec<ValueId>) -> Result<ValueId> {
+    while parts.len() > MAX_PARTS {
+        let join = |part: &[ValueId]| match *part {
+            [one] => Ok(one),
+            _ => g.emit(Op::Concat { axis }, part),
+        };
+        parts = parts.chunks(MAX_PARTS).map(join).collect::<Result<_>>()?;
+    }
+    g.emit(Op::Concat { axis }, &parts)
 }
 
 /// Part `start..end` of one axis.
