@@ -16,10 +16,10 @@ mod program;
 mod slices;
 
 use crate::graph::define::kind;
-use crate::graph::ir::{Graph, Node, Source, ValueId};
+use crate::graph::ir::{Graph, Source, ValueId};
 use crate::graph::op::{FusionKind, Op};
 use crate::graph::{Error, Result};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 pub use join::{
     Join, Stored, Way, affine_reshape, before_reduction, is_elementwise, is_expensive, is_view, joins, reads_through,
@@ -86,8 +86,9 @@ pub fn fuse(graph: &Graph, places: &[Place]) -> Result<Vec<Group>> {
     let is_alias = |nodes: &[usize]| nodes.iter().all(|&m| matches!(graph.nodes[m].op, Op::Reshape { .. }));
     let ordered = order(graph, members.into_values().collect(), places)?;
     let kernels = ordered.iter().filter(|nodes| !is_alias(nodes));
-    let mut groups = kernels.map(|nodes| group(graph, nodes, places)).collect();
-    slices::write_in_place(graph, &mut groups);
+    let users = users(graph);
+    let mut groups = kernels.map(|nodes| group(graph, nodes, places, &users)).collect();
+    slices::write_in_place(graph, &mut groups, &users);
     Ok(groups)
 }
 
@@ -119,41 +120,62 @@ fn live_nodes(graph: &Graph) -> Vec<bool> {
 }
 
 /// The kernels in an executable order, the one with the earliest node first among those that are ready.
-fn order(graph: &Graph, mut waiting: Vec<Vec<usize>>, places: &[Place]) -> Result<Vec<Vec<usize>>> {
-    let mut done: Vec<bool> = graph.values.iter().map(|v| !matches!(v.source, Source::Node(..))).collect();
+fn order(graph: &Graph, mut kernels: Vec<Vec<usize>>, places: &[Place]) -> Result<Vec<Vec<usize>>> {
     let first = |nodes: &[usize]| nodes.iter().copied().find(|&m| places[m] != Place::Through);
-    waiting.sort_by_key(|nodes| first(nodes));
+    kernels.sort_by_key(|nodes| first(nodes));
+    // The kernel that writes each value, the kernels that read it, and how many values each kernel waits for.
+    let mut waits = vec![0; kernels.len()];
+    let mut readers: BTreeMap<ValueId, Vec<usize>> = BTreeMap::new();
+    for (k, nodes) in kernels.iter().enumerate() {
+        let inside: BTreeSet<ValueId> = nodes.iter().flat_map(|&m| graph.nodes[m].outputs.iter().copied()).collect();
+        let read: BTreeSet<ValueId> = nodes.iter().flat_map(|&m| graph.nodes[m].inputs.iter().copied()).collect();
+        for &v in read.difference(&inside).filter(|v| matches!(graph.value(**v).source, Source::Node(..))) {
+            waits[k] += 1;
+            readers.entry(v).or_default().push(k);
+        }
+    }
+    let mut ready: BTreeSet<usize> = (0..kernels.len()).filter(|&k| waits[k] == 0).collect();
     let mut ordered = vec![];
-    while !waiting.is_empty() {
-        let ready = waiting.iter().position(|nodes| {
-            let inside = |v: &ValueId| nodes.iter().any(|&m| graph.nodes[m].outputs.contains(v));
-            nodes.iter().flat_map(|&m| &graph.nodes[m].inputs).all(|v| done[v.0 as usize] || inside(v))
-        });
-        let Some(position) = ready else {
-            return Err(Error::Internal("a cycle through fused groups".into()));
-        };
-        let nodes = waiting.remove(position);
+    while let Some(k) = ready.pop_first() {
+        let nodes = std::mem::take(&mut kernels[k]);
         for &m in nodes.iter().filter(|&&m| places[m] != Place::Through) {
-            graph.nodes[m].outputs.iter().for_each(|v| done[v.0 as usize] = true);
+            for reader in graph.nodes[m].outputs.iter().flat_map(|v| readers.remove(v).unwrap_or_default()) {
+                waits[reader] -= 1;
+                if waits[reader] == 0 {
+                    ready.insert(reader);
+                }
+            }
         }
         ordered.push(nodes);
+    }
+    if ordered.len() < kernels.len() {
+        return Err(Error::Internal("a cycle through fused groups".into()));
     }
     Ok(ordered)
 }
 
-fn group(graph: &Graph, nodes: &[usize], places: &[Place]) -> Group {
-    let inside = |v: ValueId| nodes.iter().any(|&m| graph.nodes[m].outputs.contains(&v));
-    let used_outside = |v: ValueId| {
-        let elsewhere = |(i, node): (usize, &Node)| !nodes.contains(&i) && node.inputs.contains(&v);
-        graph.outputs.contains(&v) || graph.nodes.iter().enumerate().any(elsewhere)
-    };
+/// The nodes that read each value.
+fn users(graph: &Graph) -> Vec<Vec<usize>> {
+    let mut users = vec![vec![]; graph.values.len()];
+    for (i, node) in graph.nodes.iter().enumerate() {
+        node.inputs.iter().for_each(|v| users[v.0 as usize].push(i));
+    }
+    users
+}
+
+fn group(graph: &Graph, nodes: &[usize], places: &[Place], users: &[Vec<usize>]) -> Group {
+    let members: BTreeSet<usize> = nodes.iter().copied().collect();
+    let made: BTreeSet<ValueId> = nodes.iter().flat_map(|&m| graph.nodes[m].outputs.iter().copied()).collect();
+    let used_outside =
+        |v: ValueId| graph.outputs.contains(&v) || users[v.0 as usize].iter().any(|user| !members.contains(user));
     let mut inputs: Vec<ValueId> = vec![];
+    let mut listed: BTreeSet<ValueId> = BTreeSet::new();
     let mut outputs = vec![];
     for &m in nodes {
         let opaque = kind(&graph.nodes[m].op) == FusionKind::Opaque;
         for &v in &graph.nodes[m].inputs {
             let written = scalar_constant(graph, v).is_some() && !opaque;
-            if !inside(v) && !written && !inputs.contains(&v) {
+            if !made.contains(&v) && !written && listed.insert(v) {
                 inputs.push(v);
             }
         }

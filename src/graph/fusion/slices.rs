@@ -7,7 +7,7 @@ use crate::graph::define::kind;
 use crate::graph::fusion::Group;
 use crate::graph::ir::{Graph, Node, Source, ValueId};
 use crate::graph::op::{FusionKind, Op};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// A value that lies in another one, along one dimension.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -19,11 +19,16 @@ pub struct Slice {
 }
 
 /// Writes concatenations in place where every operand allows it.
-pub fn write_in_place(graph: &Graph, groups: &mut Vec<Group>) {
+pub fn write_in_place(graph: &Graph, groups: &mut Vec<Group>, users: &[Vec<usize>]) {
     let mut slices: BTreeMap<ValueId, Slice> = BTreeMap::new();
     // A kernel that writes one part and reads another, or the same one, would read the whole before it is complete.
     let read = |g: &Group| g.nodes.iter().flat_map(|&n| graph.nodes[n as usize].inputs.clone()).collect();
     let touched: Vec<(Vec<ValueId>, Vec<ValueId>)> = groups.iter().map(|g| (read(g), g.outputs.clone())).collect();
+    let mut near: BTreeMap<ValueId, Vec<usize>> = BTreeMap::new();
+    for (i, (read, written)) in touched.iter().enumerate() {
+        read.iter().chain(written).for_each(|&v| near.entry(v).or_default().push(i));
+    }
+    let mut wholes: BTreeSet<ValueId> = BTreeSet::new();
     groups.retain(|group| {
         let [n] = group.nodes[..] else { return true };
         let Node { op: Op::Concat { axis }, inputs, outputs, .. } = &graph.nodes[n as usize] else { return true };
@@ -31,17 +36,19 @@ pub fn write_in_place(graph: &Graph, groups: &mut Vec<Group>) {
         let mut offset = 0;
         let mut found: BTreeMap<ValueId, Slice> = BTreeMap::new();
         for &value in inputs {
-            let nested = slices.contains_key(&value) || slices.values().any(|s| s.whole == value);
-            if nested || !is_movable(graph, value) || found.contains_key(&value) {
+            let nested = slices.contains_key(&value) || wholes.contains(&value);
+            if nested || !is_movable(graph, value, users) || found.contains_key(&value) {
                 return true;
             }
             found.insert(value, Slice { value, whole, axis: *axis, offset });
             offset += graph.value(value).ty.shape[*axis];
         }
         let has = |values: &[ValueId]| values.iter().any(|v| found.contains_key(v));
-        if touched.iter().any(|(read, written)| has(read) && has(written)) {
+        let mut touching = found.keys().flat_map(|v| &near[v]).map(|&i| &touched[i]);
+        if touching.any(|(read, written)| has(read) && has(written)) {
             return true;
         }
+        wholes.insert(whole);
         slices.extend(found);
         false
     });
@@ -63,7 +70,7 @@ pub fn write_in_place(graph: &Graph, groups: &mut Vec<Group>) {
 
 /// Whether a value may lie in rows that are farther apart: a kernel writes it, kernels read it by affine subscripts, and it
 /// has no other name.
-fn is_movable(graph: &Graph, value: ValueId) -> bool {
+fn is_movable(graph: &Graph, value: ValueId, users: &[Vec<usize>]) -> bool {
     let fits = |op: &Op| {
         let gathers = matches!(op, Op::Gather { .. } | Op::GatherElements { .. } | Op::GatherNd { .. });
         kind(op) != FusionKind::Opaque && !gathers && !matches!(op, Op::Reshape { .. })
@@ -75,6 +82,6 @@ fn is_movable(graph: &Graph, value: ValueId) -> bool {
         }
         _ => false,
     };
-    let mut readers = graph.nodes.iter().filter(|node| node.inputs.contains(&value));
+    let mut readers = users[value.0 as usize].iter().map(|&n| &graph.nodes[n]);
     written && !graph.outputs.contains(&value) && readers.all(|node| fits(&node.op))
 }

@@ -2,6 +2,7 @@ use super::*;
 use crate::graph::egraph::{Optimized, Options, optimize};
 use crate::graph::expr::{Affine, BinaryOp, BufferId, Expr, UnaryOp, Var};
 use crate::graph::infer::infer;
+use crate::graph::ir::Node;
 use crate::graph::ir::TensorType;
 use crate::graph::ir::Value;
 use crate::graph::op::Layout;

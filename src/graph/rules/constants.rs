@@ -51,7 +51,8 @@ fn retain(graph: &Graph, places: &[Place], constants: &[Option<Arc<Tensor>>], fo
         out.values.push(Value { name: name.clone(), ty: ty.clone(), source });
         renamed[v] = Some(ValueId(out.values.len() as u32 - 1));
     };
-    let index: Vec<u32> = (0..live.len()).map(|n| live[..n].iter().filter(|l| **l).count() as u32).collect();
+    let before = |next: &mut u32, live: &bool| Some(std::mem::replace(next, *next + u32::from(*live)));
+    let index: Vec<u32> = live.iter().scan(0, before).collect();
     for (v, value) in graph.values.iter().enumerate() {
         match (&value.source, &constants[v]) {
             (Source::Node(n, k), None) if live[*n as usize] => push(&mut out, v, Source::Node(index[*n as usize], *k)),
