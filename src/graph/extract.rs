@@ -6,21 +6,26 @@
 //! The greedy answer is the upper bound, the start of branch and bound, and the answer when the ILP may not or cannot
 //! be solved.
 
+mod apart;
+mod bounds;
 mod constants;
+mod exchange;
 mod greedy;
 mod kernels;
 mod problem;
 mod program;
 mod report;
+mod required;
 mod rows;
 mod solve;
+mod work;
 
 use crate::graph::egraph::network::{Choice, Network};
 use crate::graph::fusion::Way;
 use crate::graph::{Result, Target};
 use egg::Id;
 use kernels::Answer;
-use problem::Problem;
+use problem::{Problem, Terms};
 use rows::Rows;
 use std::collections::BTreeMap;
 
@@ -37,30 +42,58 @@ pub struct Extraction {
     pub through: Vec<Id>,
 }
 
-/// Chooses an e-node and a kernel for every class that the roots need. A program of more than `max_variables` is solved in
-/// parts of that size.
+/// Chooses an e-node and a kernel for every class that the roots need. The graph has no more multiply-adds than the source
+/// graph: where the cheapest has, candidates are exchanged for those with fewer, and if that does not suffice only the
+/// e-nodes of the source graph are allowed.
 pub fn extract(network: &Network, roots: &[Id], target: &Target, max_variables: usize) -> Result<(Extraction, Report)> {
-    let problem = Problem::new(network, roots, target)?;
+    let budget = work::of_source(network, roots);
+    let problem = Problem::new(network, roots, target, Terms::Current)?;
     let mut rows = Rows::new(&problem);
-    let greedy = greedy::solve(&problem, &mut rows)?;
-    let mut report = Report { greedy_ns: rows.program.total(&greedy), ..Report::default() };
-    let best = solve::solve(&problem, &mut rows, greedy, max_variables, &mut report);
-    report.chosen_ns = rows.program.total(&best);
-    let answer = Answer::new(&problem, &rows, &best);
-    let mut out = Extraction::default();
-    for (class, &id) in problem.ids.iter().enumerate() {
-        let Some(k) = answer.chosen[class] else { continue };
-        out.choice.insert(id, problem.classes[class][k].position);
-        if answer.through[class] {
-            out.through.push(id);
-        }
-        if let Some(edge) = answer.joined[class].map(|e| &problem.edges[e]) {
-            let other = if edge.join.way == Way::After { edge.producer } else { edge.reader };
-            out.with.insert(id, problem.ids[other.0]);
-        }
+    let mut report = Report { source_work: budget, ..Report::default() };
+    let (greedy, start) = greedy::solve(&problem, &mut rows)?;
+    report.greedy_ns = rows.program.total(&start);
+    let mut best = solve::solve(&problem, &mut rows, &greedy, start, max_variables, &mut report);
+    let mut answer = Answer::new(&problem, &rows, &best);
+    if work::of(&problem, &answer.chosen) > budget {
+        report.repaired = true;
+        let Some(values) = greedy::with_less_work(&problem, &mut rows, &greedy, &answer, budget) else {
+            return from_source(network, roots, target, report);
+        };
+        best = values;
+        answer = Answer::new(&problem, &rows, &best);
     }
-    out.choice.extend(problem.constants);
-    Ok((out, report))
+    report.chosen_ns = rows.program.total(&best);
+    report.work = work::of(&problem, &answer.chosen);
+    Ok((problem.extraction(&answer), report))
+}
+
+/// The e-nodes of the source graph, with kernels as the greedy answer joins them.
+fn from_source(network: &Network, roots: &[Id], target: &Target, report: Report) -> Result<(Extraction, Report)> {
+    let problem = Problem::new(network, roots, target, Terms::Source)?;
+    let mut rows = Rows::new(&problem);
+    let (_, values) = greedy::solve(&problem, &mut rows)?;
+    let answer = Answer::new(&problem, &rows, &values);
+    let (chosen_ns, work) = (rows.program.total(&values), work::of(&problem, &answer.chosen));
+    Ok((problem.extraction(&answer), Report { chosen_ns, work, bound_ns: None, ..report }))
+}
+
+impl Problem<'_> {
+    fn extraction(&self, answer: &Answer) -> Extraction {
+        let mut out = Extraction::default();
+        for (class, &id) in self.ids.iter().enumerate() {
+            let Some(k) = answer.chosen[class] else { continue };
+            out.choice.insert(id, self.classes[class][k].position);
+            if answer.through[class] {
+                out.through.push(id);
+            }
+            if let Some(edge) = answer.joined[class].map(|e| &self.edges[e]) {
+                let other = if edge.join.way == Way::After { edge.producer } else { edge.reader };
+                out.with.insert(id, self.ids[other.0]);
+            }
+        }
+        out.choice.extend(&self.constants);
+        out
+    }
 }
 
 #[cfg(test)]

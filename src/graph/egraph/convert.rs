@@ -51,6 +51,7 @@ pub fn load(graph: &Graph) -> Result<Loaded> {
     }
     let undefined = || Error::Internal("a value is not defined".into());
     let class = class.into_iter().map(|c| c.ok_or_else(undefined)).collect::<Result<Vec<Id>>>()?;
+    network.loaded = network.egraph.nodes().len();
     network.rebuild();
     network.outputs = graph.outputs.iter().map(|v| class[v.0 as usize]).collect();
     Ok(Loaded { network, class })

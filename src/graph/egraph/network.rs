@@ -111,6 +111,8 @@ pub struct Network {
     pub egraph: egg::EGraph<Term, Values>,
     /// The classes of the outputs.
     pub outputs: Vec<Id>,
+    /// How many e-nodes the source graph has: those that were added first.
+    pub loaded: usize,
     /// E-nodes that a rule replaced, and their canonical forms: neither rules nor the extraction look at them.
     replaced: FxHashSet<Id>,
     replaced_forms: FxHashSet<Term>,
@@ -132,6 +134,16 @@ impl Network {
             Head::Op(op) => Some((op, &t.children[..])),
             _ => None,
         })
+    }
+
+    /// The first e-node of the source graph in each class that has one. The operands of each are in classes whose first
+    /// e-node is earlier, so these e-nodes have no cycle.
+    pub fn source_terms(&self) -> BTreeMap<Id, Term> {
+        let mut first = BTreeMap::new();
+        for id in (0..self.loaded).map(Id::from) {
+            first.entry(self.find(id)).or_insert_with(|| self.canonical(self.egraph.id_to_node(id)));
+        }
+        first
     }
 
     pub fn canonical(&self, term: &Term) -> Term {

@@ -1,21 +1,82 @@
 //! The greedy answer: it starts the ILP, bounds it from above, and stands where the ILP may not be solved.
 //!
 //! In: a [`Problem`] and its rows. Out: values of the variables that satisfy every row and need no cut. Bottom-up, each
-//! class takes the candidate whose graph, each class counted once, is cheapest; then edges and views join kernels, what
-//! saves most first.
+//! class takes the candidate whose graph, each class counted once, is cheapest; then candidates are exchanged as long as
+//! the graph of the roots becomes cheaper (`exchange.rs`); then edges and views join kernels, what saves most first.
 
+use crate::graph::extract::exchange::Exchange;
 use crate::graph::extract::kernels::{Answer, cuts};
-use crate::graph::extract::problem::{Problem, Site, has, members};
+use crate::graph::extract::problem::{Problem, Site};
+use crate::graph::extract::required::Bands;
 use crate::graph::extract::rows::Rows;
+use crate::graph::extract::work;
 use crate::graph::{Error, Result};
 
-/// Values of the variables. Adds the cuts that were needed to the rows.
-pub fn solve(problem: &Problem, rows: &mut Rows) -> Result<Vec<bool>> {
-    let chosen = choose_once(problem)?;
+/// Passes of the bottom-up choice.
+const MAX_PASSES: usize = 32;
+
+/// A candidate for each class, needed or not, without a cycle.
+pub struct Greedy {
+    pub chosen: Vec<Option<usize>>,
+    /// Classes, each after those that its candidate reads.
+    order: Vec<usize>,
+}
+
+/// The greedy choice, and values of the variables for it. Adds the cuts that were needed to the rows.
+pub fn solve(problem: &Problem, rows: &mut Rows) -> Result<(Greedy, Vec<bool>)> {
+    let mut greedy = choose_once(problem)?;
+    let savings = Savings::new(problem);
+    let mut exchange = Exchange::new(problem, &greedy.chosen);
+    exchange.run(&|site, answer| {
+        let candidate = problem.candidate(site);
+        candidate.cost + candidate.write - savings.of(site, answer)
+    });
+    greedy = Greedy::acyclic(problem, &exchange.chosen, &greedy);
+    let values = fuse(problem, rows, &greedy.chosen, None)?;
+    Ok((greedy, values))
+}
+
+/// The candidates of an answer of the program as a legal answer: where they lie on a cycle the greedy ones stand for them,
+/// and as many of the edges as are legal join kernels. `None` when the candidates do not fit together then.
+pub fn mend(
+    problem: &Problem,
+    rows: &mut Rows,
+    greedy: &Greedy,
+    answer: &Answer,
+    values: &[bool],
+) -> Option<Vec<bool>> {
+    let either = answer.chosen.iter().zip(&greedy.chosen).map(|(a, b)| a.or(*b)).collect::<Vec<_>>();
+    let chosen = Greedy::acyclic(problem, &either, greedy).chosen;
+    fuse(problem, rows, &chosen, Some(values)).ok()
+}
+
+/// The answer with candidates exchanged for those with fewer multiply-adds; `None` when it still has more than `budget`.
+pub fn with_less_work(
+    problem: &Problem,
+    rows: &mut Rows,
+    greedy: &Greedy,
+    answer: &Answer,
+    budget: u64,
+) -> Option<Vec<bool>> {
+    let either: Vec<_> = answer.chosen.iter().zip(&greedy.chosen).map(|(a, b)| a.or(*b)).collect();
+    let mut exchange = Exchange::new(problem, &either);
+    exchange.run(&|site, _| work::of_term(problem.network, problem.ids[site.0], problem.term(site)) as f64);
+    let chosen = Greedy::acyclic(problem, &exchange.chosen, greedy).chosen;
+    let values = fuse(problem, rows, &chosen, None).ok()?;
+    (work::of(problem, &chosen) <= budget).then_some(values)
+}
+
+/// Values of the variables for chosen candidates, of which those count that the roots need. Edges and views of `first` are
+/// taken before others.
+pub fn fuse(problem: &Problem, rows: &mut Rows, chosen: &[Option<usize>], first: Option<&[bool]>) -> Result<Vec<bool>> {
     let mut values = vec![false; rows.program.cost.len()];
-    for (class, k) in chosen.iter().enumerate() {
-        if let Some(k) = k {
-            values[rows.x[class][*k]] = true;
+    let mut stack = problem.roots.clone();
+    while let Some(class) = stack.pop() {
+        let Some(k) = chosen[class] else {
+            return Err(Error::Internal("the e-graph holds no graph without a cycle".into()));
+        };
+        if !std::mem::replace(&mut values[rows.x[class][k]], true) {
+            stack.extend(&problem.classes[class][k].children);
         }
     }
     rows.w.keys().for_each(|&s| rows.store_if_read(problem, &mut values, s));
@@ -23,7 +84,8 @@ pub fn solve(problem: &Problem, rows: &mut Rows) -> Result<Vec<bool>> {
     let storage = &problem.storage;
     moves.extend(problem.edges.iter().zip(&rows.f).map(|(e, &f)| (e.saved, f, storage[e.producer.0])));
     moves.extend(rows.a.iter().map(|(&s, &a)| (problem.candidate(s).through.unwrap_or(0.0), a, storage[s.0])));
-    moves.sort_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(&b.1)));
+    let early = |v: usize| first.is_some_and(|f| f[v]);
+    moves.sort_by(|a, b| early(b.1).cmp(&early(a.1)).then(b.0.total_cmp(&a.0)).then(a.1.cmp(&b.1)));
     loop {
         let mut concerned: Vec<Vec<usize>> = vec![vec![]; values.len()];
         for (i, row) in rows.program.rows.iter().enumerate() {
@@ -82,13 +144,13 @@ impl Rows {
 
 /// The choice in which no value is computed twice in different forms: where one is, the dearer way is not allowed and the
 /// choice made again.
-fn choose_once(problem: &Problem) -> Result<Vec<Option<usize>>> {
+fn choose_once(problem: &Problem) -> Result<Greedy> {
     let mut banned: Vec<Vec<bool>> = problem.classes.iter().map(|list| vec![false; list.len()]).collect();
     loop {
-        let chosen = choose(problem, &banned)?;
-        let mut computed: Vec<Option<Site>> = vec![None; chosen.len()];
+        let greedy = choose(problem, &banned)?;
+        let mut computed: Vec<Option<Site>> = vec![None; banned.len()];
         let mut again = false;
-        for (class, k) in chosen.iter().enumerate() {
+        for (class, k) in needed(problem, &greedy.chosen)?.into_iter().enumerate() {
             let Some(site) = k.map(|k| (class, k)).filter(|&s| !problem.candidate(s).converts) else { continue };
             let Some(other) = computed[problem.value[class]].replace(site) else { continue };
             let replaceable = |s: &&Site| (0..problem.classes[s.0].len()).any(|k| k != s.1 && !banned[s.0][k]);
@@ -96,54 +158,19 @@ fn choose_once(problem: &Problem) -> Result<Vec<Option<usize>>> {
             let Some(&(c, k)) = [site, other].iter().filter(replaceable).max_by(dearest) else { continue };
             banned[c][k] = true;
             again = true;
-            break;
         }
         if !again {
-            return Ok(chosen);
+            return Ok(greedy);
         }
     }
 }
 
-/// Bottom-up: the candidate that is not banned and whose graph, each class counted once, is cheapest.
-fn choose(problem: &Problem, banned: &[Vec<bool>]) -> Result<Vec<Option<usize>>> {
-    let n = problem.classes.len();
-    let words = n.div_ceil(64);
-    let savings = Savings::new(problem);
-    let mut answer: Vec<Option<usize>> = vec![None; n];
-    let mut own = vec![0f64; n];
-    let mut total = vec![f64::INFINITY; n];
-    let mut needs: Vec<Vec<u64>> = vec![vec![]; n];
-    let mut changed = true;
-    // Each pass can only lower totals; the number of passes is limited for certainty.
-    for _ in 0..2 * n + 2 {
-        if !changed {
-            break;
-        }
-        changed = false;
-        for class in 0..n {
-            for (k, candidate) in problem.classes[class].iter().enumerate() {
-                let open = |&c: &usize| answer[c].is_none() || has(&needs[c], class);
-                if banned[class][k] || candidate.children.iter().any(open) {
-                    continue;
-                }
-                let mut set = vec![0u64; words];
-                for &c in &candidate.children {
-                    set.iter_mut().zip(&needs[c]).for_each(|(a, b)| *a |= b);
-                }
-                let cost = candidate.cost + candidate.write - savings.of((class, k), &answer);
-                let sum = cost + members(&set).map(|c| own[c]).sum::<f64>();
-                if sum < total[class] - 1e-3 {
-                    set[class / 64] |= 1 << (class % 64);
-                    (answer[class], own[class], total[class], needs[class]) = (Some(k), cost, sum, set);
-                    changed = true;
-                }
-            }
-        }
-    }
-    let mut needed = vec![None; n];
+/// What is chosen for the classes that the roots need.
+fn needed(problem: &Problem, chosen: &[Option<usize>]) -> Result<Vec<Option<usize>>> {
+    let mut needed = vec![None; chosen.len()];
     let mut stack = problem.roots.clone();
     while let Some(class) = stack.pop() {
-        let Some(k) = answer[class] else {
+        let Some(k) = chosen[class] else {
             return Err(Error::Internal("the e-graph holds no graph without a cycle".into()));
         };
         if needed[class].is_none() {
@@ -152,6 +179,94 @@ fn choose(problem: &Problem, banned: &[Vec<bool>]) -> Result<Vec<Option<usize>>>
         }
     }
     Ok(needed)
+}
+
+/// Bottom-up: the candidate that is not banned and whose graph, each class counted once, is cheapest. Graphs are compared
+/// as far as the sets of classes reach.
+fn choose(problem: &Problem, banned: &[Vec<bool>]) -> Result<Greedy> {
+    let n = problem.classes.len();
+    let savings = Savings::new(problem);
+    let mut answer: Vec<Option<usize>> = vec![None; n];
+    let mut start = Greedy { chosen: vec![None; n], order: vec![] };
+    let mut own = vec![0f64; n];
+    let mut total = vec![f64::INFINITY; n];
+    let mut needs = Bands::new(n, 0);
+    let mut set = vec![0u64; needs.width];
+    let mut changed = true;
+    for _ in 0..MAX_PASSES {
+        if !std::mem::replace(&mut changed, false) {
+            break;
+        }
+        for class in 0..n {
+            let list = &problem.classes[class];
+            for (k, candidate) in list.iter().enumerate() {
+                let open = |&c: &usize| answer[c].is_none() || needs.has(c, class);
+                if banned[class][k] || candidate.children.iter().any(open) {
+                    continue;
+                }
+                set.fill(0);
+                candidate.children.iter().for_each(|&c| needs.unite(c, class, &mut set));
+                let cost = candidate.cost + candidate.write - savings.of((class, k), &answer);
+                // A sole candidate is compared with nothing: what it costs does not matter here.
+                let sole = list.len() == 1;
+                if sole && answer[class].is_some() {
+                    needs.mark(class, &mut set);
+                    own[class] = cost;
+                    changed |= needs.put(class, &set);
+                    continue;
+                }
+                let sum = if sole { 0.0 } else { cost + needs.list(class, &set).map(|c| own[c]).sum::<f64>() };
+                if sum < total[class] - 1e-3 {
+                    needs.mark(class, &mut set);
+                    (answer[class], own[class], total[class]) = (Some(k), cost, sum);
+                    needs.put(class, &set);
+                    changed = true;
+                    if start.chosen[class].is_none() {
+                        start.chosen[class] = Some(k);
+                        start.order.push(class);
+                    }
+                }
+            }
+        }
+    }
+    Ok(Greedy::acyclic(problem, &answer, &start))
+}
+
+impl Greedy {
+    /// The `preferred` candidates, with those of `other` where they lie on a cycle.
+    fn acyclic(problem: &Problem, preferred: &[Option<usize>], other: &Greedy) -> Greedy {
+        let n = preferred.len();
+        let mut out = Greedy { chosen: vec![None; n], order: vec![] };
+        let mut missing = vec![usize::MAX; n];
+        let mut users: Vec<Vec<usize>> = vec![vec![]; n];
+        let mut ready = vec![];
+        for (class, k) in preferred.iter().enumerate() {
+            let Some(k) = *k else { continue };
+            let children = &problem.classes[class][k].children;
+            missing[class] = children.len();
+            children.iter().for_each(|&c| users[c].push(class));
+            if children.is_empty() {
+                ready.push((class, k));
+            }
+        }
+        let mut rest = other.order.iter();
+        loop {
+            while let Some((class, k)) = ready.pop() {
+                if out.chosen[class].is_some() {
+                    continue;
+                }
+                out.chosen[class] = Some(k);
+                out.order.push(class);
+                for &user in &users[class] {
+                    missing[user] -= 1;
+                    ready.extend(preferred[user].filter(|_| missing[user] == 0).map(|k| (user, k)));
+                }
+            }
+            // All that stands before the first open class in the other order is done: so are its operands there.
+            let Some(&class) = rest.find(|&&c| out.chosen[c].is_none()) else { return out };
+            ready.extend(other.chosen[class].map(|k| (class, k)));
+        }
+    }
 }
 
 /// What a candidate saves at best in one kernel with the producer of an operand.

@@ -4,6 +4,7 @@
 //! kernels, a kernel that is too big, repeated work) a cut: a row that this answer breaks and no legal one.
 
 use crate::graph::define::kind;
+use crate::graph::extract::bounds::{MAX_EXPRESSION, MAX_INPUTS};
 use crate::graph::extract::problem::{Problem, Site};
 use crate::graph::extract::program::Row;
 use crate::graph::extract::rows::Rows;
@@ -11,10 +12,7 @@ use crate::graph::fusion::{Stored, Way};
 use crate::graph::op::FusionKind;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Expression nodes that one element of an output may take when the kernel's temporaries are substituted.
-const MAX_EXPRESSION: usize = 160;
-/// Tensors that one kernel reads and writes.
-const MAX_INPUTS: usize = 64;
+/// Tensors that one kernel writes.
 const MAX_OUTPUTS: usize = 4;
 
 /// The choice for every class that is needed.

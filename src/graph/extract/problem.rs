@@ -6,7 +6,9 @@
 use crate::graph::cost::{self, Operand};
 use crate::graph::define::kind;
 use crate::graph::egraph::network::{Head, Network, Term};
+use crate::graph::extract::bounds::{Bounds, MAX_INPUTS};
 use crate::graph::extract::constants::choose_constants;
+use crate::graph::extract::required::Required;
 use crate::graph::fusion::{Join, Way, affine_reshape, is_expensive, is_view, joins, reads_through};
 use crate::graph::ir::TensorType;
 use crate::graph::op::{FusionKind, Op};
@@ -35,6 +37,15 @@ pub struct Candidate<'a> {
     pub through: Option<f64>,
 }
 
+/// The e-nodes that may be chosen.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Terms {
+    /// All that no rule replaced.
+    Current,
+    /// Those of the source graph: one for each class, without a cycle.
+    Source,
+}
+
 /// A way to put the two candidates at the ends of an edge into one kernel.
 #[derive(Clone, Copy, Debug)]
 pub struct Edge {
@@ -48,6 +59,7 @@ pub struct Edge {
 pub struct Problem<'a> {
     pub network: &'a Network,
     pub ids: Vec<Id>,
+    index: BTreeMap<Id, usize>,
     pub classes: Vec<Vec<Candidate<'a>>>,
     pub roots: Vec<usize>,
     pub edges: Vec<Edge>,
@@ -58,6 +70,8 @@ pub struct Problem<'a> {
     pub forms: Vec<usize>,
     /// The tensor in memory that each class is, by its least class: a reshape is its operand under another shape.
     pub storage: Vec<usize>,
+    /// For each value those that every way to compute it computes as well, itself among them.
+    pub required: Required,
     /// Choices in classes that are computed from constants only.
     pub constants: BTreeMap<Id, usize>,
 }
@@ -70,9 +84,14 @@ impl Candidate<'_> {
 }
 
 impl<'a> Problem<'a> {
-    pub fn new(network: &'a Network, roots: &[Id], target: &Target) -> Result<Problem<'a>> {
+    pub fn new(network: &'a Network, roots: &[Id], target: &Target, terms: Terms) -> Result<Problem<'a>> {
         let constants = choose_constants(network);
-        let ids = needed_classes(network, roots, &constants);
+        let source = if terms == Terms::Source { network.source_terms() } else { BTreeMap::new() };
+        let allowed = |id: Id, term: &Term| match terms {
+            Terms::Current => network.is_current(term),
+            Terms::Source => source.get(&id).is_some_and(|s| *s == network.canonical(term)),
+        };
+        let ids = needed_classes(network, roots, &constants, &allowed);
         let index: BTreeMap<Id, usize> = ids.iter().enumerate().map(|(i, &id)| (id, i)).collect();
         let class_of = |id: Id| index.get(&network.find(id)).copied();
         let mut classes = vec![];
@@ -82,7 +101,7 @@ impl<'a> Problem<'a> {
                 let mut children: Vec<usize> = term.children.iter().filter_map(|&c| class_of(c)).collect();
                 children.sort_unstable();
                 children.dedup();
-                if network.is_current(term) && !children.contains(&own) {
+                if allowed(id, term) && !children.contains(&own) {
                     list.push(candidate(network, id, position, term, children, target));
                 }
             }
@@ -106,8 +125,10 @@ impl<'a> Problem<'a> {
         let storage = united(&classes, |k| k.is_alias());
         let mut forms = vec![0; classes.len()];
         value.iter().for_each(|&v| forms[v] += 1);
+        let required = Required::new(&classes, &value, None);
+        let (edges, index) = (vec![], index);
         let mut problem =
-            Problem { network, ids, classes, roots, edges: vec![], readers, value, forms, storage, constants };
+            Problem { network, ids, index, classes, roots, edges, readers, value, forms, storage, required, constants };
         problem.add_edges(target);
         problem.add_views(target);
         Ok(problem)
@@ -127,26 +148,31 @@ impl<'a> Problem<'a> {
 
     /// The classes of a candidate's operands by position; `None` for constants.
     pub fn operands(&self, site: Site) -> Vec<Option<usize>> {
-        let class = |id: &Id| {
-            let id = self.network.find(*id);
-            self.candidate(site).children.iter().copied().find(|&c| self.ids[c] == id)
-        };
-        self.term(site).children.iter().map(class).collect()
+        self.term(site).children.iter().map(|&id| self.class_of(id)).collect()
+    }
+
+    /// The class of an operand; `None` when it is constant.
+    pub fn class_of(&self, id: Id) -> Option<usize> {
+        self.index.get(&self.network.find(id)).copied()
     }
 
     fn add_edges(&mut self, target: &Target) {
-        let through_kernels = self.required(false);
+        let through_kernels = Required::new(&self.classes, &self.value, Some(&self.required));
+        let mut bounds = Bounds::new(self.classes.len());
         let mut edges: Vec<Edge> = vec![];
         for (c, list) in self.classes.iter().enumerate() {
             for (k, op) in list.iter().enumerate().filter_map(|(k, candidate)| Some((k, candidate.op?))) {
                 let first = edges.len();
                 let operands = self.operands((c, k));
+                if self.candidate((c, k)).children.len() > MAX_INPUTS {
+                    continue;
+                }
                 for (position, &d) in operands.iter().enumerate() {
                     let Some(d) = d else { continue };
                     // Another operand is computed from this one by another kernel, which then would be a part of a cycle.
                     let v = self.value[d];
                     let others = operands.iter().flatten().map(|&o| self.value[o]).filter(|&o| o != v);
-                    if others.into_iter().any(|o| has(&through_kernels[o], v)) {
+                    if others.into_iter().any(|o| through_kernels.has(o, v)) {
                         continue;
                     }
                     for (j, producer) in self.classes[d].iter().enumerate() {
@@ -162,7 +188,9 @@ impl<'a> Problem<'a> {
                         }
                     }
                 }
+                bounds.limit(self, (c, k), &mut edges, first);
             }
+            bounds.close(c);
         }
         self.edges = edges;
     }
@@ -213,47 +241,6 @@ impl<'a> Problem<'a> {
         positions.peek().is_some() && positions.all(|p| reads_through(view_op, self.ty(view.0), op, p))
     }
 
-    /// For each value those that every way to compute it computes as well (dominators), itself among them. Without
-    /// `inside`, only those that some kernel other than its own must compute.
-    pub fn required(&self, inside: bool) -> Vec<Vec<u64>> {
-        let all = if inside { vec![] } else { self.required(true) };
-        let n = self.classes.len();
-        let words = n.div_ceil(64);
-        // The values that a candidate needs, and whether it may run in the kernel of those.
-        let mut ways: Vec<Vec<(Vec<usize>, bool)>> = vec![vec![]; n];
-        for (c, list) in self.classes.iter().enumerate() {
-            for candidate in list.iter().filter(|k| !k.converts) {
-                let fuses = candidate.op.is_some_and(|op| kind(op) == FusionKind::Injective);
-                let values = candidate.children.iter().map(|&d| self.value[d]).collect();
-                ways[self.value[c]].push((values, fuses));
-            }
-        }
-        let mut required = vec![vec![u64::MAX; words]; n];
-        let mut changed = true;
-        while changed {
-            changed = false;
-            for v in 0..n {
-                let mut set = vec![u64::MAX; words];
-                for (way, fuses) in &ways[v] {
-                    let mut union = vec![0u64; words];
-                    for &d in way {
-                        let below = if inside || *fuses { &required[d] } else { &all[d] };
-                        union.iter_mut().zip(below).for_each(|(a, b)| *a |= b);
-                    }
-                    set.iter_mut().zip(&union).for_each(|(a, b)| *a &= b);
-                }
-                if inside {
-                    set[v / 64] |= 1 << (v % 64);
-                }
-                if set != required[v] {
-                    required[v] = set;
-                    changed = true;
-                }
-            }
-        }
-        required
-    }
-
     pub fn is_expensive(&self, site: Site) -> bool {
         self.candidate(site).op.is_some_and(is_expensive)
     }
@@ -266,7 +253,12 @@ impl<'a> Problem<'a> {
 }
 
 /// Classes in depth-first post-order: operands mostly before what uses them.
-fn needed_classes(network: &Network, roots: &[Id], constants: &BTreeMap<Id, usize>) -> Vec<Id> {
+fn needed_classes(
+    network: &Network,
+    roots: &[Id],
+    constants: &BTreeMap<Id, usize>,
+    allowed: &dyn Fn(Id, &Term) -> bool,
+) -> Vec<Id> {
     let mut ids = vec![];
     let mut seen = std::collections::BTreeSet::new();
     let mut stack: Vec<(Id, bool)> = roots.iter().rev().map(|&r| (network.find(r), false)).collect();
@@ -279,7 +271,7 @@ fn needed_classes(network: &Network, roots: &[Id], constants: &BTreeMap<Id, usiz
             continue;
         }
         stack.push((id, true));
-        let operands = network.terms(id).iter().filter(|t| network.is_current(t)).flat_map(|t| &t.children);
+        let operands = network.terms(id).iter().filter(|t| allowed(id, t)).flat_map(|t| &t.children);
         stack.extend(operands.rev().map(|&c| (network.find(c), false)));
     }
     ids
@@ -330,15 +322,4 @@ fn united(classes: &[Vec<Candidate>], link: impl Fn(&Candidate) -> bool) -> Vec<
         }
     }
     (0..classes.len()).map(|c| find(&mut least, c)).collect()
-}
-
-pub fn has(set: &[u64], class: usize) -> bool {
-    set.get(class / 64).is_some_and(|w| w >> (class % 64) & 1 == 1)
-}
-
-pub fn members(set: &[u64]) -> impl Iterator<Item = usize> {
-    set.iter().enumerate().flat_map(|(i, &word)| {
-        std::iter::successors((word != 0).then_some(word), |w| Some(w & (w - 1)).filter(|&w| w != 0))
-            .map(move |w| 64 * i + w.trailing_zeros() as usize)
-    })
 }

@@ -21,7 +21,7 @@ const MAX_PIECE: usize = 500;
 const MAX_RINGS: usize = 6;
 
 /// `Σ coefficient·variable ≥ least`, or `=`.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Row {
     pub terms: Vec<(usize, i32)>,
     pub least: i32,
@@ -42,7 +42,8 @@ pub struct Program {
     pub rows: Vec<Row>,
 }
 
-/// What was found.
+/// The cheapest values that were found.
+#[derive(Clone)]
 pub struct Solved {
     pub values: Vec<bool>,
     /// No values cost less.
@@ -63,6 +64,19 @@ pub enum How {
     GivenUp(String),
 }
 
+impl How {
+    /// How two parts were solved: the worse of both, and the pieces of both.
+    pub fn and(&self, other: &How) -> How {
+        match (self, other) {
+            (How::GivenUp(why), _) | (_, How::GivenUp(why)) => How::GivenUp(why.clone()),
+            (How::Pieces(a), How::Pieces(b)) => How::Pieces(a + b),
+            (How::Pieces(n), _) | (_, How::Pieces(n)) => How::Pieces(*n),
+            (How::Relaxation, _) | (_, How::Relaxation) => How::Relaxation,
+            (How::Start, How::Start) => How::Start,
+        }
+    }
+}
+
 impl std::fmt::Display for How {
     fn fmt(&self, f: &mut std::fmt::Formatter) -> std::fmt::Result {
         match self {
@@ -70,7 +84,7 @@ impl std::fmt::Display for How {
             How::Relaxation => f.write_str("the relaxation is integral"),
             How::Pieces(1) => f.write_str("branch and bound on what the relaxation left open"),
             How::Pieces(n) => write!(f, "branch and bound on {n} pieces that the relaxation left open"),
-            How::GivenUp(why) => write!(f, "greedy, because {why}"),
+            How::GivenUp(why) => write!(f, "greedy in a part, because {why}"),
         }
     }
 }
@@ -178,7 +192,7 @@ impl Program {
     }
 
     /// The connected components of some variables; a row joins its own.
-    fn components(&self, among: &[bool]) -> Vec<Vec<usize>> {
+    pub fn components(&self, among: &[bool]) -> Vec<Vec<usize>> {
         let mut least: Vec<usize> = (0..among.len()).collect();
         fn find(least: &mut [usize], mut v: usize) -> usize {
             while least[v] != v {

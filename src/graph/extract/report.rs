@@ -16,6 +16,14 @@ pub struct Report {
     /// Rows that were added because an answer had a cycle or a kernel that is too big.
     pub cuts: usize,
     pub outcome: Outcome,
+    /// Multiply-adds of the source graph and of the answer.
+    pub source_work: u64,
+    pub work: u64,
+    /// The cheapest answer had more multiply-adds than the source graph.
+    pub repaired: bool,
+    /// Variables and rows of all programs that were solved on the way.
+    #[cfg(test)]
+    pub solved: (usize, usize),
 }
 
 /// How the search ended.
@@ -25,6 +33,8 @@ pub enum Outcome {
     Solved(How),
     /// The program has too many variables for one: so many of its windows were solved, each with the rest held.
     Windows { solved: usize, of: usize },
+    /// Answers still needed cuts after so many rounds: the best of those that were mended, or the greedy one.
+    Interrupted { rounds: usize, mended: bool },
     /// The greedy answer, and why.
     Greedy(String),
 }
@@ -43,11 +53,20 @@ impl Report {
 
     /// What was proven, and how the search ended.
     pub fn summary(&self) -> String {
+        let end = if self.repaired { "; repaired, because it had more multiply-adds than the source" } else { "" };
+        self.search() + end
+    }
+
+    fn search(&self) -> String {
         match &self.outcome {
             Outcome::Solved(how) if self.gap().is_some_and(|g| g <= GAP) => format!("optimal: {how}"),
             Outcome::Solved(how) => how.to_string(),
             Outcome::Windows { solved, of } => {
                 format!("too many variables for one program: {solved} of {of} windows solved, each with the rest held")
+            }
+            Outcome::Interrupted { rounds, mended } => {
+                let answer = if *mended { "the best mended answer" } else { "greedy" };
+                format!("{answer}, because answers still needed cuts after {rounds} rounds")
             }
             Outcome::Greedy(why) => format!("greedy, because {why}"),
         }

@@ -27,7 +27,7 @@
 //! Rows beyond these (a value computed once, dominators, pairs of edges) only tighten the relaxation or forbid what
 //! `kernels.rs` refuses.
 
-use crate::graph::extract::problem::{Candidate, Edge, Problem, Site, has, members};
+use crate::graph::extract::problem::{Candidate, Edge, Problem, Site};
 use crate::graph::extract::program::{Program, Row};
 use crate::graph::fusion::{Stored, Way, before_reduction, is_elementwise};
 use crate::graph::op::Op;
@@ -95,10 +95,13 @@ impl Rows {
                 }
             }
         }
+        let mut write = vec![0f64; held.len()];
+        for (c, list) in problem.classes.iter().enumerate() {
+            let most = list.iter().map(|k| k.write).fold(0.0, f64::max);
+            write[problem.storage[c]] = write[problem.storage[c]].max(most);
+        }
         for s in (0..held.len()).filter(|&s| held[s]) {
-            let all = (0..held.len()).filter(|&c| problem.storage[c] == s).flat_map(|c| &problem.classes[c]);
-            let write = all.map(|k| k.write).fold(0.0, f64::max);
-            let w = out.variable(write);
+            let w = out.variable(write[s]);
             out.w.insert(s, w);
         }
         out.f = problem.edges.iter().map(|e| out.variable(-e.saved)).collect();
@@ -127,20 +130,15 @@ impl Rows {
         let Problem { value, forms, .. } = problem;
         let of = |rows: &Rows, class: usize| rows.x[class].clone();
         let mut computed = vec![vec![]; value.len()];
-        // For each value the ways to compute it, with what each needs directly and at last.
-        let required = problem.required(true);
-        let mut ways: Vec<Vec<(usize, Vec<usize>, Vec<u64>)>> = vec![vec![]; value.len()];
+        // For each value the ways to compute it, with the values that each reads.
+        let required = &problem.required;
+        let mut ways: Vec<Vec<(usize, Vec<usize>)>> = vec![vec![]; value.len()];
         for (c, list) in problem.classes.iter().enumerate() {
             for (k, candidate) in list.iter().enumerate() {
                 let x = self.x[c][k];
                 if !candidate.converts {
                     computed[value[c]].push(x);
-                    let direct: Vec<usize> = candidate.children.iter().map(|&d| value[d]).collect();
-                    let mut all = vec![0u64; required[c].len()];
-                    for &v in &direct {
-                        all.iter_mut().zip(&required[v]).for_each(|(a, b)| *a |= b);
-                    }
-                    ways[value[c]].push((x, direct, all));
+                    ways[value[c]].push((x, candidate.children.iter().map(|&d| value[d]).collect()));
                 }
                 for &d in &candidate.children {
                     if forms[value[d]] > 1 || value[d] == value[c] {
@@ -163,19 +161,24 @@ impl Rows {
             needed.sort_unstable();
             needed.dedup();
             for v in needed {
-                let users = list.iter().filter(|way| has(&way.2, v)).map(|way| way.0);
+                let uses = |way: &&(usize, Vec<usize>)| way.1.contains(&v) || way.1.iter().any(|&d| required.has(d, v));
+                let users = list.iter().filter(uses).map(|way| way.0);
                 self.at_least(Sum::default().plus(computed[v].clone()).minus(users), 0);
             }
         }
-        let always = |v: usize| problem.roots.iter().any(|&r| has(&required[value[r]], v));
+        let sole = |v: usize| match &ways[v][..] {
+            [(_, reads)] => reads.clone(),
+            _ => vec![],
+        };
+        let always = required.always(problem.roots.iter().map(|&r| value[r]), sole);
         for v in (0..value.len()).filter(|&v| forms[v] > 0) {
             let all = Sum::default().plus(computed[v].clone());
-            if always(v) {
+            if always[v] {
                 self.equal(all, 1);
                 continue;
             }
             self.at_most(all, 1);
-            for u in members(&required[v]).filter(|&u| u != v && !always(u)) {
+            for u in required.members(v).filter(|&u| u != v && !always[u]) {
                 self.at_least(Sum::default().plus(computed[u].clone()).minus(computed[v].clone()), 0);
             }
         }

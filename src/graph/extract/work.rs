@@ -1,0 +1,48 @@
+//! Multiply-adds: what no rewriting may add to.
+//!
+//! In: an e-graph and its roots, or the chosen candidates. Out: the multiply-adds of convolutions and matrix products that
+//! the roots need and that do not depend on constants only, each counted once.
+
+use crate::graph::cost::multiply_adds;
+use crate::graph::egraph::{Head, Network, Term};
+use crate::graph::extract::problem::Problem;
+use egg::Id;
+use std::collections::BTreeSet;
+
+/// The multiply-adds of the source graph, equal nodes counted once.
+pub fn of_source(network: &Network, roots: &[Id]) -> u64 {
+    let source = network.source_terms();
+    let mut seen = BTreeSet::new();
+    let mut open: Vec<Id> = roots.iter().map(|&r| network.find(r)).collect();
+    let mut sum = 0u64;
+    while let Some(id) = open.pop() {
+        if network.is_constant(id) || !seen.insert(id) {
+            continue;
+        }
+        let Some(term) = source.get(&id) else { continue };
+        sum = sum.saturating_add(of_term(network, id, term));
+        open.extend(term.children.iter().map(|&c| network.find(c)));
+    }
+    sum
+}
+
+/// The multiply-adds of the chosen candidates that the roots need.
+pub fn of(problem: &Problem, chosen: &[Option<usize>]) -> u64 {
+    let mut seen = vec![false; chosen.len()];
+    let mut open = problem.roots.clone();
+    let mut sum = 0u64;
+    while let Some(class) = open.pop() {
+        let Some(k) = chosen[class].filter(|_| !std::mem::replace(&mut seen[class], true)) else { continue };
+        sum = sum.saturating_add(of_term(problem.network, problem.ids[class], problem.term((class, k))));
+        open.extend(&problem.classes[class][k].children);
+    }
+    sum
+}
+
+/// The multiply-adds of one e-node.
+pub fn of_term(network: &Network, class: Id, term: &Term) -> u64 {
+    let Head::Op(op) = &term.head else { return 0 };
+    let Some(result) = network.facts(class).types.first() else { return 0 };
+    let operands: Vec<_> = term.children.iter().map(|&c| network.ty(c)).collect();
+    multiply_adds(op, &operands, result)
+}
