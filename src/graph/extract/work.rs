@@ -4,7 +4,7 @@
 //! the roots need and that do not depend on constants only, each counted once.
 
 use crate::graph::cost::multiply_adds;
-use crate::graph::egraph::{Head, Network, Term};
+use crate::graph::egraph::network::{Head, Network, Term};
 use crate::graph::extract::problem::Problem;
 use egg::Id;
 use std::collections::BTreeSet;
