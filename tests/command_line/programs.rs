@@ -107,7 +107,7 @@ fn what_is_wrong_with_a_program_is_said_with_its_place() {
             assert!(error.contains(word), "{word:?} is not in: {error}");
         }
     };
-    place(&["run", &program], &["p.tile:2:5", "`N`", "--dim N=N"]);
+    place(&["run", &program], &["p.tile:2:5", "`N`", "--dim N=<number>"]);
     let sums = ["run", &program, "--program", "sums"];
     place(&[&sums[..], &["--size", "HUGE"]].concat(), &["HUGE", "SMALL, WIDE"]);
     place(&[&sums[..], &["--dim", "K=3"]].concat(), &["`K`", "M, N"]);
