@@ -84,7 +84,7 @@ fn syntax() {
     says("loop f(N) { f64 s s +=! 2 }", "a loop program initialises in a statement of its own", "+=!");
     says("def f(f32(N) X) -> (Y) { Y(i) -=! X(i) }", "only `+=!`, `*=!`, `min=!` and `max=!` start from", "-=!");
     assert_eq!(problem("\u{feff}deff x").0, "1:1");
-    says("schedule s for p { splt i by 4 -> a, b }", "expected a primitive (split, fuse, ", "splt");
+    says("schedule s for p { splt i by 4 -> a, b }", "there is no primitive `splt`: there are split, fuse, ", "splt");
     says("schedule s for p { split i by 0 -> a, b }", "expected a positive number, found 0", "0");
     says("schedule s for p { split i by 4 -> a }", "a split loop becomes 2 loops, not 1", "a");
     says("schedule s for p { tile C(i,j) by (4) -> a, b, c, d }", "2 loops, but 1 tile sizes", ")");
