@@ -115,7 +115,7 @@ fn what_is_wrong_with_a_program_is_said_with_its_place() {
     fails(&[&sums[..], &["--input", "row=x.npy"]].concat(), &["x.npy"]);
     let x = folder.file("x.npy");
     Tensor::zeros(DType::F64, &[2]).write_npy(&x).unwrap();
-    fails(&[&sums[..], &["--input", &format!("row={x}")]].concat(), &["'row'", "A, x"]);
+    fails(&[&sums[..], &["--input", &format!("row={x}")]].concat(), &["`row`", "A, x"]);
     let text = folder.file("broken.tile");
     std::fs::write(&text, "loop f(N) { f64 A[N]\n for i in 0..N A[i+1] = 0 }").unwrap();
     place(&["run", &text, "--dim", "N=4"], &["broken.tile:2:16", "`A` is 4 at i=3"]);
