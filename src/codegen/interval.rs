@@ -102,6 +102,23 @@ impl Facts {
         (lo, hi)
     }
 
+    /// As [`Facts::bounds`], for a form in other units than the facts: each fact is scaled until one of its variables cancels.
+    pub fn scaled_bounds(&self, affine: &Affine) -> (i64, i64) {
+        let (mut lo, mut hi) = self.box_bounds(affine);
+        for c in &self.conditions {
+            for (v, k) in &c.terms {
+                let coefficient = affine.coefficient(*v);
+                let scale = coefficient / k;
+                if scale > 0 && coefficient % k == 0 {
+                    lo = lo.max(self.box_bounds(&affine.add_scaled(c, -scale)).0);
+                } else if scale < 0 && coefficient % k == 0 {
+                    hi = hi.min(self.box_bounds(&affine.add_scaled(c, -scale)).1);
+                }
+            }
+        }
+        (lo, hi)
+    }
+
     /// As [`Facts::bounds`], from the intervals alone.
     pub fn box_bounds(&self, affine: &Affine) -> (i64, i64) {
         affine.bounds(|v| self.range(v))

@@ -2,8 +2,8 @@
 //!
 //! Each top-level statement of the nest becomes a function. `prepare` decides on vectors and unrolling, `select`
 //! expands statements to vector instructions over symbolic addresses, `hoist` moves invariants out of innermost loops,
-//! `prefetch` asks for panels before they are needed, `address` gives pointers registers and bumps them, `narrow`
-//! divides in as few lanes as are used. The nest's meaning (`interpret.rs`) is kept, except that sums over vector lanes
+//! `scalar_replacement` keeps what the next iterations load again in registers, `prefetch` asks for panels before they are
+//! needed, `address` gives pointers registers and bumps them, `narrow` computes in as few lanes as are used. The nest's meaning (`interpret.rs`) is kept, except that sums over vector lanes
 //! are taken in another (fixed) order and that products in sums are fused.
 
 pub mod access;
@@ -14,6 +14,7 @@ pub mod hoist;
 pub mod narrow;
 pub mod prefetch;
 pub mod prepare;
+pub mod scalar_replacement;
 pub mod select;
 pub mod size;
 pub mod strip;
@@ -75,6 +76,7 @@ fn lower_phase(
         selector.tree.scratch_bytes = bytes;
         match selector.phase(stmt) {
             Ok(tree) => {
+                let tree = scalar_replacement::replace_scalars(tree, target);
                 let function = address::flatten(prefetch::prefetch_panels(tree, target), name, parallel)?;
                 let mut function = Function { wave, ..function };
                 narrow::narrow(&mut function);
@@ -211,4 +213,4 @@ pub fn vectorized(f: &Function) -> bool {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

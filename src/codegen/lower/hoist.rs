@@ -101,7 +101,7 @@ fn stored_root(node: &Node, pointers: &[Pointer]) -> Option<Root> {
 }
 
 /// The greatest number of vector registers in use at once in a straight-line loop body.
-fn pressure(body: &[Node]) -> usize {
+pub fn pressure(body: &[Node]) -> usize {
     // first and last place of each register; those read before they are written live through the whole loop
     let mut places: HashMap<u32, (usize, usize)> = HashMap::new();
     let mut carried = HashSet::new();

@@ -1,68 +1,74 @@
-//! Divisions and square roots of which one lane is used are computed in one lane.
+//! Each instruction computes as many lanes as are read of its result.
 //!
-//! Uniform values stand in every lane of a full register (see `select.rs`). For most instructions that costs nothing, but a
-//! division of a full register takes four times as long as one of a single element.
+//! Uniform values stand in every lane of a full register (see `select.rs`). Where only the first lane is read, as in a scalar
+//! statement, the shortest register does: a division of a full register takes four times as long as one of a single element, a
+//! plain load is faster than a broadcast, and a full register of AVX-512 has fewer ports.
 //!
 //! In and out: a function. Invariant: only lanes that nothing reads become unspecified.
 
-use crate::codegen::vcode::{Function, Inst, VBinary, VUnary, Vreg};
+use crate::codegen::operands::Class;
+use crate::codegen::vcode::{Function, Inst, VType, Vreg};
 
 /// Lanes of every register that are read, at most.
 const ALL: u8 = u8::MAX;
 
-/// Narrows divisions and square roots to what is read of them.
+/// Narrows every instruction to the lanes that are read of its result.
 pub fn narrow(function: &mut Function) {
-    let slow =
-        |inst: &Inst| matches!(inst, Inst::VBinary { op: VBinary::Div, .. } | Inst::VUnary { op: VUnary::Sqrt, .. });
-    if !function.insts.iter().any(slow) {
-        return;
-    }
-    let read = lanes_read(function);
+    let read = lanes_read(&function.insts, function.vregs);
+    let fit = |ty: &mut VType, dst: Vreg| {
+        if read[dst.index()] < ty.lanes {
+            ty.lanes = read[dst.index()].max(1).next_power_of_two();
+        }
+    };
     for inst in &mut function.insts {
         match inst {
-            Inst::VBinary { op: VBinary::Div, dst, ty, .. } | Inst::VUnary { op: VUnary::Sqrt, dst, ty, .. }
-                if read[dst.index()] == 1 =>
-            {
-                ty.lanes = 1;
-            }
+            Inst::VBinary { dst, ty, .. }
+            | Inst::VUnary { dst, ty, .. }
+            | Inst::VShift { dst, ty, .. }
+            | Inst::VFma { acc: dst, ty, .. }
+            | Inst::VCompare { dst, ty, .. }
+            | Inst::VSelect { dst, ty, .. }
+            | Inst::VCopy { dst, ty, .. }
+            | Inst::VConvert { dst, to: ty, .. }
+            | Inst::VConst { dst, ty, .. }
+            | Inst::VIota { dst, ty, .. }
+            | Inst::VSplat { dst, ty, .. }
+            | Inst::VBroadcast { dst, ty, .. } => fit(ty, *dst),
             _ => {}
+        }
+        if let Inst::VBroadcast { dst, ty: ty @ VType { lanes: 1, .. }, mem, addr } = *inst
+            && mem.bytes() == ty.lane.bytes()
+        {
+            *inst = Inst::VLoad { dst, ty, mem, addr, part: None };
         }
     }
 }
 
 /// The number of low lanes of each register that some instruction reads.
-fn lanes_read(function: &Function) -> Vec<u8> {
-    let mut read = vec![0; function.vregs as usize];
+pub fn lanes_read(insts: &[Inst], vregs: u32) -> Vec<u8> {
+    let mut read = vec![0; vregs as usize];
     loop {
         let mut changed = false;
-        let mut note = |read: &mut Vec<u8>, v: Vreg, lanes: u8| {
-            if read[v.index()] < lanes {
-                read[v.index()] = lanes;
-                changed = true;
-            }
-        };
-        for inst in &function.insts {
-            match *inst {
-                Inst::VStore { src, ty, part: None, .. } => note(&mut read, src, ty.lanes),
-                Inst::VCopy { dst, src: a, ty } | Inst::VUnary { dst, a, ty, .. } => {
-                    let lanes = read[dst.index()].min(ty.lanes);
-                    note(&mut read, a, lanes);
+        for inst in insts.iter().rev() {
+            let lanes = match *inst {
+                Inst::VStore { ty, part: None, .. } | Inst::VScatter { ty, part: None, .. } => ty.lanes,
+                Inst::VStore { part: Some(p), .. } | Inst::VScatter { part: Some(p), .. } => p.first + p.count,
+                Inst::VCopy { dst, ty, .. }
+                | Inst::VUnary { dst, ty, .. }
+                | Inst::VShift { dst, ty, .. }
+                | Inst::VConvert { dst, to: ty, .. }
+                | Inst::VBinary { dst, ty, .. }
+                | Inst::VCompare { dst, ty, .. }
+                | Inst::VSelect { dst, ty, .. }
+                | Inst::VFma { acc: dst, ty, .. } => read[dst.index()].min(ty.lanes),
+                _ => ALL,
+            };
+            inst.registers(|class, access, r| {
+                if class == Class::Vector && access.reads() && read[r as usize] < lanes {
+                    read[r as usize] = lanes;
+                    changed = true;
                 }
-                Inst::VBinary { dst, a, b, ty, .. } | Inst::VFma { acc: dst, a, b, ty, .. } => {
-                    let lanes = read[dst.index()].min(ty.lanes);
-                    note(&mut read, a, lanes);
-                    note(&mut read, b, lanes);
-                }
-                _ => {
-                    let mut used = vec![];
-                    inst.registers(|class, access, register| {
-                        if class == crate::codegen::operands::Class::Vector && access.reads() {
-                            used.push(Vreg(register));
-                        }
-                    });
-                    used.into_iter().for_each(|v| note(&mut read, v, ALL));
-                }
-            }
+            });
         }
         if !changed {
             return read;

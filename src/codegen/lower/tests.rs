@@ -408,3 +408,19 @@ fn single_elements_are_divided_in_one_lane() {
       parallel once in 0..1 { vector i in 0..40 { B[i] = (A[i] + (A[3] / f64(4.0))); } } }";
     assert!(lanes(vector).iter().all(|&n| n > 1) && !lanes(vector).is_empty());
 }
+
+#[test]
+fn scalar_statements_compute_in_one_lane() {
+    let f = check_text(
+        "kernel chain {
+          X: i32[40] argument 0; Y: i32[41] argument 1 written;
+          for i in 0..40 { Y[i + 1] = max((X[i] + i32(3)), (Y[i] - i32(1))); }
+        }",
+    );
+    let wide = |i: &Inst| match i {
+        Inst::VBroadcast { .. } => true,
+        Inst::VLoad { ty, .. } | Inst::VBinary { ty, .. } | Inst::VConst { ty, .. } => ty.lanes > 1,
+        _ => false,
+    };
+    assert_eq!(count(&f[0], wide), 0, "{}", f[0]);
+}
