@@ -286,7 +286,9 @@ impl Emitter<'_> {
             CompareOp::Gt => 6,
             CompareOp::Ge => 5,
         };
-        if self.evex {
+        // In short registers VEX writes the lanes themselves: one instruction, no mask register.
+        let short = w != Width::Z && d.max(a).max(b) < 16;
+        if self.evex && !short {
             let op = match (float, wide) {
                 (true, false) => opcode::COMPARE_PS,
                 (true, true) => opcode::COMPARE_PD,
@@ -296,7 +298,9 @@ impl Emitter<'_> {
             self.op3i(op, w, 1, a, b, predicate);
             self.op2(if wide { opcode::MASK_TO_Q } else { opcode::MASK_TO_D }, w, d, 1);
         } else if float {
-            self.op3i(if wide { opcode::COMPARE_PD } else { opcode::COMPARE_PS }, w, d, a, b, predicate);
+            let op = if wide { opcode::COMPARE_PD } else { opcode::COMPARE_PS };
+            let plain = self.plain(op, w, d, a, Rm::Register(b));
+            self.vector(Encoding { evex: false, immediate: Some(predicate), ..plain });
         } else {
             let equal = if wide { opcode::EQUAL_Q } else { opcode::EQUAL_D };
             let greater = if wide { opcode::GREATER_Q } else { opcode::GREATER_D };
