@@ -63,10 +63,10 @@ def network_rows():
     return [(name, lambda name=name: network(name)) for name in names if not name.endswith("_features")]
 
 
-def program_rows(size):
-    """The programs of PolyBench with one of their sets of sizes."""
+def program_rows(folder, size):
+    """The loop programs of a folder of datasets/ with one of their sets of sizes."""
     workload = lambda path: {"name": path.stem, "kind": "tile", "path": str(path), "inputs": {}, "options": ["--size", size]}
-    paths = sorted((ROOT / "datasets" / "polybench").glob("*.tile"))
+    paths = sorted((ROOT / "datasets" / folder).glob("*.tile"))
     return [(path.stem, lambda path=path: workload(path)) for path in paths]
 
 
@@ -219,7 +219,10 @@ SUITES = {
         "rows": lambda: [(f"product_{m}x{n}x{k}", lambda s=(m, n, k): product(*s)) for m, n, k in PRODUCTS]},
     "polybench": {
         "title": "PolyBench/C 4.2.1, LARGE, f64", "peers": ["gcc", "polly"], "threads": [1, 2],
-        "rows": lambda: program_rows("LARGE")},
+        "rows": lambda: program_rows("polybench", "LARGE")},
+    "programs": {
+        "title": "Dynamic programs, recurrences, stencils in place, gathers and pictures as loops, LARGE", "peers": ["gcc_fast", "untransformed"], "threads": [1, 2],
+        "rows": lambda: program_rows("programs", "LARGE")},
     "schedules": {
         "title": "Schedules by hand beside the ILP's, f32", "peers": ["by_hand", "halide"], "threads": [1, 2],
         "rows": schedule_rows},
