@@ -3,7 +3,7 @@ CARGO ?= cargo
 PYTHON ?= python3
 export PYTHON SUITE PEERS ROWS THREADS
 
-.PHONY: help demo test check check-aarch64 mutants guard bench publish models build clean
+.PHONY: help demo test check check-aarch64 mutants guard digest bench publish models build clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z0-9-]*\):.*## /  make \1\t/p' Makefile | expand -t 22
@@ -40,6 +40,9 @@ guard: ## count instructions of kernels and of compiling with valgrind, against 
 	@scripts/prepare build
 	$(CARGO) build
 	@$(PYTHON) benches/guard.py
+
+digest: ## checksums of the modules of all fixtures on all targets; changes that only move code keep them
+	$(CARGO) run --quiet --example digest
 
 models: ## get the six pretrained models from their Python packages
 	@scripts/prepare python
