@@ -8,6 +8,8 @@
 
 mod apart;
 mod bounds;
+mod build;
+mod candidate;
 mod constants;
 mod exchange;
 mod greedy;
@@ -23,9 +25,10 @@ mod work;
 use crate::graph::egraph::network::{Choice, Network};
 use crate::graph::fusion::Way;
 use crate::graph::{Result, Target};
+use candidate::Terms;
 use egg::Id;
 use kernels::Answer;
-use problem::{Problem, Terms};
+use problem::Problem;
 use rows::Rows;
 use std::collections::BTreeMap;
 

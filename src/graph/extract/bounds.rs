@@ -6,7 +6,8 @@
 //! bounds, so `kernels.rs` still checks each answer.
 
 use crate::graph::define::kind;
-use crate::graph::extract::problem::{Edge, Problem, Site};
+use crate::graph::extract::candidate::{Edge, Site};
+use crate::graph::extract::problem::Problem;
 use crate::graph::op::FusionKind;
 use egg::Id;
 

@@ -4,7 +4,8 @@
 //! choices see the graph below one class; what another class needs anyway is free here. One exchange takes another
 //! candidate for one class that is needed: what nothing reads any more falls away, what it reads is needed now.
 
-use crate::graph::extract::problem::{Problem, Site};
+use crate::graph::extract::candidate::Site;
+use crate::graph::extract::problem::Problem;
 
 /// Times that every class is tried.
 const MAX_SWEEPS: usize = 4;

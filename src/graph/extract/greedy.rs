@@ -4,9 +4,10 @@
 //! class takes the candidate whose graph, each class counted once, is cheapest; then candidates are exchanged as long as
 //! the graph of the roots becomes cheaper (`exchange.rs`); then edges and views join kernels, what saves most first.
 
+use crate::graph::extract::candidate::Site;
 use crate::graph::extract::exchange::Exchange;
 use crate::graph::extract::kernels::{Answer, cuts};
-use crate::graph::extract::problem::{Problem, Site};
+use crate::graph::extract::problem::Problem;
 use crate::graph::extract::required::Bands;
 use crate::graph::extract::rows::Rows;
 use crate::graph::extract::work;

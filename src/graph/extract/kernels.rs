@@ -5,7 +5,8 @@
 
 use crate::graph::define::kind;
 use crate::graph::extract::bounds::{MAX_EXPRESSION, MAX_INPUTS};
-use crate::graph::extract::problem::{Problem, Site};
+use crate::graph::extract::candidate::Site;
+use crate::graph::extract::problem::Problem;
 use crate::graph::extract::program::Row;
 use crate::graph::extract::rows::Rows;
 use crate::graph::fusion::{Stored, Way};

@@ -5,7 +5,7 @@
 //! subset of the dominators is sound: the sets tighten the relaxation and rule out edges that would be cut later.
 
 use crate::graph::define::kind;
-use crate::graph::extract::problem::Candidate;
+use crate::graph::extract::candidate::Candidate;
 use crate::graph::op::FusionKind;
 
 /// Words of a set: values of graphs with at most 64 times as many classes have all their dominators.

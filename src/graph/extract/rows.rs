@@ -27,7 +27,8 @@
 //! Rows beyond these (a value computed once, dominators, pairs of edges) only tighten the relaxation or forbid what
 //! `kernels.rs` refuses.
 
-use crate::graph::extract::problem::{Candidate, Edge, Problem, Site};
+use crate::graph::extract::candidate::{Candidate, Edge, Site};
+use crate::graph::extract::problem::Problem;
 use crate::graph::extract::program::{Program, Row};
 use crate::graph::fusion::{Stored, Way, before_reduction, is_elementwise};
 use crate::graph::op::Op;

@@ -1,12 +1,13 @@
+use super::candidate::{Candidate, Terms};
 use super::greedy;
 use super::kernels::{Answer, cuts};
-use super::problem::{Candidate, Problem, Terms};
+use super::problem::Problem;
 use super::program::{How, Program, Row};
 use super::rows::Rows;
 use super::{Report, from_source, work};
 use crate::graph::builder::GraphBuilder;
 use crate::graph::egraph::convert::{Loaded, load, store};
-use crate::graph::egraph::saturate::saturate;
+use crate::graph::egraph::saturate::{Budget, saturate};
 use crate::graph::egraph::{Optimized, Options, optimize};
 use crate::graph::expr::{BinaryOp, CompareOp};
 use crate::graph::fusion::fuse;
@@ -152,10 +153,10 @@ fn a_convolution_is_not_computed_again_with_scaled_weights() {
 }
 
 /// The e-graph of two leaky convolutions after some rules.
-fn leaky_network(rules: Vec<rules::Rule>) -> Loaded {
+fn leaky_network(rules: Vec<rules::pattern::Rule>) -> Loaded {
     let mut loaded = load(&leaky_convolutions(2)).unwrap();
     let rules: Vec<_> = rules.into_iter().filter(|r| r.name != "prelu-ge").collect();
-    saturate(&mut loaded.network, &rules, 8, 4000);
+    saturate(&mut loaded.network, &rules, Budget { iterations: 8, nodes: 4000, rewrites: usize::MAX });
     loaded
 }
 
@@ -232,7 +233,7 @@ fn networks_are_extracted_as_before() {
             extraction.summary(),
         );
     }
-    let file = root.join("tests/cases/graph/networks.txt");
+    let file = root.join("tests/cases/networks/extraction.txt");
     if std::env::var_os("TILEWRIGHT_BLESS").is_some() {
         std::fs::create_dir_all(file.parent().unwrap()).unwrap();
         std::fs::write(&file, &text).unwrap();

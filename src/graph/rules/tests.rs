@@ -8,7 +8,6 @@ use crate::graph::egraph::convert::{Loaded, load};
 use crate::graph::egraph::network::{Head, Network, Term};
 use crate::graph::egraph::{Optimized, Options, optimize};
 use crate::graph::expr::{BinaryOp, CompareOp, UnaryOp};
-use crate::graph::extract::Outcome;
 use crate::graph::infer::infer;
 use crate::graph::interpret;
 use crate::graph::ir::{Graph, Node, Source, TensorType, Value, ValueId};
