@@ -266,7 +266,7 @@ fn a_wrong_declared_shape_is_a_warning_and_the_real_one_is_computed() {
     };
     assert!(compile("Relu x").1.warnings.is_empty());
     let (module, report) = compile("Transpose x, perm=0/2/1/3");
-    assert_eq!(module.outputs[0].tensor.shape, [1, 8, 3, 8]);
+    assert_eq!(module.outputs()[0].tensor.shape, [1, 8, 3, 8]);
     assert_eq!(report.warnings.len(), 1);
     says(&report.warnings[0], &["'y'", "[1, 3, 8, 8]", "[1, 8, 3, 8]"]);
 }

@@ -64,7 +64,7 @@ fn difference(model: &Model, target: &Target, sizes: &BTreeMap<String, i64>, ref
         reference(&mut arrays);
         let given: Vec<_> = initial.iter().map(|(name, tensor)| (name.as_str(), tensor)).collect();
         let outputs = session.run(&given).unwrap();
-        for (output, tensor) in module.outputs.iter().zip(&outputs) {
+        for (output, tensor) in module.outputs().iter().zip(&outputs) {
             let (name, wanted) = (&output.tensor.name, arrays.values(&output.tensor.name));
             let most = wanted.iter().fold(0.0f64, |m, w| m.max(w.abs()));
             let tolerance = match tensor.dtype {
