@@ -18,7 +18,9 @@
 //! [`codegen`], [`runtime`]; [`pipeline`] strings them together.
 
 pub mod codegen;
+pub mod expr;
 pub mod graph;
+pub mod language;
 pub mod model;
 pub mod pipeline;
 pub mod poly;

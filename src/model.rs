@@ -23,12 +23,14 @@
 //! ```
 
 use crate::codegen::{Isa, Target};
-use crate::graph::import::{Dim, InputSpec, OnnxModel};
+use crate::graph::import::model::{Dim, InputSpec, OnnxModel};
 use crate::graph::ir::Graph;
 use crate::pipeline::report::Report;
 use crate::pipeline::{self, Compilation, EgraphOptions, Limits, Stage, program};
-use crate::poly::language::syntax::{Array, Expr, File, Kind, Program};
-use crate::poly::language::{self, Meaning};
+use crate::language::syntax::{Array, File, Program};
+use crate::expr::syntax::{Expr, Kind};
+use crate::language;
+use crate::language::meaning::Meaning;
 use crate::runtime::error::{guard, unknown};
 use crate::runtime::module::Module;
 use crate::runtime::pool::Pool;
@@ -142,7 +144,7 @@ impl Model {
     pub fn load(path: impl AsRef<Path>) -> Result<Model> {
         let path = path.as_ref();
         if path.extension().is_some_and(|e| e == "tile") {
-            return Model::from_program(language::load(path)?, None, None);
+            return Model::from_program(crate::language::file::load(path)?, None, None);
         }
         guard(|| Ok(Model::from_onnx(OnnxModel::load(path)?)))
     }

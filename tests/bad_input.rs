@@ -9,7 +9,7 @@ use tilewright::graph::proto::{
     AttributeProto, DimensionProto, ModelProto, NodeProto, StringStringEntryProto, TensorProto,
 };
 use tilewright::pipeline::Limits;
-use tilewright::poly::language;
+use tilewright::language;
 use tilewright::runtime::module::Module;
 use tilewright::runtime::session::Session;
 use tilewright::{DType, Error, Model, Options, Result, Tensor};

@@ -21,7 +21,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use tilewright::graph::text;
-use tilewright::poly::language;
+use tilewright::language;
 use tilewright::{Model, Options, Target, pipeline};
 
 const END: &str = "----\n";

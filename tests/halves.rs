@@ -6,8 +6,8 @@ mod common;
 use common::host_targets;
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use tilewright::codegen::scalar::{f16_to_f32, f32_to_bf16, f32_to_f16};
-use tilewright::poly::language;
+use tilewright::expr::scalar::{f16_to_f32, f32_to_bf16, f32_to_f16};
+use tilewright::language;
 use tilewright::runtime::DType;
 use tilewright::{Model, Options, Session, Tensor};
 

@@ -1,15 +1,17 @@
 //! Operators through the polyhedral part: every definition, compiled for every target, computes in the interpreter of loop
 //! nests what the equations say. Extents are odd, so that vectors and tiles have remainders.
 
-use tilewright::codegen::{Target, interpret, simplify, verify};
+use tilewright::codegen::Target;
+use tilewright::codegen::loopnest::{interpret, simplify, verify};
 use tilewright::graph::define::define;
 use tilewright::graph::interpret::evaluate;
-use tilewright::graph::ir::TensorType;
+use tilewright::graph::tensor_type::TensorType;
 use tilewright::graph::op::{F32, Layout, Op, PoolKind, ReduceOp, Window};
-use tilewright::poly::expr::{BinaryOp, CompareOp, UnaryOp};
-use tilewright::poly::lower::Argument;
-use tilewright::poly::scop::{Program, Role};
-use tilewright::poly::{self, Compiled};
+use tilewright::expr::{BinaryOp, CompareOp, UnaryOp};
+use tilewright::poly::lower::state::Argument;
+use tilewright::poly::statement::{Program, Role};
+use tilewright::poly;
+use tilewright::poly::compile::Compiled;
 use tilewright::{DType, Tensor};
 
 fn f(shape: &[i64]) -> TensorType {
@@ -149,7 +151,7 @@ fn fill(p: &Program) -> Vec<Tensor> {
 
 fn run(c: &Compiled, nest: &tilewright::codegen::loopnest::LoopNest, inputs: &[Tensor]) -> Tensor {
     let external = |id: u32| {
-        let t = c.scop.tensor(tilewright::poly::expr::BufferId(id));
+        let t = c.scop.tensor(tilewright::expr::BufferId(id));
         match t.role {
             Role::Output => Tensor::zeros(t.dtype, &t.shape),
             _ => Tensor { shape: t.shape.clone(), ..inputs[id as usize].clone() },
@@ -198,7 +200,7 @@ fn every_operator_computes_what_it_defines() {
         let inputs = fill(&program);
         let expected = evaluate(&program, &inputs.iter().collect::<Vec<_>>()).unwrap().remove(0);
         for target in Target::all() {
-            let c = poly::compile_stages(&program, "case", &target).unwrap_or_else(|e| panic!("{op}: {e}"));
+            let c = tilewright::poly::compile::compile_stages(&program, "case", &target).unwrap_or_else(|e| panic!("{op}: {e}"));
             let nest = &c.kernel.nest;
             verify::verify(nest).unwrap_or_else(|e| panic!("{op} {}: {e}\n{nest}", target.name));
             compare(&op, &target.name, "lowered", &run(&c, nest, &inputs), &expected, nest);

@@ -9,7 +9,8 @@ use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
 use tilewright::pipeline::Stage;
-use tilewright::poly::language::{self, syntax::File};
+use tilewright::language;
+use tilewright::language::syntax::File;
 use tilewright::{Model, Options, Session, Tensor};
 
 fn has_gcc() -> bool {
@@ -75,7 +76,7 @@ fn every_kernel_of_polybench() {
         if path.extension().is_none_or(|e| e != "tile") || name == "gramschmidt" {
             continue;
         }
-        for (output, ours, theirs) in both(language::load(&path).unwrap(), &name, &[], Some("MINI")) {
+        for (output, ours, theirs) in both(tilewright::language::file::load(&path).unwrap(), &name, &[], Some("MINI")) {
             assert_eq!(difference(&ours, &theirs, 1e-11), None, "{output}");
         }
         count += 1;

@@ -9,7 +9,7 @@ use common::{host_targets, root};
 use reference::Arrays;
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use tilewright::poly::language;
+use tilewright::language;
 use tilewright::{DType, Model, Options, Session, Target, Tensor};
 
 /// Changes the arrays as the program does.
@@ -90,7 +90,7 @@ fn every_program_computes_what_plain_rust_does() {
     let mut wrong = vec![];
     for (name, reference) in PROGRAMS {
         let file =
-            language::load(&root().join(format!("datasets/programs/{name}.tile"))).unwrap_or_else(|e| panic!("{e}"));
+            tilewright::language::file::load(&root().join(format!("datasets/programs/{name}.tile"))).unwrap_or_else(|e| panic!("{e}"));
         let sizes = file.programs[0].bind(&BTreeMap::new(), Some("SMALL")).unwrap();
         let model = Model::from_program(file, None, Some("SMALL")).unwrap();
         for (order, model) in [("untransformed", model.clone().untransformed()), ("ILP", model)] {
@@ -107,7 +107,7 @@ fn every_program_of_the_folder_is_checked_and_has_its_sets_of_sizes() {
     let mut names = vec![];
     for entry in std::fs::read_dir(root().join("datasets/programs")).unwrap() {
         let path = entry.unwrap().path();
-        let file = language::load(&path).unwrap();
+        let file = tilewright::language::file::load(&path).unwrap();
         let sets: Vec<&str> = file.programs[0].sizes.iter().map(|s| &*s.name).collect();
         assert_eq!(sets, ["SMALL", "LARGE"], "{}", path.display());
         names.push(path.file_stem().unwrap().to_str().unwrap().to_string());

@@ -22,9 +22,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use tilewright::pipeline::Stage;
-use tilewright::poly::language::primitive::{Placed, Primitive};
-use tilewright::poly::language::{self, source::Span};
-use tilewright::poly::transform::{self, Original, Transformed};
+use tilewright::poly::transform::primitive::{Placed, Primitive};
+use tilewright::language;
+use tilewright::expr::syntax::Span;
+use tilewright::poly::transform;
+use tilewright::poly::transform::state::{Original, Transformed};
 use tilewright::{Error, Model, Options, Tensor};
 
 const TOLERANCE: f64 = 1e-12;

@@ -6,7 +6,7 @@ mod common;
 use common::root;
 use std::path::Path;
 use std::process::Command;
-use tilewright::poly::language::primitive::KEYWORDS;
+use tilewright::poly::transform::primitive::KEYWORDS;
 
 fn readme() -> String {
     std::fs::read_to_string(root().join("README.md")).unwrap()

@@ -6,7 +6,8 @@ mod common;
 use common::{DEFS, run_seeded};
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use tilewright::poly::language::{self, syntax::File};
+use tilewright::language;
+use tilewright::language::syntax::File;
 use tilewright::{Model, Options, Tensor};
 
 const PROGRAMS: &str = "

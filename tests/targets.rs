@@ -3,12 +3,18 @@
 
 mod emulator;
 
-use tilewright::codegen::{Assembled, Isa, Target, assemble, expr};
+use tilewright::codegen::{assemble, Assembled, Isa, Target};
+use tilewright::expr::expression;
 use tilewright::graph::op::{F32, Layout, Op, PoolKind, ReduceOp, Window};
-use tilewright::graph::{define::define, interpret, ir::TensorType};
-use tilewright::poly::lower::{Argument, Kernel};
-use tilewright::poly::scop::{Definition, Iterator, Program, Role, Scop, TensorDecl};
-use tilewright::poly::{self, Compiled};
+use tilewright::graph::define::define;
+use tilewright::graph::interpret;
+use tilewright::graph::tensor_type::TensorType;
+use tilewright::poly::lower::state::Argument;
+use tilewright::poly::lower::Kernel;
+use tilewright::poly::statement::{Definition, Iterator, Program, Role, TensorDecl};
+use tilewright::poly::scop::Scop;
+use tilewright::poly;
+use tilewright::poly::compile::Compiled;
 use tilewright::runtime::executable::Executable;
 use tilewright::{DType, Tensor};
 
@@ -55,7 +61,8 @@ fn with_data(name: &'static str, program: Program) -> Case {
 
 /// `tanh(x·y + 0.5) · max(x, 0) / (1 + exp(-y))`, a row of `y` for each row of `x`.
 fn elementwise_chain(rows: i64, columns: i64) -> Case {
-    use expr::{Affine, BinaryOp, BufferId, Expr, UnaryOp, Var};
+    use tilewright::expr::{Affine, Var};
+    use tilewright::expr::{BinaryOp, BufferId, Expr, UnaryOp};
     let decl = |name: &str, shape: &[i64], role| TensorDecl {
         name: name.into(),
         dtype: DType::F32,
@@ -155,7 +162,7 @@ fn arguments(case: &Case, scop: &Scop, kernel: &Kernel) -> (Vec<Vec<u8>>, Vec<us
     let given: Vec<usize> = (0..case.program.tensors.len())
         .filter(|&i| matches!(case.program.tensors[i].role, Role::Input | Role::Constant))
         .collect();
-    let source = |id: expr::BufferId| given.iter().position(|&i| i == id.0 as usize).map(|k| &case.inputs[k]);
+    let source = |id: expression::BufferId| given.iter().position(|&i| i == id.0 as usize).map(|k| &case.inputs[k]);
     let mut outputs = vec![];
     let table = kernel
         .arguments
@@ -225,7 +232,7 @@ fn kernels_agree_with_the_interpreter_on_every_target() {
         for case in cases() {
             let inputs: Vec<&Tensor> = case.inputs.iter().collect();
             let expected = interpret::evaluate(&case.program, &inputs).unwrap();
-            let Compiled { scop, kernel, .. } = poly::compile_stages(&case.program, case.name, &target)
+            let Compiled { scop, kernel, .. } = tilewright::poly::compile::compile_stages(&case.program, case.name, &target)
                 .unwrap_or_else(|e| panic!("{}, {}: {e}", case.name, target.name));
             let assembled = assemble(&kernel.nest, &target)
                 .unwrap_or_else(|e| panic!("{}, {}: {e}\n{}", case.name, target.name, kernel.nest));

@@ -5,7 +5,7 @@ mod common;
 use common::DEFS;
 use std::collections::BTreeMap;
 use std::fmt::Write;
-use tilewright::poly::language;
+use tilewright::language;
 use tilewright::{Model, Options};
 
 const PROGRAMS: &str = "

@@ -4,7 +4,7 @@ use super::progress::Progress;
 use super::{bind_once, parse_dim, print, target};
 use std::path::PathBuf;
 use tilewright::codegen::target::{Isa, Target};
-use tilewright::poly::language;
+use tilewright::language;
 use tilewright::runtime::error::unknown;
 use tilewright::{Error, Result};
 
@@ -28,7 +28,7 @@ pub struct Arguments {
 
 impl Arguments {
     pub fn run(self, progress: &Progress) -> Result<String> {
-        let file = language::load(&self.file)?;
+        let file = tilewright::language::file::load(&self.file)?;
         let dims = bind_once(&self.dims)?;
         let programs: Vec<&language::syntax::Program> = match &self.program {
             Some(name) => vec![file.program(Some(name))?],

@@ -7,11 +7,11 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
-use tilewright::graph::import::{Dim, InputSpec};
+use tilewright::graph::import::model::{Dim, InputSpec};
 use tilewright::pipeline::EgraphOptions;
 use tilewright::pipeline::report::Report;
 use tilewright::pipeline::{Limits, check_scratch};
-use tilewright::poly::language;
+use tilewright::language;
 use tilewright::runtime::error::unknown;
 use tilewright::runtime::module::{Module, TensorSpec};
 use tilewright::runtime::session::Session;
@@ -200,7 +200,7 @@ pub fn load(
     }
     let mut model = match program {
         true => Model::from_program(
-            language::load(&arguments.model)?,
+            tilewright::language::file::load(&arguments.model)?,
             arguments.program.as_deref(),
             arguments.size.as_deref(),
         )?,

@@ -5,7 +5,7 @@ use super::inputs::RunArguments;
 use super::progress::Progress;
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
-use tilewright::codegen::scalar::f16_to_f32;
+use tilewright::expr::scalar::f16_to_f32;
 use tilewright::runtime::text::name;
 use tilewright::{DType, Error, Result, Tensor};
 

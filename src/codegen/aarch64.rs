@@ -13,27 +13,25 @@ macro_rules! a64 {
     };
 }
 
+pub mod emitter;
 mod memory;
 mod scalar;
 mod vector;
 
-use crate::codegen::allocation::{Allocation, Needs, Place, RegisterFile, Step, frame_size};
-use crate::codegen::operands::Class;
-use crate::codegen::pool::Pool;
+use crate::codegen::aarch64::emitter::{Emitter, Frame, X16};
+use crate::codegen::regalloc::allocation::{frame_size, Allocation, Needs, Place, RegisterFile, Step};
+use crate::codegen::vcode::operands::Class;
+use crate::codegen::constant_pool::Pool;
 use crate::codegen::vcode::{Function, Inst};
-use crate::codegen::{Error, Result};
-use dynasmrt::aarch64::Aarch64Relocation;
-use dynasmrt::{DynamicLabel, DynasmApi, VecAssembler};
-use vector::ByElement;
+use crate::runtime::{Error, Result};
+use dynasmrt::{DynasmApi, VecAssembler};
+use crate::codegen::aarch64::emitter::ByElement;
 
 /// FPCR while kernels run, its upper half: round to nearest, no exception traps, subnormal operands and results become zero.
 const CONTROL_WORD_HIGH: u32 = 1 << (24 - 16);
 /// `mrs x0, fpcr` and `msr fpcr, x0`.
 const READ_FPCR: u32 = 0xd53b_4400;
 const WRITE_FPCR: u32 = 0xd51b_4400;
-/// Scratch registers.
-const X16: u8 = 16;
-const X17: u8 = 17;
 
 /// The registers that may be allocated.
 pub fn register_file() -> RegisterFile {
@@ -71,16 +69,6 @@ pub fn emit(function: &Function, allocation: &Allocation) -> Result<Vec<u8>> {
     e.asm.finalize().map_err(|error| Error::Internal(format!("{}: {error}", function.name)))
 }
 
-/// Offsets from the stack pointer.
-#[derive(Clone, Default)]
-struct Frame {
-    gpr_slots: u32,
-    /// Registers that the caller expects back, and where they are.
-    saved: Vec<(Class, u8)>,
-    saved_at: u32,
-    size: u32,
-}
-
 impl Frame {
     fn of(allocation: &Allocation) -> Result<Frame> {
         let (gprs, vectors) = allocation.written();
@@ -103,20 +91,6 @@ impl Frame {
             Class::Vector => i64::from(16 * slot),
         }
     }
-}
-
-struct Body {
-    head: DynamicLabel,
-    end: DynamicLabel,
-}
-
-struct Emitter<'a> {
-    name: &'a str,
-    asm: VecAssembler<Aarch64Relocation>,
-    pool: Pool,
-    frame: Frame,
-    bodies: Vec<Body>,
-    by_element: ByElement,
 }
 
 impl Emitter<'_> {

@@ -1,8 +1,12 @@
 //! The way from LoopNest and VCode to bytes: registers are allocated, the allocation is proven, instructions are encoded.
 
+use crate::codegen::regalloc::allocation::RegisterFile;
 use crate::codegen::loopnest::LoopNest;
 use crate::codegen::vcode::Function;
-use crate::codegen::{Isa, Result, Target, aarch64, checker, lower, regalloc, simplify, x86};
+use crate::codegen::{aarch64, regalloc, select, x86, Isa, Target};
+use crate::codegen::regalloc::checker;
+use crate::codegen::loopnest::simplify;
+use crate::runtime::Result;
 use serde::{Deserialize, Serialize};
 
 /// The machine code of one kernel.
@@ -29,14 +33,14 @@ pub struct Phase {
 
 /// The machine code of a kernel.
 pub fn assemble(nest: &LoopNest, target: &Target) -> Result<Assembled> {
-    assemble_functions(&lower::lower(&simplify::simplify(nest), target)?, target)
+    assemble_functions(&select::lower(&simplify::simplify(nest), target)?, target)
 }
 
 /// The machine code of the phases of a kernel.
 pub fn assemble_functions(functions: &[Function], target: &Target) -> Result<Assembled> {
     let phases = functions.iter().map(|f| assemble_function(f, target)).collect::<Result<_>>()?;
-    let vectorized = functions.iter().all(lower::vectorized);
-    Ok(Assembled { phases, vectorized, has_vectors: functions.iter().any(lower::has_vectors) })
+    let vectorized = functions.iter().all(select::vectorized);
+    Ok(Assembled { phases, vectorized, has_vectors: functions.iter().any(select::has_vectors) })
 }
 
 fn assemble_function(function: &Function, target: &Target) -> Result<Phase> {
@@ -48,4 +52,13 @@ fn assemble_function(function: &Function, target: &Target) -> Result<Phase> {
     };
     let &Function { parallel, wave, scratch_bytes, .. } = function;
     Ok(Phase { code, parallel, wave, scratch_bytes })
+}
+
+impl RegisterFile {
+    pub fn of(isa: Isa) -> RegisterFile {
+        match isa {
+            Isa::Avx2 | Isa::Avx512 => x86::register_file(isa),
+            Isa::Neon => aarch64::register_file(),
+        }
+    }
 }

@@ -1,6 +1,7 @@
 //! Listings of machine code.
 
-use crate::codegen::{Isa, Result};
+use crate::codegen::Isa;
+use crate::runtime::Result;
 use iced_x86::{Decoder, DecoderOptions, Formatter, Instruction, IntelFormatter};
 
 /// One line an instruction; constants behind the code as bytes. AArch64 is listed as words.

@@ -3,8 +3,16 @@
 //! Loop bounds, subscripts and guards are affine in the enclosing loop variables. Every variable is bound once in the
 //! whole nest. The interpreter in `interpret.rs` defines what a nest means; loop kinds do not change the meaning.
 
-use crate::codegen::expr::{Affine, BufferId, Expr, Var};
-use crate::codegen::expr::{BinaryOp, Index};
+pub mod interpret;
+pub mod parse;
+pub mod print;
+pub mod simplify;
+pub mod verify;
+
+use crate::expr::Bound;
+use crate::expr::{BufferId, Expr};
+use crate::expr::{Affine, Var};
+use crate::expr::{BinaryOp, Index};
 use crate::runtime::DType;
 use serde::{Deserialize, Serialize};
 
@@ -59,19 +67,6 @@ impl LoopKind {
     /// Whether the runtime divides the loop over threads.
     pub fn is_parallel(self) -> bool {
         matches!(self, LoopKind::Parallel | LoopKind::Waves { .. })
-    }
-}
-
-/// `⌈affine / divisor⌉` as a lower bound, `⌊affine / divisor⌋` as an exclusive upper bound; divisor ≥ 1.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct Bound {
-    pub affine: Affine,
-    pub divisor: i64,
-}
-
-impl Bound {
-    pub fn constant(c: i64) -> Bound {
-        Bound { affine: Affine::constant(c), divisor: 1 }
     }
 }
 

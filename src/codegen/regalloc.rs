@@ -12,11 +12,16 @@
 //! mentions (each counting 10 to the power of its depth) for the length of its life; a transit counts as mentioned at the
 //! depth outside of its loops. Constants are computed again instead of stored.
 
-use crate::codegen::allocation::{Allocation, Needs, Place, RegisterFile, Step, Temporaries};
-use crate::codegen::liveness::{Liveness, before};
-use crate::codegen::operands::{Access, Class};
+pub mod allocation;
+pub mod checker;
+pub mod liveness;
+
+use crate::codegen::regalloc::allocation::{Allocation, Needs, Place, RegisterFile, Step, Temporaries};
+use crate::codegen::regalloc::liveness::{before, Liveness};
+use crate::codegen::vcode::operands::{Access, Class};
 use crate::codegen::vcode::{Function, Inst};
-use crate::codegen::{Error, Result, Target};
+use crate::codegen::Target;
+use crate::runtime::{Error, Result};
 use rustc_hash::FxHashMap;
 
 type Range = (u32, u32);

@@ -10,7 +10,11 @@
 //! `scratch_bytes` bytes, 64-byte aligned, of the thread's own. Subnormal floats count as zero in arithmetic (each operation
 //! on one would take a hundred cycles); the caller's floating-point mode is restored.
 
-use crate::codegen::expr::CompareOp;
+pub mod execute;
+pub mod operands;
+pub mod print;
+
+use crate::expr::CompareOp;
 use crate::runtime::DType;
 use serde::{Deserialize, Serialize};
 

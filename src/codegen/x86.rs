@@ -7,28 +7,28 @@
 //! registers, vector spill slots, general-purpose spill slots, the caller's stack pointer. No register is reserved
 //! besides `rsp`; mask register k1 is scratch, k2 to k7 hold the most used masks through the whole function.
 
+pub mod emitter;
 mod encode;
 mod memory;
 mod opcode;
 mod scalar;
 mod vector;
 
-use crate::codegen::allocation::{Allocation, Needs, Place, RegisterFile, Step, frame_size};
-use crate::codegen::operands::Class;
-use crate::codegen::pool::Pool;
-use crate::codegen::vcode::{Addr, Function, Inst};
-use crate::codegen::{Error, Isa, Result};
+use crate::codegen::x86::emitter::{Emitter, Frame, at, on_stack};
+use crate::codegen::regalloc::allocation::{frame_size, Allocation, Needs, Place, RegisterFile, Step};
+use crate::codegen::vcode::operands::Class;
+use crate::codegen::constant_pool::Pool;
+use crate::codegen::vcode::{Function, Inst};
+use crate::codegen::Isa;
+use crate::runtime::{Error, Result};
 use dynasmrt::relocations::{Relocation, RelocationKind, RelocationSize};
 use dynasmrt::x64::X64Relocation;
 use dynasmrt::{DynamicLabel, DynasmApi, DynasmLabelApi, VecAssembler, dynasm};
 use encode::{Encoding, Memory, Rm, Width, encode};
 use opcode::Op;
 
-const RSP: u8 = 4;
 /// MXCSR while kernels run: round to nearest, no exception traps, subnormal operands and results become zero.
 const CONTROL_WORD: i32 = 0x9fc0;
-/// Offset of the second lane area.
-const AREA_2: i32 = 64;
 
 /// The registers that may be allocated.
 pub fn register_file(isa: Isa) -> RegisterFile {
@@ -104,17 +104,6 @@ fn is_innermost(steps: &[Step]) -> bool {
     inst(&steps[0]) == Some(true) && steps[1..].iter().find_map(inst) == Some(false)
 }
 
-/// Offsets from the stack pointer.
-#[derive(Clone, Copy, Default)]
-struct Frame {
-    vector_slots: i32,
-    gpr_slots: i32,
-    caller: i32,
-    size: i32,
-    aligned: bool,
-    slot_bytes: i32,
-}
-
 impl Frame {
     fn of(allocation: &Allocation, evex: bool) -> Result<Frame> {
         let area = allocation.steps.iter().any(|s| match s {
@@ -138,23 +127,6 @@ impl Frame {
             Class::Vector => self.vector_slots + self.slot_bytes * slot as i32,
         }
     }
-}
-
-struct Body {
-    head: DynamicLabel,
-    end: DynamicLabel,
-}
-
-struct Emitter<'a> {
-    name: &'a str,
-    asm: VecAssembler<X64Relocation>,
-    evex: bool,
-    bytes: Vec<u8>,
-    pool: Pool,
-    /// Masks that live in mask registers through the function.
-    masks: Vec<(u64, u8)>,
-    frame: Frame,
-    bodies: Vec<Body>,
 }
 
 impl Emitter<'_> {
@@ -416,19 +388,3 @@ const SAVED: [u8; 6] = [3, 5, 12, 13, 14, 15];
 /// The operand that [`Emitter::vector_relative`] fills in.
 const RELATIVE: Rm = Rm::Memory(Memory { base: None, index: None, displacement: 0 });
 
-fn on_stack(displacement: i32) -> Memory {
-    Memory { base: Some(RSP), index: None, displacement }
-}
-
-/// The operand at `addr` plus `offset` bytes.
-fn at(addr: &Addr, offset: i64) -> Result<Memory> {
-    let displacement = i32::try_from(i64::from(addr.disp) + offset)
-        .map_err(|_| Error::Limit("an address displacement beyond 2 GiB".into()))?;
-    let index = addr.index.map(|(r, scale)| (r.0 as u8, scale));
-    Ok(Memory { base: Some(addr.base.0 as u8), index, displacement })
-}
-
-/// `bits` of `lane` bytes repeated over `width`.
-fn repeated(bits: u64, lane: usize, width: Width) -> Vec<u8> {
-    bits.to_le_bytes()[..lane].repeat(width.bytes() / lane)
-}

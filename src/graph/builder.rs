@@ -18,11 +18,12 @@
 //! # }
 //! ```
 
-use crate::graph::expr::BinaryOp;
+use crate::expr::BinaryOp;
 use crate::graph::infer::infer;
-use crate::graph::ir::{Graph, Node, Source, TensorType, Value, ValueId};
+use crate::graph::ir::{Graph, Node, Source, Value, ValueId};
+use crate::graph::tensor_type::TensorType;
 use crate::graph::op::{Layout, Op, ReduceOp, Window};
-use crate::graph::{DType, Error, Result, Tensor};
+use crate::runtime::{DType, Error, Result, Tensor};
 use std::sync::Arc;
 
 /// Builds a [`Graph`] value by value; each method checks the types of its operands (`Invalid`).

@@ -5,8 +5,8 @@
 //! vector cycles, bytes over the bandwidth of the cache they fit in, and one launch for each kernel. It need not be exact;
 //! it must order layouts, algorithms and fusions rightly.
 
-use crate::graph::Target;
-use crate::graph::ir::TensorType;
+use crate::codegen::Target;
+use crate::graph::tensor_type::TensorType;
 use crate::graph::op::{Layout, Op, Window};
 
 /// Share of peak that a register-blocked kernel reaches apart from its tails.
@@ -213,7 +213,7 @@ fn image_share(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::graph::DType;
+    use crate::runtime::DType;
 
     #[test]
     fn one_product_with_merged_weights_is_cheaper_than_three() {

@@ -7,14 +7,16 @@
 
 mod movement;
 mod reduction;
+pub mod space;
 mod window;
 
-use crate::graph::expr::{Affine, BinaryOp, BufferId, CompareOp, Expr, Scalar, UnaryOp, Var};
+use crate::graph::define::space::{Build, Space, constant, exp};
+use crate::expr::{BinaryOp, CompareOp, Expr, UnaryOp};
 use crate::graph::infer::infer;
-use crate::graph::ir::TensorType;
+use crate::graph::tensor_type::TensorType;
 use crate::graph::op::{FusionKind, Op};
-use crate::graph::scop::{Definition, Iterator, Program, Role, TensorDecl};
-use crate::graph::{DType, Error, Result};
+use crate::poly::statement::{Program, Role};
+use crate::runtime::{DType, Error, Result};
 
 /// The tensor expression of `op` on inputs of these types.
 pub fn define(op: &Op, inputs: &[TensorType]) -> Result<Program> {
@@ -100,155 +102,8 @@ pub fn scalar(op: &Op, dtype: DType, operands: Vec<Expr>) -> Option<Expr> {
     })
 }
 
-fn exp(x: Expr) -> Expr {
-    Expr::unary(UnaryOp::Exp, x)
-}
-
 fn clamp(x: Expr, low: Expr, high: Expr) -> Expr {
     Expr::binary(BinaryOp::Max, Expr::binary(BinaryOp::Min, x, high), low)
-}
-
-/// `v` as a constant of `dtype`.
-fn constant(dtype: DType, v: f64) -> Expr {
-    Expr::Const(Scalar::of(dtype, v))
-}
-
-/// The iteration space of a definition under construction.
-#[derive(Clone, Default)]
-struct Space {
-    iterators: Vec<Iterator>,
-    /// Where the reduced iterators begin, once that is said.
-    outer: Option<usize>,
-}
-
-impl Space {
-    fn new() -> Space {
-        Space::default()
-    }
-
-    /// One iterator `i0, i1, …` for each dimension of `shape`.
-    fn over(shape: &[i64]) -> Space {
-        let mut space = Space::new();
-        for (d, &extent) in shape.iter().enumerate() {
-            space.iterator(format!("i{d}"), extent);
-        }
-        space
-    }
-
-    fn iterator(&mut self, name: impl Into<String>, extent: i64) -> Affine {
-        self.iterators.push(Iterator::new(name, extent));
-        Affine::var(Var(self.iterators.len() as u32 - 1))
-    }
-
-    /// The iterators that follow are reduced.
-    fn reduced(&mut self) {
-        self.outer = Some(self.iterators.len());
-    }
-
-    fn outer(&self) -> usize {
-        self.outer.unwrap_or(self.iterators.len())
-    }
-
-    fn var(&self, i: usize) -> Affine {
-        Affine::var(Var(i as u32))
-    }
-
-    /// All outer iterators as subscripts.
-    fn subscripts(&self) -> Vec<Affine> {
-        (0..self.outer()).map(|i| self.var(i)).collect()
-    }
-
-    /// Least and greatest value of `a`.
-    fn bounds(&self, a: &Affine) -> (i64, i64) {
-        a.bounds(|v| (0, self.iterators[v.0 as usize].extent - 1))
-    }
-
-    /// The conditions under which `index` lies in `0..extent`; those that always hold are left out.
-    fn inside(&self, index: &Affine, extent: i64) -> Vec<Affine> {
-        let (low, high) = self.bounds(index);
-        let mut out = vec![];
-        if low < 0 {
-            out.push(index.clone());
-        }
-        if high >= extent {
-            out.push(Affine::constant(extent - 1).add_scaled(index, -1));
-        }
-        out
-    }
-}
-
-/// A program under construction.
-struct Build {
-    program: Program,
-    inputs: Vec<TensorType>,
-    output: TensorType,
-}
-
-impl Build {
-    fn new(op: &Op, inputs: &[TensorType], output: TensorType) -> Build {
-        let names: &[&str] = match op {
-            Op::Conv { .. } | Op::ConvTranspose { .. } => &["x", "w", "b"],
-            Op::LayerNorm { .. } => &["x", "scale", "bias"],
-            Op::Gather { .. } | Op::GatherElements { .. } | Op::GatherNd { .. } => &["x", "index"],
-            _ if inputs.len() == 1 => &["x"],
-            _ => &["a", "b", "c"],
-        };
-        let declare =
-            |name: String, t: &TensorType, role| TensorDecl { name, dtype: t.dtype, shape: t.shape.clone(), role };
-        let name = |i: usize| names.get(i).map_or_else(|| format!("x{i}"), |n| n.to_string());
-        let mut tensors: Vec<TensorDecl> =
-            inputs.iter().enumerate().map(|(i, t)| declare(name(i), t, Role::Input)).collect();
-        tensors.push(declare("y".into(), &output, Role::Output));
-        Build { program: Program { tensors, definitions: vec![] }, inputs: inputs.to_vec(), output }
-    }
-
-    fn input(&self, i: usize) -> BufferId {
-        BufferId(i as u32)
-    }
-
-    fn target(&self) -> BufferId {
-        BufferId(self.inputs.len() as u32)
-    }
-
-    fn temporary(&mut self, name: &str, shape: &[i64]) -> BufferId {
-        let role = Role::Temporary;
-        let dtype = self.output.dtype;
-        self.program.tensors.push(TensorDecl { name: name.into(), dtype, shape: shape.to_vec(), role });
-        BufferId(self.program.tensors.len() as u32 - 1)
-    }
-
-    /// Operand `i`, stretched over the outer iterators of `space` as in NumPy.
-    fn broadcast(&self, i: usize, space: &Space) -> Expr {
-        let shape = &self.inputs[i].shape;
-        let skip = space.outer() - shape.len();
-        let subscript = |(d, &extent): (usize, &i64)| {
-            let stretched = extent == 1 && space.iterators[d + skip].extent != 1;
-            if stretched { Affine::constant(0) } else { space.var(d + skip) }
-        };
-        Expr::load(self.input(i), shape.iter().enumerate().map(subscript).collect())
-    }
-
-    /// `target(iterators) = body`.
-    fn assign(&mut self, target: BufferId, space: Space, body: Expr) {
-        let write = space.subscripts();
-        self.define(target, space, write, None, vec![], body);
-    }
-
-    /// `target(write) = reduce of body` where the conditions hold.
-    fn define(
-        &mut self,
-        target: BufferId,
-        space: Space,
-        write: Vec<Affine>,
-        reduce: Option<BinaryOp>,
-        conditions: Vec<Affine>,
-        body: Expr,
-    ) {
-        let outer = space.outer();
-        let reduce = reduce.filter(|_| outer < space.iterators.len() || !conditions.is_empty());
-        let iterators = space.iterators;
-        self.program.definitions.push(Definition { target, iterators, outer, write, reduce, conditions, body });
-    }
 }
 
 #[cfg(test)]

@@ -24,7 +24,8 @@ mod work;
 
 use crate::graph::egraph::network::{Choice, Network};
 use crate::graph::fusion::Way;
-use crate::graph::{Result, Target};
+use crate::runtime::Result;
+use crate::codegen::Target;
 use candidate::Terms;
 use egg::Id;
 use kernels::Answer;

@@ -5,9 +5,10 @@
 
 use crate::graph::define::define;
 use crate::graph::infer::infer;
-use crate::graph::ir::TensorType;
+use crate::graph::tensor_type::TensorType;
 use crate::graph::op::Op;
-use crate::graph::{Result, Tensor, interpret, opaque};
+use crate::graph::interpret;
+use crate::runtime::{opaque, Result, Tensor};
 
 /// The outputs of `op` on these tensors.
 pub fn evaluate(op: &Op, inputs: &[&Tensor]) -> Result<Vec<Tensor>> {

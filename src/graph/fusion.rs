@@ -10,37 +10,24 @@
 //! stand in one kernel. Reshapes never move data: they are aliases between groups, and inside a group only where the old
 //! subscripts are affine in the new.
 
+pub mod group;
 mod join;
 mod parts;
 mod program;
 mod slices;
 
+use crate::graph::fusion::group::Group;
 use crate::graph::define::kind;
 use crate::graph::ir::{Graph, Source, ValueId};
 use crate::graph::op::{FusionKind, Op};
-use crate::graph::{Error, Result};
+use crate::runtime::{Error, Result};
 use std::collections::{BTreeMap, BTreeSet};
 
 pub use join::{
     Join, Stored, Way, affine_reshape, before_reduction, is_elementwise, is_expensive, is_view, joins, reads_through,
 };
 pub use program::{program, scalar_constant};
-pub use slices::Slice;
-
-/// Nodes that become one kernel.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Group {
-    /// The operators, joined: `conv_add_max`.
-    pub name: String,
-    /// Indices into [`Graph::nodes`], in topological order.
-    pub nodes: Vec<u32>,
-    /// Values from outside; constants of one element are written into the expression instead.
-    pub inputs: Vec<ValueId>,
-    /// Values used outside.
-    pub outputs: Vec<ValueId>,
-    /// Values that lie in inputs or outputs.
-    pub slices: Vec<Slice>,
-}
+pub use crate::graph::fusion::group::Slice;
 
 /// Where a node runs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]

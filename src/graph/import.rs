@@ -9,6 +9,8 @@ mod convert;
 mod convolution;
 mod declared;
 mod external;
+pub mod importer;
+pub mod model;
 mod movement;
 mod node;
 mod reduction;
@@ -16,12 +18,15 @@ mod resize;
 mod table;
 mod tensor;
 
+use crate::graph::import::importer::Importer;
+use crate::graph::import::model::{Dim, InputSpec, OnnxModel};
 use crate::graph::fold;
 use crate::graph::infer::infer;
-use crate::graph::ir::{Graph, Node, TensorType, Value, ValueId};
+use crate::graph::ir::{Graph, Node, Value, ValueId};
+use crate::graph::tensor_type::TensorType;
 use crate::graph::op::Op;
 use crate::graph::proto::{GraphProto, ModelProto, NodeProto, TensorProto};
-use crate::graph::{DType, Error, Result, Tensor};
+use crate::runtime::{DType, Error, Result, Tensor};
 use crate::runtime::error::unknown;
 use external::Folder;
 use prost::Message;
@@ -37,42 +42,6 @@ pub const OLDEST_OPSET: i64 = 7;
 pub const MAX_FILE_BYTES: u64 = 1 << 31;
 /// What the constants that are computed while a model is imported may take, in bytes, on top of four times its weights.
 pub const MAX_FOLDED_BYTES: u64 = 512 << 20;
-
-/// A parsed ONNX file, its dynamic dimensions still open.
-pub struct OnnxModel {
-    proto: ModelProto,
-    folder: Folder,
-    opset: i64,
-    inputs: Vec<InputSpec>,
-    /// The initializers that something reads; all bindings of the dynamic dimensions share them.
-    weights: Vec<(String, Arc<Tensor>)>,
-}
-
-/// An input of a model, or an output.
-#[derive(Clone, PartialEq, Debug)]
-pub struct InputSpec {
-    pub name: String,
-    pub dtype: DType,
-    pub shape: Vec<Dim>,
-}
-
-#[derive(Clone, PartialEq, Debug)]
-pub enum Dim {
-    Fixed(i64),
-    /// Bound when the model is compiled; 1 when nothing binds it.
-    Symbol(String),
-    /// An expression over symbols; only in programs of the text language.
-    Derived(String),
-}
-
-impl std::fmt::Display for Dim {
-    fn fmt(&self, f: &mut std::fmt::Formatter) -> std::fmt::Result {
-        match self {
-            Dim::Fixed(d) => write!(f, "{d}"),
-            Dim::Symbol(s) | Dim::Derived(s) => f.write_str(s),
-        }
-    }
-}
 
 impl OnnxModel {
     /// Reads and checks a file. One error lists every node that is not supported.
@@ -317,18 +286,6 @@ fn claim(budget: &mut u64, shape: &[i64], dtype: DType) -> Result<()> {
         ))
     })?;
     Ok(())
-}
-
-/// Builds a graph; what can be folded never becomes a node.
-pub(in crate::graph) struct Importer<'m> {
-    model: &'m OnnxModel,
-    pub(in crate::graph) graph: Graph,
-    /// `None`: the node that makes the value was not supported.
-    values: HashMap<&'m str, Option<ValueId>>,
-    /// The name of the node that is being converted.
-    place: String,
-    /// Bytes that computed constants may still take.
-    budget: u64,
 }
 
 impl<'m> Importer<'m> {

@@ -3,13 +3,10 @@
 //! In: an operator and the types of its inputs. Out: the types of its outputs, or why they do not fit. What this accepts,
 //! `define` can define (or the operator is opaque).
 
-use crate::graph::expr::{BinaryOp, UnaryOp};
-use crate::graph::ir::TensorType;
+use crate::expr::{BinaryOp, UnaryOp};
+use crate::graph::tensor_type::TensorType;
 use crate::graph::op::{Layout, Op, PoolKind, ReduceOp, Window};
-use crate::graph::{DType, Error, Result};
-
-/// No tensor has more elements: a larger one comes from a damaged file.
-pub const MAX_ELEMENTS: i64 = 1 << 29;
+use crate::runtime::{DType, Error, Result};
 
 /// The output types of `op` on inputs of these types.
 pub fn infer(op: &Op, inputs: &[&TensorType]) -> Result<Vec<TensorType>> {

@@ -2,19 +2,21 @@
 //!
 //! In: a [`Program`] or a [`Graph`], and tensors. Out: the outputs. One iterator of each definition is evaluated a strip of
 //! lanes at a time, the others one value after the other. Sums and products of floats accumulate in f64 and are rounded
-//! once, everything else is computed in the type of the expression with the operations of [`crate::graph::scalar`].
+//! once, everything else is computed in the type of the expression with the operations of [`crate::expr::scalar`].
 //! Every subscript is checked in each dimension; an access out of bounds is an error that names it.
 
 mod lanes;
 
+use crate::graph::interpret::lanes::strides;
 use self::lanes::{Code, Place, Sums};
 use crate::graph::copy::{self, Loop};
-use crate::graph::expr::{Affine, Expr, Index, Var};
-use crate::graph::ir::{Graph, Source, TensorType, ValueId};
-use crate::graph::scop::{Definition, Program, Role, TensorDecl};
-use crate::graph::{Error, Result, Tensor, fold};
+use crate::expr::{Expr, Index};
+use crate::expr::{Affine, Var};
+use crate::graph::tensor_type::TensorType;
+use crate::poly::statement::{Definition, Program, Role, TensorDecl};
+use crate::graph::fold;
+use crate::runtime::{Error, Result, Tensor};
 use std::borrow::Cow;
-use std::sync::Arc;
 
 /// Evaluates `program`; the inputs are its tensors of role `Input` or `Constant`, in order. Returns those of role `Output`.
 pub fn evaluate(program: &Program, inputs: &[&Tensor]) -> Result<Vec<Tensor>> {
@@ -98,15 +100,6 @@ fn verify(program: &Program) -> Result<()> {
         }
     }
     Ok(())
-}
-
-/// Row-major distances.
-fn strides(shape: &[i64]) -> Vec<i64> {
-    let mut out = vec![1; shape.len()];
-    for d in (1..shape.len()).rev() {
-        out[d - 1] = out[d] * shape[d];
-    }
-    out
 }
 
 fn define(program: &Program, d: &Definition, tensors: &[Cow<Tensor>], target: &mut [u8]) -> Result<()> {
@@ -277,50 +270,6 @@ impl Odometer {
     }
 }
 
-/// Evaluates a graph: every value by its operator's definition, opaque operators by the runtime's functions.
-pub fn run(graph: &Graph, inputs: &[Tensor]) -> Result<Vec<Tensor>> {
-    if inputs.len() != graph.inputs.len() {
-        return Err(Error::Invalid(format!("{} inputs given, the graph has {}", inputs.len(), graph.inputs.len())));
-    }
-    let mut values: Vec<Option<Arc<Tensor>>> = vec![None; graph.values.len()];
-    for (&id, tensor) in graph.inputs.iter().zip(inputs) {
-        let value = graph.value(id);
-        if TensorType::of(tensor) != value.ty {
-            let got = TensorType::of(tensor);
-            return Err(Error::Invalid(format!("input {} is {got} instead of {}", value.name, value.ty)));
-        }
-        values[id.0 as usize] = Some(Arc::new(tensor.clone()));
-    }
-    for (slot, value) in values.iter_mut().zip(&graph.values) {
-        if let Source::Constant(t) = &value.source {
-            *slot = Some(t.clone());
-        }
-    }
-    let mut last_use = vec![usize::MAX; graph.values.len()];
-    for (i, node) in graph.nodes.iter().enumerate() {
-        node.inputs.iter().for_each(|v| last_use[v.0 as usize] = i);
-    }
-    graph.outputs.iter().for_each(|v| last_use[v.0 as usize] = usize::MAX);
-    let get = |values: &[Option<Arc<Tensor>>], id: ValueId| {
-        let missing = || Error::Internal(format!("value {} is used before it is computed", graph.value(id).name));
-        values[id.0 as usize].clone().ok_or_else(missing)
-    };
-    for (i, node) in graph.nodes.iter().enumerate() {
-        let operands: Vec<Arc<Tensor>> = node.inputs.iter().map(|&v| get(&values, v)).collect::<Result<_>>()?;
-        let references: Vec<&Tensor> = operands.iter().map(|t| &**t).collect();
-        let results =
-            fold::evaluate(&node.op, &references).map_err(|e| prefix(&format!("{} ({})", node.name, node.op), e))?;
-        for (&id, tensor) in node.outputs.iter().zip(results) {
-            values[id.0 as usize] = Some(Arc::new(tensor));
-        }
-        for &v in &node.inputs {
-            if last_use[v.0 as usize] == i {
-                values[v.0 as usize] = None;
-            }
-        }
-    }
-    graph.outputs.iter().map(|&v| get(&values, v).map(|t| (*t).clone())).collect()
-}
-
 #[cfg(test)]
 mod tests;
+pub mod network;

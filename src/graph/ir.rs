@@ -1,58 +1,14 @@
 //! Graph: tensor operators in SSA form, every shape known.
 
-use crate::graph::infer::{MAX_ELEMENTS, infer};
+use crate::graph::tensor_type::TensorType;
+use crate::graph::infer::infer;
 use crate::graph::op::Op;
-use crate::graph::{DType, Error, Result, Tensor};
+use crate::runtime::{Error, Result, Tensor};
 use std::sync::Arc;
 
 /// A value of the graph; prints as `%7`.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub struct ValueId(pub u32);
-
-#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
-pub struct TensorType {
-    pub dtype: DType,
-    pub shape: Vec<i64>,
-}
-
-impl TensorType {
-    pub fn new(dtype: DType, shape: &[i64]) -> TensorType {
-        TensorType { dtype, shape: shape.to_vec() }
-    }
-
-    pub fn of(tensor: &Tensor) -> TensorType {
-        TensorType { dtype: tensor.dtype, shape: tensor.shape.clone() }
-    }
-
-    /// Number of elements.
-    pub fn elements(&self) -> i64 {
-        self.shape.iter().product()
-    }
-
-    pub fn bytes(&self) -> usize {
-        self.elements() as usize * self.dtype.bytes()
-    }
-
-    /// Fails when an extent is negative or there are more elements than any real tensor has.
-    pub fn check(&self) -> Result<()> {
-        let count = self.shape.iter().try_fold(1i64, |n, &d| n.checked_mul(d.max(1)));
-        if self.shape.iter().any(|&d| d < 0) {
-            return Err(Error::Invalid(format!("{self} has a negative extent")));
-        }
-        if count.is_none_or(|n| n > MAX_ELEMENTS) {
-            return Err(Error::Limit(format!("{self} has more than {MAX_ELEMENTS} elements")));
-        }
-        Ok(())
-    }
-}
-
-/// `f32[1,3,224,224]`.
-impl std::fmt::Display for TensorType {
-    fn fmt(&self, f: &mut std::fmt::Formatter) -> std::fmt::Result {
-        let shape: Vec<String> = self.shape.iter().map(i64::to_string).collect();
-        write!(f, "{}[{}]", self.dtype, shape.join(","))
-    }
-}
 
 #[derive(Clone, Debug)]
 pub struct Value {

@@ -16,6 +16,6 @@ pub mod op;
 pub mod proto;
 pub mod rules;
 pub mod synthetic;
+pub mod tensor_type;
 pub mod text;
 
-pub use crate::poly::{DType, Error, Result, Target, Tensor, expr, opaque, scalar, scop};

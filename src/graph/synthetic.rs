@@ -6,7 +6,7 @@
 //! statistically good algorithms"), and the ziggurat of Marsaglia and Tsang in single precision with 256 layers. The
 //! layers are computed here, not listed.
 
-use crate::graph::{Error, Result};
+use crate::runtime::{Error, Result};
 use std::sync::OnceLock;
 
 /// How a tensor is filled.

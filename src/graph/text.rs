@@ -16,10 +16,11 @@
 mod attributes;
 
 use crate::graph::infer::infer;
-use crate::graph::ir::{Graph, Node, Source, TensorType, Value, ValueId};
+use crate::graph::ir::{Graph, Node, Source, Value, ValueId};
+use crate::graph::tensor_type::TensorType;
 use crate::graph::op::Op;
-use crate::graph::scalar::Value as Element;
-use crate::graph::{DType, Error, Result, Tensor};
+use crate::expr::scalar::Value as Element;
+use crate::runtime::{DType, Error, Result, Tensor};
 use std::collections::HashMap;
 use std::fmt::Write;
 use std::sync::Arc;

@@ -7,12 +7,13 @@ use crate::codegen::assemble::{Assembled, assemble};
 use crate::codegen::loopnest::{BufferKind, LoopNest};
 use crate::codegen::{self, Target};
 use crate::pipeline::report::Vectorization;
-use crate::poly::dependence::Dependences;
+use crate::poly::analysis::dependence::Dependences;
 use crate::poly::schedule::{RowKind, Schedule, Step};
-use crate::poly::scop::{Program, Scop, Statement, StatementId};
-use crate::poly::subscript::IndexRange;
-use crate::poly::tile::Tiled;
-use crate::poly::transform::Transformed;
+use crate::poly::scop::Scop;
+use crate::poly::statement::{Program, Statement, StatementId};
+use crate::poly::analysis::index_range::IndexRange;
+use crate::poly::tile::report::Tiled;
+use crate::poly::transform::state::Transformed;
 use crate::poly::{self, ilp, lower, tile};
 use crate::{Error, Result};
 use std::time::Instant;
@@ -58,8 +59,8 @@ pub struct CompiledKernel {
     pub name: String,
     pub scop: Scop,
     pub schedule: Schedule,
-    pub ilp: ilp::Report,
-    pub tiled: tile::Tiled,
+    pub ilp: crate::poly::ilp::report::Report,
+    pub tiled: crate::poly::tile::report::Tiled,
     pub kernel: lower::Kernel,
     pub assembled: Assembled,
     /// What subscripts from data must satisfy.
@@ -101,7 +102,7 @@ impl CompiledKernel {
 pub struct Seen<'a> {
     pub text: &'a dyn Fn() -> Result<String>,
     /// At [`Stage::Schedule`]: the statements and their order.
-    pub scheduled: Option<(&'a Scop, &'a tile::Tiled)>,
+    pub scheduled: Option<(&'a Scop, &'a crate::poly::tile::report::Tiled)>,
 }
 
 impl<'a> Seen<'a> {
@@ -116,16 +117,16 @@ pub type Observer<'a> = dyn FnMut(Stage, &Seen) -> Result<bool> + 'a;
 /// Compiles a tensor expression. `None` when `after` has stopped it.
 pub fn compile(name: &str, program: &Program, target: &Target, after: &mut Observer) -> Result<Option<CompiledKernel>> {
     let start = Instant::now();
-    let index_ranges = poly::subscript::index_ranges(program)?;
-    let scop = poly::build::build(name, program)?;
+    let index_ranges = crate::poly::analysis::index_range::index_ranges(program)?;
+    let scop = crate::poly::normalize::build::build(name, program)?;
     compile_statements(scop, None, index_ranges, target, after, start)
 }
 
 /// Compiles a loop program. `None` when `after` has stopped it.
 pub fn compile_loops(scop: &Scop, target: &Target, after: &mut Observer) -> Result<Option<CompiledKernel>> {
     let start = Instant::now();
-    let index_ranges = poly::subscript::index_ranges(&scop.as_definitions())?;
-    let scop = poly::expand::expand(&poly::split::split(scop)?)?;
+    let index_ranges = crate::poly::analysis::index_range::index_ranges(&scop.as_definitions())?;
+    let scop = crate::poly::normalize::array_expansion::expand(&crate::poly::normalize::index_set_split::split(scop)?)?;
     compile_statements(scop, None, index_ranges, target, after, start)
 }
 
@@ -137,8 +138,8 @@ pub fn compile_untransformed(
     target: &Target,
     after: &mut Observer,
 ) -> Result<Option<CompiledKernel>> {
-    let index_ranges = poly::subscript::index_ranges(program)?;
-    compile_as_given(&Transformed::new(poly::build::build(name, program)?), index_ranges, target, after)
+    let index_ranges = crate::poly::analysis::index_range::index_ranges(program)?;
+    compile_as_given(&Transformed::new(crate::poly::normalize::build::build(name, program)?), index_ranges, target, after)
 }
 
 /// Compiles a program, whose subscripts from data have these ranges, in the order of a schedule by hand. `None` when `after`
@@ -175,10 +176,10 @@ fn compile_statements(
     if !after(Stage::Scop, &Seen::text(&|| Ok(scop.to_string())))? {
         return Ok(None);
     }
-    let dependences = poly::dependence::analyze(&scop)?;
+    let dependences = crate::poly::analysis::dependence::analyze(&scop)?;
     lap("dependences");
     let (schedule, mut ilp) = match given {
-        Some(given) => (given.schedule.clone(), ilp::Report::default()),
+        Some(given) => (given.schedule.clone(), crate::poly::ilp::report::Report::default()),
         None => poly::ilp::schedule(&scop, &dependences)?,
     };
     lap("schedule");
@@ -211,7 +212,7 @@ fn compile_statements(
         return Ok(None);
     }
     let vcode = || {
-        let functions = codegen::lower::lower(&codegen::simplify::simplify(&kernel.nest), target)?;
+        let functions = crate::codegen::select::lower(&crate::codegen::loopnest::simplify::simplify(&kernel.nest), target)?;
         Ok(functions.iter().map(|f| f.to_string()).collect::<Vec<_>>().join("\n"))
     };
     if !after(Stage::Vcode, &Seen::text(&vcode))? {
@@ -249,10 +250,10 @@ fn build(
     target: &Target,
     lap: &mut dyn FnMut(&str),
 ) -> Result<(lower::Kernel, Assembled)> {
-    poly::legality::check(scop, dependences, &tiled.schedule)?;
+    crate::poly::analysis::legality::check(scop, dependences, &tiled.schedule)?;
     lap("legality");
     let kernel = poly::lower::lower(scop, tiled)?;
-    codegen::verify::verify(&kernel.nest)?;
+    crate::codegen::loopnest::verify::verify(&kernel.nest)?;
     lap("loops");
     let assembled = assemble(&kernel.nest, target)?;
     lap("code");

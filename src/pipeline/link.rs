@@ -4,12 +4,12 @@
 //! an alias of its operand. A value that is an output lives in the caller's tensor, any other computed value in the arena
 //! from the step that writes it to the last that reads it; equal constants, packed alike, are stored once.
 
-use crate::graph::fusion::Group;
+use crate::graph::fusion::group::Group;
 use crate::graph::ir::{Graph, Source, ValueId};
 use crate::graph::op::Op;
 use crate::pipeline::kernel::CompiledKernel;
-use crate::poly::lower::Argument;
-use crate::poly::pack::Pack;
+use crate::poly::lower::state::Argument;
+use crate::poly::packing::Pack;
 use crate::runtime::arena::{self, ALIGNMENT, Request};
 use crate::runtime::check_indices::check_indices;
 use crate::runtime::module::{
@@ -330,7 +330,7 @@ impl<'g> Linker<'g> {
     fn packed_buffer(&mut self, source: Arc<Tensor>, shape: Vec<i64>, pack: &Pack) -> Result<BufferRef> {
         // Of equal keys the source's tensor is one, whatever number it has in its kernel.
         let mut key = pack.clone();
-        key.source = crate::poly::expr::BufferId(0);
+        key.source = crate::expr::BufferId(0);
         let key = (Arc::as_ptr(&source), key);
         if let Some(&buffer) = self.packed.get(&key) {
             return Ok(buffer);

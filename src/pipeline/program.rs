@@ -6,15 +6,24 @@
 
 use crate::pipeline::kernel::{self, CompiledKernel, Stage, TIMED};
 use crate::pipeline::report::Report;
-use crate::pipeline::{Clock, Compilation, Options, check_arena, kernel_report, link};
-use crate::poly::Isa;
-use crate::poly::language::primitive::{Placed, Schedule};
-use crate::poly::language::source::Span;
-use crate::poly::language::{self, Computation, Meaning};
-use crate::poly::lower::Argument;
-use crate::poly::scop::{Role, Scop, TensorDecl};
-use crate::poly::tile::Tiled;
-use crate::poly::transform::{Original, Transformed, words};
+use crate::pipeline::{check_arena, kernel_report, link, Clock, Compilation, Options};
+use crate::language::meaning;
+use crate::language::meaning::{Computation, Meaning};
+use crate::poly::transform::primitive;
+use crate::poly::transform::primitive::{Placed, Schedule};
+use crate::language;
+use crate::language::source::Problem;
+use crate::language::syntax::File;
+use crate::poly::lower::state::Argument;
+use crate::poly::scop::Scop;
+use crate::poly::statement::{Role, TensorDecl};
+use crate::expr::syntax::Span;
+use crate::poly::tile::report::Tiled;
+use crate::poly::transform::state::{Original, Transformed};
+use crate::poly::transform;
+use crate::poly::transform::to_primitives;
+use crate::poly::normalize::textual_order;
+use crate::codegen::Isa;
 use crate::runtime::module::{Action, Buffer, BufferRef, Module, OutputSpec, Place, Step, TensorSpec};
 use crate::{DType, Error, Result};
 use std::sync::Arc;
@@ -91,7 +100,7 @@ pub fn explain(
 fn in_words(meaning: &Meaning, written: Scop, scop: &Scop, tiled: &Tiled, isa: Isa) -> Result<String> {
     let original = Original { written, normal: &|| meaning.normal(), isa };
     let placed = |primitive| Placed { primitive, span: Span::default() };
-    let primitives = match words::words(&original, scop, tiled) {
+    let primitives = match to_primitives::words(&original, scop, tiled) {
         Ok(said) => said.into_iter().map(placed).collect(),
         Err(Error::Unsupported(reason)) => return Ok(format!("# This order cannot be said in words: {reason}\n")),
         Err(Error::Schedule(refusal)) => {
@@ -217,4 +226,18 @@ fn link_kernel(compiled: &CompiledKernel, arrays: &[TensorDecl], options: &Optio
     let action = Action::Kernel { kernel: 0, arguments };
     module.steps.push(Step { name: compiled.name.clone(), flops: compiled.flops, action });
     Ok(module)
+}
+
+impl File {
+    /// What `meaning` computes in the order that `schedule` says, with tensor instructions of `isa`. `Schedule` when one of
+    /// its primitives is refused.
+    pub fn schedule(&self, meaning: &Meaning, schedule: &primitive::Schedule, isa: Isa) -> Result<Meaning> {
+        let normal = || meaning.normal();
+        let original = Original { written: self.written(meaning)?, normal: &normal, isa };
+        let transformed = transform::apply_all(&original, &schedule.primitives).map_err(|(at, error)| {
+            let span = schedule.primitives.get(at).map_or(schedule.name.span, |p| p.span);
+            self.source.error(Problem { span, error })
+        })?;
+        Ok(Meaning { schedule: Some(transformed), ..meaning.clone() })
+    }
 }

@@ -1,10 +1,14 @@
 //! Dependences, legality and the ILP against enumeration: small random Scops, every pair of instances.
 
-use crate::codegen::expr::{Access, Affine, BinaryOp, BufferId, Expr, Index, Var};
-use crate::poly::dependence::{Dependences, analyze};
+use crate::expr::{Access, BinaryOp, BufferId, Expr, Index};
+use crate::expr::{Affine, Var};
+use crate::poly::analysis::dependence::{analyze, Dependences};
 use crate::poly::schedule::{Band, Node, Row, RowKind, Schedule, Step};
-use crate::poly::scop::{Iterator, Role, Scop, Statement, StatementId, TensorDecl};
-use crate::poly::{DType, ilp, legality};
+use crate::poly::scop::Scop;
+use crate::poly::statement::{Iterator, Role, Statement, StatementId, TensorDecl};
+use crate::poly::ilp;
+use crate::runtime::DType;
+use crate::poly::analysis::legality;
 use rand::rngs::StdRng;
 use rand::seq::SliceRandom;
 use rand::{Rng, SeedableRng};

@@ -35,54 +35,30 @@
 //!
 //! How we differ from the paper: first δ ≥ 0 is asked for on the unbounded cone of the dependence (as if extents were
 //! parameters), which is a condition on the signs of a few forms when subscripts are simple; the generators of the
-//! dependence ([`super::generators`]) are used for the rest.
+//! dependence ([`crate::poly::sets::generators`]) are used for the rest.
 
 mod component;
+pub mod integer_program;
+pub mod report;
 mod row;
 
-use crate::codegen::expr::{Access, Affine, BufferId, Index, Var};
-use crate::poly::dependence::{Dependence, Dependences};
-use crate::poly::integer_program::Effort;
-use crate::poly::isl::Isl;
-use crate::poly::legality::{self, Live};
-use crate::poly::polyhedron::{Form, Polyhedron, orthogonal_complement};
+use crate::poly::ilp::scheduler::{LiveDependences, Scheduler};
+use crate::poly::ilp::report::Report;
+use crate::expr::{Access, BufferId, Index};
+use crate::expr::{Affine, Var};
+use crate::poly::analysis::dependence::{Dependence, Dependences};
+use crate::poly::ilp::integer_program::Effort;
+use crate::poly::sets::isl::Isl;
+use crate::poly::analysis::legality;
+use crate::poly::analysis::legality::Live;
+use crate::poly::sets::polyhedron::orthogonal_complement;
 use crate::poly::schedule::{Band, Node, Row, Schedule, Step};
-use crate::poly::scop::{Role, Scop, StatementId};
-use crate::poly::{Error, Result};
+use crate::poly::scop::Scop;
+use crate::poly::statement::{Role, StatementId};
+use crate::runtime::{Error, Result};
 use component::{components, order, within};
 use row::{Attempt, PARALLEL, SERIAL};
 use std::collections::{BTreeMap, HashMap};
-use std::rc::Rc;
-
-/// The effort of one scheduling.
-#[derive(Clone, PartialEq, Debug, Default)]
-pub struct Report {
-    /// Band rows in the tree.
-    pub rows: usize,
-    /// Integer programs solved, and the variables and constraint rows of the largest.
-    pub programs: usize,
-    pub ilp_variables: usize,
-    pub constraint_rows: usize,
-    /// Rows times unknowns of all linear relaxations.
-    pub entries: usize,
-    pub milliseconds: f64,
-    /// What was used instead of the best schedule, and why.
-    pub fallback: Option<String>,
-}
-
-impl std::fmt::Display for Report {
-    fn fmt(&self, f: &mut std::fmt::Formatter) -> std::fmt::Result {
-        write!(
-            f,
-            "{} rows by {} integer programs of at most {} unknowns and {} constraints, {} entries in all, {:.1} ms",
-            self.rows, self.programs, self.ilp_variables, self.constraint_rows, self.entries, self.milliseconds
-        )?;
-        match &self.fallback {
-            None => Ok(()),
-            Some(why) => write!(f, "; {why}"),
-        }
-    }
-}
 
 /// What a tile row has until the cache model has chosen.
 const TILE: i64 = 32;
@@ -122,29 +98,6 @@ pub fn schedule_within(scop: &Scop, dependences: &Dependences, effort: Effort) -
     report.entries = effort.left - scheduler.effort.left;
     report.milliseconds = start.elapsed().as_secs_f64() * 1e3;
     Ok((schedule, report))
-}
-
-type LiveDependences<'a> = Vec<(&'a Dependence, Live)>;
-
-struct Scheduler<'a> {
-    scop: &'a Scop,
-    isl: Isl,
-    /// θ of the rows above each statement.
-    above: BTreeMap<StatementId, Vec<Vec<i64>>>,
-    /// -1 for iterators that the original order walks backwards: unknowns stand for coefficients in its direction.
-    direction: BTreeMap<StatementId, Vec<i64>>,
-    /// [`unit_stride_bytes`] of each statement, and the cost of each coefficient that follows from them.
-    stride: BTreeMap<StatementId, Vec<i64>>,
-    weights: BTreeMap<StatementId, Vec<i64>>,
-    /// Tile rows are above already.
-    tiled: bool,
-    /// Of the dependences so far.
-    generators: HashMap<Polyhedron, Rc<Vec<Form>>>,
-    effort: Effort,
-    limit: Effort,
-    /// What has its original order, and why.
-    kept: Vec<String>,
-    report: Report,
 }
 
 impl<'a> Scheduler<'a> {
@@ -470,3 +423,4 @@ fn unit_stride_bytes(scop: &Scop, id: StatementId) -> Vec<i64> {
 
 #[cfg(test)]
 mod tests;
+pub mod scheduler;

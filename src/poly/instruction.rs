@@ -5,12 +5,15 @@
 //! to the order of the factors), its iterators with the statement's iterators. `i` and `k` stand for any number of
 //! iterators of the statement, the lane iterator for exactly one.
 
-use crate::codegen::expr::{Access, BinaryOp, Expr, Var};
-use crate::poly::factor;
-use crate::poly::pack::Packing;
-use crate::poly::scop::{Scop, Statement, StatementId};
-use crate::poly::tile::access::{Along, Reference, references};
-use crate::poly::{DType, Isa};
+use crate::expr::{Access, BinaryOp, Expr};
+use crate::expr::Var;
+use crate::poly::analysis::constant_factor;
+use crate::poly::packing::Packing;
+use crate::poly::scop::Scop;
+use crate::poly::statement::{Statement, StatementId};
+use crate::poly::analysis::access::{references, Along, Reference};
+use crate::runtime::DType;
+use crate::codegen::Isa;
 
 /// How an operand of an instruction varies with the lane iterator.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -77,7 +80,7 @@ fn mismatch<T>(part: MismatchPart, reason: String) -> Result<T, Mismatch> {
 
 /// The instructions that are always known.
 pub fn table() -> Vec<TensorInstruction> {
-    let operand = |n: u32| Expr::load(crate::codegen::expr::BufferId(n), vec![]);
+    let operand = |n: u32| Expr::load(crate::expr::BufferId(n), vec![]);
     let product = Expr::binary(BinaryOp::Mul, operand(0), operand(1));
     let mut rows = vec![];
     for (isa, fma) in [(Isa::Avx512, "vfmadd231"), (Isa::Avx2, "vfmadd231"), (Isa::Neon, "fmla")] {
@@ -138,7 +141,7 @@ pub fn match_instruction(
     }
     let mut operands = vec![None; instruction.operands.len()];
     let mut reason = String::new();
-    let factor = factor::of_sum(scop, id);
+    let factor = constant_factor::of_sum(scop, id);
     let body = factor.as_ref().map_or(&s.body, |f| &f.1);
     if unify(&instruction.body, body, scop, s, instruction, &references, lane, &mut operands, &mut reason) {
         let operands = operands.into_iter().flatten().collect();
@@ -293,9 +296,10 @@ pub fn select_by(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::poly::{build, samples};
+    use crate::poly::samples;
+    use crate::poly::normalize::build;
 
-    fn matched(p: &crate::poly::scop::Program, lane: &str) -> Result<Match, Mismatch> {
+    fn matched(p: &crate::poly::statement::Program, lane: &str) -> Result<Match, Mismatch> {
         let scop = build::build("t", p).unwrap();
         let id = scop.ids().find(|&s| scop.statement(s).reduce.is_some()).unwrap();
         let at = scop.statement(id).iterators.iter().position(|i| i.name == lane).unwrap();
@@ -328,7 +332,7 @@ mod tests {
 
     #[test]
     fn a_row_of_ones_own_is_matched() {
-        let operand = |n: u32| Expr::load(crate::codegen::expr::BufferId(n), vec![]);
+        let operand = |n: u32| Expr::load(crate::expr::BufferId(n), vec![]);
         let mut row = table().remove(0);
         row.name = "own max".into();
         row.reduce = BinaryOp::Max;

@@ -13,20 +13,24 @@
 //! 1998, with boxes instead of moduli).
 
 mod parallel;
-mod place;
+mod placement;
 mod scan;
 mod solve;
 
-use crate::codegen::expr::{Affine, BinaryOp, BufferId, Expr, Index, Scalar, Var};
-use crate::codegen::loopnest::{Bound, Buffer, BufferKind, LoopKind, LoopNest, Stmt, row_major};
-use crate::codegen::simplify::take_divisions;
-use crate::poly::factor;
-use crate::poly::pack::{Pack, Packing};
+use crate::poly::lower::state::{Argument, Class, Lowering, Mode, Placed, State};
+use crate::expr::{BinaryOp, BufferId, Expr, Index, Scalar};
+use crate::expr::{Affine, Var};
+use crate::codegen::loopnest::{row_major, Buffer, BufferKind, LoopKind, LoopNest, Stmt};
+use crate::expr::Bound;
+use crate::codegen::loopnest::simplify::take_divisions;
+use crate::poly::analysis::constant_factor;
+use crate::poly::packing::{Pack, Packing};
 use crate::poly::schedule::{Node, Row, RowKind, Schedule, Step};
-use crate::poly::scop::{Role, Scop, StatementId};
-use crate::poly::tile::{KernelReport, Tiled};
-use crate::poly::{Error, Result};
-use solve::Solution;
+use crate::poly::scop::Scop;
+use crate::poly::statement::{Role, StatementId};
+use crate::poly::tile::report::{KernelReport, Tiled};
+use crate::runtime::{Error, Result};
+use crate::poly::lower::state::Solution;
 
 /// One compiled group before code generation.
 #[derive(Clone, Debug)]
@@ -35,17 +39,6 @@ pub struct Kernel {
     /// What goes into the slots of the argument table, in order.
     pub arguments: Vec<Argument>,
     pub report: KernelReport,
-}
-
-#[derive(Clone, PartialEq, Debug)]
-pub enum Argument {
-    /// A tensor of the Scop, which has the external tensors of the Program in the same order. Its buffer is marked as
-    /// written when the tensor is an output or updated in place; it is one argument either way.
-    Tensor(BufferId),
-    /// A constant, packed at compile time.
-    Packed(Pack),
-    /// Memory that the kernel needs while it runs; contents undefined.
-    Workspace { bytes: usize },
 }
 
 /// Writes the loops of `tiled`. `Unsupported` for a schedule that fixes iterators only up to a stride.
@@ -117,71 +110,6 @@ fn is_box(scop: &Scop, schedule: &Schedule) -> bool {
     !padded && (plain || scop.order == Schedule::in_sequence(&scop.statements))
 }
 
-/// φ of some statements, known to be `base + 0..extent`.
-#[derive(Clone, Debug)]
-struct Class {
-    phi: Vec<(StatementId, Affine)>,
-    base: Affine,
-    extent: i64,
-}
-
-/// What is known at one place of the tree.
-#[derive(Clone, Debug)]
-struct State {
-    classes: Vec<Class>,
-    /// Every row so far is coincident.
-    coincident: bool,
-    /// Temporaries that live in a local buffer here: element `x` is at `x - origin`.
-    placed: Vec<Placed>,
-    /// The store of an update is replaced by a copy between its target and the local tile that stands for it.
-    mode: Mode,
-    /// The sum in the local tile is this constant times smaller than what the update adds, and sums this instead.
-    factor: Option<(Scalar, Expr)>,
-}
-
-#[derive(Clone, Debug)]
-struct Placed {
-    tensor: BufferId,
-    buffer: BufferId,
-    origin: Vec<Affine>,
-    /// For the target of an update alone: what its body reads lies elsewhere.
-    sums: bool,
-}
-
-#[derive(Clone, Copy, PartialEq, Debug)]
-enum Mode {
-    Body,
-    /// Local tile = target.
-    Fill,
-    /// Target = local tile.
-    Spill,
-}
-
-impl Default for State {
-    fn default() -> State {
-        State { classes: vec![], coincident: true, placed: vec![], mode: Mode::Body, factor: None }
-    }
-}
-
-struct Lowering<'a> {
-    scop: &'a Scop,
-    tiled: &'a Tiled,
-    nest: LoopNest,
-    arguments: Vec<Argument>,
-    /// The argument or workspace of each tensor of the Scop.
-    tensors: Vec<Option<BufferId>>,
-    /// The buffer of each packing.
-    packed: Vec<BufferId>,
-    /// Local buffers, shared by the copies of a tile.
-    locals: Vec<(place::Local, BufferId)>,
-    /// Closed interval of each loop variable, as far as the place that is being written is concerned.
-    ranges: Vec<(i64, i64)>,
-    /// Stores written so far by the scan of polyhedra.
-    stores: usize,
-    /// Subscripts in memory of elements of buffers that have a layout.
-    laid: Vec<(BufferId, Vec<Affine>, Vec<Affine>)>,
-}
-
 impl<'a> Lowering<'a> {
     fn new(scop: &'a Scop, tiled: &'a Tiled) -> Result<Lowering<'a>> {
         let nest = LoopNest { name: scop.name.clone(), buffers: vec![], vars: vec![], body: vec![] };
@@ -210,7 +138,7 @@ impl<'a> Lowering<'a> {
     fn argument(
         &mut self,
         name: &str,
-        dtype: crate::poly::DType,
+        dtype: crate::runtime::DType,
         shape: &[i64],
         written: bool,
         argument: Argument,
@@ -255,7 +183,7 @@ impl<'a> Lowering<'a> {
         let vars: Vec<Var> = (0..rank).map(|d| self.new_var(&format!("p{d}"), (0, pack.shape[d] - 1))).collect();
         let replace = |v: Var| Affine::var(vars[v.0 as usize]);
         let value = pack.read().substitute(&mut |v| replace(v)).rewrite(&mut |e| match e {
-            Expr::Load(a) => Expr::Load(crate::codegen::expr::Access { buffer: source, ..a }),
+            Expr::Load(a) => Expr::Load(crate::expr::Access { buffer: source, ..a }),
             e => e,
         });
         let index = vars.iter().map(|&v| Index::Affine(Affine::var(v))).collect();
@@ -412,7 +340,7 @@ impl<'a> Lowering<'a> {
         let target = self.element(s.target, &write, outer)?;
         if let Some((c, _)) = state.factor {
             let zero = Scalar::neutral(BinaryOp::Add, c.dtype).expect("of floating point");
-            let sum = || factor::scaled(c, Expr::load(local.0, local.1.clone()));
+            let sum = || constant_factor::scaled(c, Expr::load(local.0, local.1.clone()));
             return Ok(match state.mode {
                 Mode::Fill => Stmt::Store {
                     buffer: local.0,
@@ -502,7 +430,7 @@ impl<'a> Lowering<'a> {
                     return Ok(Expr::Const(outside));
                 }
                 let otherwise = if guard.is_empty() { None } else { access.otherwise };
-                Expr::Load(crate::codegen::expr::Access { buffer, index, guard, otherwise })
+                Expr::Load(crate::expr::Access { buffer, index, guard, otherwise })
             }
         })
     }
@@ -598,3 +526,4 @@ fn loop_over(var: Var, extent: i64, kind: LoopKind, body: Vec<Stmt>) -> Stmt {
 
 #[cfg(test)]
 mod tests;
+pub mod state;

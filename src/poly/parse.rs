@@ -1,12 +1,14 @@
 //! Reads the text of a Scop and of a Schedule (see `print.rs`).
 
-use crate::codegen::expr::{BufferId, Index, Var};
-use crate::codegen::parse::Parser;
-use crate::poly::Result;
+use crate::expr::{BufferId, Index};
+use crate::expr::Var;
+use crate::codegen::loopnest::parse::Parser;
+use crate::runtime::Result;
 use crate::poly::print::{KINDS, ROLES};
-use crate::poly::private::{Digit, Private};
+use crate::poly::storage::{Digit, Private};
 use crate::poly::schedule::{Band, Node, Row, RowKind, Schedule};
-use crate::poly::scop::{Iterator, Scop, Statement, StatementId, TensorDecl};
+use crate::poly::scop::Scop;
+use crate::poly::statement::{Iterator, Statement, StatementId, TensorDecl};
 
 /// Parses one Scop and verifies it. `Invalid` names the line.
 pub fn scop(text: &str) -> Result<Scop> {
@@ -185,7 +187,9 @@ fn row(p: &mut Parser, scop: &Scop) -> Result<Row> {
 
 #[cfg(test)]
 mod tests {
-    use crate::poly::{build, dependence, ilp, parse, samples};
+    use crate::poly::{ilp, parse, samples};
+    use crate::poly::normalize::build;
+    use crate::poly::analysis::dependence;
 
     #[test]
     fn text_survives_parsing_and_printing() {

@@ -1,12 +1,16 @@
 //! What a Scop computes: its instances one by one, in the order of a schedule. The oracle of this folder's tests.
 
-use crate::codegen::expr::{Access, Affine, Expr, Index};
-use crate::codegen::interpret;
-use crate::codegen::scalar::{self, Value};
-use crate::poly::lower::{Argument, Kernel};
+use crate::expr::{Access, Expr, Index};
+use crate::expr::Affine;
+use crate::codegen::loopnest::interpret;
+use crate::expr::scalar;
+use crate::expr::scalar::Value;
+use crate::poly::lower::Kernel;
+use crate::poly::lower::state::Argument;
 use crate::poly::schedule::Schedule;
-use crate::poly::scop::{Role, Scop, StatementId};
-use crate::poly::{DType, Result, Tensor};
+use crate::poly::scop::Scop;
+use crate::poly::statement::{Role, StatementId};
+use crate::runtime::{DType, Result, Tensor};
 
 /// Every instance of the statements with its time, sorted.
 pub fn instances(scop: &Scop, schedule: &Schedule) -> Vec<(Vec<i64>, StatementId, Vec<i64>)> {

@@ -1,8 +1,9 @@
 //! Small programs that the tests of this folder share.
 
-use crate::codegen::expr::{Affine, BinaryOp, BufferId, Expr, UnaryOp, Var};
-use crate::poly::DType;
-use crate::poly::scop::{Definition, Iterator, Program, Role, TensorDecl};
+use crate::expr::{BinaryOp, BufferId, Expr, UnaryOp};
+use crate::expr::{Affine, Var};
+use crate::runtime::DType;
+use crate::poly::statement::{Definition, Iterator, Program, Role, TensorDecl};
 
 /// Adds a tensor and returns its id.
 pub fn tensor(p: &mut Program, role: Role, name: &str, shape: &[i64]) -> BufferId {

@@ -2,10 +2,8 @@
 //!
 //! The words are isl's (Verdoolaege et al., "Schedule Trees", IMPACT 2014): bands of rows, sequences of filters, marks.
 
-use crate::codegen::expr::{Affine, Var};
-use crate::poly::polyhedron::orthogonal_complement;
-use crate::poly::scop::{Scop, Statement, StatementId};
-use crate::poly::{Error, Result};
+use crate::expr::Affine;
+use crate::poly::statement::{Statement, StatementId};
 use serde::{Deserialize, Serialize};
 
 /// A schedule of all statements of one Scop.
@@ -217,124 +215,6 @@ impl Schedule {
         }
         visit(&self.root, f);
     }
-
-    /// The same tree without loops over one value, as far as no temporary lives for one iteration of them. One that makes a
-    /// phase of several parts is [`Row::once`].
-    pub fn without_single_loops(&self, scop: &Scop) -> Schedule {
-        match scop.privates.is_empty() {
-            true => Schedule { root: without_single_loops(self.root.clone(), scop, true, true).flattened() },
-            false => self.clone(),
-        }
-    }
-
-    /// Checks that each statement is covered exactly once, by rows over its own iterators that tell its instances apart.
-    pub fn verify(&self, scop: &Scop) -> Result<()> {
-        let all: Vec<StatementId> = scop.ids().collect();
-        verify_node(&self.root, &all, scop)?;
-        for id in scop.ids() {
-            let s = scop.statement(id);
-            let single = s.vars().filter(|v| s.iterators[v.0 as usize].extent == 1);
-            let unit = |v: Var| (0..s.iterators.len()).map(|i| i64::from(i == v.0 as usize)).collect();
-            let mut rows: Vec<Vec<i64>> = single.map(unit).collect();
-            for step in self.path(id) {
-                if let Step::Row(row) = step
-                    && let Some(exact) = row.exact(id)
-                {
-                    let mut vector = vec![0; s.iterators.len()];
-                    for &(v, c) in &exact.terms {
-                        vector[v.0 as usize] = c;
-                    }
-                    rows.push(vector);
-                }
-            }
-            if !orthogonal_complement(&rows, s.iterators.len()).is_empty() {
-                return Err(Error::refused(format!("several instances of {} run at the same time", s.name)));
-            }
-        }
-        Ok(())
-    }
-}
-
-/// What is left of a node: of the root, of a phase, or of what is further in.
-fn without_single_loops(node: Node, scop: &Scop, root: bool, phase: bool) -> Node {
-    match node {
-        Node::Leaf => Node::Leaf,
-        Node::Sequence(children) => {
-            let part = |(ids, child)| (ids, without_single_loops(child, scop, false, root));
-            Node::Sequence(children.into_iter().map(part).collect())
-        }
-        Node::Band(Band { rows, permutable }, child) => {
-            let phase = phase && rows.iter().all(|r| r.is_single(scop));
-            let child = without_single_loops(*child, scop, false, phase);
-            let mut kept: Vec<Row> = vec![];
-            let mut waves = false;
-            for row in rows {
-                let single = row.is_single(scop);
-                if single && std::mem::take(&mut waves) {
-                    kept.iter_mut().rev().take(1).for_each(|r| r.kind = RowKind::Serial);
-                }
-                if single && phase && matches!(child, Node::Sequence(_)) {
-                    kept = vec![Row::once(row.phi.into_iter().map(|p| p.0))];
-                } else if !single {
-                    waves = row.kind == RowKind::Wavefront;
-                    kept.push(row);
-                }
-            }
-            if kept.is_empty() { child } else { Node::Band(Band { rows: kept, permutable }, Box::new(child)) }
-        }
-    }
-}
-
-fn verify_node(node: &Node, ids: &[StatementId], scop: &Scop) -> Result<()> {
-    let names = |ids: &[StatementId]| {
-        ids.iter()
-            .map(|&id| scop.statements.get(id.0 as usize).map_or(id.to_string(), |s| s.name.clone()))
-            .collect::<Vec<_>>()
-            .join(", ")
-    };
-    let same = |mut a: Vec<StatementId>| {
-        a.sort();
-        a == ids
-    };
-    match node {
-        Node::Leaf if ids.len() == 1 => Ok(()),
-        Node::Leaf => Err(Error::refused(format!("a leaf has the statements {{{}}}, not one", names(ids)))),
-        Node::Band(band, child) => {
-            for row in &band.rows {
-                let covered: Vec<StatementId> = row.phi.iter().map(|p| p.0).collect();
-                if !same(covered.clone()) {
-                    return Err(Error::refused(format!(
-                        "loop {} covers {{{}}} where {{{}}} are scheduled",
-                        row.name,
-                        names(&covered),
-                        names(ids)
-                    )));
-                }
-                let known = |p: &(StatementId, Affine)| {
-                    p.1.terms.iter().all(|t| (t.0.0 as usize) < scop.statement(p.0).iterators.len())
-                };
-                if row.tile < 1 || row.pad < 1 || !row.phi.iter().all(known) {
-                    return Err(Error::refused(format!("loop {} is malformed", row.name)));
-                }
-            }
-            verify_node(child, ids, scop)
-        }
-        Node::Sequence(children) => {
-            let covered: Vec<StatementId> = children.iter().flat_map(|c| c.0.iter().copied()).collect();
-            if !same(covered.clone()) || children.iter().any(|c| c.0.is_empty()) {
-                return Err(Error::refused(format!(
-                    "a sequence covers {{{}}} where {{{}}} are scheduled",
-                    names(&covered),
-                    names(ids)
-                )));
-            }
-            children.iter().try_for_each(|(ids, child)| {
-                let mut ids = ids.clone();
-                ids.sort();
-                verify_node(child, &ids, scop)
-            })
-        }
-    }
 }
 
 impl Node {
@@ -399,33 +279,6 @@ impl Row {
     pub fn once(statements: impl IntoIterator<Item = StatementId>) -> Row {
         let phi = statements.into_iter().map(|id| (id, Affine::constant(0))).collect();
         Row { name: "once".into(), phi, tile: 1, coincident: true, kind: RowKind::Parallel, pad: 1 }
-    }
-
-    /// The values of φ over the boxes of all statements, as an interval.
-    fn range(&self, scop: &Scop) -> (i64, i64) {
-        let bounds = self.phi.iter().map(|(id, phi)| {
-            let own = &scop.statement(*id).iterators;
-            phi.bounds(|v| (0, own[v.0 as usize].extent - 1))
-        });
-        bounds.fold((i64::MAX, i64::MIN), |a, b| (a.0.min(b.0), a.1.max(b.1)))
-    }
-
-    /// The values of ⌊φ / tile⌋ over the boxes of all statements, as an interval.
-    pub fn values(&self, scop: &Scop) -> (i64, i64) {
-        let (lo, hi) = self.range(scop);
-        (lo.div_euclid(self.tile), hi.div_euclid(self.tile))
-    }
-
-    /// How many values φ takes over the boxes of all statements.
-    pub fn extent(&self, scop: &Scop) -> i64 {
-        let (lo, hi) = self.range(scop);
-        hi - lo + 1
-    }
-
-    /// Whether the loop has one iteration.
-    pub fn is_single(&self, scop: &Scop) -> bool {
-        let (first, last) = self.values(scop);
-        first == last
     }
 
     /// φ of `statement`; panics when the row does not cover it.

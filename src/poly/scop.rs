@@ -5,107 +5,16 @@
 //! completely before the next. A loop program is a Scop with an order of its own: arrays updated in place, statements
 //! interleaved in common loops, triangular domains. In both the original order is a schedule tree like any other.
 
-use crate::codegen::expr::{Access, Affine, BinaryOp, BufferId, Expr, Index, Var};
-use crate::poly::isl::Isl;
-use crate::poly::polyhedron::{Polyhedron, Reduced};
-use crate::poly::private::Private;
-use crate::poly::schedule::Schedule;
-use crate::poly::{DType, Error, Result, private};
+use crate::expr::{Access, BinaryOp, BufferId, Expr, Index};
+use crate::expr::{Affine, Var};
+use crate::poly::sets::isl::Isl;
+use crate::poly::sets::polyhedron::{Polyhedron, Reduced};
+use crate::poly::storage;
+use crate::poly::storage::Private;
+use crate::poly::schedule::{Band, Node, Part, Row, RowKind, Schedule};
+use crate::poly::statement::{Definition, Iterator, Program, Role, Statement, StatementId, TensorDecl};
+use crate::runtime::{DType, Error, Result};
 use serde::{Deserialize, Serialize};
-
-/// A tensor of a program. Row-major, contiguous.
-#[derive(Clone, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
-pub struct TensorDecl {
-    pub name: String,
-    pub dtype: DType,
-    pub shape: Vec<i64>,
-    pub role: Role,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
-pub enum Role {
-    /// Known only at run time.
-    Input,
-    /// Known at compile time: packing it is free.
-    Constant,
-    /// Undefined before the program has written it.
-    Output,
-    /// Has values before, which the program reads and overwrites. Never in a tensor expression.
-    InOut,
-    /// Exists only inside the program.
-    Temporary,
-}
-
-impl Role {
-    /// Whether statements may write it.
-    pub fn is_written(self) -> bool {
-        matches!(self, Role::Output | Role::InOut | Role::Temporary)
-    }
-
-    /// Whether it has values before the program runs.
-    pub fn is_given(self) -> bool {
-        matches!(self, Role::Input | Role::Constant | Role::InOut)
-    }
-}
-
-#[derive(Clone, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
-pub struct Iterator {
-    pub name: String,
-    /// Values are `0..extent`.
-    pub extent: i64,
-    /// The index of the text's loop, over the iterators up to this one, where that is not the iterator itself.
-    pub index: Option<Affine>,
-}
-
-impl Iterator {
-    /// An iterator that is the index of its loop.
-    pub fn new(name: impl Into<String>, extent: i64) -> Iterator {
-        Iterator { name: name.into(), extent, index: None }
-    }
-}
-
-/// One equation of a tensor expression, over the box of its iterators ([`Var`] i is iterator i). The first `outer`
-/// iterators are free (they name an element of the target); the rest are reduced with `reduce`, from its neutral
-/// element: `target[write] = reduce over the rest of body`. Where a condition (`affine ≥ 0`) fails nothing is combined.
-#[derive(Clone, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
-pub struct Definition {
-    pub target: BufferId,
-    pub iterators: Vec<Iterator>,
-    pub outer: usize,
-    /// One subscript for each dimension of the target, in the first `outer` iterators; injective. Usually the
-    /// iterators themselves. Several definitions may write disjoint parts of one tensor (concatenation).
-    pub write: Vec<Affine>,
-    /// `Add`, `Mul`, `Min` or `Max`; `None` when there are no reduced iterators.
-    pub reduce: Option<BinaryOp>,
-    pub conditions: Vec<Affine>,
-    pub body: Expr,
-}
-
-/// A tensor expression: definitions in an order in which each tensor is complete before it is read.
-#[derive(Clone, PartialEq, Eq, Hash, Debug, Default, Serialize, Deserialize)]
-pub struct Program {
-    pub tensors: Vec<TensorDecl>,
-    pub definitions: Vec<Definition>,
-}
-
-/// Index into [`Scop::statements`]; prints as `S3`.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug, Serialize, Deserialize)]
-pub struct StatementId(pub u32);
-
-/// One statement: a domain, one write, the reads in its body.
-#[derive(Clone, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
-pub struct Statement {
-    pub name: String,
-    pub iterators: Vec<Iterator>,
-    /// Restricts the box of the iterators: each is `affine ≥ 0`.
-    pub domain: Vec<Affine>,
-    pub target: BufferId,
-    pub write: Vec<Affine>,
-    /// `target = reduce(target, body)` instead of `target = body`. Instances that differ only in the order in which they
-    /// update one element may be reordered.
-    pub reduce: Option<BinaryOp>,
-    pub body: Expr,
-}
 
 /// The statements of one fused group or loop program, and the order that says what they mean.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default, Serialize, Deserialize)]
@@ -160,91 +69,83 @@ impl Scop {
 }
 
 impl Scop {
-    /// Checks ranks, variables and ids, the original order, and that every subscript lies in its dimension for every
-    /// instance that accesses it.
-    pub fn verify(&self) -> Result<()> {
-        let isl = Isl::default();
-        for s in &self.statements {
-            let fail = |what: String| Err(Error::Invalid(format!("statement {} of {}: {what}", s.name, self.name)));
-            let known = |a: &Affine| a.terms.iter().all(|t| (t.0.0 as usize) < s.iterators.len());
-            let mut affines: Vec<&Affine> = s.domain.iter().chain(&s.write).collect();
-            s.body.visit(&mut |e| {
-                if let Expr::Index(a) = e {
-                    affines.push(a);
-                }
-            });
-            s.body.visit_accesses(&mut |a| {
-                affines.extend(a.index.iter().filter_map(Index::affine));
-                affines.extend(&a.guard);
-            });
-            if !affines.into_iter().all(known) {
-                return fail("an affine form uses an iterator that does not exist".into());
-            }
-            if s.iterators.iter().any(|it| it.extent < 1) {
-                return fail("an iterator has no values".into());
-            }
-            if self.tensors.get(s.target.0 as usize).is_none_or(|t| !t.role.is_written()) {
-                return fail("it writes no output or temporary".into());
-            }
-            let mut accesses = vec![Access {
-                buffer: s.target,
-                index: s.write.iter().cloned().map(Index::Affine).collect(),
-                guard: vec![],
-                otherwise: None,
-            }];
-            s.body.visit_accesses(&mut |a| accesses.push(a.clone()));
-            for a in accesses {
-                let Some(tensor) = self.tensors.get(a.buffer.0 as usize) else {
-                    return fail(format!("it accesses tensor {}, which does not exist", a.buffer.0));
-                };
-                if tensor.shape.len() != a.index.len() {
-                    return fail(format!("an access to {} has not one subscript for each dimension", tensor.name));
-                }
-                for (d, index) in a.index.iter().enumerate() {
-                    if let Index::Affine(i) = index
-                        && !s.in_bounds(i, &a.guard, tensor.shape[d], &isl)?
-                    {
-                        return fail(format!("subscript {d} of {} leaves 0..{}", tensor.name, tensor.shape[d]));
-                    }
-                }
-            }
-        }
-        self.order.verify(self)?;
-        private::check(self, &self.order)
+    /// Whether each temporary with private memory is used in one of these parts alone, or in none.
+    pub fn private_to(&self, parts: &[Part]) -> bool {
+        self.privates.iter().all(|p| {
+            let users = self.users(p.tensor);
+            let within = |part: &&Part| users.iter().any(|id| part.statements.contains(id));
+            parts.iter().filter(within).count() <= 1
+        })
     }
 }
 
-impl Statement {
-    /// Whether `0 ≤ subscript < extent` wherever `guard` and the domain hold.
-    fn in_bounds(&self, subscript: &Affine, guard: &[Affine], extent: i64, isl: &Isl) -> Result<bool> {
-        let range = |v: Var| (0, self.iterators[v.0 as usize].extent - 1);
-        let below = Affine::constant(extent - 1).add_scaled(subscript, -1);
-        for form in [subscript, &below] {
-            let implied = form.bounds(range).0 >= 0
-                || guard.iter().chain(&self.domain).any(|g| form.add_scaled(g, -1).bounds(range).0 >= 0);
-            if !implied {
-                let mut outside = Polyhedron::domain(self);
-                let form = form.scale(-1).offset(-1);
-                for a in guard.iter().chain([&form]) {
-                    outside.inequalities.push(outside.form(a, 0));
+impl Schedule {
+    /// The same tree without loops over one value, as far as no temporary lives for one iteration of them. One that makes a
+    /// phase of several parts is [`Row::once`].
+    pub fn without_single_loops(&self, scop: &Scop) -> Schedule {
+        match scop.privates.is_empty() {
+            true => Schedule { root: without_single_loops(self.root.clone(), scop, true, true).flattened() },
+            false => self.clone(),
+        }
+    }
+}
+
+/// What is left of a node: of the root, of a phase, or of what is further in.
+pub fn without_single_loops(node: Node, scop: &Scop, root: bool, phase: bool) -> Node {
+    match node {
+        Node::Leaf => Node::Leaf,
+        Node::Sequence(children) => {
+            let part = |(ids, child)| (ids, without_single_loops(child, scop, false, root));
+            Node::Sequence(children.into_iter().map(part).collect())
+        }
+        Node::Band(Band { rows, permutable }, child) => {
+            let phase = phase && rows.iter().all(|r| r.is_single(scop));
+            let child = without_single_loops(*child, scop, false, phase);
+            let mut kept: Vec<Row> = vec![];
+            let mut waves = false;
+            for row in rows {
+                let single = row.is_single(scop);
+                if single && std::mem::take(&mut waves) {
+                    kept.iter_mut().rev().take(1).for_each(|r| r.kind = RowKind::Serial);
                 }
-                if !Reduced::new(&outside).empty && !isl.is_empty(&outside)? {
-                    return Ok(false);
+                if single && phase && matches!(child, Node::Sequence(_)) {
+                    kept = vec![Row::once(row.phi.into_iter().map(|p| p.0))];
+                } else if !single {
+                    waves = row.kind == RowKind::Wavefront;
+                    kept.push(row);
                 }
             }
+            if kept.is_empty() { child } else { Node::Band(Band { rows: kept, permutable }, Box::new(child)) }
         }
-        Ok(true)
+    }
+}
+
+impl Row {
+    /// The values of φ over the boxes of all statements, as an interval.
+    pub fn range(&self, scop: &Scop) -> (i64, i64) {
+        let bounds = self.phi.iter().map(|(id, phi)| {
+            let own = &scop.statement(*id).iterators;
+            phi.bounds(|v| (0, own[v.0 as usize].extent - 1))
+        });
+        bounds.fold((i64::MAX, i64::MIN), |a, b| (a.0.min(b.0), a.1.max(b.1)))
     }
 
-    /// Whether the statement reads or writes the tensor.
-    pub fn uses(&self, tensor: BufferId) -> bool {
-        let mut found = self.target == tensor;
-        self.body.visit_accesses(&mut |a| found |= a.buffer == tensor);
-        found
+    /// The values of ⌊φ / tile⌋ over the boxes of all statements, as an interval.
+    pub fn values(&self, scop: &Scop) -> (i64, i64) {
+        let (lo, hi) = self.range(scop);
+        (lo.div_euclid(self.tile), hi.div_euclid(self.tile))
     }
 
-    pub fn vars(&self) -> impl DoubleEndedIterator<Item = Var> + use<> {
-        (0..self.iterators.len() as u32).map(Var)
+    /// How many values φ takes over the boxes of all statements.
+    pub fn extent(&self, scop: &Scop) -> i64 {
+        let (lo, hi) = self.range(scop);
+        hi - lo + 1
+    }
+
+    /// Whether the loop has one iteration.
+    pub fn is_single(&self, scop: &Scop) -> bool {
+        let (first, last) = self.values(scop);
+        first == last
     }
 }
 

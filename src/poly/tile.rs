@@ -9,90 +9,33 @@
 //! Invariant: only rows without dependences are tiled or moved; the result goes through the same legality check as any
 //! schedule.
 
-pub mod access;
 mod band;
+mod by_hand;
 pub mod cache;
 mod distribute;
-mod given;
 mod operands;
 mod phase;
+pub mod plan;
 pub mod register_block;
 
-use crate::codegen::expr::Affine;
+use crate::poly::tile::report::{FEW_STEPS, KernelReport, Tiled, instances, work};
+use crate::expr::Affine;
 use crate::poly::instruction::{self, TensorInstruction};
-use crate::poly::isl::Isl;
-use crate::poly::pack::Packing;
+use crate::poly::sets::isl::Isl;
 use crate::poly::schedule::{Band, Node, Part, Row, RowKind, Schedule, steps_of};
-use crate::poly::scop::{Role, Scop, StatementId};
-use crate::poly::work::flops;
-use crate::poly::{Result, Target, dependence};
-use band::Bands;
-pub use given::{as_given, described};
-use phase::{Phase, Plan};
-
-/// A schedule with tiles, and what goes with it.
-#[derive(Clone, PartialEq, Debug)]
-pub struct Tiled {
-    pub schedule: Schedule,
-    pub packings: Vec<Packing>,
-    pub report: KernelReport,
-}
-
-/// What the model decided for one kernel, and expects of it.
-#[derive(Clone, PartialEq, Debug, Default)]
-pub struct KernelReport {
-    pub name: String,
-    /// Floating-point operations of one run.
-    pub flops: f64,
-    /// Bytes of all external tensors.
-    pub bytes: f64,
-    /// Time on one thread.
-    pub predicted_ns: f64,
-    pub phases: Vec<PhaseReport>,
-    /// Of the statements that accumulate, the one with most work is computed by a tensor instruction.
-    pub tensorized: bool,
-}
-
-#[derive(Clone, PartialEq, Debug, Default)]
-pub struct PhaseReport {
-    /// Name of the dominant statement.
-    pub statement: String,
-    /// The vector iterator of the dominant statement.
-    pub vector: Option<String>,
-    /// The register block: `w 14 × f 32`.
-    pub block: String,
-    /// The tile loops, outermost first: `f/32 h w/14`.
-    pub tiles: String,
-    /// The tensor instruction that computes it.
-    pub instruction: Option<String>,
-    /// Why no instruction matches, with the operand.
-    pub mismatch: String,
-    pub predicted_ns: f64,
-    pub parallel: bool,
-}
-
-impl std::fmt::Display for KernelReport {
-    fn fmt(&self, f: &mut std::fmt::Formatter) -> std::fmt::Result {
-        let gflops = self.flops / self.predicted_ns.max(1.0);
-        writeln!(f, "{}: {:.1} us predicted, {gflops:.1} GFLOP/s", self.name, self.predicted_ns / 1e3)?;
-        for p in &self.phases {
-            write!(f, "  {}: block {}, loops {}", p.statement, p.block, p.tiles)?;
-            write!(f, "{}, ", if p.parallel { " in parallel" } else { "" })?;
-            match &p.instruction {
-                Some(name) => writeln!(f, "{name}")?,
-                None => writeln!(f, "no tensor instruction: {}", p.mismatch)?,
-            }
-        }
-        Ok(())
-    }
-}
+use crate::poly::scop::Scop;
+use crate::poly::statement::StatementId;
+use crate::runtime::Result;
+use crate::codegen::Target;
+use crate::poly::analysis::dependence;
+use crate::poly::tile::band::context::Bands;
+pub use crate::poly::tile::by_hand::{as_given, described};
+use crate::poly::tile::plan::{Phase, Plan};
 
 /// Kernels that are predicted to take less run on one thread.
 const SERIAL_NS: f64 = 20_000.0;
 /// Iterations that a parallel loop should have at least, to balance any usual number of threads.
 const PARALLEL_STEPS: i64 = 64;
-/// With fewer iterations threads idle.
-const FEW_STEPS: i64 = 8;
 
 /// Chooses tiles for every phase of `schedule`.
 pub fn tile(scop: &Scop, schedule: &Schedule, target: &Target) -> Result<Tiled> {
@@ -143,7 +86,7 @@ pub fn tile_with(
         _ => Node::Sequence(nodes),
     };
     let tiled = Tiled { schedule: Schedule { root }.without_single_loops(scop), packings, report };
-    let tensorized = given::is_tensorized(&tiled, scop, target.isa, instructions);
+    let tensorized = crate::poly::tile::by_hand::is_tensorized(&tiled, scop, target.isa, instructions);
     Ok(Tiled { report: KernelReport { tensorized, ..tiled.report }, ..tiled })
 }
 
@@ -183,11 +126,6 @@ fn carries_sums(scop: &Scop, node: &Node, statements: &[StatementId]) -> bool {
         carried.iter().all(reduced) && matches!(dependence::reads_sums(s, &fixed, &Isl::default()), Ok(false))
     };
     carried.is_empty() || permutable && matches!(statements, [id] if sums(*id))
-}
-
-/// A report of nothing but the work.
-fn work(scop: &Scop) -> KernelReport {
-    KernelReport { name: scop.name.clone(), flops: flops(scop), bytes: external_bytes(scop), ..KernelReport::default() }
 }
 
 /// Marks the outermost rows that carry no dependence, as many as it takes to balance threads; beyond the first `free` rows
@@ -237,7 +175,7 @@ fn in_steps(scop: &Scop, node: &mut Node, ns: f64) -> bool {
     let Node::Band(band, child) = node else { return false };
     let Some(parts) = steps_of(band, child).filter(|parts| scop.private_to(parts)) else { return false };
     let work = |ids: &[StatementId]| -> f64 {
-        let one = |s: &StatementId| instances(scop, *s) * (access::operations(scop, *s) + 1.0);
+        let one = |s: &StatementId| instances(scop, *s) * (crate::poly::analysis::access::operations(scop, *s) + 1.0);
         ids.iter().map(one).sum()
     };
     let all =
@@ -263,14 +201,6 @@ fn in_steps(scop: &Scop, node: &mut Node, ns: f64) -> bool {
     chosen.contains(&true)
 }
 
-fn instances(scop: &Scop, s: StatementId) -> f64 {
-    scop.statement(s).iterators.iter().map(|i| i.extent as f64).product()
-}
-
-fn external_bytes(scop: &Scop) -> f64 {
-    let external = scop.tensors.iter().filter(|t| t.role != Role::Temporary);
-    external.map(|t| (t.shape.iter().product::<i64>() as usize * t.dtype.bytes()) as f64).sum()
-}
-
 #[cfg(test)]
 mod tests;
+pub mod report;

@@ -6,30 +6,34 @@
 
 mod cache;
 mod compute;
-mod edit;
 mod fuse;
 mod inline;
 mod insert;
 mod layout;
 mod loops;
 mod pack;
-mod phases;
+mod phase_order;
+pub mod primitive;
 mod program;
 mod rfactor;
+pub mod state;
 mod statements;
 mod tensorize;
+pub mod to_primitives;
+mod tree_edit;
 mod value;
-pub mod words;
 
-use crate::poly::dependence;
-use crate::poly::language::primitive::{Loop, Loops, Placed, Primitive};
-use crate::poly::language::syntax::Name;
-use crate::poly::legality;
-use crate::poly::pack::Packing;
+use crate::poly::transform::state::{Original, Transformed};
+use crate::poly::analysis::dependence;
+use crate::poly::transform::primitive::{Loop, Loops, Placed, Primitive};
+use crate::expr::syntax::Name;
+use crate::poly::analysis::legality;
 use crate::poly::print::Line;
 use crate::poly::schedule::Schedule;
-use crate::poly::scop::{Scop, StatementId};
-use crate::poly::{Error, Isa, Result, lower, tile, work};
+use crate::poly::scop::Scop;
+use crate::poly::statement::StatementId;
+use crate::poly::{lower, tile};
+use crate::runtime::{Error, Result};
 use crate::runtime::refusal::Refusal;
 
 pub use cache::{cache_read_at, cache_write};
@@ -39,44 +43,11 @@ pub use inline::compute_inline;
 pub use layout::lay_out;
 pub use loops::{pad, parallel, peel, reorder, reverse, shift, skew, split, tile, unroll, unroll_and_jam, vectorize};
 pub use pack::{cache_read, pack};
-pub use phases::{sequence, serial, wavefront};
+pub use crate::poly::transform::phase_order::{sequence, serial, wavefront};
 pub use program::{divide, expand, normalize};
 pub use rfactor::rfactor;
 pub use statements::{distribute, merge};
 pub use tensorize::tensorize;
-
-/// What a schedule by hand has made of a program.
-#[derive(Clone, PartialEq, Debug)]
-pub struct Transformed {
-    pub scop: Scop,
-    pub schedule: Schedule,
-    /// Operands that are read from packed copies.
-    pub packings: Vec<Packing>,
-    /// Floating-point operations of the program that it began with: what is copied or computed again is not counted.
-    pub flops: f64,
-}
-
-impl Transformed {
-    /// A program in its own order.
-    pub fn new(scop: Scop) -> Transformed {
-        Transformed { schedule: scop.order.clone(), flops: work::flops(&scop), scop, packings: vec![] }
-    }
-
-    /// Whether this is a program in its own order, so that there is nothing to prove.
-    fn is_as_given(&self) -> bool {
-        self.schedule == self.scop.order && self.packings.is_empty() && self.scop.privates.is_empty()
-    }
-}
-
-/// A program that schedules by hand are for.
-pub struct Original<'a> {
-    /// As it was written: what primitives begin with.
-    pub written: Scop,
-    /// What the ILP begins with.
-    pub normal: &'a dyn Fn() -> Result<Scop>,
-    /// The instruction set that `tensorize` chooses from.
-    pub isa: Isa,
-}
 
 /// What has become of a program after all `primitives`, from its original order; or why not, and after how many primitives.
 /// The order is proven at the end: a tree in between may be illegal where later primitives mend it.
@@ -280,7 +251,7 @@ fn marks(primitive: &Primitive) -> Vec<Mark<'_>> {
 /// The tree with an arrow at the rows that are marked, and at the parts of a sequence that have some of these statements, or
 /// all where no part has less.
 fn picture(scop: &Scop, schedule: &Schedule, marks: &[Mark], statements: &[Name]) -> String {
-    let is_called = |id: &StatementId, name: &str| edit::is_called(&scop.statement(*id).name, name);
+    let is_called = |id: &StatementId, name: &str| crate::poly::transform::tree_edit::is_called(&scop.statement(*id).name, name);
     let count = |ids: &[StatementId]| statements.iter().filter(|name| ids.iter().any(|id| is_called(id, name))).count();
     let mut has_less = false;
     schedule.for_each_part(&mut |ids| has_less |= (1..statements.len()).contains(&count(ids)));

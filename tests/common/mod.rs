@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use tilewright::codegen::target::{Isa, Target};
 
-use tilewright::graph::import::Dim;
+use tilewright::graph::import::model::Dim;
 use tilewright::runtime::module::{Module, TensorSpec};
 use tilewright::runtime::npy;
 use tilewright::{DType, Model, Session, Tensor};

@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 use tilewright::DType;
 use tilewright::Tensor;
 use tilewright::graph::interpret::evaluate;
-use tilewright::poly::language::{Computation, Meaning, parse};
+use tilewright::language::meaning::{Computation, Meaning};
+use tilewright::language::parser::parse;
 
 fn meaning(text: &str, sizes: &[(&str, i64)]) -> Meaning {
     let file = parse("t.tile", text).unwrap_or_else(|e| panic!("{e}"));

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tilewright::codegen::target::Target;
 use tilewright::pipeline::Compilation;
-use tilewright::poly::traffic::traffic;
+use tilewright::poly::analysis::traffic::traffic;
 use tilewright::runtime::session::Session;
 use tilewright::{DType, Error, Model, Result, Tensor};
 

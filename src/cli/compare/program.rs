@@ -11,9 +11,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Instant;
 use tilewright::pipeline::Compilation;
-use tilewright::poly::language;
-use tilewright::poly::tile::PhaseReport;
-use tilewright::poly::traffic::{Traffic, traffic};
+use tilewright::language;
+use tilewright::poly::tile::report::PhaseReport;
+use tilewright::poly::analysis::traffic::{traffic, Traffic};
 use tilewright::runtime::error::unknown;
 use tilewright::runtime::session::Session;
 use tilewright::{DType, Error, Model, Options, Result, Tensor};
@@ -172,7 +172,7 @@ pub struct Prepared {
 
 /// Compiles and runs all schedules of the programs that are asked for.
 pub fn prepare(arguments: &Arguments, model: &ModelArguments, progress: &Progress) -> Result<Vec<Prepared>> {
-    let file = language::load(&arguments.file)?;
+    let file = tilewright::language::file::load(&arguments.file)?;
     let chosen: Vec<&language::syntax::Program> = match &arguments.program {
         Some(name) => vec![file.program(Some(name))?],
         None => file.programs.iter().filter(|p| !file.schedules_of(p).is_empty()).collect(),

@@ -1,9 +1,9 @@
 //! Vector loads, stores, gathers and scatters. Nothing outside of the lanes that take part is touched.
 
 use super::scalar::n;
-use super::{Emitter, X16, X17};
+use crate::codegen::aarch64::emitter::{Emitter, X16, X17};
 use crate::codegen::vcode::{Addr, Inst, Lane, LaneRange, VType, Vreg};
-use crate::codegen::{DType, Result};
+use crate::runtime::{DType, Result};
 use dynasmrt::DynasmApi;
 
 /// Temporaries of an instruction.

@@ -1,11 +1,11 @@
 //! Addresses, integers, loops and conditionals.
 
-use super::{Body, Emitter, X16, X17};
-use crate::codegen::allocation::{Place, slot_offset};
-use crate::codegen::expr::CompareOp;
-use crate::codegen::operands::Class;
+use crate::codegen::aarch64::emitter::{Body, Emitter, X16, X17};
+use crate::codegen::regalloc::allocation::{slot_offset, Place};
+use crate::expr::CompareOp;
+use crate::codegen::vcode::operands::Class;
 use crate::codegen::vcode::{Addr, Gpr, GprOp, Inst, Operand};
-use crate::codegen::{DType, Error, Result};
+use crate::runtime::{DType, Error, Result};
 use dynasmrt::{DynasmApi, DynasmLabelApi};
 
 pub(super) fn n(r: Gpr) -> u8 {

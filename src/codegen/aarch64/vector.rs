@@ -1,15 +1,13 @@
 //! Vector arithmetic between registers.
 
-use super::Emitter;
+use crate::codegen::aarch64::emitter::ByElement;
+use crate::codegen::aarch64::emitter::Emitter;
 use super::scalar::n;
-use crate::codegen::expr::CompareOp;
-use crate::codegen::operands::Class;
+use crate::expr::CompareOp;
+use crate::codegen::vcode::operands::Class;
 use crate::codegen::vcode::{Function, Inst, Lane, ShiftOp, VBinary, VType, VUnary, Vreg};
-use crate::codegen::{DType, Result};
+use crate::runtime::{DType, Result};
 use dynasmrt::{DynasmApi, DynasmLabelApi};
-
-/// Virtual registers that hold one broadcast element and are only ever multiplied: the element is loaded as a scalar.
-pub(super) struct ByElement(Vec<bool>);
 
 impl ByElement {
     pub(super) fn of(function: &Function) -> ByElement {

@@ -3,7 +3,9 @@
 use super::program::{Buffer, Builder, at};
 use super::{cases, program::Case, random, registers};
 use crate::codegen::vcode::{Inst, Lane, VBinary, VType};
-use crate::codegen::{DType, Target, checker, regalloc, x86};
+use crate::codegen::{regalloc, x86, Target};
+use crate::runtime::DType;
+use crate::codegen::regalloc::checker;
 use crate::runtime::executable::Executable;
 
 const PAGE: usize = 4096;

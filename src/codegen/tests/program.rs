@@ -1,7 +1,8 @@
 //! Small functions, their inputs, and comparison of results.
 
 use crate::codegen::vcode::{Addr, Function, Gpr, Inst, Vreg};
-use crate::codegen::{DType, vcode_interpret};
+use crate::runtime::DType;
+use crate::codegen::vcode::execute;
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 
@@ -23,7 +24,7 @@ impl Case {
     /// The buffers after the run.
     pub fn expected(&self) -> Vec<Vec<u8>> {
         let mut buffers: Vec<Vec<u8>> = self.buffers.iter().map(|b| b.bytes.clone()).collect();
-        vcode_interpret::run(&self.function, &mut buffers, self.range.0, self.range.1)
+        execute::run(&self.function, &mut buffers, self.range.0, self.range.1)
             .unwrap_or_else(|e| panic!("{e}\n{:#?}", self.function.insts));
         buffers
     }

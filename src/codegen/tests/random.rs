@@ -2,7 +2,7 @@
 
 use super::cases::dtype;
 use super::program::{Builder, Case, at, data};
-use crate::codegen::expr::CompareOp;
+use crate::expr::CompareOp;
 use crate::codegen::vcode::{Addr, Gpr, GprOp, Inst, Lane, LaneRange, Operand, VBinary, VType, Vreg};
 use crate::codegen::{Target, regalloc};
 use rand::rngs::StdRng;

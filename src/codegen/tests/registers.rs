@@ -2,10 +2,12 @@
 
 use super::program::{Builder, Case, at, data};
 use super::{native, random};
-use crate::codegen::allocation::{Allocation, Place, Step};
-use crate::codegen::operands::Class;
+use crate::codegen::regalloc::allocation::{Allocation, Place, Step};
+use crate::codegen::vcode::operands::Class;
 use crate::codegen::vcode::{GprOp, Inst, Lane, Operand, VBinary, VType};
-use crate::codegen::{DType, Target, checker, regalloc, x86};
+use crate::codegen::{regalloc, x86, Target};
+use crate::runtime::DType;
+use crate::codegen::regalloc::checker;
 use crate::runtime::executable::Executable;
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};

@@ -3,10 +3,10 @@
 use super::encode::{Encoding, Memory, Rm, Width};
 use super::opcode::{self, Op};
 use super::scalar::n;
-use super::{AREA_2, Emitter, at, on_stack, repeated};
-use crate::codegen::allocation::Needs;
+use crate::codegen::x86::emitter::{at, on_stack, repeated, AREA_2, Emitter};
+use crate::codegen::regalloc::allocation::Needs;
 use crate::codegen::vcode::{Addr, Inst, Lane, LaneRange, VType, Vreg};
-use crate::codegen::{DType, Result};
+use crate::runtime::{DType, Result};
 use dynasmrt::{DynasmApi, dynasm};
 
 /// How memory elements become lanes.

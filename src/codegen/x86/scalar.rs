@@ -1,12 +1,12 @@
 //! Addresses, integers, loops and conditionals.
 
-use super::Emitter;
-use crate::codegen::allocation::{Place, slot_offset};
-use crate::codegen::expr::CompareOp;
-use crate::codegen::operands::Class;
+use crate::codegen::x86::emitter::Emitter;
+use crate::codegen::regalloc::allocation::{slot_offset, Place};
+use crate::expr::CompareOp;
+use crate::codegen::vcode::operands::Class;
 use crate::codegen::vcode::{Addr, Gpr, GprOp, Inst, Operand};
-use crate::codegen::x86::Body;
-use crate::codegen::{DType, Error, Result};
+use crate::codegen::x86::emitter::Body;
+use crate::runtime::{DType, Error, Result};
 use dynasmrt::{DynasmApi, DynasmLabelApi, dynasm};
 
 impl Emitter<'_> {
@@ -232,7 +232,7 @@ impl Emitter<'_> {
 
     /// `dst` = the integer at `addr + offset`, extended to 64 bits.
     pub(super) fn load_int(&mut self, d: u8, addr: &Addr, offset: i64, mem: DType) -> Result<()> {
-        let m = super::at(addr, offset)?;
+        let m = crate::codegen::x86::emitter::at(addr, offset)?;
         let (b, disp) = (m.base.unwrap_or(0), m.displacement);
         macro_rules! load {
             ($op:ident $register:ident $size:tt) => {
@@ -257,7 +257,7 @@ impl Emitter<'_> {
     }
 
     fn prefetch(&mut self, addr: &Addr) -> Result<()> {
-        let m = super::at(addr, 0)?;
+        let m = crate::codegen::x86::emitter::at(addr, 0)?;
         let (b, disp) = (m.base.unwrap_or(0), m.displacement);
         match m.index {
             None => dynasm!(self.asm ; .arch x64 ; prefetcht1 [Rq(b) + disp]),

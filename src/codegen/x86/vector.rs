@@ -3,11 +3,11 @@
 use super::encode::{Encoding, Rm, Width};
 use super::opcode::{self, Op};
 use super::scalar::n;
-use super::{AREA_2, Emitter, on_stack, repeated};
-use crate::codegen::allocation::Needs;
-use crate::codegen::expr::CompareOp;
+use crate::codegen::x86::emitter::{on_stack, repeated, AREA_2, Emitter};
+use crate::codegen::regalloc::allocation::Needs;
+use crate::expr::CompareOp;
 use crate::codegen::vcode::{Inst, Lane, ShiftOp, VBinary, VType, VUnary};
-use crate::codegen::{DType, Result};
+use crate::runtime::{DType, Result};
 
 /// Temporaries of a binary operation.
 fn binary_needs(op: VBinary, lane: Lane, evex: bool) -> u8 {

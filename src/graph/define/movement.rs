@@ -1,7 +1,8 @@
 //! Operators that move data: every output element is one input element.
 
-use super::{Build, Space};
-use crate::graph::expr::{Access, Affine, BinaryOp, CompareOp, Expr, Index, Scalar};
+use crate::graph::define::space::{Build, Space};
+use crate::expr::{Access, BinaryOp, CompareOp, Expr, Index, Scalar};
+use crate::expr::Affine;
 use crate::graph::op::Op;
 
 pub(super) fn define(b: &mut Build, op: &Op) {
@@ -66,7 +67,7 @@ pub(super) fn define(b: &mut Build, op: &Op) {
     b.assign(b.target(), space, body);
 }
 
-fn guarded(buffer: crate::graph::expr::BufferId, index: Vec<Affine>, guard: Vec<Affine>, otherwise: Scalar) -> Expr {
+fn guarded(buffer: crate::expr::BufferId, index: Vec<Affine>, guard: Vec<Affine>, otherwise: Scalar) -> Expr {
     let otherwise = (!guard.is_empty()).then_some(otherwise);
     Expr::Load(Access { buffer, index: index.into_iter().map(Index::Affine).collect(), guard, otherwise })
 }
@@ -78,7 +79,7 @@ fn gather(b: &Build, index: Vec<Index>) -> Expr {
 /// The element of the index tensor at `at` as a subscript of a dimension; negative values count from its end.
 fn subscript(b: &Build, at: Vec<Affine>, extent: i64) -> Index {
     let value = Expr::load(b.input(1), at);
-    let c = |v: i64| super::constant(b.inputs[1].dtype, v as f64);
+    let c = |v: i64| crate::graph::define::space::constant(b.inputs[1].dtype, v as f64);
     let wrapped = Expr::binary(BinaryOp::Add, value.clone(), c(extent));
     Index::Value(Box::new(Expr::select(Expr::compare(CompareOp::Lt, value.clone(), c(0)), wrapped, value)))
 }
@@ -140,7 +141,7 @@ fn reshape(b: &mut Build) {
     let (from, to) = (b.inputs[0].shape.clone(), b.output.shape.clone());
     let count: i64 = from.iter().product();
     if count == 0 {
-        let body = super::constant(b.output.dtype, 0.0);
+        let body = crate::graph::define::space::constant(b.output.dtype, 0.0);
         return b.assign(b.target(), Space::over(&to), body);
     }
     // Products of leading extents, the places where either shape is cut.

@@ -1,8 +1,9 @@
 //! Reductions of axes, softmax, layer normalization and the matrix product.
 
-use super::{Build, Space, constant, exp};
-use crate::graph::DType;
-use crate::graph::expr::{Affine, BinaryOp, BufferId, CompareOp, Expr, UnaryOp};
+use crate::graph::define::space::{constant, exp, Build, Space};
+use crate::runtime::DType;
+use crate::expr::{BinaryOp, BufferId, CompareOp, Expr, UnaryOp};
+use crate::expr::Affine;
 use crate::graph::op::ReduceOp;
 
 /// The iterators of `shape`: those of `axes` reduced, in one order of memory. Subscripts of the operand, and of a tensor of

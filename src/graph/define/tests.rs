@@ -1,6 +1,6 @@
 use super::*;
 use crate::graph::op::{F32, Layout, PoolKind, ReduceOp, Window};
-use crate::poly::build::build;
+use crate::poly::normalize::build::build;
 
 fn t(dtype: DType, shape: &[i64]) -> TensorType {
     TensorType::new(dtype, shape)
@@ -64,7 +64,7 @@ pub(crate) fn cases() -> Vec<(Op, Vec<TensorType>)> {
         let dtype = if logical { DType::Bool } else { DType::F32 };
         out.push((Op::Binary(op), vec![t(dtype, &[2, 1]), t(dtype, &[3])]));
     }
-    for &op in crate::graph::expr::CompareOp::ALL {
+    for &op in crate::expr::CompareOp::ALL {
         out.push((Op::Compare(op), vec![t(DType::I64, &[2, 3]), t(DType::I64, &[3])]));
     }
     for &op in ReduceOp::ALL {

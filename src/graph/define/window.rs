@@ -3,9 +3,10 @@
 //! Where the window leaves the image a condition fails and nothing is combined. Weights stand in ONNX's order in every
 //! layout. A group is an iterator of its own; with one channel in each group (depthwise) no channel is reduced.
 
-use super::{Build, Space, constant};
-use crate::graph::DType;
-use crate::graph::expr::{Access, Affine, BinaryOp, Expr, Index, Scalar};
+use crate::graph::define::space::{constant, Build, Space};
+use crate::runtime::DType;
+use crate::expr::{Access, BinaryOp, Expr, Index, Scalar};
+use crate::expr::Affine;
 use crate::graph::infer::Image;
 use crate::graph::op::{Layout, PoolKind, Window};
 
@@ -167,7 +168,7 @@ fn load_or_zero(b: &Build, i: usize, space: &Space, index: Vec<Affine>) -> Expr 
 }
 
 /// `y = sums + bias` along the channels.
-fn add_bias(b: &mut Build, sums: crate::graph::expr::BufferId, layout: Layout) {
+fn add_bias(b: &mut Build, sums: crate::expr::BufferId, layout: Layout) {
     let space = Space::over(&b.output.shape);
     let last = space.outer() - 1;
     let channel = match layout {
@@ -181,7 +182,7 @@ fn add_bias(b: &mut Build, sums: crate::graph::expr::BufferId, layout: Layout) {
 }
 
 /// Where the sums go: the output, or a temporary to which the bias is added.
-fn sums(b: &mut Build) -> crate::graph::expr::BufferId {
+fn sums(b: &mut Build) -> crate::expr::BufferId {
     if b.inputs.len() == 3 { b.temporary("s", &b.output.shape.clone()) } else { b.target() }
 }
 
@@ -430,8 +431,8 @@ fn inside_count(window: &Window, d: usize, o: &Affine, extent: i64, outputs: i64
     }
     let inside = |k: i64| {
         let at = Expr::Index(first.clone().offset(k * dilation));
-        let low = Expr::compare(crate::graph::expr::CompareOp::Ge, at.clone(), c(0));
-        let high = Expr::compare(crate::graph::expr::CompareOp::Lt, at, c(extent));
+        let low = Expr::compare(crate::expr::CompareOp::Ge, at.clone(), c(0));
+        let high = Expr::compare(crate::expr::CompareOp::Lt, at, c(extent));
         Expr::cast(DType::I64, Expr::binary(BinaryOp::And, low, high))
     };
     (0..kernel).map(inside).reduce(|a, b| a + b)

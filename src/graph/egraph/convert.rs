@@ -6,9 +6,10 @@
 use crate::graph::egraph::network::{Head, Network, Term};
 use crate::graph::extract::Extraction;
 use crate::graph::fusion::Place;
-use crate::graph::ir::{Graph, Source, TensorType, ValueId};
+use crate::graph::ir::{Graph, Source, ValueId};
+use crate::graph::tensor_type::TensorType;
 use crate::graph::op::Op;
-use crate::graph::{Error, Result};
+use crate::runtime::{Error, Result};
 use egg::Id;
 use std::collections::{BTreeMap, BTreeSet};
 

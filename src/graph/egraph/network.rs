@@ -5,11 +5,11 @@
 //! Constants are leaves, equal constants one leaf; an expression of constants stays an expression. Added here: e-nodes that
 //! a rule replaced, which neither the matcher nor the extraction looks at.
 
-use crate::graph::expr::{BinaryOp, UnaryOp};
+use crate::expr::{BinaryOp, UnaryOp};
 use crate::graph::infer::infer;
-use crate::graph::ir::TensorType;
+use crate::graph::tensor_type::TensorType;
 use crate::graph::op::Op;
-use crate::graph::{DType, Tensor};
+use crate::runtime::{DType, Tensor};
 use egg::{Analysis, DidMerge, Id, Language};
 use rustc_hash::FxHashSet;
 use std::collections::BTreeMap;

@@ -10,7 +10,8 @@ use crate::graph::fusion::Place;
 use crate::graph::ir::Graph;
 use crate::graph::rules::pattern::Rule;
 use crate::graph::rules::{self, constants};
-use crate::graph::{Error, Result, Target};
+use crate::runtime::{Error, Result};
+use crate::codegen::Target;
 use egg::{Id, StopReason};
 
 /// What the rewriting may spend and use.

@@ -11,7 +11,8 @@ use crate::graph::extract::problem::Problem;
 use crate::graph::extract::required::Required;
 use crate::graph::fusion::{affine_reshape, is_view, joins};
 use crate::graph::op::Op;
-use crate::graph::{Error, Result, Target};
+use crate::runtime::{Error, Result};
+use crate::codegen::Target;
 use egg::Id;
 use std::collections::BTreeMap;
 

@@ -1,7 +1,7 @@
 //! The choice among expressions of constants: they are computed once, when the model is compiled.
 
 use crate::graph::egraph::network::{Head, Network};
-use crate::graph::ir::TensorType;
+use crate::graph::tensor_type::TensorType;
 use crate::graph::op::Op;
 use egg::Id;
 use std::collections::BTreeMap;

@@ -11,7 +11,7 @@ use crate::graph::extract::problem::Problem;
 use crate::graph::extract::required::Bands;
 use crate::graph::extract::rows::Rows;
 use crate::graph::extract::work;
-use crate::graph::{Error, Result};
+use crate::runtime::{Error, Result};
 
 /// Passes of the bottom-up choice.
 const MAX_PASSES: usize = 32;

@@ -8,7 +8,7 @@ use crate::graph::egraph::network::{Network, Term};
 use crate::graph::extract::candidate::{Candidate, Edge, Site};
 use crate::graph::extract::required::Required;
 use crate::graph::fusion::{Way, is_expensive, reads_through};
-use crate::graph::ir::TensorType;
+use crate::graph::tensor_type::TensorType;
 use crate::graph::op::FusionKind;
 use egg::Id;
 use std::collections::BTreeMap;

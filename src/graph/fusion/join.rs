@@ -4,8 +4,8 @@
 //! has a variable for each way of each pair and chooses; nothing else decides what is fused.
 
 use crate::graph::define::kind;
-use crate::graph::expr::{Affine, Var};
-use crate::graph::ir::TensorType;
+use crate::expr::{Affine, Var};
+use crate::graph::tensor_type::TensorType;
 use crate::graph::op::{FusionKind, Layout, Op, ReduceOp};
 
 /// Input channels up to which a convolution reads its input through a transposition.

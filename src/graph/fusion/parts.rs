@@ -3,9 +3,10 @@
 //! In: the definitions of a group's nodes as they come. Out: the same with each reader of a concatenation split like the
 //! concatenation itself, so that each part is computed from its own operand and the concatenation need not be in memory.
 
-use crate::graph::expr::{Access, Affine, BufferId, Expr, Index, Var};
-use crate::graph::scop::{Definition, Iterator, Program, Role, TensorDecl};
-use crate::graph::{Error, Result};
+use crate::expr::{Access, BufferId, Expr, Index};
+use crate::expr::{Affine, Var};
+use crate::poly::statement::{Definition, Iterator, Program, Role, TensorDecl};
+use crate::runtime::{Error, Result};
 use std::collections::BTreeMap;
 
 /// One part of a value.

@@ -4,13 +4,16 @@
 //! the values inside as temporaries. Invariant: names do not depend on the graph, so that equal kernels have equal programs.
 
 use crate::graph::define::define;
-use crate::graph::expr::{Affine, BufferId, Expr, Index, Scalar, Var};
+use crate::expr::{BufferId, Expr, Index, Scalar};
+use crate::expr::{Affine, Var};
 use crate::graph::fusion::parts::Parts;
-use crate::graph::fusion::{Group, Slice, affine_reshape};
-use crate::graph::ir::{Graph, TensorType, ValueId};
+use crate::graph::fusion::{affine_reshape, Slice};
+use crate::graph::fusion::group::Group;
+use crate::graph::ir::{Graph, ValueId};
+use crate::graph::tensor_type::TensorType;
 use crate::graph::op::Op;
-use crate::graph::scop::{Definition, Iterator, Program, Role, TensorDecl};
-use crate::graph::{Error, Result, Tensor};
+use crate::poly::statement::{Definition, Iterator, Program, Role, TensorDecl};
+use crate::runtime::{Error, Result, Tensor};
 use std::collections::BTreeMap;
 
 /// The tensor expression of a group: its inputs, its outputs, then temporaries. Tensor names do not depend on the graph,
@@ -134,7 +137,7 @@ fn renumber(mut definition: Definition, map: &[Bound]) -> Result<Definition> {
 
 /// A guarded read of a scalar: a choice between it and the value outside.
 fn guarded(value: Scalar, guard: &[Affine], otherwise: Option<Scalar>) -> Expr {
-    use crate::graph::expr::CompareOp::Ge;
+    use crate::expr::CompareOp::Ge;
     let outside = otherwise.unwrap_or(value);
     guard.iter().fold(Expr::Const(value), |inner, g| {
         let holds = Expr::compare(Ge, Expr::Index(g.clone()), Expr::Const(Scalar::i64(0)));

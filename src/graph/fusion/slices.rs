@@ -3,20 +3,12 @@
 //! In: groups. Out: groups without those that only concatenate what other kernels write and read element by element; the
 //! writers and readers of an operand have the whole as input or output instead, and a [`Slice`] that says where it lies.
 
+use crate::graph::fusion::group::Slice;
 use crate::graph::define::kind;
-use crate::graph::fusion::Group;
+use crate::graph::fusion::group::Group;
 use crate::graph::ir::{Graph, Node, Source, ValueId};
 use crate::graph::op::{FusionKind, Op};
 use std::collections::{BTreeMap, BTreeSet};
-
-/// A value that lies in another one, along one dimension.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Slice {
-    pub value: ValueId,
-    pub whole: ValueId,
-    pub axis: usize,
-    pub offset: i64,
-}
 
 /// Writes concatenations in place where every operand allows it.
 pub fn write_in_place(graph: &Graph, groups: &mut Vec<Group>, users: &[Vec<usize>]) {

@@ -1,15 +1,18 @@
+use crate::graph::fusion::group::Group;
 use super::*;
 use crate::graph::egraph::{Optimized, Options, optimize};
-use crate::graph::expr::{Affine, BinaryOp, BufferId, Expr, UnaryOp, Var};
+use crate::expr::{BinaryOp, BufferId, Expr, UnaryOp};
+use crate::expr::{Affine, Var};
 use crate::graph::infer::infer;
 use crate::graph::ir::Node;
-use crate::graph::ir::TensorType;
+use crate::graph::tensor_type::TensorType;
 use crate::graph::ir::Value;
 use crate::graph::op::Layout;
 use crate::graph::op::{F32, Window};
 use crate::graph::rules;
-use crate::graph::scop::Role;
-use crate::graph::{DType, Target, Tensor};
+use crate::poly::statement::Role;
+use crate::runtime::{DType, Tensor};
+use crate::codegen::Target;
 use std::sync::Arc;
 
 /// A graph under construction: values are found by what the methods return.
@@ -281,7 +284,7 @@ fn what_is_concatenated_is_written_to_its_place() {
     let (graph, groups) = net.chosen(&[out, again]);
     let programs: Vec<_> = groups.iter().map(|g| program(&graph, g).unwrap()).collect();
     let written =
-        |p: &crate::graph::scop::Program| p.tensors.iter().find(|t| t.role == Role::Output).map(|t| t.shape.clone());
+        |p: &crate::poly::statement::Program| p.tensors.iter().find(|t| t.role == Role::Output).map(|t| t.shape.clone());
     let whole = Some(vec![1, 11, 5, 5]);
     assert_eq!((written(&programs[0]), written(&programs[1])), (whole.clone(), whole.clone()));
     assert_eq!(programs[1].definitions[0].write[1].constant, 8);

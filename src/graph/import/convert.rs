@@ -1,12 +1,12 @@
 //! Elementwise operators, constants and shapes.
 
-use super::Importer;
+use crate::graph::import::importer::Importer;
 use super::node::Source;
 use super::tensor::{checked_len, dtype};
-use crate::graph::expr::{BinaryOp, CompareOp, UnaryOp};
+use crate::expr::{BinaryOp, CompareOp, UnaryOp};
 use crate::graph::ir::ValueId;
 use crate::graph::op::{F32, Op};
-use crate::graph::{DType, Error, Result, Tensor};
+use crate::runtime::{DType, Error, Result, Tensor};
 
 /// Shorthand for building expressions node by node.
 impl Importer<'_> {

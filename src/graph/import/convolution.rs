@@ -1,11 +1,11 @@
 //! Convolution, pooling and batch normalization.
 
-use super::Importer;
+use crate::graph::import::importer::Importer;
 use super::node::Source;
-use crate::graph::expr::BinaryOp;
+use crate::expr::BinaryOp;
 use crate::graph::ir::ValueId;
 use crate::graph::op::{Layout, Op, PoolKind, Window};
-use crate::graph::{Error, Result, Tensor};
+use crate::runtime::{Error, Result, Tensor};
 
 /// Padding rule of the `auto_pad` attribute.
 enum AutoPad {
@@ -259,7 +259,7 @@ pub(super) fn batch_normalization(g: &mut Importer, n: &Source) -> Result<Vec<Va
     let epsilon = g.constant(Tensor::new(&[], &[epsilon]));
     let epsilon = g.cast_to(epsilon, g.ty(variance).dtype)?;
     let shifted = g.binary(BinaryOp::Add, variance, epsilon)?;
-    let deviation = g.unary(crate::graph::expr::UnaryOp::Sqrt, shifted)?;
+    let deviation = g.unary(crate::expr::UnaryOp::Sqrt, shifted)?;
     let factor = g.binary(BinaryOp::Div, scale, deviation)?;
     let product = g.binary(BinaryOp::Mul, mean, factor)?;
     let offset = g.binary(BinaryOp::Sub, bias, product)?;

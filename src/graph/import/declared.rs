@@ -1,9 +1,11 @@
 //! What a file declares of its outputs against what is computed: another element type is an error, another shape a warning.
 
-use super::{Dim, Importer, OnnxModel, tensor};
+use super::tensor;
+use crate::graph::import::importer::Importer;
+use crate::graph::import::model::{Dim, OnnxModel};
 use crate::graph::ir::{Graph, ValueId};
 use crate::graph::proto::{DimensionProto, ValueInfoProto};
-use crate::graph::{Error, Result};
+use crate::runtime::{Error, Result};
 use std::collections::HashMap;
 
 impl OnnxModel {

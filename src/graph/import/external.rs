@@ -4,7 +4,7 @@
 
 use crate::graph::proto::TensorProto;
 use crate::graph::synthetic::Recipe;
-use crate::graph::{Error, Result};
+use crate::runtime::{Error, Result};
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
 use std::path::{Component, Path, PathBuf};

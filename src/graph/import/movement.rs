@@ -1,10 +1,10 @@
 //! Operators that move data, and gathers.
 
-use super::Importer;
+use crate::graph::import::importer::Importer;
 use super::node::Source;
 use crate::graph::ir::ValueId;
 use crate::graph::op::Op;
-use crate::graph::{DType, Error, Result, Tensor};
+use crate::runtime::{DType, Error, Result, Tensor};
 
 impl Importer<'_> {
     pub(super) fn reshape_to(&mut self, x: ValueId, shape: Vec<i64>) -> Result<ValueId> {

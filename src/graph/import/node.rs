@@ -2,7 +2,7 @@
 
 use crate::graph::ir::ValueId;
 use crate::graph::proto::{AttributeProto, NodeProto, TensorProto};
-use crate::graph::{Error, Result};
+use crate::runtime::{Error, Result};
 use std::cell::Cell;
 
 pub(super) struct Source<'a> {

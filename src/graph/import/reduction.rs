@@ -1,11 +1,11 @@
 //! Matrix products, reductions and normalizations.
 
-use super::Importer;
+use crate::graph::import::importer::Importer;
 use super::node::Source;
-use crate::graph::expr::{BinaryOp, UnaryOp};
+use crate::expr::{BinaryOp, UnaryOp};
 use crate::graph::ir::ValueId;
 use crate::graph::op::{F32, Op, ReduceOp};
-use crate::graph::{DType, Error, Result};
+use crate::runtime::{DType, Error, Result};
 
 pub(super) fn matmul(g: &mut Importer, n: &Source) -> Result<Vec<ValueId>> {
     let (mut a, mut b) = (n.input(0)?, n.input(1)?);

@@ -1,12 +1,12 @@
 //! Resizing: axis by axis, each as a weighted sum of gathers at constant positions. Whole-number repetition of the nearest
 //! element is [`Op::Upsample`].
 
-use super::Importer;
+use crate::graph::import::importer::Importer;
 use super::node::Source;
-use crate::graph::expr::BinaryOp;
+use crate::expr::BinaryOp;
 use crate::graph::ir::ValueId;
 use crate::graph::op::Op;
-use crate::graph::{DType, Error, Result, Tensor};
+use crate::runtime::{DType, Error, Result, Tensor};
 
 /// One axis: output extent, and output over input extent as the model states it.
 #[derive(Clone, Copy)]

@@ -1,9 +1,10 @@
 //! The table of ONNX operators: name, first operator set, and the function that converts a node to canonical form.
 
 use super::node::Source;
-use super::{Importer, convert, convolution, movement, reduction, resize};
-use crate::graph::Result;
-use crate::graph::expr::{BinaryOp, CompareOp, UnaryOp};
+use super::{convert, convolution, movement, reduction, resize};
+use crate::graph::import::importer::Importer;
+use crate::runtime::Result;
+use crate::expr::{BinaryOp, CompareOp, UnaryOp};
 use crate::graph::ir::ValueId;
 use crate::graph::op::{Op, ReduceOp};
 use crate::graph::proto::NodeProto;

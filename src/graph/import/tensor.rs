@@ -2,7 +2,7 @@
 
 use super::external::Folder;
 use crate::graph::proto::TensorProto;
-use crate::graph::{DType, Error, Result, Tensor};
+use crate::runtime::{DType, Error, Result, Tensor};
 
 /// The largest tensor that is taken from a file or made while folding, in bytes.
 pub const MAX_TENSOR_BYTES: i64 = 4 << 30;

@@ -1,9 +1,9 @@
 //! Strips of lanes: an expression compiled to a list of operations, each of which runs over a whole strip.
 
-use super::strides;
-use crate::graph::expr::{Affine, BinaryOp, CompareOp, Expr, Index, Scalar, UnaryOp};
-use crate::graph::scalar::{Number, Value, cast, f16_to_f32, f32_to_bf16, f32_to_f16, round_bf16, round_f16};
-use crate::graph::{DType, Error, Result, Tensor};
+use crate::expr::{BinaryOp, CompareOp, Expr, Index, Scalar, UnaryOp};
+use crate::expr::Affine;
+use crate::expr::scalar::{cast, f16_to_f32, f32_to_bf16, f32_to_f16, round_bf16, round_f16, Number, Value};
+use crate::runtime::{DType, Error, Result, Tensor};
 use rustc_hash::FxHashMap;
 use std::borrow::Cow;
 
@@ -543,7 +543,7 @@ impl Sums {
     }
 }
 
-/// Minima and maxima keep not-a-number, as [`crate::codegen::scalar::accumulate`] does.
+/// Minima and maxima keep not-a-number, as [`crate::expr::scalar::accumulate`] does.
 fn accumulate<T: Number>(op: BinaryOp, sums: &mut [T], values: impl Iterator<Item = T>, first: Option<usize>) {
     macro_rules! run {
         ($op:expr) => {{
@@ -563,4 +563,13 @@ fn accumulate<T: Number>(op: BinaryOp, sums: &mut [T], values: impl Iterator<Ite
         BinaryOp::Max => run!(BinaryOp::Max),
         _ => run!(op),
     }
+}
+
+/// Row-major distances.
+pub(super) fn strides(shape: &[i64]) -> Vec<i64> {
+    let mut out = vec![1; shape.len()];
+    for d in (1..shape.len()).rev() {
+        out[d - 1] = out[d] * shape[d];
+    }
+    out
 }

@@ -1,7 +1,7 @@
 use super::*;
-use crate::graph::DType;
+use crate::runtime::DType;
 use crate::graph::define::define;
-use crate::graph::expr::{BinaryOp, UnaryOp};
+use crate::expr::{BinaryOp, UnaryOp};
 use crate::graph::infer::infer;
 use crate::graph::op::{F32, Layout, Op, PoolKind, ReduceOp, Window};
 
@@ -293,7 +293,7 @@ fn elementwise_functions_agree_with_their_formulas() {
         (Op::Silu, Box::new(|x| x * sigmoid(x))),
         (Op::HardSigmoid { alpha: F32::new(0.2), beta: F32::new(0.5) }, Box::new(|x| hard(0.2, 0.5, x))),
         (Op::HardSwish, Box::new(|x| x * hard(1.0 / 6.0, 0.5, x))),
-        (Op::Gelu, Box::new(|x| 0.5 * x * (1.0 + crate::graph::scalar::erf(x as f64 / 2f64.sqrt()) as f32))),
+        (Op::Gelu, Box::new(|x| 0.5 * x * (1.0 + crate::expr::scalar::erf(x as f64 / 2f64.sqrt()) as f32))),
         (
             Op::Elu { alpha: F32::new(1.5), scale: F32::new(1.25), divisor: F32::new(0.5) },
             Box::new(|x| if x > 0.0 { 1.25 * x } else { 1.25 * 1.5 * ((x / 0.5).exp() - 1.0) }),

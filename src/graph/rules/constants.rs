@@ -1,11 +1,12 @@
 //! The constant expressions that rules build, folded once they are chosen.
 
-use crate::graph::expr::BinaryOp;
+use crate::expr::BinaryOp;
 use crate::graph::fusion::Place;
 use crate::graph::infer::broadcast;
 use crate::graph::ir::{Graph, Node, Source, Value, ValueId};
 use crate::graph::op::Op;
-use crate::graph::{DType, Result, Tensor, fold::evaluate};
+use crate::graph::fold::evaluate;
+use crate::runtime::{DType, Result, Tensor};
 use std::sync::Arc;
 
 /// The graph with every node of constant operands computed, without what is no longer used, and where its nodes run.
@@ -89,7 +90,7 @@ fn apply(op: &Op, operands: &[&Tensor]) -> Result<Vec<Tensor>> {
 /// `f` of two f32 tensors with stretched dimensions, for weights of millions of elements.
 fn elementwise(a: &Tensor, b: &Tensor, f: impl Fn(f32, f32) -> f32) -> Result<Tensor> {
     let Some(shape) = broadcast([&a.shape[..], &b.shape[..]]) else {
-        return Err(crate::graph::Error::Internal("constant operands do not broadcast".into()));
+        return Err(crate::runtime::Error::Internal("constant operands do not broadcast".into()));
     };
     let rank = shape.len();
     let strides = |t: &Tensor| -> Vec<usize> {

@@ -1,6 +1,6 @@
 //! Functions that exporters spell out: activations, normalisation, softmax.
 
-use crate::graph::DType;
+use crate::runtime::DType;
 use crate::graph::egraph::network::Network;
 use crate::graph::op::{F32, Op, ReduceOp};
 use crate::graph::rules::pattern::Keep::{IfSole, Instead};
@@ -67,7 +67,7 @@ fn elu_alpha(network: &mut Network, m: &Match) -> Option<Id> {
 /// The operand of which `d` is the difference to its own mean over the same axes as `m`.
 fn centred(network: &Network, d: Id, mean: &Op) -> Option<Id> {
     network.applications(d).find_map(|(op, c)| {
-        if !matches!(op, Op::Binary(crate::graph::expr::BinaryOp::Sub)) {
+        if !matches!(op, Op::Binary(crate::expr::BinaryOp::Sub)) {
             return None;
         }
         let x = network.find(c[0]);
@@ -111,7 +111,7 @@ fn layer_norm_scale(network: &mut Network, m: &Match) -> Option<Id> {
     let (Op::LayerNorm { axis, .. }, [x, scale]) = (op, operands) else { return None };
     let shape = network.shape(*x).to_vec();
     let factor = over_normalised(network, m.get('s'), &shape, *axis)?;
-    let scale = network.binary(crate::graph::expr::BinaryOp::Mul, *scale, factor)?;
+    let scale = network.binary(crate::expr::BinaryOp::Mul, *scale, factor)?;
     network.op(op.clone(), &[*x, scale])
 }
 
@@ -121,13 +121,13 @@ fn layer_norm_bias(network: &mut Network, m: &Match) -> Option<Id> {
     let shape = network.shape(operands[0]).to_vec();
     let mut bias = over_normalised(network, m.get('b'), &shape, *axis)?;
     if let Some(&before) = operands.get(2) {
-        bias = network.binary(crate::graph::expr::BinaryOp::Add, before, bias)?;
+        bias = network.binary(crate::expr::BinaryOp::Add, before, bias)?;
     }
     network.op(op.clone(), &[operands[0], operands[1], bias])
 }
 
 fn softmax(network: &mut Network, m: &Match) -> Option<Id> {
-    use crate::graph::expr::{BinaryOp, UnaryOp};
+    use crate::expr::{BinaryOp, UnaryOp};
     let Op::Reduce { op: ReduceOp::Sum, axes, keep: true } = m.application('s').0 else { return None };
     let [axis] = axes[..] else { return None };
     let y = network.applications(m.get('e')).find_map(|(op, c)| (*op == Op::Unary(UnaryOp::Exp)).then(|| c[0]))?;

@@ -1,7 +1,7 @@
 //! The words of patterns: the operators' mnemonics.
 
-use crate::graph::DType;
-use crate::graph::expr::{BinaryOp, CompareOp, UnaryOp};
+use crate::runtime::DType;
+use crate::expr::{BinaryOp, CompareOp, UnaryOp};
 use crate::graph::fusion::is_elementwise;
 use crate::graph::op::{F32, Layout, Op, PoolKind, ReduceOp, Window};
 

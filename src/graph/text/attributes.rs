@@ -2,10 +2,8 @@
 
 use crate::graph::op::{F32, Layout, Op, PoolKind, ReduceOp, Window};
 use crate::graph::text::{Parsed, dtype_named, list};
-use crate::graph::{
-    expr::{BinaryOp, CompareOp, UnaryOp},
-    opaque,
-};
+use crate::expr::{BinaryOp, CompareOp, UnaryOp};
+use crate::runtime::opaque;
 use std::str::FromStr;
 
 /// The operator that `text` says, such as `conv[3x3 pad=1x1 nhwc]`.

@@ -1,7 +1,7 @@
 //! Strongly connected components of statements, and orders of execution.
 
-use super::LiveDependences;
-use crate::poly::scop::StatementId;
+use crate::poly::ilp::scheduler::LiveDependences;
+use crate::poly::statement::StatementId;
 
 /// The dependences between statements of `group`.
 pub(super) fn within<'a>(group: &[StatementId], live: &LiveDependences<'a>) -> LiveDependences<'a> {

@@ -3,16 +3,16 @@
 //! In: the statements of a group, the pairs of instances that are still to be ordered, and what the row may look like.
 //! Out: φ of each statement, checked by exact legality, its coincidence exact; or `None`.
 
-use super::Scheduler;
-use crate::codegen::expr::{Affine, Var};
-use crate::poly::Result;
-use crate::poly::dependence::Dependence;
-use crate::poly::generators::generators;
-use crate::poly::integer_program::{IntegerProgram, Linear};
-use crate::poly::legality::Live;
-use crate::poly::polyhedron::{Form, Polyhedron, minus};
+use crate::poly::ilp::scheduler::Scheduler;
+use crate::expr::{Affine, Var};
+use crate::runtime::Result;
+use crate::poly::analysis::dependence::Dependence;
+use crate::poly::sets::generators::generators;
+use crate::poly::ilp::integer_program::{IntegerProgram, Linear};
+use crate::poly::analysis::legality::Live;
+use crate::poly::sets::polyhedron::{minus, Form, Polyhedron};
 use crate::poly::schedule::{Row, RowKind};
-use crate::poly::scop::StatementId;
+use crate::poly::statement::StatementId;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 

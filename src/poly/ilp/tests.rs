@@ -1,11 +1,14 @@
 //! Schedules as text.
 
 use super::*;
-use crate::codegen::expr::{BinaryOp, Expr, UnaryOp};
-use crate::poly::{build, dependence, expand, language, samples, scop, split};
+use crate::expr::{BinaryOp, Expr, UnaryOp};
+use crate::poly::{samples, scop};
+use crate::poly::normalize::{array_expansion, build, index_set_split};
+use crate::poly::analysis::dependence;
+use crate::language;
 
 /// The schedule of a program; it must come from the integer programs and be legal.
-fn scheduled(p: &scop::Program) -> String {
+fn scheduled(p: &crate::poly::statement::Program) -> String {
     let scop = build::build("t", p).unwrap();
     let d = dependence::analyze(&scop).unwrap();
     let (schedule, report) = schedule(&scop, &d).unwrap();
@@ -98,7 +101,7 @@ fn layer_normalisation() {
 fn sharing_a_loop_must_not_spoil_strides() {
     // A row computed once and added to every row of a matrix: in one loop over columns the matrix would be
     // walked down its columns.
-    let mut p = scop::Program::default();
+    let mut p = crate::poly::statement::Program::default();
     let x = samples::tensor(&mut p, Role::Input, "X", &[64]);
     let z = samples::tensor(&mut p, Role::Input, "Z", &[32, 64]);
     let y = samples::tensor(&mut p, Role::Output, "Y", &[32, 64]);
@@ -126,7 +129,7 @@ fn sharing_a_loop_must_not_spoil_strides() {
 #[test]
 fn shared_loops_are_iterators_of_one_length() {
     // Concatenation along the columns: 20 and 33 of them.
-    let mut p = scop::Program::default();
+    let mut p = crate::poly::statement::Program::default();
     let a = samples::tensor(&mut p, Role::Input, "A", &[6, 20]);
     let b = samples::tensor(&mut p, Role::Input, "B", &[6, 33]);
     let y = samples::tensor(&mut p, Role::Output, "Y", &[6, 53]);
@@ -153,7 +156,7 @@ fn shared_loops_are_iterators_of_one_length() {
 #[test]
 fn many_statements_share_their_rows() {
     // Twelve times: divide each row by its sum.
-    let mut p = scop::Program::default();
+    let mut p = crate::poly::statement::Program::default();
     let mut x = samples::tensor(&mut p, Role::Input, "X", &[64, 96]);
     let y = samples::tensor(&mut p, Role::Output, "Y", &[64, 96]);
     for k in 0..12 {
@@ -187,7 +190,7 @@ fn loops(text: &str, sizes: &[(&str, i64)]) -> Scop {
     let file = language::parse("t", text).unwrap();
     let sizes = sizes.iter().map(|&(name, n)| (name.to_string(), n)).collect();
     let meaning = file.lower(file.program(None).unwrap(), &sizes, None).unwrap();
-    expand::expand(&split::split(&meaning.normal().unwrap()).unwrap()).unwrap()
+    array_expansion::expand(&index_set_split::split(&meaning.normal().unwrap()).unwrap()).unwrap()
 }
 
 /// What took minutes once, entries that are enough, program.

@@ -14,19 +14,21 @@
 //! complete: the iterators are solved for, and all that the domain and the rows say is asked for.
 
 mod accumulate;
-mod private;
-mod regions;
-mod steps;
-mod waves;
+mod private_storage;
+mod separation;
+mod serial_steps;
+mod wavefront;
 
-use super::{Class, Lowering, Mode, State, kind, loop_over};
-use crate::codegen::expr::{Affine, Var};
-use crate::codegen::loopnest::{Bound, LoopKind, Stmt};
-use crate::poly::Result;
-use crate::poly::isl::Isl;
-use crate::poly::polyhedron::{Form, Polyhedron, Reduced, difference, minus};
+use super::{kind, loop_over};
+use crate::poly::lower::state::{Class, Lowering, Mode, State};
+use crate::expr::{Affine, Var};
+use crate::codegen::loopnest::{LoopKind, Stmt};
+use crate::expr::Bound;
+use crate::runtime::Result;
+use crate::poly::sets::isl::Isl;
+use crate::poly::sets::polyhedron::{difference, minus, Form, Polyhedron, Reduced};
 use crate::poly::schedule::{Node, Row, RowKind, parts_of};
-use crate::poly::scop::StatementId;
+use crate::poly::statement::StatementId;
 
 /// Stores beyond which loops are no longer divided.
 const MAX_STORES: usize = 600;

@@ -1,25 +1,16 @@
 //! Statement iterators from loop variables.
 
-use super::{Lowering, State};
-use crate::codegen::expr::{Affine, Var};
+use crate::poly::lower::state::Solution;
+use crate::poly::lower::state::{Lowering, State};
+use crate::expr::{Affine, Var};
 use crate::codegen::loopnest::Stmt;
-use crate::poly::scop::StatementId;
-use crate::poly::{Error, Result};
+use crate::poly::statement::StatementId;
+use crate::runtime::{Error, Result};
 
 /// An equation `Σ coefficient·iterator = value`, value affine in loop variables.
 struct Equation {
     iterators: Affine,
     value: Affine,
-}
-
-/// The iterators of a statement at one place.
-pub(super) struct Solution {
-    /// Affine in loop variables.
-    pub iterators: Vec<Affine>,
-    /// Where the instance exists, as far as the loops do not imply it.
-    pub conditions: Vec<Affine>,
-    /// Divisions that the iterators use.
-    pub lets: Vec<Stmt>,
 }
 
 impl Lowering<'_> {

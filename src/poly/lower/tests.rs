@@ -1,13 +1,17 @@
 //! Loops against instances: random Scops in random legal orders.
 
 use super::lower_as;
-use crate::codegen::expr::{Access, Affine, Expr, Index, Scalar};
-use crate::codegen::verify;
+use crate::expr::{Access, Expr, Index, Scalar};
+use crate::expr::Affine;
+use crate::codegen::loopnest::verify;
 use crate::poly::brute_tests::{disturb, random_scop};
 use crate::poly::schedule::{Node, RowKind, Schedule};
-use crate::poly::scop::{Role, Scop, Statement};
-use crate::poly::tile::Tiled;
-use crate::poly::{DType, Tensor, dependence, ilp, legality, reference};
+use crate::poly::scop::Scop;
+use crate::poly::statement::{Role, Statement};
+use crate::poly::tile::report::Tiled;
+use crate::poly::{ilp, reference};
+use crate::runtime::{DType, Tensor};
+use crate::poly::analysis::{dependence, legality};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 

@@ -17,39 +17,32 @@
 //! Invariant: rows are only moved inwards where they carry nothing, so that the result is legal; it is checked like any
 //! other.
 
+pub mod context;
 mod sizes;
 mod sums;
 
-use super::access::{Reference, operations, references};
-use super::phase::Plan;
-use super::{PhaseReport, instances};
-use crate::codegen::expr::{Affine, BinaryOp, Index, Var};
+use crate::poly::tile::band::context::{Bands, FILL, SIZES, direction};
+use crate::poly::analysis::access::{operations, references, Reference};
+use crate::poly::tile::plan::Plan;
+use crate::poly::tile::report::{instances, PhaseReport};
+use crate::expr::{BinaryOp, Index};
+use crate::expr::{Affine, Var};
 use crate::codegen::loopnest::row_major;
-use crate::poly::isl::Isl;
 use crate::poly::schedule::{Band, Node, Row, RowKind};
-use crate::poly::scop::{Scop, StatementId};
-use crate::poly::{Target, dependence};
+use crate::poly::statement::StatementId;
+use crate::poly::analysis::dependence;
 use std::collections::BTreeMap;
 use sums::BlockOfSums;
 
 /// ns to start a run of an innermost loop.
 const RUN: f64 = 30.0;
-/// Share of the second cache that a tile fills.
-const FILL: f64 = 0.6;
-const SIZES: [i64; 8] = [4, 8, 16, 32, 64, 128, 256, 512];
+
 /// Loops with fewer points are not made vectors.
 const SHORT: i64 = 8;
 /// Cycles of one point that waits for the point before.
 const CHAIN: f64 = 6.0;
 /// Cycles of one lane of a strided access.
 const LANE: f64 = 1.2;
-
-pub struct Bands<'a> {
-    pub scop: &'a Scop,
-    pub target: &'a Target,
-    pub statements: &'a [StatementId],
-    pub isl: Isl,
-}
 
 /// What is around a place of the tree.
 #[derive(Clone, Default)]
@@ -467,21 +460,6 @@ fn points(splits: &[Split], body: Node) -> Node {
 /// Elements between neighbours along a direction; `None` where a subscript is computed.
 fn stride(r: &Reference, d: &[i64]) -> Option<i64> {
     r.strides.iter().zip(d).try_fold(0, |sum, (s, c)| Some(sum + if *c == 0 { 0 } else { (*s)? * c }))
-}
-
-/// How the iterators change when one row makes a step and the others do not; `None` when that is no integer vector.
-fn direction(all: &[&Row], row: &Row, id: StatementId, n: usize) -> Option<Vec<i64>> {
-    let theta = |r: &Row| -> Vec<i64> { (0..n as u32).map(|v| r.of(id).coefficient(Var(v))).collect() };
-    let others: Vec<Vec<i64>> = all.iter().filter(|r| **r != row).map(|r| theta(r)).collect();
-    let free = crate::poly::polyhedron::orthogonal_complement(&others, n);
-    let own = theta(row);
-    let step = |d: &[i64]| -> i64 { d.iter().zip(&own).map(|(a, b)| a * b).sum() };
-    let d = free.into_iter().find(|d| step(d) != 0)?;
-    match step(&d) {
-        1 => Some(d),
-        -1 => Some(d.iter().map(|c| -c).collect()),
-        _ => None,
-    }
 }
 
 /// The rows over single values on the way to a statement; whether each is in the last band.

@@ -13,11 +13,12 @@
 //! Tried are all orders, cache tiles of 2 … 32 blocks on each loop, and a reduction cut into 2 … 32 parts, between
 //! which the accumulators of all blocks inside rest in memory.
 
-use super::FEW_STEPS;
-use super::access::Reference;
+use crate::poly::analysis::traffic::FILL;
+use crate::poly::tile::report::FEW_STEPS;
+use crate::poly::analysis::access::Reference;
 use super::register_block::{Axis, EDGE};
-use crate::codegen::expr::Var;
-use crate::poly::Target;
+use crate::expr::Var;
+use crate::codegen::Target;
 
 /// A loop over tiles of `tile` values of an iterator.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -44,8 +45,6 @@ pub struct Traffic<'a> {
     pub divisible: &'a [Var],
 }
 
-/// Share of a cache that the model fills.
-pub const FILL: f64 = 0.7;
 /// Share of the time of transfers from the second cache that does not hide behind arithmetic.
 const SECOND: f64 = 0.1;
 /// The same from further away, when they keep the memory busy for as long as the arithmetic takes during which they are

@@ -3,13 +3,13 @@
 //! In: the loops around a statement. Out: a [`Packing`] for each operand, in the order of the loops: tiles, reductions,
 //! points, the vector last.
 
-use super::access::{Reference, operations, references};
-use super::phase::{Phase, Shared, unit};
+use crate::poly::analysis::access::{operations, references, Reference};
+use crate::poly::tile::plan::{unit, Phase, Shared};
 use super::register_block::{Axis, Problem};
-use crate::codegen::expr::Var;
-use crate::poly::pack::{Packing, Part};
+use crate::expr::Var;
+use crate::poly::packing::{Packing, Part};
 use crate::poly::schedule::Row;
-use crate::poly::scop::StatementId;
+use crate::poly::statement::StatementId;
 
 /// The loops around the main statement of a leaf, as far as its packed operands need them.
 pub(super) struct Group {

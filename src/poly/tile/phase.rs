@@ -1,16 +1,18 @@
 //! The plan of one phase: its tree with tile rows and point rows.
 
-use super::access::{Along, operations, references};
+use crate::poly::tile::plan::{Phase, Plan, Shared, unit};
+use crate::poly::analysis::access::{operations, references, Along};
 use super::cache::{TileLoop, Traffic};
 use super::operands::Group;
 use super::register_block::{Axis, Block, Problem};
-use super::{PhaseReport, instances};
-use crate::codegen::expr::{Affine, BufferId, Var};
-use crate::poly::Target;
-use crate::poly::instruction::{self, Mismatch, MismatchPart, TensorInstruction};
-use crate::poly::pack::Packing;
+use crate::poly::tile::report::{instances, PhaseReport};
+use crate::expr::BufferId;
+use crate::expr::{Affine, Var};
+use crate::poly::instruction;
+use crate::poly::instruction::{Mismatch, MismatchPart};
+use crate::poly::packing::Packing;
 use crate::poly::schedule::{Band, Node, Row, RowKind};
-use crate::poly::scop::{Role, Scop, StatementId};
+use crate::poly::statement::{Role, StatementId};
 
 /// Elements of one vector loop that streams through memory.
 const STREAM_ELEMENTS: i64 = 2048;
@@ -18,33 +20,6 @@ const STREAM_ELEMENTS: i64 = 2048;
 const UNROLL_OPERATIONS: i64 = 160;
 /// Cycles to write one lane of a vector of sums whose lanes are strided.
 const STRIDED_SUM: f64 = 3.0;
-
-pub struct Phase<'a> {
-    pub scop: &'a Scop,
-    pub target: &'a Target,
-    pub instructions: &'a [TensorInstruction],
-    pub statements: &'a [StatementId],
-}
-
-pub struct Plan {
-    /// The tree with tile rows and point rows.
-    pub node: Node,
-    pub report: PhaseReport,
-    /// Leading rows of the outer band that may be parallel at no cost.
-    pub free_rows: usize,
-}
-
-/// What the dominant statement decided for the rows outside.
-pub(super) struct Shared {
-    /// Rows of the outer band that became blocks: position and points.
-    blocked: Vec<(usize, i64)>,
-    /// The one among them that is the vector.
-    vector: Option<usize>,
-    pub dominant: StatementId,
-    pub block: Block,
-    /// Loops over parts of the dominant statement's reductions.
-    parts: Vec<TileLoop>,
-}
 
 /// A register block with the loops over blocks that suit it.
 struct Choice {
@@ -56,13 +31,6 @@ struct Choice {
     /// Loops that threads do not divide, and reduced iterators that may be cut into parts.
     uneven: Vec<Var>,
     divisible: Vec<Var>,
-}
-
-impl Shared {
-    /// The length of the parts that the reduction along `v` is cut into.
-    pub fn part(&self, v: Var, statement: StatementId) -> Option<i64> {
-        self.parts.iter().find(|p| p.iterator == v && statement == self.dominant).map(|p| p.tile)
-    }
 }
 
 impl Phase<'_> {
@@ -551,14 +519,6 @@ fn flatten(node: Node) -> Node {
 
 fn restrict(phi: &[(StatementId, Affine)], statements: &[StatementId]) -> Vec<(StatementId, Affine)> {
     phi.iter().filter(|p| statements.contains(&p.0)).cloned().collect()
-}
-
-/// The iterator that is φ of the statement, up to a shift.
-pub(super) fn unit(row: &Row, id: StatementId) -> Option<Var> {
-    match row.phi.iter().find(|p| p.0 == id)?.1.terms[..] {
-        [(v, 1)] => Some(v),
-        _ => None,
-    }
 }
 
 /// Points of a block along an iterator.

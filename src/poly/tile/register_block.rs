@@ -16,10 +16,10 @@
 //! part of Low, Igual, Smith, Quintana-Ortí, "Analytical Modeling Is Enough for High-Performance BLIS" (TOMS 2016),
 //! with accesses instead of fixed operands and with the edges counted.
 
-use super::access::{Along, Reference, gcd};
-use crate::codegen::expr::Var;
-use crate::poly::Target;
-use crate::poly::scop::Statement;
+use crate::poly::analysis::access::{gcd, Along, Reference};
+use crate::expr::Var;
+use crate::codegen::Target;
+use crate::poly::statement::Statement;
 
 /// An iterator of the dominant statement that has a loop of its own.
 #[derive(Clone, PartialEq, Debug)]

@@ -1,17 +1,28 @@
 //! Programs through tiling and lowering, against the equations evaluated one by one.
 
-use crate::codegen::expr::{Access, Affine, BinaryOp, BufferId, Expr, Index, Scalar, Var};
-use crate::codegen::scalar::{self, Value};
-use crate::codegen::{interpret, verify};
-use crate::poly::expand::expand;
-use crate::poly::language::{self, Computation};
-use crate::poly::lower::{Argument, Kernel, lower};
+use crate::expr::{Access, BinaryOp, BufferId, Expr, Index, Scalar};
+use crate::expr::{Affine, Var};
+use crate::expr::scalar;
+use crate::expr::scalar::Value;
+use crate::codegen::loopnest::{interpret, verify};
+use crate::poly::normalize::array_expansion::expand;
+use crate::language;
+use crate::language::meaning::Computation;
+use crate::poly::lower::{lower, Kernel};
+use crate::poly::lower::state::Argument;
 use crate::poly::reference::{offset, value};
 use crate::poly::samples::{self, Conv, define, tensor, v, vars};
 use crate::poly::schedule::{Band, Node, Row, RowKind, Schedule};
-use crate::poly::scop::{Program, Role, Scop, StatementId};
-use crate::poly::tile::{Tiled, tile};
-use crate::poly::{DType, Target, Tensor, build, compile_stages, dependence, ilp};
+use crate::poly::scop::Scop;
+use crate::poly::statement::{Program, Role, StatementId};
+use crate::poly::tile::tile;
+use crate::poly::tile::report::Tiled;
+use crate::poly::ilp;
+use crate::poly::normalize::build;
+use crate::poly::analysis::dependence;
+use crate::runtime::{DType, Tensor};
+use crate::codegen::Target;
+use crate::poly::compile::compile_stages;
 use std::collections::BTreeMap;
 
 /// Band over the first `outer` iterators of every statement, then each statement with a band of its own.

@@ -1,20 +1,22 @@
 //! Primitives that keep what an iteration touches in memory of its own.
 
-use super::Transformed;
-use super::edit::{children_of, find, refuse};
+use crate::poly::transform::state::Transformed;
+use crate::poly::transform::tree_edit::{children_of, find, refuse};
 use super::insert::{
     Around, Touch, add_temporary, insert, join_privates, nest, path_to, private, settled, statement_name, touches,
 };
-use crate::poly::Result;
-use crate::poly::expand::runs_before;
-use crate::poly::expr::{Affine, BufferId, Expr, Var};
-use crate::poly::isl::Isl;
-use crate::poly::language::primitive::Loop;
-use crate::poly::language::syntax::Name;
-use crate::poly::pack::Packing;
-use crate::poly::polyhedron::{Polyhedron, minus};
+use crate::runtime::Result;
+use crate::poly::normalize::array_expansion::runs_before;
+use crate::expr::{BufferId, Expr};
+use crate::expr::{Affine, Var};
+use crate::poly::sets::isl::Isl;
+use crate::poly::transform::primitive::Loop;
+use crate::expr::syntax::Name;
+use crate::poly::packing::Packing;
+use crate::poly::sets::polyhedron::{minus, Polyhedron};
 use crate::poly::schedule::{Node, Row, Schedule};
-use crate::poly::scop::{Iterator, Scop, Statement, StatementId};
+use crate::poly::scop::Scop;
+use crate::poly::statement::{Iterator, Statement, StatementId};
 use crate::runtime::error::unknown;
 
 /// The tensor of this name.

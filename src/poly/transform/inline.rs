@@ -1,18 +1,20 @@
 //! Values that are computed again at each use.
 
-use super::Transformed;
+use crate::poly::transform::state::Transformed;
 use super::cache::solve;
-use super::edit::{apart, refuse, together};
+use crate::poly::transform::tree_edit::{apart, refuse, together};
 use super::insert::remove;
 use super::value::{Value, check_first, check_given, check_sources};
-use crate::poly::Result;
-use crate::poly::build::expand;
-use crate::poly::expr::{Affine, Expr, Var};
-use crate::poly::isl::Isl;
-use crate::poly::language::syntax::Name;
-use crate::poly::rounding;
+use crate::runtime::Result;
+use crate::poly::normalize::build::expand;
+use crate::expr::Expr;
+use crate::expr::{Affine, Var};
+use crate::poly::sets::isl::Isl;
+use crate::expr::syntax::Name;
+use crate::poly::normalize::rounding;
 use crate::poly::schedule::{Node, Row, Schedule};
-use crate::poly::scop::{Scop, StatementId};
+use crate::poly::scop::Scop;
+use crate::poly::statement::StatementId;
 
 /// `compute_inline Bx`: each use computes the value again.
 ///

@@ -1,14 +1,16 @@
 //! New statements in a tree: below a loop, with an iterator for each loop around them.
 
-use super::Transformed;
-use super::edit::{apart, refuse, together};
-use crate::poly::Result;
-use crate::poly::expr::{Affine, BufferId, Index, Var};
-use crate::poly::isl::Isl;
-use crate::poly::polyhedron::{Polyhedron, Reduced, difference, minus, plus};
-use crate::poly::private::Private;
+use crate::poly::transform::state::Transformed;
+use crate::poly::transform::tree_edit::{apart, refuse, together};
+use crate::runtime::Result;
+use crate::expr::{BufferId, Index};
+use crate::expr::{Affine, Var};
+use crate::poly::sets::isl::Isl;
+use crate::poly::sets::polyhedron::{difference, minus, plus, Polyhedron, Reduced};
+use crate::poly::storage::Private;
 use crate::poly::schedule::{Node, Row, RowKind, Schedule, Step};
-use crate::poly::scop::{Iterator, Scop, StatementId, TensorDecl};
+use crate::poly::scop::Scop;
+use crate::poly::statement::{Iterator, StatementId, TensorDecl};
 
 /// One access: the statement, its subscripts, and where it takes place.
 pub struct Touch {
@@ -225,7 +227,7 @@ pub fn nest(id: StatementId, iterators: &[Iterator], range: std::ops::Range<usiz
         kind: RowKind::Serial,
         pad: 1,
     };
-    range.rev().fold(Node::Leaf, |below, v| super::edit::single(row(v), below))
+    range.rev().fold(Node::Leaf, |below, v| crate::poly::transform::tree_edit::single(row(v), below))
 }
 
 /// The Scop with one more temporary, called after `name`.
@@ -239,7 +241,7 @@ pub fn add_temporary(scop: &mut Scop, name: &str, like: &TensorDecl) -> BufferId
         unique = format!("{name}_{k}");
         k += 1;
     }
-    scop.tensors.push(TensorDecl { name: unique, role: crate::poly::scop::Role::Temporary, ..like.clone() });
+    scop.tensors.push(TensorDecl { name: unique, role: crate::poly::statement::Role::Temporary, ..like.clone() });
     BufferId(scop.tensors.len() as u32 - 1)
 }
 

@@ -1,14 +1,14 @@
 //! The layout of a copy in memory.
 
-use super::Transformed;
-use super::edit::refuse;
-use crate::poly::expr::{Affine, Var};
-use crate::poly::isl::Isl;
-use crate::poly::language::syntax::{Expr, Kind, Operator};
-use crate::poly::polyhedron::{Form, Polyhedron, difference, minus, plus};
-use crate::poly::private::{Digit, Private};
+use crate::poly::transform::state::Transformed;
+use crate::poly::transform::tree_edit::refuse;
+use crate::expr::{Affine, Var};
+use crate::poly::sets::isl::Isl;
+use crate::expr::syntax::{Expr, Kind, Operator};
+use crate::poly::sets::polyhedron::{difference, minus, plus, Form, Polyhedron};
+use crate::poly::storage::{Digit, Private};
 use crate::poly::scop::Scop;
-use crate::poly::{Error, Result};
+use crate::runtime::{Error, Result};
 use crate::runtime::error::unknown;
 
 /// The copy that `name` speaks of: a private temporary, or the last copy of a tensor of this name.

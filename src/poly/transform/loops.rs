@@ -1,12 +1,13 @@
 //! Primitives about loops. In the pictures `S` is whatever is below.
 
-use super::edit::{check_new, find, refuse, replace, restrict, rows, single};
-use crate::poly::Result;
-use crate::poly::expr::Affine;
-use crate::poly::language::primitive::{Loop, Loops};
-use crate::poly::language::syntax::Name;
+use crate::poly::transform::tree_edit::{check_new, find, refuse, replace, restrict, rows, single};
+use crate::runtime::Result;
+use crate::expr::Affine;
+use crate::poly::transform::primitive::{Loop, Loops};
+use crate::expr::syntax::Name;
 use crate::poly::schedule::{Node, Row, RowKind, Schedule, Step, steps_of};
-use crate::poly::scop::{Scop, StatementId};
+use crate::poly::scop::Scop;
+use crate::poly::statement::StatementId;
 
 /// Iterations that a loop is padded to multiples of, at most.
 const MAX_PAD: i64 = 1 << 16;
@@ -156,7 +157,7 @@ fn meant(scop: &Scop, row: &Row, which: &Loop) -> Result<Vec<StatementId>> {
     match &which.statement {
         None => Ok(covered(row)),
         Some(name) => {
-            let named = super::edit::statements(scop, name)?;
+            let named = crate::poly::transform::tree_edit::statements(scop, name)?;
             Ok(covered(row).into_iter().filter(|id| named.contains(id)).collect())
         }
     }

@@ -1,13 +1,15 @@
 //! Primitives about operands that are read from a copy which is made before the loops.
 
-use super::Transformed;
-use super::edit::refuse;
-use crate::poly::expr::{Access, Var};
-use crate::poly::language::print::Style;
-use crate::poly::language::syntax::{Expr, Kind, Name, Operator};
-use crate::poly::pack::{Packing, Part};
-use crate::poly::scop::{Scop, Statement};
-use crate::poly::{Error, Result};
+use crate::poly::transform::state::Transformed;
+use crate::poly::transform::tree_edit::refuse;
+use crate::expr::Access;
+use crate::expr::Var;
+use crate::expr::syntax::Style;
+use crate::expr::syntax::{Expr, Kind, Name, Operator};
+use crate::poly::packing::{Packing, Part};
+use crate::poly::scop::Scop;
+use crate::poly::statement::Statement;
+use crate::runtime::{Error, Result};
 use crate::runtime::error::unknown;
 
 /// `cache_read B`: everything reads B from a copy that is made before the loops, in the order of the subscripts until

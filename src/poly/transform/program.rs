@@ -1,11 +1,12 @@
 //! Primitives about the program: what the ILP is given instead of what was written. They come before all others.
 
-use super::edit::refuse;
-use super::{Original, Transformed};
-use crate::poly::{Result, expand, split};
+use crate::poly::transform::tree_edit::refuse;
+use crate::poly::transform::state::{Original, Transformed};
+use crate::runtime::Result;
+use crate::poly::normalize::{array_expansion, index_set_split};
 
 /// `normalize`: what the ILP schedules. Of a tensor expression the temporaries are substituted into their readers, sums have
-/// accumulators, loops that all arrays use as one are one ([`crate::poly::build`]); the loops of a loop program begin at 0.
+/// accumulators, loops that all arrays use as one are one ([`crate::poly::normalize::build`]); the loops of a loop program begin at 0.
 ///
 /// ```text
 /// for m for n           for m for n          A(m,n) = 0
@@ -22,7 +23,7 @@ pub fn normalize(before: &Transformed, original: &Original) -> Result<Transforme
 }
 
 /// `divide`: a loop that reads one element of what it updates becomes one for each side of it, and one for the element
-/// itself ([`crate::poly::split`]).
+/// itself ([`crate::poly::normalize::index_set_split`]).
 ///
 /// ```text
 /// for j in 0..N              for j in 0..k        S_1
@@ -31,11 +32,11 @@ pub fn normalize(before: &Transformed, original: &Original) -> Result<Transforme
 /// ```
 pub fn divide(before: &Transformed) -> Result<Transformed> {
     untouched(before)?;
-    Ok(Transformed::new(split::split(&before.scop)?))
+    Ok(Transformed::new(index_set_split::split(&before.scop)?))
 }
 
 /// `expand`: scalar temporaries that every iteration writes before it reads them have one element for each iteration
-/// ([`crate::poly::expand`]).
+/// ([`crate::poly::normalize::array_expansion`]).
 ///
 /// ```text
 /// for i               for i
@@ -44,7 +45,7 @@ pub fn divide(before: &Transformed) -> Result<Transformed> {
 /// ```
 pub fn expand(before: &Transformed) -> Result<Transformed> {
     untouched(before)?;
-    Ok(Transformed::new(expand::expand(&before.scop)?))
+    Ok(Transformed::new(crate::poly::normalize::array_expansion::expand(&before.scop)?))
 }
 
 fn untouched(before: &Transformed) -> Result<()> {

@@ -1,10 +1,11 @@
 //! Primitives about which statements share loops.
 
-use super::edit::{apart, children_of, refuse, replace, restrict, single, statements, together};
-use crate::poly::Result;
-use crate::poly::language::syntax::Name;
+use crate::poly::transform::tree_edit::{apart, children_of, refuse, replace, restrict, single, statements, together};
+use crate::runtime::Result;
+use crate::expr::syntax::Name;
 use crate::poly::schedule::{Node, Row, Schedule};
-use crate::poly::scop::{Scop, StatementId};
+use crate::poly::scop::Scop;
+use crate::poly::statement::StatementId;
 
 /// `merge A, B at i`: the statements share their loops down to i.
 ///
@@ -97,8 +98,8 @@ pub fn distribute(scop: &Scop, schedule: &Schedule, names: &[Name], at: &Name) -
     for name in names {
         starts.push(statements(scop, name)?);
     }
-    let wanted = crate::poly::language::primitive::Loop { statement: names.first().cloned(), name: at.clone() };
-    let row = super::edit::find(scop, schedule, &wanted)?;
+    let wanted = crate::poly::transform::primitive::Loop { statement: names.first().cloned(), name: at.clone() };
+    let row = crate::poly::transform::tree_edit::find(scop, schedule, &wanted)?;
     if let Some(outside) = starts.iter().flatten().find(|id| !row.phi.iter().any(|p| p.0 == **id)) {
         return refuse(format!("loop `{at}` does not contain {}", scop.statement(*outside).name));
     }

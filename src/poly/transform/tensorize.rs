@@ -1,14 +1,15 @@
 //! Loops that are one tensor instruction.
 
-use super::Transformed;
-use super::edit::{apart, find, refuse, rows, single, together};
+use crate::poly::transform::state::Transformed;
+use crate::poly::transform::tree_edit::{apart, find, refuse, rows, single, together};
 use super::loops::reorder;
 use crate::poly::instruction::{Mismatch, TensorInstruction, match_stored, table};
-use crate::poly::language::primitive::{Loop, Loops};
-use crate::poly::language::syntax::Name;
+use crate::poly::transform::primitive::{Loop, Loops};
+use crate::expr::syntax::Name;
 use crate::poly::schedule::{Node, Row, RowKind, Schedule};
-use crate::poly::scop::StatementId;
-use crate::poly::{Isa, Result};
+use crate::poly::statement::StatementId;
+use crate::codegen::Isa;
+use crate::runtime::Result;
 use crate::runtime::error::unknown;
 
 /// `tensorize C(mi, ni, ki) with outer_product`: the loops are a tensor instruction ([`crate::poly::instruction`]), repeated

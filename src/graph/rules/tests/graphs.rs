@@ -1,10 +1,10 @@
 //! What the rules make of whole graphs: layouts, kernels, limits, options.
 
 use super::{Sample, assert_close, inputs, pool, spelled_norm, turned, window};
-use crate::graph::Target;
+use crate::codegen::Target;
 use crate::graph::egraph::network::{Head, Term};
 use crate::graph::egraph::{Optimized, Options, optimize};
-use crate::graph::expr::{BinaryOp, CompareOp};
+use crate::expr::{BinaryOp, CompareOp};
 use crate::graph::extract::Outcome;
 use crate::graph::ir::{Node, Source, ValueId};
 use crate::graph::op::{Layout, Op, PoolKind, ReduceOp};
@@ -61,7 +61,7 @@ fn a_convolutional_network_runs_in_channels_last_with_one_transposition() {
     assert_eq!(count(&|op| matches!(op, Op::Binary(BinaryOp::Mul))), 1, "{out}");
     assert_eq!(count(&|op| matches!(op, Op::Binary(BinaryOp::Add))), 1, "{out}");
     assert!(report.extraction.gap().is_some_and(|g| g < 0.05), "{report}");
-    assert_close(&interpret::run(&s.graph, &given).unwrap(), &interpret::run(&out, &given).unwrap(), "network");
+    assert_close(&crate::graph::interpret::network::run(&s.graph, &given).unwrap(), &crate::graph::interpret::network::run(&out, &given).unwrap(), "network");
 }
 
 #[test]
@@ -135,7 +135,7 @@ fn a_recognised_norm_has_small_constants() {
     assert!(matches!(out.nodes[..], [Node { op: Op::LayerNorm { .. }, .. }]), "{out}");
     let constants = out.values.iter().filter(|v| matches!(v.source, Source::Constant(_)));
     assert!(constants.clone().count() > 0 && constants.into_iter().all(|v| v.ty.elements() == 1), "{out}");
-    assert_close(&interpret::run(&s.graph, &given).unwrap(), &interpret::run(&out, &given).unwrap(), "norm");
+    assert_close(&crate::graph::interpret::network::run(&s.graph, &given).unwrap(), &crate::graph::interpret::network::run(&out, &given).unwrap(), "norm");
 }
 
 #[test]
@@ -161,7 +161,7 @@ fn rewriting_stops_after_the_number_asked_for() {
     let root = small_network(&mut s);
     s.graph.outputs = vec![root];
     let given = inputs(&mut s);
-    let expected = interpret::run(&s.graph, &given).unwrap();
+    let expected = crate::graph::interpret::network::run(&s.graph, &given).unwrap();
     let run = |stop_after| {
         let options = Options { stop_after, ..Options::default() };
         optimize(&s.graph, &Target::avx2(), &options).unwrap()
@@ -170,7 +170,7 @@ fn rewriting_stops_after_the_number_asked_for() {
     for n in (0..all).step_by(7) {
         let Optimized { graph: out, report, .. } = run(Some(n));
         assert_eq!(report.rules.iter().map(|r| r.1).sum::<usize>(), n, "{report}");
-        assert_close(&expected, &interpret::run(&out, &given).unwrap(), "stopped");
+        assert_close(&expected, &crate::graph::interpret::network::run(&out, &given).unwrap(), "stopped");
     }
 }
 
@@ -184,7 +184,7 @@ fn blocks_of_channels_are_chosen_where_they_are_cheapest() {
     let run = |blocked, without: &[String]| {
         let options = Options { blocked, without: without.to_vec(), ..Options::default() };
         let Optimized { graph: out, report, .. } = optimize(&s.graph, &Target::avx512(), &options).unwrap();
-        assert_close(&interpret::run(&s.graph, &given).unwrap(), &interpret::run(&out, &given).unwrap(), "blocks");
+        assert_close(&crate::graph::interpret::network::run(&s.graph, &given).unwrap(), &crate::graph::interpret::network::run(&out, &given).unwrap(), "blocks");
         let blocked = |n: &&Node| matches!(n.op, Op::Conv { layout: Layout::Blocked(16), .. });
         (out.nodes.iter().filter(blocked).count(), report.extraction.chosen_ns, out)
     };
@@ -225,6 +225,6 @@ fn growth_is_limited_by_counts() {
         let windows = matches!(report.extraction.outcome, Outcome::Windows { solved, of } if solved == of && of > 2);
         assert_eq!(windows, options.max_ilp_variables == 60, "{report}");
         assert!(report.extraction.chosen_ns <= report.extraction.greedy_ns);
-        assert_close(&interpret::run(&s.graph, &given).unwrap(), &interpret::run(&out, &given).unwrap(), "limited");
+        assert_close(&crate::graph::interpret::network::run(&s.graph, &given).unwrap(), &crate::graph::interpret::network::run(&out, &given).unwrap(), "limited");
     }
 }

@@ -1,10 +1,11 @@
 //! Samples on which a row must not apply: each breaks one of its conditions.
 
 use super::{NHWC_TO_NCHW, Row, Sample, conv, gelu, norm, pool, row, turned, unblocked, wide_conv, window};
-use crate::graph::expr::{BinaryOp, UnaryOp};
+use crate::expr::{BinaryOp, UnaryOp};
 use crate::graph::ir::ValueId;
 use crate::graph::op::{F32, Layout, Op, PoolKind, ReduceOp};
-use crate::graph::{DType, Tensor, rules};
+use crate::graph::rules;
+use crate::runtime::{DType, Tensor};
 use egg::Id;
 
 fn integers(s: &mut Sample, op: BinaryOp, second: Option<BinaryOp>) -> ValueId {

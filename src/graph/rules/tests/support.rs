@@ -1,13 +1,13 @@
 //! Rules that replace what they match leave every class an e-node that can be computed without the class itself.
 
 use super::{Sample, assert_close, inputs, samples, window};
-use crate::graph::Target;
+use crate::codegen::Target;
 use crate::graph::egraph::convert::{Loaded, load};
 use crate::graph::egraph::network::Network;
 use crate::graph::egraph::saturate::{Budget, saturate};
 use crate::graph::egraph::support::{self, is_complete};
 use crate::graph::egraph::{Optimized, Options, optimize};
-use crate::graph::expr::{BinaryOp, UnaryOp};
+use crate::expr::{BinaryOp, UnaryOp};
 use crate::graph::interpret;
 use crate::graph::ir::ValueId;
 use crate::graph::op::{Layout, Op};
@@ -141,7 +141,7 @@ fn assert_optimizes(s: &mut Sample, root: ValueId) {
     let given = inputs(s);
     let Optimized { graph: out, report, .. } = optimize(&s.graph, &Target::avx512(), &Options::default()).unwrap();
     assert!(matches!(report.stop, egg::StopReason::Saturated), "{report}");
-    assert_close(&interpret::run(&s.graph, &given).unwrap(), &interpret::run(&out, &given).unwrap(), "inverse");
+    assert_close(&crate::graph::interpret::network::run(&s.graph, &given).unwrap(), &crate::graph::interpret::network::run(&out, &given).unwrap(), "inverse");
 }
 
 /// A transposition of a transposition and a product that reads one of them transposed need each other.

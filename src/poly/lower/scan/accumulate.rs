@@ -1,16 +1,16 @@
 //! Updates on a local tile of their target.
 
 use super::{MAX_TILE, Site, expands, rows_below};
-use crate::codegen::expr::{Affine, Var};
+use crate::expr::{Affine, Var};
 use crate::codegen::loopnest::Stmt;
-use crate::poly::Result;
-use crate::poly::dependence::reads_sums;
-use crate::poly::factor;
-use crate::poly::isl::Isl;
-use crate::poly::lower::place::Local;
-use crate::poly::lower::{Lowering, Mode, Placed};
+use crate::runtime::Result;
+use crate::poly::analysis::dependence::reads_sums;
+use crate::poly::analysis::constant_factor;
+use crate::poly::sets::isl::Isl;
+use crate::poly::lower::state::Local;
+use crate::poly::lower::state::{Lowering, Mode, Placed};
 use crate::poly::schedule::{Node, Row};
-use crate::poly::scop::StatementId;
+use crate::poly::statement::StatementId;
 
 impl Lowering<'_> {
     /// Where the remaining rows are the reduction loops and the points of one update whose target lies in memory: the
@@ -81,7 +81,7 @@ impl Lowering<'_> {
         let buffer = self.local(Local::Tile(id), &name, s.target, &shape);
         let mut here = site.clone();
         here.state.placed.push(Placed { tensor: s.target, buffer, origin, sums: true });
-        here.state.factor = factor::of_sum(self.scop, id);
+        here.state.factor = constant_factor::of_sum(self.scop, id);
         let mut out = vec![];
         for mode in [Mode::Fill, Mode::Body, Mode::Spill] {
             here.state.mode = mode;
@@ -98,7 +98,7 @@ impl Lowering<'_> {
             .filter_map(|d| d.row().exact(id))
             .map(|phi| (0..n as u32).map(|i| phi.coefficient(Var(i))).collect())
             .collect();
-        let complement = crate::poly::polyhedron::orthogonal_complement(&vectors, n);
+        let complement = crate::poly::sets::polyhedron::orthogonal_complement(&vectors, n);
         self.scop.statement(id).iterators[v.0 as usize].extent == 1 || complement.iter().all(|c| c[v.0 as usize] == 0)
     }
 

@@ -5,10 +5,10 @@
 //! registers, and the size of their tiles. Loops of triangular bounds are divided into whole blocks and the rest when
 //! they are lowered.
 
-use super::super::access::{Reference, references};
-use super::{Bands, FILL, SIZES, direction};
+use crate::poly::analysis::access::{references, Reference};
+use crate::poly::tile::band::context::{direction, Bands, FILL, SIZES};
 use crate::poly::schedule::{Band, Row};
-use crate::poly::scop::StatementId;
+use crate::poly::statement::StatementId;
 use std::collections::BTreeMap;
 
 /// Points of the first row of a block.

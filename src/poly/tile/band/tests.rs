@@ -1,12 +1,16 @@
 //! Loop programs from text to loops, against their instances one by one.
 
-use crate::poly::expand::expand;
-use crate::poly::language::{self, Computation};
+use crate::poly::normalize::array_expansion::expand;
+use crate::language;
+use crate::language::meaning::Computation;
 use crate::poly::lower::{Kernel, lower};
 use crate::poly::schedule::{RowKind, Schedule};
 use crate::poly::scop::Scop;
 use crate::poly::tile::tile;
-use crate::poly::{DType, Target, Tensor, dependence, ilp, legality, reference};
+use crate::poly::{ilp, reference};
+use crate::runtime::{DType, Tensor};
+use crate::codegen::Target;
+use crate::poly::analysis::{dependence, legality};
 use std::collections::BTreeMap;
 
 /// Small caches, so that small programs need tiles.
@@ -51,7 +55,7 @@ fn compiled(text: &str) -> Outcome {
     let shown = tiled.schedule.print(&scop);
     legality::check(&scop, &dependences, &tiled.schedule).unwrap_or_else(|e| panic!("{e}\n{shown}"));
     let kernel = lower(&scop, &tiled).unwrap();
-    crate::codegen::verify::verify(&kernel.nest).unwrap_or_else(|e| panic!("{e}\n{shown}\n{}", kernel.nest));
+    crate::codegen::loopnest::verify::verify(&kernel.nest).unwrap_or_else(|e| panic!("{e}\n{shown}\n{}", kernel.nest));
     let start: Vec<Tensor> = scop
         .tensors
         .iter()

@@ -1,0 +1,524 @@
+//! Reads the text of a LoopNest (see `print.rs`).
+
+use crate::expr::{Access, BinaryOp, BufferId, CompareOp, Expr, Index, Scalar, UnaryOp};
+use crate::expr::{Affine, Var};
+use crate::codegen::loopnest::{row_major, Buffer, BufferKind, LoopKind, LoopNest, Stmt};
+use crate::expr::Bound;
+use crate::expr::scalar::Value;
+use crate::runtime::{DType, Error, Result};
+use std::collections::HashMap;
+
+/// Parses one kernel. `Invalid` names the line.
+pub fn nest(text: &str) -> Result<LoopNest> {
+    let mut p = Parser::new("loop nest", text);
+    p.expect("kernel")?;
+    p.nest.name = p.name()?;
+    p.expect("{")?;
+    while p.peek_at(1) == ":" {
+        p.buffer()?;
+    }
+    p.nest.body = p.body()?;
+    p.end()?;
+    Ok(p.nest)
+}
+
+/// Tokens with their line numbers. A name may end in `#2`.
+fn tokens(text: &str) -> Vec<(String, usize)> {
+    let mut out = vec![];
+    for (line, row) in text.lines().enumerate() {
+        let chars: Vec<char> = row.chars().collect();
+        let mut i = 0;
+        while i < chars.len() {
+            let c = chars[i];
+            let start = i;
+            i += 1;
+            if c.is_whitespace() {
+                continue;
+            }
+            let word = |c: char| c.is_alphanumeric() || c == '_' || c == '\'' || c == '#';
+            if c.is_ascii_digit() {
+                // 1, 0.5, 1e-7; not the first part of 0..4
+                while i < chars.len() {
+                    let exponent = matches!(chars[i], '-' | '+') && chars[i - 1] == 'e';
+                    let point = chars[i] == '.' && chars.get(i + 1).is_some_and(|c| c.is_ascii_digit());
+                    if !(chars[i].is_alphanumeric() || exponent || point) {
+                        break;
+                    }
+                    i += 1;
+                }
+            } else if word(c) {
+                while i < chars.len() && word(chars[i]) {
+                    i += 1;
+                }
+            } else if let Some(two) = chars.get(i).map(|d| format!("{c}{d}"))
+                && ["..", ">=", "&&"].contains(&two.as_str())
+            {
+                i += 1;
+            }
+            out.push((chars[start..i].iter().collect(), line + 1));
+        }
+    }
+    out
+}
+
+/// A parser of expressions, with the names that are known so far.
+pub(crate) struct Parser {
+    what: &'static str,
+    tokens: Vec<(String, usize)>,
+    at: usize,
+    nest: LoopNest,
+    pub buffers: HashMap<String, BufferId>,
+    pub vars: HashMap<String, Var>,
+}
+
+impl Parser {
+    /// A parser at the beginning of `text`; messages call the text `what`.
+    pub(crate) fn new(what: &'static str, text: &str) -> Parser {
+        Parser {
+            what,
+            tokens: tokens(text),
+            at: 0,
+            nest: LoopNest { name: String::new(), buffers: vec![], vars: vec![], body: vec![] },
+            buffers: HashMap::new(),
+            vars: HashMap::new(),
+        }
+    }
+
+    pub(crate) fn end(&self) -> Result<()> {
+        if self.at < self.tokens.len() { self.fail("the end") } else { Ok(()) }
+    }
+
+    pub(crate) fn peek_at(&self, ahead: usize) -> &str {
+        self.tokens.get(self.at + ahead).map_or("", |t| t.0.as_str())
+    }
+
+    pub(crate) fn peek(&self) -> &str {
+        self.peek_at(0)
+    }
+
+    pub(crate) fn next(&mut self) -> String {
+        self.at += 1;
+        self.tokens.get(self.at - 1).map_or(String::new(), |t| t.0.clone())
+    }
+
+    pub(crate) fn fail<T>(&self, wanted: &str) -> Result<T> {
+        let (found, line) = self.tokens.get(self.at).cloned().unwrap_or(("the end".into(), 0));
+        Err(Error::Invalid(format!("{}, line {line}: expected {wanted}, found {found}", self.what)))
+    }
+
+    pub(crate) fn accept(&mut self, token: &str) -> bool {
+        let yes = self.peek() == token;
+        self.at += yes as usize;
+        yes
+    }
+
+    pub(crate) fn expect(&mut self, token: &str) -> Result<()> {
+        if self.accept(token) { Ok(()) } else { self.fail(token) }
+    }
+
+    pub(crate) fn name(&mut self) -> Result<String> {
+        if self.peek().starts_with(|c: char| c.is_alphabetic() || c == '_') {
+            Ok(self.next())
+        } else {
+            self.fail("a name")
+        }
+    }
+
+    pub(crate) fn integer(&mut self) -> Result<i64> {
+        let negative = self.accept("-");
+        match self.peek().parse::<i64>() {
+            Ok(v) => {
+                self.at += 1;
+                Ok(if negative { -v } else { v })
+            }
+            Err(_) => self.fail("an integer"),
+        }
+    }
+
+    pub(crate) fn dtype(&mut self) -> Result<DType> {
+        match dtype_named(self.peek()) {
+            Some(d) => {
+                self.at += 1;
+                Ok(d)
+            }
+            None => self.fail("an element type"),
+        }
+    }
+
+    pub(crate) fn list(&mut self) -> Result<Vec<i64>> {
+        let mut out = vec![];
+        while self.accept("[") {
+            out.push(self.integer()?);
+            self.expect("]")?;
+        }
+        Ok(out)
+    }
+
+    fn buffer(&mut self) -> Result<()> {
+        let name = self.name()?;
+        self.expect(":")?;
+        let dtype = self.dtype()?;
+        let shape = self.list()?;
+        let strides = if self.accept("strides") { self.list()? } else { row_major(&shape) };
+        let kind = if self.accept("local") {
+            BufferKind::Local
+        } else {
+            self.expect("argument")?;
+            let slot = self.integer()? as u32;
+            BufferKind::Argument { slot, written: self.accept("written") }
+        };
+        self.expect(";")?;
+        self.buffers.insert(name.clone(), BufferId(self.nest.buffers.len() as u32));
+        self.nest.buffers.push(Buffer { name: plain(&name), dtype, shape, strides, kind });
+        Ok(())
+    }
+
+    fn bind(&mut self, name: String) -> Var {
+        let v = self.nest.new_var(plain(&name));
+        self.vars.insert(name, v);
+        v
+    }
+
+    /// Statements up to the closing brace.
+    fn body(&mut self) -> Result<Vec<Stmt>> {
+        let mut out = vec![];
+        while !self.accept("}") {
+            out.push(self.stmt()?);
+        }
+        Ok(out)
+    }
+
+    fn stmt(&mut self) -> Result<Stmt> {
+        let kind = match self.peek() {
+            "for" => Some(LoopKind::Serial),
+            "parallel" => Some(LoopKind::Parallel),
+            "unroll" => Some(LoopKind::Unroll),
+            "vector" => Some(LoopKind::Vector),
+            "waves" => self.peek_at(1).parse().ok().map(|width| LoopKind::Waves { width }),
+            _ => None,
+        };
+        let words = if matches!(kind, Some(LoopKind::Waves { .. })) { 2 } else { 1 };
+        if let (Some(kind), true) = (kind, self.peek_at(words + 1) == "in") {
+            self.at += words;
+            let name = self.name()?;
+            self.expect("in")?;
+            let lower = self.bounds("max", "ceil")?;
+            self.expect("..")?;
+            let upper = self.bounds("min", "floor")?;
+            let step = if self.accept("step") { self.integer()? } else { 1 };
+            let var = self.bind(name);
+            self.expect("{")?;
+            let body = self.body()?;
+            return Ok(Stmt::Loop { var, lower, upper, step, kind, body });
+        }
+        if self.peek() == "let" && self.peek_at(2) == "=" {
+            self.at += 1;
+            let name = self.name()?;
+            self.expect("=")?;
+            let Bound { affine: value, divisor } = self.bound("floor")?;
+            self.expect(";")?;
+            return Ok(Stmt::Let { var: self.bind(name), value, divisor });
+        }
+        if self.accept("if") {
+            let conditions = self.conditions()?;
+            self.expect("{")?;
+            return Ok(Stmt::If { conditions, body: self.body()? });
+        }
+        let (buffer, index) = self.element()?;
+        let reduce = self.assignment()?;
+        let value = self.expr()?;
+        self.expect(";")?;
+        Ok(Stmt::Store { buffer, index, value, reduce })
+    }
+
+    /// `=`, or an operation and `=`.
+    pub(crate) fn assignment(&mut self) -> Result<Option<BinaryOp>> {
+        let reduce = match self.peek() {
+            "=" => None,
+            name => match BinaryOp::ALL.iter().find(|op| op.name() == name) {
+                None => return self.fail("= or an operation"),
+                op => {
+                    self.at += 1;
+                    op.copied()
+                }
+            },
+        };
+        self.expect("=")?;
+        Ok(reduce)
+    }
+
+    fn bounds(&mut self, many: &str, divided: &str) -> Result<Vec<Bound>> {
+        if self.peek() != many || self.peek_at(1) != "(" {
+            return Ok(vec![self.bound(divided)?]);
+        }
+        self.at += 2;
+        let mut out = vec![self.bound(divided)?];
+        while self.accept(",") {
+            out.push(self.bound(divided)?);
+        }
+        self.expect(")")?;
+        Ok(out)
+    }
+
+    fn bound(&mut self, divided: &str) -> Result<Bound> {
+        if self.peek() != divided || self.peek_at(1) != "(" {
+            return Ok(Bound { affine: self.affine()?, divisor: 1 });
+        }
+        self.at += 2;
+        let grouped = self.accept("(");
+        let affine = self.affine()?;
+        if grouped {
+            self.expect(")")?;
+        }
+        self.expect("/")?;
+        let divisor = self.integer()?;
+        self.expect(")")?;
+        Ok(Bound { affine, divisor })
+    }
+
+    pub(crate) fn conditions(&mut self) -> Result<Vec<Affine>> {
+        let mut out = vec![];
+        loop {
+            out.push(self.affine()?);
+            self.expect(">=")?;
+            self.expect("0")?;
+            if !self.accept("&&") {
+                return Ok(out);
+            }
+        }
+    }
+
+    pub(crate) fn affine(&mut self) -> Result<Affine> {
+        let mut out = Affine::constant(0);
+        let mut sign = if self.accept("-") { -1 } else { 1 };
+        loop {
+            if self.peek().starts_with(|c: char| c.is_ascii_digit()) {
+                let c = self.integer()?;
+                if self.accept("*") {
+                    out = out.plus(self.var()?, sign * c);
+                } else {
+                    out = out.offset(sign * c);
+                }
+            } else {
+                out = out.plus(self.var()?, sign);
+            }
+            sign = match self.peek() {
+                "+" => 1,
+                "-" => -1,
+                _ => return Ok(out),
+            };
+            self.at += 1;
+        }
+    }
+
+    fn var(&mut self) -> Result<Var> {
+        match self.vars.get(self.peek()) {
+            Some(&v) => {
+                self.at += 1;
+                Ok(v)
+            }
+            None => self.fail("a variable"),
+        }
+    }
+
+    pub(crate) fn element(&mut self) -> Result<(BufferId, Vec<Index>)> {
+        let Some(&buffer) = self.buffers.get(self.peek()) else {
+            return self.fail("a buffer");
+        };
+        self.at += 1;
+        let mut index = vec![];
+        while self.accept("[") {
+            index.push(if self.accept("@") {
+                Index::Value(Box::new(self.expr()?))
+            } else {
+                Index::Affine(self.affine()?)
+            });
+            self.expect("]")?;
+        }
+        Ok((buffer, index))
+    }
+
+    fn scalar(&mut self) -> Result<Scalar> {
+        let dtype = self.dtype()?;
+        self.expect("(")?;
+        let negative = self.accept("-");
+        let text = self.next();
+        let bits = if let Some(hex) = text.strip_prefix('#') {
+            u64::from_str_radix(hex, 16).ok()
+        } else {
+            let text = if negative { format!("-{text}") } else { text };
+            match dtype {
+                DType::F64 => text.parse().ok().map(|v| Scalar::from(Value::F64(v)).bits),
+                DType::F32 => text.parse().ok().map(|v| Scalar::from(Value::F32(v)).bits),
+                DType::Bool => text.parse().ok().map(|v: bool| v as u64),
+                _ => text.parse().ok().map(|v| Scalar::from(Value::from_i64(dtype, v)).bits),
+            }
+        };
+        self.expect(")")?;
+        match bits {
+            Some(bits) => Ok(Scalar { dtype, bits }),
+            None => self.fail("a constant"),
+        }
+    }
+
+    fn arguments(&mut self, count: usize) -> Result<Vec<Expr>> {
+        self.expect("(")?;
+        let mut out = vec![self.expr()?];
+        while out.len() < count {
+            self.expect(",")?;
+            out.push(self.expr()?);
+        }
+        self.expect(")")?;
+        Ok(out)
+    }
+
+    pub(crate) fn expr(&mut self) -> Result<Expr> {
+        if self.accept("(") {
+            let a = self.expr()?;
+            if self.accept("if") {
+                let Expr::Load(mut access) = a else { return self.fail("a guarded read") };
+                access.guard = self.conditions()?;
+                access.otherwise = if self.accept("else") { Some(self.scalar()?) } else { None };
+                self.expect(")")?;
+                return Ok(Expr::Load(access));
+            }
+            let op = match self.next().as_str() {
+                "+" => BinaryOp::Add,
+                "-" => BinaryOp::Sub,
+                "*" => BinaryOp::Mul,
+                "/" => BinaryOp::Div,
+                _ => return self.fail("an operation before this"),
+            };
+            let b = self.expr()?;
+            self.expect(")")?;
+            return Ok(Expr::binary(op, a, b));
+        }
+        let call = self.peek_at(1) == "(";
+        let name = self.peek().to_string();
+        if name == "cast" && self.peek_at(2) == "(" {
+            self.at += 1;
+            let to = self.dtype()?;
+            return Ok(Expr::cast(to, self.arguments(1)?.remove(0)));
+        }
+        if !call {
+            let (buffer, index) = self.element()?;
+            return Ok(Expr::Load(Access { buffer, index, guard: vec![], otherwise: None }));
+        }
+        if dtype_named(&name).is_some() {
+            return Ok(Expr::Const(self.scalar()?));
+        }
+        self.at += 1;
+        if name == "index" {
+            self.expect("(")?;
+            let a = self.affine()?;
+            self.expect(")")?;
+            return Ok(Expr::Index(a));
+        }
+        if let Some(op) = UnaryOp::ALL.iter().find(|op| op.name() == name) {
+            return Ok(Expr::unary(*op, self.arguments(1)?.remove(0)));
+        }
+        let count = if name == "select" { 3 } else { 2 };
+        let binary = BinaryOp::ALL.iter().find(|op| op.name() == name);
+        let compare = CompareOp::ALL.iter().find(|op| op.name() == name);
+        if count == 2 && binary.is_none() && compare.is_none() {
+            self.at -= 1;
+            return self.fail("an operation");
+        }
+        let mut operands = self.arguments(count)?.into_iter();
+        let mut take = || operands.next().expect("as many as counted");
+        let (a, b) = (take(), take());
+        Ok(match (binary, compare) {
+            (Some(op), _) => Expr::binary(*op, a, b),
+            (_, Some(op)) => Expr::compare(*op, a, b),
+            _ => Expr::select(a, b, take()),
+        })
+    }
+}
+
+/// The name without `#n`.
+fn plain(name: &str) -> String {
+    name.split('#').next().unwrap_or(name).to_string()
+}
+
+fn dtype_named(name: &str) -> Option<DType> {
+    use DType::*;
+    [F64, F32, F16, BF16, I64, I32, I8, U8, Bool].into_iter().find(|d| d.name() == name)
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::runtime::{DType, Tensor};
+    use crate::codegen::loopnest::{interpret, parse, print, verify};
+
+    const TEXT: &str = "kernel sample {
+  X: f32[4][8] argument 0;
+  I: i64[4] argument 1;
+  Y: f32[4][8] strides [16][1] argument 2 written;
+  acc: f32[8] local;
+  parallel t in 0..4 {
+    let h = floor((t + 1) / 2);
+    vector i in 0..8 {
+      acc[i] = f32(-0.5);
+    }
+    for r in max(0, ceil((-t + 1) / 2))..min(3, floor((t + 5) / 3)) step 2 {
+      vector i#2 in 0..8 {
+        acc[i#2] add = ((X[t + r - 1][i#2] if t + r - 1 >= 0 && -t - r + 4 >= 0 else f32(#7fc00000)) * f32(1e-7));
+      }
+    }
+    if t - 2*h >= 0 {
+      unroll i#3 in 0..8 {
+        Y[t][i#3] = select(lt(X[@I[t]][i#3], f32(0.0)), max(acc[i#3], exp(f32(1.0))), cast f32(index(t + 3*i#3)));
+      }
+    }
+  }
+}
+";
+
+    #[test]
+    fn text_survives_parsing_and_printing() {
+        let nest = parse::nest(TEXT).unwrap();
+        assert_eq!(print::nest(&nest), TEXT);
+        assert_eq!(parse::nest(&print::nest(&nest)).unwrap(), nest);
+        verify::verify(&nest).unwrap();
+    }
+
+    #[test]
+    fn wrong_text_is_refused_with_its_line() {
+        for (from, to) in
+            [("parallel", "parallell"), ("acc[i#2] add", "acc[i#2] plus"), ("X[t + r", "X[t + q"), ("};", "")]
+        {
+            if TEXT.contains(from) {
+                let error = parse::nest(&TEXT.replacen(from, to, 1)).unwrap_err();
+                assert!(error.to_string().contains("line"), "{error}");
+            }
+        }
+        for end in 0..TEXT.len() {
+            assert!(parse::nest(&TEXT[..end]).is_err() || end + 1 == TEXT.len());
+        }
+    }
+
+    #[test]
+    fn a_nest_with_a_subscript_outside_is_refused() {
+        let wide = TEXT.replace("vector i in 0..8", "vector i in 0..9");
+        let error = verify::verify(&parse::nest(&wide).unwrap()).unwrap_err();
+        assert!(error.to_string().contains("0..=8, outside of 0..8"), "{error}");
+        let twice = TEXT.replace("X[t + r - 1]", "X[t + r + 3]");
+        let nest = parse::nest(&twice).unwrap();
+        let mut arguments =
+            [Tensor::zeros(DType::F32, &[4, 8]), Tensor::zeros(DType::I64, &[4]), Tensor::zeros(DType::F32, &[64])];
+        let error = interpret::run(&nest, &mut arguments).unwrap_err();
+        assert!(error.to_string().contains("subscript 0 of X is 4"), "{error}");
+    }
+
+    #[test]
+    fn the_interpreter_computes_a_matrix_product() {
+        let text = "kernel gemm { A: f32[2][3] argument 0; B: f32[3][2] argument 1; C: f32[2][2] argument 2 written;
+            parallel m in 0..2 { for n in 0..2 { C[m][n] = f32(0.0); for k in 0..3 {
+                C[m][n] add = (A[m][k] * B[k][n]); } } } }";
+        let a = Tensor::new(&[2, 3], &[1f32, 2., 3., 4., 5., 6.]);
+        let b = Tensor::new(&[3, 2], &[1f32, 0., 0., 1., 1., 1.]);
+        let mut arguments = [a, b, Tensor::zeros(DType::F32, &[2, 2])];
+        interpret::run(&parse::nest(text).unwrap(), &mut arguments).unwrap();
+        assert_eq!(arguments[2].to_vec::<f32>(), [4., 5., 10., 11.]);
+    }
+}

@@ -1,0 +1,156 @@
+//! Loop bounds, and the conditions that become bounds.
+
+use crate::expr::{Affine, Var};
+use crate::expr::interval::{ceil_div, Facts};
+use crate::codegen::loopnest::{LoopKind, Stmt};
+use crate::expr::Bound;
+
+/// The bounds without those that never decide.
+pub fn tightest(bounds: Vec<Bound>, facts: &Facts, lower: bool) -> Vec<Bound> {
+    let mut kept: Vec<Bound> = vec![];
+    let constant = bounds.iter().filter(|b| b.affine.is_constant()).map(|b| match lower {
+        true => ceil_div(b.affine.constant, b.divisor),
+        false => b.affine.constant.div_euclid(b.divisor),
+    });
+    let constant = if lower { constant.max() } else { constant.min() };
+    for b in bounds {
+        if b.affine.is_constant() || kept.contains(&b) {
+            continue;
+        }
+        let (lo, hi) = facts.bounds(&b.affine);
+        let never = match (constant, lower) {
+            (Some(c), true) => ceil_div(hi, b.divisor) <= c,
+            (Some(c), false) => lo.div_euclid(b.divisor) >= c,
+            (None, _) => false,
+        };
+        if !never {
+            kept.push(b);
+        }
+    }
+    // the constant goes where some other bound is always tighter
+    let needed = |c: i64| {
+        !kept.iter().any(|b| {
+            let (lo, hi) = facts.bounds(&b.affine);
+            if lower { ceil_div(lo, b.divisor) >= c } else { hi.div_euclid(b.divisor) <= c }
+        })
+    };
+    if let Some(c) = constant.filter(|&c| needed(c)) {
+        kept.insert(0, Bound::constant(c));
+    }
+    kept
+}
+
+/// The loop with the conditions that hold for all of its body moved into its bounds or before it.
+pub fn sink_conditions(var: Var, l: &OldLoop, mut body: Vec<Stmt>) -> Vec<Stmt> {
+    if body.is_empty() {
+        return vec![];
+    }
+    let (mut lower, mut upper) = (l.lower.clone(), l.upper.clone());
+    let mut outside = vec![];
+    if !l.kind.is_parallel() {
+        for c in common(&body).unwrap_or_default() {
+            let k = c.coefficient(var);
+            let rest = c.clone().plus(var, -k);
+            let taken = match (l.kind, k) {
+                (_, 0) => {
+                    outside.push(c.clone());
+                    true
+                }
+                // k·v + rest ≥ 0: v ≥ ⌈-rest / k⌉
+                (LoopKind::Serial, 1..) if l.step == 1 => {
+                    lower.push(Bound { affine: rest.scale(-1), divisor: k });
+                    true
+                }
+                // v ≤ ⌊rest / -k⌋
+                (LoopKind::Serial, ..=-1) => {
+                    upper.push(Bound { affine: rest.offset(-k), divisor: -k });
+                    true
+                }
+                _ => false,
+            };
+            if taken {
+                body = strip(body, &c);
+            }
+        }
+    }
+    let node = Stmt::Loop { var, lower, upper, step: l.step, kind: l.kind, body };
+    if outside.is_empty() { vec![node] } else { vec![Stmt::If { conditions: outside, body: vec![node] }] }
+}
+
+/// The conditions under which each statement of `body` stands, over variables from outside; `None` for no statement.
+fn common(body: &[Stmt]) -> Option<Vec<Affine>> {
+    let mut all: Option<Vec<Affine>> = None;
+    for stmt in body.iter().rev() {
+        let own = match stmt {
+            Stmt::Store { .. } => Some(vec![]),
+            Stmt::If { conditions, body } => {
+                let mut own = conditions.clone();
+                own.extend(common(body).unwrap_or_default());
+                Some(own)
+            }
+            Stmt::Loop { var, body, .. } => {
+                common(body).map(|own| own.into_iter().filter(|c| !c.uses(*var)).collect::<Vec<Affine>>())
+            }
+            Stmt::Let { var, .. } => {
+                if let Some(all) = &mut all {
+                    all.retain(|c| !c.uses(*var));
+                }
+                None
+            }
+        };
+        all = match (all, own) {
+            (None, own) => own,
+            (all, None) => all,
+            (Some(all), Some(own)) => Some(all.into_iter().filter(|c| own.contains(c)).collect()),
+        };
+    }
+    let mut all = all?;
+    let mut unique = vec![];
+    all.retain(|c| {
+        let new = !unique.contains(c);
+        unique.push(c.clone());
+        new
+    });
+    Some(all)
+}
+
+/// `body` without the condition.
+fn strip(body: Vec<Stmt>, condition: &Affine) -> Vec<Stmt> {
+    body.into_iter()
+        .flat_map(|stmt| match stmt {
+            Stmt::If { mut conditions, body } => {
+                conditions.retain(|c| c != condition);
+                let body = strip(body, condition);
+                if conditions.is_empty() { body } else { vec![Stmt::If { conditions, body }] }
+            }
+            Stmt::Loop { var, lower, upper, step, kind, body } => {
+                vec![Stmt::Loop { var, lower, upper, step, kind, body: strip(body, condition) }]
+            }
+            other => vec![other],
+        })
+        .collect()
+}
+
+/// A loop of the old nest with bounds over the variables of the new one.
+#[derive(Clone)]
+pub(super) struct OldLoop<'a> {
+    pub(super) var: Var,
+    pub(super) lower: Vec<Bound>,
+    pub(super) upper: Vec<Bound>,
+    pub(super) step: i64,
+    pub(super) kind: LoopKind,
+    pub(super) body: &'a [Stmt],
+}
+
+impl OldLoop<'_> {
+    /// First value and one past the last bound, when they are constant.
+    pub(super) fn constant_range(&self) -> Option<(i64, i64)> {
+        let constant = |b: &Bound| b.affine.is_constant();
+        if !self.lower.iter().chain(&self.upper).all(constant) {
+            return None;
+        }
+        let lower = self.lower.iter().map(|b| ceil_div(b.affine.constant, b.divisor)).max()?;
+        let upper = self.upper.iter().map(|b| b.affine.constant.div_euclid(b.divisor)).min()?;
+        Some((lower, upper))
+    }
+}

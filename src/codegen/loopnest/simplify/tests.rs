@@ -1,0 +1,83 @@
+use crate::codegen::loopnest::{parse, print, simplify, verify};
+
+fn simplified(text: &str) -> String {
+    let nest = simplify::simplify(&parse::nest(text).unwrap());
+    verify::verify(&nest).unwrap();
+    print::nest(&nest)
+}
+
+#[test]
+fn padding_becomes_bounds_and_border_tiles() {
+    let text = simplified(
+        "kernel conv { X: f32[8][16] argument 0; Y: f32[8][16] argument 1 written; a: f32[4] local;
+          parallel h in 0..8 { for wo in 0..4 {
+            unroll w in 0..4 { a[w] = f32(0.0); }
+            for r in 0..3 { for s in 0..3 { unroll w2 in 0..4 {
+              if h + r - 1 >= 0 && -h - r + 8 >= 0 && 4*wo + w2 + s - 1 >= 0 && -4*wo - w2 - s + 16 >= 0 {
+                a[w2] add = X[h + r - 1][4*wo + w2 + s - 1]; } } } }
+            unroll w3 in 0..4 { Y[h][4*wo + w3] = a[w3]; } } } }",
+    );
+    assert!(text.contains("for r in max(0, -h + 1)..min(3, -h + 9) {"), "{text}");
+    assert!(text.contains("for wo in 1..3 {"), "{text}");
+    // the interior has no condition; the two border tiles split s into the border and the rest
+    assert_eq!(text.matches("for s#2 in 0..3 {").count(), 1, "{text}");
+    assert_eq!(text.matches("if ").count(), 2, "{text}");
+    assert_eq!(text.matches("if w2").count() + text.matches("if -w2").count(), 2, "{text}");
+}
+
+#[test]
+fn a_quotient_is_split_by_branches() {
+    let text = simplified(
+        "kernel rows { X: f32[64] argument 0; Y: f32[64] argument 1 written;
+          parallel t in 0..16 { let q = floor(t / 4);
+            unroll i in 0..4 { Y[4*t + i] = (X[4*t + i - 1] if 4*t + i - 1 >= 0 else f32(0.0)); }
+            unroll j in 0..4 { Y[4*t + j] max = (X[16*q + j + 1] if -16*q - j + 50 >= 0 else f32(0.0)); } } }",
+    );
+    assert!(text.contains("if t - 1 >= 0 {") && text.contains("if -t >= 0 {"), "{text}");
+    assert!(text.contains("q - 3 >= 0") && text.contains("-q + 2 >= 0"), "{text}");
+}
+
+#[test]
+fn single_iterations_and_dead_branches_vanish() {
+    let text = simplified(
+        "kernel small { Y: f32[8] argument 0 written;
+          for a in 3..4 { for b in 0..0 { Y[b] = f32(1.0); } let c = floor((2*a) / 4);
+            if a - 4 >= 0 { Y[0] = f32(2.0); } if a - 3 >= 0 { Y[a + c] = f32(3.0); } } }",
+    );
+    assert!(text.contains("{\n  Y: f32[8] argument 0 written;\n  Y[4] = f32(3.0);\n}"), "{text}");
+}
+
+#[test]
+fn a_parallel_loop_is_not_split_by_a_loop_further_in() {
+    let text = simplified(
+        "kernel window { X: f32[6] argument 0; Y: f32[8][4] argument 1 written;
+          parallel t in 0..8 { for s in 0..3 { unroll w in 0..4 { if s + w - 1 >= 0 {
+            Y[t][w] add = X[s + w - 1]; } } } } }",
+    );
+    assert!(text.contains("parallel t in 0..8 {\n    unroll"), "{text}");
+}
+
+#[test]
+fn divisions_without_a_remainder_vanish_and_others_stand_outside() {
+    let text = simplified(
+        "kernel digits { Y: f32[4][64] argument 0 written;
+          for o in 0..16 { for i in 0..16 { let q = floor((16*o + i) / 16); let r = floor((16*o + i) / 64);
+            let same = floor((16*o + i) / 64); Y[r][16*q + i - 64*same] = f32(1.0); } } }",
+    );
+    assert!(text.contains("let r = floor(o / 4);\n    for i in 0..16 {\n      Y[r][16*o + i - 64*r]"), "{text}");
+    assert_eq!(text.matches("floor").count(), 1, "{text}");
+}
+
+#[test]
+fn a_division_that_was_taken_out_of_a_loop_keeps_its_range() {
+    // Where k is 1 the quotient is -1: the last condition does not follow from the others.
+    let text = simplified(
+        "kernel shared { Y: f32[8] argument 0 written;
+          for k in 1..9 {
+            for j in 0..2 { let q = floor((k - 3) / 2); Y[q + 4*j + 1] = f32(1.0); }
+            let r = floor((k - 3) / 2);
+            if -k + 2*r + 3 >= 0 && k - 2*r - 3 >= 0 && k - 3 >= 0 { Y[r + 1] = f32(2.0); } } }",
+    );
+    assert_eq!(text.matches("floor").count(), 1, "{text}");
+    assert!(text.contains("k - 3 >= 0"), "{text}");
+}

@@ -1,0 +1,307 @@
+//! Proof that an allocation computes what the function says; after the checker of regalloc2.
+//!
+//! In: a function and its allocation. Out: nothing, or the first instruction that may read a wrong value.
+//!
+//! Abstract interpretation of the allocated program. The state maps each place (physical register or spill slot) to the
+//! value of the function that it is known to hold, or to nothing: the lattice is flat, `value < unknown`, and states meet
+//! place by place. A write of a value makes every other place that held it unknown: it holds an old one. States at loop
+//! heads start as the state on entry and only lose knowledge, so the iteration ends; what it finds holds on every path.
+//! Moves carry knowledge; instructions are also compared, apart from their registers, with those of the function.
+
+use crate::codegen::regalloc::allocation::{Allocation, Place, RegisterFile, Step, Values};
+use crate::codegen::vcode::operands::{Access, Class};
+use crate::codegen::vcode::{Function, Inst};
+use crate::codegen::Target;
+use crate::runtime::{Error, Result};
+
+const UNKNOWN: u32 = u32::MAX;
+
+/// The value in each place: 64 general-purpose registers, 64 vector registers, then the slots of both classes.
+#[derive(Clone, PartialEq)]
+struct State {
+    held: Vec<u32>,
+    gpr_slots: u32,
+}
+
+impl State {
+    fn index(&self, class: Class, place: Place) -> usize {
+        match (class, place) {
+            (Class::Gpr, Place::Register(r)) => r as usize,
+            (Class::Vector, Place::Register(r)) => 64 + r as usize,
+            (Class::Gpr, Place::Slot(s)) => 128 + s as usize,
+            (Class::Vector, Place::Slot(s)) => 128 + (self.gpr_slots + s) as usize,
+        }
+    }
+
+    fn meet(&mut self, other: &State) {
+        for (a, b) in self.held.iter_mut().zip(&other.held) {
+            if a != b {
+                *a = UNKNOWN;
+            }
+        }
+    }
+
+    /// `value` is written anew: nothing holds it yet.
+    fn forget(&mut self, value: u32) {
+        self.held.iter_mut().filter(|h| **h == value).for_each(|h| *h = UNKNOWN);
+    }
+}
+
+/// Proves `allocation` or names the first instruction that may read a wrong value.
+pub fn check(function: &Function, allocation: &Allocation, target: &Target) -> Result<()> {
+    check_with(function, allocation, &RegisterFile::of(target.isa))
+}
+
+/// As [`check`], with the registers given.
+pub fn check_with(function: &Function, allocation: &Allocation, file: &RegisterFile) -> Result<()> {
+    let mut checker = Checker { function, allocation, file, values: Values::of(function), heads: vec![] };
+    checker.check_shape()?;
+    while checker.pass()? {}
+    Ok(())
+}
+
+struct Checker<'a> {
+    function: &'a Function,
+    allocation: &'a Allocation,
+    file: &'a RegisterFile,
+    values: Values,
+    /// The state at the head of each loop; `None` where the first pass has not been.
+    heads: Vec<Option<State>>,
+}
+
+impl Checker<'_> {
+    fn error(&self, origin: u32, what: impl std::fmt::Display) -> Error {
+        let inst = self.function.insts.get(origin as usize);
+        Error::Internal(format!(
+            "{}: register allocation is wrong at instruction {origin}, {inst:?}: {what}",
+            self.function.name
+        ))
+    }
+
+    /// Whether the steps are the function's instructions in order, with allocatable registers, and only constants that
+    /// are computed again where they are needed are left out.
+    fn check_shape(&self) -> Result<()> {
+        let insts = &self.function.insts;
+        let mut definitions = vec![0u32; self.values.count()];
+        for inst in insts {
+            inst.registers(|class, access, r| {
+                definitions[self.values.value(class, r) as usize] += u32::from(access.writes());
+            });
+        }
+        let single_constant = |i: usize| {
+            let mut single = insts[i].is_constant();
+            insts[i].registers(|class, _, r| single &= definitions[self.values.value(class, r) as usize] == 1);
+            single
+        };
+        let known = |class: Class, r: u32| self.file.class(class).iter().any(|&k| u32::from(k) == r);
+        let mut next = 0;
+        for step in &self.allocation.steps {
+            match step {
+                Step::Inst { origin, inst, temporaries, .. } => {
+                    while next < *origin as usize {
+                        if !single_constant(next) {
+                            return Err(self.error(next as u32, "it is missing"));
+                        }
+                        next += 1;
+                    }
+                    if next != *origin as usize || next >= insts.len() {
+                        return Err(self.error(*origin, "it is out of order"));
+                    }
+                    next += 1;
+                    self.check_same(*origin, inst)?;
+                    let needs = (self.file.needs)(inst);
+                    if temporaries.gprs.len() != needs.gprs as usize
+                        || temporaries.vectors.len() != needs.vectors as usize
+                    {
+                        return Err(self.error(*origin, "its temporaries are missing"));
+                    }
+                    let mut used = vec![];
+                    inst.registers(|class, _, r| used.push((class, r)));
+                    let gprs = temporaries.gprs.iter().map(|&r| (Class::Gpr, u32::from(r)));
+                    let vectors = temporaries.vectors.iter().map(|&r| (Class::Vector, u32::from(r)));
+                    for t in gprs.chain(vectors) {
+                        if used.contains(&t) {
+                            return Err(self.error(*origin, format!("temporary {t:?} is not its own")));
+                        }
+                        used.push(t);
+                    }
+                    if let Some(r) = used.iter().find(|(class, r)| !known(*class, *r)) {
+                        return Err(self.error(*origin, format!("register {r:?} may not be used")));
+                    }
+                }
+                Step::Again { origin, inst } => {
+                    if *origin as usize >= insts.len() || !single_constant(*origin as usize) {
+                        return Err(self.error(*origin, "computed again, but not a constant written once"));
+                    }
+                    self.check_same(*origin, inst)?;
+                }
+                Step::Store { class, register, slot } | Step::Load { class, register, slot } => {
+                    let slots = match class {
+                        Class::Gpr => self.allocation.gpr_slots,
+                        Class::Vector => self.allocation.vector_slots,
+                    };
+                    if *slot >= slots || !known(*class, u32::from(*register)) {
+                        return Err(self.error(next as u32, "a move before it names a place that does not exist"));
+                    }
+                }
+            }
+        }
+        while next < insts.len() {
+            if !single_constant(next) {
+                return Err(self.error(next as u32, "it is missing"));
+            }
+            next += 1;
+        }
+        Ok(())
+    }
+
+    fn check_same(&self, origin: u32, inst: &Inst) -> Result<()> {
+        let mut physical = vec![];
+        inst.registers(|class, _, r| physical.push((class, r)));
+        let mut expected = self.function.insts[origin as usize].clone();
+        let mut next = physical.iter();
+        expected.registers_mut(&mut |class, _, r| match next.next() {
+            Some((c, p)) if *c == class => *r = *p,
+            _ => *r = UNKNOWN,
+        });
+        match expected == *inst {
+            true => Ok(()),
+            false => Err(self.error(origin, "it became another instruction")),
+        }
+    }
+
+    /// One pass over the steps; true when a loop head lost knowledge.
+    fn pass(&mut self) -> Result<bool> {
+        let slots = (self.allocation.gpr_slots + self.allocation.vector_slots) as usize;
+        let mut state = State { held: vec![UNKNOWN; 128 + slots], gpr_slots: self.allocation.gpr_slots };
+        let mut taken = vec![];
+        for (which, place) in self.allocation.entry.iter().enumerate() {
+            if let Some(place) = *place {
+                if taken.contains(&place) {
+                    return Err(self.error(0, "two arguments of the calling convention share a place"));
+                }
+                taken.push(place);
+                let at = self.place(&state, 0, Class::Gpr, place)?;
+                state.held[at] = self.values.incoming(which as u32);
+            }
+        }
+        let mut changed = false;
+        let mut loops = 0;
+        // Open bodies: the state on entry (where the body may be skipped), the loop number.
+        let mut open: Vec<(Option<State>, Option<usize>)> = vec![];
+        let mut operands = vec![];
+        for step in &self.allocation.steps {
+            let (origin, inst, hidden, temporaries) = match step {
+                Step::Store { class, register, slot } => {
+                    let to = state.index(*class, Place::Slot(*slot));
+                    state.held[to] = state.held[state.index(*class, Place::Register(*register))];
+                    continue;
+                }
+                Step::Load { class, register, slot } => {
+                    let to = state.index(*class, Place::Register(*register));
+                    state.held[to] = state.held[state.index(*class, Place::Slot(*slot))];
+                    continue;
+                }
+                Step::Again { origin, inst } => {
+                    let mut at = None;
+                    self.function.insts[*origin as usize]
+                        .registers(|class, _, r| at = Some((class, self.values.value(class, r))));
+                    let (class, value) = at.expect("a constant is written somewhere");
+                    inst.registers(|_, _, r| {
+                        let to = state.index(class, Place::Register(r as u8));
+                        state.held[to] = value;
+                    });
+                    continue;
+                }
+                Step::Inst { origin, inst, hidden, temporaries } => (*origin, inst, *hidden, temporaries),
+            };
+            let number = match inst {
+                Inst::LoopStart { .. } => loops,
+                Inst::LoopEnd => open.last().and_then(|o| o.1).ok_or_else(|| self.error(origin, "no loop is open"))?,
+                _ => 0,
+            };
+            operands.clear();
+            self.values.operands(&self.function.insts[origin as usize], number as u32, &mut operands);
+            let mut places = vec![];
+            inst.registers(|_, _, r| places.push(Place::Register(r as u8)));
+            for (k, o) in operands.iter().enumerate() {
+                let place = match (o.hidden, hidden) {
+                    (true, Some(place)) => place,
+                    (true, None) => return Err(self.error(origin, "its hidden operand has no place")),
+                    (false, _) => places[k],
+                };
+                let at = self.place(&state, origin, self.values.class(o.value), place)?;
+                if o.hidden {
+                    places.push(place);
+                }
+                if o.access.reads() && state.held[at] != o.value {
+                    let (name, held) = (self.values.name(o.value), state.held[at]);
+                    let found = if held == UNKNOWN { "nothing certain".into() } else { self.values.name(held) };
+                    return Err(self.error(origin, format!("it reads {name} in {place:?}, which holds {found}")));
+                }
+            }
+            for &r in &temporaries.gprs {
+                state.held[r as usize] = UNKNOWN;
+            }
+            for &r in &temporaries.vectors {
+                state.held[64 + r as usize] = UNKNOWN;
+            }
+            for o in operands.iter().filter(|o| o.access.writes()) {
+                state.forget(o.value);
+            }
+            let mut written = vec![];
+            for (o, &place) in operands.iter().zip(&places).filter(|(o, _)| o.access != Access::Use) {
+                let at = state.index(self.values.class(o.value), place);
+                if written.contains(&at) {
+                    return Err(self.error(origin, "two results share a register"));
+                }
+                written.push(at);
+                state.held[at] = o.value;
+            }
+            match inst {
+                Inst::IfStart { .. } => open.push((Some(state.clone()), None)),
+                Inst::LoopStart { at_least_once, .. } => {
+                    open.push((if *at_least_once { None } else { Some(state.clone()) }, Some(number)));
+                    loops += 1;
+                    if self.heads.len() == number {
+                        self.heads.push(Some(state.clone()));
+                    }
+                    let head = self.heads[number].as_mut().expect("set when first reached");
+                    let before = head.clone();
+                    head.meet(&state);
+                    changed |= *head != before;
+                    state = head.clone();
+                }
+                Inst::LoopEnd => {
+                    let head = self.heads[number].as_mut().expect("set at the start");
+                    let before = head.clone();
+                    head.meet(&state);
+                    changed |= *head != before;
+                    if let Some((Some(skipped), _)) = open.pop() {
+                        state.meet(&skipped);
+                    }
+                }
+                Inst::IfEnd => match open.pop() {
+                    Some((Some(skipped), None)) => state.meet(&skipped),
+                    _ => return Err(self.error(origin, "no conditional is open")),
+                },
+                _ => {}
+            }
+        }
+        Ok(changed)
+    }
+
+    fn place(&self, state: &State, origin: u32, class: Class, place: Place) -> Result<usize> {
+        let exists = match place {
+            Place::Register(r) => self.file.class(class).contains(&r),
+            Place::Slot(s) => match class {
+                Class::Gpr => s < self.allocation.gpr_slots,
+                Class::Vector => s < self.allocation.vector_slots,
+            },
+        };
+        match exists {
+            true => Ok(state.index(class, place)),
+            false => Err(self.error(origin, format!("{place:?} does not exist"))),
+        }
+    }
+}

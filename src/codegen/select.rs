@@ -1,0 +1,156 @@
+//! LoopNest to VCode: vectors, unrolling, registers for local buffers, addresses.
+//!
+//! Each top-level statement of the nest becomes a function. `prepare` decides on vectors and unrolling, `select`
+//! expands statements to vector instructions over symbolic addresses, `hoist` moves invariants out of innermost loops,
+//! `scalar_replacement` keeps what the next iterations load again in registers, `prefetch` asks for panels before they are
+//! needed, `address` gives pointers registers and bumps them, `narrow` computes in as few lanes as are used. The nest's meaning (`interpret.rs`) is kept, except that sums over vector lanes
+//! are taken in another (fixed) order and that products in sums are fused.
+
+pub mod access;
+pub mod address;
+pub mod division;
+pub mod expansion_cost;
+pub mod half_precision;
+pub mod hoist;
+pub mod locals;
+pub mod math;
+pub mod prefetch;
+pub mod prepare;
+pub mod scalar_replacement;
+pub mod single_lane;
+pub mod state;
+pub mod statements;
+pub mod strip_mine;
+pub mod tree;
+pub mod value;
+
+use crate::codegen::select::locals::needs_memory;
+use crate::expr::BufferId;
+use crate::expr::Var;
+use crate::expr::interval::ceil_div;
+use crate::codegen::loopnest::{LoopKind, LoopNest, Stmt};
+use crate::codegen::select::state::{LocalMode, Selector, Stop};
+use crate::codegen::vcode::{Function, Inst};
+use crate::codegen::Target;
+use crate::runtime::{Error, Result};
+use std::collections::HashMap;
+
+/// One function for each phase of `nest`.
+pub fn lower(nest: &LoopNest, target: &Target) -> Result<Vec<Function>> {
+    crate::codegen::loopnest::verify::verify(nest)?;
+    let prepared = prepare::prepare(nest, target);
+    let nest = &prepared.nest;
+    let phases = nest.body.iter().enumerate();
+    phases.map(|(i, stmt)| lower_phase(nest, target, &prepared.widths, stmt, format!("{}.{i}", nest.name))).collect()
+}
+
+fn lower_phase(
+    nest: &LoopNest,
+    target: &Target,
+    widths: &HashMap<Var, usize>,
+    stmt: &Stmt,
+    name: String,
+) -> Result<Function> {
+    let mut locals = vec![LocalMode::Registers { blend: false }; nest.buffers.len()];
+    let mut scratch = 0i64;
+    let mut to_memory = |locals: &mut Vec<LocalMode>, b: BufferId| -> Result<u64> {
+        let buffer = nest.buffer(b);
+        locals[b.0 as usize] = LocalMode::Memory { offset: scratch };
+        let bytes = buffer.bytes().and_then(|n| Some(n.checked_add(63)? & !63));
+        scratch = bytes.map_or(Err(too_large(&nest.name)), |n| grown(scratch, n))?;
+        Ok(scratch as u64)
+    };
+    let mut bytes = 0;
+    for b in needs_memory(nest, target, std::slice::from_ref(stmt)) {
+        bytes = to_memory(&mut locals, b)?;
+    }
+    let parallel = match stmt {
+        Stmt::Loop { lower, upper, step, kind, .. } if kind.is_parallel() => {
+            let first = lower.iter().map(|b| ceil_div(b.affine.constant, b.divisor)).max().unwrap_or(0);
+            let end = upper.iter().map(|b| b.affine.constant.div_euclid(b.divisor)).min().unwrap_or(0);
+            Some(ceil_div(end - first, *step).max(0))
+        }
+        _ => None,
+    };
+    let wave = match stmt {
+        Stmt::Loop { kind: LoopKind::Waves { width }, .. } => Some(*width),
+        _ => None,
+    };
+    // each retry settles one buffer, twice at most
+    for _ in 0..=2 * nest.buffers.len() {
+        let mut selector = Selector::new(nest, target, widths, &locals);
+        selector.tree.scratch_bytes = bytes;
+        match selector.phase(stmt) {
+            Ok(tree) => {
+                let tree = scalar_replacement::replace_scalars(tree, target);
+                let function = address::flatten(prefetch::prefetch_panels(tree, target), name, parallel)?;
+                let mut function = Function { wave, ..function };
+                crate::codegen::select::single_lane::narrow(&mut function);
+                return Ok(function);
+            }
+            Err(Stop::Failed(e)) => return Err(e),
+            Err(Stop::Retry(b, LocalMode::Memory { .. })) => bytes = to_memory(&mut locals, b)?,
+            Err(Stop::Retry(b, mode)) => locals[b.0 as usize] = mode,
+        }
+    }
+    Err(Error::Internal(format!("{}: local buffers find no place", nest.name)))
+}
+
+/// `scratch` and `bytes` more, as far as memory can be addressed.
+fn grown(scratch: i64, bytes: i64) -> Result<i64> {
+    scratch.checked_add(bytes).ok_or_else(|| too_large("a kernel"))
+}
+
+fn too_large(kernel: &str) -> Error {
+    Error::Limit(format!("the scratch memory of {kernel} is larger than the address space"))
+}
+
+/// Returns true if some instruction loads or stores several lanes.
+pub fn has_vectors(f: &Function) -> bool {
+    f.insts.iter().any(|inst| match inst {
+        Inst::VLoad { ty, .. } | Inst::VStore { ty, .. } | Inst::VGather { ty, .. } | Inst::VScatter { ty, .. } => {
+            ty.lanes > 1
+        }
+        _ => false,
+    })
+}
+
+/// Whether every innermost loop works on vectors: none stores single elements only. The outermost loop of a phase that runs
+/// once is none.
+pub fn vectorized(f: &Function) -> bool {
+    // for each open loop: single stores, vector accesses, loops inside
+    let mut open: Vec<(bool, bool, bool)> = vec![];
+    let once = f.parallel.is_none_or(|n| n <= 1);
+    for inst in &f.insts {
+        match inst {
+            Inst::LoopStart { .. } => {
+                if let Some(outer) = open.last_mut() {
+                    outer.2 = true;
+                }
+                open.push((false, false, false));
+            }
+            Inst::LoopEnd => {
+                if let Some((true, false, false)) = open.pop()
+                    && !(once && open.is_empty())
+                {
+                    return false;
+                }
+            }
+            Inst::VStore { ty, .. } => {
+                if let Some(l) = open.last_mut() {
+                    if ty.lanes == 1 { l.0 = true } else { l.1 = true }
+                }
+            }
+            Inst::VLoad { ty, .. } | Inst::VGather { ty, .. } | Inst::VScatter { ty, .. } if ty.lanes > 1 => {
+                if let Some(l) = open.last_mut() {
+                    l.1 = true;
+                }
+            }
+            _ => {}
+        }
+    }
+    true
+}
+
+#[cfg(test)]
+pub(crate) mod tests;

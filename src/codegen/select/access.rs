@@ -1,0 +1,488 @@
+//! Reads and writes: subscripts to addresses, guards to lane ranges, branches or masks.
+
+use crate::codegen::select::state::{Address, Branch};
+use crate::expr::{Access, BinaryOp, BufferId, CompareOp, Expr, Index, Scalar};
+use crate::expr::Affine;
+use crate::codegen::select::grown;
+use crate::codegen::select::half_precision::is_half;
+use crate::codegen::select::statements::Span;
+use crate::codegen::select::state::{lane_range, LANE, LocalMode, Selector, Step};
+use crate::codegen::select::tree::{Node, Pointer, Root};
+use crate::codegen::select::value::lane_of;
+use crate::codegen::select::state::Val;
+use crate::codegen::vcode::{Addr, Gpr, GprOp, Inst, Lane, LaneRange, VBinary, VType, Vreg};
+use crate::runtime::{DType, Result};
+
+/// The largest displacement that stays in an instruction; the rest goes into the pointer.
+const MAX_DISPLACEMENT: i64 = 1 << 30;
+
+impl Selector<'_> {
+    pub fn address(&mut self, buffer: BufferId, index: &[Index]) -> Step<Address> {
+        let strides = self.nest.buffer(buffer).strides.clone();
+        let mut out = Address { buffer, linear: Affine::constant(0), gather: vec![] };
+        for (d, i) in index.iter().enumerate() {
+            match i {
+                Index::Affine(a) => out.linear = out.linear.add_scaled(&self.resolve(a), strides[d]),
+                Index::Value(e) if self.varies(e) => out.gather.push(((**e).clone(), strides[d])),
+                Index::Value(e) => {
+                    let value = self.integer(e)?;
+                    out.linear = out.linear.add_scaled(&value, strides[d]);
+                }
+            }
+        }
+        Ok(out)
+    }
+
+    /// Whether the value of `e` differs between lanes.
+    fn varies(&self, e: &Expr) -> bool {
+        let uses = |a: &Affine| self.resolve(a).uses(LANE);
+        match e {
+            Expr::Const(_) => false,
+            Expr::Index(a) => uses(a),
+            Expr::Load(access) => {
+                access.guard.iter().any(uses)
+                    || access.index.iter().any(|i| match i {
+                        Index::Affine(a) => uses(a),
+                        Index::Value(e) => self.varies(e),
+                    })
+            }
+            Expr::Unary(_, a) | Expr::Cast(_, a) => self.varies(a),
+            Expr::Binary(_, a, b) | Expr::Compare(_, a, b) => self.varies(a) || self.varies(b),
+            Expr::Select(c, a, b) => self.varies(c) || self.varies(a) || self.varies(b),
+        }
+    }
+
+    /// The address operand for byte `bytes + constant` of a buffer, and what it touches when `size` bytes are meant.
+    fn operand(&mut self, buffer: BufferId, bytes: &Affine, size: i64) -> (Addr, Span) {
+        let (root, offset) = match (self.nest.buffer(buffer).kind, self.locals[buffer.0 as usize]) {
+            (crate::codegen::loopnest::BufferKind::Argument { slot, .. }, _) => (Root::Argument(slot), 0),
+            (_, LocalMode::Memory { offset }) => (Root::Scratch, offset),
+            _ => (Root::Scratch, 0),
+        };
+        let at = bytes.constant + offset;
+        let mut pointer = bytes.clone().offset(-bytes.constant);
+        let far = if at.abs() < MAX_DISPLACEMENT { 0 } else { at };
+        pointer.constant = far;
+        let base = self.pointer(Pointer { root, bytes: pointer });
+        let disp = at - far;
+        (Addr { base, index: None, disp: disp as i32 }, Span { buffer, bytes: Some((base, disp, disp + size)) })
+    }
+
+    /// Bytes of an element in memory.
+    fn element(&self, b: BufferId) -> i64 {
+        self.nest.buffer(b).dtype.bytes() as i64
+    }
+
+    /// Integers as affine forms over runtime variables, computed in general registers.
+    fn integer(&mut self, e: &Expr) -> Step<Affine> {
+        if let Some(a) = self.try_integer(e)? {
+            return Ok(a);
+        }
+        // through memory: computed as a vector, read back as an integer
+        let saved = self.chunk;
+        self.chunk.widest = 8;
+        let v = self.value(e)?;
+        let v = self.with_lane(v, Lane::I64)?;
+        self.chunk = saved;
+        let at = self.tree.scratch_bytes as i64;
+        self.tree.scratch_bytes = grown(at, 8)? as u64;
+        let far = if at < MAX_DISPLACEMENT { 0 } else { at };
+        let base = self.pointer(Pointer { root: Root::Scratch, bytes: Affine::constant(far) });
+        let addr = Addr { base, index: None, disp: (at - far) as i32 };
+        let ty = VType { lane: Lane::I64, lanes: 1 };
+        self.out.push(Node::Inst(Inst::VStore { src: v.reg, ty, mem: DType::I64, addr, part: None }));
+        let var = self.fresh_var();
+        self.facts.set_range(var, UNKNOWN);
+        self.out.push(Node::LoadInt { var, addr, mem: DType::I64 });
+        Ok(Affine::var(var))
+    }
+
+    fn try_integer(&mut self, e: &Expr) -> Step<Option<Affine>> {
+        Ok(match e {
+            Expr::Const(s) if !s.dtype.is_float() => {
+                Some(Affine::constant(crate::expr::scalar::Value::from(*s).as_i64()))
+            }
+            Expr::Index(a) => Some(self.resolve(a)),
+            Expr::Load(access) => {
+                let dtype = self.nest.buffer(access.buffer).dtype;
+                let open = access.guard.iter().any(|g| self.facts.decide(&self.resolve(g)) != Some(true));
+                if dtype.is_float() || open || self.in_registers(access.buffer) {
+                    return Ok(None);
+                }
+                let a = self.address(access.buffer, &access.index)?;
+                let size = self.element(a.buffer);
+                let (addr, span) = self.operand(a.buffer, &a.linear.scale(size), size);
+                let mem = if dtype == DType::Bool { DType::U8 } else { dtype };
+                let range = match dtype {
+                    DType::Bool => (0, 1),
+                    DType::U8 => (0, 255),
+                    DType::I8 => (-128, 127),
+                    DType::I32 => (i32::MIN as i64, i32::MAX as i64),
+                    _ => UNKNOWN,
+                };
+                let var = self.integer_node(range, Some(span), |var| Node::LoadInt { var, addr, mem });
+                Some(Affine::var(var))
+            }
+            Expr::Cast(DType::I64, a) => self.try_integer(a)?,
+            Expr::Binary(op, a, b) => {
+                let wide = matches!((a.as_ref(), b.as_ref()), (Expr::Cast(t, _), _) | (_, Expr::Cast(t, _)) if *t != DType::I64);
+                let (Some(a), Some(b), false) = (self.try_integer(a)?, self.try_integer(b)?, wide) else {
+                    return Ok(None);
+                };
+                let ((la, ha), (lb, hb)) = (self.facts.bounds(&a), self.facts.bounds(&b));
+                let (op, range) = match op {
+                    BinaryOp::Add => return Ok(Some(a.add_scaled(&b, 1))),
+                    BinaryOp::Sub => return Ok(Some(a.add_scaled(&b, -1))),
+                    BinaryOp::Mul if b.is_constant() => return Ok(Some(a.scale(b.constant))),
+                    BinaryOp::Mul if a.is_constant() => return Ok(Some(b.scale(a.constant))),
+                    BinaryOp::Mul => (GprOp::Mul, UNKNOWN),
+                    BinaryOp::Min => (GprOp::Min, (la.min(lb), ha.min(hb))),
+                    BinaryOp::Max => (GprOp::Max, (la.max(lb), ha.max(hb))),
+                    _ => return Ok(None),
+                };
+                let var = self.integer_node(range, None, |var| Node::Integer { var, op, a: a.clone(), b: b.clone() });
+                Some(Affine::var(var))
+            }
+            Expr::Select(c, yes, no) => {
+                let Expr::Compare(op, x, y) = c.as_ref() else { return Ok(None) };
+                let (Some(x), Some(y)) = (self.try_integer(x)?, self.try_integer(y)?) else { return Ok(None) };
+                let (Some(yes), Some(no)) = (self.try_integer(yes)?, self.try_integer(no)?) else { return Ok(None) };
+                let (more, less) = (x.add_scaled(&y, -1), y.add_scaled(&x, -1));
+                let (conditions, swap) = match op {
+                    CompareOp::Lt => (vec![less.offset(-1)], false),
+                    CompareOp::Le => (vec![less], false),
+                    CompareOp::Gt => (vec![more.offset(-1)], false),
+                    CompareOp::Ge => (vec![more], false),
+                    CompareOp::Eq => (vec![more, less], false),
+                    CompareOp::Ne => (vec![more, less], true),
+                };
+                let (yes, no) = if swap { (no, yes) } else { (yes, no) };
+                let ((ly, hy), (ln, hn)) = (self.facts.bounds(&yes), self.facts.bounds(&no));
+                let var = self.integer_node((ly.min(ln), hy.max(hn)), None, |var| Node::Choose {
+                    var,
+                    conditions: conditions.clone(),
+                    yes: yes.clone(),
+                    no: no.clone(),
+                });
+                Some(Affine::var(var))
+            }
+            _ => None,
+        })
+    }
+
+    /// The lanes at work as a part of the vector, when they are not all.
+    fn part(&self, first: i64, count: i64) -> Option<LaneRange> {
+        (first > 0 || count < self.chunk.lanes as i64).then_some(LaneRange { first: first as u8, count: count as u8 })
+    }
+
+    /// The value of an unguarded element.
+    pub fn load_address(&mut self, a: &Address) -> Step<Val> {
+        self.load_lanes(a, self.chunk.first as i64, self.chunk.count as i64)
+    }
+
+    fn load_lanes(&mut self, a: &Address, first: i64, count: i64) -> Step<Val> {
+        let dtype = self.nest.buffer(a.buffer).dtype;
+        if let Some(slot) = self.slot(a)? {
+            self.read_slot(a)?;
+            return Ok(Val { reg: slot.reg, lane: slot.lane, dtype, uniform: slot.uniform });
+        }
+        let lane = memory_lane(dtype)?;
+        if !a.gather.is_empty() {
+            let v = self.gather(a, None, first, count)?;
+            return self.loaded(v, lane, dtype, false);
+        }
+        let size = self.element(a.buffer);
+        let per_lane = a.linear.coefficient(LANE) * size;
+        let bytes = a.linear.clone().plus(LANE, -a.linear.coefficient(LANE)).scale(size);
+        let mem = memory_type(dtype);
+        if per_lane == 0 {
+            let (addr, span) = self.operand(a.buffer, &bytes, size);
+            let ty = self.full(lane);
+            let reg = self.emit_from(Some(span), |dst| Inst::VBroadcast { dst, ty, mem, addr });
+            return self.loaded(reg, lane, dtype, true);
+        }
+        let part = self.part(first, count);
+        let ty = self.ty(lane, false);
+        let reg = if per_lane == size {
+            let (addr, span) = self.operand(a.buffer, &bytes, size * ty.lanes as i64);
+            self.emit_from(Some(span), |dst| Inst::VLoad { dst, ty, mem, addr, part })
+        } else {
+            let (addr, span) = self.operand(a.buffer, &bytes, size);
+            let span = Span { bytes: None, ..span };
+            self.emit_from(Some(span), |dst| Inst::VGather { dst, ty, mem, addr, stride: per_lane, part })
+        };
+        self.loaded(reg, lane, dtype, false)
+    }
+
+    /// Loaded bytes of a bool become a mask, the bits of a half its value.
+    fn loaded(&mut self, reg: Vreg, lane: Lane, dtype: DType, uniform: bool) -> Step<Val> {
+        let v = Val { reg, lane, dtype, uniform };
+        if is_half(dtype) {
+            return Ok(self.half_to_value(v));
+        }
+        if dtype != DType::Bool {
+            return Ok(v);
+        }
+        let ty = if uniform { self.full(lane) } else { self.ty(lane, false) };
+        let zero = self.bits(lane, 0);
+        let reg = self.emit(|dst| Inst::VCompare { op: CompareOp::Ne, dst, ty, a: reg, b: zero });
+        Ok(Val { reg, ..v })
+    }
+
+    /// Reads an element for each of the lanes `first..first + count`; where `mask` is given and false, element 0 of the
+    /// buffer instead.
+    fn gather(&mut self, a: &Address, mask: Option<(Vec<Affine>, Lane)>, first: i64, count: i64) -> Step<Vreg> {
+        let (dtype, size) = (self.nest.buffer(a.buffer).dtype, self.element(a.buffer));
+        let small = self.nest.buffer(a.buffer).span() * size < i32::MAX as i64;
+        let index_lane = if small { Lane::I32 } else { Lane::I64 };
+        let ty = self.ty(index_lane, false);
+        let uniform = a.linear.clone().plus(LANE, -a.linear.coefficient(LANE));
+        // with a mask everything is in the lanes, so that a lane that is masked out can stay at element 0
+        let (base, in_lanes) = match mask {
+            None => (uniform.clone(), a.linear.clone().add_scaled(&uniform, -1)),
+            Some(_) => (Affine::constant(0), a.linear.clone()),
+        };
+        let mut index = self.lane_value(&in_lanes, index_lane);
+        for (e, stride) in &a.gather {
+            let v = self.value(e)?;
+            let v = self.with_lane(v, index_lane)?;
+            let stride = self.bits(index_lane, *stride as u64);
+            let b = v.reg;
+            let scaled = self.emit(|dst| Inst::VBinary { op: VBinary::Mul, dst, ty, a: b, b: stride });
+            index = self.emit(|dst| Inst::VBinary { op: VBinary::Add, dst, ty, a: index, b: scaled });
+        }
+        if let Some((guards, lane)) = mask {
+            let m = self.guard_mask(&guards, lane);
+            let m = self.mask_as(m, lane, index_lane, false);
+            index = self.emit(|dst| Inst::VBinary { op: VBinary::And, dst, ty, a: index, b: m });
+        }
+        let (addr, span) = self.operand(a.buffer, &base.scale(size), size);
+        // the whole address of the gather is in its pointer
+        let pointer = self.tree.pointers[addr.base.0 as usize].clone();
+        let bytes = pointer.bytes.offset(addr.disp as i64);
+        let base = self.pointer(Pointer { bytes, ..pointer });
+        let (lane, mem) = (memory_lane(dtype)?, memory_type(dtype));
+        let ty = self.ty(lane, false);
+        let part = self.part(first, count);
+        let span = Span { bytes: None, ..span };
+        Ok(self.emit_from(Some(span), |dst| Inst::VGatherIndex { dst, ty, mem, base, index, index_lane, part }))
+    }
+
+    /// An affine form in each lane.
+    pub fn lane_value(&mut self, a: &Affine, lane: Lane) -> Vreg {
+        let k = a.coefficient(LANE);
+        let uniform = a.clone().plus(LANE, -k);
+        let full = self.full(lane);
+        let splat =
+            if uniform.is_constant() { self.bits(lane, uniform.constant as u64) } else { self.splat(&uniform, full) };
+        if k == 0 {
+            return splat;
+        }
+        let ty = self.ty(lane, false);
+        let mut v = self.emit(|dst| Inst::VIota { dst, ty: full });
+        if k != 1 {
+            let scale = self.bits(lane, k as u64);
+            v = self.emit(|dst| Inst::VBinary { op: VBinary::Mul, dst, ty, a: v, b: scale });
+        }
+        if uniform == Affine::constant(0) {
+            return v;
+        }
+        self.emit(|dst| Inst::VBinary { op: VBinary::Add, dst, ty, a: v, b: splat })
+    }
+
+    /// `value` in every lane; known afterwards under the address-free key of its integer.
+    fn splat(&mut self, value: &Affine, ty: VType) -> Vreg {
+        let name = self.value_name(value);
+        let key = (Inst::VSplat { dst: Vreg(u32::MAX), ty, src: name }, [0; 3]);
+        if let Some(reg) = self.known(&key) {
+            return reg;
+        }
+        let dst = self.fresh();
+        self.out.push(Node::Splat { dst, ty, value: value.clone() });
+        self.remember(key, dst, None);
+        dst
+    }
+
+    /// A number for an affine value, to be told apart from other values.
+    fn value_name(&mut self, value: &Affine) -> Gpr {
+        self.pointer(Pointer { root: Root::Scratch, bytes: value.clone() })
+    }
+
+    /// The mask of lanes (of `lane`'s width) where all guards hold.
+    fn guard_mask(&mut self, guards: &[Affine], lane: Lane) -> Vreg {
+        let lane = if lane.bytes() == 8 { Lane::I64 } else { Lane::I32 };
+        let ty = self.ty(lane, false);
+        let zero = self.bits(lane, 0);
+        let mut mask = None;
+        for g in guards {
+            let value = self.lane_value(g, lane);
+            let m = self.emit(|dst| Inst::VCompare { op: CompareOp::Ge, dst, ty, a: value, b: zero });
+            mask = Some(match mask {
+                None => m,
+                Some(other) => self.emit(|dst| Inst::VBinary { op: VBinary::And, dst, ty, a: other, b: m }),
+            });
+        }
+        mask.unwrap_or_else(|| self.bits(lane, u64::MAX))
+    }
+
+    /// The value of a read with its guard.
+    pub fn load(&mut self, access: &Access) -> Step<Val> {
+        let dtype = self.nest.buffer(access.buffer).dtype;
+        let otherwise = access.otherwise.unwrap_or(Scalar { dtype, bits: 0 });
+        let (mut uniform, mut masked) = (vec![], vec![]);
+        let (from, to) = (self.chunk.first as i64, (self.chunk.first + self.chunk.count) as i64);
+        let (mut first, mut end) = (from, to);
+        for g in &access.guard {
+            let g = self.resolve(g);
+            match self.facts.decide(&g) {
+                Some(true) => {}
+                Some(false) => return self.constant(otherwise),
+                None => match lane_range(&g) {
+                    Some((lo, hi)) => (first, end) = (first.max(lo), end.min(hi)),
+                    None if g.uses(LANE) => masked.push(g),
+                    None => uniform.push(g),
+                },
+            }
+        }
+        if first >= end {
+            return self.constant(otherwise);
+        }
+        let address = self.address(access.buffer, &access.index)?;
+        let partial = first > from || end < to;
+        if !uniform.is_empty() {
+            return self.branch_load(access, uniform, otherwise);
+        }
+        let in_registers = self.in_registers(access.buffer);
+        if masked.is_empty() && !(partial && in_registers) {
+            let v = if partial { self.load_lanes(&address, first, end - first)? } else { self.load_address(&address)? };
+            if !partial || otherwise.bits == 0 && !v.uniform {
+                return Ok(v);
+            }
+            let mask = self.range_mask(v.lane.bytes(), first, end);
+            return self.choose(mask, v, otherwise);
+        }
+        if partial {
+            masked.push(Affine::var(LANE).offset(-first));
+            masked.push(Affine::var(LANE).scale(-1).offset(end - 1));
+        }
+        let lane = memory_lane(dtype)?;
+        let v = if in_registers || !address.varies() {
+            self.load_address(&address)?
+        } else {
+            let reg = self.gather(&address, Some((masked.clone(), lane)), from, to - from)?;
+            self.loaded(reg, lane, dtype, false)?
+        };
+        let mask = self.guard_mask(&masked, v.lane);
+        self.choose(mask, v, otherwise)
+    }
+
+    /// `mask ? v : otherwise`.
+    fn choose(&mut self, mask: Vreg, v: Val, otherwise: Scalar) -> Step<Val> {
+        let other = self.constant(otherwise)?;
+        let other = self.with_lane(other, v.lane)?;
+        let ty = self.ty(v.lane, false);
+        let reg = self.emit(|dst| Inst::VSelect { dst, ty, mask, a: v.reg, b: other.reg });
+        Ok(Val { reg, uniform: false, ..v })
+    }
+
+    /// A read behind a branch: `v = otherwise; if guards { v = element }`.
+    fn branch_load(&mut self, access: &Access, guards: Vec<Affine>, otherwise: Scalar) -> Step<Val> {
+        let address = self.address(access.buffer, &access.index)?;
+        let key = Branch { address, guards: guards.clone(), otherwise, chunk: self.chunk };
+        if let Some(v) = self.known_branch(&key) {
+            return Ok(v);
+        }
+        let other = self.constant(otherwise)?;
+        let lane = lane_of(otherwise.dtype)?;
+        let other = self.with_lane(other, lane)?;
+        let facts = self.facts.clone();
+        guards.iter().for_each(|g| self.facts.assume(g.clone()));
+        if guards.iter().any(|g| self.facts.decide(g) != Some(true)) {
+            return self.internal("a guard that does not decide itself");
+        }
+        let outer = std::mem::take(&mut self.out);
+        let known = self.known_values();
+        let v = self.load(access)?;
+        let v = self.with_lane(v, lane)?;
+        self.forget_since(known);
+        self.facts = facts;
+        let mut body = std::mem::replace(&mut self.out, outer);
+        let uniform = v.uniform && other.uniform;
+        let (reg, ty) = (self.fresh(), if uniform { self.full(lane) } else { self.ty(lane, false) });
+        self.out.push(Node::Inst(Inst::VCopy { dst: reg, src: other.reg, ty }));
+        body.push(Node::Inst(Inst::VCopy { dst: reg, src: v.reg, ty }));
+        self.out.push(Node::If { conditions: guards, body });
+        self.changed(reg);
+        let v = Val { reg, uniform, ..v };
+        self.remember_branch(key, v);
+        Ok(v)
+    }
+
+    /// Writes `v` to an element or, where lanes differ, to the elements of the lanes at work.
+    pub fn store_value(&mut self, a: &Address, v: Val) -> Step<()> {
+        let dtype = self.nest.buffer(a.buffer).dtype;
+        if let Some(slot) = self.slot(a)? {
+            return self.write_slot(a, slot, v);
+        }
+        let lane = lane_of(dtype)?;
+        let scalar = !a.varies();
+        if !a.gather.is_empty() || scalar && !v.uniform {
+            return self.internal("a store of lanes to one element or to subscripts from data");
+        }
+        let v = self.stored(v, lane)?;
+        let mem = memory_type(dtype);
+        let size = self.element(a.buffer);
+        let per_lane = a.linear.coefficient(LANE) * size;
+        let bytes = a.linear.clone().plus(LANE, -a.linear.coefficient(LANE)).scale(size);
+        let lane = v.lane;
+        if scalar {
+            let (addr, span) = self.operand(a.buffer, &bytes, size);
+            let ty = VType { lane, lanes: 1 };
+            self.out.push(Node::Inst(Inst::VStore { src: v.reg, ty, mem, addr, part: None }));
+            self.written(span);
+            return Ok(());
+        }
+        let (first, count) = (self.chunk.first as i64, self.chunk.count as i64);
+        let part = self.part(first, count);
+        let ty = self.ty(lane, false);
+        if per_lane == size {
+            let (addr, mut span) = self.operand(a.buffer, &bytes, 0);
+            if let Some((_, from, to)) = &mut span.bytes {
+                (*from, *to) = (*from + first * size, *from + (first + count) * size);
+            }
+            self.out.push(Node::Inst(Inst::VStore { src: v.reg, ty, mem, addr, part }));
+            self.written(span);
+        } else {
+            let (addr, span) = self.operand(a.buffer, &bytes, size);
+            self.out.push(Node::Inst(Inst::VScatter { src: v.reg, ty, mem, addr, stride: per_lane, part }));
+            self.written(Span { bytes: None, ..span });
+        }
+        Ok(())
+    }
+
+    /// `v` in the lane type and form that memory takes: masks as 0 and 1, halves as their bits.
+    fn stored(&mut self, v: Val, lane: Lane) -> Step<Val> {
+        if is_half(v.dtype) {
+            return Ok(self.value_to_half(v));
+        }
+        if v.dtype != DType::Bool {
+            return self.with_lane(v, lane);
+        }
+        let (one, ty) = (self.bits(v.lane, 1), self.ty(v.lane, v.uniform));
+        let reg = self.emit(|dst| Inst::VBinary { op: VBinary::And, dst, ty, a: v.reg, b: one });
+        Ok(Val { reg, ..v })
+    }
+}
+
+/// Wide enough for any subscript, small enough for sums of products.
+const UNKNOWN: (i64, i64) = (-(1 << 40), 1 << 40);
+
+/// The lanes that elements are loaded into.
+fn memory_lane(dtype: DType) -> Result<Lane> {
+    if is_half(dtype) { Ok(Lane::I32) } else { lane_of(dtype) }
+}
+
+/// Memory types of instructions: a bool is a byte.
+pub fn memory_type(dtype: DType) -> DType {
+    if dtype == DType::Bool { DType::U8 } else { dtype }
+}

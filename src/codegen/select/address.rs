@@ -1,0 +1,372 @@
+//! Addresses by strength reduction: the tree of symbolic addresses becomes a flat function.
+//!
+//! A pointer `root + Σ c·v` gets a register where its innermost variable is defined: at the entry of that loop (the pointer
+//! without the variable, plus `c` times the first value, and `c·step` more at the end of each iteration) or after the
+//! definition of an integer. So the body of a loop holds one addition for each pointer and no other address arithmetic.
+//! The value of a variable itself is kept in a register only where a condition, bound or subscript needs it.
+
+use crate::expr::CompareOp;
+use crate::expr::{Affine, Var};
+use crate::expr::Bound;
+use crate::codegen::select::tree::{address, address_mut, Loop, Node, Pointer, Root, Tree};
+use crate::codegen::vcode::operands::Class;
+use crate::codegen::vcode::{Function, Gpr, GprOp, Inst, Lane, Operand, VType, Vreg};
+use crate::runtime::{Error, Result};
+use std::collections::{BTreeSet, HashMap};
+
+/// Assigns registers to pointers and integers and flattens the tree.
+pub fn flatten(tree: Tree, name: String, parallel: Option<i64>) -> Result<Function> {
+    let mut out = Flattener {
+        pointers: &tree.pointers,
+        function: Function {
+            name,
+            insts: vec![],
+            gprs: 0,
+            vregs: tree.vregs,
+            scratch_bytes: tree.scratch_bytes,
+            parallel,
+            wave: None,
+        },
+        registers: HashMap::new(),
+        values: HashMap::new(),
+    };
+    for pointer in free_pointers(&tree.nodes, &tree.pointers) {
+        let dst = out.gpr();
+        match pointer.root {
+            Root::Argument(slot) => out.push(Inst::Argument { dst, slot }),
+            Root::Scratch => out.push(Inst::Scratch { dst }),
+        }
+        out.add(dst, pointer.bytes.constant);
+        out.registers.insert(pointer, dst);
+    }
+    out.body(&tree.nodes)?;
+    define_all(&mut out.function);
+    Ok(out.function)
+}
+
+/// Gives a value at the entry to each vector register that some path reads before it writes: what is read so does not
+/// matter (elements outside of what was written), but every read has a definition.
+fn define_all(f: &mut Function) {
+    let mut defined = vec![false; f.vregs as usize];
+    let mut missing = BTreeSet::new();
+    let mut open = vec![];
+    for inst in &f.insts {
+        match inst {
+            Inst::LoopStart { at_least_once, .. } => open.push((!at_least_once).then(|| defined.clone())),
+            Inst::IfStart { .. } => open.push(Some(defined.clone())),
+            Inst::LoopEnd | Inst::IfEnd => {
+                if let Some(Some(before)) = open.pop() {
+                    defined = before;
+                }
+            }
+            _ => inst.registers(|class, access, r| {
+                if class == Class::Vector {
+                    if access.reads() && !defined[r as usize] {
+                        missing.insert(r);
+                    }
+                    defined[r as usize] |= access.writes();
+                }
+            }),
+        }
+    }
+    let ty = VType { lane: Lane::F32, lanes: 1 };
+    let start = missing.into_iter().map(|r| Inst::VConst { dst: Vreg(r), ty, bits: 0 });
+    f.insts.splice(0..0, start.collect::<Vec<_>>());
+}
+
+/// The pointers that must be in registers before `nodes`.
+fn free_pointers(nodes: &[Node], pointers: &[Pointer]) -> BTreeSet<Pointer> {
+    let mut free = BTreeSet::new();
+    for node in nodes.iter().rev() {
+        if let Some(v) = node.defines() {
+            free = without(free, v);
+        }
+        match node {
+            Node::Inst(Inst::VGatherIndex { base, .. }) => {
+                free.insert(pointers[base.0 as usize].clone());
+            }
+            Node::Inst(inst) => {
+                free.extend(address(inst).map(|a| pointers[a.base.0 as usize].clone()));
+            }
+            Node::LoadInt { addr, .. } => {
+                free.insert(pointers[addr.base.0 as usize].clone());
+            }
+            Node::Loop(l) => free.extend(without(free_pointers(&l.body, pointers), l.var)),
+            Node::If { body, .. } => free.extend(free_pointers(body, pointers)),
+            Node::Splat { .. } | Node::Let { .. } | Node::Integer { .. } | Node::Choose { .. } => {}
+        }
+    }
+    free
+}
+
+/// The set with each pointer over `v` replaced by the pointer that it is computed from.
+fn without(set: BTreeSet<Pointer>, v: Var) -> BTreeSet<Pointer> {
+    set.into_iter().map(|p| parent(&p, v)).collect()
+}
+
+fn parent(p: &Pointer, v: Var) -> Pointer {
+    Pointer { root: p.root, bytes: p.bytes.clone().plus(v, -p.bytes.coefficient(v)) }
+}
+
+struct Flattener<'a> {
+    pointers: &'a [Pointer],
+    function: Function,
+    registers: HashMap<Pointer, Gpr>,
+    values: HashMap<Var, Gpr>,
+}
+
+impl Flattener<'_> {
+    fn gpr(&mut self) -> Gpr {
+        self.function.gprs += 1;
+        Gpr(self.function.gprs - 1)
+    }
+
+    fn push(&mut self, inst: Inst) {
+        self.function.insts.push(inst);
+    }
+
+    fn int(&mut self, op: GprOp, a: Gpr, b: Operand) -> Gpr {
+        let dst = self.gpr();
+        self.push(Inst::Int { op, dst, a, b });
+        dst
+    }
+
+    /// `reg += value`.
+    fn add(&mut self, reg: Gpr, value: i64) {
+        if value != 0 {
+            self.push(Inst::Int { op: GprOp::Add, dst: reg, a: reg, b: Operand::Imm(value) });
+        }
+    }
+
+    fn pointer(&self, p: &Pointer) -> Result<Gpr> {
+        self.registers.get(p).copied().ok_or_else(|| Error::Internal(format!("{:?} has no register", p)))
+    }
+
+    fn value(&self, v: Var) -> Result<Gpr> {
+        self.values.get(&v).copied().ok_or_else(|| Error::Internal(format!("integer {} has no register", v.0)))
+    }
+
+    /// The value of `a` in a register that the caller does not change.
+    fn affine(&mut self, a: &Affine) -> Result<Gpr> {
+        let mut sum: Option<Gpr> = None;
+        for &(v, c) in &a.terms {
+            let mut term = self.value(v)?;
+            sum = Some(match (sum, c) {
+                (None, 1) => term,
+                (None, c) => self.int(GprOp::Mul, term, Operand::Imm(c)),
+                (Some(s), -1) => self.int(GprOp::Sub, s, Operand::Reg(term)),
+                (Some(s), c) => {
+                    if c != 1 {
+                        term = self.int(GprOp::Mul, term, Operand::Imm(c));
+                    }
+                    self.int(GprOp::Add, s, Operand::Reg(term))
+                }
+            });
+        }
+        Ok(match sum {
+            None => {
+                let dst = self.gpr();
+                self.push(Inst::Imm { dst, value: a.constant });
+                dst
+            }
+            Some(s) if a.constant == 0 => s,
+            Some(s) => self.int(GprOp::Add, s, Operand::Imm(a.constant)),
+        })
+    }
+
+    /// The value of `a`, as an immediate where it is constant.
+    fn operand(&mut self, a: &Affine) -> Result<Operand> {
+        if a.is_constant() { Ok(Operand::Imm(a.constant)) } else { Ok(Operand::Reg(self.affine(a)?)) }
+    }
+
+    /// Opens an `If` for each condition; returns how many.
+    fn conditions(&mut self, conditions: &[Affine]) -> Result<usize> {
+        for c in conditions {
+            // Σ + constant ≥ 0, written as Σ ≥ -constant
+            let linear = c.clone().offset(-c.constant);
+            let (op, a, b) = match linear.terms[..] {
+                [(v, -1)] => (CompareOp::Le, self.value(v)?, c.constant),
+                _ => (CompareOp::Ge, self.affine(&linear)?, -c.constant),
+            };
+            self.push(Inst::IfStart { op, a, b: Operand::Imm(b) });
+        }
+        Ok(conditions.len())
+    }
+
+    fn body(&mut self, nodes: &[Node]) -> Result<()> {
+        let (registers, values) = (self.registers.clone(), self.values.clone());
+        for (i, node) in nodes.iter().enumerate() {
+            match node {
+                Node::Inst(inst) => {
+                    let mut inst = inst.clone();
+                    if let Inst::VGatherIndex { base, .. } = &mut inst {
+                        *base = self.pointer(&self.pointers[base.0 as usize])?;
+                    } else if let Some(a) = address_mut(&mut inst) {
+                        a.base = self.pointer(&self.pointers[a.base.0 as usize])?;
+                    }
+                    self.push(inst);
+                }
+                Node::Splat { dst, ty, value } => {
+                    let src = self.affine(value)?;
+                    self.push(Inst::VSplat { dst: *dst, ty: *ty, src });
+                }
+                Node::Loop(l) => self.emit_loop(l)?,
+                Node::Let { var, value, divisor } => {
+                    let value = self.affine(value)?;
+                    let quotient = match divisor {
+                        1 => value,
+                        d => self.int(GprOp::DivFloor, value, Operand::Imm(*d)),
+                    };
+                    self.define(*var, quotient, &nodes[i + 1..])?;
+                }
+                Node::Integer { var, op, a, b } => {
+                    let (a, b) = (self.affine(a)?, self.operand(b)?);
+                    let value = self.int(*op, a, b);
+                    self.define(*var, value, &nodes[i + 1..])?;
+                }
+                Node::Choose { var, conditions, yes, no } => {
+                    let (dst, no, yes) = (self.gpr(), self.affine(no)?, self.affine(yes)?);
+                    self.push(Inst::Copy { dst, src: no });
+                    let opened = self.conditions(conditions)?;
+                    self.push(Inst::Copy { dst, src: yes });
+                    (0..opened).for_each(|_| self.push(Inst::IfEnd));
+                    self.define(*var, dst, &nodes[i + 1..])?;
+                }
+                Node::LoadInt { var, addr, mem } => {
+                    let dst = self.gpr();
+                    let base = self.pointer(&self.pointers[addr.base.0 as usize])?;
+                    self.push(Inst::LoadInt { dst, addr: crate::codegen::vcode::Addr { base, ..*addr }, mem: *mem });
+                    self.define(*var, dst, &nodes[i + 1..])?;
+                }
+                Node::If { conditions, body } => {
+                    let opened = self.conditions(conditions)?;
+                    self.body(body)?;
+                    (0..opened).for_each(|_| self.push(Inst::IfEnd));
+                }
+            }
+        }
+        (self.registers, self.values) = (registers, values);
+        Ok(())
+    }
+
+    /// `v` has its value in `register` from here on; computes the pointers over it that `rest` needs.
+    fn define(&mut self, v: Var, register: Gpr, rest: &[Node]) -> Result<()> {
+        self.values.insert(v, register);
+        for p in free_pointers(rest, self.pointers).into_iter().filter(|p| p.bytes.uses(v)) {
+            let base = self.pointer(&parent(&p, v))?;
+            let c = p.bytes.coefficient(v);
+            let scaled = if c == 1 { register } else { self.int(GprOp::Mul, register, Operand::Imm(c)) };
+            let dst = self.int(GprOp::Add, base, Operand::Reg(scaled));
+            self.registers.insert(p, dst);
+        }
+        Ok(())
+    }
+
+    /// The greatest (`Max`) or least (`Min`) of the bounds.
+    fn bound(&mut self, bounds: &[Bound], op: GprOp) -> Result<Operand> {
+        let mut best: Option<Operand> = None;
+        // constants last: they fit into the second operand
+        let (constant, varying): (Vec<&Bound>, Vec<&Bound>) = bounds.iter().partition(|b| b.affine.is_constant());
+        for b in varying.into_iter().chain(constant) {
+            let rounded = if op == GprOp::Max { b.affine.clone().offset(b.divisor - 1) } else { b.affine.clone() };
+            let value = match self.operand(&rounded)? {
+                Operand::Imm(c) => Operand::Imm(c.div_euclid(b.divisor)),
+                Operand::Reg(r) if b.divisor == 1 => Operand::Reg(r),
+                Operand::Reg(r) => Operand::Reg(self.int(GprOp::DivFloor, r, Operand::Imm(b.divisor))),
+            };
+            best = Some(match (best, value) {
+                (None, value) => value,
+                (Some(Operand::Reg(a)), value) => Operand::Reg(self.int(op, a, value)),
+                (Some(Operand::Imm(a)), Operand::Imm(b)) => {
+                    Operand::Imm(if op == GprOp::Max { a.max(b) } else { a.min(b) })
+                }
+                (Some(imm), Operand::Reg(r)) => Operand::Reg(self.int(op, r, imm)),
+            });
+        }
+        best.ok_or_else(|| Error::Internal("a loop without bounds".into()))
+    }
+
+    fn emit_loop(&mut self, l: &Loop) -> Result<()> {
+        let pointers: Vec<Pointer> =
+            free_pointers(&l.body, self.pointers).into_iter().filter(|p| p.bytes.uses(l.var)).collect();
+        let mut needed = false;
+        l.body.iter().for_each(|n| n.visit_values(&mut |a| needed |= a.uses(l.var)));
+
+        let (lower, count) = if l.parallel {
+            let (first, last) = (self.gpr(), self.gpr());
+            self.push(Inst::Range { dst: first, which: 0 });
+            self.push(Inst::Range { dst: last, which: 1 });
+            let count = self.int(GprOp::Sub, last, Operand::Reg(first));
+            let mut lower = first;
+            if l.step != 1 {
+                lower = self.int(GprOp::Mul, lower, Operand::Imm(l.step));
+            }
+            match self.bound(&l.lower, GprOp::Max)? {
+                Operand::Imm(0) => {}
+                offset => lower = self.int(GprOp::Add, lower, offset),
+            }
+            (Operand::Reg(lower), count)
+        } else {
+            let (lower, upper) = (self.bound(&l.lower, GprOp::Max)?, self.bound(&l.upper, GprOp::Min)?);
+            (lower, self.count(lower, upper, l.step))
+        };
+        let mut bumps = vec![];
+        for p in pointers {
+            let base = self.pointer(&parent(&p, l.var))?;
+            let c = p.bytes.coefficient(l.var);
+            let dst = match lower {
+                Operand::Imm(0) => {
+                    let dst = self.gpr();
+                    self.push(Inst::Copy { dst, src: base });
+                    dst
+                }
+                Operand::Imm(first) => self.int(GprOp::Add, base, Operand::Imm(c * first)),
+                Operand::Reg(first) => {
+                    let offset = if c == 1 { first } else { self.int(GprOp::Mul, first, Operand::Imm(c)) };
+                    self.int(GprOp::Add, base, Operand::Reg(offset))
+                }
+            };
+            bumps.push((dst, c * l.step));
+            self.registers.insert(p, dst);
+        }
+        if needed {
+            let dst = self.gpr();
+            self.push(match lower {
+                Operand::Imm(value) => Inst::Imm { dst, value },
+                Operand::Reg(src) => Inst::Copy { dst, src },
+            });
+            bumps.push((dst, l.step));
+            self.values.insert(l.var, dst);
+        }
+        self.push(Inst::LoopStart { count, at_least_once: l.at_least_once });
+        self.body(&l.body)?;
+        for (reg, by) in bumps {
+            self.add(reg, by);
+        }
+        self.push(Inst::LoopEnd);
+        Ok(())
+    }
+
+    /// `⌈(upper - lower) / step⌉`.
+    fn count(&mut self, lower: Operand, upper: Operand, step: i64) -> Gpr {
+        let extent = match (upper, lower) {
+            (Operand::Imm(u), Operand::Imm(l)) => {
+                let dst = self.gpr();
+                self.push(Inst::Imm { dst, value: (u - l + step - 1).div_euclid(step).max(0) });
+                return dst;
+            }
+            (Operand::Reg(u), Operand::Imm(0)) => u,
+            (Operand::Reg(u), l) => self.int(GprOp::Sub, u, l),
+            (Operand::Imm(u), l) => {
+                let dst = self.gpr();
+                self.push(Inst::Imm { dst, value: u });
+                self.int(GprOp::Sub, dst, l)
+            }
+        };
+        if step == 1 {
+            return extent;
+        }
+        let rounded = self.int(GprOp::Add, extent, Operand::Imm(step - 1));
+        self.int(GprOp::DivFloor, rounded, Operand::Imm(step))
+    }
+}

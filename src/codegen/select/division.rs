@@ -1,0 +1,99 @@
+//! Division of integers, and remainders.
+//!
+//! In: values of one type in equal lanes. Out: quotient and remainder. Integers are divided in f64 with corrections:
+//! exact for all operands of 32 bits and for quotients of 64-bit operands below 2^62.
+
+use crate::expr::CompareOp;
+use crate::codegen::select::state::{Selector, Step};
+use crate::codegen::select::state::Val;
+use crate::codegen::vcode::{Lane, VBinary, VUnary};
+
+impl Selector<'_> {
+    /// `a - trunc(a / b)·b`, exact while the quotient is below 2^52.
+    pub fn float_remainder(&mut self, a: Val, b: Val) -> Step<Val> {
+        let (dtype, lane) = (a.dtype, a.lane);
+        let (wide_a, wide_b) = (self.converted(a, Lane::F64), self.converted(b, Lane::F64));
+        let (x, y) = (self.vector_unary(VUnary::Abs, wide_a), self.vector_unary(VUnary::Abs, wide_b));
+        let quotient = self.vector_binary(VBinary::Div, x, y);
+        let quotient = self.vector_unary(VUnary::Floor, quotient);
+        let r = self.fused(quotient, y, x, true);
+        // the rounded quotient may be one too large
+        let zero = self.number(r, 0.0);
+        let negative = self.vector_compare(CompareOp::Lt, r, zero);
+        let more = self.vector_binary(VBinary::Add, r, y);
+        let r = self.vector_select(negative, more, r);
+        let infinite = self.number(y, f64::INFINITY);
+        let whole = self.vector_compare(CompareOp::Eq, y, infinite);
+        let finite = self.vector_compare(CompareOp::Lt, x, infinite);
+        let whole = self.vector_binary(VBinary::And, whole, finite);
+        let r = self.vector_select(whole, x, r);
+        let sign = Val { reg: self.bits(Lane::F64, 1 << 63), ..r };
+        let sign = Val { uniform: true, ..sign };
+        let sign = self.vector_binary(VBinary::And, sign, wide_a);
+        let r = self.vector_binary(VBinary::Or, r, sign);
+        Ok(Val { dtype, ..self.converted(r, lane) })
+    }
+
+    /// Quotient towards zero and remainder; both 0 where the divisor is 0.
+    pub fn int_divide(&mut self, a: Val, b: Val) -> Step<(Val, Val)> {
+        let zero = self.number(b, 0.0);
+        let none = self.vector_compare(CompareOp::Eq, b, zero);
+        let one = self.number(b, 1.0);
+        let divisor = self.vector_select(none, one, b);
+        let wide = self.converted(divisor, Lane::F64);
+        let mut quotient = zero;
+        let mut rest = a;
+        // 32 bits are exact at once; 64 bits converge: each step leaves a remainder 2^-50 of the one before
+        for _ in 0..if a.lane == Lane::I64 { 3 } else { 1 } {
+            let numerator = self.converted(rest, Lane::F64);
+            let q = self.vector_binary(VBinary::Div, numerator, wide);
+            let q = self.truncated(q);
+            // by way of 64 bits, so that the one quotient that does not fit in 32 wraps
+            let q = self.converted(q, Lane::I64);
+            let q = Val { dtype: a.dtype, ..self.converted(q, a.lane) };
+            quotient = self.vector_binary(VBinary::Add, quotient, q);
+            let back = self.vector_binary(VBinary::Mul, q, divisor);
+            rest = self.vector_binary(VBinary::Sub, rest, back);
+        }
+        if a.lane == Lane::I64 {
+            // the sum of truncated parts may end one beyond: the remainder then has the wrong sign
+            let (below, above) =
+                (self.vector_compare(CompareOp::Lt, rest, zero), self.vector_compare(CompareOp::Gt, rest, zero));
+            let (negative, positive) =
+                (self.vector_compare(CompareOp::Lt, a, zero), self.vector_compare(CompareOp::Gt, a, zero));
+            let x = self.vector_binary(VBinary::And, below, positive);
+            let y = self.vector_binary(VBinary::And, above, negative);
+            let wrong = self.vector_binary(VBinary::Or, x, y);
+            let reversed = self.vector_compare(CompareOp::Lt, divisor, zero);
+            let flip = self.vector_binary(VBinary::Xor, below, reversed);
+            let minus = self.number(quotient, -1.0);
+            let step = self.vector_select(flip, minus, one);
+            let corrected = self.vector_binary(VBinary::Add, quotient, step);
+            let back = self.vector_binary(VBinary::Mul, step, divisor);
+            let less = self.vector_binary(VBinary::Sub, rest, back);
+            quotient = self.vector_select(wrong, corrected, quotient);
+            rest = self.vector_select(wrong, less, rest);
+        }
+        Ok((self.vector_select(none, zero, quotient), self.vector_select(none, zero, rest)))
+    }
+
+    /// Towards zero.
+    fn truncated(&mut self, v: Val) -> Val {
+        let zero = self.number(v, 0.0);
+        let negative = self.vector_compare(CompareOp::Lt, v, zero);
+        let (up, down) = (self.vector_unary(VUnary::Ceil, v), self.vector_unary(VUnary::Floor, v));
+        self.vector_select(negative, up, down)
+    }
+
+    /// The remainder with the sign of the divisor.
+    pub fn int_modulo(&mut self, a: Val, b: Val) -> Step<Val> {
+        let (_, rest) = self.int_divide(a, b)?;
+        let zero = self.number(b, 0.0);
+        let some = self.vector_compare(CompareOp::Ne, rest, zero);
+        let (x, y) = (self.vector_compare(CompareOp::Lt, rest, zero), self.vector_compare(CompareOp::Lt, b, zero));
+        let opposite = self.vector_binary(VBinary::Xor, x, y);
+        let opposite = self.vector_binary(VBinary::And, opposite, some);
+        let moved = self.vector_binary(VBinary::Add, rest, b);
+        Ok(self.vector_select(opposite, moved, rest))
+    }
+}

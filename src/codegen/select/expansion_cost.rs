@@ -1,0 +1,64 @@
+//! What loops cost, roughly: how far it pays to expand them.
+
+use crate::expr::Expr;
+use crate::expr::interval::ceil_div;
+use crate::codegen::loopnest::{LoopKind, Stmt};
+use crate::expr::Bound;
+
+/// First value and end of a loop with constant bounds.
+pub fn constant_range(lower: &[Bound], upper: &[Bound]) -> Option<(i64, i64)> {
+    if !lower.iter().chain(upper).all(|b| b.affine.is_constant()) {
+        return None;
+    }
+    let first = lower.iter().map(|b| ceil_div(b.affine.constant, b.divisor)).max()?;
+    let end = upper.iter().map(|b| b.affine.constant.div_euclid(b.divisor)).min()?;
+    Some((first, end))
+}
+
+/// Instructions of an expression.
+fn expression(e: &Expr) -> i64 {
+    match e {
+        Expr::Const(_) | Expr::Index(_) => 0,
+        Expr::Load(a) => 1 + 2 * a.guard.len() as i64,
+        Expr::Unary(op, a) => expression(a) + op.cost().instructions,
+        Expr::Binary(op, a, b) => expression(a) + expression(b) + op.cost().instructions,
+        Expr::Compare(_, a, b) => 1 + expression(a) + expression(b),
+        Expr::Select(c, a, b) => 1 + expression(c) + expression(a) + expression(b),
+        Expr::Cast(_, a) => 1 + expression(a),
+    }
+}
+
+/// Instructions of a body for one vector of each of its statements, unrolled loops expanded.
+pub fn cost(body: &[Stmt]) -> i64 {
+    let total = body.iter().map(|stmt| match stmt {
+        Stmt::Store { value, reduce, .. } => 1 + expression(value) + reduce.is_some() as i64,
+        Stmt::Let { .. } => 0,
+        Stmt::If { body, .. } => cost(body),
+        Stmt::Loop { lower, upper, kind, body, .. } => match (kind, constant_range(lower, upper)) {
+            (LoopKind::Unroll, Some((first, end))) => (end - first) * cost(body),
+            _ => cost(body),
+        },
+    });
+    total.sum()
+}
+
+/// Vector statements of a body when unrolled and vector loops (of `lanes` lanes) are expanded; `None` when it has a loop.
+pub fn vector_statements(body: &[Stmt], lanes: i64) -> Option<i64> {
+    let mut sum = 0;
+    for stmt in body {
+        sum += match stmt {
+            Stmt::Store { value, .. } => 1 + expression(value) / 4,
+            Stmt::Let { .. } => 0,
+            Stmt::If { body, .. } => vector_statements(body, lanes)?,
+            Stmt::Loop { lower, upper, kind, body, .. } => {
+                let extent = constant_range(lower, upper).map(|(first, end)| end - first);
+                match (kind, extent) {
+                    (LoopKind::Unroll, Some(n)) => n * vector_statements(body, lanes)?,
+                    (LoopKind::Vector, Some(n)) => ceil_div(n, lanes) * vector_statements(body, lanes)?,
+                    _ => return None,
+                }
+            }
+        };
+    }
+    Some(sum)
+}

@@ -1,0 +1,132 @@
+//! Loop-invariant code motion out of innermost loops, while registers last.
+//!
+//! Constants and what is computed from them leave first, then loads of memory that the loop does not write. A value that
+//! leaves the loop occupies a register in all of it; so the number of registers in use is counted at each instruction.
+
+use crate::codegen::select::tree::{address, Loop, Node, Pointer, Root};
+use crate::codegen::vcode::operands::Class;
+use crate::codegen::vcode::Inst;
+use std::collections::{HashMap, HashSet};
+
+/// The loop, with what does not change in it before it.
+pub fn hoist_invariants(mut l: Loop, registers: usize, pointers: &[Pointer]) -> Vec<Node> {
+    let innermost = l.body.iter().all(|n| matches!(n, Node::Inst(_) | Node::Splat { .. }));
+    if !innermost {
+        return vec![Node::Loop(l)];
+    }
+    let mut before = vec![];
+    let mut room = registers.saturating_sub(1).saturating_sub(pressure(&l.body));
+    for loads in [false, true] {
+        let mut definitions: HashMap<u32, usize> = HashMap::new();
+        l.body.iter().flat_map(defined).for_each(|r| *definitions.entry(r).or_insert(0) += 1);
+        let stored: HashSet<Root> = l.body.iter().filter_map(|n| stored_root(n, pointers)).collect();
+        let mut kept = vec![];
+        for node in l.body {
+            let constant = |r: &u32| !definitions.contains_key(r);
+            let movable = room > 0
+                && defined(&node).iter().all(|r| definitions[r] == 1)
+                && used(&node).iter().all(constant)
+                && match &node {
+                    Node::Inst(inst) => match address(inst) {
+                        None => pure(inst),
+                        Some(a) => {
+                            let p = &pointers[a.base.0 as usize];
+                            loads
+                                && pure(inst)
+                                && !p.bytes.uses(l.var)
+                                && (l.at_least_once || p.bytes.is_constant())
+                                && !stored.contains(&p.root)
+                        }
+                    },
+                    Node::Splat { value, .. } => !value.uses(l.var),
+                    _ => false,
+                };
+            if movable {
+                defined(&node).iter().for_each(|r| {
+                    definitions.remove(r);
+                });
+                before.push(node);
+                room -= 1;
+            } else {
+                kept.push(node);
+            }
+        }
+        l.body = kept;
+    }
+    before.push(Node::Loop(l));
+    before
+}
+
+/// Instructions whose result depends on their operands (and memory) only, and that do nothing else.
+fn pure(inst: &Inst) -> bool {
+    !matches!(
+        inst,
+        Inst::VStore { .. }
+            | Inst::VScatter { .. }
+            | Inst::VFma { .. }
+            | Inst::VGatherIndex { .. }
+            | Inst::VCopy { .. }
+    )
+}
+
+fn registers(node: &Node, read: bool) -> Vec<u32> {
+    let mut out = vec![];
+    match node {
+        Node::Inst(inst) => inst.registers(|class, access, r| {
+            if class == Class::Vector && if read { access.reads() } else { access.writes() } {
+                out.push(r);
+            }
+        }),
+        Node::Splat { dst, .. } if !read => out.push(dst.0),
+        _ => {}
+    }
+    out
+}
+
+fn defined(node: &Node) -> Vec<u32> {
+    registers(node, false)
+}
+
+fn used(node: &Node) -> Vec<u32> {
+    registers(node, true)
+}
+
+fn stored_root(node: &Node, pointers: &[Pointer]) -> Option<Root> {
+    match node {
+        Node::Inst(i @ (Inst::VStore { .. } | Inst::VScatter { .. })) => {
+            address(i).map(|a| pointers[a.base.0 as usize].root)
+        }
+        _ => None,
+    }
+}
+
+/// The greatest number of vector registers in use at once in a straight-line loop body.
+pub fn pressure(body: &[Node]) -> usize {
+    // first and last place of each register; those read before they are written live through the whole loop
+    let mut places: HashMap<u32, (usize, usize)> = HashMap::new();
+    let mut carried = HashSet::new();
+    for (i, node) in body.iter().enumerate() {
+        for r in used(node) {
+            if !places.contains_key(&r) {
+                carried.insert(r);
+            }
+            places.entry(r).or_insert((i, i)).1 = i;
+        }
+        for r in defined(node) {
+            places.entry(r).or_insert((i, i)).1 = i;
+        }
+    }
+    let mut change = vec![0i64; body.len() + 1];
+    for (r, (first, last)) in &places {
+        if !carried.contains(r) {
+            change[*first] += 1;
+            change[*last] -= 1;
+        }
+    }
+    let (mut now, mut most) = (0, 0);
+    for c in change {
+        now += c;
+        most = most.max(now);
+    }
+    most as usize + carried.len()
+}

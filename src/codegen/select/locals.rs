@@ -1,0 +1,75 @@
+//! Local buffers that registers cannot hold.
+
+use crate::expr::{BufferId, Index};
+use crate::expr::{Affine, Var};
+use crate::codegen::loopnest::{BufferKind, LoopKind, LoopNest, Stmt};
+use crate::codegen::select::{expansion_cost, value};
+use crate::codegen::Target;
+use crate::runtime::DType;
+use std::collections::HashSet;
+
+/// The local buffers whose elements are not known at compile time, or are more than the registers hold.
+pub(super) fn needs_memory(nest: &LoopNest, target: &Target, body: &[Stmt]) -> Vec<BufferId> {
+    let mut found = HashSet::new();
+    let (mut expanded, mut vector) = (HashSet::new(), HashSet::new());
+    visit(body, &mut expanded, &mut vector, &mut |buffer, index, expanded, vector| {
+        let b = nest.buffer(buffer);
+        if b.kind != BufferKind::Local {
+            return;
+        }
+        let mut linear = Affine::constant(0);
+        let mut known = b.dtype != DType::Bool;
+        for (i, stride) in index.iter().zip(&b.strides) {
+            match i {
+                Index::Affine(a) => linear = linear.add_scaled(a, *stride),
+                Index::Value(_) => known = false,
+            }
+        }
+        known &= linear.terms.iter().all(|t| expanded.contains(&t.0));
+        let lanes = target.vector_bytes / value::lane_of(b.dtype).map_or(4, |l| l.bytes());
+        let is_vector = linear.terms.iter().any(|t| vector.contains(&t.0));
+        let size = b.span() as usize;
+        let vectors = if is_vector { size.div_ceil(lanes) } else { size };
+        if !known || vectors > target.vector_registers {
+            found.insert(buffer);
+        }
+    });
+    let mut found: Vec<BufferId> = found.into_iter().collect();
+    found.sort();
+    found
+}
+
+pub(super) type Visit<'a> = dyn FnMut(BufferId, &[Index], &HashSet<Var>, &HashSet<Var>) + 'a;
+
+/// Calls `f` on each access in `body`, with the variables that are constants once loops are expanded.
+pub(super) fn visit(body: &[Stmt], expanded: &mut HashSet<Var>, vector: &mut HashSet<Var>, f: &mut Visit) {
+    for stmt in body {
+        match stmt {
+            Stmt::Loop { var, kind, body, .. } => {
+                if matches!(kind, LoopKind::Unroll | LoopKind::Vector) {
+                    expanded.insert(*var);
+                }
+                if *kind == LoopKind::Vector {
+                    vector.insert(*var);
+                }
+                visit(body, expanded, vector, f);
+            }
+            Stmt::If { body, .. } => visit(body, expanded, vector, f),
+            Stmt::Let { var, value, .. } => {
+                if value.terms.iter().all(|t| expanded.contains(&t.0)) {
+                    expanded.insert(*var);
+                }
+            }
+            Stmt::Store { buffer, index, value, .. } => {
+                f(*buffer, index, expanded, vector);
+                let subscripts = index.iter().filter_map(|i| match i {
+                    Index::Value(e) => Some(e.as_ref()),
+                    Index::Affine(_) => None,
+                });
+                for e in subscripts.chain([value]) {
+                    e.visit_accesses(&mut |a| f(a.buffer, &a.index, expanded, vector));
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,321 @@
+//! Prefetching of panels: while one panel of an operand is used again and again, the next one is brought into the second
+//! cache, a little with each iteration, so that the memory works all the time and not only when a new panel begins.
+//!
+//! In: the tree of a phase. Out: the same with a [`Inst::Prefetch`] in those innermost loops that read a *panel*: a dense
+//! piece of an argument that is read anew in each iteration of a loop (which does not move it) and given up for the next
+//! piece by a loop further out, as a matrix product reads its packed operand. Where the tree does not show this nothing is
+//! added. Prefetches change no result: the addresses may lie beyond the end of the argument.
+
+use crate::codegen::Target;
+use crate::expr::{Affine, Var};
+use crate::expr::interval::ceil_div;
+use crate::codegen::select::tree::{address, Loop, Node, Pointer, Root, Tree};
+use crate::codegen::vcode::{Addr, Gpr, Inst};
+use std::collections::{BTreeMap, HashSet};
+
+/// Smaller panels are not worth it.
+const LEAST_BYTES: i64 = 4096;
+
+/// Adds the prefetches of a phase.
+pub fn prefetch_panels(mut tree: Tree, target: &Target) -> Tree {
+    let mut written = HashSet::new();
+    find_written(&tree.nodes, &tree.pointers, &mut written);
+    let mut search =
+        Search { pointers: &tree.pointers, written, target, levels: vec![], aliases: vec![], loops: 0, found: vec![] };
+    search.body(&tree.nodes);
+    // One loop for each operand: that with most iterations on a panel. Edges of the iteration space leave it to this one.
+    let mut best: BTreeMap<Root, Panel> = BTreeMap::new();
+    for panel in search.found {
+        let known = best.entry(panel.next.root).or_insert_with(|| panel.clone());
+        if panel.iterations > known.iterations {
+            *known = panel;
+        }
+    }
+    for panel in best.into_values() {
+        let base = Gpr(tree.pointers.len() as u32);
+        tree.pointers.push(panel.next);
+        let lines: Vec<Node> = (0..panel.lines)
+            .map(|i| Addr { base, index: None, disp: (i * target.line_bytes as i64) as i32 })
+            .map(|addr| Node::Inst(Inst::Prefetch { addr }))
+            .collect();
+        insert(&mut tree.nodes, panel.at, &lines, &mut 0);
+    }
+    tree
+}
+
+fn find_written(nodes: &[Node], pointers: &[Pointer], written: &mut HashSet<Root>) {
+    for node in nodes {
+        match node {
+            Node::Inst(Inst::VStore { addr, .. } | Inst::VScatter { addr, .. }) => {
+                written.insert(pointers[addr.base.0 as usize].root);
+            }
+            Node::Loop(Loop { body, .. }) | Node::If { body, .. } => find_written(body, pointers, written),
+            _ => {}
+        }
+    }
+}
+
+/// Puts `lines` into the body of the loop with number `at`, counted in preorder.
+fn insert(nodes: &mut [Node], at: usize, lines: &[Node], count: &mut usize) {
+    for node in nodes {
+        match node {
+            Node::Loop(l) => {
+                *count += 1;
+                if *count - 1 == at {
+                    l.body.splice(0..0, lines.iter().cloned());
+                    return;
+                }
+                insert(&mut l.body, at, lines, count);
+            }
+            Node::If { body, .. } => insert(body, at, lines, count),
+            _ => {}
+        }
+    }
+}
+
+/// One digit of the position in the loops around a place: it counts 0, 1, … `extent`, and is `(value - first) / step`.
+#[derive(Clone)]
+struct Level {
+    value: Affine,
+    /// The variable of `value` that no level further out has.
+    lead: Var,
+    first: i64,
+    step: i64,
+    extent: i64,
+}
+
+/// A panel that a loop reads.
+#[derive(Clone)]
+struct Panel {
+    /// Number of the loop in preorder.
+    at: usize,
+    /// Iterations of the loop for one panel.
+    iterations: i64,
+    /// What to prefetch in one iteration.
+    next: Pointer,
+    lines: i64,
+}
+
+struct Search<'a> {
+    pointers: &'a [Pointer],
+    written: HashSet<Root>,
+    target: &'a Target,
+    levels: Vec<Level>,
+    /// Variables that are only another name of an affine form.
+    aliases: Vec<(Var, Affine)>,
+    loops: usize,
+    found: Vec<Panel>,
+}
+
+impl Search<'_> {
+    fn body(&mut self, nodes: &[Node]) {
+        let (levels, aliases) = (self.levels.clone(), self.aliases.len());
+        for node in nodes {
+            match node {
+                Node::Loop(l) => self.enter(l),
+                Node::If { body, .. } => self.body(body),
+                Node::Let { var, value, divisor: 1 } => {
+                    let value = self.resolve(value);
+                    self.aliases.push((*var, value));
+                }
+                Node::Let { var, value, divisor } => self.divide(*var, value, *divisor),
+                _ => {}
+            }
+        }
+        self.levels = levels;
+        self.aliases.truncate(aliases);
+    }
+
+    fn resolve(&self, a: &Affine) -> Affine {
+        a.substitute(|v| self.aliases.iter().rfind(|x| x.0 == v).map_or_else(|| Affine::var(v), |x| x.1.clone()))
+    }
+
+    /// The innermost level `value` becomes two: its quotient `var`, and the remainder.
+    fn divide(&mut self, var: Var, value: &Affine, divisor: i64) {
+        let value = self.resolve(value);
+        let Some(at) = self.levels.iter().position(|l| l.value == value && l.first == 0 && l.step == 1) else { return };
+        let level = self.levels[at].clone();
+        if level.extent % divisor != 0 {
+            return;
+        }
+        let quotient = Level { value: Affine::var(var), lead: var, extent: level.extent / divisor, ..level.clone() };
+        let remainder = Level { value: value.plus(var, -divisor), extent: divisor, ..level };
+        self.levels.splice(at..=at, [quotient, remainder]);
+    }
+
+    fn enter(&mut self, l: &Loop) {
+        let at = self.loops;
+        self.loops += 1;
+        let constant = |bounds: &[crate::expr::Bound], up: bool| -> Option<i64> {
+            let [b] = bounds else { return None };
+            b.affine.is_constant().then(|| match up {
+                true => ceil_div(b.affine.constant, b.divisor),
+                false => b.affine.constant.div_euclid(b.divisor),
+            })
+        };
+        let depth = self.levels.len();
+        // Loops with varying bounds are no digits; what is read inside is not found.
+        if let (Some(first), Some(end)) = (constant(&l.lower, true), constant(&l.upper, false)) {
+            let extent = ceil_div(end - first, l.step);
+            self.levels.push(Level { value: Affine::var(l.var), lead: l.var, first, step: l.step, extent });
+        }
+        if l.body.iter().all(|n| matches!(n, Node::Inst(_) | Node::Splat { .. })) {
+            self.found.extend(self.panels(l, at));
+        } else {
+            self.body(&l.body);
+        }
+        self.levels.truncate(depth);
+    }
+
+    /// The panels that the innermost loop `l` reads.
+    fn panels(&self, l: &Loop, at: usize) -> Vec<Panel> {
+        // Bytes that one iteration reads through each pointer.
+        let mut read: BTreeMap<u32, (i64, i64)> = BTreeMap::new();
+        for node in &l.body {
+            if let Node::Inst(inst @ Inst::VLoad { ty, mem, part: None, .. }) = node
+                && let Some(addr) = address(inst).filter(|a| a.index.is_none())
+            {
+                let (first, bytes) = (i64::from(addr.disp), (ty.lanes as usize * mem.bytes()) as i64);
+                let span = read.entry(addr.base.0).or_insert((first, first + bytes));
+                *span = (span.0.min(first), span.1.max(first + bytes));
+            }
+        }
+        let panel = |(&pointer, &(first, end)): (&u32, &(i64, i64))| {
+            let pointer = &self.pointers[pointer as usize];
+            let argument = matches!(pointer.root, Root::Argument(_)) && !self.written.contains(&pointer.root);
+            if argument { self.panel(pointer, first, end - first, at) } else { None }
+        };
+        read.iter().filter_map(panel).collect()
+    }
+
+    /// The panel of `bytes` in each iteration from `pointer + first` on.
+    fn panel(&self, pointer: &Pointer, first: i64, bytes: i64, at: usize) -> Option<Panel> {
+        // The address of the panel's first byte, and how far a step of each level moves, the innermost level first.
+        let mut start = self.resolve(&pointer.bytes).offset(first);
+        let mut moves = vec![];
+        for level in self.levels.iter().rev() {
+            let c = start.coefficient(level.lead);
+            moves.push((level, c * level.step));
+            start = start.add_scaled(&level.value, -c).offset(c * level.first);
+        }
+        if !start.is_constant() {
+            return None;
+        }
+        let reused = moves.iter().position(|(level, by)| *by == 0 && level.extent > 1)?;
+        let outer = reused + moves[reused..].iter().position(|(level, by)| *by != 0 && level.extent > 1)?;
+        let (inside, panel) = (&moves[..outer], moves[outer].1);
+        let dense = inside
+            .iter()
+            .filter(|m| m.1 != 0)
+            .try_fold(bytes, |size, (level, by)| (*by == size || level.extent == 1).then_some(size * level.extent))?;
+        if dense != panel || panel < LEAST_BYTES || 8 * panel > 3 * self.target.cache_bytes[1] as i64 {
+            return None;
+        }
+        let iterations: i64 = inside.iter().map(|m| m.0.extent).product();
+        let line = self.target.line_bytes as i64;
+        let share = ceil_div(panel, iterations);
+        let share = match share > line {
+            true => ceil_div(share, line) * line,
+            false => share.max(inside.first()?.0.step).cast_unsigned().next_power_of_two().cast_signed(),
+        };
+        let mut next = start.offset(panel);
+        for (level, by) in &moves[outer..] {
+            next = next.add_scaled(&level.value, by / level.step).offset(-by / level.step * level.first);
+        }
+        let mut weight = share;
+        for (level, _) in inside {
+            if weight % level.step != 0 {
+                return None;
+            }
+            let c = weight / level.step;
+            next = next.add_scaled(&level.value, c).offset(-c * level.first);
+            weight *= level.extent;
+        }
+        let next = Pointer { root: pointer.root, bytes: next };
+        Some(Panel { at, iterations, next, lines: (share / line).max(1) })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::runtime::DType;
+    use crate::expr::Bound;
+    use crate::codegen::vcode::{Lane, VType, Vreg};
+
+    const PANEL: i64 = 64 * 128;
+
+    fn serial(var: Var, extent: i64, step: i64, body: Vec<Node>) -> Node {
+        let bound = |c| vec![Bound::constant(c)];
+        let (lower, upper) = (bound(0), bound(extent));
+        Node::Loop(Loop { var, lower, upper, step, parallel: false, at_least_once: true, body })
+    }
+
+    /// Loops over 4 panels and 5 blocks with 64 steps of 128 bytes, two in each iteration, and what is prefetched.
+    fn product(panel: Affine, around: impl Fn(Node) -> Node) -> Tree {
+        let k = Var(9);
+        let load = |disp| Inst::VLoad {
+            dst: Vreg(0),
+            ty: VType { lane: Lane::F32, lanes: 16 },
+            mem: DType::F32,
+            addr: Addr { base: Gpr(0), index: None, disp },
+            part: None,
+        };
+        let pointer = Pointer { root: Root::Argument(1), bytes: panel.plus(k, 128) };
+        let body = [0, 64, 128, 192].map(|d| Node::Inst(load(d))).to_vec();
+        let nodes = vec![around(serial(k, 64, 2, body))];
+        let tree = Tree { nodes, pointers: vec![pointer], vregs: 1, ..Tree::default() };
+        prefetch_panels(tree, &Target::avx512())
+    }
+
+    /// The lines that are asked for while panel 1 is in use.
+    fn lines(tree: &Tree, value: impl Fn(Var, i64) -> i64) -> HashSet<i64> {
+        let [_, next] = &tree.pointers[..] else { panic!("{} pointers", tree.pointers.len()) };
+        let all = (0..5).flat_map(|block| (0..64).step_by(2).map(move |k| (block, k)));
+        all.map(|(block, k)| next.bytes.evaluate(|v| if v == Var(9) { k } else { value(v, block) }) / 64).collect()
+    }
+
+    fn panel_2() -> HashSet<i64> {
+        (2 * PANEL / 64..3 * PANEL / 64).collect()
+    }
+
+    #[test]
+    fn the_next_panel_is_prefetched_while_one_is_reused() {
+        let [no, mo] = [Var(0), Var(1)];
+        let tree = product(Affine::var(no).scale(PANEL), |k| serial(no, 4, 1, vec![serial(mo, 5, 1, vec![k])]));
+        assert!(lines(&tree, |v, block| if v == no { 1 } else { block }).is_superset(&panel_2()));
+        let count = tree.nodes.iter().map(prefetches).sum::<usize>();
+        assert_eq!(count, 1, "{:?}", tree.nodes);
+    }
+
+    #[test]
+    fn a_fused_parallel_loop_counts_its_digits() {
+        let [t, no, mo] = [Var(0), Var(1), Var(2)];
+        let tree = product(Affine::var(no).scale(PANEL), |k| {
+            let split = Node::Let { var: no, value: Affine::var(t), divisor: 5 };
+            let rest = Node::Let { var: mo, value: Affine::var(t).plus(no, -5), divisor: 1 };
+            serial(t, 20, 1, vec![split, rest, k])
+        });
+        let value = |v, block| if v == no { 1 } else { 5 + block };
+        assert!(lines(&tree, value).is_superset(&panel_2()));
+    }
+
+    #[test]
+    fn what_is_read_once_or_everywhere_is_not_prefetched() {
+        let [no, mo] = [Var(0), Var(1)];
+        let once = product(Affine::var(no).scale(PANEL), |k| serial(no, 4, 1, vec![k]));
+        let always = product(Affine::constant(0), |k| serial(no, 4, 1, vec![serial(mo, 5, 1, vec![k])]));
+        let sparse = product(Affine::var(no).scale(2 * PANEL), |k| serial(no, 4, 1, vec![serial(mo, 5, 1, vec![k])]));
+        for tree in [once, always, sparse] {
+            assert_eq!(tree.nodes.iter().map(prefetches).sum::<usize>(), 0);
+        }
+    }
+
+    fn prefetches(node: &Node) -> usize {
+        match node {
+            Node::Inst(Inst::Prefetch { .. }) => 1,
+            Node::Loop(l) => l.body.iter().map(prefetches).sum(),
+            _ => 0,
+        }
+    }
+}

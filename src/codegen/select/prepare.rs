@@ -1,0 +1,258 @@
+//! LoopNest to LoopNest, with the target's vectors in mind: what the selection then expands as it stands.
+//!
+//! Local buffers are laid out with the vector variable innermost. Vector loops that vectors cannot do become serial.
+//! Reductions over long vectors, or over lanes inside of serial loops, accumulate into a local vector first. Long vector
+//! loops become real loops over a few vectors, and short innermost loops are unrolled.
+
+use crate::codegen::Target;
+use crate::expr::{BinaryOp, CompareOp, Expr, Index, Scalar};
+use crate::expr::{Affine, Var};
+use crate::expr::interval::{ceil_div, Facts};
+use crate::codegen::loopnest::{BufferKind, LoopKind, LoopNest, Stmt};
+use crate::codegen::select::value::{buffer_width, widest};
+use std::collections::{HashMap, HashSet};
+
+/// A nest that the selection takes as it is.
+pub struct Prepared {
+    pub nest: LoopNest,
+    /// Bytes of the widest lane type at work in each vector loop.
+    pub widths: HashMap<Var, usize>,
+}
+
+pub fn prepare(nest: &LoopNest, target: &Target) -> Prepared {
+    let mut nest = nest.clone();
+    lay_out_locals(&mut nest, target);
+    let mut widths = HashMap::new();
+    let body = std::mem::take(&mut nest.body);
+    let body = Preparer { nest: &nest, expanded: HashSet::new() }.legalize(body);
+    vector_widths(&nest, &body, &mut Facts::new(nest.vars.len()), &mut widths);
+    nest.body = crate::codegen::select::strip_mine::strip_mine(&mut nest, target, &mut widths, body);
+    vector_widths(&nest, &nest.body, &mut Facts::new(nest.vars.len()), &mut widths);
+    Prepared { nest, widths }
+}
+
+/// Gives each local buffer strides with the dimension that vector loops run along innermost, padded to whole vectors.
+fn lay_out_locals(nest: &mut LoopNest, target: &Target) {
+    let mut vectors = HashSet::new();
+    let mut along: HashMap<usize, HashSet<usize>> = HashMap::new();
+    visit(&nest.body, &mut |stmt| match stmt {
+        Stmt::Loop { var, kind: LoopKind::Vector, .. } => {
+            vectors.insert(*var);
+        }
+        Stmt::Store { buffer, index, value, .. } => {
+            let mut note = |b: usize, index: &[Index]| {
+                for (d, i) in index.iter().enumerate() {
+                    if i.affine().is_some_and(|a| a.terms.iter().any(|t| vectors.contains(&t.0))) {
+                        along.entry(b).or_default().insert(d);
+                    }
+                }
+            };
+            note(buffer.0 as usize, index);
+            value.visit_accesses(&mut |a| note(a.buffer.0 as usize, &a.index));
+        }
+        _ => {}
+    });
+    for (b, dimensions) in along {
+        let buffer = &mut nest.buffers[b];
+        let (1, Some(&d), BufferKind::Local) = (dimensions.len(), dimensions.iter().next(), buffer.kind) else {
+            continue;
+        };
+        let lanes = target.lanes(buffer.dtype.bytes()) as i64;
+        let rows = buffer.shape.iter().enumerate().any(|(i, &n)| i != d && n > 1);
+        let mut stride = if rows { ceil_div(buffer.shape[d].max(1), lanes) * lanes } else { 1 };
+        for i in (0..buffer.shape.len()).rev().filter(|&i| i != d) {
+            buffer.strides[i] = stride;
+            stride *= buffer.shape[i].max(1);
+        }
+        buffer.strides[d] = 1;
+    }
+}
+
+/// Calls `f` on each statement, outer ones first.
+fn visit<'a>(body: &'a [Stmt], f: &mut impl FnMut(&'a Stmt)) {
+    for stmt in body {
+        f(stmt);
+        if let Stmt::Loop { body, .. } | Stmt::If { body, .. } = stmt {
+            visit(body, f);
+        }
+    }
+}
+
+struct Preparer<'a> {
+    nest: &'a LoopNest,
+    /// Unrolled variables in scope.
+    expanded: HashSet<Var>,
+}
+
+impl Preparer<'_> {
+    /// Vector loops that vectors can do stay; others are rewritten or become serial.
+    fn legalize(&mut self, body: Vec<Stmt>) -> Vec<Stmt> {
+        body.into_iter()
+            .map(|stmt| match stmt {
+                Stmt::Loop { var, lower, upper, step, kind, body } => {
+                    if kind == LoopKind::Unroll {
+                        self.expanded.insert(var);
+                    }
+                    let mut body = self.legalize(body);
+                    let mut kind = kind;
+                    if kind == LoopKind::Vector {
+                        body = self.mask(var, body);
+                        if !self.vectorizes(var, &body, false) {
+                            kind = LoopKind::Serial;
+                        }
+                    }
+                    Stmt::Loop { var, lower, upper, step, kind, body }
+                }
+                Stmt::If { conditions, body } => Stmt::If { conditions, body: self.legalize(body) },
+                other => other,
+            })
+            .collect()
+    }
+
+    /// Whether a condition is over the vector variable and variables that are not constants when it is expanded.
+    fn is_dynamic(&self, c: &Affine, var: Var) -> bool {
+        c.uses(var) && c.terms.iter().any(|t| t.0 != var && !self.expanded.contains(&t.0))
+    }
+
+    /// Stores to local buffers under conditions that differ between lanes store a selected value instead.
+    fn mask(&mut self, var: Var, body: Vec<Stmt>) -> Vec<Stmt> {
+        body.into_iter()
+            .map(|stmt| match stmt {
+                Stmt::If { conditions, body } => {
+                    let (dynamic, mut fixed): (Vec<Affine>, Vec<Affine>) =
+                        conditions.into_iter().partition(|c| self.is_dynamic(c, var));
+                    let body = self.mask(var, body);
+                    let body = match dynamic.is_empty() {
+                        true => body,
+                        false => match self.masked(&body, &dynamic) {
+                            Some(body) => body,
+                            None => {
+                                fixed.extend(dynamic);
+                                body
+                            }
+                        },
+                    };
+                    Stmt::If { conditions: fixed, body }
+                }
+                Stmt::Loop { var: inner, lower, upper, step, kind, body } => {
+                    Stmt::Loop { var: inner, lower, upper, step, kind, body: self.mask(var, body) }
+                }
+                other => other,
+            })
+            .collect()
+    }
+
+    fn masked(&self, body: &[Stmt], conditions: &[Affine]) -> Option<Vec<Stmt>> {
+        let zero = || Expr::Const(Scalar::i64(0));
+        let holds = |c: &Affine| Expr::compare(CompareOp::Ge, Expr::Index(c.clone()), zero());
+        let all = conditions.iter().map(holds).reduce(|a, b| Expr::binary(BinaryOp::And, a, b))?;
+        body.iter()
+            .map(|stmt| match stmt {
+                Stmt::If { conditions: inner, body } => {
+                    Some(Stmt::If { conditions: inner.clone(), body: self.masked(body, conditions)? })
+                }
+                Stmt::Loop { var, lower, upper, step, kind, body } => {
+                    let body = self.masked(body, conditions)?;
+                    let (lower, upper) = (lower.clone(), upper.clone());
+                    Some(Stmt::Loop { var: *var, lower, upper, step: *step, kind: *kind, body })
+                }
+                Stmt::Let { .. } => Some(stmt.clone()),
+                Stmt::Store { buffer, index, value, reduce } => {
+                    let b = self.nest.buffer(*buffer);
+                    // where the conditions fail nothing may be read outside of a buffer: the value does not matter there
+                    let value = value.rewrite(&mut |e| match e {
+                        Expr::Load(mut a) => {
+                            let dtype = self.nest.buffer(a.buffer).dtype;
+                            a.guard.extend(conditions.iter().cloned());
+                            a.otherwise = a.otherwise.or(Some(Scalar { dtype, bits: 0 }));
+                            Expr::Load(a)
+                        }
+                        e => e,
+                    });
+                    let neutral = match reduce {
+                        Some(op) => Expr::Const(Scalar::neutral(*op, b.dtype).ok()?),
+                        None if b.kind == BufferKind::Local => Expr::Load(crate::expr::Access {
+                            buffer: *buffer,
+                            index: index.clone(),
+                            guard: vec![],
+                            otherwise: None,
+                        }),
+                        None => return None,
+                    };
+                    // a reduction into memory may leave the buffer where the conditions fail
+                    if b.kind != BufferKind::Local {
+                        return None;
+                    }
+                    let value = Expr::select(all.clone(), value, neutral);
+                    Some(Stmt::Store { buffer: *buffer, index: index.clone(), value, reduce: *reduce })
+                }
+            })
+            .collect()
+    }
+
+    /// Whether the statements can be done for several values of `var` at once. `inside`: in a loop of the body.
+    fn vectorizes(&self, var: Var, body: &[Stmt], inside: bool) -> bool {
+        body.iter().all(|stmt| match stmt {
+            Stmt::Let { value, divisor, .. } => *divisor == 1 || !value.uses(var),
+            Stmt::If { conditions, body } => {
+                !conditions.iter().any(|c| self.is_dynamic(c, var)) && self.vectorizes(var, body, inside)
+            }
+            Stmt::Loop { lower, upper, kind, body, .. } => {
+                let real = *kind == LoopKind::Serial;
+                *kind != LoopKind::Vector
+                    && !lower.iter().chain(upper).any(|b| b.affine.uses(var))
+                    && self.vectorizes(var, body, inside || real)
+            }
+            Stmt::Store { buffer, index, reduce, .. } => {
+                let affine: Option<Vec<&Affine>> = index.iter().map(Index::affine).collect();
+                let varies = affine.as_ref().is_some_and(|a| a.iter().any(|a| a.uses(var)));
+                let reduces = match reduce {
+                    Some(BinaryOp::Add | BinaryOp::Mul | BinaryOp::Min | BinaryOp::Max) => !inside,
+                    Some(BinaryOp::And | BinaryOp::Or) => {
+                        !inside && self.nest.buffer(*buffer).dtype == crate::runtime::DType::Bool
+                    }
+                    _ => false,
+                };
+                affine.is_some() && (varies || reduces)
+            }
+        })
+    }
+}
+
+/// Finds the widest lane type in each vector loop; returns that of `body`.
+pub fn vector_widths(nest: &LoopNest, body: &[Stmt], facts: &mut Facts, widths: &mut HashMap<Var, usize>) -> usize {
+    let mut most = 4;
+    for stmt in body {
+        most = most.max(match stmt {
+            Stmt::Loop { var, lower, upper, step, kind, body } => {
+                let mut inside = facts.clone();
+                inside.enter_loop(*var, lower, upper, *step);
+                let width = vector_widths(nest, body, &mut inside, widths);
+                if *kind == LoopKind::Vector {
+                    // parts of a loop that was split keep the lanes of the whole
+                    let known = widths.entry(*var).or_insert(width);
+                    *known = width.max(*known);
+                }
+                width
+            }
+            Stmt::If { conditions, body } => {
+                let mut inside = facts.clone();
+                conditions.iter().for_each(|c| inside.assume(c.clone()));
+                vector_widths(nest, body, &mut inside, widths)
+            }
+            Stmt::Let { var, value, divisor } => {
+                facts.bind(*var, value, *divisor);
+                4
+            }
+            Stmt::Store { buffer, index, value, .. } => {
+                let subscripts = index.iter().map(|i| match i {
+                    Index::Value(e) => widest(nest, facts, e),
+                    Index::Affine(_) => 4,
+                });
+                let subscripts = subscripts.max().unwrap_or(4);
+                subscripts.max(widest(nest, facts, value)).max(buffer_width(nest, *buffer))
+            }
+        });
+    }
+    most
+}

@@ -1,0 +1,561 @@
+//! Scalar replacement: a value that an earlier access of a loop has in a register is not loaded again.
+//!
+//! After Callahan, Carr and Kennedy (1990) and Carr and Kennedy (1994), on the tree of vector instructions, where unrolled and
+//! vector loops are expanded and every address is an affine form in bytes.
+//!
+//! In: the tree of a phase. Out: the same with fewer loads. In an innermost loop the load of an address (the *consumer*) is
+//! replaced where a load or store (the *generator*) that runs in every iteration had the same address `d` iterations before,
+//! `0 ≤ d ≤ MAX_DISTANCE`, and no write between the two may touch it. The value moves through `d` registers: copies at the end
+//! of each iteration rotate them, loads before the loop fill them for the first `d` iterations. A load whose address does
+//! not move and that nothing in the loop writes stands before the loop.
+//!
+//! Invariants: distinct roots are distinct memory (distinct arguments overlap only where both are read); a write that is not
+//! proven to be elsewhere ends the reuse; a load before the loop runs only where the iteration that needs it runs.
+
+mod edits;
+
+use crate::runtime::DType;
+use crate::codegen::Target;
+use crate::expr::{Affine, Var};
+use crate::expr::interval::Facts;
+use crate::codegen::select::hoist::pressure;
+use crate::codegen::select::single_lane::lanes_read;
+use crate::codegen::select::tree::{Loop, Node, Pointer, Root, Tree};
+use crate::codegen::vcode::operands::Class;
+use crate::codegen::vcode::{Addr, Gpr, GprOp, Inst, Lane, VType, Vreg};
+use edits::{Edits, FirstLoad};
+use std::collections::{HashMap, HashSet};
+
+/// Iterations that a value is kept, at most.
+const MAX_DISTANCE: i64 = 4;
+/// The largest displacement that stays in an instruction.
+const MAX_DISPLACEMENT: i64 = 1 << 30;
+
+/// Removes loads of values that are in registers.
+pub fn replace_scalars(mut tree: Tree, target: &Target) -> Tree {
+    let mut registers = Registers::of(&tree);
+    registers.next_var = next_var(&tree);
+    let mut pass = Pass { pointers: tree.pointers, registers, target, unknown: HashSet::new() };
+    tree.nodes = pass.body(tree.nodes, &mut Facts::new(1));
+    tree.pointers = pass.pointers;
+    tree.vregs = pass.registers.count;
+    tree
+}
+
+/// The vector registers of a phase.
+struct Registers {
+    count: u32,
+    next_var: u32,
+    /// Definitions of each register; lanes that each definition writes, at least; lanes that are read, at most.
+    definitions: HashMap<Vreg, usize>,
+    written: HashMap<Vreg, u8>,
+    read: Vec<u8>,
+}
+
+impl Registers {
+    fn of(tree: &Tree) -> Registers {
+        let mut insts = vec![];
+        instructions(&tree.nodes, &mut |inst| insts.push(inst.clone()));
+        let (mut definitions, mut written) = (HashMap::new(), HashMap::new());
+        for inst in &insts {
+            inst.registers(|class, access, r| {
+                if class == Class::Vector && access.writes() {
+                    *definitions.entry(Vreg(r)).or_insert(0) += 1;
+                    let lanes = written_lanes(inst);
+                    let least = written.entry(Vreg(r)).or_insert(lanes);
+                    *least = lanes.min(*least);
+                }
+            });
+        }
+        let read = lanes_read(&insts, tree.vregs);
+        Registers { count: tree.vregs, next_var: 0, definitions, written, read }
+    }
+
+    fn fresh(&mut self) -> Vreg {
+        self.count += 1;
+        Vreg(self.count - 1)
+    }
+
+    fn is_single(&self, r: Vreg) -> bool {
+        self.definitions.get(&r) == Some(&1)
+    }
+
+    fn lanes_read(&self, r: Vreg) -> u8 {
+        self.read.get(r.index()).copied().unwrap_or(u8::MAX)
+    }
+}
+
+/// Lanes that an instruction defines.
+fn written_lanes(inst: &Inst) -> u8 {
+    match inst {
+        Inst::VConst { ty, .. }
+        | Inst::VCopy { ty, .. }
+        | Inst::VLoad { ty, .. }
+        | Inst::VBroadcast { ty, .. }
+        | Inst::VGather { ty, .. }
+        | Inst::VGatherIndex { ty, .. }
+        | Inst::VSplat { ty, .. }
+        | Inst::VIota { ty, .. }
+        | Inst::VUnary { ty, .. }
+        | Inst::VBinary { ty, .. }
+        | Inst::VShift { ty, .. }
+        | Inst::VFma { ty, .. }
+        | Inst::VCompare { ty, .. }
+        | Inst::VSelect { ty, .. }
+        | Inst::VReduce { ty, .. } => ty.lanes,
+        Inst::VConvert { to, .. } => to.lanes,
+        _ => 0,
+    }
+}
+
+/// Calls `f` on each vector instruction of the tree, with splats as instructions.
+fn instructions(nodes: &[Node], f: &mut impl FnMut(&Inst)) {
+    for node in nodes {
+        match node {
+            Node::Inst(inst) => f(inst),
+            Node::Splat { dst, ty, .. } => f(&Inst::VSplat { dst: *dst, ty: *ty, src: Gpr(0) }),
+            Node::Loop(Loop { body, .. }) | Node::If { body, .. } => instructions(body, f),
+            Node::Let { .. } | Node::Integer { .. } | Node::Choose { .. } | Node::LoadInt { .. } => {}
+        }
+    }
+}
+
+/// The first variable that the tree does not use.
+fn next_var(tree: &Tree) -> u32 {
+    fn greatest(nodes: &[Node]) -> u32 {
+        let inner = nodes.iter().map(|n| match n {
+            Node::Loop(l) => l.var.0.max(greatest(&l.body)),
+            Node::If { body, .. } => greatest(body),
+            n => n.defines().map_or(0, |v| v.0),
+        });
+        inner.max().unwrap_or(0)
+    }
+    let pointers = tree.pointers.iter().flat_map(|p| &p.bytes.terms).map(|t| t.0.0).max().unwrap_or(0);
+    greatest(&tree.nodes).max(pointers) + 1
+}
+
+/// What lies in the register of an access.
+#[derive(Clone, Copy, PartialEq, Debug)]
+enum Shape {
+    /// One element, in one or more lanes.
+    Element(Lane),
+    /// An element `stride` bytes after the other in each lane.
+    Lanes { ty: VType, stride: i64 },
+}
+
+/// Memory that an instruction reads or writes.
+#[derive(Clone, Debug)]
+struct Reference {
+    at: usize,
+    store: bool,
+    root: Root,
+    /// First byte of lane 0.
+    bytes: Affine,
+    /// Bytes touched, relative to `bytes`: first, one past the last.
+    span: (i64, i64),
+    /// Register, shape and lanes in use, for accesses that run in every iteration and move memory as it is.
+    value: Option<(Vreg, Shape, u8)>,
+}
+
+/// The accesses of a body.
+struct Accesses {
+    all: Vec<Reference>,
+    /// Roots of which any byte may be written, with the places.
+    clobbered: Vec<(usize, Root)>,
+}
+
+/// Where a consumer gets its value: from access `generator`, `distance` iterations before.
+#[derive(Clone, Copy, PartialEq, Debug)]
+struct Reuse {
+    generator: usize,
+    distance: i64,
+}
+
+struct Pass<'a> {
+    pointers: Vec<Pointer>,
+    registers: Registers,
+    target: &'a Target,
+    /// Variables without a useful range.
+    unknown: HashSet<Var>,
+}
+
+/// Far from overflow when scaled by strides.
+const UNKNOWN: (i64, i64) = (-(1 << 31), 1 << 31);
+
+impl Pass<'_> {
+    fn body(&mut self, nodes: Vec<Node>, facts: &mut Facts) -> Vec<Node> {
+        let mut out = vec![];
+        for node in nodes {
+            match node {
+                Node::Loop(mut l) => {
+                    let mut inside = facts.clone();
+                    inside.enter_loop(l.var, &l.lower, &l.upper, l.step);
+                    let innermost = !l.body.iter().any(has_loop);
+                    if !innermost {
+                        l.body = self.body(l.body, &mut inside);
+                        out.push(Node::Loop(l));
+                    } else {
+                        out.extend(self.innermost(l, facts, inside));
+                    }
+                }
+                Node::If { conditions, body } => {
+                    let mut inside = facts.clone();
+                    conditions.iter().for_each(|c| inside.assume(c.clone()));
+                    let body = self.body(body, &mut inside);
+                    out.push(Node::If { conditions, body });
+                }
+                other => {
+                    self.learn(&other, facts);
+                    out.push(other);
+                }
+            }
+        }
+        out
+    }
+
+    fn learn(&mut self, node: &Node, facts: &mut Facts) {
+        match node {
+            Node::Let { var, value, divisor } => facts.bind(*var, value, *divisor),
+            node => {
+                if let Some(v) = node.defines() {
+                    facts.set_range(v, UNKNOWN);
+                    self.unknown.insert(v);
+                }
+            }
+        }
+    }
+
+    /// An innermost loop, with the loads before it.
+    fn innermost(&mut self, mut l: Loop, outside: &Facts, mut facts: Facts) -> Vec<Node> {
+        let mut defined = HashSet::new();
+        for node in &l.body {
+            self.learn(node, &mut facts);
+            defined.extend(node.defines());
+        }
+        let accesses = self.accesses(&l.body);
+        let reuses = self.reuses(&l, &accesses, &facts, &defined);
+        let mut chains: HashMap<usize, Vec<(usize, i64)>> = HashMap::new();
+        for (consumer, reuse) in reuses.iter().enumerate() {
+            if let Some(r) = reuse {
+                chains.entry(r.generator).or_default().push((consumer, r.distance));
+            }
+        }
+        let mut room = (self.target.vector_registers - 1).saturating_sub(pressure(&l.body)) as i64;
+        let mut edits = Edits::default();
+        let mut generators: Vec<usize> = chains.keys().copied().collect();
+        // Stored values first: their loads wait for the store.
+        generators.sort_by_key(|&g| (!accesses.all[g].store, g));
+        for g in generators {
+            let mut consumers = chains.remove(&g).unwrap_or_default();
+            let longest = |c: &[(usize, i64)]| c.iter().map(|c| c.1).max().unwrap_or(0);
+            let stays = |c: &(usize, i64)| c.1 == 0;
+            let cheap = accesses.all[g].store || consumers.len() as i64 >= longest(&consumers);
+            if l.parallel || longest(&consumers) > room || !cheap {
+                consumers.retain(stays);
+            }
+            if !consumers.is_empty() {
+                room -= longest(&consumers).max(1);
+                self.replace(&l, &accesses.all, g, &consumers, &mut edits);
+            }
+        }
+        let before = self.loads_before(&l, &edits, outside);
+        l.body = edits.apply(std::mem::take(&mut l.body), &mut self.registers);
+        let mut out = before;
+        out.push(Node::Loop(l));
+        out
+    }
+
+    fn accesses(&self, body: &[Node]) -> Accesses {
+        let mut out = Accesses { all: vec![], clobbered: vec![] };
+        for (at, node) in body.iter().enumerate() {
+            match node {
+                Node::Inst(inst) => self.access(inst, at, true, &mut out),
+                Node::If { body, .. } => instructions(body, &mut |inst| self.access(inst, at, false, &mut out)),
+                _ => {}
+            }
+        }
+        out
+    }
+
+    fn access(&self, inst: &Inst, at: usize, always: bool, out: &mut Accesses) {
+        let Some(a) = crate::codegen::select::tree::address(inst) else { return };
+        let pointer = &self.pointers[a.base.0 as usize];
+        let store = matches!(inst, Inst::VStore { .. } | Inst::VScatter { .. });
+        if a.index.is_some() {
+            if store {
+                out.clobbered.push((at, pointer.root));
+            }
+            return;
+        }
+        let bytes = pointer.bytes.clone().offset(a.disp as i64);
+        let lanes = |ty: &VType, mem: &DType, stride: i64| {
+            let far = stride * (ty.lanes as i64 - 1);
+            (far.min(0), far.max(0) + mem.bytes() as i64)
+        };
+        let (span, value) = match inst {
+            Inst::VLoad { dst: r, ty, mem, part, .. } | Inst::VStore { src: r, ty, mem, part, .. } => {
+                let size = mem.bytes() as i64;
+                let shape = match ty.lanes {
+                    1 => Shape::Element(ty.lane),
+                    _ => Shape::Lanes { ty: *ty, stride: size },
+                };
+                let whole = part.is_none() && is_plain(*mem, ty.lane);
+                (lanes(ty, mem, size), whole.then_some((*r, shape, ty.lanes)))
+            }
+            Inst::VBroadcast { dst: r, ty, mem, .. } => {
+                let value = is_plain(*mem, ty.lane).then_some((*r, Shape::Element(ty.lane), ty.lanes));
+                ((0, mem.bytes() as i64), value)
+            }
+            Inst::VGather { dst: r, ty, mem, stride, part, .. }
+            | Inst::VScatter { src: r, ty, mem, stride, part, .. } => {
+                let whole = part.is_none() && is_plain(*mem, ty.lane);
+                let shape = Shape::Lanes { ty: *ty, stride: *stride };
+                (lanes(ty, mem, *stride), whole.then_some((*r, shape, ty.lanes)))
+            }
+            _ => return,
+        };
+        // What a store of one element has in its other lanes follows from the definitions of its register.
+        let value = value.filter(|_| always).map(|(r, shape, lanes)| match (store, shape) {
+            (true, Shape::Element(_)) => (r, shape, self.registers.written.get(&r).copied().unwrap_or(1)),
+            _ => (r, shape, lanes),
+        });
+        out.all.push(Reference { at, store, root: pointer.root, bytes, span, value });
+    }
+
+    /// Where each access can get its value, by index; values of values are followed to the access that has it first.
+    fn reuses(&self, l: &Loop, accesses: &Accesses, facts: &Facts, defined: &HashSet<Var>) -> Vec<Option<Reuse>> {
+        let all = &accesses.all;
+        let nearest: Vec<Option<Reuse>> =
+            (0..all.len()).map(|c| self.nearest(l, accesses, c, facts, defined)).collect();
+        let follow = |c: usize| {
+            let mut reuse = nearest[c]?;
+            let mut seen = HashSet::from([c]);
+            while let Some(next) = nearest[reuse.generator] {
+                if !seen.insert(reuse.generator) {
+                    return None;
+                }
+                reuse = Reuse { generator: next.generator, distance: reuse.distance + next.distance };
+            }
+            let (r, ..) = all[c].value?;
+            let (.., lanes) = all[reuse.generator].value?;
+            let enough = matches!(all[c].value?.1, Shape::Lanes { .. }) || self.registers.lanes_read(r) <= lanes;
+            (reuse.distance <= MAX_DISTANCE && enough).then_some(reuse)
+        };
+        let mut reuses: Vec<Option<Reuse>> = (0..all.len()).map(follow).collect();
+        // A generator must keep its own load.
+        for c in 0..all.len() {
+            if reuses[c].is_some_and(|r| reuses[r.generator].is_some()) {
+                reuses[c] = None;
+            }
+        }
+        reuses
+    }
+
+    /// The last access of the address of load `c` before it.
+    fn nearest(&self, l: &Loop, accesses: &Accesses, c: usize, facts: &Facts, defined: &HashSet<Var>) -> Option<Reuse> {
+        let all = &accesses.all;
+        let consumer = &all[c];
+        let (_, shape, _) = consumer.value.filter(|_| !consumer.store)?;
+        if consumer.bytes.terms.iter().any(|t| defined.contains(&t.0)) {
+            return None;
+        }
+        let advance = consumer.bytes.coefficient(l.var) * l.step;
+        let distance = |g: &Reference| -> Option<i64> {
+            let ahead = g.bytes.add_scaled(&consumer.bytes, -1);
+            if g.root != consumer.root || !ahead.is_constant() || g.value?.1 != shape {
+                return None;
+            }
+            let earlier = g.at < consumer.at;
+            match advance {
+                0 => (ahead.constant == 0).then_some(i64::from(!earlier)),
+                s if ahead.constant % s == 0 => Some(ahead.constant / s).filter(|&d| d > 0 || d == 0 && earlier),
+                _ => None,
+            }
+        };
+        let candidates = all.iter().enumerate().filter(|(g, _)| *g != c);
+        let candidates = candidates.filter_map(|(g, r)| Some((distance(r)?, std::cmp::Reverse(r.at), g)));
+        let (distance, _, generator) = candidates.min().filter(|d| d.0 <= MAX_DISTANCE)?;
+        let from = all[generator].at;
+        let between = |at: usize, before: i64| match before {
+            0 if distance == 0 => from < at && at < consumer.at,
+            0 => at < consumer.at,
+            b if b == distance => from < at,
+            _ => true,
+        };
+        let kept = |before: i64| {
+            !accesses.clobbered.iter().any(|(at, root)| between(*at, before) && *root == consumer.root)
+                && all
+                    .iter()
+                    .filter(|w| w.store && w.root == consumer.root && between(w.at, before))
+                    .all(|w| self.is_apart(w, before * l.step, l.var, consumer, facts))
+        };
+        (0..=distance).all(kept).then_some(Reuse { generator, distance })
+    }
+
+    /// Whether the write `w`, at a value of `var` that is `back` less, is nowhere near the read `c`.
+    fn is_apart(&self, w: &Reference, back: i64, var: Var, c: &Reference, facts: &Facts) -> bool {
+        let ahead = w.bytes.add_scaled(&c.bytes, -1).offset(-back * w.bytes.coefficient(var));
+        if ahead.terms.iter().any(|t| self.unknown.contains(&t.0)) {
+            return false;
+        }
+        let (least, most) = facts.scaled_bounds(&ahead);
+        most + w.span.1 <= c.span.0 || least + w.span.0 >= c.span.1
+    }
+
+    /// Replaces the loads `consumers` (with their distances) by the value of access `g`.
+    fn replace(&mut self, l: &Loop, all: &[Reference], g: usize, consumers: &[(usize, i64)], edits: &mut Edits) {
+        let Some((mut value, shape, lanes)) = all[g].value else { return };
+        let ty = match shape {
+            Shape::Element(lane) => VType { lane, lanes },
+            Shape::Lanes { ty, .. } => ty,
+        };
+        let changed = l.body[all[g].at + 1..].iter().any(|n| defines(n, value));
+        if changed || !self.registers.is_single(value) {
+            let copy = self.registers.fresh();
+            edits.after.push((all[g].at, Node::Inst(Inst::VCopy { dst: copy, src: value, ty })));
+            value = copy;
+        }
+        let longest = consumers.iter().map(|c| c.1).max().unwrap_or(0);
+        let carried: Vec<Vreg> = (0..longest).map(|_| self.registers.fresh()).collect();
+        for &(c, distance) in consumers {
+            let Some((dst, ..)) = all[c].value else { continue };
+            let src = if distance == 0 { value } else { carried[distance as usize - 1] };
+            if self.registers.is_single(dst) {
+                edits.removed.insert(all[c].at);
+                edits.renamed.insert(dst, src);
+            } else {
+                edits.copied.insert(all[c].at, Inst::VCopy { dst, src, ty });
+            }
+        }
+        for k in (0..carried.len()).rev() {
+            let src = if k == 0 { value } else { carried[k - 1] };
+            edits.end.push((carried[k], src, ty));
+        }
+        for (k, &dst) in (1..).zip(&carried) {
+            // The first iteration that reads this register, and a load of its address there.
+            let first = consumers.iter().filter(|c| c.1 >= k).min_by_key(|c| c.1 - k);
+            if let Some(&(c, distance)) = first
+                && let Node::Inst(load) = &l.body[all[c].at]
+            {
+                edits.first.push(FirstLoad { dst, load: load.clone(), iteration: distance - k, ty });
+            }
+        }
+    }
+
+    /// The loads of the values that the first iterations get from before the loop.
+    fn loads_before(&mut self, l: &Loop, edits: &Edits, facts: &Facts) -> Vec<Node> {
+        let mut out = vec![];
+        if edits.first.is_empty() {
+            return out;
+        }
+        let start = self.start(l, &mut out);
+        let mut facts = facts.clone();
+        for node in &out {
+            self.learn(node, &mut facts);
+        }
+        let mut guarded: Vec<(i64, Vec<Affine>, Vec<Node>)> = vec![];
+        for f in &edits.first {
+            let at = start.clone().offset(f.iteration * l.step);
+            let (mut load, dst) = (f.load.clone(), f.dst);
+            if let Some(addr) = crate::codegen::select::tree::address_mut(&mut load) {
+                *addr = self.moved(addr, l.var, &at);
+            }
+            load.registers_mut(&mut |class, access, r| {
+                if class == Class::Vector && access.writes() {
+                    *r = dst.0;
+                }
+            });
+            let inside = |b: &crate::expr::Bound| b.affine.add_scaled(&at, -b.divisor).offset(-b.divisor);
+            let conditions = l.upper.iter().map(inside).filter(|c| facts.decide(c) != Some(true));
+            let conditions: Vec<Affine> = conditions.collect();
+            if l.at_least_once && f.iteration == 0 || conditions.is_empty() {
+                out.push(Node::Inst(load));
+                continue;
+            }
+            out.push(Node::Inst(Inst::VConst { dst, ty: f.ty, bits: 0 }));
+            match guarded.iter_mut().find(|g| g.0 == f.iteration) {
+                Some(group) => group.2.push(Node::Inst(load)),
+                None => guarded.push((f.iteration, conditions, vec![Node::Inst(load)])),
+            }
+        }
+        out.extend(guarded.into_iter().map(|(_, conditions, body)| Node::If { conditions, body }));
+        out
+    }
+
+    /// The first value of the loop's variable; integers that it takes go to `out`.
+    fn start(&mut self, l: &Loop, out: &mut Vec<Node>) -> Affine {
+        let mut start: Option<Affine> = None;
+        for bound in &l.lower {
+            let mut value = bound.affine.clone();
+            if bound.divisor != 1 {
+                let rounded = value.offset(bound.divisor - 1);
+                value = if rounded.is_constant() {
+                    Affine::constant(rounded.constant.div_euclid(bound.divisor))
+                } else {
+                    let var = self.fresh_var();
+                    out.push(Node::Let { var, value: rounded, divisor: bound.divisor });
+                    Affine::var(var)
+                };
+            }
+            start = Some(match start {
+                None => value,
+                Some(a) if a.is_constant() && value.is_constant() => Affine::constant(a.constant.max(value.constant)),
+                Some(a) => {
+                    let var = self.fresh_var();
+                    let (a, b) = if a.is_constant() { (value, a) } else { (a, value) };
+                    out.push(Node::Integer { var, op: GprOp::Max, a, b });
+                    Affine::var(var)
+                }
+            });
+        }
+        start.unwrap_or_default()
+    }
+
+    fn fresh_var(&mut self) -> Var {
+        self.registers.next_var += 1;
+        Var(self.registers.next_var - 1)
+    }
+
+    /// The address where `var` is `value`.
+    fn moved(&mut self, addr: &Addr, var: Var, value: &Affine) -> Addr {
+        let pointer = &self.pointers[addr.base.0 as usize];
+        let map = |v: Var| if v == var { value.clone() } else { Affine::var(v) };
+        let bytes = pointer.bytes.substitute(map).offset(addr.disp as i64);
+        let disp = if bytes.constant.abs() < MAX_DISPLACEMENT { bytes.constant } else { 0 };
+        let pointer = Pointer { root: pointer.root, bytes: bytes.offset(-disp) };
+        let known = self.pointers.iter().position(|p| *p == pointer);
+        let base = known.unwrap_or_else(|| {
+            self.pointers.push(pointer);
+            self.pointers.len() - 1
+        });
+        Addr { base: Gpr(base as u32), index: None, disp: disp as i32 }
+    }
+}
+
+/// Whether memory holds the bits of the lanes as they are.
+fn is_plain(mem: DType, lane: Lane) -> bool {
+    matches!(
+        (mem, lane),
+        (DType::F32, Lane::F32) | (DType::F64, Lane::F64) | (DType::I32, Lane::I32) | (DType::I64, Lane::I64)
+    )
+}
+
+fn has_loop(node: &Node) -> bool {
+    match node {
+        Node::Loop(_) => true,
+        Node::If { body, .. } => body.iter().any(has_loop),
+        _ => false,
+    }
+}
+
+/// Whether the node, or one inside of it, writes `register`.
+fn defines(node: &Node, register: Vreg) -> bool {
+    let mut yes = false;
+    instructions(std::slice::from_ref(node), &mut |inst| {
+        inst.registers(|class, access, r| yes |= class == Class::Vector && access.writes() && r == register.0);
+    });
+    yes
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,180 @@
+//! Random loops over references with constant distances, run by the interpreters of LoopNest and VCode; and what single
+//! loops look like.
+
+use super::*;
+use crate::codegen::loopnest::LoopNest;
+use crate::codegen::select::prepare;
+use crate::codegen::select::state::{LocalMode, Selector};
+use crate::codegen::select::tests::check;
+use crate::codegen::loopnest::{parse, simplify};
+use rand::rngs::StdRng;
+use rand::{Rng, SeedableRng};
+
+/// Loads in innermost loops of the first phase for AVX-512, before and after.
+fn loads(nest: &LoopNest) -> (usize, usize) {
+    let target = Target::avx512();
+    let prepared = prepare::prepare(&simplify::simplify(nest), &target);
+    let locals = vec![LocalMode::Registers { blend: false }; prepared.nest.buffers.len()];
+    let selector = Selector::new(&prepared.nest, &target, &prepared.widths, &locals);
+    let Some(tree) = prepared.nest.body.first().and_then(|s| selector.phase(s).ok()) else { return (0, 0) };
+    let before = innermost_loads(&tree.nodes, false);
+    (before, innermost_loads(&replace_scalars(tree, &target).nodes, false))
+}
+
+fn innermost_loads(nodes: &[Node], innermost: bool) -> usize {
+    let count = |node: &Node| match node {
+        Node::Loop(l) => innermost_loads(&l.body, !l.body.iter().any(has_loop)),
+        Node::If { body, .. } => innermost_loads(body, innermost),
+        Node::Inst(Inst::VLoad { .. } | Inst::VBroadcast { .. } | Inst::VGather { .. }) => innermost as usize,
+        _ => 0,
+    };
+    nodes.iter().map(count).sum()
+}
+
+fn parsed(body: &str) -> LoopNest {
+    let text = format!(
+        "kernel p {{ A: f32[16][90] argument 0 written; B: f32[16][90] argument 1 written; C: f32[16] argument 2 written;
+         {body} }}"
+    );
+    parse::nest(&text).unwrap_or_else(|e| panic!("{e}\n{text}"))
+}
+
+#[track_caller]
+fn assert_loads(body: &str, before: usize, after: usize) {
+    let nest = parsed(body);
+    check(&nest, 1);
+    assert_eq!(loads(&nest), (before, after), "{nest}");
+}
+
+#[test]
+fn a_stored_value_is_read_from_its_register_in_the_next_iteration() {
+    // the triangular bound keeps the loop from being unrolled
+    assert_loads("for i in 1..9 { for j in i..60 { A[i][j] = (A[i][j - 1] + B[i][j]); } }", 2, 1);
+}
+
+#[test]
+fn distances_up_to_the_limit_move_through_registers() {
+    assert_loads("for i in 1..9 { for j in i + 4..60 { A[i][j] = (A[i][j - 2] + B[i][j]); } }", 2, 1);
+    assert_loads("for i in 1..9 { for j in i + 4..60 { A[i][j] = (A[i][j - 4] + A[i][j - 1]); } }", 2, 0);
+    assert_loads("for i in 1..9 { for j in i + 5..60 { A[i][j] = (A[i][j - 5] + B[i][j]); } }", 2, 2);
+}
+
+#[test]
+fn loops_that_may_be_empty_read_nothing_before_them() {
+    assert_loads("for i in 0..9 { for j in i + 1..6 { A[i][j] = (A[i][j - 1] + B[i][j]); } }", 2, 1);
+    assert_loads(
+        "for i in 1..9 { for j in max(i, -2*i + 12)..min(i + 3, 9) { A[i][j] = (A[i][j - 1] + B[i][j]); } }",
+        2,
+        1,
+    );
+}
+
+#[test]
+fn rows_that_are_not_written_are_kept_beside_one_that_is() {
+    // A[i-1][j-1] is the A[i-1][j] of the iteration before, A[i][j-1] the value stored there
+    assert_loads(
+        "for i in 1..9 { for j in i..60 { A[i][j] = max(A[i - 1][j - 1], max(A[i - 1][j], A[i][j - 1])); } }",
+        3,
+        1,
+    );
+}
+
+#[test]
+fn a_target_that_does_not_move_is_read_before_the_loop() {
+    assert_loads("for i in 1..9 { for j in i..60 { C[i] = max(C[i], A[i][j]); } }", 2, 1);
+}
+
+#[test]
+fn a_write_that_may_meet_the_address_ends_the_reuse() {
+    assert_loads("for i in 1..9 { for j in i..60 { A[i][j] = A[i][j - 1]; A[i][12] = B[i][j]; } }", 2, 2);
+    assert_loads(
+        "for i in 1..9 { for j in i..60 { A[i][j] = A[i][j - 1]; if j - 12 >= 0 { A[i][j] = B[i][j]; } } }",
+        2,
+        2,
+    );
+    // rows k > i are elsewhere
+    assert_loads(
+        "for i in 1..9 { for k in i + 1..10 { for j in i..60 { A[k][j] = A[k][j - 1]; A[i][j] = B[i][j]; } } }",
+        2,
+        1,
+    );
+}
+
+struct Source(StdRng);
+
+impl Source {
+    fn pick<'a>(&mut self, of: &[&'a str]) -> &'a str {
+        of[self.0.random_range(0..of.len())]
+    }
+
+    fn offset(&mut self, reach: i64) -> String {
+        let k = self.0.random_range(-reach..=reach);
+        if k < 0 { format!(" - {}", -k) } else { format!(" + {k}") }
+    }
+
+    fn element(&mut self, move_by: &str, row: &str) -> String {
+        let array = self.pick(&["A", "A", "A", "B"]);
+        let row = if row == "i" { format!("i{}", self.offset(1)) } else { row.to_string() };
+        match self.0.random_range(0..12) {
+            0 => format!("{array}[{row}][20]"),
+            _ => format!("{array}[{row}][{move_by}{}]", self.offset(2)),
+        }
+    }
+
+    fn statement(&mut self, move_by: &str, row: &str) -> String {
+        let target = self.element(move_by, row);
+        let (a, b) = (self.element(move_by, row), self.element(move_by, row));
+        let value = match self.0.random_range(0..4) {
+            0 => format!("max({a}, {b})"),
+            1 => format!("(({a} * f32(0.5)) + ({b} * f32(0.25)))"),
+            2 => format!("min(({a} - f32(0.5)), {b})"),
+            _ => a,
+        };
+        let store = format!("{target} = {value};");
+        match self.0.random_range(0..10) {
+            0 => format!("if j - 14 >= 0 {{ {store} }}"),
+            _ => store,
+        }
+    }
+
+    fn nest(&mut self) -> String {
+        let move_by = self.pick(&["j", "j", "j", "2*j", "-j + 40"]);
+        let vector = self.0.random_range(0..4) == 0;
+        let statements = self.0.random_range(1..=3);
+        let statements: Vec<String> =
+            (0..statements).map(|_| self.statement(move_by, if vector { "v" } else { "i" })).collect();
+        let lower = self.pick(&["4", "i", "i + 3", "max(i, 6)", "max(i, -i + 14)"]);
+        let upper = self.pick(&["7", "32", "i + 12", "2*i - 1", "min(i + 8, 25)"]);
+        let step = self.pick(&["", "", "", " step 2", " step 3"]);
+        let lower = if lower == "i" { "i + 1" } else { lower };
+        let body = statements.join(" ");
+        // lanes are rows of their own; statements of one vector loop each
+        let body = if vector {
+            let lanes = self.pick(&["8", "13", "16"]);
+            let each = (0..).zip(&statements).map(|(n, s)| {
+                let s = s.replace("[v]", &format!("[v{n}]"));
+                format!("vector v{n} in 0..{lanes} {{ {s} }}")
+            });
+            each.collect::<Vec<_>>().join(" ")
+        } else {
+            body
+        };
+        format!("for i in 3..13 {{ for j in {lower}..{upper}{step} {{ {body} }} }}")
+    }
+}
+
+#[test]
+fn random_loops_compute_the_same() {
+    let mut source = Source(StdRng::seed_from_u64(7));
+    let (mut fewer, mut removed, mut all) = (0, 0, 0);
+    for seed in 0..120 {
+        let nest = parsed(&source.nest());
+        check(&nest, seed);
+        let (before, after) = loads(&nest);
+        assert!(after <= before, "{nest}");
+        fewer += usize::from(after < before);
+        (removed, all) = (removed + before - after, all + before);
+    }
+    println!("{fewer} of 120 loops, {removed} of {all} loads");
+    assert!(fewer > 30 && removed * 8 > all, "{fewer} of 120 loops, {removed} of {all} loads");
+}

@@ -1,0 +1,168 @@
+//! The state of instruction selection: what the selection of loops, expressions, accesses and reductions share.
+//!
+//! Invariant: a register that a table of [`Selector`] names holds the value that the table says until the table is cleared.
+
+use crate::expr::{BinaryOp, BufferId, Expr, Scalar};
+use crate::expr::{Affine, Var};
+use crate::expr::interval::Facts;
+use crate::codegen::loopnest::{LoopNest, Stmt};
+use crate::codegen::select::tree::{Node, Pointer, Tree};
+use crate::codegen::vcode::{Gpr, Inst, Lane, Vreg};
+use crate::codegen::Target;
+use crate::runtime::{DType, Error};
+use std::collections::{HashMap, HashSet};
+
+/// The lane number, in affine forms over runtime variables.
+pub const LANE: Var = Var(0);
+
+/// Why a selection ends early: an error, or a local buffer that must live otherwise.
+pub enum Stop {
+    Failed(Error),
+    Retry(BufferId, LocalMode),
+}
+
+impl From<Error> for Stop {
+    fn from(e: Error) -> Stop {
+        Stop::Failed(e)
+    }
+}
+
+pub type Step<T> = Result<T, Stop>;
+
+/// Where a local buffer lives.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum LocalMode {
+    /// Vectors in registers. `blend`: a write of fewer lanes than are in use keeps the others.
+    Registers { blend: bool },
+    /// Scratch memory at this offset.
+    Memory { offset: i64 },
+}
+
+/// The lanes that are computed now: `lanes` lanes of which `first..first+count` take part.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Chunk {
+    pub lanes: u8,
+    pub first: u8,
+    pub count: u8,
+    /// Bytes of the widest lane type at work.
+    pub widest: usize,
+}
+
+pub struct Selector<'a> {
+    pub nest: &'a LoopNest,
+    pub target: &'a Target,
+    /// Bytes of the widest lane type of each vector loop.
+    pub widths: &'a HashMap<Var, usize>,
+    pub locals: &'a [LocalMode],
+    /// Each variable of the nest over runtime variables and [`LANE`].
+    pub env: Vec<Affine>,
+    pub facts: Facts,
+    pub next_var: u32,
+    pub tree: Tree,
+    pub pointer_ids: HashMap<Pointer, Gpr>,
+    pub versions: HashMap<Vreg, u32>,
+    pub values: HashMap<Key, Known>,
+    /// Integers in registers: the node that defines each, without its variable.
+    pub integers: Vec<(Node, Var, Option<Span>)>,
+    /// Reads behind branches.
+    pub branches: Vec<(Branch, Val)>,
+    pub out: Vec<Node>,
+    pub chunk: Chunk,
+    pub slots: HashMap<(BufferId, i64), Slot>,
+    pub owners: HashMap<(BufferId, i64), i64>,
+    pub frames: Vec<Frame>,
+    pub reductions: Vec<Reduction>,
+}
+
+/// The lanes `from..to` where a condition over the lane number alone holds.
+pub fn lane_range(c: &Affine) -> Option<(i64, i64)> {
+    match c.terms[..] {
+        [(LANE, k)] if k > 0 => Some((crate::expr::interval::ceil_div(-c.constant, k), i64::MAX)),
+        [(LANE, k)] => Some((i64::MIN, c.constant.div_euclid(-k) + 1)),
+        _ => None,
+    }
+}
+
+/// Where an element lies: `linear` elements from the start of the buffer, plus lane values times strides.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Address {
+    pub buffer: BufferId,
+    pub linear: Affine,
+    pub gather: Vec<(Expr, i64)>,
+}
+
+impl Address {
+    /// Whether lanes have different elements.
+    pub fn varies(&self) -> bool {
+        self.linear.uses(LANE) || !self.gather.is_empty()
+    }
+}
+
+/// A read behind a branch, and what it depends on.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Branch {
+    pub address: Address,
+    pub guards: Vec<Affine>,
+    pub otherwise: Scalar,
+    pub chunk: Chunk,
+}
+
+/// A value in a vector register. A bool is a mask in integer lanes.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Val {
+    pub reg: Vreg,
+    pub lane: Lane,
+    pub dtype: DType,
+    /// The same in all lanes of the whole register.
+    pub uniform: bool,
+}
+
+/// A reduction over the lanes of the vector loop being expanded.
+pub struct Reduction {
+    pub stmt: *const Stmt,
+    pub target: Address,
+    pub op: BinaryOp,
+    /// Not-a-number among the values makes the result one.
+    pub keeps: bool,
+    pub accumulators: Vec<Val>,
+    pub next: usize,
+}
+
+/// What an instruction computes: itself without its destination, and the versions of its operands.
+pub type Key = (Inst, [u32; 3]);
+
+/// Memory that a value was read from.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Span {
+    pub buffer: BufferId,
+    /// Pointer, first byte and one past the last; `None` when any part of the buffer may be meant.
+    pub bytes: Option<(Gpr, i64, i64)>,
+}
+
+/// A value in a register.
+#[derive(Clone, Copy, Debug)]
+pub struct Known {
+    pub reg: Vreg,
+    /// For loads, the memory.
+    pub span: Option<Span>,
+    /// Number of registers in use when the value was used last.
+    pub used: u32,
+}
+
+/// One vector of a local buffer.
+#[derive(Clone, Copy, Debug)]
+pub struct Slot {
+    pub reg: Vreg,
+    pub uniform: bool,
+    pub lane: Lane,
+    /// Lanes that may be in use, and lanes written last.
+    pub lanes: u8,
+    pub valid: u8,
+}
+
+/// Local vectors that a loop body writes, and those that it reads before.
+#[derive(Default)]
+pub struct Frame {
+    pub written: HashSet<(BufferId, i64)>,
+    pub exposed: HashSet<(BufferId, i64)>,
+}

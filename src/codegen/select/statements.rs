@@ -1,0 +1,327 @@
+//! Instruction selection: statements are expanded over their unrolled and vector loops into straight-line vector code.
+//!
+//! Every expression that does not depend on the vector variable is *uniform*: computed once, in every lane of a full
+//! register, whether it stands inside of a vector loop or not. Value numbering within a block (`numbering`) shares loads,
+//! broadcasts, constants and common subexpressions, so the broadcast of a row is used by all vectors of the row and the
+//! vectors of a column by all rows of a register tile. A local buffer whose elements are known at compile time lives in
+//! registers (`slots`).
+
+mod accumulate;
+mod slots;
+mod value_numbering;
+
+use crate::codegen::select::state::{lane_range, Chunk, LANE, LocalMode, Selector, Step, Stop};
+use crate::expr::{BinaryOp, BufferId, Expr, Index};
+use crate::expr::{Affine, Var};
+use crate::expr::interval::Facts;
+use crate::codegen::loopnest::{LoopKind, LoopNest, Stmt};
+use crate::expr::Bound;
+use crate::codegen::select::hoist::hoist_invariants;
+use crate::codegen::select::tree::{Loop, Node, Pointer, Tree};
+use crate::codegen::select::value::lane_of;
+use crate::codegen::vcode::{Gpr, Lane, Vreg};
+use crate::codegen::Target;
+use crate::runtime::Error;
+use crate::codegen::select::state::Frame;
+use std::collections::HashMap;
+
+pub use accumulate::accumulates_over;
+pub use crate::codegen::select::state::Span;
+pub use crate::codegen::select::state::Slot;
+
+impl<'a> Selector<'a> {
+    pub fn new(
+        nest: &'a LoopNest,
+        target: &'a Target,
+        widths: &'a HashMap<Var, usize>,
+        locals: &'a [LocalMode],
+    ) -> Selector<'a> {
+        Selector {
+            nest,
+            target,
+            widths,
+            locals,
+            env: vec![Affine::constant(0); nest.vars.len()],
+            facts: Facts::new(1),
+            next_var: 1,
+            tree: Tree::default(),
+            pointer_ids: HashMap::new(),
+            versions: HashMap::new(),
+            values: HashMap::new(),
+            integers: vec![],
+            branches: vec![],
+            out: vec![],
+            chunk: Chunk { lanes: 1, first: 0, count: 1, widest: 4 },
+            slots: HashMap::new(),
+            owners: HashMap::new(),
+            frames: vec![],
+            reductions: vec![],
+        }
+    }
+
+    /// The tree of one phase.
+    pub fn phase(mut self, stmt: &Stmt) -> Step<Tree> {
+        self.statement(stmt)?;
+        self.tree.nodes = self.out;
+        Ok(self.tree)
+    }
+
+    /// `a` over runtime variables and the lane number.
+    pub fn resolve(&self, a: &Affine) -> Affine {
+        a.substitute(|v| self.env[v.0 as usize].clone())
+    }
+
+    pub fn internal<T>(&self, what: &str) -> Step<T> {
+        Err(Stop::Failed(Error::Internal(format!("{}: {what}", self.nest.name))))
+    }
+
+    pub fn fresh_var(&mut self) -> Var {
+        self.next_var += 1;
+        Var(self.next_var - 1)
+    }
+
+    pub fn fresh(&mut self) -> Vreg {
+        self.tree.vregs += 1;
+        Vreg(self.tree.vregs - 1)
+    }
+
+    /// The number of a pointer, as the base register of an address in the tree.
+    pub fn pointer(&mut self, p: Pointer) -> Gpr {
+        if let Some(&g) = self.pointer_ids.get(&p) {
+            return g;
+        }
+        let g = Gpr(self.tree.pointers.len() as u32);
+        self.tree.pointers.push(p.clone());
+        self.pointer_ids.insert(p, g);
+        g
+    }
+
+    fn statements(&mut self, body: &[Stmt]) -> Step<()> {
+        body.iter().try_for_each(|s| self.statement(s))
+    }
+
+    fn statement(&mut self, stmt: &Stmt) -> Step<()> {
+        match stmt {
+            Stmt::Loop { var, lower, upper, step, kind, body } => {
+                let resolve = |b: &Bound| Bound { affine: self.resolve(&b.affine), divisor: b.divisor };
+                let lower: Vec<Bound> = lower.iter().map(resolve).collect();
+                let upper: Vec<Bound> = upper.iter().map(resolve).collect();
+                let first = constant(&lower, true);
+                let end = constant(&upper, false);
+                match (kind, first, end) {
+                    (LoopKind::Vector, _, Some(end)) => self.vector_loop(*var, end, body),
+                    (LoopKind::Unroll, Some(first), Some(end)) => {
+                        for value in (first..end).step_by(*step as usize) {
+                            self.env[var.0 as usize] = Affine::constant(value);
+                            self.statements(body)?;
+                        }
+                        Ok(())
+                    }
+                    (LoopKind::Unroll | LoopKind::Vector, _, _) => {
+                        self.internal("an expanded loop without constant bounds")
+                    }
+                    (LoopKind::Serial, Some(first), Some(end)) if first + step >= end => {
+                        self.env[var.0 as usize] = Affine::constant(first);
+                        if first < end { self.statements(body) } else { Ok(()) }
+                    }
+                    _ => self.real_loop(*var, lower, upper, *step, kind.is_parallel(), body),
+                }
+            }
+            Stmt::Let { var, value, divisor } => {
+                let value = self.resolve(value);
+                self.env[var.0 as usize] = if *divisor == 1 {
+                    value
+                } else if value.is_constant() {
+                    Affine::constant(value.constant.div_euclid(*divisor))
+                } else if value.uses(LANE) {
+                    return self.internal("a division of the vector variable");
+                } else {
+                    let (lo, hi) = self.facts.bounds(&value);
+                    let range = (lo.div_euclid(*divisor), hi.div_euclid(*divisor));
+                    let v = self.integer_node(range, None, |var| Node::Let {
+                        var,
+                        value: value.clone(),
+                        divisor: *divisor,
+                    });
+                    self.facts.bind(v, &value, *divisor);
+                    Affine::var(v)
+                };
+                Ok(())
+            }
+            Stmt::If { conditions, body } => self.conditional(conditions, body),
+            Stmt::Store { buffer, index, value, reduce } => self.store(stmt, *buffer, index, value, *reduce),
+        }
+    }
+
+    fn real_loop(
+        &mut self,
+        var: Var,
+        lower: Vec<Bound>,
+        upper: Vec<Bound>,
+        step: i64,
+        parallel: bool,
+        body: &[Stmt],
+    ) -> Step<()> {
+        if lower.iter().chain(&upper).any(|b| b.affine.uses(LANE)) {
+            return self.internal("a loop bound over the vector variable");
+        }
+        let v = self.fresh_var();
+        let facts = self.facts.clone();
+        self.facts.enter_loop(v, &lower, &upper, step);
+        let at_least_once = !parallel && self.runs(&facts, &lower, &upper);
+        self.env[var.0 as usize] = Affine::var(v);
+        let outer = std::mem::take(&mut self.out);
+        self.forget();
+        let before = self.slots.clone();
+        self.frames.push(Frame::default());
+        self.statements(body)?;
+        let body = std::mem::replace(&mut self.out, outer);
+        let frame = self.frames.pop().expect("pushed above");
+        for (key, slot) in &before {
+            if frame.exposed.contains(key) && self.slots[key].valid < slot.valid {
+                return Err(Stop::Retry(key.0, LocalMode::Registers { blend: true }));
+            }
+        }
+        if let (Some(outside), true) = (self.frames.last_mut(), at_least_once) {
+            outside.written.extend(frame.written);
+        }
+        let node = Loop { var: v, lower, upper, step, parallel, at_least_once, body };
+        let hoisted = hoist_invariants(node, self.target.vector_registers, &self.tree.pointers);
+        self.out.extend(hoisted);
+        self.forget();
+        self.facts = facts;
+        Ok(())
+    }
+
+    /// Whether the first iteration is certain.
+    fn runs(&self, facts: &Facts, lower: &[Bound], upper: &[Bound]) -> bool {
+        lower.iter().all(|l| {
+            upper.iter().all(|u| {
+                // ⌈l/d⌉ < ⌊u/e⌋ holds when (l + d - 1)·e < (u - e + 1)·d
+                let left = l.affine.clone().offset(l.divisor - 1).scale(u.divisor);
+                let right = u.affine.clone().offset(1 - u.divisor).scale(l.divisor);
+                facts.decide(&right.add_scaled(&left, -1).offset(-1)) == Some(true)
+            })
+        })
+    }
+
+    fn vector_loop(&mut self, var: Var, extent: i64, body: &[Stmt]) -> Step<()> {
+        let widest = self.widths.get(&var).copied().unwrap_or(8);
+        let full = (self.target.vector_bytes / widest) as i64;
+        let saved = self.chunk;
+        let reduces = accumulates_over(body, var);
+        let outer = std::mem::take(&mut self.reductions);
+        let mut start = 0;
+        while start < extent {
+            let count = full.min(extent - start);
+            let lanes = if reduces { full } else { (count as u64).next_power_of_two() as i64 };
+            self.env[var.0 as usize] = Affine::var(LANE).offset(start);
+            self.chunk = Chunk { lanes: lanes as u8, first: 0, count: count as u8, widest };
+            self.facts.set_range(LANE, (0, count - 1));
+            self.statements(body)?;
+            start += full;
+        }
+        self.facts.set_range(LANE, (0, 0));
+        self.chunk = Chunk { lanes: full as u8, first: 0, count: full as u8, widest };
+        for r in std::mem::replace(&mut self.reductions, outer) {
+            self.finish_reduction(r)?;
+        }
+        self.chunk = saved;
+        Ok(())
+    }
+
+    fn conditional(&mut self, conditions: &[Affine], body: &[Stmt]) -> Step<()> {
+        let mut dynamic = vec![];
+        let (mut first, mut end) = (self.chunk.first as i64, (self.chunk.first + self.chunk.count) as i64);
+        for c in conditions {
+            let c = self.resolve(c);
+            match self.facts.decide(&c) {
+                Some(true) => {}
+                Some(false) => return Ok(()),
+                None if !c.uses(LANE) => dynamic.push(c),
+                None => match lane_range(&c) {
+                    Some((from, to)) => (first, end) = (first.max(from), end.min(to)),
+                    None => return self.internal("a condition over the vector variable and others"),
+                },
+            }
+        }
+        if first >= end {
+            return Ok(());
+        }
+        let (chunk, facts) = (self.chunk, self.facts.clone());
+        self.chunk = Chunk { first: first as u8, count: (end - first) as u8, ..chunk };
+        self.facts.set_range(LANE, (first, end - 1));
+        if dynamic.is_empty() {
+            self.statements(body)?;
+        } else {
+            dynamic.iter().for_each(|c| self.facts.assume(c.clone()));
+            let outer = std::mem::take(&mut self.out);
+            let (known, before) = (self.known_values(), self.slots.clone());
+            self.frames.push(Frame::default());
+            self.statements(body)?;
+            let frame = self.frames.pop().expect("pushed above");
+            if let Some(outside) = self.frames.last_mut() {
+                outside.exposed.extend(frame.exposed.difference(&outside.written).copied().collect::<Vec<_>>());
+            }
+            let body = std::mem::replace(&mut self.out, outer);
+            self.out.push(Node::If { conditions: dynamic, body });
+            self.forget_since(known);
+            for (key, slot) in before {
+                if self.slots[&key].valid < slot.valid {
+                    return Err(Stop::Retry(key.0, LocalMode::Registers { blend: true }));
+                }
+            }
+        }
+        (self.chunk, self.facts) = (chunk, facts);
+        Ok(())
+    }
+
+    fn store(
+        &mut self,
+        stmt: &Stmt,
+        buffer: BufferId,
+        index: &[Index],
+        value: &Expr,
+        reduce: Option<BinaryOp>,
+    ) -> Step<()> {
+        let scalar = self.chunk.lanes == 1 && self.chunk.count == 1;
+        let saved = self.chunk;
+        if scalar {
+            let widest = crate::codegen::select::value::widest(self.nest, &self.facts_of_nest(), value);
+            self.chunk.widest = widest.max(lane_of(self.nest.buffer(buffer).dtype).map_or(4, Lane::bytes));
+        }
+        let target = self.address(buffer, index)?;
+        match reduce {
+            Some(op) if !scalar && !target.varies() => self.accumulate_lanes(stmt, target, op, value)?,
+            Some(op) => self.accumulate(target, op, value)?,
+            None => {
+                let v = self.value(value)?;
+                self.store_value(&target, v)?;
+            }
+        }
+        self.chunk = saved;
+        Ok(())
+    }
+
+    /// Facts about the variables of the nest as far as they are single values or intervals here.
+    fn facts_of_nest(&self) -> Facts {
+        let mut facts = Facts::new(self.env.len());
+        for (v, a) in self.env.iter().enumerate() {
+            facts.set_range(Var(v as u32), self.facts.bounds(a));
+        }
+        facts
+    }
+}
+
+/// The single constant value of the bounds.
+fn constant(bounds: &[Bound], lower: bool) -> Option<i64> {
+    let values = bounds.iter().map(|b| b.affine.is_constant().then_some((b.affine.constant, b.divisor)));
+    let values: Option<Vec<(i64, i64)>> = values.collect();
+    let values = values?.into_iter();
+    if lower {
+        values.map(|(a, d)| crate::expr::interval::ceil_div(a, d)).max()
+    } else {
+        values.map(|(a, d)| a.div_euclid(d)).min()
+    }
+}
+

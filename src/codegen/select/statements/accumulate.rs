@@ -1,0 +1,170 @@
+//! Statements that accumulate: into registers, into memory, and over the lanes of a vector loop.
+//!
+//! A reduction over lanes has several accumulators, so that no addition waits for the one before; they are combined in a
+//! fixed tree when the loop has been expanded.
+
+use crate::codegen::select::state::Reduction;
+use crate::codegen::select::state::{Selector, Step};
+use crate::runtime::DType;
+use crate::expr::{BinaryOp, CompareOp, Expr, Index, Scalar};
+use crate::expr::Var;
+use crate::codegen::loopnest::Stmt;
+use crate::codegen::select::state::Address;
+use crate::codegen::select::tree::Node;
+use crate::codegen::select::value::contracts;
+use crate::codegen::select::state::Val;
+use crate::expr::scalar::numbers_only;
+use crate::codegen::vcode::{Inst, VBinary};
+
+impl Selector<'_> {
+    /// `target = op(target, value)`.
+    pub fn accumulate(&mut self, target: Address, op: BinaryOp, value: &Expr) -> Step<()> {
+        let dtype = self.nest.buffer(target.buffer).dtype;
+        if let (Some(slot), BinaryOp::Add, Expr::Binary(BinaryOp::Mul, a, b), true) =
+            (self.slot(&target)?, op, value, contracts(dtype))
+        {
+            let (a, b) = (self.value(a)?, self.value(b)?);
+            let whole = self.chunk.first == 0 && self.chunk.count >= slot.valid;
+            if whole || slot.uniform || !self.blends(target.buffer) && self.chunk.first == 0 {
+                self.read_slot(&target)?;
+                let ty = self.ty(slot.lane, slot.uniform);
+                self.out.push(Node::Inst(Inst::VFma { acc: slot.reg, ty, a: a.reg, b: b.reg, negate: false }));
+                self.changed(slot.reg);
+                self.wrote_slot(&target, false);
+                return Ok(());
+            }
+        }
+        let (value, keeps) = self.reduced_value(op, value)?;
+        let old = self.load_address(&target)?;
+        let new = self.combine_total(op, old, value, keeps)?;
+        self.store_value(&target, new)
+    }
+
+    /// The value of the body of a reduction, and whether its not-a-numbers have to be kept.
+    fn reduced_value(&mut self, op: BinaryOp, body: &Expr) -> Step<(Val, bool)> {
+        let numbers = numbers_only(op, body);
+        let value = self.value(numbers.unwrap_or(body))?;
+        let keeps = matches!(op, BinaryOp::Min | BinaryOp::Max) && value.dtype.is_float() && numbers.is_none();
+        Ok((value, keeps))
+    }
+
+    /// One step of a reduction. The instructions of minima and maxima leave a not-a-number that the total is as it is; one
+    /// that `value` is becomes the total: all bits are set where `value` differs from itself, which is one as well.
+    fn combine_total(&mut self, op: BinaryOp, total: Val, value: Val, keeps: bool) -> Step<Val> {
+        let combined = self.combine(op, total, value)?;
+        if !keeps {
+            return Ok(combined);
+        }
+        let value = self.with_lane(value, combined.lane)?;
+        let broken = self.vector_compare(CompareOp::Ne, value, value);
+        Ok(self.vector_binary(VBinary::Or, combined, broken))
+    }
+
+    /// Combines the lanes of a total by the instruction for it; every lane of the result has all bits set where a lane is
+    /// not a number and has to be kept.
+    fn combine_lanes(&mut self, op: VBinary, v: Val, keeps: bool) -> Val {
+        let ty = self.ty(v.lane, false);
+        let reduced = Val { reg: self.emit(|dst| Inst::VReduce { op, dst, ty, a: v.reg }), uniform: true, ..v };
+        if !keeps {
+            return reduced;
+        }
+        let broken = self.vector_compare(CompareOp::Ne, v, v);
+        let ty = self.ty(broken.lane, false);
+        let reg = self.emit(|dst| Inst::VReduce { op: VBinary::Or, dst, ty, a: broken.reg });
+        self.vector_binary(VBinary::Or, reduced, Val { reg, uniform: true, ..broken })
+    }
+
+    /// One chunk of `target = op over lanes`, into one of several accumulators.
+    pub fn accumulate_lanes(&mut self, stmt: &Stmt, target: Address, op: BinaryOp, value: &Expr) -> Step<()> {
+        const ACCUMULATORS: usize = 8;
+        let found = self.reductions.iter().position(|r| std::ptr::eq(r.stmt, stmt) && r.target == target);
+        let at = found.unwrap_or_else(|| {
+            let r = Reduction { stmt, target, op, keeps: false, accumulators: vec![], next: 0 };
+            self.reductions.push(r);
+            self.reductions.len() - 1
+        });
+        let whole = self.chunk.first == 0 && self.chunk.count == self.chunk.lanes;
+        let next = self.reductions[at].next;
+        self.reductions[at].next = (next + 1) % ACCUMULATORS;
+        if let (Expr::Binary(BinaryOp::Mul, a, b), true, BinaryOp::Add, Some(&acc)) =
+            (value, whole, op, self.reductions[at].accumulators.get(next))
+            && contracts(acc.dtype)
+        {
+            let (a, b) = (self.value(a)?, self.value(b)?);
+            let ty = self.ty(acc.lane, false);
+            self.out.push(Node::Inst(Inst::VFma { acc: acc.reg, ty, a: a.reg, b: b.reg, negate: false }));
+            self.changed(acc.reg);
+            return Ok(());
+        }
+        let (mut v, keeps) = self.reduced_value(op, value)?;
+        self.reductions[at].keeps |= keeps;
+        if !whole {
+            let neutral = self.constant(Scalar::neutral(op, v.dtype)?)?;
+            let mask = self.lane_mask(v.lane.bytes());
+            let (neutral, lane) = (self.with_lane(neutral, v.lane)?, v.lane);
+            let ty = self.ty(lane, false);
+            let (a, b) = (v.reg, neutral.reg);
+            v.reg = self.emit(|dst| Inst::VSelect { dst, ty, mask, a, b });
+        }
+        v.uniform = false;
+        match self.reductions[at].accumulators.get(next).copied() {
+            None => {
+                let reg = self.fresh();
+                let ty = self.ty(v.lane, false);
+                self.move_to(reg, v.reg, ty);
+                self.reductions[at].accumulators.push(Val { reg, ..v });
+            }
+            Some(acc) => {
+                let new = self.combine_total(op, acc, v, keeps)?;
+                let ty = self.ty(acc.lane, false);
+                self.move_to(acc.reg, new.reg, ty);
+            }
+        }
+        Ok(())
+    }
+
+    /// Accumulators are combined pairwise, then lanes, then with the old value of the target.
+    pub fn finish_reduction(&mut self, r: Reduction) -> Step<()> {
+        let mut values = r.accumulators;
+        while values.len() > 1 {
+            let half = values.len().div_ceil(2);
+            for i in half..values.len() {
+                values[i - half] = self.combine_total(r.op, values[i - half], values[i], r.keeps)?;
+            }
+            values.truncate(half);
+        }
+        let Some(v) = values.pop() else { return Ok(()) };
+        let mask = v.dtype == DType::Bool;
+        let op = match r.op {
+            BinaryOp::Add => VBinary::Add,
+            BinaryOp::Mul => VBinary::Mul,
+            BinaryOp::Min => VBinary::Min,
+            BinaryOp::Max => VBinary::Max,
+            // a mask is 0 or -1
+            BinaryOp::And if mask => VBinary::Max,
+            BinaryOp::Or if mask => VBinary::Min,
+            _ => return self.internal("a reduction over lanes that no instruction does"),
+        };
+        let op = match (mask, op) {
+            (true, VBinary::Max) if r.op == BinaryOp::Max => VBinary::Min,
+            (true, VBinary::Min) if r.op == BinaryOp::Min => VBinary::Max,
+            _ => op,
+        };
+        let lanes = self.combine_lanes(op, v, r.keeps);
+        let v = self.normalized(lanes)?;
+        let old = self.load_address(&r.target)?;
+        let new = self.combine_total(r.op, old, v, r.keeps)?;
+        self.store_value(&r.target, new)
+    }
+}
+
+/// Whether some statement accumulates into an element that does not depend on `var`.
+pub fn accumulates_over(body: &[Stmt], var: Var) -> bool {
+    body.iter().any(|s| match s {
+        Stmt::Loop { body, .. } | Stmt::If { body, .. } => accumulates_over(body, var),
+        Stmt::Let { .. } => false,
+        Stmt::Store { index, reduce, .. } => {
+            reduce.is_some() && index.iter().all(|i| matches!(i, Index::Affine(a) if !a.uses(var)))
+        }
+    })
+}

@@ -1,0 +1,480 @@
+//! Long vector loops and short serial ones: which are expanded, and how far.
+//!
+//! A long vector loop becomes a loop over a few vectors and a rest. A reduction over many lanes, or over lanes inside of
+//! serial loops, goes to a local vector (several registers, so that their latencies overlap) that is reduced once at the
+//! end. Innermost serial loops are unrolled, short ones completely.
+
+use crate::codegen::Target;
+use crate::expr::{Access, BufferId, Expr, Index, Scalar};
+use crate::expr::{Affine, Var};
+use crate::codegen::loopnest::{Buffer, BufferKind, LoopKind, LoopNest, Stmt};
+use crate::expr::Bound;
+use crate::codegen::select::expansion_cost::{constant_range, cost, vector_statements};
+use crate::expr::scalar::numbers_only;
+use std::collections::{HashMap, HashSet};
+
+/// Vectors up to which a loop is expanded whatever it contains.
+const SHORT: i64 = 4;
+/// Instructions up to which a vector loop is expanded.
+const EXPANDED: i64 = 96;
+/// Vectors of a lane reduction that are expanded without a local vector.
+const REDUCED: i64 = 8;
+
+/// Replaces vector loops that are too long to be expanded; unrolls the loops that were there before.
+pub fn strip_mine(
+    nest: &mut LoopNest,
+    target: &Target,
+    widths: &mut HashMap<Var, usize>,
+    body: Vec<Stmt>,
+) -> Vec<Stmt> {
+    let own = nest.vars.len() as u32;
+    let in_memory = crate::codegen::select::locals::needs_memory(nest, target, &body).into_iter().collect();
+    let mut s = Strip { nest, target, widths, in_memory };
+    let body = s.statements(body);
+    unroll(nest, target, own, body)
+}
+
+struct Strip<'a> {
+    nest: &'a mut LoopNest,
+    target: &'a Target,
+    widths: &'a mut HashMap<Var, usize>,
+    /// Local buffers that cannot be in registers anyway.
+    in_memory: HashSet<BufferId>,
+}
+
+/// A vector loop from 0.
+struct Vector {
+    var: Var,
+    extent: i64,
+    body: Vec<Stmt>,
+}
+
+impl Strip<'_> {
+    fn lanes(&self, var: Var) -> i64 {
+        (self.target.vector_bytes / self.widths.get(&var).copied().unwrap_or(8)) as i64
+    }
+
+    fn statements(&mut self, body: Vec<Stmt>) -> Vec<Stmt> {
+        body.into_iter().flat_map(|s| self.statement(s)).collect()
+    }
+
+    fn statement(&mut self, stmt: Stmt) -> Vec<Stmt> {
+        if let Some(parts) = self.reduction_in_loops(&stmt) {
+            return parts;
+        }
+        match stmt {
+            Stmt::Loop { var, lower, upper, kind: LoopKind::Vector, step, body } => {
+                match constant_range(&lower, &upper) {
+                    Some((0, extent)) => self.vector(Vector { var, extent, body }),
+                    _ => vec![Stmt::Loop { var, lower, upper, kind: LoopKind::Serial, step, body }],
+                }
+            }
+            Stmt::Loop { var, lower, upper, step, kind, body } => {
+                vec![Stmt::Loop { var, lower, upper, step, kind, body: self.statements(body) }]
+            }
+            Stmt::If { conditions, body } => vec![Stmt::If { conditions, body: self.statements(body) }],
+            other => vec![other],
+        }
+    }
+
+    /// A vector loop, in a real loop and a rest when it is long.
+    fn vector(&mut self, v: Vector) -> Vec<Stmt> {
+        let lanes = self.lanes(v.var);
+        let vectors = (v.extent + lanes - 1) / lanes;
+        let weight = cost(&v.body).max(1);
+        let reduces = crate::codegen::select::statements::accumulates_over(&v.body, v.var);
+        let short = vectors <= SHORT || vectors * weight <= EXPANDED || reduces && vectors <= REDUCED && weight < 16;
+        if short || self.wants_registers(&v, vectors) {
+            return vec![vector_loop(v.var, v.extent, v.body)];
+        }
+        if reduces {
+            return self.long_reduction(v).unwrap_or_else(|v| vec![vector_loop(v.var, v.extent, v.body)]);
+        }
+        self.in_groups(
+            v,
+            if weight <= 6 {
+                4
+            } else if weight <= 16 {
+                2
+            } else {
+                1
+            },
+            None,
+        )
+    }
+
+    /// Whether the loop works on a local buffer that fits into registers when the loop is expanded.
+    fn wants_registers(&self, v: &Vector, vectors: i64) -> bool {
+        let mut found = false;
+        let (mut expanded, mut vector) = (HashSet::new(), HashSet::new());
+        crate::codegen::select::locals::visit(&v.body, &mut expanded, &mut vector, &mut |b, index, _, _| {
+            let along = index.iter().any(|i| i.affine().is_some_and(|a| a.uses(v.var)));
+            found |= along && self.nest.buffer(b).kind == BufferKind::Local && !self.in_memory.contains(&b);
+        });
+        found && vectors <= self.target.vector_registers as i64
+    }
+
+    /// `for g { vector i { body(g·group + i) } } vector r { body(rest) }`; `place` becomes the place in the group.
+    fn in_groups(&mut self, v: Vector, vectors: i64, place: Option<Var>) -> Vec<Stmt> {
+        let group = vectors * self.lanes(v.var);
+        let (count, rest) = (v.extent / group, v.extent % group);
+        let mut out = vec![];
+        if count > 0 {
+            let outer = self.nest.new_var(format!("{}o", self.nest.vars[v.var.0 as usize]));
+            let inner = self.copy_var(v.var);
+            let body = self.copied(&v.body, v.var, Affine::var(inner).plus(outer, group), place, inner);
+            out.push(constant_loop(LoopKind::Serial, outer, count, vec![vector_loop(inner, group, body)]));
+        }
+        if rest > 0 {
+            let inner = self.copy_var(v.var);
+            let body = self.copied(&v.body, v.var, Affine::var(inner).offset(count * group), place, inner);
+            out.push(vector_loop(inner, rest, body));
+        }
+        out
+    }
+
+    fn copied(&mut self, body: &[Stmt], var: Var, value: Affine, place: Option<Var>, inner: Var) -> Vec<Stmt> {
+        let mut map = HashMap::from([(var, value)]);
+        map.extend(place.map(|p| (p, Affine::var(inner))));
+        copy_with(self.nest, body, &mut map)
+    }
+
+    /// Another variable for the same lanes.
+    fn copy_var(&mut self, v: Var) -> Var {
+        let new = self.nest.new_var(self.nest.vars[v.0 as usize].clone());
+        let width = self.widths.get(&v).copied().unwrap_or(8);
+        self.widths.insert(new, width);
+        new
+    }
+
+    /// A long reduction: lanes accumulate into a local vector, which is reduced at the end.
+    fn long_reduction(&mut self, v: Vector) -> Result<Vec<Stmt>, Vector> {
+        if stores(&v.body).iter().any(|r| r.reduce && r.inside) {
+            return Err(v);
+        }
+        let vectors = if cost(&v.body) <= 8 { REDUCED } else { SHORT };
+        let mut parts = Parts::new(v.var, (vectors * self.lanes(v.var)).min(v.extent), self);
+        let body = parts.divert(v.body, self);
+        let Parts { mut before, after, place, .. } = parts;
+        before.extend(self.in_groups(Vector { body, ..v }, vectors, Some(place)));
+        before.extend(after);
+        Ok(before)
+    }
+
+    /// Reductions over lanes inside of serial loops in which the target stays the same: the local vector is set up before
+    /// these loops and reduced after them. Where rows are unrolled between, each of their points has a vector of its own.
+    fn reduction_in_loops(&mut self, stmt: &Stmt) -> Option<Vec<Stmt>> {
+        let Stmt::Loop { kind: LoopKind::Serial, .. } = stmt else { return None };
+        let (mut vars, mut unrolled, mut at) = (vec![], vec![], stmt);
+        let (vector, extent, inner) = loop {
+            match at {
+                Stmt::Loop { var, lower, upper, kind: LoopKind::Vector, body, .. } => {
+                    break (*var, constant_range(lower, upper)?.1, body);
+                }
+                Stmt::Loop { var, kind: LoopKind::Serial, body, .. } if body.len() == 1 => {
+                    vars.push(*var);
+                    at = &body[0];
+                }
+                Stmt::Loop { var, lower, upper, kind: LoopKind::Unroll, body, .. } if body.len() == 1 => {
+                    let (0, extent) = constant_range(lower, upper)? else { return None };
+                    unrolled.push((*var, extent));
+                    at = &body[0];
+                }
+                Stmt::If { body, .. } if body.len() == 1 => at = &body[0],
+                _ => return None,
+            }
+        };
+        let moves = |a: &Affine| a.uses(vector) || vars.iter().any(|v| a.uses(*v));
+        let all = stores(inner);
+        if all.is_empty() || !all.iter().all(|r| r.reduce && !r.inside && !r.index.iter().any(moves)) {
+            return None;
+        }
+        let vectors = REDUCED.min((extent + self.lanes(vector) - 1) / self.lanes(vector));
+        if !unrolled.is_empty() {
+            let points: i64 = unrolled.iter().map(|u| u.1).product();
+            let plain = inner.iter().all(|s| matches!(s, Stmt::Store { .. }));
+            if vectors > 1 || !plain || all.len() as i64 * points > self.target.vector_registers as i64 / 2 {
+                return None;
+            }
+        }
+        let mut parts = Parts { unrolled, ..Parts::new(vector, (vectors * self.lanes(vector)).min(extent), self) };
+        let nest = replace_vector(stmt, &mut |body| {
+            let body = parts.divert(body.to_vec(), self);
+            self.in_groups(Vector { var: vector, extent, body }, vectors, Some(parts.place))
+        });
+        let mut out = parts.before;
+        out.push(nest);
+        out.extend(parts.after);
+        Some(out)
+    }
+}
+
+/// Local vectors that take the place of the targets of a reduction over lanes.
+struct Parts {
+    var: Var,
+    /// Loops that are expanded between the serial ones and the vector, with their extents.
+    unrolled: Vec<(Var, i64)>,
+    /// Elements of each local vector.
+    group: i64,
+    /// Stands for the subscript of the local vectors.
+    place: Var,
+    before: Vec<Stmt>,
+    after: Vec<Stmt>,
+}
+
+impl Parts {
+    fn new(var: Var, group: i64, s: &mut Strip) -> Parts {
+        Parts { var, unrolled: vec![], group, place: s.nest.new_var("place"), before: vec![], after: vec![] }
+    }
+
+    fn shape(&self) -> Vec<i64> {
+        self.unrolled.iter().map(|u| u.1).chain([self.group]).collect()
+    }
+
+    /// A statement for each point of the expanded loops, made from variables of its own and from what takes the place of the
+    /// loops' variables.
+    fn at_points(&self, s: &mut Strip, make: impl FnOnce(&[Var], &dyn Fn(Var) -> Affine) -> Stmt) -> Stmt {
+        let new = |&(v, _): &(Var, i64)| s.nest.new_var(s.nest.vars[v.0 as usize].clone());
+        let points: Vec<Var> = self.unrolled.iter().map(new).collect();
+        let moved = |v: Var| {
+            let at = self.unrolled.iter().position(|u| u.0 == v);
+            Affine::var(at.map_or(v, |at| points[at]))
+        };
+        let inside = make(&points, &moved);
+        let around = |inside, (&v, u): (&Var, &(Var, i64))| constant_loop(LoopKind::Unroll, v, u.1, vec![inside]);
+        points.iter().zip(&self.unrolled).rev().fold(inside, around)
+    }
+
+    /// Turns each `target op= value` of the body into `part[place] op= value`; sets the parts up before, reduces them after.
+    fn divert(&mut self, body: Vec<Stmt>, s: &mut Strip) -> Vec<Stmt> {
+        let var = self.var;
+        let invariant = |index: &[Index]| index.iter().all(|i| i.affine().is_some_and(|a| !a.uses(var)));
+        let mut out = vec![];
+        for stmt in body {
+            out.push(match stmt {
+                Stmt::If { conditions, body } => Stmt::If { conditions, body: self.divert(body, s) },
+                Stmt::Store { buffer, index, value, reduce: Some(op) } if invariant(&index) => {
+                    let target = s.nest.buffer(buffer);
+                    let dtype = target.dtype;
+                    let name = format!("{}_lanes", target.name);
+                    let part = BufferId(s.nest.buffers.len() as u32);
+                    s.nest.buffers.push(Buffer::dense(name, dtype, &self.shape(), BufferKind::Local));
+                    let at = |points: &[Var], v: Var| -> Vec<Index> {
+                        points.iter().chain([&v]).map(|&v| Index::Affine(Affine::var(v))).collect()
+                    };
+                    let neutral = Scalar::neutral(op, dtype).unwrap_or(Scalar { dtype, bits: 0 });
+                    let first = s.copy_var(self.var);
+                    let start = self.at_points(s, |points, _| {
+                        let index = at(points, first);
+                        let start = Stmt::Store { buffer: part, index, value: Expr::Const(neutral), reduce: None };
+                        vector_loop(first, self.group, vec![start])
+                    });
+                    self.before.push(start);
+                    let last = s.copy_var(self.var);
+                    let numbers = numbers_only(op, &value).is_some();
+                    let end = self.at_points(s, |points, moved| {
+                        let read = Access { buffer: part, index: at(points, last), guard: vec![], otherwise: None };
+                        let index = index.iter().filter_map(|i| i.affine()).map(|a| Index::Affine(a.substitute(moved)));
+                        let value = Expr::Load(read);
+                        let value = if numbers { Expr::binary(op, Expr::Const(neutral), value) } else { value };
+                        let end = Stmt::Store { buffer, index: index.collect(), value, reduce: Some(op) };
+                        vector_loop(last, self.group, vec![end])
+                    });
+                    self.after.push(end);
+                    let points: Vec<Var> = self.unrolled.iter().map(|u| u.0).collect();
+                    Stmt::Store { buffer: part, index: at(&points, self.place), value, reduce: Some(op) }
+                }
+                other => other,
+            });
+        }
+        out
+    }
+}
+
+/// The chain of loops `stmt` with the vector loop at its end replaced.
+fn replace_vector(stmt: &Stmt, f: &mut dyn FnMut(&[Stmt]) -> Vec<Stmt>) -> Stmt {
+    let inner = |body: &[Stmt], f: &mut dyn FnMut(&[Stmt]) -> Vec<Stmt>| match &body[0] {
+        Stmt::Loop { kind: LoopKind::Vector, body, .. } => f(body),
+        other => vec![replace_vector(other, f)],
+    };
+    match stmt {
+        Stmt::Loop { var, lower, upper, step, kind, body } => Stmt::Loop {
+            var: *var,
+            lower: lower.clone(),
+            upper: upper.clone(),
+            step: *step,
+            kind: *kind,
+            body: inner(body, f),
+        },
+        Stmt::If { conditions, body } => Stmt::If { conditions: conditions.clone(), body: inner(body, f) },
+        other => other.clone(),
+    }
+}
+
+/// A store of a vector body.
+struct Found {
+    index: Vec<Affine>,
+    reduce: bool,
+    /// In a loop of the body.
+    inside: bool,
+}
+
+fn stores(body: &[Stmt]) -> Vec<Found> {
+    let mut out = vec![];
+    collect(body, false, &mut out);
+    out
+}
+
+fn collect(body: &[Stmt], inside: bool, out: &mut Vec<Found>) {
+    for stmt in body {
+        match stmt {
+            Stmt::Store { index, reduce, .. } => {
+                let affine: Vec<Affine> = index.iter().filter_map(|i| i.affine().cloned()).collect();
+                let inside = inside || affine.len() < index.len();
+                out.push(Found { index: affine, reduce: reduce.is_some(), inside });
+            }
+            Stmt::If { body, .. } => collect(body, inside, out),
+            Stmt::Loop { body, .. } => collect(body, true, out),
+            Stmt::Let { .. } => {}
+        }
+    }
+}
+
+fn constant_loop(kind: LoopKind, var: Var, extent: i64, body: Vec<Stmt>) -> Stmt {
+    Stmt::Loop { var, lower: vec![Bound::constant(0)], upper: vec![Bound::constant(extent)], step: 1, kind, body }
+}
+
+fn vector_loop(var: Var, extent: i64, body: Vec<Stmt>) -> Stmt {
+    constant_loop(LoopKind::Vector, var, extent, body)
+}
+
+/// A copy of `body` with `var` replaced and its own variables bound anew.
+fn copied(nest: &mut LoopNest, body: &[Stmt], var: Var, value: &Affine) -> Vec<Stmt> {
+    let mut map = HashMap::from([(var, value.clone())]);
+    copy_with(nest, body, &mut map)
+}
+
+fn copy_with(nest: &mut LoopNest, body: &[Stmt], map: &mut HashMap<Var, Affine>) -> Vec<Stmt> {
+    fn look(map: &HashMap<Var, Affine>, v: Var) -> Affine {
+        map.get(&v).cloned().unwrap_or_else(|| Affine::var(v))
+    }
+    let mut out = vec![];
+    for stmt in body {
+        out.push(match stmt {
+            Stmt::Loop { var, lower, upper, step, kind, body } => {
+                let bound = |b: &Bound| Bound { affine: b.affine.substitute(|v| look(map, v)), divisor: b.divisor };
+                let (lower, upper) = (lower.iter().map(bound).collect(), upper.iter().map(bound).collect());
+                let name = nest.vars[var.0 as usize].clone();
+                let new = nest.new_var(name);
+                map.insert(*var, Affine::var(new));
+                Stmt::Loop { var: new, lower, upper, step: *step, kind: *kind, body: copy_with(nest, body, map) }
+            }
+            Stmt::Let { var, value, divisor } => {
+                let value = value.substitute(|v| look(map, v));
+                let name = nest.vars[var.0 as usize].clone();
+                let new = nest.new_var(name);
+                map.insert(*var, Affine::var(new));
+                Stmt::Let { var: new, value, divisor: *divisor }
+            }
+            Stmt::If { conditions, body } => {
+                let conditions = conditions.iter().map(|c| c.substitute(|v| look(map, v))).collect();
+                Stmt::If { conditions, body: copy_with(nest, body, map) }
+            }
+            Stmt::Store { buffer, index, value, reduce } => {
+                let mut one = |v: Var| look(map, v);
+                let index = index
+                    .iter()
+                    .map(|i| match i {
+                        Index::Affine(a) => Index::Affine(a.substitute(&mut one)),
+                        Index::Value(e) => Index::Value(Box::new(e.substitute(&mut one))),
+                    })
+                    .collect();
+                let value = value.substitute(&mut one);
+                Stmt::Store { buffer: *buffer, index, value, reduce: *reduce }
+            }
+        });
+    }
+    out
+}
+
+/// Unrolls short innermost loops completely and others by a small factor, as long as their variable is below `own`.
+fn unroll(nest: &mut LoopNest, target: &Target, own: u32, body: Vec<Stmt>) -> Vec<Stmt> {
+    let mut out = vec![];
+    for stmt in body {
+        match stmt {
+            Stmt::Loop { var, lower, upper, step, kind: LoopKind::Serial, body } => {
+                let body = unroll(nest, target, own, body);
+                let l = Stmt::Loop { var, lower, upper, step, kind: LoopKind::Serial, body };
+                out.extend(if var.0 < own { unrolled(nest, target, l) } else { vec![l] });
+            }
+            Stmt::Loop { var, lower, upper, step, kind, body } => {
+                let body = if kind == LoopKind::Vector { body } else { unroll(nest, target, own, body) };
+                out.push(Stmt::Loop { var, lower, upper, step, kind, body });
+            }
+            Stmt::If { conditions, body } => {
+                out.push(Stmt::If { conditions, body: unroll(nest, target, own, body) });
+            }
+            other => out.push(other),
+        }
+    }
+    out
+}
+
+/// Vector statements that a completely unrolled loop may have, and those of one iteration for unrolling by 4 and by 2.
+const COMPLETE: i64 = 96;
+const BY_FOUR: i64 = 8;
+const BY_TWO: i64 = 32;
+
+fn unrolled(nest: &mut LoopNest, target: &Target, stmt: Stmt) -> Vec<Stmt> {
+    let Stmt::Loop { var, lower, upper, step, kind, body } = stmt else { return vec![stmt] };
+    let lanes = (target.vector_bytes / 4) as i64;
+    let same = |body| vec![Stmt::Loop { var, lower: lower.clone(), upper: upper.clone(), step, kind, body }];
+    let (Some((first, end)), Some(size)) = (constant_range(&lower, &upper), vector_statements(&body, lanes)) else {
+        return same(body);
+    };
+    let trips = (end - first + step - 1) / step;
+    if trips * size <= COMPLETE && trips <= 16 {
+        return vec![Stmt::Loop { var, lower, upper, step, kind: LoopKind::Unroll, body }];
+    }
+    let factor = match size {
+        n if n <= BY_FOUR => 4,
+        n if n <= BY_TWO => 2,
+        _ => 1,
+    };
+    let factor = if trips % factor == 0 || trips >= 4 * factor { factor } else { 1 };
+    if factor == 1 {
+        return same(body);
+    }
+    let main = trips / factor * factor;
+    let inner = nest.new_var(format!("{}u", nest.vars[var.0 as usize]));
+    let copy = copied(nest, &body, var, &Affine::var(var).plus(inner, step));
+    let unrolled = Stmt::Loop {
+        var: inner,
+        lower: vec![Bound::constant(0)],
+        upper: vec![Bound::constant(factor)],
+        step: 1,
+        kind: LoopKind::Unroll,
+        body: copy,
+    };
+    let mut out = vec![Stmt::Loop {
+        var,
+        lower: vec![Bound::constant(first)],
+        upper: vec![Bound::constant(first + main * step)],
+        step: factor * step,
+        kind: LoopKind::Serial,
+        body: vec![unrolled],
+    }];
+    if main < trips {
+        let rest = nest.new_var(nest.vars[var.0 as usize].clone());
+        let copy = copied(nest, &body, var, &Affine::var(rest));
+        out.push(Stmt::Loop {
+            var: rest,
+            lower: vec![Bound::constant(first + main * step)],
+            upper: vec![Bound::constant(first + trips * step)],
+            step,
+            kind: LoopKind::Unroll,
+            body: copy,
+        });
+    }
+    out
+}

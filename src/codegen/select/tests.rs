@@ -1,0 +1,429 @@
+//! Lowering for the vectors of every target, run by the interpreter of VCode and compared with the interpreter of LoopNest.
+
+use crate::codegen::loopnest::{BufferKind, LoopNest};
+use crate::codegen::select::lower;
+use crate::codegen::vcode::{Function, Inst, VBinary};
+use crate::codegen::Target;
+use crate::runtime::{DType, Tensor};
+use crate::codegen::loopnest::{interpret, parse, simplify};
+use crate::codegen::vcode::execute;
+use rand::rngs::StdRng;
+use rand::{Rng, SeedableRng};
+
+/// Random contents for the arguments: multiples of 1/8 so that sums are exact, small integers, subscripts `0..3`.
+pub fn arguments(nest: &LoopNest, rng: &mut StdRng) -> Vec<Tensor> {
+    let mut slots: Vec<Option<Tensor>> = vec![];
+    for b in &nest.buffers {
+        let BufferKind::Argument { slot, .. } = b.kind else { continue };
+        let n = b.span();
+        let tensor = match b.dtype {
+            DType::F32 => Tensor::new(&[n], &random(rng, n, |r| r.random_range(-32..=32) as f32 / 8.0)),
+            DType::F64 => Tensor::new(&[n], &random(rng, n, |r| r.random_range(-32..=32) as f64 / 8.0)),
+            DType::I64 => Tensor::new(&[n], &random(rng, n, |r| r.random_range(0..3i64))),
+            DType::I32 => Tensor::new(&[n], &random(rng, n, |r| r.random_range(-50..50i32))),
+            DType::I8 => Tensor::new(&[n], &random(rng, n, |r| r.random_range(-128..=127i8))),
+            DType::U8 => Tensor::new(&[n], &random(rng, n, |r| r.random_range(0..=255u8))),
+            DType::Bool => {
+                Tensor { dtype: DType::Bool, shape: vec![n], data: random(rng, n, |r| r.random_range(0..2)).into() }
+            }
+            _ => Tensor::zeros(b.dtype, &[n]),
+        };
+        slots.resize(slots.len().max(slot as usize + 1), None);
+        slots[slot as usize] = Some(tensor);
+    }
+    slots.into_iter().map(|t| t.expect("every slot")).collect()
+}
+
+fn random<T>(rng: &mut StdRng, n: i64, mut one: impl FnMut(&mut StdRng) -> T) -> Vec<T> {
+    (0..n).map(|_| one(rng)).collect()
+}
+
+/// Runs a lowered nest, each parallel phase in two parts.
+pub fn run(functions: &[Function], arguments: &mut [Tensor]) {
+    let mut buffers: Vec<Vec<u8>> = arguments.iter_mut().map(|t| std::mem::take(&mut t.data).into()).collect();
+    for f in functions {
+        let ranges = f.parallel.map_or(vec![(0, 1)], |n| vec![(0, n / 2), (n / 2, n)]);
+        for (first, last) in ranges.into_iter().filter(|r| r.0 < r.1) {
+            execute::run(f, &mut buffers, first, last).unwrap_or_else(|e| panic!("{e}\n{f}"));
+        }
+    }
+    arguments.iter_mut().zip(buffers).for_each(|(t, b)| t.data = b.into());
+}
+
+/// Greatest difference from `want`, relative to its greatest value; infinite for other bits of integers.
+pub fn difference(got: &Tensor, want: &Tensor) -> f64 {
+    let floats = |t: &Tensor| -> Vec<f64> {
+        match t.dtype {
+            DType::F32 => t.to_vec::<f32>().into_iter().map(|v| v as f64).collect(),
+            _ => t.to_vec::<f64>(),
+        }
+    };
+    if !got.dtype.is_float() {
+        return if got.data == want.data { 0.0 } else { f64::INFINITY };
+    }
+    let (got, want) = (floats(got), floats(want));
+    let scale = want.iter().filter(|v| v.is_finite()).fold(1e-30, |m: f64, v| m.max(v.abs()));
+    let one = |(g, w): (&f64, &f64)| if g == w || g.is_nan() && w.is_nan() { 0.0 } else { (g - w).abs() / scale };
+    got.iter().zip(&want).map(one).fold(0.0, |m, d| if d <= m { m } else { d })
+}
+
+/// Lowers `nest` (as it is and simplified) for every target and compares; returns the functions of AVX-512.
+pub fn check(nest: &LoopNest, seed: u64) -> Vec<Function> {
+    let start = arguments(nest, &mut StdRng::seed_from_u64(seed));
+    let mut want = start.clone();
+    interpret::run(nest, &mut want).unwrap_or_else(|e| panic!("{e}\n{nest}"));
+    let simple = simplify::simplify(nest);
+    let mut got = start.clone();
+    interpret::run(&simple, &mut got).unwrap_or_else(|e| panic!("{e}\n{nest}\nsimplified\n{simple}"));
+    assert_eq!(got, want, "seed {seed}\n{nest}\nsimplified\n{simple}");
+    for target in Target::all() {
+        for nest in [nest, &simple] {
+            let functions = lower(nest, &target).unwrap_or_else(|e| panic!("{e}\n{nest}"));
+            let mut got = start.clone();
+            run(&functions, &mut got);
+            for (slot, (g, w)) in got.iter().zip(&want).enumerate() {
+                let d = difference(g, w);
+                let text: Vec<String> = functions.iter().map(|f| f.to_string()).collect();
+                assert!(
+                    d < 2e-6,
+                    "{}: argument {slot} differs by {d}, seed {seed}\n{nest}\n{}\ngot {g:?}\nwant {w:?}",
+                    target.name,
+                    text.join("")
+                );
+            }
+        }
+    }
+    lower(&simple, &Target::avx512()).unwrap()
+}
+
+fn check_text(text: &str) -> Vec<Function> {
+    check(&parse::nest(text).unwrap(), 1)
+}
+
+fn count(f: &Function, kind: impl Fn(&Inst) -> bool) -> usize {
+    f.insts.iter().filter(|i| kind(i)).count()
+}
+
+#[test]
+fn a_register_tile_loads_each_operand_once() {
+    let f = check_text(
+        "kernel gemm {
+          A: f32[28][12] argument 0; B: f32[2][12][32] argument 1; C: f32[28][64] argument 2 written;
+          acc: f32[14][32] local;
+          parallel t in 0..2 { for n in 0..2 {
+            unroll i in 0..14 { vector j in 0..32 { acc[i][j] = f32(0.0); } }
+            for k in 0..12 { unroll i2 in 0..14 { vector j2 in 0..32 {
+              acc[i2][j2] add = (A[14*t + i2][k] * B[n][k][j2]); } } }
+            unroll i3 in 0..14 { vector j3 in 0..32 { C[14*t + i3][32*n + j3] = max(acc[i3][j3], f32(0.0)); } }
+          } } }",
+    );
+    let inner: Vec<&Inst> = innermost(&f[0]);
+    let steps = inner.iter().filter(|i| matches!(i, Inst::VFma { .. })).count() / 28;
+    assert!(steps >= 1, "{}", f[0]);
+    let broadcasts = inner.iter().filter(|i| matches!(i, Inst::VBroadcast { .. })).count();
+    let loads = inner.iter().filter(|i| matches!(i, Inst::VLoad { .. })).count();
+    assert_eq!((broadcasts, loads), (14 * steps, 2 * steps), "{}", f[0]);
+    assert_eq!(inner.len(), steps * (14 + 2 + 28) + 2, "{}", f[0]);
+}
+
+#[test]
+fn a_tile_of_broken_rows_stays_in_registers() {
+    let f = check_text(
+        "kernel edge {
+          A: f32[5][12] argument 0; B: f32[12][48] argument 1; C: f32[5][37] argument 2 written;
+          acc: f32[1][5][37] local;
+          parallel t in 0..1 {
+            unroll i in 0..5 { vector j in 0..37 { acc[0][i][j] = f32(0.0); } }
+            for k in 0..12 { unroll i2 in 0..5 { vector j2 in 0..37 { acc[0][i2][j2] add = (A[i2][k] * B[k][j2]); } } }
+            unroll i3 in 0..5 { vector j3 in 0..37 { C[i3][j3] = acc[0][i3][j3]; } }
+          } }",
+    );
+    assert_eq!(f[0].scratch_bytes, 0, "{}", f[0]);
+}
+
+/// The instructions of the longest innermost loop.
+fn innermost(f: &Function) -> Vec<&Inst> {
+    let (mut start, mut best) = (0, vec![]);
+    for (i, inst) in f.insts.iter().enumerate() {
+        match inst {
+            Inst::LoopStart { .. } => start = i + 1,
+            Inst::LoopEnd if start > 0 => {
+                let body: Vec<&Inst> = f.insts[start..i].iter().collect();
+                if body.len() > best.len() {
+                    best = body;
+                }
+                start = 0;
+            }
+            _ => {}
+        }
+    }
+    best
+}
+
+#[test]
+fn a_padded_convolution() {
+    check_text(
+        "kernel conv {
+          X: f32[5][9][3] argument 0; W: f32[3][3][3][20] argument 1; Y: f32[5][9][20] argument 2 written;
+          bias: f32[20] argument 3; acc: f32[3][20] local;
+          parallel t in 0..5 {
+            for wo in 0..3 {
+              unroll wi in 0..3 { vector f in 0..20 { acc[wi][f] = f32(0.0); } }
+              for r in 0..3 { for s in 0..3 { for c in 0..3 {
+                unroll wi2 in 0..3 { vector f2 in 0..20 {
+                  if t + r - 1 >= 0 && -t - r + 5 >= 0 && 3*wo + wi2 + s - 1 >= 0 && -3*wo - wi2 - s + 9 >= 0 {
+                    acc[wi2][f2] add = (X[t + r - 1][3*wo + wi2 + s - 1][c] * W[r][s][c][f2]); } } } } } }
+              unroll wi3 in 0..3 { vector f3 in 0..20 { Y[t][3*wo + wi3][f3] = (acc[wi3][f3] + bias[f3]); } }
+            } } }",
+    );
+}
+
+#[test]
+fn guarded_reads_along_vectors_and_rows() {
+    check_text(
+        "kernel pad {
+          X: f32[4][21] argument 0; Y: f32[6][25] argument 1 written; Z: f32[6][25] argument 2 written;
+          parallel h in 0..6 {
+            vector w in 0..25 {
+              Y[h][w] = (X[h - 1][w - 2] if h - 1 >= 0 && -h + 4 >= 0 && w - 2 >= 0 && -w + 22 >= 0 else f32(1.5)); }
+            for s in 0..5 { vector w2 in 0..20 {
+              Z[h][w2 + s] = (X[2][w2 + s - 2] if w2 + s - 2 >= 0 && -w2 - s + 22 >= 0 else f32(0.0)); } }
+          } }",
+    );
+}
+
+#[test]
+fn reductions_over_lanes() {
+    check_text(
+        "kernel softmax {
+          X: f32[5][45] argument 0; Y: f32[5][45] argument 1 written; m: f32[1] local; s: f32[1] local; e: f32[45] local;
+          parallel i in 0..5 {
+            m[0] = f32(#ff800000);
+            vector j in 0..45 { m[0] max = X[i][j]; }
+            s[0] = f32(0.0);
+            vector j2 in 0..45 { e[j2] = exp((X[i][j2] - m[0])); }
+            vector j3 in 0..45 { s[0] add = e[j3]; }
+            vector j4 in 0..45 { Y[i][j4] = (e[j4] / s[0]); }
+          } }",
+    );
+    check_text(
+        "kernel dot { A: f32[3][70] argument 0; B: f32[70] argument 1; C: f32[3] argument 2 written;
+          N: i32[70] argument 3; M: i32[3] argument 4 written;
+          for i in 0..3 { C[i] = f32(0.0); vector k in 0..70 { C[i] add = (A[i][k] * B[k]); }
+            M[i] = i32(7); vector k2 in 0..70 { M[i] min = N[k2]; } } }",
+    );
+}
+
+#[test]
+fn casts_masks_and_integers() {
+    check_text(
+        "kernel mixed {
+          X: f32[40] argument 0; M: bool[40] argument 1; I: i64[40] argument 2; U: u8[40] argument 3; S: i8[40] argument 4;
+          Y: f32[40] argument 5 written; N: bool[40] argument 6 written; J: i64[40] argument 7 written;
+          V: u8[40] argument 8 written; K: i32[40] argument 9 written; T: i8[40] argument 10 written;
+          vector i in 0..40 {
+            Y[i] = select(M[i], X[i], cast f32(I[i]));
+            N[i] = or(lt(X[i], f32(0.0)), not(M[i]));
+            J[i] = ((I[i] * index(3*i - 7)) + cast i64(M[i]));
+            V[i] = (U[i] + cast u8(X[i]));
+            K[i] = cast i32((X[i] * f32(10.0)));
+            T[i] = (S[i] * S[i]);
+          } }",
+    );
+    check_text(
+        "kernel divide {
+          A: i32[33] argument 0; B: i32[33] argument 1; C: i64[33] argument 2; Q: i32[33] argument 3 written;
+          R: i32[33] argument 4 written; S: i64[33] argument 5 written; F: f32[33] argument 6; G: f32[33] argument 7 written;
+          parallel t in 0..3 { vector i in 0..11 {
+            Q[11*t + i] = (A[11*t + i] / B[11*t + i]);
+            R[11*t + i] = mod(A[11*t + i], B[11*t + i]);
+            S[11*t + i] = ((C[11*t + i] - i64(1000000007)) / (C[11*t + i] - i64(1)));
+            G[11*t + i] = mod(F[11*t + i], f32(1.375));
+          } } }",
+    );
+}
+
+#[test]
+fn gathers_scatters_and_strides() {
+    check_text(
+        "kernel gather {
+          T: f32[3][19] argument 0; I: i64[20] argument 1; Y: f32[20][19] argument 2 written;
+          Z: f32[20] argument 3 written; R: f32[19][3] argument 4 written; J: i32[3] argument 5 written;
+          parallel i in 0..20 { vector j in 0..19 { Y[i][j] = T[@I[i]][j]; } }
+          vector k in 0..20 { Z[k] = T[@I[k]][5]; }
+          for h in 0..3 { vector w in 0..19 { R[w][h] = T[h][18 - w]; } J[h] = cast i32(I[@select(lt(I[h], i64(1)), (I[h] + i64(4)), I[h])]); }
+        }",
+    );
+}
+
+#[test]
+fn loops_with_computed_bounds_and_divisions() {
+    check_text(
+        "kernel bounds {
+          X: f32[12][40] argument 0; Y: f32[12][40] argument 1 written; Z: f64[40] argument 2 written; D: f64[40] argument 3;
+          parallel t in 0..12 {
+            let q = floor((2*t + 1) / 5);
+            for k in max(0, t - 3, ceil((t - 1) / 2))..min(12, floor((3*t + 9) / 2)) step 2 {
+              vector i in 0..37 { Y[t][i + 3] = (X[k][i] + X[t - q][i + 3]); }
+              if t - 2*q >= 0 && -k + 9 >= 0 { Y[t][0] = X[q][k]; }
+            } }
+          vector j in 0..40 { Z[j] = sqrt(abs((D[j] - cast f64(X[3][j])))); }
+        }",
+    );
+}
+
+#[test]
+fn functions_of_floats() {
+    check_text(
+        "kernel functions {
+          X: f32[50] argument 0; D: f64[50] argument 1; Y: f32[4][50] argument 2 written; E: f64[2][50] argument 3 written;
+          vector i in 0..50 { Y[0][i] = erf(X[i]); }
+          vector i2 in 0..50 { Y[1][i2] = tanh(X[i2]); }
+          vector i3 in 0..50 { Y[2][i3] = (f32(1.0) / (f32(1.0) + exp(neg(X[i3])))); }
+          vector i4 in 0..50 { Y[3][i4] = pow(abs(X[i4]), (X[i4] / f32(3.0))); }
+          vector i5 in 0..50 { E[0][i5] = pow(D[i5], f64(3.0)); E[1][i5] = log((abs(D[i5]) + f64(0.5))); }
+        }",
+    );
+}
+
+#[test]
+fn shorter_vectors_in_the_same_registers() {
+    let f = check_text(
+        "kernel tails {
+          X: f32[3][40] argument 0; Y: f32[3][40] argument 1 written; a: f32[32] local;
+          parallel t in 0..3 {
+            vector i in 0..32 { a[i] = X[t][i]; }
+            vector i2 in 0..20 { a[i2] = (a[i2] * f32(2.0)); }
+            vector i3 in 0..32 { Y[t][i3] = a[i3]; }
+            vector i4 in 0..8 { a[i4] = X[t][i4 + 32]; }
+            vector i5 in 0..8 { Y[t][i5 + 32] = a[i5]; }
+          } }",
+    );
+    assert_eq!(f[0].scratch_bytes, 0);
+    assert!(count(&f[0], |i| matches!(i, Inst::VSelect { .. })) > 0);
+}
+
+#[test]
+fn long_vectors_become_loops() {
+    let f = check_text(
+        "kernel long {
+          X: f32[3][700] argument 0; Y: f32[3][700] argument 1 written; S: f32[3] argument 2 written;
+          T: f64[3] argument 3 written; D: f64[3][150] argument 4; I: i32[400] argument 5; M: i32[1] argument 6 written;
+          parallel t in 0..3 {
+            vector i in 0..700 { Y[t][i] = ((X[t][i] * X[t][i]) + f32(1.0)); }
+            S[t] = f32(3.0);
+            vector j in 0..700 { S[t] add = (X[t][j] * Y[t][j]); }
+            T[t] = f64(-1000.0);
+            vector k in 0..150 { T[t] max = D[t][k]; }
+          }
+          for once in 0..1 { M[0] = i32(5); vector l in 0..400 { M[0] add = I[l]; Y[0][l] = cast f32(I[l]); } } }",
+    );
+    assert!(f.iter().all(|f| f.scratch_bytes == 0 && f.insts.len() < 260), "{} {}", f[0].insts.len(), f[0]);
+}
+
+#[test]
+fn reductions_over_rows_and_lanes() {
+    check_text(
+        "kernel mean {
+          X: f32[6][9][21] argument 0; Y: f32[6] argument 1 written; Z: f32[6] argument 2 written; s: f32[1] local;
+          parallel c in 0..6 {
+            s[0] = f32(0.0);
+            for h in 0..9 { vector w in 0..21 { s[0] add = X[c][h][w]; } }
+            Y[c] = (s[0] * f32(0.5));
+            Z[c] = f32(-100.0);
+            for h2 in 0..9 { if c + h2 - 3 >= 0 { vector w2 in 0..21 { if w2 - h2 >= 0 { Z[c] max = X[c][h2][w2]; } } } }
+          } }",
+    );
+}
+
+/// The lanes of a block of sums are added once, after the loop.
+#[test]
+fn blocks_of_sums_over_lanes() {
+    let f = check_text(
+        "kernel products {
+          X: f32[4][48] argument 0; Y: f32[2][48] argument 1; Z: f32[4][2] argument 2 written; s: f32[4][2] local;
+          parallel c in 0..2 {
+            unroll i in 0..4 { unroll j in 0..2 { s[i][j] = f32(0.0); } }
+            for k in 0..6 { unroll i2 in 0..4 { unroll j2 in 0..2 { vector l in 0..4 {
+              s[i2][j2] add = (X[i2][24*c + 4*k + l] * Y[j2][24*c + 4*k + l]); } } } }
+            unroll i3 in 0..4 { unroll j3 in 0..2 { if -c + 0 >= 0 { Z[i3][j3] = s[i3][j3]; } } }
+          } }",
+    );
+    let sums = f[0].insts.iter().filter(|i| matches!(i, Inst::VReduce { .. })).count();
+    assert_eq!(sums, 8, "{}", f[0]);
+}
+
+#[test]
+fn vectors_along_a_guarded_row() {
+    check_text(
+        "kernel pool {
+          X: f32[3][10][25] argument 0; Y: f32[3][5][13] argument 1 written; a: f32[2][7] local;
+          parallel c in 0..3 {
+            for h in 0..5 { for wo in 0..2 {
+              unroll i in 0..2 { vector w in 0..7 { a[i][w] = f32(#ff800000); } }
+              for r in 0..3 { for s in 0..3 { vector w2 in 0..7 {
+                if 2*h + r - 1 >= 0 && -2*h - r + 10 >= 0 && 14*wo + 2*w2 + s - 1 >= 0 && -14*wo - 2*w2 - s + 25 >= 0 {
+                  a[0][w2] max = X[c][2*h + r - 1][14*wo + 2*w2 + s - 1]; } } } }
+              vector w3 in 0..7 { if -7*wo - w3 + 12 >= 0 { Y[c][h][7*wo + w3] = a[0][w3]; } } } } } }",
+    );
+}
+
+#[test]
+fn a_local_buffer_with_its_vectors_across() {
+    let f = check_text(
+        "kernel across {
+          X: f32[32][20] argument 0; Y: f32[20][32] argument 1 written; a: f32[32][4] local;
+          parallel t in 0..5 {
+            unroll i in 0..4 { vector j in 0..32 { a[j][i] = f32(0.5); } }
+            for k in 0..3 { unroll i2 in 0..4 { vector j2 in 0..32 { a[j2][i2] add = X[j2][4*t + i2]; } } }
+            unroll i3 in 0..4 { vector j3 in 0..32 { Y[4*t + i3][j3] = a[j3][i3]; } } } }",
+    );
+    assert_eq!(f[0].scratch_bytes, 0);
+}
+
+#[test]
+fn waves_are_one_parallel_loop_with_barriers() {
+    let f = check_text(
+        "kernel w {
+          A: f32[5][12] argument 0 written;
+          waves 12 t in 0..48 {
+            let w = floor(t / 12);
+            let i = floor((t - 12*w) / 1);
+            A[w + 1][i] = (A[w][i] + f32(1.0));
+          } }",
+    );
+    assert_eq!((f[0].parallel, f[0].wave), (Some(48), Some(12)));
+}
+
+#[test]
+fn single_elements_are_divided_in_one_lane() {
+    let lanes = |text: &str| -> Vec<u8> {
+        let divisions = |inst: &Inst| match inst {
+            Inst::VBinary { op: VBinary::Div, ty, .. } => Some(ty.lanes),
+            _ => None,
+        };
+        check_text(text)[0].insts.iter().filter_map(divisions).collect()
+    };
+    let chain = "kernel c { A: f64[40] argument 0 written;
+      parallel once in 0..1 { for i in 1..40 { A[i] = ((A[i - 1] + A[i]) / f64(4.0)); } } }";
+    assert!(lanes(chain).iter().all(|&n| n == 1) && !lanes(chain).is_empty());
+    let vector = "kernel v { A: f64[40] argument 0; B: f64[40] argument 1 written;
+      parallel once in 0..1 { vector i in 0..40 { B[i] = (A[i] + (A[3] / f64(4.0))); } } }";
+    assert!(lanes(vector).iter().all(|&n| n > 1) && !lanes(vector).is_empty());
+}
+
+#[test]
+fn scalar_statements_compute_in_one_lane() {
+    let f = check_text(
+        "kernel chain {
+          X: i32[40] argument 0; Y: i32[41] argument 1 written;
+          for i in 0..40 { Y[i + 1] = max((X[i] + i32(3)), (Y[i] - i32(1))); }
+        }",
+    );
+    let wide = |i: &Inst| match i {
+        Inst::VBroadcast { .. } => true,
+        Inst::VLoad { ty, .. } | Inst::VBinary { ty, .. } | Inst::VConst { ty, .. } => ty.lanes > 1,
+        _ => false,
+    };
+    assert_eq!(count(&f[0], wide), 0, "{}", f[0]);
+}

@@ -1,0 +1,636 @@
+//! Expressions to vector instructions.
+//!
+//! `a·b + c` of floats is contracted to one fused operation wherever the product stands directly in the sum, on every
+//! target alike: how often a value is rounded follows from its expression alone. A cast of the product to its own type
+//! keeps it rounded; the polyhedral side sets it where a value is read more than once (its module `rounding`). Integers of eight bits are kept in range after each operation. An i64 whose interval fits is computed in
+//! lanes of 32 bits.
+
+use crate::codegen::select::state::Val;
+use crate::expr::{BinaryOp, BufferId, CompareOp, Expr, Index, Scalar, UnaryOp};
+use crate::expr::Affine;
+use crate::expr::interval::Facts;
+use crate::codegen::loopnest::LoopNest;
+use crate::codegen::select::half_precision::is_half;
+use crate::codegen::select::state::{Selector, Step, Stop};
+use crate::codegen::select::tree::Node;
+use crate::codegen::select::math;
+use crate::expr::scalar::Value;
+use crate::codegen::vcode::{Inst, Lane, ShiftOp, VBinary, VType, VUnary, Vreg};
+use crate::runtime::{DType, Error, Result};
+
+/// The lane type that holds `dtype`.
+pub fn lane_of(dtype: DType) -> Result<Lane> {
+    match dtype {
+        DType::F64 => Ok(Lane::F64),
+        DType::F32 | DType::F16 | DType::BF16 => Ok(Lane::F32),
+        DType::I64 => Ok(Lane::I64),
+        DType::I32 | DType::I8 | DType::U8 | DType::Bool => Ok(Lane::I32),
+    }
+}
+
+fn is_float(lane: Lane) -> bool {
+    matches!(lane, Lane::F32 | Lane::F64)
+}
+
+/// Whether a product in a sum is not rounded by itself.
+pub fn contracts(dtype: DType) -> bool {
+    matches!(dtype, DType::F32 | DType::F64)
+}
+
+fn fits_i32(range: (i64, i64)) -> bool {
+    range.0 >= i32::MIN as i64 && range.1 <= i32::MAX as i64
+}
+
+/// The interval of an integer expression, where it is known without reading memory.
+fn int_range(nest: &LoopNest, facts: &Facts, resolve: &dyn Fn(&Affine) -> Affine, e: &Expr) -> Option<(i64, i64)> {
+    let range = |e: &Expr| int_range(nest, facts, resolve, e);
+    match e {
+        Expr::Const(s) if !s.dtype.is_float() => {
+            let v = Value::from(*s).as_i64();
+            Some((v, v))
+        }
+        Expr::Index(a) => Some(facts.bounds(&resolve(a))),
+        Expr::Load(a) => dtype_range(nest.buffer(a.buffer).dtype),
+        Expr::Cast(to, a) => {
+            let from = dtype_of(nest, a);
+            if from.is_float() || from == DType::Bool {
+                return dtype_range(if from == DType::Bool { DType::Bool } else { *to });
+            }
+            let (have, room) = (range(a), dtype_range(*to));
+            match (have, room) {
+                (Some(h), None) => Some(h),
+                (Some(h), Some(r)) if h.0 >= r.0 && h.1 <= r.1 => Some(h),
+                (_, room) => room,
+            }
+        }
+        Expr::Binary(op, a, b) => {
+            let ((la, ha), (lb, hb)) = (range(a)?, range(b)?);
+            let limit = 1i64 << 31;
+            if [la, ha, lb, hb].iter().any(|v| v.abs() > limit) {
+                return None;
+            }
+            match op {
+                BinaryOp::Add => Some((la + lb, ha + hb)),
+                BinaryOp::Sub => Some((la - hb, ha - lb)),
+                BinaryOp::Mul => {
+                    let corners = [la * lb, la * hb, ha * lb, ha * hb];
+                    Some((*corners.iter().min()?, *corners.iter().max()?))
+                }
+                BinaryOp::Min => Some((la.min(lb), ha.min(hb))),
+                BinaryOp::Max => Some((la.max(lb), ha.max(hb))),
+                BinaryOp::Div => {
+                    let m = la.abs().max(ha.abs());
+                    Some((-m, m))
+                }
+                BinaryOp::Mod => {
+                    let m = lb.abs().max(hb.abs());
+                    Some((-m, m))
+                }
+                _ => None,
+            }
+        }
+        Expr::Select(_, a, b) => {
+            let ((la, ha), (lb, hb)) = (range(a)?, range(b)?);
+            Some((la.min(lb), ha.max(hb)))
+        }
+        _ => None,
+    }
+}
+
+/// The values of a narrow integer type.
+fn dtype_range(dtype: DType) -> Option<(i64, i64)> {
+    match dtype {
+        DType::I32 => Some((i32::MIN as i64, i32::MAX as i64)),
+        DType::I8 => Some((-128, 127)),
+        DType::U8 => Some((0, 255)),
+        DType::Bool => Some((0, 1)),
+        _ => None,
+    }
+}
+
+/// The element type of an expression.
+pub fn dtype_of(nest: &LoopNest, e: &Expr) -> DType {
+    match e {
+        Expr::Const(s) => s.dtype,
+        Expr::Index(_) => DType::I64,
+        Expr::Load(a) => nest.buffer(a.buffer).dtype,
+        Expr::Unary(_, a) | Expr::Binary(_, a, _) | Expr::Select(_, a, _) => dtype_of(nest, a),
+        Expr::Compare(..) => DType::Bool,
+        Expr::Cast(to, _) => *to,
+    }
+}
+
+/// Bytes of the widest lane that evaluating `e` needs, given the ranges of the nest's variables.
+pub fn widest(nest: &LoopNest, facts: &Facts, e: &Expr) -> usize {
+    let resolve = |a: &Affine| a.clone();
+    let inner = |e: &Expr| widest(nest, facts, e);
+    let dtype = dtype_of(nest, e);
+    let own = match (dtype, e) {
+        (DType::I64, Expr::Load(_)) => 8,
+        (DType::I64, _) if int_range(nest, facts, &resolve, e).is_some_and(fits_i32) => 4,
+        (DType::F64 | DType::I64, _) => 8,
+        _ => 4,
+    };
+    let below = match e {
+        Expr::Const(_) | Expr::Index(_) => 4,
+        Expr::Load(access) => {
+            let subscripts = access.index.iter().map(|i| match i {
+                Index::Affine(_) => 4,
+                Index::Value(e) => inner(e),
+            });
+            let large = nest.buffer(access.buffer).span() * dtype.bytes() as i64 > i32::MAX as i64;
+            let wide = large && (!access.guard.is_empty() || access.index.iter().any(|i| i.affine().is_none()));
+            let guards = access.guard.iter().map(|g| if fits_i32(facts.bounds(g)) { 4 } else { 8 });
+            subscripts.chain(guards).max().unwrap_or(4).max(if wide { 8 } else { 4 })
+        }
+        Expr::Unary(_, a) | Expr::Cast(_, a) => inner(a),
+        Expr::Binary(op, a, b) => {
+            let through_f64 = matches!(op, BinaryOp::Div) && !dtype.is_float()
+                || matches!(op, BinaryOp::Mod)
+                || *op == BinaryOp::Pow && math::simple_power(b).is_none();
+            inner(a).max(inner(b)).max(if through_f64 { 8 } else { 4 })
+        }
+        Expr::Compare(_, a, b) => inner(a).max(inner(b)),
+        Expr::Select(c, a, b) => inner(c).max(inner(a)).max(inner(b)),
+    };
+    own.max(below)
+}
+
+/// Bytes of the widest element of a buffer in registers.
+pub fn buffer_width(nest: &LoopNest, b: BufferId) -> usize {
+    lane_of(nest.buffer(b).dtype).map_or(4, Lane::bytes)
+}
+
+impl Selector<'_> {
+    /// The type of a value: all lanes that fit beside the widest for uniform values, else the lanes at work.
+    pub fn ty(&self, lane: Lane, uniform: bool) -> VType {
+        let all = self.target.vector_bytes / self.chunk.widest.max(lane.bytes());
+        VType { lane, lanes: if uniform { all as u8 } else { self.chunk.lanes } }
+    }
+
+    /// A whole register.
+    pub fn full(&self, lane: Lane) -> VType {
+        VType { lane, lanes: (self.target.vector_bytes / lane.bytes()) as u8 }
+    }
+
+    /// A constant in every lane.
+    pub fn bits(&mut self, lane: Lane, bits: u64) -> Vreg {
+        let ty = self.full(lane);
+        let bits = if lane.bytes() == 4 { bits & 0xffff_ffff } else { bits };
+        self.emit(|dst| Inst::VConst { dst, ty, bits })
+    }
+
+    pub fn constant(&mut self, s: Scalar) -> Step<Val> {
+        let lane = lane_of(s.dtype)?;
+        let (lane, bits) = match Value::from(s) {
+            Value::F64(v) => (lane, v.to_bits()),
+            Value::F32(v) | Value::F16(v) | Value::BF16(v) => (lane, v.to_bits() as u64),
+            Value::Bool(v) => (lane, if v { u64::MAX } else { 0 }),
+            other => {
+                let v = other.as_i64();
+                (if fits_i32((v, v)) { Lane::I32 } else { lane }, v as u64)
+            }
+        };
+        Ok(Val { reg: self.bits(lane, bits), lane, dtype: s.dtype, uniform: true })
+    }
+
+    /// `v` with integer (or mask) lanes of `lane`'s width.
+    pub fn with_lane(&mut self, v: Val, lane: Lane) -> Step<Val> {
+        if v.dtype == DType::Bool {
+            let lane = if lane.bytes() == 8 { Lane::I64 } else { Lane::I32 };
+            return Ok(Val { reg: self.mask_as(v.reg, v.lane, lane, v.uniform), lane, ..v });
+        }
+        if v.lane == lane {
+            return Ok(v);
+        }
+        if is_float(v.lane) || is_float(lane) {
+            return self.internal("a change between floats and integers that is not a cast");
+        }
+        Ok(self.converted(v, lane))
+    }
+
+    pub fn converted(&mut self, v: Val, lane: Lane) -> Val {
+        if v.lane == lane {
+            return v;
+        }
+        let to = self.ty(lane, v.uniform);
+        Val { reg: self.emit(|dst| Inst::VConvert { dst, to, src: v.reg, from: v.lane }), lane, ..v }
+    }
+
+    /// A mask in lanes of another width.
+    pub fn mask_as(&mut self, mask: Vreg, from: Lane, to: Lane, uniform: bool) -> Vreg {
+        if from.bytes() == to.bytes() {
+            return mask;
+        }
+        let int = |l: Lane| if l.bytes() == 8 { Lane::I64 } else { Lane::I32 };
+        let (from, to) = (int(from), self.ty(int(to), uniform));
+        self.emit(|dst| Inst::VConvert { dst, to, src: mask, from })
+    }
+
+    /// The mask of the lanes `from..to`.
+    pub fn range_mask(&mut self, bytes: usize, from: i64, to: i64) -> Vreg {
+        let lane = if bytes == 8 { Lane::I64 } else { Lane::I32 };
+        let ty = self.full(lane);
+        let iota = self.emit(|dst| Inst::VIota { dst, ty });
+        let end = self.bits(lane, to as u64);
+        let below = self.emit(|dst| Inst::VCompare { op: CompareOp::Lt, dst, ty, a: iota, b: end });
+        if from == 0 {
+            return below;
+        }
+        let start = self.bits(lane, from as u64);
+        let above = self.emit(|dst| Inst::VCompare { op: CompareOp::Ge, dst, ty, a: iota, b: start });
+        self.emit(|dst| Inst::VBinary { op: VBinary::And, dst, ty, a: above, b: below })
+    }
+
+    /// The mask of the lanes at work.
+    pub fn lane_mask(&mut self, bytes: usize) -> Vreg {
+        let (first, count) = (self.chunk.first as i64, self.chunk.count as i64);
+        self.range_mask(bytes, first, first + count)
+    }
+
+    pub fn vector_binary(&mut self, op: VBinary, a: Val, b: Val) -> Val {
+        let uniform = a.uniform && b.uniform;
+        let ty = self.ty(a.lane, uniform);
+        Val { reg: self.emit(|dst| Inst::VBinary { op, dst, ty, a: a.reg, b: b.reg }), uniform, ..a }
+    }
+
+    pub fn vector_unary(&mut self, op: VUnary, a: Val) -> Val {
+        let ty = self.ty(a.lane, a.uniform);
+        Val { reg: self.emit(|dst| Inst::VUnary { op, dst, ty, a: a.reg }), ..a }
+    }
+
+    pub fn shift(&mut self, op: ShiftOp, a: Val, amount: u8) -> Val {
+        let ty = self.ty(a.lane, a.uniform);
+        Val { reg: self.emit(|dst| Inst::VShift { op, dst, ty, a: a.reg, amount }), ..a }
+    }
+
+    /// A mask.
+    pub fn vector_compare(&mut self, op: CompareOp, a: Val, b: Val) -> Val {
+        let uniform = a.uniform && b.uniform;
+        let ty = self.ty(a.lane, uniform);
+        let reg = self.emit(|dst| Inst::VCompare { op, dst, ty, a: a.reg, b: b.reg });
+        let lane = if a.lane.bytes() == 8 { Lane::I64 } else { Lane::I32 };
+        Val { reg, lane, dtype: DType::Bool, uniform }
+    }
+
+    pub fn vector_select(&mut self, mask: Val, a: Val, b: Val) -> Val {
+        let uniform = mask.uniform && a.uniform && b.uniform;
+        let ty = self.ty(a.lane, uniform);
+        let mask = self.mask_as(mask.reg, mask.lane, a.lane, mask.uniform);
+        Val { reg: self.emit(|dst| Inst::VSelect { dst, ty, mask, a: a.reg, b: b.reg }), uniform, ..a }
+    }
+
+    pub fn number(&mut self, like: Val, v: f64) -> Val {
+        let bits = match like.lane {
+            Lane::F32 => (v as f32).to_bits() as u64,
+            Lane::F64 => v.to_bits(),
+            Lane::I32 | Lane::I64 => v as i64 as u64,
+        };
+        Val { reg: self.bits(like.lane, bits), uniform: true, ..like }
+    }
+
+    /// Lanes of eight-bit integers brought back into their range, halves rounded.
+    pub fn normalized(&mut self, v: Val) -> Step<Val> {
+        Ok(match v.dtype {
+            DType::U8 => {
+                let mask = self.number(v, 255.0);
+                self.vector_binary(VBinary::And, v, mask)
+            }
+            DType::I8 => {
+                let high = self.shift(ShiftOp::Left, v, (v.lane.bytes() * 8 - 8) as u8);
+                self.shift(ShiftOp::RightArithmetic, high, (v.lane.bytes() * 8 - 8) as u8)
+            }
+            dtype if is_half(dtype) => self.half_rounded(v),
+            _ => v,
+        })
+    }
+
+    pub fn value(&mut self, e: &Expr) -> Step<Val> {
+        match e {
+            Expr::Const(s) => self.constant(*s),
+            Expr::Index(a) => {
+                let a = self.resolve(a);
+                let lane = if fits_i32(self.facts.bounds(&a)) { Lane::I32 } else { Lane::I64 };
+                let uniform = !a.uses(crate::codegen::select::state::LANE);
+                Ok(Val { reg: self.lane_value(&a, lane), lane, dtype: DType::I64, uniform })
+            }
+            Expr::Load(access) => self.load(access),
+            Expr::Unary(op, a) => {
+                let a = self.value(a)?;
+                self.unary(*op, a)
+            }
+            Expr::Binary(op, a, b) => self.binary(*op, a, b, e),
+            Expr::Compare(op, a, b) => {
+                let (a, b) = (self.value(a)?, self.value(b)?);
+                self.compare(*op, a, b)
+            }
+            Expr::Select(c, a, b) => {
+                let (c, a, b) = (self.value(c)?, self.value(a)?, self.value(b)?);
+                let (a, b) = self.same_lanes(a, b)?;
+                Ok(self.vector_select(c, a, b))
+            }
+            Expr::Cast(to, a) => {
+                let v = self.value(a)?;
+                self.cast(*to, v)
+            }
+        }
+    }
+
+    /// Both operands in the wider lane type.
+    fn same_lanes(&mut self, a: Val, b: Val) -> Step<(Val, Val)> {
+        if a.lane == b.lane {
+            return Ok((a, b));
+        }
+        let lane = if a.lane.bytes() > b.lane.bytes() { a.lane } else { b.lane };
+        Ok((self.with_lane(a, lane)?, self.with_lane(b, lane)?))
+    }
+
+    fn binary(&mut self, op: BinaryOp, a: &Expr, b: &Expr, whole: &Expr) -> Step<Val> {
+        let dtype = dtype_of(self.nest, whole);
+        if is_float(lane_of(dtype)?) {
+            match (op, a, b) {
+                (BinaryOp::Add, Expr::Binary(BinaryOp::Mul, x, y), c)
+                | (BinaryOp::Add, c, Expr::Binary(BinaryOp::Mul, x, y))
+                    if contracts(dtype) =>
+                {
+                    let (x, y, c) = (self.value(x)?, self.value(y)?, self.value(c)?);
+                    return Ok(self.fused(x, y, c, false));
+                }
+                (BinaryOp::Sub, c, Expr::Binary(BinaryOp::Mul, x, y)) if contracts(dtype) => {
+                    let (c, x, y) = (self.value(c)?, self.value(x)?, self.value(y)?);
+                    return Ok(self.fused(x, y, c, true));
+                }
+                (BinaryOp::Pow, _, _) => {
+                    if let Some(power) = math::simple_power(b) {
+                        let a = self.value(a)?;
+                        let v = math::power_by(self, a, power);
+                        return self.normalized(v);
+                    }
+                }
+                _ => {}
+            }
+        }
+        let (va, vb) = (self.value(a)?, self.value(b)?);
+        if dtype == DType::I64 {
+            let resolve = |a: &Affine| self.resolve(a);
+            let small = int_range(self.nest, &self.facts, &resolve, whole).is_some_and(fits_i32);
+            if !small {
+                let (va, vb) = (self.with_lane(va, Lane::I64)?, self.with_lane(vb, Lane::I64)?);
+                return self.combine(op, va, vb);
+            }
+        }
+        self.combine(op, va, vb)
+    }
+
+    /// `x·y + c`, or `c - x·y`, rounded once.
+    pub fn fused(&mut self, x: Val, y: Val, c: Val, negate: bool) -> Val {
+        let uniform = x.uniform && y.uniform && c.uniform;
+        let ty = self.ty(c.lane, uniform);
+        // the operation on a fresh accumulator is a function of its three operands: known by that key
+        let key_inst = Inst::VFma { acc: c.reg, ty, a: x.reg, b: y.reg, negate };
+        let key = self.key(key_inst);
+        if let Some(reg) = self.known(&key) {
+            return Val { reg, uniform, ..c };
+        }
+        let reg = self.fresh();
+        self.out.push(Node::Inst(Inst::VCopy { dst: reg, src: c.reg, ty }));
+        self.out.push(Node::Inst(Inst::VFma { acc: reg, ty, a: x.reg, b: y.reg, negate }));
+        self.remember(key, reg, None);
+        Val { reg, uniform, ..c }
+    }
+
+    /// `a op b` of one type.
+    pub fn combine(&mut self, op: BinaryOp, a: Val, b: Val) -> Step<Val> {
+        let (a, b) = self.same_lanes(a, b)?;
+        let v = if a.dtype == DType::Bool {
+            let op = match op {
+                BinaryOp::And | BinaryOp::Min | BinaryOp::Mul => VBinary::And,
+                BinaryOp::Or | BinaryOp::Max => VBinary::Or,
+                BinaryOp::Xor => VBinary::Xor,
+                _ => return self.undefined(op.name(), a.dtype),
+            };
+            return Ok(self.vector_binary(op, a, b));
+        } else {
+            match op {
+                BinaryOp::Add => self.vector_binary(VBinary::Add, a, b),
+                BinaryOp::Sub => self.vector_binary(VBinary::Sub, a, b),
+                BinaryOp::Mul => self.vector_binary(VBinary::Mul, a, b),
+                // the instructions keep the second operand when neither is less
+                BinaryOp::Min => self.vector_binary(VBinary::Min, b, a),
+                BinaryOp::Max => self.vector_binary(VBinary::Max, b, a),
+                BinaryOp::And if !is_float(a.lane) => self.vector_binary(VBinary::And, a, b),
+                BinaryOp::Or if !is_float(a.lane) => self.vector_binary(VBinary::Or, a, b),
+                BinaryOp::Xor if !is_float(a.lane) => self.vector_binary(VBinary::Xor, a, b),
+                BinaryOp::Div if is_float(a.lane) => self.vector_binary(VBinary::Div, a, b),
+                BinaryOp::Mod if is_float(a.lane) => self.float_remainder(a, b)?,
+                BinaryOp::Pow if is_float(a.lane) => self.power(a, b)?,
+                BinaryOp::Div => self.int_divide(a, b)?.0,
+                BinaryOp::Mod => self.int_modulo(a, b)?,
+                _ => return self.undefined(op.name(), a.dtype),
+            }
+        };
+        self.normalized(v)
+    }
+
+    fn undefined<T>(&self, name: &str, dtype: DType) -> Step<T> {
+        Err(Stop::Failed(Error::Unsupported(format!("{name} of {dtype} in machine code (kernel {})", self.nest.name))))
+    }
+
+    fn unary(&mut self, op: UnaryOp, a: Val) -> Step<Val> {
+        let float = is_float(a.lane);
+        let v = match op {
+            UnaryOp::Not => self.vector_unary(VUnary::Not, a),
+            _ if a.dtype == DType::Bool => return self.undefined(op.name(), a.dtype),
+            UnaryOp::Neg if float => self.vector_unary(VUnary::Neg, a),
+            UnaryOp::Abs if float => self.vector_unary(VUnary::Abs, a),
+            UnaryOp::Sqrt if float => self.vector_unary(VUnary::Sqrt, a),
+            UnaryOp::Floor if float => self.vector_unary(VUnary::Floor, a),
+            UnaryOp::Ceil if float => self.vector_unary(VUnary::Ceil, a),
+            UnaryOp::Round if float => self.vector_unary(VUnary::Round, a),
+            UnaryOp::Floor | UnaryOp::Ceil | UnaryOp::Round => a,
+            UnaryOp::Neg | UnaryOp::Abs if a.dtype == DType::U8 && op == UnaryOp::Abs => a,
+            UnaryOp::Neg | UnaryOp::Abs => {
+                // the least i64 in 32-bit lanes has no negative there
+                let a = if a.dtype == DType::I64 { self.with_lane(a, Lane::I64)? } else { a };
+                let zero = self.number(a, 0.0);
+                let negative = self.vector_binary(VBinary::Sub, zero, a);
+                if op == UnaryOp::Neg { negative } else { self.vector_binary(VBinary::Max, a, negative) }
+            }
+            UnaryOp::Exp if float => math::exp(self, a),
+            UnaryOp::Log if float => math::log(self, a),
+            UnaryOp::Tanh if float => math::tanh(self, a),
+            UnaryOp::Erf if float => math::erf(self, a),
+            _ => return self.undefined(op.name(), a.dtype),
+        };
+        self.normalized(v)
+    }
+
+    fn compare(&mut self, op: CompareOp, a: Val, b: Val) -> Step<Val> {
+        let (a, b) = self.same_lanes(a, b)?;
+        if a.dtype != DType::Bool {
+            return Ok(self.vector_compare(op, a, b));
+        }
+        Ok(match op {
+            CompareOp::Ne => self.vector_binary(VBinary::Xor, a, b),
+            CompareOp::Eq => {
+                let x = self.vector_binary(VBinary::Xor, a, b);
+                self.vector_unary(VUnary::Not, x)
+            }
+            CompareOp::Lt => self.vector_binary(VBinary::AndNot, a, b),
+            CompareOp::Gt => self.vector_binary(VBinary::AndNot, b, a),
+            CompareOp::Le => {
+                let not = self.vector_unary(VUnary::Not, a);
+                self.vector_binary(VBinary::Or, not, b)
+            }
+            CompareOp::Ge => {
+                let not = self.vector_unary(VUnary::Not, b);
+                self.vector_binary(VBinary::Or, a, not)
+            }
+        })
+    }
+
+    fn cast(&mut self, to: DType, v: Val) -> Step<Val> {
+        let lane = lane_of(to)?;
+        if v.dtype == to {
+            return Ok(v);
+        }
+        if to == DType::Bool {
+            let zero = self.number(v, 0.0);
+            return Ok(self.vector_compare(CompareOp::Ne, v, zero));
+        }
+        if v.dtype == DType::Bool {
+            let one = Val { reg: self.bits(v.lane, 1), uniform: true, ..v };
+            let v = Val { dtype: to, ..self.vector_binary(VBinary::And, v, one) };
+            let stays = to == DType::I64 && v.lane == Lane::I32;
+            return Ok(if stays { v } else { self.converted(v, lane) });
+        }
+        if !is_float(v.lane) {
+            let typed = Val { dtype: to, ..v };
+            if is_float(lane) {
+                let v = self.converted(typed, lane);
+                return self.normalized(v);
+            }
+            // an i64 in narrow lanes stays there
+            let narrow = to == DType::I64 || v.lane == Lane::I32;
+            let v = if narrow { typed } else { Val { dtype: to, ..self.converted(v, Lane::I32) } };
+            return self.normalized(v);
+        }
+        if is_float(lane) {
+            let v = Val { dtype: to, ..self.converted(v, lane) };
+            return self.normalized(v);
+        }
+        self.float_to_int(to, lane, v)
+    }
+
+    /// Truncation that saturates; not-a-number becomes 0.
+    fn float_to_int(&mut self, to: DType, lane: Lane, v: Val) -> Step<Val> {
+        if let Some((lo, hi)) = dtype_range(to).filter(|_| to != DType::I32) {
+            let (lo, hi, zero) = (self.number(v, lo as f64), self.number(v, hi as f64), self.number(v, 0.0));
+            let ordered = self.vector_compare(CompareOp::Eq, v, v);
+            let v = self.vector_select(ordered, v, zero);
+            let v = self.vector_binary(VBinary::Min, v, hi);
+            let v = self.vector_binary(VBinary::Max, v, lo);
+            return Ok(Val { dtype: to, ..self.converted(v, Lane::I32) });
+        }
+        let (limit, most) =
+            if lane == Lane::I32 { (2147483648.0, i32::MAX as u64) } else { (9223372036854775808.0, i64::MAX as u64) };
+        let limit = self.number(v, limit);
+        let least = self.vector_unary(VUnary::Neg, limit);
+        let ordered = self.vector_compare(CompareOp::Eq, v, v);
+        let above = self.vector_compare(CompareOp::Ge, v, limit);
+        let clamped = self.vector_binary(VBinary::Max, least, v);
+        let int = Val { dtype: to, ..self.converted(clamped, lane) };
+        let most = Val { reg: self.bits(lane, most), uniform: true, ..int };
+        let zero = self.number(int, 0.0);
+        let int = self.vector_select(above, most, int);
+        Ok(self.vector_select(ordered, int, zero))
+    }
+
+    fn power(&mut self, a: Val, b: Val) -> Step<Val> {
+        let (dtype, lane) = (a.dtype, a.lane);
+        let (x, y) = (self.converted(a, Lane::F64), self.converted(b, Lane::F64));
+        let r = math::pow(self, x, y);
+        Ok(Val { dtype, ..self.converted(r, lane) })
+    }
+}
+
+impl math::Builder for Selector<'_> {
+    type V = Val;
+
+    fn double(&self, like: Val) -> bool {
+        like.lane == Lane::F64
+    }
+    fn float(&mut self, like: Val, v: f64) -> Val {
+        self.number(like, v)
+    }
+    fn pattern(&mut self, like: Val, bits: u64) -> Val {
+        Val { reg: self.bits(like.lane, bits), uniform: true, ..like }
+    }
+    fn add(&mut self, a: Val, b: Val) -> Val {
+        self.vector_binary(VBinary::Add, a, b)
+    }
+    fn sub(&mut self, a: Val, b: Val) -> Val {
+        self.vector_binary(VBinary::Sub, a, b)
+    }
+    fn mul(&mut self, a: Val, b: Val) -> Val {
+        self.vector_binary(VBinary::Mul, a, b)
+    }
+    fn div(&mut self, a: Val, b: Val) -> Val {
+        self.vector_binary(VBinary::Div, a, b)
+    }
+    fn min(&mut self, a: Val, b: Val) -> Val {
+        self.vector_binary(VBinary::Min, a, b)
+    }
+    fn max(&mut self, a: Val, b: Val) -> Val {
+        self.vector_binary(VBinary::Max, a, b)
+    }
+    fn and(&mut self, a: Val, b: Val) -> Val {
+        self.vector_binary(VBinary::And, a, b)
+    }
+    fn or(&mut self, a: Val, b: Val) -> Val {
+        self.vector_binary(VBinary::Or, a, b)
+    }
+    fn fma(&mut self, a: Val, b: Val, c: Val) -> Val {
+        self.fused(a, b, c, false)
+    }
+    fn abs(&mut self, a: Val) -> Val {
+        self.vector_unary(VUnary::Abs, a)
+    }
+    fn sqrt(&mut self, a: Val) -> Val {
+        self.vector_unary(VUnary::Sqrt, a)
+    }
+    fn round(&mut self, a: Val) -> Val {
+        self.vector_unary(VUnary::Round, a)
+    }
+    fn floor(&mut self, a: Val) -> Val {
+        self.vector_unary(VUnary::Floor, a)
+    }
+    fn int_add(&mut self, a: Val, b: Val) -> Val {
+        let int = |v: Val| Val { lane: if v.lane.bytes() == 8 { Lane::I64 } else { Lane::I32 }, ..v };
+        Val { lane: a.lane, ..self.vector_binary(VBinary::Add, int(a), int(b)) }
+    }
+    fn int_sub(&mut self, a: Val, b: Val) -> Val {
+        let int = |v: Val| Val { lane: if v.lane.bytes() == 8 { Lane::I64 } else { Lane::I32 }, ..v };
+        Val { lane: a.lane, ..self.vector_binary(VBinary::Sub, int(a), int(b)) }
+    }
+    fn shift_left(&mut self, a: Val, amount: u8) -> Val {
+        let int = Val { lane: if a.lane.bytes() == 8 { Lane::I64 } else { Lane::I32 }, ..a };
+        Val { lane: a.lane, ..self.shift(ShiftOp::Left, int, amount) }
+    }
+    fn shift_right(&mut self, a: Val, amount: u8) -> Val {
+        let int = Val { lane: if a.lane.bytes() == 8 { Lane::I64 } else { Lane::I32 }, ..a };
+        Val { lane: a.lane, ..self.shift(ShiftOp::RightArithmetic, int, amount) }
+    }
+    fn less(&mut self, a: Val, b: Val) -> Val {
+        self.vector_compare(CompareOp::Lt, a, b)
+    }
+    fn less_equal(&mut self, a: Val, b: Val) -> Val {
+        self.vector_compare(CompareOp::Le, a, b)
+    }
+    fn equal(&mut self, a: Val, b: Val) -> Val {
+        self.vector_compare(CompareOp::Eq, a, b)
+    }
+    fn select(&mut self, mask: Val, a: Val, b: Val) -> Val {
+        self.vector_select(mask, a, b)
+    }
+}

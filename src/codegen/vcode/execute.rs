@@ -1,0 +1,485 @@
+//! What VCode means: the definition that machine code of every architecture is held to.
+//!
+//! In: a function and its arguments as byte buffers. Out: the buffers as the function leaves them. Addresses are virtual:
+//! argument `k` starts at `(k + 1) << 40`, scratch memory behind the last, so that an access outside of a buffer is an
+//! error here where it would be damage in machine code. Lanes that are unspecified hold a pattern of their own.
+
+use crate::expr::CompareOp;
+use crate::codegen::vcode::{
+    Addr, Function, GprOp, Inst, Lane, LaneRange, Operand, ShiftOp, VBinary, VType, VUnary, Vreg,
+};
+use crate::runtime::{DType, Error, Result};
+
+type Register = [u8; 64];
+
+/// Runs iterations `first..last`. Each argument is a buffer; scratch memory starts as zeros.
+pub fn run(function: &Function, arguments: &mut [Vec<u8>], first: i64, last: i64) -> Result<()> {
+    let scratch = vec![0; function.scratch_bytes as usize];
+    let mut machine = Machine {
+        gprs: vec![0; function.gprs as usize],
+        vectors: vec![[0xa5; 64]; function.vregs as usize],
+        memory: arguments.iter_mut().map(std::mem::take).chain([scratch]).collect(),
+        range: [first, last],
+        arguments: arguments.len(),
+    };
+    let result = machine.run(&function.insts);
+    for (argument, memory) in arguments.iter_mut().zip(machine.memory) {
+        *argument = memory;
+    }
+    result.map_err(|e| match e {
+        Error::Internal(m) => Error::Internal(format!("{}: {m}", function.name)),
+        other => other,
+    })
+}
+
+struct Machine {
+    gprs: Vec<i64>,
+    vectors: Vec<Register>,
+    memory: Vec<Vec<u8>>,
+    range: [i64; 2],
+    arguments: usize,
+}
+
+/// Address of buffer `k`.
+fn base(k: usize) -> i64 {
+    (k as i64 + 1) << 40
+}
+
+impl Machine {
+    fn run(&mut self, insts: &[Inst]) -> Result<()> {
+        // Open loops: index of the start, iterations left.
+        let mut loops: Vec<(usize, i64)> = vec![];
+        let mut i = 0;
+        while let Some(inst) = insts.get(i) {
+            match inst {
+                Inst::LoopStart { count, at_least_once } => {
+                    let count = self.gprs[count.index()];
+                    if count <= 0 && *at_least_once {
+                        return Err(Error::Internal(format!(
+                            "the loop at {i} was promised to run, with count {count}"
+                        )));
+                    }
+                    match count > 0 {
+                        true => loops.push((i, count)),
+                        false => i = matching_end(insts, i)?,
+                    }
+                }
+                Inst::LoopEnd => {
+                    let (start, left) = loops.last_mut().ok_or_else(|| Error::Internal("no loop is open".into()))?;
+                    *left -= 1;
+                    if *left > 0 {
+                        i = *start;
+                    } else {
+                        loops.pop();
+                    }
+                }
+                Inst::IfStart { op, a, b } => {
+                    let b = self.operand(*b);
+                    if !compare(*op, &self.gprs[a.index()], &b) {
+                        i = matching_end(insts, i)?;
+                    }
+                }
+                Inst::IfEnd => {}
+                _ => self.step(inst)?,
+            }
+            i += 1;
+        }
+        Ok(())
+    }
+
+    fn operand(&self, operand: Operand) -> i64 {
+        match operand {
+            Operand::Reg(r) => self.gprs[r.index()],
+            Operand::Imm(v) => v,
+        }
+    }
+
+    fn step(&mut self, inst: &Inst) -> Result<()> {
+        match *inst {
+            Inst::Imm { dst, value } => self.gprs[dst.index()] = value,
+            Inst::Copy { dst, src } => self.gprs[dst.index()] = self.gprs[src.index()],
+            Inst::Int { op, dst, a, b } => {
+                let (a, b) = (self.gprs[a.index()], self.operand(b));
+                self.gprs[dst.index()] = match op {
+                    GprOp::Add => a.wrapping_add(b),
+                    GprOp::Sub => a.wrapping_sub(b),
+                    GprOp::Mul => a.wrapping_mul(b),
+                    GprOp::Min => a.min(b),
+                    GprOp::Max => a.max(b),
+                    GprOp::DivFloor if b > 0 => a.div_euclid(b),
+                    GprOp::DivFloor => return Err(Error::Internal(format!("division by {b}"))),
+                };
+            }
+            Inst::LoadInt { dst, addr, mem } => {
+                let address = self.address(&addr);
+                self.gprs[dst.index()] = self.element(address, mem)? as i64;
+            }
+            Inst::Prefetch { .. } => {}
+            Inst::Argument { dst, slot } if (slot as usize) < self.arguments => {
+                self.gprs[dst.index()] = base(slot as usize)
+            }
+            Inst::Range { dst, which } => self.gprs[dst.index()] = self.range[which as usize],
+            Inst::Scratch { dst } => self.gprs[dst.index()] = base(self.arguments),
+            Inst::VConst { dst, ty, bits } => self.write(dst, ty, |_| bits),
+            Inst::VCopy { dst, src, ty } => {
+                let src = self.vectors[src.index()];
+                self.write(dst, ty, |i| lane(&src, ty.lane, i));
+            }
+            Inst::VLoad { dst, ty, mem, addr, part } => {
+                let start = self.address(&addr);
+                self.load_lanes(dst, ty, mem, part, |_, i| start + i as i64 * mem.bytes() as i64)?;
+            }
+            Inst::VBroadcast { dst, ty, mem, addr } => {
+                let start = self.address(&addr);
+                self.load_lanes(dst, ty, mem, None, |_, _| start)?;
+            }
+            Inst::VGather { dst, ty, mem, addr, stride, part } => {
+                let start = self.address(&addr);
+                self.load_lanes(dst, ty, mem, part, |_, i| start + i as i64 * stride)?;
+            }
+            Inst::VGatherIndex { dst, ty, mem, base, index, index_lane, part } => {
+                let (start, index) = (self.gprs[base.index()], self.vectors[index.index()]);
+                let of = |_: &Machine, i| {
+                    let bits = lane(&index, index_lane, i);
+                    let value = if index_lane.bytes() == 4 { bits as i32 as i64 } else { bits as i64 };
+                    start.wrapping_add(value.wrapping_mul(mem.bytes() as i64))
+                };
+                self.load_lanes(dst, ty, mem, part, of)?;
+            }
+            Inst::VStore { src, ty, mem, addr, part } => {
+                let start = self.address(&addr);
+                self.store_lanes(src, ty, mem, part, |i| start + i as i64 * mem.bytes() as i64)?;
+            }
+            Inst::VScatter { src, ty, mem, addr, stride, part } => {
+                let start = self.address(&addr);
+                self.store_lanes(src, ty, mem, part, |i| start + i as i64 * stride)?;
+            }
+            Inst::VSplat { dst, ty, src } => {
+                let value = self.gprs[src.index()] as u64;
+                self.write(dst, ty, |_| value);
+            }
+            Inst::VIota { dst, ty } => self.write(dst, ty, |i| i as u64),
+            Inst::VUnary { op, dst, ty, a } => {
+                let a = self.vectors[a.index()];
+                let value = |i| unary(op, ty.lane, lane(&a, ty.lane, i)).ok_or_else(|| undefined(inst));
+                self.try_write(dst, ty, value)?;
+            }
+            Inst::VBinary { op, dst, ty, a, b } => {
+                let (a, b) = (self.vectors[a.index()], self.vectors[b.index()]);
+                let value =
+                    |i| binary(op, ty.lane, lane(&a, ty.lane, i), lane(&b, ty.lane, i)).ok_or_else(|| undefined(inst));
+                self.try_write(dst, ty, value)?;
+            }
+            Inst::VShift { op, dst, ty, a, amount } => {
+                let a = self.vectors[a.index()];
+                self.write(dst, ty, |i| shift(op, ty.lane, lane(&a, ty.lane, i), amount));
+            }
+            Inst::VFma { acc, ty, a, b, negate } => {
+                let (c, a, b) = (self.vectors[acc.index()], self.vectors[a.index()], self.vectors[b.index()]);
+                self.write(acc, ty, |i| {
+                    fma(ty.lane, lane(&c, ty.lane, i), lane(&a, ty.lane, i), lane(&b, ty.lane, i), negate)
+                });
+            }
+            Inst::VCompare { op, dst, ty, a, b } => {
+                let (a, b) = (self.vectors[a.index()], self.vectors[b.index()]);
+                self.write(dst, ty, |i| match compare_lane(op, ty.lane, lane(&a, ty.lane, i), lane(&b, ty.lane, i)) {
+                    true => u64::MAX,
+                    false => 0,
+                });
+            }
+            Inst::VSelect { dst, ty, mask, a, b } => {
+                let [mask, a, b] = [mask, a, b].map(|r| self.vectors[r.index()]);
+                self.write(dst, ty, |i| match lane(&mask, ty.lane, i) {
+                    0 => lane(&b, ty.lane, i),
+                    _ => lane(&a, ty.lane, i),
+                });
+            }
+            Inst::VConvert { dst, to, src, from } => {
+                let src = self.vectors[src.index()];
+                self.write(dst, to, |i| convert(lane(&src, from, i), from, to.lane));
+            }
+            Inst::VReduce { op, dst, ty, a } => {
+                let a = self.vectors[a.index()];
+                let mut lanes: Vec<u64> = (0..ty.lanes as usize).map(|i| lane(&a, ty.lane, i)).collect();
+                while lanes.len() > 1 {
+                    let upper = lanes.split_off(lanes.len() / 2);
+                    for (low, high) in lanes.iter_mut().zip(upper) {
+                        *low = binary(op, ty.lane, *low, high).ok_or_else(|| undefined(inst))?;
+                    }
+                }
+                self.write(dst, ty, |_| lanes[0]);
+            }
+            _ => return Err(undefined(inst)),
+        }
+        Ok(())
+    }
+
+    fn address(&self, addr: &Addr) -> i64 {
+        let index = addr.index.map_or(0, |(r, scale)| self.gprs[r.index()].wrapping_mul(i64::from(scale)));
+        self.gprs[addr.base.index()].wrapping_add(index).wrapping_add(i64::from(addr.disp))
+    }
+
+    /// The `size` bytes at a virtual address.
+    fn bytes(&mut self, address: i64, size: usize) -> Result<&mut [u8]> {
+        let wrong = || Error::Internal(format!("access to {size} bytes at {address:#x}, outside of every buffer"));
+        let buffer = usize::try_from((address >> 40) - 1).map_err(|_| wrong())?;
+        let offset = (address & ((1 << 40) - 1)) as usize;
+        let buffer = self.memory.get_mut(buffer).ok_or_else(wrong)?;
+        buffer.get_mut(offset..offset + size).ok_or_else(wrong)
+    }
+
+    /// An element widened to 64 bits: integers by their sign, floats as bits.
+    fn element(&mut self, address: i64, mem: DType) -> Result<u64> {
+        let bytes = self.bytes(address, mem.bytes())?;
+        let mut all = [0; 8];
+        all[..bytes.len()].copy_from_slice(bytes);
+        let bits = u64::from_le_bytes(all);
+        Ok(match mem {
+            DType::I8 => bits as i8 as i64 as u64,
+            DType::I32 => bits as i32 as i64 as u64,
+            _ => bits,
+        })
+    }
+
+    fn load_lanes(
+        &mut self,
+        dst: Vreg,
+        ty: VType,
+        mem: DType,
+        part: Option<LaneRange>,
+        address: impl Fn(&Machine, usize) -> i64,
+    ) -> Result<()> {
+        let mut lanes = [0; 16];
+        for i in range(ty, part) {
+            let bits = self.element(address(self, i), mem)?;
+            lanes[i] = if mem == DType::Bool { (bits & 1).wrapping_neg() } else { bits };
+        }
+        self.write(dst, ty, |i| lanes[i]);
+        Ok(())
+    }
+
+    fn store_lanes(
+        &mut self,
+        src: Vreg,
+        ty: VType,
+        mem: DType,
+        part: Option<LaneRange>,
+        address: impl Fn(usize) -> i64,
+    ) -> Result<()> {
+        let src = self.vectors[src.index()];
+        for i in range(ty, part) {
+            let bits = lane(&src, ty.lane, i);
+            let bits = if mem == DType::Bool { bits & 1 } else { bits };
+            let size = mem.bytes();
+            self.bytes(address(i), size)?.copy_from_slice(&bits.to_le_bytes()[..size]);
+        }
+        Ok(())
+    }
+
+    fn write(&mut self, dst: Vreg, ty: VType, value: impl Fn(usize) -> u64) {
+        let mut register = [0xa5; 64];
+        let size = ty.lane.bytes();
+        for i in 0..ty.lanes as usize {
+            register[i * size..(i + 1) * size].copy_from_slice(&value(i).to_le_bytes()[..size]);
+        }
+        self.vectors[dst.index()] = register;
+    }
+
+    fn try_write(&mut self, dst: Vreg, ty: VType, value: impl Fn(usize) -> Result<u64>) -> Result<()> {
+        let lanes: Vec<u64> = (0..ty.lanes as usize).map(value).collect::<Result<_>>()?;
+        self.write(dst, ty, |i| lanes[i]);
+        Ok(())
+    }
+}
+
+fn undefined(inst: &Inst) -> Error {
+    Error::Internal(format!("{inst:?} has no meaning"))
+}
+
+fn range(ty: VType, part: Option<LaneRange>) -> std::ops::Range<usize> {
+    part.map_or(0..ty.lanes as usize, |p| p.first as usize..(p.first + p.count) as usize)
+}
+
+/// Index of the LoopEnd or IfEnd that belongs to the start at `start`.
+fn matching_end(insts: &[Inst], start: usize) -> Result<usize> {
+    let mut depth = 0;
+    for (i, inst) in insts.iter().enumerate().skip(start) {
+        match inst {
+            Inst::LoopStart { .. } | Inst::IfStart { .. } => depth += 1,
+            Inst::LoopEnd | Inst::IfEnd => depth -= 1,
+            _ => {}
+        }
+        if depth == 0 {
+            return Ok(i);
+        }
+    }
+    Err(Error::Internal(format!("the body at {start} is not closed")))
+}
+
+/// The bits of lane `i`.
+fn lane(register: &Register, lane: Lane, i: usize) -> u64 {
+    let size = lane.bytes();
+    let mut bytes = [0; 8];
+    bytes[..size].copy_from_slice(&register[i * size..(i + 1) * size]);
+    u64::from_le_bytes(bytes)
+}
+
+fn compare<T: PartialOrd>(op: CompareOp, a: &T, b: &T) -> bool {
+    match op {
+        CompareOp::Eq => a == b,
+        CompareOp::Ne => a != b,
+        CompareOp::Lt => a < b,
+        CompareOp::Le => a <= b,
+        CompareOp::Gt => a > b,
+        CompareOp::Ge => a >= b,
+    }
+}
+
+/// A float without subnormal numbers: these are zero in arithmetic.
+fn flush(lane: Lane, bits: u64) -> u64 {
+    match lane {
+        Lane::F32 if f32::from_bits(bits as u32).is_subnormal() => bits & 1 << 31,
+        Lane::F64 if f64::from_bits(bits).is_subnormal() => bits & 1 << 63,
+        _ => bits,
+    }
+}
+
+fn compare_lane(op: CompareOp, lane: Lane, a: u64, b: u64) -> bool {
+    let [a, b] = [a, b].map(|x| flush(lane, x));
+    match lane {
+        Lane::F32 => compare(op, &f32::from_bits(a as u32), &f32::from_bits(b as u32)),
+        Lane::F64 => compare(op, &f64::from_bits(a), &f64::from_bits(b)),
+        Lane::I32 => compare(op, &(a as i32), &(b as i32)),
+        Lane::I64 => compare(op, &(a as i64), &(b as i64)),
+    }
+}
+
+fn unary(op: VUnary, lane: Lane, a: u64) -> Option<u64> {
+    let bitwise = matches!(op, VUnary::Abs | VUnary::Neg | VUnary::Not);
+    let a = if bitwise { a } else { flush(lane, a) };
+    macro_rules! float {
+        ($t:ty, $a:expr) => {{
+            let a = $a;
+            let value: $t = match op {
+                VUnary::Abs => a.abs(),
+                VUnary::Neg => -a,
+                VUnary::Sqrt => a.sqrt(),
+                VUnary::Floor => a.floor(),
+                VUnary::Ceil => a.ceil(),
+                VUnary::Round => a.round_ties_even(),
+                VUnary::Not => return Some(!a.to_bits() as u64),
+            };
+            Some(value.to_bits() as u64)
+        }};
+    }
+    match (lane, op) {
+        (Lane::F32, _) => float!(f32, f32::from_bits(a as u32)),
+        (Lane::F64, _) => float!(f64, f64::from_bits(a)),
+        (_, VUnary::Not) => Some(!a),
+        (_, VUnary::Neg) => Some(a.wrapping_neg()),
+        (Lane::I32, VUnary::Abs) => Some((a as i32).wrapping_abs() as u64),
+        (Lane::I64, VUnary::Abs) => Some((a as i64).wrapping_abs() as u64),
+        _ => None,
+    }
+}
+
+fn binary(op: VBinary, lane: Lane, a: u64, b: u64) -> Option<u64> {
+    use VBinary::*;
+    match op {
+        And => return Some(a & b),
+        Or => return Some(a | b),
+        Xor => return Some(a ^ b),
+        AndNot => return Some(!a & b),
+        _ => {}
+    }
+    let [a, b] = [a, b].map(|x| flush(lane, x));
+    macro_rules! float {
+        ($a:expr, $b:expr) => {{
+            let (a, b) = ($a, $b);
+            let value = match op {
+                Add => a + b,
+                Sub => a - b,
+                Mul => a * b,
+                Div => a / b,
+                Min if a < b => a,
+                Max if a > b => a,
+                _ => b,
+            };
+            value.to_bits() as u64
+        }};
+    }
+    macro_rules! integer {
+        ($a:expr, $b:expr) => {{
+            let (a, b) = ($a, $b);
+            match op {
+                Add => a.wrapping_add(b) as u64,
+                Sub => a.wrapping_sub(b) as u64,
+                Mul => a.wrapping_mul(b) as u64,
+                Min => a.min(b) as u64,
+                Max => a.max(b) as u64,
+                _ => return None,
+            }
+        }};
+    }
+    let value = match lane {
+        Lane::F32 => float!(f32::from_bits(a as u32), f32::from_bits(b as u32)),
+        Lane::F64 => float!(f64::from_bits(a), f64::from_bits(b)),
+        Lane::I32 => integer!(a as i32, b as i32),
+        Lane::I64 => integer!(a as i64, b as i64),
+    };
+    Some(flush(lane, value))
+}
+
+/// `c + a·b` or `c - a·b`.
+fn fma(lane: Lane, c: u64, a: u64, b: u64, negate: bool) -> u64 {
+    let [a, b, c] = [a, b, c].map(|x| flush(lane, x));
+    let value = match lane {
+        Lane::F32 => {
+            let [a, b, c] = [a, b, c].map(|x| f32::from_bits(x as u32));
+            u64::from(if negate { -a } else { a }.mul_add(b, c).to_bits())
+        }
+        Lane::F64 => {
+            let [a, b, c] = [a, b, c].map(f64::from_bits);
+            if negate { -a } else { a }.mul_add(b, c).to_bits()
+        }
+        Lane::I32 | Lane::I64 => {
+            let product = a.wrapping_mul(b);
+            if negate { c.wrapping_sub(product) } else { c.wrapping_add(product) }
+        }
+    };
+    flush(lane, value)
+}
+
+fn shift(op: ShiftOp, lane: Lane, a: u64, amount: u8) -> u64 {
+    let bits = 8 * lane.bytes() as u32;
+    let wide = u32::from(amount);
+    match (op, bits) {
+        (ShiftOp::RightArithmetic, 32) => ((a as i32) >> wide.min(31)) as u64,
+        (ShiftOp::RightArithmetic, _) => ((a as i64) >> wide.min(63)) as u64,
+        _ if wide >= bits => 0,
+        (ShiftOp::Left, _) => a << wide,
+        (ShiftOp::RightLogical, _) => a >> wide,
+    }
+}
+
+fn convert(a: u64, from: Lane, to: Lane) -> u64 {
+    let a = flush(from, a);
+    macro_rules! to {
+        ($a:expr) => {{
+            let a = $a;
+            match to {
+                Lane::F32 => u64::from((a as f32).to_bits()),
+                Lane::F64 => (a as f64).to_bits(),
+                Lane::I32 => a as i32 as u64,
+                Lane::I64 => a as i64 as u64,
+            }
+        }};
+    }
+    let value = match from {
+        Lane::F32 => to!(f32::from_bits(a as u32)),
+        Lane::F64 => to!(f64::from_bits(a)),
+        Lane::I32 => to!(a as i32),
+        Lane::I64 => to!(a as i64),
+    };
+    flush(to, value)
+}

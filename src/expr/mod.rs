@@ -1,0 +1,11 @@
+//! The words that all stages share: affine forms, scalar expressions, their meaning, intervals, and expressions as they are written.
+
+pub mod affine;
+pub mod expression;
+pub mod interval;
+pub mod scalar;
+pub mod syntax;
+pub mod text;
+
+pub use affine::{Affine, Bound, Var};
+pub use expression::{Access, BinaryOp, BufferId, CompareOp, Expr, Index, Scalar, UnaryOp};

@@ -1,0 +1,617 @@
+//! What the scalar operations mean: the one definition that both reference interpreters use and machine code is held to.
+//!
+//! A [`Value`] is one element. The trait [`Number`] has the same meaning for a known Rust type, so that an interpreter can
+//! run over whole rows.
+//!
+//! Integers wrap; division and remainder by zero give 0. `f16` and `bf16` compute in f32 and round each result. Functions
+//! of f32 are evaluated in f64 and rounded once. `Min` and `Max` return the first operand when neither is less: `x` bounded
+//! by a constant stays not-a-number. A reduction by `Min` or `Max` keeps not-a-number in whatever order it runs
+//! ([`accumulate`]); one of `max(-inf, x)` leaves it out. A cast from float to integer truncates towards zero and saturates; not-a-number becomes 0. A
+//! cast between integers keeps the low bits; a cast to bool asks whether the value differs from 0.
+
+use crate::expr::{BinaryOp, CompareOp, Expr, Scalar, UnaryOp};
+use crate::runtime::{DType, Error, Result};
+
+/// One element of a tensor.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub enum Value {
+    F64(f64),
+    F32(f32),
+    /// Held as the f32 of the same value.
+    F16(f32),
+    /// Held as the f32 of the same value.
+    BF16(f32),
+    I64(i64),
+    I32(i32),
+    I8(i8),
+    U8(u8),
+    Bool(bool),
+}
+
+/// What one operation costs on one vector of f32, in the machine code that this project emits for it.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Cost {
+    /// Instructions: how much code grows where loops are expanded.
+    pub instructions: i64,
+    /// Cycles of throughput: what a model of time counts.
+    pub cycles: f64,
+}
+
+const fn cost(instructions: i64, cycles: f64) -> Cost {
+    Cost { instructions, cycles }
+}
+
+impl UnaryOp {
+    /// The cost of the operation; the functions are polynomials, see [`crate::codegen::select::math`].
+    pub const fn cost(self) -> Cost {
+        match self {
+            UnaryOp::Exp => cost(18, 14.0),
+            UnaryOp::Log => cost(25, 22.0),
+            UnaryOp::Tanh => cost(18, 22.0),
+            UnaryOp::Erf => cost(36, 28.0),
+            UnaryOp::Sqrt => cost(4, 8.0),
+            UnaryOp::Neg | UnaryOp::Abs | UnaryOp::Floor | UnaryOp::Ceil | UnaryOp::Round | UnaryOp::Not => {
+                cost(1, 1.0)
+            }
+        }
+    }
+}
+
+impl BinaryOp {
+    /// The cost of the operation.
+    pub const fn cost(self) -> Cost {
+        match self {
+            BinaryOp::Pow => cost(60, 50.0),
+            BinaryOp::Div => cost(3, 8.0),
+            BinaryOp::Mod => cost(12, 8.0),
+            BinaryOp::Add | BinaryOp::Sub | BinaryOp::Mul | BinaryOp::Min | BinaryOp::Max => cost(1, 1.0),
+            BinaryOp::And | BinaryOp::Or | BinaryOp::Xor => cost(1, 1.0),
+        }
+    }
+}
+
+impl Cost {
+    /// Returns true if the operation costs more than storing its result and loading it again.
+    pub const fn is_expensive(self) -> bool {
+        self.cycles > 4.0
+    }
+}
+
+/// The operations on a Rust type that elements are computed in.
+pub trait Number: Copy + PartialOrd {
+    const ZERO: Self;
+    /// `None` where the operation does not exist for the type.
+    fn unary(op: UnaryOp, a: Self) -> Option<Self>;
+    fn binary(op: BinaryOp, a: Self, b: Self) -> Option<Self>;
+    fn compare(op: CompareOp, a: Self, b: Self) -> bool {
+        match op {
+            CompareOp::Eq => a == b,
+            CompareOp::Ne => a != b,
+            CompareOp::Lt => a < b,
+            CompareOp::Le => a <= b,
+            CompareOp::Gt => a > b,
+            CompareOp::Ge => a >= b,
+        }
+    }
+}
+
+macro_rules! float_number {
+    ($t:ty) => {
+        impl Number for $t {
+            const ZERO: $t = 0.0;
+            #[inline(always)]
+            fn unary(op: UnaryOp, a: $t) -> Option<$t> {
+                Some(match op {
+                    UnaryOp::Neg => -a,
+                    UnaryOp::Abs => a.abs(),
+                    UnaryOp::Sqrt => a.sqrt(),
+                    UnaryOp::Exp => (a as f64).exp() as $t,
+                    UnaryOp::Log => (a as f64).ln() as $t,
+                    UnaryOp::Tanh => (a as f64).tanh() as $t,
+                    UnaryOp::Erf => erf(a as f64) as $t,
+                    UnaryOp::Floor => a.floor(),
+                    UnaryOp::Ceil => a.ceil(),
+                    UnaryOp::Round => a.round_ties_even(),
+                    UnaryOp::Not => return None,
+                })
+            }
+            #[inline(always)]
+            fn binary(op: BinaryOp, a: $t, b: $t) -> Option<$t> {
+                Some(match op {
+                    BinaryOp::Add => a + b,
+                    BinaryOp::Sub => a - b,
+                    BinaryOp::Mul => a * b,
+                    BinaryOp::Div => a / b,
+                    BinaryOp::Mod => a % b,
+                    BinaryOp::Min => {
+                        if b < a {
+                            b
+                        } else {
+                            a
+                        }
+                    }
+                    BinaryOp::Max => {
+                        if b > a {
+                            b
+                        } else {
+                            a
+                        }
+                    }
+                    BinaryOp::Pow => (a as f64).powf(b as f64) as $t,
+                    BinaryOp::And | BinaryOp::Or | BinaryOp::Xor => return None,
+                })
+            }
+        }
+    };
+}
+float_number!(f64);
+float_number!(f32);
+
+macro_rules! integer_number {
+    ($t:ty, $abs:expr) => {
+        impl Number for $t {
+            const ZERO: $t = 0;
+            #[inline(always)]
+            fn unary(op: UnaryOp, a: $t) -> Option<$t> {
+                Some(match op {
+                    UnaryOp::Neg => a.wrapping_neg(),
+                    UnaryOp::Abs => $abs(a),
+                    UnaryOp::Floor | UnaryOp::Ceil | UnaryOp::Round => a,
+                    UnaryOp::Not => !a,
+                    UnaryOp::Sqrt | UnaryOp::Exp | UnaryOp::Log | UnaryOp::Tanh | UnaryOp::Erf => return None,
+                })
+            }
+            #[inline(always)]
+            fn binary(op: BinaryOp, a: $t, b: $t) -> Option<$t> {
+                Some(match op {
+                    BinaryOp::Add => a.wrapping_add(b),
+                    BinaryOp::Sub => a.wrapping_sub(b),
+                    BinaryOp::Mul => a.wrapping_mul(b),
+                    BinaryOp::Div if b == 0 => 0,
+                    BinaryOp::Div => a.wrapping_div(b),
+                    BinaryOp::Mod if b == 0 => 0,
+                    BinaryOp::Mod => {
+                        let r = a.wrapping_rem(b);
+                        let opposite = r != 0 && (r < <$t as Number>::ZERO) != (b < <$t as Number>::ZERO);
+                        if opposite { r.wrapping_add(b) } else { r }
+                    }
+                    BinaryOp::Min => a.min(b),
+                    BinaryOp::Max => a.max(b),
+                    BinaryOp::Pow => (a as f64).powf(b as f64) as $t,
+                    BinaryOp::And => a & b,
+                    BinaryOp::Or => a | b,
+                    BinaryOp::Xor => a ^ b,
+                })
+            }
+        }
+    };
+}
+integer_number!(i64, i64::wrapping_abs);
+integer_number!(i32, i32::wrapping_abs);
+integer_number!(i8, i8::wrapping_abs);
+integer_number!(u8, std::convert::identity);
+
+impl Number for bool {
+    const ZERO: bool = false;
+    #[inline(always)]
+    fn unary(op: UnaryOp, a: bool) -> Option<bool> {
+        match op {
+            UnaryOp::Not => Some(!a),
+            _ => None,
+        }
+    }
+    #[inline(always)]
+    fn binary(op: BinaryOp, a: bool, b: bool) -> Option<bool> {
+        match op {
+            BinaryOp::And | BinaryOp::Min | BinaryOp::Mul => Some(a & b),
+            BinaryOp::Or | BinaryOp::Max => Some(a | b),
+            BinaryOp::Xor => Some(a ^ b),
+            _ => None,
+        }
+    }
+}
+
+/// Rounds to the nearest f16, ties to even, and widens again.
+pub fn round_f16(v: f32) -> f32 {
+    f16_to_f32(f32_to_f16(v))
+}
+
+/// Rounds to the nearest bf16, ties to even, and widens again.
+pub fn round_bf16(v: f32) -> f32 {
+    f32::from_bits((f32_to_bf16(v) as u32) << 16)
+}
+
+/// The bits of the nearest f16, ties to even.
+pub fn f32_to_f16(v: f32) -> u16 {
+    let bits = v.to_bits();
+    let sign = ((bits >> 16) & 0x8000) as u16;
+    let magnitude = bits & 0x7fff_ffff;
+    if magnitude > 0x7f80_0000 {
+        return sign | 0x7e00;
+    }
+    if magnitude >= 0x4780_0000 {
+        return sign | 0x7c00;
+    }
+    if magnitude < 0x3880_0000 {
+        // Subnormal or zero: adding 0.5 leaves the multiple of 2^-24 in the low bits, rounded by the hardware.
+        let shifted = f32::from_bits(magnitude) + 0.5;
+        return sign | (shifted.to_bits() - 0.5f32.to_bits()) as u16;
+    }
+    let odd = (magnitude >> 13) & 1;
+    sign | ((magnitude - 0x3800_0000 + 0xfff + odd) >> 13) as u16
+}
+
+pub fn f16_to_f32(h: u16) -> f32 {
+    let sign = ((h & 0x8000) as u32) << 16;
+    let exponent = (h >> 10) & 0x1f;
+    let fraction = (h & 0x3ff) as u32;
+    match exponent {
+        0 => f32::from_bits(sign | (fraction as f32 * 2f32.powi(-24)).to_bits()),
+        31 => f32::from_bits(sign | 0x7f80_0000 | fraction << 13),
+        e => f32::from_bits(sign | (e as u32 + 112) << 23 | fraction << 13),
+    }
+}
+
+/// The bits of the nearest bf16, ties to even.
+pub fn f32_to_bf16(v: f32) -> u16 {
+    let bits = v.to_bits();
+    if v.is_nan() {
+        return (bits >> 16) as u16 | 0x40;
+    }
+    ((bits + 0x7fff + ((bits >> 16) & 1)) >> 16) as u16
+}
+
+/// The error function, to about 1e-15: Taylor's series of erf(x)·exp(x²), whose terms are all of one sign.
+pub fn erf(x: f64) -> f64 {
+    let a = x.abs();
+    if a.is_nan() {
+        return x;
+    }
+    if a > 6.0 {
+        return 1f64.copysign(x);
+    }
+    let (mut term, mut sum, mut n) = (a, a, 0.0);
+    while term > sum * 1e-17 {
+        n += 1.0;
+        term *= 2.0 * a * a / (2.0 * n + 1.0);
+        sum += term;
+    }
+    (std::f64::consts::FRAC_2_SQRT_PI * (-a * a).exp() * sum).min(1.0).copysign(x)
+}
+
+impl Value {
+    pub fn dtype(self) -> DType {
+        match self {
+            Value::F64(_) => DType::F64,
+            Value::F32(_) => DType::F32,
+            Value::F16(_) => DType::F16,
+            Value::BF16(_) => DType::BF16,
+            Value::I64(_) => DType::I64,
+            Value::I32(_) => DType::I32,
+            Value::I8(_) => DType::I8,
+            Value::U8(_) => DType::U8,
+            Value::Bool(_) => DType::Bool,
+        }
+    }
+
+    /// `v` as an element of `dtype`, rounded once.
+    pub fn from_f64(dtype: DType, v: f64) -> Value {
+        match dtype {
+            DType::F64 => Value::F64(v),
+            DType::F32 => Value::F32(v as f32),
+            DType::F16 => Value::F16(round_f16(v as f32)),
+            DType::BF16 => Value::BF16(round_bf16(v as f32)),
+            DType::I64 => Value::I64(v as i64),
+            DType::I32 => Value::I32(v as i32),
+            DType::I8 => Value::I8(v as i8),
+            DType::U8 => Value::U8(v as u8),
+            DType::Bool => Value::Bool(v != 0.0),
+        }
+    }
+
+    /// `v` as an element of `dtype`; integers keep their low bits.
+    pub fn from_i64(dtype: DType, v: i64) -> Value {
+        match dtype {
+            DType::I64 => Value::I64(v),
+            DType::I32 => Value::I32(v as i32),
+            DType::I8 => Value::I8(v as i8),
+            DType::U8 => Value::U8(v as u8),
+            DType::Bool => Value::Bool(v != 0),
+            DType::F32 => Value::F32(v as f32),
+            _ => Value::from_f64(dtype, v as f64),
+        }
+    }
+
+    pub fn as_f64(self) -> f64 {
+        match self {
+            Value::F64(v) => v,
+            Value::F32(v) | Value::F16(v) | Value::BF16(v) => v as f64,
+            Value::I64(v) => v as f64,
+            Value::I32(v) => v as f64,
+            Value::I8(v) => v as f64,
+            Value::U8(v) => v as f64,
+            Value::Bool(v) => v as u8 as f64,
+        }
+    }
+
+    /// The value as i64, by the rules of `Cast`.
+    pub fn as_i64(self) -> i64 {
+        match self {
+            Value::F64(v) => v as i64,
+            Value::F32(v) | Value::F16(v) | Value::BF16(v) => v as i64,
+            Value::I64(v) => v,
+            Value::I32(v) => v as i64,
+            Value::I8(v) => v as i64,
+            Value::U8(v) => v as i64,
+            Value::Bool(v) => v as i64,
+        }
+    }
+
+    pub fn is_true(self) -> bool {
+        self.as_f64() != 0.0
+    }
+
+    /// Reads one element from its little-endian bytes.
+    pub fn load(dtype: DType, bytes: &[u8]) -> Value {
+        let mut low = [0; 8];
+        low[..dtype.bytes()].copy_from_slice(&bytes[..dtype.bytes()]);
+        Value::from(Scalar { dtype, bits: u64::from_le_bytes(low) })
+    }
+
+    /// Writes the element to its little-endian bytes.
+    pub fn store(self, bytes: &mut [u8]) {
+        let size = self.dtype().bytes();
+        bytes[..size].copy_from_slice(&Scalar::from(self).bits.to_le_bytes()[..size]);
+    }
+}
+
+impl From<Scalar> for Value {
+    fn from(s: Scalar) -> Value {
+        match s.dtype {
+            DType::F64 => Value::F64(f64::from_bits(s.bits)),
+            DType::F32 => Value::F32(f32::from_bits(s.bits as u32)),
+            DType::F16 => Value::F16(f16_to_f32(s.bits as u16)),
+            DType::BF16 => Value::BF16(f32::from_bits((s.bits as u32) << 16)),
+            DType::I64 => Value::I64(s.bits as i64),
+            DType::I32 => Value::I32(s.bits as i32),
+            DType::I8 => Value::I8(s.bits as i8),
+            DType::U8 => Value::U8(s.bits as u8),
+            DType::Bool => Value::Bool(s.bits & 0xff != 0),
+        }
+    }
+}
+
+impl From<Value> for Scalar {
+    fn from(v: Value) -> Scalar {
+        let bits = match v {
+            Value::F64(v) => v.to_bits(),
+            Value::F32(v) => v.to_bits() as u64,
+            Value::F16(v) => f32_to_f16(v) as u64,
+            Value::BF16(v) => f32_to_bf16(v) as u64,
+            Value::I64(v) => v as u64,
+            Value::I32(v) => v as u32 as u64,
+            Value::I8(v) => v as u8 as u64,
+            Value::U8(v) => v as u64,
+            Value::Bool(v) => v as u64,
+        };
+        Scalar { dtype: v.dtype(), bits }
+    }
+}
+
+impl Scalar {
+    /// `v` as a constant of `dtype`, rounded once.
+    pub fn of(dtype: DType, v: f64) -> Scalar {
+        Value::from_f64(dtype, v).into()
+    }
+
+    /// The element of `dtype` from which a reduction with `op` starts.
+    pub fn neutral(op: BinaryOp, dtype: DType) -> Result<Scalar> {
+        let float = dtype.is_float();
+        let extreme = |lowest: bool| match dtype {
+            DType::I64 => Value::I64(if lowest { i64::MIN } else { i64::MAX }),
+            DType::I32 => Value::I32(if lowest { i32::MIN } else { i32::MAX }),
+            DType::I8 => Value::I8(if lowest { i8::MIN } else { i8::MAX }),
+            DType::U8 => Value::U8(if lowest { 0 } else { u8::MAX }),
+            _ => Value::Bool(!lowest),
+        };
+        Ok(match op {
+            BinaryOp::Add => Scalar::of(dtype, 0.0),
+            BinaryOp::Mul => Scalar::of(dtype, 1.0),
+            BinaryOp::Max if float => Scalar::of(dtype, f64::NEG_INFINITY),
+            BinaryOp::Min if float => Scalar::of(dtype, f64::INFINITY),
+            BinaryOp::Max => extreme(true).into(),
+            BinaryOp::Min => extreme(false).into(),
+            BinaryOp::And if dtype == DType::Bool => Scalar::bool(true),
+            BinaryOp::Or | BinaryOp::Xor if dtype == DType::Bool => Scalar::bool(false),
+            _ => return Err(Error::Internal(format!("{} of {dtype} has no neutral element", op.name()))),
+        })
+    }
+}
+
+fn undefined(name: &str, dtype: DType) -> Error {
+    Error::Internal(format!("{name} is not defined for {dtype}"))
+}
+
+/// The value of `op a`.
+pub fn unary(op: UnaryOp, a: Value) -> Result<Value> {
+    let result = match a {
+        Value::F64(a) => Number::unary(op, a).map(Value::F64),
+        Value::F32(a) => Number::unary(op, a).map(Value::F32),
+        Value::F16(a) => Number::unary(op, a).map(|v| Value::F16(round_f16(v))),
+        Value::BF16(a) => Number::unary(op, a).map(|v| Value::BF16(round_bf16(v))),
+        Value::I64(a) => Number::unary(op, a).map(Value::I64),
+        Value::I32(a) => Number::unary(op, a).map(Value::I32),
+        Value::I8(a) => Number::unary(op, a).map(Value::I8),
+        Value::U8(a) => Number::unary(op, a).map(Value::U8),
+        Value::Bool(a) => Number::unary(op, a).map(Value::Bool),
+    };
+    result.ok_or_else(|| undefined(op.name(), a.dtype()))
+}
+
+/// The value of `a op b`; the operands must have one type.
+pub fn binary(op: BinaryOp, a: Value, b: Value) -> Result<Value> {
+    let result = match (a, b) {
+        (Value::F64(a), Value::F64(b)) => Number::binary(op, a, b).map(Value::F64),
+        (Value::F32(a), Value::F32(b)) => Number::binary(op, a, b).map(Value::F32),
+        (Value::F16(a), Value::F16(b)) => Number::binary(op, a, b).map(|v| Value::F16(round_f16(v))),
+        (Value::BF16(a), Value::BF16(b)) => Number::binary(op, a, b).map(|v| Value::BF16(round_bf16(v))),
+        (Value::I64(a), Value::I64(b)) => Number::binary(op, a, b).map(Value::I64),
+        (Value::I32(a), Value::I32(b)) => Number::binary(op, a, b).map(Value::I32),
+        (Value::I8(a), Value::I8(b)) => Number::binary(op, a, b).map(Value::I8),
+        (Value::U8(a), Value::U8(b)) => Number::binary(op, a, b).map(Value::U8),
+        (Value::Bool(a), Value::Bool(b)) => Number::binary(op, a, b).map(Value::Bool),
+        _ => return Err(Error::Internal(format!("{} of {} and {}", op.name(), a.dtype(), b.dtype()))),
+    };
+    result.ok_or_else(|| undefined(op.name(), a.dtype()))
+}
+
+/// One step of a reduction with `op`: `total op value`, where not-a-number is kept. Sums and products keep it anyway.
+pub fn accumulate(op: BinaryOp, total: Value, value: Value) -> Result<Value> {
+    let broken = match value {
+        Value::F64(v) => v.is_nan(),
+        Value::F32(v) | Value::F16(v) | Value::BF16(v) => v.is_nan(),
+        _ => false,
+    };
+    let combined = binary(op, total, value)?;
+    Ok(if broken && matches!(op, BinaryOp::Min | BinaryOp::Max) { value } else { combined })
+}
+
+/// Returns `x` if `body` is `op(neutral, x)` of floats, which is never not-a-number: a reduction with `op` then leaves
+/// not-a-number out, and `total op x` is one step of it.
+pub fn numbers_only(op: BinaryOp, body: &Expr) -> Option<&Expr> {
+    let Expr::Binary(inner, first, x) = body else { return None };
+    let Expr::Const(first) = **first else { return None };
+    let extreme = matches!(op, BinaryOp::Min | BinaryOp::Max) && *inner == op && first.dtype.is_float();
+    (extreme && Scalar::neutral(op, first.dtype).is_ok_and(|neutral| neutral == first)).then_some(&**x)
+}
+
+/// The value of `a op b`, a bool; the operands must have one type.
+pub fn compare(op: CompareOp, a: Value, b: Value) -> Result<Value> {
+    Ok(Value::Bool(match (a, b) {
+        (Value::F64(a), Value::F64(b)) => Number::compare(op, a, b),
+        (Value::F32(a), Value::F32(b)) | (Value::F16(a), Value::F16(b)) | (Value::BF16(a), Value::BF16(b)) => {
+            Number::compare(op, a, b)
+        }
+        (Value::I64(a), Value::I64(b)) => Number::compare(op, a, b),
+        (Value::I32(a), Value::I32(b)) => Number::compare(op, a, b),
+        (Value::I8(a), Value::I8(b)) => Number::compare(op, a, b),
+        (Value::U8(a), Value::U8(b)) => Number::compare(op, a, b),
+        (Value::Bool(a), Value::Bool(b)) => Number::compare(op, a, b),
+        _ => return Err(Error::Internal(format!("{} of {} and {}", op.name(), a.dtype(), b.dtype()))),
+    }))
+}
+
+/// `a` converted to `to`.
+pub fn cast(to: DType, a: Value) -> Value {
+    match a {
+        Value::F64(v) => Value::from_f64(to, v),
+        Value::F32(v) | Value::F16(v) | Value::BF16(v) => Value::from_f64(to, v as f64),
+        _ => Value::from_i64(to, a.as_i64()),
+    }
+}
+
+macro_rules! names {
+    ($t:ident { $($variant:ident = $name:literal),* $(,)? }) => {
+        impl $t {
+            pub const ALL: &'static [$t] = &[$($t::$variant),*];
+            /// The name in the text language.
+            pub fn name(self) -> &'static str {
+                match self { $($t::$variant => $name),* }
+            }
+        }
+    };
+}
+names!(UnaryOp {
+    Neg = "neg", Abs = "abs", Sqrt = "sqrt", Exp = "exp", Log = "log", Tanh = "tanh", Erf = "erf", Floor = "floor",
+    Ceil = "ceil", Round = "round", Not = "not",
+});
+names!(BinaryOp {
+    Add = "add", Sub = "sub", Mul = "mul", Div = "div", Mod = "mod", Min = "min", Max = "max", Pow = "pow", And = "and",
+    Or = "or", Xor = "xor",
+});
+names!(CompareOp { Eq = "eq", Ne = "ne", Lt = "lt", Le = "le", Gt = "gt", Ge = "ge" });
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn integers_wrap_truncate_and_take_the_divisors_sign() {
+        let b = |op, a, b| binary(op, Value::I64(a), Value::I64(b)).unwrap();
+        assert_eq!(b(BinaryOp::Div, -7, 2), Value::I64(-3));
+        assert_eq!(b(BinaryOp::Mod, -7, 2), Value::I64(1));
+        assert_eq!(b(BinaryOp::Mod, 7, -2), Value::I64(-1));
+        assert_eq!(b(BinaryOp::Mod, 6, -2), Value::I64(0));
+        assert_eq!(b(BinaryOp::Div, 1, 0), Value::I64(0));
+        assert_eq!(b(BinaryOp::Add, i64::MAX, 1), Value::I64(i64::MIN));
+        let u = |op, a, b| binary(op, Value::U8(a), Value::U8(b)).unwrap();
+        assert_eq!(u(BinaryOp::Mod, 200, 7), Value::U8(200 % 7));
+        assert_eq!(u(BinaryOp::Mod, 201, 200), Value::U8(1));
+    }
+
+    #[test]
+    fn extremes_keep_the_first_of_what_does_not_compare() {
+        for op in [BinaryOp::Min, BinaryOp::Max] {
+            let of = |a: f32, b: f32| f32::binary(op, a, b).unwrap();
+            assert!(of(f32::NAN, 1.0).is_nan());
+            assert_eq!(of(1.0, f32::NAN), 1.0);
+            assert!(of(-0.0, 0.0).is_sign_negative() && of(0.0, -0.0).is_sign_positive());
+        }
+    }
+
+    #[test]
+    fn reductions_keep_not_a_number_in_any_order() {
+        let nan = Value::F32(f32::NAN);
+        for op in [BinaryOp::Min, BinaryOp::Max] {
+            let of = |total, value| accumulate(op, total, value).unwrap().as_f64();
+            assert!(of(nan, Value::F32(1.0)).is_nan() && of(Value::F32(1.0), nan).is_nan());
+            assert_eq!(of(Value::F32(1.0), Value::F32(1.0)), 1.0);
+        }
+        let lowest = Expr::Const(Scalar::of(DType::F32, f64::NEG_INFINITY));
+        let body = Expr::binary(BinaryOp::Max, lowest, Expr::f32(2.0));
+        assert_eq!(numbers_only(BinaryOp::Max, &body), Some(&Expr::f32(2.0)));
+        assert_eq!(numbers_only(BinaryOp::Min, &body), None);
+    }
+
+    #[test]
+    fn halves_round_to_nearest_even_and_survive() {
+        for h in 0..=u16::MAX {
+            let wide = f16_to_f32(h);
+            if !wide.is_nan() {
+                assert_eq!(f32_to_f16(wide), h, "{wide}");
+            }
+        }
+        assert_eq!(f32_to_f16(1.0 + 2f32.powi(-11)), 0x3c00);
+        assert_eq!(f32_to_f16(1.0 + 3.0 * 2f32.powi(-11)), 0x3c02);
+        assert_eq!(f32_to_f16(65520.0), 0x7c00);
+        assert_eq!(f32_to_bf16(1.0 + 2f32.powi(-8)), 0x3f80);
+    }
+
+    #[test]
+    fn erf_agrees_with_tables() {
+        for (x, y) in
+            [(0.5, 0.5204998778130465), (1.0, 0.8427007929497149), (2.5, 0.999593047982555), (4.0, 0.9999999845827421)]
+        {
+            assert!((erf(x) - y).abs() < 1e-14 && (erf(-x) + y).abs() < 1e-14, "erf({x}) = {}", erf(x));
+        }
+    }
+
+    #[test]
+    fn casts_saturate_from_floats_and_wrap_between_integers() {
+        assert_eq!(cast(DType::I32, Value::F32(-1.9)), Value::I32(-1));
+        assert_eq!(cast(DType::U8, Value::F32(300.0)), Value::U8(255));
+        assert_eq!(cast(DType::U8, Value::I64(300)), Value::U8(44));
+        assert_eq!(cast(DType::Bool, Value::F32(0.25)), Value::Bool(true));
+        assert_eq!(cast(DType::I64, Value::F32(f32::NAN)), Value::I64(0));
+    }
+
+    #[test]
+    fn elements_survive_bytes() {
+        for v in [Value::F64(0.1), Value::F16(0.5), Value::BF16(-2.0), Value::I32(-5), Value::I8(-1), Value::Bool(true)]
+        {
+            let mut bytes = [0xff; 8];
+            v.store(&mut bytes);
+            assert_eq!(Value::load(v.dtype(), &bytes), v);
+        }
+    }
+}

@@ -1,0 +1,50 @@
+//! Affine forms and scalars as text.
+
+use crate::expr::Scalar;
+use crate::expr::{Affine, Var};
+use crate::expr::scalar::Value;
+use std::fmt::Write;
+
+/// `2*i - j + 3`, variables by `name`.
+pub fn affine(a: &Affine, name: impl Fn(Var) -> String) -> String {
+    let mut out = String::new();
+    for &(v, c) in &a.terms {
+        let sign = match (out.is_empty(), c < 0) {
+            (true, true) => "-",
+            (true, false) => "",
+            (false, true) => " - ",
+            (false, false) => " + ",
+        };
+        out.push_str(sign);
+        if c.unsigned_abs() != 1 {
+            let _ = write!(out, "{}*", c.unsigned_abs());
+        }
+        out.push_str(&name(v));
+    }
+    match (out.is_empty(), a.constant) {
+        (true, c) => out = c.to_string(),
+        (false, 0) => {}
+        (false, c) if c < 0 => {
+            let _ = write!(out, " - {}", c.unsigned_abs());
+        }
+        (false, c) => {
+            let _ = write!(out, " + {c}");
+        }
+    }
+    out
+}
+
+/// `f32(1.5)`; by its bits, `f32(#7fc00000)`, where decimals would not read back.
+pub fn scalar(s: Scalar) -> String {
+    let decimal = match Value::from(s) {
+        Value::F64(v) if v.is_finite() => format!("{v:?}"),
+        Value::F32(v) if v.is_finite() => format!("{v:?}"),
+        Value::I64(v) => v.to_string(),
+        Value::I32(v) => v.to_string(),
+        Value::I8(v) => v.to_string(),
+        Value::U8(v) => v.to_string(),
+        Value::Bool(v) => v.to_string(),
+        _ => format!("#{:x}", s.bits),
+    };
+    format!("{}({decimal})", s.dtype)
+}

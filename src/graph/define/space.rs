@@ -1,0 +1,155 @@
+//! Iteration spaces and definitions, as the operators' tensor expressions are built of them.
+
+use crate::runtime::DType;
+use crate::expr::{BinaryOp, BufferId, Expr, Scalar, UnaryOp};
+use crate::expr::{Affine, Var};
+use crate::graph::op::Op;
+use crate::poly::statement::{Definition, Iterator, Program, Role, TensorDecl};
+use crate::graph::tensor_type::TensorType;
+
+pub(super) fn exp(x: Expr) -> Expr {
+    Expr::unary(UnaryOp::Exp, x)
+}
+
+/// `v` as a constant of `dtype`.
+pub(super) fn constant(dtype: DType, v: f64) -> Expr {
+    Expr::Const(Scalar::of(dtype, v))
+}
+
+/// The iteration space of a definition under construction.
+#[derive(Clone, Default)]
+pub(super) struct Space {
+    pub(super) iterators: Vec<Iterator>,
+    /// Where the reduced iterators begin, once that is said.
+    pub(super) outer: Option<usize>,
+}
+
+impl Space {
+    pub(super) fn new() -> Space {
+        Space::default()
+    }
+
+    /// One iterator `i0, i1, …` for each dimension of `shape`.
+    pub(super) fn over(shape: &[i64]) -> Space {
+        let mut space = Space::new();
+        for (d, &extent) in shape.iter().enumerate() {
+            space.iterator(format!("i{d}"), extent);
+        }
+        space
+    }
+
+    pub(super) fn iterator(&mut self, name: impl Into<String>, extent: i64) -> Affine {
+        self.iterators.push(Iterator::new(name, extent));
+        Affine::var(Var(self.iterators.len() as u32 - 1))
+    }
+
+    /// The iterators that follow are reduced.
+    pub(super) fn reduced(&mut self) {
+        self.outer = Some(self.iterators.len());
+    }
+
+    pub(super) fn outer(&self) -> usize {
+        self.outer.unwrap_or(self.iterators.len())
+    }
+
+    pub(super) fn var(&self, i: usize) -> Affine {
+        Affine::var(Var(i as u32))
+    }
+
+    /// All outer iterators as subscripts.
+    pub(super) fn subscripts(&self) -> Vec<Affine> {
+        (0..self.outer()).map(|i| self.var(i)).collect()
+    }
+
+    /// Least and greatest value of `a`.
+    pub(super) fn bounds(&self, a: &Affine) -> (i64, i64) {
+        a.bounds(|v| (0, self.iterators[v.0 as usize].extent - 1))
+    }
+
+    /// The conditions under which `index` lies in `0..extent`; those that always hold are left out.
+    pub(super) fn inside(&self, index: &Affine, extent: i64) -> Vec<Affine> {
+        let (low, high) = self.bounds(index);
+        let mut out = vec![];
+        if low < 0 {
+            out.push(index.clone());
+        }
+        if high >= extent {
+            out.push(Affine::constant(extent - 1).add_scaled(index, -1));
+        }
+        out
+    }
+}
+
+/// A program under construction.
+pub(super) struct Build {
+    pub(super) program: Program,
+    pub(super) inputs: Vec<TensorType>,
+    pub(super) output: TensorType,
+}
+
+impl Build {
+    pub(super) fn new(op: &Op, inputs: &[TensorType], output: TensorType) -> Build {
+        let names: &[&str] = match op {
+            Op::Conv { .. } | Op::ConvTranspose { .. } => &["x", "w", "b"],
+            Op::LayerNorm { .. } => &["x", "scale", "bias"],
+            Op::Gather { .. } | Op::GatherElements { .. } | Op::GatherNd { .. } => &["x", "index"],
+            _ if inputs.len() == 1 => &["x"],
+            _ => &["a", "b", "c"],
+        };
+        let declare =
+            |name: String, t: &TensorType, role| TensorDecl { name, dtype: t.dtype, shape: t.shape.clone(), role };
+        let name = |i: usize| names.get(i).map_or_else(|| format!("x{i}"), |n| n.to_string());
+        let mut tensors: Vec<TensorDecl> =
+            inputs.iter().enumerate().map(|(i, t)| declare(name(i), t, Role::Input)).collect();
+        tensors.push(declare("y".into(), &output, Role::Output));
+        Build { program: Program { tensors, definitions: vec![] }, inputs: inputs.to_vec(), output }
+    }
+
+    pub(super) fn input(&self, i: usize) -> BufferId {
+        BufferId(i as u32)
+    }
+
+    pub(super) fn target(&self) -> BufferId {
+        BufferId(self.inputs.len() as u32)
+    }
+
+    pub(super) fn temporary(&mut self, name: &str, shape: &[i64]) -> BufferId {
+        let role = Role::Temporary;
+        let dtype = self.output.dtype;
+        self.program.tensors.push(TensorDecl { name: name.into(), dtype, shape: shape.to_vec(), role });
+        BufferId(self.program.tensors.len() as u32 - 1)
+    }
+
+    /// Operand `i`, stretched over the outer iterators of `space` as in NumPy.
+    pub(super) fn broadcast(&self, i: usize, space: &Space) -> Expr {
+        let shape = &self.inputs[i].shape;
+        let skip = space.outer() - shape.len();
+        let subscript = |(d, &extent): (usize, &i64)| {
+            let stretched = extent == 1 && space.iterators[d + skip].extent != 1;
+            if stretched { Affine::constant(0) } else { space.var(d + skip) }
+        };
+        Expr::load(self.input(i), shape.iter().enumerate().map(subscript).collect())
+    }
+
+    /// `target(iterators) = body`.
+    pub(super) fn assign(&mut self, target: BufferId, space: Space, body: Expr) {
+        let write = space.subscripts();
+        self.define(target, space, write, None, vec![], body);
+    }
+
+    /// `target(write) = reduce of body` where the conditions hold.
+    pub(super) fn define(
+        &mut self,
+        target: BufferId,
+        space: Space,
+        write: Vec<Affine>,
+        reduce: Option<BinaryOp>,
+        conditions: Vec<Affine>,
+        body: Expr,
+    ) {
+        let outer = space.outer();
+        let reduce = reduce.filter(|_| outer < space.iterators.len() || !conditions.is_empty());
+        let iterators = space.iterators;
+        self.program.definitions.push(Definition { target, iterators, outer, write, reduce, conditions, body });
+    }
+}

@@ -1,0 +1,17 @@
+//! The state of an import: the graph so far, and the values of ONNX names.
+
+use crate::graph::import::model::OnnxModel;
+use crate::graph::ir::{Graph, ValueId};
+use std::collections::HashMap;
+
+/// Builds a graph; what can be folded never becomes a node.
+pub(super) struct Importer<'m> {
+    pub(super) model: &'m OnnxModel,
+    pub(in crate::graph) graph: Graph,
+    /// `None`: the node that makes the value was not supported.
+    pub(super) values: HashMap<&'m str, Option<ValueId>>,
+    /// The name of the node that is being converted.
+    pub(super) place: String,
+    /// Bytes that computed constants may still take.
+    pub(super) budget: u64,
+}

@@ -1,0 +1,42 @@
+//! A parsed ONNX file, and its inputs.
+
+use crate::graph::import::external::Folder;
+use crate::graph::proto::ModelProto;
+use crate::runtime::{DType, Result, Tensor};
+use std::sync::Arc;
+
+/// A parsed ONNX file, its dynamic dimensions still open.
+pub struct OnnxModel {
+    pub(super) proto: ModelProto,
+    pub(super) folder: Folder,
+    pub(super) opset: i64,
+    pub(super) inputs: Vec<InputSpec>,
+    /// The initializers that something reads; all bindings of the dynamic dimensions share them.
+    pub(super) weights: Vec<(String, Arc<Tensor>)>,
+}
+
+/// An input of a model, or an output.
+#[derive(Clone, PartialEq, Debug)]
+pub struct InputSpec {
+    pub name: String,
+    pub dtype: DType,
+    pub shape: Vec<Dim>,
+}
+
+#[derive(Clone, PartialEq, Debug)]
+pub enum Dim {
+    Fixed(i64),
+    /// Bound when the model is compiled; 1 when nothing binds it.
+    Symbol(String),
+    /// An expression over symbols; only in programs of the text language.
+    Derived(String),
+}
+
+impl std::fmt::Display for Dim {
+    fn fmt(&self, f: &mut std::fmt::Formatter) -> std::fmt::Result {
+        match self {
+            Dim::Fixed(d) => write!(f, "{d}"),
+            Dim::Symbol(s) | Dim::Derived(s) => f.write_str(s),
+        }
+    }
+}

@@ -1,0 +1,51 @@
+//! Element type and shape of a value.
+
+use crate::runtime::{DType, Error, Result, Tensor};
+
+#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
+pub struct TensorType {
+    pub dtype: DType,
+    pub shape: Vec<i64>,
+}
+
+impl TensorType {
+    pub fn new(dtype: DType, shape: &[i64]) -> TensorType {
+        TensorType { dtype, shape: shape.to_vec() }
+    }
+
+    pub fn of(tensor: &Tensor) -> TensorType {
+        TensorType { dtype: tensor.dtype, shape: tensor.shape.clone() }
+    }
+
+    /// Number of elements.
+    pub fn elements(&self) -> i64 {
+        self.shape.iter().product()
+    }
+
+    pub fn bytes(&self) -> usize {
+        self.elements() as usize * self.dtype.bytes()
+    }
+
+    /// Fails when an extent is negative or there are more elements than any real tensor has.
+    pub fn check(&self) -> Result<()> {
+        let count = self.shape.iter().try_fold(1i64, |n, &d| n.checked_mul(d.max(1)));
+        if self.shape.iter().any(|&d| d < 0) {
+            return Err(Error::Invalid(format!("{self} has a negative extent")));
+        }
+        if count.is_none_or(|n| n > MAX_ELEMENTS) {
+            return Err(Error::Limit(format!("{self} has more than {MAX_ELEMENTS} elements")));
+        }
+        Ok(())
+    }
+}
+
+/// `f32[1,3,224,224]`.
+impl std::fmt::Display for TensorType {
+    fn fmt(&self, f: &mut std::fmt::Formatter) -> std::fmt::Result {
+        let shape: Vec<String> = self.shape.iter().map(i64::to_string).collect();
+        write!(f, "{}[{}]", self.dtype, shape.join(","))
+    }
+}
+
+/// No tensor has more elements: a larger one comes from a damaged file.
+pub const MAX_ELEMENTS: i64 = 1 << 29;

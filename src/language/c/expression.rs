@@ -1,0 +1,214 @@
+//! Expressions as C.
+//!
+//! Sums, products and signs bind as in C; all other operands are in parentheses. What C has no operator for is one of
+//! [`HELPERS`] or a function of `math.h`. Integers of 8 bits are cut after each operation, since C computes them as
+//! `int`.
+
+use crate::expr::text::affine;
+use crate::expr::{Access, BinaryOp, BufferId, CompareOp, Expr, Index, Scalar, UnaryOp};
+use crate::expr::{Affine, Var};
+use crate::expr::scalar::Value;
+use crate::runtime::{DType, Error, Result};
+
+/// The C type of elements.
+pub fn type_of(dtype: DType) -> Result<&'static str> {
+    Ok(match dtype {
+        DType::F64 => "double",
+        DType::F32 => "float",
+        DType::I64 => "int64_t",
+        DType::I32 => "int32_t",
+        DType::I8 => "int8_t",
+        DType::U8 | DType::Bool => "uint8_t",
+        DType::F16 | DType::BF16 => {
+            return Err(Error::Unsupported(format!("{dtype} has no type in plain C")));
+        }
+    })
+}
+
+/// Functions that the program defines for itself.
+pub const HELPERS: &str = "\
+#define MIN(a, b) ((b) < (a) ? (b) : (a))
+#define MAX(a, b) ((b) > (a) ? (b) : (a))
+#define KEEP_MIN(total, x) ((total) <= (x) || (total) != (total) ? (total) : (x))
+#define KEEP_MAX(total, x) ((total) >= (x) || (total) != (total) ? (total) : (x))
+#define FLOOR_DIV(a, b) ((a) >= 0 ? (a) / (b) : -((-(a) + (b) - 1) / (b)))
+static inline int64_t modulo(int64_t a, int64_t b) { int64_t r = a % b; return r && (r < 0) != (b < 0) ? r + b : r; }
+";
+
+/// How tightly a text binds.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Tightness {
+    Other,
+    Sum,
+    Product,
+    Sign,
+    Word,
+}
+
+/// Names of arrays and loop variables at one place.
+pub struct Names<'a> {
+    pub arrays: &'a [String],
+    pub dtypes: &'a [DType],
+    pub vars: &'a [String],
+}
+
+impl Names<'_> {
+    pub fn affine(&self, a: &Affine) -> String {
+        affine(a, |v: Var| self.vars[v.0 as usize].clone())
+    }
+
+    pub fn element(&self, array: BufferId, index: &[Index]) -> Result<String> {
+        let mut out = self.arrays[array.0 as usize].clone();
+        for i in index {
+            let subscript = match i {
+                Index::Affine(a) => self.affine(a),
+                Index::Value(e) => self.expression(e)?,
+            };
+            out.push_str(&format!("[{subscript}]"));
+        }
+        Ok(out)
+    }
+
+    pub fn conditions(&self, conditions: &[Affine]) -> String {
+        conditions.iter().map(|c| format!("{} >= 0", self.affine(c))).collect::<Vec<_>>().join(" && ")
+    }
+
+    /// The element type of an expression.
+    pub fn dtype(&self, e: &Expr) -> DType {
+        match e {
+            Expr::Const(c) => c.dtype,
+            Expr::Index(_) => DType::I64,
+            Expr::Load(a) => self.dtypes[a.buffer.0 as usize],
+            Expr::Unary(_, a) | Expr::Binary(_, a, _) | Expr::Select(_, a, _) => self.dtype(a),
+            Expr::Compare(..) => DType::Bool,
+            Expr::Cast(t, _) => *t,
+        }
+    }
+
+    /// The text, without parentheses around it.
+    pub fn expression(&self, e: &Expr) -> Result<String> {
+        Ok(self.text(e)?.0)
+    }
+
+    /// The text, in parentheses unless it binds as tightly as `least`.
+    fn operand(&self, e: &Expr, least: Tightness) -> Result<String> {
+        let (text, tightness) = self.text(e)?;
+        Ok(if tightness >= least { text } else { format!("({text})") })
+    }
+
+    fn text(&self, e: &Expr) -> Result<(String, Tightness)> {
+        let dtype = self.dtype(e);
+        let word = |e: &Expr| self.operand(e, Tightness::Word);
+        let cut = |(text, tightness): (String, Tightness)| match dtype {
+            DType::I8 => (format!("(int8_t)({text})"), Tightness::Sign),
+            DType::U8 => (format!("(uint8_t)({text})"), Tightness::Sign),
+            _ => (text, tightness),
+        };
+        Ok(match e {
+            Expr::Const(c) => {
+                let text = constant(*c);
+                let tightness = if text.starts_with('-') { Tightness::Sign } else { Tightness::Word };
+                (text, tightness)
+            }
+            Expr::Index(a) => {
+                let text = self.affine(a);
+                let tightness = if text.contains([' ', '-', '*']) { Tightness::Other } else { Tightness::Word };
+                (text, tightness)
+            }
+            Expr::Load(a) => (self.load(a)?, Tightness::Word),
+            Expr::Unary(UnaryOp::Neg, a) => cut((format!("-{}", word(a)?), Tightness::Sign)),
+            Expr::Unary(UnaryOp::Not, a) => (format!("!{}", word(a)?), Tightness::Sign),
+            Expr::Unary(UnaryOp::Abs, a) if !dtype.is_float() => {
+                let a = word(a)?;
+                cut((format!("{a} < 0 ? -{a} : {a}"), Tightness::Other))
+            }
+            Expr::Unary(op, a) => (function(unary_name(*op), dtype, &[self.expression(a)?]), Tightness::Word),
+            Expr::Binary(op, a, b) => cut(self.binary(*op, dtype, a, b)?),
+            Expr::Compare(op, a, b) => (format!("{} {} {}", word(a)?, comparison(*op), word(b)?), Tightness::Other),
+            Expr::Select(c, a, b) => (format!("{} ? {} : {}", word(c)?, word(a)?, word(b)?), Tightness::Other),
+            Expr::Cast(DType::Bool, a) => (format!("{} != 0", word(a)?), Tightness::Other),
+            Expr::Cast(t, a) => (format!("({}){}", type_of(*t)?, word(a)?), Tightness::Sign),
+        })
+    }
+
+    fn binary(&self, op: BinaryOp, dtype: DType, a: &Expr, b: &Expr) -> Result<(String, Tightness)> {
+        let bool = dtype == DType::Bool;
+        let called = |name: &str| Ok(format!("{name}({}, {})", self.expression(a)?, self.expression(b)?));
+        let joined = |symbol: &str, left: Tightness, right: Tightness| {
+            Ok(format!("{} {symbol} {}", self.operand(a, left)?, self.operand(b, right)?))
+        };
+        let (text, tightness): (Result<String>, Tightness) = match op {
+            BinaryOp::Add => (joined("+", Tightness::Sum, Tightness::Product), Tightness::Sum),
+            BinaryOp::Sub => (joined("-", Tightness::Sum, Tightness::Product), Tightness::Sum),
+            BinaryOp::Mul => (joined("*", Tightness::Product, Tightness::Sign), Tightness::Product),
+            BinaryOp::Div => (joined("/", Tightness::Product, Tightness::Sign), Tightness::Product),
+            BinaryOp::And if bool => (joined("&&", Tightness::Word, Tightness::Word), Tightness::Other),
+            BinaryOp::And => (joined("&", Tightness::Word, Tightness::Word), Tightness::Other),
+            BinaryOp::Or if bool => (joined("||", Tightness::Word, Tightness::Word), Tightness::Other),
+            BinaryOp::Or => (joined("|", Tightness::Word, Tightness::Word), Tightness::Other),
+            BinaryOp::Xor => (joined("^", Tightness::Word, Tightness::Word), Tightness::Other),
+            BinaryOp::Min => (called("MIN"), Tightness::Word),
+            BinaryOp::Max => (called("MAX"), Tightness::Word),
+            BinaryOp::Mod if !dtype.is_float() => (called("modulo"), Tightness::Word),
+            BinaryOp::Mod => (called(if dtype == DType::F32 { "fmodf" } else { "fmod" }), Tightness::Word),
+            BinaryOp::Pow => (called(if dtype == DType::F32 { "powf" } else { "pow" }), Tightness::Word),
+        };
+        Ok((text?, tightness))
+    }
+
+    fn load(&self, a: &Access) -> Result<String> {
+        let element = self.element(a.buffer, &a.index)?;
+        Ok(match a.otherwise {
+            Some(otherwise) if !a.guard.is_empty() => {
+                format!("({} ? {element} : {})", self.conditions(&a.guard), constant(otherwise))
+            }
+            _ => element,
+        })
+    }
+}
+
+fn unary_name(op: UnaryOp) -> &'static str {
+    match op {
+        UnaryOp::Abs => "fabs",
+        UnaryOp::Round => "rint",
+        op => op.name(),
+    }
+}
+
+fn comparison(op: CompareOp) -> &'static str {
+    match op {
+        CompareOp::Eq => "==",
+        CompareOp::Ne => "!=",
+        CompareOp::Lt => "<",
+        CompareOp::Le => "<=",
+        CompareOp::Gt => ">",
+        CompareOp::Ge => ">=",
+    }
+}
+
+/// A function of `math.h`.
+fn function(name: &str, dtype: DType, operands: &[String]) -> String {
+    let suffix = if dtype == DType::F32 { "f" } else { "" };
+    format!("{name}{suffix}({})", operands.join(", "))
+}
+
+fn constant(c: Scalar) -> String {
+    let value = Value::from(c);
+    let real = |text: String| match value.as_f64() {
+        v if v.is_nan() => "NAN".to_string(),
+        v if v.is_infinite() => {
+            if v > 0.0 {
+                "INFINITY".into()
+            } else {
+                "-INFINITY".into()
+            }
+        }
+        _ => text,
+    };
+    match value {
+        Value::F64(v) => real(format!("{v:?}")),
+        Value::F32(v) => real(format!("{v:?}f")),
+        Value::I64(i64::MIN) => "INT64_MIN".into(),
+        _ => value.as_i64().to_string(),
+    }
+}

@@ -1,0 +1,186 @@
+//! Loop nests as C: a Scop in its original order.
+//!
+//! Each row of the order is the loop of one iterator of all statements below it, forwards or backwards. What the domains of
+//! all of them say of it are its bounds; conditions stand as far out as their variables are known.
+
+use super::expression::{Names, type_of};
+use crate::expr::scalar::numbers_only;
+use crate::expr::{BinaryOp, Expr, Index, UnaryOp};
+use crate::expr::{Affine, Var};
+use crate::poly::schedule::{Band, Node, Row};
+use crate::poly::scop::Scop;
+use crate::poly::statement::{Role, StatementId};
+use crate::runtime::{DType, Error, Result};
+use std::fmt::Write;
+
+/// The statements of a Scop, indented; `arrays` are the names of its tensors.
+pub fn print(scop: &Scop, arrays: &[String], reserved: &dyn Fn(&str) -> bool) -> Result<String> {
+    let dtypes: Vec<DType> = scop.tensors.iter().map(|t| t.dtype).collect();
+    let mut printer = Printer { scop, arrays, dtypes, reserved, out: String::new() };
+    let all: Vec<StatementId> = scop.ids().collect();
+    printer.node(&scop.order.root, &all, &[], &[], 1)?;
+    Ok(printer.out)
+}
+
+/// `double tmp[2][3]`.
+pub fn declaration(name: &str, dtype: DType, shape: &[i64]) -> Result<String> {
+    let dimensions: String = shape.iter().map(|n| format!("[{n}]")).collect();
+    Ok(format!("{} {name}{dimensions}", type_of(dtype)?))
+}
+
+/// Temporaries that are single numbers, declared inside of the function.
+pub fn is_local(t: &crate::poly::statement::TensorDecl) -> bool {
+    t.role == Role::Temporary && t.shape.is_empty()
+}
+
+struct Printer<'a> {
+    scop: &'a Scop,
+    arrays: &'a [String],
+    dtypes: Vec<DType>,
+    reserved: &'a dyn Fn(&str) -> bool,
+    out: String,
+}
+
+impl Printer<'_> {
+    /// `vars` are the loops so far, `said` the conditions that hold here.
+    fn node(&mut self, node: &Node, ids: &[StatementId], vars: &[String], said: &[Affine], depth: usize) -> Result<()> {
+        let known = |a: &Affine| a.terms.last().is_none_or(|t| (t.0.0 as usize) < vars.len());
+        let conditions: Vec<Affine> = self.common(ids, said).into_iter().filter(known).collect();
+        if !conditions.is_empty() {
+            let text = self.names(vars).conditions(&conditions);
+            self.line(depth, &format!("if ({text}) {{"));
+            self.node(node, ids, vars, &[said, &conditions].concat(), depth + 1)?;
+            self.line(depth, "}");
+            return Ok(());
+        }
+        match node {
+            Node::Leaf => ids.iter().try_for_each(|&id| self.statement(id, vars, depth)),
+            Node::Sequence(children) => {
+                children.iter().try_for_each(|(ids, child)| self.node(child, ids, vars, said, depth))
+            }
+            Node::Band(band, child) => {
+                let Some((row, rest)) = band.rows.split_first() else {
+                    return self.node(child, ids, vars, said, depth);
+                };
+                let inner = Node::Band(Band { rows: rest.to_vec(), permutable: false }, child.clone());
+                let (header, vars, said) = self.header(row, ids, vars, said)?;
+                self.line(depth, &format!("{header} {{"));
+                self.node(&inner, ids, &vars, &said, depth + 1)?;
+                self.line(depth, "}");
+                Ok(())
+            }
+        }
+    }
+
+    /// `for (…)`, and the variables and conditions inside.
+    fn header(
+        &self,
+        row: &Row,
+        ids: &[StatementId],
+        vars: &[String],
+        said: &[Affine],
+    ) -> Result<(String, Vec<String>, Vec<Affine>)> {
+        let malformed = || Error::Internal(format!("loop {} of {} is no iterator", row.name, self.scop.name));
+        let var = Var(vars.len() as u32);
+        let backwards = row.of(ids[0]).coefficient(var) < 0;
+        let time = Affine::var(var).scale(if backwards { -1 } else { 1 });
+        let extent = self.scop.statement(ids[0]).iterators.get(vars.len()).ok_or_else(malformed)?.extent;
+        let same = |&id: &StatementId| {
+            *row.of(id) == time
+                && self.scop.statement(id).iterators.get(vars.len()).is_some_and(|it| it.extent == extent)
+        };
+        if !ids.iter().all(same) {
+            return Err(malformed());
+        }
+        let mut name = row.name.clone();
+        while (self.reserved)(&name) || self.arrays.contains(&name) || vars.contains(&name) {
+            name.push('_');
+        }
+        let inside: Vec<String> = vars.iter().cloned().chain([name.clone()]).collect();
+        let names = self.names(&inside);
+        let iterators = &self.scop.statement(ids[0]).iterators;
+        let range = |v: Var| (0, iterators[v.0 as usize].extent - 1);
+        let (mut lower, mut upper, mut said) = (vec![], vec![], said.to_vec());
+        for c in self.common(ids, &said) {
+            let k = c.coefficient(var);
+            if k != 0 && c.terms.last().is_some_and(|t| t.0 == var) {
+                // k·var + rest ≥ 0
+                let rest = c.clone().plus(var, -k);
+                if k > 0 {
+                    lower.push((rest.scale(-1).offset(k - 1), k));
+                } else {
+                    upper.push((rest, -k));
+                }
+                said.push(c);
+            }
+        }
+        let bound = |(a, k): &(Affine, i64)| match k {
+            1 => names.affine(a),
+            k => format!("FLOOR_DIV({}, {k})", names.affine(a)),
+        };
+        if !lower.iter().any(|(a, k)| a.bounds(range).0.div_euclid(*k) >= 0) {
+            lower.insert(0, (Affine::constant(0), 1));
+        }
+        if !upper.iter().any(|(a, k)| a.bounds(range).1.div_euclid(*k) < extent) {
+            upper.insert(0, (Affine::constant(extent - 1), 1));
+        }
+        let join = |word: &str, bounds: &[(Affine, i64)]| {
+            let texts = bounds.iter().map(bound);
+            texts.reduce(|a, b| format!("{word}({a}, {b})")).unwrap_or_default()
+        };
+        let low = join("MAX", &lower);
+        let header = match (&upper[..], backwards) {
+            ([(a, 1)], false) => {
+                format!("for (long {name} = {low}; {name} < {}; {name}++)", names.affine(&a.clone().offset(1)))
+            }
+            (_, false) => format!("for (long {name} = {low}; {name} <= {}; {name}++)", join("MIN", &upper)),
+            (_, true) => format!("for (long {name} = {}; {name} >= {low}; {name}--)", join("MIN", &upper)),
+        };
+        Ok((header, inside, said))
+    }
+
+    /// The conditions that all statements have and that are not said yet.
+    fn common(&self, ids: &[StatementId], said: &[Affine]) -> Vec<Affine> {
+        let domain = |id: StatementId| &self.scop.statement(id).domain[..];
+        let mut out: Vec<Affine> = vec![];
+        for c in ids.first().map_or(&[][..], |&id| domain(id)) {
+            let all = ids.iter().all(|&id| domain(id).contains(c));
+            if all && !said.contains(c) && !out.contains(c) {
+                out.push(c.clone());
+            }
+        }
+        out
+    }
+
+    fn statement(&mut self, id: StatementId, vars: &[String], depth: usize) -> Result<()> {
+        let s = self.scop.statement(id);
+        let names = self.names(vars);
+        let index: Vec<Index> = s.write.iter().cloned().map(Index::Affine).collect();
+        let target = names.element(s.target, &index)?;
+        let text = match (s.reduce, &s.body) {
+            (None, body) => format!("{target} = {};", names.expression(body)?),
+            (Some(BinaryOp::Add), Expr::Unary(UnaryOp::Neg, body)) => {
+                format!("{target} -= {};", names.expression(body)?)
+            }
+            (Some(BinaryOp::Add), body) => format!("{target} += {};", names.expression(body)?),
+            (Some(BinaryOp::Mul), body) => format!("{target} *= {};", names.expression(body)?),
+            (Some(op), body) => {
+                let total = Expr::load(s.target, s.write.clone());
+                let text = names.expression(&Expr::binary(op, total, body.clone()))?;
+                let float = matches!(op, BinaryOp::Min | BinaryOp::Max) && self.scop.tensor(s.target).dtype.is_float();
+                let keeps = float && numbers_only(op, body).is_none();
+                format!("{target} = {}{text};", if keeps { "KEEP_" } else { "" })
+            }
+        };
+        self.line(depth, &text);
+        Ok(())
+    }
+
+    fn names<'n>(&'n self, vars: &'n [String]) -> Names<'n> {
+        Names { arrays: self.arrays, dtypes: &self.dtypes, vars }
+    }
+
+    fn line(&mut self, depth: usize, text: &str) {
+        let _ = writeln!(self.out, "{}{text}", "    ".repeat(depth));
+    }
+}

@@ -1,0 +1,76 @@
+//! Conditions on indices: disjoint pieces, each a conjunction of `affine ≥ 0`.
+
+use crate::language::environment::Scope;
+use super::source::{Checked, Problem};
+use crate::expr::syntax::{Expr, Kind, Operator};
+use crate::expr::CompareOp;
+use crate::expr::Affine;
+
+/// All of these hold.
+pub type Conjunction = Vec<Affine>;
+
+/// More pieces than this are no condition that a person writes.
+const PIECES: usize = 64;
+
+/// Where `e` is `truth`: pieces of which exactly one holds there, and none elsewhere.
+pub fn pieces(scope: &Scope, e: &Expr, truth: bool) -> Checked<Vec<Conjunction>> {
+    let found = match &e.kind {
+        Kind::Bool(v) if *v == truth => vec![vec![]],
+        Kind::Bool(_) => vec![],
+        Kind::Not(a) => pieces(scope, a, !truth)?,
+        Kind::Binary(operator @ (Operator::And | Operator::Or), a, b) => {
+            if (*operator == Operator::And) == truth {
+                product(pieces(scope, a, truth)?, pieces(scope, b, truth)?)
+            } else {
+                let mut out = pieces(scope, a, truth)?;
+                out.extend(product(pieces(scope, a, !truth)?, pieces(scope, b, truth)?));
+                out
+            }
+        }
+        Kind::Binary(Operator::Compare(op), a, b) => {
+            let (Some(a), Some(b)) = (scope.affine(a)?, scope.affine(b)?) else {
+                return Err(not_affine(scope, e));
+            };
+            let difference = a.add_scaled(&b, -1);
+            let at_least = |k: i64, c: i64| vec![difference.scale(k).offset(c)];
+            let op = if truth { *op } else { opposite(*op) };
+            match op {
+                CompareOp::Ge => vec![at_least(1, 0)],
+                CompareOp::Gt => vec![at_least(1, -1)],
+                CompareOp::Le => vec![at_least(-1, 0)],
+                CompareOp::Lt => vec![at_least(-1, -1)],
+                CompareOp::Eq => vec![[at_least(1, 0), at_least(-1, 0)].concat()],
+                CompareOp::Ne => vec![at_least(-1, -1), at_least(1, -1)],
+            }
+        }
+        _ => return Err(not_affine(scope, e)),
+    };
+    if found.len() > PIECES {
+        return Err(Problem::unsupported(e.span, format!("a condition of more than {PIECES} cases")));
+    }
+    Ok(found)
+}
+
+fn product(a: Vec<Conjunction>, b: Vec<Conjunction>) -> Vec<Conjunction> {
+    a.iter().flat_map(|a| b.iter().map(move |b| [a.clone(), b.clone()].concat())).collect()
+}
+
+fn opposite(op: CompareOp) -> CompareOp {
+    match op {
+        CompareOp::Eq => CompareOp::Ne,
+        CompareOp::Ne => CompareOp::Eq,
+        CompareOp::Lt => CompareOp::Ge,
+        CompareOp::Ge => CompareOp::Lt,
+        CompareOp::Le => CompareOp::Gt,
+        CompareOp::Gt => CompareOp::Le,
+    }
+}
+
+fn not_affine(scope: &Scope, e: &Expr) -> Problem {
+    let why = if scope.reads_data(e) {
+        "depends on data: choose between values with `select(condition, a, b)`"
+    } else {
+        "does not compare sums of indices times numbers"
+    };
+    Problem::invalid(e.span, format!("the condition `{}` {why}", scope.show(e)))
+}

@@ -1,0 +1,26 @@
+//! The names that an expression may use, and how it reads them.
+
+use crate::expr::Access;
+use crate::expr::Affine;
+use crate::language::source::Checked;
+use crate::poly::statement::TensorDecl;
+use crate::expr::syntax::{Span, Style};
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+
+/// What an expression may name.
+pub struct Scope<'a> {
+    pub sizes: &'a BTreeMap<String, i64>,
+    /// Index i is [`Var`] i.
+    pub indices: &'a [String],
+    /// Array i is [`BufferId`] i.
+    pub arrays: &'a [TensorDecl],
+    /// What becomes of a read where all of some forms are ≥ 0: guards are added, bounds are proven.
+    pub read: &'a Reader<'a>,
+    /// How messages write expressions.
+    pub style: Style,
+    /// Conditions of the selections around the expression that is being read.
+    pub facts: RefCell<Vec<Affine>>,
+}
+
+pub type Reader<'a> = dyn Fn(Span, Access, &[Affine]) -> Checked<Access> + 'a;

@@ -1,0 +1,154 @@
+//! Text to tokens, each with its place.
+
+use super::source::{Checked, Problem};
+use crate::expr::syntax::Span;
+use crate::expr::syntax::{DTYPES, FUNCTIONS};
+
+#[derive(Clone, PartialEq, Debug)]
+pub enum Token {
+    /// Letters, digits and `_`; keywords too.
+    Word(String),
+    Integer(i64),
+    Real(f64),
+    Symbol(&'static str),
+    End,
+}
+
+/// Longer ones before those that they begin with.
+const SYMBOLS: [&str; 37] = [
+    "min=!", "max=!", "min=", "max=", "+=!", "*=!", "->", "..", "<=", ">=", "==", "!=", "&&", "||", "+=", "-=", "*=",
+    "/=", "(", ")", "{", "}", "[", "]", ",", ";", "+", "-", "*", "/", "%", "<", ">", "=", "!", ":", ".",
+];
+
+/// Words that cannot be names.
+const KEYWORDS: [&str; 19] = [
+    "def", "loop", "schedule", "sizes", "init", "for", "in", "out", "inout", "temp", "if", "else", "step", "where",
+    "true", "false", "inf", "nan", "by",
+];
+
+/// What `word` is, when it cannot be a name.
+pub fn reserved(word: &str) -> Option<&'static str> {
+    if KEYWORDS.contains(&word) {
+        Some("a keyword")
+    } else if FUNCTIONS.iter().any(|f| f.0 == word) {
+        Some("a function")
+    } else if DTYPES.iter().any(|d| d.name() == word) {
+        Some("an element type")
+    } else {
+        None
+    }
+}
+
+fn begins_word(c: char) -> bool {
+    c.is_alphabetic() || c == '_'
+}
+
+fn in_word(c: char) -> bool {
+    c.is_alphanumeric() || c == '_'
+}
+
+/// The tokens of `text`; the last one is [`Token::End`].
+pub fn tokens(text: &str) -> Checked<Vec<(Token, Span)>> {
+    let mut out = vec![];
+    let mut at = 0;
+    while let Some(c) = text[at..].chars().next() {
+        let rest = &text[at..];
+        let span = |length: usize| Span { start: at as u32, end: (at + length) as u32 };
+        let length_while = |f: fn(char) -> bool| rest.find(|c| !f(c)).unwrap_or(rest.len());
+        if c.is_whitespace() {
+            at += c.len_utf8();
+        } else if c == '#' {
+            at += rest.find('\n').unwrap_or(rest.len());
+        } else if c.is_ascii_digit() {
+            let (token, length) = number(rest).map_err(|(m, length)| Problem::invalid(span(length), m))?;
+            out.push((token, span(length)));
+            at += length;
+        } else if let Some(symbol) = symbol(rest) {
+            out.push((Token::Symbol(symbol), span(symbol.len())));
+            at += symbol.len();
+        } else if begins_word(c) {
+            let length = length_while(in_word);
+            out.push((Token::Word(rest[..length].into()), span(length)));
+            at += length;
+        } else {
+            let shown = if c.is_ascii() { format!("`{c}`") } else { format!("`{c}` (U+{:04X})", c as u32) };
+            return Err(Problem::invalid(span(c.len_utf8()), format!("the character {shown} has no meaning here")));
+        }
+    }
+    out.push((Token::End, Span { start: at as u32, end: at as u32 }));
+    Ok(out)
+}
+
+fn symbol(rest: &str) -> Option<&'static str> {
+    // `min==3` compares a name that cannot be; `min=3` assigns.
+    SYMBOLS.into_iter().find(|s| {
+        rest.strip_prefix(s).is_some_and(|after| !(s.starts_with('m') && s.ends_with('=') && after.starts_with('=')))
+    })
+}
+
+/// An integer, or a real number with a point or an exponent. `0..4` begins with an integer.
+fn number(rest: &str) -> Result<(Token, usize), (String, usize)> {
+    let digits = |from: usize| from + rest[from..].find(|c: char| !c.is_ascii_digit()).unwrap_or(rest.len() - from);
+    let followed = |at: usize| rest[at..].starts_with(|c: char| c.is_ascii_digit());
+    let mut end = digits(0);
+    let mut real = false;
+    if rest[end..].starts_with('.') && followed(end + 1) {
+        end = digits(end + 1);
+        real = true;
+    }
+    if rest[end..].starts_with(['e', 'E']) {
+        let sign = end + 1 + usize::from(rest[end + 1..].starts_with(['+', '-']));
+        if followed(sign) {
+            end = digits(sign);
+            real = true;
+        }
+    }
+    let text = &rest[..end];
+    if let Some(c) = rest[end..].chars().next().filter(|c| in_word(*c)) {
+        return Err((format!("`{}{c}…` is neither a number nor a name", shortened(text)), end + c.len_utf8()));
+    }
+    let token = if real {
+        text.parse().ok().filter(|v: &f64| v.is_finite()).map(Token::Real)
+    } else {
+        text.parse().ok().map(Token::Integer)
+    };
+    token.map(|t| (t, end)).ok_or_else(|| (format!("the number {} is too large", shortened(text)), end))
+}
+
+/// The beginning and the end of a long number.
+fn shortened(digits: &str) -> String {
+    match digits.len() {
+        0..=40 => digits.to_string(),
+        n => format!("{}…{} ({n} characters)", &digits[..16], &digits[n - 8..]),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(text: &str) -> Vec<Token> {
+        tokens(text).unwrap().into_iter().map(|t| t.0).collect()
+    }
+
+    #[test]
+    fn numbers_symbols_and_words_are_told_apart() {
+        use Token::*;
+        let word = |w: &str| Word(w.into());
+        assert_eq!(of("0..N # and\n1.5e-3"), [Integer(0), Symbol(".."), word("N"), Real(1.5e-3), End]);
+        assert_eq!(of("C max=!2"), [word("C"), Symbol("max=!"), Integer(2), End]);
+        assert_eq!(of("max(min,a_1)").len(), 7);
+        assert_eq!(of("a+=!b")[1], Symbol("+=!"));
+        assert_eq!(of("2.x")[1], Symbol("."));
+        for (text, message) in [
+            ("12ab", "`12a…` is neither a number nor a name"),
+            ("99999999999999999999", "the number 99999999999999999999 is too large"),
+            ("1e999", "the number 1e999 is too large"),
+            ("a $ b", "the character `$` has no meaning here"),
+            ("a \u{200b} b", "the character `\u{200b}` (U+200B) has no meaning here"),
+            (&"9".repeat(100_000), "the number 9999999999999999…99999999 (100000 characters) is too large"),
+        ] {
+            assert_eq!(tokens(text).unwrap_err().error.to_string(), format!("invalid: {message}"));
+        }
+    }
+}

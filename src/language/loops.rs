@@ -1,0 +1,421 @@
+//! `loop` programs to Scops.
+//!
+//! Each assignment becomes a statement for each case of the conditions around it; its iterators are the loops around
+//! it, a loop's iterator being its index minus its least value, so that boxes begin at 0. The original order is the
+//! tree of loops and sequences as written; statements that never run are not in it, and it may have none. Every access
+//! is proven inside of its array for all iterations, or refused with the first iteration that leaves it.
+
+use super::condition;
+use super::def;
+use crate::expr::syntax::Style;
+use super::scope::plain;
+use crate::language::environment::{Reader, Scope};
+use super::source::{Checked, Problem};
+use crate::expr::syntax::Span;
+use super::syntax::{Access as Use, Assign, Assignment, Body, Combine, Program, Range, Statement};
+use crate::expr::syntax::{Expr as Text, Function, Kind, Name};
+use crate::expr::{Access, BinaryOp, BufferId, Expr, Index, Scalar};
+use crate::expr::{Affine, Var};
+use crate::poly::sets::isl::Isl;
+use crate::poly::sets::polyhedron::{Polyhedron, Reduced};
+use crate::poly::normalize::rounding;
+use crate::poly::schedule::{Band, Node, Row, RowKind, Schedule};
+use crate::poly::scop;
+use crate::poly::scop::Scop;
+use crate::poly::statement::{Iterator, Role, StatementId, TensorDecl};
+use std::collections::BTreeMap;
+
+/// More statements than this are no program that a person writes.
+const STATEMENTS: usize = 200;
+
+/// The Scop of a loop program, its arrays in their order.
+pub fn lower(program: &Program, sizes: &BTreeMap<String, i64>) -> Checked<Scop> {
+    lower_from(program, sizes, i64::MAX)
+}
+
+/// The same, an iterator being its index as it is written where that is never negative: what schedules by hand speak of.
+pub fn lower_over_indices(program: &Program, sizes: &BTreeMap<String, i64>) -> Checked<Scop> {
+    lower_from(program, sizes, 0)
+}
+
+/// Iterators begin at the least value of their index, or at `origin` where that is smaller.
+fn lower_from(program: &Program, sizes: &BTreeMap<String, i64>, origin: i64) -> Checked<Scop> {
+    let Body::Loop { statements, .. } = &program.body else {
+        return Err(Problem::invalid(program.name.span, format!("`{}` is no loop program", program.name)));
+    };
+    let arrays = arrays(program, sizes)?;
+    let mut walk = Walk { sizes, origin, arrays: &arrays, isl: Isl::default(), statements: vec![], names: vec![] };
+    let order = walk.block(statements, &Nest::default())?;
+    let root = order.map_or(Node::Sequence(vec![]), |(_, root)| root);
+    let names = unique(&walk.names);
+    let mut statements = walk.statements;
+    statements.iter_mut().zip(names).for_each(|(s, name)| s.name = name);
+    let order = Schedule { root };
+    let scop = Scop { name: program.name.text.clone(), tensors: arrays, statements, order, ..Scop::default() };
+    scop.verify().map_err(|error| Problem { span: program.name.span, error })?;
+    Ok(scop)
+}
+
+/// The arrays with their shapes and roles.
+pub fn arrays(program: &Program, sizes: &BTreeMap<String, i64>) -> Checked<Vec<TensorDecl>> {
+    let Body::Loop { arrays, statements, .. } = &program.body else { return Ok(vec![]) };
+    let scope = Scope::new(sizes, &[], &[], &plain, Style::Square);
+    let mut out: Vec<TensorDecl> = vec![];
+    for array in arrays {
+        let name = &array.name;
+        if sizes.contains_key(&name.text) || out.iter().any(|a| a.name == name.text) {
+            return Err(Problem::invalid(name.span, format!("there is a size or an array called `{name}` already")));
+        }
+        let written = written(statements, name);
+        let role = match (array.access, written) {
+            (Some(Use::In) | None, None) => Role::Input,
+            (Some(Use::In), Some(span)) => {
+                return Err(Problem::invalid(span, format!("`{name}` is an `in` array and cannot be written")));
+            }
+            (None | Some(Use::InOut), _) => Role::InOut,
+            (Some(Use::Out), Some(_)) => Role::Output,
+            (Some(Use::Temporary), Some(_)) => Role::Temporary,
+            (Some(Use::Out | Use::Temporary), None) => {
+                return Err(Problem::invalid(name.span, format!("nothing writes `{name}`")));
+            }
+        };
+        let shape = def::shape(&scope, array)?;
+        out.push(TensorDecl { name: name.text.clone(), dtype: array.dtype, shape, role });
+    }
+    Ok(out)
+}
+
+/// Where `array` is first written.
+fn written(statements: &[Statement], array: &Name) -> Option<Span> {
+    statements.iter().find_map(|s| match s {
+        Statement::For { body, .. } => written(body, array),
+        Statement::If { body, otherwise, .. } => written(body, array).or_else(|| written(otherwise, array)),
+        Statement::Assign(a) => (a.target == *array).then_some(a.target.span),
+    })
+}
+
+/// The names, numbered where several statements have one.
+fn unique(names: &[String]) -> Vec<String> {
+    let mut out: Vec<String> = vec![];
+    for name in names {
+        let several = names.iter().filter(|n| *n == name).count() > 1;
+        let mut k = 1;
+        let mut numbered = if several { format!("{name}_{k}") } else { name.clone() };
+        while out.contains(&numbered) || (several && names.contains(&numbered)) {
+            k += 1;
+            numbered = format!("{name}_{k}");
+        }
+        out.push(numbered);
+    }
+    out
+}
+
+/// The loops and conditions around a place.
+#[derive(Clone, Default)]
+struct Nest {
+    indices: Vec<String>,
+    /// Each index over the iterators.
+    values: Vec<Affine>,
+    iterators: Vec<Iterator>,
+    /// Each is ≥ 0; what the box does not say already.
+    domain: Vec<Affine>,
+    /// Iterations run from the last to the first.
+    backwards: Vec<bool>,
+}
+
+impl Nest {
+    fn over_iterators(&self, a: &Affine) -> Affine {
+        a.substitute(|v| self.values[v.0 as usize].clone())
+    }
+
+    fn bounds(&self, a: &Affine) -> (i64, i64) {
+        a.bounds(|v| (0, self.iterators[v.0 as usize].extent - 1))
+    }
+
+    /// Adds a condition unless the box implies it.
+    fn restrict(&mut self, a: Affine) {
+        if self.bounds(&a).0 < 0 {
+            self.domain.push(a);
+        }
+    }
+
+    fn polyhedron(&self) -> Polyhedron {
+        Polyhedron::domain(&crate::poly::statement::Statement {
+            name: String::new(),
+            iterators: self.iterators.clone(),
+            domain: self.domain.clone(),
+            target: BufferId(0),
+            write: vec![],
+            reduce: None,
+            body: Expr::Const(Scalar::bool(false)),
+        })
+    }
+}
+
+/// Statements below a place and their order.
+type Ordered = Option<(Vec<StatementId>, Node)>;
+
+struct Walk<'a> {
+    sizes: &'a BTreeMap<String, i64>,
+    origin: i64,
+    arrays: &'a [TensorDecl],
+    isl: Isl,
+    statements: Vec<crate::poly::statement::Statement>,
+    /// The label or else the target of each statement.
+    names: Vec<String>,
+}
+
+impl Walk<'_> {
+    fn block(&mut self, statements: &[Statement], nest: &Nest) -> Checked<Ordered> {
+        let mut children = vec![];
+        for s in statements {
+            children.extend(self.statement(s, nest)?);
+        }
+        Ok(sequence(children))
+    }
+
+    fn statement(&mut self, s: &Statement, nest: &Nest) -> Checked<Vec<(Vec<StatementId>, Node)>> {
+        match s {
+            Statement::For { index, range, step, body } => {
+                let Some(inner) = self.enter(index, range, *step, nest)? else {
+                    return Ok(vec![]);
+                };
+                let Some((ids, child)) = self.block(body, &inner)? else { return Ok(vec![]) };
+                let depth = nest.iterators.len();
+                let sign = if inner.backwards[depth] { -1 } else { 1 };
+                let time = Affine::var(Var(depth as u32)).scale(sign);
+                let row = Row {
+                    name: index.text.clone(),
+                    phi: ids.iter().map(|&id| (id, time.clone())).collect(),
+                    tile: 1,
+                    coincident: false,
+                    kind: RowKind::Serial,
+                    pad: 1,
+                };
+                Ok(vec![(ids, Node::Band(Band { rows: vec![row], permutable: false }, Box::new(child)))])
+            }
+            Statement::If { condition, body, otherwise } => {
+                let mut children = vec![];
+                for (block, truth) in [(body, true), (otherwise, false)] {
+                    if block.is_empty() {
+                        continue;
+                    }
+                    let scope = self.scope(&nest.indices, &plain);
+                    for piece in condition::pieces(&scope, condition, truth)? {
+                        let mut inner = nest.clone();
+                        piece.iter().for_each(|c| inner.restrict(nest.over_iterators(c)));
+                        children.extend(self.block(block, &inner)?);
+                    }
+                }
+                Ok(children)
+            }
+            Statement::Assign(a) => {
+                let id = StatementId(self.statements.len() as u32);
+                if self.is_empty(&nest.polyhedron(), a.span)? {
+                    return Ok(vec![]);
+                }
+                if self.statements.len() == STATEMENTS {
+                    let message = format!("a program of more than {STATEMENTS} statements");
+                    return Err(Problem::unsupported(a.span, message));
+                }
+                let statement = self.assign(a, nest)?;
+                self.statements.push(statement);
+                self.names.push(a.label.as_ref().unwrap_or(&a.target).text.clone());
+                Ok(vec![(vec![id], Node::Leaf)])
+            }
+        }
+    }
+
+    fn scope<'s>(&'s self, indices: &'s [String], read: &'s Reader<'s>) -> Scope<'s> {
+        Scope::new(self.sizes, indices, self.arrays, read, Style::Square)
+    }
+
+    /// Inside of a loop; `None` when it has no iterations.
+    fn enter(&self, index: &Name, range: &Range, step: i64, nest: &Nest) -> Checked<Option<Nest>> {
+        let taken = self.sizes.contains_key(&index.text) || nest.indices.contains(&index.text);
+        if taken || self.arrays.iter().any(|a| a.name == index.text) {
+            let message = format!("there is a size, an array or an index called `{index}` already");
+            return Err(Problem::invalid(index.span, message));
+        }
+        let lower = self.bounds(&range.lower, BinaryOp::Max, nest)?;
+        let upper = self.bounds(&range.upper, BinaryOp::Min, nest)?;
+        let last: Vec<Affine> = upper.iter().map(|a| a.clone().offset(-1)).collect();
+        let least = lower.iter().map(|a| nest.bounds(a).0).max().unwrap_or(0);
+        let most = last.iter().map(|a| nest.bounds(a).1).min().unwrap_or(-1);
+        let depth = nest.iterators.len() as u32;
+        let iterator = Affine::var(Var(depth));
+        let (anchor, what) = if step > 0 { (&lower, "lower") } else { (&last, "upper") };
+        let (value, span) = match (step, &anchor[..]) {
+            (1 | -1, _) => {
+                let first = least.min(self.origin);
+                (iterator.clone().offset(first), if most < least { -1 } else { most - first })
+            }
+            (_, [start]) => {
+                let (lo, hi) = nest.bounds(start);
+                let span = if step > 0 { most - lo } else { hi - least };
+                (start.add_scaled(&iterator, step), span.div_euclid(step.abs()))
+            }
+            _ => {
+                let bound = if step > 0 { &range.lower } else { &range.upper };
+                let message = format!("a step of {step} from one of several {what} bounds");
+                return Err(Problem::unsupported(bound.span, message));
+            }
+        };
+        if span < 0 {
+            return Ok(None);
+        }
+        if span >= 1 << 40 {
+            return Err(Problem::invalid(index.span, format!("the loop `{index}` has {span} iterations")));
+        }
+        let mut inner = nest.clone();
+        let index_of = Some(&value).filter(|value| **value != iterator).cloned();
+        inner.iterators.push(Iterator { index: index_of, ..Iterator::new(&index.text, span + 1) });
+        inner.indices.push(index.text.clone());
+        inner.backwards.push(step == -1);
+        lower.iter().for_each(|a| inner.restrict(value.add_scaled(a, -1)));
+        last.iter().for_each(|a| inner.restrict(a.add_scaled(&value, -1)));
+        inner.values.push(value);
+        Ok(Some(inner))
+    }
+
+    /// A bound as forms over iterators, of which it is the greatest (`Max`) or the least (`Min`).
+    fn bounds(&self, e: &Text, op: BinaryOp, nest: &Nest) -> Checked<Vec<Affine>> {
+        if let Kind::Call(Function::Binary(called), operands) = &e.kind
+            && *called == op
+        {
+            let mut out = self.bounds(&operands[0], op, nest)?;
+            out.extend(self.bounds(&operands[1], op, nest)?);
+            return Ok(out);
+        }
+        let scope = self.scope(&nest.indices, &plain);
+        match scope.affine(e)? {
+            Some(a) => Ok(vec![nest.over_iterators(&a)]),
+            None if scope.reads_data(e) => {
+                let message = format!("the bound `{}` depends on data, and must be affine", scope.show(e));
+                Err(Problem::invalid(e.span, message))
+            }
+            None => {
+                let (bound, joined) = (scope.show(e), op.name());
+                let message = format!("the bound `{bound}` is not affine, nor the {joined} of affine forms");
+                Err(Problem::invalid(e.span, message))
+            }
+        }
+    }
+
+    fn assign(&self, a: &Assignment, nest: &Nest) -> Checked<crate::poly::statement::Statement> {
+        let read = |span, access, facts: &[Affine]| self.inside(span, access, facts, nest);
+        let scope = self.scope(&nest.indices, &read);
+        let target = scope.resolve(a.target.span, &a.target, a.subscripts.len())?;
+        let dtype = self.arrays[target.0 as usize].dtype;
+        let write = scope.affine_subscripts(&a.target, &a.subscripts)?;
+        let index = write.iter().cloned().map(Index::Affine).collect();
+        self.inside(a.target.span, Access { buffer: target, index, guard: vec![], otherwise: None }, &[], nest)?;
+        let value = scope.value(&a.value, dtype)?;
+        let own = || Expr::load(target, write.clone());
+        let (reduce, value) = match a.assign {
+            Assign::Set | Assign::Reduce(_) => match value {
+                // `x = max(x, e)` is `x max= e`.
+                Expr::Binary(op @ (BinaryOp::Min | BinaryOp::Max), x, e) if *x == own() => (Some(op), *e),
+                Expr::Binary(op @ (BinaryOp::Min | BinaryOp::Max), e, x) if *x == own() => (Some(op), *e),
+                value => (None, value),
+            },
+            Assign::Update(Combine::Div) => (None, own() / value),
+            Assign::Update(Combine::Sub) => (Some(def::reduction(Combine::Add, dtype, a.span)?), -value),
+            Assign::Update(combine) => (Some(def::reduction(combine, dtype, a.span)?), value),
+        };
+        Ok(crate::poly::statement::Statement {
+            name: String::new(),
+            iterators: nest.iterators.clone(),
+            domain: nest.domain.clone(),
+            target,
+            write: write.iter().map(|a| nest.over_iterators(a)).collect(),
+            reduce,
+            body: rounding::round_repeated_in(
+                &value.substitute(&mut |v| nest.values[v.0 as usize].clone()),
+                reduce,
+                self.arrays,
+            ),
+        })
+    }
+
+    /// A read or write that stays inside of its array, guarded by `facts` where it needs them.
+    fn inside(&self, span: Span, mut access: Access, facts: &[Affine], nest: &Nest) -> Checked<Access> {
+        let decl = &self.arrays[access.buffer.0 as usize];
+        let mut guarded = false;
+        for (d, index) in access.index.iter().enumerate() {
+            match index {
+                Index::Affine(form) => {
+                    let below = Affine::constant(decl.shape[d] - 1).add_scaled(form, -1);
+                    for inside in [form, &below] {
+                        if self.leaves(span, inside, &[], nest)?.is_none() {
+                            continue;
+                        }
+                        guarded = true;
+                        if let Some(point) = self.leaves(span, inside, facts, nest)? {
+                            return Err(outside(span, decl, d, form, nest, &point));
+                        }
+                    }
+                }
+                Index::Value(e) => {
+                    let mut written = None;
+                    e.visit_accesses(&mut |a| {
+                        let array = &self.arrays[a.buffer.0 as usize];
+                        written = written.or(Some(&array.name).filter(|_| array.role.is_written()));
+                    });
+                    if let Some(name) = written {
+                        let message = format!("a subscript from `{name}`, which the program writes");
+                        return Err(Problem::unsupported(span, message));
+                    }
+                }
+            }
+        }
+        if guarded {
+            access.guard = facts.to_vec();
+            access.otherwise = Some(Scalar::of(decl.dtype, 0.0));
+        }
+        Ok(access)
+    }
+
+    /// The first iteration at which `form` is negative though all of `facts` are not.
+    fn leaves(&self, span: Span, form: &Affine, facts: &[Affine], nest: &Nest) -> Checked<Option<Vec<i64>>> {
+        let form = nest.over_iterators(form);
+        if nest.bounds(&form).0 >= 0 {
+            return Ok(None);
+        }
+        let mut outside = nest.polyhedron();
+        for a in facts.iter().map(|f| nest.over_iterators(f)).chain([form.scale(-1).offset(-1)]) {
+            outside.inequalities.push(outside.form(&a, 0));
+        }
+        if Reduced::new(&outside).empty {
+            return Ok(None);
+        }
+        self.isl.first_point(&outside).map_err(|error| Problem { span, error })
+    }
+
+    fn is_empty(&self, p: &Polyhedron, span: Span) -> Checked<bool> {
+        if Reduced::new(p).empty {
+            return Ok(true);
+        }
+        self.isl.is_empty(p).map_err(|error| Problem { span, error })
+    }
+}
+
+fn outside(span: Span, decl: &TensorDecl, d: usize, form: &Affine, nest: &Nest, point: &[i64]) -> Problem {
+    let value = |a: &Affine| a.evaluate(|v| point[v.0 as usize]);
+    let at: Vec<String> = nest.indices.iter().zip(&nest.values).map(|(i, a)| format!("{i}={}", value(a))).collect();
+    let at = if at.is_empty() { String::new() } else { format!(" at {}", at.join(", ")) };
+    let (is, extent) = (value(&nest.over_iterators(form)), decl.shape[d]);
+    Problem::invalid(span, format!("subscript {d} of `{}` is {is}{at}, outside of 0..{extent}", decl.name))
+}
+
+/// One after the other.
+fn sequence(mut children: Vec<(Vec<StatementId>, Node)>) -> Ordered {
+    match children.len() {
+        0 => None,
+        1 => children.pop(),
+        _ => {
+            let ids = children.iter().flat_map(|c| c.0.iter().copied()).collect();
+            Some((ids, Node::Sequence(children)))
+        }
+    }
+}

@@ -1,0 +1,109 @@
+//! What a program computes for known sizes: a tensor expression or a Scop, and its initial values.
+
+use crate::language::source::Problem;
+use crate::language::syntax::{Body, File, Program};
+use crate::language::{def, loops};
+use crate::poly::transform::primitive;
+use crate::poly::scop::{self, Scop};
+use crate::poly::statement::Role;
+use crate::poly::analysis::index_range;
+use crate::poly::analysis::index_range::IndexRange;
+use crate::poly::transform::state::Transformed;
+use crate::poly::normalize::{build, textual_order};
+use crate::runtime::Result;
+use std::collections::BTreeMap;
+
+/// What a program computes for known sizes.
+#[derive(Clone, Debug)]
+pub struct Meaning {
+    pub name: String,
+    pub sizes: BTreeMap<String, i64>,
+    pub computation: Computation,
+    /// The computation in an order that was written by hand and is proven; `None` where the ILP is to find one.
+    pub schedule: Option<Transformed>,
+    /// The initial values of arrays that are not given: its outputs have their names. `None` when none are declared.
+    pub initial: Option<crate::poly::statement::Program>,
+}
+
+#[derive(Clone, Debug)]
+pub enum Computation {
+    Def(crate::poly::statement::Program),
+    Loop(Scop),
+}
+
+impl Meaning {
+    /// The arrays that the program knows: inputs, outputs, temporaries.
+    pub fn arrays(&self) -> &[crate::poly::statement::TensorDecl] {
+        match &self.computation {
+            Computation::Def(program) => &program.tensors,
+            Computation::Loop(scop) => &scop.tensors,
+        }
+    }
+
+    /// What the ILP begins with.
+    pub fn normal(&self) -> Result<Scop> {
+        match &self.computation {
+            Computation::Def(program) => build::build(&self.name, program),
+            Computation::Loop(scop) => Ok(scop.clone()),
+        }
+    }
+}
+
+impl Computation {
+    /// What subscripts from data must satisfy.
+    pub fn index_ranges(&self) -> Result<Vec<IndexRange>> {
+        match self {
+            Computation::Def(program) => index_range::index_ranges(program),
+            Computation::Loop(scop) => index_range::index_ranges(&scop.as_definitions()),
+        }
+    }
+}
+
+impl File {
+    /// What `program` of this file computes, with sizes as they are given, or of the set called `chosen`.
+    pub fn lower(&self, program: &Program, given: &BTreeMap<String, i64>, chosen: Option<&str>) -> Result<Meaning> {
+        let lower = || {
+            let sizes = program.bind(given, chosen)?;
+            let computation = match &program.body {
+                Body::Def { .. } => Computation::Def(def::lower(program, &sizes)?),
+                Body::Loop { .. } => Computation::Loop(loops::lower(program, &sizes)?),
+            };
+            let mut meaning =
+                Meaning { name: program.name.text.clone(), sizes, computation, schedule: None, initial: None };
+            if !program.initial.is_empty() {
+                for e in &program.initial {
+                    if let Some(a) = meaning.arrays().iter().find(|a| a.name == *e.target)
+                        && !a.role.is_given()
+                    {
+                        let message = format!("`{}` has no initial values: the program computes it", e.target);
+                        return Err(Problem::invalid(e.target.span, message));
+                    }
+                }
+                let given = |a: &&crate::poly::statement::TensorDecl| a.role.is_given() && a.role != Role::Constant;
+                let arrays: Vec<crate::poly::statement::TensorDecl> = meaning.arrays().iter().filter(given).cloned().collect();
+                meaning.initial = Some(def::lower_initial(&program.initial, &arrays, &meaning.sizes, program.style())?);
+            }
+            Ok(meaning)
+        };
+        lower().map_err(|problem| self.source.error(problem))
+    }
+
+    /// The schedules for `program`.
+    pub fn schedules_of<'f>(&'f self, program: &Program) -> Vec<&'f primitive::Schedule> {
+        self.schedules.iter().filter(|s| s.program == program.name).collect()
+    }
+
+    /// What `meaning` computes in its own order.
+    pub fn untransformed(&self, meaning: &Meaning) -> Result<Meaning> {
+        Ok(Meaning { schedule: Some(Transformed::new(self.written(meaning)?)), ..meaning.clone() })
+    }
+
+    /// The loops of `meaning` as they are written: what schedules by hand begin with.
+    pub fn written(&self, meaning: &Meaning) -> Result<Scop> {
+        match &meaning.computation {
+            Computation::Loop(_) => loops::lower_over_indices(self.program(Some(&meaning.name))?, &meaning.sizes)
+                .map_err(|problem| self.source.error(problem)),
+            Computation::Def(program) => textual_order::in_loops(&meaning.name, program),
+        }
+    }
+}

@@ -1,0 +1,446 @@
+//! Tokens to the syntax tree of a file: programs and statements. Expressions are in [`expression`], schedules in
+//! [`schedule`].
+
+mod expression;
+mod schedule;
+
+use crate::expr::syntax::{DTYPES, Expr, Name};
+use super::lexer::{Token, reserved, tokens};
+use crate::expr::syntax::Style;
+use super::source::{Checked, Problem, Source};
+use crate::expr::syntax::Span;
+use super::syntax::*;
+use crate::runtime::{DType, Result};
+
+/// Statements and expressions may be nested this deep.
+const DEPTH: usize = 64;
+/// An expression may have this many operations.
+const OPERATIONS: usize = 1000;
+
+/// Parses a file; `name` stands in messages. A byte order mark at the beginning is no part of the text.
+pub fn parse(name: &str, text: &str) -> Result<File> {
+    let text = text.strip_prefix('\u{feff}').unwrap_or(text);
+    let source = Source { name: name.into(), text: text.into() };
+    let parsed = tokens(text).and_then(|tokens| {
+        let mut parser = Parser { tokens, at: 0, style: Style::Round, depth: 0, operations: 0 };
+        parser.file()
+    });
+    match parsed {
+        Ok((programs, schedules)) => Ok(File { source, programs, schedules }),
+        Err(problem) => Err(source.error(problem)),
+    }
+}
+
+/// Words of other languages before another word, and what to write instead.
+const ABSENT: [(&str, &str); 4] = [
+    ("while", "a loop runs over a range that is known before, as in `for i in 0..N`; choose values with `select`"),
+    ("let", "declare an array without subscripts, as in `temp f64 x`, and assign to it"),
+    ("var", "declare an array without subscripts, as in `temp f64 x`, and assign to it"),
+    ("const", "a number with a name is a size with a value, as in `loop p(K = 3)`"),
+];
+
+struct Parser {
+    tokens: Vec<(Token, Span)>,
+    at: usize,
+    style: Style,
+    depth: usize,
+    operations: usize,
+}
+
+impl Parser {
+    fn peek(&self) -> &Token {
+        &self.tokens[self.at].0
+    }
+
+    fn span(&self) -> Span {
+        self.tokens[self.at].1
+    }
+
+    /// The place of the token before.
+    fn last(&self) -> Span {
+        self.tokens[self.at.saturating_sub(1)].1
+    }
+
+    fn is(&self, symbol: &str) -> bool {
+        matches!(self.peek(), Token::Symbol(s) if *s == symbol)
+    }
+
+    fn is_after(&self, symbol: &str) -> bool {
+        matches!(self.tokens.get(self.at + 1), Some((Token::Symbol(s), _)) if *s == symbol)
+    }
+
+    /// Whether nothing stands between this token and the next one.
+    fn is_joined(&self) -> bool {
+        self.tokens.get(self.at + 1).is_some_and(|(_, next)| next.start == self.span().end)
+    }
+
+    fn is_word(&self, word: &str) -> bool {
+        matches!(self.peek(), Token::Word(w) if w == word)
+    }
+
+    fn step(&mut self) {
+        self.at = (self.at + 1).min(self.tokens.len() - 1);
+    }
+
+    fn accept(&mut self, symbol: &str) -> bool {
+        let yes = self.is(symbol);
+        if yes {
+            self.step();
+        }
+        yes
+    }
+
+    fn accept_word(&mut self, word: &str) -> bool {
+        let yes = self.is_word(word);
+        if yes {
+            self.step();
+        }
+        yes
+    }
+
+    fn expect(&mut self, symbol: &str) -> Checked<()> {
+        if self.accept(symbol) { Ok(()) } else { self.fail(&format!("`{symbol}`")) }
+    }
+
+    fn expect_word(&mut self, word: &str) -> Checked<()> {
+        if self.accept_word(word) { Ok(()) } else { self.fail(&format!("`{word}`")) }
+    }
+
+    fn fail<T>(&self, wanted: &str) -> Checked<T> {
+        let found = match self.peek() {
+            Token::Word(w) => match reserved(w) {
+                Some(kind) => format!("`{w}`, which is {kind}"),
+                None => format!("`{w}`"),
+            },
+            Token::Integer(v) => format!("{v}"),
+            Token::Real(v) => format!("{v:?}"),
+            Token::Symbol(s) => format!("`{s}`"),
+            Token::End => "the end of the text".into(),
+        };
+        Err(Problem::invalid(self.span(), format!("expected {wanted}, found {found}")))
+    }
+
+    fn name(&mut self, what: &str) -> Checked<Name> {
+        match self.peek() {
+            Token::Word(w) if reserved(w).is_none() => {
+                let name = Name { text: w.clone(), span: self.span() };
+                self.step();
+                Ok(name)
+            }
+            _ => self.fail(what),
+        }
+    }
+
+    fn integer(&mut self, what: &str) -> Checked<i64> {
+        let sign = if self.accept("-") { -1 } else { 1 };
+        match *self.peek() {
+            Token::Integer(v) => {
+                self.step();
+                Ok(sign * v)
+            }
+            _ => self.fail(what),
+        }
+    }
+
+    fn dtype(&mut self) -> Option<DType> {
+        let found = DTYPES.into_iter().find(|d| self.is_word(d.name()));
+        if found.is_some() {
+            self.step();
+        }
+        found
+    }
+
+    /// `item, item, …` up to `close`, which is taken.
+    fn list<T>(&mut self, close: &str, mut item: impl FnMut(&mut Self) -> Checked<T>) -> Checked<Vec<T>> {
+        let mut out = vec![];
+        while !self.accept(close) {
+            if !out.is_empty() && !self.accept(",") {
+                return self.fail(&format!("`,` or `{close}`"));
+            }
+            out.push(item(self)?);
+        }
+        Ok(out)
+    }
+
+    fn deeper<T>(&mut self, work: impl FnOnce(&mut Self) -> Checked<T>) -> Checked<T> {
+        self.depth += 1;
+        if self.depth > DEPTH {
+            return Err(Problem::invalid(self.span(), format!("this is nested more than {DEPTH} deep")));
+        }
+        let result = work(self);
+        self.depth -= 1;
+        result
+    }
+
+    fn file(&mut self) -> Checked<(Vec<Program>, Vec<crate::poly::transform::primitive::Schedule>)> {
+        let (mut programs, mut schedules): (Vec<Program>, Vec<crate::poly::transform::primitive::Schedule>) = (vec![], vec![]);
+        while *self.peek() != Token::End {
+            let def = self.is_word("def");
+            if def || self.is_word("loop") {
+                self.step();
+                let program = if def { self.def()? } else { self.loop_program()? };
+                if programs.iter().any(|p| p.name == program.name) {
+                    return Err(defined_twice("program", &program.name));
+                }
+                programs.push(program);
+            } else if self.accept_word("schedule") {
+                let schedule = self.schedule()?;
+                if schedules.iter().any(|s| s.name == schedule.name && s.program == schedule.program) {
+                    return Err(defined_twice("schedule", &schedule.name));
+                }
+                schedules.push(schedule);
+            } else {
+                return self.fail("`def`, `loop` or `schedule`");
+            }
+        }
+        Ok((programs, schedules))
+    }
+
+    /// After `def`.
+    fn def(&mut self) -> Checked<Program> {
+        self.style = Style::Round;
+        let name = self.name("the name of the definition")?;
+        self.expect("(")?;
+        let inputs = self.list(")", |p| {
+            let Some(dtype) = p.dtype() else { return p.fail("an element type, as in `f32(M,N) A`") };
+            let shape = p.round_shape()?;
+            Ok(Array { access: None, dtype, name: p.name("the name of the input")?, shape })
+        })?;
+        self.expect("->")?;
+        self.expect("(")?;
+        let outputs = self.list(")", |p| {
+            let declared = match p.dtype() {
+                Some(dtype) => Some((dtype, p.round_shape()?)),
+                None => None,
+            };
+            Ok(Output { name: p.name("the name of an output")?, declared })
+        })?;
+        self.expect("{")?;
+        let sizes = self.sizes()?;
+        let initial = self.initial()?;
+        let mut equations = vec![];
+        while !self.accept("}") {
+            if !matches!(self.peek(), Token::Word(_)) {
+                return self.fail("an equation or `}`");
+            }
+            equations.push(self.equation()?);
+        }
+        Ok(Program { name, sizes, initial, body: Body::Def { inputs, outputs, equations } })
+    }
+
+    /// `(M, N)`, or nothing for a scalar.
+    fn round_shape(&mut self) -> Checked<Vec<Expr>> {
+        if self.accept("(") { self.list(")", |p| p.expression()) } else { Ok(vec![]) }
+    }
+
+    /// After `loop`.
+    fn loop_program(&mut self) -> Checked<Program> {
+        self.style = Style::Square;
+        let name = self.name("the name of the loop program")?;
+        self.expect("(")?;
+        let parameters = self.list(")", |p| {
+            let name = p.name("the name of a size")?;
+            let value = if p.accept("=") { Some(p.integer("the value of the size")?) } else { None };
+            Ok(Parameter { name, value })
+        })?;
+        self.expect("{")?;
+        let sizes = self.sizes()?;
+        let mut arrays = vec![];
+        while let Some(declared) = self.arrays()? {
+            arrays.extend(declared);
+        }
+        let initial = self.initial()?;
+        let mut statements = vec![];
+        while !self.accept("}") {
+            statements.push(self.statement()?);
+        }
+        Ok(Program { name, sizes, initial, body: Body::Loop { parameters, arrays, statements } })
+    }
+
+    /// `sizes NAME { N = 1, M = 2 }`, any number of them.
+    fn sizes(&mut self) -> Checked<Vec<Sizes>> {
+        let mut out: Vec<Sizes> = vec![];
+        while self.accept_word("sizes") {
+            let name = self.name("the name of these sizes")?;
+            if out.iter().any(|s| s.name == name) {
+                return Err(defined_twice("set of sizes", &name));
+            }
+            self.expect("{")?;
+            let values = self.list("}", |p| {
+                let name = p.name("a size")?;
+                p.expect("=")?;
+                Ok((name, p.integer("the value of the size")?))
+            })?;
+            out.push(Sizes { name, values });
+        }
+        Ok(out)
+    }
+
+    /// `temp f64 A[N][M], s;`, if one begins here.
+    fn arrays(&mut self) -> Checked<Option<Vec<Array>>> {
+        let words = [("in", Access::In), ("out", Access::Out), ("inout", Access::InOut), ("temp", Access::Temporary)];
+        let access = words.into_iter().find(|w| self.accept_word(w.0)).map(|w| w.1);
+        let Some(dtype) = self.dtype() else {
+            return if access.is_some() { self.fail("an element type") } else { Ok(None) };
+        };
+        let mut out = vec![];
+        loop {
+            let name = self.name("the name of the array")?;
+            out.push(Array { access, dtype, name, shape: self.square()? });
+            if !self.accept(",") {
+                break;
+            }
+        }
+        self.accept(";");
+        Ok(Some(out))
+    }
+
+    /// `[e][e]…`.
+    fn square(&mut self) -> Checked<Vec<Expr>> {
+        let mut out = vec![];
+        while self.accept("[") {
+            out.push(self.expression()?);
+            self.expect("]")?;
+        }
+        Ok(out)
+    }
+
+    /// `init { … }`.
+    fn initial(&mut self) -> Checked<Vec<Equation>> {
+        let mut out = vec![];
+        if self.accept_word("init") {
+            self.expect("{")?;
+            while !self.accept("}") {
+                out.push(self.equation()?);
+            }
+        }
+        Ok(out)
+    }
+
+    fn equation(&mut self) -> Checked<Equation> {
+        let start = self.span();
+        let (target, subscripts) = self.target()?;
+        let assign = self.assignment()?;
+        let value = self.expression()?;
+        let mut conditions = vec![];
+        if self.accept_word("where") {
+            conditions.push(self.condition()?);
+            while self.accept(",") {
+                conditions.push(self.condition()?);
+            }
+        }
+        let span = start.to(self.last());
+        self.accept(";");
+        Ok(Equation { target, subscripts, assign, value, conditions, span })
+    }
+
+    /// `k in 0..4`, or `k <= i`.
+    fn condition(&mut self) -> Checked<Condition> {
+        if let (Token::Word(_), Some((Token::Word(next), _))) = (self.peek(), self.tokens.get(self.at + 1))
+            && next == "in"
+        {
+            let name = self.name("an index")?;
+            self.step();
+            return Ok(Condition::Range(name, self.range()?));
+        }
+        self.expression().map(Condition::Holds)
+    }
+
+    fn range(&mut self) -> Checked<Range> {
+        let lower = self.expression()?;
+        self.expect("..")?;
+        Ok(Range { lower, upper: self.expression()? })
+    }
+
+    /// What is assigned to.
+    fn target(&mut self) -> Checked<(Name, Vec<Expr>)> {
+        if let (Token::Word(word), Some((Token::Word(_), _))) = (self.peek(), self.tokens.get(self.at + 1))
+            && let Some((_, instead)) = ABSENT.into_iter().find(|a| a.0 == word)
+        {
+            return Err(Problem::invalid(self.span(), format!("there is no `{word}`: {instead}")));
+        }
+        let name = self.name("the name of what is defined")?;
+        let subscripts = match self.style {
+            Style::Round => {
+                self.expect("(")?;
+                self.list(")", |p| p.expression())?
+            }
+            Style::Square => self.square()?,
+        };
+        Ok((name, subscripts))
+    }
+
+    fn assignment(&mut self) -> Checked<Assign> {
+        match ASSIGNMENTS.into_iter().find(|a| self.is(a.0)) {
+            Some((_, Assign::Update(Combine::Sub | Combine::Div))) if self.is_after("!") && self.is_joined() => {
+                let message = "only `+=!`, `*=!`, `min=!` and `max=!` start from a neutral element";
+                let start = self.span();
+                self.step();
+                Err(Problem::invalid(start.to(self.span()), message))
+            }
+            Some((_, assign)) => {
+                self.step();
+                Ok(assign)
+            }
+            None => self.fail("`=`, or an update such as `+=`, `max=` or `+=!`"),
+        }
+    }
+
+    fn statement(&mut self) -> Checked<Statement> {
+        if self.accept_word("for") {
+            let index = self.name("the name of the loop's index")?;
+            self.expect_word("in")?;
+            let range = self.range()?;
+            let step = if self.accept_word("step") {
+                match (self.span(), self.integer("an integer")?) {
+                    (span, 0) => return Err(Problem::invalid(span, "a step of 0 never ends")),
+                    (_, step) => step,
+                }
+            } else {
+                1
+            };
+            return Ok(Statement::For { index, range, step, body: self.block()? });
+        }
+        if self.accept_word("if") {
+            let condition = self.expression()?;
+            let body = self.block()?;
+            let otherwise = if self.accept_word("else") { self.block()? } else { vec![] };
+            return Ok(Statement::If { condition, body, otherwise });
+        }
+        if !matches!(self.peek(), Token::Word(w) if reserved(w).is_none()) {
+            return self.fail("`for`, `if`, an assignment or `}`");
+        }
+        let start = self.span();
+        let label = if self.is_after(":") { Some(self.name("a label")?) } else { None };
+        if label.is_some() {
+            self.step();
+        }
+        let (target, subscripts) = self.target()?;
+        let assign = self.assignment()?;
+        if let Assign::Reduce(_) = assign {
+            return Err(Problem::invalid(self.last(), "a loop program initialises in a statement of its own"));
+        }
+        let value = self.expression()?;
+        let span = start.to(self.last());
+        self.accept(";");
+        Ok(Statement::Assign(Assignment { label, target, subscripts, assign, value, span }))
+    }
+
+    /// One statement, or several in braces.
+    fn block(&mut self) -> Checked<Vec<Statement>> {
+        self.deeper(|p| {
+            if !p.accept("{") {
+                return Ok(vec![p.statement()?]);
+            }
+            let mut out = vec![];
+            while !p.accept("}") {
+                out.push(p.statement()?);
+            }
+            Ok(out)
+        })
+    }
+}
+
+fn defined_twice(what: &str, name: &Name) -> Problem {
+    Problem::invalid(name.span, format!("there is a {what} called `{name}` already"))
+}

@@ -1,0 +1,356 @@
+//! Expressions with a meaning: names resolved, types found, subscripts affine.
+//!
+//! In: an expression of the tree, the sizes, the indices and the arrays that it may name. Out: an affine form over the
+//! indices, or a typed scalar expression.
+
+use crate::language::environment::{Reader, Scope};
+use super::condition;
+use crate::expr::syntax::Style;
+use super::source::{Checked, Problem};
+use crate::expr::syntax::Span;
+use crate::expr::syntax::{Expr as Text, Function, Kind, Operator};
+use crate::runtime::DType;
+use crate::expr::{Access, BinaryOp, BufferId, Expr, Index, Scalar, UnaryOp};
+use crate::expr::{Affine, Var};
+use crate::expr::scalar::Value;
+use crate::poly::statement::TensorDecl;
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+
+/// A read that nothing is added to.
+pub fn plain(_: Span, access: Access, _: &[Affine]) -> Checked<Access> {
+    Ok(access)
+}
+
+impl<'a> Scope<'a> {
+    pub fn new(
+        sizes: &'a BTreeMap<String, i64>,
+        indices: &'a [String],
+        arrays: &'a [TensorDecl],
+        read: &'a Reader<'a>,
+        style: Style,
+    ) -> Scope<'a> {
+        Scope { sizes, indices, arrays, read, style, facts: RefCell::default() }
+    }
+
+    /// As it is written.
+    pub fn show(&self, e: &Text) -> String {
+        e.show(self.style)
+    }
+}
+
+impl Scope<'_> {
+    pub fn index(&self, name: &str) -> Option<Var> {
+        self.indices.iter().position(|i| i == name).map(|i| Var(i as u32))
+    }
+
+    pub fn array(&self, name: &str) -> Option<BufferId> {
+        self.arrays.iter().position(|a| a.name == name).map(|i| BufferId(i as u32))
+    }
+
+    fn decl(&self, id: BufferId) -> &TensorDecl {
+        &self.arrays[id.0 as usize]
+    }
+
+    fn unknown(&self, span: Span, name: &str) -> Problem {
+        let list = |names: Vec<&str>| if names.is_empty() { "none".to_string() } else { names.join(", ") };
+        let arrays = list(self.arrays.iter().map(|a| a.name.as_str()).collect());
+        let indices = list(self.indices.iter().map(String::as_str).collect());
+        let sizes = list(self.sizes.keys().map(String::as_str).collect());
+        let message = format!("nothing is called `{name}` here: arrays are {arrays}; indices {indices}; sizes {sizes}");
+        Problem::invalid(span, message)
+    }
+
+    /// The array called `name`, read or written with `rank` subscripts.
+    pub fn resolve(&self, span: Span, name: &str, rank: usize) -> Checked<BufferId> {
+        let Some(id) = self.array(name) else {
+            let what = if self.index(name).is_some() { "an index" } else { "a size" };
+            return Err(match self.index(name).is_some() || self.sizes.contains_key(name) {
+                true => Problem::invalid(span, format!("`{name}` is {what}, not an array")),
+                false => self.unknown(span, name),
+            });
+        };
+        let dims = self.decl(id).shape.len();
+        if dims != rank {
+            let count = |n: usize, what: &str| format!("{n} {what}{}", if n == 1 { "" } else { "s" });
+            let message = format!("`{name}` has {}, but {}", count(dims, "dimension"), count(rank, "subscript"));
+            return Err(Problem::invalid(span, message));
+        }
+        Ok(id)
+    }
+
+    /// The value of an expression over sizes alone.
+    pub fn constant(&self, e: &Text) -> Checked<i64> {
+        match self.affine(e)? {
+            Some(a) if a.is_constant() => Ok(a.constant),
+            _ => Err(Problem::invalid(e.span, format!("`{}` is no number: only sizes may stand here", self.show(e)))),
+        }
+    }
+
+    /// The affine form of `e`, `None` when it is something else.
+    pub fn affine(&self, e: &Text) -> Checked<Option<Affine>> {
+        let overflow = || Problem::invalid(e.span, format!("`{}` is too large a number", self.show(e)));
+        Ok(match &e.kind {
+            Kind::Integer(v) => Some(Affine::constant(*v)),
+            Kind::Name(name) => match (self.index(name), self.sizes.get(name)) {
+                (Some(v), _) => Some(Affine::var(v)),
+                (None, Some(size)) => Some(Affine::constant(*size)),
+                (None, None) if self.array(name).is_some() => None,
+                (None, None) => return Err(self.unknown(e.span, name)),
+            },
+            Kind::Negate(a) => match self.affine(a)? {
+                Some(a) => Some(combine(&Affine::constant(0), &a, -1).ok_or_else(overflow)?),
+                None => None,
+            },
+            Kind::Binary(operator, a, b) => {
+                let (Some(x), Some(y)) = (self.affine(a)?, self.affine(b)?) else { return Ok(None) };
+                let zero = Affine::constant(0);
+                match operator {
+                    Operator::Add => Some(combine(&x, &y, 1).ok_or_else(overflow)?),
+                    Operator::Sub => Some(combine(&x, &y, -1).ok_or_else(overflow)?),
+                    Operator::Mul if y.is_constant() => Some(combine(&zero, &x, y.constant).ok_or_else(overflow)?),
+                    Operator::Mul if x.is_constant() => Some(combine(&zero, &y, x.constant).ok_or_else(overflow)?),
+                    Operator::Div | Operator::Mod if x.is_constant() && y.is_constant() => {
+                        if y.constant == 0 {
+                            return Err(Problem::invalid(e.span, format!("`{}` divides by zero", self.show(e))));
+                        }
+                        let quotient = match operator {
+                            Operator::Div => x.constant.checked_div(y.constant),
+                            _ => x.constant.checked_rem_euclid(y.constant).filter(|_| y.constant > 0),
+                        };
+                        Some(Affine::constant(quotient.ok_or_else(overflow)?))
+                    }
+                    _ => None,
+                }
+            }
+            _ => None,
+        })
+    }
+
+    /// Subscripts of a write.
+    pub fn affine_subscripts(&self, name: &str, subscripts: &[Text]) -> Checked<Vec<Affine>> {
+        subscripts.iter().map(|e| self.affine(e)?.ok_or_else(|| self.not_affine(name, e))).collect()
+    }
+
+    fn not_affine(&self, name: &str, e: &Text) -> Problem {
+        let data = self.reads_data(e);
+        let why = if data { "it depends on data" } else { "sums of indices times numbers are" };
+        Problem::invalid(e.span, format!("the subscript `{}` of `{name}` is not affine: {why}", self.show(e)))
+    }
+
+    /// Whether the value depends on an array.
+    pub fn reads_data(&self, e: &Text) -> bool {
+        let mut found = false;
+        e.visit(&mut |e| {
+            found |= match &e.kind {
+                Kind::Element(..) => true,
+                Kind::Name(name) => self.index(name).is_none() && self.array(name).is_some(),
+                _ => false,
+            }
+        });
+        found
+    }
+
+    /// The element type, `None` for numbers and sizes, which take any.
+    pub fn dtype(&self, e: &Text) -> Checked<Option<DType>> {
+        let either = |a: &Text, b: &Text| {
+            let (x, y) = (self.dtype(a)?, self.dtype(b)?);
+            match (x, y) {
+                (Some(x), Some(y)) if x != y => Err(self.mixed(e.span, a, x, b, y)),
+                _ => Ok(x.or(y)),
+            }
+        };
+        match &e.kind {
+            Kind::Integer(_) | Kind::Real(_) => Ok(None),
+            Kind::Bool(_) | Kind::Not(_) => Ok(Some(DType::Bool)),
+            Kind::Name(name) if self.index(name).is_some() => Ok(Some(DType::I64)),
+            Kind::Name(name) if self.sizes.contains_key(name) => Ok(None),
+            Kind::Name(name) => Ok(Some(self.decl(self.resolve(e.span, name, 0)?).dtype)),
+            Kind::Element(name, subscripts) => {
+                Ok(Some(self.decl(self.resolve(name.span.to(e.span), name, subscripts.len())?).dtype))
+            }
+            Kind::Call(Function::Select, operands) => either(&operands[1], &operands[2]),
+            Kind::Call(Function::Binary(_), operands) => either(&operands[0], &operands[1]),
+            Kind::Call(Function::Unary(_), operands) => self.dtype(&operands[0]),
+            Kind::Cast(dtype, _) => Ok(Some(*dtype)),
+            Kind::Negate(a) => self.dtype(a),
+            Kind::Binary(Operator::And | Operator::Or | Operator::Compare(_), ..) => Ok(Some(DType::Bool)),
+            Kind::Binary(_, a, b) => either(a, b),
+        }
+    }
+
+    fn mixed(&self, span: Span, a: &Text, x: DType, b: &Text, y: DType) -> Problem {
+        let (from, to) = if x.is_float() { (b, x) } else { (a, y) };
+        let (a, b, from) = (self.show(a), self.show(b), self.show(from));
+        let message = format!("`{a}` is {x} and `{b}` is {y}: convert one, for example `{to}({from})`");
+        Problem::invalid(span, message)
+    }
+
+    /// The typed expression; `Invalid` when it is not of type `want`.
+    pub fn value(&self, e: &Text, want: DType) -> Checked<Expr> {
+        if let Some(is) = self.dtype(e)?
+            && is != want
+        {
+            let message = format!("`{}` is {is}, but {want} is wanted: convert it with `{want}(…)`", self.show(e));
+            return Err(Problem::invalid(e.span, message));
+        }
+        let undefined = |what: &str| Problem::invalid(e.span, format!("there is no {what} of {want}"));
+        match &e.kind {
+            Kind::Integer(v) => self.number(e, *v, want),
+            Kind::Real(v) if want.is_float() => self.real(e, *v, want),
+            Kind::Real(_) => Err(Problem::invalid(e.span, format!("`{}` is no {want}", self.show(e)))),
+            Kind::Bool(v) => Ok(Expr::Const(Scalar::bool(*v))),
+            Kind::Name(name) => match (self.index(name), self.sizes.get(name)) {
+                (Some(v), _) => Ok(Expr::Index(Affine::var(v))),
+                (None, Some(size)) => self.number(e, *size, want),
+                (None, None) => self.element(e.span, name, &[]),
+            },
+            Kind::Element(name, subscripts) => self.element(e.span, name, subscripts),
+            Kind::Call(Function::Select, o) => {
+                let condition = self.value(&o[0], DType::Bool)?;
+                let chosen = |e: &Text, truth| self.under(&o[0], truth, || self.value(e, want));
+                Ok(Expr::select(condition, chosen(&o[1], true)?, chosen(&o[2], false)?))
+            }
+            Kind::Call(Function::Binary(op), o) => {
+                if want == DType::Bool || (*op == BinaryOp::Pow && !want.is_float()) {
+                    return Err(undefined(op.name()));
+                }
+                Ok(Expr::binary(*op, self.value(&o[0], want)?, self.value(&o[1], want)?))
+            }
+            Kind::Call(Function::Unary(op), o) => {
+                let integers = matches!(op, UnaryOp::Abs) && want != DType::Bool;
+                if !want.is_float() && !integers {
+                    return Err(undefined(op.name()));
+                }
+                Ok(Expr::unary(*op, self.value(&o[0], want)?))
+            }
+            Kind::Cast(_, a) => {
+                let from = self.dtype(a)?.unwrap_or(want);
+                let inner = self.value(a, from)?;
+                // a cast of a product to its own type says that it is rounded, and not contracted with a sum
+                let rounds = matches!(inner, Expr::Binary(BinaryOp::Mul, ..)) && want.is_float();
+                Ok(if from == want && !rounds { inner } else { Expr::cast(want, inner) })
+            }
+            Kind::Not(a) => Ok(Expr::unary(UnaryOp::Not, self.value(a, DType::Bool)?)),
+            Kind::Negate(_) if want == DType::Bool => Err(undefined("negative")),
+            Kind::Negate(a) => match self.index_form(e, want)? {
+                Some(affine) => Ok(Expr::Index(affine)),
+                None => Ok(Expr::unary(UnaryOp::Neg, self.value(a, want)?)),
+            },
+            Kind::Binary(operator, a, b) => self.operation(e, *operator, a, b, want),
+        }
+    }
+
+    /// What `work` gives where `condition` is `truth`, as far as that is one conjunction of affine forms.
+    fn under<T>(&self, condition: &Text, truth: bool, work: impl FnOnce() -> Checked<T>) -> Checked<T> {
+        let before = self.facts.borrow().len();
+        if let Ok(pieces) = condition::pieces(self, condition, truth)
+            && let [piece] = &pieces[..]
+        {
+            self.facts.borrow_mut().extend(piece.iter().cloned());
+        }
+        let result = work();
+        self.facts.borrow_mut().truncate(before);
+        result
+    }
+
+    fn operation(&self, e: &Text, operator: Operator, a: &Text, b: &Text, want: DType) -> Checked<Expr> {
+        let op = match operator {
+            Operator::And | Operator::Or => {
+                let op = if operator == Operator::And { BinaryOp::And } else { BinaryOp::Or };
+                return Ok(Expr::binary(op, self.value(a, DType::Bool)?, self.value(b, DType::Bool)?));
+            }
+            Operator::Compare(op) => {
+                let (x, y) = (self.dtype(a)?, self.dtype(b)?);
+                let of = match (x, y) {
+                    (Some(x), Some(y)) if x != y => return Err(self.mixed(e.span, a, x, b, y)),
+                    (Some(x), _) | (None, Some(x)) => x,
+                    (None, None) => DType::F64,
+                };
+                return Ok(Expr::compare(op, self.value(a, of)?, self.value(b, of)?));
+            }
+            Operator::Add => BinaryOp::Add,
+            Operator::Sub => BinaryOp::Sub,
+            Operator::Mul => BinaryOp::Mul,
+            Operator::Div => BinaryOp::Div,
+            Operator::Mod => BinaryOp::Mod,
+        };
+        if want == DType::Bool {
+            return Err(Problem::invalid(
+                e.span,
+                format!("`{}` is arithmetic, but a truth value is wanted", self.show(e)),
+            ));
+        }
+        if let Some(affine) = self.index_form(e, want)? {
+            return Ok(Expr::Index(affine));
+        }
+        Ok(Expr::binary(op, self.value(a, want)?, self.value(b, want)?))
+    }
+
+    /// Integer arithmetic on indices in one piece.
+    fn index_form(&self, e: &Text, want: DType) -> Checked<Option<Affine>> {
+        if want != DType::I64 || self.reads_data(e) {
+            return Ok(None);
+        }
+        Ok(self.affine(e)?.filter(|a| !a.is_constant()))
+    }
+
+    fn real(&self, e: &Text, v: f64, want: DType) -> Checked<Expr> {
+        let value = Value::from_f64(want, v);
+        if v.is_finite() && !value.as_f64().is_finite() {
+            return Err(Problem::invalid(e.span, format!("`{}` is too large for {want}", self.show(e))));
+        }
+        Ok(Expr::Const(value.into()))
+    }
+
+    fn number(&self, e: &Text, v: i64, want: DType) -> Checked<Expr> {
+        if want.is_float() {
+            return self.real(e, v as f64, want);
+        }
+        let value = Value::from_i64(want, v);
+        if want == DType::Bool || value.as_i64() != v {
+            return Err(Problem::invalid(e.span, format!("`{}` is no {want}", self.show(e))));
+        }
+        Ok(Expr::Const(value.into()))
+    }
+
+    fn element(&self, span: Span, name: &str, subscripts: &[Text]) -> Checked<Expr> {
+        let buffer = self.resolve(span, name, subscripts.len())?;
+        let index = subscripts.iter().map(|e| self.subscript(name, e)).collect::<Checked<_>>()?;
+        let access = Access { buffer, index, guard: vec![], otherwise: None };
+        let facts = self.facts.borrow().clone();
+        (self.read)(span, access, &facts).map(Expr::Load)
+    }
+
+    /// A subscript of a read: affine, or an integer from an array.
+    pub fn subscript(&self, name: &str, e: &Text) -> Checked<Index> {
+        if let Some(affine) = self.affine(e)? {
+            return Ok(Index::Affine(affine));
+        }
+        if !self.reads_data(e) {
+            return Err(self.not_affine(name, e));
+        }
+        match self.dtype(e)? {
+            Some(dtype) if !dtype.is_float() && dtype != DType::Bool => {
+                Ok(Index::Value(Box::new(self.value(e, dtype)?)))
+            }
+            Some(dtype) => {
+                Err(Problem::invalid(e.span, format!("`{}` is {dtype}, which is no subscript", self.show(e))))
+            }
+            None => Err(self.not_affine(name, e)),
+        }
+    }
+}
+
+/// `a + k·b`, `None` when a number leaves 64 bits.
+fn combine(a: &Affine, b: &Affine, k: i64) -> Option<Affine> {
+    let scaled = |x: i64| x.checked_mul(k);
+    let mut out = Affine::constant(a.constant.checked_add(scaled(b.constant)?)?);
+    for &(v, _) in a.terms.iter().chain(&b.terms) {
+        if !out.uses(v) {
+            out = out.plus(v, a.coefficient(v).checked_add(scaled(b.coefficient(v))?)?);
+        }
+    }
+    // Sums of products of these with loop bounds stay inside 64 bits.
+    (out.constant.unsigned_abs() < 1 << 44 && out.terms.iter().all(|t| t.1.unsigned_abs() < 1 << 26)).then_some(out)
+}

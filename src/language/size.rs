@@ -1,0 +1,101 @@
+//! Sizes: which ones a program has, and the value of each.
+
+use super::source::{Checked, Problem};
+use crate::expr::syntax::Span;
+use super::syntax::{Body, Program};
+use crate::expr::syntax::{Expr, Kind, Name};
+use crate::runtime::error::unknown;
+use std::collections::BTreeMap;
+
+/// The largest size; products of two subscripts stay inside 64 bits.
+const LARGEST: i64 = 1 << 31;
+
+impl Program {
+    /// The names of the sizes, in the order in which the program names them.
+    pub fn sizes(&self) -> Vec<String> {
+        let mut names: Vec<String> = vec![];
+        let mut add = |name: &str| {
+            if !names.iter().any(|n| n == name) {
+                names.push(name.into());
+            }
+        };
+        match &self.body {
+            Body::Loop { parameters, .. } => parameters.iter().for_each(|p| add(&p.name)),
+            Body::Def { inputs, outputs, .. } => {
+                let declared = outputs.iter().filter_map(|o| o.declared.as_ref()).map(|d| &d.1);
+                for shape in inputs.iter().map(|i| &i.shape).chain(declared) {
+                    for e in shape {
+                        e.visit(&mut |e: &Expr| {
+                            if let Kind::Name(name) = &e.kind {
+                                add(name);
+                            }
+                        });
+                    }
+                }
+                self.sizes.iter().flat_map(|s| &s.values).for_each(|v| add(&v.0));
+            }
+        }
+        names
+    }
+
+    /// A value for each size: given, else from the set of sizes called `chosen`, else the parameter's own, else from the
+    /// first set.
+    pub fn bind(&self, given: &BTreeMap<String, i64>, chosen: Option<&str>) -> Checked<BTreeMap<String, i64>> {
+        let names = self.sizes();
+        let no_size = |span: Span, name: &str| {
+            Problem::invalid(span, format!("`{}`: {}", self.name, unknown("size", name, &names)))
+        };
+        if let Some(name) = given.keys().find(|name| !names.contains(name)) {
+            return Err(no_size(self.name.span, name));
+        }
+        for (name, _) in self.sizes.iter().flat_map(|s| &s.values) {
+            if !names.contains(&name.text) {
+                return Err(no_size(name.span, name));
+            }
+        }
+        let parameters: Vec<&Name> = match &self.body {
+            Body::Loop { parameters, .. } => parameters.iter().map(|p| &p.name).collect(),
+            Body::Def { .. } => vec![],
+        };
+        let sets = self.sizes.iter().map(|set| set.values.iter().map(|v| &v.0).collect());
+        for names in [parameters].into_iter().chain(sets) {
+            if let Some((_, twice)) = (0..).zip(&names).find(|(i, name)| names[..*i].contains(name)) {
+                return Err(Problem::invalid(twice.span, format!("the size `{twice}` is there already")));
+            }
+        }
+        let sets: Vec<&str> = self.sizes.iter().map(|s| &*s.name).collect();
+        let set = match chosen {
+            None => None,
+            Some(name) => match self.sizes.iter().find(|s| &*s.name == name) {
+                Some(set) => Some(set),
+                None => {
+                    let message = format!("`{}`: {}", self.name, unknown("set of sizes", name, &sets));
+                    return Err(Problem::invalid(self.name.span, message));
+                }
+            },
+        };
+        let of_set = |set: &super::syntax::Sizes, name: &str| set.values.iter().find(|v| &*v.0 == name).map(|v| v.1);
+        let own = |name: &str| match &self.body {
+            Body::Loop { parameters, .. } => parameters.iter().find(|p| &*p.name == name).and_then(|p| p.value),
+            Body::Def { .. } => None,
+        };
+        let mut bound = BTreeMap::new();
+        for name in &names {
+            let value = given.get(name).copied();
+            let value = value.or_else(|| set.and_then(|s| of_set(s, name))).or_else(|| own(name));
+            let first = || self.sizes.first().filter(|_| chosen.is_none()).and_then(|s| of_set(s, name));
+            let Some(value) = value.or_else(first) else {
+                let sets = if sets.is_empty() { String::new() } else { format!(", or --size {}", sets.join("|")) };
+                let message =
+                    format!("the size `{name}` of `{}` has no value: pass --dim {name}=<number>{sets}", self.name);
+                return Err(Problem::invalid(self.name.span, message));
+            };
+            if !(1..=LARGEST).contains(&value) {
+                let message = format!("the size `{name}` of `{}` is {value}, but sizes are 1 to {LARGEST}", self.name);
+                return Err(Problem::invalid(self.name.span, message));
+            }
+            bound.insert(name.clone(), value);
+        }
+        Ok(bound)
+    }
+}

@@ -1,0 +1,96 @@
+//! Where things stand in a text, and messages that show the place.
+
+use crate::expr::syntax::Span;
+use crate::runtime::Error;
+use crate::runtime::refusal::Refusal;
+
+/// The name and the text of a file. Programs that were built in Rust have an empty one.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Source {
+    pub name: String,
+    pub text: String,
+}
+
+/// What is wrong, and where.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Problem {
+    pub span: Span,
+    pub error: Error,
+}
+
+/// What a step of the language gives, or what is wrong with the text.
+pub type Checked<T> = std::result::Result<T, Problem>;
+
+impl Problem {
+    /// The text is wrong.
+    pub fn invalid(span: Span, message: impl Into<String>) -> Problem {
+        Problem { span, error: Error::Invalid(message.into()) }
+    }
+
+    /// The text makes sense, but this is not done here.
+    pub fn unsupported(span: Span, message: impl Into<String>) -> Problem {
+        Problem { span, error: Error::Unsupported(message.into()) }
+    }
+}
+
+impl Source {
+    /// The error of `problem`, with file, line, column, the line's text and a caret.
+    pub fn error(&self, problem: Problem) -> Error {
+        let Problem { span, error } = problem;
+        if self.text.is_empty() {
+            return error;
+        }
+        let start = (span.start as usize).min(self.text.len());
+        let line_start = self.text[..start].rfind('\n').map_or(0, |at| at + 1);
+        let line = self.text[line_start..].lines().next().unwrap_or("").trim_end();
+        let number = self.text[..start].matches('\n').count() + 1;
+        let before = &self.text[line_start..start];
+        let column = before.chars().count() + 1;
+        let here = &self.text[start..(span.end as usize).clamp(start, line_start + line.len().max(before.len()))];
+        // Of a long line only the part around the place.
+        let left: String = tail(before, SHOWN);
+        let marked = here.chars().count().clamp(1, SHOWN);
+        let right: String = line.get(before.len()..).unwrap_or("").chars().take(marked + SHOWN).collect();
+        let margin: String = left.chars().map(|c| if c == '\t' { '\t' } else { ' ' }).collect();
+        let carets = "^".repeat(marked);
+        let (place, excerpt) =
+            (format!("{}:{number}:{column}: ", self.name), format!("    {left}{right}\n    {margin}{carets}"));
+        let show = |m: String| format!("{place}{m}\n{excerpt}");
+        match error {
+            Error::Invalid(m) => Error::Invalid(show(m)),
+            Error::Unsupported(m) => Error::Unsupported(show(m)),
+            Error::Schedule(r) => {
+                let context = format!("{place}{}", r.context);
+                Error::Schedule(Box::new(Refusal { context, excerpt: Some(excerpt), ..*r }))
+            }
+            Error::Limit(m) => Error::Limit(show(m)),
+            other => other,
+        }
+    }
+}
+
+/// Characters of a line that are shown on each side of the place.
+const SHOWN: usize = 80;
+
+/// The last `count` characters.
+fn tail(text: &str, count: usize) -> String {
+    let all = text.chars().count();
+    text.chars().skip(all.saturating_sub(count)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn messages_show_line_and_column() {
+        let source = Source { name: "a.tile".into(), text: "def x\n\tY(é, i] = 1\n".into() };
+        let at = source.text.find(']').unwrap() as u32;
+        let problem = Problem::invalid(Span { start: at, end: at + 1 }, "expected `)`");
+        let text = source.error(problem).to_string();
+        assert_eq!(text, "invalid: a.tile:2:8: expected `)`\n    \tY(é, i] = 1\n    \t      ^");
+        let end = source.text.len() as u32;
+        let text = source.error(Problem::invalid(Span { start: end, end }, "expected `}`")).to_string();
+        assert_eq!(text, "invalid: a.tile:3:1: expected `}`\n    \n    ^");
+    }
+}

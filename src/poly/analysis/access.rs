@@ -1,0 +1,214 @@
+//! How a statement walks through memory: the stride of each access along each iterator.
+
+use crate::expr::{Access, BinaryOp, BufferId, Expr, Index};
+use crate::expr::{Affine, Var};
+use crate::codegen::loopnest::row_major;
+use crate::poly::analysis::constant_factor;
+use crate::poly::scop::Scop;
+use crate::poly::statement::{Role, Statement, StatementId};
+
+/// Bytes of a page.
+const PAGE: i64 = 4096;
+
+/// One distinct access of a statement.
+#[derive(Clone, Debug)]
+pub struct Reference {
+    pub tensor: BufferId,
+    pub bytes: i64,
+    /// Elements between neighbours along each iterator; `None` where a subscript is computed from it.
+    pub strides: Vec<Option<i64>>,
+    /// The read; `None` for the write.
+    pub access: Option<Access>,
+    /// Subscripts that are affine, with the extent of their dimension, innermost last.
+    pub subscripts: Vec<(Affine, i64)>,
+    pub constant: bool,
+    /// Some statement may write the tensor.
+    pub written: bool,
+}
+
+/// How an access looks to a vector along one iterator.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Along {
+    Invariant,
+    Unit,
+    Strided(i64),
+    Gathered,
+}
+
+impl Reference {
+    pub fn along(&self, v: Var) -> Along {
+        match self.strides[v.0 as usize] {
+            Some(0) => Along::Invariant,
+            Some(1) => Along::Unit,
+            Some(s) => Along::Strided(s),
+            None => Along::Gathered,
+        }
+    }
+
+    pub fn depends(&self, v: Var) -> bool {
+        self.strides[v.0 as usize] != Some(0)
+    }
+
+    /// Whether a packed copy made before the kernel is right and has no more elements than the tensor: nothing writes it, no
+    /// iterator of `statement` is in two subscripts, none has more values than its dimension, and nothing but zero is read
+    /// outside.
+    pub fn packable(&self, statement: &Statement) -> bool {
+        let Some(access) = &self.access else { return false };
+        let mut seen = vec![];
+        !self.written
+            && access.otherwise.is_none_or(|o| o.bits == 0)
+            && self.subscripts.len() == access.index.len()
+            && self.subscripts.iter().all(|(a, size)| {
+                let values: i64 = a.terms.iter().map(|t| statement.iterators[t.0.0 as usize].extent).product();
+                let fresh = a.terms.iter().all(|t| !seen.contains(&t.0));
+                seen.extend(a.terms.iter().map(|t| t.0));
+                fresh && values <= *size
+            })
+    }
+
+    /// Bytes of the cache lines that are touched when iterator `i` takes `extent(i)` neighbouring values.
+    pub fn footprint(&self, extent: &impl Fn(Var) -> i64, line: i64) -> f64 {
+        let mut total = 1.0;
+        for (d, (a, size)) in self.subscripts.iter().enumerate() {
+            let (lo, hi) = a.bounds(|v| (0, extent(v) - 1));
+            let mut count = (hi - lo + 1).min(*size);
+            // A strided subscript with few values touches fewer elements than its range.
+            let points: i64 = a.terms.iter().map(|t| extent(t.0)).product();
+            count = count.min(points.max(1));
+            if d + 1 == self.subscripts.len() {
+                let sparse = (hi - lo + 1) / count.max(1);
+                let bytes =
+                    if sparse * self.bytes >= line { count * line } else { (hi - lo + 1).min(*size) * self.bytes };
+                total *= ((bytes + line - 1) / line * line) as f64;
+            } else {
+                total *= count as f64;
+            }
+        }
+        if self.subscripts.is_empty() { self.bytes as f64 } else { total }
+    }
+
+    /// Bytes that lie next to each other when the iterators take `extent` values.
+    pub fn run(&self, extent: &impl Fn(Var) -> i64) -> i64 {
+        let mut run = self.bytes;
+        for (a, size) in self.subscripts.iter().rev() {
+            let (lo, hi) = a.bounds(|v| (0, extent(v) - 1));
+            let count = (hi - lo + 1).min(*size);
+            run *= count;
+            if count < *size {
+                break;
+            }
+        }
+        run
+    }
+
+    /// Pages that are touched when the iterators take `extent` values.
+    pub fn pages(&self, extent: &impl Fn(Var) -> i64) -> i64 {
+        let (mut pitch, mut span, mut pages) = (self.bytes, self.bytes, 1);
+        for (a, size) in self.subscripts.iter().rev() {
+            let (lo, hi) = a.bounds(|v| (0, extent(v) - 1));
+            let count = (hi - lo + 1).min(*size);
+            if pitch < PAGE {
+                span += (count - 1) * pitch;
+            } else {
+                pages *= count;
+            }
+            pitch *= size;
+        }
+        pages * (span + PAGE - 1).div_euclid(PAGE)
+    }
+
+    /// Share of a cache that the rows of the reference can use when the iterators take `extent` values: rows at a
+    /// multiple of a power of two meet in the same sets. Sets are counted within a page, as neighbouring pages lie
+    /// anywhere.
+    pub fn spread(&self, extent: &impl Fn(Var) -> i64, line: i64) -> f64 {
+        let Some((last, _)) = self.subscripts.last() else { return 1.0 };
+        let run = self.run(extent).max(line);
+        let rows = self.strides.iter().enumerate().filter_map(|(v, stride)| {
+            let v = Var(v as u32);
+            stride.filter(|_| !last.uses(v) && extent(v) > 1).map(|s| s.abs() * self.bytes)
+        });
+        let apart = rows.filter(|s| *s > 0).fold(0, gcd);
+        if apart == 0 { 1.0 } else { (run as f64 / gcd(apart, PAGE).max(line) as f64).min(1.0) }
+    }
+}
+
+pub fn gcd(a: i64, b: i64) -> i64 {
+    if b == 0 { a } else { gcd(b, a % b) }
+}
+
+/// The distinct accesses of a statement: reads, then the write.
+pub fn references(scop: &Scop, id: StatementId) -> Vec<Reference> {
+    let s = scop.statement(id);
+    let mut out: Vec<Reference> = vec![];
+    s.body.visit_accesses(&mut |a| {
+        if !out.iter().any(|r| r.access.as_ref() == Some(a)) {
+            out.push(reference(scop, s, a.buffer, &a.index, Some(a.clone())));
+        }
+    });
+    let write: Vec<Index> = s.write.iter().cloned().map(Index::Affine).collect();
+    out.push(reference(scop, s, s.target, &write, None));
+    out
+}
+
+fn reference(scop: &Scop, s: &Statement, tensor: BufferId, index: &[Index], access: Option<Access>) -> Reference {
+    let t = scop.tensor(tensor);
+    let row_major = row_major(&t.shape);
+    let mut strides = vec![Some(0); s.iterators.len()];
+    let mut subscripts = vec![];
+    for (d, i) in index.iter().enumerate() {
+        match i {
+            Index::Affine(a) => {
+                for &(v, c) in &a.terms {
+                    if let Some(x) = &mut strides[v.0 as usize] {
+                        *x += c * row_major[d];
+                    }
+                }
+                subscripts.push((a.clone(), t.shape[d]));
+            }
+            Index::Value(e) => {
+                for v in s.vars() {
+                    if uses(e, v) {
+                        strides[v.0 as usize] = None;
+                    }
+                }
+            }
+        }
+    }
+    let (constant, written) = (t.role == Role::Constant, t.role.is_written());
+    Reference { tensor, bytes: t.dtype.bytes() as i64, strides, access, subscripts, constant, written }
+}
+
+fn uses(e: &Expr, v: Var) -> bool {
+    match e {
+        Expr::Const(_) => false,
+        Expr::Index(a) => a.uses(v),
+        Expr::Load(a) => a.index.iter().any(|i| match i {
+            Index::Affine(a) => a.uses(v),
+            Index::Value(e) => uses(e, v),
+        }),
+        Expr::Unary(_, a) | Expr::Cast(_, a) => uses(a, v),
+        Expr::Binary(_, a, b) | Expr::Compare(_, a, b) => uses(a, v) || uses(b, v),
+        Expr::Select(c, a, b) => uses(c, v) || uses(a, v) || uses(b, v),
+    }
+}
+
+/// Vector instructions of one evaluation of the body, and of combining it; a product that is summed is one, and a constant
+/// factor of a sum none.
+pub fn operations(scop: &Scop, id: StatementId) -> f64 {
+    let s = scop.statement(id);
+    let factor = constant_factor::of_sum(scop, id);
+    let body = factor.as_ref().map_or(&s.body, |f| &f.1);
+    let fused = s.reduce == Some(BinaryOp::Add) && matches!(body, Expr::Binary(BinaryOp::Mul, ..));
+    expression(body) + if s.reduce.is_some() && !fused { 1.0 } else { 0.0 }
+}
+
+fn expression(e: &Expr) -> f64 {
+    match e {
+        Expr::Const(_) | Expr::Index(_) | Expr::Load(_) => 0.0,
+        Expr::Unary(op, a) => op.cost().cycles + expression(a),
+        Expr::Cast(_, a) => 1.0 + expression(a),
+        Expr::Binary(op, a, b) => op.cost().cycles + expression(a) + expression(b),
+        Expr::Compare(_, a, b) => 1.0 + expression(a) + expression(b),
+        Expr::Select(c, a, b) => 1.0 + expression(c) + expression(a) + expression(b),
+    }
+}

@@ -1,0 +1,385 @@
+//! Exact dependences of a Scop.
+//!
+//! In: a Scop and its original order. Out: for each pair of accesses to one tensor, one of them a write, the pairs of
+//! instances in their original order, as integer polyhedra over both iteration vectors: one for each loop of the original
+//! order around both statements, whose earlier iteration has the source, and one where the same iterations of all of
+//! them run the source first.
+//!
+//! - The updates of one reduction may be reordered: their dependences on each other are kept, marked
+//!   [`Dependence::reduction`], and order nothing; but they may not run in parallel. In exchange initialisation and
+//!   consumers depend on **all** instances of the update, not only on the first and the last.
+//! - A dependence through a statement that runs completely in between and writes the whole tensor is left out: it follows
+//!   from the others.
+//! - A computed subscript ([`Index::Value`]) may be anything in its dimension.
+//! - An element of a private temporary is one only within an iteration of its loops ([`crate::poly::storage`]).
+//!
+//! These are memory-based dependences. When each element is written once they are the flow of values; in general
+//! their transitive closure is that of flow, anti and output dependences, which is what legality needs.
+
+use crate::expr::{BufferId, Index};
+use crate::expr::{Affine, Var};
+use crate::runtime::Result;
+use crate::poly::sets::isl::Isl;
+use crate::poly::sets::polyhedron::{difference, plus, Polyhedron, Reduced};
+use crate::poly::schedule::Node;
+use crate::poly::scop::Scop;
+use crate::poly::statement::{Statement, StatementId};
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Kind {
+    /// The sink reads what the source writes.
+    Flow,
+    /// The sink overwrites what the source reads.
+    Anti,
+    /// The sink overwrites what the source writes.
+    Output,
+}
+
+/// Pairs of instances that must keep their order.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Dependence {
+    pub source: StatementId,
+    pub sink: StatementId,
+    pub kind: Kind,
+    pub tensor: BufferId,
+    /// Between updates of one reduction: any order, but not at the same time.
+    pub reduction: bool,
+    /// Over the iterators of the source, then those of the sink, then quotients.
+    pub relation: Polyhedron,
+    /// The subscripts of the write that the dependence is about, over the iterators of its statement (the source's,
+    /// except for [`Kind::Anti`]).
+    pub element: Vec<Affine>,
+    /// Size of the tensor.
+    pub bytes: i64,
+}
+
+/// All dependences of one Scop, in the order of their sinks.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Dependences {
+    pub list: Vec<Dependence>,
+}
+
+/// One access of a statement.
+struct Touch {
+    statement: StatementId,
+    tensor: BufferId,
+    index: Vec<Index>,
+    /// Least and largest value of each subscript.
+    bounds: Vec<(i64, i64)>,
+    guard: Vec<Affine>,
+    write: bool,
+    /// The read or the write that a reduction combines with; a read in its body is not.
+    update: bool,
+}
+
+impl Touch {
+    /// Not where the boxes of their elements lie apart.
+    fn may_meet(&self, other: &Touch) -> bool {
+        let mut both = self.bounds.iter().zip(&other.bounds);
+        self.tensor == other.tensor && both.all(|(a, b)| a.0 <= b.1 && b.0 <= a.1)
+    }
+}
+
+/// Finds the dependences of `scop`.
+pub fn analyze(scop: &Scop) -> Result<Dependences> {
+    let isl = Isl::default();
+    let mut out = Dependences::default();
+    let touches: Vec<Vec<Touch>> = scop.ids().map(|id| touches(scop, id)).collect();
+    for (t, sinks) in touches.iter().enumerate() {
+        for s in (0..=t).rev().chain(t + 1..touches.len()) {
+            let orders = orders(scop, StatementId(s as u32), StatementId(t as u32));
+            if orders.is_empty() {
+                continue;
+            }
+            for source in &touches[s] {
+                for sink in sinks.iter().filter(|sink| source.may_meet(sink) && (sink.write || source.write)) {
+                    if s != t && covered_between(scop, source.tensor, s, t) {
+                        continue;
+                    }
+                    add(scop, &isl, source, sink, &orders, &mut out).map_err(|e| {
+                        let [a, b] = [s, t].map(|i| &scop.statements[i].name);
+                        e.context(&format!("the dependences of {b} on {a}"))
+                    })?;
+                }
+            }
+        }
+    }
+    Ok(out)
+}
+
+/// The pairs of instances of which the first runs before the second in the original order, over the iterators of both and
+/// quotients, as disjoint polyhedra without the domains.
+pub fn orders(scop: &Scop, first: StatementId, second: StatementId) -> Vec<Polyhedron> {
+    let n = scop.statement(first).iterators.len();
+    let mut same = Polyhedron { dims: n + scop.statement(second).iterators.len(), ..Polyhedron::default() };
+    let mut out = vec![];
+    let mut node = &scop.order.root;
+    loop {
+        match node {
+            Node::Leaf => return out,
+            Node::Sequence(children) => {
+                let at = |id: StatementId| children.iter().position(|c| c.0.contains(&id)).expect("verified");
+                let (a, b) = (at(first), at(second));
+                if a != b {
+                    out.extend((a < b).then_some(same));
+                    return out;
+                }
+                node = &children[a].1;
+            }
+            Node::Band(band, child) => {
+                for row in &band.rows {
+                    let (first, second) = (same.form(row.of(first), 0), same.form(row.of(second), n));
+                    let (first, second) = (same.quotient(first, row.tile), same.quotient(second, row.tile));
+                    let step = difference(&same.widen(second), &same.widen(first));
+                    let mut later = same.clone();
+                    later.inequalities.push(plus(&step, -1));
+                    out.push(later);
+                    same.equalities.push(step);
+                }
+                node = child;
+            }
+        }
+    }
+}
+
+/// The write, which is also a read in a reduction, and the reads of the body.
+fn touches(scop: &Scop, id: StatementId) -> Vec<Touch> {
+    let s = scop.statement(id);
+    let index: Vec<Index> = s.write.iter().cloned().map(Index::Affine).collect();
+    let update = s.reduce.is_some();
+    let bounds = |index: &[Index]| -> Vec<(i64, i64)> {
+        let range = |v: Var| (0, s.iterators[v.0 as usize].extent - 1);
+        index.iter().map(|i| i.affine().map_or((i64::MIN, i64::MAX), |a| a.bounds(range))).collect()
+    };
+    let of_write = bounds(&index);
+    let write = Touch { statement: id, tensor: s.target, index, bounds: of_write, guard: vec![], write: true, update };
+    let mut out = vec![];
+    if update {
+        out.push(Touch {
+            index: write.index.clone(),
+            bounds: write.bounds.clone(),
+            write: false,
+            guard: vec![],
+            ..write
+        });
+    }
+    s.body.visit_accesses(&mut |a| {
+        out.push(Touch {
+            statement: id,
+            tensor: a.buffer,
+            index: a.index.clone(),
+            bounds: bounds(&a.index),
+            guard: a.guard.clone(),
+            write: false,
+            update: false,
+        })
+    });
+    out.push(write);
+    out
+}
+
+/// Whether a statement that runs completely between all of `s` and all of `t` writes every element of the tensor.
+fn covered_between(scop: &Scop, tensor: BufferId, s: usize, t: usize) -> bool {
+    let Node::Sequence(children) = &scop.order.root else { return false };
+    let at = |s: usize| children.iter().position(|c| c.0.contains(&StatementId(s as u32)));
+    let between = |k: usize| at(s) < at(k) && at(k) < at(t);
+    scop.statements.iter().enumerate().any(|(i, k)| k.target == tensor && between(i) && writes_all(scop, k))
+}
+
+fn writes_all(scop: &Scop, s: &Statement) -> bool {
+    let shape = &scop.tensor(s.target).shape;
+    let mut seen = vec![false; s.iterators.len()];
+    s.domain.is_empty()
+        && s.write.iter().zip(shape).all(|(w, &extent)| match w.terms[..] {
+            [(v, 1)] => {
+                let i = v.0 as usize;
+                w.constant == 0 && s.iterators[i].extent == extent && !std::mem::replace(&mut seen[i], true)
+            }
+            _ => false,
+        })
+}
+
+fn add(
+    scop: &Scop,
+    isl: &Isl,
+    source: &Touch,
+    sink: &Touch,
+    orders: &[Polyhedron],
+    out: &mut Dependences,
+) -> Result<()> {
+    let (a, b) = (scop.statement(source.statement), scop.statement(sink.statement));
+    let n = a.iterators.len();
+    let mut relation = Polyhedron { dims: n + b.iterators.len(), ..Polyhedron::default() };
+    relation.add_domain(a, 0);
+    relation.add_domain(b, n);
+    let guards = source.guard.iter().map(|g| (g, 0)).chain(sink.guard.iter().map(|g| (g, n)));
+    for (g, first) in guards {
+        relation.inequalities.push(relation.form(g, first));
+    }
+    for (x, y) in source.index.iter().zip(&sink.index) {
+        if let (Index::Affine(x), Index::Affine(y)) = (x, y) {
+            let equal = difference(&relation.form(x, 0), &relation.form(y, n));
+            if equal.iter().any(|&c| c != 0) {
+                relation.equalities.push(equal);
+            }
+        }
+    }
+    if let Some(private) = scop.private(source.tensor) {
+        for row in &private.rows {
+            let (x, y) = (row.of(source.statement), row.of(sink.statement));
+            let (x, y) = (relation.form(x, 0), relation.form(y, n));
+            relation.same_tile(x, y, row.tile);
+        }
+    }
+    relation.inequalities.sort();
+    relation.inequalities.dedup();
+    let same = source.statement == sink.statement;
+    let reduction = same && source.update && sink.update;
+    let kind = match (source.write, sink.write) {
+        _ if reduction => Kind::Output,
+        (true, false) => Kind::Flow,
+        (false, _) => Kind::Anti,
+        (true, true) => Kind::Output,
+    };
+    let write = if source.write { source } else { sink };
+    let dependence = Dependence {
+        source: source.statement,
+        sink: sink.statement,
+        kind,
+        tensor: source.tensor,
+        reduction,
+        relation,
+        element: write.index.iter().filter_map(Index::affine).cloned().collect(),
+        bytes: bytes(scop, source.tensor),
+    };
+    let any = [Polyhedron::default()];
+    for order in if reduction { &any } else { orders } {
+        let mut d = dependence.clone();
+        let both: Vec<usize> = (0..order.dims.min(n + b.iterators.len())).collect();
+        d.relation.conjoin(order, &both);
+        let known =
+            |k: &Dependence| (k.source, k.sink, k.tensor, k.reduction) == (d.source, d.sink, d.tensor, reduction);
+        if out.list.iter().any(|k| known(k) && k.relation == d.relation) {
+            continue;
+        }
+        let reduced = Reduced::new(&d.relation);
+        let exact = reduced.equalities.is_empty() && reduced.inequalities.is_empty();
+        if !reduced.empty && (exact || !isl.is_empty(&d.relation)?) {
+            out.list.push(d);
+        }
+    }
+    Ok(())
+}
+
+/// Whether some instance of an update reads in its body an element of the target that an instance writes which agrees
+/// with it in all forms `same`: then the sum of these instances cannot be kept elsewhere until it is complete.
+pub fn reads_sums(s: &Statement, same: &[Affine], isl: &Isl) -> Result<bool> {
+    let n = s.iterators.len();
+    let mut pairs = Polyhedron { dims: 2 * n, ..Polyhedron::default() };
+    pairs.add_domain(s, 0);
+    pairs.add_domain(s, n);
+    for form in same {
+        pairs.equalities.push(difference(&pairs.form(form, 0), &pairs.form(form, n)));
+    }
+    let mut reads = vec![];
+    s.body.visit_accesses(&mut |a| {
+        if a.buffer == s.target {
+            reads.push(a.clone());
+        }
+    });
+    for read in reads {
+        let mut p = pairs.clone();
+        read.guard.iter().for_each(|g| p.inequalities.push(p.form(g, n)));
+        for (w, r) in s.write.iter().zip(&read.index) {
+            if let Index::Affine(r) = r {
+                p.equalities.push(difference(&p.form(w, 0), &p.form(r, n)));
+            }
+        }
+        if !Reduced::new(&p).empty && !isl.is_empty(&p)? {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+fn bytes(scop: &Scop, tensor: BufferId) -> i64 {
+    let t = scop.tensor(tensor);
+    t.shape.iter().fold(t.dtype.bytes() as i64, |bytes, &extent| bytes.saturating_mul(extent))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::poly::samples;
+    use crate::poly::normalize::build;
+
+    fn summary(p: &crate::poly::statement::Program) -> Vec<String> {
+        let scop = build::build("t", p).unwrap();
+        let d = analyze(&scop).unwrap();
+        let name = |id: StatementId| &scop.statement(id).name;
+        let line = |d: &Dependence| {
+            let tensor = &scop.tensor(d.tensor).name;
+            let mark = if d.reduction { " (reduction)" } else { "" };
+            format!("{} -> {} {:?} {tensor}{mark}", name(d.source), name(d.sink), d.kind)
+        };
+        d.list.iter().map(line).collect()
+    }
+
+    #[test]
+    fn matrix_product() {
+        assert_eq!(
+            summary(&samples::matmul(8, 6, 4)),
+            [
+                "C_update -> C_update Output C_acc (reduction)",
+                "C_init -> C_update Flow C_acc",
+                "C_update -> C Flow C_acc"
+            ]
+        );
+    }
+
+    #[test]
+    fn statements_in_one_time_loop() {
+        let text = "scop stencil { A: f64[9] inout; B: f64[9] temporary;
+          S(t < 4, i < 9) if i - 1 >= 0 && -i + 7 >= 0: B[i] = (A[i - 1] + A[i + 1]);
+          T(t < 4, i < 9) if i - 1 >= 0 && -i + 7 >= 0: A[i] = B[i];
+          order band t [serial] S(t), T(t) sequence {S} band i [serial] S(i) leaf {T} band i [serial] T(i) leaf }";
+        let scop = crate::poly::parse::scop(text).unwrap();
+        let d = analyze(&scop).unwrap();
+        let count = |kind, source, sink| {
+            let of = |d: &&Dependence| (d.kind, d.source.0, d.sink.0) == (kind, source, sink);
+            d.list.iter().filter(of).count()
+        };
+        // Each pair of accesses in the same iteration of t and in a later one, as far as it exists.
+        assert_eq!(count(Kind::Flow, 0, 1), 2);
+        assert_eq!(count(Kind::Flow, 1, 0), 2);
+        assert_eq!(count(Kind::Anti, 0, 1), 4);
+        assert_eq!(count(Kind::Anti, 1, 0), 1);
+        assert_eq!(count(Kind::Output, 0, 0), 1);
+        assert_eq!(count(Kind::Output, 1, 1), 1);
+        assert_eq!(d.list.len(), 11);
+    }
+
+    #[test]
+    fn padding_lets_the_initial_value_through() {
+        let g = samples::Conv { size: 8, channels: 4, filters: 4, kernel: 3, stride: 1, pad: 1 };
+        let found = summary(&samples::conv(g));
+        assert!(found.contains(&"conv_init -> Y Flow conv".to_string()), "{found:?}");
+    }
+
+    #[test]
+    fn softmax() {
+        assert_eq!(
+            summary(&samples::softmax(2, 3, 4)),
+            [
+                "top_update -> top_update Output top (reduction)",
+                "top_init -> top_update Flow top",
+                "top_update -> e Flow top",
+                "total_update -> total_update Output total (reduction)",
+                "total_init -> total_update Flow total",
+                "e -> total_update Flow e",
+                "total_update -> Y Flow total",
+                "e -> Y Flow e",
+            ]
+        );
+    }
+}

@@ -1,0 +1,440 @@
+//! Subscripts from data: which values of an index tensor keep a gather inside its dimension.
+//!
+//! In: a tensor expression. Out: for each index tensor that is known from outside the interval in which its elements must
+//! lie. A subscript is followed through temporaries, casts, sums, products with constants, minima, maxima and selections,
+//! as a piecewise affine function of one element; the interval is the preimage of the dimension. Invariant: elements
+//! inside the interval never read out of bounds. A subscript of another form is `Unsupported`, never an unchecked read.
+
+use crate::expr::{Access, BinaryOp, BufferId, CompareOp, Expr, Index};
+use crate::poly::statement::{Program, Role};
+use crate::runtime::{DType, Error, Result};
+
+/// Elements `offset, offset + stride, …` of `tensor` must lie in `lower..=upper`; when that is empty, none is good.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct IndexRange {
+    pub tensor: BufferId,
+    pub offset: u64,
+    pub stride: u64,
+    pub lower: i64,
+    pub upper: i64,
+}
+
+/// The ranges that every gather of the program needs; none when the types of the index tensors suffice.
+pub fn index_ranges(program: &Program) -> Result<Vec<IndexRange>> {
+    let mut ranges: Vec<IndexRange> = vec![];
+    let mut failure = None;
+    for definition in &program.definitions {
+        definition.body.visit_accesses(&mut |access| {
+            for (d, index) in access.index.iter().enumerate() {
+                if let Index::Value(value) = index {
+                    match range_of(program, access, d, value) {
+                        Ok(Some(range)) => add(&mut ranges, range),
+                        Ok(None) => {}
+                        Err(e) => failure = Some(e),
+                    }
+                }
+            }
+        });
+    }
+    failure.map_or(Ok(ranges), Err)
+}
+
+fn add(ranges: &mut Vec<IndexRange>, new: IndexRange) {
+    let same = |r: &&mut IndexRange| (r.tensor, r.offset, r.stride) == (new.tensor, new.offset, new.stride);
+    match ranges.iter_mut().find(same) {
+        Some(old) => {
+            old.lower = old.lower.max(new.lower);
+            old.upper = old.upper.min(new.upper);
+        }
+        None => ranges.push(new),
+    }
+}
+
+/// What dimension `d` of `access`, subscripted by `value`, asks of the index tensor.
+fn range_of(program: &Program, access: &Access, d: usize, value: &Expr) -> Result<Option<IndexRange>> {
+    let tensor = &program.tensors[access.buffer.0 as usize];
+    let unsupported =
+        |why: &str| Err(Error::Unsupported(format!("gather from `{}`, dimension {d}: {why}", tensor.name)));
+    let Some(function) = function_of(program, value) else {
+        return unsupported("its subscript is not a simple function of one index tensor");
+    };
+    let extent = tensor.shape[d] as i128;
+    let mut good: Vec<(i128, i128)> = vec![];
+    for piece in &function.pieces {
+        for (lo, hi, sign) in signs(piece.lo, piece.hi, piece.slope, piece.base) {
+            if sign >= 0 {
+                let below = signs(lo, hi, piece.slope, piece.base - extent).into_iter().filter(|p| p.2 < 0);
+                good.extend(below.map(|(lo, hi, _)| (lo, hi)));
+            }
+        }
+    }
+    good.sort_unstable();
+    let merged = good.into_iter().fold(Vec::<(i128, i128)>::new(), |mut merged, (lo, hi)| {
+        match merged.last_mut() {
+            Some(last) if lo <= last.1 + 1 => last.1 = last.1.max(hi),
+            _ => merged.push((lo, hi)),
+        }
+        merged
+    });
+    let Some(source) = function.source else {
+        return if merged.is_empty() { unsupported("a constant subscript outside of it") } else { Ok(None) };
+    };
+    let index = &program.tensors[source.tensor.0 as usize];
+    let (lower, upper) = match merged[..] {
+        [] => (0, -1),
+        [(lower, upper)] => (lower, upper),
+        _ => return unsupported("the good subscripts are not an interval"),
+    };
+    if source.otherwise.iter().any(|o| !(lower..=upper).contains(o)) {
+        return unsupported("the value outside of a guard is no subscript");
+    }
+    if Some((lower, upper)) == type_range(index.dtype) {
+        return Ok(None);
+    }
+    Ok(Some(IndexRange {
+        tensor: source.tensor,
+        offset: source.offset,
+        stride: source.stride,
+        lower: lower as i64,
+        upper: upper as i64,
+    }))
+}
+
+/// Elements of a tensor known from outside.
+#[derive(Clone, PartialEq, Debug)]
+struct Source {
+    tensor: BufferId,
+    offset: u64,
+    stride: u64,
+    /// Values that stand for elements outside of guards.
+    otherwise: Vec<i128>,
+}
+
+/// On `lo..=hi` the value is `slope·x + base`.
+#[derive(Clone, Copy, Debug)]
+struct Piece {
+    lo: i128,
+    hi: i128,
+    slope: i128,
+    base: i128,
+}
+
+/// A piecewise affine function of one element of `source`, or a constant.
+struct Function {
+    source: Option<Source>,
+    pieces: Vec<Piece>,
+}
+
+/// Beyond every integer type, and small enough for products.
+const INFINITY: i128 = 1 << 80;
+
+fn type_range(dtype: DType) -> Option<(i128, i128)> {
+    match dtype {
+        DType::I64 => Some((i64::MIN.into(), i64::MAX.into())),
+        DType::I32 => Some((i32::MIN.into(), i32::MAX.into())),
+        DType::I8 => Some((i8::MIN.into(), i8::MAX.into())),
+        DType::U8 => Some((0, 255)),
+        DType::Bool => Some((0, 1)),
+        _ => None,
+    }
+}
+
+fn function_of(program: &Program, e: &Expr) -> Option<Function> {
+    match e {
+        Expr::Const(s) => {
+            let value = match s.dtype {
+                DType::I64 => s.bits as i64 as i128,
+                DType::I32 => s.bits as i32 as i128,
+                _ => return None,
+            };
+            Some(Function { source: None, pieces: vec![Piece { lo: -INFINITY, hi: INFINITY, slope: 0, base: value }] })
+        }
+        Expr::Load(access) => load(program, access),
+        Expr::Cast(to, a) => {
+            let (low, high) = type_range(*to)?;
+            let mut f = function_of(program, a)?;
+            f.pieces = f.pieces.iter().flat_map(|p| within(*p, low, high)).collect();
+            Some(f)
+        }
+        Expr::Binary(op, a, b) => {
+            let (a, b) = (function_of(program, a)?, function_of(program, b)?);
+            combine(a, b, |x, y, out| {
+                let piece = |slope, base| Piece { slope, base, ..x };
+                match op {
+                    BinaryOp::Add => out.push(piece(x.slope + y.slope, x.base + y.base)),
+                    BinaryOp::Sub => out.push(piece(x.slope - y.slope, x.base - y.base)),
+                    BinaryOp::Mul if y.slope == 0 => out.push(scaled(x, y.base)?),
+                    BinaryOp::Mul if x.slope == 0 => out.push(scaled(Piece { lo: x.lo, hi: x.hi, ..y }, x.base)?),
+                    BinaryOp::Min | BinaryOp::Max => {
+                        for (lo, hi, sign) in signs(x.lo, x.hi, x.slope - y.slope, x.base - y.base) {
+                            let chosen = if (sign < 0) == (*op == BinaryOp::Min) { x } else { y };
+                            out.push(Piece { lo, hi, ..chosen });
+                        }
+                    }
+                    _ => return None,
+                }
+                Some(())
+            })
+        }
+        Expr::Select(condition, a, b) => {
+            let Expr::Compare(op, l, r) = &**condition else { return None };
+            let (l, r) = (function_of(program, l)?, function_of(program, r)?);
+            let truth = combine(l, r, |x, y, out| {
+                for (lo, hi, sign) in signs(x.lo, x.hi, x.slope - y.slope, x.base - y.base) {
+                    let holds = match op {
+                        CompareOp::Eq => sign == 0,
+                        CompareOp::Ne => sign != 0,
+                        CompareOp::Lt => sign < 0,
+                        CompareOp::Le => sign <= 0,
+                        CompareOp::Gt => sign > 0,
+                        CompareOp::Ge => sign >= 0,
+                    };
+                    out.push(Piece { lo, hi, slope: 0, base: holds as i128 });
+                }
+                Some(())
+            })?;
+            let choose = |f: Function, wanted: i128| {
+                let truth = Function { source: truth.source.clone(), pieces: truth.pieces.clone() };
+                combine(f, truth, |x, t, out| {
+                    out.extend((t.base == wanted).then_some(x));
+                    Some(())
+                })
+            };
+            let (mut a, b) = (choose(function_of(program, a)?, 1)?, choose(function_of(program, b)?, 0)?);
+            if a.source.is_some() && b.source.is_some() && a.source != b.source {
+                return None;
+            }
+            a.source = a.source.or(b.source);
+            a.pieces.extend(b.pieces);
+            Some(a)
+        }
+        Expr::Index(_) | Expr::Unary(..) | Expr::Compare(..) => None,
+    }
+}
+
+fn load(program: &Program, access: &Access) -> Option<Function> {
+    let tensor = &program.tensors[access.buffer.0 as usize];
+    let outside = access.otherwise.filter(|_| !access.guard.is_empty()).map(|s| match s.dtype {
+        DType::I32 => s.bits as i32 as i128,
+        _ => s.bits as i64 as i128,
+    });
+    if tensor.role == Role::Temporary {
+        let mut writers = program.definitions.iter().filter(|d| d.target == access.buffer);
+        let (definition, None) = (writers.next()?, writers.next()) else { return None };
+        if definition.reduce.is_some() || outside.is_some() {
+            return None;
+        }
+        // Subscripts decide only which component of the index tensor is read, so a component that is fixed by the reader
+        // survives where the temporary's own subscripts are plain iterators.
+        let mut body = definition.body.clone();
+        for (written, read) in definition.write.iter().zip(&access.index) {
+            if let ([(v, 1)], 0, Index::Affine(to)) = (&written.terms[..], written.constant, read)
+                && to.is_constant()
+            {
+                body = body.substitute(&mut |var| {
+                    if var == *v { to.clone() } else { crate::expr::Affine::var(var) }
+                });
+            }
+        }
+        return function_of(program, &body);
+    }
+    let (lo, hi) = type_range(tensor.dtype)?;
+    let fixed = match (access.index.last(), tensor.shape.last()) {
+        (Some(Index::Affine(a)), Some(&extent)) if a.is_constant() && extent > 1 => {
+            Some((u64::try_from(a.constant).ok()?, extent as u64))
+        }
+        _ => None,
+    };
+    let (offset, stride) = fixed.unwrap_or((0, 1));
+    let source = Source { tensor: access.buffer, offset, stride, otherwise: outside.into_iter().collect() };
+    Some(Function { source: Some(source), pieces: vec![Piece { lo, hi, slope: 1, base: 0 }] })
+}
+
+/// Applies `f` to the two functions' pieces on each common interval.
+fn combine(
+    a: Function,
+    b: Function,
+    mut f: impl FnMut(Piece, Piece, &mut Vec<Piece>) -> Option<()>,
+) -> Option<Function> {
+    let source = match (a.source, b.source) {
+        (Some(x), Some(y)) if x != y => return None,
+        (x, y) => x.or(y),
+    };
+    let mut pieces = vec![];
+    for x in &a.pieces {
+        for y in &b.pieces {
+            let (lo, hi) = (x.lo.max(y.lo), x.hi.min(y.hi));
+            if lo <= hi {
+                f(Piece { lo, hi, ..*x }, Piece { lo, hi, ..*y }, &mut pieces)?;
+            }
+        }
+    }
+    Some(Function { source, pieces })
+}
+
+fn scaled(p: Piece, factor: i128) -> Option<Piece> {
+    let small = factor.abs() < 1 << 40 && p.slope.abs() < 1 << 40 && p.base.abs() < 1 << 80;
+    small.then(|| Piece { slope: p.slope * factor, base: p.base * factor, ..p })
+}
+
+/// The part of a piece whose values lie in `low..=high`.
+fn within(p: Piece, low: i128, high: i128) -> Vec<Piece> {
+    let mut out = vec![];
+    for (lo, hi, sign) in signs(p.lo, p.hi, p.slope, p.base - low) {
+        if sign >= 0 {
+            let below = signs(lo, hi, p.slope, p.base - high).into_iter().filter(|s| s.2 <= 0);
+            out.extend(below.map(|(lo, hi, _)| Piece { lo, hi, ..p }));
+        }
+    }
+    out
+}
+
+/// Divides `lo..=hi` by the sign of `slope·x + base`.
+fn signs(lo: i128, hi: i128, slope: i128, base: i128) -> Vec<(i128, i128, i128)> {
+    if slope == 0 {
+        return vec![(lo, hi, base.signum())];
+    }
+    // The first x (for a positive slope) at which the value is at least 0, and at least 1.
+    let up = slope.signum();
+    let steep = slope.abs();
+    let ceil = |n: i128| -((-n).div_euclid(steep));
+    let (zero, one) = if up > 0 { (ceil(-base), ceil(1 - base)) } else { (ceil(base), ceil(base + 1)) };
+    // For a negative slope the roles of negative and positive are exchanged: values fall from positive to negative.
+    [(lo, hi.min(zero - 1), -up), (lo.max(zero), hi.min(one - 1), 0), (lo.max(one), hi, up)]
+        .into_iter()
+        .filter(|p| p.0 <= p.1)
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::expr::Scalar;
+    use crate::expr::{Affine, Var};
+    use crate::poly::statement::{Definition, Iterator, TensorDecl};
+
+    const N: i64 = 10;
+
+    /// `y(i) = data(subscript)` with `data` of N elements (0), index tensors `ids` (1, i64 × 6 × 2) and `small` (2, u8 × 6),
+    /// and a temporary `t` (4, i64 × 6) that is `body` of the index tensors.
+    fn ranges(subscript: Expr, body: Option<Expr>) -> Result<Vec<IndexRange>> {
+        let tensor = |name: &str, dtype, shape: &[i64], role| TensorDecl {
+            name: name.into(),
+            dtype,
+            shape: shape.to_vec(),
+            role,
+        };
+        let define = |target, body| Definition {
+            target: BufferId(target),
+            iterators: vec![Iterator::new("i", 6)],
+            outer: 1,
+            write: vec![Affine::var(Var(0))],
+            reduce: None,
+            conditions: vec![],
+            body,
+        };
+        let access = Access {
+            buffer: BufferId(0),
+            index: vec![Index::Value(Box::new(subscript))],
+            guard: vec![],
+            otherwise: None,
+        };
+        let mut definitions: Vec<Definition> = body.map(|b| define(4, b)).into_iter().collect();
+        definitions.push(define(3, Expr::Load(access)));
+        index_ranges(&Program {
+            tensors: vec![
+                tensor("data", DType::F32, &[N], Role::Constant),
+                tensor("ids", DType::I64, &[6, 2], Role::Input),
+                tensor("small", DType::U8, &[6], Role::Input),
+                tensor("y", DType::F32, &[6], Role::Output),
+                tensor("t", DType::I64, &[6], Role::Temporary),
+            ],
+            definitions,
+        })
+    }
+
+    fn ids(component: i64) -> Expr {
+        Expr::load(BufferId(1), vec![Affine::var(Var(0)), Affine::constant(component)])
+    }
+
+    fn c(v: i64) -> Expr {
+        Expr::Const(Scalar::i64(v))
+    }
+
+    fn bin(op: BinaryOp, a: Expr, b: Expr) -> Expr {
+        Expr::binary(op, a, b)
+    }
+
+    fn interval(subscript: Expr) -> (i64, i64) {
+        let found = ranges(subscript, None).unwrap();
+        assert_eq!(found.len(), 1);
+        (found[0].lower, found[0].upper)
+    }
+
+    /// A negative subscript counts from the end.
+    fn wrapped(x: Expr) -> Expr {
+        let negative = Expr::compare(CompareOp::Lt, x.clone(), c(0));
+        Expr::select(negative, bin(BinaryOp::Add, x.clone(), c(N)), x)
+    }
+
+    #[test]
+    fn plain_and_wrapped_subscripts() {
+        assert_eq!(interval(ids(0)), (0, N - 1));
+        assert_eq!(interval(wrapped(ids(0))), (-N, N - 1));
+        assert_eq!(interval(wrapped(Expr::cast(DType::I64, Expr::cast(DType::I32, ids(0))))), (-N, N - 1));
+    }
+
+    #[test]
+    fn arithmetic_on_subscripts() {
+        assert_eq!(interval(bin(BinaryOp::Add, ids(0), c(3))), (-3, N - 4));
+        assert_eq!(interval(bin(BinaryOp::Sub, c(3), ids(0))), (3 - N + 1, 3));
+        assert_eq!(interval(bin(BinaryOp::Mul, ids(0), c(4))), (0, 2));
+        assert_eq!(interval(bin(BinaryOp::Mul, c(-4), ids(0))), (-2, 0));
+        assert_eq!(interval(bin(BinaryOp::Max, ids(0), c(0))), (i64::MIN, N - 1));
+        let clamped = bin(BinaryOp::Min, bin(BinaryOp::Max, ids(0), c(0)), c(N - 1));
+        assert_eq!(ranges(clamped, None).unwrap(), []);
+        let empty = interval(bin(BinaryOp::Max, ids(0), c(N)));
+        assert!(empty.0 > empty.1);
+    }
+
+    #[test]
+    fn components_are_checked_by_themselves() {
+        let found = ranges(ids(1), None).unwrap();
+        assert_eq!((found[0].tensor, found[0].offset, found[0].stride), (BufferId(1), 1, 2));
+        let t = Expr::load(BufferId(4), vec![Affine::var(Var(0))]);
+        let through = ranges(wrapped(t), Some(bin(BinaryOp::Add, ids(1), c(1)))).unwrap();
+        assert_eq!((through[0].offset, through[0].lower, through[0].upper), (1, -N - 1, N - 2));
+    }
+
+    #[test]
+    fn what_cannot_be_judged_is_refused() {
+        let sum_of_two = bin(BinaryOp::Add, ids(0), ids(1));
+        assert!(matches!(ranges(sum_of_two, None), Err(Error::Unsupported(_))));
+        let quotient = bin(BinaryOp::Div, ids(0), c(2));
+        assert!(matches!(ranges(quotient, None), Err(Error::Unsupported(_))));
+        assert!(matches!(ranges(c(N), None), Err(Error::Unsupported(_))));
+        assert_eq!(ranges(c(N - 1), None).unwrap(), []);
+        let folded = bin(BinaryOp::Mod, ids(0), c(2));
+        assert!(matches!(ranges(folded, None), Err(Error::Unsupported(_))));
+    }
+
+    #[test]
+    fn narrow_types_need_a_check_only_when_they_reach_out() {
+        let small = Expr::cast(DType::I64, Expr::load(BufferId(2), vec![Affine::var(Var(0))]));
+        assert_eq!(interval(small.clone()), (0, N - 1));
+        assert_eq!(ranges(bin(BinaryOp::Min, small, c(9)), None).unwrap(), []);
+    }
+
+    #[test]
+    fn signs_divide_exactly() {
+        for slope in -3..=3 {
+            for base in -7..=7 {
+                let parts = signs(-10, 10, slope, base);
+                for x in -10i128..=10 {
+                    let sign = parts.iter().find(|p| (p.0..=p.1).contains(&x)).unwrap().2;
+                    assert_eq!(sign, (slope * x + base).signum(), "{slope}·{x} + {base}");
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,451 @@
+//! Exact legality of a schedule, with a counterexample.
+//!
+//! In: a Scop, its dependences, any tree. For each dependence the tree is walked from the root with the pairs of
+//! instances that run at the same time so far; at each row the sink may not be earlier than the source. A row that runs
+//! in parallel or in vector lanes may not carry a dependence at all; the updates of one reduction may be reordered and
+//! spread over lanes, but not run in parallel. The distances of two rows in waves must have a positive sum. Intervals
+//! prove most rows ([`Reduced`]); where they do not, isl decides.
+
+use crate::poly::analysis::dependence::{Dependence, Dependences, Kind};
+use crate::poly::sets::isl::Isl;
+use crate::poly::sets::polyhedron::{difference, minus, plus, Form, Polyhedron, Reduced};
+use crate::poly::schedule::{Band, Node, Row, RowKind, Schedule};
+use crate::poly::scop::Scop;
+use crate::poly::statement::{Iterator, Statement, StatementId};
+use crate::runtime::{Error, Result};
+use crate::poly::storage;
+use crate::runtime::refusal::{Instance, Refusal};
+
+/// Refuses `schedule` when it is malformed or breaks a dependence; the message names two instances.
+pub fn check(scop: &Scop, dependences: &Dependences, schedule: &Schedule) -> Result<()> {
+    schedule.verify(scop)?;
+    crate::poly::verify::check(scop, schedule)?;
+    let isl = Isl::default();
+    for dependence in &dependences.list {
+        let walk = Walk { scop, isl: &isl, dependence };
+        walk.node(&schedule.root, Live::new(dependence)).map_err(|e| match e {
+            Error::Limit(_) => {
+                let [a, b] = [dependence.source, dependence.sink].map(|id| &scop.statement(id).name);
+                e.context(&format!("the proof that {b} keeps its order after {a}"))
+            }
+            e => e,
+        })?;
+    }
+    Ok(())
+}
+
+/// The same tree, statements in their order in rows and filters, with exact flags: a row is coincident when no
+/// dependence that is left at its band has a distance in φ, a band permutable when none has a negative one.
+pub fn flag(scop: &Scop, dependences: &Dependences, schedule: &Schedule) -> Result<Schedule> {
+    let live = dependences.list.iter().map(|d| (d, Live::new(d))).collect();
+    Ok(Schedule { root: flag_node(scop, &Isl::default(), &schedule.root, live)? })
+}
+
+fn flag_node(scop: &Scop, isl: &Isl, node: &Node, live: Vec<(&Dependence, Live)>) -> Result<Node> {
+    Ok(match node {
+        Node::Leaf => Node::Leaf,
+        Node::Sequence(children) => {
+            let inside = |ids: &[StatementId]| {
+                let both = |d: &Dependence| ids.contains(&d.source) && ids.contains(&d.sink);
+                live.iter().filter(|(d, _)| both(d)).cloned().collect()
+            };
+            let flagged = |(ids, child): &(Vec<StatementId>, Node)| {
+                let mut sorted = ids.clone();
+                sorted.sort();
+                Ok((sorted, flag_node(scop, isl, child, inside(ids))?))
+            };
+            Node::Sequence(children.iter().map(flagged).collect::<Result<_>>()?)
+        }
+        Node::Band(band, child) => {
+            let mut flagged = Band { rows: vec![], permutable: true };
+            let mut rest = live.clone();
+            for row in &band.rows {
+                let point = Row { tile: 1, kind: RowKind::Serial, ..row.clone() };
+                let mut coincident = true;
+                for (d, l) in &live {
+                    coincident = coincident && l.coincides(scop, d, &point, isl)?;
+                    flagged.permutable =
+                        flagged.permutable && (d.reduction || coincident || l.respects(scop, d, &point, isl)?);
+                }
+                let mut phi = row.phi.clone();
+                phi.sort();
+                flagged.rows.push(Row { phi, coincident, ..row.clone() });
+                rest = rest.into_iter().filter_map(|(d, l)| Some((d, l.after(scop, d, row)?))).collect();
+            }
+            let mut left = vec![];
+            for (d, l) in rest {
+                if !l.is_empty(isl)? {
+                    left.push((d, l));
+                }
+            }
+            Node::Band(flagged, Box::new(flag_node(scop, isl, child, left)?))
+        }
+    })
+}
+
+/// The instances of a dependence that no outer row or sequence has ordered yet.
+#[derive(Clone, Debug)]
+pub struct Live {
+    pub relation: Polyhedron,
+    pub reduced: Reduced,
+}
+
+impl Live {
+    pub fn new(dependence: &Dependence) -> Live {
+        Live::of(dependence.relation.clone())
+    }
+
+    fn of(relation: Polyhedron) -> Live {
+        Live { reduced: Reduced::new(&relation), relation }
+    }
+
+    /// φ of the sink minus φ of the source, over the relation, when the row covers both.
+    pub fn distance(&self, scop: &Scop, d: &Dependence, row: &Row) -> Form {
+        let (source, sink) = self.times(scop, d, row);
+        difference(&sink, &source)
+    }
+
+    fn times(&self, scop: &Scop, d: &Dependence, row: &Row) -> (Form, Form) {
+        let n = scop.statement(d.source).iterators.len();
+        (self.relation.form(row.of(d.source), 0), self.relation.form(row.of(d.sink), n))
+    }
+
+    /// The least and the greatest distance in φ, as far as intervals tell.
+    fn range(&self, distance: &[i64]) -> (Option<i64>, Option<i64>) {
+        self.reduced.range(&self.reduced.pull(distance))
+    }
+
+    /// The pairs for which ⌊φ/tile⌋ of the sink is at least `gap` more than that of the source, negated when `swap`.
+    fn apart(&self, scop: &Scop, d: &Dependence, row: &Row, gap: i64, swap: bool) -> Polyhedron {
+        let (mut source, mut sink) = self.times(scop, d, row);
+        if swap {
+            std::mem::swap(&mut source, &mut sink);
+        }
+        let mut p = self.relation.clone();
+        let (a, b) = (p.quotient(source, row.tile), p.quotient(sink, row.tile));
+        p.inequalities.push(plus(&difference(&p.widen(b), &p.widen(a)), -gap));
+        p
+    }
+
+    /// The pairs of which the sum of both rows is less for the sink than for the source, and those of the same sum of
+    /// which the first row is greater or less.
+    fn against_waves(&self, scop: &Scop, d: &Dependence, rows: [&Row; 2]) -> [Polyhedron; 3] {
+        let mut p = self.relation.clone();
+        let times = rows.map(|row| {
+            let (source, sink) = self.times(scop, d, row);
+            [p.quotient(source, row.tile), p.quotient(sink, row.tile)]
+        });
+        let [first, next] = times.map(|[source, sink]| difference(&p.widen(sink), &p.widen(source)));
+        let sum: Form = first.iter().zip(&next).map(|(a, b)| a + b).collect();
+        let with = |equal: Option<&Form>, negative: Form| {
+            let mut out = p.clone();
+            out.equalities.extend(equal.cloned());
+            out.inequalities.push(negative);
+            out
+        };
+        [with(None, minus(-1, &sum)), with(Some(&sum), plus(&first, -1)), with(Some(&sum), minus(-1, &first))]
+    }
+
+    /// The pairs that run at the same time in `row`.
+    fn together(&self, scop: &Scop, d: &Dependence, row: &Row) -> Live {
+        let mut p = self.relation.clone();
+        let (source, sink) = self.times(scop, d, row);
+        if row.tile == 1 {
+            p.equalities.push(difference(&sink, &source));
+        } else {
+            let q = p.add_variable();
+            for form in [p.widen(source), p.widen(sink)] {
+                p.divide(&form, q, row.tile);
+            }
+        }
+        Live::of(p)
+    }
+
+    /// Whether no pairs are left.
+    pub fn is_empty(&self, isl: &Isl) -> Result<bool> {
+        Ok(self.reduced.empty || isl.is_empty(&self.relation)?)
+    }
+
+    /// The pairs left after `row`, `None` when intervals show that none are.
+    pub fn after(&self, scop: &Scop, d: &Dependence, row: &Row) -> Option<Live> {
+        match self.range(&self.distance(scop, d, row)) {
+            (Some(0), Some(0)) => Some(self.clone()),
+            (Some(lo), _) if lo >= row.tile => None,
+            _ => Some(self.together(scop, d, row)).filter(|l| !l.reduced.empty),
+        }
+    }
+
+    /// Whether the row orders no pair against the dependence.
+    pub fn respects(&self, scop: &Scop, d: &Dependence, row: &Row, isl: &Isl) -> Result<bool> {
+        Ok(self.range(&self.distance(scop, d, row)).0 >= Some(0) || is_empty(&self.apart(scop, d, row, 1, true), isl)?)
+    }
+
+    /// Whether the row runs the two instances of every pair at the same time.
+    pub fn coincides(&self, scop: &Scop, d: &Dependence, row: &Row, isl: &Isl) -> Result<bool> {
+        Ok(self.range(&self.distance(scop, d, row)) == (Some(0), Some(0))
+            || is_empty(&self.apart(scop, d, row, 1, true), isl)?
+                && is_empty(&self.apart(scop, d, row, 1, false), isl)?)
+    }
+}
+
+fn is_empty(p: &Polyhedron, isl: &Isl) -> Result<bool> {
+    Ok(Reduced::new(p).empty || isl.is_empty(p)?)
+}
+
+struct Walk<'a> {
+    scop: &'a Scop,
+    isl: &'a Isl,
+    dependence: &'a Dependence,
+}
+
+impl Walk<'_> {
+    fn node(&self, node: &Node, mut live: Live) -> Result<()> {
+        let d = self.dependence;
+        match node {
+            Node::Leaf if d.reduction => Ok(()),
+            Node::Leaf => self.refuse(&live.relation, "at the same time as", ""),
+            Node::Sequence(children) => {
+                let at = |id: StatementId| children.iter().position(|c| c.0.contains(&id)).expect("verified");
+                match at(d.source).cmp(&at(d.sink)) {
+                    std::cmp::Ordering::Less => Ok(()),
+                    std::cmp::Ordering::Equal => self.node(&children[at(d.source)].1, live),
+                    std::cmp::Ordering::Greater => self.refuse(&live.relation, "before", ""),
+                }
+            }
+            Node::Band(band, child) => {
+                let mut rows = band.rows.iter();
+                while let Some(row) = rows.next() {
+                    let place = format!(", in loop {}", row.name);
+                    if row.kind == RowKind::Wavefront {
+                        match self.wavefront(row, rows.next(), &live)? {
+                            Some(rest) => live = rest,
+                            None => return Ok(()),
+                        }
+                        continue;
+                    }
+                    let apart = |swap: bool| live.apart(self.scop, d, row, 1, swap);
+                    if !d.reduction && !live.respects(self.scop, d, row, self.isl)? {
+                        self.refuse(&apart(true), "before", &place)?;
+                    }
+                    let together = row.kind == RowKind::Parallel || (row.kind == RowKind::Vector && !d.reduction);
+                    if together && !live.coincides(self.scop, d, row, self.isl)? {
+                        let word =
+                            if row.kind == RowKind::Parallel { "in parallel with" } else { "in one vector with" };
+                        self.refuse(&apart(false), word, &place)?;
+                        self.refuse(&apart(true), word, &place)?;
+                    }
+                    match live.after(self.scop, d, row) {
+                        Some(rest) => live = rest,
+                        None => return Ok(()),
+                    }
+                }
+                self.node(child, live)
+            }
+        }
+    }
+
+    /// Two rows in waves run in the order of their sum, those of one sum in parallel: a dependence must have a positive
+    /// sum, or no distance in either. Returns what these rows leave, `None` when intervals show that nothing is left.
+    fn wavefront(&self, row: &Row, next: Option<&Row>, live: &Live) -> Result<Option<Live>> {
+        let (scop, d) = (self.scop, self.dependence);
+        let Some(next) = next else {
+            return Err(Error::refused(format!("loop {} is the last of its band and has no waves", row.name)));
+        };
+        if next.kind == RowKind::Vector {
+            let why = format!("loop {} has no waves with {}, whose iterations are in one vector", row.name, next.name);
+            return Err(Error::refused(why));
+        }
+        let place = format!(", in the waves of loops {} and {}", row.name, next.name);
+        let [before, beside @ ..] = live.against_waves(scop, d, [row, next]);
+        if !d.reduction {
+            self.refuse(&before, "before", &place)?;
+        }
+        for pairs in beside {
+            self.refuse(&pairs, "in parallel with", &place)?;
+        }
+        Ok(live.after(scop, d, row).and_then(|l| l.after(scop, d, next)))
+    }
+
+    /// An error with the first pair of `pairs`, if there is one.
+    fn refuse(&self, pairs: &Polyhedron, order: &str, place: &str) -> Result<()> {
+        if Reduced::new(pairs).empty {
+            return Ok(());
+        }
+        let Some(point) = self.isl.first_point(pairs)? else { return Ok(()) };
+        let d = self.dependence;
+        let (source, sink) = (self.scop.statement(d.source), self.scop.statement(d.sink));
+        let n = source.iterators.len();
+        let (first, second) = (&point[..n], &point[n..n + sink.iterators.len()]);
+        let writer = if d.kind == Kind::Anti { second } else { first };
+        let element: Vec<String> = d.element.iter().map(|a| a.evaluate(|v| writer[v.0 as usize]).to_string()).collect();
+        let element = format!("{}({})", self.scop.tensor(d.tensor).name, element.join(","));
+        let why = match d.kind {
+            Kind::Flow => format!("which writes {element} that it reads"),
+            Kind::Anti => format!("which reads {element} that it writes"),
+            Kind::Output if d.reduction => format!("which updates {element} too"),
+            Kind::Output => format!("which writes {element} too"),
+        };
+        let of = if d.source == d.sink { String::new() } else { format!(" of {}", source.name) };
+        let reason = format!(
+            "iteration {} of {} would run {order} {}{of}, {why}{place}",
+            instance_name(sink, second),
+            sink.name,
+            instance_name(source, first),
+        );
+        let instance = |s: &Statement, point: &[i64]| Instance { statement: s.name.clone(), trips: point.to_vec() };
+        let instances = Some([instance(sink, second), instance(source, first)]);
+        Err(Error::Schedule(Box::new(Refusal { instances, ..*Refusal::new(reason) })))
+    }
+}
+
+/// An instance as the text of the program counts: the values of its indices, which differ from the trip numbers where a loop
+/// does not begin at 0 or has a step.
+pub fn instance_name(s: &Statement, point: &[i64]) -> String {
+    if s.iterators.is_empty() {
+        return "the instance".to_string();
+    }
+    let named = |(it, x): (&Iterator, &i64)| {
+        let index = it.index.as_ref().map_or(*x, |a| a.evaluate(|v| point[v.0 as usize]));
+        format!("{}={index}", it.name)
+    };
+    s.iterators.iter().zip(point).map(named).collect::<Vec<_>>().join(",")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::expr::{Affine, Var};
+    use crate::poly::{ilp, samples};
+    use crate::poly::normalize::build;
+    use crate::poly::analysis::dependence;
+
+    fn row(name: &str, phi: Vec<(StatementId, Affine)>) -> Row {
+        Row { name: name.into(), phi, tile: 1, coincident: false, kind: RowKind::Serial, pad: 1 }
+    }
+
+    fn verdict(scop: &Scop, schedule: &Schedule) -> String {
+        match check(scop, &dependence::analyze(scop).unwrap(), schedule) {
+            Ok(()) => "legal".into(),
+            Err(e) => e.to_string(),
+        }
+    }
+
+    /// The rows of the outer band and the children below of the ILP's schedule of a matrix product.
+    fn matmul() -> (Scop, Schedule) {
+        let scop = build::build("t", &samples::matmul(8, 6, 4)).unwrap();
+        let d = dependence::analyze(&scop).unwrap();
+        let schedule = ilp::schedule(&scop, &d).unwrap().0;
+        (scop, schedule)
+    }
+
+    fn outer(schedule: &mut Schedule) -> (&mut Vec<Row>, &mut Node) {
+        let Node::Band(band, child) = &mut schedule.root else { panic!("a band") };
+        (&mut band.rows, child)
+    }
+
+    #[test]
+    fn consumer_before_the_last_update_is_refused() {
+        let (scop, mut schedule) = matmul();
+        let Node::Sequence(children) = outer(&mut schedule).1 else { panic!("a sequence") };
+        children.swap(1, 2);
+        assert_eq!(
+            verdict(&scop, &schedule),
+            "schedule refused: iteration m=0,n=0 of C would run before m=0,n=0,k=0 of C_update, which writes C_acc(0,0) that \
+             it reads"
+        );
+    }
+
+    #[test]
+    fn reductions_may_be_reordered_but_not_run_in_parallel() {
+        let (scop, mut schedule) = matmul();
+        let Node::Sequence(children) = outer(&mut schedule).1 else { panic!("a sequence") };
+        let Node::Band(band, _) = &mut children[1].1 else { panic!("a band") };
+        band.rows[0].phi[0].1 = Affine::var(Var(2)).scale(-1);
+        assert_eq!(verdict(&scop, &schedule), "legal");
+        let at = |schedule: &mut Schedule, kind| {
+            let Node::Sequence(children) = outer(schedule).1 else { panic!("a sequence") };
+            let Node::Band(band, _) = &mut children[1].1 else { panic!("a band") };
+            band.rows[0].kind = kind;
+        };
+        at(&mut schedule, RowKind::Vector);
+        assert_eq!(verdict(&scop, &schedule), "legal");
+        at(&mut schedule, RowKind::Parallel);
+        assert_eq!(
+            verdict(&scop, &schedule),
+            "schedule refused: iteration m=0,n=0,k=0 of C_update would run in parallel with m=0,n=0,k=1, which updates \
+             C_acc(0,0) too, in loop k"
+        );
+    }
+
+    #[test]
+    fn tiles_and_parallel_rows_are_checked() {
+        let (scop, mut schedule) = matmul();
+        let rows = outer(&mut schedule).0;
+        let mut tiles: Vec<Row> =
+            rows.iter().map(|r| Row { tile: 3, name: r.name.clone() + "o", ..r.clone() }).collect();
+        tiles[0].kind = RowKind::Parallel;
+        tiles.append(rows);
+        *rows = tiles;
+        assert_eq!(verdict(&scop, &schedule), "legal");
+        // Shifting the consumer by one splits its tiles from those of the update.
+        let rows = outer(&mut schedule).0;
+        for r in rows.iter_mut().filter(|r| r.name.starts_with('m')) {
+            r.phi[2].1.constant = 1;
+        }
+        assert_eq!(
+            verdict(&scop, &schedule),
+            "schedule refused: iteration m=2,n=0 of C would run in parallel with m=2,n=0,k=0 of C_update, which writes \
+             C_acc(2,0) that it reads, in loop mo"
+        );
+        outer(&mut schedule).0[0].kind = RowKind::Serial;
+        assert_eq!(verdict(&scop, &schedule), "legal");
+        for r in outer(&mut schedule).0.iter_mut().filter(|r| r.name.starts_with('m')) {
+            r.phi[2].1.constant = -1;
+        }
+        assert_eq!(
+            verdict(&scop, &schedule),
+            "schedule refused: iteration m=0,n=0 of C would run before m=0,n=0,k=0 of C_update, which writes C_acc(0,0) that \
+             it reads, in loop mo"
+        );
+    }
+
+    /// `A[i][j] = A[i - 1][j] + A[i][j - 1]` has the distances (1, 0) and (0, 1); with `j + 1` the first is (1, -1).
+    #[test]
+    fn a_band_is_permutable_unless_a_dependence_goes_back_in_a_row() {
+        for (column, permutable) in [("j", true), ("j + 1", false)] {
+            let text = format!(
+                "scop stencil {{ A: f32[8][8] inout;
+                   S(i < 8, j < 8) if i - 1 >= 0 && j - 1 >= 0 && -j + 6 >= 0: A[i][j] = (A[i - 1][{column}] + A[i][j - 1]);
+                   order band i [serial] S(i) j [serial] S(j) leaf }}"
+            );
+            let scop = crate::poly::parse::scop(&text).unwrap();
+            let flagged = flag(&scop, &dependence::analyze(&scop).unwrap(), &scop.order).unwrap();
+            let Node::Band(band, _) = &flagged.root else { panic!("a band") };
+            assert_eq!(band.permutable, permutable, "{column}");
+            assert!(band.rows.iter().all(|r| !r.coincident), "{column}");
+        }
+    }
+
+    #[test]
+    fn malformed_trees_are_refused() {
+        let (scop, mut schedule) = matmul();
+        outer(&mut schedule).0[1].phi.pop();
+        assert!(verdict(&scop, &schedule).contains("loop n covers {C_init, C_update} where"));
+        let (scop, mut schedule) = matmul();
+        outer(&mut schedule).0.pop();
+        assert!(verdict(&scop, &schedule).contains("several instances of C_init run at the same time"));
+        let mut missing = scop.order.clone();
+        let Node::Sequence(children) = &mut missing.root else { panic!("a sequence") };
+        children.pop();
+        assert!(verdict(&scop, &missing).contains("a sequence covers {C_init, C_update}"));
+    }
+
+    #[test]
+    fn equal_times_of_dependent_statements_cannot_be_written() {
+        let (scop, _) = matmul();
+        let ids: Vec<StatementId> = scop.ids().collect();
+        let rows = (0..2).map(|v| row("t", ids.iter().map(|&id| (id, Affine::var(Var(v)))).collect())).collect();
+        let schedule = Schedule { root: Node::Band(Band { rows, permutable: true }, Box::new(Node::Leaf)) };
+        assert!(verdict(&scop, &schedule).contains("a leaf has the statements {C_init, C_update, C}, not one"));
+    }
+}

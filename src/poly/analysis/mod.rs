@@ -1,0 +1,10 @@
+//! Facts of a Scop: dependences, legality of schedules, strides, counts of operations, cache traffic.
+
+pub mod access;
+pub mod constant_factor;
+pub mod dependence;
+pub mod index_range;
+pub mod legality;
+pub mod operation_count;
+pub mod traffic;
+

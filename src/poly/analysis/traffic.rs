@@ -1,0 +1,404 @@
+//! How many bytes a loop nest brings into each cache: an estimate for any order of loops, tiled or not, packed or not.
+//!
+//! In: the loops of a proven schedule, as they are written for code generation, and the caches of a target. Out: the
+//! bytes that come into each cache from behind it in one run that begins with empty caches. Invariant: never less than
+//! what is touched.
+//!
+//! From the innermost loops outwards each loop is described by the regions of the buffers that one run of it touches
+//! (footprints as in Ferrante, Sarkar, Thrash, "On Estimating and Enhancing Cache Effectiveness", 1991). When what one
+//! iteration touches fits the cache, an iteration finds there what the one before has left: the loop brings in each line
+//! of its footprint once. When it does not fit, every iteration brings in what it would alone. Other than the model that
+//! chooses tiles (`tile/cache.rs`), which knows one statement between loops over blocks, this one takes loops as they are.
+//! The length of a loop whose bounds depend on loops around it is its mean over points of these that are spread evenly, and
+//! so is the share of the iterations in which a condition holds.
+
+use crate::expr::{Access, BufferId, Expr, Index};
+use crate::expr::{Affine, Var};
+use crate::codegen::loopnest::{Buffer, LoopNest, Stmt};
+use crate::expr::Bound;
+use crate::codegen::Target;
+
+/// What one run moves.
+#[derive(Clone, Copy, PartialEq, Debug, Default)]
+pub struct Traffic {
+    /// Bytes of all lines that are touched.
+    pub touched: f64,
+    /// Bytes that come into each cache, the first cache first.
+    pub fetched: [f64; 3],
+}
+
+/// The traffic of all phases of `nest`, one after the other.
+pub fn traffic(nest: &LoopNest, target: &Target) -> Traffic {
+    let samples = vec![Sample { at: vec![], weight: 1.0 }; SAMPLES];
+    let mut model = Model { nest, target, values: vec![None; nest.vars.len()], samples, lengths: vec![], innermost: 0 };
+    let all = model.body(&nest.body);
+    let touched = model.bytes(&all.regions);
+    Traffic { touched, fetched: all.fetched.map(|f| f.max(touched)) }
+}
+
+/// An affine form over the loops around, each counted from 0 in steps of 1.
+#[derive(Clone, PartialEq, Debug)]
+struct Form {
+    /// Loop, coefficient; ordered by loop, no zeros.
+    terms: Vec<(usize, f64)>,
+    constant: f64,
+}
+
+impl Form {
+    fn constant(constant: f64) -> Form {
+        Form { terms: vec![], constant }
+    }
+
+    fn coefficient(&self, l: usize) -> f64 {
+        self.terms.iter().find(|t| t.0 == l).map_or(0.0, |t| t.1)
+    }
+
+    fn at(&self, point: &[f64]) -> f64 {
+        self.terms.iter().map(|&(l, c)| c * point[l]).sum::<f64>() + self.constant
+    }
+
+    fn add_scaled(&mut self, other: &Form, k: f64) {
+        self.constant += k * other.constant;
+        for &(l, c) in &other.terms {
+            match self.terms.binary_search_by_key(&l, |t| t.0) {
+                Ok(i) => self.terms[i].1 += k * c,
+                Err(i) => self.terms.insert(i, (l, k * c)),
+            }
+        }
+        self.terms.retain(|t| t.1 != 0.0);
+    }
+}
+
+/// The values of a subscript: from `low` on, `count` of them within `width`.
+#[derive(Clone, PartialEq, Debug)]
+struct Range {
+    low: Form,
+    width: f64,
+    count: f64,
+    /// The loops in which the subscript comes from data: each of their iterations may have any value.
+    data: Vec<usize>,
+}
+
+/// A part of a buffer that the loops inside touch, for each iteration of those around.
+#[derive(Clone, PartialEq, Debug)]
+struct Region {
+    buffer: BufferId,
+    dimensions: Vec<Range>,
+    /// Distinct accesses, at most.
+    points: f64,
+}
+
+/// What one run of some statements touches and brings into each cache.
+#[derive(Default)]
+struct Footprint {
+    regions: Vec<Region>,
+    fetched: [f64; 3],
+}
+
+struct Model<'a> {
+    nest: &'a LoopNest,
+    target: &'a Target,
+    /// Each variable in terms of the loops around.
+    values: Vec<Option<Form>>,
+    samples: Vec<Sample>,
+    /// Mean iterations of each loop around.
+    lengths: Vec<f64>,
+    /// The number of the loop whose body is looked at; loops from there on are parts of it.
+    innermost: usize,
+}
+
+/// One iteration of all loops around.
+#[derive(Clone)]
+struct Sample {
+    /// The iteration of each loop, counted from 0 at its lower bound.
+    at: Vec<f64>,
+    /// How many iterations it stands for.
+    weight: f64,
+}
+
+const SAMPLES: usize = 64;
+/// What sums of fractions may be off.
+const ROUNDING: f64 = 1e-6;
+/// Their square roots are irrational, and no two are multiples: points in steps of them lie evenly (Richtmyer 1951).
+const PRIMES: [f64; 16] = [2., 3., 5., 7., 11., 13., 17., 19., 23., 29., 31., 37., 41., 43., 47., 53.];
+
+impl Model<'_> {
+    fn body(&mut self, body: &[Stmt]) -> Footprint {
+        let children: Vec<Footprint> = body.iter().map(|s| self.statement(s)).collect();
+        let mut all = Footprint::default();
+        for child in &children {
+            child.regions.iter().for_each(|r| self.add(&mut all.regions, r.clone()));
+        }
+        let touched = self.bytes(&all.regions);
+        for (level, fetched) in all.fetched.iter_mut().enumerate() {
+            let apart = children.iter().map(|c| c.fetched[level]).sum::<f64>();
+            *fetched = if self.fits(touched, level) { touched.min(apart) } else { apart };
+        }
+        all
+    }
+
+    fn statement(&mut self, statement: &Stmt) -> Footprint {
+        match statement {
+            Stmt::Loop { var, lower, upper, step, body, .. } => self.repeat(*var, lower, upper, *step, body),
+            Stmt::Let { var, value, divisor } => {
+                self.divide(*var, value, *divisor);
+                Footprint::default()
+            }
+            Stmt::If { conditions, body } => self.guarded(conditions, body),
+            Stmt::Store { buffer, index, value, .. } => {
+                let mut regions = vec![];
+                let store = self.region(*buffer, index);
+                self.add(&mut regions, store);
+                self.loads(value, &mut regions);
+                for i in index {
+                    if let Index::Value(e) = i {
+                        self.loads(e, &mut regions);
+                    }
+                }
+                let touched = self.bytes(&regions);
+                Footprint { regions, fetched: [touched; 3] }
+            }
+        }
+    }
+
+    fn repeat(&mut self, var: Var, lower: &[Bound], upper: &[Bound], step: i64, body: &[Stmt]) -> Footprint {
+        let forms =
+            |bounds: &[Bound]| -> Vec<Form> { bounds.iter().map(|b| self.form(&b.affine, b.divisor)).collect() };
+        let (lower, upper) = (forms(lower), forms(upper));
+        let Some(mut first) = lower.iter().max_by(|a, b| self.mean(a).total_cmp(&self.mean(b))).cloned() else {
+            return Footprint::default();
+        };
+        let outside = (self.samples.clone(), self.values.clone(), self.innermost);
+        self.innermost = self.lengths.len();
+        let length = self.enter(&lower, &upper, &first, step as f64);
+        first.terms.push((self.lengths.len(), step as f64));
+        self.lengths.push(length);
+        self.values[var.0 as usize] = Some(first);
+        let mut all = if length > 0.0 { self.body(body) } else { Footprint::default() };
+        for (l, length) in self.lengths.split_off(self.innermost).into_iter().enumerate() {
+            all = self.sweep(&all, self.innermost + l, length);
+        }
+        (self.samples, self.values, self.innermost) = outside;
+        all
+    }
+
+    /// What all iterations of loop `l` touch, when `one` is what one does.
+    fn sweep(&self, one: &Footprint, l: usize, length: f64) -> Footprint {
+        let mut regions = vec![];
+        for region in &one.regions {
+            self.add(&mut regions, sweep(region, l, length));
+        }
+        let (inside, touched) = (self.bytes(&one.regions), self.bytes(&regions));
+        let mut fetched = [touched; 3];
+        for (level, fetched) in fetched.iter_mut().enumerate().filter(|(level, _)| !self.fits(inside, *level)) {
+            *fetched = touched.max(length * one.fetched[level]);
+        }
+        Footprint { regions, fetched }
+    }
+
+    /// `var = ⌊value / divisor⌋`: the quotient of a loop becomes a loop around it, which keeps the remainder.
+    fn divide(&mut self, var: Var, value: &Affine, divisor: i64) {
+        let form = self.form(value, 1);
+        let l = match form.terms[..] {
+            [(l, 1.0)] if form.constant == 0.0 && divisor > 1 && l >= self.innermost => l,
+            _ => {
+                self.values[var.0 as usize] = Some(self.form(value, divisor));
+                return;
+            }
+        };
+        let (quotient, d) = (self.lengths.len(), divisor as f64);
+        self.lengths.push((self.lengths[l] / d).ceil());
+        self.lengths[l] = self.lengths[l].min(d);
+        for sample in &mut self.samples {
+            sample.at.push((sample.at[l] / d).floor());
+            sample.at[l] = sample.at[l].rem_euclid(d);
+        }
+        for value in self.values.iter_mut().flatten() {
+            let c = value.coefficient(l);
+            value.terms.extend((c != 0.0).then_some((quotient, c * d)));
+        }
+        self.values[var.0 as usize] = Some(Form { terms: vec![(quotient, 1.0)], constant: 0.0 });
+    }
+
+    /// A body that is executed where all conditions hold, in its share of the iterations.
+    fn guarded(&mut self, conditions: &[Affine], body: &[Stmt]) -> Footprint {
+        let forms: Vec<Form> = conditions.iter().map(|c| self.form(c, 1)).collect();
+        let weights: Vec<f64> = self.samples.iter().map(|s| s.weight).collect();
+        let total: f64 = weights.iter().sum();
+        for sample in &mut self.samples {
+            if forms.iter().any(|f| f.at(&sample.at) < -ROUNDING) {
+                sample.weight = 0.0;
+            }
+        }
+        let mut share = self.samples.iter().map(|s| s.weight).sum::<f64>() / total;
+        let restore = |model: &mut Self| model.samples.iter_mut().zip(&weights).for_each(|(s, w)| s.weight = *w);
+        if share == 0.0 {
+            // Rare: it is taken to happen once.
+            share = (SAMPLES as f64 / total).min(1.0);
+            restore(self);
+        }
+        let mut found = self.body(body);
+        restore(self);
+        found.fetched = found.fetched.map(|f| f * share);
+        found
+    }
+
+    fn fits(&self, bytes: f64, level: usize) -> bool {
+        bytes <= FILL * self.target.cache_bytes[level] as f64
+    }
+
+    /// `affine / divisor` over the loops around.
+    fn form(&self, affine: &Affine, divisor: i64) -> Form {
+        let mut out = Form::constant(affine.constant as f64 / divisor as f64);
+        for &(v, c) in &affine.terms {
+            if let Some(value) = &self.values[v.0 as usize] {
+                out.add_scaled(value, c as f64 / divisor as f64);
+            }
+        }
+        out
+    }
+
+    /// The mean of a form over the iterations of the loops around.
+    fn mean(&self, form: &Form) -> f64 {
+        let total: f64 = self.samples.iter().map(|s| s.weight).sum();
+        self.samples.iter().map(|s| s.weight * form.at(&s.at)).sum::<f64>() / total
+    }
+
+    /// Adds a loop that is counted from `first` on to the samples; its mean length, 0 when it is always empty.
+    fn enter(&mut self, lower: &[Form], upper: &[Form], first: &Form, step: f64) -> f64 {
+        let before: f64 = self.samples.iter().map(|s| s.weight).sum();
+        for (i, sample) in self.samples.iter_mut().enumerate() {
+            let value = |f: &Form| f.at(&sample.at);
+            let start = lower.iter().map(|f| (value(f) - ROUNDING).ceil()).fold(f64::NEG_INFINITY, f64::max);
+            let end = upper.iter().map(|f| (value(f) + ROUNDING).floor()).fold(f64::INFINITY, f64::min);
+            let length = ((end - start) / step).ceil().max(0.0);
+            let share = ((i + 1) as f64 * PRIMES[sample.at.len() % PRIMES.len()].sqrt()).fract();
+            let offset = (start - value(first)) / step;
+            sample.at.push(offset + (share * length).floor());
+            sample.weight *= length;
+        }
+        self.samples.iter().map(|s| s.weight).sum::<f64>() / before
+    }
+
+    fn loads(&self, e: &Expr, regions: &mut Vec<Region>) {
+        e.visit_accesses(&mut |Access { buffer, index, .. }| self.add(regions, self.region(*buffer, index)));
+    }
+
+    /// The element of one access; a subscript from data may be any.
+    fn region(&self, buffer: BufferId, index: &[Index]) -> Region {
+        let shape = &self.nest.buffer(buffer).shape;
+        let range = |(i, &size): (&Index, &i64)| match i {
+            Index::Affine(a) => Range { low: self.form(a, 1), width: 0.0, count: 1.0, data: vec![] },
+            Index::Value(e) => {
+                let (low, width) = (Form::constant(0.0), (size - 1).max(0) as f64);
+                Range { low, width, count: 1.0, data: self.loops_of(e) }
+            }
+        };
+        Region { buffer, dimensions: index.iter().zip(shape).map(range).collect(), points: 1.0 }
+    }
+
+    /// The loops on which the value of an expression depends.
+    fn loops_of(&self, e: &Expr) -> Vec<usize> {
+        let mut found = vec![];
+        let mut add = |a: &Affine| found.extend(self.form(a, 1).terms.iter().map(|t| t.0));
+        e.visit(&mut |e| {
+            if let Expr::Index(a) = e {
+                add(a);
+            }
+        });
+        e.visit_accesses(&mut |a| a.index.iter().filter_map(Index::affine).for_each(&mut add));
+        found
+    }
+
+    fn bytes(&self, regions: &[Region]) -> f64 {
+        let mut total = 0.0;
+        for (i, r) in regions.iter().enumerate() {
+            if regions[..i].iter().all(|o| o.buffer != r.buffer) {
+                let buffer = self.nest.buffer(r.buffer);
+                let parts: f64 = regions.iter().filter(|o| o.buffer == r.buffer).map(|o| self.lines(o)).sum();
+                let line = self.target.line_bytes as f64;
+                let whole = (buffer.span() as f64 * buffer.dtype.bytes() as f64 / line).ceil() * line;
+                total += parts.min(whole);
+            }
+        }
+        total
+    }
+
+    /// Bytes of the lines of a region.
+    fn lines(&self, region: &Region) -> f64 {
+        let line = self.target.line_bytes as f64;
+        let buffer: &Buffer = self.nest.buffer(region.buffer);
+        let (mut run, mut rows, mut dense) = (buffer.dtype.bytes() as f64, 1.0, true);
+        let (mut next, dimensions) = (1, region.dimensions.iter().zip(&buffer.shape).zip(&buffer.strides));
+        for ((range, &size), &stride) in dimensions.rev() {
+            let extent = (range.width + 1.0).min(size as f64);
+            let count = range.count.min(extent);
+            dense &= stride == next && extent / count * run < line.max(run + 0.5);
+            if dense {
+                run *= extent;
+                dense = extent >= size as f64;
+            } else {
+                rows *= count;
+            }
+            next = stride * size;
+        }
+        (rows * (run / line).ceil() * line).min(region.points * line)
+    }
+
+    /// Adds a region, joined with one that differs by a constant where that saves lines.
+    fn add(&self, regions: &mut Vec<Region>, region: Region) {
+        for other in regions.iter_mut() {
+            if let Some(hull) = hull(other, &region)
+                && self.lines(&hull) <= self.lines(other) + self.lines(&region)
+            {
+                *other = hull;
+                return;
+            }
+        }
+        regions.push(region);
+    }
+}
+
+/// What a region becomes over all iterations of loop `l`.
+fn sweep(region: &Region, l: usize, length: f64) -> Region {
+    let mut out = region.clone();
+    let far = (length - 1.0).max(0.0);
+    for range in &mut out.dimensions {
+        let c = range.low.coefficient(l);
+        if range.data.contains(&l) {
+            range.count = (range.count * length).min(range.width + 1.0);
+        } else if c != 0.0 {
+            range.low.terms.retain(|t| t.0 != l);
+            range.low.constant += (c * far).min(0.0);
+            range.width += c.abs() * far;
+            range.count = (range.count * length).clamp(1.0, range.width + 1.0);
+        }
+    }
+    if out != *region {
+        out.points *= length.max(1.0);
+    }
+    out
+}
+
+/// The least region around both, when they lie alike for all iterations of the loops around.
+fn hull(a: &Region, b: &Region) -> Option<Region> {
+    let alike = |(x, y): (&Range, &Range)| x.low.terms == y.low.terms;
+    if a.buffer != b.buffer || !a.dimensions.iter().zip(&b.dimensions).all(alike) {
+        return None;
+    }
+    let join = |(x, y): (&Range, &Range)| {
+        let low = x.low.constant.min(y.low.constant);
+        let width = (x.low.constant + x.width).max(y.low.constant + y.width) - low;
+        let count = if x == y { x.count } else { (x.count + y.count).min(width + 1.0).max(x.count.max(y.count)) };
+        Range { low: Form { constant: low, ..x.low.clone() }, width, count, data: [&x.data[..], &y.data].concat() }
+    };
+    let same = a.dimensions == b.dimensions;
+    let points = if same { a.points.max(b.points) } else { a.points + b.points };
+    Some(Region { buffer: a.buffer, dimensions: a.dimensions.iter().zip(&b.dimensions).map(join).collect(), points })
+}
+
+/// Share of a cache that the model fills.
+pub const FILL: f64 = 0.7;
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,399 @@
+//! Small integer programs: fixed and equal unknowns eliminated, the rest solved by branch and bound over microlp's
+//! linear relaxations with a bound on their number and size, the answer checked exactly. Unknowns that are the positive
+//! parts of others are integers by themselves: they are not divided at, and are left out while it is asked whether
+//! there is any point.
+
+use crate::poly::sets::polyhedron::gcd;
+use microlp::{ComparisonOp, OptimizationDirection, Problem, Solution, Variable};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Linear relaxations solved for one program, and their entries, at most; one in any case.
+const MAX_NODES: usize = 60;
+const MAX_ENTRIES: usize = 2_000_000;
+/// A relaxation that begins with the solution of another one takes this part of the effort.
+const PART: usize = 8;
+
+/// What may still be spent on programs: a linear relaxation takes its rows times its unknowns, an [eighth](PART) of them
+/// when it begins with the solution of another one.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Effort {
+    pub left: usize,
+}
+
+impl Effort {
+    /// Whether there was enough for one more relaxation; nothing is left when there was not.
+    fn spend(&mut self, relaxation: usize) -> bool {
+        let enough = relaxation <= self.left;
+        self.left = if enough { self.left - relaxation } else { 0 };
+        enough
+    }
+}
+
+/// `constant + Σ coefficient·unknown`.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
+pub struct Linear {
+    pub terms: BTreeMap<usize, i64>,
+    pub constant: i64,
+}
+
+impl Linear {
+    /// Adds `k·unknown`.
+    pub fn add(&mut self, unknown: usize, k: i64) {
+        let c = self.terms.entry(unknown).or_default();
+        *c += k;
+        if *c == 0 {
+            self.terms.remove(&unknown);
+        }
+    }
+
+    /// Adds `k·other`.
+    pub fn add_scaled(&mut self, other: &Linear, k: i64) {
+        self.constant += k * other.constant;
+        other.terms.iter().for_each(|(&u, &c)| self.add(u, k * c));
+    }
+
+    fn evaluate(&self, values: &[i64]) -> i64 {
+        self.terms.iter().map(|(&u, &c)| c * values[u]).sum::<i64>() + self.constant
+    }
+
+    /// The strongest of the forms that are nonnegative at the same integers and parallel to this one.
+    fn tight(mut self) -> Linear {
+        let g = gcd(&self.terms.values().copied().collect::<Vec<_>>()).max(1);
+        self.terms.values_mut().for_each(|c| *c /= g);
+        self.constant = self.constant.div_euclid(g);
+        self
+    }
+
+    /// The least value between bounds; the greatest when they are swapped.
+    fn least(&self, low: &[i64], high: &[i64]) -> i64 {
+        self.terms.iter().map(|(&u, &c)| c * if c > 0 { low[u] } else { high[u] }).sum::<i64>() + self.constant
+    }
+}
+
+/// Minimise `Σ cost·unknown` over integers between bounds, subject to rows that are ≥ 0 or = 0.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct IntegerProgram {
+    pub low: Vec<i64>,
+    pub high: Vec<i64>,
+    pub cost: Vec<i64>,
+    at_least: Vec<Linear>,
+    equal: Vec<Linear>,
+    /// The unknowns that are max(0, form) wherever that is cheapest, so integers where the others are.
+    positive: BTreeMap<Linear, usize>,
+}
+
+impl IntegerProgram {
+    /// A new unknown in `low ..= high`.
+    pub fn unknown(&mut self, low: i64, high: i64, cost: i64) -> usize {
+        self.low.push(low);
+        self.high.push(high);
+        self.cost.push(cost);
+        self.low.len() - 1
+    }
+
+    pub fn at_least_zero(&mut self, row: Linear) {
+        self.at_least.push(row);
+    }
+
+    pub fn equal_zero(&mut self, row: Linear) {
+        self.equal.push(row);
+    }
+
+    /// Adds `k` to the cost of each unknown, times its coefficient.
+    pub fn charge(&mut self, linear: &Linear, k: i64) {
+        linear.terms.iter().for_each(|(&u, &c)| self.cost[u] += k * c);
+    }
+
+    /// Adds `k·max(0, linear)` to the cost, for a form without a constant and `k ≥ 0`. Forms that are multiples of each
+    /// other, of any sign, share an unknown: max(0, −x) = max(0, x) − x.
+    pub fn charge_positive(&mut self, linear: &Linear, k: i64) {
+        let g = gcd(&linear.terms.values().copied().collect::<Vec<_>>());
+        let Some(sign) = linear.terms.values().next().map(|c| c.signum()) else { return };
+        let mut form = Linear::default();
+        linear.terms.iter().for_each(|(&u, &c)| form.add(u, sign * c / g));
+        let k = k * g;
+        if sign < 0 {
+            self.charge(&form, -k);
+        }
+        if form.least(&self.low, &self.high) >= 0 {
+            return self.charge(&form, k);
+        }
+        let known = self.positive.get(&form).copied();
+        let part = known.unwrap_or_else(|| {
+            let part = self.unknown(0, form.least(&self.high, &self.low).max(0), 0);
+            let mut row = Linear::default();
+            row.add(part, 1);
+            row.add_scaled(&form, -1);
+            self.at_least_zero(row);
+            self.positive.insert(form, part);
+            part
+        });
+        self.cost[part] += k;
+    }
+
+    pub fn unknowns(&self) -> usize {
+        self.low.len()
+    }
+
+    pub fn rows(&self) -> usize {
+        self.at_least.len() + self.equal.len()
+    }
+
+    /// An optimal solution, every row verified in integers; not the optimum when it takes more effort than allowed, and
+    /// `None` when there is none or none was found.
+    pub fn solve(&self, effort: &mut Effort) -> Option<Vec<i64>> {
+        let n = self.unknowns();
+        let (mut low, mut high) = (self.low.clone(), self.high.clone());
+        // Equal unknowns are represented by the first of them, fixed ones by their value.
+        let mut root: Vec<usize> = (0..n).collect();
+        let mut equal = self.equal.clone();
+        loop {
+            let mut changed = false;
+            let mut kept = vec![];
+            for row in &equal {
+                let row = substitute(row, &root, &low, &high);
+                let terms: Vec<(usize, i64)> = row.terms.iter().map(|(&u, &c)| (u, c)).collect();
+                match terms[..] {
+                    [] if row.constant == 0 => changed = true,
+                    [] => return None,
+                    [(u, c)] => {
+                        let value = -row.constant / c;
+                        if value * c + row.constant != 0 || value < low[u] || value > high[u] {
+                            return None;
+                        }
+                        (low[u], high[u]) = (value, value);
+                        changed = true;
+                    }
+                    [(u, c), (v, d)] if c == -d && row.constant == 0 => {
+                        (low[u], high[u]) = (low[u].max(low[v]), high[u].min(high[v]));
+                        if low[u] > high[u] {
+                            return None;
+                        }
+                        root.iter_mut().filter(|r| **r == v).for_each(|r| *r = u);
+                        changed = true;
+                    }
+                    _ => kept.push(row),
+                }
+            }
+            equal = kept;
+            if !changed {
+                break;
+            }
+        }
+        let mut at_least = vec![];
+        for row in &self.at_least {
+            let row = substitute(row, &root, &low, &high);
+            if row.least(&high, &low) < 0 {
+                return None;
+            }
+            if row.least(&low, &high) < 0 {
+                at_least.push(row.tight());
+            }
+        }
+        // Of rows that differ in their constants the least says all.
+        at_least.sort();
+        at_least.dedup_by(|later, first| later.terms == first.terms);
+        let mut cost = vec![0; n];
+        (0..n).for_each(|u| cost[root[u]] += self.cost[u]);
+
+        let open: Vec<usize> = (0..n).filter(|&u| root[u] == u && low[u] < high[u]).collect();
+        let follows: BTreeSet<usize> = self.positive.values().copied().collect();
+        let (followers, others): (Vec<usize>, Vec<usize>) = open.iter().partition(|u| follows.contains(u));
+        if followers.len() > others.len() {
+            let restricts = |row: &&Linear| row.terms.keys().all(|u| !follows.contains(u));
+            let at_least: Vec<Linear> = at_least.iter().filter(restricts).cloned().collect();
+            let rows = Rows { open: &others, follows: &follows, at_least: &at_least, equal: &equal, cost: &vec![0; n] };
+            if !effort.spend(rows.entries()) || rows.relax(&low, &high).is_none() {
+                return None;
+            }
+        }
+        let rows = Rows { open: &open, follows: &follows, at_least: &at_least, equal: &equal, cost: &cost };
+        let place = |u: usize| open.iter().position(|&o| o == u);
+        let found = rows.branch_and_bound(&low, &high, effort, |values| {
+            let value: Vec<i64> = (0..n).map(|u| place(root[u]).map_or(low[root[u]], |k| values[k])).collect();
+            let within = (0..n).all(|u| self.low[u] <= value[u] && value[u] <= self.high[u]);
+            let valid = within
+                && self.at_least.iter().all(|r| r.evaluate(&value) >= 0)
+                && self.equal.iter().all(|r| r.evaluate(&value) == 0);
+            valid.then_some(value)
+        });
+        found.map(|(_, value)| value)
+    }
+}
+
+/// A relaxation and the bound that one unknown has in addition.
+type Branch = (Solution, Variable, ComparisonOp, f64);
+
+/// What is left of a program: rows over the open unknowns.
+struct Rows<'a> {
+    open: &'a [usize],
+    /// Integers where the others are.
+    follows: &'a BTreeSet<usize>,
+    at_least: &'a [Linear],
+    equal: &'a [Linear],
+    cost: &'a [i64],
+}
+
+impl Rows<'_> {
+    /// Of one linear relaxation.
+    fn entries(&self) -> usize {
+        self.open.len() * (self.at_least.len() + self.equal.len()).max(1)
+    }
+
+    /// The cheapest integer point that `accept` takes, and its cost: linear relaxations, divided at unknowns that are no
+    /// integers, at most [`MAX_NODES`] of them and as many as `effort` allows. Beyond that, the best point so far.
+    fn branch_and_bound(
+        &self,
+        low: &[i64],
+        high: &[i64],
+        effort: &mut Effort,
+        accept: impl Fn(&[i64]) -> Option<Vec<i64>>,
+    ) -> Option<(i64, Vec<i64>)> {
+        if self.open.is_empty() {
+            return accept(&[]).map(|value| (0, value));
+        }
+        let free = (0..self.open.len()).filter(|&k| !self.follows.contains(&self.open[k]));
+        let mut nodes: Vec<Option<Branch>> = vec![None];
+        let mut best: Option<(i64, Vec<i64>)> = None;
+        let relaxation = self.entries();
+        for _ in 0..MAX_NODES.min(MAX_ENTRIES / relaxation * PART).max(1) {
+            let Some(node) = nodes.pop() else { break };
+            let solution = match node {
+                None if effort.spend(relaxation) => self.relax(low, high),
+                Some((parent, x, side, bound)) if effort.spend(relaxation.div_ceil(PART)) => {
+                    parent.add_constraint([(x, 1.0)], side, bound).ok().and_then(|s| s.into_solution().ok())
+                }
+                _ => break,
+            };
+            let Some(solution) = solution else { continue };
+            let (unknowns, point): (Vec<Variable>, Vec<f64>) = solution.iter().unzip();
+            let cost: f64 = self.open.iter().zip(&point).map(|(&u, x)| self.cost[u] as f64 * x).sum();
+            if best.as_ref().is_some_and(|b| cost > b.0 as f64 - 0.5) {
+                continue;
+            }
+            let distance = |x: f64| (x - x.round()).abs();
+            let worst = free.clone().max_by(|&a, &b| distance(point[a]).total_cmp(&distance(point[b])));
+            match worst.filter(|&k| distance(point[k]) > 1e-6) {
+                None => {
+                    let values: Vec<i64> = point.iter().map(|x| x.round() as i64).collect();
+                    let cost = self.open.iter().zip(&values).map(|(&u, x)| self.cost[u] * x).sum();
+                    if let Some(value) = accept(&values)
+                        && best.as_ref().is_none_or(|b| cost < b.0)
+                    {
+                        best = Some((cost, value));
+                    }
+                }
+                Some(k) => {
+                    let below = point[k].floor();
+                    let up = Some((solution.clone(), unknowns[k], ComparisonOp::Ge, below + 1.0));
+                    let down = Some((solution, unknowns[k], ComparisonOp::Le, below));
+                    nodes.extend(if point[k] - below > 0.5 { [down, up] } else { [up, down] });
+                }
+            }
+        }
+        best
+    }
+
+    /// The cheapest rational point between bounds.
+    fn relax(&self, low: &[i64], high: &[i64]) -> Option<Solution> {
+        let mut problem = Problem::new(OptimizationDirection::Minimize);
+        let unknowns: Vec<Variable> =
+            self.open.iter().map(|&u| problem.add_var(self.cost[u] as f64, (low[u] as f64, high[u] as f64))).collect();
+        let rows = self.at_least.iter().map(|r| (r, ComparisonOp::Ge));
+        for (row, side) in rows.chain(self.equal.iter().map(|r| (r, ComparisonOp::Eq))) {
+            let place = |u: &usize| unknowns[self.open.binary_search(u).expect("open")];
+            let terms = row.terms.iter().map(|(u, &c)| (place(u), c as f64));
+            problem.add_constraint(terms, side, -row.constant as f64);
+        }
+        problem.solve().ok()?.into_solution().ok()
+    }
+}
+
+/// The row over the representatives that are not fixed.
+fn substitute(row: &Linear, root: &[usize], low: &[i64], high: &[i64]) -> Linear {
+    let mut out = Linear { constant: row.constant, ..Linear::default() };
+    for (&u, &c) in &row.terms {
+        let r = root[u];
+        if low[r] == high[r] {
+            out.constant += c * low[r];
+        } else {
+            out.add(r, c);
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn row(terms: &[(usize, i64)], constant: i64) -> Linear {
+        Linear { terms: terms.iter().copied().collect(), constant }
+    }
+
+    #[test]
+    fn presolve_and_solver_agree_with_enumeration() {
+        // Random programs in three unknowns against all 6³ points.
+        let mut state = 1u64;
+        let mut random = |n: i64| {
+            state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+            (state >> 33) as i64 % n
+        };
+        let (mut feasible, mut infeasible) = (0, 0);
+        for _ in 0..300 {
+            let mut p = IntegerProgram::default();
+            for _ in 0..3 {
+                let cost = random(5);
+                p.unknown(-1, 4, cost);
+            }
+            for k in 0..3 {
+                let r = row(&[(0, random(5) - 2), (1, random(5) - 2), (2, random(5) - 2)], random(7) - 3);
+                let r = Linear { terms: r.terms.into_iter().filter(|t| t.1 != 0).collect(), ..r };
+                if k == 0 { p.equal_zero(r) } else { p.at_least_zero(r) }
+            }
+            let best = (0..216)
+                .map(|c| [c % 6 - 1, c / 6 % 6 - 1, c / 36 - 1])
+                .filter(|v| p.at_least.iter().all(|r| r.evaluate(v) >= 0) && p.equal.iter().all(|r| r.evaluate(v) == 0))
+                .map(|v| (0..3).map(|u| p.cost[u] * v[u]).sum::<i64>())
+                .min();
+            let found = p.solve(&mut Effort { left: 1 << 20 }).map(|v| (0..3).map(|u| p.cost[u] * v[u]).sum::<i64>());
+            assert_eq!(found, best, "{p:?}");
+            if best.is_some() { feasible += 1 } else { infeasible += 1 }
+        }
+        assert!(feasible > 50 && infeasible > 20, "{feasible} {infeasible}");
+    }
+
+    #[test]
+    fn positive_parts_cost_what_they_are() {
+        // max(0, y − x), max(0, 2x − 2y) and max(0, −x) against all points with x + 2y ≥ c.
+        for (c, k) in (-3..9).flat_map(|c| [[1, 1, 1], [3, 1, 5], [1, 4, 2]].map(|k| (c, k))) {
+            let mut p = IntegerProgram::default();
+            let (x, y) = (p.unknown(-3, 4, 1), p.unknown(0, 4, -1));
+            let forms = [row(&[(x, -1), (y, 1)], 0), row(&[(x, 2), (y, -2)], 0), row(&[(x, -1)], 0)];
+            forms.iter().zip(k).for_each(|(form, k)| p.charge_positive(form, k));
+            assert_eq!(p.unknowns(), 4);
+            let rest = row(&[(x, 1), (y, 2)], -c);
+            p.at_least_zero(rest.clone());
+            let cost =
+                |v: &[i64]| v[0] - v[1] + forms.iter().zip(k).map(|(f, k)| k * f.evaluate(v).max(0)).sum::<i64>();
+            let points = (0..40).map(|n| [n % 8 - 3, n / 8]);
+            let best = points.filter(|v| rest.evaluate(v) >= 0).map(|v| cost(&v)).min();
+            let found = p.solve(&mut Effort { left: 1 << 20 }).map(|v| cost(&v));
+            assert_eq!(found, best, "{c} {k:?}");
+        }
+    }
+
+    #[test]
+    fn effort_ends() {
+        let mut p = IntegerProgram::default();
+        (0..3).for_each(|_| assert!(p.unknown(0, 9, 1) < 3));
+        p.at_least_zero(row(&[(0, 2), (1, 3), (2, -2)], -1));
+        // The first relaxation has no integer solution.
+        let mut effort = Effort { left: 3 };
+        assert_eq!(p.solve(&mut effort), None);
+        assert_eq!(effort, Effort { left: 0 });
+        let mut effort = Effort { left: 1000 };
+        assert_eq!(p.solve(&mut effort).unwrap().iter().sum::<i64>(), 1);
+        assert!(effort.left > 900 && effort.left < 1000 - 3, "{effort:?}");
+    }
+}

@@ -1,0 +1,35 @@
+//! The state of the scheduler: the rows so far, costs of coefficients, generators of dependences.
+
+use crate::poly::analysis::dependence::Dependence;
+use crate::poly::ilp::report::Report;
+use crate::poly::ilp::integer_program::Effort;
+use crate::poly::sets::isl::Isl;
+use crate::poly::analysis::legality::Live;
+use crate::poly::sets::polyhedron::{Form, Polyhedron};
+use crate::poly::scop::Scop;
+use crate::poly::statement::StatementId;
+use std::collections::{BTreeMap, HashMap};
+use std::rc::Rc;
+
+pub(super) type LiveDependences<'a> = Vec<(&'a Dependence, Live)>;
+
+pub(super) struct Scheduler<'a> {
+    pub(super) scop: &'a Scop,
+    pub(super) isl: Isl,
+    /// θ of the rows above each statement.
+    pub(super) above: BTreeMap<StatementId, Vec<Vec<i64>>>,
+    /// -1 for iterators that the original order walks backwards: unknowns stand for coefficients in its direction.
+    pub(super) direction: BTreeMap<StatementId, Vec<i64>>,
+    /// [`unit_stride_bytes`] of each statement, and the cost of each coefficient that follows from them.
+    pub(super) stride: BTreeMap<StatementId, Vec<i64>>,
+    pub(super) weights: BTreeMap<StatementId, Vec<i64>>,
+    /// Tile rows are above already.
+    pub(super) tiled: bool,
+    /// Of the dependences so far.
+    pub(super) generators: HashMap<Polyhedron, Rc<Vec<Form>>>,
+    pub(super) effort: Effort,
+    pub(super) limit: Effort,
+    /// What has its original order, and why.
+    pub(super) kept: Vec<String>,
+    pub(super) report: Report,
+}

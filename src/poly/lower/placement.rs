@@ -1,0 +1,246 @@
+//! Where temporaries live: a local buffer as small as one iteration of the loops around it needs, or a workspace.
+
+use crate::poly::lower::state::Local;
+use crate::poly::lower::state::{Argument, Class, Lowering, Mode, Placed, State};
+use crate::expr::{BufferId, Index};
+use crate::expr::Affine;
+use crate::codegen::loopnest::{Buffer, BufferKind, Stmt};
+use crate::runtime::Result;
+use crate::poly::analysis::constant_factor;
+use crate::poly::schedule::{Node, Row, RowKind};
+use crate::poly::statement::{Role, StatementId};
+
+/// Local buffers of a thread beyond this go to a workspace that the runtime plans.
+const LOCAL_BYTES: i64 = 4 << 20;
+
+/// The interval of a subscript around an affine centre: `centre + low ..= centre + high`.
+struct Box1 {
+    centre: Affine,
+    low: i64,
+    high: i64,
+}
+
+impl Lowering<'_> {
+    /// Temporaries that statements of several phases touch become workspaces, and those that a statement has for itself.
+    pub(super) fn place_across_phases(&mut self, phases: &[(Vec<StatementId>, &Node)]) -> Result<()> {
+        for t in self.temporaries() {
+            let touching = self.scop.users(t);
+            let shared = phases.iter().filter(|p| p.0.iter().any(|s| touching.contains(s))).count() > 1;
+            if shared || touching.len() == 1 {
+                self.workspace(t);
+            }
+        }
+        Ok(())
+    }
+
+    /// Every temporary that is not private becomes a workspace.
+    pub(super) fn place_all(&mut self) {
+        for t in self.temporaries() {
+            if self.scop.private(t).is_none() && !self.scop.users(t).is_empty() {
+                self.workspace(t);
+            }
+        }
+    }
+
+    fn temporaries(&self) -> Vec<BufferId> {
+        let all = self.scop.tensors.iter().enumerate();
+        all.filter(|(_, t)| t.role == Role::Temporary).map(|(i, _)| BufferId(i as u32)).collect()
+    }
+
+    fn workspace(&mut self, tensor: BufferId) {
+        let t = self.scop.tensor(tensor);
+        let bytes = t.shape.iter().product::<i64>() as usize * t.dtype.bytes();
+        let buffer = self.argument(&t.name, t.dtype, &t.shape, true, Argument::Workspace { bytes });
+        self.tensors[tensor.0 as usize] = Some(buffer);
+    }
+
+    /// Gives a place to each temporary whose statements are all below, in more than one of `children`.
+    pub(super) fn place(
+        &mut self,
+        children: &[(Vec<StatementId>, Node)],
+        statements: &[StatementId],
+        state: &mut State,
+    ) -> Result<()> {
+        for t in self.temporaries() {
+            if self.tensors[t.0 as usize].is_some() || state.placed.iter().any(|p| p.tensor == t) {
+                continue;
+            }
+            let touching = self.scop.users(t);
+            let split = children.iter().filter(|c| c.0.iter().any(|s| touching.contains(s))).count() > 1;
+            if !split || touching.is_empty() || !touching.iter().all(|s| statements.contains(s)) {
+                continue;
+            }
+            let contracted = if state.coincident { self.contract(t, &touching, state) } else { None };
+            match contracted {
+                Some((origin, shape)) => {
+                    let buffer = self.local(Local::Temporary(t), &self.scop.tensor(t).name, t, &shape);
+                    state.placed.push(Placed { tensor: t, buffer, origin, sums: false });
+                }
+                None => self.workspace(t),
+            }
+        }
+        Ok(())
+    }
+
+    /// Origin and extents of the part of a temporary that is touched here, when the loops shift all accesses alike.
+    fn contract(&self, tensor: BufferId, touching: &[StatementId], state: &State) -> Option<(Vec<Affine>, Vec<i64>)> {
+        let shape = &self.scop.tensor(tensor).shape;
+        let mut boxes: Vec<Option<Box1>> = shape.iter().map(|_| None).collect();
+        for &id in touching {
+            let s = self.scop.statement(id);
+            let mut accesses: Vec<Vec<Index>> = vec![];
+            if s.target == tensor {
+                accesses.push(s.write.iter().cloned().map(Index::Affine).collect());
+            }
+            s.body.visit_accesses(&mut |a| {
+                if a.buffer == tensor {
+                    accesses.push(a.index.clone());
+                }
+            });
+            for index in accesses {
+                for (d, i) in index.iter().enumerate() {
+                    let one = self.interval(id, i.affine()?, state)?;
+                    boxes[d] = Some(match boxes[d].take() {
+                        None => one,
+                        Some(all) => {
+                            let shift = one.centre.add_scaled(&all.centre, -1);
+                            if !shift.is_constant() {
+                                return None;
+                            }
+                            let (low, high) = (one.low + shift.constant, one.high + shift.constant);
+                            Box1 { centre: all.centre, low: all.low.min(low), high: all.high.max(high) }
+                        }
+                    });
+                }
+            }
+        }
+        let mut origin = vec![];
+        let mut extents = vec![];
+        for (b, &n) in boxes.into_iter().zip(shape) {
+            let b = b?;
+            let extent = b.high - b.low + 1;
+            if extent >= n {
+                origin.push(Affine::constant(0));
+                extents.push(n);
+            } else {
+                origin.push(b.centre.offset(b.low));
+                extents.push(extent);
+            }
+        }
+        let bytes = extents.iter().product::<i64>() * self.scop.tensor(tensor).dtype.bytes() as i64;
+        (bytes <= LOCAL_BYTES).then_some((origin, extents))
+    }
+
+    /// The values of an affine form of a statement's iterators at this place.
+    fn interval(&self, id: StatementId, a: &Affine, state: &State) -> Option<Box1> {
+        let s = self.scop.statement(id);
+        let mut out = Box1 { centre: Affine::constant(a.constant), low: 0, high: 0 };
+        for &(v, c) in &a.terms {
+            let (centre, last) = self.iterator(id, v, state)?;
+            let (centre, last) = match centre {
+                Some(centre) => (centre, last),
+                None => (Affine::constant(0), s.iterators[v.0 as usize].extent - 1),
+            };
+            out.centre = out.centre.add_scaled(&centre, c);
+            if c > 0 { out.high += c * last } else { out.low += c * last }
+        }
+        Some(out)
+    }
+
+    /// What the classes say of one iterator: `centre + 0..=last`. `None` inside when no class has it, `None` outside when
+    /// one has it with others.
+    fn iterator(&self, id: StatementId, v: crate::expr::Var, state: &State) -> Option<(Option<Affine>, i64)> {
+        for Class { phi, base, extent } in &state.classes {
+            let Some((_, phi)) = phi.iter().find(|p| p.0 == id) else { continue };
+            match phi.terms[..] {
+                [(w, 1)] if w == v => return Some((Some(base.clone().offset(-phi.constant)), extent - 1)),
+                _ if phi.uses(v) => return None,
+                _ => {}
+            }
+        }
+        Some((None, 0))
+    }
+
+    /// The local buffer of this shape for `key`. Full and partial tiles have buffers of their own, so that each store of a
+    /// partial tile defines all that exists.
+    pub(super) fn local(&mut self, key: Local, name: &str, tensor: BufferId, shape: &[i64]) -> BufferId {
+        let mut same = self.locals.iter().filter(|l| l.0 == key).map(|l| l.1);
+        if let Some(buffer) = same.clone().find(|b| self.nest.buffer(*b).shape == shape) {
+            return buffer;
+        }
+        let name = match same.by_ref().count() {
+            0 => name.to_string(),
+            n => format!("{name}_{}", n + 1),
+        };
+        let dtype = self.scop.tensor(tensor).dtype;
+        self.nest.buffers.push(Buffer::dense(name, dtype, shape, BufferKind::Local));
+        let buffer = BufferId(self.nest.buffers.len() as u32 - 1);
+        self.locals.push((key, buffer));
+        buffer
+    }
+
+    /// Whether the row has only reduced iterators of the statement.
+    pub(super) fn reduces(&self, row: &Row, id: StatementId) -> bool {
+        let write = &self.scop.statement(id).write;
+        !write.iter().any(|w| row.of(id).terms.iter().any(|t| w.uses(t.0)))
+    }
+
+    /// Where the remaining rows are the reduction loops and the points of one update whose target lies in memory: the
+    /// update on a local tile (registers), filled from the target before and written back after.
+    pub(super) fn promote(
+        &mut self,
+        rows: &[Row],
+        child: &Node,
+        statements: &[StatementId],
+        state: &State,
+    ) -> Result<Option<Vec<Stmt>>> {
+        let &[id] = statements else { return Ok(None) };
+        let s = self.scop.statement(id);
+        if s.reduce.is_none() || state.mode != Mode::Body {
+            return Ok(None);
+        }
+        let mut remaining: Vec<&Row> = rows.iter().collect();
+        let mut node = child;
+        loop {
+            match node {
+                Node::Band(band, inner) => {
+                    remaining.extend(&band.rows);
+                    node = inner;
+                }
+                Node::Leaf => break,
+                Node::Sequence(_) => return Ok(None),
+            }
+        }
+        let mut reads_target = false;
+        s.body.visit_accesses(&mut |a| reads_target |= a.buffer == s.target);
+        if reads_target {
+            return Ok(None);
+        }
+        let reduced = |r: &Row| self.reduces(r, id);
+        let point = |r: &Row| r.tile == 1 && matches!(r.kind, RowKind::Unroll | RowKind::Vector);
+        if !reduced(&rows[0]) || !remaining.iter().all(|r| reduced(r) || point(r)) {
+            return Ok(None);
+        }
+        let Some((origin, shape)) = self.contract(s.target, &[id], state) else { return Ok(None) };
+        // Registers already: the buffer of the target is no larger.
+        if let Some(p) = state.placed.iter().rev().find(|p| p.tensor == s.target)
+            && self.nest.buffer(p.buffer).shape == shape
+        {
+            return Ok(None);
+        }
+        if shape.iter().product::<i64>() > 4096 {
+            return Ok(None);
+        }
+        let name = format!("{}_tile", self.scop.tensor(s.target).name);
+        let buffer = self.local(Local::Tile(id), &name, s.target, &shape);
+        let mut inside = state.clone();
+        inside.placed.push(Placed { tensor: s.target, buffer, origin, sums: true });
+        inside.factor = constant_factor::of_sum(self.scop, id);
+        let mut out = vec![];
+        for mode in [Mode::Fill, Mode::Body, Mode::Spill] {
+            inside.mode = mode;
+            out.extend(self.rows(rows, child, statements, &inside)?);
+        }
+        Ok(Some(out))
+    }
+}

@@ -1,0 +1,175 @@
+//! Memory of temporaries that each iteration of some loops has for itself.
+
+use super::{Site, both, is_empty};
+use crate::expr::{BufferId, Index};
+use crate::expr::Affine;
+use crate::codegen::loopnest::Stmt;
+use crate::poly::sets::isl::Isl;
+use crate::poly::lower::state::Local;
+use crate::poly::lower::state::{Lowering, Placed, State};
+use crate::poly::storage::{Digit, Private};
+use crate::poly::schedule::Row;
+use crate::poly::statement::StatementId;
+use crate::runtime::{Error, Result};
+
+impl Lowering<'_> {
+    /// The site with memory for the private temporaries whose rows are all known here; `None` when there are none.
+    pub(super) fn place_private(&mut self, statements: &[StatementId], site: &Site, isl: &Isl) -> Result<Option<Site>> {
+        let scop = self.scop;
+        let mut out = None;
+        for private in &scop.privates {
+            let known = |s: &Site| s.state.placed.iter().any(|p| p.tensor == private.tensor);
+            let users = scop.users(private.tensor);
+            if known(site) || users.is_empty() || !users.iter().all(|id| statements.contains(id)) {
+                continue;
+            }
+            let around: Vec<Row> = site.rows.iter().map(|d| d.row()).collect();
+            if !private.is_fixed(&users, &around.iter().collect::<Vec<_>>()) {
+                continue;
+            }
+            let (origin, extents) = self.touched(private, &users, site, isl)?;
+            let name = &scop.tensor(private.tensor).name;
+            let shape = private.shape(&extents);
+            let buffer = self.local(Local::Temporary(private.tensor), name, private.tensor, &shape);
+            let placed = Placed { tensor: private.tensor, buffer, origin, sums: false };
+            out.get_or_insert_with(|| site.clone()).state.placed.push(placed);
+        }
+        Ok(out)
+    }
+
+    /// Origin and extents of a box around the elements that are touched at one place.
+    fn touched(
+        &mut self,
+        private: &Private,
+        users: &[StatementId],
+        site: &Site,
+        isl: &Isl,
+    ) -> Result<(Vec<Affine>, Vec<i64>)> {
+        let element = self.new_var("element", (0, 0));
+        let inside = site.with(element);
+        let dims = inside.vars.len();
+        let mut touches: Vec<(StatementId, Vec<Index>, Vec<Affine>)> = vec![];
+        for &id in users {
+            let s = self.scop.statement(id);
+            if s.target == private.tensor {
+                touches.push((id, s.write.iter().cloned().map(Index::Affine).collect(), vec![]));
+            }
+            s.body.visit_accesses(&mut |a| {
+                if a.buffer == private.tensor {
+                    touches.push((id, a.index.clone(), a.guard.clone()));
+                }
+            });
+        }
+        let (mut origin, mut extents) = (vec![], vec![]);
+        for (d, &size) in self.scop.tensor(private.tensor).shape.iter().enumerate() {
+            let mut shadows = vec![];
+            let mut gathers = false;
+            for (id, index, guard) in &touches {
+                let Some(a) = index[d].affine() else {
+                    gathers = true;
+                    continue;
+                };
+                let mut p = self.instances(*id, &inside);
+                let mut equal = p.form(a, dims);
+                equal[dims - 1] -= 1;
+                p.equalities.push(equal);
+                guard.iter().for_each(|g| p.inequalities.push(p.form(g, dims)));
+                if !is_empty(&p, isl)? {
+                    shadows.push(isl.project(&p, dims)?);
+                }
+            }
+            let (mut best, mut extent) = (Affine::constant(0), size);
+            if !gathers && !shadows.is_empty() {
+                let hull = both(&isl.hull(&shadows)?);
+                let bounds = |sign: i64| {
+                    let inside = &inside;
+                    let of = hull.iter().filter(move |f| f[dims - 1] == sign);
+                    of.map(move |f| {
+                        let mut rest = f.clone();
+                        rest[dims - 1] = 0;
+                        inside.affine(&rest).scale(-sign)
+                    })
+                };
+                for low in bounds(1).chain([Affine::constant(0)]) {
+                    for high in bounds(-1).chain([Affine::constant(size - 1)]) {
+                        let most = high.add_scaled(&low, -1).bounds(self.range()).1 + 1;
+                        if most < extent {
+                            (best, extent) = (low.clone(), most);
+                        }
+                    }
+                }
+            }
+            origin.push(best);
+            extents.push(extent.max(1));
+        }
+        Ok((origin, extents))
+    }
+
+    /// Finds the subscripts of what an instance touches in temporaries with a layout; returns the divisions they take.
+    pub(super) fn lay_out(&mut self, id: StatementId, value: &[Affine], state: &State) -> Result<Vec<Stmt>> {
+        let scop = self.scop;
+        let s = scop.statement(id);
+        let mut lets = vec![];
+        let mut touched: Vec<(BufferId, Vec<Affine>)> = vec![(s.target, s.write.clone())];
+        let mut gathered = None;
+        s.body.visit_accesses(&mut |a| match a.index.iter().map(|i| i.affine().cloned()).collect() {
+            Some(index) => touched.push((a.buffer, index)),
+            None => gathered = Some(a.buffer),
+        });
+        let layout = |t: BufferId| scop.private(t).map_or(&[][..], |p| &p.layout);
+        if let Some(t) = gathered.filter(|t| !layout(*t).is_empty()) {
+            return Err(Error::Unsupported(format!("a gather from {}, which is packed", scop.tensor(t).name)));
+        }
+        for (tensor, index) in touched {
+            let digits = layout(tensor);
+            let Some(p) = state.placed.iter().rev().find(|p| p.tensor == tensor && !p.sums) else { continue };
+            if digits.is_empty() {
+                continue;
+            }
+            let at = index.iter().zip(&p.origin);
+            let at: Vec<Affine> =
+                at.map(|(i, o)| i.substitute(|v| value[v.0 as usize].clone()).add_scaled(o, -1)).collect();
+            let buffer = p.buffer;
+            if self.laid.iter().any(|l| l.0 == buffer && l.1 == at) {
+                continue;
+            }
+            let subscripts = digits.iter().map(|d| self.digit(d, &at, &mut lets)).collect();
+            self.laid.push((buffer, at, subscripts));
+        }
+        Ok(lets)
+    }
+
+    fn digit(&mut self, d: &Digit, index: &[Affine], lets: &mut Vec<Stmt>) -> Affine {
+        let whole = d.form.substitute(|v| index[v.0 as usize].clone());
+        let quotient = self.quotient(whole, d.divisor, lets);
+        match d.modulo {
+            None => quotient,
+            Some(m) => {
+                let more = self.quotient(quotient.clone(), m, lets);
+                quotient.add_scaled(&more, -m)
+            }
+        }
+    }
+
+    /// ⌊a / by⌋: an affine form where the rest is known to be a digit.
+    fn quotient(&mut self, a: Affine, by: i64, lets: &mut Vec<Stmt>) -> Affine {
+        if by == 1 {
+            return a;
+        }
+        let (mut whole, mut rest) =
+            (Affine::constant(a.constant.div_euclid(by)), Affine::constant(a.constant.rem_euclid(by)));
+        for &(x, c) in &a.terms {
+            match c % by {
+                0 => whole = whole.plus(x, c / by),
+                _ => rest = rest.plus(x, c),
+            }
+        }
+        let (lo, hi) = rest.bounds(self.range());
+        if lo >= 0 && hi < by {
+            return whole;
+        }
+        let q = self.new_var("q", (lo.div_euclid(by), hi.div_euclid(by)));
+        lets.push(Stmt::Let { var: q, value: rest, divisor: by });
+        whole.plus(q, 1)
+    }
+}

@@ -1,0 +1,138 @@
+//! Full and partial tiles apart: a loop is divided where no statement below it needs a condition.
+
+use super::{Done, MAX_STORES, Shadow, Site, both, expands, is_empty, rows_below};
+use crate::runtime::Result;
+use crate::poly::sets::isl::Isl;
+use crate::poly::lower::state::Lowering;
+use crate::poly::sets::polyhedron::{minus, Form, Polyhedron};
+use crate::poly::schedule::{Node, Row};
+use crate::poly::statement::StatementId;
+
+impl Lowering<'_> {
+    /// The parts of a loop (the last variable of `inside`) that are worth code of their own, each with all that is
+    /// known there.
+    pub(super) fn regions(
+        &mut self,
+        rows: &[Row],
+        child: &Node,
+        shadows: &[Shadow],
+        inside: &Site,
+        own: &Polyhedron,
+        isl: &Isl,
+    ) -> Result<Vec<(Polyhedron, Polyhedron)>> {
+        let full = match rows[0].pad {
+            1 => self.full_part(rows, child, shadows, inside, own, isl)?,
+            _ => vec![],
+        };
+        let mut regions = vec![];
+        for region in divide(&full, inside.vars.len()) {
+            let mut here = inside.clone();
+            here.require(own);
+            here.require(&region);
+            if !is_empty(&here.context, isl)? {
+                regions.push((region, here.context));
+            }
+        }
+        Ok(regions)
+    }
+
+    /// Constraints under which no statement below needs a condition on the loop's variable (the last one): where all points
+    /// of unrolled and vector rows exist, or where all statements of an innermost loop run.
+    fn full_part(
+        &mut self,
+        rows: &[Row],
+        child: &Node,
+        shadows: &[Shadow],
+        inside: &Site,
+        own: &Polyhedron,
+        isl: &Isl,
+    ) -> Result<Vec<Form>> {
+        let dims = inside.vars.len();
+        let mut wanted = Polyhedron { dims, ..Polyhedron::default() };
+        if self.stores > MAX_STORES {
+            return Ok(vec![]);
+        }
+        let mut innermost = shadows.len() > 1;
+        for (id, shadow) in shadows {
+            let below = rows_below(&rows[1..], child, *id);
+            innermost &= below.is_empty();
+            let blocks: Vec<(&Row, &Done)> = below
+                .iter()
+                .filter(|r| expands(r) && r.pad == 1)
+                .filter_map(|r| inside.tile_of(r).map(|d| (*r, d)))
+                .collect();
+            if !blocks.is_empty() {
+                wanted.inequalities.extend(self.corners(*id, &blocks, inside, isl)?);
+            }
+            if innermost {
+                wanted.inequalities.extend(both(shadow));
+            }
+        }
+        if wanted.inequalities.is_empty() {
+            return Ok(vec![]);
+        }
+        let mut context = inside.context.clone();
+        context.inequalities.extend(own.inequalities.iter().cloned());
+        let open = isl.gist(&wanted, &context)?;
+        let mut with = Polyhedron { dims, ..Polyhedron::default() };
+        with.inequalities = both(&open).into_iter().filter(|f| f[dims - 1] != 0).collect();
+        context.inequalities.extend(with.inequalities.iter().cloned());
+        Ok(if is_empty(&context, isl)? { vec![] } else { with.inequalities })
+    }
+
+    /// What the variables in scope must satisfy for all points of the blocks to exist: the constraints on points at their
+    /// worst corner.
+    fn corners(&self, id: StatementId, blocks: &[(&Row, &Done)], inside: &Site, isl: &Isl) -> Result<Vec<Form>> {
+        let (dims, m) = (inside.vars.len(), blocks.len());
+        let mut open = inside.clone();
+        open.rows
+            .retain(|d| !blocks.iter().any(|b| std::ptr::eq(d.phi.as_ptr(), b.1.phi.as_ptr()) || d.phi == b.1.phi));
+        let statement = self.scop.statement(id);
+        // Variables: those in scope, the points, the iterators.
+        let mut p = Polyhedron { dims: dims + m + statement.iterators.len(), ..Polyhedron::default() };
+        let inner = self.instances(id, &open);
+        let shift = |f: &Form| -> Form {
+            f[..dims].iter().copied().chain(std::iter::repeat_n(0, m)).chain(f[dims..].iter().copied()).collect()
+        };
+        p.equalities = inner.equalities.iter().map(shift).collect();
+        p.inequalities = inner.inequalities.iter().map(shift).collect();
+        for (k, (row, _)) in blocks.iter().enumerate() {
+            let mut e = p.form(row.of(id), dims + m);
+            e[dims + k] -= 1;
+            p.equalities.push(e);
+        }
+        if is_empty(&p, isl)? {
+            return Ok(vec![]);
+        }
+        let shadow = isl.project(&p, dims + m)?;
+        let mut out = vec![];
+        for f in both(&shadow).into_iter().filter(|f| f[dims..dims + m].iter().any(|&c| c != 0)) {
+            let mut corner: Form = f[..dims].iter().copied().chain([f[dims + m]]).collect();
+            for (k, (_, done)) in blocks.iter().enumerate() {
+                let c = f[dims + k];
+                let base = inside.form(&done.value.scale(c * done.tile), dims);
+                corner.iter_mut().zip(&base).for_each(|(a, b)| *a += b);
+                corner[dims] += (c * (done.tile - 1)).min(0);
+            }
+            out.push(corner);
+        }
+        Ok(out)
+    }
+}
+
+/// Divides a loop (the last variable) by the constraints of its full part, in the order of its values: the parts that break
+/// a lower bound, the full part, the parts that break an upper bound. They are disjoint.
+fn divide(full: &[Form], dims: usize) -> Vec<Polyhedron> {
+    let (lower, upper): (Vec<&Form>, Vec<&Form>) = full.iter().partition(|f| f[dims - 1] > 0);
+    let part = |inequalities: Vec<Form>| Polyhedron { dims, equalities: vec![], inequalities };
+    let hold = |forms: &[&Form]| forms.iter().map(|f| (*f).clone()).collect::<Vec<_>>();
+    let mut out = vec![];
+    for j in (0..lower.len()).rev() {
+        out.push(part([vec![minus(-1, lower[j])], hold(&lower[j + 1..])].concat()));
+    }
+    out.push(part(full.to_vec()));
+    for j in (0..upper.len()).rev() {
+        out.push(part([hold(&lower), hold(&upper[..j]), vec![minus(-1, upper[j])]].concat()));
+    }
+    out
+}

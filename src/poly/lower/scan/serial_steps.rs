@@ -1,0 +1,90 @@
+//! Parallel rows inside of a serial outermost row: one parallel loop with barriers.
+
+use super::{Site, both, condition};
+use crate::expr::{Affine, Var};
+use crate::codegen::loopnest::{LoopKind, Stmt};
+use crate::poly::sets::isl::Isl;
+use crate::poly::lower::loop_over;
+use crate::poly::lower::state::Lowering;
+use crate::poly::sets::polyhedron::{minus, plus, Polyhedron};
+use crate::poly::schedule::{Band, Node, Part, Row};
+use crate::runtime::{Error, Result};
+
+impl Lowering<'_> {
+    /// The parts of each step of a serial row, one after the other, as one parallel loop in waves:
+    /// `t = width·(parts·step + part) + u`, where u counts the iterations of a part that is divided over threads. The others
+    /// run where u is 0.
+    pub(super) fn steps(&mut self, row: &Row, parts: &[Part], isl: &Isl) -> Result<Vec<Stmt>> {
+        if !self.scop.private_to(parts) {
+            return Err(Error::refused(format!("memory that lasts for a step of `{}` belongs to no thread", row.name)));
+        }
+        let groups: Vec<&[Part]> = parts.chunk_by(|a, b| a.parallel().is_none() && b.parallel().is_none()).collect();
+        let count = groups.len() as i64;
+        let width =
+            parts.iter().filter_map(Part::parallel).map(|r| r.values(self.scop)).map(|(lo, hi)| hi - lo + 1).max();
+        let (width, (low, high)) = (width.unwrap_or(1), row.values(self.scop));
+        let waves = (high - low + 1) * count;
+        let t = self.new_var("t", (0, waves * width - 1));
+        let wave = self.new_var("wave", (0, waves - 1));
+        let u = self.new_var("u", (0, width - 1));
+        let step = self.new_var("step", (0, high - low));
+        let part = self.new_var("part", (0, count - 1));
+        let outer = self.new_var(&row.name, (low, high));
+        let mut all = vec![
+            Stmt::Let { var: wave, value: Affine::var(t), divisor: width },
+            Stmt::Let { var: u, value: Affine::var(t).plus(wave, -width), divisor: 1 },
+            Stmt::Let { var: step, value: Affine::var(wave), divisor: count },
+            Stmt::Let { var: part, value: Affine::var(wave).plus(step, -count), divisor: 1 },
+            Stmt::Let { var: outer, value: Affine::var(step).offset(low), divisor: 1 },
+        ];
+        let mut site = Site::default().with(outer);
+        site.finish(row, Affine::var(outer));
+        limit(&mut site, outer, (low, high));
+        for (k, group) in groups.into_iter().enumerate() {
+            let mut here = match count {
+                1 => vec![],
+                _ => vec![Affine::var(part).offset(-(k as i64)), Affine::var(part).scale(-1).offset(k as i64)],
+            };
+            let body = match group {
+                [one] if one.parallel().is_some() => self.divided_part(one, u, &site, isl)?,
+                _ => {
+                    here.push(Affine::var(u).scale(-1));
+                    let ids = group.iter().flat_map(|p| p.statements.clone()).collect::<Vec<_>>();
+                    let children = group.iter().map(|p| (p.statements.clone(), p.node.clone())).collect();
+                    self.scan(&Node::Sequence(children), &ids, &site, isl)?
+                }
+            };
+            all.extend(condition(here, body));
+        }
+        Ok(vec![loop_over(t, waves * width, LoopKind::Waves { width }, all)])
+    }
+
+    /// The iteration `u` of a part, full and partial tiles apart.
+    fn divided_part(&mut self, part: &Part, u: Var, site: &Site, isl: &Isl) -> Result<Vec<Stmt>> {
+        let Node::Band(Band { rows, .. }, child) = &part.node else { return Ok(vec![]) };
+        let (low, high) = rows[0].values(self.scop);
+        let z = self.new_var(&rows[0].name, (low, high));
+        let mut inside = site.with(z);
+        inside.finish(&rows[0], Affine::var(z));
+        limit(&mut inside, z, (low, high));
+        let dims = inside.vars.len();
+        let Some((shadows, hull)) = self.shadows(&part.statements, &inside, isl)? else { return Ok(vec![]) };
+        let exists = isl.gist(&hull, &inside.context)?;
+        let conditions =
+            both(&exists).into_iter().map(|f| inside.affine(&f)).chain([Affine::var(z).scale(-1).offset(high)]);
+        let conditions: Vec<Affine> = conditions.collect();
+        inside.require(&exists);
+        let own = Polyhedron { dims, ..Polyhedron::default() };
+        let regions = self.regions(rows, child, &shadows, &inside, &own, isl)?;
+        let body = self.branches(&rows[1..], child, &part.statements, &regions, &inside, isl)?;
+        let value = Stmt::Let { var: z, value: Affine::var(u).offset(low), divisor: 1 };
+        Ok([vec![value], condition(conditions, body)].concat())
+    }
+}
+
+/// Adds the range of a variable in scope to what is known.
+fn limit(site: &mut Site, v: Var, (low, high): (i64, i64)) {
+    let unit = site.form(&Affine::var(v), site.vars.len());
+    site.context.inequalities.push(plus(&unit, -low));
+    site.context.inequalities.push(minus(high, &unit));
+}

@@ -1,0 +1,328 @@
+//! Private copies of temporaries, so that loops which only share their memory may run in any order.
+//!
+//! In: a Scop in its original order. Out: the same values, with scalar temporaries (arrays where all domains are boxes)
+//! that have a dimension for each loop around all of their uses in which every iteration writes what it reads, and a
+//! name for each part of the program that does so by itself (Feautrier, "Array Expansion", ICS 1988, for loops as a
+//! whole). `t = 0; for k: t += …; C[i][j] = t` in loops over i and j becomes `t[i][j] = 0 …`, and the loops over i and
+//! j carry nothing any more.
+//!
+//! A read is covered by one write that names its element: the iterators of the write follow from the common loops and from
+//! its subscripts, and it runs before. Where that does not show, the temporary stays as it is.
+
+use crate::expr::{Access, BufferId, Expr, Index};
+use crate::expr::{Affine, Var};
+use crate::runtime::Result;
+use crate::poly::sets::isl::Isl;
+use crate::poly::sets::polyhedron::{minus, Polyhedron, Reduced};
+use crate::poly::schedule::{Node, Row};
+use crate::poly::scop::Scop;
+use crate::poly::statement::{Role, StatementId, TensorDecl};
+
+/// Bytes up to which a temporary grows.
+const MAX_BYTES: i64 = 1 << 26;
+
+/// Gives temporaries the dimensions that their loops leave them free to have.
+pub fn expand(scop: &Scop) -> Result<Scop> {
+    let mut out = scop.clone();
+    let isl = Isl::default();
+    let boxes = scop.statements.iter().all(|s| s.domain.is_empty());
+    for (t, decl) in
+        scop.tensors.iter().enumerate().filter(|(_, t)| t.role == Role::Temporary && (is_scalar(t) || boxes))
+    {
+        let tensor = BufferId(t as u32);
+        let regions = Expander { scop, isl: &isl, tensor }.regions()?;
+        for (k, region) in regions.iter().enumerate() {
+            let mut shape: Vec<i64> = vec![];
+            let bytes = |shape: &[i64]| shape.iter().chain(&decl.shape).product::<i64>() * decl.dtype.bytes() as i64;
+            for row in &region.rows {
+                let (first, v) = (row.phi[0].0, iterator(row, row.phi[0].0));
+                let extent = v.map_or(1, |v| scop.statement(first).iterators[v.0 as usize].extent);
+                if bytes(&shape).saturating_mul(extent) > MAX_BYTES {
+                    break;
+                }
+                shape.push(extent);
+            }
+            let rows = &region.rows[..shape.len()];
+            let target = if k == 0 { tensor } else { BufferId(out.tensors.len() as u32) };
+            let name = if k == 0 { decl.name.clone() } else { format!("{}_{}", decl.name, k + 1) };
+            let expanded = TensorDecl { name, shape: [shape, decl.shape.clone()].concat(), ..decl.clone() };
+            if k == 0 {
+                out.tensors[t] = expanded
+            } else {
+                out.tensors.push(expanded)
+            }
+            for &id in &region.statements {
+                let index: Vec<Affine> =
+                    rows.iter().map(|r| Affine::var(iterator(r, id).expect("one iterator"))).collect();
+                let s = &mut out.statements[id.0 as usize];
+                if s.target == tensor {
+                    s.target = target;
+                    s.write.splice(0..0, index.iter().cloned());
+                }
+                s.body = s.body.rewrite(&mut |e| match e {
+                    Expr::Load(mut a) if a.buffer == tensor => {
+                        a.buffer = target;
+                        a.index.splice(0..0, index.iter().cloned().map(Index::Affine));
+                        Expr::Load(a)
+                    }
+                    e => e,
+                });
+            }
+        }
+    }
+    Ok(out)
+}
+
+/// Copies of arrays move more bytes than their loops gain, but where all domains are boxes: there lowering leaves of a copy
+/// what one iteration of the loops touches.
+fn is_scalar(t: &TensorDecl) -> bool {
+    t.shape.iter().all(|&n| n == 1)
+}
+
+/// A part of the program that writes what it reads of a temporary, in each iteration of `rows`.
+struct Region {
+    statements: Vec<StatementId>,
+    rows: Vec<Row>,
+}
+
+struct Expander<'a> {
+    scop: &'a Scop,
+    isl: &'a Isl,
+    tensor: BufferId,
+}
+
+/// The iterator that a row is for a statement.
+fn iterator(row: &Row, id: StatementId) -> Option<Var> {
+    match row.of(id).terms[..] {
+        [(v, 1 | -1)] => Some(v),
+        _ => None,
+    }
+}
+
+impl Expander<'_> {
+    fn uses(&self, id: StatementId) -> bool {
+        let s = self.scop.statement(id);
+        let mut found = s.target == self.tensor;
+        s.body.visit_accesses(&mut |a| found |= a.buffer == self.tensor);
+        found
+    }
+
+    /// The regions of all statements that use the temporary.
+    fn regions(&self) -> Result<Vec<Region>> {
+        let statements: Vec<StatementId> = self.scop.ids().filter(|&id| self.uses(id)).collect();
+        let mut out = vec![];
+        if !statements.is_empty() && !self.closed(&self.scop.order.root, &statements, &mut vec![], &mut out)? {
+            out.push(Region { statements, rows: vec![] });
+        }
+        Ok(out)
+    }
+
+    /// Adds the regions of `users`, which are below `node` in the loops `rows`, when there are such that have as many
+    /// loops as possible around them.
+    fn closed(&self, node: &Node, users: &[StatementId], rows: &mut Vec<Row>, out: &mut Vec<Region>) -> Result<bool> {
+        match node {
+            Node::Leaf => Ok(false),
+            Node::Sequence(children) => {
+                let mut found = vec![];
+                for (ids, child) in children {
+                    let inside: Vec<StatementId> = users.iter().copied().filter(|id| ids.contains(id)).collect();
+                    if !inside.is_empty() && !self.closed(child, &inside, rows, &mut found)? {
+                        return Ok(false);
+                    }
+                }
+                out.extend(found);
+                Ok(true)
+            }
+            Node::Band(band, child) => {
+                let single = |r: &Row| {
+                    let first = r.of(users[0]);
+                    users.iter().all(|&id| {
+                        let phi = r.of(id);
+                        let same = |f: &Affine| (f.constant, f.terms.first().map(|t| t.1));
+                        iterator(r, id).is_some() && same(phi) == same(first)
+                    })
+                };
+                if !band.rows.iter().all(single) {
+                    return Ok(false);
+                }
+                let depth = rows.len();
+                rows.extend(band.rows.iter().cloned());
+                let mut closed = self.closed(child, users, rows, out)?;
+                if !closed && self.covered(child, users, rows)? {
+                    out.push(Region { statements: users.to_vec(), rows: rows.clone() });
+                    closed = true;
+                }
+                rows.truncate(depth);
+                Ok(closed)
+            }
+        }
+    }
+
+    /// Whether every read below `node` is covered by a write below it in the same iteration of `rows`.
+    fn covered(&self, node: &Node, users: &[StatementId], rows: &[Row]) -> Result<bool> {
+        for &reader in users {
+            let s = self.scop.statement(reader);
+            let mut reads: Vec<Access> = vec![];
+            if s.target == self.tensor && s.reduce.is_some() {
+                let index = s.write.iter().cloned().map(Index::Affine).collect();
+                reads.push(Access { buffer: self.tensor, index, guard: vec![], otherwise: None });
+            }
+            s.body.visit_accesses(&mut |a| {
+                if a.buffer == self.tensor {
+                    reads.push(a.clone());
+                }
+            });
+            for read in reads {
+                let mut found = false;
+                for &writer in users {
+                    found = found || self.covers(node, rows, writer, reader, &read)?;
+                }
+                if !found {
+                    return Ok(false);
+                }
+            }
+        }
+        Ok(true)
+    }
+
+    /// Whether an instance of `writer` in the same iteration of `rows` always writes what `reader` reads, before it does.
+    fn covers(
+        &self,
+        node: &Node,
+        rows: &[Row],
+        writer: StatementId,
+        reader: StatementId,
+        read: &Access,
+    ) -> Result<bool> {
+        let (w, r) = (self.scop.statement(writer), self.scop.statement(reader));
+        if w.target != self.tensor || w.reduce.is_some() {
+            return Ok(false);
+        }
+        // The iterators of the writer over those of the reader.
+        let mut value: Vec<Option<Affine>> = vec![None; w.iterators.len()];
+        for row in rows {
+            if let (Some(a), Some(b)) = (iterator(row, writer), iterator(row, reader)) {
+                value[a.0 as usize] = Some(Affine::var(b));
+            }
+        }
+        for (subscript, index) in w.write.iter().zip(&read.index) {
+            let Some(index) = index.affine() else { return Ok(false) };
+            if let [(v, 1)] = subscript.terms[..]
+                && value[v.0 as usize].is_none()
+            {
+                value[v.0 as usize] = Some(index.clone().offset(-subscript.constant));
+            }
+        }
+        let Some(value) = value.into_iter().collect::<Option<Vec<Affine>>>() else { return Ok(false) };
+        let at = |a: &Affine| a.substitute(|v| value[v.0 as usize].clone());
+        let named = w.write.iter().zip(&read.index).all(|(s, i)| i.affine() == Some(&at(s)));
+        if !named || !runs_before(node, writer, reader, &at) {
+            return Ok(false);
+        }
+        let boxes = w
+            .vars()
+            .zip(&w.iterators)
+            .flat_map(|(v, it)| [Affine::var(v), Affine::var(v).scale(-1).offset(it.extent - 1)]);
+        for condition in boxes.chain(w.domain.iter().cloned()) {
+            let mut outside = Polyhedron::domain(r);
+            for g in &read.guard {
+                outside.inequalities.push(outside.form(g, 0));
+            }
+            let form = outside.form(&at(&condition), 0);
+            outside.inequalities.push(minus(-1, &form));
+            if !Reduced::new(&outside).empty && !self.isl.is_empty(&outside)? {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+}
+
+/// Whether the instance of `writer` that `at` names runs before that of `reader`, below `node`.
+pub fn runs_before(mut node: &Node, writer: StatementId, reader: StatementId, at: &dyn Fn(&Affine) -> Affine) -> bool {
+    loop {
+        match node {
+            Node::Leaf => return false,
+            Node::Sequence(children) => {
+                let place = |id: StatementId| children.iter().position(|c| c.0.contains(&id));
+                let (a, b) = (place(writer), place(reader));
+                if a != b {
+                    return a < b;
+                }
+                let Some(k) = a else { return false };
+                node = &children[k].1;
+            }
+            Node::Band(band, child) => {
+                for row in &band.rows {
+                    let later = row.of(reader).add_scaled(&at(row.of(writer)), -1);
+                    if !later.is_constant() || later.constant < 0 {
+                        return false;
+                    }
+                    if later.constant > 0 {
+                        return true;
+                    }
+                }
+                node = child;
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::language;
+    use crate::language::meaning::Computation;
+    use crate::poly::ilp;
+    use crate::poly::analysis::dependence;
+    use std::collections::BTreeMap;
+
+    fn expanded(text: &str) -> Scop {
+        let file = language::parse("test", text).unwrap();
+        let meaning = file.lower(file.program(None).unwrap(), &BTreeMap::new(), None).unwrap();
+        let Computation::Loop(scop) = meaning.computation else { panic!("a loop program") };
+        let out = expand(&scop).unwrap();
+        out.verify().unwrap();
+        out
+    }
+
+    fn shape<'a>(scop: &'a Scop, name: &str) -> &'a [i64] {
+        &scop.tensors.iter().find(|t| t.name == name).unwrap().shape
+    }
+
+    #[test]
+    fn a_sum_in_a_scalar_leaves_its_loops_parallel() {
+        let scop = expanded(
+            "loop p(N = 12) { f64 A[N][N], C[N][N]\n temp f64 t
+               for i in 0..N for j in 0..N { t = 0.0  for k in 0..i t += A[i][k] * A[k][j]  C[i][j] = C[i][j] + t } }",
+        );
+        assert_eq!(shape(&scop, "t"), [12, 12]);
+        let (schedule, _) = ilp::schedule(&scop, &dependence::analyze(&scop).unwrap()).unwrap();
+        let mut parallel = 0;
+        schedule.for_each_band(&mut |band| parallel += band.rows.iter().filter(|r| r.coincident).count());
+        assert!(parallel >= 2, "{}", schedule.print(&scop));
+    }
+
+    #[test]
+    fn each_part_has_a_copy_and_carried_values_stay() {
+        let scop = expanded(
+            "loop p(N = 9) { f64 A[N][N], B[N][N], x[N]\n temp f64 t, u
+               for i in 0..N { t = 0.0  for j in 0..N { A[i][j] = A[i][j] + t  t = A[i][j] } }
+               for j in 0..N { t = 1.0  for i in 0..N { B[i][j] = B[i][j] * t  t = B[i][j] } }
+               u = 0.0
+               for i in 0..N { x[i] = x[i] + u  u = x[i] } }",
+        );
+        assert_eq!((shape(&scop, "t"), shape(&scop, "t_2"), shape(&scop, "u")), (&[9][..], &[9][..], &[][..]));
+    }
+
+    #[test]
+    fn what_is_not_always_written_and_arrays_stay() {
+        let scop = expanded(
+            "loop p(N = 9) { f64 A[N][N]\n temp f64 t, row[N]
+               t = 0.0
+               for i in 0..N { if i < 5 t = A[i][0]  A[i][1] = t + 1.0 }
+               for i in 0..N { for j in 0..N row[j] = A[i][j]  for j in 0..N A[i][j] = row[N-1-j] + 1.0 } }",
+        );
+        assert_eq!((shape(&scop, "t"), shape(&scop, "row")), (&[][..], &[9][..]));
+    }
+}

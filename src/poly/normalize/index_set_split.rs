@@ -1,0 +1,220 @@
+//! Index set splitting: a loop that reads one element of what it updates is divided there.
+//!
+//! In: a Scop in its original order. Out: the same instances in the same order, where a statement that is alone in a
+//! loop and reads its own target has become one statement for the iterations before those that touch the element that
+//! is read, one for these, and one for those after (Griebl, Feautrier, Lengauer, "Index Set Splitting", IJPP 2000, with
+//! the hyperplanes where a read meets the write). `for j: A[i][j] min= A[i][k] + A[k][j]` carries the value of A[i][k]
+//! from j = k to all j > k; each of the three parts carries nothing.
+
+use crate::expr::Index;
+use crate::expr::Affine;
+use crate::runtime::Result;
+use crate::poly::sets::isl::Isl;
+use crate::poly::sets::polyhedron::{plus, Polyhedron, Reduced};
+use crate::poly::schedule::{Band, Node, Row, Schedule};
+use crate::poly::scop::Scop;
+use crate::poly::statement::{Statement, StatementId};
+
+/// Pieces that one statement may become.
+const MAX_PIECES: usize = 9;
+
+/// Divides the loops of `scop`.
+pub fn split(scop: &Scop) -> Result<Scop> {
+    let out = Scop { statements: vec![], ..scop.clone() };
+    let mut s = Splitter { out, origin: vec![], isl: Isl::default() };
+    let (_, root) = s.node(scop, &scop.order.root, &scop.ids().collect::<Vec<_>>())?;
+    s.out.order = Schedule { root };
+    Ok(s.out)
+}
+
+struct Splitter {
+    out: Scop,
+    /// The statement that each new one is a part of.
+    origin: Vec<StatementId>,
+    isl: Isl,
+}
+
+type Part = (Vec<StatementId>, Node);
+
+impl Splitter {
+    /// The tree over the new statements. Statements below `node` that are not divided keep their order.
+    fn node(&mut self, scop: &Scop, node: &Node, ids: &[StatementId]) -> Result<Part> {
+        if let &[id] = ids {
+            return self.alone(scop.statement(id), id, node);
+        }
+        Ok(match node {
+            Node::Sequence(children) => {
+                let mut parts = vec![];
+                for (ids, child) in children {
+                    parts.push(self.node(scop, child, ids)?);
+                }
+                (parts.iter().flat_map(|p| p.0.clone()).collect(), Node::Sequence(parts))
+            }
+            Node::Band(band, child) => {
+                let (below, child) = self.node(scop, child, ids)?;
+                let row = |r: &Row| Row {
+                    phi: below.iter().map(|id| (*id, r.of(self.origin[id.0 as usize]).clone())).collect(),
+                    ..r.clone()
+                };
+                let rows = band.rows.iter().map(row).collect();
+                (below.clone(), Node::Band(Band { rows, ..band.clone() }, Box::new(child)))
+            }
+            Node::Leaf => (self.copy(scop.statement(ids[0]), ids[0], 0, vec![]), Node::Leaf),
+        })
+    }
+
+    fn copy(&mut self, s: &Statement, origin: StatementId, piece: usize, domain: Vec<Affine>) -> Vec<StatementId> {
+        self.origin.push(origin);
+        let id = StatementId(self.out.statements.len() as u32);
+        let name = if piece == 0 { s.name.clone() } else { format!("{}_{piece}", s.name) };
+        self.out.statements.push(Statement { name, domain: [s.domain.clone(), domain].concat(), ..s.clone() });
+        vec![id]
+    }
+
+    /// One statement in loops of its own.
+    fn alone(&mut self, s: &Statement, id: StatementId, node: &Node) -> Result<Part> {
+        let mut rows = vec![];
+        let mut at = node;
+        while let Node::Band(band, child) = at {
+            rows.extend(band.rows.iter().cloned());
+            at = child;
+        }
+        // For each row the forms that are 0 where a read meets the write, innermost row first to be decided.
+        let mut cuts: Vec<(usize, Affine)> = vec![];
+        for form in meetings(s) {
+            let Some((v, _)) = form.terms.iter().rev().find(|t| t.1.abs() == 1).copied() else { continue };
+            let single = |r: &Row| matches!(r.of(id).terms[..], [(w, 1 | -1)] if w == v);
+            let innermost = form.terms.iter().all(|t| t.0 <= v);
+            let Some(row) = rows.iter().position(single).filter(|_| innermost) else { continue };
+            if !cuts.iter().any(|c| c.0 == row) && self.crosses(s, &form)? {
+                let k = form.coefficient(v) * rows[row].of(id).coefficient(v);
+                cuts.push((row, form.scale(k)));
+            }
+        }
+        cuts.sort_by_key(|c| c.0);
+        if 3usize.pow(cuts.len() as u32) > MAX_PIECES {
+            cuts.clear();
+        }
+        let mut piece = if cuts.is_empty() { 0 } else { 1 };
+        self.pieces(s, id, &rows, 0, &cuts, vec![], &mut piece)
+    }
+
+    #[allow(clippy::too_many_arguments)]
+    fn pieces(
+        &mut self,
+        s: &Statement,
+        id: StatementId,
+        rows: &[Row],
+        at: usize,
+        cuts: &[(usize, Affine)],
+        domain: Vec<Affine>,
+        piece: &mut usize,
+    ) -> Result<Part> {
+        if at == rows.len() {
+            let ids = self.copy(s, id, *piece, domain);
+            *piece += usize::from(*piece > 0);
+            return Ok((ids, Node::Leaf));
+        }
+        let Some((_, form)) = cuts.iter().find(|c| c.0 == at) else {
+            let (ids, child) = self.pieces(s, id, rows, at + 1, cuts, domain, piece)?;
+            return Ok((ids.clone(), around(&rows[at], id, &ids, child)));
+        };
+        let mut parts = vec![];
+        let on = vec![form.clone(), form.scale(-1)];
+        for more in [vec![form.scale(-1).offset(-1)], on, vec![form.clone().offset(-1)]] {
+            let domain = [domain.clone(), more].concat();
+            let mut exists = Polyhedron::domain(s);
+            domain.iter().for_each(|c| exists.inequalities.push(exists.form(c, 0)));
+            if !Reduced::new(&exists).empty && !self.isl.is_empty(&exists)? {
+                let (ids, child) = self.pieces(s, id, rows, at + 1, cuts, domain, piece)?;
+                parts.push((ids.clone(), around(&rows[at], id, &ids, child)));
+            }
+        }
+        Ok((parts.iter().flat_map(|p| p.0.clone()).collect(), Node::Sequence(parts)))
+    }
+
+    /// Whether a form takes both signs in the domain.
+    fn crosses(&self, s: &Statement, form: &Affine) -> Result<bool> {
+        for side in [1, -1] {
+            let mut p = Polyhedron::domain(s);
+            let row = p.form(&form.scale(side), 0);
+            p.inequalities.push(plus(&row, -1));
+            if Reduced::new(&p).empty || self.isl.is_empty(&p)? {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+}
+
+/// Forms that are not constant and 0 where an instance reads, in one dimension, what it writes.
+fn meetings(s: &Statement) -> Vec<Affine> {
+    let mut out: Vec<Affine> = vec![];
+    s.body.visit_accesses(&mut |a| {
+        if a.buffer == s.target {
+            for (w, r) in s.write.iter().zip(&a.index) {
+                let Index::Affine(r) = r else { continue };
+                let form = w.add_scaled(r, -1);
+                if !form.is_constant() && !out.contains(&form) {
+                    out.push(form);
+                }
+            }
+        }
+    });
+    out
+}
+
+fn around(row: &Row, id: StatementId, ids: &[StatementId], child: Node) -> Node {
+    let phi = ids.iter().map(|&new| (new, row.of(id).clone())).collect();
+    Node::Band(Band { rows: vec![Row { phi, ..row.clone() }], permutable: false }, Box::new(child))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::language;
+    use crate::language::meaning::Computation;
+    use crate::poly::{ilp, reference};
+    use crate::runtime::Tensor;
+    use crate::poly::analysis::dependence;
+    use std::collections::BTreeMap;
+
+    fn loops(text: &str) -> Scop {
+        let file = language::parse("test", text).unwrap();
+        let meaning = file.lower(file.program(None).unwrap(), &BTreeMap::new(), None).unwrap();
+        let Computation::Loop(scop) = meaning.computation else { panic!("a loop program") };
+        scop
+    }
+
+    #[test]
+    fn shortest_paths_are_parallel_for_each_step() {
+        let scop = loops(
+            "loop p(N = 7) { i32 path[N][N]
+               for k in 0..N for i in 0..N for j in 0..N path[i][j] min= path[i][k] + path[k][j] }",
+        );
+        let divided = split(&scop).unwrap();
+        divided.verify().unwrap();
+        assert_eq!(divided.statements.len(), 9);
+        let data: Vec<i32> = (0..49).map(|i| i * 11 % 17 + 1).collect();
+        let (mut expected, mut got) = (vec![Tensor::new(&[7, 7], &data)], vec![Tensor::new(&[7, 7], &data)]);
+        reference::run(&scop, &scop.order, &mut expected);
+        reference::run(&divided, &divided.order, &mut got);
+        assert!(got == expected && got[0].data != Tensor::new(&[7, 7], &data).data);
+        let (schedule, report) = ilp::schedule(&divided, &dependence::analyze(&divided).unwrap()).unwrap();
+        assert_eq!(report.fallback, None);
+        let mut carried = 0;
+        schedule
+            .for_each_band(&mut |band| carried += band.rows.iter().filter(|r| r.tile == 1 && !r.coincident).count());
+        assert_eq!(carried, 1, "{}", schedule.print(&divided));
+    }
+
+    #[test]
+    fn what_reads_on_one_side_only_stays_whole() {
+        let scop = loops(
+            "loop p(N = 7) { f64 A[N][N]
+               for i in 0..N for j in 0..i for k in 0..j A[i][j] -= A[i][k] * A[j][k]
+               for i in 1..N for j in 0..N A[i][j] = A[i-1][j] }",
+        );
+        assert_eq!(split(&scop).unwrap(), scop);
+    }
+}

@@ -1,0 +1,13 @@
+//! From a tensor expression or a loop program to the Scop that is scheduled: fewest statements, fewest dimensions.
+
+pub mod array_expansion;
+pub mod build;
+#[cfg(test)]
+mod build_tests;
+pub mod mixed_radix;
+pub mod coalesce;
+pub mod index_set_split;
+pub mod residue;
+pub mod rounding;
+pub mod textual_order;
+

@@ -1,0 +1,196 @@
+//! Roundings: which products may be contracted with a sum.
+//!
+//! Codegen computes `a·b + c` of floats with one rounding wherever the product is an operand of the sum or is what a sum
+//! accumulates ([`crate::codegen::select::value`]); a product that is stored is rounded by itself. The rule that keeps
+//! both consistent: **a value has one rounding, wherever it is read.** A product is contracted only where its value has
+//! a single use. Substitution copies expressions, so the uses are counted before it:
+//! - a product that defines a tensor has one use for each read of the tensor, and one more when the tensor is an output;
+//! - a product inside of an expression has one use for each occurrence in the same iteration space.
+//!
+//! In: definitions, or one expression. Out: the same, where each product with several uses is cast to its own type. Such
+//! a cast has no instruction; it says that the operand is rounded, as in C (ISO/IEC 9899 6.5.4), and no sum absorbs it.
+//! Invariant: a cast of this kind stands only under a sum or at the root of a body.
+
+use crate::expr::{BinaryOp, BufferId, Expr};
+use crate::codegen::select::value::contracts;
+use crate::runtime::DType;
+use crate::poly::statement::{Definition, TensorDecl};
+use std::collections::HashMap;
+
+/// Rounds the products that occur more than once in the same iteration space.
+pub fn round_repeated(definitions: &mut [Definition], tensors: &[TensorDecl]) {
+    let extents = |d: &Definition| d.iterators.iter().map(|it| it.extent).collect::<Vec<_>>();
+    let mut uses: HashMap<(Vec<i64>, Expr), usize> = HashMap::new();
+    for d in definitions.iter() {
+        let space = extents(d);
+        d.body.visit(&mut |e| {
+            let accumulated = std::ptr::eq(e, &d.body) && d.reduce.is_some();
+            if is_product(e, tensors) && !accumulated {
+                *uses.entry((space.clone(), e.clone())).or_default() += 1;
+            }
+        });
+    }
+    uses.retain(|_, n| *n > 1);
+    if uses.is_empty() {
+        return;
+    }
+    for d in definitions {
+        let mut key = (extents(d), d.body.clone());
+        let accumulated = d.reduce.is_some() && is_product(&d.body, tensors);
+        let rounded = d.body.rewrite(&mut |e| {
+            // operands are marked already: the key is the expression without marks
+            key.1 = without_marks(&e, tensors);
+            if uses.contains_key(&key) { round(e, tensors) } else { e }
+        });
+        d.body = tidy(&rounded, tensors);
+        if accumulated {
+            d.body = unmarked(std::mem::replace(&mut d.body, Expr::f32(0.0)), tensors);
+        }
+    }
+}
+
+/// The body of one statement, where the products that occur more than once in it are rounded.
+pub fn round_repeated_in(body: &Expr, reduce: Option<BinaryOp>, tensors: &[TensorDecl]) -> Expr {
+    let mut d = Definition {
+        target: BufferId(0),
+        iterators: vec![],
+        outer: 0,
+        write: vec![],
+        reduce,
+        conditions: vec![],
+        body: body.clone(),
+    };
+    round_repeated(std::slice::from_mut(&mut d), tensors);
+    tidy_root(&mut d, tensors);
+    d.body
+}
+
+/// `e`, rounded by itself if it is a product.
+pub fn round(e: Expr, tensors: &[TensorDecl]) -> Expr {
+    if is_product(&e, tensors) { Expr::cast(dtype_of(&e, tensors), e) } else { e }
+}
+
+/// Removes the marks under operations that contract nothing; one at the root stays.
+pub fn tidy(body: &Expr, tensors: &[TensorDecl]) -> Expr {
+    let clean = |e: Box<Expr>| unmarked(*e, tensors);
+    body.rewrite(&mut |e| match e {
+        Expr::Binary(BinaryOp::Add | BinaryOp::Sub, ..) | Expr::Const(_) | Expr::Index(_) | Expr::Load(_) => e,
+        Expr::Binary(op, a, b) => Expr::binary(op, clean(a), clean(b)),
+        Expr::Unary(op, a) => Expr::unary(op, clean(a)),
+        Expr::Compare(op, a, b) => Expr::compare(op, clean(a), clean(b)),
+        Expr::Select(c, a, b) => Expr::select(*c, clean(a), clean(b)),
+        Expr::Cast(to, a) => Expr::cast(to, clean(a)),
+    })
+}
+
+/// Removes the mark at the root of what is stored as it is.
+pub fn tidy_root(d: &mut Definition, tensors: &[TensorDecl]) {
+    if d.reduce != Some(BinaryOp::Add) {
+        d.body = unmarked(std::mem::replace(&mut d.body, Expr::f32(0.0)), tensors);
+    }
+}
+
+fn without_marks(e: &Expr, tensors: &[TensorDecl]) -> Expr {
+    e.rewrite(&mut |e| unmarked(e, tensors))
+}
+
+fn unmarked(e: Expr, tensors: &[TensorDecl]) -> Expr {
+    match e {
+        Expr::Cast(to, a) if is_product(&a, tensors) && dtype_of(&a, tensors) == to => *a,
+        e => e,
+    }
+}
+
+/// A product that codegen would contract.
+fn is_product(e: &Expr, tensors: &[TensorDecl]) -> bool {
+    matches!(e, Expr::Binary(BinaryOp::Mul, ..)) && contracts(dtype_of(e, tensors))
+}
+
+fn dtype_of(e: &Expr, tensors: &[TensorDecl]) -> DType {
+    match e {
+        Expr::Const(s) => s.dtype,
+        Expr::Index(_) => DType::I64,
+        Expr::Load(a) => tensors[a.buffer.0 as usize].dtype,
+        Expr::Unary(_, a) | Expr::Binary(_, a, _) | Expr::Select(_, a, _) => dtype_of(a, tensors),
+        Expr::Compare(..) => DType::Bool,
+        Expr::Cast(to, _) => *to,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::poly::normalize::build::build;
+    use crate::poly::samples::{define, tensor, vars};
+    use crate::poly::scop::Scop;
+    use crate::poly::statement::{Program, Role};
+
+    /// Inputs X and Y, and `t = X·Y` in the role that is asked for, all of 8 elements.
+    fn product(role: Role) -> (Program, Expr, Expr) {
+        let mut p = Program::default();
+        let [x, y] = ["X", "Y"].map(|name| Expr::load(tensor(&mut p, Role::Input, name, &[8]), vars(1)));
+        let t = tensor(&mut p, role, "t", &[8]);
+        define(&mut p, t, "i 8", 1, None, vec![], x.clone() * y);
+        (p, x, Expr::load(t, vars(1)))
+    }
+
+    fn output(mut p: Program, body: Expr) -> Scop {
+        let out = tensor(&mut p, Role::Output, "O", &[8]);
+        define(&mut p, out, "i 8", 1, None, vec![], body);
+        build("t", &p).unwrap()
+    }
+
+    fn marks(scop: &Scop) -> usize {
+        let mut n = 0;
+        for s in &scop.statements {
+            s.body.visit(&mut |e| n += usize::from(matches!(e, Expr::Cast(DType::F32, _))));
+        }
+        n
+    }
+
+    #[test]
+    fn a_product_is_contracted_only_where_its_value_has_one_use() {
+        let sub = |a: Expr, b: Expr| Expr::binary(BinaryOp::Sub, a, b);
+        let (p, x, t) = product(Role::Temporary);
+        assert_eq!(marks(&output(p.clone(), t.clone() + x.clone())), 0, "one use");
+        assert_eq!(marks(&output(p.clone(), sub(t.clone(), t.clone()))), 2, "two uses");
+        let below = Expr::binary(BinaryOp::Max, t.clone(), Expr::f32(0.0)) + Expr::binary(BinaryOp::Min, t, x.clone());
+        assert_eq!(marks(&output(p, below)), 0, "no sum has a product as its operand");
+        let (p, x, t) = product(Role::Output);
+        assert_eq!(marks(&output(p, t + x)), 1, "stored and read");
+    }
+
+    #[test]
+    fn copies_keep_the_rule() {
+        let (mut p, x, t) = product(Role::Temporary);
+        let copy = tensor(&mut p, Role::Temporary, "copy", &[8]);
+        define(&mut p, copy, "i 8", 1, None, vec![], t.clone());
+        let copied = Expr::load(copy, vars(1));
+        assert_eq!(marks(&output(p.clone(), copied.clone() + x)), 0, "one use of the copy");
+        assert_eq!(marks(&output(p.clone(), copied.clone() + copied.clone())), 2, "two uses of the copy");
+        assert_eq!(marks(&output(p, copied + t)), 2, "one use of each");
+    }
+
+    #[test]
+    fn what_is_written_twice_has_one_rounding_and_sums_of_products_none() {
+        let (p, x, _) = product(Role::Temporary);
+        let square = x.clone() * x.clone();
+        assert_eq!(marks(&output(p.clone(), square.clone() + square.clone())), 2);
+        assert_eq!(marks(&output(p.clone(), square.clone() + x.clone())), 0);
+        let tensors = &p.tensors;
+        assert_eq!(round_repeated_in(&square, Some(BinaryOp::Add), tensors), square);
+        assert_eq!(round_repeated_in(&(square.clone() + x.clone()), None, tensors), square + x);
+    }
+
+    #[test]
+    fn a_sum_contracts_the_product_that_it_alone_reads() {
+        for (readers, expected) in [(1, 0), (2, 1)] {
+            let (mut p, x, t) = product(Role::Temporary);
+            let sum = tensor(&mut p, Role::Temporary, "sum", &[]);
+            define(&mut p, sum, "i 8", 0, Some(BinaryOp::Add), vec![], t.clone());
+            let total = Expr::load(sum, vec![]);
+            let body = if readers == 2 { Expr::binary(BinaryOp::Max, t, total) } else { total * x };
+            assert_eq!(marks(&output(p, body)), expected, "{readers} readers");
+        }
+    }
+}

@@ -1,0 +1,249 @@
+//! The only file that touches isl (Verdoolaege, "isl: An Integer Set Library for the Polyhedral Model", ICMS 2010).
+//!
+//! In and out go plain constraint matrices ([`Polyhedron`]); no isl object leaves a function. [`Isl`] owns a context that
+//! is made on first use, so that problems which need no solver pay nothing. It is neither Send nor Sync. All that one
+//! [`Isl`] does is limited in isl's own count of operations: beyond it every question is answered with [`Error::Limit`].
+
+use crate::poly::sets::polyhedron::{minus, plus, Form, Polyhedron, Reduced};
+use crate::runtime::{Error, Result};
+use isl_rs::{BasicSet, Context, DimType, LibISLError, Mat, Options, Set, Space, Val};
+use std::cell::OnceCell;
+use std::marker::PhantomData;
+
+/// Operations (pivots and allocations) of one [`Isl`], at most: forty times what any program of `datasets` takes.
+const MAX_OPERATIONS: u64 = 1 << 22;
+
+/// A lazily made isl context.
+pub struct Isl {
+    context: OnceCell<Context>,
+    operations: u64,
+    not_send: PhantomData<*mut ()>,
+}
+
+impl Default for Isl {
+    fn default() -> Isl {
+        Isl::with_operations(MAX_OPERATIONS)
+    }
+}
+
+impl Isl {
+    /// A solver that may do so many operations in all.
+    pub fn with_operations(operations: u64) -> Isl {
+        Isl { context: OnceCell::new(), operations, not_send: PhantomData }
+    }
+
+    fn failed(&self, e: LibISLError) -> Error {
+        let context = self.context();
+        let last = context.last_error();
+        context.reset_error();
+        if last == isl_rs::Error::Quota || e.to_string().starts_with("[Quota]") {
+            return Error::Limit(format!("the solver isl took more than {} operations", self.operations));
+        }
+        Error::Internal(format!("isl: {e}"))
+    }
+
+    fn context(&self) -> &Context {
+        self.context.get_or_init(|| {
+            let context = Context::alloc();
+            // Errors come back as values; they are neither printed nor do they abort.
+            let _ = Options::set_on_error(&context, 1);
+            context.set_max_operations(self.operations);
+            context
+        })
+    }
+
+    /// Whether `p` has no integer point.
+    pub fn is_empty(&self, p: &Polyhedron) -> Result<bool> {
+        self.set(p).and_then(|s| s.is_empty()).map_err(|e| self.failed(e))
+    }
+
+    /// The lexicographically least integer point of a bounded polyhedron. By bisection over emptiness: isl's `lexmin` has
+    /// called a polyhedron with a point empty.
+    pub fn first_point(&self, p: &Polyhedron) -> Result<Option<Vec<i64>>> {
+        let mut p = p.clone();
+        let mut point = vec![];
+        if Reduced::new(&p).empty || self.is_empty(&p)? {
+            return Ok(None);
+        }
+        for v in 0..p.dims {
+            let reduced = Reduced::new(&p);
+            let (Some(mut lo), Some(mut hi)) = reduced.range(&reduced.forms[v]) else {
+                return Err(Error::Internal("an unbounded polyhedron has no first point".into()));
+            };
+            let mut unit = vec![0; p.dims + 1];
+            unit[v] = 1;
+            while lo < hi {
+                let middle = lo + (hi - lo) / 2;
+                p.inequalities.push(minus(middle, &unit));
+                if Reduced::new(&p).empty || self.is_empty(&p)? {
+                    lo = middle + 1
+                } else {
+                    hi = middle
+                }
+                p.inequalities.pop();
+            }
+            p.equalities.push(plus(&unit, -lo));
+            point.push(lo);
+        }
+        if !p.contains(&point) {
+            return Err(Error::Internal("isl calls an empty polyhedron non-empty".into()));
+        }
+        Ok(Some(point))
+    }
+
+    /// The shadow of `p` on its first `keep` variables: constraints that hold for every rational point, none redundant.
+    pub fn project(&self, p: &Polyhedron, keep: usize) -> Result<Polyhedron> {
+        let compute = || {
+            let set = self.set(p)?.eliminate(DimType::Set, keep as u32, (p.dims - keep) as u32)?;
+            self.constraints(&set.remove_divs()?.detect_equalities()?.remove_redundancies()?, keep)
+        };
+        compute().map_err(|e| self.failed(e))
+    }
+
+    /// The constraints of the `parts`, moved outwards until they hold for all of them.
+    pub fn hull(&self, parts: &[Polyhedron]) -> Result<Polyhedron> {
+        let Some((first, rest)) = parts.split_first() else {
+            return Err(Error::Internal("the hull of nothing".into()));
+        };
+        if rest.iter().all(|p| p == first) {
+            return Ok(first.clone());
+        }
+        let compute = || {
+            let mut all = Set::from_basic_set(self.set(first)?)?;
+            for p in rest {
+                all = all.union(Set::from_basic_set(self.set(p)?)?)?;
+            }
+            self.constraints(&all.simple_hull()?.remove_redundancies()?, first.dims)
+        };
+        compute().map_err(|e| self.failed(e))
+    }
+
+    /// What `p` says beyond `context`, with which it has a point in common.
+    pub fn gist(&self, p: &Polyhedron, context: &Polyhedron) -> Result<Polyhedron> {
+        if p.equalities.is_empty() && p.inequalities.is_empty() {
+            return Ok(p.clone());
+        }
+        let compute = || {
+            let context = self.set(context)?.remove_redundancies()?;
+            self.constraints(&self.set(p)?.remove_redundancies()?.gist(context)?, p.dims)
+        };
+        compute().map_err(|e| self.failed(e))
+    }
+
+    /// The constraints on the first `keep` variables; the others are in none.
+    fn constraints(&self, set: &BasicSet, keep: usize) -> std::result::Result<Polyhedron, LibISLError> {
+        let order = || [DimType::Set, DimType::Cst, DimType::Div, DimType::Param];
+        let rows = |matrix: Mat| {
+            let constant = set.dim(DimType::Set)?;
+            let entry = |r: i32, c: i32| matrix.get_element_val(r, c)?.get_num_si();
+            (0..matrix.rows()?)
+                .map(|r| (0..keep as i32).chain([constant]).map(|c| entry(r, c)).collect())
+                .collect::<std::result::Result<Vec<Form>, _>>()
+        };
+        let [a, b, c, d] = order();
+        let equalities = rows(set.equalities_matrix(a, b, c, d)?)?;
+        let [a, b, c, d] = order();
+        let inequalities = rows(set.inequalities_matrix(a, b, c, d)?)?;
+        Ok(Polyhedron { dims: keep, equalities, inequalities })
+    }
+
+    fn set(&self, p: &Polyhedron) -> std::result::Result<BasicSet, LibISLError> {
+        let context = self.context();
+        let matrix = |rows: &[Form]| {
+            let mut m = Mat::alloc(context, rows.len() as u32, p.dims as u32 + 1)?;
+            for (r, row) in rows.iter().enumerate() {
+                for (c, &x) in row.iter().enumerate() {
+                    m = match i32::try_from(x) {
+                        Ok(x) => m.set_element_si(r as i32, c as i32, x)?,
+                        Err(_) => m.set_element_val(r as i32, c as i32, Val::int_from_si(context, x)?)?,
+                    };
+                }
+            }
+            Ok(m)
+        };
+        let space = Space::set_alloc(context, 0, p.dims as u32)?;
+        let (e, i) = (matrix(&p.equalities)?, matrix(&p.inequalities)?);
+        BasicSet::from_constraint_matrices(space, e, i, DimType::Set, DimType::Div, DimType::Param, DimType::Cst)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// 0 ≤ x ≤ 3, 0 ≤ y ≤ x, 2·y = 3·x − 1 has the points (1, 1) and (3, 4): the second is outside.
+    fn sample() -> Polyhedron {
+        Polyhedron {
+            dims: 2,
+            equalities: vec![vec![3, -2, -1]],
+            inequalities: vec![vec![1, 0, 0], vec![-1, 0, 3], vec![0, 1, 0], vec![1, -1, 0]],
+        }
+    }
+
+    #[test]
+    fn emptiness_and_first_point_are_over_the_integers() {
+        let isl = Isl::default();
+        let mut p = sample();
+        assert_eq!(isl.first_point(&p).unwrap(), Some(vec![1, 1]));
+        p.inequalities.push(vec![1, 0, -2]);
+        assert_eq!(isl.first_point(&p).unwrap(), None);
+        assert!(isl.is_empty(&p).unwrap());
+    }
+
+    #[test]
+    fn first_point_where_lexmin_fails() {
+        let p = Polyhedron {
+            dims: 8,
+            equalities: vec![
+                vec![1, 0, 0, 0, 0, -2, 0, 0, 0],
+                vec![0, 1, 0, -1, 0, 0, 0, 0, 0],
+                vec![-1, 0, 0, 1, 0, 0, 0, 0, 0],
+                vec![0, -1, 0, 0, 1, 0, 0, 0, 0],
+            ],
+            inequalities: vec![
+                vec![-1, 0, 0, 0, 0, 0, 0, 0, 2],
+                vec![0, 0, -1, 0, 0, 0, 0, 0, 1],
+                vec![0, 0, 0, 0, 0, 1, 0, 0, 0],
+                vec![0, 0, 1, 0, 0, 0, 0, 0, 0],
+                vec![1, 0, 0, 0, 0, 0, 0, 0, 0],
+                vec![0, 0, -1, 0, 0, 1, 0, 0, -1],
+                vec![0, -1, -1, 0, 0, 0, 3, 0, 2],
+                vec![0, 1, 1, 0, 0, 0, -3, 0, 0],
+                vec![0, 0, 0, 0, -1, -1, 0, 3, 2],
+                vec![0, 0, 0, 0, 1, 1, 0, -3, 0],
+                vec![0, 0, 0, 0, 0, 0, -1, 1, -1],
+            ],
+        };
+        assert_eq!(Isl::default().first_point(&p).unwrap(), Some(vec![2, 2, 0, 2, 2, 1, 0, 1]));
+    }
+
+    #[test]
+    fn shadows_hulls_and_gists() {
+        let isl = Isl::default();
+        // 0 ≤ x ≤ 9, x ≤ y ≤ x + 3 on y; with 1 ≤ y ≤ 20 known only the upper bound is new.
+        let rows = vec![vec![0, 1, 0], vec![0, -1, 9], vec![1, -1, 0], vec![-1, 1, 3]];
+        let p = Polyhedron { dims: 2, equalities: vec![], inequalities: rows };
+        let shadow = isl.project(&p, 1).unwrap();
+        let interval = |lo: i64, hi: i64| Polyhedron {
+            dims: 1,
+            equalities: vec![],
+            inequalities: vec![vec![1, -lo], vec![-1, hi]],
+        };
+        let sorted = |mut p: Polyhedron| {
+            p.inequalities.sort_by_key(|r| std::cmp::Reverse(r[0]));
+            p
+        };
+        assert_eq!(sorted(shadow.clone()), interval(0, 12));
+        assert_eq!(isl.gist(&shadow, &interval(1, 20)).unwrap().inequalities, vec![vec![-1, 12]]);
+        assert_eq!(sorted(isl.hull(&[interval(2, 4), interval(7, 9)]).unwrap()), interval(2, 9));
+    }
+
+    #[test]
+    fn effort_is_limited() {
+        let isl = Isl::with_operations(40);
+        let refused = isl.is_empty(&sample()).unwrap_err();
+        assert!(matches!(&refused, Error::Limit(why) if why.contains("40 operations")), "{refused}");
+        assert!(isl.first_point(&sample()).is_err());
+        assert!(!Isl::default().is_empty(&sample()).unwrap());
+    }
+}

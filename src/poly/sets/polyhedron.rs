@@ -1,0 +1,452 @@
+//! Integer polyhedra as constraint matrices, and what can be said of them without a solver.
+//!
+//! A form over `n` variables is a row of `n` coefficients and a constant. [`Reduced`] eliminates the equalities with a
+//! unit coefficient and propagates intervals: all that is needed for boxes joined by subscripts such as `h + r - 1`.
+//! Its answers are one-sided: `empty` and the ranges are proofs; where they prove nothing, [`super::isl`] decides exactly.
+
+use crate::expr::Affine;
+use crate::poly::statement::Statement;
+
+/// Coefficients, then the constant.
+pub type Form = Vec<i64>;
+
+/// The integer points where every equality is 0 and every inequality is ≥ 0.
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
+pub struct Polyhedron {
+    pub dims: usize,
+    pub equalities: Vec<Form>,
+    pub inequalities: Vec<Form>,
+}
+
+impl Polyhedron {
+    /// An affine form whose variable 0 is variable `first` here.
+    pub fn form(&self, a: &Affine, first: usize) -> Form {
+        let mut form = vec![0; self.dims + 1];
+        for &(v, c) in &a.terms {
+            form[first + v.0 as usize] = c;
+        }
+        form[self.dims] = a.constant;
+        form
+    }
+
+    /// Adds a variable after the others; returns its number.
+    pub fn add_variable(&mut self) -> usize {
+        for row in self.equalities.iter_mut().chain(&mut self.inequalities) {
+            row.insert(self.dims, 0);
+        }
+        self.dims += 1;
+        self.dims - 1
+    }
+
+    /// `form` with zeros for the variables added since it was made.
+    pub fn widen(&self, mut form: Form) -> Form {
+        let constant = form.pop().expect("a constant");
+        form.resize(self.dims, 0);
+        form.push(constant);
+        form
+    }
+
+    /// ⌊form / tile⌋ as a form, which takes one more variable unless `tile` is 1.
+    pub fn quotient(&mut self, form: Form, tile: i64) -> Form {
+        if tile == 1 {
+            return form;
+        }
+        let q = self.add_variable();
+        self.divide(&self.widen(form), q, tile);
+        let mut quotient = vec![0; self.dims + 1];
+        quotient[q] = 1;
+        quotient
+    }
+
+    /// Requires that ⌊a / tile⌋ is ⌊b / tile⌋.
+    pub fn same_tile(&mut self, a: Form, b: Form, tile: i64) {
+        let (a, b) = (self.quotient(a, tile), self.quotient(b, tile));
+        self.equalities.push(difference(&self.widen(a), &self.widen(b)));
+    }
+
+    /// Requires that variable `q` is ⌊form / tile⌋.
+    pub fn divide(&mut self, form: &[i64], q: usize, tile: i64) {
+        let mut rest = form.to_vec();
+        rest[q] -= tile;
+        self.inequalities.push(minus(tile - 1, &rest));
+        self.inequalities.push(rest);
+    }
+
+    /// Requires `other` as well: its variable v is variable `at[v]` here, those beyond are added.
+    pub fn conjoin(&mut self, other: &Polyhedron, at: &[usize]) {
+        let mut at = at.to_vec();
+        (at.len()..other.dims).for_each(|_| at.push(self.add_variable()));
+        let moved = |form: &Form| {
+            let mut out = vec![0; self.dims + 1];
+            at.iter().zip(form).for_each(|(&v, c)| out[v] += c);
+            out[self.dims] = form[other.dims];
+            out
+        };
+        let equalities: Vec<Form> = other.equalities.iter().map(moved).collect();
+        let inequalities: Vec<Form> = other.inequalities.iter().map(moved).collect();
+        self.equalities.extend(equalities);
+        self.inequalities.extend(inequalities);
+    }
+
+    /// Whether the point satisfies every constraint.
+    pub fn contains(&self, point: &[i64]) -> bool {
+        self.equalities.iter().all(|e| evaluate(e, point) == 0)
+            && self.inequalities.iter().all(|e| evaluate(e, point) >= 0)
+    }
+}
+
+/// The value of a form at a point.
+pub fn evaluate(form: &[i64], point: &[i64]) -> i64 {
+    form.iter().zip(point).map(|(a, b)| a * b).sum::<i64>() + form[form.len() - 1]
+}
+
+/// `a − b`.
+pub fn difference(a: &[i64], b: &[i64]) -> Form {
+    a.iter().zip(b).map(|(x, y)| x - y).collect()
+}
+
+/// `k − a`.
+pub fn minus(k: i64, a: &[i64]) -> Form {
+    let mut out: Form = a.iter().map(|x| -x).collect();
+    *out.last_mut().expect("a constant") += k;
+    out
+}
+
+/// `a + k`.
+pub fn plus(a: &[i64], k: i64) -> Form {
+    let mut out = a.to_vec();
+    *out.last_mut().expect("a constant") += k;
+    out
+}
+
+/// An interval; `None` is unbounded.
+pub type Range = (Option<i64>, Option<i64>);
+
+/// A polyhedron in as few variables as unit equalities allow.
+#[derive(Clone, Debug)]
+pub struct Reduced {
+    /// Each variable of the polyhedron as a form over the free ones.
+    pub forms: Vec<Form>,
+    pub free: usize,
+    /// What is left of the constraints, over the free variables, each with at least two of them.
+    pub equalities: Vec<Form>,
+    pub inequalities: Vec<Form>,
+    /// Proven ranges of the free variables.
+    pub ranges: Vec<Range>,
+    /// Proven to have no integer point.
+    pub empty: bool,
+}
+
+/// The equalities, those that mix variables like digits taken apart: `4a + b = 4c + d` with b and d in 0..4 says `a = c` and
+/// `b = d`. The terms that a number g divides add up to a multiple of g; where the others can reach only one such
+/// multiple, both sums are fixed.
+fn split_digits(p: &Polyhedron) -> Vec<Form> {
+    let n = p.dims;
+    let mut ranges: Vec<Range> = vec![(None, None); n];
+    for e in &p.inequalities {
+        let mut used = (0..n).filter(|&v| e[v] != 0);
+        if let (Some(v), None) = (used.next(), used.next()) {
+            let (c, k) = (e[v], e[n]);
+            let range = &mut ranges[v];
+            if c > 0 {
+                let lo = -k.div_euclid(c);
+                range.0 = Some(range.0.map_or(lo, |old| old.max(lo)));
+            } else {
+                let hi = k.div_euclid(-c);
+                range.1 = Some(range.1.map_or(hi, |old| old.min(hi)));
+            }
+        }
+    }
+    let mut open = p.equalities.clone();
+    let mut out = vec![];
+    while let Some(e) = open.pop() {
+        let split = e[..n].iter().map(|c| c.abs()).filter(|&g| g > 1).find_map(|g| {
+            let high: Form = e.iter().enumerate().map(|(v, &c)| if v < n && c % g == 0 { c } else { 0 }).collect();
+            let low: Form = e.iter().zip(&high).map(|(a, b)| a - b).collect();
+            if low[..n].iter().all(|&c| c == 0) {
+                return None;
+            }
+            let (lo, hi) = (range_of(&low, &ranges).0?, range_of(&low, &ranges).1?);
+            let multiple = hi.div_euclid(g) * g;
+            (multiple >= lo && multiple - g < lo).then_some((high, low, multiple))
+        });
+        match split {
+            None => out.push(e),
+            Some((mut high, mut low, multiple)) => {
+                high[n] += multiple;
+                low[n] -= multiple;
+                for mut part in [high, low] {
+                    let g = gcd(&part[..n]);
+                    if g > 1 && part[n] % g == 0 {
+                        part.iter_mut().for_each(|c| *c /= g);
+                    }
+                    open.push(part);
+                }
+            }
+        }
+    }
+    out.reverse();
+    out
+}
+
+impl Reduced {
+    pub fn new(p: &Polyhedron) -> Reduced {
+        let n = p.dims;
+        let mut equalities = split_digits(p);
+        let mut inequalities = p.inequalities.clone();
+        let mut replaced: Vec<Option<Form>> = vec![None; n];
+        // Solves one equality after the other for a variable with coefficient ±1.
+        while let Some((row, v)) = equalities
+            .iter()
+            .enumerate()
+            .find_map(|(row, e)| e[..n].iter().position(|c| c.abs() == 1).map(|v| (row, v)))
+        {
+            let e = equalities.remove(row);
+            let value: Form = e.iter().enumerate().map(|(i, c)| if i == v { 0 } else { -e[v] * c }).collect();
+            let replace = |form: &mut Form| {
+                let k = std::mem::take(&mut form[v]);
+                if k != 0 {
+                    form.iter_mut().zip(&value).for_each(|(a, b)| *a += k * b);
+                }
+            };
+            equalities.iter_mut().chain(&mut inequalities).chain(replaced.iter_mut().flatten()).for_each(replace);
+            replaced[v] = Some(value);
+        }
+        let free: Vec<usize> = (0..n).filter(|&v| replaced[v].is_none()).collect();
+        let select = |form: &Form| -> Form { free.iter().map(|&v| form[v]).chain([form[n]]).collect() };
+        let forms = (0..n)
+            .map(|v| match &replaced[v] {
+                Some(form) => select(form),
+                None => free.iter().map(|&f| i64::from(f == v)).chain([0]).collect(),
+            })
+            .collect();
+        let mut out = Reduced {
+            forms,
+            free: free.len(),
+            equalities: equalities.iter().map(select).collect(),
+            inequalities: inequalities.iter().map(select).collect(),
+            ranges: vec![(None, None); free.len()],
+            empty: false,
+        };
+        out.normalize();
+        out.propagate();
+        out
+    }
+
+    /// Divides by common factors, moves constraints on one variable into the ranges, drops duplicates.
+    fn normalize(&mut self) {
+        let free = self.free;
+        let mut equalities = std::mem::take(&mut self.equalities);
+        equalities.retain_mut(|e| {
+            let g = gcd(&e[..free]);
+            if g == 0 {
+                self.empty |= e[free] != 0;
+                return false;
+            }
+            self.empty |= e[free] % g != 0;
+            e.iter_mut().for_each(|c| *c /= g);
+            true
+        });
+        let mut inequalities = std::mem::take(&mut self.inequalities);
+        inequalities.retain_mut(|e| {
+            let g = gcd(&e[..free]);
+            if g == 0 {
+                self.empty |= e[free] < 0;
+                return false;
+            }
+            e[..free].iter_mut().for_each(|c| *c /= g);
+            e[free] = e[free].div_euclid(g);
+            let mut used = (0..free).filter(|&v| e[v] != 0);
+            match (used.next(), used.next()) {
+                (Some(v), None) => {
+                    let range = &mut self.ranges[v];
+                    if e[v] > 0 {
+                        range.0 = Some(range.0.map_or(-e[free], |lo| lo.max(-e[free])));
+                    } else {
+                        range.1 = Some(range.1.map_or(e[free], |hi| hi.min(e[free])));
+                    }
+                    false
+                }
+                _ => true,
+            }
+        });
+        inequalities.sort();
+        inequalities.dedup();
+        (self.equalities, self.inequalities) = (equalities, inequalities);
+    }
+
+    /// Narrows the ranges by the constraints on several variables.
+    fn propagate(&mut self) {
+        for _ in 0..8 {
+            let mut changed = false;
+            let negated = self.equalities.iter().map(|e| minus(0, e)).collect::<Vec<_>>();
+            for e in self.inequalities.iter().chain(&self.equalities).chain(&negated) {
+                for v in 0..self.free {
+                    if e[v] == 0 {
+                        continue;
+                    }
+                    let mut rest = e.clone();
+                    rest[v] = 0;
+                    let Some(most) = range_of(&rest, &self.ranges).1 else { continue };
+                    // e[v]·v ≥ −most
+                    let range = &mut self.ranges[v];
+                    if e[v] > 0 {
+                        let lo = -most.div_euclid(e[v]);
+                        if range.0.is_none_or(|old| old < lo) {
+                            range.0 = Some(lo);
+                            changed = true;
+                        }
+                    } else {
+                        let hi = most.div_euclid(-e[v]);
+                        if range.1.is_none_or(|old| old > hi) {
+                            range.1 = Some(hi);
+                            changed = true;
+                        }
+                    }
+                }
+            }
+            self.empty |= self.ranges.iter().any(|r| matches!(r, (Some(lo), Some(hi)) if lo > hi));
+            if !changed || self.empty {
+                break;
+            }
+        }
+        self.empty |= self.inequalities.iter().any(|e| matches!(self.range(e).1, Some(hi) if hi < 0));
+    }
+
+    /// The form over the variables of the polyhedron, over the free variables.
+    pub fn pull(&self, form: &[i64]) -> Form {
+        let mut out = vec![0; self.free + 1];
+        for (c, f) in form.iter().zip(&self.forms) {
+            if *c != 0 {
+                out.iter_mut().zip(f).for_each(|(a, b)| *a += c * b);
+            }
+        }
+        out[self.free] += form[form.len() - 1];
+        out
+    }
+
+    /// Bounds of a form over the free variables; exact on a box.
+    pub fn range(&self, form: &[i64]) -> Range {
+        range_of(form, &self.ranges)
+    }
+}
+
+fn range_of(form: &[i64], ranges: &[Range]) -> Range {
+    let constant = form[form.len() - 1];
+    form.iter().zip(ranges).fold((Some(constant), Some(constant)), |(lo, hi), (&c, &(a, b))| match c {
+        0 => (lo, hi),
+        _ => {
+            let (low, high) = if c > 0 { (a, b) } else { (b, a) };
+            (lo.zip(low).map(|(x, y)| x + c * y), hi.zip(high).map(|(x, y)| x + c * y))
+        }
+    })
+}
+
+/// The greatest common divisor, 0 of zeros.
+pub fn gcd(values: &[i64]) -> i64 {
+    values.iter().fold(0, |a, &b| {
+        let (mut a, mut b): (i64, i64) = (a, b.abs());
+        while b != 0 {
+            (a, b) = (b, a % b);
+        }
+        a
+    })
+}
+
+/// A basis, in small integers, of the vectors orthogonal to all `rows`; unit vectors where possible.
+pub fn orthogonal_complement(rows: &[Vec<i64>], dims: usize) -> Vec<Vec<i64>> {
+    // Reduced row echelon form over the integers.
+    let mut matrix: Vec<Vec<i64>> = rows.to_vec();
+    let mut pivots = vec![];
+    let mut rank = 0;
+    for column in 0..dims {
+        let Some(at) = (rank..matrix.len()).find(|&r| matrix[r][column] != 0) else { continue };
+        matrix.swap(rank, at);
+        let pivot = matrix[rank].clone();
+        for (r, row) in matrix.iter_mut().enumerate() {
+            let k = row[column];
+            if r != rank && k != 0 {
+                row.iter_mut().zip(&pivot).for_each(|(a, b)| *a = *a * pivot[column] - k * b);
+                let g = gcd(row).max(1);
+                row.iter_mut().for_each(|a| *a /= g);
+            }
+        }
+        pivots.push(column);
+        rank += 1;
+    }
+    (0..dims)
+        .filter(|c| !pivots.contains(c))
+        .map(|free| {
+            let scale = pivots.iter().enumerate().fold(1i64, |s, (r, &p)| {
+                let d = matrix[r][p].abs();
+                s / gcd(&[s, d]) * d
+            });
+            let mut v = vec![0; dims];
+            v[free] = scale;
+            for (r, &p) in pivots.iter().enumerate() {
+                v[p] = -matrix[r][free] * (scale / matrix[r][p]);
+            }
+            let g = gcd(&v).max(1);
+            v.iter().map(|x| x / g).collect()
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reduction_solves_unit_equalities_and_propagates() {
+        // x = y + r − 1, 0 ≤ x, y ≤ 9, 0 ≤ r ≤ 2, y ≥ x + 2 is impossible: x ≥ y − 1.
+        let mut p = Polyhedron { dims: 3, ..Default::default() };
+        p.equalities.push(vec![1, -1, -1, 1]);
+        for (v, hi) in [(0, 9), (1, 9), (2, 2)] {
+            let mut low = vec![0; 4];
+            low[v] = 1;
+            p.inequalities.push(low.clone());
+            p.inequalities.push(minus(hi, &low));
+        }
+        let r = Reduced::new(&p);
+        assert!(!r.empty);
+        assert_eq!(r.range(&r.pull(&[1, -1, 0, 0])), (Some(-1), Some(1)));
+        p.inequalities.push(vec![-1, 1, 0, -2]);
+        assert!(Reduced::new(&p).empty);
+    }
+
+    #[test]
+    fn digits_are_taken_apart() {
+        // 4a + b = 4c + d + k, 0 ≤ a, c ≤ 9, 0 ≤ b, d ≤ 3.
+        let digits = |k: i64, most: i64| {
+            let mut p = Polyhedron { dims: 4, ..Default::default() };
+            p.equalities.push(vec![4, 1, -4, -1, -k]);
+            for (v, hi) in [(0, 9), (1, most), (2, 9), (3, most)] {
+                let mut low = vec![0; 5];
+                low[v] = 1;
+                p.inequalities.push(low.clone());
+                p.inequalities.push(minus(hi, &low));
+            }
+            Reduced::new(&p)
+        };
+        let r = digits(0, 3);
+        assert_eq!((r.free, r.equalities.len()), (2, 0));
+        assert_eq!(r.pull(&[1, 0, -1, 0, 0]), vec![0; 3]);
+        assert_eq!(r.pull(&[0, 1, 0, -1, 0]), vec![0; 3]);
+        // With a carry, or digits that are too large, there are several ways.
+        assert_eq!(digits(1, 3).free, 3);
+        assert_eq!(digits(0, 4).free, 3);
+        // 3 is 4 − 1 where digits are 0 or 1.
+        let r = digits(3, 1);
+        assert_eq!(r.pull(&[1, 0, -1, 0, 0]), vec![0, 0, 1]);
+        assert_eq!(r.pull(&[0, 1, 0, -1, 0]), vec![0, 0, -1]);
+    }
+
+    #[test]
+    fn complement_is_orthogonal_and_complete() {
+        let rows = vec![vec![1, 1, 0], vec![0, 2, 1]];
+        let c = orthogonal_complement(&rows, 3);
+        assert_eq!(c.len(), 1);
+        assert!(rows.iter().all(|r| r.iter().zip(&c[0]).map(|(a, b)| a * b).sum::<i64>() == 0));
+        assert_eq!(orthogonal_complement(&[vec![0, 1, 0]], 3), vec![vec![1, 0, 0], vec![0, 0, 1]]);
+    }
+}

@@ -1,0 +1,113 @@
+//! Statements over affine domains, and the definitions of a tensor expression.
+
+use crate::expr::{BinaryOp, BufferId, Expr};
+use crate::expr::{Affine, Var};
+use crate::runtime::DType;
+use serde::{Deserialize, Serialize};
+
+/// A tensor of a program. Row-major, contiguous.
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
+pub struct TensorDecl {
+    pub name: String,
+    pub dtype: DType,
+    pub shape: Vec<i64>,
+    pub role: Role,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
+pub enum Role {
+    /// Known only at run time.
+    Input,
+    /// Known at compile time: packing it is free.
+    Constant,
+    /// Undefined before the program has written it.
+    Output,
+    /// Has values before, which the program reads and overwrites. Never in a tensor expression.
+    InOut,
+    /// Exists only inside the program.
+    Temporary,
+}
+
+impl Role {
+    /// Whether statements may write it.
+    pub fn is_written(self) -> bool {
+        matches!(self, Role::Output | Role::InOut | Role::Temporary)
+    }
+
+    /// Whether it has values before the program runs.
+    pub fn is_given(self) -> bool {
+        matches!(self, Role::Input | Role::Constant | Role::InOut)
+    }
+}
+
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
+pub struct Iterator {
+    pub name: String,
+    /// Values are `0..extent`.
+    pub extent: i64,
+    /// The index of the text's loop, over the iterators up to this one, where that is not the iterator itself.
+    pub index: Option<Affine>,
+}
+
+impl Iterator {
+    /// An iterator that is the index of its loop.
+    pub fn new(name: impl Into<String>, extent: i64) -> Iterator {
+        Iterator { name: name.into(), extent, index: None }
+    }
+}
+
+/// One equation of a tensor expression, over the box of its iterators ([`Var`] i is iterator i). The first `outer`
+/// iterators are free (they name an element of the target); the rest are reduced with `reduce`, from its neutral
+/// element: `target[write] = reduce over the rest of body`. Where a condition (`affine ≥ 0`) fails nothing is combined.
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
+pub struct Definition {
+    pub target: BufferId,
+    pub iterators: Vec<Iterator>,
+    pub outer: usize,
+    /// One subscript for each dimension of the target, in the first `outer` iterators; injective. Usually the
+    /// iterators themselves. Several definitions may write disjoint parts of one tensor (concatenation).
+    pub write: Vec<Affine>,
+    /// `Add`, `Mul`, `Min` or `Max`; `None` when there are no reduced iterators.
+    pub reduce: Option<BinaryOp>,
+    pub conditions: Vec<Affine>,
+    pub body: Expr,
+}
+
+/// A tensor expression: definitions in an order in which each tensor is complete before it is read.
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Default, Serialize, Deserialize)]
+pub struct Program {
+    pub tensors: Vec<TensorDecl>,
+    pub definitions: Vec<Definition>,
+}
+
+/// Index into [`Scop::statements`]; prints as `S3`.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug, Serialize, Deserialize)]
+pub struct StatementId(pub u32);
+
+/// One statement: a domain, one write, the reads in its body.
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
+pub struct Statement {
+    pub name: String,
+    pub iterators: Vec<Iterator>,
+    /// Restricts the box of the iterators: each is `affine ≥ 0`.
+    pub domain: Vec<Affine>,
+    pub target: BufferId,
+    pub write: Vec<Affine>,
+    /// `target = reduce(target, body)` instead of `target = body`. Instances that differ only in the order in which they
+    /// update one element may be reordered.
+    pub reduce: Option<BinaryOp>,
+    pub body: Expr,
+}
+
+impl Statement {
+    /// Whether the statement reads or writes the tensor.
+    pub fn uses(&self, tensor: BufferId) -> bool {
+        let mut found = self.target == tensor;
+        self.body.visit_accesses(&mut |a| found |= a.buffer == tensor);
+        found
+    }
+
+    pub fn vars(&self) -> impl DoubleEndedIterator<Item = Var> + use<> {
+        (0..self.iterators.len() as u32).map(Var)
+    }
+}

@@ -1,0 +1,80 @@
+//! Temporaries of which each iteration of some loops has its own: what copies and tiles of hand-written schedules live in.
+//!
+//! In the Scop such a temporary has the subscripts of a whole tensor; two instances speak of the same element only where
+//! they agree in the rows of its [`Private`]. So iterations of these rows may run in any order and on any thread, and memory
+//! holds what one iteration touches (the lowering finds the box), in the order that `layout` says. Invariant, checked with
+//! every schedule: the rows are fixed by loops around all statements that use the temporary.
+
+use crate::expr::BufferId;
+use crate::expr::{Affine, Var};
+use crate::poly::sets::polyhedron::orthogonal_complement;
+use crate::poly::schedule::Row;
+use crate::poly::statement::StatementId;
+use serde::{Deserialize, Serialize};
+
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
+pub struct Private {
+    pub tensor: BufferId,
+    /// The tensor that it is a copy of.
+    pub source: Option<BufferId>,
+    /// Each value of these rows, which cover all statements that use it, has its own.
+    pub rows: Vec<Row>,
+    /// The dimensions in memory, over those of the box that an iteration touches; row-major when empty.
+    pub layout: Vec<Digit>,
+}
+
+/// `⌊form / divisor⌋`, of that the rest modulo `modulo` where there is one. [`Var`] d is dimension d.
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
+pub struct Digit {
+    pub form: Affine,
+    pub divisor: i64,
+    pub modulo: Option<i64>,
+}
+
+impl Digit {
+    /// One more than the greatest value over a box of these extents.
+    fn extent(&self, extents: &[i64]) -> i64 {
+        let last = self.form.bounds(|v| (0, extents[v.0 as usize] - 1)).1.div_euclid(self.divisor);
+        self.modulo.map_or(last, |m| last.min(m - 1)) + 1
+    }
+}
+
+impl Private {
+    /// The shape in memory of a box of these extents.
+    pub fn shape(&self, extents: &[i64]) -> Vec<i64> {
+        match self.layout.is_empty() {
+            true => extents.to_vec(),
+            false => self.layout.iter().map(|d| d.extent(extents)).collect(),
+        }
+    }
+
+    /// Whether the values of `around`, rows above all `users`, determine those of [`Private::rows`].
+    pub fn is_fixed(&self, users: &[StatementId], around: &[&Row]) -> bool {
+        self.rows.iter().all(|row| is_fixed(row, users, around))
+    }
+}
+
+/// Whether a finer row of the same φ is around, or points whose φ add up to that of `row`.
+pub(super) fn is_fixed(row: &Row, users: &[StatementId], around: &[&Row]) -> bool {
+    let same = |r: &&&Row| row.tile % r.tile == 0 && users.iter().all(|id| r.of(*id) == row.of(*id));
+    if around.iter().find(same).is_some() {
+        return true;
+    }
+    // One vector for each row: the coefficients for each statement, then the constants, which all may have in common.
+    let width = 1 + row.phi.iter().flat_map(|p| &p.1.terms).map(|t| t.0.0 as usize + 1).max().unwrap_or(0);
+    let width =
+        around.iter().flat_map(|r| &r.phi).flat_map(|p| &p.1.terms).fold(width, |w, t| w.max(t.0.0 as usize + 2));
+    let vector = |r: &Row| -> Vec<i64> {
+        let one = |id: &StatementId| {
+            let phi = r.of(*id);
+            (0..width - 1).map(|v| phi.coefficient(Var(v as u32))).chain([phi.constant]).collect::<Vec<_>>()
+        };
+        users.iter().flat_map(one).collect()
+    };
+    let shift: Vec<i64> = (0..width * users.len()).map(|k| i64::from(k % width == width - 1)).collect();
+    let known: Vec<Vec<i64>> = around.iter().filter(|r| r.tile == 1).map(|r| vector(r)).chain([shift]).collect();
+    let wanted = vector(row);
+    let dot = |c: &Vec<i64>| c.iter().zip(&wanted).map(|(a, b)| a * b).sum::<i64>();
+    orthogonal_complement(&known, wanted.len()).iter().all(|c| dot(c) == 0)
+}
+

@@ -1,0 +1,66 @@
+//! Schedules that need no choices, and what there is to say of them: which statements became tensor instructions.
+//!
+//! In: a Scop and a schedule by hand. Out: the same schedule with a report of what its rows say. An update whose vector
+//! is one of its iterators is a tensor instruction of the target where one matches, whether `tensorize` or other words
+//! made it so.
+
+use crate::poly::tile::report::{instances, work, KernelReport, PhaseReport, Tiled};
+use crate::poly::instruction::{TensorInstruction, match_stored, select_by, table};
+use crate::poly::packing::Packing;
+use crate::poly::schedule::{Row, RowKind, Schedule, Step};
+use crate::poly::scop::Scop;
+use crate::poly::statement::StatementId;
+use crate::poly::analysis::operation_count::flops_of_instance;
+use crate::codegen::{Isa, Target};
+
+/// A schedule in which every loop runs as it says; one over a single value is none.
+pub fn as_given(scop: &Scop, schedule: &Schedule, packings: &[Packing]) -> Tiled {
+    Tiled { schedule: schedule.without_single_loops(scop), packings: packings.to_vec(), report: work(scop) }
+}
+
+/// The same with a phase in its report for each statement that accumulates.
+pub fn described(given: Tiled, scop: &Scop, target: &Target) -> Tiled {
+    let table = table();
+    let phases = updates(scop).map(|id| phase(&given, scop, id, target.isa, &table)).collect();
+    let tensorized = is_tensorized(&given, scop, target.isa, &table);
+    Tiled { report: KernelReport { phases, tensorized, ..given.report }, ..given }
+}
+
+/// Whether the statement with most work, of those that accumulate, is an instruction of `table`.
+pub fn is_tensorized(given: &Tiled, scop: &Scop, isa: Isa, table: &[TensorInstruction]) -> bool {
+    let weight = |id: &StatementId| instances(scop, *id) * flops_of_instance(scop.statement(*id));
+    let dominant = updates(scop).max_by(|a, b| weight(a).total_cmp(&weight(b)));
+    dominant.is_some_and(|id| phase(given, scop, id, isa, table).instruction.is_some())
+}
+
+fn updates(scop: &Scop) -> impl Iterator<Item = StatementId> {
+    scop.ids().filter(|id| scop.statement(*id).reduce.is_some())
+}
+
+fn phase(given: &Tiled, scop: &Scop, id: StatementId, isa: Isa, table: &[TensorInstruction]) -> PhaseReport {
+    let s = scop.statement(id);
+    let path = given.schedule.path(id);
+    let rows: Vec<&Row> =
+        path.iter().filter_map(|step| if let Step::Row(r) = step { Some(*r) } else { None }).collect();
+    let is_point = |r: &&&Row| matches!(r.kind, RowKind::Vector | RowKind::Unroll);
+    let names = |rows: Vec<&&Row>| rows.iter().map(|r| r.name.as_str()).collect::<Vec<_>>().join(" ");
+    let mut report = PhaseReport {
+        statement: s.name.clone(),
+        block: names(rows.iter().filter(is_point).collect()),
+        tiles: names(rows.iter().filter(|r| !is_point(r)).collect()),
+        parallel: rows.iter().any(|r| matches!(r.kind, RowKind::Parallel | RowKind::Wavefront)),
+        ..PhaseReport::default()
+    };
+    let Some(row) = rows.iter().find(|r| r.kind == RowKind::Vector) else {
+        return PhaseReport { mismatch: "no loop is in vectors".into(), ..report };
+    };
+    report.vector = Some(row.name.clone());
+    let [(lane, 1 | -1)] = row.of(id).terms[..] else {
+        return PhaseReport { mismatch: format!("loop {} is over several iterators", row.name), ..report };
+    };
+    let matched = |i: &_| match_stored(i, scop, &given.packings, id, lane);
+    match select_by(table, isa, scop, id, matched) {
+        Ok(found) => PhaseReport { instruction: Some(found.instruction), ..report },
+        Err(why) => PhaseReport { mismatch: why.reason, ..report },
+    }
+}

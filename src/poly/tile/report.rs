@@ -1,0 +1,83 @@
+//! The result of tiling: the tree, the packed operands, and what is expected of each phase.
+
+use crate::poly::packing::Packing;
+use crate::poly::schedule::Schedule;
+use crate::poly::scop::Scop;
+use crate::poly::statement::{Role, StatementId};
+use crate::poly::analysis::operation_count::flops;
+use crate::poly::instruction;
+use crate::runtime::Result;
+
+/// A schedule with tiles, and what goes with it.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Tiled {
+    pub schedule: Schedule,
+    pub packings: Vec<Packing>,
+    pub report: KernelReport,
+}
+
+/// What the model decided for one kernel, and expects of it.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct KernelReport {
+    pub name: String,
+    /// Floating-point operations of one run.
+    pub flops: f64,
+    /// Bytes of all external tensors.
+    pub bytes: f64,
+    /// Time on one thread.
+    pub predicted_ns: f64,
+    pub phases: Vec<PhaseReport>,
+    /// Of the statements that accumulate, the one with most work is computed by a tensor instruction.
+    pub tensorized: bool,
+}
+
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct PhaseReport {
+    /// Name of the dominant statement.
+    pub statement: String,
+    /// The vector iterator of the dominant statement.
+    pub vector: Option<String>,
+    /// The register block: `w 14 × f 32`.
+    pub block: String,
+    /// The tile loops, outermost first: `f/32 h w/14`.
+    pub tiles: String,
+    /// The tensor instruction that computes it.
+    pub instruction: Option<String>,
+    /// Why no instruction matches, with the operand.
+    pub mismatch: String,
+    pub predicted_ns: f64,
+    pub parallel: bool,
+}
+
+impl std::fmt::Display for KernelReport {
+    fn fmt(&self, f: &mut std::fmt::Formatter) -> std::fmt::Result {
+        let gflops = self.flops / self.predicted_ns.max(1.0);
+        writeln!(f, "{}: {:.1} us predicted, {gflops:.1} GFLOP/s", self.name, self.predicted_ns / 1e3)?;
+        for p in &self.phases {
+            write!(f, "  {}: block {}, loops {}", p.statement, p.block, p.tiles)?;
+            write!(f, "{}, ", if p.parallel { " in parallel" } else { "" })?;
+            match &p.instruction {
+                Some(name) => writeln!(f, "{name}")?,
+                None => writeln!(f, "no tensor instruction: {}", p.mismatch)?,
+            }
+        }
+        Ok(())
+    }
+}
+
+/// With fewer iterations threads idle.
+pub(super) const FEW_STEPS: i64 = 8;
+
+/// A report of nothing but the work.
+pub(super) fn work(scop: &Scop) -> KernelReport {
+    KernelReport { name: scop.name.clone(), flops: flops(scop), bytes: external_bytes(scop), ..KernelReport::default() }
+}
+
+pub(super) fn instances(scop: &Scop, s: StatementId) -> f64 {
+    scop.statement(s).iterators.iter().map(|i| i.extent as f64).product()
+}
+
+pub(super) fn external_bytes(scop: &Scop) -> f64 {
+    let external = scop.tensors.iter().filter(|t| t.role != Role::Temporary);
+    external.map(|t| (t.shape.iter().product::<i64>() as usize * t.dtype.bytes()) as f64).sum()
+}

@@ -1,0 +1,341 @@
+//! A schedule in words: the primitives that make a given tree of a program.
+//!
+//! In: a program and what the ILP path made of it. Out: primitives of the text language, of which [`super::apply_all`] makes
+//! the same Scop, tree, packings and loops; an error that says what they do not make. Where both trees have the same loops
+//! around the same statements nothing is said. Elsewhere loops are distributed until each statement is alone, each is
+//! given its rows ([`chain`]), and those that share loops are merged again. Loops over tiles have new names; the others
+//! keep the names that they have in the program. A loop over one value is none, wherever a tree has it.
+
+pub mod context;
+mod loop_chain;
+
+use crate::poly::transform::to_primitives::context::{kind, Words};
+use crate::poly::transform::tree_edit::{apart, children_of};
+use super::apply_all;
+use crate::poly::transform::state::{Original, Transformed};
+use crate::expr::Affine;
+use crate::codegen::loopnest::LoopNest;
+use crate::poly::transform::primitive::{Loop, Placed, Primitive};
+use crate::expr::syntax::Span;
+use crate::expr::syntax::Name;
+use crate::poly::packing::Packing;
+use crate::poly::schedule::{Node, Row, Schedule};
+use crate::poly::scop::Scop;
+use crate::poly::statement::StatementId;
+use crate::poly::tile::as_given;
+use crate::poly::tile::report::Tiled;
+use crate::poly::lower;
+use crate::runtime::{Error, Result};
+use crate::poly::normalize::{array_expansion, index_set_split};
+use std::collections::BTreeMap;
+
+/// The primitives after which a program is `scop` in the order of `tiled`. `Unsupported` where there are none.
+pub fn words(original: &Original, scop: &Scop, tiled: &Tiled) -> Result<Vec<Primitive>> {
+    let mut words = Words { scop, said: program(original, scop)?, links: BTreeMap::new(), phases: true };
+    let (from, mut target) = (words.rows_apart(&scop.order.root), words.plain(&tiled.schedule));
+    if let Node::Band(band, child) = &target
+        && band.rows[0].is_single(scop)
+        && !words.begins_alike(&from, &target)
+    {
+        (target, words.phases) = ((**child).clone(), false);
+    }
+    words.name(&mut target, &mut vec![]);
+    words.node(&from, &target, &scop.ids().collect::<Vec<_>>(), &[])?;
+    words.mark(&target, 0);
+    if !words.phases {
+        words.said.push(Primitive::Serial);
+    }
+    words.packings(&tiled.packings);
+    let placed: Vec<Placed> =
+        words.said.iter().map(|p| Placed { primitive: p.clone(), span: Span::default() }).collect();
+    let made = apply_all(original, &placed).map_err(|(_, e)| e)?;
+    match words.difference(&made, tiled)? {
+        None => Ok(words.said),
+        Some(what) => Err(Error::Unsupported(format!("no words say {what}"))),
+    }
+}
+
+/// What makes `scop` of the program.
+fn program(original: &Original, scop: &Scop) -> Result<Vec<Primitive>> {
+    let mut said = vec![];
+    let mut at = (original.normal)()?;
+    if at != original.written {
+        said.push(Primitive::Normalize);
+    }
+    for (primitive, next) in
+        [(Primitive::Divide, index_set_split::split as fn(&Scop) -> Result<Scop>), (Primitive::Expand, array_expansion::expand)]
+    {
+        if at != *scop {
+            let changed = next(&at)?;
+            if changed != at {
+                said.push(primitive);
+            }
+            at = changed;
+        }
+    }
+    Ok(said)
+}
+
+/// Whether two plain trees run the same, whatever their loops are called.
+fn same(a: &Node, b: &Node) -> bool {
+    match (a, b) {
+        (Node::Leaf, Node::Leaf) => true,
+        (Node::Band(x, below), Node::Band(y, under)) => {
+            let (x, y) = (&x.rows[0], &y.rows[0]);
+            (x.tile, x.kind) == (y.tile, y.kind) && sorted(x) == sorted(y) && same(below, under)
+        }
+        (Node::Sequence(x), Node::Sequence(y)) => {
+            x.len() == y.len() && x.iter().zip(y).all(|(x, y)| set(&x.0) == set(&y.0) && same(&x.1, &y.1))
+        }
+        _ => false,
+    }
+}
+
+fn sorted(row: &Row) -> Vec<(StatementId, Affine)> {
+    let mut phi = row.phi.clone();
+    phi.sort();
+    phi
+}
+
+fn covers(row: &Row) -> Vec<StatementId> {
+    set(&row.phi.iter().map(|p| p.0).collect::<Vec<_>>())
+}
+
+fn set(ids: &[StatementId]) -> Vec<StatementId> {
+    let mut ids = ids.to_vec();
+    ids.sort();
+    ids
+}
+
+type Part = (Vec<StatementId>, Node);
+
+impl Words<'_> {
+    /// What a result differs in from what the ILP path made.
+    fn difference(&self, made: &Transformed, tiled: &Tiled) -> Result<Option<&'static str>> {
+        let loops = |tiled: &Tiled| -> Result<LoopNest> {
+            Ok(LoopNest { vars: vec![], ..lower::lower(self.scop, tiled)?.nest })
+        };
+        Ok(if made.scop != *self.scop {
+            Some("what becomes of its statements")
+        } else if !same(&self.plain(&made.schedule), &self.plain(&tiled.schedule)) {
+            Some("the order of its loops")
+        } else if made.packings != tiled.packings {
+            Some("how its operands are packed")
+        } else if loops(&as_given(self.scop, &made.schedule, &made.packings))? != loops(tiled)? {
+            Some("where its temporaries lie")
+        } else {
+            None
+        })
+    }
+
+    /// The tree with a band for each row and without loops over one value.
+    fn plain(&self, schedule: &Schedule) -> Node {
+        self.rows_apart(&schedule.without_single_loops(self.scop).root)
+    }
+
+    /// The tree with a band for each row, times without iterators that are always 0.
+    fn rows_apart(&self, node: &Node) -> Node {
+        fn vary(scop: &Scop, node: &mut Node) {
+            match node {
+                Node::Leaf => {}
+                Node::Sequence(children) => children.iter_mut().for_each(|c| vary(scop, &mut c.1)),
+                Node::Band(band, child) => {
+                    for (id, phi) in band.rows.iter_mut().flat_map(|r| &mut r.phi) {
+                        let own = &scop.statement(*id).iterators;
+                        phi.terms.retain(|t| own[t.0.0 as usize].extent > 1);
+                    }
+                    vary(scop, child);
+                }
+            }
+        }
+        let mut node = apart(node);
+        vary(self.scop, &mut node);
+        node
+    }
+
+    fn statement(&self, id: StatementId) -> Name {
+        Name::from(&*self.scop.statement(id).name)
+    }
+
+    fn one(&self, id: StatementId, name: &str) -> Loop {
+        Loop { statement: Some(self.statement(id)), name: name.into() }
+    }
+
+    /// Gives loops over tiles names that nothing around them and no loop of the program below them has.
+    fn name(&self, node: &mut Node, around: &mut Vec<String>) {
+        match node {
+            Node::Leaf => {}
+            Node::Sequence(children) => children.iter_mut().for_each(|c| self.name(&mut c.1, around)),
+            Node::Band(band, child) => {
+                let row = &mut band.rows[0];
+                let depth = around.len();
+                if row.tile > 1 {
+                    let written = |name: &String| {
+                        let of = |id| self.scop.order.path(id).into_iter();
+                        let rows = row.phi.iter().flat_map(|p| of(p.0));
+                        rows.into_iter().any(|s| matches!(s, crate::poly::schedule::Step::Row(r) if r.name == *name))
+                    };
+                    let base = row.name.clone();
+                    let mut k = 1;
+                    let mut name = base.clone();
+                    while around.contains(&name) || written(&name) {
+                        k += 1;
+                        name = format!("{base}{k}");
+                    }
+                    row.name = name;
+                    around.push(row.name.clone());
+                }
+                self.name(child, around);
+                around.truncate(depth);
+            }
+        }
+    }
+
+    /// Whether the outermost loop of the program is that of the target.
+    fn begins_alike(&self, from: &Node, to: &Node) -> bool {
+        let (Node::Band(from, _), Node::Band(to, _)) = (from, to) else { return false };
+        let (own, target) = (&from.rows[0], &to.rows[0]);
+        let one = |row: &Row| row.is_single(self.scop);
+        target.tile == 1 && (sorted(own) == sorted(target) || one(own) && one(target) && covers(own) == covers(target))
+    }
+
+    /// Says what makes `to` of `from`, where the rows `fixed` are around both.
+    fn node(&mut self, from: &Node, to: &Node, ids: &[StatementId], fixed: &[Row]) -> Result<()> {
+        let (mut from, mut to, mut fixed) = (from, to, fixed.to_vec());
+        while let Node::Band(a, below) = from {
+            let single = a.rows[0].is_single(self.scop);
+            match to {
+                Node::Band(b, under) if self.begins_alike(from, to) => {
+                    fixed.push(Row { name: a.rows[0].name.clone(), ..b.rows[0].clone() });
+                    to = under;
+                }
+                Node::Sequence(_) if single && self.phases && fixed.is_empty() => break,
+                _ if single => {}
+                _ => break,
+            }
+            from = below;
+        }
+        if let &[id] = ids {
+            return self.chain(id, &fixed, &rows(from, id), &rows(to, id), false);
+        }
+        let (a, b) = (children_of(from, ids), children_of(to, ids));
+        // Parts of which one tree has the same statements together as the other stay together.
+        let alike = |x: &Part| matches!(from, Node::Sequence(_)) && b.iter().any(|y| set(&x.0) == set(&y.0));
+        let mut units: Vec<Vec<StatementId>> = vec![];
+        for part in &a {
+            match b.iter().find(|y| set(&part.0) == set(&y.0)).filter(|_| alike(part)) {
+                Some(other) => {
+                    self.node(&part.1, &other.1, &part.0, &fixed)?;
+                    units.push(part.0.clone());
+                }
+                None => {
+                    self.distribute(&[], &part.1);
+                    let leaves = leaves(&part.1, &part.0);
+                    for &id in &leaves {
+                        let other = b.iter().find(|y| y.0.contains(&id)).expect("covered");
+                        self.chain(id, &fixed, &rows(&part.1, id), &rows(&other.1, id), other.0.len() > 1)?;
+                    }
+                    units.extend(leaves.into_iter().map(|id| vec![id]));
+                }
+            }
+        }
+        let order = b.iter().flat_map(|y| leaves(&y.1, &y.0));
+        let mut wanted: Vec<&Vec<StatementId>> = vec![];
+        for id in order {
+            let unit = units.iter().find(|u| u.contains(&id)).expect("covered");
+            if !wanted.contains(&unit) {
+                wanted.push(unit);
+            }
+        }
+        if wanted.iter().copied().ne(&units) {
+            let statements = wanted.iter().map(|u| self.statement(u[0])).collect();
+            self.said.push(Primitive::Sequence { statements });
+        }
+        for (ids, node) in b.iter().filter(|y| !units.contains(&y.0) && y.0.len() > 1) {
+            self.merge(node, ids, fixed.len());
+        }
+        Ok(())
+    }
+
+    /// Says what leaves every statement below `node` alone in its loops, of which the rows `around` come first.
+    fn distribute(&mut self, around: &[Row], node: &Node) {
+        match node {
+            Node::Leaf => {}
+            Node::Band(band, child) => self.distribute(&[around, &band.rows].concat(), child),
+            Node::Sequence(children) => {
+                if let Some(row) = around.first() {
+                    let statements = children.iter().map(|c| self.statement(leaves(&c.1, &c.0)[0])).collect();
+                    let at = Name::from(&*row.name);
+                    self.said.push(Primitive::Distribute { statements, at });
+                }
+                children.iter().for_each(|c| self.distribute(around, &c.1));
+            }
+        }
+    }
+
+    /// Says what merges statements that are alone in their loops to `node`, below `depth` loops.
+    fn merge(&mut self, node: &Node, ids: &[StatementId], depth: usize) {
+        match node {
+            Node::Leaf => {}
+            Node::Band(_, child) => self.merge(child, ids, depth + 1),
+            Node::Sequence(children) => {
+                let ordered = leaves(node, ids);
+                let at = Name::from(&*self.links[&ordered[0]][depth - 1].name);
+                let statements = ordered.iter().map(|&id| self.statement(id)).collect();
+                self.said.push(Primitive::Merge { statements, at });
+                for (ids, child) in children.iter().filter(|c| c.0.len() > 1) {
+                    self.merge(child, ids, depth);
+                }
+            }
+        }
+    }
+
+    /// Says which operands are read from copies.
+    fn packings(&mut self, packings: &[Packing]) {
+        let mut said: Vec<Primitive> = vec![];
+        for packing in packings {
+            let tensor = Name::from(&*self.scop.tensor(packing.access.buffer).name);
+            let read = Primitive::CacheRead { tensor: tensor.clone(), at: None };
+            let pack = Primitive::Pack { tensor, layout: super::pack::layout(self.scop, packing) };
+            for primitive in [read, pack] {
+                if !said.contains(&primitive) {
+                    said.push(primitive);
+                }
+            }
+        }
+        self.said.extend(said);
+    }
+
+    /// Says which loops over several statements are not serial, `depth` loops being around them.
+    fn mark(&mut self, node: &Node, depth: usize) {
+        match node {
+            Node::Leaf => {}
+            Node::Sequence(children) => children.iter().for_each(|c| self.mark(&c.1, depth)),
+            Node::Band(band, child) => {
+                let row = &band.rows[0];
+                let ids: Vec<StatementId> = row.phi.iter().map(|p| p.0).collect();
+                if ids.len() > 1 && !row.is_single(self.scop) {
+                    let first = leaves(child, &ids)[0];
+                    self.said.extend(kind(row.kind, self.one(first, &self.links[&first][depth].name)));
+                }
+                self.mark(child, depth + 1);
+            }
+        }
+    }
+}
+
+/// The rows on the way to a statement, outermost first.
+fn rows(node: &Node, id: StatementId) -> Vec<Row> {
+    let schedule = Schedule { root: node.clone() };
+    let path = schedule.path(id).into_iter();
+    path.filter_map(|s| if let crate::poly::schedule::Step::Row(r) = s { Some(r.clone()) } else { None }).collect()
+}
+
+/// The statements below a node in their order.
+fn leaves(node: &Node, ids: &[StatementId]) -> Vec<StatementId> {
+    match node {
+        Node::Leaf => ids.to_vec(),
+        Node::Band(_, child) => leaves(child, ids),
+        Node::Sequence(children) => children.iter().flat_map(|c| leaves(&c.1, &c.0)).collect(),
+    }
+}

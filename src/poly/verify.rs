@@ -1,0 +1,187 @@
+//! What every Scop satisfies, and every schedule of it: ranks, variables, ids, bounds of subscripts, rows of private temporaries.
+
+use crate::expr::{Access, Expr, Index};
+use crate::expr::{Affine, Var};
+use crate::poly::sets::isl::Isl;
+use crate::poly::sets::polyhedron::{orthogonal_complement, Polyhedron, Reduced};
+use crate::poly::storage;
+use crate::poly::storage::is_fixed;
+use crate::poly::schedule::{Node, Schedule, Step};
+use crate::poly::scop::Scop;
+use crate::poly::statement::{Statement, StatementId};
+use crate::runtime::{Error, Result};
+
+impl Scop {
+    /// Checks ranks, variables and ids, the original order, and that every subscript lies in its dimension for every
+    /// instance that accesses it.
+    pub fn verify(&self) -> Result<()> {
+        let isl = Isl::default();
+        for s in &self.statements {
+            let fail = |what: String| Err(Error::Invalid(format!("statement {} of {}: {what}", s.name, self.name)));
+            let known = |a: &Affine| a.terms.iter().all(|t| (t.0.0 as usize) < s.iterators.len());
+            let mut affines: Vec<&Affine> = s.domain.iter().chain(&s.write).collect();
+            s.body.visit(&mut |e| {
+                if let Expr::Index(a) = e {
+                    affines.push(a);
+                }
+            });
+            s.body.visit_accesses(&mut |a| {
+                affines.extend(a.index.iter().filter_map(Index::affine));
+                affines.extend(&a.guard);
+            });
+            if !affines.into_iter().all(known) {
+                return fail("an affine form uses an iterator that does not exist".into());
+            }
+            if s.iterators.iter().any(|it| it.extent < 1) {
+                return fail("an iterator has no values".into());
+            }
+            if self.tensors.get(s.target.0 as usize).is_none_or(|t| !t.role.is_written()) {
+                return fail("it writes no output or temporary".into());
+            }
+            let mut accesses = vec![Access {
+                buffer: s.target,
+                index: s.write.iter().cloned().map(Index::Affine).collect(),
+                guard: vec![],
+                otherwise: None,
+            }];
+            s.body.visit_accesses(&mut |a| accesses.push(a.clone()));
+            for a in accesses {
+                let Some(tensor) = self.tensors.get(a.buffer.0 as usize) else {
+                    return fail(format!("it accesses tensor {}, which does not exist", a.buffer.0));
+                };
+                if tensor.shape.len() != a.index.len() {
+                    return fail(format!("an access to {} has not one subscript for each dimension", tensor.name));
+                }
+                for (d, index) in a.index.iter().enumerate() {
+                    if let Index::Affine(i) = index
+                        && !s.in_bounds(i, &a.guard, tensor.shape[d], &isl)?
+                    {
+                        return fail(format!("subscript {d} of {} leaves 0..{}", tensor.name, tensor.shape[d]));
+                    }
+                }
+            }
+        }
+        self.order.verify(self)?;
+        check(self, &self.order)
+    }
+}
+
+impl Statement {
+    /// Whether `0 ≤ subscript < extent` wherever `guard` and the domain hold.
+    pub fn in_bounds(&self, subscript: &Affine, guard: &[Affine], extent: i64, isl: &Isl) -> Result<bool> {
+        let range = |v: Var| (0, self.iterators[v.0 as usize].extent - 1);
+        let below = Affine::constant(extent - 1).add_scaled(subscript, -1);
+        for form in [subscript, &below] {
+            let implied = form.bounds(range).0 >= 0
+                || guard.iter().chain(&self.domain).any(|g| form.add_scaled(g, -1).bounds(range).0 >= 0);
+            if !implied {
+                let mut outside = Polyhedron::domain(self);
+                let form = form.scale(-1).offset(-1);
+                for a in guard.iter().chain([&form]) {
+                    outside.inequalities.push(outside.form(a, 0));
+                }
+                if !Reduced::new(&outside).empty && !isl.is_empty(&outside)? {
+                    return Ok(false);
+                }
+            }
+        }
+        Ok(true)
+    }
+}
+
+/// Refuses a tree in which a private temporary would have to outlive an iteration of its rows.
+pub fn check(scop: &Scop, schedule: &Schedule) -> Result<()> {
+    for p in &scop.privates {
+        let users = scop.users(p.tensor);
+        let around = schedule.around(&users);
+        if let Some(row) = p.rows.iter().find(|r| !is_fixed(r, &users, &around)) {
+            return Err(Error::refused(format!(
+                "{} lives for one iteration of loop {}, which is not around all of its uses",
+                scop.tensor(p.tensor).name,
+                row.name
+            )));
+        }
+    }
+    Ok(())
+}
+
+impl Schedule {
+    /// Checks that each statement is covered exactly once, by rows over its own iterators that tell its instances apart.
+    pub fn verify(&self, scop: &Scop) -> Result<()> {
+        let all: Vec<StatementId> = scop.ids().collect();
+        verify_node(&self.root, &all, scop)?;
+        for id in scop.ids() {
+            let s = scop.statement(id);
+            let single = s.vars().filter(|v| s.iterators[v.0 as usize].extent == 1);
+            let unit = |v: Var| (0..s.iterators.len()).map(|i| i64::from(i == v.0 as usize)).collect();
+            let mut rows: Vec<Vec<i64>> = single.map(unit).collect();
+            for step in self.path(id) {
+                if let Step::Row(row) = step
+                    && let Some(exact) = row.exact(id)
+                {
+                    let mut vector = vec![0; s.iterators.len()];
+                    for &(v, c) in &exact.terms {
+                        vector[v.0 as usize] = c;
+                    }
+                    rows.push(vector);
+                }
+            }
+            if !orthogonal_complement(&rows, s.iterators.len()).is_empty() {
+                return Err(Error::refused(format!("several instances of {} run at the same time", s.name)));
+            }
+        }
+        Ok(())
+    }
+}
+
+pub fn verify_node(node: &Node, ids: &[StatementId], scop: &Scop) -> Result<()> {
+    let names = |ids: &[StatementId]| {
+        ids.iter()
+            .map(|&id| scop.statements.get(id.0 as usize).map_or(id.to_string(), |s| s.name.clone()))
+            .collect::<Vec<_>>()
+            .join(", ")
+    };
+    let same = |mut a: Vec<StatementId>| {
+        a.sort();
+        a == ids
+    };
+    match node {
+        Node::Leaf if ids.len() == 1 => Ok(()),
+        Node::Leaf => Err(Error::refused(format!("a leaf has the statements {{{}}}, not one", names(ids)))),
+        Node::Band(band, child) => {
+            for row in &band.rows {
+                let covered: Vec<StatementId> = row.phi.iter().map(|p| p.0).collect();
+                if !same(covered.clone()) {
+                    return Err(Error::refused(format!(
+                        "loop {} covers {{{}}} where {{{}}} are scheduled",
+                        row.name,
+                        names(&covered),
+                        names(ids)
+                    )));
+                }
+                let known = |p: &(StatementId, Affine)| {
+                    p.1.terms.iter().all(|t| (t.0.0 as usize) < scop.statement(p.0).iterators.len())
+                };
+                if row.tile < 1 || row.pad < 1 || !row.phi.iter().all(known) {
+                    return Err(Error::refused(format!("loop {} is malformed", row.name)));
+                }
+            }
+            verify_node(child, ids, scop)
+        }
+        Node::Sequence(children) => {
+            let covered: Vec<StatementId> = children.iter().flat_map(|c| c.0.iter().copied()).collect();
+            if !same(covered.clone()) || children.iter().any(|c| c.0.is_empty()) {
+                return Err(Error::refused(format!(
+                    "a sequence covers {{{}}} where {{{}}} are scheduled",
+                    names(&covered),
+                    names(ids)
+                )));
+            }
+            children.iter().try_for_each(|(ids, child)| {
+                let mut ids = ids.clone();
+                ids.sort();
+                verify_node(child, &ids, scop)
+            })
+        }
+    }
+}
