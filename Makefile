@@ -24,7 +24,7 @@ test: ## run everything: unit tests, operators, networks, bad input, AArch64 und
 	$(CARGO) test --all-targets && $(CARGO) test --doc; status=$$?; scripts/skipped; exit $$status
 
 check: ## formatting, lints, the tests of the benchmark, and that README shows benches/results.json
-	$(CARGO) fmt --check
+	$(CARGO) fmt --all --check
 	$(CARGO) clippy --all-targets -- -D warnings
 	@! command -v $(PYTHON) >/dev/null || $(PYTHON) -m unittest discover -q benches/tests
 	@! command -v $(PYTHON) >/dev/null || $(PYTHON) benches/publish.py --check

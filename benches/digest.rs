@@ -13,7 +13,6 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use tilewright::language;
 use tilewright::{Model, Options, Result, Target, Tensor};
 
 /// Compilations at once.

@@ -24,7 +24,8 @@ pub mod language;
 pub mod model;
 pub mod pipeline;
 pub mod poly;
-pub mod runtime;
+
+pub use tilewright_runtime as runtime;
 
 pub use codegen::Target;
 pub use model::{Compiled, Model, Options};

@@ -23,14 +23,13 @@
 //! ```
 
 use crate::codegen::{Isa, Target};
+use crate::expr::syntax::{Expr, Kind};
 use crate::graph::import::model::{Dim, InputSpec, OnnxModel};
 use crate::graph::ir::Graph;
+use crate::language::meaning::Meaning;
+use crate::language::syntax::{Array, File, Program};
 use crate::pipeline::report::Report;
 use crate::pipeline::{self, Compilation, EgraphOptions, Limits, Stage, program};
-use crate::language::syntax::{Array, File, Program};
-use crate::expr::syntax::{Expr, Kind};
-use crate::language;
-use crate::language::meaning::Meaning;
 use crate::runtime::error::{guard, unknown};
 use crate::runtime::module::Module;
 use crate::runtime::pool::Pool;
@@ -269,8 +268,8 @@ impl Model {
             let graph = self.graph(&options.dims)?;
             let mut compiled = pipeline::compile(&graph, &pipeline_options)?;
             let symbols = self.symbols().into_iter();
-            compiled.module.dims = symbols.map(|s| (s.clone(), options.dims.get(&s).copied().unwrap_or(1))).collect();
-            compiled.module.metadata = self.metadata();
+            let dims = symbols.map(|s| (s.clone(), options.dims.get(&s).copied().unwrap_or(1))).collect();
+            compiled.module = compiled.module.with_dims(dims).with_metadata(self.metadata());
             if let Source::Onnx(model) = &self.source {
                 compiled.report.warnings = model.warnings(&graph);
             }

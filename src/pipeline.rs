@@ -21,7 +21,7 @@ use crate::pipeline::report::{KernelReport, PhaseReport, Report, Rewriting, Vect
 use crate::poly::statement::Program;
 use crate::poly::tile::report::PhaseReport as PhaseDecision;
 use crate::runtime::error::unknown;
-use crate::runtime::module::Module;
+use crate::runtime::module::{Module, ModuleParts};
 use crate::runtime::threads;
 use crate::{Error, Result};
 use std::collections::HashMap;
@@ -93,11 +93,9 @@ pub fn compile(source: &Graph, options: &Options) -> Result<Compilation> {
     for (i, stage) in TIMED.iter().enumerate() {
         clock.stages.push((format!("  {stage}"), kernels.iter().map(|k| k.times[i]).sum()));
     }
-    let mut module = clock.time("link", || link(&graph, &groups, &work, &kernels))?;
-    module.name = source.name.clone();
-    module.target = options.target.name.clone();
-    module.platform = options.target.platform();
-    clock.time("verify module", || module.verify())?;
+    let mut parts = clock.time("link", || link(&graph, &groups, &work, &kernels))?;
+    parts.name = source.name.clone();
+    let module = clock.time("verify module", || finish(parts, &options.target))?;
     check_arena(&module, options)?;
     let report = Report {
         model: source.name.clone(),
@@ -109,9 +107,9 @@ pub fn compile(source: &Graph, options: &Options) -> Result<Compilation> {
         measured_threads: 0,
         kernels: kernel_reports(&graph, &groups, &work, &kernels),
         distinct_kernels: kernels.len(),
-        code_bytes: module.code.len() as u64,
-        weights_bytes: module.weights.len() as u64,
-        arena_bytes: module.arena_bytes,
+        code_bytes: module.code().len() as u64,
+        weights_bytes: module.weights().len() as u64,
+        arena_bytes: module.arena_bytes(),
         scratch_bytes: module.scratch_bytes(),
     };
     Ok(Compilation { module, report, kernels })
@@ -162,9 +160,17 @@ pub fn stage(name: &str) -> Result<Stage> {
     })
 }
 
+/// The module of linked parts, for `target`.
+fn finish(parts: ModuleParts, target: &Target) -> Result<Module> {
+    let parts = ModuleParts { target: target.name.clone(), platform: target.platform(), ..parts };
+    // SAFETY: the code was assembled for this target from loop nests that were verified, and `link` declares for each
+    // argument the bytes that its loop nest spans.
+    unsafe { Module::new(parts) }
+}
+
 fn check_arena(module: &Module, options: &Options) -> Result<()> {
-    if module.arena_bytes > options.limits.arena_bytes {
-        let (needed, allowed) = (report::bytes(module.arena_bytes), report::bytes(options.limits.arena_bytes));
+    if module.arena_bytes() > options.limits.arena_bytes {
+        let (needed, allowed) = (report::bytes(module.arena_bytes()), report::bytes(options.limits.arena_bytes));
         return Err(Error::Limit(format!("intermediate tensors need {needed}, {allowed} are allowed")));
     }
     check_scratch(module, 1, &options.limits)
@@ -338,7 +344,7 @@ fn kernel_report(compiled: &CompiledKernel, code: usize, operators: Vec<String>)
 /// Adds times measured on `threads` threads, one for each step of the module, to the kernels of the report.
 pub fn add_measurements(report: &mut Report, module: &Module, times: &[std::time::Duration], threads: usize) {
     report.measured_threads = threads;
-    let timed = module.steps.iter().zip(times).filter(|(s, _)| s.action.is_work());
+    let timed = module.steps().iter().zip(times).filter(|(s, _)| s.action.is_work());
     for (kernel, (_, time)) in report.kernels.iter_mut().zip(timed) {
         kernel.measured_us = Some(time.as_secs_f64() * 1e6);
     }

@@ -5,7 +5,6 @@ mod common;
 use common::{check_all, difference, host_targets, root, run_seeded};
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use tilewright::language;
 use tilewright::{Model, Options, Tensor};
 
 /// What sums in another order may differ.

@@ -3,15 +3,14 @@
 
 use tilewright::codegen::Target;
 use tilewright::codegen::loopnest::{interpret, simplify, verify};
+use tilewright::expr::{BinaryOp, CompareOp, UnaryOp};
 use tilewright::graph::define::define;
 use tilewright::graph::interpret::evaluate;
-use tilewright::graph::tensor_type::TensorType;
 use tilewright::graph::op::{F32, Layout, Op, PoolKind, ReduceOp, Window};
-use tilewright::expr::{BinaryOp, CompareOp, UnaryOp};
+use tilewright::graph::tensor_type::TensorType;
+use tilewright::poly::compile::Compiled;
 use tilewright::poly::lower::state::Argument;
 use tilewright::poly::statement::{Program, Role};
-use tilewright::poly;
-use tilewright::poly::compile::Compiled;
 use tilewright::{DType, Tensor};
 
 fn f(shape: &[i64]) -> TensorType {
@@ -200,7 +199,8 @@ fn every_operator_computes_what_it_defines() {
         let inputs = fill(&program);
         let expected = evaluate(&program, &inputs.iter().collect::<Vec<_>>()).unwrap().remove(0);
         for target in Target::all() {
-            let c = tilewright::poly::compile::compile_stages(&program, "case", &target).unwrap_or_else(|e| panic!("{op}: {e}"));
+            let c = tilewright::poly::compile::compile_stages(&program, "case", &target)
+                .unwrap_or_else(|e| panic!("{op}: {e}"));
             let nest = &c.kernel.nest;
             verify::verify(nest).unwrap_or_else(|e| panic!("{op} {}: {e}\n{nest}", target.name));
             compare(&op, &target.name, "lowered", &run(&c, nest, &inputs), &expected, nest);

@@ -6,9 +6,9 @@ mod common;
 use common::{difference, root, run_seeded};
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use tilewright::pipeline::kernel::{STAGES, Stage};
 use tilewright::language;
 use tilewright::language::syntax::Body;
+use tilewright::pipeline::kernel::{STAGES, Stage};
 use tilewright::runtime::module::TensorSpec;
 use tilewright::{Model, Options, Tensor};
 

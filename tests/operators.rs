@@ -7,10 +7,9 @@ mod common;
 use common::{bind, check_all, difference, fixtures, host_targets, read_tensors};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use tilewright::graph::builder::GraphBuilder;
 use tilewright::expr::BinaryOp;
+use tilewright::graph::builder::GraphBuilder;
 use tilewright::graph::import::model::Dim;
-use tilewright::graph::interpret;
 use tilewright::graph::ir::ValueId;
 use tilewright::runtime::session::Session;
 use tilewright::{DType, Model, Options, Tensor};
@@ -60,7 +59,8 @@ fn the_interpreter_gives_the_reference_outputs() {
     check_all(&cases(), |path| {
         let case = load(path)?;
         let graph = case.model.graph(&bind(&case.model, &case.inputs)).map_err(|e| format!("{}: {e}", case.name))?;
-        let outputs = tilewright::graph::interpret::network::run(&graph, &case.inputs).map_err(|e| format!("{}: {e}", case.name))?;
+        let outputs = tilewright::graph::interpret::network::run(&graph, &case.inputs)
+            .map_err(|e| format!("{}: {e}", case.name))?;
         case.compare("interpreted", &outputs)
     });
 }
@@ -109,7 +109,9 @@ fn not_a_number_is_kept_by_reductions_and_pooling() {
         }
         let dims = bind(&case.model, &case.inputs);
         let say = |e| format!("{}: {e}", case.name);
-        case.expected = tilewright::graph::interpret::network::run(&case.model.graph(&dims).map_err(say)?, &case.inputs).map_err(say)?;
+        case.expected =
+            tilewright::graph::interpret::network::run(&case.model.graph(&dims).map_err(say)?, &case.inputs)
+                .map_err(say)?;
         for target in &targets {
             let options = Options { target: Some(target.clone()), dims: dims.clone(), ..Options::default() };
             let module = Arc::new(case.model.compile_module(&options).map_err(say)?.0);

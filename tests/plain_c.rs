@@ -8,9 +8,9 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
-use tilewright::pipeline::Stage;
 use tilewright::language;
 use tilewright::language::syntax::File;
+use tilewright::pipeline::Stage;
 use tilewright::{Model, Options, Session, Tensor};
 
 fn has_gcc() -> bool {

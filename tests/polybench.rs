@@ -19,7 +19,6 @@ use common::{host_targets, root};
 use std::collections::BTreeMap;
 use std::ops::{Index, IndexMut};
 use std::sync::Arc;
-use tilewright::language;
 use tilewright::{Model, Options, Session, Target, Tensor};
 
 /// An array of any rank, row-major.

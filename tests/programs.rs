@@ -9,7 +9,6 @@ use common::{host_targets, root};
 use reference::Arrays;
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use tilewright::language;
 use tilewright::{DType, Model, Options, Session, Target, Tensor};
 
 /// Changes the arrays as the program does.
@@ -89,8 +88,8 @@ fn difference(model: &Model, target: &Target, sizes: &BTreeMap<String, i64>, ref
 fn every_program_computes_what_plain_rust_does() {
     let mut wrong = vec![];
     for (name, reference) in PROGRAMS {
-        let file =
-            tilewright::language::file::load(&root().join(format!("datasets/programs/{name}.tile"))).unwrap_or_else(|e| panic!("{e}"));
+        let file = tilewright::language::file::load(&root().join(format!("datasets/programs/{name}.tile")))
+            .unwrap_or_else(|e| panic!("{e}"));
         let sizes = file.programs[0].bind(&BTreeMap::new(), Some("SMALL")).unwrap();
         let model = Model::from_program(file, None, Some("SMALL")).unwrap();
         for (order, model) in [("untransformed", model.clone().untransformed()), ("ILP", model)] {

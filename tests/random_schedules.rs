@@ -21,11 +21,11 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
-use tilewright::pipeline::Stage;
-use tilewright::poly::transform::primitive::{Placed, Primitive};
-use tilewright::language;
 use tilewright::expr::syntax::Span;
+use tilewright::language;
+use tilewright::pipeline::Stage;
 use tilewright::poly::transform;
+use tilewright::poly::transform::primitive::{Placed, Primitive};
 use tilewright::poly::transform::state::{Original, Transformed};
 use tilewright::{Error, Model, Options, Tensor};
 

@@ -1,10 +1,12 @@
-//! What is deliberately absent: upward imports, paths of one machine, names of registries, `unsafe` without a reason.
+//! What is deliberately absent: circles of files, upward imports, paths of one machine, names of registries, `unsafe` without a reason.
 
+#[path = "structure/modules.rs"]
+mod modules;
+
+use modules::Modules;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
-
-/// Each folder names only those after it.
-const LAYERS: [&str; 4] = ["graph", "poly", "codegen", "runtime"];
 
 fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
@@ -40,20 +42,119 @@ fn lines(folder: &str, wrong: impl Fn(&Path, &[&str], usize) -> bool) -> Vec<Str
     found
 }
 
-#[test]
-fn each_folder_knows_only_those_below() {
-    for (i, layer) in LAYERS.iter().enumerate() {
-        let above: Vec<String> =
-            LAYERS[..i].iter().chain(&["pipeline", "model"]).map(|upper| format!("crate::{upper}")).collect();
-        let upward = lines(&format!("src/{layer}"), |_, lines, i| {
-            let code = lines[i].split("//").next().unwrap();
-            above.iter().any(|name| {
-                code.match_indices(name.as_str())
-                    .any(|(at, _)| !code[at + name.len()..].starts_with(|c: char| c.is_alphanumeric() || c == '_'))
-            })
-        });
-        assert!(upward.is_empty(), "{layer} names a folder above it:\n{}", upward.join("\n"));
+/// The order of each folder's modules, lowest first: each knows only those before it. Modules of one row know nothing of
+/// each other. A folder that is not listed has no order, but no circles either.
+const ORDER: [(&str, &[&[&str]]); 6] = [
+    (
+        "",
+        &[
+            &["runtime"],
+            &["expr"],
+            &["codegen"],
+            &["poly"],
+            &["graph", "language"],
+            &["pipeline"],
+            &["model"],
+            &["cli"],
+        ],
+    ),
+    (
+        "codegen",
+        &[
+            &["target"],
+            &["loopnest"],
+            &["vcode"],
+            &["regalloc"],
+            &["constant_pool"],
+            &["select", "x86", "aarch64"],
+            &["assemble", "disassemble"],
+            &["probe"],
+        ],
+    ),
+    (
+        "poly",
+        &[
+            &["sets"],
+            &["statement"],
+            &["schedule", "domain"],
+            &["storage"],
+            &["scop"],
+            &["verify"],
+            &["print"],
+            &["parse", "packing"],
+            &["analysis"],
+            &["instruction", "normalize"],
+            &["ilp"],
+            &["tile"],
+            &["lower"],
+            &["transform", "compile"],
+        ],
+    ),
+    ("poly::sets", &[&["polyhedron"], &["generators", "isl"]]),
+    ("expr", &[&["affine"], &["expression", "interval"], &["scalar"], &["text", "syntax"]]),
+    ("pipeline", &[&["report"], &["kernel"], &["link"], &["program"]]),
+];
+
+fn modules() -> Modules {
+    let mut modules = Modules::default();
+    for (file, at) in [("src/lib.rs", ""), ("src/runtime/lib.rs", "runtime"), ("src/cli/main.rs", "cli")] {
+        modules.add(&root().join(file), at);
     }
+    modules
+}
+
+#[test]
+fn each_room_knows_only_those_below() {
+    let modules = modules();
+    for (folder, order) in ORDER {
+        let listed: BTreeSet<String> = order.iter().flat_map(|row| row.iter().map(|m| m.to_string())).collect();
+        let unlisted: Vec<_> = modules.children(folder).difference(&listed).cloned().collect();
+        assert!(unlisted.is_empty(), "{folder} has modules without a place in its order: {unlisted:?}");
+    }
+    let mut upward = vec![];
+    for ((user, used), path) in modules.edges() {
+        let common = user.iter().zip(&used).take_while(|(a, b)| a == b).count();
+        let folder = user[..common].join("::");
+        let Some((_, order)) = ORDER.iter().find(|(f, _)| *f == folder) else { continue };
+        let floor =
+            |path: &[String]| order.iter().position(|row| path.get(common).is_some_and(|m| row.contains(&&**m)));
+        if let (Some(a), Some(b)) = (floor(&user), floor(&used))
+            && b >= a
+        {
+            upward.push(format!("{} names {path}", modules.file(&user).strip_prefix(root()).unwrap().display()));
+        }
+    }
+    assert!(upward.is_empty(), "{} paths lead up or across:\n{}", upward.len(), upward.join("\n"));
+}
+
+#[test]
+fn no_two_files_need_each_other() {
+    let modules = modules();
+    let edges = modules.edges();
+    assert!(edges.len() > 1000, "only {} edges are seen", edges.len());
+    let mut below: BTreeMap<&[String], Vec<&[String]>> = BTreeMap::new();
+    for (user, used) in edges.keys() {
+        below.entry(user).or_default().push(used);
+    }
+    // What a file needs, and what that needs, and so on.
+    let reach = |start: &[String]| -> BTreeSet<Vec<String>> {
+        let (mut seen, mut open) = (BTreeSet::new(), vec![start]);
+        while let Some(next) = open.pop() {
+            for used in below.get(next).into_iter().flatten() {
+                if seen.insert(used.to_vec()) {
+                    open.push(used);
+                }
+            }
+        }
+        seen
+    };
+    let all: BTreeMap<&[String], BTreeSet<Vec<String>>> = below.keys().map(|m| (*m, reach(m))).collect();
+    let circular = |a: &[String], b: &[String]| all.get(b).is_some_and(|r| r.contains(a));
+    let found: Vec<String> = (edges.iter())
+        .filter(|((user, used), _)| circular(user, used))
+        .map(|((user, used), path)| format!("{} -> {}: {path}", user.join("::"), used.join("::")))
+        .collect();
+    assert!(found.is_empty(), "{} edges lie on circles:\n{}", found.len(), found.join("\n"));
 }
 
 #[test]

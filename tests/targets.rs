@@ -3,18 +3,17 @@
 
 mod emulator;
 
-use tilewright::codegen::{assemble, Assembled, Isa, Target};
+use tilewright::codegen::{Assembled, Isa, Target, assemble};
 use tilewright::expr::expression;
-use tilewright::graph::op::{F32, Layout, Op, PoolKind, ReduceOp, Window};
 use tilewright::graph::define::define;
 use tilewright::graph::interpret;
+use tilewright::graph::op::{F32, Layout, Op, PoolKind, ReduceOp, Window};
 use tilewright::graph::tensor_type::TensorType;
-use tilewright::poly::lower::state::Argument;
-use tilewright::poly::lower::Kernel;
-use tilewright::poly::statement::{Definition, Iterator, Program, Role, TensorDecl};
-use tilewright::poly::scop::Scop;
-use tilewright::poly;
 use tilewright::poly::compile::Compiled;
+use tilewright::poly::lower::Kernel;
+use tilewright::poly::lower::state::Argument;
+use tilewright::poly::scop::Scop;
+use tilewright::poly::statement::{Definition, Iterator, Program, Role, TensorDecl};
 use tilewright::runtime::executable::Executable;
 use tilewright::{DType, Tensor};
 
@@ -232,8 +231,9 @@ fn kernels_agree_with_the_interpreter_on_every_target() {
         for case in cases() {
             let inputs: Vec<&Tensor> = case.inputs.iter().collect();
             let expected = interpret::evaluate(&case.program, &inputs).unwrap();
-            let Compiled { scop, kernel, .. } = tilewright::poly::compile::compile_stages(&case.program, case.name, &target)
-                .unwrap_or_else(|e| panic!("{}, {}: {e}", case.name, target.name));
+            let Compiled { scop, kernel, .. } =
+                tilewright::poly::compile::compile_stages(&case.program, case.name, &target)
+                    .unwrap_or_else(|e| panic!("{}, {}: {e}", case.name, target.name));
             let assembled = assemble(&kernel.nest, &target)
                 .unwrap_or_else(|e| panic!("{}, {}: {e}\n{}", case.name, target.name, kernel.nest));
             let (mut table, outputs) = arguments(&case, &scop, &kernel);

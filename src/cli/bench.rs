@@ -1,9 +1,9 @@
 //! `bench`: how long a run takes, and each kernel of it.
 
-use super::ModelArguments;
 use super::inputs::{Prepared, RunArguments};
 use super::progress::Progress;
 use super::run::save_outputs;
+use crate::model_arguments::ModelArguments;
 use serde::Serialize;
 use std::collections::HashMap;
 use std::fmt::Write as _;

@@ -1,7 +1,7 @@
 //! `check`: proves or refuses every schedule of a file.
 
 use super::progress::Progress;
-use super::{bind_once, parse_dim, print, target};
+use crate::model_arguments::{bind_once, parse_dim, print, target};
 use std::path::PathBuf;
 use tilewright::codegen::target::{Isa, Target};
 use tilewright::language;

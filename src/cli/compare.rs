@@ -5,6 +5,7 @@
 //! The times come from rounds in which all take turns, so that a drift of the clock meets all of them. What is refused or
 //! computes something else is shown with its reason, does not keep the others from running, and makes the exit code 1.
 
+pub mod arguments;
 mod contest;
 mod difference;
 mod limits;
@@ -12,66 +13,17 @@ mod network;
 mod page;
 mod plot;
 mod program;
+mod report;
 mod table;
 
-use super::inputs::{self, RunArguments};
+use super::inputs;
 use super::progress::Progress;
-use super::{ModelArguments, parse_dim, print};
+use crate::compare::arguments::Arguments;
+use crate::compare::report::Report;
+use crate::model_arguments::{ModelArguments, print};
 use limits::Machine;
-use network::Network;
-use program::Program;
-use serde::Serialize;
-use std::path::PathBuf;
 use tilewright::runtime::{file, text};
 use tilewright::{Error, Result};
-
-#[derive(clap::Args)]
-pub struct Arguments {
-    /// A `.tile` file, or an ONNX file
-    file: PathBuf,
-    #[command(flatten)]
-    run: RunArguments,
-    /// Only this program of the file; by default every program that has a schedule, or else the first
-    #[arg(long, value_name = "NAME")]
-    program: Option<String>,
-    /// Only this schedule of the file, beside the ILP's and the untransformed program; may be given several times
-    #[arg(long = "schedule", value_name = "NAME")]
-    schedules: Vec<String>,
-    /// The set of sizes of the programs, for those that --dim does not give
-    #[arg(long, value_name = "NAME")]
-    size: Option<String>,
-    /// The value of a size, or of a dynamic dimension
-    #[arg(long = "dim", value_name = "NAME=N", value_parser = parse_dim)]
-    dims: Vec<(String, i64)>,
-    /// Compile for this target; one of `tilewright targets` that this processor runs, its best by default
-    #[arg(long, value_name = "NAME")]
-    target: Option<String>,
-    /// Measure each contestant for this long
-    #[arg(long, value_name = "S", default_value_t = 1.0, value_parser = super::bench::parse_seconds)]
-    seconds: f64,
-    /// Print JSON
-    #[arg(long)]
-    json: bool,
-    /// Write a self-contained page with bars, a roofline plot and the loops side by side
-    #[arg(long, value_name = "OUT.html")]
-    html: Option<PathBuf>,
-}
-
-/// What `--json` prints. The fields of this and of what is in it, and their names, are a contract; times are in
-/// milliseconds, rates in GFLOP/s and GB/s, shares between 0 and 1, sizes in bytes.
-#[derive(Serialize)]
-struct Report {
-    file: String,
-    version: &'static str,
-    target: String,
-    threads: usize,
-    /// What all threads together reach at most.
-    machine: Machine,
-    /// One for each program of a `.tile` file.
-    programs: Vec<Program>,
-    /// For an ONNX file.
-    network: Option<Network>,
-}
 
 impl Arguments {
     pub fn run(self, progress: &Progress) -> Result<String> {
@@ -142,14 +94,5 @@ impl Arguments {
         // The others' results are printed in any case; the exit code says that something is wrong.
         print(&text)?;
         Err(Error::refused(format!("not all schedules took part: {}", failed.join(", "))))
-    }
-}
-
-impl Report {
-    /// What was refused or computed something else.
-    fn failures(&self) -> Vec<String> {
-        let schedules = self.programs.iter().flat_map(|p| p.schedules.iter().map(move |s| (&p.name, s)));
-        let failed = schedules.filter(|(_, s)| s.measurement.is_none());
-        failed.map(|(program, s)| format!("{} for {program} ({})", s.name, s.status)).collect()
     }
 }

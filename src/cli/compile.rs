@@ -1,8 +1,8 @@
 //! `compile`: a model to a file that runs without compiling.
 
-use super::ModelArguments;
 use super::inputs;
 use super::progress::Progress;
+use crate::model_arguments::ModelArguments;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use tilewright::pipeline::report::bytes;

@@ -1,8 +1,8 @@
 //! `explain`: any stage as text, or the report of all choices with predicted and measured times.
 
-use super::ModelArguments;
 use super::inputs::{self, RunArguments};
 use super::progress::Progress;
+use crate::model_arguments::ModelArguments;
 use clap::builder::PossibleValuesParser;
 use tilewright::pipeline::{self, kernel};
 use tilewright::runtime::error::unknown;

@@ -1,7 +1,7 @@
 //! A model file to a session that is ready to run, and the tensors to run it on.
 
-use super::ModelArguments;
 use super::progress::Progress;
+use crate::model_arguments::ModelArguments;
 use std::collections::BTreeMap;
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -11,7 +11,6 @@ use tilewright::graph::import::model::{Dim, InputSpec};
 use tilewright::pipeline::EgraphOptions;
 use tilewright::pipeline::report::Report;
 use tilewright::pipeline::{Limits, check_scratch};
-use tilewright::language;
 use tilewright::runtime::error::unknown;
 use tilewright::runtime::module::{Module, TensorSpec};
 use tilewright::runtime::session::Session;

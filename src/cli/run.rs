@@ -1,8 +1,8 @@
 //! `run`: one run, and a line for each output.
 
-use super::ModelArguments;
 use super::inputs::RunArguments;
 use super::progress::Progress;
+use crate::model_arguments::ModelArguments;
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 use tilewright::expr::scalar::f16_to_f32;

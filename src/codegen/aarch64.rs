@@ -18,14 +18,14 @@ mod memory;
 mod scalar;
 mod vector;
 
+use crate::codegen::aarch64::emitter::ByElement;
 use crate::codegen::aarch64::emitter::{Emitter, Frame, X16};
-use crate::codegen::regalloc::allocation::{frame_size, Allocation, Needs, Place, RegisterFile, Step};
-use crate::codegen::vcode::operands::Class;
 use crate::codegen::constant_pool::Pool;
+use crate::codegen::regalloc::allocation::{Allocation, Needs, Place, RegisterFile, Step, frame_size};
+use crate::codegen::vcode::operands::Class;
 use crate::codegen::vcode::{Function, Inst};
 use crate::runtime::{Error, Result};
 use dynasmrt::{DynasmApi, VecAssembler};
-use crate::codegen::aarch64::emitter::ByElement;
 
 /// FPCR while kernels run, its upper half: round to nearest, no exception traps, subnormal operands and results become zero.
 const CONTROL_WORD_HIGH: u32 = 1 << (24 - 16);

@@ -1,11 +1,11 @@
 //! The way from LoopNest and VCode to bytes: registers are allocated, the allocation is proven, instructions are encoded.
 
-use crate::codegen::regalloc::allocation::RegisterFile;
 use crate::codegen::loopnest::LoopNest;
-use crate::codegen::vcode::Function;
-use crate::codegen::{aarch64, regalloc, select, x86, Isa, Target};
-use crate::codegen::regalloc::checker;
 use crate::codegen::loopnest::simplify;
+use crate::codegen::regalloc::allocation::RegisterFile;
+use crate::codegen::regalloc::checker;
+use crate::codegen::vcode::Function;
+use crate::codegen::{Isa, Target, aarch64, regalloc, select, x86};
 use crate::runtime::Result;
 use serde::{Deserialize, Serialize};
 

@@ -10,9 +10,9 @@ pub mod simplify;
 pub mod verify;
 
 use crate::expr::Bound;
-use crate::expr::{BufferId, Expr};
 use crate::expr::{Affine, Var};
 use crate::expr::{BinaryOp, Index};
+use crate::expr::{BufferId, Expr};
 use crate::runtime::DType;
 use serde::{Deserialize, Serialize};
 

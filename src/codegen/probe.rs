@@ -41,4 +41,3 @@ pub fn measure(target: &Target, seconds: f64) -> Result<Limits> {
         bandwidth: stream::measure_bandwidth(target, part)?,
     })
 }
-

@@ -16,11 +16,11 @@ pub mod allocation;
 pub mod checker;
 pub mod liveness;
 
+use crate::codegen::Target;
 use crate::codegen::regalloc::allocation::{Allocation, Needs, Place, RegisterFile, Step, Temporaries};
-use crate::codegen::regalloc::liveness::{before, Liveness};
+use crate::codegen::regalloc::liveness::{Liveness, before};
 use crate::codegen::vcode::operands::{Access, Class};
 use crate::codegen::vcode::{Function, Inst};
-use crate::codegen::Target;
 use crate::runtime::{Error, Result};
 use rustc_hash::FxHashMap;
 

@@ -24,14 +24,14 @@ pub mod strip_mine;
 pub mod tree;
 pub mod value;
 
+use crate::codegen::Target;
+use crate::codegen::loopnest::{LoopKind, LoopNest, Stmt};
 use crate::codegen::select::locals::needs_memory;
+use crate::codegen::select::state::{LocalMode, Selector, Stop};
+use crate::codegen::vcode::{Function, Inst};
 use crate::expr::BufferId;
 use crate::expr::Var;
 use crate::expr::interval::ceil_div;
-use crate::codegen::loopnest::{LoopKind, LoopNest, Stmt};
-use crate::codegen::select::state::{LocalMode, Selector, Stop};
-use crate::codegen::vcode::{Function, Inst};
-use crate::codegen::Target;
 use crate::runtime::{Error, Result};
 use std::collections::HashMap;
 

@@ -14,12 +14,12 @@ mod opcode;
 mod scalar;
 mod vector;
 
-use crate::codegen::x86::emitter::{Emitter, Frame, at, on_stack};
-use crate::codegen::regalloc::allocation::{frame_size, Allocation, Needs, Place, RegisterFile, Step};
-use crate::codegen::vcode::operands::Class;
-use crate::codegen::constant_pool::Pool;
-use crate::codegen::vcode::{Function, Inst};
 use crate::codegen::Isa;
+use crate::codegen::constant_pool::Pool;
+use crate::codegen::regalloc::allocation::{Allocation, Needs, Place, RegisterFile, Step, frame_size};
+use crate::codegen::vcode::operands::Class;
+use crate::codegen::vcode::{Function, Inst};
+use crate::codegen::x86::emitter::{Emitter, Frame, on_stack};
 use crate::runtime::{Error, Result};
 use dynasmrt::relocations::{Relocation, RelocationKind, RelocationSize};
 use dynasmrt::x64::X64Relocation;
@@ -387,4 +387,3 @@ const SAVED: [u8; 6] = [3, 5, 12, 13, 14, 15];
 
 /// The operand that [`Emitter::vector_relative`] fills in.
 const RELATIVE: Rm = Rm::Memory(Memory { base: None, index: None, displacement: 0 });
-

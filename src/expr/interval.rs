@@ -3,8 +3,8 @@
 //! [`Facts::bounds`] encloses the values that an affine form takes there. It is exact for forms over loops with constant
 //! bounds, and uses the facts (conditions, guards, non-constant bounds, the two sides of a floor division) one at a time.
 
-use crate::expr::{Affine, Var};
 use crate::expr::Bound;
+use crate::expr::{Affine, Var};
 
 #[derive(Clone, Debug, Default)]
 pub struct Facts {

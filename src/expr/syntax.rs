@@ -2,9 +2,8 @@
 //!
 //! In: what the parser or a builder makes. Invariant: parse after print is the identity.
 
-use crate::runtime::DType;
 use crate::expr::{BinaryOp, CompareOp, UnaryOp};
-use crate::language::print::symbol;
+use crate::runtime::DType;
 
 /// A range of bytes. Two trees are equal whatever their places: every span equals every other.
 #[derive(Clone, Copy, Default, Debug)]

@@ -1,8 +1,8 @@
 //! Affine forms and scalars as text.
 
 use crate::expr::Scalar;
-use crate::expr::{Affine, Var};
 use crate::expr::scalar::Value;
+use crate::expr::{Affine, Var};
 use std::fmt::Write;
 
 /// `2*i - j + 3`, variables by `name`.

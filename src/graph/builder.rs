@@ -21,8 +21,8 @@
 use crate::expr::BinaryOp;
 use crate::graph::infer::infer;
 use crate::graph::ir::{Graph, Node, Source, Value, ValueId};
-use crate::graph::tensor_type::TensorType;
 use crate::graph::op::{Layout, Op, ReduceOp, Window};
+use crate::graph::tensor_type::TensorType;
 use crate::runtime::{DType, Error, Result, Tensor};
 use std::sync::Arc;
 

@@ -6,8 +6,8 @@
 //! it must order layouts, algorithms and fusions rightly.
 
 use crate::codegen::Target;
-use crate::graph::tensor_type::TensorType;
 use crate::graph::op::{Layout, Op, Window};
+use crate::graph::tensor_type::TensorType;
 
 /// Share of peak that a register-blocked kernel reaches apart from its tails.
 const BLOCKED_SHARE: f64 = 0.85;

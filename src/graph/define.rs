@@ -10,12 +10,12 @@ mod reduction;
 pub mod space;
 mod window;
 
-use crate::graph::define::space::{Build, Space, constant, exp};
 use crate::expr::{BinaryOp, CompareOp, Expr, UnaryOp};
+use crate::graph::define::space::{Build, Space, constant, exp};
 use crate::graph::infer::infer;
-use crate::graph::tensor_type::TensorType;
 use crate::graph::op::{FusionKind, Op};
-use crate::poly::statement::{Program, Role};
+use crate::graph::tensor_type::TensorType;
+use crate::poly::statement::Program;
 use crate::runtime::{DType, Error, Result};
 
 /// The tensor expression of `op` on inputs of these types.

@@ -22,10 +22,10 @@ mod rows;
 mod solve;
 mod work;
 
+use crate::codegen::Target;
 use crate::graph::egraph::network::{Choice, Network};
 use crate::graph::fusion::Way;
 use crate::runtime::Result;
-use crate::codegen::Target;
 use candidate::Terms;
 use egg::Id;
 use kernels::Answer;

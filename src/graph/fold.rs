@@ -5,10 +5,10 @@
 
 use crate::graph::define::define;
 use crate::graph::infer::infer;
-use crate::graph::tensor_type::TensorType;
-use crate::graph::op::Op;
 use crate::graph::interpret;
-use crate::runtime::{opaque, Result, Tensor};
+use crate::graph::op::Op;
+use crate::graph::tensor_type::TensorType;
+use crate::runtime::{Result, Tensor, opaque};
 
 /// The outputs of `op` on these tensors.
 pub fn evaluate(op: &Op, inputs: &[&Tensor]) -> Result<Vec<Tensor>> {

@@ -16,18 +16,18 @@ mod parts;
 mod program;
 mod slices;
 
-use crate::graph::fusion::group::Group;
 use crate::graph::define::kind;
+use crate::graph::fusion::group::Group;
 use crate::graph::ir::{Graph, Source, ValueId};
 use crate::graph::op::{FusionKind, Op};
 use crate::runtime::{Error, Result};
 use std::collections::{BTreeMap, BTreeSet};
 
+pub use crate::graph::fusion::group::Slice;
 pub use join::{
     Join, Stored, Way, affine_reshape, before_reduction, is_elementwise, is_expensive, is_view, joins, reads_through,
 };
 pub use program::{program, scalar_constant};
-pub use crate::graph::fusion::group::Slice;
 
 /// Where a node runs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]

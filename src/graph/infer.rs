@@ -4,8 +4,8 @@
 //! `define` can define (or the operator is opaque).
 
 use crate::expr::{BinaryOp, UnaryOp};
-use crate::graph::tensor_type::TensorType;
 use crate::graph::op::{Layout, Op, PoolKind, ReduceOp, Window};
+use crate::graph::tensor_type::TensorType;
 use crate::runtime::{DType, Error, Result};
 
 /// The output types of `op` on inputs of these types.

@@ -7,14 +7,13 @@
 
 mod lanes;
 
-use crate::graph::interpret::lanes::strides;
 use self::lanes::{Code, Place, Sums};
-use crate::graph::copy::{self, Loop};
-use crate::expr::{Expr, Index};
 use crate::expr::{Affine, Var};
+use crate::expr::{Expr, Index};
+use crate::graph::copy::{self, Loop};
+use crate::graph::interpret::lanes::strides;
 use crate::graph::tensor_type::TensorType;
 use crate::poly::statement::{Definition, Program, Role, TensorDecl};
-use crate::graph::fold;
 use crate::runtime::{Error, Result, Tensor};
 use std::borrow::Cow;
 
@@ -270,6 +269,6 @@ impl Odometer {
     }
 }
 
+pub mod network;
 #[cfg(test)]
 mod tests;
-pub mod network;

@@ -1,8 +1,8 @@
 //! Graph: tensor operators in SSA form, every shape known.
 
-use crate::graph::tensor_type::TensorType;
 use crate::graph::infer::infer;
 use crate::graph::op::Op;
+use crate::graph::tensor_type::TensorType;
 use crate::runtime::{Error, Result, Tensor};
 use std::sync::Arc;
 

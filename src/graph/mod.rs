@@ -18,4 +18,3 @@ pub mod rules;
 pub mod synthetic;
 pub mod tensor_type;
 pub mod text;
-

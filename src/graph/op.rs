@@ -1,8 +1,8 @@
 //! The closed set of graph operators. ONNX's many spellings become these few on the way in (canonical forms), so that
 //! rules stay few: `Relu` is `Max` with a constant 0, `Gemm` is `MatMul` and `Add`, `GlobalAveragePool` is `Reduce`.
 
-use crate::runtime::DType;
 use crate::expr::{BinaryOp, CompareOp, UnaryOp};
+use crate::runtime::DType;
 
 /// How an operator may be fused (TVM's four kinds).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -14,16 +14,18 @@
 //! ```
 
 mod attributes;
+mod words;
 
+use crate::expr::scalar::Value as Element;
 use crate::graph::infer::infer;
 use crate::graph::ir::{Graph, Node, Source, Value, ValueId};
-use crate::graph::tensor_type::TensorType;
 use crate::graph::op::Op;
-use crate::expr::scalar::Value as Element;
+use crate::graph::tensor_type::TensorType;
 use crate::runtime::{DType, Error, Result, Tensor};
 use std::collections::HashMap;
 use std::fmt::Write;
 use std::sync::Arc;
+use words::{Parsed, dtype_named, list};
 
 /// Constants with more elements than this are elided in the text that `Display` writes.
 const SHOWN: usize = 8;
@@ -105,8 +107,6 @@ pub fn parse(text: &str) -> Result<Graph> {
     graph.verify().map_err(|e| Error::Invalid(e.to_string()))?;
     Ok(graph)
 }
-
-type Parsed<T> = std::result::Result<T, String>;
 
 #[derive(Default)]
 struct Parser {
@@ -244,10 +244,6 @@ fn outputs(text: &str) -> Vec<&str> {
     parts
 }
 
-fn list(text: &str) -> impl Iterator<Item = &str> {
-    text.split(',').map(str::trim).filter(|part| !part.is_empty())
-}
-
 fn quoted(text: &str) -> Parsed<String> {
     let text = text.trim();
     serde_json::from_str(text).map_err(|_| format!("expected a name in quotes, found `{text}`"))
@@ -261,12 +257,6 @@ fn typed(text: &str) -> Parsed<(&str, TensorType)> {
     let shape = list(shape).map(|d| d.parse().map_err(|_| format!("`{d}` is not an extent")));
     let shape = shape.collect::<Parsed<Vec<i64>>>()?;
     Ok((label.trim(), TensorType { dtype: dtype_named(dtype.trim())?, shape }))
-}
-
-fn dtype_named(name: &str) -> Parsed<DType> {
-    use DType::*;
-    let all = [F64, F32, F16, BF16, I64, I32, I8, U8, Bool];
-    all.into_iter().find(|d| d.name() == name).ok_or_else(|| format!("`{name}` is not an element type"))
 }
 
 /// `[1, 2, 3]` or `seeded(7)`; integers of a seeded constant are 0 or 1.

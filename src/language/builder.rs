@@ -30,10 +30,10 @@ mod schedule;
 use crate::expr::syntax::{Expr, Function, Kind, Name, Operator};
 pub use schedule::Primitives;
 
-use crate::poly::transform::primitive::Schedule;
-use crate::expr::syntax::Style;
 use super::syntax::*;
+use crate::expr::syntax::Style;
 use crate::expr::{BinaryOp, CompareOp, UnaryOp};
+use crate::poly::transform::primitive::Schedule;
 use crate::runtime::{DType, Error, Result};
 
 /// An index, a size or an array without dimensions.

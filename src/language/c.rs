@@ -9,11 +9,11 @@ mod expression;
 mod loops;
 
 use crate::language::meaning::{Computation, Meaning};
+use crate::poly::normalize::textual_order;
 use crate::poly::scop::Scop;
 use crate::poly::statement::{Role, TensorDecl};
-use crate::runtime::{DType, Error, Result};
-use crate::poly::normalize::textual_order;
 use crate::runtime::npy;
+use crate::runtime::{DType, Error, Result};
 use expression::{HELPERS, type_of};
 use std::fmt::Write;
 

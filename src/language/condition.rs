@@ -1,10 +1,10 @@
 //! Conditions on indices: disjoint pieces, each a conjunction of `affine ≥ 0`.
 
-use crate::language::environment::Scope;
 use super::source::{Checked, Problem};
-use crate::expr::syntax::{Expr, Kind, Operator};
-use crate::expr::CompareOp;
 use crate::expr::Affine;
+use crate::expr::CompareOp;
+use crate::expr::syntax::{Expr, Kind, Operator};
+use crate::language::environment::Scope;
 
 /// All of these hold.
 pub type Conjunction = Vec<Affine>;

@@ -7,18 +7,18 @@
 mod indices;
 mod padding;
 
-use crate::expr::syntax::Style;
 use super::range::Interval;
 use super::scope::plain;
-use crate::language::environment::{Reader, Scope};
 use super::source::{Checked, Problem};
-use crate::expr::syntax::Span;
 use super::syntax::{Array, Assign, Body, Combine, Equation, Program as Def};
+use crate::expr::syntax::Span;
+use crate::expr::syntax::Style;
 use crate::expr::syntax::{Expr as Text, Kind};
-use crate::runtime::DType;
 use crate::expr::{Access, BinaryOp, BufferId, Expr, Scalar};
 use crate::expr::{Affine, Var};
+use crate::language::environment::{Reader, Scope};
 use crate::poly::statement::{Definition, Iterator, Program, Role, TensorDecl};
+use crate::runtime::DType;
 use padding::Frame;
 use std::collections::BTreeMap;
 

@@ -2,9 +2,9 @@
 
 use crate::expr::Access;
 use crate::expr::Affine;
+use crate::expr::syntax::{Span, Style};
 use crate::language::source::Checked;
 use crate::poly::statement::TensorDecl;
-use crate::expr::syntax::{Span, Style};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 

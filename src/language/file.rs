@@ -1,12 +1,12 @@
 //! Files of the text language: reading one, and finding a program in it.
 
+use crate::expr::syntax::Style;
 use crate::language::parser::parse;
-use crate::poly::transform::primitive;
 use crate::language::source::Problem;
 use crate::language::syntax::{Access, Array, Body, File, Program};
-use crate::expr::syntax::Style;
-use crate::runtime::{Error, Result};
+use crate::poly::transform::primitive;
 use crate::runtime::error::unknown;
+use crate::runtime::{Error, Result};
 use std::path::Path;
 
 /// Reads and parses a file.

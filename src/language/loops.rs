@@ -7,21 +7,20 @@
 
 use super::condition;
 use super::def;
-use crate::expr::syntax::Style;
 use super::scope::plain;
-use crate::language::environment::{Reader, Scope};
 use super::source::{Checked, Problem};
-use crate::expr::syntax::Span;
 use super::syntax::{Access as Use, Assign, Assignment, Body, Combine, Program, Range, Statement};
+use crate::expr::syntax::Span;
+use crate::expr::syntax::Style;
 use crate::expr::syntax::{Expr as Text, Function, Kind, Name};
 use crate::expr::{Access, BinaryOp, BufferId, Expr, Index, Scalar};
 use crate::expr::{Affine, Var};
-use crate::poly::sets::isl::Isl;
-use crate::poly::sets::polyhedron::{Polyhedron, Reduced};
+use crate::language::environment::{Reader, Scope};
 use crate::poly::normalize::rounding;
 use crate::poly::schedule::{Band, Node, Row, RowKind, Schedule};
-use crate::poly::scop;
 use crate::poly::scop::Scop;
+use crate::poly::sets::isl::Isl;
+use crate::poly::sets::polyhedron::{Polyhedron, Reduced};
 use crate::poly::statement::{Iterator, Role, StatementId, TensorDecl};
 use std::collections::BTreeMap;
 

@@ -3,13 +3,13 @@
 use crate::language::source::Problem;
 use crate::language::syntax::{Body, File, Program};
 use crate::language::{def, loops};
-use crate::poly::transform::primitive;
-use crate::poly::scop::{self, Scop};
-use crate::poly::statement::Role;
 use crate::poly::analysis::index_range;
 use crate::poly::analysis::index_range::IndexRange;
-use crate::poly::transform::state::Transformed;
 use crate::poly::normalize::{build, textual_order};
+use crate::poly::scop::Scop;
+use crate::poly::statement::Role;
+use crate::poly::transform::primitive;
+use crate::poly::transform::state::Transformed;
 use crate::runtime::Result;
 use std::collections::BTreeMap;
 
@@ -80,7 +80,8 @@ impl File {
                     }
                 }
                 let given = |a: &&crate::poly::statement::TensorDecl| a.role.is_given() && a.role != Role::Constant;
-                let arrays: Vec<crate::poly::statement::TensorDecl> = meaning.arrays().iter().filter(given).cloned().collect();
+                let arrays: Vec<crate::poly::statement::TensorDecl> =
+                    meaning.arrays().iter().filter(given).cloned().collect();
                 meaning.initial = Some(def::lower_initial(&program.initial, &arrays, &meaning.sizes, program.style())?);
             }
             Ok(meaning)

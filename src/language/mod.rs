@@ -66,5 +66,3 @@ pub mod source;
 pub mod syntax;
 
 pub use parser::parse;
-
-

@@ -4,12 +4,12 @@
 mod expression;
 mod schedule;
 
-use crate::expr::syntax::{DTYPES, Expr, Name};
 use super::lexer::{Token, reserved, tokens};
-use crate::expr::syntax::Style;
 use super::source::{Checked, Problem, Source};
-use crate::expr::syntax::Span;
 use super::syntax::*;
+use crate::expr::syntax::Span;
+use crate::expr::syntax::Style;
+use crate::expr::syntax::{DTYPES, Expr, Name};
 use crate::runtime::{DType, Result};
 
 /// Statements and expressions may be nested this deep.
@@ -173,7 +173,8 @@ impl Parser {
     }
 
     fn file(&mut self) -> Checked<(Vec<Program>, Vec<crate::poly::transform::primitive::Schedule>)> {
-        let (mut programs, mut schedules): (Vec<Program>, Vec<crate::poly::transform::primitive::Schedule>) = (vec![], vec![]);
+        let (mut programs, mut schedules): (Vec<Program>, Vec<crate::poly::transform::primitive::Schedule>) =
+            (vec![], vec![]);
         while *self.peek() != Token::End {
             let def = self.is_word("def");
             if def || self.is_word("loop") {

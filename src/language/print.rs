@@ -1,9 +1,8 @@
 //! The syntax tree as text: `parse(print(file)) == file`.
 
-use crate::expr::syntax::{Expr, Name};
-use crate::expr::syntax::{element, list, square, Style};
-use crate::poly::transform::primitive::Loop;
 use super::syntax::*;
+use crate::expr::syntax::{Expr, Name};
+use crate::expr::syntax::{Style, element, list, square};
 use std::fmt::{Display, Formatter, Result, Write};
 
 impl Display for File {
@@ -131,4 +130,3 @@ fn statement(s: &Statement, depth: usize, f: &mut Formatter) -> Result {
         }
     }
 }
-

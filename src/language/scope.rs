@@ -3,17 +3,17 @@
 //! In: an expression of the tree, the sizes, the indices and the arrays that it may name. Out: an affine form over the
 //! indices, or a typed scalar expression.
 
-use crate::language::environment::{Reader, Scope};
 use super::condition;
-use crate::expr::syntax::Style;
 use super::source::{Checked, Problem};
+use crate::expr::scalar::Value;
 use crate::expr::syntax::Span;
+use crate::expr::syntax::Style;
 use crate::expr::syntax::{Expr as Text, Function, Kind, Operator};
-use crate::runtime::DType;
 use crate::expr::{Access, BinaryOp, BufferId, Expr, Index, Scalar, UnaryOp};
 use crate::expr::{Affine, Var};
-use crate::expr::scalar::Value;
+use crate::language::environment::{Reader, Scope};
 use crate::poly::statement::TensorDecl;
+use crate::runtime::DType;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 

@@ -1,8 +1,8 @@
 //! Sizes: which ones a program has, and the value of each.
 
 use super::source::{Checked, Problem};
-use crate::expr::syntax::Span;
 use super::syntax::{Body, Program};
+use crate::expr::syntax::Span;
 use crate::expr::syntax::{Expr, Kind, Name};
 use crate::runtime::error::unknown;
 use std::collections::BTreeMap;

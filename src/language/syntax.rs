@@ -1,9 +1,9 @@
 //! The syntax tree: what a `.tile` file says, word for word. Also what a program built in Rust is made of.
 
-use crate::expr::syntax::{Expr, Name};
-use crate::poly::transform::primitive::Schedule;
 use super::source::Source;
 use crate::expr::syntax::Span;
+use crate::expr::syntax::{Expr, Name};
+use crate::poly::transform::primitive::Schedule;
 use crate::runtime::DType;
 
 /// A file: programs, and schedules for them.
@@ -166,4 +166,3 @@ pub struct Assignment {
     pub value: Expr,
     pub span: Span,
 }
-

@@ -8,13 +8,13 @@ use crate::codegen::loopnest::{BufferKind, LoopNest};
 use crate::codegen::{self, Target};
 use crate::pipeline::report::Vectorization;
 use crate::poly::analysis::dependence::Dependences;
+use crate::poly::analysis::index_range::IndexRange;
 use crate::poly::schedule::{RowKind, Schedule, Step};
 use crate::poly::scop::Scop;
 use crate::poly::statement::{Program, Statement, StatementId};
-use crate::poly::analysis::index_range::IndexRange;
 use crate::poly::tile::report::Tiled;
 use crate::poly::transform::state::Transformed;
-use crate::poly::{self, ilp, lower, tile};
+use crate::poly::{self, lower, tile};
 use crate::{Error, Result};
 use std::time::Instant;
 
@@ -139,7 +139,12 @@ pub fn compile_untransformed(
     after: &mut Observer,
 ) -> Result<Option<CompiledKernel>> {
     let index_ranges = crate::poly::analysis::index_range::index_ranges(program)?;
-    compile_as_given(&Transformed::new(crate::poly::normalize::build::build(name, program)?), index_ranges, target, after)
+    compile_as_given(
+        &Transformed::new(crate::poly::normalize::build::build(name, program)?),
+        index_ranges,
+        target,
+        after,
+    )
 }
 
 /// Compiles a program, whose subscripts from data have these ranges, in the order of a schedule by hand. `None` when `after`
@@ -212,7 +217,8 @@ fn compile_statements(
         return Ok(None);
     }
     let vcode = || {
-        let functions = crate::codegen::select::lower(&crate::codegen::loopnest::simplify::simplify(&kernel.nest), target)?;
+        let functions =
+            crate::codegen::select::lower(&crate::codegen::loopnest::simplify::simplify(&kernel.nest), target)?;
         Ok(functions.iter().map(|f| f.to_string()).collect::<Vec<_>>().join("\n"))
     };
     if !after(Stage::Vcode, &Seen::text(&vcode))? {

@@ -13,7 +13,7 @@ use crate::poly::packing::Pack;
 use crate::runtime::arena::{self, ALIGNMENT, Request};
 use crate::runtime::check_indices::check_indices;
 use crate::runtime::module::{
-    Action, Buffer, BufferRef, Kernel, Module, OutputSpec, Phase, Place, Slot, Step, TensorSpec, Weights,
+    Action, Buffer, BufferRef, Kernel, ModuleParts, OutputSpec, Phase, Place, Slot, Step, TensorSpec, Weights,
 };
 use crate::runtime::opaque::View;
 use crate::runtime::threads;
@@ -30,7 +30,7 @@ pub enum Work {
 }
 
 /// Links the groups into a module without name, target, dims and metadata.
-pub fn link(graph: &Graph, groups: &[Group], work: &[Work], kernels: &[Arc<CompiledKernel>]) -> Result<Module> {
+pub fn link(graph: &Graph, groups: &[Group], work: &[Work], kernels: &[Arc<CompiledKernel>]) -> Result<ModuleParts> {
     let mut linker = Linker::new(graph);
     for kernel in kernels {
         add_code(&mut linker.module, kernel);
@@ -45,7 +45,7 @@ pub fn link(graph: &Graph, groups: &[Group], work: &[Work], kernels: &[Arc<Compi
 }
 
 /// Adds a kernel with its machine code to a module.
-pub fn add_code(module: &mut Module, compiled: &CompiledKernel) {
+pub fn add_code(module: &mut ModuleParts, compiled: &CompiledKernel) {
     let phases = compiled.assembled.phases.iter().map(|phase| {
         let at = module.code.len().next_multiple_of(64);
         module.code.resize(at, 0);
@@ -116,7 +116,7 @@ struct Linker<'g> {
     plain: HashMap<*const Tensor, usize>,
     packed: HashMap<(*const Tensor, Pack), BufferRef>,
     checked: Vec<(ValueId, (u64, u64, i64, i64))>,
-    module: Module,
+    module: ModuleParts,
 }
 
 impl<'g> Linker<'g> {
@@ -135,14 +135,14 @@ impl<'g> Linker<'g> {
             let value = graph.value(v);
             TensorSpec { name: value.name.clone(), dtype: value.ty.dtype, shape: value.ty.shape.clone() }
         };
-        let module = Module {
+        let module = ModuleParts {
             inputs: graph.inputs.iter().map(|&v| spec(v)).collect(),
             outputs: graph
                 .outputs
                 .iter()
                 .map(|&v| OutputSpec { tensor: spec(v), source: BufferRef(u32::MAX) })
                 .collect(),
-            ..Module::default()
+            ..ModuleParts::default()
         };
         Linker {
             graph,
@@ -349,7 +349,7 @@ impl<'g> Linker<'g> {
         self.blobs.len() - 1
     }
 
-    fn finish(mut self) -> Result<Module> {
+    fn finish(mut self) -> Result<ModuleParts> {
         for (i, &v) in self.graph.outputs.iter().enumerate() {
             self.module.outputs[i].source = self.buffer(v)?;
             self.touch(&[v]);

@@ -4,27 +4,25 @@
 //! input and an output: a step copies the one to the other before the kernel runs. Declared initial values become a
 //! module of their own, which gives the inputs that nobody gives.
 
-use crate::pipeline::kernel::{self, CompiledKernel, Stage, TIMED};
-use crate::pipeline::report::Report;
-use crate::pipeline::{check_arena, kernel_report, link, Clock, Compilation, Options};
-use crate::language::meaning;
-use crate::language::meaning::{Computation, Meaning};
-use crate::poly::transform::primitive;
-use crate::poly::transform::primitive::{Placed, Schedule};
+use crate::codegen::Isa;
+use crate::expr::syntax::Span;
 use crate::language;
+use crate::language::meaning::{Computation, Meaning};
 use crate::language::source::Problem;
 use crate::language::syntax::File;
+use crate::pipeline::kernel::{self, CompiledKernel, Stage, TIMED};
+use crate::pipeline::report::Report;
+use crate::pipeline::{Clock, Compilation, Options, check_arena, kernel_report, link};
 use crate::poly::lower::state::Argument;
 use crate::poly::scop::Scop;
 use crate::poly::statement::{Role, TensorDecl};
-use crate::expr::syntax::Span;
 use crate::poly::tile::report::Tiled;
-use crate::poly::transform::state::{Original, Transformed};
 use crate::poly::transform;
+use crate::poly::transform::primitive;
+use crate::poly::transform::primitive::{Placed, Schedule};
+use crate::poly::transform::state::{Original, Transformed};
 use crate::poly::transform::to_primitives;
-use crate::poly::normalize::textual_order;
-use crate::codegen::Isa;
-use crate::runtime::module::{Action, Buffer, BufferRef, Module, OutputSpec, Place, Step, TensorSpec};
+use crate::runtime::module::{Action, Buffer, BufferRef, ModuleParts, OutputSpec, Place, Step, TensorSpec};
 use crate::{DType, Error, Result};
 use std::sync::Arc;
 use std::time::Instant;
@@ -37,18 +35,18 @@ pub fn compile(meaning: &Meaning, options: &Options) -> Result<Compilation> {
     let kernel = clock
         .time("kernel", || compile_kernel(&meaning.name, &meaning.computation, meaning.schedule.as_ref(), options))?;
     clock.stages.extend(TIMED.iter().zip(kernel.times).map(|(stage, ms)| (format!("  {stage}"), ms)));
-    let mut module = clock.time("link", || link_kernel(&kernel, meaning.arrays(), options))?;
+    let mut parts = clock.time("link", || link_kernel(&kernel, meaning.arrays()))?;
     if let Some(program) = &meaning.initial {
         let initial = clock.time("initial values", || {
             let name = format!("{}_initial", meaning.name);
             let computation = Computation::Def(program.clone());
             let kernel = compile_kernel(&name, &computation, None, options)?;
-            link_kernel(&kernel, &program.tensors, options)
+            super::finish(link_kernel(&kernel, &program.tensors)?, &options.target)
         })?;
-        module.initial = Some(Arc::new(initial));
+        parts.initial = Some(Arc::new(initial));
     }
-    module.dims = meaning.sizes.clone();
-    clock.time("verify module", || module.verify())?;
+    parts.dims = meaning.sizes.clone();
+    let module = clock.time("verify module", || super::finish(parts, &options.target))?;
     check_arena(&module, options)?;
     let report = Report {
         model: meaning.name.clone(),
@@ -60,9 +58,9 @@ pub fn compile(meaning: &Meaning, options: &Options) -> Result<Compilation> {
         measured_threads: 0,
         kernels: vec![kernel_report(&kernel, 0, vec![meaning.name.clone()])],
         distinct_kernels: 1,
-        code_bytes: module.code.len() as u64,
+        code_bytes: module.code().len() as u64,
         weights_bytes: 0,
-        arena_bytes: module.arena_bytes,
+        arena_bytes: module.arena_bytes(),
         scratch_bytes: module.scratch_bytes(),
     };
     Ok(Compilation { module, report, kernels: vec![Arc::new(kernel)] })
@@ -162,10 +160,9 @@ fn check_sizes(meaning: &Meaning, options: &Options) -> Result<()> {
 }
 
 /// A module with one kernel: its inputs and outputs are the arrays that are not temporary, in their order.
-fn link_kernel(compiled: &CompiledKernel, arrays: &[TensorDecl], options: &Options) -> Result<Module> {
+fn link_kernel(compiled: &CompiledKernel, arrays: &[TensorDecl]) -> Result<ModuleParts> {
     let spec = |a: &TensorDecl| TensorSpec { name: a.name.clone(), dtype: a.dtype, shape: a.shape.clone() };
-    let mut module = Module { name: compiled.name.clone(), target: options.target.name.clone(), ..Module::default() };
-    module.platform = options.target.platform();
+    let mut module = ModuleParts { name: compiled.name.clone(), ..ModuleParts::default() };
     link::add_code(&mut module, compiled);
     let mut buffers = vec![];
     for array in arrays {

@@ -2,13 +2,13 @@
 
 use crate::expr::{Access, BinaryOp, BufferId, Expr, Index};
 use crate::expr::{Affine, Var};
-use crate::poly::analysis::dependence::{analyze, Dependences};
+use crate::poly::analysis::dependence::{Dependences, analyze};
+use crate::poly::analysis::legality;
+use crate::poly::ilp;
 use crate::poly::schedule::{Band, Node, Row, RowKind, Schedule, Step};
 use crate::poly::scop::Scop;
 use crate::poly::statement::{Iterator, Role, Statement, StatementId, TensorDecl};
-use crate::poly::ilp;
 use crate::runtime::DType;
-use crate::poly::analysis::legality;
 use rand::rngs::StdRng;
 use rand::seq::SliceRandom;
 use rand::{Rng, SeedableRng};

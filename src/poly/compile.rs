@@ -1,10 +1,10 @@
 //! From a tensor expression to explicit loops: build, dependences, ILP, tiles, loops.
 
 use crate::codegen::Target;
-use crate::runtime::Result;
-use crate::poly::{ilp, lower, schedule, scop, tile};
-use crate::poly::normalize::build;
 use crate::poly::analysis::{dependence, legality};
+use crate::poly::normalize::build;
+use crate::poly::{ilp, lower, schedule, scop, tile};
+use crate::runtime::Result;
 
 /// A compiled group with the stages it went through.
 #[derive(Clone, Debug)]

@@ -42,18 +42,18 @@ pub mod integer_program;
 pub mod report;
 mod row;
 
-use crate::poly::ilp::scheduler::{LiveDependences, Scheduler};
-use crate::poly::ilp::report::Report;
 use crate::expr::{Access, BufferId, Index};
 use crate::expr::{Affine, Var};
 use crate::poly::analysis::dependence::{Dependence, Dependences};
-use crate::poly::ilp::integer_program::Effort;
-use crate::poly::sets::isl::Isl;
 use crate::poly::analysis::legality;
 use crate::poly::analysis::legality::Live;
-use crate::poly::sets::polyhedron::orthogonal_complement;
+use crate::poly::ilp::integer_program::Effort;
+use crate::poly::ilp::report::Report;
+use crate::poly::ilp::scheduler::{LiveDependences, Scheduler};
 use crate::poly::schedule::{Band, Node, Row, Schedule, Step};
 use crate::poly::scop::Scop;
+use crate::poly::sets::isl::Isl;
+use crate::poly::sets::polyhedron::orthogonal_complement;
 use crate::poly::statement::{Role, StatementId};
 use crate::runtime::{Error, Result};
 use component::{components, order, within};
@@ -421,6 +421,6 @@ fn unit_stride_bytes(scop: &Scop, id: StatementId) -> Vec<i64> {
     bytes
 }
 
+pub mod scheduler;
 #[cfg(test)]
 mod tests;
-pub mod scheduler;

@@ -5,15 +5,15 @@
 //! to the order of the factors), its iterators with the statement's iterators. `i` and `k` stand for any number of
 //! iterators of the statement, the lane iterator for exactly one.
 
-use crate::expr::{Access, BinaryOp, Expr};
+use crate::codegen::Isa;
 use crate::expr::Var;
+use crate::expr::{Access, BinaryOp, Expr};
+use crate::poly::analysis::access::{Along, Reference, references};
 use crate::poly::analysis::constant_factor;
 use crate::poly::packing::Packing;
 use crate::poly::scop::Scop;
 use crate::poly::statement::{Statement, StatementId};
-use crate::poly::analysis::access::{references, Along, Reference};
 use crate::runtime::DType;
-use crate::codegen::Isa;
 
 /// How an operand of an instruction varies with the lane iterator.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -296,8 +296,8 @@ pub fn select_by(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::poly::samples;
     use crate::poly::normalize::build;
+    use crate::poly::samples;
 
     fn matched(p: &crate::poly::statement::Program, lane: &str) -> Result<Match, Mismatch> {
         let scop = build::build("t", p).unwrap();

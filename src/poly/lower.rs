@@ -17,20 +17,20 @@ mod placement;
 mod scan;
 mod solve;
 
-use crate::poly::lower::state::{Argument, Class, Lowering, Mode, Placed, State};
-use crate::expr::{BinaryOp, BufferId, Expr, Index, Scalar};
-use crate::expr::{Affine, Var};
-use crate::codegen::loopnest::{row_major, Buffer, BufferKind, LoopKind, LoopNest, Stmt};
-use crate::expr::Bound;
 use crate::codegen::loopnest::simplify::take_divisions;
+use crate::codegen::loopnest::{Buffer, BufferKind, LoopKind, LoopNest, Stmt, row_major};
+use crate::expr::Bound;
+use crate::expr::{Affine, Var};
+use crate::expr::{BinaryOp, BufferId, Expr, Index, Scalar};
 use crate::poly::analysis::constant_factor;
+use crate::poly::lower::state::Solution;
+use crate::poly::lower::state::{Argument, Class, Lowering, Mode, Placed, State};
 use crate::poly::packing::{Pack, Packing};
 use crate::poly::schedule::{Node, Row, RowKind, Schedule, Step};
 use crate::poly::scop::Scop;
 use crate::poly::statement::{Role, StatementId};
 use crate::poly::tile::report::{KernelReport, Tiled};
 use crate::runtime::{Error, Result};
-use crate::poly::lower::state::Solution;
 
 /// One compiled group before code generation.
 #[derive(Clone, Debug)]
@@ -524,6 +524,6 @@ fn loop_over(var: Var, extent: i64, kind: LoopKind, body: Vec<Stmt>) -> Stmt {
     Stmt::Loop { var, lower: vec![Bound::constant(0)], upper: vec![Bound::constant(extent)], step: 1, kind, body }
 }
 
+pub mod state;
 #[cfg(test)]
 mod tests;
-pub mod state;

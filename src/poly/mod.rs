@@ -1,9 +1,9 @@
 //! From tensor expressions to explicit loops: Scop, dependences, Schedule, tiles, tensor instructions.
 
+pub mod analysis;
 #[cfg(test)]
 pub mod brute_tests;
 pub mod compile;
-pub mod analysis;
 pub mod domain;
 pub mod ilp;
 pub mod instruction;
@@ -24,5 +24,3 @@ pub mod storage;
 pub mod tile;
 pub mod transform;
 pub mod verify;
-
-

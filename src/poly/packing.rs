@@ -5,9 +5,9 @@
 //! of its own before the kernel. The last dimension is the vector, padded to whole tiles, so that the kernel may read
 //! full vectors everywhere (Goto and van de Geijn, "Anatomy of High-Performance Matrix Multiplication", 2008).
 
+use crate::codegen::loopnest::row_major;
 use crate::expr::{Access, BufferId, Expr, Index};
 use crate::expr::{Affine, Var};
-use crate::codegen::loopnest::row_major;
 use crate::poly::scop::Scop;
 use crate::poly::statement::StatementId;
 use crate::runtime::{DType, Error, Result, Tensor};

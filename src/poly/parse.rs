@@ -1,14 +1,14 @@
 //! Reads the text of a Scop and of a Schedule (see `print.rs`).
 
-use crate::expr::{BufferId, Index};
-use crate::expr::Var;
 use crate::codegen::loopnest::parse::Parser;
-use crate::runtime::Result;
+use crate::expr::Var;
+use crate::expr::{BufferId, Index};
 use crate::poly::print::{KINDS, ROLES};
-use crate::poly::storage::{Digit, Private};
 use crate::poly::schedule::{Band, Node, Row, RowKind, Schedule};
 use crate::poly::scop::Scop;
 use crate::poly::statement::{Iterator, Statement, StatementId, TensorDecl};
+use crate::poly::storage::{Digit, Private};
+use crate::runtime::Result;
 
 /// Parses one Scop and verifies it. `Invalid` names the line.
 pub fn scop(text: &str) -> Result<Scop> {
@@ -187,9 +187,9 @@ fn row(p: &mut Parser, scop: &Scop) -> Result<Row> {
 
 #[cfg(test)]
 mod tests {
-    use crate::poly::{ilp, parse, samples};
-    use crate::poly::normalize::build;
     use crate::poly::analysis::dependence;
+    use crate::poly::normalize::build;
+    use crate::poly::{ilp, parse, samples};
 
     #[test]
     fn text_survives_parsing_and_printing() {

@@ -25,13 +25,13 @@
 //! rows, and the layout `as (d1 / 16, d0, d1 / 1 % 16)`, of each private temporary. Each row of a band has its name,
 //! its kind, flags, tile size and padding, and the time φ of each statement below it.
 
-use crate::expr::Index;
-use crate::expr::Affine;
 use crate::codegen::loopnest::print::Names;
-use crate::poly::storage::Digit;
+use crate::expr::Affine;
+use crate::expr::Index;
 use crate::poly::schedule::{Node, Row, RowKind, Schedule, Step};
 use crate::poly::scop::Scop;
 use crate::poly::statement::{Role, Statement, StatementId};
+use crate::poly::storage::Digit;
 use std::fmt::Write;
 
 pub(super) const ROLES: [(Role, &str); 5] = [

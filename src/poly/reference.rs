@@ -1,10 +1,10 @@
 //! What a Scop computes: its instances one by one, in the order of a schedule. The oracle of this folder's tests.
 
-use crate::expr::{Access, Expr, Index};
-use crate::expr::Affine;
 use crate::codegen::loopnest::interpret;
+use crate::expr::Affine;
 use crate::expr::scalar;
 use crate::expr::scalar::Value;
+use crate::expr::{Access, Expr, Index};
 use crate::poly::lower::Kernel;
 use crate::poly::lower::state::Argument;
 use crate::poly::schedule::Schedule;

@@ -1,9 +1,9 @@
 //! Small programs that the tests of this folder share.
 
-use crate::expr::{BinaryOp, BufferId, Expr, UnaryOp};
 use crate::expr::{Affine, Var};
-use crate::runtime::DType;
+use crate::expr::{BinaryOp, BufferId, Expr, UnaryOp};
 use crate::poly::statement::{Definition, Iterator, Program, Role, TensorDecl};
+use crate::runtime::DType;
 
 /// Adds a tensor and returns its id.
 pub fn tensor(p: &mut Program, role: Role, name: &str, shape: &[i64]) -> BufferId {

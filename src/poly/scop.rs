@@ -5,15 +5,10 @@
 //! completely before the next. A loop program is a Scop with an order of its own: arrays updated in place, statements
 //! interleaved in common loops, triangular domains. In both the original order is a schedule tree like any other.
 
-use crate::expr::{Access, BinaryOp, BufferId, Expr, Index};
-use crate::expr::{Affine, Var};
-use crate::poly::sets::isl::Isl;
-use crate::poly::sets::polyhedron::{Polyhedron, Reduced};
-use crate::poly::storage;
-use crate::poly::storage::Private;
+use crate::expr::BufferId;
 use crate::poly::schedule::{Band, Node, Part, Row, RowKind, Schedule};
-use crate::poly::statement::{Definition, Iterator, Program, Role, Statement, StatementId, TensorDecl};
-use crate::runtime::{DType, Error, Result};
+use crate::poly::statement::{Definition, Program, Statement, StatementId, TensorDecl};
+use crate::poly::storage::Private;
 use serde::{Deserialize, Serialize};
 
 /// The statements of one fused group or loop program, and the order that says what they mean.
@@ -152,7 +147,10 @@ impl Row {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::expr::{Access, Affine, Expr, Index};
     use crate::poly::samples::v;
+    use crate::poly::statement::{Iterator, Role};
+    use crate::runtime::{DType, Result};
 
     /// `y[i] = x[subscript]` for i < 6 where x has 6 elements.
     fn copy(subscript: Affine, guard: Vec<Affine>) -> Result<()> {

@@ -1,7 +1,7 @@
 //! Statements over affine domains, and the definitions of a tensor expression.
 
-use crate::expr::{BinaryOp, BufferId, Expr};
 use crate::expr::{Affine, Var};
+use crate::expr::{BinaryOp, BufferId, Expr};
 use crate::runtime::DType;
 use serde::{Deserialize, Serialize};
 

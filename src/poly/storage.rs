@@ -7,8 +7,8 @@
 
 use crate::expr::BufferId;
 use crate::expr::{Affine, Var};
-use crate::poly::sets::polyhedron::orthogonal_complement;
 use crate::poly::schedule::Row;
+use crate::poly::sets::polyhedron::orthogonal_complement;
 use crate::poly::statement::StatementId;
 use serde::{Deserialize, Serialize};
 
@@ -77,4 +77,3 @@ pub(super) fn is_fixed(row: &Row, users: &[StatementId], around: &[&Row]) -> boo
     let dot = |c: &Vec<i64>| c.iter().zip(&wanted).map(|(a, b)| a * b).sum::<i64>();
     orthogonal_complement(&known, wanted.len()).iter().all(|c| dot(c) == 0)
 }
-

@@ -18,19 +18,19 @@ mod phase;
 pub mod plan;
 pub mod register_block;
 
-use crate::poly::tile::report::{FEW_STEPS, KernelReport, Tiled, instances, work};
+use crate::codegen::Target;
 use crate::expr::Affine;
+use crate::poly::analysis::dependence;
 use crate::poly::instruction::{self, TensorInstruction};
-use crate::poly::sets::isl::Isl;
 use crate::poly::schedule::{Band, Node, Part, Row, RowKind, Schedule, steps_of};
 use crate::poly::scop::Scop;
+use crate::poly::sets::isl::Isl;
 use crate::poly::statement::StatementId;
-use crate::runtime::Result;
-use crate::codegen::Target;
-use crate::poly::analysis::dependence;
 use crate::poly::tile::band::context::Bands;
 pub use crate::poly::tile::by_hand::{as_given, described};
 use crate::poly::tile::plan::{Phase, Plan};
+use crate::poly::tile::report::{FEW_STEPS, KernelReport, Tiled, instances, work};
+use crate::runtime::Result;
 
 /// Kernels that are predicted to take less run on one thread.
 const SERIAL_NS: f64 = 20_000.0;
@@ -201,6 +201,6 @@ fn in_steps(scop: &Scop, node: &mut Node, ns: f64) -> bool {
     chosen.contains(&true)
 }
 
+pub mod report;
 #[cfg(test)]
 mod tests;
-pub mod report;

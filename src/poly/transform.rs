@@ -23,19 +23,20 @@ pub mod to_primitives;
 mod tree_edit;
 mod value;
 
-use crate::poly::transform::state::{Original, Transformed};
-use crate::poly::analysis::dependence;
-use crate::poly::transform::primitive::{Loop, Loops, Placed, Primitive};
 use crate::expr::syntax::Name;
+use crate::poly::analysis::dependence;
 use crate::poly::analysis::legality;
 use crate::poly::print::Line;
 use crate::poly::schedule::Schedule;
 use crate::poly::scop::Scop;
 use crate::poly::statement::StatementId;
+use crate::poly::transform::primitive::{Loop, Loops, Placed, Primitive};
+use crate::poly::transform::state::{Original, Transformed};
 use crate::poly::{lower, tile};
-use crate::runtime::{Error, Result};
 use crate::runtime::refusal::Refusal;
+use crate::runtime::{Error, Result};
 
+pub use crate::poly::transform::phase_order::{sequence, serial, wavefront};
 pub use cache::{cache_read_at, cache_write};
 pub use compute::{compute_at, store_at};
 pub use fuse::fuse;
@@ -43,7 +44,6 @@ pub use inline::compute_inline;
 pub use layout::lay_out;
 pub use loops::{pad, parallel, peel, reorder, reverse, shift, skew, split, tile, unroll, unroll_and_jam, vectorize};
 pub use pack::{cache_read, pack};
-pub use crate::poly::transform::phase_order::{sequence, serial, wavefront};
 pub use program::{divide, expand, normalize};
 pub use rfactor::rfactor;
 pub use statements::{distribute, merge};
@@ -251,7 +251,8 @@ fn marks(primitive: &Primitive) -> Vec<Mark<'_>> {
 /// The tree with an arrow at the rows that are marked, and at the parts of a sequence that have some of these statements, or
 /// all where no part has less.
 fn picture(scop: &Scop, schedule: &Schedule, marks: &[Mark], statements: &[Name]) -> String {
-    let is_called = |id: &StatementId, name: &str| crate::poly::transform::tree_edit::is_called(&scop.statement(*id).name, name);
+    let is_called =
+        |id: &StatementId, name: &str| crate::poly::transform::tree_edit::is_called(&scop.statement(*id).name, name);
     let count = |ids: &[StatementId]| statements.iter().filter(|name| ids.iter().any(|id| is_called(id, name))).count();
     let mut has_less = false;
     schedule.for_each_part(&mut |ids| has_less |= (1..statements.len()).contains(&count(ids)));

@@ -2,13 +2,12 @@
 
 use crate::expr::{Access, Expr, Index};
 use crate::expr::{Affine, Var};
-use crate::poly::sets::isl::Isl;
-use crate::poly::sets::polyhedron::{orthogonal_complement, Polyhedron, Reduced};
-use crate::poly::storage;
-use crate::poly::storage::is_fixed;
 use crate::poly::schedule::{Node, Schedule, Step};
 use crate::poly::scop::Scop;
+use crate::poly::sets::isl::Isl;
+use crate::poly::sets::polyhedron::{Polyhedron, Reduced, orthogonal_complement};
 use crate::poly::statement::{Statement, StatementId};
+use crate::poly::storage::is_fixed;
 use crate::runtime::{Error, Result};
 
 impl Scop {

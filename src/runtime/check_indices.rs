@@ -5,9 +5,9 @@
 //! threads of the run; only where a block may hold an element outside, the first one is looked for in order. Invariant:
 //! the error does not depend on the number of threads.
 
-use crate::runtime::opaque::View;
-use crate::runtime::pool::Crew;
-use crate::runtime::{DType, Error, Result};
+use crate::opaque::View;
+use crate::pool::Crew;
+use crate::{DType, Error, Result};
 use std::ops::RangeInclusive;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -132,7 +132,7 @@ fn may_leave<T: Subscript<N>, const N: usize>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::runtime::pool::Pool;
+    use crate::pool::Pool;
 
     fn first(dtype: DType, data: &[u8], elements: (usize, usize), range: (i64, i64), threads: usize) -> Option<String> {
         let shape = [(data.len() / dtype.bytes()) as i64];

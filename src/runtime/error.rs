@@ -1,7 +1,7 @@
 //! Errors: whose fault it is, and what to do about it.
 
-use crate::runtime::refusal::Refusal;
-use crate::runtime::text::lines;
+use crate::refusal::Refusal;
+use crate::text::lines;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// What went wrong. Every message is one sentence that names the place.
@@ -105,7 +105,7 @@ fn edits(a: &str, b: &str) -> usize {
 }
 
 /// Turns a panic, which is always a defect of ours, into an error.
-pub(crate) fn guard<T>(work: impl FnOnce() -> Result<T>) -> Result<T> {
+pub fn guard<T>(work: impl FnOnce() -> Result<T>) -> Result<T> {
     catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|panic| {
         let text = panic.downcast_ref::<String>().map(String::as_str);
         let text = text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("no message");

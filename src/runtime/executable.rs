@@ -3,7 +3,7 @@
 //! In: the bytes of one module's position-independent code. Out: addresses that can be called. Invariant: the pages are
 //! never writable and executable at once, and their contents do not change after [`Executable::new`] returns.
 
-use crate::runtime::{Error, Result};
+use crate::{Error, Result};
 use memmap2::{Mmap, MmapMut};
 
 /// A kernel phase. SAFETY of a call: the arguments are those that the module says, of the sizes that it says. Argument

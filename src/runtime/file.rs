@@ -6,7 +6,7 @@
 //! Streams (pipes, sockets, devices, and links of the process file system such as `/dev/stdout`) have no old contents: they
 //! are written straight to.
 
-use crate::runtime::{Error, Result};
+use crate::{Error, Result};
 use std::fs::{File, Metadata, OpenOptions};
 use std::io::{BufWriter, ErrorKind, Write};
 use std::path::{Path, PathBuf};

@@ -8,9 +8,9 @@
 
 mod format;
 
-use crate::runtime::bytes::advise_huge_pages;
-use crate::runtime::opaque;
-use crate::runtime::{DType, Error, Platform, Result};
+use crate::bytes::advise_huge_pages;
+use crate::opaque;
+use crate::{DType, Error, Platform, Result};
 use memmap2::{Mmap, MmapMut};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
@@ -21,93 +21,125 @@ pub use format::FORMAT_VERSION;
 
 /// A compiled model.
 #[derive(Clone, Debug, PartialEq, Default)]
-pub struct Module {
-    pub(crate) name: String,
+pub struct Module(pub(crate) ModuleParts);
+
+/// The contents of a module, as a compiler puts them together. [`Module::new`] makes a module of them.
+#[derive(Clone, Debug, PartialEq, Default)]
+pub struct ModuleParts {
+    pub name: String,
     /// Name of the target that it was compiled for.
-    pub(crate) target: String,
-    pub(crate) platform: Platform,
+    pub target: String,
+    pub platform: Platform,
     /// Position-independent machine code of all kernels.
-    pub(crate) code: Vec<u8>,
-    pub(crate) kernels: Vec<Kernel>,
-    pub(crate) buffers: Vec<Buffer>,
-    pub(crate) arena_bytes: u64,
-    pub(crate) steps: Vec<Step>,
-    pub(crate) inputs: Vec<TensorSpec>,
-    pub(crate) outputs: Vec<OutputSpec>,
+    pub code: Vec<u8>,
+    pub kernels: Vec<Kernel>,
+    pub buffers: Vec<Buffer>,
+    pub arena_bytes: u64,
+    pub steps: Vec<Step>,
+    pub inputs: Vec<TensorSpec>,
+    pub outputs: Vec<OutputSpec>,
     /// What the symbols of the model's dynamic dimensions are bound to.
-    pub(crate) dims: BTreeMap<String, i64>,
+    pub dims: BTreeMap<String, i64>,
     /// Key and value strings that the model file carries.
-    pub(crate) metadata: BTreeMap<String, String>,
+    pub metadata: BTreeMap<String, String>,
     /// Computes the values of inputs that are not given: its outputs have their names. It has neither inputs, nor weights,
     /// nor initial values of its own.
-    pub(crate) initial: Option<Arc<Module>>,
+    pub initial: Option<Arc<Module>>,
     /// Constants, packed where a kernel wants them packed.
-    pub(crate) weights: Weights,
+    pub weights: Weights,
+}
+
+impl Module {
+    /// A module of its parts.
+    ///
+    /// # Errors
+    /// [`Error::Internal`] where an index, an offset or a length does not lie where it must ([`Module::verify`]).
+    ///
+    /// # Safety
+    /// Sessions run `parts.code`: it must be machine code for `parts.platform` that follows the calling convention of
+    /// kernels and keeps to the declared bytes of its argument slots and scratch memory.
+    pub unsafe fn new(parts: ModuleParts) -> Result<Module> {
+        let module = Module(parts);
+        module.verify().map_err(|e| Error::Internal(e.to_string()))?;
+        Ok(module)
+    }
+
+    /// The same module with these sizes of the model's dynamic dimensions on record.
+    pub fn with_dims(mut self, dims: BTreeMap<String, i64>) -> Module {
+        self.0.dims = dims;
+        self
+    }
+
+    /// The same module with these strings of the model's file.
+    pub fn with_metadata(mut self, metadata: BTreeMap<String, String>) -> Module {
+        self.0.metadata = metadata;
+        self
+    }
 }
 
 impl Module {
     pub fn name(&self) -> &str {
-        &self.name
+        &self.0.name
     }
 
     /// Name of the target that it was compiled for.
     pub fn target(&self) -> &str {
-        &self.target
+        &self.0.target
     }
 
     /// What its code needs to run.
     pub fn platform(&self) -> &Platform {
-        &self.platform
+        &self.0.platform
     }
 
     /// Position-independent machine code of all kernels.
     pub fn code(&self) -> &[u8] {
-        &self.code
+        &self.0.code
     }
 
     pub fn kernels(&self) -> &[Kernel] {
-        &self.kernels
+        &self.0.kernels
     }
 
     pub fn buffers(&self) -> &[Buffer] {
-        &self.buffers
+        &self.0.buffers
     }
 
     /// Memory for intermediate tensors.
     pub fn arena_bytes(&self) -> u64 {
-        self.arena_bytes
+        self.0.arena_bytes
     }
 
     pub fn steps(&self) -> &[Step] {
-        &self.steps
+        &self.0.steps
     }
 
     pub fn inputs(&self) -> &[TensorSpec] {
-        &self.inputs
+        &self.0.inputs
     }
 
     pub fn outputs(&self) -> &[OutputSpec] {
-        &self.outputs
+        &self.0.outputs
     }
 
     /// What the symbols of the model's dynamic dimensions are bound to.
     pub fn dims(&self) -> &BTreeMap<String, i64> {
-        &self.dims
+        &self.0.dims
     }
 
     /// Key and value strings that the model file carries.
     pub fn metadata(&self) -> &BTreeMap<String, String> {
-        &self.metadata
+        &self.0.metadata
     }
 
     /// Computes the values of inputs that are not given: its outputs have their names.
     pub fn initial(&self) -> Option<&Arc<Module>> {
-        self.initial.as_ref()
+        self.0.initial.as_ref()
     }
 
     /// Constants, packed where a kernel wants them packed.
     pub fn weights(&self) -> &[u8] {
-        &self.weights
+        &self.0.weights
     }
 }
 
@@ -184,7 +216,7 @@ pub enum Action {
         kernel: u32,
         arguments: Vec<BufferRef>,
     },
-    /// A function of [`opaque`](crate::runtime::opaque).
+    /// A function of [`opaque`](crate::opaque).
     Opaque {
         function: String,
         attributes: Vec<i64>,
@@ -302,25 +334,28 @@ impl std::fmt::Debug for Weights {
 impl Module {
     /// Whether this process can run the code; if not, an error that names what is missing.
     pub fn check_host(&self) -> Result<()> {
-        self.platform.check_host().map_err(|e| e.context(&format!("module `{}` is for {}", self.name, self.target)))
+        self.0
+            .platform
+            .check_host()
+            .map_err(|e| e.context(&format!("module `{}` is for {}", self.0.name, self.0.target)))
     }
 
     /// Scratch memory that each thread needs: the most of any phase.
     pub fn scratch_bytes(&self) -> u64 {
-        self.kernels.iter().flat_map(|k| &k.phases).map(|p| p.scratch_bytes).max().unwrap_or(0)
+        self.0.kernels.iter().flat_map(|k| &k.phases).map(|p| p.scratch_bytes).max().unwrap_or(0)
     }
 
     /// Checks that every index, offset and length lies where it must.
     pub fn verify(&self) -> Result<()> {
-        let wrong = |what: String| Err(Error::Invalid(format!("inconsistent module `{}`: {what}", self.name)));
-        if self.arena_bytes > isize::MAX as u64 {
-            return wrong(format!("an arena of {} bytes", self.arena_bytes));
+        let wrong = |what: String| Err(Error::Invalid(format!("inconsistent module `{}`: {what}", self.0.name)));
+        if self.0.arena_bytes > isize::MAX as u64 {
+            return wrong(format!("an arena of {} bytes", self.0.arena_bytes));
         }
         if self.scratch_bytes() > isize::MAX as u64 {
             return wrong(format!("scratch memory of {} bytes", self.scratch_bytes()));
         }
-        for kernel in &self.kernels {
-            let inside = |p: &Phase| p.offset.checked_add(p.bytes).is_some_and(|end| end <= self.code.len() as u64);
+        for kernel in &self.0.kernels {
+            let inside = |p: &Phase| p.offset.checked_add(p.bytes).is_some_and(|end| end <= self.0.code.len() as u64);
             if !kernel.phases.iter().all(|p| p.bytes > 0 && inside(p)) {
                 return wrong(format!("kernel `{}` lies outside of the code", kernel.name));
             }
@@ -332,47 +367,47 @@ impl Module {
             }
         }
         let mut names = BTreeSet::new();
-        for spec in &self.inputs {
+        for spec in &self.0.inputs {
             spec.bytes()?;
             if !names.insert(&spec.name) {
                 return wrong(format!("two inputs `{}`", spec.name));
             }
         }
-        for buffer in &self.buffers {
+        for buffer in &self.0.buffers {
             let bytes = buffer.bytes()?;
             let fits = match buffer.place {
-                Place::Input(i) => self.inputs.get(i as usize).is_some_and(|s| s.bytes().is_ok_and(|b| bytes <= b)),
+                Place::Input(i) => self.0.inputs.get(i as usize).is_some_and(|s| s.bytes().is_ok_and(|b| bytes <= b)),
                 Place::Output(i) => {
-                    self.outputs.get(i as usize).is_some_and(|s| s.tensor.bytes().is_ok_and(|b| bytes <= b))
+                    self.0.outputs.get(i as usize).is_some_and(|s| s.tensor.bytes().is_ok_and(|b| bytes <= b))
                 }
-                Place::Arena(at) => at.checked_add(bytes).is_some_and(|end| end <= self.arena_bytes),
-                Place::Weights(at) => at.checked_add(bytes).is_some_and(|end| end <= self.weights.len() as u64),
+                Place::Arena(at) => at.checked_add(bytes).is_some_and(|end| end <= self.0.arena_bytes),
+                Place::Weights(at) => at.checked_add(bytes).is_some_and(|end| end <= self.0.weights.len() as u64),
             };
             if !fits {
                 return wrong(format!("buffer `{}` lies outside of {:?}", buffer.name, buffer.place));
             }
         }
-        for output in &self.outputs {
+        for output in &self.0.outputs {
             let bytes = output.tensor.bytes()?;
             if self.extent(output.source)?.bytes != bytes {
                 return wrong(format!("output `{}` has no value of its size", output.tensor.name));
             }
         }
-        if let Some(initial) = &self.initial {
-            let input = |o: &OutputSpec| self.inputs.contains(&o.tensor);
-            if !initial.inputs.is_empty() || initial.initial.is_some() || !initial.outputs.iter().all(input) {
+        if let Some(initial) = &self.0.initial {
+            let input = |o: &OutputSpec| self.0.inputs.contains(&o.tensor);
+            if !initial.inputs().is_empty() || initial.initial().is_some() || !initial.outputs().iter().all(input) {
                 return wrong("initial values of something else than its inputs".into());
             }
             initial.verify()?;
         }
-        self.steps.iter().try_for_each(|step| self.verify_step(step))
+        self.0.steps.iter().try_for_each(|step| self.verify_step(step))
     }
 
     fn verify_step(&self, step: &Step) -> Result<()> {
         let wrong = |what: &str| Err(Error::Invalid(format!("inconsistent module `{}`: {what}", step.name)));
         match &step.action {
             Action::Kernel { kernel, arguments } => {
-                let Some(kernel) = self.kernels.get(*kernel as usize) else { return wrong("no such kernel") };
+                let Some(kernel) = self.0.kernels.get(*kernel as usize) else { return wrong("no such kernel") };
                 if kernel.slots.len() != arguments.len() {
                     return wrong("arguments and slots differ in number");
                 }
@@ -402,7 +437,7 @@ impl Module {
             }
             Action::CheckIndices { tensor, stride, .. } => {
                 self.extent(*tensor)?;
-                match self.buffers[tensor.0 as usize].dtype {
+                match self.0.buffers[tensor.0 as usize].dtype {
                     _ if *stride == 0 => wrong("a stride of 0"),
                     DType::I64 | DType::I32 | DType::I8 | DType::U8 | DType::Bool => Ok(()),
                     _ => wrong("subscripts that are no integers"),
@@ -412,8 +447,8 @@ impl Module {
     }
 
     fn extent(&self, buffer: BufferRef) -> Result<Extent> {
-        let Some(b) = self.buffers.get(buffer.0 as usize) else {
-            return Err(Error::Invalid(format!("inconsistent module `{}`: no buffer {}", self.name, buffer.0)));
+        let Some(b) = self.0.buffers.get(buffer.0 as usize) else {
+            return Err(Error::Invalid(format!("inconsistent module `{}`: no buffer {}", self.0.name, buffer.0)));
         };
         Ok(Extent { place: b.place, bytes: b.bytes()? })
     }

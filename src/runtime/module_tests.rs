@@ -2,7 +2,7 @@
 
 use super::format::forge;
 use super::*;
-use crate::runtime::Features;
+use crate::Features;
 
 fn load(path: impl AsRef<std::path::Path>) -> Result<Module> {
     // SAFETY: nothing that is read here is run.
@@ -20,7 +20,7 @@ pub fn small() -> Module {
     let step = |name: &str, action| Step { name: name.into(), flops: 3, action };
     let spec = |name: &str| TensorSpec { name: name.into(), dtype: DType::I64, shape: vec![4] };
     let slot = |written| Slot { bytes: 32, written };
-    Module {
+    Module(ModuleParts {
         initial: None,
         name: "small".into(),
         target: "some-target".into(),
@@ -50,7 +50,7 @@ pub fn small() -> Module {
         dims: [("batch".to_string(), 4)].into(),
         metadata: [("character".to_string(), "a\nb".to_string())].into(),
         weights: Weights::new(&[7; 96]).unwrap(),
-    }
+    })
 }
 
 #[test]
@@ -63,7 +63,7 @@ fn save_and_load_is_identity() {
     let loaded = load(&path).unwrap();
     std::fs::remove_file(&path).unwrap();
     assert_eq!(loaded, module);
-    assert_eq!(loaded.weights.as_ptr() as usize % 64, 0);
+    assert_eq!(loaded.weights().as_ptr() as usize % 64, 0);
 }
 
 #[test]
@@ -106,13 +106,24 @@ fn a_wrong_description_under_a_right_checksum_is_refused_or_consistent() {
 
 #[test]
 fn initial_values_nest_once() {
-    let plain =
-        || Module { inputs: vec![], outputs: vec![], steps: vec![], kernels: vec![], buffers: vec![], ..small() };
-    let empty = || Module { weights: Weights::default(), metadata: [].into(), ..plain() };
-    let once = Module { initial: Some(Arc::new(empty())), ..small() };
+    let plain = || {
+        Module(ModuleParts {
+            inputs: vec![],
+            outputs: vec![],
+            steps: vec![],
+            kernels: vec![],
+            buffers: vec![],
+            ..small().0
+        })
+    };
+    let empty = || Module(ModuleParts { weights: Weights::default(), metadata: [].into(), ..plain().0 });
+    let once = Module(ModuleParts { initial: Some(Arc::new(empty())), ..small().0 });
     once.verify().unwrap();
     assert_eq!(parse(&once.to_bytes().unwrap()).unwrap(), once);
-    let twice = Module { initial: Some(Arc::new(Module { initial: Some(Arc::new(empty())), ..empty() })), ..small() };
+    let twice = Module(ModuleParts {
+        initial: Some(Arc::new(Module(ModuleParts { initial: Some(Arc::new(empty())), ..empty().0 }))),
+        ..small().0
+    });
     assert!(twice.verify().is_err() && twice.to_bytes().is_err());
     // A made file cannot nest either, however deep it says it does: what follows the second description is left over.
     for depth in [2, 3, 1_000_000] {
@@ -140,14 +151,14 @@ fn refusals_say_why() {
 #[test]
 fn another_processor_is_refused() {
     let z80 = Platform { architecture: "z80".into(), ..Platform::host() };
-    let other = Module { platform: z80, ..small() };
+    let other = Module(ModuleParts { platform: z80, ..small().0 });
     assert!(matches!(other.check_host(), Err(Error::Unsupported(m)) if m.contains("z80") && m.contains("`small`")));
     small().check_host().unwrap();
 }
 
 #[test]
 fn inconsistent_modules_are_refused() {
-    type Break = fn(&mut Module);
+    type Break = fn(&mut ModuleParts);
     let cases: &[(&str, Break)] = &[
         ("code offset", |m| m.kernels[0].phases[0].offset = 3),
         ("code length", |m| m.kernels[0].phases[0].bytes = 3),
@@ -177,7 +188,7 @@ fn inconsistent_modules_are_refused() {
     ];
     for (what, break_it) in cases {
         let mut module = small();
-        break_it(&mut module);
+        break_it(&mut module.0);
         assert!(matches!(module.verify(), Err(Error::Invalid(_))), "{what}");
     }
 }

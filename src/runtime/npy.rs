@@ -3,7 +3,7 @@
 //! Format 1.0 to 3.0: magic, length of the header, a Python dictionary with `descr`, `fortran_order` and `shape`, then the
 //! elements. Little-endian elements of the types of [`DType`]; bf16 has no name in the format.
 
-use crate::runtime::{DType, Error, Result, Tensor, file};
+use crate::{DType, Error, Result, Tensor, file};
 use std::io::Read;
 use std::path::Path;
 

@@ -8,8 +8,8 @@ mod cumulative_sum;
 mod element;
 mod top_k;
 
-pub use crate::runtime::tensor::{TensorView as View, TensorViewMut as ViewMut};
-use crate::runtime::{DType, Error, Result, Tensor};
+pub use crate::tensor::{TensorView as View, TensorViewMut as ViewMut};
+use crate::{DType, Error, Result, Tensor};
 use arg_extreme::{arg_max, arg_min};
 use cumulative_sum::cumulative_sum;
 use top_k::top_k;

@@ -3,7 +3,7 @@
 //! In: a compiled module's requirements. Out: what this processor lacks of them. The table of features stands here once: the
 //! code generator names features by its constants, the module format by their words, detection by both.
 
-use crate::runtime::{Error, Result};
+use crate::{Error, Result};
 use serde::{Deserialize, Serialize};
 
 /// A set of processor features.

@@ -12,9 +12,9 @@
 //! A process that was forked has the memory of a pool and none of its workers: runs there do all on their caller's thread,
 //! and dropping the pool waits for nobody.
 
-use crate::runtime::affinity::Affinity;
-use crate::runtime::threads::check_count;
-use crate::runtime::{Error, Result};
+use crate::affinity::Affinity;
+use crate::threads::check_count;
+use crate::{Error, Result};
 use std::cell::UnsafeCell;
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};

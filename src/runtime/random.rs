@@ -5,7 +5,7 @@
 //! bits of `u`, even over -1..1. Integers: `u` modulo a bound, 0 or 1 unless said otherwise, so that they are valid as
 //! subscripts and as masks.
 
-use crate::runtime::{DType, Tensor};
+use crate::{DType, Tensor};
 
 fn mix(mut z: u64) -> u64 {
     z = (z ^ z >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);

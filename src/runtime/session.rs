@@ -5,20 +5,20 @@
 //! sessions may share a pool of threads. The bits of the results depend neither on the number of threads, nor on what else
 //! runs, nor on the caller's floating-point mode.
 
-use crate::runtime::bytes::advise_huge_pages;
-use crate::runtime::check_indices::check_indices;
-use crate::runtime::error::{guard, unknown};
-use crate::runtime::executable::{Executable, PhaseFn};
-use crate::runtime::module::{Action, BufferRef, Place, TensorSpec};
-use crate::runtime::opaque::{self, MAX_OPERANDS, View, ViewMut};
-use crate::runtime::pool::{Crew, Pool};
-use crate::runtime::tensor::{AsView, AsViewMut, TensorView};
-use crate::runtime::{DType, Error, Result, Tensor};
+use crate::bytes::advise_huge_pages;
+use crate::check_indices::check_indices;
+use crate::error::{guard, unknown};
+use crate::executable::{Executable, PhaseFn};
+use crate::module::{Action, BufferRef, Place, TensorSpec};
+use crate::opaque::{self, MAX_OPERANDS, View, ViewMut};
+use crate::pool::{Crew, Pool};
+use crate::tensor::{AsView, AsViewMut, TensorView};
+use crate::{DType, Error, Result, Tensor};
 use memmap2::MmapMut;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-pub use crate::runtime::module::Module;
+pub use crate::module::Module;
 
 /// A module that runs.
 pub struct Session {
@@ -83,14 +83,14 @@ impl Session {
     fn prepare(module: Arc<Module>, pool: Arc<Pool>) -> Result<Session> {
         module.verify()?;
         module.check_host()?;
-        let code = Executable::new(&module.code)?;
+        let code = Executable::new(module.code())?;
         let mut table_len = 0;
         let steps = module
-            .steps
+            .steps()
             .iter()
             .map(|step| match &step.action {
                 Action::Kernel { kernel, arguments } => {
-                    let phases = module.kernels[*kernel as usize].phases.iter().map(|p| ReadyPhase {
+                    let phases = module.kernels()[*kernel as usize].phases.iter().map(|p| ReadyPhase {
                         function: code.phase(p.offset as usize),
                         parallel: p.parallel,
                         wave: p.wave,
@@ -135,7 +135,7 @@ impl Session {
 
     /// Tensors of the right types and shapes for [`Session::run_into`].
     pub fn outputs(&self) -> Vec<Tensor> {
-        self.module.outputs.iter().map(|o| Tensor::zeros(o.tensor.dtype, &o.tensor.shape)).collect()
+        self.module.outputs().iter().map(|o| Tensor::zeros(o.tensor.dtype, &o.tensor.shape)).collect()
     }
 
     /// As [`Session::run`], into existing tensors of the outputs' types and shapes: owned ones, references or views. Kernels
@@ -149,7 +149,7 @@ impl Session {
         let start = Instant::now();
         let (mut copying, mut before) = (Duration::ZERO, start);
         let is_copy =
-            |step: usize| self.module.steps.get(step).is_some_and(|s| matches!(s.action, Action::Copy { .. }));
+            |step: usize| self.module.steps().get(step).is_some_and(|s| matches!(s.action, Action::Copy { .. }));
         self.execute(inputs, outputs, |step| {
             let after_copy = step > 0 && is_copy(step - 1);
             if after_copy || is_copy(step) {
@@ -165,9 +165,9 @@ impl Session {
 
     /// The values of those inputs that have initial values, in no particular order.
     pub fn initial_values(&self) -> Result<Vec<(String, Tensor)>> {
-        let Some(initial) = &self.module.initial else { return Ok(vec![]) };
+        let Some(initial) = self.module.initial() else { return Ok(vec![]) };
         let values = Session::with_pool(initial.clone(), self.pool.clone())?.run(&[])?;
-        Ok(initial.outputs.iter().map(|o| o.tensor.name.clone()).zip(values).collect())
+        Ok(initial.outputs().iter().map(|o| o.tensor.name.clone()).zip(values).collect())
     }
 
     /// Runs the model and returns the time of each step of the module.
@@ -225,7 +225,7 @@ impl Session {
 
     /// Refuses inputs that the model does not have.
     fn check_names<I>(&self, inputs: &[(&str, I)]) -> Result<()> {
-        let specs = &self.module.inputs;
+        let specs = self.module.inputs();
         for (i, (name, _)) in inputs.iter().enumerate() {
             if !specs.iter().any(|s| s.name == *name) {
                 let names: Vec<&str> = specs.iter().map(|s| s.name.as_str()).collect();
@@ -243,20 +243,20 @@ impl Session {
         let map = |bytes: usize| {
             MmapMut::map_anon(bytes.max(1)).map_err(|e| Error::Io(format!("arena of {bytes} bytes: {e}")))
         };
-        let mut arena = map(self.module.arena_bytes as usize)?;
+        let mut arena = map(self.module.arena_bytes() as usize)?;
         let mut scratch = map(self.scratch_bytes * self.pool.threads())?;
         advise_huge_pages(&arena);
         let base = arena.as_mut_ptr();
-        let weights = self.module.weights.as_ptr().cast_mut();
-        let buffers = self.module.buffers.iter().map(|buffer| match buffer.place {
+        let weights = self.module.weights().as_ptr().cast_mut();
+        let buffers = self.module.buffers().iter().map(|buffer| match buffer.place {
             Place::Arena(at) => base.wrapping_add(at as usize),
             Place::Weights(at) => weights.wrapping_add(at as usize),
             Place::Input(_) | Place::Output(_) => std::ptr::null_mut(),
         });
         Ok(Memory {
             buffers: buffers.collect(),
-            inputs: vec![std::ptr::null(); self.module.inputs.len()],
-            outputs: vec![std::ptr::null_mut(); self.module.outputs.len()],
+            inputs: vec![std::ptr::null(); self.module.inputs().len()],
+            outputs: vec![std::ptr::null_mut(); self.module.outputs().len()],
             tables: vec![std::ptr::null_mut(); self.table_len],
             scratch: scratch.as_mut_ptr(),
             _pages: [arena, scratch],
@@ -271,14 +271,14 @@ impl Session {
         outputs: &mut [O],
     ) -> Result<()> {
         self.check_names(inputs)?;
-        for (spec, address) in self.module.inputs.iter().zip(&mut memory.inputs) {
+        for (spec, address) in self.module.inputs().iter().zip(&mut memory.inputs) {
             let Some((_, tensor)) = inputs.iter().find(|(name, _)| *name == spec.name) else {
                 return Err(Error::Invalid(format!("input `{}` is missing ({})", spec.name, shown(spec))));
             };
             check_tensor("input", spec, &tensor.view())?;
             *address = tensor.view().data.as_ptr();
         }
-        let specs = &self.module.outputs;
+        let specs = self.module.outputs();
         if outputs.len() != specs.len() {
             return Err(Error::Invalid(format!("{} outputs given, the model has {}", outputs.len(), specs.len())));
         }
@@ -286,7 +286,7 @@ impl Session {
             check_tensor("output", &spec.tensor, &tensor.view())?;
             *address = tensor.view_mut().data.as_mut_ptr();
         }
-        for (buffer, address) in self.module.buffers.iter().zip(&mut memory.buffers) {
+        for (buffer, address) in self.module.buffers().iter().zip(&mut memory.buffers) {
             match buffer.place {
                 Place::Input(i) => *address = memory.inputs[i as usize].cast_mut(),
                 Place::Output(i) => *address = memory.outputs[i as usize],
@@ -294,7 +294,7 @@ impl Session {
             }
         }
         let mut table = memory.tables.iter_mut();
-        for step in &self.module.steps {
+        for step in self.module.steps() {
             if let Action::Kernel { arguments, .. } = &step.action {
                 for argument in arguments {
                     *table.next().expect("as long as all arguments") = memory.buffers[argument.0 as usize];
@@ -305,7 +305,7 @@ impl Session {
     }
 
     fn perform(&self, index: usize, step: &ReadyStep, memory: &Memory, crew: &mut Crew) -> Result<()> {
-        match (step, &self.module.steps[index].action) {
+        match (step, &self.module.steps()[index].action) {
             (ReadyStep::Kernel { phases, table }, Action::Kernel { .. }) => {
                 let call = Call {
                     arguments: memory.tables[*table..].as_ptr(),
@@ -336,7 +336,7 @@ impl Session {
                 self.perform_opaque(*function, attributes, inputs, outputs, memory)
             }
             (ReadyStep::Copy, Action::Copy { from, to }) => {
-                let bytes = self.module.buffers[to.0 as usize].bytes()? as usize;
+                let bytes = self.module.buffers()[to.0 as usize].bytes()? as usize;
                 let (from, to) = (memory.buffers[from.0 as usize], memory.buffers[to.0 as usize]);
                 // SAFETY: both buffers have this many bytes, the one that is written lies in this run's arena or in an
                 // output tensor that is borrowed mutably for the run, and they do not overlap (`Module::verify`).
@@ -344,7 +344,7 @@ impl Session {
                 Ok(())
             }
             (ReadyStep::CheckIndices, Action::CheckIndices { tensor, offset, stride, lower, upper }) => {
-                let buffer = &self.module.buffers[tensor.0 as usize];
+                let buffer = &self.module.buffers()[tensor.0 as usize];
                 let elements = (*offset as usize, *stride as usize);
                 check_indices(&buffer.name, &self.view(*tensor, memory), elements, (*lower, *upper), Some(crew))
             }
@@ -367,7 +367,7 @@ impl Session {
         let mut written: [ViewMut; MAX_OPERANDS] =
             std::array::from_fn(|_| ViewMut { dtype: DType::U8, shape: &[0], data: &mut [] });
         for (view, &output) in written.iter_mut().zip(outputs) {
-            let buffer = &self.module.buffers[output.0 as usize];
+            let buffer = &self.module.buffers()[output.0 as usize];
             let bytes = buffer.bytes()? as usize;
             // SAFETY: the buffer lies inside this run's arena or an output tensor that is borrowed mutably for the run,
             // and overlaps no other operand (`Module::verify`), so nothing else refers to these bytes now.
@@ -378,7 +378,7 @@ impl Session {
     }
 
     fn view<'a>(&'a self, buffer: BufferRef, memory: &'a Memory) -> View<'a> {
-        let b = &self.module.buffers[buffer.0 as usize];
+        let b = &self.module.buffers()[buffer.0 as usize];
         let bytes = b.bytes().unwrap_or(0) as usize;
         // SAFETY: the buffer lies inside the arena, the weights or a tensor of the caller (`Module::verify`), and no step
         // writes it while this step reads it.
@@ -389,8 +389,8 @@ impl Session {
     /// Copies outputs that no step has written in place: a constant, an input, a value that is two outputs.
     fn copy_outputs<O: AsViewMut>(&self, memory: &Memory, outputs: &mut [O]) {
         for i in 0..outputs.len() {
-            let source = self.module.outputs[i].source;
-            match self.module.buffers[source.0 as usize].place {
+            let source = self.module.outputs()[i].source;
+            match self.module.buffers()[source.0 as usize].place {
                 Place::Output(o) if o as usize == i => {}
                 Place::Output(o) => {
                     if let Ok([from, to]) = outputs.get_disjoint_mut([o as usize, i]) {

@@ -2,8 +2,8 @@
 #![cfg(target_arch = "x86_64")]
 
 use super::*;
-use crate::runtime::module::{Buffer, Kernel, OutputSpec, Phase, Slot, Step, Weights};
-use crate::runtime::{Features, Platform, TensorViewMut};
+use crate::module::{Buffer, Kernel, ModuleParts, OutputSpec, Phase, Slot, Step, Weights};
+use crate::{Features, Platform, TensorViewMut};
 
 /// `arguments[2][i] = 2·arguments[0][i] + arguments[1][i]` for i in first..last, 64-bit integers.
 const DOUBLE_AND_ADD: &[u8] = &[
@@ -33,7 +33,7 @@ fn module() -> Module {
         |[a, b, c]: [u32; 3]| Action::Kernel { kernel: 0, arguments: vec![BufferRef(a), BufferRef(b), BufferRef(c)] };
     let weights: Vec<u8> = (0..N).flat_map(|i| (i * 37 % 91).to_le_bytes()).collect();
     let output = |name: &str, shape: &[i64], source| OutputSpec { tensor: spec(name, shape), source };
-    Module {
+    Module(ModuleParts {
         name: "doubled".into(),
         platform: Platform::x86_64(Features::default()),
         code: DOUBLE_AND_ADD.to_vec(),
@@ -80,8 +80,8 @@ fn module() -> Module {
             output("again", &[N], BufferRef(3)),
         ],
         weights: Weights::new(&weights).unwrap(),
-        ..Module::default()
-    }
+        ..ModuleParts::default()
+    })
 }
 
 fn input(seed: i64) -> Tensor {
@@ -179,7 +179,7 @@ fn a_profile_has_a_time_for_each_step() {
 
 #[test]
 fn a_module_for_another_processor_gets_no_session() {
-    let other = Module { platform: Platform::aarch64(Features::default()), ..module() };
+    let other = Module(ModuleParts { platform: Platform::aarch64(Features::default()), ..module().0 });
     assert!(matches!(Session::new(Arc::new(other), 1), Err(Error::Unsupported(_))));
 }
 

@@ -1,6 +1,6 @@
 //! Element types and dense row-major tensors.
 
-use crate::runtime::Bytes;
+use crate::Bytes;
 use serde::{Deserialize, Serialize};
 
 /// Element type of a tensor. The discriminant order is stable: it is part of the saved module.

@@ -1,6 +1,6 @@
 //! Threads that may not be there: work that is the same on any number of them.
 
-use crate::runtime::{Error, Result};
+use crate::{Error, Result};
 use std::thread::Builder;
 
 /// More threads than this are a mistake.

@@ -2,13 +2,13 @@
 
 use super::programs::Maker;
 use rand::Rng;
+use tilewright::expr::syntax::Name;
 use tilewright::expr::{Expr, Index};
 use tilewright::language;
-use tilewright::poly::transform::primitive::{Loop, Loops, Primitive};
-use tilewright::expr::syntax::Name;
 use tilewright::poly::schedule::Step;
-use tilewright::poly::statement::{Role, Statement, StatementId};
 use tilewright::poly::scop::Scop;
+use tilewright::poly::statement::{Role, Statement, StatementId};
+use tilewright::poly::transform::primitive::{Loop, Loops, Primitive};
 use tilewright::poly::transform::state::Transformed;
 
 impl Maker {

@@ -1,12 +1,12 @@
 //! A network twice: every kernel by the ILP, and every kernel in its original order.
 
-use super::Arguments;
 use super::contest::{self, Times};
 use super::limits::{Machine, Work};
 use super::program::ModelledTraffic;
-use crate::cli::ModelArguments;
-use crate::cli::inputs;
-use crate::cli::progress::Progress;
+use crate::compare::arguments::Arguments;
+use crate::inputs;
+use crate::model_arguments::ModelArguments;
+use crate::progress::Progress;
 use serde::Serialize;
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,12 +1,12 @@
 //! The comparison as one page that needs nothing else: bars with spread, a roofline, the loops side by side.
 
-use super::Report;
 use super::contest::Times;
 use super::limits::{Machine, Work};
 use super::network::{Kernel, Network};
 use super::plot::{self, Bar, DARK, LIGHT, MIDDLE, Point};
 use super::program::{Origin, Program, Schedule};
 use super::table::{self, milliseconds, operations, percent};
+use crate::compare::report::Report;
 use std::fmt::Write;
 use tilewright::pipeline::report::bytes;
 

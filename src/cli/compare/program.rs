@@ -1,19 +1,19 @@
 //! The schedules of one program of a `.tile` file: compiled, checked against each other, measured.
 
-use super::Arguments;
 use super::contest::{self, Times};
 use super::difference::{self, Difference};
 use super::limits::{Machine, Work};
-use crate::cli::ModelArguments;
-use crate::cli::progress::Progress;
+use crate::compare::arguments::Arguments;
+use crate::model_arguments::ModelArguments;
+use crate::progress::Progress;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Instant;
-use tilewright::pipeline::Compilation;
 use tilewright::language;
+use tilewright::pipeline::Compilation;
+use tilewright::poly::analysis::traffic::{Traffic, traffic};
 use tilewright::poly::tile::report::PhaseReport;
-use tilewright::poly::analysis::traffic::{traffic, Traffic};
 use tilewright::runtime::error::unknown;
 use tilewright::runtime::session::Session;
 use tilewright::{DType, Error, Model, Options, Result, Tensor};

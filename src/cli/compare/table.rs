@@ -1,10 +1,10 @@
 //! The comparison as text.
 
-use super::Report;
 use super::contest::Times;
 use super::limits::{Machine, Work};
 use super::network::Network;
 use super::program::{Origin, Program};
+use crate::compare::report::Report;
 use std::fmt::Write;
 use tilewright::pipeline::report::bytes;
 

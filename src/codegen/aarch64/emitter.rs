@@ -1,7 +1,7 @@
 //! The state of the AArch64 emitter: the code so far, the frame, the loops around.
 
-use crate::codegen::vcode::operands::Class;
 use crate::codegen::constant_pool::Pool;
+use crate::codegen::vcode::operands::Class;
 use dynasmrt::aarch64::Aarch64Relocation;
 use dynasmrt::{DynamicLabel, VecAssembler};
 

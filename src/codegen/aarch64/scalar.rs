@@ -1,10 +1,10 @@
 //! Addresses, integers, loops and conditionals.
 
 use crate::codegen::aarch64::emitter::{Body, Emitter, X16, X17};
-use crate::codegen::regalloc::allocation::{slot_offset, Place};
-use crate::expr::CompareOp;
+use crate::codegen::regalloc::allocation::{Place, slot_offset};
 use crate::codegen::vcode::operands::Class;
 use crate::codegen::vcode::{Addr, Gpr, GprOp, Inst, Operand};
+use crate::expr::CompareOp;
 use crate::runtime::{DType, Error, Result};
 use dynasmrt::{DynasmApi, DynasmLabelApi};
 

@@ -1,11 +1,11 @@
 //! Vector arithmetic between registers.
 
+use super::scalar::n;
 use crate::codegen::aarch64::emitter::ByElement;
 use crate::codegen::aarch64::emitter::Emitter;
-use super::scalar::n;
-use crate::expr::CompareOp;
 use crate::codegen::vcode::operands::Class;
 use crate::codegen::vcode::{Function, Inst, Lane, ShiftOp, VBinary, VType, VUnary, Vreg};
+use crate::expr::CompareOp;
 use crate::runtime::{DType, Result};
 use dynasmrt::{DynasmApi, DynasmLabelApi};
 

@@ -3,16 +3,16 @@
 //! Statements run in their written order; loop kinds do not matter. Every subscript is checked. Local buffers are filled
 //! with ones (not-a-number for floats) where a parallel iteration begins, so that a read before a write shows.
 
-use crate::expr::{Access, Expr, Index};
-use crate::expr::Affine;
-use crate::expr::interval::ceil_div;
 use crate::codegen::loopnest::{BufferKind, LoopNest, Stmt};
+use crate::expr::Affine;
 use crate::expr::Bound;
-use crate::expr::scalar;
-use crate::expr::scalar::Value;
-use crate::runtime::{Error, Result, Tensor};
 use crate::expr::BufferId;
 use crate::expr::Var;
+use crate::expr::interval::ceil_div;
+use crate::expr::scalar;
+use crate::expr::scalar::Value;
+use crate::expr::{Access, Expr, Index};
+use crate::runtime::{Error, Result, Tensor};
 
 /// Runs `nest` on the tensors of its argument table, in slot order. Their bytes are addressed by the strides of the nest's
 /// buffers. `Internal` when a subscript leaves its buffer or a buffer that is only read would be written.

@@ -1,10 +1,10 @@
 //! Reads the text of a LoopNest (see `print.rs`).
 
-use crate::expr::{Access, BinaryOp, BufferId, CompareOp, Expr, Index, Scalar, UnaryOp};
-use crate::expr::{Affine, Var};
-use crate::codegen::loopnest::{row_major, Buffer, BufferKind, LoopKind, LoopNest, Stmt};
+use crate::codegen::loopnest::{Buffer, BufferKind, LoopKind, LoopNest, Stmt, row_major};
 use crate::expr::Bound;
 use crate::expr::scalar::Value;
+use crate::expr::{Access, BinaryOp, BufferId, CompareOp, Expr, Index, Scalar, UnaryOp};
+use crate::expr::{Affine, Var};
 use crate::runtime::{DType, Error, Result};
 use std::collections::HashMap;
 
@@ -447,8 +447,8 @@ fn dtype_named(name: &str) -> Option<DType> {
 
 #[cfg(test)]
 mod tests {
-    use crate::runtime::{DType, Tensor};
     use crate::codegen::loopnest::{interpret, parse, print, verify};
+    use crate::runtime::{DType, Tensor};
 
     const TEXT: &str = "kernel sample {
   X: f32[4][8] argument 0;

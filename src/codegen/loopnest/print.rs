@@ -13,12 +13,11 @@
 //! }
 //! ```
 
+use crate::codegen::loopnest::{Buffer, BufferKind, LoopKind, LoopNest, Stmt, row_major};
+use crate::expr::Bound;
 use crate::expr::text::{affine, scalar};
 use crate::expr::{Access, BinaryOp, BufferId, Expr, Index};
 use crate::expr::{Affine, Var};
-use crate::codegen::loopnest::{row_major, Buffer, BufferKind, LoopKind, LoopNest, Stmt};
-use crate::expr::Bound;
-use crate::expr::scalar::Value;
 use std::collections::HashMap;
 use std::fmt::Write;
 
@@ -219,4 +218,3 @@ impl Names {
         }
     }
 }
-

@@ -16,11 +16,11 @@ mod bounds;
 mod split;
 
 use crate::codegen::loopnest::simplify::bounds::OldLoop;
-use crate::expr::{Access, Expr, Index};
-use crate::expr::{Affine, Var};
-use crate::expr::interval::Facts;
 use crate::codegen::loopnest::{LoopKind, LoopNest, Stmt};
 use crate::expr::Bound;
+use crate::expr::interval::Facts;
+use crate::expr::{Access, Expr, Index};
+use crate::expr::{Affine, Var};
 use std::collections::HashMap;
 
 /// Unrolled vector statements that splitting may add to one phase: about 30 kB of machine code.

@@ -4,10 +4,10 @@
 //! from 0, step 1) and `Parallel` loops are outermost; operands of an operation have one type; subscripts lie inside of
 //! their buffer wherever intervals decide it; only arguments marked as written are stored to.
 
+use crate::codegen::loopnest::{BufferKind, LoopKind, LoopNest, Stmt};
+use crate::expr::interval::Facts;
 use crate::expr::{Access, BufferId, Expr, Index};
 use crate::expr::{Affine, Var};
-use crate::expr::interval::Facts;
-use crate::codegen::loopnest::{BufferKind, LoopKind, LoopNest, Stmt};
 use crate::runtime::{DType, Error, Result};
 
 /// `Internal` with the place and the rule that is broken.

@@ -1,11 +1,13 @@
 //! Kernels of a probe: assembled, bound to tensors, run repeatedly.
 
+use crate::codegen::Target;
 use crate::codegen::assemble::assemble_functions;
 use crate::codegen::vcode::{Addr, Function, Gpr, GprOp, Inst, Operand};
-use crate::codegen::Target;
-use crate::runtime::{DType, Result, Tensor};
-use crate::runtime::module::{Action, Buffer, BufferRef, Kernel, Module, OutputSpec, Phase, Place, Slot, Step, TensorSpec};
+use crate::runtime::module::{
+    Action, Buffer, BufferRef, Kernel, Module, ModuleParts, OutputSpec, Phase, Place, Slot, Step, TensorSpec,
+};
 use crate::runtime::session::Session;
+use crate::runtime::{DType, Result, Tensor};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -16,7 +18,12 @@ pub(super) struct Probe {
 }
 
 impl Probe {
-    pub(super) fn new(target: &Target, function: Function, inputs: Vec<Tensor>, output: (DType, Vec<i64>)) -> Result<Probe> {
+    pub(super) fn new(
+        target: &Target,
+        function: Function,
+        inputs: Vec<Tensor>,
+        output: (DType, Vec<i64>),
+    ) -> Result<Probe> {
         let module = module(target, function, &inputs, output)?;
         Ok(Probe { session: Session::new(Arc::new(module), 1)?, inputs })
     }
@@ -71,7 +78,12 @@ pub(super) fn input_name(position: usize) -> String {
 }
 
 /// A module of one kernel; its arguments are the inputs and then the output.
-pub(super) fn module(target: &Target, function: Function, inputs: &[Tensor], output: (DType, Vec<i64>)) -> Result<Module> {
+pub(super) fn module(
+    target: &Target,
+    function: Function,
+    inputs: &[Tensor],
+    output: (DType, Vec<i64>),
+) -> Result<Module> {
     let assembled = assemble_functions(&[function], target)?;
     let mut specs: Vec<TensorSpec> = vec![];
     for (i, tensor) in inputs.iter().enumerate() {
@@ -92,7 +104,7 @@ pub(super) fn module(target: &Target, function: Function, inputs: &[Tensor], out
     }
     let references = |n: usize| (0..n as u32).map(BufferRef);
     let code = assembled.phases[0].code.clone();
-    Ok(Module {
+    let parts = ModuleParts {
         name: "probe".into(),
         target: target.name.clone(),
         platform: target.platform(),
@@ -112,6 +124,8 @@ pub(super) fn module(target: &Target, function: Function, inputs: &[Tensor], out
         }],
         inputs: specs[..count].to_vec(),
         outputs: vec![OutputSpec { tensor: specs[count].clone(), source: BufferRef(count as u32) }],
-        ..Module::default()
-    })
+        ..ModuleParts::default()
+    };
+    // SAFETY: the function was written for this target, and touches the tensors that the slots declare.
+    unsafe { Module::new(parts) }
 }

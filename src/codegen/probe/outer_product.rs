@@ -1,9 +1,9 @@
 //! The outer product of register kernels: as many accumulators as registers allow, two vectors of one operand, broadcasts of
 //! the other.
 
-use crate::codegen::probe::kernel::{advance, at, least_seconds, Probe, Registers};
-use crate::codegen::vcode::{Function, Inst, Lane, VType, Vreg};
 use crate::codegen::Target;
+use crate::codegen::probe::kernel::{Probe, Registers, advance, at, least_seconds};
+use crate::codegen::vcode::{Function, Inst, Lane, VType, Vreg};
 use crate::runtime::{DType, Result, Tensor};
 use serde::Serialize;
 use std::time::Instant;

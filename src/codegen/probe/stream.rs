@@ -1,8 +1,8 @@
 //! Reading a buffer over and over, and a chain of additions that each wait for the one before.
 
-use crate::codegen::probe::kernel::{advance, at, least_seconds, Probe, Registers};
-use crate::codegen::vcode::{Function, GprOp, Inst, Lane, Operand, VBinary, VType, Vreg};
 use crate::codegen::Target;
+use crate::codegen::probe::kernel::{Probe, Registers, advance, at, least_seconds};
+use crate::codegen::vcode::{Function, GprOp, Inst, Lane, Operand, VBinary, VType, Vreg};
 use crate::runtime::{DType, Result, Tensor};
 use serde::Serialize;
 

@@ -2,7 +2,6 @@
 
 use crate::codegen::vcode::operands::{Access, Class};
 use crate::codegen::vcode::{Function, Inst};
-use crate::codegen::{aarch64, x86, Isa};
 use crate::runtime::{Error, Result};
 
 /// Bytes of a stack frame at most: kernels run on the stacks of threads, and touch frames in no order that the guard page
@@ -231,6 +230,7 @@ impl Values {
 mod tests {
     use super::*;
     use crate::codegen::Target;
+    use crate::codegen::{Isa, aarch64, x86};
 
     #[test]
     fn a_frame_that_no_stack_holds_is_refused() {

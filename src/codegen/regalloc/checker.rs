@@ -8,10 +8,10 @@
 //! heads start as the state on entry and only lose knowledge, so the iteration ends; what it finds holds on every path.
 //! Moves carry knowledge; instructions are also compared, apart from their registers, with those of the function.
 
+use crate::codegen::Target;
 use crate::codegen::regalloc::allocation::{Allocation, Place, RegisterFile, Step, Values};
 use crate::codegen::vcode::operands::{Access, Class};
 use crate::codegen::vcode::{Function, Inst};
-use crate::codegen::Target;
 use crate::runtime::{Error, Result};
 
 const UNKNOWN: u32 = u32::MAX;

@@ -1,16 +1,16 @@
 //! Reads and writes: subscripts to addresses, guards to lane ranges, branches or masks.
 
-use crate::codegen::select::state::{Address, Branch};
-use crate::expr::{Access, BinaryOp, BufferId, CompareOp, Expr, Index, Scalar};
-use crate::expr::Affine;
 use crate::codegen::select::grown;
 use crate::codegen::select::half_precision::is_half;
+use crate::codegen::select::state::Val;
+use crate::codegen::select::state::{Address, Branch};
+use crate::codegen::select::state::{LANE, LocalMode, Selector, Step, lane_range};
 use crate::codegen::select::statements::Span;
-use crate::codegen::select::state::{lane_range, LANE, LocalMode, Selector, Step};
 use crate::codegen::select::tree::{Node, Pointer, Root};
 use crate::codegen::select::value::lane_of;
-use crate::codegen::select::state::Val;
 use crate::codegen::vcode::{Addr, Gpr, GprOp, Inst, Lane, LaneRange, VBinary, VType, Vreg};
+use crate::expr::Affine;
+use crate::expr::{Access, BinaryOp, BufferId, CompareOp, Expr, Index, Scalar};
 use crate::runtime::{DType, Result};
 
 /// The largest displacement that stays in an instruction; the rest goes into the pointer.

@@ -5,12 +5,12 @@
 //! definition of an integer. So the body of a loop holds one addition for each pointer and no other address arithmetic.
 //! The value of a variable itself is kept in a register only where a condition, bound or subscript needs it.
 
-use crate::expr::CompareOp;
-use crate::expr::{Affine, Var};
-use crate::expr::Bound;
-use crate::codegen::select::tree::{address, address_mut, Loop, Node, Pointer, Root, Tree};
+use crate::codegen::select::tree::{Loop, Node, Pointer, Root, Tree, address, address_mut};
 use crate::codegen::vcode::operands::Class;
 use crate::codegen::vcode::{Function, Gpr, GprOp, Inst, Lane, Operand, VType, Vreg};
+use crate::expr::Bound;
+use crate::expr::CompareOp;
+use crate::expr::{Affine, Var};
 use crate::runtime::{Error, Result};
 use std::collections::{BTreeSet, HashMap};
 

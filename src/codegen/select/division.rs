@@ -3,10 +3,10 @@
 //! In: values of one type in equal lanes. Out: quotient and remainder. Integers are divided in f64 with corrections:
 //! exact for all operands of 32 bits and for quotients of 64-bit operands below 2^62.
 
-use crate::expr::CompareOp;
-use crate::codegen::select::state::{Selector, Step};
 use crate::codegen::select::state::Val;
+use crate::codegen::select::state::{Selector, Step};
 use crate::codegen::vcode::{Lane, VBinary, VUnary};
+use crate::expr::CompareOp;
 
 impl Selector<'_> {
     /// `a - trunc(a / b)·b`, exact while the quotient is below 2^52.

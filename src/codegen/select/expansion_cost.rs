@@ -1,9 +1,9 @@
 //! What loops cost, roughly: how far it pays to expand them.
 
-use crate::expr::Expr;
-use crate::expr::interval::ceil_div;
 use crate::codegen::loopnest::{LoopKind, Stmt};
 use crate::expr::Bound;
+use crate::expr::Expr;
+use crate::expr::interval::ceil_div;
 
 /// First value and end of a loop with constant bounds.
 pub fn constant_range(lower: &[Bound], upper: &[Bound]) -> Option<(i64, i64)> {

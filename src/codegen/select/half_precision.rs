@@ -4,11 +4,11 @@
 //! that the half can hold: each operation is done in f32 and rounded, to nearest and ties to even, as `codegen::scalar`
 //! says. Only integer operations are used, so that every target does the same.
 
-use crate::runtime::DType;
-use crate::expr::CompareOp;
 use crate::codegen::select::state::Selector;
 use crate::codegen::select::state::Val;
 use crate::codegen::vcode::{Lane, ShiftOp, VBinary};
+use crate::expr::CompareOp;
+use crate::runtime::DType;
 
 /// Whether values of this type are rounded after each operation.
 pub fn is_half(dtype: DType) -> bool {

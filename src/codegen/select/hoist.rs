@@ -3,9 +3,9 @@
 //! Constants and what is computed from them leave first, then loads of memory that the loop does not write. A value that
 //! leaves the loop occupies a register in all of it; so the number of registers in use is counted at each instruction.
 
-use crate::codegen::select::tree::{address, Loop, Node, Pointer, Root};
-use crate::codegen::vcode::operands::Class;
+use crate::codegen::select::tree::{Loop, Node, Pointer, Root, address};
 use crate::codegen::vcode::Inst;
+use crate::codegen::vcode::operands::Class;
 use std::collections::{HashMap, HashSet};
 
 /// The loop, with what does not change in it before it.

@@ -1,10 +1,10 @@
 //! Local buffers that registers cannot hold.
 
-use crate::expr::{BufferId, Index};
-use crate::expr::{Affine, Var};
-use crate::codegen::loopnest::{BufferKind, LoopKind, LoopNest, Stmt};
-use crate::codegen::select::{expansion_cost, value};
 use crate::codegen::Target;
+use crate::codegen::loopnest::{BufferKind, LoopKind, LoopNest, Stmt};
+use crate::codegen::select::value;
+use crate::expr::{Affine, Var};
+use crate::expr::{BufferId, Index};
 use crate::runtime::DType;
 use std::collections::HashSet;
 

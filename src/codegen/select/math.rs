@@ -10,8 +10,8 @@
 //! exp: 2^n · e^r with a Chebyshev polynomial; log: the series of artanh((m-1)/(m+1)); tanh: Eigen's rational
 //! approximation; erf: polynomial and 1 - exp(polynomial) after N. Juffa.
 
-use crate::expr::{Expr, Scalar};
 use crate::expr::scalar::Value;
+use crate::expr::{Expr, Scalar};
 
 /// Operations on vectors of f32 or of f64. Masks are values too.
 pub trait Builder {

@@ -7,10 +7,10 @@
 //! added. Prefetches change no result: the addresses may lie beyond the end of the argument.
 
 use crate::codegen::Target;
-use crate::expr::{Affine, Var};
-use crate::expr::interval::ceil_div;
-use crate::codegen::select::tree::{address, Loop, Node, Pointer, Root, Tree};
+use crate::codegen::select::tree::{Loop, Node, Pointer, Root, Tree, address};
 use crate::codegen::vcode::{Addr, Gpr, Inst};
+use crate::expr::interval::ceil_div;
+use crate::expr::{Affine, Var};
 use std::collections::{BTreeMap, HashSet};
 
 /// Smaller panels are not worth it.
@@ -239,9 +239,9 @@ impl Search<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::runtime::DType;
-    use crate::expr::Bound;
     use crate::codegen::vcode::{Lane, VType, Vreg};
+    use crate::expr::Bound;
+    use crate::runtime::DType;
 
     const PANEL: i64 = 64 * 128;
 

@@ -5,11 +5,11 @@
 //! loops become real loops over a few vectors, and short innermost loops are unrolled.
 
 use crate::codegen::Target;
-use crate::expr::{BinaryOp, CompareOp, Expr, Index, Scalar};
-use crate::expr::{Affine, Var};
-use crate::expr::interval::{ceil_div, Facts};
 use crate::codegen::loopnest::{BufferKind, LoopKind, LoopNest, Stmt};
 use crate::codegen::select::value::{buffer_width, widest};
+use crate::expr::interval::{Facts, ceil_div};
+use crate::expr::{Affine, Var};
+use crate::expr::{BinaryOp, CompareOp, Expr, Index, Scalar};
 use std::collections::{HashMap, HashSet};
 
 /// A nest that the selection takes as it is.

@@ -13,17 +13,18 @@
 //! proven to be elsewhere ends the reuse; a load before the loop runs only where the iteration that needs it runs.
 
 mod edits;
+mod registers;
 
-use crate::runtime::DType;
 use crate::codegen::Target;
-use crate::expr::{Affine, Var};
-use crate::expr::interval::Facts;
 use crate::codegen::select::hoist::pressure;
-use crate::codegen::select::single_lane::lanes_read;
 use crate::codegen::select::tree::{Loop, Node, Pointer, Root, Tree};
 use crate::codegen::vcode::operands::Class;
 use crate::codegen::vcode::{Addr, Gpr, GprOp, Inst, Lane, VType, Vreg};
+use crate::expr::interval::Facts;
+use crate::expr::{Affine, Var};
+use crate::runtime::DType;
 use edits::{Edits, FirstLoad};
+use registers::{Registers, instructions};
 use std::collections::{HashMap, HashSet};
 
 /// Iterations that a value is kept, at most.
@@ -40,84 +41,6 @@ pub fn replace_scalars(mut tree: Tree, target: &Target) -> Tree {
     tree.pointers = pass.pointers;
     tree.vregs = pass.registers.count;
     tree
-}
-
-/// The vector registers of a phase.
-struct Registers {
-    count: u32,
-    next_var: u32,
-    /// Definitions of each register; lanes that each definition writes, at least; lanes that are read, at most.
-    definitions: HashMap<Vreg, usize>,
-    written: HashMap<Vreg, u8>,
-    read: Vec<u8>,
-}
-
-impl Registers {
-    fn of(tree: &Tree) -> Registers {
-        let mut insts = vec![];
-        instructions(&tree.nodes, &mut |inst| insts.push(inst.clone()));
-        let (mut definitions, mut written) = (HashMap::new(), HashMap::new());
-        for inst in &insts {
-            inst.registers(|class, access, r| {
-                if class == Class::Vector && access.writes() {
-                    *definitions.entry(Vreg(r)).or_insert(0) += 1;
-                    let lanes = written_lanes(inst);
-                    let least = written.entry(Vreg(r)).or_insert(lanes);
-                    *least = lanes.min(*least);
-                }
-            });
-        }
-        let read = lanes_read(&insts, tree.vregs);
-        Registers { count: tree.vregs, next_var: 0, definitions, written, read }
-    }
-
-    fn fresh(&mut self) -> Vreg {
-        self.count += 1;
-        Vreg(self.count - 1)
-    }
-
-    fn is_single(&self, r: Vreg) -> bool {
-        self.definitions.get(&r) == Some(&1)
-    }
-
-    fn lanes_read(&self, r: Vreg) -> u8 {
-        self.read.get(r.index()).copied().unwrap_or(u8::MAX)
-    }
-}
-
-/// Lanes that an instruction defines.
-fn written_lanes(inst: &Inst) -> u8 {
-    match inst {
-        Inst::VConst { ty, .. }
-        | Inst::VCopy { ty, .. }
-        | Inst::VLoad { ty, .. }
-        | Inst::VBroadcast { ty, .. }
-        | Inst::VGather { ty, .. }
-        | Inst::VGatherIndex { ty, .. }
-        | Inst::VSplat { ty, .. }
-        | Inst::VIota { ty, .. }
-        | Inst::VUnary { ty, .. }
-        | Inst::VBinary { ty, .. }
-        | Inst::VShift { ty, .. }
-        | Inst::VFma { ty, .. }
-        | Inst::VCompare { ty, .. }
-        | Inst::VSelect { ty, .. }
-        | Inst::VReduce { ty, .. } => ty.lanes,
-        Inst::VConvert { to, .. } => to.lanes,
-        _ => 0,
-    }
-}
-
-/// Calls `f` on each vector instruction of the tree, with splats as instructions.
-fn instructions(nodes: &[Node], f: &mut impl FnMut(&Inst)) {
-    for node in nodes {
-        match node {
-            Node::Inst(inst) => f(inst),
-            Node::Splat { dst, ty, .. } => f(&Inst::VSplat { dst: *dst, ty: *ty, src: Gpr(0) }),
-            Node::Loop(Loop { body, .. }) | Node::If { body, .. } => instructions(body, f),
-            Node::Let { .. } | Node::Integer { .. } | Node::Choose { .. } | Node::LoadInt { .. } => {}
-        }
-    }
 }
 
 /// The first variable that the tree does not use.

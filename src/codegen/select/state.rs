@@ -2,13 +2,13 @@
 //!
 //! Invariant: a register that a table of [`Selector`] names holds the value that the table says until the table is cleared.
 
-use crate::expr::{BinaryOp, BufferId, Expr, Scalar};
-use crate::expr::{Affine, Var};
-use crate::expr::interval::Facts;
+use crate::codegen::Target;
 use crate::codegen::loopnest::{LoopNest, Stmt};
 use crate::codegen::select::tree::{Node, Pointer, Tree};
 use crate::codegen::vcode::{Gpr, Inst, Lane, Vreg};
-use crate::codegen::Target;
+use crate::expr::interval::Facts;
+use crate::expr::{Affine, Var};
+use crate::expr::{BinaryOp, BufferId, Expr, Scalar};
 use crate::runtime::{DType, Error};
 use std::collections::{HashMap, HashSet};
 

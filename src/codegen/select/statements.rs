@@ -10,24 +10,24 @@ mod accumulate;
 mod slots;
 mod value_numbering;
 
-use crate::codegen::select::state::{lane_range, Chunk, LANE, LocalMode, Selector, Step, Stop};
-use crate::expr::{BinaryOp, BufferId, Expr, Index};
-use crate::expr::{Affine, Var};
-use crate::expr::interval::Facts;
+use crate::codegen::Target;
 use crate::codegen::loopnest::{LoopKind, LoopNest, Stmt};
-use crate::expr::Bound;
 use crate::codegen::select::hoist::hoist_invariants;
+use crate::codegen::select::state::Frame;
+use crate::codegen::select::state::{Chunk, LANE, LocalMode, Selector, Step, Stop, lane_range};
 use crate::codegen::select::tree::{Loop, Node, Pointer, Tree};
 use crate::codegen::select::value::lane_of;
 use crate::codegen::vcode::{Gpr, Lane, Vreg};
-use crate::codegen::Target;
+use crate::expr::Bound;
+use crate::expr::interval::Facts;
+use crate::expr::{Affine, Var};
+use crate::expr::{BinaryOp, BufferId, Expr, Index};
 use crate::runtime::Error;
-use crate::codegen::select::state::Frame;
 use std::collections::HashMap;
 
-pub use accumulate::accumulates_over;
-pub use crate::codegen::select::state::Span;
 pub use crate::codegen::select::state::Slot;
+pub use crate::codegen::select::state::Span;
+pub use accumulate::accumulates_over;
 
 impl<'a> Selector<'a> {
     pub fn new(
@@ -324,4 +324,3 @@ fn constant(bounds: &[Bound], lower: bool) -> Option<i64> {
         values.map(|(a, d)| a.div_euclid(d)).min()
     }
 }
-

@@ -5,12 +5,12 @@
 //! end. Innermost serial loops are unrolled, short ones completely.
 
 use crate::codegen::Target;
+use crate::codegen::loopnest::{Buffer, BufferKind, LoopKind, LoopNest, Stmt};
+use crate::codegen::select::expansion_cost::{constant_range, cost, vector_statements};
+use crate::expr::Bound;
+use crate::expr::scalar::numbers_only;
 use crate::expr::{Access, BufferId, Expr, Index, Scalar};
 use crate::expr::{Affine, Var};
-use crate::codegen::loopnest::{Buffer, BufferKind, LoopKind, LoopNest, Stmt};
-use crate::expr::Bound;
-use crate::codegen::select::expansion_cost::{constant_range, cost, vector_statements};
-use crate::expr::scalar::numbers_only;
 use std::collections::{HashMap, HashSet};
 
 /// Vectors up to which a loop is expanded whatever it contains.

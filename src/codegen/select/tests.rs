@@ -1,12 +1,12 @@
 //! Lowering for the vectors of every target, run by the interpreter of VCode and compared with the interpreter of LoopNest.
 
-use crate::codegen::loopnest::{BufferKind, LoopNest};
-use crate::codegen::select::lower;
-use crate::codegen::vcode::{Function, Inst, VBinary};
 use crate::codegen::Target;
-use crate::runtime::{DType, Tensor};
+use crate::codegen::loopnest::{BufferKind, LoopNest};
 use crate::codegen::loopnest::{interpret, parse, simplify};
+use crate::codegen::select::lower;
 use crate::codegen::vcode::execute;
+use crate::codegen::vcode::{Function, Inst, VBinary};
+use crate::runtime::{DType, Tensor};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 

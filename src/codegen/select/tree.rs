@@ -4,10 +4,10 @@
 //! the tree the base register of an address is not a register but the number of a [`Pointer`]; `address.rs` turns pointers
 //! into registers that are bumped once per iteration.
 
-use crate::runtime::DType;
-use crate::expr::{Affine, Var};
-use crate::expr::Bound;
 use crate::codegen::vcode::{Addr, GprOp, Inst, VType, Vreg};
+use crate::expr::Bound;
+use crate::expr::{Affine, Var};
+use crate::runtime::DType;
 
 #[derive(Clone, PartialEq, Debug)]
 pub enum Node {

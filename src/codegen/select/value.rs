@@ -5,17 +5,17 @@
 //! keeps it rounded; the polyhedral side sets it where a value is read more than once (its module `rounding`). Integers of eight bits are kept in range after each operation. An i64 whose interval fits is computed in
 //! lanes of 32 bits.
 
-use crate::codegen::select::state::Val;
-use crate::expr::{BinaryOp, BufferId, CompareOp, Expr, Index, Scalar, UnaryOp};
-use crate::expr::Affine;
-use crate::expr::interval::Facts;
 use crate::codegen::loopnest::LoopNest;
 use crate::codegen::select::half_precision::is_half;
+use crate::codegen::select::math;
+use crate::codegen::select::state::Val;
 use crate::codegen::select::state::{Selector, Step, Stop};
 use crate::codegen::select::tree::Node;
-use crate::codegen::select::math;
-use crate::expr::scalar::Value;
 use crate::codegen::vcode::{Inst, Lane, ShiftOp, VBinary, VType, VUnary, Vreg};
+use crate::expr::Affine;
+use crate::expr::interval::Facts;
+use crate::expr::scalar::Value;
+use crate::expr::{BinaryOp, BufferId, CompareOp, Expr, Index, Scalar, UnaryOp};
 use crate::runtime::{DType, Error, Result};
 
 /// The lane type that holds `dtype`.

@@ -1,9 +1,9 @@
 //! Every instruction with every lane type, number of lanes, memory type and partial range.
 
 use super::program::{Buffer, Builder, Case, at, data};
-use crate::runtime::DType;
-use crate::expr::CompareOp;
 use crate::codegen::vcode::{Addr, GprOp, Inst, Lane, LaneRange, Operand, ShiftOp, VBinary, VType, VUnary, Vreg};
+use crate::expr::CompareOp;
+use crate::runtime::DType;
 
 const LANES: [Lane; 4] = [Lane::F32, Lane::F64, Lane::I32, Lane::I64];
 const COMPARISONS: [CompareOp; 6] =

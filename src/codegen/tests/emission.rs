@@ -6,10 +6,10 @@
 use super::program::Case;
 use super::{cases, random, registers};
 use crate::codegen::regalloc::allocation::{Allocation, Place, Step};
+use crate::codegen::regalloc::checker;
 use crate::codegen::vcode::operands::Class;
 use crate::codegen::vcode::{GprOp, Inst};
-use crate::codegen::{regalloc, x86, Isa, Target};
-use crate::codegen::regalloc::checker;
+use crate::codegen::{Isa, Target, regalloc, x86};
 use iced_x86::{Decoder, DecoderOptions, Instruction, InstructionInfoFactory, Mnemonic, OpAccess, Register};
 use std::collections::BTreeSet;
 

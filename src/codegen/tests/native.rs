@@ -2,10 +2,10 @@
 
 use super::program::{Buffer, Builder, at};
 use super::{cases, program::Case, random, registers};
-use crate::codegen::vcode::{Inst, Lane, VBinary, VType};
-use crate::codegen::{regalloc, x86, Target};
-use crate::runtime::DType;
 use crate::codegen::regalloc::checker;
+use crate::codegen::vcode::{Inst, Lane, VBinary, VType};
+use crate::codegen::{Target, regalloc, x86};
+use crate::runtime::DType;
 use crate::runtime::executable::Executable;
 
 const PAGE: usize = 4096;

@@ -1,8 +1,8 @@
 //! Small functions, their inputs, and comparison of results.
 
+use crate::codegen::vcode::execute;
 use crate::codegen::vcode::{Addr, Function, Gpr, Inst, Vreg};
 use crate::runtime::DType;
-use crate::codegen::vcode::execute;
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 

@@ -1,8 +1,8 @@
 //! Runs cases on an emulated AArch64 processor.
 
 use super::{cases, emulator, program::Case, random, registers};
-use crate::codegen::{aarch64, regalloc, Isa, Target};
 use crate::codegen::regalloc::checker;
+use crate::codegen::{Isa, Target, aarch64, regalloc};
 
 /// Runs all cases; panics with all differences.
 fn run(test: &str, cases: &[Case]) {

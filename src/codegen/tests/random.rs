@@ -2,9 +2,9 @@
 
 use super::cases::dtype;
 use super::program::{Builder, Case, at, data};
-use crate::expr::CompareOp;
 use crate::codegen::vcode::{Addr, Gpr, GprOp, Inst, Lane, LaneRange, Operand, VBinary, VType, Vreg};
 use crate::codegen::{Target, regalloc};
+use crate::expr::CompareOp;
 use rand::rngs::StdRng;
 use rand::seq::IndexedRandom;
 use rand::{Rng, SeedableRng};

@@ -3,11 +3,11 @@
 use super::program::{Builder, Case, at, data};
 use super::{native, random};
 use crate::codegen::regalloc::allocation::{Allocation, Place, Step};
+use crate::codegen::regalloc::checker;
 use crate::codegen::vcode::operands::Class;
 use crate::codegen::vcode::{GprOp, Inst, Lane, Operand, VBinary, VType};
-use crate::codegen::{regalloc, x86, Target};
+use crate::codegen::{Target, regalloc, x86};
 use crate::runtime::DType;
-use crate::codegen::regalloc::checker;
 use crate::runtime::executable::Executable;
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};

@@ -4,10 +4,10 @@
 //! argument `k` starts at `(k + 1) << 40`, scratch memory behind the last, so that an access outside of a buffer is an
 //! error here where it would be damage in machine code. Lanes that are unspecified hold a pattern of their own.
 
-use crate::expr::CompareOp;
 use crate::codegen::vcode::{
     Addr, Function, GprOp, Inst, Lane, LaneRange, Operand, ShiftOp, VBinary, VType, VUnary, Vreg,
 };
+use crate::expr::CompareOp;
 use crate::runtime::{DType, Error, Result};
 
 type Register = [u8; 64];

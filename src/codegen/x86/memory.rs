@@ -3,9 +3,9 @@
 use super::encode::{Encoding, Memory, Rm, Width};
 use super::opcode::{self, Op};
 use super::scalar::n;
-use crate::codegen::x86::emitter::{at, on_stack, repeated, AREA_2, Emitter};
 use crate::codegen::regalloc::allocation::Needs;
 use crate::codegen::vcode::{Addr, Inst, Lane, LaneRange, VType, Vreg};
+use crate::codegen::x86::emitter::{AREA_2, Emitter, at, on_stack, repeated};
 use crate::runtime::{DType, Result};
 use dynasmrt::{DynasmApi, dynasm};
 

@@ -1,11 +1,11 @@
 //! Addresses, integers, loops and conditionals.
 
-use crate::codegen::x86::emitter::Emitter;
-use crate::codegen::regalloc::allocation::{slot_offset, Place};
-use crate::expr::CompareOp;
+use crate::codegen::regalloc::allocation::{Place, slot_offset};
 use crate::codegen::vcode::operands::Class;
 use crate::codegen::vcode::{Addr, Gpr, GprOp, Inst, Operand};
 use crate::codegen::x86::emitter::Body;
+use crate::codegen::x86::emitter::Emitter;
+use crate::expr::CompareOp;
 use crate::runtime::{DType, Error, Result};
 use dynasmrt::{DynasmApi, DynasmLabelApi, dynasm};
 

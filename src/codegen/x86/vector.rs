@@ -3,10 +3,10 @@
 use super::encode::{Encoding, Rm, Width};
 use super::opcode::{self, Op};
 use super::scalar::n;
-use crate::codegen::x86::emitter::{on_stack, repeated, AREA_2, Emitter};
 use crate::codegen::regalloc::allocation::Needs;
-use crate::expr::CompareOp;
 use crate::codegen::vcode::{Inst, Lane, ShiftOp, VBinary, VType, VUnary};
+use crate::codegen::x86::emitter::{AREA_2, Emitter, on_stack, repeated};
+use crate::expr::CompareOp;
 use crate::runtime::{DType, Result};
 
 /// Temporaries of a binary operation.

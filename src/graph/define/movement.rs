@@ -1,8 +1,8 @@
 //! Operators that move data: every output element is one input element.
 
-use crate::graph::define::space::{Build, Space};
-use crate::expr::{Access, BinaryOp, CompareOp, Expr, Index, Scalar};
 use crate::expr::Affine;
+use crate::expr::{Access, BinaryOp, CompareOp, Expr, Index, Scalar};
+use crate::graph::define::space::{Build, Space};
 use crate::graph::op::Op;
 
 pub(super) fn define(b: &mut Build, op: &Op) {

@@ -1,10 +1,10 @@
 //! Reductions of axes, softmax, layer normalization and the matrix product.
 
-use crate::graph::define::space::{constant, exp, Build, Space};
-use crate::runtime::DType;
-use crate::expr::{BinaryOp, BufferId, CompareOp, Expr, UnaryOp};
 use crate::expr::Affine;
+use crate::expr::{BinaryOp, BufferId, CompareOp, Expr, UnaryOp};
+use crate::graph::define::space::{Build, Space, constant, exp};
 use crate::graph::op::ReduceOp;
+use crate::runtime::DType;
 
 /// The iterators of `shape`: those of `axes` reduced, in one order of memory. Subscripts of the operand, and of a tensor of
 /// the same rank in which the axes have extent 1.

@@ -1,11 +1,11 @@
 //! Iteration spaces and definitions, as the operators' tensor expressions are built of them.
 
-use crate::runtime::DType;
-use crate::expr::{BinaryOp, BufferId, Expr, Scalar, UnaryOp};
 use crate::expr::{Affine, Var};
+use crate::expr::{BinaryOp, BufferId, Expr, Scalar, UnaryOp};
 use crate::graph::op::Op;
-use crate::poly::statement::{Definition, Iterator, Program, Role, TensorDecl};
 use crate::graph::tensor_type::TensorType;
+use crate::poly::statement::{Definition, Iterator, Program, Role, TensorDecl};
+use crate::runtime::DType;
 
 pub(super) fn exp(x: Expr) -> Expr {
     Expr::unary(UnaryOp::Exp, x)

@@ -1,6 +1,7 @@
 use super::*;
 use crate::graph::op::{F32, Layout, PoolKind, ReduceOp, Window};
 use crate::poly::normalize::build::build;
+use crate::poly::statement::Role;
 
 fn t(dtype: DType, shape: &[i64]) -> TensorType {
     TensorType::new(dtype, shape)

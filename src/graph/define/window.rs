@@ -3,12 +3,12 @@
 //! Where the window leaves the image a condition fails and nothing is combined. Weights stand in ONNX's order in every
 //! layout. A group is an iterator of its own; with one channel in each group (depthwise) no channel is reduced.
 
-use crate::graph::define::space::{constant, Build, Space};
-use crate::runtime::DType;
-use crate::expr::{Access, BinaryOp, Expr, Index, Scalar};
 use crate::expr::Affine;
+use crate::expr::{Access, BinaryOp, Expr, Index, Scalar};
+use crate::graph::define::space::{Build, Space, constant};
 use crate::graph::infer::Image;
 use crate::graph::op::{Layout, PoolKind, Window};
+use crate::runtime::DType;
 
 const SPATIAL: [[&str; 3]; 3] = [["w", "", ""], ["h", "w", ""], ["d", "h", "w"]];
 const KERNEL: [[&str; 3]; 3] = [["s", "", ""], ["r", "s", ""], ["q", "r", "s"]];

@@ -7,8 +7,8 @@
 
 use crate::expr::{BinaryOp, UnaryOp};
 use crate::graph::infer::infer;
-use crate::graph::tensor_type::TensorType;
 use crate::graph::op::Op;
+use crate::graph::tensor_type::TensorType;
 use crate::runtime::{DType, Tensor};
 use egg::{Analysis, DidMerge, Id, Language};
 use rustc_hash::FxHashSet;

@@ -3,6 +3,7 @@
 //! In: a graph. Out: the cheapest equal graph that was found, the kernel of each of its nodes, and a report. First the rules
 //! that clean up and recognise run to the end, then all rules with those for layouts; constants are folded once chosen.
 
+use crate::codegen::Target;
 use crate::graph::egraph::convert::{load, store};
 use crate::graph::egraph::saturate::{Budget, saturate};
 use crate::graph::extract;
@@ -11,7 +12,6 @@ use crate::graph::ir::Graph;
 use crate::graph::rules::pattern::Rule;
 use crate::graph::rules::{self, constants};
 use crate::runtime::{Error, Result};
-use crate::codegen::Target;
 use egg::{Id, StopReason};
 
 /// What the rewriting may spend and use.

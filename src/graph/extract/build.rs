@@ -2,6 +2,7 @@
 //!
 //! In: an e-graph and the classes that are wanted. Out: a [`Problem`].
 
+use crate::codegen::Target;
 use crate::graph::cost::{self, Operand};
 use crate::graph::egraph::network::{Head, Network, Term};
 use crate::graph::extract::bounds::{Bounds, MAX_INPUTS};
@@ -12,7 +13,6 @@ use crate::graph::extract::required::Required;
 use crate::graph::fusion::{affine_reshape, is_view, joins};
 use crate::graph::op::Op;
 use crate::runtime::{Error, Result};
-use crate::codegen::Target;
 use egg::Id;
 use std::collections::BTreeMap;
 

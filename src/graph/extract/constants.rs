@@ -1,8 +1,8 @@
 //! The choice among expressions of constants: they are computed once, when the model is compiled.
 
 use crate::graph::egraph::network::{Head, Network};
-use crate::graph::tensor_type::TensorType;
 use crate::graph::op::Op;
+use crate::graph::tensor_type::TensorType;
 use egg::Id;
 use std::collections::BTreeMap;
 

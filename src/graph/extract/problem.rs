@@ -8,8 +8,8 @@ use crate::graph::egraph::network::{Network, Term};
 use crate::graph::extract::candidate::{Candidate, Edge, Site};
 use crate::graph::extract::required::Required;
 use crate::graph::fusion::{Way, is_expensive, reads_through};
-use crate::graph::tensor_type::TensorType;
 use crate::graph::op::FusionKind;
+use crate::graph::tensor_type::TensorType;
 use egg::Id;
 use std::collections::BTreeMap;
 

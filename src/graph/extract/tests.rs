@@ -5,18 +5,18 @@ use super::problem::Problem;
 use super::program::{How, Program, Row};
 use super::rows::Rows;
 use super::{Report, from_source, work};
+use crate::codegen::Target;
+use crate::expr::{BinaryOp, CompareOp};
 use crate::graph::builder::GraphBuilder;
 use crate::graph::egraph::convert::{Loaded, load, store};
 use crate::graph::egraph::saturate::{Budget, saturate};
 use crate::graph::egraph::{Optimized, Options, optimize};
-use crate::expr::{BinaryOp, CompareOp};
 use crate::graph::fusion::fuse;
 use crate::graph::import::model::OnnxModel;
 use crate::graph::ir::{Graph, ValueId};
 use crate::graph::op::{Layout, Op};
 use crate::graph::rules;
 use crate::runtime::{DType, Tensor};
-use crate::codegen::Target;
 
 fn at_least(terms: &[(usize, i32)], least: i32) -> Row {
     Row { terms: terms.to_vec(), least, equal: false }

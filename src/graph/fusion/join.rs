@@ -3,10 +3,10 @@
 //! In: an operator that makes a value, an operator that reads it. Out: the ways to put both into one kernel. The extraction
 //! has a variable for each way of each pair and chooses; nothing else decides what is fused.
 
-use crate::graph::define::kind;
 use crate::expr::{Affine, Var};
-use crate::graph::tensor_type::TensorType;
+use crate::graph::define::kind;
 use crate::graph::op::{FusionKind, Layout, Op, ReduceOp};
+use crate::graph::tensor_type::TensorType;
 
 /// Input channels up to which a convolution reads its input through a transposition.
 const MAX_TRANSPOSED_CHANNELS: i64 = 4;

@@ -3,15 +3,15 @@
 //! In: a graph and a group of its nodes. Out: one program, the concatenation of the nodes' rows of the operator table, with
 //! the values inside as temporaries. Invariant: names do not depend on the graph, so that equal kernels have equal programs.
 
-use crate::graph::define::define;
-use crate::expr::{BufferId, Expr, Index, Scalar};
 use crate::expr::{Affine, Var};
-use crate::graph::fusion::parts::Parts;
-use crate::graph::fusion::{affine_reshape, Slice};
+use crate::expr::{BufferId, Expr, Index, Scalar};
+use crate::graph::define::define;
 use crate::graph::fusion::group::Group;
+use crate::graph::fusion::parts::Parts;
+use crate::graph::fusion::{Slice, affine_reshape};
 use crate::graph::ir::{Graph, ValueId};
-use crate::graph::tensor_type::TensorType;
 use crate::graph::op::Op;
+use crate::graph::tensor_type::TensorType;
 use crate::poly::statement::{Definition, Iterator, Program, Role, TensorDecl};
 use crate::runtime::{Error, Result, Tensor};
 use std::collections::BTreeMap;

@@ -3,9 +3,9 @@
 //! In: groups. Out: groups without those that only concatenate what other kernels write and read element by element; the
 //! writers and readers of an operand have the whole as input or output instead, and a [`Slice`] that says where it lies.
 
-use crate::graph::fusion::group::Slice;
 use crate::graph::define::kind;
 use crate::graph::fusion::group::Group;
+use crate::graph::fusion::group::Slice;
 use crate::graph::ir::{Graph, Node, Source, ValueId};
 use crate::graph::op::{FusionKind, Op};
 use std::collections::{BTreeMap, BTreeSet};

@@ -1,18 +1,18 @@
-use crate::graph::fusion::group::Group;
 use super::*;
-use crate::graph::egraph::{Optimized, Options, optimize};
-use crate::expr::{BinaryOp, BufferId, Expr, UnaryOp};
+use crate::codegen::Target;
 use crate::expr::{Affine, Var};
+use crate::expr::{BinaryOp, BufferId, Expr, UnaryOp};
+use crate::graph::egraph::{Optimized, Options, optimize};
+use crate::graph::fusion::group::Group;
 use crate::graph::infer::infer;
 use crate::graph::ir::Node;
-use crate::graph::tensor_type::TensorType;
 use crate::graph::ir::Value;
 use crate::graph::op::Layout;
 use crate::graph::op::{F32, Window};
 use crate::graph::rules;
+use crate::graph::tensor_type::TensorType;
 use crate::poly::statement::Role;
 use crate::runtime::{DType, Tensor};
-use crate::codegen::Target;
 use std::sync::Arc;
 
 /// A graph under construction: values are found by what the methods return.
@@ -283,8 +283,9 @@ fn what_is_concatenated_is_written_to_its_place() {
     assert_eq!(net.fuse(&[out, again]), [vec![0, 2], vec![1], vec![4], vec![5]]);
     let (graph, groups) = net.chosen(&[out, again]);
     let programs: Vec<_> = groups.iter().map(|g| program(&graph, g).unwrap()).collect();
-    let written =
-        |p: &crate::poly::statement::Program| p.tensors.iter().find(|t| t.role == Role::Output).map(|t| t.shape.clone());
+    let written = |p: &crate::poly::statement::Program| {
+        p.tensors.iter().find(|t| t.role == Role::Output).map(|t| t.shape.clone())
+    };
     let whole = Some(vec![1, 11, 5, 5]);
     assert_eq!((written(&programs[0]), written(&programs[1])), (whole.clone(), whole.clone()));
     assert_eq!(programs[1].definitions[0].write[1].constant, 8);

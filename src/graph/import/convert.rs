@@ -1,9 +1,9 @@
 //! Elementwise operators, constants and shapes.
 
-use crate::graph::import::importer::Importer;
 use super::node::Source;
 use super::tensor::{checked_len, dtype};
 use crate::expr::{BinaryOp, CompareOp, UnaryOp};
+use crate::graph::import::importer::Importer;
 use crate::graph::ir::ValueId;
 use crate::graph::op::{F32, Op};
 use crate::runtime::{DType, Error, Result, Tensor};

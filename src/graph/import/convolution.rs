@@ -1,8 +1,8 @@
 //! Convolution, pooling and batch normalization.
 
-use crate::graph::import::importer::Importer;
 use super::node::Source;
 use crate::expr::BinaryOp;
+use crate::graph::import::importer::Importer;
 use crate::graph::ir::ValueId;
 use crate::graph::op::{Layout, Op, PoolKind, Window};
 use crate::runtime::{Error, Result, Tensor};

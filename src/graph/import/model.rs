@@ -2,7 +2,7 @@
 
 use crate::graph::import::external::Folder;
 use crate::graph::proto::ModelProto;
-use crate::runtime::{DType, Result, Tensor};
+use crate::runtime::{DType, Tensor};
 use std::sync::Arc;
 
 /// A parsed ONNX file, its dynamic dimensions still open.

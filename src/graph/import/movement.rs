@@ -1,7 +1,7 @@
 //! Operators that move data, and gathers.
 
-use crate::graph::import::importer::Importer;
 use super::node::Source;
+use crate::graph::import::importer::Importer;
 use crate::graph::ir::ValueId;
 use crate::graph::op::Op;
 use crate::runtime::{DType, Error, Result, Tensor};

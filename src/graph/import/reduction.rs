@@ -1,8 +1,8 @@
 //! Matrix products, reductions and normalizations.
 
-use crate::graph::import::importer::Importer;
 use super::node::Source;
 use crate::expr::{BinaryOp, UnaryOp};
+use crate::graph::import::importer::Importer;
 use crate::graph::ir::ValueId;
 use crate::graph::op::{F32, Op, ReduceOp};
 use crate::runtime::{DType, Error, Result};

@@ -1,9 +1,9 @@
 //! Resizing: axis by axis, each as a weighted sum of gathers at constant positions. Whole-number repetition of the nearest
 //! element is [`Op::Upsample`].
 
-use crate::graph::import::importer::Importer;
 use super::node::Source;
 use crate::expr::BinaryOp;
+use crate::graph::import::importer::Importer;
 use crate::graph::ir::ValueId;
 use crate::graph::op::Op;
 use crate::runtime::{DType, Error, Result, Tensor};

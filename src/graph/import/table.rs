@@ -2,12 +2,12 @@
 
 use super::node::Source;
 use super::{convert, convolution, movement, reduction, resize};
-use crate::graph::import::importer::Importer;
-use crate::runtime::Result;
 use crate::expr::{BinaryOp, CompareOp, UnaryOp};
+use crate::graph::import::importer::Importer;
 use crate::graph::ir::ValueId;
 use crate::graph::op::{Op, ReduceOp};
 use crate::graph::proto::NodeProto;
+use crate::runtime::Result;
 
 pub(super) type Converter = fn(&mut Importer, &Source) -> Result<Vec<ValueId>>;
 

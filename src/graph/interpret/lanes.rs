@@ -1,8 +1,8 @@
 //! Strips of lanes: an expression compiled to a list of operations, each of which runs over a whole strip.
 
-use crate::expr::{BinaryOp, CompareOp, Expr, Index, Scalar, UnaryOp};
 use crate::expr::Affine;
-use crate::expr::scalar::{cast, f16_to_f32, f32_to_bf16, f32_to_f16, round_bf16, round_f16, Number, Value};
+use crate::expr::scalar::{Number, Value, cast, f16_to_f32, f32_to_bf16, f32_to_f16, round_bf16, round_f16};
+use crate::expr::{BinaryOp, CompareOp, Expr, Index, Scalar, UnaryOp};
 use crate::runtime::{DType, Error, Result, Tensor};
 use rustc_hash::FxHashMap;
 use std::borrow::Cow;

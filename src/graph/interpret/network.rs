@@ -1,9 +1,9 @@
 //! The interpreter of graphs: one operator after the other.
 
+use crate::graph::fold;
 use crate::graph::interpret::prefix;
 use crate::graph::ir::{Graph, Source, ValueId};
 use crate::graph::tensor_type::TensorType;
-use crate::graph::fold;
 use crate::runtime::{Error, Result, Tensor};
 use std::sync::Arc;
 

@@ -1,9 +1,10 @@
 use super::*;
-use crate::runtime::DType;
-use crate::graph::define::define;
 use crate::expr::{BinaryOp, UnaryOp};
+use crate::graph::define::define;
+use crate::graph::fold;
 use crate::graph::infer::infer;
 use crate::graph::op::{F32, Layout, Op, PoolKind, ReduceOp, Window};
+use crate::runtime::DType;
 
 /// Small integers, so that sums are exact and equal in any order.
 fn tensor(shape: &[i64], seed: u32) -> Tensor {

@@ -2,8 +2,8 @@
 //!
 //! What is computed from constants only is left as an expression; it costs nothing at run time and is folded when chosen.
 
-use crate::graph::egraph::network::Network;
 use crate::expr::{BinaryOp, UnaryOp};
+use crate::graph::egraph::network::Network;
 use crate::graph::op::{Layout, Op, PoolKind, ReduceOp};
 use crate::graph::rules::pattern::Keep::{Beside, IfSole, Instead};
 use crate::graph::rules::pattern::{Match, Rule, build, equate, rewrite};

@@ -1,11 +1,11 @@
 //! The constant expressions that rules build, folded once they are chosen.
 
 use crate::expr::BinaryOp;
+use crate::graph::fold::evaluate;
 use crate::graph::fusion::Place;
 use crate::graph::infer::broadcast;
 use crate::graph::ir::{Graph, Node, Source, Value, ValueId};
 use crate::graph::op::Op;
-use crate::graph::fold::evaluate;
 use crate::runtime::{DType, Result, Tensor};
 use std::sync::Arc;
 

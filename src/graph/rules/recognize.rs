@@ -1,10 +1,10 @@
 //! Functions that exporters spell out: activations, normalisation, softmax.
 
-use crate::runtime::DType;
 use crate::graph::egraph::network::Network;
 use crate::graph::op::{F32, Op, ReduceOp};
 use crate::graph::rules::pattern::Keep::{IfSole, Instead};
 use crate::graph::rules::pattern::{Match, Rule, build, is_rounded, rewrite};
+use crate::runtime::DType;
 use egg::Id;
 
 #[rustfmt::skip]

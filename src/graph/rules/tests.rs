@@ -4,18 +4,17 @@ mod graphs;
 mod refusals;
 mod support;
 
+use crate::codegen::Target;
+use crate::expr::{BinaryOp, CompareOp, UnaryOp};
 use crate::graph::egraph::convert::{Loaded, load};
 use crate::graph::egraph::network::{Head, Network, Term};
 use crate::graph::egraph::{Optimized, Options, optimize};
-use crate::expr::{BinaryOp, CompareOp, UnaryOp};
 use crate::graph::infer::infer;
-use crate::graph::interpret;
 use crate::graph::ir::{Graph, Node, Source, Value, ValueId};
-use crate::graph::tensor_type::TensorType;
 use crate::graph::op::{F32, Layout, Op, PoolKind, ReduceOp, Window};
 use crate::graph::rules;
+use crate::graph::tensor_type::TensorType;
 use crate::runtime::{DType, Tensor};
-use crate::codegen::Target;
 use egg::Id;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -458,7 +457,8 @@ fn both_sides_of_every_rule_agree() {
             for id in (0..before).map(Id::from) {
                 let term = network.egraph.id_to_node(id).clone();
                 for (a, b) in rule.apply(&mut network, id, &term) {
-                    let run = |id| crate::graph::interpret::network::run(&graph_of(&network, &s.graph, id), &given).unwrap();
+                    let run =
+                        |id| crate::graph::interpret::network::run(&graph_of(&network, &s.graph, id), &given).unwrap();
                     assert_close(&run(a), &run(b), rule.name);
                     here += 1;
                 }
@@ -482,6 +482,10 @@ fn the_optimized_graph_computes_the_same() {
         let given = inputs(&mut s);
         let Optimized { graph: out, report, .. } = optimize(&s.graph, &Target::avx512(), &Options::default()).unwrap();
         assert!(matches!(report.stop, egg::StopReason::Saturated), "{name}: {report}");
-        assert_close(&crate::graph::interpret::network::run(&s.graph, &given).unwrap(), &crate::graph::interpret::network::run(&out, &given).unwrap(), name);
+        assert_close(
+            &crate::graph::interpret::network::run(&s.graph, &given).unwrap(),
+            &crate::graph::interpret::network::run(&out, &given).unwrap(),
+            name,
+        );
     }
 }

@@ -1,9 +1,9 @@
 //! The words of patterns: the operators' mnemonics.
 
-use crate::runtime::DType;
 use crate::expr::{BinaryOp, CompareOp, UnaryOp};
 use crate::graph::fusion::is_elementwise;
 use crate::graph::op::{F32, Layout, Op, PoolKind, ReduceOp, Window};
+use crate::runtime::DType;
 
 /// Whether an operator has this mnemonic.
 pub fn is_word(word: &str) -> bool {

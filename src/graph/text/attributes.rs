@@ -1,8 +1,8 @@
 //! Operators from their text: the mnemonic with attributes in brackets, as `Display` of [`Op`] writes them.
 
-use crate::graph::op::{F32, Layout, Op, PoolKind, ReduceOp, Window};
-use crate::graph::text::{Parsed, dtype_named, list};
 use crate::expr::{BinaryOp, CompareOp, UnaryOp};
+use crate::graph::op::{F32, Layout, Op, PoolKind, ReduceOp, Window};
+use crate::graph::text::words::{Parsed, dtype_named, list};
 use crate::runtime::opaque;
 use std::str::FromStr;
 

@@ -34,8 +34,8 @@
 
 use super::{Builder, List};
 use crate::expr::syntax::Name;
-use crate::poly::transform::primitive::{Loop, Loops, Placed, Primitive, Schedule};
 use crate::expr::syntax::Span;
+use crate::poly::transform::primitive::{Loop, Loops, Placed, Primitive, Schedule};
 
 impl From<&str> for Loop {
     fn from(name: &str) -> Loop {

@@ -4,10 +4,10 @@
 //! [`HELPERS`] or a function of `math.h`. Integers of 8 bits are cut after each operation, since C computes them as
 //! `int`.
 
+use crate::expr::scalar::Value;
 use crate::expr::text::affine;
 use crate::expr::{Access, BinaryOp, BufferId, CompareOp, Expr, Index, Scalar, UnaryOp};
 use crate::expr::{Affine, Var};
-use crate::expr::scalar::Value;
 use crate::runtime::{DType, Error, Result};
 
 /// The C type of elements.

@@ -5,8 +5,8 @@
 
 use super::expression::{Names, type_of};
 use crate::expr::scalar::numbers_only;
-use crate::expr::{BinaryOp, Expr, Index, UnaryOp};
 use crate::expr::{Affine, Var};
+use crate::expr::{BinaryOp, Expr, Index, UnaryOp};
 use crate::poly::schedule::{Band, Node, Row};
 use crate::poly::scop::Scop;
 use crate::poly::statement::{Role, StatementId};

@@ -1,15 +1,15 @@
 //! The indices of an equation: their order, their ranges, what restricts them further.
 
 use super::Builder;
-use crate::expr::{BufferId, Index};
+use crate::expr::syntax::{Expr as Text, Kind};
 use crate::expr::{Affine, Var};
+use crate::expr::{BufferId, Index};
 use crate::language::condition;
-use crate::language::range::{infer, Interval, Subscript};
-use crate::language::scope::plain;
 use crate::language::environment::Scope;
+use crate::language::range::{Interval, Subscript, infer};
+use crate::language::scope::plain;
 use crate::language::source::{Checked, Problem};
 use crate::language::syntax::{Assign, Condition, Equation, Range};
-use crate::expr::syntax::{Expr as Text, Kind};
 use crate::poly::statement::Role;
 
 impl Builder<'_> {

@@ -1,10 +1,10 @@
 //! Reads that leave their tensor: zero where that is asked for, else an error with the place.
 
+use crate::expr::syntax::Span;
 use crate::expr::{Access, Index, Scalar};
 use crate::expr::{Affine, Var};
 use crate::language::range::Interval;
 use crate::language::source::{Checked, Problem};
-use crate::expr::syntax::Span;
 use crate::poly::statement::TensorDecl;
 
 /// The indices of an equation and what they may read.

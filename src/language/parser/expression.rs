@@ -1,10 +1,9 @@
 //! Expressions, by precedence climbing.
 
-use crate::expr::syntax::{COMPARISON, Expr, FUNCTIONS, Kind, Name, OPERATORS};
 use super::{OPERATIONS, Parser, Style};
-use crate::language::lexer::{reserved, Token};
+use crate::expr::syntax::{COMPARISON, Expr, FUNCTIONS, Kind, OPERATORS};
+use crate::language::lexer::{Token, reserved};
 use crate::language::source::{Checked, Problem};
-use crate::language::syntax::*;
 
 impl Parser {
     pub(super) fn expression(&mut self) -> Checked<Expr> {

@@ -1,10 +1,10 @@
 //! Schedules: a primitive begins with its keyword.
 
 use super::{Parser, defined_twice};
-use crate::language::lexer::Token;
-use crate::poly::transform::primitive::{KEYWORDS, Loop, Loops, Placed, Primitive, Schedule};
-use crate::language::source::{Checked, Problem};
 use crate::expr::syntax::Name;
+use crate::language::lexer::Token;
+use crate::language::source::{Checked, Problem};
+use crate::poly::transform::primitive::{KEYWORDS, Loop, Loops, Placed, Primitive, Schedule};
 use crate::runtime::error::unknown;
 
 impl Parser {

@@ -1,8 +1,8 @@
 //! How a statement walks through memory: the stride of each access along each iterator.
 
+use crate::codegen::loopnest::row_major;
 use crate::expr::{Access, BinaryOp, BufferId, Expr, Index};
 use crate::expr::{Affine, Var};
-use crate::codegen::loopnest::row_major;
 use crate::poly::analysis::constant_factor;
 use crate::poly::scop::Scop;
 use crate::poly::statement::{Role, Statement, StatementId};

@@ -3,12 +3,12 @@
 //! In: the body of an update by addition. Out: the constant and what is left to sum. Sums of products with one common
 //! constant count too. Floating point only, where sums may be reordered anyway.
 
-use crate::expr::{BinaryOp, Expr, Scalar, UnaryOp};
 use crate::expr::scalar;
 use crate::expr::scalar::Value;
-use crate::runtime::DType;
+use crate::expr::{BinaryOp, Expr, Scalar, UnaryOp};
 use crate::poly::scop::Scop;
 use crate::poly::statement::StatementId;
+use crate::runtime::DType;
 
 /// The constant factor of what an update adds, and the rest, which is what a sum in registers adds.
 pub fn of_sum(scop: &Scop, id: StatementId) -> Option<(Scalar, Expr)> {

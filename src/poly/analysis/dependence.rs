@@ -16,14 +16,14 @@
 //! These are memory-based dependences. When each element is written once they are the flow of values; in general
 //! their transitive closure is that of flow, anti and output dependences, which is what legality needs.
 
-use crate::expr::{BufferId, Index};
 use crate::expr::{Affine, Var};
-use crate::runtime::Result;
-use crate::poly::sets::isl::Isl;
-use crate::poly::sets::polyhedron::{difference, plus, Polyhedron, Reduced};
+use crate::expr::{BufferId, Index};
 use crate::poly::schedule::Node;
 use crate::poly::scop::Scop;
+use crate::poly::sets::isl::Isl;
+use crate::poly::sets::polyhedron::{Polyhedron, Reduced, difference, plus};
 use crate::poly::statement::{Statement, StatementId};
+use crate::runtime::Result;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Kind {
@@ -310,8 +310,8 @@ fn bytes(scop: &Scop, tensor: BufferId) -> i64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::poly::samples;
     use crate::poly::normalize::build;
+    use crate::poly::samples;
 
     fn summary(p: &crate::poly::statement::Program) -> Vec<String> {
         let scop = build::build("t", p).unwrap();

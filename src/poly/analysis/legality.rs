@@ -7,14 +7,13 @@
 //! prove most rows ([`Reduced`]); where they do not, isl decides.
 
 use crate::poly::analysis::dependence::{Dependence, Dependences, Kind};
-use crate::poly::sets::isl::Isl;
-use crate::poly::sets::polyhedron::{difference, minus, plus, Form, Polyhedron, Reduced};
 use crate::poly::schedule::{Band, Node, Row, RowKind, Schedule};
 use crate::poly::scop::Scop;
+use crate::poly::sets::isl::Isl;
+use crate::poly::sets::polyhedron::{Form, Polyhedron, Reduced, difference, minus, plus};
 use crate::poly::statement::{Iterator, Statement, StatementId};
-use crate::runtime::{Error, Result};
-use crate::poly::storage;
 use crate::runtime::refusal::{Instance, Refusal};
+use crate::runtime::{Error, Result};
 
 /// Refuses `schedule` when it is malformed or breaks a dependence; the message names two instances.
 pub fn check(scop: &Scop, dependences: &Dependences, schedule: &Schedule) -> Result<()> {
@@ -315,9 +314,9 @@ pub fn instance_name(s: &Statement, point: &[i64]) -> String {
 mod tests {
     use super::*;
     use crate::expr::{Affine, Var};
-    use crate::poly::{ilp, samples};
-    use crate::poly::normalize::build;
     use crate::poly::analysis::dependence;
+    use crate::poly::normalize::build;
+    use crate::poly::{ilp, samples};
 
     fn row(name: &str, phi: Vec<(StatementId, Affine)>) -> Row {
         Row { name: name.into(), phi, tile: 1, coincident: false, kind: RowKind::Serial, pad: 1 }

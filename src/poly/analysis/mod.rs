@@ -7,4 +7,3 @@ pub mod index_range;
 pub mod legality;
 pub mod operation_count;
 pub mod traffic;
-

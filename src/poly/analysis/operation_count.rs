@@ -118,8 +118,8 @@ mod tests {
     use super::*;
     use crate::language;
     use crate::language::meaning::Computation;
-    use crate::poly::samples;
     use crate::poly::normalize::build;
+    use crate::poly::samples;
     use std::collections::BTreeMap;
 
     /// Instances of the only statement of a program.

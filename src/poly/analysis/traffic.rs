@@ -12,11 +12,11 @@
 //! The length of a loop whose bounds depend on loops around it is its mean over points of these that are spread evenly, and
 //! so is the share of the iterations in which a condition holds.
 
-use crate::expr::{Access, BufferId, Expr, Index};
-use crate::expr::{Affine, Var};
+use crate::codegen::Target;
 use crate::codegen::loopnest::{Buffer, LoopNest, Stmt};
 use crate::expr::Bound;
-use crate::codegen::Target;
+use crate::expr::{Access, BufferId, Expr, Index};
+use crate::expr::{Affine, Var};
 
 /// What one run moves.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]

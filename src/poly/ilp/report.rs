@@ -1,7 +1,5 @@
 //! The report of the ILP.
 
-use crate::runtime::Result;
-
 /// The effort of one scheduling.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Report {

@@ -3,16 +3,16 @@
 //! In: the statements of a group, the pairs of instances that are still to be ordered, and what the row may look like.
 //! Out: φ of each statement, checked by exact legality, its coincidence exact; or `None`.
 
-use crate::poly::ilp::scheduler::Scheduler;
 use crate::expr::{Affine, Var};
-use crate::runtime::Result;
 use crate::poly::analysis::dependence::Dependence;
-use crate::poly::sets::generators::generators;
-use crate::poly::ilp::integer_program::{IntegerProgram, Linear};
 use crate::poly::analysis::legality::Live;
-use crate::poly::sets::polyhedron::{minus, Form, Polyhedron};
+use crate::poly::ilp::integer_program::{IntegerProgram, Linear};
+use crate::poly::ilp::scheduler::Scheduler;
 use crate::poly::schedule::{Row, RowKind};
+use crate::poly::sets::generators::generators;
+use crate::poly::sets::polyhedron::{Form, Polyhedron, minus};
 use crate::poly::statement::StatementId;
+use crate::runtime::Result;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 

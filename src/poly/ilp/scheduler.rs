@@ -1,12 +1,12 @@
 //! The state of the scheduler: the rows so far, costs of coefficients, generators of dependences.
 
 use crate::poly::analysis::dependence::Dependence;
-use crate::poly::ilp::report::Report;
-use crate::poly::ilp::integer_program::Effort;
-use crate::poly::sets::isl::Isl;
 use crate::poly::analysis::legality::Live;
-use crate::poly::sets::polyhedron::{Form, Polyhedron};
+use crate::poly::ilp::integer_program::Effort;
+use crate::poly::ilp::report::Report;
 use crate::poly::scop::Scop;
+use crate::poly::sets::isl::Isl;
+use crate::poly::sets::polyhedron::{Form, Polyhedron};
 use crate::poly::statement::StatementId;
 use std::collections::{BTreeMap, HashMap};
 use std::rc::Rc;

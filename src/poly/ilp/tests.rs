@@ -2,10 +2,10 @@
 
 use super::*;
 use crate::expr::{BinaryOp, Expr, UnaryOp};
-use crate::poly::{samples, scop};
-use crate::poly::normalize::{array_expansion, build, index_set_split};
-use crate::poly::analysis::dependence;
 use crate::language;
+use crate::poly::analysis::dependence;
+use crate::poly::normalize::{array_expansion, build, index_set_split};
+use crate::poly::samples;
 
 /// The schedule of a program; it must come from the integer programs and be legal.
 fn scheduled(p: &crate::poly::statement::Program) -> String {

@@ -1,12 +1,12 @@
 //! The parallel loop of a phase: the leading parallel rows, fused into one loop variable.
 
 use super::loop_over;
-use crate::poly::lower::state::{Lowering, State};
-use crate::expr::Affine;
 use crate::codegen::loopnest::{LoopKind, Stmt};
-use crate::runtime::Result;
+use crate::expr::Affine;
+use crate::poly::lower::state::{Lowering, State};
 use crate::poly::schedule::{Band, Node, Row, RowKind};
 use crate::poly::statement::StatementId;
+use crate::runtime::Result;
 
 impl Lowering<'_> {
     /// The phase of a band that starts with parallel rows. The last of them varies fastest in the parallel variable.

@@ -1,14 +1,14 @@
 //! Where temporaries live: a local buffer as small as one iteration of the loops around it needs, or a workspace.
 
+use crate::codegen::loopnest::{Buffer, BufferKind, Stmt};
+use crate::expr::Affine;
+use crate::expr::{BufferId, Index};
+use crate::poly::analysis::constant_factor;
 use crate::poly::lower::state::Local;
 use crate::poly::lower::state::{Argument, Class, Lowering, Mode, Placed, State};
-use crate::expr::{BufferId, Index};
-use crate::expr::Affine;
-use crate::codegen::loopnest::{Buffer, BufferKind, Stmt};
-use crate::runtime::Result;
-use crate::poly::analysis::constant_factor;
 use crate::poly::schedule::{Node, Row, RowKind};
 use crate::poly::statement::{Role, StatementId};
+use crate::runtime::Result;
 
 /// Local buffers of a thread beyond this go to a workspace that the runtime plans.
 const LOCAL_BYTES: i64 = 4 << 20;

@@ -20,15 +20,15 @@ mod serial_steps;
 mod wavefront;
 
 use super::{kind, loop_over};
-use crate::poly::lower::state::{Class, Lowering, Mode, State};
-use crate::expr::{Affine, Var};
 use crate::codegen::loopnest::{LoopKind, Stmt};
 use crate::expr::Bound;
-use crate::runtime::Result;
-use crate::poly::sets::isl::Isl;
-use crate::poly::sets::polyhedron::{difference, minus, Form, Polyhedron, Reduced};
+use crate::expr::{Affine, Var};
+use crate::poly::lower::state::{Class, Lowering, Mode, State};
 use crate::poly::schedule::{Node, Row, RowKind, parts_of};
+use crate::poly::sets::isl::Isl;
+use crate::poly::sets::polyhedron::{Form, Polyhedron, Reduced, difference, minus};
 use crate::poly::statement::StatementId;
+use crate::runtime::Result;
 
 /// Stores beyond which loops are no longer divided.
 const MAX_STORES: usize = 600;

@@ -1,9 +1,9 @@
 //! Statement iterators from loop variables.
 
+use crate::codegen::loopnest::Stmt;
+use crate::expr::{Affine, Var};
 use crate::poly::lower::state::Solution;
 use crate::poly::lower::state::{Lowering, State};
-use crate::expr::{Affine, Var};
-use crate::codegen::loopnest::Stmt;
 use crate::poly::statement::StatementId;
 use crate::runtime::{Error, Result};
 

@@ -1,10 +1,8 @@
 //! The state of a lowering: buffers, classes, and where temporaries are placed.
 
-use crate::expr::{BufferId, Expr, Scalar};
-use crate::expr::Affine;
 use crate::codegen::loopnest::{LoopNest, Stmt};
-use crate::poly::analysis::constant_factor;
-use crate::poly::lower::placement;
+use crate::expr::Affine;
+use crate::expr::{BufferId, Expr, Scalar};
 use crate::poly::packing::Pack;
 use crate::poly::scop::Scop;
 use crate::poly::statement::StatementId;

@@ -1,9 +1,10 @@
 //! Loops against instances: random Scops in random legal orders.
 
 use super::lower_as;
-use crate::expr::{Access, Expr, Index, Scalar};
-use crate::expr::Affine;
 use crate::codegen::loopnest::verify;
+use crate::expr::Affine;
+use crate::expr::{Access, Expr, Index, Scalar};
+use crate::poly::analysis::{dependence, legality};
 use crate::poly::brute_tests::{disturb, random_scop};
 use crate::poly::schedule::{Node, RowKind, Schedule};
 use crate::poly::scop::Scop;
@@ -11,7 +12,6 @@ use crate::poly::statement::{Role, Statement};
 use crate::poly::tile::report::Tiled;
 use crate::poly::{ilp, reference};
 use crate::runtime::{DType, Tensor};
-use crate::poly::analysis::{dependence, legality};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 

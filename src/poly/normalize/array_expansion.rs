@@ -11,12 +11,12 @@
 
 use crate::expr::{Access, BufferId, Expr, Index};
 use crate::expr::{Affine, Var};
-use crate::runtime::Result;
-use crate::poly::sets::isl::Isl;
-use crate::poly::sets::polyhedron::{minus, Polyhedron, Reduced};
 use crate::poly::schedule::{Node, Row};
 use crate::poly::scop::Scop;
+use crate::poly::sets::isl::Isl;
+use crate::poly::sets::polyhedron::{Polyhedron, Reduced, minus};
 use crate::poly::statement::{Role, StatementId, TensorDecl};
+use crate::runtime::Result;
 
 /// Bytes up to which a temporary grows.
 const MAX_BYTES: i64 = 1 << 26;
@@ -273,8 +273,8 @@ mod tests {
     use super::*;
     use crate::language;
     use crate::language::meaning::Computation;
-    use crate::poly::ilp;
     use crate::poly::analysis::dependence;
+    use crate::poly::ilp;
     use std::collections::BTreeMap;
 
     fn expanded(text: &str) -> Scop {

@@ -14,11 +14,11 @@
 
 use crate::expr::{Access, BinaryOp, BufferId, CompareOp, Expr, Index, Scalar, UnaryOp};
 use crate::expr::{Affine, Var};
+use crate::poly::normalize::{coalesce, mixed_radix, residue, rounding};
 use crate::poly::schedule::Schedule;
 use crate::poly::scop::Scop;
 use crate::poly::statement::{Definition, Iterator, Program, Role, Statement, TensorDecl};
 use crate::runtime::{DType, Error, Result};
-use crate::poly::normalize::{coalesce, mixed_radix, residue, rounding};
 
 /// Larger expressions are not substituted into others.
 const MAX_NODES: usize = 256;

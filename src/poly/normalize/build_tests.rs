@@ -1,19 +1,19 @@
 //! What a Scop computes against what its Program defines: random programs, every statement and definition run as plain
 //! loops by the interpreter of LoopNest, in the original order and in the ILP's.
 
-use crate::expr::{Access, BinaryOp, BufferId, CompareOp, Expr, Index, Scalar, UnaryOp};
-use crate::expr::{Affine, Var};
 use crate::codegen::loopnest::interpret;
 use crate::codegen::loopnest::{Buffer, BufferKind, LoopKind, LoopNest, Stmt};
 use crate::expr::Bound;
+use crate::expr::{Access, BinaryOp, BufferId, CompareOp, Expr, Index, Scalar, UnaryOp};
+use crate::expr::{Affine, Var};
+use crate::poly::analysis::dependence;
+use crate::poly::ilp;
 use crate::poly::normalize::build::build;
 use crate::poly::samples::{self, define, tensor, v, vars};
 use crate::poly::schedule::Node;
 use crate::poly::scop::Scop;
 use crate::poly::statement::{Iterator, Program, Role, Statement, TensorDecl};
-use crate::poly::ilp;
 use crate::runtime::{DType, Tensor};
-use crate::poly::analysis::dependence;
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 

@@ -6,14 +6,14 @@
 //! the hyperplanes where a read meets the write). `for j: A[i][j] min= A[i][k] + A[k][j]` carries the value of A[i][k]
 //! from j = k to all j > k; each of the three parts carries nothing.
 
-use crate::expr::Index;
 use crate::expr::Affine;
-use crate::runtime::Result;
-use crate::poly::sets::isl::Isl;
-use crate::poly::sets::polyhedron::{plus, Polyhedron, Reduced};
+use crate::expr::Index;
 use crate::poly::schedule::{Band, Node, Row, Schedule};
 use crate::poly::scop::Scop;
+use crate::poly::sets::isl::Isl;
+use crate::poly::sets::polyhedron::{Polyhedron, Reduced, plus};
 use crate::poly::statement::{Statement, StatementId};
+use crate::runtime::Result;
 
 /// Pieces that one statement may become.
 const MAX_PIECES: usize = 9;
@@ -174,9 +174,9 @@ mod tests {
     use super::*;
     use crate::language;
     use crate::language::meaning::Computation;
+    use crate::poly::analysis::dependence;
     use crate::poly::{ilp, reference};
     use crate::runtime::Tensor;
-    use crate::poly::analysis::dependence;
     use std::collections::BTreeMap;
 
     fn loops(text: &str) -> Scop {

@@ -4,10 +4,9 @@ pub mod array_expansion;
 pub mod build;
 #[cfg(test)]
 mod build_tests;
-pub mod mixed_radix;
 pub mod coalesce;
 pub mod index_set_split;
+pub mod mixed_radix;
 pub mod residue;
 pub mod rounding;
 pub mod textual_order;
-

@@ -11,10 +11,10 @@
 //! a cast has no instruction; it says that the operand is rounded, as in C (ISO/IEC 9899 6.5.4), and no sum absorbs it.
 //! Invariant: a cast of this kind stands only under a sum or at the root of a body.
 
-use crate::expr::{BinaryOp, BufferId, Expr};
 use crate::codegen::select::value::contracts;
-use crate::runtime::DType;
+use crate::expr::{BinaryOp, BufferId, Expr};
 use crate::poly::statement::{Definition, TensorDecl};
+use crate::runtime::DType;
 use std::collections::HashMap;
 
 /// Rounds the products that occur more than once in the same iteration space.

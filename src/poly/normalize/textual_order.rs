@@ -3,12 +3,12 @@
 //! In: a tensor expression. Out: a Scop with the same tensors. Each definition is a nest of its own; a reduction starts
 //! from its neutral element inside of the loops that name the element: `for m for n { C = 0; for k C += … }`.
 
-use crate::runtime::Result;
-use crate::expr::{Expr, Scalar};
 use crate::expr::{Affine, Var};
+use crate::expr::{Expr, Scalar};
 use crate::poly::schedule::{Band, Node, Row, RowKind, Schedule};
 use crate::poly::scop::Scop;
 use crate::poly::statement::{Iterator, Program, Statement, StatementId};
+use crate::runtime::Result;
 
 /// The loops of a tensor expression. The initialisation of `C` is called `C_init`.
 pub fn in_loops(name: &str, program: &Program) -> Result<Scop> {

@@ -4,7 +4,7 @@
 //! is made on first use, so that problems which need no solver pay nothing. It is neither Send nor Sync. All that one
 //! [`Isl`] does is limited in isl's own count of operations: beyond it every question is answered with [`Error::Limit`].
 
-use crate::poly::sets::polyhedron::{minus, plus, Form, Polyhedron, Reduced};
+use crate::poly::sets::polyhedron::{Form, Polyhedron, Reduced, minus, plus};
 use crate::runtime::{Error, Result};
 use isl_rs::{BasicSet, Context, DimType, LibISLError, Mat, Options, Set, Space, Val};
 use std::cell::OnceCell;

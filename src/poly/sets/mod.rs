@@ -3,4 +3,3 @@
 pub mod generators;
 pub mod isl;
 pub mod polyhedron;
-

@@ -5,7 +5,6 @@
 //! Its answers are one-sided: `empty` and the ranges are proofs; where they prove nothing, [`super::isl`] decides exactly.
 
 use crate::expr::Affine;
-use crate::poly::statement::Statement;
 
 /// Coefficients, then the constant.
 pub type Form = Vec<i64>;

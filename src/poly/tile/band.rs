@@ -21,16 +21,16 @@ pub mod context;
 mod sizes;
 mod sums;
 
-use crate::poly::tile::band::context::{Bands, FILL, SIZES, direction};
-use crate::poly::analysis::access::{operations, references, Reference};
-use crate::poly::tile::plan::Plan;
-use crate::poly::tile::report::{instances, PhaseReport};
-use crate::expr::{BinaryOp, Index};
-use crate::expr::{Affine, Var};
 use crate::codegen::loopnest::row_major;
+use crate::expr::{Affine, Var};
+use crate::expr::{BinaryOp, Index};
+use crate::poly::analysis::access::{Reference, operations, references};
+use crate::poly::analysis::dependence;
 use crate::poly::schedule::{Band, Node, Row, RowKind};
 use crate::poly::statement::StatementId;
-use crate::poly::analysis::dependence;
+use crate::poly::tile::band::context::{Bands, FILL, SIZES, direction};
+use crate::poly::tile::plan::Plan;
+use crate::poly::tile::report::{PhaseReport, instances};
 use std::collections::BTreeMap;
 use sums::BlockOfSums;
 

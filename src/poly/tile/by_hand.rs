@@ -4,14 +4,14 @@
 //! is one of its iterators is a tensor instruction of the target where one matches, whether `tensorize` or other words
 //! made it so.
 
-use crate::poly::tile::report::{instances, work, KernelReport, PhaseReport, Tiled};
+use crate::codegen::{Isa, Target};
+use crate::poly::analysis::operation_count::flops_of_instance;
 use crate::poly::instruction::{TensorInstruction, match_stored, select_by, table};
 use crate::poly::packing::Packing;
 use crate::poly::schedule::{Row, RowKind, Schedule, Step};
 use crate::poly::scop::Scop;
 use crate::poly::statement::StatementId;
-use crate::poly::analysis::operation_count::flops_of_instance;
-use crate::codegen::{Isa, Target};
+use crate::poly::tile::report::{KernelReport, PhaseReport, Tiled, instances, work};
 
 /// A schedule in which every loop runs as it says; one over a single value is none.
 pub fn as_given(scop: &Scop, schedule: &Schedule, packings: &[Packing]) -> Tiled {

@@ -13,12 +13,12 @@
 //! Tried are all orders, cache tiles of 2 … 32 blocks on each loop, and a reduction cut into 2 … 32 parts, between
 //! which the accumulators of all blocks inside rest in memory.
 
+use super::register_block::{Axis, EDGE};
+use crate::codegen::Target;
+use crate::expr::Var;
+use crate::poly::analysis::access::Reference;
 use crate::poly::analysis::traffic::FILL;
 use crate::poly::tile::report::FEW_STEPS;
-use crate::poly::analysis::access::Reference;
-use super::register_block::{Axis, EDGE};
-use crate::expr::Var;
-use crate::codegen::Target;
 
 /// A loop over tiles of `tile` values of an iterator.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -7,13 +7,13 @@
 //! Invariant: only a band without carried dependences is divided, so that its statements may run one completely after
 //! the other.
 
-use crate::poly::tile::report::instances;
-use crate::poly::tile::plan::{Phase, Plan};
 use crate::expr::BufferId;
 use crate::poly::packing::Packing;
 use crate::poly::schedule::{Band, Node, Row, RowKind};
 use crate::poly::scop::Scop;
 use crate::poly::statement::StatementId;
+use crate::poly::tile::plan::{Phase, Plan};
+use crate::poly::tile::report::instances;
 
 /// A statement with a smaller share of the instances does not decide.
 const HEAVY: f64 = 0.25;

@@ -3,13 +3,13 @@
 //! In: the loops around a statement. Out: a [`Packing`] for each operand, in the order of the loops: tiles, reductions,
 //! points, the vector last.
 
-use crate::poly::analysis::access::{operations, references, Reference};
-use crate::poly::tile::plan::{unit, Phase, Shared};
 use super::register_block::{Axis, Problem};
 use crate::expr::Var;
+use crate::poly::analysis::access::{Reference, operations, references};
 use crate::poly::packing::{Packing, Part};
 use crate::poly::schedule::Row;
 use crate::poly::statement::StatementId;
+use crate::poly::tile::plan::{Phase, Shared, unit};
 
 /// The loops around the main statement of a leaf, as far as its packed operands need them.
 pub(super) struct Group {

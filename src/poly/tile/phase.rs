@@ -1,18 +1,18 @@
 //! The plan of one phase: its tree with tile rows and point rows.
 
-use crate::poly::tile::plan::{Phase, Plan, Shared, unit};
-use crate::poly::analysis::access::{operations, references, Along};
 use super::cache::{TileLoop, Traffic};
 use super::operands::Group;
 use super::register_block::{Axis, Block, Problem};
-use crate::poly::tile::report::{instances, PhaseReport};
 use crate::expr::BufferId;
 use crate::expr::{Affine, Var};
+use crate::poly::analysis::access::{Along, operations, references};
 use crate::poly::instruction;
 use crate::poly::instruction::{Mismatch, MismatchPart};
 use crate::poly::packing::Packing;
 use crate::poly::schedule::{Band, Node, Row, RowKind};
 use crate::poly::statement::{Role, StatementId};
+use crate::poly::tile::plan::{Phase, Plan, Shared, unit};
+use crate::poly::tile::report::{PhaseReport, instances};
 
 /// Elements of one vector loop that streams through memory.
 const STREAM_ELEMENTS: i64 = 2048;

@@ -1,7 +1,7 @@
 //! The plan of a phase: its tree, its report, and what the dominant statement decided for the others.
 
-use crate::expr::Var;
 use crate::codegen::Target;
+use crate::expr::Var;
 use crate::poly::instruction::TensorInstruction;
 use crate::poly::schedule::{Node, Row};
 use crate::poly::scop::Scop;

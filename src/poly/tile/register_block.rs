@@ -16,9 +16,9 @@
 //! part of Low, Igual, Smith, Quintana-Ortí, "Analytical Modeling Is Enough for High-Performance BLIS" (TOMS 2016),
 //! with accesses instead of fixed operands and with the edges counted.
 
-use crate::poly::analysis::access::{gcd, Along, Reference};
-use crate::expr::Var;
 use crate::codegen::Target;
+use crate::expr::Var;
+use crate::poly::analysis::access::{Along, Reference, gcd};
 use crate::poly::statement::Statement;
 
 /// An iterator of the dominant statement that has a loop of its own.

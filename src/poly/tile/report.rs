@@ -1,12 +1,10 @@
 //! The result of tiling: the tree, the packed operands, and what is expected of each phase.
 
+use crate::poly::analysis::operation_count::flops;
 use crate::poly::packing::Packing;
 use crate::poly::schedule::Schedule;
 use crate::poly::scop::Scop;
 use crate::poly::statement::{Role, StatementId};
-use crate::poly::analysis::operation_count::flops;
-use crate::poly::instruction;
-use crate::runtime::Result;
 
 /// A schedule with tiles, and what goes with it.
 #[derive(Clone, PartialEq, Debug)]

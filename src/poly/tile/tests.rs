@@ -1,28 +1,28 @@
 //! Programs through tiling and lowering, against the equations evaluated one by one.
 
-use crate::expr::{Access, BinaryOp, BufferId, Expr, Index, Scalar};
-use crate::expr::{Affine, Var};
+use crate::codegen::Target;
+use crate::codegen::loopnest::{interpret, verify};
 use crate::expr::scalar;
 use crate::expr::scalar::Value;
-use crate::codegen::loopnest::{interpret, verify};
-use crate::poly::normalize::array_expansion::expand;
+use crate::expr::{Access, BinaryOp, BufferId, Expr, Index, Scalar};
+use crate::expr::{Affine, Var};
 use crate::language;
 use crate::language::meaning::Computation;
-use crate::poly::lower::{lower, Kernel};
+use crate::poly::analysis::dependence;
+use crate::poly::compile::compile_stages;
+use crate::poly::ilp;
 use crate::poly::lower::state::Argument;
+use crate::poly::lower::{Kernel, lower};
+use crate::poly::normalize::array_expansion::expand;
+use crate::poly::normalize::build;
 use crate::poly::reference::{offset, value};
 use crate::poly::samples::{self, Conv, define, tensor, v, vars};
 use crate::poly::schedule::{Band, Node, Row, RowKind, Schedule};
 use crate::poly::scop::Scop;
 use crate::poly::statement::{Program, Role, StatementId};
-use crate::poly::tile::tile;
 use crate::poly::tile::report::Tiled;
-use crate::poly::ilp;
-use crate::poly::normalize::build;
-use crate::poly::analysis::dependence;
+use crate::poly::tile::tile;
 use crate::runtime::{DType, Tensor};
-use crate::codegen::Target;
-use crate::poly::compile::compile_stages;
 use std::collections::BTreeMap;
 
 /// Band over the first `outer` iterators of every statement, then each statement with a band of its own.

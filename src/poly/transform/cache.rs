@@ -1,22 +1,22 @@
 //! Primitives that keep what an iteration touches in memory of its own.
 
-use crate::poly::transform::state::Transformed;
-use crate::poly::transform::tree_edit::{children_of, find, refuse};
 use super::insert::{
     Around, Touch, add_temporary, insert, join_privates, nest, path_to, private, settled, statement_name, touches,
 };
-use crate::runtime::Result;
-use crate::poly::normalize::array_expansion::runs_before;
-use crate::expr::{BufferId, Expr};
-use crate::expr::{Affine, Var};
-use crate::poly::sets::isl::Isl;
-use crate::poly::transform::primitive::Loop;
 use crate::expr::syntax::Name;
+use crate::expr::{Affine, Var};
+use crate::expr::{BufferId, Expr};
+use crate::poly::normalize::array_expansion::runs_before;
 use crate::poly::packing::Packing;
-use crate::poly::sets::polyhedron::{minus, Polyhedron};
 use crate::poly::schedule::{Node, Row, Schedule};
 use crate::poly::scop::Scop;
+use crate::poly::sets::isl::Isl;
+use crate::poly::sets::polyhedron::{Polyhedron, minus};
 use crate::poly::statement::{Iterator, Statement, StatementId};
+use crate::poly::transform::primitive::Loop;
+use crate::poly::transform::state::Transformed;
+use crate::poly::transform::tree_edit::{children_of, find, refuse};
+use crate::runtime::Result;
 use crate::runtime::error::unknown;
 
 /// The tensor of this name.

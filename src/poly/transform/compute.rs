@@ -2,20 +2,20 @@
 //! uses them, with memory for one iteration of that loop or of one around it. `value.rs` says when the new program
 //! computes the same.
 
-use crate::poly::transform::state::Transformed;
 use super::cache::tensor;
-use crate::poly::transform::tree_edit::{apart, children_of, find, refuse, together};
 use super::insert::{Around, Touch, insert, path_to, private, remove, settled, touches};
 use super::value::{Value, check_given, check_sources};
 use crate::expr::BufferId;
-use crate::expr::{Affine, Var};
-use crate::poly::sets::isl::Isl;
-use crate::poly::transform::primitive::Loop;
 use crate::expr::syntax::Name;
-use crate::poly::sets::polyhedron::Polyhedron;
+use crate::expr::{Affine, Var};
 use crate::poly::schedule::{Node, Row, Schedule};
 use crate::poly::scop::Scop;
+use crate::poly::sets::isl::Isl;
+use crate::poly::sets::polyhedron::Polyhedron;
 use crate::poly::statement::{Iterator, StatementId};
+use crate::poly::transform::primitive::Loop;
+use crate::poly::transform::state::Transformed;
+use crate::poly::transform::tree_edit::{apart, children_of, find, refuse, together};
 use crate::runtime::{Error, Result};
 
 /// `compute_at Bx at y`: what one iteration of y uses of Bx is computed at its beginning, again where iterations use

@@ -1,15 +1,15 @@
 //! Two loops as one.
 
-use crate::poly::transform::state::Transformed;
-use crate::poly::transform::tree_edit::{check_new, find, refuse, replace, single};
 use super::insert::settled;
-use crate::runtime::Result;
-use crate::expr::{Affine, Var};
-use crate::poly::transform::primitive::{Loop, Loops};
 use crate::expr::syntax::Name;
+use crate::expr::{Affine, Var};
 use crate::poly::schedule::{Node, Row, RowKind, Schedule};
 use crate::poly::scop::Scop;
 use crate::poly::statement::{Iterator, StatementId};
+use crate::poly::transform::primitive::{Loop, Loops};
+use crate::poly::transform::state::Transformed;
+use crate::poly::transform::tree_edit::{check_new, find, refuse, replace, single};
+use crate::runtime::Result;
 
 /// ⌊φ / tile⌋ of a row as an affine form for one of its statements: where it is a loop over tiles, a new iterator of the
 /// statement. The row over this iterator, which tells its instances apart, has to be in the tree as well.

@@ -1,20 +1,20 @@
 //! Values that are computed again at each use.
 
-use crate::poly::transform::state::Transformed;
 use super::cache::solve;
-use crate::poly::transform::tree_edit::{apart, refuse, together};
 use super::insert::remove;
 use super::value::{Value, check_first, check_given, check_sources};
-use crate::runtime::Result;
-use crate::poly::normalize::build::expand;
 use crate::expr::Expr;
-use crate::expr::{Affine, Var};
-use crate::poly::sets::isl::Isl;
 use crate::expr::syntax::Name;
+use crate::expr::{Affine, Var};
+use crate::poly::normalize::build::expand;
 use crate::poly::normalize::rounding;
 use crate::poly::schedule::{Node, Row, Schedule};
 use crate::poly::scop::Scop;
+use crate::poly::sets::isl::Isl;
 use crate::poly::statement::StatementId;
+use crate::poly::transform::state::Transformed;
+use crate::poly::transform::tree_edit::{apart, refuse, together};
+use crate::runtime::Result;
 
 /// `compute_inline Bx`: each use computes the value again.
 ///

@@ -1,16 +1,16 @@
 //! New statements in a tree: below a loop, with an iterator for each loop around them.
 
+use crate::expr::{Affine, Var};
+use crate::expr::{BufferId, Index};
+use crate::poly::schedule::{Node, Row, RowKind, Schedule, Step};
+use crate::poly::scop::Scop;
+use crate::poly::sets::isl::Isl;
+use crate::poly::sets::polyhedron::{Polyhedron, Reduced, difference, minus, plus};
+use crate::poly::statement::{Iterator, StatementId, TensorDecl};
+use crate::poly::storage::Private;
 use crate::poly::transform::state::Transformed;
 use crate::poly::transform::tree_edit::{apart, refuse, together};
 use crate::runtime::Result;
-use crate::expr::{BufferId, Index};
-use crate::expr::{Affine, Var};
-use crate::poly::sets::isl::Isl;
-use crate::poly::sets::polyhedron::{difference, minus, plus, Polyhedron, Reduced};
-use crate::poly::storage::Private;
-use crate::poly::schedule::{Node, Row, RowKind, Schedule, Step};
-use crate::poly::scop::Scop;
-use crate::poly::statement::{Iterator, StatementId, TensorDecl};
 
 /// One access: the statement, its subscripts, and where it takes place.
 pub struct Touch {

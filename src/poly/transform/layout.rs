@@ -1,15 +1,15 @@
 //! The layout of a copy in memory.
 
+use crate::expr::syntax::{Expr, Kind, Operator};
+use crate::expr::{Affine, Var};
+use crate::poly::scop::Scop;
+use crate::poly::sets::isl::Isl;
+use crate::poly::sets::polyhedron::{Form, Polyhedron, difference, minus, plus};
+use crate::poly::storage::{Digit, Private};
 use crate::poly::transform::state::Transformed;
 use crate::poly::transform::tree_edit::refuse;
-use crate::expr::{Affine, Var};
-use crate::poly::sets::isl::Isl;
-use crate::expr::syntax::{Expr, Kind, Operator};
-use crate::poly::sets::polyhedron::{difference, minus, plus, Form, Polyhedron};
-use crate::poly::storage::{Digit, Private};
-use crate::poly::scop::Scop;
-use crate::runtime::{Error, Result};
 use crate::runtime::error::unknown;
+use crate::runtime::{Error, Result};
 
 /// The copy that `name` speaks of: a private temporary, or the last copy of a tensor of this name.
 pub fn copy_of(scop: &Scop, name: &str) -> Option<usize> {

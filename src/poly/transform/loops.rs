@@ -1,13 +1,13 @@
 //! Primitives about loops. In the pictures `S` is whatever is below.
 
-use crate::poly::transform::tree_edit::{check_new, find, refuse, replace, restrict, rows, single};
-use crate::runtime::Result;
 use crate::expr::Affine;
-use crate::poly::transform::primitive::{Loop, Loops};
 use crate::expr::syntax::Name;
 use crate::poly::schedule::{Node, Row, RowKind, Schedule, Step, steps_of};
 use crate::poly::scop::Scop;
 use crate::poly::statement::StatementId;
+use crate::poly::transform::primitive::{Loop, Loops};
+use crate::poly::transform::tree_edit::{check_new, find, refuse, replace, restrict, rows, single};
+use crate::runtime::Result;
 
 /// Iterations that a loop is padded to multiples of, at most.
 const MAX_PAD: i64 = 1 << 16;

@@ -1,7 +1,5 @@
 //! Primitives about operands that are read from a copy which is made before the loops.
 
-use crate::poly::transform::state::Transformed;
-use crate::poly::transform::tree_edit::refuse;
 use crate::expr::Access;
 use crate::expr::Var;
 use crate::expr::syntax::Style;
@@ -9,8 +7,10 @@ use crate::expr::syntax::{Expr, Kind, Name, Operator};
 use crate::poly::packing::{Packing, Part};
 use crate::poly::scop::Scop;
 use crate::poly::statement::Statement;
-use crate::runtime::{Error, Result};
+use crate::poly::transform::state::Transformed;
+use crate::poly::transform::tree_edit::refuse;
 use crate::runtime::error::unknown;
+use crate::runtime::{Error, Result};
 
 /// `cache_read B`: everything reads B from a copy that is made before the loops, in the order of the subscripts until
 /// `pack` gives it another.

@@ -1,12 +1,12 @@
 //! Primitives about the parts that run on several threads, and their order.
 
-use crate::poly::transform::tree_edit::{apart, find, refuse, replace, single, statements, together};
-use crate::runtime::Result;
-use crate::poly::transform::primitive::Loop;
 use crate::expr::syntax::Name;
 use crate::poly::schedule::{Node, Row, RowKind, Schedule};
 use crate::poly::scop::Scop;
 use crate::poly::statement::StatementId;
+use crate::poly::transform::primitive::Loop;
+use crate::poly::transform::tree_edit::{apart, find, refuse, replace, single, statements, together};
+use crate::runtime::Result;
 
 /// `sequence B, A`: statements, or the loops around them, one after the other in this order, at the places that they had.
 ///

@@ -1,7 +1,7 @@
 //! Schedules written by hand, as a file says them: one variant for each primitive.
 
-use crate::expr::syntax::{list, Expr, Name, Span, Style};
-use std::fmt::{Display, Formatter, Result, Write};
+use crate::expr::syntax::{Expr, Name, Span, Style, list};
+use std::fmt::{Display, Formatter, Result};
 
 /// `schedule NAME for PROGRAM { … }`: primitives, applied in order to the program's original order.
 #[derive(Clone, PartialEq, Debug)]

@@ -1,9 +1,9 @@
 //! Primitives about the program: what the ILP is given instead of what was written. They come before all others.
 
-use crate::poly::transform::tree_edit::refuse;
+use crate::poly::normalize::index_set_split;
 use crate::poly::transform::state::{Original, Transformed};
+use crate::poly::transform::tree_edit::refuse;
 use crate::runtime::Result;
-use crate::poly::normalize::{array_expansion, index_set_split};
 
 /// `normalize`: what the ILP schedules. Of a tensor expression the temporaries are substituted into their readers, sums have
 /// accumulators, loops that all arrays use as one are one ([`crate::poly::normalize::build`]); the loops of a loop program begin at 0.

@@ -1,21 +1,21 @@
 //! A reduction in two steps.
 
-use crate::poly::transform::state::Transformed;
 use super::cache::{dimension_names, tensor};
-use crate::poly::transform::tree_edit::{apart, find, refuse, replace, single, together};
 use super::fuse::value_of;
 use super::insert::{
     Around, add_temporary, insert, join_privates, nest, path_to, private, settled, statement_name, touches,
 };
-use crate::runtime::Result;
-use crate::poly::analysis::dependence::reads_sums;
-use crate::expr::{Expr, Scalar};
-use crate::expr::{Affine, Var};
-use crate::poly::sets::isl::Isl;
-use crate::poly::transform::primitive::Loop;
 use crate::expr::syntax::Name;
+use crate::expr::{Affine, Var};
+use crate::expr::{Expr, Scalar};
+use crate::poly::analysis::dependence::reads_sums;
 use crate::poly::schedule::{Node, Row, RowKind, Schedule};
+use crate::poly::sets::isl::Isl;
 use crate::poly::statement::{Iterator, Statement, StatementId, TensorDecl};
+use crate::poly::transform::primitive::Loop;
+use crate::poly::transform::state::Transformed;
+use crate::poly::transform::tree_edit::{apart, find, refuse, replace, single, together};
+use crate::runtime::Result;
 
 /// `rfactor C over ki -> P`: P holds a partial result for each value of ki, which are combined afterwards. The update
 /// is called P from then on, its initialisation `P_init`, and what combines has the update's old name. Sums and

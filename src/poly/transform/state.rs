@@ -1,10 +1,10 @@
 //! A program in the state that the primitives so far have made of it.
 
+use crate::codegen::Isa;
+use crate::poly::analysis::operation_count;
 use crate::poly::packing::Packing;
 use crate::poly::schedule::Schedule;
 use crate::poly::scop::Scop;
-use crate::poly::analysis::operation_count;
-use crate::codegen::Isa;
 use crate::runtime::Result;
 
 /// What a schedule by hand has made of a program.

@@ -1,11 +1,11 @@
 //! Primitives about which statements share loops.
 
-use crate::poly::transform::tree_edit::{apart, children_of, refuse, replace, restrict, single, statements, together};
-use crate::runtime::Result;
 use crate::expr::syntax::Name;
 use crate::poly::schedule::{Node, Row, Schedule};
 use crate::poly::scop::Scop;
 use crate::poly::statement::StatementId;
+use crate::poly::transform::tree_edit::{apart, children_of, refuse, replace, restrict, single, statements, together};
+use crate::runtime::Result;
 
 /// `merge A, B at i`: the statements share their loops down to i.
 ///

@@ -1,14 +1,14 @@
 //! Loops that are one tensor instruction.
 
-use crate::poly::transform::state::Transformed;
-use crate::poly::transform::tree_edit::{apart, find, refuse, rows, single, together};
 use super::loops::reorder;
-use crate::poly::instruction::{Mismatch, TensorInstruction, match_stored, table};
-use crate::poly::transform::primitive::{Loop, Loops};
+use crate::codegen::Isa;
 use crate::expr::syntax::Name;
+use crate::poly::instruction::{Mismatch, TensorInstruction, match_stored, table};
 use crate::poly::schedule::{Node, Row, RowKind, Schedule};
 use crate::poly::statement::StatementId;
-use crate::codegen::Isa;
+use crate::poly::transform::primitive::{Loop, Loops};
+use crate::poly::transform::state::Transformed;
+use crate::poly::transform::tree_edit::{apart, find, refuse, rows, single, together};
 use crate::runtime::Result;
 use crate::runtime::error::unknown;
 

@@ -9,24 +9,24 @@
 pub mod context;
 mod loop_chain;
 
-use crate::poly::transform::to_primitives::context::{kind, Words};
-use crate::poly::transform::tree_edit::{apart, children_of};
 use super::apply_all;
-use crate::poly::transform::state::{Original, Transformed};
-use crate::expr::Affine;
 use crate::codegen::loopnest::LoopNest;
-use crate::poly::transform::primitive::{Loop, Placed, Primitive};
-use crate::expr::syntax::Span;
+use crate::expr::Affine;
 use crate::expr::syntax::Name;
+use crate::expr::syntax::Span;
+use crate::poly::lower;
+use crate::poly::normalize::{array_expansion, index_set_split};
 use crate::poly::packing::Packing;
 use crate::poly::schedule::{Node, Row, Schedule};
 use crate::poly::scop::Scop;
 use crate::poly::statement::StatementId;
 use crate::poly::tile::as_given;
 use crate::poly::tile::report::Tiled;
-use crate::poly::lower;
+use crate::poly::transform::primitive::{Loop, Placed, Primitive};
+use crate::poly::transform::state::{Original, Transformed};
+use crate::poly::transform::to_primitives::context::{Words, kind};
+use crate::poly::transform::tree_edit::{apart, children_of};
 use crate::runtime::{Error, Result};
-use crate::poly::normalize::{array_expansion, index_set_split};
 use std::collections::BTreeMap;
 
 /// The primitives after which a program is `scop` in the order of `tiled`. `Unsupported` where there are none.
@@ -62,9 +62,10 @@ fn program(original: &Original, scop: &Scop) -> Result<Vec<Primitive>> {
     if at != original.written {
         said.push(Primitive::Normalize);
     }
-    for (primitive, next) in
-        [(Primitive::Divide, index_set_split::split as fn(&Scop) -> Result<Scop>), (Primitive::Expand, array_expansion::expand)]
-    {
+    for (primitive, next) in [
+        (Primitive::Divide, index_set_split::split as fn(&Scop) -> Result<Scop>),
+        (Primitive::Expand, array_expansion::expand),
+    ] {
         if at != *scop {
             let changed = next(&at)?;
             if changed != at {

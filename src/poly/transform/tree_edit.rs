@@ -1,12 +1,12 @@
 //! Finding and replacing rows of a tree. While it is edited, a tree has one row in each band.
 
-use crate::poly::transform::primitive::Loop;
 use crate::expr::syntax::Name;
 use crate::poly::schedule::{Band, Node, Row, Schedule};
 use crate::poly::scop::Scop;
 use crate::poly::statement::StatementId;
-use crate::runtime::{Error, Result};
+use crate::poly::transform::primitive::Loop;
 use crate::runtime::error::unknown;
+use crate::runtime::{Error, Result};
 
 /// The same tree with a band for each row, and sequences in sequences as one.
 pub fn apart(node: &Node) -> Node {

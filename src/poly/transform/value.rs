@@ -5,19 +5,19 @@
 //! gives, and no write to an element that the definition reads lies between it and the use.
 
 use super::cache::{instance_conditions, solve, tensor, violation};
-use crate::poly::transform::tree_edit::refuse;
 use super::insert::touches;
-use crate::runtime::Result;
-use crate::poly::analysis::dependence::orders;
-use crate::expr::{BufferId, Index};
 use crate::expr::Affine;
-use crate::poly::sets::isl::Isl;
 use crate::expr::syntax::Name;
+use crate::expr::{BufferId, Index};
+use crate::poly::analysis::dependence::orders;
 use crate::poly::analysis::legality::instance_name;
-use crate::poly::sets::polyhedron::{difference, Polyhedron, Reduced};
 use crate::poly::schedule::Row;
 use crate::poly::scop::Scop;
+use crate::poly::sets::isl::Isl;
+use crate::poly::sets::polyhedron::{Polyhedron, Reduced, difference};
 use crate::poly::statement::{Role, Statement, StatementId};
+use crate::poly::transform::tree_edit::refuse;
+use crate::runtime::Result;
 
 /// A temporary, the statements that write it, and those that only read it.
 pub struct Value {

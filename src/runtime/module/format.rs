@@ -11,8 +11,8 @@
 //!
 //! All numbers are little-endian. The checksum finds damage; it is no signature.
 
-use super::{Buffer, Kernel, Mapping, Module, OutputSpec, Step, TensorSpec, Weights};
-use crate::runtime::{Error, Platform, Result, file};
+use super::{Buffer, Kernel, Mapping, Module, ModuleParts, OutputSpec, Step, TensorSpec, Weights};
+use crate::{Error, Platform, Result, file};
 use memmap2::{Mmap, MmapMut, MmapOptions};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -28,7 +28,7 @@ const WEIGHTS_ALIGNMENT: usize = 64;
 
 /// How a module is written, without its initial values: one module holds one more at most, so reading does not recur.
 #[derive(Serialize, Deserialize)]
-#[serde(remote = "Module")]
+#[serde(remote = "ModuleParts")]
 struct Description {
     name: String,
     target: String,
@@ -52,10 +52,10 @@ struct Description {
 impl Description {
     fn write(module: &Module) -> postcard::Result<Vec<u8>> {
         let mut serializer = postcard::Serializer { output: postcard::ser_flavors::StdVec::new() };
-        Description::serialize(module, &mut serializer)?;
-        module.initial.is_some().serialize(&mut serializer)?;
-        if let Some(initial) = &module.initial {
-            Description::serialize(initial, &mut serializer)?;
+        Description::serialize(&module.0, &mut serializer)?;
+        module.initial().is_some().serialize(&mut serializer)?;
+        if let Some(initial) = module.initial() {
+            Description::serialize(&initial.0, &mut serializer)?;
         }
         postcard::ser_flavors::Flavor::finalize(serializer.output)
     }
@@ -65,9 +65,9 @@ impl Description {
         let mut deserializer = postcard::Deserializer::from_bytes(bytes);
         let mut module = Description::deserialize(&mut deserializer)?;
         if bool::deserialize(&mut deserializer)? {
-            module.initial = Some(Arc::new(Description::deserialize(&mut deserializer)?));
+            module.initial = Some(Arc::new(Module(Description::deserialize(&mut deserializer)?)));
         }
-        Ok((module, deserializer.finalize()?))
+        Ok((Module(module), deserializer.finalize()?))
     }
 }
 
@@ -75,34 +75,34 @@ impl Module {
     /// Writes the module to a file. Who runs an older module of that name keeps it; a failure leaves the older one.
     pub fn save(&self, path: impl AsRef<Path>) -> Result<()> {
         let head = self.head()?;
-        file::write(path.as_ref(), |out| out.write_all(&head).and_then(|()| out.write_all(&self.weights)))
+        file::write(path.as_ref(), |out| out.write_all(&head).and_then(|()| out.write_all(self.weights())))
     }
 
     /// The contents of the module's file.
     pub fn to_bytes(&self) -> Result<Vec<u8>> {
-        Ok([&self.head()?[..], &self.weights[..]].concat())
+        Ok([&self.head()?[..], self.weights()].concat())
     }
 
     /// What stands before the weights.
     fn head(&self) -> Result<Vec<u8>> {
-        if self.initial.as_ref().is_some_and(|i| i.initial.is_some() || !i.weights.is_empty()) {
-            return Err(Error::Internal(format!("module `{}` has initial values with more than code", self.name)));
+        if self.initial().is_some_and(|i| i.initial().is_some() || !i.weights().is_empty()) {
+            return Err(Error::Internal(format!("module `{}` has initial values with more than code", self.name())));
         }
         let description = Description::write(self)
-            .map_err(|e| Error::Internal(format!("module `{}` cannot be written: {e}", self.name)))?;
+            .map_err(|e| Error::Internal(format!("module `{}` cannot be written: {e}", self.name())))?;
         let weights_at = (HEADER + description.len()).next_multiple_of(WEIGHTS_ALIGNMENT);
         let mut out = Vec::with_capacity(weights_at);
         out.extend_from_slice(&MAGIC);
         out.extend_from_slice(&FORMAT_VERSION.to_le_bytes());
         out.extend_from_slice(&[0; 4]);
-        for n in [description.len(), weights_at, self.weights.len()] {
+        for n in [description.len(), weights_at, self.weights().len()] {
             out.extend_from_slice(&(n as u64).to_le_bytes());
         }
         out.extend_from_slice(&description);
         out.resize(weights_at, 0);
         let mut crc = crc32fast::Hasher::new();
         crc.update(&out[16..]);
-        crc.update(&self.weights);
+        crc.update(self.weights());
         out[12..16].copy_from_slice(&crc.finalize().to_le_bytes());
         Ok(out)
     }
@@ -187,7 +187,7 @@ impl Module {
             return Err(Error::Invalid("damaged module: bytes left over after its description".into()));
         }
         if !weights.is_empty() {
-            module.weights = Weights(Some(Arc::new(Mapping { pages, range: weights })));
+            module.0.weights = Weights(Some(Arc::new(Mapping { pages, range: weights })));
         }
         module.verify()?;
         Ok(module)

@@ -2,7 +2,7 @@
 
 use super::element::{Around, Element, misuse, with_elements};
 use super::{View, ViewMut};
-use crate::runtime::{DType, Result};
+use crate::{DType, Result};
 
 /// Attributes: axis, 1 to keep the axis with extent 1, 1 to take the last of equal elements. Output: i64. What is not a
 /// number is nothing but the answer where it comes first.

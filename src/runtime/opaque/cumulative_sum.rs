@@ -2,7 +2,7 @@
 
 use super::element::{Around, Element, misuse, with_elements};
 use super::{View, ViewMut};
-use crate::runtime::{DType, Result};
+use crate::{DType, Result};
 
 /// Attributes: axis, 1 to leave the element itself out, 1 to sum from the end. Output: the input's type and shape.
 pub fn cumulative_sum(attributes: &[i64], inputs: &[View], outputs: &mut [ViewMut]) -> Result<()> {

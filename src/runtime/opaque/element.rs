@@ -1,6 +1,6 @@
 //! The elements of tensors that opaque functions work on: little-endian bytes to numbers with an order and a sum.
 
-use crate::runtime::{Error, Result};
+use crate::{Error, Result};
 
 /// A type of elements of `N` bytes.
 pub trait Element<const N: usize>: Copy + PartialOrd {

@@ -6,7 +6,7 @@
 
 use super::element::{Around, Element, misuse, with_elements};
 use super::{View, ViewMut};
-use crate::runtime::{DType, Result};
+use crate::{DType, Result};
 
 /// Attributes: k, axis, 1 for the largest (0: the smallest), 1 for sorted (we always sort). Outputs: values, i64 indices.
 pub fn top_k(attributes: &[i64], inputs: &[View], outputs: &mut [ViewMut]) -> Result<()> {

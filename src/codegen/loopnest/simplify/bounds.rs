@@ -1,9 +1,9 @@
 //! Loop bounds, and the conditions that become bounds.
 
-use crate::expr::{Affine, Var};
-use crate::expr::interval::{ceil_div, Facts};
 use crate::codegen::loopnest::{LoopKind, Stmt};
 use crate::expr::Bound;
+use crate::expr::interval::{Facts, ceil_div};
+use crate::expr::{Affine, Var};
 
 /// The bounds without those that never decide.
 pub fn tightest(bounds: Vec<Bound>, facts: &Facts, lower: bool) -> Vec<Bound> {

@@ -1,12 +1,12 @@
 //! Where a loop is split: the values at which conditions over unrolled variables change.
 
-use super::{resolve, Env, Simplifier};
+use super::{Env, Simplifier, resolve};
 use crate::codegen::loopnest::simplify::bounds::OldLoop;
-use crate::expr::{Access, Expr, Index};
-use crate::expr::{Affine, Var};
-use crate::expr::interval::{ceil_div, gcd, Facts};
 use crate::codegen::loopnest::{LoopKind, Stmt};
 use crate::expr::Bound;
+use crate::expr::interval::{Facts, ceil_div, gcd};
+use crate::expr::{Access, Expr, Index};
+use crate::expr::{Affine, Var};
 use std::collections::BTreeSet;
 
 /// The most parts of one loop.

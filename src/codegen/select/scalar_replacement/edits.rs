@@ -3,7 +3,7 @@
 //! In: a body, the loads that are removed, the registers that take their place. Out: the body, with the copies that carry
 //! values into the next iteration at its end. These copies are meant at once and put into an order that has this effect.
 
-use super::Registers;
+use crate::codegen::select::scalar_replacement::registers::Registers;
 use crate::codegen::select::tree::{Loop, Node};
 use crate::codegen::vcode::operands::Class;
 use crate::codegen::vcode::{Inst, VType, Vreg};

@@ -3,10 +3,10 @@
 
 use super::*;
 use crate::codegen::loopnest::LoopNest;
+use crate::codegen::loopnest::{parse, simplify};
 use crate::codegen::select::prepare;
 use crate::codegen::select::state::{LocalMode, Selector};
 use crate::codegen::select::tests::check;
-use crate::codegen::loopnest::{parse, simplify};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 

@@ -3,18 +3,18 @@
 //! A reduction over lanes has several accumulators, so that no addition waits for the one before; they are combined in a
 //! fixed tree when the loop has been expanded.
 
-use crate::codegen::select::state::Reduction;
-use crate::codegen::select::state::{Selector, Step};
-use crate::runtime::DType;
-use crate::expr::{BinaryOp, CompareOp, Expr, Index, Scalar};
-use crate::expr::Var;
 use crate::codegen::loopnest::Stmt;
 use crate::codegen::select::state::Address;
+use crate::codegen::select::state::Reduction;
+use crate::codegen::select::state::Val;
+use crate::codegen::select::state::{Selector, Step};
 use crate::codegen::select::tree::Node;
 use crate::codegen::select::value::contracts;
-use crate::codegen::select::state::Val;
-use crate::expr::scalar::numbers_only;
 use crate::codegen::vcode::{Inst, VBinary};
+use crate::expr::Var;
+use crate::expr::scalar::numbers_only;
+use crate::expr::{BinaryOp, CompareOp, Expr, Index, Scalar};
+use crate::runtime::DType;
 
 impl Selector<'_> {
     /// `target = op(target, value)`.

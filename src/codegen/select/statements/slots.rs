@@ -3,15 +3,15 @@
 //! A buffer for which that fails asks for the selection to be done again with the buffer in memory, or with writes of
 //! fewer lanes than are in use blended ([`Stop::Retry`]).
 
-use crate::codegen::select::state::Slot;
-use crate::codegen::select::state::{LANE, LocalMode, Selector, Step, Stop};
-use crate::runtime::DType;
-use crate::expr::BufferId;
 use crate::codegen::loopnest::BufferKind;
 use crate::codegen::select::state::Address;
-use crate::codegen::select::value::lane_of;
+use crate::codegen::select::state::Slot;
 use crate::codegen::select::state::Val;
+use crate::codegen::select::state::{LANE, LocalMode, Selector, Step, Stop};
+use crate::codegen::select::value::lane_of;
 use crate::codegen::vcode::{Inst, VType};
+use crate::expr::BufferId;
+use crate::runtime::DType;
 
 impl Selector<'_> {
     pub fn blends(&self, b: BufferId) -> bool {

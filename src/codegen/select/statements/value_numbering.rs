@@ -2,16 +2,16 @@
 //!
 //! Invariant: what was read from memory is forgotten when that memory is written, and everything when a new block begins.
 
-use crate::codegen::select::state::{Key, Known, Span};
-use crate::codegen::select::state::{LANE, Selector};
-use crate::expr::BufferId;
-use crate::expr::Var;
 use crate::codegen::loopnest::BufferKind;
 use crate::codegen::select::state::Branch;
-use crate::codegen::select::tree::Node;
 use crate::codegen::select::state::Val;
+use crate::codegen::select::state::{Key, Known, Span};
+use crate::codegen::select::state::{LANE, Selector};
+use crate::codegen::select::tree::Node;
 use crate::codegen::vcode::operands::Class;
 use crate::codegen::vcode::{Inst, VType, Vreg};
+use crate::expr::BufferId;
+use crate::expr::Var;
 use std::collections::HashMap;
 
 /// What a block knows (see [`Selector::known_values`]).

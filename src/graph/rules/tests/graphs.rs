@@ -2,15 +2,15 @@
 
 use super::{Sample, assert_close, inputs, pool, spelled_norm, turned, window};
 use crate::codegen::Target;
+use crate::expr::{BinaryOp, CompareOp};
 use crate::graph::egraph::network::{Head, Term};
 use crate::graph::egraph::{Optimized, Options, optimize};
-use crate::expr::{BinaryOp, CompareOp};
 use crate::graph::extract::Outcome;
 use crate::graph::ir::{Node, Source, ValueId};
 use crate::graph::op::{Layout, Op, PoolKind, ReduceOp};
+use crate::graph::rules;
 use crate::graph::rules::index::Index;
 use crate::graph::rules::pattern::Rule;
-use crate::graph::{interpret, rules};
 use egg::Id;
 
 /// A residual network in small: convolutions with batch normalisation, a squeeze-and-excitation gate, a concatenation.
@@ -61,7 +61,11 @@ fn a_convolutional_network_runs_in_channels_last_with_one_transposition() {
     assert_eq!(count(&|op| matches!(op, Op::Binary(BinaryOp::Mul))), 1, "{out}");
     assert_eq!(count(&|op| matches!(op, Op::Binary(BinaryOp::Add))), 1, "{out}");
     assert!(report.extraction.gap().is_some_and(|g| g < 0.05), "{report}");
-    assert_close(&crate::graph::interpret::network::run(&s.graph, &given).unwrap(), &crate::graph::interpret::network::run(&out, &given).unwrap(), "network");
+    assert_close(
+        &crate::graph::interpret::network::run(&s.graph, &given).unwrap(),
+        &crate::graph::interpret::network::run(&out, &given).unwrap(),
+        "network",
+    );
 }
 
 #[test]
@@ -135,7 +139,11 @@ fn a_recognised_norm_has_small_constants() {
     assert!(matches!(out.nodes[..], [Node { op: Op::LayerNorm { .. }, .. }]), "{out}");
     let constants = out.values.iter().filter(|v| matches!(v.source, Source::Constant(_)));
     assert!(constants.clone().count() > 0 && constants.into_iter().all(|v| v.ty.elements() == 1), "{out}");
-    assert_close(&crate::graph::interpret::network::run(&s.graph, &given).unwrap(), &crate::graph::interpret::network::run(&out, &given).unwrap(), "norm");
+    assert_close(
+        &crate::graph::interpret::network::run(&s.graph, &given).unwrap(),
+        &crate::graph::interpret::network::run(&out, &given).unwrap(),
+        "norm",
+    );
 }
 
 #[test]
@@ -184,7 +192,11 @@ fn blocks_of_channels_are_chosen_where_they_are_cheapest() {
     let run = |blocked, without: &[String]| {
         let options = Options { blocked, without: without.to_vec(), ..Options::default() };
         let Optimized { graph: out, report, .. } = optimize(&s.graph, &Target::avx512(), &options).unwrap();
-        assert_close(&crate::graph::interpret::network::run(&s.graph, &given).unwrap(), &crate::graph::interpret::network::run(&out, &given).unwrap(), "blocks");
+        assert_close(
+            &crate::graph::interpret::network::run(&s.graph, &given).unwrap(),
+            &crate::graph::interpret::network::run(&out, &given).unwrap(),
+            "blocks",
+        );
         let blocked = |n: &&Node| matches!(n.op, Op::Conv { layout: Layout::Blocked(16), .. });
         (out.nodes.iter().filter(blocked).count(), report.extraction.chosen_ns, out)
     };
@@ -225,6 +237,10 @@ fn growth_is_limited_by_counts() {
         let windows = matches!(report.extraction.outcome, Outcome::Windows { solved, of } if solved == of && of > 2);
         assert_eq!(windows, options.max_ilp_variables == 60, "{report}");
         assert!(report.extraction.chosen_ns <= report.extraction.greedy_ns);
-        assert_close(&crate::graph::interpret::network::run(&s.graph, &given).unwrap(), &crate::graph::interpret::network::run(&out, &given).unwrap(), "limited");
+        assert_close(
+            &crate::graph::interpret::network::run(&s.graph, &given).unwrap(),
+            &crate::graph::interpret::network::run(&out, &given).unwrap(),
+            "limited",
+        );
     }
 }

@@ -2,13 +2,12 @@
 
 use super::{Sample, assert_close, inputs, samples, window};
 use crate::codegen::Target;
+use crate::expr::{BinaryOp, UnaryOp};
 use crate::graph::egraph::convert::{Loaded, load};
 use crate::graph::egraph::network::Network;
 use crate::graph::egraph::saturate::{Budget, saturate};
 use crate::graph::egraph::support::{self, is_complete};
 use crate::graph::egraph::{Optimized, Options, optimize};
-use crate::expr::{BinaryOp, UnaryOp};
-use crate::graph::interpret;
 use crate::graph::ir::ValueId;
 use crate::graph::op::{Layout, Op};
 use crate::graph::rules;
@@ -141,7 +140,11 @@ fn assert_optimizes(s: &mut Sample, root: ValueId) {
     let given = inputs(s);
     let Optimized { graph: out, report, .. } = optimize(&s.graph, &Target::avx512(), &Options::default()).unwrap();
     assert!(matches!(report.stop, egg::StopReason::Saturated), "{report}");
-    assert_close(&crate::graph::interpret::network::run(&s.graph, &given).unwrap(), &crate::graph::interpret::network::run(&out, &given).unwrap(), "inverse");
+    assert_close(
+        &crate::graph::interpret::network::run(&s.graph, &given).unwrap(),
+        &crate::graph::interpret::network::run(&out, &given).unwrap(),
+        "inverse",
+    );
 }
 
 /// A transposition of a transposition and a product that reads one of them transposed need each other.

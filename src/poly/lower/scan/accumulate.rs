@@ -1,16 +1,16 @@
 //! Updates on a local tile of their target.
 
 use super::{MAX_TILE, Site, expands, rows_below};
-use crate::expr::{Affine, Var};
 use crate::codegen::loopnest::Stmt;
-use crate::runtime::Result;
-use crate::poly::analysis::dependence::reads_sums;
+use crate::expr::{Affine, Var};
 use crate::poly::analysis::constant_factor;
-use crate::poly::sets::isl::Isl;
+use crate::poly::analysis::dependence::reads_sums;
 use crate::poly::lower::state::Local;
 use crate::poly::lower::state::{Lowering, Mode, Placed};
 use crate::poly::schedule::{Node, Row};
+use crate::poly::sets::isl::Isl;
 use crate::poly::statement::StatementId;
+use crate::runtime::Result;
 
 impl Lowering<'_> {
     /// Where the remaining rows are the reduction loops and the points of one update whose target lies in memory: the

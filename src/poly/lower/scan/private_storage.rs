@@ -1,15 +1,15 @@
 //! Memory of temporaries that each iteration of some loops has for itself.
 
 use super::{Site, both, is_empty};
-use crate::expr::{BufferId, Index};
-use crate::expr::Affine;
 use crate::codegen::loopnest::Stmt;
-use crate::poly::sets::isl::Isl;
+use crate::expr::Affine;
+use crate::expr::{BufferId, Index};
 use crate::poly::lower::state::Local;
 use crate::poly::lower::state::{Lowering, Placed, State};
-use crate::poly::storage::{Digit, Private};
 use crate::poly::schedule::Row;
+use crate::poly::sets::isl::Isl;
 use crate::poly::statement::StatementId;
+use crate::poly::storage::{Digit, Private};
 use crate::runtime::{Error, Result};
 
 impl Lowering<'_> {

@@ -1,12 +1,12 @@
 //! Full and partial tiles apart: a loop is divided where no statement below it needs a condition.
 
 use super::{Done, MAX_STORES, Shadow, Site, both, expands, is_empty, rows_below};
-use crate::runtime::Result;
-use crate::poly::sets::isl::Isl;
 use crate::poly::lower::state::Lowering;
-use crate::poly::sets::polyhedron::{minus, Form, Polyhedron};
 use crate::poly::schedule::{Node, Row};
+use crate::poly::sets::isl::Isl;
+use crate::poly::sets::polyhedron::{Form, Polyhedron, minus};
 use crate::poly::statement::StatementId;
+use crate::runtime::Result;
 
 impl Lowering<'_> {
     /// The parts of a loop (the last variable of `inside`) that are worth code of their own, each with all that is

@@ -1,13 +1,13 @@
 //! Parallel rows inside of a serial outermost row: one parallel loop with barriers.
 
 use super::{Site, both, condition};
-use crate::expr::{Affine, Var};
 use crate::codegen::loopnest::{LoopKind, Stmt};
-use crate::poly::sets::isl::Isl;
+use crate::expr::{Affine, Var};
 use crate::poly::lower::loop_over;
 use crate::poly::lower::state::Lowering;
-use crate::poly::sets::polyhedron::{minus, plus, Polyhedron};
 use crate::poly::schedule::{Band, Node, Part, Row};
+use crate::poly::sets::isl::Isl;
+use crate::poly::sets::polyhedron::{Polyhedron, minus, plus};
 use crate::runtime::{Error, Result};
 
 impl Lowering<'_> {

@@ -1,15 +1,15 @@
 //! Two rows of tiles in waves: one parallel loop with barriers.
 
 use super::{Site, both, condition, is_empty};
-use crate::expr::Affine;
 use crate::codegen::loopnest::{LoopKind, Stmt};
-use crate::runtime::Result;
-use crate::poly::sets::isl::Isl;
+use crate::expr::Affine;
 use crate::poly::lower::loop_over;
 use crate::poly::lower::state::Lowering;
-use crate::poly::sets::polyhedron::{gcd, minus, plus};
 use crate::poly::schedule::{Node, Row};
+use crate::poly::sets::isl::Isl;
+use crate::poly::sets::polyhedron::{gcd, minus, plus};
 use crate::poly::statement::StatementId;
+use crate::runtime::Result;
 
 impl Lowering<'_> {
     /// The first two rows as one parallel loop in waves: `t = width·wave + u`, where wave is the sum of both rows and u a

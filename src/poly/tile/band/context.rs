@@ -1,10 +1,10 @@
 //! The statements and the target that bands are tiled for.
 
-use crate::expr::Var;
 use crate::codegen::Target;
-use crate::poly::sets::isl::Isl;
+use crate::expr::Var;
 use crate::poly::schedule::Row;
 use crate::poly::scop::Scop;
+use crate::poly::sets::isl::Isl;
 use crate::poly::statement::StatementId;
 
 /// Share of the second cache that a tile fills.

@@ -5,10 +5,10 @@
 //! registers, and the size of their tiles. Loops of triangular bounds are divided into whole blocks and the rest when
 //! they are lowered.
 
-use crate::poly::analysis::access::{references, Reference};
-use crate::poly::tile::band::context::{direction, Bands, FILL, SIZES};
+use crate::poly::analysis::access::{Reference, references};
 use crate::poly::schedule::{Band, Row};
 use crate::poly::statement::StatementId;
+use crate::poly::tile::band::context::{Bands, FILL, SIZES, direction};
 use std::collections::BTreeMap;
 
 /// Points of the first row of a block.

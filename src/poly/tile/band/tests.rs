@@ -1,16 +1,16 @@
 //! Loop programs from text to loops, against their instances one by one.
 
-use crate::poly::normalize::array_expansion::expand;
+use crate::codegen::Target;
 use crate::language;
 use crate::language::meaning::Computation;
+use crate::poly::analysis::{dependence, legality};
 use crate::poly::lower::{Kernel, lower};
+use crate::poly::normalize::array_expansion::expand;
 use crate::poly::schedule::{RowKind, Schedule};
 use crate::poly::scop::Scop;
 use crate::poly::tile::tile;
 use crate::poly::{ilp, reference};
 use crate::runtime::{DType, Tensor};
-use crate::codegen::Target;
-use crate::poly::analysis::{dependence, legality};
 use std::collections::BTreeMap;
 
 /// Small caches, so that small programs need tiles.

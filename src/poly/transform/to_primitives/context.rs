@@ -1,10 +1,10 @@
 //! The loops around each statement, and the primitives so far.
 
 use crate::expr::Affine;
-use crate::poly::transform::primitive::{Loop, Primitive};
 use crate::poly::schedule::RowKind;
 use crate::poly::scop::Scop;
 use crate::poly::statement::StatementId;
+use crate::poly::transform::primitive::{Loop, Primitive};
 use std::collections::BTreeMap;
 
 pub(super) struct Words<'a> {

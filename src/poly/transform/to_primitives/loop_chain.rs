@@ -4,14 +4,14 @@
 //! times, split for each row over tiles (changed where its time is that of no row over single values), reorder. The times
 //! over single values are reduced to those of the program by adding multiples of one to another, which is what skew undoes.
 
-use crate::poly::transform::to_primitives::context::Link;
-use crate::poly::transform::to_primitives::context::{kind, Words};
 use crate::expr::Affine;
-use crate::poly::transform::primitive::{Loops, Primitive};
 use crate::expr::syntax::Name;
-use crate::poly::sets::polyhedron::orthogonal_complement;
 use crate::poly::schedule::Row;
+use crate::poly::sets::polyhedron::orthogonal_complement;
 use crate::poly::statement::StatementId;
+use crate::poly::transform::primitive::{Loops, Primitive};
+use crate::poly::transform::to_primitives::context::Link;
+use crate::poly::transform::to_primitives::context::{Words, kind};
 use crate::runtime::{Error, Result};
 
 impl Words<'_> {

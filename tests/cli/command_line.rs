@@ -1,5 +1,6 @@
 //! The command line as its users see it: spellings, files, exit codes, one sentence for each failure.
 
+#[path = "../common/mod.rs"]
 mod common;
 #[path = "command_line/programs.rs"]
 mod programs;

@@ -1,5 +1,6 @@
 //! `compare` as its users see it: what takes part, what is refused, what is printed and written.
 
+#[path = "../common/mod.rs"]
 mod common;
 
 use common::root;

@@ -1,5 +1,6 @@
 //! Whatever is handed in, the answer is a result or one clear sentence: no panic, no wrong answer, no gigabytes.
 
+#[path = "../common/mod.rs"]
 mod common;
 
 use common::root;
@@ -8,8 +9,8 @@ use std::sync::Arc;
 use tilewright::graph::proto::{
     AttributeProto, DimensionProto, ModelProto, NodeProto, StringStringEntryProto, TensorProto,
 };
-use tilewright::pipeline::Limits;
 use tilewright::language;
+use tilewright::pipeline::Limits;
 use tilewright::runtime::module::Module;
 use tilewright::runtime::session::Session;
 use tilewright::{DType, Error, Model, Options, Result, Tensor};

@@ -1,6 +1,7 @@
 //! What README says of the text language is true: its program parses, its schedules are proven and refused as printed there,
 //! and its table names every primitive.
 
+#[path = "../common/mod.rs"]
 mod common;
 
 use common::root;

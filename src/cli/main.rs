@@ -1,0 +1,93 @@
+//! Arguments in, text for standard output out. Progress and errors go to standard error.
+//!
+//! One file a command. Wrong use ends in exit code 2 (by clap), any other failure in one sentence and exit code 1.
+
+mod bench;
+mod check;
+mod compare;
+mod compile;
+mod demo;
+mod explain;
+mod inputs;
+mod model_arguments;
+mod ocr;
+mod progress;
+mod run;
+mod targets;
+
+use clap::{Parser, Subcommand};
+use progress::Progress;
+use std::io::{ErrorKind, Write};
+use std::process::ExitCode;
+use tilewright::Result;
+use tilewright::runtime::text::lines;
+
+/// A polyhedral compiler with an e-graph front: ONNX models and loop programs in, machine code out.
+#[derive(Parser)]
+#[command(name = "tilewright", version, arg_required_else_help = true)]
+pub struct Arguments {
+    /// No progress on standard error
+    #[arg(long, global = true)]
+    quiet: bool,
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Run a model once and print its outputs
+    Run(run::Arguments),
+    /// Compile a model into a file that `run` and `bench` take
+    Compile(compile::Arguments),
+    /// List the targets and mark those that this processor runs
+    Targets(targets::Arguments),
+    /// Measure a model's latency and that of each kernel
+    Bench(bench::Arguments),
+    /// Show what the compiler did, or any stage as text
+    Explain(explain::Arguments),
+    /// Prove or refuse every schedule of a .tile file
+    Check(check::Arguments),
+    /// Run the schedules of a .tile file, the ILP's and the untransformed program in turn; for a network, every kernel twice
+    Compare(crate::compare::arguments::Arguments),
+    /// Read the picture of a line of text with the PP-OCRv4 recogniser
+    Demo(demo::Arguments),
+}
+
+impl Arguments {
+    /// Carries the command out.
+    pub fn run(self) -> Result<String> {
+        let progress = Progress::new(self.quiet);
+        match self.command {
+            Command::Run(arguments) => arguments.run(&progress),
+            Command::Compile(arguments) => arguments.run(&progress),
+            Command::Targets(arguments) => arguments.run(&progress),
+            Command::Bench(arguments) => arguments.run(&progress),
+            Command::Explain(arguments) => arguments.run(&progress),
+            Command::Check(arguments) => arguments.run(&progress),
+            Command::Compare(arguments) => arguments.run(&progress),
+            Command::Demo(arguments) => arguments.run(&progress),
+        }
+    }
+}
+
+fn main() -> ExitCode {
+    let arguments = Arguments::parse();
+    // The library turns a panic into an error; where it happened matters only to those who ask for it.
+    if std::env::var_os("RUST_BACKTRACE").is_none() {
+        std::panic::set_hook(Box::new(|_| {}));
+    }
+    match arguments.run() {
+        Ok(text) => match std::io::stdout().lock().write_all(lines(&text).as_bytes()) {
+            // A reader that has seen enough, such as `head`, is no failure.
+            Err(e) if e.kind() != ErrorKind::BrokenPipe => fail(&format!("cannot write the output: {e}")),
+            _ => ExitCode::SUCCESS,
+        },
+        Err(error) => fail(&error.to_string()),
+    }
+}
+
+fn fail(message: &str) -> ExitCode {
+    // Nothing is left to do when even this cannot be written.
+    let _ = writeln!(std::io::stderr(), "tilewright: {}", lines(message));
+    ExitCode::FAILURE
+}

@@ -1,0 +1,86 @@
+//! Arguments that several commands share: which model, and how it is compiled.
+
+use clap::Args;
+use std::collections::BTreeMap;
+use std::io::Write;
+use std::path::PathBuf;
+use tilewright::codegen::target::Target;
+use tilewright::runtime::error::unknown;
+use tilewright::runtime::text::lines;
+use tilewright::{Error, Result};
+
+/// Which model, and how it is compiled.
+#[derive(Args)]
+pub struct ModelArguments {
+    /// An ONNX file, a `.tile` program, or a module made by `compile`
+    pub model: PathBuf,
+    /// The program of a .tile file; its first one by default
+    #[arg(long, value_name = "NAME")]
+    pub program: Option<String>,
+    /// A schedule of the .tile file, instead of the one that the ILP finds
+    #[arg(long, value_name = "NAME")]
+    pub schedule: Option<String>,
+    /// The set of sizes of a .tile program, for those that --dim does not give
+    #[arg(long, value_name = "NAME")]
+    pub size: Option<String>,
+    /// Compile for this target; one of `tilewright targets`, the host's best by default
+    #[arg(long, value_name = "NAME")]
+    pub target: Option<String>,
+    /// Bind a dynamic dimension or a program's size; those not given are taken from the inputs, or 1
+    #[arg(long = "dim", value_name = "NAME=N", value_parser = parse_dim)]
+    pub dims: Vec<(String, i64)>,
+    /// Make only the first N rewrites of a network: the one that breaks it is found by halving
+    #[arg(long, value_name = "N")]
+    pub stop_after: Option<usize>,
+}
+
+impl ModelArguments {
+    /// The target asked for, or the best that runs here.
+    pub fn target(&self) -> Result<Target> {
+        target(self.target.as_deref())
+    }
+
+    /// The dimensions given, each once.
+    pub fn dims(&self) -> Result<BTreeMap<String, i64>> {
+        bind_once(&self.dims)
+    }
+}
+
+/// Names with their sizes; an error for a name that comes twice.
+pub fn bind_once(given: &[(String, i64)]) -> Result<BTreeMap<String, i64>> {
+    let mut dims = BTreeMap::new();
+    for (name, size) in given {
+        if dims.insert(name.clone(), *size).is_some() {
+            return Err(Error::Invalid(format!("dimension '{name}' is bound twice")));
+        }
+    }
+    Ok(dims)
+}
+
+/// Writes results to standard output at once, where an error is still to follow.
+pub fn print(text: &str) -> Result<()> {
+    let io = |e| Error::Io(format!("cannot write to standard output: {e}"));
+    std::io::stdout().lock().write_all(lines(text).as_bytes()).map_err(io)
+}
+
+pub fn parse_dim(text: &str) -> std::result::Result<(String, i64), String> {
+    // The last `=`: names may contain one.
+    let (name, size) = text.rsplit_once('=').ok_or("expected NAME=N")?;
+    match size.parse() {
+        Ok(size) if size > 0 && !name.is_empty() => Ok((name.to_string(), size)),
+        _ => Err("expected NAME=N with a positive number N".into()),
+    }
+}
+
+/// The target of this name, or the best that runs here.
+pub fn target(name: Option<&str>) -> Result<Target> {
+    match name {
+        None => Target::host().ok_or_else(|| {
+            Error::Unsupported("this processor runs none of the targets: see `tilewright targets`".into())
+        }),
+        Some(name) => Target::by_name(name).ok_or_else(|| {
+            let names: Vec<_> = Target::all().into_iter().map(|t| t.name).collect();
+            Error::Invalid(unknown("target", name, &names))
+        }),
+    }
+}

@@ -1,0 +1,85 @@
+//! The vector registers of a phase: definitions, lanes that are written and read.
+
+use crate::codegen::select::single_lane::lanes_read;
+use crate::codegen::select::tree::{Loop, Node, Tree};
+use crate::codegen::vcode::operands::Class;
+use crate::codegen::vcode::{Gpr, Inst, Vreg};
+use std::collections::HashMap;
+
+/// The vector registers of a phase.
+pub struct Registers {
+    pub count: u32,
+    pub next_var: u32,
+    /// Definitions of each register; lanes that each definition writes, at least; lanes that are read, at most.
+    pub definitions: HashMap<Vreg, usize>,
+    pub written: HashMap<Vreg, u8>,
+    pub read: Vec<u8>,
+}
+
+impl Registers {
+    pub fn of(tree: &Tree) -> Registers {
+        let mut insts = vec![];
+        instructions(&tree.nodes, &mut |inst| insts.push(inst.clone()));
+        let (mut definitions, mut written) = (HashMap::new(), HashMap::new());
+        for inst in &insts {
+            inst.registers(|class, access, r| {
+                if class == Class::Vector && access.writes() {
+                    *definitions.entry(Vreg(r)).or_insert(0) += 1;
+                    let lanes = written_lanes(inst);
+                    let least = written.entry(Vreg(r)).or_insert(lanes);
+                    *least = lanes.min(*least);
+                }
+            });
+        }
+        let read = lanes_read(&insts, tree.vregs);
+        Registers { count: tree.vregs, next_var: 0, definitions, written, read }
+    }
+
+    pub fn fresh(&mut self) -> Vreg {
+        self.count += 1;
+        Vreg(self.count - 1)
+    }
+
+    pub fn is_single(&self, r: Vreg) -> bool {
+        self.definitions.get(&r) == Some(&1)
+    }
+
+    pub fn lanes_read(&self, r: Vreg) -> u8 {
+        self.read.get(r.index()).copied().unwrap_or(u8::MAX)
+    }
+}
+
+/// Lanes that an instruction defines.
+fn written_lanes(inst: &Inst) -> u8 {
+    match inst {
+        Inst::VConst { ty, .. }
+        | Inst::VCopy { ty, .. }
+        | Inst::VLoad { ty, .. }
+        | Inst::VBroadcast { ty, .. }
+        | Inst::VGather { ty, .. }
+        | Inst::VGatherIndex { ty, .. }
+        | Inst::VSplat { ty, .. }
+        | Inst::VIota { ty, .. }
+        | Inst::VUnary { ty, .. }
+        | Inst::VBinary { ty, .. }
+        | Inst::VShift { ty, .. }
+        | Inst::VFma { ty, .. }
+        | Inst::VCompare { ty, .. }
+        | Inst::VSelect { ty, .. }
+        | Inst::VReduce { ty, .. } => ty.lanes,
+        Inst::VConvert { to, .. } => to.lanes,
+        _ => 0,
+    }
+}
+
+/// Calls `f` on each vector instruction of the tree, with splats as instructions.
+pub fn instructions(nodes: &[Node], f: &mut impl FnMut(&Inst)) {
+    for node in nodes {
+        match node {
+            Node::Inst(inst) => f(inst),
+            Node::Splat { dst, ty, .. } => f(&Inst::VSplat { dst: *dst, ty: *ty, src: Gpr(0) }),
+            Node::Loop(Loop { body, .. }) | Node::If { body, .. } => instructions(body, f),
+            Node::Let { .. } | Node::Integer { .. } | Node::Choose { .. } | Node::LoadInt { .. } => {}
+        }
+    }
+}
