@@ -185,11 +185,9 @@ impl Modules {
         let (mut test, mut rest) = (false, String::new());
         let mut below = vec![];
         for line in code.lines() {
-            if let (Some(name), true) = (declares_module(line), line.trim_end().ends_with(';')) {
-                if !test {
-                    module.children.insert(name.to_string());
-                    below.push(name.to_string());
-                }
+            if let (Some(name), true, false) = (declares_module(line), line.trim_end().ends_with(';'), test) {
+                module.children.insert(name.to_string());
+                below.push(name.to_string());
             }
             if !line.starts_with([' ', '}', ')']) {
                 for keyword in ["fn", "struct", "enum", "trait", "type", "const", "static", "macro_rules!"] {
