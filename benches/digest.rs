@@ -41,9 +41,7 @@ fn networks() -> Vec<Case> {
         let load = move || {
             let model = Model::load(&path)?;
             let shape = |name: &str| row["inputs"][name].as_array().into_iter().flatten().filter_map(|d| d.as_i64());
-            let zeros = |i: &tilewright::graph::import::model::InputSpec| {
-                Tensor::zeros(i.dtype, &shape(&i.name).collect::<Vec<i64>>())
-            };
+            let zeros = |i: &tilewright::InputSpec| Tensor::zeros(i.dtype, &shape(&i.name).collect::<Vec<i64>>());
             let inputs: Vec<Tensor> = model.inputs().iter().map(zeros).collect();
             let dims = bind(&model, &inputs);
             Ok(vec![(String::new(), model, dims)])
@@ -73,7 +71,7 @@ fn programs(group: &'static str) -> Vec<Case> {
     let case = |path: PathBuf| {
         let name = path.file_stem().expect("programs have names").to_string_lossy().into_owned();
         let load = move || {
-            let file = tilewright::language::file::load(&path)?;
+            let file = tilewright::File::load(&path)?;
             let mut variants = vec![];
             for program in &file.programs {
                 for sizes in SIZES {

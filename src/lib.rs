@@ -13,25 +13,89 @@
 //! # }
 //! ```
 //!
-//! What most programs need is re-exported here: [`Model`], [`Options`], [`Compiled`], [`Tensor`], [`Target`], and for saved
-//! modules [`Module`] and [`Session`]. The folders are the stages, each knowing only those after it: [`graph`], [`poly`],
-//! [`codegen`], [`runtime`]; [`pipeline`] strings them together.
+//! | to | use |
+//! |---|---|
+//! | compile and run a model | [`Model`], [`Options`], [`Compiled`] |
+//! | build a network in Rust | [`GraphBuilder`], [`operators`], [`graph_text`] |
+//! | write a program and its schedule | [`File`], [`builder`], [`syntax`] |
+//! | compile ahead of time | [`Model::compile_module`], [`Target`], [`Module`], [`Session`] |
+//! | read what a compilation did | [`Report`], [`Stage`] |
+//!
+//! This file is the list of what is public. A program that only runs saved modules needs no compiler: the package
+//! `tilewright-runtime` has [`Module`], [`Session`], [`Pool`] and the tensors alone.
+#![cfg_attr(doc, warn(missing_docs))]
 
-pub mod codegen;
-pub mod expr;
-pub mod graph;
-pub mod language;
-pub mod model;
-pub mod pipeline;
-pub mod poly;
+mod codegen;
+mod expr;
+mod graph;
+mod language;
+mod model;
+mod pipeline;
+mod poly;
 
-pub use tilewright_runtime as runtime;
+use tilewright_runtime::internal as runtime;
 
-pub use codegen::Target;
+pub use codegen::target::{Isa, Target};
+pub use graph::builder::GraphBuilder;
+pub use graph::import::model::{Dim, InputSpec};
+pub use graph::ir::{Graph, ValueId};
+pub use language::syntax::File;
 pub use model::{Compiled, Model, Options};
-pub use pipeline::Limits;
-pub use pipeline::report::Report;
-pub use runtime::module::Module;
-pub use runtime::pool::Pool;
-pub use runtime::session::Session;
-pub use runtime::{DType, Error, Result, Tensor, TensorView, TensorViewMut};
+pub use pipeline::report::{KernelReport, PhaseReport, Report, Rewriting, Vectorization};
+pub use pipeline::{EgraphOptions, Limits, Stage};
+pub use tilewright_runtime::{
+    AsView, AsViewMut, Bytes, DType, Element, Error, Features, Instance, MAX_THREADS, Module, Platform, Pool, Refusal,
+    Result, Session, Tensor, TensorView, TensorViewMut, module,
+};
+
+/// The operators of a [`Graph`], and its nodes and values.
+pub mod operators {
+    pub use crate::expr::{BinaryOp, CompareOp, UnaryOp};
+    pub use crate::graph::ir::{Node, Source, Value};
+    pub use crate::graph::op::{F32, Layout, Op, PoolKind, ReduceOp, Window};
+    pub use crate::graph::tensor_type::TensorType;
+}
+
+/// The text form of a [`Graph`].
+pub mod graph_text {
+    pub use crate::graph::text::{parse, print};
+}
+
+pub use language::builder;
+
+/// The syntax tree of `.tile` files: programs, expressions and schedules.
+pub mod syntax {
+    pub use crate::expr::syntax::{Expr, Function, Kind, Name, Operator, Span, Style};
+    pub use crate::language::source::Source;
+    pub use crate::language::syntax::{
+        Access, Array, Assign, Assignment, Body, Combine, Condition, Equation, Output, Parameter, Program, Range,
+        Sizes, Statement,
+    };
+    pub use crate::poly::transform::primitive::{Loop, Loops, Placed, Primitive, Schedule};
+}
+
+/// The stages, for this package's own tests, benchmarks and command line. No part of the public interface: it changes
+/// without notice.
+#[cfg(not(doc))]
+#[doc(hidden)]
+pub mod internal {
+    pub mod codegen {
+        pub use crate::codegen::*;
+    }
+    pub mod expr {
+        pub use crate::expr::*;
+    }
+    pub mod graph {
+        pub use crate::graph::*;
+    }
+    pub mod language {
+        pub use crate::language::*;
+    }
+    pub mod pipeline {
+        pub use crate::pipeline::*;
+    }
+    pub mod poly {
+        pub use crate::poly::*;
+    }
+    pub use tilewright_runtime::internal as runtime;
+}

@@ -143,7 +143,7 @@ impl Model {
     pub fn load(path: impl AsRef<Path>) -> Result<Model> {
         let path = path.as_ref();
         if path.extension().is_some_and(|e| e == "tile") {
-            return Model::from_program(crate::language::file::load(path)?, None, None);
+            return Model::from_program(File::load(path)?, None, None);
         }
         guard(|| Ok(Model::from_onnx(OnnxModel::load(path)?)))
     }

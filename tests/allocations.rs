@@ -4,7 +4,7 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
-use tilewright::runtime::npy;
+use tilewright::internal::runtime::npy;
 use tilewright::{Model, Options, Session, Tensor, TensorView};
 
 /// Counts while it is told to.

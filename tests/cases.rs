@@ -20,9 +20,10 @@ use common::root;
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
-use tilewright::graph::text;
-use tilewright::language;
-use tilewright::{Model, Options, Target, pipeline};
+use tilewright::graph_text;
+use tilewright::internal::language;
+use tilewright::internal::pipeline;
+use tilewright::{Model, Options, Target};
 
 const END: &str = "----\n";
 
@@ -59,7 +60,7 @@ impl Case {
             None => self.input.clone(),
         };
         if input.trim_start().starts_with("graph ") {
-            return Ok(Model::from_graph(text::parse(&input)?));
+            return Ok(Model::from_graph(graph_text::parse(&input)?));
         }
         let model = Model::from_program(language::parse("case.tile", &input)?, None, self.get("size"))?;
         match self.get("schedule") {

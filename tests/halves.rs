@@ -6,9 +6,9 @@ mod common;
 use common::host_targets;
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use tilewright::expr::scalar::{f16_to_f32, f32_to_bf16, f32_to_f16};
-use tilewright::language;
-use tilewright::runtime::DType;
+use tilewright::DType;
+use tilewright::internal::expr::scalar::{f16_to_f32, f32_to_bf16, f32_to_f16};
+use tilewright::internal::language;
 use tilewright::{Model, Options, Session, Tensor};
 
 /// One of the two types, by its conversions.

@@ -34,7 +34,7 @@ fn every_schedule_of_the_library_is_legal_and_right() {
         if !text.lines().take_while(|l| l.starts_with('#')).any(year) {
             return Err(format!("{name} does not begin with where the idea comes from"));
         }
-        let file = tilewright::language::file::load(path).map_err(|e| e.to_string())?;
+        let file = tilewright::File::load(path).map_err(|e| e.to_string())?;
         for program in &file.programs {
             let base = Model::from_program(file.clone(), Some(&program.name), Some("SMALL")).unwrap();
             let schedules = file.schedules_of(program);

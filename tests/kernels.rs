@@ -1,16 +1,16 @@
 //! Operators through the polyhedral part: every definition, compiled for every target, computes in the interpreter of loop
 //! nests what the equations say. Extents are odd, so that vectors and tiles have remainders.
 
-use tilewright::codegen::Target;
-use tilewright::codegen::loopnest::{interpret, simplify, verify};
-use tilewright::expr::{BinaryOp, CompareOp, UnaryOp};
-use tilewright::graph::define::define;
-use tilewright::graph::interpret::evaluate;
-use tilewright::graph::op::{F32, Layout, Op, PoolKind, ReduceOp, Window};
-use tilewright::graph::tensor_type::TensorType;
-use tilewright::poly::compile::Compiled;
-use tilewright::poly::lower::state::Argument;
-use tilewright::poly::statement::{Program, Role};
+use tilewright::Target;
+use tilewright::internal::codegen::loopnest::{interpret, simplify, verify};
+use tilewright::internal::expr::{BinaryOp, CompareOp, UnaryOp};
+use tilewright::internal::graph::define::define;
+use tilewright::internal::graph::interpret::evaluate;
+use tilewright::internal::graph::op::{F32, Layout, Op, PoolKind, ReduceOp, Window};
+use tilewright::internal::graph::tensor_type::TensorType;
+use tilewright::internal::poly::compile::Compiled;
+use tilewright::internal::poly::lower::state::Argument;
+use tilewright::internal::poly::statement::{Program, Role};
 use tilewright::{DType, Tensor};
 
 fn f(shape: &[i64]) -> TensorType {
@@ -148,9 +148,9 @@ fn fill(p: &Program) -> Vec<Tensor> {
         .collect()
 }
 
-fn run(c: &Compiled, nest: &tilewright::codegen::loopnest::LoopNest, inputs: &[Tensor]) -> Tensor {
+fn run(c: &Compiled, nest: &tilewright::internal::codegen::loopnest::LoopNest, inputs: &[Tensor]) -> Tensor {
     let external = |id: u32| {
-        let t = c.scop.tensor(tilewright::expr::BufferId(id));
+        let t = c.scop.tensor(tilewright::internal::expr::BufferId(id));
         match t.role {
             Role::Output => Tensor::zeros(t.dtype, &t.shape),
             _ => Tensor { shape: t.shape.clone(), ..inputs[id as usize].clone() },
@@ -199,7 +199,7 @@ fn every_operator_computes_what_it_defines() {
         let inputs = fill(&program);
         let expected = evaluate(&program, &inputs.iter().collect::<Vec<_>>()).unwrap().remove(0);
         for target in Target::all() {
-            let c = tilewright::poly::compile::compile_stages(&program, "case", &target)
+            let c = tilewright::internal::poly::compile::compile_stages(&program, "case", &target)
                 .unwrap_or_else(|e| panic!("{op}: {e}"));
             let nest = &c.kernel.nest;
             verify::verify(nest).unwrap_or_else(|e| panic!("{op} {}: {e}\n{nest}", target.name));

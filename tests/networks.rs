@@ -6,7 +6,7 @@ mod common;
 
 use common::{bind, difference, host_targets, read_tensors, root};
 use std::sync::Arc;
-use tilewright::runtime::session::Session;
+use tilewright::Session;
 use tilewright::{DType, Model, Options, Tensor};
 
 /// Rewriting with its extraction is bounded by counts; more than this means that one of them bounds nothing.

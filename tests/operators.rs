@@ -7,11 +7,11 @@ mod common;
 use common::{bind, check_all, difference, fixtures, host_targets, read_tensors};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use tilewright::expr::BinaryOp;
-use tilewright::graph::builder::GraphBuilder;
-use tilewright::graph::import::model::Dim;
-use tilewright::graph::ir::ValueId;
-use tilewright::runtime::session::Session;
+use tilewright::Dim;
+use tilewright::GraphBuilder;
+use tilewright::Session;
+use tilewright::internal::expr::BinaryOp;
+use tilewright::internal::graph::ir::ValueId;
 use tilewright::{DType, Model, Options, Tensor};
 
 /// Of the largest absolute value of an output.
@@ -59,7 +59,7 @@ fn the_interpreter_gives_the_reference_outputs() {
     check_all(&cases(), |path| {
         let case = load(path)?;
         let graph = case.model.graph(&bind(&case.model, &case.inputs)).map_err(|e| format!("{}: {e}", case.name))?;
-        let outputs = tilewright::graph::interpret::network::run(&graph, &case.inputs)
+        let outputs = tilewright::internal::graph::interpret::network::run(&graph, &case.inputs)
             .map_err(|e| format!("{}: {e}", case.name))?;
         case.compare("interpreted", &outputs)
     });
@@ -110,7 +110,7 @@ fn not_a_number_is_kept_by_reductions_and_pooling() {
         let dims = bind(&case.model, &case.inputs);
         let say = |e| format!("{}: {e}", case.name);
         case.expected =
-            tilewright::graph::interpret::network::run(&case.model.graph(&dims).map_err(say)?, &case.inputs)
+            tilewright::internal::graph::interpret::network::run(&case.model.graph(&dims).map_err(say)?, &case.inputs)
                 .map_err(say)?;
         for target in &targets {
             let options = Options { target: Some(target.clone()), dims: dims.clone(), ..Options::default() };

@@ -8,9 +8,9 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
-use tilewright::language;
-use tilewright::language::syntax::File;
-use tilewright::pipeline::Stage;
+use tilewright::Stage;
+use tilewright::internal::language;
+use tilewright::internal::language::syntax::File;
 use tilewright::{Model, Options, Session, Tensor};
 
 fn has_gcc() -> bool {
@@ -50,7 +50,7 @@ fn both(file: File, name: &str, dims: &[(&str, i64)], sizes: Option<&str>) -> Ve
     let module = Arc::new(model.compile_module(&options).unwrap_or_else(|e| panic!("{name}: {e}")).0);
     let session = Session::new(module.clone(), 1).unwrap();
     let known: BTreeMap<String, Tensor> = session.initial_values().unwrap().into_iter().collect();
-    let seeded = |(position, spec): (usize, &tilewright::runtime::module::TensorSpec)| {
+    let seeded = |(position, spec): (usize, &tilewright::module::TensorSpec)| {
         let seeded = || Tensor::seeded(spec.dtype, &spec.shape, 0, position as u64, 2);
         (spec.name.clone(), known.get(&spec.name).cloned().unwrap_or_else(seeded))
     };
@@ -76,7 +76,7 @@ fn every_kernel_of_polybench() {
         if path.extension().is_none_or(|e| e != "tile") || name == "gramschmidt" {
             continue;
         }
-        for (output, ours, theirs) in both(tilewright::language::file::load(&path).unwrap(), &name, &[], Some("MINI")) {
+        for (output, ours, theirs) in both(tilewright::File::load(&path).unwrap(), &name, &[], Some("MINI")) {
             assert_eq!(difference(&ours, &theirs, 1e-11), None, "{output}");
         }
         count += 1;

@@ -139,7 +139,7 @@ fn check(set: &str, target: &Target) {
     let mut wrong = vec![];
     for (name, reference) in KERNELS {
         let path = root().join(format!("datasets/polybench/{name}.tile"));
-        let file = tilewright::language::file::load(&path).unwrap_or_else(|e| panic!("{e}"));
+        let file = tilewright::File::load(&path).unwrap_or_else(|e| panic!("{e}"));
         let sizes = file.programs[0].bind(&BTreeMap::new(), Some(set)).unwrap();
         let model = Model::from_program(file, None, Some(set)).unwrap();
         let module = match model.compile_module(&Options { target: Some(target.clone()), ..Options::default() }) {
@@ -194,7 +194,7 @@ fn every_program_of_the_folder_is_checked_and_has_five_sets_of_sizes() {
     for entry in std::fs::read_dir(root().join("datasets/polybench")).unwrap() {
         let path = entry.unwrap().path();
         if path.extension().is_some_and(|e| e == "tile") {
-            let file = tilewright::language::file::load(&path).unwrap();
+            let file = tilewright::File::load(&path).unwrap();
             let sets: Vec<&str> = file.programs[0].sizes.iter().map(|s| &*s.name).collect();
             assert_eq!(sets, ["MINI", "SMALL", "MEDIUM", "LARGE", "EXTRALARGE"]);
             names.push(path.file_stem().unwrap().to_str().unwrap().to_string());

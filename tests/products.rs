@@ -1,7 +1,7 @@
 //! Matrix products of operands that are only given when they run, large enough to be packed and cut: they agree with sums
 //! in f64, with equal bits for 1 and 2 threads.
 
-use tilewright::graph::builder::GraphBuilder;
+use tilewright::GraphBuilder;
 use tilewright::{DType, Model, Options, Target, Tensor};
 
 /// Values between -1 and 1 that differ from place to place.

@@ -88,7 +88,7 @@ fn difference(model: &Model, target: &Target, sizes: &BTreeMap<String, i64>, ref
 fn every_program_computes_what_plain_rust_does() {
     let mut wrong = vec![];
     for (name, reference) in PROGRAMS {
-        let file = tilewright::language::file::load(&root().join(format!("datasets/programs/{name}.tile")))
+        let file = tilewright::File::load(&root().join(format!("datasets/programs/{name}.tile")))
             .unwrap_or_else(|e| panic!("{e}"));
         let sizes = file.programs[0].bind(&BTreeMap::new(), Some("SMALL")).unwrap();
         let model = Model::from_program(file, None, Some("SMALL")).unwrap();
@@ -106,7 +106,7 @@ fn every_program_of_the_folder_is_checked_and_has_its_sets_of_sizes() {
     let mut names = vec![];
     for entry in std::fs::read_dir(root().join("datasets/programs")).unwrap() {
         let path = entry.unwrap().path();
-        let file = tilewright::language::file::load(&path).unwrap();
+        let file = tilewright::File::load(&path).unwrap();
         let sets: Vec<&str> = file.programs[0].sizes.iter().map(|s| &*s.name).collect();
         assert_eq!(sets, ["SMALL", "LARGE"], "{}", path.display());
         names.push(path.file_stem().unwrap().to_str().unwrap().to_string());

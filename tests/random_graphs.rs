@@ -12,11 +12,11 @@ use rand::{Rng, SeedableRng};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use tilewright::expr::{BinaryOp, UnaryOp};
-use tilewright::graph::infer::infer;
-use tilewright::graph::ir::{Graph, Node, Source, Value, ValueId};
-use tilewright::graph::op::{F32, Layout, Op, PoolKind, ReduceOp, Window};
-use tilewright::graph::tensor_type::TensorType;
+use tilewright::internal::expr::{BinaryOp, UnaryOp};
+use tilewright::internal::graph::infer::infer;
+use tilewright::internal::graph::ir::{Graph, Node, Source, Value, ValueId};
+use tilewright::internal::graph::op::{F32, Layout, Op, PoolKind, ReduceOp, Window};
+use tilewright::internal::graph::tensor_type::TensorType;
 use tilewright::{DType, Model, Options, Report, Session, Tensor};
 
 /// Of the largest absolute value of an output.
@@ -359,7 +359,7 @@ fn check(graph: &Graph, seed: u64, blocked: &mut Blocked) -> Option<String> {
     let inputs: Vec<Tensor> = (graph.inputs.iter().enumerate())
         .map(|(i, &v)| Tensor::seeded(DType::F32, &graph.value(v).ty.shape, seed, i as u64, 2))
         .collect();
-    let expected = tilewright::graph::interpret::network::run(graph, &inputs)
+    let expected = tilewright::internal::graph::interpret::network::run(graph, &inputs)
         .unwrap_or_else(|e| panic!("seed {seed}: {e}\n{graph}"));
     let names: Vec<String> = graph.inputs.iter().map(|&v| graph.value(v).name.clone()).collect();
     let named: Vec<_> = names.iter().map(String::as_str).zip(&inputs).collect();

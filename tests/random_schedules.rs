@@ -21,12 +21,12 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
-use tilewright::expr::syntax::Span;
-use tilewright::language;
-use tilewright::pipeline::Stage;
-use tilewright::poly::transform;
-use tilewright::poly::transform::primitive::{Placed, Primitive};
-use tilewright::poly::transform::state::{Original, Transformed};
+use tilewright::Stage;
+use tilewright::internal::expr::syntax::Span;
+use tilewright::internal::language;
+use tilewright::internal::poly::transform;
+use tilewright::internal::poly::transform::primitive::{Placed, Primitive};
+use tilewright::internal::poly::transform::state::{Original, Transformed};
 use tilewright::{Error, Model, Options, Tensor};
 
 const TOLERANCE: f64 = 1e-12;
@@ -130,7 +130,7 @@ fn check(seed: u64, counts: &mut Counts, said: &mut String) -> Option<String> {
     let original = Original {
         written: file.written(&meaning).expect("it has been run"),
         normal: &normal,
-        isa: tilewright::codegen::target::Isa::Avx2,
+        isa: tilewright::Isa::Avx2,
     };
     let mut primitives: Vec<Primitive> = vec![];
     let mut states = vec![Transformed::new(original.written.clone())];
@@ -264,11 +264,8 @@ fn illegal_schedules_are_refused_with_true_counterexamples() {
             .unwrap_or_else(|e| panic!("{name}: {primitives}: {e}"));
         let meaning = file.lower(file.program(None).unwrap(), &BTreeMap::new(), None).unwrap_or_else(|e| panic!("{e}"));
         let normal = || meaning.normal();
-        let original = Original {
-            written: file.written(&meaning).unwrap(),
-            normal: &normal,
-            isa: tilewright::codegen::target::Isa::Avx2,
-        };
+        let original =
+            Original { written: file.written(&meaning).unwrap(), normal: &normal, isa: tilewright::Isa::Avx2 };
         let said = &file.schedules[0].primitives;
         let (at, message) = match transform::apply_all(&original, said) {
             Ok(_) => {

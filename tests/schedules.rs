@@ -6,8 +6,8 @@ mod common;
 use common::{DEFS, run_seeded};
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use tilewright::language;
-use tilewright::language::syntax::File;
+use tilewright::internal::language;
+use tilewright::internal::language::syntax::File;
 use tilewright::{Model, Options, Tensor};
 
 const PROGRAMS: &str = "
@@ -417,7 +417,7 @@ fn a_fused_loop_is_one_loop() {
         let model = Model::from_program(file("scale", primitives), Some("scale"), None).unwrap();
         let dims = [("M", 6), ("N", 8)].map(|(name, size)| (name.to_string(), size)).into();
         let options = Options { dims, ..Options::default() };
-        let stage = tilewright::pipeline::kernel::Stage::Loops;
+        let stage = tilewright::Stage::Loops;
         let text = model.with_schedule("s").unwrap().explain(&options, stage, None).unwrap();
         assert_eq!((text.matches("for i in").count(), text.matches("if ").count()), (0, 0), "{text}");
         assert_eq!(text.matches("floor").count(), divisions, "{text}");

@@ -3,18 +3,18 @@
 
 mod emulator;
 
-use tilewright::codegen::{Assembled, Isa, Target, assemble};
-use tilewright::expr::expression;
-use tilewright::graph::define::define;
-use tilewright::graph::interpret;
-use tilewright::graph::op::{F32, Layout, Op, PoolKind, ReduceOp, Window};
-use tilewright::graph::tensor_type::TensorType;
-use tilewright::poly::compile::Compiled;
-use tilewright::poly::lower::Kernel;
-use tilewright::poly::lower::state::Argument;
-use tilewright::poly::scop::Scop;
-use tilewright::poly::statement::{Definition, Iterator, Program, Role, TensorDecl};
-use tilewright::runtime::executable::Executable;
+use tilewright::internal::codegen::{Assembled, Isa, Target, assemble};
+use tilewright::internal::expr::expression;
+use tilewright::internal::graph::define::define;
+use tilewright::internal::graph::interpret;
+use tilewright::internal::graph::op::{F32, Layout, Op, PoolKind, ReduceOp, Window};
+use tilewright::internal::graph::tensor_type::TensorType;
+use tilewright::internal::poly::compile::Compiled;
+use tilewright::internal::poly::lower::Kernel;
+use tilewright::internal::poly::lower::state::Argument;
+use tilewright::internal::poly::scop::Scop;
+use tilewright::internal::poly::statement::{Definition, Iterator, Program, Role, TensorDecl};
+use tilewright::internal::runtime::executable::Executable;
 use tilewright::{DType, Tensor};
 
 struct Case {
@@ -60,8 +60,8 @@ fn with_data(name: &'static str, program: Program) -> Case {
 
 /// `tanh(x·y + 0.5) · max(x, 0) / (1 + exp(-y))`, a row of `y` for each row of `x`.
 fn elementwise_chain(rows: i64, columns: i64) -> Case {
-    use tilewright::expr::{Affine, Var};
-    use tilewright::expr::{BinaryOp, BufferId, Expr, UnaryOp};
+    use tilewright::internal::expr::{Affine, Var};
+    use tilewright::internal::expr::{BinaryOp, BufferId, Expr, UnaryOp};
     let decl = |name: &str, shape: &[i64], role| TensorDecl {
         name: name.into(),
         dtype: DType::F32,
@@ -232,7 +232,7 @@ fn kernels_agree_with_the_interpreter_on_every_target() {
             let inputs: Vec<&Tensor> = case.inputs.iter().collect();
             let expected = interpret::evaluate(&case.program, &inputs).unwrap();
             let Compiled { scop, kernel, .. } =
-                tilewright::poly::compile::compile_stages(&case.program, case.name, &target)
+                tilewright::internal::poly::compile::compile_stages(&case.program, case.name, &target)
                     .unwrap_or_else(|e| panic!("{}, {}: {e}", case.name, target.name));
             let assembled = assemble(&kernel.nest, &target)
                 .unwrap_or_else(|e| panic!("{}, {}: {e}\n{}", case.name, target.name, kernel.nest));

@@ -5,7 +5,7 @@ mod common;
 use common::DEFS;
 use std::collections::BTreeMap;
 use std::fmt::Write;
-use tilewright::language;
+use tilewright::internal::language;
 use tilewright::{Model, Options};
 
 const PROGRAMS: &str = "
@@ -129,7 +129,7 @@ fn compare(
     let failed = |what: &'static str| move |e: tilewright::Error| format!("{name}: {what}: {e}");
     let model = |text: &str| Model::from_program(language::parse(name, text)?, program, size);
     let found = model(text).map_err(failed("parse"))?;
-    let said = found.explain(&options, tilewright::pipeline::Stage::Schedule, None).map_err(failed("explain"))?;
+    let said = found.explain(&options, tilewright::Stage::Schedule, None).map_err(failed("explain"))?;
     let Some(at) = said.find("\nschedule ") else {
         return Err(format!("{name}: {}", said.lines().last().unwrap_or("nothing said")));
     };

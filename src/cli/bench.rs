@@ -10,11 +10,11 @@ use std::fmt::Write as _;
 use std::io::Write as _;
 use std::path::PathBuf;
 use std::time::Instant;
-use tilewright::codegen::probe::PeakProbe;
-use tilewright::codegen::target::Target;
-use tilewright::pipeline::report::bytes;
-use tilewright::runtime::module::{Action, Module};
-use tilewright::runtime::session::Session;
+use tilewright::Session;
+use tilewright::Target;
+use tilewright::internal::codegen::probe::PeakProbe;
+use tilewright::internal::pipeline::report::bytes;
+use tilewright::module::{Action, Module};
 use tilewright::{DType, Error, Result, Tensor};
 
 #[derive(clap::Args)]

@@ -3,10 +3,10 @@
 use super::progress::Progress;
 use crate::model_arguments::{bind_once, parse_dim, print, target};
 use std::path::PathBuf;
-use tilewright::codegen::target::{Isa, Target};
-use tilewright::language;
-use tilewright::runtime::error::unknown;
+use tilewright::internal::language;
+use tilewright::internal::runtime::error::unknown;
 use tilewright::{Error, Result};
+use tilewright::{Isa, Target};
 
 #[derive(clap::Args)]
 pub struct Arguments {
@@ -28,7 +28,7 @@ pub struct Arguments {
 
 impl Arguments {
     pub fn run(self, progress: &Progress) -> Result<String> {
-        let file = tilewright::language::file::load(&self.file)?;
+        let file = tilewright::File::load(&self.file)?;
         let dims = bind_once(&self.dims)?;
         let programs: Vec<&language::syntax::Program> = match &self.program {
             Some(name) => vec![file.program(Some(name))?],

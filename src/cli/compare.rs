@@ -22,7 +22,7 @@ use crate::compare::arguments::Arguments;
 use crate::compare::report::Report;
 use crate::model_arguments::{ModelArguments, print};
 use limits::Machine;
-use tilewright::runtime::{file, text};
+use tilewright::internal::runtime::{file, text};
 use tilewright::{Error, Result};
 
 impl Arguments {

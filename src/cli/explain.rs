@@ -4,8 +4,8 @@ use super::inputs::{self, RunArguments};
 use super::progress::Progress;
 use crate::model_arguments::ModelArguments;
 use clap::builder::PossibleValuesParser;
-use tilewright::pipeline::{self, kernel};
-use tilewright::runtime::error::unknown;
+use tilewright::internal::pipeline::{self, kernel};
+use tilewright::internal::runtime::error::unknown;
 use tilewright::{Error, Result};
 
 #[derive(clap::Args)]

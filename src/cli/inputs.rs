@@ -7,13 +7,13 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
-use tilewright::graph::import::model::{Dim, InputSpec};
-use tilewright::pipeline::EgraphOptions;
-use tilewright::pipeline::report::Report;
-use tilewright::pipeline::{Limits, check_scratch};
-use tilewright::runtime::error::unknown;
-use tilewright::runtime::module::{Module, TensorSpec};
-use tilewright::runtime::session::Session;
+use tilewright::EgraphOptions;
+use tilewright::Report;
+use tilewright::Session;
+use tilewright::internal::pipeline::{Limits, check_scratch};
+use tilewright::internal::runtime::error::unknown;
+use tilewright::module::{Module, TensorSpec};
+use tilewright::{Dim, InputSpec};
 use tilewright::{Error, Model, Options, Result, Tensor};
 
 /// Given tensors, what to do about the others, and how many threads work.
@@ -199,7 +199,7 @@ pub fn load(
     }
     let mut model = match program {
         true => Model::from_program(
-            tilewright::language::file::load(&arguments.model)?,
+            tilewright::File::load(&arguments.model)?,
             arguments.program.as_deref(),
             arguments.size.as_deref(),
         )?,

@@ -20,7 +20,7 @@ use progress::Progress;
 use std::io::{ErrorKind, Write};
 use std::process::ExitCode;
 use tilewright::Result;
-use tilewright::runtime::text::lines;
+use tilewright::internal::runtime::text::lines;
 
 /// A polyhedral compiler with an e-graph front: ONNX models and loop programs in, machine code out.
 #[derive(Parser)]

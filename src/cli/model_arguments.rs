@@ -4,9 +4,9 @@ use clap::Args;
 use std::collections::BTreeMap;
 use std::io::Write;
 use std::path::PathBuf;
-use tilewright::codegen::target::Target;
-use tilewright::runtime::error::unknown;
-use tilewright::runtime::text::lines;
+use tilewright::Target;
+use tilewright::internal::runtime::error::unknown;
+use tilewright::internal::runtime::text::lines;
 use tilewright::{Error, Result};
 
 /// Which model, and how it is compiled.

@@ -7,7 +7,7 @@ use std::io::{IsTerminal, Write};
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::thread::{Builder, JoinHandle};
 use std::time::{Duration, Instant};
-use tilewright::runtime::text::name;
+use tilewright::internal::runtime::text::name;
 
 /// Shows which stage is at work.
 pub struct Progress {

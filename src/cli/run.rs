@@ -5,8 +5,8 @@ use super::progress::Progress;
 use crate::model_arguments::ModelArguments;
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
-use tilewright::expr::scalar::f16_to_f32;
-use tilewright::runtime::text::name;
+use tilewright::internal::expr::scalar::f16_to_f32;
+use tilewright::internal::runtime::text::name;
 use tilewright::{DType, Error, Result, Tensor};
 
 #[derive(clap::Args)]

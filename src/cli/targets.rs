@@ -2,8 +2,8 @@
 
 use super::progress::Progress;
 use std::fmt::Write;
-use tilewright::codegen::probe::{self, Level, Limits, Rates};
-use tilewright::codegen::target::Target;
+use tilewright::Target;
+use tilewright::internal::codegen::probe::{self, Level, Limits, Rates};
 use tilewright::{Error, Result};
 
 #[derive(clap::Args)]

@@ -1,7 +1,7 @@
 //! Graphs from Rust.
 //!
 //! ```
-//! use tilewright::graph::builder::GraphBuilder;
+//! use tilewright::GraphBuilder;
 //! use tilewright::{DType, Model, Options, Tensor};
 //!
 //! # fn main() -> tilewright::Result<()> {

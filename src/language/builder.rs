@@ -2,7 +2,7 @@
 //!
 //! ```
 //! use tilewright::DType::F32;
-//! use tilewright::language::builder::*;
+//! use tilewright::builder::*;
 //!
 //! let (m, n, k) = (name("m"), name("n"), name("k"));
 //! let (a, b, c) = (array("A"), array("B"), array("C"));

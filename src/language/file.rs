@@ -9,25 +9,6 @@ use crate::runtime::error::unknown;
 use crate::runtime::{Error, Result};
 use std::path::Path;
 
-/// Reads and parses a file.
-pub fn load(path: &Path) -> Result<File> {
-    let failed = |e: std::io::Error| Error::Io(format!("cannot read {}: {e}", path.display()));
-    let metadata = std::fs::metadata(path).map_err(failed)?;
-    if !metadata.is_file() {
-        return Err(Error::Invalid(format!("{} is no regular file", path.display())));
-    }
-    let length = metadata.len();
-    if length > LONGEST {
-        return Err(Error::Limit(format!("{} has {length} bytes, which is no program text", path.display())));
-    }
-    let bytes = std::fs::read(path).map_err(failed)?;
-    let text = String::from_utf8(bytes)
-        .map_err(|_| Error::Invalid(format!("{} is no text: it is not UTF-8", path.display())))?;
-    let file = parse(&path.display().to_string(), &text)?;
-    file.verify()?;
-    Ok(file)
-}
-
 /// Bytes of a file.
 pub const LONGEST: u64 = 1 << 20;
 
@@ -53,7 +34,55 @@ impl Program {
 }
 
 impl File {
+    /// Reads and parses the `.tile` file at `path`.
+    ///
+    /// # Errors
+    /// [`Error::Io`] where the file cannot be read, [`Error::Limit`] where it has more than 1 MiB, and the errors of
+    /// [`File::parse`].
+    pub fn load(path: impl AsRef<Path>) -> Result<File> {
+        let path = path.as_ref();
+        let failed = |e: std::io::Error| Error::Io(format!("cannot read {}: {e}", path.display()));
+        let metadata = std::fs::metadata(path).map_err(failed)?;
+        if !metadata.is_file() {
+            return Err(Error::Invalid(format!("{} is no regular file", path.display())));
+        }
+        let length = metadata.len();
+        if length > LONGEST {
+            return Err(Error::Limit(format!("{} has {length} bytes, which is no program text", path.display())));
+        }
+        let bytes = std::fs::read(path).map_err(failed)?;
+        let text = String::from_utf8(bytes)
+            .map_err(|_| Error::Invalid(format!("{} is no text: it is not UTF-8", path.display())))?;
+        File::parse(&path.display().to_string(), &text)
+    }
+
+    /// Parses the text of a `.tile` file. `name` stands for the file in messages.
+    ///
+    /// ```
+    /// use tilewright::{DType, File, Model, Options, Tensor};
+    ///
+    /// # fn main() -> tilewright::Result<()> {
+    /// let file = File::parse("twice.tile", "def twice(f32(N) x) -> (y) { y(i) = 2.0 * x(i) }")?;
+    /// let compiled = Model::from_program(file, None, None)?.compile(&Options::default())?;
+    /// let x = Tensor::new(&[3], &[1f32, 2.0, 3.0]);
+    /// assert_eq!(compiled.run(&[("x", &x)])?[0].to_vec::<f32>(), [2.0, 4.0, 6.0]);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] with file, line, column and a caret where the text is wrong or a schedule is for a program that
+    /// the text does not have; [`Error::Unsupported`] where the text makes sense but is not compiled here.
+    pub fn parse(name: &str, text: &str) -> Result<File> {
+        let file = parse(name, text)?;
+        file.verify()?;
+        Ok(file)
+    }
+
     /// Refuses schedules for programs that the file does not have.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] at the first such schedule.
     pub fn verify(&self) -> Result<()> {
         let has = |s: &&primitive::Schedule| self.programs.iter().any(|p| p.name == s.program);
         match self.schedules.iter().find(|s| !has(s)) {
@@ -66,7 +95,10 @@ impl File {
         }
     }
 
-    /// The program called `name`, or the only or first one.
+    /// The program called `name`, or the first one.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] with the names of the programs where none has this one, or where the file has no program.
     pub fn program(&self, name: Option<&str>) -> Result<&Program> {
         let found = match name {
             None => self.programs.first(),

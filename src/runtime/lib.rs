@@ -1,27 +1,50 @@
-//! What exists when a compiled model runs: tensors, executable memory, the thread pool, modules and sessions.
+//! Runs modules that tilewright compiled: tensors, executable memory, the thread pool, modules and sessions.
 //!
-//! The lowest of the four folders: it knows nothing of graphs, polyhedra or instruction selection.
+//! The lowest of the layers: it knows nothing of graphs, polyhedra or instruction selection. This file is the list of what
+//! is public.
+#![cfg_attr(doc, warn(missing_docs))]
 
-pub mod affinity;
-pub mod arena;
-pub mod bytes;
-pub mod check_indices;
-pub mod error;
-pub mod executable;
-pub mod file;
+mod affinity;
+mod arena;
+mod bytes;
+mod check_indices;
+mod error;
+mod executable;
+mod file;
 pub mod module;
-pub mod npy;
-pub mod opaque;
-pub mod platform;
-pub mod pool;
-pub mod random;
-pub mod refusal;
-pub mod session;
-pub mod tensor;
-pub mod text;
-pub mod threads;
+mod npy;
+mod opaque;
+mod platform;
+mod pool;
+mod random;
+mod refusal;
+mod session;
+mod tensor;
+mod text;
+mod threads;
 
 pub use bytes::Bytes;
 pub use error::{Error, Result};
+pub use module::Module;
 pub use platform::{Features, Platform};
-pub use tensor::{DType, Tensor, TensorView, TensorViewMut};
+pub use pool::Pool;
+pub use refusal::{Instance, Refusal};
+pub use session::Session;
+pub use tensor::{AsView, AsViewMut, DType, Element, Tensor, TensorView, TensorViewMut};
+pub use threads::MAX_THREADS;
+
+/// The modules, for the compiler and the tests. No part of the public interface: it changes without notice.
+#[cfg(not(doc))]
+#[doc(hidden)]
+pub mod internal {
+    pub use crate::{Bytes, DType, Error, Features, Platform, Result, Tensor, TensorView, TensorViewMut, module};
+
+    macro_rules! modules {
+        ($($name:ident)*) => {$(
+            pub mod $name {
+                pub use crate::$name::*;
+            }
+        )*};
+    }
+    modules!(arena bytes check_indices error executable file npy opaque platform pool refusal session tensor text threads);
+}

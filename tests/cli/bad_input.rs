@@ -6,13 +6,13 @@ mod common;
 use common::root;
 use prost::Message;
 use std::sync::Arc;
-use tilewright::graph::proto::{
+use tilewright::Limits;
+use tilewright::Module;
+use tilewright::Session;
+use tilewright::internal::graph::proto::{
     AttributeProto, DimensionProto, ModelProto, NodeProto, StringStringEntryProto, TensorProto,
 };
-use tilewright::language;
-use tilewright::pipeline::Limits;
-use tilewright::runtime::module::Module;
-use tilewright::runtime::session::Session;
+use tilewright::internal::language;
 use tilewright::{DType, Error, Model, Options, Result, Tensor};
 
 fn fixture(name: &str) -> ModelProto {
@@ -403,7 +403,7 @@ fn a_damaged_module_is_refused() {
         refusal(parse_module(&good[..at]));
     }
     let other = if cfg!(target_arch = "x86_64") { "aarch64-neon" } else { "x86-64-avx2" };
-    let target = tilewright::codegen::target::Target::by_name(other);
+    let target = tilewright::Target::by_name(other);
     let module = model.compile_module(&Options { target, ..Options::default() }).unwrap().0;
     let module = parse_module(&module.to_bytes().unwrap()).unwrap();
     refusal(Session::new(Arc::new(module), 1));

@@ -109,7 +109,7 @@ fn a_compiled_module_gives_the_same_bits() {
 fn every_target_compiles_on_any_host() {
     let folder = Folder::new("targets");
     let text = succeeds(&["targets"]);
-    for target in tilewright::codegen::target::Target::all() {
+    for target in tilewright::Target::all() {
         let line = text.lines().find(|l| l.starts_with(&target.name)).unwrap();
         assert_eq!(line.contains("runs here"), target.runs_on_host());
         let module = folder.file("m.tw");
@@ -232,7 +232,7 @@ fn rewriting_stops_after_a_number_of_rewrites() {
 #[test]
 fn every_stage_can_be_read() {
     for stage in ["graph", "rewritten", "scop", "schedule", "loops", "vcode", "asm"] {
-        for target in tilewright::codegen::target::Target::all() {
+        for target in tilewright::Target::all() {
             let text = succeeds(&["explain", MODEL, "--stage", stage, "--target", &target.name]);
             assert!(text.lines().count() > 1, "{stage}: {text}");
         }

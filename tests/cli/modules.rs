@@ -3,11 +3,11 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use tilewright::codegen::target::Target;
-use tilewright::graph::ir::{Graph, ValueId};
-use tilewright::pipeline::{self, Stage};
-use tilewright::runtime::module::Action;
-use tilewright::runtime::npy;
+use tilewright::Target;
+use tilewright::internal::graph::ir::{Graph, ValueId};
+use tilewright::internal::pipeline::{self, Stage};
+use tilewright::internal::runtime::npy;
+use tilewright::module::Action;
 use tilewright::{Error, Limits, Model, Module, Options, Result, Session, Tensor};
 
 fn path(case: &str) -> PathBuf {

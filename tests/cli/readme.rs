@@ -7,7 +7,7 @@ mod common;
 use common::root;
 use std::path::Path;
 use std::process::Command;
-use tilewright::poly::transform::primitive::KEYWORDS;
+use tilewright::internal::poly::transform::primitive::KEYWORDS;
 
 fn readme() -> String {
     std::fs::read_to_string(root().join("README.md")).unwrap()

@@ -8,11 +8,11 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
-use tilewright::codegen::target::{Isa, Target};
+use tilewright::{Isa, Target};
 
-use tilewright::graph::import::model::Dim;
-use tilewright::runtime::module::{Module, TensorSpec};
-use tilewright::runtime::npy;
+use tilewright::Dim;
+use tilewright::internal::runtime::npy;
+use tilewright::module::{Module, TensorSpec};
 use tilewright::{DType, Model, Session, Tensor};
 
 /// Tensor expressions that schedules are tried on.

@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 use tilewright::DType;
 use tilewright::Tensor;
-use tilewright::graph::interpret::evaluate;
-use tilewright::language::meaning::{Computation, Meaning};
-use tilewright::language::parser::parse;
+use tilewright::internal::graph::interpret::evaluate;
+use tilewright::internal::language::meaning::{Computation, Meaning};
+use tilewright::internal::language::parser::parse;
 
 fn meaning(text: &str, sizes: &[(&str, i64)]) -> Meaning {
     let file = parse("t.tile", text).unwrap_or_else(|e| panic!("{e}"));

@@ -2,12 +2,12 @@
 
 use proptest::prelude::*;
 use tilewright::DType;
-use tilewright::expr::syntax::Span;
-use tilewright::expr::syntax::{DTYPES, Expr, FUNCTIONS, Kind, Name, OPERATORS};
-use tilewright::language;
-use tilewright::language::parser::parse;
-use tilewright::language::syntax::*;
-use tilewright::poly::transform::primitive::{Loop, Loops, Placed, Primitive, Schedule};
+use tilewright::internal::expr::syntax::Span;
+use tilewright::internal::expr::syntax::{DTYPES, Expr, FUNCTIONS, Kind, Name, OPERATORS};
+use tilewright::internal::language;
+use tilewright::internal::language::parser::parse;
+use tilewright::internal::language::syntax::*;
+use tilewright::internal::poly::transform::primitive::{Loop, Loops, Placed, Primitive, Schedule};
 
 fn name() -> impl Strategy<Value = Name> {
     "[a-zA-Z_][a-z0-9_]{0,3}"

@@ -1,7 +1,7 @@
 //! What is wrong with a text is one message with the place and what was expected.
 
 use std::collections::BTreeMap;
-use tilewright::language::parser::parse;
+use tilewright::internal::language::parser::parse;
 
 /// What is wrong with `text`, its first program lowered with all sizes 8: the place, the message, and what is underlined.
 fn problem(text: &str) -> (String, String, String) {

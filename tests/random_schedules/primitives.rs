@@ -2,14 +2,14 @@
 
 use super::programs::Maker;
 use rand::Rng;
-use tilewright::expr::syntax::Name;
-use tilewright::expr::{Expr, Index};
-use tilewright::language;
-use tilewright::poly::schedule::Step;
-use tilewright::poly::scop::Scop;
-use tilewright::poly::statement::{Role, Statement, StatementId};
-use tilewright::poly::transform::primitive::{Loop, Loops, Primitive};
-use tilewright::poly::transform::state::Transformed;
+use tilewright::internal::expr::syntax::Name;
+use tilewright::internal::expr::{Expr, Index};
+use tilewright::internal::language;
+use tilewright::internal::poly::schedule::Step;
+use tilewright::internal::poly::scop::Scop;
+use tilewright::internal::poly::statement::{Role, Statement, StatementId};
+use tilewright::internal::poly::transform::primitive::{Loop, Loops, Primitive};
+use tilewright::internal::poly::transform::state::Transformed;
 
 impl Maker {
     /// A primitive about loops and statements that there are. New loops are numbered by `fresh`.
@@ -155,7 +155,7 @@ fn written_along(scop: &Scop, state: &Transformed, id: StatementId, name: &Name)
 /// The tensors that a statement reads, each with the loops in its subscripts.
 fn read_by(scop: &Scop, s: &Statement) -> Vec<(String, Vec<String>)> {
     let mut out: Vec<(String, Vec<String>)> = vec![];
-    let mut add = |a: &tilewright::expr::Access| {
+    let mut add = |a: &tilewright::internal::expr::Access| {
         let used = s.iterators.iter().zip(s.vars());
         let used = used.filter(|(_, v)| a.index.iter().filter_map(Index::affine).any(|i| i.uses(*v)));
         out.push((scop.tensor(a.buffer).name.clone(), used.map(|(it, _)| it.name.clone()).collect()));

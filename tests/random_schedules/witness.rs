@@ -1,11 +1,11 @@
 //! Whether the two instances of a refusal are a counterexample: both run, both touch the element, and the tree that was
 //! refused runs them against their original order. Nothing here asks isl.
 
-use tilewright::expr::Affine;
-use tilewright::expr::Index;
-use tilewright::poly::schedule::{RowKind, Schedule, Step};
-use tilewright::poly::scop::Scop;
-use tilewright::poly::statement::StatementId;
+use tilewright::internal::expr::Affine;
+use tilewright::internal::expr::Index;
+use tilewright::internal::poly::schedule::{RowKind, Schedule, Step};
+use tilewright::internal::poly::scop::Scop;
+use tilewright::internal::poly::statement::StatementId;
 
 /// Two instances and what is said of them.
 #[derive(Debug)]

@@ -233,7 +233,9 @@ impl Modules {
     /// What a path in a module means, from the top of the tree; `None` for other crates and for locals.
     fn absolute(&self, at: &[String], path: &[String]) -> Option<Words> {
         let module = &self.0[at];
-        let rest = &path[1..];
+        let is_package = path[0].starts_with("tilewright");
+        // The door for the workspace's own programs leads to the modules as they are.
+        let rest = &path[1 + usize::from(is_package && path.get(1).is_some_and(|w| w == "internal"))..];
         match path[0].as_str() {
             "crate" => Some([&module.root, rest].concat()),
             "tilewright" => Some(rest.to_vec()),

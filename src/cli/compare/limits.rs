@@ -1,8 +1,8 @@
 //! What the processor reaches at most, and what that means for an amount of work.
 
 use serde::Serialize;
-use tilewright::codegen::probe;
-use tilewright::codegen::target::Target;
+use tilewright::Target;
+use tilewright::internal::codegen::probe;
 use tilewright::{DType, Result};
 
 /// Limits of all threads together: those of one core, measured in this run, times the threads.

@@ -10,10 +10,10 @@ use crate::progress::Progress;
 use serde::Serialize;
 use std::sync::Arc;
 use std::time::Duration;
-use tilewright::codegen::target::Target;
-use tilewright::pipeline::Compilation;
-use tilewright::poly::analysis::traffic::traffic;
-use tilewright::runtime::session::Session;
+use tilewright::Session;
+use tilewright::Target;
+use tilewright::internal::pipeline::Compilation;
+use tilewright::internal::poly::analysis::traffic::traffic;
 use tilewright::{DType, Error, Model, Result, Tensor};
 
 /// A network and its kernels.

@@ -10,12 +10,12 @@ use serde::Serialize;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Instant;
-use tilewright::language;
-use tilewright::pipeline::Compilation;
-use tilewright::poly::analysis::traffic::{Traffic, traffic};
-use tilewright::poly::tile::report::PhaseReport;
-use tilewright::runtime::error::unknown;
-use tilewright::runtime::session::Session;
+use tilewright::Session;
+use tilewright::internal::language;
+use tilewright::internal::pipeline::Compilation;
+use tilewright::internal::poly::analysis::traffic::{Traffic, traffic};
+use tilewright::internal::poly::tile::report::PhaseReport;
+use tilewright::internal::runtime::error::unknown;
 use tilewright::{DType, Error, Model, Options, Result, Tensor};
 
 /// A program and its schedules.
@@ -172,7 +172,7 @@ pub struct Prepared {
 
 /// Compiles and runs all schedules of the programs that are asked for.
 pub fn prepare(arguments: &Arguments, model: &ModelArguments, progress: &Progress) -> Result<Vec<Prepared>> {
-    let file = tilewright::language::file::load(&arguments.file)?;
+    let file = tilewright::File::load(&arguments.file)?;
     let chosen: Vec<&language::syntax::Program> = match &arguments.program {
         Some(name) => vec![file.program(Some(name))?],
         None => file.programs.iter().filter(|p| !file.schedules_of(p).is_empty()).collect(),

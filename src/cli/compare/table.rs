@@ -6,7 +6,7 @@ use super::network::Network;
 use super::program::{Origin, Program};
 use crate::compare::report::Report;
 use std::fmt::Write;
-use tilewright::pipeline::report::bytes;
+use tilewright::internal::pipeline::report::bytes;
 
 /// The whole comparison for a terminal.
 pub fn text(report: &Report) -> String {

@@ -6,7 +6,7 @@
 //!
 //! ```
 //! use tilewright::DType::F32;
-//! use tilewright::language::builder::*;
+//! use tilewright::builder::*;
 //! use tilewright::{Model, Options, Tensor};
 //!
 //! let (m, n, k) = (name("m"), name("n"), name("k"));
