@@ -52,6 +52,7 @@ pub struct Options {
     pub dims: BTreeMap<String, i64>,
     /// What the rewriting may spend and use.
     pub egraph: EgraphOptions,
+    /// Memory and effort that the compilation may use.
     pub limits: Limits,
 }
 

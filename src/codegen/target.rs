@@ -17,10 +17,13 @@ pub enum Isa {
 /// What the cost models and the code generator know of a processor.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Target {
+    /// Name by which [`Target::by_name`] finds it, such as `x86-64-avx2`.
     pub name: String,
+    /// Instruction set of the code.
     pub isa: Isa,
     /// Bytes of one vector register.
     pub vector_bytes: usize,
+    /// Number of vector registers.
     pub vector_registers: usize,
     /// Vector FMA instructions started each cycle.
     pub fma_per_cycle: usize,
@@ -30,7 +33,9 @@ pub struct Target {
     pub loads_per_cycle: usize,
     /// Data bytes of the caches of one core, L1 first; the last may be shared.
     pub cache_bytes: [usize; 3],
+    /// Associativity of the L1 data cache.
     pub cache_ways_l1: usize,
+    /// Bytes of one cache line.
     pub line_bytes: usize,
     /// Sustained clock under vector load, GHz.
     pub clock_ghz: f64,
@@ -51,6 +56,7 @@ impl Target {
         2.0 * (self.lanes(bytes) * self.fma_per_cycle) as f64 * self.clock_ghz
     }
 
+    /// x86-64 with AVX-512 F, BW, DQ and VL.
     pub fn avx512() -> Target {
         Target {
             name: "x86-64-avx512".into(),
@@ -69,6 +75,7 @@ impl Target {
         }
     }
 
+    /// x86-64 with AVX2 and FMA.
     pub fn avx2() -> Target {
         Target {
             name: "x86-64-avx2".into(),
@@ -83,6 +90,7 @@ impl Target {
         }
     }
 
+    /// AArch64 with Advanced SIMD.
     pub fn neon() -> Target {
         Target {
             name: "aarch64-neon".into(),
@@ -102,6 +110,7 @@ impl Target {
         vec![Target::avx512(), Target::avx2(), Target::neon()]
     }
 
+    /// The target called `name`; `None` where no target has this name.
     pub fn by_name(name: &str) -> Option<Target> {
         Target::all().into_iter().find(|t| t.name == name)
     }

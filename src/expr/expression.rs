@@ -31,16 +31,26 @@ impl Scalar {
     }
 }
 
+/// Operations of one operand, element by element.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug, Serialize, Deserialize)]
 pub enum UnaryOp {
+    /// The negative.
     Neg,
+    /// The absolute value.
     Abs,
+    /// The square root.
     Sqrt,
+    /// e to the power of the operand.
     Exp,
+    /// The natural logarithm.
     Log,
+    /// The hyperbolic tangent.
     Tanh,
+    /// The error function.
     Erf,
+    /// The next integer below.
     Floor,
+    /// The next integer above.
     Ceil,
     /// To the nearest integer, ties to even.
     Round,
@@ -48,30 +58,47 @@ pub enum UnaryOp {
     Not,
 }
 
+/// Operations of two operands of one type, element by element.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug, Serialize, Deserialize)]
 pub enum BinaryOp {
+    /// Sum; integers wrap.
     Add,
+    /// Difference; integers wrap.
     Sub,
+    /// Product; integers wrap.
     Mul,
     /// Floats: IEEE division. Integers: truncation towards zero (ONNX, C).
     Div,
     /// Integers: remainder with the sign of the divisor (ONNX Mod, fmod = 0). Floats: C `fmod`.
     Mod,
+    /// The smaller operand.
     Min,
+    /// The larger operand.
     Max,
+    /// The first operand to the power of the second.
     Pow,
+    /// Boolean and.
     And,
+    /// Boolean or.
     Or,
+    /// Boolean exclusive or.
     Xor,
 }
 
+/// Comparisons of two operands of one type; the result is a bool.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug, Serialize, Deserialize)]
 pub enum CompareOp {
+    /// Equal.
     Eq,
+    /// Not equal.
     Ne,
+    /// Less than.
     Lt,
+    /// Less than or equal.
     Le,
+    /// Greater than.
     Gt,
+    /// Greater than or equal.
     Ge,
 }
 

@@ -513,6 +513,7 @@ pub fn cast(to: DType, a: Value) -> Value {
 macro_rules! names {
     ($t:ident { $($variant:ident = $name:literal),* $(,)? }) => {
         impl $t {
+            /// Every operation.
             pub const ALL: &'static [$t] = &[$($t::$variant),*];
             /// The name in the text language.
             pub fn name(self) -> &'static str {

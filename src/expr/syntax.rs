@@ -8,7 +8,9 @@ use crate::runtime::DType;
 /// A range of bytes. Two trees are equal whatever their places: every span equals every other.
 #[derive(Clone, Copy, Default, Debug)]
 pub struct Span {
+    /// Offset of the first byte.
     pub start: u32,
+    /// Offset one past the last byte.
     pub end: u32,
 }
 
@@ -30,7 +32,9 @@ impl Span {
 /// A name and where it stands.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Name {
+    /// The name as it is written.
     pub text: String,
+    /// Place in the text.
     pub span: Span,
 }
 
@@ -56,36 +60,55 @@ impl std::fmt::Display for Name {
 /// An expression.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Expr {
+    /// The operation, with its operands.
     pub kind: Kind,
+    /// Place in the text.
     pub span: Span,
 }
 
+/// The forms of an expression.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Kind {
+    /// An integer literal.
     Integer(i64),
+    /// A literal with a fraction or an exponent, `inf` or `nan`.
     Real(f64),
+    /// `true` or `false`.
     Bool(bool),
     /// An index, a size, or an array without dimensions.
     Name(String),
     /// An element of an array.
     Element(Name, Vec<Expr>),
+    /// A function of its operands.
     Call(Function, Vec<Expr>),
+    /// A conversion to an element type.
     Cast(DType, Box<Expr>),
+    /// `-a`.
     Negate(Box<Expr>),
+    /// `!a`.
     Not(Box<Expr>),
+    /// Two operands joined by an operator.
     Binary(Operator, Box<Expr>, Box<Expr>),
 }
 
 /// Operators between two operands, those that bind tighter later.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Operator {
+    /// `||`.
     Or,
+    /// `&&`.
     And,
+    /// `==`, `!=`, `<`, `<=`, `>`, `>=`.
     Compare(CompareOp),
+    /// `+`.
     Add,
+    /// `-`.
     Sub,
+    /// `*`.
     Mul,
+    /// `/`.
     Div,
+    /// `%`.
     Mod,
 }
 
@@ -114,8 +137,11 @@ pub const PREFIX: u8 = 6;
 /// Functions that are written as calls.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Function {
+    /// A function of one operand, such as `exp`.
     Unary(UnaryOp),
+    /// A function of two operands: `min`, `max`, `pow`.
     Binary(BinaryOp),
+    /// `select(condition, a, b)`.
     Select,
 }
 
@@ -137,6 +163,7 @@ pub const FUNCTIONS: [(&str, Function); 13] = [
 ];
 
 impl Function {
+    /// Number of operands.
     pub fn operands(self) -> usize {
         match self {
             Function::Unary(_) => 1,
@@ -150,6 +177,7 @@ pub const DTYPES: [DType; 9] =
     [DType::F64, DType::F32, DType::F16, DType::BF16, DType::I64, DType::I32, DType::I8, DType::U8, DType::Bool];
 
 impl Expr {
+    /// An expression without a place in a text.
     pub fn new(kind: Kind) -> Expr {
         Expr { kind, span: Span::default() }
     }
@@ -172,7 +200,9 @@ impl Expr {
 /// How an element is written: `A(i,j)` in a `def`, `A[i][j]` in a `loop`.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum Style {
+    /// `A(i,j)`.
     Round,
+    /// `A[i][j]`.
     Square,
 }
 

@@ -33,6 +33,7 @@ pub struct GraphBuilder {
 }
 
 impl GraphBuilder {
+    /// A graph called `name`, without values.
     pub fn new(name: &str) -> GraphBuilder {
         GraphBuilder { graph: Graph { name: name.into(), ..Graph::default() } }
     }
@@ -78,10 +79,12 @@ impl GraphBuilder {
         self.one(Op::Binary(op), &[a, b])
     }
 
+    /// The sum, element by element; operands broadcast as in NumPy.
     pub fn add(&mut self, a: ValueId, b: ValueId) -> Result<ValueId> {
         self.binary(BinaryOp::Add, a, b)
     }
 
+    /// The product, element by element; operands broadcast as in NumPy.
     pub fn mul(&mut self, a: ValueId, b: ValueId) -> Result<ValueId> {
         self.binary(BinaryOp::Mul, a, b)
     }
@@ -123,6 +126,7 @@ impl GraphBuilder {
         self.one(Op::Transpose { perm: perm.to_vec() }, &[x])
     }
 
+    /// The softmax over the dimension `axis`.
     pub fn softmax(&mut self, x: ValueId, axis: usize) -> Result<ValueId> {
         self.one(Op::Softmax { axis, log: false }, &[x])
     }

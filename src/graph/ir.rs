@@ -10,44 +10,63 @@ use std::sync::Arc;
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub struct ValueId(pub u32);
 
+/// A tensor of the graph.
 #[derive(Clone, Debug)]
 pub struct Value {
+    /// Name in the model file; inputs and outputs are given by it.
     pub name: String,
+    /// Element type and shape.
     pub ty: TensorType,
+    /// Origin of the contents.
     pub source: Source,
 }
 
+/// Origin of a value.
 #[derive(Clone, Debug)]
 pub enum Source {
+    /// An input of the graph.
     Input,
+    /// Contents that are known when the graph is compiled.
     Constant(Arc<Tensor>),
     /// Output `1` of node `0`.
     Node(u32, u32),
 }
 
+/// One application of an operator.
 #[derive(Clone, Debug)]
 pub struct Node {
+    /// Name in the model file, for messages and reports.
     pub name: String,
+    /// Operator with its attributes.
     pub op: Op,
+    /// Operands in the operator's order.
     pub inputs: Vec<ValueId>,
+    /// Results in the operator's order.
     pub outputs: Vec<ValueId>,
 }
 
 /// Nodes stand in topological order: every input of a node is defined before it.
 #[derive(Clone, Debug, Default)]
 pub struct Graph {
+    /// Name of the model.
     pub name: String,
+    /// All values; a [`ValueId`] is an index here.
     pub values: Vec<Value>,
+    /// All nodes, in topological order.
     pub nodes: Vec<Node>,
+    /// Inputs in the model's order.
     pub inputs: Vec<ValueId>,
+    /// Outputs in the model's order.
     pub outputs: Vec<ValueId>,
 }
 
 impl Graph {
+    /// The value of this number. Panics when there is none.
     pub fn value(&self, id: ValueId) -> &Value {
         &self.values[id.0 as usize]
     }
 
+    /// The contents of a constant; `None` for another value.
     pub fn constant(&self, id: ValueId) -> Option<&Arc<Tensor>> {
         match &self.value(id).source {
             Source::Constant(t) => Some(t),

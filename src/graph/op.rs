@@ -22,9 +22,11 @@ pub enum FusionKind {
 pub struct F32(pub u32);
 
 impl F32 {
+    /// The bits of `v`.
     pub fn new(v: f32) -> F32 {
         F32(v.to_bits())
     }
+    /// The number.
     pub fn get(self) -> f32 {
         f32::from_bits(self.0)
     }
@@ -44,39 +46,54 @@ pub enum Layout {
 /// Window of a convolution or pooling over the spatial dimensions (1, 2 or 3 of them).
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub struct Window {
+    /// Extent of each spatial dimension.
     pub kernel: Vec<i64>,
+    /// Step of each spatial dimension.
     pub stride: Vec<i64>,
+    /// Distance of neighbouring elements of the window in each spatial dimension.
     pub dilation: Vec<i64>,
     /// Padding before each spatial dimension, then after.
     pub pad_before: Vec<i64>,
+    /// Padding after each spatial dimension.
     pub pad_after: Vec<i64>,
 }
 
+/// Reduction of a pooling.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub enum PoolKind {
+    /// The largest element.
     Max,
     /// Divides by the number of elements inside the input, or by the whole window.
     Average {
+        /// Count padding as elements.
         count_padding: bool,
     },
 }
 
+/// An operator of a graph, with its attributes.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub enum Op {
     // ---- injective, by element (operands broadcast as in NumPy)
+    /// An operation of one operand.
     Unary(UnaryOp),
+    /// An operation of two operands.
     Binary(BinaryOp),
+    /// A comparison; the result is a bool.
     Compare(CompareOp),
     /// condition, then, else.
     Select,
+    /// Conversion to an element type.
     Cast(DType),
     // recognised or imported elementwise functions of one f32 operand
+    /// 1 / (1 + exp(-x)).
     Sigmoid,
     /// x · sigmoid(x).
     Silu,
     /// max(0, min(1, alpha·x + beta)).
     HardSigmoid {
+        /// Slope.
         alpha: F32,
+        /// Offset.
         beta: F32,
     },
     /// x · HardSigmoid(1/6, 1/2)(x).
@@ -85,12 +102,16 @@ pub enum Op {
     Gelu,
     /// x > 0 ? scale·x : scale·alpha·(exp(x / divisor) - 1); Elu, Celu and Selu.
     Elu {
+        /// Factor of the negative part.
         alpha: F32,
+        /// Factor of the whole.
         scale: F32,
+        /// Divisor of x in the exponent.
         divisor: F32,
     },
     /// x > alpha ? x : 0.
     ThresholdedRelu {
+        /// Threshold.
         alpha: F32,
     },
     /// x, slope: x ≥ 0 ? x : slope·x. LeakyRelu has a slope of one element.
@@ -99,120 +120,175 @@ pub enum Op {
     // ---- injective, moving data
     /// Output dimension i is input dimension `perm[i]`.
     Transpose {
+        /// Source dimension of each output dimension.
         perm: Vec<usize>,
     },
     /// Same elements in row-major order under another shape; never moves data.
     Reshape {
+        /// Shape of the result.
         shape: Vec<i64>,
     },
     /// Broadcast to `shape`.
     Expand {
+        /// Shape of the result.
         shape: Vec<i64>,
     },
     /// `starts`, `ends` (exclusive, already clamped) and `steps` (may be negative) of every dimension.
     Slice {
+        /// First index of each dimension.
         starts: Vec<i64>,
+        /// End of each dimension, exclusive.
         ends: Vec<i64>,
+        /// Step of each dimension.
         steps: Vec<i64>,
     },
+    /// Concatenation of all operands along one dimension.
     Concat {
+        /// Dimension along which they are joined.
         axis: usize,
     },
     /// Constant padding before and after each dimension; the value is a scalar's bits of the operand's type.
     Pad {
+        /// Elements before each dimension.
         before: Vec<i64>,
+        /// Elements after each dimension.
         after: Vec<i64>,
+        /// Bits of the padding.
         value: u64,
     },
     /// NCHW → N, ⌈C/b⌉, H, W, b (the last block filled with zeros) for dimension 1.
     Block {
+        /// Channels of one block.
         block: u32,
     },
     /// The inverse of `Block`, with the number of channels.
     Unblock {
+        /// Channels of the result.
         channels: i64,
     },
     /// Integer upsampling by repetition (nearest), one factor for each dimension.
     Upsample {
+        /// Factor of each dimension.
         factors: Vec<i64>,
     },
 
     // ---- gathers: data, indices
+    /// Slices of the data along one dimension, chosen by indices of any shape.
     Gather {
+        /// Dimension of the data that the indices select from.
         axis: usize,
     },
+    /// Elements of the data, chosen by indices of the result's shape.
     GatherElements {
+        /// Dimension of the data that the indices select from.
         axis: usize,
     },
+    /// Slices of the data, chosen by tuples of indices in the last dimension of the indices.
     GatherNd {
+        /// Number of leading dimensions that data and indices share.
         batch_dims: usize,
     },
 
     // ---- reductions
     /// `keep`: reduced dimensions stay with extent 1.
     Reduce {
+        /// Reduction.
         op: ReduceOp,
+        /// Reduced dimensions, ascending.
         axes: Vec<usize>,
+        /// Keep reduced dimensions with extent 1.
         keep: bool,
     },
+    /// exp(x) / sum(exp(x)) over one dimension, or its logarithm.
     Softmax {
+        /// Dimension of the sum.
         axis: usize,
+        /// Take the logarithm of the result.
         log: bool,
     },
     /// x, scale, bias (may be absent); over the last dimensions from `axis`.
     LayerNorm {
+        /// First normalised dimension.
         axis: usize,
+        /// Addend of the variance.
         epsilon: F32,
     },
     /// `kind` over windows in `layout`.
     Pool {
+        /// Reduction of a window.
         kind: PoolKind,
+        /// Extents, steps and padding of the window.
         window: Window,
+        /// Order of the dimensions of input and result.
         layout: Layout,
     },
 
     // ---- complex, output fusable
     /// Batched as in NumPy; operands may be read transposed (last two dimensions swapped).
     MatMul {
+        /// Swap the last two dimensions of the first operand.
         transpose_a: bool,
+        /// Swap the last two dimensions of the second operand.
         transpose_b: bool,
     },
     /// x, weights (F, C/group, kernel…), and perhaps bias. Activations in `layout`; weights always in ONNX's order.
     Conv {
+        /// Extents, steps and padding of the window.
         window: Window,
+        /// Number of groups of channels.
         group: i64,
+        /// Order of the dimensions of activations and result.
         layout: Layout,
     },
     /// x, weights (C, F/group, kernel…), and perhaps bias; `output_pad` after each spatial dimension.
     ConvTranspose {
+        /// Extents, steps and padding of the window.
         window: Window,
+        /// Number of groups of channels.
         group: i64,
+        /// Rows added after each spatial dimension of the result.
         output_pad: Vec<i64>,
+        /// Order of the dimensions of activations and result.
         layout: Layout,
     },
 
     // ---- opaque: a function of the runtime, by its name there
+    /// A call of a function of the runtime.
     Opaque {
+        /// Name of the function.
         function: String,
+        /// Attributes, in the function's order.
         attributes: Vec<i64>,
     },
 }
 
+/// Reductions over dimensions of a tensor.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub enum ReduceOp {
+    /// Sum of the elements.
     Sum,
+    /// Sum divided by the number of elements.
     Mean,
+    /// Largest element.
     Max,
+    /// Smallest element.
     Min,
+    /// Product of the elements.
     Prod,
+    /// Sum of the squares.
     SumSquare,
+    /// Sum of the absolute values.
     L1,
+    /// Square root of the sum of the squares.
     L2,
+    /// Logarithm of the sum.
     LogSum,
+    /// Logarithm of the sum of the exponentials.
     LogSumExp,
 }
 
 impl ReduceOp {
+    /// Every reduction.
     pub const ALL: &'static [ReduceOp] = &[
         ReduceOp::Sum,
         ReduceOp::Mean,
@@ -226,6 +302,7 @@ impl ReduceOp {
         ReduceOp::LogSumExp,
     ];
 
+    /// Name in the text of a graph.
     pub fn name(self) -> &'static str {
         match self {
             ReduceOp::Sum => "sum",

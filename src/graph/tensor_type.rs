@@ -2,17 +2,22 @@
 
 use crate::runtime::{DType, Error, Result, Tensor};
 
+/// Element type and shape of a value.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub struct TensorType {
+    /// Element type.
     pub dtype: DType,
+    /// Extents, outermost first.
     pub shape: Vec<i64>,
 }
 
 impl TensorType {
+    /// The type of tensors of `shape` with elements of `dtype`.
     pub fn new(dtype: DType, shape: &[i64]) -> TensorType {
         TensorType { dtype, shape: shape.to_vec() }
     }
 
+    /// The type of `tensor`.
     pub fn of(tensor: &Tensor) -> TensorType {
         TensorType { dtype: tensor.dtype, shape: tensor.shape.clone() }
     }
@@ -22,6 +27,7 @@ impl TensorType {
         self.shape.iter().product()
     }
 
+    /// Size in bytes.
     pub fn bytes(&self) -> usize {
         self.elements() as usize * self.dtype.bytes()
     }

@@ -40,6 +40,7 @@ use crate::runtime::{DType, Error, Result};
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Named<'a>(&'a str);
 
+/// The index or size called `text`.
 pub fn name(text: &str) -> Named<'_> {
     Named(text)
 }
@@ -48,6 +49,7 @@ pub fn name(text: &str) -> Named<'_> {
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Tensor<'a>(&'a str);
 
+/// The array called `text`.
 pub fn array(text: &str) -> Tensor<'_> {
     Tensor(text)
 }
@@ -91,6 +93,7 @@ impl From<bool> for Expr {
 
 /// One expression, or several in a tuple.
 pub trait List {
+    /// The expressions in order.
     fn list(self) -> Vec<Expr>;
 }
 
@@ -195,14 +198,17 @@ fn call(function: Function, operands: Vec<Expr>) -> Expr {
     Expr::new(Kind::Call(function, operands))
 }
 
+/// The smaller of two values.
 pub fn min(a: impl Into<Expr>, b: impl Into<Expr>) -> Expr {
     call(Function::Binary(BinaryOp::Min), vec![a.into(), b.into()])
 }
 
+/// The larger of two values.
 pub fn max(a: impl Into<Expr>, b: impl Into<Expr>) -> Expr {
     call(Function::Binary(BinaryOp::Max), vec![a.into(), b.into()])
 }
 
+/// `a` to the power of `b`.
 pub fn pow(a: impl Into<Expr>, b: impl Into<Expr>) -> Expr {
     call(Function::Binary(BinaryOp::Pow), vec![a.into(), b.into()])
 }
@@ -217,10 +223,12 @@ pub fn cast(dtype: DType, a: impl Into<Expr>) -> Expr {
     Expr::new(Kind::Cast(dtype, Box::new(a.into())))
 }
 
+/// `a && b`.
 pub fn both(a: Expr, b: Expr) -> Expr {
     binary(Operator::And, a, b)
 }
 
+/// `a || b`.
 pub fn either(a: Expr, b: Expr) -> Expr {
     binary(Operator::Or, a, b)
 }

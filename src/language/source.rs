@@ -7,7 +7,9 @@ use crate::runtime::refusal::Refusal;
 /// The name and the text of a file. Programs that were built in Rust have an empty one.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Source {
+    /// Name of the file, for messages.
     pub name: String,
+    /// Contents of the file.
     pub text: String,
 }
 

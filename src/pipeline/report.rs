@@ -6,10 +6,13 @@ use std::fmt::Write;
 /// Every choice of one compilation.
 #[derive(Clone, PartialEq, Debug, Default, Serialize)]
 pub struct Report {
+    /// Name of the model.
     pub model: String,
+    /// Name of the target.
     pub target: String,
     /// Stage of the pipeline, milliseconds. Indented names are parts of the stage before, summed over threads.
     pub stages: Vec<(String, f64)>,
+    /// Milliseconds of the whole compilation.
     pub compile_ms: f64,
     /// What a model file says of itself that is not so, a sentence for each.
     pub warnings: Vec<String>,
@@ -21,7 +24,9 @@ pub struct Report {
     pub kernels: Vec<KernelReport>,
     /// Kernels with machine code of their own; the others share it.
     pub distinct_kernels: usize,
+    /// Bytes of machine code.
     pub code_bytes: u64,
+    /// Bytes of constants.
     pub weights_bytes: u64,
     /// Peak memory of intermediate tensors.
     pub arena_bytes: u64,
@@ -32,20 +37,29 @@ pub struct Report {
 /// What the e-graph and the extraction did.
 #[derive(Clone, PartialEq, Debug, Default, Serialize)]
 pub struct Rewriting {
+    /// Nodes of the imported graph.
     pub nodes_before: usize,
+    /// Nodes of the rewritten graph.
     pub nodes_after: usize,
     /// Rule, how often it was applied.
     pub rules: Vec<(String, usize)>,
+    /// Nodes of the e-graph at the end.
     pub egraph_nodes: usize,
+    /// Classes of the e-graph at the end.
     pub egraph_classes: usize,
+    /// Passes over the e-graph.
     pub iterations: usize,
+    /// Reason for the end of the rewriting.
     pub stop_reason: String,
     /// How the answer was found, or why not by the ILP.
     pub extraction: String,
+    /// Variables of the extraction's integer program.
     pub ilp_variables: usize,
+    /// Rows of the extraction's integer program.
     pub ilp_rows: usize,
     /// Predicted time of the greedy answer, and of the answer.
     pub greedy_ns: f64,
+    /// Predicted time of the extracted graph, in nanoseconds.
     pub cost_ns: f64,
     /// How far the answer may be from the optimum, as a share; `None` when no bound is known.
     pub gap: Option<f64>,
@@ -54,16 +68,23 @@ pub struct Rewriting {
 /// One kernel or opaque function of the module.
 #[derive(Clone, PartialEq, Debug, Default, Serialize)]
 pub struct KernelReport {
+    /// Name of the kernel.
     pub name: String,
     /// The graph operators in it.
     pub operators: Vec<String>,
     /// Index of its machine code among the distinct kernels.
     pub code: Option<usize>,
+    /// Floating-point operations of one run.
     pub flops: u64,
+    /// Predicted time in microseconds.
     pub predicted_us: f64,
+    /// Measured time in microseconds; `None` where nothing was measured.
     pub measured_us: Option<f64>,
+    /// Runs as a function of the runtime, not as generated code.
     pub opaque: bool,
+    /// Uses a tensor instruction.
     pub tensorized: bool,
+    /// Part of the kernel that works on vectors.
     pub vectorization: Vectorization,
     /// One entry for each phase.
     pub phases: Vec<PhaseReport>,
@@ -79,6 +100,7 @@ pub enum Vectorization {
     /// Some loops store single elements: those of these statements, or, where none is named, the edges of loops whose other
     /// iterations are vectors.
     Part(Vec<String>),
+    /// No loop.
     #[default]
     None,
 }
@@ -86,12 +108,17 @@ pub enum Vectorization {
 /// One phase of a kernel.
 #[derive(Clone, PartialEq, Debug, Default, Serialize)]
 pub struct PhaseReport {
+    /// Name of the statement.
     pub statement: String,
+    /// Loop and width of the vectors; `None` where elements are computed one by one.
     pub vector: Option<String>,
+    /// Register block, as loops with their extents.
     pub block: String,
+    /// Cache tiles, as loops with their extents.
     pub tiles: String,
     /// The tensor instruction, or why there is none.
     pub instruction: String,
+    /// Its iterations are divided among threads.
     pub parallel: bool,
 }
 

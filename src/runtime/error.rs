@@ -21,6 +21,7 @@ pub enum Error {
     Internal(String),
 }
 
+/// A value, or the error that prevented it.
 pub type Result<T> = std::result::Result<T, Error>;
 
 impl Error {

@@ -26,17 +26,25 @@ pub struct Module(pub(crate) ModuleParts);
 /// The contents of a module, as a compiler puts them together. [`Module::new`] makes a module of them.
 #[derive(Clone, Debug, PartialEq, Default)]
 pub struct ModuleParts {
+    /// Name of the model.
     pub name: String,
     /// Name of the target that it was compiled for.
     pub target: String,
+    /// Requirements of the code.
     pub platform: Platform,
     /// Position-independent machine code of all kernels.
     pub code: Vec<u8>,
+    /// Machine code that steps call, by number.
     pub kernels: Vec<Kernel>,
+    /// Memory that steps name, by number.
     pub buffers: Vec<Buffer>,
+    /// Bytes of memory for intermediate tensors.
     pub arena_bytes: u64,
+    /// Steps of a run, in order.
     pub steps: Vec<Step>,
+    /// Inputs in the model's order.
     pub inputs: Vec<TensorSpec>,
+    /// Outputs in the model's order.
     pub outputs: Vec<OutputSpec>,
     /// What the symbols of the model's dynamic dimensions are bound to.
     pub dims: BTreeMap<String, i64>,
@@ -78,6 +86,7 @@ impl Module {
 }
 
 impl Module {
+    /// Name of the model.
     pub fn name(&self) -> &str {
         &self.0.name
     }
@@ -97,10 +106,12 @@ impl Module {
         &self.0.code
     }
 
+    /// Machine code that steps call, by number.
     pub fn kernels(&self) -> &[Kernel] {
         &self.0.kernels
     }
 
+    /// Memory that steps name, by number.
     pub fn buffers(&self) -> &[Buffer] {
         &self.0.buffers
     }
@@ -110,14 +121,17 @@ impl Module {
         self.0.arena_bytes
     }
 
+    /// Steps of a run, in order.
     pub fn steps(&self) -> &[Step] {
         &self.0.steps
     }
 
+    /// Inputs in the model's order.
     pub fn inputs(&self) -> &[TensorSpec] {
         &self.0.inputs
     }
 
+    /// Outputs in the model's order.
     pub fn outputs(&self) -> &[OutputSpec] {
         &self.0.outputs
     }
@@ -146,6 +160,7 @@ impl Module {
 /// Machine code that steps call.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Kernel {
+    /// Name of the kernel.
     pub name: String,
     /// Run one after the other.
     pub phases: Vec<Phase>,
@@ -157,6 +172,7 @@ pub struct Kernel {
     pub tensorized: bool,
 }
 
+/// Part of a kernel that all threads finish before the next one starts.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Phase {
     /// Where its code starts in [`Module::code`].
@@ -174,7 +190,9 @@ pub struct Phase {
 /// What a kernel may touch through one argument.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Slot {
+    /// Bytes that the kernel may touch from the argument on.
     pub bytes: u64,
+    /// The kernel writes them.
     pub written: bool,
 }
 
@@ -182,14 +200,20 @@ pub struct Slot {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct BufferRef(pub u32);
 
+/// Memory of one tensor.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Buffer {
+    /// Name of the tensor.
     pub name: String,
+    /// Element type.
     pub dtype: DType,
+    /// Extents, outermost first.
     pub shape: Vec<i64>,
+    /// Location of its bytes.
     pub place: Place,
 }
 
+/// Location of a buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Place {
     /// The memory of the caller's input tensor.
@@ -202,39 +226,57 @@ pub enum Place {
     Weights(u64),
 }
 
+/// Step of a run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Step {
+    /// Name, for reports.
     pub name: String,
     /// Floating-point operations, for rates in reports.
     pub flops: u64,
+    /// Work of the step.
     pub action: Action,
 }
 
+/// Work of a step.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Action {
+    /// A call of a kernel.
     Kernel {
+        /// Index into [`Module::kernels`].
         kernel: u32,
+        /// A buffer for each of the kernel's slots.
         arguments: Vec<BufferRef>,
     },
     /// A function of [`opaque`](crate::opaque).
     Opaque {
+        /// Name of the function.
         function: String,
+        /// Attributes, in the function's order.
         attributes: Vec<i64>,
+        /// Buffers that it reads.
         inputs: Vec<BufferRef>,
+        /// Buffers that it writes.
         outputs: Vec<BufferRef>,
     },
     /// The bytes of one buffer to another, which a kernel updates in place.
     Copy {
+        /// Buffer that is read.
         from: BufferRef,
+        /// Buffer that is written, of equal size.
         to: BufferRef,
     },
     /// Elements `offset, offset + stride, …` of an integer tensor must lie in `lower..=upper`: the kernels after it use
     /// them as subscripts.
     CheckIndices {
+        /// Buffer of the integer tensor.
         tensor: BufferRef,
+        /// First element that is checked.
         offset: u64,
+        /// Distance of two checked elements.
         stride: u64,
+        /// Smallest value that is allowed.
         lower: i64,
+        /// Largest value that is allowed.
         upper: i64,
     },
 }
@@ -246,15 +288,21 @@ impl Action {
     }
 }
 
+/// Name, element type and shape of an input or an output.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct TensorSpec {
+    /// Name by which runs give the tensor.
     pub name: String,
+    /// Element type.
     pub dtype: DType,
+    /// Extents, outermost first.
     pub shape: Vec<i64>,
 }
 
+/// An output of a module.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct OutputSpec {
+    /// Name, element type and shape.
     pub tensor: TensorSpec,
     /// Where the value stands after the last step; copied when this is not the output's own memory.
     pub source: BufferRef,

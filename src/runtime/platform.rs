@@ -15,7 +15,7 @@ pub struct Features(u32);
 macro_rules! features {
     ($($(#[$doc:meta])* $constant:ident = $bit:literal, $arch:literal, $detect:ident, $word:tt;)*) => {
         impl Features {
-            $($(#[$doc])* pub const $constant: Features = Features(1 << $bit);)*
+            $(#[doc = concat!("`", $word, "`, in the words of Rust's feature detection.")] $(#[$doc])* pub const $constant: Features = Features(1 << $bit);)*
 
             /// Word and set of each feature.
             const ALL: &[(&'static str, Features)] = &[$(($word, Features::$constant)),*];
@@ -70,6 +70,7 @@ impl Features {
         other.0 & !self.0 == 0
     }
 
+    /// True when the set has no feature.
     pub const fn is_empty(self) -> bool {
         self.0 == 0
     }
@@ -113,6 +114,7 @@ pub struct Platform {
     /// Family of operating systems, in the words of Rust's `target_family`: kernels use more than a page of stack without
     /// probing it, which `unix` systems allow.
     pub system: String,
+    /// Processor features that the code uses.
     pub features: Features,
 }
 

@@ -20,6 +20,7 @@ pub struct Refusal {
 /// One instance of a statement.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Instance {
+    /// Name of the statement.
     pub statement: String,
     /// Trip numbers of its loops, outermost first: they count from 0 whatever the text counts from.
     pub trips: Vec<i64>,

@@ -6,13 +6,21 @@ use serde::{Deserialize, Serialize};
 /// Element type of a tensor. The discriminant order is stable: it is part of the saved module.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug, Serialize, Deserialize)]
 pub enum DType {
+    /// IEEE binary64.
     F64,
+    /// IEEE binary32.
     F32,
+    /// IEEE binary16.
     F16,
+    /// bfloat16: the upper half of a binary32.
     BF16,
+    /// Signed, 64 bits.
     I64,
+    /// Signed, 32 bits.
     I32,
+    /// Signed, 8 bits.
     I8,
+    /// Unsigned, 8 bits.
     U8,
     /// One byte, 0 or 1.
     Bool,
@@ -29,6 +37,7 @@ impl DType {
         }
     }
 
+    /// True for types with a fraction.
     pub fn is_float(self) -> bool {
         matches!(self, DType::F64 | DType::F32 | DType::F16 | DType::BF16)
     }
@@ -58,24 +67,33 @@ impl std::fmt::Display for DType {
 /// A dense row-major tensor: element type, extents, little-endian bytes.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Tensor {
+    /// Element type.
     pub dtype: DType,
+    /// Extents, outermost first.
     pub shape: Vec<i64>,
+    /// Elements in row-major order, little-endian.
     pub data: Bytes,
 }
 
 /// A tensor in somebody else's memory: dense, row-major, little-endian, at any address.
 #[derive(Clone, Copy, Debug)]
 pub struct TensorView<'a> {
+    /// Element type.
     pub dtype: DType,
+    /// Extents, outermost first.
     pub shape: &'a [i64],
+    /// Elements in row-major order, little-endian.
     pub data: &'a [u8],
 }
 
 /// A tensor in somebody else's memory, to be written.
 #[derive(Debug)]
 pub struct TensorViewMut<'a> {
+    /// Element type.
     pub dtype: DType,
+    /// Extents, outermost first.
     pub shape: &'a [i64],
+    /// Elements in row-major order, little-endian.
     pub data: &'a mut [u8],
 }
 
@@ -99,11 +117,13 @@ impl<'a> TensorViewMut<'a> {
 
 /// Read as a tensor: an owned one, a reference, a view.
 pub trait AsView {
+    /// The tensor's type, shape and elements.
     fn view(&self) -> TensorView<'_>;
 }
 
 /// Written as a tensor: an owned one, a reference, a view.
 pub trait AsViewMut: AsView {
+    /// The tensor's type, shape and elements, to be written.
     fn view_mut(&mut self) -> TensorViewMut<'_>;
 }
 
@@ -161,8 +181,11 @@ mod sealed {
 
 /// A Rust type that is stored as a [`DType`], on a little-endian processor in the same bytes.
 pub trait Element: Copy + sealed::Sealed {
+    /// Element type of tensors of these values.
     const DTYPE: DType;
+    /// The bytes of the value, little-endian, then zeros.
     fn to_le(self) -> [u8; 8];
+    /// The value of [`DType::bytes`] bytes. Panics at another length.
     fn from_le(bytes: &[u8]) -> Self;
 }
 
@@ -205,6 +228,7 @@ impl Tensor {
         self.shape.iter().product::<i64>() as usize
     }
 
+    /// True when some extent is 0.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }

@@ -18,13 +18,18 @@ pub struct OnnxModel {
 /// An input of a model, or an output.
 #[derive(Clone, PartialEq, Debug)]
 pub struct InputSpec {
+    /// Name by which runs give the tensor.
     pub name: String,
+    /// Element type.
     pub dtype: DType,
+    /// Extent of each dimension.
     pub shape: Vec<Dim>,
 }
 
+/// Extent of one dimension of an input.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Dim {
+    /// A number of elements.
     Fixed(i64),
     /// Bound when the model is compiled; 1 when nothing binds it.
     Symbol(String),

@@ -72,14 +72,17 @@ impl Primitives {
         self
     }
 
+    /// Splits a loop into blocks of `by` iterations: `into` names the loop over blocks, then the one inside.
     pub fn split(self, which: impl Into<Loop>, by: i64, into: [&str; 2]) -> Primitives {
         self.then(Primitive::Split { which: which.into(), by, into: into.map(Name::from) })
     }
 
+    /// Makes one loop of neighbouring loops, called `into`.
     pub fn fuse(self, which: impl Into<Loops>, into: &str) -> Primitives {
         self.then(Primitive::Fuse { which: which.into(), into: into.into() })
     }
 
+    /// Puts the loops in this order, at the places that they have.
     pub fn reorder(self, which: impl Into<Loops>) -> Primitives {
         self.then(Primitive::Reorder { which: which.into() })
     }
@@ -99,66 +102,82 @@ impl Primitives {
         self.then(Primitive::Skew { which: which.into(), factor, by: by.into() })
     }
 
+    /// Runs the statement `by` iterations later.
     pub fn shift(self, which: impl Into<Loop>, by: i64) -> Primitives {
         self.then(Primitive::Shift { which: which.into(), by })
     }
 
+    /// Runs a loop from its last iteration to its first.
     pub fn reverse(self, which: impl Into<Loop>) -> Primitives {
         self.then(Primitive::Reverse { which: which.into() })
     }
 
+    /// Makes statements share their loops from the outermost down to `at`.
     pub fn merge<const N: usize>(self, statements: [&str; N], at: &str) -> Primitives {
         self.then(Primitive::Merge { statements: statements.map(Name::from).into(), at: at.into() })
     }
 
+    /// Gives statements loops of their own from `at` inwards.
     pub fn distribute<const N: usize>(self, statements: [&str; N], at: &str) -> Primitives {
         self.then(Primitive::Distribute { statements: statements.map(Name::from).into(), at: at.into() })
     }
 
+    /// Puts statements in this order, at the places that they have.
     pub fn sequence<const N: usize>(self, statements: [&str; N]) -> Primitives {
         self.then(Primitive::Sequence { statements: statements.map(Name::from).into() })
     }
 
+    /// Unrolls a loop completely.
     pub fn unroll(self, which: impl Into<Loop>) -> Primitives {
         self.then(Primitive::Unroll { which: which.into(), by: None })
     }
 
+    /// Unrolls a loop `by` times.
     pub fn unroll_by(self, which: impl Into<Loop>, by: i64) -> Primitives {
         self.then(Primitive::Unroll { which: which.into(), by: Some(by) })
     }
 
+    /// Unrolls a loop `by` times and puts the copies inside the inner loops.
     pub fn unroll_and_jam(self, which: impl Into<Loop>, by: i64) -> Primitives {
         self.then(Primitive::UnrollAndJam { which: which.into(), by })
     }
 
+    /// Makes vectors of a loop, as wide as those of the target.
     pub fn vectorize(self, which: impl Into<Loop>) -> Primitives {
         self.then(Primitive::Vectorize { which: which.into(), by: None })
     }
 
+    /// Makes vectors of a loop, of `by` elements.
     pub fn vectorize_by(self, which: impl Into<Loop>, by: i64) -> Primitives {
         self.then(Primitive::Vectorize { which: which.into(), by: Some(by) })
     }
 
+    /// Divides the iterations of a loop among the threads.
     pub fn parallel(self, which: impl Into<Loop>) -> Primitives {
         self.then(Primitive::Parallel { which: which.into() })
     }
 
+    /// Runs a loop and the next one inside it in waves of independent iterations.
     pub fn wavefront(self, which: impl Into<Loop>) -> Primitives {
         self.then(Primitive::Wavefront { which: which.into() })
     }
 
+    /// Runs everything on one thread, without barriers.
     pub fn serial(self) -> Primitives {
         self.then(Primitive::Serial)
     }
 
+    /// Computes what an iteration of `at` needs of a tensor inside that iteration.
     pub fn compute_at(self, tensor: &str, at: impl Into<Loop>) -> Primitives {
         self.then(Primitive::ComputeAt { tensor: tensor.into(), at: at.into() })
     }
 
+    /// Computes an element of a tensor again at each use.
     pub fn compute_inline(self, tensor: &str) -> Primitives {
         self.then(Primitive::ComputeInline { tensor: tensor.into() })
     }
 
+    /// Keeps memory of a tensor for one iteration of `at` only.
     pub fn store_at(self, tensor: &str, at: impl Into<Loop>) -> Primitives {
         self.then(Primitive::StoreAt { tensor: tensor.into(), at: at.into() })
     }
@@ -173,6 +192,7 @@ impl Primitives {
         self.then(Primitive::CacheRead { tensor: tensor.into(), at: Some(at.into()) })
     }
 
+    /// Makes a local tile of what one iteration of `at` writes, and writes it back afterwards.
     pub fn cache_write(self, tensor: &str, at: impl Into<Loop>) -> Primitives {
         self.then(Primitive::CacheWrite { tensor: tensor.into(), at: at.into() })
     }
@@ -183,34 +203,42 @@ impl Primitives {
         self.then(Primitive::Pack { tensor: tensor.into(), layout: layout.list() })
     }
 
+    /// Makes partial results for each iteration of `over` in a tensor called `into`, and combines them afterwards.
     pub fn rfactor(self, tensor: &str, over: impl Into<Loop>, into: &str) -> Primitives {
         self.then(Primitive::Rfactor { tensor: tensor.into(), over: over.into(), into: into.into() })
     }
 
+    /// Replaces the loops by one tensor instruction of the target.
     pub fn tensorize(self, which: impl Into<Loops>) -> Primitives {
         self.then(Primitive::Tensorize { which: which.into(), with: None })
     }
 
+    /// Replaces the loops by this tensor instruction.
     pub fn tensorize_with(self, which: impl Into<Loops>, instruction: &str) -> Primitives {
         self.then(Primitive::Tensorize { which: which.into(), with: Some(instruction.into()) })
     }
 
+    /// Runs what does not fill the inner loop of a split in a copy of its own.
     pub fn peel(self, which: impl Into<Loop>) -> Primitives {
         self.then(Primitive::Peel { which: which.into() })
     }
 
+    /// Rounds the iterations of a loop up to a multiple of `to`; those added do nothing.
     pub fn pad(self, which: impl Into<Loop>, to: i64) -> Primitives {
         self.then(Primitive::Pad { which: which.into(), to })
     }
 
+    /// Inlines temporaries, keeps sums in accumulators and starts loops at 0.
     pub fn normalize(self) -> Primitives {
         self.then(Primitive::Normalize)
     }
 
+    /// Separates loops where a read meets what they write.
     pub fn divide(self) -> Primitives {
         self.then(Primitive::Divide)
     }
 
+    /// Gives each iteration copies of its scalar temporaries.
     pub fn expand(self) -> Primitives {
         self.then(Primitive::Expand)
     }

@@ -6,33 +6,44 @@ use std::fmt::{Display, Formatter, Result};
 /// `schedule NAME for PROGRAM { … }`: primitives, applied in order to the program's original order.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Schedule {
+    /// Name of the schedule.
     pub name: Name,
+    /// Name of the program that it is for.
     pub program: Name,
+    /// Primitives in the order in which they apply.
     pub primitives: Vec<Placed>,
 }
 
 /// A primitive and where it stands.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Placed {
+    /// The primitive.
     pub primitive: Primitive,
+    /// Place in the text.
     pub span: Span,
 }
 
 /// Loops by their names, `m, n`; of one statement where others have loops of the same names, `C(m, n)`.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Loops {
+    /// Statement that has the loops; `None` where the names alone say it.
     pub statement: Option<Name>,
+    /// Names, outermost first.
     pub names: Vec<Name>,
 }
 
 /// One loop: `m`, or `C(m)`.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Loop {
+    /// Statement that has the loop; `None` where the name alone says it.
     pub statement: Option<Name>,
+    /// Name of the loop.
     pub name: Name,
 }
 
+/// One step of a schedule. Each variant shows its text; its fields are the names and numbers of that text.
 #[derive(Clone, PartialEq, Debug)]
+#[allow(missing_docs, reason = "each variant shows its text, which has the fields in their order")]
 pub enum Primitive {
     /// `split i by 8 -> io, ii`: one loop becomes two.
     Split { which: Loop, by: i64, into: [Name; 2] },
