@@ -63,7 +63,9 @@ pub mod graph_text {
 
 pub use language::builder;
 
-/// The syntax tree of `.tile` files: programs, expressions and schedules.
+/// The text language of `.tile` files as a syntax tree: programs, expressions and schedules.
+///
+#[doc = include_str!("language/grammar.md")]
 pub mod syntax {
     pub use crate::expr::syntax::{Expr, Function, Kind, Name, Operator, Span, Style};
     pub use crate::language::source::Source;

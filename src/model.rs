@@ -1,26 +1,7 @@
 //! The way in for users: load a model, compile it, run it.
 //!
-//! ```
-//! use tilewright::{DType, Model, Options, Tensor};
-//!
-//! # fn main() -> tilewright::Result<()> {
-//! // dynamic dimensions are bound by the inputs of each run
-//! let model = Model::load("tests/fixtures/operators/dynamic_sequence_positions.onnx")?;
-//! assert_eq!(model.symbols(), ["batch", "length"]);
-//! let compiled = model.compile(&Options::default())?;
-//! for length in [7, 20] {
-//!     let inputs: Vec<Tensor> = model.inputs().iter().map(|i| Tensor::zeros(i.dtype, &[2, length])).collect();
-//!     let named: Vec<_> = model.inputs().iter().map(|i| i.name.as_str()).zip(&inputs).collect();
-//!     let outputs = compiled.run(&named)?;
-//!     assert_eq!(outputs[0].shape[..2], [2, length]);
-//! }
-//! // or once, for a module that can be saved
-//! let options = Options { dims: [("length".to_string(), 5)].into(), ..Options::default() };
-//! let (module, report) = model.compile_module(&options)?;
-//! println!("{report}{} bytes of code", module.code().len());
-//! # Ok(())
-//! # }
-//! ```
+//! In: a file, a graph or a program, and [`Options`]. Out: a [`Module`], or a [`Compiled`] that makes one for each binding
+//! of the dynamic dimensions. Invariant: each binding is compiled once while it is kept.
 
 use crate::codegen::{Isa, Target};
 use crate::expr::syntax::{Expr, Kind};
@@ -39,10 +20,10 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::{Arc, Mutex, OnceLock};
 
-/// How to compile and run.
+/// Target, threads and limits of compiling and running.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// What to compile for; `None` is the best target of this processor.
+    /// Processor to compile for; `None` is the best target of this processor.
     pub target: Option<Target>,
     /// Threads of one run, [`MAX_THREADS`](crate::runtime::threads::MAX_THREADS) at most.
     pub threads: usize,
@@ -50,7 +31,7 @@ pub struct Options {
     pub pool: Option<Arc<Pool>>,
     /// Sizes of dynamic dimensions. Those that are not named here are bound by the inputs of each run.
     pub dims: BTreeMap<String, i64>,
-    /// What the rewriting may spend and use.
+    /// Effort and rules of the rewriting.
     pub egraph: EgraphOptions,
     /// Memory and effort that the compilation may use.
     pub limits: Limits,
@@ -83,7 +64,29 @@ impl Options {
     }
 }
 
-/// A model that can be compiled.
+/// A model that can be compiled: an ONNX file, a graph or a program of the text language.
+///
+/// ```
+/// use tilewright::{DType, Model, Options, Tensor};
+///
+/// # fn main() -> tilewright::Result<()> {
+/// // dynamic dimensions are bound by the inputs of each run
+/// let model = Model::load("tests/fixtures/operators/dynamic_sequence_positions.onnx")?;
+/// assert_eq!(model.symbols(), ["batch", "length"]);
+/// let compiled = model.compile(&Options::default())?;
+/// for length in [7, 20] {
+///     let inputs: Vec<Tensor> = model.inputs().iter().map(|i| Tensor::zeros(i.dtype, &[2, length])).collect();
+///     let named: Vec<_> = model.inputs().iter().map(|i| i.name.as_str()).zip(&inputs).collect();
+///     let outputs = compiled.run(&named)?;
+///     assert_eq!(outputs[0].shape[..2], [2, length]);
+/// }
+/// // or once, for a module that can be saved
+/// let options = Options { dims: [("length".to_string(), 5)].into(), ..Options::default() };
+/// let (module, report) = model.compile_module(&options)?;
+/// println!("{report}{} bytes of code", module.code().len());
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone)]
 pub struct Model {
     source: Source,
@@ -141,6 +144,11 @@ impl Programs {
 
 impl Model {
     /// Reads an ONNX file, or the first program of a `.tile` file. One error lists every ONNX node that is not supported.
+    ///
+    /// # Errors
+    /// [`Error::Io`] where the file or its external data cannot be read; [`Error::Invalid`] where it is damaged or
+    /// wrong; [`Error::Unsupported`] with every node that is not supported; [`Error::Limit`] where a tensor is too
+    /// large.
     pub fn load(path: impl AsRef<Path>) -> Result<Model> {
         let path = path.as_ref();
         if path.extension().is_some_and(|e| e == "tile") {
@@ -151,6 +159,9 @@ impl Model {
 
     /// A model from a program of the text language: the one of this name, or the first; with the sizes of the set of this
     /// name, where they are not given otherwise.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] where `file` has no program of this name.
     pub fn from_program(file: File, program: Option<&str>, sizes: Option<&str>) -> Result<Model> {
         let declared = file.program(program)?;
         let dim = |e: &Expr| match &e.kind {
@@ -168,7 +179,11 @@ impl Model {
         Ok(Model { inputs, source: Source::Program(Arc::new(source)), order: Order::Found })
     }
 
-    /// The same program, in the order of the schedule of this name in its file instead of the one that the ILP finds.
+    /// Takes the schedule of this name in the program's file instead of the one that the ILP finds.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] where the model is no program of the text language. An unknown name is an error of the
+    /// compilation.
     pub fn with_schedule(self, name: &str) -> Result<Model> {
         match self.source {
             Source::Program(_) => Ok(Model { order: Order::Named(name.into()), ..self }),
@@ -176,13 +191,16 @@ impl Model {
         }
     }
 
-    /// The same in its original order, without tiles and vectors: a program in the order of its text, a network with every
-    /// kernel's statements one after the other. What schedules are compared with.
+    /// Keeps the original order, without tiles and vectors: a program in the order of its text, a network with every
+    /// kernel's statements one after the other. Schedules are compared with it.
     pub fn untransformed(self) -> Model {
         Model { order: Order::Untransformed, ..self }
     }
 
     /// Reads the bytes of an ONNX file; `directory` holds its external data.
+    ///
+    /// # Errors
+    /// As [`Model::load`].
     pub fn parse(bytes: &[u8], directory: impl AsRef<Path>) -> Result<Model> {
         guard(|| Ok(Model::from_onnx(OnnxModel::parse(bytes, directory.as_ref())?)))
     }
@@ -235,6 +253,11 @@ impl Model {
     }
 
     /// The static graph for a binding of the dynamic dimensions; those not named are 1.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] where `dims` name a dimension that the model does not have, where the sizes do not fit, or
+    /// where the model is a program; [`Error::Unsupported`] where an operator is not supported; [`Error::Limit`] where
+    /// a tensor is too large.
     pub fn graph(&self, dims: &BTreeMap<String, i64>) -> Result<Graph> {
         guard(|| match &self.source {
             Source::Onnx(model) => model.graph(dims),
@@ -253,12 +276,19 @@ impl Model {
 
     /// Compiles a module for one binding of the dynamic dimensions; those not named are 1. The module may be for another
     /// processor than this one.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] where `options` name a dimension that the model does not have or sizes that do not fit;
+    /// [`Error::Unsupported`] where an operator or this processor is not supported; [`Error::Schedule`] where the
+    /// schedule that was asked for is refused; [`Error::Limit`] beyond [`Limits`]; [`Error::Io`] where the system has
+    /// no memory; [`Error::Internal`] at a defect of the compiler.
     pub fn compile_module(&self, options: &Options) -> Result<(Module, Report)> {
         let Compilation { module, report, .. } = self.compile_stages(options)?;
         Ok((module, report))
     }
 
     /// As [`Model::compile_module`], with the stages that each kernel went through.
+    #[doc(hidden)]
     pub fn compile_stages(&self, options: &Options) -> Result<Compilation> {
         guard(|| {
             let pipeline_options = self.pipeline_options(options)?;
@@ -283,6 +313,10 @@ impl Model {
     }
 
     /// The text of one stage of the compilation, of all kernels or of those whose name contains `kernel`.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] where no kernel is called so or the model has no such stage; otherwise as
+    /// [`Model::compile_module`].
     pub fn explain(&self, options: &Options, stage: Stage, kernel: Option<&str>) -> Result<String> {
         guard(|| match &self.source {
             Source::Program(source) => {
@@ -300,6 +334,10 @@ impl Model {
 
     /// Compiles the model for this processor. Where dynamic dimensions are left open, each new binding is compiled when a
     /// run first needs it.
+    ///
+    /// # Errors
+    /// As [`Model::compile_module`]; [`Error::Limit`] where `options` ask for more than
+    /// [`MAX_THREADS`](crate::MAX_THREADS) threads.
     pub fn compile(&self, options: &Options) -> Result<Compiled> {
         if let Some(name) = options.dims.keys().find(|name| !self.symbols().contains(name)) {
             let dims = BTreeMap::from([(name.clone(), 1)]);
@@ -336,7 +374,22 @@ fn host_target() -> Result<Target> {
 type Dims = BTreeMap<String, i64>;
 
 /// A compiled model. It can be shared by many threads; each binding of its dynamic dimensions is compiled once, and all run
-/// on the same threads.
+/// on one pool of threads.
+///
+/// ```
+/// use tilewright::{DType, File, Model, Options, Tensor};
+///
+/// # fn main() -> tilewright::Result<()> {
+/// let file = File::parse("sum.tile", "def sum(f32(N) x) -> (s) { s() +=! x(i) }")?;
+/// let compiled = Model::from_program(file, None, None)?.compile(&Options::default())?;
+/// for n in [3, 5] {
+///     let x = Tensor::new(&[n], &vec![1f32; n as usize]);
+///     assert_eq!(compiled.run(&[("x", &x)])?[0].to_vec::<f32>(), [n as f32]);
+///     assert!(compiled.report(&[("x", &x)])?.code_bytes > 0);
+/// }
+/// # Ok(())
+/// # }
+/// ```
 pub struct Compiled {
     model: Model,
     options: Options,
@@ -349,16 +402,26 @@ type Slot = OnceLock<Result<(Arc<Session>, Arc<Report>)>>;
 
 impl Compiled {
     /// Runs the model on inputs given by name, in any order. The outputs come in the model's order.
+    ///
+    /// # Errors
+    /// As [`Compiled::session`] and [`Session::run`].
     pub fn run(&self, inputs: &[(&str, &Tensor)]) -> Result<Vec<Tensor>> {
         self.session(inputs)?.run(inputs)
     }
 
     /// The session for the shapes of these inputs.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] where two inputs bind a dimension to different sizes or have another number of dimensions;
+    /// where the binding is new, the errors of [`Model::compile_module`].
     pub fn session(&self, inputs: &[(&str, &Tensor)]) -> Result<Arc<Session>> {
         Ok(self.binding(self.bind(inputs)?)?.0)
     }
 
-    /// What the compilation for the shapes of these inputs did.
+    /// The report of the compilation for the shapes of these inputs.
+    ///
+    /// # Errors
+    /// As [`Compiled::session`].
     pub fn report(&self, inputs: &[(&str, &Tensor)]) -> Result<Arc<Report>> {
         Ok(self.binding(self.bind(inputs)?)?.1)
     }

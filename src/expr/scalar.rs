@@ -42,7 +42,7 @@ const fn cost(instructions: i64, cycles: f64) -> Cost {
 }
 
 impl UnaryOp {
-    /// The cost of the operation; the functions are polynomials, see [`crate::codegen::select::math`].
+    /// The cost of the operation; the functions are polynomials.
     pub const fn cost(self) -> Cost {
         match self {
             UnaryOp::Exp => cost(18, 14.0),

@@ -1,22 +1,6 @@
 //! Graphs from Rust.
 //!
-//! ```
-//! use tilewright::GraphBuilder;
-//! use tilewright::{DType, Model, Options, Tensor};
-//!
-//! # fn main() -> tilewright::Result<()> {
-//! let mut b = GraphBuilder::new("layer");
-//! let x = b.input("x", DType::F32, &[2, 3]);
-//! let w = b.constant(Tensor::new(&[3, 2], &[1f32, 0.0, 0.0, 1.0, -1.0, 1.0]));
-//! let product = b.matmul(x, w)?;
-//! let y = b.relu(product)?;
-//! b.output("y", y)?;
-//! let compiled = Model::from_graph(b.build()?).compile(&Options::default())?;
-//! let input = Tensor::new(&[2, 3], &[1f32, 2.0, 3.0, 4.0, 5.0, 6.0]);
-//! assert_eq!(compiled.run(&[("x", &input)])?[0].to_vec::<f32>(), [0.0, 5.0, 0.0, 11.0]);
-//! # Ok(())
-//! # }
-//! ```
+//! In: calls, one for each value. Out: a verified [`Graph`]. Invariant: every value has a type that its operator gives it.
 
 use crate::expr::BinaryOp;
 use crate::graph::infer::infer;
@@ -26,7 +10,25 @@ use crate::graph::tensor_type::TensorType;
 use crate::runtime::{DType, Error, Result, Tensor};
 use std::sync::Arc;
 
-/// Builds a [`Graph`] value by value; each method checks the types of its operands (`Invalid`).
+/// Builds a [`Graph`] value by value; each method checks the types of its operands.
+///
+/// ```
+/// use tilewright::GraphBuilder;
+/// use tilewright::{DType, Model, Options, Tensor};
+///
+/// # fn main() -> tilewright::Result<()> {
+/// let mut b = GraphBuilder::new("layer");
+/// let x = b.input("x", DType::F32, &[2, 3]);
+/// let w = b.constant(Tensor::new(&[3, 2], &[1f32, 0.0, 0.0, 1.0, -1.0, 1.0]));
+/// let product = b.matmul(x, w)?;
+/// let y = b.relu(product)?;
+/// b.output("y", y)?;
+/// let compiled = Model::from_graph(b.build()?).compile(&Options::default())?;
+/// let input = Tensor::new(&[2, 3], &[1f32, 2.0, 3.0, 4.0, 5.0, 6.0]);
+/// assert_eq!(compiled.run(&[("x", &input)])?[0].to_vec::<f32>(), [0.0, 5.0, 0.0, 11.0]);
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Default)]
 pub struct GraphBuilder {
     graph: Graph,
@@ -54,6 +56,9 @@ impl GraphBuilder {
     }
 
     /// Any operator; its results in order.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] where the types or shapes of the operands do not fit the operator.
     pub fn op(&mut self, op: Op, inputs: &[ValueId]) -> Result<Vec<ValueId>> {
         let types = {
             let operands: Vec<&TensorType> = inputs.iter().map(|&i| &self.graph.value(i).ty).collect();
@@ -75,32 +80,50 @@ impl GraphBuilder {
     }
 
     /// An elementwise operation of two operands, which broadcast as in NumPy.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] where the types or shapes of the operands do not fit the operator.
     pub fn binary(&mut self, op: BinaryOp, a: ValueId, b: ValueId) -> Result<ValueId> {
         self.one(Op::Binary(op), &[a, b])
     }
 
     /// The sum, element by element; operands broadcast as in NumPy.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] where the types or shapes of the operands do not fit the operator.
     pub fn add(&mut self, a: ValueId, b: ValueId) -> Result<ValueId> {
         self.binary(BinaryOp::Add, a, b)
     }
 
     /// The product, element by element; operands broadcast as in NumPy.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] where the types or shapes of the operands do not fit the operator.
     pub fn mul(&mut self, a: ValueId, b: ValueId) -> Result<ValueId> {
         self.binary(BinaryOp::Mul, a, b)
     }
 
     /// `max(x, 0)` of an f32 value.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] where the types or shapes of the operands do not fit the operator.
     pub fn relu(&mut self, x: ValueId) -> Result<ValueId> {
         let zero = self.constant(Tensor::new(&[], &[0f32]));
         self.binary(BinaryOp::Max, x, zero)
     }
 
     /// The matrix product over the last two dimensions.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] where the types or shapes of the operands do not fit the operator.
     pub fn matmul(&mut self, a: ValueId, b: ValueId) -> Result<ValueId> {
         self.one(Op::MatMul { transpose_a: false, transpose_b: false }, &[a, b])
     }
 
     /// A convolution of an N, C, H, W image with F, C, R, S weights; `padding` on all four sides.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] where the types or shapes of the operands do not fit the operator.
     pub fn conv2d(&mut self, x: ValueId, weights: ValueId, stride: i64, padding: i64) -> Result<ValueId> {
         let shape = &self.graph.value(weights).ty.shape;
         let &[_, _, rows, columns] = &shape[..] else {
@@ -117,26 +140,41 @@ impl GraphBuilder {
     }
 
     /// Same elements under another shape.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] where the types or shapes of the operands do not fit the operator.
     pub fn reshape(&mut self, x: ValueId, shape: &[i64]) -> Result<ValueId> {
         self.one(Op::Reshape { shape: shape.to_vec() }, &[x])
     }
 
     /// Output dimension i is input dimension `perm[i]`.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] where the types or shapes of the operands do not fit the operator.
     pub fn transpose(&mut self, x: ValueId, perm: &[usize]) -> Result<ValueId> {
         self.one(Op::Transpose { perm: perm.to_vec() }, &[x])
     }
 
     /// The softmax over the dimension `axis`.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] where the types or shapes of the operands do not fit the operator.
     pub fn softmax(&mut self, x: ValueId, axis: usize) -> Result<ValueId> {
         self.one(Op::Softmax { axis, log: false }, &[x])
     }
 
     /// Reduced dimensions stay with extent 1 when `keep`.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] where the types or shapes of the operands do not fit the operator.
     pub fn reduce(&mut self, op: ReduceOp, x: ValueId, axes: &[usize], keep: bool) -> Result<ValueId> {
         self.one(Op::Reduce { op, axes: axes.to_vec(), keep }, &[x])
     }
 
     /// Makes the result of an operator an output of the graph, under a name.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] where the value is an input, a constant or an output already.
     pub fn output(&mut self, name: &str, value: ValueId) -> Result<()> {
         if !matches!(self.graph.value(value).source, Source::Node(..)) || self.graph.outputs.contains(&value) {
             return Err(Error::Invalid(format!("output '{name}' is an input, a constant or an output already")));
@@ -147,6 +185,9 @@ impl GraphBuilder {
     }
 
     /// The finished graph; `Invalid` when it has no outputs.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] where the graph has no outputs.
     pub fn build(self) -> Result<Graph> {
         if self.graph.outputs.is_empty() {
             return Err(Error::Invalid("the graph has no outputs".into()));

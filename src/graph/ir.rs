@@ -83,6 +83,10 @@ impl Graph {
     }
 
     /// Checks ids, sources, the order of nodes, and every type against what its operator infers.
+    ///
+    /// # Errors
+    /// [`Error::Internal`] at the first inconsistency; [`Error::Invalid`] where an operator refuses the types of its
+    /// operands.
     pub fn verify(&self) -> Result<()> {
         let fail = |what: String| Err(Error::Internal(format!("graph {}: {what}", self.name)));
         let ids =

@@ -33,6 +33,10 @@ impl TensorType {
     }
 
     /// Fails when an extent is negative or there are more elements than any real tensor has.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] where an extent is negative; [`Error::Limit`] where there are more elements than any real
+    /// tensor has.
     pub fn check(&self) -> Result<()> {
         let count = self.shape.iter().try_fold(1i64, |n, &d| n.checked_mul(d.max(1)));
         if self.shape.iter().any(|&d| d < 0) {

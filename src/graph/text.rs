@@ -79,6 +79,9 @@ fn elements(t: &Tensor, shown: usize) -> String {
 }
 
 /// Reads a graph. Fails with [`Error::Invalid`], which names the line.
+///
+/// # Errors
+/// [`Error::Invalid`] with the number of the line that is wrong.
 pub fn parse(text: &str) -> Result<Graph> {
     let mut parser = Parser::default();
     let mut lines = text.lines().enumerate().filter(|(_, line)| {

@@ -413,6 +413,10 @@ impl Builder {
     }
 
     /// The program and its schedules as a file of their own.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] where a part is of the other form of program, and as [`File::parse`] for the text of the
+    /// program.
     pub fn build(self) -> Result<File> {
         match self.wrong {
             Some(what) => Err(Error::Invalid(format!("`{}`: {what}", self.program.name))),

@@ -61,6 +61,7 @@ impl Computation {
 
 impl File {
     /// What `program` of this file computes, with sizes as they are given, or of the set called `chosen`.
+    #[doc(hidden)]
     pub fn lower(&self, program: &Program, given: &BTreeMap<String, i64>, chosen: Option<&str>) -> Result<Meaning> {
         let lower = || {
             let sizes = program.bind(given, chosen)?;
@@ -90,16 +91,19 @@ impl File {
     }
 
     /// The schedules for `program`.
+    #[doc(hidden)]
     pub fn schedules_of<'f>(&'f self, program: &Program) -> Vec<&'f primitive::Schedule> {
         self.schedules.iter().filter(|s| s.program == program.name).collect()
     }
 
     /// What `meaning` computes in its own order.
+    #[doc(hidden)]
     pub fn untransformed(&self, meaning: &Meaning) -> Result<Meaning> {
         Ok(Meaning { schedule: Some(Transformed::new(self.written(meaning)?)), ..meaning.clone() })
     }
 
     /// The loops of `meaning` as they are written: what schedules by hand begin with.
+    #[doc(hidden)]
     pub fn written(&self, meaning: &Meaning) -> Result<Scop> {
         match &meaning.computation {
             Computation::Loop(_) => loops::lower_over_indices(self.program(Some(&meaning.name))?, &meaning.sizes)

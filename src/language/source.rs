@@ -37,6 +37,7 @@ impl Problem {
 
 impl Source {
     /// The error of `problem`, with file, line, column, the line's text and a caret.
+    #[doc(hidden)]
     pub fn error(&self, problem: Problem) -> Error {
         let Problem { span, error } = problem;
         if self.text.is_empty() {

@@ -19,7 +19,34 @@ use std::sync::Arc;
 
 pub use format::FORMAT_VERSION;
 
-/// A compiled model.
+/// A compiled model. [`Module::save`] writes it to a file, [`Module::load`] reads it; a
+/// [`Session`](crate::Session) runs it.
+///
+/// ```
+/// use tilewright_runtime::{Module, Session, Tensor};
+/// # use tilewright_runtime::{DType, Platform, module::*};
+/// # let spec = |name: &str| TensorSpec { name: name.into(), dtype: DType::F32, shape: vec![3] };
+/// # let buffer = Buffer { name: "x".into(), dtype: DType::F32, shape: vec![3], place: Place::Input(0) };
+/// # let parts = ModuleParts {
+/// #     platform: Platform::host(),
+/// #     inputs: vec![spec("x")],
+/// #     outputs: vec![OutputSpec { tensor: spec("y"), source: BufferRef(0) }],
+/// #     buffers: vec![buffer],
+/// #     ..ModuleParts::default()
+/// # };
+/// # let path = std::env::temp_dir().join(format!("tilewright-module-{}.tw", std::process::id()));
+/// # // SAFETY: there is no code.
+/// # unsafe { Module::new(parts) }?.save(&path)?;
+///
+/// // SAFETY: the compiler wrote this file, and nobody changes it while it is in use.
+/// let module = unsafe { Module::load(&path) }?;
+/// assert_eq!((&*module.inputs()[0].name, &module.inputs()[0].shape[..]), ("x", &[3][..]));
+/// let session = Session::new(module.into(), 1)?;
+/// let outputs = session.run(&[("x", &Tensor::new(&[3], &[1f32, 2.0, 3.0]))])?;
+/// assert_eq!(outputs[0].to_vec::<f32>(), [1.0, 2.0, 3.0]);
+/// # std::fs::remove_file(&path).ok();
+/// # Ok::<(), tilewright_runtime::Error>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Default)]
 pub struct Module(pub(crate) ModuleParts);
 
@@ -247,7 +274,7 @@ pub enum Action {
         /// A buffer for each of the kernel's slots.
         arguments: Vec<BufferRef>,
     },
-    /// A function of [`opaque`](crate::opaque).
+    /// A call of a function of the runtime, written in Rust.
     Opaque {
         /// Name of the function.
         function: String,
@@ -310,6 +337,9 @@ pub struct OutputSpec {
 
 impl TensorSpec {
     /// Size in bytes.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] where an extent is negative or the size has no 64-bit number.
     pub fn bytes(&self) -> Result<u64> {
         size(&self.name, self.dtype, &self.shape)
     }
@@ -317,6 +347,9 @@ impl TensorSpec {
 
 impl Buffer {
     /// Size in bytes.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] where an extent is negative or the size has no 64-bit number.
     pub fn bytes(&self) -> Result<u64> {
         size(&self.name, self.dtype, &self.shape)
     }
@@ -341,11 +374,17 @@ struct Mapping {
 
 impl Weights {
     /// A copy of `bytes`.
+    ///
+    /// # Errors
+    /// [`Error::Io`] where the system has no memory.
     pub fn new(bytes: &[u8]) -> Result<Weights> {
         Weights::filled(bytes.len(), |memory| memory.copy_from_slice(bytes))
     }
 
     /// `length` bytes that `fill` writes in place; they are zero before.
+    ///
+    /// # Errors
+    /// [`Error::Io`] where the system has no memory.
     pub fn filled(length: usize, fill: impl FnOnce(&mut [u8])) -> Result<Weights> {
         if length == 0 {
             fill(&mut []);
@@ -381,6 +420,9 @@ impl std::fmt::Debug for Weights {
 
 impl Module {
     /// Whether this process can run the code; if not, an error that names what is missing.
+    ///
+    /// # Errors
+    /// [`Error::Unsupported`] with what is missing.
     pub fn check_host(&self) -> Result<()> {
         self.0
             .platform
@@ -394,6 +436,9 @@ impl Module {
     }
 
     /// Checks that every index, offset and length lies where it must.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] at the first index, offset or length that does not.
     pub fn verify(&self) -> Result<()> {
         let wrong = |what: String| Err(Error::Invalid(format!("inconsistent module `{}`: {what}", self.0.name)));
         if self.0.arena_bytes > isize::MAX as u64 {

@@ -23,6 +23,10 @@ const TYPES: [(&str, DType); 9] = [
 
 impl Tensor {
     /// Reads a `.npy` file.
+    ///
+    /// # Errors
+    /// [`Error::Io`] where the file cannot be read; [`Error::Invalid`] where it is damaged; [`Error::Unsupported`]
+    /// where its element type has no [`DType`](crate::DType).
     pub fn read_npy(path: impl AsRef<Path>) -> Result<Tensor> {
         let path = path.as_ref();
         let file = file::open(path)?;
@@ -30,6 +34,10 @@ impl Tensor {
     }
 
     /// Writes a `.npy` file.
+    ///
+    /// # Errors
+    /// [`Error::Io`] where the file cannot be written; [`Error::Unsupported`] where the format has no such element
+    /// type.
     pub fn write_npy(&self, path: impl AsRef<Path>) -> Result<()> {
         let header = header(self.dtype, &self.shape)?;
         file::write(path.as_ref(), |out| out.write_all(&header).and_then(|()| out.write_all(&self.data)))

@@ -140,6 +140,9 @@ impl Platform {
     }
 
     /// Refuses what this process cannot run; the message says what is missing.
+    ///
+    /// # Errors
+    /// [`Error::Unsupported`] with what is missing.
     pub fn check_host(&self) -> Result<()> {
         let host = Platform::host();
         if self.architecture != host.architecture {

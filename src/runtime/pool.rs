@@ -146,6 +146,9 @@ pub struct Crew<'a> {
 
 impl Pool {
     /// A pool in which `threads` threads work, the caller's included (0 counts as 1).
+    ///
+    /// # Errors
+    /// [`Error::Limit`] for more than [`MAX_THREADS`](crate::MAX_THREADS) threads.
     pub fn new(threads: usize) -> Result<Pool> {
         Pool::with_spawn(threads, |worker, work| {
             std::thread::Builder::new().name(format!("tilewright-{worker}")).spawn(work)
@@ -189,6 +192,7 @@ impl Pool {
 
     /// Takes the workers for one run and wakes them. While another run has them the caller works alone; the results
     /// are the same.
+    #[doc(hidden)]
     pub fn enter(&self) -> Crew<'_> {
         let held = match self.busy.try_lock() {
             Ok(guard) => Some(guard),

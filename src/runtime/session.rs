@@ -20,7 +20,32 @@ use std::time::{Duration, Instant};
 
 pub use crate::module::Module;
 
-/// A module that runs.
+/// A module made ready to run. Many threads may run it at once; many sessions may share a [`Pool`](crate::Pool).
+///
+/// ```
+/// use std::sync::Arc;
+/// use tilewright_runtime::{Module, Pool, Session, TensorView, TensorViewMut};
+/// # use tilewright_runtime::{DType, Platform, module::*};
+/// # let spec = |name: &str| TensorSpec { name: name.into(), dtype: DType::F32, shape: vec![2] };
+/// # let buffer = Buffer { name: "x".into(), dtype: DType::F32, shape: vec![2], place: Place::Input(0) };
+/// # let parts = ModuleParts {
+/// #     platform: Platform::host(),
+/// #     inputs: vec![spec("x")],
+/// #     outputs: vec![OutputSpec { tensor: spec("y"), source: BufferRef(0) }],
+/// #     buffers: vec![buffer],
+/// #     ..ModuleParts::default()
+/// # };
+/// # // SAFETY: there is no code.
+/// # let module = unsafe { Module::new(parts) }?;
+///
+/// // `module` returns its input `x`, two f32 elements
+/// let pool = Arc::new(Pool::new(2)?);
+/// let session = Session::with_pool(Arc::new(module), pool.clone())?;
+/// let (x, mut y) = ([1f32, 2.0], [0f32; 2]);
+/// session.run_into(&[("x", TensorView::new(&[2], &x))], &mut [TensorViewMut::new(&[2], &mut y)])?;
+/// assert_eq!(y, x);
+/// # Ok::<(), tilewright_runtime::Error>(())
+/// ```
 pub struct Session {
     module: Arc<Module>,
     pool: Arc<Pool>,
@@ -70,12 +95,20 @@ unsafe impl Send for Memory {}
 impl Session {
     /// Makes a module ready to run on `threads` threads (0 counts as 1). Refuses a module for another processor.
     /// Where the system has fewer threads to give, it runs on those; [`Session::threads`] says on how many.
+    ///
+    /// # Errors
+    /// [`Error::Unsupported`] where the module is for another processor; [`Error::Limit`] for more than
+    /// [`MAX_THREADS`](crate::MAX_THREADS) threads; [`Error::Invalid`] where the module is inconsistent; [`Error::Io`]
+    /// where the system has no memory for code.
     pub fn new(module: Arc<Module>, threads: usize) -> Result<Session> {
         Session::with_pool(module, Arc::new(Pool::new(threads)?))
     }
 
     /// Makes a module ready to run on the threads of `pool`, which other sessions may use too. Of runs at the same time one
     /// has the pool's workers, the others run on their callers' threads alone.
+    ///
+    /// # Errors
+    /// As [`Session::new`].
     pub fn with_pool(module: Arc<Module>, pool: Arc<Pool>) -> Result<Session> {
         guard(|| Session::prepare(module, pool))
     }
@@ -127,6 +160,11 @@ impl Session {
     }
 
     /// Runs the model on inputs given by name, in any order. The outputs come in the model's order.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] where an input or output is missing, unknown, given twice or of another type or shape, or
+    /// where a subscript from data lies outside of its tensor; [`Error::Io`] where the system has no memory for the
+    /// run; [`Error::Internal`] at a panic.
     pub fn run(&self, inputs: &[(&str, &Tensor)]) -> Result<Vec<Tensor>> {
         let mut outputs = self.outputs();
         self.run_into(inputs, &mut outputs)?;
@@ -140,11 +178,17 @@ impl Session {
 
     /// As [`Session::run`], into existing tensors of the outputs' types and shapes: owned ones, references or views. Kernels
     /// read and write the tensors' own memory, nothing is copied but outputs that no kernel computes.
+    ///
+    /// # Errors
+    /// As [`Session::run`].
     pub fn run_into<I: AsView, O: AsViewMut>(&self, inputs: &[(&str, I)], outputs: &mut [O]) -> Result<()> {
         self.execute(inputs, outputs, |_| {})
     }
 
     /// As [`Session::run_into`]; returns the time it took, without that of the copies of what kernels update in place.
+    ///
+    /// # Errors
+    /// As [`Session::run`].
     pub fn time_into<I: AsView, O: AsViewMut>(&self, inputs: &[(&str, I)], outputs: &mut [O]) -> Result<Duration> {
         let start = Instant::now();
         let (mut copying, mut before) = (Duration::ZERO, start);
@@ -164,6 +208,9 @@ impl Session {
     }
 
     /// The values of those inputs that have initial values, in no particular order.
+    ///
+    /// # Errors
+    /// As [`Session::new`] and [`Session::run`].
     pub fn initial_values(&self) -> Result<Vec<(String, Tensor)>> {
         let Some(initial) = self.module.initial() else { return Ok(vec![]) };
         let values = Session::with_pool(initial.clone(), self.pool.clone())?.run(&[])?;
@@ -171,6 +218,9 @@ impl Session {
     }
 
     /// Runs the model and returns the time of each step of the module.
+    ///
+    /// # Errors
+    /// As [`Session::run`].
     pub fn profile(&self, inputs: &[(&str, &Tensor)]) -> Result<Vec<Duration>> {
         let mut outputs = self.outputs();
         let mut times = vec![Duration::ZERO; self.steps.len()];

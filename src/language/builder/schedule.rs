@@ -3,34 +3,6 @@
 //! In: a program that is being built, a chain of primitives. Out: the program with the schedule in its file. A loop is
 //! `"i"`, or `("S", "i")` where several statements have loops of that name; several loops are `["i", "j"]`, or `("S",
 //! ["i", "j"])`.
-//!
-//! ```
-//! use tilewright::DType::F32;
-//! use tilewright::builder::*;
-//! use tilewright::{Model, Options, Tensor};
-//!
-//! let (m, n, k) = (name("m"), name("n"), name("k"));
-//! let file = def("gemm")
-//!     .input(F32, "A", ("M", "K"))
-//!     .input(F32, "B", ("K", "N"))
-//!     .output("C")
-//!     .sizes("SMALL", &[("M", 48), ("N", 64), ("K", 32)])
-//!     .equation(array("C").at((m, n)), "+=!", array("A").at((m, k)) * array("B").at((k, n)))
-//!     .schedule("tiled", |s| {
-//!         s.distribute(["C_init", "C"], "m")
-//!             .tile(("C", ["m", "n"]), [8, 32], ["mo", "no", "mi", "ni"])
-//!             .reorder(("C", ["mo", "no", "k", "mi", "ni"]))
-//!             .unroll("mi")
-//!             .vectorize("ni")
-//!             .parallel("mo")
-//!     })
-//!     .build()?;
-//! let model = Model::from_program(file, None, Some("SMALL"))?.with_schedule("tiled")?;
-//! let (a, b) = (Tensor::zeros(F32, &[48, 32]), Tensor::zeros(F32, &[32, 64]));
-//! let outputs = model.compile(&Options::default())?.run(&[("A", &a), ("B", &b)])?;
-//! assert_eq!(outputs[0].shape, [48, 64]);
-//! # Ok::<(), tilewright::Error>(())
-//! ```
 
 use super::{Builder, List};
 use crate::expr::syntax::Name;
@@ -61,8 +33,9 @@ impl<const N: usize> From<(&str, [&str; N])> for Loops {
     }
 }
 
-/// Primitives in the order in which they are applied. What they do is said, with pictures, at the functions of
-/// [`poly::transform`](crate::poly::transform) that have their names.
+/// Primitives in the order in which they are applied, made by [`Builder::schedule`]. Each method is a primitive of the text
+/// language. A loop is `"i"`, or `("S", "i")` where several statements have loops of that name; several loops are
+/// `["i", "j"]`, or `("S", ["i", "j"])`.
 #[derive(Clone, Debug, Default)]
 pub struct Primitives(Vec<Primitive>);
 
@@ -246,6 +219,34 @@ impl Primitives {
 
 impl Builder {
     /// A schedule by hand of the program; proven when a model [with it](crate::Model::with_schedule) is compiled.
+    ///
+    /// ```
+    /// use tilewright::DType::F32;
+    /// use tilewright::builder::*;
+    /// use tilewright::{Model, Options, Tensor};
+    ///
+    /// let (m, n, k) = (name("m"), name("n"), name("k"));
+    /// let file = def("gemm")
+    ///     .input(F32, "A", ("M", "K"))
+    ///     .input(F32, "B", ("K", "N"))
+    ///     .output("C")
+    ///     .sizes("SMALL", &[("M", 48), ("N", 64), ("K", 32)])
+    ///     .equation(array("C").at((m, n)), "+=!", array("A").at((m, k)) * array("B").at((k, n)))
+    ///     .schedule("tiled", |s| {
+    ///         s.distribute(["C_init", "C"], "m")
+    ///             .tile(("C", ["m", "n"]), [8, 32], ["mo", "no", "mi", "ni"])
+    ///             .reorder(("C", ["mo", "no", "k", "mi", "ni"]))
+    ///             .unroll("mi")
+    ///             .vectorize("ni")
+    ///             .parallel("mo")
+    ///     })
+    ///     .build()?;
+    /// let model = Model::from_program(file, None, Some("SMALL"))?.with_schedule("tiled")?;
+    /// let (a, b) = (Tensor::zeros(F32, &[48, 32]), Tensor::zeros(F32, &[32, 64]));
+    /// let outputs = model.compile(&Options::default())?.run(&[("A", &a), ("B", &b)])?;
+    /// assert_eq!(outputs[0].shape, [48, 64]);
+    /// # Ok::<(), tilewright::Error>(())
+    /// ```
     pub fn schedule(mut self, name: &str, primitives: impl FnOnce(Primitives) -> Primitives) -> Builder {
         let primitives = primitives(Primitives::default()).0;
         let placed = |primitive| Placed { primitive, span: Span::default() };

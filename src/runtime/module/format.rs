@@ -73,12 +73,19 @@ impl Description {
 
 impl Module {
     /// Writes the module to a file. Who runs an older module of that name keeps it; a failure leaves the older one.
+    ///
+    /// # Errors
+    /// [`Error::Io`] where the file cannot be written; [`Error::Internal`] where the module has more initial values
+    /// than its file can hold.
     pub fn save(&self, path: impl AsRef<Path>) -> Result<()> {
         let head = self.head()?;
         file::write(path.as_ref(), |out| out.write_all(&head).and_then(|()| out.write_all(self.weights())))
     }
 
     /// The contents of the module's file.
+    ///
+    /// # Errors
+    /// [`Error::Internal`] where the module has more initial values than its file can hold.
     pub fn to_bytes(&self) -> Result<Vec<u8>> {
         Ok([&self.head()?[..], self.weights()].concat())
     }
@@ -114,6 +121,10 @@ impl Module {
 
     /// Maps a module's file into memory. Refuses a file that is damaged, of another version, or for another platform.
     ///
+    /// # Errors
+    /// [`Error::Io`] where the file cannot be read; [`Error::Invalid`] where it is no module, damaged, or of another
+    /// version; [`Error::Unsupported`] where it is for another platform.
+    ///
     /// # Safety
     /// A module is machine code: running it is running a program. The file must have been written by [`Module::save`] from a
     /// module of this compiler, and nobody may have changed it since; the checksum only finds accidents. It must not be
@@ -140,6 +151,10 @@ impl Module {
     }
 
     /// Reads a module from the contents of its file. It may be for another platform.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] where the bytes are no module, damaged, or of another version; [`Error::Io`] where the system
+    /// has no memory.
     ///
     /// # Safety
     /// As for [`Module::load`]: whoever runs the module trusts these bytes like an executable.
