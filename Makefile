@@ -23,9 +23,10 @@ test: ## run everything: unit tests, operators, networks, bad input, AArch64 und
 	@rm -f target/skipped-tests
 	$(CARGO) test --all-targets && $(CARGO) test --doc; status=$$?; scripts/skipped; exit $$status
 
-check: ## formatting, lints, the tests of the benchmark, and that README shows benches/results.json
+check: ## formatting, lints, documentation, the tests of the benchmark, and that README shows benches/results.json
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --all-targets -- -D warnings
+	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --quiet
 	@! command -v $(PYTHON) >/dev/null || $(PYTHON) -m unittest discover -q benches/tests
 	@! command -v $(PYTHON) >/dev/null || $(PYTHON) benches/publish.py --check
 

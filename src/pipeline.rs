@@ -53,7 +53,7 @@ impl Options {
     }
 }
 
-/// What a compilation may use; beyond it ends with [`Error::Limit`].
+/// Memory that a compilation may use; beyond it ends with [`Error::Limit`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// Bytes of one tensor.

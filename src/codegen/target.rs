@@ -14,7 +14,7 @@ pub enum Isa {
     Neon,
 }
 
-/// What the cost models and the code generator know of a processor.
+/// Properties of a processor that the cost models and the code generator use.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Target {
     /// Name by which [`Target::by_name`] finds it, such as `x86-64-avx2`.
@@ -115,7 +115,7 @@ impl Target {
         Target::all().into_iter().find(|t| t.name == name)
     }
 
-    /// What code for the target needs to run.
+    /// Requirements of code for the target.
     pub fn platform(&self) -> Platform {
         const AVX2: Features = Features::AVX2.with(Features::FMA);
         const AVX512: Features =

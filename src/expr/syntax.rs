@@ -197,7 +197,7 @@ impl Expr {
     }
 }
 
-/// How an element is written: `A(i,j)` in a `def`, `A[i][j]` in a `loop`.
+/// Notation of an element: `A(i,j)` in a `def`, `A[i][j]` in a `loop`.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum Style {
     /// `A(i,j)`.

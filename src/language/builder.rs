@@ -340,7 +340,7 @@ impl Builder {
         self.equation_where(target, assign, value, [])
     }
 
-    /// The same with conditions: see [`within`] and [`holds`].
+    /// [`equation`](Builder::equation) with conditions: see [`within`] and [`holds`].
     pub fn equation_where(
         mut self,
         target: Expr,

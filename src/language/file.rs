@@ -24,7 +24,7 @@ impl Program {
         }
     }
 
-    /// How this program writes expressions.
+    /// The style of this program's expressions.
     pub fn style(&self) -> Style {
         match self.body {
             Body::Def { .. } => Style::Round,

@@ -91,7 +91,7 @@ pub struct Array {
     pub shape: Vec<Expr>,
 }
 
-/// What a loop program does with an array. Where nothing is said, an array that is only read is `in`, another `inout`.
+/// Use of an array by a loop program. Where the text says nothing, an array that is only read is `in`, another `inout`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Access {
     /// Has values before, and is only read.

@@ -228,6 +228,7 @@ fn link_kernel(compiled: &CompiledKernel, arrays: &[TensorDecl]) -> Result<Modul
 impl File {
     /// What `meaning` computes in the order that `schedule` says, with tensor instructions of `isa`. `Schedule` when one of
     /// its primitives is refused.
+    #[doc(hidden)]
     pub fn schedule(&self, meaning: &Meaning, schedule: &primitive::Schedule, isa: Isa) -> Result<Meaning> {
         let normal = || meaning.normal();
         let original = Original { written: self.written(meaning)?, normal: &normal, isa };

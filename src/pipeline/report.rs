@@ -1,4 +1,4 @@
-//! What a compilation did, for people and for programs.
+//! The report of a compilation, for people and for programs.
 
 use serde::Serialize;
 use std::fmt::Write;
@@ -14,7 +14,7 @@ pub struct Report {
     pub stages: Vec<(String, f64)>,
     /// Milliseconds of the whole compilation.
     pub compile_ms: f64,
-    /// What a model file says of itself that is not so, a sentence for each.
+    /// Statements of the model file about itself that do not hold, a sentence for each.
     pub warnings: Vec<String>,
     /// `None` for a program of the text language.
     pub rewriting: Option<Rewriting>,
@@ -34,7 +34,7 @@ pub struct Report {
     pub scratch_bytes: u64,
 }
 
-/// What the e-graph and the extraction did.
+/// Work of the e-graph and the extraction.
 #[derive(Clone, PartialEq, Debug, Default, Serialize)]
 pub struct Rewriting {
     /// Nodes of the imported graph.
@@ -51,7 +51,7 @@ pub struct Rewriting {
     pub iterations: usize,
     /// Reason for the end of the rewriting.
     pub stop_reason: String,
-    /// How the answer was found, or why not by the ILP.
+    /// Method of the extraction, with the reason where it is not the ILP.
     pub extraction: String,
     /// Variables of the extraction's integer program.
     pub ilp_variables: usize,
@@ -61,7 +61,7 @@ pub struct Rewriting {
     pub greedy_ns: f64,
     /// Predicted time of the extracted graph, in nanoseconds.
     pub cost_ns: f64,
-    /// How far the answer may be from the optimum, as a share; `None` when no bound is known.
+    /// Distance of the answer from the lower bound, as a share; `None` when no bound is known.
     pub gap: Option<f64>,
 }
 
@@ -88,11 +88,11 @@ pub struct KernelReport {
     pub vectorization: Vectorization,
     /// One entry for each phase.
     pub phases: Vec<PhaseReport>,
-    /// Why the scheduler kept the original order, if it did.
+    /// Reason for which the scheduler kept the original order, if it did.
     pub fallback: Option<String>,
 }
 
-/// Which part of a kernel works on vectors, by its machine code and, of a part, by its statements.
+/// The part of a kernel that works on vectors, by its machine code and, of a part, by its statements.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize)]
 pub enum Vectorization {
     /// Every innermost loop.

@@ -26,7 +26,7 @@ enum Memory {
 struct Line([u8; 64]);
 
 impl Bytes {
-    /// So many zeros, aligned to 64.
+    /// Zeros, `length` of them, at a multiple of 64.
     pub fn zeros(length: usize) -> Bytes {
         if length >= OWN_PAGES
             && let Ok(pages) = MmapMut::map_anon(length)

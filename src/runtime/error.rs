@@ -4,12 +4,12 @@ use crate::refusal::Refusal;
 use crate::text::lines;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// What went wrong. Every message is one sentence that names the place.
+/// Reason of a failure. Every message is one sentence that names the place.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Error {
     /// The model, expression, schedule or input is wrong.
     Invalid(String),
-    /// What is asked for is meaningful, but not done here: what, where, why.
+    /// The request is meaningful, but not supported: what, where, why.
     Unsupported(String),
     /// A schedule was refused.
     Schedule(Box<Refusal>),
@@ -30,7 +30,7 @@ impl Error {
         Error::Schedule(Refusal::new(reason))
     }
 
-    /// The same error with the place it concerns in front of the message.
+    /// Puts the place that the error concerns in front of its message.
     pub fn context(self, place: &str) -> Error {
         let prefixed = |m: String| format!("{place}: {m}");
         match self {

@@ -73,7 +73,7 @@ pub struct ModuleParts {
     pub inputs: Vec<TensorSpec>,
     /// Outputs in the model's order.
     pub outputs: Vec<OutputSpec>,
-    /// What the symbols of the model's dynamic dimensions are bound to.
+    /// Sizes of the model's dynamic dimensions, by their symbols.
     pub dims: BTreeMap<String, i64>,
     /// Key and value strings that the model file carries.
     pub metadata: BTreeMap<String, String>,
@@ -99,13 +99,13 @@ impl Module {
         Ok(module)
     }
 
-    /// The same module with these sizes of the model's dynamic dimensions on record.
+    /// Records sizes of the model's dynamic dimensions, by their symbols.
     pub fn with_dims(mut self, dims: BTreeMap<String, i64>) -> Module {
         self.0.dims = dims;
         self
     }
 
-    /// The same module with these strings of the model's file.
+    /// Records key and value strings of the model's file.
     pub fn with_metadata(mut self, metadata: BTreeMap<String, String>) -> Module {
         self.0.metadata = metadata;
         self
@@ -123,7 +123,7 @@ impl Module {
         &self.0.target
     }
 
-    /// What its code needs to run.
+    /// Requirements of the code.
     pub fn platform(&self) -> &Platform {
         &self.0.platform
     }
@@ -163,7 +163,7 @@ impl Module {
         &self.0.outputs
     }
 
-    /// What the symbols of the model's dynamic dimensions are bound to.
+    /// Sizes of the model's dynamic dimensions, by their symbols.
     pub fn dims(&self) -> &BTreeMap<String, i64> {
         &self.0.dims
     }
@@ -214,7 +214,7 @@ pub struct Phase {
     pub scratch_bytes: u64,
 }
 
-/// What a kernel may touch through one argument.
+/// Memory that a kernel may touch through one argument.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Slot {
     /// Bytes that the kernel may touch from the argument on.
@@ -309,7 +309,7 @@ pub enum Action {
 }
 
 impl Action {
-    /// Whether it computes something of the model; the others check and copy.
+    /// True where the step computes something of the model; the others check and copy.
     pub fn is_work(&self) -> bool {
         matches!(self, Action::Kernel { .. } | Action::Opaque { .. })
     }
@@ -419,7 +419,7 @@ impl std::fmt::Debug for Weights {
 }
 
 impl Module {
-    /// Whether this process can run the code; if not, an error that names what is missing.
+    /// Refuses code that this process cannot run.
     ///
     /// # Errors
     /// [`Error::Unsupported`] with what is missing.

@@ -25,8 +25,8 @@ impl Tensor {
     /// Reads a `.npy` file.
     ///
     /// # Errors
-    /// [`Error::Io`] where the file cannot be read; [`Error::Invalid`] where it is damaged; [`Error::Unsupported`]
-    /// where its element type has no [`DType`](crate::DType).
+    /// [`Error::Io`] where the file cannot be read; [`Error::Invalid`] where it is damaged; [`Error::Limit`] where its
+    /// shape is too large; [`Error::Unsupported`] where its element type has no [`DType`](crate::DType).
     pub fn read_npy(path: impl AsRef<Path>) -> Result<Tensor> {
         let path = path.as_ref();
         let file = file::open(path)?;

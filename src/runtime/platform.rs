@@ -60,7 +60,7 @@ impl Features {
         Features(self.0 | other.0)
     }
 
-    /// What is in this set and not in the other.
+    /// The features of this set that the other lacks.
     pub const fn without(self, other: Features) -> Features {
         Features(self.0 & !other.0)
     }
@@ -104,7 +104,7 @@ impl TryFrom<Vec<String>> for Features {
     }
 }
 
-/// What the code of a module needs to run.
+/// Requirements of the code of a module.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct Platform {
     /// Processor architecture, in the words of Rust's `target_arch`.

@@ -1,4 +1,4 @@
-//! Why a schedule was refused, as data: what people read is made of it, and what decides reads it.
+//! Refusals of schedules as data: messages are made of them, and decisions read them.
 
 /// A schedule, or one of its primitives, that would not compute what the program says or cannot be carried out.
 #[derive(Clone, PartialEq, Debug, Default)]

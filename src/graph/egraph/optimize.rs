@@ -14,7 +14,7 @@ use crate::graph::rules::{self, constants};
 use crate::runtime::{Error, Result};
 use egg::{Id, StopReason};
 
-/// What the rewriting may spend and use.
+/// Effort and rules of the rewriting.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// Passes over the e-graph.

@@ -114,7 +114,7 @@ impl Module {
         Ok(out)
     }
 
-    /// Whether a file that begins like this is meant to be a module.
+    /// True where a file that begins with `start` is meant to be a module.
     pub fn is_magic(start: &[u8]) -> bool {
         start.starts_with(&MAGIC)
     }
