@@ -96,10 +96,6 @@ impl OnnxModel {
         &self.inputs
     }
 
-    pub fn output_names(&self) -> Vec<String> {
-        self.onnx_graph().output.iter().map(|o| o.name.clone()).collect()
-    }
-
     /// Names of the dynamic dimensions, in the order in which the inputs use them.
     pub fn symbols(&self) -> Vec<String> {
         let mut out: Vec<String> = vec![];

@@ -244,17 +244,6 @@ pub fn each(
     Statement::For { index: index.0.into(), range, step: 1, body: body.into_iter().collect() }
 }
 
-/// As [`each`], from the last value down to the first.
-pub fn each_down(
-    index: Named,
-    lower: impl Into<Expr>,
-    upper: impl Into<Expr>,
-    body: impl IntoIterator<Item = Statement>,
-) -> Statement {
-    let range = Range { lower: lower.into(), upper: upper.into() };
-    Statement::For { index: index.0.into(), range, step: -1, body: body.into_iter().collect() }
-}
-
 /// `if condition body`.
 pub fn when(condition: Expr, body: impl IntoIterator<Item = Statement>) -> Statement {
     Statement::If { condition, body: body.into_iter().collect(), otherwise: vec![] }

@@ -21,7 +21,7 @@ pub mod register_block;
 use crate::codegen::Target;
 use crate::expr::Affine;
 use crate::poly::analysis::dependence;
-use crate::poly::instruction::{self, TensorInstruction};
+use crate::poly::instruction;
 use crate::poly::schedule::{Band, Node, Part, Row, RowKind, Schedule, steps_of};
 use crate::poly::scop::Scop;
 use crate::poly::sets::isl::Isl;
@@ -39,16 +39,7 @@ const PARALLEL_STEPS: i64 = 64;
 
 /// Chooses tiles for every phase of `schedule`.
 pub fn tile(scop: &Scop, schedule: &Schedule, target: &Target) -> Result<Tiled> {
-    tile_with(scop, schedule, target, &instruction::table())
-}
-
-/// The same with a table of instructions of one's own.
-pub fn tile_with(
-    scop: &Scop,
-    schedule: &Schedule,
-    target: &Target,
-    instructions: &[TensorInstruction],
-) -> Result<Tiled> {
+    let instructions = &instruction::table();
     let all: Vec<StatementId> = scop.ids().collect();
     let phases: Vec<(Vec<StatementId>, &Node)> = match &schedule.root {
         Node::Sequence(children) => children.iter().map(|(s, n)| (s.clone(), n)).collect(),
