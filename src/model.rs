@@ -3,7 +3,7 @@
 //! In: a file, a graph or a program, and [`Options`]. Out: a [`Module`], or a [`Compiled`] that makes one for each binding
 //! of the dynamic dimensions. Invariant: each binding is compiled once while it is kept.
 
-use crate::codegen::{Isa, Target};
+use crate::codegen::Target;
 use crate::expr::syntax::{Expr, Kind};
 use crate::graph::import::model::{Dim, InputSpec, OnnxModel};
 use crate::graph::ir::Graph;
@@ -11,6 +11,7 @@ use crate::language::meaning::Meaning;
 use crate::language::syntax::{Array, File, Program};
 use crate::pipeline::report::Report;
 use crate::pipeline::{self, Compilation, EgraphOptions, Limits, Stage, program};
+use crate::poly::transform::primitive::Schedule;
 use crate::runtime::error::{guard, unknown};
 use crate::runtime::module::Module;
 use crate::runtime::pool::Pool;
@@ -123,22 +124,26 @@ impl Programs {
         self.file.program(self.program.as_deref())
     }
 
-    fn meaning(&self, dims: &BTreeMap<String, i64>, order: &Order, isa: Isa) -> Result<Meaning> {
-        let program = self.program()?;
-        let meaning = self.file.lower(program, dims, self.sizes.as_deref())?;
-        let name = match order {
-            Order::Found => return Ok(meaning),
-            Order::Untransformed => return self.file.untransformed(&meaning),
-            Order::Named(name) => name,
+    fn meaning(&self, dims: &BTreeMap<String, i64>) -> Result<Meaning> {
+        self.file.lower(self.program()?, dims, self.sizes.as_deref())
+    }
+
+    /// The program of known sizes with the schedule that `order` names.
+    fn source<'a>(&'a self, meaning: &'a Meaning, order: &Order) -> Result<program::Source<'a>> {
+        let schedule = match order {
+            Order::Found | Order::Untransformed => None,
+            Order::Named(name) => Some(self.schedule(name)?),
         };
+        Ok(program::Source { file: &self.file, meaning, schedule })
+    }
+
+    fn schedule(&self, name: &str) -> Result<&Schedule> {
+        let program = self.program()?;
         let schedules = self.file.schedules_of(program);
-        match schedules.iter().find(|s| *s.name == **name) {
-            Some(schedule) => self.file.schedule(&meaning, schedule, isa),
-            None => {
-                let names: Vec<&str> = schedules.iter().map(|s| &*s.name).collect();
-                Err(Error::Invalid(format!("`{}`: {}", program.name, unknown("schedule", name, &names))))
-            }
-        }
+        schedules.iter().find(|s| *s.name == *name).copied().ok_or_else(|| {
+            let names: Vec<&str> = schedules.iter().map(|s| &*s.name).collect();
+            Error::Invalid(format!("`{}`: {}", program.name, unknown("schedule", name, &names)))
+        })
     }
 }
 
@@ -293,8 +298,8 @@ impl Model {
         guard(|| {
             let pipeline_options = self.pipeline_options(options)?;
             if let Source::Program(source) = &self.source {
-                let meaning = source.meaning(&options.dims, &self.order, pipeline_options.target.isa)?;
-                return program::compile(&meaning, &pipeline_options);
+                let meaning = source.meaning(&options.dims)?;
+                return program::compile(&source.source(&meaning, &self.order)?, &pipeline_options);
             }
             let graph = self.graph(&options.dims)?;
             let mut compiled = pipeline::compile(&graph, &pipeline_options)?;
@@ -320,13 +325,12 @@ impl Model {
     pub fn explain(&self, options: &Options, stage: Stage, kernel: Option<&str>) -> Result<String> {
         guard(|| match &self.source {
             Source::Program(source) => {
-                let pipeline_options = options.pipeline()?;
-                let meaning = source.meaning(&options.dims, &self.order, pipeline_options.target.isa)?;
+                let meaning = source.meaning(&options.dims)?;
                 let name = &meaning.name;
                 if let Some(wanted) = kernel.filter(|wanted| !name.contains(*wanted)) {
                     return Err(Error::Invalid(unknown("kernel", wanted, &[name])));
                 }
-                program::explain(&meaning, &|| source.file.written(&meaning), &pipeline_options, stage)
+                program::explain(&source.source(&meaning, &self.order)?, &self.pipeline_options(options)?, stage)
             }
             _ => pipeline::explain(&self.graph(&options.dims)?, &self.pipeline_options(options)?, stage, kernel),
         })
@@ -342,10 +346,7 @@ impl Model {
         if let Some(name) = options.dims.keys().find(|name| !self.symbols().contains(name)) {
             let dims = BTreeMap::from([(name.clone(), 1)]);
             match &self.source {
-                Source::Program(source) => {
-                    let isa = self.pipeline_options(options)?.target.isa;
-                    source.meaning(&dims, &self.order, isa)?;
-                }
+                Source::Program(source) => _ = source.meaning(&dims)?,
                 _ => _ = self.graph(&dims)?,
             }
         }

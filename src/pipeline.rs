@@ -15,7 +15,7 @@ use crate::graph::fusion::Place;
 use crate::graph::fusion::group::Group;
 use crate::graph::ir::Graph;
 use crate::graph::op::Op;
-use crate::pipeline::kernel::{CompiledKernel, STAGES, TIMED};
+use crate::pipeline::kernel::{CompiledKernel, STAGES, Statements, Times};
 use crate::pipeline::link::{Work, link};
 use crate::pipeline::report::{KernelReport, PhaseReport, Report, Rewriting, Vectorization};
 use crate::poly::statement::Program;
@@ -90,27 +90,17 @@ pub fn compile(source: &Graph, options: &Options) -> Result<Compilation> {
     let groups = clock.time("fuse", || fusion::fuse(&graph, &places))?;
     let (programs, work) = clock.time("tensor expressions", || distinct_programs(&graph, &groups))?;
     let kernels = clock.time("kernels", || compile_kernels(&programs, options))?;
-    for (i, stage) in TIMED.iter().enumerate() {
-        clock.stages.push((format!("  {stage}"), kernels.iter().map(|k| k.times[i]).sum()));
-    }
+    clock.add_laps(Times::sum(kernels.iter().map(|k| k.times)));
     let mut parts = clock.time("link", || link(&graph, &groups, &work, &kernels))?;
     parts.name = source.name.clone();
     let module = clock.time("verify module", || finish(parts, &options.target))?;
     check_arena(&module, options)?;
     let report = Report {
-        model: source.name.clone(),
-        target: options.target.name.clone(),
         stages: clock.stages,
-        warnings: vec![],
         compile_ms: start.elapsed().as_secs_f64() * 1e3,
         rewriting: Some(rewriting),
-        measured_threads: 0,
         kernels: kernel_reports(&graph, &groups, &work, &kernels),
-        distinct_kernels: kernels.len(),
-        code_bytes: module.code().len() as u64,
-        weights_bytes: module.weights().len() as u64,
-        arena_bytes: module.arena_bytes(),
-        scratch_bytes: module.scratch_bytes(),
+        ..Report::of_module(&source.name, &module)
     };
     Ok(Compilation { module, report, kernels })
 }
@@ -138,12 +128,11 @@ pub fn explain(source: &Graph, options: &Options, stage: Stage, filter: Option<&
         if filter.is_some_and(|f| !name.contains(f)) {
             continue;
         }
-        compile_kernel(name, program, options, &mut |reached, seen| {
-            if reached == stage {
-                text.push_str(&format!("# {name}\n{}\n", (seen.text)()?));
-            }
-            Ok(reached < stage)
-        })?;
+        let explained = statements(name, program, options).and_then(|statements| match stage {
+            Stage::Scop => Ok(statements.scop().to_string()),
+            _ => kernel::compile(statements, &options.target)?.text(stage, options.target.isa),
+        });
+        text.push_str(&format!("# {name}\n{}\n", explained.map_err(|e| in_kernel(name, e))?));
     }
     if let (true, Some(wanted)) = (text.is_empty(), filter) {
         let names: Vec<&str> = programs.iter().map(|p| p.0.as_str()).collect();
@@ -248,38 +237,32 @@ fn distinct_programs(graph: &Graph, groups: &[Group]) -> Result<(Vec<(String, Pr
     Ok((programs, work))
 }
 
-/// One kernel in the order that is asked for.
-fn compile_kernel(
-    name: &str,
-    program: &Program,
-    options: &Options,
-    after: &mut kernel::Observer,
-) -> Result<Option<CompiledKernel>> {
+/// The statements of a kernel, in the order that is asked for.
+fn statements(name: &str, program: &Program, options: &Options) -> Result<Statements> {
     match options.untransformed {
-        true => kernel::compile_untransformed(name, program, &options.target, after),
-        false => kernel::compile(name, program, &options.target, after),
+        true => Statements::untransformed(name, program),
+        false => Statements::of_expression(name, program),
     }
 }
 
 /// Compiles every program, several at a time.
 fn compile_kernels(programs: &[(String, Program)], options: &Options) -> Result<Vec<Arc<CompiledKernel>>> {
     let next = AtomicUsize::new(0);
-    let results: Vec<Mutex<Option<Result<Arc<CompiledKernel>>>>> = programs.iter().map(|_| Mutex::new(None)).collect();
+    let results: Vec<Mutex<Option<Result<CompiledKernel>>>> = programs.iter().map(|_| Mutex::new(None)).collect();
     let work = || {
         loop {
             let i = next.fetch_add(1, Ordering::Relaxed);
             let Some((name, program)) = programs.get(i) else { return };
-            let compiled = compile_kernel(name, program, options, &mut |_, _| Ok(true));
-            let compiled = compiled.map_err(|e| in_kernel(name, e)).and_then(|kernel| match kernel {
-                Some(kernel) => Ok(Arc::new(kernel)),
-                None => Err(Error::Internal(format!("kernel `{name}` was not finished"))),
-            });
+            let compiled = statements(name, program, options)
+                .and_then(|statements| kernel::compile(statements, &options.target))
+                .map_err(|e| in_kernel(name, e));
             *results[i].lock().unwrap_or_else(|e| e.into_inner()) = Some(compiled);
         }
     };
     threads::together(options.threads.min(programs.len()), work);
     let results = results.into_iter().map(|r| r.into_inner().unwrap_or_else(|e| e.into_inner()));
-    results.map(|r| r.unwrap_or_else(|| Err(Error::Internal("a kernel was left out".into())))).collect()
+    let finished = |r: Option<_>| r.unwrap_or_else(|| Err(Error::Internal("a kernel was left out".into())));
+    results.map(|r| finished(r).map(Arc::new)).collect()
 }
 
 /// Names the kernel in an error.
@@ -337,7 +320,7 @@ fn kernel_report(compiled: &CompiledKernel, code: usize, operators: Vec<String>)
         tensorized: report.tensorized,
         phases: phases.collect(),
         vectorization,
-        fallback: compiled.ilp.fallback.clone(),
+        fallback: compiled.fallback().map(str::to_string),
     }
 }
 
@@ -362,5 +345,10 @@ impl Clock {
         let result = work();
         self.stages.push((stage.into(), start.elapsed().as_secs_f64() * 1e3));
         result
+    }
+
+    /// Adds the parts of the stage before.
+    fn add_laps(&mut self, times: Times) {
+        self.stages.extend(times.named().map(|(lap, ms)| (format!("  {lap}"), ms)));
     }
 }

@@ -8,7 +8,7 @@ use tilewright::internal::graph::define::define;
 use tilewright::internal::graph::interpret::evaluate;
 use tilewright::internal::graph::op::{F32, Layout, Op, PoolKind, ReduceOp, Window};
 use tilewright::internal::graph::tensor_type::TensorType;
-use tilewright::internal::poly::compile::Compiled;
+use tilewright::internal::pipeline::kernel::{self, CompiledKernel, Statements};
 use tilewright::internal::poly::lower::state::Argument;
 use tilewright::internal::poly::statement::{Program, Role};
 use tilewright::{DType, Tensor};
@@ -148,7 +148,7 @@ fn fill(p: &Program) -> Vec<Tensor> {
         .collect()
 }
 
-fn run(c: &Compiled, nest: &tilewright::internal::codegen::loopnest::LoopNest, inputs: &[Tensor]) -> Tensor {
+fn run(c: &CompiledKernel, nest: &tilewright::internal::codegen::loopnest::LoopNest, inputs: &[Tensor]) -> Tensor {
     let external = |id: u32| {
         let t = c.scop.tensor(tilewright::internal::expr::BufferId(id));
         match t.role {
@@ -199,8 +199,10 @@ fn every_operator_computes_what_it_defines() {
         let inputs = fill(&program);
         let expected = evaluate(&program, &inputs.iter().collect::<Vec<_>>()).unwrap().remove(0);
         for target in Target::all() {
-            let c = tilewright::internal::poly::compile::compile_stages(&program, "case", &target)
+            let c = Statements::of_expression("case", &program)
+                .and_then(|statements| kernel::compile(statements, &target))
                 .unwrap_or_else(|e| panic!("{op}: {e}"));
+            assert_eq!(c.fallback(), None, "{op}, {}", target.name);
             let nest = &c.kernel.nest;
             verify::verify(nest).unwrap_or_else(|e| panic!("{op} {}: {e}\n{nest}", target.name));
             compare(&op, &target.name, "lowered", &run(&c, nest, &inputs), &expected, nest);

@@ -87,7 +87,7 @@ const ORDER: [(&str, &[&[&str]]); 6] = [
             &["ilp"],
             &["tile"],
             &["lower"],
-            &["transform", "compile"],
+            &["transform"],
         ],
     ),
     ("poly::sets", &[&["polyhedron"], &["generators", "isl"]]),

@@ -3,13 +3,13 @@
 
 mod emulator;
 
-use tilewright::internal::codegen::{Assembled, Isa, Target, assemble};
+use tilewright::internal::codegen::{Assembled, Isa, Target};
 use tilewright::internal::expr::expression;
 use tilewright::internal::graph::define::define;
 use tilewright::internal::graph::interpret;
 use tilewright::internal::graph::op::{F32, Layout, Op, PoolKind, ReduceOp, Window};
 use tilewright::internal::graph::tensor_type::TensorType;
-use tilewright::internal::poly::compile::Compiled;
+use tilewright::internal::pipeline::kernel::{self, CompiledKernel, Statements};
 use tilewright::internal::poly::lower::Kernel;
 use tilewright::internal::poly::lower::state::Argument;
 use tilewright::internal::poly::scop::Scop;
@@ -231,11 +231,11 @@ fn kernels_agree_with_the_interpreter_on_every_target() {
         for case in cases() {
             let inputs: Vec<&Tensor> = case.inputs.iter().collect();
             let expected = interpret::evaluate(&case.program, &inputs).unwrap();
-            let Compiled { scop, kernel, .. } =
-                tilewright::internal::poly::compile::compile_stages(&case.program, case.name, &target)
-                    .unwrap_or_else(|e| panic!("{}, {}: {e}", case.name, target.name));
-            let assembled = assemble(&kernel.nest, &target)
-                .unwrap_or_else(|e| panic!("{}, {}: {e}\n{}", case.name, target.name, kernel.nest));
+            let compiled = Statements::of_expression(case.name, &case.program)
+                .and_then(|statements| kernel::compile(statements, &target))
+                .unwrap_or_else(|e| panic!("{}, {}: {e}", case.name, target.name));
+            assert_eq!(compiled.fallback(), None, "{}, {}", case.name, target.name);
+            let CompiledKernel { scop, kernel, assembled, .. } = compiled;
             let (mut table, outputs) = arguments(&case, &scop, &kernel);
             let mut compare = |table: &[Vec<u8>]| {
                 for (expected, &slot) in expected.iter().zip(&outputs) {

@@ -9,7 +9,6 @@ use crate::poly::normalize::{build, textual_order};
 use crate::poly::scop::Scop;
 use crate::poly::statement::Role;
 use crate::poly::transform::primitive;
-use crate::poly::transform::state::Transformed;
 use crate::runtime::Result;
 use std::collections::BTreeMap;
 
@@ -19,8 +18,6 @@ pub struct Meaning {
     pub name: String,
     pub sizes: BTreeMap<String, i64>,
     pub computation: Computation,
-    /// The computation in an order that was written by hand and is proven; `None` where the ILP is to find one.
-    pub schedule: Option<Transformed>,
     /// The initial values of arrays that are not given: its outputs have their names. `None` when none are declared.
     pub initial: Option<crate::poly::statement::Program>,
 }
@@ -69,8 +66,7 @@ impl File {
                 Body::Def { .. } => Computation::Def(def::lower(program, &sizes)?),
                 Body::Loop { .. } => Computation::Loop(loops::lower(program, &sizes)?),
             };
-            let mut meaning =
-                Meaning { name: program.name.text.clone(), sizes, computation, schedule: None, initial: None };
+            let mut meaning = Meaning { name: program.name.text.clone(), sizes, computation, initial: None };
             if !program.initial.is_empty() {
                 for e in &program.initial {
                     if let Some(a) = meaning.arrays().iter().find(|a| a.name == *e.target)
@@ -94,12 +90,6 @@ impl File {
     #[doc(hidden)]
     pub fn schedules_of<'f>(&'f self, program: &Program) -> Vec<&'f primitive::Schedule> {
         self.schedules.iter().filter(|s| s.program == program.name).collect()
-    }
-
-    /// What `meaning` computes in its own order.
-    #[doc(hidden)]
-    pub fn untransformed(&self, meaning: &Meaning) -> Result<Meaning> {
-        Ok(Meaning { schedule: Some(Transformed::new(self.written(meaning)?)), ..meaning.clone() })
     }
 
     /// The loops of `meaning` as they are written: what schedules by hand begin with.

@@ -1,20 +1,26 @@
 //! One kernel's way from its tensor expression to machine code, stage by stage.
 //!
-//! In: a Program and a target. Out: a [`CompiledKernel`], or the text of one stage. Invariant: what a stage makes is
-//! verified before the next stage sees it.
+//! In: the statements of a kernel, whose order is free or proven by hand, and a target. Out: a [`CompiledKernel`] with what
+//! each stage made. Invariant: each representation is verified before the next stage reads it, and no code is made of an
+//! order that is not proven. After Cranelift's `Context`, except that a stage returns its result and changes nothing.
 
-use crate::codegen::assemble::{Assembled, assemble};
-use crate::codegen::loopnest::{BufferKind, LoopNest};
-use crate::codegen::{self, Target};
+use crate::codegen::assemble::{Assembled, assemble_functions};
+use crate::codegen::disassemble::disassemble;
+use crate::codegen::loopnest::simplify::simplify;
+use crate::codegen::loopnest::{BufferKind, LoopNest, verify};
+use crate::codegen::vcode::Function;
+use crate::codegen::{Isa, Target, select};
 use crate::pipeline::report::Vectorization;
-use crate::poly::analysis::dependence::Dependences;
-use crate::poly::analysis::index_range::IndexRange;
+use crate::poly::analysis::dependence::{self, Dependences};
+use crate::poly::analysis::index_range::{IndexRange, index_ranges};
+use crate::poly::analysis::legality;
+use crate::poly::normalize::{array_expansion, build, index_set_split};
 use crate::poly::schedule::{RowKind, Schedule, Step};
 use crate::poly::scop::Scop;
 use crate::poly::statement::{Program, Statement, StatementId};
 use crate::poly::tile::report::Tiled;
-use crate::poly::transform::state::Transformed;
-use crate::poly::{self, lower, tile};
+use crate::poly::transform::state::Proven;
+use crate::poly::{ilp, lower, tile};
 use crate::{Error, Result};
 use std::time::Instant;
 
@@ -51,25 +57,128 @@ pub const STAGES: &[(&str, Stage)] = &[
     ("asm", Stage::Asm),
 ];
 
-/// The stages of one kernel that are timed.
-pub const TIMED: [&str; 7] = ["scop", "dependences", "schedule", "tile", "legality", "loops", "code"];
+/// A part of the compilation of one kernel that is timed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Lap {
+    Scop,
+    Dependences,
+    Schedule,
+    Tile,
+    Legality,
+    Loops,
+    Code,
+}
 
-/// A kernel with machine code and what led to it.
+/// Lap, the name that reports have for it; in the order of [`Lap`].
+const LAPS: [(Lap, &str); 7] = [
+    (Lap::Scop, "scop"),
+    (Lap::Dependences, "dependences"),
+    (Lap::Schedule, "schedule"),
+    (Lap::Tile, "tile"),
+    (Lap::Legality, "legality"),
+    (Lap::Loops, "loops"),
+    (Lap::Code, "code"),
+];
+
+/// Milliseconds of each [`Lap`].
+#[derive(Clone, Copy, Default, Debug)]
+pub struct Times([f64; LAPS.len()]);
+
+impl Times {
+    fn time<T>(&mut self, lap: Lap, work: impl FnOnce() -> T) -> T {
+        let start = Instant::now();
+        let result = work();
+        self.0[lap as usize] += start.elapsed().as_secs_f64() * 1e3;
+        result
+    }
+
+    /// The times of several kernels together.
+    pub fn sum(times: impl Iterator<Item = Times>) -> Times {
+        times.fold(Times::default(), |a, b| Times(std::array::from_fn(|i| a.0[i] + b.0[i])))
+    }
+
+    /// The name of each lap and its milliseconds.
+    pub fn named(&self) -> impl Iterator<Item = (&'static str, f64)> + '_ {
+        LAPS.iter().map(|&(lap, name)| (name, self.0[lap as usize]))
+    }
+}
+
+/// The first stage of a kernel: its statements.
+pub struct Statements {
+    order: Order,
+    /// Ranges that subscripts from data must lie in.
+    index_ranges: Vec<IndexRange>,
+    times: Times,
+}
+
+/// The order of the statements.
+enum Order {
+    /// The ILP chooses.
+    Free(Scop),
+    ByHand(Proven),
+}
+
+impl Statements {
+    /// The statements of a tensor expression.
+    pub fn of_expression(name: &str, program: &Program) -> Result<Statements> {
+        Statements::free(|| Ok((build::build(name, program)?, index_ranges(program)?)))
+    }
+
+    /// The statements of a loop program, after index-set splitting and array expansion.
+    pub fn of_loops(scop: &Scop) -> Result<Statements> {
+        Statements::free(|| {
+            let ranges = index_ranges(&scop.as_definitions())?;
+            Ok((array_expansion::expand(&index_set_split::split(scop)?)?, ranges))
+        })
+    }
+
+    fn free(work: impl FnOnce() -> Result<(Scop, Vec<IndexRange>)>) -> Result<Statements> {
+        let mut times = Times::default();
+        let (scop, index_ranges) = times.time(Lap::Scop, work)?;
+        Ok(Statements { order: Order::Free(scop), index_ranges, times })
+    }
+
+    /// The statements of a tensor expression in their original order: one after the other, without tiles and vectors.
+    pub fn untransformed(name: &str, program: &Program) -> Result<Statements> {
+        let mut times = Times::default();
+        let (scop, ranges) =
+            times.time(Lap::Scop, || Ok::<_, Error>((build::build(name, program)?, index_ranges(program)?)))?;
+        let order = Order::ByHand(times.time(Lap::Legality, || Proven::in_original_order(scop))?);
+        Ok(Statements { order, index_ranges: ranges, times })
+    }
+
+    /// The statements of a program in an order by hand. `index_ranges` are those of the program.
+    pub fn by_hand(proven: Proven, index_ranges: Vec<IndexRange>) -> Statements {
+        Statements { order: Order::ByHand(proven), index_ranges, times: Times::default() }
+    }
+
+    pub fn scop(&self) -> &Scop {
+        match &self.order {
+            Order::Free(scop) => scop,
+            Order::ByHand(proven) => &proven.state().scop,
+        }
+    }
+}
+
+/// A kernel with machine code, and what each stage made on the way.
 pub struct CompiledKernel {
     pub name: String,
     pub scop: Scop,
+    /// By the ILP before tiling, or by hand.
     pub schedule: Schedule,
-    pub ilp: crate::poly::ilp::report::Report,
-    pub tiled: crate::poly::tile::report::Tiled,
+    /// Effort of the ILP; `None` for an order by hand.
+    pub ilp: Option<ilp::report::Report>,
+    pub tiled: Tiled,
     pub kernel: lower::Kernel,
+    /// A function for each phase.
+    pub vcode: Vec<Function>,
     pub assembled: Assembled,
-    /// What subscripts from data must satisfy.
+    /// Ranges that subscripts from data must lie in.
     pub index_ranges: Vec<IndexRange>,
     /// Bytes of each argument, and whether it is written.
     pub slots: Vec<(u64, bool)>,
     pub flops: u64,
-    /// Milliseconds of each of [`TIMED`].
-    pub times: [f64; TIMED.len()],
+    pub times: Times,
 }
 
 impl CompiledKernel {
@@ -96,145 +205,79 @@ impl CompiledKernel {
     pub fn tensorized(&self) -> bool {
         self.kernel.report.tensorized
     }
-}
 
-/// What there is to see after a stage.
-pub struct Seen<'a> {
-    pub text: &'a dyn Fn() -> Result<String>,
-    /// At [`Stage::Schedule`]: the statements and their order.
-    pub scheduled: Option<(&'a Scop, &'a crate::poly::tile::report::Tiled)>,
-}
-
-impl<'a> Seen<'a> {
-    fn text(text: &'a dyn Fn() -> Result<String>) -> Seen<'a> {
-        Seen { text, scheduled: None }
+    /// Why the kernel keeps its original order or has no tiles, if that is so.
+    pub fn fallback(&self) -> Option<&str> {
+        self.ilp.as_ref()?.fallback.as_deref()
     }
-}
 
-/// Is told after each stage what there is to see; `false` stops there.
-pub type Observer<'a> = dyn FnMut(Stage, &Seen) -> Result<bool> + 'a;
-
-/// Compiles a tensor expression. `None` when `after` has stopped it.
-pub fn compile(name: &str, program: &Program, target: &Target, after: &mut Observer) -> Result<Option<CompiledKernel>> {
-    let start = Instant::now();
-    let index_ranges = crate::poly::analysis::index_range::index_ranges(program)?;
-    let scop = crate::poly::normalize::build::build(name, program)?;
-    compile_statements(scop, None, index_ranges, target, after, start)
-}
-
-/// Compiles a loop program. `None` when `after` has stopped it.
-pub fn compile_loops(scop: &Scop, target: &Target, after: &mut Observer) -> Result<Option<CompiledKernel>> {
-    let start = Instant::now();
-    let index_ranges = crate::poly::analysis::index_range::index_ranges(&scop.as_definitions())?;
-    let scop = crate::poly::normalize::array_expansion::expand(&crate::poly::normalize::index_set_split::split(scop)?)?;
-    compile_statements(scop, None, index_ranges, target, after, start)
-}
-
-/// Compiles a tensor expression in its original order: its statements one after the other, without tiles and vectors. `None`
-/// when `after` has stopped it.
-pub fn compile_untransformed(
-    name: &str,
-    program: &Program,
-    target: &Target,
-    after: &mut Observer,
-) -> Result<Option<CompiledKernel>> {
-    let index_ranges = crate::poly::analysis::index_range::index_ranges(program)?;
-    compile_as_given(
-        &Transformed::new(crate::poly::normalize::build::build(name, program)?),
-        index_ranges,
-        target,
-        after,
-    )
-}
-
-/// Compiles a program, whose subscripts from data have these ranges, in the order of a schedule by hand. `None` when `after`
-/// has stopped it.
-pub fn compile_as_given(
-    given: &Transformed,
-    index_ranges: Vec<IndexRange>,
-    target: &Target,
-    after: &mut Observer,
-) -> Result<Option<CompiledKernel>> {
-    let start = Instant::now();
-    compile_statements(given.scop.clone(), Some(given), index_ranges, target, after, start)
-}
-
-/// From the Scop on, which was begun at `start`.
-fn compile_statements(
-    scop: Scop,
-    given: Option<&Transformed>,
-    index_ranges: Vec<IndexRange>,
-    target: &Target,
-    after: &mut Observer,
-    start: Instant,
-) -> Result<Option<CompiledKernel>> {
-    let mut times = [0.0; TIMED.len()];
-    let mut clock = start;
-    let mut lap = |stage: &str| {
-        let now = Instant::now();
-        if let Some(i) = TIMED.iter().position(|s| *s == stage) {
-            times[i] += (now - clock).as_secs_f64() * 1e3;
+    /// The text of a stage.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] for the stages before [`Stage::Scop`], which are not of one kernel.
+    pub fn text(&self, stage: Stage, isa: Isa) -> Result<String> {
+        let join = |parts: Vec<String>| parts.join("\n");
+        match stage {
+            Stage::Graph | Stage::Rewritten | Stage::C => {
+                Err(Error::Invalid("this stage is not divided into kernels".into()))
+            }
+            Stage::Scop => Ok(self.scop.to_string()),
+            Stage::Schedule => Ok(self.schedule_text()),
+            Stage::Loops => Ok(self.kernel.nest.to_string()),
+            Stage::Vcode => Ok(join(self.vcode.iter().map(Function::to_string).collect())),
+            Stage::Asm => {
+                let listings = self.assembled.phases.iter().map(|p| disassemble(&p.code, isa));
+                Ok(join(listings.collect::<Result<_>>()?))
+            }
         }
-        clock = now;
-    };
-    lap("scop");
-    if !after(Stage::Scop, &Seen::text(&|| Ok(scop.to_string())))? {
-        return Ok(None);
     }
-    let dependences = crate::poly::analysis::dependence::analyze(&scop)?;
-    lap("dependences");
-    let (schedule, mut ilp) = match given {
-        Some(given) => (given.schedule.clone(), crate::poly::ilp::report::Report::default()),
-        None => poly::ilp::schedule(&scop, &dependences)?,
-    };
-    lap("schedule");
-    let mut tiled = match given {
-        Some(given) => tile::described(tile::as_given(&scop, &given.schedule, &given.packings), &scop, target),
-        None => tile::tile(&scop, &schedule, target)?,
-    };
-    lap("tile");
-    let mut built = build(&scop, &dependences, &tiled, target, &mut lap);
-    if let (Err(why), None) = (&built, given)
-        && may_fall_back(why)
-    {
-        ilp.fallback = Some(format!("without tiles and vectors, because with them: {why}"));
-        tiled = tile::as_given(&scop, &schedule, &[]);
-        built = build(&scop, &dependences, &tiled, target, &mut lap);
+
+    fn schedule_text(&self) -> String {
+        let (scop, tree) = (&self.scop, self.schedule.print(&self.scop));
+        if self.ilp.is_none() {
+            return tree;
+        }
+        let fallback = self.fallback().map_or(String::new(), |why| format!("{why}\n"));
+        let functions = self.schedule.print_functions(scop);
+        format!("{fallback}{functions}\n{tree}\ntiled:\n{}", self.tiled.schedule.print(scop))
     }
-    let (kernel, assembled) = built?;
-    let shown = || match given {
-        Some(given) => Ok(given.schedule.print(&scop)),
-        None => {
-            let kept = ilp.fallback.as_ref().map_or(String::new(), |why| format!("{why}\n"));
-            let (functions, tree) = (schedule.print_functions(&scop), schedule.print(&scop));
-            Ok(format!("{kept}{functions}\n{tree}\ntiled:\n{}", tiled.schedule.print(&scop)))
+}
+
+/// Compiles a kernel.
+pub fn compile(statements: Statements, target: &Target) -> Result<CompiledKernel> {
+    let Statements { order, index_ranges, mut times } = statements;
+    let (scop, schedule, ilp, code, flops) = match order {
+        Order::Free(scop) => {
+            let (schedule, ilp, code) = search(&scop, target, &mut times)?;
+            let flops = code.kernel.report.flops;
+            (scop, schedule, Some(ilp), code, flops)
+        }
+        Order::ByHand(proven) => {
+            let (tiled, kernel) = times.time(Lap::Loops, || proven.lower(target))?;
+            let code = Code::generate(tiled, kernel, target, &mut times)?;
+            let state = proven.into_state();
+            (state.scop, state.schedule, None, code, state.flops)
         }
     };
-    if !after(Stage::Schedule, &Seen { text: &shown, scheduled: Some((&scop, &tiled)) })? {
-        return Ok(None);
-    }
-    if !after(Stage::Loops, &Seen::text(&|| Ok(kernel.nest.to_string())))? {
-        return Ok(None);
-    }
-    let vcode = || {
-        let functions =
-            crate::codegen::select::lower(&crate::codegen::loopnest::simplify::simplify(&kernel.nest), target)?;
-        Ok(functions.iter().map(|f| f.to_string()).collect::<Vec<_>>().join("\n"))
-    };
-    if !after(Stage::Vcode, &Seen::text(&vcode))? {
-        return Ok(None);
-    }
-    let listing = || {
-        let phases = assembled.phases.iter().map(|p| codegen::disassemble::disassemble(&p.code, target.isa));
-        Ok(phases.collect::<Result<Vec<_>>>()?.join("\n"))
-    };
-    if !after(Stage::Asm, &Seen::text(&listing))? {
-        return Ok(None);
-    }
+    let Code { tiled, kernel, vcode, assembled } = code;
     let slots = slots(&kernel.nest, kernel.arguments.len())?;
-    let flops = given.map_or(kernel.report.flops, |g| g.flops) as u64;
-    let name = scop.name.clone();
-    Ok(Some(CompiledKernel { name, scop, schedule, ilp, tiled, kernel, assembled, index_ranges, slots, flops, times }))
+    let (name, flops) = (scop.name.clone(), flops as u64);
+    Ok(CompiledKernel { name, scop, schedule, ilp, tiled, kernel, vcode, assembled, index_ranges, slots, flops, times })
+}
+
+/// The order by the ILP, and its code: with tiles and vectors, or without them where they are refused.
+fn search(scop: &Scop, target: &Target, times: &mut Times) -> Result<(Schedule, ilp::report::Report, Code)> {
+    let dependences = times.time(Lap::Dependences, || dependence::analyze(scop))?;
+    let (schedule, mut report) = times.time(Lap::Schedule, || ilp::schedule(scop, &dependences))?;
+    let tiled = times.time(Lap::Tile, || tile::tile(scop, &schedule, target))?;
+    let code = match prove_and_generate(scop, &dependences, tiled, target, times) {
+        Err(why) if may_fall_back(&why) => {
+            report.fallback = Some(format!("without tiles and vectors, because with them: {why}"));
+            prove_and_generate(scop, &dependences, tile::as_given(scop, &schedule, &[]), target, times)?
+        }
+        code => code?,
+    };
+    Ok((schedule, report, code))
 }
 
 /// Returns true if a kernel whose tiles or vectors end in this error is built without them instead, with a note in the
@@ -248,22 +291,35 @@ fn may_fall_back(error: &Error) -> bool {
     }
 }
 
-/// Loops and machine code of a tree that is proven first.
-fn build(
+fn prove_and_generate(
     scop: &Scop,
     dependences: &Dependences,
-    tiled: &Tiled,
+    tiled: Tiled,
     target: &Target,
-    lap: &mut dyn FnMut(&str),
-) -> Result<(lower::Kernel, Assembled)> {
-    crate::poly::analysis::legality::check(scop, dependences, &tiled.schedule)?;
-    lap("legality");
-    let kernel = poly::lower::lower(scop, tiled)?;
-    crate::codegen::loopnest::verify::verify(&kernel.nest)?;
-    lap("loops");
-    let assembled = assemble(&kernel.nest, target)?;
-    lap("code");
-    Ok((kernel, assembled))
+    times: &mut Times,
+) -> Result<Code> {
+    times.time(Lap::Legality, || legality::check(scop, dependences, &tiled.schedule))?;
+    let kernel = times.time(Lap::Loops, || lower::lower(scop, &tiled))?;
+    Code::generate(tiled, kernel, target, times)
+}
+
+/// The stages below a proven order.
+struct Code {
+    tiled: Tiled,
+    kernel: lower::Kernel,
+    vcode: Vec<Function>,
+    assembled: Assembled,
+}
+
+impl Code {
+    /// Machine code of loops. The allocation of registers verifies VCode: nesting, and that no register is read before it
+    /// is written.
+    fn generate(tiled: Tiled, kernel: lower::Kernel, target: &Target, times: &mut Times) -> Result<Code> {
+        times.time(Lap::Loops, || verify::verify(&kernel.nest))?;
+        let vcode = times.time(Lap::Code, || select::lower(&simplify(&kernel.nest), target))?;
+        let assembled = times.time(Lap::Code, || assemble_functions(&vcode, target))?;
+        Ok(Code { tiled, kernel, vcode, assembled })
+    }
 }
 
 /// Bytes that the loops may touch through each argument, and whether they write there.

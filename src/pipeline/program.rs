@@ -1,6 +1,6 @@
 //! A program of the text language to a module of one kernel.
 //!
-//! In: what a program computes for known sizes. Out: a [`Module`] and a report. What the program updates in place is an
+//! In: what a program computes for known sizes, and its schedule as data. Out: a [`Module`] and a report. What the program updates in place is an
 //! input and an output: a step copies the one to the other before the kernel runs. Declared initial values become a
 //! module of their own, which gives the inputs that nobody gives.
 
@@ -10,7 +10,7 @@ use crate::language;
 use crate::language::meaning::{Computation, Meaning};
 use crate::language::source::Problem;
 use crate::language::syntax::File;
-use crate::pipeline::kernel::{self, CompiledKernel, Stage, TIMED};
+use crate::pipeline::kernel::{self, CompiledKernel, Stage, Statements};
 use crate::pipeline::report::Report;
 use crate::pipeline::{Clock, Compilation, Options, check_arena, kernel_report, link};
 use crate::poly::lower::state::Argument;
@@ -20,27 +20,70 @@ use crate::poly::tile::report::Tiled;
 use crate::poly::transform;
 use crate::poly::transform::primitive;
 use crate::poly::transform::primitive::{Placed, Schedule};
-use crate::poly::transform::state::{Original, Transformed};
+use crate::poly::transform::state::{Original, Proven};
 use crate::poly::transform::to_primitives;
 use crate::runtime::module::{Action, Buffer, BufferRef, ModuleParts, OutputSpec, Place, Step, TensorSpec};
 use crate::{DType, Error, Result};
 use std::sync::Arc;
 use std::time::Instant;
 
+/// A program of known sizes and the order that it shall run in.
+pub struct Source<'a> {
+    pub file: &'a File,
+    pub meaning: &'a Meaning,
+    /// The schedule by hand; where there is none, [`Options::untransformed`] and the ILP decide.
+    pub schedule: Option<&'a primitive::Schedule>,
+}
+
+impl Source<'_> {
+    /// The statements of the program in their order.
+    fn statements(&self, options: &Options) -> Result<Statements> {
+        let meaning = self.meaning;
+        let by_hand = match self.schedule {
+            Some(schedule) => Some(self.file.schedule(meaning, schedule, options.target.isa)?),
+            None if options.untransformed => {
+                let proven = Proven::in_original_order(self.file.written(meaning)?);
+                Some(proven.map_err(|e| in_program(&meaning.name, e))?)
+            }
+            None => None,
+        };
+        match by_hand {
+            Some(proven) => Ok(Statements::by_hand(proven, meaning.computation.index_ranges()?)),
+            None => free_statements(&meaning.name, &meaning.computation),
+        }
+    }
+
+    fn kernel(&self, options: &Options) -> Result<CompiledKernel> {
+        kernel::compile(self.statements(options)?, &options.target).map_err(|e| in_program(&self.meaning.name, e))
+    }
+}
+
+fn free_statements(name: &str, computation: &Computation) -> Result<Statements> {
+    let statements = match computation {
+        Computation::Def(program) => Statements::of_expression(name, program),
+        Computation::Loop(scop) => Statements::of_loops(scop),
+    };
+    statements.map_err(|e| in_program(name, e))
+}
+
+fn in_program(name: &str, error: Error) -> Error {
+    error.context(&format!("`{name}`"))
+}
+
 /// Compiles a program.
-pub fn compile(meaning: &Meaning, options: &Options) -> Result<Compilation> {
-    let start = Instant::now();
+pub fn compile(source: &Source, options: &Options) -> Result<Compilation> {
+    let (start, meaning) = (Instant::now(), source.meaning);
     let mut clock = Clock::default();
     check_sizes(meaning, options)?;
-    let kernel = clock
-        .time("kernel", || compile_kernel(&meaning.name, &meaning.computation, meaning.schedule.as_ref(), options))?;
-    clock.stages.extend(TIMED.iter().zip(kernel.times).map(|(stage, ms)| (format!("  {stage}"), ms)));
+    let kernel = clock.time("kernel", || source.kernel(options))?;
+    clock.add_laps(kernel.times);
     let mut parts = clock.time("link", || link_kernel(&kernel, meaning.arrays()))?;
     if let Some(program) = &meaning.initial {
         let initial = clock.time("initial values", || {
             let name = format!("{}_initial", meaning.name);
-            let computation = Computation::Def(program.clone());
-            let kernel = compile_kernel(&name, &computation, None, options)?;
+            let kernel = Statements::of_expression(&name, program)
+                .and_then(|statements| kernel::compile(statements, &options.target))
+                .map_err(|e| in_program(&name, e))?;
             super::finish(link_kernel(&kernel, &program.tensors)?, &options.target)
         })?;
         parts.initial = Some(Arc::new(initial));
@@ -48,50 +91,37 @@ pub fn compile(meaning: &Meaning, options: &Options) -> Result<Compilation> {
     parts.dims = meaning.sizes.clone();
     let module = clock.time("verify module", || super::finish(parts, &options.target))?;
     check_arena(&module, options)?;
+    let kernels = vec![kernel_report(&kernel, 0, vec![meaning.name.clone()])];
     let report = Report {
-        model: meaning.name.clone(),
-        target: options.target.name.clone(),
         stages: clock.stages,
-        warnings: vec![],
         compile_ms: start.elapsed().as_secs_f64() * 1e3,
-        rewriting: None,
-        measured_threads: 0,
-        kernels: vec![kernel_report(&kernel, 0, vec![meaning.name.clone()])],
-        distinct_kernels: 1,
-        code_bytes: module.code().len() as u64,
-        weights_bytes: 0,
-        arena_bytes: module.arena_bytes(),
-        scratch_bytes: module.scratch_bytes(),
+        kernels,
+        ..Report::of_module(&meaning.name, &module)
     };
     Ok(Compilation { module, report, kernels: vec![Arc::new(kernel)] })
 }
 
-/// The text of one stage. Nothing after the stage is run. Where the ILP has found the schedule it is said in the words of
-/// the text language too, as primitives for `written`, with the trees as comments.
-pub fn explain(
-    meaning: &Meaning,
-    written: &dyn Fn() -> Result<Scop>,
-    options: &Options,
-    stage: Stage,
-) -> Result<String> {
-    if stage == Stage::C {
-        return language::c::print(meaning, 0);
-    }
-    if stage < Stage::Scop {
-        return Err(Error::Invalid(format!("`{}` is no network: its stages begin with c and scop", meaning.name)));
-    }
-    let mut text = String::new();
-    run_stages(&meaning.name, &meaning.computation, meaning.schedule.as_ref(), options, &mut |reached, seen| {
-        if reached == stage {
-            text = (seen.text)()?;
-            if let (Some((scop, tiled)), None) = (seen.scheduled, &meaning.schedule) {
-                text = text.lines().map(|line| format!("# {line}\n")).collect();
-                text.push_str(&in_words(meaning, written()?, scop, tiled, options.target.isa)?);
-            }
+/// The text of one stage. Where the ILP has found the schedule it is expressed in the text language too, as primitives for
+/// the program as it is written, with the trees as comments.
+pub fn explain(source: &Source, options: &Options, stage: Stage) -> Result<String> {
+    let meaning = source.meaning;
+    match stage {
+        Stage::C => return language::c::print(meaning, 0),
+        Stage::Graph | Stage::Rewritten => {
+            let name = &meaning.name;
+            return Err(Error::Invalid(format!("`{name}` is no network: its stages begin with c and scop")));
         }
-        Ok(reached < stage)
-    })?;
-    Ok(text)
+        Stage::Scop => return Ok(source.statements(options)?.scop().to_string()),
+        _ => {}
+    }
+    let kernel = source.kernel(options)?;
+    let text = kernel.text(stage, options.target.isa)?;
+    if stage != Stage::Schedule || kernel.ilp.is_none() {
+        return Ok(text);
+    }
+    let comment: String = text.lines().map(|line| format!("# {line}\n")).collect();
+    let written = source.file.written(meaning)?;
+    Ok(comment + &in_words(meaning, written, &kernel.scop, &kernel.tiled, options.target.isa)?)
 }
 
 /// The schedule of a program as a block that a file may hold.
@@ -110,33 +140,6 @@ fn in_words(meaning: &Meaning, written: Scop, scop: &Scop, tiled: &Tiled, isa: I
     let block = Schedule { name: "ilp".into(), program: meaning.name.as_str().into(), primitives };
     let sizes = if sizes.is_empty() { String::new() } else { format!(", for {}", sizes.join(", ")) };
     Ok(format!("# The same in words{sizes}:\n{block}"))
-}
-
-fn compile_kernel(
-    name: &str,
-    computation: &Computation,
-    schedule: Option<&Transformed>,
-    options: &Options,
-) -> Result<CompiledKernel> {
-    let kernel = run_stages(name, computation, schedule, options, &mut |_, _| Ok(true))?;
-    kernel.ok_or_else(|| Error::Internal(format!("`{name}` was not finished")))
-}
-
-fn run_stages(
-    name: &str,
-    computation: &Computation,
-    schedule: Option<&Transformed>,
-    options: &Options,
-    after: &mut kernel::Observer,
-) -> Result<Option<CompiledKernel>> {
-    let compiled = match (schedule, computation) {
-        (Some(transformed), _) => computation
-            .index_ranges()
-            .and_then(|ranges| kernel::compile_as_given(transformed, ranges, &options.target, after)),
-        (None, Computation::Def(program)) => kernel::compile(name, program, &options.target, after),
-        (None, Computation::Loop(scop)) => kernel::compile_loops(scop, &options.target, after),
-    };
-    compiled.map_err(|e| e.context(&format!("`{name}`")))
 }
 
 /// No array, and not all together, may need more memory than is allowed.
@@ -226,16 +229,17 @@ fn link_kernel(compiled: &CompiledKernel, arrays: &[TensorDecl]) -> Result<Modul
 }
 
 impl File {
-    /// What `meaning` computes in the order that `schedule` says, with tensor instructions of `isa`. `Schedule` when one of
-    /// its primitives is refused.
+    /// The program of `meaning` in the order of `schedule`, proven, with tensor instructions of `isa`.
+    ///
+    /// # Errors
+    /// `Schedule` when a primitive is refused.
     #[doc(hidden)]
-    pub fn schedule(&self, meaning: &Meaning, schedule: &primitive::Schedule, isa: Isa) -> Result<Meaning> {
+    pub fn schedule(&self, meaning: &Meaning, schedule: &primitive::Schedule, isa: Isa) -> Result<Proven> {
         let normal = || meaning.normal();
         let original = Original { written: self.written(meaning)?, normal: &normal, isa };
-        let transformed = transform::apply_all(&original, &schedule.primitives).map_err(|(at, error)| {
+        transform::apply_all(&original, &schedule.primitives).map_err(|(at, error)| {
             let span = schedule.primitives.get(at).map_or(schedule.name.span, |p| p.span);
             self.source.error(Problem { span, error })
-        })?;
-        Ok(Meaning { schedule: Some(transformed), ..meaning.clone() })
+        })
     }
 }

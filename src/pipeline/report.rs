@@ -1,5 +1,6 @@
 //! The report of a compilation, for people and for programs.
 
+use crate::runtime::module::Module;
 use serde::Serialize;
 use std::fmt::Write;
 
@@ -131,6 +132,20 @@ impl KernelReport {
 }
 
 impl Report {
+    /// The report of a module without anything on how it was made.
+    pub fn of_module(model: &str, module: &Module) -> Report {
+        Report {
+            model: model.into(),
+            target: module.target().into(),
+            distinct_kernels: module.kernels().len(),
+            code_bytes: module.code().len() as u64,
+            weights_bytes: module.weights().len() as u64,
+            arena_bytes: module.arena_bytes(),
+            scratch_bytes: module.scratch_bytes(),
+            ..Report::default()
+        }
+    }
+
     /// Kernels with loops that store single elements.
     pub fn unvectorized(&self) -> Vec<&str> {
         let scalar = |k: &&KernelReport| !k.opaque && k.vectorization != Vectorization::Whole;

@@ -3,7 +3,6 @@
 pub mod analysis;
 #[cfg(test)]
 pub mod brute_tests;
-pub mod compile;
 pub mod domain;
 pub mod ilp;
 pub mod instruction;

@@ -31,8 +31,7 @@ use crate::poly::schedule::Schedule;
 use crate::poly::scop::Scop;
 use crate::poly::statement::StatementId;
 use crate::poly::transform::primitive::{Loop, Loops, Placed, Primitive};
-use crate::poly::transform::state::{Original, Transformed};
-use crate::poly::{lower, tile};
+use crate::poly::transform::state::{Original, Proven, Transformed};
 use crate::runtime::refusal::Refusal;
 use crate::runtime::{Error, Result};
 
@@ -51,7 +50,7 @@ pub use tensorize::tensorize;
 
 /// What has become of a program after all `primitives`, from its original order; or why not, and after how many primitives.
 /// The order is proven at the end: a tree in between may be illegal where later primitives mend it.
-pub fn apply_all(original: &Original, primitives: &[Placed]) -> std::result::Result<Transformed, (usize, Error)> {
+pub fn apply_all(original: &Original, primitives: &[Placed]) -> std::result::Result<Proven, (usize, Error)> {
     let order = storage_first(primitives);
     let primitives: Vec<Placed> = order.iter().map(|&i| primitives[i].clone()).collect();
     apply_in_order(original, &primitives).map_err(|(i, e)| (order.get(i).copied().unwrap_or(i), e))
@@ -71,7 +70,7 @@ fn storage_first(primitives: &[Placed]) -> Vec<usize> {
     order
 }
 
-fn apply_in_order(original: &Original, primitives: &[Placed]) -> std::result::Result<Transformed, (usize, Error)> {
+fn apply_in_order(original: &Original, primitives: &[Placed]) -> std::result::Result<Proven, (usize, Error)> {
     let mut states = vec![Transformed::new(original.written.clone())];
     let mut first = 0;
     let part = |states: Vec<Transformed>, first: usize, end: usize| {
@@ -106,31 +105,13 @@ fn illegal(t: &Transformed) -> Option<Error> {
     dependence::analyze(&t.scop).and_then(|d| legality::check(&t.scop, &d, &t.schedule)).err()
 }
 
-/// The last of `states`, its flags exact; or the refusal of the primitive from which on no state is legal. `states[i]` is
-/// what `primitives[..i]` make of the first.
-fn prove(mut states: Vec<Transformed>, primitives: &[Placed]) -> std::result::Result<Transformed, (usize, Error)> {
+/// The last of `states`, proven; or the refusal of the primitive from which on no state is legal. `states[i]` is what
+/// `primitives[..i]` make of the first.
+fn prove(mut states: Vec<Transformed>, primitives: &[Placed]) -> std::result::Result<Proven, (usize, Error)> {
     let mut last = states.pop().expect("a first state");
     let dependences = dependence::analyze(&last.scop).map_err(|e| (0, e))?;
-    let mut refusal = match legality::check(&last.scop, &dependences, &last.schedule) {
-        Ok(()) => {
-            let end = primitives.len().saturating_sub(1);
-            loops::check_outermost(&last.schedule.root, None, false).map_err(|e| match primitives.get(end) {
-                Some(p) => (end, shown(e, &last, &p.primitive)),
-                None => (end, e),
-            })?;
-            last.schedule = legality::flag(&last.scop, &dependences, &last.schedule).map_err(|e| (end, e))?;
-            let packs = |p: &Placed| matches!(p.primitive, Primitive::CacheRead { .. } | Primitive::Pack { .. });
-            if !last.packings.is_empty() || !last.scop.privates.is_empty() {
-                let at = primitives.iter().rposition(packs).unwrap_or(end);
-                let tiled = tile::as_given(&last.scop, &last.schedule, &last.packings);
-                let placed = |e| match primitives.get(at) {
-                    Some(p) => shown(e, &last, &p.primitive),
-                    None => e,
-                };
-                lower::lower(&last.scop, &tiled).map_err(|e| (at, placed(e)))?;
-            }
-            return Ok(last);
-        }
+    let mut refusal = match Proven::new(last.clone(), &dependences) {
+        Ok(proven) => return check_loops(proven, &last, primitives),
         Err(e) if primitives.is_empty() => return Err((0, e)),
         Err(e) => e,
     };
@@ -142,6 +123,27 @@ fn prove(mut states: Vec<Transformed>, primitives: &[Placed]) -> std::result::Re
             _ => return Err((at, shown(refusal, &last, &primitives[at].primitive))),
         }
     }
+}
+
+/// Refuses a legal order whose loops cannot be built: parallel loops inside of each other, copies that have no place.
+/// `tree` is the order with the flags that it was written with.
+fn check_loops(
+    mut proven: Proven,
+    tree: &Transformed,
+    primitives: &[Placed],
+) -> std::result::Result<Proven, (usize, Error)> {
+    let end = primitives.len().saturating_sub(1);
+    let refused = |at: usize, tree: &Transformed, e: Error| match primitives.get(at) {
+        Some(p) => (at, shown(e, tree, &p.primitive)),
+        None => (at, e),
+    };
+    loops::check_outermost(&tree.schedule.root, None, false).map_err(|e| refused(end, tree, e))?;
+    if !tree.packings.is_empty() || !tree.scop.privates.is_empty() {
+        let packs = |p: &Placed| matches!(p.primitive, Primitive::CacheRead { .. } | Primitive::Pack { .. });
+        let at = primitives.iter().rposition(packs).unwrap_or(end);
+        proven.try_loops().map_err(|e| refused(at, proven.state(), e))?;
+    }
+    Ok(proven)
 }
 
 /// What has become of a program after one more primitive, its order not proven yet. `Schedule` when the primitive does not

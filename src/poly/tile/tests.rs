@@ -8,8 +8,8 @@ use crate::expr::{Access, BinaryOp, BufferId, Expr, Index, Scalar};
 use crate::expr::{Affine, Var};
 use crate::language;
 use crate::language::meaning::Computation;
+use crate::pipeline::kernel::{self, CompiledKernel, Statements};
 use crate::poly::analysis::dependence;
-use crate::poly::compile::compile_stages;
 use crate::poly::ilp;
 use crate::poly::lower::state::Argument;
 use crate::poly::lower::{Kernel, lower};
@@ -52,6 +52,14 @@ fn fused(scop: &Scop, outer: usize) -> Schedule {
     let inside = if children.len() == 1 { children.remove(0).1 } else { Node::Sequence(children) };
     let root = if outer == 0 { inside } else { Node::Band(band(&all, 0, outer), Box::new(inside)) };
     Schedule { root }
+}
+
+/// All stages of a program, with tiles.
+fn compile_stages(p: &Program, name: &str, target: &Target) -> CompiledKernel {
+    let statements = Statements::of_expression(name, p).unwrap_or_else(|e| panic!("{e}"));
+    let compiled = kernel::compile(statements, target).unwrap_or_else(|e| panic!("{e}"));
+    assert_eq!(compiled.fallback(), None);
+    compiled
 }
 
 /// The definitions one by one, in the order of their iterators.
@@ -168,8 +176,7 @@ fn check_schedules(p: &Program, outer: usize, kinds: &[bool]) -> Kernel {
     let mut last = None;
     for (target, ilp) in Target::all().into_iter().flat_map(|t| kinds.iter().map(move |k| (t.clone(), *k))) {
         let (scop, kernel) = if ilp {
-            let c = compile_stages(p, "t", &target).unwrap_or_else(|e| panic!("{e}"));
-            assert_eq!(c.ilp.fallback, None);
+            let c = compile_stages(p, "t", &target);
             (c.scop, c.kernel)
         } else {
             compile(p, outer, &target)
@@ -334,7 +341,7 @@ fn goldens() {
         ("elementwise", samples::elementwise([1, 56, 56, 64])),
         ("matmul", samples::matmul(1024, 1024, 1024)),
     ] {
-        let c = compile_stages(&p, name, &Target::avx512()).unwrap();
+        let c = compile_stages(&p, name, &Target::avx512());
         let text = format!("{}{}\n{}", c.tiled.schedule.print(&c.scop), c.tiled.report, c.kernel.nest);
         let file = format!("{}/src/poly/tile/goldens/{name}.txt", env!("CARGO_MANIFEST_DIR"));
         if std::env::var_os("TILEWRIGHT_BLESS").is_some() {
@@ -347,7 +354,7 @@ fn goldens() {
 
 /// The loops of the longest phase, as the model orders them.
 fn tiles(p: &Program) -> String {
-    compile_stages(p, "t", &Target::avx512()).unwrap().tiled.report.phases[0].tiles.clone()
+    compile_stages(p, "t", &Target::avx512()).tiled.report.phases[0].tiles.clone()
 }
 
 /// Constants come from memory: the loop over their panels is outside of one that uses a panel again.
@@ -371,7 +378,7 @@ fn operands_given_at_run_time_are_packed_where_it_pays() {
         p.tensors[1].role = Role::Input;
         p
     };
-    let copies = |p: &Program| compile_stages(p, "t", &Target::avx512()).unwrap().tiled.packings.len();
+    let copies = |p: &Program| compile_stages(p, "t", &Target::avx512()).tiled.packings.len();
     assert_eq!(copies(&product(1024, 1024, 1024)), 1);
     assert_eq!(copies(&product(256, 256, 256)), 0);
     let tiles = tiles(&product(1, 4096, 4096));
@@ -419,7 +426,7 @@ fn factors_of_sums_cost_nothing() {
 fn long_reductions_are_cut() {
     let target = Target { cache_bytes: [8 << 10, 64 << 10, 128 << 10], ..Target::avx512() };
     let p = samples::matmul(40, 400, 600);
-    let c = compile_stages(&p, "t", &target).unwrap();
+    let c = compile_stages(&p, "t", &target);
     let tiles = &c.tiled.report.phases[0].tiles;
     assert!(tiles.contains("ko/"), "{tiles}");
     let inputs = inputs(&p);

@@ -1,10 +1,14 @@
 //! A program in the state that the primitives so far have made of it.
 
-use crate::codegen::Isa;
-use crate::poly::analysis::operation_count;
+use crate::codegen::{Isa, Target};
+use crate::poly::analysis::dependence::{self, Dependences};
+use crate::poly::analysis::{legality, operation_count};
+use crate::poly::lower::{self, Kernel};
 use crate::poly::packing::Packing;
 use crate::poly::schedule::Schedule;
 use crate::poly::scop::Scop;
+use crate::poly::tile::report::Tiled;
+use crate::poly::tile::{as_given, described};
 use crate::runtime::Result;
 
 /// What a schedule by hand has made of a program.
@@ -38,4 +42,62 @@ pub struct Original<'a> {
     pub normal: &'a dyn Fn() -> Result<Scop>,
     /// The instruction set that `tensorize` chooses from.
     pub isa: Isa,
+}
+
+/// A program in an order that keeps all of its dependences. Only a passed [`legality::check`] makes one, so that nobody
+/// needs to prove it again.
+#[derive(Clone, Debug)]
+pub struct Proven {
+    state: Transformed,
+    /// The loops, where they have been asked for already.
+    loops: Option<Kernel>,
+}
+
+impl Proven {
+    /// Proves the original order of a program.
+    ///
+    /// # Errors
+    /// `Schedule` with two instances when the order breaks a dependence.
+    pub fn in_original_order(scop: Scop) -> Result<Proven> {
+        let dependences = dependence::analyze(&scop)?;
+        let state = Transformed::new(scop);
+        legality::check(&state.scop, &dependences, &state.schedule)?;
+        Ok(Proven { state, loops: None })
+    }
+
+    /// Proves the order of `state`, whose dependences these are, and makes its flags exact.
+    pub(super) fn new(state: Transformed, dependences: &Dependences) -> Result<Proven> {
+        legality::check(&state.scop, dependences, &state.schedule)?;
+        let schedule = legality::flag(&state.scop, dependences, &state.schedule)?;
+        Ok(Proven { state: Transformed { schedule, ..state }, loops: None })
+    }
+
+    pub fn state(&self) -> &Transformed {
+        &self.state
+    }
+
+    pub fn into_state(self) -> Transformed {
+        self.state
+    }
+
+    /// Lowers the program once, and keeps the loops for [`Proven::lower`].
+    pub(super) fn try_loops(&mut self) -> Result<()> {
+        self.loops = Some(lower::lower(&self.state.scop, &self.tree())?);
+        Ok(())
+    }
+
+    /// The loops for `target`, and the tree that they follow: the proven one without loops over a single value, which order
+    /// nothing.
+    pub fn lower(&self, target: &Target) -> Result<(Tiled, Kernel)> {
+        let tiled = described(self.tree(), &self.state.scop, target);
+        let kernel = match &self.loops {
+            Some(kernel) => Kernel { report: tiled.report.clone(), ..kernel.clone() },
+            None => lower::lower(&self.state.scop, &tiled)?,
+        };
+        Ok((tiled, kernel))
+    }
+
+    fn tree(&self) -> Tiled {
+        as_given(&self.state.scop, &self.state.schedule, &self.state.packings)
+    }
 }

@@ -49,7 +49,7 @@ pub fn words(original: &Original, scop: &Scop, tiled: &Tiled) -> Result<Vec<Prim
     let placed: Vec<Placed> =
         words.said.iter().map(|p| Placed { primitive: p.clone(), span: Span::default() }).collect();
     let made = apply_all(original, &placed).map_err(|(_, e)| e)?;
-    match words.difference(&made, tiled)? {
+    match words.difference(made.state(), tiled)? {
         None => Ok(words.said),
         Some(what) => Err(Error::Unsupported(format!("no words say {what}"))),
     }

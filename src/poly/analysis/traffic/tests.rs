@@ -5,6 +5,7 @@ use super::*;
 use crate::codegen::loopnest::LoopKind;
 use crate::language;
 use crate::language::meaning::Computation;
+use crate::pipeline::kernel::{self, Statements};
 use std::collections::{BTreeMap, HashMap};
 
 /// Small caches, so that small programs leave them.
@@ -99,9 +100,7 @@ fn scheduled(text: &str) -> LoopNest {
     let program = file.program(None).unwrap();
     let meaning = file.lower(program, &BTreeMap::new(), None).unwrap();
     let scheduled = file.schedule(&meaning, file.schedules_of(program)[0], crate::codegen::Isa::Avx2).unwrap();
-    let given = scheduled.schedule.unwrap();
-    let tiled = crate::poly::tile::as_given(&given.scop, &given.schedule, &given.packings);
-    crate::poly::lower::lower(&given.scop, &tiled).unwrap().nest
+    scheduled.lower(&crate::codegen::Target::avx2()).unwrap().1.nest
 }
 
 const PRODUCT: &str = "loop gemm(N = 64) { inout f64 C[N][N]  in f64 A[N][N], B[N][N]
@@ -162,7 +161,8 @@ fn what_data_points_to_may_lie_anywhere() {
     let sizes = [("M".to_string(), 4096), ("N".to_string(), 32)].into();
     let meaning = file.lower(file.program(None).unwrap(), &sizes, None).unwrap();
     let Computation::Def(program) = &meaning.computation else { panic!("an expression") };
-    let nest = crate::poly::compile::compile(program, "take", &small()).unwrap().nest;
+    let statements = Statements::of_expression("take", program).unwrap();
+    let nest = kernel::compile(statements, &small()).unwrap().kernel.nest;
     assert!(nest.body.iter().all(|s| !matches!(s, Stmt::Loop { kind: LoopKind::Waves { .. }, .. })));
     let t = traffic(&nest, &small());
     // 32 rows of a line each, read and written, and the 4 lines that say which.
