@@ -17,9 +17,9 @@ use crate::graph::ir::Graph;
 use crate::graph::op::Op;
 use crate::pipeline::kernel::{CompiledKernel, STAGES, Statements, Times};
 use crate::pipeline::link::{Work, link};
-use crate::pipeline::report::{KernelReport, PhaseReport, Report, Rewriting, Vectorization};
+use crate::pipeline::report::{KernelReport, Report, Vectorization};
 use crate::poly::statement::Program;
-use crate::poly::tile::report::PhaseReport as PhaseDecision;
+use crate::poly::tile::report::PhaseReport;
 use crate::runtime::error::unknown;
 use crate::runtime::module::{Module, ModuleParts};
 use crate::runtime::threads;
@@ -190,27 +190,11 @@ fn check_sizes(graph: &Graph, limit: u64) -> Result<()> {
 }
 
 /// The cheapest equal graph that was found, checked, and where its nodes run.
-fn rewrite(graph: &Graph, options: &Options) -> Result<(Graph, Vec<Place>, Rewriting)> {
+fn rewrite(graph: &Graph, options: &Options) -> Result<(Graph, Vec<Place>, egraph::Report)> {
     let egraph::Optimized { graph: rewritten, places, report } =
         egraph::optimize(graph, &options.target, &options.egraph)?;
     rewritten.verify()?;
-    let extraction = &report.extraction;
-    let summary = Rewriting {
-        nodes_before: report.nodes_before,
-        nodes_after: report.nodes_after,
-        rules: report.rules.iter().map(|(name, count)| (name.to_string(), *count)).collect(),
-        egraph_nodes: report.enodes,
-        egraph_classes: report.classes,
-        iterations: report.iterations,
-        stop_reason: format!("{:?}", report.stop),
-        extraction: extraction.summary(),
-        ilp_variables: extraction.variables,
-        ilp_rows: extraction.rows,
-        greedy_ns: extraction.greedy_ns,
-        cost_ns: extraction.chosen_ns,
-        gap: extraction.gap(),
-    };
-    Ok((rewritten, places, summary))
+    Ok((rewritten, places, report))
 }
 
 /// The tensor expressions of all groups, equal ones once, and what each group does. A kernel is called after the
@@ -293,22 +277,13 @@ fn kernel_report(compiled: &CompiledKernel, code: usize, operators: Vec<String>)
     let report = &compiled.kernel.report;
     let vectorization = compiled.vectorization();
     // A vector that the machine code does not have is none.
-    let has_vector = |p: &PhaseDecision| match &vectorization {
+    let has_vector = |p: &PhaseReport| match &vectorization {
         Vectorization::Whole => true,
         Vectorization::Part(statements) => !statements.contains(&p.statement),
         Vectorization::None => false,
     };
-    let phases = report.phases.iter().map(|p| PhaseReport {
-        statement: p.statement.clone(),
-        vector: p.vector.clone().filter(|_| has_vector(p)),
-        block: p.block.clone(),
-        tiles: p.tiles.clone(),
-        instruction: match &p.instruction {
-            Some(name) => name.clone(),
-            None => format!("no tensor instruction: {}", p.mismatch),
-        },
-        parallel: p.parallel,
-    });
+    let phases =
+        report.phases.iter().map(|p| PhaseReport { vector: p.vector.clone().filter(|_| has_vector(p)), ..p.clone() });
     KernelReport {
         name: compiled.name.clone(),
         operators,

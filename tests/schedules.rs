@@ -404,11 +404,11 @@ fn a_report_names_the_tensor_instruction_or_the_operand_that_is_none() {
     };
     let tiled = "distribute C_init, C at m; tile C(m, n) by (4, 16) -> mo, no, mi, ni; tensorize C(mi, ni, k)";
     let kernel = report(tiled);
-    assert!(kernel.tensorized && kernel.phases[0].instruction.ends_with("outer product"), "{:?}", kernel.phases);
+    assert!(kernel.tensorized && kernel.phases[0].instruction_text().ends_with("outer product"), "{:?}", kernel.phases);
     assert_eq!((kernel.phases[0].vector.as_deref(), kernel.phases[0].statement.as_str()), (Some("ni"), "C"));
     let kernel = report("distribute C_init, C at m; reorder C(n, k, m); vectorize C(m) by 8");
     assert!(!kernel.tensorized, "{:?}", kernel.phases);
-    assert!(kernel.phases[0].instruction.contains("operand A has stride"), "{:?}", kernel.phases);
+    assert!(kernel.phases[0].instruction_text().contains("operand A has stride"), "{:?}", kernel.phases);
 }
 
 #[test]

@@ -1,5 +1,7 @@
 //! The report of a compilation, for people and for programs.
 
+use crate::graph::egraph;
+use crate::poly::tile::report::PhaseReport;
 use crate::runtime::module::Module;
 use serde::Serialize;
 use std::fmt::Write;
@@ -18,7 +20,7 @@ pub struct Report {
     /// Statements of the model file about itself that do not hold, a sentence for each.
     pub warnings: Vec<String>,
     /// `None` for a program of the text language.
-    pub rewriting: Option<Rewriting>,
+    pub rewriting: Option<egraph::Report>,
     /// Threads of the runs that `measured_us` is of; 0 where nothing was measured. Predictions are for one thread.
     pub measured_threads: usize,
     /// In the order of the module's kernel and opaque steps.
@@ -33,37 +35,6 @@ pub struct Report {
     pub arena_bytes: u64,
     /// Memory that each thread needs besides, for arrays of a single iteration.
     pub scratch_bytes: u64,
-}
-
-/// Work of the e-graph and the extraction.
-#[derive(Clone, PartialEq, Debug, Default, Serialize)]
-pub struct Rewriting {
-    /// Nodes of the imported graph.
-    pub nodes_before: usize,
-    /// Nodes of the rewritten graph.
-    pub nodes_after: usize,
-    /// Rule, how often it was applied.
-    pub rules: Vec<(String, usize)>,
-    /// Nodes of the e-graph at the end.
-    pub egraph_nodes: usize,
-    /// Classes of the e-graph at the end.
-    pub egraph_classes: usize,
-    /// Passes over the e-graph.
-    pub iterations: usize,
-    /// Reason for the end of the rewriting.
-    pub stop_reason: String,
-    /// Method of the extraction, with the reason where it is not the ILP.
-    pub extraction: String,
-    /// Variables of the extraction's integer program.
-    pub ilp_variables: usize,
-    /// Rows of the extraction's integer program.
-    pub ilp_rows: usize,
-    /// Predicted time of the greedy answer, and of the answer.
-    pub greedy_ns: f64,
-    /// Predicted time of the extracted graph, in nanoseconds.
-    pub cost_ns: f64,
-    /// Distance of the answer from the lower bound, as a share; `None` when no bound is known.
-    pub gap: Option<f64>,
 }
 
 /// One kernel or opaque function of the module.
@@ -104,23 +75,6 @@ pub enum Vectorization {
     /// No loop.
     #[default]
     None,
-}
-
-/// One phase of a kernel.
-#[derive(Clone, PartialEq, Debug, Default, Serialize)]
-pub struct PhaseReport {
-    /// Name of the statement.
-    pub statement: String,
-    /// Loop and width of the vectors; `None` where elements are computed one by one.
-    pub vector: Option<String>,
-    /// Register block, as loops with their extents.
-    pub block: String,
-    /// Cache tiles, as loops with their extents.
-    pub tiles: String,
-    /// The tensor instruction, or why there is none.
-    pub instruction: String,
-    /// Its iterations are divided among threads.
-    pub parallel: bool,
 }
 
 impl KernelReport {
@@ -203,29 +157,6 @@ impl std::fmt::Display for Report {
     }
 }
 
-impl std::fmt::Display for Rewriting {
-    fn fmt(&self, f: &mut std::fmt::Formatter) -> std::fmt::Result {
-        let r = self;
-        writeln!(f, "graph: {} operators, {} after rewriting", r.nodes_before, r.nodes_after)?;
-        writeln!(
-            f,
-            "e-graph: {} nodes in {} classes after {} iterations, stopped because {}",
-            r.egraph_nodes, r.egraph_classes, r.iterations, r.stop_reason
-        )?;
-        writeln!(
-            f,
-            "extraction: {}; ILP of {} variables and {} rows; greedy {:.1} µs, chosen {:.1} µs, gap {}",
-            r.extraction,
-            r.ilp_variables,
-            r.ilp_rows,
-            r.greedy_ns / 1e3,
-            r.cost_ns / 1e3,
-            r.gap.map_or("unknown".into(), |g| format!("{:.2} %", g * 100.0))
-        )?;
-        r.rules.iter().try_for_each(|(rule, count)| writeln!(f, "  {rule:<40} {count:>6}"))
-    }
-}
-
 impl KernelReport {
     fn text(&self) -> String {
         let mut out = format!("  {:<40} predicted {:>8.1} µs", self.name, self.predicted_us);
@@ -253,7 +184,7 @@ impl KernelReport {
                 p.statement,
                 shown(&p.tiles),
                 shown(&p.block),
-                p.instruction
+                p.instruction_text()
             );
         }
         match &self.vectorization {

@@ -29,7 +29,7 @@ use crate::poly::packing::{Pack, Packing};
 use crate::poly::schedule::{Node, Row, RowKind, Schedule, Step};
 use crate::poly::scop::Scop;
 use crate::poly::statement::{Role, StatementId};
-use crate::poly::tile::report::{KernelReport, Tiled};
+use crate::poly::tile::report::{TilingReport, Tiled};
 use crate::runtime::{Error, Result};
 
 /// One compiled group before code generation.
@@ -38,7 +38,7 @@ pub struct Kernel {
     pub nest: LoopNest,
     /// What goes into the slots of the argument table, in order.
     pub arguments: Vec<Argument>,
-    pub report: KernelReport,
+    pub report: TilingReport,
 }
 
 /// Writes the loops of `tiled`. `Unsupported` for a schedule that fixes iterators only up to a stride.

@@ -29,7 +29,7 @@ use crate::poly::statement::StatementId;
 use crate::poly::tile::band::context::Bands;
 pub use crate::poly::tile::by_hand::{as_given, described};
 use crate::poly::tile::plan::{Phase, Plan};
-use crate::poly::tile::report::{FEW_STEPS, KernelReport, Tiled, instances, work};
+use crate::poly::tile::report::{FEW_STEPS, TilingReport, Tiled, instances, work};
 use crate::runtime::Result;
 
 /// Kernels that are predicted to take less run on one thread.
@@ -57,7 +57,7 @@ pub fn tile(scop: &Scop, schedule: &Schedule, target: &Target) -> Result<Tiled> 
         }
     }
     let total: f64 = planned.iter().map(|p| p.1.report.predicted_ns).sum();
-    let mut report = KernelReport { predicted_ns: total, ..work(scop) };
+    let mut report = TilingReport { predicted_ns: total, ..work(scop) };
     // Short kernels run as one phase on one thread: a barrier costs more than the threads save.
     let together = total < SERIAL_NS && planned.len() > 1;
     let mut nodes = vec![];
@@ -78,7 +78,7 @@ pub fn tile(scop: &Scop, schedule: &Schedule, target: &Target) -> Result<Tiled> 
     };
     let tiled = Tiled { schedule: Schedule { root }.without_single_loops(scop), packings, report };
     let tensorized = crate::poly::tile::by_hand::is_tensorized(&tiled, scop, target.isa, instructions);
-    Ok(Tiled { report: KernelReport { tensorized, ..tiled.report }, ..tiled })
+    Ok(Tiled { report: TilingReport { tensorized, ..tiled.report }, ..tiled })
 }
 
 /// Whether a phase has the shape of a tensor expression: boxes, loops over one iterator of each statement, and

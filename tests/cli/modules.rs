@@ -364,8 +364,8 @@ fn options_of_the_rewriting_count() {
     let (model, _) = load("pattern_residual_block");
     let report = |options: &Options| model.compile_module(options).unwrap().1.rewriting.unwrap();
     let all = report(&Options::default());
-    let rule = all.rules.iter().find(|r| r.1 > 0).unwrap().0.clone();
+    let rule = all.rules.iter().find(|r| r.1 > 0).unwrap().0;
     let mut options = Options::default();
-    options.egraph.without.push(rule.clone());
+    options.egraph.without.push(rule.to_string());
     assert!(report(&options).rules.iter().all(|r| r.0 != rule || r.1 == 0), "{rule}");
 }

@@ -5,14 +5,15 @@
 
 use crate::codegen::Target;
 use crate::graph::egraph::convert::{load, store};
-use crate::graph::egraph::saturate::{Budget, saturate};
+use crate::graph::egraph::saturate::{Budget, Stop, saturate};
 use crate::graph::extract;
 use crate::graph::fusion::Place;
 use crate::graph::ir::Graph;
 use crate::graph::rules::pattern::Rule;
 use crate::graph::rules::{self, constants};
 use crate::runtime::{Error, Result};
-use egg::{Id, StopReason};
+use egg::Id;
+use serde::Serialize;
 
 /// Effort and rules of the rewriting.
 #[derive(Clone, Debug)]
@@ -45,8 +46,8 @@ impl Default for Options {
     }
 }
 
-/// What happened during the rewriting and the extraction.
-#[derive(Clone, Debug)]
+/// The effort and the result of the rewriting and the extraction, as users read it.
+#[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Report {
     /// Rule and how often it found something new; in the order of the tables.
     pub rules: Vec<(&'static str, usize)>,
@@ -55,9 +56,9 @@ pub struct Report {
     pub enodes: usize,
     pub classes: usize,
     pub iterations: usize,
-    pub stop: StopReason,
+    pub stop: Stop,
     pub extraction: extract::Report,
-    pub rewrite_ms: f64,
+    pub saturate_ms: f64,
     pub extract_ms: f64,
     pub fold_ms: f64,
 }
@@ -65,20 +66,18 @@ pub struct Report {
 impl std::fmt::Display for Report {
     fn fmt(&self, f: &mut std::fmt::Formatter) -> std::fmt::Result {
         let Report { nodes_before, nodes_after, enodes, classes, iterations, stop, .. } = self;
+        writeln!(f, "graph: {nodes_before} operators, {nodes_after} after rewriting")?;
         writeln!(
             f,
-            "rewriting: {nodes_before} nodes -> {nodes_after}; e-graph of {enodes} nodes in {classes} classes"
+            "e-graph: {enodes} nodes in {classes} classes after {iterations} iterations, stopped because {stop}"
         )?;
-        writeln!(f, "  {iterations} passes, stopped: {stop:?}")?;
-        for (name, count) in &self.rules {
-            writeln!(f, "  {count:5} × {name}")?;
-        }
         write!(f, "{}", self.extraction)?;
         writeln!(
             f,
-            "  rewrite {:.1} ms, extract {:.1} ms, fold {:.1} ms",
-            self.rewrite_ms, self.extract_ms, self.fold_ms
-        )
+            "rewriting: saturation {:.1} ms, extraction {:.1} ms, folding of constants {:.1} ms",
+            self.saturate_ms, self.extract_ms, self.fold_ms
+        )?;
+        self.rules.iter().try_for_each(|(rule, count)| writeln!(f, "  {rule:<40} {count:>6}"))
     }
 }
 
@@ -108,7 +107,7 @@ pub fn optimize(graph: &Graph, target: &Target, options: &Options) -> Result<Opt
     budget.rewrites = budget.rewrites.saturating_sub(cleaning.rewrites());
     let mut growth = saturate(&mut loaded.network, &used(rules::all(block)), budget);
     growth.add(cleaning);
-    let rewrite_ms = ms(start);
+    let saturate_ms = ms(start);
     let start = std::time::Instant::now();
     let roots: Vec<Id> = graph.outputs.iter().map(|v| loaded.class[v.0 as usize]).collect();
     let (chosen, extraction) = extract::extract(&loaded.network, &roots, target, options.max_ilp_variables)?;
@@ -125,7 +124,7 @@ pub fn optimize(graph: &Graph, target: &Target, options: &Options) -> Result<Opt
         iterations: growth.iterations,
         stop: growth.stop,
         extraction,
-        rewrite_ms,
+        saturate_ms,
         extract_ms,
         fold_ms: ms(start),
     };

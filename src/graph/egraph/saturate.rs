@@ -11,7 +11,8 @@ use crate::graph::egraph::network::Network;
 use crate::graph::egraph::support;
 use crate::graph::rules::index::Index;
 use crate::graph::rules::pattern::{Keep, Rule};
-use egg::{Id, StopReason};
+use egg::Id;
+use serde::Serialize;
 
 /// What the saturation may spend.
 #[derive(Clone, Copy, Debug)]
@@ -24,12 +25,36 @@ pub struct Budget {
     pub rewrites: usize,
 }
 
+/// The reason why a saturation ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+pub enum Stop {
+    /// No rule finds anything new.
+    Saturated,
+    /// So many passes were made.
+    Iterations(usize),
+    /// The e-graph has more nodes than this.
+    Nodes(usize),
+    /// So many rewrites were made.
+    Rewrites(usize),
+}
+
+impl std::fmt::Display for Stop {
+    fn fmt(&self, f: &mut std::fmt::Formatter) -> std::fmt::Result {
+        match self {
+            Stop::Saturated => f.write_str("no rule finds anything new"),
+            Stop::Iterations(n) => write!(f, "{n} iterations were made"),
+            Stop::Nodes(n) => write!(f, "it has more than {n} nodes"),
+            Stop::Rewrites(n) => write!(f, "{n} rewrites were made"),
+        }
+    }
+}
+
 /// What the saturation did.
 pub struct Growth {
     /// Rule and how often it found something new.
     pub fired: Vec<(&'static str, usize)>,
     pub iterations: usize,
-    pub stop: StopReason,
+    pub stop: Stop,
 }
 
 impl Growth {
@@ -47,7 +72,7 @@ impl Growth {
             }
         }
         self.iterations += before.iterations;
-        if !matches!(before.stop, StopReason::Saturated) {
+        if !matches!(before.stop, Stop::Saturated) {
             self.stop = before.stop;
         }
     }
@@ -59,7 +84,7 @@ pub fn saturate(network: &mut Network, rules: &[Rule], budget: Budget) -> Growth
     let mut iterations = 0;
     let stop = loop {
         if iterations == budget.iterations {
-            break StopReason::IterationLimit(budget.iterations);
+            break Stop::Iterations(budget.iterations);
         }
         iterations += 1;
         let before = run.rewrites;
@@ -68,7 +93,7 @@ pub fn saturate(network: &mut Network, rules: &[Rule], budget: Budget) -> Growth
         support::restore(network);
         match stop {
             Some(reason) => break reason,
-            None if run.rewrites == before => break StopReason::Saturated,
+            None if run.rewrites == before => break Stop::Saturated,
             None => {}
         }
     };
@@ -87,7 +112,7 @@ struct Run<'a> {
 impl Run<'_> {
     /// Applies the rules once to every e-node that the outputs need, and to those that this adds. Ends early, with the
     /// reason, when the budget is spent.
-    fn pass(&mut self, network: &mut Network) -> Option<StopReason> {
+    fn pass(&mut self, network: &mut Network) -> Option<Stop> {
         let nodes = network.egraph.nodes().len();
         let reachable = network.reachable();
         for start in (0..nodes).map(Id::from) {
@@ -98,12 +123,12 @@ impl Run<'_> {
             while let Some(id) = work.pop() {
                 let before = network.egraph.nodes().len();
                 if !self.visit(network, id) {
-                    return Some(StopReason::Other(format!("{} rewrites were made", self.rewrites)));
+                    return Some(Stop::Rewrites(self.rewrites));
                 }
                 let after = network.egraph.nodes().len();
                 work.extend((before..after).rev().map(Id::from));
                 if after > self.budget.nodes {
-                    return Some(StopReason::NodeLimit(self.budget.nodes));
+                    return Some(Stop::Nodes(self.budget.nodes));
                 }
             }
         }

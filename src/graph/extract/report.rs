@@ -1,9 +1,10 @@
 //! What the extraction did, for the report of a compilation.
 
 use crate::graph::extract::program::{GAP, How};
+use serde::Serialize;
 
 /// What the extraction did.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, PartialEq, Debug, Default, Serialize)]
 pub struct Report {
     /// Variables and rows of the ILP.
     pub variables: usize,
@@ -27,7 +28,7 @@ pub struct Report {
 }
 
 /// How the search ended.
-#[derive(Clone, PartialEq, Debug)]
+#[derive(Clone, PartialEq, Debug, Serialize)]
 pub enum Outcome {
     /// The whole program was solved; the gap says how well.
     Solved(How),
@@ -78,7 +79,7 @@ impl std::fmt::Display for Report {
         let gap = self.gap().map_or("unknown".to_string(), |g| format!("{:.2} %", g * 100.0));
         writeln!(
             f,
-            "extraction: {:.1} us predicted (greedy {:.1} us), gap {gap}; ILP of {} variables, {} rows, {} cuts: {}",
+            "extraction: {:.1} µs predicted (greedy {:.1} µs), gap {gap}; ILP of {} variables, {} rows, {} cuts: {}",
             self.chosen_ns / 1e3,
             self.greedy_ns / 1e3,
             self.variables,

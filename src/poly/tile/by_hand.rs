@@ -11,7 +11,7 @@ use crate::poly::packing::Packing;
 use crate::poly::schedule::{Row, RowKind, Schedule, Step};
 use crate::poly::scop::Scop;
 use crate::poly::statement::StatementId;
-use crate::poly::tile::report::{KernelReport, PhaseReport, Tiled, instances, work};
+use crate::poly::tile::report::{TilingReport, PhaseReport, Tiled, instances, work};
 
 /// A schedule in which every loop runs as it says; one over a single value is none.
 pub fn as_given(scop: &Scop, schedule: &Schedule, packings: &[Packing]) -> Tiled {
@@ -23,7 +23,7 @@ pub fn described(given: Tiled, scop: &Scop, target: &Target) -> Tiled {
     let table = table();
     let phases = updates(scop).map(|id| phase(&given, scop, id, target.isa, &table)).collect();
     let tensorized = is_tensorized(&given, scop, target.isa, &table);
-    Tiled { report: KernelReport { phases, tensorized, ..given.report }, ..given }
+    Tiled { report: TilingReport { phases, tensorized, ..given.report }, ..given }
 }
 
 /// Whether the statement with most work, of those that accumulate, is an instruction of `table`.

@@ -5,18 +5,19 @@ use crate::poly::packing::Packing;
 use crate::poly::schedule::Schedule;
 use crate::poly::scop::Scop;
 use crate::poly::statement::{Role, StatementId};
+use serde::Serialize;
 
 /// A schedule with tiles, and what goes with it.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Tiled {
     pub schedule: Schedule,
     pub packings: Vec<Packing>,
-    pub report: KernelReport,
+    pub report: TilingReport,
 }
 
 /// What the model decided for one kernel, and expects of it.
 #[derive(Clone, PartialEq, Debug, Default)]
-pub struct KernelReport {
+pub struct TilingReport {
     pub name: String,
     /// Floating-point operations of one run.
     pub flops: f64,
@@ -29,7 +30,8 @@ pub struct KernelReport {
     pub tensorized: bool,
 }
 
-#[derive(Clone, PartialEq, Debug, Default)]
+/// One phase of a kernel.
+#[derive(Clone, PartialEq, Debug, Default, Serialize)]
 pub struct PhaseReport {
     /// Name of the dominant statement.
     pub statement: String,
@@ -47,17 +49,21 @@ pub struct PhaseReport {
     pub parallel: bool,
 }
 
-impl std::fmt::Display for KernelReport {
+impl PhaseReport {
+    /// The tensor instruction, or why there is none.
+    pub fn instruction_text(&self) -> String {
+        self.instruction.clone().unwrap_or_else(|| format!("no tensor instruction: {}", self.mismatch))
+    }
+}
+
+impl std::fmt::Display for TilingReport {
     fn fmt(&self, f: &mut std::fmt::Formatter) -> std::fmt::Result {
         let gflops = self.flops / self.predicted_ns.max(1.0);
         writeln!(f, "{}: {:.1} us predicted, {gflops:.1} GFLOP/s", self.name, self.predicted_ns / 1e3)?;
         for p in &self.phases {
             write!(f, "  {}: block {}, loops {}", p.statement, p.block, p.tiles)?;
             write!(f, "{}, ", if p.parallel { " in parallel" } else { "" })?;
-            match &p.instruction {
-                Some(name) => writeln!(f, "{name}")?,
-                None => writeln!(f, "no tensor instruction: {}", p.mismatch)?,
-            }
+            writeln!(f, "{}", p.instruction_text())?;
         }
         Ok(())
     }
@@ -67,8 +73,8 @@ impl std::fmt::Display for KernelReport {
 pub(super) const FEW_STEPS: i64 = 8;
 
 /// A report of nothing but the work.
-pub(super) fn work(scop: &Scop) -> KernelReport {
-    KernelReport { name: scop.name.clone(), flops: flops(scop), bytes: external_bytes(scop), ..KernelReport::default() }
+pub(super) fn work(scop: &Scop) -> TilingReport {
+    TilingReport { name: scop.name.clone(), flops: flops(scop), bytes: external_bytes(scop), ..TilingReport::default() }
 }
 
 pub(super) fn instances(scop: &Scop, s: StatementId) -> f64 {
