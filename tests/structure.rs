@@ -196,3 +196,50 @@ fn no_test_is_ignored_and_nothing_is_left_to_do() {
         assert!(found.is_empty(), "{}", found.join("\n"));
     }
 }
+
+#[test]
+fn the_crate_root_lists_what_is_public() {
+    let text = fs::read_to_string(root().join("src/lib.rs")).unwrap();
+    let folders: Vec<&str> = text.lines().filter(|l| l.starts_with("pub mod") && l.ends_with(';')).collect();
+    assert!(folders.is_empty(), "public as a whole: {}", folders.join(" "));
+}
+
+/// Files whose methods are public.
+const PUBLIC: [&str; 11] = [
+    "src/model.rs",
+    "src/graph/builder.rs",
+    "src/graph/ir.rs",
+    "src/graph/tensor_type.rs",
+    "src/language/builder.rs",
+    "src/language/file.rs",
+    "src/runtime/module.rs",
+    "src/runtime/module/format.rs",
+    "src/runtime/npy.rs",
+    "src/runtime/pool.rs",
+    "src/runtime/session.rs",
+];
+
+#[test]
+fn fallible_methods_document_their_errors() {
+    let mut silent = vec![];
+    for file in PUBLIC {
+        let text = fs::read_to_string(root().join(file)).unwrap();
+        let lines: Vec<&str> = text.lines().collect();
+        let is_method = |line: &str| line.starts_with("    pub fn ") || line.starts_with("    pub unsafe fn ");
+        for (i, line) in lines.iter().enumerate().filter(|(_, line)| is_method(line)) {
+            let signature: String = lines[i..].iter().flat_map(|l| [*l, " "]).collect();
+            let signature = signature.split('{').next().unwrap();
+            let above: Vec<&str> = lines[..i]
+                .iter()
+                .rev()
+                .map(|l| l.trim())
+                .take_while(|l| l.starts_with("///") || l.starts_with("#["))
+                .collect();
+            let is_documented = above.iter().any(|l| *l == "/// # Errors" || *l == "#[doc(hidden)]");
+            if signature.contains("-> Result<") && !is_documented {
+                silent.push(format!("{file}:{}: {line}", i + 1));
+            }
+        }
+    }
+    assert!(silent.is_empty(), "no `# Errors`:\n{}", silent.join("\n"));
+}

@@ -244,6 +244,9 @@ impl Crew<'_> {
     /// Runs `work(first, last, thread)` on ranges that make up `0..count`, and returns when all are done. `thread` is
     /// less than [`Crew::threads`], and at most one range runs under a number at a time. A panic in `work` is reported
     /// as an error after the other threads have finished.
+    ///
+    /// # Errors
+    /// [`Error::Internal`](crate::Error::Internal) where `work` panics.
     pub fn run(&mut self, count: i64, work: &Work) -> Result<()> {
         let threads = self.threads();
         if threads == 1 || count <= 1 {
