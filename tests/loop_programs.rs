@@ -229,7 +229,7 @@ fn what_never_runs_leaves_its_arrays_as_they_are() {
 fn every_kernel_of_polybench_runs_with_sizes_of_one() {
     let mut idle = 0;
     for entry in std::fs::read_dir(root().join("datasets/polybench")).unwrap() {
-        let file = tilewright::File::load(&entry.unwrap().path()).unwrap();
+        let file = tilewright::File::load(entry.unwrap().path()).unwrap();
         let Body::Loop { parameters, .. } = &file.programs[0].body else { panic!("a loop program") };
         let dims = parameters.iter().map(|p| (p.name.text.clone(), 1)).collect();
         let (name, options) = (file.programs[0].name.text.clone(), Options { dims, ..Options::default() });

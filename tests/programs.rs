@@ -88,7 +88,7 @@ fn difference(model: &Model, target: &Target, sizes: &BTreeMap<String, i64>, ref
 fn every_program_computes_what_plain_rust_does() {
     let mut wrong = vec![];
     for (name, reference) in PROGRAMS {
-        let file = tilewright::File::load(&root().join(format!("datasets/programs/{name}.tile")))
+        let file = tilewright::File::load(root().join(format!("datasets/programs/{name}.tile")))
             .unwrap_or_else(|e| panic!("{e}"));
         let sizes = file.programs[0].bind(&BTreeMap::new(), Some("SMALL")).unwrap();
         let model = Model::from_program(file, None, Some("SMALL")).unwrap();

@@ -185,7 +185,7 @@ impl Modules {
         let (mut test, mut rest) = (false, String::new());
         let mut below = vec![];
         for line in code.lines() {
-            if let (Some(name), true, false) = (declares_module(line), line.trim_end().ends_with(';'), test) {
+            if let Some(name) = declares_module(line).filter(|_| !test && line.trim_end().ends_with(';')) {
                 module.children.insert(name.to_string());
                 below.push(name.to_string());
             }
