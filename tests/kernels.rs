@@ -1,5 +1,6 @@
 //! Operators through the polyhedral part: every definition, compiled for every target, computes in the interpreter of loop
-//! nests what the equations say. Extents are odd, so that vectors and tiles have remainders.
+//! nests what the equations say. Extents are odd, so that vectors and tiles have remainders. A reshape is no kernel: between
+//! groups it is an alias, and inside of one its subscripts are affine.
 
 use tilewright::Target;
 use tilewright::internal::codegen::loopnest::{interpret, simplify, verify};
@@ -49,7 +50,6 @@ fn cases() -> Vec<(Op, Vec<TensorType>, Vec<usize>)> {
         (Op::Transpose { perm: vec![0, 2, 3, 1] }, vec![f(&[2, 19, 7, 9])], vec![]),
         (Op::Transpose { perm: vec![0, 3, 1, 2] }, vec![f(&[2, 7, 9, 35])], vec![]),
         (Op::Transpose { perm: vec![2, 0, 1] }, vec![f(&[33, 3, 18])], vec![]),
-        (Op::Reshape { shape: vec![8, 30] }, vec![f(&[6, 40])], vec![]),
         (Op::Expand { shape: vec![5, 3, 40] }, vec![f(&[3, 1])], vec![]),
         (Op::Slice { starts: vec![8, 1], ends: vec![-1, 40], steps: vec![-2, 3] }, vec![f(&[9, 47])], vec![]),
         (Op::Concat { axis: 1 }, vec![f(&[3, 5, 20]), f(&[3, 17, 20]), f(&[3, 2, 20])], vec![]),
