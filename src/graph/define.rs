@@ -13,7 +13,7 @@ mod window;
 use crate::expr::{BinaryOp, CompareOp, Expr, UnaryOp};
 use crate::graph::define::space::{Build, Space, constant, exp};
 use crate::graph::infer::infer;
-use crate::graph::op::{FusionKind, Op};
+use crate::graph::op::Op;
 use crate::graph::tensor_type::TensorType;
 use crate::poly::statement::Program;
 use crate::runtime::{DType, Error, Result};
@@ -56,16 +56,6 @@ pub fn define(op: &Op, inputs: &[TensorType]) -> Result<Program> {
     Ok(b.program)
 }
 
-/// How an operator may be fused.
-pub fn kind(op: &Op) -> FusionKind {
-    match op {
-        Op::Reduce { .. } | Op::Softmax { .. } | Op::LayerNorm { .. } | Op::Pool { .. } => FusionKind::Reduction,
-        Op::MatMul { .. } | Op::Conv { .. } | Op::ConvTranspose { .. } => FusionKind::ComplexOutFusable,
-        Op::Opaque { .. } => FusionKind::Opaque,
-        _ => FusionKind::Injective,
-    }
-}
-
 /// The value of one element of an elementwise operator, from the elements of its operands; `dtype` is the first
 /// operand's. `None` for operators that are not elementwise.
 pub fn scalar(op: &Op, dtype: DType, operands: Vec<Expr>) -> Option<Expr> {
@@ -98,7 +88,26 @@ pub fn scalar(op: &Op, dtype: DType, operands: Vec<Expr>) -> Option<Expr> {
             Expr::select(Expr::compare(CompareOp::Gt, x.clone(), c(alpha.get() as f64)), x, c(0.0))
         }
         Op::PRelu => Expr::select(Expr::compare(CompareOp::Ge, x.clone(), c(0.0)), x.clone(), x * next()?),
-        _ => return None,
+        Op::Transpose { .. }
+        | Op::Reshape { .. }
+        | Op::Expand { .. }
+        | Op::Slice { .. }
+        | Op::Concat { .. }
+        | Op::Pad { .. }
+        | Op::Block { .. }
+        | Op::Unblock { .. }
+        | Op::Upsample { .. }
+        | Op::Gather { .. }
+        | Op::GatherElements { .. }
+        | Op::GatherNd { .. }
+        | Op::Reduce { .. }
+        | Op::Softmax { .. }
+        | Op::LayerNorm { .. }
+        | Op::Pool { .. }
+        | Op::MatMul { .. }
+        | Op::Conv { .. }
+        | Op::ConvTranspose { .. }
+        | Op::Opaque { .. } => return None,
     })
 }
 

@@ -16,7 +16,6 @@ mod parts;
 mod program;
 mod slices;
 
-use crate::graph::define::kind;
 use crate::graph::fusion::group::Group;
 use crate::graph::ir::{Graph, Source, ValueId};
 use crate::graph::op::{FusionKind, Op};
@@ -24,9 +23,7 @@ use crate::runtime::{Error, Result};
 use std::collections::{BTreeMap, BTreeSet};
 
 pub use crate::graph::fusion::group::Slice;
-pub use join::{
-    Join, Stored, Way, affine_reshape, before_reduction, is_elementwise, is_expensive, is_view, joins, reads_through,
-};
+pub use join::{Join, Stored, Way, affine_reshape, before_reduction, is_view, joins, reads_through};
 pub use program::{program, scalar_constant};
 
 /// Where a node runs.
@@ -159,7 +156,7 @@ fn group(graph: &Graph, nodes: &[usize], places: &[Place], users: &[Vec<usize>])
     let mut listed: BTreeSet<ValueId> = BTreeSet::new();
     let mut outputs = vec![];
     for &m in nodes {
-        let opaque = kind(&graph.nodes[m].op) == FusionKind::Opaque;
+        let opaque = graph.nodes[m].op.kind() == FusionKind::Opaque;
         for &v in &graph.nodes[m].inputs {
             let written = scalar_constant(graph, v).is_some() && !opaque;
             if !made.contains(&v) && !written && listed.insert(v) {

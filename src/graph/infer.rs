@@ -14,8 +14,8 @@ pub fn infer(op: &Op, inputs: &[&TensorType]) -> Result<Vec<TensorType>> {
         let types: Vec<String> = inputs.iter().map(|t| t.to_string()).collect();
         Error::Invalid(format!("{op} of ({}): {what}", types.join(", ")))
     };
-    let (least, most) = arity(op);
-    if inputs.len() < least || inputs.len() > most {
+    let (least, most) = op.arity().into_inner();
+    if !op.arity().contains(&inputs.len()) {
         return Err(fail(format!(
             "{} operands are needed",
             if least == most { least.to_string() } else { format!("{least} or more") }
@@ -30,19 +30,6 @@ pub fn infer(op: &Op, inputs: &[&TensorType]) -> Result<Vec<TensorType>> {
         t.check().map_err(|e| fail(e.to_string()))?;
     }
     Ok(types)
-}
-
-/// Least and greatest number of operands.
-fn arity(op: &Op) -> (usize, usize) {
-    match op {
-        Op::Binary(_) | Op::Compare(_) | Op::Gather { .. } | Op::GatherElements { .. } | Op::GatherNd { .. } => (2, 2),
-        Op::MatMul { .. } | Op::PRelu => (2, 2),
-        Op::Select => (3, 3),
-        Op::Concat { .. } => (1, usize::MAX),
-        Op::LayerNorm { .. } | Op::Conv { .. } | Op::ConvTranspose { .. } => (2, 3),
-        Op::Opaque { .. } => (0, usize::MAX),
-        _ => (1, 1),
-    }
 }
 
 type Checked<T> = std::result::Result<T, String>;

@@ -1,8 +1,24 @@
 //! The closed set of graph operators. ONNX's many spellings become these few on the way in (canonical forms), so that
 //! rules stay few: `Relu` is `Max` with a constant 0, `Gemm` is `MatMul` and `Add`, `GlobalAveragePool` is `Reduce`.
+//!
+//! One table, a row an operator. A new operator is a row, a type ([`crate::graph::infer`]) and a tensor expression
+//! ([`crate::graph::define`]); it does not compile without one of them.
 
+mod attributes;
+mod format;
+
+use crate::expr::scalar::Cost;
 use crate::expr::{BinaryOp, CompareOp, UnaryOp};
+use crate::graph::tensor_type::TensorType;
+use crate::graph::text::words::{Parsed, parts, tensor_type};
 use crate::runtime::DType;
+pub use attributes::{F32, Layout, PoolKind, ReduceOp, Window};
+use format::{
+    Attributes, ElementType, Flag, Format, Group, Key, KeyList, LayoutWord, List, Mnemonic, OutputPad, PoolKinds,
+    Ranges, Reduction, Scientific, Sides, Whole, Windows,
+};
+use std::ops::RangeInclusive;
+use std::sync::LazyLock;
 
 /// How an operator may be fused (TVM's four kinds).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -17,385 +33,273 @@ pub enum FusionKind {
     Opaque,
 }
 
-/// f32 attribute with total equality by bits.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
-pub struct F32(pub u32);
+/// Work of an operator that reads nothing but the elements at its own position.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Work {
+    /// The operator is not elementwise.
+    NotElementwise,
+    Cheap,
+    /// Not worth doing twice.
+    Expensive,
+}
 
-impl F32 {
-    /// The bits of `v`.
-    pub fn new(v: f32) -> F32 {
-        F32(v.to_bits())
+use Work::{Cheap, Expensive, NotElementwise};
+
+impl Work {
+    fn of(cost: Cost) -> Work {
+        if cost.is_expensive() { Expensive } else { Cheap }
     }
-    /// The number.
-    pub fn get(self) -> f32 {
-        f32::from_bits(self.0)
-    }
 }
 
-/// Order of the dimensions of an image tensor.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
-pub enum Layout {
-    /// N, C, spatial… : ONNX's own.
-    Nchw,
-    /// N, spatial…, C.
-    Nhwc,
-    /// N, C/b, spatial…, b.
-    Blocked(u32),
+/// No limit on the number of operands.
+const MANY: usize = usize::MAX;
+
+/// Makes the enum and what is derived from its rows. The columns: variant with attributes; mnemonic; least and greatest
+/// number of operands; fusion kind; elementwise work; the text of the attributes in the order in which it is written, as
+/// `attributes: format`; samples, one or more for each mnemonic, with the types of their operands. Columns see the
+/// attributes by their names.
+macro_rules! ops {
+    ($(
+        $(#[$doc:meta])*
+        $variant:ident $(($single:ident: $type:ty))? $({ $($(#[$note:meta])* $field:ident: $kept:ty),* })? =
+            $mnemonic:expr, $operands:expr, $kind:ident, $work:expr,
+            [$($written:tt: $format:expr),*], $samples:expr;
+    )*) => {
+        /// An operator of a graph, with its attributes: the names are those of the text form.
+        #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
+        #[allow(missing_docs, reason = "the attributes of a row are explained by the line above it")]
+        pub enum Op {
+            $($(#[$doc])* $variant $(($type))? $({ $($(#[$note])* $field: $kept),* })?,)*
+        }
+
+        #[allow(unused_variables, unused_parens)]
+        impl Op {
+            /// The operator's name without its attributes.
+            pub fn mnemonic(&self) -> &str {
+                match self {
+                    $(Op::$variant $(($single))? $({ $($field),* })? => $mnemonic,)*
+                }
+            }
+
+            /// Least and greatest number of operands.
+            pub fn arity(&self) -> RangeInclusive<usize> {
+                match self {
+                    $(Op::$variant { .. } => $operands,)*
+                }
+            }
+
+            /// How the operator may be fused.
+            pub fn kind(&self) -> FusionKind {
+                match self {
+                    $(Op::$variant { .. } => FusionKind::$kind,)*
+                }
+            }
+
+            fn work(&self) -> Work {
+                match self {
+                    $(Op::$variant $(($single))? $({ $($field),* })? => $work,)*
+                }
+            }
+
+            /// The words between the brackets.
+            fn words(&self) -> Vec<String> {
+                match self.clone() {
+                    $(Op::$variant $(($single))? $({ $($field),* })? => {
+                        let words: Vec<Option<String>> = vec![$(Format::print(&$format, &$written)),*];
+                        words.into_iter().flatten().collect()
+                    })*
+                }
+            }
+
+            /// The operator of a mnemonic with these attributes.
+            fn read(attributes: &Attributes) -> Parsed<Op> {
+                $(if $samples.into_iter().any(|sample| sample_mnemonic(&sample) == attributes.mnemonic) {
+                    $(let $written = Format::parse(&$format, attributes)?;)*
+                    return Ok(Op::$variant $(($single))? $({ $($field),* })?);
+                })*
+                Err(format!("`{}` is not an operator", attributes.mnemonic))
+            }
+
+            fn sample_texts() -> Vec<String> {
+                let mut texts = vec![];
+                $(texts.extend($samples.into_iter().map(String::from));)*
+                texts
+            }
+        }
+    };
 }
 
-/// Window of a convolution or pooling over the spatial dimensions (1, 2 or 3 of them).
-#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
-pub struct Window {
-    /// Extent of each spatial dimension.
-    pub kernel: Vec<i64>,
-    /// Step of each spatial dimension.
-    pub stride: Vec<i64>,
-    /// Distance of neighbouring elements of the window in each spatial dimension.
-    pub dilation: Vec<i64>,
-    /// Padding before each spatial dimension, then after.
-    pub pad_before: Vec<i64>,
-    /// Padding after each spatial dimension.
-    pub pad_after: Vec<i64>,
-}
-
-/// Reduction of a pooling.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
-pub enum PoolKind {
-    /// The largest element.
-    Max,
-    /// Divides by the number of elements inside the input, or by the whole window.
-    Average {
-        /// Count padding as elements.
-        count_padding: bool,
-    },
-}
-
-/// An operator of a graph, with its attributes.
-#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
-pub enum Op {
+ops! {
     // ---- injective, by element (operands broadcast as in NumPy)
-    /// An operation of one operand.
-    Unary(UnaryOp),
-    /// An operation of two operands.
-    Binary(BinaryOp),
-    /// A comparison; the result is a bool.
-    Compare(CompareOp),
+    Unary(op: UnaryOp) = op.name(), 1..=1, Injective, Work::of(op.cost()), [op: Mnemonic(format::unary)], unary_samples();
+    Binary(op: BinaryOp) = op.name(), 2..=2, Injective, Work::of(op.cost()), [op: Mnemonic(format::binary)], binary_samples();
+    Compare(op: CompareOp) = op.name(), 2..=2, Injective, Cheap, [op: Mnemonic(format::compare)], compare_samples();
     /// condition, then, else.
-    Select,
-    /// Conversion to an element type.
-    Cast(DType),
+    Select = "select", 3..=3, Injective, Cheap, [], ["select(bool[3,1], f32[1,4], f32[])"];
+    Cast(to: DType) = "cast", 1..=1, Injective, Cheap, [to: ElementType], ["cast[f32](i64[5])"];
     // recognised or imported elementwise functions of one f32 operand
-    /// 1 / (1 + exp(-x)).
-    Sigmoid,
+    Sigmoid = "sigmoid", 1..=1, Injective, Expensive, [], ["sigmoid(f32[2,3])"];
     /// x · sigmoid(x).
-    Silu,
-    /// max(0, min(1, alpha·x + beta)).
-    HardSigmoid {
-        /// Slope.
-        alpha: F32,
-        /// Offset.
-        beta: F32,
-    },
+    Silu = "silu", 1..=1, Injective, Expensive, [], ["silu(f32[2,3])"];
+    /// max(0, min(1, alpha·x + beta)). The sample is the factor of the hard swish.
+    HardSigmoid { alpha: F32, beta: F32 } = "hard_sigmoid", 1..=1, Injective, Cheap,
+        [alpha: Key("alpha"), beta: Key("beta")], ["hard_sigmoid[alpha=0.16666667 beta=0.5](f32[7])"];
     /// x · HardSigmoid(1/6, 1/2)(x).
-    HardSwish,
+    HardSwish = "hard_swish", 1..=1, Injective, Cheap, [], ["hard_swish(f32[2,3])"];
     /// x/2 · (1 + erf(x/√2)).
-    Gelu,
+    Gelu = "gelu", 1..=1, Injective, Expensive, [], ["gelu(f32[2,3])"];
     /// x > 0 ? scale·x : scale·alpha·(exp(x / divisor) - 1); Elu, Celu and Selu.
-    Elu {
-        /// Factor of the negative part.
-        alpha: F32,
-        /// Factor of the whole.
-        scale: F32,
-        /// Divisor of x in the exponent.
-        divisor: F32,
-    },
+    Elu { alpha: F32, scale: F32, divisor: F32 } = "elu", 1..=1, Injective, Expensive,
+        [alpha: Key("alpha"), scale: Key("scale"), divisor: Key("divisor")], ["elu[alpha=1 scale=1 divisor=1](f32[2,3])"];
     /// x > alpha ? x : 0.
-    ThresholdedRelu {
-        /// Threshold.
-        alpha: F32,
-    },
+    ThresholdedRelu { alpha: F32 } = "thresholded_relu", 1..=1, Injective, Cheap,
+        [alpha: Key("alpha")], ["thresholded_relu[alpha=1](f32[2,3])"];
     /// x, slope: x ≥ 0 ? x : slope·x. LeakyRelu has a slope of one element.
-    PRelu,
+    PRelu = "prelu", 2..=2, Injective, Cheap, [], ["prelu(f32[2,3,4], f32[3,1])"];
 
     // ---- injective, moving data
     /// Output dimension i is input dimension `perm[i]`.
-    Transpose {
-        /// Source dimension of each output dimension.
-        perm: Vec<usize>,
-    },
+    Transpose { perm: Vec<usize> } = "transpose", 1..=1, Injective, NotElementwise,
+        [perm: List(",")], ["transpose[2,0,1](f32[2,3,4])"];
     /// Same elements in row-major order under another shape; never moves data.
-    Reshape {
-        /// Shape of the result.
-        shape: Vec<i64>,
-    },
+    Reshape { shape: Vec<i64> } = "reshape", 1..=1, Injective, NotElementwise,
+        [shape: List(",")], ["reshape[4,1,3,2](f32[2,2,6])"];
     /// Broadcast to `shape`.
-    Expand {
-        /// Shape of the result.
-        shape: Vec<i64>,
-    },
+    Expand { shape: Vec<i64> } = "expand", 1..=1, Injective, NotElementwise,
+        [shape: List(",")], ["expand[2,3,4](f32[3,1])"];
     /// `starts`, `ends` (exclusive, already clamped) and `steps` (may be negative) of every dimension.
-    Slice {
-        /// First index of each dimension.
-        starts: Vec<i64>,
-        /// End of each dimension, exclusive.
-        ends: Vec<i64>,
-        /// Step of each dimension.
-        steps: Vec<i64>,
-    },
-    /// Concatenation of all operands along one dimension.
-    Concat {
-        /// Dimension along which they are joined.
-        axis: usize,
-    },
+    Slice { starts: Vec<i64>, ends: Vec<i64>, steps: Vec<i64> } = "slice", 1..=1, Injective, NotElementwise,
+        [(starts, ends, steps): Ranges], ["slice[4..-1 by -2, 1..6](f32[5,7])"];
+    Concat { axis: usize } = "concat", 1..=MANY, Injective, NotElementwise,
+        [axis: Key("axis")], ["concat[axis=1](f32[2,1,3], f32[2,4,3])"];
     /// Constant padding before and after each dimension; the value is a scalar's bits of the operand's type.
-    Pad {
-        /// Elements before each dimension.
-        before: Vec<i64>,
-        /// Elements after each dimension.
-        after: Vec<i64>,
-        /// Bits of the padding.
-        value: u64,
-    },
+    Pad { before: Vec<i64>, after: Vec<i64>, value: u64 } = "pad", 1..=1, Injective, NotElementwise,
+        [(before, after): Sides, value: Key("bits")], ["pad[0,2:1,0 bits=1065353216](f32[2,3])"];
     /// NCHW → N, ⌈C/b⌉, H, W, b (the last block filled with zeros) for dimension 1.
-    Block {
-        /// Channels of one block.
-        block: u32,
-    },
+    Block { block: u32 } = "block", 1..=1, Injective, NotElementwise, [block: Whole], ["block[4](f32[1,6,2,3])"];
     /// The inverse of `Block`, with the number of channels.
-    Unblock {
-        /// Channels of the result.
-        channels: i64,
-    },
+    Unblock { channels: i64 } = "unblock", 1..=1, Injective, NotElementwise,
+        [channels: Whole], ["unblock[6](f32[1,2,2,3,4])"];
     /// Integer upsampling by repetition (nearest), one factor for each dimension.
-    Upsample {
-        /// Factor of each dimension.
-        factors: Vec<i64>,
-    },
+    Upsample { factors: Vec<i64> } = "upsample", 1..=1, Injective, NotElementwise,
+        [factors: List("x")], ["upsample[1x1x2x3](f32[1,2,3,2])"];
 
     // ---- gathers: data, indices
-    /// Slices of the data along one dimension, chosen by indices of any shape.
-    Gather {
-        /// Dimension of the data that the indices select from.
-        axis: usize,
-    },
-    /// Elements of the data, chosen by indices of the result's shape.
-    GatherElements {
-        /// Dimension of the data that the indices select from.
-        axis: usize,
-    },
-    /// Slices of the data, chosen by tuples of indices in the last dimension of the indices.
-    GatherNd {
-        /// Number of leading dimensions that data and indices share.
-        batch_dims: usize,
-    },
+    Gather { axis: usize } = "gather", 2..=2, Injective, NotElementwise,
+        [axis: Key("axis")], ["gather[axis=1](f32[2,5,3], i64[2,2])"];
+    GatherElements { axis: usize } = "gather_elements", 2..=2, Injective, NotElementwise,
+        [axis: Key("axis")], ["gather_elements[axis=1](f32[2,5], i64[2,3])"];
+    GatherNd { batch_dims: usize } = "gather_nd", 2..=2, Injective, NotElementwise,
+        [batch_dims: Key("batch_dims")], ["gather_nd[batch_dims=1](f32[2,5,4,3], i64[2,3,2])"];
 
     // ---- reductions
     /// `keep`: reduced dimensions stay with extent 1.
-    Reduce {
-        /// Reduction.
-        op: ReduceOp,
-        /// Reduced dimensions, ascending.
-        axes: Vec<usize>,
-        /// Keep reduced dimensions with extent 1.
-        keep: bool,
-    },
-    /// exp(x) / sum(exp(x)) over one dimension, or its logarithm.
-    Softmax {
-        /// Dimension of the sum.
-        axis: usize,
-        /// Take the logarithm of the result.
-        log: bool,
-    },
+    Reduce { op: ReduceOp, axes: Vec<usize>, keep: bool } = op.mnemonic(), 1..=1, Reduction, NotElementwise,
+        [op: Reduction, axes: KeyList("axes"), keep: Flag("keep")], reduce_samples();
+    Softmax { axis: usize, log: bool } = if *log { "log_softmax" } else { "softmax" }, 1..=1, Reduction, NotElementwise,
+        [log: Mnemonic(|word| Some(word == "log_softmax")), axis: Key("axis")],
+        ["softmax[axis=1](f32[3,6])", "log_softmax[axis=1](f32[3,6])"];
     /// x, scale, bias (may be absent); over the last dimensions from `axis`.
-    LayerNorm {
-        /// First normalised dimension.
-        axis: usize,
-        /// Addend of the variance.
-        epsilon: F32,
-    },
+    LayerNorm { axis: usize, epsilon: F32 } = "layer_norm", 2..=3, Reduction, NotElementwise,
+        [axis: Key("axis"), epsilon: Scientific("epsilon")], ["layer_norm[axis=1 epsilon=1e-5](f32[3,8], f32[8], f32[8])"];
     /// `kind` over windows in `layout`.
-    Pool {
-        /// Reduction of a window.
-        kind: PoolKind,
-        /// Extents, steps and padding of the window.
-        window: Window,
-        /// Order of the dimensions of input and result.
-        layout: Layout,
-    },
+    Pool { kind: PoolKind, window: Window, layout: Layout } =
+        if *kind == PoolKind::Max { "max_pool" } else { "average_pool" }, 1..=1, Reduction, NotElementwise,
+        [window: Windows, layout: LayoutWord, kind: PoolKinds],
+        ["max_pool[2x2 stride=2x2 nchw](f32[1,3,6,4])", "average_pool[3x3 pad=1x1:0x1 nhwc count_padding](f32[1,6,4,3])"];
 
     // ---- complex, output fusable
     /// Batched as in NumPy; operands may be read transposed (last two dimensions swapped).
-    MatMul {
-        /// Swap the last two dimensions of the first operand.
-        transpose_a: bool,
-        /// Swap the last two dimensions of the second operand.
-        transpose_b: bool,
-    },
+    MatMul { transpose_a: bool, transpose_b: bool } = "matmul", 2..=2, ComplexOutFusable, NotElementwise,
+        [transpose_a: Flag("a^T"), transpose_b: Flag("b^T")],
+        ["matmul(f32[2,1,3,4], f32[5,4,6])", "matmul[a^T b^T](f32[4,3], f32[6,4])"];
     /// x, weights (F, C/group, kernel…), and perhaps bias. Activations in `layout`; weights always in ONNX's order.
-    Conv {
-        /// Extents, steps and padding of the window.
-        window: Window,
-        /// Number of groups of channels.
-        group: i64,
-        /// Order of the dimensions of activations and result.
-        layout: Layout,
-    },
+    Conv { window: Window, group: i64, layout: Layout } = "conv", 2..=3, ComplexOutFusable, NotElementwise,
+        [window: Windows, layout: LayoutWord, group: Group],
+        ["conv[3x3 stride=2x1 dilation=1x2 pad=1x1 nchw4c group=2](f32[1,2,5,6,4], f32[16,4,3,3], f32[16])"];
     /// x, weights (C, F/group, kernel…), and perhaps bias; `output_pad` after each spatial dimension.
-    ConvTranspose {
-        /// Extents, steps and padding of the window.
-        window: Window,
-        /// Number of groups of channels.
-        group: i64,
-        /// Rows added after each spatial dimension of the result.
-        output_pad: Vec<i64>,
-        /// Order of the dimensions of activations and result.
-        layout: Layout,
-    },
+    ConvTranspose { window: Window, group: i64, output_pad: Vec<i64>, layout: Layout } =
+        "conv_transpose", 2..=3, ComplexOutFusable, NotElementwise,
+        [window: Windows, layout: LayoutWord, group: Group, output_pad: OutputPad],
+        ["conv_transpose[2x2 stride=2x2 nchw output_pad=1x0](f32[1,4,3,3], f32[4,6,2,2])"];
 
     // ---- opaque: a function of the runtime, by its name there
-    /// A call of a function of the runtime.
-    Opaque {
-        /// Name of the function.
-        function: String,
-        /// Attributes, in the function's order.
-        attributes: Vec<i64>,
-    },
+    Opaque { function: String, attributes: Vec<i64> } = function, 0..=MANY, Opaque, NotElementwise,
+        [function: Mnemonic(|word| Some(word.to_string())), attributes: List(",")],
+        ["argmax[1,1,0](f32[2,3])", "argmin[1,0,1](f32[2,3])", "topk[2,1,1,1](f32[2,3])", "cumsum[1,0,0](f32[2,3])"];
 }
 
-/// Reductions over dimensions of a tensor.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
-pub enum ReduceOp {
-    /// Sum of the elements.
-    Sum,
-    /// Sum divided by the number of elements.
-    Mean,
-    /// Largest element.
-    Max,
-    /// Smallest element.
-    Min,
-    /// Product of the elements.
-    Prod,
-    /// Sum of the squares.
-    SumSquare,
-    /// Sum of the absolute values.
-    L1,
-    /// Square root of the sum of the squares.
-    L2,
-    /// Logarithm of the sum.
-    LogSum,
-    /// Logarithm of the sum of the exponentials.
-    LogSumExp,
+fn unary_samples() -> impl Iterator<Item = String> {
+    let operand = |op| if op == UnaryOp::Not { "bool" } else { "f32" };
+    UnaryOp::ALL.iter().map(move |&op| format!("{}({}[2,3])", op.name(), operand(op)))
 }
 
-impl ReduceOp {
-    /// Every reduction.
-    pub const ALL: &'static [ReduceOp] = &[
-        ReduceOp::Sum,
-        ReduceOp::Mean,
-        ReduceOp::Max,
-        ReduceOp::Min,
-        ReduceOp::Prod,
-        ReduceOp::SumSquare,
-        ReduceOp::L1,
-        ReduceOp::L2,
-        ReduceOp::LogSum,
-        ReduceOp::LogSumExp,
-    ];
-
-    /// Name in the text of a graph.
-    pub fn name(self) -> &'static str {
-        match self {
-            ReduceOp::Sum => "sum",
-            ReduceOp::Mean => "mean",
-            ReduceOp::Max => "max",
-            ReduceOp::Min => "min",
-            ReduceOp::Prod => "prod",
-            ReduceOp::SumSquare => "sum_square",
-            ReduceOp::L1 => "l1",
-            ReduceOp::L2 => "l2",
-            ReduceOp::LogSum => "log_sum",
-            ReduceOp::LogSumExp => "log_sum_exp",
-        }
-    }
+fn binary_samples() -> impl Iterator<Item = String> {
+    let logical = |op| matches!(op, BinaryOp::And | BinaryOp::Or | BinaryOp::Xor);
+    let operand = move |op| if logical(op) { "bool" } else { "f32" };
+    BinaryOp::ALL.iter().map(move |&op| format!("{}({1}[2,1], {1}[3])", op.name(), operand(op)))
 }
+
+fn compare_samples() -> impl Iterator<Item = String> {
+    CompareOp::ALL.iter().map(|op| format!("{}(f32[2,1], f32[3])", op.name()))
+}
+
+fn reduce_samples() -> impl Iterator<Item = String> {
+    ReduceOp::ALL.iter().map(|op| format!("{}[{} axes=0,2 keep](f32[2,3,4])", op.mnemonic(), op.name()))
+}
+
+fn sample_mnemonic(sample: &str) -> &str {
+    sample.split(['[', '(']).next().unwrap_or_default()
+}
+
+/// An operator and the types of operands that it accepts.
+pub type Sample = (Op, Vec<TensorType>);
+
+static SAMPLES: LazyLock<Vec<Sample>> = LazyLock::new(|| {
+    let sample = |text: &String| -> Parsed<Sample> {
+        let operands = text.find(&['('][..]).ok_or("no operands")?;
+        let types = text[operands..].trim_matches(['(', ')']);
+        Ok((Op::parse(&text[..operands])?, parts(types).into_iter().map(tensor_type).collect::<Parsed<_>>()?))
+    };
+    Op::sample_texts().iter().map(|text| sample(text).unwrap_or_else(|e| panic!("sample {text}: {e}"))).collect()
+});
 
 impl Op {
-    /// The operator's name without its attributes.
-    pub fn mnemonic(&self) -> &str {
-        match self {
-            Op::Unary(op) => op.name(),
-            Op::Binary(op) => op.name(),
-            Op::Compare(op) => op.name(),
-            Op::Select => "select",
-            Op::Cast(_) => "cast",
-            Op::Sigmoid => "sigmoid",
-            Op::Silu => "silu",
-            Op::HardSigmoid { .. } => "hard_sigmoid",
-            Op::HardSwish => "hard_swish",
-            Op::Gelu => "gelu",
-            Op::Elu { .. } => "elu",
-            Op::ThresholdedRelu { .. } => "thresholded_relu",
-            Op::PRelu => "prelu",
-            Op::Transpose { .. } => "transpose",
-            Op::Reshape { .. } => "reshape",
-            Op::Expand { .. } => "expand",
-            Op::Slice { .. } => "slice",
-            Op::Concat { .. } => "concat",
-            Op::Pad { .. } => "pad",
-            Op::Block { .. } => "block",
-            Op::Unblock { .. } => "unblock",
-            Op::Upsample { .. } => "upsample",
-            Op::Gather { .. } => "gather",
-            Op::GatherElements { .. } => "gather_elements",
-            Op::GatherNd { .. } => "gather_nd",
-            Op::Reduce { op: ReduceOp::Sum, .. } => "reduce_sum",
-            Op::Reduce { op: ReduceOp::Mean, .. } => "reduce_mean",
-            Op::Reduce { op: ReduceOp::Max, .. } => "reduce_max",
-            Op::Reduce { op: ReduceOp::Min, .. } => "reduce_min",
-            Op::Reduce { .. } => "reduce",
-            Op::Softmax { log: false, .. } => "softmax",
-            Op::Softmax { log: true, .. } => "log_softmax",
-            Op::LayerNorm { .. } => "layer_norm",
-            Op::Pool { kind: PoolKind::Max, .. } => "max_pool",
-            Op::Pool { kind: PoolKind::Average { .. }, .. } => "average_pool",
-            Op::MatMul { .. } => "matmul",
-            Op::Conv { .. } => "conv",
-            Op::ConvTranspose { .. } => "conv_transpose",
-            Op::Opaque { function, .. } => function,
+    /// The operator that `text` says, such as `conv[3x3 pad=1x1 nhwc]`: what `Display` writes.
+    pub fn parse(text: &str) -> Parsed<Op> {
+        let (mnemonic, attributes) = match text.split_once('[') {
+            Some((mnemonic, rest)) => (
+                mnemonic,
+                rest.strip_suffix(']').ok_or_else(|| format!("expected `]` after the attributes of `{text}`"))?,
+            ),
+            None => (text, ""),
+        };
+        let op = Op::read(&Attributes { mnemonic: mnemonic.trim(), text: attributes.trim() })?;
+        // What the operator does not print it did not read.
+        match op.to_string() == text.trim() {
+            true => Ok(op),
+            false => Err(format!("`{text}` is written `{op}`")),
         }
     }
-}
 
-fn list<T: std::fmt::Display>(items: &[T], separator: &str) -> String {
-    items.iter().map(T::to_string).collect::<Vec<_>>().join(separator)
-}
-
-impl std::fmt::Display for Layout {
-    fn fmt(&self, f: &mut std::fmt::Formatter) -> std::fmt::Result {
-        match self {
-            Layout::Nchw => f.write_str("nchw"),
-            Layout::Nhwc => f.write_str("nhwc"),
-            Layout::Blocked(b) => write!(f, "nchw{b}c"),
-        }
+    /// The samples of all rows: one or more of each mnemonic.
+    pub fn samples() -> &'static [Sample] {
+        &SAMPLES
     }
-}
 
-impl std::fmt::Display for Window {
-    fn fmt(&self, f: &mut std::fmt::Formatter) -> std::fmt::Result {
-        write!(f, "{}", list(&self.kernel, "x"))?;
-        if self.stride.iter().any(|&s| s != 1) {
-            write!(f, " stride={}", list(&self.stride, "x"))?;
-        }
-        if self.dilation.iter().any(|&d| d != 1) {
-            write!(f, " dilation={}", list(&self.dilation, "x"))?;
-        }
-        if self.pad_before.iter().chain(&self.pad_after).any(|&p| p != 0) {
-            write!(f, " pad={}", list(&self.pad_before, "x"))?;
-            if self.pad_before != self.pad_after {
-                write!(f, ":{}", list(&self.pad_after, "x"))?;
-            }
-        }
-        Ok(())
+    /// The first sample of this mnemonic.
+    pub fn named(mnemonic: &str) -> Option<&'static Op> {
+        Op::samples().iter().map(|(op, _)| op).find(|op| op.mnemonic() == mnemonic)
+    }
+
+    /// Returns true if the operator reads of each operand nothing but the element at its own position.
+    pub fn is_elementwise(&self) -> bool {
+        self.work() != NotElementwise
+    }
+
+    /// Returns true if the operator is elementwise and its work is not worth doing twice.
+    pub fn is_expensive(&self) -> bool {
+        self.work() == Expensive
     }
 }
 
@@ -403,67 +307,9 @@ impl std::fmt::Display for Window {
 impl std::fmt::Display for Op {
     fn fmt(&self, f: &mut std::fmt::Formatter) -> std::fmt::Result {
         f.write_str(self.mnemonic())?;
-        let group = |g: i64| if g == 1 { String::new() } else { format!(" group={g}") };
-        match self {
-            Op::Unary(_)
-            | Op::Binary(_)
-            | Op::Compare(_)
-            | Op::Select
-            | Op::Sigmoid
-            | Op::Silu
-            | Op::HardSwish
-            | Op::Gelu
-            | Op::PRelu => Ok(()),
-            Op::Elu { alpha, scale, divisor } => {
-                write!(f, "[alpha={} scale={} divisor={}]", alpha.get(), scale.get(), divisor.get())
-            }
-            Op::ThresholdedRelu { alpha } => write!(f, "[alpha={}]", alpha.get()),
-            Op::Cast(to) => write!(f, "[{to}]"),
-            Op::HardSigmoid { alpha, beta } => write!(f, "[alpha={} beta={}]", alpha.get(), beta.get()),
-            Op::Transpose { perm } => write!(f, "[{}]", list(perm, ",")),
-            Op::Reshape { shape } | Op::Expand { shape } => write!(f, "[{}]", list(shape, ",")),
-            Op::Slice { starts, ends, steps } => {
-                let ranges: Vec<String> = (0..starts.len())
-                    .map(|d| match steps[d] {
-                        1 => format!("{}..{}", starts[d], ends[d]),
-                        s => format!("{}..{} by {s}", starts[d], ends[d]),
-                    })
-                    .collect();
-                write!(f, "[{}]", list(&ranges, ", "))
-            }
-            Op::Concat { axis } | Op::Gather { axis } | Op::GatherElements { axis } | Op::Softmax { axis, .. } => {
-                write!(f, "[axis={axis}]")
-            }
-            Op::Pad { before, after, value } => {
-                write!(f, "[{}:{} bits={value}]", list(before, ","), list(after, ","))
-            }
-            Op::Block { block } => write!(f, "[{block}]"),
-            Op::Unblock { channels } => write!(f, "[{channels}]"),
-            Op::Upsample { factors } => write!(f, "[{}]", list(factors, "x")),
-            Op::GatherNd { batch_dims } => write!(f, "[batch_dims={batch_dims}]"),
-            Op::Reduce { op, axes, keep } => {
-                write!(f, "[{} axes={}{}]", op.name(), list(axes, ","), if *keep { " keep" } else { "" })
-            }
-            Op::LayerNorm { axis, epsilon } => write!(f, "[axis={axis} epsilon={:e}]", epsilon.get()),
-            Op::Pool { kind, window, layout } => {
-                let padding = if *kind == (PoolKind::Average { count_padding: true }) { " count_padding" } else { "" };
-                write!(f, "[{window} {layout}{padding}]")
-            }
-            Op::MatMul { transpose_a, transpose_b } => match (transpose_a, transpose_b) {
-                (false, false) => Ok(()),
-                (true, false) => f.write_str("[a^T]"),
-                (false, true) => f.write_str("[b^T]"),
-                (true, true) => f.write_str("[a^T b^T]"),
-            },
-            Op::Conv { window, group: g, layout } => write!(f, "[{window} {layout}{}]", group(*g)),
-            Op::ConvTranspose { window, group: g, output_pad, layout } => {
-                write!(f, "[{window} {layout}{}", group(*g))?;
-                if output_pad.iter().any(|&p| p != 0) {
-                    write!(f, " output_pad={}", list(output_pad, "x"))?;
-                }
-                f.write_str("]")
-            }
-            Op::Opaque { attributes, .. } => write!(f, "[{}]", list(attributes, ",")),
+        match self.words() {
+            words if words.is_empty() => Ok(()),
+            words => write!(f, "[{}]", words.join(" ")),
         }
     }
 }

@@ -13,8 +13,7 @@
 //! }
 //! ```
 
-mod attributes;
-mod words;
+pub mod words;
 
 use crate::expr::scalar::Value as Element;
 use crate::graph::infer::infer;
@@ -25,7 +24,7 @@ use crate::runtime::{DType, Error, Result, Tensor};
 use std::collections::HashMap;
 use std::fmt::Write;
 use std::sync::Arc;
-use words::{Parsed, dtype_named, list};
+use words::{Parsed, list, parts, tensor_type};
 
 /// Constants with more elements than this are elided in the text that `Display` writes.
 const SHOWN: usize = 8;
@@ -161,11 +160,11 @@ impl Parser {
         };
         let open = call.rfind('(').ok_or("expected `operator[attributes](%operand, …)`")?;
         let operands = call[open + 1..].strip_suffix(')').ok_or("expected `)` after the operands")?;
-        let op: Op = attributes::parse(&call[..open])?;
+        let op: Op = Op::parse(&call[..open])?;
         let inputs = list(operands).map(|label| self.value(label)).collect::<Parsed<Vec<ValueId>>>()?;
         let types: Vec<&TensorType> = inputs.iter().map(|&id| &self.graph.value(id).ty).collect();
         let types = infer(&op, &types).map_err(|e| e.to_string())?;
-        let labels = outputs(left);
+        let labels = parts(left);
         if labels.len() != types.len() {
             return Err(format!("`{op}` has {} results, not {}", types.len(), labels.len()));
         }
@@ -229,24 +228,6 @@ impl Parser {
     }
 }
 
-/// The parts of `%1: f32[2,3], %2: i64[4]`: commas inside brackets do not divide.
-fn outputs(text: &str) -> Vec<&str> {
-    let (mut parts, mut start, mut depth) = (vec![], 0, 0);
-    for (i, c) in text.char_indices() {
-        match c {
-            '[' => depth += 1,
-            ']' => depth -= 1,
-            ',' if depth == 0 => {
-                parts.push(text[start..i].trim());
-                start = i + 1;
-            }
-            _ => {}
-        }
-    }
-    parts.push(text[start..].trim());
-    parts
-}
-
 fn quoted(text: &str) -> Parsed<String> {
     let text = text.trim();
     serde_json::from_str(text).map_err(|_| format!("expected a name in quotes, found `{text}`"))
@@ -255,11 +236,7 @@ fn quoted(text: &str) -> Parsed<String> {
 /// `%x: f32[1,2]`.
 fn typed(text: &str) -> Parsed<(&str, TensorType)> {
     let (label, ty) = text.split_once(':').ok_or("expected `%value: type[shape]`")?;
-    let (dtype, shape) = ty.trim().split_once('[').ok_or("expected `type[shape]`")?;
-    let shape = shape.strip_suffix(']').ok_or("expected `]` after the shape")?;
-    let shape = list(shape).map(|d| d.parse().map_err(|_| format!("`{d}` is not an extent")));
-    let shape = shape.collect::<Parsed<Vec<i64>>>()?;
-    Ok((label.trim(), TensorType { dtype: dtype_named(dtype.trim())?, shape }))
+    Ok((label.trim(), tensor_type(ty)?))
 }
 
 /// `[1, 2, 3]` or `seeded(7)`; integers of a seeded constant are 0 or 1.

@@ -1,5 +1,5 @@
 use super::*;
-use crate::graph::op::{F32, Layout, PoolKind, ReduceOp, Window};
+use crate::graph::op::{F32, FusionKind, Layout, PoolKind, ReduceOp, Window};
 use crate::poly::normalize::build::build;
 use crate::poly::statement::Role;
 
@@ -140,4 +140,21 @@ fn convolutions_keep_one_iteration_order_in_each_layout() {
     assert_eq!(names(Layout::Nhwc, &[1, 5, 5, 8], &[8, 1, 3, 3], 8), pair("n h w f", "r s"));
     assert_eq!(names(Layout::Nchw, &[1, 8, 5, 5], &[16, 4, 3, 3], 2), pair("n g f h w", "c r s"));
     assert_eq!(names(Layout::Blocked(4), &[1, 2, 5, 5, 4], &[16, 8, 3, 3], 1), pair("n fo h w fi", "co r s ci"));
+}
+
+#[test]
+fn every_sample_of_the_operator_table_is_defined() {
+    for (op, types) in Op::samples() {
+        assert!(op.arity().contains(&types.len()), "{op}");
+        let inferred = infer(op, &types.iter().collect::<Vec<_>>()).unwrap_or_else(|e| panic!("{op}: {e}"));
+        if op.kind() == FusionKind::Opaque {
+            continue;
+        }
+        let program = define(op, types).unwrap_or_else(|e| panic!("{op}: {e}"));
+        let result = &program.tensors[types.len()];
+        assert_eq!((result.dtype, &result.shape), (inferred[0].dtype, &inferred[0].shape), "{op}");
+        let operands = || types.iter().map(|_| Expr::f32(0.5)).collect();
+        assert_eq!(scalar(op, types[0].dtype, operands()).is_some(), op.is_elementwise(), "{op}");
+        build("sample", &program).unwrap_or_else(|e| panic!("{op}: {e}"));
+    }
 }

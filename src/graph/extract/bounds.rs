@@ -5,7 +5,6 @@
 //! kernels then: a forbidden kernel of hundreds of edges leaves all of them open in the relaxation. The counts are upper
 //! bounds, so `kernels.rs` still checks each answer.
 
-use crate::graph::define::kind;
 use crate::graph::extract::candidate::{Edge, Site};
 use crate::graph::extract::problem::Problem;
 use crate::graph::op::FusionKind;
@@ -55,7 +54,7 @@ impl Bounds {
     /// takes most.
     pub fn limit(&mut self, problem: &Problem, site: Site, edges: &mut Vec<Edge>, first: usize) {
         let op = problem.candidate(site).op;
-        let substituted = op.is_some_and(|op| kind(op) == FusionKind::Injective);
+        let substituted = op.is_some_and(|op| op.kind() == FusionKind::Injective);
         let bound = loop {
             let mut bound = Bound { size: 1, inputs: vec![] };
             for &id in &problem.term(site).children {

@@ -3,7 +3,6 @@
 //! In: the values of the variables. Out: an [`Answer`], and for each rule that it breaks (a cycle among e-nodes or
 //! kernels, a kernel that is too big, repeated work) a cut: a row that this answer breaks and no legal one.
 
-use crate::graph::define::kind;
 use crate::graph::extract::bounds::{MAX_EXPRESSION, MAX_INPUTS};
 use crate::graph::extract::candidate::Site;
 use crate::graph::extract::problem::Problem;
@@ -269,7 +268,7 @@ impl Check<'_> {
     /// What is reduced is kept in a tensor of its own; everything else is substituted where it is read.
     fn is_substituted(&self, class: usize) -> bool {
         let site = (class, self.answer.chosen[class].unwrap_or(0));
-        self.problem.candidate(site).op.is_some_and(|op| kind(op) == FusionKind::Injective)
+        self.problem.candidate(site).op.is_some_and(|op| op.kind() == FusionKind::Injective)
     }
 
     /// The members of a kernel that make up the expression of one of them.

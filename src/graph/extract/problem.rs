@@ -3,11 +3,10 @@
 //! The classes that can be needed with their candidates (e-nodes), and for each pair of candidates the ways to put them into
 //! one kernel, with what each saves in ns. `build.rs` makes it of an e-graph.
 
-use crate::graph::define::kind;
 use crate::graph::egraph::network::{Network, Term};
 use crate::graph::extract::candidate::{Candidate, Edge, Site};
 use crate::graph::extract::required::Required;
-use crate::graph::fusion::{Way, is_expensive, reads_through};
+use crate::graph::fusion::{Way, reads_through};
 use crate::graph::op::FusionKind;
 use crate::graph::tensor_type::TensorType;
 use egg::Id;
@@ -65,12 +64,12 @@ impl<'a> Problem<'a> {
     }
 
     pub fn is_expensive(&self, site: Site) -> bool {
-        self.candidate(site).op.is_some_and(is_expensive)
+        self.candidate(site).op.is_some_and(|op| op.is_expensive())
     }
 
     /// Edges into the kernel of whose reader the producer goes, when that reader is not injective.
     pub fn leads_reduction(&self, edge: &Edge) -> bool {
         edge.join.way == Way::Before
-            && self.candidate(edge.reader).op.is_some_and(|op| kind(op) != FusionKind::Injective)
+            && self.candidate(edge.reader).op.is_some_and(|op| op.kind() != FusionKind::Injective)
     }
 }

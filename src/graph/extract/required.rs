@@ -4,7 +4,6 @@
 //! over at most [`REACH`] words; what lies farther is left out, so that the sets of a graph grow linearly with it. Every
 //! subset of the dominators is sound: the sets tighten the relaxation and rule out edges that would be cut later.
 
-use crate::graph::define::kind;
 use crate::graph::extract::candidate::Candidate;
 use crate::graph::op::FusionKind;
 
@@ -86,7 +85,7 @@ impl Required {
         let mut ways: Vec<Vec<(Vec<usize>, bool)>> = vec![vec![]; n];
         for (c, list) in classes.iter().enumerate() {
             for candidate in list.iter().filter(|k| !k.converts) {
-                let fuses = candidate.op.is_some_and(|op| kind(op) == FusionKind::Injective);
+                let fuses = candidate.op.is_some_and(|op| op.kind() == FusionKind::Injective);
                 ways[value[c]].push((candidate.children.iter().map(|&d| value[d]).collect(), fuses));
             }
         }

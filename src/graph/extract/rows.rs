@@ -30,7 +30,7 @@
 use crate::graph::extract::candidate::{Candidate, Edge, Site};
 use crate::graph::extract::problem::Problem;
 use crate::graph::extract::program::{Program, Row};
-use crate::graph::fusion::{Stored, Way, before_reduction, is_elementwise};
+use crate::graph::fusion::{Stored, Way, before_reduction};
 use crate::graph::op::Op;
 use std::collections::BTreeMap;
 
@@ -347,7 +347,7 @@ impl Problem<'_> {
     /// value is then.
     pub fn prologue(&self, site: Site, edge: &Edge) -> Option<Stored> {
         let (op, reduction) = (self.candidate(site).op?, self.candidate(edge.reader).op?);
-        let fits = is_elementwise(op) && self.ty(site.0).shape == self.ty(edge.producer.0).shape;
+        let fits = op.is_elementwise() && self.ty(site.0).shape == self.ty(edge.producer.0).shape;
         fits.then(|| before_reduction(reduction, op)).flatten()
     }
 }

@@ -4,7 +4,6 @@
 //! has a variable for each way of each pair and chooses; nothing else decides what is fused.
 
 use crate::expr::{Affine, Var};
-use crate::graph::define::kind;
 use crate::graph::op::{FusionKind, Layout, Op, ReduceOp};
 use crate::graph::tensor_type::TensorType;
 
@@ -41,14 +40,14 @@ pub enum Stored {
 pub fn joins(producer: &Op, value: &TensorType, reader: &Op, position: usize, result: &TensorType) -> Vec<Join> {
     let mut list = vec![];
     let mut add = |way, stored, repeats| list.push(Join { way, stored, repeats });
-    let same = is_elementwise(reader) && value.shape == result.shape;
+    let same = reader.is_elementwise() && value.shape == result.shape;
     // What follows a concatenation is computed part by part.
     if matches!(producer, Op::Concat { .. }) && same {
         add(Way::After, Stored::Maybe, false);
     }
     // Written in parts or in blocks, or no kernel at all: a reader cannot substitute them.
     let parts = matches!(producer, Op::Concat { .. } | Op::Upsample { .. } | Op::Unblock { .. } | Op::Reshape { .. });
-    if parts || kind(producer) == FusionKind::Opaque {
+    if parts || producer.kind() == FusionKind::Opaque {
         return list;
     }
     match reader {
@@ -56,18 +55,18 @@ pub fn joins(producer: &Op, value: &TensorType, reader: &Op, position: usize, re
         Op::Transpose { perm } if keeps_rows(perm) => add(Way::After, Stored::Never, false),
         _ => {}
     }
-    if kind(producer) != FusionKind::Injective {
+    if producer.kind() != FusionKind::Injective {
         return list;
     }
     let repeats = result.elements() > value.elements();
     match reader {
         Op::Reshape { .. } | Op::Gather { .. } | Op::GatherElements { .. } | Op::GatherNd { .. } => {}
         _ if same => add(Way::Before, Stored::Maybe, false),
-        op if kind(op) == FusionKind::Injective && !(repeats && is_expensive(producer)) => {
+        op if op.kind() == FusionKind::Injective && !(repeats && producer.is_expensive()) => {
             add(Way::Before, Stored::Never, repeats)
         }
         op => {
-            if let (0, true, Some(stored)) = (position, is_elementwise(producer), before_reduction(op, producer)) {
+            if let (0, true, Some(stored)) = (position, producer.is_elementwise(), before_reduction(op, producer)) {
                 add(Way::Before, stored, false);
             }
         }
@@ -79,8 +78,8 @@ pub fn joins(producer: &Op, value: &TensorType, reader: &Op, position: usize, re
 pub fn before_reduction(reduction: &Op, producer: &Op) -> Option<Stored> {
     match reduction {
         Op::Reduce { op: ReduceOp::Sum | ReduceOp::Mean | ReduceOp::SumSquare, .. } => Some(Stored::Never),
-        Op::Reduce { .. } => (!is_expensive(producer)).then_some(Stored::Never),
-        Op::Softmax { .. } | Op::LayerNorm { .. } if is_expensive(producer) => Some(Stored::Always),
+        Op::Reduce { .. } => (!producer.is_expensive()).then_some(Stored::Never),
+        Op::Softmax { .. } | Op::LayerNorm { .. } if producer.is_expensive() => Some(Stored::Always),
         Op::Softmax { .. } | Op::LayerNorm { .. } => Some(Stored::Maybe),
         _ => None,
     }
@@ -110,36 +109,6 @@ pub fn reads_through(view: &Op, value: &TensorType, reader: &Op, position: usize
 
 fn keeps_rows(perm: &[usize]) -> bool {
     perm.last() == Some(&(perm.len() - 1))
-}
-
-/// Reads of every element by one operator application: nothing but the position itself.
-pub fn is_elementwise(op: &Op) -> bool {
-    matches!(
-        op,
-        Op::Unary(_)
-            | Op::Binary(_)
-            | Op::Compare(_)
-            | Op::Select
-            | Op::Cast(_)
-            | Op::Sigmoid
-            | Op::Silu
-            | Op::HardSigmoid { .. }
-            | Op::HardSwish
-            | Op::Gelu
-            | Op::Elu { .. }
-            | Op::ThresholdedRelu { .. }
-            | Op::PRelu
-    )
-}
-
-/// Elementwise work that is not worth doing twice.
-pub fn is_expensive(op: &Op) -> bool {
-    match op {
-        Op::Unary(op) => op.cost().is_expensive(),
-        Op::Binary(op) => op.cost().is_expensive(),
-        Op::Sigmoid | Op::Silu | Op::Gelu | Op::Elu { .. } => true,
-        _ => false,
-    }
 }
 
 /// The subscripts of the old shape as affine forms of the new one's, when each new dimension lies within an old one.

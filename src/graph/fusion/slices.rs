@@ -3,7 +3,6 @@
 //! In: groups. Out: groups without those that only concatenate what other kernels write and read element by element; the
 //! writers and readers of an operand have the whole as input or output instead, and a [`Slice`] that says where it lies.
 
-use crate::graph::define::kind;
 use crate::graph::fusion::group::Group;
 use crate::graph::fusion::group::Slice;
 use crate::graph::ir::{Graph, Node, Source, ValueId};
@@ -65,7 +64,7 @@ pub fn write_in_place(graph: &Graph, groups: &mut Vec<Group>, users: &[Vec<usize
 fn is_movable(graph: &Graph, value: ValueId, users: &[Vec<usize>]) -> bool {
     let fits = |op: &Op| {
         let gathers = matches!(op, Op::Gather { .. } | Op::GatherElements { .. } | Op::GatherNd { .. });
-        kind(op) != FusionKind::Opaque && !gathers && !matches!(op, Op::Reshape { .. })
+        op.kind() != FusionKind::Opaque && !gathers && !matches!(op, Op::Reshape { .. })
     };
     // What is itself written in parts has places of its own.
     let written = match graph.value(value).source {

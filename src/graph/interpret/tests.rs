@@ -353,3 +353,15 @@ fn malformed_programs_are_refused() {
     assert!(matches!(break_it(&|d| d.body = Expr::load(d.target, d.write.clone())), Err(Error::Invalid(_))));
     assert!(matches!(break_it(&|d| d.body = Expr::cast(DType::F64, d.body.clone())), Err(Error::Invalid(_))));
 }
+
+#[test]
+fn samples_of_the_operator_table_are_interpreted() {
+    for (op, types) in Op::samples() {
+        let inputs: Vec<Tensor> = types.iter().map(|t| Tensor::seeded(t.dtype, &t.shape, 1, 0, 2)).collect();
+        let outputs = fold::evaluate(op, &inputs.iter().collect::<Vec<_>>()).unwrap_or_else(|e| panic!("{op}: {e}"));
+        let inferred = infer(op, &types.iter().collect::<Vec<_>>()).unwrap();
+        assert_eq!(outputs.iter().map(TensorType::of).collect::<Vec<_>>(), inferred, "{op}");
+    }
+    let functions = crate::runtime::opaque::FUNCTIONS.iter().map(|(name, _)| *name);
+    assert_eq!(functions.filter(|name| Op::named(name).is_none()).collect::<Vec<_>>(), [""; 0]);
+}

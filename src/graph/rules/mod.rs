@@ -9,7 +9,6 @@ pub mod pattern;
 pub mod recognize;
 #[cfg(test)]
 mod tests;
-pub mod words;
 
 use pattern::Rule;
 

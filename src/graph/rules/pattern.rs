@@ -8,9 +8,7 @@
 //! any operator of a set.
 
 use crate::graph::egraph::network::{Head, Network, Term};
-use crate::graph::fusion::is_elementwise;
 use crate::graph::op::Op;
-use crate::graph::rules::words::{is_word, simple_op};
 use egg::Id;
 use std::collections::BTreeMap;
 
@@ -124,7 +122,7 @@ pub fn equate(name: &'static str, left: &str, equal: fn(&Network, &Match) -> Opt
 impl Left {
     fn parse(text: &str) -> Left {
         match text {
-            "{elementwise}" => Left::Set(is_elementwise),
+            "{elementwise}" => Left::Set(Op::is_elementwise),
             "{copy}" => Left::Set(|op| matches!(op, Op::Transpose { .. } | Op::Reshape { .. })),
             pattern => Left::Pattern(Pattern::parse(pattern)),
         }
@@ -248,7 +246,7 @@ impl Pattern {
             Pattern::Any(name) | Pattern::Constant(name) => Some(m.get(*name)),
             Pattern::Number(n) | Pattern::Rounded(n) => Some(network.scalar_f32(*n)),
             Pattern::Apply(w, _, operands) => {
-                let op = simple_op(w).expect("an operator without attributes");
+                let op = Op::named(w).filter(|op| op.is_elementwise()).expect("an elementwise operator").clone();
                 let operands = operands.as_ref().expect("operands");
                 let children: Option<Vec<Id>> = operands.iter().map(|p| p.instantiate(network, m)).collect();
                 network.op(op, &children?)
@@ -310,7 +308,7 @@ fn parse_tokens<'a>(tokens: &mut std::iter::Peekable<impl Iterator<Item = &'a st
         Some((w, n)) => (w, n.chars().next()),
         None => (head, None),
     };
-    assert!(is_word(word), "no operator is called {word}");
+    assert!(Op::named(word).is_some(), "no operator is called {word}");
     let mut operands = vec![];
     while *tokens.peek()? != ")" {
         if *tokens.peek()? == "..." {

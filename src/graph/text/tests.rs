@@ -1,4 +1,5 @@
 use crate::Model;
+use crate::graph::op::Op;
 use crate::graph::text::{parse, print};
 use std::collections::BTreeMap;
 use std::fs;
@@ -57,5 +58,23 @@ fn errors_name_the_line() {
         let text = LAYER.replacen(from, to, 1);
         let error = parse(&text).unwrap_err().to_string();
         assert!(error.contains(message), "`{to}` gives: {error}");
+    }
+}
+
+/// Each row of the operator table reads what it writes, with its own mnemonic.
+#[test]
+fn samples_of_operators_parse_to_themselves() {
+    for (op, _) in Op::samples() {
+        assert_eq!(Op::parse(&op.to_string()).as_ref(), Ok(op));
+        assert_eq!(Op::named(op.mnemonic()).map(Op::mnemonic), Some(op.mnemonic()));
+    }
+    let empty = [Op::Reshape { shape: vec![] }, Op::Transpose { perm: vec![] }];
+    for op in empty {
+        assert_eq!(Op::parse(&op.to_string()), Ok(op));
+    }
+    for text in
+        ["conv[3x3]", "pad[0,1 bits=0]", "softmax", "reduce_foo[sum axes=0]", "cast[f33]", "gelu[1]", "slice[0-3]"]
+    {
+        assert!(Op::parse(text).is_err(), "{text}");
     }
 }
