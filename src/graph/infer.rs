@@ -56,43 +56,36 @@ pub fn broadcast<'a>(shapes: impl IntoIterator<Item = &'a [i64]>) -> Option<Vec<
 
 fn output(op: &Op, inputs: &[&TensorType]) -> Checked<TensorType> {
     let x = *inputs.first().ok_or("no operand")?;
-    let (dtype, shape, rank) = (x.dtype, &x.shape, x.shape.len());
-    let same_types = || ensure(inputs.iter().all(|t| t.dtype == dtype), || "the element types differ".into());
-    let float = || ensure(dtype.is_float(), || format!("not defined for {dtype}"));
-    let joined = |operands: &[&TensorType]| {
-        broadcast(operands.iter().map(|t| &t.shape[..])).ok_or_else(|| "the shapes do not broadcast".to_string())
-    };
-    let result = |shape: Vec<i64>| Ok(TensorType { dtype, shape });
     match op {
         Op::Unary(op) => {
             let fits = match op {
-                UnaryOp::Not => dtype == DType::Bool,
-                UnaryOp::Neg | UnaryOp::Abs => dtype != DType::Bool,
-                _ => dtype.is_float(),
+                UnaryOp::Not => x.dtype == DType::Bool,
+                UnaryOp::Neg | UnaryOp::Abs => x.dtype != DType::Bool,
+                _ => x.dtype.is_float(),
             };
-            ensure(fits, || format!("not defined for {dtype}"))?;
-            result(shape.clone())
+            defined(x, fits)?;
+            Ok(x.clone())
         }
         Op::Binary(op) => {
-            same_types()?;
+            same_types(inputs)?;
             let logical = matches!(op, BinaryOp::And | BinaryOp::Or | BinaryOp::Xor);
-            ensure(logical == (dtype == DType::Bool), || format!("not defined for {dtype}"))?;
-            result(joined(inputs)?)
+            defined(x, logical == (x.dtype == DType::Bool))?;
+            shaped(x, joined(inputs)?)
         }
         Op::Compare(_) => {
-            same_types()?;
+            same_types(inputs)?;
             Ok(TensorType { dtype: DType::Bool, shape: joined(inputs)? })
         }
         Op::Select => {
-            ensure(dtype == DType::Bool, || "the condition is not bool".into())?;
-            ensure(inputs[1].dtype == inputs[2].dtype, || "the element types differ".into())?;
-            Ok(TensorType { dtype: inputs[1].dtype, shape: joined(inputs)? })
+            ensure(x.dtype == DType::Bool, || "the condition is not bool".into())?;
+            same_types(&inputs[1..])?;
+            shaped(inputs[1], joined(inputs)?)
         }
-        Op::Cast(to) => Ok(TensorType { dtype: *to, shape: shape.clone() }),
+        Op::Cast(to) => Ok(TensorType { dtype: *to, shape: x.shape.clone() }),
         Op::PRelu => {
-            same_types()?;
-            ensure(dtype != DType::Bool, || format!("not defined for {dtype}"))?;
-            result(joined(inputs)?)
+            same_types(inputs)?;
+            defined(x, x.dtype != DType::Bool)?;
+            shaped(x, joined(inputs)?)
         }
         Op::Sigmoid
         | Op::Silu
@@ -101,188 +94,267 @@ fn output(op: &Op, inputs: &[&TensorType]) -> Checked<TensorType> {
         | Op::Gelu
         | Op::Elu { .. }
         | Op::ThresholdedRelu { .. } => {
-            float()?;
-            result(shape.clone())
+            defined(x, x.dtype.is_float())?;
+            Ok(x.clone())
         }
-        Op::Transpose { perm } => {
-            let mut sorted = perm.clone();
-            sorted.sort_unstable();
-            ensure(sorted.into_iter().eq(0..rank), || "not a permutation of the dimensions".into())?;
-            result(perm.iter().map(|&p| shape[p]).collect())
+        Op::Transpose { perm } => transpose(x, perm),
+        Op::Reshape { shape } => reshape(x, shape),
+        Op::Expand { shape } => {
+            ensure(broadcast([&x.shape[..], shape]).as_ref() == Some(shape), || "the operand does not stretch".into())?;
+            shaped(x, shape.clone())
         }
-        Op::Reshape { shape: to } => {
-            ensure(to.iter().all(|&d| d >= 0), || "an extent is negative".into())?;
-            let count = |s: &[i64]| s.iter().try_fold(1i64, |n, &d| n.checked_mul(d));
-            ensure(count(to).is_some_and(|n| Some(n) == count(shape)), || "the numbers of elements differ".into())?;
-            result(to.clone())
-        }
-        Op::Expand { shape: to } => {
-            ensure(broadcast([&shape[..], to]).as_ref() == Some(to), || "the operand does not stretch".into())?;
-            result(to.clone())
-        }
-        Op::Slice { starts, ends, steps } => {
-            ensure([starts, ends, steps].iter().all(|v| v.len() == rank), || "one range for each dimension".into())?;
-            let extent = |d: usize| -> Checked<i64> {
-                let (start, end, step, n) = (starts[d], ends[d], steps[d], shape[d]);
-                let inside = |i: i64| (-1..=n).contains(&i);
-                ensure(inside(start) && inside(end) && step != 0, || format!("the range leaves dimension {d}"))?;
-                let length = if step > 0 { end - start } else { start - end };
-                if length <= 0 {
-                    return Ok(0);
-                }
-                let fits = if step > 0 { start >= 0 } else { start < n };
-                ensure(fits, || format!("the range leaves dimension {d}"))?;
-                Ok((length - 1) / step.unsigned_abs().min(i64::MAX as u64) as i64 + 1)
-            };
-            result((0..rank).map(extent).collect::<Checked<_>>()?)
-        }
-        Op::Concat { axis } => {
-            same_types()?;
-            ensure(*axis < rank, || "no such axis".into())?;
-            let mut out = shape.clone();
-            for t in &inputs[1..] {
-                let fits = t.shape.len() == rank && (0..rank).all(|d| d == *axis || t.shape[d] == shape[d]);
-                ensure(fits, || "the shapes differ outside of the axis".into())?;
-                out[*axis] = out[*axis].saturating_add(t.shape[*axis]);
-            }
-            result(out)
-        }
-        Op::Pad { before, after, .. } => {
-            let fits = before.len() == rank && after.len() == rank && before.iter().chain(after).all(|&p| p >= 0);
-            ensure(fits, || "one padding ≥ 0 for each side of each dimension".into())?;
-            result((0..rank).map(|d| shape[d].saturating_add(before[d]).saturating_add(after[d])).collect())
-        }
-        Op::Block { block } => {
-            ensure(rank >= 2 && *block >= 1, || "no channels to block".into())?;
-            let b = *block as i64;
-            result(from_channels_first(Layout::Blocked(*block), shape, (shape[1] + b - 1) / b * b))
-        }
-        Op::Unblock { channels } => {
-            ensure(rank >= 3, || "not a blocked tensor".into())?;
-            let b = shape[rank - 1];
-            ensure(b >= 1 && (channels + b - 1) / b == shape[1], || "the number of channels does not fit".into())?;
-            let mut out = shape[..rank - 1].to_vec();
-            out[1] = *channels;
-            result(out)
-        }
-        Op::Upsample { factors } => {
-            ensure(factors.len() == rank && factors.iter().all(|&f| f >= 1), || {
-                "one factor for each dimension".into()
-            })?;
-            result((0..rank).map(|d| shape[d].saturating_mul(factors[d])).collect())
-        }
-        Op::Gather { axis } => {
-            index_type(inputs[1])?;
-            ensure(*axis < rank, || "no such axis".into())?;
-            result([&shape[..*axis], &inputs[1].shape, &shape[axis + 1..]].concat())
-        }
-        Op::GatherElements { axis } => {
-            index_type(inputs[1])?;
-            let index = &inputs[1].shape;
-            let fits = index.len() == rank && *axis < rank && (0..rank).all(|d| d == *axis || index[d] <= shape[d]);
-            ensure(fits, || "the indices do not fit the operand".into())?;
-            result(index.clone())
-        }
-        Op::GatherNd { batch_dims } => {
-            index_type(inputs[1])?;
-            let (index, b) = (&inputs[1].shape, *batch_dims);
-            ensure(index.len() > b && rank > b && index[..b] == shape[..b], || "the batch dimensions differ".into())?;
-            let depth = index[index.len() - 1];
-            ensure((1..=(rank - b) as i64).contains(&depth), || "indices are longer than the operand's rank".into())?;
-            result([&index[..index.len() - 1], &shape[b + depth as usize..]].concat())
-        }
-        Op::Reduce { op, axes, keep } => {
-            ensure(axes.windows(2).all(|w| w[0] < w[1]), || "the axes are not sorted".into())?;
-            ensure(axes.iter().all(|&a| a < rank), || "no such axis".into())?;
-            let fits = match op {
-                ReduceOp::L2 | ReduceOp::LogSum | ReduceOp::LogSumExp => dtype.is_float(),
-                ReduceOp::Max | ReduceOp::Min => true,
-                _ => dtype != DType::Bool,
-            };
-            ensure(fits, || format!("not defined for {dtype}"))?;
-            let kept = (0..rank).filter(|d| *keep || !axes.contains(d));
-            result(kept.map(|d| if axes.contains(&d) { 1 } else { shape[d] }).collect())
-        }
+        Op::Slice { starts, ends, steps } => slice(x, starts, ends, steps),
+        Op::Concat { axis } => concat(inputs, *axis),
+        Op::Pad { before, after, .. } => pad(x, before, after),
+        Op::Block { block: b } => block(x, *b),
+        Op::Unblock { channels } => unblock(x, *channels),
+        Op::Upsample { factors } => upsample(x, factors),
+        Op::Gather { axis } => gather(x, inputs[1], *axis),
+        Op::GatherElements { axis } => gather_elements(x, inputs[1], *axis),
+        Op::GatherNd { batch_dims } => gather_nd(x, inputs[1], *batch_dims),
+        Op::Reduce { op, axes, keep } => reduce(x, *op, axes, *keep),
         Op::Softmax { axis, .. } => {
-            float()?;
-            ensure(*axis < rank, || "no such axis".into())?;
-            result(shape.clone())
+            defined(x, x.dtype.is_float())?;
+            ensure(*axis < x.shape.len(), || "no such axis".into())?;
+            Ok(x.clone())
         }
-        Op::LayerNorm { axis, .. } => {
-            float()?;
-            same_types()?;
-            ensure(*axis < rank, || "no such axis".into())?;
-            for t in &inputs[1..] {
-                let fits = broadcast([&t.shape[..], &shape[*axis..]]).as_deref() == Some(&shape[*axis..]);
-                ensure(fits, || "scale or bias does not fit the normalized dimensions".into())?;
-            }
-            result(shape.clone())
-        }
-        Op::Pool { kind, window, layout } => {
-            let fits = if *kind == PoolKind::Max { dtype != DType::Bool } else { dtype.is_float() };
-            ensure(fits, || format!("not defined for {dtype}"))?;
-            let image = Image::of(*layout, shape)?;
-            result(from_channels_first(*layout, &windowed(window, &image)?, image.stored_channels))
-        }
-        Op::MatMul { transpose_a, transpose_b } => {
-            same_types()?;
-            ensure(dtype != DType::Bool, || format!("not defined for {dtype}"))?;
-            let b = &inputs[1].shape;
-            ensure(rank >= 2 && b.len() >= 2, || "an operand has fewer than 2 dimensions".into())?;
-            let last = |s: &[i64], transposed: bool| {
-                let (r, c) = (s[s.len() - 2], s[s.len() - 1]);
-                if transposed { (c, r) } else { (r, c) }
-            };
-            let ((m, k), (k2, n)) = (last(shape, *transpose_a), last(b, *transpose_b));
-            ensure(k == k2, || format!("inner extents {k} and {k2} differ"))?;
-            let mut out = broadcast([&shape[..rank - 2], &b[..b.len() - 2]])
-                .ok_or_else(|| "the batch dimensions do not broadcast".to_string())?;
-            out.extend([m, n]);
-            result(out)
-        }
-        Op::Conv { window, group, layout } => {
-            float()?;
-            same_types()?;
-            let image = Image::of(*layout, shape)?;
-            let weights = &inputs[1].shape;
-            weights_fit(window, weights, &image)?;
-            let (f, c) = (weights[0], weights[1]);
-            ensure(*group >= 1 && f % group == 0, || "the groups do not divide the filters".into())?;
-            let channels = c.checked_mul(*group).ok_or("too many channels")?;
-            ensure(image.holds(channels), || format!("the weights expect {channels} channels"))?;
-            bias_fits(inputs.get(2), f)?;
-            grouped_blocks(*layout, *group, channels, f)?;
-            let mut out = windowed(window, &image)?;
-            out[1] = f;
-            result(from_channels_first(*layout, &out, layout.stored(f)))
-        }
+        Op::LayerNorm { axis, .. } => layer_norm(inputs, *axis),
+        Op::Pool { kind, window, layout } => pool(x, *kind, window, *layout),
+        Op::MatMul { transpose_a, transpose_b } => matmul(inputs, *transpose_a, *transpose_b),
+        Op::Conv { window, group, layout } => conv(inputs, window, *group, *layout),
         Op::ConvTranspose { window, group, output_pad, layout } => {
-            float()?;
-            same_types()?;
-            let image = Image::of(*layout, shape)?;
-            let weights = &inputs[1].shape;
-            weights_fit(window, weights, &image)?;
-            ensure(*group >= 1 && weights[0] % group == 0, || "the groups do not divide the channels".into())?;
-            ensure(image.holds(weights[0]), || format!("the weights expect {} channels", weights[0]))?;
-            let f = weights[1].checked_mul(*group).ok_or("too many channels")?;
-            bias_fits(inputs.get(2), f)?;
-            grouped_blocks(*layout, *group, weights[0], f)?;
-            check_window(window, image.spatial.len())?;
-            ensure(output_pad.len() == image.spatial.len(), || "one output padding for each dimension".into())?;
-            let mut out = vec![image.batch, f];
-            for (d, pad) in output_pad.iter().enumerate() {
-                let full = (image.spatial[d] - 1)
-                    .checked_mul(window.stride[d])
-                    .and_then(|e| e.checked_add((window.kernel[d] - 1) * window.dilation[d] + 1 + pad))
-                    .ok_or("the output is too large")?;
-                let extent = full - window.pad_before[d] - window.pad_after[d];
-                ensure(extent >= 0 && image.spatial[d] > 0, || "the padding leaves nothing".into())?;
-                out.push(extent);
-            }
-            result(from_channels_first(*layout, &out, layout.stored(f)))
+            conv_transpose(inputs, window, *group, output_pad, *layout)
         }
         Op::Opaque { .. } => Err("opaque".into()),
     }
+}
+
+fn shaped(like: &TensorType, shape: Vec<i64>) -> Checked<TensorType> {
+    Ok(TensorType { dtype: like.dtype, shape })
+}
+
+fn defined(x: &TensorType, condition: bool) -> Checked<()> {
+    ensure(condition, || format!("not defined for {}", x.dtype))
+}
+
+fn same_types(inputs: &[&TensorType]) -> Checked<()> {
+    ensure(inputs.iter().all(|t| t.dtype == inputs[0].dtype), || "the element types differ".into())
+}
+
+fn joined(operands: &[&TensorType]) -> Checked<Vec<i64>> {
+    broadcast(operands.iter().map(|t| &t.shape[..])).ok_or_else(|| "the shapes do not broadcast".to_string())
+}
+
+fn transpose(x: &TensorType, perm: &[usize]) -> Checked<TensorType> {
+    let (shape, rank) = (&x.shape, x.shape.len());
+    let mut sorted = perm.to_vec();
+    sorted.sort_unstable();
+    ensure(sorted.into_iter().eq(0..rank), || "not a permutation of the dimensions".into())?;
+    shaped(x, perm.iter().map(|&p| shape[p]).collect())
+}
+
+fn reshape(x: &TensorType, to: &[i64]) -> Checked<TensorType> {
+    let shape = &x.shape;
+    ensure(to.iter().all(|&d| d >= 0), || "an extent is negative".into())?;
+    let count = |s: &[i64]| s.iter().try_fold(1i64, |n, &d| n.checked_mul(d));
+    ensure(count(to).is_some_and(|n| Some(n) == count(shape)), || "the numbers of elements differ".into())?;
+    shaped(x, to.to_vec())
+}
+
+/// `starts`, `ends` and `steps` of every dimension.
+fn slice(x: &TensorType, starts: &[i64], ends: &[i64], steps: &[i64]) -> Checked<TensorType> {
+    let (shape, rank) = (&x.shape, x.shape.len());
+    ensure([starts, ends, steps].iter().all(|v| v.len() == rank), || "one range for each dimension".into())?;
+    let extent = |d: usize| -> Checked<i64> {
+        let (start, end, step, n) = (starts[d], ends[d], steps[d], shape[d]);
+        let inside = |i: i64| (-1..=n).contains(&i);
+        ensure(inside(start) && inside(end) && step != 0, || format!("the range leaves dimension {d}"))?;
+        let length = if step > 0 { end - start } else { start - end };
+        if length <= 0 {
+            return Ok(0);
+        }
+        let fits = if step > 0 { start >= 0 } else { start < n };
+        ensure(fits, || format!("the range leaves dimension {d}"))?;
+        Ok((length - 1) / step.unsigned_abs().min(i64::MAX as u64) as i64 + 1)
+    };
+    shaped(x, (0..rank).map(extent).collect::<Checked<_>>()?)
+}
+
+fn concat(inputs: &[&TensorType], axis: usize) -> Checked<TensorType> {
+    let x = inputs[0];
+    let (shape, rank) = (&x.shape, x.shape.len());
+    same_types(inputs)?;
+    ensure(axis < rank, || "no such axis".into())?;
+    let mut out = shape.clone();
+    for t in &inputs[1..] {
+        let fits = t.shape.len() == rank && (0..rank).all(|d| d == axis || t.shape[d] == shape[d]);
+        ensure(fits, || "the shapes differ outside of the axis".into())?;
+        out[axis] = out[axis].saturating_add(t.shape[axis]);
+    }
+    shaped(x, out)
+}
+
+fn pad(x: &TensorType, before: &[i64], after: &[i64]) -> Checked<TensorType> {
+    let (shape, rank) = (&x.shape, x.shape.len());
+    let fits = before.len() == rank && after.len() == rank && before.iter().chain(after).all(|&p| p >= 0);
+    ensure(fits, || "one padding ≥ 0 for each side of each dimension".into())?;
+    shaped(x, (0..rank).map(|d| shape[d].saturating_add(before[d]).saturating_add(after[d])).collect())
+}
+
+fn block(x: &TensorType, block: u32) -> Checked<TensorType> {
+    let (shape, rank) = (&x.shape, x.shape.len());
+    ensure(rank >= 2 && block >= 1, || "no channels to block".into())?;
+    let b = block as i64;
+    shaped(x, from_channels_first(Layout::Blocked(block), shape, (shape[1] + b - 1) / b * b))
+}
+
+fn unblock(x: &TensorType, channels: i64) -> Checked<TensorType> {
+    let (shape, rank) = (&x.shape, x.shape.len());
+    ensure(rank >= 3, || "not a blocked tensor".into())?;
+    let b = shape[rank - 1];
+    ensure(b >= 1 && (channels + b - 1) / b == shape[1], || "the number of channels does not fit".into())?;
+    let mut out = shape[..rank - 1].to_vec();
+    out[1] = channels;
+    shaped(x, out)
+}
+
+fn upsample(x: &TensorType, factors: &[i64]) -> Checked<TensorType> {
+    let (shape, rank) = (&x.shape, x.shape.len());
+    ensure(factors.len() == rank && factors.iter().all(|&f| f >= 1), || "one factor for each dimension".into())?;
+    shaped(x, (0..rank).map(|d| shape[d].saturating_mul(factors[d])).collect())
+}
+
+fn gather(x: &TensorType, indices: &TensorType, axis: usize) -> Checked<TensorType> {
+    let (shape, rank) = (&x.shape, x.shape.len());
+    index_type(indices)?;
+    ensure(axis < rank, || "no such axis".into())?;
+    shaped(x, [&shape[..axis], &indices.shape[..], &shape[axis + 1..]].concat())
+}
+
+fn gather_elements(x: &TensorType, indices: &TensorType, axis: usize) -> Checked<TensorType> {
+    let (shape, rank) = (&x.shape, x.shape.len());
+    index_type(indices)?;
+    let index = &indices.shape;
+    let fits = index.len() == rank && axis < rank && (0..rank).all(|d| d == axis || index[d] <= shape[d]);
+    ensure(fits, || "the indices do not fit the operand".into())?;
+    shaped(x, index.clone())
+}
+
+fn gather_nd(x: &TensorType, indices: &TensorType, batch_dims: usize) -> Checked<TensorType> {
+    let (shape, rank) = (&x.shape, x.shape.len());
+    index_type(indices)?;
+    let (index, b) = (&indices.shape, batch_dims);
+    ensure(index.len() > b && rank > b && index[..b] == shape[..b], || "the batch dimensions differ".into())?;
+    let depth = index[index.len() - 1];
+    ensure((1..=(rank - b) as i64).contains(&depth), || "indices are longer than the operand's rank".into())?;
+    shaped(x, [&index[..index.len() - 1], &shape[b + depth as usize..]].concat())
+}
+
+fn reduce(x: &TensorType, op: ReduceOp, axes: &[usize], keep: bool) -> Checked<TensorType> {
+    let (shape, rank) = (&x.shape, x.shape.len());
+    ensure(axes.windows(2).all(|w| w[0] < w[1]), || "the axes are not sorted".into())?;
+    ensure(axes.iter().all(|&a| a < rank), || "no such axis".into())?;
+    let fits = match op {
+        ReduceOp::L2 | ReduceOp::LogSum | ReduceOp::LogSumExp => x.dtype.is_float(),
+        ReduceOp::Max | ReduceOp::Min => true,
+        _ => x.dtype != DType::Bool,
+    };
+    defined(x, fits)?;
+    let kept = (0..rank).filter(|d| keep || !axes.contains(d));
+    shaped(x, kept.map(|d| if axes.contains(&d) { 1 } else { shape[d] }).collect())
+}
+
+fn layer_norm(inputs: &[&TensorType], axis: usize) -> Checked<TensorType> {
+    let x = inputs[0];
+    let (shape, rank) = (&x.shape, x.shape.len());
+    defined(x, x.dtype.is_float())?;
+    same_types(inputs)?;
+    ensure(axis < rank, || "no such axis".into())?;
+    for t in &inputs[1..] {
+        let fits = broadcast([&t.shape[..], &shape[axis..]]).as_deref() == Some(&shape[axis..]);
+        ensure(fits, || "scale or bias does not fit the normalized dimensions".into())?;
+    }
+    shaped(x, shape.clone())
+}
+
+fn pool(x: &TensorType, kind: PoolKind, window: &Window, layout: Layout) -> Checked<TensorType> {
+    let shape = &x.shape;
+    let fits = if kind == PoolKind::Max { x.dtype != DType::Bool } else { x.dtype.is_float() };
+    defined(x, fits)?;
+    let image = Image::of(layout, shape)?;
+    shaped(x, from_channels_first(layout, &windowed(window, &image)?, image.stored_channels))
+}
+
+fn matmul(inputs: &[&TensorType], transpose_a: bool, transpose_b: bool) -> Checked<TensorType> {
+    let x = inputs[0];
+    let (shape, rank) = (&x.shape, x.shape.len());
+    same_types(inputs)?;
+    defined(x, x.dtype != DType::Bool)?;
+    let b = &inputs[1].shape;
+    ensure(rank >= 2 && b.len() >= 2, || "an operand has fewer than 2 dimensions".into())?;
+    let last = |s: &[i64], transposed: bool| {
+        let (r, c) = (s[s.len() - 2], s[s.len() - 1]);
+        if transposed { (c, r) } else { (r, c) }
+    };
+    let ((m, k), (k2, n)) = (last(shape, transpose_a), last(b, transpose_b));
+    ensure(k == k2, || format!("inner extents {k} and {k2} differ"))?;
+    let mut out = broadcast([&shape[..rank - 2], &b[..b.len() - 2]])
+        .ok_or_else(|| "the batch dimensions do not broadcast".to_string())?;
+    out.extend([m, n]);
+    shaped(x, out)
+}
+
+fn conv(inputs: &[&TensorType], window: &Window, group: i64, layout: Layout) -> Checked<TensorType> {
+    let x = inputs[0];
+    let shape = &x.shape;
+    defined(x, x.dtype.is_float())?;
+    same_types(inputs)?;
+    let image = Image::of(layout, shape)?;
+    let weights = &inputs[1].shape;
+    weights_fit(window, weights, &image)?;
+    let (f, c) = (weights[0], weights[1]);
+    ensure(group >= 1 && f % group == 0, || "the groups do not divide the filters".into())?;
+    let channels = c.checked_mul(group).ok_or("too many channels")?;
+    ensure(image.holds(channels), || format!("the weights expect {channels} channels"))?;
+    bias_fits(inputs.get(2), f)?;
+    grouped_blocks(layout, group, channels, f)?;
+    let mut out = windowed(window, &image)?;
+    out[1] = f;
+    shaped(x, from_channels_first(layout, &out, layout.stored(f)))
+}
+
+fn conv_transpose(
+    inputs: &[&TensorType],
+    window: &Window,
+    group: i64,
+    output_pad: &[i64],
+    layout: Layout,
+) -> Checked<TensorType> {
+    let x = inputs[0];
+    let shape = &x.shape;
+    defined(x, x.dtype.is_float())?;
+    same_types(inputs)?;
+    let image = Image::of(layout, shape)?;
+    let weights = &inputs[1].shape;
+    weights_fit(window, weights, &image)?;
+    ensure(group >= 1 && weights[0] % group == 0, || "the groups do not divide the channels".into())?;
+    ensure(image.holds(weights[0]), || format!("the weights expect {} channels", weights[0]))?;
+    let f = weights[1].checked_mul(group).ok_or("too many channels")?;
+    bias_fits(inputs.get(2), f)?;
+    grouped_blocks(layout, group, weights[0], f)?;
+    check_window(window, image.spatial.len())?;
+    ensure(output_pad.len() == image.spatial.len(), || "one output padding for each dimension".into())?;
+    let mut out = vec![image.batch, f];
+    for (d, pad) in output_pad.iter().enumerate() {
+        let full = (image.spatial[d] - 1)
+            .checked_mul(window.stride[d])
+            .and_then(|e| e.checked_add((window.kernel[d] - 1) * window.dilation[d] + 1 + pad))
+            .ok_or("the output is too large")?;
+        let extent = full - window.pad_before[d] - window.pad_after[d];
+        ensure(extent >= 0 && image.spatial[d] > 0, || "the padding leaves nothing".into())?;
+        out.push(extent);
+    }
+    shaped(x, from_channels_first(layout, &out, layout.stored(f)))
 }
 
 fn index_type(t: &TensorType) -> Checked<()> {

@@ -2,7 +2,7 @@
 
 use crate::expr::Affine;
 use crate::expr::scalar::{Number, Value, cast, f16_to_f32, f32_to_bf16, f32_to_f16, round_bf16, round_f16};
-use crate::expr::{BinaryOp, CompareOp, Expr, Index, Scalar, UnaryOp};
+use crate::expr::{Access, BinaryOp, CompareOp, Expr, Index, Scalar, UnaryOp};
 use crate::runtime::{DType, Error, Result, Tensor};
 use rustc_hash::FxHashMap;
 use std::borrow::Cow;
@@ -232,6 +232,14 @@ pub(super) struct Code {
     lanes: Vec<Lanes>,
 }
 
+fn mismatch<T>(what: &str, a: DType, b: DType) -> Result<T> {
+    Err(Error::Invalid(format!("{what} of {a} and {b}")))
+}
+
+fn undefined<T>(what: &str, a: DType) -> Result<T> {
+    Err(Error::Invalid(format!("{what} is not defined for {a}")))
+}
+
 impl Code {
     /// Compiles `body`, with lanes over iterator `strip`. Checks every type.
     pub(super) fn compile(body: &Expr, tensors: &[Cow<Tensor>], strip: usize) -> Result<Code> {
@@ -244,6 +252,35 @@ impl Code {
         self.operations[self.operations.len() - 1].1
     }
 
+    fn load<'a>(
+        &mut self,
+        access: &'a Access,
+        tensors: &[Cow<Tensor>],
+        known: &mut FxHashMap<&'a Expr, usize>,
+    ) -> Result<(Kind, DType)> {
+        let buffer = access.buffer.0 as usize;
+        let dtype = tensors[buffer].dtype;
+        let mut index = vec![];
+        for i in &access.index {
+            index.push(match i {
+                Index::Affine(a) => Subscript::Affine(Place::new(a, self.strip)),
+                Index::Value(v) => {
+                    let id = self.add(v, tensors, known)?;
+                    if self.operations[id].1.is_float() {
+                        return undefined("a subscript", self.operations[id].1);
+                    }
+                    Subscript::Value(id)
+                }
+            });
+        }
+        let otherwise = access.otherwise.map(Value::from);
+        if let Some(o) = access.otherwise.filter(|o| o.dtype != dtype) {
+            return mismatch("a guarded read", dtype, o.dtype);
+        }
+        let guard = access.guard.iter().map(|a| Place::new(a, self.strip)).collect();
+        Ok((Kind::Load(Load { buffer, index, guard, otherwise }), dtype))
+    }
+
     fn add<'a>(
         &mut self,
         e: &'a Expr,
@@ -254,34 +291,10 @@ impl Code {
             return Ok(id);
         }
         let of = |code: &Code, id: usize| code.operations[id].1;
-        let mismatch = |what: &str, a: DType, b: DType| Err(Error::Invalid(format!("{what} of {a} and {b}")));
-        let undefined = |what: &str, a: DType| Err(Error::Invalid(format!("{what} is not defined for {a}")));
         let (kind, dtype) = match e {
             Expr::Const(s) => (Kind::Const(Value::from(*s)), s.dtype),
             Expr::Index(a) => (Kind::Index(Place::new(a, self.strip)), DType::I64),
-            Expr::Load(access) => {
-                let buffer = access.buffer.0 as usize;
-                let dtype = tensors[buffer].dtype;
-                let mut index = vec![];
-                for i in &access.index {
-                    index.push(match i {
-                        Index::Affine(a) => Subscript::Affine(Place::new(a, self.strip)),
-                        Index::Value(v) => {
-                            let id = self.add(v, tensors, known)?;
-                            if of(self, id).is_float() {
-                                return undefined("a subscript", of(self, id));
-                            }
-                            Subscript::Value(id)
-                        }
-                    });
-                }
-                let otherwise = access.otherwise.map(Value::from);
-                if let Some(o) = access.otherwise.filter(|o| o.dtype != dtype) {
-                    return mismatch("a guarded read", dtype, o.dtype);
-                }
-                let guard = access.guard.iter().map(|a| Place::new(a, self.strip)).collect();
-                (Kind::Load(Load { buffer, index, guard, otherwise }), dtype)
-            }
+            Expr::Load(access) => self.load(access, tensors, known)?,
             Expr::Unary(op, a) => {
                 let a = self.add(a, tensors, known)?;
                 let dtype = of(self, a);

@@ -6,7 +6,7 @@
 
 use crate::graph::egraph::network::{Network, inverse, moves_only_units};
 use crate::graph::op::{Layout, Op};
-use crate::graph::rules::algebra::factor_groups;
+use crate::graph::rules::algebra::copies::factor_groups;
 use crate::graph::rules::pattern::Keep::Beside;
 use crate::graph::rules::pattern::{Match, Rule, build};
 use egg::Id;
