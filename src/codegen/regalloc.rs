@@ -99,6 +99,30 @@ struct Scan<'a> {
     temporaries: FxHashMap<u32, Temporaries>,
 }
 
+/// The candidates that are free over an interval, and the register whose intervals in the way cost least to evict.
+fn competition(
+    intervals: &[Interval],
+    interval: &Interval,
+    candidates: &[u8],
+    assigned: &[Vec<usize>],
+) -> (Vec<u8>, Option<(Cost, u8)>) {
+    let mut lowest: Option<(Cost, u8)> = None;
+    let mut free = vec![];
+    for &r in candidates {
+        let taken = assigned[r as usize].iter().filter(|&&j| intersects(&intervals[j].ranges, &interval.ranges));
+        let cost = taken.map(|&j| intervals[j].cost).fold(None, |a: Option<Cost>, c| match a {
+            Some(a) if a >= c => Some(a),
+            _ => Some(c),
+        });
+        match cost {
+            None => free.push(r),
+            Some(c) if lowest.is_none_or(|l| c < l.0) => lowest = Some((c, r)),
+            Some(_) => {}
+        }
+    }
+    (free, lowest)
+}
+
 impl<'a> Scan<'a> {
     fn new(function: &'a Function, file: &'a RegisterFile, live: &'a Liveness, needs: Vec<Needs>) -> Scan<'a> {
         let count = live.values.count();
@@ -268,21 +292,7 @@ impl<'a> Scan<'a> {
                 },
                 _ => registers,
             };
-            let mut lowest: Option<(Cost, u8)> = None;
-            let mut free = vec![];
-            for &r in candidates {
-                let taken =
-                    assigned[r as usize].iter().filter(|&&j| intersects(&intervals[j].ranges, &interval.ranges));
-                let cost = taken.map(|&j| intervals[j].cost).fold(None, |a: Option<Cost>, c| match a {
-                    Some(a) if a >= c => Some(a),
-                    _ => Some(c),
-                });
-                match cost {
-                    None => free.push(r),
-                    Some(c) if lowest.is_none_or(|l| c < l.0) => lowest = Some((c, r)),
-                    Some(_) => {}
-                }
-            }
+            let (free, lowest) = competition(intervals, interval, candidates, &assigned);
             if !free.is_empty() {
                 choice = Some(self.preferred(interval, &free));
             } else if let Some((cost, r)) = lowest
@@ -322,7 +332,13 @@ impl<'a> Scan<'a> {
                 None => done &= self.evict(interval),
             }
         }
-        for (interval, place) in intervals.iter().zip(&place) {
+        self.record(class, intervals, &place);
+        Ok(done)
+    }
+
+    /// Notes the registers of operands and temporaries of single instructions.
+    fn record(&mut self, class: Class, intervals: &[Interval], place: &[Option<u8>]) {
+        for (interval, place) in intervals.iter().zip(place) {
             match (interval.kind, place) {
                 (Kind::Tiny(i), Some(r)) => {
                     self.tiny.insert((i, interval.value), *r);
@@ -337,7 +353,6 @@ impl<'a> Scan<'a> {
                 _ => {}
             }
         }
-        Ok(done)
     }
 
     /// Takes the register away; true when the round stays valid.

@@ -8,6 +8,7 @@
 
 pub mod access;
 pub mod address;
+mod builder;
 pub mod division;
 pub mod expansion_cost;
 pub mod half_precision;

@@ -9,6 +9,7 @@
 
 pub mod emitter;
 mod encode;
+mod gather;
 mod memory;
 mod opcode;
 mod scalar;

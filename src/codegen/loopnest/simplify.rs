@@ -100,31 +100,7 @@ impl Simplifier<'_> {
                         return out;
                     }
                 }
-                Stmt::If { conditions, body } => {
-                    let mut open = vec![];
-                    let mut inside = facts.clone();
-                    let mut never = false;
-                    for c in conditions {
-                        let c = resolve(env, c);
-                        match inside.decide(&c) {
-                            Some(true) => {}
-                            Some(false) => never = true,
-                            None => {
-                                inside.assume(c.clone());
-                                open.push(c);
-                            }
-                        }
-                    }
-                    if never {
-                        continue;
-                    }
-                    let body = self.statements(body, &mut env.clone(), &mut inside);
-                    match body {
-                        body if open.is_empty() => out.extend(body),
-                        body if body.is_empty() => {}
-                        body => out.push(Stmt::If { conditions: open, body }),
-                    }
-                }
+                Stmt::If { conditions, body } => out.extend(self.conditional(conditions, body, env, facts)),
                 Stmt::Store { buffer, index, value, reduce } => {
                     let index = index.iter().map(|i| self.index(i, env, facts)).collect();
                     let value = self.expr(value, env, facts);
@@ -153,6 +129,32 @@ impl Simplifier<'_> {
             }
         }
         out
+    }
+
+    /// A body under the conditions that are not decided: itself where none is left, nothing where one never holds.
+    fn conditional(&mut self, conditions: &[Affine], body: &[Stmt], env: &Env, facts: &Facts) -> Vec<Stmt> {
+        let mut open = vec![];
+        let mut inside = facts.clone();
+        let mut never = false;
+        for c in conditions {
+            let c = resolve(env, c);
+            match inside.decide(&c) {
+                Some(true) => {}
+                Some(false) => never = true,
+                None => {
+                    inside.assume(c.clone());
+                    open.push(c);
+                }
+            }
+        }
+        if never {
+            return vec![];
+        }
+        let body = self.statements(body, &mut env.clone(), &mut inside);
+        match open.is_empty() || body.is_empty() {
+            true => body,
+            false => vec![Stmt::If { conditions: open, body }],
+        }
     }
 
     /// The loop, in as many parts as its conditions ask for.

@@ -9,7 +9,7 @@
 //! Moves carry knowledge; instructions are also compared, apart from their registers, with those of the function.
 
 use crate::codegen::Target;
-use crate::codegen::regalloc::allocation::{Allocation, Place, RegisterFile, Step, Values};
+use crate::codegen::regalloc::allocation::{Allocation, Place, RegisterFile, Step, ValueOperand, Values};
 use crate::codegen::vcode::operands::{Access, Class};
 use crate::codegen::vcode::{Function, Inst};
 use crate::runtime::{Error, Result};
@@ -58,6 +58,16 @@ pub fn check_with(function: &Function, allocation: &Allocation, file: &RegisterF
     checker.check_shape()?;
     while checker.pass()? {}
     Ok(())
+}
+
+/// A pass on its way.
+struct Walk {
+    state: State,
+    /// Open bodies: the state on entry (where the body may be skipped), the loop number.
+    open: Vec<(Option<State>, Option<usize>)>,
+    /// Loops so far.
+    loops: usize,
+    changed: bool,
 }
 
 struct Checker<'a> {
@@ -172,6 +182,39 @@ impl Checker<'_> {
 
     /// One pass over the steps; true when a loop head lost knowledge.
     fn pass(&mut self) -> Result<bool> {
+        let allocation = self.allocation;
+        let mut walk = Walk { state: self.entry()?, open: vec![], loops: 0, changed: false };
+        let mut operands = vec![];
+        for step in &allocation.steps {
+            let Step::Inst { origin, inst, hidden, temporaries } = step else {
+                self.transfer(&mut walk.state, step);
+                continue;
+            };
+            let origin = *origin;
+            let number = match inst {
+                Inst::LoopStart { .. } => walk.loops,
+                Inst::LoopEnd => {
+                    walk.open.last().and_then(|o| o.1).ok_or_else(|| self.error(origin, "no loop is open"))?
+                }
+                _ => 0,
+            };
+            operands.clear();
+            self.values.operands(&self.function.insts[origin as usize], number as u32, &mut operands);
+            let places = self.read(&walk.state, origin, inst, *hidden, &operands)?;
+            for &r in &temporaries.gprs {
+                walk.state.held[r as usize] = UNKNOWN;
+            }
+            for &r in &temporaries.vectors {
+                walk.state.held[64 + r as usize] = UNKNOWN;
+            }
+            self.write(&mut walk.state, origin, &operands, &places)?;
+            self.control(&mut walk, origin, inst, number)?;
+        }
+        Ok(walk.changed)
+    }
+
+    /// What registers and slots hold when the function is entered.
+    fn entry(&self) -> Result<State> {
         let slots = (self.allocation.gpr_slots + self.allocation.vector_slots) as usize;
         let mut state = State { held: vec![UNKNOWN; 128 + slots], gpr_slots: self.allocation.gpr_slots };
         let mut taken = vec![];
@@ -185,110 +228,116 @@ impl Checker<'_> {
                 state.held[at] = self.values.incoming(which as u32);
             }
         }
-        let mut changed = false;
-        let mut loops = 0;
-        // Open bodies: the state on entry (where the body may be skipped), the loop number.
-        let mut open: Vec<(Option<State>, Option<usize>)> = vec![];
-        let mut operands = vec![];
-        for step in &self.allocation.steps {
-            let (origin, inst, hidden, temporaries) = match step {
-                Step::Store { class, register, slot } => {
-                    let to = state.index(*class, Place::Slot(*slot));
-                    state.held[to] = state.held[state.index(*class, Place::Register(*register))];
-                    continue;
-                }
-                Step::Load { class, register, slot } => {
-                    let to = state.index(*class, Place::Register(*register));
-                    state.held[to] = state.held[state.index(*class, Place::Slot(*slot))];
-                    continue;
-                }
-                Step::Again { origin, inst } => {
-                    let mut at = None;
-                    self.function.insts[*origin as usize]
-                        .registers(|class, _, r| at = Some((class, self.values.value(class, r))));
-                    let (class, value) = at.expect("a constant is written somewhere");
-                    inst.registers(|_, _, r| {
-                        let to = state.index(class, Place::Register(r as u8));
-                        state.held[to] = value;
-                    });
-                    continue;
-                }
-                Step::Inst { origin, inst, hidden, temporaries } => (*origin, inst, *hidden, temporaries),
+        Ok(state)
+    }
+
+    /// A move between a register and a slot, or a constant computed again.
+    fn transfer(&self, state: &mut State, step: &Step) {
+        match step {
+            Step::Store { class, register, slot } => {
+                let to = state.index(*class, Place::Slot(*slot));
+                state.held[to] = state.held[state.index(*class, Place::Register(*register))];
+            }
+            Step::Load { class, register, slot } => {
+                let to = state.index(*class, Place::Register(*register));
+                state.held[to] = state.held[state.index(*class, Place::Slot(*slot))];
+            }
+            Step::Again { origin, inst } => {
+                let mut at = None;
+                self.function.insts[*origin as usize]
+                    .registers(|class, _, r| at = Some((class, self.values.value(class, r))));
+                let (class, value) = at.expect("a constant is written somewhere");
+                inst.registers(|_, _, r| {
+                    let to = state.index(class, Place::Register(r as u8));
+                    state.held[to] = value;
+                });
+            }
+            Step::Inst { .. } => {}
+        }
+    }
+
+    /// The places of an instruction's operands; each that is read must hold its value.
+    fn read(
+        &self,
+        state: &State,
+        origin: u32,
+        inst: &Inst,
+        hidden: Option<Place>,
+        operands: &[ValueOperand],
+    ) -> Result<Vec<Place>> {
+        let mut places = vec![];
+        inst.registers(|_, _, r| places.push(Place::Register(r as u8)));
+        for (k, o) in operands.iter().enumerate() {
+            let place = match (o.hidden, hidden) {
+                (true, Some(place)) => place,
+                (true, None) => return Err(self.error(origin, "its hidden operand has no place")),
+                (false, _) => places[k],
             };
-            let number = match inst {
-                Inst::LoopStart { .. } => loops,
-                Inst::LoopEnd => open.last().and_then(|o| o.1).ok_or_else(|| self.error(origin, "no loop is open"))?,
-                _ => 0,
-            };
-            operands.clear();
-            self.values.operands(&self.function.insts[origin as usize], number as u32, &mut operands);
-            let mut places = vec![];
-            inst.registers(|_, _, r| places.push(Place::Register(r as u8)));
-            for (k, o) in operands.iter().enumerate() {
-                let place = match (o.hidden, hidden) {
-                    (true, Some(place)) => place,
-                    (true, None) => return Err(self.error(origin, "its hidden operand has no place")),
-                    (false, _) => places[k],
-                };
-                let at = self.place(&state, origin, self.values.class(o.value), place)?;
-                if o.hidden {
-                    places.push(place);
-                }
-                if o.access.reads() && state.held[at] != o.value {
-                    let (name, held) = (self.values.name(o.value), state.held[at]);
-                    let found = if held == UNKNOWN { "nothing certain".into() } else { self.values.name(held) };
-                    return Err(self.error(origin, format!("it reads {name} in {place:?}, which holds {found}")));
-                }
+            let at = self.place(state, origin, self.values.class(o.value), place)?;
+            if o.hidden {
+                places.push(place);
             }
-            for &r in &temporaries.gprs {
-                state.held[r as usize] = UNKNOWN;
-            }
-            for &r in &temporaries.vectors {
-                state.held[64 + r as usize] = UNKNOWN;
-            }
-            for o in operands.iter().filter(|o| o.access.writes()) {
-                state.forget(o.value);
-            }
-            let mut written = vec![];
-            for (o, &place) in operands.iter().zip(&places).filter(|(o, _)| o.access != Access::Use) {
-                let at = state.index(self.values.class(o.value), place);
-                if written.contains(&at) {
-                    return Err(self.error(origin, "two results share a register"));
-                }
-                written.push(at);
-                state.held[at] = o.value;
-            }
-            match inst {
-                Inst::IfStart { .. } => open.push((Some(state.clone()), None)),
-                Inst::LoopStart { at_least_once, .. } => {
-                    open.push((if *at_least_once { None } else { Some(state.clone()) }, Some(number)));
-                    loops += 1;
-                    if self.heads.len() == number {
-                        self.heads.push(Some(state.clone()));
-                    }
-                    let head = self.heads[number].as_mut().expect("set when first reached");
-                    let before = head.clone();
-                    head.meet(&state);
-                    changed |= *head != before;
-                    state = head.clone();
-                }
-                Inst::LoopEnd => {
-                    let head = self.heads[number].as_mut().expect("set at the start");
-                    let before = head.clone();
-                    head.meet(&state);
-                    changed |= *head != before;
-                    if let Some((Some(skipped), _)) = open.pop() {
-                        state.meet(&skipped);
-                    }
-                }
-                Inst::IfEnd => match open.pop() {
-                    Some((Some(skipped), None)) => state.meet(&skipped),
-                    _ => return Err(self.error(origin, "no conditional is open")),
-                },
-                _ => {}
+            if o.access.reads() && state.held[at] != o.value {
+                let (name, held) = (self.values.name(o.value), state.held[at]);
+                let found = if held == UNKNOWN { "nothing certain".into() } else { self.values.name(held) };
+                return Err(self.error(origin, format!("it reads {name} in {place:?}, which holds {found}")));
             }
         }
-        Ok(changed)
+        Ok(places)
+    }
+
+    /// Puts the results of an instruction into their places, and nowhere else.
+    fn write(&self, state: &mut State, origin: u32, operands: &[ValueOperand], places: &[Place]) -> Result<()> {
+        for o in operands.iter().filter(|o| o.access.writes()) {
+            state.forget(o.value);
+        }
+        let mut written = vec![];
+        for (o, &place) in operands.iter().zip(places).filter(|(o, _)| o.access != Access::Use) {
+            let at = state.index(self.values.class(o.value), place);
+            if written.contains(&at) {
+                return Err(self.error(origin, "two results share a register"));
+            }
+            written.push(at);
+            state.held[at] = o.value;
+        }
+        Ok(())
+    }
+
+    /// Joins the states that meet at the start or the end of a body.
+    fn control(&mut self, walk: &mut Walk, origin: u32, inst: &Inst, number: usize) -> Result<()> {
+        match inst {
+            Inst::IfStart { .. } => walk.open.push((Some(walk.state.clone()), None)),
+            Inst::LoopStart { at_least_once, .. } => {
+                let skipped = if *at_least_once { None } else { Some(walk.state.clone()) };
+                walk.open.push((skipped, Some(number)));
+                walk.loops += 1;
+                if self.heads.len() == number {
+                    self.heads.push(Some(walk.state.clone()));
+                }
+                walk.changed |= self.meet_head(number, &walk.state);
+                walk.state = self.heads[number].clone().expect("set when first reached");
+            }
+            Inst::LoopEnd => {
+                walk.changed |= self.meet_head(number, &walk.state);
+                if let Some((Some(skipped), _)) = walk.open.pop() {
+                    walk.state.meet(&skipped);
+                }
+            }
+            Inst::IfEnd => match walk.open.pop() {
+                Some((Some(skipped), None)) => walk.state.meet(&skipped),
+                _ => return Err(self.error(origin, "no conditional is open")),
+            },
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// Keeps at a loop's head what `state` knows too; true when the head lost knowledge.
+    fn meet_head(&mut self, number: usize, state: &State) -> bool {
+        let head = self.heads[number].as_mut().expect("set at the start");
+        let before = head.clone();
+        head.meet(state);
+        *head != before
     }
 
     fn place(&self, state: &State, origin: u32, class: Class, place: Place) -> Result<usize> {

@@ -121,6 +121,14 @@ impl Generator<'_> {
                 self.b.push(Inst::VCompare { op, dst: mask, ty, a: x, b: y });
                 self.b.push(Inst::VSelect { dst, ty, mask, a, b });
             }
+            choice => self.scalar_statement(choice),
+        }
+    }
+
+    /// Integer arithmetic, a loop, a conditional, or an integer to a vector.
+    fn scalar_statement(&mut self, choice: u32) {
+        let ty = self.ty;
+        match choice {
             24 => {
                 let (a, dst) = (self.integer(), self.integer());
                 let other = self.integer();

@@ -120,11 +120,13 @@ impl Machine {
             }
             Inst::Range { dst, which } => self.gprs[dst.index()] = self.range[which as usize],
             Inst::Scratch { dst } => self.gprs[dst.index()] = base(self.arguments),
-            Inst::VConst { dst, ty, bits } => self.write(dst, ty, |_| bits),
-            Inst::VCopy { dst, src, ty } => {
-                let src = self.vectors[src.index()];
-                self.write(dst, ty, |i| lane(&src, ty.lane, i));
-            }
+            _ => return self.memory_step(inst),
+        }
+        Ok(())
+    }
+
+    fn memory_step(&mut self, inst: &Inst) -> Result<()> {
+        match *inst {
             Inst::VLoad { dst, ty, mem, addr, part } => {
                 let start = self.address(&addr);
                 self.load_lanes(dst, ty, mem, part, |_, i| start + i as i64 * mem.bytes() as i64)?;
@@ -153,6 +155,19 @@ impl Machine {
             Inst::VScatter { src, ty, mem, addr, stride, part } => {
                 let start = self.address(&addr);
                 self.store_lanes(src, ty, mem, part, |i| start + i as i64 * stride)?;
+            }
+            _ => return self.lanes_step(inst),
+        }
+        Ok(())
+    }
+
+    /// An instruction that writes a vector register from registers.
+    fn lanes_step(&mut self, inst: &Inst) -> Result<()> {
+        match *inst {
+            Inst::VConst { dst, ty, bits } => self.write(dst, ty, |_| bits),
+            Inst::VCopy { dst, src, ty } => {
+                let src = self.vectors[src.index()];
+                self.write(dst, ty, |i| lane(&src, ty.lane, i));
             }
             Inst::VSplat { dst, ty, src } => {
                 let value = self.gprs[src.index()] as u64;

@@ -1,6 +1,6 @@
 //! The registers that an instruction reads and writes: one table for liveness, allocation, checking and printing.
 
-use crate::codegen::vcode::{Addr, Gpr, Inst, Operand, Vreg};
+use crate::codegen::vcode::{Gpr, Inst, Operand, Vreg};
 use serde::{Deserialize, Serialize};
 
 /// Register class.
@@ -28,103 +28,67 @@ impl Access {
     }
 }
 
+/// Visits the operands of one row, in its order. Roles: a general-purpose register or vector that is used, defined or both,
+/// an operand that may be immediate, an address.
+macro_rules! operands {
+    ($inst:expr, $f:expr, { $($variant:ident: $($role:ident($field:ident)),*;)* }) => {
+        match $inst {
+            $(Inst::$variant { $($field,)* .. } => { $(operands!(@$role $f, $field);)* })*
+        }
+    };
+    (@use_gpr $f:expr, $r:ident) => { $f(Class::Gpr, Access::Use, &mut $r.0) };
+    (@def_gpr $f:expr, $r:ident) => { $f(Class::Gpr, Access::Def, &mut $r.0) };
+    (@use_vec $f:expr, $r:ident) => { $f(Class::Vector, Access::Use, &mut $r.0) };
+    (@def_vec $f:expr, $r:ident) => { $f(Class::Vector, Access::Def, &mut $r.0) };
+    (@acc_vec $f:expr, $r:ident) => { $f(Class::Vector, Access::UseDef, &mut $r.0) };
+    (@use_any $f:expr, $r:ident) => {
+        if let Operand::Reg(r) = $r {
+            $f(Class::Gpr, Access::Use, &mut r.0);
+        }
+    };
+    (@address $f:expr, $r:ident) => {
+        $f(Class::Gpr, Access::Use, &mut $r.base.0);
+        if let Some((index, _)) = &mut $r.index {
+            $f(Class::Gpr, Access::Use, &mut index.0);
+        }
+    };
+}
+
 impl Inst {
     /// Calls `f` on each register operand, those that are read first, then those that are written.
     pub fn registers_mut(&mut self, f: &mut impl FnMut(Class, Access, &mut u32)) {
-        use crate::codegen::vcode::operands::Access::{Def, Use, UseDef};
-        macro_rules! gpr {
-            ($a:expr, $r:expr) => {
-                f(Class::Gpr, $a, &mut $r.0)
-            };
-        }
-        macro_rules! vec {
-            ($a:expr, $r:expr) => {
-                f(Class::Vector, $a, &mut $r.0)
-            };
-        }
-        macro_rules! addr {
-            ($addr:expr) => {{
-                let Addr { base, index, .. } = $addr;
-                gpr!(Use, base);
-                if let Some((i, _)) = index {
-                    gpr!(Use, i);
-                }
-            }};
-        }
-        match self {
-            Inst::Imm { dst, .. }
-            | Inst::Argument { dst, .. }
-            | Inst::Range { dst, .. }
-            | Inst::Scratch { dst, .. } => {
-                gpr!(Def, dst)
-            }
-            Inst::Copy { dst, src } => {
-                gpr!(Use, src);
-                gpr!(Def, dst);
-            }
-            Inst::Int { dst, a, b, .. } => {
-                gpr!(Use, a);
-                if let Operand::Reg(b) = b {
-                    gpr!(Use, b);
-                }
-                gpr!(Def, dst);
-            }
-            Inst::LoadInt { dst, addr, .. } => {
-                addr!(addr);
-                gpr!(Def, dst);
-            }
-            Inst::Prefetch { addr } => addr!(addr),
-            Inst::LoopStart { count, .. } => gpr!(Use, count),
-            Inst::LoopEnd | Inst::IfEnd => {}
-            Inst::IfStart { a, b, .. } => {
-                gpr!(Use, a);
-                if let Operand::Reg(b) = b {
-                    gpr!(Use, b);
-                }
-            }
-            Inst::VConst { dst, .. } | Inst::VIota { dst, .. } => vec![Def, dst],
-            Inst::VCopy { dst, src, .. } | Inst::VConvert { dst, src, .. } => {
-                vec![Use, src];
-                vec![Def, dst];
-            }
-            Inst::VLoad { dst, addr, .. } | Inst::VBroadcast { dst, addr, .. } | Inst::VGather { dst, addr, .. } => {
-                addr!(addr);
-                vec![Def, dst];
-            }
-            Inst::VStore { src, addr, .. } | Inst::VScatter { src, addr, .. } => {
-                vec![Use, src];
-                addr!(addr);
-            }
-            Inst::VGatherIndex { dst, base, index, .. } => {
-                gpr!(Use, base);
-                vec![Use, index];
-                vec![Def, dst];
-            }
-            Inst::VSplat { dst, src, .. } => {
-                gpr!(Use, src);
-                vec![Def, dst];
-            }
-            Inst::VUnary { dst, a, .. } | Inst::VShift { dst, a, .. } | Inst::VReduce { dst, a, .. } => {
-                vec![Use, a];
-                vec![Def, dst];
-            }
-            Inst::VBinary { dst, a, b, .. } | Inst::VCompare { dst, a, b, .. } => {
-                vec![Use, a];
-                vec![Use, b];
-                vec![Def, dst];
-            }
-            Inst::VFma { acc, a, b, .. } => {
-                vec![Use, a];
-                vec![Use, b];
-                vec![UseDef, acc];
-            }
-            Inst::VSelect { dst, mask, a, b, .. } => {
-                vec![Use, mask];
-                vec![Use, a];
-                vec![Use, b];
-                vec![Def, dst];
-            }
-        }
+        operands!(self, f, {
+            Imm: def_gpr(dst);
+            Argument: def_gpr(dst);
+            Range: def_gpr(dst);
+            Scratch: def_gpr(dst);
+            Copy: use_gpr(src), def_gpr(dst);
+            Int: use_gpr(a), use_any(b), def_gpr(dst);
+            LoadInt: address(addr), def_gpr(dst);
+            Prefetch: address(addr);
+            LoopStart: use_gpr(count);
+            LoopEnd: ;
+            IfStart: use_gpr(a), use_any(b);
+            IfEnd: ;
+            VConst: def_vec(dst);
+            VIota: def_vec(dst);
+            VCopy: use_vec(src), def_vec(dst);
+            VConvert: use_vec(src), def_vec(dst);
+            VLoad: address(addr), def_vec(dst);
+            VBroadcast: address(addr), def_vec(dst);
+            VGather: address(addr), def_vec(dst);
+            VGatherIndex: use_gpr(base), use_vec(index), def_vec(dst);
+            VStore: use_vec(src), address(addr);
+            VScatter: use_vec(src), address(addr);
+            VSplat: use_gpr(src), def_vec(dst);
+            VUnary: use_vec(a), def_vec(dst);
+            VShift: use_vec(a), def_vec(dst);
+            VReduce: use_vec(a), def_vec(dst);
+            VBinary: use_vec(a), use_vec(b), def_vec(dst);
+            VCompare: use_vec(a), use_vec(b), def_vec(dst);
+            VFma: use_vec(a), use_vec(b), acc_vec(acc);
+            VSelect: use_vec(mask), use_vec(a), use_vec(b), def_vec(dst);
+        })
     }
 
     /// Calls `f` on each register operand, those that are read first.

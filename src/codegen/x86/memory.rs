@@ -2,16 +2,14 @@
 
 use super::encode::{Encoding, Memory, Rm, Width};
 use super::opcode::{self, Op};
-use super::scalar::n;
 use crate::codegen::regalloc::allocation::Needs;
 use crate::codegen::vcode::{Addr, Inst, Lane, LaneRange, VType, Vreg};
-use crate::codegen::x86::emitter::{AREA_2, Emitter, at, on_stack, repeated};
+use crate::codegen::x86::emitter::{Emitter, at, repeated};
 use crate::runtime::{DType, Result};
-use dynasmrt::{DynasmApi, dynasm};
 
 /// How memory elements become lanes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Widening {
+pub(super) enum Widening {
     Same,
     SignedByte,
     UnsignedByte,
@@ -23,7 +21,7 @@ enum Widening {
     Word,
 }
 
-fn widening(mem: DType, lane: Lane) -> Option<Widening> {
+pub(super) fn widening(mem: DType, lane: Lane) -> Option<Widening> {
     let integer = matches!(lane, Lane::I32 | Lane::I64);
     match mem {
         DType::Bool => Some(Widening::Bool),
@@ -38,11 +36,11 @@ fn widening(mem: DType, lane: Lane) -> Option<Widening> {
 }
 
 /// Lanes that take part: first, count.
-fn span(ty: VType, part: Option<LaneRange>) -> (usize, usize) {
+pub(super) fn span(ty: VType, part: Option<LaneRange>) -> (usize, usize) {
     part.map_or((0, ty.lanes as usize), |p| (p.first as usize, p.count as usize))
 }
 
-fn bits(first: usize, count: usize) -> u64 {
+pub(super) fn bits(first: usize, count: usize) -> u64 {
     ((1u64 << count) - 1) << first
 }
 
@@ -58,7 +56,7 @@ fn is_hardware_gather(mem: DType, lane: Lane, stride: i64, lanes: u8) -> bool {
 }
 
 /// Whether the elements are neighbours in memory, the last lane first, and fill a register.
-fn is_reversed(mem: DType, ty: VType, stride: i64) -> bool {
+pub(super) fn is_reversed(mem: DType, ty: VType, stride: i64) -> bool {
     let lane = ty.lane.bytes();
     widening(mem, ty.lane) == Some(Widening::Same) && stride == -(lane as i64) && ty.lanes as usize * lane >= 16
 }
@@ -125,104 +123,54 @@ impl Emitter<'_> {
                 let Some(widening) = widening(*mem, ty.lane) else { return self.unsupported(inst) };
                 self.load_lanes(v(*dst), *ty, widening, addr, span(*ty, *part))
             }
-            Inst::VStore { src, ty, mem, addr, part } => {
-                let (first, count) = span(*ty, *part);
-                match (widening(*mem, ty.lane), *mem, ty.lane) {
-                    _ if count == 0 => Ok(()),
-                    (Some(Widening::Same), ..) => {
-                        self.store_same(v(*src), ty.lane.bytes(), addr, (first, count), vectors)
-                    }
-                    (Some(_), ..) if self.evex => self.store_narrow(v(*src), *ty, *mem, addr, (first, count), vectors),
-                    (Some(_), DType::I32, _) => self.store_words(v(*src), *ty, addr, (first, count), vectors),
-                    (Some(_), ..) => self.store_low(v(*src), *ty, *mem, addr, (first, count), vectors),
-                    (None, ..) => self.unsupported(inst),
-                }
-            }
-            Inst::VBroadcast { dst, ty, mem, addr } => {
-                let Some(widening) = widening(*mem, ty.lane) else { return self.unsupported(inst) };
-                let (d, lane) = (v(*dst), ty.lane.bytes());
-                let w = Width::of(ty.lanes as usize * lane);
-                let m = at(addr, 0)?;
-                match widening {
-                    Widening::Same if lane == 4 => self.load(opcode::BROADCAST_SS, w, d, m),
-                    Widening::Same => self.load(opcode::BROADCAST_Q, w, d, m),
-                    Widening::Word => {
-                        self.load(opcode::BROADCAST_D, Width::of(w.bytes() / 2), d, m);
-                        self.op2(opcode::EXTEND_DQ, w, d, d);
-                    }
-                    Widening::Half => {
-                        self.load(opcode::BROADCAST_W, Width::of(w.bytes() / 2), d, m);
-                        self.op2(opcode::ZERO_EXTEND_WD, w, d, d);
-                    }
-                    _ => {
-                        self.load(opcode::BROADCAST_B, Width::X, d, m);
-                        self.op2(extension(widening, lane), w, d, d);
-                        if widening == Widening::Bool {
-                            self.bool_to_mask(w, d, lane);
-                        }
-                    }
-                }
-                Ok(())
-            }
-            Inst::VGather { dst, ty, mem, addr, stride, part } => {
-                if uses_area(inst, self.evex) {
-                    return self.gather_through_area(v(*dst), *ty, *mem, addr, *stride, span(*ty, *part), gprs);
-                }
-                if is_reversed(*mem, *ty, *stride) {
-                    return self.load_reversed(v(*dst), *ty, addr, span(*ty, *part), vectors[0]);
-                }
-                let lane = ty.lane.bytes();
-                let m = self.gather_base(addr, gprs)?;
-                let index = vectors[0];
-                self.strided_index(index, *ty, *stride);
-                let w = Width::of(ty.lanes as usize * lane);
-                let op = if lane == 4 { opcode::GATHER_DPS } else { opcode::GATHER_DPD };
-                self.gather(
-                    op,
-                    w,
-                    lane,
-                    v(*dst),
-                    Memory { index: Some((index, 1)), ..m },
-                    span(*ty, *part),
-                    vectors.get(1),
-                );
-                Ok(())
-            }
-            Inst::VGatherIndex { dst, ty, mem, base, index, index_lane, part } => {
-                if uses_area(inst, self.evex) {
-                    let from = (n(*base), v(*index), *index_lane);
-                    return self.gather_index_through_area(v(*dst), *ty, *mem, from, span(*ty, *part), gprs);
-                }
-                let (lane, wide) = (ty.lane.bytes(), index_lane.bytes() == 8);
-                let w = Width::of(ty.lanes as usize * lane.max(index_lane.bytes()));
-                let m = Memory { base: Some(n(*base)), index: Some((v(*index), lane as u8)), displacement: 0 };
-                let op = match (wide, lane) {
-                    (false, 4) => opcode::GATHER_DPS,
-                    (false, _) => opcode::GATHER_DPD,
-                    (true, 4) => opcode::GATHER_QPS,
-                    (true, _) => opcode::GATHER_QPD,
-                };
-                self.gather(op, w, lane, vectors[0], m, span(*ty, *part), vectors.get(1));
-                self.copy(Width::of(ty.lanes as usize * lane), v(*dst), vectors[0]);
-                Ok(())
-            }
-            Inst::VScatter { src, ty, mem, addr, stride, part } => {
-                if uses_area(inst, self.evex) {
-                    return self.scatter_through_area(v(*src), *ty, *mem, addr, *stride, span(*ty, *part), gprs);
-                }
-                let lane = ty.lane.bytes();
-                let m = self.gather_base(addr, gprs)?;
-                self.strided_index(vectors[0], *ty, *stride);
-                let (first, count) = span(*ty, *part);
-                self.scratch_mask(bits(first, count));
-                let op = if lane == 4 { opcode::SCATTER_DPS } else { opcode::SCATTER_DPD };
-                let rm = Rm::Memory(Memory { index: Some((vectors[0], 1)), ..m });
-                let w = Width::of(ty.lanes as usize * lane);
-                self.vector(Encoding { mask: 1, vector_index: true, ..self.plain(op, w, v(*src), 0, rm) });
-                Ok(())
-            }
+            Inst::VStore { .. } => self.store_inst(inst, vectors),
+            Inst::VBroadcast { .. } => self.broadcast_inst(inst),
+            Inst::VGather { .. } => self.gather_inst(inst, gprs, vectors),
+            Inst::VGatherIndex { .. } => self.gather_index_inst(inst, gprs, vectors),
+            Inst::VScatter { .. } => self.scatter_inst(inst, gprs, vectors),
             _ => self.unsupported(inst),
         }
+    }
+
+    fn store_inst(&mut self, inst: &Inst, vectors: &[u8]) -> Result<()> {
+        let Inst::VStore { src, ty, mem, addr, part } = inst else { return self.unsupported(inst) };
+        let (first, count) = span(*ty, *part);
+        match (widening(*mem, ty.lane), *mem, ty.lane) {
+            _ if count == 0 => Ok(()),
+            (Some(Widening::Same), ..) => self.store_same(v(*src), ty.lane.bytes(), addr, (first, count), vectors),
+            (Some(_), ..) if self.evex => self.store_narrow(v(*src), *ty, *mem, addr, (first, count), vectors),
+            (Some(_), DType::I32, _) => self.store_words(v(*src), *ty, addr, (first, count), vectors),
+            (Some(_), ..) => self.store_low(v(*src), *ty, *mem, addr, (first, count), vectors),
+            (None, ..) => self.unsupported(inst),
+        }
+    }
+
+    fn broadcast_inst(&mut self, inst: &Inst) -> Result<()> {
+        let Inst::VBroadcast { dst, ty, mem, addr } = inst else { return self.unsupported(inst) };
+        let Some(widening) = widening(*mem, ty.lane) else { return self.unsupported(inst) };
+        let (d, lane) = (v(*dst), ty.lane.bytes());
+        let w = Width::of(ty.lanes as usize * lane);
+        let m = at(addr, 0)?;
+        match widening {
+            Widening::Same if lane == 4 => self.load(opcode::BROADCAST_SS, w, d, m),
+            Widening::Same => self.load(opcode::BROADCAST_Q, w, d, m),
+            Widening::Word => {
+                self.load(opcode::BROADCAST_D, Width::of(w.bytes() / 2), d, m);
+                self.op2(opcode::EXTEND_DQ, w, d, d);
+            }
+            Widening::Half => {
+                self.load(opcode::BROADCAST_W, Width::of(w.bytes() / 2), d, m);
+                self.op2(opcode::ZERO_EXTEND_WD, w, d, d);
+            }
+            _ => {
+                self.load(opcode::BROADCAST_B, Width::X, d, m);
+                self.op2(extension(widening, lane), w, d, d);
+                if widening == Widening::Bool {
+                    self.bool_to_mask(w, d, lane);
+                }
+            }
+        }
+        Ok(())
     }
 
     // ---- loads
@@ -308,7 +256,7 @@ impl Emitter<'_> {
     }
 
     /// Lane 0 at `addr`, the others before it: a load and a permutation.
-    fn load_reversed(
+    pub(super) fn load_reversed(
         &mut self,
         d: u8,
         ty: VType,
@@ -491,171 +439,6 @@ impl Emitter<'_> {
         let e = self.plain(op, Width::X, s, 0, Rm::Memory(to));
         self.vector(Encoding { immediate: Some(lane), ..e });
     }
-
-    // ---- gathers and scatters
-
-    /// The address without an index register.
-    fn gather_base(&mut self, addr: &Addr, gprs: &[u8]) -> Result<Memory> {
-        if addr.index.is_none() {
-            return at(addr, 0);
-        }
-        self.address(gprs[0], addr, 0)?;
-        Ok(Memory { base: Some(gprs[0]), index: None, displacement: 0 })
-    }
-
-    /// Byte offsets 0, stride, 2·stride … as 32-bit lanes.
-    fn strided_index(&mut self, d: u8, ty: VType, stride: i64) {
-        let w = Width::of(ty.lanes as usize * 4);
-        let lanes = (w.bytes() / 4) as i64;
-        let offsets =
-            (0..lanes).flat_map(|i| if i < i64::from(ty.lanes) { (i * stride) as i32 } else { 0 }.to_le_bytes());
-        self.op3_constant(opcode::LOAD_PS, w, d, 0, offsets.collect());
-    }
-
-    /// `d`, the index and `mask_register` (AVX2) differ.
-    #[allow(clippy::too_many_arguments)]
-    fn gather(
-        &mut self,
-        op: Op,
-        w: Width,
-        lane: usize,
-        d: u8,
-        m: Memory,
-        (first, count): (usize, usize),
-        mask_register: Option<&u8>,
-    ) {
-        self.zero(d);
-        let e = Encoding { vector_index: true, ..self.plain(op, w, d, 0, Rm::Memory(m)) };
-        match mask_register {
-            None => {
-                self.scratch_mask(bits(first, count));
-                self.vector(Encoding { mask: 1, ..e });
-            }
-            Some(&mask) => {
-                self.op3_constant(opcode::LOAD_PS, w, mask, 0, lane_mask(lane, w, first, count));
-                self.vector(Encoding { second: mask, ..e });
-            }
-        }
-    }
-
-    #[allow(clippy::too_many_arguments)]
-    fn gather_through_area(
-        &mut self,
-        d: u8,
-        ty: VType,
-        mem: DType,
-        addr: &Addr,
-        stride: i64,
-        (first, count): (usize, usize),
-        gprs: &[u8],
-    ) -> Result<()> {
-        let (pointer, t) = (gprs[0], gprs[1]);
-        self.address(pointer, addr, stride * first as i64)?;
-        self.clear_area(ty, (first, count), t);
-        let here = Addr { base: crate::codegen::vcode::Gpr(u32::from(pointer)), index: None, disp: 0 };
-        for i in first..first + count {
-            self.load_int(t, &here, 0, mem)?;
-            self.lane_to_area(t, mem, ty.lane.bytes(), i, 0);
-            if i + 1 < first + count {
-                self.add_large(pointer, stride);
-            }
-        }
-        let w = Width::of(ty.lanes as usize * ty.lane.bytes());
-        self.load(opcode::LOAD_PS, w, d, on_stack(0));
-        Ok(())
-    }
-
-    fn gather_index_through_area(
-        &mut self,
-        d: u8,
-        ty: VType,
-        mem: DType,
-        (base, index, index_lane): (u8, u8, Lane),
-        (first, count): (usize, usize),
-        gprs: &[u8],
-    ) -> Result<()> {
-        let (pointer, t) = (gprs[0], gprs[1]);
-        let index_bytes = index_lane.bytes();
-        let iw = Width::of(ty.lanes as usize * index_bytes);
-        self.store(opcode::STORE_PS, iw, index, on_stack(AREA_2));
-        self.clear_area(ty, (first, count), t);
-        for i in first..first + count {
-            let from = AREA_2 + (i * index_bytes) as i32;
-            if index_bytes == 4 {
-                dynasm!(self.asm ; .arch x64 ; movsxd Rq(pointer), DWORD [rsp + from]);
-            } else {
-                dynasm!(self.asm ; .arch x64 ; mov Rq(pointer), [rsp + from]);
-            }
-            let gpr = |r: u8| crate::codegen::vcode::Gpr(u32::from(r));
-            let addr = Addr { base: gpr(base), index: Some((gpr(pointer), mem.bytes() as u8)), disp: 0 };
-            self.load_int(t, &addr, 0, mem)?;
-            self.lane_to_area(t, mem, ty.lane.bytes(), i, 0);
-        }
-        let w = Width::of(ty.lanes as usize * ty.lane.bytes());
-        self.load(opcode::LOAD_PS, w, d, on_stack(0));
-        Ok(())
-    }
-
-    /// Zero in the lanes of the first area that do not take part.
-    fn clear_area(&mut self, ty: VType, (first, count): (usize, usize), t: u8) {
-        let lanes = ty.lanes as usize;
-        if (first, count) != (0, lanes) {
-            self.immediate(t, 0);
-            for i in (0..lanes).filter(|i| !(first..first + count).contains(i)) {
-                self.lane_to_area(t, DType::I64, ty.lane.bytes(), i, 0);
-            }
-        }
-    }
-
-    /// Writes an integer register to a lane of an area.
-    pub(super) fn lane_to_area(&mut self, t: u8, mem: DType, lane: usize, i: usize, area: i32) {
-        let to = area + (i * lane) as i32;
-        if mem == DType::Bool {
-            dynasm!(self.asm ; .arch x64 ; neg Rq(t));
-        }
-        if lane == 4 {
-            dynasm!(self.asm ; .arch x64 ; mov [rsp + to], Rd(t));
-        } else {
-            dynasm!(self.asm ; .arch x64 ; mov [rsp + to], Rq(t));
-        }
-    }
-
-    #[allow(clippy::too_many_arguments)]
-    fn scatter_through_area(
-        &mut self,
-        s: u8,
-        ty: VType,
-        mem: DType,
-        addr: &Addr,
-        stride: i64,
-        (first, count): (usize, usize),
-        gprs: &[u8],
-    ) -> Result<()> {
-        let (pointer, t) = (gprs[0], gprs[1]);
-        let lane = ty.lane.bytes();
-        let w = Width::of(ty.lanes as usize * lane);
-        self.store(opcode::STORE_PS, w, s, on_stack(0));
-        self.address(pointer, addr, stride * first as i64)?;
-        for i in first..first + count {
-            let from = (i * lane) as i32;
-            match mem.bytes() {
-                8 => dynasm!(self.asm ; .arch x64 ; mov Rq(t), [rsp + from] ; mov [Rq(pointer)], Rq(t)),
-                4 => dynasm!(self.asm ; .arch x64 ; mov Rd(t), [rsp + from] ; mov [Rq(pointer)], Rd(t)),
-                2 => dynasm!(self.asm ; .arch x64 ; mov Rd(t), [rsp + from] ; mov [Rq(pointer)], Rw(t)),
-                _ => {
-                    dynasm!(self.asm ; .arch x64 ; mov Rd(t), [rsp + from]);
-                    if mem == DType::Bool {
-                        dynasm!(self.asm ; .arch x64 ; and Rd(t), BYTE 1);
-                    }
-                    dynasm!(self.asm ; .arch x64 ; mov [Rq(pointer)], Rb(t));
-                }
-            }
-            if i + 1 < first + count {
-                self.add_large(pointer, stride);
-            }
-        }
-        Ok(())
-    }
 }
 
 /// The instruction that widens bytes, or halves, to lanes.
@@ -670,12 +453,12 @@ fn extension(widening: Widening, lane: usize) -> Op {
 }
 
 /// All ones in the lanes that take part.
-fn lane_mask(lane: usize, w: Width, first: usize, count: usize) -> Vec<u8> {
+pub(super) fn lane_mask(lane: usize, w: Width, first: usize, count: usize) -> Vec<u8> {
     let mut mask = repeated(0, lane, w);
     mask[first * lane..(first + count) * lane].fill(0xff);
     mask
 }
 
-fn v(r: Vreg) -> u8 {
+pub(super) fn v(r: Vreg) -> u8 {
     r.0 as u8
 }
