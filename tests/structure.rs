@@ -1,4 +1,5 @@
-//! What is deliberately absent: circles of files, upward imports, paths of one machine, names of registries, `unsafe` without a reason.
+//! What is deliberately absent: circles of files, upward imports, long functions and files, paths of one machine, names of
+//! registries, `unsafe` without a reason.
 
 #[path = "structure/modules.rs"]
 mod modules;
@@ -242,4 +243,66 @@ fn fallible_methods_document_their_errors() {
         }
     }
     assert!(silent.is_empty(), "no `# Errors`:\n{}", silent.join("\n"));
+}
+
+/// Most lines of a function, and of a file.
+const LONGEST: (usize, usize) = (80, 600);
+
+/// Files whose functions may be longer: one search, or one scan of polyhedra, that shares its state throughout.
+const LONG_FUNCTIONS: [&str; 4] =
+    ["src/poly/tile/phase", "src/poly/tile/band", "src/poly/lower", "src/language/parser/schedule.rs"];
+
+/// Functions of tests that are tables: a row for each case.
+const TABLES: [(&str, &str); 4] = [
+    ("src/codegen/tests/cases.rs", "arithmetic"),
+    ("src/codegen/tests/cases.rs", "scalars"),
+    ("src/graph/define/tests.rs", "cases"),
+    ("src/graph/rules/tests.rs", "samples"),
+];
+
+/// Each function's name, its first line and number of lines; formatted code closes a function at its own indentation.
+fn functions(text: &str) -> Vec<(&str, usize, usize)> {
+    let lines: Vec<&str> = text.lines().collect();
+    let mut functions = vec![];
+    for (i, line) in lines.iter().enumerate() {
+        let code = line.trim_start();
+        let indentation = &line[..line.len() - code.len()];
+        let mut words = code
+            .split_whitespace()
+            .skip_while(|word| word.starts_with("pub") || ["const", "unsafe", "extern", "\"C\"", "in"].contains(word));
+        let (Some("fn"), Some(rest)) = (words.next(), words.next()) else { continue };
+        let name = rest.split(['(', '<']).next().unwrap_or_default();
+        let end = lines[i..].iter().position(|l| l.strip_prefix(indentation) == Some("}"));
+        if !code.ends_with([';', '}'])
+            && let Some(end) = end
+        {
+            functions.push((name, i + 1, end + 1));
+        }
+    }
+    functions
+}
+
+#[test]
+fn functions_and_files_stay_short() {
+    let mut long = vec![];
+    let mut counted = 0;
+    for path in files(&root().join("src")).iter().filter(|p| p.extension().is_some_and(|e| e == "rs")) {
+        let (text, file) = (fs::read_to_string(path).unwrap(), path.strip_prefix(root()).unwrap().to_string_lossy());
+        let length = text.lines().count();
+        if length > LONGEST.1 {
+            long.push(format!("{file} has {length} lines"));
+        }
+        let functions = functions(&text);
+        counted += functions.len();
+        if LONG_FUNCTIONS.iter().any(|prefix| file.starts_with(prefix)) {
+            continue;
+        }
+        for (name, line, length) in functions {
+            if length > LONGEST.0 && !TABLES.contains(&(&file, name)) {
+                long.push(format!("{file}:{line}: {name} has {length} lines"));
+            }
+        }
+    }
+    assert!(counted > 2000, "only {counted} functions are seen");
+    assert!(long.is_empty(), "{}", long.join("\n"));
 }

@@ -75,6 +75,31 @@ fn program(out: &mut String, p: &Program, machine: &Machine) {
     };
     let points: Vec<Point> = measured.iter().enumerate().map(point).collect();
     plots(out, &bars, machine, &p.work, &points);
+    table(out, p);
+    put(out, "<h3>Where the schedules differ</h3><ul>");
+    for s in p.schedules.iter().filter(|s| s.origin != Origin::Ilp && !s.tree.is_empty()) {
+        let place = s.differs_from_ilp.as_ref().map_or("nowhere".to_string(), |d| d.sentence("ilp"));
+        put(out, &format!("<li><b>{}</b> {}", escape(&s.name), escape(&place)));
+    }
+    put(out, "</ul><h3>Tensor instructions</h3><ul>");
+    for s in p.schedules.iter().filter(|s| s.origin != Origin::Untransformed && !s.tree.is_empty()) {
+        put(out, &format!("<li><b>{}</b> {}", escape(&s.name), escape(&s.instructions())));
+    }
+    put(out, "</ul><h3>Loops</h3><div class=nests>");
+    let ilp = p.schedules.iter().find(|s| s.origin == Origin::Ilp).map_or("", |s| &s.loops);
+    for s in p.schedules.iter().filter(|s| !s.loops.is_empty()) {
+        nest(out, &s.name, &s.loops, if s.origin == Origin::Ilp { &s.loops } else { ilp }, true);
+    }
+    put(out, "</div><h3>Schedule trees</h3><div class=nests>");
+    let ilp = p.schedules.iter().find(|s| s.origin == Origin::Ilp).map_or("", |s| &s.tree);
+    for s in p.schedules.iter().filter(|s| !s.tree.is_empty()) {
+        nest(out, &s.name, &s.tree, if s.origin == Origin::Ilp { &s.tree } else { ilp }, false);
+    }
+    put(out, "</div>");
+}
+
+/// A row of measurements for each schedule, or why there are none.
+fn table(out: &mut String, p: &Program) {
     let header = [
         "schedule",
         "median",
@@ -111,26 +136,7 @@ fn program(out: &mut String, p: &Program, machine: &Machine) {
         ];
         put(out, &format!("<tr>{}", cells("td", &row)));
     }
-    put(out, "</table></div><h3>Where the schedules differ</h3><ul>");
-    for s in p.schedules.iter().filter(|s| s.origin != Origin::Ilp && !s.tree.is_empty()) {
-        let place = s.differs_from_ilp.as_ref().map_or("nowhere".to_string(), |d| d.sentence("ilp"));
-        put(out, &format!("<li><b>{}</b> {}", escape(&s.name), escape(&place)));
-    }
-    put(out, "</ul><h3>Tensor instructions</h3><ul>");
-    for s in p.schedules.iter().filter(|s| s.origin != Origin::Untransformed && !s.tree.is_empty()) {
-        put(out, &format!("<li><b>{}</b> {}", escape(&s.name), escape(&s.instructions())));
-    }
-    put(out, "</ul><h3>Loops</h3><div class=nests>");
-    let ilp = p.schedules.iter().find(|s| s.origin == Origin::Ilp).map_or("", |s| &s.loops);
-    for s in p.schedules.iter().filter(|s| !s.loops.is_empty()) {
-        nest(out, &s.name, &s.loops, if s.origin == Origin::Ilp { &s.loops } else { ilp }, true);
-    }
-    put(out, "</div><h3>Schedule trees</h3><div class=nests>");
-    let ilp = p.schedules.iter().find(|s| s.origin == Origin::Ilp).map_or("", |s| &s.tree);
-    for s in p.schedules.iter().filter(|s| !s.tree.is_empty()) {
-        nest(out, &s.name, &s.tree, if s.origin == Origin::Ilp { &s.tree } else { ilp }, false);
-    }
-    put(out, "</div>");
+    put(out, "</table></div>");
 }
 
 /// Kernels that are drawn.

@@ -9,9 +9,11 @@ use std::str::FromStr;
 pub struct F32(pub u32);
 
 impl F32 {
+    /// The bits of `v`.
     pub fn new(v: f32) -> F32 {
         F32(v.to_bits())
     }
+    /// The number.
     pub fn get(self) -> f32 {
         f32::from_bits(self.0)
     }
@@ -54,11 +56,15 @@ impl Display for Layout {
 /// Window of a convolution or pooling over the spatial dimensions (1, 2 or 3 of them).
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub struct Window {
+    /// Extent of each spatial dimension.
     pub kernel: Vec<i64>,
+    /// Step of each spatial dimension.
     pub stride: Vec<i64>,
+    /// Distance of neighbouring elements of the window in each spatial dimension.
     pub dilation: Vec<i64>,
-    /// Padding before each spatial dimension, then after.
+    /// Padding before each spatial dimension.
     pub pad_before: Vec<i64>,
+    /// Padding after each spatial dimension.
     pub pad_after: Vec<i64>,
 }
 
@@ -81,30 +87,45 @@ impl Display for Window {
     }
 }
 
+/// Reduction of a pooling.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub enum PoolKind {
+    /// The largest element.
     Max,
     /// Divides by the number of elements inside the input, or by the whole window.
     Average {
+        /// Count padding as elements.
         count_padding: bool,
     },
 }
 
+/// Reductions over dimensions of a tensor.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub enum ReduceOp {
+    /// Sum of the elements.
     Sum,
+    /// Sum divided by the number of elements.
     Mean,
+    /// Largest element.
     Max,
+    /// Smallest element.
     Min,
+    /// Product of the elements.
     Prod,
+    /// Sum of the squares.
     SumSquare,
+    /// Sum of the absolute values.
     L1,
+    /// Square root of the sum of the squares.
     L2,
+    /// Logarithm of the sum.
     LogSum,
+    /// Logarithm of the sum of the exponentials.
     LogSumExp,
 }
 
 impl ReduceOp {
+    /// Every reduction.
     pub const ALL: &'static [ReduceOp] = &[
         ReduceOp::Sum,
         ReduceOp::Mean,
@@ -118,6 +139,7 @@ impl ReduceOp {
         ReduceOp::LogSumExp,
     ];
 
+    /// Name in the text of a graph.
     pub fn name(self) -> &'static str {
         match self {
             ReduceOp::Sum => "sum",

@@ -229,6 +229,97 @@ fn iterators(shape: &[i64]) -> String {
     shape.iter().enumerate().map(|(i, e)| format!("i{i} {e}")).collect::<Vec<_>>().join(", ")
 }
 
+/// The value itself, or an elementwise function of it.
+fn unary(rng: &mut StdRng, e: Expr) -> Expr {
+    match rng.random_range(0..4) {
+        0 => samples::relu(e),
+        1 => Expr::unary(UnaryOp::Neg, e),
+        2 => samples::add(e, Expr::f32(1.0)),
+        _ => e,
+    }
+}
+
+/// The tensor of indices of a random program.
+const IDS: BufferId = BufferId(3);
+
+/// Defines `target` from tensor `x`, and perhaps another of those known; its shape.
+fn random_definition(rng: &mut StdRng, p: &mut Program, known: &[BufferId], x: BufferId, target: BufferId) -> Vec<i64> {
+    let s = p.tensors[x.0 as usize].shape.clone();
+    let n = s.len() as u32;
+    let load = Expr::load(x, vars(n));
+    let mut shape = s.clone();
+    let kind = rng.random_range(0..9);
+    match if n == 0 && (3..8).contains(&kind) { 8 } else { kind } {
+        // Another tensor of the same shape, of the same rank or a row, if there is one.
+        0 | 1 => {
+            let suits = |&&b: &&BufferId| p.tensors[b.0 as usize].shape == s;
+            let others: Vec<BufferId> = known.iter().filter(suits).copied().collect();
+            let y = others[rng.random_range(0..others.len())];
+            let op = [BinaryOp::Add, BinaryOp::Sub, BinaryOp::Max, BinaryOp::Min][rng.random_range(0..4)];
+            let body = unary(rng, Expr::binary(op, load, Expr::load(y, vars(n))));
+            define(p, target, &iterators(&s), n, None, vec![], body);
+        }
+        2 => {
+            let body = unary(rng, load);
+            define(p, target, &iterators(&s), n, None, vec![], body);
+        }
+        // Dimensions rotated.
+        3 => {
+            shape.rotate_left(1);
+            let index = (0..n).map(|d| v((d + n - 1) % n)).collect();
+            define(p, target, &iterators(&shape), n, None, vec![], Expr::load(x, index));
+        }
+        // Shifted along one dimension, padded.
+        4 => {
+            let d = rng.random_range(0..n);
+            let (before, after) = (rng.random_range(-1..=1), rng.random_range(0..=1));
+            shape[d as usize] = (s[d as usize] + before + after).max(1);
+            let mut index = vars(n);
+            index[d as usize] = v(d).offset(-before);
+            let end = Affine::constant(s[d as usize] - 1).add_scaled(&index[d as usize], -1);
+            let access = Access {
+                buffer: x,
+                guard: vec![index[d as usize].clone(), end],
+                index: index.into_iter().map(Index::Affine).collect(),
+                otherwise: Some(Scalar::f32([0.0, 0.0, 2.0][rng.random_range(0..3)])),
+            };
+            let body = unary(rng, Expr::Load(access));
+            define(p, target, &iterators(&shape), n, None, vec![], body);
+        }
+        // The last dimension reduced, possibly only a part of it.
+        5 | 6 => {
+            let part = if rng.random_bool(0.3) { vec![v(n - 1).offset(-1)] } else { vec![] };
+            let op = [BinaryOp::Add, BinaryOp::Max][rng.random_range(0..2)];
+            let body = unary(rng, load);
+            shape.pop();
+            define(p, target, &iterators(&s), n - 1, Some(op), part, body);
+        }
+        // Two tensors one after the other along the first dimension.
+        7 => {
+            let body = Expr::load(x, vars(n));
+            define(p, target, &iterators(&s), n, None, vec![], body.clone());
+            define(p, target, &iterators(&s), n, None, vec![], Expr::unary(UnaryOp::Neg, body));
+            p.definitions.last_mut().unwrap().write[0].constant = shape[0];
+            shape[0] *= 2;
+        }
+        // Rows chosen by an index tensor, or a mask by position.
+        _ if n > 0 && s[0] >= 2 => {
+            let mut index: Vec<Index> = vars(n).into_iter().map(Index::Affine).collect();
+            shape[0] = 3;
+            index[0] = Index::Value(Box::new(Expr::load(IDS, vec![v(0)])));
+            let read = Expr::Load(Access { buffer: x, index, guard: vec![], otherwise: None });
+            define(p, target, &iterators(&shape), n, None, vec![], unary(rng, read));
+        }
+        _ => {
+            let sum = (0..n).fold(Affine::constant(0), |a, i| a.plus(Var(i), 1));
+            let odd = Expr::compare(CompareOp::Gt, Expr::Index(sum), Expr::Const(Scalar::i64(1)));
+            let body = Expr::select(odd, load, Expr::f32(0.0));
+            define(p, target, &iterators(&s), n, None, vec![], body);
+        }
+    }
+    shape
+}
+
 /// A program of two to six definitions of the kinds that operators have.
 fn random_program(rng: &mut StdRng) -> Program {
     let mut p = Program::default();
@@ -239,7 +330,6 @@ fn random_program(rng: &mut StdRng) -> Program {
         known.push(tensor(&mut p, role, &format!("X{i}"), &shape));
     }
     p.tensors.push(TensorDecl { name: "ids".into(), dtype: DType::I64, shape: vec![3], role: Role::Input });
-    let ids = BufferId(3);
     // Outputs come before temporaries: their shapes are not known yet.
     let steps = rng.random_range(2..=6);
     let outputs: Vec<bool> = (0..steps).map(|k| k + 1 == steps || rng.random_bool(0.15)).collect();
@@ -256,85 +346,7 @@ fn random_program(rng: &mut StdRng) -> Program {
         .resize(4 + steps, TensorDecl { name: String::new(), dtype: DType::F32, shape: vec![], role: Role::Output });
     for (k, &target) in names.iter().enumerate() {
         let x = known[known.len() - 1 - rng.random_range(0..known.len().min(3))];
-        let s = p.tensors[x.0 as usize].shape.clone();
-        let n = s.len() as u32;
-        let load = Expr::load(x, vars(n));
-        let unary = |rng: &mut StdRng, e: Expr| match rng.random_range(0..4) {
-            0 => samples::relu(e),
-            1 => Expr::unary(UnaryOp::Neg, e),
-            2 => samples::add(e, Expr::f32(1.0)),
-            _ => e,
-        };
-        let mut shape = s.clone();
-        let kind = rng.random_range(0..9);
-        match if n == 0 && (3..8).contains(&kind) { 8 } else { kind } {
-            // Another tensor of the same shape, of the same rank or a row, if there is one.
-            0 | 1 => {
-                let suits = |&&b: &&BufferId| p.tensors[b.0 as usize].shape == s;
-                let others: Vec<BufferId> = known.iter().filter(suits).copied().collect();
-                let y = others[rng.random_range(0..others.len())];
-                let op = [BinaryOp::Add, BinaryOp::Sub, BinaryOp::Max, BinaryOp::Min][rng.random_range(0..4)];
-                let body = unary(rng, Expr::binary(op, load, Expr::load(y, vars(n))));
-                define(&mut p, target, &iterators(&s), n, None, vec![], body);
-            }
-            2 => {
-                let body = unary(rng, load);
-                define(&mut p, target, &iterators(&s), n, None, vec![], body);
-            }
-            // Dimensions rotated.
-            3 => {
-                shape.rotate_left(1);
-                let index = (0..n).map(|d| v((d + n - 1) % n)).collect();
-                define(&mut p, target, &iterators(&shape), n, None, vec![], Expr::load(x, index));
-            }
-            // Shifted along one dimension, padded.
-            4 => {
-                let d = rng.random_range(0..n);
-                let (before, after) = (rng.random_range(-1..=1), rng.random_range(0..=1));
-                shape[d as usize] = (s[d as usize] + before + after).max(1);
-                let mut index = vars(n);
-                index[d as usize] = v(d).offset(-before);
-                let end = Affine::constant(s[d as usize] - 1).add_scaled(&index[d as usize], -1);
-                let access = Access {
-                    buffer: x,
-                    guard: vec![index[d as usize].clone(), end],
-                    index: index.into_iter().map(Index::Affine).collect(),
-                    otherwise: Some(Scalar::f32([0.0, 0.0, 2.0][rng.random_range(0..3)])),
-                };
-                let body = unary(rng, Expr::Load(access));
-                define(&mut p, target, &iterators(&shape), n, None, vec![], body);
-            }
-            // The last dimension reduced, possibly only a part of it.
-            5 | 6 => {
-                let part = if rng.random_bool(0.3) { vec![v(n - 1).offset(-1)] } else { vec![] };
-                let op = [BinaryOp::Add, BinaryOp::Max][rng.random_range(0..2)];
-                let body = unary(rng, load);
-                shape.pop();
-                define(&mut p, target, &iterators(&s), n - 1, Some(op), part, body);
-            }
-            // Two tensors one after the other along the first dimension.
-            7 => {
-                let body = Expr::load(x, vars(n));
-                define(&mut p, target, &iterators(&s), n, None, vec![], body.clone());
-                define(&mut p, target, &iterators(&s), n, None, vec![], Expr::unary(UnaryOp::Neg, body));
-                p.definitions.last_mut().unwrap().write[0].constant = shape[0];
-                shape[0] *= 2;
-            }
-            // Rows chosen by an index tensor, or a mask by position.
-            _ if n > 0 && s[0] >= 2 => {
-                let mut index: Vec<Index> = vars(n).into_iter().map(Index::Affine).collect();
-                shape[0] = 3;
-                index[0] = Index::Value(Box::new(Expr::load(ids, vec![v(0)])));
-                let read = Expr::Load(Access { buffer: x, index, guard: vec![], otherwise: None });
-                define(&mut p, target, &iterators(&shape), n, None, vec![], unary(rng, read));
-            }
-            _ => {
-                let sum = (0..n).fold(Affine::constant(0), |a, i| a.plus(Var(i), 1));
-                let odd = Expr::compare(CompareOp::Gt, Expr::Index(sum), Expr::Const(Scalar::i64(1)));
-                let body = Expr::select(odd, load, Expr::f32(0.0));
-                define(&mut p, target, &iterators(&s), n, None, vec![], body);
-            }
-        }
+        let shape = random_definition(rng, &mut p, &known, x, target);
         let role = if outputs[k] { Role::Output } else { Role::Temporary };
         p.tensors[target.0 as usize] = TensorDecl { name: format!("T{k}"), dtype: DType::F32, shape, role };
         known.push(target);

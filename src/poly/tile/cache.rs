@@ -186,6 +186,18 @@ impl Traffic<'_> {
         (bytes, bytes / r.spread(extent, self.target.line_bytes as i64))
     }
 
+    /// Takes off what a cache still holds of the kernel before: activations that fit it.
+    fn forget_held(&self, order: &[TileLoop], inside: &[(f64, f64)], misses: &mut [Vec<f64>; 3]) {
+        for (level, misses) in misses.iter_mut().enumerate().skip(1) {
+            for (i, r) in self.references.iter().enumerate().filter(|(_, r)| !r.constant) {
+                let fits = inside[i].1 <= self.target.cache_bytes[level] as f64 * FILL;
+                // A part of a reduction reads the accumulators too.
+                let visits = if r.access.is_none() && self.is_cut(order) { 2.0 } else { 1.0 };
+                misses[i] = (visits * misses[i] - if fits { inside[i].0 } else { 0.0 }).max(0.0);
+            }
+        }
+    }
+
     /// ns of exposed transfers for this order, and of visiting the accumulators between parts of a reduction.
     pub fn cost(&self, order: &[TileLoop]) -> f64 {
         let count = self.references.len();
@@ -240,15 +252,7 @@ impl Traffic<'_> {
             }
             inside = around;
         }
-        // What a cache still holds of the kernel before: activations that fit it.
-        for (level, misses) in misses.iter_mut().enumerate().skip(1) {
-            for (i, r) in self.references.iter().enumerate().filter(|(_, r)| !r.constant) {
-                let fits = inside[i].1 <= self.target.cache_bytes[level] as f64 * FILL;
-                // A part of a reduction reads the accumulators too.
-                let visits = if r.access.is_none() && self.is_cut(order) { 2.0 } else { 1.0 };
-                misses[i] = (visits * misses[i] - if fits { inside[i].0 } else { 0.0 }).max(0.0);
-            }
-        }
+        self.forget_held(order, &inside, &mut misses);
         let bandwidth = &self.target.bandwidth;
         // What comes from memory passes the last cache.
         let beyond = |i: usize| {

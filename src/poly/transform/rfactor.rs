@@ -7,9 +7,10 @@ use super::insert::{
 };
 use crate::expr::syntax::Name;
 use crate::expr::{Affine, Var};
-use crate::expr::{Expr, Scalar};
+use crate::expr::{BinaryOp, BufferId, Expr, Scalar};
 use crate::poly::analysis::dependence::reads_sums;
 use crate::poly::schedule::{Node, Row, RowKind, Schedule};
+use crate::poly::scop::Scop;
 use crate::poly::sets::isl::Isl;
 use crate::poly::statement::{Iterator, Statement, StatementId, TensorDecl};
 use crate::poly::transform::primitive::Loop;
@@ -31,26 +32,11 @@ pub fn rfactor(before: &Transformed, name: &Name, over: &Loop, into: &Name) -> R
     let isl = Isl::default();
     let target = tensor(&scop, name)?;
     let row = find(&scop, &schedule, over)?;
-    let updates = |id: &StatementId| scop.statement(*id).target == target && scop.statement(*id).reduce.is_some();
-    let found: Vec<StatementId> = row.phi.iter().map(|p| p.0).filter(updates).collect();
-    let [id] = found[..] else {
-        return refuse(format!("{} updates of {name} are in loop `{over}`: one reduction is factored", found.len()));
-    };
+    let (id, op) = update(&scop, target, &row, name, over)?;
+    refuse_unfit(&scop, id, &row, [name, into], over, &isl)?;
     let s = scop.statement(id).clone();
-    let Some(op) = s.reduce else { return refuse(format!("{} is no reduction", s.name)) };
-    let reduces = |r: &Row| !s.write.iter().any(|w| r.of(id).terms.iter().any(|t| w.uses(t.0)));
-    if !reduces(&row) {
-        return refuse(format!(
-            "each iteration of `{over}` updates other elements of {name}: it is no loop of the reduction"
-        ));
-    }
-    if reads_sums(&s, &[], &isl)? {
-        return refuse(format!("{} reads {name} itself: its updates have an order", s.name));
-    }
-    if scop.tensors.iter().any(|t| t.name == into.text) || scop.statements.iter().any(|s| s.name == into.text) {
-        return refuse(format!("there is a `{into}` already"));
-    }
     // The loops outside of all loops of the reduction stay around the two steps.
+    let reduces = |r: &Row| is_of_reduction(&s, id, r);
     let steps = path_to(&schedule, schedule.path(id).iter().rev().find_map(row_of).expect("the row found"));
     let depth = steps.iter().position(reduces).expect("a loop of the reduction");
     if let Some(other) = steps[depth].phi.iter().find(|p| p.0 != id) {
@@ -61,39 +47,11 @@ pub fn rfactor(before: &Transformed, name: &Name, over: &Loop, into: &Name) -> R
         ));
     }
     let above = Around::new(&scop, steps[..depth].to_vec())?;
-
-    // Which partial result: the value of the loop, within that of the loop that it was split from.
-    let from =
-        steps.iter().take_while(|r| **r != row).filter(|r| r.tile % row.tile == 0 && r.of(id) == row.of(id)).last();
-    let mut digits: Vec<(Row, Affine)> = vec![];
-    let mut value = |scop: &mut _, r: &Row| {
-        let a = value_of(scop, r, id);
-        if r.tile > 1 {
-            digits.push((r.clone(), a.clone()));
-        }
-        a
-    };
-    let (lo, hi) = row.values(&scop);
-    let own = value(&mut scop, &row);
-    let (place, count) = match from {
-        None => (own.offset(-lo), hi - lo + 1),
-        Some(outer) => {
-            let outer_value = value(&mut scop, outer);
-            (own.add_scaled(&outer_value, -(outer.tile / row.tile)), outer.tile / row.tile)
-        }
-    };
-    for (r, a) in digits {
-        schedule = replace(&schedule, &r, &mut |r, below| {
-            let digit = Row {
-                name: format!("{}_{into}", r.name),
-                phi: vec![(id, a.clone())],
-                tile: 1,
-                kind: RowKind::Serial,
-                ..r.clone()
-            };
-            Ok(single(r, single(digit, below)))
-        })?;
+    let digits = digits(&mut scop, id, &row, &steps);
+    for (r, a) in &digits.split {
+        schedule = split_digit(&schedule, id, r, a, into)?;
     }
+    let count = digits.count;
 
     let decl = scop.tensor(target).clone();
     let names = dimension_names(&scop, target, &above.rows);
@@ -105,15 +63,14 @@ pub fn rfactor(before: &Transformed, name: &Name, over: &Loop, into: &Name) -> R
     let partial = add_temporary(&mut scop, &into.text, &partial);
     let update = &mut scop.statements[id.0 as usize];
     update.target = partial;
-    update.write.push(place);
-    let old = std::mem::replace(&mut update.name, into.text.clone());
+    update.write.push(digits.place);
+    update.name = into.text.clone();
 
     let n = above.rows.len();
     let own = names.iter().zip(&decl.shape).map(|(name, &extent)| Iterator::new(name, extent));
     let last = Iterator::new(&over.name.text, count);
     let iterators: Vec<Iterator> = above.iterators.iter().cloned().chain(own).chain([last]).collect();
     let places: Vec<Affine> = (n..iterators.len()).map(|v| Affine::var(Var(v as u32))).collect();
-    let element = places[..decl.shape.len()].to_vec();
     let start = Statement {
         name: statement_name(&scop, &format!("{into}_init")),
         iterators: iterators.clone(),
@@ -124,18 +81,16 @@ pub fn rfactor(before: &Transformed, name: &Name, over: &Loop, into: &Name) -> R
         body: Expr::Const(Scalar::neutral(op, decl.dtype)?),
     };
     let combine = Statement {
-        name: old,
+        name: s.name,
         iterators: iterators.clone(),
         domain,
         target,
-        write: element,
+        write: places[..decl.shape.len()].to_vec(),
         reduce: Some(op),
         body: Expr::load(partial, places),
     };
-    let first = StatementId(scop.statements.len() as u32);
-    let second = StatementId(first.0 + 1);
+    let new = [0, 1].map(|i| StatementId(scop.statements.len() as u32 + i));
     scop.statements.extend([start, combine]);
-    let new = [first, second];
     let tree = insert(&schedule, (n, id), &new, &|j, _| above.phi(j, 0), &mut |node, old| {
         let nests = new.map(|s| (vec![s], nest(s, &iterators, n..iterators.len())));
         Ok(between(node, old, id, nests))
@@ -147,6 +102,97 @@ pub fn rfactor(before: &Transformed, name: &Name, over: &Loop, into: &Name) -> R
         scop.privates.push(private(partial, None, &above, &joined));
     }
     Ok(settled(scop, tree, before))
+}
+
+/// The one update of the tensor in the loop, and its operation.
+fn update(scop: &Scop, target: BufferId, row: &Row, name: &Name, over: &Loop) -> Result<(StatementId, BinaryOp)> {
+    let updates = |id: &StatementId| scop.statement(*id).target == target && scop.statement(*id).reduce.is_some();
+    let candidates: Vec<StatementId> = row.phi.iter().map(|p| p.0).filter(updates).collect();
+    let [id] = candidates[..] else {
+        return refuse(format!(
+            "{} updates of {name} are in loop `{over}`: one reduction is factored",
+            candidates.len()
+        ));
+    };
+    match scop.statement(id).reduce {
+        Some(op) => Ok((id, op)),
+        None => refuse(format!("{} is no reduction", scop.statement(id).name)),
+    }
+}
+
+/// Returns true if all iterations of the loop update the same elements.
+fn is_of_reduction(s: &Statement, id: StatementId, r: &Row) -> bool {
+    !s.write.iter().any(|w| r.of(id).terms.iter().any(|t| w.uses(t.0)))
+}
+
+/// Refuses a loop that is none of the reduction, updates that have an order, a name that is taken.
+fn refuse_unfit(
+    scop: &Scop,
+    id: StatementId,
+    row: &Row,
+    [name, into]: [&Name; 2],
+    over: &Loop,
+    isl: &Isl,
+) -> Result<()> {
+    let s = scop.statement(id);
+    if !is_of_reduction(s, id, row) {
+        return refuse(format!(
+            "each iteration of `{over}` updates other elements of {name}: it is no loop of the reduction"
+        ));
+    }
+    if reads_sums(s, &[], isl)? {
+        return refuse(format!("{} reads {name} itself: its updates have an order", s.name));
+    }
+    if scop.tensors.iter().any(|t| t.name == into.text) || scop.statements.iter().any(|s| s.name == into.text) {
+        return refuse(format!("there is a `{into}` already"));
+    }
+    Ok(())
+}
+
+/// Which partial result an iteration updates.
+struct Digits {
+    place: Affine,
+    count: i64,
+    /// Loops over tiles, with the value that a loop of its own below them takes.
+    split: Vec<(Row, Affine)>,
+}
+
+/// The value of the loop, within that of the loop that it was split from.
+fn digits(scop: &mut Scop, id: StatementId, row: &Row, steps: &[Row]) -> Digits {
+    let from =
+        steps.iter().take_while(|r| *r != row).filter(|r| r.tile % row.tile == 0 && r.of(id) == row.of(id)).last();
+    let mut split: Vec<(Row, Affine)> = vec![];
+    let mut value = |scop: &mut _, r: &Row| {
+        let a = value_of(scop, r, id);
+        if r.tile > 1 {
+            split.push((r.clone(), a.clone()));
+        }
+        a
+    };
+    let (lo, hi) = row.values(scop);
+    let own = value(scop, row);
+    let (place, count) = match from {
+        None => (own.offset(-lo), hi - lo + 1),
+        Some(outer) => {
+            let outer_value = value(scop, outer);
+            (own.add_scaled(&outer_value, -(outer.tile / row.tile)), outer.tile / row.tile)
+        }
+    };
+    Digits { place, count, split }
+}
+
+/// Puts a loop over the one value `a` below loop `row` of a statement.
+fn split_digit(schedule: &Schedule, id: StatementId, row: &Row, a: &Affine, into: &Name) -> Result<Schedule> {
+    replace(schedule, row, &mut |r, below| {
+        let digit = Row {
+            name: format!("{}_{into}", r.name),
+            phi: vec![(id, a.clone())],
+            tile: 1,
+            kind: RowKind::Serial,
+            ..r.clone()
+        };
+        Ok(single(r, single(digit, below)))
+    })
 }
 
 fn row_of<'a>(step: &crate::poly::schedule::Step<'a>) -> Option<&'a Row> {
