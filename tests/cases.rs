@@ -23,6 +23,7 @@ use std::path::{Path, PathBuf};
 use tilewright::graph_text;
 use tilewright::internal::language;
 use tilewright::internal::pipeline;
+use tilewright::internal::poly::transform::primitive::KEYWORDS;
 use tilewright::{Model, Options, Target};
 
 const END: &str = "----\n";
@@ -147,3 +148,32 @@ macro_rules! folders {
     };
 }
 folders!(graph scop schedule loops vcode primitives errors polybench);
+
+#[test]
+fn every_primitive_has_a_case_that_it_accepts_and_one_that_it_refuses() {
+    let folder = root().join("tests/cases/primitives");
+    let wanted: BTreeMap<String, (&str, bool)> = KEYWORDS
+        .into_iter()
+        .flat_map(|k| [(format!("{k}.txt"), (k, false)), (format!("{k}_refused.txt"), (k, true))])
+        .collect();
+    let mut wrong = vec![];
+    for (file, (keyword, refused)) in &wanted {
+        let Ok(text) = fs::read_to_string(folder.join(file)) else {
+            wrong.push(format!("tests/cases/primitives/{file} is missing"));
+            continue;
+        };
+        let case = Case::read(&text);
+        if !case.input.lines().any(|line| line.split_whitespace().next() == Some(keyword)) {
+            wrong.push(format!("{file} has no line that begins with `{keyword}`"));
+        }
+        if case.expected.is_empty() || case.expected.starts_with("schedule refused: ") != *refused {
+            wrong.push(format!("{file} is {}", if *refused { "not refused" } else { "not accepted" }));
+        }
+        if *refused && !case.expected.lines().next().is_some_and(|line| line.contains(&format!(": `{keyword}"))) {
+            wrong.push(format!("{file} is refused for another primitive than `{keyword}`"));
+        }
+    }
+    let names = case_files(&folder).into_iter().map(|p| p.file_name().unwrap().to_string_lossy().into_owned());
+    wrong.extend(names.filter(|n| !wanted.contains_key(n)).map(|n| format!("{n} is named after no primitive")));
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}

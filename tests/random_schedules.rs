@@ -135,7 +135,7 @@ fn check(seed: u64, counts: &mut Counts, said: &mut String) -> Option<String> {
     let mut primitives: Vec<Primitive> = vec![];
     let mut states = vec![Transformed::new(original.written.clone())];
     if maker.chance(20) {
-        primitives.extend([Primitive::Normalize, Primitive::Divide, Primitive::Expand]);
+        primitives.extend([Primitive::Normalize, Primitive::IndexSetSplit, Primitive::ArrayExpand]);
     }
     for p in &primitives {
         match transform::apply(&original, &states[states.len() - 1], p) {

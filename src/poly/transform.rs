@@ -4,6 +4,7 @@
 //! instances that would run in the wrong order and the tree with the place marked. A loop is named by its row, `i`, or
 //! `S(i)` where loops of several statements have one name. The words are Halide's and TVM's.
 
+pub mod argument;
 mod cache;
 mod compute;
 mod fuse;
@@ -30,23 +31,10 @@ use crate::poly::print::Line;
 use crate::poly::schedule::Schedule;
 use crate::poly::scop::Scop;
 use crate::poly::statement::StatementId;
-use crate::poly::transform::primitive::{Loop, Loops, Placed, Primitive};
+use crate::poly::transform::primitive::{Placed, Primitive};
 use crate::poly::transform::state::{Original, Proven, Transformed};
 use crate::runtime::refusal::Refusal;
 use crate::runtime::{Error, Result};
-
-pub use crate::poly::transform::phase_order::{sequence, serial, wavefront};
-pub use cache::{cache_read_at, cache_write};
-pub use compute::{compute_at, store_at};
-pub use fuse::fuse;
-pub use inline::compute_inline;
-pub use layout::lay_out;
-pub use loops::{pad, parallel, peel, reorder, reverse, shift, skew, split, tile, unroll, unroll_and_jam, vectorize};
-pub use pack::{cache_read, pack};
-pub use program::{divide, expand, normalize};
-pub use rfactor::rfactor;
-pub use statements::{distribute, merge};
-pub use tensorize::tensorize;
 
 /// What has become of a program after all `primitives`, from its original order; or why not, and after how many primitives.
 /// The order is proven at the end: a tree in between may be illegal where later primitives mend it.
@@ -149,110 +137,30 @@ fn check_loops(
 /// What has become of a program after one more primitive, its order not proven yet. `Schedule` when the primitive does not
 /// fit. Where nothing runs, nothing changes.
 pub fn apply(original: &Original, before: &Transformed, primitive: &Primitive) -> Result<Transformed> {
-    let (scop, schedule) = (&before.scop, &before.schedule);
-    if scop.statements.is_empty() {
+    if before.scop.statements.is_empty() {
         return Ok(before.clone());
     }
-    let transformed = match primitive {
-        Primitive::Normalize => normalize(before, original),
-        Primitive::Divide => divide(before),
-        Primitive::Expand => expand(before),
-        Primitive::CacheRead { tensor, at: None } => cache_read(before, tensor),
-        Primitive::CacheRead { tensor, at: Some(at) } => cache_read_at(before, tensor, at),
-        Primitive::CacheWrite { tensor, at } => cache_write(before, tensor, at),
-        Primitive::Pack { tensor, layout } => match layout::copy_of(scop, &tensor.text) {
-            Some(copy) => lay_out(before, copy, layout),
-            None => pack(before, tensor, layout),
-        },
-        Primitive::Fuse { which, into } => fuse(before, which, into),
-        Primitive::ComputeAt { tensor, at } => compute_at(before, tensor, at),
-        Primitive::StoreAt { tensor, at } => store_at(before, tensor, at),
-        Primitive::ComputeInline { tensor } => compute_inline(before, tensor),
-        Primitive::Rfactor { tensor, over, into } => rfactor(before, tensor, over, into),
-        Primitive::Tensorize { which, with } => tensorize(before, which, with.as_ref(), original.isa)
-            .map(|schedule| Transformed { schedule, ..before.clone() }),
-        _ => reschedule(scop, schedule, primitive).map(|schedule| Transformed { schedule, ..before.clone() }),
-    };
-    transformed.map_err(|e| shown(e, before, primitive))
-}
-
-/// The tree after one of the primitives that change nothing else.
-fn reschedule(scop: &Scop, schedule: &Schedule, primitive: &Primitive) -> Result<Schedule> {
-    match primitive {
-        Primitive::Split { which, by, into } => split(scop, schedule, which, *by, into),
-        Primitive::Reorder { which } => reorder(scop, schedule, which),
-        Primitive::Tile { which, by, into } => tile(scop, schedule, which, by, into),
-        Primitive::Skew { which, factor, by } => skew(scop, schedule, which, *factor, by),
-        Primitive::Shift { which, by } => shift(scop, schedule, which, *by),
-        Primitive::Reverse { which } => reverse(scop, schedule, which),
-        Primitive::Merge { statements, at } => merge(scop, schedule, statements, at),
-        Primitive::Distribute { statements, at } => distribute(scop, schedule, statements, at),
-        Primitive::Sequence { statements } => sequence(scop, schedule, statements),
-        Primitive::Unroll { which, by } => unroll(scop, schedule, which, *by),
-        Primitive::UnrollAndJam { which, by } => unroll_and_jam(scop, schedule, which, *by),
-        Primitive::Vectorize { which, by } => vectorize(scop, schedule, which, *by),
-        Primitive::Parallel { which } => parallel(scop, schedule, which),
-        Primitive::Wavefront { which } => wavefront(scop, schedule, which),
-        Primitive::Serial => Ok(serial(scop, schedule)),
-        Primitive::Peel { which } => peel(scop, schedule, which),
-        Primitive::Pad { which, to } => pad(scop, schedule, which, *to),
-        _ => Err(Error::Internal(format!("`{primitive}` changes more than the order"))),
-    }
+    primitive.carry_out(before, original).map_err(|e| shown(e, before, primitive))
 }
 
 /// The refusal of a primitive with the tree that it is about.
 fn shown(e: Error, tree: &Transformed, primitive: &Primitive) -> Error {
     match e {
         Error::Schedule(refusal) => {
-            let named = if let Primitive::Sequence { statements } = primitive { &statements[..] } else { &[] };
-            let tree = Some(picture(&tree.scop, &tree.schedule, &marks(primitive), named));
+            let tree = Some(picture(&tree.scop, &tree.schedule, primitive));
             Error::Schedule(Box::new(Refusal { primitive: Some(primitive.to_string()), tree, ..*refusal }))
         }
         e => e,
     }
 }
 
-/// A loop by its name and, where it is said, a statement in it.
-type Mark<'a> = (Option<&'a Name>, &'a str);
-
-/// The loops that a primitive is about.
-fn marks(primitive: &Primitive) -> Vec<Mark<'_>> {
-    fn one(l: &Loop) -> Vec<Mark<'_>> {
-        vec![(l.statement.as_ref(), &l.name)]
+/// The tree with an arrow at the loops that a primitive is about. Where it is about statements alone, at the parts of a
+/// sequence that have some of them, or all where no part has less.
+fn picture(scop: &Scop, schedule: &Schedule, primitive: &Primitive) -> String {
+    let (marks, mut statements) = (primitive.loops(), primitive.statements());
+    if !marks.is_empty() {
+        statements = &[];
     }
-    fn several<'a>(of: &'a Loops, new: &'a [Name]) -> Vec<Mark<'a>> {
-        of.names.iter().chain(new).map(|name| (of.statement.as_ref(), &**name)).collect()
-    }
-    match primitive {
-        Primitive::Split { which, into, .. } => {
-            [one(which), into.iter().map(|name| (which.statement.as_ref(), &**name)).collect()].concat()
-        }
-        Primitive::Tile { which, into, .. } => several(which, into),
-        Primitive::Fuse { which, into } => several(which, std::slice::from_ref(into)),
-        Primitive::Reorder { which } | Primitive::Tensorize { which, .. } => several(which, &[]),
-        Primitive::Skew { which, .. }
-        | Primitive::Shift { which, .. }
-        | Primitive::Reverse { which }
-        | Primitive::Unroll { which, .. }
-        | Primitive::UnrollAndJam { which, .. }
-        | Primitive::Vectorize { which, .. }
-        | Primitive::Parallel { which }
-        | Primitive::Wavefront { which }
-        | Primitive::Peel { which } => one(which),
-        Primitive::Merge { at, .. } | Primitive::Distribute { at, .. } => vec![(None, at)],
-        Primitive::ComputeAt { at, .. }
-        | Primitive::StoreAt { at, .. }
-        | Primitive::CacheRead { at: Some(at), .. }
-        | Primitive::CacheWrite { at, .. }
-        | Primitive::Rfactor { over: at, .. }
-        | Primitive::Pad { which: at, .. } => one(at),
-        _ => vec![],
-    }
-}
-
-/// The tree with an arrow at the rows that are marked, and at the parts of a sequence that have some of these statements, or
-/// all where no part has less.
-fn picture(scop: &Scop, schedule: &Schedule, marks: &[Mark], statements: &[Name]) -> String {
     let is_called =
         |id: &StatementId, name: &str| crate::poly::transform::tree_edit::is_called(&scop.statement(*id).name, name);
     let count = |ids: &[StatementId]| statements.iter().filter(|name| ids.iter().any(|id| is_called(id, name))).count();
@@ -261,7 +169,7 @@ fn picture(scop: &Scop, schedule: &Schedule, marks: &[Mark], statements: &[Name]
     let marked = |line: Line| match line {
         Line::Row(row) => marks.iter().any(|(statement, name)| {
             let covers = |s: &Name| row.phi.iter().any(|(id, _)| is_called(id, s));
-            row.name == *name && statement.is_none_or(covers)
+            row.name == name.text && statement.is_none_or(covers)
         }),
         Line::Part(ids) => count(ids) > 0 && (count(ids) < statements.len() || !has_less),
     };

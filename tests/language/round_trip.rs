@@ -7,7 +7,7 @@ use tilewright::internal::expr::syntax::{DTYPES, Expr, FUNCTIONS, Kind, Name, OP
 use tilewright::internal::language;
 use tilewright::internal::language::parser::parse;
 use tilewright::internal::language::syntax::*;
-use tilewright::internal::poly::transform::primitive::{Loop, Loops, Placed, Primitive, Schedule};
+use tilewright::internal::poly::transform::primitive::{ALIASES, Loop, Loops, Placed, Primitive, Schedule};
 
 fn name() -> impl Strategy<Value = Name> {
     "[a-zA-Z_][a-z0-9_]{0,3}"
@@ -165,7 +165,12 @@ fn primitive() -> impl Strategy<Value = Primitive> {
         name().prop_map(|tensor| Primitive::CacheRead { tensor, at: None }),
         prop::collection::vec(name(), 1..4).prop_map(|statements| Primitive::Sequence { statements }),
         one().prop_map(|which| Primitive::Wavefront { which }),
-        prop::sample::select(vec![Primitive::Serial, Primitive::Normalize, Primitive::Divide, Primitive::Expand]),
+        prop::sample::select(vec![
+            Primitive::Serial,
+            Primitive::Normalize,
+            Primitive::IndexSetSplit,
+            Primitive::ArrayExpand
+        ]),
         at().prop_map(|(tensor, at)| Primitive::CacheWrite { tensor, at }),
         (name(), prop::collection::vec(expr(true), 1..3))
             .prop_map(|(tensor, layout)| Primitive::Pack { tensor, layout }),
@@ -213,4 +218,13 @@ fn separators_and_braces_are_a_matter_of_taste() {
         "loop s(N) {\n f64 A[N]\n f64 b\n for i in 1 .. N - 1 { for j in 0..i { A[i] = (A[j]) * 2\n b += 1 } }\n}";
     assert_eq!(parse("a", dense).unwrap(), parse("b", wide).unwrap());
     assert_ne!(parse("a", dense).unwrap(), parse("b", &wide.replace("* 2", "* 3")).unwrap());
+}
+
+#[test]
+fn old_keywords_of_primitives_are_parsed_and_the_new_ones_printed() {
+    assert!(!ALIASES.is_empty());
+    for (old, keyword) in ALIASES {
+        let text = |word: &str| format!("schedule s for p {{\n    {word}\n}}\n");
+        assert_eq!(parse("old.tile", &text(old)).unwrap().schedules[0].to_string(), text(keyword));
+    }
 }

@@ -5,9 +5,12 @@
 //! ["i", "j"])`.
 
 use super::{Builder, List};
-use crate::expr::syntax::Name;
-use crate::expr::syntax::Span;
-use crate::poly::transform::primitive::{Loop, Loops, Placed, Primitive, Schedule};
+use crate::expr::syntax::{Expr, Name, Span};
+use crate::poly::transform::argument::{
+    Count, Factor, Instruction, Iterations, Layout, Loop, LoopName, Loops, NewLoop, NewPair, NewTensor, NewTiles,
+    OuterLoop, Statements, Tensor, TileSizes,
+};
+use crate::poly::transform::primitive::{Placed, Primitive, Schedule, primitives};
 
 impl From<&str> for Loop {
     fn from(name: &str) -> Loop {
@@ -33,6 +36,97 @@ impl<const N: usize> From<(&str, [&str; N])> for Loops {
     }
 }
 
+/// Rust for an argument that a primitive has as `T`.
+///
+/// | argument | in Rust |
+/// | --- | --- |
+/// | a loop `i`, `S(i)` | `"i"`, `("S", "i")` |
+/// | loops `i, j`, `S(i, j)` | `["i", "j"]`, `("S", ["i", "j"])` |
+/// | a name | `"B"` |
+/// | names | `["A", "B"]` |
+/// | numbers | `8`, `[8, 16]` |
+/// | a layout | `(name("n") / 16, name("k"), name("n") % 16)` |
+pub trait Argument<T> {
+    /// The argument as the primitive has it.
+    fn argument(self) -> T;
+}
+
+impl<T: Into<Loop>> Argument<Loop> for T {
+    fn argument(self) -> Loop {
+        self.into()
+    }
+}
+
+impl<T: Into<Loops>> Argument<Loops> for T {
+    fn argument(self) -> Loops {
+        self.into()
+    }
+}
+
+impl Argument<Name> for &str {
+    fn argument(self) -> Name {
+        self.into()
+    }
+}
+
+impl Argument<[Name; 2]> for [&str; 2] {
+    fn argument(self) -> [Name; 2] {
+        self.map(Name::from)
+    }
+}
+
+impl<const N: usize> Argument<Vec<Name>> for [&str; N] {
+    fn argument(self) -> Vec<Name> {
+        self.map(Name::from).into()
+    }
+}
+
+impl Argument<i64> for i64 {
+    fn argument(self) -> i64 {
+        self
+    }
+}
+
+impl<const N: usize> Argument<Vec<i64>> for [i64; N] {
+    fn argument(self) -> Vec<i64> {
+        self.into()
+    }
+}
+
+impl<T: List> Argument<Vec<Expr>> for T {
+    fn argument(self) -> Vec<Expr> {
+        self.list()
+    }
+}
+
+/// The method with the argument that may be absent, where there is one.
+macro_rules! longer {
+    (#[$doc:meta] $variant:ident [$($field:ident: $kind:ident),*]) => {};
+    (#[$doc:meta] $variant:ident [$($field:ident: $kind:ident),*] $longer:ident $more:ident: $more_kind:ident) => {
+        #[$doc]
+        pub fn $longer(self $(, $field: impl Argument<$kind>)*, $more: impl Argument<$more_kind>) -> Primitives {
+            self.then(Primitive::$variant { $($field: $field.argument(),)* $more: Some($more.argument()) })
+        }
+    };
+}
+
+/// Methods for each row of the table: one that has its keyword, and one with the argument that may be absent.
+macro_rules! methods {
+    ($(
+        #[$doc:meta]
+        $variant:ident: $keyword:ident $(| $alias:ident)* $((
+            $($($word:literal)? $field:ident: $kind:ident $(($of:ident))?),*
+        ) $(or $longer:ident ($more_word:literal $more:ident: $more_kind:ident))?)? => $takes:ident $function:path;
+    )*) => {$(
+        #[$doc]
+        pub fn $keyword(self $($(, $field: impl Argument<$kind>)*)?) -> Primitives {
+            self.then(Primitive::$variant $({ $($field: $field.argument(),)* $($more: None,)? })?)
+        }
+
+        $(longer! { #[$doc] $variant [$($field: $kind),*] $($longer $more: $more_kind)? })?
+    )*};
+}
+
 /// Primitives in the order in which they are applied, made by [`Builder::schedule`]. Each method is a primitive of the text
 /// language. A loop is `"i"`, or `("S", "i")` where several statements have loops of that name; several loops are
 /// `["i", "j"]`, or `("S", ["i", "j"])`.
@@ -45,176 +139,7 @@ impl Primitives {
         self
     }
 
-    /// Splits a loop into blocks of `by` iterations: `into` names the loop over blocks, then the one inside.
-    pub fn split(self, which: impl Into<Loop>, by: i64, into: [&str; 2]) -> Primitives {
-        self.then(Primitive::Split { which: which.into(), by, into: into.map(Name::from) })
-    }
-
-    /// Makes one loop of neighbouring loops, called `into`.
-    pub fn fuse(self, which: impl Into<Loops>, into: &str) -> Primitives {
-        self.then(Primitive::Fuse { which: which.into(), into: into.into() })
-    }
-
-    /// Puts the loops in this order, at the places that they have.
-    pub fn reorder(self, which: impl Into<Loops>) -> Primitives {
-        self.then(Primitive::Reorder { which: which.into() })
-    }
-
-    /// `into`: the loops over tiles, then those inside a tile.
-    pub fn tile<const N: usize, const M: usize>(
-        self,
-        which: impl Into<Loops>,
-        by: [i64; N],
-        into: [&str; M],
-    ) -> Primitives {
-        self.then(Primitive::Tile { which: which.into(), by: by.into(), into: into.map(Name::from).into() })
-    }
-
-    /// The loop `which` runs as which + factor · by.
-    pub fn skew(self, which: impl Into<Loop>, factor: i64, by: &str) -> Primitives {
-        self.then(Primitive::Skew { which: which.into(), factor, by: by.into() })
-    }
-
-    /// Runs the statement `by` iterations later.
-    pub fn shift(self, which: impl Into<Loop>, by: i64) -> Primitives {
-        self.then(Primitive::Shift { which: which.into(), by })
-    }
-
-    /// Runs a loop from its last iteration to its first.
-    pub fn reverse(self, which: impl Into<Loop>) -> Primitives {
-        self.then(Primitive::Reverse { which: which.into() })
-    }
-
-    /// Makes statements share their loops from the outermost down to `at`.
-    pub fn merge<const N: usize>(self, statements: [&str; N], at: &str) -> Primitives {
-        self.then(Primitive::Merge { statements: statements.map(Name::from).into(), at: at.into() })
-    }
-
-    /// Gives statements loops of their own from `at` inwards.
-    pub fn distribute<const N: usize>(self, statements: [&str; N], at: &str) -> Primitives {
-        self.then(Primitive::Distribute { statements: statements.map(Name::from).into(), at: at.into() })
-    }
-
-    /// Puts statements in this order, at the places that they have.
-    pub fn sequence<const N: usize>(self, statements: [&str; N]) -> Primitives {
-        self.then(Primitive::Sequence { statements: statements.map(Name::from).into() })
-    }
-
-    /// Unrolls a loop completely.
-    pub fn unroll(self, which: impl Into<Loop>) -> Primitives {
-        self.then(Primitive::Unroll { which: which.into(), by: None })
-    }
-
-    /// Unrolls a loop `by` times.
-    pub fn unroll_by(self, which: impl Into<Loop>, by: i64) -> Primitives {
-        self.then(Primitive::Unroll { which: which.into(), by: Some(by) })
-    }
-
-    /// Unrolls a loop `by` times and puts the copies inside the inner loops.
-    pub fn unroll_and_jam(self, which: impl Into<Loop>, by: i64) -> Primitives {
-        self.then(Primitive::UnrollAndJam { which: which.into(), by })
-    }
-
-    /// Makes vectors of a loop, as wide as those of the target.
-    pub fn vectorize(self, which: impl Into<Loop>) -> Primitives {
-        self.then(Primitive::Vectorize { which: which.into(), by: None })
-    }
-
-    /// Makes vectors of a loop, of `by` elements.
-    pub fn vectorize_by(self, which: impl Into<Loop>, by: i64) -> Primitives {
-        self.then(Primitive::Vectorize { which: which.into(), by: Some(by) })
-    }
-
-    /// Divides the iterations of a loop among the threads.
-    pub fn parallel(self, which: impl Into<Loop>) -> Primitives {
-        self.then(Primitive::Parallel { which: which.into() })
-    }
-
-    /// Runs a loop and the next one inside it in waves of independent iterations.
-    pub fn wavefront(self, which: impl Into<Loop>) -> Primitives {
-        self.then(Primitive::Wavefront { which: which.into() })
-    }
-
-    /// Runs everything on one thread, without barriers.
-    pub fn serial(self) -> Primitives {
-        self.then(Primitive::Serial)
-    }
-
-    /// Computes what an iteration of `at` needs of a tensor inside that iteration.
-    pub fn compute_at(self, tensor: &str, at: impl Into<Loop>) -> Primitives {
-        self.then(Primitive::ComputeAt { tensor: tensor.into(), at: at.into() })
-    }
-
-    /// Computes an element of a tensor again at each use.
-    pub fn compute_inline(self, tensor: &str) -> Primitives {
-        self.then(Primitive::ComputeInline { tensor: tensor.into() })
-    }
-
-    /// Keeps memory of a tensor for one iteration of `at` only.
-    pub fn store_at(self, tensor: &str, at: impl Into<Loop>) -> Primitives {
-        self.then(Primitive::StoreAt { tensor: tensor.into(), at: at.into() })
-    }
-
-    /// A copy of the whole tensor, made before the loops.
-    pub fn cache_read(self, tensor: &str) -> Primitives {
-        self.then(Primitive::CacheRead { tensor: tensor.into(), at: None })
-    }
-
-    /// A copy of what one iteration of the loop reads.
-    pub fn cache_read_at(self, tensor: &str, at: impl Into<Loop>) -> Primitives {
-        self.then(Primitive::CacheRead { tensor: tensor.into(), at: Some(at.into()) })
-    }
-
-    /// Makes a local tile of what one iteration of `at` writes, and writes it back afterwards.
-    pub fn cache_write(self, tensor: &str, at: impl Into<Loop>) -> Primitives {
-        self.then(Primitive::CacheWrite { tensor: tensor.into(), at: at.into() })
-    }
-
-    /// `layout`: the subscripts of the copy over the loops that read the tensor, `(name("n") / 16, name("k"), name("n")
-    /// % 16)`.
-    pub fn pack(self, tensor: &str, layout: impl List) -> Primitives {
-        self.then(Primitive::Pack { tensor: tensor.into(), layout: layout.list() })
-    }
-
-    /// Makes partial results for each iteration of `over` in a tensor called `into`, and combines them afterwards.
-    pub fn rfactor(self, tensor: &str, over: impl Into<Loop>, into: &str) -> Primitives {
-        self.then(Primitive::Rfactor { tensor: tensor.into(), over: over.into(), into: into.into() })
-    }
-
-    /// Replaces the loops by one tensor instruction of the target.
-    pub fn tensorize(self, which: impl Into<Loops>) -> Primitives {
-        self.then(Primitive::Tensorize { which: which.into(), with: None })
-    }
-
-    /// Replaces the loops by this tensor instruction.
-    pub fn tensorize_with(self, which: impl Into<Loops>, instruction: &str) -> Primitives {
-        self.then(Primitive::Tensorize { which: which.into(), with: Some(instruction.into()) })
-    }
-
-    /// Runs what does not fill the inner loop of a split in a copy of its own.
-    pub fn peel(self, which: impl Into<Loop>) -> Primitives {
-        self.then(Primitive::Peel { which: which.into() })
-    }
-
-    /// Rounds the iterations of a loop up to a multiple of `to`; those added do nothing.
-    pub fn pad(self, which: impl Into<Loop>, to: i64) -> Primitives {
-        self.then(Primitive::Pad { which: which.into(), to })
-    }
-
-    /// Inlines temporaries, keeps sums in accumulators and starts loops at 0.
-    pub fn normalize(self) -> Primitives {
-        self.then(Primitive::Normalize)
-    }
-
-    /// Separates loops where a read meets what they write.
-    pub fn divide(self) -> Primitives {
-        self.then(Primitive::Divide)
-    }
-
-    /// Gives each iteration copies of its scalar temporaries.
-    pub fn expand(self) -> Primitives {
-        self.then(Primitive::Expand)
-    }
+    primitives!(methods);
 }
 
 impl Builder {
@@ -268,8 +193,8 @@ mod tests {
         let body = each(i, 0, "N", [each(j, 0, "N", [set_as("S", a.at((i, j)), "+=", 1.0)])]);
         let built = loops("p").size("N", Some(8)).array(F32, "A", ("N", "N")).statement(body).schedule("all", |s| {
             s.normalize()
-                .divide()
-                .expand()
+                .index_set_split()
+                .array_expand()
                 .split(("S", "i"), 4, ["io", "ii"])
                 .fuse(["io", "ii"], "i2")
                 .reorder(("S", ["j", "i2"]))
@@ -305,8 +230,8 @@ mod tests {
         let text = file.schedules[0].to_string();
         let wanted = "schedule all for p {
     normalize
-    divide
-    expand
+    index_set_split
+    array_expand
     split S(i) by 4 -> io, ii
     fuse io, ii -> i2
     reorder S(j, i2)

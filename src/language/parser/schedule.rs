@@ -1,13 +1,88 @@
-//! Schedules: a primitive begins with its keyword.
+//! Schedules: a primitive begins with its keyword; what follows is read by the table of primitives.
 
 use super::{Parser, defined_twice};
-use crate::expr::syntax::Name;
+use crate::expr::syntax::{Expr, Name};
 use crate::language::lexer::Token;
 use crate::language::source::{Checked, Problem};
-use crate::poly::transform::primitive::{KEYWORDS, Loop, Loops, Placed, Primitive, Schedule};
+use crate::poly::transform::primitive::{KEYWORDS, Loop, Loops, Placed, Primitive, Schedule, keyword, primitives};
 use crate::runtime::error::unknown;
 
+/// Reads an argument of a kind; in brackets the argument that has as many elements.
+macro_rules! read {
+    ($parser:tt Loop) => {
+        $parser.one_loop()
+    };
+    ($parser:tt Loops) => {
+        $parser.loops()
+    };
+    ($parser:tt LoopName) => {
+        $parser.name("a loop")
+    };
+    ($parser:tt OuterLoop) => {
+        $parser.name("an outer loop")
+    };
+    ($parser:tt NewLoop) => {
+        $parser.name("the name of the new loop")
+    };
+    ($parser:tt NewPair) => {
+        $parser.new_pair()
+    };
+    ($parser:tt NewTiles[$tiled:ident]) => {
+        $parser.new_tiles(&$tiled)
+    };
+    ($parser:tt Statements) => {
+        $parser.statements()
+    };
+    ($parser:tt Tensor) => {
+        $parser.name("a tensor")
+    };
+    ($parser:tt NewTensor) => {
+        $parser.name("the name of the partial results")
+    };
+    ($parser:tt Instruction) => {
+        $parser.name("a tensor instruction")
+    };
+    ($parser:tt Count) => {
+        $parser.count()
+    };
+    ($parser:tt Iterations) => {
+        $parser.integer("a number of iterations")
+    };
+    ($parser:tt Factor) => {
+        $parser.factor()
+    };
+    ($parser:tt TileSizes[$tiled:ident]) => {
+        $parser.tile_sizes(&$tiled)
+    };
+    ($parser:tt Layout) => {
+        $parser.layout()
+    };
+}
+
+/// Reads what stands after the keyword of each row of the table.
+macro_rules! rows {
+    ($(
+        #[$doc:meta]
+        $variant:ident: $keyword:ident $(| $alias:ident)* $((
+            $($($word:literal)? $field:ident: $kind:ident $(($of:ident))?),*
+        ) $(or $longer:ident ($more_word:literal $more:ident: $more_kind:ident))?)? => $takes:ident $function:path;
+    )*) => {
+        fn arguments(&mut self, keyword: &str) -> Checked<Primitive> {
+            $(if keyword == stringify!($keyword) {
+                $(
+                    $($(self.fixed($word)?;)? let $field = read!(self $kind$([$of])?)?;)*
+                    $(let $more = if self.accept_word($more_word) { Some(read!(self $more_kind)?) } else { None };)?
+                )?
+                return Ok(Primitive::$variant $({ $($field,)* $($more,)? })?);
+            })*
+            self.fail("a primitive")
+        }
+    };
+}
+
 impl Parser {
+    primitives!(rows);
+
     /// After `schedule`.
     pub(super) fn schedule(&mut self) -> Checked<Schedule> {
         // Layouts of packed copies are written in terms of plain names.
@@ -27,119 +102,19 @@ impl Parser {
     }
 
     fn primitive(&mut self) -> Checked<Primitive> {
-        let keyword = match self.peek() {
-            Token::Word(word) => KEYWORDS.into_iter().find(|k| k == word),
-            _ => None,
+        let Token::Word(word) = self.peek() else {
+            return self.fail(&format!("a primitive ({}) or `}}`", KEYWORDS.join(", ")));
         };
-        let Some(keyword) = keyword else {
-            return match self.peek() {
-                Token::Word(word) => Err(Problem::invalid(self.span(), unknown("primitive", word, &KEYWORDS))),
-                _ => self.fail(&format!("a primitive ({}) or `}}`", KEYWORDS.join(", "))),
-            };
+        let Some(keyword) = keyword(word) else {
+            return Err(Problem::invalid(self.span(), unknown("primitive", word, &KEYWORDS)));
         };
         self.step();
-        Ok(match keyword {
-            "split" => {
-                let which = self.one_loop()?;
-                self.expect_word("by")?;
-                let by = self.count()?;
-                self.expect("->")?;
-                Primitive::Split { which, by, into: self.exactly()? }
-            }
-            "fuse" => {
-                let which = self.loops()?;
-                self.expect("->")?;
-                Primitive::Fuse { which, into: self.name("the name of the new loop")? }
-            }
-            "reorder" => Primitive::Reorder { which: self.loops()? },
-            "tile" => self.tile()?,
-            "skew" => {
-                let which = self.one_loop()?;
-                self.expect_word("by")?;
-                let sign = if self.accept("-") { -1 } else { 1 };
-                let factor = match *self.peek() {
-                    Token::Integer(v) => {
-                        self.step();
-                        self.expect("*")?;
-                        v
-                    }
-                    _ => 1,
-                };
-                Primitive::Skew { which, factor: sign * factor, by: self.name("an outer loop")? }
-            }
-            "shift" => {
-                let which = self.one_loop()?;
-                self.expect_word("by")?;
-                Primitive::Shift { which, by: self.integer("a number of iterations")? }
-            }
-            "reverse" => Primitive::Reverse { which: self.one_loop()? },
-            "merge" | "distribute" => {
-                let statements = self.statements()?;
-                self.expect_word("at")?;
-                let at = self.name("a loop")?;
-                if keyword == "merge" {
-                    Primitive::Merge { statements, at }
-                } else {
-                    Primitive::Distribute { statements, at }
-                }
-            }
-            "sequence" => Primitive::Sequence { statements: self.statements()? },
-            "wavefront" => Primitive::Wavefront { which: self.one_loop()? },
-            "serial" => Primitive::Serial,
-            "normalize" => Primitive::Normalize,
-            "divide" => Primitive::Divide,
-            "expand" => Primitive::Expand,
-            "unroll" => Primitive::Unroll { which: self.one_loop()?, by: self.optional_count()? },
-            "unroll_and_jam" => {
-                let which = self.one_loop()?;
-                self.expect_word("by")?;
-                Primitive::UnrollAndJam { which, by: self.count()? }
-            }
-            "vectorize" => Primitive::Vectorize { which: self.one_loop()?, by: self.optional_count()? },
-            "parallel" => Primitive::Parallel { which: self.one_loop()? },
-            "compute_at" => {
-                let (tensor, at) = self.tensor_at()?;
-                Primitive::ComputeAt { tensor, at }
-            }
-            "compute_inline" => Primitive::ComputeInline { tensor: self.name("a tensor")? },
-            "store_at" => {
-                let (tensor, at) = self.tensor_at()?;
-                Primitive::StoreAt { tensor, at }
-            }
-            "cache_read" => {
-                let tensor = self.name("a tensor")?;
-                let at = if self.accept_word("at") { Some(self.one_loop()?) } else { None };
-                Primitive::CacheRead { tensor, at }
-            }
-            "cache_write" => {
-                let (tensor, at) = self.tensor_at()?;
-                Primitive::CacheWrite { tensor, at }
-            }
-            "pack" => {
-                let tensor = self.name("a tensor")?;
-                self.expect_word("as")?;
-                self.expect("(")?;
-                Primitive::Pack { tensor, layout: self.list(")", |p| p.expression())? }
-            }
-            "rfactor" => {
-                let tensor = self.name("a tensor")?;
-                self.expect_word("over")?;
-                let over = self.one_loop()?;
-                self.expect("->")?;
-                Primitive::Rfactor { tensor, over, into: self.name("the name of the partial results")? }
-            }
-            "tensorize" => {
-                let which = self.loops()?;
-                let with = if self.accept_word("with") { Some(self.name("a tensor instruction")?) } else { None };
-                Primitive::Tensorize { which, with }
-            }
-            "peel" => Primitive::Peel { which: self.one_loop()? },
-            _ => {
-                let which = self.one_loop()?;
-                self.expect_word("to")?;
-                Primitive::Pad { which, to: self.count()? }
-            }
-        })
+        self.arguments(keyword)
+    }
+
+    /// The word or the sign before an argument.
+    fn fixed(&mut self, word: &str) -> Checked<()> {
+        if word.starts_with(char::is_alphabetic) { self.expect_word(word) } else { self.expect(word) }
     }
 
     fn statements(&mut self) -> Checked<Vec<Name>> {
@@ -150,29 +125,38 @@ impl Parser {
         Ok(out)
     }
 
-    fn tile(&mut self) -> Checked<Primitive> {
-        let which = self.loops()?;
-        self.expect_word("by")?;
-        self.expect("(")?;
-        let by = self.list(")", |p| p.count())?;
-        let end = self.last();
-        self.expect("->")?;
-        let into = self.names("a new loop")?;
-        let n = which.names.len();
-        if by.len() != n {
-            return Err(Problem::invalid(end, format!("{n} loops, but {} tile sizes", by.len())));
-        }
-        if into.len() != 2 * n {
-            let message = format!("{n} tiled loops become {} loops, not {}", 2 * n, into.len());
-            return Err(Problem::invalid(self.last(), message));
-        }
-        Ok(Primitive::Tile { which, by, into })
+    /// A factor and its `*`; 1 where there is no number.
+    fn factor(&mut self) -> Checked<i64> {
+        let sign = if self.accept("-") { -1 } else { 1 };
+        let Token::Integer(factor) = *self.peek() else { return Ok(sign) };
+        self.step();
+        self.expect("*")?;
+        Ok(sign * factor)
     }
 
-    fn tensor_at(&mut self) -> Checked<(Name, Loop)> {
-        let tensor = self.name("a tensor")?;
-        self.expect_word("at")?;
-        Ok((tensor, self.one_loop()?))
+    fn tile_sizes(&mut self, tiled: &Loops) -> Checked<Vec<i64>> {
+        self.expect("(")?;
+        let sizes = self.list(")", |p| p.count())?;
+        let n = tiled.names.len();
+        match sizes.len() {
+            sizes if sizes != n => Err(Problem::invalid(self.last(), format!("{n} loops, but {sizes} tile sizes"))),
+            _ => Ok(sizes),
+        }
+    }
+
+    fn new_tiles(&mut self, tiled: &Loops) -> Checked<Vec<Name>> {
+        let names = self.names("a new loop")?;
+        let n = tiled.names.len();
+        if names.len() != 2 * n {
+            let message = format!("{n} tiled loops become {} loops, not {}", 2 * n, names.len());
+            return Err(Problem::invalid(self.last(), message));
+        }
+        Ok(names)
+    }
+
+    fn layout(&mut self) -> Checked<Vec<Expr>> {
+        self.expect("(")?;
+        self.list(")", |p| p.expression())
     }
 
     fn count(&mut self) -> Checked<i64> {
@@ -180,10 +164,6 @@ impl Parser {
             (_, n) if n > 0 => Ok(n),
             (span, n) => Err(Problem::invalid(span, format!("expected a positive number, found {n}"))),
         }
-    }
-
-    fn optional_count(&mut self) -> Checked<Option<i64>> {
-        if self.accept_word("by") { self.count().map(Some) } else { Ok(None) }
     }
 
     fn names(&mut self, what: &str) -> Checked<Vec<Name>> {
@@ -198,7 +178,7 @@ impl Parser {
         Ok(out)
     }
 
-    fn exactly(&mut self) -> Checked<[Name; 2]> {
+    fn new_pair(&mut self) -> Checked<[Name; 2]> {
         let names = self.names("a new loop")?;
         let n = names.len();
         let wrong = |_| Problem::invalid(self.last(), format!("a split loop becomes 2 loops, not {n}"));

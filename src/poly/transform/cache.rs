@@ -13,7 +13,7 @@ use crate::poly::scop::Scop;
 use crate::poly::sets::isl::Isl;
 use crate::poly::sets::polyhedron::{Polyhedron, minus};
 use crate::poly::statement::{Iterator, Statement, StatementId};
-use crate::poly::transform::primitive::Loop;
+use crate::poly::transform::argument::Loop;
 use crate::poly::transform::state::Transformed;
 use crate::poly::transform::tree_edit::{children_of, find, refuse};
 use crate::runtime::Result;

@@ -6,7 +6,7 @@ use crate::expr::{Affine, Var};
 use crate::poly::schedule::{Node, Row, RowKind, Schedule};
 use crate::poly::scop::Scop;
 use crate::poly::statement::{Iterator, StatementId};
-use crate::poly::transform::primitive::{Loop, Loops};
+use crate::poly::transform::argument::{Loop, Loops};
 use crate::poly::transform::state::Transformed;
 use crate::poly::transform::tree_edit::{check_new, find, refuse, replace, single};
 use crate::runtime::Result;

@@ -5,7 +5,7 @@ use crate::expr::syntax::Name;
 use crate::poly::schedule::{Node, Row, RowKind, Schedule, Step, steps_of};
 use crate::poly::scop::Scop;
 use crate::poly::statement::StatementId;
-use crate::poly::transform::primitive::{Loop, Loops};
+use crate::poly::transform::argument::{Loop, Loops};
 use crate::poly::transform::tree_edit::{check_new, find, refuse, replace, restrict, rows, single};
 use crate::runtime::Result;
 

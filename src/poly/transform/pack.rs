@@ -1,5 +1,7 @@
 //! Primitives about operands that are read from a copy which is made before the loops.
 
+use super::cache::cache_read_at;
+use super::layout::{copy_of, lay_out};
 use crate::expr::Access;
 use crate::expr::Var;
 use crate::expr::syntax::Style;
@@ -7,20 +9,24 @@ use crate::expr::syntax::{Expr, Kind, Name, Operator};
 use crate::poly::packing::{Packing, Part};
 use crate::poly::scop::Scop;
 use crate::poly::statement::Statement;
+use crate::poly::transform::argument::Loop;
 use crate::poly::transform::state::Transformed;
 use crate::poly::transform::tree_edit::refuse;
 use crate::runtime::error::unknown;
 use crate::runtime::{Error, Result};
 
 /// `cache_read B`: everything reads B from a copy that is made before the loops, in the order of the subscripts until
-/// `pack` gives it another.
+/// `pack` gives it another. `cache_read B at ko`: [`cache_read_at`].
 ///
 /// ```text
 /// for i for j            for k for j  P(k, j) = B(k, j)
 ///   S(A(i), B(k, j))     for i for j
 ///                          S(A(i), P(k, j))
 /// ```
-pub fn cache_read(before: &Transformed, tensor: &Name) -> Result<Transformed> {
+pub fn cache_read(before: &Transformed, tensor: &Name, at: Option<&Loop>) -> Result<Transformed> {
+    if let Some(at) = at {
+        return cache_read_at(before, tensor, at);
+    }
     let scop = &before.scop;
     let Some(id) = scop.tensors.iter().position(|t| t.name == tensor.text) else {
         let names: Vec<&str> = scop.tensors.iter().map(|t| t.name.as_str()).collect();
@@ -57,13 +63,16 @@ pub fn cache_read(before: &Transformed, tensor: &Name) -> Result<Transformed> {
 }
 
 /// `pack B as (n / 32, k, n % 32)`: the copy that `cache_read B` made has these dimensions, over the loops of the program
-/// that the subscripts of B are in.
+/// that the subscripts of B are in. A copy in an iteration of a loop: [`lay_out`].
 ///
 /// ```text
 /// P(k, n) = B(k, n)      P(n / 32, k, n % 32) = B(k, n)
 /// ```
 pub fn pack(before: &Transformed, tensor: &Name, layout: &[Expr]) -> Result<Transformed> {
     let scop = &before.scop;
+    if let Some(copy) = copy_of(scop, &tensor.text) {
+        return lay_out(before, copy, layout);
+    }
     let mut packings = before.packings.clone();
     let (mut found, mut changed) = (false, false);
     for packing in packings.iter_mut().filter(|p| scop.tensor(p.access.buffer).name == tensor.text) {

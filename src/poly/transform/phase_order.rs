@@ -4,7 +4,7 @@ use crate::expr::syntax::Name;
 use crate::poly::schedule::{Node, Row, RowKind, Schedule};
 use crate::poly::scop::Scop;
 use crate::poly::statement::StatementId;
-use crate::poly::transform::primitive::Loop;
+use crate::poly::transform::argument::Loop;
 use crate::poly::transform::tree_edit::{apart, find, refuse, replace, single, statements, together};
 use crate::runtime::Result;
 
@@ -77,6 +77,6 @@ pub fn wavefront(scop: &Scop, schedule: &Schedule, which: &Loop) -> Result<Sched
 ///   B(i)                for i
 ///                         B(i)
 /// ```
-pub fn serial(scop: &Scop, schedule: &Schedule) -> Schedule {
-    Schedule { root: together(single(Row::once(scop.ids()), apart(&schedule.root))) }
+pub fn serial(scop: &Scop, schedule: &Schedule) -> Result<Schedule> {
+    Ok(Schedule { root: together(single(Row::once(scop.ids()), apart(&schedule.root))) })
 }

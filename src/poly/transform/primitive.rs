@@ -1,7 +1,19 @@
-//! Schedules written by hand, as a file says them: one variant for each primitive.
+//! Schedules written by hand, as a file says them, and the table of all primitives.
+//!
+//! A row of [`primitives`] is a primitive: its keyword, its arguments with the words between them, and the function that
+//! carries it out. The enum, its text, the parser ([`crate::language`]), the methods of the builder, the loops that a refusal
+//! marks and the call of the function follow from the rows (Exo: `@sched_op`).
 
-use crate::expr::syntax::{Expr, Name, Span, Style, list};
+use super::argument::{
+    Argument, Count, Factor, Instruction, Iterations, Layout, LoopName, NewLoop, NewPair, NewTensor, NewTiles,
+    OuterLoop, Pass, Statements, Tensor, TileSizes, view,
+};
+use super::state::{Original, Transformed};
+use super::{cache, compute, fuse, inline, loops, pack, phase_order, program, rfactor, statements, tensorize};
+use crate::expr::syntax::{Name, Span};
 use std::fmt::{Display, Formatter, Result};
+
+pub use super::argument::{Loop, Loops};
 
 /// `schedule NAME for PROGRAM { … }`: primitives, applied in order to the program's original order.
 #[derive(Clone, PartialEq, Debug)]
@@ -23,137 +35,187 @@ pub struct Placed {
     pub span: Span,
 }
 
-/// Loops by their names, `m, n`; of one statement where others have loops of the same names, `C(m, n)`.
-#[derive(Clone, PartialEq, Debug)]
-pub struct Loops {
-    /// Statement that has the loops; `None` where the names alone say it.
-    pub statement: Option<Name>,
-    /// Names, outermost first.
-    pub names: Vec<Name>,
+/// Passes the table to a macro. A row:
+///
+/// ```text
+/// /// One line: an example, then whose word it is. The documentation of the variant and of the builder's method.
+/// Variant: keyword | old_keyword ("word before" field: Kind, …) or method ("word" field: Kind) => takes function;
+/// ```
+///
+/// Kinds are those of `argument.rs`; `Kind(field)` has as many elements as that field. What stands after `or` may be absent;
+/// with it the builder's method has that name. An old keyword is still parsed. The function takes the arguments after
+///
+/// - `order`: the Scop and its schedule; it returns another schedule,
+/// - `program`: the program as it is; it returns another,
+/// - `original`: the program as it is, and the one that the schedule began with.
+macro_rules! primitives {
+    ($rows:ident) => { $rows! {
+        /// `split i by 8 -> io, ii`: one loop becomes two (Halide, TVM: split; strip mining).
+        Split: split(which: Loop, "by" by: Count, "->" into: NewPair) => order loops::split;
+        /// `fuse i, j -> f`: two neighbouring loops become one over both (Halide, TVM: fuse; OpenMP: collapse).
+        Fuse: fuse(which: Loops, "->" into: NewLoop) => program fuse::fuse;
+        /// `reorder j, i`: the loops in this order, at the places that they had (Halide, TVM; loop interchange).
+        Reorder: reorder(which: Loops) => order loops::reorder;
+        /// `tile C(i, j) by (8, 16) -> io, jo, ii, ji`: splits and reorders at once (Halide: tile).
+        Tile: tile(which: Loops, "by" by: TileSizes(which), "->" into: NewTiles(which)) => order loops::tile;
+        /// `skew j by 2*i`: j runs as j + 2·i (Wolfe: loop skewing).
+        Skew: skew(which: Loop, "by" factor: Factor, by: OuterLoop) => order loops::skew;
+        /// `shift S(i) by 2`: the statement runs 2 iterations later (Kelly and Pugh; Allen and Kennedy: loop alignment).
+        Shift: shift(which: Loop, "by" by: Iterations) => order loops::shift;
+        /// `reverse i`: from the last iteration to the first (Wolfe: loop reversal).
+        Reverse: reverse(which: Loop) => order loops::reverse;
+        /// `merge A, B at i`: statements share their loops down to i (loop fusion, Exo: fuse; `fuse` is Halide's here).
+        Merge: merge(statements: Statements, "at" at: LoopName) => order statements::merge;
+        /// `distribute A, B at i`: statements have loops of their own from i inwards (Allen and Kennedy; Exo: fission).
+        Distribute: distribute(statements: Statements, "at" at: LoopName) => order statements::distribute;
+        /// `sequence B, A`: statements in this order, at the places that they had (statement reordering).
+        Sequence: sequence(statements: Statements) => order phase_order::sequence;
+        /// `unroll i`, or `unroll i by 4`: iterations as statements one after the other (Halide, TVM).
+        Unroll: unroll(which: Loop) or unroll_by("by" by: Count) => order loops::unroll;
+        /// `unroll_and_jam i by 4`: unrolled, the copies inside the inner loops (Callahan, Carr, Kennedy).
+        UnrollAndJam: unroll_and_jam(which: Loop, "by" by: Count) => order loops::unroll_and_jam;
+        /// `vectorize i`, or `vectorize i by 8`: iterations in the lanes of vectors (Halide, TVM).
+        Vectorize: vectorize(which: Loop) or vectorize_by("by" by: Count) => order loops::vectorize;
+        /// `parallel i`: iterations on several threads (Halide, TVM).
+        Parallel: parallel(which: Loop) => order loops::parallel;
+        /// `wavefront i`: this loop and the next one in waves (Lamport: hyperplanes; Wolfe: wavefronts).
+        Wavefront: wavefront(which: Loop) => order phase_order::wavefront;
+        /// `serial`: all on one thread, without barriers.
+        Serial: serial => order phase_order::serial;
+        /// `compute_at Bx at y`: computed where an iteration of y needs it (Halide, TVM).
+        ComputeAt: compute_at(tensor: Tensor, "at" at: Loop) => program compute::compute_at;
+        /// `compute_inline Bx`: computed again at each use (Halide, TVM).
+        ComputeInline: compute_inline(tensor: Tensor) => program inline::compute_inline;
+        /// `store_at Bx at y`: its memory lives for one iteration of y (Halide).
+        StoreAt: store_at(tensor: Tensor, "at" at: Loop) => program compute::store_at;
+        /// `cache_read B`: a copy made before the loops; `cache_read B at ko`: of what an iteration of ko reads (TVM).
+        CacheRead: cache_read(tensor: Tensor) or cache_read_at("at" at: Loop) => program pack::cache_read;
+        /// `cache_write C at no`: a local tile that is written back after one iteration of no (TVM).
+        CacheWrite: cache_write(tensor: Tensor, "at" at: Loop) => program cache::cache_write;
+        /// `pack B as (n / 16, k, n % 16)`: the layout of a copy, over the loops that read B (Goto and van de Geijn).
+        Pack: pack(tensor: Tensor, "as" layout: Layout) => program pack::pack;
+        /// `rfactor C over ki -> P`: partial results for each ki, combined afterwards (Halide, TVM).
+        Rfactor: rfactor(tensor: Tensor, "over" over: Loop, "->" into: NewTensor) => program rfactor::rfactor;
+        /// `tensorize C(mi, ni, ki)`, or with `with fma`: the loops become one tensor instruction (TVM).
+        Tensorize: tensorize(which: Loops) or tensorize_with("with" with: Instruction) => original tensorize::tensorize;
+        /// `peel ii`: what does not fill the inner loop of a split runs in a copy of its own (loop peeling).
+        Peel: peel(which: Loop) => order loops::peel;
+        /// `pad i to 16`: as if the loop had a multiple of 16 iterations; those too many do nothing (Exo, Halide: bounds).
+        Pad: pad(which: Loop, "to" to: Count) => order loops::pad;
+        /// `normalize`: temporaries inlined, sums in accumulators, loops from 0 on (Allen and Kennedy: loop normalization).
+        Normalize: normalize => original program::normalize;
+        /// `index_set_split`: loops apart where a read meets what they write (Griebl, Feautrier, Lengauer).
+        IndexSetSplit: index_set_split | divide => program program::index_set_split;
+        /// `array_expand`: an element of temporaries for each iteration (Feautrier: array expansion; scalar expansion).
+        ArrayExpand: array_expand | expand => program program::array_expand;
+    } };
+}
+pub(crate) use primitives;
+
+/// Calls the function of a row.
+macro_rules! call {
+    (order $function:path, $before:ident, $original:ident $(, $argument:expr)*) => {
+        $function(&$before.scop, &$before.schedule $(, $argument)*)
+            .map(|schedule| Transformed { schedule, ..$before.clone() })
+    };
+    (program $function:path, $before:ident, $original:ident $(, $argument:expr)*) => {
+        $function($before $(, $argument)*)
+    };
+    (original $function:path, $before:ident, $original:ident $(, $argument:expr)*) => {
+        $function($before, $original $(, $argument)*)
+    };
 }
 
-/// One loop: `m`, or `C(m)`.
-#[derive(Clone, PartialEq, Debug)]
-pub struct Loop {
-    /// Statement that has the loop; `None` where the name alone says it.
-    pub statement: Option<Name>,
-    /// Name of the loop.
-    pub name: Name,
-}
-
-/// One step of a schedule. Each variant shows its text; its fields are the names and numbers of that text.
-#[derive(Clone, PartialEq, Debug)]
-#[allow(missing_docs, reason = "each variant shows its text, which has the fields in their order")]
-pub enum Primitive {
-    /// `split i by 8 -> io, ii`: one loop becomes two.
-    Split { which: Loop, by: i64, into: [Name; 2] },
-    /// `fuse i, j -> f`: two neighbouring loops become one over both.
-    Fuse { which: Loops, into: Name },
-    /// `reorder j, i`: the loops in this order, at the places that they had.
-    Reorder { which: Loops },
-    /// `tile C(i, j) by (8, 16) -> io, jo, ii, ji`: splits and reorders at once.
-    Tile { which: Loops, by: Vec<i64>, into: Vec<Name> },
-    /// `skew j by 2*i`: j runs as j + 2·i.
-    Skew { which: Loop, factor: i64, by: Name },
-    /// `shift S(i) by 2`: the statement runs 2 iterations later.
-    Shift { which: Loop, by: i64 },
-    /// `reverse i`: from the last iteration to the first.
-    Reverse { which: Loop },
-    /// `merge A, B at i`: statements share their loops down to i.
-    Merge { statements: Vec<Name>, at: Name },
-    /// `distribute A, B at i`: statements have loops of their own from i inwards.
-    Distribute { statements: Vec<Name>, at: Name },
-    /// `sequence B, A`: statements in this order, at the places that they had.
-    Sequence { statements: Vec<Name> },
-    /// `unroll i`, `unroll i by 4`.
-    Unroll { which: Loop, by: Option<i64> },
-    /// `unroll_and_jam i by 4`: unrolled, the copies inside the inner loops.
-    UnrollAndJam { which: Loop, by: i64 },
-    /// `vectorize i`, `vectorize i by 8`.
-    Vectorize { which: Loop, by: Option<i64> },
-    /// `parallel i`.
-    Parallel { which: Loop },
-    /// `wavefront i`: this loop and the next one in waves.
-    Wavefront { which: Loop },
-    /// `serial`: all on one thread, without barriers.
-    Serial,
-    /// `compute_at Bx at y`: computed where y's iteration needs it.
-    ComputeAt { tensor: Name, at: Loop },
-    /// `compute_inline Bx`: computed again at each use.
-    ComputeInline { tensor: Name },
-    /// `store_at Bx at y`: its memory lives for one iteration of y.
-    StoreAt { tensor: Name, at: Loop },
-    /// `cache_read B at ko`: a copy of what one iteration of ko reads; `cache_read B`: a copy that is made before the loops.
-    CacheRead { tensor: Name, at: Option<Loop> },
-    /// `cache_write C at no`: a local tile that is written back after one iteration of no.
-    CacheWrite { tensor: Name, at: Loop },
-    /// `pack B as (n / 16, k, n % 16)`: the layout of the copy that `cache_read` made, over the loops that read B.
-    Pack { tensor: Name, layout: Vec<Expr> },
-    /// `rfactor C over ki -> P`: partial results for each ki, combined afterwards.
-    Rfactor { tensor: Name, over: Loop, into: Name },
-    /// `tensorize C(mi, ni, ki) with fma`: the loops become one tensor instruction.
-    Tensorize { which: Loops, with: Option<Name> },
-    /// `peel i`: what does not fill the inner loop of a split runs in a copy of its own.
-    Peel { which: Loop },
-    /// `pad i to 16`: as if the loop had a multiple of 16 iterations; those too many do nothing.
-    Pad { which: Loop, to: i64 },
-    /// `normalize`: temporaries inlined, sums in accumulators, loops from 0 on.
-    Normalize,
-    /// `divide`: loops apart where a read meets what they write.
-    Divide,
-    /// `expand`: a copy of scalar temporaries for each iteration.
-    Expand,
-}
-
-/// The words that begin a primitive.
-pub const KEYWORDS: [&str; 29] = [
-    "split",
-    "fuse",
-    "reorder",
-    "tile",
-    "skew",
-    "shift",
-    "reverse",
-    "merge",
-    "distribute",
-    "sequence",
-    "unroll",
-    "unroll_and_jam",
-    "vectorize",
-    "parallel",
-    "wavefront",
-    "serial",
-    "compute_at",
-    "compute_inline",
-    "store_at",
-    "cache_read",
-    "cache_write",
-    "pack",
-    "rfactor",
-    "tensorize",
-    "peel",
-    "pad",
-    "normalize",
-    "divide",
-    "expand",
-];
-
-impl Display for Loops {
-    fn fmt(&self, f: &mut Formatter) -> Result {
-        let names = list(&self.names, Name::to_string);
-        match &self.statement {
-            Some(s) => write!(f, "{s}({names})"),
-            None => f.write_str(&names),
+macro_rules! define {
+    ($(
+        #[$doc:meta]
+        $variant:ident: $keyword:ident $(| $alias:ident)* $((
+            $($($word:literal)? $field:ident: $kind:ident $(($of:ident))?),*
+        ) $(or $longer:ident ($more_word:literal $more:ident: $more_kind:ident))?)? => $takes:ident $function:path;
+    )*) => {
+        /// One step of a schedule. Each variant shows its text; its fields are the names and numbers of that text.
+        #[derive(Clone, PartialEq, Debug)]
+        #[allow(missing_docs, reason = "each variant shows its text, which has the fields in their order")]
+        pub enum Primitive {
+            $(#[$doc] $variant $({ $($field: $kind,)* $($more: Option<$more_kind>,)? })?,)*
         }
+
+        /// The words that begin a primitive.
+        pub const KEYWORDS: [&str; [$(stringify!($keyword)),*].len()] = [$(stringify!($keyword)),*];
+
+        /// Old words, and the keywords that they are parsed as.
+        pub const ALIASES: &[(&str, &str)] = &[$($((stringify!($alias), stringify!($keyword)),)*)*];
+
+        $(pub use $function;)*
+
+        impl Primitive {
+            /// The word that begins it.
+            pub fn keyword(&self) -> &'static str {
+                match self {
+                    $(Primitive::$variant { .. } => stringify!($keyword),)*
+                }
+            }
+
+            /// The arguments, each after the word that stands before it.
+            fn arguments(&self) -> Vec<(&'static str, Argument<'_>)> {
+                let arguments: Vec<Option<(&'static str, Argument)>> = match self {
+                    $(Primitive::$variant $({ $($field,)* $($more,)? })? => vec![$(
+                        $(Some((concat!($($word)?), view!($kind $field))),)*
+                        $($more.as_ref().map(|value| ($more_word, view!($more_kind value))),)?
+                    )?],)*
+                };
+                arguments.into_iter().flatten().collect()
+            }
+
+            /// Carries it out, whether or not the order that comes out is legal.
+            pub(super) fn carry_out(
+                &self,
+                before: &Transformed,
+                original: &Original,
+            ) -> crate::runtime::Result<Transformed> {
+                match self {
+                    $(Primitive::$variant $({ $($field,)* $($more,)? })? => {
+                        call!($takes $function, before, original $($(, $field.pass())* $(, $more.pass())?)?)
+                    })*
+                }
+            }
+        }
+    };
+}
+primitives!(define);
+
+/// The keyword that a word of the text stands for.
+pub fn keyword(word: &str) -> Option<&'static str> {
+    let alias = ALIASES.iter().find(|(alias, _)| *alias == word);
+    alias.map(|(_, keyword)| *keyword).or_else(|| KEYWORDS.into_iter().find(|keyword| *keyword == word))
+}
+
+impl Primitive {
+    /// The loops that it is about, each with the statement that it is said of.
+    pub(super) fn loops(&self) -> Vec<(Option<&Name>, &Name)> {
+        let mut statement = None;
+        let mut loops = vec![];
+        for (_, argument) in self.arguments() {
+            match argument {
+                Argument::Loop(l) => {
+                    statement = l.statement.as_ref();
+                    loops.push((statement, &l.name));
+                }
+                Argument::Loops(l) => {
+                    statement = l.statement.as_ref();
+                    loops.extend(l.names.iter().map(|name| (statement, name)));
+                }
+                Argument::LoopNames(names) => loops.extend(names.iter().map(|name| (statement, name))),
+                _ => {}
+            }
+        }
+        loops
     }
-}
 
-impl Display for Loop {
-    fn fmt(&self, f: &mut Formatter) -> Result {
-        match &self.statement {
-            Some(s) => write!(f, "{s}({})", self.name),
-            None => write!(f, "{}", self.name),
-        }
+    /// The statements that it lists.
+    pub(super) fn statements(&self) -> &[Name] {
+        let listed = |(_, argument)| if let Argument::Statements(names) = argument { Some(names) } else { None };
+        self.arguments().into_iter().find_map(listed).unwrap_or(&[])
     }
 }
 
@@ -167,45 +229,15 @@ impl Display for Schedule {
 
 impl Display for Primitive {
     fn fmt(&self, f: &mut Formatter) -> Result {
-        let names = |names: &[Name]| list(names, Name::to_string);
-        let by = |by: &Option<i64>| by.map_or(String::new(), |n| format!(" by {n}"));
-        match self {
-            Primitive::Split { which, by, into } => write!(f, "split {which} by {by} -> {}", names(into)),
-            Primitive::Fuse { which, into } => write!(f, "fuse {which} -> {into}"),
-            Primitive::Reorder { which } => write!(f, "reorder {which}"),
-            Primitive::Tile { which, by, into } => {
-                write!(f, "tile {which} by ({}) -> {}", list(by, i64::to_string), names(into))
+        f.write_str(self.keyword())?;
+        for (i, (word, argument)) in self.arguments().into_iter().enumerate() {
+            match word {
+                "" if i == 0 => write!(f, " {argument}")?,
+                // `2*` and the loop after it are written together.
+                "" => write!(f, "{argument}")?,
+                word => write!(f, " {word} {argument}")?,
             }
-            Primitive::Skew { which, factor, by } => write!(f, "skew {which} by {factor}*{by}"),
-            Primitive::Shift { which, by } => write!(f, "shift {which} by {by}"),
-            Primitive::Reverse { which } => write!(f, "reverse {which}"),
-            Primitive::Merge { statements, at } => write!(f, "merge {} at {at}", names(statements)),
-            Primitive::Distribute { statements, at } => write!(f, "distribute {} at {at}", names(statements)),
-            Primitive::Sequence { statements } => write!(f, "sequence {}", names(statements)),
-            Primitive::Unroll { which, by: n } => write!(f, "unroll {which}{}", by(n)),
-            Primitive::UnrollAndJam { which, by } => write!(f, "unroll_and_jam {which} by {by}"),
-            Primitive::Vectorize { which, by: n } => write!(f, "vectorize {which}{}", by(n)),
-            Primitive::Parallel { which } => write!(f, "parallel {which}"),
-            Primitive::Wavefront { which } => write!(f, "wavefront {which}"),
-            Primitive::Serial => f.write_str("serial"),
-            Primitive::Normalize => f.write_str("normalize"),
-            Primitive::Divide => f.write_str("divide"),
-            Primitive::Expand => f.write_str("expand"),
-            Primitive::ComputeAt { tensor, at } => write!(f, "compute_at {tensor} at {at}"),
-            Primitive::ComputeInline { tensor } => write!(f, "compute_inline {tensor}"),
-            Primitive::StoreAt { tensor, at } => write!(f, "store_at {tensor} at {at}"),
-            Primitive::CacheRead { tensor, at: Some(at) } => write!(f, "cache_read {tensor} at {at}"),
-            Primitive::CacheRead { tensor, at: None } => write!(f, "cache_read {tensor}"),
-            Primitive::CacheWrite { tensor, at } => write!(f, "cache_write {tensor} at {at}"),
-            Primitive::Pack { tensor, layout } => {
-                write!(f, "pack {tensor} as ({})", list(layout, |e| e.text(Style::Round, 0)))
-            }
-            Primitive::Rfactor { tensor, over, into } => write!(f, "rfactor {tensor} over {over} -> {into}"),
-            Primitive::Tensorize { which, with } => {
-                write!(f, "tensorize {which}{}", with.as_ref().map_or(String::new(), |w| format!(" with {w}")))
-            }
-            Primitive::Peel { which } => write!(f, "peel {which}"),
-            Primitive::Pad { which, to } => write!(f, "pad {which} to {to}"),
         }
+        Ok(())
     }
 }

@@ -22,7 +22,7 @@ pub fn normalize(before: &Transformed, original: &Original) -> Result<Transforme
     Ok(Transformed::new((original.normal)()?))
 }
 
-/// `divide`: a loop that reads one element of what it updates becomes one for each side of it, and one for the element
+/// `index_set_split`: a loop that reads one element of what it updates becomes one for each side of it, and one for the element
 /// itself ([`crate::poly::normalize::index_set_split`]).
 ///
 /// ```text
@@ -30,12 +30,12 @@ pub fn normalize(before: &Transformed, original: &Original) -> Result<Transforme
 ///   A[i][j] min= A[i][k]     j = k                S_2
 ///                            for j in k + 1..N    S_3
 /// ```
-pub fn divide(before: &Transformed) -> Result<Transformed> {
+pub fn index_set_split(before: &Transformed) -> Result<Transformed> {
     untouched(before)?;
     Ok(Transformed::new(index_set_split::split(&before.scop)?))
 }
 
-/// `expand`: scalar temporaries that every iteration writes before it reads them have one element for each iteration
+/// `array_expand`: scalar temporaries that every iteration writes before it reads them have one element for each iteration
 /// ([`crate::poly::normalize::array_expansion`]).
 ///
 /// ```text
@@ -43,7 +43,7 @@ pub fn divide(before: &Transformed) -> Result<Transformed> {
 ///   t = A[i]            t[i] = A[i]
 ///   B[i] = t * t        B[i] = t[i] * t[i]
 /// ```
-pub fn expand(before: &Transformed) -> Result<Transformed> {
+pub fn array_expand(before: &Transformed) -> Result<Transformed> {
     untouched(before)?;
     Ok(Transformed::new(crate::poly::normalize::array_expansion::expand(&before.scop)?))
 }

@@ -13,7 +13,7 @@ use crate::poly::schedule::{Node, Row, RowKind, Schedule};
 use crate::poly::scop::Scop;
 use crate::poly::sets::isl::Isl;
 use crate::poly::statement::{Iterator, Statement, StatementId, TensorDecl};
-use crate::poly::transform::primitive::Loop;
+use crate::poly::transform::argument::Loop;
 use crate::poly::transform::state::Transformed;
 use crate::poly::transform::tree_edit::{apart, find, refuse, replace, single, together};
 use crate::runtime::Result;

@@ -98,7 +98,7 @@ pub fn distribute(scop: &Scop, schedule: &Schedule, names: &[Name], at: &Name) -
     for name in names {
         starts.push(statements(scop, name)?);
     }
-    let wanted = crate::poly::transform::primitive::Loop { statement: names.first().cloned(), name: at.clone() };
+    let wanted = crate::poly::transform::argument::Loop { statement: names.first().cloned(), name: at.clone() };
     let row = crate::poly::transform::tree_edit::find(scop, schedule, &wanted)?;
     if let Some(outside) = starts.iter().flatten().find(|id| !row.phi.iter().any(|p| p.0 == **id)) {
         return refuse(format!("loop `{at}` does not contain {}", scop.statement(*outside).name));

@@ -1,27 +1,26 @@
 //! Loops that are one tensor instruction.
 
 use super::loops::reorder;
-use crate::codegen::Isa;
 use crate::expr::syntax::Name;
 use crate::poly::instruction::{Mismatch, TensorInstruction, match_stored, table};
 use crate::poly::schedule::{Node, Row, RowKind, Schedule};
 use crate::poly::statement::StatementId;
-use crate::poly::transform::primitive::{Loop, Loops};
-use crate::poly::transform::state::Transformed;
+use crate::poly::transform::argument::{Loop, Loops};
+use crate::poly::transform::state::{Original, Transformed};
 use crate::poly::transform::tree_edit::{apart, find, refuse, rows, single, together};
 use crate::runtime::Result;
 use crate::runtime::error::unknown;
 
 /// `tensorize C(mi, ni, ki) with outer_product`: the loops are a tensor instruction ([`crate::poly::instruction`]), repeated
 /// in registers: loops of the reduction outside, one iterator in the lanes, the others unrolled. The words after `with` are
-/// part of its name; without them, and with `fma`, any instruction of `isa` will do.
+/// part of its name; without them, and with `fma`, any instruction of the target will do.
 ///
 /// ```text
 /// for mi for ni for ki         for ki
 ///   C(m, n) += A(m,k)*B(k,n)     C(mi.., ni..) += outer product of A(mi.., k) and B(k, ni..)
 /// ```
-pub fn tensorize(before: &Transformed, which: &Loops, with: Option<&Name>, isa: Isa) -> Result<Schedule> {
-    let (scop, schedule) = (&before.scop, &before.schedule);
+pub fn tensorize(before: &Transformed, original: &Original, which: &Loops, with: Option<&Name>) -> Result<Transformed> {
+    let (scop, schedule, isa) = (&before.scop, &before.schedule, original.isa);
     let one = |name: &Name| find(scop, schedule, &Loop { statement: which.statement.clone(), name: name.clone() });
     let named: Vec<Row> = which.names.iter().map(one).collect::<Result<_>>()?;
     let ids: Vec<StatementId> = named[0].phi.iter().map(|p| p.0).collect();
@@ -62,7 +61,8 @@ pub fn tensorize(before: &Transformed, which: &Loops, with: Option<&Name>, isa: 
         r if reduces(r) => RowKind::Serial,
         _ => RowKind::Unroll,
     };
-    Ok(Schedule { root: together(mark(apart(&schedule.root), &named, &kind)) })
+    let schedule = Schedule { root: together(mark(apart(&schedule.root), &named, &kind)) };
+    Ok(Transformed { schedule, ..before.clone() })
 }
 
 /// The last of the rows that can be in the lanes of an instruction; the refusal that says most otherwise.

@@ -63,8 +63,8 @@ fn program(original: &Original, scop: &Scop) -> Result<Vec<Primitive>> {
         said.push(Primitive::Normalize);
     }
     for (primitive, next) in [
-        (Primitive::Divide, index_set_split::split as fn(&Scop) -> Result<Scop>),
-        (Primitive::Expand, array_expansion::expand),
+        (Primitive::IndexSetSplit, index_set_split::split as fn(&Scop) -> Result<Scop>),
+        (Primitive::ArrayExpand, array_expansion::expand),
     ] {
         if at != *scop {
             let changed = next(&at)?;

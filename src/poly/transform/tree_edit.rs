@@ -4,7 +4,7 @@ use crate::expr::syntax::Name;
 use crate::poly::schedule::{Band, Node, Row, Schedule};
 use crate::poly::scop::Scop;
 use crate::poly::statement::StatementId;
-use crate::poly::transform::primitive::Loop;
+use crate::poly::transform::argument::Loop;
 use crate::runtime::error::unknown;
 use crate::runtime::{Error, Result};
 
