@@ -1,6 +1,6 @@
 //! Kinds of arguments that primitives have.
 //!
-//! A kind is the name of a type here. It stands in two more lists: [`view`], how it is printed and which loops it names,
+//! A kind is the name of a type here. It stands in two more lists: `view`, how it is printed and which loops it names,
 //! and `read` of the language's parser. A type that is new has its own line in the builder of schedules too.
 
 use crate::expr::syntax::{Expr, Name, Style, list};

@@ -1,6 +1,6 @@
 //! Schedules written by hand, as a file says them, and the table of all primitives.
 //!
-//! A row of [`primitives`] is a primitive: its keyword, its arguments with the words between them, and the function that
+//! A row of `primitives!` is a primitive: its keyword, its arguments with the words between them, and the function that
 //! carries it out. The enum, its text, the parser ([`crate::language`]), the methods of the builder, the loops that a refusal
 //! marks and the call of the function follow from the rows (Exo: `@sched_op`).
 
