@@ -60,7 +60,7 @@ struct Measurement {
     runs: usize,
     /// Floating-point operations of a run over its median latency.
     gflops: f64,
-    /// What a register kernel reaches with operands from the first cache: the median of runs between those of the model, as
+    /// Rate of a register kernel with operands from the first cache: the median of runs between those of the model, as
     /// the latency is one, on one core; times the threads.
     peak_gflops: f64,
     /// The arithmetic of that limit: `f64` where an output is, `f32` otherwise.

@@ -120,7 +120,7 @@ impl RunArguments {
     }
 }
 
-/// Whether a file is a module made by `compile`.
+/// Returns true if the file is a module made by `compile`.
 pub fn is_module(path: &Path) -> Result<bool> {
     let io = |e: std::io::Error| Error::Io(format!("cannot read {}: {e}", path.display()));
     let mut start = vec![];
@@ -132,7 +132,7 @@ pub fn is_module(path: &Path) -> Result<bool> {
     Ok(Module::is_magic(&start) || path.extension().is_some_and(|e| e == "tw"))
 }
 
-/// Whether a file is a program of the text language; only then it may be asked for by name, size and schedule.
+/// Returns true if the file is a program of the text language; only a program can be chosen by name, size and schedule.
 pub fn is_program(arguments: &ModelArguments) -> Result<bool> {
     let program = arguments.model.extension().is_some_and(|e| e == "tile");
     match (&arguments.program, &arguments.size, &arguments.schedule) {

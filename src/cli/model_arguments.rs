@@ -9,7 +9,7 @@ use tilewright::internal::runtime::error::unknown;
 use tilewright::internal::runtime::text::lines;
 use tilewright::{Error, Result};
 
-/// Which model, and how it is compiled.
+/// The model and the options of its compilation.
 #[derive(Args)]
 pub struct ModelArguments {
     /// An ONNX file, a `.tile` program, or a module made by `compile`

@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Assembled {
     pub phases: Vec<Phase>,
-    /// Whether no innermost loop works on single elements (see [`lower::vectorized`]).
+    /// True if no innermost loop works on single elements (see [`lower::vectorized`]).
     pub vectorized: bool,
     /// Some instruction loads or stores several lanes.
     pub has_vectors: bool,

@@ -64,7 +64,7 @@ pub enum LoopKind {
 }
 
 impl LoopKind {
-    /// Whether the runtime divides the loop over threads.
+    /// Returns true if the runtime divides the loop over threads.
     pub fn is_parallel(self) -> bool {
         matches!(self, LoopKind::Parallel | LoopKind::Waves { .. })
     }

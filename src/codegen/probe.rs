@@ -1,6 +1,6 @@
 //! The limits of this processor, measured with the project's own instructions: multiply-adds, clock, bandwidth.
 //!
-//! In: a target that runs here. Out: what one core reaches at most. A share of the limit says more of a kernel than its
+//! In: a target that runs here. Out: the peak rates of one core. A share of the limit says more of a kernel than its
 //! time: GFLOP/s of the outer product that register kernels are made of (with operands in registers, and with operands
 //! loaded from the first cache), GB/s read from each level of the memory. Data are random, because zeros let the clock run
 //! higher.
@@ -16,7 +16,7 @@ use serde::Serialize;
 pub use outer_product::{PeakProbe, Rates, measure_rates};
 pub use stream::Level;
 
-/// What one core reaches on a target.
+/// Peak rates of one core of a target.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Limits {
     pub target: String,

@@ -55,7 +55,7 @@ struct Interval {
     cost: Cost,
 }
 
-/// What it costs to take the register away: deepest mention, then weight.
+/// Cost of taking the register away: deepest mention, then weight.
 #[derive(Clone, Copy, PartialEq, PartialOrd, Debug)]
 struct Cost(u8, f32);
 

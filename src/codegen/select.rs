@@ -116,8 +116,8 @@ pub fn has_vectors(f: &Function) -> bool {
     })
 }
 
-/// Whether every innermost loop works on vectors: none stores single elements only. The outermost loop of a phase that runs
-/// once is none.
+/// Returns true if every innermost loop works on vectors: none stores only single elements. The outermost loop of a
+/// phase that runs once does not count as a loop.
 pub fn vectorized(f: &Function) -> bool {
     // for each open loop: single stores, vector accesses, loops inside
     let mut open: Vec<(bool, bool, bool)> = vec![];

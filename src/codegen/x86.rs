@@ -95,7 +95,7 @@ pub fn emit_steps(function: &Function, allocation: &Allocation, isa: Isa) -> Res
     Ok((code, starts))
 }
 
-/// Whether a loop starts here that contains no other.
+/// Returns true if a loop starts here that contains no other.
 fn is_innermost(steps: &[Step]) -> bool {
     let inst = |s: &Step| match s {
         Step::Inst { inst: Inst::LoopStart { .. }, .. } => Some(true),

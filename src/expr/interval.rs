@@ -1,4 +1,4 @@
-//! What is known of the variables at a place of a LoopNest: an interval for each, and affine forms that are not negative.
+//! Facts about the variables at a place of a LoopNest: an interval for each, and affine forms that are not negative.
 //!
 //! [`Facts::bounds`] encloses the values that an affine form takes there. It is exact for forms over loops with constant
 //! bounds, and uses the facts (conditions, guards, non-constant bounds, the two sides of a floor division) one at a time.
@@ -124,7 +124,7 @@ impl Facts {
         affine.bounds(|v| self.range(v))
     }
 
-    /// Whether `affine ≥ 0` always (`Some(true)`), never (`Some(false)`) or unknown.
+    /// Decides whether `affine ≥ 0` always (`Some(true)`) or never (`Some(false)`); `None` if unknown.
     pub fn decide(&self, affine: &Affine) -> Option<bool> {
         let (lo, hi) = self.bounds(affine);
         if lo >= 0 {
@@ -136,12 +136,12 @@ impl Facts {
         }
     }
 
-    /// Whether the intervals alone describe the values of `affine`: no fact speaks of its variables.
+    /// Returns true if intervals alone bound the values of `affine`: no fact is over its variables.
     pub fn is_box(&self, affine: &Affine) -> bool {
         !self.conditions.iter().any(|c| c.terms.iter().any(|t| affine.uses(t.0)))
     }
 
-    /// Whether the place is never reached.
+    /// Returns true if the place is never reached.
     pub fn is_empty(&self) -> bool {
         self.ranges.iter().any(|r| r.0 > r.1) || self.conditions.iter().any(|c| self.box_bounds(c).1 < 0)
     }

@@ -1,4 +1,5 @@
-//! What the scalar operations mean: the one definition that both reference interpreters use and machine code is held to.
+//! Semantics of the scalar operations: the one definition that both reference interpreters use and machine code is held
+//! to.
 //!
 //! A [`Value`] is one element. The trait [`Number`] has the same meaning for a known Rust type, so that an interpreter can
 //! run over whole rows.
@@ -28,7 +29,7 @@ pub enum Value {
     Bool(bool),
 }
 
-/// What one operation costs on one vector of f32, in the machine code that this project emits for it.
+/// Cost of one operation on one vector of f32, in the machine code that this project emits for it.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Cost {
     /// Instructions: how much code grows where loops are expanded.

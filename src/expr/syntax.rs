@@ -131,7 +131,7 @@ pub const OPERATORS: [(&str, Operator, u8); 13] = [
 
 pub const COMPARISON: u8 = 3;
 
-/// How tightly a sign or a `!` binds.
+/// Precedence of a sign or a `!`.
 pub const PREFIX: u8 = 6;
 
 /// Functions that are written as calls.

@@ -1,4 +1,4 @@
-//! What a node costs on a target, in nanoseconds.
+//! Cost model: the time of a node on a target, in nanoseconds.
 //!
 //! In: an operator, the types of its operands and results, a target. Out: the time of the operator as a kernel of its own on
 //! one core. The model: multiply-adds over the peak times the share that the layout lets us reach, other arithmetic in
@@ -23,7 +23,8 @@ const DEPTHWISE_SHARE: f64 = 0.35;
 /// Nanoseconds for one element whose neighbours are not neighbours any more.
 const SCATTER_NS: f64 = 0.4;
 
-/// Where weights come from, whatever the size of one matrix: all others of the network were read since the last run.
+/// Cache level from which weights come, whatever the size of one matrix: all others of the network were read since the
+/// last run. Unmeasured.
 const WEIGHTS_LEVEL: usize = 2;
 
 /// An operand as the model sees it.
@@ -47,7 +48,7 @@ pub fn node(op: &Op, operands: &[Operand], result: &TensorType, target: &Target)
         + arithmetic(op, operands, result, target)
 }
 
-/// What a view costs as a kernel of its own beyond its arithmetic and its result: the launch and reading `operand`.
+/// Cost of a view as a kernel beyond its arithmetic and its result, in ns: the launch and reading `operand`.
 pub fn view(op: &Op, operand: &TensorType, result: &TensorType, target: &Target) -> f64 {
     target.launch_ns + traffic(read_bytes(op, operand, result), target)
 }

@@ -26,7 +26,7 @@ pub use crate::graph::fusion::group::Slice;
 pub use join::{Join, Stored, Way, affine_reshape, before_reduction, is_view, joins, reads_through};
 pub use program::{program, scalar_constant};
 
-/// Where a node runs.
+/// The kernel of a node.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Place {
     /// In a kernel that is its own, others may stand in it.
@@ -89,7 +89,7 @@ fn kernel_of(node: usize, places: &[Place]) -> Result<usize> {
     Err(Error::Internal(format!("node {node} runs in no kernel")))
 }
 
-/// Whether an output of the graph needs the node.
+/// Returns, for each node, true if an output of the graph needs it.
 fn live_nodes(graph: &Graph) -> Vec<bool> {
     let mut used = vec![false; graph.values.len()];
     graph.outputs.iter().for_each(|v| used[v.0 as usize] = true);

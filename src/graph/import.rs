@@ -40,7 +40,7 @@ pub const NEWEST_OPSET: i64 = 25;
 pub const OLDEST_OPSET: i64 = 7;
 /// The largest file, in bytes: as large as a message can be. Weights beyond that are external data.
 pub const MAX_FILE_BYTES: u64 = 1 << 31;
-/// What the constants that are computed while a model is imported may take, in bytes, on top of four times its weights.
+/// Limit for the constants that are computed while a model is imported, in bytes, on top of four times its weights.
 pub const MAX_FOLDED_BYTES: u64 = 512 << 20;
 
 impl OnnxModel {

@@ -20,7 +20,7 @@ use format::{
 use std::ops::RangeInclusive;
 use std::sync::LazyLock;
 
-/// How an operator may be fused (TVM's four kinds).
+/// Fusion kinds of operators (TVM's four kinds).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum FusionKind {
     /// Every output element reads at most one element of each input, by an affine map.

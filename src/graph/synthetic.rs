@@ -9,7 +9,7 @@
 use crate::runtime::{Error, Result};
 use std::sync::OnceLock;
 
-/// How a tensor is filled.
+/// The contents of a tensor.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum Recipe {
     /// Even over `low..high`.
@@ -68,7 +68,7 @@ struct Layer {
 }
 
 static LAYERS: OnceLock<[Layer; 256]> = OnceLock::new();
-/// Where the tail begins, and the area of a layer.
+/// Start of the tail, and area of a layer.
 const TAIL: f64 = 3.654_152_885_361_008_8;
 const AREA: f64 = 0.004_928_673_233_974_658;
 

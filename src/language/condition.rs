@@ -12,7 +12,7 @@ pub type Conjunction = Vec<Affine>;
 /// More pieces than this are no condition that a person writes.
 const PIECES: usize = 64;
 
-/// Where `e` is `truth`: pieces of which exactly one holds there, and none elsewhere.
+/// Divides the condition `e` = `truth` into pieces: exactly one holds where it is true, none elsewhere.
 pub fn pieces(scope: &Scope, e: &Expr, truth: bool) -> Checked<Vec<Conjunction>> {
     let found = match &e.kind {
         Kind::Bool(v) if *v == truth => vec![vec![]],

@@ -81,7 +81,7 @@ struct Builder<'a> {
     sizes: &'a Sizes,
     style: Style,
     arrays: Vec<TensorDecl>,
-    /// What of each array is defined so far.
+    /// The parts of each array that are defined so far.
     parts: Vec<Vec<Part>>,
     definitions: Vec<Definition>,
 }
@@ -393,7 +393,7 @@ fn iterators(indices: &[String], ranges: &[Interval]) -> Vec<Iterator> {
     indices.iter().zip(ranges).map(|(name, r)| Iterator::new(name, extent(r))).collect()
 }
 
-/// The same equation over iterators that begin at 0.
+/// Shifts the iterators of an equation to begin at 0.
 fn from_zero(d: Definition, ranges: &[Interval]) -> Definition {
     let mut shift = |v: Var| Affine::var(v).offset(ranges[v.0 as usize].0);
     Definition {
@@ -428,7 +428,7 @@ fn part(e: &Equation, write: &[Affine], ranges: &[Interval]) -> Checked<Part> {
     Ok(out)
 }
 
-/// Whether two parts have a common element.
+/// Returns true if two parts have a common element.
 fn overlap(a: &Part, b: &Part) -> bool {
     a.iter().zip(b).all(|(&(a, s, n), &(b, t, m))| {
         let (low, high) = (a.max(b), (a + s * (n - 1)).min(b + t * (m - 1)));

@@ -8,16 +8,16 @@ use crate::poly::statement::TensorDecl;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 
-/// What an expression may name.
+/// Names that an expression may use.
 pub struct Scope<'a> {
     pub sizes: &'a BTreeMap<String, i64>,
     /// Index i is [`Var`] i.
     pub indices: &'a [String],
     /// Array i is [`BufferId`] i.
     pub arrays: &'a [TensorDecl],
-    /// What becomes of a read where all of some forms are ≥ 0: guards are added, bounds are proven.
+    /// The treatment of a read under the condition that some forms are ≥ 0: adds guards or proves bounds.
     pub read: &'a Reader<'a>,
-    /// How messages write expressions.
+    /// Notation of expressions in messages.
     pub style: Style,
     /// Conditions of the selections around the expression that is being read.
     pub facts: RefCell<Vec<Affine>>,

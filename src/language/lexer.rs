@@ -26,7 +26,7 @@ const KEYWORDS: [&str; 19] = [
     "true", "false", "inf", "nan", "by",
 ];
 
-/// What `word` is, when it cannot be a name.
+/// Returns the meaning of a reserved `word`; `None` if it can be a name.
 pub fn reserved(word: &str) -> Option<&'static str> {
     if KEYWORDS.contains(&word) {
         Some("a keyword")

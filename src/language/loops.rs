@@ -32,7 +32,8 @@ pub fn lower(program: &Program, sizes: &BTreeMap<String, i64>) -> Checked<Scop> 
     lower_from(program, sizes, i64::MAX)
 }
 
-/// The same, an iterator being its index as it is written where that is never negative: what schedules by hand speak of.
+/// Lowers a loop program with each iterator equal to its index as written, where that is never negative: the Scop that
+/// schedules by hand start from.
 pub fn lower_over_indices(program: &Program, sizes: &BTreeMap<String, i64>) -> Checked<Scop> {
     lower_from(program, sizes, 0)
 }
@@ -84,7 +85,7 @@ pub fn arrays(program: &Program, sizes: &BTreeMap<String, i64>) -> Checked<Vec<T
     Ok(out)
 }
 
-/// Where `array` is first written.
+/// Returns the place where `array` is first written.
 fn written(statements: &[Statement], array: &Name) -> Option<Span> {
     statements.iter().find_map(|s| match s {
         Statement::For { body, .. } => written(body, array),

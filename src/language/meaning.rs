@@ -1,4 +1,4 @@
-//! What a program computes for known sizes: a tensor expression or a Scop, and its initial values.
+//! Meaning of a program for known sizes: a tensor expression or a Scop, and its initial values.
 
 use crate::language::source::Problem;
 use crate::language::syntax::{Body, File, Program};
@@ -12,7 +12,7 @@ use crate::poly::transform::primitive;
 use crate::runtime::Result;
 use std::collections::BTreeMap;
 
-/// What a program computes for known sizes.
+/// The meaning of a program for known sizes.
 #[derive(Clone, Debug)]
 pub struct Meaning {
     pub name: String,
@@ -37,7 +37,7 @@ impl Meaning {
         }
     }
 
-    /// What the ILP begins with.
+    /// Returns the Scop from which the ILP starts.
     pub fn normal(&self) -> Result<Scop> {
         match &self.computation {
             Computation::Def(program) => build::build(&self.name, program),
@@ -47,7 +47,7 @@ impl Meaning {
 }
 
 impl Computation {
-    /// What subscripts from data must satisfy.
+    /// Returns the ranges in which subscripts from data must lie.
     pub fn index_ranges(&self) -> Result<Vec<IndexRange>> {
         match self {
             Computation::Def(program) => index_range::index_ranges(program),

@@ -138,7 +138,7 @@ impl Scope<'_> {
         Problem::invalid(e.span, format!("the subscript `{}` of `{name}` is not affine: {why}", self.show(e)))
     }
 
-    /// Whether the value depends on an array.
+    /// Returns true if the value depends on an array.
     pub fn reads_data(&self, e: &Text) -> bool {
         let mut found = false;
         e.visit(&mut |e| {
@@ -241,7 +241,8 @@ impl Scope<'_> {
         }
     }
 
-    /// What `work` gives where `condition` is `truth`, as far as that is one conjunction of affine forms.
+    /// Runs `work` under the facts that follow from `condition` = `truth`, if these are one conjunction of affine
+    /// forms.
     fn under<T>(&self, condition: &Text, truth: bool, work: impl FnOnce() -> Checked<T>) -> Checked<T> {
         let before = self.facts.borrow().len();
         if let Ok(pieces) = condition::pieces(self, condition, truth)

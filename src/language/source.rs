@@ -1,4 +1,4 @@
-//! Where things stand in a text, and messages that show the place.
+//! Positions in a text, and messages that show the place.
 
 use crate::expr::syntax::Span;
 use crate::runtime::Error;
@@ -13,14 +13,14 @@ pub struct Source {
     pub text: String,
 }
 
-/// What is wrong, and where.
+/// An error in a text: the message and its place.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Problem {
     pub span: Span,
     pub error: Error,
 }
 
-/// What a step of the language gives, or what is wrong with the text.
+/// The result of a step of the language, or the error in the text.
 pub type Checked<T> = std::result::Result<T, Problem>;
 
 impl Problem {

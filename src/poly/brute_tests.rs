@@ -164,7 +164,7 @@ fn pairs(scop: &Scop) -> Vec<Pair> {
     out
 }
 
-/// Whether the schedule respects every pair.
+/// Returns true if the schedule respects every pair.
 fn legal(schedule: &Schedule, pairs: &[Pair]) -> bool {
     pairs.iter().all(|pair| respects(schedule, pair))
 }
@@ -184,7 +184,7 @@ fn respects(schedule: &Schedule, pair: &Pair) -> bool {
     pair.reduction
 }
 
-/// Whether the message names two instances that the schedule really runs in the wrong order.
+/// Returns true if the message names two instances that the schedule really runs in the wrong order.
 fn is_true(message: &str, scop: &Scop, schedule: &Schedule, pairs: &[Pair]) -> bool {
     let instance = |(id, point): &(StatementId, Vec<i64>)| {
         let names = scop.statement(*id).iterators.iter().zip(point);

@@ -60,7 +60,7 @@ use component::{components, order, within};
 use row::{Attempt, PARALLEL, SERIAL};
 use std::collections::{BTreeMap, HashMap};
 
-/// What a tile row has until the cache model has chosen.
+/// Size of a tile row until the cache model chooses one.
 const TILE: i64 = 32;
 /// Weight of strides; see [`row`].
 const STRIDE: i64 = 1 << 6;
@@ -73,7 +73,7 @@ pub fn schedule(scop: &Scop, dependences: &Dependences) -> Result<(Schedule, Rep
     schedule_within(scop, dependences, Effort { left: MAX_EFFORT })
 }
 
-/// The same with less effort, or more.
+/// [`schedule`] with another limit of effort.
 pub fn schedule_within(scop: &Scop, dependences: &Dependences, effort: Effort) -> Result<(Schedule, Report)> {
     let start = std::time::Instant::now();
     let mut scheduler = Scheduler::new(scop, effort);
@@ -239,7 +239,7 @@ impl<'a> Scheduler<'a> {
         Ok(Node::Band(Band { rows, permutable: true }, Box::new(child)))
     }
 
-    /// What `rows` leave in order of no kind.
+    /// Returns the dependences that are not satisfied after `rows`.
     fn rest(&self, rows: &[Row], live: &LiveDependences<'a>) -> LiveDependences<'a> {
         let after = |(d, l): &(&'a Dependence, Live)| {
             let left = rows.iter().try_fold(l.clone(), |l, row| l.after(self.scop, d, row))?;
@@ -248,8 +248,8 @@ impl<'a> Scheduler<'a> {
         live.iter().filter_map(after).collect()
     }
 
-    /// Whether sharing the row moves fewer bytes than it spoils: a statement that would put a loop of larger stride there by
-    /// itself loses the bytes that it moves with unit stride along this one.
+    /// Returns true if sharing the row moves fewer bytes than it spoils: a statement that would put a loop of larger
+    /// stride there by itself loses the bytes that it moves with unit stride along this one.
     fn pays(&mut self, row: &Row, live: &[(&'a Dependence, Live)]) -> Result<bool> {
         if row.phi.len() == 1 {
             return Ok(true);
@@ -340,8 +340,9 @@ impl<'a> Scheduler<'a> {
     }
 }
 
-/// Whether a statement sums products of operands that are each reused along a loop of their own: it keeps blocks of its
-/// target in registers and of its operands in the caches, for which a loop shared with another product leaves no room.
+/// Returns true if a statement sums products of operands that are each reused along a loop of their own: it keeps
+/// blocks of its target in registers and of its operands in the caches, for which a loop shared with another product
+/// leaves no room.
 fn is_product(scop: &Scop, id: StatementId) -> bool {
     let s = scop.statement(id);
     let written = |v: &Var| s.write.iter().any(|w| w.uses(*v));

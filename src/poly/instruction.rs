@@ -15,7 +15,7 @@ use crate::poly::scop::Scop;
 use crate::poly::statement::{Statement, StatementId};
 use crate::runtime::DType;
 
-/// How an operand of an instruction varies with the lane iterator.
+/// The way in which an operand of an instruction varies with the lane iterator.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Role {
     /// One element in every lane.
@@ -55,12 +55,12 @@ pub struct Mismatch {
     pub reason: String,
 }
 
-/// What a mismatch is about: the later, the more of the statement fits.
+/// The part of a statement that does not match. Ordered: the later, the more of the statement fits.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum MismatchPart {
     /// The target has nothing of this kind.
     Table,
-    /// How the statement accumulates.
+    /// The reduction operator.
     Reduction,
     Accumulator,
     Body,
@@ -231,7 +231,8 @@ fn unify(
     }
 }
 
-/// The same for operands where the schedule leaves them: lanes of a vector have to be neighbours in memory, or packed so.
+/// [`match_instruction`] for operands where the schedule leaves them: lanes of a vector must be neighbours in memory,
+/// or packed so.
 pub fn match_stored(
     instruction: &TensorInstruction,
     scop: &Scop,

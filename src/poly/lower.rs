@@ -36,7 +36,7 @@ use crate::runtime::{Error, Result};
 #[derive(Clone, Debug)]
 pub struct Kernel {
     pub nest: LoopNest,
-    /// What goes into the slots of the argument table, in order.
+    /// Contents of the argument table, slot by slot.
     pub arguments: Vec<Argument>,
     pub report: TilingReport,
 }
@@ -46,7 +46,7 @@ pub fn lower(scop: &Scop, tiled: &Tiled) -> Result<Kernel> {
     lower_as(scop, tiled, !is_box(scop, &tiled.schedule))
 }
 
-/// The same, by the scan of polyhedra or by classes.
+/// Lowers by the scan of polyhedra (`scans`) or by classes.
 fn lower_as(scop: &Scop, tiled: &Tiled, scans: bool) -> Result<Kernel> {
     let mut l = Lowering::new(scop, tiled)?;
     let statements: Vec<StatementId> = scop.ids().collect();
@@ -81,9 +81,9 @@ fn lower_as(scop: &Scop, tiled: &Tiled, scans: bool) -> Result<Kernel> {
     Ok(l.finish())
 }
 
-/// Whether boxes describe all loops: no iteration has memory of its own, the points of a tile are values of the same φ,
-/// and the original order is that of a tensor expression, or every domain is a box and every row is one iterator of
-/// each statement, unshifted; and no row follows from others, as those below a fused loop do.
+/// Returns true if boxes describe all loops: no temporary is private to an iteration, the points of a tile are values
+/// of the same φ, and the original order is that of a tensor expression, or every domain is a box and every row is one
+/// iterator of each statement, unshifted; and no row follows from others, as those below a fused loop do.
 fn is_box(scop: &Scop, schedule: &Schedule) -> bool {
     let rows = |id| schedule.path(id).into_iter().filter_map(|s| if let Step::Row(r) = s { Some(r) } else { None });
     let points = |id, tile: &Row| rows(id).any(|r| r.tile == 1 && r.of(id) == tile.of(id));

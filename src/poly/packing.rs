@@ -24,7 +24,7 @@ pub struct Pack {
     pub guard: Vec<Affine>,
 }
 
-/// Which part of an iterator is a dimension of the packed tensor.
+/// The part of an iterator that is a dimension of the packed tensor.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 pub enum Part {
     Whole,

@@ -114,7 +114,7 @@ impl std::fmt::Display for Scop {
     }
 }
 
-/// What a line of a printed tree shows.
+/// The content of one line of a printed tree.
 pub enum Line<'a> {
     Row(&'a Row),
     /// The statements of one part of a sequence.

@@ -1,4 +1,5 @@
-//! What a Scop computes: its instances one by one, in the order of a schedule. The oracle of this folder's tests.
+//! Reference interpreter of Scops: runs instances one by one in the order of a schedule. The oracle of this folder's
+//! tests.
 
 use crate::codegen::loopnest::interpret;
 use crate::expr::Affine;

@@ -85,7 +85,7 @@ impl Schedule {
     }
 }
 
-/// What one step of a serial outermost row does, beside what it does before and after.
+/// The work of one step of a serial outermost row, beside that before and after the row.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Part {
     pub statements: Vec<StatementId>,
@@ -218,7 +218,7 @@ impl Schedule {
 }
 
 impl Node {
-    /// The same tree with sequences in sequences as one, and none of a single part.
+    /// Merges nested sequences into one and removes those of a single part.
     pub fn flattened(self) -> Node {
         match self {
             Node::Leaf => Node::Leaf,
@@ -259,7 +259,7 @@ impl Node {
 }
 
 impl RowKind {
-    /// Whether threads share the iterations.
+    /// Returns true if threads share the iterations.
     pub fn is_shared(self) -> bool {
         matches!(self, RowKind::Parallel | RowKind::Wavefront)
     }

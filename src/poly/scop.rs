@@ -36,7 +36,7 @@ impl Scop {
     pub fn tensor(&self, id: BufferId) -> &TensorDecl {
         &self.tensors[id.0 as usize]
     }
-    /// How iterations have a temporary of their own; `None` where they share it.
+    /// Returns the private storage of a temporary; `None` if all iterations share it.
     pub fn private(&self, id: BufferId) -> Option<&Private> {
         self.privates.iter().find(|p| p.tensor == id)
     }
@@ -64,7 +64,7 @@ impl Scop {
 }
 
 impl Scop {
-    /// Whether each temporary with private memory is used in one of these parts alone, or in none.
+    /// Returns true if each temporary with private memory is used in at most one of these parts.
     pub fn private_to(&self, parts: &[Part]) -> bool {
         self.privates.iter().all(|p| {
             let users = self.users(p.tensor);
@@ -75,8 +75,8 @@ impl Scop {
 }
 
 impl Schedule {
-    /// The same tree without loops over one value, as far as no temporary lives for one iteration of them. One that makes a
-    /// phase of several parts is [`Row::once`].
+    /// Removes loops over one value unless a temporary lives for one iteration of them. Keeps one that makes a phase of
+    /// several parts, as [`Row::once`].
     pub fn without_single_loops(&self, scop: &Scop) -> Schedule {
         match scop.privates.is_empty() {
             true => Schedule { root: without_single_loops(self.root.clone(), scop, true, true).flattened() },
@@ -85,7 +85,7 @@ impl Schedule {
     }
 }
 
-/// What is left of a node: of the root, of a phase, or of what is further in.
+/// Removes loops over one value below a node: the root, a phase, or a node further in.
 pub fn without_single_loops(node: Node, scop: &Scop, root: bool, phase: bool) -> Node {
     match node {
         Node::Leaf => Node::Leaf,
@@ -131,13 +131,13 @@ impl Row {
         (lo.div_euclid(self.tile), hi.div_euclid(self.tile))
     }
 
-    /// How many values φ takes over the boxes of all statements.
+    /// Returns the number of values of φ over the boxes of all statements.
     pub fn extent(&self, scop: &Scop) -> i64 {
         let (lo, hi) = self.range(scop);
         hi - lo + 1
     }
 
-    /// Whether the loop has one iteration.
+    /// Returns true if the loop has one iteration.
     pub fn is_single(&self, scop: &Scop) -> bool {
         let (first, last) = self.values(scop);
         first == last

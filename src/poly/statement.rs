@@ -29,12 +29,12 @@ pub enum Role {
 }
 
 impl Role {
-    /// Whether statements may write it.
+    /// Returns true if statements may write it.
     pub fn is_written(self) -> bool {
         matches!(self, Role::Output | Role::InOut | Role::Temporary)
     }
 
-    /// Whether it has values before the program runs.
+    /// Returns true if it has values before the program runs.
     pub fn is_given(self) -> bool {
         matches!(self, Role::Input | Role::Constant | Role::InOut)
     }
@@ -100,7 +100,7 @@ pub struct Statement {
 }
 
 impl Statement {
-    /// Whether the statement reads or writes the tensor.
+    /// Returns true if the statement reads or writes the tensor.
     pub fn uses(&self, tensor: BufferId) -> bool {
         let mut found = self.target == tensor;
         self.body.visit_accesses(&mut |a| found |= a.buffer == tensor);

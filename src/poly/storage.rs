@@ -48,13 +48,13 @@ impl Private {
         }
     }
 
-    /// Whether the values of `around`, rows above all `users`, determine those of [`Private::rows`].
+    /// Returns true if the values of `around`, rows above all `users`, determine those of [`Private::rows`].
     pub fn is_fixed(&self, users: &[StatementId], around: &[&Row]) -> bool {
         self.rows.iter().all(|row| is_fixed(row, users, around))
     }
 }
 
-/// Whether a finer row of the same φ is around, or points whose φ add up to that of `row`.
+/// Returns true if `around` has a finer row of the same φ, or points whose φ add up to that of `row`.
 pub(super) fn is_fixed(row: &Row, users: &[StatementId], around: &[&Row]) -> bool {
     let same = |r: &&&Row| row.tile % r.tile == 0 && users.iter().all(|id| r.of(*id) == row.of(*id));
     if around.iter().find(same).is_some() {

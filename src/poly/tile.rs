@@ -81,8 +81,8 @@ pub fn tile(scop: &Scop, schedule: &Schedule, target: &Target) -> Result<Tiled> 
     Ok(Tiled { report: TilingReport { tensorized, ..tiled.report }, ..tiled })
 }
 
-/// Whether a phase has the shape of a tensor expression: boxes, loops over one iterator of each statement, and
-/// innermost loops that carry nothing but the sum of the one statement in them.
+/// Returns true if a phase has the shape of a tensor expression: boxes, loops over one iterator of each statement, and
+/// innermost loops that carry only the sum of the one statement in them.
 fn is_box(scop: &Scop, statements: &[StatementId], node: &Node) -> bool {
     if scop.order == Schedule::in_sequence(&scop.statements) {
         return true;
@@ -99,7 +99,7 @@ fn is_box(scop: &Scop, statements: &[StatementId], node: &Node) -> bool {
     plain && (outer || !coincident) && carries_sums(scop, node, statements)
 }
 
-/// Whether what is not coincident in the innermost loops of a tree is the sum of the only statement there.
+/// Returns true if the innermost bands carry only the reduction of a single statement.
 fn carries_sums(scop: &Scop, node: &Node, statements: &[StatementId]) -> bool {
     let Some((rows, permutable, _)) = phase::leaf_group(node) else {
         return match node {

@@ -1,4 +1,4 @@
-//! What every Scop satisfies, and every schedule of it: ranks, variables, ids, bounds of subscripts, rows of private temporaries.
+//! Verifier of Scops and their schedules: ranks, variables, ids, bounds of subscripts, rows of private temporaries.
 
 use crate::expr::{Access, Expr, Index};
 use crate::expr::{Affine, Var};
@@ -66,7 +66,7 @@ impl Scop {
 }
 
 impl Statement {
-    /// Whether `0 ≤ subscript < extent` wherever `guard` and the domain hold.
+    /// Returns true if `0 ≤ subscript < extent` wherever `guard` and the domain hold.
     pub fn in_bounds(&self, subscript: &Affine, guard: &[Affine], extent: i64, isl: &Isl) -> Result<bool> {
         let range = |v: Var| (0, self.iterators[v.0 as usize].extent - 1);
         let below = Affine::constant(extent - 1).add_scaled(subscript, -1);

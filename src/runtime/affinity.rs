@@ -1,4 +1,4 @@
-//! Where the workers of a pool may run: on each processor that the pool was given, but not on that of its caller.
+//! Affinity of the workers of a pool: each may run on every processor of the pool but that of its caller.
 //!
 //! A system whose processors are busy puts a thread that is woken beside the one that wakes it, and may leave both there for
 //! tens of milliseconds, in which a run is as slow as on one thread. On systems without affinity, or where there are not

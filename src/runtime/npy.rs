@@ -8,7 +8,7 @@ use std::io::Read;
 use std::path::Path;
 
 const MAGIC: &[u8] = b"\x93NUMPY";
-/// What the format calls each type.
+/// The format's names of the types.
 const TYPES: [(&str, DType); 9] = [
     ("<f8", DType::F64),
     ("<f4", DType::F32),

@@ -23,7 +23,7 @@ use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
 use std::thread::{JoinHandle, Thread};
 use std::time::{Duration, Instant};
 
-/// How long a worker waits for work inside a run, or the caller for the workers, before it sleeps all the same.
+/// Time that a worker spins for work inside a run, or the caller for the workers, before it sleeps.
 const SPIN: Duration = Duration::from_micros(100);
 
 /// Range and executing thread: `work(first, last, thread)`.
@@ -46,8 +46,8 @@ struct Job {
     grain: i64,
 }
 
-/// What is left of a thread's part, in units: first and end as the halves of a word. Its owner takes from the front, others
-/// take from the back.
+/// The remaining units of a thread's part: first and end as the halves of a word. Its owner takes from the front,
+/// others take from the back.
 #[repr(align(128))]
 #[derive(Default)]
 struct Part(AtomicU64);
@@ -73,7 +73,7 @@ impl Part {
         })
     }
 
-    /// What `divide` makes of all that is left: what stays, and what is taken.
+    /// Divides the remaining units by `divide` into a part that stays and a part that is taken; returns the latter.
     fn take(&self, divide: impl Fn(Range<u64>) -> (Range<u64>, Range<u64>)) -> Option<Range<u64>> {
         let mut old = self.0.load(Relaxed);
         loop {
@@ -328,7 +328,7 @@ fn panic_error() -> Error {
     Error::Internal("a panic in parallel work".into())
 }
 
-/// Whether the caller is the one who answers the bell of `worker`.
+/// Returns true if the caller is the one who answers the bell of `worker`.
 fn claim(shared: &Shared, worker: usize) -> bool {
     let armed = &shared.bells[worker - 1].armed;
     armed.load(Relaxed) && armed.compare_exchange(true, false, Acquire, Relaxed).is_ok()

@@ -3,7 +3,7 @@
 /// A schedule, or one of its primitives, that would not compute what the program says or cannot be carried out.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Refusal {
-    /// Where: names of kernels, then file, line and column, each ending in `: `.
+    /// The place: names of kernels, then file, line and column, each ending in `: `.
     pub context: String,
     /// The primitive as it is written.
     pub primitive: Option<String>,

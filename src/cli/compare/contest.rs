@@ -61,7 +61,8 @@ pub fn rounds<T>(contestants: &mut [Box<dyn FnMut() -> Result<T> + '_>], seconds
     Ok(found)
 }
 
-/// What results of a type may differ, relative to the largest value: sums are added up in another order.
+/// Returns the largest difference allowed between results of a type, relative to the largest value: sums are added up
+/// in another order.
 pub fn tolerance(dtype: DType) -> f64 {
     match dtype {
         DType::F64 => 1e-9,
@@ -76,7 +77,7 @@ pub fn tolerance(dtype: DType) -> f64 {
 pub struct Agreement {
     /// Relative to the largest value of the output.
     pub difference: f64,
-    /// Which output differs by more than it may, and how.
+    /// The first output that differs by more than the tolerance, and the difference.
     pub complaint: Option<String>,
 }
 

@@ -1,4 +1,5 @@
-//! Where two schedules begin to differ: the first line of their trees that is not the same, and the loops around it.
+//! The first difference between two schedules: the first line of their trees that is not equal, and the loops around
+//! it.
 
 use serde::Serialize;
 
@@ -7,9 +8,9 @@ use serde::Serialize;
 pub struct Difference {
     /// The loops around the place, outermost first.
     pub inside: Vec<String>,
-    /// What stands there, `null` at the end of a tree.
+    /// The line of this tree, `null` at its end.
     pub here: Option<String>,
-    /// What stands there in the other tree.
+    /// The line of the other tree, `null` at its end.
     pub there: Option<String>,
 }
 

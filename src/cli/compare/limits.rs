@@ -1,4 +1,4 @@
-//! What the processor reaches at most, and what that means for an amount of work.
+//! Roofline: the peak rates of the processor, and the time that an amount of work takes at least.
 
 use serde::Serialize;
 use tilewright::Target;

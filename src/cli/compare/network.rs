@@ -40,7 +40,7 @@ pub struct Kernel {
     pub flops: f64,
     pub ilp: Order,
     pub untransformed: Order,
-    /// How many times as long the untransformed order takes.
+    /// Time of the untransformed order over this time.
     pub ratio: f64,
 }
 

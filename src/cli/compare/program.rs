@@ -37,9 +37,9 @@ pub struct Schedule {
     pub message: Option<String>,
     /// `null` when it did not take part.
     pub measurement: Option<Measurement>,
-    /// Where its tree begins to differ from the ILP's; `null` when it does not.
+    /// The first difference between its tree and the ILP's; `null` when they are equal.
     pub differs_from_ilp: Option<Difference>,
-    /// What accumulates, and the tensor instruction that it is.
+    /// The statements that accumulate, with their tensor instructions.
     pub updates: Vec<Update>,
     /// The schedule tree and the loops as text; empty when there are none.
     pub tree: String,
@@ -136,7 +136,7 @@ impl ModelledTraffic {
         ModelledTraffic { touched_bytes: traffic.touched, into_l1_bytes, into_l2_bytes, into_l3_bytes }
     }
 
-    /// What comes from level `home`, 0 for the first cache, where the data lie.
+    /// Bytes that come from level `home`, 0 for the first cache, where the data lie.
     pub fn bytes_from(&self, home: usize) -> f64 {
         match home {
             0 => self.touched_bytes,
@@ -284,7 +284,7 @@ impl Prepared {
         Ok(Program { name: self.name.clone(), sizes: self.sizes.clone(), work, schedules })
     }
 
-    /// What the untransformed program computes and moves.
+    /// Counts the operations and bytes of the untransformed program.
     fn work(&self, machine: &Machine) -> Result<Work> {
         let Some(Ok(ready)) = self.contestants.first().map(|c| &c.compiled) else {
             return Err(Error::Internal("no untransformed program".into()));

@@ -5,15 +5,15 @@ use crate::compare::network::Network;
 use crate::compare::program::Program;
 use serde::Serialize;
 
-/// What `--json` prints. The fields of this and of what is in it, and their names, are a contract; times are in
-/// milliseconds, rates in GFLOP/s and GB/s, shares between 0 and 1, sizes in bytes.
+/// The output of `--json`. Names and fields are a contract; times are in milliseconds, rates in GFLOP/s and GB/s,
+/// shares between 0 and 1, sizes in bytes.
 #[derive(Serialize)]
 pub struct Report {
     pub file: String,
     pub version: &'static str,
     pub target: String,
     pub threads: usize,
-    /// What all threads together reach at most.
+    /// Peak rates of all threads together.
     pub machine: Machine,
     /// One for each program of a `.tile` file.
     pub programs: Vec<Program>,
@@ -22,7 +22,7 @@ pub struct Report {
 }
 
 impl Report {
-    /// What was refused or computed something else.
+    /// Lists the schedules that were refused and those with wrong results.
     pub fn failures(&self) -> Vec<String> {
         let schedules = self.programs.iter().flat_map(|p| p.schedules.iter().map(move |s| (&p.name, s)));
         let failed = schedules.filter(|(_, s)| s.measurement.is_none());

@@ -127,7 +127,7 @@ pub fn threads(count: usize) -> String {
     if count == 1 { "1 thread".into() } else { format!("{count} threads") }
 }
 
-/// How many there are, in millions from ten thousand on.
+/// Formats a number of operations, in millions from ten thousand on.
 pub fn operations(flops: f64) -> String {
     if flops < 1e4 { format!("{flops:.0} operations") } else { format!("{:.2} million operations", flops / 1e6) }
 }

@@ -16,7 +16,7 @@ pub(super) fn needs(inst: &Inst) -> u8 {
     }
 }
 
-/// Whether elements of this memory type become these lanes.
+/// Returns true if elements of this memory type can become these lanes.
 fn is_known(mem: DType, lane: Lane) -> bool {
     let integer = matches!(lane, Lane::I32 | Lane::I64);
     match mem {

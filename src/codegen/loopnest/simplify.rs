@@ -26,7 +26,7 @@ use std::collections::HashMap;
 /// Unrolled vector statements that splitting may add to one phase: about 30 kB of machine code.
 const COPIED_STORES: i64 = 3000;
 
-/// The same nest with fewer conditions.
+/// Removes conditions from a nest without changing its meaning.
 pub fn simplify(nest: &LoopNest) -> LoopNest {
     let mut s = Simplifier { names: &nest.vars, vars: vec![], budget: 0 };
     let mut body = vec![];
@@ -48,7 +48,7 @@ pub fn simplify(nest: &LoopNest) -> LoopNest {
     LoopNest { name: nest.name.clone(), buffers: nest.buffers.clone(), vars: s.vars, body }
 }
 
-/// What each variable of the old nest is in the new one.
+/// The substitution of each variable of the old nest in the new one.
 type Env = HashMap<Var, Affine>;
 
 struct Simplifier<'a> {

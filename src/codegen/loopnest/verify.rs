@@ -1,4 +1,4 @@
-//! What every LoopNest satisfies; checked after each stage that makes or changes one.
+//! Verifier of LoopNest; runs after each stage that makes or changes a nest.
 //!
 //! Each variable is bound once and used only below its binding; `Unroll` and `Vector` loops have constant bounds (`Vector`
 //! from 0, step 1) and `Parallel` loops are outermost; operands of an operation have one type; subscripts lie inside of

@@ -6,7 +6,7 @@ use crate::codegen::vcode::{Function, GprOp, Inst, Lane, Operand, VBinary, VType
 use crate::runtime::{DType, Result, Tensor};
 use serde::Serialize;
 
-/// What one core reads from one level of the memory.
+/// Rate at which one core reads from one level of the memory.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Level {
     pub name: &'static str,

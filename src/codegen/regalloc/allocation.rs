@@ -1,4 +1,4 @@
-//! What register allocation produces: the instructions with physical registers, and the moves between them.
+//! The result of register allocation: instructions with physical registers, and the moves between them.
 
 use crate::codegen::vcode::operands::{Access, Class};
 use crate::codegen::vcode::{Function, Inst};
@@ -16,13 +16,13 @@ pub fn frame_size(bytes: i64) -> Result<i32> {
     }
 }
 
-/// Where the argument table has the pointer of a slot.
+/// Returns the offset of a slot's pointer in the argument table, in bytes.
 pub fn slot_offset(slot: u32) -> Result<i32> {
     let offset = slot.checked_mul(8).and_then(|n| i32::try_from(n).ok());
     offset.ok_or_else(|| Error::Limit(format!("argument {slot} of a kernel")))
 }
 
-/// Where a value lives.
+/// The location of a value.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub enum Place {
     Register(u8),
@@ -70,8 +70,8 @@ pub enum Step {
     Inst {
         origin: u32,
         inst: Inst,
-        /// Where the operand lives that VCode does not write out: the counter of LoopStart and LoopEnd, the argument
-        /// of the calling convention that Argument, Range and Scratch read.
+        /// The location of the operand that VCode does not write out: the counter of LoopStart and LoopEnd, the
+        /// argument of the calling convention that Argument, Range and Scratch read.
         hidden: Option<Place>,
         temporaries: Temporaries,
     },
@@ -86,7 +86,7 @@ pub enum Step {
 /// A function whose registers are chosen.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Allocation {
-    /// Where each argument of the calling convention is kept, those that are used.
+    /// Locations of the used arguments of the calling convention.
     pub entry: [Option<Place>; 4],
     pub steps: Vec<Step>,
     pub gpr_slots: u32,

@@ -88,8 +88,8 @@ impl Checker<'_> {
         ))
     }
 
-    /// Whether the steps are the function's instructions in order, with allocatable registers, and only constants that
-    /// are computed again where they are needed are left out.
+    /// Checks that the steps are the function's instructions in order, with allocatable registers, and that only
+    /// constants that are rematerialized are left out.
     fn check_shape(&self) -> Result<()> {
         let insts = &self.function.insts;
         let mut definitions = vec![0u32; self.values.count()];

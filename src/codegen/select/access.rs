@@ -33,7 +33,7 @@ impl Selector<'_> {
         Ok(out)
     }
 
-    /// Whether the value of `e` differs between lanes.
+    /// Returns true if the value of `e` differs between lanes.
     fn varies(&self, e: &Expr) -> bool {
         let uses = |a: &Affine| self.resolve(a).uses(LANE);
         match e {

@@ -1,4 +1,4 @@
-//! What loops cost, roughly: how far it pays to expand them.
+//! Rough costs of loops: limits for their expansion.
 
 use crate::codegen::loopnest::{LoopKind, Stmt};
 use crate::expr::Bound;

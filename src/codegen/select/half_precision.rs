@@ -10,7 +10,7 @@ use crate::codegen::vcode::{Lane, ShiftOp, VBinary};
 use crate::expr::CompareOp;
 use crate::runtime::DType;
 
-/// Whether values of this type are rounded after each operation.
+/// Returns true if values of this type are rounded after each operation.
 pub fn is_half(dtype: DType) -> bool {
     matches!(dtype, DType::F16 | DType::BF16)
 }

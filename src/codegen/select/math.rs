@@ -16,7 +16,7 @@ use crate::expr::{Expr, Scalar};
 /// Operations on vectors of f32 or of f64. Masks are values too.
 pub trait Builder {
     type V: Copy;
-    /// Whether the lanes of `like` are f64.
+    /// Returns true if the lanes of `like` are f64.
     fn double(&self, like: Self::V) -> bool;
     /// A constant of the type of `like`.
     fn float(&mut self, like: Self::V, v: f64) -> Self::V;
@@ -60,14 +60,14 @@ fn polynomial<B: Builder>(b: &mut B, x: B::V, coefficients: &[f64]) -> B::V {
     sum
 }
 
-/// What differs between f32 and f64.
+/// Constants that differ between f32 and f64.
 struct Format {
     mantissa: u8,
     /// 1.5 · 2^mantissa: adding it rounds to an integer, which then stands in the low bits.
     magic: f64,
     /// ln 2 in two parts; multiples of the first are exact.
     ln2: (f64, f64),
-    /// Where exp overflows and where its result is no longer normal.
+    /// Bounds beyond which exp overflows, and below which its result is not normal.
     exp_limits: (f64, f64),
     least_normal: f64,
     infinity_bits: u64,

@@ -91,7 +91,7 @@ struct Panel {
     at: usize,
     /// Iterations of the loop for one panel.
     iterations: i64,
-    /// What to prefetch in one iteration.
+    /// Address to prefetch in one iteration.
     next: Pointer,
     lines: i64,
 }

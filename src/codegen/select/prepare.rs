@@ -109,7 +109,8 @@ impl Preparer<'_> {
             .collect()
     }
 
-    /// Whether a condition is over the vector variable and variables that are not constants when it is expanded.
+    /// Returns true if a condition is over the vector variable and variables that are not constants when it is
+    /// expanded.
     fn is_dynamic(&self, c: &Affine, var: Var) -> bool {
         c.uses(var) && c.terms.iter().any(|t| t.0 != var && !self.expanded.contains(&t.0))
     }
@@ -190,7 +191,7 @@ impl Preparer<'_> {
             .collect()
     }
 
-    /// Whether the statements can be done for several values of `var` at once. `inside`: in a loop of the body.
+    /// Returns true if the statements can be done for several values of `var` at once. `inside`: in a loop of the body.
     fn vectorizes(&self, var: Var, body: &[Stmt], inside: bool) -> bool {
         body.iter().all(|stmt| match stmt {
             Stmt::Let { value, divisor, .. } => *divisor == 1 || !value.uses(var),

@@ -57,7 +57,7 @@ fn next_var(tree: &Tree) -> u32 {
     greatest(&tree.nodes).max(pointers) + 1
 }
 
-/// What lies in the register of an access.
+/// The content of an access's register.
 #[derive(Clone, Copy, PartialEq, Debug)]
 enum Shape {
     /// One element, in one or more lanes.
@@ -87,7 +87,7 @@ struct Accesses {
     clobbered: Vec<(usize, Root)>,
 }
 
-/// Where a consumer gets its value: from access `generator`, `distance` iterations before.
+/// The source of a consumer's value: access `generator`, `distance` iterations before.
 #[derive(Clone, Copy, PartialEq, Debug)]
 struct Reuse {
     generator: usize,
@@ -245,7 +245,8 @@ impl Pass<'_> {
         out.all.push(Reference { at, store, root: pointer.root, bytes, span, value });
     }
 
-    /// Where each access can get its value, by index; values of values are followed to the access that has it first.
+    /// Finds the source of each access's value, by index; values of values are followed to the access that has it
+    /// first.
     fn reuses(&self, l: &Loop, accesses: &Accesses, facts: &Facts, defined: &HashSet<Var>) -> Vec<Option<Reuse>> {
         let all = &accesses.all;
         let nearest: Vec<Option<Reuse>> =
@@ -315,7 +316,7 @@ impl Pass<'_> {
         (0..=distance).all(kept).then_some(Reuse { generator, distance })
     }
 
-    /// Whether the write `w`, at a value of `var` that is `back` less, is nowhere near the read `c`.
+    /// Returns true if the write `w`, at a value of `var` that is `back` less, is nowhere near the read `c`.
     fn is_apart(&self, w: &Reference, back: i64, var: Var, c: &Reference, facts: &Facts) -> bool {
         let ahead = w.bytes.add_scaled(&c.bytes, -1).offset(-back * w.bytes.coefficient(var));
         if ahead.terms.iter().any(|t| self.unknown.contains(&t.0)) {
@@ -455,7 +456,7 @@ impl Pass<'_> {
     }
 }
 
-/// Whether memory holds the bits of the lanes as they are.
+/// Returns true if memory holds the bits of the lanes as they are.
 fn is_plain(mem: DType, lane: Lane) -> bool {
     matches!(
         (mem, lane),
@@ -471,7 +472,7 @@ fn has_loop(node: &Node) -> bool {
     }
 }
 
-/// Whether the node, or one inside of it, writes `register`.
+/// Returns true if the node, or one inside of it, writes `register`.
 fn defines(node: &Node, register: Vreg) -> bool {
     let mut yes = false;
     instructions(std::slice::from_ref(node), &mut |inst| {

@@ -29,7 +29,7 @@ impl From<Error> for Stop {
 
 pub type Step<T> = Result<T, Stop>;
 
-/// Where a local buffer lives.
+/// The storage of a local buffer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum LocalMode {
     /// Vectors in registers. `blend`: a write of fewer lanes than are in use keeps the others.
@@ -83,7 +83,7 @@ pub fn lane_range(c: &Affine) -> Option<(i64, i64)> {
     }
 }
 
-/// Where an element lies: `linear` elements from the start of the buffer, plus lane values times strides.
+/// Position of an element: `linear` elements from the start of the buffer, plus lane values times strides.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Address {
     pub buffer: BufferId,
@@ -92,7 +92,7 @@ pub struct Address {
 }
 
 impl Address {
-    /// Whether lanes have different elements.
+    /// Returns true if lanes have different elements.
     pub fn varies(&self) -> bool {
         self.linear.uses(LANE) || !self.gather.is_empty()
     }
@@ -113,7 +113,7 @@ pub struct Val {
     pub reg: Vreg,
     pub lane: Lane,
     pub dtype: DType,
-    /// The same in all lanes of the whole register.
+    /// True if all lanes of the whole register are equal.
     pub uniform: bool,
 }
 
@@ -128,7 +128,8 @@ pub struct Reduction {
     pub next: usize,
 }
 
-/// What an instruction computes: itself without its destination, and the versions of its operands.
+/// The key of a computation in value numbering: the instruction without its destination, and the versions of its
+/// operands.
 pub type Key = (Inst, [u32; 3]);
 
 /// Memory that a value was read from.

@@ -193,7 +193,7 @@ impl<'a> Selector<'a> {
         Ok(())
     }
 
-    /// Whether the first iteration is certain.
+    /// Returns true if the first iteration is certain to run.
     fn runs(&self, facts: &Facts, lower: &[Bound], upper: &[Bound]) -> bool {
         lower.iter().all(|l| {
             upper.iter().all(|u| {

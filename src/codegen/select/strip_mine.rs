@@ -103,7 +103,7 @@ impl Strip<'_> {
         )
     }
 
-    /// Whether the loop works on a local buffer that fits into registers when the loop is expanded.
+    /// Returns true if the loop works on a local buffer that fits into registers when the loop is expanded.
     fn wants_registers(&self, v: &Vector, vectors: i64) -> bool {
         let mut found = false;
         let (mut expanded, mut vector) = (HashSet::new(), HashSet::new());

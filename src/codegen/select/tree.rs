@@ -79,7 +79,7 @@ pub struct Pointer {
     pub bytes: Affine,
 }
 
-/// What the selection hands to the addressing.
+/// The result of selection, for `address.rs`.
 #[derive(Clone, Debug, Default)]
 pub struct Tree {
     pub nodes: Vec<Node>,

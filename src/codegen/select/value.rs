@@ -32,7 +32,7 @@ fn is_float(lane: Lane) -> bool {
     matches!(lane, Lane::F32 | Lane::F64)
 }
 
-/// Whether a product in a sum is not rounded by itself.
+/// Returns true if a product in a sum is not rounded by itself.
 pub fn contracts(dtype: DType) -> bool {
     matches!(dtype, DType::F32 | DType::F64)
 }

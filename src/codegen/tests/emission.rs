@@ -1,6 +1,7 @@
-//! What emitted x86 instructions read and write, as the decoder says, against the operands of the steps they come from.
+//! Registers and memory that emitted x86 instructions read and write according to a decoder, against the operands of
+//! their steps.
 //!
-//! The allocation checker proves that each step has its values in its operands. This is the rest of the way: the code of
+//! The allocation checker proves that each step has its values in its operands. These tests check the rest: the code of
 //! a step writes only its results and temporaries, and reads nothing but its operands and what it has written itself.
 
 use super::program::Case;

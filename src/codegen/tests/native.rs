@@ -49,7 +49,8 @@ impl Drop for Guarded {
     }
 }
 
-/// What the code at `offset` does otherwise than the interpreter, with buffers at either end of their pages.
+/// Runs the code at `offset`, with buffers at either end of their pages, and lists the differences from the
+/// interpreter.
 pub fn differences(case: &Case, executable: &Executable, offset: usize) -> Vec<String> {
     let expected = case.expected();
     let mut wrong = vec![];

@@ -225,7 +225,7 @@ pub fn programs(target: &Target) -> Vec<Case> {
     (0..300 * factor).map(|seed| program(seed, target)).collect()
 }
 
-/// How much the programs exercise.
+/// Reports the coverage of the programs.
 pub fn coverage(programs: &[Case], target: &Target) -> String {
     let (mut insts, mut spilling, mut moves) = (0, 0, 0);
     for case in programs {

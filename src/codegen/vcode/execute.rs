@@ -1,4 +1,4 @@
-//! What VCode means: the definition that machine code of every architecture is held to.
+//! Interpreter of VCode: the definition that machine code of every architecture is held to.
 //!
 //! In: a function and its arguments as byte buffers. Out: the buffers as the function leaves them. Addresses are virtual:
 //! argument `k` starts at `(k + 1) << 40`, scratch memory behind the last, so that an access outside of a buffer is an

@@ -10,7 +10,7 @@ pub enum Class {
     Vector,
 }
 
-/// How an instruction touches a register.
+/// The access of an instruction to a register.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Access {
     Use,
@@ -96,7 +96,7 @@ impl Inst {
         self.clone().registers_mut(&mut |class, access, register| f(class, access, *register));
     }
 
-    /// Whether the value written is the same wherever the instruction stands: it may be computed again instead of kept.
+    /// Returns true if the value written is the same wherever the instruction stands: it may be rematerialized.
     pub fn is_constant(&self) -> bool {
         matches!(self, Inst::Imm { .. } | Inst::VConst { .. } | Inst::VIota { .. })
     }

@@ -141,7 +141,7 @@ mod tests {
     use crate::codegen::x86::opcode::{self, ALL, Forms};
     use iced_x86::{Decoder, DecoderOptions, Instruction, OpKind, Register};
 
-    /// Where the operands of a row stand, in the order of the assembly language.
+    /// Positions of the operands of a row, in the order of the assembly language.
     #[derive(Clone, Copy, PartialEq, Debug)]
     enum Shape {
         /// reg, second, r/m.
@@ -186,7 +186,7 @@ mod tests {
         }
     }
 
-    /// Whether r/m may be a register, and whether it may be memory.
+    /// Returns two flags: r/m may be a register, r/m may be memory.
     fn operand_kinds(op: Op, evex: bool) -> (bool, bool) {
         use opcode::*;
         match op {

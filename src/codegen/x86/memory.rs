@@ -7,7 +7,7 @@ use crate::codegen::vcode::{Addr, Inst, Lane, LaneRange, VType, Vreg};
 use crate::codegen::x86::emitter::{Emitter, at, repeated};
 use crate::runtime::{DType, Result};
 
-/// How memory elements become lanes.
+/// The conversion of memory elements to lanes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Widening {
     Same,
@@ -44,7 +44,7 @@ pub(super) fn bits(first: usize, count: usize) -> u64 {
     ((1u64 << count) - 1) << first
 }
 
-/// Whether one plain instruction moves exactly these bytes.
+/// Returns true if one plain instruction moves exactly these bytes.
 fn is_plain(first: usize, count: usize, lane: usize) -> bool {
     first == 0 && matches!(count * lane, 4 | 8 | 16 | 32 | 64)
 }

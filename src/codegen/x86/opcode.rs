@@ -3,7 +3,7 @@
 //! VEX and EVEX forms of an instruction share map, prefix and opcode; only the W bit may differ. A test encodes each row
 //! in all its forms and has iced-x86 decode it back to the name.
 
-/// Which prefixes an instruction exists with.
+/// The prefixes with which an instruction can be encoded.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Forms {
     Vex,

@@ -20,7 +20,7 @@ pub(super) fn constant(dtype: DType, v: f64) -> Expr {
 #[derive(Clone, Default)]
 pub(super) struct Space {
     pub(super) iterators: Vec<Iterator>,
-    /// Where the reduced iterators begin, once that is said.
+    /// Number of outer iterators, once the reduced ones have begun.
     pub(super) outer: Option<usize>,
 }
 

@@ -181,7 +181,7 @@ fn add_bias(b: &mut Build, sums: crate::expr::BufferId, layout: Layout) {
     b.assign(b.target(), space, sum + bias);
 }
 
-/// Where the sums go: the output, or a temporary to which the bias is added.
+/// Returns the target of the sums: the output, or a temporary to which the bias is added.
 fn sums(b: &mut Build) -> crate::expr::BufferId {
     if b.inputs.len() == 3 { b.temporary("s", &b.output.shape.clone()) } else { b.target() }
 }
@@ -416,7 +416,7 @@ pub(super) fn pool(b: &mut Build, kind: PoolKind, window: &Window, layout: Layou
     b.assign(b.target(), Space::over(&b.output.shape), body);
 }
 
-/// How many taps of one axis lie inside the image at output position `o`, as i64; `None` when all do everywhere.
+/// Counts the taps of one axis that lie inside the image at output position `o`, as i64; `None` when all do everywhere.
 fn inside_count(window: &Window, d: usize, o: &Affine, extent: i64, outputs: i64) -> Option<Expr> {
     let (kernel, stride, dilation) = (window.kernel[d], window.stride[d], window.dilation[d]);
     let first = o.scale(stride).offset(-window.pad_before[d]);

@@ -111,7 +111,7 @@ pub struct Network {
     pub egraph: egg::EGraph<Term, Values>,
     /// The classes of the outputs.
     pub outputs: Vec<Id>,
-    /// How many e-nodes the source graph has: those that were added first.
+    /// Number of e-nodes of the source graph: those that were added first.
     pub loaded: usize,
     /// E-nodes that a rule replaced, and their canonical forms: neither rules nor the extraction look at them.
     replaced: FxHashSet<Id>,
@@ -150,7 +150,7 @@ impl Network {
         Term { head: term.head.clone(), children: term.children.iter().map(|&c| self.find(c)).collect() }
     }
 
-    /// Whether no rule replaced the e-node.
+    /// Returns true if no rule replaced the e-node.
     pub fn is_current(&self, term: &Term) -> bool {
         self.replaced.is_empty() || !self.replaced_forms.contains(&self.canonical(term))
     }
@@ -162,7 +162,7 @@ impl Network {
         self.replaced_forms.insert(form);
     }
 
-    /// Whether the computed operands of an e-node of `class` are used by nothing else.
+    /// Returns true if the computed operands of an e-node of `class` have no other uses.
     pub fn is_sole_use(&self, class: Id, term: &Term) -> bool {
         let class = self.find(class);
         term.children.iter().filter(|&&c| !self.is_constant(c)).all(|&c| {
@@ -188,7 +188,7 @@ impl Network {
         self.replaced_forms = forms;
     }
 
-    /// Whether a rule replaced the e-node, whose operands are canonical.
+    /// Returns true if a rule replaced the e-node, whose operands are canonical.
     pub fn is_replaced(&self, canonical: &Term) -> bool {
         self.replaced_forms.contains(canonical)
     }
@@ -336,7 +336,7 @@ impl Network {
     }
 }
 
-/// Whether the dimensions with more than one element keep their order.
+/// Returns true if the dimensions with more than one element keep their order.
 pub fn moves_only_units(shape: &[i64], perm: &[usize]) -> bool {
     let moved: Vec<usize> = perm.iter().copied().filter(|&p| shape[p] != 1).collect();
     moved.is_sorted()

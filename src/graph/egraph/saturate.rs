@@ -14,7 +14,7 @@ use crate::graph::rules::pattern::{Keep, Rule};
 use egg::Id;
 use serde::Serialize;
 
-/// What the saturation may spend.
+/// Limits of saturation.
 #[derive(Clone, Copy, Debug)]
 pub struct Budget {
     /// Passes over the e-graph.

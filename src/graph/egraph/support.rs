@@ -114,7 +114,8 @@ pub fn restore(network: &mut Network) {
     }
 }
 
-/// Whether every class that the outputs need has a current e-node that can be computed without the class itself.
+/// Returns true if every class that the outputs need has a current e-node that can be computed without the class
+/// itself.
 #[cfg(test)]
 pub fn is_complete(network: &Network) -> bool {
     let mut support = Support::new(network);

@@ -1,4 +1,4 @@
-//! What one kernel may hold at most, and where long expressions are cut ahead of the program.
+//! Upper bounds on the content of one kernel, and the cuts of long expressions ahead of the integer program.
 //!
 //! In: the edges into a candidate, class by class in their order. Out: the edges without those that would let one element
 //! take a larger expression, or a kernel more inputs, than is allowed, were every edge taken. The rows need not forbid such
@@ -15,7 +15,7 @@ pub const MAX_EXPRESSION: usize = 160;
 /// Tensors that one kernel reads.
 pub const MAX_INPUTS: usize = 64;
 
-/// What a class takes at most where its readers substitute it.
+/// Upper bounds for a class where its readers substitute it.
 #[derive(Clone, Default)]
 struct Bound {
     size: usize,

@@ -106,7 +106,7 @@ impl<'a> Problem<'a> {
         self.edges = edges;
     }
 
-    /// What a producer costs beyond the first time when it runs for each element of its reader, in ns.
+    /// Cost of recomputing a producer for each element of its reader, beyond the first time, in ns.
     fn repeated_work(&self, edge: &Edge, target: &Target) -> f64 {
         let (few, many) = (self.ty(edge.producer.0).elements(), self.ty(edge.reader.0).elements());
         let once = self.candidate(edge.producer).cost - target.launch_ns;

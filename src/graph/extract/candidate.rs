@@ -14,13 +14,13 @@ pub struct Candidate<'a> {
     pub op: Option<&'a Op>,
     /// As a kernel of its own without writing the result, in ns.
     pub cost: f64,
-    /// What writing the result costs, in ns.
+    /// Cost of writing the result, in ns.
     pub write: f64,
     /// Another form of a value that there is already: a transposition, a reshape.
     pub converts: bool,
     /// Operand classes that are not constant, without repetition.
     pub children: Vec<usize>,
-    /// What it saves, apart from writing, when all its readers read through it; `None` when they cannot.
+    /// Saving, apart from writing, when all its readers read through it, in ns; `None` when they cannot.
     pub through: Option<f64>,
 }
 
@@ -29,7 +29,7 @@ pub struct Candidate<'a> {
 pub enum Terms {
     /// All that no rule replaced.
     Current,
-    /// Those of the source graph: one for each class, without a cycle.
+    /// The e-nodes of the source graph: one for each class, without a cycle.
     Source,
 }
 

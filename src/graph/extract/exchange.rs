@@ -13,7 +13,7 @@ const MAX_SWEEPS: usize = 4;
 const MAX_ADDED: usize = 256;
 const MAX_VISITED: usize = 4096;
 
-/// What a candidate costs when these are chosen.
+/// Cost of a candidate, given the candidates chosen for the classes.
 pub type Measure<'m> = &'m dyn Fn(Site, &[Option<usize>]) -> f64;
 
 pub struct Exchange<'p> {
@@ -80,7 +80,7 @@ impl<'p> Exchange<'p> {
         true
     }
 
-    /// Whether what a candidate would add has candidates, and is not too much.
+    /// Returns true if every class that a candidate would add has a candidate, and they are at most [`MAX_ADDED`].
     fn fits(&self, class: usize, k: usize) -> bool {
         let mut seen = std::collections::BTreeSet::new();
         let mut open: Vec<usize> = self.operands(class, Some(k)).to_vec();
@@ -149,7 +149,7 @@ impl<'p> Exchange<'p> {
         }
     }
 
-    /// Whether a candidate needs its own class, or that takes too long to see.
+    /// Returns true if a candidate needs its own class, or if finding out visits too many classes.
     fn reaches(&self, class: usize, k: usize) -> bool {
         let mut seen = std::collections::BTreeSet::new();
         let mut open: Vec<usize> = self.operands(class, Some(k)).to_vec();

@@ -166,7 +166,7 @@ fn choose_once(problem: &Problem) -> Result<Greedy> {
     }
 }
 
-/// What is chosen for the classes that the roots need.
+/// Returns the choices for the classes that the roots need.
 fn needed(problem: &Problem, chosen: &[Option<usize>]) -> Result<Vec<Option<usize>>> {
     let mut needed = vec![None; chosen.len()];
     let mut stack = problem.roots.clone();
@@ -270,7 +270,7 @@ impl Greedy {
     }
 }
 
-/// What a candidate saves at best in one kernel with the producer of an operand.
+/// Largest savings of a candidate in one kernel with the producer of an operand.
 struct Savings {
     /// For each candidate: the producer, the savings, and whether the producer goes to the candidate's kernel.
     with: Vec<Vec<Vec<(Site, f64, bool)>>>,

@@ -265,7 +265,7 @@ impl Check<'_> {
         (!fits).then(|| forbid(edges))
     }
 
-    /// What is reduced is kept in a tensor of its own; everything else is substituted where it is read.
+    /// Returns true if a value is substituted where it is read; a reduced value is kept in a tensor of its own.
     fn is_substituted(&self, class: usize) -> bool {
         let site = (class, self.answer.chosen[class].unwrap_or(0));
         self.problem.candidate(site).op.is_some_and(|op| op.kind() == FusionKind::Injective)

@@ -55,7 +55,7 @@ impl<'a> Problem<'a> {
         self.index.get(&self.network.find(id)).copied()
     }
 
-    /// Whether a candidate that has a kernel may read its operand through a view.
+    /// Returns true if a candidate that has a kernel may read its operand through a view.
     pub fn is_read_through(&self, view: Site, reader: Site) -> bool {
         let (Some(view_op), Some(op)) = (self.candidate(view).op, self.candidate(reader).op) else { return false };
         let operands = self.operands(reader);

@@ -65,7 +65,7 @@ pub enum How {
 }
 
 impl How {
-    /// How two parts were solved: the worse of both, and the pieces of both.
+    /// Combines two parts: the worse of both, and the pieces of both.
     pub fn and(&self, other: &How) -> How {
         match (self, other) {
             (How::GivenUp(why), _) | (_, How::GivenUp(why)) => How::GivenUp(why.clone()),
@@ -245,7 +245,7 @@ impl Program {
         Ok(bound)
     }
 
-    /// What the rows are worth: a solution of the dual of the relaxation.
+    /// Returns the prices of the rows: a solution of the dual of the relaxation.
     fn prices(&self) -> Result<Vec<f64>, ResolutionError> {
         let mut variables = ProblemVariables::new();
         // Variables without limits make the simplex wander for minutes.

@@ -1,4 +1,4 @@
-//! What the extraction did, for the report of a compilation.
+//! Statistics of the extraction, for the report of a compilation.
 
 use crate::graph::extract::program::{GAP, How};
 use serde::Serialize;
@@ -47,12 +47,12 @@ impl Default for Outcome {
 }
 
 impl Report {
-    /// How far the answer may be from the optimum of the model, as a share.
+    /// Returns the largest possible distance of the answer from the optimum of the model, as a share.
     pub fn gap(&self) -> Option<f64> {
         self.bound_ns.map(|b| ((self.chosen_ns - b) / self.chosen_ns.max(1.0)).max(0.0))
     }
 
-    /// What was proven, and how the search ended.
+    /// Formats the bound that was proven and the end of the search.
     pub fn summary(&self) -> String {
         let end = if self.repaired { "; repaired, because it had more multiply-adds than the source" } else { "" };
         self.search() + end

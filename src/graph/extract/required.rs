@@ -56,7 +56,7 @@ impl Bands {
         union.iter_mut().skip(shift).zip(words).for_each(|(a, b)| *a |= b);
     }
 
-    /// Whether `u` is in the set of `v`.
+    /// Returns true if `u` is in the set of `v`.
     pub fn has(&self, v: usize, u: usize) -> bool {
         let word = (u / 64).checked_sub(self.first(v)).and_then(|w| self.set(v).get(w));
         word.is_some_and(|w| w >> (u % 64) & 1 == 1)
@@ -110,7 +110,7 @@ impl Required {
         Required(out)
     }
 
-    /// Whether every way to compute `v` computes `u`, as far as the set of `v` reaches.
+    /// Returns true if every way to compute `v` computes `u`, as far as the set of `v` reaches.
     pub fn has(&self, v: usize, u: usize) -> bool {
         self.0.has(v, u)
     }

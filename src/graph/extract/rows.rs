@@ -126,7 +126,7 @@ impl Rows {
         self.program.rows.push(Row { terms: sum.0, least: to, equal: true });
     }
 
-    /// What is computed has its operands; each value is computed once.
+    /// Adds the rows that give computed nodes their operands and compute each value once.
     fn choose(&mut self, problem: &Problem) {
         let Problem { value, forms, .. } = problem;
         let of = |rows: &Rows, class: usize| rows.x[class].clone();
@@ -343,8 +343,8 @@ impl Problem<'_> {
         (converts, if converts { site.0 } else { self.value[site.0] })
     }
 
-    /// Whether a candidate may run before the reduction at the end of `edge`, through the producer there, and where its
-    /// value is then.
+    /// Returns the place of a candidate's value if it may run before the reduction at the end of `edge`, through the
+    /// producer there; `None` if it may not.
     pub fn prologue(&self, site: Site, edge: &Edge) -> Option<Stored> {
         let (op, reduction) = (self.candidate(site).op?, self.candidate(edge.reader).op?);
         let fits = op.is_elementwise() && self.ty(site.0).shape == self.ty(edge.producer.0).shape;

@@ -1,4 +1,4 @@
-//! Which operators may stand in one kernel, and how.
+//! Fusion of two operators: the ways in which a reader may run in the kernel of its producer.
 //!
 //! In: an operator that makes a value, an operator that reads it. Out: the ways to put both into one kernel. The extraction
 //! has a variable for each way of each pair and chooses; nothing else decides what is fused.
@@ -10,7 +10,7 @@ use crate::graph::tensor_type::TensorType;
 /// Input channels up to which a convolution reads its input through a transposition.
 const MAX_TRANSPOSED_CHANNELS: i64 = 4;
 
-/// How the reader of a value stands in one kernel with its producer.
+/// The role of a reader in one kernel with its producer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Join {
     pub way: Way,
@@ -27,7 +27,7 @@ pub enum Way {
     Before,
 }
 
-/// Whether the value between them goes to memory as well, for other readers.
+/// The memory of the value between them: whether it is also stored for other readers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Stored {
     Maybe,
@@ -74,7 +74,7 @@ pub fn joins(producer: &Op, value: &TensorType, reader: &Op, position: usize, re
     list
 }
 
-/// Whether an elementwise operator may run before a reduction in its kernel, and where its value is then.
+/// Returns the place of the value if an elementwise operator may run before a reduction in its kernel.
 pub fn before_reduction(reduction: &Op, producer: &Op) -> Option<Stored> {
     match reduction {
         Op::Reduce { op: ReduceOp::Sum | ReduceOp::Mean | ReduceOp::SumSquare, .. } => Some(Stored::Never),
@@ -90,7 +90,7 @@ pub fn is_view(op: &Op) -> bool {
     matches!(op, Op::Transpose { .. } | Op::Slice { .. } | Op::Expand { .. })
 }
 
-/// Whether `reader` may read operand `position` through the view that makes it.
+/// Returns true if `reader` may read operand `position` through the view that makes it.
 pub fn reads_through(view: &Op, value: &TensorType, reader: &Op, position: usize) -> bool {
     match reader {
         Op::MatMul { .. } => true,

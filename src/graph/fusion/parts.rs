@@ -13,9 +13,9 @@ use std::collections::BTreeMap;
 #[derive(Clone)]
 struct Part {
     iterators: Vec<Iterator>,
-    /// Where the part lies in the whole.
+    /// Position of the part in the whole.
     write: Vec<Affine>,
-    /// Where its elements can be read.
+    /// The buffer from which its elements can be read.
     buffer: BufferId,
     index: Vec<Affine>,
 }

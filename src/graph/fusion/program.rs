@@ -89,7 +89,7 @@ pub fn program(graph: &Graph, group: &Group) -> Result<Program> {
     Ok(out)
 }
 
-/// What a tensor of an operator's own program becomes in the group's.
+/// The counterpart in the group's program of a tensor of an operator's program.
 enum Bound {
     Buffer(BufferId),
     /// It lies in a buffer, along a dimension, at an offset.

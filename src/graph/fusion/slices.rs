@@ -59,8 +59,8 @@ pub fn write_in_place(graph: &Graph, groups: &mut Vec<Group>, users: &[Vec<usize
     }
 }
 
-/// Whether a value may lie in rows that are farther apart: a kernel writes it, kernels read it by affine subscripts, and it
-/// has no other name.
+/// Returns true if a value may be stored with a larger distance between rows: a kernel writes it, kernels read it by
+/// affine subscripts, and it has no other name.
 fn is_movable(graph: &Graph, value: ValueId, users: &[Vec<usize>]) -> bool {
     let fits = |op: &Op| {
         let gathers = matches!(op, Op::Gather { .. } | Op::GatherElements { .. } | Op::GatherNd { .. });

@@ -68,7 +68,7 @@ impl Net {
         };
         self.node(Op::Conv { window, group: 1, layout: Layout::Nchw }, &[x, w])
     }
-    /// The same graph with the groups that the extraction chooses, checked.
+    /// Builds the graph with the groups that the extraction chooses, checked.
     fn chosen(&mut self, outputs: &[ValueId]) -> (Graph, Vec<Group>) {
         self.0.outputs = outputs.to_vec();
         let without = rules::all(Some(4)).iter().map(|r| r.name.to_string()).collect();

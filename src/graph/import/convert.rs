@@ -39,7 +39,7 @@ impl Importer<'_> {
         self.select(broken, b, best)
     }
 
-    /// Whether a value is known to hold no not-a-number.
+    /// Returns true if a value is known to hold no not-a-number.
     fn is_number(&self, value: ValueId) -> bool {
         match (self.ty(value).dtype, self.graph.constant(value)) {
             (DType::F32, Some(t)) => !t.to_vec::<f32>().iter().any(|v| v.is_nan()),

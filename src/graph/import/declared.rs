@@ -1,4 +1,4 @@
-//! What a file declares of its outputs against what is computed: another element type is an error, another shape a warning.
+//! Declared types of outputs against the computed ones: another element type is an error, another shape a warning.
 
 use super::tensor;
 use crate::graph::import::importer::Importer;

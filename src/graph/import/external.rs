@@ -12,7 +12,7 @@ use std::path::{Component, Path, PathBuf};
 /// The folder of a model.
 pub(super) struct Folder {
     path: PathBuf,
-    /// What lies in one of these is the model's own.
+    /// Folders whose files belong to the model.
     roots: Vec<PathBuf>,
 }
 

@@ -382,7 +382,7 @@ pub(super) fn pad(g: &mut Importer, n: &Source) -> Result<Vec<ValueId>> {
     Ok(vec![g.emit(Op::Pad { before, after, value: bits }, &[x])?])
 }
 
-/// What negative pads leave; they become 0.
+/// Crops by the negative pads and sets them to 0.
 fn crop(g: &mut Importer, x: ValueId, before: &mut [i64], after: &mut [i64]) -> Result<ValueId> {
     if before.iter().chain(&*after).all(|p| *p >= 0) {
         return Ok(x);

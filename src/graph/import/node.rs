@@ -10,7 +10,7 @@ pub(super) struct Source<'a> {
     /// `None` where an optional operand is left out.
     inputs: Vec<Option<ValueId>>,
     pub opset: i64,
-    /// How many operands have been asked for.
+    /// Number of operands read so far.
     read: Cell<usize>,
     /// An attribute that was asked for as what it is not.
     mistyped: Cell<Option<&'a str>>,
@@ -63,7 +63,7 @@ impl<'a> Source<'a> {
         self.inputs.iter().flatten().copied().collect()
     }
 
-    /// Whether output `i` has a name.
+    /// Returns true if output `i` has a name.
     pub fn wants_output(&self, i: usize) -> bool {
         self.proto.output.get(i).is_some_and(|o| !o.is_empty())
     }

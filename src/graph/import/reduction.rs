@@ -81,7 +81,7 @@ pub(super) fn reduce(g: &mut Importer, n: &Source, op: ReduceOp, operand_since: 
 }
 
 impl Importer<'_> {
-    /// What a reduction of each element alone gives.
+    /// Emits a reduction of each element alone.
     fn of_one(&mut self, x: ValueId, op: ReduceOp) -> Result<ValueId> {
         match op {
             ReduceOp::SumSquare => self.binary(BinaryOp::Mul, x, x),

@@ -12,10 +12,11 @@ use crate::graph::op::Op;
 use egg::Id;
 use std::collections::BTreeMap;
 
-/// How many f32 numbers away from `~n` a constant may be: 1/6 and 1/√2 come rounded, and rounded again by a division.
+/// Largest distance of a constant from `~n`, in f32 numbers: 1/6 and 1/√2 come rounded, and rounded again by a
+/// division.
 pub const ULPS: u32 = 4;
 
-/// What becomes of the e-node that a rule matched.
+/// The treatment of the e-node that a rule matched.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Keep {
     /// The right side stands beside it: the extraction chooses.
@@ -59,7 +60,7 @@ impl std::fmt::Debug for Right {
     }
 }
 
-/// What the names of a pattern stand for.
+/// The bindings of a pattern's names.
 #[derive(Clone, Debug)]
 pub struct Match {
     /// The class and the e-node at the root.
@@ -130,7 +131,8 @@ impl Left {
 }
 
 impl Rule {
-    /// Whether the rule may match at an operator of this mnemonic: a set has all or none of those with one mnemonic.
+    /// Returns true if the rule may match at an operator of this mnemonic: a set has all or none of those with one
+    /// mnemonic.
     pub fn may_match(&self, op: &Op) -> bool {
         match &self.left {
             Left::Set(set) => set(op),
@@ -161,7 +163,7 @@ impl Rule {
     }
 }
 
-/// Whether a constant is the positive number `n` but for rounding.
+/// Returns true if a constant is the positive number `n` up to rounding.
 pub fn is_rounded(constant: f32, n: f32) -> bool {
     constant > 0.0 && constant.to_bits().abs_diff(n.to_bits()) <= ULPS
 }

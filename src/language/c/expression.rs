@@ -35,7 +35,7 @@ pub const HELPERS: &str = "\
 static inline int64_t modulo(int64_t a, int64_t b) { int64_t r = a % b; return r && (r < 0) != (b < 0) ? r + b : r; }
 ";
 
-/// How tightly a text binds.
+/// Precedence of the outermost operator of a text.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Tightness {
     Other,

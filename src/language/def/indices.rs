@@ -133,7 +133,7 @@ impl Builder<'_> {
         Ok(())
     }
 
-    /// What restricts the box of the indices.
+    /// Returns the conditions that restrict the box of the indices.
     pub(super) fn conditions(&self, e: &Equation, indices: &[String]) -> Checked<Vec<Affine>> {
         let scope = self.scope(indices, &plain);
         let mut out = vec![];
@@ -169,7 +169,7 @@ impl Equation {
         })
     }
 
-    /// How many of the indices, which stand first, name the element.
+    /// Counts the leading indices that name the element.
     pub(super) fn outer(&self, indices: &[String]) -> usize {
         let mut outer = 0;
         for e in &self.subscripts {

@@ -12,7 +12,7 @@ pub(super) struct Frame<'a> {
     pub arrays: &'a [TensorDecl],
     pub indices: &'a [String],
     pub ranges: &'a [Interval],
-    /// Whether the range of each index is written.
+    /// True for each index whose range is written.
     pub given: &'a [bool],
 }
 

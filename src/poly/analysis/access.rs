@@ -1,4 +1,4 @@
-//! How a statement walks through memory: the stride of each access along each iterator.
+//! Access strides: how far each access of a statement moves in memory along each iterator.
 
 use crate::codegen::loopnest::row_major;
 use crate::expr::{Access, BinaryOp, BufferId, Expr, Index};
@@ -26,7 +26,7 @@ pub struct Reference {
     pub written: bool,
 }
 
-/// How an access looks to a vector along one iterator.
+/// The memory access pattern of a vector along one iterator.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Along {
     Invariant,
@@ -49,9 +49,9 @@ impl Reference {
         self.strides[v.0 as usize] != Some(0)
     }
 
-    /// Whether a packed copy made before the kernel is right and has no more elements than the tensor: nothing writes it, no
-    /// iterator of `statement` is in two subscripts, none has more values than its dimension, and nothing but zero is read
-    /// outside.
+    /// Returns true if a packed copy made before the kernel is right and has no more elements than the tensor: nothing
+    /// writes it, no iterator of `statement` is in two subscripts, none has more values than its dimension, and only
+    /// zero is read outside.
     pub fn packable(&self, statement: &Statement) -> bool {
         let Some(access) = &self.access else { return false };
         let mut seen = vec![];

@@ -178,7 +178,8 @@ fn touches(scop: &Scop, id: StatementId) -> Vec<Touch> {
     out
 }
 
-/// Whether a statement that runs completely between all of `s` and all of `t` writes every element of the tensor.
+/// Returns true if a statement that runs completely between all of `s` and all of `t` writes every element of the
+/// tensor.
 fn covered_between(scop: &Scop, tensor: BufferId, s: usize, t: usize) -> bool {
     let Node::Sequence(children) = &scop.order.root else { return false };
     let at = |s: usize| children.iter().position(|c| c.0.contains(&StatementId(s as u32)));
@@ -271,8 +272,8 @@ fn add(
     Ok(())
 }
 
-/// Whether some instance of an update reads in its body an element of the target that an instance writes which agrees
-/// with it in all forms `same`: then the sum of these instances cannot be kept elsewhere until it is complete.
+/// Returns true if an instance of an update reads, in its body, an element of the target that an instance with equal
+/// values of all forms `same` writes: the sum of these instances then cannot be kept elsewhere until it is complete.
 pub fn reads_sums(s: &Statement, same: &[Affine], isl: &Isl) -> Result<bool> {
     let n = s.iterators.len();
     let mut pairs = Polyhedron { dims: 2 * n, ..Polyhedron::default() };

@@ -50,7 +50,8 @@ fn add(ranges: &mut Vec<IndexRange>, new: IndexRange) {
     }
 }
 
-/// What dimension `d` of `access`, subscripted by `value`, asks of the index tensor.
+/// Returns the interval in which the elements of the index tensor must lie for dimension `d` of `access`, subscripted
+/// by `value`.
 fn range_of(program: &Program, access: &Access, d: usize, value: &Expr) -> Result<Option<IndexRange>> {
     let tensor = &program.tensors[access.buffer.0 as usize];
     let unsupported =

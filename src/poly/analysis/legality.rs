@@ -33,8 +33,8 @@ pub fn check(scop: &Scop, dependences: &Dependences, schedule: &Schedule) -> Res
     Ok(())
 }
 
-/// The same tree, statements in their order in rows and filters, with exact flags: a row is coincident when no
-/// dependence that is left at its band has a distance in φ, a band permutable when none has a negative one.
+/// Returns the tree with exact flags, statements sorted in rows and filters: a row is coincident when no dependence
+/// that is left at its band has a distance in φ, a band permutable when none has a negative one.
 pub fn flag(scop: &Scop, dependences: &Dependences, schedule: &Schedule) -> Result<Schedule> {
     let live = dependences.list.iter().map(|d| (d, Live::new(d))).collect();
     Ok(Schedule { root: flag_node(scop, &Isl::default(), &schedule.root, live)? })
@@ -160,7 +160,7 @@ impl Live {
         Live::of(p)
     }
 
-    /// Whether no pairs are left.
+    /// Returns true if no pairs are left.
     pub fn is_empty(&self, isl: &Isl) -> Result<bool> {
         Ok(self.reduced.empty || isl.is_empty(&self.relation)?)
     }
@@ -174,12 +174,12 @@ impl Live {
         }
     }
 
-    /// Whether the row orders no pair against the dependence.
+    /// Returns true if the row orders no pair against the dependence.
     pub fn respects(&self, scop: &Scop, d: &Dependence, row: &Row, isl: &Isl) -> Result<bool> {
         Ok(self.range(&self.distance(scop, d, row)).0 >= Some(0) || is_empty(&self.apart(scop, d, row, 1, true), isl)?)
     }
 
-    /// Whether the row runs the two instances of every pair at the same time.
+    /// Returns true if the row runs the two instances of every pair at the same time.
     pub fn coincides(&self, scop: &Scop, d: &Dependence, row: &Row, isl: &Isl) -> Result<bool> {
         Ok(self.range(&self.distance(scop, d, row)) == (Some(0), Some(0))
             || is_empty(&self.apart(scop, d, row, 1, true), isl)?

@@ -1,7 +1,7 @@
-//! How much a program computes: instances of statements and the operations in them, for reports.
+//! Operation counts for reports: statement instances and the operations in them.
 //!
-//! Each operation counts one, an `exp` as well as an addition: this is the numerator of GFLOP/s. What operations cost is in
-//! [`crate::expr::scalar`].
+//! Each operation counts one, an `exp` as well as an addition: this is the numerator of GFLOP/s. The costs of
+//! operations are in [`crate::expr::scalar`].
 //!
 //! In: a statement over an affine domain. Out: the number of its points. Iterators that no constraint joins are counted
 //! apart and multiplied; of those that one joins, the innermost is counted in closed form, and those around it one by

@@ -1,4 +1,5 @@
-//! How many bytes a loop nest brings into each cache: an estimate for any order of loops, tiled or not, packed or not.
+//! Cache traffic: an estimate of the bytes that a loop nest brings into each cache, for loops in any order, tiled or
+//! not, packed or not.
 //!
 //! In: the loops of a proven schedule, as they are written for code generation, and the caches of a target. Out: the
 //! bytes that come into each cache from behind it in one run that begins with empty caches. Invariant: never less than
@@ -6,8 +7,8 @@
 //!
 //! From the innermost loops outwards each loop is described by the regions of the buffers that one run of it touches
 //! (footprints as in Ferrante, Sarkar, Thrash, "On Estimating and Enhancing Cache Effectiveness", 1991). When what one
-//! iteration touches fits the cache, an iteration finds there what the one before has left: the loop brings in each line
-//! of its footprint once. When it does not fit, every iteration brings in what it would alone. Other than the model that
+//! iteration touches fits the cache, data stays there until the next iteration: the loop brings in each line
+//! of its footprint once. When it does not fit, every iteration brings in what it would alone. Unlike the model that
 //! chooses tiles (`tile/cache.rs`), which knows one statement between loops over blocks, this one takes loops as they are.
 //! The length of a loop whose bounds depend on loops around it is its mean over points of these that are spread evenly, and
 //! so is the share of the iterations in which a condition holds.
@@ -18,7 +19,7 @@ use crate::expr::Bound;
 use crate::expr::{Access, BufferId, Expr, Index};
 use crate::expr::{Affine, Var};
 
-/// What one run moves.
+/// Bytes that one run moves.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub struct Traffic {
     /// Bytes of all lines that are touched.
@@ -88,7 +89,7 @@ struct Region {
     points: f64,
 }
 
-/// What one run of some statements touches and brings into each cache.
+/// Footprint and traffic of one run of some statements.
 #[derive(Default)]
 struct Footprint {
     regions: Vec<Region>,
@@ -112,12 +113,12 @@ struct Model<'a> {
 struct Sample {
     /// The iteration of each loop, counted from 0 at its lower bound.
     at: Vec<f64>,
-    /// How many iterations it stands for.
+    /// Number of iterations that the sample stands for.
     weight: f64,
 }
 
 const SAMPLES: usize = 64;
-/// What sums of fractions may be off.
+/// Tolerance for rounding errors in sums of fractions.
 const ROUNDING: f64 = 1e-6;
 /// Their square roots are irrational, and no two are multiples: points in steps of them lie evenly (Richtmyer 1951).
 const PRIMES: [f64; 16] = [2., 3., 5., 7., 11., 13., 17., 19., 23., 29., 31., 37., 41., 43., 47., 53.];
@@ -182,7 +183,7 @@ impl Model<'_> {
         all
     }
 
-    /// What all iterations of loop `l` touch, when `one` is what one does.
+    /// Returns the footprint of all iterations of loop `l`, given that of one iteration.
     fn sweep(&self, one: &Footprint, l: usize, length: f64) -> Footprint {
         let mut regions = vec![];
         for region in &one.regions {
@@ -359,7 +360,7 @@ impl Model<'_> {
     }
 }
 
-/// What a region becomes over all iterations of loop `l`.
+/// Returns the union of a region over all iterations of loop `l`.
 fn sweep(region: &Region, l: usize, length: f64) -> Region {
     let mut out = region.clone();
     let far = (length - 1.0).max(0.0);

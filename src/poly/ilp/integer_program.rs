@@ -13,15 +13,15 @@ const MAX_ENTRIES: usize = 2_000_000;
 /// A relaxation that begins with the solution of another one takes this part of the effort.
 const PART: usize = 8;
 
-/// What may still be spent on programs: a linear relaxation takes its rows times its unknowns, an [eighth](PART) of them
-/// when it begins with the solution of another one.
+/// Remaining effort for integer programs: a linear relaxation costs its rows times its unknowns, an [eighth](PART) of
+/// them when it starts from the solution of another one.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Effort {
     pub left: usize,
 }
 
 impl Effort {
-    /// Whether there was enough for one more relaxation; nothing is left when there was not.
+    /// Takes the cost of one more relaxation; returns false, and leaves nothing, if not enough is left.
     fn spend(&mut self, relaxation: usize) -> bool {
         let enough = relaxation <= self.left;
         self.left = if enough { self.left - relaxation } else { 0 };
@@ -224,7 +224,7 @@ impl IntegerProgram {
 /// A relaxation and the bound that one unknown has in addition.
 type Branch = (Solution, Variable, ComparisonOp, f64);
 
-/// What is left of a program: rows over the open unknowns.
+/// The reduced program: rows over the open unknowns.
 struct Rows<'a> {
     open: &'a [usize],
     /// Integers where the others are.

@@ -12,7 +12,7 @@ pub struct Report {
     /// Rows times unknowns of all linear relaxations.
     pub entries: usize,
     pub milliseconds: f64,
-    /// What was used instead of the best schedule, and why.
+    /// The schedule used instead of the best one, and the reason.
     pub fallback: Option<String>,
 }
 

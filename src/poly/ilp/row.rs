@@ -21,7 +21,7 @@ const MAX_CONSTANT: i64 = 4;
 /// Weight of the reuse distance.
 const REUSE: i64 = 1 << 12;
 
-/// What a row may look like.
+/// The form that a row may take.
 #[derive(Clone, Copy)]
 pub(super) struct Attempt {
     pub parallel: bool,

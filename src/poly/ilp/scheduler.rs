@@ -29,7 +29,7 @@ pub(super) struct Scheduler<'a> {
     pub(super) generators: HashMap<Polyhedron, Rc<Vec<Form>>>,
     pub(super) effort: Effort,
     pub(super) limit: Effort,
-    /// What has its original order, and why.
+    /// Statements in their original order, with the reasons.
     pub(super) kept: Vec<String>,
     pub(super) report: Report,
 }

@@ -193,7 +193,7 @@ fn loops(text: &str, sizes: &[(&str, i64)]) -> Scop {
     array_expansion::expand(&index_set_split::split(&meaning.normal().unwrap()).unwrap()).unwrap()
 }
 
-/// What took minutes once, entries that are enough, program.
+/// Programs that once took minutes: name, number of entries that suffice, text.
 const HARD: &[(&str, usize, &str)] = &[
     (
         "one element, three loops, two of them windows around the first",

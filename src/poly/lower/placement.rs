@@ -1,4 +1,5 @@
-//! Where temporaries live: a local buffer as small as one iteration of the loops around it needs, or a workspace.
+//! Placement of temporaries: a local buffer as small as one iteration of the enclosing loops needs (array contraction),
+//! or a workspace.
 
 use crate::codegen::loopnest::{Buffer, BufferKind, Stmt};
 use crate::expr::Affine;
@@ -147,8 +148,8 @@ impl Lowering<'_> {
         Some(out)
     }
 
-    /// What the classes say of one iterator: `centre + 0..=last`. `None` inside when no class has it, `None` outside when
-    /// one has it with others.
+    /// Returns the range of one iterator from the classes: `centre + 0..=last`. `None` inside when no class has it,
+    /// `None` outside when one has it with others.
     fn iterator(&self, id: StatementId, v: crate::expr::Var, state: &State) -> Option<(Option<Affine>, i64)> {
         for Class { phi, base, extent } in &state.classes {
             let Some((_, phi)) = phi.iter().find(|p| p.0 == id) else { continue };
@@ -179,14 +180,14 @@ impl Lowering<'_> {
         buffer
     }
 
-    /// Whether the row has only reduced iterators of the statement.
+    /// Returns true if the row has only reduced iterators of the statement.
     pub(super) fn reduces(&self, row: &Row, id: StatementId) -> bool {
         let write = &self.scop.statement(id).write;
         !write.iter().any(|w| row.of(id).terms.iter().any(|t| w.uses(t.0)))
     }
 
-    /// Where the remaining rows are the reduction loops and the points of one update whose target lies in memory: the
-    /// update on a local tile (registers), filled from the target before and written back after.
+    /// Accumulates one update whose target lies in memory on a local tile (registers), if the remaining rows are the
+    /// reduction loops and the points: fills the tile from the target and writes it back.
     pub(super) fn promote(
         &mut self,
         rows: &[Row],

@@ -38,7 +38,7 @@ const MAX_TILE: i64 = 4096;
 /// A statement, and where it has instances in the loops around.
 type Shadow = (StatementId, Polyhedron);
 
-/// What is known at one place of the tree.
+/// Facts about one place of the tree.
 #[derive(Clone, Default)]
 pub(super) struct Site {
     /// The variables in scope, which are the variables of `context`.
@@ -284,7 +284,8 @@ impl Lowering<'_> {
         Ok(condition(outer.inequalities.iter().map(|f| site.affine(f)).collect(), out))
     }
 
-    /// Where in the loops of `inside` each statement has instances, and the hull of that; `None` where none has any.
+    /// Returns, for each statement, the part of the loops of `inside` in which it has instances, and the hull of these
+    /// parts; `None` if no statement has any.
     fn shadows(
         &self,
         statements: &[StatementId],
@@ -346,7 +347,8 @@ impl Lowering<'_> {
         Some(Polyhedron { dims, equalities: vec![], inequalities })
     }
 
-    /// What the bounds of a loop say of the variables outside of it, when the loop's own bounds do not imply it.
+    /// Returns the constraints of a loop's bounds on the variables outside of it, as far as the loop's own bounds do
+    /// not imply them.
     fn beyond_loop(
         &self,
         bounds: &Polyhedron,
@@ -565,7 +567,7 @@ fn constant_range(p: &Polyhedron) -> Option<(i64, i64)> {
     (alone && !r.empty).then_some((lo?, hi? + 1))
 }
 
-/// The same constraints with more variables after the others.
+/// Returns the constraints with more variables after the others.
 fn lift(p: &Polyhedron, dims: usize) -> Polyhedron {
     let widen = |f: &Form| -> Form {
         let (c, n) = (f[p.dims], p.dims);

@@ -126,7 +126,7 @@ impl Lowering<'_> {
     }
 }
 
-/// Whether the sum of any smaller terms stays below each coefficient, as in a number system.
+/// Returns true if the sum of any smaller terms stays below each coefficient, as in a number system.
 fn is_positional(a: &Affine, extent: &impl Fn(Var) -> i64) -> bool {
     let mut terms = a.terms.clone();
     terms.sort_by_key(|t| t.1);

@@ -27,7 +27,7 @@ pub(super) struct Class {
     pub(in crate::poly::lower) extent: i64,
 }
 
-/// What is known at one place of the tree.
+/// Facts about one place of the tree.
 #[derive(Clone, Debug)]
 pub(super) struct State {
     pub(in crate::poly::lower) classes: Vec<Class>,
@@ -88,13 +88,13 @@ pub(super) struct Lowering<'a> {
 pub(super) struct Solution {
     /// Affine in loop variables.
     pub iterators: Vec<Affine>,
-    /// Where the instance exists, as far as the loops do not imply it.
+    /// Conditions for the instance to exist that the loops do not imply.
     pub conditions: Vec<Affine>,
     /// Divisions that the iterators use.
     pub lets: Vec<Stmt>,
 }
 
-/// What a local buffer stands for.
+/// The meaning of a local buffer.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(super) enum Local {
     Temporary(BufferId),

@@ -158,7 +158,7 @@ impl Expander<'_> {
         }
     }
 
-    /// Whether every read below `node` is covered by a write below it in the same iteration of `rows`.
+    /// Returns true if every read below `node` is covered by a write below it in the same iteration of `rows`.
     fn covered(&self, node: &Node, users: &[StatementId], rows: &[Row]) -> Result<bool> {
         for &reader in users {
             let s = self.scop.statement(reader);
@@ -185,7 +185,8 @@ impl Expander<'_> {
         Ok(true)
     }
 
-    /// Whether an instance of `writer` in the same iteration of `rows` always writes what `reader` reads, before it does.
+    /// Returns true if an instance of `writer` in the same iteration of `rows` always writes what `reader` reads,
+    /// before it does.
     fn covers(
         &self,
         node: &Node,
@@ -238,7 +239,7 @@ impl Expander<'_> {
     }
 }
 
-/// Whether the instance of `writer` that `at` names runs before that of `reader`, below `node`.
+/// Returns true if the instance of `writer` that `at` names runs before that of `reader`, below `node`.
 pub fn runs_before(mut node: &Node, writer: StatementId, reader: StatementId, at: &dyn Fn(&Affine) -> Affine) -> bool {
     loop {
         match node {

@@ -22,7 +22,7 @@ use crate::runtime::{DType, Error, Result};
 
 /// Larger expressions are not substituted into others.
 const MAX_NODES: usize = 256;
-/// What storing and reloading one element costs, in additions.
+/// Cost of storing and reloading one element, in additions. Unmeasured.
 const ROUND_TRIP: f64 = 4.0;
 
 /// Builds the Scop of `program`. Fails when the program is malformed.
@@ -211,9 +211,9 @@ fn simplify_guards(body: &Expr, iterators: &[Iterator], conditions: &[Affine]) -
     })
 }
 
-/// Where a guarded read makes the body neutral for the reduction, the guard becomes a condition.
+/// Turns a guard into a condition of the definition if reads outside of it make the body neutral for the reduction.
 fn hoist_guards(mut d: Definition) -> Definition {
-    /// Whether the body is neutral for `op` wherever `a` is outside its guard.
+    /// Returns true if the body is neutral for `op` wherever `a` is outside its guard.
     fn decides(body: &Expr, op: BinaryOp, out: &mut Vec<Affine>) -> bool {
         match body {
             Expr::Load(a) if !a.guard.is_empty() => {
@@ -431,7 +431,7 @@ fn is_zero(s: Scalar) -> bool {
     s.bits == 0
 }
 
-/// Whether the expression is zero when every read is zero.
+/// Returns true if the expression is zero when every read is zero.
 fn vanishes(e: &Expr) -> bool {
     match e {
         Expr::Const(s) => is_zero(*s),
@@ -468,7 +468,7 @@ fn size(e: &Expr) -> usize {
     }
 }
 
-/// What a reduction starts from; [`verify`] has seen that there is one.
+/// Returns the initial value of a reduction; [`verify`] has checked that there is one.
 fn neutral(op: BinaryOp, dtype: DType) -> Scalar {
     Scalar::neutral(op, dtype).expect("verified")
 }

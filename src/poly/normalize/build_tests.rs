@@ -1,4 +1,4 @@
-//! What a Scop computes against what its Program defines: random programs, every statement and definition run as plain
+//! Scops against the Programs that they are built of: random programs, every statement and definition run as plain
 //! loops by the interpreter of LoopNest, in the original order and in the ILP's.
 
 use crate::codegen::loopnest::interpret;

@@ -12,7 +12,7 @@ use crate::poly::scop::Scop;
 use crate::poly::statement::{Iterator, Statement};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What one merge joins: the pair (i, j) of iterators by statement, the dimensions d (with d + 1) by tensor.
+/// A merge: the pair (i, j) of iterators by statement, the dimensions d (with d + 1) by tensor.
 #[derive(Default)]
 struct Merge {
     pairs: BTreeMap<usize, (Var, Var)>,
@@ -135,7 +135,7 @@ fn close(scop: &Scop, s: usize, i: Var, j: Var) -> Option<Merge> {
     }
 }
 
-/// Whether an affine form that `uses` accepts is a value of the expression.
+/// Returns true if an affine form that `uses` accepts is a value of the expression.
 fn uses_as_value(body: &Expr, uses: &impl Fn(&Affine) -> bool) -> bool {
     let mut found = false;
     body.visit(&mut |e| found |= matches!(e, Expr::Index(a) if uses(a)));

@@ -133,7 +133,7 @@ impl Splitter {
         Ok((parts.iter().flat_map(|p| p.0.clone()).collect(), Node::Sequence(parts)))
     }
 
-    /// Whether a form takes both signs in the domain.
+    /// Returns true if a form takes both signs in the domain.
     fn crosses(&self, s: &Statement, form: &Affine) -> Result<bool> {
         for side in [1, -1] {
             let mut p = Polyhedron::domain(s);

@@ -52,7 +52,7 @@ impl Isl {
         })
     }
 
-    /// Whether `p` has no integer point.
+    /// Returns true if `p` has no integer point.
     pub fn is_empty(&self, p: &Polyhedron) -> Result<bool> {
         self.set(p).and_then(|s| s.is_empty()).map_err(|e| self.failed(e))
     }
@@ -118,7 +118,7 @@ impl Isl {
         compute().map_err(|e| self.failed(e))
     }
 
-    /// What `p` says beyond `context`, with which it has a point in common.
+    /// Returns the constraints of `p` that `context` does not imply; the two have a point in common (isl: gist).
     pub fn gist(&self, p: &Polyhedron, context: &Polyhedron) -> Result<Polyhedron> {
         if p.equalities.is_empty() && p.inequalities.is_empty() {
             return Ok(p.clone());

@@ -87,7 +87,7 @@ impl Polyhedron {
         self.inequalities.extend(inequalities);
     }
 
-    /// Whether the point satisfies every constraint.
+    /// Returns true if the point satisfies every constraint.
     pub fn contains(&self, point: &[i64]) -> bool {
         self.equalities.iter().all(|e| evaluate(e, point) == 0)
             && self.inequalities.iter().all(|e| evaluate(e, point) >= 0)
@@ -127,7 +127,7 @@ pub struct Reduced {
     /// Each variable of the polyhedron as a form over the free ones.
     pub forms: Vec<Form>,
     pub free: usize,
-    /// What is left of the constraints, over the free variables, each with at least two of them.
+    /// The remaining equalities, over the free variables, each with at least two of them.
     pub equalities: Vec<Form>,
     pub inequalities: Vec<Form>,
     /// Proven ranges of the free variables.

@@ -44,7 +44,7 @@ const CHAIN: f64 = 6.0;
 /// Cycles of one lane of a strided access.
 const LANE: f64 = 1.2;
 
-/// What is around a place of the tree.
+/// The surroundings of a place in the tree.
 #[derive(Clone, Default)]
 struct Around {
     /// Rows over single values.
@@ -255,7 +255,7 @@ impl Bands<'_> {
         Split { row: row.clone(), phi, tile, kind }
     }
 
-    /// What is added to φ so that tiles start where the first statement writes whole lines.
+    /// Returns the constant to add to φ so that tiles start where the first statement writes whole cache lines.
     fn alignment(&self, row: &Row, tile: i64) -> i64 {
         let s = self.scop.statement(row.phi[0].0);
         let strides = row_major(&self.scop.tensor(s.target).shape);
@@ -268,7 +268,8 @@ impl Bands<'_> {
         }
     }
 
-    /// Whether a row may be the vector: it carries nothing, or only the sums of the one statement below its permutable band.
+    /// Returns true if a row may be the vector: it carries nothing, or only the sums of the one statement below its
+    /// permutable band.
     fn movable(
         &self,
         row: &Row,

@@ -18,7 +18,7 @@ pub fn as_given(scop: &Scop, schedule: &Schedule, packings: &[Packing]) -> Tiled
     Tiled { schedule: schedule.without_single_loops(scop), packings: packings.to_vec(), report: work(scop) }
 }
 
-/// The same with a phase in its report for each statement that accumulates.
+/// Adds a phase to the report for each statement that accumulates.
 pub fn described(given: Tiled, scop: &Scop, target: &Target) -> Tiled {
     let table = table();
     let phases = updates(scop).map(|id| phase(&given, scop, id, target.isa, &table)).collect();
@@ -26,7 +26,7 @@ pub fn described(given: Tiled, scop: &Scop, target: &Target) -> Tiled {
     Tiled { report: TilingReport { phases, tensorized, ..given.report }, ..given }
 }
 
-/// Whether the statement with most work, of those that accumulate, is an instruction of `table`.
+/// Returns true if the accumulating statement with most work matches an instruction of `table`.
 pub fn is_tensorized(given: &Tiled, scop: &Scop, isa: Isa, table: &[TensorInstruction]) -> bool {
     let weight = |id: &StatementId| instances(scop, *id) * flops_of_instance(scop.statement(*id));
     let dominant = updates(scop).max_by(|a, b| weight(a).total_cmp(&weight(b)));

@@ -285,8 +285,8 @@ impl Traffic<'_> {
         self.references.iter().enumerate().map(run).collect()
     }
 
-    /// Whether the next piece of a reference, of so many bytes, is fetched while the present one is used: a dense one of
-    /// which all iterations of the reduction loops read as much.
+    /// Returns true if the next piece of a reference, of so many bytes, is fetched while the present one is used: a
+    /// dense one of which all iterations of the reduction loops read the same amount.
     fn is_panel(&self, i: usize, bytes: f64) -> bool {
         let r = &self.references[i];
         let uneven = self.axes.iter().any(|a| a.reduced && a.conditioned && r.depends(a.iterator));
@@ -322,7 +322,7 @@ impl Traffic<'_> {
     }
 }
 
-/// How the loops around use what they fetch of a reference.
+/// Use that the enclosing loops make of the data that they fetch for a reference.
 #[derive(Clone, Copy)]
 struct Use {
     /// It is all fetched in one of so many iterations.

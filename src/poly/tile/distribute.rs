@@ -82,7 +82,7 @@ fn divide(scop: &Scop, node: &Node) -> Vec<(Vec<StatementId>, Node)> {
     groups.into_iter().map(own_loops).collect()
 }
 
-/// Whether one of `a` or `b` writes a tensor that the other touches.
+/// Returns true if one of `a` or `b` writes a tensor that the other touches.
 fn exchange(scop: &Scop, a: &[StatementId], b: &[StatementId]) -> bool {
     let touches = |id: StatementId, tensor: BufferId| {
         let s = scop.statement(id);

@@ -1,4 +1,4 @@
-//! Which operands of a phase are read from packed copies, and how these lie.
+//! Packing decisions: the operands of a phase that are read from packed copies, and the layouts of these.
 //!
 //! In: the loops around a statement. Out: a [`Packing`] for each operand, in the order of the loops: tiles, reductions,
 //! points, the vector last.

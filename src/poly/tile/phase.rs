@@ -253,7 +253,7 @@ impl Phase<'_> {
         }
     }
 
-    /// Whether a tensor is a temporary of this phase alone.
+    /// Returns true if a tensor is a temporary of this phase alone.
     fn is_local(&self, tensor: BufferId) -> bool {
         let touches = |id: StatementId| {
             let s = self.scop.statement(id);
@@ -465,8 +465,8 @@ impl Phase<'_> {
     }
 }
 
-/// Whether a reduction of `id` may be cut into parts between whose loops the others of the tree run: its own loops are
-/// one group, for it alone.
+/// Returns true if a reduction of `id` may be cut into parts between whose loops the other statements of the tree run:
+/// its own loops are one group, for it alone.
 fn is_cuttable(node: &Node, id: StatementId) -> bool {
     match node {
         Node::Sequence(children) => {

@@ -25,7 +25,7 @@ pub struct Plan {
     pub free_rows: usize,
 }
 
-/// What the dominant statement decided for the rows outside.
+/// Decisions of the dominant statement for the outer rows.
 pub(super) struct Shared {
     /// Rows of the outer band that became blocks: position and points.
     pub(super) blocked: Vec<(usize, i64)>,

@@ -50,7 +50,7 @@ pub struct Block {
     pub cycles: f64,
 }
 
-/// What is known of the statement.
+/// Facts about the dominant statement.
 pub struct Problem<'a> {
     pub statement: &'a Statement,
     /// Vector instructions of one instance.

@@ -15,7 +15,7 @@ pub struct Tiled {
     pub report: TilingReport,
 }
 
-/// What the model decided for one kernel, and expects of it.
+/// Decisions of the tile model for one kernel, and its predictions.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct TilingReport {
     pub name: String,

@@ -169,7 +169,7 @@ fn check(p: &Program, outer: usize) -> Kernel {
     check_schedules(p, outer, &[false, true])
 }
 
-/// The same with the hand-made schedule (`false`) and that of the ILP (`true`).
+/// Checks the program with the hand-made schedule (`false`) and that of the ILP (`true`).
 fn check_schedules(p: &Program, outer: usize, kinds: &[bool]) -> Kernel {
     let inputs = inputs(p);
     let expected = evaluate(p, &inputs);
@@ -402,8 +402,8 @@ fn product(m: i64, n: i64, k: i64, factor: &str) -> Tiled {
     tile(&scop, &schedule, &Target::avx512()).unwrap()
 }
 
-/// What is read in short pieces from thousands of pages is packed, and sums that are strided along the vector do not go to
-/// memory for each part of a reduction.
+/// Operands read in short pieces from thousands of pages are packed, and sums that are strided along the vector do not
+/// go to memory for each part of a reduction.
 #[test]
 fn large_products_are_packed_along_their_rows() {
     for (m, n, k) in [(1008, 2208, 1200), (2000, 2300, 2600), (2048, 2048, 2048)] {

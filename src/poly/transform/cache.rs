@@ -30,8 +30,8 @@ pub fn tensor(scop: &Scop, name: &Name) -> Result<BufferId> {
     }
 }
 
-/// What a person calls the dimensions of a tensor: the iterators that its subscripts are, or d0, d1 … where they differ or
-/// a loop of `around` is called so.
+/// Names the dimensions of a tensor: by the iterators that are its subscripts, or d0, d1 … where they differ or a loop
+/// of `around` has that name.
 pub fn dimension_names(scop: &Scop, tensor: BufferId, around: &[Row]) -> Vec<String> {
     let all: Vec<StatementId> = scop.ids().collect();
     let accesses = touches(scop, &all, tensor, true);
@@ -151,8 +151,8 @@ pub fn cache_write(before: &Transformed, name: &Name, at: &Loop) -> Result<Trans
     Ok(settled(scop, schedule, before))
 }
 
-/// Whether each iteration of the rows around assigns, before anything else touches them, all elements that `back` writes
-/// and all that are touched.
+/// Returns true if each iteration of the rows around assigns, before anything else touches them, all elements that
+/// `back` writes and all that are touched.
 fn begins_by_writing(
     scop: &Scop,
     schedule: &Schedule,
@@ -215,14 +215,14 @@ pub fn solve(s: &Statement, element: &[Affine]) -> Option<Vec<Affine>> {
     s.write.iter().zip(element).all(|(w, e)| at(w) == *e).then_some(value)
 }
 
-/// What holds for the iterators of each instance: the box and the domain.
+/// Returns the conditions that hold for the iterators of each instance: the box and the domain.
 pub fn instance_conditions(s: &Statement) -> Vec<Affine> {
     let bounds = s.vars().zip(&s.iterators);
     let bounds = bounds.flat_map(|(v, it)| [Affine::var(v), Affine::var(v).scale(-1).offset(it.extent - 1)]);
     bounds.chain(s.domain.iter().cloned()).collect()
 }
 
-/// Whether all conditions hold everywhere in `p`.
+/// Returns true if all conditions hold everywhere in `p`.
 pub fn implied(p: &Polyhedron, conditions: &[Affine], isl: &Isl) -> Result<bool> {
     Ok(violation(p, conditions, isl)?.is_none())
 }

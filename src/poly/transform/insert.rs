@@ -98,8 +98,9 @@ impl Around {
         }
     }
 
-    /// What `touches` reach in one iteration of the rows, as conditions over the rows' iterators and then subscripts of
-    /// a tensor of this shape; `None` for nothing. May hold for more elements where the shadow is not exact.
+    /// Returns the elements that `touches` reach in one iteration of the rows, as conditions over the rows' iterators
+    /// and then subscripts of a tensor of this shape; `None` for nothing. May hold for more elements where the
+    /// projection is not exact.
     pub fn reach(&self, scop: &Scop, touches: &[Touch], shape: &[i64], isl: &Isl) -> Result<Option<Vec<Affine>>> {
         let (n, keep) = (self.rows.len(), self.rows.len() + shape.len());
         let mut space = Polyhedron { dims: keep, ..Polyhedron::default() };

@@ -321,7 +321,7 @@ pub fn parallel(scop: &Scop, schedule: &Schedule, which: &Loop) -> Result<Schedu
     replace(schedule, &row, &mut |row, below| Ok(single(Row { kind: RowKind::Parallel, ..row }, below)))
 }
 
-/// Whether `row` is the first one inside of a serial outermost row, and no private memory lives longer.
+/// Returns true if `row` is the first one inside of a serial outermost row, and no private memory lives longer.
 fn leads_steps(scop: &Scop, schedule: &Schedule, row: &Row) -> bool {
     let leads = |node: &Node| {
         let Node::Band(band, child) = node else { return false };

@@ -151,7 +151,7 @@ fn dimension(s: &Statement, e: &Expr) -> Result<Option<(Var, Part)>> {
     found.ok_or_else(|| Error::refused(format!("`{written}` is no loop `n`, `n / 8` or `n % 8`")))
 }
 
-/// Whether a layout has all of an iterator: whole, or a tile and the point in it.
+/// Returns true if a layout has all of an iterator: whole, or a tile and the point in it.
 fn covers(dims: &[(Var, Part)], v: Var) -> bool {
     let mut parts: Vec<Part> = dims.iter().filter(|d| d.0 == v).map(|d| d.1).collect();
     parts.sort_by_key(|p| matches!(p, Part::Point(_)));

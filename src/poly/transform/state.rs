@@ -11,7 +11,7 @@ use crate::poly::tile::report::Tiled;
 use crate::poly::tile::{as_given, described};
 use crate::runtime::Result;
 
-/// What a schedule by hand has made of a program.
+/// A program after some primitives of a schedule by hand.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Transformed {
     pub scop: Scop,
@@ -28,7 +28,7 @@ impl Transformed {
         Transformed { schedule: scop.order.clone(), flops: operation_count::flops(&scop), scop, packings: vec![] }
     }
 
-    /// Whether this is a program in its own order, so that there is nothing to prove.
+    /// Returns true if this is a program in its original order, so that there is nothing to prove.
     pub fn is_as_given(&self) -> bool {
         self.schedule == self.scop.order && self.packings.is_empty() && self.scop.privates.is_empty()
     }
@@ -38,7 +38,7 @@ impl Transformed {
 pub struct Original<'a> {
     /// As it was written: what primitives begin with.
     pub written: Scop,
-    /// What the ILP begins with.
+    /// Returns the Scop from which the ILP starts.
     pub normal: &'a dyn Fn() -> Result<Scop>,
     /// The instruction set that `tensorize` chooses from.
     pub isa: Isa,

@@ -55,7 +55,7 @@ pub fn words(original: &Original, scop: &Scop, tiled: &Tiled) -> Result<Vec<Prim
     }
 }
 
-/// What makes `scop` of the program.
+/// Returns the primitives that turn the program into `scop`.
 fn program(original: &Original, scop: &Scop) -> Result<Vec<Primitive>> {
     let mut said = vec![];
     let mut at = (original.normal)()?;
@@ -77,7 +77,7 @@ fn program(original: &Original, scop: &Scop) -> Result<Vec<Primitive>> {
     Ok(said)
 }
 
-/// Whether two plain trees run the same, whatever their loops are called.
+/// Returns true if two plain trees run the same instances in the same order; names of loops do not count.
 fn same(a: &Node, b: &Node) -> bool {
     match (a, b) {
         (Node::Leaf, Node::Leaf) => true,
@@ -111,7 +111,7 @@ fn set(ids: &[StatementId]) -> Vec<StatementId> {
 type Part = (Vec<StatementId>, Node);
 
 impl Words<'_> {
-    /// What a result differs in from what the ILP path made.
+    /// Returns the first difference between a result and that of the ILP path.
     fn difference(&self, made: &Transformed, tiled: &Tiled) -> Result<Option<&'static str>> {
         let loops = |tiled: &Tiled| -> Result<LoopNest> {
             Ok(LoopNest { vars: vec![], ..lower::lower(self.scop, tiled)?.nest })
@@ -192,7 +192,7 @@ impl Words<'_> {
         }
     }
 
-    /// Whether the outermost loop of the program is that of the target.
+    /// Returns true if the outermost loop of the program is that of the target.
     fn begins_alike(&self, from: &Node, to: &Node) -> bool {
         let (Node::Band(from, _), Node::Band(to, _)) = (from, to) else { return false };
         let (own, target) = (&from.rows[0], &to.rows[0]);
@@ -200,7 +200,7 @@ impl Words<'_> {
         target.tile == 1 && (sorted(own) == sorted(target) || one(own) && one(target) && covers(own) == covers(target))
     }
 
-    /// Says what makes `to` of `from`, where the rows `fixed` are around both.
+    /// Emits the primitives that turn tree `from` into `to` below the common loops `fixed`.
     fn node(&mut self, from: &Node, to: &Node, ids: &[StatementId], fixed: &[Row]) -> Result<()> {
         let (mut from, mut to, mut fixed) = (from, to, fixed.to_vec());
         while let Node::Band(a, below) = from {
@@ -258,7 +258,7 @@ impl Words<'_> {
         Ok(())
     }
 
-    /// Says what leaves every statement below `node` alone in its loops, of which the rows `around` come first.
+    /// Emits the primitives that leave every statement below `node` alone in its loops, below the rows `around`.
     fn distribute(&mut self, around: &[Row], node: &Node) {
         match node {
             Node::Leaf => {}
@@ -274,7 +274,7 @@ impl Words<'_> {
         }
     }
 
-    /// Says what merges statements that are alone in their loops to `node`, below `depth` loops.
+    /// Emits the primitives that merge statements that are alone in their loops into `node`, below `depth` loops.
     fn merge(&mut self, node: &Node, ids: &[StatementId], depth: usize) {
         match node {
             Node::Leaf => {}
@@ -291,7 +291,7 @@ impl Words<'_> {
         }
     }
 
-    /// Says which operands are read from copies.
+    /// Emits the primitives for operands that are read from packed copies.
     fn packings(&mut self, packings: &[Packing]) {
         let mut said: Vec<Primitive> = vec![];
         for packing in packings {
@@ -307,7 +307,7 @@ impl Words<'_> {
         self.said.extend(said);
     }
 
-    /// Says which loops over several statements are not serial, `depth` loops being around them.
+    /// Emits the primitives for shared loops that are not serial, below `depth` loops.
     fn mark(&mut self, node: &Node, depth: usize) {
         match node {
             Node::Leaf => {}

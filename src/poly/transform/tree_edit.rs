@@ -8,7 +8,7 @@ use crate::poly::transform::argument::Loop;
 use crate::runtime::error::unknown;
 use crate::runtime::{Error, Result};
 
-/// The same tree with a band for each row, and sequences in sequences as one.
+/// Divides bands into one band for each row, and merges nested sequences.
 pub fn apart(node: &Node) -> Node {
     fn split(node: Node) -> Node {
         match node {
@@ -23,7 +23,7 @@ pub fn apart(node: &Node) -> Node {
     split(node.clone().flattened())
 }
 
-/// The same tree with rows that lie directly below each other in one band, and sequences in sequences as one.
+/// Merges bands that lie directly below each other, and nested sequences.
 pub fn together(node: Node) -> Node {
     fn join(node: Node) -> Node {
         match node {
@@ -68,7 +68,7 @@ pub fn statements(scop: &Scop, name: &str) -> Result<Vec<StatementId>> {
     Ok(found)
 }
 
-/// Whether a statement is what a text calls `name`, or a part of it.
+/// Returns true if a statement has the name `name` in the text, or is a part of that statement.
 pub fn is_called(own: &str, name: &str) -> bool {
     let numbered = own.strip_prefix(name).and_then(|rest| rest.strip_prefix('_'));
     own == name || numbered.is_some_and(|n| n.parse::<u32>().is_ok())

@@ -1,4 +1,4 @@
-//! What a value is computed from and who uses it: when it may be computed elsewhere, or again.
+//! Values of a temporary: their definition and uses, and whether they may be computed elsewhere or again.
 //!
 //! In: a program, a temporary of it, rows whose iterations compute their own values. Out: nothing, or a refusal with
 //! the instances that stand in the way. Invariant: where nothing is refused, each use reads what exactly one definition
@@ -27,7 +27,7 @@ pub struct Value {
 }
 
 impl Value {
-    /// What writes and reads a tensor.
+    /// Collects the statements that write and read a tensor.
     pub fn of(scop: &Scop, tensor: BufferId) -> Value {
         let writes = |id: &StatementId| scop.statement(*id).target == tensor;
         let (writers, readers) = scop.users(tensor).into_iter().partition(writes);

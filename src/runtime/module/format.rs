@@ -26,7 +26,8 @@ const MAGIC: [u8; 8] = *b"tilewrt\x1a";
 const HEADER: usize = 40;
 const WEIGHTS_ALIGNMENT: usize = 64;
 
-/// How a module is written, without its initial values: one module holds one more at most, so reading does not recur.
+/// The description of a module without its initial values: one module holds one more at most, so reading does not
+/// recur.
 #[derive(Serialize, Deserialize)]
 #[serde(remote = "ModuleParts")]
 struct Description {
@@ -90,7 +91,7 @@ impl Module {
         Ok([&self.head()?[..], self.weights()].concat())
     }
 
-    /// What stands before the weights.
+    /// Returns the bytes before the weights.
     fn head(&self) -> Result<Vec<u8>> {
         if self.initial().is_some_and(|i| i.initial().is_some() || !i.weights().is_empty()) {
             return Err(Error::Internal(format!("module `{}` has initial values with more than code", self.name())));

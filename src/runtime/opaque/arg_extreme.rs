@@ -1,4 +1,4 @@
-//! Where the greatest or the least element of an axis is.
+//! ArgMax and ArgMin: positions of the greatest or the least element along an axis.
 
 use super::element::{Around, Element, misuse, with_elements};
 use super::{View, ViewMut};

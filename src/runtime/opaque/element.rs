@@ -4,7 +4,7 @@ use crate::{Error, Result};
 
 /// A type of elements of `N` bytes.
 pub trait Element<const N: usize>: Copy + PartialOrd {
-    /// Says the order: equal for equal elements, greatest for not-a-number.
+    /// A key that orders elements: equal for equal elements, greatest for not-a-number.
     type Rank: Copy + Ord;
     const ZERO: Self;
     fn decode(bytes: [u8; N]) -> Self;
@@ -83,7 +83,7 @@ pub fn misuse(name: &str) -> Error {
     Error::Internal(format!("opaque function `{name}` got operands that do not fit it"))
 }
 
-/// How often an axis of a tensor repeats: numbers of elements before, along and after it.
+/// Numbers of elements before, along and after an axis of a tensor.
 #[derive(Clone, Copy)]
 pub struct Around {
     pub outer: usize,

@@ -1,4 +1,4 @@
-//! Where a loop is split: the values at which conditions over unrolled variables change.
+//! Split points of a loop: the values at which conditions over unrolled variables change.
 
 use super::{Env, Simplifier, resolve};
 use crate::codegen::loopnest::simplify::bounds::OldLoop;

@@ -1,7 +1,7 @@
-//! What scalar replacement changes in a loop body.
+//! Edits of a loop body by scalar replacement.
 //!
 //! In: a body, the loads that are removed, the registers that take their place. Out: the body, with the copies that carry
-//! values into the next iteration at its end. These copies are meant at once and put into an order that has this effect.
+//! values into the next iteration at its end. These are parallel copies, put into an order that has their effect.
 
 use crate::codegen::select::scalar_replacement::registers::Registers;
 use crate::codegen::select::tree::{Loop, Node};

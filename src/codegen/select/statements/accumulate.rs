@@ -158,7 +158,7 @@ impl Selector<'_> {
     }
 }
 
-/// Whether some statement accumulates into an element that does not depend on `var`.
+/// Returns true if some statement accumulates into an element that does not depend on `var`.
 pub fn accumulates_over(body: &[Stmt], var: Var) -> bool {
     body.iter().any(|s| match s {
         Stmt::Loop { body, .. } | Stmt::If { body, .. } => accumulates_over(body, var),

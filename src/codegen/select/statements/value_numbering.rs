@@ -14,7 +14,7 @@ use crate::expr::BufferId;
 use crate::expr::Var;
 use std::collections::HashMap;
 
-/// What a block knows (see [`Selector::known_values`]).
+/// The known values of a block (see [`Selector::known_values`]).
 pub struct Block {
     values: HashMap<Key, Known>,
     integers: Vec<(Node, Var, Option<Span>)>,
@@ -22,7 +22,7 @@ pub struct Block {
 }
 
 impl Selector<'_> {
-    /// What identifies the value of `inst`.
+    /// Returns the key that identifies the value of `inst`.
     pub fn key(&self, inst: Inst) -> Key {
         let (mut versions, mut n) = ([0; 3], 0);
         inst.registers(|class, access, register| {
@@ -114,7 +114,7 @@ impl Selector<'_> {
         self.branches.clear();
     }
 
-    /// What is known now, to return to after a branch.
+    /// Returns the values known at this point, to return to them after a branch.
     pub fn known_values(&self) -> Block {
         Block { values: self.values.clone(), integers: self.integers.clone(), branches: self.branches.clone() }
     }

@@ -1,4 +1,4 @@
-//! What the rules make of whole graphs: layouts, kernels, limits, options.
+//! Whole graphs through the rules: layouts, kernels, limits, options.
 
 use super::{Sample, assert_close, inputs, pool, spelled_norm, turned, window};
 use crate::codegen::Target;

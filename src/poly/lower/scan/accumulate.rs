@@ -13,8 +13,8 @@ use crate::poly::statement::StatementId;
 use crate::runtime::Result;
 
 impl Lowering<'_> {
-    /// Where the remaining rows are the reduction loops and the points of one update whose target lies in memory: the
-    /// update on a local tile, filled from the target before and written back after.
+    /// Accumulates one update whose target lies in memory on a local tile, if the remaining rows are the reduction
+    /// loops and the points: fills the tile from the target and writes it back.
     pub(super) fn accumulate(
         &mut self,
         rows: &[Row],
@@ -90,7 +90,7 @@ impl Lowering<'_> {
         Ok(Some(out))
     }
 
-    /// Whether the rows of a site fix an iterator.
+    /// Returns true if the rows of a site fix an iterator.
     fn solved(&self, id: StatementId, v: Var, site: &Site) -> bool {
         let n = self.scop.statement(id).iterators.len();
         let covering = site.rows.iter().filter(|d| d.phi.iter().any(|p| p.0 == id));
@@ -102,7 +102,7 @@ impl Lowering<'_> {
         self.scop.statement(id).iterators[v.0 as usize].extent == 1 || complement.iter().all(|c| c[v.0 as usize] == 0)
     }
 
-    /// Whether shadows of the domain are exact: every coefficient is 1 or -1.
+    /// Returns true if projections of the domain are exact: every coefficient is 1 or -1.
     fn unit_coefficients(&self, id: StatementId) -> bool {
         self.scop.statement(id).domain.iter().all(|a| a.terms.iter().all(|t| t.1.abs() == 1))
     }

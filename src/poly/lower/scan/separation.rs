@@ -80,8 +80,8 @@ impl Lowering<'_> {
         Ok(if is_empty(&context, isl)? { vec![] } else { with.inequalities })
     }
 
-    /// What the variables in scope must satisfy for all points of the blocks to exist: the constraints on points at their
-    /// worst corner.
+    /// Returns the conditions on the variables in scope under which all points of the blocks exist: the constraints on
+    /// points at their worst corner.
     fn corners(&self, id: StatementId, blocks: &[(&Row, &Done)], inside: &Site, isl: &Isl) -> Result<Vec<Form>> {
         let (dims, m) = (inside.vars.len(), blocks.len());
         let mut open = inside.clone();

@@ -19,7 +19,8 @@ pub struct Bands<'a> {
     pub isl: Isl,
 }
 
-/// How the iterators change when one row makes a step and the others do not; `None` when that is no integer vector.
+/// Returns the change of the iterators when one row makes a step and the others do not; `None` if it is not an integer
+/// vector.
 pub(super) fn direction(all: &[&Row], row: &Row, id: StatementId, n: usize) -> Option<Vec<i64>> {
     let theta = |r: &Row| -> Vec<i64> { (0..n as u32).map(|v| r.of(id).coefficient(Var(v))).collect() };
     let others: Vec<Vec<i64>> = all.iter().filter(|r| **r != row).map(|r| theta(r)).collect();

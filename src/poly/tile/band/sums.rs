@@ -22,7 +22,7 @@ pub(super) struct BlockOfSums<'b> {
 }
 
 impl Bands<'_> {
-    /// How many reads that change along the vector do not along another row.
+    /// Counts the reads that change along the vector but not along another row.
     pub(super) fn shared(&self, all: &[&Row], id: StatementId, vector: &Row, row: &Row) -> usize {
         let n = self.scop.statement(id).iterators.len();
         let (Some(along), Some(d)) = (direction(all, vector, id, n), direction(all, row, id, n)) else { return 0 };

@@ -16,7 +16,7 @@ pub(super) struct Words<'a> {
     pub(in crate::poly::transform) links: BTreeMap<StatementId, Vec<Link>>,
 }
 
-/// What makes a loop run like this.
+/// Returns the primitive that gives a loop its kind; `None` for a serial loop.
 pub(super) fn kind(kind: RowKind, which: Loop) -> Option<Primitive> {
     match kind {
         RowKind::Serial => None,

@@ -15,8 +15,9 @@ use crate::poly::transform::to_primitives::context::{Words, kind};
 use crate::runtime::{Error, Result};
 
 impl Words<'_> {
-    /// Says what makes the rows `to` of the rows `from`, both below the rows `outer`, and which of them are not serial where
-    /// no other statement shares them. Loops over one value end up innermost where the others become `shared`.
+    /// Emits the primitives that turn the rows `from` into `to`, both below the rows `outer`, and those for rows that
+    /// are not serial and not shared with another statement. Loops over one value end up innermost where the others
+    /// become `shared`.
     pub(super) fn chain(
         &mut self,
         id: StatementId,
@@ -71,7 +72,7 @@ impl Words<'_> {
         Error::Unsupported(format!("no words say the {what} of {}", self.scop.statement(id).name))
     }
 
-    /// Says what gives a loop over one value the time `to`.
+    /// Emits the primitives that give a loop over one value the time `to`.
     fn settle(&mut self, id: StatementId, spare: &mut Vec<Link>, to: &Affine) -> Option<Link> {
         let at = spare.iter().position(|l| l.phi == *to).unwrap_or(0);
         if at == spare.len() {
@@ -85,7 +86,7 @@ impl Words<'_> {
         Some(Link { phi: to.clone(), ..link })
     }
 
-    /// Says what gives the loops `from` the times `to`; returns them in the order of these.
+    /// Emits the primitives that give the loops `from` the times `to`; returns the loops in the order of `to`.
     fn points(&mut self, id: StatementId, fixed: &[Link], from: Vec<Link>, to: &[Affine]) -> Result<Vec<Link>> {
         if from.len() != to.len() {
             return Err(self.unsaid("loops", id));
@@ -160,7 +161,7 @@ impl Words<'_> {
         self.said.push(Primitive::Skew { which: self.one(id, which), factor, by: by.into() });
     }
 
-    /// Says what makes a loop over tiles; returns the name of the loop that is split.
+    /// Emits the primitives that make a loop over tiles; returns the name of the loop that is split.
     fn tiles(&mut self, id: StatementId, known: &[Link], fixed: usize, link: &Link, tile: i64) -> Result<String> {
         let points = &known[fixed..];
         let base = match points.iter().find(|p| p.phi == link.phi) {
