@@ -9,18 +9,18 @@ use crate::codegen::Target;
 use crate::graph::op::{Layout, Op, Window};
 use crate::graph::tensor_type::TensorType;
 
-/// Share of peak that a register-blocked kernel reaches apart from its tails.
+/// Share of the peak rate that a register-blocked kernel reaches on full blocks. Unmeasured.
 const BLOCKED_SHARE: f64 = 0.85;
-/// The same over blocks of channels: ResNet-50 takes an eighth longer than over channels-last, whose blocks of two vectors
-/// of filters share what is broadcast.
+/// Share of the peak rate of a convolution over blocks of channels. Measured by ResNet-50, which takes an eighth longer
+/// than over channels-last: there, blocks of two vectors of filters share broadcasts.
 const CHANNEL_BLOCKS_SHARE: f64 = 0.75;
-/// The same with the vector along image rows: operands are not packed, rows end early.
+/// Share of the peak rate with the vector along image rows: operands are not packed, rows end early. Unmeasured.
 const ROWS_SHARE: f64 = 0.55;
-/// The same where rows are read with a stride.
+/// Share of the peak rate with the vector along image rows that are read with a stride. Unmeasured.
 const STRIDED_SHARE: f64 = 0.15;
-/// Depthwise kernels load as much as they multiply.
+/// Share of the peak rate of a depthwise convolution, which loads as much as it multiplies. Unmeasured.
 const DEPTHWISE_SHARE: f64 = 0.35;
-/// Nanoseconds for one element whose neighbours are not neighbours any more.
+/// Time to copy one element whose neighbours change, in ns. Unmeasured.
 const SCATTER_NS: f64 = 0.4;
 
 /// Cache level from which weights come, whatever the size of one matrix: all others of the network were read since the

@@ -10,9 +10,9 @@ use crate::graph::extract::problem::Problem;
 use crate::graph::op::FusionKind;
 use egg::Id;
 
-/// Expression nodes that one element of an output may take when the kernel's temporaries are substituted.
+/// Largest number of expression nodes of one output element when the kernel's temporaries are substituted. Unmeasured.
 pub const MAX_EXPRESSION: usize = 160;
-/// Tensors that one kernel reads.
+/// Largest number of tensors that one kernel reads. Unmeasured.
 pub const MAX_INPUTS: usize = 64;
 
 /// Upper bounds for a class where its readers substitute it.

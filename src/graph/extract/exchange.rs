@@ -7,10 +7,11 @@
 use crate::graph::extract::candidate::Site;
 use crate::graph::extract::problem::Problem;
 
-/// Times that every class is tried.
+/// Largest number of passes over all classes. Unmeasured.
 const MAX_SWEEPS: usize = 4;
-/// Classes that one exchange may add, and that the search for a cycle may visit.
+/// Largest number of classes that one exchange adds. Unmeasured.
 const MAX_ADDED: usize = 256;
+/// Largest number of classes that the search for a cycle visits. Unmeasured.
 const MAX_VISITED: usize = 4096;
 
 /// Cost of a candidate, given the candidates chosen for the classes.

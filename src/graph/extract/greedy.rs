@@ -13,7 +13,7 @@ use crate::graph::extract::rows::Rows;
 use crate::graph::extract::work;
 use crate::runtime::{Error, Result};
 
-/// Passes of the bottom-up choice.
+/// Largest number of passes of the bottom-up choice. Unmeasured.
 const MAX_PASSES: usize = 32;
 
 /// A candidate for each class, needed or not, without a cycle.

@@ -12,7 +12,7 @@ use crate::graph::fusion::{Stored, Way};
 use crate::graph::op::FusionKind;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Tensors that one kernel writes.
+/// Largest number of tensors that one kernel writes. Unmeasured.
 const MAX_OUTPUTS: usize = 4;
 
 /// The choice for every class that is needed.

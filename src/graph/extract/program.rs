@@ -11,13 +11,13 @@ use good_lp::{
 };
 use std::collections::BTreeMap;
 
-/// Share of the cost below which a better answer is not looked for.
+/// Relative gap of the cost at which the search for a better answer ends.
 pub const GAP: f64 = 1e-6;
-/// Choices that branch and bound may have to make in one piece: it has no guarantee of time.
+/// Largest number of open variables of a piece that branch and bound solves: its time has no bound. Unmeasured.
 const MAX_OPEN: usize = 40;
-/// Variables of a piece that has grown beyond those that are open.
+/// Largest number of variables of a piece after growing beyond the open ones. Unmeasured.
 const MAX_PIECE: usize = 500;
-/// How often pieces grow by the variables that share a row with them.
+/// Number of times that a piece grows by the variables that share a row with it. Unmeasured.
 const MAX_RINGS: usize = 6;
 
 /// `Σ coefficient·variable ≥ least`, or `=`.
@@ -60,7 +60,7 @@ pub enum How {
     Relaxation,
     /// Branch and bound on this many pieces.
     Pieces(usize),
-    /// They are the start: why nothing else was found.
+    /// They are the start, for the reason given.
     GivenUp(String),
 }
 

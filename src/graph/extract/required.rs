@@ -7,7 +7,7 @@
 use crate::graph::extract::candidate::Candidate;
 use crate::graph::op::FusionKind;
 
-/// Words of a set: values of graphs with at most 64 times as many classes have all their dominators.
+/// Number of 64-bit words of a set: in graphs of up to 64 times as many classes the sets are complete. Unmeasured.
 const REACH: usize = 96;
 
 /// One set of classes for each class; it reaches over at most [`REACH`] words.

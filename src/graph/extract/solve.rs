@@ -12,7 +12,7 @@ use crate::graph::extract::problem::Problem;
 use crate::graph::extract::report::{Outcome, Report};
 use crate::graph::extract::rows::Rows;
 
-/// Solutions of the program that may be cut off before giving up.
+/// Largest number of solutions that are cut off before the search gives up. Unmeasured.
 const MAX_ROUNDS: usize = 12;
 
 /// The best of the greedy answer and what the solver finds; no program has more variables than `limit`.

@@ -7,7 +7,7 @@ use crate::poly::analysis::constant_factor;
 use crate::poly::scop::Scop;
 use crate::poly::statement::{Role, Statement, StatementId};
 
-/// Bytes of a page.
+/// Size of a page of memory, in bytes.
 const PAGE: i64 = 4096;
 
 /// One distinct access of a statement.

@@ -13,7 +13,7 @@ use crate::expr::{Affine, Var};
 use crate::poly::scop::Scop;
 use crate::poly::statement::Statement;
 
-/// Values of an iterator at which the others inside are counted.
+/// Number of values of an iterator at which the points further in are counted. Exact where it has no more values.
 const STRATA: i64 = 64;
 
 /// Floating-point operations of a program.

@@ -117,6 +117,7 @@ struct Sample {
     weight: f64,
 }
 
+/// Number of sampled iterations of the loops around. Unmeasured.
 const SAMPLES: usize = 64;
 /// Tolerance for rounding errors in sums of fractions.
 const ROUNDING: f64 = 1e-6;
@@ -398,7 +399,7 @@ fn hull(a: &Region, b: &Region) -> Option<Region> {
     Some(Region { buffer: a.buffer, dimensions: a.dimensions.iter().zip(&b.dimensions).map(join).collect(), points })
 }
 
-/// Share of a cache that the model fills.
+/// Share of a cache, in bytes, within which data counts as cached. Unmeasured.
 pub const FILL: f64 = 0.7;
 
 #[cfg(test)]

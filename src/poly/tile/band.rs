@@ -34,14 +34,14 @@ use crate::poly::tile::report::{PhaseReport, instances};
 use std::collections::BTreeMap;
 use sums::BlockOfSums;
 
-/// ns to start a run of an innermost loop.
+/// Time to start a run of an innermost loop, in ns. Unmeasured.
 const RUN: f64 = 30.0;
 
-/// Loops with fewer points are not made vectors.
+/// Smallest number of points of a vector loop. Unmeasured.
 const SHORT: i64 = 8;
-/// Cycles of one point that waits for the point before.
+/// Latency of one point that depends on the point before, in cycles. Unmeasured.
 const CHAIN: f64 = 6.0;
-/// Cycles of one lane of a strided access.
+/// Time of one lane of a strided access, in cycles. Unmeasured; other than `register_block::LANE`, for products.
 const LANE: f64 = 1.2;
 
 /// The surroundings of a place in the tree.

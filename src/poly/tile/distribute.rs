@@ -15,7 +15,7 @@ use crate::poly::statement::StatementId;
 use crate::poly::tile::plan::{Phase, Plan};
 use crate::poly::tile::report::instances;
 
-/// A statement with a smaller share of the instances does not decide.
+/// Smallest number of instances of a statement that decides, as a share of those of the dominant one. Unmeasured.
 const HEAVY: f64 = 0.25;
 
 impl Phase<'_> {

@@ -14,11 +14,12 @@ use crate::poly::statement::{Role, StatementId};
 use crate::poly::tile::plan::{Phase, Plan, Shared, unit};
 use crate::poly::tile::report::{PhaseReport, instances};
 
-/// Elements of one vector loop that streams through memory.
+/// Largest number of elements of one vector loop that streams through memory. Unmeasured.
 const STREAM_ELEMENTS: i64 = 2048;
-/// Vector instructions of an unrolled reduction.
+/// Largest number of vector instructions of an unrolled reduction. Unmeasured.
 const UNROLL_OPERATIONS: i64 = 160;
-/// Cycles to write one lane of a vector of sums whose lanes are strided.
+/// Time to write one lane of a vector of sums whose lanes are strided, in cycles. Measured by f64 products of
+/// 1008×2208×1200 and 2000×2300×2600.
 const STRIDED_SUM: f64 = 3.0;
 
 /// A register block with the loops over blocks that suit it.

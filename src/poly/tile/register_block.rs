@@ -64,23 +64,23 @@ pub struct Problem<'a> {
     pub elsewhere: &'a dyn Fn(Var) -> f64,
 }
 
-/// Share of the shorter resources that does not hide behind the longest.
+/// Share of the time of the less loaded resources that the most loaded one does not hide. Unmeasured.
 const OVERLAP: f64 = 0.06;
-/// Cycles of a loop's own instructions.
+/// Time of the counter and the branch of a loop, in cycles per step. Unmeasured.
 const LOOP: f64 = 0.2;
-/// Share of the time of vectors that stream from the second cache that does not hide behind arithmetic.
+/// Share of the time to stream vectors from the second cache that arithmetic does not hide. Unmeasured.
 const STREAM: f64 = 0.15;
-/// Cycles to start and to finish a block, and for each vector in it.
+/// Time to start and finish a block, and for each vector in it, in cycles. Unmeasured.
 pub const EDGE: (f64, f64) = (20.0, 1.5);
-/// Cycles to read or write one lane of a strided vector.
+/// Time to read or write one lane of a strided vector, in cycles. Unmeasured.
 const LANE: f64 = 1.0;
-/// A non-constant operand may be packed when each element is used at least so often.
+/// Smallest number of uses of each element for which a non-constant operand may be packed. Unmeasured.
 const PACK_REUSE: i64 = 8;
-/// Blocks with so many times the cycles of the best one are candidates.
+/// Largest ratio of a candidate block's cycles to those of the best one. Unmeasured.
 const NEARLY: f64 = 1.12;
-/// Rows of fewer vectors are computed several at a time.
+/// Smallest number of vectors of a row that is computed alone; shorter rows are computed several at a time. Unmeasured.
 const SHORT_ROW: i64 = 4;
-/// Vectors that a block without accumulators holds.
+/// Largest number of vectors of a block without accumulators. Unmeasured.
 const STREAM_VECTORS: i64 = 8;
 
 impl Problem<'_> {

@@ -69,7 +69,7 @@ impl std::fmt::Display for TilingReport {
     }
 }
 
-/// With fewer iterations threads idle.
+/// Smallest number of parallel iterations that keeps the threads of a pool busy. Unmeasured.
 pub(super) const FEW_STEPS: i64 = 8;
 
 /// A report of nothing but the work.

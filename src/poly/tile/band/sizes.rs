@@ -5,9 +5,9 @@
 //! theirs (block coordinate descent; a pair, because what one row gains of a full cache another one has to give), from
 //! starts with one size for all and with one row longer than the others, until nothing gains or [`MOST_TRIES`] costs were asked for.
 
-/// Choices that are all tried: nine sizes of four rows.
+/// Largest number of choices that are all tried: nine sizes of four rows. Unmeasured.
 const ALL_TRIED: usize = 6561;
-/// Costs that are asked for where there are more.
+/// Largest number of costs that are computed where there are more choices. Unmeasured.
 const MOST_TRIES: usize = 1 << 14;
 
 /// The sizes with the least cost; of equal ones the first in lexicographic order where all are tried.

@@ -11,7 +11,7 @@ use crate::poly::statement::StatementId;
 use crate::poly::tile::band::context::{Bands, FILL, SIZES, direction};
 use std::collections::BTreeMap;
 
-/// Points of the first row of a block.
+/// Number of points of a block's first row. Unmeasured.
 const BLOCK: i64 = 4;
 
 pub(super) struct BlockOfSums<'b> {
