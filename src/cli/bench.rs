@@ -151,7 +151,7 @@ fn answer_requests(prepared: &Prepared, outputs: &mut [Tensor]) -> Result<String
 
 /// `0.25`, or `12 runs`: seconds and least number of runs.
 fn parse_request(line: &str) -> Result<(f64, usize)> {
-    let wrong = |_| Error::Invalid(format!("'{line}' is no number of seconds, nor of runs"));
+    let wrong = |_| Error::Invalid(format!("`{line}` is not a number of seconds, nor of runs"));
     if let Some(runs) = line.strip_suffix(" runs") {
         return Ok((0.0, runs.parse::<u32>().map_err(|e| wrong(e.to_string()))? as usize));
     }

@@ -43,11 +43,13 @@ impl Arguments {
         let is_program = inputs::is_program(&model)?;
         if !is_program && !self.schedules.is_empty() {
             let name = self.file.display();
-            return Err(Error::Invalid(format!("{name} is no .tile file: --schedule has no meaning")));
+            return Err(Error::Invalid(format!("{name} is not a .tile file: do not pass `--schedule`")));
         }
         if inputs::is_module(&self.file)? {
             let name = self.file.display();
-            return Err(Error::Invalid(format!("{name} is machine code already: compare takes what it was made of")));
+            return Err(Error::Invalid(format!(
+                "{name} is already machine code: pass the model or program that it was made of"
+            )));
         }
         if let Some(page) = &self.html {
             // Known before minutes are spent on it.

@@ -20,7 +20,7 @@ pub struct Arguments {
 impl Arguments {
     pub fn run(self, progress: &Progress) -> Result<String> {
         if inputs::is_module(&self.model.model)? {
-            return Err(Error::Invalid(format!("{} is compiled already", self.model.model.display())));
+            return Err(Error::Invalid(format!("{} is already compiled", self.model.model.display())));
         }
         let place = |path: &Path| path.canonicalize().ok();
         if place(&self.output).is_some_and(|output| place(&self.model.model) == Some(output)) {

@@ -27,7 +27,7 @@ impl Arguments {
         if inputs::is_module(&self.model.model)? {
             let name = self.model.model.display();
             return Err(Error::Invalid(format!(
-                "{name} is machine code already: explain takes the model or program that it was made of"
+                "{name} is already machine code: pass the model or program that it was made of"
             )));
         }
         match self.stage.as_deref().and_then(|name| kernel::STAGES.iter().find(|s| s.0 == name)) {
@@ -40,11 +40,11 @@ impl Arguments {
         self.run.refuse_for("a stage is shown and nothing runs")?;
         let whole = [kernel::Stage::Graph, kernel::Stage::Rewritten, kernel::Stage::C].contains(&stage);
         if whole && self.kernel.is_some() {
-            return Err(Error::Invalid("this stage is not divided into kernels: --kernel has no meaning".into()));
+            return Err(Error::Invalid("this stage is not divided into kernels: do not pass `--kernel`".into()));
         }
         if stage == kernel::Stage::C && self.model.schedule.is_some() {
             return Err(Error::Invalid(
-                "this stage is the program before any schedule: --schedule has no meaning".into(),
+                "this stage is the program before any schedule: do not pass `--schedule`".into(),
             ));
         }
         let given = self.run.given()?;

@@ -64,7 +64,7 @@ impl RunArguments {
     pub fn refuse_for(&self, why: &str) -> Result<()> {
         match (self.threads, self.seed) {
             (None, None) => Ok(()),
-            _ => Err(Error::Invalid(format!("{why}: --threads and --seed have no meaning"))),
+            _ => Err(Error::Invalid(format!("{why}: do not pass `--threads` or `--seed`"))),
         }
     }
 
@@ -99,7 +99,7 @@ impl RunArguments {
         let mut given = BTreeMap::new();
         for (name, path) in &self.inputs {
             if given.insert(name.clone(), Tensor::read_npy(path)?).is_some() {
-                return Err(Error::Invalid(format!("input '{name}' is given twice")));
+                return Err(Error::Invalid(format!("input `{name}` is given twice")));
             }
         }
         Ok(given)
@@ -138,7 +138,9 @@ pub fn is_program(arguments: &ModelArguments) -> Result<bool> {
     match (&arguments.program, &arguments.size, &arguments.schedule) {
         (Some(_), _, _) | (_, Some(_), _) | (_, _, Some(_)) if !program => {
             let name = arguments.model.display();
-            Err(Error::Invalid(format!("{name} is no .tile file: --program, --size and --schedule have no meaning")))
+            Err(Error::Invalid(format!(
+                "{name} is not a .tile file: do not pass `--program`, `--size` or `--schedule`"
+            )))
         }
         _ => Ok(program),
     }
@@ -148,7 +150,7 @@ fn load_module(arguments: &ModelArguments, progress: &Progress) -> Result<Module
     is_program(arguments)?;
     if arguments.stop_after.is_some() {
         let name = arguments.model.display();
-        return Err(Error::Invalid(format!("{name} is machine code already: --stop-after has no meaning")));
+        return Err(Error::Invalid(format!("{name} is already machine code: do not pass `--stop-after`")));
     }
     progress.stage(format!("loading {}", arguments.model.display()));
     // SAFETY: whoever names a module on the command line runs it as a program (README); a file that is changed under this
@@ -161,9 +163,11 @@ fn load_module(arguments: &ModelArguments, progress: &Progress) -> Result<Module
         match module.dims().get(&name) {
             Some(&bound) if bound == size => {}
             Some(bound) => {
-                return Err(Error::Invalid(format!("dimension '{name}' is compiled as {bound}, not {size}")));
+                return Err(Error::Invalid(format!(
+                    "dimension `{name}` is {bound} in the module, not {size}: compile the model again"
+                )));
             }
-            None => return Err(Error::Invalid(format!("the module has no dynamic dimension '{name}'"))),
+            None => return Err(Error::Invalid(format!("the module has no dynamic dimension `{name}`"))),
         }
     }
     Ok(module)
@@ -195,7 +199,7 @@ pub fn load(
     let program = is_program(arguments)?;
     if program && arguments.stop_after.is_some() {
         let name = arguments.model.display();
-        return Err(Error::Invalid(format!("{name} is no network: --stop-after has no meaning")));
+        return Err(Error::Invalid(format!("{name} is not a network: do not pass `--stop-after`")));
     }
     let mut model = match program {
         true => Model::from_program(
@@ -235,7 +239,7 @@ fn bind(
         if tensor.shape.len() != spec.shape.len() {
             let dims: Vec<String> = spec.shape.iter().map(Dim::to_string).collect();
             return Err(Error::Invalid(format!(
-                "input '{}' has shape {:?}, but the model wants [{}]",
+                "input `{}` has shape {:?}, but the model expects [{}]",
                 spec.name,
                 tensor.shape,
                 dims.join(", ")
@@ -247,7 +251,7 @@ fn bind(
             if bound != size {
                 let name = &spec.name;
                 return Err(Error::Invalid(format!(
-                    "dimension '{symbol}' is bound twice: to {bound}, and to {size} by input '{name}'"
+                    "dimension `{symbol}` is bound twice: to {bound}, and to {size} by input `{name}`"
                 )));
             }
         }

@@ -51,7 +51,7 @@ pub fn bind_once(given: &[(String, i64)]) -> Result<BTreeMap<String, i64>> {
     let mut dims = BTreeMap::new();
     for (name, size) in given {
         if dims.insert(name.clone(), *size).is_some() {
-            return Err(Error::Invalid(format!("dimension '{name}' is bound twice")));
+            return Err(Error::Invalid(format!("dimension `{name}` is bound twice")));
         }
     }
     Ok(dims)

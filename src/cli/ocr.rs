@@ -17,7 +17,7 @@ const LONGEST: u32 = 100;
 pub fn preprocess(picture: &DynamicImage) -> Result<Tensor> {
     let (width, height) = picture.dimensions();
     if width == 0 || height == 0 || width / height > LONGEST {
-        return Err(Error::Invalid(format!("a picture of {width}×{height} pixels is no line of text")));
+        return Err(Error::Invalid(format!("a picture of {width}×{height} pixels is not a line of text")));
     }
     let scaled = (HEIGHT * width).div_ceil(height).max(1);
     let padded = scaled.max(LEAST_WIDTH);

@@ -1,4 +1,4 @@
-//! The way from LoopNest and VCode to bytes: registers are allocated, the allocation is proven, instructions are encoded.
+//! The driver from LoopNest and VCode to bytes: allocates registers, checks the allocation, encodes instructions.
 
 use crate::codegen::loopnest::LoopNest;
 use crate::codegen::loopnest::simplify;

@@ -1,4 +1,4 @@
-//! LoopNest: explicit loops over buffers. What comes out of a scheduled Scop, and what machine code is made of.
+//! LoopNest: explicit loops over buffers. A scheduled Scop is lowered to it, and machine code is selected from it.
 //!
 //! Loop bounds, subscripts and guards are affine in the enclosing loop variables. Every variable is bound once in the
 //! whole nest. The interpreter in `interpret.rs` defines what a nest means; loop kinds do not change the meaning.

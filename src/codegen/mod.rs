@@ -1,4 +1,4 @@
-//! From explicit loops to machine code: LoopNest, VCode, bytes.
+//! Code generation: from LoopNest over VCode to machine code.
 
 pub mod aarch64;
 pub mod assemble;

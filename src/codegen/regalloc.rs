@@ -10,7 +10,7 @@
 //! loses its register becomes a tiny interval at each mention and the scan runs again, so that no register is reserved
 //! for spill code. Of several candidates the one whose deepest mention is least deep loses, then the one with the least
 //! mentions (each counting 10 to the power of its depth) for the length of its life; a transit counts as mentioned at the
-//! depth outside of its loops. Constants are computed again instead of stored.
+//! depth outside of its loops. Constants are rematerialized instead of spilled.
 
 pub mod allocation;
 pub mod checker;

@@ -1,6 +1,6 @@
-//! Equality saturation: all graphs that the rules reach, and the cheapest of them.
+//! Equality saturation: builds all graphs that the rules reach and extracts the cheapest.
 //!
-//! egg's e-graph, with an own matcher and an own schedule of the rules (`saturate.rs` says why) and an extraction by an
+//! egg's e-graph with another matcher and schedule of rules (`saturate.rs` gives the reasons) and an extraction by an
 //! integer linear program (`extract.rs`). There is no general commutativity or associativity: rules are directed and
 //! patterns match modulo both. Each file knows those before it in this list.
 

@@ -1,10 +1,10 @@
 //! Extraction: the cheapest graph and its kernels, by one ILP.
 //!
-//! In: an e-graph and the classes that are wanted. Out: one e-node for each class that is needed, without a cycle, the
+//! In: an e-graph and its root classes. Out: one e-node for each class that is needed, without a cycle, the
 //! kernel that it runs in, and a report. Algebra, layouts and fusion are one choice: the variables are e-nodes and the
 //! edges along which they share a kernel (`rows.rs` has the program), so no later stage decides again what is fused.
-//! The greedy answer is the upper bound, the start of branch and bound, and the answer when the ILP may not or cannot
-//! be solved.
+//! The greedy answer is the upper bound, the start of branch and bound, and the answer when the ILP is not allowed
+//! or cannot be solved.
 
 mod apart;
 mod bounds;

@@ -1,7 +1,7 @@
-//! Constant folding: an operator applied to tensors, as its definition says.
+//! Constant folding: applies an operator to tensors by its definition.
 //!
 //! Operators that only move data run at the speed of memory (the interpreter performs pure copies as such), so that
-//! transposing or splitting large weights costs nothing worth mentioning.
+//! the time to transpose or split large weights is negligible.
 
 use crate::graph::define::define;
 use crate::graph::infer::infer;

@@ -1,4 +1,4 @@
-//! Fusion: which nodes end in one kernel.
+//! Fusion: divides the nodes of a graph into groups, one kernel each.
 //!
 //! In: a graph, and where each of its nodes runs as the extraction chose it. Out: groups of nodes in an order that can be
 //! executed, each node but the reshapes in one of them (a copy that is read through may stand in several), and for each

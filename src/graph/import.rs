@@ -1,8 +1,8 @@
 //! ONNX to [`Graph`]: a file in, a static graph in canonical form out.
 //!
 //! [`OnnxModel::load`] reads the file and checks every node against the table of operators before it reports.
-//! [`OnnxModel::graph`] binds the dynamic dimensions and converts node by node; what depends on constants alone is folded
-//! at once, so that shape arithmetic leaves no trace.
+//! [`OnnxModel::graph`] binds the dynamic dimensions and converts node by node; nodes of constants are folded at once,
+//! so that no shape arithmetic is left.
 
 mod attributes;
 mod convert;
@@ -122,7 +122,7 @@ impl OnnxModel {
                 return Err(Error::Invalid(unknown("dynamic dimension", name, &symbols)));
             }
             if size < 1 {
-                return Err(Error::Invalid(format!("dimension '{name}' is {size}, but must be at least 1")));
+                return Err(Error::Invalid(format!("dimension `{name}` is {size}, but must be at least 1")));
             }
         }
         Importer::new(self).run(dims)
@@ -144,9 +144,9 @@ fn prefix(place: &str, error: Error) -> Error {
 
 fn describe(node: &NodeProto) -> String {
     let name = if node.name.is_empty() {
-        format!("producing '{}'", node.output.first().map_or("", |o| o))
+        format!("producing `{}`", node.output.first().map_or("", |o| o))
     } else {
-        format!("'{}'", node.name)
+        format!("`{}`", node.name)
     };
     let domain = if node.domain.is_empty() { String::new() } else { format!("{}::", node.domain) };
     format!("{domain}{} {name}", node.op_type)
@@ -160,14 +160,14 @@ fn check_nodes(graph: &GraphProto, opset: i64) -> Result<()> {
     let mut seen = HashSet::new();
     for input in &graph.input {
         if !seen.insert(input.name.as_str()) {
-            return Err(Error::Invalid(format!("two inputs are named '{}'", input.name)));
+            return Err(Error::Invalid(format!("two inputs are named `{}`", input.name)));
         }
         defined.insert(&input.name);
     }
     for node in &graph.node {
         for output in node.output.iter().filter(|o| !o.is_empty()) {
             if initializers.contains(output.as_str()) || !seen.insert(output) {
-                return Err(Error::Invalid(format!("the value '{output}' is defined twice")));
+                return Err(Error::Invalid(format!("the value `{output}` is defined twice")));
             }
             defined.insert(output);
         }
@@ -182,11 +182,11 @@ fn check_nodes(graph: &GraphProto, opset: i64) -> Result<()> {
         let place = || format!("{} (opset {opset})", describe(node));
         attributes::check(node, opset).map_err(|reason| Error::Invalid(format!("{}: {reason}", place())))?;
         if let Some(missing) = node.input.iter().find(|i| !i.is_empty() && !defined.contains(i.as_str())) {
-            return Err(Error::Invalid(format!("{} reads '{missing}', which nothing defines", describe(node))));
+            return Err(Error::Invalid(format!("{} reads `{missing}`, which nothing defines", describe(node))));
         }
     }
     match graph.output.iter().find(|o| !defined.contains(o.name.as_str())) {
-        Some(o) => Err(Error::Invalid(format!("nothing defines the output '{}'", o.name))),
+        Some(o) => Err(Error::Invalid(format!("nothing defines the output `{}`", o.name))),
         None => Ok(()),
     }
 }
@@ -209,12 +209,12 @@ fn input_specs(graph: &GraphProto) -> Result<Vec<InputSpec>> {
                 .r#type
                 .as_ref()
                 .and_then(|t| t.tensor_type.as_ref())
-                .ok_or_else(|| Error::Unsupported(format!("input '{name}' is not a tensor")))?;
-            let dtype = tensor::dtype(ty.elem_type).map_err(|e| prefix(&format!("input '{name}'"), e))?;
+                .ok_or_else(|| Error::Unsupported(format!("input `{name}` is not a tensor")))?;
+            let dtype = tensor::dtype(ty.elem_type).map_err(|e| prefix(&format!("input `{name}`"), e))?;
             let shape = ty
                 .shape
                 .as_ref()
-                .ok_or_else(|| Error::Unsupported(format!("input '{name}' does not say how many dimensions it has")))?;
+                .ok_or_else(|| Error::Unsupported(format!("input `{name}` does not say how many dimensions it has")))?;
             let dims = shape.dim.iter().enumerate().map(|(axis, d)| match (&d.dim_param, d.dim_value) {
                 (Some(p), _) if !p.is_empty() && p != "?" => Dim::Symbol(p.clone()),
                 (_, Some(v)) if v >= 0 => Dim::Fixed(v),
@@ -278,7 +278,7 @@ fn claim(budget: &mut u64, shape: &[i64], dtype: DType) -> Result<()> {
     *budget = budget.checked_sub(bytes as u64).ok_or_else(|| {
         let most = MAX_FOLDED_BYTES >> 20;
         Error::Limit(format!(
-            "a computed constant of shape {shape:?}: all of them may take {most} MiB and four times the weights"
+            "a computed constant of shape {shape:?}: the limit for all of them is {most} MiB and four times the weights"
         ))
     })?;
     Ok(())
@@ -299,7 +299,7 @@ impl<'m> Importer<'m> {
                 Dim::Symbol(s) | Dim::Derived(s) => dims.get(s).copied().unwrap_or(1),
             };
             let shape: Vec<i64> = spec.shape.iter().map(size).collect();
-            tensor::checked_len(&shape, spec.dtype, &format!("input '{}'", spec.name))?;
+            tensor::checked_len(&shape, spec.dtype, &format!("input `{}`", spec.name))?;
             let ty = TensorType { dtype: spec.dtype, shape };
             let id = self.add_value(spec.name.clone(), ty, crate::graph::ir::Source::Input);
             self.graph.inputs.push(id);
@@ -333,7 +333,7 @@ impl<'m> Importer<'m> {
         }
         for output in &graph.output {
             let id = self.values.get(output.name.as_str()).copied().flatten().ok_or_else(|| {
-                Error::Unsupported(format!("output '{}' is an optional result that is not computed", output.name))
+                Error::Unsupported(format!("output `{}` is an optional result that is not computed", output.name))
             })?;
             self.check_declared_type(output, id)?;
             let id = self.own_output(id, &output.name);
@@ -352,7 +352,7 @@ impl<'m> Importer<'m> {
                 Some(Some(id)) => Some(*id),
                 // a node that reads the result of an unsupported one is not reported again
                 Some(None) => return Ok(vec![None; node.output.len()]),
-                None => return Err(Error::Invalid(format!("reads '{name}', which nothing defines"))),
+                None => return Err(Error::Invalid(format!("reads `{name}`, which nothing defines"))),
             });
         }
         let converter = table::lookup(node, self.model.opset).map_err(Error::Unsupported)?;
@@ -361,7 +361,7 @@ impl<'m> Importer<'m> {
         source.all_operands_are_read()?;
         source.attributes_have_their_types()?;
         if let Some(i) = (outputs.len()..node.output.len()).find(|&i| source.wants_output(i) && self.is_read(node, i)) {
-            return Err(Error::Unsupported(format!("its output {i} ('{}') is not computed", node.output[i])));
+            return Err(Error::Unsupported(format!("its output {i} (`{}`) is not computed", node.output[i])));
         }
         Ok(outputs.into_iter().map(Some).collect())
     }

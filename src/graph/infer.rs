@@ -418,7 +418,7 @@ fn check_window(window: &Window, spatial: usize) -> Checked<()> {
     const MOST: i64 = 1 << 24;
     let Window { kernel, stride, dilation, pad_before, pad_after } = window;
     let counts = [kernel, stride, dilation, pad_before, pad_after].iter().all(|v| v.len() == spatial);
-    ensure(counts, || format!("the window has not {spatial} dimensions"))?;
+    ensure(counts, || format!("the window does not have {spatial} dimensions"))?;
     let within = |v: &Vec<i64>, least| v.iter().all(|n| (least..=MOST).contains(n));
     ensure(within(kernel, 1) && within(stride, 1) && within(dilation, 1), || "the window is empty or huge".into())?;
     ensure(within(pad_before, 0) && within(pad_after, 0), || "a padding is negative or huge".into())
@@ -444,7 +444,7 @@ fn weights_fit(window: &Window, weights: &[i64], image: &Image) -> Checked<()> {
 }
 
 fn bias_fits(bias: Option<&&TensorType>, f: i64) -> Checked<()> {
-    ensure(bias.is_none_or(|b| b.shape == [f]), || format!("the bias has not the shape [{f}]"))
+    ensure(bias.is_none_or(|b| b.shape == [f]), || format!("the bias does not have the shape [{f}]"))
 }
 
 /// Groups of a blocked convolution are whole blocks, or single channels.

@@ -1,4 +1,4 @@
-//! The reference interpreter: the meaning of a tensor expression and of a graph, by the book and not for speed.
+//! Reference interpreter: the definition of tensor expressions and graphs, also used to fold constants.
 //!
 //! In: a [`Program`] or a [`Graph`], and tensors. Out: the outputs. One iterator of each definition is evaluated a strip of
 //! lanes at a time, the others one value after the other. Sums and products of floats accumulate in f64 and are rounded

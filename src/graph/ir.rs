@@ -98,7 +98,9 @@ impl Graph {
         for (i, value) in self.values.iter().enumerate() {
             let id = ValueId(i as u32);
             match &value.source {
-                Source::Input if !self.inputs.contains(&id) => return fail(format!("{id} is no input of the graph")),
+                Source::Input if !self.inputs.contains(&id) => {
+                    return fail(format!("{id} is not an input of the graph"));
+                }
                 Source::Constant(t) if TensorType::of(t) != value.ty => {
                     return fail(format!("constant {id} is {}, not {}", TensorType::of(t), value.ty));
                 }

@@ -1,4 +1,4 @@
-//! From ONNX to fused groups: Graph, operators, rewrites, extraction.
+//! The front half: from ONNX over Graph, rewrites and extraction to fusion groups.
 
 pub mod builder;
 pub mod copy;

@@ -1,4 +1,4 @@
-//! The messages of an ONNX file (onnx.proto3), as far as they are read; unknown fields are skipped by prost.
+//! Messages of an ONNX file (onnx.proto3), reduced to the fields that are read; prost skips the others.
 
 use prost::Message;
 

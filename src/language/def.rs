@@ -30,7 +30,7 @@ pub fn lower(def: &Def, sizes: &Sizes) -> Checked<Program> {
         return Err(Problem::invalid(def.name.span, format!("`{}` is a loop program", def.name)));
     };
     if let Some((_, twice)) = (0..).zip(outputs).find(|(i, o)| outputs[..*i].iter().any(|other| other.name == o.name)) {
-        return Err(Problem::invalid(twice.name.span, format!("there is an output `{}` already", twice.name)));
+        return Err(Problem::invalid(twice.name.span, format!("output `{}` is already defined", twice.name)));
     }
     let mut builder = Builder::new(sizes, Style::Round);
     for input in inputs {
@@ -102,7 +102,7 @@ impl<'a> Builder<'a> {
     fn declare(&mut self, array: &Array, role: Role) -> Checked<()> {
         let name = &array.name;
         if self.sizes.contains_key(&name.text) || self.arrays.iter().any(|a| a.name == name.text) {
-            return Err(Problem::invalid(name.span, format!("there is a size or an array called `{name}` already")));
+            return Err(Problem::invalid(name.span, format!("`{name}` is already the name of a size or an array")));
         }
         let shape = shape(&self.scope(&[], &plain), array)?;
         self.add(TensorDecl { name: name.text.clone(), dtype: array.dtype, shape, role });
@@ -384,7 +384,7 @@ pub fn reduction(combine: Combine, dtype: DType, span: Span) -> Checked<BinaryOp
     };
     match Scalar::neutral(op, dtype) {
         Ok(_) if dtype != DType::Bool => Ok(op),
-        _ => Err(Problem::invalid(span, format!("there is no {} of {dtype}", op.name()))),
+        _ => Err(Problem::invalid(span, format!("{} is not defined for {dtype}", op.name()))),
     }
 }
 

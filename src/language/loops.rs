@@ -41,7 +41,7 @@ pub fn lower_over_indices(program: &Program, sizes: &BTreeMap<String, i64>) -> C
 /// Iterators begin at the least value of their index, or at `origin` where that is smaller.
 fn lower_from(program: &Program, sizes: &BTreeMap<String, i64>, origin: i64) -> Checked<Scop> {
     let Body::Loop { statements, .. } = &program.body else {
-        return Err(Problem::invalid(program.name.span, format!("`{}` is no loop program", program.name)));
+        return Err(Problem::invalid(program.name.span, format!("`{}` is not a loop program", program.name)));
     };
     let arrays = arrays(program, sizes)?;
     let mut walk = Walk { sizes, origin, arrays: &arrays, isl: Isl::default(), statements: vec![], names: vec![] };
@@ -64,7 +64,7 @@ pub fn arrays(program: &Program, sizes: &BTreeMap<String, i64>) -> Checked<Vec<T
     for array in arrays {
         let name = &array.name;
         if sizes.contains_key(&name.text) || out.iter().any(|a| a.name == name.text) {
-            return Err(Problem::invalid(name.span, format!("there is a size or an array called `{name}` already")));
+            return Err(Problem::invalid(name.span, format!("`{name}` is already the name of a size or an array")));
         }
         let written = written(statements, name);
         let role = match (array.access, written) {
@@ -234,7 +234,7 @@ impl Walk<'_> {
     fn enter(&self, index: &Name, range: &Range, step: i64, nest: &Nest) -> Checked<Option<Nest>> {
         let taken = self.sizes.contains_key(&index.text) || nest.indices.contains(&index.text);
         if taken || self.arrays.iter().any(|a| a.name == index.text) {
-            let message = format!("there is a size, an array or an index called `{index}` already");
+            let message = format!("`{index}` is already the name of a size, an array or an index");
             return Err(Problem::invalid(index.span, message));
         }
         let lower = self.bounds(&range.lower, BinaryOp::Max, nest)?;

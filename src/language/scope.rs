@@ -83,7 +83,9 @@ impl Scope<'_> {
     pub fn constant(&self, e: &Text) -> Checked<i64> {
         match self.affine(e)? {
             Some(a) if a.is_constant() => Ok(a.constant),
-            _ => Err(Problem::invalid(e.span, format!("`{}` is no number: only sizes may stand here", self.show(e)))),
+            _ => {
+                Err(Problem::invalid(e.span, format!("`{}` is not a number: only sizes may stand here", self.show(e))))
+            }
         }
     }
 
@@ -194,11 +196,11 @@ impl Scope<'_> {
             let message = format!("`{}` is {is}, but {want} is wanted: convert it with `{want}(…)`", self.show(e));
             return Err(Problem::invalid(e.span, message));
         }
-        let undefined = |what: &str| Problem::invalid(e.span, format!("there is no {what} of {want}"));
+        let undefined = |what: &str| Problem::invalid(e.span, format!("{what} is not defined for {want}"));
         match &e.kind {
             Kind::Integer(v) => self.number(e, *v, want),
             Kind::Real(v) if want.is_float() => self.real(e, *v, want),
-            Kind::Real(_) => Err(Problem::invalid(e.span, format!("`{}` is no {want}", self.show(e)))),
+            Kind::Real(_) => Err(Problem::invalid(e.span, format!("`{}` is not of type {want}", self.show(e)))),
             Kind::Bool(v) => Ok(Expr::Const(Scalar::bool(*v))),
             Kind::Name(name) => match (self.index(name), self.sizes.get(name)) {
                 (Some(v), _) => Ok(Expr::Index(Affine::var(v))),
@@ -232,7 +234,7 @@ impl Scope<'_> {
                 Ok(if from == want && !rounds { inner } else { Expr::cast(want, inner) })
             }
             Kind::Not(a) => Ok(Expr::unary(UnaryOp::Not, self.value(a, DType::Bool)?)),
-            Kind::Negate(_) if want == DType::Bool => Err(undefined("negative")),
+            Kind::Negate(_) if want == DType::Bool => Err(undefined("negation")),
             Kind::Negate(a) => match self.index_form(e, want)? {
                 Some(affine) => Ok(Expr::Index(affine)),
                 None => Ok(Expr::unary(UnaryOp::Neg, self.value(a, want)?)),
@@ -310,7 +312,7 @@ impl Scope<'_> {
         }
         let value = Value::from_i64(want, v);
         if want == DType::Bool || value.as_i64() != v {
-            return Err(Problem::invalid(e.span, format!("`{}` is no {want}", self.show(e))));
+            return Err(Problem::invalid(e.span, format!("`{}` is not of type {want}", self.show(e))));
         }
         Ok(Expr::Const(value.into()))
     }
@@ -335,9 +337,10 @@ impl Scope<'_> {
             Some(dtype) if !dtype.is_float() && dtype != DType::Bool => {
                 Ok(Index::Value(Box::new(self.value(e, dtype)?)))
             }
-            Some(dtype) => {
-                Err(Problem::invalid(e.span, format!("`{}` is {dtype}, which is no subscript", self.show(e))))
-            }
+            Some(dtype) => Err(Problem::invalid(
+                e.span,
+                format!("`{}` is {dtype}, which is not a type of subscripts", self.show(e)),
+            )),
             None => Err(self.not_affine(name, e)),
         }
     }

@@ -60,7 +60,7 @@ impl Program {
         let sets = self.sizes.iter().map(|set| set.values.iter().map(|v| &v.0).collect());
         for names in [parameters].into_iter().chain(sets) {
             if let Some((_, twice)) = (0..).zip(&names).find(|(i, name)| names[..*i].contains(name)) {
-                return Err(Problem::invalid(twice.span, format!("the size `{twice}` is there already")));
+                return Err(Problem::invalid(twice.span, format!("the size `{twice}` is already defined")));
             }
         }
         let sets: Vec<&str> = self.sizes.iter().map(|s| &*s.name).collect();
@@ -85,9 +85,9 @@ impl Program {
             let value = value.or_else(|| set.and_then(|s| of_set(s, name))).or_else(|| own(name));
             let first = || self.sizes.first().filter(|_| chosen.is_none()).and_then(|s| of_set(s, name));
             let Some(value) = value.or_else(first) else {
-                let sets = if sets.is_empty() { String::new() } else { format!(", or --size {}", sets.join("|")) };
+                let sets = if sets.is_empty() { String::new() } else { format!(", or `--size {}`", sets.join("|")) };
                 let message =
-                    format!("the size `{name}` of `{}` has no value: pass --dim {name}=<number>{sets}", self.name);
+                    format!("the size `{name}` of `{}` has no value: pass `--dim {name}=<number>`{sets}", self.name);
                 return Err(Problem::invalid(self.name.span, message));
             };
             if !(1..=LARGEST).contains(&value) {

@@ -1,7 +1,7 @@
-//! Tensor instructions: what one instruction computes, as a tensor expression, and the matcher.
+//! Tensor instructions: machine instructions described by tensor expressions, and the matcher.
 //!
-//! In: a statement that updates and the iterator that becomes the vector. Out: which operand has which role, or which
-//! operand stands in the way and why. A row of the table is data: its semantics are unified with the statement's body (up
+//! In: an update statement and the iterator that becomes the vector. Out: the role of each operand, or the operand that
+//! does not match and the reason. A row of the table is data: its semantics are unified with the statement's body (up
 //! to the order of the factors), its iterators with the statement's iterators. `i` and `k` stand for any number of
 //! iterators of the statement, the lane iterator for exactly one.
 
@@ -121,23 +121,23 @@ pub fn match_instruction(
 ) -> Result<Match, Mismatch> {
     let s = scop.statement(id);
     let Some(reduce) = s.reduce else {
-        return mismatch(MismatchPart::Reduction, format!("{} does not accumulate", s.name));
+        return mismatch(MismatchPart::Reduction, format!("`{}` does not accumulate", s.name));
     };
     if reduce != instruction.reduce {
-        let reason = format!("{} accumulates by {reduce:?}, not by {:?}", s.name, instruction.reduce);
+        let reason = format!("`{}` accumulates by {reduce:?}, not by {:?}", s.name, instruction.reduce);
         return mismatch(MismatchPart::Reduction, reason);
     }
     let references = references(scop, id);
     let target = references.last().expect("the write");
     let dtype = scop.tensor(s.target).dtype;
     if dtype != instruction.dtype {
-        let reason = format!("accumulator {} is {dtype}, not {}", scop.tensor(s.target).name, instruction.dtype);
+        let reason = format!("accumulator `{}` is {dtype}, not {}", scop.tensor(s.target).name, instruction.dtype);
         return mismatch(MismatchPart::Accumulator, reason);
     }
     if target.depends(lane) == instruction.lanes_reduced {
         let how = if instruction.lanes_reduced { "varies" } else { "does not vary" };
         let (name, lane) = (&scop.tensor(s.target).name, &s.iterators[lane.0 as usize].name);
-        return mismatch(MismatchPart::Accumulator, format!("accumulator {name} {how} with {lane}"));
+        return mismatch(MismatchPart::Accumulator, format!("accumulator `{name}` {how} with `{lane}`"));
     }
     let mut operands = vec![None; instruction.operands.len()];
     let mut reason = String::new();
@@ -148,7 +148,7 @@ pub fn match_instruction(
         return Ok(Match { instruction: instruction.name.clone(), operands });
     }
     match reason.is_empty() {
-        true => mismatch(MismatchPart::Body, format!("the body of {} is not {}", s.name, instruction.semantics)),
+        true => mismatch(MismatchPart::Body, format!("the body of `{}` is not `{}`", s.name, instruction.semantics)),
         false => mismatch(MismatchPart::Operand, reason),
     }
 }
@@ -192,21 +192,22 @@ fn unify(
             let fits = match (instruction.operands[n], r.along(lane)) {
                 (Role::Broadcast, Along::Invariant) => true,
                 (Role::Broadcast, _) => {
-                    *reason = format!("operand {name} varies with {lane_name} and cannot be broadcast");
+                    *reason = format!("operand `{name}` varies with `{lane_name}` and cannot be broadcast");
                     false
                 }
                 (Role::Vector, Along::Invariant) => {
-                    *reason = format!("operand {name} does not vary with {lane_name}");
+                    *reason = format!("operand `{name}` does not vary with `{lane_name}`");
                     false
                 }
                 (Role::Vector, Along::Gathered) => {
-                    *reason = format!("operand {name} is gathered along {lane_name}");
+                    *reason = format!("operand `{name}` is gathered along `{lane_name}`");
                     false
                 }
                 (Role::Vector, Along::Unit) => true,
                 (Role::Vector, Along::Strided(stride)) => {
                     if !r.packable(s) {
-                        *reason = format!("operand {name} has stride {stride} along {lane_name} and cannot be packed");
+                        *reason =
+                            format!("operand `{name}` has stride {stride} along `{lane_name}` and cannot be packed");
                     }
                     r.packable(s)
                 }
@@ -254,7 +255,7 @@ pub fn match_stored(
             && !innermost
         {
             let (name, lane) = (&scop.tensor(access.buffer).name, &scop.statement(id).iterators[lane.0 as usize].name);
-            let reason = format!("operand {name} has stride {stride} along {lane}: `cache_read` and `pack` it");
+            let reason = format!("operand `{name}` has stride {stride} along `{lane}`: use `cache_read` and `pack`");
             return mismatch(MismatchPart::Operand, reason);
         }
     }

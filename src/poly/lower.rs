@@ -1,4 +1,4 @@
-//! From a tiled schedule to explicit loops.
+//! Lowering from a tiled schedule to explicit loops.
 //!
 //! In: a Scop and a [`Tiled`] schedule. Out: a [`Kernel`]: a LoopNest whose phases are one parallel loop each (a serial
 //! phase has one iteration), its arguments, and the report.

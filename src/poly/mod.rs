@@ -1,4 +1,4 @@
-//! From tensor expressions to explicit loops: Scop, dependences, Schedule, tiles, tensor instructions.
+//! Polyhedral scheduling: from tensor expressions over Scop, dependences, Schedule and tiles to explicit loops.
 
 pub mod analysis;
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Packing: an operand stored again in the order in which the loops read it.
+//! Packing: copies of operands in the order in which the loops read them.
 //!
 //! In: an access of a statement and the loops around it. Out: a [`Pack`], the packed tensor as a map from its dimensions
 //! to subscripts of the source, zero outside of the source. A constant is packed at compile time; anything else by a phase

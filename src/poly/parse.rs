@@ -1,4 +1,4 @@
-//! Reads the text of a Scop and of a Schedule (see `print.rs`).
+//! Parser of Scop and Schedule texts (see `print.rs`).
 
 use crate::codegen::loopnest::parse::Parser;
 use crate::expr::Var;
@@ -244,7 +244,7 @@ scop heat {
         assert_eq!(scop.to_string(), text);
         for (from, to, message) in [
             ("{U}", "{S}", "schedule refused: a sequence covers {S, T, S} where {S, T, U} are scheduled"),
-            ("[serial] T(-i)", "[serial tile 4] T(i)", "schedule refused: several instances of T run at the same time"),
+            ("[serial] T(-i)", "[serial tile 4] T(i)", "schedule refused: several instances of `T` run at the same time"),
         ] {
             assert_eq!(parse::scop(&text.replacen(from, to, 1)).unwrap_err().to_string(), message);
         }
@@ -256,7 +256,7 @@ scop heat {
         let text = scop.to_string();
         for (from, to, message) in [
             ("input", "inward", "scop, line 2: expected input, constant, output, inout or temporary, found inward"),
-            ("k < 4", "k < 5", "statement C_update of t: subscript 1 of A leaves 0..4"),
+            ("k < 4", "k < 5", "statement `C_update` of `t`: subscript 1 of `A` leaves 0..4"),
             ("A[m][k] *", "A[m][q] *", "scop, line 7: expected a variable, found q"),
         ] {
             let error = parse::scop(&text.replacen(from, to, 1)).unwrap_err().to_string();
@@ -270,7 +270,7 @@ scop heat {
                 "invalid: schedule, line 4: expected a kind of loop, coincident, or a tile size, found cereal",
             ),
             ("{C_init}", "{C_int}", "invalid: schedule, line 2: expected a statement, found C_int"),
-            ("C_init(m)", "C_init(n)", "schedule refused: several instances of C_init run at the same time"),
+            ("C_init(m)", "C_init(n)", "schedule refused: several instances of `C_init` run at the same time"),
         ] {
             let error = parse::schedule(&schedule.replacen(from, to, 1), &scop).unwrap_err().to_string();
             assert_eq!(error, message);

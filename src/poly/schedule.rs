@@ -1,6 +1,6 @@
 //! Schedule: a tree that says when each statement instance runs.
 //!
-//! The words are isl's (Verdoolaege et al., "Schedule Trees", IMPACT 2014): bands of rows, sequences of filters, marks.
+//! The terms are isl's (Verdoolaege et al., "Schedule Trees", IMPACT 2014): bands of rows, sequences of filters, marks.
 
 use crate::expr::Affine;
 use crate::poly::statement::{Statement, StatementId};

@@ -172,7 +172,7 @@ mod tests {
     #[test]
     fn subscripts_stay_in_bounds_where_they_are_read() {
         assert!(copy(v(0), vec![]).is_ok());
-        let outside = "invalid: statement S of t: subscript 0 of x leaves 0..6";
+        let outside = "invalid: statement `S` of `t`: subscript 0 of `x` leaves 0..6";
         assert_eq!(copy(v(0).offset(1), vec![]).unwrap_err().to_string(), outside);
         assert!(copy(v(0).offset(1), vec![v(0).scale(-1).offset(4)]).is_ok());
         // 2·i − 3 with 7 ≥ 2·i ≥ 3: over the integers i is 2 or 3.

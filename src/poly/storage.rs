@@ -1,6 +1,6 @@
-//! Temporaries of which each iteration of some loops has its own: what copies and tiles of hand-written schedules live in.
+//! Private temporaries, of which each iteration of some loops has a copy: the storage of caches and tiles of schedules by hand.
 //!
-//! In the Scop such a temporary has the subscripts of a whole tensor; two instances speak of the same element only where
+//! In the Scop such a temporary has the subscripts of a whole tensor; two instances access the same element only where
 //! they agree in the rows of its [`Private`]. So iterations of these rows may run in any order and on any thread, and memory
 //! holds what one iteration touches (the lowering finds the box), in the order that `layout` says. Invariant, checked with
 //! every schedule: the rows are fixed by loops around all statements that use the temporary.

@@ -1,4 +1,4 @@
-//! Tiles, vectors, registers and packing: a model, not a search on the machine.
+//! Tiling: tiles, vectors, register blocks and packing from a cost model, without search on the machine.
 //!
 //! In: a Scop and a schedule of it. Out: the schedule with tile rows outside, point rows (unrolled and vector)
 //! innermost, the operands to pack, and what the model expects. Each child of the root's sequence (or the root) becomes

@@ -1,8 +1,8 @@
-//! Schedules by hand: each primitive is a function from a program and its order to a program and its order.
+//! Schedules by hand: each primitive maps a program and its order to a program and its order.
 //!
 //! In: a Scop in its original order, primitives. Out: the tree after them, proven legal, or a refusal with two
 //! instances that would run in the wrong order and the tree with the place marked. A loop is named by its row, `i`, or
-//! `S(i)` where loops of several statements have one name. The words are Halide's and TVM's.
+//! `S(i)` where loops of several statements have one name. The names are Halide's and TVM's.
 
 pub mod argument;
 mod cache;

@@ -16,7 +16,7 @@ impl Scop {
     pub fn verify(&self) -> Result<()> {
         let isl = Isl::default();
         for s in &self.statements {
-            let fail = |what: String| Err(Error::Invalid(format!("statement {} of {}: {what}", s.name, self.name)));
+            let fail = |what: String| Err(Error::Invalid(format!("statement `{}` of `{}`: {what}", s.name, self.name)));
             let known = |a: &Affine| a.terms.iter().all(|t| (t.0.0 as usize) < s.iterators.len());
             let mut affines: Vec<&Affine> = s.domain.iter().chain(&s.write).collect();
             s.body.visit(&mut |e| {
@@ -49,13 +49,16 @@ impl Scop {
                     return fail(format!("it accesses tensor {}, which does not exist", a.buffer.0));
                 };
                 if tensor.shape.len() != a.index.len() {
-                    return fail(format!("an access to {} has not one subscript for each dimension", tensor.name));
+                    return fail(format!(
+                        "an access to `{}` does not have one subscript for each dimension",
+                        tensor.name
+                    ));
                 }
                 for (d, index) in a.index.iter().enumerate() {
                     if let Index::Affine(i) = index
                         && !s.in_bounds(i, &a.guard, tensor.shape[d], &isl)?
                     {
-                        return fail(format!("subscript {d} of {} leaves 0..{}", tensor.name, tensor.shape[d]));
+                        return fail(format!("subscript {d} of `{}` leaves 0..{}", tensor.name, tensor.shape[d]));
                     }
                 }
             }
@@ -95,7 +98,7 @@ pub fn check(scop: &Scop, schedule: &Schedule) -> Result<()> {
         let around = schedule.around(&users);
         if let Some(row) = p.rows.iter().find(|r| !is_fixed(r, &users, &around)) {
             return Err(Error::refused(format!(
-                "{} lives for one iteration of loop {}, which is not around all of its uses",
+                "`{}` lives for one iteration of loop `{}`, which is not around all of its uses",
                 scop.tensor(p.tensor).name,
                 row.name
             )));
@@ -126,7 +129,7 @@ impl Schedule {
                 }
             }
             if !orthogonal_complement(&rows, s.iterators.len()).is_empty() {
-                return Err(Error::refused(format!("several instances of {} run at the same time", s.name)));
+                return Err(Error::refused(format!("several instances of `{}` run at the same time", s.name)));
             }
         }
         Ok(())
@@ -152,7 +155,7 @@ pub fn verify_node(node: &Node, ids: &[StatementId], scop: &Scop) -> Result<()> 
                 let covered: Vec<StatementId> = row.phi.iter().map(|p| p.0).collect();
                 if !same(covered.clone()) {
                     return Err(Error::refused(format!(
-                        "loop {} covers {{{}}} where {{{}}} are scheduled",
+                        "loop `{}` covers {{{}}} where {{{}}} are scheduled",
                         row.name,
                         names(&covered),
                         names(ids)
@@ -162,7 +165,7 @@ pub fn verify_node(node: &Node, ids: &[StatementId], scop: &Scop) -> Result<()> 
                     p.1.terms.iter().all(|t| (t.0.0 as usize) < scop.statement(p.0).iterators.len())
                 };
                 if row.tile < 1 || row.pad < 1 || !row.phi.iter().all(known) {
-                    return Err(Error::refused(format!("loop {} is malformed", row.name)));
+                    return Err(Error::refused(format!("loop `{}` is malformed", row.name)));
                 }
             }
             verify_node(child, ids, scop)

@@ -101,7 +101,7 @@ fn parse_header(text: &str) -> Result<(DType, bool, Vec<i64>)> {
     let quote = descr.chars().next().filter(|c| "'\"".contains(*c)).ok_or_else(bad)?;
     let descr = descr[1..].split(quote).next().ok_or_else(bad)?;
     let dtype = TYPES.iter().find(|(name, _)| *name == descr).map(|(_, dtype)| *dtype);
-    let dtype = dtype.ok_or_else(|| Error::Unsupported(format!(".npy element type '{descr}'")))?;
+    let dtype = dtype.ok_or_else(|| Error::Unsupported(format!(".npy element type `{descr}`")))?;
     let fortran = match value("fortran_order").ok_or_else(bad)? {
         v if v.starts_with("False") => false,
         v if v.starts_with("True") => true,

@@ -219,12 +219,12 @@ fn nodes_that_make_no_sense_are_refused() {
         (13, "Concat x 1.5, axis=1", &["differ"]),
         (13, "ConvTranspose x x, output_shape=9223372036854775807/5", &["output_shape"]),
         (13, "Dropout x 0.5 1", &["training"]),
-        (13, "Softmax x, axis=last", &["'axis'", "wrong type"]),
-        (13, "Softmax x, axes=1", &["Softmax", "opset 13", "'axes'", "it has axis"]),
-        (14, "Relu x, bogus=1", &["Relu", "opset 14", "'bogus'", "none"]),
-        (18, "ReduceMax x, axes=1/2", &["'axes'", "up to opset 17"]),
-        (17, "ReduceMax x, noop_with_empty_axes=1", &["'noop_with_empty_axes'", "from opset 18"]),
-        (13, "Softmax x, axis=1 axis=2", &["'axis'", "twice"]),
+        (13, "Softmax x, axis=last", &["`axis`", "wrong type"]),
+        (13, "Softmax x, axes=1", &["Softmax", "opset 13", "`axes`", "it has axis"]),
+        (14, "Relu x, bogus=1", &["Relu", "opset 14", "`bogus`", "none"]),
+        (18, "ReduceMax x, axes=1/2", &["`axes`", "up to opset 17"]),
+        (17, "ReduceMax x, noop_with_empty_axes=1", &["`noop_with_empty_axes`", "from opset 18"]),
+        (13, "Softmax x, axis=1 axis=2", &["`axis`", "twice"]),
         (13, "Slice x 0/0 1/1 0/0", &["axis 0", "twice"]),
         (13, "Slice x 0/0 1/1 3/-1", &["axis 3", "twice"]),
         (9, "Slice x, starts=0/0 ends=1/1 axes=1/1", &["axis 1", "twice"]),
@@ -269,7 +269,7 @@ fn a_wrong_declared_shape_is_a_warning_and_the_real_one_is_computed() {
     let (module, report) = compile("Transpose x, perm=0/2/1/3");
     assert_eq!(module.outputs()[0].tensor.shape, [1, 8, 3, 8]);
     assert_eq!(report.warnings.len(), 1);
-    says(&report.warnings[0], &["'y'", "[1, 3, 8, 8]", "[1, 8, 3, 8]"]);
+    says(&report.warnings[0], &["`y`", "[1, 3, 8, 8]", "[1, 8, 3, 8]"]);
 }
 
 #[test]

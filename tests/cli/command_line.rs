@@ -97,7 +97,7 @@ fn a_compiled_module_gives_the_same_bits() {
     }
     fails(&["run", &module, "--dim", "batch=4"], &["batch", "3", "4"]);
     fails(&["run", &module, "--target", "aarch64-neon"], &["compiled for"]);
-    fails(&["compile", &module, "-o", &module], &["compiled already"]);
+    fails(&["compile", &module, "-o", &module], &["already compiled"]);
     let mut bytes = std::fs::read(&module).unwrap();
     let middle = bytes.len() / 2;
     bytes[middle] ^= 1;
@@ -192,7 +192,7 @@ fn bench_measures_on_request() {
     let output = process.wait_with_output().unwrap();
     let error = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(1));
-    assert!(error.contains("'soon' is no number of seconds"), "{error}");
+    assert!(error.contains("`soon` is not a number of seconds"), "{error}");
 }
 
 #[test]

@@ -112,7 +112,7 @@ fn all_schedules_of_a_program_are_measured_beside_the_ilp() {
         assert!(update(schedule)["instruction"].as_str().unwrap().contains("outer product"), "{}", update(schedule));
     }
     assert!(update(3)["instruction"].is_null());
-    assert_eq!(update(3)["mismatch"], "no loop is in vectors");
+    assert_eq!(update(3)["mismatch"], "no loop is vectorized");
 }
 
 #[test]
@@ -203,8 +203,8 @@ fn wrong_use_has_one_clear_sentence() {
     fails(&["no_such.tile"], &["no_such.tile"]);
     fails(&["no_such.onnx"], &["no_such.onnx"]);
     let model = "tests/fixtures/operators/matmul_bias_relu.onnx";
-    fails(&[model, "--schedule", "tiled"], &["no .tile file"]);
-    fails(&[model, "--size", "TINY"], &["no .tile file"]);
+    fails(&[model, "--schedule", "tiled"], &["not a .tile file"]);
+    fails(&[model, "--size", "TINY"], &["not a .tile file"]);
     let empty = Text::new("empty.tile", "# nothing\n");
     fails(&[empty.path()], &["no program"]);
     assert_eq!(compare(&[]).status.code(), Some(2));

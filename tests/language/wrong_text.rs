@@ -110,11 +110,11 @@ fn names_and_types() {
         "`X(i)` is f32 and `i` is i64: convert one, for example `f32(i)`",
         "X(i) * i",
     );
-    says("def f(i64(N) X) -> (Y) { Y(i) = X(i) * 1.5 }", "`1.5` is no i64", "1.5");
-    says("def f(u8(N) X) -> (Y) { Y(i) = X(i) + 256 }", "`256` is no u8", "256");
+    says("def f(i64(N) X) -> (Y) { Y(i) = X(i) * 1.5 }", "`1.5` is not of type i64", "1.5");
+    says("def f(u8(N) X) -> (Y) { Y(i) = X(i) + 256 }", "`256` is not of type u8", "256");
     says("loop f(N) { f32 A[N] A[0] = 2 * 1e39 }", "`1e39` is too large for f32", "1e39");
     says("loop f(N) { f16 A[N] A[0] = 100000 }", "`100000` is too large for f16", "100000");
-    says("def f(i64(N) X) -> (Y) { Y(i) = sqrt(X(i)) }", "there is no sqrt of i64", "sqrt(X(i))");
+    says("def f(i64(N) X) -> (Y) { Y(i) = sqrt(X(i)) }", "sqrt is not defined for i64", "sqrt(X(i))");
     says("def f(f32(N) X) -> (Y) { Y(i) = select(X(i), X(i), 2) }", "`X(i)` is f32, but bool is wanted", "X(i)");
     says(
         "def f(f32(N) X) -> (f64(N) Y) { Y(i) = X(i) }",
@@ -122,7 +122,7 @@ fn names_and_types() {
         "X(i)",
     );
     says("def f(f32(N) X) -> (Y) { Y(i) = 2 where i in 0..N }", "the element type of `Y` does not follow", "2");
-    says("def f(f32(N) X, f32(N) X) -> () {}", "there is a size or an array called `X` already", "X");
+    says("def f(f32(N) X, f32(N) X) -> () {}", "`X` is already the name of a size or an array", "X");
     says("def f(f32(N) X) -> (Y) { X(i) = 2 }", "`X` is an input and cannot be defined", "X");
     says("def f(f32(N) X) -> (Y) { N(i) = X(i) }", "`N` is a size", "N");
     says("def f(f32(N) X) -> (Y) { Z(i) = X(i) }", "nothing defines the output `Y`", "Y");
@@ -131,7 +131,7 @@ fn names_and_types() {
     says("loop f(N) { f64 A[M] A[0] = 1 }", "nothing is called `M` here: arrays are none; indices none; sizes N", "M");
     says(
         "loop f(N) { f64 A[N] for N in 0..2 A[N] = 1 }",
-        "there is a size, an array or an index called `N` already",
+        "`N` is already the name of a size, an array or an index",
         "N",
     );
     says("loop f(N) { in f64 A[N] for i in 0..2 A[i] = 1 }", "`A` is an `in` array and cannot be written", "A");
@@ -164,7 +164,7 @@ fn ranges_and_bounds() {
         "the subscript `i * i` of `X` is not affine: sums of indices",
         "i * i",
     );
-    says("def f(f32(N) X) -> (Y) { Y(i) = X(X(i)) }", "`X(i)` is f32, which is no subscript", "X(i)");
+    says("def f(f32(N) X) -> (Y) { Y(i) = X(X(i)) }", "`X(i)` is f32, which is not a type of subscripts", "X(i)");
     says(
         "def f(f32(N) X) -> (Y) { Y(i) = X(i) + X(j) }",
         "`j` is not on the left: a sum over it is written `+=!`",
@@ -207,10 +207,10 @@ fn ranges_and_bounds() {
 }
 
 #[test]
-fn names_that_are_there_already() {
-    says("def f(f64(N) X) -> (Y,Y) { Y(i) = X(i) }", "there is an output `Y` already", "Y");
-    says("loop f(N = 2, N = 3) { f64 A[N] A[0] = 1 }", "the size `N` is there already", "N");
-    says("loop f(N) { sizes S { N = 3, N = 4 } f64 A[N] A[0] = 1 }", "the size `N` is there already", "N");
+fn names_that_are_already_defined() {
+    says("def f(f64(N) X) -> (Y,Y) { Y(i) = X(i) }", "output `Y` is already defined", "Y");
+    says("loop f(N = 2, N = 3) { f64 A[N] A[0] = 1 }", "the size `N` is already defined", "N");
+    says("loop f(N) { sizes S { N = 3, N = 4 } f64 A[N] A[0] = 1 }", "the size `N` is already defined", "N");
 }
 
 #[test]
@@ -229,6 +229,6 @@ fn sizes() {
     assert_eq!(of(&[], Some("B")), Err("`f`: there is no set of sizes `B`: there are A".into()));
     let file = parse("t.tile", "def f(f32(N) X) -> (Y) { Y(i) = X(i) }").unwrap();
     let error = file.lower(&file.programs[0], &BTreeMap::new(), None).unwrap_err().to_string();
-    assert!(error.contains("the size `N` of `f` has no value: pass --dim N=<number>"), "{error}");
+    assert!(error.contains("the size `N` of `f` has no value: pass `--dim N=<number>`"), "{error}");
     assert!(file.program(Some("g")).unwrap_err().to_string().contains("there is no program `g`: there are f"));
 }

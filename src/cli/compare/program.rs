@@ -60,7 +60,7 @@ impl std::fmt::Display for Update {
     fn fmt(&self, f: &mut std::fmt::Formatter) -> std::fmt::Result {
         match &self.instruction {
             Some(name) => write!(f, "{} is {name}", self.statement),
-            None => write!(f, "{} is none ({})", self.statement, self.mismatch),
+            None => write!(f, "{} is not one ({})", self.statement, self.mismatch),
         }
     }
 }
@@ -186,7 +186,7 @@ pub fn prepare(arguments: &Arguments, model: &ModelArguments, progress: &Progres
     }
     let dims = model.dims()?;
     if let Some(name) = dims.keys().find(|name| !chosen.iter().any(|p| p.sizes().contains(name))) {
-        return Err(Error::Invalid(format!("no program that is compared has a size `{name}`")));
+        return Err(Error::Invalid(format!("none of the compared programs has a size `{name}`")));
     }
     let given = arguments.run.given()?;
     let mut unused: Vec<&String> = given.keys().collect();
@@ -210,7 +210,7 @@ pub fn prepare(arguments: &Arguments, model: &ModelArguments, progress: &Progres
         prepared.push(prepare_program(&program.name, models, &options, arguments, own, progress)?);
     }
     match unused.first() {
-        Some(name) => Err(Error::Invalid(format!("there is no input '{name}' of what is compared"))),
+        Some(name) => Err(Error::Invalid(format!("none of the compared programs has an input `{name}`"))),
         None => Ok(prepared),
     }
 }

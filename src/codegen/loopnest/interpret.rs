@@ -1,4 +1,4 @@
-//! The interpreter of LoopNest: what a nest means.
+//! Interpreter of LoopNest: the definition of its meaning.
 //!
 //! Statements run in their written order; loop kinds do not matter. Every subscript is checked. Local buffers are filled
 //! with ones (not-a-number for floats) where a parallel iteration begins, so that a read before a write shows.

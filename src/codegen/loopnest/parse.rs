@@ -1,4 +1,4 @@
-//! Reads the text of a LoopNest (see `print.rs`).
+//! Parser of LoopNest texts (see `print.rs`).
 
 use crate::codegen::loopnest::{Buffer, BufferKind, LoopKind, LoopNest, Stmt, row_major};
 use crate::expr::Bound;

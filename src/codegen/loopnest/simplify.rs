@@ -1,4 +1,4 @@
-//! LoopNest to LoopNest: conditions become loop bounds, loops are split where a guard changes.
+//! Simplification of LoopNest: conditions become loop bounds, loops are split where a guard changes (index-set splitting).
 //!
 //! In: a verified nest. Out: a nest of the same meaning in which
 //! - conditions and guards that intervals decide are gone, and with them loops that never run;

@@ -83,7 +83,7 @@ impl Checker<'_> {
                             return self.fail(format!("parallel loop {name} is not outermost"));
                         }
                         LoopKind::Waves { width } if !from_zero || !constant || *width < 1 => {
-                            return self.fail(format!("loop {name} is no sequence of waves"));
+                            return self.fail(format!("loop `{name}` is not a sequence of waves"));
                         }
                         _ => {}
                     }

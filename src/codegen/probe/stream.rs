@@ -1,4 +1,4 @@
-//! Reading a buffer over and over, and a chain of additions that each wait for the one before.
+//! Bandwidth kernel that reads a buffer repeatedly, and clock kernel: a chain of dependent additions.
 
 use crate::codegen::Target;
 use crate::codegen::probe::kernel::{Probe, Registers, advance, at, least_seconds};

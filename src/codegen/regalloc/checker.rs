@@ -1,4 +1,4 @@
-//! Proof that an allocation computes what the function says; after the checker of regalloc2.
+//! Checker: proves that an allocation computes the function; after the checker of regalloc2.
 //!
 //! In: a function and its allocation. Out: nothing, or the first instruction that may read a wrong value.
 //!

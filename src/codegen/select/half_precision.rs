@@ -1,8 +1,8 @@
 //! f16 and bf16: sixteen bits in memory, lanes of f32 in registers.
 //!
 //! In: lanes of f32, or lanes of i32 with the bits of a half. Out: the other. Invariant: a half in a register is an f32
-//! that the half can hold: each operation is done in f32 and rounded, to nearest and ties to even, as `codegen::scalar`
-//! says. Only integer operations are used, so that every target does the same.
+//! that the half can hold: each operation is done in f32 and rounded, to nearest and ties to even, as `expr::scalar`
+//! defines. Only integer operations are used, so that every target does the same.
 
 use crate::codegen::select::state::Selector;
 use crate::codegen::select::state::Val;

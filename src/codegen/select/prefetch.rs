@@ -1,4 +1,4 @@
-//! Prefetching of panels: while one panel of an operand is used again and again, the next one is brought into the second
+//! Prefetching of panels: while one panel of an operand is reused, the next one is brought into the second
 //! cache, a little with each iteration, so that the memory works all the time and not only when a new panel begins.
 //!
 //! In: the tree of a phase. Out: the same with a [`Inst::Prefetch`] in those innermost loops that read a *panel*: a dense

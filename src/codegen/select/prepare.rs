@@ -1,4 +1,4 @@
-//! LoopNest to LoopNest, with the target's vectors in mind: what the selection then expands as it stands.
+//! Preparation of a LoopNest for the target's vectors: the result is expanded by the selection without further choices.
 //!
 //! Local buffers are laid out with the vector variable innermost. Vector loops that vectors cannot do become serial.
 //! Reductions over long vectors, or over lanes inside of serial loops, accumulate into a local vector first. Long vector

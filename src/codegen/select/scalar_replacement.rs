@@ -1,4 +1,4 @@
-//! Scalar replacement: a value that an earlier access of a loop has in a register is not loaded again.
+//! Scalar replacement: reuses a value that an earlier access of a loop has in a register instead of loading it again.
 //!
 //! After Callahan, Carr and Kennedy (1990) and Carr and Kennedy (1994), on the tree of vector instructions, where unrolled and
 //! vector loops are expanded and every address is an affine form in bytes.

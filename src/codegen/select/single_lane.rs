@@ -1,4 +1,4 @@
-//! Each instruction computes as many lanes as are read of its result.
+//! Lane narrowing: each instruction computes only the lanes that are read of its result.
 //!
 //! Uniform values stand in every lane of a full register (see `select.rs`). Where only the first lane is read, as in a scalar
 //! statement, the shortest register does: a division of a full register takes four times as long as one of a single element, a

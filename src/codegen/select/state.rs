@@ -1,6 +1,6 @@
-//! The state of instruction selection: what the selection of loops, expressions, accesses and reductions share.
+//! State of instruction selection, shared by the selection of loops, expressions, accesses and reductions.
 //!
-//! Invariant: a register that a table of [`Selector`] names holds the value that the table says until the table is cleared.
+//! Invariant: a register that a table of [`Selector`] names holds the value in the table until the table is cleared.
 
 use crate::codegen::Target;
 use crate::codegen::loopnest::{LoopNest, Stmt};

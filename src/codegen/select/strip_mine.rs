@@ -1,4 +1,4 @@
-//! Long vector loops and short serial ones: which are expanded, and how far.
+//! Strip-mining of vector loops and unrolling of short serial loops.
 //!
 //! A long vector loop becomes a loop over a few vectors and a rest. A reduction over many lanes, or over lanes inside of
 //! serial loops, goes to a local vector (several registers, so that their latencies overlap) that is reduced once at the

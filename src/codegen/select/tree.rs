@@ -1,4 +1,4 @@
-//! Between LoopNest and VCode: a tree of loops over vector instructions whose addresses are still symbolic.
+//! The tree between LoopNest and VCode: loops over vector instructions whose addresses are still symbolic.
 //!
 //! Runtime integers are variables of affine forms: loop variables, floor divisions, loaded subscripts. In an instruction of
 //! the tree the base register of an address is not a register but the number of a [`Pointer`]; `address.rs` turns pointers

@@ -1,4 +1,4 @@
-//! Register allocation: what must stay in registers, and that the checker sees broken allocations.
+//! Register allocation: values that must stay in registers, and broken allocations that the checker must refuse.
 
 use super::program::{Builder, Case, at, data};
 use super::{native, random};

@@ -2,7 +2,7 @@
 //!
 //! In: a function and its arguments as byte buffers. Out: the buffers as the function leaves them. Addresses are virtual:
 //! argument `k` starts at `(k + 1) << 40`, scratch memory behind the last, so that an access outside of a buffer is an
-//! error here where it would be damage in machine code. Lanes that are unspecified hold a pattern of their own.
+//! error here where it would be damage in machine code. Unspecified lanes hold a fixed pattern.
 
 use crate::codegen::vcode::{
     Addr, Function, GprOp, Inst, Lane, LaneRange, Operand, ShiftOp, VBinary, VType, VUnary, Vreg,

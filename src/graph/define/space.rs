@@ -1,4 +1,4 @@
-//! Iteration spaces and definitions, as the operators' tensor expressions are built of them.
+//! Iteration spaces and definitions: the parts of the operators' tensor expressions.
 
 use crate::expr::{Affine, Var};
 use crate::expr::{BinaryOp, BufferId, Expr, Scalar, UnaryOp};

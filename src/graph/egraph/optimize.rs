@@ -1,6 +1,6 @@
 //! The driver: graph to e-graph, saturation, extraction, and back.
 //!
-//! In: a graph. Out: the cheapest equal graph that was found, the kernel of each of its nodes, and a report. First the rules
+//! In: a graph. Out: the cheapest equal graph of the e-graph, the kernel of each of its nodes, and a report. First the rules
 //! that clean up and recognise run to the end, then all rules with those for layouts; constants are folded once chosen.
 
 use crate::codegen::Target;
@@ -143,7 +143,7 @@ fn check_names(names: &[String]) -> Result<()> {
         Some(name) => {
             let nearest = rules.iter().min_by_key(|rule| edit_distance(name, rule)).expect("there are rules");
             let list = rules.join(", ");
-            Err(Error::Invalid(format!("no rule is called `{name}`; the nearest is `{nearest}`, and there are {list}")))
+            Err(Error::Invalid(format!("there is no rule `{name}`: there are {list}; did you mean `{nearest}`?")))
         }
     }
 }

@@ -1,7 +1,7 @@
-//! Saturation: applies rules to an e-graph until nothing is new or a limit is reached.
+//! Saturation: applies rules to an e-graph until none adds an e-node or a limit is reached.
 //!
-//! In: an e-graph and rules. Out: the e-graph with what the rules found, and how often each found something new. egg's
-//! e-graph, but an own matcher and schedule instead of egg's `Runner`, because rules here may replace what they match
+//! In: an e-graph and rules. Out: the e-graph with the results of the rules, and the number of additions by each. egg's
+//! e-graph, but another matcher and schedule than egg's `Runner`, because rules here may replace what they match
 //! ([`Keep`]), match modulo commutativity and associativity, and compute attributes from types. One pass goes through the
 //! classes in topological order, so that what a rule finds at an operand is seen by the rules at its consumers in the same
 //! pass. The limits are counts, never seconds, so the same graph gives the same result. Invariant after each pass: every

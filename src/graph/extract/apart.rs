@@ -1,4 +1,4 @@
-//! Solving a program in parts.
+//! Decomposition of an integer program into independent components.
 //!
 //! In: a program and values that satisfy its rows. Out: values that are not dearer, with a bound. Variables that the rows
 //! leave no choice are fixed by propagation; the others fall into components that no row joins, and the cost of the program

@@ -1,6 +1,6 @@
-//! From an e-graph to the choices of its extraction.
+//! Construction of the extraction problem from an e-graph.
 //!
-//! In: an e-graph and the classes that are wanted. Out: a [`Problem`].
+//! In: an e-graph and its root classes. Out: a [`Problem`].
 
 use crate::codegen::Target;
 use crate::graph::cost::{self, Operand};

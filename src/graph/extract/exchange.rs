@@ -1,8 +1,8 @@
 //! Exchange of candidates: local search on the graph that the roots need, each chosen e-node counted once.
 //!
 //! In: a candidate for each class. Out: candidates whose graph is cheaper by some measure, or the same ones. Bottom-up
-//! choices see the graph below one class; what another class needs anyway is free here. One exchange takes another
-//! candidate for one class that is needed: what nothing reads any more falls away, what it reads is needed now.
+//! choices see the graph below one class; a class that others need anyway is free here. One exchange takes another
+//! candidate for one needed class: classes without readers fall away, the operands of the candidate become needed.
 
 use crate::graph::extract::candidate::Site;
 use crate::graph::extract::problem::Problem;

@@ -1,8 +1,8 @@
-//! The greedy answer: it starts the ILP, bounds it from above, and stands where the ILP may not be solved.
+//! Greedy extraction: the start of the ILP, its upper bound, and the answer where the ILP is not solved.
 //!
 //! In: a [`Problem`] and its rows. Out: values of the variables that satisfy every row and need no cut. Bottom-up, each
 //! class takes the candidate whose graph, each class counted once, is cheapest; then candidates are exchanged as long as
-//! the graph of the roots becomes cheaper (`exchange.rs`); then edges and views join kernels, what saves most first.
+//! the graph of the roots becomes cheaper (`exchange.rs`); then edges and views join kernels, the largest saving first.
 
 use crate::graph::extract::candidate::Site;
 use crate::graph::extract::exchange::Exchange;

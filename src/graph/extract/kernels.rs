@@ -1,4 +1,4 @@
-//! From the variables to kernels, and what an answer must satisfy that no row says ahead.
+//! Kernels of an answer, and the conditions on them that no row expresses.
 //!
 //! In: the values of the variables. Out: an [`Answer`], and for each rule that it breaks (a cycle among e-nodes or
 //! kernels, a kernel that is too big, repeated work) a cut: a row that this answer breaks and no legal one.

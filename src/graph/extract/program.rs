@@ -1,8 +1,8 @@
 //! A linear program over variables that are 0 or 1, and its parts.
 //!
 //! In: costs and rows. Out: the cheapest values, with a bound that no values are below. The relaxation is nearly always
-//! integral. What it leaves open falls into pieces that no row joins; each is solved by branch and bound while the rest is
-//! held. The bound of the pieces is Lagrange's (Geoffrion 1974): each row outside them has its price from the dual of the
+//! integral. Its fractional variables fall into pieces that no row joins; each is solved by branch and bound, the rest
+//! fixed. The bound of the pieces is Lagrange's (Geoffrion 1974): each row outside them has its price from the dual of the
 //! relaxation, so they and the other variables are minimised apart. It holds for any prices, however they were computed.
 
 use good_lp::{

@@ -1,4 +1,4 @@
-//! The values that every way to compute a value computes as well: its dominators.
+//! Dominators: the values that every way to compute a value computes as well.
 //!
 //! In: the classes of a [`Problem`]. Out: for each value a set of values near it in the order of the classes. A set reaches
 //! over at most [`REACH`] words; what lies farther is left out, so that the sets of a graph grow linearly with it. Every

@@ -15,16 +15,16 @@
 //! before its reader (B):
 //!
 //! ```text
-//!   Σ x(roots) = 1,   x(n) ≤ Σ x(operand of n)         what is computed has its operands
+//!   Σ x(roots) = 1,   x(n) ≤ Σ x(operand of n)         operands of computed nodes are computed
 //!   Σ A(·→n) + Σ B(n→·) + a(n) ≤ x(n)                  a node has one place: kernels are trees
-//!   Σ A(p→·) + a(p) ≤ x(p)     for each class read     it joins what is computed and has a kernel
+//!   Σ A(p→·) + a(p) ≤ x(p)     for each class read     it joins a computed node with a kernel
 //!   B(p→n) + Σ A(·→n) + a(n) ≤ x(n)
 //!   w(v) ≥ Σ x(n) − Σ f(v→n) − Σ a(v)   for each reading class: a value that some reader takes from memory is there
-//!   f(e) ≤ w(v) or f(e) + w(v) ≤ 1                     where the join says so
+//!   f(e) ≤ w(v) or f(e) + w(v) ≤ 1                     as the join requires
 //!   a(p) ≤ 1 − x(n) + a(n)                             for readers n that cannot read through p
 //! ```
 //!
-//! Rows beyond these (a value computed once, dominators, pairs of edges) only tighten the relaxation or forbid what
+//! Rows beyond these (a value computed once, dominators, pairs of edges) only tighten the relaxation or forbid kernels that
 //! `kernels.rs` refuses.
 
 use crate::graph::extract::candidate::{Candidate, Edge, Site};

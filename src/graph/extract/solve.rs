@@ -1,9 +1,9 @@
-//! Solving the integer program.
+//! Solution of the integer program by relaxation, cuts and repair.
 //!
-//! In: a [`Problem`], its rows and the greedy answer. Out: the best answer known and how good it is. An answer counts only
+//! In: a [`Problem`], its rows and the greedy answer. Out: the best answer and its gap. An answer counts only
 //! after every row was checked in integers and no cut was needed; cuts are added and the program is solved again. An answer
-//! that needs cuts is mended: without its cycles, and with kernels that are legal. What is best when the rounds run out is
-//! the cheapest of the greedy answer and the mended ones.
+//! that needs cuts is repaired: its cycles are removed and its kernels made legal. When the rounds run out, the result is
+//! the cheapest of the greedy answer and the repaired ones.
 
 use crate::graph::extract::apart::{self, Memo};
 use crate::graph::extract::greedy::{Greedy, mend};

@@ -1,4 +1,4 @@
-//! Multiply-adds: what no rewriting may add to.
+//! Multiply-adds: the amount of work that no rewriting may increase.
 //!
 //! In: an e-graph and its roots, or the chosen candidates. Out: the multiply-adds of convolutions and matrix products that
 //! the roots need and that do not depend on constants only, each counted once.

@@ -13,12 +13,12 @@ pub(super) fn check(node: &NodeProto, opset: i64) -> std::result::Result<(), Str
         let name = &attribute.name;
         let entry = row.split(' ').find(|e| !e.is_empty() && e.split(':').next() == Some(name));
         let Some(entry) = entry else {
-            return Err(format!("the operator has no attribute '{name}'; {}", listed(row, opset)));
+            return Err(format!("the operator has no attribute `{name}`; {}", listed(row, opset)));
         };
         let (first, last) = opsets(entry);
         if !(first..=last).contains(&opset) {
             return Err(format!(
-                "the attribute '{name}' {}",
+                "the attribute `{name}` {}",
                 if opset < first {
                     format!("exists from opset {first} on")
                 } else {
@@ -27,7 +27,7 @@ pub(super) fn check(node: &NodeProto, opset: i64) -> std::result::Result<(), Str
             ));
         }
         if node.attribute[..i].iter().any(|a| a.name == *name) {
-            return Err(format!("the attribute '{name}' is given twice"));
+            return Err(format!("the attribute `{name}` is given twice"));
         }
     }
     Ok(())
@@ -141,7 +141,7 @@ mod tests {
         assert_eq!(check(&node("ReduceMax", &["axes"]), 17), Ok(()));
         assert!(check(&node("ReduceMax", &["axes"]), 18).unwrap_err().contains("up to opset 17"));
         assert!(check(&node("ReduceMax", &["noop_with_empty_axes"]), 17).unwrap_err().contains("from opset 18"));
-        assert!(check(&node("Softmax", &["axis", "axes"]), 13).unwrap_err().ends_with("'axes'; it has axis"));
+        assert!(check(&node("Softmax", &["axis", "axes"]), 13).unwrap_err().ends_with("`axes`; it has axis"));
         assert!(check(&node("Relu", &["alpha"]), 14).unwrap_err().ends_with("it has none"));
         assert!(check(&node("Conv", &["pads", "pads"]), 11).unwrap_err().contains("twice"));
     }

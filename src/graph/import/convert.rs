@@ -262,7 +262,7 @@ pub(super) fn prelu(g: &mut Importer, n: &Source) -> Result<Vec<ValueId>> {
     let (x, slope) = (n.input(0)?, n.input(1)?);
     let shape = g.shape(x);
     if super::movement::broadcast(shape, g.shape(slope))? != shape {
-        return Err(Error::Invalid(format!("its slope of shape {:?} does not stretch to {shape:?}", g.shape(slope))));
+        return Err(Error::Invalid(format!("its slope of shape {:?} does not broadcast to {shape:?}", g.shape(slope))));
     }
     Ok(vec![g.emit(Op::PRelu, &[x, slope])?])
 }

@@ -21,7 +21,7 @@ fn auto_pad(n: &Source) -> Result<AutoPad> {
         "VALID" => AutoPad::Valid,
         "SAME_UPPER" => AutoPad::SameUpper,
         "SAME_LOWER" => AutoPad::SameLower,
-        other => return Err(Error::Invalid(format!("auto_pad '{other}' is not known"))),
+        other => return Err(Error::Invalid(format!("auto_pad `{other}` is not known"))),
     })
 }
 
@@ -29,10 +29,10 @@ fn auto_pad(n: &Source) -> Result<AutoPad> {
 fn per_axis(n: &Source, name: &str, rank: usize, default: i64, least: i64) -> Result<Vec<i64>> {
     let values = n.ints(name).unwrap_or_else(|| vec![default; rank]);
     if values.len() != rank {
-        return Err(Error::Invalid(format!("'{name}' has {} numbers for {rank} spatial dimensions", values.len())));
+        return Err(Error::Invalid(format!("`{name}` has {} numbers for {rank} spatial dimensions", values.len())));
     }
     if let Some(v) = values.iter().find(|v| **v < least || **v > 1 << 20) {
-        return Err(Error::Invalid(format!("'{name}' contains {v}")));
+        return Err(Error::Invalid(format!("`{name}` contains {v}")));
     }
     Ok(values)
 }
@@ -136,7 +136,7 @@ pub(super) fn conv_transpose(g: &mut Importer, n: &Source) -> Result<Vec<ValueId
     if let Some(output) = n.ints("output_shape") {
         let wanted = &output[output.len().saturating_sub(rank)..];
         if wanted.len() != rank || wanted.iter().any(|d| !(0..=1 << 40).contains(d)) {
-            return Err(Error::Invalid(format!("output_shape {output:?} is no shape of {rank} spatial dimensions")));
+            return Err(Error::Invalid(format!("output_shape {output:?} is not a shape of {rank} spatial dimensions")));
         }
         let upper = matches!(auto_pad(n)?, AutoPad::SameUpper);
         for i in 0..rank {

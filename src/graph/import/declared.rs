@@ -33,7 +33,7 @@ impl Importer<'_> {
             (code, dtype) if tensor::dtype(code).is_ok_and(|d| d == dtype) => Ok(()),
             (code, dtype) => {
                 let declared = tensor::dtype(code).map_or(format!("type {code}"), |d| d.to_string());
-                Err(Error::Invalid(format!("output '{}' is declared {declared}, but it is {dtype}", output.name)))
+                Err(Error::Invalid(format!("output `{}` is declared {declared}, but it is {dtype}", output.name)))
             }
         }
     }
@@ -50,5 +50,5 @@ fn wrong_shape(output: &ValueInfoProto, actual: &[i64], sizes: &HashMap<&str, i6
     let fits = declared.len() == actual.len() && declared.iter().zip(actual).all(|(d, a)| d.is_none_or(|d| d == *a));
     let text: Vec<String> = declared.iter().map(|d| d.map_or("?".into(), |d| d.to_string())).collect();
     let text = text.join(", ");
-    (!fits).then(|| format!("output '{}' is declared with shape [{text}], but it is {actual:?}", output.name))
+    (!fits).then(|| format!("output `{}` is declared with shape [{text}], but it is {actual:?}", output.name))
 }

@@ -1,6 +1,6 @@
-//! Tensors that lie in files beside a model: what a TensorProto says of the place in, bytes out.
+//! External tensors: reads the bytes of a TensorProto from a file beside the model.
 //!
-//! Invariant: nothing is read that lies outside of the model's folder, all links followed.
+//! Invariant: no file outside of the model's folder is read, all links followed.
 
 use crate::graph::proto::TensorProto;
 use crate::graph::synthetic::Recipe;
@@ -43,7 +43,7 @@ impl Folder {
             return Ok(recipe.fill(bytes / 4).into_iter().flat_map(f32::to_le_bytes).collect());
         }
         let number = |key: &str| -> Result<Option<u64>> {
-            let wrong = |v| Error::Invalid(format!("its external {key} '{v}' is not a number"));
+            let wrong = |v| Error::Invalid(format!("its external {key} `{v}` is not a number"));
             entry(key).map(|v| v.parse().map_err(|_| wrong(v))).transpose()
         };
         let offset = number("offset")?.unwrap_or(0);
@@ -56,15 +56,15 @@ impl Folder {
     }
 
     fn read_at(&self, location: &str, offset: u64, bytes: usize) -> Result<Vec<u8>> {
-        let fail = |reason: String| Error::Io(format!("external file '{location}': {reason}"));
+        let fail = |reason: String| Error::Io(format!("external file `{location}`: {reason}"));
         let path = self.path.join(location);
         let inside = Path::new(location).components().all(|c| matches!(c, Component::Normal(_) | Component::CurDir));
         let real = if inside { path.canonicalize().map_err(|e| fail(e.to_string()))? } else { path };
         if !inside || !self.roots.iter().any(|root| real.starts_with(root)) {
-            return Err(Error::Invalid(format!("external file '{location}' lies outside of the model's folder")));
+            return Err(Error::Invalid(format!("external file `{location}` lies outside of the model's folder")));
         }
         if !real.metadata().is_ok_and(|m| m.is_file()) {
-            return Err(fail("this is no regular file".into()));
+            return Err(fail("it is not a regular file".into()));
         }
         let mut file = File::open(&real).map_err(|e| fail(e.to_string()))?;
         let size = file.metadata().map_err(|e| fail(e.to_string()))?.len();

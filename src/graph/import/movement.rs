@@ -254,7 +254,7 @@ pub(super) fn slice(g: &mut Importer, n: &Source) -> Result<Vec<ValueId>> {
     let shape = g.shape(x).to_vec();
     let rank = shape.len();
     let (from, to, axes, by) = if n.opset < 10 {
-        let need = |name: &str| n.ints(name).ok_or_else(|| Error::Invalid(format!("'{name}' is missing")));
+        let need = |name: &str| n.ints(name).ok_or_else(|| Error::Invalid(format!("`{name}` is missing")));
         (need("starts")?, need("ends")?, n.ints("axes"), None)
     } else {
         let read = |i: usize, what: &str| n.optional(i).map(|v| g.integers(v, what)).transpose();
@@ -366,7 +366,7 @@ pub(super) fn pad(g: &mut Importer, n: &Source) -> Result<Vec<ValueId>> {
     match n.string("mode", "constant").as_str() {
         "constant" => {}
         mode @ ("reflect" | "edge" | "wrap") => return pad_by_position(g, x, mode, &before, &after),
-        other => return Err(Error::Unsupported(format!("mode '{other}'"))),
+        other => return Err(Error::Unsupported(format!("mode `{other}`"))),
     }
     let bits = match value {
         None => {
@@ -450,7 +450,7 @@ pub(super) fn depth_to_space(g: &mut Importer, n: &Source) -> Result<Vec<ValueId
     let (split, perm) = match n.string("mode", "DCR").as_str() {
         "DCR" => (vec![batch, b, b, d, h, w], vec![0, 3, 4, 1, 5, 2]),
         "CRD" => (vec![batch, d, b, b, h, w], vec![0, 1, 4, 2, 5, 3]),
-        other => return Err(Error::Invalid(format!("mode '{other}' is not known"))),
+        other => return Err(Error::Invalid(format!("mode `{other}` is not known"))),
     };
     let x = g.reshape_to(x, split)?;
     let x = g.emit(Op::Transpose { perm }, &[x])?;

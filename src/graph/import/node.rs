@@ -43,7 +43,7 @@ impl<'a> Source<'a> {
     /// Fails when an attribute has another type than its operator says.
     pub fn attributes_have_their_types(&self) -> Result<()> {
         match self.mistyped.get() {
-            Some(name) => Err(Error::Invalid(format!("its attribute '{name}' has the wrong type"))),
+            Some(name) => Err(Error::Invalid(format!("its attribute `{name}` has the wrong type"))),
             None => Ok(()),
         }
     }

@@ -55,7 +55,7 @@ pub(super) fn gemm(g: &mut Importer, n: &Source) -> Result<Vec<ValueId>> {
         let c = scaled(g, c, beta)?;
         let product = g.shape(y).to_vec();
         if super::movement::broadcast(&product, g.shape(c))? != product {
-            return Err(Error::Invalid(format!("C of shape {:?} does not stretch to {product:?}", g.shape(c))));
+            return Err(Error::Invalid(format!("C of shape {:?} does not broadcast to {product:?}", g.shape(c))));
         }
         y = g.binary(BinaryOp::Add, y, c)?;
     }

@@ -49,7 +49,7 @@ impl Rule {
             "align_corners" if axis.output > 1 => x * (input - 1.0) / (output - 1.0),
             "align_corners" => 0.0,
             "tf_half_pixel_for_nn" => (x + 0.5) / scale,
-            other => return Err(Error::Unsupported(format!("coordinate_transformation_mode '{other}'"))),
+            other => return Err(Error::Unsupported(format!("coordinate_transformation_mode `{other}`"))),
         };
         Ok(f64::from(source))
     }
@@ -62,7 +62,7 @@ impl Rule {
             "round_prefer_ceil" => (x + 0.5).floor(),
             "floor" => x.floor(),
             "ceil" => x.ceil(),
-            other => return Err(Error::Unsupported(format!("nearest_mode '{other}'"))),
+            other => return Err(Error::Unsupported(format!("nearest_mode `{other}`"))),
         })
     }
 }
@@ -173,12 +173,12 @@ fn by_axis(g: &mut Importer, mut x: ValueId, plan: &[Axis], mode: &str, rule: &R
 /// Σ over the taps of (elements at `position`) · `weight`, along one axis.
 fn interpolate(g: &mut Importer, x: ValueId, axis: usize, p: Axis, mode: &str, rule: &Rule) -> Result<ValueId> {
     if g.ty(x).dtype != DType::F32 {
-        return Err(Error::Unsupported(format!("mode '{mode}' on elements of type {}", g.ty(x).dtype)));
+        return Err(Error::Unsupported(format!("mode `{mode}` on elements of type {}", g.ty(x).dtype)));
     }
     let taps: &[i64] = match mode {
         "linear" => &[0, 1],
         "cubic" => &[-1, 0, 1, 2],
-        other => return Err(Error::Unsupported(format!("mode '{other}'"))),
+        other => return Err(Error::Unsupported(format!("mode `{other}`"))),
     };
     for _ in taps {
         g.claim(&[p.output], DType::I64)?;

@@ -14,7 +14,7 @@ pub(super) type Converter = fn(&mut Importer, &Source) -> Result<Vec<ValueId>>;
 /// The converter of a node, or why there is none.
 pub(super) fn lookup(node: &NodeProto, opset: i64) -> std::result::Result<Converter, String> {
     if !node.domain.is_empty() && node.domain != "ai.onnx" {
-        return Err(format!("the domain '{}' is not known", node.domain));
+        return Err(format!("the domain `{}` is not known", node.domain));
     }
     match TABLE.binary_search_by_key(&node.op_type.as_str(), |row| row.0) {
         Err(_) => Err("the operator is not known".into()),

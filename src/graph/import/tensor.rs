@@ -49,7 +49,7 @@ pub fn checked_len(shape: &[i64], dtype: DType, what: &str) -> Result<usize> {
 
 /// Reads a tensor, from the message itself or from a file in `folder`.
 pub(super) fn read(mut proto: TensorProto, folder: &Folder) -> Result<Tensor> {
-    let what = format!("tensor '{}'", proto.name);
+    let what = format!("tensor `{}`", proto.name);
     let dtype = dtype(proto.data_type).map_err(|e| Error::Unsupported(format!("{what}: {e}")))?;
     let len = checked_len(&proto.dims, dtype, &what)?;
     let bytes = len * dtype.bytes();

@@ -1,6 +1,6 @@
 //! Algebra: constants into weights, cancellation and composition of copies, merged products.
 //!
-//! What is computed from constants only is left as an expression; it costs nothing at run time and is folded when chosen.
+//! Expressions of constants are kept; they cost nothing at run time and are folded when chosen.
 
 mod arithmetic;
 pub mod copies;

@@ -1,4 +1,4 @@
-//! Rewrite rules: tables of rows, a row a rule. `pattern.rs` says what a row is.
+//! Rewrite rules: tables with one rule a row. `pattern.rs` defines a row.
 
 pub mod algebra;
 pub mod blocked;

@@ -1,6 +1,6 @@
-//! Rules and patterns: what a row of a table is, and how it matches.
+//! Rules and patterns: the rows of the tables, and their matching.
 //!
-//! A row has a name, a pattern, and what is put beside the match: a pattern again, or a function that checks its
+//! A row has a name, a pattern, and the right side: another pattern, or a function that checks its
 //! condition and computes attributes. Patterns: `?x` any class, `$c` a class computed from constants, `(word p…)` an
 //! application, `(word ...)` with any operands, `(word@a …)` the same and remembered; two equal names stand for the same
 //! thing. A number is an f32 constant of exactly that value, `~` before it one within [`ULPS`] of it, for those that an

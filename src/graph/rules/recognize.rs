@@ -1,4 +1,4 @@
-//! Functions that exporters spell out: activations, normalisation, softmax.
+//! Recognition of functions that exporters decompose: activations, normalization, softmax.
 
 use crate::graph::egraph::network::Network;
 use crate::graph::op::{F32, Op, ReduceOp};

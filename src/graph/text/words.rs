@@ -1,4 +1,4 @@
-//! Words and lists of the text form.
+//! Tokens and lists of the text form.
 
 use crate::graph::tensor_type::TensorType;
 use crate::runtime::DType;

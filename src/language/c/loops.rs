@@ -80,7 +80,7 @@ impl Printer<'_> {
         vars: &[String],
         said: &[Affine],
     ) -> Result<(String, Vec<String>, Vec<Affine>)> {
-        let malformed = || Error::Internal(format!("loop {} of {} is no iterator", row.name, self.scop.name));
+        let malformed = || Error::Internal(format!("loop `{}` of `{}` is not an iterator", row.name, self.scop.name));
         let var = Var(vars.len() as u32);
         let backwards = row.of(ids[0]).coefficient(var) < 0;
         let time = Affine::var(var).scale(if backwards { -1 } else { 1 });

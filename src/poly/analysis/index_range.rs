@@ -87,7 +87,7 @@ fn range_of(program: &Program, access: &Access, d: usize, value: &Expr) -> Resul
         _ => return unsupported("the good subscripts are not an interval"),
     };
     if source.otherwise.iter().any(|o| !(lower..=upper).contains(o)) {
-        return unsupported("the value outside of a guard is no subscript");
+        return unsupported("the value outside of a guard is not a subscript");
     }
     if Some((lower, upper)) == type_range(index.dtype) {
         return Ok(None);

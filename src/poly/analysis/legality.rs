@@ -1,6 +1,6 @@
 //! Exact legality of a schedule, with a counterexample.
 //!
-//! In: a Scop, its dependences, any tree. For each dependence the tree is walked from the root with the pairs of
+//! In: a Scop, its dependences, any tree. Out: nothing, or a refusal with a counterexample. For each dependence the tree is walked from the root with the pairs of
 //! instances that run at the same time so far; at each row the sink may not be earlier than the source. A row that runs
 //! in parallel or in vector lanes may not carry a dependence at all; the updates of one reduction may be reordered and
 //! spread over lanes, but not run in parallel. The distances of two rows in waves must have a positive sum. Intervals
@@ -248,10 +248,11 @@ impl Walk<'_> {
     fn wavefront(&self, row: &Row, next: Option<&Row>, live: &Live) -> Result<Option<Live>> {
         let (scop, d) = (self.scop, self.dependence);
         let Some(next) = next else {
-            return Err(Error::refused(format!("loop {} is the last of its band and has no waves", row.name)));
+            return Err(Error::refused(format!("loop `{}` is the last of its band and has no waves", row.name)));
         };
         if next.kind == RowKind::Vector {
-            let why = format!("loop {} has no waves with {}, whose iterations are in one vector", row.name, next.name);
+            let why =
+                format!("loop `{}` has no waves with `{}`, whose iterations are in one vector", row.name, next.name);
             return Err(Error::refused(why));
         }
         let place = format!(", in the waves of loops {} and {}", row.name, next.name);

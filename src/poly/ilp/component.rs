@@ -1,4 +1,4 @@
-//! Strongly connected components of statements, and orders of execution.
+//! Strongly connected components of statements, and their topological order.
 
 use crate::poly::ilp::scheduler::LiveDependences;
 use crate::poly::statement::StatementId;

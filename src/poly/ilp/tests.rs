@@ -1,4 +1,4 @@
-//! Schedules as text.
+//! Schedules of the ILP as text goldens.
 
 use super::*;
 use crate::expr::{BinaryOp, Expr, UnaryOp};

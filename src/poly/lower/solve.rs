@@ -1,4 +1,4 @@
-//! Statement iterators from loop variables.
+//! Inversion of schedules: statement iterators as functions of loop variables.
 
 use crate::codegen::loopnest::Stmt;
 use crate::expr::{Affine, Var};

@@ -1,4 +1,4 @@
-//! Private copies of temporaries, so that loops which only share their memory may run in any order.
+//! Array expansion (privatization): copies of temporaries, so that loops that only share their memory may run in any order.
 //!
 //! In: a Scop in its original order. Out: the same values, with scalar temporaries (arrays where all domains are boxes)
 //! that have a dimension for each loop around all of their uses in which every iteration writes what it reads, and a

@@ -1,4 +1,4 @@
-//! Program to Scop: what a fused group computes, in the fewest statements and the fewest dimensions.
+//! Construction of a Scop from a Program, with the fewest statements and the fewest dimensions.
 //!
 //! In: a tensor expression. Out: a [`Scop`] with the same external tensors in the same order (reshaped without moving
 //! data), and the temporaries that are left. In order:
@@ -68,7 +68,7 @@ fn verify(program: &Program) -> Result<()> {
             return fail("the reduction has no neutral element");
         }
         if d.write.len() != target.shape.len() {
-            return fail("the write has not one subscript for each dimension");
+            return fail("the write does not have one subscript for each dimension");
         }
         if target.role.is_given() {
             return fail("an input is written");

@@ -1,4 +1,4 @@
-//! Adjacent iterators merged: `(n, h, w)` of a 1×1 convolution becomes one iterator, an elementwise group one loop.
+//! Loop coalescing: `(n, h, w)` of a 1×1 convolution becomes one iterator, an elementwise group one loop.
 //!
 //! Two iterators of a statement become one, `i·extent(j) + j`, when every access uses them only as the subscripts of two
 //! adjacent dimensions, `i` (plus a constant) and exactly `j`, with `j` covering its dimension. The two dimensions of the

@@ -1,4 +1,4 @@
-//! Index set splitting: a loop that reads one element of what it updates is divided there.
+//! Index-set splitting: divides a loop at the iterations that touch an element of its target that it also reads.
 //!
 //! In: a Scop in its original order. Out: the same instances in the same order, where a statement that is alone in a
 //! loop and reads its own target has become one statement for the iterations before those that touch the element that

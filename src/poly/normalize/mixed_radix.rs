@@ -1,4 +1,4 @@
-//! Digits: a dimension that is written as `s·g + f` becomes two.
+//! Mixed radix: a dimension that is written as `s·g + f` becomes two.
 //!
 //! In: definitions. Out: definitions of the same outputs. Where every write of a temporary along one dimension is `s·g + f`
 //! with `0 ≤ f < s`, as a convolution with `s` filters a group writes its channels, the dimension becomes `(g, f)`, and an

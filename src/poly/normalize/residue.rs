@@ -1,4 +1,4 @@
-//! Residue classes: what is written with a stride becomes one dense tensor for each class.
+//! Residue classes: a temporary that is written with a stride becomes one dense tensor for each class.
 //!
 //! In: definitions. Out: definitions of the same outputs. Where every write of a temporary along one dimension is
 //! `s·i + c` with `0 ≤ c < s`, as each phase of a transposed convolution writes its own positions, the temporary becomes

@@ -1,4 +1,4 @@
-//! Roundings: which products may be contracted with a sum.
+//! Rounding: marks the products that may not be contracted with a sum.
 //!
 //! Codegen computes `a·b + c` of floats with one rounding wherever the product is an operand of the sum or is what a sum
 //! accumulates ([`crate::codegen::select::value`]); a product that is stored is rounded by itself. The rule that keeps

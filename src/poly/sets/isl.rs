@@ -1,6 +1,6 @@
 //! The only file that touches isl (Verdoolaege, "isl: An Integer Set Library for the Polyhedral Model", ICMS 2010).
 //!
-//! In and out go plain constraint matrices ([`Polyhedron`]); no isl object leaves a function. [`Isl`] owns a context that
+//! In and out: plain constraint matrices ([`Polyhedron`]); no isl object leaves a function. [`Isl`] owns a context that
 //! is made on first use, so that problems which need no solver pay nothing. It is neither Send nor Sync. All that one
 //! [`Isl`] does is limited in isl's own count of operations: beyond it every question is answered with [`Error::Limit`].
 

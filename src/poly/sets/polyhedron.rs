@@ -1,4 +1,4 @@
-//! Integer polyhedra as constraint matrices, and what can be said of them without a solver.
+//! Integer polyhedra as constraint matrices, and the questions about them that need no solver.
 //!
 //! A form over `n` variables is a row of `n` coefficients and a constant. [`Reduced`] eliminates the equalities with a
 //! unit coefficient and propagates intervals: all that is needed for boxes joined by subscripts such as `h + r - 1`.

@@ -1,4 +1,4 @@
-//! Tiles and vectors of loop programs: bands of any shape, where `phase.rs` knows boxes.
+//! Tiling of bands of any shape, for loop programs; `phase.rs` tiles boxes.
 //!
 //! In: the tree of one phase, with the tile rows that the ILP found ([`crate::poly::ilp`]). Out: the same tree with tile
 //! sizes from the caches, or without tiles where everything fits, and with vector and unrolled points in the leaves.

@@ -1,8 +1,7 @@
-//! Schedules that need no choices, and what there is to say of them: which statements became tensor instructions.
+//! Reports for schedules by hand, which need no choices: the statements that became tensor instructions.
 //!
-//! In: a Scop and a schedule by hand. Out: the same schedule with a report of what its rows say. An update whose vector
-//! is one of its iterators is a tensor instruction of the target where one matches, whether `tensorize` or other words
-//! made it so.
+//! In: a Scop and a schedule by hand. Out: the same schedule with a report of its rows. An update whose vector is one of
+//! its iterators is a tensor instruction of the target where one matches, by `tensorize` or by other primitives.
 
 use crate::codegen::{Isa, Target};
 use crate::poly::analysis::operation_count::flops_of_instance;
@@ -13,7 +12,7 @@ use crate::poly::scop::Scop;
 use crate::poly::statement::StatementId;
 use crate::poly::tile::report::{TilingReport, PhaseReport, Tiled, instances, work};
 
-/// A schedule in which every loop runs as it says; one over a single value is none.
+/// Keeps a schedule as it is, without loops over a single value.
 pub fn as_given(scop: &Scop, schedule: &Schedule, packings: &[Packing]) -> Tiled {
     Tiled { schedule: schedule.without_single_loops(scop), packings: packings.to_vec(), report: work(scop) }
 }
@@ -52,11 +51,11 @@ fn phase(given: &Tiled, scop: &Scop, id: StatementId, isa: Isa, table: &[TensorI
         ..PhaseReport::default()
     };
     let Some(row) = rows.iter().find(|r| r.kind == RowKind::Vector) else {
-        return PhaseReport { mismatch: "no loop is in vectors".into(), ..report };
+        return PhaseReport { mismatch: "no loop is vectorized".into(), ..report };
     };
     report.vector = Some(row.name.clone());
     let [(lane, 1 | -1)] = row.of(id).terms[..] else {
-        return PhaseReport { mismatch: format!("loop {} is over several iterators", row.name), ..report };
+        return PhaseReport { mismatch: format!("loop `{}` is over several iterators", row.name), ..report };
     };
     let matched = |i: &_| match_stored(i, scop, &given.packings, id, lane);
     match select_by(table, isa, scop, id, matched) {

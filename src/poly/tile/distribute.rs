@@ -1,4 +1,4 @@
-//! Statements that share loops but no values.
+//! Loop distribution for statements that share loops but no values.
 //!
 //! In: the tree of one phase. Out: one plan, or one for each group of statements that exchange values, when a heavy
 //! statement has a vector in loops of its own and none in those of the others: `x += A·y` runs along rows of A, `z +=

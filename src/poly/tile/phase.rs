@@ -1,4 +1,4 @@
-//! The plan of one phase: its tree with tile rows and point rows.
+//! Planning of one phase: its tree with tile rows and point rows.
 
 use super::cache::{TileLoop, Traffic};
 use super::operands::Group;
@@ -438,7 +438,7 @@ impl Phase<'_> {
         let matched = match lane {
             Some(lane) => instruction::select(self.instructions, self.target.isa, self.scop, dominant, lane),
             None => {
-                let reason = format!("{} has no iterator that a vector may run along", s.name);
+                let reason = format!("`{}` has no iterator that a vector may run along", s.name);
                 Err(Mismatch { part: MismatchPart::Body, reason })
             }
         };

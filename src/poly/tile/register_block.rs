@@ -1,4 +1,4 @@
-//! The register block: which iterator is the vector, and how many vectors and rows of them are in registers at a time.
+//! Register block: the vector iterator, and the numbers of vectors and rows of them in registers at a time.
 //!
 //! In: the accesses and extents of the dominant statement. Out: the block with the fewest predicted cycles. Every
 //! parallel iterator is tried as vector with nr = u·lanes points, and up to two others with m points each; a reduced

@@ -1,4 +1,4 @@
-//! Primitives that keep what an iteration touches in memory of its own.
+//! Primitives `cache_read` and `cache_write`: copies of the elements that one iteration touches, in private memory.
 
 use super::insert::{
     Around, Touch, add_temporary, insert, join_privates, nest, path_to, private, settled, statement_name, touches,
@@ -65,19 +65,19 @@ pub fn cache_read_at(before: &Transformed, name: &Name, at: &Loop) -> Result<Tra
     let inside: Vec<StatementId> = row.phi.iter().map(|p| p.0).collect();
     if let Some(&writer) = inside.iter().find(|id| scop.statement(**id).target == source) {
         return refuse(format!(
-            "{} in loop `{at}` writes {name}: a copy would not see it",
+            "`{}` in loop `{at}` writes `{name}`: a copy would not see it",
             scop.statement(writer).name
         ));
     }
     check_unpacked(before, source, &inside)?;
     let reads = touches(&scop, &inside, source, false);
     if reads.is_empty() {
-        return refuse(format!("nothing in loop `{at}` reads {name}"));
+        return refuse(format!("nothing in loop `{at}` reads `{name}`"));
     }
     let around = Around::new(&scop, path_to(schedule, &row))?;
     let shape = scop.tensor(source).shape.clone();
     let Some(domain) = around.reach(&scop, &reads, &shape, &Isl::default())? else {
-        return refuse(format!("nothing in loop `{at}` ever reads {name}"));
+        return refuse(format!("no instance in loop `{at}` reads `{name}`"));
     };
     let names = dimension_names(&scop, source, &around.rows);
     let decl = scop.tensor(source).clone();
@@ -111,7 +111,7 @@ pub fn cache_write(before: &Transformed, name: &Name, at: &Loop) -> Result<Trans
     let target = tensor(&scop, name)?;
     let inside: Vec<StatementId> = row.phi.iter().map(|p| p.0).collect();
     if !inside.iter().any(|id| scop.statement(*id).target == target) {
-        return refuse(format!("nothing in loop `{at}` writes {name}"));
+        return refuse(format!("nothing in loop `{at}` writes `{name}`"));
     }
     check_unpacked(before, target, &inside)?;
     let around = Around::new(&scop, path_to(schedule, &row))?;
@@ -120,7 +120,7 @@ pub fn cache_write(before: &Transformed, name: &Name, at: &Loop) -> Result<Trans
     let written: Vec<Touch> = touches(&scop, &inside, target, true).into_iter().filter(|t| t.write).collect();
     let reached = (around.reach(&scop, &all, &shape, &isl)?, around.reach(&scop, &written, &shape, &isl)?);
     let (Some(touched), Some(back)) = reached else {
-        return refuse(format!("nothing in loop `{at}` ever writes {name}"));
+        return refuse(format!("no instance in loop `{at}` writes `{name}`"));
     };
     let names = dimension_names(&scop, target, &around.rows);
     let decl = scop.tensor(target).clone();
@@ -269,7 +269,7 @@ fn loops_of(scop: &Scop, id: StatementId, around: &Around) -> Node {
 fn check_unpacked(before: &Transformed, tensor: BufferId, statements: &[StatementId]) -> Result<()> {
     let reads = |p: &Packing| p.access.buffer == tensor && statements.contains(&p.statement);
     match before.packings.iter().any(reads) {
-        true => refuse(format!("{} is read from a copy already", before.scop.tensor(tensor).name)),
+        true => refuse(format!("`{}` is already read from a copy", before.scop.tensor(tensor).name)),
         false => Ok(()),
     }
 }

@@ -1,6 +1,6 @@
-//! Primitives about where the values of a temporary are computed: at the beginning of an iteration of the loop that
-//! uses them, with memory for one iteration of that loop or of one around it. `value.rs` says when the new program
-//! computes the same.
+//! Primitives `compute_at` and `store_at`: the values of a temporary are computed at the beginning of an iteration of the
+//! loop that uses them, with memory for one iteration of that loop or of one around it. `value.rs` checks that the new
+//! program computes the same.
 
 use super::cache::tensor;
 use super::insert::{Around, Touch, insert, path_to, private, remove, settled, touches};
@@ -58,10 +58,10 @@ fn recompute(before: &Transformed, name: &Name, at: &Loop) -> Result<Transformed
     let value = Value::new(&scop, name)?;
     let inside: Vec<StatementId> = row.phi.iter().map(|p| p.0).collect();
     if let Some(&id) = value.writers.iter().find(|id| inside.contains(id)) {
-        return refuse(format!("{} is in loop `{at}` already", scop.statement(id).name));
+        return refuse(format!("`{}` is already in loop `{at}`", scop.statement(id).name));
     }
     if let Some(&id) = value.readers.iter().find(|id| !inside.contains(id)) {
-        return refuse(format!("{} reads {name} and is not in loop `{at}`", scop.statement(id).name));
+        return refuse(format!("`{}` reads `{name}` and is not in loop `{at}`", scop.statement(id).name));
     }
     let path = path_to(schedule, row);
     let all: Vec<StatementId> = value.writers.iter().chain(&inside).copied().collect();
@@ -74,7 +74,7 @@ fn recompute(before: &Transformed, name: &Name, at: &Loop) -> Result<Transformed
     let reads: Vec<Touch> = touches(&scop, &inside, value.tensor, false);
     let shape = scop.tensor(value.tensor).shape.clone();
     let Some(reach) = around.reach(&scop, &reads, &shape, &isl)? else {
-        return refuse(format!("nothing in loop `{at}` ever reads {name}"));
+        return refuse(format!("no instance in loop `{at}` reads `{name}`"));
     };
     // Each writer gets an iterator for each loop around it that it is new to, or that runs over tiles.
     let mut phis: Vec<Vec<Affine>> = vec![];
@@ -161,13 +161,13 @@ fn alone(
                 for (k, (ids, child)) in children.iter().enumerate().filter(|(_, c)| holds(&c.0)) {
                     if let Some(other) = ids.iter().find(|id| !value.writers.contains(id)) {
                         return refuse(format!(
-                            "{} shares loops with what computes {}: distribute them",
+                            "`{}` shares loops with the statements that compute `{}`: distribute them",
                             scop.statement(*other).name,
                             scop.tensor(value.tensor).name
                         ));
                     }
                     if user_at.is_none_or(|u| k > u) {
-                        return refuse(format!("{} is computed after its use", scop.tensor(value.tensor).name));
+                        return refuse(format!("`{}` is computed after its use", scop.tensor(value.tensor).name));
                     }
                     out.push((ids.clone(), child.clone()));
                 }
@@ -187,13 +187,13 @@ fn slide(before: &Transformed, name: &Name, at: &Loop) -> Result<Transformed> {
     let value = Value::of(scop, tensor);
     let Value { writers, readers, .. } = &value;
     if let Some(&id) = readers.iter().find(|id| !row.phi.iter().any(|p| p.0 == **id)) {
-        return refuse(format!("{} reads {name} and is not in loop `{at}`", scop.statement(id).name));
+        return refuse(format!("`{}` reads `{name}` and is not in loop `{at}`", scop.statement(id).name));
     }
     let path = path_to(schedule, &row);
     let all: Vec<StatementId> = writers.iter().chain(readers).copied().collect();
     let common = schedule.around(&all).len();
     if path.len() <= common {
-        return refuse(format!("loop `{at}` is not inside of the loop in which {name} is stored"));
+        return refuse(format!("loop `{at}` is not inside of the loop in which `{name}` is stored"));
     }
     let mut phis: Vec<Vec<Affine>> = vec![];
     for r in &path[common..] {
@@ -223,7 +223,10 @@ fn first_use(scop: &Scop, tensor: BufferId, row: &Row, readers: &[StatementId], 
     let uses = touches(scop, readers, tensor, false);
     let unknown = || {
         let name = &scop.tensor(tensor).name;
-        Error::refused(format!("when loop {} first uses an element of {name} is no affine function of it", row.name))
+        Error::refused(format!(
+            "the first iteration of loop `{}` that uses an element of `{name}` is not an affine function of the element",
+            row.name
+        ))
     };
     // The subscript that moves with the row.
     let moves = |d: usize| {

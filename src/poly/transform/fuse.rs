@@ -1,4 +1,4 @@
-//! Two loops as one.
+//! Primitive `fuse`: collapses two loops into one.
 
 use super::insert::settled;
 use crate::expr::syntax::Name;
@@ -54,7 +54,7 @@ pub fn fuse(before: &Transformed, which: &Loops, into: &Name) -> Result<Transfor
     check_new(schedule, &first, &[into])?;
     for row in [&first, &second] {
         if row.kind != RowKind::Serial || row.pad > 1 {
-            return refuse(format!("loop `{}` is marked already: fuse it before", row.name));
+            return refuse(format!("loop `{}` is already marked: fuse it before", row.name));
         }
     }
     if first.phi.len() != second.phi.len() || !first.phi.iter().all(|p| second.phi.iter().any(|q| q.0 == p.0)) {

@@ -1,4 +1,4 @@
-//! Values that are computed again at each use.
+//! Primitive `compute_inline`: computes values again at each use.
 
 use super::cache::solve;
 use super::insert::remove;
@@ -30,24 +30,24 @@ pub fn compute_inline(before: &Transformed, name: &Name) -> Result<Transformed> 
     let value = Value::new(&scop, name)?;
     let [writer] = value.writers[..] else {
         return refuse(format!(
-            "{name} is computed by {} statements: only one assignment is inlined",
+            "`{name}` is computed by {} statements: only a single assignment can be inlined",
             value.writers.len()
         ));
     };
     let s = scop.statement(writer).clone();
     if s.reduce.is_some() {
-        return refuse(format!("{name} is a reduction: compute_at computes it where it is used"));
+        return refuse(format!("`{name}` is a reduction: use `compute_at` to compute it where it is used"));
     }
     if let Some(p) = scop.privates.iter().find(|p| s.uses(p.tensor)) {
         let (source, row) = (&scop.tensor(p.tensor).name, &p.rows[0].name);
-        return refuse(format!("{name} is computed from {source}, which lives for one iteration of loop {row}"));
+        return refuse(format!("`{name}` is computed from `{source}`, which lives for one iteration of loop `{row}`"));
     }
     let rank = scop.tensor(value.tensor).shape.len();
     // Iterators as subscripts of the element that is read.
     let subscripts: Vec<Affine> = (0..rank).map(|d| Affine::var(Var(d as u32))).collect();
     let Some(iterators) = solve(&s, &subscripts) else {
         return refuse(format!(
-            "which iteration of {} gives an element of {name} does not follow from its subscripts",
+            "the subscripts do not determine the iteration of `{}` that computes an element of `{name}`",
             s.name
         ));
     };
@@ -77,7 +77,7 @@ pub fn compute_inline(before: &Transformed, name: &Name) -> Result<Transformed> 
         });
         if !possible {
             return refuse(format!(
-                "{} reads {name} outside of it, which cannot be said of its value",
+                "`{}` reads `{name}` out of bounds, which has no counterpart for its value",
                 scop.statement(reader).name
             ));
         }

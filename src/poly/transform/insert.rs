@@ -1,4 +1,4 @@
-//! New statements in a tree: below a loop, with an iterator for each loop around them.
+//! Insertion of statements into a tree: below a loop, with an iterator for each loop around them.
 
 use crate::expr::{Affine, Var};
 use crate::expr::{BufferId, Index};
@@ -271,7 +271,7 @@ pub fn join_privates(scop: &mut Scop, around: &Around, statements: &[(StatementI
                 else {
                     let name = &scop.tensor(p.tensor).name;
                     return refuse(format!(
-                        "{name} lives for one iteration of loop {}, which is not around this",
+                        "`{name}` lives for one iteration of loop `{}`, which is not around this place",
                         row.name
                     ));
                 };

@@ -37,7 +37,7 @@ pub fn lay_out(before: &Transformed, which: usize, layout: &[Expr]) -> Result<Tr
     if let Some((a, b)) = collision(&digits, &shape)? {
         let name = &out.scop.tensor(tensor).name;
         let show = |p: &[i64]| p.iter().map(i64::to_string).collect::<Vec<_>>().join(",");
-        return refuse(format!("elements ({}) and ({}) of {name} would be in one place", show(&a), show(&b)));
+        return refuse(format!("elements ({}) and ({}) of `{name}` would be in one place", show(&a), show(&b)));
     }
     out.scop.privates[which].layout = digits;
     Ok(out)
@@ -65,7 +65,7 @@ fn digit(e: &Expr, names: &[String]) -> Result<Digit> {
         Digit { form, divisor: 1, modulo: None } => Ok(form),
         _ => refuse("a layout has sums within quotients and rests, not of them"),
     };
-    let same = |what: i64, of: i64| format!("{what} does not divide {of}: the place of an element is no digit");
+    let same = |what: i64, of: i64| format!("{what} does not divide {of}: the place of an element is not a digit");
     match &e.kind {
         Kind::Integer(c) => Ok(plain(Affine::constant(*c))),
         Kind::Name(name) => {

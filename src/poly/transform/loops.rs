@@ -1,4 +1,4 @@
-//! Primitives about loops. In the pictures `S` is whatever is below.
+//! Primitives that change loops. In the pictures `S` stands for the statements below.
 
 use crate::expr::Affine;
 use crate::expr::syntax::Name;
@@ -26,10 +26,10 @@ pub fn split(scop: &Scop, schedule: &Schedule, which: &Loop, by: i64, into: &[Na
         return refuse(format!("a loop cannot be split by {by}"));
     };
     if row.kind != RowKind::Serial {
-        return refuse(format!("loop `{which}` is marked already: split it before"));
+        return refuse(format!("loop `{which}` is already marked: split it before"));
     }
     if row.pad > 1 && row.pad % by != 0 {
-        return refuse(format!("loop `{which}` is padded to {}, which is no multiple of {by}", row.pad));
+        return refuse(format!("loop `{which}` is padded to {}, which is not a multiple of {by}", row.pad));
     }
     let (outer, within) = if row.pad > 1 { (row.pad / by, by) } else { (1, 1) };
     replace(schedule, &row, &mut |row, below| {
@@ -57,7 +57,7 @@ pub fn pad(scop: &Scop, schedule: &Schedule, which: &Loop, to: i64) -> Result<Sc
         && (outer.tile / row.tile) % to != 0
     {
         let has = outer.tile / row.tile;
-        return refuse(format!("`{which}` has {has} iterations in each tile, which is no multiple of {to}"));
+        return refuse(format!("`{which}` has {has} iterations in each tile, which is not a multiple of {to}"));
     }
     replace(schedule, &row, &mut |row, below| Ok(single(Row { pad: to, ..row }, below)))
 }
@@ -243,7 +243,7 @@ fn check_copies(scop: &Scop, schedule: &Schedule) -> Result<()> {
         }
         if copies > COPIES {
             let name = &scop.statement(id).name;
-            return refuse(format!("{copies} copies of {name} would stand one after the other: at most {COPIES} may"));
+            return refuse(format!("{copies} copies of `{name}` would follow each other: at most {COPIES} may"));
         }
     }
     Ok(())
@@ -367,7 +367,7 @@ pub fn peel(scop: &Scop, schedule: &Schedule, which: &Loop) -> Result<Schedule> 
     let row = find(scop, schedule, which)?;
     let tiles = |r: &&Row| r.tile > row.tile && row.phi.iter().all(|p| r.phi.contains(p));
     match rows(schedule).into_iter().find(tiles) {
-        None => refuse(format!("`{which}` is no inner loop of a split: there is nothing to peel")),
+        None => refuse(format!("`{which}` is not an inner loop of a split: there is nothing to peel")),
         Some(_) => Ok(schedule.clone()),
     }
 }

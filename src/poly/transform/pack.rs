@@ -1,4 +1,4 @@
-//! Primitives about operands that are read from a copy which is made before the loops.
+//! Primitives for operands that are read from a copy made before the loops.
 
 use super::cache::cache_read_at;
 use super::layout::{copy_of, lay_out};
@@ -46,12 +46,12 @@ pub fn cache_read(before: &Transformed, tensor: &Name, at: Option<&Loop>) -> Res
         });
         for access in reads {
             let Some(iterators) = iterators(&access) else {
-                return refuse(format!("{} reads `{tensor}` at computed subscripts", s.name));
+                return refuse(format!("`{}` reads `{tensor}` at computed subscripts", s.name));
             };
             let packing =
                 Packing { statement, access, dims: iterators.into_iter().map(|v| (v, Part::Whole)).collect() };
             if packings.iter().any(|p| (p.statement, &p.access) == (statement, &packing.access)) {
-                return refuse(format!("`{tensor}` is read from a copy already"));
+                return refuse(format!("`{tensor}` is already read from a copy"));
             }
             packings.push(packing);
         }
@@ -91,7 +91,7 @@ pub fn pack(before: &Transformed, tensor: &Name, layout: &[Expr]) -> Result<Tran
         }
     }
     match (found, changed) {
-        (false, _) => refuse(format!("there is no copy of `{tensor}`: `cache_read {tensor}` makes one")),
+        (false, _) => refuse(format!("`{tensor}` has no copy: add `cache_read {tensor}` first")),
         (true, false) => {
             refuse(format!("no read of `{tensor}` has the loops of this layout, each whole or as `n / 8` and `n % 8`"))
         }
@@ -148,7 +148,7 @@ fn dimension(s: &Statement, e: &Expr) -> Result<Option<(Var, Part)>> {
         _ => iterator(e).map(|v| v.map(|v| (v, Part::Whole))),
     };
     let written = e.show(Style::Round);
-    found.ok_or_else(|| Error::refused(format!("`{written}` is no loop `n`, `n / 8` or `n % 8`")))
+    found.ok_or_else(|| Error::refused(format!("`{written}` is not a loop `n`, nor `n / 8` or `n % 8` of one")))
 }
 
 /// Returns true if a layout has all of an iterator: whole, or a tile and the point in it.

@@ -1,4 +1,4 @@
-//! Primitives about the parts that run on several threads, and their order.
+//! Primitives for phases: the parts that run on several threads, and their order.
 
 use crate::expr::syntax::Name;
 use crate::poly::schedule::{Node, Row, RowKind, Schedule};

@@ -1,4 +1,4 @@
-//! Primitives about the program: what the ILP is given instead of what was written. They come before all others.
+//! Primitives that normalize the program, as for the ILP. They come before all others.
 
 use crate::poly::normalize::index_set_split;
 use crate::poly::transform::state::{Original, Transformed};

@@ -1,4 +1,4 @@
-//! A reduction in two steps.
+//! Primitive `rfactor`: divides a reduction into two steps.
 
 use super::cache::{dimension_names, tensor};
 use super::fuse::value_of;
@@ -41,7 +41,7 @@ pub fn rfactor(before: &Transformed, name: &Name, over: &Loop, into: &Name) -> R
     let depth = steps.iter().position(reduces).expect("a loop of the reduction");
     if let Some(other) = steps[depth].phi.iter().find(|p| p.0 != id) {
         return refuse(format!(
-            "{} is in the loop `{}` of the reduction too",
+            "`{}` is also in loop `{}` of the reduction",
             scop.statement(other.0).name,
             steps[depth].name
         ));
@@ -57,7 +57,7 @@ pub fn rfactor(before: &Transformed, name: &Name, over: &Loop, into: &Name) -> R
     let names = dimension_names(&scop, target, &above.rows);
     let writes: Vec<_> = touches(&scop, &[id], target, true).into_iter().filter(|t| t.write).collect();
     let Some(domain) = above.reach(&scop, &writes, &decl.shape, &isl)? else {
-        return refuse(format!("{} never runs", s.name));
+        return refuse(format!("`{}` never runs", s.name));
     };
     let partial = TensorDecl { shape: [decl.shape.clone(), vec![count]].concat(), ..decl.clone() };
     let partial = add_temporary(&mut scop, &into.text, &partial);

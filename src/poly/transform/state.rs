@@ -1,4 +1,4 @@
-//! A program in the state that the primitives so far have made of it.
+//! State of a program between primitives.
 
 use crate::codegen::{Isa, Target};
 use crate::poly::analysis::dependence::{self, Dependences};

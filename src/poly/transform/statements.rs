@@ -1,4 +1,4 @@
-//! Primitives about which statements share loops.
+//! Primitives `merge` and `distribute`: loop fusion and loop distribution.
 
 use crate::expr::syntax::Name;
 use crate::poly::schedule::{Node, Row, Schedule};
@@ -26,7 +26,7 @@ pub fn merge(scop: &Scop, schedule: &Schedule, names: &[Name], at: &Name) -> Res
 
 fn merge_below(node: &Node, ids: &[StatementId], at: &Name) -> Result<Node> {
     match node {
-        Node::Leaf => refuse("these statements share all loops already"),
+        Node::Leaf => refuse("these statements already share all loops"),
         Node::Band(band, child) => Ok(single(band.rows[0].clone(), merge_below(child, ids, at)?)),
         Node::Sequence(children) => {
             let holds = |c: &(Vec<StatementId>, Node)| ids.iter().any(|id| c.0.contains(id));
@@ -101,7 +101,7 @@ pub fn distribute(scop: &Scop, schedule: &Schedule, names: &[Name], at: &Name) -
     let wanted = crate::poly::transform::argument::Loop { statement: names.first().cloned(), name: at.clone() };
     let row = crate::poly::transform::tree_edit::find(scop, schedule, &wanted)?;
     if let Some(outside) = starts.iter().flatten().find(|id| !row.phi.iter().any(|p| p.0 == **id)) {
-        return refuse(format!("loop `{at}` does not contain {}", scop.statement(*outside).name));
+        return refuse(format!("loop `{at}` does not contain `{}`", scop.statement(*outside).name));
     }
     replace(schedule, &row, &mut |row, below| {
         let all: Vec<StatementId> = row.phi.iter().map(|p| p.0).collect();

@@ -1,4 +1,4 @@
-//! Loops that are one tensor instruction.
+//! Primitive `tensorize`: maps loops to one tensor instruction.
 
 use super::loops::reorder;
 use crate::expr::syntax::Name;
@@ -28,7 +28,7 @@ pub fn tensorize(before: &Transformed, original: &Original, which: &Loops, with:
         return refuse(format!("loop `{}` is around several statements: one is an instruction", named[0].name));
     };
     if let Some(row) = named.iter().find(|r| r.tile != 1 || r.kind != RowKind::Serial) {
-        return refuse(format!("loop `{}` runs over tiles or is marked already", row.name));
+        return refuse(format!("loop `{}` runs over tiles or is already marked", row.name));
     }
     let innermost: Vec<&Row> = rows(schedule).into_iter().filter(|r| r.phi.iter().any(|p| p.0 == id)).collect();
     let last = &innermost[innermost.len().saturating_sub(named.len())..];

@@ -1,10 +1,10 @@
-//! A schedule in words: the primitives that make a given tree of a program.
+//! Translation of a schedule tree to primitives that make it of the program.
 //!
-//! In: a program and what the ILP path made of it. Out: primitives of the text language, of which [`super::apply_all`] makes
-//! the same Scop, tree, packings and loops; an error that says what they do not make. Where both trees have the same loops
-//! around the same statements nothing is said. Elsewhere loops are distributed until each statement is alone, each is
+//! In: a program and the result of the ILP for it. Out: primitives of the text language, of which [`super::apply_all`] makes
+//! the same Scop, tree, packings and loops; an error that names what they do not make. Where both trees have the same loops
+//! around the same statements no primitive is needed. Elsewhere loops are distributed until each statement is alone, each is
 //! given its rows ([`chain`]), and those that share loops are merged again. Loops over tiles have new names; the others
-//! keep the names that they have in the program. A loop over one value is none, wherever a tree has it.
+//! keep the names that they have in the program. Loops over one value do not count.
 
 pub mod context;
 mod loop_chain;
@@ -51,7 +51,7 @@ pub fn words(original: &Original, scop: &Scop, tiled: &Tiled) -> Result<Vec<Prim
     let made = apply_all(original, &placed).map_err(|(_, e)| e)?;
     match words.difference(made.state(), tiled)? {
         None => Ok(words.said),
-        Some(what) => Err(Error::Unsupported(format!("no words say {what}"))),
+        Some(what) => Err(Error::Unsupported(format!("{what} cannot be expressed as primitives"))),
     }
 }
 
@@ -117,13 +117,13 @@ impl Words<'_> {
             Ok(LoopNest { vars: vec![], ..lower::lower(self.scop, tiled)?.nest })
         };
         Ok(if made.scop != *self.scop {
-            Some("what becomes of its statements")
+            Some("the changes of its statements")
         } else if !same(&self.plain(&made.schedule), &self.plain(&tiled.schedule)) {
             Some("the order of its loops")
         } else if made.packings != tiled.packings {
-            Some("how its operands are packed")
+            Some("the packing of its operands")
         } else if loops(&as_given(self.scop, &made.schedule, &made.packings))? != loops(tiled)? {
-            Some("where its temporaries lie")
+            Some("the storage of its temporaries")
         } else {
             None
         })

@@ -1,4 +1,4 @@
-//! Finding and replacing rows of a tree. While it is edited, a tree has one row in each band.
+//! Edits of a tree: finds and replaces rows. While it is edited, a tree has one row in each band.
 
 use crate::expr::syntax::Name;
 use crate::poly::schedule::{Band, Node, Row, Schedule};
@@ -92,7 +92,7 @@ pub fn find(scop: &Scop, schedule: &Schedule, which: &Loop) -> Result<Row> {
         _ => {
             let of = |r: &Row| scop.statement(r.phi[0].0).name.clone();
             let several: Vec<String> = found.iter().map(|r| format!("{}({})", of(r), r.name)).collect();
-            refuse(format!("several loops are called `{which}`: say {}", several.join(" or ")))
+            refuse(format!("several loops are called `{which}`: write {}", several.join(" or ")))
         }
     }
 }
@@ -123,7 +123,7 @@ pub fn check_new(schedule: &Schedule, row: &Row, names: &[&Name]) -> Result<()> 
         let shares = |r: &&Row| r.phi.iter().any(|p| row.phi.iter().any(|q| q.0 == p.0));
         let taken = rows(schedule).into_iter().filter(shares).any(|r| r != row && r.name == name.text);
         if taken || names[..i].contains(name) {
-            return refuse(format!("there is a loop `{name}` already"));
+            return refuse(format!("loop `{name}` is already defined"));
         }
     }
     Ok(())

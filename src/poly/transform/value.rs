@@ -38,15 +38,15 @@ impl Value {
     pub fn new(scop: &Scop, name: &Name) -> Result<Value> {
         let tensor = tensor(scop, name)?;
         if scop.tensor(tensor).role != Role::Temporary {
-            return refuse(format!("{name} is no temporary: its values are wanted where the program computes them"));
+            return refuse(format!("`{name}` is not a temporary: its values are part of the result"));
         }
         if scop.private(tensor).is_some() {
-            return refuse(format!("{name} lives in an iteration of a loop already"));
+            return refuse(format!("`{name}` already lives in an iteration of a loop"));
         }
         let value = Value::of(scop, tensor);
         match (value.writers.is_empty(), value.readers.is_empty()) {
-            (true, _) => refuse(format!("nothing computes {name}")),
-            (_, true) => refuse(format!("nothing reads {name}")),
+            (true, _) => refuse(format!("nothing computes `{name}`")),
+            (_, true) => refuse(format!("nothing reads `{name}`")),
             _ => Ok(value),
         }
     }
@@ -133,7 +133,7 @@ pub fn check_given(scop: &Scop, value: &Value, same: &[Row], isl: &Isl) -> Resul
         let x = scop.statement(read.statement);
         let index: Option<Vec<Affine>> = read.index.iter().map(|i| i.affine().cloned()).collect();
         let Some(index) = index else {
-            return refuse(format!("{} reads elements of {name} that depend on data", x.name));
+            return refuse(format!("`{}` reads elements of `{name}` that depend on data", x.name));
         };
         let mut domain = Polyhedron::domain(x);
         read.guard.iter().for_each(|g| domain.inequalities.push(domain.form(g, 0)));
@@ -165,7 +165,7 @@ pub fn check_given(scop: &Scop, value: &Value, same: &[Row], isl: &Isl) -> Resul
                     element.join(",")
                 ));
             }
-            None => return refuse(format!("which assignment gives what {} reads of {name} does not follow", x.name)),
+            None => return refuse(format!("no assignment is known that computes what `{}` reads of `{name}`", x.name)),
         }
     }
     Ok(())

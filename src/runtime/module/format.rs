@@ -137,7 +137,10 @@ impl Module {
         let file = file::open(path)?;
         let length = file.metadata().map_err(failed)?.len();
         if length < HEADER as u64 {
-            return Err(Error::Invalid(format!("{}: no tilewright module: only {length} bytes", path.display())));
+            return Err(Error::Invalid(format!(
+                "{} is not a tilewright module: it has only {length} bytes",
+                path.display()
+            )));
         }
         // SAFETY: the mapping is private, so that nobody writes through it; that nobody changes the file itself while it
         // is mapped is asked of the caller above.
@@ -170,7 +173,7 @@ impl Module {
     /// Checks everything that can be checked before the description is parsed; where the description and the weights are.
     fn describe(bytes: &[u8]) -> Result<(Range<usize>, Range<usize>)> {
         if bytes.len() < HEADER || bytes[..8] != MAGIC {
-            return Err(Error::Invalid("no tilewright module: it does not start with the magic number".into()));
+            return Err(Error::Invalid("not a tilewright module: it does not start with the magic number".into()));
         }
         let word = |at: usize| u32::from_le_bytes(bytes[at..at + 4].try_into().expect("four bytes"));
         let version = word(8);

@@ -97,8 +97,8 @@ fn what_is_wrong_with_a_program_is_said_with_its_place() {
     let folder = Folder::new("wrong-programs");
     let program = written(&folder);
     fails(&["run", &program, "--program", "triple"], &["triple", "twice", "sums"]);
-    fails(&["run", MODEL, "--program", "triple"], &["no .tile file"]);
-    fails(&["run", MODEL, "--size", "MINI"], &["no .tile file"]);
+    fails(&["run", MODEL, "--program", "triple"], &["not a .tile file"]);
+    fails(&["run", MODEL, "--size", "MINI"], &["not a .tile file"]);
     let place = |arguments: &[&str], words: &[&str]| {
         let output = tilewright(arguments);
         let error = String::from_utf8_lossy(&output.stderr);
@@ -140,7 +140,7 @@ fn schedules_are_checked_and_used() {
     succeeds(&["run", &program, "--save", &hand, "--schedule", "good"]);
     assert_eq!(saved(&ilp, 0), saved(&hand, 0));
     fails(&["run", &program, "--schedule", "better"], &["better", "good"]);
-    fails(&["run", MODEL, "--schedule", "good"], &["no .tile file"]);
+    fails(&["run", MODEL, "--schedule", "good"], &["not a .tile file"]);
     std::fs::write(&program, format!("{good}schedule bad for f {{ parallel i }}\n")).unwrap();
     let output = tilewright(&["check", &program]);
     let (verdicts, error) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));

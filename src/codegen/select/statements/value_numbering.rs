@@ -1,6 +1,6 @@
-//! Value numbering: what registers are known to hold within a block.
+//! Value numbering: the known values of registers within a block.
 //!
-//! Invariant: what was read from memory is forgotten when that memory is written, and everything when a new block begins.
+//! Invariant: values read from memory are forgotten when that memory is written, and all values when a new block begins.
 
 use crate::codegen::loopnest::BufferKind;
 use crate::codegen::select::state::Branch;

@@ -1,4 +1,4 @@
-//! Updates on a local tile of their target.
+//! Accumulation on a local tile of the target.
 
 use super::{MAX_TILE, Site, expands, rows_below};
 use crate::codegen::loopnest::Stmt;

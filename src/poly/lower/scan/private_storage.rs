@@ -1,4 +1,4 @@
-//! Memory of temporaries that each iteration of some loops has for itself.
+//! Private storage: memory for the elements of a temporary that one iteration of some loops needs.
 
 use super::{Site, both, is_empty};
 use crate::codegen::loopnest::Stmt;
@@ -118,7 +118,7 @@ impl Lowering<'_> {
         });
         let layout = |t: BufferId| scop.private(t).map_or(&[][..], |p| &p.layout);
         if let Some(t) = gathered.filter(|t| !layout(*t).is_empty()) {
-            return Err(Error::Unsupported(format!("a gather from {}, which is packed", scop.tensor(t).name)));
+            return Err(Error::Unsupported(format!("a gather from `{}`, which is packed", scop.tensor(t).name)));
         }
         for (tensor, index) in touched {
             let digits = layout(tensor);

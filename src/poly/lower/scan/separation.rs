@@ -1,4 +1,4 @@
-//! Full and partial tiles apart: a loop is divided where no statement below it needs a condition.
+//! Separation of full and partial tiles: a loop is divided into the part in which no statement needs a condition, and the rest.
 
 use super::{Done, MAX_STORES, Shadow, Site, both, expands, is_empty, rows_below};
 use crate::poly::lower::state::Lowering;

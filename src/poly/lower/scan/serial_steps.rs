@@ -1,4 +1,4 @@
-//! Parallel rows inside of a serial outermost row: one parallel loop with barriers.
+//! Serial outermost rows around parallel rows: one parallel loop with barriers.
 
 use super::{Site, both, condition};
 use crate::codegen::loopnest::{LoopKind, Stmt};

@@ -1,4 +1,4 @@
-//! Two rows of tiles in waves: one parallel loop with barriers.
+//! Wavefronts of two rows of tiles (Lamport 1974): one parallel loop with barriers.
 
 use super::{Site, both, condition, is_empty};
 use crate::codegen::loopnest::{LoopKind, Stmt};

@@ -1,4 +1,4 @@
-//! The search for the sizes of several tile rows.
+//! Search for the sizes of several tile rows.
 //!
 //! In: the sizes that each row may have, ascending, and the cost of a choice of all; a choice that does not fit has none. Out:
 //! the best choice. Few choices are all tried. Of many, each pair of rows in turn takes its best sizes while the others keep

@@ -1,4 +1,4 @@
-//! Blocks of sums over lanes: `C[i][j] += A[i][k] * A[j][k]` with k in lanes reads each vector of a row once for several
+//! Register blocks of sums over lanes: `C[i][j] += A[i][k] * A[j][k]` with k in lanes reads each vector of a row once for several
 //! others.
 //!
 //! In: the band around such a sum. Out: two of its rows with their points, as many accumulators as half of the

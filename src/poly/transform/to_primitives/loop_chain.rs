@@ -1,4 +1,4 @@
-//! The rows of one statement that is alone in its loops.
+//! Primitives for the rows of one statement that is alone in its loops.
 //!
 //! In: its rows as they are and as they should be. Out: reverse, shift and skew until the rows over single values have their
 //! times, split for each row over tiles (changed where its time is that of no row over single values), reorder. The times
@@ -37,7 +37,7 @@ impl Words<'_> {
         let mut known = fixed.clone();
         for row in to.iter().filter(|r| r.tile == 1) {
             let point = if constant(&row) { self.settle(id, &mut spare, row.of(id)) } else { points.next() };
-            known.push(point.ok_or_else(|| self.unsaid("loops", id))?);
+            known.push(point.ok_or_else(|| self.inexpressible("loops", id))?);
         }
         let moved = |r: &&Row| shared || spare.iter().all(|s| s.name != r.name);
         let mut order: Vec<String> = from.iter().filter(moved).map(|r| r.name.clone()).collect();
@@ -68,8 +68,11 @@ impl Words<'_> {
         Ok(())
     }
 
-    fn unsaid(&self, what: &str, id: StatementId) -> Error {
-        Error::Unsupported(format!("no words say the {what} of {}", self.scop.statement(id).name))
+    fn inexpressible(&self, what: &str, id: StatementId) -> Error {
+        Error::Unsupported(format!(
+            "the {what} of `{}` cannot be expressed as primitives",
+            self.scop.statement(id).name
+        ))
     }
 
     /// Emits the primitives that give a loop over one value the time `to`.
@@ -89,7 +92,7 @@ impl Words<'_> {
     /// Emits the primitives that give the loops `from` the times `to`; returns the loops in the order of `to`.
     fn points(&mut self, id: StatementId, fixed: &[Link], from: Vec<Link>, to: &[Affine]) -> Result<Vec<Link>> {
         if from.len() != to.len() {
-            return Err(self.unsaid("loops", id));
+            return Err(self.inexpressible("loops", id));
         }
         let own = |a: &Affine| -> i64 {
             let outer = |v| fixed.iter().any(|f| f.phi.uses(v));
@@ -118,7 +121,7 @@ impl Words<'_> {
         for wanted in &reduced {
             let found = from.iter().find(|l| l.phi.terms.iter().any(|t| wanted.uses(t.0)));
             let Some(found) = found.filter(|_| own(wanted) == 1) else {
-                return Err(self.unsaid("loops", id));
+                return Err(self.inexpressible("loops", id));
             };
             let mut phi = found.phi.clone();
             let which = self.one(id, &found.name);
@@ -137,7 +140,7 @@ impl Words<'_> {
                 }
             }
             if !rest.is_constant() {
-                return Err(self.unsaid("loops", id));
+                return Err(self.inexpressible("loops", id));
             }
             if rest.constant != 0 {
                 self.said.push(Primitive::Shift { which, by: rest.constant });
@@ -148,7 +151,7 @@ impl Words<'_> {
         names.sort();
         names.dedup();
         if names.len() != from.len() {
-            return Err(self.unsaid("loops", id));
+            return Err(self.inexpressible("loops", id));
         }
         for &(a, factor, b) in steps.iter().rev() {
             self.skew(id, &links[a].name.clone(), factor, &links[b].name.clone());
@@ -171,7 +174,7 @@ impl Words<'_> {
                 let one = parts.iter().flatten().zip(known).skip(fixed).find(|(c, _)| c.abs() == 1);
                 match one.map(|x| x.1).or(points.last()) {
                     Some(base) => base,
-                    None => return Err(self.unsaid("tiles", id)),
+                    None => return Err(self.inexpressible("tiles", id)),
                 }
             }
         };
