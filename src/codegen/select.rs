@@ -2,9 +2,10 @@
 //!
 //! Each top-level statement of the nest becomes a function. `prepare` decides on vectors and unrolling, `select`
 //! expands statements to vector instructions over symbolic addresses, `hoist` moves invariants out of innermost loops,
-//! `scalar_replacement` keeps what the next iterations load again in registers, `prefetch` asks for panels before they are
-//! needed, `address` gives pointers registers and bumps them, `single_lane` computes in as few lanes as are used. The nest's meaning (`interpret.rs`) is kept, except that sums over vector lanes
-//! are taken in another (fixed) order and that products in sums are fused.
+//! `scalar_replacement` keeps what the next iterations load again in registers, `prefetch` asks for panels before they
+//! are needed, `address` gives pointers registers and bumps them, `single_lane` computes in as few lanes as are used.
+//! The nest's meaning (`interpret.rs`) is kept, except that sums over vector lanes are taken in another (fixed) order
+//! and that products in sums are fused.
 
 pub mod access;
 pub mod address;

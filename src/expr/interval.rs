@@ -102,7 +102,8 @@ impl Facts {
         (lo, hi)
     }
 
-    /// As [`Facts::bounds`], for a form in other units than the facts: each fact is scaled until one of its variables cancels.
+    /// As [`Facts::bounds`], for a form in other units than the facts: each fact is scaled until one of its variables
+    /// cancels.
     pub fn scaled_bounds(&self, affine: &Affine) -> (i64, i64) {
         let (mut lo, mut hi) = self.box_bounds(affine);
         for c in &self.conditions {

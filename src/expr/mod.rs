@@ -1,4 +1,5 @@
-//! The words that all stages share: affine forms, scalar expressions, their meaning, intervals, and expressions as they are written.
+//! The language of all stages: affine forms, scalar expressions, their meaning, intervals, and expressions as they are
+//! written.
 
 pub mod affine;
 pub mod expression;

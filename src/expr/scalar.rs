@@ -4,11 +4,12 @@
 //! A [`Value`] is one element. The trait [`Number`] has the same meaning for a known Rust type, so that an interpreter can
 //! run over whole rows.
 //!
-//! Integers wrap; division and remainder by zero give 0. `f16` and `bf16` compute in f32 and round each result. Functions
-//! of f32 are evaluated in f64 and rounded once. `Min` and `Max` return the first operand when neither is less: `x` bounded
-//! by a constant stays not-a-number. A reduction by `Min` or `Max` keeps not-a-number in whatever order it runs
-//! ([`accumulate`]); one of `max(-inf, x)` leaves it out. A cast from float to integer truncates towards zero and saturates; not-a-number becomes 0. A
-//! cast between integers keeps the low bits; a cast to bool asks whether the value differs from 0.
+//! Integers wrap; division and remainder by zero give 0. `f16` and `bf16` compute in f32 and round each result.
+//! Functions of f32 are evaluated in f64 and rounded once. `Min` and `Max` return the first operand when neither is
+//! less: `x` bounded by a constant stays not-a-number. A reduction by `Min` or `Max` keeps not-a-number in whatever
+//! order it runs ([`accumulate`]); one of `max(-inf, x)` leaves it out. A cast from float to integer truncates towards
+//! zero and saturates; not-a-number becomes 0. A cast between integers keeps the low bits; a cast to bool asks whether
+//! the value differs from 0.
 
 use crate::expr::{BinaryOp, CompareOp, Expr, Scalar, UnaryOp};
 use crate::runtime::{DType, Error, Result};

@@ -34,7 +34,7 @@ use rows::Rows;
 use std::collections::BTreeMap;
 
 pub use program::How;
-pub use report::{Outcome, Report};
+pub use report::{ExtractionReport, Outcome};
 
 /// The choice of e-nodes and their kernels.
 #[derive(Clone, Debug, Default)]
@@ -49,11 +49,16 @@ pub struct Extraction {
 /// Chooses an e-node and a kernel for every class that the roots need. The graph has no more multiply-adds than the source
 /// graph: where the cheapest has, candidates are exchanged for those with fewer, and if that does not suffice only the
 /// e-nodes of the source graph are allowed.
-pub fn extract(network: &Network, roots: &[Id], target: &Target, max_variables: usize) -> Result<(Extraction, Report)> {
+pub fn extract(
+    network: &Network,
+    roots: &[Id],
+    target: &Target,
+    max_variables: usize,
+) -> Result<(Extraction, ExtractionReport)> {
     let budget = work::of_source(network, roots);
     let problem = Problem::new(network, roots, target, Terms::Current)?;
     let mut rows = Rows::new(&problem);
-    let mut report = Report { source_work: budget, ..Report::default() };
+    let mut report = ExtractionReport { source_work: budget, ..ExtractionReport::default() };
     let (greedy, start) = greedy::solve(&problem, &mut rows)?;
     report.greedy_ns = rows.program.total(&start);
     let mut best = solve::solve(&problem, &mut rows, &greedy, start, max_variables, &mut report);
@@ -72,13 +77,18 @@ pub fn extract(network: &Network, roots: &[Id], target: &Target, max_variables: 
 }
 
 /// The e-nodes of the source graph, with kernels as the greedy answer joins them.
-fn from_source(network: &Network, roots: &[Id], target: &Target, report: Report) -> Result<(Extraction, Report)> {
+fn from_source(
+    network: &Network,
+    roots: &[Id],
+    target: &Target,
+    report: ExtractionReport,
+) -> Result<(Extraction, ExtractionReport)> {
     let problem = Problem::new(network, roots, target, Terms::Source)?;
     let mut rows = Rows::new(&problem);
     let (_, values) = greedy::solve(&problem, &mut rows)?;
     let answer = Answer::new(&problem, &rows, &values);
     let (chosen_ns, work) = (rows.program.total(&values), work::of(&problem, &answer.chosen));
-    Ok((problem.extraction(&answer), Report { chosen_ns, work, bound_ns: None, ..report }))
+    Ok((problem.extraction(&answer), ExtractionReport { chosen_ns, work, bound_ns: None, ..report }))
 }
 
 impl Problem<'_> {

@@ -75,14 +75,14 @@ pub fn lower_initial(equations: &[Equation], arrays: &[TensorDecl], sizes: &Size
 }
 
 /// The elements that one equation defines: in each dimension first, step, count.
-type Part = Vec<(i64, i64, i64)>;
+type IndexBox = Vec<(i64, i64, i64)>;
 
 struct Builder<'a> {
     sizes: &'a Sizes,
     style: Style,
     arrays: Vec<TensorDecl>,
     /// The parts of each array that are defined so far.
-    parts: Vec<Vec<Part>>,
+    parts: Vec<Vec<IndexBox>>,
     definitions: Vec<Definition>,
 }
 
@@ -199,7 +199,7 @@ impl<'a> Builder<'a> {
     }
 
     /// `=` and `+=!`: a part of a tensor that no equation has read yet.
-    fn define(&mut self, e: &Equation, mut definition: Definition, part: Part, dtype: DType) -> Checked<()> {
+    fn define(&mut self, e: &Equation, mut definition: Definition, part: IndexBox, dtype: DType) -> Checked<()> {
         let target = match self.known(e) {
             Some(id) => id,
             None => {
@@ -239,7 +239,7 @@ impl<'a> Builder<'a> {
     }
 
     /// `+=` and its like: the next version of a complete tensor.
-    fn update(&mut self, e: &Equation, mut definition: Definition, part: Part, op: BinaryOp) -> Checked<()> {
+    fn update(&mut self, e: &Equation, mut definition: Definition, part: IndexBox, op: BinaryOp) -> Checked<()> {
         let Some(old) = self.known(e).filter(|id| !self.parts[id.0 as usize].is_empty()) else {
             let message = format!("`{}` has no value yet that could be updated", e.target);
             return Err(Problem::invalid(e.target.span, message));
@@ -312,7 +312,7 @@ impl<'a> Builder<'a> {
     /// The parts are disjoint, so that counting suffices.
     fn check_complete(&self, array: BufferId, span: Span) -> Checked<()> {
         let decl = &self.arrays[array.0 as usize];
-        let count = |p: &Part| p.iter().map(|d| d.2 as i128).product::<i128>();
+        let count = |p: &IndexBox| p.iter().map(|d| d.2 as i128).product::<i128>();
         let defined: i128 = self.parts[array.0 as usize].iter().map(count).sum();
         let all: i128 = decl.shape.iter().map(|&n| n as i128).product();
         if defined == all {
@@ -405,7 +405,7 @@ fn from_zero(d: Definition, ranges: &[Interval]) -> Definition {
 }
 
 /// The elements that the left-hand side names.
-fn part(e: &Equation, write: &[Affine], ranges: &[Interval]) -> Checked<Part> {
+fn part(e: &Equation, write: &[Affine], ranges: &[Interval]) -> Checked<IndexBox> {
     let mut used: Vec<Var> = vec![];
     let mut out = vec![];
     for (w, text) in write.iter().zip(&e.subscripts) {
@@ -429,7 +429,7 @@ fn part(e: &Equation, write: &[Affine], ranges: &[Interval]) -> Checked<Part> {
 }
 
 /// Returns true if two parts have a common element.
-fn overlap(a: &Part, b: &Part) -> bool {
+fn overlap(a: &IndexBox, b: &IndexBox) -> bool {
     a.iter().zip(b).all(|(&(a, s, n), &(b, t, m))| {
         let (low, high) = (a.max(b), (a + s * (n - 1)).min(b + t * (m - 1)));
         let first = low + (a - low).rem_euclid(s);

@@ -43,7 +43,7 @@ pub struct Kernel {
 
 /// Writes the loops of `tiled`. `Unsupported` for a schedule that fixes iterators only up to a stride.
 pub fn lower(scop: &Scop, tiled: &Tiled) -> Result<Kernel> {
-    lower_as(scop, tiled, !is_box(scop, &tiled.schedule))
+    lower_as(scop, tiled, !is_rectangular(scop, &tiled.schedule))
 }
 
 /// Lowers by the scan of polyhedra (`scans`) or by classes.
@@ -84,7 +84,7 @@ fn lower_as(scop: &Scop, tiled: &Tiled, scans: bool) -> Result<Kernel> {
 /// Returns true if boxes describe all loops: no temporary is private to an iteration, the points of a tile are values
 /// of the same φ, and the original order is that of a tensor expression, or every domain is a box and every row is one
 /// iterator of each statement, unshifted; and no row follows from others, as those below a fused loop do.
-fn is_box(scop: &Scop, schedule: &Schedule) -> bool {
+fn is_rectangular(scop: &Scop, schedule: &Schedule) -> bool {
     let rows = |id| schedule.path(id).into_iter().filter_map(|s| if let Step::Row(r) = s { Some(r) } else { None });
     let points = |id, tile: &Row| rows(id).any(|r| r.tile == 1 && r.of(id) == tile.of(id));
     let serial = |r: &&Row| r.kind != RowKind::Wavefront && r.kind != RowKind::Parallel;

@@ -244,7 +244,11 @@ scop heat {
         assert_eq!(scop.to_string(), text);
         for (from, to, message) in [
             ("{U}", "{S}", "schedule refused: a sequence covers {S, T, S} where {S, T, U} are scheduled"),
-            ("[serial] T(-i)", "[serial tile 4] T(i)", "schedule refused: several instances of `T` run at the same time"),
+            (
+                "[serial] T(-i)",
+                "[serial tile 4] T(i)",
+                "schedule refused: several instances of `T` run at the same time",
+            ),
         ] {
             assert_eq!(parse::scop(&text.replacen(from, to, 1)).unwrap_err().to_string(), message);
         }

@@ -87,12 +87,12 @@ impl Schedule {
 
 /// The work of one step of a serial outermost row, beside that before and after the row.
 #[derive(Clone, PartialEq, Debug)]
-pub struct Part {
+pub struct SchedulePart {
     pub statements: Vec<StatementId>,
     pub node: Node,
 }
 
-impl Part {
+impl SchedulePart {
     /// The row of which threads share the iterations.
     pub fn parallel(&self) -> Option<&Row> {
         self.first().filter(|r| r.kind == RowKind::Parallel)
@@ -106,25 +106,25 @@ impl Part {
 
 /// The parts of each step of the first row of a band that is outermost in its phase, where that row is serial and some part
 /// is divided over threads: the parts run one after the other, with a barrier between two.
-pub fn parts_of(band: &Band, child: &Node) -> Option<Vec<Part>> {
+pub fn parts_of(band: &Band, child: &Node) -> Option<Vec<SchedulePart>> {
     let parts = steps_of(band, child)?;
     parts.iter().any(|p| p.parallel().is_some()).then_some(parts)
 }
 
 /// The parts of each step of the first row of a band, which is serial and over single values.
-pub fn steps_of(band: &Band, child: &Node) -> Option<Vec<Part>> {
+pub fn steps_of(band: &Band, child: &Node) -> Option<Vec<SchedulePart>> {
     let (row, rest) = band.rows.split_first()?;
     let plain = row.kind == RowKind::Serial && row.tile == 1 && row.pad == 1;
     let statements = || row.phi.iter().map(|p| p.0).collect();
     let parts = match child {
         _ if !rest.is_empty() => {
             let inner = Band { rows: rest.to_vec(), permutable: band.permutable };
-            vec![Part { statements: statements(), node: Node::Band(inner, Box::new(child.clone())) }]
+            vec![SchedulePart { statements: statements(), node: Node::Band(inner, Box::new(child.clone())) }]
         }
         Node::Sequence(children) => {
-            children.iter().map(|(s, node)| Part { statements: s.clone(), node: node.clone() }).collect()
+            children.iter().map(|(s, node)| SchedulePart { statements: s.clone(), node: node.clone() }).collect()
         }
-        node => vec![Part { statements: statements(), node: node.clone() }],
+        node => vec![SchedulePart { statements: statements(), node: node.clone() }],
     };
     plain.then_some(parts)
 }

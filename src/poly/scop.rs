@@ -6,7 +6,7 @@
 //! interleaved in common loops, triangular domains. In both the original order is a schedule tree like any other.
 
 use crate::expr::BufferId;
-use crate::poly::schedule::{Band, Node, Part, Row, RowKind, Schedule};
+use crate::poly::schedule::{Band, Node, Row, RowKind, Schedule, SchedulePart};
 use crate::poly::statement::{Definition, Program, Statement, StatementId, TensorDecl};
 use crate::poly::storage::Private;
 use serde::{Deserialize, Serialize};
@@ -65,10 +65,10 @@ impl Scop {
 
 impl Scop {
     /// Returns true if each temporary with private memory is used in at most one of these parts.
-    pub fn private_to(&self, parts: &[Part]) -> bool {
+    pub fn private_to(&self, parts: &[SchedulePart]) -> bool {
         self.privates.iter().all(|p| {
             let users = self.users(p.tensor);
-            let within = |part: &&Part| users.iter().any(|id| part.statements.contains(id));
+            let within = |part: &&SchedulePart| users.iter().any(|id| part.statements.contains(id));
             parts.iter().filter(within).count() <= 1
         })
     }

@@ -48,7 +48,7 @@ pub fn tile(scop: &Scop, schedule: &Schedule, target: &Target) -> Result<Tiled> 
     let mut packings = vec![];
     let mut planned = vec![];
     for (statements, node) in phases {
-        if is_box(scop, &statements, node) {
+        if is_tensor_expression(scop, &statements, node) {
             let phase = Phase { scop, target, instructions, statements: &statements };
             planned.extend(phase.plan_apart(node, &mut packings));
         } else {
@@ -83,7 +83,7 @@ pub fn tile(scop: &Scop, schedule: &Schedule, target: &Target) -> Result<Tiled> 
 
 /// Returns true if a phase has the shape of a tensor expression: boxes, loops over one iterator of each statement, and
 /// innermost loops that carry only the sum of the one statement in them.
-fn is_box(scop: &Scop, statements: &[StatementId], node: &Node) -> bool {
+fn is_tensor_expression(scop: &Scop, statements: &[StatementId], node: &Node) -> bool {
     if scop.order == Schedule::in_sequence(&scop.statements) {
         return true;
     }
@@ -171,7 +171,7 @@ fn in_steps(scop: &Scop, node: &mut Node, ns: f64) -> bool {
     };
     let all =
         work(&parts.iter().flat_map(|p| p.statements.clone()).collect::<Vec<_>>()) * band.rows[0].extent(scop) as f64;
-    let share = |p: &Part| {
+    let share = |p: &SchedulePart| {
         let worth = ns * work(&p.statements) / all >= SERIAL_NS;
         p.first().is_some_and(|r| worth && r.coincident && r.kind == RowKind::Serial && r.extent(scop) > r.tile)
     };

@@ -50,9 +50,9 @@ struct Job {
 /// others take from the back.
 #[repr(align(128))]
 #[derive(Default)]
-struct Part(AtomicU64);
+struct WorkRange(AtomicU64);
 
-impl Part {
+impl WorkRange {
     fn set(&self, units: Range<u64>) {
         self.0.store(word(&units), Relaxed);
     }
@@ -97,7 +97,7 @@ fn word(units: &Range<u64>) -> u64 {
 struct Shared {
     bells: Vec<Bell>,
     /// Of the current job, for each thread.
-    parts: Vec<Part>,
+    parts: Vec<WorkRange>,
     /// Written by the thread that holds the crew while no bell is armed and no part is running.
     job: UnsafeCell<Job>,
     /// Workers that may still be at the current job.
@@ -163,7 +163,7 @@ impl Pool {
         check_count(threads)?;
         let shared = Arc::new(Shared {
             bells: (1..threads).map(|_| Bell::default()).collect(),
-            parts: (0..threads.max(1)).map(|_| Part::default()).collect(),
+            parts: (0..threads.max(1)).map(|_| WorkRange::default()).collect(),
             job: UnsafeCell::new(Job { work: &|_, _, _| {}, count: 0, grain: 1 }),
             pending: AtomicUsize::new(0),
             caller_asleep: AtomicBool::new(false),
@@ -349,7 +349,7 @@ fn perform(shared: &Shared, thread: usize) {
             while let Some(units) = own.take_front() {
                 work(units.start as i64 * grain, (units.end as i64 * grain).min(count), thread);
             }
-            let Some(units) = others().find_map(Part::take_back) else { break };
+            let Some(units) = others().find_map(WorkRange::take_back) else { break };
             own.set(units);
         }
     };

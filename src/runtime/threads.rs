@@ -14,8 +14,8 @@ pub fn check_count(threads: usize) -> Result<()> {
     }
 }
 
-/// Runs `work` on the calling thread and on up to `threads - 1` others at once; on fewer where the system has no more. Returns
-/// when all are done. `work` must complete everything even if only one thread runs it.
+/// Runs `work` on the calling thread and on up to `threads - 1` others at once; on fewer where the system has no more.
+/// Returns when all are done. `work` must complete everything even if only one thread runs it.
 pub fn together(threads: usize, work: impl Fn() + Sync) {
     std::thread::scope(|scope| {
         for _ in 1..threads.min(MAX_THREADS) {

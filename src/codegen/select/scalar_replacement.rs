@@ -1,13 +1,13 @@
 //! Scalar replacement: reuses a value that an earlier access of a loop has in a register instead of loading it again.
 //!
-//! After Callahan, Carr and Kennedy (1990) and Carr and Kennedy (1994), on the tree of vector instructions, where unrolled and
-//! vector loops are expanded and every address is an affine form in bytes.
+//! After Callahan, Carr and Kennedy (1990) and Carr and Kennedy (1994), on the tree of vector instructions, where
+//! unrolled and vector loops are expanded and every address is an affine form in bytes.
 //!
-//! In: the tree of a phase. Out: the same with fewer loads. In an innermost loop the load of an address (the *consumer*) is
-//! replaced where a load or store (the *generator*) that runs in every iteration had the same address `d` iterations before,
-//! `0 ≤ d ≤ MAX_DISTANCE`, and no write between the two may touch it. The value moves through `d` registers: copies at the end
-//! of each iteration rotate them, loads before the loop fill them for the first `d` iterations. A load whose address does
-//! not move and that nothing in the loop writes stands before the loop.
+//! In: the tree of a phase. Out: the same with fewer loads. In an innermost loop the load of an address (the
+//! *consumer*) is replaced where a load or store (the *generator*) that runs in every iteration had the same address
+//! `d` iterations before, `0 ≤ d ≤ MAX_DISTANCE`, and no write between the two may touch it. The value moves through
+//! `d` registers: copies at the end of each iteration rotate them, loads before the loop fill them for the first `d`
+//! iterations. A load whose address does not move and that nothing in the loop writes stands before the loop.
 //!
 //! Invariants: distinct roots are distinct memory (distinct arguments overlap only where both are read); a write that is not
 //! proven to be elsewhere ends the reuse; a load before the loop runs only where the iteration that needs it runs.

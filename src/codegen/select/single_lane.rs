@@ -1,8 +1,8 @@
 //! Lane narrowing: each instruction computes only the lanes that are read of its result.
 //!
-//! Uniform values stand in every lane of a full register (see `select.rs`). Where only the first lane is read, as in a scalar
-//! statement, the shortest register does: a division of a full register takes four times as long as one of a single element, a
-//! plain load is faster than a broadcast, and a full register of AVX-512 has fewer ports.
+//! Uniform values stand in every lane of a full register (see `select.rs`). Where only the first lane is read, as in a
+//! scalar statement, the shortest register does: a division of a full register takes four times as long as one of a
+//! single element, a plain load is faster than a broadcast, and a full register of AVX-512 has fewer ports.
 //!
 //! In and out: a function. Invariant: only lanes that nothing reads become unspecified.
 

@@ -2,8 +2,8 @@
 //!
 //! `a·b + c` of floats is contracted to one fused operation wherever the product stands directly in the sum, on every
 //! target alike: how often a value is rounded follows from its expression alone. A cast of the product to its own type
-//! keeps it rounded; the polyhedral side sets it where a value is read more than once (its module `rounding`). Integers of eight bits are kept in range after each operation. An i64 whose interval fits is computed in
-//! lanes of 32 bits.
+//! keeps it rounded; the polyhedral side sets it where a value is read more than once (its module `rounding`). Integers
+//! of eight bits are kept in range after each operation. An i64 whose interval fits is computed in lanes of 32 bits.
 
 use crate::codegen::loopnest::LoopNest;
 use crate::codegen::select::half_precision::is_half;

@@ -78,8 +78,8 @@ pub(super) fn reduce(b: &mut Build, op: ReduceOp, axes: &[usize], keep: bool) {
     b.assign(b.target(), space_out, y);
 }
 
-/// The body of a greatest element that leaves not-a-number out. It reaches the result by the sum of the exponentials, so that
-/// the greatest element need not keep it.
+/// The body of a greatest element that leaves not-a-number out. It reaches the result by the sum of the exponentials,
+/// so that the greatest element need not keep it.
 fn numbers(dtype: DType, x: Expr) -> Expr {
     if dtype.is_float() { Expr::binary(BinaryOp::Max, constant(dtype, f64::NEG_INFINITY), x) } else { x }
 }

@@ -1,7 +1,8 @@
 //! Graph to e-graph and back.
 //!
-//! In: a graph; or an e-graph and the chosen e-nodes. Out: the e-graph of its nodes and the class of each value; or the graph
-//! of the chosen e-nodes, with the inputs, outputs and names of the original. Invariant: an operator keeps its type.
+//! In: a graph; or an e-graph and the chosen e-nodes. Out: the e-graph of its nodes and the class of each value; or the
+//! graph of the chosen e-nodes, with the inputs, outputs and names of the original. Invariant: an operator keeps its
+//! type.
 
 use crate::graph::egraph::network::{Head, Network, Term};
 use crate::graph::extract::Extraction;

@@ -172,8 +172,8 @@ impl Network {
         })
     }
 
-    /// Restores congruence after unions. E-nodes that became congruent are current if one of them is: what was replaced takes
-    /// nothing along.
+    /// Restores congruence after unions. E-nodes that became congruent are current if one of them is: what was replaced
+    /// takes nothing along.
     pub fn rebuild(&mut self) {
         self.egraph.rebuild();
         if self.replaced.is_empty() {

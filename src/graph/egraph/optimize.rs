@@ -63,7 +63,7 @@ pub struct Report {
     pub fold_ms: f64,
 }
 
-impl std::fmt::Display for Report {
+impl std::fmt::Display for OptimizationReport {
     fn fmt(&self, f: &mut std::fmt::Formatter) -> std::fmt::Result {
         let Report { nodes_before, nodes_after, enodes, classes, iterations, stop, .. } = self;
         writeln!(f, "graph: {nodes_before} operators, {nodes_after} after rewriting")?;
@@ -86,7 +86,7 @@ impl std::fmt::Display for Report {
 pub struct Optimized {
     pub graph: Graph,
     pub places: Vec<Place>,
-    pub report: Report,
+    pub report: OptimizationReport,
 }
 
 /// Rewrites the graph and returns the cheapest equal one that was found.
@@ -115,7 +115,7 @@ pub fn optimize(graph: &Graph, target: &Target, options: &Options) -> Result<Opt
     let start = std::time::Instant::now();
     let (unfolded, places) = store(graph, &loaded, &chosen)?;
     let (result, places) = constants::fold(&unfolded, &places)?;
-    let report = Report {
+    let report = OptimizationReport {
         rules: growth.fired,
         nodes_before: graph.nodes.len(),
         nodes_after: result.nodes.len(),

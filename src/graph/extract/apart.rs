@@ -5,7 +5,7 @@
 //! is the sum of theirs. Equal components, such as the layers of a network, are solved once. A component of more variables
 //! than are allowed is solved window by window with the rest held, and has no bound.
 
-use crate::graph::extract::program::{How, Program, Row, Solved};
+use crate::graph::extract::program::{BinaryProgram, How, Row, Solved};
 use std::collections::HashMap;
 use std::rc::Rc;
 
@@ -16,7 +16,7 @@ pub struct Memo {
 }
 
 impl Memo {
-    fn solve(&mut self, program: &Program, start: &[bool]) -> Rc<Result<Solved, String>> {
+    fn solve(&mut self, program: &BinaryProgram, start: &[bool]) -> Rc<Result<Solved, String>> {
         let cost = program.cost.iter().map(|c| c.to_bits()).collect();
         let key = (cost, program.rows.clone(), start.to_vec());
         self.solved.entry(key).or_insert_with(|| Rc::new(program.solve(start))).clone()
@@ -41,7 +41,7 @@ pub struct Together {
 }
 
 /// Solves `program` from `start`; no part has more than `limit` variables. Windows follow the `position` of variables.
-pub fn solve(program: &Program, start: &[bool], position: &[usize], limit: usize, memo: &mut Memo) -> Together {
+pub fn solve(program: &BinaryProgram, start: &[bool], position: &[usize], limit: usize, memo: &mut Memo) -> Together {
     let fixed = fixed(program);
     let open: Vec<bool> = fixed.iter().map(Option::is_none).collect();
     let pieces = program.components(&open);
@@ -75,7 +75,7 @@ pub fn solve(program: &Program, start: &[bool], position: &[usize], limit: usize
 
 /// Overlapping windows in the order of `position`, each with the rest held.
 fn by_windows(
-    program: &Program,
+    program: &BinaryProgram,
     mut values: Vec<bool>,
     position: &[usize],
     limit: usize,
@@ -102,12 +102,12 @@ fn by_windows(
 }
 
 /// The programs of the pieces, numbered in their order; the variables outside have the values of `held`.
-fn split(program: &Program, pieces: &[Vec<usize>], held: &[bool]) -> Vec<Program> {
+fn split(program: &BinaryProgram, pieces: &[Vec<usize>], held: &[bool]) -> Vec<BinaryProgram> {
     let mut place: Vec<Option<(usize, usize)>> = vec![None; held.len()];
-    let mut parts: Vec<Program> = vec![];
+    let mut parts: Vec<BinaryProgram> = vec![];
     for (p, piece) in pieces.iter().enumerate() {
         piece.iter().enumerate().for_each(|(i, &v)| place[v] = Some((p, i)));
-        parts.push(Program { cost: piece.iter().map(|&v| program.cost[v]).collect(), rows: vec![] });
+        parts.push(BinaryProgram { cost: piece.iter().map(|&v| program.cost[v]).collect(), rows: vec![] });
     }
     for row in &program.rows {
         let Some((p, _)) = row.terms.iter().find_map(|t| place[t.0]) else { continue };
@@ -124,7 +124,7 @@ fn split(program: &Program, pieces: &[Vec<usize>], held: &[bool]) -> Vec<Program
 }
 
 /// The variables that have one value in all answers, as far as rows tell one at a time.
-fn fixed(program: &Program) -> Vec<Option<bool>> {
+fn fixed(program: &BinaryProgram) -> Vec<Option<bool>> {
     let mut rows_of: Vec<Vec<(usize, i32)>> = vec![vec![]; program.cost.len()];
     for (r, row) in program.rows.iter().enumerate() {
         row.terms.iter().for_each(|&(v, k)| rows_of[v].push((r, k)));

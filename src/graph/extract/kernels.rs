@@ -76,7 +76,7 @@ impl Answer {
         kernel.into_iter().flatten().collect()
     }
 
-    /// Edges by which nodes stand in each other's kernels, all round: one list for each such round.
+    /// Returns the cycles of fusion edges: lists of edges by which nodes stand in each other's kernels.
     fn rounds(&self, problem: &Problem) -> Vec<Vec<usize>> {
         let mut rounds = vec![];
         let mut first: Vec<Option<usize>> = vec![None; self.chosen.len()];

@@ -37,7 +37,7 @@ impl Row {
 
 /// Minimise the costs of the variables that are 1, so that the rows hold.
 #[derive(Clone, Debug, Default)]
-pub struct Program {
+pub struct BinaryProgram {
     pub cost: Vec<f64>,
     pub rows: Vec<Row>,
 }
@@ -89,7 +89,7 @@ impl std::fmt::Display for How {
     }
 }
 
-impl Program {
+impl BinaryProgram {
     pub fn total(&self, values: &[bool]) -> f64 {
         self.cost.iter().zip(values).filter(|(_, v)| **v).map(|(c, _)| c).sum()
     }
@@ -159,9 +159,9 @@ impl Program {
 
     /// The program over the `free` variables, numbered in that order, with the others held; `None` when a row is broken
     /// whatever they are.
-    pub fn part(&self, free: &[usize], held: &[bool]) -> Option<Program> {
+    pub fn part(&self, free: &[usize], held: &[bool]) -> Option<BinaryProgram> {
         let index: BTreeMap<usize, usize> = free.iter().enumerate().map(|(i, &v)| (v, i)).collect();
-        let mut out = Program { cost: free.iter().map(|&v| self.cost[v]).collect(), rows: vec![] };
+        let mut out = BinaryProgram { cost: free.iter().map(|&v| self.cost[v]).collect(), rows: vec![] };
         for row in &self.rows {
             let terms: Vec<(usize, i32)> =
                 row.terms.iter().filter_map(|(v, k)| index.get(v).map(|&i| (i, *k))).collect();
@@ -238,7 +238,7 @@ impl Program {
         }
         bound += reduced.iter().zip(&piece_of).filter(|(_, p)| p.is_none()).map(|(c, _)| c.min(0.0)).sum::<f64>();
         for (piece, rows) in pieces.iter().zip(inside) {
-            let whole = Program { cost: reduced.clone(), rows };
+            let whole = BinaryProgram { cost: reduced.clone(), rows };
             let part = whole.part(piece, &[]).ok_or("a piece has no values")?;
             bound += part.total(&part.branch(None)?);
         }

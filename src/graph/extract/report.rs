@@ -46,7 +46,7 @@ impl Default for Outcome {
     }
 }
 
-impl Report {
+impl ExtractionReport {
     /// Returns the largest possible distance of the answer from the optimum of the model, as a share.
     pub fn gap(&self) -> Option<f64> {
         self.bound_ns.map(|b| ((self.chosen_ns - b) / self.chosen_ns.max(1.0)).max(0.0))
@@ -74,7 +74,7 @@ impl Report {
     }
 }
 
-impl std::fmt::Display for Report {
+impl std::fmt::Display for ExtractionReport {
     fn fmt(&self, f: &mut std::fmt::Formatter) -> std::fmt::Result {
         let gap = self.gap().map_or("unknown".to_string(), |g| format!("{:.2} %", g * 100.0));
         writeln!(

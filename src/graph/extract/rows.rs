@@ -37,7 +37,7 @@ use std::collections::BTreeMap;
 /// The program, its costs in ns, and what its variables mean.
 #[derive(Default)]
 pub struct Rows {
-    pub program: Program,
+    pub program: BinaryProgram,
     /// The variable of each candidate of each class.
     pub x: Vec<Vec<usize>>,
     /// Of each edge.

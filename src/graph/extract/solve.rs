@@ -9,7 +9,7 @@ use crate::graph::extract::apart::{self, Memo};
 use crate::graph::extract::greedy::{Greedy, mend};
 use crate::graph::extract::kernels::{Answer, cuts};
 use crate::graph::extract::problem::Problem;
-use crate::graph::extract::report::{Outcome, Report};
+use crate::graph::extract::report::{ExtractionReport, Outcome};
 use crate::graph::extract::rows::Rows;
 
 /// Largest number of solutions that are cut off before the search gives up. Unmeasured.
@@ -22,7 +22,7 @@ pub fn solve(
     greedy: &Greedy,
     start: Vec<bool>,
     limit: usize,
-    report: &mut Report,
+    report: &mut ExtractionReport,
 ) -> Vec<bool> {
     let mut memo = Memo::default();
     let best = improve(problem, rows, greedy, start, limit, report, &mut memo);
@@ -40,7 +40,7 @@ fn improve(
     greedy: &Greedy,
     mut best: Vec<bool>,
     limit: usize,
-    report: &mut Report,
+    report: &mut ExtractionReport,
     memo: &mut Memo,
 ) -> Vec<bool> {
     if limit == 0 {

@@ -2,9 +2,9 @@ use super::candidate::{Candidate, Terms};
 use super::greedy;
 use super::kernels::{Answer, cuts};
 use super::problem::Problem;
-use super::program::{How, Program, Row};
+use super::program::{BinaryProgram, How, Row};
 use super::rows::Rows;
-use super::{Report, from_source, work};
+use super::{ExtractionReport, from_source, work};
 use crate::codegen::Target;
 use crate::expr::{BinaryOp, CompareOp};
 use crate::graph::builder::GraphBuilder;
@@ -23,8 +23,8 @@ fn at_least(terms: &[(usize, i32)], least: i32) -> Row {
 }
 
 /// Triangles of which each edge needs one of its ends, in a chain of which each joint needs one as well.
-fn triangles(count: usize) -> Program {
-    let mut program = Program { cost: vec![], rows: vec![] };
+fn triangles(count: usize) -> BinaryProgram {
+    let mut program = BinaryProgram { cost: vec![], rows: vec![] };
     for t in 0..count {
         let first = 3 * t;
         program.cost.extend([10.0, 10.0, 10.0]);
@@ -41,14 +41,14 @@ fn triangles(count: usize) -> Program {
 #[test]
 fn an_integral_relaxation_is_the_answer() {
     let row = Row { terms: vec![(0, 1), (1, 1)], least: 1, equal: true };
-    let program = Program { cost: vec![3.0, 2.0], rows: vec![row] };
+    let program = BinaryProgram { cost: vec![3.0, 2.0], rows: vec![row] };
     let solved = program.solve(&[true, false]).unwrap();
     assert_eq!((solved.values, solved.bound, solved.how), (vec![false, true], 2.0, How::Relaxation));
 }
 
 #[test]
 fn what_no_answer_is_below_is_kept() {
-    let program = Program { cost: vec![3.0, 2.0], rows: vec![at_least(&[(0, 1), (1, 1)], 1)] };
+    let program = BinaryProgram { cost: vec![3.0, 2.0], rows: vec![at_least(&[(0, 1), (1, 1)], 1)] };
     assert_eq!(program.solve(&[false, true]).unwrap().how, How::Start);
 }
 
@@ -188,7 +188,7 @@ fn an_answer_with_more_multiply_adds_than_the_source_is_repaired() {
 fn the_source_graph_is_an_answer() {
     let loaded = leaky_network(rules::clean());
     let (network, target) = (&loaded.network, Target::avx512());
-    let (extraction, report) = from_source(network, &network.outputs, &target, Report::default()).unwrap();
+    let (extraction, report) = from_source(network, &network.outputs, &target, ExtractionReport::default()).unwrap();
     assert_eq!(report.work, 2 * WORK);
     let (graph, _) = store(&leaky_convolutions(2), &loaded, &extraction).unwrap();
     assert_eq!(graph.nodes.len(), leaky_convolutions(2).nodes.len(), "{graph}");

@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 
 /// One part of a value.
 #[derive(Clone)]
-struct Part {
+struct ConcatenationPart {
     iterators: Vec<Iterator>,
     /// Position of the part in the whole.
     write: Vec<Affine>,
@@ -22,7 +22,7 @@ struct Part {
 
 /// The parts of each value that is written in parts.
 #[derive(Default)]
-pub struct Parts(BTreeMap<BufferId, Vec<Part>>);
+pub struct Parts(BTreeMap<BufferId, Vec<ConcatenationPart>>);
 
 impl Parts {
     /// A definition, split when it reads what is written in parts.
@@ -91,7 +91,7 @@ impl Parts {
         let Some(target) = definitions.first().map(|d| d.target) else { return };
         let decl = &program.tensors[target.0 as usize];
         let (dtype, temporary) = (decl.dtype, decl.role == Role::Temporary);
-        let mut parts: Vec<Part> = vec![];
+        let mut parts: Vec<ConcatenationPart> = vec![];
         for d in definitions {
             let write = d.write.clone();
             if temporary {
@@ -105,7 +105,12 @@ impl Parts {
                 }
                 d.write = (0..d.iterators.len() as u32).map(|v| Affine::var(Var(v))).collect();
             }
-            parts.push(Part { iterators: d.iterators.clone(), write, buffer: d.target, index: d.write.clone() });
+            parts.push(ConcatenationPart {
+                iterators: d.iterators.clone(),
+                write,
+                buffer: d.target,
+                index: d.write.clone(),
+            });
         }
         self.0.insert(target, parts);
     }

@@ -1,10 +1,10 @@
 //! Exact legality of a schedule, with a counterexample.
 //!
-//! In: a Scop, its dependences, any tree. Out: nothing, or a refusal with a counterexample. For each dependence the tree is walked from the root with the pairs of
-//! instances that run at the same time so far; at each row the sink may not be earlier than the source. A row that runs
-//! in parallel or in vector lanes may not carry a dependence at all; the updates of one reduction may be reordered and
-//! spread over lanes, but not run in parallel. The distances of two rows in waves must have a positive sum. Intervals
-//! prove most rows ([`Reduced`]); where they do not, isl decides.
+//! In: a Scop, its dependences, any tree. Out: nothing, or a refusal with a counterexample. For each dependence the
+//! tree is walked from the root with the pairs of instances that run at the same time so far; at each row the sink may
+//! not be earlier than the source. A row that runs in parallel or in vector lanes may not carry a dependence at all;
+//! the updates of one reduction may be reordered and spread over lanes, but not run in parallel. The distances of two
+//! rows in waves must have a positive sum. Intervals prove most rows ([`Reduced`]); where they do not, isl decides.
 
 use crate::poly::analysis::dependence::{Dependence, Dependences, Kind};
 use crate::poly::schedule::{Band, Node, Row, RowKind, Schedule};

@@ -44,7 +44,7 @@ pub(super) struct Site {
     /// The variables in scope, which are the variables of `context`.
     vars: Vec<Var>,
     context: Polyhedron,
-    rows: Vec<Done>,
+    rows: Vec<FixedRow>,
     /// No loop is around yet, so that one may be parallel.
     outermost: bool,
     /// Placed temporaries and the mode; classes are not used.
@@ -53,14 +53,14 @@ pub(super) struct Site {
 
 /// A row whose value is known: `⌊φ / tile⌋ = value`.
 #[derive(Clone)]
-struct Done {
+struct FixedRow {
     phi: Vec<(StatementId, Affine)>,
     tile: i64,
     /// Over the variables in scope.
     value: Affine,
 }
 
-impl Done {
+impl FixedRow {
     fn row(&self) -> Row {
         let kind = RowKind::Serial;
         Row { name: String::new(), phi: self.phi.clone(), tile: self.tile, coincident: false, kind, pad: 1 }
@@ -97,12 +97,12 @@ impl Site {
     }
 
     /// The row of tiles that a row of points lies in.
-    fn tile_of(&self, row: &Row) -> Option<&Done> {
+    fn tile_of(&self, row: &Row) -> Option<&FixedRow> {
         self.rows.iter().rev().find(|d| d.tile > 1 && row.phi.iter().all(|p| d.phi.contains(p)))
     }
 
     fn finish(&mut self, row: &Row, value: Affine) {
-        self.rows.push(Done { phi: row.phi.clone(), tile: row.tile, value });
+        self.rows.push(FixedRow { phi: row.phi.clone(), tile: row.tile, value });
     }
 }
 
@@ -332,7 +332,7 @@ impl Lowering<'_> {
             return None;
         }
         let dims = inside.vars.len();
-        let around = |d: &&Done| d.tile > row.tile && d.tile % row.tile == 0;
+        let around = |d: &&FixedRow| d.tile > row.tile && d.tile % row.tile == 0;
         let mut tiles = site.rows.iter().rev().filter(around);
         let tile = tiles.find(|d| row.phi.iter().all(|p| d.phi.contains(p)));
         let (first, count) = match tile {
@@ -472,7 +472,7 @@ impl Lowering<'_> {
 
     /// The state in which [`Lowering::iterators`] finds the rows of this place.
     fn equations(&self, site: &Site) -> State {
-        let one = |d: &Done| {
+        let one = |d: &FixedRow| {
             let exact = d.phi.iter().filter_map(|p| Some((p.0, d.row().exact(p.0)?)));
             Class { phi: exact.collect(), base: d.value.clone(), extent: 1 }
         };

@@ -34,11 +34,11 @@ struct Splitter {
     isl: Isl,
 }
 
-type Part = (Vec<StatementId>, Node);
+type SequencePart = (Vec<StatementId>, Node);
 
 impl Splitter {
     /// The tree over the new statements. Statements below `node` that are not divided keep their order.
-    fn node(&mut self, scop: &Scop, node: &Node, ids: &[StatementId]) -> Result<Part> {
+    fn node(&mut self, scop: &Scop, node: &Node, ids: &[StatementId]) -> Result<SequencePart> {
         if let &[id] = ids {
             return self.alone(scop.statement(id), id, node);
         }
@@ -72,7 +72,7 @@ impl Splitter {
     }
 
     /// One statement in loops of its own.
-    fn alone(&mut self, s: &Statement, id: StatementId, node: &Node) -> Result<Part> {
+    fn alone(&mut self, s: &Statement, id: StatementId, node: &Node) -> Result<SequencePart> {
         let mut rows = vec![];
         let mut at = node;
         while let Node::Band(band, child) = at {
@@ -109,7 +109,7 @@ impl Splitter {
         cuts: &[(usize, Affine)],
         domain: Vec<Affine>,
         piece: &mut usize,
-    ) -> Result<Part> {
+    ) -> Result<SequencePart> {
         if at == rows.len() {
             let ids = self.copy(s, id, *piece, domain);
             *piece += usize::from(*piece > 0);

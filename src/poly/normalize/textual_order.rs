@@ -1,4 +1,5 @@
-//! Textual order: the loops of a tensor expression as a person would write them. Schedules by hand start from it; it prints as C.
+//! Textual order: the loops of a tensor expression as a person would write them. Schedules by hand start from it; it
+//! prints as C.
 //!
 //! In: a tensor expression. Out: a Scop with the same tensors. Each definition is a nest of its own; a reduction starts
 //! from its neutral element inside of the loops that name the element: `for m for n { C = 0; for k C += … }`.

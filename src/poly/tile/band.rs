@@ -46,7 +46,7 @@ const LANE: f64 = 1.2;
 
 /// The surroundings of a place in the tree.
 #[derive(Clone, Default)]
-struct Around {
+struct Surroundings {
     /// Rows over single values.
     rows: Vec<Row>,
     tiles: Vec<Row>,
@@ -70,7 +70,7 @@ impl Bands<'_> {
         let dominant = self.dominant(self.statements);
         let mut report =
             PhaseReport { statement: self.scop.statement(dominant).name.clone(), ..PhaseReport::default() };
-        let node = self.rewrite(node, &Around::default(), &mut report);
+        let node = self.rewrite(node, &Surroundings::default(), &mut report);
         report.mismatch = "a loop program".into();
         let work: f64 = self.statements.iter().map(|&s| self.instances(s) * (operations(self.scop, s) + 1.0)).sum();
         report.predicted_ns = work / self.target.clock_ghz;
@@ -95,13 +95,13 @@ impl Bands<'_> {
         best
     }
 
-    fn rewrite(&self, node: &Node, around: &Around, report: &mut PhaseReport) -> Node {
+    fn rewrite(&self, node: &Node, around: &Surroundings, report: &mut PhaseReport) -> Node {
         match node {
             Node::Leaf => points(&around.splits, Node::Leaf),
             Node::Sequence(children) => {
                 let child = |(ids, child): &(Vec<StatementId>, Node)| {
                     let splits = around.splits.iter().filter_map(|s| s.of(ids)).collect();
-                    (ids.clone(), self.rewrite(child, &Around { splits, ..around.clone() }, report))
+                    (ids.clone(), self.rewrite(child, &Surroundings { splits, ..around.clone() }, report))
                 };
                 Node::Sequence(children.iter().map(child).collect())
             }
@@ -110,7 +110,8 @@ impl Bands<'_> {
                     None => self.rewrite(child, around, report),
                     Some(rows) => {
                         report.tiles = describe(&rows);
-                        let inside = self.rewrite(child, &Around { tiles: rows.clone(), ..around.clone() }, report);
+                        let inside =
+                            self.rewrite(child, &Surroundings { tiles: rows.clone(), ..around.clone() }, report);
                         Node::Band(Band { rows, permutable: true }, Box::new(inside))
                     }
                 }
@@ -124,7 +125,7 @@ impl Bands<'_> {
                     && let Some(rows) = self.tile_sizes(&band.rows, self.runs(band, node))
                 {
                     report.tiles = describe(&rows);
-                    let around = Around { tiles: rows.clone(), ..around.clone() };
+                    let around = Surroundings { tiles: rows.clone(), ..around.clone() };
                     let inside = self.band(band, child, around, report);
                     return Node::Band(Band { rows, permutable: true }, Box::new(inside));
                 }
@@ -133,9 +134,9 @@ impl Bands<'_> {
         }
     }
 
-    /// Rows of which the last one waits for itself, turned so that it does not: the sum of the last two, then the first of
-    /// them, which carries nothing once the sum is fixed.
-    fn turned(&self, rows: &[Row], id: StatementId) -> Option<Vec<Row>> {
+    /// Skews the rows (…, a, b) to (…, a + b, a) if the inner row carries distance 1: row a carries nothing once the
+    /// sum is fixed.
+    fn skewed(&self, rows: &[Row], id: StatementId) -> Option<Vec<Row>> {
         let [.., a, b] = rows else { return None };
         let s = self.scop.statement(id);
         let all: Vec<&Row> = rows.iter().collect();
@@ -151,12 +152,12 @@ impl Bands<'_> {
         });
         let sum = |(id, phi): &(StatementId, Affine)| (*id, phi.add_scaled(b.of(*id), 1));
         let wave = Row { phi: a.phi.iter().map(sum).collect(), ..b.clone() };
-        let mut turned = rows[..rows.len() - 2].to_vec();
-        turned.extend([wave, Row { coincident: true, ..a.clone() }]);
-        waits.then_some(turned)
+        let mut skewed = rows[..rows.len() - 2].to_vec();
+        skewed.extend([wave, Row { coincident: true, ..a.clone() }]);
+        waits.then_some(skewed)
     }
 
-    fn band(&self, band: &Band, child: &Node, mut around: Around, report: &mut PhaseReport) -> Node {
+    fn band(&self, band: &Band, child: &Node, mut around: Surroundings, report: &mut PhaseReport) -> Node {
         let dominant = self.dominant(&covered(band));
         let inner = rows_to(child, dominant);
         let is_leaf = is_leaf(child);
@@ -223,9 +224,9 @@ impl Bands<'_> {
             && band.permutable
             && around.splits.is_empty()
             && !around.tiles.is_empty()
-            && let Some(turned) = self.turned(&rows, dominant)
+            && let Some(skewed) = self.skewed(&rows, dominant)
         {
-            rows = turned;
+            rows = skewed;
         }
         around.rows.extend(band.rows.iter().cloned());
         let inside = if is_leaf { points(&around.splits, child.clone()) } else { self.rewrite(child, &around, report) };
@@ -233,7 +234,7 @@ impl Bands<'_> {
     }
 
     /// The strip-mined row, its φ that of a tile row around when both differ by outer rows only.
-    fn split(&self, row: &Row, tile: i64, kind: RowKind, around: &Around) -> Split {
+    fn split(&self, row: &Row, tile: i64, kind: RowKind, around: &Surroundings) -> Split {
         let fixed = |id: StatementId, rest: &Affine| {
             let one = |r: &Row| match r.phi.iter().find(|p| p.0 == id).map(|p| &p.1.terms[..]) {
                 Some(&[(v, c)]) if c.abs() == 1 => Some(v),
@@ -390,7 +391,7 @@ impl Bands<'_> {
     /// The iterator of the innermost loop that a band of one leaf will have.
     fn runs(&self, band: &Band, node: &Node) -> Option<Var> {
         let id = self.dominant(&covered(band));
-        match self.turned(&band.rows, id) {
+        match self.skewed(&band.rows, id) {
             Some(rows) => rows.last()?.of(id).terms.last().map(|t| t.0),
             None => self.innermost(node, id),
         }

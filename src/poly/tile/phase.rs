@@ -221,8 +221,8 @@ impl Phase<'_> {
         bytes
     }
 
-    /// Cycles that the statements around the dominant one, and its sums at their end, lose to strided accesses when the
-    /// vector runs along `row`.
+    /// Strided-access penalty of the non-dominant statements and of the stores of sums, in cycles, when the vector runs
+    /// along `row`.
     fn elsewhere(&self, row: &Row, dominant: StatementId) -> f64 {
         let mut cycles = 0.0;
         let target = self.scop.statement(dominant).target;

@@ -97,8 +97,8 @@ impl Problem<'_> {
         self.candidates().swap_remove(0)
     }
 
-    /// The best block of each vector axis, without and with operands that are packed at run time, the best one of all first,
-    /// as far as they are nearly as good as that.
+    /// Returns the best block of each vector axis, without and with operands packed at run time: those within a factor
+    /// [`NEARLY`] of the best one, which comes first.
     pub fn candidates(&self) -> Vec<Block> {
         let mut best = self.scalar();
         let mut others = vec![];

@@ -1,7 +1,8 @@
 //! Primitives `cache_read` and `cache_write`: copies of the elements that one iteration touches, in private memory.
 
 use super::insert::{
-    Around, Touch, add_temporary, insert, join_privates, nest, path_to, private, settled, statement_name, touches,
+    InsertionPoint, Touch, add_temporary, insert, join_privates, nest, path_to, private, settled, statement_name,
+    touches,
 };
 use crate::expr::syntax::Name;
 use crate::expr::{Affine, Var};
@@ -74,7 +75,7 @@ pub fn cache_read_at(before: &Transformed, name: &Name, at: &Loop) -> Result<Tra
     if reads.is_empty() {
         return refuse(format!("nothing in loop `{at}` reads `{name}`"));
     }
-    let around = Around::new(&scop, path_to(schedule, &row))?;
+    let around = InsertionPoint::new(&scop, path_to(schedule, &row))?;
     let shape = scop.tensor(source).shape.clone();
     let Some(domain) = around.reach(&scop, &reads, &shape, &Isl::default())? else {
         return refuse(format!("no instance in loop `{at}` reads `{name}`"));
@@ -114,7 +115,7 @@ pub fn cache_write(before: &Transformed, name: &Name, at: &Loop) -> Result<Trans
         return refuse(format!("nothing in loop `{at}` writes `{name}`"));
     }
     check_unpacked(before, target, &inside)?;
-    let around = Around::new(&scop, path_to(schedule, &row))?;
+    let around = InsertionPoint::new(&scop, path_to(schedule, &row))?;
     let shape = scop.tensor(target).shape.clone();
     let all = touches(&scop, &inside, target, true);
     let written: Vec<Touch> = touches(&scop, &inside, target, true).into_iter().filter(|t| t.write).collect();
@@ -157,7 +158,7 @@ fn begins_by_writing(
     scop: &Scop,
     schedule: &Schedule,
     row: &Row,
-    around: &Around,
+    around: &InsertionPoint,
     target: BufferId,
     (back, touched): (&Statement, &[Touch]),
     isl: &Isl,
@@ -243,7 +244,7 @@ pub fn violation(p: &Polyhedron, conditions: &[Affine], isl: &Isl) -> Result<Opt
 /// `target[e] = source[e]` for each iteration of the loops around and each element in the domain.
 fn element_statement(
     scop: &mut Scop,
-    around: &Around,
+    around: &InsertionPoint,
     (name, names): (&str, &[String]),
     domain: Vec<Affine>,
     (target, source): (BufferId, BufferId),
@@ -260,7 +261,7 @@ fn element_statement(
 }
 
 /// The loops of a new statement over what is not an iterator of the loops around it.
-fn loops_of(scop: &Scop, id: StatementId, around: &Around) -> Node {
+fn loops_of(scop: &Scop, id: StatementId, around: &InsertionPoint) -> Node {
     let iterators = &scop.statement(id).iterators;
     nest(id, iterators, around.rows.len()..iterators.len())
 }

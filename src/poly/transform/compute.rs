@@ -3,7 +3,7 @@
 //! program computes the same.
 
 use super::cache::tensor;
-use super::insert::{Around, Touch, insert, path_to, private, remove, settled, touches};
+use super::insert::{InsertionPoint, Touch, insert, path_to, private, remove, settled, touches};
 use super::value::{Value, check_given, check_sources};
 use crate::expr::BufferId;
 use crate::expr::syntax::Name;
@@ -70,7 +70,7 @@ fn recompute(before: &Transformed, name: &Name, at: &Loop) -> Result<Transformed
     let own = alone(schedule, common, &value, inside[0], &scop)?;
     check_given(&scop, &value, &same, &isl)?;
     check_sources(&scop, &value, &same, &isl)?;
-    let around = Around::new(&scop, path)?;
+    let around = InsertionPoint::new(&scop, path)?;
     let reads: Vec<Touch> = touches(&scop, &inside, value.tensor, false);
     let shape = scop.tensor(value.tensor).shape.clone();
     let Some(reach) = around.reach(&scop, &reads, &shape, &isl)? else {

@@ -53,14 +53,14 @@ pub fn path_to(schedule: &Schedule, row: &Row) -> Vec<Row> {
 }
 
 /// The loops around new statements, each an iterator of theirs: iterator j is ⌊φ / tile⌋ of row j less `first[j]`.
-pub struct Around {
+pub struct InsertionPoint {
     pub rows: Vec<Row>,
     pub first: Vec<i64>,
     pub iterators: Vec<Iterator>,
 }
 
-impl Around {
-    pub fn new(scop: &Scop, rows: Vec<Row>) -> Result<Around> {
+impl InsertionPoint {
+    pub fn new(scop: &Scop, rows: Vec<Row>) -> Result<InsertionPoint> {
         if let Some(row) = rows.iter().find(|r| matches!(r.kind, RowKind::Vector | RowKind::Unroll)) {
             return refuse(format!("loop `{}` is expanded: nothing can be put into it", row.name));
         }
@@ -75,7 +75,7 @@ impl Around {
             first.push(lo);
             iterators.push(Iterator::new(&row.name, hi - lo + 1));
         }
-        Ok(Around { rows, first, iterators })
+        Ok(InsertionPoint { rows, first, iterators })
     }
 
     /// φ of row j for a statement whose iterator `at + j` it is.
@@ -258,7 +258,7 @@ pub fn statement_name(scop: &Scop, name: &str) -> String {
 }
 
 /// New statements that use a private temporary join its rows: those of `around` that are the same for its other users.
-pub fn join_privates(scop: &mut Scop, around: &Around, statements: &[(StatementId, usize)]) -> Result<()> {
+pub fn join_privates(scop: &mut Scop, around: &InsertionPoint, statements: &[(StatementId, usize)]) -> Result<()> {
     let mut privates = std::mem::take(&mut scop.privates);
     for p in &mut privates {
         for &(id, at) in statements.iter().filter(|s| scop.statement(s.0).uses(p.tensor)) {
@@ -287,7 +287,7 @@ pub fn join_privates(scop: &mut Scop, around: &Around, statements: &[(StatementI
 pub fn private(
     tensor: BufferId,
     source: Option<BufferId>,
-    around: &Around,
+    around: &InsertionPoint,
     statements: &[(StatementId, usize)],
 ) -> Private {
     let row = |(j, r): (usize, &Row)| {

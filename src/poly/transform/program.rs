@@ -5,8 +5,9 @@ use crate::poly::transform::state::{Original, Transformed};
 use crate::poly::transform::tree_edit::refuse;
 use crate::runtime::Result;
 
-/// `normalize`: what the ILP schedules. Of a tensor expression the temporaries are substituted into their readers, sums have
-/// accumulators, loops that all arrays use as one are one ([`crate::poly::normalize::build`]); the loops of a loop program begin at 0.
+/// `normalize`: what the ILP schedules. Of a tensor expression the temporaries are substituted into their readers, sums
+/// have accumulators, loops that all arrays use as one are one ([`crate::poly::normalize::build`]); the loops of a loop
+/// program begin at 0.
 ///
 /// ```text
 /// for m for n           for m for n          A(m,n) = 0

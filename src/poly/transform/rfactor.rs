@@ -3,7 +3,7 @@
 use super::cache::{dimension_names, tensor};
 use super::fuse::value_of;
 use super::insert::{
-    Around, add_temporary, insert, join_privates, nest, path_to, private, settled, statement_name, touches,
+    InsertionPoint, add_temporary, insert, join_privates, nest, path_to, private, settled, statement_name, touches,
 };
 use crate::expr::syntax::Name;
 use crate::expr::{Affine, Var};

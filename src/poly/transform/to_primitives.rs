@@ -24,30 +24,30 @@ use crate::poly::tile::as_given;
 use crate::poly::tile::report::Tiled;
 use crate::poly::transform::primitive::{Loop, Placed, Primitive};
 use crate::poly::transform::state::{Original, Transformed};
-use crate::poly::transform::to_primitives::context::{Words, kind};
+use crate::poly::transform::to_primitives::context::{Emitter, kind};
 use crate::poly::transform::tree_edit::{apart, children_of};
 use crate::runtime::{Error, Result};
 use std::collections::BTreeMap;
 
-/// The primitives after which a program is `scop` in the order of `tiled`. `Unsupported` where there are none.
+/// Returns the primitives that turn a program into `scop` in the order of `tiled`; `Unsupported` if they do not exist.
 pub fn words(original: &Original, scop: &Scop, tiled: &Tiled) -> Result<Vec<Primitive>> {
-    let mut words = Words { scop, said: program(original, scop)?, links: BTreeMap::new(), phases: true };
-    let (from, mut target) = (words.rows_apart(&scop.order.root), words.plain(&tiled.schedule));
+    let mut emitter = Emitter { scop, primitives: program(original, scop)?, links: BTreeMap::new(), phases: true };
+    let (from, mut target) = (emitter.rows_apart(&scop.order.root), emitter.plain(&tiled.schedule));
     if let Node::Band(band, child) = &target
         && band.rows[0].is_single(scop)
-        && !words.begins_alike(&from, &target)
+        && !emitter.begins_alike(&from, &target)
     {
-        (target, words.phases) = ((**child).clone(), false);
+        (target, emitter.phases) = ((**child).clone(), false);
     }
-    words.name(&mut target, &mut vec![]);
-    words.node(&from, &target, &scop.ids().collect::<Vec<_>>(), &[])?;
-    words.mark(&target, 0);
-    if !words.phases {
-        words.said.push(Primitive::Serial);
+    emitter.name(&mut target, &mut vec![]);
+    emitter.node(&from, &target, &scop.ids().collect::<Vec<_>>(), &[])?;
+    emitter.mark(&target, 0);
+    if !emitter.phases {
+        emitter.primitives.push(Primitive::Serial);
     }
-    words.packings(&tiled.packings);
+    emitter.packings(&tiled.packings);
     let placed: Vec<Placed> =
-        words.said.iter().map(|p| Placed { primitive: p.clone(), span: Span::default() }).collect();
+        emitter.primitives.iter().map(|p| Placed { primitive: p.clone(), span: Span::default() }).collect();
     let made = apply_all(original, &placed).map_err(|(_, e)| e)?;
     match words.difference(made.state(), tiled)? {
         None => Ok(words.said),
@@ -57,10 +57,10 @@ pub fn words(original: &Original, scop: &Scop, tiled: &Tiled) -> Result<Vec<Prim
 
 /// Returns the primitives that turn the program into `scop`.
 fn program(original: &Original, scop: &Scop) -> Result<Vec<Primitive>> {
-    let mut said = vec![];
+    let mut primitives = vec![];
     let mut at = (original.normal)()?;
     if at != original.written {
-        said.push(Primitive::Normalize);
+        primitives.push(Primitive::Normalize);
     }
     for (primitive, next) in [
         (Primitive::IndexSetSplit, index_set_split::split as fn(&Scop) -> Result<Scop>),
@@ -69,12 +69,12 @@ fn program(original: &Original, scop: &Scop) -> Result<Vec<Primitive>> {
         if at != *scop {
             let changed = next(&at)?;
             if changed != at {
-                said.push(primitive);
+                primitives.push(primitive);
             }
             at = changed;
         }
     }
-    Ok(said)
+    Ok(primitives)
 }
 
 /// Returns true if two plain trees run the same instances in the same order; names of loops do not count.
@@ -108,9 +108,9 @@ fn set(ids: &[StatementId]) -> Vec<StatementId> {
     ids
 }
 
-type Part = (Vec<StatementId>, Node);
+type SequencePart = (Vec<StatementId>, Node);
 
-impl Words<'_> {
+impl Emitter<'_> {
     /// Returns the first difference between a result and that of the ILP path.
     fn difference(&self, made: &Transformed, tiled: &Tiled) -> Result<Option<&'static str>> {
         let loops = |tiled: &Tiled| -> Result<LoopNest> {
@@ -221,7 +221,7 @@ impl Words<'_> {
         }
         let (a, b) = (children_of(from, ids), children_of(to, ids));
         // Parts of which one tree has the same statements together as the other stay together.
-        let alike = |x: &Part| matches!(from, Node::Sequence(_)) && b.iter().any(|y| set(&x.0) == set(&y.0));
+        let alike = |x: &SequencePart| matches!(from, Node::Sequence(_)) && b.iter().any(|y| set(&x.0) == set(&y.0));
         let mut units: Vec<Vec<StatementId>> = vec![];
         for part in &a {
             match b.iter().find(|y| set(&part.0) == set(&y.0)).filter(|_| alike(part)) {
@@ -250,7 +250,7 @@ impl Words<'_> {
         }
         if wanted.iter().copied().ne(&units) {
             let statements = wanted.iter().map(|u| self.statement(u[0])).collect();
-            self.said.push(Primitive::Sequence { statements });
+            self.primitives.push(Primitive::Sequence { statements });
         }
         for (ids, node) in b.iter().filter(|y| !units.contains(&y.0) && y.0.len() > 1) {
             self.merge(node, ids, fixed.len());
@@ -267,7 +267,7 @@ impl Words<'_> {
                 if let Some(row) = around.first() {
                     let statements = children.iter().map(|c| self.statement(leaves(&c.1, &c.0)[0])).collect();
                     let at = Name::from(&*row.name);
-                    self.said.push(Primitive::Distribute { statements, at });
+                    self.primitives.push(Primitive::Distribute { statements, at });
                 }
                 children.iter().for_each(|c| self.distribute(around, &c.1));
             }
@@ -283,7 +283,7 @@ impl Words<'_> {
                 let ordered = leaves(node, ids);
                 let at = Name::from(&*self.links[&ordered[0]][depth - 1].name);
                 let statements = ordered.iter().map(|&id| self.statement(id)).collect();
-                self.said.push(Primitive::Merge { statements, at });
+                self.primitives.push(Primitive::Merge { statements, at });
                 for (ids, child) in children.iter().filter(|c| c.0.len() > 1) {
                     self.merge(child, ids, depth);
                 }
@@ -293,18 +293,18 @@ impl Words<'_> {
 
     /// Emits the primitives for operands that are read from packed copies.
     fn packings(&mut self, packings: &[Packing]) {
-        let mut said: Vec<Primitive> = vec![];
+        let mut primitives: Vec<Primitive> = vec![];
         for packing in packings {
             let tensor = Name::from(&*self.scop.tensor(packing.access.buffer).name);
             let read = Primitive::CacheRead { tensor: tensor.clone(), at: None };
             let pack = Primitive::Pack { tensor, layout: super::pack::layout(self.scop, packing) };
             for primitive in [read, pack] {
-                if !said.contains(&primitive) {
-                    said.push(primitive);
+                if !primitives.contains(&primitive) {
+                    primitives.push(primitive);
                 }
             }
         }
-        self.said.extend(said);
+        self.primitives.extend(primitives);
     }
 
     /// Emits the primitives for shared loops that are not serial, below `depth` loops.
@@ -317,7 +317,7 @@ impl Words<'_> {
                 let ids: Vec<StatementId> = row.phi.iter().map(|p| p.0).collect();
                 if ids.len() > 1 && !row.is_single(self.scop) {
                     let first = leaves(child, &ids)[0];
-                    self.said.extend(kind(row.kind, self.one(first, &self.links[&first][depth].name)));
+                    self.primitives.extend(kind(row.kind, self.one(first, &self.links[&first][depth].name)));
                 }
                 self.mark(child, depth + 1);
             }

@@ -1,6 +1,7 @@
-//! Separation of full and partial tiles: a loop is divided into the part in which no statement needs a condition, and the rest.
+//! Separation of full and partial tiles: a loop is divided into the part in which no statement needs a condition, and
+//! the rest.
 
-use super::{Done, MAX_STORES, Shadow, Site, both, expands, is_empty, rows_below};
+use super::{FixedRow, MAX_STORES, Shadow, Site, both, expands, is_empty, rows_below};
 use crate::poly::lower::state::Lowering;
 use crate::poly::schedule::{Node, Row};
 use crate::poly::sets::isl::Isl;
@@ -56,7 +57,7 @@ impl Lowering<'_> {
         for (id, shadow) in shadows {
             let below = rows_below(&rows[1..], child, *id);
             innermost &= below.is_empty();
-            let blocks: Vec<(&Row, &Done)> = below
+            let blocks: Vec<(&Row, &FixedRow)> = below
                 .iter()
                 .filter(|r| expands(r) && r.pad == 1)
                 .filter_map(|r| inside.tile_of(r).map(|d| (*r, d)))
@@ -82,7 +83,7 @@ impl Lowering<'_> {
 
     /// Returns the conditions on the variables in scope under which all points of the blocks exist: the constraints on
     /// points at their worst corner.
-    fn corners(&self, id: StatementId, blocks: &[(&Row, &Done)], inside: &Site, isl: &Isl) -> Result<Vec<Form>> {
+    fn corners(&self, id: StatementId, blocks: &[(&Row, &FixedRow)], inside: &Site, isl: &Isl) -> Result<Vec<Form>> {
         let (dims, m) = (inside.vars.len(), blocks.len());
         let mut open = inside.clone();
         open.rows

@@ -5,7 +5,7 @@ use crate::codegen::loopnest::{LoopKind, Stmt};
 use crate::expr::{Affine, Var};
 use crate::poly::lower::loop_over;
 use crate::poly::lower::state::Lowering;
-use crate::poly::schedule::{Band, Node, Part, Row};
+use crate::poly::schedule::{Band, Node, Row, SchedulePart};
 use crate::poly::sets::isl::Isl;
 use crate::poly::sets::polyhedron::{Polyhedron, minus, plus};
 use crate::runtime::{Error, Result};
@@ -14,14 +14,19 @@ impl Lowering<'_> {
     /// The parts of each step of a serial row, one after the other, as one parallel loop in waves:
     /// `t = width·(parts·step + part) + u`, where u counts the iterations of a part that is divided over threads. The others
     /// run where u is 0.
-    pub(super) fn steps(&mut self, row: &Row, parts: &[Part], isl: &Isl) -> Result<Vec<Stmt>> {
+    pub(super) fn steps(&mut self, row: &Row, parts: &[SchedulePart], isl: &Isl) -> Result<Vec<Stmt>> {
         if !self.scop.private_to(parts) {
             return Err(Error::refused(format!("memory that lasts for a step of `{}` belongs to no thread", row.name)));
         }
-        let groups: Vec<&[Part]> = parts.chunk_by(|a, b| a.parallel().is_none() && b.parallel().is_none()).collect();
+        let groups: Vec<&[SchedulePart]> =
+            parts.chunk_by(|a, b| a.parallel().is_none() && b.parallel().is_none()).collect();
         let count = groups.len() as i64;
-        let width =
-            parts.iter().filter_map(Part::parallel).map(|r| r.values(self.scop)).map(|(lo, hi)| hi - lo + 1).max();
+        let width = parts
+            .iter()
+            .filter_map(SchedulePart::parallel)
+            .map(|r| r.values(self.scop))
+            .map(|(lo, hi)| hi - lo + 1)
+            .max();
         let (width, (low, high)) = (width.unwrap_or(1), row.values(self.scop));
         let waves = (high - low + 1) * count;
         let t = self.new_var("t", (0, waves * width - 1));
@@ -60,7 +65,7 @@ impl Lowering<'_> {
     }
 
     /// The iteration `u` of a part, full and partial tiles apart.
-    fn divided_part(&mut self, part: &Part, u: Var, site: &Site, isl: &Isl) -> Result<Vec<Stmt>> {
+    fn divided_part(&mut self, part: &SchedulePart, u: Var, site: &Site, isl: &Isl) -> Result<Vec<Stmt>> {
         let Node::Band(Band { rows, .. }, child) = &part.node else { return Ok(vec![]) };
         let (low, high) = rows[0].values(self.scop);
         let z = self.new_var(&rows[0].name, (low, high));

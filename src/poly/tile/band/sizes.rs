@@ -1,9 +1,10 @@
 //! Search for the sizes of several tile rows.
 //!
-//! In: the sizes that each row may have, ascending, and the cost of a choice of all; a choice that does not fit has none. Out:
-//! the best choice. Few choices are all tried. Of many, each pair of rows in turn takes its best sizes while the others keep
-//! theirs (block coordinate descent; a pair, because what one row gains of a full cache another one has to give), from
-//! starts with one size for all and with one row longer than the others, until nothing gains or [`MOST_TRIES`] costs were asked for.
+//! In: the sizes that each row may have, ascending, and the cost of a choice of all; a choice that does not fit has
+//! none. Out: the best choice. Few choices are all tried. Of many, each pair of rows in turn takes its best sizes while
+//! the others keep theirs (block coordinate descent; a pair, because what one row gains of a full cache another one has
+//! to give), from starts with one size for all and with one row longer than the others, until nothing gains or
+//! [`MOST_TRIES`] costs were asked for.
 
 /// Largest number of choices that are all tried: nine sizes of four rows. Unmeasured.
 const ALL_TRIED: usize = 6561;

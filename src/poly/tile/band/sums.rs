@@ -1,5 +1,5 @@
-//! Register blocks of sums over lanes: `C[i][j] += A[i][k] * A[j][k]` with k in lanes reads each vector of a row once for several
-//! others.
+//! Register blocks of sums over lanes: `C[i][j] += A[i][k] * A[j][k]` with k in lanes reads each vector of a row once
+//! for several others.
 //!
 //! In: the band around such a sum. Out: two of its rows with their points, as many accumulators as half of the
 //! registers, and the size of their tiles. Loops of triangular bounds are divided into whole blocks and the rest when

@@ -1,4 +1,4 @@
-//! The loops around each statement, and the primitives so far.
+//! State of the translation: the loops around each statement, and the primitives so far.
 
 use crate::expr::Affine;
 use crate::poly::schedule::RowKind;
@@ -7,9 +7,9 @@ use crate::poly::statement::StatementId;
 use crate::poly::transform::primitive::{Loop, Primitive};
 use std::collections::BTreeMap;
 
-pub(super) struct Words<'a> {
+pub(super) struct Emitter<'a> {
     pub(in crate::poly::transform) scop: &'a Scop,
-    pub(in crate::poly::transform) said: Vec<Primitive>,
+    pub(in crate::poly::transform) primitives: Vec<Primitive>,
     /// The parts of the root run one after the other with barriers between.
     pub(in crate::poly::transform) phases: bool,
     /// The loops around each statement, outermost first, as they are called by now.

@@ -11,10 +11,10 @@ use crate::poly::sets::polyhedron::orthogonal_complement;
 use crate::poly::statement::StatementId;
 use crate::poly::transform::primitive::{Loops, Primitive};
 use crate::poly::transform::to_primitives::context::Link;
-use crate::poly::transform::to_primitives::context::{Words, kind};
+use crate::poly::transform::to_primitives::context::{Emitter, kind};
 use crate::runtime::{Error, Result};
 
-impl Words<'_> {
+impl Emitter<'_> {
     /// Emits the primitives that turn the rows `from` into `to`, both below the rows `outer`, and those for rows that
     /// are not serial and not shared with another statement. Loops over one value end up innermost where the others
     /// become `shared`.
@@ -58,11 +58,11 @@ impl Words<'_> {
         let wanted: Vec<&str> = links.iter().map(|l: &Link| l.name.as_str()).chain(innermost).collect();
         if order != wanted {
             let names = wanted.into_iter().map(Name::from).collect();
-            self.said.push(Primitive::Reorder { which: Loops { statement: Some(self.statement(id)), names } });
+            self.primitives.push(Primitive::Reorder { which: Loops { statement: Some(self.statement(id)), names } });
         }
         let links = [fixed, links].concat();
         for (row, link) in outer.iter().chain(to).zip(&links).filter(|(r, _)| r.phi.len() == 1) {
-            self.said.extend(kind(row.kind, self.one(id, &link.name)));
+            self.primitives.extend(kind(row.kind, self.one(id, &link.name)));
         }
         self.links.insert(id, links);
         Ok(())
@@ -84,7 +84,7 @@ impl Words<'_> {
         let link = spare.remove(at);
         let by = to.constant - link.phi.constant;
         if by != 0 {
-            self.said.push(Primitive::Shift { which: self.one(id, &link.name), by });
+            self.primitives.push(Primitive::Shift { which: self.one(id, &link.name), by });
         }
         Some(Link { phi: to.clone(), ..link })
     }
@@ -127,7 +127,7 @@ impl Words<'_> {
             let which = self.one(id, &found.name);
             let v = phi.terms[0].0;
             if phi.coefficient(v) != wanted.coefficient(v) {
-                self.said.push(Primitive::Reverse { which: which.clone() });
+                self.primitives.push(Primitive::Reverse { which: which.clone() });
                 phi = phi.scale(-1);
             }
             let mut rest = wanted.add_scaled(&phi, -1);
@@ -143,7 +143,7 @@ impl Words<'_> {
                 return Err(self.inexpressible("loops", id));
             }
             if rest.constant != 0 {
-                self.said.push(Primitive::Shift { which, by: rest.constant });
+                self.primitives.push(Primitive::Shift { which, by: rest.constant });
             }
             links.push(Link { name: found.name.clone(), phi: wanted.clone() });
         }
@@ -161,7 +161,7 @@ impl Words<'_> {
     }
 
     fn skew(&mut self, id: StatementId, which: &str, factor: i64, by: &str) {
-        self.said.push(Primitive::Skew { which: self.one(id, which), factor, by: by.into() });
+        self.primitives.push(Primitive::Skew { which: self.one(id, which), factor, by: by.into() });
     }
 
     /// Emits the primitives that make a loop over tiles; returns the name of the loop that is split.
@@ -179,7 +179,7 @@ impl Words<'_> {
             }
         };
         let into = [link.name.as_str().into(), base.name.as_str().into()];
-        self.said.push(Primitive::Split { which: self.one(id, &base.name), by: tile, into });
+        self.primitives.push(Primitive::Split { which: self.one(id, &base.name), by: tile, into });
         let mut phi = base.phi.clone();
         if phi != link.phi {
             let difference = link.phi.add_scaled(&phi, -1);
@@ -190,7 +190,7 @@ impl Words<'_> {
             }
             let by = link.phi.constant - phi.constant;
             if by != 0 {
-                self.said.push(Primitive::Shift { which: self.one(id, &link.name), by });
+                self.primitives.push(Primitive::Shift { which: self.one(id, &link.name), by });
             }
         }
         Ok(base.name.clone())
