@@ -29,12 +29,12 @@ pub use program::{program, scalar_constant};
 /// The kernel of a node.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Place {
-    /// In a kernel that is its own, others may stand in it.
+    /// In a kernel of its own, which others may join.
     #[default]
     Own,
     /// In the kernel of another node.
     With(u32),
-    /// In none: those who read its result read its operand instead.
+    /// In no kernel: its readers read its operand instead.
     Through,
 }
 

@@ -403,7 +403,7 @@ impl<'m> Importer<'m> {
         Ok(self.emit_all(op, inputs)?[0])
     }
 
-    /// Books a constant that is about to be computed; an error when it is larger than what is left for all of them.
+    /// Subtracts the bytes of a constant from the budget of computed constants; fails if they exceed it.
     pub(super) fn claim(&mut self, shape: &[i64], dtype: DType) -> Result<()> {
         claim(&mut self.budget, shape, dtype)
     }

@@ -38,7 +38,7 @@ fn ensure(condition: bool, what: impl FnOnce() -> String) -> Checked<()> {
     if condition { Ok(()) } else { Err(what()) }
 }
 
-/// The shape of several operands stretched over one another as in NumPy; `None` when they do not fit.
+/// Returns the broadcast shape of several operands as in NumPy; `None` if they do not fit.
 pub fn broadcast<'a>(shapes: impl IntoIterator<Item = &'a [i64]>) -> Option<Vec<i64>> {
     shapes.into_iter().try_fold(vec![], |a: Vec<i64>, b| {
         let rank = a.len().max(b.len());

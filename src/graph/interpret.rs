@@ -182,7 +182,7 @@ fn strip_iterator(d: &Definition) -> usize {
     }
 }
 
-/// Performs `d` as a copy when it is one.
+/// Performs `d` as a strided copy if it is one.
 fn copied(program: &Program, d: &Definition, tensors: &[Cow<Tensor>], target: &mut [u8]) -> bool {
     let Expr::Load(access) = &d.body else { return false };
     if d.reduce.is_some() || !d.conditions.is_empty() || !access.guard.is_empty() {

@@ -65,7 +65,7 @@ const TILE: i64 = 32;
 /// Weight of strides; see [`row`].
 const STRIDE: i64 = 1 << 6;
 
-/// Entries of linear relaxations for one Scop: some times what the programs of `datasets` take at any size, half a second.
+/// Largest number of entries of linear relaxations for one Scop: several times that of any program of `datasets`.
 pub const MAX_EFFORT: usize = 5_000_000;
 
 /// Schedules `scop`. The result is legal: it has passed [`legality::check`].

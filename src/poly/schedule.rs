@@ -93,7 +93,7 @@ pub struct SchedulePart {
 }
 
 impl SchedulePart {
-    /// The row of which threads share the iterations.
+    /// Returns the row whose iterations the threads share.
     pub fn parallel(&self) -> Option<&Row> {
         self.first().filter(|r| r.kind == RowKind::Parallel)
     }

@@ -11,7 +11,7 @@ use crate::poly::statement::{Definition, Program, Statement, StatementId, Tensor
 use crate::poly::storage::Private;
 use serde::{Deserialize, Serialize};
 
-/// The statements of one fused group or loop program, and the order that says what they mean.
+/// A static control part: the statements of one fused group or loop program, and the order that defines their meaning.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default, Serialize, Deserialize)]
 pub struct Scop {
     pub name: String,
@@ -19,7 +19,7 @@ pub struct Scop {
     pub statements: Vec<Statement>,
     /// The original order. Every other schedule is measured against it.
     pub order: Schedule,
-    /// Temporaries of which each iteration of some loops has its own.
+    /// Private temporaries: those of which each iteration of some loops has a copy.
     pub privates: Vec<Private>,
 }
 

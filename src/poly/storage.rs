@@ -18,7 +18,7 @@ pub struct Private {
     pub tensor: BufferId,
     /// The tensor that it is a copy of.
     pub source: Option<BufferId>,
-    /// Each value of these rows, which cover all statements that use it, has its own.
+    /// Each value of these rows, which cover all statements that use it, has a copy.
     pub rows: Vec<Row>,
     /// The dimensions in memory, over those of the box that an iteration touches; row-major when empty.
     pub layout: Vec<Digit>,

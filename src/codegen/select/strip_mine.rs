@@ -13,11 +13,11 @@ use crate::expr::{Access, BufferId, Expr, Index, Scalar};
 use crate::expr::{Affine, Var};
 use std::collections::{HashMap, HashSet};
 
-/// Vectors up to which a loop is expanded whatever it contains.
+/// Largest number of vectors of a loop that is expanded whatever it contains. Unmeasured.
 const SHORT: i64 = 4;
-/// Instructions up to which a vector loop is expanded.
+/// Largest number of instructions of an expanded vector loop. Unmeasured.
 const EXPANDED: i64 = 96;
-/// Vectors of a lane reduction that are expanded without a local vector.
+/// Largest number of vectors of a lane reduction that is expanded without a local vector. Unmeasured.
 const REDUCED: i64 = 8;
 
 /// Replaces vector loops that are too long to be expanded; unrolls the loops that were there before.
@@ -420,7 +420,8 @@ fn unroll(nest: &mut LoopNest, target: &Target, own: u32, body: Vec<Stmt>) -> Ve
     out
 }
 
-/// Vector statements that a completely unrolled loop may have, and those of one iteration for unrolling by 4 and by 2.
+/// Largest numbers of vector statements: of a completely unrolled loop, and of one iteration for unrolling by 4 and by 2.
+/// Unmeasured.
 const COMPLETE: i64 = 96;
 const BY_FOUR: i64 = 8;
 const BY_TWO: i64 = 32;

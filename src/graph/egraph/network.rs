@@ -19,7 +19,7 @@ use std::sync::Arc;
 /// The e-node that stands for each class, by position in the class.
 pub type Choice = BTreeMap<Id, usize>;
 
-/// An e-node: what is applied to which classes.
+/// An e-node: an operator or leaf with its operand classes.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub struct Term {
     pub head: Head,
@@ -54,7 +54,7 @@ impl Language for Term {
     }
 }
 
-/// The analysis: what is known of the value of a class.
+/// The analysis: facts about the value of a class.
 #[derive(Default)]
 pub struct Values {
     pub constants: Vec<Arc<Tensor>>,
@@ -155,7 +155,7 @@ impl Network {
         self.replaced.is_empty() || !self.replaced_forms.contains(&self.canonical(term))
     }
 
-    /// Forgets an e-node of which its class has an equal or better one.
+    /// Marks an e-node as replaced by an equal or better one of its class.
     pub fn replace(&mut self, id: Id) {
         let form = self.canonical(self.egraph.id_to_node(id));
         self.replaced.insert(id);
@@ -268,7 +268,7 @@ impl Network {
         self.op(Op::Unary(op), &[a])
     }
 
-    /// Adds a constant; an equal one is found again.
+    /// Adds a constant, or returns the class of an equal one.
     pub fn constant(&mut self, tensor: Arc<Tensor>) -> Id {
         let sample = sample(&tensor);
         let values = &mut self.egraph.analysis;

@@ -89,7 +89,7 @@ pub struct Optimized {
     pub report: OptimizationReport,
 }
 
-/// Rewrites the graph and returns the cheapest equal one that was found.
+/// Rewrites the graph and returns the cheapest equal one of the e-graph.
 pub fn optimize(graph: &Graph, target: &Target, options: &Options) -> Result<Optimized> {
     let start = std::time::Instant::now();
     check_names(&options.without)?;
@@ -148,7 +148,7 @@ fn check_names(names: &[String]) -> Result<()> {
     }
 }
 
-/// Insertions, deletions and replacements of bytes that lead from one name to another (Levenshtein).
+/// Returns the edit distance of two names, in bytes (Levenshtein).
 fn edit_distance(a: &str, b: &str) -> usize {
     let mut row: Vec<usize> = (0..=b.len()).collect();
     for (i, x) in a.bytes().enumerate() {

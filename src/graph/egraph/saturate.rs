@@ -63,7 +63,7 @@ impl Growth {
         self.fired.iter().map(|f| f.1).sum()
     }
 
-    /// Adds what an earlier saturation did.
+    /// Adds the statistics of an earlier saturation.
     pub fn add(&mut self, before: Growth) {
         for (name, count) in before.fired {
             match self.fired.iter_mut().find(|(n, _)| *n == name) {
@@ -135,7 +135,7 @@ impl Run<'_> {
         None
     }
 
-    /// Applies the rules to one e-node. False when no further rewrite is allowed.
+    /// Applies the rules to one e-node; returns false if no further rewrite is allowed.
     fn visit(&mut self, network: &mut Network, id: Id) -> bool {
         let term = network.canonical(network.egraph.id_to_node(id));
         let class = network.find(id);

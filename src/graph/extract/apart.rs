@@ -123,7 +123,7 @@ fn split(program: &BinaryProgram, pieces: &[Vec<usize>], held: &[bool]) -> Vec<B
     parts
 }
 
-/// The variables that have one value in all answers, as far as rows tell one at a time.
+/// Fixes variables by propagation over single rows; `None` for those that stay free.
 fn fixed(program: &BinaryProgram) -> Vec<Option<bool>> {
     let mut rows_of: Vec<Vec<(usize, i32)>> = vec![vec![]; program.cost.len()];
     for (r, row) in program.rows.iter().enumerate() {

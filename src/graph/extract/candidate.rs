@@ -6,13 +6,13 @@ use crate::graph::op::Op;
 /// A class and the position of a candidate in it.
 pub type Site = (usize, usize);
 
-/// An e-node that may stand for its class.
+/// An e-node that may be chosen for its class.
 pub struct Candidate<'a> {
     /// Position of the e-node in its class.
     pub position: usize,
     /// `None` for inputs and for one output of several.
     pub op: Option<&'a Op>,
-    /// As a kernel of its own without writing the result, in ns.
+    /// Cost as a separate kernel, without writing the result, in ns.
     pub cost: f64,
     /// Cost of writing the result, in ns.
     pub write: f64,

@@ -96,7 +96,7 @@ impl<'p> Exchange<'p> {
         true
     }
 
-    /// Chooses `k` for `class`. Lists what is needed now and what is not any more.
+    /// Chooses `k` for `class`; lists the classes that become needed and those that are not needed any more.
     fn replace(&mut self, class: usize, k: Option<usize>, added: &mut Vec<usize>, removed: &mut Vec<usize>) {
         let old = self.chosen[class];
         self.count(class, -1);

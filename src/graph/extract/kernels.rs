@@ -19,14 +19,14 @@ const MAX_OUTPUTS: usize = 4;
 pub struct Answer {
     /// The chosen candidate of each class; `None` where the class is not needed.
     pub chosen: Vec<Option<usize>>,
-    /// The edge by which a class's node stands in the kernel of another.
+    /// The edge by which a class's node joins the kernel of another.
     pub joined: Vec<Option<usize>>,
     /// Views that have no kernel.
     pub through: Vec<bool>,
 }
 
 impl Answer {
-    /// Reads the variables; what the roots do not need is left out.
+    /// Reads the variables, without the classes that the roots do not need.
     pub fn new(problem: &Problem, rows: &Rows, values: &[bool]) -> Answer {
         let n = problem.classes.len();
         let mut answer = Answer { chosen: vec![None; n], joined: vec![None; n], through: vec![false; n] };
@@ -58,7 +58,7 @@ impl Answer {
         self.chosen[class].map_or(&[], |k| &problem.classes[class][k].children)
     }
 
-    /// For each class the class whose kernel it runs in, when no joins lead round.
+    /// Returns for each class the class whose kernel it runs in, if the joins have no cycle.
     pub fn kernels(&self, problem: &Problem) -> Vec<usize> {
         let mut kernel: Vec<Option<usize>> = vec![None; self.chosen.len()];
         for class in 0..kernel.len() {
@@ -97,7 +97,7 @@ impl Answer {
     }
 }
 
-/// The classes of an edge: the one that stands in the other's kernel, and the other.
+/// Returns the classes of an edge: the one that joins the other's kernel, and the other.
 fn ends(problem: &Problem, edge: usize) -> (usize, usize) {
     let e = &problem.edges[edge];
     match e.join.way {
@@ -106,7 +106,7 @@ fn ends(problem: &Problem, edge: usize) -> (usize, usize) {
     }
 }
 
-/// Rows that the answer breaks and no legal answer does; none when it is legal.
+/// Returns cuts: rows that the answer violates and every legal answer satisfies; none if it is legal.
 pub fn cuts(problem: &Problem, rows: &Rows, values: &[bool], answer: &Answer) -> Vec<Row> {
     let nodes: Vec<usize> = (0..answer.chosen.len()).filter(|&c| answer.chosen[c].is_some()).collect();
     let arcs = |c: usize| answer.children(problem, c).to_vec();

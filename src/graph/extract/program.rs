@@ -216,7 +216,7 @@ impl BinaryProgram {
         parts.into_values().collect()
     }
 
-    /// A bound from below: rows that do not lie in one piece are paid for instead.
+    /// Returns Lagrange's lower bound: rows that do not lie in one piece are priced instead.
     fn bound(&self, pieces: &[Vec<usize>], prices: &[f64]) -> Result<f64, String> {
         let mut piece_of: Vec<Option<usize>> = vec![None; self.cost.len()];
         for (i, piece) in pieces.iter().enumerate() {

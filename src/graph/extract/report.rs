@@ -32,9 +32,9 @@ pub struct Report {
 pub enum Outcome {
     /// The whole program was solved; the gap says how well.
     Solved(How),
-    /// The program has too many variables for one: so many of its windows were solved, each with the rest held.
+    /// The program has too many variables for one: this many of its windows were solved, each with the rest fixed.
     Windows { solved: usize, of: usize },
-    /// Answers still needed cuts after so many rounds: the best of those that were mended, or the greedy one.
+    /// Answers still needed cuts after so many rounds: the best of the repaired ones, or the greedy one.
     Interrupted { rounds: usize, mended: bool },
     /// The greedy answer, and why.
     Greedy(String),

@@ -35,7 +35,7 @@ impl Bands {
         &self.sets[v * self.width..(v + 1) * self.width]
     }
 
-    /// Replaces the set of `v`. Returns whether it was another.
+    /// Replaces the set of `v`; returns true if it changed.
     pub fn put(&mut self, v: usize, set: &[u64]) -> bool {
         let before = &mut self.sets[v * self.width..(v + 1) * self.width];
         let changed = before != set;

@@ -34,7 +34,7 @@ use crate::graph::fusion::{Stored, Way, before_reduction};
 use crate::graph::op::Op;
 use std::collections::BTreeMap;
 
-/// The program, its costs in ns, and what its variables mean.
+/// The integer program, with costs in ns, and the meaning of its variables.
 #[derive(Default)]
 pub struct Rows {
     pub program: BinaryProgram,
@@ -185,7 +185,7 @@ impl Rows {
         }
     }
 
-    /// A node has one place, and joins only what is computed and has a kernel.
+    /// Adds the rows that give a node one place and join it only with computed nodes that have a kernel.
     fn place(&mut self, problem: &Problem) {
         let mut places: BTreeMap<Site, Vec<usize>> = BTreeMap::new();
         let mut after: BTreeMap<Site, Vec<usize>> = BTreeMap::new();
@@ -334,7 +334,7 @@ impl Rows {
     }
 }
 
-/// Candidates of which one is chosen at most: those that compute a value, or that convert it to one class.
+/// Returns sets of candidates of which at most one is chosen: those that compute a value, or convert it to one class.
 type Reader = (bool, usize);
 
 impl Problem<'_> {

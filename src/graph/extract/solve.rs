@@ -15,7 +15,7 @@ use crate::graph::extract::rows::Rows;
 /// Largest number of solutions that are cut off before the search gives up. Unmeasured.
 const MAX_ROUNDS: usize = 12;
 
-/// The best of the greedy answer and what the solver finds; no program has more variables than `limit`.
+/// Returns the better of the greedy answer and the solver's; no program has more variables than `limit`.
 pub fn solve(
     problem: &Problem,
     rows: &mut Rows,

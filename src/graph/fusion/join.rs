@@ -7,7 +7,7 @@ use crate::expr::{Affine, Var};
 use crate::graph::op::{FusionKind, Layout, Op, ReduceOp};
 use crate::graph::tensor_type::TensorType;
 
-/// Input channels up to which a convolution reads its input through a transposition.
+/// Largest number of input channels of a convolution that reads its input through a transposition. Unmeasured.
 const MAX_TRANSPOSED_CHANNELS: i64 = 4;
 
 /// The role of a reader in one kernel with its producer.

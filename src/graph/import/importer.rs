@@ -4,7 +4,7 @@ use crate::graph::import::model::OnnxModel;
 use crate::graph::ir::{Graph, ValueId};
 use std::collections::HashMap;
 
-/// Builds a graph; what can be folded never becomes a node.
+/// Builds a graph; operators of constants are folded and never become nodes.
 pub(super) struct Importer<'m> {
     pub(super) model: &'m OnnxModel,
     pub(in crate::graph) graph: Graph,

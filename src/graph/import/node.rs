@@ -12,7 +12,7 @@ pub(super) struct Source<'a> {
     pub opset: i64,
     /// Number of operands read so far.
     read: Cell<usize>,
-    /// An attribute that was asked for as what it is not.
+    /// The name of an attribute that was read with a wrong type.
     mistyped: Cell<Option<&'a str>>,
 }
 

@@ -11,7 +11,7 @@ use crate::runtime::Result;
 
 pub(super) type Converter = fn(&mut Importer, &Source) -> Result<Vec<ValueId>>;
 
-/// The converter of a node, or why there is none.
+/// Returns the converter of a node, or the reason why it is not supported.
 pub(super) fn lookup(node: &NodeProto, opset: i64) -> std::result::Result<Converter, String> {
     if !node.domain.is_empty() && node.domain != "ai.onnx" {
         return Err(format!("the domain `{}` is not known", node.domain));

@@ -12,7 +12,7 @@ mod tests;
 
 use pattern::Rule;
 
-/// The rules that clean up and recognise; they run to the end before layouts multiply what there is.
+/// The rules that clean up and recognize; they run to the end before layouts multiply the e-nodes.
 pub fn clean() -> Vec<Rule> {
     let mut rules = recognize::rules();
     rules.extend(algebra::rules());

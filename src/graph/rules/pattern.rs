@@ -19,7 +19,7 @@ pub const ULPS: u32 = 4;
 /// The treatment of the e-node that a rule matched.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Keep {
-    /// The right side stands beside it: the extraction chooses.
+    /// Keeps both sides: the extraction chooses.
     Beside,
     /// The right side is never worse: the e-node is not looked at any more.
     Instead,

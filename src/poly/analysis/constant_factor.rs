@@ -10,7 +10,7 @@ use crate::poly::scop::Scop;
 use crate::poly::statement::StatementId;
 use crate::runtime::DType;
 
-/// The constant factor of what an update adds, and the rest, which is what a sum in registers adds.
+/// Splits the term that an update adds into a constant factor and the remaining term, which is summed in registers.
 pub fn of_sum(scop: &Scop, id: StatementId) -> Option<(Scalar, Expr)> {
     let s = scop.statement(id);
     let sums = s.reduce == Some(BinaryOp::Add);

@@ -7,10 +7,11 @@ use crate::poly::sets::polyhedron::gcd;
 use microlp::{ComparisonOp, OptimizationDirection, Problem, Solution, Variable};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Linear relaxations solved for one program, and their entries, at most; one in any case.
+/// Largest number of linear relaxations solved for one program, apart from the first. Unmeasured.
 const MAX_NODES: usize = 60;
+/// Largest number of entries (rows times unknowns) of these relaxations together. Unmeasured.
 const MAX_ENTRIES: usize = 2_000_000;
-/// A relaxation that begins with the solution of another one takes this part of the effort.
+/// Effort of a relaxation over that of one that starts from the solution of another. Unmeasured.
 const PART: usize = 8;
 
 /// Remaining effort for integer programs: a linear relaxation costs its rows times its unknowns, an [eighth](PART) of

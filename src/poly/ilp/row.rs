@@ -16,7 +16,9 @@ use crate::runtime::Result;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
+/// Largest absolute value of a coefficient of a row. Unmeasured.
 const MAX_COEFFICIENT: i64 = 4;
+/// Largest constant of a row. Unmeasured.
 const MAX_CONSTANT: i64 = 4;
 /// Weight of the reuse distance.
 const REUSE: i64 = 1 << 12;

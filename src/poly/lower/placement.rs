@@ -11,7 +11,7 @@ use crate::poly::schedule::{Node, Row, RowKind};
 use crate::poly::statement::{Role, StatementId};
 use crate::runtime::Result;
 
-/// Local buffers of a thread beyond this go to a workspace that the runtime plans.
+/// Largest size of the local buffers of a thread, in bytes; larger ones go to a workspace that the runtime plans.
 const LOCAL_BYTES: i64 = 4 << 20;
 
 /// The interval of a subscript around an affine centre: `centre + low ..= centre + high`.

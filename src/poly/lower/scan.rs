@@ -30,9 +30,9 @@ use crate::poly::sets::polyhedron::{Form, Polyhedron, Reduced, difference, minus
 use crate::poly::statement::StatementId;
 use crate::runtime::Result;
 
-/// Stores beyond which loops are no longer divided.
+/// Number of stores beyond which loops are no longer divided. Unmeasured.
 const MAX_STORES: usize = 600;
-/// Elements of a local tile that stands for the target of an update.
+/// Largest number of elements of a local tile of an update's target. Unmeasured.
 const MAX_TILE: i64 = 4096;
 
 /// A statement, and where it has instances in the loops around.

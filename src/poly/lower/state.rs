@@ -46,7 +46,7 @@ pub(super) struct Placed {
     pub(in crate::poly::lower) tensor: BufferId,
     pub(in crate::poly::lower) buffer: BufferId,
     pub(in crate::poly::lower) origin: Vec<Affine>,
-    /// For the target of an update alone: what its body reads lies elsewhere.
+    /// For the target of an update only; its body does not read it.
     pub(in crate::poly::lower) sums: bool,
 }
 

@@ -79,7 +79,7 @@ fn is_scalar(t: &TensorDecl) -> bool {
     t.shape.iter().all(|&n| n == 1)
 }
 
-/// A part of the program that writes what it reads of a temporary, in each iteration of `rows`.
+/// A part of the program that writes all elements of a temporary that it reads, in each iteration of `rows`.
 struct Region {
     statements: Vec<StatementId>,
     rows: Vec<Row>,

@@ -15,7 +15,7 @@ use crate::poly::sets::polyhedron::{Polyhedron, Reduced, plus};
 use crate::poly::statement::{Statement, StatementId};
 use crate::runtime::Result;
 
-/// Pieces that one statement may become.
+/// Largest number of pieces that one statement becomes. Unmeasured.
 const MAX_PIECES: usize = 9;
 
 /// Divides the loops of `scop`.
@@ -29,7 +29,7 @@ pub fn split(scop: &Scop) -> Result<Scop> {
 
 struct Splitter {
     out: Scop,
-    /// The statement that each new one is a part of.
+    /// The original statement of each new one.
     origin: Vec<StatementId>,
     isl: Isl,
 }
@@ -71,7 +71,7 @@ impl Splitter {
         vec![id]
     }
 
-    /// One statement in loops of its own.
+    /// Splits a statement that is alone in its loops.
     fn alone(&mut self, s: &Statement, id: StatementId, node: &Node) -> Result<SequencePart> {
         let mut rows = vec![];
         let mut at = node;
@@ -147,7 +147,7 @@ impl Splitter {
     }
 }
 
-/// Forms that are not constant and 0 where an instance reads, in one dimension, what it writes.
+/// Returns the forms that are not constant and 0 where an instance reads, in one dimension, the element that it writes.
 fn meetings(s: &Statement) -> Vec<Affine> {
     let mut out: Vec<Affine> = vec![];
     s.body.visit_accesses(&mut |a| {

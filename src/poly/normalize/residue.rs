@@ -26,7 +26,7 @@ pub fn split_residues(mut definitions: Vec<Definition>, tensors: &mut Vec<Tensor
     if definitions.len() > count { follow_producers(definitions) } else { definitions }
 }
 
-/// Each definition as early as what it reads allows, so that a class is used while it is at hand.
+/// Moves each definition as early as its reads allow, so that a class is used while it is in the cache.
 fn follow_producers(definitions: Vec<Definition>) -> Vec<Definition> {
     let mut out: Vec<Definition> = vec![];
     for d in definitions {

@@ -83,7 +83,7 @@ pub fn tidy(body: &Expr, tensors: &[TensorDecl]) -> Expr {
     })
 }
 
-/// Removes the mark at the root of what is stored as it is.
+/// Removes the mark at the root of a body that is stored.
 pub fn tidy_root(d: &mut Definition, tensors: &[TensorDecl]) {
     if d.reduce != Some(BinaryOp::Add) {
         d.body = unmarked(std::mem::replace(&mut d.body, Expr::f32(0.0)), tensors);

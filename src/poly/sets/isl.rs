@@ -10,7 +10,7 @@ use isl_rs::{BasicSet, Context, DimType, LibISLError, Mat, Options, Set, Space, 
 use std::cell::OnceCell;
 use std::marker::PhantomData;
 
-/// Operations (pivots and allocations) of one [`Isl`], at most: forty times what any program of `datasets` takes.
+/// Largest number of operations (pivots and allocations) of one [`Isl`]: forty times those of any program of `datasets`.
 const MAX_OPERATIONS: u64 = 1 << 22;
 
 /// A lazily made isl context.
@@ -91,7 +91,7 @@ impl Isl {
         Ok(Some(point))
     }
 
-    /// The shadow of `p` on its first `keep` variables: constraints that hold for every rational point, none redundant.
+    /// Projects `p` on its first `keep` variables: constraints that hold for every rational point, none redundant.
     pub fn project(&self, p: &Polyhedron, keep: usize) -> Result<Polyhedron> {
         let compute = || {
             let set = self.set(p)?.eliminate(DimType::Set, keep as u32, (p.dims - keep) as u32)?;

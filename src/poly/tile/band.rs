@@ -57,7 +57,7 @@ struct Surroundings {
 /// A row that is strip-mined: its points go to the leaves.
 #[derive(Clone)]
 struct Split {
-    /// As it stands in its band.
+    /// The row as in its band.
     row: Row,
     /// φ shifted by rows outside.
     phi: Vec<(StatementId, Affine)>,
@@ -328,7 +328,7 @@ impl Bands<'_> {
         self.target.lanes(element as usize) as i64
     }
 
-    /// Cycles of one access of all lanes along a direction.
+    /// Cost of one access of all lanes along a direction, in cycles.
     fn access_cost(&self, r: &Reference, d: &[i64], lanes: i64) -> f64 {
         let write = if r.access.is_none() { 1.5 } else { 1.0 };
         match stride(r, d) {

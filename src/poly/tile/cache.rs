@@ -143,7 +143,7 @@ impl Traffic<'_> {
         self.divisible.iter().flat_map(cut).collect()
     }
 
-    /// Makes `order` the best one if it is allowed and cheaper.
+    /// Replaces the best order by `order` if that is allowed and cheaper.
     fn consider(&self, order: Vec<TileLoop>, best: &mut (Vec<TileLoop>, f64)) {
         let outer_first = order
             .iter()
@@ -327,7 +327,7 @@ impl Traffic<'_> {
 /// Use that the enclosing loops make of the data that they fetch for a reference.
 #[derive(Clone, Copy)]
 struct Use {
-    /// It is all fetched in one of so many iterations.
+    /// Number of iterations for which it is fetched once.
     times: f64,
     /// Loops have used the same bytes again so far, while the next ones could be fetched.
     ahead: Option<bool>,

@@ -48,7 +48,7 @@ impl Phase<'_> {
     }
 }
 
-/// The groups of a band's statements between which no values pass, each with loops of its own; empty when there is one.
+/// Divides a band's statements into groups that exchange no values, each with its own loops; empty if there is only one.
 fn divide(scop: &Scop, node: &Node) -> Vec<(Vec<StatementId>, Node)> {
     let Node::Band(band, child) = node else { return vec![] };
     let Node::Sequence(children) = &**child else { return vec![] };

@@ -35,7 +35,7 @@ struct Choice {
 }
 
 impl Phase<'_> {
-    /// The tiled tree of the phase and what to expect of it; operands to pack are added to `packings`.
+    /// Returns the tiled tree of the phase and its report; adds operands to pack to `packings`.
     pub fn plan(&self, node: &Node, packings: &mut Vec<Packing>) -> Plan {
         let dominant = self.dominant(self.statements);
         let s = self.scop.statement(dominant);

@@ -29,7 +29,7 @@ pub struct Plan {
 pub(super) struct Shared {
     /// Rows of the outer band that became blocks: position and points.
     pub(super) blocked: Vec<(usize, i64)>,
-    /// The one among them that is the vector.
+    /// The vector row among them.
     pub(super) vector: Option<usize>,
     pub dominant: StatementId,
     pub block: Block,

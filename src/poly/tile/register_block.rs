@@ -46,7 +46,7 @@ pub struct Block {
     pub unrolled: Vec<(Var, i64)>,
     /// Reads that are packed (positions in the list of references).
     pub packed: Vec<usize>,
-    /// Without what copying packed operands takes.
+    /// Time of all instances, in cycles, without packing.
     pub cycles: f64,
 }
 
@@ -122,7 +122,7 @@ impl Problem<'_> {
         std::iter::once(best).chain(others.into_iter().filter(|b| b.cycles <= most)).collect()
     }
 
-    /// Cycles to copy what a block reads from packed copies of operands that are given at run time.
+    /// Time to pack the operands of a block that are given at run time, in cycles.
     pub fn copying(&self, block: &Block) -> f64 {
         let Some((v, _)) = block.vector else { return 0.0 };
         let given = block.packed.iter().map(|&i| &self.references[i]).filter(|r| !r.constant);
@@ -327,7 +327,7 @@ impl Problem<'_> {
             .product()
     }
 
-    /// Cycles of one reduction step of a block with these points.
+    /// Time of one reduction step of a block with these points, in cycles.
     fn step(&self, v: &Axis, points: &[(Var, i64)], packed: &[usize]) -> f64 {
         let lanes = self.lanes();
         let vectors = (points[0].1 + lanes - 1) / lanes;

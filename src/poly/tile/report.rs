@@ -7,7 +7,7 @@ use crate::poly::scop::Scop;
 use crate::poly::statement::{Role, StatementId};
 use serde::Serialize;
 
-/// A schedule with tiles, and what goes with it.
+/// A tiled schedule with its packed operands and its report.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Tiled {
     pub schedule: Schedule,

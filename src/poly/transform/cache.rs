@@ -260,7 +260,7 @@ fn element_statement(
     StatementId(scop.statements.len() as u32 - 1)
 }
 
-/// The loops of a new statement over what is not an iterator of the loops around it.
+/// Returns the loops of a new statement over the iterators that the loops around it do not have.
 fn loops_of(scop: &Scop, id: StatementId, around: &InsertionPoint) -> Node {
     let iterators = &scop.statement(id).iterators;
     nest(id, iterators, around.rows.len()..iterators.len())

@@ -86,7 +86,7 @@ pub fn compute_inline(before: &Transformed, name: &Name) -> Result<Transformed> 
     without(scop, &before.schedule, before, writer)
 }
 
-/// The program without one statement, whose number those after it take.
+/// Removes a statement from the program and renumbers those after it.
 fn without(mut scop: Scop, schedule: &Schedule, before: &Transformed, gone: StatementId) -> Result<Transformed> {
     let lower = |id: &mut StatementId| id.0 -= u32::from(id.0 > gone.0);
     let tree = |schedule: &Schedule| -> Result<Schedule> {

@@ -231,7 +231,7 @@ pub fn nest(id: StatementId, iterators: &[Iterator], range: std::ops::Range<usiz
     range.rev().fold(Node::Leaf, |below, v| crate::poly::transform::tree_edit::single(row(v), below))
 }
 
-/// The Scop with one more temporary, called after `name`.
+/// Adds a temporary to the Scop, with a new name that begins with `name`.
 pub fn add_temporary(scop: &mut Scop, name: &str, like: &TensorDecl) -> BufferId {
     let taken = |scop: &Scop, name: &str| {
         scop.tensors.iter().any(|t| t.name == name) || scop.statements.iter().any(|s| s.name == name)

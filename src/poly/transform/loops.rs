@@ -227,10 +227,10 @@ fn mark(scop: &Scop, schedule: &Schedule, which: &Loop, by: Option<i64>, kind: R
     mark(scop, &schedule, &Loop { statement: which.statement.clone(), name: inner }, None, kind)
 }
 
-/// The most copies of one statement that loops are expanded to.
+/// Largest number of copies of one statement that unrolling makes.
 const COPIES: i64 = 4096;
 
-/// Refuses where more copies of a statement than [`COPIES`] would stand one after the other.
+/// Refuses more than [`COPIES`] copies of a statement by unrolling.
 fn check_copies(scop: &Scop, schedule: &Schedule) -> Result<()> {
     for id in scop.ids() {
         let path = schedule.path(id);

@@ -18,12 +18,12 @@ pub struct Transformed {
     pub schedule: Schedule,
     /// Operands that are read from packed copies.
     pub packings: Vec<Packing>,
-    /// Floating-point operations of the program that it began with: what is copied or computed again is not counted.
+    /// Floating-point operations of the original program: copies and recomputation are not counted.
     pub flops: f64,
 }
 
 impl Transformed {
-    /// A program in its own order.
+    /// Starts from a program in its original order.
     pub fn new(scop: Scop) -> Transformed {
         Transformed { schedule: scop.order.clone(), flops: operation_count::flops(&scop), scop, packings: vec![] }
     }
@@ -36,7 +36,7 @@ impl Transformed {
 
 /// A program that schedules by hand are for.
 pub struct Original<'a> {
-    /// As it was written: what primitives begin with.
+    /// The program as written, from which the primitives start.
     pub written: Scop,
     /// Returns the Scop from which the ILP starts.
     pub normal: &'a dyn Fn() -> Result<Scop>,

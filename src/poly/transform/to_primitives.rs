@@ -129,7 +129,7 @@ impl Emitter<'_> {
         })
     }
 
-    /// The tree with a band for each row and without loops over one value.
+    /// Divides bands into one for each row and removes loops over one value.
     fn plain(&self, schedule: &Schedule) -> Node {
         self.rows_apart(&schedule.without_single_loops(self.scop).root)
     }

@@ -74,7 +74,7 @@ pub fn is_called(own: &str, name: &str) -> bool {
     own == name || numbered.is_some_and(|n| n.parse::<u32>().is_ok())
 }
 
-/// The one row that `which` names.
+/// Finds the row that `which` names; refuses if there is none or more than one.
 pub fn find(scop: &Scop, schedule: &Schedule, which: &Loop) -> Result<Row> {
     let of = match &which.statement {
         None => None,
@@ -97,7 +97,7 @@ pub fn find(scop: &Scop, schedule: &Schedule, which: &Loop) -> Result<Row> {
     }
 }
 
-/// The tree where `edit` has made something else of `row` and what is below it.
+/// Replaces `row` and the node below it by the result of `edit`.
 pub fn replace(schedule: &Schedule, row: &Row, edit: &mut dyn FnMut(Row, Node) -> Result<Node>) -> Result<Schedule> {
     fn walk(node: Node, row: &Row, edit: &mut dyn FnMut(Row, Node) -> Result<Node>) -> Result<Node> {
         Ok(match node {
