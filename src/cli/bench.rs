@@ -69,7 +69,7 @@ struct Measurement {
     peak_memory_bytes: u64,
     /// Floating-point operations of a run.
     flops: u64,
-    /// Weights, inputs and outputs: what a run moves at least.
+    /// Bytes of weights, inputs and outputs: the least that a run moves.
     least_bytes: u64,
     /// Of compiling, kernels summed; none for a model that was compiled before.
     stages: Vec<StageTime>,

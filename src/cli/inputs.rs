@@ -16,7 +16,7 @@ use tilewright::module::{Module, TensorSpec};
 use tilewright::{Dim, InputSpec};
 use tilewright::{Error, Model, Options, Result, Tensor};
 
-/// Given tensors, what to do about the others, and how many threads work.
+/// Input tensors by name, the seed of the others, and the number of threads.
 #[derive(clap::Args)]
 pub struct RunArguments {
     /// The contents of an input, from a .npy file; inputs not given have the program's initial values, or are filled
@@ -60,7 +60,7 @@ impl RunArguments {
         self.threads.map_or(default, |n| n as usize)
     }
 
-    /// An error where threads or a seed are given and nothing runs.
+    /// Refuses `--threads` and `--seed` for commands that run nothing.
     pub fn refuse_for(&self, why: &str) -> Result<()> {
         match (self.threads, self.seed) {
             (None, None) => Ok(()),

@@ -66,7 +66,7 @@ pub fn allocate(function: &Function, target: &Target) -> Result<Allocation> {
     allocate_with(function, &RegisterFile::of(target.isa))
 }
 
-/// As [`allocate`], with the registers given.
+/// Variant of [`allocate`] for other sets of registers.
 pub fn allocate_with(function: &Function, file: &RegisterFile) -> Result<Allocation> {
     let live = Liveness::compute(function)?;
     let needs = function.insts.iter().map(file.needs).collect();

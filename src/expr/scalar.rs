@@ -35,7 +35,7 @@ pub enum Value {
 pub struct Cost {
     /// Instructions: how much code grows where loops are expanded.
     pub instructions: i64,
-    /// Cycles of throughput: what a model of time counts.
+    /// Throughput, in cycles: used by models of time.
     pub cycles: f64,
 }
 

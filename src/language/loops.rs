@@ -117,7 +117,7 @@ struct Nest {
     /// Each index over the iterators.
     values: Vec<Affine>,
     iterators: Vec<Iterator>,
-    /// Each is ≥ 0; what the box does not say already.
+    /// Conditions, each ≥ 0, that the box does not imply.
     domain: Vec<Affine>,
     /// Iterations run from the last to the first.
     backwards: Vec<bool>,

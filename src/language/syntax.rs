@@ -104,7 +104,7 @@ pub enum Access {
     Temporary,
 }
 
-/// A result of a `def`, with its type and shape where they are said.
+/// A result of a `def`, with its type and shape if they are written.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Output {
     /// Name of the result.
@@ -153,7 +153,7 @@ pub struct Range {
 pub enum Assign {
     /// `=`: replaces the element.
     Set,
-    /// `+=`: combines with what is there.
+    /// `+=`: combines with the current value.
     Update(Combine),
     /// `+=!`: combines from the neutral element.
     Reduce(Combine),

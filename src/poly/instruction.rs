@@ -273,7 +273,7 @@ pub fn select(
     select_by(table, isa, scop, id, |row| match_instruction(row, scop, id, lane))
 }
 
-/// As [`select`], with a match of one's own.
+/// Variant of [`select`] with another matcher.
 pub fn select_by(
     table: &[TensorInstruction],
     isa: Isa,
@@ -326,7 +326,7 @@ mod tests {
     fn a_failed_match_names_the_operand_and_the_reason() {
         let why = matched(&samples::depthwise(8, 16, 3, 1, 1), "s").unwrap_err();
         assert_eq!(why.part, MismatchPart::Operand);
-        assert!(why.reason.contains("operand X") || why.reason.contains("operand W"), "{why}");
+        assert!(why.reason.contains("operand `X`") || why.reason.contains("operand `W`"), "{why}");
         let why = matched(&samples::softmax(2, 4, 8), "hi").unwrap_err();
         assert_eq!(why.part, MismatchPart::Reduction);
         assert!(why.reason.contains("accumulates by Max"), "{why}");

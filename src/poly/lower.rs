@@ -212,7 +212,7 @@ impl<'a> Lowering<'a> {
         |v| self.ranges[v.0 as usize]
     }
 
-    /// A parallel loop with one iteration: what a serial phase is.
+    /// Makes a serial phase: a parallel loop with one iteration.
     fn once(&mut self, body: Vec<Stmt>) -> Stmt {
         let t = self.new_var("once", (0, 0));
         loop_over(t, 1, LoopKind::Parallel, body)

@@ -7,7 +7,7 @@ use memmap2::MmapMut;
 use serde::{Deserialize, Serialize};
 use std::ops::{Deref, DerefMut};
 
-/// Bytes from which memory gets pages of its own.
+/// Smallest size of memory with separate pages, in bytes.
 const OWN_PAGES: usize = 4 << 20;
 
 /// A fixed number of bytes.

@@ -13,7 +13,7 @@ pub enum Error {
     Unsupported(String),
     /// A schedule was refused.
     Schedule(Box<Refusal>),
-    /// A size or effort beyond what is allowed.
+    /// A size or effort exceeds a limit.
     Limit(String),
     /// A file or the system refused: path and reason.
     Io(String),
@@ -25,7 +25,7 @@ pub enum Error {
 pub type Result<T> = std::result::Result<T, Error>;
 
 impl Error {
-    /// A refused schedule, of which the reason is known so far.
+    /// Makes a refusal with a reason only; callers add the primitive, the tree and the place.
     pub fn refused(reason: impl Into<String>) -> Error {
         Error::Schedule(Refusal::new(reason))
     }
@@ -45,7 +45,7 @@ impl Error {
 }
 
 impl std::fmt::Display for Error {
-    /// Names in the message may hold anything: what a terminal would act on is escaped.
+    /// Writes the message with all characters escaped that a terminal would act on.
     fn fmt(&self, f: &mut std::fmt::Formatter) -> std::fmt::Result {
         match self {
             Error::Invalid(m) => write!(f, "invalid: {}", lines(m)),

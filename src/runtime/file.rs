@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 /// Links that one path may lead through.
 const MAX_LINKS: usize = 40;
 
-/// Writes a file with what `fill` writes.
+/// Writes a file with the contents that `fill` writes.
 pub fn write(path: &Path, fill: impl FnOnce(&mut dyn Write) -> std::io::Result<()>) -> Result<()> {
     let failed = |e: std::io::Error| Error::Io(format!("cannot write {}: {e}", path.display()));
     match destination(path).map_err(failed)? {
@@ -30,7 +30,7 @@ pub fn write(path: &Path, fill: impl FnOnce(&mut dyn Write) -> std::io::Result<(
     }
 }
 
-/// Refuses a path that [`write`] could not write, without changing what is there.
+/// Refuses a path that [`write`] could not write, without changing the file.
 pub fn check_writable(path: &Path) -> Result<()> {
     let failed = |e: std::io::Error| Error::Io(format!("cannot write {}: {e}", path.display()));
     match destination(path).map_err(failed)? {
@@ -50,7 +50,7 @@ pub fn open(path: &Path) -> Result<File> {
 
 enum Destination {
     Stream,
-    /// The file that links lead to, and what is there now.
+    /// A file: the path after following links, and its current metadata.
     File(PathBuf, Option<Metadata>),
 }
 

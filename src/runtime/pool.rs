@@ -57,7 +57,7 @@ impl WorkRange {
         self.0.store(word(&units), Relaxed);
     }
 
-    /// A quarter of what is left, so that others find something to take until near the end.
+    /// Takes a quarter of the remaining units, so that others find units to take until near the end.
     fn take_front(&self) -> Option<Range<u64>> {
         self.take(|left| {
             let middle = left.start + (left.end - left.start).div_ceil(4);
@@ -65,7 +65,7 @@ impl WorkRange {
         })
     }
 
-    /// Half of what is left.
+    /// Takes half of the remaining units.
     fn take_back(&self) -> Option<Range<u64>> {
         self.take(|left| {
             let middle = left.start + (left.end - left.start) / 2;

@@ -27,7 +27,7 @@ pub struct Instance {
 }
 
 impl Refusal {
-    /// A refusal of which nothing but the reason is known yet.
+    /// Makes a refusal with a reason only.
     pub fn new(reason: impl Into<String>) -> Box<Refusal> {
         Box::new(Refusal { reason: reason.into(), ..Refusal::default() })
     }

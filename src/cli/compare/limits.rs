@@ -68,7 +68,7 @@ pub struct Work {
     pub dtype: String,
     /// Floating-point operations of the untransformed program.
     pub flops: f64,
-    /// Bytes of all inputs and outputs: what is moved at least.
+    /// Bytes of all inputs and outputs: the least that a run moves.
     pub bytes: u64,
     /// The level that holds them between two runs.
     pub home: &'static str,

@@ -261,7 +261,7 @@ fn prepare_program(
 }
 
 impl Prepared {
-    /// Runs in turn what agrees, `seconds` each.
+    /// Measures the schedules with equal results in turn, `seconds` each.
     pub fn measure(self, machine: &Machine, seconds: f64, progress: &Progress) -> Result<Program> {
         progress.stage(format!("measuring {} for {seconds} s each", self.name));
         let work = self.work(machine)?;

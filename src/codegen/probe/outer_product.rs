@@ -82,12 +82,12 @@ fn probe<T: Real>(target: &Target, loads: bool) -> Result<Probe> {
     Probe::new(target, function::<T>(target, loads), inputs, (T::DTYPE, vec![rows * COLUMNS as i64, lanes]))
 }
 
-/// Rows of accumulators: what the operands leave of the registers.
+/// Number of rows of accumulators in the registers that the operands leave free.
 fn rows(target: &Target) -> usize {
     (target.vector_registers - COLUMNS - 1) / COLUMNS
 }
 
-/// `c[v] = Σ a[k][i] · b[k][v]` over and over, or the same multiply-adds on what the first step has loaded.
+/// `c[v] = Σ a[k][i] · b[k][v]` over and over, or the same multiply-adds on the operands of the first step.
 fn function<T: Real>(target: &Target, loads: bool) -> Function {
     let ty = VType { lane: T::LANE, lanes: target.lanes(T::LANE.bytes()) as u8 };
     let (rows, bytes, mem) = (rows(target), target.vector_bytes, T::DTYPE);

@@ -30,7 +30,7 @@ pub enum Place {
     Slot(u32),
 }
 
-/// Registers of its own that an instruction needs besides its operands; they differ from each other and from all of those.
+/// Temporary registers that an instruction needs besides its operands; all of them are distinct.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Needs {
     pub gprs: u8,

@@ -52,7 +52,7 @@ pub fn check(function: &Function, allocation: &Allocation, target: &Target) -> R
     check_with(function, allocation, &RegisterFile::of(target.isa))
 }
 
-/// As [`check`], with the registers given.
+/// Variant of [`check`] for other sets of registers.
 pub fn check_with(function: &Function, allocation: &Allocation, file: &RegisterFile) -> Result<()> {
     let mut checker = Checker { function, allocation, file, values: Values::of(function), heads: vec![] };
     checker.check_shape()?;

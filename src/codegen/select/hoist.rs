@@ -8,7 +8,7 @@ use crate::codegen::vcode::Inst;
 use crate::codegen::vcode::operands::Class;
 use std::collections::{HashMap, HashSet};
 
-/// The loop, with what does not change in it before it.
+/// Moves the invariant instructions of a loop before it.
 pub fn hoist_invariants(mut l: Loop, registers: usize, pointers: &[Pointer]) -> Vec<Node> {
     let innermost = l.body.iter().all(|n| matches!(n, Node::Inst(_) | Node::Splat { .. }));
     if !innermost {

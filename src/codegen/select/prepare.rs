@@ -12,7 +12,7 @@ use crate::expr::{Affine, Var};
 use crate::expr::{BinaryOp, CompareOp, Expr, Index, Scalar};
 use std::collections::{HashMap, HashSet};
 
-/// A nest that the selection takes as it is.
+/// Prepares a nest for selection.
 pub struct Prepared {
     pub nest: LoopNest,
     /// Bytes of the widest lane type at work in each vector loop.

@@ -98,7 +98,7 @@ impl Address {
     }
 }
 
-/// A read behind a branch, and what it depends on.
+/// A read behind a branch, and its dependences.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Branch {
     pub address: Address,

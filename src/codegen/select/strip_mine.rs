@@ -348,7 +348,7 @@ fn vector_loop(var: Var, extent: i64, body: Vec<Stmt>) -> Stmt {
     constant_loop(LoopKind::Vector, var, extent, body)
 }
 
-/// A copy of `body` with `var` replaced and its own variables bound anew.
+/// Copies `body` with `var` replaced and the variables of its loops renamed.
 fn copied(nest: &mut LoopNest, body: &[Stmt], var: Var, value: &Affine) -> Vec<Stmt> {
     let mut map = HashMap::from([(var, value.clone())]);
     copy_with(nest, body, &mut map)

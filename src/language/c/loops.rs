@@ -139,7 +139,7 @@ impl Printer<'_> {
         Ok((header, inside, said))
     }
 
-    /// The conditions that all statements have and that are not said yet.
+    /// Returns the conditions that all statements share and that the loops and branches around do not imply.
     fn common(&self, ids: &[StatementId], said: &[Affine]) -> Vec<Affine> {
         let domain = |id: StatementId| &self.scop.statement(id).domain[..];
         let mut out: Vec<Affine> = vec![];

@@ -27,11 +27,11 @@ use crate::runtime::Result;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Kind {
-    /// The sink reads what the source writes.
+    /// Flow: the sink reads an element that the source writes.
     Flow,
-    /// The sink overwrites what the source reads.
+    /// Anti: the sink overwrites an element that the source reads.
     Anti,
-    /// The sink overwrites what the source writes.
+    /// Output: the sink overwrites an element that the source writes.
     Output,
 }
 

@@ -430,10 +430,10 @@ mod tests {
     fn malformed_trees_are_refused() {
         let (scop, mut schedule) = matmul();
         outer(&mut schedule).0[1].phi.pop();
-        assert!(verdict(&scop, &schedule).contains("loop n covers {C_init, C_update} where"));
+        assert!(verdict(&scop, &schedule).contains("loop `n` covers {C_init, C_update} where"));
         let (scop, mut schedule) = matmul();
         outer(&mut schedule).0.pop();
-        assert!(verdict(&scop, &schedule).contains("several instances of C_init run at the same time"));
+        assert!(verdict(&scop, &schedule).contains("several instances of `C_init` run at the same time"));
         let mut missing = scop.order.clone();
         let Node::Sequence(children) = &mut missing.root else { panic!("a sequence") };
         children.pop();

@@ -83,7 +83,7 @@ impl Selector<'_> {
         var
     }
 
-    /// Memory `span` is written: what was read from it is no longer known.
+    /// Forgets the values read from memory `span`, which is written.
     pub fn written(&mut self, span: Span) {
         let slot = |b: BufferId| match self.nest.buffer(b).kind {
             BufferKind::Argument { slot, .. } => Some(slot),
@@ -102,7 +102,7 @@ impl Selector<'_> {
         self.branches.retain(|(b, _)| !overlaps(&Span { buffer: b.address.buffer, bytes: None }));
     }
 
-    /// A local buffer in registers is written: what a branch read from it is no longer known.
+    /// Forgets the values that a branch read from a local buffer in registers, which is written.
     pub fn forget_branches(&mut self, local: BufferId) {
         self.branches.retain(|(b, _)| b.address.buffer != local);
     }
@@ -119,7 +119,7 @@ impl Selector<'_> {
         Block { values: self.values.clone(), integers: self.integers.clone(), branches: self.branches.clone() }
     }
 
-    /// After a branch: what was known before it, except memory that it wrote. Registers are told by their versions.
+    /// Restores the values known before a branch, except those in memory that it wrote. Versions identify registers.
     pub fn forget_since(&mut self, known: Block) {
         let after = Block {
             values: std::mem::replace(&mut self.values, known.values),

@@ -105,7 +105,7 @@ impl Lowering<'_> {
         Ok((origin, extents))
     }
 
-    /// Finds the subscripts of what an instance touches in temporaries with a layout; returns the divisions they take.
+    /// Finds the subscripts of the elements that an instance touches in temporaries with a layout; returns their divisions.
     pub(super) fn lay_out(&mut self, id: StatementId, value: &[Affine], state: &State) -> Result<Vec<Stmt>> {
         let scop = self.scop;
         let s = scop.statement(id);

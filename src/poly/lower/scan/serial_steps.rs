@@ -87,7 +87,7 @@ impl Lowering<'_> {
     }
 }
 
-/// Adds the range of a variable in scope to what is known.
+/// Adds the range of a variable in scope to the facts.
 fn limit(site: &mut Site, v: Var, (low, high): (i64, i64)) {
     let unit = site.form(&Affine::var(v), site.vars.len());
     site.context.inequalities.push(plus(&unit, -low));
