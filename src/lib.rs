@@ -37,15 +37,15 @@ use tilewright_runtime::internal as runtime;
 
 pub use codegen::target::{Isa, Target};
 pub use graph::builder::GraphBuilder;
+pub use graph::egraph::OptimizationReport;
+pub use graph::extract::ExtractionReport;
 pub use graph::import::model::{Dim, InputSpec};
 pub use graph::ir::{Graph, ValueId};
 pub use language::syntax::File;
 pub use model::{Compiled, Model, Options};
-pub use graph::egraph::Report as RewritingReport;
-pub use graph::extract::Report as ExtractionReport;
 pub use pipeline::report::{KernelReport, Report, Vectorization};
-pub use poly::tile::report::PhaseReport;
 pub use pipeline::{EgraphOptions, Limits, Stage};
+pub use poly::tile::report::PhaseReport;
 pub use tilewright_runtime::{
     AsView, AsViewMut, Bytes, DType, Element, Error, Features, Instance, MAX_THREADS, Module, Platform, Pool, Refusal,
     Result, Session, Tensor, TensorView, TensorViewMut, module,

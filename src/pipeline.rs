@@ -190,7 +190,7 @@ fn check_sizes(graph: &Graph, limit: u64) -> Result<()> {
 }
 
 /// The cheapest equal graph that was found, checked, and where its nodes run.
-fn rewrite(graph: &Graph, options: &Options) -> Result<(Graph, Vec<Place>, egraph::Report)> {
+fn rewrite(graph: &Graph, options: &Options) -> Result<(Graph, Vec<Place>, egraph::OptimizationReport)> {
     let egraph::Optimized { graph: rewritten, places, report } =
         egraph::optimize(graph, &options.target, &options.egraph)?;
     rewritten.verify()?;

@@ -20,7 +20,7 @@ pub struct Report {
     /// Statements of the model file about itself that do not hold, a sentence for each.
     pub warnings: Vec<String>,
     /// `None` for a program of the text language.
-    pub rewriting: Option<egraph::Report>,
+    pub rewriting: Option<egraph::OptimizationReport>,
     /// Threads of the runs that `measured_us` is of; 0 where nothing was measured. Predictions are for one thread.
     pub measured_threads: usize,
     /// In the order of the module's kernel and opaque steps.

@@ -29,7 +29,7 @@ use crate::poly::packing::{Pack, Packing};
 use crate::poly::schedule::{Node, Row, RowKind, Schedule, Step};
 use crate::poly::scop::Scop;
 use crate::poly::statement::{Role, StatementId};
-use crate::poly::tile::report::{TilingReport, Tiled};
+use crate::poly::tile::report::{Tiled, TilingReport};
 use crate::runtime::{Error, Result};
 
 /// One compiled group before code generation.

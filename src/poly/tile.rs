@@ -22,14 +22,14 @@ use crate::codegen::Target;
 use crate::expr::Affine;
 use crate::poly::analysis::dependence;
 use crate::poly::instruction;
-use crate::poly::schedule::{Band, Node, Part, Row, RowKind, Schedule, steps_of};
+use crate::poly::schedule::{Band, Node, Row, RowKind, Schedule, SchedulePart, steps_of};
 use crate::poly::scop::Scop;
 use crate::poly::sets::isl::Isl;
 use crate::poly::statement::StatementId;
 use crate::poly::tile::band::context::Bands;
 pub use crate::poly::tile::by_hand::{as_given, described};
 use crate::poly::tile::plan::{Phase, Plan};
-use crate::poly::tile::report::{FEW_STEPS, TilingReport, Tiled, instances, work};
+use crate::poly::tile::report::{FEW_STEPS, Tiled, TilingReport, instances, work};
 use crate::runtime::Result;
 
 /// Smallest predicted time of a kernel that runs on several threads, in ns. Unmeasured.

@@ -48,7 +48,7 @@ impl Default for Options {
 
 /// The effort and the result of the rewriting and the extraction, as users read it.
 #[derive(Clone, PartialEq, Debug, Serialize)]
-pub struct Report {
+pub struct OptimizationReport {
     /// Rule and how often it found something new; in the order of the tables.
     pub rules: Vec<(&'static str, usize)>,
     pub nodes_before: usize,
@@ -57,7 +57,7 @@ pub struct Report {
     pub classes: usize,
     pub iterations: usize,
     pub stop: Stop,
-    pub extraction: extract::Report,
+    pub extraction: extract::ExtractionReport,
     pub saturate_ms: f64,
     pub extract_ms: f64,
     pub fold_ms: f64,
@@ -65,7 +65,7 @@ pub struct Report {
 
 impl std::fmt::Display for OptimizationReport {
     fn fmt(&self, f: &mut std::fmt::Formatter) -> std::fmt::Result {
-        let Report { nodes_before, nodes_after, enodes, classes, iterations, stop, .. } = self;
+        let OptimizationReport { nodes_before, nodes_after, enodes, classes, iterations, stop, .. } = self;
         writeln!(f, "graph: {nodes_before} operators, {nodes_after} after rewriting")?;
         writeln!(
             f,

@@ -5,7 +5,7 @@ use serde::Serialize;
 
 /// What the extraction did.
 #[derive(Clone, PartialEq, Debug, Default, Serialize)]
-pub struct Report {
+pub struct ExtractionReport {
     /// Variables and rows of the ILP.
     pub variables: usize,
     pub rows: usize,

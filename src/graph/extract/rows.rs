@@ -29,7 +29,7 @@
 
 use crate::graph::extract::candidate::{Candidate, Edge, Site};
 use crate::graph::extract::problem::Problem;
-use crate::graph::extract::program::{Program, Row};
+use crate::graph::extract::program::{BinaryProgram, Row};
 use crate::graph::fusion::{Stored, Way, before_reduction};
 use crate::graph::op::Op;
 use std::collections::BTreeMap;

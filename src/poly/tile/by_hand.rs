@@ -10,7 +10,7 @@ use crate::poly::packing::Packing;
 use crate::poly::schedule::{Row, RowKind, Schedule, Step};
 use crate::poly::scop::Scop;
 use crate::poly::statement::StatementId;
-use crate::poly::tile::report::{TilingReport, PhaseReport, Tiled, instances, work};
+use crate::poly::tile::report::{PhaseReport, Tiled, TilingReport, instances, work};
 
 /// Keeps a schedule as it is, without loops over a single value.
 pub fn as_given(scop: &Scop, schedule: &Schedule, packings: &[Packing]) -> Tiled {

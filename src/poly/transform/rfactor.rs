@@ -46,7 +46,7 @@ pub fn rfactor(before: &Transformed, name: &Name, over: &Loop, into: &Name) -> R
             steps[depth].name
         ));
     }
-    let above = Around::new(&scop, steps[..depth].to_vec())?;
+    let above = InsertionPoint::new(&scop, steps[..depth].to_vec())?;
     let digits = digits(&mut scop, id, &row, &steps);
     for (r, a) in &digits.split {
         schedule = split_digit(&schedule, id, r, a, into)?;

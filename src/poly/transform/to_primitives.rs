@@ -49,8 +49,8 @@ pub fn words(original: &Original, scop: &Scop, tiled: &Tiled) -> Result<Vec<Prim
     let placed: Vec<Placed> =
         emitter.primitives.iter().map(|p| Placed { primitive: p.clone(), span: Span::default() }).collect();
     let made = apply_all(original, &placed).map_err(|(_, e)| e)?;
-    match words.difference(made.state(), tiled)? {
-        None => Ok(words.said),
+    match emitter.difference(made.state(), tiled)? {
+        None => Ok(emitter.primitives),
         Some(what) => Err(Error::Unsupported(format!("{what} cannot be expressed as primitives"))),
     }
 }
