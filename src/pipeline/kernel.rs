@@ -115,7 +115,7 @@ pub struct Statements {
 enum Order {
     /// The ILP chooses.
     Free(Scop),
-    ByHand(Proven),
+    ByHand(Box<Proven>),
 }
 
 impl Statements {
@@ -143,13 +143,13 @@ impl Statements {
         let mut times = Times::default();
         let (scop, ranges) =
             times.time(Lap::Scop, || Ok::<_, Error>((build::build(name, program)?, index_ranges(program)?)))?;
-        let order = Order::ByHand(times.time(Lap::Legality, || Proven::in_original_order(scop))?);
-        Ok(Statements { order, index_ranges: ranges, times })
+        let proven = times.time(Lap::Legality, || Proven::in_original_order(scop))?;
+        Ok(Statements { order: Order::ByHand(Box::new(proven)), index_ranges: ranges, times })
     }
 
     /// The statements of a program in an order by hand. `index_ranges` are those of the program.
     pub fn by_hand(proven: Proven, index_ranges: Vec<IndexRange>) -> Statements {
-        Statements { order: Order::ByHand(proven), index_ranges, times: Times::default() }
+        Statements { order: Order::ByHand(Box::new(proven)), index_ranges, times: Times::default() }
     }
 
     pub fn scop(&self) -> &Scop {

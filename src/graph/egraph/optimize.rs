@@ -51,15 +51,25 @@ impl Default for Options {
 pub struct OptimizationReport {
     /// Rule and how often it found something new; in the order of the tables.
     pub rules: Vec<(&'static str, usize)>,
+    /// Nodes of the imported graph.
     pub nodes_before: usize,
+    /// Nodes of the rewritten graph.
     pub nodes_after: usize,
+    /// E-nodes at the end.
     pub enodes: usize,
+    /// Classes of the e-graph at the end.
     pub classes: usize,
+    /// Passes over the e-graph.
     pub iterations: usize,
+    /// Reason for the end of the saturation.
     pub stop: Stop,
+    /// Report of the extraction.
     pub extraction: extract::ExtractionReport,
+    /// Milliseconds of the saturation.
     pub saturate_ms: f64,
+    /// Milliseconds of the extraction.
     pub extract_ms: f64,
+    /// Milliseconds of the folding of constants.
     pub fold_ms: f64,
 }
 
