@@ -8,17 +8,21 @@ use serde::Serialize;
 pub struct ExtractionReport {
     /// Variables and rows of the ILP.
     pub variables: usize,
+    /// Rows of the ILP.
     pub rows: usize,
     /// Predicted time of the greedy answer and of the answer, in ns.
     pub greedy_ns: f64,
+    /// Predicted time of the answer, in ns.
     pub chosen_ns: f64,
     /// No answer is cheaper than this, in ns; `None` when nothing was proven.
     pub bound_ns: Option<f64>,
     /// Rows that were added because an answer had a cycle or a kernel that is too big.
     pub cuts: usize,
+    /// End of the search.
     pub outcome: Outcome,
     /// Multiply-adds of the source graph and of the answer.
     pub source_work: u64,
+    /// Multiply-adds of the answer.
     pub work: u64,
     /// The cheapest answer had more multiply-adds than the source graph.
     pub repaired: bool,

@@ -45,7 +45,9 @@ pub struct PhaseReport {
     pub instruction: Option<String>,
     /// Why no instruction matches, with the operand.
     pub mismatch: String,
+    /// Predicted time on one thread, in ns.
     pub predicted_ns: f64,
+    /// Its iterations are divided among threads.
     pub parallel: bool,
 }
 

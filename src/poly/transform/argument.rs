@@ -9,14 +9,18 @@ use std::fmt::{Display, Formatter, Result};
 /// Loops by their names, `m, n`; of one statement where others have loops of the same names, `C(m, n)`.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Loops {
+    /// Statement that has the loops; `None` where the names alone say it.
     pub statement: Option<Name>,
+    /// Names, outermost first.
     pub names: Vec<Name>,
 }
 
 /// One loop: `m`, or `C(m)`.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Loop {
+    /// Statement that has the loop; `None` where the name alone says it.
     pub statement: Option<Name>,
+    /// Name of the loop.
     pub name: Name,
 }
 
