@@ -26,13 +26,13 @@ TREE = ROOT / "target" / "mutants" / "tree"
 
 # area -> (files, filters of the unit tests that should notice)
 AREAS = {
-    "dependences": (["src/poly/dependence.rs"], ["poly::"]),
-    "legality": (["src/poly/legality.rs"], ["poly::"]),
+    "dependences": (["src/poly/analysis/dependence.rs"], ["poly::"]),
+    "legality": (["src/poly/analysis/legality.rs"], ["poly::"]),
     "waves": (["src/poly/tile.rs"], ["poly::"]),
     "extraction": (["src/graph/extract/*.rs"], ["graph::"]),
-    "checker": (["src/codegen/checker.rs"], ["codegen::"]),
-    "memory plan": (["src/runtime/arena.rs"], ["runtime::"]),
-    "pool": (["src/runtime/pool.rs"], ["runtime::"]),
+    "checker": (["src/codegen/regalloc/checker.rs"], ["codegen::"]),
+    "memory plan": (["src/runtime/arena.rs"], ["arena::"]),
+    "pool": (["src/runtime/pool.rs"], ["pool::", "session::"]),
     "encoders": (["src/codegen/x86/*.rs", "src/codegen/aarch64/*.rs"], ["codegen::"]),
 }
 
