@@ -412,7 +412,7 @@ fn a_report_names_the_tensor_instruction_or_the_operand_that_is_none() {
     assert_eq!((kernel.phases[0].vector.as_deref(), kernel.phases[0].statement.as_str()), (Some("ni"), "C"));
     let kernel = report("distribute C_init, C at m; reorder C(n, k, m); vectorize C(m) by 8");
     assert!(!kernel.tensorized, "{:?}", kernel.phases);
-    assert!(kernel.phases[0].instruction_text().contains("operand A has stride"), "{:?}", kernel.phases);
+    assert!(kernel.phases[0].instruction_text().contains("operand `A` has stride"), "{:?}", kernel.phases);
 }
 
 #[test]

@@ -110,13 +110,13 @@ fn update(scop: &Scop, target: BufferId, row: &Row, name: &Name, over: &Loop) ->
     let candidates: Vec<StatementId> = row.phi.iter().map(|p| p.0).filter(updates).collect();
     let [id] = candidates[..] else {
         return refuse(format!(
-            "{} updates of {name} are in loop `{over}`: one reduction is factored",
+            "{} updates of `{name}` are in loop `{over}`: exactly one can be factored",
             candidates.len()
         ));
     };
     match scop.statement(id).reduce {
         Some(op) => Ok((id, op)),
-        None => refuse(format!("{} is no reduction", scop.statement(id).name)),
+        None => refuse(format!("`{}` is not a reduction", scop.statement(id).name)),
     }
 }
 
@@ -137,14 +137,14 @@ fn refuse_unfit(
     let s = scop.statement(id);
     if !is_of_reduction(s, id, row) {
         return refuse(format!(
-            "each iteration of `{over}` updates other elements of {name}: it is no loop of the reduction"
+            "each iteration of `{over}` updates other elements of `{name}`: it is not a loop of the reduction"
         ));
     }
     if reads_sums(s, &[], isl)? {
-        return refuse(format!("{} reads {name} itself: its updates have an order", s.name));
+        return refuse(format!("`{}` reads `{name}` itself: its updates have an order", s.name));
     }
     if scop.tensors.iter().any(|t| t.name == into.text) || scop.statements.iter().any(|s| s.name == into.text) {
-        return refuse(format!("there is a `{into}` already"));
+        return refuse(format!("`{into}` is already defined"));
     }
     Ok(())
 }
