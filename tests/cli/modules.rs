@@ -11,7 +11,10 @@ use tilewright::module::Action;
 use tilewright::{Error, Limits, Model, Module, Options, Result, Session, Tensor};
 
 fn path(case: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/fixtures/operators/{case}.onnx"))
+    // The command line is a package in a folder of the library's.
+    let package = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let root = package.ancestors().find(|p| p.join("datasets").is_dir()).expect("the tests run in the repository");
+    root.join(format!("tests/fixtures/operators/{case}.onnx"))
 }
 
 /// A model and inputs for it.
