@@ -26,7 +26,7 @@ fn load(case: &str) -> (Model, Vec<(String, Tensor)>) {
     (model, inputs)
 }
 
-/// What a module that was compiled here is after it has been written and read.
+/// Writes and reads a module that was compiled here.
 fn parse(bytes: &[u8]) -> Module {
     // SAFETY: the module was compiled by this test.
     unsafe { Module::from_bytes(bytes) }.unwrap()

@@ -213,7 +213,7 @@ impl Checker<'_> {
         Ok(walk.changed)
     }
 
-    /// What registers and slots hold when the function is entered.
+    /// Contents of registers and slots at the entry of the function.
     fn entry(&self) -> Result<State> {
         let slots = (self.allocation.gpr_slots + self.allocation.vector_slots) as usize;
         let mut state = State { held: vec![UNKNOWN; 128 + slots], gpr_slots: self.allocation.gpr_slots };

@@ -49,7 +49,7 @@ impl std::fmt::Display for Stop {
     }
 }
 
-/// What the saturation did.
+/// Rules that fired in a saturation, and its end.
 pub struct Growth {
     /// Rule and how often it found something new.
     pub fired: Vec<(&'static str, usize)>,

@@ -3,7 +3,7 @@
 use crate::graph::extract::program::{GAP, How};
 use serde::Serialize;
 
-/// What the extraction did.
+/// Size, cost and end of an extraction.
 #[derive(Clone, PartialEq, Debug, Default, Serialize)]
 pub struct ExtractionReport {
     /// Variables and rows of the ILP.

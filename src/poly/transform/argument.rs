@@ -121,7 +121,7 @@ macro_rules! view {
 }
 pub(super) use view;
 
-/// What a function takes of an argument: numbers by value, all else by reference.
+/// Passes an argument to a function: numbers by value, all else by reference.
 pub(super) trait Pass {
     type As<'a>
     where

@@ -58,7 +58,7 @@ pub fn matmul_shared_input(network: &mut Network, m: &Match) -> Option<Id> {
     columns(network, whole, &siblings, position)
 }
 
-/// The same with a bias for each product: the sum is sliced.
+/// As above with a bias for each product: the sum is sliced.
 pub fn matmul_shared_input_bias(network: &mut Network, m: &Match) -> Option<Id> {
     let (op, operands) = m.application('m');
     let siblings = products_of(network, operands[0], op);
