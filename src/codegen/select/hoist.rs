@@ -3,9 +3,9 @@
 //! Constants and what is computed from them leave first, then loads of memory that the loop does not write. A value that
 //! leaves the loop occupies a register in all of it; so the number of registers in use is counted at each instruction.
 
+use crate::codegen::select::register_pressure::{RegisterPressure, defined, used};
 use crate::codegen::select::tree::{Loop, Node, Pointer, Root, address};
 use crate::codegen::vcode::Inst;
-use crate::codegen::vcode::operands::Class;
 use std::collections::{HashMap, HashSet};
 
 /// Moves the invariant instructions of a loop before it.
@@ -15,7 +15,7 @@ pub fn hoist_invariants(mut l: Loop, registers: usize, pointers: &[Pointer]) -> 
         return vec![Node::Loop(l)];
     }
     let mut before = vec![];
-    let mut room = registers.saturating_sub(1).saturating_sub(pressure(&l.body));
+    let mut room = registers.saturating_sub(1).saturating_sub(RegisterPressure::of(&l.body).greatest());
     for loads in [false, true] {
         let mut definitions: HashMap<u32, usize> = HashMap::new();
         l.body.iter().flat_map(defined).for_each(|r| *definitions.entry(r).or_insert(0) += 1);
@@ -69,28 +69,6 @@ fn pure(inst: &Inst) -> bool {
     )
 }
 
-fn registers(node: &Node, read: bool) -> Vec<u32> {
-    let mut out = vec![];
-    match node {
-        Node::Inst(inst) => inst.registers(|class, access, r| {
-            if class == Class::Vector && if read { access.reads() } else { access.writes() } {
-                out.push(r);
-            }
-        }),
-        Node::Splat { dst, .. } if !read => out.push(dst.0),
-        _ => {}
-    }
-    out
-}
-
-fn defined(node: &Node) -> Vec<u32> {
-    registers(node, false)
-}
-
-fn used(node: &Node) -> Vec<u32> {
-    registers(node, true)
-}
-
 fn stored_root(node: &Node, pointers: &[Pointer]) -> Option<Root> {
     match node {
         Node::Inst(i @ (Inst::VStore { .. } | Inst::VScatter { .. })) => {
@@ -98,35 +76,4 @@ fn stored_root(node: &Node, pointers: &[Pointer]) -> Option<Root> {
         }
         _ => None,
     }
-}
-
-/// The greatest number of vector registers in use at once in a straight-line loop body.
-pub fn pressure(body: &[Node]) -> usize {
-    // first and last place of each register; those read before they are written live through the whole loop
-    let mut places: HashMap<u32, (usize, usize)> = HashMap::new();
-    let mut carried = HashSet::new();
-    for (i, node) in body.iter().enumerate() {
-        for r in used(node) {
-            if !places.contains_key(&r) {
-                carried.insert(r);
-            }
-            places.entry(r).or_insert((i, i)).1 = i;
-        }
-        for r in defined(node) {
-            places.entry(r).or_insert((i, i)).1 = i;
-        }
-    }
-    let mut change = vec![0i64; body.len() + 1];
-    for (r, (first, last)) in &places {
-        if !carried.contains(r) {
-            change[*first] += 1;
-            change[*last] -= 1;
-        }
-    }
-    let (mut now, mut most) = (0, 0);
-    for c in change {
-        now += c;
-        most = most.max(now);
-    }
-    most as usize + carried.len()
 }

@@ -16,7 +16,7 @@ mod edits;
 mod registers;
 
 use crate::codegen::Target;
-use crate::codegen::select::hoist::pressure;
+use crate::codegen::select::register_pressure::RegisterPressure;
 use crate::codegen::select::tree::{Loop, Node, Pointer, Root, Tree};
 use crate::codegen::vcode::operands::Class;
 use crate::codegen::vcode::{Addr, Gpr, GprOp, Inst, Lane, VType, Vreg};
@@ -163,21 +163,16 @@ impl Pass<'_> {
                 chains.entry(r.generator).or_default().push((consumer, r.distance));
             }
         }
-        let mut room = (self.target.vector_registers - 1).saturating_sub(pressure(&l.body)) as i64;
+        let registers = self.target.vector_registers - 1;
+        let mut pressure = RegisterPressure::of(&l.body);
         let mut edits = Edits::default();
         let mut generators: Vec<usize> = chains.keys().copied().collect();
         // Stored values first: their loads wait for the store.
         generators.sort_by_key(|&g| (!accesses.all[g].store, g));
         for g in generators {
-            let mut consumers = chains.remove(&g).unwrap_or_default();
-            let longest = |c: &[(usize, i64)]| c.iter().map(|c| c.1).max().unwrap_or(0);
-            let stays = |c: &(usize, i64)| c.1 == 0;
-            let cheap = accesses.all[g].store || consumers.len() as i64 >= longest(&consumers);
-            if l.parallel || longest(&consumers) > room || !cheap {
-                consumers.retain(stays);
-            }
+            let consumers = chains.remove(&g).unwrap_or_default();
+            let consumers = kept(&l, &accesses.all, g, consumers, registers, &mut pressure);
             if !consumers.is_empty() {
-                room -= longest(&consumers).max(1);
                 self.replace(&l, &accesses.all, g, &consumers, &mut edits);
             }
         }
@@ -454,6 +449,37 @@ impl Pass<'_> {
         });
         Addr { base: Gpr(base as u32), index: None, disp: disp as i32 }
     }
+}
+
+/// The loads (with their distances) that take the value of access `g`, while registers last: a register more than there are
+/// is spilled, which costs a store beside the load.
+fn kept(
+    l: &Loop,
+    all: &[Reference],
+    g: usize,
+    consumers: Vec<(usize, i64)>,
+    registers: usize,
+    pressure: &mut RegisterPressure,
+) -> Vec<(usize, i64)> {
+    let longest = consumers.iter().map(|c| c.1).max().unwrap_or(0);
+    let cheap = all[g].store || consumers.len() as i64 >= longest;
+    let carried = longest > 0 && cheap && !l.parallel && pressure.greatest() + longest as usize <= registers;
+    if carried {
+        pressure.carry(longest as usize);
+        return consumers;
+    }
+    let mut consumers: Vec<(usize, i64)> = consumers.into_iter().filter(|c| c.1 == 0).collect();
+    consumers.sort_by_key(|c| all[c.0].at);
+    consumers.retain(|c| match (all[g].value, all[c.0].value) {
+        (Some((value, ..)), Some((load, ..))) => {
+            // A value that the loop changes is copied where it is read or stored.
+            let changed = l.body[all[g].at + 1..].iter().any(|n| defines(n, value));
+            let value = if changed { Vreg(u32::MAX - g as u32) } else { value };
+            pressure.extend(value, all[g].at, load, all[c.0].at, registers)
+        }
+        _ => false,
+    });
+    consumers
 }
 
 /// Returns true if memory holds the bits of the lanes as they are.
