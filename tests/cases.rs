@@ -11,16 +11,22 @@
 //! @file datasets/x.tile    the input is this file
 //! ```
 //!
-//! An input that begins with `graph` is a graph, any other a program of the text language. A failure prints as its message.
+//! An input that begins with `graph` is a graph, one that begins with `function` is VCode, of which the allocation of
+//! registers is printed, any other a program of the text language. A failure prints as its message.
 //! `TILEWRIGHT_BLESS=1` writes the expected outputs again.
 
 mod common;
 
-use common::root;
+use common::{bind, check_all, fixtures, read_tensors, root};
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use tilewright::graph_text;
+use tilewright::internal::codegen::regalloc::allocation::{Place, Step};
+use tilewright::internal::codegen::regalloc::{allocate, checker};
+use tilewright::internal::codegen::vcode::operands::Class;
+use tilewright::internal::codegen::vcode::text;
+use tilewright::internal::codegen::vcode::{Function, Inst};
 use tilewright::internal::language;
 use tilewright::internal::pipeline;
 use tilewright::internal::poly::transform::primitive::KEYWORDS;
@@ -78,11 +84,15 @@ impl Case {
             stage => stage,
         });
         let target = self.get("target").unwrap_or("x86-64-avx512");
-        let target = Target::all().into_iter().find(|t| t.name == target);
+        let target = Target::all().into_iter().find(|t| t.name == target).expect("a target");
+        if self.input.starts_with("function ") {
+            let functions = text::parse(&self.input)?;
+            return functions.iter().map(|f| allocation(f, &target)).collect();
+        }
         let dims = self.directives.get("dim").into_iter().flatten();
         let dims = dims.map(|d| d.split_once('=').expect("@dim NAME=VALUE"));
         let options = Options {
-            target: Some(target.expect("a target")),
+            target: Some(target),
             dims: dims.map(|(name, value)| (name.to_string(), value.parse().expect("a size"))).collect(),
             ..Options::default()
         };
@@ -96,6 +106,42 @@ impl Case {
             _ => text,
         })
     }
+}
+
+/// The function over the registers of the target, by number, with the moves between registers and spill slots.
+fn allocation(function: &Function, target: &Target) -> tilewright::Result<String> {
+    let allocation = allocate(function, target)?;
+    checker::check(function, &allocation, target)?;
+    let place = |place: &Place| match place {
+        Place::Register(r) => format!("r{r}"),
+        Place::Slot(s) => format!("slot {s}"),
+    };
+    let entry: Vec<String> = allocation.entry.iter().map(|p| p.as_ref().map_or("unused".into(), place)).collect();
+    let slots = format!("{} gpr slots, {} vector slots", allocation.gpr_slots, allocation.vector_slots);
+    let mut out = format!("function {} (arguments {}; {slots}) {{\n", function.name, entry.join(", "));
+    let mut depth = 1;
+    for step in &allocation.steps {
+        let register = |class: &Class, r: &u8| format!("{}{r}", if *class == Class::Gpr { 'r' } else { 'v' });
+        let line = match step {
+            Step::Inst { inst, hidden, temporaries, .. } => {
+                depth -= usize::from(matches!(inst, Inst::LoopEnd | Inst::IfEnd));
+                let hidden = hidden.as_ref().map(|p| format!("  # {}", place(p)));
+                let gprs = temporaries.gprs.iter().map(|r| register(&Class::Gpr, r));
+                let vectors = temporaries.vectors.iter().map(|r| register(&Class::Vector, r));
+                let temporaries: Vec<String> = gprs.chain(vectors).collect();
+                let overwritten =
+                    (!temporaries.is_empty()).then(|| format!("  # overwrites {}", temporaries.join(", ")));
+                format!("{inst}{}{}", hidden.unwrap_or_default(), overwritten.unwrap_or_default())
+            }
+            Step::Again { inst, .. } => format!("{inst}  # again"),
+            Step::Store { class, register: r, slot } => format!("slot {slot} = {}", register(class, r)),
+            Step::Load { class, register: r, slot } => format!("{} = slot {slot}", register(class, r)),
+        };
+        out.push_str(&format!("{}{line}\n", "  ".repeat(depth)));
+        let opens = matches!(step, Step::Inst { inst: Inst::LoopStart { .. } | Inst::IfStart { .. }, .. });
+        depth += usize::from(opens);
+    }
+    Ok(out + "}\n")
 }
 
 fn case_files(folder: &Path) -> Vec<PathBuf> {
@@ -148,6 +194,36 @@ macro_rules! folders {
     };
 }
 folders!(graph scop schedule loops vcode primitives errors polybench);
+
+/// Parse after print is the identity on the VCode of all cases and all operator fixtures.
+#[test]
+fn vcode_parses_to_what_was_printed() {
+    let same = |what: &Path, printed: &str| {
+        let functions: Vec<&str> = printed.lines().filter(|line| !line.starts_with("# ")).collect();
+        let text = functions.join("\n");
+        let parsed = text::parse(&text).map_err(|e| format!("{}: {e}", what.display()))?;
+        let again: Vec<String> = parsed.iter().map(Function::to_string).collect();
+        let lines = |text: &str| text.lines().filter(|l| !l.is_empty()).map(String::from).collect::<Vec<_>>();
+        if lines(&again.concat()) == lines(&text) { Ok(()) } else { Err(format!("{}: other text", what.display())) }
+    };
+    for path in case_files(&root().join("tests/cases/vcode")) {
+        let case = Case::read(&fs::read_to_string(&path).unwrap());
+        if !case.input.starts_with("function ") {
+            same(&path, &case.expected).unwrap();
+        }
+    }
+    let targets = Target::all();
+    let fixtures: Vec<(usize, PathBuf)> = fixtures("operators", "onnx").into_iter().enumerate().collect();
+    check_all(&fixtures, |(i, path)| {
+        let target = Some(targets[i % targets.len()].clone());
+        let say = |e| format!("{}: {e}", path.display());
+        let model = Model::load(path).map_err(say)?;
+        let dims = bind(&model, &read_tensors(&path.with_extension("npy"))[..model.inputs().len()]);
+        let options = Options { target, dims, ..Options::default() };
+        let text = model.explain(&options, pipeline::Stage::Vcode, None).map_err(say)?;
+        same(path, text.trim_start_matches("no kernels\n"))
+    });
+}
 
 #[test]
 fn every_primitive_has_a_case_that_it_accepts_and_one_that_it_refuses() {

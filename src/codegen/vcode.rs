@@ -12,7 +12,7 @@
 
 pub mod execute;
 pub mod operands;
-pub mod print;
+pub mod text;
 
 use crate::expr::CompareOp;
 use crate::runtime::DType;

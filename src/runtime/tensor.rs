@@ -42,6 +42,12 @@ impl DType {
         matches!(self, DType::F64 | DType::F32 | DType::F16 | DType::BF16)
     }
 
+    /// The type of this name.
+    pub fn named(name: &str) -> Option<DType> {
+        use DType::*;
+        [F64, F32, F16, BF16, I64, I32, I8, U8, Bool].into_iter().find(|d| d.name() == name)
+    }
+
     /// The name in the text language: `f32`, `i64`, `bool` …
     pub fn name(self) -> &'static str {
         match self {

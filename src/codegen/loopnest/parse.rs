@@ -136,7 +136,7 @@ impl Parser {
     }
 
     pub(crate) fn dtype(&mut self) -> Result<DType> {
-        match dtype_named(self.peek()) {
+        match DType::named(self.peek()) {
             Some(d) => {
                 self.at += 1;
                 Ok(d)
@@ -404,7 +404,7 @@ impl Parser {
             let (buffer, index) = self.element()?;
             return Ok(Expr::Load(Access { buffer, index, guard: vec![], otherwise: None }));
         }
-        if dtype_named(&name).is_some() {
+        if DType::named(&name).is_some() {
             return Ok(Expr::Const(self.scalar()?));
         }
         self.at += 1;
@@ -438,11 +438,6 @@ impl Parser {
 /// The name without `#n`.
 fn plain(name: &str) -> String {
     name.split('#').next().unwrap_or(name).to_string()
-}
-
-fn dtype_named(name: &str) -> Option<DType> {
-    use DType::*;
-    [F64, F32, F16, BF16, I64, I32, I8, U8, Bool].into_iter().find(|d| d.name() == name)
 }
 
 #[cfg(test)]

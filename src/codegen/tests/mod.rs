@@ -9,3 +9,4 @@ mod program;
 mod qemu;
 mod random;
 mod registers;
+mod text;

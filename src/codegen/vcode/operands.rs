@@ -1,6 +1,6 @@
-//! The registers that an instruction reads and writes: one table for liveness, allocation, checking and printing.
+//! The table of instructions: the operands of each, which registers it reads and writes, and its text form.
 
-use crate::codegen::vcode::{Gpr, Inst, Operand, Vreg};
+use crate::codegen::vcode::{Addr, Gpr, Inst, Operand, Vreg};
 use serde::{Deserialize, Serialize};
 
 /// Register class.
@@ -28,67 +28,107 @@ impl Access {
     }
 }
 
-/// Visits the operands of one row, in its order. Roles: a general-purpose register or vector that is used, defined or both,
-/// an operand that may be immediate, an address.
-macro_rules! operands {
-    ($inst:expr, $f:expr, { $($variant:ident: $($role:ident($field:ident)),*;)* }) => {
+/// The table of instructions. A row has the text form, where `{}` stands for the next operand, and every operand in
+/// its order there. Registers, addresses and operands that may be immediate are of the role `read`, `write` or `update`
+/// (read, then written); other operands are `data` or of a role that names their spelling (see `text.rs`).
+macro_rules! insts {
+    ($rows:ident!($($argument:tt)*)) => {
+        $rows! { ($($argument)*)
+            // ---- scalars and addresses
+            Imm: "{} = {}", write(dst), data(value);
+            Copy: "{} = {}", write(dst), read(src);
+            Int: "{} = {} {}, {}", write(dst), data(op), read(a), read(b);
+            LoadInt: "{} = load {} {}", write(dst), data(mem), read(addr);
+            Argument: "{} = argument {}", write(dst), data(slot);
+            Range: "{} = {}", write(dst), bound(which);
+            Scratch: "{} = scratch", write(dst);
+            // ---- control
+            LoopStart: "loop {}{} {", read(count), at_least_once(at_least_once);
+            LoopEnd: "}";
+            IfStart: "if {} {}, {} {", data(op), read(a), read(b);
+            IfEnd: "}";
+            // ---- vectors
+            VConst: "{} = const {} #{}", write(dst), data(ty), hexadecimal(bits);
+            VCopy: "{} = copy {} {}", write(dst), data(ty), read(src);
+            VLoad: "{} = load {} {} {}{}", write(dst), data(ty), data(mem), read(addr), data(part);
+            VStore: "store {} {} {}, {}{}", data(ty), data(mem), read(src), read(addr), data(part);
+            Prefetch: "prefetch {}", read(addr);
+            VBroadcast: "{} = broadcast {} {} {}", write(dst), data(ty), data(mem), read(addr);
+            VGather: "{} = gather {} {} {} stride {}{}",
+                write(dst), data(ty), data(mem), read(addr), data(stride), data(part);
+            VScatter: "scatter {} {} {}, {} stride {}{}",
+                data(ty), data(mem), read(src), read(addr), data(stride), data(part);
+            VGatherIndex: "{} = gather {} {} [{} + {} as {}]{}",
+                write(dst), data(ty), data(mem), read(base), read(index), data(index_lane), data(part);
+            VSplat: "{} = splat {} {}", write(dst), data(ty), read(src);
+            VIota: "{} = iota {}", write(dst), data(ty);
+            VUnary: "{} = {} {} {}", write(dst), data(op), data(ty), read(a);
+            VBinary: "{} = {} {} {}, {}", write(dst), data(op), data(ty), read(a), read(b);
+            VShift: "{} = shift {} {} {}, {}", write(dst), data(op), data(ty), read(a), data(amount);
+            VFma: "{} {}= {} {} * {}", update(acc), sign(negate), data(ty), read(a), read(b);
+            VCompare: "{} = {} {} {}, {}", write(dst), data(op), data(ty), read(a), read(b);
+            VSelect: "{} = select {} {}, {}, {}", write(dst), data(ty), read(mask), read(a), read(b);
+            VConvert: "{} = convert {} from {} {}", write(dst), data(to), data(from), read(src);
+            VReduce: "{} = reduce {} {} {}", write(dst), data(op), data(ty), read(a);
+        }
+    };
+}
+pub(super) use insts;
+
+/// An operand that consists of registers.
+trait Registers {
+    fn visit(&mut self, access: Access, f: &mut impl FnMut(Class, Access, &mut u32));
+}
+
+impl Registers for Gpr {
+    fn visit(&mut self, access: Access, f: &mut impl FnMut(Class, Access, &mut u32)) {
+        f(Class::Gpr, access, &mut self.0);
+    }
+}
+
+impl Registers for Vreg {
+    fn visit(&mut self, access: Access, f: &mut impl FnMut(Class, Access, &mut u32)) {
+        f(Class::Vector, access, &mut self.0);
+    }
+}
+
+impl Registers for Operand {
+    fn visit(&mut self, access: Access, f: &mut impl FnMut(Class, Access, &mut u32)) {
+        if let Operand::Reg(r) = self {
+            r.visit(access, f);
+        }
+    }
+}
+
+impl Registers for Addr {
+    fn visit(&mut self, access: Access, f: &mut impl FnMut(Class, Access, &mut u32)) {
+        self.base.visit(access, f);
+        if let Some((index, _)) = &mut self.index {
+            index.visit(access, f);
+        }
+    }
+}
+
+/// Visits the registers of one row: those that are read, then those that are written.
+macro_rules! visit {
+    (($inst:expr, $f:expr) $($variant:ident: $text:literal $(, $role:ident($field:ident))*;)*) => {
         match $inst {
-            $(Inst::$variant { $($field,)* .. } => { $(operands!(@$role $f, $field);)* })*
+            $(Inst::$variant { $($field),* } => {
+                $(visit!(@reads $role $field, $f);)*
+                $(visit!(@writes $role $field, $f);)*
+            })*
         }
     };
-    (@use_gpr $f:expr, $r:ident) => { $f(Class::Gpr, Access::Use, &mut $r.0) };
-    (@def_gpr $f:expr, $r:ident) => { $f(Class::Gpr, Access::Def, &mut $r.0) };
-    (@use_vec $f:expr, $r:ident) => { $f(Class::Vector, Access::Use, &mut $r.0) };
-    (@def_vec $f:expr, $r:ident) => { $f(Class::Vector, Access::Def, &mut $r.0) };
-    (@acc_vec $f:expr, $r:ident) => { $f(Class::Vector, Access::UseDef, &mut $r.0) };
-    (@use_any $f:expr, $r:ident) => {
-        if let Operand::Reg(r) = $r {
-            $f(Class::Gpr, Access::Use, &mut r.0);
-        }
-    };
-    (@address $f:expr, $r:ident) => {
-        $f(Class::Gpr, Access::Use, &mut $r.base.0);
-        if let Some((index, _)) = &mut $r.index {
-            $f(Class::Gpr, Access::Use, &mut index.0);
-        }
-    };
+    (@reads read $field:ident, $f:expr) => { $field.visit(Access::Use, $f) };
+    (@writes write $field:ident, $f:expr) => { $field.visit(Access::Def, $f) };
+    (@writes update $field:ident, $f:expr) => { $field.visit(Access::UseDef, $f) };
+    (@$pass:ident $role:ident $field:ident, $f:expr) => { let _ = &$field; };
 }
 
 impl Inst {
     /// Calls `f` on each register operand, those that are read first, then those that are written.
     pub fn registers_mut(&mut self, f: &mut impl FnMut(Class, Access, &mut u32)) {
-        operands!(self, f, {
-            Imm: def_gpr(dst);
-            Argument: def_gpr(dst);
-            Range: def_gpr(dst);
-            Scratch: def_gpr(dst);
-            Copy: use_gpr(src), def_gpr(dst);
-            Int: use_gpr(a), use_any(b), def_gpr(dst);
-            LoadInt: address(addr), def_gpr(dst);
-            Prefetch: address(addr);
-            LoopStart: use_gpr(count);
-            LoopEnd: ;
-            IfStart: use_gpr(a), use_any(b);
-            IfEnd: ;
-            VConst: def_vec(dst);
-            VIota: def_vec(dst);
-            VCopy: use_vec(src), def_vec(dst);
-            VConvert: use_vec(src), def_vec(dst);
-            VLoad: address(addr), def_vec(dst);
-            VBroadcast: address(addr), def_vec(dst);
-            VGather: address(addr), def_vec(dst);
-            VGatherIndex: use_gpr(base), use_vec(index), def_vec(dst);
-            VStore: use_vec(src), address(addr);
-            VScatter: use_vec(src), address(addr);
-            VSplat: use_gpr(src), def_vec(dst);
-            VUnary: use_vec(a), def_vec(dst);
-            VShift: use_vec(a), def_vec(dst);
-            VReduce: use_vec(a), def_vec(dst);
-            VBinary: use_vec(a), use_vec(b), def_vec(dst);
-            VCompare: use_vec(a), use_vec(b), def_vec(dst);
-            VFma: use_vec(a), use_vec(b), acc_vec(acc);
-            VSelect: use_vec(mask), use_vec(a), use_vec(b), def_vec(dst);
-        })
+        insts!(visit!(self, f))
     }
 
     /// Calls `f` on each register operand, those that are read first.

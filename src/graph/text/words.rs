@@ -13,9 +13,7 @@ pub fn list(text: &str) -> impl Iterator<Item = &str> {
 
 /// The element type of this name.
 pub fn dtype_named(name: &str) -> Parsed<DType> {
-    use DType::*;
-    let all = [F64, F32, F16, BF16, I64, I32, I8, U8, Bool];
-    all.into_iter().find(|d| d.name() == name).ok_or_else(|| format!("`{name}` is not an element type"))
+    DType::named(name).ok_or_else(|| format!("`{name}` is not an element type"))
 }
 
 /// The parts of `%1: f32[2,3], %2: i64[4]`: commas inside brackets do not divide.
