@@ -65,7 +65,7 @@ fn write_graph(graph: &Graph, shown: usize) -> String {
 }
 
 /// Up to `shown` elements of a tensor. Floating-point elements have the fewest digits that give the same value.
-fn elements(t: &Tensor, shown: usize) -> String {
+pub fn elements(t: &Tensor, shown: usize) -> String {
     let size = t.dtype.bytes();
     let texts = t.data.chunks_exact(size).take(shown).map(|bytes| match Element::load(t.dtype, bytes) {
         Element::F64(v) => v.to_string(),
@@ -240,7 +240,7 @@ fn typed(text: &str) -> Parsed<(&str, TensorType)> {
 }
 
 /// `[1, 2, 3]` or `seeded(7)`; integers of a seeded constant are 0 or 1.
-fn constant(ty: &TensorType, text: &str) -> Parsed<Tensor> {
+pub fn constant(ty: &TensorType, text: &str) -> Parsed<Tensor> {
     ty.check().map_err(|e| e.to_string())?;
     if let Some(seed) = text.strip_prefix("seeded(").and_then(|t| t.strip_suffix(')')) {
         let seed = seed.parse().map_err(|_| format!("`{seed}` is not a seed"))?;

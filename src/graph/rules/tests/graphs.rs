@@ -79,7 +79,7 @@ fn comparisons_meet_the_rules_of_elementwise_operators() {
         let condition = s.op(Op::Compare(op), &[image, stretched]);
         let image = s.op(Op::Select, &[condition, image, image]);
         let chosen = s.op(Op::Select, &[condition, image, stretched]);
-        let mut network = s.network(chosen);
+        let (mut network, _) = s.network(chosen);
         let rules: Vec<Rule> = rules::all(None);
         let mut index = Index::new(&rules);
         for (word, name) in [op.name(), "select"]

@@ -1,6 +1,6 @@
 //! Rules that replace what they match leave every class an e-node that can be computed without the class itself.
 
-use super::{Sample, assert_close, inputs, samples, window};
+use super::{Sample, assert_close, cases, inputs, window};
 use crate::codegen::Target;
 use crate::expr::{BinaryOp, UnaryOp};
 use crate::graph::egraph::convert::{Loaded, load};
@@ -50,12 +50,12 @@ fn disguise(s: &mut Sample, v: ValueId, how: usize) -> ValueId {
 fn pairs_of_replacing_rules_leave_every_class_computable() {
     let table = rules::all(Some(4));
     let (replacing, beside): (Vec<Rule>, Vec<Rule>) = table.into_iter().partition(|r| r.keep != Keep::Beside);
-    let samples = samples();
-    let sample = |name: &str| samples.iter().find(|(n, _)| *n == name).unwrap().1;
+    let cases = cases::all();
+    let case = |rule: &Rule| cases.iter().find(|c| c.rule == rule.name && c.applies()).expect("a case");
     for (i, a) in replacing.iter().enumerate() {
         for (j, b) in replacing.iter().enumerate().skip(i) {
             let mut s = Sample { state: (i * replacing.len() + j) as u64, ..Sample::default() };
-            let roots = [sample(a.name)(&mut s), sample(b.name)(&mut s)];
+            let roots = [case(a).build(&mut s), case(b).build(&mut s)];
             let disguised = [disguise(&mut s, roots[0], i + j), disguise(&mut s, roots[1], i ^ j)];
             s.graph.outputs = disguised.to_vec();
             let mut rules = vec![a.clone(), b.clone()];
@@ -72,11 +72,11 @@ fn all_rules_may_replace() {
         rule
     };
     let rules: Vec<Rule> = rules::all(Some(4)).into_iter().map(destructive).collect();
-    for (i, (name, make)) in samples().into_iter().enumerate() {
+    for (i, case) in cases::all().iter().filter(|case| case.applies()).enumerate() {
         let mut s = Sample::default();
-        let root = make(&mut s);
+        let root = case.build(&mut s);
         s.graph.outputs = vec![disguise(&mut s, root, i), root];
-        assert_complete(&s, &rules, name);
+        assert_complete(&s, &rules, &case.rule);
     }
 }
 
