@@ -90,6 +90,65 @@ pub enum Stmt {
     Store { buffer: BufferId, index: Vec<Index>, value: Expr, reduce: Option<BinaryOp> },
 }
 
+impl Stmt {
+    /// The statements of a loop or a condition; none of others.
+    pub fn body(&self) -> &[Stmt] {
+        match self {
+            Stmt::Loop { body, .. } | Stmt::If { body, .. } => body,
+            Stmt::Let { .. } | Stmt::Store { .. } => &[],
+        }
+    }
+
+    /// Variant of [`Stmt::body`] for edits.
+    pub fn body_mut(&mut self) -> &mut [Stmt] {
+        match self {
+            Stmt::Loop { body, .. } | Stmt::If { body, .. } => body,
+            Stmt::Let { .. } | Stmt::Store { .. } => &mut [],
+        }
+    }
+
+    /// The same loop or condition around what `f` makes of its body; other statements stay.
+    pub fn map_body(mut self, f: impl FnOnce(Vec<Stmt>) -> Vec<Stmt>) -> Stmt {
+        if let Stmt::Loop { body, .. } | Stmt::If { body, .. } = &mut self {
+            *body = f(std::mem::take(body));
+        }
+        self
+    }
+
+    /// The same loop or condition around another body; other statements stay.
+    pub fn with_body(&self, body: Vec<Stmt>) -> Stmt {
+        match self {
+            Stmt::Loop { var, lower, upper, step, kind, .. } => {
+                let (lower, upper) = (lower.clone(), upper.clone());
+                Stmt::Loop { var: *var, lower, upper, step: *step, kind: *kind, body }
+            }
+            Stmt::If { conditions, .. } => Stmt::If { conditions: conditions.clone(), body },
+            other => other.clone(),
+        }
+    }
+
+    /// Calls `f` on the statement and all in its body, outer ones first.
+    pub fn visit<'a>(&'a self, f: &mut impl FnMut(&'a Stmt)) {
+        f(self);
+        self.body().iter().for_each(|s| s.visit(f));
+    }
+
+    /// Variant of [`Stmt::visit`] for edits.
+    pub fn visit_mut(&mut self, f: &mut impl FnMut(&mut Stmt)) {
+        f(self);
+        self.body_mut().iter_mut().for_each(|s| s.visit_mut(f));
+    }
+
+    /// The expressions of a store: the value, then the computed subscripts.
+    pub fn expressions(&self) -> impl Iterator<Item = &Expr> {
+        let (index, value): (&[Index], _) = match self {
+            Stmt::Store { index, value, .. } => (index, Some(value)),
+            _ => (&[], None),
+        };
+        value.into_iter().chain(index.iter().filter_map(Index::value))
+    }
+}
+
 impl LoopNest {
     pub fn buffer(&self, id: BufferId) -> &Buffer {
         &self.buffers[id.0 as usize]

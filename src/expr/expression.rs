@@ -117,6 +117,22 @@ impl Index {
             Index::Value(_) => None,
         }
     }
+
+    /// The expression of a computed subscript.
+    pub fn value(&self) -> Option<&Expr> {
+        match self {
+            Index::Affine(_) => None,
+            Index::Value(e) => Some(e),
+        }
+    }
+
+    /// Replaces every variable.
+    pub fn substitute(&self, map: &mut impl FnMut(Var) -> Affine) -> Index {
+        match self {
+            Index::Affine(a) => Index::Affine(a.substitute(map)),
+            Index::Value(e) => Index::Value(Box::new(e.substitute(map))),
+        }
+    }
 }
 
 /// A read. Where some `guard` is negative nothing is read and the value is `otherwise`.
@@ -174,110 +190,125 @@ impl Expr {
         })
     }
 
+    /// The operands, in order; a read has none.
+    pub fn operands(&self) -> impl Iterator<Item = &Expr> {
+        let operands: [Option<&Expr>; 3] = match self {
+            Expr::Const(_) | Expr::Index(_) | Expr::Load(_) => [None; 3],
+            Expr::Unary(_, a) | Expr::Cast(_, a) => [Some(a), None, None],
+            Expr::Binary(_, a, b) | Expr::Compare(_, a, b) => [Some(a), Some(b), None],
+            Expr::Select(c, a, b) => [Some(c), Some(a), Some(b)],
+        };
+        operands.into_iter().flatten()
+    }
+
+    /// The operands, and the computed subscripts of a read, in order.
+    pub fn children(&self) -> impl Iterator<Item = &Expr> {
+        let index: &[Index] = if let Expr::Load(access) = self { &access.index } else { &[] };
+        self.operands().chain(index.iter().filter_map(Index::value))
+    }
+
+    /// The same node over other children: the results of `f`, called in order.
+    ///
+    /// # Errors
+    /// The first of `f`.
+    pub fn try_map_children<E>(&self, f: &mut impl FnMut(&Expr) -> Result<Expr, E>) -> Result<Expr, E> {
+        Ok(match self {
+            Expr::Const(_) | Expr::Index(_) => self.clone(),
+            Expr::Load(access) => {
+                let index = access.index.iter().map(|i| match i {
+                    Index::Affine(a) => Ok(Index::Affine(a.clone())),
+                    Index::Value(e) => Ok(Index::Value(Box::new(f(e)?))),
+                });
+                let Access { buffer, otherwise, .. } = *access;
+                Expr::Load(Access {
+                    buffer,
+                    index: index.collect::<Result<_, E>>()?,
+                    guard: access.guard.clone(),
+                    otherwise,
+                })
+            }
+            Expr::Unary(op, a) => Expr::unary(*op, f(a)?),
+            Expr::Binary(op, a, b) => Expr::binary(*op, f(a)?, f(b)?),
+            Expr::Compare(op, a, b) => Expr::compare(*op, f(a)?, f(b)?),
+            Expr::Select(c, a, b) => Expr::select(f(c)?, f(a)?, f(b)?),
+            Expr::Cast(t, a) => Expr::cast(*t, f(a)?),
+        })
+    }
+
+    /// The same node over other children: the results of `f`, called in order.
+    pub fn map_children(&self, f: &mut impl FnMut(&Expr) -> Expr) -> Expr {
+        let Ok(mapped) = self.try_map_children(&mut |e| Ok::<_, std::convert::Infallible>(f(e)));
+        mapped
+    }
+
     /// Calls `f` on every node, those inside index expressions too, parents first.
     pub fn visit<'a>(&'a self, f: &mut impl FnMut(&'a Expr)) {
         f(self);
-        match self {
-            Expr::Const(_) | Expr::Index(_) => {}
-            Expr::Load(access) => {
-                for index in &access.index {
-                    if let Index::Value(e) = index {
-                        e.visit(f);
-                    }
-                }
-            }
-            Expr::Unary(_, a) | Expr::Cast(_, a) => a.visit(f),
-            Expr::Binary(_, a, b) | Expr::Compare(_, a, b) => {
-                a.visit(f);
-                b.visit(f);
-            }
-            Expr::Select(c, a, b) => {
-                c.visit(f);
-                a.visit(f);
-                b.visit(f);
-            }
-        }
+        self.children().for_each(|e| e.visit(f));
+    }
+
+    /// Returns true if `f` holds for some node, those inside index expressions too.
+    pub fn any(&self, f: &mut impl FnMut(&Expr) -> bool) -> bool {
+        f(self) || self.children().any(|e| e.any(f))
     }
 
     /// Calls `f` on every access, those inside index expressions too, outermost first.
     pub fn visit_accesses<'a>(&'a self, f: &mut impl FnMut(&'a Access)) {
-        match self {
-            Expr::Const(_) | Expr::Index(_) => {}
-            Expr::Load(access) => {
-                f(access);
-                for index in &access.index {
-                    if let Index::Value(e) = index {
-                        e.visit_accesses(f);
-                    }
-                }
+        self.visit(&mut |e| {
+            if let Expr::Load(access) = e {
+                f(access)
             }
-            Expr::Unary(_, a) | Expr::Cast(_, a) => a.visit_accesses(f),
-            Expr::Binary(_, a, b) | Expr::Compare(_, a, b) => {
-                a.visit_accesses(f);
-                b.visit_accesses(f);
-            }
-            Expr::Select(c, a, b) => {
-                c.visit_accesses(f);
-                a.visit_accesses(f);
-                b.visit_accesses(f);
-            }
-        }
+        });
+    }
+
+    /// Returns true if some access reads the buffer.
+    pub fn reads(&self, buffer: BufferId) -> bool {
+        self.any(&mut |e| matches!(e, Expr::Load(access) if access.buffer == buffer))
     }
 
     /// Rewrites bottom-up: children first, then `f` on the rebuilt node. Index expressions are rewritten as well.
     pub fn rewrite(&self, f: &mut impl FnMut(Expr) -> Expr) -> Expr {
-        let rebuilt = match self {
-            Expr::Const(_) | Expr::Index(_) => self.clone(),
-            Expr::Load(access) => {
-                let index = access
-                    .index
-                    .iter()
-                    .map(|i| match i {
-                        Index::Affine(a) => Index::Affine(a.clone()),
-                        Index::Value(e) => Index::Value(Box::new(e.rewrite(f))),
-                    })
-                    .collect();
-                Expr::Load(Access { index, ..access.clone() })
-            }
-            Expr::Unary(op, a) => Expr::unary(*op, a.rewrite(f)),
-            Expr::Binary(op, a, b) => Expr::binary(*op, a.rewrite(f), b.rewrite(f)),
-            Expr::Compare(op, a, b) => Expr::compare(*op, a.rewrite(f), b.rewrite(f)),
-            Expr::Select(c, a, b) => Expr::select(c.rewrite(f), a.rewrite(f), b.rewrite(f)),
-            Expr::Cast(t, a) => Expr::cast(*t, a.rewrite(f)),
-        };
+        let rebuilt = self.map_children(&mut |e| e.rewrite(f));
         f(rebuilt)
+    }
+
+    /// Rewrites every read, those inside index expressions first.
+    pub fn rewrite_loads(&self, f: &mut impl FnMut(Access) -> Expr) -> Expr {
+        self.rewrite(&mut |e| if let Expr::Load(access) = e { f(access) } else { e })
     }
 
     /// Replaces every variable, in subscripts, guards and index values.
     pub fn substitute(&self, map: &mut impl FnMut(Var) -> Affine) -> Expr {
         match self {
-            Expr::Const(_) => self.clone(),
-            Expr::Index(a) => Expr::Index(a.substitute(&mut *map)),
+            Expr::Index(a) => Expr::Index(a.substitute(map)),
             Expr::Load(access) => Expr::Load(access.substitute(map)),
-            Expr::Unary(op, a) => Expr::unary(*op, a.substitute(map)),
-            Expr::Binary(op, a, b) => Expr::binary(*op, a.substitute(map), b.substitute(map)),
-            Expr::Compare(op, a, b) => Expr::compare(*op, a.substitute(map), b.substitute(map)),
-            Expr::Select(c, a, b) => Expr::select(c.substitute(map), a.substitute(map), b.substitute(map)),
-            Expr::Cast(t, a) => Expr::cast(*t, a.substitute(map)),
+            e => e.map_children(&mut |e| e.substitute(map)),
+        }
+    }
+
+    /// The type of the value, where `of` is the element type of each buffer.
+    pub fn dtype(&self, of: &impl Fn(BufferId) -> DType) -> DType {
+        match self {
+            Expr::Const(s) => s.dtype,
+            Expr::Index(_) => DType::I64,
+            Expr::Load(access) => of(access.buffer),
+            Expr::Unary(_, a) | Expr::Binary(_, a, _) | Expr::Select(_, a, _) => a.dtype(of),
+            Expr::Compare(..) => DType::Bool,
+            Expr::Cast(to, _) => *to,
         }
     }
 }
 
 impl Access {
+    /// The affine forms of the guard and of the subscripts.
+    pub fn affine_forms(&self) -> impl Iterator<Item = &Affine> {
+        self.guard.iter().chain(self.index.iter().filter_map(Index::affine))
+    }
+
     pub fn substitute(&self, map: &mut impl FnMut(Var) -> Affine) -> Access {
-        Access {
-            buffer: self.buffer,
-            index: self
-                .index
-                .iter()
-                .map(|i| match i {
-                    Index::Affine(a) => Index::Affine(a.substitute(&mut *map)),
-                    Index::Value(e) => Index::Value(Box::new(e.substitute(map))),
-                })
-                .collect(),
-            guard: self.guard.iter().map(|g| g.substitute(&mut *map)).collect(),
-            otherwise: self.otherwise,
-        }
+        let index = self.index.iter().map(|i| i.substitute(map)).collect();
+        let guard = self.guard.iter().map(|g| g.substitute(&mut *map)).collect();
+        Access { buffer: self.buffer, index, guard, otherwise: self.otherwise }
     }
 }
 

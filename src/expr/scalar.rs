@@ -11,7 +11,7 @@
 //! zero and saturates; not-a-number becomes 0. A cast between integers keeps the low bits; a cast to bool asks whether
 //! the value differs from 0.
 
-use crate::expr::{BinaryOp, CompareOp, Expr, Scalar, UnaryOp};
+use crate::expr::{Access, Affine, BinaryOp, CompareOp, Expr, Index, Scalar, UnaryOp};
 use crate::runtime::{DType, Error, Result};
 
 /// One element of a tensor.
@@ -426,6 +426,46 @@ impl Scalar {
             BinaryOp::And if dtype == DType::Bool => Scalar::bool(true),
             BinaryOp::Or | BinaryOp::Xor if dtype == DType::Bool => Scalar::bool(false),
             _ => return Err(Error::Internal(format!("{} of {dtype} has no neutral element", op.name()))),
+        })
+    }
+}
+
+/// A point at which expressions have values: of variables, and of what is read from memory.
+pub trait Point {
+    /// The value of an affine form.
+    fn affine(&self, a: &Affine) -> i64;
+
+    /// The value of a read.
+    ///
+    /// # Errors
+    /// `Internal` when the read leaves its buffer, `Unsupported` as [`Point::value`].
+    fn load(&self, access: &Access) -> Result<Value>;
+
+    /// The value of a subscript.
+    ///
+    /// # Errors
+    /// Those of [`Point::value`].
+    fn subscript(&self, index: &Index) -> Result<i64> {
+        match index {
+            Index::Affine(a) => Ok(self.affine(a)),
+            Index::Value(e) => Ok(self.value(e)?.as_i64()),
+        }
+    }
+
+    /// The value of an expression. Only the chosen side of a selection is evaluated.
+    ///
+    /// # Errors
+    /// Those of [`Point::load`], and of operations that have no meaning for their type.
+    fn value(&self, e: &Expr) -> Result<Value> {
+        Ok(match e {
+            Expr::Const(s) => Value::from(*s),
+            Expr::Index(a) => Value::I64(self.affine(a)),
+            Expr::Load(access) => self.load(access)?,
+            Expr::Unary(op, a) => unary(*op, self.value(a)?)?,
+            Expr::Binary(op, a, b) => binary(*op, self.value(a)?, self.value(b)?)?,
+            Expr::Compare(op, a, b) => compare(*op, self.value(a)?, self.value(b)?)?,
+            Expr::Select(c, a, b) => self.value(if self.value(c)?.is_true() { a } else { b })?,
+            Expr::Cast(to, a) => cast(*to, self.value(a)?),
         })
     }
 }

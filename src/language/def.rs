@@ -302,11 +302,7 @@ impl<'a> Builder<'a> {
     }
 
     fn is_read(&self, array: BufferId) -> bool {
-        let mut read = false;
-        for d in &self.definitions {
-            d.body.visit_accesses(&mut |a| read |= a.buffer == array);
-        }
-        read
+        self.definitions.iter().any(|d| d.body.reads(array))
     }
 
     /// The parts are disjoint, so that counting suffices.
@@ -347,10 +343,7 @@ impl<'a> Builder<'a> {
         let renumbered = |id: BufferId| BufferId(order.iter().position(|o| *o == id).unwrap_or(0) as u32);
         for d in &mut self.definitions {
             d.target = renumbered(d.target);
-            d.body = d.body.rewrite(&mut |e| match e {
-                Expr::Load(a) => Expr::Load(Access { buffer: renumbered(a.buffer), ..a }),
-                e => e,
-            });
+            d.body = d.body.rewrite_loads(&mut |a| Expr::Load(Access { buffer: renumbered(a.buffer), ..a }));
         }
         let tensors = order.iter().map(|id| self.arrays[id.0 as usize].clone()).collect();
         Ok(Program { tensors, definitions: self.definitions })

@@ -182,10 +182,10 @@ impl<'a> Lowering<'a> {
         let rank = pack.shape.len();
         let vars: Vec<Var> = (0..rank).map(|d| self.new_var(&format!("p{d}"), (0, pack.shape[d] - 1))).collect();
         let replace = |v: Var| Affine::var(vars[v.0 as usize]);
-        let value = pack.read().substitute(&mut |v| replace(v)).rewrite(&mut |e| match e {
-            Expr::Load(a) => Expr::Load(crate::expr::Access { buffer: source, ..a }),
-            e => e,
-        });
+        let value = pack
+            .read()
+            .substitute(&mut |v| replace(v))
+            .rewrite_loads(&mut |a| Expr::Load(crate::expr::Access { buffer: source, ..a }));
         let index = vars.iter().map(|&v| Index::Affine(Affine::var(v))).collect();
         let mut body = vec![Stmt::Store { buffer, index, value, reduce: None }];
         for d in (0..rank).rev() {
@@ -380,16 +380,10 @@ impl<'a> Lowering<'a> {
 
     /// A body over loop variables and buffers of the nest.
     fn expression(&self, id: StatementId, body: &Expr, value: &[Affine], state: &State) -> Result<Expr> {
-        let recurse = |e: &Expr| self.expression(id, e, value, state).map(Box::new);
+        let recurse = |e: &Expr| self.expression(id, e, value, state);
         let replace = |v: Var| value[v.0 as usize].clone();
         Ok(match body {
-            Expr::Const(_) => body.clone(),
             Expr::Index(a) => Expr::Index(a.substitute(replace)),
-            Expr::Unary(op, a) => Expr::Unary(*op, recurse(a)?),
-            Expr::Cast(t, a) => Expr::Cast(*t, recurse(a)?),
-            Expr::Binary(op, a, b) => Expr::Binary(*op, recurse(a)?, recurse(b)?),
-            Expr::Compare(op, a, b) => Expr::Compare(*op, recurse(a)?, recurse(b)?),
-            Expr::Select(c, a, b) => Expr::Select(recurse(c)?, recurse(a)?, recurse(b)?),
             Expr::Load(access) => {
                 let mine = |p: &Packing| p.statement == id && p.access == *access;
                 if let Some(p) = self.tiled.packings.iter().position(mine) {
@@ -411,7 +405,7 @@ impl<'a> Lowering<'a> {
                             let origin = placed.map_or(&whole, |p| &p.origin[d]);
                             index.push(match i {
                                 Index::Affine(a) => Index::Affine(a.substitute(replace).add_scaled(origin, -1)),
-                                Index::Value(e) if *origin == whole => Index::Value(recurse(e)?),
+                                Index::Value(e) if *origin == whole => Index::Value(Box::new(recurse(e)?)),
                                 Index::Value(_) => {
                                     return Err(Error::Internal("a gather from a contracted temporary".into()));
                                 }
@@ -432,6 +426,7 @@ impl<'a> Lowering<'a> {
                 let otherwise = if guard.is_empty() { None } else { access.otherwise };
                 Expr::Load(crate::expr::Access { buffer, index, guard, otherwise })
             }
+            e => e.try_map_children(&mut |e| recurse(e))?,
         })
     }
 
@@ -472,38 +467,28 @@ impl<'a> Lowering<'a> {
 
 fn mark_used(body: &[Stmt], used: &mut [bool]) {
     for s in body {
-        match s {
-            Stmt::Loop { body, .. } | Stmt::If { body, .. } => mark_used(body, used),
-            Stmt::Let { .. } => {}
-            Stmt::Store { buffer, index, value, .. } => {
+        s.visit(&mut |s| {
+            if let Stmt::Store { buffer, .. } = s {
                 used[buffer.0 as usize] = true;
-                value.visit_accesses(&mut |a| used[a.buffer.0 as usize] = true);
-                for i in index {
-                    if let Index::Value(e) = i {
-                        e.visit_accesses(&mut |a| used[a.buffer.0 as usize] = true);
-                    }
-                }
             }
-        }
+            for e in s.expressions() {
+                e.visit_accesses(&mut |a| used[a.buffer.0 as usize] = true);
+            }
+        });
     }
 }
 
 fn renumber(body: &mut [Stmt], to: &[BufferId]) {
     for s in body {
-        match s {
-            Stmt::Loop { body, .. } | Stmt::If { body, .. } => renumber(body, to),
-            Stmt::Let { .. } => {}
-            Stmt::Store { buffer, value, .. } => {
+        s.visit_mut(&mut |s| {
+            if let Stmt::Store { buffer, value, .. } = s {
                 *buffer = to[buffer.0 as usize];
-                *value = value.rewrite(&mut |e| match e {
-                    Expr::Load(mut a) => {
-                        a.buffer = to[a.buffer.0 as usize];
-                        Expr::Load(a)
-                    }
-                    e => e,
+                *value = value.rewrite_loads(&mut |mut a| {
+                    a.buffer = to[a.buffer.0 as usize];
+                    Expr::Load(a)
                 });
             }
-        }
+        });
     }
 }
 

@@ -4,8 +4,8 @@
 use crate::codegen::loopnest::interpret;
 use crate::expr::Affine;
 use crate::expr::scalar;
-use crate::expr::scalar::Value;
-use crate::expr::{Access, Expr, Index};
+use crate::expr::scalar::{Point, Value};
+use crate::expr::{Access, Expr};
 use crate::poly::lower::Kernel;
 use crate::poly::lower::state::Argument;
 use crate::poly::schedule::Schedule;
@@ -64,28 +64,27 @@ pub fn offset(t: &Tensor, index: &[i64]) -> usize {
 
 /// An expression at one point of its iterators.
 pub fn value(e: &Expr, at: &[i64], tensors: &[Tensor]) -> Value {
-    let affine = |a: &Affine| a.evaluate(|v| at[v.0 as usize]);
-    let recurse = |e: &Expr| value(e, at, tensors);
-    match e {
-        Expr::Const(s) => Value::from(*s),
-        Expr::Index(a) => Value::I64(affine(a)),
-        Expr::Load(Access { buffer, index, guard, otherwise }) => {
-            if guard.iter().any(|g| affine(g) < 0) {
-                return Value::from(otherwise.expect("a value outside"));
-            }
-            let subscript = |i: &Index| match i {
-                Index::Affine(a) => affine(a),
-                Index::Value(e) => recurse(e).as_i64(),
-            };
-            let t = &tensors[buffer.0 as usize];
-            let index: Vec<i64> = index.iter().map(subscript).collect();
-            Value::load(t.dtype, &t.data[offset(t, &index)..][..t.dtype.bytes()])
+    Instance { at, tensors }.value(e).unwrap()
+}
+
+/// The values of iterators, and what tensors hold.
+struct Instance<'a> {
+    at: &'a [i64],
+    tensors: &'a [Tensor],
+}
+
+impl Point for Instance<'_> {
+    fn affine(&self, a: &Affine) -> i64 {
+        a.evaluate(|v| self.at[v.0 as usize])
+    }
+
+    fn load(&self, access: &Access) -> Result<Value> {
+        if access.guard.iter().any(|g| self.affine(g) < 0) {
+            return Ok(Value::from(access.otherwise.expect("a value outside")));
         }
-        Expr::Unary(op, a) => scalar::unary(*op, recurse(a)).unwrap(),
-        Expr::Binary(op, a, b) => scalar::binary(*op, recurse(a), recurse(b)).unwrap(),
-        Expr::Compare(op, a, b) => scalar::compare(*op, recurse(a), recurse(b)).unwrap(),
-        Expr::Select(c, a, b) => recurse(if recurse(c).is_true() { a } else { b }),
-        Expr::Cast(t, a) => scalar::cast(*t, recurse(a)),
+        let t = &self.tensors[access.buffer.0 as usize];
+        let index = access.index.iter().map(|i| self.subscript(i)).collect::<Result<Vec<i64>>>()?;
+        Ok(Value::load(t.dtype, &t.data[offset(t, &index)..][..t.dtype.bytes()]))
     }
 }
 

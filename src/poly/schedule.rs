@@ -171,23 +171,7 @@ impl Schedule {
 
     /// The rows above all of these statements, outermost first.
     pub fn around(&self, statements: &[StatementId]) -> Vec<&Row> {
-        let mut rows = vec![];
-        let mut node = &self.root;
-        loop {
-            match node {
-                Node::Leaf => return rows,
-                Node::Band(band, child) => {
-                    rows.extend(&band.rows);
-                    node = child;
-                }
-                Node::Sequence(children) => {
-                    match children.iter().find(|c| statements.iter().all(|s| c.0.contains(s))) {
-                        Some(c) => node = &c.1,
-                        None => return rows,
-                    }
-                }
-            }
-        }
+        self.root.bands_to(statements).into_iter().flat_map(|(band, _)| &band.rows).collect()
     }
 
     /// When the instance `point` of `statement` runs: lexicographic order is the order of execution.
@@ -203,21 +187,83 @@ impl Schedule {
 
     /// Calls `f` on every band, parents first.
     pub fn for_each_band<'a>(&'a self, f: &mut impl FnMut(&'a Band)) {
-        fn visit<'a>(node: &'a Node, f: &mut impl FnMut(&'a Band)) {
-            match node {
-                Node::Leaf => {}
-                Node::Band(band, child) => {
-                    f(band);
-                    visit(child, f);
-                }
-                Node::Sequence(children) => children.iter().for_each(|c| visit(&c.1, f)),
-            }
-        }
-        visit(&self.root, f);
+        self.root.for_each_band(f);
     }
 }
 
 impl Node {
+    /// The child of a band, or those of a sequence.
+    pub fn children(&self) -> impl Iterator<Item = &Node> {
+        let (below, parts): (Option<&Node>, &[(Vec<StatementId>, Node)]) = match self {
+            Node::Leaf => (None, &[]),
+            Node::Band(_, child) => (Some(child), &[]),
+            Node::Sequence(children) => (None, children),
+        };
+        below.into_iter().chain(parts.iter().map(|p| &p.1))
+    }
+
+    /// Variant of [`Node::children`] for edits.
+    pub fn children_mut(&mut self) -> impl Iterator<Item = &mut Node> {
+        let (below, parts): (Option<&mut Node>, &mut [(Vec<StatementId>, Node)]) = match self {
+            Node::Leaf => (None, &mut []),
+            Node::Band(_, child) => (Some(child), &mut []),
+            Node::Sequence(children) => (None, children),
+        };
+        below.into_iter().chain(parts.iter_mut().map(|p| &mut p.1))
+    }
+
+    /// The same node over what `f` makes of its children, in order.
+    ///
+    /// # Errors
+    /// The first of `f`.
+    pub fn try_map_children<E>(mut self, f: &mut impl FnMut(Node) -> Result<Node, E>) -> Result<Node, E> {
+        for child in self.children_mut() {
+            *child = f(std::mem::take(child))?;
+        }
+        Ok(self)
+    }
+
+    /// The same node over what `f` makes of its children, in order.
+    pub fn map_children(mut self, f: &mut impl FnMut(Node) -> Node) -> Node {
+        self.children_mut().for_each(|child| *child = f(std::mem::take(child)));
+        self
+    }
+
+    /// Calls `f` on every band, parents first.
+    pub fn for_each_band<'a>(&'a self, f: &mut impl FnMut(&'a Band)) {
+        if let Node::Band(band, _) = self {
+            f(band);
+        }
+        self.children().for_each(|c| c.for_each_band(f));
+    }
+
+    /// Variant of [`Node::for_each_band`] for edits.
+    pub fn for_each_band_mut(&mut self, f: &mut impl FnMut(&mut Band)) {
+        if let Node::Band(band, _) = self {
+            f(band);
+        }
+        self.children_mut().for_each(|c| c.for_each_band_mut(f));
+    }
+
+    /// The bands above all of these statements and the node below each, outermost first.
+    pub fn bands_to(&self, statements: &[StatementId]) -> Vec<(&Band, &Node)> {
+        let mut bands = vec![];
+        let mut next = Some(self);
+        while let Some(node) = next {
+            next = match node {
+                Node::Leaf => None,
+                Node::Band(band, child) => {
+                    bands.push((band, &**child));
+                    Some(child)
+                }
+                Node::Sequence(children) => {
+                    children.iter().find(|c| statements.iter().all(|s| c.0.contains(s))).map(|c| &c.1)
+                }
+            };
+        }
+        bands
+    }
+
     /// Merges nested sequences into one and removes those of a single part.
     pub fn flattened(self) -> Node {
         match self {

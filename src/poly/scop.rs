@@ -88,10 +88,8 @@ impl Schedule {
 /// Removes loops over one value below a node: the root, a phase, or a node further in.
 pub fn without_single_loops(node: Node, scop: &Scop, root: bool, phase: bool) -> Node {
     match node {
-        Node::Leaf => Node::Leaf,
-        Node::Sequence(children) => {
-            let part = |(ids, child)| (ids, without_single_loops(child, scop, false, root));
-            Node::Sequence(children.into_iter().map(part).collect())
+        Node::Leaf | Node::Sequence(_) => {
+            node.map_children(&mut |child| without_single_loops(child, scop, false, root))
         }
         Node::Band(Band { rows, permutable }, child) => {
             let phase = phase && rows.iter().all(|r| r.is_single(scop));

@@ -102,9 +102,7 @@ pub struct Statement {
 impl Statement {
     /// Returns true if the statement reads or writes the tensor.
     pub fn uses(&self, tensor: BufferId) -> bool {
-        let mut found = self.target == tensor;
-        self.body.visit_accesses(&mut |a| found |= a.buffer == tensor);
-        found
+        self.target == tensor || self.body.reads(tensor)
     }
 
     pub fn vars(&self) -> impl DoubleEndedIterator<Item = Var> + use<> {

@@ -89,8 +89,7 @@ fn is_tensor_expression(scop: &Scop, statements: &[StatementId], node: &Node) ->
     }
     let mut plain = statements.iter().all(|&s| scop.statement(s).domain.is_empty());
     let mut coincident = false;
-    let schedule = Schedule { root: node.clone() };
-    schedule.for_each_band(&mut |band| {
+    node.for_each_band(&mut |band| {
         let single = |a: &Affine| a.constant == 0 && matches!(a.terms[..], [] | [(_, 1)]);
         plain &= band.rows.iter().all(|r| r.tile == 1 && r.phi.iter().all(|p| single(&p.1)));
         coincident |= band.rows.iter().any(|r| r.coincident);

@@ -10,8 +10,8 @@ use crate::expr::BufferId;
 use crate::expr::Var;
 use crate::expr::interval::ceil_div;
 use crate::expr::scalar;
-use crate::expr::scalar::Value;
-use crate::expr::{Access, Expr, Index};
+use crate::expr::scalar::{Point, Value};
+use crate::expr::{Access, Index};
 use crate::runtime::{Error, Result, Tensor};
 
 /// Runs `nest` on the tensors of its argument table, in slot order. Their bytes are addressed by the strides of the nest's
@@ -36,10 +36,6 @@ struct Machine<'a> {
 }
 
 impl Machine<'_> {
-    fn affine(&self, a: &Affine) -> i64 {
-        a.evaluate(|v: Var| self.vars[v.0 as usize])
-    }
-
     fn statements(&mut self, body: &[Stmt]) -> Result<()> {
         for stmt in body {
             match stmt {
@@ -89,10 +85,7 @@ impl Machine<'_> {
         }
         let mut offset = 0;
         for (d, i) in index.iter().enumerate() {
-            let i = match i {
-                Index::Affine(a) => self.affine(a),
-                Index::Value(e) => self.value(e)?.as_i64(),
-            };
+            let i = self.subscript(i)?;
             if i < 0 || i >= b.shape[d] {
                 let at: Vec<String> = self.nest.vars.iter().zip(&self.vars).map(|(n, v)| format!("{n}={v}")).collect();
                 return Err(Error::Internal(format!(
@@ -148,6 +141,12 @@ impl Machine<'_> {
         value.store(bytes);
         Ok(())
     }
+}
+
+impl Point for Machine<'_> {
+    fn affine(&self, a: &Affine) -> i64 {
+        a.evaluate(|v: Var| self.vars[v.0 as usize])
+    }
 
     fn load(&self, access: &Access) -> Result<Value> {
         if access.guard.iter().all(|g| self.affine(g) >= 0) {
@@ -158,24 +157,5 @@ impl Machine<'_> {
             Some(s) if s.dtype == dtype => Ok(Value::from(s)),
             _ => Err(Error::Internal(format!("{}: a guarded read has no {dtype} for outside", self.nest.name))),
         }
-    }
-
-    fn value(&self, e: &Expr) -> Result<Value> {
-        Ok(match e {
-            Expr::Const(s) => Value::from(*s),
-            Expr::Index(a) => Value::I64(self.affine(a)),
-            Expr::Load(access) => self.load(access)?,
-            Expr::Unary(op, a) => scalar::unary(*op, self.value(a)?)?,
-            Expr::Binary(op, a, b) => scalar::binary(*op, self.value(a)?, self.value(b)?)?,
-            Expr::Compare(op, a, b) => scalar::compare(*op, self.value(a)?, self.value(b)?)?,
-            Expr::Select(c, a, b) => {
-                if self.value(c)?.is_true() {
-                    self.value(a)?
-                } else {
-                    self.value(b)?
-                }
-            }
-            Expr::Cast(to, a) => scalar::cast(*to, self.value(a)?),
-        })
     }
 }

@@ -212,16 +212,9 @@ impl Simplifier<'_> {
 
     fn expr(&mut self, e: &Expr, env: &Env, facts: &Facts) -> Expr {
         match e {
-            Expr::Const(_) => e.clone(),
             Expr::Index(a) => Expr::Index(resolve(env, a)),
             Expr::Load(access) => self.access(access, env, facts),
-            Expr::Unary(op, a) => Expr::unary(*op, self.expr(a, env, facts)),
-            Expr::Binary(op, a, b) => Expr::binary(*op, self.expr(a, env, facts), self.expr(b, env, facts)),
-            Expr::Compare(op, a, b) => Expr::compare(*op, self.expr(a, env, facts), self.expr(b, env, facts)),
-            Expr::Select(c, a, b) => {
-                Expr::select(self.expr(c, env, facts), self.expr(a, env, facts), self.expr(b, env, facts))
-            }
-            Expr::Cast(t, a) => Expr::cast(*t, self.expr(a, env, facts)),
+            e => e.map_children(&mut |e| self.expr(e, env, facts)),
         }
     }
 

@@ -36,20 +36,11 @@ impl Selector<'_> {
     /// Returns true if the value of `e` differs between lanes.
     fn varies(&self, e: &Expr) -> bool {
         let uses = |a: &Affine| self.resolve(a).uses(LANE);
-        match e {
-            Expr::Const(_) => false,
+        e.any(&mut |e| match e {
             Expr::Index(a) => uses(a),
-            Expr::Load(access) => {
-                access.guard.iter().any(uses)
-                    || access.index.iter().any(|i| match i {
-                        Index::Affine(a) => uses(a),
-                        Index::Value(e) => self.varies(e),
-                    })
-            }
-            Expr::Unary(_, a) | Expr::Cast(_, a) => self.varies(a),
-            Expr::Binary(_, a, b) | Expr::Compare(_, a, b) => self.varies(a) || self.varies(b),
-            Expr::Select(c, a, b) => self.varies(c) || self.varies(a) || self.varies(b),
-        }
+            Expr::Load(access) => access.affine_forms().any(uses),
+            _ => false,
+        })
     }
 
     /// The address operand for byte `bytes + constant` of a buffer, and what it touches when `size` bytes are meant.

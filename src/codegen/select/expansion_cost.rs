@@ -17,15 +17,14 @@ pub fn constant_range(lower: &[Bound], upper: &[Bound]) -> Option<(i64, i64)> {
 
 /// Instructions of an expression.
 fn expression(e: &Expr) -> i64 {
-    match e {
+    let own = match e {
         Expr::Const(_) | Expr::Index(_) => 0,
         Expr::Load(a) => 1 + 2 * a.guard.len() as i64,
-        Expr::Unary(op, a) => expression(a) + op.cost().instructions,
-        Expr::Binary(op, a, b) => expression(a) + expression(b) + op.cost().instructions,
-        Expr::Compare(_, a, b) => 1 + expression(a) + expression(b),
-        Expr::Select(c, a, b) => 1 + expression(c) + expression(a) + expression(b),
-        Expr::Cast(_, a) => 1 + expression(a),
-    }
+        Expr::Unary(op, _) => op.cost().instructions,
+        Expr::Binary(op, ..) => op.cost().instructions,
+        Expr::Compare(..) | Expr::Select(..) | Expr::Cast(..) => 1,
+    };
+    own + e.operands().map(expression).sum::<i64>()
 }
 
 /// Instructions of a body for one vector of each of its statements, unrolled loops expanded.

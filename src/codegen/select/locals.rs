@@ -60,13 +60,9 @@ pub(super) fn visit(body: &[Stmt], expanded: &mut HashSet<Var>, vector: &mut Has
                     expanded.insert(*var);
                 }
             }
-            Stmt::Store { buffer, index, value, .. } => {
+            Stmt::Store { buffer, index, .. } => {
                 f(*buffer, index, expanded, vector);
-                let subscripts = index.iter().filter_map(|i| match i {
-                    Index::Value(e) => Some(e.as_ref()),
-                    Index::Affine(_) => None,
-                });
-                for e in subscripts.chain([value]) {
+                for e in stmt.expressions() {
                     e.visit_accesses(&mut |a| f(a.buffer, &a.index, expanded, vector));
                 }
             }

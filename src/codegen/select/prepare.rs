@@ -35,22 +35,24 @@ pub fn prepare(nest: &LoopNest, target: &Target) -> Prepared {
 fn lay_out_locals(nest: &mut LoopNest, target: &Target) {
     let mut vectors = HashSet::new();
     let mut along: HashMap<usize, HashSet<usize>> = HashMap::new();
-    visit(&nest.body, &mut |stmt| match stmt {
-        Stmt::Loop { var, kind: LoopKind::Vector, .. } => {
-            vectors.insert(*var);
-        }
-        Stmt::Store { buffer, index, value, .. } => {
-            let mut note = |b: usize, index: &[Index]| {
-                for (d, i) in index.iter().enumerate() {
-                    if i.affine().is_some_and(|a| a.terms.iter().any(|t| vectors.contains(&t.0))) {
-                        along.entry(b).or_default().insert(d);
+    nest.body.iter().for_each(|s| {
+        s.visit(&mut |stmt| match stmt {
+            Stmt::Loop { var, kind: LoopKind::Vector, .. } => {
+                vectors.insert(*var);
+            }
+            Stmt::Store { buffer, index, value, .. } => {
+                let mut note = |b: usize, index: &[Index]| {
+                    for (d, i) in index.iter().enumerate() {
+                        if i.affine().is_some_and(|a| a.terms.iter().any(|t| vectors.contains(&t.0))) {
+                            along.entry(b).or_default().insert(d);
+                        }
                     }
-                }
-            };
-            note(buffer.0 as usize, index);
-            value.visit_accesses(&mut |a| note(a.buffer.0 as usize, &a.index));
-        }
-        _ => {}
+                };
+                note(buffer.0 as usize, index);
+                value.visit_accesses(&mut |a| note(a.buffer.0 as usize, &a.index));
+            }
+            _ => {}
+        })
     });
     for (b, dimensions) in along {
         let buffer = &mut nest.buffers[b];
@@ -65,16 +67,6 @@ fn lay_out_locals(nest: &mut LoopNest, target: &Target) {
             stride *= buffer.shape[i].max(1);
         }
         buffer.strides[d] = 1;
-    }
-}
-
-/// Calls `f` on each statement, outer ones first.
-fn visit<'a>(body: &'a [Stmt], f: &mut impl FnMut(&'a Stmt)) {
-    for stmt in body {
-        f(stmt);
-        if let Stmt::Loop { body, .. } | Stmt::If { body, .. } = stmt {
-            visit(body, f);
-        }
     }
 }
 
@@ -103,8 +95,7 @@ impl Preparer<'_> {
                     }
                     Stmt::Loop { var, lower, upper, step, kind, body }
                 }
-                Stmt::If { conditions, body } => Stmt::If { conditions, body: self.legalize(body) },
-                other => other,
+                other => other.map_body(|body| self.legalize(body)),
             })
             .collect()
     }
@@ -135,10 +126,7 @@ impl Preparer<'_> {
                     };
                     Stmt::If { conditions: fixed, body }
                 }
-                Stmt::Loop { var: inner, lower, upper, step, kind, body } => {
-                    Stmt::Loop { var: inner, lower, upper, step, kind, body: self.mask(var, body) }
-                }
-                other => other,
+                other => other.map_body(|body| self.mask(var, body)),
             })
             .collect()
     }
@@ -149,26 +137,16 @@ impl Preparer<'_> {
         let all = conditions.iter().map(holds).reduce(|a, b| Expr::binary(BinaryOp::And, a, b))?;
         body.iter()
             .map(|stmt| match stmt {
-                Stmt::If { conditions: inner, body } => {
-                    Some(Stmt::If { conditions: inner.clone(), body: self.masked(body, conditions)? })
-                }
-                Stmt::Loop { var, lower, upper, step, kind, body } => {
-                    let body = self.masked(body, conditions)?;
-                    let (lower, upper) = (lower.clone(), upper.clone());
-                    Some(Stmt::Loop { var: *var, lower, upper, step: *step, kind: *kind, body })
-                }
+                Stmt::If { body, .. } | Stmt::Loop { body, .. } => Some(stmt.with_body(self.masked(body, conditions)?)),
                 Stmt::Let { .. } => Some(stmt.clone()),
                 Stmt::Store { buffer, index, value, reduce } => {
                     let b = self.nest.buffer(*buffer);
                     // where the conditions fail nothing may be read outside of a buffer: the value does not matter there
-                    let value = value.rewrite(&mut |e| match e {
-                        Expr::Load(mut a) => {
-                            let dtype = self.nest.buffer(a.buffer).dtype;
-                            a.guard.extend(conditions.iter().cloned());
-                            a.otherwise = a.otherwise.or(Some(Scalar { dtype, bits: 0 }));
-                            Expr::Load(a)
-                        }
-                        e => e,
+                    let value = value.rewrite_loads(&mut |mut a| {
+                        let dtype = self.nest.buffer(a.buffer).dtype;
+                        a.guard.extend(conditions.iter().cloned());
+                        a.otherwise = a.otherwise.or(Some(Scalar { dtype, bits: 0 }));
+                        Expr::Load(a)
                     });
                     let neutral = match reduce {
                         Some(op) => Expr::Const(Scalar::neutral(*op, b.dtype).ok()?),
@@ -245,13 +223,9 @@ pub fn vector_widths(nest: &LoopNest, body: &[Stmt], facts: &mut Facts, widths: 
                 facts.bind(*var, value, *divisor);
                 4
             }
-            Stmt::Store { buffer, index, value, .. } => {
-                let subscripts = index.iter().map(|i| match i {
-                    Index::Value(e) => widest(nest, facts, e),
-                    Index::Affine(_) => 4,
-                });
-                let subscripts = subscripts.max().unwrap_or(4);
-                subscripts.max(widest(nest, facts, value)).max(buffer_width(nest, *buffer))
+            Stmt::Store { buffer, .. } => {
+                let expressions = stmt.expressions().map(|e| widest(nest, facts, e));
+                expressions.fold(buffer_width(nest, *buffer), usize::max)
             }
         });
     }

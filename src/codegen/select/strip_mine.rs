@@ -69,11 +69,7 @@ impl Strip<'_> {
                     _ => vec![Stmt::Loop { var, lower, upper, kind: LoopKind::Serial, step, body }],
                 }
             }
-            Stmt::Loop { var, lower, upper, step, kind, body } => {
-                vec![Stmt::Loop { var, lower, upper, step, kind, body: self.statements(body) }]
-            }
-            Stmt::If { conditions, body } => vec![Stmt::If { conditions, body: self.statements(body) }],
-            other => vec![other],
+            other => vec![other.map_body(|body| self.statements(body))],
         }
     }
 
@@ -293,21 +289,10 @@ impl Parts {
 
 /// The chain of loops `stmt` with the vector loop at its end replaced.
 fn replace_vector(stmt: &Stmt, f: &mut dyn FnMut(&[Stmt]) -> Vec<Stmt>) -> Stmt {
-    let inner = |body: &[Stmt], f: &mut dyn FnMut(&[Stmt]) -> Vec<Stmt>| match &body[0] {
-        Stmt::Loop { kind: LoopKind::Vector, body, .. } => f(body),
-        other => vec![replace_vector(other, f)],
-    };
-    match stmt {
-        Stmt::Loop { var, lower, upper, step, kind, body } => Stmt::Loop {
-            var: *var,
-            lower: lower.clone(),
-            upper: upper.clone(),
-            step: *step,
-            kind: *kind,
-            body: inner(body, f),
-        },
-        Stmt::If { conditions, body } => Stmt::If { conditions: conditions.clone(), body: inner(body, f) },
-        other => other.clone(),
+    match stmt.body().first() {
+        Some(Stmt::Loop { kind: LoopKind::Vector, body, .. }) => stmt.with_body(f(body)),
+        Some(inner) => stmt.with_body(vec![replace_vector(inner, f)]),
+        None => stmt.clone(),
     }
 }
 
@@ -382,13 +367,7 @@ fn copy_with(nest: &mut LoopNest, body: &[Stmt], map: &mut HashMap<Var, Affine>)
             }
             Stmt::Store { buffer, index, value, reduce } => {
                 let mut one = |v: Var| look(map, v);
-                let index = index
-                    .iter()
-                    .map(|i| match i {
-                        Index::Affine(a) => Index::Affine(a.substitute(&mut one)),
-                        Index::Value(e) => Index::Value(Box::new(e.substitute(&mut one))),
-                    })
-                    .collect();
+                let index = index.iter().map(|i| i.substitute(&mut one)).collect();
                 let value = value.substitute(&mut one);
                 Stmt::Store { buffer: *buffer, index, value, reduce: *reduce }
             }
@@ -402,19 +381,12 @@ fn unroll(nest: &mut LoopNest, target: &Target, own: u32, body: Vec<Stmt>) -> Ve
     let mut out = vec![];
     for stmt in body {
         match stmt {
-            Stmt::Loop { var, lower, upper, step, kind: LoopKind::Serial, body } => {
-                let body = unroll(nest, target, own, body);
-                let l = Stmt::Loop { var, lower, upper, step, kind: LoopKind::Serial, body };
-                out.extend(if var.0 < own { unrolled(nest, target, l) } else { vec![l] });
+            Stmt::Loop { kind: LoopKind::Vector, .. } => out.push(stmt),
+            Stmt::Loop { var, kind: LoopKind::Serial, .. } if var.0 < own => {
+                let l = stmt.map_body(|body| unroll(nest, target, own, body));
+                out.extend(unrolled(nest, target, l));
             }
-            Stmt::Loop { var, lower, upper, step, kind, body } => {
-                let body = if kind == LoopKind::Vector { body } else { unroll(nest, target, own, body) };
-                out.push(Stmt::Loop { var, lower, upper, step, kind, body });
-            }
-            Stmt::If { conditions, body } => {
-                out.push(Stmt::If { conditions, body: unroll(nest, target, own, body) });
-            }
-            other => out.push(other),
+            other => out.push(other.map_body(|body| unroll(nest, target, own, body))),
         }
     }
     out

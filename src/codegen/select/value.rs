@@ -15,7 +15,7 @@ use crate::codegen::vcode::{Inst, Lane, ShiftOp, VBinary, VType, VUnary, Vreg};
 use crate::expr::Affine;
 use crate::expr::interval::Facts;
 use crate::expr::scalar::Value;
-use crate::expr::{BinaryOp, BufferId, CompareOp, Expr, Index, Scalar, UnaryOp};
+use crate::expr::{BinaryOp, BufferId, CompareOp, Expr, Scalar, UnaryOp};
 use crate::runtime::{DType, Error, Result};
 
 /// The lane type that holds `dtype`.
@@ -110,20 +110,12 @@ fn dtype_range(dtype: DType) -> Option<(i64, i64)> {
 
 /// The element type of an expression.
 pub fn dtype_of(nest: &LoopNest, e: &Expr) -> DType {
-    match e {
-        Expr::Const(s) => s.dtype,
-        Expr::Index(_) => DType::I64,
-        Expr::Load(a) => nest.buffer(a.buffer).dtype,
-        Expr::Unary(_, a) | Expr::Binary(_, a, _) | Expr::Select(_, a, _) => dtype_of(nest, a),
-        Expr::Compare(..) => DType::Bool,
-        Expr::Cast(to, _) => *to,
-    }
+    e.dtype(&|b: BufferId| nest.buffer(b).dtype)
 }
 
 /// Bytes of the widest lane that evaluating `e` needs, given the ranges of the nest's variables.
 pub fn widest(nest: &LoopNest, facts: &Facts, e: &Expr) -> usize {
     let resolve = |a: &Affine| a.clone();
-    let inner = |e: &Expr| widest(nest, facts, e);
     let dtype = dtype_of(nest, e);
     let own = match (dtype, e) {
         (DType::I64, Expr::Load(_)) => 8,
@@ -131,29 +123,22 @@ pub fn widest(nest: &LoopNest, facts: &Facts, e: &Expr) -> usize {
         (DType::F64 | DType::I64, _) => 8,
         _ => 4,
     };
-    let below = match e {
-        Expr::Const(_) | Expr::Index(_) => 4,
+    let here = match e {
         Expr::Load(access) => {
-            let subscripts = access.index.iter().map(|i| match i {
-                Index::Affine(_) => 4,
-                Index::Value(e) => inner(e),
-            });
             let large = nest.buffer(access.buffer).span() * dtype.bytes() as i64 > i32::MAX as i64;
             let wide = large && (!access.guard.is_empty() || access.index.iter().any(|i| i.affine().is_none()));
             let guards = access.guard.iter().map(|g| if fits_i32(facts.bounds(g)) { 4 } else { 8 });
-            subscripts.chain(guards).max().unwrap_or(4).max(if wide { 8 } else { 4 })
+            guards.max().unwrap_or(4).max(if wide { 8 } else { 4 })
         }
-        Expr::Unary(_, a) | Expr::Cast(_, a) => inner(a),
-        Expr::Binary(op, a, b) => {
+        Expr::Binary(op, _, b) => {
             let through_f64 = matches!(op, BinaryOp::Div) && !dtype.is_float()
                 || matches!(op, BinaryOp::Mod)
                 || *op == BinaryOp::Pow && math::simple_power(b).is_none();
-            inner(a).max(inner(b)).max(if through_f64 { 8 } else { 4 })
+            if through_f64 { 8 } else { 4 }
         }
-        Expr::Compare(_, a, b) => inner(a).max(inner(b)),
-        Expr::Select(c, a, b) => inner(c).max(inner(a)).max(inner(b)),
+        _ => 4,
     };
-    own.max(below)
+    e.children().map(|e| widest(nest, facts, e)).fold(own.max(here), usize::max)
 }
 
 /// Bytes of the widest element of a buffer in registers.

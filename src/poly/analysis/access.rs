@@ -179,17 +179,11 @@ fn reference(scop: &Scop, s: &Statement, tensor: BufferId, index: &[Index], acce
 }
 
 fn uses(e: &Expr, v: Var) -> bool {
-    match e {
-        Expr::Const(_) => false,
+    e.any(&mut |e| match e {
         Expr::Index(a) => a.uses(v),
-        Expr::Load(a) => a.index.iter().any(|i| match i {
-            Index::Affine(a) => a.uses(v),
-            Index::Value(e) => uses(e, v),
-        }),
-        Expr::Unary(_, a) | Expr::Cast(_, a) => uses(a, v),
-        Expr::Binary(_, a, b) | Expr::Compare(_, a, b) => uses(a, v) || uses(b, v),
-        Expr::Select(c, a, b) => uses(c, v) || uses(a, v) || uses(b, v),
-    }
+        Expr::Load(access) => access.index.iter().filter_map(Index::affine).any(|a| a.uses(v)),
+        _ => false,
+    })
 }
 
 /// Vector instructions of one evaluation of the body, and of combining it; a product that is summed is one, and a constant
@@ -203,12 +197,11 @@ pub fn operations(scop: &Scop, id: StatementId) -> f64 {
 }
 
 fn expression(e: &Expr) -> f64 {
-    match e {
+    let own = match e {
         Expr::Const(_) | Expr::Index(_) | Expr::Load(_) => 0.0,
-        Expr::Unary(op, a) => op.cost().cycles + expression(a),
-        Expr::Cast(_, a) => 1.0 + expression(a),
-        Expr::Binary(op, a, b) => op.cost().cycles + expression(a) + expression(b),
-        Expr::Compare(_, a, b) => 1.0 + expression(a) + expression(b),
-        Expr::Select(c, a, b) => 1.0 + expression(c) + expression(a) + expression(b),
-    }
+        Expr::Unary(op, _) => op.cost().cycles,
+        Expr::Binary(op, ..) => op.cost().cycles,
+        Expr::Compare(..) | Expr::Select(..) | Expr::Cast(..) => 1.0,
+    };
+    e.operands().fold(own, |sum, e| sum + expression(e))
 }

@@ -24,13 +24,11 @@ pub fn flops(scop: &Scop) -> f64 {
 /// Floating-point operations of one instance.
 pub fn flops_of_instance(s: &Statement) -> f64 {
     fn count(e: &Expr) -> f64 {
-        match e {
-            Expr::Const(_) | Expr::Index(_) | Expr::Load(_) => 0.0,
-            Expr::Unary(_, a) => 1.0 + count(a),
-            Expr::Cast(_, a) => count(a),
-            Expr::Binary(_, a, b) | Expr::Compare(_, a, b) => 1.0 + count(a) + count(b),
-            Expr::Select(c, a, b) => 1.0 + count(c) + count(a) + count(b),
-        }
+        let own = match e {
+            Expr::Const(_) | Expr::Index(_) | Expr::Load(_) | Expr::Cast(..) => 0.0,
+            Expr::Unary(..) | Expr::Binary(..) | Expr::Compare(..) | Expr::Select(..) => 1.0,
+        };
+        e.operands().map(count).fold(own, |a, b| a + b)
     }
     count(&s.body) + if s.reduce.is_some() { 1.0 } else { 0.0 }
 }

@@ -212,9 +212,7 @@ impl Lowering<'_> {
                 Node::Sequence(_) => return Ok(None),
             }
         }
-        let mut reads_target = false;
-        s.body.visit_accesses(&mut |a| reads_target |= a.buffer == s.target);
-        if reads_target {
+        if s.body.reads(s.target) {
             return Ok(None);
         }
         let reduced = |r: &Row| self.reduces(r, id);

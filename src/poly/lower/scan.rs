@@ -112,21 +112,7 @@ fn expands(row: &Row) -> bool {
 
 /// The rows from here to the leaf of `id`.
 fn rows_below<'a>(rows: &'a [Row], child: &'a Node, id: StatementId) -> Vec<&'a Row> {
-    let mut out: Vec<&Row> = rows.iter().collect();
-    let mut node = child;
-    loop {
-        match node {
-            Node::Leaf => return out,
-            Node::Band(band, inner) => {
-                out.extend(&band.rows);
-                node = inner;
-            }
-            Node::Sequence(children) => match children.iter().find(|c| c.0.contains(&id)) {
-                Some(c) => node = &c.1,
-                None => return out,
-            },
-        }
-    }
+    rows.iter().chain(child.bands_to(&[id]).into_iter().flat_map(|(band, _)| &band.rows)).collect()
 }
 
 fn both(p: &Polyhedron) -> Vec<Form> {

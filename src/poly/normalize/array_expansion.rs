@@ -101,10 +101,7 @@ fn iterator(row: &Row, id: StatementId) -> Option<Var> {
 
 impl Expander<'_> {
     fn uses(&self, id: StatementId) -> bool {
-        let s = self.scop.statement(id);
-        let mut found = s.target == self.tensor;
-        s.body.visit_accesses(&mut |a| found |= a.buffer == self.tensor);
-        found
+        self.scop.statement(id).uses(self.tensor)
     }
 
     /// The regions of all statements that use the temporary.

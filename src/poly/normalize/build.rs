@@ -346,16 +346,13 @@ pub fn expand(access: &Access, body: &Expr, dimension: &[usize], tensors: &[Tens
     let otherwise = access.otherwise?;
     let guarded = |value: &Expr, otherwise: &dyn Fn(&Access) -> Option<Scalar>| -> Option<Expr> {
         let mut possible = true;
-        let guarded = value.rewrite(&mut |e| match e {
-            Expr::Load(mut a) => {
-                a.otherwise = otherwise(&a);
-                possible &= a.otherwise.is_some();
-                a.guard.extend(access.guard.iter().cloned());
-                a.guard.sort();
-                a.guard.dedup();
-                Expr::Load(a)
-            }
-            e => e,
+        let guarded = value.rewrite_loads(&mut |mut a| {
+            a.otherwise = otherwise(&a);
+            possible &= a.otherwise.is_some();
+            a.guard.extend(access.guard.iter().cloned());
+            a.guard.sort();
+            a.guard.dedup();
+            Expr::Load(a)
         });
         possible.then_some(guarded)
     };
@@ -386,10 +383,8 @@ pub fn expand(access: &Access, body: &Expr, dimension: &[usize], tensors: &[Tens
 fn substitute_index<'a>(body: &Expr, index: &impl Fn(Var) -> &'a Index) -> Option<Expr> {
     let computed = |a: &Affine| a.terms.iter().any(|t| index(t.0).affine().is_none());
     let replace = |a: &Affine| a.substitute(|v| index(v).affine().expect("checked").clone());
-    Some(match body {
-        Expr::Const(_) => body.clone(),
-        Expr::Index(a) if computed(a) => return None,
-        Expr::Index(a) => Expr::Index(replace(a)),
+    match body {
+        Expr::Index(a) => (!computed(a)).then(|| Expr::Index(replace(a))),
         Expr::Load(a) => {
             if a.guard.iter().any(computed) {
                 return None;
@@ -405,16 +400,10 @@ fn substitute_index<'a>(body: &Expr, index: &impl Fn(Var) -> &'a Index) -> Optio
                     },
                 });
             }
-            Expr::Load(Access { index: subscripts, guard: a.guard.iter().map(replace).collect(), ..a.clone() })
+            Some(Expr::Load(Access { index: subscripts, guard: a.guard.iter().map(replace).collect(), ..a.clone() }))
         }
-        Expr::Unary(op, x) => Expr::unary(*op, substitute_index(x, index)?),
-        Expr::Binary(op, x, y) => Expr::binary(*op, substitute_index(x, index)?, substitute_index(y, index)?),
-        Expr::Compare(op, x, y) => Expr::compare(*op, substitute_index(x, index)?, substitute_index(y, index)?),
-        Expr::Select(c, x, y) => {
-            Expr::select(substitute_index(c, index)?, substitute_index(x, index)?, substitute_index(y, index)?)
-        }
-        Expr::Cast(t, x) => Expr::cast(*t, substitute_index(x, index)?),
-    })
+        e => e.try_map_children(&mut |e| substitute_index(e, index).ok_or(())).ok(),
+    }
 }
 
 /// A read, possibly converted, that moves data without arithmetic.
@@ -447,25 +436,18 @@ fn vanishes(e: &Expr) -> bool {
 
 /// Arithmetic of one evaluation, in additions.
 pub(crate) fn cost(e: &Expr) -> i64 {
-    match e {
+    let own = match e {
         Expr::Const(_) | Expr::Index(_) => 0,
-        Expr::Load(a) => a.index.iter().map(|i| if let Index::Value(v) = i { 4 + cost(v) } else { 0 }).sum(),
-        Expr::Cast(_, x) => 1 + cost(x),
-        Expr::Unary(op, x) => op.cost().cycles as i64 + cost(x),
-        Expr::Binary(op, x, y) => op.cost().cycles as i64 + cost(x) + cost(y),
-        Expr::Compare(_, x, y) => 1 + cost(x) + cost(y),
-        Expr::Select(c, x, y) => 1 + cost(c) + cost(x) + cost(y),
-    }
+        Expr::Load(_) => 4 * e.children().count() as i64,
+        Expr::Unary(op, _) => op.cost().cycles as i64,
+        Expr::Binary(op, ..) => op.cost().cycles as i64,
+        Expr::Compare(..) | Expr::Select(..) | Expr::Cast(..) => 1,
+    };
+    own + e.children().map(cost).sum::<i64>()
 }
 
 fn size(e: &Expr) -> usize {
-    1 + match e {
-        Expr::Const(_) | Expr::Index(_) => 0,
-        Expr::Load(a) => a.index.iter().map(|i| if let Index::Value(v) = i { size(v) } else { 0 }).sum(),
-        Expr::Unary(_, x) | Expr::Cast(_, x) => size(x),
-        Expr::Binary(_, x, y) | Expr::Compare(_, x, y) => size(x) + size(y),
-        Expr::Select(c, x, y) => size(c) + size(x) + size(y),
-    }
+    1 + e.children().map(size).sum::<usize>()
 }
 
 /// Returns the initial value of a reduction; [`verify`] has checked that there is one.
@@ -481,16 +463,13 @@ fn split(name: &str, definitions: Vec<Definition>, tensors: Vec<TensorDecl>) -> 
     for mut d in definitions {
         let extents: Vec<i64> = d.iterators.iter().map(|it| it.extent).collect();
         if d.reduce.is_none() {
-            d.body = d.body.rewrite(&mut |e| match e {
-                Expr::Load(a) => {
-                    let known = accumulators.iter().find(|(output, shape, _)| *output == a.buffer && *shape == extents);
-                    let identity = a.index.iter().map(Index::affine).eq(identity(extents.len()).iter().map(Some));
-                    match known {
-                        Some((_, _, accumulator)) if identity => Expr::Load(Access { buffer: *accumulator, ..a }),
-                        _ => Expr::Load(a),
-                    }
+            d.body = d.body.rewrite_loads(&mut |a| {
+                let known = accumulators.iter().find(|(output, shape, _)| *output == a.buffer && *shape == extents);
+                let identity = a.index.iter().map(Index::affine).eq(identity(extents.len()).iter().map(Some));
+                match known {
+                    Some((_, _, accumulator)) if identity => Expr::Load(Access { buffer: *accumulator, ..a }),
+                    _ => Expr::Load(a),
                 }
-                e => e,
             });
         }
         let target = scop.tensors[d.target.0 as usize].clone();
@@ -563,10 +542,7 @@ fn drop_unused_temporaries(scop: &mut Scop) {
     scop.tensors = order.iter().map(|&i| scop.tensors[i].clone()).collect();
     for s in &mut scop.statements {
         s.target = renumbered[s.target.0 as usize];
-        s.body = s.body.rewrite(&mut |e| match e {
-            Expr::Load(a) => Expr::Load(Access { buffer: renumbered[a.buffer.0 as usize], ..a }),
-            e => e,
-        });
+        s.body = s.body.rewrite_loads(&mut |a| Expr::Load(Access { buffer: renumbered[a.buffer.0 as usize], ..a }));
     }
 }
 

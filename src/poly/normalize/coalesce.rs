@@ -6,8 +6,8 @@
 //! and pairs of dimensions, found from one seed, and done completely or not at all. External tensors are reshaped
 //! without moving data.
 
-use crate::expr::{Access, BufferId, Expr, Index};
 use crate::expr::{Affine, Var};
+use crate::expr::{BufferId, Expr, Index};
 use crate::poly::scop::Scop;
 use crate::poly::statement::{Iterator, Statement};
 use std::collections::{BTreeMap, BTreeSet};
@@ -137,9 +137,7 @@ fn close(scop: &Scop, s: usize, i: Var, j: Var) -> Option<Merge> {
 
 /// Returns true if an affine form that `uses` accepts is a value of the expression.
 fn uses_as_value(body: &Expr, uses: &impl Fn(&Affine) -> bool) -> bool {
-    let mut found = false;
-    body.visit(&mut |e| found |= matches!(e, Expr::Index(a) if uses(a)));
-    found
+    body.any(&mut |e| matches!(e, Expr::Index(a) if uses(a)))
 }
 
 fn apply(scop: &mut Scop, merge: &Merge) {
@@ -157,12 +155,9 @@ fn apply(scop: &mut Scop, merge: &Merge) {
         let mut write = statement.write.drain(..).map(Index::Affine).collect();
         join(statement.target, &mut write);
         statement.write = write.into_iter().map(|i| i.affine().expect("affine").clone()).collect();
-        statement.body = statement.body.rewrite(&mut |e| match e {
-            Expr::Load(Access { buffer, mut index, guard, otherwise }) => {
-                join(buffer, &mut index);
-                Expr::Load(Access { buffer, index, guard, otherwise })
-            }
-            e => e,
+        statement.body = statement.body.rewrite_loads(&mut |mut a| {
+            join(a.buffer, &mut a.index);
+            Expr::Load(a)
         });
         if let Some(&(i, j)) = merge.pairs.get(&s) {
             merge_pair(statement, i, j);

@@ -72,14 +72,10 @@ pub fn round(e: Expr, tensors: &[TensorDecl]) -> Expr {
 
 /// Removes the marks under operations that contract nothing; one at the root stays.
 pub fn tidy(body: &Expr, tensors: &[TensorDecl]) -> Expr {
-    let clean = |e: Box<Expr>| unmarked(*e, tensors);
-    body.rewrite(&mut |e| match e {
-        Expr::Binary(BinaryOp::Add | BinaryOp::Sub, ..) | Expr::Const(_) | Expr::Index(_) | Expr::Load(_) => e,
-        Expr::Binary(op, a, b) => Expr::binary(op, clean(a), clean(b)),
-        Expr::Unary(op, a) => Expr::unary(op, clean(a)),
-        Expr::Compare(op, a, b) => Expr::compare(op, clean(a), clean(b)),
-        Expr::Select(c, a, b) => Expr::select(*c, clean(a), clean(b)),
-        Expr::Cast(to, a) => Expr::cast(to, clean(a)),
+    let contracts = matches!(body, Expr::Binary(BinaryOp::Add | BinaryOp::Sub, ..));
+    body.map_children(&mut |e| {
+        let clean = tidy(e, tensors);
+        if contracts { clean } else { unmarked(clean, tensors) }
     })
 }
 
@@ -107,14 +103,7 @@ fn is_product(e: &Expr, tensors: &[TensorDecl]) -> bool {
 }
 
 fn dtype_of(e: &Expr, tensors: &[TensorDecl]) -> DType {
-    match e {
-        Expr::Const(s) => s.dtype,
-        Expr::Index(_) => DType::I64,
-        Expr::Load(a) => tensors[a.buffer.0 as usize].dtype,
-        Expr::Unary(_, a) | Expr::Binary(_, a, _) | Expr::Select(_, a, _) => dtype_of(a, tensors),
-        Expr::Compare(..) => DType::Bool,
-        Expr::Cast(to, _) => *to,
-    }
+    e.dtype(&|b: BufferId| tensors[b.0 as usize].dtype)
 }
 
 #[cfg(test)]

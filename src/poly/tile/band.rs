@@ -466,14 +466,12 @@ fn stride(r: &Reference, d: &[i64]) -> Option<i64> {
 
 /// The rows over single values on the way to a statement; whether each is in the last band.
 fn rows_to(node: &Node, id: StatementId) -> Vec<(&Row, bool)> {
-    match node {
-        Node::Leaf => vec![],
-        Node::Band(band, child) => {
-            let last = is_leaf(child) && band.permutable;
-            band.rows.iter().filter(|r| r.tile == 1).map(|r| (r, last)).chain(rows_to(child, id)).collect()
-        }
-        Node::Sequence(children) => children.iter().find(|c| c.0.contains(&id)).map_or(vec![], |c| rows_to(&c.1, id)),
+    let mut rows = vec![];
+    for (band, child) in node.bands_to(&[id]) {
+        let last = is_leaf(child) && band.permutable;
+        rows.extend(band.rows.iter().filter(|r| r.tile == 1).map(|r| (r, last)));
     }
+    rows
 }
 
 /// The statements below a band.

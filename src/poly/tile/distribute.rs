@@ -84,12 +84,7 @@ fn divide(scop: &Scop, node: &Node) -> Vec<(Vec<StatementId>, Node)> {
 
 /// Returns true if one of `a` or `b` writes a tensor that the other touches.
 fn exchange(scop: &Scop, a: &[StatementId], b: &[StatementId]) -> bool {
-    let touches = |id: StatementId, tensor: BufferId| {
-        let s = scop.statement(id);
-        let mut found = s.target == tensor;
-        s.body.visit_accesses(&mut |a| found |= a.buffer == tensor);
-        found
-    };
+    let touches = |id: StatementId, tensor: BufferId| scop.statement(id).uses(tensor);
     let writes = |x: &[StatementId], y: &[StatementId]| {
         x.iter().any(|&w| y.iter().any(|&id| touches(id, scop.statement(w).target)))
     };
@@ -97,12 +92,8 @@ fn exchange(scop: &Scop, a: &[StatementId], b: &[StatementId]) -> bool {
 }
 
 fn has_vector(node: &Node, id: StatementId) -> bool {
-    match node {
-        Node::Leaf => false,
-        Node::Band(band, child) => {
-            let vector = |r: &Row| r.kind == RowKind::Vector && r.phi.iter().any(|p| p.0 == id);
-            band.rows.iter().any(vector) || has_vector(child, id)
-        }
-        Node::Sequence(children) => children.iter().any(|c| has_vector(&c.1, id)),
-    }
+    let vector = |r: &Row| r.kind == RowKind::Vector && r.phi.iter().any(|p| p.0 == id);
+    let mut found = false;
+    node.for_each_band(&mut |band| found |= band.rows.iter().any(vector));
+    found
 }

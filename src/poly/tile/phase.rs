@@ -256,12 +256,7 @@ impl Phase<'_> {
 
     /// Returns true if a tensor is a temporary of this phase alone.
     fn is_local(&self, tensor: BufferId) -> bool {
-        let touches = |id: StatementId| {
-            let s = self.scop.statement(id);
-            let mut found = s.target == tensor;
-            s.body.visit_accesses(&mut |a| found |= a.buffer == tensor);
-            found
-        };
+        let touches = |id: StatementId| self.scop.statement(id).uses(tensor);
         self.scop.tensor(tensor).role == Role::Temporary
             && self.scop.ids().all(|id| self.statements.contains(&id) || !touches(id))
     }

@@ -83,10 +83,7 @@ fn lane(before: &Transformed, id: StatementId, named: &[Row], table: &[TensorIns
 
 fn mark(node: Node, named: &[Row], kind: &dyn Fn(&Row) -> RowKind) -> Node {
     match node {
-        Node::Leaf => Node::Leaf,
-        Node::Sequence(children) => {
-            Node::Sequence(children.into_iter().map(|(ids, c)| (ids, mark(c, named, kind))).collect())
-        }
+        Node::Leaf | Node::Sequence(_) => node.map_children(&mut |child| mark(child, named, kind)),
         Node::Band(mut band, child) => {
             let row = band.rows.remove(0);
             let row = if named.contains(&row) { Row { kind: kind(&row), ..row } } else { row };

@@ -136,21 +136,13 @@ impl Emitter<'_> {
 
     /// The tree with a band for each row, times without iterators that are always 0.
     fn rows_apart(&self, node: &Node) -> Node {
-        fn vary(scop: &Scop, node: &mut Node) {
-            match node {
-                Node::Leaf => {}
-                Node::Sequence(children) => children.iter_mut().for_each(|c| vary(scop, &mut c.1)),
-                Node::Band(band, child) => {
-                    for (id, phi) in band.rows.iter_mut().flat_map(|r| &mut r.phi) {
-                        let own = &scop.statement(*id).iterators;
-                        phi.terms.retain(|t| own[t.0.0 as usize].extent > 1);
-                    }
-                    vary(scop, child);
-                }
-            }
-        }
         let mut node = apart(node);
-        vary(self.scop, &mut node);
+        node.for_each_band_mut(&mut |band| {
+            for (id, phi) in band.rows.iter_mut().flat_map(|r| &mut r.phi) {
+                let own = &self.scop.statement(*id).iterators;
+                phi.terms.retain(|t| own[t.0.0 as usize].extent > 1);
+            }
+        });
         node
     }
 

@@ -12,8 +12,7 @@ use crate::runtime::{Error, Result};
 pub fn apart(node: &Node) -> Node {
     fn split(node: Node) -> Node {
         match node {
-            Node::Leaf => Node::Leaf,
-            Node::Sequence(children) => Node::Sequence(children.into_iter().map(|(ids, c)| (ids, split(c))).collect()),
+            Node::Leaf | Node::Sequence(_) => node.map_children(&mut split),
             Node::Band(band, child) => {
                 let start = split(*child);
                 band.rows.into_iter().rev().fold(start, |below, row| single(row, below))
@@ -27,8 +26,7 @@ pub fn apart(node: &Node) -> Node {
 pub fn together(node: Node) -> Node {
     fn join(node: Node) -> Node {
         match node {
-            Node::Leaf => Node::Leaf,
-            Node::Sequence(children) => Node::Sequence(children.into_iter().map(|(ids, c)| (ids, join(c))).collect()),
+            Node::Leaf | Node::Sequence(_) => node.map_children(&mut join),
             Node::Band(mut band, child) => match join(*child) {
                 Node::Band(inner, child) => {
                     band.rows.extend(inner.rows);
@@ -100,19 +98,10 @@ pub fn find(scop: &Scop, schedule: &Schedule, which: &Loop) -> Result<Row> {
 /// Replaces `row` and the node below it by the result of `edit`.
 pub fn replace(schedule: &Schedule, row: &Row, edit: &mut dyn FnMut(Row, Node) -> Result<Node>) -> Result<Schedule> {
     fn walk(node: Node, row: &Row, edit: &mut dyn FnMut(Row, Node) -> Result<Node>) -> Result<Node> {
-        Ok(match node {
-            Node::Leaf => Node::Leaf,
-            Node::Sequence(children) => {
-                let inner = children.into_iter().map(|(ids, c)| Ok((ids, walk(c, row, edit)?)));
-                Node::Sequence(inner.collect::<Result<_>>()?)
-            }
-            Node::Band(mut band, child) => {
-                if band.rows.first() == Some(row) {
-                    return edit(band.rows.remove(0), *child);
-                }
-                Node::Band(band, Box::new(walk(*child, row, edit)?))
-            }
-        })
+        match node {
+            Node::Band(mut band, child) if band.rows.first() == Some(row) => edit(band.rows.remove(0), *child),
+            node => node.try_map_children(&mut |child| walk(child, row, edit)),
+        }
     }
     Ok(Schedule { root: together(walk(apart(&schedule.root), row, edit)?) })
 }

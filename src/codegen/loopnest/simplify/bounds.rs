@@ -123,10 +123,7 @@ fn strip(body: Vec<Stmt>, condition: &Affine) -> Vec<Stmt> {
                 let body = strip(body, condition);
                 if conditions.is_empty() { body } else { vec![Stmt::If { conditions, body }] }
             }
-            Stmt::Loop { var, lower, upper, step, kind, body } => {
-                vec![Stmt::Loop { var, lower, upper, step, kind, body: strip(body, condition) }]
-            }
-            other => vec![other],
+            other => vec![other.map_body(|body| strip(body, condition))],
         })
         .collect()
 }

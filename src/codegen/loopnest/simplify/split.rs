@@ -5,7 +5,7 @@ use crate::codegen::loopnest::simplify::bounds::OldLoop;
 use crate::codegen::loopnest::{LoopKind, Stmt};
 use crate::expr::Bound;
 use crate::expr::interval::{Facts, ceil_div, gcd};
-use crate::expr::{Access, Expr, Index};
+use crate::expr::{Access, Expr};
 use crate::expr::{Affine, Var};
 use std::collections::BTreeSet;
 
@@ -220,10 +220,7 @@ impl Search {
                     env.insert(*var, Affine::var(new));
                     self.statements(body, &mut env, &mut inside);
                 }
-                Stmt::Store { index, value, .. } => {
-                    self.expr(value, env, facts);
-                    self.indices(index, env, facts);
-                }
+                Stmt::Store { .. } => stmt.expressions().for_each(|e| self.expr(e, env, facts)),
             }
         }
     }
@@ -231,14 +228,6 @@ impl Search {
     fn bind(&mut self) -> Var {
         self.next += 1;
         Var(self.next - 1)
-    }
-
-    fn indices(&mut self, index: &[Index], env: &Env, facts: &Facts) {
-        for i in index {
-            if let Index::Value(e) = i {
-                self.expr(e, env, facts);
-            }
-        }
     }
 
     fn expr(&mut self, e: &Expr, env: &Env, facts: &Facts) {

@@ -161,10 +161,9 @@ impl Selector<'_> {
 /// Returns true if some statement accumulates into an element that does not depend on `var`.
 pub fn accumulates_over(body: &[Stmt], var: Var) -> bool {
     body.iter().any(|s| match s {
-        Stmt::Loop { body, .. } | Stmt::If { body, .. } => accumulates_over(body, var),
-        Stmt::Let { .. } => false,
         Stmt::Store { index, reduce, .. } => {
             reduce.is_some() && index.iter().all(|i| matches!(i, Index::Affine(a) if !a.uses(var)))
         }
+        other => accumulates_over(other.body(), var),
     })
 }
