@@ -42,9 +42,9 @@ pub use graph::extract::ExtractionReport;
 pub use graph::import::model::{Dim, InputSpec};
 pub use graph::ir::{Graph, ValueId};
 pub use language::syntax::File;
-pub use model::{Compiled, Model, Options};
+pub use model::{Compiled, Model};
 pub use pipeline::report::{KernelReport, Report, Vectorization};
-pub use pipeline::{EgraphOptions, Limits, Stage};
+pub use pipeline::{EgraphOptions, Limits, Options, Stage};
 pub use poly::tile::report::PhaseReport;
 pub use tilewright_runtime::{
     AsView, AsViewMut, Bytes, DType, Element, Error, Features, Instance, MAX_THREADS, Module, Platform, Pool, Refusal,

@@ -3,14 +3,13 @@
 //! In: a file, a graph or a program, and [`Options`]. Out: a [`Module`], or a [`Compiled`] that makes one for each binding
 //! of the dynamic dimensions. Invariant: each binding is compiled once while it is kept.
 
-use crate::codegen::Target;
 use crate::expr::syntax::{Expr, Kind};
 use crate::graph::import::model::{Dim, InputSpec, OnnxModel};
 use crate::graph::ir::Graph;
 use crate::language::meaning::Meaning;
 use crate::language::syntax::{Array, File, Program};
 use crate::pipeline::report::Report;
-use crate::pipeline::{self, Compilation, EgraphOptions, Limits, Stage, program};
+use crate::pipeline::{self, Compilation, Options, Stage, program};
 use crate::poly::transform::primitive::Schedule;
 use crate::runtime::error::{guard, unknown};
 use crate::runtime::module::Module;
@@ -20,50 +19,6 @@ use crate::{Error, Result, Tensor};
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::{Arc, Mutex, OnceLock};
-
-/// Target, threads and limits of compiling and running.
-#[derive(Clone, Debug)]
-pub struct Options {
-    /// Processor to compile for; `None` is the best target of this processor.
-    pub target: Option<Target>,
-    /// Threads of one run, [`MAX_THREADS`](crate::runtime::threads::MAX_THREADS) at most.
-    pub threads: usize,
-    /// Threads that other models use too; `None` starts `threads` of its own.
-    pub pool: Option<Arc<Pool>>,
-    /// Sizes of dynamic dimensions. Those that are not named here are bound by the inputs of each run.
-    pub dims: BTreeMap<String, i64>,
-    /// Effort and rules of the rewriting.
-    pub egraph: EgraphOptions,
-    /// Memory and effort that the compilation may use.
-    pub limits: Limits,
-}
-
-impl Default for Options {
-    /// This processor's best target, one thread for each of its cores, dynamic dimensions from the inputs.
-    fn default() -> Options {
-        Options {
-            target: None,
-            threads: std::thread::available_parallelism().map_or(1, usize::from),
-            pool: None,
-            dims: BTreeMap::new(),
-            egraph: EgraphOptions::default(),
-            limits: Limits::default(),
-        }
-    }
-}
-
-impl Options {
-    fn pipeline(&self) -> Result<pipeline::Options> {
-        // Every field by name: a new one does not compile until it is passed on or set aside here.
-        let Options { target, threads: _, pool: _, dims: _, egraph, limits } = self;
-        let target = match target {
-            Some(target) => target.clone(),
-            None => host_target()?,
-        };
-        let (egraph, limits) = (egraph.clone(), limits.clone());
-        Ok(pipeline::Options { egraph, limits, ..pipeline::Options::new(target) })
-    }
-}
 
 /// A model that can be compiled: an ONNX file, a graph or a program of the text language.
 ///
@@ -128,13 +83,14 @@ impl Programs {
         self.file.lower(self.program()?, dims, self.sizes.as_deref())
     }
 
-    /// The program of known sizes with the schedule that `order` names.
+    /// The program of known sizes in `order`.
     fn source<'a>(&'a self, meaning: &'a Meaning, order: &Order) -> Result<program::Source<'a>> {
-        let schedule = match order {
-            Order::Found | Order::Untransformed => None,
-            Order::Named(name) => Some(self.schedule(name)?),
+        let order = match order {
+            Order::Found => pipeline::Order::Found,
+            Order::Untransformed => pipeline::Order::Untransformed,
+            Order::Named(name) => pipeline::Order::ByHand(self.schedule(name)?),
         };
-        Ok(program::Source { file: &self.file, meaning, schedule })
+        Ok(program::Source { file: &self.file, meaning, order })
     }
 
     fn schedule(&self, name: &str) -> Result<&Schedule> {
@@ -296,13 +252,12 @@ impl Model {
     #[doc(hidden)]
     pub fn compile_stages(&self, options: &Options) -> Result<Compilation> {
         guard(|| {
-            let pipeline_options = self.pipeline_options(options)?;
             if let Source::Program(source) = &self.source {
                 let meaning = source.meaning(&options.dims)?;
-                return program::compile(&source.source(&meaning, &self.order)?, &pipeline_options);
+                return program::compile(&source.source(&meaning, &self.order)?, options);
             }
             let graph = self.graph(&options.dims)?;
-            let mut compiled = pipeline::compile(&graph, &pipeline_options)?;
+            let mut compiled = pipeline::compile(&graph, self.network_order(), options)?;
             let symbols = self.symbols().into_iter();
             let dims = symbols.map(|s| (s.clone(), options.dims.get(&s).copied().unwrap_or(1))).collect();
             compiled.module = compiled.module.with_dims(dims).with_metadata(self.metadata());
@@ -313,8 +268,9 @@ impl Model {
         })
     }
 
-    fn pipeline_options(&self, options: &Options) -> Result<pipeline::Options> {
-        Ok(pipeline::Options { untransformed: self.order == Order::Untransformed, ..options.pipeline()? })
+    /// The order of a network.
+    fn network_order(&self) -> pipeline::Order<'_> {
+        if self.order == Order::Untransformed { pipeline::Order::Untransformed } else { pipeline::Order::Found }
     }
 
     /// The text of one stage of the compilation, of all kernels or of those whose name contains `kernel`.
@@ -330,9 +286,9 @@ impl Model {
                 if let Some(wanted) = kernel.filter(|wanted| !name.contains(*wanted)) {
                     return Err(Error::Invalid(unknown("kernel", wanted, &[name])));
                 }
-                program::explain(&source.source(&meaning, &self.order)?, &self.pipeline_options(options)?, stage)
+                program::explain(&source.source(&meaning, &self.order)?, options, stage)
             }
-            _ => pipeline::explain(&self.graph(&options.dims)?, &self.pipeline_options(options)?, stage, kernel),
+            _ => pipeline::explain(&self.graph(&options.dims)?, self.network_order(), options, stage, kernel),
         })
     }
 
@@ -362,13 +318,6 @@ impl Model {
         }
         Ok(compiled)
     }
-}
-
-fn host_target() -> Result<Target> {
-    Target::host().ok_or_else(|| {
-        let names: Vec<String> = Target::all().into_iter().map(|t| t.name).collect();
-        Error::Unsupported(format!("this processor runs none of the targets {}", names.join(", ")))
-    })
 }
 
 /// Sizes of the dynamic dimensions.

@@ -5,6 +5,7 @@
 
 pub mod kernel;
 mod link;
+mod options;
 pub mod program;
 pub mod report;
 
@@ -20,6 +21,7 @@ use crate::pipeline::link::{Work, link};
 use crate::pipeline::report::{KernelReport, Report, Vectorization};
 use crate::poly::statement::Program;
 use crate::poly::tile::report::PhaseReport;
+use crate::poly::transform::primitive::Schedule;
 use crate::runtime::error::unknown;
 use crate::runtime::module::{Module, ModuleParts};
 use crate::runtime::threads;
@@ -30,46 +32,17 @@ use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
 pub use crate::pipeline::kernel::Stage;
+pub use crate::pipeline::options::{EgraphOptions, Limits, Options};
 
-/// How to compile.
-#[derive(Clone, Debug)]
-pub struct Options {
-    pub target: Target,
-    /// Threads that compile; the result does not depend on it.
-    pub threads: usize,
-    pub egraph: EgraphOptions,
-    pub limits: Limits,
-    /// Leave every kernel in its original order: what schedules are compared with.
-    pub untransformed: bool,
-}
-
-pub use crate::graph::egraph::Options as EgraphOptions;
-
-impl Options {
-    /// For `target`, on all processors of this machine.
-    pub fn new(target: Target) -> Options {
-        let threads = std::thread::available_parallelism().map_or(1, usize::from);
-        Options { target, threads, egraph: EgraphOptions::default(), limits: Limits::default(), untransformed: false }
-    }
-}
-
-/// Memory that a compilation may use; beyond it ends with [`Error::Limit`].
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Limits {
-    /// Bytes of one tensor.
-    pub tensor_bytes: u64,
-    /// Bytes of all intermediate tensors that live at once.
-    pub arena_bytes: u64,
-    /// Bytes of scratch memory of all threads together: the arrays that each iteration of a parallel loop has for itself.
-    pub scratch_bytes: u64,
-    /// Compiled bindings of the dynamic dimensions that are kept; the least recently used one is dropped.
-    pub bindings: usize,
-}
-
-impl Default for Limits {
-    fn default() -> Limits {
-        Limits { tensor_bytes: 4 << 30, arena_bytes: 8 << 30, scratch_bytes: 2 << 30, bindings: 16 }
-    }
+/// Which order the statements of a kernel run in.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub enum Order<'a> {
+    /// As the ILP finds it.
+    Found,
+    /// As they are written: what schedules are compared with.
+    Untransformed,
+    /// By this schedule.
+    ByHand(&'a Schedule),
 }
 
 /// A module, and what it was made of.
@@ -81,19 +54,19 @@ pub struct Compilation {
 }
 
 /// Compiles `graph`.
-pub fn compile(source: &Graph, options: &Options) -> Result<Compilation> {
-    let start = Instant::now();
+pub fn compile(source: &Graph, order: Order, options: &Options) -> Result<Compilation> {
+    let (start, target) = (Instant::now(), options.target()?);
     let mut clock = Clock::default();
     clock.time("verify", || source.verify())?;
     check_sizes(source, options.limits.tensor_bytes)?;
-    let (graph, places, rewriting) = clock.time("rewrite", || rewrite(source, options))?;
+    let (graph, places, rewriting) = clock.time("rewrite", || rewrite(source, &target, options))?;
     let groups = clock.time("fuse", || fusion::fuse(&graph, &places))?;
     let (programs, work) = clock.time("tensor expressions", || distinct_programs(&graph, &groups))?;
-    let kernels = clock.time("kernels", || compile_kernels(&programs, options))?;
+    let kernels = clock.time("kernels", || compile_kernels(&programs, order, &target, options.compile_threads))?;
     clock.add_laps(Times::sum(kernels.iter().map(|k| k.times)));
     let mut parts = clock.time("link", || link(&graph, &groups, &work, &kernels))?;
     parts.name = source.name.clone();
-    let module = clock.time("verify module", || finish(parts, &options.target))?;
+    let module = clock.time("verify module", || finish(parts, &target))?;
     check_arena(&module, options)?;
     let report = Report {
         stages: clock.stages,
@@ -106,8 +79,9 @@ pub fn compile(source: &Graph, options: &Options) -> Result<Compilation> {
 }
 
 /// The text of one stage, of all kernels or of those whose name contains `filter`. Nothing after the stage is run.
-pub fn explain(source: &Graph, options: &Options, stage: Stage, filter: Option<&str>) -> Result<String> {
+pub fn explain(source: &Graph, order: Order, options: &Options, stage: Stage, filter: Option<&str>) -> Result<String> {
     source.verify()?;
+    let target = options.target()?;
     if stage == Stage::C {
         return Err(Error::Invalid(format!(
             "`{}` is a network: only programs of the text language print as C",
@@ -117,7 +91,7 @@ pub fn explain(source: &Graph, options: &Options, stage: Stage, filter: Option<&
     if stage == Stage::Graph {
         return Ok(source.to_string());
     }
-    let (graph, places, _) = rewrite(source, options)?;
+    let (graph, places, _) = rewrite(source, &target, options)?;
     let groups = fusion::fuse(&graph, &places)?;
     if stage == Stage::Rewritten {
         return Ok(format!("{graph}\ngroups:\n{}", fusion::describe(&graph, &groups)));
@@ -128,9 +102,9 @@ pub fn explain(source: &Graph, options: &Options, stage: Stage, filter: Option<&
         if filter.is_some_and(|f| !name.contains(f)) {
             continue;
         }
-        let explained = statements(name, program, options).and_then(|statements| match stage {
+        let explained = statements(name, program, order).and_then(|statements| match stage {
             Stage::Scop => Ok(statements.scop().to_string()),
-            _ => kernel::compile(statements, &options.target)?.text(stage, options.target.isa),
+            _ => kernel::compile(statements, &target)?.text(stage, target.isa),
         });
         text.push_str(&format!("# {name}\n{}\n", explained.map_err(|e| in_kernel(name, e))?));
     }
@@ -190,9 +164,12 @@ fn check_sizes(graph: &Graph, limit: u64) -> Result<()> {
 }
 
 /// The cheapest equal graph that was found, checked, and where its nodes run.
-fn rewrite(graph: &Graph, options: &Options) -> Result<(Graph, Vec<Place>, egraph::OptimizationReport)> {
-    let egraph::Optimized { graph: rewritten, places, report } =
-        egraph::optimize(graph, &options.target, &options.egraph)?;
+fn rewrite(
+    graph: &Graph,
+    target: &Target,
+    options: &Options,
+) -> Result<(Graph, Vec<Place>, egraph::OptimizationReport)> {
+    let egraph::Optimized { graph: rewritten, places, report } = egraph::optimize(graph, target, &options.egraph)?;
     rewritten.verify()?;
     Ok((rewritten, places, report))
 }
@@ -222,28 +199,34 @@ fn distinct_programs(graph: &Graph, groups: &[Group]) -> Result<(Vec<(String, Pr
 }
 
 /// The statements of a kernel, in the order that is asked for.
-fn statements(name: &str, program: &Program, options: &Options) -> Result<Statements> {
-    match options.untransformed {
-        true => Statements::untransformed(name, program),
-        false => Statements::of_expression(name, program),
+fn statements(name: &str, program: &Program, order: Order) -> Result<Statements> {
+    match order {
+        Order::Found => Statements::of_expression(name, program),
+        Order::Untransformed => Statements::untransformed(name, program),
+        Order::ByHand(_) => Err(Error::Internal("a schedule by hand for a network".into())),
     }
 }
 
 /// Compiles every program, several at a time.
-fn compile_kernels(programs: &[(String, Program)], options: &Options) -> Result<Vec<Arc<CompiledKernel>>> {
+fn compile_kernels(
+    programs: &[(String, Program)],
+    order: Order,
+    target: &Target,
+    threads: usize,
+) -> Result<Vec<Arc<CompiledKernel>>> {
     let next = AtomicUsize::new(0);
     let results: Vec<Mutex<Option<Result<CompiledKernel>>>> = programs.iter().map(|_| Mutex::new(None)).collect();
     let work = || {
         loop {
             let i = next.fetch_add(1, Ordering::Relaxed);
             let Some((name, program)) = programs.get(i) else { return };
-            let compiled = statements(name, program, options)
-                .and_then(|statements| kernel::compile(statements, &options.target))
+            let compiled = statements(name, program, order)
+                .and_then(|statements| kernel::compile(statements, target))
                 .map_err(|e| in_kernel(name, e));
             *results[i].lock().unwrap_or_else(|e| e.into_inner()) = Some(compiled);
         }
     };
-    threads::together(options.threads.min(programs.len()), work);
+    threads::together(threads.min(programs.len()), work);
     let results = results.into_iter().map(|r| r.into_inner().unwrap_or_else(|e| e.into_inner()));
     let finished = |r: Option<_>| r.unwrap_or_else(|| Err(Error::Internal("a kernel was left out".into())));
     results.map(|r| finished(r).map(Arc::new)).collect()

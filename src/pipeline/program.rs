@@ -1,10 +1,10 @@
 //! A program of the text language to a module of one kernel.
 //!
-//! In: what a program computes for known sizes, and its schedule as data. Out: a [`Module`] and a report. What the program updates in place is an
-//! input and an output: a step copies the one to the other before the kernel runs. Declared initial values become a
-//! module of their own, which gives the inputs that nobody gives.
+//! In: what a program computes for known sizes, and its schedule as data. Out: a [`Module`](crate::Module) and a report.
+//! What the program updates in place is an input and an output: a step copies the one to the other before the kernel
+//! runs. Declared initial values become a module of their own, which gives the inputs that nobody gives.
 
-use crate::codegen::Isa;
+use crate::codegen::{Isa, Target};
 use crate::expr::syntax::Span;
 use crate::language;
 use crate::language::meaning::{Computation, Meaning};
@@ -12,13 +12,12 @@ use crate::language::source::Problem;
 use crate::language::syntax::File;
 use crate::pipeline::kernel::{self, CompiledKernel, Stage, Statements};
 use crate::pipeline::report::Report;
-use crate::pipeline::{Clock, Compilation, Options, check_arena, kernel_report, link};
+use crate::pipeline::{Clock, Compilation, Options, Order, check_arena, kernel_report, link};
 use crate::poly::lower::state::Argument;
 use crate::poly::scop::Scop;
 use crate::poly::statement::{Role, TensorDecl};
 use crate::poly::tile::report::Tiled;
 use crate::poly::transform;
-use crate::poly::transform::primitive;
 use crate::poly::transform::primitive::{Placed, Schedule};
 use crate::poly::transform::state::{Original, Proven};
 use crate::poly::transform::to_primitives;
@@ -31,30 +30,26 @@ use std::time::Instant;
 pub struct Source<'a> {
     pub file: &'a File,
     pub meaning: &'a Meaning,
-    /// The schedule by hand; where there is none, [`Options::untransformed`] and the ILP decide.
-    pub schedule: Option<&'a primitive::Schedule>,
+    pub order: Order<'a>,
 }
 
 impl Source<'_> {
     /// The statements of the program in their order.
-    fn statements(&self, options: &Options) -> Result<Statements> {
+    fn statements(&self, target: &Target) -> Result<Statements> {
         let meaning = self.meaning;
-        let by_hand = match self.schedule {
-            Some(schedule) => Some(self.file.schedule(meaning, schedule, options.target.isa)?),
-            None if options.untransformed => {
+        let proven = match self.order {
+            Order::Found => return free_statements(&meaning.name, &meaning.computation),
+            Order::ByHand(schedule) => self.file.schedule(meaning, schedule, target.isa)?,
+            Order::Untransformed => {
                 let proven = Proven::in_original_order(self.file.written(meaning)?);
-                Some(proven.map_err(|e| in_program(&meaning.name, e))?)
+                proven.map_err(|e| in_program(&meaning.name, e))?
             }
-            None => None,
         };
-        match by_hand {
-            Some(proven) => Ok(Statements::by_hand(proven, meaning.computation.index_ranges()?)),
-            None => free_statements(&meaning.name, &meaning.computation),
-        }
+        Ok(Statements::by_hand(proven, meaning.computation.index_ranges()?))
     }
 
-    fn kernel(&self, options: &Options) -> Result<CompiledKernel> {
-        kernel::compile(self.statements(options)?, &options.target).map_err(|e| in_program(&self.meaning.name, e))
+    fn kernel(&self, target: &Target) -> Result<CompiledKernel> {
+        kernel::compile(self.statements(target)?, target).map_err(|e| in_program(&self.meaning.name, e))
     }
 }
 
@@ -72,24 +67,24 @@ fn in_program(name: &str, error: Error) -> Error {
 
 /// Compiles a program.
 pub fn compile(source: &Source, options: &Options) -> Result<Compilation> {
-    let (start, meaning) = (Instant::now(), source.meaning);
+    let (start, meaning, target) = (Instant::now(), source.meaning, options.target()?);
     let mut clock = Clock::default();
     check_sizes(meaning, options)?;
-    let kernel = clock.time("kernel", || source.kernel(options))?;
+    let kernel = clock.time("kernel", || source.kernel(&target))?;
     clock.add_laps(kernel.times);
     let mut parts = clock.time("link", || link_kernel(&kernel, meaning.arrays()))?;
     if let Some(program) = &meaning.initial {
         let initial = clock.time("initial values", || {
             let name = format!("{}_initial", meaning.name);
             let kernel = Statements::of_expression(&name, program)
-                .and_then(|statements| kernel::compile(statements, &options.target))
+                .and_then(|statements| kernel::compile(statements, &target))
                 .map_err(|e| in_program(&name, e))?;
-            super::finish(link_kernel(&kernel, &program.tensors)?, &options.target)
+            super::finish(link_kernel(&kernel, &program.tensors)?, &target)
         })?;
         parts.initial = Some(Arc::new(initial));
     }
     parts.dims = meaning.sizes.clone();
-    let module = clock.time("verify module", || super::finish(parts, &options.target))?;
+    let module = clock.time("verify module", || super::finish(parts, &target))?;
     check_arena(&module, options)?;
     let kernels = vec![kernel_report(&kernel, 0, vec![meaning.name.clone()])];
     let report = Report {
@@ -104,24 +99,24 @@ pub fn compile(source: &Source, options: &Options) -> Result<Compilation> {
 /// The text of one stage. Where the ILP has found the schedule it is expressed in the text language too, as primitives for
 /// the program as it is written, with the trees as comments.
 pub fn explain(source: &Source, options: &Options, stage: Stage) -> Result<String> {
-    let meaning = source.meaning;
+    let (meaning, target) = (source.meaning, options.target()?);
     match stage {
         Stage::C => return language::c::print(meaning, 0),
         Stage::Graph | Stage::Rewritten => {
             let name = &meaning.name;
             return Err(Error::Invalid(format!("`{name}` is no network: its stages begin with c and scop")));
         }
-        Stage::Scop => return Ok(source.statements(options)?.scop().to_string()),
+        Stage::Scop => return Ok(source.statements(&target)?.scop().to_string()),
         _ => {}
     }
-    let kernel = source.kernel(options)?;
-    let text = kernel.text(stage, options.target.isa)?;
+    let kernel = source.kernel(&target)?;
+    let text = kernel.text(stage, target.isa)?;
     if stage != Stage::Schedule || kernel.ilp.is_none() {
         return Ok(text);
     }
     let comment: String = text.lines().map(|line| format!("# {line}\n")).collect();
     let written = source.file.written(meaning)?;
-    Ok(comment + &in_words(meaning, written, &kernel.scop, &kernel.tiled, options.target.isa)?)
+    Ok(comment + &in_words(meaning, written, &kernel.scop, &kernel.tiled, target.isa)?)
 }
 
 /// The schedule of a program as a block that a file may hold.
@@ -234,7 +229,7 @@ impl File {
     /// # Errors
     /// `Schedule` when a primitive is refused.
     #[doc(hidden)]
-    pub fn schedule(&self, meaning: &Meaning, schedule: &primitive::Schedule, isa: Isa) -> Result<Proven> {
+    pub fn schedule(&self, meaning: &Meaning, schedule: &Schedule, isa: Isa) -> Result<Proven> {
         let normal = || meaning.normal();
         let original = Original { written: self.written(meaning)?, normal: &normal, isa };
         transform::apply_all(&original, &schedule.primitives).map_err(|(at, error)| {

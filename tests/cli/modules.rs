@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use tilewright::Target;
 use tilewright::internal::graph::ir::{Graph, ValueId};
-use tilewright::internal::pipeline::{self, Stage};
+use tilewright::internal::pipeline::{self, Order, Stage};
 use tilewright::internal::runtime::npy;
 use tilewright::module::Action;
 use tilewright::{Error, Limits, Model, Module, Options, Result, Session, Tensor};
@@ -63,8 +63,9 @@ fn a_model_compiles_to_the_same_bytes_on_any_number_of_threads() {
         let graph = load(case).0.graph(&BTreeMap::new()).unwrap();
         for target in Target::all() {
             let compile = |threads| {
-                let options = pipeline::Options { threads, ..pipeline::Options::new(target.clone()) };
-                pipeline::compile(&graph, &options).unwrap().module.to_bytes().unwrap()
+                let target = Some(target.clone());
+                let options = Options { target, compile_threads: threads, ..Options::default() };
+                pipeline::compile(&graph, Order::Found, &options).unwrap().module.to_bytes().unwrap()
             };
             let first = compile(1);
             assert!(first == compile(1) && first == compile(3), "{case} for {}", target.name);
@@ -179,16 +180,17 @@ fn limits_are_kept() {
 #[test]
 fn every_stage_has_a_text() {
     let graph = load("pattern_residual_block").0.graph(&BTreeMap::new()).unwrap();
-    let options = pipeline::Options::new(Target::avx2());
+    let options = Options { target: Some(Target::avx2()), ..Options::default() };
     for (name, stage) in pipeline::kernel::STAGES {
         assert_eq!(pipeline::stage(name).unwrap(), *stage);
-        let text = pipeline::explain(&graph, &options, *stage, None);
+        let text = pipeline::explain(&graph, Order::Found, &options, *stage, None);
         match stage {
             Stage::C => assert!(text.unwrap_err().to_string().contains("only programs of the text language")),
             _ => assert!(text.unwrap().lines().count() > 3, "{name}"),
         }
     }
-    let refused = pipeline::explain(&graph, &options, Stage::Scop, Some("nothing")).unwrap_err().to_string();
+    let refused =
+        pipeline::explain(&graph, Order::Found, &options, Stage::Scop, Some("nothing")).unwrap_err().to_string();
     assert!(refused.contains("there is no kernel `nothing`"));
     assert!(pipeline::stage("nothing").is_err());
 }

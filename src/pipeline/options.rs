@@ -1,0 +1,76 @@
+//! How to compile and run: one set of options from the library's user to the last stage.
+
+use crate::codegen::Target;
+use crate::runtime::pool::Pool;
+use crate::{Error, Result};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+pub use crate::graph::egraph::Options as EgraphOptions;
+
+/// Target, threads and limits of compiling and running.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Processor to compile for; `None` is the best target of this processor.
+    pub target: Option<Target>,
+    /// Threads of one run, [`MAX_THREADS`](crate::runtime::threads::MAX_THREADS) at most.
+    pub threads: usize,
+    /// Threads that compile; the result does not depend on it.
+    pub compile_threads: usize,
+    /// Threads that other models use too; `None` starts `threads` of its own.
+    pub pool: Option<Arc<Pool>>,
+    /// Sizes of dynamic dimensions. Those that are not named here are bound by the inputs of each run.
+    pub dims: BTreeMap<String, i64>,
+    /// Effort and rules of the rewriting.
+    pub egraph: EgraphOptions,
+    /// Memory and effort that the compilation may use.
+    pub limits: Limits,
+}
+
+impl Default for Options {
+    /// This processor's best target, one thread for each of its cores, dynamic dimensions from the inputs.
+    fn default() -> Options {
+        let threads = std::thread::available_parallelism().map_or(1, usize::from);
+        Options {
+            target: None,
+            threads,
+            compile_threads: threads,
+            pool: None,
+            dims: BTreeMap::new(),
+            egraph: EgraphOptions::default(),
+            limits: Limits::default(),
+        }
+    }
+}
+
+impl Options {
+    /// The target, or this processor's best one.
+    ///
+    /// # Errors
+    /// [`Error::Unsupported`] where none is named and this processor runs none of the targets.
+    pub fn target(&self) -> Result<Target> {
+        self.target.clone().or_else(Target::host).ok_or_else(|| {
+            let names: Vec<String> = Target::all().into_iter().map(|t| t.name).collect();
+            Error::Unsupported(format!("this processor runs none of the targets {}", names.join(", ")))
+        })
+    }
+}
+
+/// Memory that a compilation may use; beyond it ends with [`Error::Limit`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Bytes of one tensor.
+    pub tensor_bytes: u64,
+    /// Bytes of all intermediate tensors that live at once.
+    pub arena_bytes: u64,
+    /// Bytes of scratch memory of all threads together: the arrays that each iteration of a parallel loop has for itself.
+    pub scratch_bytes: u64,
+    /// Compiled bindings of the dynamic dimensions that are kept; the least recently used one is dropped.
+    pub bindings: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Limits {
+        Limits { tensor_bytes: 4 << 30, arena_bytes: 8 << 30, scratch_bytes: 2 << 30, bindings: 16 }
+    }
+}
