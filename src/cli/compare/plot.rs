@@ -7,8 +7,6 @@ use std::fmt::Write;
 
 /// Units of the drawing across; a unit is about a pixel on a phone.
 const WIDTH: f64 = 420.0;
-/// Times further apart than this are drawn on a logarithmic scale.
-const LINEAR: f64 = 12.0;
 /// Height of one bar with its label.
 const BAR: f64 = 40.0;
 
@@ -18,16 +16,10 @@ pub struct Bar<'a> {
     pub times: &'a Times,
 }
 
-/// A bar up to each median; a line over the quartiles and a tick at the minimum. Escaped labels.
+/// A bar up to each median, on a linear scale from 0; a line over the quartiles and a tick at the minimum. Escaped labels.
 pub fn bars(bars: &[Bar]) -> String {
-    let longest = bars.iter().map(|b| b.times.q3.max(b.times.median)).fold(0.0, f64::max);
-    let shortest = bars.iter().map(|b| b.times.min).fold(f64::INFINITY, f64::min).max(1e-6);
-    let logarithmic = longest / shortest > LINEAR;
-    let from = if logarithmic { 10f64.powf(shortest.log10().floor()) } else { 0.0 };
-    let x = |ms: f64| match logarithmic {
-        true => WIDTH * (ms.max(from) / from).ln() / (longest / from).ln(),
-        false => WIDTH * ms / longest,
-    };
+    let longest = bars.iter().map(|b| b.times.q3.max(b.times.median)).fold(1e-6, f64::max);
+    let x = |ms: f64| WIDTH * ms / longest;
     let height = BAR * bars.len() as f64 + 18.0;
     let mut out = open(height, "median times with quartiles");
     for (i, bar) in bars.iter().enumerate() {
@@ -48,11 +40,7 @@ pub fn bars(bars: &[Bar]) -> String {
         let at = x(min);
         element(&mut out, &stroke((at, middle - 8.0), (at, middle + 8.0), "#c00", 1.0));
     }
-    let scale = match logarithmic {
-        true => format!("logarithmic, from {} ms", milliseconds(from)),
-        false => "from 0".to_string(),
-    };
-    element(&mut out, &format!("<text class='small' x='0' y='{:.0}'>{scale}; red: minimum</text>", height - 3.0));
+    element(&mut out, &format!("<text class='small' x='0' y='{:.0}'>from 0; red: minimum</text>", height - 3.0));
     out + "</svg>"
 }
 
