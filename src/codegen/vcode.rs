@@ -11,11 +11,13 @@
 //! on one would take a hundred cycles); the caller's floating-point mode is restored.
 
 pub mod execute;
+pub mod lanes;
 pub mod operands;
 pub mod text;
 
 use crate::expr::CompareOp;
 use crate::runtime::DType;
+use operands::{Access, Class, Group, PerClass, Registers, define, insts};
 use serde::{Deserialize, Serialize};
 
 /// A virtual general-purpose register (64 bits), printed `r7`.
@@ -121,198 +123,77 @@ pub enum ShiftOp {
     RightArithmetic,
 }
 
-#[derive(Clone, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
-pub enum Inst {
-    // ---- scalars and addresses
-    /// `dst = value`.
-    Imm {
-        dst: Gpr,
-        value: i64,
-    },
-    Copy {
-        dst: Gpr,
-        src: Gpr,
-    },
-    /// `dst = op(a, b)`.
-    Int {
-        op: GprOp,
-        dst: Gpr,
-        a: Gpr,
-        b: Operand,
-    },
-    /// A sign- or zero-extended integer of type `mem` (i64, i32, i8, u8, bool).
-    LoadInt {
-        dst: Gpr,
-        addr: Addr,
-        mem: DType,
-    },
-    /// The pointer in slot `slot` of the argument table.
-    Argument {
-        dst: Gpr,
-        slot: u32,
-    },
-    /// `first` (0) and `last` (1) of the calling convention.
-    Range {
-        dst: Gpr,
-        which: u8,
-    },
-    /// The scratch pointer.
-    Scratch {
-        dst: Gpr,
-    },
+/// Lanes of a memory access; all of them without a range.
+pub type Part = Option<LaneRange>;
 
-    // ---- control
-    /// Runs the body `count` times (count is a copy that the loop owns and counts down); not at all when `count ≤ 0`.
-    /// `at_least_once` says that the check at the head can be left out.
-    LoopStart {
-        count: Gpr,
-        at_least_once: bool,
-    },
-    LoopEnd,
-    /// The body up to the matching `IfEnd` runs when `op(a, b)` holds.
-    IfStart {
-        op: CompareOp,
-        a: Gpr,
-        b: Operand,
-    },
-    IfEnd,
+insts!(define!());
 
-    // ---- vectors
-    /// Every lane holds the low bits of `bits`.
-    VConst {
-        dst: Vreg,
-        ty: VType,
-        bits: u64,
-    },
-    VCopy {
-        dst: Vreg,
-        src: Vreg,
-        ty: VType,
-    },
-    /// Consecutive elements of memory type `mem`, widened to the lane type (integers and bool; the bits of f16 and bf16
-    /// in I32 lanes; other floats as they are).
-    VLoad {
-        dst: Vreg,
-        ty: VType,
-        mem: DType,
-        addr: Addr,
-        part: Option<LaneRange>,
-    },
-    VStore {
-        src: Vreg,
-        ty: VType,
-        mem: DType,
-        addr: Addr,
-        part: Option<LaneRange>,
-    },
-    /// Asks for the line at `addr` to be brought into the second cache. Any address may be given; nothing is read.
-    Prefetch {
-        addr: Addr,
-    },
-    /// One element in every lane.
-    VBroadcast {
-        dst: Vreg,
-        ty: VType,
-        mem: DType,
-        addr: Addr,
-    },
-    /// Elements `stride` bytes apart.
-    VGather {
-        dst: Vreg,
-        ty: VType,
-        mem: DType,
-        addr: Addr,
-        stride: i64,
-        part: Option<LaneRange>,
-    },
-    VScatter {
-        src: Vreg,
-        ty: VType,
-        mem: DType,
-        addr: Addr,
-        stride: i64,
-        part: Option<LaneRange>,
-    },
-    /// Element `base + lane_value·bytes(mem)` for each lane of `index` (I32 or I64 lanes).
-    VGatherIndex {
-        dst: Vreg,
-        ty: VType,
-        mem: DType,
-        base: Gpr,
-        index: Vreg,
-        index_lane: Lane,
-        part: Option<LaneRange>,
-    },
-    /// An integer register in every lane.
-    VSplat {
-        dst: Vreg,
-        ty: VType,
-        src: Gpr,
-    },
-    /// 0, 1, 2 … as integers.
-    VIota {
-        dst: Vreg,
-        ty: VType,
-    },
-    VUnary {
-        op: VUnary,
-        dst: Vreg,
-        ty: VType,
-        a: Vreg,
-    },
-    VBinary {
-        op: VBinary,
-        dst: Vreg,
-        ty: VType,
-        a: Vreg,
-        b: Vreg,
-    },
-    VShift {
-        op: ShiftOp,
-        dst: Vreg,
-        ty: VType,
-        a: Vreg,
-        amount: u8,
-    },
-    /// `acc = a·b + acc`, or `acc - a·b`, rounded once.
-    VFma {
-        acc: Vreg,
-        ty: VType,
-        a: Vreg,
-        b: Vreg,
-        negate: bool,
-    },
-    /// A lane mask. Floats: ordered comparisons, `Ne` is unordered.
-    VCompare {
-        op: CompareOp,
-        dst: Vreg,
-        ty: VType,
-        a: Vreg,
-        b: Vreg,
-    },
-    /// `mask ? a : b`, by lane.
-    VSelect {
-        dst: Vreg,
-        ty: VType,
-        mask: Vreg,
-        a: Vreg,
-        b: Vreg,
-    },
-    /// Between lane types with the same number of lanes. Float to integer truncates (saturation unspecified).
-    VConvert {
-        dst: Vreg,
-        to: VType,
-        src: Vreg,
-        from: Lane,
-    },
-    /// All lanes of `a` combined, in every lane of `dst`: a fixed tree (halves first), so that the result is
-    /// the same on every run. Add, Mul, Min, Max.
-    VReduce {
-        op: VBinary,
-        dst: Vreg,
-        ty: VType,
-        a: Vreg,
-    },
+impl Inst {
+    /// Calls `f` on each register operand, those that are read first.
+    pub fn registers(&self, mut f: impl FnMut(Class, Access, u32)) {
+        self.clone().registers_mut(&mut |class, access, register| f(class, access, *register));
+    }
+
+    /// The address operand.
+    pub fn address(&self) -> Option<Addr> {
+        self.clone().address_mut().copied()
+    }
+
+    /// Returns true if the value written is the same wherever the instruction stands: it may be rematerialized.
+    pub fn is_constant(&self) -> bool {
+        matches!(self, Inst::Imm { .. } | Inst::VConst { .. } | Inst::VIota { .. })
+    }
+}
+
+impl Registers for Gpr {
+    fn visit(&mut self, access: Access, f: &mut impl FnMut(Class, Access, &mut u32)) {
+        f(Class::Gpr, access, &mut self.0);
+    }
+}
+
+impl Registers for Vreg {
+    fn visit(&mut self, access: Access, f: &mut impl FnMut(Class, Access, &mut u32)) {
+        f(Class::Vector, access, &mut self.0);
+    }
+}
+
+impl Registers for Operand {
+    fn visit(&mut self, access: Access, f: &mut impl FnMut(Class, Access, &mut u32)) {
+        if let Operand::Reg(r) = self {
+            r.visit(access, f);
+        }
+    }
+}
+
+impl Registers for Addr {
+    fn visit(&mut self, access: Access, f: &mut impl FnMut(Class, Access, &mut u32)) {
+        self.base.visit(access, f);
+        if let Some((index, _)) = &mut self.index {
+            index.visit(access, f);
+        }
+    }
+}
+
+impl Gpr {
+    pub fn index(self) -> usize {
+        self.0 as usize
+    }
+
+    /// The physical register, after allocation.
+    pub fn number(self) -> u8 {
+        self.0 as u8
+    }
+}
+
+impl Vreg {
+    pub fn index(self) -> usize {
+        self.0 as usize
+    }
+
+    /// The physical register, after allocation.
+    pub fn number(self) -> u8 {
+        self.0 as u8
+    }
 }
 
 /// One phase of a kernel.
@@ -329,4 +210,11 @@ pub struct Function {
     pub parallel: Option<i64>,
     /// Iterations between two barriers of the parallel loop; `None` when it needs none.
     pub wave: Option<i64>,
+}
+
+impl Function {
+    /// Numbers of virtual registers.
+    pub fn registers(&self) -> PerClass<u32> {
+        PerClass { gpr: self.gprs, vector: self.vregs }
+    }
 }

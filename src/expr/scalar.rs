@@ -85,16 +85,6 @@ pub trait Number: Copy + PartialOrd {
     /// `None` where the operation does not exist for the type.
     fn unary(op: UnaryOp, a: Self) -> Option<Self>;
     fn binary(op: BinaryOp, a: Self, b: Self) -> Option<Self>;
-    fn compare(op: CompareOp, a: Self, b: Self) -> bool {
-        match op {
-            CompareOp::Eq => a == b,
-            CompareOp::Ne => a != b,
-            CompareOp::Lt => a < b,
-            CompareOp::Le => a <= b,
-            CompareOp::Gt => a > b,
-            CompareOp::Ge => a >= b,
-        }
-    }
 }
 
 macro_rules! float_number {
@@ -530,15 +520,15 @@ pub fn numbers_only(op: BinaryOp, body: &Expr) -> Option<&Expr> {
 /// The value of `a op b`, a bool; the operands must have one type.
 pub fn compare(op: CompareOp, a: Value, b: Value) -> Result<Value> {
     Ok(Value::Bool(match (a, b) {
-        (Value::F64(a), Value::F64(b)) => Number::compare(op, a, b),
+        (Value::F64(a), Value::F64(b)) => op.holds(&a, &b),
         (Value::F32(a), Value::F32(b)) | (Value::F16(a), Value::F16(b)) | (Value::BF16(a), Value::BF16(b)) => {
-            Number::compare(op, a, b)
+            op.holds(&a, &b)
         }
-        (Value::I64(a), Value::I64(b)) => Number::compare(op, a, b),
-        (Value::I32(a), Value::I32(b)) => Number::compare(op, a, b),
-        (Value::I8(a), Value::I8(b)) => Number::compare(op, a, b),
-        (Value::U8(a), Value::U8(b)) => Number::compare(op, a, b),
-        (Value::Bool(a), Value::Bool(b)) => Number::compare(op, a, b),
+        (Value::I64(a), Value::I64(b)) => op.holds(&a, &b),
+        (Value::I32(a), Value::I32(b)) => op.holds(&a, &b),
+        (Value::I8(a), Value::I8(b)) => op.holds(&a, &b),
+        (Value::U8(a), Value::U8(b)) => op.holds(&a, &b),
+        (Value::Bool(a), Value::Bool(b)) => op.holds(&a, &b),
         _ => return Err(Error::Internal(format!("{} of {} and {}", op.name(), a.dtype(), b.dtype()))),
     }))
 }

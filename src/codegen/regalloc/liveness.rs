@@ -154,13 +154,7 @@ impl Liveness {
         }
         let too_large = function.insts.iter().any(|inst| {
             let mut bad = false;
-            inst.registers(|class, _, r| {
-                bad |= r
-                    >= match class {
-                        crate::codegen::vcode::operands::Class::Gpr => function.gprs,
-                        crate::codegen::vcode::operands::Class::Vector => function.vregs,
-                    }
-            });
+            inst.registers(|class, _, r| bad |= r >= function.registers()[class]);
             bad
         });
         if too_large {

@@ -5,7 +5,7 @@
 //! definition of an integer. So the body of a loop holds one addition for each pointer and no other address arithmetic.
 //! The value of a variable itself is kept in a register only where a condition, bound or subscript needs it.
 
-use crate::codegen::select::tree::{Loop, Node, Pointer, Root, Tree, address, address_mut};
+use crate::codegen::select::tree::{Loop, Node, Pointer, Root, Tree};
 use crate::codegen::vcode::operands::Class;
 use crate::codegen::vcode::{Function, Gpr, GprOp, Inst, Lane, Operand, VType, Vreg};
 use crate::expr::Bound;
@@ -86,7 +86,7 @@ fn free_pointers(nodes: &[Node], pointers: &[Pointer]) -> BTreeSet<Pointer> {
                 free.insert(pointers[base.0 as usize].clone());
             }
             Node::Inst(inst) => {
-                free.extend(address(inst).map(|a| pointers[a.base.0 as usize].clone()));
+                free.extend(inst.address().map(|a| pointers[a.base.0 as usize].clone()));
             }
             Node::LoadInt { addr, .. } => {
                 free.insert(pointers[addr.base.0 as usize].clone());
@@ -201,7 +201,7 @@ impl Flattener<'_> {
                     let mut inst = inst.clone();
                     if let Inst::VGatherIndex { base, .. } = &mut inst {
                         *base = self.pointer(&self.pointers[base.0 as usize])?;
-                    } else if let Some(a) = address_mut(&mut inst) {
+                    } else if let Some(a) = inst.address_mut() {
                         a.base = self.pointer(&self.pointers[a.base.0 as usize])?;
                     }
                     self.push(inst);

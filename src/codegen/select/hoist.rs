@@ -4,7 +4,7 @@
 //! leaves the loop occupies a register in all of it; so the number of registers in use is counted at each instruction.
 
 use crate::codegen::select::register_pressure::{RegisterPressure, defined, used};
-use crate::codegen::select::tree::{Loop, Node, Pointer, Root, address};
+use crate::codegen::select::tree::{Loop, Node, Pointer, Root};
 use crate::codegen::vcode::Inst;
 use std::collections::{HashMap, HashSet};
 
@@ -27,7 +27,7 @@ pub fn hoist_invariants(mut l: Loop, registers: usize, pointers: &[Pointer]) -> 
                 && defined(&node).iter().all(|r| definitions[r] == 1)
                 && used(&node).iter().all(constant)
                 && match &node {
-                    Node::Inst(inst) => match address(inst) {
+                    Node::Inst(inst) => match inst.address() {
                         None => pure(inst),
                         Some(a) => {
                             let p = &pointers[a.base.0 as usize];
@@ -72,7 +72,7 @@ fn pure(inst: &Inst) -> bool {
 fn stored_root(node: &Node, pointers: &[Pointer]) -> Option<Root> {
     match node {
         Node::Inst(i @ (Inst::VStore { .. } | Inst::VScatter { .. })) => {
-            address(i).map(|a| pointers[a.base.0 as usize].root)
+            i.address().map(|a| pointers[a.base.0 as usize].root)
         }
         _ => None,
     }

@@ -7,7 +7,7 @@
 //! added. Prefetches change no result: the addresses may lie beyond the end of the argument.
 
 use crate::codegen::Target;
-use crate::codegen::select::tree::{Loop, Node, Pointer, Root, Tree, address};
+use crate::codegen::select::tree::{Loop, Node, Pointer, Root, Tree};
 use crate::codegen::vcode::{Addr, Gpr, Inst};
 use crate::expr::interval::ceil_div;
 use crate::expr::{Affine, Var};
@@ -173,7 +173,7 @@ impl Search<'_> {
         let mut read: BTreeMap<u32, (i64, i64)> = BTreeMap::new();
         for node in &l.body {
             if let Node::Inst(inst @ Inst::VLoad { ty, mem, part: None, .. }) = node
-                && let Some(addr) = address(inst).filter(|a| a.index.is_none())
+                && let Some(addr) = inst.address().filter(|a| a.index.is_none())
             {
                 let (first, bytes) = (i64::from(addr.disp), (ty.lanes as usize * mem.bytes()) as i64);
                 let span = read.entry(addr.base.0).or_insert((first, first + bytes));

@@ -196,7 +196,7 @@ impl Pass<'_> {
     }
 
     fn access(&self, inst: &Inst, at: usize, always: bool, out: &mut Accesses) {
-        let Some(a) = crate::codegen::select::tree::address(inst) else { return };
+        let Some(a) = inst.address() else { return };
         let pointer = &self.pointers[a.base.0 as usize];
         let store = matches!(inst, Inst::VStore { .. } | Inst::VScatter { .. });
         if a.index.is_some() {
@@ -376,7 +376,7 @@ impl Pass<'_> {
         for f in &edits.first {
             let at = start.clone().offset(f.iteration * l.step);
             let (mut load, dst) = (f.load.clone(), f.dst);
-            if let Some(addr) = crate::codegen::select::tree::address_mut(&mut load) {
+            if let Some(addr) = load.address_mut() {
                 *addr = self.moved(addr, l.var, &at);
             }
             load.registers_mut(&mut |class, access, r| {

@@ -126,31 +126,3 @@ impl Node {
         }
     }
 }
-
-/// The address operand of an instruction.
-pub fn address(inst: &Inst) -> Option<&Addr> {
-    match inst {
-        Inst::VLoad { addr, .. }
-        | Inst::VStore { addr, .. }
-        | Inst::VBroadcast { addr, .. }
-        | Inst::VGather { addr, .. }
-        | Inst::VScatter { addr, .. }
-        | Inst::LoadInt { addr, .. }
-        | Inst::Prefetch { addr } => Some(addr),
-        _ => None,
-    }
-}
-
-/// As [`address`], to be changed.
-pub fn address_mut(inst: &mut Inst) -> Option<&mut Addr> {
-    match inst {
-        Inst::VLoad { addr, .. }
-        | Inst::VStore { addr, .. }
-        | Inst::VBroadcast { addr, .. }
-        | Inst::VGather { addr, .. }
-        | Inst::VScatter { addr, .. }
-        | Inst::LoadInt { addr, .. }
-        | Inst::Prefetch { addr } => Some(addr),
-        _ => None,
-    }
-}

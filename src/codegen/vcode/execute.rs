@@ -4,9 +4,8 @@
 //! argument `k` starts at `(k + 1) << 40`, scratch memory behind the last, so that an access outside of a buffer is an
 //! error here where it would be damage in machine code. Unspecified lanes hold a fixed pattern.
 
-use crate::codegen::vcode::{
-    Addr, Function, GprOp, Inst, Lane, LaneRange, Operand, ShiftOp, VBinary, VType, VUnary, Vreg,
-};
+use crate::codegen::vcode::lanes::Lanes;
+use crate::codegen::vcode::{Addr, Function, GprOp, Inst, Lane, Operand, ShiftOp, VBinary, VType, VUnary, Vreg};
 use crate::expr::CompareOp;
 use crate::runtime::{DType, Error, Result};
 
@@ -75,7 +74,7 @@ impl Machine {
                 }
                 Inst::IfStart { op, a, b } => {
                     let b = self.operand(*b);
-                    if !compare(*op, &self.gprs[a.index()], &b) {
+                    if !op.holds(&self.gprs[a.index()], &b) {
                         i = matching_end(insts, i)?;
                     }
                 }
@@ -126,39 +125,29 @@ impl Machine {
     }
 
     fn memory_step(&mut self, inst: &Inst) -> Result<()> {
+        let Some(l) = inst.lanes() else { return self.lanes_step(inst) };
+        let start = self.address(&l.addr);
         match *inst {
-            Inst::VLoad { dst, ty, mem, addr, part } => {
-                let start = self.address(&addr);
-                self.load_lanes(dst, ty, mem, part, |_, i| start + i as i64 * mem.bytes() as i64)?;
-            }
-            Inst::VBroadcast { dst, ty, mem, addr } => {
-                let start = self.address(&addr);
-                self.load_lanes(dst, ty, mem, None, |_, _| start)?;
-            }
-            Inst::VGather { dst, ty, mem, addr, stride, part } => {
-                let start = self.address(&addr);
-                self.load_lanes(dst, ty, mem, part, |_, i| start + i as i64 * stride)?;
-            }
-            Inst::VGatherIndex { dst, ty, mem, base, index, index_lane, part } => {
-                let (start, index) = (self.gprs[base.index()], self.vectors[index.index()]);
-                let of = |_: &Machine, i| {
+            Inst::VGatherIndex { index, index_lane, .. } => {
+                let index = self.vectors[index.index()];
+                self.load_lanes(&l, |i| {
                     let bits = lane(&index, index_lane, i);
                     let value = if index_lane.bytes() == 4 { bits as i32 as i64 } else { bits as i64 };
-                    start.wrapping_add(value.wrapping_mul(mem.bytes() as i64))
-                };
-                self.load_lanes(dst, ty, mem, part, of)?;
+                    start.wrapping_add(value.wrapping_mul(l.mem.bytes() as i64))
+                })
             }
-            Inst::VStore { src, ty, mem, addr, part } => {
-                let start = self.address(&addr);
-                self.store_lanes(src, ty, mem, part, |i| start + i as i64 * mem.bytes() as i64)?;
+            Inst::VStore { .. } | Inst::VScatter { .. } => {
+                let source = self.vectors[l.register.index()];
+                for i in l.range() {
+                    let bits = lane(&source, l.ty.lane, i);
+                    let bits = if l.mem == DType::Bool { bits & 1 } else { bits };
+                    let size = l.mem.bytes();
+                    self.bytes(start + i as i64 * l.stride, size)?.copy_from_slice(&bits.to_le_bytes()[..size]);
+                }
+                Ok(())
             }
-            Inst::VScatter { src, ty, mem, addr, stride, part } => {
-                let start = self.address(&addr);
-                self.store_lanes(src, ty, mem, part, |i| start + i as i64 * stride)?;
-            }
-            _ => return self.lanes_step(inst),
+            _ => self.load_lanes(&l, |i| start + i as i64 * l.stride),
         }
-        Ok(())
     }
 
     /// An instruction that writes a vector register from registers.
@@ -256,38 +245,13 @@ impl Machine {
         })
     }
 
-    fn load_lanes(
-        &mut self,
-        dst: Vreg,
-        ty: VType,
-        mem: DType,
-        part: Option<LaneRange>,
-        address: impl Fn(&Machine, usize) -> i64,
-    ) -> Result<()> {
+    fn load_lanes(&mut self, l: &Lanes, address: impl Fn(usize) -> i64) -> Result<()> {
         let mut lanes = [0; 16];
-        for i in range(ty, part) {
-            let bits = self.element(address(self, i), mem)?;
-            lanes[i] = if mem == DType::Bool { (bits & 1).wrapping_neg() } else { bits };
+        for i in l.range() {
+            let bits = self.element(address(i), l.mem)?;
+            lanes[i] = if l.mem == DType::Bool { (bits & 1).wrapping_neg() } else { bits };
         }
-        self.write(dst, ty, |i| lanes[i]);
-        Ok(())
-    }
-
-    fn store_lanes(
-        &mut self,
-        src: Vreg,
-        ty: VType,
-        mem: DType,
-        part: Option<LaneRange>,
-        address: impl Fn(usize) -> i64,
-    ) -> Result<()> {
-        let src = self.vectors[src.index()];
-        for i in range(ty, part) {
-            let bits = lane(&src, ty.lane, i);
-            let bits = if mem == DType::Bool { bits & 1 } else { bits };
-            let size = mem.bytes();
-            self.bytes(address(i), size)?.copy_from_slice(&bits.to_le_bytes()[..size]);
-        }
+        self.write(l.register, l.ty, |i| lanes[i]);
         Ok(())
     }
 
@@ -309,10 +273,6 @@ impl Machine {
 
 fn undefined(inst: &Inst) -> Error {
     Error::Internal(format!("{inst:?} has no meaning"))
-}
-
-fn range(ty: VType, part: Option<LaneRange>) -> std::ops::Range<usize> {
-    part.map_or(0..ty.lanes as usize, |p| p.first as usize..(p.first + p.count) as usize)
 }
 
 /// Index of the LoopEnd or IfEnd that belongs to the start at `start`.
@@ -339,17 +299,6 @@ fn lane(register: &Register, lane: Lane, i: usize) -> u64 {
     u64::from_le_bytes(bytes)
 }
 
-fn compare<T: PartialOrd>(op: CompareOp, a: &T, b: &T) -> bool {
-    match op {
-        CompareOp::Eq => a == b,
-        CompareOp::Ne => a != b,
-        CompareOp::Lt => a < b,
-        CompareOp::Le => a <= b,
-        CompareOp::Gt => a > b,
-        CompareOp::Ge => a >= b,
-    }
-}
-
 /// A float without subnormal numbers: these are zero in arithmetic.
 fn flush(lane: Lane, bits: u64) -> u64 {
     match lane {
@@ -362,10 +311,10 @@ fn flush(lane: Lane, bits: u64) -> u64 {
 fn compare_lane(op: CompareOp, lane: Lane, a: u64, b: u64) -> bool {
     let [a, b] = [a, b].map(|x| flush(lane, x));
     match lane {
-        Lane::F32 => compare(op, &f32::from_bits(a as u32), &f32::from_bits(b as u32)),
-        Lane::F64 => compare(op, &f64::from_bits(a), &f64::from_bits(b)),
-        Lane::I32 => compare(op, &(a as i32), &(b as i32)),
-        Lane::I64 => compare(op, &(a as i64), &(b as i64)),
+        Lane::F32 => op.holds(&f32::from_bits(a as u32), &f32::from_bits(b as u32)),
+        Lane::F64 => op.holds(&f64::from_bits(a), &f64::from_bits(b)),
+        Lane::I32 => op.holds(&(a as i32), &(b as i32)),
+        Lane::I64 => op.holds(&(a as i64), &(b as i64)),
     }
 }
 

@@ -1,13 +1,43 @@
-//! The table of instructions: the operands of each, which registers it reads and writes, and its text form.
+//! The table of instructions: their fields, the registers that each reads and writes, and their text form.
 
-use crate::codegen::vcode::{Addr, Gpr, Inst, Operand, Vreg};
 use serde::{Deserialize, Serialize};
+use std::ops::{Index, IndexMut};
 
 /// Register class.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug, Serialize, Deserialize)]
 pub enum Class {
     Gpr,
     Vector,
+}
+
+impl Class {
+    pub const ALL: [Class; 2] = [Class::Gpr, Class::Vector];
+}
+
+/// A value for each register class.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct PerClass<T> {
+    pub gpr: T,
+    pub vector: T,
+}
+
+impl<T> Index<Class> for PerClass<T> {
+    type Output = T;
+    fn index(&self, class: Class) -> &T {
+        match class {
+            Class::Gpr => &self.gpr,
+            Class::Vector => &self.vector,
+        }
+    }
+}
+
+impl<T> IndexMut<Class> for PerClass<T> {
+    fn index_mut(&mut self, class: Class) -> &mut T {
+        match class {
+            Class::Gpr => &mut self.gpr,
+            Class::Vector => &mut self.vector,
+        }
+    }
 }
 
 /// The access of an instruction to a register.
@@ -28,128 +58,160 @@ impl Access {
     }
 }
 
-/// The table of instructions. A row has the text form, where `{}` stands for the next operand, and every operand in
-/// its order there. Registers, addresses and operands that may be immediate are of the role `read`, `write` or `update`
-/// (read, then written); other operands are `data` or of a role that names their spelling (see `text.rs`).
+/// The part of an emitter that encodes an instruction.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Group {
+    /// Integers, addresses and control flow.
+    Scalar,
+    /// Lanes between registers and memory.
+    Memory,
+    /// Lanes in registers.
+    Vector,
+}
+
+/// A field of an instruction that names registers.
+pub trait Registers {
+    fn visit(&mut self, access: Access, f: &mut impl FnMut(Class, Access, &mut u32));
+}
+
+/// The table of instructions, passed to a macro behind its argument. A row is a name, its [`Group`], its text, where `{}` stands
+/// for the next field, and its fields in that order: each field that names registers with its [`Access`], each that is not
+/// spelled as its type is with its spelling in brackets.
 macro_rules! insts {
     ($rows:ident!($($argument:tt)*)) => {
         $rows! { ($($argument)*)
             // ---- scalars and addresses
-            Imm: "{} = {}", write(dst), data(value);
-            Copy: "{} = {}", write(dst), read(src);
-            Int: "{} = {} {}, {}", write(dst), data(op), read(a), read(b);
-            LoadInt: "{} = load {} {}", write(dst), data(mem), read(addr);
-            Argument: "{} = argument {}", write(dst), data(slot);
-            Range: "{} = {}", write(dst), bound(which);
-            Scratch: "{} = scratch", write(dst);
+            /// `dst = value`.
+            Imm Scalar "{} = {}" { dst: Gpr (Def), value: i64 }
+            Copy Scalar "{} = {}" { dst: Gpr (Def), src: Gpr (Use) }
+            /// `dst = op(a, b)`.
+            Int Scalar "{} = {} {}, {}" { dst: Gpr (Def), op: GprOp, a: Gpr (Use), b: Operand (Use) }
+            /// A sign- or zero-extended integer of type `mem` (i64, i32, i8, u8, bool).
+            LoadInt Scalar "{} = load {} {}" { dst: Gpr (Def), mem: DType, addr: Addr (Use) }
+            /// The pointer in slot `slot` of the argument table.
+            Argument Scalar "{} = argument {}" { dst: Gpr (Def), slot: u32 }
+            /// `first` (0) and `last` (1) of the calling convention.
+            Range Scalar "{} = {}" { dst: Gpr (Def), which: u8 [bound] }
+            /// The scratch pointer.
+            Scratch Scalar "{} = scratch" { dst: Gpr (Def) }
+            /// Asks for the line at `addr` to be brought into the second cache. Any address may be given; nothing is read.
+            Prefetch Scalar "prefetch {}" { addr: Addr (Use) }
+
             // ---- control
-            LoopStart: "loop {}{} {", read(count), at_least_once(at_least_once);
-            LoopEnd: "}";
-            IfStart: "if {} {}, {} {", data(op), read(a), read(b);
-            IfEnd: "}";
-            // ---- vectors
-            VConst: "{} = const {} #{}", write(dst), data(ty), hexadecimal(bits);
-            VCopy: "{} = copy {} {}", write(dst), data(ty), read(src);
-            VLoad: "{} = load {} {} {}{}", write(dst), data(ty), data(mem), read(addr), data(part);
-            VStore: "store {} {} {}, {}{}", data(ty), data(mem), read(src), read(addr), data(part);
-            Prefetch: "prefetch {}", read(addr);
-            VBroadcast: "{} = broadcast {} {} {}", write(dst), data(ty), data(mem), read(addr);
-            VGather: "{} = gather {} {} {} stride {}{}",
-                write(dst), data(ty), data(mem), read(addr), data(stride), data(part);
-            VScatter: "scatter {} {} {}, {} stride {}{}",
-                data(ty), data(mem), read(src), read(addr), data(stride), data(part);
-            VGatherIndex: "{} = gather {} {} [{} + {} as {}]{}",
-                write(dst), data(ty), data(mem), read(base), read(index), data(index_lane), data(part);
-            VSplat: "{} = splat {} {}", write(dst), data(ty), read(src);
-            VIota: "{} = iota {}", write(dst), data(ty);
-            VUnary: "{} = {} {} {}", write(dst), data(op), data(ty), read(a);
-            VBinary: "{} = {} {} {}, {}", write(dst), data(op), data(ty), read(a), read(b);
-            VShift: "{} = shift {} {} {}, {}", write(dst), data(op), data(ty), read(a), data(amount);
-            VFma: "{} {}= {} {} * {}", update(acc), sign(negate), data(ty), read(a), read(b);
-            VCompare: "{} = {} {} {}, {}", write(dst), data(op), data(ty), read(a), read(b);
-            VSelect: "{} = select {} {}, {}, {}", write(dst), data(ty), read(mask), read(a), read(b);
-            VConvert: "{} = convert {} from {} {}", write(dst), data(to), data(from), read(src);
-            VReduce: "{} = reduce {} {} {}", write(dst), data(op), data(ty), read(a);
+            /// Runs the body `count` times (count is a copy that the loop owns and counts down); not at all when `count ≤ 0`.
+            /// `at_least_once` says that the check at the head can be left out.
+            LoopStart Scalar "loop {}{} {" { count: Gpr (Use), at_least_once: bool [at_least_once] }
+            LoopEnd Scalar "}"
+            /// The body up to the matching `IfEnd` runs when `op(a, b)` holds.
+            IfStart Scalar "if {} {}, {} {" { op: CompareOp, a: Gpr (Use), b: Operand (Use) }
+            IfEnd Scalar "}"
+
+            // ---- lanes in memory
+            /// Consecutive elements of memory type `mem`, widened to the lane type (integers and bool; the bits of f16 and bf16
+            /// in I32 lanes; other floats as they are).
+            VLoad Memory "{} = load {} {} {}{}" {
+                dst: Vreg (Def), ty: VType, mem: DType, addr: Addr (Use), part: Part
+            }
+            VStore Memory "store {} {} {}, {}{}" {
+                ty: VType, mem: DType, src: Vreg (Use), addr: Addr (Use), part: Part
+            }
+            /// One element in every lane.
+            VBroadcast Memory "{} = broadcast {} {} {}" { dst: Vreg (Def), ty: VType, mem: DType, addr: Addr (Use) }
+            /// Elements `stride` bytes apart.
+            VGather Memory "{} = gather {} {} {} stride {}{}" {
+                dst: Vreg (Def), ty: VType, mem: DType, addr: Addr (Use), stride: i64, part: Part
+            }
+            VScatter Memory "scatter {} {} {}, {} stride {}{}" {
+                ty: VType, mem: DType, src: Vreg (Use), addr: Addr (Use), stride: i64, part: Part
+            }
+            /// Element `base + lane_value·bytes(mem)` for each lane of `index` (I32 or I64 lanes).
+            VGatherIndex Memory "{} = gather {} {} [{} + {} as {}]{}" {
+                dst: Vreg (Def), ty: VType, mem: DType, base: Gpr (Use), index: Vreg (Use), index_lane: Lane, part: Part
+            }
+
+            // ---- lanes in registers
+            /// Every lane holds the low bits of `bits`.
+            VConst Vector "{} = const {} #{}" { dst: Vreg (Def), ty: VType, bits: u64 [hexadecimal] }
+            VCopy Vector "{} = copy {} {}" { dst: Vreg (Def), ty: VType, src: Vreg (Use) }
+            /// An integer register in every lane.
+            VSplat Vector "{} = splat {} {}" { dst: Vreg (Def), ty: VType, src: Gpr (Use) }
+            /// 0, 1, 2 … as integers.
+            VIota Vector "{} = iota {}" { dst: Vreg (Def), ty: VType }
+            VUnary Vector "{} = {} {} {}" { dst: Vreg (Def), op: VUnary, ty: VType, a: Vreg (Use) }
+            VBinary Vector "{} = {} {} {}, {}" {
+                dst: Vreg (Def), op: VBinary, ty: VType, a: Vreg (Use), b: Vreg (Use)
+            }
+            VShift Vector "{} = shift {} {} {}, {}" {
+                dst: Vreg (Def), op: ShiftOp, ty: VType, a: Vreg (Use), amount: u8
+            }
+            /// `acc = a·b + acc`, or `acc - a·b`, rounded once.
+            VFma Vector "{} {}= {} {} * {}" {
+                acc: Vreg (UseDef), negate: bool [sign], ty: VType, a: Vreg (Use), b: Vreg (Use)
+            }
+            /// A lane mask. Floats: ordered comparisons, `Ne` is unordered.
+            VCompare Vector "{} = {} {} {}, {}" {
+                dst: Vreg (Def), op: CompareOp, ty: VType, a: Vreg (Use), b: Vreg (Use)
+            }
+            /// `mask ? a : b`, by lane.
+            VSelect Vector "{} = select {} {}, {}, {}" {
+                dst: Vreg (Def), ty: VType, mask: Vreg (Use), a: Vreg (Use), b: Vreg (Use)
+            }
+            /// Between lane types with the same number of lanes. Float to integer truncates (saturation unspecified).
+            VConvert Vector "{} = convert {} from {} {}" { dst: Vreg (Def), to: VType, from: Lane, src: Vreg (Use) }
+            /// All lanes of `a` combined, in every lane of `dst`: a fixed tree (halves first), so that the result is
+            /// the same on every run. Add, Mul, Min, Max.
+            VReduce Vector "{} = reduce {} {} {}" { dst: Vreg (Def), op: VBinary, ty: VType, a: Vreg (Use) }
         }
     };
 }
 pub(super) use insts;
 
-/// An operand that consists of registers.
-trait Registers {
-    fn visit(&mut self, access: Access, f: &mut impl FnMut(Class, Access, &mut u32));
-}
-
-impl Registers for Gpr {
-    fn visit(&mut self, access: Access, f: &mut impl FnMut(Class, Access, &mut u32)) {
-        f(Class::Gpr, access, &mut self.0);
-    }
-}
-
-impl Registers for Vreg {
-    fn visit(&mut self, access: Access, f: &mut impl FnMut(Class, Access, &mut u32)) {
-        f(Class::Vector, access, &mut self.0);
-    }
-}
-
-impl Registers for Operand {
-    fn visit(&mut self, access: Access, f: &mut impl FnMut(Class, Access, &mut u32)) {
-        if let Operand::Reg(r) = self {
-            r.visit(access, f);
+/// Defines `Inst` and what follows from the table.
+macro_rules! define {
+    (@Addr Addr $field:ident) => { return Some($field) };
+    (@VType VType $field:ident) => { return Some(*$field) };
+    (@$wanted:ident $type:ident $field:ident) => {};
+    (() $($(#[$doc:meta])* $name:ident $group:ident $text:literal
+        $({ $($field:ident : $type:ident $(($access:ident))? $([$spelling:ident])?),* })?)*) => {
+        #[derive(Clone, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
+        pub enum Inst {
+            $($(#[$doc])* $name $({ $($field: $type),* })?,)*
         }
-    }
-}
 
-impl Registers for Addr {
-    fn visit(&mut self, access: Access, f: &mut impl FnMut(Class, Access, &mut u32)) {
-        self.base.visit(access, f);
-        if let Some((index, _)) = &mut self.index {
-            index.visit(access, f);
-        }
-    }
-}
+        #[allow(unused_variables, unreachable_code)]
+        impl Inst {
+            pub fn group(&self) -> Group {
+                match self {
+                    $(Inst::$name { .. } => Group::$group,)*
+                }
+            }
 
-/// Visits the registers of one row: those that are read, then those that are written.
-macro_rules! visit {
-    (($inst:expr, $f:expr) $($variant:ident: $text:literal $(, $role:ident($field:ident))*;)*) => {
-        match $inst {
-            $(Inst::$variant { $($field),* } => {
-                $(visit!(@reads $role $field, $f);)*
-                $(visit!(@writes $role $field, $f);)*
-            })*
+            /// Calls `f` on each register operand, those that are read first, then those that are written.
+            pub fn registers_mut(&mut self, f: &mut impl FnMut(Class, Access, &mut u32)) {
+                match self {
+                    $(Inst::$name { $($($field),*)? } => {
+                        $($($(if !Access::$access.writes() { $field.visit(Access::$access, f) })?)*)?
+                        $($($(if Access::$access.writes() { $field.visit(Access::$access, f) })?)*)?
+                    })*
+                }
+            }
+
+            /// The address operand.
+            pub fn address_mut(&mut self) -> Option<&mut Addr> {
+                match self {
+                    $(Inst::$name { $($($field),*)? } => { $($(define!(@Addr $type $field);)*)? })*
+                }
+                None
+            }
+
+            /// The type of the lanes in registers; of a conversion, of those that it writes.
+            pub fn ty(&self) -> Option<VType> {
+                match self {
+                    $(Inst::$name { $($($field),*)? } => { $($(define!(@VType $type $field);)*)? })*
+                }
+                None
+            }
         }
     };
-    (@reads read $field:ident, $f:expr) => { $field.visit(Access::Use, $f) };
-    (@writes write $field:ident, $f:expr) => { $field.visit(Access::Def, $f) };
-    (@writes update $field:ident, $f:expr) => { $field.visit(Access::UseDef, $f) };
-    (@$pass:ident $role:ident $field:ident, $f:expr) => { let _ = &$field; };
 }
-
-impl Inst {
-    /// Calls `f` on each register operand, those that are read first, then those that are written.
-    pub fn registers_mut(&mut self, f: &mut impl FnMut(Class, Access, &mut u32)) {
-        insts!(visit!(self, f))
-    }
-
-    /// Calls `f` on each register operand, those that are read first.
-    pub fn registers(&self, mut f: impl FnMut(Class, Access, u32)) {
-        self.clone().registers_mut(&mut |class, access, register| f(class, access, *register));
-    }
-
-    /// Returns true if the value written is the same wherever the instruction stands: it may be rematerialized.
-    pub fn is_constant(&self) -> bool {
-        matches!(self, Inst::Imm { .. } | Inst::VConst { .. } | Inst::VIota { .. })
-    }
-}
-
-impl Gpr {
-    pub fn index(self) -> usize {
-        self.0 as usize
-    }
-}
-
-impl Vreg {
-    pub fn index(self) -> usize {
-        self.0 as usize
-    }
-}
+pub(super) use define;

@@ -237,43 +237,45 @@ fn print_choice<T: PartialEq>(words: &[(T, &str)], value: &T, out: &mut String) 
 
 /// One instruction of the table as text.
 macro_rules! print_rows {
-    (($inst:expr, $out:expr) $($variant:ident: $text:literal $(, $role:ident($field:ident))*;)*) => {
+    (($inst:expr, $out:expr) $($(#[$doc:meta])* $name:ident $group:ident $text:literal
+        $({ $($field:ident : $type:ident $(($access:ident))? $([$spelling:ident])?),* })?)*) => {
         match $inst {
-            $(Inst::$variant { $($field),* } => {
+            $(Inst::$name { $($($field),*)? } => {
                 let mut literals = $text.split("{}");
                 $out.push_str(literals.next().unwrap_or_default());
-                $(
-                    print_rows!(@$role $field, $out);
+                $($(
+                    print_rows!(@ $($spelling)? $field, $out);
                     $out.push_str(literals.next().unwrap_or_default());
-                )*
+                )*)?
             })*
         }
     };
-    (@hexadecimal $field:ident, $out:expr) => { { let _ = write!($out, "{:x}", $field); } };
-    (@sign $field:ident, $out:expr) => { print_choice(&SIGN, $field, $out) };
-    (@at_least_once $field:ident, $out:expr) => { print_choice(&AT_LEAST_ONCE, $field, $out) };
-    (@bound $field:ident, $out:expr) => { print_choice(&BOUND, $field, $out) };
-    (@$role:ident $field:ident, $out:expr) => { $field.print($out) };
+    (@ hexadecimal $field:ident, $out:expr) => { { let _ = write!($out, "{:x}", $field); } };
+    (@ sign $field:ident, $out:expr) => { print_choice(&SIGN, $field, $out) };
+    (@ at_least_once $field:ident, $out:expr) => { print_choice(&AT_LEAST_ONCE, $field, $out) };
+    (@ bound $field:ident, $out:expr) => { print_choice(&BOUND, $field, $out) };
+    (@ $field:ident, $out:expr) => { $field.print($out) };
 }
 
 /// The parser of each row of the table.
 macro_rules! parse_rows {
-    (() $($variant:ident: $text:literal $(, $role:ident($field:ident))*;)*) => {
+    (() $($(#[$doc:meta])* $name:ident $group:ident $text:literal
+        $({ $($field:ident : $type:ident $(($access:ident))? $([$spelling:ident])?),* })?)*) => {
         [$(|text| {
             let mut literals = $text.split("{}");
             text.literal(literals.next()?)?;
-            $(
-                let $field = parse_rows!(@$role text)?;
+            $($(
+                let $field = parse_rows!(@ $($spelling)? text)?;
                 text.literal(literals.next()?)?;
-            )*
-            Some(Inst::$variant { $($field),* })
+            )*)?
+            Some(Inst::$name { $($($field),*)? })
         }),*]
     };
-    (@hexadecimal $text:ident) => { u64::from_str_radix($text.word(), 16).ok() };
-    (@sign $text:ident) => { $text.choice(&SIGN) };
-    (@at_least_once $text:ident) => { $text.choice(&AT_LEAST_ONCE) };
-    (@bound $text:ident) => { $text.choice(&BOUND) };
-    (@$role:ident $text:ident) => { Text::parse($text) };
+    (@ hexadecimal $text:ident) => { u64::from_str_radix($text.word(), 16).ok() };
+    (@ sign $text:ident) => { $text.choice(&SIGN) };
+    (@ at_least_once $text:ident) => { $text.choice(&AT_LEAST_ONCE) };
+    (@ bound $text:ident) => { $text.choice(&BOUND) };
+    (@ $text:ident) => { Text::parse($text) };
 }
 
 const PARSERS: &[fn(&mut Cursor) -> Option<Inst>] = &insts!(parse_rows!());

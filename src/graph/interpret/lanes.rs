@@ -503,7 +503,7 @@ fn binary<T: Number>(op: BinaryOp, a: &[T], b: &[T], out: &mut Vec<T>) {
 
 fn compare<T: Number>(op: CompareOp, a: &[T], b: &[T], out: &mut Vec<bool>) {
     out.clear();
-    out.extend(a.iter().zip(b).map(|(&x, &y)| T::compare(op, x, y)));
+    out.extend(a.iter().zip(b).map(|(x, y)| op.holds(x, y)));
 }
 
 fn select<T: Copy>(c: &[bool], a: &[T], b: &[T], out: &mut Vec<T>) {
@@ -563,7 +563,7 @@ fn accumulate<T: Number>(op: BinaryOp, sums: &mut [T], values: impl Iterator<Ite
             let keeps = matches!($op, BinaryOp::Min | BinaryOp::Max);
             let f = |a: T, b: T| {
                 let combined = T::binary($op, a, b).unwrap_or(a);
-                if keeps && T::compare(CompareOp::Ne, b, b) { b } else { combined }
+                if keeps && CompareOp::Ne.holds(&b, &b) { b } else { combined }
             };
             match first {
                 Some(first) => sums[first..].iter_mut().zip(values).for_each(|(s, v)| *s = f(*s, v)),

@@ -25,7 +25,7 @@ impl Registers {
             inst.registers(|class, access, r| {
                 if class == Class::Vector && access.writes() {
                     *definitions.entry(Vreg(r)).or_insert(0) += 1;
-                    let lanes = written_lanes(inst);
+                    let lanes = inst.ty().map_or(0, |ty| ty.lanes);
                     let least = written.entry(Vreg(r)).or_insert(lanes);
                     *least = lanes.min(*least);
                 }
@@ -46,29 +46,6 @@ impl Registers {
 
     pub fn lanes_read(&self, r: Vreg) -> u8 {
         self.read.get(r.index()).copied().unwrap_or(u8::MAX)
-    }
-}
-
-/// Lanes that an instruction defines.
-fn written_lanes(inst: &Inst) -> u8 {
-    match inst {
-        Inst::VConst { ty, .. }
-        | Inst::VCopy { ty, .. }
-        | Inst::VLoad { ty, .. }
-        | Inst::VBroadcast { ty, .. }
-        | Inst::VGather { ty, .. }
-        | Inst::VGatherIndex { ty, .. }
-        | Inst::VSplat { ty, .. }
-        | Inst::VIota { ty, .. }
-        | Inst::VUnary { ty, .. }
-        | Inst::VBinary { ty, .. }
-        | Inst::VShift { ty, .. }
-        | Inst::VFma { ty, .. }
-        | Inst::VCompare { ty, .. }
-        | Inst::VSelect { ty, .. }
-        | Inst::VReduce { ty, .. } => ty.lanes,
-        Inst::VConvert { to, .. } => to.lanes,
-        _ => 0,
     }
 }
 

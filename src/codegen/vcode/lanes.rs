@@ -1,0 +1,79 @@
+//! Lanes in memory: what the instructions between memory and vector registers have in common.
+
+use crate::codegen::vcode::{Addr, Inst, Lane, VType, Vreg};
+use crate::runtime::DType;
+use std::ops::Range;
+
+/// Lanes between a register and memory: lane `i` of `first..first + count` is the element `i·stride` bytes behind `addr`
+/// (VGatherIndex adds the value of its index lane instead).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Lanes {
+    pub register: Vreg,
+    pub ty: VType,
+    pub mem: DType,
+    pub addr: Addr,
+    pub stride: i64,
+    pub first: usize,
+    pub count: usize,
+}
+
+/// The conversion of memory elements to lanes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Widening {
+    Same,
+    SignedByte,
+    UnsignedByte,
+    /// The bits of f16 or bf16.
+    Half,
+    /// 0 or 1 to a lane mask.
+    Bool,
+    /// I32 in memory, I64 in lanes.
+    Word,
+}
+
+impl Inst {
+    /// The lanes that the instruction moves between memory and a register.
+    pub fn lanes(&self) -> Option<Lanes> {
+        let (register, ty, mem, addr, stride, part) = match *self {
+            Inst::VLoad { dst: r, ty, mem, addr, part } | Inst::VStore { src: r, ty, mem, addr, part } => {
+                (r, ty, mem, addr, mem.bytes() as i64, part)
+            }
+            Inst::VBroadcast { dst, ty, mem, addr } => (dst, ty, mem, addr, 0, None),
+            Inst::VGather { dst: r, ty, mem, addr, stride, part }
+            | Inst::VScatter { src: r, ty, mem, addr, stride, part } => (r, ty, mem, addr, stride, part),
+            Inst::VGatherIndex { dst, ty, mem, base, part, .. } => {
+                (dst, ty, mem, Addr { base, index: None, disp: 0 }, 0, part)
+            }
+            _ => return None,
+        };
+        let (first, count) = part.map_or((0, ty.lanes), |p| (p.first, p.count));
+        Some(Lanes { register, ty, mem, addr, stride, first: first as usize, count: count as usize })
+    }
+}
+
+impl Lanes {
+    pub fn range(&self) -> Range<usize> {
+        self.first..self.first + self.count
+    }
+
+    /// Bytes of a lane in the register.
+    pub fn lane_bytes(&self) -> usize {
+        self.ty.lane.bytes()
+    }
+
+    /// `None` where elements of this memory type cannot become these lanes.
+    pub fn widening(&self) -> Option<Widening> {
+        let lane = self.ty.lane;
+        let integer = matches!(lane, Lane::I32 | Lane::I64);
+        match self.mem {
+            DType::Bool => Some(Widening::Bool),
+            DType::I8 if integer => Some(Widening::SignedByte),
+            DType::U8 if integer => Some(Widening::UnsignedByte),
+            DType::F16 | DType::BF16 if lane == Lane::I32 => Some(Widening::Half),
+            DType::I32 if lane == Lane::I64 => Some(Widening::Word),
+            DType::F32 | DType::I32 if lane.bytes() == 4 => Some(Widening::Same),
+            DType::F64 | DType::I64 if lane.bytes() == 8 => Some(Widening::Same),
+            _ => None,
+        }
+    }
+}
