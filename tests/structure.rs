@@ -67,6 +67,7 @@ const ORDER: [(&str, &[&[&str]]); 6] = [
             &["vcode"],
             &["regalloc"],
             &["constant_pool"],
+            &["emit"],
             &["select", "x86", "aarch64"],
             &["assemble", "disassemble"],
             &["probe"],

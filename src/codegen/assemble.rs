@@ -2,7 +2,7 @@
 
 use crate::codegen::loopnest::LoopNest;
 use crate::codegen::loopnest::simplify;
-use crate::codegen::regalloc::allocation::RegisterFile;
+use crate::codegen::regalloc::allocation::{Allocation, RegisterFile};
 use crate::codegen::regalloc::checker;
 use crate::codegen::vcode::Function;
 use crate::codegen::{Isa, Target, aarch64, regalloc, select, x86};
@@ -46,12 +46,22 @@ pub fn assemble_functions(functions: &[Function], target: &Target) -> Result<Ass
 fn assemble_function(function: &Function, target: &Target) -> Result<Phase> {
     let allocation = regalloc::allocate(function, target)?;
     checker::check(function, &allocation, target)?;
-    let code = match target.isa {
-        Isa::Avx2 | Isa::Avx512 => x86::emit(function, &allocation, target.isa)?,
-        Isa::Neon => aarch64::emit(function, &allocation)?,
-    };
+    let code = emit(function, &allocation, target.isa)?;
     let &Function { parallel, wave, scratch_bytes, .. } = function;
     Ok(Phase { code, parallel, wave, scratch_bytes })
+}
+
+/// The machine code of a function whose registers are chosen.
+pub fn emit(function: &Function, allocation: &Allocation, isa: Isa) -> Result<Vec<u8>> {
+    Ok(emit_steps(function, allocation, isa)?.0)
+}
+
+/// The machine code, and where the code of each step starts; the last entry is the end of the last step.
+pub fn emit_steps(function: &Function, allocation: &Allocation, isa: Isa) -> Result<(Vec<u8>, Vec<usize>)> {
+    match isa {
+        Isa::Avx2 | Isa::Avx512 => x86::emit(function, allocation, isa),
+        Isa::Neon => aarch64::emit(function, allocation),
+    }
 }
 
 impl RegisterFile {

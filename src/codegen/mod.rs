@@ -4,6 +4,7 @@ pub mod aarch64;
 pub mod assemble;
 mod constant_pool;
 pub mod disassemble;
+mod emit;
 pub mod loopnest;
 pub mod probe;
 pub mod regalloc;

@@ -19,7 +19,7 @@ pub mod liveness;
 use crate::codegen::Target;
 use crate::codegen::regalloc::allocation::{Allocation, Needs, Place, RegisterFile, Step, Temporaries};
 use crate::codegen::regalloc::liveness::{Liveness, before};
-use crate::codegen::vcode::operands::{Access, Class};
+use crate::codegen::vcode::operands::{Access, Class, PerClass};
 use crate::codegen::vcode::{Function, Inst};
 use crate::runtime::{Error, Result};
 use rustc_hash::FxHashMap;
@@ -209,7 +209,7 @@ impl<'a> Scan<'a> {
         self.tiny.clear();
         self.temporaries.clear();
         let mut done = true;
-        for class in [Class::Gpr, Class::Vector] {
+        for class in Class::ALL {
             let intervals = self.intervals(class);
             done &= self.scan(class, &intervals)?;
         }
@@ -257,11 +257,7 @@ impl<'a> Scan<'a> {
             for (value, range) in mentioned {
                 out.push(Interval { kind: Kind::Tiny(i), value, ranges: vec![range], cost: NEVER });
             }
-            let count = match class {
-                Class::Gpr => self.needs[i as usize].gprs,
-                Class::Vector => self.needs[i as usize].vectors,
-            };
-            for _ in 0..count {
+            for _ in 0..self.needs[i as usize][class] {
                 let ranges = vec![(position, position + 2)];
                 out.push(Interval { kind: Kind::Temporary(i), value: u32::MAX, ranges, cost: NEVER });
             }
@@ -272,7 +268,7 @@ impl<'a> Scan<'a> {
 
     /// Assigns registers in order of interval starts.
     fn scan(&mut self, class: Class, intervals: &[Interval]) -> Result<bool> {
-        let registers = self.file.class(class);
+        let registers = self.file.registers[class];
         // Of each register the assigned intervals that may still be live.
         let mut assigned: Vec<Vec<usize>> = vec![vec![]; 64];
         let mut place: Vec<Option<u8>> = vec![None; intervals.len()];
@@ -344,11 +340,7 @@ impl<'a> Scan<'a> {
                     self.tiny.insert((i, interval.value), *r);
                 }
                 (Kind::Temporary(i), Some(r)) => {
-                    let t = self.temporaries.entry(i).or_default();
-                    match class {
-                        Class::Gpr => t.gprs.push(*r),
-                        Class::Vector => t.vectors.push(*r),
-                    }
+                    self.temporaries.entry(i).or_default()[class].push(*r);
                 }
                 _ => {}
             }
@@ -397,7 +389,7 @@ impl<'a> Scan<'a> {
     fn rewrite(&self) -> Allocation {
         let (function, live) = (self.function, self.live);
         let slots = self.slots();
-        let mut out = Allocation { gpr_slots: slots.counts[0], vector_slots: slots.counts[1], ..Allocation::default() };
+        let mut out = Allocation { slots: slots.counts, ..Allocation::default() };
         for which in 0..4u32 {
             let v = live.values.incoming(which) as usize;
             if !live.ranges[v].is_empty() {
@@ -493,25 +485,24 @@ impl<'a> Scan<'a> {
             }
         }
         hulls.sort();
-        let mut slots = Slots { of: vec![None; count], counts: [0; 2] };
-        let mut ends: [Vec<u32>; 2] = [vec![], vec![]];
+        let mut of = vec![None; count];
+        let mut ends: PerClass<Vec<u32>> = PerClass::default();
         for ((start, end), v) in hulls {
-            let class = self.live.values.class(v) as usize;
+            let class = self.live.values.class(v);
             let slot = ends[class].iter().position(|&e| e <= start).unwrap_or_else(|| {
                 ends[class].push(0);
                 ends[class].len() - 1
             });
             ends[class][slot] = end;
-            slots.of[v as usize] = Some(slot as u32);
+            of[v as usize] = Some(slot as u32);
         }
-        slots.counts = [ends[0].len() as u32, ends[1].len() as u32];
-        slots
+        Slots { of, counts: PerClass { gpr: ends.gpr.len() as u32, vector: ends.vector.len() as u32 } }
     }
 }
 
 struct Slots {
     of: Vec<Option<u32>>,
-    counts: [u32; 2],
+    counts: PerClass<u32>,
 }
 
 /// The spans through which values live unmentioned: the outermost such loops, neighbours in one body joined when the

@@ -16,15 +16,15 @@ mod scalar;
 mod vector;
 
 use crate::codegen::Isa;
-use crate::codegen::constant_pool::Pool;
-use crate::codegen::regalloc::allocation::{Allocation, Needs, Place, RegisterFile, Step, frame_size};
-use crate::codegen::vcode::operands::Class;
+use crate::codegen::emit::{self, Frame as _};
+use crate::codegen::regalloc::allocation::{Allocation, Needs, RegisterFile, Step, frame_size};
+use crate::codegen::vcode::operands::{Class, PerClass};
 use crate::codegen::vcode::{Function, Inst};
-use crate::codegen::x86::emitter::{Emitter, Frame, on_stack};
-use crate::runtime::{Error, Result};
+use crate::codegen::x86::emitter::{Emitter, Frame, X86, on_stack};
+use crate::runtime::Result;
 use dynasmrt::relocations::{Relocation, RelocationKind, RelocationSize};
 use dynasmrt::x64::X64Relocation;
-use dynasmrt::{DynamicLabel, DynasmApi, DynasmLabelApi, VecAssembler, dynasm};
+use dynasmrt::{DynamicLabel, DynasmApi, DynasmLabelApi, dynasm};
 use encode::{Encoding, Memory, Rm, Width, encode};
 use opcode::Op;
 
@@ -43,79 +43,44 @@ pub fn register_file(isa: Isa) -> RegisterFile {
         all
     };
     RegisterFile {
-        gprs: &[0, 1, 2, 6, 7, 8, 9, 10, 11, 3, 5, 12, 13, 14, 15],
-        vectors: if isa == Isa::Avx512 { &VECTORS } else { &VECTORS[..16] },
-        incoming: [7, 6, 2, 1],
+        registers: PerClass {
+            gpr: &[0, 1, 2, 6, 7, 8, 9, 10, 11, 3, 5, 12, 13, 14, 15],
+            vector: if isa == Isa::Avx512 { &VECTORS } else { &VECTORS[..16] },
+        },
+        incoming: Emitter::INCOMING,
         needs: if isa == Isa::Avx512 { |i| needs(i, true) } else { |i| needs(i, false) },
     }
 }
 
 /// Temporaries of an instruction.
 fn needs(inst: &Inst, evex: bool) -> Needs {
-    match inst {
-        Inst::VLoad { .. } | Inst::VStore { .. } | Inst::VGather { .. } | Inst::VScatter { .. } => {
-            memory::needs(inst, evex)
-        }
-        Inst::VGatherIndex { .. } => memory::needs(inst, evex),
-        _ => vector::needs(inst, evex),
+    match inst.lanes() {
+        Some(l) => memory::needs(inst, &l, evex),
+        None => vector::needs(inst, evex),
     }
-}
-
-/// The machine code of a function.
-pub fn emit(function: &Function, allocation: &Allocation, isa: Isa) -> Result<Vec<u8>> {
-    Ok(emit_steps(function, allocation, isa)?.0)
 }
 
 /// The machine code of a function, and where the code of each step starts; the last entry is the end of the last step.
-pub fn emit_steps(function: &Function, allocation: &Allocation, isa: Isa) -> Result<(Vec<u8>, Vec<usize>)> {
-    let evex = match isa {
-        Isa::Avx2 => false,
-        Isa::Avx512 => true,
-        Isa::Neon => return Err(Error::Internal("x86 code for another architecture".into())),
-    };
-    let mut e = Emitter {
-        name: &function.name,
-        asm: VecAssembler::new(0),
-        evex,
-        bytes: vec![],
-        pool: Pool::default(),
-        masks: vec![],
-        frame: Frame::of(allocation, evex)?,
-        bodies: vec![],
-    };
-    e.prologue(allocation);
-    let mut starts = vec![e.asm.offset().0];
-    for (i, step) in allocation.steps.iter().enumerate() {
-        e.step(step, is_innermost(&allocation.steps[i..]))?;
-        starts.push(e.asm.offset().0);
-    }
-    e.epilogue(allocation);
-    e.pool.emit(&mut e.asm);
-    let code = e.asm.finalize().map_err(|error| Error::Internal(format!("{}: {error}", function.name)))?;
-    Ok((code, starts))
-}
-
-/// Returns true if a loop starts here that contains no other.
-fn is_innermost(steps: &[Step]) -> bool {
-    let inst = |s: &Step| match s {
-        Step::Inst { inst: Inst::LoopStart { .. }, .. } => Some(true),
-        Step::Inst { inst: Inst::LoopEnd, .. } => Some(false),
-        _ => None,
-    };
-    inst(&steps[0]) == Some(true) && steps[1..].iter().find_map(inst) == Some(false)
+pub fn emit(function: &Function, allocation: &Allocation, isa: Isa) -> Result<(Vec<u8>, Vec<usize>)> {
+    let evex = isa == Isa::Avx512;
+    let frame = Frame::of(allocation, evex)?;
+    Emitter::emit(function, allocation, X86 { evex, bytes: vec![], masks: vec![], frame })
 }
 
 impl Frame {
     fn of(allocation: &Allocation, evex: bool) -> Result<Frame> {
         let area = allocation.steps.iter().any(|s| match s {
-            Step::Inst { inst, .. } => memory::uses_area(inst, evex) || vector::uses_area(inst, evex),
+            Step::Inst { inst, .. } => match inst.lanes() {
+                Some(l) => memory::uses_area(inst, &l, evex),
+                None => vector::uses_area(inst, evex),
+            },
             _ => false,
         });
         let slot_bytes = if evex { 64 } else { 32 };
         let vector_slots = if area { 128 } else { 0 };
         let slots = |bytes: i32, n: u32| i64::from(bytes) * i64::from(n);
-        let gpr_slots = i64::from(vector_slots) + slots(slot_bytes, allocation.vector_slots);
-        let caller = gpr_slots + slots(8, allocation.gpr_slots);
+        let gpr_slots = i64::from(vector_slots) + slots(slot_bytes, allocation.slots.vector);
+        let caller = gpr_slots + slots(8, allocation.slots.gpr);
         let size = frame_size(if caller == 0 { 0 } else { (caller + 8 + 63) & !63 })?;
         // below the size, which fits
         let (gpr_slots, caller) = (gpr_slots as i32, caller as i32);
@@ -130,24 +95,23 @@ impl Frame {
     }
 }
 
-impl Emitter<'_> {
-    fn unsupported<T>(&self, inst: &Inst) -> Result<T> {
-        Err(Error::Internal(format!("{}: no x86 code for {inst:?}", self.name)))
-    }
+impl emit::Frame for Emitter<'_> {
+    const NAME: &'static str = "x86";
+    const INCOMING: [u8; 4] = [7, 6, 2, 1];
 
-    fn prologue(&mut self, allocation: &Allocation) {
-        let (gprs, vectors) = allocation.written();
-        if vectors != 0 {
+    fn prologue(&mut self) {
+        let written = self.allocation.written();
+        if written.vector != 0 {
             // Nothing of the caller's mode counts: it waits at the top of the frame.
             dynasm!(self.asm ; .arch x64
                 ; sub rsp, 8 ; stmxcsr [rsp] ; mov DWORD [rsp + 4], CONTROL_WORD ; ldmxcsr [rsp + 4]);
         }
         for r in SAVED {
-            if gprs >> r & 1 != 0 {
+            if written.gpr >> r & 1 != 0 {
                 dynasm!(self.asm ; .arch x64 ; push Rq(r));
             }
         }
-        let Frame { size, caller, aligned, .. } = self.frame;
+        let Frame { size, caller, aligned, .. } = self.arch.frame;
         if aligned {
             // r11 carries no argument.
             dynasm!(self.asm ; .arch x64
@@ -155,47 +119,68 @@ impl Emitter<'_> {
         } else if size > 0 {
             dynasm!(self.asm ; .arch x64 ; sub rsp, size);
         }
-        self.move_arguments(&allocation.entry);
-        if self.evex {
-            self.load_masks(allocation);
+        self.move_arguments();
+        if self.arch.evex {
+            self.load_masks();
         }
     }
 
-    /// Brings the arguments of the calling convention to their places, all at once.
-    fn move_arguments(&mut self, entry: &[Option<Place>; 4]) {
-        let incoming = register_file(Isa::Avx2).incoming;
-        let mut moves = vec![];
-        for (place, from) in entry.iter().zip(incoming) {
-            match place {
-                Some(Place::Slot(s)) => {
-                    let at = self.frame.slot(Class::Gpr, *s);
-                    dynasm!(self.asm ; .arch x64 ; mov [rsp + at], Rq(from));
-                }
-                Some(Place::Register(to)) if *to != from => moves.push((*to, from)),
-                _ => {}
+    fn epilogue(&mut self) {
+        let written = self.allocation.written();
+        if self.arch.frame.aligned {
+            let caller = self.arch.frame.caller;
+            dynasm!(self.asm ; .arch x64 ; mov rsp, [rsp + caller]);
+        } else if self.arch.frame.size > 0 {
+            let size = self.arch.frame.size;
+            dynasm!(self.asm ; .arch x64 ; add rsp, size);
+        }
+        for r in SAVED.into_iter().rev() {
+            if written.gpr >> r & 1 != 0 {
+                dynasm!(self.asm ; .arch x64 ; pop Rq(r));
             }
         }
-        while !moves.is_empty() {
-            match (0..moves.len()).find(|&i| moves.iter().all(|m| m.1 != moves[i].0)) {
-                Some(i) => {
-                    let (to, from) = moves.remove(i);
-                    dynasm!(self.asm ; .arch x64 ; mov Rq(to), Rq(from));
-                }
-                None => {
-                    let (to, from) = moves.remove(0);
-                    dynasm!(self.asm ; .arch x64 ; xchg Rq(to), Rq(from));
-                    moves.iter_mut().filter(|m| m.1 == to).for_each(|m| m.1 = from);
-                    moves.retain(|m| m.0 != m.1);
-                }
-            }
+        if written.vector != 0 {
+            dynasm!(self.asm ; .arch x64 ; vzeroupper ; ldmxcsr [rsp] ; add rsp, 8);
+        }
+        dynasm!(self.asm ; .arch x64 ; ret);
+    }
+
+    fn move_gpr(&mut self, d: u8, s: u8) {
+        if d != s {
+            dynasm!(self.asm ; .arch x64 ; mov Rq(d), Rq(s));
         }
     }
 
+    fn break_cycle(&mut self, moves: &mut Vec<(u8, u8)>) {
+        let (to, from) = moves.remove(0);
+        dynasm!(self.asm ; .arch x64 ; xchg Rq(to), Rq(from));
+        moves.iter_mut().filter(|m| m.1 == to).for_each(|m| m.1 = from);
+        moves.retain(|m| m.0 != m.1);
+    }
+
+    fn spill(&mut self, class: Class, s: u8, slot: u32) {
+        let at = self.arch.frame.slot(class, slot);
+        match class {
+            Class::Gpr => dynasm!(self.asm ; .arch x64 ; mov [rsp + at], Rq(s)),
+            Class::Vector => self.store(opcode::STORE_PS, self.widest(), s, on_stack(at)),
+        }
+    }
+
+    fn reload(&mut self, class: Class, d: u8, slot: u32) {
+        let at = self.arch.frame.slot(class, slot);
+        match class {
+            Class::Gpr => dynasm!(self.asm ; .arch x64 ; mov Rq(d), [rsp + at]),
+            Class::Vector => self.load(opcode::LOAD_PS, self.widest(), d, on_stack(at)),
+        }
+    }
+}
+
+impl Emitter<'_> {
     /// Fills k2 to k7 with the masks used in the deepest loops.
-    fn load_masks(&mut self, allocation: &Allocation) {
+    fn load_masks(&mut self) {
         let mut weights: Vec<(u64, f64)> = vec![];
         let mut depth = 0;
-        for step in &allocation.steps {
+        for step in &self.allocation.steps {
             let Step::Inst { inst, .. } = step else { continue };
             match inst {
                 Inst::LoopStart { .. } => depth += 1,
@@ -213,12 +198,12 @@ impl Emitter<'_> {
         weights.sort_by(|a, b| b.1.total_cmp(&a.1));
         for (k, (mask, _)) in (2..8).zip(weights) {
             self.load_mask(k, mask);
-            self.masks.push((mask, k));
+            self.arch.masks.push((mask, k));
         }
     }
 
     fn load_mask(&mut self, k: u8, mask: u64) {
-        let label = self.pool.label(mask.to_le_bytes().to_vec(), &mut self.asm);
+        let label = self.pool_label(mask.to_le_bytes().to_vec());
         self.vector_relative(
             Encoding { evex: false, ..self.plain(opcode::MASK_LOAD, Width::X, k, 0, RELATIVE) },
             label,
@@ -227,7 +212,7 @@ impl Emitter<'_> {
 
     /// A mask register that holds `mask`.
     fn mask(&mut self, mask: u64) -> u8 {
-        match self.masks.iter().find(|m| m.0 == mask) {
+        match self.arch.masks.iter().find(|m| m.0 == mask) {
             Some(&(_, k)) => k,
             None => {
                 self.load_mask(1, mask);
@@ -246,94 +231,31 @@ impl Emitter<'_> {
         }
     }
 
-    fn epilogue(&mut self, allocation: &Allocation) {
-        let (gprs, vectors) = allocation.written();
-        if self.frame.aligned {
-            let caller = self.frame.caller;
-            dynasm!(self.asm ; .arch x64 ; mov rsp, [rsp + caller]);
-        } else if self.frame.size > 0 {
-            let size = self.frame.size;
-            dynasm!(self.asm ; .arch x64 ; add rsp, size);
-        }
-        for r in SAVED.into_iter().rev() {
-            if gprs >> r & 1 != 0 {
-                dynasm!(self.asm ; .arch x64 ; pop Rq(r));
-            }
-        }
-        if vectors != 0 {
-            dynasm!(self.asm ; .arch x64 ; vzeroupper ; ldmxcsr [rsp] ; add rsp, 8);
-        }
-        dynasm!(self.asm ; .arch x64 ; ret);
-    }
-
-    fn step(&mut self, step: &Step, innermost: bool) -> Result<()> {
-        let widest = if self.evex { Width::Z } else { Width::Y };
-        match step {
-            Step::Inst { inst, hidden, temporaries, .. } => match inst {
-                Inst::Imm { .. }
-                | Inst::Copy { .. }
-                | Inst::Int { .. }
-                | Inst::LoadInt { .. }
-                | Inst::Prefetch { .. }
-                | Inst::Argument { .. }
-                | Inst::Range { .. }
-                | Inst::Scratch { .. }
-                | Inst::LoopStart { .. }
-                | Inst::LoopEnd
-                | Inst::IfStart { .. }
-                | Inst::IfEnd => self.scalar_inst(inst, *hidden, innermost),
-                Inst::VLoad { .. }
-                | Inst::VStore { .. }
-                | Inst::VBroadcast { .. }
-                | Inst::VGather { .. }
-                | Inst::VScatter { .. }
-                | Inst::VGatherIndex { .. } => self.memory_inst(inst, &temporaries.gprs, &temporaries.vectors),
-                _ => self.vector_inst(inst, &temporaries.gprs, &temporaries.vectors),
-            },
-            Step::Again { inst, .. } => match inst {
-                Inst::Imm { .. } => self.scalar_inst(inst, None, false),
-                _ => self.vector_inst(inst, &[], &[]),
-            },
-            Step::Store { class, register, slot } => {
-                let at = self.frame.slot(*class, *slot);
-                match class {
-                    Class::Gpr => dynasm!(self.asm ; .arch x64 ; mov [rsp + at], Rq(*register)),
-                    Class::Vector => self.store(opcode::STORE_PS, widest, *register, on_stack(at)),
-                }
-                Ok(())
-            }
-            Step::Load { class, register, slot } => {
-                let at = self.frame.slot(*class, *slot);
-                match class {
-                    Class::Gpr => dynasm!(self.asm ; .arch x64 ; mov Rq(*register), [rsp + at]),
-                    Class::Vector => self.load(opcode::LOAD_PS, widest, *register, on_stack(at)),
-                }
-                Ok(())
-            }
-        }
+    fn widest(&self) -> Width {
+        if self.arch.evex { Width::Z } else { Width::Y }
     }
 
     // ---- encoding
 
     /// An encoding without mask and immediate; VEX when the instruction has no other form.
     fn plain(&self, op: Op, width: Width, reg: u8, second: u8, rm: Rm) -> Encoding {
-        let evex = self.evex && op.forms != opcode::Forms::Vex;
+        let evex = self.arch.evex && op.forms != opcode::Forms::Vex;
         Encoding { op, evex, width, reg, second, rm, mask: 0, zeroing: false, immediate: None, vector_index: false }
     }
 
     fn vector(&mut self, e: Encoding) {
-        self.bytes.clear();
-        encode(&e, &mut self.bytes);
-        self.asm.extend(self.bytes.iter());
+        self.arch.bytes.clear();
+        encode(&e, &mut self.arch.bytes);
+        self.asm.extend(self.arch.bytes.iter());
     }
 
     /// An instruction whose memory operand is the constant at `label`.
     fn vector_relative(&mut self, e: Encoding, label: DynamicLabel) {
-        self.bytes.clear();
-        let at = encode(&e, &mut self.bytes).expect("a relative operand");
-        self.asm.extend(self.bytes.iter());
+        self.arch.bytes.clear();
+        let at = encode(&e, &mut self.arch.bytes).expect("a relative operand");
+        self.asm.extend(self.arch.bytes.iter());
         let kind = X64Relocation::from_size(RelocationKind::Relative, RelocationSize::DWord);
-        self.asm.dynamic_relocation(label, 0, (self.bytes.len() - at) as u8, 0, kind);
+        self.asm.dynamic_relocation(label, 0, (self.arch.bytes.len() - at) as u8, 0, kind);
     }
 
     fn op2(&mut self, op: Op, width: Width, dst: u8, src: u8) {
@@ -362,17 +284,17 @@ impl Emitter<'_> {
 
     /// `dst = op(a, constant)`; `a` is 0 for an instruction with one operand.
     fn op3_constant(&mut self, op: Op, width: Width, dst: u8, a: u8, constant: Vec<u8>) {
-        let label = self.pool.label(constant, &mut self.asm);
+        let label = self.pool_label(constant);
         self.vector_relative(self.plain(op, width, dst, a, RELATIVE), label);
     }
 
     fn op3i_constant(&mut self, op: Op, width: Width, dst: u8, a: u8, constant: Vec<u8>, immediate: u8) {
-        let label = self.pool.label(constant, &mut self.asm);
+        let label = self.pool_label(constant);
         let e = self.plain(op, width, dst, a, RELATIVE);
         self.vector_relative(Encoding { immediate: Some(immediate), ..e }, label);
     }
 
-    fn copy(&mut self, width: Width, dst: u8, src: u8) {
+    fn copy_width(&mut self, width: Width, dst: u8, src: u8) {
         if dst != src {
             self.op2(opcode::MOVE, width, dst, src);
         }

@@ -1,9 +1,8 @@
-//! The state of the AArch64 emitter: the code so far, the frame, the loops around.
+//! The state of the AArch64 emitter: the frame, broadcasts that are multiplied by element.
 
-use crate::codegen::constant_pool::Pool;
+use crate::codegen::emit;
 use crate::codegen::vcode::operands::Class;
 use dynasmrt::aarch64::Aarch64Relocation;
-use dynasmrt::{DynamicLabel, VecAssembler};
 
 /// Scratch registers.
 pub(super) const X16: u8 = 16;
@@ -20,19 +19,12 @@ pub(super) struct Frame {
     pub(super) size: u32,
 }
 
-pub(super) struct Body {
-    pub(super) head: DynamicLabel,
-    pub(super) end: DynamicLabel,
-}
-
-pub(super) struct Emitter<'a> {
-    pub(super) name: &'a str,
-    pub(super) asm: VecAssembler<Aarch64Relocation>,
-    pub(super) pool: Pool,
+pub struct Aarch64 {
     pub(super) frame: Frame,
-    pub(super) bodies: Vec<Body>,
     pub(super) by_element: ByElement,
 }
+
+pub type Emitter<'a> = emit::Emitter<'a, Aarch64Relocation, Aarch64>;
 
 /// Virtual registers that hold one broadcast element and are only ever multiplied: the element is loaded as a scalar.
 pub(super) struct ByElement(pub(super) Vec<bool>);

@@ -1,8 +1,9 @@
 //! Vector loads, stores, gathers and scatters. Nothing outside of the lanes that take part is touched.
 
-use super::scalar::n;
 use crate::codegen::aarch64::emitter::{Emitter, X16, X17};
-use crate::codegen::vcode::{Addr, Inst, Lane, LaneRange, VType, Vreg};
+use crate::codegen::emit::{Gather, LoadStore, Scalars, Vectors};
+use crate::codegen::vcode::lanes::{Lanes, Widening};
+use crate::codegen::vcode::{Inst, Lane};
 use crate::runtime::{DType, Result};
 use dynasmrt::DynasmApi;
 
@@ -16,89 +17,137 @@ pub(super) fn needs(inst: &Inst) -> u8 {
     }
 }
 
-/// Returns true if elements of this memory type can become these lanes.
-fn is_known(mem: DType, lane: Lane) -> bool {
-    let integer = matches!(lane, Lane::I32 | Lane::I64);
-    match mem {
-        DType::Bool => true,
-        DType::I8 | DType::U8 => integer,
-        DType::I32 if lane == Lane::I64 => true,
-        DType::F16 | DType::BF16 => lane == Lane::I32,
-        _ => mem.bytes() == lane.bytes(),
+impl LoadStore for Emitter<'_> {
+    fn load_lanes(&mut self, l: &Lanes, _: Widening) -> Result<()> {
+        let (d, lane, mem, size) = (l.register.number(), l.lane_bytes(), l.mem, l.mem.bytes());
+        let bytes = l.count * size;
+        if l.first != 0 || !bytes.is_power_of_two() {
+            return self.gather(l);
+        }
+        let (b, offset) = self.operand(&l.addr, bytes as i64);
+        self.load_scalar(d, b, offset, bytes);
+        if size == 1 {
+            let signed = mem == DType::I8;
+            match signed {
+                true => a64!(self ; sxtl V(d).h8, V(d).b8 ; sxtl V(d).s4, V(d).h4),
+                false => a64!(self ; uxtl V(d).h8, V(d).b8 ; uxtl V(d).s4, V(d).h4),
+            }
+            match (lane, signed) {
+                (8, true) => a64!(self ; sxtl V(d).d2, V(d).s2),
+                (8, false) => a64!(self ; uxtl V(d).d2, V(d).s2),
+                _ => {}
+            }
+            if mem == DType::Bool {
+                self.negate_lanes(d, d, lane);
+            }
+        } else if size == 2 {
+            a64!(self ; uxtl V(d).s4, V(d).h4);
+        } else if size < lane {
+            a64!(self ; sxtl V(d).d2, V(d).s2);
+        }
+        Ok(())
+    }
+
+    fn store_lanes(&mut self, l: &Lanes, _: Widening) -> Result<()> {
+        let (lane, size) = (l.lane_bytes(), l.mem.bytes());
+        let bytes = l.count * size;
+        if l.first != 0 || !bytes.is_power_of_two() {
+            return self.scatter(l);
+        }
+        let mut from = self.stored(l);
+        if size < lane {
+            let t = self.temporaries.vector[0];
+            if lane == 8 {
+                a64!(self ; xtn V(t).s2, V(from).d2);
+                from = t;
+            }
+            if size <= 2 {
+                a64!(self ; xtn V(t).h4, V(from).s4);
+                from = t;
+            }
+            if size == 1 {
+                a64!(self ; xtn V(t).b8, V(t).h8);
+            }
+        }
+        let (b, offset) = self.operand(&l.addr, bytes as i64);
+        self.store_scalar(from, b, offset, bytes);
+        Ok(())
+    }
+
+    fn broadcast(&mut self, l: &Lanes, widening: Widening) -> Result<()> {
+        let (d, lane) = (l.register.number(), l.lane_bytes());
+        match self.function.insts[self.origin] {
+            Inst::VBroadcast { dst, .. } if self.arch.by_element.contains(dst) => {
+                let (b, offset) = self.operand(&l.addr, l.mem.bytes() as i64);
+                self.load_scalar(d, b, offset, l.mem.bytes());
+            }
+            _ if widening == Widening::Same => {
+                let b = self.address(&l.addr, 0);
+                match lane {
+                    4 => a64!(self ; ld1r {V(d).s4 * 1}, [XSP(b)]),
+                    _ => a64!(self ; ld1r {V(d).d2 * 1}, [XSP(b)]),
+                }
+            }
+            _ => {
+                self.load_int(X16, &l.addr, l.mem)?;
+                if l.mem == DType::Bool {
+                    a64!(self ; neg x16, x16);
+                }
+                self.splat(d, X16, l.ty);
+            }
+        }
+        Ok(())
     }
 }
 
-fn span(ty: VType, part: Option<LaneRange>) -> (usize, usize) {
-    part.map_or((0, ty.lanes as usize), |p| (p.first as usize, p.count as usize))
-}
+impl Gather for Emitter<'_> {
+    fn gather(&mut self, l: &Lanes) -> Result<()> {
+        let (d, lane, size) = (l.register.number(), l.lane_bytes(), l.mem.bytes());
+        a64!(self ; movi V(d).b16, 0);
+        let (b, step) = self.walk(l);
+        for i in l.range() {
+            self.load_element(d, i * lane / size, size, b, step);
+        }
+        self.widen_in_place(d, l.mem, lane);
+        Ok(())
+    }
 
-fn v(r: Vreg) -> u8 {
-    r.0 as u8
+    fn scatter(&mut self, l: &Lanes) -> Result<()> {
+        let (s, size) = (self.stored(l), l.mem.bytes());
+        let (b, step) = self.walk(l);
+        for i in l.range() {
+            self.store_element(s, i * l.lane_bytes() / size, size, b, step);
+        }
+        Ok(())
+    }
+
+    fn gather_index(&mut self, l: &Lanes, index: u8, index_lane: Lane) -> Result<()> {
+        let (t, base, lane, size) = (self.temporaries.vector[0], l.addr.base.number(), l.lane_bytes(), l.mem.bytes());
+        a64!(self ; movi V(t).b16, 0);
+        for i in l.range() {
+            match index_lane.bytes() {
+                4 => a64!(self ; smov x17, V(index).s[i as u32]),
+                _ => a64!(self ; umov x17, V(index).d[i as u32]),
+            }
+            a64!(self ; add x16, X(base), x17, lsl size.trailing_zeros());
+            self.load_element(t, i * lane / size, size, X16, None);
+        }
+        self.widen_in_place(t, l.mem, lane);
+        self.copy(l.register.number(), t, l.ty);
+        Ok(())
+    }
 }
 
 impl Emitter<'_> {
-    pub(super) fn memory_inst(&mut self, inst: &Inst, virtual_inst: &Inst, vectors: &[u8]) -> Result<()> {
-        match inst {
-            Inst::VLoad { ty, mem, .. }
-            | Inst::VStore { ty, mem, .. }
-            | Inst::VBroadcast { ty, mem, .. }
-            | Inst::VGather { ty, mem, .. }
-            | Inst::VScatter { ty, mem, .. }
-            | Inst::VGatherIndex { ty, mem, .. }
-                if !is_known(*mem, ty.lane) =>
-            {
-                return self.unsupported(inst);
-            }
-            Inst::VLoad { dst, ty, mem, addr, part } => {
-                self.load_lanes(v(*dst), *ty, *mem, addr, span(*ty, *part))?;
-            }
-            Inst::VStore { src, ty, mem, addr, part } => {
-                self.store_lanes(v(*src), *ty, *mem, addr, span(*ty, *part), vectors)?;
-            }
-            Inst::VBroadcast { dst, ty, mem, addr } => {
-                let d = v(*dst);
-                let scalar = match virtual_inst {
-                    Inst::VBroadcast { dst, .. } => self.by_element.contains(*dst),
-                    _ => false,
-                };
-                if scalar {
-                    let (b, offset) = self.operand(addr, 0, mem.bytes() as i64)?;
-                    self.load_scalar(d, b, offset, mem.bytes());
-                } else {
-                    self.broadcast(d, *ty, *mem, addr)?;
-                }
-            }
-            Inst::VGather { dst, ty, mem, addr, stride, part } => {
-                let (first, count) = span(*ty, *part);
-                self.each_lane_loaded(v(*dst), *ty, *mem, addr, *stride, (first, count));
-            }
-            Inst::VScatter { src, ty, mem, addr, stride, part } => {
-                let mut s = v(*src);
-                if *mem == DType::Bool {
-                    self.negate_lanes(vectors[0], s, ty.lane.bytes());
-                    s = vectors[0];
-                }
-                self.each_lane_stored(s, ty.lane.bytes(), mem.bytes(), addr, *stride, span(*ty, *part));
-            }
-            Inst::VGatherIndex { dst, ty, mem, base, index, index_lane, part } => {
-                let (t, index, base) = (vectors[0], v(*index), n(*base));
-                let shift = mem.bytes().trailing_zeros();
-                a64!(self ; movi V(t).b16, 0);
-                let (first, count) = span(*ty, *part);
-                for i in first..first + count {
-                    match index_lane.bytes() {
-                        4 => a64!(self ; smov x17, V(index).s[i as u32]),
-                        _ => a64!(self ; umov x17, V(index).d[i as u32]),
-                    }
-                    a64!(self ; add x16, X(base), x17, lsl shift);
-                    self.load_element(t, i * ty.lane.bytes() / mem.bytes(), mem.bytes(), X16, None);
-                }
-                self.widen_in_place(t, *mem, ty.lane.bytes());
-                self.copy(v(*dst), t);
-            }
-            _ => return self.unsupported(inst),
+    /// The lanes that are stored: 0 and 1 for booleans.
+    fn stored(&mut self, l: &Lanes) -> u8 {
+        let s = l.register.number();
+        if l.mem != DType::Bool {
+            return s;
         }
-        Ok(())
+        let negated = self.temporaries.vector[0];
+        self.negate_lanes(negated, s, l.lane_bytes());
+        negated
     }
 
     /// The low `size` bytes of `d`, the rest zero.
@@ -132,37 +181,6 @@ impl Emitter<'_> {
             (_, true) => a64!(self ; str B(s), [XSP(b), o]),
             (_, false) => a64!(self ; stur B(s), [XSP(b), offset]),
         }
-    }
-
-    fn load_lanes(&mut self, d: u8, ty: VType, mem: DType, addr: &Addr, (first, count): (usize, usize)) -> Result<()> {
-        let (lane, size) = (ty.lane.bytes(), mem.bytes());
-        let bytes = count * size;
-        if first != 0 || !bytes.is_power_of_two() {
-            self.each_lane_loaded(d, ty, mem, addr, size as i64, (first, count));
-            return Ok(());
-        }
-        let (b, offset) = self.operand(addr, 0, bytes as i64)?;
-        self.load_scalar(d, b, offset, bytes);
-        if size == 1 {
-            let signed = mem == DType::I8;
-            match signed {
-                true => a64!(self ; sxtl V(d).h8, V(d).b8 ; sxtl V(d).s4, V(d).h4),
-                false => a64!(self ; uxtl V(d).h8, V(d).b8 ; uxtl V(d).s4, V(d).h4),
-            }
-            match (lane, signed) {
-                (8, true) => a64!(self ; sxtl V(d).d2, V(d).s2),
-                (8, false) => a64!(self ; uxtl V(d).d2, V(d).s2),
-                _ => {}
-            }
-            if mem == DType::Bool {
-                self.negate_lanes(d, d, lane);
-            }
-        } else if size == 2 {
-            a64!(self ; uxtl V(d).s4, V(d).h4);
-        } else if size < lane {
-            a64!(self ; sxtl V(d).d2, V(d).s2);
-        }
-        Ok(())
     }
 
     pub(super) fn negate_lanes(&mut self, d: u8, s: u8, lane: usize) {
@@ -213,111 +231,15 @@ impl Emitter<'_> {
     }
 
     /// The first address in a base register, and the stride in x17 when more than one lane takes part.
-    fn walk(&mut self, addr: &Addr, stride: i64, (first, count): (usize, usize)) -> (u8, Option<u8>) {
-        let b = self.address(addr, stride * first as i64);
-        if count <= 1 {
+    fn walk(&mut self, l: &Lanes) -> (u8, Option<u8>) {
+        let b = self.address(&l.addr, l.stride * l.first as i64);
+        if l.count <= 1 {
             return (b, None);
         }
         if b != X16 {
             a64!(self ; mov x16, X(b));
         }
-        self.immediate(X17, stride);
+        self.immediate(X17, l.stride);
         (X16, Some(X17))
-    }
-
-    /// Lanes from addresses `stride` bytes apart.
-    fn each_lane_loaded(
-        &mut self,
-        d: u8,
-        ty: VType,
-        mem: DType,
-        addr: &Addr,
-        stride: i64,
-        (first, count): (usize, usize),
-    ) {
-        a64!(self ; movi V(d).b16, 0);
-        let (b, step) = self.walk(addr, stride, (first, count));
-        for i in first..first + count {
-            self.load_element(d, i * ty.lane.bytes() / mem.bytes(), mem.bytes(), b, step);
-        }
-        self.widen_in_place(d, mem, ty.lane.bytes());
-    }
-
-    /// The low `size` bytes of lanes to addresses `stride` bytes apart.
-    fn each_lane_stored(
-        &mut self,
-        s: u8,
-        lane: usize,
-        size: usize,
-        addr: &Addr,
-        stride: i64,
-        (first, count): (usize, usize),
-    ) {
-        let (b, step) = self.walk(addr, stride, (first, count));
-        for i in first..first + count {
-            self.store_element(s, i * lane / size, size, b, step);
-        }
-    }
-
-    fn store_lanes(
-        &mut self,
-        s: u8,
-        ty: VType,
-        mem: DType,
-        addr: &Addr,
-        (first, count): (usize, usize),
-        vectors: &[u8],
-    ) -> Result<()> {
-        let (lane, size) = (ty.lane.bytes(), mem.bytes());
-        let bytes = count * size;
-        let mut s = s;
-        if mem == DType::Bool {
-            self.negate_lanes(vectors[0], s, lane);
-            s = vectors[0];
-        }
-        if first != 0 || !bytes.is_power_of_two() {
-            self.each_lane_stored(s, lane, size, addr, size as i64, (first, count));
-            return Ok(());
-        }
-        let mut from = s;
-        if size < lane {
-            let t = vectors[0];
-            if lane == 8 {
-                a64!(self ; xtn V(t).s2, V(from).d2);
-                from = t;
-            }
-            if size <= 2 {
-                a64!(self ; xtn V(t).h4, V(from).s4);
-                from = t;
-            }
-            if size == 1 {
-                a64!(self ; xtn V(t).b8, V(t).h8);
-            }
-        }
-        let (b, offset) = self.operand(addr, 0, bytes as i64)?;
-        self.store_scalar(from, b, offset, bytes);
-        Ok(())
-    }
-
-    fn broadcast(&mut self, d: u8, ty: VType, mem: DType, addr: &Addr) -> Result<()> {
-        let lane = ty.lane.bytes();
-        if mem.bytes() == lane && mem != DType::Bool {
-            let b = self.address(addr, 0);
-            match lane {
-                4 => a64!(self ; ld1r {V(d).s4 * 1}, [XSP(b)]),
-                _ => a64!(self ; ld1r {V(d).d2 * 1}, [XSP(b)]),
-            }
-            return Ok(());
-        }
-        let (b, offset) = self.operand(addr, 0, mem.bytes() as i64)?;
-        self.load_int(X16, b, offset, mem)?;
-        if mem == DType::Bool {
-            a64!(self ; neg x16, x16);
-        }
-        match lane {
-            4 => a64!(self ; dup V(d).s4, w16),
-            _ => a64!(self ; dup V(d).d2, x16),
-        }
-        Ok(())
     }
 }

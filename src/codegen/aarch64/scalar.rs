@@ -1,119 +1,17 @@
 //! Addresses, integers, loops and conditionals.
 
-use crate::codegen::aarch64::emitter::{Body, Emitter, X16, X17};
-use crate::codegen::regalloc::allocation::{Place, slot_offset};
+use crate::codegen::aarch64::emitter::{Emitter, X16, X17};
+use crate::codegen::emit::{Frame, Scalars};
+use crate::codegen::regalloc::allocation::Place;
 use crate::codegen::vcode::operands::Class;
-use crate::codegen::vcode::{Addr, Gpr, GprOp, Inst, Operand};
+use crate::codegen::vcode::{Addr, GprOp, Operand};
 use crate::expr::CompareOp;
 use crate::runtime::{DType, Error, Result};
-use dynasmrt::{DynasmApi, DynasmLabelApi};
+use dynasmrt::{DynamicLabel, DynasmApi, DynasmLabelApi};
 
-pub(super) fn n(r: Gpr) -> u8 {
-    r.0 as u8
-}
-
-impl Emitter<'_> {
-    pub(super) fn scalar_inst(&mut self, inst: &Inst, hidden: Option<Place>) -> Result<()> {
-        match inst {
-            Inst::Imm { dst, value } => self.immediate(n(*dst), *value),
-            Inst::Copy { dst, src } => self.move_gpr(n(*dst), n(*src)),
-            Inst::Int { op, dst, a, b } => self.int(*op, n(*dst), n(*a), *b)?,
-            Inst::LoadInt { dst, addr, mem } => {
-                let d = n(*dst);
-                let (b, offset) = self.operand(addr, 0, mem.bytes() as i64)?;
-                self.load_int(d, b, offset, *mem)?;
-            }
-            Inst::Prefetch { addr } => {
-                // prfm pldl2keep, [base, #offset]: 12 bits, in units of 8 bytes; dynasm does not have it
-                let (b, offset) = match addr {
-                    Addr { index: None, disp, base } if disp % 8 == 0 && (0..8 << 12).contains(disp) => {
-                        (n(*base), *disp)
-                    }
-                    _ => (self.address(addr, 0), 0),
-                };
-                self.asm.push_u32(0xf980_0000 | (offset as u32 / 8) << 10 | u32::from(b) << 5 | 0b00010);
-            }
-            Inst::Argument { dst, slot } => {
-                let d = n(*dst);
-                let table = self.hidden(d, hidden)?;
-                let addr = Addr { base: Gpr(u32::from(table)), index: None, disp: slot_offset(*slot)? };
-                let (b, offset) = self.operand(&addr, 0, 8)?;
-                self.load_int(d, b, offset, DType::I64)?;
-            }
-            Inst::Range { dst, .. } | Inst::Scratch { dst } => {
-                let from = self.hidden(n(*dst), hidden)?;
-                self.move_gpr(n(*dst), from);
-            }
-            Inst::LoopStart { count, at_least_once } => {
-                let (count, end, head) = (n(*count), self.asm.new_dynamic_label(), self.asm.new_dynamic_label());
-                if !at_least_once {
-                    a64!(self ; cmp XSP(count), 0 ; b.le =>end);
-                }
-                match hidden {
-                    Some(Place::Register(counter)) => self.move_gpr(counter, count),
-                    Some(Place::Slot(s)) => self.store_slot(Class::Gpr, count, s),
-                    None => return self.unsupported(inst),
-                }
-                a64!(self ; =>head);
-                self.bodies.push(Body { head, end });
-            }
-            Inst::LoopEnd => {
-                let Some(Body { head, end }) = self.bodies.pop() else { return self.unsupported(inst) };
-                match hidden {
-                    Some(Place::Register(counter)) => a64!(self ; subs X(counter), XSP(counter), 1),
-                    Some(Place::Slot(s)) => {
-                        self.load_slot(Class::Gpr, X17, s);
-                        a64!(self ; sub x17, x17, 1);
-                        self.store_slot(Class::Gpr, X17, s);
-                        a64!(self ; cmp x17, 0);
-                    }
-                    None => return self.unsupported(inst),
-                }
-                a64!(self ; b.ne =>head ; =>end);
-            }
-            Inst::IfStart { op, a, b } => {
-                let end = self.asm.new_dynamic_label();
-                self.compare(n(*a), *b);
-                // Past the body when the condition fails.
-                match op {
-                    CompareOp::Eq => a64!(self ; b.ne =>end),
-                    CompareOp::Ne => a64!(self ; b.eq =>end),
-                    CompareOp::Lt => a64!(self ; b.ge =>end),
-                    CompareOp::Le => a64!(self ; b.gt =>end),
-                    CompareOp::Gt => a64!(self ; b.le =>end),
-                    CompareOp::Ge => a64!(self ; b.lt =>end),
-                }
-                self.bodies.push(Body { head: end, end });
-            }
-            Inst::IfEnd => {
-                let Some(Body { end, .. }) = self.bodies.pop() else { return self.unsupported(inst) };
-                a64!(self ; =>end);
-            }
-            _ => return self.unsupported(inst),
-        }
-        Ok(())
-    }
-
-    /// The register of an argument of the calling convention; loaded into `dst` when it waits in a slot.
-    fn hidden(&mut self, dst: u8, hidden: Option<Place>) -> Result<u8> {
-        match hidden {
-            Some(Place::Register(r)) => Ok(r),
-            Some(Place::Slot(s)) => {
-                self.load_slot(Class::Gpr, dst, s);
-                Ok(dst)
-            }
-            None => Err(Error::Internal(format!("{}: an argument without a place", self.name))),
-        }
-    }
-
-    fn move_gpr(&mut self, d: u8, s: u8) {
-        if d != s {
-            a64!(self ; mov X(d), X(s));
-        }
-    }
-
+impl Scalars for Emitter<'_> {
     /// `d = value`, by 16 bits at a time.
-    pub(super) fn immediate(&mut self, d: u8, value: i64) {
+    fn immediate(&mut self, d: u8, value: i64) {
         let inverted = (0..4).filter(|i| value >> (16 * i) & 0xffff == 0xffff).count()
             > (0..4).filter(|i| value >> (16 * i) & 0xffff == 0).count();
         let rest = if inverted { 0xffff } else { 0 };
@@ -142,34 +40,6 @@ impl Emitter<'_> {
         }
     }
 
-    /// `d = a + value`; x17 may change.
-    pub(super) fn add_immediate(&mut self, d: u8, a: u8, value: i64) {
-        let size = value.unsigned_abs();
-        if size == 0 {
-            self.move_gpr(d, a);
-        } else if size < 4096 || (size.is_multiple_of(4096) && size < 4096 * 4096) {
-            let (part, shift) = if size < 4096 { (size as u32, 0) } else { ((size / 4096) as u32, 12) };
-            match value > 0 {
-                true => a64!(self ; add XSP(d), XSP(a), part, lsl shift),
-                false => a64!(self ; sub XSP(d), XSP(a), part, lsl shift),
-            }
-        } else {
-            self.immediate(X17, value);
-            a64!(self ; add X(d), X(a), x17);
-        }
-    }
-
-    fn compare(&mut self, a: u8, b: Operand) {
-        match b {
-            Operand::Reg(b) => a64!(self ; cmp X(a), X(n(b))),
-            Operand::Imm(v) if (0..4096).contains(&v) => a64!(self ; cmp XSP(a), v as u32),
-            Operand::Imm(v) => {
-                self.immediate(X16, v);
-                a64!(self ; cmp X(a), x16);
-            }
-        }
-    }
-
     fn int(&mut self, op: GprOp, d: u8, a: u8, b: Operand) -> Result<()> {
         match (op, b) {
             (GprOp::Add, Operand::Imm(v)) => self.add_immediate(d, a, v),
@@ -189,11 +59,11 @@ impl Emitter<'_> {
                     ; add X(d), x17, x16, asr 63);
             }
             (GprOp::DivFloor, _) => {
-                return Err(Error::Internal(format!("{}: division by {b:?}", self.name)));
+                return Err(Error::Internal(format!("{}: division by {b:?}", self.function.name)));
             }
             (GprOp::Min | GprOp::Max | GprOp::Mul, b) => {
                 let b = match b {
-                    Operand::Reg(b) => n(b),
+                    Operand::Reg(b) => b.number(),
                     Operand::Imm(v) => {
                         self.immediate(X16, v);
                         X16
@@ -205,55 +75,14 @@ impl Emitter<'_> {
                     _ => a64!(self ; cmp X(a), X(b) ; csel X(d), X(a), X(b), gt),
                 }
             }
-            (GprOp::Add, Operand::Reg(b)) => a64!(self ; add X(d), X(a), X(n(b))),
-            (GprOp::Sub, Operand::Reg(b)) => a64!(self ; sub X(d), X(a), X(n(b))),
+            (GprOp::Add, Operand::Reg(b)) => a64!(self ; add X(d), X(a), X(b.number())),
+            (GprOp::Sub, Operand::Reg(b)) => a64!(self ; sub X(d), X(a), X(b.number())),
         }
         Ok(())
     }
 
-    /// A base register and an offset that loads and stores of `size` bytes take for `addr + extra`; either a multiple of
-    /// the size or within 255 bytes. x16 and x17 may change, and x16 may be the base.
-    pub(super) fn operand(&mut self, addr: &Addr, extra: i64, size: i64) -> Result<(u8, i32)> {
-        let mut base = n(addr.base);
-        let mut offset = i64::from(addr.disp) + extra;
-        if let Some((index, scale)) = addr.index {
-            a64!(self ; add x16, X(base), X(n(index)), lsl scale.trailing_zeros());
-            base = X16;
-        }
-        if !is_encodable(offset, size) {
-            // The part of the offset that one shifted addition reaches, when the rest is encodable.
-            let rest = offset.rem_euclid(4096);
-            let high = offset - rest;
-            if is_encodable(rest, size) && high.unsigned_abs() < 4096 * 4096 {
-                self.add_immediate(X16, base, high);
-                offset = rest;
-            } else {
-                self.add_immediate(X16, base, offset);
-                offset = 0;
-            }
-            base = X16;
-        }
-        Ok((base, offset as i32))
-    }
-
-    /// x16 or the base register itself = the address plus `extra`.
-    pub(super) fn address(&mut self, addr: &Addr, extra: i64) -> u8 {
-        let mut base = n(addr.base);
-        if let Some((index, scale)) = addr.index {
-            a64!(self ; add x16, X(base), X(n(index)), lsl scale.trailing_zeros());
-            base = X16;
-        }
-        match i64::from(addr.disp) + extra {
-            0 => base,
-            offset => {
-                self.add_immediate(X16, base, offset);
-                X16
-            }
-        }
-    }
-
-    /// `d` = the integer at `base + offset`, as [`operand`](Self::operand) gives them, extended to 64 bits.
-    pub(super) fn load_int(&mut self, d: u8, b: u8, offset: i32, mem: DType) -> Result<()> {
+    fn load_int(&mut self, d: u8, addr: &Addr, mem: DType) -> Result<()> {
+        let (b, offset) = self.operand(addr, mem.bytes() as i64);
         let (scaled, o) = (offset >= 0 && offset % mem.bytes() as i32 == 0, offset as u32);
         match (mem, scaled) {
             (DType::I64 | DType::F64, true) => a64!(self ; ldr X(d), [XSP(b), o]),
@@ -270,6 +99,116 @@ impl Emitter<'_> {
             (DType::F16 | DType::BF16, false) => a64!(self ; ldurh W(d), [XSP(b), offset]),
         }
         Ok(())
+    }
+
+    fn prefetch(&mut self, addr: &Addr) -> Result<()> {
+        // prfm pldl2keep, [base, #offset]: 12 bits, in units of 8 bytes; dynasm does not have it
+        let (b, offset) = match addr {
+            Addr { index: None, disp, base } if disp % 8 == 0 && (0..8 << 12).contains(disp) => (base.number(), *disp),
+            _ => (self.address(addr, 0), 0),
+        };
+        self.asm.push_u32(0xf980_0000 | (offset as u32 / 8) << 10 | u32::from(b) << 5 | 0b00010);
+        Ok(())
+    }
+
+    fn skip_loop(&mut self, count: u8, end: DynamicLabel) {
+        a64!(self ; cmp XSP(count), 0 ; b.le =>end);
+    }
+
+    fn count_down(&mut self, counter: Place, head: DynamicLabel) {
+        match counter {
+            Place::Register(counter) => a64!(self ; subs X(counter), XSP(counter), 1),
+            Place::Slot(s) => {
+                self.reload(Class::Gpr, X17, s);
+                a64!(self ; sub x17, x17, 1);
+                self.spill(Class::Gpr, X17, s);
+                a64!(self ; cmp x17, 0);
+            }
+        }
+        a64!(self ; b.ne =>head);
+    }
+
+    fn jump_unless(&mut self, op: CompareOp, a: u8, b: Operand, end: DynamicLabel) {
+        self.compare_gpr(a, b);
+        match op {
+            CompareOp::Eq => a64!(self ; b.ne =>end),
+            CompareOp::Ne => a64!(self ; b.eq =>end),
+            CompareOp::Lt => a64!(self ; b.ge =>end),
+            CompareOp::Le => a64!(self ; b.gt =>end),
+            CompareOp::Gt => a64!(self ; b.le =>end),
+            CompareOp::Ge => a64!(self ; b.lt =>end),
+        }
+    }
+}
+
+impl Emitter<'_> {
+    /// `d = a + value`; x17 may change.
+    pub(super) fn add_immediate(&mut self, d: u8, a: u8, value: i64) {
+        let size = value.unsigned_abs();
+        if size == 0 {
+            self.move_gpr(d, a);
+        } else if size < 4096 || (size.is_multiple_of(4096) && size < 4096 * 4096) {
+            let (part, shift) = if size < 4096 { (size as u32, 0) } else { ((size / 4096) as u32, 12) };
+            match value > 0 {
+                true => a64!(self ; add XSP(d), XSP(a), part, lsl shift),
+                false => a64!(self ; sub XSP(d), XSP(a), part, lsl shift),
+            }
+        } else {
+            self.immediate(X17, value);
+            a64!(self ; add X(d), X(a), x17);
+        }
+    }
+
+    fn compare_gpr(&mut self, a: u8, b: Operand) {
+        match b {
+            Operand::Reg(b) => a64!(self ; cmp X(a), X(b.number())),
+            Operand::Imm(v) if (0..4096).contains(&v) => a64!(self ; cmp XSP(a), v as u32),
+            Operand::Imm(v) => {
+                self.immediate(X16, v);
+                a64!(self ; cmp X(a), x16);
+            }
+        }
+    }
+
+    /// A base register and an offset that loads and stores of `size` bytes take for `addr`; either a multiple of the
+    /// size or within 255 bytes. x16 and x17 may change, and x16 may be the base.
+    pub(super) fn operand(&mut self, addr: &Addr, size: i64) -> (u8, i32) {
+        let mut base = addr.base.number();
+        let mut offset = i64::from(addr.disp);
+        if let Some((index, scale)) = addr.index {
+            a64!(self ; add x16, X(base), X(index.number()), lsl scale.trailing_zeros());
+            base = X16;
+        }
+        if !is_encodable(offset, size) {
+            // The part of the offset that one shifted addition reaches, when the rest is encodable.
+            let rest = offset.rem_euclid(4096);
+            let high = offset - rest;
+            if is_encodable(rest, size) && high.unsigned_abs() < 4096 * 4096 {
+                self.add_immediate(X16, base, high);
+                offset = rest;
+            } else {
+                self.add_immediate(X16, base, offset);
+                offset = 0;
+            }
+            base = X16;
+        }
+        (base, offset as i32)
+    }
+
+    /// x16 or the base register itself = the address plus `extra`.
+    pub(super) fn address(&mut self, addr: &Addr, extra: i64) -> u8 {
+        let mut base = addr.base.number();
+        if let Some((index, scale)) = addr.index {
+            a64!(self ; add x16, X(base), X(index.number()), lsl scale.trailing_zeros());
+            base = X16;
+        }
+        match i64::from(addr.disp) + extra {
+            0 => base,
+            offset => {
+                self.add_immediate(X16, base, offset);
+                X16
+            }
+        }
     }
 }
 

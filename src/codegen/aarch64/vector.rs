@@ -1,12 +1,11 @@
 //! Vector arithmetic between registers.
 
-use super::scalar::n;
-use crate::codegen::aarch64::emitter::ByElement;
-use crate::codegen::aarch64::emitter::Emitter;
+use crate::codegen::aarch64::emitter::{ByElement, Emitter};
+use crate::codegen::emit::Vectors;
 use crate::codegen::vcode::operands::Class;
 use crate::codegen::vcode::{Function, Inst, Lane, ShiftOp, VBinary, VType, VUnary, Vreg};
 use crate::expr::CompareOp;
-use crate::runtime::{DType, Result};
+use crate::runtime::DType;
 use dynasmrt::{DynasmApi, DynasmLabelApi};
 
 impl ByElement {
@@ -56,65 +55,33 @@ pub(super) fn needs(inst: &Inst) -> u8 {
     }
 }
 
-fn v(r: Vreg) -> u8 {
-    r.0 as u8
-}
-
-impl Emitter<'_> {
-    pub(super) fn vector_inst(&mut self, inst: &Inst, virtual_inst: &Inst, vectors: &[u8]) -> Result<()> {
-        match *inst {
-            Inst::VConst { dst, ty, bits } => self.constant(v(dst), ty, bits),
-            Inst::VCopy { dst, src, .. } => self.copy(v(dst), v(src)),
-            Inst::VSplat { dst, ty, src } => match ty.lane.bytes() {
-                4 => a64!(self ; dup V(v(dst)).s4, W(n(src))),
-                _ => a64!(self ; dup V(v(dst)).d2, X(n(src))),
-            },
-            Inst::VIota { dst, ty } => {
-                let lane = ty.lane.bytes();
-                let lanes = (0..16 / lane as u64).flat_map(|i| i.to_le_bytes()[..lane].to_vec()).collect();
-                self.pooled(v(dst), lanes);
-            }
-            Inst::VUnary { op, dst, ty, a } => return self.unary(inst, op, ty.lane, v(dst), v(a)),
-            Inst::VBinary { op, dst, ty, a, b } => {
-                if !self.binary(op, ty, v(dst), v(a), v(b), vectors) {
-                    return self.unsupported(inst);
-                }
-            }
-            Inst::VShift { op, dst, ty, a, amount } => self.shift(op, ty.lane.bytes(), v(dst), v(a), amount),
-            Inst::VFma { acc, ty, a, b, negate } => {
-                let (mut x, mut y) = (v(a), v(b));
-                let mut by_element = false;
-                if let Inst::VFma { a, b, .. } = virtual_inst {
-                    by_element = self.by_element.contains(*b);
-                    if self.by_element.contains(*a) {
-                        (x, y, by_element) = (y, x, true);
-                    }
-                }
-                self.multiply_add(v(acc), ty, x, y, by_element, negate, vectors);
-            }
-            Inst::VCompare { op, dst, ty, a, b } => self.compare_lanes(op, ty.lane, v(dst), v(a), v(b)),
-            Inst::VSelect { dst, mask, a, b, .. } => self.select(v(dst), v(mask), v(a), v(b)),
-            Inst::VConvert { dst, to, src, from } => self.convert(v(dst), to, v(src), from),
-            Inst::VReduce { op, dst, ty, a } => {
-                if matches!(op, VBinary::Sub | VBinary::Div | VBinary::AndNot) {
-                    return self.unsupported(inst);
-                }
-                self.reduce(op, ty, v(dst), v(a), vectors);
-            }
-            _ => return self.unsupported(inst),
+impl Vectors for Emitter<'_> {
+    fn splat(&mut self, d: u8, s: u8, ty: VType) {
+        match ty.lane.bytes() {
+            4 => a64!(self ; dup V(d).s4, W(s)),
+            _ => a64!(self ; dup V(d).d2, X(s)),
         }
-        Ok(())
     }
 
-    pub(super) fn copy(&mut self, d: u8, s: u8) {
+    fn spread(&mut self, d: u8, s: u8, ty: VType) {
+        match ty.lane.bytes() {
+            4 => a64!(self ; dup V(d).s4, V(s).s[0]),
+            _ => a64!(self ; dup V(d).d2, V(s).d[0]),
+        }
+    }
+
+    fn upper_half(&mut self, d: u8, s: u8, bytes: usize) {
+        a64!(self ; ext V(d).b16, V(s).b16, V(s).b16, bytes as u32);
+    }
+
+    fn copy(&mut self, d: u8, s: u8, _: VType) {
         if d != s {
             a64!(self ; mov V(d).b16, V(s).b16);
         }
     }
 
-    /// 16 bytes of the constant pool.
     fn pooled(&mut self, d: u8, bytes: Vec<u8>) {
-        let label = self.pool.label(bytes, &mut self.asm);
+        let label = self.pool_label(bytes);
         a64!(self ; ldr Q(d), =>label);
     }
 
@@ -128,8 +95,8 @@ impl Emitter<'_> {
         }
     }
 
-    fn unary(&mut self, inst: &Inst, op: VUnary, lane: Lane, d: u8, a: u8) -> Result<()> {
-        match (op, lane) {
+    fn unary(&mut self, op: VUnary, ty: VType, d: u8, a: u8) -> bool {
+        match (op, ty.lane) {
             (VUnary::Not, _) => a64!(self ; mvn V(d).b16, V(a).b16),
             (VUnary::Abs, Lane::F32) => a64!(self ; fabs V(d).s4, V(a).s4),
             (VUnary::Abs, Lane::F64) => a64!(self ; fabs V(d).d2, V(a).d2),
@@ -146,12 +113,11 @@ impl Emitter<'_> {
             (VUnary::Ceil, Lane::F64) => a64!(self ; frintp V(d).d2, V(a).d2),
             (VUnary::Round, Lane::F32) => a64!(self ; frintn V(d).s4, V(a).s4),
             (VUnary::Round, Lane::F64) => a64!(self ; frintn V(d).d2, V(a).d2),
-            _ => return self.unsupported(inst),
+            _ => return false,
         }
-        Ok(())
+        true
     }
 
-    /// False when there is no such operation.
     fn binary(&mut self, op: VBinary, ty: VType, d: u8, a: u8, b: u8, vectors: &[u8]) -> bool {
         use VBinary::*;
         match (op, ty.lane) {
@@ -181,20 +147,25 @@ impl Emitter<'_> {
             (Div, Lane::F64) => a64!(self ; fdiv V(d).d2, V(a).d2, V(b).d2),
             (Min, Lane::I32) => a64!(self ; smin V(d).s4, V(a).s4, V(b).s4),
             (Max, Lane::I32) => a64!(self ; smax V(d).s4, V(a).s4, V(b).s4),
-            (Min | Max, lane) => {
+            (Min | Max, _) => {
                 // The second operand where the comparison fails.
                 let mask = vectors[0];
                 let comparison = if op == Min { CompareOp::Lt } else { CompareOp::Gt };
-                self.compare_lanes(comparison, lane, mask, a, b);
-                self.select(d, mask, a, b);
+                self.compare(comparison, ty, mask, a, b);
+                self.select(ty, d, mask, a, b);
             }
             (Div, _) => return false,
         }
         true
     }
 
-    #[allow(clippy::too_many_arguments)]
-    fn multiply_add(&mut self, acc: u8, ty: VType, a: u8, b: u8, by_element: bool, negate: bool, vectors: &[u8]) {
+    fn multiply_add(&mut self, acc: u8, ty: VType, a: u8, b: u8, negate: bool) -> bool {
+        let by_element = |r| self.arch.by_element.contains(r);
+        let (a, b, by_element) = match self.function.insts[self.origin] {
+            Inst::VFma { a: first, .. } if by_element(first) => (b, a, true),
+            Inst::VFma { b: second, .. } => (a, b, by_element(second)),
+            _ => (a, b, false),
+        };
         match (ty.lane, negate, by_element) {
             (Lane::F32, false, false) => a64!(self ; fmla V(acc).s4, V(a).s4, V(b).s4),
             (Lane::F32, true, false) => a64!(self ; fmls V(acc).s4, V(a).s4, V(b).s4),
@@ -206,19 +177,17 @@ impl Emitter<'_> {
             (Lane::F64, true, true) => a64!(self ; fmls V(acc).d2, V(a).d2, V(b).d[0]),
             (Lane::I32, false, _) => a64!(self ; mla V(acc).s4, V(a).s4, V(b).s4),
             (Lane::I32, true, _) => a64!(self ; mls V(acc).s4, V(a).s4, V(b).s4),
-            (Lane::I64, ..) => {
-                self.binary(VBinary::Mul, ty, vectors[0], a, b, &[]);
-                let op = if negate { VBinary::Sub } else { VBinary::Add };
-                self.binary(op, ty, acc, acc, vectors[0], &[]);
-            }
+            (Lane::I64, ..) => return false,
         }
+        true
     }
 
-    fn shift(&mut self, op: ShiftOp, lane: usize, d: u8, a: u8, amount: u8) {
+    fn shift(&mut self, op: ShiftOp, ty: VType, d: u8, a: u8, amount: u8) {
+        let lane = ty.lane.bytes();
         let bits = 8 * lane as u32;
         let by = u32::from(amount).min(bits - 1);
         match (op, lane) {
-            _ if amount == 0 => self.copy(d, a),
+            _ if amount == 0 => self.copy(d, a, ty),
             (ShiftOp::Left | ShiftOp::RightLogical, _) if u32::from(amount) >= bits => a64!(self ; movi V(d).b16, 0),
             (ShiftOp::Left, 4) => a64!(self ; shl V(d).s4, V(a).s4, by),
             (ShiftOp::Left, _) => a64!(self ; shl V(d).d2, V(a).d2, by),
@@ -229,14 +198,14 @@ impl Emitter<'_> {
         }
     }
 
-    fn compare_lanes(&mut self, op: CompareOp, lane: Lane, d: u8, a: u8, b: u8) {
+    fn compare(&mut self, op: CompareOp, ty: VType, d: u8, a: u8, b: u8) {
         // Less is greater with the operands exchanged.
         let (op, a, b) = match op {
             CompareOp::Lt => (CompareOp::Gt, b, a),
             CompareOp::Le => (CompareOp::Ge, b, a),
             other => (other, a, b),
         };
-        match (op, lane) {
+        match (op, ty.lane) {
             (CompareOp::Gt, Lane::F32) => a64!(self ; fcmgt V(d).s4, V(a).s4, V(b).s4),
             (CompareOp::Gt, Lane::F64) => a64!(self ; fcmgt V(d).d2, V(a).d2, V(b).d2),
             (CompareOp::Gt, Lane::I32) => a64!(self ; cmgt V(d).s4, V(a).s4, V(b).s4),
@@ -255,21 +224,21 @@ impl Emitter<'_> {
         }
     }
 
-    /// `d = mask ? a : b`, in whatever way keeps `d` among the operands.
-    fn select(&mut self, d: u8, mask: u8, a: u8, b: u8) {
+    /// In whatever way keeps `d` among the operands.
+    fn select(&mut self, ty: VType, d: u8, mask: u8, a: u8, b: u8) {
         if d == a && d != mask {
             a64!(self ; bif V(d).b16, V(b).b16, V(mask).b16);
         } else if d == b && d != mask {
             a64!(self ; bit V(d).b16, V(a).b16, V(mask).b16);
         } else {
-            self.copy(d, mask);
+            self.copy(d, mask, ty);
             a64!(self ; bsl V(d).b16, V(a).b16, V(b).b16);
         }
     }
 
-    fn convert(&mut self, d: u8, to: VType, s: u8, from: Lane) {
+    fn convert(&mut self, d: u8, to: VType, s: u8, from: Lane) -> bool {
         match (from, to.lane) {
-            (a, b) if a == b => self.copy(d, s),
+            (a, b) if a == b => self.copy(d, s, to),
             (Lane::F32, Lane::F64) => a64!(self ; fcvtl V(d).d2, V(s).s2),
             (Lane::F64, Lane::F32) => a64!(self ; fcvtn V(d).s2, V(s).d2),
             (Lane::F32, Lane::I32) => a64!(self ; fcvtzs V(d).s4, V(s).s4),
@@ -286,25 +255,8 @@ impl Emitter<'_> {
                 a64!(self ; umov x16, V(s).d[0] ; umov x17, V(s).d[1]
                     ; scvtf S(d), x17 ; fmov w17, S(d) ; scvtf S(d), x16 ; ins V(d).s[1], w17);
             }
-            (Lane::F32 | Lane::F64, _) => self.copy(d, s),
+            (Lane::F32 | Lane::F64, _) => self.copy(d, s, to),
         }
-    }
-
-    /// Lane `i` with lane `i + half`, until one is left; that one everywhere.
-    fn reduce(&mut self, op: VBinary, ty: VType, d: u8, a: u8, vectors: &[u8]) {
-        let lane = ty.lane.bytes();
-        let mut bytes = ty.lanes as usize * lane;
-        let (upper, mut from) = (vectors[0], a);
-        while bytes > lane {
-            bytes /= 2;
-            let ty = VType { lanes: (bytes / lane) as u8, ..ty };
-            a64!(self ; ext V(upper).b16, V(from).b16, V(from).b16, bytes as u32);
-            self.binary(op, ty, d, from, upper, &vectors[1..]);
-            from = d;
-        }
-        match lane {
-            4 => a64!(self ; dup V(d).s4, V(from).s[0]),
-            _ => a64!(self ; dup V(d).d2, V(from).d[0]),
-        }
+        true
     }
 }

@@ -1,6 +1,6 @@
 //! The result of register allocation: instructions with physical registers, and the moves between them.
 
-use crate::codegen::vcode::operands::{Access, Class};
+use crate::codegen::vcode::operands::{Access, Class, PerClass};
 use crate::codegen::vcode::{Function, Inst};
 use crate::runtime::{Error, Result};
 
@@ -30,37 +30,19 @@ pub enum Place {
     Slot(u32),
 }
 
-/// Temporary registers that an instruction needs besides its operands; all of them are distinct.
-#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub struct Needs {
-    pub gprs: u8,
-    pub vectors: u8,
-}
+/// Numbers of temporary registers that an instruction needs besides its operands; all of them are distinct.
+pub type Needs = PerClass<u8>;
 
-/// The registers that an [`Needs`] got.
-#[derive(Clone, PartialEq, Eq, Default, Debug)]
-pub struct Temporaries {
-    pub gprs: Vec<u8>,
-    pub vectors: Vec<u8>,
-}
+/// The registers that a [`Needs`] got.
+pub type Temporaries = PerClass<Vec<u8>>;
 
 /// The registers of an instruction set that may be allocated.
 pub struct RegisterFile {
     /// In order of preference: those that need not be saved first.
-    pub gprs: &'static [u8],
-    pub vectors: &'static [u8],
+    pub registers: PerClass<&'static [u8]>,
     /// Registers of the calling convention: argument table, first, last, scratch.
     pub incoming: [u8; 4],
     pub needs: fn(&Inst) -> Needs,
-}
-
-impl RegisterFile {
-    pub fn class(&self, class: Class) -> &'static [u8] {
-        match class {
-            Class::Gpr => self.gprs,
-            Class::Vector => self.vectors,
-        }
-    }
 }
 
 /// One instruction after allocation.
@@ -89,18 +71,15 @@ pub struct Allocation {
     /// Locations of the used arguments of the calling convention.
     pub entry: [Option<Place>; 4],
     pub steps: Vec<Step>,
-    pub gpr_slots: u32,
-    pub vector_slots: u32,
+    /// Numbers of spill slots.
+    pub slots: PerClass<u32>,
 }
 
 impl Allocation {
-    /// Bit sets of the registers that are written: general-purpose, vector.
-    pub fn written(&self) -> (u64, u64) {
-        let mut sets = (0, 0);
-        let mut add = |class, register: u8| match class {
-            Class::Gpr => sets.0 |= 1u64 << register,
-            Class::Vector => sets.1 |= 1u64 << register,
-        };
+    /// Bit sets of the registers that are written.
+    pub fn written(&self) -> PerClass<u64> {
+        let mut sets = PerClass::default();
+        let mut add = |class, register: u8| sets[class] |= 1u64 << register;
         for place in self.entry.iter().flatten() {
             if let Place::Register(r) = place {
                 add(Class::Gpr, *r);
@@ -117,8 +96,7 @@ impl Allocation {
                     if let (Inst::LoopStart { .. }, Some(Place::Register(r))) = (inst, hidden) {
                         add(Class::Gpr, *r);
                     }
-                    temporaries.gprs.iter().for_each(|&r| add(Class::Gpr, r));
-                    temporaries.vectors.iter().for_each(|&r| add(Class::Vector, r));
+                    Class::ALL.iter().for_each(|&c| temporaries[c].iter().for_each(|&r| add(c, r)));
                 }
                 Step::Again { inst, .. } => inst.registers(|class, _, r| add(class, r as u8)),
                 Step::Load { class, register, .. } => add(*class, *register),
@@ -129,16 +107,13 @@ impl Allocation {
     }
 
     /// Number of spill stores and reloads, of each class and in loops of depth `depth` or more.
-    pub fn spills(&self, depth: usize) -> (usize, usize) {
-        let (mut counts, mut level) = ((0, 0), 0);
+    pub fn spills(&self, depth: usize) -> PerClass<usize> {
+        let (mut counts, mut level) = (PerClass::default(), 0);
         for step in &self.steps {
             match step {
                 Step::Inst { inst: Inst::LoopStart { .. }, .. } => level += 1,
                 Step::Inst { inst: Inst::LoopEnd, .. } => level -= 1,
-                Step::Store { class, .. } | Step::Load { class, .. } if level >= depth => match class {
-                    Class::Gpr => counts.0 += 1,
-                    Class::Vector => counts.1 += 1,
-                },
+                Step::Store { class, .. } | Step::Load { class, .. } if level >= depth => counts[*class] += 1,
                 _ => {}
             }
         }
@@ -230,17 +205,14 @@ impl Values {
 mod tests {
     use super::*;
     use crate::codegen::Target;
-    use crate::codegen::{Isa, aarch64, x86};
+    use crate::codegen::assemble;
 
     #[test]
     fn a_frame_that_no_stack_holds_is_refused() {
         for target in [Target::avx2(), Target::avx512(), Target::neon()] {
-            let emit = |vector_slots, gpr_slots| {
-                let allocation = Allocation { vector_slots, gpr_slots, ..Allocation::default() };
-                match target.isa {
-                    Isa::Neon => aarch64::emit(&Function::default(), &allocation),
-                    isa => x86::emit(&Function::default(), &allocation, isa),
-                }
+            let emit = |vector, gpr| {
+                let allocation = Allocation { slots: PerClass { gpr, vector }, ..Allocation::default() };
+                assemble::emit(&Function::default(), &allocation, target.isa)
             };
             assert!(emit(100, 100).is_ok(), "{}", target.name);
             for (vectors, gprs) in [(1 << 17, 0), (0, 1 << 18), (1 << 26, 1), (u32::MAX, u32::MAX)] {

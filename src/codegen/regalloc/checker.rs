@@ -25,11 +25,9 @@ struct State {
 
 impl State {
     fn index(&self, class: Class, place: Place) -> usize {
-        match (class, place) {
-            (Class::Gpr, Place::Register(r)) => r as usize,
-            (Class::Vector, Place::Register(r)) => 64 + r as usize,
-            (Class::Gpr, Place::Slot(s)) => 128 + s as usize,
-            (Class::Vector, Place::Slot(s)) => 128 + (self.gpr_slots + s) as usize,
+        match place {
+            Place::Register(r) => 64 * class as usize + r as usize,
+            Place::Slot(s) => 128 + (self.gpr_slots * class as u32 + s) as usize,
         }
     }
 
@@ -103,7 +101,7 @@ impl Checker<'_> {
             insts[i].registers(|class, _, r| single &= definitions[self.values.value(class, r) as usize] == 1);
             single
         };
-        let known = |class: Class, r: u32| self.file.class(class).iter().any(|&k| u32::from(k) == r);
+        let known = |class: Class, r: u32| self.file.registers[class].iter().any(|&k| u32::from(k) == r);
         let mut next = 0;
         for step in &self.allocation.steps {
             match step {
@@ -120,16 +118,12 @@ impl Checker<'_> {
                     next += 1;
                     self.check_same(*origin, inst)?;
                     let needs = (self.file.needs)(inst);
-                    if temporaries.gprs.len() != needs.gprs as usize
-                        || temporaries.vectors.len() != needs.vectors as usize
-                    {
+                    if Class::ALL.iter().any(|&c| temporaries[c].len() != needs[c] as usize) {
                         return Err(self.error(*origin, "its temporaries are missing"));
                     }
                     let mut used = vec![];
                     inst.registers(|class, _, r| used.push((class, r)));
-                    let gprs = temporaries.gprs.iter().map(|&r| (Class::Gpr, u32::from(r)));
-                    let vectors = temporaries.vectors.iter().map(|&r| (Class::Vector, u32::from(r)));
-                    for t in gprs.chain(vectors) {
+                    for t in Class::ALL.iter().flat_map(|&c| temporaries[c].iter().map(move |&r| (c, u32::from(r)))) {
                         if used.contains(&t) {
                             return Err(self.error(*origin, format!("temporary {t:?} is not its own")));
                         }
@@ -146,11 +140,7 @@ impl Checker<'_> {
                     self.check_same(*origin, inst)?;
                 }
                 Step::Store { class, register, slot } | Step::Load { class, register, slot } => {
-                    let slots = match class {
-                        Class::Gpr => self.allocation.gpr_slots,
-                        Class::Vector => self.allocation.vector_slots,
-                    };
-                    if *slot >= slots || !known(*class, u32::from(*register)) {
+                    if *slot >= self.allocation.slots[*class] || !known(*class, u32::from(*register)) {
                         return Err(self.error(next as u32, "a move before it names a place that does not exist"));
                     }
                 }
@@ -201,11 +191,11 @@ impl Checker<'_> {
             operands.clear();
             self.values.operands(&self.function.insts[origin as usize], number as u32, &mut operands);
             let places = self.read(&walk.state, origin, inst, *hidden, &operands)?;
-            for &r in &temporaries.gprs {
-                walk.state.held[r as usize] = UNKNOWN;
-            }
-            for &r in &temporaries.vectors {
-                walk.state.held[64 + r as usize] = UNKNOWN;
+            for class in Class::ALL {
+                for &r in &temporaries[class] {
+                    let at = walk.state.index(class, Place::Register(r));
+                    walk.state.held[at] = UNKNOWN;
+                }
             }
             self.write(&mut walk.state, origin, &operands, &places)?;
             self.control(&mut walk, origin, inst, number)?;
@@ -215,8 +205,9 @@ impl Checker<'_> {
 
     /// Contents of registers and slots at the entry of the function.
     fn entry(&self) -> Result<State> {
-        let slots = (self.allocation.gpr_slots + self.allocation.vector_slots) as usize;
-        let mut state = State { held: vec![UNKNOWN; 128 + slots], gpr_slots: self.allocation.gpr_slots };
+        let slots = self.allocation.slots;
+        let places = 128 + (slots.gpr + slots.vector) as usize;
+        let mut state = State { held: vec![UNKNOWN; places], gpr_slots: slots.gpr };
         let mut taken = vec![];
         for (which, place) in self.allocation.entry.iter().enumerate() {
             if let Some(place) = *place {
@@ -342,11 +333,8 @@ impl Checker<'_> {
 
     fn place(&self, state: &State, origin: u32, class: Class, place: Place) -> Result<usize> {
         let exists = match place {
-            Place::Register(r) => self.file.class(class).contains(&r),
-            Place::Slot(s) => match class {
-                Class::Gpr => s < self.allocation.gpr_slots,
-                Class::Vector => s < self.allocation.vector_slots,
-            },
+            Place::Register(r) => self.file.registers[class].contains(&r),
+            Place::Slot(s) => s < self.allocation.slots[class],
         };
         match exists {
             true => Ok(state.index(class, place)),

@@ -10,7 +10,7 @@ use crate::codegen::regalloc::allocation::{Allocation, Place, Step};
 use crate::codegen::regalloc::checker;
 use crate::codegen::vcode::operands::Class;
 use crate::codegen::vcode::{GprOp, Inst};
-use crate::codegen::{Isa, Target, regalloc, x86};
+use crate::codegen::{Isa, Target, assemble, regalloc};
 use iced_x86::{Decoder, DecoderOptions, Instruction, InstructionInfoFactory, Mnemonic, OpAccess, Register};
 use std::collections::BTreeSet;
 
@@ -40,8 +40,7 @@ fn operands(step: &Step) -> (Registers, Registers) {
                 writes.insert((Class::Gpr, *r));
             }
         }
-        writes.extend(temporaries.gprs.iter().map(|&r| (Class::Gpr, r)));
-        writes.extend(temporaries.vectors.iter().map(|&r| (Class::Vector, r)));
+        writes.extend(Class::ALL.iter().flat_map(|&c| temporaries[c].iter().map(move |&r| (c, r))));
     }
     (reads, writes)
 }
@@ -132,7 +131,7 @@ fn number(register: Register) -> Option<(Class, u8)> {
 fn examine(case: &Case, target: &Target, change: impl Fn(&mut Allocation)) -> (Vec<String>, usize) {
     let mut allocation = regalloc::allocate(&case.function, target).unwrap();
     checker::check(&case.function, &allocation, target).unwrap();
-    let (code, starts) = x86::emit_steps(&case.function, &allocation, target.isa).unwrap();
+    let (code, starts) = assemble::emit_steps(&case.function, &allocation, target.isa).unwrap();
     change(&mut allocation);
     let steps = allocation.steps.iter().zip(starts.windows(2));
     let found = steps.flat_map(|(step, at)| {
@@ -175,7 +174,7 @@ fn undeclared_registers_are_seen() {
         for case in functions(&target) {
             let declared = |a: &Allocation| {
                 let with = a.steps.iter().filter(
-                    |s| matches!(s, Step::Inst { temporaries: t, .. } if !t.gprs.is_empty() || !t.vectors.is_empty()),
+                    |s| matches!(s, Step::Inst { temporaries: t, .. } if !t.gpr.is_empty() || !t.vector.is_empty()),
                 );
                 with.count()
             };

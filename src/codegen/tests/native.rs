@@ -4,7 +4,7 @@ use super::program::{Buffer, Builder, at};
 use super::{cases, program::Case, random, registers};
 use crate::codegen::regalloc::checker;
 use crate::codegen::vcode::{Inst, Lane, VBinary, VType};
-use crate::codegen::{Target, regalloc, x86};
+use crate::codegen::{Target, assemble, regalloc};
 use crate::runtime::DType;
 use crate::runtime::executable::Executable;
 
@@ -80,7 +80,7 @@ fn run(target: &Target, cases: &[Case]) {
     for case in cases {
         let allocation = regalloc::allocate(&case.function, target).unwrap_or_else(|e| panic!("{e}"));
         checker::check(&case.function, &allocation, target).unwrap_or_else(|e| panic!("{e}"));
-        let bytes = x86::emit(&case.function, &allocation, target.isa).unwrap_or_else(|e| panic!("{e}"));
+        let bytes = assemble::emit(&case.function, &allocation, target.isa).unwrap_or_else(|e| panic!("{e}"));
         code.resize(code.len().next_multiple_of(64), 0xcc);
         offsets.push(code.len());
         code.extend(bytes);
@@ -143,7 +143,7 @@ fn subnormal_numbers_are_zero_inside_and_only_inside() {
         for (x, y) in [(1e-39, 4.0), (1e-30, 1e-10), (1.5, 2.0)] {
             let case = product(x, y);
             let allocation = regalloc::allocate(&case.function, target).unwrap();
-            let code = x86::emit(&case.function, &allocation, target.isa).unwrap();
+            let code = assemble::emit(&case.function, &allocation, target.isa).unwrap();
             let mut buffers: Vec<Vec<u8>> = case.buffers.iter().map(|b| b.bytes.clone()).collect();
             let table: Vec<*mut u8> = buffers.iter_mut().map(|b| b.as_mut_ptr()).collect();
             let executable = Executable::new(&code).unwrap();

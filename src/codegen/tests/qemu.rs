@@ -2,7 +2,7 @@
 
 use super::{cases, emulator, program::Case, random, registers};
 use crate::codegen::regalloc::checker;
-use crate::codegen::{Isa, Target, aarch64, regalloc};
+use crate::codegen::{Isa, Target, assemble, regalloc};
 
 /// Runs all cases; panics with all differences.
 fn run(test: &str, cases: &[Case]) {
@@ -10,7 +10,7 @@ fn run(test: &str, cases: &[Case]) {
     let job = |case: &Case| {
         let allocation = regalloc::allocate(&case.function, &target).unwrap_or_else(|e| panic!("{e}"));
         checker::check(&case.function, &allocation, &target).unwrap_or_else(|e| panic!("{e}"));
-        let code = aarch64::emit(&case.function, &allocation).unwrap_or_else(|e| panic!("{e}"));
+        let code = assemble::emit(&case.function, &allocation, Isa::Neon).unwrap_or_else(|e| panic!("{e}"));
         emulator::Job {
             name: case.function.name.clone(),
             steps: vec![(code, case.range.0, case.range.1)],

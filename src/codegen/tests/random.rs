@@ -231,8 +231,8 @@ pub fn coverage(programs: &[Case], target: &Target) -> String {
     for case in programs {
         let spills = regalloc::allocate(&case.function, target).unwrap().spills(0);
         insts += case.function.insts.len();
-        spilling += (spills.0 + spills.1 > 0) as usize;
-        moves += spills.0 + spills.1;
+        spilling += (spills.gpr + spills.vector > 0) as usize;
+        moves += spills.gpr + spills.vector;
     }
     assert!(spilling * 4 > programs.len(), "too few programs spill");
     format!("{} programs, {insts} instructions, {spilling} programs spill, {moves} moves", programs.len())

@@ -4,9 +4,9 @@ use super::program::{Builder, Case, at, data};
 use super::{native, random};
 use crate::codegen::regalloc::allocation::{Allocation, Place, Step};
 use crate::codegen::regalloc::checker;
-use crate::codegen::vcode::operands::Class;
+use crate::codegen::vcode::operands::{Class, PerClass};
 use crate::codegen::vcode::{GprOp, Inst, Lane, Operand, VBinary, VType};
-use crate::codegen::{Target, regalloc, x86};
+use crate::codegen::{Target, assemble, regalloc};
 use crate::runtime::DType;
 use crate::runtime::executable::Executable;
 use rand::rngs::StdRng;
@@ -91,7 +91,12 @@ fn full_register_blocks_have_no_moves_inside() {
             let allocation = regalloc::allocate(&case.function, &target).unwrap();
             checker::check(&case.function, &allocation, &target).unwrap();
             let name = &case.function.name;
-            assert_eq!(allocation.spills(3), (0, 0), "{}: {name}: moves in the innermost loop", target.name);
+            assert_eq!(
+                allocation.spills(3),
+                PerClass::default(),
+                "{}: {name}: moves in the innermost loop",
+                target.name
+            );
             let copies = allocation.steps.iter().filter(|s| match s {
                 Step::Inst { inst: Inst::Copy { dst, src }, .. } => dst == src,
                 _ => false,
@@ -107,9 +112,9 @@ fn values_unused_in_a_hot_loop_wait_outside_of_it() {
     let case = product_block(&target, 14, 2, 5, 4);
     let allocation = regalloc::allocate(&case.function, &target).unwrap();
     // 28 accumulators, 2 rows and 1 broadcast leave one register: one of the two bias vectors waits.
-    let (_, vectors) = allocation.spills(0);
+    let vectors = allocation.spills(0).vector;
     assert!((1..=4).contains(&vectors), "{vectors} vector moves");
-    assert_eq!(allocation.spills(3), (0, 0));
+    assert_eq!(allocation.spills(3), PerClass::default());
 }
 
 /// Every way to break one step; each must be refused, except where the result is right by chance.
@@ -168,7 +173,7 @@ fn broken_allocations_are_refused_or_do_no_harm() {
                 // it did.
                 passed += 1;
                 if target.runs_on_host() {
-                    let code = x86::emit(&case.function, &wrong, target.isa).unwrap();
+                    let code = assemble::emit(&case.function, &wrong, target.isa).unwrap();
                     harmful.extend(native::differences(case, &Executable::new(&code).unwrap(), 0));
                     executed += 1;
                 }
@@ -192,14 +197,14 @@ fn temporaries_that_share_a_register_are_refused() {
                 let mut shared = allocation.clone();
                 let mut beside = allocation.clone();
                 if let Step::Inst { temporaries, .. } = &mut shared.steps[i]
-                    && let [first, second, ..] = &mut temporaries.vectors[..]
+                    && let [first, second, ..] = &mut temporaries.vector[..]
                 {
                     *second = *first;
                     refused(&case.function, &shared, &target);
                     tried[0] += 1;
                 }
                 if let Step::Inst { inst, temporaries, .. } = &mut beside.steps[i]
-                    && let Some(temporary) = temporaries.vectors.first_mut()
+                    && let Some(temporary) = temporaries.vector.first_mut()
                 {
                     let mut operand = None;
                     inst.registers(|class, _, r| operand = operand.or((class == Class::Vector).then_some(r as u8)));

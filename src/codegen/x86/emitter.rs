@@ -1,11 +1,10 @@
-//! The state of the x86-64 emitter: the code so far, the frame, the loops around.
+//! The state of the x86-64 emitter: the frame, the masks in registers; operands of instructions.
 
-use crate::codegen::constant_pool::Pool;
+use crate::codegen::emit;
 use crate::codegen::vcode::Addr;
 use crate::codegen::x86::encode::{Memory, Width};
 use crate::runtime::{Error, Result};
 use dynasmrt::x64::X64Relocation;
-use dynasmrt::{DynamicLabel, VecAssembler};
 
 pub(super) const RSP: u8 = 4;
 
@@ -23,22 +22,16 @@ pub(super) struct Frame {
     pub(super) slot_bytes: i32,
 }
 
-pub(super) struct Body {
-    pub(super) head: DynamicLabel,
-    pub(super) end: DynamicLabel,
-}
-
-pub(super) struct Emitter<'a> {
-    pub(super) name: &'a str,
-    pub(super) asm: VecAssembler<X64Relocation>,
+pub struct X86 {
     pub(super) evex: bool,
+    /// The instruction at hand.
     pub(super) bytes: Vec<u8>,
-    pub(super) pool: Pool,
     /// Masks that live in mask registers through the function.
     pub(super) masks: Vec<(u64, u8)>,
     pub(super) frame: Frame,
-    pub(super) bodies: Vec<Body>,
 }
+
+pub type Emitter<'a> = emit::Emitter<'a, X64Relocation, X86>;
 
 pub(super) fn on_stack(displacement: i32) -> Memory {
     Memory { base: Some(RSP), index: None, displacement }

@@ -1,165 +1,182 @@
-//! Vector loads, stores, gathers and scatters. Nothing outside of the lanes that take part is touched.
+//! Vector loads, stores and broadcasts. Nothing outside of the lanes that take part is touched.
 
 use super::encode::{Encoding, Memory, Rm, Width};
 use super::opcode::{self, Op};
+use crate::codegen::emit::LoadStore;
 use crate::codegen::regalloc::allocation::Needs;
-use crate::codegen::vcode::{Addr, Inst, Lane, LaneRange, VType, Vreg};
+use crate::codegen::vcode::lanes::{Lanes, Widening};
+use crate::codegen::vcode::{Addr, Inst, Lane, VType, Vreg};
 use crate::codegen::x86::emitter::{Emitter, at, repeated};
 use crate::runtime::{DType, Result};
 
-/// The conversion of memory elements to lanes.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Widening {
-    Same,
-    SignedByte,
-    UnsignedByte,
-    /// The bits of f16 or bf16.
-    Half,
-    /// 0 or 1 to a lane mask.
-    Bool,
-    /// I32 in memory, I64 in lanes.
-    Word,
-}
+impl Lanes {
+    /// The register of all lanes.
+    pub(super) fn width(&self) -> Width {
+        width(self.ty)
+    }
 
-pub(super) fn widening(mem: DType, lane: Lane) -> Option<Widening> {
-    let integer = matches!(lane, Lane::I32 | Lane::I64);
-    match mem {
-        DType::Bool => Some(Widening::Bool),
-        DType::I8 if integer => Some(Widening::SignedByte),
-        DType::U8 if integer => Some(Widening::UnsignedByte),
-        DType::F16 | DType::BF16 if lane == Lane::I32 => Some(Widening::Half),
-        DType::I32 if lane == Lane::I64 => Some(Widening::Word),
-        DType::F32 | DType::I32 if lane.bytes() == 4 => Some(Widening::Same),
-        DType::F64 | DType::I64 if lane.bytes() == 8 => Some(Widening::Same),
-        _ => None,
+    pub(super) fn mask(&self) -> u64 {
+        ((1u64 << self.count) - 1) << self.first
+    }
+
+    /// Returns true if all lanes that the register has take part.
+    fn fills_register(&self) -> bool {
+        (self.first, self.count) == (0, self.width().bytes() / self.lane_bytes())
+    }
+
+    /// Returns true if the elements are as wide as the lanes.
+    pub(super) fn is_same(&self) -> bool {
+        self.widening() == Some(Widening::Same)
+    }
+
+    /// Returns true if one plain instruction moves exactly these bytes, elements as wide as the lanes.
+    fn is_plain(&self) -> bool {
+        self.first == 0 && matches!(self.count * self.lane_bytes(), 4 | 8 | 16 | 32 | 64)
+    }
+
+    /// Elements far apart are reached by gather and scatter instructions when all offsets fit their index lanes.
+    pub(super) fn is_hardware_gather(&self) -> bool {
+        let farthest = self.stride.checked_mul(i64::from(self.ty.lanes));
+        self.is_same() && farthest.is_some_and(|f| i32::try_from(f).is_ok())
+    }
+
+    /// Returns true if the elements are neighbours in memory, the last lane first, and fill a register.
+    pub(super) fn is_reversed(&self) -> bool {
+        let lane = self.lane_bytes();
+        self.is_same() && self.stride == -(lane as i64) && self.ty.lanes as usize * lane >= 16
+    }
+
+    /// All ones in the lanes that take part, in a register of `width`.
+    pub(super) fn mask_bytes(&self, width: Width) -> Vec<u8> {
+        let lane = self.lane_bytes();
+        let mut mask = repeated(0, lane, width);
+        mask[self.first * lane..(self.first + self.count) * lane].fill(0xff);
+        mask
     }
 }
 
-/// Lanes that take part: first, count.
-pub(super) fn span(ty: VType, part: Option<LaneRange>) -> (usize, usize) {
-    part.map_or((0, ty.lanes as usize), |p| (p.first as usize, p.count as usize))
-}
-
-pub(super) fn bits(first: usize, count: usize) -> u64 {
-    ((1u64 << count) - 1) << first
-}
-
-/// Returns true if one plain instruction moves exactly these bytes.
-fn is_plain(first: usize, count: usize, lane: usize) -> bool {
-    first == 0 && matches!(count * lane, 4 | 8 | 16 | 32 | 64)
-}
-
-/// Elements far apart are reached by gather and scatter instructions when all offsets fit their index lanes.
-fn is_hardware_gather(mem: DType, lane: Lane, stride: i64, lanes: u8) -> bool {
-    let farthest = stride.checked_mul(i64::from(lanes));
-    widening(mem, lane) == Some(Widening::Same) && farthest.is_some_and(|f| i32::try_from(f).is_ok())
-}
-
-/// Whether the elements are neighbours in memory, the last lane first, and fill a register.
-pub(super) fn is_reversed(mem: DType, ty: VType, stride: i64) -> bool {
-    let lane = ty.lane.bytes();
-    widening(mem, ty.lane) == Some(Widening::Same) && stride == -(lane as i64) && ty.lanes as usize * lane >= 16
+/// The narrowest register of a type.
+pub(super) fn width(ty: VType) -> Width {
+    Width::of(ty.lanes as usize * ty.lane.bytes())
 }
 
 /// The mask register that an instruction would like to find loaded.
 pub(super) fn mask_of(inst: &Inst) -> Option<u64> {
+    let l = inst.lanes()?;
     match inst {
-        Inst::VLoad { ty, mem, part, .. } | Inst::VStore { ty, mem, part, .. } => {
-            let (first, count) = span(*ty, *part);
-            let (lane, natural) = (ty.lane.bytes(), natural_lanes(*ty));
-            let plain = match widening(*mem, ty.lane) {
-                Some(Widening::Same) => is_plain(first, count, lane),
-                _ => (first, count) == (0, natural),
-            };
-            (!plain).then(|| bits(first, count))
+        Inst::VLoad { .. } | Inst::VStore { .. } => {
+            let plain = if l.is_same() { l.is_plain() } else { l.fills_register() };
+            (!plain).then(|| l.mask())
         }
-        Inst::VGather { ty, part, .. } | Inst::VScatter { ty, part, .. } | Inst::VGatherIndex { ty, part, .. } => {
-            let (first, count) = span(*ty, *part);
-            Some(bits(first, count))
-        }
-        _ => None,
+        Inst::VBroadcast { .. } => None,
+        _ => Some(l.mask()),
     }
 }
 
-fn natural_lanes(ty: VType) -> usize {
-    Width::of(ty.lanes as usize * ty.lane.bytes()).bytes() / ty.lane.bytes()
-}
-
-pub(super) fn uses_area(inst: &Inst, evex: bool) -> bool {
+/// Returns true if the lanes go through memory one by one.
+pub(super) fn uses_area(inst: &Inst, l: &Lanes, evex: bool) -> bool {
     match inst {
-        Inst::VGather { ty, mem, stride, .. } => !is_hardware_gather(*mem, ty.lane, *stride, ty.lanes),
-        Inst::VScatter { ty, mem, stride, .. } => !evex || !is_hardware_gather(*mem, ty.lane, *stride, ty.lanes),
-        Inst::VGatherIndex { ty, mem, .. } => widening(*mem, ty.lane) != Some(Widening::Same),
+        Inst::VGather { .. } => !l.is_hardware_gather(),
+        Inst::VScatter { .. } => !evex || !l.is_hardware_gather(),
+        Inst::VGatherIndex { .. } => !l.is_same(),
         _ => false,
     }
 }
 
-pub(super) fn needs(inst: &Inst, evex: bool) -> Needs {
-    let none = Needs::default();
+pub(super) fn needs(inst: &Inst, l: &Lanes, evex: bool) -> Needs {
     match inst {
-        _ if uses_area(inst, evex) => Needs { gprs: 2, vectors: 0 },
-        Inst::VGather { addr, .. } | Inst::VScatter { addr, .. } => {
-            Needs { gprs: addr.index.is_some() as u8, vectors: if evex { 1 } else { 2 } }
+        _ if uses_area(inst, l, evex) => Needs { gpr: 2, vector: 0 },
+        Inst::VGather { .. } | Inst::VScatter { .. } => {
+            Needs { gpr: l.addr.index.is_some() as u8, vector: if evex { 1 } else { 2 } }
         }
-        Inst::VGatherIndex { .. } => Needs { gprs: 0, vectors: if evex { 1 } else { 2 } },
-        Inst::VStore { ty, mem, part, .. } => {
-            let (first, count) = span(*ty, *part);
-            let vectors = match (widening(*mem, ty.lane), evex) {
-                (Some(Widening::Same), false) => !is_plain(first, count, ty.lane.bytes()) as u8,
+        Inst::VGatherIndex { .. } => Needs { gpr: 0, vector: if evex { 1 } else { 2 } },
+        Inst::VStore { .. } => {
+            let vector = match (l.widening(), evex) {
+                (Some(Widening::Same), false) => !l.is_plain() as u8,
                 (Some(Widening::Bool), true) => 1,
                 (_, false) => 2,
                 (_, true) => 0,
             };
-            Needs { gprs: 0, vectors }
+            Needs { gpr: 0, vector }
         }
-        _ => none,
+        _ => Needs::default(),
     }
 }
 
-impl Emitter<'_> {
-    pub(super) fn memory_inst(&mut self, inst: &Inst, gprs: &[u8], vectors: &[u8]) -> Result<()> {
-        match inst {
-            Inst::VLoad { dst, ty, mem, addr, part } => {
-                let Some(widening) = widening(*mem, ty.lane) else { return self.unsupported(inst) };
-                self.load_lanes(v(*dst), *ty, widening, addr, span(*ty, *part))
+impl LoadStore for Emitter<'_> {
+    fn load_lanes(&mut self, l: &Lanes, widening: Widening) -> Result<()> {
+        let (d, lane, w) = (l.register.number(), l.lane_bytes(), l.width());
+        if l.count == 0 {
+            self.zero(d);
+            return Ok(());
+        }
+        let natural = l.fills_register();
+        match widening {
+            Widening::Same => return self.load_same(l),
+            Widening::Word if self.arch.evex || natural => {
+                self.load_masked(opcode::EXTEND_DQ, w, d, at(&l.addr, 0)?, (!natural).then(|| l.mask()));
             }
-            Inst::VStore { .. } => self.store_inst(inst, vectors),
-            Inst::VBroadcast { .. } => self.broadcast_inst(inst),
-            Inst::VGather { .. } => self.gather_inst(inst, gprs, vectors),
-            Inst::VGatherIndex { .. } => self.gather_index_inst(inst, gprs, vectors),
-            Inst::VScatter { .. } => self.scatter_inst(inst, gprs, vectors),
-            _ => self.unsupported(inst),
+            Widening::Word => {
+                self.load_same(&Lanes { ty: VType { lane: Lane::I32, ..l.ty }, ..*l })?;
+                self.op2(opcode::EXTEND_DQ, w, d, d);
+            }
+            _ if self.arch.evex || (natural && w.bytes() / lane >= 4) => {
+                let op = extension(widening, lane);
+                self.load_masked(op, w, d, at(&l.addr, 0)?, (!natural).then(|| l.mask()));
+            }
+            _ => {
+                let (four, insert, size) = match widening {
+                    Widening::Half => (opcode::LOAD_SD, opcode::INSERT_W, 2),
+                    _ => (opcode::LOAD_SS, opcode::INSERT_B, 1),
+                };
+                let mut lanes = l.range();
+                if l.first == 0 && l.count >= 4 {
+                    self.load(four, Width::X, d, at(&l.addr, 0)?);
+                    lanes.start = 4;
+                } else {
+                    self.zero(d);
+                }
+                for i in lanes {
+                    let e = self.plain(insert, Width::X, d, d, Rm::Memory(at(&l.addr, (i * size) as i64)?));
+                    self.vector(Encoding { immediate: Some(i as u8), ..e });
+                }
+                self.op2(extension(widening, lane), w, d, d);
+            }
+        }
+        if widening == Widening::Bool {
+            self.bool_to_mask(w, d, lane);
+        }
+        Ok(())
+    }
+
+    fn store_lanes(&mut self, l: &Lanes, widening: Widening) -> Result<()> {
+        match widening {
+            _ if l.count == 0 => Ok(()),
+            Widening::Same => self.store_same(l),
+            _ if self.arch.evex => self.store_narrow(l),
+            Widening::Word => {
+                // The low words of 64-bit lanes.
+                let register = Vreg(u32::from(self.temporaries.vector[0]));
+                self.low_words(l.width(), register.number(), l.register.number());
+                self.store_same(&Lanes { register, ty: VType { lane: Lane::I32, ..l.ty }, ..*l })
+            }
+            _ => self.store_low(l),
         }
     }
 
-    fn store_inst(&mut self, inst: &Inst, vectors: &[u8]) -> Result<()> {
-        let Inst::VStore { src, ty, mem, addr, part } = inst else { return self.unsupported(inst) };
-        let (first, count) = span(*ty, *part);
-        match (widening(*mem, ty.lane), *mem, ty.lane) {
-            _ if count == 0 => Ok(()),
-            (Some(Widening::Same), ..) => self.store_same(v(*src), ty.lane.bytes(), addr, (first, count), vectors),
-            (Some(_), ..) if self.evex => self.store_narrow(v(*src), *ty, *mem, addr, (first, count), vectors),
-            (Some(_), DType::I32, _) => self.store_words(v(*src), *ty, addr, (first, count), vectors),
-            (Some(_), ..) => self.store_low(v(*src), *ty, *mem, addr, (first, count), vectors),
-            (None, ..) => self.unsupported(inst),
-        }
-    }
-
-    fn broadcast_inst(&mut self, inst: &Inst) -> Result<()> {
-        let Inst::VBroadcast { dst, ty, mem, addr } = inst else { return self.unsupported(inst) };
-        let Some(widening) = widening(*mem, ty.lane) else { return self.unsupported(inst) };
-        let (d, lane) = (v(*dst), ty.lane.bytes());
-        let w = Width::of(ty.lanes as usize * lane);
-        let m = at(addr, 0)?;
+    fn broadcast(&mut self, l: &Lanes, widening: Widening) -> Result<()> {
+        let (d, lane, w) = (l.register.number(), l.lane_bytes(), l.width());
+        let half = Width::of(w.bytes() / 2);
+        let m = at(&l.addr, 0)?;
         match widening {
             Widening::Same if lane == 4 => self.load(opcode::BROADCAST_SS, w, d, m),
             Widening::Same => self.load(opcode::BROADCAST_Q, w, d, m),
             Widening::Word => {
-                self.load(opcode::BROADCAST_D, Width::of(w.bytes() / 2), d, m);
+                self.load(opcode::BROADCAST_D, half, d, m);
                 self.op2(opcode::EXTEND_DQ, w, d, d);
             }
             Widening::Half => {
-                self.load(opcode::BROADCAST_W, Width::of(w.bytes() / 2), d, m);
+                self.load(opcode::BROADCAST_W, half, d, m);
                 self.op2(opcode::ZERO_EXTEND_WD, w, d, d);
             }
             _ => {
@@ -172,110 +189,46 @@ impl Emitter<'_> {
         }
         Ok(())
     }
+}
 
-    // ---- loads
-
-    fn load_lanes(
-        &mut self,
-        d: u8,
-        ty: VType,
-        widening: Widening,
-        addr: &Addr,
-        (first, count): (usize, usize),
-    ) -> Result<()> {
-        let lane = ty.lane.bytes();
-        let w = Width::of(ty.lanes as usize * lane);
-        if count == 0 {
-            self.zero(d);
-            return Ok(());
-        }
-        let natural = (first, count) == (0, w.bytes() / lane);
-        match widening {
-            Widening::Same => return self.load_same(d, lane, addr, (first, count)),
-            Widening::Word if self.evex || natural => {
-                let m = at(addr, 0)?;
-                self.load_masked(opcode::EXTEND_DQ, w, d, m, (!natural).then(|| bits(first, count)));
-            }
-            Widening::Word => {
-                self.load_same(d, 4, addr, (first, count))?;
-                self.op2(opcode::EXTEND_DQ, w, d, d);
-            }
-            _ if self.evex || (natural && w.bytes() / lane >= 4) => {
-                let m = at(addr, 0)?;
-                let op = extension(widening, lane);
-                self.load_masked(op, w, d, m, (!natural).then(|| bits(first, count)));
-            }
-            _ => {
-                let (four, insert, size) = match widening {
-                    Widening::Half => (opcode::LOAD_SD, opcode::INSERT_W, 2),
-                    _ => (opcode::LOAD_SS, opcode::INSERT_B, 1),
-                };
-                let mut lanes = first..first + count;
-                if first == 0 && count >= 4 {
-                    self.load(four, Width::X, d, at(addr, 0)?);
-                    lanes.start = 4;
-                } else {
-                    self.zero(d);
-                }
-                for i in lanes {
-                    let e = self.plain(insert, Width::X, d, d, Rm::Memory(at(addr, (i * size) as i64)?));
-                    self.vector(Encoding { immediate: Some(i as u8), ..e });
-                }
-                self.op2(extension(widening, lane), w, d, d);
-            }
-        }
-        if widening == Widening::Bool {
-            self.bool_to_mask(w, d, lane);
-        }
-        Ok(())
-    }
-
+impl Emitter<'_> {
     /// Elements as wide as the lanes.
-    fn load_same(&mut self, d: u8, lane: usize, addr: &Addr, (first, count): (usize, usize)) -> Result<()> {
-        if is_plain(first, count, lane) {
-            let bytes = count * lane;
-            let m = at(addr, 0)?;
-            match bytes {
+    fn load_same(&mut self, l: &Lanes) -> Result<()> {
+        let (d, lane, m) = (l.register.number(), l.lane_bytes(), at(&l.addr, 0)?);
+        if l.is_plain() {
+            match l.count * lane {
                 4 => self.load(opcode::LOAD_SS, Width::X, d, m),
                 8 => self.load(opcode::LOAD_SD, Width::X, d, m),
-                _ => self.load(opcode::LOAD_PS, Width::of(bytes), d, m),
+                bytes => self.load(opcode::LOAD_PS, Width::of(bytes), d, m),
             }
             return Ok(());
         }
-        let w = Width::of((first + count) * lane);
-        let m = at(addr, 0)?;
-        if self.evex {
+        let w = Width::of((l.first + l.count) * lane);
+        if self.arch.evex {
             let op = if lane == 4 { opcode::LOAD_PS } else { opcode::LOAD_PD };
-            self.load_masked(op, w, d, m, Some(bits(first, count)));
+            self.load_masked(op, w, d, m, Some(l.mask()));
         } else {
-            self.op3_constant(opcode::LOAD_PS, w, d, 0, lane_mask(lane, w, first, count));
+            self.op3_constant(opcode::LOAD_PS, w, d, 0, l.mask_bytes(w));
             let op = if lane == 4 { opcode::MASK_LOAD_PS } else { opcode::MASK_LOAD_PD };
             self.vector(self.plain(op, w, d, d, Rm::Memory(m)));
         }
         Ok(())
     }
 
-    /// Lane 0 at `addr`, the others before it: a load and a permutation.
-    pub(super) fn load_reversed(
-        &mut self,
-        d: u8,
-        ty: VType,
-        addr: &Addr,
-        (first, count): (usize, usize),
-        index: u8,
-    ) -> Result<()> {
-        let (lane, lanes) = (ty.lane.bytes(), ty.lanes as usize);
-        let w = Width::of(lanes * lane);
-        let start = Addr { disp: addr.disp - ((lanes - 1) * lane) as i32, ..*addr };
-        if (first, count) != (0, lanes) {
+    /// Lane 0 at the address, the others before it: a load and a permutation.
+    pub(super) fn load_reversed(&mut self, l: &Lanes) -> Result<()> {
+        let (d, lane, lanes, w) = (l.register.number(), l.lane_bytes(), l.ty.lanes as usize, l.width());
+        let addr = Addr { disp: l.addr.disp - ((lanes - 1) * lane) as i32, ..l.addr };
+        if (l.first, l.count) != (0, lanes) {
             self.zero(d);
         }
-        self.load_same(d, lane, &start, (lanes - first - count, count))?;
+        self.load_same(&Lanes { addr, first: lanes - l.first - l.count, ..*l })?;
         let words = lane / 4;
         if w == Width::X {
             self.op2i(opcode::SHUFFLE_D, w, d, d, if words == 1 { 0x1b } else { 0x4e });
             return Ok(());
         }
+        let index = self.temporaries.vector[0];
         let from = (0..lanes * words).map(|i| (lanes - 1 - i / words) * words + i % words);
         self.op3_constant(opcode::LOAD_PS, w, index, 0, from.flat_map(|i| (i as u32).to_le_bytes()).collect());
         self.op3(opcode::PERMUTE_PS, w, d, index, d);
@@ -291,93 +244,67 @@ impl Emitter<'_> {
     /// Lanes of 0 or 1 become lanes of all zeros or all ones.
     fn bool_to_mask(&mut self, w: Width, d: u8, lane: usize) {
         if lane == 4 {
-            self.shift(opcode::SHIFT_D, w, 6, d, d, 31);
-            self.shift(opcode::SHIFT_D, w, 4, d, d, 31);
+            self.shift_by(opcode::SHIFT_D, w, 6, d, d, 31);
+            self.shift_by(opcode::SHIFT_D, w, 4, d, d, 31);
         } else {
-            self.shift(opcode::SHIFT_Q, w, 6, d, d, 63);
-            if self.evex {
-                self.shift(opcode::SHIFT_ARITHMETIC_Q, w, 4, d, d, 63);
+            self.shift_by(opcode::SHIFT_Q, w, 6, d, d, 63);
+            if self.arch.evex {
+                self.shift_by(opcode::SHIFT_ARITHMETIC_Q, w, 4, d, d, 63);
             } else {
                 // The high half of each lane, twice.
-                self.shift(opcode::SHIFT_D, w, 4, d, d, 31);
+                self.shift_by(opcode::SHIFT_D, w, 4, d, d, 31);
                 self.op2i(opcode::SHUFFLE_D, w, d, d, 0xf5);
             }
         }
     }
 
-    pub(super) fn shift(&mut self, op: Op, w: Width, extension: u8, d: u8, a: u8, amount: u8) {
+    pub(super) fn shift_by(&mut self, op: Op, w: Width, extension: u8, d: u8, a: u8, amount: u8) {
         self.op3i(op, w, extension, d, a, amount);
     }
 
-    // ---- stores
-
-    fn store_same(
-        &mut self,
-        s: u8,
-        lane: usize,
-        addr: &Addr,
-        (first, count): (usize, usize),
-        vectors: &[u8],
-    ) -> Result<()> {
-        if is_plain(first, count, lane) {
-            let bytes = count * lane;
-            let m = at(addr, 0)?;
-            match bytes {
+    fn store_same(&mut self, l: &Lanes) -> Result<()> {
+        let (s, lane, m) = (l.register.number(), l.lane_bytes(), at(&l.addr, 0)?);
+        if l.is_plain() {
+            match l.count * lane {
                 4 => self.store(opcode::STORE_SS, Width::X, s, m),
                 8 => self.store(opcode::STORE_SD, Width::X, s, m),
-                _ => self.store(opcode::STORE_PS, Width::of(bytes), s, m),
+                bytes => self.store(opcode::STORE_PS, Width::of(bytes), s, m),
             }
             return Ok(());
         }
-        let w = Width::of((first + count) * lane);
-        let m = Rm::Memory(at(addr, 0)?);
-        if self.evex {
+        let (w, m) = (Width::of((l.first + l.count) * lane), Rm::Memory(m));
+        if self.arch.evex {
             let op = if lane == 4 { opcode::STORE_PS } else { opcode::STORE_PD };
-            let mask = self.mask(bits(first, count));
+            let mask = self.mask(l.mask());
             self.vector(Encoding { mask, ..self.plain(op, w, s, 0, m) });
         } else {
-            self.op3_constant(opcode::LOAD_PS, w, vectors[0], 0, lane_mask(lane, w, first, count));
+            // The last temporary: what is stored may lie in the first.
+            let mask = *self.temporaries.vector.last().expect("declared");
+            self.op3_constant(opcode::LOAD_PS, w, mask, 0, l.mask_bytes(w));
             let op = if lane == 4 { opcode::MASK_STORE_PS } else { opcode::MASK_STORE_PD };
-            self.vector(self.plain(op, w, s, vectors[0], m));
+            self.vector(self.plain(op, w, s, mask, m));
         }
         Ok(())
     }
 
     /// AVX-512: bytes or words from wider lanes.
-    fn store_narrow(
-        &mut self,
-        s: u8,
-        ty: VType,
-        mem: DType,
-        addr: &Addr,
-        (first, count): (usize, usize),
-        vectors: &[u8],
-    ) -> Result<()> {
-        let lane = ty.lane.bytes();
-        let w = Width::of(ty.lanes as usize * lane);
-        let mut s = s;
-        if mem == DType::Bool {
-            self.op2(if lane == 4 { opcode::ABS_D } else { opcode::ABS_Q }, w, vectors[0], s);
-            s = vectors[0];
+    fn store_narrow(&mut self, l: &Lanes) -> Result<()> {
+        let (mut s, lane, w) = (l.register.number(), l.lane_bytes(), l.width());
+        if l.mem == DType::Bool {
+            let positive = self.temporaries.vector[0];
+            self.op2(if lane == 4 { opcode::ABS_D } else { opcode::ABS_Q }, w, positive, s);
+            s = positive;
         }
-        let op = match (lane, mem) {
+        let op = match (lane, l.mem) {
             (4, DType::F16 | DType::BF16) => opcode::NARROW_DW,
             (4, _) => opcode::NARROW_DB,
             (_, DType::I32) => opcode::NARROW_QD,
             _ => opcode::NARROW_QB,
         };
-        let natural = (first, count) == (0, w.bytes() / lane);
-        let mask = if natural { 0 } else { self.mask(bits(first, count)) };
-        let m = Rm::Memory(at(addr, 0)?);
+        let mask = if l.fills_register() { 0 } else { self.mask(l.mask()) };
+        let m = Rm::Memory(at(&l.addr, 0)?);
         self.vector(Encoding { mask, ..self.plain(op, w, s, 0, m) });
         Ok(())
-    }
-
-    /// AVX2: the low words of 64-bit lanes.
-    fn store_words(&mut self, s: u8, ty: VType, addr: &Addr, range: (usize, usize), vectors: &[u8]) -> Result<()> {
-        let w = Width::of(ty.lanes as usize * 8);
-        self.low_words(w, vectors[0], s);
-        self.store_same(vectors[0], 4, addr, range, &vectors[1..])
     }
 
     /// AVX2: the low words of 64-bit lanes side by side in the low half.
@@ -389,18 +316,9 @@ impl Emitter<'_> {
     }
 
     /// AVX2: the low bytes, or halves, of lanes.
-    fn store_low(
-        &mut self,
-        s: u8,
-        ty: VType,
-        mem: DType,
-        addr: &Addr,
-        (first, count): (usize, usize),
-        vectors: &[u8],
-    ) -> Result<()> {
-        let (lane, size) = (ty.lane.bytes(), mem.bytes());
-        let w = Width::of(ty.lanes as usize * lane);
-        let (t, u) = (vectors[0], vectors[1]);
+    fn store_low(&mut self, l: &Lanes) -> Result<()> {
+        let (s, lane, size, w) = (l.register.number(), l.lane_bytes(), l.mem.bytes(), l.width());
+        let (t, u) = (self.temporaries.vector[0], self.temporaries.vector[1]);
         let used = 16 / lane * size;
         let half: Vec<u8> = (0..16).map(|i| if i < used { (i / size * lane + i % size) as u8 } else { 0x80 }).collect();
         self.op3_constant(opcode::SHUFFLE_B, w, t, s, half.repeat(w.bytes() / 16));
@@ -413,24 +331,24 @@ impl Emitter<'_> {
             };
             self.op3(unpack, Width::X, t, t, u);
         }
-        if mem == DType::Bool {
+        if l.mem == DType::Bool {
             self.op2(opcode::ABS_B, Width::X, t, t);
         }
-        let mut lanes = first..first + count;
-        if first == 0 {
-            let width = [16, 8, 4, 2].into_iter().find(|&b| b <= count * size);
+        let mut lanes = l.range();
+        if l.first == 0 {
+            let width = [16, 8, 4, 2].into_iter().find(|&b| b <= l.count * size);
             match width {
-                Some(16) => self.store(opcode::STORE_PS, Width::X, t, at(addr, 0)?),
-                Some(8) => self.store(opcode::STORE_SD, Width::X, t, at(addr, 0)?),
-                Some(4) => self.store(opcode::STORE_D, Width::X, t, at(addr, 0)?),
-                Some(_) => self.extract_to(opcode::EXTRACT_W, t, at(addr, 0)?, 0),
+                Some(16) => self.store(opcode::STORE_PS, Width::X, t, at(&l.addr, 0)?),
+                Some(8) => self.store(opcode::STORE_SD, Width::X, t, at(&l.addr, 0)?),
+                Some(4) => self.store(opcode::STORE_D, Width::X, t, at(&l.addr, 0)?),
+                Some(_) => self.extract_to(opcode::EXTRACT_W, t, at(&l.addr, 0)?, 0),
                 None => {}
             }
             lanes.start = width.unwrap_or(0) / size;
         }
         let extract = if size == 2 { opcode::EXTRACT_W } else { opcode::EXTRACT_B };
         for i in lanes {
-            self.extract_to(extract, t, at(addr, (i * size) as i64)?, i as u8);
+            self.extract_to(extract, t, at(&l.addr, (i * size) as i64)?, i as u8);
         }
         Ok(())
     }
@@ -450,15 +368,4 @@ fn extension(widening: Widening, lane: usize) -> Op {
         (_, 4) => opcode::ZERO_EXTEND_BD,
         (_, _) => opcode::ZERO_EXTEND_BQ,
     }
-}
-
-/// All ones in the lanes that take part.
-pub(super) fn lane_mask(lane: usize, w: Width, first: usize, count: usize) -> Vec<u8> {
-    let mut mask = repeated(0, lane, w);
-    mask[first * lane..(first + count) * lane].fill(0xff);
-    mask
-}
-
-pub(super) fn v(r: Vreg) -> u8 {
-    r.0 as u8
 }

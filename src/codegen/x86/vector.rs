@@ -1,13 +1,14 @@
 //! Vector arithmetic between registers.
 
 use super::encode::{Encoding, Rm, Width};
+use super::memory::width;
 use super::opcode::{self, Op};
-use super::scalar::n;
+use crate::codegen::emit::Vectors;
 use crate::codegen::regalloc::allocation::Needs;
 use crate::codegen::vcode::{Inst, Lane, ShiftOp, VBinary, VType, VUnary};
 use crate::codegen::x86::emitter::{AREA_2, Emitter, on_stack, repeated};
 use crate::expr::CompareOp;
-use crate::runtime::{DType, Result};
+use crate::runtime::DType;
 
 /// Temporaries of a binary operation.
 fn binary_needs(op: VBinary, lane: Lane, evex: bool) -> u8 {
@@ -19,7 +20,7 @@ fn binary_needs(op: VBinary, lane: Lane, evex: bool) -> u8 {
 }
 
 pub(super) fn needs(inst: &Inst, evex: bool) -> Needs {
-    let vectors = match inst {
+    let vector = match inst {
         Inst::VUnary { op: VUnary::Neg, ty, .. } if matches!(ty.lane, Lane::I32 | Lane::I64) => 1,
         Inst::VUnary { op: VUnary::Abs, ty, .. } if ty.lane == Lane::I64 && !evex => 1,
         Inst::VBinary { op, ty, .. } => binary_needs(*op, ty.lane, evex),
@@ -31,11 +32,11 @@ pub(super) fn needs(inst: &Inst, evex: bool) -> Needs {
         Inst::VReduce { op, ty, .. } if ty.lanes > 1 => 1 + binary_needs(*op, ty.lane, evex),
         _ => 0,
     };
-    let gprs = match inst {
+    let gpr = match inst {
         Inst::VConvert { to, from: Lane::F32 | Lane::F64, .. } => (to.lane == Lane::I64 && !evex) as u8,
         _ => 0,
     };
-    Needs { gprs, vectors }
+    Needs { gpr, vector }
 }
 
 pub(super) fn uses_area(inst: &Inst, evex: bool) -> bool {
@@ -45,10 +46,6 @@ pub(super) fn uses_area(inst: &Inst, evex: bool) -> bool {
         }
         _ => false,
     }
-}
-
-fn width(ty: VType) -> Width {
-    Width::of(ty.lanes as usize * ty.lane.bytes())
 }
 
 /// The instruction of an operation, where there is one.
@@ -85,89 +82,89 @@ fn binary_op(op: VBinary, lane: Lane, evex: bool) -> Option<Op> {
     })
 }
 
-impl Emitter<'_> {
-    pub(super) fn vector_inst(&mut self, inst: &Inst, gprs: &[u8], vectors: &[u8]) -> Result<()> {
-        let v = |r: crate::codegen::vcode::Vreg| r.0 as u8;
-        match *inst {
-            Inst::VConst { dst, ty, bits } => self.constant(v(dst), ty, bits),
-            Inst::VCopy { dst, src, ty } => self.copy(width(ty), v(dst), v(src)),
-            Inst::VSplat { dst, ty, src } => {
-                let (d, s, w, lane) = (v(dst), n(src), width(ty), ty.lane.bytes());
-                if self.evex {
-                    self.op2(if lane == 4 { opcode::SPLAT_D } else { opcode::SPLAT_Q }, w, d, s);
-                } else {
-                    self.op2(if lane == 4 { opcode::FROM_GPR32 } else { opcode::FROM_GPR64 }, Width::X, d, s);
-                    self.op2(if lane == 4 { opcode::BROADCAST_D } else { opcode::BROADCAST_Q }, w, d, d);
-                }
-            }
-            Inst::VIota { dst, ty } => {
-                let (w, lane) = (width(ty), ty.lane.bytes());
-                let lanes = (0..(w.bytes() / lane) as u64).flat_map(|i| i.to_le_bytes()[..lane].to_vec()).collect();
-                self.op3_constant(opcode::LOAD_PS, w, v(dst), 0, lanes);
-            }
-            Inst::VUnary { op, dst, ty, a } => return self.unary(inst, op, ty, v(dst), v(a), vectors),
-            Inst::VBinary { op, dst, ty, a, b } => {
-                if !self.binary(op, ty.lane, width(ty), v(dst), v(a), v(b), vectors) {
-                    return self.unsupported(inst);
-                }
-            }
-            Inst::VShift { op, dst, ty, a, amount } => self.shift_inst(op, ty, v(dst), v(a), amount, vectors),
-            Inst::VFma { acc, ty, a, b, negate } => {
-                let op = match (ty.lane, negate) {
-                    (Lane::F32, false) => opcode::FMA_PS,
-                    (Lane::F32, true) => opcode::FNMA_PS,
-                    (Lane::F64, false) => opcode::FMA_PD,
-                    (Lane::F64, true) => opcode::FNMA_PD,
-                    (lane, _) => {
-                        let (w, product) = (width(ty), vectors[0]);
-                        self.binary(VBinary::Mul, lane, w, product, v(a), v(b), &vectors[1..]);
-                        let op = if negate { VBinary::Sub } else { VBinary::Add };
-                        self.binary(op, lane, w, v(acc), v(acc), product, &[]);
-                        return Ok(());
-                    }
-                };
-                self.op3(op, width(ty), v(acc), v(a), v(b));
-            }
-            Inst::VCompare { op, dst, ty, a, b } => self.compare_lanes(op, ty, v(dst), v(a), v(b)),
-            Inst::VSelect { dst, ty, mask, a, b } => {
-                let (w, d, mask, a, b) = (width(ty), v(dst), v(mask), v(a), v(b));
-                if self.evex {
-                    self.select(w, d, mask, a, b);
-                } else {
-                    self.blend(w, d, b, a, mask);
-                }
-            }
-            Inst::VConvert { dst, to, src, from } => {
-                return self.convert(inst, v(dst), to, v(src), from, gprs, vectors);
-            }
-            Inst::VReduce { op, dst, ty, a } => {
-                if matches!(op, VBinary::Sub | VBinary::Div | VBinary::AndNot) {
-                    return self.unsupported(inst);
-                }
-                self.reduce(op, ty, v(dst), v(a), vectors);
-            }
-            _ => return self.unsupported(inst),
-        }
-        Ok(())
-    }
-
+impl Vectors for Emitter<'_> {
     fn constant(&mut self, d: u8, ty: VType, bits: u64) {
         let (w, lane) = (width(ty), ty.lane.bytes());
         let all = if lane == 4 { u64::from(u32::MAX) } else { u64::MAX };
         let bytes = bits.to_le_bytes()[..lane].to_vec();
         match bits & all {
             0 => self.zero(d),
-            b if b == all && self.evex => self.op3i(opcode::TERNARY, w, d, d, d, 0xff),
+            b if b == all && self.arch.evex => self.op3i(opcode::TERNARY, w, d, d, d, 0xff),
             b if b == all => self.op3(opcode::EQUAL_D, w, d, d, d),
             _ if lane == 4 => self.op3_constant(opcode::BROADCAST_SS, w, d, 0, bytes),
             _ => self.op3_constant(opcode::BROADCAST_Q, w, d, 0, bytes),
         }
     }
 
-    /// False when there is no such operation.
-    #[allow(clippy::too_many_arguments)]
-    fn binary(&mut self, op: VBinary, lane: Lane, w: Width, d: u8, a: u8, b: u8, vectors: &[u8]) -> bool {
-        if let Some(op) = binary_op(op, lane, self.evex) {
+    fn pooled(&mut self, d: u8, bytes: Vec<u8>) {
+        self.op3_constant(opcode::LOAD_PS, Width::of(bytes.len()), d, 0, bytes);
+    }
+
+    fn copy(&mut self, d: u8, s: u8, ty: VType) {
+        self.copy_width(width(ty), d, s);
+    }
+
+    fn splat(&mut self, d: u8, s: u8, ty: VType) {
+        let (w, lane) = (width(ty), ty.lane.bytes());
+        if self.arch.evex {
+            self.op2(if lane == 4 { opcode::SPLAT_D } else { opcode::SPLAT_Q }, w, d, s);
+        } else {
+            self.op2(if lane == 4 { opcode::FROM_GPR32 } else { opcode::FROM_GPR64 }, Width::X, d, s);
+            self.op2(if lane == 4 { opcode::BROADCAST_D } else { opcode::BROADCAST_Q }, w, d, d);
+        }
+    }
+
+    fn spread(&mut self, d: u8, s: u8, ty: VType) {
+        let op = if ty.lane.bytes() == 4 { opcode::BROADCAST_SS } else { opcode::BROADCAST_Q };
+        self.op2(op, width(ty), d, s);
+    }
+
+    fn upper_half(&mut self, d: u8, s: u8, bytes: usize) {
+        match bytes {
+            32 => self.op2i(opcode::EXTRACT_256, Width::Z, s, d, 1),
+            16 => self.op2i(opcode::EXTRACT_128, Width::Y, s, d, 1),
+            8 => self.op2i(opcode::SHUFFLE_D, Width::X, d, s, 0x0e),
+            _ => self.op2i(opcode::SHUFFLE_D, Width::X, d, s, 0x01),
+        }
+    }
+
+    fn unary(&mut self, op: VUnary, ty: VType, d: u8, a: u8) -> bool {
+        let (w, lane) = (width(ty), ty.lane.bytes());
+        let float = matches!(ty.lane, Lane::F32 | Lane::F64);
+        let sign = 1u64 << (8 * lane - 1);
+        let round = if ty.lane == Lane::F64 { opcode::ROUND_PD } else { opcode::ROUND_PS };
+        match op {
+            VUnary::Not => self.op3_constant(opcode::XOR, w, d, a, repeated(u64::MAX, lane, w)),
+            VUnary::Abs if float => self.op3_constant(opcode::AND, w, d, a, repeated(!sign, lane, w)),
+            VUnary::Neg if float => self.op3_constant(opcode::XOR, w, d, a, repeated(sign, lane, w)),
+            VUnary::Abs if lane == 4 => self.op2(opcode::ABS_D, w, d, a),
+            VUnary::Abs if self.arch.evex => self.op2(opcode::ABS_Q, w, d, a),
+            VUnary::Abs => {
+                let negative = self.temporaries.vector[0];
+                self.zero(negative);
+                self.op3(opcode::GREATER_Q, w, negative, negative, a);
+                self.op3(opcode::XOR, w, d, a, negative);
+                self.op3(opcode::SUB_Q, w, d, d, negative);
+            }
+            VUnary::Neg => {
+                let zero = self.temporaries.vector[0];
+                self.zero(zero);
+                self.op3(if lane == 4 { opcode::SUB_D } else { opcode::SUB_Q }, w, d, zero, a);
+            }
+            VUnary::Sqrt if float => {
+                self.op2(if lane == 4 { opcode::SQRT_PS } else { opcode::SQRT_PD }, w, d, a);
+            }
+            VUnary::Round if float => self.op2i(round, w, d, a, 8),
+            VUnary::Floor if float => self.op2i(round, w, d, a, 9),
+            VUnary::Ceil if float => self.op2i(round, w, d, a, 10),
+            _ => return false,
+        }
+        true
+    }
+
+    fn binary(&mut self, op: VBinary, ty: VType, d: u8, a: u8, b: u8, vectors: &[u8]) -> bool {
+        let w = width(ty);
+        if let Some(op) = binary_op(op, ty.lane, self.arch.evex) {
             self.op3(op, w, d, a, b);
             return true;
         }
@@ -178,14 +175,14 @@ impl Emitter<'_> {
                 let (from, where_set) = if op == VBinary::Min { (a, b) } else { (b, a) };
                 self.blend(w, d, from, where_set, mask);
             }
-            VBinary::Mul if lane == Lane::I64 => {
+            VBinary::Mul if ty.lane == Lane::I64 => {
                 // Low·low + ((low·high + high·low) << 32).
                 let (cross, low) = (vectors[0], vectors[1]);
                 self.op2i(opcode::SHUFFLE_D, w, cross, b, 0xb1);
                 self.op3(opcode::MUL_D, w, cross, cross, a);
-                self.shift(opcode::SHIFT_Q, w, 2, low, cross, 32);
+                self.shift_by(opcode::SHIFT_Q, w, 2, low, cross, 32);
                 self.op3(opcode::ADD_D, w, cross, cross, low);
-                self.shift(opcode::SHIFT_Q, w, 6, cross, cross, 32);
+                self.shift_by(opcode::SHIFT_Q, w, 6, cross, cross, 32);
                 self.op3(opcode::MUL_UDQ, w, low, a, b);
                 self.op3(opcode::ADD_Q, w, d, low, cross);
             }
@@ -194,84 +191,42 @@ impl Emitter<'_> {
         true
     }
 
-    /// AVX2: `d = mask ? b : a`.
-    fn blend(&mut self, w: Width, d: u8, a: u8, b: u8, mask: u8) {
-        self.op3i(opcode::BLEND_V, w, d, a, b, mask << 4);
-    }
-
-    /// AVX-512: `d = mask ? a : b` by one bitwise instruction, its three operands in whatever order keeps `d` among them.
-    fn select(&mut self, w: Width, d: u8, mask: u8, a: u8, b: u8) {
-        // Truth table of `m ? x : y` where the operands of the instruction are at bits 2, 1 and 0 of the row.
-        let table = |m: u8, x: u8, y: u8| {
-            (0..8u8).filter(|row| row >> if row >> m & 1 != 0 { x } else { y } & 1 != 0).fold(0, |t, row| t | 1 << row)
-        };
-        if d == a && d != mask {
-            self.op3i(opcode::TERNARY, w, d, mask, b, table(1, 2, 0));
-        } else if d == b && d != mask {
-            self.op3i(opcode::TERNARY, w, d, mask, a, table(1, 0, 2));
-        } else {
-            self.copy(w, d, mask);
-            self.op3i(opcode::TERNARY, w, d, a, b, table(2, 1, 0));
-        }
-    }
-
-    fn unary(&mut self, inst: &Inst, op: VUnary, ty: VType, d: u8, a: u8, vectors: &[u8]) -> Result<()> {
-        let (w, lane) = (width(ty), ty.lane.bytes());
-        let float = matches!(ty.lane, Lane::F32 | Lane::F64);
-        let sign = 1u64 << (8 * lane - 1);
-        let round = if ty.lane == Lane::F64 { opcode::ROUND_PD } else { opcode::ROUND_PS };
-        match op {
-            VUnary::Not => self.op3_constant(opcode::XOR, w, d, a, repeated(u64::MAX, lane, w)),
-            VUnary::Abs if float => self.op3_constant(opcode::AND, w, d, a, repeated(!sign, lane, w)),
-            VUnary::Neg if float => self.op3_constant(opcode::XOR, w, d, a, repeated(sign, lane, w)),
-            VUnary::Abs if lane == 4 => self.op2(opcode::ABS_D, w, d, a),
-            VUnary::Abs if self.evex => self.op2(opcode::ABS_Q, w, d, a),
-            VUnary::Abs => {
-                let negative = vectors[0];
-                self.zero(negative);
-                self.op3(opcode::GREATER_Q, w, negative, negative, a);
-                self.op3(opcode::XOR, w, d, a, negative);
-                self.op3(opcode::SUB_Q, w, d, d, negative);
-            }
-            VUnary::Neg => {
-                self.zero(vectors[0]);
-                self.op3(if lane == 4 { opcode::SUB_D } else { opcode::SUB_Q }, w, d, vectors[0], a);
-            }
-            VUnary::Sqrt if float => {
-                self.op2(if lane == 4 { opcode::SQRT_PS } else { opcode::SQRT_PD }, w, d, a);
-            }
-            VUnary::Round if float => self.op2i(round, w, d, a, 8),
-            VUnary::Floor if float => self.op2i(round, w, d, a, 9),
-            VUnary::Ceil if float => self.op2i(round, w, d, a, 10),
-            _ => return self.unsupported(inst),
-        }
-        Ok(())
-    }
-
-    fn shift_inst(&mut self, op: ShiftOp, ty: VType, d: u8, a: u8, amount: u8, vectors: &[u8]) {
+    fn shift(&mut self, op: ShiftOp, ty: VType, d: u8, a: u8, amount: u8) {
         let (w, wide) = (width(ty), ty.lane.bytes() == 8);
         let plain = if wide { opcode::SHIFT_Q } else { opcode::SHIFT_D };
         match op {
-            ShiftOp::Left => self.shift(plain, w, 6, d, a, amount),
-            ShiftOp::RightLogical => self.shift(plain, w, 2, d, a, amount),
-            ShiftOp::RightArithmetic if !wide => self.shift(plain, w, 4, d, a, amount),
-            ShiftOp::RightArithmetic if self.evex => self.shift(opcode::SHIFT_ARITHMETIC_Q, w, 4, d, a, amount),
+            ShiftOp::Left => self.shift_by(plain, w, 6, d, a, amount),
+            ShiftOp::RightLogical => self.shift_by(plain, w, 2, d, a, amount),
+            ShiftOp::RightArithmetic if !wide => self.shift_by(plain, w, 4, d, a, amount),
+            ShiftOp::RightArithmetic if self.arch.evex => self.shift_by(opcode::SHIFT_ARITHMETIC_Q, w, 4, d, a, amount),
             ShiftOp::RightArithmetic => {
                 let amount = amount.min(63);
                 if amount == 0 {
-                    return self.copy(w, d, a);
+                    return self.copy_width(w, d, a);
                 }
-                let sign = vectors[0];
+                let sign = self.temporaries.vector[0];
                 self.zero(sign);
                 self.op3(opcode::GREATER_Q, w, sign, sign, a);
-                self.shift(opcode::SHIFT_Q, w, 6, sign, sign, 64 - amount);
-                self.shift(opcode::SHIFT_Q, w, 2, d, a, amount);
+                self.shift_by(opcode::SHIFT_Q, w, 6, sign, sign, 64 - amount);
+                self.shift_by(opcode::SHIFT_Q, w, 2, d, a, amount);
                 self.op3(opcode::OR, w, d, d, sign);
             }
         }
     }
 
-    fn compare_lanes(&mut self, op: CompareOp, ty: VType, d: u8, a: u8, b: u8) {
+    fn multiply_add(&mut self, acc: u8, ty: VType, a: u8, b: u8, negate: bool) -> bool {
+        let op = match (ty.lane, negate) {
+            (Lane::F32, false) => opcode::FMA_PS,
+            (Lane::F32, true) => opcode::FNMA_PS,
+            (Lane::F64, false) => opcode::FMA_PD,
+            (Lane::F64, true) => opcode::FNMA_PD,
+            _ => return false,
+        };
+        self.op3(op, width(ty), acc, a, b);
+        true
+    }
+
+    fn compare(&mut self, op: CompareOp, ty: VType, d: u8, a: u8, b: u8) {
         let (w, wide) = (width(ty), ty.lane.bytes() == 8);
         let float = matches!(ty.lane, Lane::F32 | Lane::F64);
         let predicate = match op {
@@ -288,7 +243,7 @@ impl Emitter<'_> {
         };
         // In short registers VEX writes the lanes themselves: one instruction, no mask register.
         let short = w != Width::Z && d.max(a).max(b) < 16;
-        if self.evex && !short {
+        if self.arch.evex && !short {
             let op = match (float, wide) {
                 (true, false) => opcode::COMPARE_PS,
                 (true, true) => opcode::COMPARE_PD,
@@ -319,14 +274,33 @@ impl Emitter<'_> {
         }
     }
 
-    #[allow(clippy::too_many_arguments)]
-    fn convert(&mut self, inst: &Inst, d: u8, to: VType, s: u8, from: Lane, gprs: &[u8], vectors: &[u8]) -> Result<()> {
+    /// AVX-512: by one bitwise instruction, its three operands in whatever order keeps `d` among them.
+    fn select(&mut self, ty: VType, d: u8, mask: u8, a: u8, b: u8) {
+        let w = width(ty);
+        if !self.arch.evex {
+            return self.blend(w, d, b, a, mask);
+        }
+        // Truth table of `m ? x : y` where the operands of the instruction are at bits 2, 1 and 0 of the row.
+        let table = |m: u8, x: u8, y: u8| {
+            (0..8u8).filter(|row| row >> if row >> m & 1 != 0 { x } else { y } & 1 != 0).fold(0, |t, row| t | 1 << row)
+        };
+        if d == a && d != mask {
+            self.op3i(opcode::TERNARY, w, d, mask, b, table(1, 2, 0));
+        } else if d == b && d != mask {
+            self.op3i(opcode::TERNARY, w, d, mask, a, table(1, 0, 2));
+        } else {
+            self.copy_width(w, d, mask);
+            self.op3i(opcode::TERNARY, w, d, a, b, table(2, 1, 0));
+        }
+    }
+
+    fn convert(&mut self, d: u8, to: VType, s: u8, from: Lane) -> bool {
         // Instructions between widths are named by the wider side.
         let w = Width::of(to.lanes as usize * to.lane.bytes().max(from.bytes()));
         let op = match (from, to.lane) {
             (a, b) if a == b => {
-                self.copy(w, d, s);
-                return Ok(());
+                self.copy_width(w, d, s);
+                return true;
             }
             (Lane::F32, Lane::F64) => opcode::F32_TO_F64,
             (Lane::F64, Lane::F32) => opcode::F64_TO_F32,
@@ -335,30 +309,30 @@ impl Emitter<'_> {
             (Lane::I32, Lane::F32) => opcode::I32_TO_F32,
             (Lane::I32, Lane::F64) => opcode::I32_TO_F64,
             (Lane::I32, Lane::I64) => opcode::EXTEND_DQ,
-            (Lane::I64, Lane::I32) if self.evex => {
+            (Lane::I64, Lane::I32) if self.arch.evex => {
                 // The destination is the operand in r/m.
                 self.op2(opcode::NARROW_QD, w, s, d);
-                return Ok(());
+                return true;
             }
             (Lane::I64, Lane::I32) => {
                 self.low_words(w, d, s);
-                return Ok(());
+                return true;
             }
-            (Lane::I64, Lane::F32) if self.evex => opcode::I64_TO_F32,
-            (Lane::I64, Lane::F64) if self.evex => opcode::I64_TO_F64,
-            (Lane::F32, Lane::I64) if self.evex => opcode::F32_TO_I64,
-            (Lane::F64, Lane::I64) if self.evex => opcode::F64_TO_I64,
+            (Lane::I64, Lane::F32) if self.arch.evex => opcode::I64_TO_F32,
+            (Lane::I64, Lane::F64) if self.arch.evex => opcode::I64_TO_F64,
+            (Lane::F32, Lane::I64) if self.arch.evex => opcode::F32_TO_I64,
+            (Lane::F64, Lane::I64) if self.arch.evex => opcode::F64_TO_I64,
             (Lane::I64, Lane::F64) => {
                 // High half as 2^84 + high·2^32 (its sign bit flipped), low half as 2^52 + low; the difference of the
                 // first and 2^84 + 2^63 + 2^52 is exact, so the sum rounds once.
-                let high = vectors[0];
+                let high = self.temporaries.vector[0];
                 let constant = |bits: u64| repeated(bits, 8, w);
-                self.shift(opcode::SHIFT_Q, w, 2, high, s, 32);
+                self.shift_by(opcode::SHIFT_Q, w, 2, high, s, 32);
                 self.op3_constant(opcode::XOR, w, high, high, constant(0x4530_0000_8000_0000));
                 self.op3_constant(opcode::SUB_PD, w, high, high, constant(0x4530_0000_8010_0000));
                 self.op3i_constant(opcode::BLEND_D, w, d, s, constant(0x4330_0000_0000_0000), 0xaa);
                 self.op3(opcode::ADD_PD, w, d, high, d);
-                return Ok(());
+                return true;
             }
             (Lane::I64, Lane::F32) => {
                 self.store(opcode::STORE_PS, w, s, on_stack(0));
@@ -369,46 +343,29 @@ impl Emitter<'_> {
                 }
                 let w = width(to);
                 self.load(opcode::LOAD_PS, w, d, on_stack(AREA_2));
-                return Ok(());
+                return true;
             }
             (Lane::F32 | Lane::F64, Lane::I64) => {
                 self.store(opcode::STORE_PS, w, s, on_stack(0));
-                let size = from.bytes() as i32;
+                let (t, size) = (self.temporaries.gpr[0], from.bytes() as i32);
                 let op = if size == 4 { opcode::SCALAR_F32_TO_I64 } else { opcode::SCALAR_F64_TO_I64 };
                 for i in 0..to.lanes as i32 {
-                    self.load(op, Width::X, gprs[0], on_stack(size * i));
-                    self.lane_to_area(gprs[0], DType::I64, 8, i as usize, AREA_2);
+                    self.load(op, Width::X, t, on_stack(size * i));
+                    self.lane_to_area(t, DType::I64, 8, i as usize, AREA_2);
                 }
                 self.load(opcode::LOAD_PS, w, d, on_stack(AREA_2));
-                return Ok(());
+                return true;
             }
-            _ => return self.unsupported(inst),
+            _ => return false,
         };
         self.op2(op, w, d, s);
-        Ok(())
+        true
     }
+}
 
-    /// Lane `i` with lane `i + half`, until one is left; that one everywhere.
-    fn reduce(&mut self, op: VBinary, ty: VType, d: u8, a: u8, vectors: &[u8]) {
-        let (lane, full) = (ty.lane.bytes(), width(ty));
-        let mut bytes = ty.lanes as usize * lane;
-        let mut from = a;
-        while bytes > lane {
-            bytes /= 2;
-            let upper = vectors[0];
-            match bytes {
-                32 => self.op2i(opcode::EXTRACT_256, Width::Z, from, upper, 1),
-                16 => self.op2i(opcode::EXTRACT_128, Width::Y, from, upper, 1),
-                8 => self.op2i(opcode::SHUFFLE_D, Width::X, upper, from, 0x0e),
-                _ => self.op2i(opcode::SHUFFLE_D, Width::X, upper, from, 0x01),
-            }
-            self.binary(op, ty.lane, Width::of(bytes), d, from, upper, &vectors[1..]);
-            from = d;
-        }
-        let e = match lane {
-            4 => self.plain(opcode::BROADCAST_SS, full, d, 0, Rm::Register(from)),
-            _ => self.plain(opcode::BROADCAST_Q, full, d, 0, Rm::Register(from)),
-        };
-        self.vector(Encoding { ..e });
+impl Emitter<'_> {
+    /// AVX2: `d = mask ? b : a`.
+    fn blend(&mut self, w: Width, d: u8, a: u8, b: u8, mask: u8) {
+        self.op3i(opcode::BLEND_V, w, d, a, b, mask << 4);
     }
 }

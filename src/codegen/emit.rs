@@ -1,0 +1,323 @@
+//! Emission of machine code: what is the same on every architecture.
+//!
+//! In: a function and its allocation. Out: position-independent bytes, constants included. The walk over the steps, control
+//! flow, moves of the arguments and the dispatch of instructions stand here; an architecture encodes them ([`Encode`]).
+
+use crate::codegen::constant_pool::Pool;
+use crate::codegen::regalloc::allocation::{Allocation, Place, Step, Temporaries, slot_offset};
+use crate::codegen::vcode::lanes::{Lanes, Widening};
+use crate::codegen::vcode::operands::{Class, Group};
+use crate::codegen::vcode::{Addr, Function, Gpr, GprOp, Inst, Lane, Operand, ShiftOp, VBinary, VType, VUnary};
+use crate::expr::CompareOp;
+use crate::runtime::{DType, Error, Result};
+use dynasmrt::relocations::Relocation;
+use dynasmrt::{DynamicLabel, DynasmApi, DynasmLabelApi, VecAssembler};
+
+/// The state of an emitter: the code so far, the bodies around, the step at hand, and `arch`, the architecture's own.
+pub struct Emitter<'a, R: Relocation, S> {
+    pub function: &'a Function,
+    pub allocation: &'a Allocation,
+    pub asm: VecAssembler<R>,
+    pub pool: Pool,
+    pub arch: S,
+    /// Temporaries of the step at hand.
+    pub temporaries: &'a Temporaries,
+    /// The instruction of the function that the step at hand comes from.
+    pub origin: usize,
+    /// Open loops and conditionals: head and end.
+    bodies: Vec<(DynamicLabel, DynamicLabel)>,
+}
+
+/// The encodings of an architecture. Registers are physical: `d` is written, others are read.
+pub trait Encode: Frame + Scalars + LoadStore + Gather + Vectors {}
+
+impl<T: Frame + Scalars + LoadStore + Gather + Vectors> Encode for T {}
+
+/// Calling convention and stack frame.
+pub trait Frame {
+    /// Name in messages.
+    const NAME: &'static str;
+    /// Registers of the calling convention: argument table, first, last, scratch.
+    const INCOMING: [u8; 4];
+
+    fn prologue(&mut self);
+    fn epilogue(&mut self);
+    /// Moves a general-purpose register.
+    fn move_gpr(&mut self, d: u8, s: u8);
+    /// Does the first of `moves` (to, from), all of which wait for each other, or brings its source elsewhere.
+    fn break_cycle(&mut self, moves: &mut Vec<(u8, u8)>);
+    /// Stores a register to a spill slot.
+    fn spill(&mut self, class: Class, s: u8, slot: u32);
+    /// Loads a register from a spill slot.
+    fn reload(&mut self, class: Class, d: u8, slot: u32);
+}
+
+/// Integers, addresses and control flow.
+pub trait Scalars {
+    fn immediate(&mut self, d: u8, value: i64);
+    fn int(&mut self, op: GprOp, d: u8, a: u8, b: Operand) -> Result<()>;
+    fn load_int(&mut self, d: u8, addr: &Addr, mem: DType) -> Result<()>;
+    fn prefetch(&mut self, addr: &Addr) -> Result<()>;
+    /// Jumps to `end` unless `count` is positive.
+    fn skip_loop(&mut self, count: u8, end: DynamicLabel);
+    /// Prepares the head of an innermost loop.
+    fn align_loop(&mut self) {}
+    /// Counts down and jumps to `head` unless the counter is zero.
+    fn count_down(&mut self, counter: Place, head: DynamicLabel);
+    /// Jumps to `end` unless `op(a, b)` holds.
+    fn jump_unless(&mut self, op: CompareOp, a: u8, b: Operand, end: DynamicLabel);
+}
+
+/// Neighbouring elements; see [`Inst::VLoad`] and the like.
+pub trait LoadStore {
+    fn load_lanes(&mut self, l: &Lanes, widening: Widening) -> Result<()>;
+    fn store_lanes(&mut self, l: &Lanes, widening: Widening) -> Result<()>;
+    fn broadcast(&mut self, l: &Lanes, widening: Widening) -> Result<()>;
+}
+
+/// Elements apart.
+pub trait Gather {
+    fn gather(&mut self, l: &Lanes) -> Result<()>;
+    fn scatter(&mut self, l: &Lanes) -> Result<()>;
+    fn gather_index(&mut self, l: &Lanes, index: u8, index_lane: Lane) -> Result<()>;
+}
+
+/// Lanes in registers. Functions that return a bool return false where there is no such operation.
+pub trait Vectors {
+    fn constant(&mut self, d: u8, ty: VType, bits: u64);
+    /// Loads a constant as wide as the register.
+    fn pooled(&mut self, d: u8, bytes: Vec<u8>);
+    fn copy(&mut self, d: u8, s: u8, ty: VType);
+    /// An integer register in every lane.
+    fn splat(&mut self, d: u8, s: u8, ty: VType);
+    /// Lane 0 in every lane.
+    fn spread(&mut self, d: u8, s: u8, ty: VType);
+    /// The upper half of `s`, which `bytes` bytes fill twice.
+    fn upper_half(&mut self, d: u8, s: u8, bytes: usize);
+    fn unary(&mut self, op: VUnary, ty: VType, d: u8, a: u8) -> bool;
+    fn binary(&mut self, op: VBinary, ty: VType, d: u8, a: u8, b: u8, temporaries: &[u8]) -> bool;
+    fn shift(&mut self, op: ShiftOp, ty: VType, d: u8, a: u8, amount: u8);
+    fn multiply_add(&mut self, acc: u8, ty: VType, a: u8, b: u8, negate: bool) -> bool;
+    fn compare(&mut self, op: CompareOp, ty: VType, d: u8, a: u8, b: u8);
+    fn select(&mut self, ty: VType, d: u8, mask: u8, a: u8, b: u8);
+    fn convert(&mut self, d: u8, to: VType, s: u8, from: Lane) -> bool;
+}
+
+static NO_TEMPORARIES: Temporaries = Temporaries { gpr: vec![], vector: vec![] };
+
+impl<'a, R: Relocation, S> Emitter<'a, R, S>
+where
+    Self: Encode,
+{
+    /// The machine code of a function, and where the code of each step starts; the last entry is the end of the last step.
+    pub fn emit(function: &'a Function, allocation: &'a Allocation, arch: S) -> Result<(Vec<u8>, Vec<usize>)> {
+        let (asm, pool) = (VecAssembler::new(0), Pool::default());
+        let temporaries = &NO_TEMPORARIES;
+        let mut e = Self { function, allocation, asm, pool, arch, temporaries, origin: 0, bodies: vec![] };
+        e.prologue();
+        let mut starts = vec![e.asm.offset().0];
+        for (i, step) in allocation.steps.iter().enumerate() {
+            e.step(step, is_innermost(&allocation.steps[i..]))?;
+            starts.push(e.asm.offset().0);
+        }
+        e.epilogue();
+        e.pool.emit(&mut e.asm);
+        let code = e.asm.finalize().map_err(|error| Error::Internal(format!("{}: {error}", function.name)))?;
+        Ok((code, starts))
+    }
+
+    /// The label of a constant.
+    pub fn pool_label(&mut self, bytes: Vec<u8>) -> DynamicLabel {
+        self.pool.label(bytes, &mut self.asm)
+    }
+
+    /// Brings the arguments of the calling convention to their places, all at once.
+    pub fn move_arguments(&mut self) {
+        let mut moves = vec![];
+        for (place, from) in self.allocation.entry.iter().zip(Self::INCOMING) {
+            match place {
+                Some(Place::Slot(s)) => self.spill(Class::Gpr, from, *s),
+                Some(Place::Register(to)) if *to != from => moves.push((*to, from)),
+                _ => {}
+            }
+        }
+        while !moves.is_empty() {
+            match (0..moves.len()).find(|&i| moves.iter().all(|m| m.1 != moves[i].0)) {
+                Some(i) => {
+                    let (to, from) = moves.remove(i);
+                    self.move_gpr(to, from);
+                }
+                None => self.break_cycle(&mut moves),
+            }
+        }
+    }
+
+    fn step(&mut self, step: &'a Step, innermost: bool) -> Result<()> {
+        match step {
+            Step::Inst { origin, inst, hidden, temporaries } => {
+                (self.origin, self.temporaries) = (*origin as usize, temporaries);
+                self.inst(inst, *hidden, innermost)?;
+            }
+            Step::Again { origin, inst } => {
+                (self.origin, self.temporaries) = (*origin as usize, &NO_TEMPORARIES);
+                self.inst(inst, None, false)?;
+            }
+            Step::Store { class, register, slot } => self.spill(*class, *register, *slot),
+            Step::Load { class, register, slot } => self.reload(*class, *register, *slot),
+        }
+        Ok(())
+    }
+
+    fn inst(&mut self, inst: &Inst, hidden: Option<Place>, innermost: bool) -> Result<()> {
+        let is_known = match inst.group() {
+            Group::Scalar => self.scalar_inst(inst, hidden, innermost)?,
+            Group::Memory => self.memory_inst(inst)?,
+            Group::Vector => self.vector_inst(inst),
+        };
+        match is_known {
+            true => Ok(()),
+            false => Err(Error::Internal(format!("{}: no {} code for {inst:?}", self.function.name, Self::NAME))),
+        }
+    }
+
+    fn scalar_inst(&mut self, inst: &Inst, hidden: Option<Place>, innermost: bool) -> Result<bool> {
+        match *inst {
+            Inst::Imm { dst, value } => self.immediate(dst.number(), value),
+            Inst::Copy { dst, src } => self.move_gpr(dst.number(), src.number()),
+            Inst::Int { op, dst, a, b } => self.int(op, dst.number(), a.number(), b)?,
+            Inst::LoadInt { dst, addr, mem } => self.load_int(dst.number(), &addr, mem)?,
+            Inst::Prefetch { addr } => self.prefetch(&addr)?,
+            Inst::Argument { dst, slot } => {
+                let table = self.argument(dst.number(), hidden)?;
+                let addr = Addr { base: Gpr(u32::from(table)), index: None, disp: slot_offset(slot)? };
+                self.load_int(dst.number(), &addr, DType::I64)?;
+            }
+            Inst::Range { dst, .. } | Inst::Scratch { dst } => {
+                let from = self.argument(dst.number(), hidden)?;
+                self.move_gpr(dst.number(), from);
+            }
+            Inst::LoopStart { count, at_least_once } => {
+                let (end, head) = (self.asm.new_dynamic_label(), self.asm.new_dynamic_label());
+                if !at_least_once {
+                    self.skip_loop(count.number(), end);
+                }
+                match hidden {
+                    Some(Place::Register(counter)) => self.move_gpr(counter, count.number()),
+                    Some(Place::Slot(s)) => self.spill(Class::Gpr, count.number(), s),
+                    None => return Ok(false),
+                }
+                if innermost {
+                    self.align_loop();
+                }
+                self.asm.dynamic_label(head);
+                self.bodies.push((head, end));
+            }
+            Inst::LoopEnd => {
+                let (Some((head, end)), Some(counter)) = (self.bodies.pop(), hidden) else { return Ok(false) };
+                self.count_down(counter, head);
+                self.asm.dynamic_label(end);
+            }
+            Inst::IfStart { op, a, b } => {
+                let end = self.asm.new_dynamic_label();
+                self.jump_unless(op, a.number(), b, end);
+                self.bodies.push((end, end));
+            }
+            Inst::IfEnd => {
+                let Some((_, end)) = self.bodies.pop() else { return Ok(false) };
+                self.asm.dynamic_label(end);
+            }
+            _ => return Ok(false),
+        }
+        Ok(true)
+    }
+
+    /// The register of an argument of the calling convention; loaded into `d` when it waits in a slot.
+    fn argument(&mut self, d: u8, hidden: Option<Place>) -> Result<u8> {
+        match hidden {
+            Some(Place::Register(r)) => Ok(r),
+            Some(Place::Slot(s)) => {
+                self.reload(Class::Gpr, d, s);
+                Ok(d)
+            }
+            None => Err(Error::Internal(format!("{}: an argument without a place", self.function.name))),
+        }
+    }
+
+    fn memory_inst(&mut self, inst: &Inst) -> Result<bool> {
+        let Some((l, widening)) = inst.lanes().and_then(|l| Some((l, l.widening()?))) else { return Ok(false) };
+        match *inst {
+            Inst::VLoad { .. } => self.load_lanes(&l, widening)?,
+            Inst::VStore { .. } => self.store_lanes(&l, widening)?,
+            Inst::VBroadcast { .. } => self.broadcast(&l, widening)?,
+            Inst::VGather { .. } => self.gather(&l)?,
+            Inst::VScatter { .. } => self.scatter(&l)?,
+            Inst::VGatherIndex { index, index_lane, .. } => self.gather_index(&l, index.number(), index_lane)?,
+            _ => return Ok(false),
+        }
+        Ok(true)
+    }
+
+    fn vector_inst(&mut self, inst: &Inst) -> bool {
+        let vectors = &self.temporaries.vector[..];
+        match *inst {
+            Inst::VConst { dst, ty, bits } => self.constant(dst.number(), ty, bits),
+            Inst::VCopy { dst, src, ty } => self.copy(dst.number(), src.number(), ty),
+            Inst::VSplat { dst, ty, src } => self.splat(dst.number(), src.number(), ty),
+            Inst::VIota { dst, ty } => {
+                let lane = ty.lane.bytes();
+                let lanes = (ty.lanes as usize).max(16 / lane) as u64;
+                self.pooled(dst.number(), (0..lanes).flat_map(|i| i.to_le_bytes()[..lane].to_vec()).collect());
+            }
+            Inst::VUnary { op, dst, ty, a } => return self.unary(op, ty, dst.number(), a.number()),
+            Inst::VBinary { op, dst, ty, a, b } => {
+                return self.binary(op, ty, dst.number(), a.number(), b.number(), vectors);
+            }
+            Inst::VShift { op, dst, ty, a, amount } => self.shift(op, ty, dst.number(), a.number(), amount),
+            Inst::VFma { acc, ty, a, b, negate } => {
+                let (acc, a, b) = (acc.number(), a.number(), b.number());
+                if !self.multiply_add(acc, ty, a, b, negate) {
+                    let op = if negate { VBinary::Sub } else { VBinary::Add };
+                    return self.binary(VBinary::Mul, ty, vectors[0], a, b, &vectors[1..])
+                        && self.binary(op, ty, acc, acc, vectors[0], &[]);
+                }
+            }
+            Inst::VCompare { op, dst, ty, a, b } => self.compare(op, ty, dst.number(), a.number(), b.number()),
+            Inst::VSelect { dst, ty, mask, a, b } => {
+                self.select(ty, dst.number(), mask.number(), a.number(), b.number());
+            }
+            Inst::VConvert { dst, to, src, from } => return self.convert(dst.number(), to, src.number(), from),
+            Inst::VReduce { op, dst, ty, a } => {
+                return !matches!(op, VBinary::Sub | VBinary::Div | VBinary::AndNot)
+                    && self.reduce(op, ty, dst.number(), a.number());
+            }
+            _ => return false,
+        }
+        true
+    }
+
+    /// Lane `i` with lane `i + half`, until one is left; that one everywhere.
+    fn reduce(&mut self, op: VBinary, ty: VType, d: u8, a: u8) -> bool {
+        let vectors = &self.temporaries.vector[..];
+        let (mut from, mut lanes) = (a, ty.lanes);
+        while lanes > 1 {
+            lanes /= 2;
+            self.upper_half(vectors[0], from, lanes as usize * ty.lane.bytes());
+            if !self.binary(op, VType { lanes, ..ty }, d, from, vectors[0], &vectors[1..]) {
+                return false;
+            }
+            from = d;
+        }
+        self.spread(d, from, ty);
+        true
+    }
+}
+
+/// Returns true if a loop starts here that contains no other.
+fn is_innermost(steps: &[Step]) -> bool {
+    let inst = |s: &Step| match s {
+        Step::Inst { inst: Inst::LoopStart { .. }, .. } => Some(true),
+        Step::Inst { inst: Inst::LoopEnd, .. } => Some(false),
+        _ => None,
+    };
+    inst(&steps[0]) == Some(true) && steps[1..].iter().find_map(inst) == Some(false)
+}
