@@ -27,7 +27,7 @@ struct Case {
     load: Box<dyn Fn() -> Result<Vec<Variant>> + Send + Sync>,
 }
 
-/// What is appended to the name of the case, a model, and the sizes of its dynamic dimensions.
+/// Suffix of the case's name, a model, and the sizes of its dynamic dimensions.
 type Variant = (String, Model, BTreeMap<String, i64>);
 
 fn networks() -> Vec<Case> {

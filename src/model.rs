@@ -6,7 +6,7 @@
 use crate::expr::syntax::{Expr, Kind};
 use crate::graph::import::model::{Dim, InputSpec, OnnxModel};
 use crate::graph::ir::Graph;
-use crate::language::meaning::Meaning;
+use crate::language::lowered::LoweredProgram;
 use crate::language::syntax::{Array, File, Program};
 use crate::pipeline::report::Report;
 use crate::pipeline::{self, Compilation, Options, Stage, program};
@@ -50,13 +50,13 @@ pub struct Model {
     order: Order,
 }
 
-/// In which order a model runs.
+/// The order in which a model runs.
 #[derive(Clone, PartialEq)]
 enum Order {
-    /// As the ILP finds it.
-    Found,
+    /// The schedule of the ILP.
+    Ilp,
     Untransformed,
-    /// By the schedule of this name.
+    /// The schedule of this name.
     Named(String),
 }
 
@@ -79,18 +79,18 @@ impl Programs {
         self.file.program(self.program.as_deref())
     }
 
-    fn meaning(&self, dims: &BTreeMap<String, i64>) -> Result<Meaning> {
+    fn lowered(&self, dims: &BTreeMap<String, i64>) -> Result<LoweredProgram> {
         self.file.lower(self.program()?, dims, self.sizes.as_deref())
     }
 
     /// The program of known sizes in `order`.
-    fn source<'a>(&'a self, meaning: &'a Meaning, order: &Order) -> Result<program::Source<'a>> {
+    fn source<'a>(&'a self, lowered: &'a LoweredProgram, order: &Order) -> Result<program::ProgramSource<'a>> {
         let order = match order {
-            Order::Found => pipeline::Order::Found,
+            Order::Ilp => pipeline::Order::Ilp,
             Order::Untransformed => pipeline::Order::Untransformed,
             Order::Named(name) => pipeline::Order::ByHand(self.schedule(name)?),
         };
-        Ok(program::Source { file: &self.file, meaning, order })
+        Ok(program::ProgramSource { file: &self.file, lowered, order })
     }
 
     fn schedule(&self, name: &str) -> Result<&Schedule> {
@@ -137,13 +137,13 @@ impl Model {
         };
         let inputs = declared.inputs().into_iter().map(input).collect();
         let source = Programs { file, program: program.map(str::to_string), sizes: sizes.map(str::to_string) };
-        Ok(Model { inputs, source: Source::Program(Arc::new(source)), order: Order::Found })
+        Ok(Model { inputs, source: Source::Program(Arc::new(source)), order: Order::Ilp })
     }
 
     /// Takes the schedule of this name in the program's file instead of the one that the ILP finds.
     ///
     /// # Errors
-    /// [`Error::Invalid`] where the model is no program of the text language. An unknown name is an error of the
+    /// [`Error::Invalid`] where the model is not a program of the text language. An unknown name is an error of the
     /// compilation.
     pub fn with_schedule(self, name: &str) -> Result<Model> {
         match self.source {
@@ -167,7 +167,7 @@ impl Model {
     }
 
     fn from_onnx(model: OnnxModel) -> Model {
-        Model { inputs: model.inputs().to_vec(), source: Source::Onnx(Arc::new(model)), order: Order::Found }
+        Model { inputs: model.inputs().to_vec(), source: Source::Onnx(Arc::new(model)), order: Order::Ilp }
     }
 
     /// A model from a graph, as [`GraphBuilder`](crate::graph::builder::GraphBuilder) makes it.
@@ -180,7 +180,7 @@ impl Model {
         Model {
             inputs: graph.inputs.iter().map(input).collect(),
             source: Source::Graph(Arc::new(graph)),
-            order: Order::Found,
+            order: Order::Ilp,
         }
     }
 
@@ -253,8 +253,8 @@ impl Model {
     pub fn compile_stages(&self, options: &Options) -> Result<Compilation> {
         guard(|| {
             if let Source::Program(source) = &self.source {
-                let meaning = source.meaning(&options.dims)?;
-                return program::compile(&source.source(&meaning, &self.order)?, options);
+                let lowered = source.lowered(&options.dims)?;
+                return program::compile(&source.source(&lowered, &self.order)?, options);
             }
             let graph = self.graph(&options.dims)?;
             let mut compiled = pipeline::compile(&graph, self.network_order(), options)?;
@@ -270,7 +270,7 @@ impl Model {
 
     /// The order of a network.
     fn network_order(&self) -> pipeline::Order<'_> {
-        if self.order == Order::Untransformed { pipeline::Order::Untransformed } else { pipeline::Order::Found }
+        if self.order == Order::Untransformed { pipeline::Order::Untransformed } else { pipeline::Order::Ilp }
     }
 
     /// The text of one stage of the compilation, of all kernels or of those whose name contains `kernel`.
@@ -281,12 +281,12 @@ impl Model {
     pub fn explain(&self, options: &Options, stage: Stage, kernel: Option<&str>) -> Result<String> {
         guard(|| match &self.source {
             Source::Program(source) => {
-                let meaning = source.meaning(&options.dims)?;
-                let name = &meaning.name;
+                let lowered = source.lowered(&options.dims)?;
+                let name = &lowered.name;
                 if let Some(wanted) = kernel.filter(|wanted| !name.contains(*wanted)) {
                     return Err(Error::Invalid(unknown("kernel", wanted, &[name])));
                 }
-                program::explain(&source.source(&meaning, &self.order)?, options, stage)
+                program::explain(&source.source(&lowered, &self.order)?, options, stage)
             }
             _ => pipeline::explain(&self.graph(&options.dims)?, self.network_order(), options, stage, kernel),
         })
@@ -302,7 +302,7 @@ impl Model {
         if let Some(name) = options.dims.keys().find(|name| !self.symbols().contains(name)) {
             let dims = BTreeMap::from([(name.clone(), 1)]);
             match &self.source {
-                Source::Program(source) => _ = source.meaning(&dims)?,
+                Source::Program(source) => _ = source.lowered(&dims)?,
                 _ => _ = self.graph(&dims)?,
             }
         }
@@ -381,7 +381,7 @@ impl Compiled {
         let mut dims = self.options.dims.clone();
         let mut bound_by: BTreeMap<&str, &str> = BTreeMap::new();
         for spec in &self.model.inputs {
-            // What is missing, too much or of the wrong type is reported by the session.
+            // The session reports inputs that are missing, unknown or of the wrong type.
             let Some((_, tensor)) = inputs.iter().find(|(name, _)| *name == spec.name) else { continue };
             if tensor.shape.len() != spec.shape.len() {
                 return Err(Error::Invalid(format!(

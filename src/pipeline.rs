@@ -12,7 +12,7 @@ pub mod report;
 use crate::codegen::Target;
 use crate::graph::egraph;
 use crate::graph::fusion;
-use crate::graph::fusion::Place;
+use crate::graph::fusion::Placement;
 use crate::graph::fusion::group::Group;
 use crate::graph::ir::Graph;
 use crate::graph::op::Op;
@@ -38,7 +38,7 @@ pub use crate::pipeline::options::{EgraphOptions, Limits, Options};
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum Order<'a> {
     /// As the ILP finds it.
-    Found,
+    Ilp,
     /// As they are written: what schedules are compared with.
     Untransformed,
     /// By this schedule.
@@ -59,8 +59,8 @@ pub fn compile(source: &Graph, order: Order, options: &Options) -> Result<Compil
     let mut clock = Clock::default();
     clock.time("verify", || source.verify())?;
     check_sizes(source, options.limits.tensor_bytes)?;
-    let (graph, places, rewriting) = clock.time("rewrite", || rewrite(source, &target, options))?;
-    let groups = clock.time("fuse", || fusion::fuse(&graph, &places))?;
+    let (graph, placements, rewriting) = clock.time("rewrite", || rewrite(source, &target, options))?;
+    let groups = clock.time("fuse", || fusion::fuse(&graph, &placements))?;
     let (programs, work) = clock.time("tensor expressions", || distinct_programs(&graph, &groups))?;
     let kernels = clock.time("kernels", || compile_kernels(&programs, order, &target, options.compile_threads))?;
     clock.add_laps(Times::sum(kernels.iter().map(|k| k.times)));
@@ -91,8 +91,8 @@ pub fn explain(source: &Graph, order: Order, options: &Options, stage: Stage, fi
     if stage == Stage::Graph {
         return Ok(source.to_string());
     }
-    let (graph, places, _) = rewrite(source, &target, options)?;
-    let groups = fusion::fuse(&graph, &places)?;
+    let (graph, placements, _) = rewrite(source, &target, options)?;
+    let groups = fusion::fuse(&graph, &placements)?;
     if stage == Stage::Rewritten {
         return Ok(format!("{graph}\ngroups:\n{}", fusion::describe(&graph, &groups)));
     }
@@ -168,10 +168,10 @@ fn rewrite(
     graph: &Graph,
     target: &Target,
     options: &Options,
-) -> Result<(Graph, Vec<Place>, egraph::OptimizationReport)> {
-    let egraph::Optimized { graph: rewritten, places, report } = egraph::optimize(graph, target, &options.egraph)?;
+) -> Result<(Graph, Vec<Placement>, egraph::OptimizationReport)> {
+    let egraph::Optimized { graph: rewritten, placements, report } = egraph::optimize(graph, target, &options.egraph)?;
     rewritten.verify()?;
-    Ok((rewritten, places, report))
+    Ok((rewritten, placements, report))
 }
 
 /// The tensor expressions of all groups, equal ones once, and what each group does. A kernel is called after the
@@ -201,7 +201,7 @@ fn distinct_programs(graph: &Graph, groups: &[Group]) -> Result<(Vec<(String, Pr
 /// The statements of a kernel, in the order that is asked for.
 fn statements(name: &str, program: &Program, order: Order) -> Result<Statements> {
     match order {
-        Order::Found => Statements::of_expression(name, program),
+        Order::Ilp => Statements::of_expression(name, program),
         Order::Untransformed => Statements::untransformed(name, program),
         Order::ByHand(_) => Err(Error::Internal("a schedule by hand for a network".into())),
     }
@@ -255,7 +255,7 @@ fn kernel_reports(
     reports.collect()
 }
 
-/// What `compiled`, number `code` of the module, does for these operators.
+/// Describes kernel `compiled`, number `code` of the module, which computes these operators.
 fn kernel_report(compiled: &CompiledKernel, code: usize, operators: Vec<String>) -> KernelReport {
     let report = &compiled.kernel.report;
     let vectorization = compiled.vectorization();

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use tilewright::{Model, Options, Tensor};
 
-/// What sums in another order may differ.
+/// Relative tolerance for sums in another order.
 const TOLERANCE: f64 = 1e-5;
 
 fn files() -> Vec<std::path::PathBuf> {

@@ -1,6 +1,6 @@
 //! Operators through the polyhedral part: every definition, compiled for every target, computes in the interpreter of loop
-//! nests what the equations say. Extents are odd, so that vectors and tiles have remainders. A reshape is no kernel: between
-//! groups it is an alias, and inside of one its subscripts are affine.
+//! nests what the equations say. Extents are odd, so that vectors and tiles have remainders. A reshape has no kernel: between
+//! groups it is an alias, inside of one its subscripts are affine.
 
 use tilewright::Target;
 use tilewright::internal::codegen::loopnest::{interpret, simplify, verify};

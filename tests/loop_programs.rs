@@ -12,7 +12,7 @@ use tilewright::internal::pipeline::kernel::{STAGES, Stage};
 use tilewright::module::TensorSpec;
 use tilewright::{Model, Options, Tensor};
 
-/// What makes it hard, program.
+/// Difficulty, program.
 const PROGRAMS: &[(&str, &str)] = &[
     (
         "a sum over a row that the same statement writes, beside a statement in a loop of its own",
@@ -59,7 +59,7 @@ const PROGRAMS: &[(&str, &str)] = &[
     ),
 ];
 
-/// What the ILP finds no rows for, program.
+/// Reason why the ILP finds no rows, program.
 const TOO_HARD: &[(&str, &str)] = &[
     (
         "a triangular loop of two statements under conditions on all loops, one of which reads through an index",

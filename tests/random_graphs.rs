@@ -29,7 +29,7 @@ const EXTENTS: [i64; 16] = [1, 2, 3, 4, 5, 7, 8, 9, 13, 16, 17, 20, 31, 32, 33, 
 /// Channels that are whole blocks on every target.
 const BLOCKS: [i64; 2] = [16, 32];
 
-/// Whether a graph is compiled with convolutions over blocks of channels in place of channels-last.
+/// Returns true if the graph of this seed is compiled with convolutions over blocks of channels in place of channels-last.
 fn over_blocks(seed: u64) -> bool {
     seed % 2 == 1
 }
@@ -354,7 +354,7 @@ impl Blocked {
     }
 }
 
-/// What is wrong with a graph, if anything.
+/// Compiles a graph, compares its outputs with the interpreter, and returns the first error.
 fn check(graph: &Graph, seed: u64, blocked: &mut Blocked) -> Option<String> {
     let inputs: Vec<Tensor> = (graph.inputs.iter().enumerate())
         .map(|(i, &v)| Tensor::seeded(DType::F32, &graph.value(v).ty.shape, seed, i as u64, 2))

@@ -26,7 +26,7 @@ use tilewright::internal::expr::syntax::Span;
 use tilewright::internal::language;
 use tilewright::internal::poly::transform;
 use tilewright::internal::poly::transform::primitive::{Placed, Primitive};
-use tilewright::internal::poly::transform::state::{Original, Transformed};
+use tilewright::internal::poly::transform::state::{SourceProgram, Transformed};
 use tilewright::{Error, Model, Options, Tensor};
 
 const TOLERANCE: f64 = 1e-12;
@@ -93,7 +93,7 @@ fn say(text: &str, counts: &mut Counts) -> Option<String> {
     }
 }
 
-/// The same, where a panic is a failure like others.
+/// Calls [`check`] and returns a panic as a failure.
 fn check_caught(seed: u64, counts: &mut Counts) -> Option<String> {
     let mut said = String::new();
     let caught = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| check(seed, counts, &mut said)));
@@ -127,7 +127,7 @@ fn check(seed: u64, counts: &mut Counts, said: &mut String) -> Option<String> {
         return Some(format!("the ILP's schedule: {why}\n{text}"));
     }
     let normal = || meaning.normal();
-    let original = Original {
+    let original = SourceProgram {
         written: file.written(&meaning).expect("it has been run"),
         normal: &normal,
         isa: tilewright::Isa::Avx2,
@@ -200,7 +200,7 @@ fn check(seed: u64, counts: &mut Counts, said: &mut String) -> Option<String> {
                 *counts.entry("refused with a true counterexample".into()).or_default() += 1;
             }
             kept = at;
-            // What the primitives before it make may lack what a whole schedule needs.
+            // The primitives before it alone may not form a whole schedule.
             if let Err((_, Error::Schedule(refusal))) = transform::apply_all(&original, &placed(&primitives[..kept]))
                 && alone.iter().any(|words| refusal.reason.contains(words))
             {
@@ -265,7 +265,7 @@ fn illegal_schedules_are_refused_with_true_counterexamples() {
         let meaning = file.lower(file.program(None).unwrap(), &BTreeMap::new(), None).unwrap_or_else(|e| panic!("{e}"));
         let normal = || meaning.normal();
         let original =
-            Original { written: file.written(&meaning).unwrap(), normal: &normal, isa: tilewright::Isa::Avx2 };
+            SourceProgram { written: file.written(&meaning).unwrap(), normal: &normal, isa: tilewright::Isa::Avx2 };
         let said = &file.schedules[0].primitives;
         let (at, message) = match transform::apply_all(&original, said) {
             Ok(_) => {

@@ -1,4 +1,4 @@
-//! What is deliberately absent: circles of files, upward imports, long functions and files, paths of one machine, names of
+//! Rules of the source tree: no circles of files, upward imports, long functions and files, paths of one machine, names of
 //! registries, `unsafe` without a reason.
 
 #[path = "structure/modules.rs"]
@@ -138,7 +138,7 @@ fn no_two_files_need_each_other() {
     for (user, used) in edges.keys() {
         below.entry(user).or_default().push(used);
     }
-    // What a file needs, and what that needs, and so on.
+    // The transitive dependencies of a file.
     let reach = |start: &[String]| -> BTreeSet<Vec<String>> {
         let (mut seen, mut open) = (BTreeSet::new(), vec![start]);
         while let Some(next) = open.pop() {

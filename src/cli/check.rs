@@ -59,11 +59,11 @@ impl Arguments {
                 continue;
             }
             let own = dims.iter().filter(|d| program.sizes().contains(d.0)).map(|d| (d.0.clone(), *d.1)).collect();
-            let meaning = file.lower(program, &own, self.size.as_deref())?;
+            let lowered = file.lower(program, &own, self.size.as_deref())?;
             for schedule in file.schedules_of(program) {
                 progress.stage(format!("checking {} for {}", schedule.name, program.name));
                 count += 1;
-                let verdict = file.schedule(&meaning, schedule, isa).map_or_else(|e| e.to_string(), |_| "legal".into());
+                let verdict = file.schedule(&lowered, schedule, isa).map_or_else(|e| e.to_string(), |_| "legal".into());
                 refused += usize::from(verdict != "legal");
                 out.push_str(&format!("{} for {}: {verdict}\n", schedule.name, program.name));
             }

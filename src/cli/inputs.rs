@@ -124,7 +124,7 @@ impl RunArguments {
 pub fn is_module(path: &Path) -> Result<bool> {
     let io = |e: std::io::Error| Error::Io(format!("cannot read {}: {e}", path.display()));
     let mut start = vec![];
-    // A pipe would be waited for; what is no file is refused by whatever reads it.
+    // Reading a pipe would block; the reader refuses what is not a regular file.
     if !std::fs::metadata(path).map_err(io)?.is_file() {
         return Ok(path.extension().is_some_and(|e| e == "tw"));
     }

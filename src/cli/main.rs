@@ -78,7 +78,7 @@ fn main() -> ExitCode {
     }
     match arguments.run() {
         Ok(text) => match std::io::stdout().lock().write_all(lines(&text).as_bytes()) {
-            // A reader that has seen enough, such as `head`, is no failure.
+            // A closed pipe, as by `head`, is not an error.
             Err(e) if e.kind() != ErrorKind::BrokenPipe => fail(&format!("cannot write the output: {e}")),
             _ => ExitCode::SUCCESS,
         },

@@ -10,7 +10,7 @@ use tilewright::{Error, Result, Tensor};
 
 const HEIGHT: u32 = 48;
 const LEAST_WIDTH: u32 = 320;
-/// A line longer than this many times its height is no line of text.
+/// Longest line of text, in multiples of its height.
 const LONGEST: u32 = 100;
 
 /// The network's input for a picture: 1×3×48×width.

@@ -52,7 +52,7 @@ impl Progress {
                 }
             }
         };
-        // Where no thread is to be had there is no progress to see.
+        // Without a thread no progress is shown.
         Progress { watcher: Builder::new().spawn(watch).ok().map(|thread| (sender, thread)) }
     }
 

@@ -26,9 +26,9 @@ pub use crate::graph::fusion::group::Slice;
 pub use join::{Join, Stored, Way, affine_reshape, before_reduction, is_view, joins, reads_through};
 pub use program::{program, scalar_constant};
 
-/// The kernel of a node.
+/// Placement of a node: its kernel.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub enum Place {
+pub enum Placement {
     /// In a kernel of its own, which others may join.
     #[default]
     Own,
@@ -38,11 +38,11 @@ pub enum Place {
     Through,
 }
 
-/// The groups of a graph whose nodes run at `places`.
-pub fn fuse(graph: &Graph, places: &[Place]) -> Result<Vec<Group>> {
+/// Forms the groups of a graph; `placements` has the kernel of each node.
+pub fn fuse(graph: &Graph, placements: &[Placement]) -> Result<Vec<Group>> {
     let n = graph.nodes.len();
-    if places.len() != n {
-        return Err(Error::Internal(format!("{} places for {n} nodes", places.len())));
+    if placements.len() != n {
+        return Err(Error::Internal(format!("{} placements for {n} nodes", placements.len())));
     }
     let live = live_nodes(graph);
     let producer = |v: ValueId| match graph.value(v).source {
@@ -50,15 +50,15 @@ pub fn fuse(graph: &Graph, places: &[Place]) -> Result<Vec<Group>> {
         _ => None,
     };
     let mut members: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
-    for i in (0..n).filter(|&i| live[i] && places[i] != Place::Through) {
-        members.entry(kernel_of(i, places)?).or_default().push(i);
+    for i in (0..n).filter(|&i| live[i] && placements[i] != Placement::Through) {
+        members.entry(kernel_of(i, placements)?).or_default().push(i);
     }
     for nodes in members.values_mut() {
-        // What is read through stands in the kernels of its readers.
+        // Nodes that are read through belong to the kernels of their readers.
         let mut open = nodes.clone();
         while let Some(i) = open.pop() {
             let operands = graph.nodes[i].inputs.iter().filter_map(|&v| producer(v));
-            for p in operands.filter(|&p| places[p] == Place::Through) {
+            for p in operands.filter(|&p| placements[p] == Placement::Through) {
                 if !nodes.contains(&p) {
                     nodes.push(p);
                     open.push(p);
@@ -68,22 +68,22 @@ pub fn fuse(graph: &Graph, places: &[Place]) -> Result<Vec<Group>> {
         nodes.sort_unstable();
     }
     let is_alias = |nodes: &[usize]| nodes.iter().all(|&m| matches!(graph.nodes[m].op, Op::Reshape { .. }));
-    let ordered = order(graph, members.into_values().collect(), places)?;
+    let ordered = order(graph, members.into_values().collect(), placements)?;
     let kernels = ordered.iter().filter(|nodes| !is_alias(nodes));
     let users = users(graph);
-    let mut groups = kernels.map(|nodes| group(graph, nodes, places, &users)).collect();
+    let mut groups = kernels.map(|nodes| group(graph, nodes, placements, &users)).collect();
     slices::write_in_place(graph, &mut groups, &users);
     Ok(groups)
 }
 
 /// The node in whose kernel a node runs.
-fn kernel_of(node: usize, places: &[Place]) -> Result<usize> {
+fn kernel_of(node: usize, placements: &[Placement]) -> Result<usize> {
     let mut at = node;
-    for _ in 0..places.len() {
-        match places[at] {
-            Place::Own => return Ok(at),
-            Place::With(other) => at = other as usize,
-            Place::Through => break,
+    for _ in 0..placements.len() {
+        match placements[at] {
+            Placement::Own => return Ok(at),
+            Placement::With(other) => at = other as usize,
+            Placement::Through => break,
         }
     }
     Err(Error::Internal(format!("node {node} runs in no kernel")))
@@ -104,8 +104,8 @@ fn live_nodes(graph: &Graph) -> Vec<bool> {
 }
 
 /// The kernels in an executable order, the one with the earliest node first among those that are ready.
-fn order(graph: &Graph, mut kernels: Vec<Vec<usize>>, places: &[Place]) -> Result<Vec<Vec<usize>>> {
-    let first = |nodes: &[usize]| nodes.iter().copied().find(|&m| places[m] != Place::Through);
+fn order(graph: &Graph, mut kernels: Vec<Vec<usize>>, placements: &[Placement]) -> Result<Vec<Vec<usize>>> {
+    let first = |nodes: &[usize]| nodes.iter().copied().find(|&m| placements[m] != Placement::Through);
     kernels.sort_by_key(|nodes| first(nodes));
     // The kernel that writes each value, the kernels that read it, and how many values each kernel waits for.
     let mut waits = vec![0; kernels.len()];
@@ -122,7 +122,7 @@ fn order(graph: &Graph, mut kernels: Vec<Vec<usize>>, places: &[Place]) -> Resul
     let mut ordered = vec![];
     while let Some(k) = ready.pop_first() {
         let nodes = std::mem::take(&mut kernels[k]);
-        for &m in nodes.iter().filter(|&&m| places[m] != Place::Through) {
+        for &m in nodes.iter().filter(|&&m| placements[m] != Placement::Through) {
             for reader in graph.nodes[m].outputs.iter().flat_map(|v| readers.remove(v).unwrap_or_default()) {
                 waits[reader] -= 1;
                 if waits[reader] == 0 {
@@ -147,7 +147,7 @@ fn users(graph: &Graph) -> Vec<Vec<usize>> {
     users
 }
 
-fn group(graph: &Graph, nodes: &[usize], places: &[Place], users: &[Vec<usize>]) -> Group {
+fn group(graph: &Graph, nodes: &[usize], placements: &[Placement], users: &[Vec<usize>]) -> Group {
     let members: BTreeSet<usize> = nodes.iter().copied().collect();
     let made: BTreeSet<ValueId> = nodes.iter().flat_map(|&m| graph.nodes[m].outputs.iter().copied()).collect();
     let used_outside =
@@ -163,7 +163,7 @@ fn group(graph: &Graph, nodes: &[usize], places: &[Place], users: &[Vec<usize>])
                 inputs.push(v);
             }
         }
-        if places[m] != Place::Through {
+        if placements[m] != Placement::Through {
             outputs.extend(graph.nodes[m].outputs.iter().filter(|&&v| opaque || used_outside(v)));
         }
     }

@@ -275,7 +275,7 @@ impl Op {
             None => (text, ""),
         };
         let op = Op::read(&Attributes { mnemonic: mnemonic.trim(), text: attributes.trim() })?;
-        // What the operator does not print it did not read.
+        // Text that the operator does not print was not read.
         match op.to_string() == text.trim() {
             true => Ok(op),
             false => Err(format!("`{text}` is written `{op}`")),

@@ -8,7 +8,7 @@
 mod expression;
 mod loops;
 
-use crate::language::meaning::{Computation, Meaning};
+use crate::language::lowered::{Computation, LoweredProgram};
 use crate::poly::normalize::textual_order;
 use crate::poly::scop::Scop;
 use crate::poly::statement::{Role, TensorDecl};
@@ -18,12 +18,12 @@ use expression::{HELPERS, type_of};
 use std::fmt::Write;
 
 /// The C text. Arrays without initial values are filled as inputs are, from `seed`.
-pub fn print(meaning: &Meaning, seed: u64) -> Result<String> {
-    let scop = match &meaning.computation {
+pub fn print(lowered: &LoweredProgram, seed: u64) -> Result<String> {
+    let scop = match &lowered.computation {
         Computation::Loop(scop) => scop.clone(),
-        Computation::Def(program) => textual_order::in_loops(&meaning.name, program)?,
+        Computation::Def(program) => textual_order::in_loops(&lowered.name, program)?,
     };
-    let initial = match &meaning.initial {
+    let initial = match &lowered.initial {
         Some(program) => textual_order::in_loops("initial", program)?,
         None => Scop::default(),
     };
@@ -36,8 +36,8 @@ pub fn print(meaning: &Meaning, seed: u64) -> Result<String> {
         })
         .collect();
     let mut out = String::new();
-    let sizes: Vec<String> = meaning.sizes.iter().map(|(name, n)| format!("{name} = {n}")).collect();
-    let _ = writeln!(out, "// {}({}), untransformed. Use: PROGRAM [RUNS [FOLDER]]", meaning.name, sizes.join(", "));
+    let sizes: Vec<String> = lowered.sizes.iter().map(|(name, n)| format!("{name} = {n}")).collect();
+    let _ = writeln!(out, "// {}({}), untransformed. Use: PROGRAM [RUNS [FOLDER]]", lowered.name, sizes.join(", "));
     out.push_str(
         "#include <math.h>\n#include <stdint.h>\n#include <stdio.h>\n#include <stdlib.h>\n#include <time.h>\n\n",
     );

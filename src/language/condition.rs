@@ -1,6 +1,6 @@
 //! Conditions on indices: disjoint pieces, each a conjunction of `affine ≥ 0`.
 
-use super::source::{Checked, Problem};
+use super::source::{Checked, Diagnostic};
 use crate::expr::Affine;
 use crate::expr::CompareOp;
 use crate::expr::syntax::{Expr, Kind, Operator};
@@ -9,7 +9,7 @@ use crate::language::environment::Scope;
 /// All of these hold.
 pub type Conjunction = Vec<Affine>;
 
-/// More pieces than this are no condition that a person writes.
+/// Most pieces of one condition.
 const PIECES: usize = 64;
 
 /// Divides the condition `e` = `truth` into pieces: exactly one holds where it is true, none elsewhere.
@@ -46,7 +46,7 @@ pub fn pieces(scope: &Scope, e: &Expr, truth: bool) -> Checked<Vec<Conjunction>>
         _ => return Err(not_affine(scope, e)),
     };
     if found.len() > PIECES {
-        return Err(Problem::unsupported(e.span, format!("a condition of more than {PIECES} cases")));
+        return Err(Diagnostic::unsupported(e.span, format!("a condition of more than {PIECES} cases")));
     }
     Ok(found)
 }
@@ -66,11 +66,11 @@ fn opposite(op: CompareOp) -> CompareOp {
     }
 }
 
-fn not_affine(scope: &Scope, e: &Expr) -> Problem {
+fn not_affine(scope: &Scope, e: &Expr) -> Diagnostic {
     let why = if scope.reads_data(e) {
         "depends on data: choose between values with `select(condition, a, b)`"
     } else {
         "does not compare sums of indices times numbers"
     };
-    Problem::invalid(e.span, format!("the condition `{}` {why}", scope.show(e)))
+    Diagnostic::invalid(e.span, format!("the condition `{}` {why}", scope.show(e)))
 }

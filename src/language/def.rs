@@ -9,7 +9,7 @@ mod padding;
 
 use super::range::Interval;
 use super::scope::plain;
-use super::source::{Checked, Problem};
+use super::source::{Checked, Diagnostic};
 use super::syntax::{Array, Assign, Body, Combine, Equation, Program as Def};
 use crate::expr::syntax::Span;
 use crate::expr::syntax::Style;
@@ -27,10 +27,10 @@ type Sizes = BTreeMap<String, i64>;
 /// The tensor expressions of a `def`: its inputs in order, then its outputs in order, then temporaries.
 pub fn lower(def: &Def, sizes: &Sizes) -> Checked<Program> {
     let Body::Def { inputs, outputs, equations } = &def.body else {
-        return Err(Problem::invalid(def.name.span, format!("`{}` is a loop program", def.name)));
+        return Err(Diagnostic::invalid(def.name.span, format!("`{}` is a loop program", def.name)));
     };
     if let Some((_, twice)) = (0..).zip(outputs).find(|(i, o)| outputs[..*i].iter().any(|other| other.name == o.name)) {
-        return Err(Problem::invalid(twice.name.span, format!("output `{}` is already defined", twice.name)));
+        return Err(Diagnostic::invalid(twice.name.span, format!("output `{}` is already defined", twice.name)));
     }
     let mut builder = Builder::new(sizes, Style::Round);
     for input in inputs {
@@ -48,10 +48,10 @@ pub fn lower(def: &Def, sizes: &Sizes) -> Checked<Program> {
         match builder.arrays.iter().position(|a| a.name == *output.name) {
             Some(at) if at >= inputs.len() => order.push(BufferId(at as u32)),
             Some(_) => {
-                return Err(Problem::invalid(output.name.span, format!("the output `{}` is an input", output.name)));
+                return Err(Diagnostic::invalid(output.name.span, format!("the output `{}` is an input", output.name)));
             }
             None => {
-                return Err(Problem::invalid(
+                return Err(Diagnostic::invalid(
                     output.name.span,
                     format!("nothing defines the output `{}`", output.name),
                 ));
@@ -102,7 +102,7 @@ impl<'a> Builder<'a> {
     fn declare(&mut self, array: &Array, role: Role) -> Checked<()> {
         let name = &array.name;
         if self.sizes.contains_key(&name.text) || self.arrays.iter().any(|a| a.name == name.text) {
-            return Err(Problem::invalid(name.span, format!("`{name}` is already the name of a size or an array")));
+            return Err(Diagnostic::invalid(name.span, format!("`{name}` is already the name of a size or an array")));
         }
         let shape = shape(&self.scope(&[], &plain), array)?;
         self.add(TensorDecl { name: name.text.clone(), dtype: array.dtype, shape, role });
@@ -131,7 +131,7 @@ impl<'a> Builder<'a> {
             (None, Some(dtype)) => dtype,
             (None, None) => {
                 let message = format!("the element type of `{}` does not follow: convert, as in `f32(…)`", e.target);
-                return Err(Problem::invalid(e.value.span, message));
+                return Err(Diagnostic::invalid(e.value.span, message));
             }
         };
         let value = scope.value(&e.value, dtype)?;
@@ -145,11 +145,11 @@ impl<'a> Builder<'a> {
                     "`{}` is not on the left: a sum over it is written `+=!` (or `*=!`, `min=!`, `max=!`)",
                     indices[outer]
                 );
-                return Err(Problem::invalid(e.span, message));
+                return Err(Diagnostic::invalid(e.span, message));
             }
             Assign::Set if !conditions.is_empty() => {
                 let message = "conditions restrict reductions: choose between values with `select`";
-                return Err(Problem::invalid(e.span, message));
+                return Err(Diagnostic::invalid(e.span, message));
             }
             Assign::Set => (None, None),
             Assign::Reduce(combine) => (Some(reduction(combine, dtype, e.span)?), None),
@@ -190,7 +190,7 @@ impl<'a> Builder<'a> {
              read `{0}` as it is written",
             e.target
         );
-        Err(Problem::invalid(span, message))
+        Err(Diagnostic::invalid(span, message))
     }
 
     /// The array that an equation defines, where its type and shape are known.
@@ -204,14 +204,14 @@ impl<'a> Builder<'a> {
             Some(id) => id,
             None => {
                 if self.sizes.contains_key(&e.target.text) {
-                    return Err(Problem::invalid(e.target.span, format!("`{}` is a size", e.target)));
+                    return Err(Diagnostic::invalid(e.target.span, format!("`{}` is a size", e.target)));
                 }
                 let shape = vec![0; part.len()];
                 self.add(TensorDecl { name: e.target.text.clone(), dtype, shape, role: Role::Temporary })
             }
         };
         let array = &self.arrays[target.0 as usize];
-        let again = |what: &str| Problem::invalid(e.target.span, format!("`{}` {what}", e.target));
+        let again = |what: &str| Diagnostic::invalid(e.target.span, format!("`{}` {what}", e.target));
         if array.role == Role::Input {
             return Err(again("is an input and cannot be defined"));
         }
@@ -228,7 +228,7 @@ impl<'a> Builder<'a> {
         for (extent, &(first, step, count)) in self.arrays[target.0 as usize].shape.iter_mut().zip(&part) {
             let end = first.max(first + step * (count - 1)) + 1;
             if end > *extent && !grows {
-                return Err(Problem::invalid(e.span, format!("`{}` is defined outside of its shape", e.target)));
+                return Err(Diagnostic::invalid(e.span, format!("`{}` is defined outside of its shape", e.target)));
             }
             *extent = end.max(*extent);
         }
@@ -242,7 +242,7 @@ impl<'a> Builder<'a> {
     fn update(&mut self, e: &Equation, mut definition: Definition, part: IndexBox, op: BinaryOp) -> Checked<()> {
         let Some(old) = self.known(e).filter(|id| !self.parts[id.0 as usize].is_empty()) else {
             let message = format!("`{}` has no value yet that could be updated", e.target);
-            return Err(Problem::invalid(e.target.span, message));
+            return Err(Diagnostic::invalid(e.target.span, message));
         };
         self.check_complete(old, e.span)?;
         let decl = self.arrays[old.0 as usize].clone();
@@ -252,7 +252,7 @@ impl<'a> Builder<'a> {
             && definition.outer == rank;
         if !plainly {
             let message = format!("an update covers all of `{}`, with a plain index in each dimension", e.target);
-            return Err(Problem::unsupported(e.span, message));
+            return Err(Diagnostic::unsupported(e.span, message));
         }
         let version = self.arrays.iter().filter(|a| a.name.starts_with(&format!("{}'", decl.name))).count() + 1;
         self.arrays[old.0 as usize].name = format!("{}'{version}", decl.name);
@@ -290,7 +290,7 @@ impl<'a> Builder<'a> {
             let array = &self.arrays[a.buffer.0 as usize];
             if array.role != Role::Input && result.is_ok() {
                 result = match self.parts[a.buffer.0 as usize].is_empty() {
-                    true => Err(Problem::invalid(
+                    true => Err(Diagnostic::invalid(
                         e.value.span,
                         format!("`{}` has no value yet that could be read", array.name),
                     )),
@@ -315,7 +315,7 @@ impl<'a> Builder<'a> {
             return Ok(());
         }
         let message = format!("of `{}` only {defined} of {all} elements {:?} are defined", decl.name, decl.shape);
-        Err(Problem::invalid(span, message))
+        Err(Diagnostic::invalid(span, message))
     }
 
     /// The program with the tensors of `order` first, the temporaries after them.
@@ -333,7 +333,7 @@ impl<'a> Builder<'a> {
                     array.role = Role::Output;
                 }
                 if array.role == Role::Output && self.parts[i].is_empty() {
-                    return Err(Problem::invalid(span, format!("nothing defines the output `{}`", array.name)));
+                    return Err(Diagnostic::invalid(span, format!("nothing defines the output `{}`", array.name)));
                 }
             } else if !self.parts[i].is_empty() {
                 array.role = Role::Temporary;
@@ -357,7 +357,7 @@ pub fn shape(scope: &Scope, array: &Array) -> Checked<Vec<i64>> {
         let extent = scope.constant(e)?;
         if extent < 1 {
             let message = format!("dimension {} of `{}` is {extent}: it must be positive", shape.len(), array.name);
-            return Err(Problem::invalid(e.span, message));
+            return Err(Diagnostic::invalid(e.span, message));
         }
         shape.push(extent);
     }
@@ -372,12 +372,12 @@ pub fn reduction(combine: Combine, dtype: DType, span: Span) -> Checked<BinaryOp
         Combine::Min => BinaryOp::Min,
         Combine::Max => BinaryOp::Max,
         Combine::Sub | Combine::Div => {
-            return Err(Problem::invalid(span, "reductions are sums, products, minima and maxima"));
+            return Err(Diagnostic::invalid(span, "reductions are sums, products, minima and maxima"));
         }
     };
     match Scalar::neutral(op, dtype) {
         Ok(_) if dtype != DType::Bool => Ok(op),
-        _ => Err(Problem::invalid(span, format!("{} is not defined for {dtype}", op.name()))),
+        _ => Err(Diagnostic::invalid(span, format!("{} is not defined for {dtype}", op.name()))),
     }
 }
 
@@ -411,11 +411,11 @@ fn part(e: &Equation, write: &[Affine], ranges: &[Interval]) -> Checked<IndexBox
             }
             _ => {
                 let message = "on the left stand numbers and multiples of indices, each in one subscript, plus numbers";
-                return Err(Problem::unsupported(text.span, message));
+                return Err(Diagnostic::unsupported(text.span, message));
             }
         }
         if out.last().is_some_and(|p| p.0 < 0) {
-            return Err(Problem::invalid(text.span, format!("this subscript of `{}` is negative", e.target)));
+            return Err(Diagnostic::invalid(text.span, format!("this subscript of `{}` is negative", e.target)));
         }
     }
     Ok(out)

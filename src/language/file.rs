@@ -2,7 +2,7 @@
 
 use crate::expr::syntax::Style;
 use crate::language::parser::parse;
-use crate::language::source::Problem;
+use crate::language::source::Diagnostic;
 use crate::language::syntax::{Access, Array, Body, File, Program};
 use crate::poly::transform::primitive;
 use crate::runtime::error::unknown;
@@ -89,7 +89,7 @@ impl File {
             Some(s) => {
                 let names: Vec<&str> = self.programs.iter().map(|p| &*p.name).collect();
                 let message = format!("`{}`: {}", s.name, unknown("program", &s.program, &names));
-                Err(self.source.error(Problem::invalid(s.program.span, message)))
+                Err(self.source.error(Diagnostic::invalid(s.program.span, message)))
             }
             None => Ok(()),
         }

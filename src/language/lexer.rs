@@ -1,6 +1,6 @@
 //! Text to tokens, each with its place.
 
-use super::source::{Checked, Problem};
+use super::source::{Checked, Diagnostic};
 use crate::expr::syntax::Span;
 use crate::expr::syntax::{DTYPES, FUNCTIONS};
 
@@ -60,7 +60,7 @@ pub fn tokens(text: &str) -> Checked<Vec<(Token, Span)>> {
         } else if c == '#' {
             at += rest.find('\n').unwrap_or(rest.len());
         } else if c.is_ascii_digit() {
-            let (token, length) = number(rest).map_err(|(m, length)| Problem::invalid(span(length), m))?;
+            let (token, length) = number(rest).map_err(|(m, length)| Diagnostic::invalid(span(length), m))?;
             out.push((token, span(length)));
             at += length;
         } else if let Some(symbol) = symbol(rest) {
@@ -72,7 +72,7 @@ pub fn tokens(text: &str) -> Checked<Vec<(Token, Span)>> {
             at += length;
         } else {
             let shown = if c.is_ascii() { format!("`{c}`") } else { format!("`{c}` (U+{:04X})", c as u32) };
-            return Err(Problem::invalid(span(c.len_utf8()), format!("the character {shown} has no meaning here")));
+            return Err(Diagnostic::invalid(span(c.len_utf8()), format!("the character {shown} has no meaning here")));
         }
     }
     out.push((Token::End, Span { start: at as u32, end: at as u32 }));

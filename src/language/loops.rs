@@ -8,7 +8,7 @@
 use super::condition;
 use super::def;
 use super::scope::plain;
-use super::source::{Checked, Problem};
+use super::source::{Checked, Diagnostic};
 use super::syntax::{Access as Use, Assign, Assignment, Body, Combine, Program, Range, Statement};
 use crate::expr::syntax::Span;
 use crate::expr::syntax::Style;
@@ -24,7 +24,7 @@ use crate::poly::sets::polyhedron::{Polyhedron, Reduced};
 use crate::poly::statement::{Iterator, Role, StatementId, TensorDecl};
 use std::collections::BTreeMap;
 
-/// More statements than this are no program that a person writes.
+/// Most statements of one program.
 const STATEMENTS: usize = 200;
 
 /// The Scop of a loop program, its arrays in their order.
@@ -41,7 +41,7 @@ pub fn lower_over_indices(program: &Program, sizes: &BTreeMap<String, i64>) -> C
 /// Iterators begin at the least value of their index, or at `origin` where that is smaller.
 fn lower_from(program: &Program, sizes: &BTreeMap<String, i64>, origin: i64) -> Checked<Scop> {
     let Body::Loop { statements, .. } = &program.body else {
-        return Err(Problem::invalid(program.name.span, format!("`{}` is not a loop program", program.name)));
+        return Err(Diagnostic::invalid(program.name.span, format!("`{}` is not a loop program", program.name)));
     };
     let arrays = arrays(program, sizes)?;
     let mut walk = Walk { sizes, origin, arrays: &arrays, isl: Isl::default(), statements: vec![], names: vec![] };
@@ -52,7 +52,7 @@ fn lower_from(program: &Program, sizes: &BTreeMap<String, i64>, origin: i64) -> 
     statements.iter_mut().zip(names).for_each(|(s, name)| s.name = name);
     let order = Schedule { root };
     let scop = Scop { name: program.name.text.clone(), tensors: arrays, statements, order, ..Scop::default() };
-    scop.verify().map_err(|error| Problem { span: program.name.span, error })?;
+    scop.verify().map_err(|error| Diagnostic { span: program.name.span, error })?;
     Ok(scop)
 }
 
@@ -64,19 +64,19 @@ pub fn arrays(program: &Program, sizes: &BTreeMap<String, i64>) -> Checked<Vec<T
     for array in arrays {
         let name = &array.name;
         if sizes.contains_key(&name.text) || out.iter().any(|a| a.name == name.text) {
-            return Err(Problem::invalid(name.span, format!("`{name}` is already the name of a size or an array")));
+            return Err(Diagnostic::invalid(name.span, format!("`{name}` is already the name of a size or an array")));
         }
         let written = written(statements, name);
         let role = match (array.access, written) {
             (Some(Use::In) | None, None) => Role::Input,
             (Some(Use::In), Some(span)) => {
-                return Err(Problem::invalid(span, format!("`{name}` is an `in` array and cannot be written")));
+                return Err(Diagnostic::invalid(span, format!("`{name}` is an `in` array and cannot be written")));
             }
             (None | Some(Use::InOut), _) => Role::InOut,
             (Some(Use::Out), Some(_)) => Role::Output,
             (Some(Use::Temporary), Some(_)) => Role::Temporary,
             (Some(Use::Out | Use::Temporary), None) => {
-                return Err(Problem::invalid(name.span, format!("nothing writes `{name}`")));
+                return Err(Diagnostic::invalid(name.span, format!("nothing writes `{name}`")));
             }
         };
         let shape = def::shape(&scope, array)?;
@@ -216,7 +216,7 @@ impl Walk<'_> {
                 }
                 if self.statements.len() == STATEMENTS {
                     let message = format!("a program of more than {STATEMENTS} statements");
-                    return Err(Problem::unsupported(a.span, message));
+                    return Err(Diagnostic::unsupported(a.span, message));
                 }
                 let statement = self.assign(a, nest)?;
                 self.statements.push(statement);
@@ -235,7 +235,7 @@ impl Walk<'_> {
         let taken = self.sizes.contains_key(&index.text) || nest.indices.contains(&index.text);
         if taken || self.arrays.iter().any(|a| a.name == index.text) {
             let message = format!("`{index}` is already the name of a size, an array or an index");
-            return Err(Problem::invalid(index.span, message));
+            return Err(Diagnostic::invalid(index.span, message));
         }
         let lower = self.bounds(&range.lower, BinaryOp::Max, nest)?;
         let upper = self.bounds(&range.upper, BinaryOp::Min, nest)?;
@@ -258,14 +258,14 @@ impl Walk<'_> {
             _ => {
                 let bound = if step > 0 { &range.lower } else { &range.upper };
                 let message = format!("a step of {step} from one of several {what} bounds");
-                return Err(Problem::unsupported(bound.span, message));
+                return Err(Diagnostic::unsupported(bound.span, message));
             }
         };
         if span < 0 {
             return Ok(None);
         }
         if span >= 1 << 40 {
-            return Err(Problem::invalid(index.span, format!("the loop `{index}` has {span} iterations")));
+            return Err(Diagnostic::invalid(index.span, format!("the loop `{index}` has {span} iterations")));
         }
         let mut inner = nest.clone();
         let index_of = Some(&value).filter(|value| **value != iterator).cloned();
@@ -292,12 +292,12 @@ impl Walk<'_> {
             Some(a) => Ok(vec![nest.over_iterators(&a)]),
             None if scope.reads_data(e) => {
                 let message = format!("the bound `{}` depends on data, and must be affine", scope.show(e));
-                Err(Problem::invalid(e.span, message))
+                Err(Diagnostic::invalid(e.span, message))
             }
             None => {
                 let (bound, joined) = (scope.show(e), op.name());
                 let message = format!("the bound `{bound}` is not affine, nor the {joined} of affine forms");
-                Err(Problem::invalid(e.span, message))
+                Err(Diagnostic::invalid(e.span, message))
             }
         }
     }
@@ -364,7 +364,7 @@ impl Walk<'_> {
                     });
                     if let Some(name) = written {
                         let message = format!("a subscript from `{name}`, which the program writes");
-                        return Err(Problem::unsupported(span, message));
+                        return Err(Diagnostic::unsupported(span, message));
                     }
                 }
             }
@@ -389,23 +389,23 @@ impl Walk<'_> {
         if Reduced::new(&outside).empty {
             return Ok(None);
         }
-        self.isl.first_point(&outside).map_err(|error| Problem { span, error })
+        self.isl.first_point(&outside).map_err(|error| Diagnostic { span, error })
     }
 
     fn is_empty(&self, p: &Polyhedron, span: Span) -> Checked<bool> {
         if Reduced::new(p).empty {
             return Ok(true);
         }
-        self.isl.is_empty(p).map_err(|error| Problem { span, error })
+        self.isl.is_empty(p).map_err(|error| Diagnostic { span, error })
     }
 }
 
-fn outside(span: Span, decl: &TensorDecl, d: usize, form: &Affine, nest: &Nest, point: &[i64]) -> Problem {
+fn outside(span: Span, decl: &TensorDecl, d: usize, form: &Affine, nest: &Nest, point: &[i64]) -> Diagnostic {
     let value = |a: &Affine| a.evaluate(|v| point[v.0 as usize]);
     let at: Vec<String> = nest.indices.iter().zip(&nest.values).map(|(i, a)| format!("{i}={}", value(a))).collect();
     let at = if at.is_empty() { String::new() } else { format!(" at {}", at.join(", ")) };
     let (is, extent) = (value(&nest.over_iterators(form)), decl.shape[d]);
-    Problem::invalid(span, format!("subscript {d} of `{}` is {is}{at}, outside of 0..{extent}", decl.name))
+    Diagnostic::invalid(span, format!("subscript {d} of `{}` is {is}{at}, outside of 0..{extent}", decl.name))
 }
 
 /// One after the other.

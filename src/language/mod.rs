@@ -14,7 +14,7 @@ pub mod environment;
 pub mod file;
 pub mod lexer;
 pub mod loops;
-pub mod meaning;
+pub mod lowered;
 pub mod parser;
 pub mod print;
 pub mod range;

@@ -5,7 +5,7 @@ mod expression;
 mod schedule;
 
 use super::lexer::{Token, reserved, tokens};
-use super::source::{Checked, Problem, Source};
+use super::source::{Checked, Diagnostic, Source};
 use super::syntax::*;
 use crate::expr::syntax::Span;
 use crate::expr::syntax::Style;
@@ -17,7 +17,7 @@ const DEPTH: usize = 64;
 /// An expression may have this many operations.
 const OPERATIONS: usize = 1000;
 
-/// Parses a file; `name` stands in messages. A byte order mark at the beginning is no part of the text.
+/// Parses a file; `name` stands in messages. A byte order mark at the beginning is skipped.
 pub fn parse(name: &str, text: &str) -> Result<File> {
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     let source = Source { name: name.into(), text: text.into() };
@@ -69,7 +69,7 @@ impl Parser {
         matches!(self.tokens.get(self.at + 1), Some((Token::Symbol(s), _)) if *s == symbol)
     }
 
-    /// Whether nothing stands between this token and the next one.
+    /// Returns true if this token touches the next one.
     fn is_joined(&self) -> bool {
         self.tokens.get(self.at + 1).is_some_and(|(_, next)| next.start == self.span().end)
     }
@@ -117,7 +117,7 @@ impl Parser {
             Token::Symbol(s) => format!("`{s}`"),
             Token::End => "the end of the text".into(),
         };
-        Err(Problem::invalid(self.span(), format!("expected {wanted}, found {found}")))
+        Err(Diagnostic::invalid(self.span(), format!("expected {wanted}, found {found}")))
     }
 
     fn name(&mut self, what: &str) -> Checked<Name> {
@@ -165,7 +165,7 @@ impl Parser {
     fn deeper<T>(&mut self, work: impl FnOnce(&mut Self) -> Checked<T>) -> Checked<T> {
         self.depth += 1;
         if self.depth > DEPTH {
-            return Err(Problem::invalid(self.span(), format!("this is nested more than {DEPTH} deep")));
+            return Err(Diagnostic::invalid(self.span(), format!("this is nested more than {DEPTH} deep")));
         }
         let result = work(self);
         self.depth -= 1;
@@ -353,12 +353,12 @@ impl Parser {
         Ok(Range { lower, upper: self.expression()? })
     }
 
-    /// What is assigned to.
+    /// Parses the target of an assignment.
     fn target(&mut self) -> Checked<(Name, Vec<Expr>)> {
         if let (Token::Word(word), Some((Token::Word(_), _))) = (self.peek(), self.tokens.get(self.at + 1))
             && let Some((_, instead)) = ABSENT.into_iter().find(|a| a.0 == word)
         {
-            return Err(Problem::invalid(self.span(), format!("there is no `{word}`: {instead}")));
+            return Err(Diagnostic::invalid(self.span(), format!("there is no `{word}`: {instead}")));
         }
         let name = self.name("the name of what is defined")?;
         let subscripts = match self.style {
@@ -377,7 +377,7 @@ impl Parser {
                 let message = "only `+=!`, `*=!`, `min=!` and `max=!` start from a neutral element";
                 let start = self.span();
                 self.step();
-                Err(Problem::invalid(start.to(self.span()), message))
+                Err(Diagnostic::invalid(start.to(self.span()), message))
             }
             Some((_, assign)) => {
                 self.step();
@@ -394,7 +394,7 @@ impl Parser {
             let range = self.range()?;
             let step = if self.accept_word("step") {
                 match (self.span(), self.integer("an integer")?) {
-                    (span, 0) => return Err(Problem::invalid(span, "a step of 0 never ends")),
+                    (span, 0) => return Err(Diagnostic::invalid(span, "a step of 0 never ends")),
                     (_, step) => step,
                 }
             } else {
@@ -419,7 +419,7 @@ impl Parser {
         let (target, subscripts) = self.target()?;
         let assign = self.assignment()?;
         if let Assign::Reduce(_) = assign {
-            return Err(Problem::invalid(self.last(), "a loop program initialises in a statement of its own"));
+            return Err(Diagnostic::invalid(self.last(), "a loop program initialises in a statement of its own"));
         }
         let value = self.expression()?;
         let span = start.to(self.last());
@@ -442,6 +442,6 @@ impl Parser {
     }
 }
 
-fn defined_twice(what: &str, name: &Name) -> Problem {
-    Problem::invalid(name.span, format!("there is a {what} called `{name}` already"))
+fn defined_twice(what: &str, name: &Name) -> Diagnostic {
+    Diagnostic::invalid(name.span, format!("there is a {what} called `{name}` already"))
 }

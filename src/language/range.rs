@@ -6,7 +6,7 @@
 //! only unknown one of a subscript (after Vasilache et al., "Tensor Comprehensions", 2018, made exact). Invariant: a
 //! range is a function of the text and the sizes alone; where two answers are possible there is none.
 
-use super::source::{Checked, Problem};
+use super::source::{Checked, Diagnostic};
 use crate::expr::syntax::Span;
 use crate::expr::{Affine, Var};
 
@@ -64,14 +64,14 @@ pub fn infer(
             };
             let message =
                 format!("the range of `{name}` cannot be inferred: {why}; give it, as in `where {name} in 0..N`");
-            return Err(Problem::invalid(span, message));
+            return Err(Diagnostic::invalid(span, message));
         };
         if lo > hi {
             let message = match given[i] {
                 Some(_) => format!("the range of `{name}` is empty: {lo}..{}", hi + 1),
                 None => format!("no value of `{name}` keeps {} inside", quoted(&using)),
             };
-            return Err(Problem::invalid(span, message));
+            return Err(Diagnostic::invalid(span, message));
         }
         out.push((lo, hi));
     }

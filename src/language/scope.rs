@@ -4,7 +4,7 @@
 //! indices, or a typed scalar expression.
 
 use super::condition;
-use super::source::{Checked, Problem};
+use super::source::{Checked, Diagnostic};
 use crate::expr::scalar::Value;
 use crate::expr::syntax::Span;
 use crate::expr::syntax::Style;
@@ -52,13 +52,13 @@ impl Scope<'_> {
         &self.arrays[id.0 as usize]
     }
 
-    fn unknown(&self, span: Span, name: &str) -> Problem {
+    fn unknown(&self, span: Span, name: &str) -> Diagnostic {
         let list = |names: Vec<&str>| if names.is_empty() { "none".to_string() } else { names.join(", ") };
         let arrays = list(self.arrays.iter().map(|a| a.name.as_str()).collect());
         let indices = list(self.indices.iter().map(String::as_str).collect());
         let sizes = list(self.sizes.keys().map(String::as_str).collect());
         let message = format!("nothing is called `{name}` here: arrays are {arrays}; indices {indices}; sizes {sizes}");
-        Problem::invalid(span, message)
+        Diagnostic::invalid(span, message)
     }
 
     /// The array called `name`, read or written with `rank` subscripts.
@@ -66,7 +66,7 @@ impl Scope<'_> {
         let Some(id) = self.array(name) else {
             let what = if self.index(name).is_some() { "an index" } else { "a size" };
             return Err(match self.index(name).is_some() || self.sizes.contains_key(name) {
-                true => Problem::invalid(span, format!("`{name}` is {what}, not an array")),
+                true => Diagnostic::invalid(span, format!("`{name}` is {what}, not an array")),
                 false => self.unknown(span, name),
             });
         };
@@ -74,7 +74,7 @@ impl Scope<'_> {
         if dims != rank {
             let count = |n: usize, what: &str| format!("{n} {what}{}", if n == 1 { "" } else { "s" });
             let message = format!("`{name}` has {}, but {}", count(dims, "dimension"), count(rank, "subscript"));
-            return Err(Problem::invalid(span, message));
+            return Err(Diagnostic::invalid(span, message));
         }
         Ok(id)
     }
@@ -83,15 +83,16 @@ impl Scope<'_> {
     pub fn constant(&self, e: &Text) -> Checked<i64> {
         match self.affine(e)? {
             Some(a) if a.is_constant() => Ok(a.constant),
-            _ => {
-                Err(Problem::invalid(e.span, format!("`{}` is not a number: only sizes may stand here", self.show(e))))
-            }
+            _ => Err(Diagnostic::invalid(
+                e.span,
+                format!("`{}` is not a number: only sizes may stand here", self.show(e)),
+            )),
         }
     }
 
     /// The affine form of `e`, `None` when it is something else.
     pub fn affine(&self, e: &Text) -> Checked<Option<Affine>> {
-        let overflow = || Problem::invalid(e.span, format!("`{}` is too large a number", self.show(e)));
+        let overflow = || Diagnostic::invalid(e.span, format!("`{}` is too large a number", self.show(e)));
         Ok(match &e.kind {
             Kind::Integer(v) => Some(Affine::constant(*v)),
             Kind::Name(name) => match (self.index(name), self.sizes.get(name)) {
@@ -114,7 +115,7 @@ impl Scope<'_> {
                     Operator::Mul if x.is_constant() => Some(combine(&zero, &y, x.constant).ok_or_else(overflow)?),
                     Operator::Div | Operator::Mod if x.is_constant() && y.is_constant() => {
                         if y.constant == 0 {
-                            return Err(Problem::invalid(e.span, format!("`{}` divides by zero", self.show(e))));
+                            return Err(Diagnostic::invalid(e.span, format!("`{}` divides by zero", self.show(e))));
                         }
                         let quotient = match operator {
                             Operator::Div => x.constant.checked_div(y.constant),
@@ -134,10 +135,10 @@ impl Scope<'_> {
         subscripts.iter().map(|e| self.affine(e)?.ok_or_else(|| self.not_affine(name, e))).collect()
     }
 
-    fn not_affine(&self, name: &str, e: &Text) -> Problem {
+    fn not_affine(&self, name: &str, e: &Text) -> Diagnostic {
         let data = self.reads_data(e);
         let why = if data { "it depends on data" } else { "sums of indices times numbers are" };
-        Problem::invalid(e.span, format!("the subscript `{}` of `{name}` is not affine: {why}", self.show(e)))
+        Diagnostic::invalid(e.span, format!("the subscript `{}` of `{name}` is not affine: {why}", self.show(e)))
     }
 
     /// Returns true if the value depends on an array.
@@ -181,11 +182,11 @@ impl Scope<'_> {
         }
     }
 
-    fn mixed(&self, span: Span, a: &Text, x: DType, b: &Text, y: DType) -> Problem {
+    fn mixed(&self, span: Span, a: &Text, x: DType, b: &Text, y: DType) -> Diagnostic {
         let (from, to) = if x.is_float() { (b, x) } else { (a, y) };
         let (a, b, from) = (self.show(a), self.show(b), self.show(from));
         let message = format!("`{a}` is {x} and `{b}` is {y}: convert one, for example `{to}({from})`");
-        Problem::invalid(span, message)
+        Diagnostic::invalid(span, message)
     }
 
     /// The typed expression; `Invalid` when it is not of type `want`.
@@ -194,13 +195,13 @@ impl Scope<'_> {
             && is != want
         {
             let message = format!("`{}` is {is}, but {want} is wanted: convert it with `{want}(…)`", self.show(e));
-            return Err(Problem::invalid(e.span, message));
+            return Err(Diagnostic::invalid(e.span, message));
         }
-        let undefined = |what: &str| Problem::invalid(e.span, format!("{what} is not defined for {want}"));
+        let undefined = |what: &str| Diagnostic::invalid(e.span, format!("{what} is not defined for {want}"));
         match &e.kind {
             Kind::Integer(v) => self.number(e, *v, want),
             Kind::Real(v) if want.is_float() => self.real(e, *v, want),
-            Kind::Real(_) => Err(Problem::invalid(e.span, format!("`{}` is not of type {want}", self.show(e)))),
+            Kind::Real(_) => Err(Diagnostic::invalid(e.span, format!("`{}` is not of type {want}", self.show(e)))),
             Kind::Bool(v) => Ok(Expr::Const(Scalar::bool(*v))),
             Kind::Name(name) => match (self.index(name), self.sizes.get(name)) {
                 (Some(v), _) => Ok(Expr::Index(Affine::var(v))),
@@ -279,7 +280,7 @@ impl Scope<'_> {
             Operator::Mod => BinaryOp::Mod,
         };
         if want == DType::Bool {
-            return Err(Problem::invalid(
+            return Err(Diagnostic::invalid(
                 e.span,
                 format!("`{}` is arithmetic, but a truth value is wanted", self.show(e)),
             ));
@@ -301,7 +302,7 @@ impl Scope<'_> {
     fn real(&self, e: &Text, v: f64, want: DType) -> Checked<Expr> {
         let value = Value::from_f64(want, v);
         if v.is_finite() && !value.as_f64().is_finite() {
-            return Err(Problem::invalid(e.span, format!("`{}` is too large for {want}", self.show(e))));
+            return Err(Diagnostic::invalid(e.span, format!("`{}` is too large for {want}", self.show(e))));
         }
         Ok(Expr::Const(value.into()))
     }
@@ -312,7 +313,7 @@ impl Scope<'_> {
         }
         let value = Value::from_i64(want, v);
         if want == DType::Bool || value.as_i64() != v {
-            return Err(Problem::invalid(e.span, format!("`{}` is not of type {want}", self.show(e))));
+            return Err(Diagnostic::invalid(e.span, format!("`{}` is not of type {want}", self.show(e))));
         }
         Ok(Expr::Const(value.into()))
     }
@@ -337,7 +338,7 @@ impl Scope<'_> {
             Some(dtype) if !dtype.is_float() && dtype != DType::Bool => {
                 Ok(Index::Value(Box::new(self.value(e, dtype)?)))
             }
-            Some(dtype) => Err(Problem::invalid(
+            Some(dtype) => Err(Diagnostic::invalid(
                 e.span,
                 format!("`{}` is {dtype}, which is not a type of subscripts", self.show(e)),
             )),

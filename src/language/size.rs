@@ -1,6 +1,6 @@
 //! Sizes: which ones a program has, and the value of each.
 
-use super::source::{Checked, Problem};
+use super::source::{Checked, Diagnostic};
 use super::syntax::{Body, Program};
 use crate::expr::syntax::Span;
 use crate::expr::syntax::{Expr, Kind, Name};
@@ -43,7 +43,7 @@ impl Program {
     pub fn bind(&self, given: &BTreeMap<String, i64>, chosen: Option<&str>) -> Checked<BTreeMap<String, i64>> {
         let names = self.sizes();
         let no_size = |span: Span, name: &str| {
-            Problem::invalid(span, format!("`{}`: {}", self.name, unknown("size", name, &names)))
+            Diagnostic::invalid(span, format!("`{}`: {}", self.name, unknown("size", name, &names)))
         };
         if let Some(name) = given.keys().find(|name| !names.contains(name)) {
             return Err(no_size(self.name.span, name));
@@ -60,7 +60,7 @@ impl Program {
         let sets = self.sizes.iter().map(|set| set.values.iter().map(|v| &v.0).collect());
         for names in [parameters].into_iter().chain(sets) {
             if let Some((_, twice)) = (0..).zip(&names).find(|(i, name)| names[..*i].contains(name)) {
-                return Err(Problem::invalid(twice.span, format!("the size `{twice}` is already defined")));
+                return Err(Diagnostic::invalid(twice.span, format!("the size `{twice}` is already defined")));
             }
         }
         let sets: Vec<&str> = self.sizes.iter().map(|s| &*s.name).collect();
@@ -70,7 +70,7 @@ impl Program {
                 Some(set) => Some(set),
                 None => {
                     let message = format!("`{}`: {}", self.name, unknown("set of sizes", name, &sets));
-                    return Err(Problem::invalid(self.name.span, message));
+                    return Err(Diagnostic::invalid(self.name.span, message));
                 }
             },
         };
@@ -88,11 +88,11 @@ impl Program {
                 let sets = if sets.is_empty() { String::new() } else { format!(", or `--size {}`", sets.join("|")) };
                 let message =
                     format!("the size `{name}` of `{}` has no value: pass `--dim {name}=<number>`{sets}", self.name);
-                return Err(Problem::invalid(self.name.span, message));
+                return Err(Diagnostic::invalid(self.name.span, message));
             };
             if !(1..=LARGEST).contains(&value) {
                 let message = format!("the size `{name}` of `{}` is {value}, but sizes are 1 to {LARGEST}", self.name);
-                return Err(Problem::invalid(self.name.span, message));
+                return Err(Diagnostic::invalid(self.name.span, message));
             }
             bound.insert(name.clone(), value);
         }

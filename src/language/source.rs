@@ -15,31 +15,31 @@ pub struct Source {
 
 /// An error in a text: the message and its place.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Problem {
+pub struct Diagnostic {
     pub span: Span,
     pub error: Error,
 }
 
 /// The result of a step of the language, or the error in the text.
-pub type Checked<T> = std::result::Result<T, Problem>;
+pub type Checked<T> = std::result::Result<T, Diagnostic>;
 
-impl Problem {
+impl Diagnostic {
     /// The text is wrong.
-    pub fn invalid(span: Span, message: impl Into<String>) -> Problem {
-        Problem { span, error: Error::Invalid(message.into()) }
+    pub fn invalid(span: Span, message: impl Into<String>) -> Diagnostic {
+        Diagnostic { span, error: Error::Invalid(message.into()) }
     }
 
     /// The text makes sense, but this is not done here.
-    pub fn unsupported(span: Span, message: impl Into<String>) -> Problem {
-        Problem { span, error: Error::Unsupported(message.into()) }
+    pub fn unsupported(span: Span, message: impl Into<String>) -> Diagnostic {
+        Diagnostic { span, error: Error::Unsupported(message.into()) }
     }
 }
 
 impl Source {
     /// The error of `problem`, with file, line, column, the line's text and a caret.
     #[doc(hidden)]
-    pub fn error(&self, problem: Problem) -> Error {
-        let Problem { span, error } = problem;
+    pub fn error(&self, problem: Diagnostic) -> Error {
+        let Diagnostic { span, error } = problem;
         if self.text.is_empty() {
             return error;
         }
@@ -89,11 +89,11 @@ mod tests {
     fn messages_show_line_and_column() {
         let source = Source { name: "a.tile".into(), text: "def x\n\tY(é, i] = 1\n".into() };
         let at = source.text.find(']').unwrap() as u32;
-        let problem = Problem::invalid(Span { start: at, end: at + 1 }, "expected `)`");
+        let problem = Diagnostic::invalid(Span { start: at, end: at + 1 }, "expected `)`");
         let text = source.error(problem).to_string();
         assert_eq!(text, "invalid: a.tile:2:8: expected `)`\n    \tY(é, i] = 1\n    \t      ^");
         let end = source.text.len() as u32;
-        let text = source.error(Problem::invalid(Span { start: end, end }, "expected `}`")).to_string();
+        let text = source.error(Diagnostic::invalid(Span { start: end, end }, "expected `}`")).to_string();
         assert_eq!(text, "invalid: a.tile:3:1: expected `}`\n    \n    ^");
     }
 }

@@ -15,7 +15,7 @@ use crate::poly::analysis::dependence::{self, Dependences};
 use crate::poly::analysis::index_range::{IndexRange, index_ranges};
 use crate::poly::analysis::legality;
 use crate::poly::normalize::{array_expansion, build, index_set_split};
-use crate::poly::schedule::{RowKind, Schedule, Step};
+use crate::poly::schedule::{RowKind, Schedule, TimeDimension};
 use crate::poly::scop::Scop;
 use crate::poly::statement::{Program, Statement, StatementId};
 use crate::poly::tile::report::Tiled;
@@ -24,7 +24,7 @@ use crate::poly::{ilp, lower, tile};
 use crate::{Error, Result};
 use std::time::Instant;
 
-/// What can be shown of a compilation, in order.
+/// A stage of a compilation that can be shown, in order.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Stage {
     /// The imported graph.
@@ -167,7 +167,7 @@ pub struct CompiledKernel {
     /// By the ILP before tiling, or by hand.
     pub schedule: Schedule,
     /// Effort of the ILP; `None` for an order by hand.
-    pub ilp: Option<ilp::report::Report>,
+    pub ilp: Option<ilp::report::SchedulingReport>,
     pub tiled: Tiled,
     pub kernel: lower::Kernel,
     /// A function for each phase.
@@ -196,7 +196,7 @@ impl CompiledKernel {
         if !self.assembled.has_vectors {
             return Vectorization::None;
         }
-        let in_lanes = |step: &Step| matches!(step, Step::Row(row) if row.kind == RowKind::Vector);
+        let in_lanes = |step: &TimeDimension| matches!(step, TimeDimension::Row(row) if row.kind == RowKind::Vector);
         let scalar =
             |id: &StatementId| !single(self.scop.statement(*id)) && !self.tiled.schedule.path(*id).iter().any(in_lanes);
         Vectorization::Part(self.scop.ids().filter(scalar).map(|id| self.scop.statement(id).name.clone()).collect())
@@ -266,7 +266,7 @@ pub fn compile(statements: Statements, target: &Target) -> Result<CompiledKernel
 }
 
 /// The order by the ILP, and its code: with tiles and vectors, or without them where they are refused.
-fn search(scop: &Scop, target: &Target, times: &mut Times) -> Result<(Schedule, ilp::report::Report, Code)> {
+fn search(scop: &Scop, target: &Target, times: &mut Times) -> Result<(Schedule, ilp::report::SchedulingReport, Code)> {
     let dependences = times.time(Lap::Dependences, || dependence::analyze(scop))?;
     let (schedule, mut report) = times.time(Lap::Schedule, || ilp::schedule(scop, &dependences))?;
     let tiled = times.time(Lap::Tile, || tile::tile(scop, &schedule, target))?;

@@ -13,7 +13,7 @@ use crate::poly::packing::Pack;
 use crate::runtime::arena::{self, ALIGNMENT, Request};
 use crate::runtime::check_indices::check_indices;
 use crate::runtime::module::{
-    Action, Buffer, BufferRef, Kernel, ModuleParts, OutputSpec, Phase, Place, Slot, Step, TensorSpec, Weights,
+    Action, Buffer, BufferPlace, BufferRef, Kernel, ModuleParts, OutputSpec, Phase, Slot, Step, TensorSpec, Weights,
 };
 use crate::runtime::opaque::View;
 use crate::runtime::threads;
@@ -21,7 +21,7 @@ use crate::{DType, Error, Result, Tensor};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 
-/// What a group does at run time.
+/// Run-time work of a group.
 pub enum Work {
     /// Index into the compiled kernels.
     Kernel(usize),
@@ -188,7 +188,7 @@ impl<'g> Linker<'g> {
                 }
                 Argument::Workspace { bytes } => {
                     let name = format!("{}.workspace", group.name);
-                    let buffer = self.add_buffer(name, DType::U8, vec![*bytes as i64], Place::Arena(0))?;
+                    let buffer = self.add_buffer(name, DType::U8, vec![*bytes as i64], BufferPlace::Arena(0))?;
                     let step = self.module.steps.len();
                     self.request(*bytes as u64, step, buffer);
                     buffer
@@ -271,7 +271,7 @@ impl<'g> Linker<'g> {
         self.requests.len() - 1
     }
 
-    fn add_buffer(&mut self, name: String, dtype: DType, shape: Vec<i64>, place: Place) -> Result<BufferRef> {
+    fn add_buffer(&mut self, name: String, dtype: DType, shape: Vec<i64>, place: BufferPlace) -> Result<BufferRef> {
         self.module.buffers.push(Buffer { name, dtype, shape, place });
         Ok(BufferRef(self.module.buffers.len() as u32 - 1))
     }
@@ -289,7 +289,7 @@ impl<'g> Linker<'g> {
                 let index = index.ok_or_else(|| {
                     Error::Internal(format!("value `{}` is an input that the graph does not list", value.name))
                 })?;
-                Place::Input(index as u32)
+                BufferPlace::Input(index as u32)
             }
             Source::Constant(tensor) => {
                 let blob = match self.plain.get(&Arc::as_ptr(tensor)) {
@@ -300,16 +300,16 @@ impl<'g> Linker<'g> {
                         blob
                     }
                 };
-                Place::Weights(self.blob_at[blob])
+                BufferPlace::Weights(self.blob_at[blob])
             }
             Source::Node(..) => match self.output_of.get(&root) {
-                Some(&output) => Place::Output(output),
-                None => Place::Arena(0),
+                Some(&output) => BufferPlace::Output(output),
+                None => BufferPlace::Arena(0),
             },
         };
         let buffer = self.add_buffer(value.name.clone(), value.ty.dtype, value.ty.shape.clone(), place)?;
         self.buffer_of.insert(v, buffer);
-        if let Place::Arena(_) = place {
+        if let BufferPlace::Arena(_) = place {
             // Every alias has a request of its own, tied to the first one's memory.
             let bytes = self.module.buffers[buffer.0 as usize].bytes()?;
             let step = self.module.steps.len();
@@ -336,7 +336,7 @@ impl<'g> Linker<'g> {
             return Ok(buffer);
         }
         let blob = self.add_blob(Blob::Packed { source, shape, pack: pack.clone() });
-        let place = Place::Weights(self.blob_at[blob]);
+        let place = BufferPlace::Weights(self.blob_at[blob]);
         let buffer = self.add_buffer("packed".into(), pack.dtype, pack.shape.clone(), place)?;
         self.packed.insert(key, buffer);
         Ok(buffer)
@@ -357,7 +357,7 @@ impl<'g> Linker<'g> {
         let requests: Vec<Request> = self.requests.iter().map(|r| r.0.clone()).collect();
         let plan = arena::plan(&requests);
         for ((_, buffer), offset) in self.requests.iter().zip(&plan.offsets) {
-            self.module.buffers[buffer.0 as usize].place = Place::Arena(*offset);
+            self.module.buffers[buffer.0 as usize].place = BufferPlace::Arena(*offset);
         }
         self.module.arena_bytes = plan.bytes;
         self.module.weights = Weights::filled(self.weights_len as usize, |memory| self.fill(memory))?;

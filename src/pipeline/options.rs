@@ -6,7 +6,7 @@ use crate::{Error, Result};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-pub use crate::graph::egraph::Options as EgraphOptions;
+pub use crate::graph::egraph::EgraphOptions;
 
 /// Target, threads and limits of compiling and running.
 #[derive(Clone, Debug)]

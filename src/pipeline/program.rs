@@ -7,8 +7,8 @@
 use crate::codegen::{Isa, Target};
 use crate::expr::syntax::Span;
 use crate::language;
-use crate::language::meaning::{Computation, Meaning};
-use crate::language::source::Problem;
+use crate::language::lowered::{Computation, LoweredProgram};
+use crate::language::source::Diagnostic;
 use crate::language::syntax::File;
 use crate::pipeline::kernel::{self, CompiledKernel, Stage, Statements};
 use crate::pipeline::report::Report;
@@ -19,37 +19,37 @@ use crate::poly::statement::{Role, TensorDecl};
 use crate::poly::tile::report::Tiled;
 use crate::poly::transform;
 use crate::poly::transform::primitive::{Placed, Schedule};
-use crate::poly::transform::state::{Original, Proven};
+use crate::poly::transform::state::{Proven, SourceProgram};
 use crate::poly::transform::to_primitives;
-use crate::runtime::module::{Action, Buffer, BufferRef, ModuleParts, OutputSpec, Place, Step, TensorSpec};
+use crate::runtime::module::{Action, Buffer, BufferPlace, BufferRef, ModuleParts, OutputSpec, Step, TensorSpec};
 use crate::{DType, Error, Result};
 use std::sync::Arc;
 use std::time::Instant;
 
 /// A program of known sizes and the order that it shall run in.
-pub struct Source<'a> {
+pub struct ProgramSource<'a> {
     pub file: &'a File,
-    pub meaning: &'a Meaning,
+    pub lowered: &'a LoweredProgram,
     pub order: Order<'a>,
 }
 
-impl Source<'_> {
+impl ProgramSource<'_> {
     /// The statements of the program in their order.
     fn statements(&self, target: &Target) -> Result<Statements> {
-        let meaning = self.meaning;
+        let lowered = self.lowered;
         let proven = match self.order {
-            Order::Found => return free_statements(&meaning.name, &meaning.computation),
-            Order::ByHand(schedule) => self.file.schedule(meaning, schedule, target.isa)?,
+            Order::Ilp => return free_statements(&lowered.name, &lowered.computation),
+            Order::ByHand(schedule) => self.file.schedule(lowered, schedule, target.isa)?,
             Order::Untransformed => {
-                let proven = Proven::in_original_order(self.file.written(meaning)?);
-                proven.map_err(|e| in_program(&meaning.name, e))?
+                let proven = Proven::in_original_order(self.file.written(lowered)?);
+                proven.map_err(|e| in_program(&lowered.name, e))?
             }
         };
-        Ok(Statements::by_hand(proven, meaning.computation.index_ranges()?))
+        Ok(Statements::by_hand(proven, lowered.computation.index_ranges()?))
     }
 
     fn kernel(&self, target: &Target) -> Result<CompiledKernel> {
-        kernel::compile(self.statements(target)?, target).map_err(|e| in_program(&self.meaning.name, e))
+        kernel::compile(self.statements(target)?, target).map_err(|e| in_program(&self.lowered.name, e))
     }
 }
 
@@ -66,16 +66,16 @@ fn in_program(name: &str, error: Error) -> Error {
 }
 
 /// Compiles a program.
-pub fn compile(source: &Source, options: &Options) -> Result<Compilation> {
-    let (start, meaning, target) = (Instant::now(), source.meaning, options.target()?);
+pub fn compile(source: &ProgramSource, options: &Options) -> Result<Compilation> {
+    let (start, lowered, target) = (Instant::now(), source.lowered, options.target()?);
     let mut clock = Clock::default();
-    check_sizes(meaning, options)?;
+    check_sizes(lowered, options)?;
     let kernel = clock.time("kernel", || source.kernel(&target))?;
     clock.add_laps(kernel.times);
-    let mut parts = clock.time("link", || link_kernel(&kernel, meaning.arrays()))?;
-    if let Some(program) = &meaning.initial {
+    let mut parts = clock.time("link", || link_kernel(&kernel, lowered.arrays()))?;
+    if let Some(program) = &lowered.initial {
         let initial = clock.time("initial values", || {
-            let name = format!("{}_initial", meaning.name);
+            let name = format!("{}_initial", lowered.name);
             let kernel = Statements::of_expression(&name, program)
                 .and_then(|statements| kernel::compile(statements, &target))
                 .map_err(|e| in_program(&name, e))?;
@@ -83,27 +83,27 @@ pub fn compile(source: &Source, options: &Options) -> Result<Compilation> {
         })?;
         parts.initial = Some(Arc::new(initial));
     }
-    parts.dims = meaning.sizes.clone();
+    parts.dims = lowered.sizes.clone();
     let module = clock.time("verify module", || super::finish(parts, &target))?;
     check_arena(&module, options)?;
-    let kernels = vec![kernel_report(&kernel, 0, vec![meaning.name.clone()])];
+    let kernels = vec![kernel_report(&kernel, 0, vec![lowered.name.clone()])];
     let report = Report {
         stages: clock.stages,
         compile_ms: start.elapsed().as_secs_f64() * 1e3,
         kernels,
-        ..Report::of_module(&meaning.name, &module)
+        ..Report::of_module(&lowered.name, &module)
     };
     Ok(Compilation { module, report, kernels: vec![Arc::new(kernel)] })
 }
 
 /// The text of one stage. Where the ILP has found the schedule it is expressed in the text language too, as primitives for
 /// the program as it is written, with the trees as comments.
-pub fn explain(source: &Source, options: &Options, stage: Stage) -> Result<String> {
-    let (meaning, target) = (source.meaning, options.target()?);
+pub fn explain(source: &ProgramSource, options: &Options, stage: Stage) -> Result<String> {
+    let (lowered, target) = (source.lowered, options.target()?);
     match stage {
-        Stage::C => return language::c::print(meaning, 0),
+        Stage::C => return language::c::print(lowered, 0),
         Stage::Graph | Stage::Rewritten => {
-            let name = &meaning.name;
+            let name = &lowered.name;
             return Err(Error::Invalid(format!("`{name}` is no network: its stages begin with c and scop")));
         }
         Stage::Scop => return Ok(source.statements(&target)?.scop().to_string()),
@@ -115,15 +115,15 @@ pub fn explain(source: &Source, options: &Options, stage: Stage) -> Result<Strin
         return Ok(text);
     }
     let comment: String = text.lines().map(|line| format!("# {line}\n")).collect();
-    let written = source.file.written(meaning)?;
-    Ok(comment + &in_words(meaning, written, &kernel.scop, &kernel.tiled, target.isa)?)
+    let written = source.file.written(lowered)?;
+    Ok(comment + &in_words(lowered, written, &kernel.scop, &kernel.tiled, target.isa)?)
 }
 
 /// The schedule of a program as a block that a file may hold.
-fn in_words(meaning: &Meaning, written: Scop, scop: &Scop, tiled: &Tiled, isa: Isa) -> Result<String> {
-    let original = Original { written, normal: &|| meaning.normal(), isa };
+fn in_words(lowered: &LoweredProgram, written: Scop, scop: &Scop, tiled: &Tiled, isa: Isa) -> Result<String> {
+    let original = SourceProgram { written, normal: &|| lowered.normal(), isa };
     let placed = |primitive| Placed { primitive, span: Span::default() };
-    let primitives = match to_primitives::words(&original, scop, tiled) {
+    let primitives = match to_primitives::express(&original, scop, tiled) {
         Ok(said) => said.into_iter().map(placed).collect(),
         Err(Error::Unsupported(reason)) => return Ok(format!("# This order cannot be said in words: {reason}\n")),
         Err(Error::Schedule(refusal)) => {
@@ -131,17 +131,17 @@ fn in_words(meaning: &Meaning, written: Scop, scop: &Scop, tiled: &Tiled, isa: I
         }
         Err(e) => return Err(e),
     };
-    let sizes: Vec<String> = meaning.sizes.iter().map(|(name, n)| format!("{name} = {n}")).collect();
-    let block = Schedule { name: "ilp".into(), program: meaning.name.as_str().into(), primitives };
+    let sizes: Vec<String> = lowered.sizes.iter().map(|(name, n)| format!("{name} = {n}")).collect();
+    let block = Schedule { name: "ilp".into(), program: lowered.name.as_str().into(), primitives };
     let sizes = if sizes.is_empty() { String::new() } else { format!(", for {}", sizes.join(", ")) };
     Ok(format!("# The same in words{sizes}:\n{block}"))
 }
 
 /// No array, and not all together, may need more memory than is allowed.
-fn check_sizes(meaning: &Meaning, options: &Options) -> Result<()> {
-    let initial = meaning.initial.iter().flat_map(|p| &p.tensors);
+fn check_sizes(lowered: &LoweredProgram, options: &Options) -> Result<()> {
+    let initial = lowered.initial.iter().flat_map(|p| &p.tensors);
     let mut total = 0u64;
-    for array in meaning.arrays().iter().chain(initial) {
+    for array in lowered.arrays().iter().chain(initial) {
         let size = array.shape.iter().try_fold(array.dtype.bytes() as u64, |n, &d| n.checked_mul(d as u64));
         let Some(bytes) = size.filter(|n| *n <= options.limits.tensor_bytes) else {
             let (name, shape) = (&array.name, &array.shape);
@@ -152,7 +152,7 @@ fn check_sizes(meaning: &Meaning, options: &Options) -> Result<()> {
     }
     if total > options.limits.arena_bytes {
         let (needed, allowed) = (super::report::bytes(total), super::report::bytes(options.limits.arena_bytes));
-        return Err(Error::Limit(format!("the arrays of `{}` need {needed}, {allowed} are allowed", meaning.name)));
+        return Err(Error::Limit(format!("the arrays of `{}` need {needed}, {allowed} are allowed", lowered.name)));
     }
     Ok(())
 }
@@ -168,13 +168,13 @@ fn link_kernel(compiled: &CompiledKernel, arrays: &[TensorDecl]) -> Result<Modul
             buffers.push((None, None));
             continue;
         }
-        let mut place = |place: Place| {
+        let mut place = |place: BufferPlace| {
             let (name, dtype, shape) = (array.name.clone(), array.dtype, array.shape.clone());
             module.buffers.push(Buffer { name, dtype, shape, place });
             BufferRef(module.buffers.len() as u32 - 1)
         };
-        let input = array.role.is_given().then(|| place(Place::Input(module.inputs.len() as u32)));
-        let output = array.role.is_written().then(|| place(Place::Output(module.outputs.len() as u32)));
+        let input = array.role.is_given().then(|| place(BufferPlace::Input(module.inputs.len() as u32)));
+        let output = array.role.is_written().then(|| place(BufferPlace::Output(module.outputs.len() as u32)));
         if input.is_some() {
             module.inputs.push(spec(array));
         }
@@ -210,7 +210,7 @@ fn link_kernel(compiled: &CompiledKernel, arrays: &[TensorDecl]) -> Result<Modul
                 return Err(Error::Internal(format!("`{}` packs what is no constant", compiled.name)));
             }
             Argument::Workspace { bytes } => {
-                let place = Place::Arena(module.arena_bytes);
+                let place = BufferPlace::Arena(module.arena_bytes);
                 let (name, shape) = ("workspace".to_string(), vec![*bytes as i64]);
                 module.buffers.push(Buffer { name, dtype: DType::U8, shape, place });
                 module.arena_bytes += (*bytes as u64).next_multiple_of(crate::runtime::arena::ALIGNMENT);
@@ -224,17 +224,17 @@ fn link_kernel(compiled: &CompiledKernel, arrays: &[TensorDecl]) -> Result<Modul
 }
 
 impl File {
-    /// The program of `meaning` in the order of `schedule`, proven, with tensor instructions of `isa`.
+    /// Applies `schedule` to a program and proves the order; `tensorize` takes instructions of `isa`.
     ///
     /// # Errors
     /// `Schedule` when a primitive is refused.
     #[doc(hidden)]
-    pub fn schedule(&self, meaning: &Meaning, schedule: &Schedule, isa: Isa) -> Result<Proven> {
-        let normal = || meaning.normal();
-        let original = Original { written: self.written(meaning)?, normal: &normal, isa };
+    pub fn schedule(&self, lowered: &LoweredProgram, schedule: &Schedule, isa: Isa) -> Result<Proven> {
+        let normal = || lowered.normal();
+        let original = SourceProgram { written: self.written(lowered)?, normal: &normal, isa };
         transform::apply_all(&original, &schedule.primitives).map_err(|(at, error)| {
             let span = schedule.primitives.get(at).map_or(schedule.name.span, |p| p.span);
-            self.source.error(Problem { span, error })
+            self.source.error(Diagnostic { span, error })
         })
     }
 }

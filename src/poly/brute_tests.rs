@@ -5,7 +5,7 @@ use crate::expr::{Affine, Var};
 use crate::poly::analysis::dependence::{Dependences, analyze};
 use crate::poly::analysis::legality;
 use crate::poly::ilp;
-use crate::poly::schedule::{Band, Node, Row, RowKind, Schedule, Step};
+use crate::poly::schedule::{Band, Node, Row, RowKind, Schedule, TimeDimension};
 use crate::poly::scop::Scop;
 use crate::poly::statement::{Iterator, Role, Statement, StatementId, TensorDecl};
 use crate::runtime::DType;
@@ -177,7 +177,7 @@ fn respects(schedule: &Schedule, pair: &Pair) -> bool {
         if x == y {
             continue;
         }
-        let kind = if let Step::Row(row) = step { row.kind } else { RowKind::Serial };
+        let kind = if let TimeDimension::Row(row) = step { row.kind } else { RowKind::Serial };
         let together = kind == RowKind::Parallel || (kind == RowKind::Vector && !pair.reduction);
         return !together && (pair.reduction || x < y);
     }

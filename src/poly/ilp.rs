@@ -3,7 +3,7 @@
 //! After Bondhugula, Hartono, Ramanujam, Sadayappan, "A Practical Automatic Polyhedral Parallelizer and Locality
 //! Optimizer" (PLDI 2008), with the independence constraints of "The Pluto+ Algorithm" (TOPLAS 2016) in orthant form.
 //!
-//! In: a Scop and its dependences. Out: a tree of bands whose flags are exact, and a [`Report`]. One row gives every
+//! In: a Scop and its dependences. Out: a tree of bands with exact flags, and a [`SchedulingReport`]. One row gives every
 //! statement S of a group an affine time `φ_S(i) = θ_S·i + k_S`. For each dependence S → T still to be respected let
 //! `δ = φ_T − φ_S` over its pairs of instances, with maximum `δ⁺` over their bounding box. The row is the lexicographic
 //! minimum of
@@ -46,11 +46,11 @@ use crate::expr::{Access, BufferId, Index};
 use crate::expr::{Affine, Var};
 use crate::poly::analysis::dependence::{Dependence, Dependences};
 use crate::poly::analysis::legality;
-use crate::poly::analysis::legality::Live;
+use crate::poly::analysis::legality::Unsatisfied;
 use crate::poly::ilp::integer_program::Effort;
-use crate::poly::ilp::report::Report;
+use crate::poly::ilp::report::SchedulingReport;
 use crate::poly::ilp::scheduler::{LiveDependences, Scheduler};
-use crate::poly::schedule::{Band, Node, Row, Schedule, Step};
+use crate::poly::schedule::{Band, Node, Row, Schedule, TimeDimension};
 use crate::poly::scop::Scop;
 use crate::poly::sets::isl::Isl;
 use crate::poly::sets::polyhedron::orthogonal_complement;
@@ -69,15 +69,15 @@ const STRIDE: i64 = 1 << 6;
 pub const MAX_EFFORT: usize = 5_000_000;
 
 /// Schedules `scop`. The result is legal: it has passed [`legality::check`].
-pub fn schedule(scop: &Scop, dependences: &Dependences) -> Result<(Schedule, Report)> {
+pub fn schedule(scop: &Scop, dependences: &Dependences) -> Result<(Schedule, SchedulingReport)> {
     schedule_within(scop, dependences, Effort { left: MAX_EFFORT })
 }
 
 /// [`schedule`] with another limit of effort.
-pub fn schedule_within(scop: &Scop, dependences: &Dependences, effort: Effort) -> Result<(Schedule, Report)> {
+pub fn schedule_within(scop: &Scop, dependences: &Dependences, effort: Effort) -> Result<(Schedule, SchedulingReport)> {
     let start = std::time::Instant::now();
     let mut scheduler = Scheduler::new(scop, effort);
-    let live = dependences.list.iter().map(|d| (d, Live::new(d))).collect();
+    let live = dependences.list.iter().map(|d| (d, Unsatisfied::new(d))).collect();
     let found = scheduler
         .group(&scop.ids().collect::<Vec<_>>(), live)
         .map(|root| Schedule { root })
@@ -120,7 +120,7 @@ impl<'a> Scheduler<'a> {
             effort,
             limit: effort,
             kept: vec![],
-            report: Report::default(),
+            report: SchedulingReport::default(),
         }
     }
 
@@ -241,7 +241,7 @@ impl<'a> Scheduler<'a> {
 
     /// Returns the dependences that are not satisfied after `rows`.
     fn rest(&self, rows: &[Row], live: &LiveDependences<'a>) -> LiveDependences<'a> {
-        let after = |(d, l): &(&'a Dependence, Live)| {
+        let after = |(d, l): &(&'a Dependence, Unsatisfied)| {
             let left = rows.iter().try_fold(l.clone(), |l, row| l.after(self.scop, d, row))?;
             Some((*d, left))
         };
@@ -250,7 +250,7 @@ impl<'a> Scheduler<'a> {
 
     /// Returns true if sharing the row moves fewer bytes than it spoils: a statement that would put a loop of larger
     /// stride there by itself loses the bytes that it moves with unit stride along this one.
-    fn pays(&mut self, row: &Row, live: &[(&'a Dependence, Live)]) -> Result<bool> {
+    fn pays(&mut self, row: &Row, live: &[(&'a Dependence, Unsatisfied)]) -> Result<bool> {
         if row.phi.len() == 1 {
             return Ok(true);
         }
@@ -360,7 +360,7 @@ fn is_product(scop: &Scop, id: StatementId) -> bool {
 fn directions(scop: &Scop, id: StatementId) -> Vec<i64> {
     let mut out = vec![1; scop.statement(id).iterators.len()];
     for step in scop.order.path(id) {
-        if let Step::Row(row) = step
+        if let TimeDimension::Row(row) = step
             && let [(v, -1)] = row.of(id).terms[..]
         {
             out[v.0 as usize] = -1;

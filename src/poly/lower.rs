@@ -26,7 +26,7 @@ use crate::poly::analysis::constant_factor;
 use crate::poly::lower::state::Solution;
 use crate::poly::lower::state::{Argument, Class, Lowering, Mode, Placed, State};
 use crate::poly::packing::{Pack, Packing};
-use crate::poly::schedule::{Node, Row, RowKind, Schedule, Step};
+use crate::poly::schedule::{Node, Row, RowKind, Schedule, TimeDimension};
 use crate::poly::scop::Scop;
 use crate::poly::statement::{Role, StatementId};
 use crate::poly::tile::report::{Tiled, TilingReport};
@@ -85,7 +85,8 @@ fn lower_as(scop: &Scop, tiled: &Tiled, scans: bool) -> Result<Kernel> {
 /// of the same φ, and the original order is that of a tensor expression, or every domain is a box and every row is one
 /// iterator of each statement, unshifted; and no row follows from others, as those below a fused loop do.
 fn is_rectangular(scop: &Scop, schedule: &Schedule) -> bool {
-    let rows = |id| schedule.path(id).into_iter().filter_map(|s| if let Step::Row(r) = s { Some(r) } else { None });
+    let rows =
+        |id| schedule.path(id).into_iter().filter_map(|s| if let TimeDimension::Row(r) = s { Some(r) } else { None });
     let points = |id, tile: &Row| rows(id).any(|r| r.tile == 1 && r.of(id) == tile.of(id));
     let serial = |r: &&Row| r.kind != RowKind::Wavefront && r.kind != RowKind::Parallel;
     let outermost = |id| rows(id).skip_while(|r| r.kind == RowKind::Parallel).all(|r| serial(&r));

@@ -26,7 +26,7 @@ pub struct Pack {
 
 /// The part of an iterator that is a dimension of the packed tensor.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
-pub enum Part {
+pub enum PackedDim {
     Whole,
     /// ⌊i / T⌋.
     Tile(i64),
@@ -41,7 +41,7 @@ pub struct Packing {
     /// The read that is replaced, over the iterators of the statement.
     pub access: Access,
     /// Dimensions of the packed tensor, outermost first.
-    pub dims: Vec<(Var, Part)>,
+    pub dims: Vec<(Var, PackedDim)>,
 }
 
 impl Packing {
@@ -55,9 +55,9 @@ impl Packing {
         let mut value = vec![Affine::constant(0); statement.iterators.len()];
         for (p, &(iterator, part)) in self.dims.iter().enumerate() {
             let (size, scale) = match part {
-                Part::Whole => (extent(iterator), 1),
-                Part::Tile(t) => ((extent(iterator) + t - 1) / t, t),
-                Part::Point(t) => (t, 1),
+                PackedDim::Whole => (extent(iterator), 1),
+                PackedDim::Tile(t) => ((extent(iterator) + t - 1) / t, t),
+                PackedDim::Point(t) => (t, 1),
             };
             shape.push(size);
             let v = &mut value[iterator.0 as usize];
@@ -70,7 +70,7 @@ impl Packing {
             }
         };
         for &(iterator, part) in &self.dims {
-            if let Part::Point(_) = part {
+            if let PackedDim::Point(_) = part {
                 require(value[iterator.0 as usize].scale(-1).offset(extent(iterator) - 1));
             }
         }
@@ -116,9 +116,9 @@ impl Packing {
         self.dims
             .iter()
             .map(|&(v, part)| match part {
-                Part::Whole => Ok(value[v.0 as usize].clone()),
-                Part::Tile(t) => Ok(split(v, t)?.0),
-                Part::Point(t) => Ok(split(v, t)?.1),
+                PackedDim::Whole => Ok(value[v.0 as usize].clone()),
+                PackedDim::Tile(t) => Ok(split(v, t)?.0),
+                PackedDim::Point(t) => Ok(split(v, t)?.1),
             })
             .collect()
     }
@@ -231,7 +231,8 @@ mod tests {
             body: Expr::Load(access.clone()),
         };
         let scop = Scop::in_sequence("t", vec![tensor], vec![statement]);
-        let dims = vec![(f, Part::Tile(4)), (r, Part::Whole), (c, Part::Whole), (f, Part::Point(4))];
+        let dims =
+            vec![(f, PackedDim::Tile(4)), (r, PackedDim::Whole), (c, PackedDim::Whole), (f, PackedDim::Point(4))];
         (scop, Packing { statement: StatementId(0), access, dims })
     }
 

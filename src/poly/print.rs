@@ -28,7 +28,7 @@
 use crate::codegen::loopnest::print::Names;
 use crate::expr::Affine;
 use crate::expr::Index;
-use crate::poly::schedule::{Node, Row, RowKind, Schedule, Step};
+use crate::poly::schedule::{Node, Row, RowKind, Schedule, TimeDimension};
 use crate::poly::scop::Scop;
 use crate::poly::statement::{Role, Statement, StatementId};
 use crate::poly::storage::Digit;
@@ -142,9 +142,9 @@ impl Schedule {
             let statement = scop.statement(id);
             let names = scop.names(statement);
             let times = self.path(id).into_iter().map(|step| match step {
-                Step::Position(position) => position.to_string(),
-                Step::Row(row) if row.tile > 1 => format!("({}) / {}", names.affine(row.of(id)), row.tile),
-                Step::Row(row) => names.affine(row.of(id)),
+                TimeDimension::Position(position) => position.to_string(),
+                TimeDimension::Row(row) if row.tile > 1 => format!("({}) / {}", names.affine(row.of(id)), row.tile),
+                TimeDimension::Row(row) => names.affine(row.of(id)),
             });
             let times: Vec<String> = times.collect();
             let _ = writeln!(out, "T({}): ({})", statement.name, times.join(", "));

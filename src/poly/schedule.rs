@@ -129,9 +129,9 @@ pub fn steps_of(band: &Band, child: &Node) -> Option<Vec<SchedulePart>> {
     plain.then_some(parts)
 }
 
-/// One step on the way from the root to a statement.
+/// One dimension of the time of an instance: a row of a band, or a position in a sequence.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Step<'a> {
+pub enum TimeDimension<'a> {
     Row(&'a Row),
     /// The child of a sequence.
     Position(usize),
@@ -139,19 +139,19 @@ pub enum Step<'a> {
 
 impl Schedule {
     /// The rows and sequence positions above `statement`, outermost first.
-    pub fn path(&self, statement: StatementId) -> Vec<Step<'_>> {
+    pub fn path(&self, statement: StatementId) -> Vec<TimeDimension<'_>> {
         let mut steps = vec![];
         let mut node = &self.root;
         loop {
             match node {
                 Node::Leaf => return steps,
                 Node::Band(band, child) => {
-                    steps.extend(band.rows.iter().map(Step::Row));
+                    steps.extend(band.rows.iter().map(TimeDimension::Row));
                     node = child;
                 }
                 Node::Sequence(children) => match children.iter().position(|c| c.0.contains(&statement)) {
                     Some(i) => {
-                        steps.push(Step::Position(i));
+                        steps.push(TimeDimension::Position(i));
                         node = &children[i].1;
                     }
                     None => return steps,
@@ -179,8 +179,8 @@ impl Schedule {
         self.path(statement)
             .into_iter()
             .map(|step| match step {
-                Step::Position(i) => i as i64,
-                Step::Row(row) => row.of(statement).evaluate(|v| point[v.0 as usize]).div_euclid(row.tile),
+                TimeDimension::Position(i) => i as i64,
+                TimeDimension::Row(row) => row.of(statement).evaluate(|v| point[v.0 as usize]).div_euclid(row.tile),
             })
             .collect()
     }

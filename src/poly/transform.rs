@@ -32,13 +32,16 @@ use crate::poly::schedule::Schedule;
 use crate::poly::scop::Scop;
 use crate::poly::statement::StatementId;
 use crate::poly::transform::primitive::{Placed, Primitive};
-use crate::poly::transform::state::{Original, Proven, Transformed};
+use crate::poly::transform::state::{Proven, SourceProgram, Transformed};
 use crate::runtime::refusal::Refusal;
 use crate::runtime::{Error, Result};
 
-/// What has become of a program after all `primitives`, from its original order; or why not, and after how many primitives.
-/// The order is proven at the end: a tree in between may be illegal where later primitives mend it.
-pub fn apply_all(original: &Original, primitives: &[Placed]) -> std::result::Result<Proven, (usize, Error)> {
+/// Applies all `primitives` to a program in its original order and proves the result; trees in between may be illegal where
+/// later primitives mend them.
+///
+/// # Errors
+/// The number of the refused primitive, with `Schedule`.
+pub fn apply_all(original: &SourceProgram, primitives: &[Placed]) -> std::result::Result<Proven, (usize, Error)> {
     let order = storage_first(primitives);
     let primitives: Vec<Placed> = order.iter().map(|&i| primitives[i].clone()).collect();
     apply_in_order(original, &primitives).map_err(|(i, e)| (order.get(i).copied().unwrap_or(i), e))
@@ -58,13 +61,13 @@ fn storage_first(primitives: &[Placed]) -> Vec<usize> {
     order
 }
 
-fn apply_in_order(original: &Original, primitives: &[Placed]) -> std::result::Result<Proven, (usize, Error)> {
+fn apply_in_order(original: &SourceProgram, primitives: &[Placed]) -> std::result::Result<Proven, (usize, Error)> {
     let mut states = vec![Transformed::new(original.written.clone())];
     let mut first = 0;
     let part = |states: Vec<Transformed>, first: usize, end: usize| {
         let tree = states[0].clone();
         prove(states, &primitives[first..end]).map_err(|(at, e)| match first.checked_sub(1) {
-            // What the primitive that changed the program last has made of it.
+            // The tree that the last primitive that changes programs made.
             Some(last) if at == 0 => match illegal(&tree) {
                 Some(own) => (last, shown(own, &tree, &primitives[last].primitive)),
                 None if first == end => (last, shown(e, &tree, &primitives[last].primitive)),
@@ -134,9 +137,11 @@ fn check_loops(
     Ok(proven)
 }
 
-/// What has become of a program after one more primitive, its order not proven yet. `Schedule` when the primitive does not
-/// fit. Where nothing runs, nothing changes.
-pub fn apply(original: &Original, before: &Transformed, primitive: &Primitive) -> Result<Transformed> {
+/// Applies one primitive without proving the order. A program without statements stays as it is.
+///
+/// # Errors
+/// `Schedule` when the primitive does not fit.
+pub fn apply(original: &SourceProgram, before: &Transformed, primitive: &Primitive) -> Result<Transformed> {
     if before.scop.statements.is_empty() {
         return Ok(before.clone());
     }

@@ -2,7 +2,7 @@
 
 use crate::expr::{Access, Expr, Index};
 use crate::expr::{Affine, Var};
-use crate::poly::schedule::{Node, Schedule, Step};
+use crate::poly::schedule::{Node, Schedule, TimeDimension};
 use crate::poly::scop::Scop;
 use crate::poly::sets::isl::Isl;
 use crate::poly::sets::polyhedron::{Polyhedron, Reduced, orthogonal_complement};
@@ -118,7 +118,7 @@ impl Schedule {
             let unit = |v: Var| (0..s.iterators.len()).map(|i| i64::from(i == v.0 as usize)).collect();
             let mut rows: Vec<Vec<i64>> = single.map(unit).collect();
             for step in self.path(id) {
-                if let Step::Row(row) = step
+                if let TimeDimension::Row(row) = step
                     && let Some(exact) = row.exact(id)
                 {
                     let mut vector = vec![0; s.iterators.len()];

@@ -26,7 +26,7 @@ pub use format::FORMAT_VERSION;
 /// use tilewright_runtime::{Module, Session, Tensor};
 /// # use tilewright_runtime::{DType, Platform, module::*};
 /// # let spec = |name: &str| TensorSpec { name: name.into(), dtype: DType::F32, shape: vec![3] };
-/// # let buffer = Buffer { name: "x".into(), dtype: DType::F32, shape: vec![3], place: Place::Input(0) };
+/// # let buffer = Buffer { name: "x".into(), dtype: DType::F32, shape: vec![3], place: BufferPlace::Input(0) };
 /// # let parts = ModuleParts {
 /// #     platform: Platform::host(),
 /// #     inputs: vec![spec("x")],
@@ -237,12 +237,12 @@ pub struct Buffer {
     /// Extents, outermost first.
     pub shape: Vec<i64>,
     /// Location of its bytes.
-    pub place: Place,
+    pub place: BufferPlace,
 }
 
 /// Location of a buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Place {
+pub enum BufferPlace {
     /// The memory of the caller's input tensor.
     Input(u32),
     /// The memory of the caller's output tensor.
@@ -360,7 +360,7 @@ fn size(name: &str, dtype: DType, shape: &[i64]) -> Result<u64> {
         .iter()
         .try_fold(dtype.bytes() as i64, |n, &d| if d < 0 { None } else { n.checked_mul(d) })
         .map(|n| n as u64)
-        .ok_or_else(|| Error::Invalid(format!("tensor `{name}` of shape {shape:?} is no size that memory can have")))
+        .ok_or_else(|| Error::Invalid(format!("tensor `{name}` of shape {shape:?} is larger than any memory")))
 }
 
 /// Read-only bytes at a 64-byte aligned address: in memory, or mapped from the module's file.
@@ -469,12 +469,14 @@ impl Module {
         for buffer in &self.0.buffers {
             let bytes = buffer.bytes()?;
             let fits = match buffer.place {
-                Place::Input(i) => self.0.inputs.get(i as usize).is_some_and(|s| s.bytes().is_ok_and(|b| bytes <= b)),
-                Place::Output(i) => {
+                BufferPlace::Input(i) => {
+                    self.0.inputs.get(i as usize).is_some_and(|s| s.bytes().is_ok_and(|b| bytes <= b))
+                }
+                BufferPlace::Output(i) => {
                     self.0.outputs.get(i as usize).is_some_and(|s| s.tensor.bytes().is_ok_and(|b| bytes <= b))
                 }
-                Place::Arena(at) => at.checked_add(bytes).is_some_and(|end| end <= self.0.arena_bytes),
-                Place::Weights(at) => at.checked_add(bytes).is_some_and(|end| end <= self.0.weights.len() as u64),
+                BufferPlace::Arena(at) => at.checked_add(bytes).is_some_and(|end| end <= self.0.arena_bytes),
+                BufferPlace::Weights(at) => at.checked_add(bytes).is_some_and(|end| end <= self.0.weights.len() as u64),
             };
             if !fits {
                 return wrong(format!("buffer `{}` lies outside of {:?}", buffer.name, buffer.place));
@@ -549,19 +551,19 @@ impl Module {
 
 /// Where a buffer lies.
 struct Extent {
-    place: Place,
+    place: BufferPlace,
     bytes: u64,
 }
 
-/// What a step writes lies in memory that may be written and overlaps nothing else that it touches.
+/// Checks that buffers that a step writes are writable and overlap no other buffer of the step.
 fn disjoint<'a>(step: &Step, extents: impl Iterator<Item = (&'a Extent, bool)>) -> Result<()> {
     let extents: Vec<(&Extent, bool)> = extents.collect();
     for (i, (a, written)) in extents.iter().enumerate().filter(|(_, e)| e.1) {
         let overlaps = |b: &Extent| match (a.place, b.place) {
-            (Place::Arena(x), Place::Arena(y)) => x < y + b.bytes && y < x + a.bytes,
+            (BufferPlace::Arena(x), BufferPlace::Arena(y)) => x < y + b.bytes && y < x + a.bytes,
             (x, y) => x == y && a.bytes > 0 && b.bytes > 0,
         };
-        let readable_only = matches!(a.place, Place::Input(_) | Place::Weights(_));
+        let readable_only = matches!(a.place, BufferPlace::Input(_) | BufferPlace::Weights(_));
         if *written && (readable_only || extents.iter().enumerate().any(|(j, (b, _))| i != j && overlaps(b))) {
             return Err(Error::Invalid(format!("inconsistent module: step `{}` writes over what it reads", step.name)));
         }

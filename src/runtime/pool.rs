@@ -432,7 +432,7 @@ mod tests {
     fn a_thread_that_is_done_takes_more() {
         let pool = Pool::new(2).unwrap();
         let others = AtomicU64::new(0);
-        // What was taken together with the first iteration lasts until all others have run: no thread keeps them.
+        // The first iteration and those taken with it end only after all others: another thread must take these.
         let work = |first: i64, last: i64, _: usize| {
             let wanted = if first == 0 { 16 - last as u64 } else { 0 };
             while others.load(SeqCst) < wanted {

@@ -9,7 +9,7 @@ use crate::bytes::advise_huge_pages;
 use crate::check_indices::check_indices;
 use crate::error::{guard, unknown};
 use crate::executable::{Executable, PhaseFn};
-use crate::module::{Action, BufferRef, Place, TensorSpec};
+use crate::module::{Action, BufferPlace, BufferRef, TensorSpec};
 use crate::opaque::{self, MAX_OPERANDS, View, ViewMut};
 use crate::pool::{Crew, Pool};
 use crate::tensor::{AsView, AsViewMut, TensorView};
@@ -27,7 +27,7 @@ pub use crate::module::Module;
 /// use tilewright_runtime::{Module, Pool, Session, TensorView, TensorViewMut};
 /// # use tilewright_runtime::{DType, Platform, module::*};
 /// # let spec = |name: &str| TensorSpec { name: name.into(), dtype: DType::F32, shape: vec![2] };
-/// # let buffer = Buffer { name: "x".into(), dtype: DType::F32, shape: vec![2], place: Place::Input(0) };
+/// # let buffer = Buffer { name: "x".into(), dtype: DType::F32, shape: vec![2], place: BufferPlace::Input(0) };
 /// # let parts = ModuleParts {
 /// #     platform: Platform::host(),
 /// #     inputs: vec![spec("x")],
@@ -73,7 +73,7 @@ struct ReadyPhase {
     wave: Option<i64>,
 }
 
-/// What one run needs for itself.
+/// Memory of one run.
 struct Memory {
     /// Scratch memory of the first thread.
     scratch: *mut u8,
@@ -299,9 +299,9 @@ impl Session {
         let base = arena.as_mut_ptr();
         let weights = self.module.weights().as_ptr().cast_mut();
         let buffers = self.module.buffers().iter().map(|buffer| match buffer.place {
-            Place::Arena(at) => base.wrapping_add(at as usize),
-            Place::Weights(at) => weights.wrapping_add(at as usize),
-            Place::Input(_) | Place::Output(_) => std::ptr::null_mut(),
+            BufferPlace::Arena(at) => base.wrapping_add(at as usize),
+            BufferPlace::Weights(at) => weights.wrapping_add(at as usize),
+            BufferPlace::Input(_) | BufferPlace::Output(_) => std::ptr::null_mut(),
         });
         Ok(Memory {
             buffers: buffers.collect(),
@@ -338,9 +338,9 @@ impl Session {
         }
         for (buffer, address) in self.module.buffers().iter().zip(&mut memory.buffers) {
             match buffer.place {
-                Place::Input(i) => *address = memory.inputs[i as usize].cast_mut(),
-                Place::Output(i) => *address = memory.outputs[i as usize],
-                Place::Arena(_) | Place::Weights(_) => {}
+                BufferPlace::Input(i) => *address = memory.inputs[i as usize].cast_mut(),
+                BufferPlace::Output(i) => *address = memory.outputs[i as usize],
+                BufferPlace::Arena(_) | BufferPlace::Weights(_) => {}
             }
         }
         let mut table = memory.tables.iter_mut();
@@ -441,8 +441,8 @@ impl Session {
         for i in 0..outputs.len() {
             let source = self.module.outputs()[i].source;
             match self.module.buffers()[source.0 as usize].place {
-                Place::Output(o) if o as usize == i => {}
-                Place::Output(o) => {
+                BufferPlace::Output(o) if o as usize == i => {}
+                BufferPlace::Output(o) => {
                     if let Ok([from, to]) = outputs.get_disjoint_mut([o as usize, i]) {
                         to.view_mut().data.copy_from_slice(from.view().data);
                     }
@@ -456,7 +456,7 @@ impl Session {
     }
 }
 
-/// What the threads of one phase share.
+/// State that the threads of one phase share.
 struct Call {
     arguments: *const *mut u8,
     scratch: *mut u8,

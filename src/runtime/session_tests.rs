@@ -51,11 +51,11 @@ fn module() -> Module {
             tensorized: false,
         }],
         buffers: vec![
-            buffer("x", Place::Input(0)),
-            buffer("w", Place::Weights(0)),
-            buffer("t", Place::Arena(64)),
-            buffer("y", Place::Output(0)),
-            Buffer { shape: vec![1], ..buffer("best", Place::Output(1)) },
+            buffer("x", BufferPlace::Input(0)),
+            buffer("w", BufferPlace::Weights(0)),
+            buffer("t", BufferPlace::Arena(64)),
+            buffer("y", BufferPlace::Output(0)),
+            Buffer { shape: vec![1], ..buffer("best", BufferPlace::Output(1)) },
         ],
         arena_bytes: 64 + 8 * N as u64,
         steps: vec![

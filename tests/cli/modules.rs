@@ -65,7 +65,7 @@ fn a_model_compiles_to_the_same_bytes_on_any_number_of_threads() {
             let compile = |threads| {
                 let target = Some(target.clone());
                 let options = Options { target, compile_threads: threads, ..Options::default() };
-                pipeline::compile(&graph, Order::Found, &options).unwrap().module.to_bytes().unwrap()
+                pipeline::compile(&graph, Order::Ilp, &options).unwrap().module.to_bytes().unwrap()
             };
             let first = compile(1);
             assert!(first == compile(1) && first == compile(3), "{case} for {}", target.name);
@@ -183,14 +183,14 @@ fn every_stage_has_a_text() {
     let options = Options { target: Some(Target::avx2()), ..Options::default() };
     for (name, stage) in pipeline::kernel::STAGES {
         assert_eq!(pipeline::stage(name).unwrap(), *stage);
-        let text = pipeline::explain(&graph, Order::Found, &options, *stage, None);
+        let text = pipeline::explain(&graph, Order::Ilp, &options, *stage, None);
         match stage {
             Stage::C => assert!(text.unwrap_err().to_string().contains("only programs of the text language")),
             _ => assert!(text.unwrap().lines().count() > 3, "{name}"),
         }
     }
     let refused =
-        pipeline::explain(&graph, Order::Found, &options, Stage::Scop, Some("nothing")).unwrap_err().to_string();
+        pipeline::explain(&graph, Order::Ilp, &options, Stage::Scop, Some("nothing")).unwrap_err().to_string();
     assert!(refused.contains("there is no kernel `nothing`"));
     assert!(pipeline::stage("nothing").is_err());
 }

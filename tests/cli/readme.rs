@@ -1,5 +1,5 @@
-//! What README says of the text language is true: its program parses, its schedules are proven and refused as printed there,
-//! and its table names every primitive.
+//! README and the text language agree: its program parses, its schedules are proven and refused as printed there, and its
+//! table names every primitive.
 
 #[path = "../common/mod.rs"]
 mod common;

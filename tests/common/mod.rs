@@ -1,4 +1,4 @@
-//! What integration tests share: fixtures, comparison, the models of datasets/models.json.
+//! Shared parts of integration tests: fixtures, comparison, the models of datasets/models.json.
 #![allow(dead_code, reason = "each test file uses a part")]
 
 #[path = "../skip/mod.rs"]

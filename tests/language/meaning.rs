@@ -1,13 +1,13 @@
-//! What a text means: tensor expressions against plain Rust, loop programs as the statements that they become.
+//! Semantics of texts: tensor expressions against plain Rust, loop programs as the statements that they become.
 
 use std::collections::BTreeMap;
 use tilewright::DType;
 use tilewright::Tensor;
 use tilewright::internal::graph::interpret::evaluate;
-use tilewright::internal::language::meaning::{Computation, Meaning};
+use tilewright::internal::language::lowered::{Computation, LoweredProgram};
 use tilewright::internal::language::parser::parse;
 
-fn meaning(text: &str, sizes: &[(&str, i64)]) -> Meaning {
+fn meaning(text: &str, sizes: &[(&str, i64)]) -> LoweredProgram {
     let file = parse("t.tile", text).unwrap_or_else(|e| panic!("{e}"));
     let sizes: BTreeMap<String, i64> = sizes.iter().map(|s| (s.0.to_string(), s.1)).collect();
     file.lower(&file.programs[0], &sizes, None).unwrap_or_else(|e| panic!("{e}"))

@@ -1,9 +1,9 @@
-//! What is wrong with a text is one message with the place and what was expected.
+//! Errors in texts: one message with the place and what was expected.
 
 use std::collections::BTreeMap;
 use tilewright::internal::language::parser::parse;
 
-/// What is wrong with `text`, its first program lowered with all sizes 8: the place, the message, and what is underlined.
+/// The error of `text`, its first program lowered with all sizes 8: the place, the message, and the underlined words.
 fn problem(text: &str) -> (String, String, String) {
     let error = match parse("t.tile", text) {
         Ok(file) => {

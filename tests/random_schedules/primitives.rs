@@ -5,7 +5,7 @@ use rand::Rng;
 use tilewright::internal::expr::syntax::Name;
 use tilewright::internal::expr::{Expr, Index};
 use tilewright::internal::language;
-use tilewright::internal::poly::schedule::Step;
+use tilewright::internal::poly::schedule::TimeDimension;
 use tilewright::internal::poly::scop::Scop;
 use tilewright::internal::poly::statement::{Role, Statement, StatementId};
 use tilewright::internal::poly::transform::primitive::{Loop, Loops, Primitive};
@@ -24,7 +24,7 @@ impl Maker {
             .schedule
             .path(id)
             .iter()
-            .filter_map(|s| if let Step::Row(r) = s { Some(Name::from(&*r.name)) } else { None })
+            .filter_map(|s| if let TimeDimension::Row(r) = s { Some(Name::from(&*r.name)) } else { None })
             .collect();
         let mut new = |base: &str| {
             *fresh += 1;
@@ -141,11 +141,11 @@ fn parse(primitive: &str) -> Primitive {
     file.unwrap_or_else(|e| panic!("{primitive}: {e}")).schedules[0].primitives[0].primitive.clone()
 }
 
-/// Whether the element that the statement writes changes along one of its loops.
+/// Returns true if the element that the statement writes changes along one of its loops.
 fn written_along(scop: &Scop, state: &Transformed, id: StatementId, name: &Name) -> bool {
     let path = state.schedule.path(id);
     path.iter().any(|step| match step {
-        Step::Row(r) if r.name == **name => {
+        TimeDimension::Row(r) if r.name == **name => {
             r.of(id).terms.iter().any(|t| scop.statement(id).write.iter().any(|w| w.uses(t.0)))
         }
         _ => false,

@@ -1,9 +1,9 @@
-//! Whether the two instances of a refusal are a counterexample: both run, both touch the element, and the tree that was
-//! refused runs them against their original order. Nothing here asks isl.
+//! Checks that the two instances of a refusal are a counterexample: both run, both access the element, and the refused tree
+//! runs them against their original order. Nothing here asks isl.
 
 use tilewright::internal::expr::Affine;
 use tilewright::internal::expr::Index;
-use tilewright::internal::poly::schedule::{RowKind, Schedule, Step};
+use tilewright::internal::poly::schedule::{RowKind, Schedule, TimeDimension};
 use tilewright::internal::poly::scop::Scop;
 use tilewright::internal::poly::statement::StatementId;
 
@@ -88,19 +88,19 @@ fn instance(text: &str, scop: &Scop) -> Option<(StatementId, Vec<i64>)> {
     Some((id, point(values, scop, id)?))
 }
 
-/// Whether the first instance writes an element that the second reads.
+/// Returns true if the first instance writes an element that the second reads.
 fn meets(scop: &Scop, (writer, at): &(StatementId, Vec<i64>), reader: &(StatementId, Vec<i64>)) -> bool {
     let s = scop.statement(*writer);
     let element: Vec<i64> = s.write.iter().map(|a| value(a, at)).collect();
     reads_element(scop, reader, &scop.tensor(s.target).name, &element)
 }
 
-/// Whether the tree runs the instances as the claim says, which is not their original order.
+/// Returns true if the tree runs the instances as the claim says, against their original order.
 fn together(tree: &Schedule, claim: &Claim) -> Result<bool, String> {
     let (source, sink) = (times(tree, &claim.source), times(tree, &claim.sink));
     let first = source.iter().zip(&sink).position(|(a, b)| a != b);
     let path = tree.path(claim.source.0);
-    let same = |at: usize, kind: RowKind| matches!(path[at], Step::Row(r) if r.kind == kind);
+    let same = |at: usize, kind: RowKind| matches!(path[at], TimeDimension::Row(r) if r.kind == kind);
     Ok(match claim.order.as_str() {
         "at the same time as" => first.is_none(),
         "before" => first.is_some_and(|at| match wave(&path, at) {
@@ -117,16 +117,16 @@ fn together(tree: &Schedule, claim: &Claim) -> Result<bool, String> {
 }
 
 /// The first of the two rows in waves that a step is one of.
-fn wave(path: &[Step], at: usize) -> Option<usize> {
-    let waves = |at: &usize| matches!(path.get(*at), Some(Step::Row(r)) if r.kind == RowKind::Wavefront);
+fn wave(path: &[TimeDimension], at: usize) -> Option<usize> {
+    let waves = |at: &usize| matches!(path.get(*at), Some(TimeDimension::Row(r)) if r.kind == RowKind::Wavefront);
     [at, at.wrapping_sub(1)].into_iter().find(waves)
 }
 
 /// The time of an instance in each step of its path.
 fn times(tree: &Schedule, (id, point): &(StatementId, Vec<i64>)) -> Vec<i64> {
-    let step = |s: &Step| match s {
-        Step::Row(r) => value(r.of(*id), point).div_euclid(r.tile),
-        Step::Position(p) => *p as i64,
+    let step = |s: &TimeDimension| match s {
+        TimeDimension::Row(r) => value(r.of(*id), point).div_euclid(r.tile),
+        TimeDimension::Position(p) => *p as i64,
     };
     tree.path(*id).iter().map(step).collect()
 }
@@ -146,7 +146,7 @@ fn reads(scop: &Scop, instance: &(StatementId, Vec<i64>), claim: &Claim) -> bool
     update || reads_element(scop, instance, &claim.tensor, &claim.element)
 }
 
-/// Whether the body of an instance reads this element, or may where a subscript is computed.
+/// Returns true if the body of an instance reads this element, or may read it by a computed subscript.
 fn reads_element(scop: &Scop, (id, point): &(StatementId, Vec<i64>), tensor: &str, element: &[i64]) -> bool {
     let mut found = false;
     scop.statement(*id).body.visit_accesses(&mut |a| {

@@ -230,7 +230,7 @@ impl Modules {
         }
     }
 
-    /// What a path in a module means, from the top of the tree; `None` for other crates and for locals.
+    /// Resolves a path in a module, from the top of the tree; `None` for other crates and for locals.
     fn absolute(&self, at: &[String], path: &[String]) -> Option<Words> {
         let module = &self.0[at];
         let is_package = path[0].starts_with("tilewright");

@@ -16,8 +16,7 @@ pub struct Difference {
 
 /// Compares trees as they are printed; `None` when they are the same.
 pub fn first(tree: &str, other: &str) -> Option<Difference> {
-    // That rows may be tiled, which are parallel without being run in parallel, and how bands divide them, changes nothing.
-    // What a text calls C is C_update where the ILP begins.
+    // Flags of rows and their division into bands are left out. The ILP begins with C_update where the text has C.
     let rows = |text: &str| -> Vec<String> {
         let kept = text.lines().filter(|l| !l.trim_start().starts_with("band"));
         kept.map(|l| l.replace(" coincident", "").replace("_update", "")).collect()

@@ -4,7 +4,7 @@ use crate::codegen::Target;
 use crate::codegen::assemble::assemble_functions;
 use crate::codegen::vcode::{Addr, Function, Gpr, GprOp, Inst, Operand};
 use crate::runtime::module::{
-    Action, Buffer, BufferRef, Kernel, Module, ModuleParts, OutputSpec, Phase, Place, Slot, Step, TensorSpec,
+    Action, Buffer, BufferPlace, BufferRef, Kernel, Module, ModuleParts, OutputSpec, Phase, Slot, Step, TensorSpec,
 };
 use crate::runtime::session::Session;
 use crate::runtime::{DType, Result, Tensor};
@@ -91,7 +91,7 @@ pub(super) fn module(
     }
     specs.push(TensorSpec { name: "output".into(), dtype: output.0, shape: output.1 });
     let count = inputs.len();
-    let place = |i: usize| if i < count { Place::Input(i as u32) } else { Place::Output(0) };
+    let place = |i: usize| if i < count { BufferPlace::Input(i as u32) } else { BufferPlace::Output(0) };
     let buffer = |(i, s): (usize, &TensorSpec)| Buffer {
         name: s.name.clone(),
         dtype: s.dtype,

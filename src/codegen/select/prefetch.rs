@@ -154,7 +154,7 @@ impl Search<'_> {
             })
         };
         let depth = self.levels.len();
-        // Loops with varying bounds are no digits; what is read inside is not found.
+        // Loops with varying bounds are not digits: reads inside of them are not prefetched.
         if let (Some(first), Some(end)) = (constant(&l.lower, true), constant(&l.upper, false)) {
             let extent = ceil_div(end - first, l.step);
             self.levels.push(Level { value: Affine::var(l.var), lead: l.var, first, step: l.step, extent });

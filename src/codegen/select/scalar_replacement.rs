@@ -232,7 +232,7 @@ impl Pass<'_> {
             }
             _ => return,
         };
-        // What a store of one element has in its other lanes follows from the definitions of its register.
+        // The other lanes of a stored element follow from the definitions of its register.
         let value = value.filter(|_| always).map(|(r, shape, lanes)| match (store, shape) {
             (true, Shape::Element(_)) => (r, shape, self.registers.written.get(&r).copied().unwrap_or(1)),
             _ => (r, shape, lanes),

@@ -6,7 +6,7 @@
 
 use crate::graph::egraph::network::{Head, Network, Term};
 use crate::graph::extract::Extraction;
-use crate::graph::fusion::Place;
+use crate::graph::fusion::Placement;
 use crate::graph::ir::{Graph, Source, ValueId};
 use crate::graph::op::Op;
 use crate::graph::tensor_type::TensorType;
@@ -60,7 +60,7 @@ pub fn load(graph: &Graph) -> Result<Loaded> {
 }
 
 /// The graph of the chosen e-nodes, with the inputs, outputs and names of `original`, and where each node runs.
-pub fn store(original: &Graph, loaded: &Loaded, chosen: &Extraction) -> Result<(Graph, Vec<Place>)> {
+pub fn store(original: &Graph, loaded: &Loaded, chosen: &Extraction) -> Result<(Graph, Vec<Placement>)> {
     let network = &loaded.network;
     let mut out = Graph { name: original.name.clone(), ..Graph::default() };
     let mut names: BTreeMap<Id, &str> = BTreeMap::new();
@@ -117,12 +117,12 @@ pub fn store(original: &Graph, loaded: &Loaded, chosen: &Extraction) -> Result<(
         }
         out.push_output(values[&root][0], &original.value(v).name)?;
     }
-    let mut places = vec![Place::Own; out.nodes.len()];
+    let mut placements = vec![Placement::Own; out.nodes.len()];
     for (id, other) in &chosen.with {
-        places[nodes[id] as usize] = Place::With(nodes[other]);
+        placements[nodes[id] as usize] = Placement::With(nodes[other]);
     }
-    chosen.through.iter().for_each(|id| places[nodes[id] as usize] = Place::Through);
-    Ok((out, places))
+    chosen.through.iter().for_each(|id| placements[nodes[id] as usize] = Placement::Through);
+    Ok((out, placements))
 }
 
 impl Graph {

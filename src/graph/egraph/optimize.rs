@@ -7,7 +7,7 @@ use crate::codegen::Target;
 use crate::graph::egraph::convert::{load, store};
 use crate::graph::egraph::saturate::{Budget, Stop, saturate};
 use crate::graph::extract;
-use crate::graph::fusion::Place;
+use crate::graph::fusion::Placement;
 use crate::graph::ir::Graph;
 use crate::graph::rules::pattern::Rule;
 use crate::graph::rules::{self, constants};
@@ -17,7 +17,7 @@ use serde::Serialize;
 
 /// Effort and rules of the rewriting.
 #[derive(Clone, Debug)]
-pub struct Options {
+pub struct EgraphOptions {
     /// Passes over the e-graph.
     pub max_iterations: usize,
     /// E-nodes, as a multiple of the graph's nodes (and at least 2,000).
@@ -33,9 +33,9 @@ pub struct Options {
     pub stop_after: Option<usize>,
 }
 
-impl Default for Options {
-    fn default() -> Options {
-        Options {
+impl Default for EgraphOptions {
+    fn default() -> EgraphOptions {
+        EgraphOptions {
             max_iterations: 8,
             max_growth: 16,
             max_ilp_variables: 5000,
@@ -95,12 +95,12 @@ impl std::fmt::Display for OptimizationReport {
 #[derive(Clone, Debug)]
 pub struct Optimized {
     pub graph: Graph,
-    pub places: Vec<Place>,
+    pub placements: Vec<Placement>,
     pub report: OptimizationReport,
 }
 
 /// Rewrites the graph and returns the cheapest equal one of the e-graph.
-pub fn optimize(graph: &Graph, target: &Target, options: &Options) -> Result<Optimized> {
+pub fn optimize(graph: &Graph, target: &Target, options: &EgraphOptions) -> Result<Optimized> {
     let start = std::time::Instant::now();
     check_names(&options.without)?;
     let mut loaded = load(graph)?;
@@ -123,8 +123,8 @@ pub fn optimize(graph: &Graph, target: &Target, options: &Options) -> Result<Opt
     let (chosen, extraction) = extract::extract(&loaded.network, &roots, target, options.max_ilp_variables)?;
     let extract_ms = ms(start);
     let start = std::time::Instant::now();
-    let (unfolded, places) = store(graph, &loaded, &chosen)?;
-    let (result, places) = constants::fold(&unfolded, &places)?;
+    let (unfolded, placements) = store(graph, &loaded, &chosen)?;
+    let (result, placements) = constants::fold(&unfolded, &placements)?;
     let report = OptimizationReport {
         rules: growth.fired,
         nodes_before: graph.nodes.len(),
@@ -138,7 +138,7 @@ pub fn optimize(graph: &Graph, target: &Target, options: &Options) -> Result<Opt
         extract_ms,
         fold_ms: ms(start),
     };
-    Ok(Optimized { graph: result, places, report })
+    Ok(Optimized { graph: result, placements, report })
 }
 
 fn ms(start: std::time::Instant) -> f64 {

@@ -10,7 +10,7 @@ use crate::expr::{BinaryOp, CompareOp};
 use crate::graph::builder::GraphBuilder;
 use crate::graph::egraph::convert::{Loaded, load, store};
 use crate::graph::egraph::saturate::{Budget, saturate};
-use crate::graph::egraph::{Optimized, Options, optimize};
+use crate::graph::egraph::{EgraphOptions, Optimized, optimize};
 use crate::graph::ir::{Graph, ValueId};
 use crate::graph::op::{Layout, Op};
 use crate::graph::rules;
@@ -73,7 +73,7 @@ fn a_part_holds_the_rest() {
 }
 
 /// The target that all programs are priced for.
-fn optimized(graph: &Graph, options: &Options) -> Optimized {
+fn optimized(graph: &Graph, options: &EgraphOptions) -> Optimized {
     optimize(graph, &Target::avx512(), options).unwrap()
 }
 
@@ -113,7 +113,7 @@ fn the_work_of_the_extraction_grows_with_the_graph() {
     let links: [(&str, Link); 4] =
         [("relu", |b, x, _| b.relu(x).unwrap()), ("scaled", scaled), ("summed", summed), ("largest", largest)];
     for (name, link) in links {
-        let of = |length: usize| optimized(&chain(length, link), &Options::default()).report.extraction;
+        let of = |length: usize| optimized(&chain(length, link), &EgraphOptions::default()).report.extraction;
         let (small, large) = (of(150), of(300));
         let gap = large.gap();
         assert!(gap.is_some_and(|g| g < 1e-3), "{name}: {large}");
@@ -145,7 +145,8 @@ const WORK: u64 = 4 * 4 * 9 * 64;
 #[test]
 fn a_convolution_is_not_computed_again_with_scaled_weights() {
     for limit in [0, 5000] {
-        let options = Options { max_ilp_variables: limit, without: vec!["prelu-ge".into()], ..Options::default() };
+        let options =
+            EgraphOptions { max_ilp_variables: limit, without: vec!["prelu-ge".into()], ..EgraphOptions::default() };
         let Optimized { graph, report, .. } = optimized(&leaky_convolutions(4), &options);
         assert_eq!((report.extraction.source_work, report.extraction.work), (4 * WORK, 4 * WORK), "{report}");
         assert_eq!(graph.nodes.iter().filter(|n| matches!(n.op, Op::Conv { .. })).count(), 4, "{graph}");

@@ -41,7 +41,7 @@ pub fn joins(producer: &Op, value: &TensorType, reader: &Op, position: usize, re
     let mut list = vec![];
     let mut add = |way, stored, repeats| list.push(Join { way, stored, repeats });
     let same = reader.is_elementwise() && value.shape == result.shape;
-    // What follows a concatenation is computed part by part.
+    // Readers of a concatenation are computed part by part.
     if matches!(producer, Op::Concat { .. }) && same {
         add(Way::After, Stored::Maybe, false);
     }

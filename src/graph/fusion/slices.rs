@@ -66,7 +66,7 @@ fn is_movable(graph: &Graph, value: ValueId, users: &[Vec<usize>]) -> bool {
         let gathers = matches!(op, Op::Gather { .. } | Op::GatherElements { .. } | Op::GatherNd { .. });
         op.kind() != FusionKind::Opaque && !gathers && !matches!(op, Op::Reshape { .. })
     };
-    // What is itself written in parts has places of its own.
+    // A concatenation has slices of its own.
     let written = match graph.value(value).source {
         Source::Node(n, _) => {
             fits(&graph.nodes[n as usize].op) && !matches!(graph.nodes[n as usize].op, Op::Concat { .. })

@@ -2,7 +2,7 @@ use super::*;
 use crate::codegen::Target;
 use crate::expr::{Affine, Var};
 use crate::expr::{BinaryOp, BufferId, Expr, UnaryOp};
-use crate::graph::egraph::{Optimized, Options, optimize};
+use crate::graph::egraph::{EgraphOptions, Optimized, optimize};
 use crate::graph::fusion::group::Group;
 use crate::graph::infer::infer;
 use crate::graph::ir::Node;
@@ -72,10 +72,10 @@ impl Net {
     fn chosen(&mut self, outputs: &[ValueId]) -> (Graph, Vec<Group>) {
         self.0.outputs = outputs.to_vec();
         let without = rules::all(Some(4)).iter().map(|r| r.name.to_string()).collect();
-        let options = Options { without, ..Options::default() };
-        let Optimized { graph, places, report } = optimize(&self.0, &Target::avx512(), &options).unwrap();
+        let options = EgraphOptions { without, ..EgraphOptions::default() };
+        let Optimized { graph, placements, report } = optimize(&self.0, &Target::avx512(), &options).unwrap();
         assert!(report.extraction.summary().starts_with("optimal"), "{report}");
-        let groups = fuse(&graph, &places).unwrap();
+        let groups = fuse(&graph, &placements).unwrap();
         check(&graph, &groups);
         (graph, groups)
     }
@@ -135,8 +135,9 @@ fn a_long_chain_fills_its_kernels() {
     let x = net.input(&[4, 4]);
     let y = (0..400).fold(x, |x, _| net.node(Op::Unary(UnaryOp::Tanh), &[x]));
     net.0.outputs = vec![y];
-    let Optimized { graph, places, report } = optimize(&net.0, &Target::avx512(), &Options::default()).unwrap();
-    let groups = fuse(&graph, &places).unwrap();
+    let Optimized { graph, placements, report } =
+        optimize(&net.0, &Target::avx512(), &EgraphOptions::default()).unwrap();
+    let groups = fuse(&graph, &placements).unwrap();
     check(&graph, &groups);
     assert!(groups.len() <= 4, "{} kernels: {report}", groups.len());
     assert!(report.extraction.cuts <= 16, "{} cuts", report.extraction.cuts);
@@ -298,7 +299,7 @@ fn what_is_concatenated_is_written_to_its_place() {
         }
     });
     assert_eq!(least, 8);
-    // An output of the graph is no part of another value.
+    // An output of the graph is not a slice of another value.
     let groups = net.chosen(&[out, b]).1;
     assert!(groups.iter().any(|g| g.name == "concat") && groups.iter().all(|g| g.slices.is_empty()));
 }

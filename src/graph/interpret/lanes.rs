@@ -8,17 +8,17 @@ use rustc_hash::FxHashMap;
 use std::borrow::Cow;
 
 /// An affine form: its value at lane 0, and its distance from lane to lane.
-pub(super) struct Place {
+pub(super) struct LaneForm {
     terms: Vec<(usize, i64)>,
     constant: i64,
     stride: i64,
 }
 
-impl Place {
-    pub(super) fn new(a: &Affine, strip: usize) -> Place {
+impl LaneForm {
+    pub(super) fn new(a: &Affine, strip: usize) -> LaneForm {
         let terms = a.terms.iter().map(|&(v, c)| (v.0 as usize, c));
         let stride = terms.clone().find(|t| t.0 == strip).map_or(0, |t| t.1);
-        Place { terms: terms.filter(|t| t.0 != strip).collect(), constant: a.constant, stride }
+        LaneForm { terms: terms.filter(|t| t.0 != strip).collect(), constant: a.constant, stride }
     }
 
     /// The value at lane 0; `at` holds the other iterators.
@@ -31,7 +31,7 @@ impl Place {
     }
 
     /// The lanes of `range` in which all forms are at least 0.
-    pub(super) fn interval(forms: &[Place], at: &[i64], range: (i64, i64)) -> (i64, i64) {
+    pub(super) fn interval(forms: &[LaneForm], at: &[i64], range: (i64, i64)) -> (i64, i64) {
         forms.iter().fold(range, |(lo, hi), form| {
             let base = form.base(at);
             match form.stride {
@@ -204,7 +204,7 @@ fn write<T: Copy, const N: usize>(lanes: &[T], data: &mut [u8], base: i64, strid
 /// One operation; operands are earlier operations.
 enum Kind {
     Const(Value),
-    Index(Place),
+    Index(LaneForm),
     Load(Load),
     Unary(UnaryOp, usize),
     Binary(BinaryOp, usize, usize),
@@ -216,12 +216,12 @@ enum Kind {
 struct Load {
     buffer: usize,
     index: Vec<Subscript>,
-    guard: Vec<Place>,
+    guard: Vec<LaneForm>,
     otherwise: Option<Value>,
 }
 
 enum Subscript {
-    Affine(Place),
+    Affine(LaneForm),
     Value(usize),
 }
 
@@ -263,7 +263,7 @@ impl Code {
         let mut index = vec![];
         for i in &access.index {
             index.push(match i {
-                Index::Affine(a) => Subscript::Affine(Place::new(a, self.strip)),
+                Index::Affine(a) => Subscript::Affine(LaneForm::new(a, self.strip)),
                 Index::Value(v) => {
                     let id = self.add(v, tensors, known)?;
                     if self.operations[id].1.is_float() {
@@ -277,7 +277,7 @@ impl Code {
         if let Some(o) = access.otherwise.filter(|o| o.dtype != dtype) {
             return mismatch("a guarded read", dtype, o.dtype);
         }
-        let guard = access.guard.iter().map(|a| Place::new(a, self.strip)).collect();
+        let guard = access.guard.iter().map(|a| LaneForm::new(a, self.strip)).collect();
         Ok((Kind::Load(Load { buffer, index, guard, otherwise }), dtype))
     }
 
@@ -293,7 +293,7 @@ impl Code {
         let of = |code: &Code, id: usize| code.operations[id].1;
         let (kind, dtype) = match e {
             Expr::Const(s) => (Kind::Const(Value::from(*s)), s.dtype),
-            Expr::Index(a) => (Kind::Index(Place::new(a, self.strip)), DType::I64),
+            Expr::Index(a) => (Kind::Index(LaneForm::new(a, self.strip)), DType::I64),
             Expr::Load(access) => self.load(access, tensors, known)?,
             Expr::Unary(op, a) => {
                 let a = self.add(a, tensors, known)?;
@@ -416,7 +416,7 @@ impl Load {
     ) -> Result<()> {
         let tensor = &tensors[self.buffer];
         out.clear();
-        let (first, end) = Place::interval(&self.guard, at, (lo, hi));
+        let (first, end) = LaneForm::interval(&self.guard, at, (lo, hi));
         let outside = |out: &mut Lanes, len: i64| match self.otherwise {
             _ if out.len() == len as usize => Ok(()),
             Some(value) => {

@@ -2,15 +2,15 @@
 
 use crate::expr::BinaryOp;
 use crate::graph::fold::evaluate;
-use crate::graph::fusion::Place;
+use crate::graph::fusion::Placement;
 use crate::graph::infer::broadcast;
 use crate::graph::ir::{Graph, Node, Source, Value, ValueId};
 use crate::graph::op::Op;
 use crate::runtime::{DType, Result, Tensor};
 use std::sync::Arc;
 
-/// The graph with every node of constant operands computed, without what is no longer used, and where its nodes run.
-pub fn fold(graph: &Graph, places: &[Place]) -> Result<(Graph, Vec<Place>)> {
+/// Computes every node whose operands are constants, drops unused nodes, and returns the placements of the others.
+pub fn fold(graph: &Graph, placements: &[Placement]) -> Result<(Graph, Vec<Placement>)> {
     let mut constants: Vec<Option<Arc<Tensor>>> = vec![None; graph.values.len()];
     let mut folded = vec![false; graph.nodes.len()];
     for (i, value) in graph.values.iter().enumerate() {
@@ -29,11 +29,16 @@ pub fn fold(graph: &Graph, places: &[Place]) -> Result<(Graph, Vec<Place>)> {
         }
         folded[n] = true;
     }
-    Ok(retain(graph, places, &constants, &folded))
+    Ok(retain(graph, placements, &constants, &folded))
 }
 
 /// The graph without folded and unused nodes, renumbered.
-fn retain(graph: &Graph, places: &[Place], constants: &[Option<Arc<Tensor>>], folded: &[bool]) -> (Graph, Vec<Place>) {
+fn retain(
+    graph: &Graph,
+    placements: &[Placement],
+    constants: &[Option<Arc<Tensor>>],
+    folded: &[bool],
+) -> (Graph, Vec<Placement>) {
     let mut used = vec![false; graph.values.len()];
     for v in graph.outputs.iter().chain(&graph.inputs) {
         used[v.0 as usize] = true;
@@ -69,9 +74,9 @@ fn retain(graph: &Graph, places: &[Place], constants: &[Option<Arc<Tensor>>], fo
     }
     out.inputs = map(&graph.inputs);
     out.outputs = map(&graph.outputs);
-    let kept = places.iter().zip(&live).filter(|(_, l)| **l);
-    let renumber = |place: &Place| match place {
-        Place::With(n) => Place::With(index[*n as usize]),
+    let kept = placements.iter().zip(&live).filter(|(_, l)| **l);
+    let renumber = |place: &Placement| match place {
+        Placement::With(n) => Placement::With(index[*n as usize]),
         other => *other,
     };
     (out, kept.map(|(place, _)| renumber(place)).collect())

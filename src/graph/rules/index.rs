@@ -4,8 +4,8 @@ use crate::graph::egraph::network::{Head, Term};
 use crate::graph::rules::pattern::Rule;
 use std::collections::BTreeMap;
 
-/// The rules that may match at each mnemonic, asked of the rules when an operator with it is first met: there is no list of
-/// operators that could lack one.
+/// The rules that may match at each mnemonic, asked of the rules when an operator with it is first met, without a
+/// list of operators that could be incomplete.
 pub struct Index<'a> {
     rules: &'a [Rule],
     words: BTreeMap<String, Vec<usize>>,

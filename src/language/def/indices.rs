@@ -8,7 +8,7 @@ use crate::language::condition;
 use crate::language::environment::Scope;
 use crate::language::range::{Interval, Subscript, infer};
 use crate::language::scope::plain;
-use crate::language::source::{Checked, Problem};
+use crate::language::source::{Checked, Diagnostic};
 use crate::language::syntax::{Assign, Condition, Equation, Range};
 use crate::poly::statement::Role;
 
@@ -55,13 +55,13 @@ impl Builder<'_> {
             let bound = |text: &Text| {
                 let affine = scope.affine(text)?;
                 affine.ok_or_else(|| {
-                    Problem::invalid(text.span, format!("the bound `{}` is not affine", self.show(text)))
+                    Diagnostic::invalid(text.span, format!("the bound `{}` is not affine", self.show(text)))
                 })
             };
             let (lower, upper) = (bound(&range.lower)?, bound(&range.upper)?);
             let v = scope.index(name).map_or(0, |v| v.0 as usize);
             if known[v].is_some() || open.iter().any(|o| o.0 == v) {
-                return Err(Problem::invalid(name.span, format!("`{name}` has two ranges")));
+                return Err(Diagnostic::invalid(name.span, format!("`{name}` has two ranges")));
             }
             match lower.is_constant() && upper.is_constant() {
                 true => known[v] = Some((lower.constant, upper.constant - 1)),
@@ -91,7 +91,7 @@ impl Builder<'_> {
                 None => {
                     let message =
                         format!("the ranges of `{}` and another index depend on each other", indices[open[0].0]);
-                    return Err(Problem::invalid(e.span, message));
+                    return Err(Diagnostic::invalid(e.span, message));
                 }
                 Some(at) => {
                     open.swap(0, at);
@@ -143,7 +143,7 @@ impl Builder<'_> {
                     [piece] => out.extend(piece.iter().cloned()),
                     pieces => {
                         let message = format!("`{}` has {} cases, not one", self.show(text), pieces.len());
-                        return Err(Problem::unsupported(text.span, message));
+                        return Err(Diagnostic::unsupported(text.span, message));
                     }
                 },
                 Condition::Range(name, range) => {

@@ -4,7 +4,7 @@ use crate::expr::syntax::Span;
 use crate::expr::{Access, Index, Scalar};
 use crate::expr::{Affine, Var};
 use crate::language::range::Interval;
-use crate::language::source::{Checked, Problem};
+use crate::language::source::{Checked, Diagnostic};
 use crate::poly::statement::TensorDecl;
 
 /// The indices of an equation and what they may read.
@@ -45,7 +45,7 @@ impl Frame<'_> {
     }
 
     /// With the corner of the box where `inside` is least.
-    fn outside(&self, span: Span, decl: &TensorDecl, d: usize, form: &Affine, inside: &Affine) -> Problem {
+    fn outside(&self, span: Span, decl: &TensorDecl, d: usize, form: &Affine, inside: &Affine) -> Diagnostic {
         let corner = |v: Var| {
             let (lo, hi) = self.ranges[v.0 as usize];
             if inside.coefficient(v) > 0 { lo } else { hi }
@@ -59,6 +59,6 @@ impl Frame<'_> {
              such reads give zero",
             decl.name
         );
-        Problem::invalid(span, message)
+        Diagnostic::invalid(span, message)
     }
 }

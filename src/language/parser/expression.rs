@@ -3,7 +3,7 @@
 use super::{OPERATIONS, Parser, Style};
 use crate::expr::syntax::{COMPARISON, Expr, FUNCTIONS, Kind, OPERATORS};
 use crate::language::lexer::{Token, reserved};
-use crate::language::source::{Checked, Problem};
+use crate::language::source::{Checked, Diagnostic};
 
 impl Parser {
     pub(super) fn expression(&mut self) -> Checked<Expr> {
@@ -20,14 +20,14 @@ impl Parser {
             self.operations += 1;
             if self.operations > OPERATIONS {
                 let message = format!("an expression of more than {OPERATIONS} operations");
-                return Err(Problem::invalid(self.span(), message));
+                return Err(Diagnostic::invalid(self.span(), message));
             }
             self.step();
             let right = self.operators(binds)?;
             let span = left.span.to(right.span);
             left = Expr { kind: Kind::Binary(operator, Box::new(left), Box::new(right)), span };
             if binds == COMPARISON && OPERATORS.iter().any(|o| o.2 == COMPARISON && self.is(o.0)) {
-                return Err(Problem::invalid(self.span(), "comparisons do not chain: join them with `&&`"));
+                return Err(Diagnostic::invalid(self.span(), "comparisons do not chain: join them with `&&`"));
             }
         }
         Ok(left)
@@ -98,7 +98,7 @@ impl Parser {
             let operands = self.list(")", |p| p.expression())?;
             if operands.len() != function.operands() {
                 let (has, given) = (function.operands(), operands.len());
-                return Err(Problem::invalid(self.last(), format!("`{word}` has {has} operands, not {given}")));
+                return Err(Diagnostic::invalid(self.last(), format!("`{word}` has {has} operands, not {given}")));
             }
             return Ok(Kind::Call(function, operands));
         }
@@ -115,7 +115,7 @@ impl Parser {
             Style::Round if self.is("[") => self.fail("`(`: a `def` writes elements as A(i,j)"),
             Style::Square if self.is("(") => {
                 let message = format!("there is no function `{name}`, and a `loop` writes elements as A[i][j]");
-                Err(Problem::invalid(name.span, message))
+                Err(Diagnostic::invalid(name.span, message))
             }
             _ => Ok(Kind::Name(name.text)),
         }

@@ -3,7 +3,7 @@
 use super::{Parser, defined_twice};
 use crate::expr::syntax::{Expr, Name};
 use crate::language::lexer::Token;
-use crate::language::source::{Checked, Problem};
+use crate::language::source::{Checked, Diagnostic};
 use crate::poly::transform::primitive::{KEYWORDS, Loop, Loops, Placed, Primitive, Schedule, keyword, primitives};
 use crate::runtime::error::unknown;
 
@@ -106,7 +106,7 @@ impl Parser {
             return self.fail(&format!("a primitive ({}) or `}}`", KEYWORDS.join(", ")));
         };
         let Some(keyword) = keyword(word) else {
-            return Err(Problem::invalid(self.span(), unknown("primitive", word, &KEYWORDS)));
+            return Err(Diagnostic::invalid(self.span(), unknown("primitive", word, &KEYWORDS)));
         };
         self.step();
         self.arguments(keyword)
@@ -139,7 +139,7 @@ impl Parser {
         let sizes = self.list(")", |p| p.count())?;
         let n = tiled.names.len();
         match sizes.len() {
-            sizes if sizes != n => Err(Problem::invalid(self.last(), format!("{n} loops, but {sizes} tile sizes"))),
+            sizes if sizes != n => Err(Diagnostic::invalid(self.last(), format!("{n} loops, but {sizes} tile sizes"))),
             _ => Ok(sizes),
         }
     }
@@ -149,7 +149,7 @@ impl Parser {
         let n = tiled.names.len();
         if names.len() != 2 * n {
             let message = format!("{n} tiled loops become {} loops, not {}", 2 * n, names.len());
-            return Err(Problem::invalid(self.last(), message));
+            return Err(Diagnostic::invalid(self.last(), message));
         }
         Ok(names)
     }
@@ -162,7 +162,7 @@ impl Parser {
     fn count(&mut self) -> Checked<i64> {
         match (self.span(), self.integer("a positive number")?) {
             (_, n) if n > 0 => Ok(n),
-            (span, n) => Err(Problem::invalid(span, format!("expected a positive number, found {n}"))),
+            (span, n) => Err(Diagnostic::invalid(span, format!("expected a positive number, found {n}"))),
         }
     }
 
@@ -181,7 +181,7 @@ impl Parser {
     fn new_pair(&mut self) -> Checked<[Name; 2]> {
         let names = self.names("a new loop")?;
         let n = names.len();
-        let wrong = |_| Problem::invalid(self.last(), format!("a split loop becomes 2 loops, not {n}"));
+        let wrong = |_| Diagnostic::invalid(self.last(), format!("a split loop becomes 2 loops, not {n}"));
         names.try_into().map_err(wrong)
     }
 
@@ -194,7 +194,7 @@ impl Parser {
         self.step();
         let names = self.list(")", |p| p.name("a loop"))?;
         if names.is_empty() {
-            return Err(Problem::invalid(self.last(), "expected a loop, found none"));
+            return Err(Diagnostic::invalid(self.last(), "expected a loop, found none"));
         }
         Ok(Loops { statement, names })
     }

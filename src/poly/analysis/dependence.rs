@@ -60,7 +60,7 @@ pub struct Dependences {
 }
 
 /// One access of a statement.
-struct Touch {
+struct StatementAccess {
     statement: StatementId,
     tensor: BufferId,
     index: Vec<Index>,
@@ -72,9 +72,9 @@ struct Touch {
     update: bool,
 }
 
-impl Touch {
+impl StatementAccess {
     /// Not where the boxes of their elements lie apart.
-    fn may_meet(&self, other: &Touch) -> bool {
+    fn may_meet(&self, other: &StatementAccess) -> bool {
         let mut both = self.bounds.iter().zip(&other.bounds);
         self.tensor == other.tensor && both.all(|(a, b)| a.0 <= b.1 && b.0 <= a.1)
     }
@@ -84,7 +84,7 @@ impl Touch {
 pub fn analyze(scop: &Scop) -> Result<Dependences> {
     let isl = Isl::default();
     let mut out = Dependences::default();
-    let touches: Vec<Vec<Touch>> = scop.ids().map(|id| touches(scop, id)).collect();
+    let touches: Vec<Vec<StatementAccess>> = scop.ids().map(|id| touches(scop, id)).collect();
     for (t, sinks) in touches.iter().enumerate() {
         for s in (0..=t).rev().chain(t + 1..touches.len()) {
             let orders = orders(scop, StatementId(s as u32), StatementId(t as u32));
@@ -143,7 +143,7 @@ pub fn orders(scop: &Scop, first: StatementId, second: StatementId) -> Vec<Polyh
 }
 
 /// The write, which is also a read in a reduction, and the reads of the body.
-fn touches(scop: &Scop, id: StatementId) -> Vec<Touch> {
+fn touches(scop: &Scop, id: StatementId) -> Vec<StatementAccess> {
     let s = scop.statement(id);
     let index: Vec<Index> = s.write.iter().cloned().map(Index::Affine).collect();
     let update = s.reduce.is_some();
@@ -152,10 +152,18 @@ fn touches(scop: &Scop, id: StatementId) -> Vec<Touch> {
         index.iter().map(|i| i.affine().map_or((i64::MIN, i64::MAX), |a| a.bounds(range))).collect()
     };
     let of_write = bounds(&index);
-    let write = Touch { statement: id, tensor: s.target, index, bounds: of_write, guard: vec![], write: true, update };
+    let write = StatementAccess {
+        statement: id,
+        tensor: s.target,
+        index,
+        bounds: of_write,
+        guard: vec![],
+        write: true,
+        update,
+    };
     let mut out = vec![];
     if update {
-        out.push(Touch {
+        out.push(StatementAccess {
             index: write.index.clone(),
             bounds: write.bounds.clone(),
             write: false,
@@ -164,7 +172,7 @@ fn touches(scop: &Scop, id: StatementId) -> Vec<Touch> {
         });
     }
     s.body.visit_accesses(&mut |a| {
-        out.push(Touch {
+        out.push(StatementAccess {
             statement: id,
             tensor: a.buffer,
             index: a.index.clone(),
@@ -203,8 +211,8 @@ fn writes_all(scop: &Scop, s: &Statement) -> bool {
 fn add(
     scop: &Scop,
     isl: &Isl,
-    source: &Touch,
-    sink: &Touch,
+    source: &StatementAccess,
+    sink: &StatementAccess,
     orders: &[Polyhedron],
     out: &mut Dependences,
 ) -> Result<()> {

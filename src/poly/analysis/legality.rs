@@ -22,7 +22,7 @@ pub fn check(scop: &Scop, dependences: &Dependences, schedule: &Schedule) -> Res
     let isl = Isl::default();
     for dependence in &dependences.list {
         let walk = Walk { scop, isl: &isl, dependence };
-        walk.node(&schedule.root, Live::new(dependence)).map_err(|e| match e {
+        walk.node(&schedule.root, Unsatisfied::new(dependence)).map_err(|e| match e {
             Error::Limit(_) => {
                 let [a, b] = [dependence.source, dependence.sink].map(|id| &scop.statement(id).name);
                 e.context(&format!("the proof that {b} keeps its order after {a}"))
@@ -36,11 +36,11 @@ pub fn check(scop: &Scop, dependences: &Dependences, schedule: &Schedule) -> Res
 /// Returns the tree with exact flags, statements sorted in rows and filters: a row is coincident when no dependence
 /// that is left at its band has a distance in φ, a band permutable when none has a negative one.
 pub fn flag(scop: &Scop, dependences: &Dependences, schedule: &Schedule) -> Result<Schedule> {
-    let live = dependences.list.iter().map(|d| (d, Live::new(d))).collect();
+    let live = dependences.list.iter().map(|d| (d, Unsatisfied::new(d))).collect();
     Ok(Schedule { root: flag_node(scop, &Isl::default(), &schedule.root, live)? })
 }
 
-fn flag_node(scop: &Scop, isl: &Isl, node: &Node, live: Vec<(&Dependence, Live)>) -> Result<Node> {
+fn flag_node(scop: &Scop, isl: &Isl, node: &Node, live: Vec<(&Dependence, Unsatisfied)>) -> Result<Node> {
     Ok(match node {
         Node::Leaf => Node::Leaf,
         Node::Sequence(children) => {
@@ -84,18 +84,18 @@ fn flag_node(scop: &Scop, isl: &Isl, node: &Node, live: Vec<(&Dependence, Live)>
 
 /// The instances of a dependence that no outer row or sequence has ordered yet.
 #[derive(Clone, Debug)]
-pub struct Live {
+pub struct Unsatisfied {
     pub relation: Polyhedron,
     pub reduced: Reduced,
 }
 
-impl Live {
-    pub fn new(dependence: &Dependence) -> Live {
-        Live::of(dependence.relation.clone())
+impl Unsatisfied {
+    pub fn new(dependence: &Dependence) -> Unsatisfied {
+        Unsatisfied::of(dependence.relation.clone())
     }
 
-    fn of(relation: Polyhedron) -> Live {
-        Live { reduced: Reduced::new(&relation), relation }
+    fn of(relation: Polyhedron) -> Unsatisfied {
+        Unsatisfied { reduced: Reduced::new(&relation), relation }
     }
 
     /// φ of the sink minus φ of the source, over the relation, when the row covers both.
@@ -146,7 +146,7 @@ impl Live {
     }
 
     /// The pairs that run at the same time in `row`.
-    fn together(&self, scop: &Scop, d: &Dependence, row: &Row) -> Live {
+    fn together(&self, scop: &Scop, d: &Dependence, row: &Row) -> Unsatisfied {
         let mut p = self.relation.clone();
         let (source, sink) = self.times(scop, d, row);
         if row.tile == 1 {
@@ -157,7 +157,7 @@ impl Live {
                 p.divide(&form, q, row.tile);
             }
         }
-        Live::of(p)
+        Unsatisfied::of(p)
     }
 
     /// Returns true if no pairs are left.
@@ -166,7 +166,7 @@ impl Live {
     }
 
     /// The pairs left after `row`, `None` when intervals show that none are.
-    pub fn after(&self, scop: &Scop, d: &Dependence, row: &Row) -> Option<Live> {
+    pub fn after(&self, scop: &Scop, d: &Dependence, row: &Row) -> Option<Unsatisfied> {
         match self.range(&self.distance(scop, d, row)) {
             (Some(0), Some(0)) => Some(self.clone()),
             (Some(lo), _) if lo >= row.tile => None,
@@ -198,7 +198,7 @@ struct Walk<'a> {
 }
 
 impl Walk<'_> {
-    fn node(&self, node: &Node, mut live: Live) -> Result<()> {
+    fn node(&self, node: &Node, mut live: Unsatisfied) -> Result<()> {
         let d = self.dependence;
         match node {
             Node::Leaf if d.reduction => Ok(()),
@@ -245,7 +245,7 @@ impl Walk<'_> {
 
     /// Two rows in waves run in the order of their sum, those of one sum in parallel: a dependence must have a positive
     /// sum, or no distance in either. Returns what these rows leave, `None` when intervals show that nothing is left.
-    fn wavefront(&self, row: &Row, next: Option<&Row>, live: &Live) -> Result<Option<Live>> {
+    fn wavefront(&self, row: &Row, next: Option<&Row>, live: &Unsatisfied) -> Result<Option<Unsatisfied>> {
         let (scop, d) = (self.scop, self.dependence);
         let Some(next) = next else {
             return Err(Error::refused(format!("loop `{}` is the last of its band and has no waves", row.name)));

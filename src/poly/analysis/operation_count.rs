@@ -115,7 +115,7 @@ impl Component<'_> {
 mod tests {
     use super::*;
     use crate::language;
-    use crate::language::meaning::Computation;
+    use crate::language::lowered::Computation;
     use crate::poly::normalize::build;
     use crate::poly::samples;
     use std::collections::BTreeMap;
@@ -124,8 +124,8 @@ mod tests {
     fn counted(loops: &str, n: i64) -> f64 {
         let text = format!("loop p(N) {{ f64 A[8 * N][8 * N][8 * N]\n {loops} A[i][j][k] = 1 }}");
         let file = language::parse("test", &text).unwrap();
-        let meaning = file.lower(&file.programs[0], &BTreeMap::from([("N".into(), n)]), None).unwrap();
-        let Computation::Loop(scop) = &meaning.computation else { panic!("{loops} has no loops") };
+        let lowered = file.lower(&file.programs[0], &BTreeMap::from([("N".into(), n)]), None).unwrap();
+        let Computation::Loop(scop) = &lowered.computation else { panic!("{loops} has no loops") };
         scop.statements.iter().map(instances).sum()
     }
 

@@ -2,7 +2,7 @@
 
 /// The effort of one scheduling.
 #[derive(Clone, PartialEq, Debug, Default)]
-pub struct Report {
+pub struct SchedulingReport {
     /// Band rows in the tree.
     pub rows: usize,
     /// Integer programs solved, and the variables and constraint rows of the largest.
@@ -16,7 +16,7 @@ pub struct Report {
     pub fallback: Option<String>,
 }
 
-impl std::fmt::Display for Report {
+impl std::fmt::Display for SchedulingReport {
     fn fmt(&self, f: &mut std::fmt::Formatter) -> std::fmt::Result {
         write!(
             f,

@@ -5,7 +5,7 @@
 
 use crate::expr::{Affine, Var};
 use crate::poly::analysis::dependence::Dependence;
-use crate::poly::analysis::legality::Live;
+use crate::poly::analysis::legality::Unsatisfied;
 use crate::poly::ilp::integer_program::{IntegerProgram, Linear};
 use crate::poly::ilp::scheduler::Scheduler;
 use crate::poly::schedule::{Row, RowKind};
@@ -46,7 +46,7 @@ impl<'a> Scheduler<'a> {
     pub(super) fn row(
         &mut self,
         group: &[StatementId],
-        live: &[(&'a Dependence, Live)],
+        live: &[(&'a Dependence, Unsatisfied)],
         attempt: Attempt,
     ) -> Result<Option<Row>> {
         let complements: Vec<Vec<Vec<i64>>> = group.iter().map(|&id| self.complement(id)).collect();
@@ -180,7 +180,7 @@ impl<'a> Scheduler<'a> {
     fn constrain(
         &mut self,
         d: &Dependence,
-        live: &Live,
+        live: &Unsatisfied,
         attempt: Attempt,
         first: &BTreeMap<StatementId, usize>,
         program: &mut IntegerProgram,
@@ -256,7 +256,7 @@ impl<'a> Scheduler<'a> {
 
 /// The pairs `live` over their free variables: all constraints when `exact`, else without upper bounds, which only shifted
 /// or reversed loops need, and without what then follows from lower bounds.
-fn cone(live: &Live, exact: bool) -> Polyhedron {
+fn cone(live: &Unsatisfied, exact: bool) -> Polyhedron {
     let r = &live.reduced;
     let mut out = Polyhedron { dims: r.free, equalities: r.equalities.clone(), inequalities: vec![] };
     for (j, (lo, hi)) in r.ranges.iter().enumerate() {

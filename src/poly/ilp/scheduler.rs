@@ -1,9 +1,9 @@
 //! The state of the scheduler: the rows so far, costs of coefficients, generators of dependences.
 
 use crate::poly::analysis::dependence::Dependence;
-use crate::poly::analysis::legality::Live;
+use crate::poly::analysis::legality::Unsatisfied;
 use crate::poly::ilp::integer_program::Effort;
-use crate::poly::ilp::report::Report;
+use crate::poly::ilp::report::SchedulingReport;
 use crate::poly::scop::Scop;
 use crate::poly::sets::isl::Isl;
 use crate::poly::sets::polyhedron::{Form, Polyhedron};
@@ -11,7 +11,7 @@ use crate::poly::statement::StatementId;
 use std::collections::{BTreeMap, HashMap};
 use std::rc::Rc;
 
-pub(super) type LiveDependences<'a> = Vec<(&'a Dependence, Live)>;
+pub(super) type LiveDependences<'a> = Vec<(&'a Dependence, Unsatisfied)>;
 
 pub(super) struct Scheduler<'a> {
     pub(super) scop: &'a Scop,
@@ -31,5 +31,5 @@ pub(super) struct Scheduler<'a> {
     pub(super) limit: Effort,
     /// Statements in their original order, with the reasons.
     pub(super) kept: Vec<String>,
-    pub(super) report: Report,
+    pub(super) report: SchedulingReport,
 }

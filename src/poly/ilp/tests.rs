@@ -189,8 +189,8 @@ fn elementwise() {
 fn loops(text: &str, sizes: &[(&str, i64)]) -> Scop {
     let file = language::parse("t", text).unwrap();
     let sizes = sizes.iter().map(|&(name, n)| (name.to_string(), n)).collect();
-    let meaning = file.lower(file.program(None).unwrap(), &sizes, None).unwrap();
-    array_expansion::expand(&index_set_split::split(&meaning.normal().unwrap()).unwrap()).unwrap()
+    let lowered = file.lower(file.program(None).unwrap(), &sizes, None).unwrap();
+    array_expansion::expand(&index_set_split::split(&lowered.normal().unwrap()).unwrap()).unwrap()
 }
 
 /// Programs that once took minutes: name, number of entries that suffice, text.

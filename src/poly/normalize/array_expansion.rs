@@ -270,15 +270,15 @@ pub fn runs_before(mut node: &Node, writer: StatementId, reader: StatementId, at
 mod tests {
     use super::*;
     use crate::language;
-    use crate::language::meaning::Computation;
+    use crate::language::lowered::Computation;
     use crate::poly::analysis::dependence;
     use crate::poly::ilp;
     use std::collections::BTreeMap;
 
     fn expanded(text: &str) -> Scop {
         let file = language::parse("test", text).unwrap();
-        let meaning = file.lower(file.program(None).unwrap(), &BTreeMap::new(), None).unwrap();
-        let Computation::Loop(scop) = meaning.computation else { panic!("a loop program") };
+        let lowered = file.lower(file.program(None).unwrap(), &BTreeMap::new(), None).unwrap();
+        let Computation::Loop(scop) = lowered.computation else { panic!("a loop program") };
         let out = expand(&scop).unwrap();
         out.verify().unwrap();
         out

@@ -173,7 +173,7 @@ fn around(row: &Row, id: StatementId, ids: &[StatementId], child: Node) -> Node 
 mod tests {
     use super::*;
     use crate::language;
-    use crate::language::meaning::Computation;
+    use crate::language::lowered::Computation;
     use crate::poly::analysis::dependence;
     use crate::poly::{ilp, reference};
     use crate::runtime::Tensor;
@@ -181,8 +181,8 @@ mod tests {
 
     fn loops(text: &str) -> Scop {
         let file = language::parse("test", text).unwrap();
-        let meaning = file.lower(file.program(None).unwrap(), &BTreeMap::new(), None).unwrap();
-        let Computation::Loop(scop) = meaning.computation else { panic!("a loop program") };
+        let lowered = file.lower(file.program(None).unwrap(), &BTreeMap::new(), None).unwrap();
+        let Computation::Loop(scop) = lowered.computation else { panic!("a loop program") };
         scop
     }
 

@@ -155,7 +155,7 @@ mod tests {
         let rows = vec![vec![1, 0, 0], vec![-1, 0, 3], vec![0, 1, 0], vec![1, -1, 0]];
         let mut p = Polyhedron { dims: 2, equalities: vec![], inequalities: rows };
         assert_eq!(sorted(&p), [[0, 0, 1], [3, 0, 1], [3, 3, 1]]);
-        // On 2x = 3y the corner is no integer.
+        // On 2x = 3y the corner is not integral.
         p.equalities.push(vec![2, -3, 0]);
         assert_eq!(sorted(&p), [[0, 0, 1], [3, 2, 1]]);
         p.equalities.push(vec![0, 1, -9]);

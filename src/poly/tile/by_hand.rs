@@ -7,7 +7,7 @@ use crate::codegen::{Isa, Target};
 use crate::poly::analysis::operation_count::flops_of_instance;
 use crate::poly::instruction::{TensorInstruction, match_stored, select_by, table};
 use crate::poly::packing::Packing;
-use crate::poly::schedule::{Row, RowKind, Schedule, Step};
+use crate::poly::schedule::{Row, RowKind, Schedule, TimeDimension};
 use crate::poly::scop::Scop;
 use crate::poly::statement::StatementId;
 use crate::poly::tile::report::{PhaseReport, Tiled, TilingReport, instances, work};
@@ -40,7 +40,7 @@ fn phase(given: &Tiled, scop: &Scop, id: StatementId, isa: Isa, table: &[TensorI
     let s = scop.statement(id);
     let path = given.schedule.path(id);
     let rows: Vec<&Row> =
-        path.iter().filter_map(|step| if let Step::Row(r) = step { Some(*r) } else { None }).collect();
+        path.iter().filter_map(|step| if let TimeDimension::Row(r) = step { Some(*r) } else { None }).collect();
     let is_point = |r: &&&Row| matches!(r.kind, RowKind::Vector | RowKind::Unroll);
     let names = |rows: Vec<&&Row>| rows.iter().map(|r| r.name.as_str()).collect::<Vec<_>>().join(" ");
     let mut report = PhaseReport {

@@ -6,7 +6,7 @@
 use super::register_block::{Axis, Problem};
 use crate::expr::Var;
 use crate::poly::analysis::access::{Reference, operations, references};
-use crate::poly::packing::{Packing, Part};
+use crate::poly::packing::{PackedDim, Packing};
 use crate::poly::schedule::Row;
 use crate::poly::statement::StatementId;
 use crate::poly::tile::plan::{Phase, Shared, unit};
@@ -49,31 +49,31 @@ impl Phase<'_> {
         };
         let points = |v: Var| g.points.iter().find(|p| p.0 == v).map(|p| p.1);
         let part = |v: Var| shared.part(v, g.statement);
-        let mut loops: Vec<(Var, Part)> = vec![];
+        let mut loops: Vec<(Var, PackedDim)> = vec![];
         let around = rows.iter().filter_map(|r| unit(r, g.statement)).chain(g.reductions.iter().copied());
         let own = axes.iter().filter(|_| g.statement == shared.dominant).map(|a| a.iterator);
         for v in around.chain(own).chain(g.points.iter().map(|p| p.0)) {
             if !loops.iter().any(|l| l.0 == v) {
-                loops.push((v, part(v).or(points(v)).map_or(Part::Whole, Part::Tile)));
+                loops.push((v, part(v).or(points(v)).map_or(PackedDim::Whole, PackedDim::Tile)));
             }
         }
-        loops.extend(g.reductions.iter().filter_map(|&v| Some((v, Part::Point(part(v)?)))));
+        loops.extend(g.reductions.iter().filter_map(|&v| Some((v, PackedDim::Point(part(v)?)))));
         packed.iter().filter_map(|&i| self.packing(g, &refs[i], vector, &loops)).collect()
     }
 
     /// The packed copy of a read in the order of the loops: tiles, reductions, points, the vector last.
-    fn packing(&self, g: &Group, r: &Reference, vector: Var, loops: &[(Var, Part)]) -> Option<Packing> {
+    fn packing(&self, g: &Group, r: &Reference, vector: Var, loops: &[(Var, PackedDim)]) -> Option<Packing> {
         let access = r.access.clone()?;
         let size = g.points.iter().find(|p| p.0 == vector)?.1;
         let mut dims = vec![];
         if !loops.iter().any(|l| l.0 == vector) {
-            dims.push((vector, Part::Tile(size)));
+            dims.push((vector, PackedDim::Tile(size)));
         }
         dims.extend(loops.iter().filter(|l| r.depends(l.0)));
         for &(v, n) in g.points.iter().filter(|p| p.0 != vector && r.depends(p.0)) {
-            dims.push((v, Part::Point(n)));
+            dims.push((v, PackedDim::Point(n)));
         }
-        dims.push((vector, Part::Point(size)));
+        dims.push((vector, PackedDim::Point(size)));
         // An iterator without a loop of its own is left out of the copy.
         let all = self.scop.statement(g.statement).vars().all(|v| !r.depends(v) || dims.iter().any(|d| d.0 == v));
         all.then_some(Packing { statement: g.statement, access, dims })

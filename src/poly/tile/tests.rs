@@ -7,7 +7,7 @@ use crate::expr::scalar::Value;
 use crate::expr::{Access, BinaryOp, BufferId, Expr, Index, Scalar};
 use crate::expr::{Affine, Var};
 use crate::language;
-use crate::language::meaning::Computation;
+use crate::language::lowered::Computation;
 use crate::pipeline::kernel::{self, CompiledKernel, Statements};
 use crate::poly::analysis::dependence;
 use crate::poly::ilp;
@@ -395,8 +395,8 @@ fn product(m: i64, n: i64, k: i64, factor: &str) -> Tiled {
         }}"
     );
     let file = language::parse("p", &text).unwrap();
-    let meaning = file.lower(file.program(None).unwrap(), &BTreeMap::new(), None).unwrap();
-    let Computation::Loop(scop) = meaning.computation else { panic!("a loop program") };
+    let lowered = file.lower(file.program(None).unwrap(), &BTreeMap::new(), None).unwrap();
+    let Computation::Loop(scop) = lowered.computation else { panic!("a loop program") };
     let scop = expand(&scop).unwrap();
     let (schedule, _) = ilp::schedule(&scop, &dependence::analyze(&scop).unwrap()).unwrap();
     tile(&scop, &schedule, &Target::avx512()).unwrap()

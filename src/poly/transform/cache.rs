@@ -1,8 +1,8 @@
 //! Primitives `cache_read` and `cache_write`: copies of the elements that one iteration touches, in private memory.
 
 use super::insert::{
-    InsertionPoint, Touch, add_temporary, insert, join_privates, nest, path_to, private, settled, statement_name,
-    touches,
+    ElementAccess, InsertionPoint, add_temporary, element_accesses, insert, join_privates, nest, path_to, private,
+    settled, statement_name,
 };
 use crate::expr::syntax::Name;
 use crate::expr::{Affine, Var};
@@ -35,11 +35,11 @@ pub fn tensor(scop: &Scop, name: &Name) -> Result<BufferId> {
 /// of `around` has that name.
 pub fn dimension_names(scop: &Scop, tensor: BufferId, around: &[Row]) -> Vec<String> {
     let all: Vec<StatementId> = scop.ids().collect();
-    let accesses = touches(scop, &all, tensor, true);
+    let accesses = element_accesses(scop, &all, tensor, true);
     let rank = scop.tensor(tensor).shape.len();
     let mut names: Vec<String> = vec![];
     for d in 0..rank {
-        let name = |t: &super::insert::Touch| match t.index[d].affine()?.terms[..] {
+        let name = |t: &super::insert::ElementAccess| match t.index[d].affine()?.terms[..] {
             [(v, 1)] => Some(scop.statement(t.statement).iterators[v.0 as usize].name.clone()),
             _ => None,
         };
@@ -71,7 +71,7 @@ pub fn cache_read_at(before: &Transformed, name: &Name, at: &Loop) -> Result<Tra
         ));
     }
     check_unpacked(before, source, &inside)?;
-    let reads = touches(&scop, &inside, source, false);
+    let reads = element_accesses(&scop, &inside, source, false);
     if reads.is_empty() {
         return refuse(format!("nothing in loop `{at}` reads `{name}`"));
     }
@@ -117,8 +117,9 @@ pub fn cache_write(before: &Transformed, name: &Name, at: &Loop) -> Result<Trans
     check_unpacked(before, target, &inside)?;
     let around = InsertionPoint::new(&scop, path_to(schedule, &row))?;
     let shape = scop.tensor(target).shape.clone();
-    let all = touches(&scop, &inside, target, true);
-    let written: Vec<Touch> = touches(&scop, &inside, target, true).into_iter().filter(|t| t.write).collect();
+    let all = element_accesses(&scop, &inside, target, true);
+    let written: Vec<ElementAccess> =
+        element_accesses(&scop, &inside, target, true).into_iter().filter(|t| t.write).collect();
     let reached = (around.reach(&scop, &all, &shape, &isl)?, around.reach(&scop, &written, &shape, &isl)?);
     let (Some(touched), Some(back)) = reached else {
         return refuse(format!("no instance in loop `{at}` writes `{name}`"));
@@ -133,7 +134,7 @@ pub fn cache_write(before: &Transformed, name: &Name, at: &Loop) -> Result<Trans
     let fill = match begins {
         true => None,
         false => {
-            // What is written back was filled, even where the hull holds more than is written.
+            // Elements that are written back were filled before, even where the hull holds more than is written.
             scop.statements[back.0 as usize].domain.extend(touched.iter().cloned());
             let called = format!("{name}_fill");
             Some(element_statement(&mut scop, &around, (&called, &names), touched, (copy, target)))
@@ -160,7 +161,7 @@ fn begins_by_writing(
     row: &Row,
     around: &InsertionPoint,
     target: BufferId,
-    (back, touched): (&Statement, &[Touch]),
+    (back, touched): (&Statement, &[ElementAccess]),
     isl: &Isl,
 ) -> Result<bool> {
     let n = around.rows.len();
@@ -168,7 +169,7 @@ fn begins_by_writing(
     let inside: Vec<StatementId> = row.phi.iter().map(|p| p.0).collect();
     for &writer in inside.iter().filter(assigns) {
         let w = scop.statement(writer);
-        // What is written back, over its own iterators.
+        // The written element, over iterators of its own.
         let element: Vec<Affine> = (0..w.write.len()).map(|d| Affine::var(Var((n + d) as u32))).collect();
         let Some(value) = solve(w, &element) else { continue };
         let at = |a: &Affine| a.substitute(|v| value[v.0 as usize].clone());

@@ -3,7 +3,7 @@
 //! program computes the same.
 
 use super::cache::tensor;
-use super::insert::{InsertionPoint, Touch, insert, path_to, private, remove, settled, touches};
+use super::insert::{ElementAccess, InsertionPoint, element_accesses, insert, path_to, private, remove, settled};
 use super::value::{Value, check_given, check_sources};
 use crate::expr::BufferId;
 use crate::expr::syntax::Name;
@@ -71,7 +71,7 @@ fn recompute(before: &Transformed, name: &Name, at: &Loop) -> Result<Transformed
     check_given(&scop, &value, &same, &isl)?;
     check_sources(&scop, &value, &same, &isl)?;
     let around = InsertionPoint::new(&scop, path)?;
-    let reads: Vec<Touch> = touches(&scop, &inside, value.tensor, false);
+    let reads: Vec<ElementAccess> = element_accesses(&scop, &inside, value.tensor, false);
     let shape = scop.tensor(value.tensor).shape.clone();
     let Some(reach) = around.reach(&scop, &reads, &shape, &isl)? else {
         return refuse(format!("no instance in loop `{at}` reads `{name}`"));
@@ -220,7 +220,7 @@ fn slide(before: &Transformed, name: &Name, at: &Loop) -> Result<Transformed> {
 /// φ of a row at the first use of an element, as an affine form of its subscripts: at most φ of every use.
 fn first_use(scop: &Scop, tensor: BufferId, row: &Row, readers: &[StatementId], isl: &Isl) -> Result<Affine> {
     let rank = scop.tensor(tensor).shape.len();
-    let uses = touches(scop, readers, tensor, false);
+    let uses = element_accesses(scop, readers, tensor, false);
     let unknown = || {
         let name = &scop.tensor(tensor).name;
         Error::refused(format!(

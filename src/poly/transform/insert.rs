@@ -2,7 +2,7 @@
 
 use crate::expr::{Affine, Var};
 use crate::expr::{BufferId, Index};
-use crate::poly::schedule::{Node, Row, RowKind, Schedule, Step};
+use crate::poly::schedule::{Node, Row, RowKind, Schedule, TimeDimension};
 use crate::poly::scop::Scop;
 use crate::poly::sets::isl::Isl;
 use crate::poly::sets::polyhedron::{Polyhedron, Reduced, difference, minus, plus};
@@ -13,7 +13,7 @@ use crate::poly::transform::tree_edit::{apart, refuse, together};
 use crate::runtime::Result;
 
 /// One access: the statement, its subscripts, and where it takes place.
-pub struct Touch {
+pub struct ElementAccess {
     pub statement: StatementId,
     pub index: Vec<Index>,
     pub guard: Vec<Affine>,
@@ -21,17 +21,17 @@ pub struct Touch {
 }
 
 /// The accesses of these statements to a tensor: the reads, and the writes when they count.
-pub fn touches(scop: &Scop, statements: &[StatementId], tensor: BufferId, writes: bool) -> Vec<Touch> {
+pub fn element_accesses(scop: &Scop, statements: &[StatementId], tensor: BufferId, writes: bool) -> Vec<ElementAccess> {
     let mut out = vec![];
     for &id in statements {
         let s = scop.statement(id);
         if s.target == tensor && writes {
             let index = s.write.iter().cloned().map(Index::Affine).collect();
-            out.push(Touch { statement: id, index, guard: vec![], write: true });
+            out.push(ElementAccess { statement: id, index, guard: vec![], write: true });
         }
         s.body.visit_accesses(&mut |a| {
             if a.buffer == tensor {
-                out.push(Touch { statement: id, index: a.index.clone(), guard: a.guard.clone(), write: false });
+                out.push(ElementAccess { statement: id, index: a.index.clone(), guard: a.guard.clone(), write: false });
             }
         });
     }
@@ -42,7 +42,7 @@ pub fn touches(scop: &Scop, statements: &[StatementId], tensor: BufferId, writes
 pub fn path_to(schedule: &Schedule, row: &Row) -> Vec<Row> {
     let mut out = vec![];
     for step in schedule.path(row.phi[0].0) {
-        if let Step::Row(r) = step {
+        if let TimeDimension::Row(r) = step {
             out.push(r.clone());
             if r == row {
                 break;
@@ -98,10 +98,16 @@ impl InsertionPoint {
         }
     }
 
-    /// Returns the elements that `touches` reach in one iteration of the rows, as conditions over the rows' iterators
+    /// Returns the elements that `accesses` reach in one iteration of the rows, as conditions over the rows' iterators
     /// and then subscripts of a tensor of this shape; `None` for nothing. May hold for more elements where the
     /// projection is not exact.
-    pub fn reach(&self, scop: &Scop, touches: &[Touch], shape: &[i64], isl: &Isl) -> Result<Option<Vec<Affine>>> {
+    pub fn reach(
+        &self,
+        scop: &Scop,
+        accesses: &[ElementAccess],
+        shape: &[i64],
+        isl: &Isl,
+    ) -> Result<Option<Vec<Affine>>> {
         let (n, keep) = (self.rows.len(), self.rows.len() + shape.len());
         let mut space = Polyhedron { dims: keep, ..Polyhedron::default() };
         let extents = self.iterators.iter().map(|it| it.extent).chain(shape.iter().copied());
@@ -112,7 +118,7 @@ impl InsertionPoint {
             space.inequalities.push(unit);
         }
         let mut shadows = vec![];
-        for t in touches {
+        for t in accesses {
             let s = scop.statement(t.statement);
             let mut p = Polyhedron { dims: keep + s.iterators.len(), ..Polyhedron::default() };
             p.add_domain(s, keep);

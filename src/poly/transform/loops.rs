@@ -2,7 +2,7 @@
 
 use crate::expr::Affine;
 use crate::expr::syntax::Name;
-use crate::poly::schedule::{Node, Row, RowKind, Schedule, Step, steps_of};
+use crate::poly::schedule::{Node, Row, RowKind, Schedule, TimeDimension, steps_of};
 use crate::poly::scop::Scop;
 use crate::poly::statement::StatementId;
 use crate::poly::transform::argument::{Loop, Loops};
@@ -234,7 +234,8 @@ const COPIES: i64 = 4096;
 fn check_copies(scop: &Scop, schedule: &Schedule) -> Result<()> {
     for id in scop.ids() {
         let path = schedule.path(id);
-        let rows: Vec<&Row> = path.iter().filter_map(|s| if let Step::Row(r) = s { Some(*r) } else { None }).collect();
+        let rows: Vec<&Row> =
+            path.iter().filter_map(|s| if let TimeDimension::Row(r) = s { Some(*r) } else { None }).collect();
         let mut copies = 1i64;
         for (k, row) in rows.iter().enumerate().filter(|(_, r)| r.kind == RowKind::Unroll) {
             let (lo, hi) = row.values(scop);
@@ -309,9 +310,10 @@ fn innermost(row: &Row, node: &Node) -> Node {
 pub fn parallel(scop: &Scop, schedule: &Schedule, which: &Loop) -> Result<Schedule> {
     let row = find(scop, schedule, which)?;
     let path = schedule.path(row.phi[0].0);
-    let above = path.iter().take_while(|s| !matches!(s, Step::Row(r) if **r == row));
-    let serial =
-        above.filter_map(|s| if let Step::Row(r) = s { Some(r) } else { None }).find(|r| r.kind != RowKind::Parallel);
+    let above = path.iter().take_while(|s| !matches!(s, TimeDimension::Row(r) if **r == row));
+    let serial = above
+        .filter_map(|s| if let TimeDimension::Row(r) = s { Some(r) } else { None })
+        .find(|r| r.kind != RowKind::Parallel);
     if let Some(outer) = serial.filter(|_| !leads_steps(scop, schedule, &row)) {
         return refuse(format!(
             "`{which}` is inside of `{}`: only outermost loops run in parallel, and those next inside of one serial loop",

@@ -6,7 +6,7 @@ use crate::expr::Access;
 use crate::expr::Var;
 use crate::expr::syntax::Style;
 use crate::expr::syntax::{Expr, Kind, Name, Operator};
-use crate::poly::packing::{Packing, Part};
+use crate::poly::packing::{PackedDim, Packing};
 use crate::poly::scop::Scop;
 use crate::poly::statement::Statement;
 use crate::poly::transform::argument::Loop;
@@ -49,7 +49,7 @@ pub fn cache_read(before: &Transformed, tensor: &Name, at: Option<&Loop>) -> Res
                 return refuse(format!("`{}` reads `{tensor}` at computed subscripts", s.name));
             };
             let packing =
-                Packing { statement, access, dims: iterators.into_iter().map(|v| (v, Part::Whole)).collect() };
+                Packing { statement, access, dims: iterators.into_iter().map(|v| (v, PackedDim::Whole)).collect() };
             if packings.iter().any(|p| (p.statement, &p.access) == (statement, &packing.access)) {
                 return refuse(format!("`{tensor}` is already read from a copy"));
             }
@@ -77,7 +77,7 @@ pub fn pack(before: &Transformed, tensor: &Name, layout: &[Expr]) -> Result<Tran
     let (mut found, mut changed) = (false, false);
     for packing in packings.iter_mut().filter(|p| scop.tensor(p.access.buffer).name == tensor.text) {
         found = true;
-        let dims: Vec<(Var, Part)> = match layout
+        let dims: Vec<(Var, PackedDim)> = match layout
             .iter()
             .map(|e| dimension(scop.statement(packing.statement), e))
             .collect::<Result<Option<_>>>()?
@@ -102,7 +102,7 @@ pub fn pack(before: &Transformed, tensor: &Name, layout: &[Expr]) -> Result<Tran
 /// The layout of a copy over the loops of its reader, as [`pack`] reads it.
 pub fn layout(scop: &Scop, packing: &Packing) -> Vec<Expr> {
     let expression = |kind| Expr { kind, span: Default::default() };
-    let dimension = |&(v, part): &(Var, Part)| {
+    let dimension = |&(v, part): &(Var, PackedDim)| {
         let name = &scop.statement(packing.statement).iterators[v.0 as usize].name;
         let by = |operator, t| {
             let operands = [Kind::Name(name.clone()), Kind::Integer(t)].map(|k| Box::new(expression(k)));
@@ -110,9 +110,9 @@ pub fn layout(scop: &Scop, packing: &Packing) -> Vec<Expr> {
             expression(Kind::Binary(operator, a, b))
         };
         match part {
-            Part::Whole => expression(Kind::Name(name.clone())),
-            Part::Tile(t) => by(Operator::Div, t),
-            Part::Point(t) => by(Operator::Mod, t),
+            PackedDim::Whole => expression(Kind::Name(name.clone())),
+            PackedDim::Tile(t) => by(Operator::Div, t),
+            PackedDim::Point(t) => by(Operator::Mod, t),
         }
     };
     packing.dims.iter().map(dimension).collect()
@@ -132,7 +132,7 @@ fn iterators(access: &Access) -> Option<Vec<Var>> {
 }
 
 /// A dimension of a layout; `None` when the statement has no such loop.
-fn dimension(s: &Statement, e: &Expr) -> Result<Option<(Var, Part)>> {
+fn dimension(s: &Statement, e: &Expr) -> Result<Option<(Var, PackedDim)>> {
     let iterator = |e: &Expr| match &e.kind {
         Kind::Name(name) => Some(s.iterators.iter().position(|i| i.name == *name).map(|v| Var(v as u32))),
         _ => None,
@@ -140,24 +140,24 @@ fn dimension(s: &Statement, e: &Expr) -> Result<Option<(Var, Part)>> {
     let found = match &e.kind {
         Kind::Binary(operator @ (Operator::Div | Operator::Mod), a, b) => match (iterator(a), &b.kind) {
             (Some(v), Kind::Integer(t)) if *t > 0 => {
-                let part = if *operator == Operator::Div { Part::Tile(*t) } else { Part::Point(*t) };
+                let part = if *operator == Operator::Div { PackedDim::Tile(*t) } else { PackedDim::Point(*t) };
                 Some(v.map(|v| (v, part)))
             }
             _ => None,
         },
-        _ => iterator(e).map(|v| v.map(|v| (v, Part::Whole))),
+        _ => iterator(e).map(|v| v.map(|v| (v, PackedDim::Whole))),
     };
     let written = e.show(Style::Round);
     found.ok_or_else(|| Error::refused(format!("`{written}` is not a loop `n`, nor `n / 8` or `n % 8` of one")))
 }
 
 /// Returns true if a layout has all of an iterator: whole, or a tile and the point in it.
-fn covers(dims: &[(Var, Part)], v: Var) -> bool {
-    let mut parts: Vec<Part> = dims.iter().filter(|d| d.0 == v).map(|d| d.1).collect();
-    parts.sort_by_key(|p| matches!(p, Part::Point(_)));
+fn covers(dims: &[(Var, PackedDim)], v: Var) -> bool {
+    let mut parts: Vec<PackedDim> = dims.iter().filter(|d| d.0 == v).map(|d| d.1).collect();
+    parts.sort_by_key(|p| matches!(p, PackedDim::Point(_)));
     match parts[..] {
-        [Part::Whole] => true,
-        [Part::Tile(a), Part::Point(b)] => a == b,
+        [PackedDim::Whole] => true,
+        [PackedDim::Tile(a), PackedDim::Point(b)] => a == b,
         _ => false,
     }
 }

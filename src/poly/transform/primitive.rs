@@ -8,7 +8,7 @@ use super::argument::{
     Argument, Count, Factor, Instruction, Iterations, Layout, LoopName, NewLoop, NewPair, NewTensor, NewTiles,
     OuterLoop, Pass, Statements, Tensor, TileSizes, view,
 };
-use super::state::{Original, Transformed};
+use super::state::{SourceProgram, Transformed};
 use super::{cache, compute, fuse, inline, loops, pack, phase_order, program, rfactor, statements, tensorize};
 use crate::expr::syntax::{Name, Span};
 use std::fmt::{Display, Formatter, Result};
@@ -171,7 +171,7 @@ macro_rules! define {
             pub(super) fn carry_out(
                 &self,
                 before: &Transformed,
-                original: &Original,
+                original: &SourceProgram,
             ) -> crate::runtime::Result<Transformed> {
                 match self {
                     $(Primitive::$variant $({ $($field,)* $($more,)? })? => {

@@ -1,7 +1,7 @@
 //! Primitives that normalize the program, as for the ILP. They come before all others.
 
 use crate::poly::normalize::index_set_split;
-use crate::poly::transform::state::{Original, Transformed};
+use crate::poly::transform::state::{SourceProgram, Transformed};
 use crate::poly::transform::tree_edit::refuse;
 use crate::runtime::Result;
 
@@ -15,7 +15,7 @@ use crate::runtime::Result;
 ///   for k               for m for n          C(m,n) = A(m,n)
 ///     C(m,n) += …
 /// ```
-pub fn normalize(before: &Transformed, original: &Original) -> Result<Transformed> {
+pub fn normalize(before: &Transformed, original: &SourceProgram) -> Result<Transformed> {
     untouched(before)?;
     if before.scop != original.written {
         return refuse("this begins with the program as it is written: it comes before what changes it");

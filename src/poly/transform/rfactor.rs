@@ -3,7 +3,8 @@
 use super::cache::{dimension_names, tensor};
 use super::fuse::value_of;
 use super::insert::{
-    InsertionPoint, add_temporary, insert, join_privates, nest, path_to, private, settled, statement_name, touches,
+    InsertionPoint, add_temporary, element_accesses, insert, join_privates, nest, path_to, private, settled,
+    statement_name,
 };
 use crate::expr::syntax::Name;
 use crate::expr::{Affine, Var};
@@ -55,7 +56,7 @@ pub fn rfactor(before: &Transformed, name: &Name, over: &Loop, into: &Name) -> R
 
     let decl = scop.tensor(target).clone();
     let names = dimension_names(&scop, target, &above.rows);
-    let writes: Vec<_> = touches(&scop, &[id], target, true).into_iter().filter(|t| t.write).collect();
+    let writes: Vec<_> = element_accesses(&scop, &[id], target, true).into_iter().filter(|t| t.write).collect();
     let Some(domain) = above.reach(&scop, &writes, &decl.shape, &isl)? else {
         return refuse(format!("`{}` never runs", s.name));
     };
@@ -195,9 +196,9 @@ fn split_digit(schedule: &Schedule, id: StatementId, row: &Row, a: &Affine, into
     })
 }
 
-fn row_of<'a>(step: &crate::poly::schedule::Step<'a>) -> Option<&'a Row> {
+fn row_of<'a>(step: &crate::poly::schedule::TimeDimension<'a>) -> Option<&'a Row> {
     match step {
-        crate::poly::schedule::Step::Row(r) => Some(r),
+        crate::poly::schedule::TimeDimension::Row(r) => Some(r),
         _ => None,
     }
 }

@@ -34,11 +34,11 @@ impl Transformed {
     }
 }
 
-/// A program that schedules by hand are for.
-pub struct Original<'a> {
+/// A program before its schedule by hand.
+pub struct SourceProgram<'a> {
     /// The program as written, from which the primitives start.
     pub written: Scop,
-    /// Returns the Scop from which the ILP starts.
+    /// Makes the Scop from which the ILP starts.
     pub normal: &'a dyn Fn() -> Result<Scop>,
     /// The instruction set that `tensorize` chooses from.
     pub isa: Isa,

@@ -6,7 +6,7 @@ use crate::poly::instruction::{Mismatch, TensorInstruction, match_stored, table}
 use crate::poly::schedule::{Node, Row, RowKind, Schedule};
 use crate::poly::statement::StatementId;
 use crate::poly::transform::argument::{Loop, Loops};
-use crate::poly::transform::state::{Original, Transformed};
+use crate::poly::transform::state::{SourceProgram, Transformed};
 use crate::poly::transform::tree_edit::{apart, find, refuse, rows, single, together};
 use crate::runtime::Result;
 use crate::runtime::error::unknown;
@@ -19,7 +19,12 @@ use crate::runtime::error::unknown;
 /// for mi for ni for ki         for ki
 ///   C(m, n) += A(m,k)*B(k,n)     C(mi.., ni..) += outer product of A(mi.., k) and B(k, ni..)
 /// ```
-pub fn tensorize(before: &Transformed, original: &Original, which: &Loops, with: Option<&Name>) -> Result<Transformed> {
+pub fn tensorize(
+    before: &Transformed,
+    original: &SourceProgram,
+    which: &Loops,
+    with: Option<&Name>,
+) -> Result<Transformed> {
     let (scop, schedule, isa) = (&before.scop, &before.schedule, original.isa);
     let one = |name: &Name| find(scop, schedule, &Loop { statement: which.statement.clone(), name: name.clone() });
     let named: Vec<Row> = which.names.iter().map(one).collect::<Result<_>>()?;

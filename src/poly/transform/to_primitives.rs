@@ -23,14 +23,14 @@ use crate::poly::statement::StatementId;
 use crate::poly::tile::as_given;
 use crate::poly::tile::report::Tiled;
 use crate::poly::transform::primitive::{Loop, Placed, Primitive};
-use crate::poly::transform::state::{Original, Transformed};
+use crate::poly::transform::state::{SourceProgram, Transformed};
 use crate::poly::transform::to_primitives::context::{Emitter, kind};
 use crate::poly::transform::tree_edit::{apart, children_of};
 use crate::runtime::{Error, Result};
 use std::collections::BTreeMap;
 
 /// Returns the primitives that turn a program into `scop` in the order of `tiled`; `Unsupported` if they do not exist.
-pub fn words(original: &Original, scop: &Scop, tiled: &Tiled) -> Result<Vec<Primitive>> {
+pub fn express(original: &SourceProgram, scop: &Scop, tiled: &Tiled) -> Result<Vec<Primitive>> {
     let mut emitter = Emitter { scop, primitives: program(original, scop)?, links: BTreeMap::new(), phases: true };
     let (from, mut target) = (emitter.rows_apart(&scop.order.root), emitter.plain(&tiled.schedule));
     if let Node::Band(band, child) = &target
@@ -56,7 +56,7 @@ pub fn words(original: &Original, scop: &Scop, tiled: &Tiled) -> Result<Vec<Prim
 }
 
 /// Returns the primitives that turn the program into `scop`.
-fn program(original: &Original, scop: &Scop) -> Result<Vec<Primitive>> {
+fn program(original: &SourceProgram, scop: &Scop) -> Result<Vec<Primitive>> {
     let mut primitives = vec![];
     let mut at = (original.normal)()?;
     if at != original.written {
@@ -166,7 +166,8 @@ impl Emitter<'_> {
                     let written = |name: &String| {
                         let of = |id| self.scop.order.path(id).into_iter();
                         let rows = row.phi.iter().flat_map(|p| of(p.0));
-                        rows.into_iter().any(|s| matches!(s, crate::poly::schedule::Step::Row(r) if r.name == *name))
+                        rows.into_iter()
+                            .any(|s| matches!(s, crate::poly::schedule::TimeDimension::Row(r) if r.name == *name))
                     };
                     let base = row.name.clone();
                     let mut k = 1;
@@ -321,7 +322,8 @@ impl Emitter<'_> {
 fn rows(node: &Node, id: StatementId) -> Vec<Row> {
     let schedule = Schedule { root: node.clone() };
     let path = schedule.path(id).into_iter();
-    path.filter_map(|s| if let crate::poly::schedule::Step::Row(r) = s { Some(r.clone()) } else { None }).collect()
+    path.filter_map(|s| if let crate::poly::schedule::TimeDimension::Row(r) = s { Some(r.clone()) } else { None })
+        .collect()
 }
 
 /// The statements below a node in their order.

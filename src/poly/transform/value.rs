@@ -5,7 +5,7 @@
 //! gives, and no write to an element that the definition reads lies between it and the use.
 
 use super::cache::{instance_conditions, solve, tensor, violation};
-use super::insert::touches;
+use super::insert::element_accesses;
 use crate::expr::Affine;
 use crate::expr::syntax::Name;
 use crate::expr::{BufferId, Index};
@@ -74,7 +74,7 @@ fn meeting(reader: &Statement, guard: &[Affine], index: &[Index], writer: &State
 /// Refuses where a write to what `value` is computed from comes after the computation and before a use of the result. `same`
 /// are rows whose iterations compute their own.
 pub fn check_sources(scop: &Scop, value: &Value, same: &[Row], isl: &Isl) -> Result<()> {
-    for read in touches(scop, &value.readers, value.tensor, false) {
+    for read in element_accesses(scop, &value.readers, value.tensor, false) {
         for &w in &value.writers {
             let (x, y) = (scop.statement(read.statement), scop.statement(w));
             let (n, m) = (x.iterators.len(), y.iterators.len());
@@ -129,7 +129,7 @@ pub fn check_sources(scop: &Scop, value: &Value, same: &[Row], isl: &Isl) -> Res
 /// Refuses a read of an element that no instance of an assignment gives before, in the same iteration of the rows `same`.
 pub fn check_given(scop: &Scop, value: &Value, same: &[Row], isl: &Isl) -> Result<()> {
     let name = &scop.tensor(value.tensor).name;
-    for read in touches(scop, &value.readers, value.tensor, false) {
+    for read in element_accesses(scop, &value.readers, value.tensor, false) {
         let x = scop.statement(read.statement);
         let index: Option<Vec<Affine>> = read.index.iter().map(|i| i.affine().cloned()).collect();
         let Some(index) = index else {
@@ -190,7 +190,7 @@ fn solve_with<'a>(
 
 /// Refuses where an element is read before it is written.
 pub fn check_first(scop: &Scop, value: &Value, isl: &Isl) -> Result<()> {
-    for read in touches(scop, &value.readers, value.tensor, false) {
+    for read in element_accesses(scop, &value.readers, value.tensor, false) {
         for &w in &value.writers {
             let (x, y) = (scop.statement(read.statement), scop.statement(w));
             let n = x.iterators.len();

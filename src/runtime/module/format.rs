@@ -9,7 +9,7 @@
 //! | 40.. | the description (postcard): the module, and the one of its initial values if there is one |
 //! | at a multiple of 64, to the end | weights, used in place |
 //!
-//! All numbers are little-endian. The checksum finds damage; it is no signature.
+//! All numbers are little-endian. The checksum finds damage; it is not a signature.
 
 use super::{Buffer, Kernel, Mapping, Module, ModuleParts, OutputSpec, Step, TensorSpec, Weights};
 use crate::{Error, Platform, Result, file};
@@ -123,7 +123,7 @@ impl Module {
     /// Maps a module's file into memory. Refuses a file that is damaged, of another version, or for another platform.
     ///
     /// # Errors
-    /// [`Error::Io`] where the file cannot be read; [`Error::Invalid`] where it is no module, damaged, or of another
+    /// [`Error::Io`] where the file cannot be read; [`Error::Invalid`] where it is not a module, is damaged, or of another
     /// version; [`Error::Unsupported`] where it is for another platform.
     ///
     /// # Safety
@@ -157,7 +157,7 @@ impl Module {
     /// Reads a module from the contents of its file. It may be for another platform.
     ///
     /// # Errors
-    /// [`Error::Invalid`] where the bytes are no module, damaged, or of another version; [`Error::Io`] where the system
+    /// [`Error::Invalid`] where the bytes are not a module, are damaged, or have another version; [`Error::Io`] where the system
     /// has no memory.
     ///
     /// # Safety

@@ -1,6 +1,6 @@
 //! ArgMax and ArgMin: positions of the greatest or the least element along an axis.
 
-use super::element::{Around, Element, misuse, with_elements};
+use super::element::{AxisExtents, Element, misuse, with_elements};
 use super::{View, ViewMut};
 use crate::{DType, Result};
 
@@ -17,8 +17,8 @@ pub fn arg_min(attributes: &[i64], inputs: &[View], outputs: &mut [ViewMut]) -> 
 
 fn arg_extreme<const MAX: bool>(attributes: &[i64], inputs: &[View], outputs: &mut [ViewMut]) -> Result<()> {
     let ([axis, _keep, last], [input], [output]) = (attributes, inputs, outputs) else { return Err(misuse("argmax")) };
-    let around = Around::axis(input.shape, *axis)?;
-    let Around { outer, extent, inner } = around;
+    let around = AxisExtents::axis(input.shape, *axis)?;
+    let AxisExtents { outer, extent, inner } = around;
     if output.dtype != DType::I64 || output.data.len() != outer * inner * 8 || (extent == 0 && outer * inner > 0) {
         return Err(misuse("argmax"));
     }
@@ -39,7 +39,13 @@ fn better<T: PartialOrd>(max: bool, a: T, b: T) -> bool {
 const LANES: usize = 16;
 
 /// The axis is the last: first how great the greatest is, then where.
-fn in_row<T: Element<N>, const N: usize>(max: bool, last: bool, around: Around, data: &[u8], places: &mut [[u8; 8]]) {
+fn in_row<T: Element<N>, const N: usize>(
+    max: bool,
+    last: bool,
+    around: AxisExtents,
+    data: &[u8],
+    places: &mut [[u8; 8]],
+) {
     let rows = data.as_chunks::<N>().0.chunks_exact(around.extent.max(1));
     for (row, place) in rows.zip(places) {
         let best = if max { extreme::<T, N, true>(row) } else { extreme::<T, N, false>(row) };
@@ -74,11 +80,11 @@ const COLUMNS: usize = 512;
 fn across_rows<T: Element<N>, const N: usize>(
     max: bool,
     last: bool,
-    around: Around,
+    around: AxisExtents,
     data: &[u8],
     places: &mut [[u8; 8]],
 ) {
-    let Around { extent, inner, .. } = around;
+    let AxisExtents { extent, inner, .. } = around;
     let elements = data.as_chunks::<N>().0;
     let (mut best, mut rows) = ([T::ZERO; COLUMNS], [0u32; COLUMNS]);
     for (slab, places) in elements.chunks_exact((extent * inner).max(1)).zip(places.chunks_exact_mut(inner.max(1))) {

@@ -1,6 +1,6 @@
 //! Sums of all elements up to each one of an axis.
 
-use super::element::{Around, Element, misuse, with_elements};
+use super::element::{AxisExtents, Element, misuse, with_elements};
 use super::{View, ViewMut};
 use crate::{DType, Result};
 
@@ -9,7 +9,7 @@ pub fn cumulative_sum(attributes: &[i64], inputs: &[View], outputs: &mut [ViewMu
     let ([axis, exclusive, reverse], [input, ..], [output]) = (attributes, inputs, outputs) else {
         return Err(misuse("cumsum"));
     };
-    let around = Around::axis(input.shape, *axis)?;
+    let around = AxisExtents::axis(input.shape, *axis)?;
     if output.dtype != input.dtype || output.data.len() != input.data.len() {
         return Err(misuse("cumsum"));
     }
@@ -22,7 +22,7 @@ pub fn cumulative_sum(attributes: &[i64], inputs: &[View], outputs: &mut [ViewMu
 }
 
 fn along_row<T: Element<N>, const N: usize>(
-    around: Around,
+    around: AxisExtents,
     exclusive: bool,
     reverse: bool,
     data: &[u8],
@@ -44,13 +44,13 @@ fn along_row<T: Element<N>, const N: usize>(
 
 /// Each row of sums is the one before it plus a row of elements.
 fn across_rows<T: Element<N>, const N: usize>(
-    around: Around,
+    around: AxisExtents,
     exclusive: bool,
     reverse: bool,
     data: &[u8],
     sums: &mut [u8],
 ) {
-    let Around { extent, inner, .. } = around;
+    let AxisExtents { extent, inner, .. } = around;
     let slab = (extent * inner).max(1);
     let slabs = data.as_chunks::<N>().0.chunks_exact(slab);
     for (data, sums) in slabs.zip(sums.as_chunks_mut::<N>().0.chunks_exact_mut(slab)) {

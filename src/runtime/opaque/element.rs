@@ -85,18 +85,22 @@ pub fn misuse(name: &str) -> Error {
 
 /// Numbers of elements before, along and after an axis of a tensor.
 #[derive(Clone, Copy)]
-pub struct Around {
+pub struct AxisExtents {
     pub outer: usize,
     pub extent: usize,
     pub inner: usize,
 }
 
-impl Around {
-    pub fn axis(shape: &[i64], axis: i64) -> Result<Around> {
+impl AxisExtents {
+    pub fn axis(shape: &[i64], axis: i64) -> Result<AxisExtents> {
         let axis = usize::try_from(axis).ok().filter(|&a| a < shape.len());
         let axis = axis.ok_or_else(|| Error::Invalid(format!("no such axis in shape {shape:?}")))?;
         let product = |dims: &[i64]| dims.iter().product::<i64>() as usize;
-        Ok(Around { outer: product(&shape[..axis]), extent: shape[axis] as usize, inner: product(&shape[axis + 1..]) })
+        Ok(AxisExtents {
+            outer: product(&shape[..axis]),
+            extent: shape[axis] as usize,
+            inner: product(&shape[axis + 1..]),
+        })
     }
 }
 

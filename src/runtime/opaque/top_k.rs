@@ -4,7 +4,7 @@
 //! place then (Williams, "Algorithm 232: Heapsort", 1964). The order is total: not-a-number is the greatest, equals
 //! keep their order.
 
-use super::element::{Around, Element, misuse, with_elements};
+use super::element::{AxisExtents, Element, misuse, with_elements};
 use super::{View, ViewMut};
 use crate::{DType, Result};
 
@@ -13,7 +13,7 @@ pub fn top_k(attributes: &[i64], inputs: &[View], outputs: &mut [ViewMut]) -> Re
     let ([k, axis, largest, _sorted], [input, ..], [values, indices]) = (attributes, inputs, outputs) else {
         return Err(misuse("topk"));
     };
-    let around = Around::axis(input.shape, *axis)?;
+    let around = AxisExtents::axis(input.shape, *axis)?;
     let k = usize::try_from(*k).map_err(|_| misuse("topk"))?;
     let count = around.outer * k * around.inner;
     let fits = values.dtype == input.dtype
@@ -35,7 +35,7 @@ pub fn top_k(attributes: &[i64], inputs: &[View], outputs: &mut [ViewMut]) -> Re
 }
 
 fn largest_of<T: Element<N>, const N: usize>(
-    around: Around,
+    around: AxisExtents,
     k: usize,
     data: &[u8],
     values: &mut [u8],
@@ -45,7 +45,7 @@ fn largest_of<T: Element<N>, const N: usize>(
 }
 
 fn smallest_of<T: Element<N>, const N: usize>(
-    around: Around,
+    around: AxisExtents,
     k: usize,
     data: &[u8],
     values: &mut [u8],
@@ -58,14 +58,14 @@ fn smallest_of<T: Element<N>, const N: usize>(
 const BLOCK: usize = 32;
 
 fn select<T: Element<N>, const N: usize, R: Ord + Copy>(
-    around: Around,
+    around: AxisExtents,
     k: usize,
     data: &[u8],
     values: &mut [u8],
     indices: &mut [[u8; 8]],
     rank: impl Fn(T) -> R,
 ) {
-    let Around { outer, extent, inner } = around;
+    let AxisExtents { outer, extent, inner } = around;
     let (data, values) = (data.as_chunks::<N>().0, values.as_chunks_mut::<N>().0);
     for o in 0..outer {
         for i in 0..inner {

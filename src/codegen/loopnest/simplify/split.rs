@@ -47,7 +47,7 @@ impl Simplifier<'_> {
         self.regions(&conditions, first, end, l.step, size).unwrap_or(whole)
     }
 
-    /// The rest of a body in versions for the parts of an axis that is no loop to be split: a parallel variable or a
+    /// Makes a version of the rest of a body for each part of an axis that is not a loop: a parallel variable or a
     /// quotient. `None` when no condition asks for it.
     pub fn versions(&mut self, rest: &[Stmt], env: &mut Env, facts: &mut Facts) -> Option<Vec<Stmt>> {
         let known = self.vars.len() as u32;

@@ -4,7 +4,7 @@ use super::{Sample, assert_close, inputs, pool, spelled_norm, turned, window};
 use crate::codegen::Target;
 use crate::expr::{BinaryOp, CompareOp};
 use crate::graph::egraph::network::{Head, Term};
-use crate::graph::egraph::{Optimized, Options, optimize};
+use crate::graph::egraph::{EgraphOptions, Optimized, optimize};
 use crate::graph::extract::Outcome;
 use crate::graph::ir::{Node, Source, ValueId};
 use crate::graph::op::{Layout, Op, PoolKind, ReduceOp};
@@ -52,7 +52,8 @@ fn a_convolutional_network_runs_in_channels_last_with_one_transposition() {
     let root = small_network(&mut s);
     s.graph.outputs = vec![root];
     let given = inputs(&mut s);
-    let Optimized { graph: out, report, .. } = optimize(&s.graph, &Target::avx512(), &Options::default()).unwrap();
+    let Optimized { graph: out, report, .. } =
+        optimize(&s.graph, &Target::avx512(), &EgraphOptions::default()).unwrap();
     let count = |f: &dyn Fn(&Op) -> bool| out.nodes.iter().filter(|n| f(&n.op)).count();
     assert_eq!(count(&|op| matches!(op, Op::Transpose { .. })), 1, "{out}");
     assert_eq!(count(&|op| matches!(op, Op::Conv { layout: Layout::Nhwc, .. })), 3, "{out}{report}");
@@ -118,7 +119,8 @@ fn a_selected_activation_needs_no_transposition() {
         }
         let mean = s.reduce(ReduceOp::Mean, x, &[2, 3], false);
         s.graph.outputs = vec![mean];
-        let Optimized { graph: out, report, .. } = optimize(&s.graph, &Target::avx512(), &Options::default()).unwrap();
+        let Optimized { graph: out, report, .. } =
+            optimize(&s.graph, &Target::avx512(), &EgraphOptions::default()).unwrap();
         let count = |f: &dyn Fn(&Op) -> bool| out.nodes.iter().filter(|n| f(&n.op)).count();
         assert_eq!(count(&|op| matches!(op, Op::Conv { layout: Layout::Nhwc, .. })), 2, "{out}{report}");
         assert_eq!(count(&|op| matches!(op, Op::Transpose { .. })), 1, "{out}{report}");
@@ -135,7 +137,7 @@ fn a_recognised_norm_has_small_constants() {
     let shifted = s.add(scaled, two);
     s.graph.outputs = vec![shifted];
     let given = inputs(&mut s);
-    let Optimized { graph: out, .. } = optimize(&s.graph, &Target::avx512(), &Options::default()).unwrap();
+    let Optimized { graph: out, .. } = optimize(&s.graph, &Target::avx512(), &EgraphOptions::default()).unwrap();
     assert!(matches!(out.nodes[..], [Node { op: Op::LayerNorm { .. }, .. }]), "{out}");
     let constants = out.values.iter().filter(|v| matches!(v.source, Source::Constant(_)));
     assert!(constants.clone().count() > 0 && constants.into_iter().all(|v| v.ty.elements() == 1), "{out}");
@@ -152,7 +154,7 @@ fn names_of_rules_are_checked() {
     let root = small_network(&mut s);
     s.graph.outputs = vec![root];
     let without = |name: &str| {
-        let options = Options { without: vec![name.into()], ..Options::default() };
+        let options = EgraphOptions { without: vec![name.into()], ..EgraphOptions::default() };
         optimize(&s.graph, &Target::avx2(), &options).map(|o| o.report)
     };
     for name in rules::names() {
@@ -171,7 +173,7 @@ fn rewriting_stops_after_the_number_asked_for() {
     let given = inputs(&mut s);
     let expected = crate::graph::interpret::network::run(&s.graph, &given).unwrap();
     let run = |stop_after| {
-        let options = Options { stop_after, ..Options::default() };
+        let options = EgraphOptions { stop_after, ..EgraphOptions::default() };
         optimize(&s.graph, &Target::avx2(), &options).unwrap()
     };
     let all: usize = run(None).report.rules.iter().map(|r| r.1).sum();
@@ -190,7 +192,7 @@ fn blocks_of_channels_are_chosen_where_they_are_cheapest() {
     let given = inputs(&mut s);
     let channels_last: Vec<String> = ["conv-nhwc", "max-pool-nhwc"].map(String::from).to_vec();
     let run = |blocked, without: &[String]| {
-        let options = Options { blocked, without: without.to_vec(), ..Options::default() };
+        let options = EgraphOptions { blocked, without: without.to_vec(), ..EgraphOptions::default() };
         let Optimized { graph: out, report, .. } = optimize(&s.graph, &Target::avx512(), &options).unwrap();
         assert_close(
             &crate::graph::interpret::network::run(&s.graph, &given).unwrap(),
@@ -216,7 +218,7 @@ fn the_same_graph_gives_the_same_result() {
         let mut s = Sample::default();
         let root = small_network(&mut s);
         s.graph.outputs = vec![root];
-        optimize(&s.graph, &Target::avx512(), &Options::default()).unwrap().graph.to_string()
+        optimize(&s.graph, &Target::avx512(), &EgraphOptions::default()).unwrap().graph.to_string()
     };
     assert_eq!(run(), run());
 }
@@ -228,10 +230,13 @@ fn growth_is_limited_by_counts() {
     s.graph.outputs = vec![root];
     let given = inputs(&mut s);
     for options in [
-        Options { max_iterations: 1, ..Options::default() },
-        Options { max_ilp_variables: 0, ..Options::default() },
-        Options { max_ilp_variables: 60, ..Options::default() },
-        Options { without: rules::all(None).iter().map(|r| r.name.to_string()).collect(), ..Options::default() },
+        EgraphOptions { max_iterations: 1, ..EgraphOptions::default() },
+        EgraphOptions { max_ilp_variables: 0, ..EgraphOptions::default() },
+        EgraphOptions { max_ilp_variables: 60, ..EgraphOptions::default() },
+        EgraphOptions {
+            without: rules::all(None).iter().map(|r| r.name.to_string()).collect(),
+            ..EgraphOptions::default()
+        },
     ] {
         let Optimized { graph: out, report, .. } = optimize(&s.graph, &Target::avx2(), &options).unwrap();
         let windows = matches!(report.extraction.outcome, Outcome::Windows { solved, of } if solved == of && of > 2);

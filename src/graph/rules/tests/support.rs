@@ -7,7 +7,7 @@ use crate::graph::egraph::convert::{Loaded, load};
 use crate::graph::egraph::network::Network;
 use crate::graph::egraph::saturate::{Budget, saturate};
 use crate::graph::egraph::support::{self, is_complete};
-use crate::graph::egraph::{Optimized, Options, optimize};
+use crate::graph::egraph::{EgraphOptions, Optimized, optimize};
 use crate::graph::ir::ValueId;
 use crate::graph::op::{Layout, Op};
 use crate::graph::rules;
@@ -138,7 +138,8 @@ fn inverse_rules_leave_every_class_computable() {
 fn assert_optimizes(s: &mut Sample, root: ValueId) {
     s.graph.outputs = vec![root];
     let given = inputs(s);
-    let Optimized { graph: out, report, .. } = optimize(&s.graph, &Target::avx512(), &Options::default()).unwrap();
+    let Optimized { graph: out, report, .. } =
+        optimize(&s.graph, &Target::avx512(), &EgraphOptions::default()).unwrap();
     assert!(report.stop == crate::graph::egraph::saturate::Stop::Saturated, "{report}");
     assert_close(
         &crate::graph::interpret::network::run(&s.graph, &given).unwrap(),

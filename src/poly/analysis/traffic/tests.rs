@@ -4,7 +4,7 @@
 use super::*;
 use crate::codegen::loopnest::LoopKind;
 use crate::language;
-use crate::language::meaning::Computation;
+use crate::language::lowered::Computation;
 use crate::pipeline::kernel::{self, Statements};
 use std::collections::{BTreeMap, HashMap};
 
@@ -98,8 +98,8 @@ impl Simulation<'_> {
 fn scheduled(text: &str) -> LoopNest {
     let file = language::parse("test", text).unwrap();
     let program = file.program(None).unwrap();
-    let meaning = file.lower(program, &BTreeMap::new(), None).unwrap();
-    let scheduled = file.schedule(&meaning, file.schedules_of(program)[0], crate::codegen::Isa::Avx2).unwrap();
+    let lowered = file.lower(program, &BTreeMap::new(), None).unwrap();
+    let scheduled = file.schedule(&lowered, file.schedules_of(program)[0], crate::codegen::Isa::Avx2).unwrap();
     scheduled.lower(&crate::codegen::Target::avx2()).unwrap().1.nest
 }
 
@@ -159,8 +159,8 @@ fn what_data_points_to_may_lie_anywhere() {
     let text = "def take(f32(M, 16) X, i64(N) at) -> (Y) { Y(i, j) = X(at(i), j) where i in 0..N, j in 0..16 }";
     let file = language::parse("test", text).unwrap();
     let sizes = [("M".to_string(), 4096), ("N".to_string(), 32)].into();
-    let meaning = file.lower(file.program(None).unwrap(), &sizes, None).unwrap();
-    let Computation::Def(program) = &meaning.computation else { panic!("an expression") };
+    let lowered = file.lower(file.program(None).unwrap(), &sizes, None).unwrap();
+    let Computation::Def(program) = &lowered.computation else { panic!("an expression") };
     let statements = Statements::of_expression("take", program).unwrap();
     let nest = kernel::compile(statements, &small()).unwrap().kernel.nest;
     assert!(nest.body.iter().all(|s| !matches!(s, Stmt::Loop { kind: LoopKind::Waves { .. }, .. })));

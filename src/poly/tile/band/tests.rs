@@ -2,7 +2,7 @@
 
 use crate::codegen::Target;
 use crate::language;
-use crate::language::meaning::Computation;
+use crate::language::lowered::Computation;
 use crate::poly::analysis::{dependence, legality};
 use crate::poly::lower::{Kernel, lower};
 use crate::poly::normalize::array_expansion::expand;
@@ -45,8 +45,8 @@ impl Outcome {
 /// Schedules, tiles and lowers a program and compares what its loops compute with its instances in the original order.
 fn compiled(text: &str) -> Outcome {
     let file = language::parse("test", text).unwrap();
-    let meaning = file.lower(file.program(None).unwrap(), &BTreeMap::new(), None).unwrap();
-    let Computation::Loop(scop) = meaning.computation else { panic!("a loop program") };
+    let lowered = file.lower(file.program(None).unwrap(), &BTreeMap::new(), None).unwrap();
+    let Computation::Loop(scop) = lowered.computation else { panic!("a loop program") };
     let scop = expand(&scop).unwrap();
     let dependences = dependence::analyze(&scop).unwrap();
     let (schedule, report) = ilp::schedule(&scop, &dependences).unwrap();

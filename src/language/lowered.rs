@@ -1,6 +1,6 @@
-//! Meaning of a program for known sizes: a tensor expression or a Scop, and its initial values.
+//! Programs of known sizes: a tensor expression or a Scop, and the initial values of its arrays.
 
-use crate::language::source::Problem;
+use crate::language::source::Diagnostic;
 use crate::language::syntax::{Body, File, Program};
 use crate::language::{def, loops};
 use crate::poly::analysis::index_range;
@@ -12,9 +12,9 @@ use crate::poly::transform::primitive;
 use crate::runtime::Result;
 use std::collections::BTreeMap;
 
-/// The meaning of a program for known sizes.
+/// A program of known sizes.
 #[derive(Clone, Debug)]
-pub struct Meaning {
+pub struct LoweredProgram {
     pub name: String,
     pub sizes: BTreeMap<String, i64>,
     pub computation: Computation,
@@ -28,7 +28,7 @@ pub enum Computation {
     Loop(Scop),
 }
 
-impl Meaning {
+impl LoweredProgram {
     /// The arrays that the program knows: inputs, outputs, temporaries.
     pub fn arrays(&self) -> &[crate::poly::statement::TensorDecl] {
         match &self.computation {
@@ -57,31 +57,39 @@ impl Computation {
 }
 
 impl File {
-    /// What `program` of this file computes, with sizes as they are given, or of the set called `chosen`.
+    /// Lowers `program` of this file for the sizes `given`, or those of the set called `chosen`.
+    ///
+    /// # Errors
+    /// `Invalid` or `Unsupported` at a place of the text.
     #[doc(hidden)]
-    pub fn lower(&self, program: &Program, given: &BTreeMap<String, i64>, chosen: Option<&str>) -> Result<Meaning> {
+    pub fn lower(
+        &self,
+        program: &Program,
+        given: &BTreeMap<String, i64>,
+        chosen: Option<&str>,
+    ) -> Result<LoweredProgram> {
         let lower = || {
             let sizes = program.bind(given, chosen)?;
             let computation = match &program.body {
                 Body::Def { .. } => Computation::Def(def::lower(program, &sizes)?),
                 Body::Loop { .. } => Computation::Loop(loops::lower(program, &sizes)?),
             };
-            let mut meaning = Meaning { name: program.name.text.clone(), sizes, computation, initial: None };
+            let mut lowered = LoweredProgram { name: program.name.text.clone(), sizes, computation, initial: None };
             if !program.initial.is_empty() {
                 for e in &program.initial {
-                    if let Some(a) = meaning.arrays().iter().find(|a| a.name == *e.target)
+                    if let Some(a) = lowered.arrays().iter().find(|a| a.name == *e.target)
                         && !a.role.is_given()
                     {
                         let message = format!("`{}` has no initial values: the program computes it", e.target);
-                        return Err(Problem::invalid(e.target.span, message));
+                        return Err(Diagnostic::invalid(e.target.span, message));
                     }
                 }
                 let given = |a: &&crate::poly::statement::TensorDecl| a.role.is_given() && a.role != Role::Constant;
                 let arrays: Vec<crate::poly::statement::TensorDecl> =
-                    meaning.arrays().iter().filter(given).cloned().collect();
-                meaning.initial = Some(def::lower_initial(&program.initial, &arrays, &meaning.sizes, program.style())?);
+                    lowered.arrays().iter().filter(given).cloned().collect();
+                lowered.initial = Some(def::lower_initial(&program.initial, &arrays, &lowered.sizes, program.style())?);
             }
-            Ok(meaning)
+            Ok(lowered)
         };
         lower().map_err(|problem| self.source.error(problem))
     }
@@ -92,13 +100,16 @@ impl File {
         self.schedules.iter().filter(|s| s.program == program.name).collect()
     }
 
-    /// The loops of `meaning` as they are written: what schedules by hand begin with.
+    /// Returns the Scop of the loops as written, with which schedules by hand begin.
+    ///
+    /// # Errors
+    /// `Invalid` or `Unsupported` at a place of the text.
     #[doc(hidden)]
-    pub fn written(&self, meaning: &Meaning) -> Result<Scop> {
-        match &meaning.computation {
-            Computation::Loop(_) => loops::lower_over_indices(self.program(Some(&meaning.name))?, &meaning.sizes)
+    pub fn written(&self, lowered: &LoweredProgram) -> Result<Scop> {
+        match &lowered.computation {
+            Computation::Loop(_) => loops::lower_over_indices(self.program(Some(&lowered.name))?, &lowered.sizes)
                 .map_err(|problem| self.source.error(problem)),
-            Computation::Def(program) => textual_order::in_loops(&meaning.name, program),
+            Computation::Def(program) => textual_order::in_loops(&lowered.name, program),
         }
     }
 }
