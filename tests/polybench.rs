@@ -15,55 +15,12 @@ mod statistics;
 #[path = "polybench/stencils.rs"]
 mod stencils;
 
-use common::{host_targets, root};
+pub use common::array::Array;
+use common::{host_targets, reals, root};
 use std::collections::BTreeMap;
-use std::ops::{Index, IndexMut};
+use std::ops::Index;
 use std::sync::Arc;
-use tilewright::{Model, Options, Session, Target, Tensor};
-
-/// An array of any rank, row-major.
-#[derive(Clone, Debug)]
-pub struct Array {
-    shape: Vec<usize>,
-    data: Vec<f64>,
-}
-
-impl Array {
-    pub fn zeros(shape: &[usize]) -> Array {
-        Array { shape: shape.to_vec(), data: vec![0.0; shape.iter().product()] }
-    }
-
-    pub fn vector(n: usize, f: impl Fn(usize) -> f64) -> Array {
-        Array { shape: vec![n], data: (0..n).map(f).collect() }
-    }
-
-    pub fn matrix(m: usize, n: usize, f: impl Fn(usize, usize) -> f64) -> Array {
-        Array { shape: vec![m, n], data: (0..m * n).map(|k| f(k / n, k % n)).collect() }
-    }
-
-    fn at<const D: usize>(&self, index: [usize; D]) -> usize {
-        assert!(
-            D == self.shape.len() && index.iter().zip(&self.shape).all(|(i, n)| i < n),
-            "{index:?} {:?}",
-            self.shape
-        );
-        index.iter().zip(&self.shape).fold(0, |at, (i, n)| at * n + i)
-    }
-}
-
-impl<const D: usize> Index<[usize; D]> for Array {
-    type Output = f64;
-    fn index(&self, index: [usize; D]) -> &f64 {
-        &self.data[self.at(index)]
-    }
-}
-
-impl<const D: usize> IndexMut<[usize; D]> for Array {
-    fn index_mut(&mut self, index: [usize; D]) -> &mut f64 {
-        let at = self.at(index);
-        &mut self.data[at]
-    }
-}
+use tilewright::{Model, Options, Session, Target};
 
 /// The sizes of a kernel by name.
 pub struct Sizes<'a>(&'a BTreeMap<String, i64>);
@@ -118,13 +75,6 @@ const KERNELS: [(&str, Reference); 30] = [
     ("trmm", blas::trmm),
 ];
 
-fn values(tensor: &Tensor) -> Vec<f64> {
-    match tensor.dtype {
-        tilewright::DType::I32 => tensor.to_vec::<i32>().into_iter().map(f64::from).collect(),
-        _ => tensor.to_vec::<f64>(),
-    }
-}
-
 /// The first element that differs by more than a relative 1e-9, and by more than 1e-11 of the largest: what a recursion
 /// such as durbin's makes of the rounding of a sum.
 fn difference(name: &str, found: &[f64], wanted: &[f64]) -> Option<String> {
@@ -159,7 +109,7 @@ fn check(set: &str, target: &Target) {
             let given: Vec<_> = given.iter().map(|(name, tensor)| (name.as_str(), tensor)).collect();
             let outputs = session.run(&given).unwrap();
             assert_eq!(outputs.len(), wanted.len(), "{name}");
-            let outputs: Vec<Vec<f64>> = outputs.iter().map(values).collect();
+            let outputs: Vec<Vec<f64>> = outputs.iter().map(reals).collect();
             if name == "gramschmidt" {
                 wrong.extend(solvers::gramschmidt_difference(&outputs, &wanted));
                 continue;

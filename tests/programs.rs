@@ -5,11 +5,11 @@ mod common;
 #[path = "programs/reference.rs"]
 mod reference;
 
-use common::{host_targets, root};
+use common::{host_targets, reals, root};
 use reference::Arrays;
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use tilewright::{DType, Model, Options, Session, Target, Tensor};
+use tilewright::{DType, Model, Options, Session, Target};
 
 /// Changes the arrays as the program does.
 type Reference = fn(&mut Arrays);
@@ -39,16 +39,6 @@ const PROGRAMS: [(&str, Reference); 22] = [
     ("trsm", reference::trsm),
 ];
 
-/// Elements as f64.
-fn values(tensor: &Tensor) -> Vec<f64> {
-    match tensor.dtype {
-        DType::F64 => tensor.to_vec(),
-        DType::F32 => tensor.to_vec::<f32>().into_iter().map(f64::from).collect(),
-        DType::I64 => tensor.to_vec::<i64>().into_iter().map(|v| v as f64).collect(),
-        _ => tensor.to_vec::<i32>().into_iter().map(f64::from).collect(),
-    }
-}
-
 /// Runs `model` on its initial values; the first output that is not what `reference` computes.
 fn difference(model: &Model, target: &Target, sizes: &BTreeMap<String, i64>, reference: Reference) -> Option<String> {
     let options = Options { target: Some(target.clone()), ..Options::default() };
@@ -59,7 +49,7 @@ fn difference(model: &Model, target: &Target, sizes: &BTreeMap<String, i64>, ref
     for threads in [1, 2] {
         let session = Session::new(module.clone(), threads).unwrap();
         let initial = session.initial_values().unwrap();
-        let mut arrays = Arrays::new(sizes, initial.iter().map(|(name, t)| (name.as_str(), &t.shape[..], values(t))));
+        let mut arrays = Arrays::new(sizes, initial.iter().map(|(name, t)| (name.as_str(), &t.shape[..], reals(t))));
         reference(&mut arrays);
         let given: Vec<_> = initial.iter().map(|(name, tensor)| (name.as_str(), tensor)).collect();
         let outputs = session.run(&given).unwrap();
@@ -71,7 +61,7 @@ fn difference(model: &Model, target: &Target, sizes: &BTreeMap<String, i64>, ref
                 DType::F64 => 1e-11 * most,
                 _ => 0.0,
             };
-            let computed = values(tensor);
+            let computed = reals(tensor);
             assert_eq!(computed.len(), wanted.len(), "{name}");
             if let Some(at) = computed.iter().zip(wanted).position(|(c, w)| (c - w).abs() > tolerance || c.is_nan()) {
                 return Some(format!(

@@ -26,18 +26,6 @@ pub fn define(op: &Op, inputs: &[TensorType]) -> Result<Program> {
     let output = infer(op, &inputs.iter().collect::<Vec<_>>())?.remove(0);
     let mut b = Build::new(op, inputs, output);
     match op {
-        Op::Transpose { .. }
-        | Op::Reshape { .. }
-        | Op::Expand { .. }
-        | Op::Slice { .. }
-        | Op::Concat { .. }
-        | Op::Pad { .. }
-        | Op::Block { .. }
-        | Op::Unblock { .. }
-        | Op::Upsample { .. }
-        | Op::Gather { .. }
-        | Op::GatherElements { .. }
-        | Op::GatherNd { .. } => movement::define(&mut b, op),
         Op::Reduce { op, axes, keep } => reduction::reduce(&mut b, *op, axes, *keep),
         Op::Softmax { axis, log } => reduction::softmax(&mut b, *axis, *log),
         Op::LayerNorm { axis, epsilon } => reduction::layer_norm(&mut b, *axis, epsilon.get()),
@@ -45,13 +33,14 @@ pub fn define(op: &Op, inputs: &[TensorType]) -> Result<Program> {
         Op::Pool { kind, window, layout } => window::pool(&mut b, *kind, window, *layout),
         Op::Conv { window, group, layout } => window::conv(&mut b, window, *group, *layout),
         Op::ConvTranspose { window, group, layout, .. } => window::conv_transpose(&mut b, window, *group, *layout),
-        _ => {
+        _ if op.is_elementwise() => {
             let space = Space::over(&b.output.shape);
             let operands = (0..b.inputs.len()).map(|i| b.broadcast(i, &space)).collect();
             let body = scalar(op, b.inputs[0].dtype, operands)
                 .ok_or_else(|| Error::Internal(format!("{op} has no definition")))?;
             b.assign(b.target(), space, body);
         }
+        _ => movement::define(&mut b, op),
     }
     Ok(b.program)
 }

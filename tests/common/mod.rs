@@ -1,6 +1,8 @@
 //! Shared parts of integration tests: fixtures, comparison, the models of datasets/models.json.
 #![allow(dead_code, reason = "each test file uses a part")]
 
+#[path = "array.rs"]
+pub mod array;
 #[path = "../skip/mod.rs"]
 pub mod skip;
 
@@ -65,12 +67,14 @@ pub fn read_tensors(path: &Path) -> Vec<Tensor> {
     tensors
 }
 
-/// Elements as f64; integers beyond 2^53 are compared by [`difference`] as bytes.
+/// Elements as f64, in which integers beyond 2^53 are rounded.
 pub fn reals(tensor: &Tensor) -> Vec<f64> {
     match tensor.dtype {
         DType::F64 => tensor.to_vec(),
         DType::F32 => tensor.to_vec::<f32>().into_iter().map(f64::from).collect(),
-        other => panic!("{other} is no floating-point type of the fixtures"),
+        DType::I64 => tensor.to_vec::<i64>().into_iter().map(|v| v as f64).collect(),
+        DType::I32 => tensor.to_vec::<i32>().into_iter().map(f64::from).collect(),
+        other => panic!("{other} has no conversion to f64"),
     }
 }
 

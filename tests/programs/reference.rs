@@ -1,13 +1,7 @@
 //! Plain Rust for the programs: the loops as a book writes them, in f64.
 
+use super::common::array::Array;
 use std::collections::BTreeMap;
-use std::ops::{Index, IndexMut};
-
-/// An array of any rank, row-major.
-pub struct Array {
-    shape: Vec<usize>,
-    data: Vec<f64>,
-}
 
 /// The sizes and arrays of a program by name.
 pub struct Arrays {
@@ -41,27 +35,6 @@ impl Arrays {
 
     fn put(&mut self, name: &str, array: Array) {
         self.arrays.insert(name.to_string(), array);
-    }
-}
-
-impl Array {
-    fn at<const D: usize>(&self, index: [usize; D]) -> usize {
-        assert!(D == self.shape.len() && index.iter().zip(&self.shape).all(|(i, n)| i < n), "{index:?}");
-        index.iter().zip(&self.shape).fold(0, |at, (i, n)| at * n + i)
-    }
-}
-
-impl<const D: usize> Index<[usize; D]> for Array {
-    type Output = f64;
-    fn index(&self, index: [usize; D]) -> &f64 {
-        &self.data[self.at(index)]
-    }
-}
-
-impl<const D: usize> IndexMut<[usize; D]> for Array {
-    fn index_mut(&mut self, index: [usize; D]) -> &mut f64 {
-        let at = self.at(index);
-        &mut self.data[at]
     }
 }
 
