@@ -53,7 +53,11 @@ pub struct Compilation {
     pub kernels: Vec<Arc<CompiledKernel>>,
 }
 
-/// Compiles `graph`.
+/// Compiles a graph.
+///
+/// # Errors
+/// `Invalid` where the graph is not well formed or a rule is unknown; `Limit` where the memory exceeds the limits;
+/// `Unsupported` where a subscript from data cannot be checked.
 pub fn compile(source: &Graph, order: Order, options: &Options) -> Result<Compilation> {
     let (start, target) = (Instant::now(), options.target()?);
     let mut clock = Clock::default();
@@ -78,7 +82,10 @@ pub fn compile(source: &Graph, order: Order, options: &Options) -> Result<Compil
     Ok(Compilation { module, report, kernels })
 }
 
-/// The text of one stage, of all kernels or of those whose name contains `filter`. Nothing after the stage is run.
+/// Prints one stage, of all kernels or of those whose name contains `filter`. Later stages are not run.
+///
+/// # Errors
+/// Those of [`compile`]; `Invalid` where a network has no such stage or no kernel has such a name.
 pub fn explain(source: &Graph, order: Order, options: &Options, stage: Stage, filter: Option<&str>) -> Result<String> {
     source.verify()?;
     let target = options.target()?;
@@ -115,7 +122,10 @@ pub fn explain(source: &Graph, order: Order, options: &Options, stage: Stage, fi
     Ok(if text.is_empty() { "no kernels\n".into() } else { text })
 }
 
-/// The stage of this name.
+/// Finds the stage of this name.
+///
+/// # Errors
+/// `Invalid` where there is none.
 pub fn stage(name: &str) -> Result<Stage> {
     STAGES.iter().find(|s| s.0 == name).map(|s| s.1).ok_or_else(|| {
         let names: Vec<&str> = STAGES.iter().map(|s| s.0).collect();
@@ -139,7 +149,10 @@ fn check_arena(module: &Module, options: &Options) -> Result<()> {
     check_scratch(module, 1, &options.limits)
 }
 
-/// The scratch memory of `threads` threads must be within the limits.
+/// Checks the scratch memory of `threads` threads.
+///
+/// # Errors
+/// `Limit` where it exceeds the limits.
 pub fn check_scratch(module: &Module, threads: usize, limits: &Limits) -> Result<()> {
     let each = module.scratch_bytes();
     if each.checked_mul(threads.max(1) as u64).is_none_or(|all| all > limits.scratch_bytes) {

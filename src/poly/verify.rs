@@ -70,6 +70,9 @@ impl Scop {
 
 impl Statement {
     /// Returns true if `0 ≤ subscript < extent` wherever `guard` and the domain hold.
+    ///
+    /// # Errors
+    /// `Limit` where isl takes too many operations.
     pub fn in_bounds(&self, subscript: &Affine, guard: &[Affine], extent: i64, isl: &Isl) -> Result<bool> {
         let range = |v: Var| (0, self.iterators[v.0 as usize].extent - 1);
         let below = Affine::constant(extent - 1).add_scaled(subscript, -1);
@@ -98,7 +101,7 @@ pub fn check(scop: &Scop, schedule: &Schedule) -> Result<()> {
         let around = schedule.around(&users);
         if let Some(row) = p.rows.iter().find(|r| !is_fixed(r, &users, &around)) {
             return Err(Error::refused(format!(
-                "`{}` lives for one iteration of loop `{}`, which is not around all of its uses",
+                "`{}` is private to loop `{}`, which does not contain all of its uses",
                 scop.tensor(p.tensor).name,
                 row.name
             )));
@@ -109,6 +112,9 @@ pub fn check(scop: &Scop, schedule: &Schedule) -> Result<()> {
 
 impl Schedule {
     /// Checks that each statement is covered exactly once, by rows over its own iterators that tell its instances apart.
+    ///
+    /// # Errors
+    /// `Schedule` where the tree is malformed; `Limit` where isl takes too many operations.
     pub fn verify(&self, scop: &Scop) -> Result<()> {
         let all: Vec<StatementId> = scop.ids().collect();
         verify_node(&self.root, &all, scop)?;

@@ -30,7 +30,10 @@ impl<'a> Source<'a> {
         Source { proto, inputs, opset, read: Cell::new(0), mistyped: Cell::new(None) }
     }
 
-    /// Fails when the node has an operand that its conversion never asked for.
+    /// Checks that the conversion read every operand.
+    ///
+    /// # Errors
+    /// `Invalid` where the node has more operands than its operator takes.
     pub fn all_operands_are_read(&self) -> Result<()> {
         match self.inputs.len() {
             count if count > self.read.get() => {
@@ -40,7 +43,10 @@ impl<'a> Source<'a> {
         }
     }
 
-    /// Fails when an attribute has another type than its operator says.
+    /// Checks the types of the attributes.
+    ///
+    /// # Errors
+    /// `Invalid` where an attribute has another type than its operator says.
     pub fn attributes_have_their_types(&self) -> Result<()> {
         match self.mistyped.get() {
             Some(name) => Err(Error::Invalid(format!("its attribute `{name}` has the wrong type"))),
@@ -48,6 +54,10 @@ impl<'a> Source<'a> {
         }
     }
 
+    /// Returns operand `i`.
+    ///
+    /// # Errors
+    /// `Invalid` where it is missing.
     pub fn input(&self, i: usize) -> Result<ValueId> {
         self.optional(i).ok_or_else(|| Error::Invalid(format!("operand {i} is missing")))
     }

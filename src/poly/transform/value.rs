@@ -34,14 +34,17 @@ impl Value {
         Value { tensor, writers, readers }
     }
 
-    /// A temporary of this name that is in memory for the whole program.
+    /// Finds the temporary of this name, which must be in memory for the whole program.
+    ///
+    /// # Errors
+    /// `Schedule` where there is none, or nothing computes or reads it.
     pub fn new(scop: &Scop, name: &Name) -> Result<Value> {
         let tensor = tensor(scop, name)?;
         if scop.tensor(tensor).role != Role::Temporary {
             return refuse(format!("`{name}` is not a temporary: its values are part of the result"));
         }
         if scop.private(tensor).is_some() {
-            return refuse(format!("`{name}` already lives in an iteration of a loop"));
+            return refuse(format!("`{name}` is already private to a loop"));
         }
         let value = Value::of(scop, tensor);
         match (value.writers.is_empty(), value.readers.is_empty()) {
@@ -165,7 +168,12 @@ pub fn check_given(scop: &Scop, value: &Value, same: &[Row], isl: &Isl) -> Resul
                     element.join(",")
                 ));
             }
-            None => return refuse(format!("no assignment is known that computes what `{}` reads of `{name}`", x.name)),
+            None => {
+                return refuse(format!(
+                    "cannot find the assignment that computes the elements of `{name}` that `{}` reads",
+                    x.name
+                ));
+            }
         }
     }
     Ok(())
