@@ -278,7 +278,7 @@ def main():
     TARGET.mkdir(parents=True, exist_ok=True)
     options.output.mkdir(parents=True, exist_ok=True)
     environment.enter(dict.fromkeys(peer for suite in options.suites for peer in peers_of(suite, options)))
-    say("measuring what the processor can do")
+    say("measuring the limits of this processor")
     here = machine(options)
     report = {"date": time.strftime("%Y-%m-%d"), "machine": here, "suites": measured_before(options, here), "skipped": [], "interrupted": False}
 

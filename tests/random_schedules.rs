@@ -187,8 +187,8 @@ fn check(seed: u64, counts: &mut Counts, said: &mut String) -> Option<String> {
             let alone = [
                 "several instances of",
                 "has no waves",
-                "only outermost loops do",
-                "lives for one iteration of loop",
+                "only outermost loops may be parallel",
+                "is private to loop",
                 "across tiles of",
                 "belongs to no thread",
             ];

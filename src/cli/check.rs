@@ -15,13 +15,13 @@ pub struct Arguments {
     /// Only the schedules for this program
     #[arg(long, value_name = "NAME")]
     program: Option<String>,
-    /// The set of sizes of the programs, for those that --dim does not give
+    /// Set of sizes of the programs, for sizes that --dim does not give
     #[arg(long, value_name = "NAME")]
     size: Option<String>,
-    /// The target whose instructions `tensorize` chooses from; the host's best by default
+    /// Target whose instructions `tensorize` chooses from; the best one of this processor by default
     #[arg(long, value_name = "NAME")]
     target: Option<String>,
-    /// The value of a size
+    /// Value of a size
     #[arg(long = "dim", value_name = "NAME=N", value_parser = parse_dim)]
     dims: Vec<(String, i64)>,
 }

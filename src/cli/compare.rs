@@ -56,7 +56,7 @@ impl Arguments {
             file::check_writable(page)?;
         }
         let machine = |progress: &Progress| {
-            progress.stage("measuring what the processor can do");
+            progress.stage("measuring the limits of this processor");
             Machine::measure(&target, self.run.threads())
         };
         let (machine, programs, network) = if is_program {

@@ -19,14 +19,13 @@ use tilewright::{Error, Model, Options, Result, Tensor};
 /// Input tensors by name, the seed of the others, and the number of threads.
 #[derive(clap::Args)]
 pub struct RunArguments {
-    /// The contents of an input, from a .npy file; inputs not given have the program's initial values, or are filled
-    /// from the seed
+    /// Read an input from a .npy file; other inputs have the program's initial values, or values from the seed
     #[arg(long = "input", value_name = "NAME=FILE.npy", value_parser = parse_input)]
     inputs: Vec<(String, PathBuf)>,
-    /// Seed of the inputs that are not given: floating point in -1..1, integers 0 or 1 [default: 0]
+    /// Seed of inputs without values: floating point in -1..1, integers 0 or 1 [default: 0]
     #[arg(long, value_name = "S")]
     seed: Option<u64>,
-    /// Threads of one run [default: one a core]
+    /// Threads of one run [default: one for each core; 1 for `explain`]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
     threads: Option<u32>,
 }

@@ -22,11 +22,11 @@ use std::process::ExitCode;
 use tilewright::Result;
 use tilewright::internal::runtime::text::lines;
 
-/// A polyhedral compiler with an e-graph front: ONNX models and loop programs in, machine code out.
+/// Compiles ONNX models, tensor expressions and loop programs to machine code.
 #[derive(Parser)]
 #[command(name = "tilewright", version, arg_required_else_help = true)]
 pub struct Arguments {
-    /// No progress on standard error
+    /// Show no progress on standard error
     #[arg(long, global = true)]
     quiet: bool,
     #[command(subcommand)]
@@ -41,20 +41,20 @@ enum Command {
     Compile(compile::Arguments),
     /// List the targets and mark those that this processor runs
     Targets(targets::Arguments),
-    /// Measure a model's latency and that of each kernel
+    /// Measure the latency of a model and of each kernel
     Bench(bench::Arguments),
-    /// Show what the compiler did, or any stage as text
+    /// Show the decisions of the compiler, or any stage as text
     Explain(explain::Arguments),
     /// Prove or refuse every schedule of a .tile file
     Check(check::Arguments),
-    /// Run the schedules of a .tile file, the ILP's and the untransformed program in turn; for a network, every kernel twice
+    /// Measure the schedules of a .tile file beside the ILP's and the original order; for a network, each kernel in both
     Compare(crate::compare::arguments::Arguments),
-    /// Read the picture of a line of text with the PP-OCRv4 recogniser
+    /// Read a picture of one line of text with the PP-OCRv4 recogniser
     Demo(demo::Arguments),
 }
 
 impl Arguments {
-    /// Carries the command out.
+    /// Runs the command.
     pub fn run(self) -> Result<String> {
         let progress = Progress::new(self.quiet);
         match self.command {

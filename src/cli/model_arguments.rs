@@ -14,22 +14,22 @@ use tilewright::{Error, Result};
 pub struct ModelArguments {
     /// An ONNX file, a `.tile` program, or a module made by `compile`
     pub model: PathBuf,
-    /// The program of a .tile file; its first one by default
+    /// Program of a .tile file; the first one by default
     #[arg(long, value_name = "NAME")]
     pub program: Option<String>,
-    /// A schedule of the .tile file, instead of the one that the ILP finds
+    /// Schedule of the .tile file, instead of the ILP's
     #[arg(long, value_name = "NAME")]
     pub schedule: Option<String>,
-    /// The set of sizes of a .tile program, for those that --dim does not give
+    /// Set of sizes of a .tile program, for sizes that --dim does not give
     #[arg(long, value_name = "NAME")]
     pub size: Option<String>,
-    /// Compile for this target; one of `tilewright targets`, the host's best by default
+    /// Compile for this target, one of `tilewright targets`; the best one of this processor by default
     #[arg(long, value_name = "NAME")]
     pub target: Option<String>,
-    /// Bind a dynamic dimension or a program's size; those not given are taken from the inputs, or 1
+    /// Bind a dynamic dimension or a program's size; other dimensions are taken from the inputs, or are 1
     #[arg(long = "dim", value_name = "NAME=N", value_parser = parse_dim)]
     pub dims: Vec<(String, i64)>,
-    /// Make only the first N rewrites of a network: the one that breaks it is found by halving
+    /// Apply only the first N rewrites to a network; halving N finds a rewrite that breaks it
     #[arg(long, value_name = "N")]
     pub stop_after: Option<usize>,
 }

@@ -177,7 +177,7 @@ impl GraphBuilder {
     /// [`Error::Invalid`] where the value is an input, a constant or an output already.
     pub fn output(&mut self, name: &str, value: ValueId) -> Result<()> {
         if !matches!(self.graph.value(value).source, Source::Node(..)) || self.graph.outputs.contains(&value) {
-            return Err(Error::Invalid(format!("output '{name}' is an input, a constant or an output already")));
+            return Err(Error::Invalid(format!("output `{name}` is already an input, a constant or an output")));
         }
         self.graph.values[value.0 as usize].name = name.into();
         self.graph.outputs.push(value);

@@ -130,7 +130,10 @@ impl<'a> Builder<'a> {
             (Some(array), _) => self.arrays[array.0 as usize].dtype,
             (None, Some(dtype)) => dtype,
             (None, None) => {
-                let message = format!("the element type of `{}` does not follow: convert, as in `f32(…)`", e.target);
+                let message = format!(
+                    "the element type of `{}` cannot be inferred: convert an operand, as in `f32(…)`",
+                    e.target
+                );
                 return Err(Diagnostic::invalid(e.value.span, message));
             }
         };
@@ -148,7 +151,7 @@ impl<'a> Builder<'a> {
                 return Err(Diagnostic::invalid(e.span, message));
             }
             Assign::Set if !conditions.is_empty() => {
-                let message = "conditions restrict reductions: choose between values with `select`";
+                let message = "a condition restricts a reduction: use `select` to choose between values";
                 return Err(Diagnostic::invalid(e.span, message));
             }
             Assign::Set => (None, None),
@@ -219,7 +222,7 @@ impl<'a> Builder<'a> {
             return Err(again(&format!("has {} dimensions, but {} subscripts", array.shape.len(), part.len())));
         }
         if self.is_read(target) {
-            return Err(again("is read by an equation before this one, which defines more of it"));
+            return Err(again("is defined further after an equation has read it"));
         }
         if self.parts[target.0 as usize].iter().any(|other| overlap(other, &part)) {
             return Err(again("is defined twice at some elements"));
@@ -241,7 +244,7 @@ impl<'a> Builder<'a> {
     /// `+=` and its like: the next version of a complete tensor.
     fn update(&mut self, e: &Equation, mut definition: Definition, part: IndexBox, op: BinaryOp) -> Checked<()> {
         let Some(old) = self.known(e).filter(|id| !self.parts[id.0 as usize].is_empty()) else {
-            let message = format!("`{}` has no value yet that could be updated", e.target);
+            let message = format!("`{}` is updated before it is defined", e.target);
             return Err(Diagnostic::invalid(e.target.span, message));
         };
         self.check_complete(old, e.span)?;
@@ -290,10 +293,9 @@ impl<'a> Builder<'a> {
             let array = &self.arrays[a.buffer.0 as usize];
             if array.role != Role::Input && result.is_ok() {
                 result = match self.parts[a.buffer.0 as usize].is_empty() {
-                    true => Err(Diagnostic::invalid(
-                        e.value.span,
-                        format!("`{}` has no value yet that could be read", array.name),
-                    )),
+                    true => {
+                        Err(Diagnostic::invalid(e.value.span, format!("`{}` is read before it is defined", array.name)))
+                    }
                     false => self.check_complete(a.buffer, e.value.span),
                 };
             }
@@ -410,7 +412,7 @@ fn part(e: &Equation, write: &[Affine], ranges: &[Interval]) -> Checked<IndexBox
                 out.push((w.constant + c * if c > 0 { lo } else { hi }, c.abs(), hi - lo + 1));
             }
             _ => {
-                let message = "on the left stand numbers and multiples of indices, each in one subscript, plus numbers";
+                let message = "a subscript on the left is a number or a multiple of an index plus a number, and each index is in one subscript";
                 return Err(Diagnostic::unsupported(text.span, message));
             }
         }

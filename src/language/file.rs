@@ -44,15 +44,18 @@ impl File {
         let failed = |e: std::io::Error| Error::Io(format!("cannot read {}: {e}", path.display()));
         let metadata = std::fs::metadata(path).map_err(failed)?;
         if !metadata.is_file() {
-            return Err(Error::Invalid(format!("{} is no regular file", path.display())));
+            return Err(Error::Invalid(format!("{} is not a regular file", path.display())));
         }
         let length = metadata.len();
         if length > LONGEST {
-            return Err(Error::Limit(format!("{} has {length} bytes, which is no program text", path.display())));
+            return Err(Error::Limit(format!(
+                "{} has {length} bytes, more than a program text may have",
+                path.display()
+            )));
         }
         let bytes = std::fs::read(path).map_err(failed)?;
         let text = String::from_utf8(bytes)
-            .map_err(|_| Error::Invalid(format!("{} is no text: it is not UTF-8", path.display())))?;
+            .map_err(|_| Error::Invalid(format!("{} is not a text: it is not UTF-8", path.display())))?;
         File::parse(&path.display().to_string(), &text)
     }
 

@@ -360,7 +360,7 @@ impl Parser {
         {
             return Err(Diagnostic::invalid(self.span(), format!("there is no `{word}`: {instead}")));
         }
-        let name = self.name("the name of what is defined")?;
+        let name = self.name("the name of a tensor")?;
         let subscripts = match self.style {
             Style::Round => {
                 self.expect("(")?;
@@ -443,5 +443,5 @@ impl Parser {
 }
 
 fn defined_twice(what: &str, name: &Name) -> Diagnostic {
-    Diagnostic::invalid(name.span, format!("there is a {what} called `{name}` already"))
+    Diagnostic::invalid(name.span, format!("the {what} `{name}` is already defined"))
 }

@@ -57,7 +57,7 @@ impl Scope<'_> {
         let arrays = list(self.arrays.iter().map(|a| a.name.as_str()).collect());
         let indices = list(self.indices.iter().map(String::as_str).collect());
         let sizes = list(self.sizes.keys().map(String::as_str).collect());
-        let message = format!("nothing is called `{name}` here: arrays are {arrays}; indices {indices}; sizes {sizes}");
+        let message = format!("`{name}` is not defined here: arrays are {arrays}; indices {indices}; sizes {sizes}");
         Diagnostic::invalid(span, message)
     }
 
@@ -85,7 +85,7 @@ impl Scope<'_> {
             Some(a) if a.is_constant() => Ok(a.constant),
             _ => Err(Diagnostic::invalid(
                 e.span,
-                format!("`{}` is not a number: only sizes may stand here", self.show(e)),
+                format!("`{}` is not a number: only sizes are allowed here", self.show(e)),
             )),
         }
     }
@@ -194,7 +194,7 @@ impl Scope<'_> {
         if let Some(is) = self.dtype(e)?
             && is != want
         {
-            let message = format!("`{}` is {is}, but {want} is wanted: convert it with `{want}(…)`", self.show(e));
+            let message = format!("`{}` is {is}, but {want} is expected: convert it with `{want}(…)`", self.show(e));
             return Err(Diagnostic::invalid(e.span, message));
         }
         let undefined = |what: &str| Diagnostic::invalid(e.span, format!("{what} is not defined for {want}"));
@@ -282,7 +282,7 @@ impl Scope<'_> {
         if want == DType::Bool {
             return Err(Diagnostic::invalid(
                 e.span,
-                format!("`{}` is arithmetic, but a truth value is wanted", self.show(e)),
+                format!("`{}` is arithmetic, but a condition is expected", self.show(e)),
             ));
         }
         if let Some(affine) = self.index_form(e, want)? {

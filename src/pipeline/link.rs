@@ -164,7 +164,10 @@ impl<'g> Linker<'g> {
     fn add_kernel_step(&mut self, group: &Group, index: usize, compiled: &CompiledKernel) -> Result<()> {
         for range in &compiled.index_ranges {
             let Some(&value) = group.inputs.get(range.tensor.0 as usize) else {
-                return Err(Error::Internal(format!("kernel `{}` takes subscripts from no input", group.name)));
+                return Err(Error::Internal(format!(
+                    "kernel `{}` takes subscripts from a tensor that is not an input",
+                    group.name
+                )));
             };
             self.check(value, (range.offset, range.stride, range.lower, range.upper))?;
         }
@@ -175,13 +178,19 @@ impl<'g> Linker<'g> {
                 Argument::Tensor(id) => match values.get(id.0 as usize) {
                     Some(&v) => self.buffer(v)?,
                     None => {
-                        return Err(Error::Internal(format!("kernel `{}` asks for a temporary tensor", group.name)));
+                        return Err(Error::Internal(format!(
+                            "kernel `{}` takes a temporary tensor as an argument",
+                            group.name
+                        )));
                     }
                 },
                 Argument::Packed(pack) => {
                     let value = values.get(pack.source.0 as usize).copied();
                     let Some(source) = value.and_then(|v| self.constant(v)) else {
-                        return Err(Error::Internal(format!("kernel `{}` packs what is no constant", group.name)));
+                        return Err(Error::Internal(format!(
+                            "kernel `{}` packs an operand that is not constant",
+                            group.name
+                        )));
                     };
                     let shape = compiled.scop.tensor(pack.source).shape.clone();
                     self.packed_buffer(source, shape, pack)?

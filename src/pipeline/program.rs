@@ -104,7 +104,9 @@ pub fn explain(source: &ProgramSource, options: &Options, stage: Stage) -> Resul
         Stage::C => return language::c::print(lowered, 0),
         Stage::Graph | Stage::Rewritten => {
             let name = &lowered.name;
-            return Err(Error::Invalid(format!("`{name}` is no network: its stages begin with c and scop")));
+            return Err(Error::Invalid(format!(
+                "`{name}` is not a network: its stages are c, scop and those after it"
+            )));
         }
         Stage::Scop => return Ok(source.statements(&target)?.scop().to_string()),
         _ => {}
@@ -116,25 +118,27 @@ pub fn explain(source: &ProgramSource, options: &Options, stage: Stage) -> Resul
     }
     let comment: String = text.lines().map(|line| format!("# {line}\n")).collect();
     let written = source.file.written(lowered)?;
-    Ok(comment + &in_words(lowered, written, &kernel.scop, &kernel.tiled, target.isa)?)
+    Ok(comment + &as_primitives(lowered, written, &kernel.scop, &kernel.tiled, target.isa)?)
 }
 
 /// The schedule of a program as a block that a file may hold.
-fn in_words(lowered: &LoweredProgram, written: Scop, scop: &Scop, tiled: &Tiled, isa: Isa) -> Result<String> {
+fn as_primitives(lowered: &LoweredProgram, written: Scop, scop: &Scop, tiled: &Tiled, isa: Isa) -> Result<String> {
     let original = SourceProgram { written, normal: &|| lowered.normal(), isa };
     let placed = |primitive| Placed { primitive, span: Span::default() };
     let primitives = match to_primitives::express(&original, scop, tiled) {
-        Ok(said) => said.into_iter().map(placed).collect(),
-        Err(Error::Unsupported(reason)) => return Ok(format!("# This order cannot be said in words: {reason}\n")),
+        Ok(list) => list.into_iter().map(placed).collect(),
+        Err(Error::Unsupported(reason)) => {
+            return Ok(format!("# This order cannot be expressed as primitives: {reason}\n"));
+        }
         Err(Error::Schedule(refusal)) => {
-            return Ok(format!("# This order cannot be said in words: {}\n", refusal.headline()));
+            return Ok(format!("# This order cannot be expressed as primitives: {}\n", refusal.headline()));
         }
         Err(e) => return Err(e),
     };
     let sizes: Vec<String> = lowered.sizes.iter().map(|(name, n)| format!("{name} = {n}")).collect();
     let block = Schedule { name: "ilp".into(), program: lowered.name.as_str().into(), primitives };
     let sizes = if sizes.is_empty() { String::new() } else { format!(", for {}", sizes.join(", ")) };
-    Ok(format!("# The same in words{sizes}:\n{block}"))
+    Ok(format!("# The same order as primitives{sizes}:\n{block}"))
 }
 
 /// No array, and not all together, may need more memory than is allowed.
@@ -187,7 +191,10 @@ fn link_kernel(compiled: &CompiledKernel, arrays: &[TensorDecl]) -> Result<Modul
     for range in &compiled.index_ranges {
         let array = range.tensor.0 as usize;
         let Some((Some(tensor), None)) = buffers.get(array) else {
-            return Err(Error::Internal(format!("`{}` takes subscripts from what is no input", compiled.name)));
+            return Err(Error::Internal(format!(
+                "`{}` takes subscripts from a tensor that is not an input",
+                compiled.name
+            )));
         };
         let (offset, stride, lower, upper) = (range.offset, range.stride, range.lower, range.upper);
         let action = Action::CheckIndices { tensor: *tensor, offset, stride, lower, upper };
@@ -204,10 +211,12 @@ fn link_kernel(compiled: &CompiledKernel, arrays: &[TensorDecl]) -> Result<Modul
             Argument::Tensor(id) => match buffers.get(id.0 as usize) {
                 Some((_, Some(output))) => *output,
                 Some((Some(input), None)) => *input,
-                _ => return Err(Error::Internal(format!("`{}` asks for a temporary array", compiled.name))),
+                _ => {
+                    return Err(Error::Internal(format!("`{}` takes a temporary array as an argument", compiled.name)));
+                }
             },
             Argument::Packed(_) => {
-                return Err(Error::Internal(format!("`{}` packs what is no constant", compiled.name)));
+                return Err(Error::Internal(format!("`{}` packs an operand that is not constant", compiled.name)));
             }
             Argument::Workspace { bytes } => {
                 let place = BufferPlace::Arena(module.arena_bytes);

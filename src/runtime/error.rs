@@ -62,7 +62,7 @@ impl std::fmt::Display for Error {
 
 impl std::error::Error for Error {}
 
-/// The message that nothing is called `name`, with the names that there are, and the nearest of them where one is near.
+/// Writes the message for an unknown `name`: the names that exist, and the nearest of them if one is near.
 pub fn unknown<S: AsRef<str>>(what: &str, name: &str, candidates: &[S]) -> String {
     let mut names: Vec<&str> = vec![];
     for candidate in candidates.iter().map(S::as_ref).filter(|n| !n.is_empty()) {

@@ -535,7 +535,7 @@ impl Module {
                 match self.0.buffers[tensor.0 as usize].dtype {
                     _ if *stride == 0 => wrong("a stride of 0"),
                     DType::I64 | DType::I32 | DType::I8 | DType::U8 | DType::Bool => Ok(()),
-                    _ => wrong("subscripts that are no integers"),
+                    _ => wrong("subscripts that are not integers"),
                 }
             }
         }

@@ -398,7 +398,7 @@ impl Session {
                 let elements = (*offset as usize, *stride as usize);
                 check_indices(&buffer.name, &self.view(*tensor, memory), elements, (*lower, *upper), Some(crew))
             }
-            _ => Err(Error::Internal(format!("step {index} is not what it was made ready for"))),
+            _ => Err(Error::Internal(format!("step {index} has changed since the session was made"))),
         }
     }
 

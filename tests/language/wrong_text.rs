@@ -71,7 +71,7 @@ fn syntax() {
     says("def f() -> (Y) { Y(i) = select(i, 2) }", "`select` has 3 operands, not 2", ")");
     says("def f() -> (Y) { Y(i) = i < 2 < 3 }", "comparisons do not chain: join them with `&&`", "<");
     says("def f() -> (Y) { Y(i) = 2", "expected an equation or `}`, found the end of the text", "");
-    says("def f() -> () {} def f() -> () {}", "there is a program called `f` already", "f");
+    says("def f() -> () {} def f() -> () {}", "the program `f` is already defined", "f");
     says("loop f(N = x) {}", "expected the value of the size, found `x`", "x");
     says("loop f(N) { f64 A[N for i", "expected `]`, found `for`, which is a keyword", "for");
     says("loop f(N) { for i in 0..N step 0 A[i] = 0 }", "a step of 0 never ends", "0");
@@ -88,7 +88,7 @@ fn syntax() {
     says("schedule s for p { split i by 0 -> a, b }", "expected a positive number, found 0", "0");
     says("schedule s for p { split i by 4 -> a }", "a split loop becomes 2 loops, not 1", "a");
     says("schedule s for p { tile C(i,j) by (4) -> a, b, c, d }", "2 loops, but 1 tile sizes", ")");
-    says("schedule s for p { reorder a, b, a }", "there is a loop called `a` already", "a");
+    says("schedule s for p { reorder a, b, a }", "the loop `a` is already defined", "a");
     let deep = format!("def f() -> (Y) {{ Y(i) = {}1{} }}", "(".repeat(5000), ")".repeat(5000));
     says(&deep, "this is nested more than 64 deep", "(");
     let nested = format!("loop f(N) {{ {} }}", "if true ".repeat(5000));
@@ -99,11 +99,7 @@ fn syntax() {
 
 #[test]
 fn names_and_types() {
-    says(
-        "def f(f32(N) X) -> (Y) { Y(i) = Z(i) }",
-        "nothing is called `Z` here: arrays are X; indices i; sizes N",
-        "Z(i)",
-    );
+    says("def f(f32(N) X) -> (Y) { Y(i) = Z(i) }", "`Z` is not defined here: arrays are X; indices i; sizes N", "Z(i)");
     says("def f(f32(N) X) -> (Y) { Y(i) = X(i, i) }", "`X` has 1 dimension, but 2 subscripts", "X(i, i)");
     says(
         "def f(f32(N) X) -> (Y) { Y(i) = X(i) * i }",
@@ -115,20 +111,20 @@ fn names_and_types() {
     says("loop f(N) { f32 A[N] A[0] = 2 * 1e39 }", "`1e39` is too large for f32", "1e39");
     says("loop f(N) { f16 A[N] A[0] = 100000 }", "`100000` is too large for f16", "100000");
     says("def f(i64(N) X) -> (Y) { Y(i) = sqrt(X(i)) }", "sqrt is not defined for i64", "sqrt(X(i))");
-    says("def f(f32(N) X) -> (Y) { Y(i) = select(X(i), X(i), 2) }", "`X(i)` is f32, but bool is wanted", "X(i)");
+    says("def f(f32(N) X) -> (Y) { Y(i) = select(X(i), X(i), 2) }", "`X(i)` is f32, but bool is expected", "X(i)");
     says(
         "def f(f32(N) X) -> (f64(N) Y) { Y(i) = X(i) }",
-        "`X(i)` is f32, but f64 is wanted: convert it with `f64(…)`",
+        "`X(i)` is f32, but f64 is expected: convert it with `f64(…)`",
         "X(i)",
     );
-    says("def f(f32(N) X) -> (Y) { Y(i) = 2 where i in 0..N }", "the element type of `Y` does not follow", "2");
+    says("def f(f32(N) X) -> (Y) { Y(i) = 2 where i in 0..N }", "the element type of `Y` cannot be inferred", "2");
     says("def f(f32(N) X, f32(N) X) -> () {}", "`X` is already the name of a size or an array", "X");
     says("def f(f32(N) X) -> (Y) { X(i) = 2 }", "`X` is an input and cannot be defined", "X");
     says("def f(f32(N) X) -> (Y) { N(i) = X(i) }", "`N` is a size", "N");
     says("def f(f32(N) X) -> (Y) { Z(i) = X(i) }", "nothing defines the output `Y`", "Y");
     says("def f(f32(N - 8) X) -> (Y) { Y(i) = X(i) }", "dimension 0 of `X` is 0: it must be positive", "N - 8");
     says("def f(f32(1/0) X) -> (Y) { Y(i) = X(i) }", "`1 / 0` divides by zero", "1/0");
-    says("loop f(N) { f64 A[M] A[0] = 1 }", "nothing is called `M` here: arrays are none; indices none; sizes N", "M");
+    says("loop f(N) { f64 A[M] A[0] = 1 }", "`M` is not defined here: arrays are none; indices none; sizes N", "M");
     says(
         "loop f(N) { f64 A[N] for N in 0..2 A[N] = 1 }",
         "`N` is already the name of a size, an array or an index",
@@ -136,8 +132,8 @@ fn names_and_types() {
     );
     says("loop f(N) { in f64 A[N] for i in 0..2 A[i] = 1 }", "`A` is an `in` array and cannot be written", "A");
     says("loop f(N) { temp f64 A[N], B[N] for i in 0..2 B[i] = 1 }", "nothing writes `A`", "A");
-    says("loop f(N) { f64 A[N] init { B[i] = A[i] } A[0] = 1 }", "`A` has no value yet that could be read", "A[i]");
-    says("def f(f32(N) X) -> (f32(N) Y) { Y(i) = Y(i) }", "`Y` has no value yet that could be read", "Y(i)");
+    says("loop f(N) { f64 A[N] init { B[i] = A[i] } A[0] = 1 }", "`A` is read before it is defined", "A[i]");
+    says("def f(f32(N) X) -> (f32(N) Y) { Y(i) = Y(i) }", "`Y` is read before it is defined", "Y(i)");
 }
 
 #[test]
@@ -171,7 +167,7 @@ fn ranges_and_bounds() {
         "Y(i) = X(i) + X(j)",
     );
     says("def f(f32(N) X) -> (Y) { Y(i) = X(i) Y(0) = X(0) }", "`Y` is defined twice at some elements", "Y");
-    says("def f(f32(N) X) -> (Y) { Y(i) += X(i) }", "`Y` has no value yet that could be updated", "Y");
+    says("def f(f32(N) X) -> (Y) { Y(i) += X(i) }", "`Y` is updated before it is defined", "Y");
     says(
         "def f(i64(N) X) -> (Y) { Y(X(i)) = X(i) }",
         "the subscript `X(i)` of `Y` is not affine: it depends on data",

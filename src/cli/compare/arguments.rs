@@ -16,13 +16,13 @@ pub struct Arguments {
     /// Only this schedule of the file, beside the ILP's and the untransformed program; may be given several times
     #[arg(long = "schedule", value_name = "NAME")]
     pub schedules: Vec<String>,
-    /// The set of sizes of the programs, for those that --dim does not give
+    /// Set of sizes of the programs, for sizes that --dim does not give
     #[arg(long, value_name = "NAME")]
     pub size: Option<String>,
-    /// The value of a size, or of a dynamic dimension
+    /// Value of a size or of a dynamic dimension
     #[arg(long = "dim", value_name = "NAME=N", value_parser = parse_dim)]
     pub dims: Vec<(String, i64)>,
-    /// Compile for this target; one of `tilewright targets` that this processor runs, its best by default
+    /// Compile for this target, one that this processor runs; the best one by default
     #[arg(long, value_name = "NAME")]
     pub target: Option<String>,
     /// Measure each contestant for this long

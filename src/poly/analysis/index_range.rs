@@ -78,13 +78,13 @@ fn range_of(program: &Program, access: &Access, d: usize, value: &Expr) -> Resul
         merged
     });
     let Some(source) = function.source else {
-        return if merged.is_empty() { unsupported("a constant subscript outside of it") } else { Ok(None) };
+        return if merged.is_empty() { unsupported("a constant subscript is out of bounds") } else { Ok(None) };
     };
     let index = &program.tensors[source.tensor.0 as usize];
     let (lower, upper) = match merged[..] {
         [] => (0, -1),
         [(lower, upper)] => (lower, upper),
-        _ => return unsupported("the good subscripts are not an interval"),
+        _ => return unsupported("the valid subscripts are not an interval"),
     };
     if source.otherwise.iter().any(|o| !(lower..=upper).contains(o)) {
         return unsupported("the value outside of a guard is not a subscript");

@@ -108,7 +108,7 @@ fn recompute(before: &Transformed, name: &Name, at: &Loop) -> Result<Transformed
     }
     let place = |id: StatementId| value.writers.iter().position(|w| *w == id).expect("a writer");
     let Some(rest) = remove(&apart(&schedule.root), &value.writers) else {
-        return refuse("nothing would be left of the program");
+        return refuse("the program would have no statements");
     };
     let (depth, writers) = (around.rows.len(), value.writers.clone());
     let rest = Schedule { root: together(rest) };
@@ -140,7 +140,7 @@ fn alone(
     let holds = |ids: &[StatementId]| value.writers.iter().any(|w| ids.contains(w));
     loop {
         match node {
-            Node::Leaf => return refuse("these statements are one"),
+            Node::Leaf => return refuse("these are the same statement"),
             Node::Band(_, child) => {
                 if depth == common {
                     return refuse("these statements share all loops");
@@ -203,7 +203,7 @@ fn slide(before: &Transformed, name: &Name, at: &Loop) -> Result<Transformed> {
     }
     let own = alone(schedule, common, &value, row.phi[0].0, scop)?;
     let Some(rest) = remove(&apart(&schedule.root), writers) else {
-        return refuse("nothing would be left of the program");
+        return refuse("the program would have no statements");
     };
     let place = |id: StatementId| writers.iter().position(|w| *w == id).expect("a writer");
     let phi = |j: usize, id: StatementId| match j < common {

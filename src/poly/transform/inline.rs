@@ -40,7 +40,7 @@ pub fn compute_inline(before: &Transformed, name: &Name) -> Result<Transformed> 
     }
     if let Some(p) = scop.privates.iter().find(|p| s.uses(p.tensor)) {
         let (source, row) = (&scop.tensor(p.tensor).name, &p.rows[0].name);
-        return refuse(format!("`{name}` is computed from `{source}`, which lives for one iteration of loop `{row}`"));
+        return refuse(format!("`{name}` is computed from `{source}`, which is private to loop `{row}`"));
     }
     let rank = scop.tensor(value.tensor).shape.len();
     // Iterators as subscripts of the element that is read.
@@ -91,7 +91,7 @@ fn without(mut scop: Scop, schedule: &Schedule, before: &Transformed, gone: Stat
     let lower = |id: &mut StatementId| id.0 -= u32::from(id.0 > gone.0);
     let tree = |schedule: &Schedule| -> Result<Schedule> {
         let Some(mut root) = remove(&apart(&schedule.root), &[gone]) else {
-            return refuse("nothing would be left of the program");
+            return refuse("the program would have no statements");
         };
         renumber(&mut root, &lower);
         Ok(Schedule { root: together(root) })

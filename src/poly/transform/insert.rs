@@ -62,7 +62,10 @@ pub struct InsertionPoint {
 impl InsertionPoint {
     pub fn new(scop: &Scop, rows: Vec<Row>) -> Result<InsertionPoint> {
         if let Some(row) = rows.iter().find(|r| matches!(r.kind, RowKind::Vector | RowKind::Unroll)) {
-            return refuse(format!("loop `{}` is expanded: nothing can be put into it", row.name));
+            return refuse(format!(
+                "loop `{}` is vectorized or unrolled: no statement can be inserted into it",
+                row.name
+            ));
         }
         let (mut first, mut iterators) = (vec![], vec![]);
         for row in &rows {
@@ -277,7 +280,7 @@ pub fn join_privates(scop: &mut Scop, around: &InsertionPoint, statements: &[(St
                 else {
                     let name = &scop.tensor(p.tensor).name;
                     return refuse(format!(
-                        "`{name}` lives for one iteration of loop `{}`, which is not around this place",
+                        "`{name}` is private to loop `{}`, which does not contain this place",
                         row.name
                     ));
                 };

@@ -32,12 +32,12 @@ pub fn lay_out(before: &Transformed, which: usize, layout: &[Expr]) -> Result<Tr
     let digits = layout.iter().map(|e| digit(e, &names)).collect::<Result<Vec<_>>>()?;
     let range = |v: Var| (0, shape[v.0 as usize] - 1);
     if let Some(k) = digits.iter().position(|d| d.form.bounds(range).0 < 0) {
-        return refuse(format!("place {k} of the layout is negative for some elements"));
+        return refuse(format!("subscript {k} of the layout is negative for some elements"));
     }
     if let Some((a, b)) = collision(&digits, &shape)? {
         let name = &out.scop.tensor(tensor).name;
         let show = |p: &[i64]| p.iter().map(i64::to_string).collect::<Vec<_>>().join(",");
-        return refuse(format!("elements ({}) and ({}) of `{name}` would be in one place", show(&a), show(&b)));
+        return refuse(format!("elements ({}) and ({}) of `{name}` would share one location", show(&a), show(&b)));
     }
     out.scop.privates[which].layout = digits;
     Ok(out)
@@ -63,9 +63,10 @@ fn digit(e: &Expr, names: &[String]) -> Result<Digit> {
     };
     let affine = |e: &Expr| match digit(e, names)? {
         Digit { form, divisor: 1, modulo: None } => Ok(form),
-        _ => refuse("a layout has sums within quotients and rests, not of them"),
+        _ => refuse("a layout may divide sums, but not add quotients or remainders"),
     };
-    let same = |what: i64, of: i64| format!("{what} does not divide {of}: the place of an element is not a digit");
+    let same =
+        |what: i64, of: i64| format!("{what} does not divide {of}: the subscript is not a digit of a mixed radix");
     match &e.kind {
         Kind::Integer(c) => Ok(plain(Affine::constant(*c))),
         Kind::Name(name) => {
@@ -80,7 +81,7 @@ fn digit(e: &Expr, names: &[String]) -> Result<Digit> {
         Kind::Binary(Operator::Mul, a, b) => match (affine(a)?, affine(b)?) {
             (a, b) if b.is_constant() => Ok(plain(a.scale(b.constant))),
             (a, b) if a.is_constant() => Ok(plain(b.scale(a.constant))),
-            _ => refuse("a layout is affine but for `/` and `%` by numbers"),
+            _ => refuse("a layout is affine, except for `/` and `%` by numbers"),
         },
         Kind::Binary(Operator::Div, a, by) => {
             let (d, by) = (digit(a, names)?, number(by)?);

@@ -123,7 +123,7 @@ pub fn reorder(scop: &Scop, schedule: &Schedule, which: &Loops) -> Result<Schedu
 pub fn tile(scop: &Scop, schedule: &Schedule, which: &Loops, by: &[i64], into: &[Name]) -> Result<Schedule> {
     let n = which.names.len();
     if by.len() != n || into.len() != 2 * n {
-        return refuse(format!("{n} loops are tiled by {n} sizes to {} loops", 2 * n));
+        return refuse(format!("{n} loops take {n} tile sizes and become {} loops", 2 * n));
     }
     let mut out = schedule.clone();
     for k in 0..n {
@@ -346,7 +346,7 @@ pub fn check_outermost(node: &Node, around: Option<&Row>, apart: bool) -> Result
             let first = band.rows.iter().find(divided);
             match (around, first) {
                 (Some(outer), Some(row)) if apart => refuse(format!(
-                    "`{}` runs in parallel inside of `{}`: only outermost loops do",
+                    "`{}` is parallel inside of `{}`: only outermost loops may be parallel",
                     row.name, outer.name
                 )),
                 _ => check_outermost(child, around.or(first), apart),

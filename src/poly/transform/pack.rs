@@ -33,7 +33,7 @@ pub fn cache_read(before: &Transformed, tensor: &Name, at: Option<&Loop>) -> Res
         return refuse(unknown("array", tensor, &names));
     };
     if scop.tensors[id].role.is_written() {
-        return refuse(format!("`{tensor}` is written by the program: a copy made before the loops would be old"));
+        return refuse(format!("`{tensor}` is written by the program: a copy made before the loops would be stale"));
     }
     let mut packings = before.packings.clone();
     for statement in scop.ids() {

@@ -23,7 +23,7 @@ pub fn sequence(scop: &Scop, schedule: &Schedule, names: &[Name]) -> Result<Sche
 
 fn sequence_below(node: &Node, wanted: &[Vec<StatementId>]) -> Result<Node> {
     match node {
-        Node::Leaf => refuse("these statements are one"),
+        Node::Leaf => refuse("these are the same statement"),
         Node::Band(band, child) => Ok(Node::Band(band.clone(), Box::new(sequence_below(child, wanted)?))),
         Node::Sequence(children) => {
             let place = |ids: &Vec<StatementId>| children.iter().position(|c| c.0.contains(&ids[0]));
@@ -64,7 +64,7 @@ pub fn wavefront(scop: &Scop, schedule: &Schedule, which: &Loop) -> Result<Sched
     }
     replace(schedule, &row, &mut |row, below| match below {
         Node::Band(..) => Ok(single(Row { kind: RowKind::Wavefront, ..row }, below)),
-        _ => refuse(format!("`{which}` has no loop directly inside of it to make waves with")),
+        _ => refuse(format!("`{which}` has no loop directly inside of it to form wavefronts with")),
     })
 }
 

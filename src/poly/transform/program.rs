@@ -18,7 +18,9 @@ use crate::runtime::Result;
 pub fn normalize(before: &Transformed, original: &SourceProgram) -> Result<Transformed> {
     untouched(before)?;
     if before.scop != original.written {
-        return refuse("this begins with the program as it is written: it comes before what changes it");
+        return refuse(
+            "this primitive starts from the program as written: put it before those that change the program",
+        );
     }
     Ok(Transformed::new((original.normal)()?))
 }
@@ -51,12 +53,10 @@ pub fn array_expand(before: &Transformed) -> Result<Transformed> {
 
 fn untouched(before: &Transformed) -> Result<()> {
     if before.schedule != before.scop.order {
-        return refuse("this changes the program: it comes before what changes its order");
+        return refuse("this primitive changes the program: put it before those that change its order");
     }
     match before.scop.privates.is_empty() && before.packings.is_empty() {
         true => Ok(()),
-        false => {
-            refuse("this changes the program: it comes before copies and values that live in an iteration of a loop")
-        }
+        false => refuse("this primitive changes the program: put it before copies and private values"),
     }
 }

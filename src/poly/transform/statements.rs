@@ -62,7 +62,7 @@ fn zip(parts: &[(Vec<StatementId>, Node)], at: &Name) -> Result<Node> {
                 break;
             }
             let Node::Band(mut band, child) = node else {
-                return refuse(format!("not every one of these statements has loops down to `{at}`"));
+                return refuse(format!("not all of these statements have loops down to `{at}`"));
             };
             let row = band.rows.remove(0);
             if i == 0 {
@@ -121,7 +121,7 @@ pub fn distribute(scop: &Scop, schedule: &Schedule, names: &[Name], at: &Name) -
             current = of.or(current);
         }
         if groups.len() < 2 {
-            return refuse("these statements share a loop further in, or are one");
+            return refuse("these statements share a loop further in, or are the same statement");
         }
         let parts = groups.into_iter().map(|group| {
             let ids: Vec<StatementId> = group.iter().flat_map(|c| c.0.iter().copied()).collect();

@@ -30,7 +30,7 @@ pub fn tensorize(
     let named: Vec<Row> = which.names.iter().map(one).collect::<Result<_>>()?;
     let ids: Vec<StatementId> = named[0].phi.iter().map(|p| p.0).collect();
     let [id] = ids[..] else {
-        return refuse(format!("loop `{}` is around several statements: one is an instruction", named[0].name));
+        return refuse(format!("loop `{}` contains several statements: an instruction computes one", named[0].name));
     };
     if let Some(row) = named.iter().find(|r| r.tile != 1 || r.kind != RowKind::Serial) {
         return refuse(format!("loop `{}` runs over tiles or is already marked", row.name));
@@ -38,7 +38,7 @@ pub fn tensorize(
     let innermost: Vec<&Row> = rows(schedule).into_iter().filter(|r| r.phi.iter().any(|p| p.0 == id)).collect();
     let last = &innermost[innermost.len().saturating_sub(named.len())..];
     if let Some(row) = last.iter().find(|r| !named.contains(r)) {
-        return refuse(format!("loop `{}` is inside of these: an instruction is innermost", row.name));
+        return refuse(format!("loop `{}` is inside of these: an instruction takes the innermost loops", row.name));
     }
     let dtype = scop.tensor(scop.statement(id).target).dtype;
     let words = with.map_or(String::new(), |w| w.text.replace('_', " "));
@@ -53,7 +53,7 @@ pub fn tensorize(
         return refuse(unknown(&format!("tensor instruction on {dtype} of this target"), &words, &names));
     }
     let Some(lane) = lane(before, id, &named, &instructions)? else {
-        return refuse("none of these loops is over one iterator: nothing can be in the lanes");
+        return refuse("none of these loops runs over a single iterator, as the lanes of an instruction must");
     };
     let write = &scop.statement(id).write;
     let reduces = |r: &Row| !r.of(id).terms.iter().any(|t| write.iter().any(|w| w.uses(t.0)));
