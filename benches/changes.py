@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What changed between two builds, beyond the noise: `changes.py REPORT.json`, written with --against A=PROGRAM.
+"""Differences between two builds beyond the noise: `changes.py REPORT.json`, written with --against A=PROGRAM.
 
 A row has changed when its interval does not hold 1 and the middle is more than 1 % away from it. Exit code 3 when one is slower.
 """

@@ -26,7 +26,7 @@ class Failure(Exception):
 
 @contextlib.contextmanager
 def on_core(core):
-    """What is started here runs on this core alone, one of `cores`; on any where it is None."""
+    """Binds processes that are started here to one core; to any core where it is None."""
     if core is None:
         yield
         return

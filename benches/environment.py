@@ -11,7 +11,7 @@ TARGET = ROOT / "target" / "bench"
 BUILT = pathlib.Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target"))
 VENV = TARGET / "venv"
 PEERS = ROOT / "benches" / "peers"
-# What the measuring itself uses.
+# Packages that the benchmark itself uses.
 TOOLS = ["numpy", "onnx", "matplotlib", "tqdm"]
 
 

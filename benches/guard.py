@@ -35,7 +35,7 @@ COMPILE = {"shuffle_net": [OPERATORS + "network_shuffle_net_11.onnx"],
            "heat_3d": ["datasets/polybench/heat-3d.tile", "--size", "SMALL"]}
 TOLERANCE = {"run": 0.005, "compile": 0.02}
 SLACK = 200  # instructions: waiting for threads and the clock differ by some
-# What is not counted: it spins until a clock is steady.
+# Function that is not counted: it spins until a clock is steady.
 LEFT_OUT = "quanta::instant::Instant::now"
 CONSTANT_RANDOM = """
 #include <string.h>
@@ -45,7 +45,7 @@ ssize_t getrandom(void *to, size_t bytes, unsigned flags) { (void)flags; memset(
 
 
 class Failure(Exception):
-    """What cannot be counted, and why."""
+    """The reason why a row cannot be counted."""
 
 
 def run(command, said=""):
@@ -85,7 +85,7 @@ class Counter:
 
 
 def judge(kind, before, now, same_compiler):
-    """What is said of a row, and whether it is bad."""
+    """Returns the verdict on a row, and True if it fails."""
     if before is None:
         return "has no baseline: run with --write", True
     if kind == "compile" and not same_compiler:

@@ -54,7 +54,7 @@ def latencies(run, seconds):
 
 def main():
     peer, workload, threads, folder, which = (*sys.argv[1:], "Contestant")[:5]
-    # What libraries print must not mix with the answers.
+    # Libraries print to standard error, so that their output does not mix with the answers.
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
     answer = lambda value: print(json.dumps(value), file=answers, flush=True)

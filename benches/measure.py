@@ -18,13 +18,13 @@ SPREADS = 10
 
 
 class Log:
-    """What the launches of one contestant on some threads gave."""
+    """Results of the launches of one contestant on some threads."""
 
     def __init__(self):
         self.turns, self.latencies, self.prepare, self.memory, self.version = [], [], [], [], ""
 
     def series(self, metric):
-        """What ratios are made of: [launch][turn]."""
+        """Values that ratios are computed from: [launch][turn]."""
         return {"latency_ms": self.turns, "prepare_ms": [[ms] for ms in self.prepare], "memory_bytes": [[b or 1] for b in self.memory]}[metric]
 
 
@@ -96,7 +96,7 @@ class Measurement:
         return "" if gap <= tolerance else f"by {gap:.2g} of the largest value"
 
     def spread(self, process, name, threads):
-        """What other roundings change in the outputs of a contestant."""
+        """Difference that other roundings make in the outputs of a contestant."""
         folder = TARGET / "outputs" / f"{self.workload['name']}.{name}.{threads}.other"
         other = self.contestants[name].start(self.workload, threads, folder, "Other")
         try:

@@ -24,7 +24,7 @@ import statistics
 
 INTERVAL = "rows that take long have fewer launches; the interval is where 95 of 100 repetitions are expected, by a bootstrap over launches and their rounds"
 RESAMPLES = 1000
-# What a row may take before it has fewer launches.
+# Seconds of a row above which it has fewer launches.
 ROW_SECONDS = 12.0
 # Of Student's t, 97.5 %, for 1, 2, ... degrees of freedom; of the normal distribution at the end.
 STUDENT = [12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160, 2.145, 2.131]
@@ -32,7 +32,7 @@ NORMAL = 1.960
 # Share of the machine that others may take, and spread of what all contestants have in common, before a row is marked.
 QUIET_SHARE = 0.05
 QUIET_DRIFT = 0.10
-# What an interval reaches to each side before its row has further launches, so many at once and so many times as many in all.
+# Half width of an interval above which its row has further launches: number at once, and limit as a multiple of the first number.
 WIDE = 0.04
 FURTHER = 2
 MOST = 3
@@ -122,7 +122,7 @@ def drift(turns):
 
 
 class Load:
-    """What others compute on this machine while we measure, from the kernel's counters; nothing where there are none."""
+    """Load by other processes during a measurement, from the kernel's counters; 0 where there are none."""
 
     def __init__(self):
         self.start = self.machine()
@@ -152,7 +152,7 @@ def width(ratios):
 
 
 def marks(others, drift_share):
-    """What disturbed a row, in words."""
+    """Lists the disturbances of a row."""
     found = []
     if others > QUIET_SHARE:
         found.append(f"other programs used {100 * others:.0f} % of the machine")

@@ -5,7 +5,7 @@ usage: publish.py REPORT.json     takes a report as the published one and writes
        publish.py                 writes the tables again
        publish.py --check         exit code 1 when README and results.json differ
 
-Networks and matrix products have a line for each row, the other suites a line for each peer and the rows that stand worst.
+Networks and matrix products have a line for each row, the other suites a line for each peer and the rows with the lowest ratios.
 """
 import json
 import pathlib
@@ -29,7 +29,7 @@ def digits(value):
 
 
 def compact(report):
-    """What the tables need, and no more."""
+    """Keeps the parts of a report that the tables need."""
     for part in report["suites"]:
         metric = part["metric"]
         for row in part["rows"]:
@@ -49,7 +49,7 @@ def compact(report):
 
 
 def shown(part):
-    """Every row, or those that stand worst against a peer."""
+    """Every row, or those with the lowest ratios."""
     rows = measured(part)
     if part["suite"] in WHOLE:
         return rows
@@ -78,7 +78,7 @@ def results(report):
     for part in report["suites"]:
         out += [f"**{part['title']}.** " + " ".join(summary_lines(part)), ""]
         if part["suite"] not in WHOLE:
-            out += [f"{SLOWEST} of {len(measured(part))} rows, those that stand worst:", ""] if len(measured(part)) > SLOWEST else []
+            out += [f"{SLOWEST} of {len(measured(part))} rows, those with the lowest ratios:", ""] if len(measured(part)) > SLOWEST else []
         out += [*table(part), ""]
     ill = {row["name"]: row["notes"][0] for part in report["suites"] for row in part["rows"] if row.get("notes")}
     out += [f"- {name} is {note}" for name, note in ill.items()]

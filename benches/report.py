@@ -28,7 +28,7 @@ def measured(part):
 
 
 def verdict(row, peer):
-    """Whether the interval of the ratio lies above 1, below, or holds it."""
+    """Returns "wins" or "loses" where the interval of the ratio lies above or below 1, "ties" where it contains 1."""
     r = row["ratios"][peer]
     return "wins" if r["low"] > 1 else "loses" if r["high"] < 1 else "ties"
 
@@ -51,15 +51,18 @@ def threads_word(count):
     return f"{count} thread" if count == 1 else f"{count} threads"
 
 
-NOUN = {"latency_ms": "faster", "prepare_ms": "faster to compile", "memory_bytes": "smaller"}
+# Better, worse, quantity.
+WORDS = {"latency_ms": ("faster", "slower", "time"), "prepare_ms": ("faster to compile", "slower", "time to compile"),
+         "memory_bytes": ("smaller", "larger", "memory")}
 
 
 def summary_lines(part):
     lines = []
     for peer, (wins, ties, losses, means) in verdicts(part).items():
-        takes = ", ".join(f"{mean:.2f}{' times as much' * (i == 0)} on {threads_word(threads)}" for i, (threads, mean) in enumerate(means.items()))
-        lines.append(f"Against {peer}: {NOUN[part['metric']]} in {wins} of {wins + ties + losses} rows, equal within the interval in {ties}, "
-                     f"not in {losses}; {peer} takes {takes}, in the geometric mean.")
+        ratios = ", ".join(f"{mean:.2f} on {threads_word(threads)}" for threads, mean in means.items())
+        better, worse, quantity = WORDS[part["metric"]]
+        lines.append(f"Against {peer}: {better} in {wins} of {wins + ties + losses} rows, equal within the interval in {ties}, "
+                     f"{worse} in {losses}; geometric mean of the {quantity} of {peer} over tilewright's: {ratios}.")
     return lines + ilp_lines(part)
 
 
@@ -70,7 +73,7 @@ def ilp_ms(row):
 
 
 def ilp_lines(part):
-    """How long the ILP takes, of the rows that are one kernel."""
+    """Time of the ILP, over the rows with one kernel."""
     if part["metric"] != "latency_ms":
         return []
     times = {row["name"]: ilp_ms(row) for row in measured(part) if ilp_ms(row) is not None and row["detail"]["kernel_count"] == 1}
@@ -133,7 +136,7 @@ def facts(report):
     for part in report["suites"]:
         method = part["method"]
         text = (f"{method['launches']} launches of every contestant, {method['rounds']} rounds in turn of {method['seconds']} s each; "
-                f"medians; a ratio above 1 says that tilewright takes less; {method['interval']}")
+                f"medians; tilewright takes less where a ratio is above 1; {method['interval']}")
         methods.setdefault(text, []).append(part["suite"])
     pairs += [("Method" if len(methods) == 1 else f"Method of {', '.join(suites)}", text) for text, suites in methods.items()]
     return pairs

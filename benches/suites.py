@@ -1,4 +1,4 @@
-"""What is measured: suites of workloads.
+"""Suites of workloads.
 
 A workload is {name, kind, path, inputs: {name: .npy file}, dims, options}. Kinds: "onnx" is any ONNX file, "product" one that
 holds a single f32 matrix product, "tile" a program of the text language, "schedule" one with a schedule by hand. Making one may fail for want of a package or a file;
@@ -20,7 +20,7 @@ PRODUCTS = [(64, 64, 64), (128, 128, 128), (256, 256, 256), (512, 512, 512), (10
 
 
 class Missing(Exception):
-    """Why a workload cannot be made here."""
+    """The reason why a workload cannot be made here."""
 
 
 def save_inputs(name, arrays):

@@ -1,4 +1,4 @@
-"""The same program by a schedule that was written by hand: tilewright itself, in place of the ILP's schedule."""
+"""The program with a schedule written by hand: tilewright itself, in place of the ILP's schedule."""
 import json
 import pathlib
 

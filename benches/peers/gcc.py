@@ -8,9 +8,9 @@ KINDS = {"tile"}
 SERIAL, IN_PROCESS = True, False
 TOLERANCE = 1e-9
 COMMAND = ["gcc", "-O3", "-march=native"]
-# The same sums in the same order with every product rounded: what this changes is rounding.
+# Without fused operations every product is rounded: the difference measures rounding.
 NO_FUSED = ["-ffp-contract=off"]
-# What a process that is started for runs of a short program takes at least, and the runs in it at most.
+# Least time of a process for runs of a short program, and the most runs in it.
 PROCESS_MS, MOST_RUNS = 30, 20
 
 

@@ -1,4 +1,4 @@
-"""The same program in the order that it is written in: tilewright itself, by a schedule without primitives."""
+"""The program in its original order: tilewright itself, with a schedule without primitives."""
 import json
 import pathlib
 import re

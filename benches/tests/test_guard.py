@@ -1,4 +1,4 @@
-"""What the guard lets through, by kind of row."""
+"""Limits of the guard, by kind of row."""
 import unittest
 
 import synthetic  # noqa: F401 (the path of the modules)

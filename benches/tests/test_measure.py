@@ -1,4 +1,4 @@
-"""What happens to a row whose contestants fail, differ, hang, take long, or know one thread alone."""
+"""Rows whose contestants fail, differ, hang, take long, or know one thread alone."""
 import os
 import pathlib
 import sys

@@ -1,4 +1,4 @@
-"""What is written from a report: every suite, rows that were stopped, and README's tables."""
+"""Files written from a report: every suite, rows that were stopped, and README's tables."""
 import copy
 import json
 import unittest
@@ -49,7 +49,7 @@ class Published(unittest.TestCase):
             self.assertIn(f"**{part['title']}.** Against {part['peers'][0]}: ", text)
             shown = [row for row in part["rows"] if f"| {row['name']} | {row['threads']} | " in text]
             self.assertEqual(len(shown), len(part["rows"]) if part["suite"] in publish.WHOLE else publish.SLOWEST)
-        # The same from the file, and again from what was written.
+        # The stored report gives the same text, also when it is compacted again.
         stored = json.loads(json.dumps(publish.compact(copy.deepcopy(whole))))
         self.assertEqual(publish.results(stored), text)
         self.assertEqual(publish.results(publish.compact(stored)), text)

@@ -1,4 +1,4 @@
-"""What the whole run does beside its rows: those with wide intervals are measured on."""
+"""A whole run: rows with wide intervals are measured again."""
 import types
 import unittest
 

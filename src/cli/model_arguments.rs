@@ -12,7 +12,7 @@ use tilewright::{Error, Result};
 /// The model and the options of its compilation.
 #[derive(Args)]
 pub struct ModelArguments {
-    /// An ONNX file, a `.tile` program, or a module made by `compile`
+    /// An ONNX file or a `.tile` program; `run` and `bench` also take a module made by `compile`
     pub model: PathBuf,
     /// Program of a .tile file; the first one by default
     #[arg(long, value_name = "NAME")]

@@ -36,7 +36,7 @@ AREAS = {
     "encoders": (["src/codegen/x86/*.rs", "src/codegen/aarch64/*.rs"], ["codegen::"]),
 }
 
-# What stands in the code -> what it becomes. Operators have spaces around them in formatted code.
+# Text of the code -> replacements. Operators have spaces around them in formatted code.
 SWAPS = {
     " < ": [" <= ", " > "], " <= ": [" < "], " > ": [" >= ", " < "], " >= ": [" > "], " == ": [" != "], " != ": [" == "],
     " && ": [" || "], " || ": [" && "], " + ": [" - "], " - ": [" + "], " + 1": [""], " - 1": [""], "..=": [".."],
@@ -59,7 +59,7 @@ def code_lines(text):
 
 def changes_of_line(code):
     """Every line that one change makes of a line of code."""
-    # What stands in quotes is not code.
+    # Quoted text is not code.
     quoted = [m.span() for m in re.finditer(r'"[^"]*"|\'[^\' ]\'', code)]
     inside = lambda at: any(a <= at < b for a, b in quoted)
     for old, news in SWAPS.items():
@@ -110,7 +110,7 @@ def choose(all_mutants, areas, seed):
 
 
 def copy_source():
-    """What version control knows or would know, as it is now. Files that did not change keep their times."""
+    """Copies the files that version control knows or would know. Files that did not change keep their times."""
     listed = subprocess.run(["git", "ls-files", "-co", "--exclude-standard"], cwd=ROOT, check=True, capture_output=True, text=True)
     for name in listed.stdout.splitlines():
         source, target = ROOT / name, TREE / name
@@ -134,7 +134,7 @@ def run(command, seconds):
 
 
 def test(area, seconds):
-    """What the tests say of the source as it is in the copy: killed, survived, does not compile."""
+    """Runs the tests on the copy: killed, survived, or does not compile."""
     build, output = run(["cargo", "test", "-q", "--lib", "--no-run"], None)
     if build != 0:
         return "does not compile", output
