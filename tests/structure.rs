@@ -281,6 +281,68 @@ fn public_fallible_functions_document_their_errors() {
     assert!(silent.is_empty(), "no `# Errors`:\n{}", silent.join("\n"));
 }
 
+/// The words of the code spans and code blocks of a page, span by span.
+fn code_of(page: &str) -> Vec<Vec<&str>> {
+    let mut spans = vec![];
+    for (i, block) in page.split("```").enumerate() {
+        match i % 2 {
+            0 => spans.extend(block.split('`').skip(1).step_by(2).map(|span| span.split_whitespace().collect())),
+            _ => spans.extend(block.lines().map(|line| line.split('#').next().unwrap().split_whitespace().collect())),
+        }
+    }
+    spans
+}
+
+#[test]
+fn pages_name_what_exists() {
+    let known: Vec<String> = (files(root()).iter())
+        .map(|p| format!("/{}", p.strip_prefix(root()).unwrap().display().to_string().replace('\\', "/")))
+        .collect();
+    let exists = |path: &str| {
+        let end = format!("/{}", path.trim_end_matches('/'));
+        let (source, folder) = (format!("{end}.rs"), format!("{end}/"));
+        known.iter().any(|k| k.ends_with(&end) || k.ends_with(&source) || k.contains(&folder))
+    };
+    let is_path = |word: &str| {
+        let plain = word.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || "_-./".contains(c));
+        let named = [".rs", ".py", ".md", ".sh", ".json", ".txt"].iter().any(|ending| word.ends_with(ending));
+        plain && (named || word.contains('/')) && !word.starts_with(['.', '/']) && !word.starts_with("target/")
+    };
+    let makefile = fs::read_to_string(root().join("Makefile")).unwrap();
+    let is_target = |word: &str| makefile.lines().any(|l| l.starts_with(&format!("{word}:")));
+    let tests: String = known
+        .iter()
+        .filter(|k| k.ends_with(".rs"))
+        .map(|k| fs::read_to_string(root().join(&k[1..])).unwrap())
+        .collect();
+    let (mut missing, mut checked) = (vec![], 0);
+    for page in ["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "CHANGELOG.md", "datasets/README.md"] {
+        let text = fs::read_to_string(root().join(page)).unwrap();
+        for span in code_of(&text) {
+            let mut check = |what: &str, word: &str, holds: bool| {
+                checked += 1;
+                if !holds {
+                    missing.push(format!("{page}: {what} `{word}`"));
+                }
+            };
+            span.iter().filter(|w| is_path(w)).for_each(|w| check("path", w, exists(w)));
+            if let ["make", target, ..] = span[..] {
+                check("target", target, is_target(target));
+            }
+            let option = |name: &str| span.iter().position(|w| *w == name).filter(|_| span.contains(&"cargo"));
+            let filter = option("--lib").or(option("--test").map(|i| i + 1));
+            if let Some(name) = option("--test").and_then(|i| span.get(i + 1)) {
+                check("test file", name, exists(&format!("{name}.rs")));
+            }
+            if let Some(name) = filter.and_then(|i| span.get(i + 1)) {
+                check("test", name, tests.contains(&format!("fn {name}")) || tests.contains(&format!(" {name}")));
+            }
+        }
+    }
+    assert!(checked > 150, "only {checked} names are checked");
+    assert!(missing.is_empty(), "{}", missing.join("\n"));
+}
+
 /// Most lines of a function, and of a file.
 const LONGEST: (usize, usize) = (80, 600);
 

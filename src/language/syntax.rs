@@ -1,4 +1,4 @@
-//! The syntax tree: what a `.tile` file says, word for word. Also what a program built in Rust is made of.
+//! The syntax tree of `.tile` files and of programs built in Rust.
 
 use super::source::Source;
 use crate::expr::syntax::Span;
@@ -7,6 +7,17 @@ use crate::poly::transform::primitive::Schedule;
 use crate::runtime::DType;
 
 /// A file: programs, and schedules for them.
+///
+/// ```
+/// use tilewright::File;
+///
+/// let text = "def scale(f32(N) x) -> (y) {\n    y(i) = 2 * x(i)\n}\n\nschedule vectors for scale {\n    vectorize i by 8\n}\n";
+/// let file = File::parse("scale.tile", text)?;
+/// assert_eq!(&*file.programs[0].name, "scale");
+/// assert_eq!(file.programs[0].inputs()[0].name.to_string(), "x");
+/// assert_eq!(file.to_string(), text);
+/// # Ok::<(), tilewright::Error>(())
+/// ```
 #[derive(Clone, Debug, Default)]
 pub struct File {
     /// Name and text that it was read from.
@@ -17,7 +28,7 @@ pub struct File {
     pub schedules: Vec<Schedule>,
 }
 
-/// Files are equal when they say the same, whatever their layout and comments.
+/// Files are equal if their syntax trees are, whatever their layout and comments.
 impl PartialEq for File {
     fn eq(&self, other: &File) -> bool {
         self.programs == other.programs && self.schedules == other.schedules

@@ -15,7 +15,22 @@ use std::fmt::{Display, Formatter, Result};
 
 pub use super::argument::{Loop, Loops};
 
-/// `schedule NAME for PROGRAM { … }`: primitives, applied in order to the program's original order.
+/// `schedule NAME for PROGRAM { … }`: primitives, applied in turn to the program's original order.
+///
+/// ```
+/// use tilewright::syntax::{Placed, Primitive, Span};
+/// use tilewright::{File, Model, Options, Tensor};
+///
+/// let text = "loop scale(N = 64) { f32 x[N] for i in 0..N x[i] *= 2 } schedule vectors for scale { vectorize i by 8 }";
+/// let mut file = File::parse("scale.tile", text)?;
+/// let schedule = &mut file.schedules[0];
+/// assert_eq!(schedule.primitives[0].primitive.keyword(), "vectorize");
+/// schedule.primitives.insert(0, Placed { primitive: Primitive::Reverse { which: "i".into() }, span: Span::default() });
+/// assert_eq!(schedule.to_string(), "schedule vectors for scale {\n    reverse i\n    vectorize i by 8\n}\n");
+/// let compiled = Model::from_program(file, None, None)?.with_schedule("vectors")?.compile(&Options::default())?;
+/// assert_eq!(compiled.run(&[("x", &Tensor::new(&[64], &[1.5f32; 64]))])?[0].to_vec::<f32>(), [3.0; 64]);
+/// # Ok::<(), tilewright::Error>(())
+/// ```
 #[derive(Clone, PartialEq, Debug)]
 pub struct Schedule {
     /// Name of the schedule.
