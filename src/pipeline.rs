@@ -191,7 +191,7 @@ fn rewrite(
 /// first group that has it.
 fn distinct_programs(graph: &Graph, groups: &[Group]) -> Result<(Vec<(String, Program)>, Vec<Work>)> {
     let mut programs: Vec<(String, Program)> = vec![];
-    let mut known: HashMap<Program, usize> = HashMap::new();
+    let mut numbers: HashMap<Program, usize> = HashMap::new();
     let mut work = vec![];
     for group in groups {
         if let [node] = group.nodes[..]
@@ -202,7 +202,7 @@ fn distinct_programs(graph: &Graph, groups: &[Group]) -> Result<(Vec<(String, Pr
         }
         let program = fusion::program(graph, group)?;
         let next = programs.len();
-        let index = *known.entry(program).or_insert_with_key(|program| {
+        let index = *numbers.entry(program).or_insert_with_key(|program| {
             programs.push((format!("{}_{next}", group.name), program.clone()));
             next
         });

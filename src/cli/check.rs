@@ -34,8 +34,8 @@ impl Arguments {
             Some(name) => vec![file.program(Some(name))?],
             None => file.programs.iter().filter(|p| !file.schedules_of(p).is_empty()).collect(),
         };
-        let known = |name: &String| programs.iter().any(|p| p.sizes().contains(name));
-        if let Some(name) = dims.keys().find(|name| !known(name)) {
+        let is_size = |name: &String| programs.iter().any(|p| p.sizes().contains(name));
+        if let Some(name) = dims.keys().find(|name| !is_size(name)) {
             let names: Vec<String> = programs.iter().flat_map(|p| p.sizes()).collect();
             return Err(Error::Invalid(unknown("size of a program with a schedule", name, &names)));
         }
@@ -58,8 +58,8 @@ impl Arguments {
                 ));
                 continue;
             }
-            let own = dims.iter().filter(|d| program.sizes().contains(d.0)).map(|d| (d.0.clone(), *d.1)).collect();
-            let lowered = file.lower(program, &own, self.size.as_deref())?;
+            let sizes = dims.iter().filter(|d| program.sizes().contains(d.0)).map(|d| (d.0.clone(), *d.1)).collect();
+            let lowered = file.lower(program, &sizes, self.size.as_deref())?;
             for schedule in file.schedules_of(program) {
                 progress.stage(format!("checking {} for {}", schedule.name, program.name));
                 count += 1;

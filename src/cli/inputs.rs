@@ -221,8 +221,8 @@ pub fn check_names<'a>(given: &BTreeMap<String, Tensor>, known: impl Iterator<It
     match given.keys().find(|name| !known.clone().any(|k| k == name.as_str())) {
         None => Ok(()),
         Some(name) => {
-            let known: Vec<_> = known.collect();
-            Err(Error::Invalid(unknown("input", name, &known)))
+            let names: Vec<_> = known.collect();
+            Err(Error::Invalid(unknown("input", name, &names)))
         }
     }
 }

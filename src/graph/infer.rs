@@ -260,8 +260,8 @@ fn reduce(x: &TensorType, op: ReduceOp, axes: &[usize], keep: bool) -> Checked<T
         _ => x.dtype != DType::Bool,
     };
     defined(x, fits)?;
-    let kept = (0..rank).filter(|d| keep || !axes.contains(d));
-    shaped(x, kept.map(|d| if axes.contains(&d) { 1 } else { shape[d] }).collect())
+    let remaining = (0..rank).filter(|d| keep || !axes.contains(d));
+    shaped(x, remaining.map(|d| if axes.contains(&d) { 1 } else { shape[d] }).collect())
 }
 
 fn layer_norm(inputs: &[&TensorType], axis: usize) -> Checked<TensorType> {

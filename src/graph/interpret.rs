@@ -68,7 +68,7 @@ fn verify(program: &Program) -> Result<()> {
     }
     for d in &program.definitions {
         let fail = |what: &str| Err(Error::Invalid(format!("definition of tensor {}: {what}", d.target.0)));
-        let known = |a: &Affine| a.terms.iter().all(|t| (t.0.0 as usize) < d.iterators.len());
+        let in_range = |a: &Affine| a.terms.iter().all(|t| (t.0.0 as usize) < d.iterators.len());
         let Some(target) = program.tensors.get(d.target.0 as usize) else {
             return fail("there is no such tensor");
         };
@@ -84,13 +84,13 @@ fn verify(program: &Program) -> Result<()> {
         if d.outer < d.iterators.len() && d.reduce.is_none() {
             return fail("iterators are reduced, but no reduction is named");
         }
-        let mut sound = d.conditions.iter().all(known) && d.iterators.iter().all(|i| i.extent >= 0);
+        let mut sound = d.conditions.iter().all(in_range) && d.iterators.iter().all(|i| i.extent >= 0);
         d.body.visit(&mut |e| match e {
-            Expr::Index(a) => sound &= known(a),
+            Expr::Index(a) => sound &= in_range(a),
             Expr::Load(access) => {
                 let tensor = program.tensors.get(access.buffer.0 as usize);
                 sound &= access.buffer != d.target && tensor.is_some_and(|t| t.shape.len() == access.index.len());
-                sound &= access.guard.iter().chain(access.index.iter().filter_map(Index::affine)).all(known);
+                sound &= access.guard.iter().chain(access.index.iter().filter_map(Index::affine)).all(in_range);
             }
             _ => {}
         });

@@ -14,7 +14,7 @@ const PIECES: usize = 64;
 
 /// Divides the condition `e` = `truth` into pieces: exactly one holds where it is true, none elsewhere.
 pub fn pieces(scope: &Scope, e: &Expr, truth: bool) -> Checked<Vec<Conjunction>> {
-    let found = match &e.kind {
+    let conjunctions = match &e.kind {
         Kind::Bool(v) if *v == truth => vec![vec![]],
         Kind::Bool(_) => vec![],
         Kind::Not(a) => pieces(scope, a, !truth)?,
@@ -45,10 +45,10 @@ pub fn pieces(scope: &Scope, e: &Expr, truth: bool) -> Checked<Vec<Conjunction>>
         }
         _ => return Err(not_affine(scope, e)),
     };
-    if found.len() > PIECES {
+    if conjunctions.len() > PIECES {
         return Err(Diagnostic::unsupported(e.span, format!("a condition of more than {PIECES} cases")));
     }
-    Ok(found)
+    Ok(conjunctions)
 }
 
 fn product(a: Vec<Conjunction>, b: Vec<Conjunction>) -> Vec<Conjunction> {

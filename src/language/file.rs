@@ -103,11 +103,11 @@ impl File {
     /// # Errors
     /// [`Error::Invalid`] with the names of the programs where none has this one, or where the file has no program.
     pub fn program(&self, name: Option<&str>) -> Result<&Program> {
-        let found = match name {
+        let program = match name {
             None => self.programs.first(),
             Some(name) => self.programs.iter().find(|p| &*p.name == name),
         };
-        found.ok_or_else(|| {
+        program.ok_or_else(|| {
             let names: Vec<&str> = self.programs.iter().map(|p| &*p.name).collect();
             Error::Invalid(match (name, &names[..]) {
                 (_, []) => format!("{} has no program", self.source.name),

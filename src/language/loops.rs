@@ -311,15 +311,15 @@ impl Walk<'_> {
         let index = write.iter().cloned().map(Index::Affine).collect();
         self.inside(a.target.span, Access { buffer: target, index, guard: vec![], otherwise: None }, &[], nest)?;
         let value = scope.value(&a.value, dtype)?;
-        let own = || Expr::load(target, write.clone());
+        let target_read = || Expr::load(target, write.clone());
         let (reduce, value) = match a.assign {
             Assign::Set | Assign::Reduce(_) => match value {
                 // `x = max(x, e)` is `x max= e`.
-                Expr::Binary(op @ (BinaryOp::Min | BinaryOp::Max), x, e) if *x == own() => (Some(op), *e),
-                Expr::Binary(op @ (BinaryOp::Min | BinaryOp::Max), e, x) if *x == own() => (Some(op), *e),
+                Expr::Binary(op @ (BinaryOp::Min | BinaryOp::Max), x, e) if *x == target_read() => (Some(op), *e),
+                Expr::Binary(op @ (BinaryOp::Min | BinaryOp::Max), e, x) if *x == target_read() => (Some(op), *e),
                 value => (None, value),
             },
-            Assign::Update(Combine::Div) => (None, own() / value),
+            Assign::Update(Combine::Div) => (None, target_read() / value),
             Assign::Update(Combine::Sub) => (Some(def::reduction(Combine::Add, dtype, a.span)?), -value),
             Assign::Update(combine) => (Some(def::reduction(combine, dtype, a.span)?), value),
         };

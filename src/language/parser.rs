@@ -143,11 +143,11 @@ impl Parser {
     }
 
     fn dtype(&mut self) -> Option<DType> {
-        let found = DTYPES.into_iter().find(|d| self.is_word(d.name()));
-        if found.is_some() {
+        let dtype = DTYPES.into_iter().find(|d| self.is_word(d.name()));
+        if dtype.is_some() {
             self.step();
         }
-        found
+        dtype
     }
 
     /// `item, item, …` up to `close`, which is taken.

@@ -75,14 +75,14 @@ impl Program {
             },
         };
         let of_set = |set: &super::syntax::Sizes, name: &str| set.values.iter().find(|v| &*v.0 == name).map(|v| v.1);
-        let own = |name: &str| match &self.body {
+        let default = |name: &str| match &self.body {
             Body::Loop { parameters, .. } => parameters.iter().find(|p| &*p.name == name).and_then(|p| p.value),
             Body::Def { .. } => None,
         };
         let mut bound = BTreeMap::new();
         for name in &names {
             let value = given.get(name).copied();
-            let value = value.or_else(|| set.and_then(|s| of_set(s, name))).or_else(|| own(name));
+            let value = value.or_else(|| set.and_then(|s| of_set(s, name))).or_else(|| default(name));
             let first = || self.sizes.first().filter(|_| chosen.is_none()).and_then(|s| of_set(s, name));
             let Some(value) = value.or_else(first) else {
                 let sets = if sets.is_empty() { String::new() } else { format!(", or `--size {}`", sets.join("|")) };

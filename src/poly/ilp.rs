@@ -78,13 +78,13 @@ pub fn schedule_within(scop: &Scop, dependences: &Dependences, effort: Effort) -
     let start = std::time::Instant::now();
     let mut scheduler = Scheduler::new(scop, effort);
     let live = dependences.list.iter().map(|d| (d, Unsatisfied::new(d))).collect();
-    let found = scheduler
+    let scheduled = scheduler
         .group(&scop.ids().collect::<Vec<_>>(), live)
         .map(|root| Schedule { root })
         .and_then(|s| if scheduler.kept.is_empty() { Ok(s) } else { legality::flag(scop, dependences, &s) })
         .and_then(|s| legality::check(scop, dependences, &s).map(|()| s));
     let mut report = scheduler.report;
-    let schedule = match found {
+    let schedule = match scheduled {
         Ok(schedule) => {
             report.fallback = (!scheduler.kept.is_empty()).then(|| scheduler.kept.join("; "));
             schedule
@@ -175,13 +175,13 @@ impl<'a> Scheduler<'a> {
         let above = self.above.clone();
         let mut rows: Vec<Row> = vec![];
         while group.iter().any(|&id| !self.is_complete(id)) {
-            let mut found = None;
+            let mut candidate = None;
             for attempt in [PARALLEL].into_iter().chain(SERIAL) {
-                if found.is_none() {
-                    found = self.row(group, live, attempt)?;
+                if candidate.is_none() {
+                    candidate = self.row(group, live, attempt)?;
                 }
             }
-            let Some(row) = found else { break };
+            let Some(row) = candidate else { break };
             self.descend(&row);
             rows.push(Row { tile: TILE, ..row });
         }
@@ -208,22 +208,22 @@ impl<'a> Scheduler<'a> {
     fn points(&mut self, group: &[StatementId], component: bool, live: LiveDependences<'a>) -> Result<Node> {
         let mut rows: Vec<Row> = vec![];
         while !group.iter().any(|&id| self.is_complete(id)) {
-            let mut found = self.row(group, &live, PARALLEL)?;
-            if let Some(row) = &found
+            let mut candidate = self.row(group, &live, PARALLEL)?;
+            if let Some(row) = &candidate
                 && !self.pays(row, &live)?
             {
-                found = None;
+                candidate = None;
             }
             if component {
                 for attempt in SERIAL {
                     let attempt = Attempt { strides: group.len() > 1, ..attempt };
                     // Shifted and skewed loops are for bands that nothing else can start.
-                    if found.is_none() && (rows.is_empty() || attempt.constant == 0) {
-                        found = self.row(group, &live, attempt)?;
+                    if candidate.is_none() && (rows.is_empty() || attempt.constant == 0) {
+                        candidate = self.row(group, &live, attempt)?;
                     }
                 }
             }
-            let Some(row) = found else { break };
+            let Some(row) = candidate else { break };
             let serial = !row.coincident;
             self.descend(&row);
             rows.push(row);
@@ -262,12 +262,12 @@ impl<'a> Scheduler<'a> {
             live.iter().filter(|(d, _)| d.source != d.sink).map(|(d, _)| d.bytes).fold(0, i64::saturating_add);
         let mut lost = 0i64;
         for (id, phi) in &row.phi {
-            let own = self.stride_of(*id, phi);
-            if own > 0 && self.complement(*id).len() > 1 {
+            let stride = self.stride_of(*id, phi);
+            if stride > 0 && self.complement(*id).len() > 1 {
                 let alone: LiveDependences =
                     live.iter().filter(|(d, _)| d.source == *id && d.sink == *id).cloned().collect();
                 if let Some(best) = self.row(&[*id], &alone, PARALLEL)? {
-                    lost = lost.saturating_add(own - self.stride_of(*id, &best.phi[0].1).min(own));
+                    lost = lost.saturating_add(stride - self.stride_of(*id, &best.phi[0].1).min(stride));
                 }
             }
         }
@@ -292,13 +292,13 @@ impl<'a> Scheduler<'a> {
 
     /// A sequence of the groups that share a parallel row.
     fn cut(&mut self, group: &[StatementId], mut live: LiveDependences<'a>) -> Result<Node> {
-        let mut kept = vec![];
+        let mut unsatisfied = vec![];
         for (d, l) in live {
             if !l.is_empty(&self.isl)? {
-                kept.push((d, l));
+                unsatisfied.push((d, l));
             }
         }
-        live = kept;
+        live = unsatisfied;
         let mut clusters = components(group, &live);
         if clusters.len() == 1 {
             return self.group(group, live);

@@ -241,9 +241,9 @@ pub fn match_stored(
     id: StatementId,
     lane: Var,
 ) -> Result<Match, Mismatch> {
-    let found = match_instruction(instruction, scop, id, lane)?;
+    let matched = match_instruction(instruction, scop, id, lane)?;
     let references = references(scop, id);
-    for (access, _) in found.operands.iter().zip(&instruction.operands).filter(|o| *o.1 == Role::Vector) {
+    for (access, _) in matched.operands.iter().zip(&instruction.operands).filter(|o| *o.1 == Role::Vector) {
         let packed = packings.iter().any(|p| p.statement == id && p.access == *access);
         let innermost = scop.private(access.buffer).and_then(|p| p.layout.last()).is_some_and(|digit| {
             let index = digit.form.substitute(|d| access.index[d.0 as usize].affine().cloned().unwrap_or_default());
@@ -259,7 +259,7 @@ pub fn match_stored(
             return mismatch(MismatchPart::Operand, reason);
         }
     }
-    Ok(found)
+    Ok(matched)
 }
 
 /// The first row of `table` for this ISA that matches, or the mismatch of the row that fits best.

@@ -293,11 +293,11 @@ impl Node {
             }
             Node::Sequence(children) => {
                 let inside = |of: &[StatementId]| of.iter().copied().filter(|id| ids.contains(id)).collect::<Vec<_>>();
-                let mut kept: Vec<_> = children.iter().map(|(of, child)| (inside(of), child)).collect();
-                kept.retain(|(of, _)| !of.is_empty());
-                match &kept[..] {
+                let mut remaining: Vec<_> = children.iter().map(|(of, child)| (inside(of), child)).collect();
+                remaining.retain(|(of, _)| !of.is_empty());
+                match &remaining[..] {
                     [(_, child)] => child.restricted(ids),
-                    _ => Node::Sequence(kept.into_iter().map(|(of, child)| (of, child.restricted(ids))).collect()),
+                    _ => Node::Sequence(remaining.into_iter().map(|(of, child)| (of, child.restricted(ids))).collect()),
                 }
             }
         }

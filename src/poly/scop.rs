@@ -94,21 +94,21 @@ pub fn without_single_loops(node: Node, scop: &Scop, root: bool, phase: bool) ->
         Node::Band(Band { rows, permutable }, child) => {
             let phase = phase && rows.iter().all(|r| r.is_single(scop));
             let child = without_single_loops(*child, scop, false, phase);
-            let mut kept: Vec<Row> = vec![];
+            let mut remaining: Vec<Row> = vec![];
             let mut waves = false;
             for row in rows {
                 let single = row.is_single(scop);
                 if single && std::mem::take(&mut waves) {
-                    kept.iter_mut().rev().take(1).for_each(|r| r.kind = RowKind::Serial);
+                    remaining.iter_mut().rev().take(1).for_each(|r| r.kind = RowKind::Serial);
                 }
                 if single && phase && matches!(child, Node::Sequence(_)) {
-                    kept = vec![Row::once(row.phi.into_iter().map(|p| p.0))];
+                    remaining = vec![Row::once(row.phi.into_iter().map(|p| p.0))];
                 } else if !single {
                     waves = row.kind == RowKind::Wavefront;
-                    kept.push(row);
+                    remaining.push(row);
                 }
             }
-            if kept.is_empty() { child } else { Node::Band(Band { rows: kept, permutable }, Box::new(child)) }
+            if remaining.is_empty() { child } else { Node::Band(Band { rows: remaining, permutable }, Box::new(child)) }
         }
     }
 }
@@ -117,8 +117,8 @@ impl Row {
     /// The values of φ over the boxes of all statements, as an interval.
     pub fn range(&self, scop: &Scop) -> (i64, i64) {
         let bounds = self.phi.iter().map(|(id, phi)| {
-            let own = &scop.statement(*id).iterators;
-            phi.bounds(|v| (0, own[v.0 as usize].extent - 1))
+            let iterators = &scop.statement(*id).iterators;
+            phi.bounds(|v| (0, iterators[v.0 as usize].extent - 1))
         });
         bounds.fold((i64::MAX, i64::MIN), |a, b| (a.0.min(b.0), a.1.max(b.1)))
     }

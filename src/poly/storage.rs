@@ -73,8 +73,8 @@ pub(super) fn is_fixed(row: &Row, users: &[StatementId], around: &[&Row]) -> boo
         users.iter().flat_map(one).collect()
     };
     let shift: Vec<i64> = (0..width * users.len()).map(|k| i64::from(k % width == width - 1)).collect();
-    let known: Vec<Vec<i64>> = around.iter().filter(|r| r.tile == 1).map(|r| vector(r)).chain([shift]).collect();
+    let vectors: Vec<Vec<i64>> = around.iter().filter(|r| r.tile == 1).map(|r| vector(r)).chain([shift]).collect();
     let wanted = vector(row);
     let dot = |c: &Vec<i64>| c.iter().zip(&wanted).map(|(a, b)| a * b).sum::<i64>();
-    orthogonal_complement(&known, wanted.len()).iter().all(|c| dot(c) == 0)
+    orthogonal_complement(&vectors, wanted.len()).iter().all(|c| dot(c) == 0)
 }

@@ -17,7 +17,7 @@ impl Scop {
         let isl = Isl::default();
         for s in &self.statements {
             let fail = |what: String| Err(Error::Invalid(format!("statement `{}` of `{}`: {what}", s.name, self.name)));
-            let known = |a: &Affine| a.terms.iter().all(|t| (t.0.0 as usize) < s.iterators.len());
+            let in_range = |a: &Affine| a.terms.iter().all(|t| (t.0.0 as usize) < s.iterators.len());
             let mut affines: Vec<&Affine> = s.domain.iter().chain(&s.write).collect();
             s.body.visit(&mut |e| {
                 if let Expr::Index(a) = e {
@@ -28,7 +28,7 @@ impl Scop {
                 affines.extend(a.index.iter().filter_map(Index::affine));
                 affines.extend(&a.guard);
             });
-            if !affines.into_iter().all(known) {
+            if !affines.into_iter().all(in_range) {
                 return fail("an affine form uses an iterator that does not exist".into());
             }
             if s.iterators.iter().any(|it| it.extent < 1) {

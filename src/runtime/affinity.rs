@@ -37,8 +37,8 @@ mod system {
 
         /// The calling thread is this worker (from 1).
         pub fn join(&self, worker: usize) {
-            let own = self.workers[worker - 1].get_or_init(gettid);
-            self.keep_off(*own, self.caller.load(SeqCst));
+            let thread_id = self.workers[worker - 1].get_or_init(gettid);
+            self.keep_off(*thread_id, self.caller.load(SeqCst));
         }
 
         /// The workers leave the processor of the calling thread. A forked process has no workers, and leaves those of its

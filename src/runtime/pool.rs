@@ -342,15 +342,15 @@ fn perform(shared: &Shared, thread: usize) {
         let job = &*shared.job.get();
         (&*job.work, job.count, job.grain)
     };
-    let own = &shared.parts[thread];
+    let part = &shared.parts[thread];
     let others = || (1..shared.parts.len()).map(|k| &shared.parts[(thread + k) % shared.parts.len()]);
     let all = || {
         loop {
-            while let Some(units) = own.take_front() {
+            while let Some(units) = part.take_front() {
                 work(units.start as i64 * grain, (units.end as i64 * grain).min(count), thread);
             }
             let Some(units) = others().find_map(WorkRange::take_back) else { break };
-            own.set(units);
+            part.set(units);
         }
     };
     if catch_unwind(AssertUnwindSafe(all)).is_err() {

@@ -36,17 +36,17 @@ const LEAST_RUNS: usize = 3;
 pub fn rounds<T>(contestants: &mut [Box<dyn FnMut() -> Result<T> + '_>], seconds: f64) -> Result<Vec<Vec<T>>> {
     let budget = Duration::from_secs_f64(seconds);
     let mut spent = vec![Duration::ZERO; contestants.len()];
-    let mut found: Vec<Vec<T>> = contestants.iter().map(|_| vec![]).collect();
+    let mut samples: Vec<Vec<T>> = contestants.iter().map(|_| vec![]).collect();
     for round in 1.. {
         let mut ran = false;
         for (i, contestant) in contestants.iter_mut().enumerate() {
             let share = budget * round.min(ROUNDS) / ROUNDS;
-            if spent[i] >= share && found[i].len() >= LEAST_RUNS {
+            if spent[i] >= share && samples[i].len() >= LEAST_RUNS {
                 continue;
             }
             loop {
                 let start = Instant::now();
-                found[i].push(contestant()?);
+                samples[i].push(contestant()?);
                 spent[i] += start.elapsed();
                 if spent[i] >= share {
                     break;
@@ -58,7 +58,7 @@ pub fn rounds<T>(contestants: &mut [Box<dyn FnMut() -> Result<T> + '_>], seconds
             break;
         }
     }
-    Ok(found)
+    Ok(samples)
 }
 
 /// Returns the largest difference allowed between results of a type, relative to the largest value: sums are added up

@@ -18,8 +18,8 @@ pub struct Difference {
 pub fn first(tree: &str, other: &str) -> Option<Difference> {
     // Flags of rows and their division into bands are left out. The ILP begins with C_update where the text has C.
     let rows = |text: &str| -> Vec<String> {
-        let kept = text.lines().filter(|l| !l.trim_start().starts_with("band"));
-        kept.map(|l| l.replace(" coincident", "").replace("_update", "")).collect()
+        let rows = text.lines().filter(|l| !l.trim_start().starts_with("band"));
+        rows.map(|l| l.replace(" coincident", "").replace("_update", "")).collect()
     };
     let (lines, others) = (rows(tree), rows(other));
     let (mut lines, mut others) = (lines.iter().map(String::as_str), others.iter().map(String::as_str));

@@ -179,9 +179,10 @@ pub fn prepare(arguments: &Arguments, model: &ModelArguments, progress: &Progres
     };
     let chosen = if chosen.is_empty() { vec![file.program(None)?] } else { chosen };
     for name in &arguments.schedules {
-        let known: Vec<&str> = chosen.iter().flat_map(|p| file.schedules_of(p)).map(|s| s.name.text.as_str()).collect();
-        if !known.contains(&name.as_str()) {
-            return Err(Error::Invalid(unknown("schedule", name, &known)));
+        let schedules: Vec<&str> =
+            chosen.iter().flat_map(|p| file.schedules_of(p)).map(|s| s.name.text.as_str()).collect();
+        if !schedules.contains(&name.as_str()) {
+            return Err(Error::Invalid(unknown("schedule", name, &schedules)));
         }
     }
     let dims = model.dims()?;
@@ -192,8 +193,8 @@ pub fn prepare(arguments: &Arguments, model: &ModelArguments, progress: &Progres
     let mut unused: Vec<&String> = given.keys().collect();
     let mut prepared = vec![];
     for program in &chosen {
-        let own = dims.iter().filter(|d| program.sizes().contains(d.0)).map(|d| (d.0.clone(), *d.1)).collect();
-        let options = Options { target: Some(model.target()?), dims: own, ..Options::default() };
+        let sizes = dims.iter().filter(|d| program.sizes().contains(d.0)).map(|d| (d.0.clone(), *d.1)).collect();
+        let options = Options { target: Some(model.target()?), dims: sizes, ..Options::default() };
         let base = Model::from_program(file.clone(), Some(&program.name), arguments.size.as_deref())?;
         let mut models = vec![
             ("untransformed".to_string(), Origin::Untransformed, base.clone().untransformed()),
@@ -205,9 +206,9 @@ pub fn prepare(arguments: &Arguments, model: &ModelArguments, progress: &Progres
                 models.push((name.clone(), Origin::Hand, base.clone().with_schedule(name)?));
             }
         }
-        let own = base.inputs().iter().filter_map(|i| Some((i.name.clone(), given.get(&i.name)?.clone()))).collect();
+        let inputs = base.inputs().iter().filter_map(|i| Some((i.name.clone(), given.get(&i.name)?.clone()))).collect();
         unused.retain(|name| !base.inputs().iter().any(|i| i.name == **name));
-        prepared.push(prepare_program(&program.name, models, &options, arguments, own, progress)?);
+        prepared.push(prepare_program(&program.name, models, &options, arguments, inputs, progress)?);
     }
     match unused.first() {
         Some(name) => Err(Error::Invalid(format!("none of the compared programs has an input `{name}`"))),

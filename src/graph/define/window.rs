@@ -62,12 +62,12 @@ impl Channels {
 
     /// The channel inside its group, and in the image.
     fn channel(&self) -> (Affine, Channel) {
-        let own = self.outer.clone().unwrap_or_default();
-        let inside = own.scale(self.block).add_scaled(&self.inner.clone().unwrap_or_default(), 1);
+        let outer = self.outer.clone().unwrap_or_default();
+        let inside = outer.scale(self.block).add_scaled(&self.inner.clone().unwrap_or_default(), 1);
         let group = self.group.clone().unwrap_or_default();
         let channel = Channel {
             number: group.scale(self.extent).add_scaled(&inside, 1),
-            outer: group.scale(self.extent / self.block).add_scaled(&own, 1),
+            outer: group.scale(self.extent / self.block).add_scaled(&outer, 1),
             inner: self.inner.clone(),
         };
         (inside, channel)

@@ -273,11 +273,11 @@ impl Network {
         let sample = sample(&tensor);
         let values = &mut self.egraph.analysis;
         let list = values.by_sample.entry(sample).or_default();
-        let known = list.iter().copied().find(|&i| {
+        let index_of_equal = list.iter().copied().find(|&i| {
             let other = &values.constants[i as usize];
             Arc::ptr_eq(other, &tensor) || **other == *tensor
         });
-        let index = known.unwrap_or_else(|| {
+        let index = index_of_equal.unwrap_or_else(|| {
             let index = values.constants.len() as u32;
             list.push(index);
             values.constants.push(tensor);

@@ -60,13 +60,13 @@ impl Parts {
         let mut right = true;
         let body = definition.body.substitute(&mut map).rewrite(&mut |e| match e {
             Expr::Load(mut read) if self.0.contains_key(&read.buffer) => {
-                let own =
+                let matching =
                     self.0[&read.buffer].get(i).filter(|p| p.iterators == part.iterators && p.write == part.write);
                 let here = read.index.iter().zip(&part.write).all(|(index, place)| index.affine() == Some(place));
-                right &= own.is_some() && here;
-                if let Some(own) = own {
-                    read.buffer = own.buffer;
-                    read.index = own.index.iter().cloned().map(Index::Affine).collect();
+                right &= matching.is_some() && here;
+                if let Some(matching) = matching {
+                    read.buffer = matching.buffer;
+                    read.index = matching.index.iter().cloned().map(Index::Affine).collect();
                 }
                 Expr::Load(read)
             }

@@ -52,13 +52,13 @@ pub(super) fn reshape(g: &mut Importer, n: &Source) -> Result<Vec<ValueId>> {
     if unknown.len() > 1 {
         return Err(mismatch());
     }
-    let known = shape.iter().filter(|d| **d != -1).try_fold(1i64, |a, &d| a.checked_mul(d)).ok_or_else(mismatch)?;
+    let elements = shape.iter().filter(|d| **d != -1).try_fold(1i64, |a, &d| a.checked_mul(d)).ok_or_else(mismatch)?;
     if let [i] = unknown[..] {
-        if known == 0 || total % known != 0 {
+        if elements == 0 || total % elements != 0 {
             return Err(mismatch());
         }
-        shape[i] = total / known;
-    } else if known != total {
+        shape[i] = total / elements;
+    } else if elements != total {
         return Err(mismatch());
     }
     Ok(vec![g.reshape_to(x, shape)?])
@@ -86,8 +86,8 @@ pub(super) fn squeeze(g: &mut Importer, n: &Source) -> Result<Vec<ValueId>> {
     if let Some(a) = axes.iter().find(|&&a| shape[a] != 1) {
         return Err(Error::Invalid(format!("dimension {a} of {shape:?} is not 1")));
     }
-    let kept = (0..shape.len()).filter(|i| !axes.contains(i)).map(|i| shape[i]).collect();
-    Ok(vec![g.reshape_to(x, kept)?])
+    let remaining = (0..shape.len()).filter(|i| !axes.contains(i)).map(|i| shape[i]).collect();
+    Ok(vec![g.reshape_to(x, remaining)?])
 }
 
 pub(super) fn unsqueeze(g: &mut Importer, n: &Source) -> Result<Vec<ValueId>> {

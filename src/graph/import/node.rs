@@ -84,11 +84,11 @@ impl<'a> Source<'a> {
 
     /// The attribute, which should be of this type.
     fn typed(&self, name: &str, ty: i32) -> Option<&'a AttributeProto> {
-        let found = self.attribute(name)?;
-        if ![0, ty].contains(&found.r#type) {
-            self.mistyped.set(Some(&found.name));
+        let attribute = self.attribute(name)?;
+        if ![0, ty].contains(&attribute.r#type) {
+            self.mistyped.set(Some(&attribute.name));
         }
-        Some(found)
+        Some(attribute)
     }
 
     pub fn int(&self, name: &str, default: i64) -> i64 {

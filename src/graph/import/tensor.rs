@@ -61,9 +61,9 @@ pub(super) fn read(mut proto: TensorProto, folder: &Folder) -> Result<Tensor> {
         typed(&proto, dtype)
     };
     if data.len() != bytes {
-        let found = data.len();
+        let stored = data.len();
         return Err(Error::Invalid(format!(
-            "{what} of shape {:?} and type {dtype} needs {bytes} bytes, but {found} are stored",
+            "{what} of shape {:?} and type {dtype} needs {bytes} bytes, but {stored} are stored",
             proto.dims
         )));
     }

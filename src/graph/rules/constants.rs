@@ -74,12 +74,12 @@ fn retain(
     }
     out.inputs = map(&graph.inputs);
     out.outputs = map(&graph.outputs);
-    let kept = placements.iter().zip(&live).filter(|(_, l)| **l);
+    let remaining = placements.iter().zip(&live).filter(|(_, l)| **l);
     let renumber = |place: &Placement| match place {
         Placement::With(n) => Placement::With(index[*n as usize]),
         other => *other,
     };
-    (out, kept.map(|(place, _)| renumber(place)).collect())
+    (out, remaining.map(|(place, _)| renumber(place)).collect())
 }
 
 fn apply(op: &Op, operands: &[&Tensor]) -> Result<Vec<Tensor>> {

@@ -167,8 +167,8 @@ fn reduce_transpose(network: &mut Network, m: &Match) -> Option<Id> {
         perm.clone()
     } else {
         let left: Vec<usize> = (0..perm.len()).filter(|d| !inner.contains(d)).collect();
-        let kept = (0..perm.len()).filter(|i| !axes.contains(i));
-        kept.map(|i| left.iter().position(|&d| d == perm[i]).expect("a kept dimension")).collect()
+        let remaining = (0..perm.len()).filter(|i| !axes.contains(i));
+        remaining.map(|i| left.iter().position(|&d| d == perm[i]).expect("a kept dimension")).collect()
     };
     let result = network.op(Op::Reduce { op: *op, axes: inner, keep: *keep }, &[m.get('x')])?;
     network.transpose(result, &outer)

@@ -287,9 +287,9 @@ fn split<P: std::borrow::Borrow<Pattern>>(
             let chosen = list.iter().enumerate().filter(|(i, _)| mask >> i & 1 == bit);
             chosen.map(|(_, p)| p.borrow()).collect()
         };
-        let found = attempt(&part(1), &part(0));
-        if !found.is_empty() {
-            return found;
+        let matches = attempt(&part(1), &part(0));
+        if !matches.is_empty() {
+            return matches;
         }
     }
     vec![]

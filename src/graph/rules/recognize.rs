@@ -96,13 +96,13 @@ fn layer_norm(network: &mut Network, m: &Match) -> Option<Id> {
 /// A constant operand as a tensor over the normalised dimensions, or as one number.
 fn over_normalised(network: &mut Network, c: Id, shape: &[i64], axis: usize) -> Option<Id> {
     let over = &shape[axis..];
-    let own = network.shape(c).to_vec();
-    let count: i64 = own.iter().product();
+    let operand = network.shape(c).to_vec();
+    let count: i64 = operand.iter().product();
     if count == 1 {
         return network.reshape(c, &[]);
     }
-    let trailing = own.len().min(over.len());
-    (count == over.iter().product::<i64>() && own[own.len() - trailing..] == over[over.len() - trailing..])
+    let trailing = operand.len().min(over.len());
+    (count == over.iter().product::<i64>() && operand[operand.len() - trailing..] == over[over.len() - trailing..])
         .then(|| network.reshape(c, over))?
 }
 

@@ -48,7 +48,7 @@ impl Builder<'_> {
     pub(super) fn ranges(&self, e: &Equation, indices: &[String]) -> Checked<Vec<Interval>> {
         let scope = self.scope(indices, &plain);
         let left = e.outer(indices);
-        let mut known: Vec<Option<Interval>> = vec![None; indices.len()];
+        let mut bounds: Vec<Option<Interval>> = vec![None; indices.len()];
         let mut open: Vec<(usize, Affine, Affine)> = vec![];
         for c in &e.conditions {
             let Condition::Range(name, range) = c else { continue };
@@ -60,11 +60,11 @@ impl Builder<'_> {
             };
             let (lower, upper) = (bound(&range.lower)?, bound(&range.upper)?);
             let v = scope.index(name).map_or(0, |v| v.0 as usize);
-            if known[v].is_some() || open.iter().any(|o| o.0 == v) {
+            if bounds[v].is_some() || open.iter().any(|o| o.0 == v) {
                 return Err(Diagnostic::invalid(name.span, format!("`{name}` has two ranges")));
             }
             match lower.is_constant() && upper.is_constant() {
-                true => known[v] = Some((lower.constant, upper.constant - 1)),
+                true => bounds[v] = Some((lower.constant, upper.constant - 1)),
                 false => open.push((v, lower, upper)),
             }
         }
@@ -77,8 +77,8 @@ impl Builder<'_> {
         let mut failure = None;
         e.value.visit(&mut |text| {
             if let Kind::Element(name, list) = &text.kind {
-                let found = scope.resolve(name.span.to(text.span), name, list.len());
-                let result = found.and_then(|id| self.collect(&scope, name, list, id, &mut subscripts));
+                let array = scope.resolve(name.span.to(text.span), name, list.len());
+                let result = array.and_then(|id| self.collect(&scope, name, list, id, &mut subscripts));
                 failure = failure.take().or(result.err());
             }
         });
@@ -97,7 +97,7 @@ impl Builder<'_> {
                     open.swap(0, at);
                     let (_, lower, upper) = &open[0];
                     let used: Vec<Var> = lower.terms.iter().chain(&upper.terms).map(|t| t.0).collect();
-                    let mut part: Vec<Option<Interval>> = known.clone();
+                    let mut part: Vec<Option<Interval>> = bounds.clone();
                     for (i, k) in part.iter_mut().enumerate() {
                         if !used.contains(&Var(i as u32)) {
                             *k = k.or(Some((0, 0)));
@@ -108,9 +108,9 @@ impl Builder<'_> {
             };
             let (v, lower, upper) = open.remove(0);
             let range = |w: Var| boxes[w.0 as usize];
-            known[v] = Some((lower.bounds(range).0, upper.bounds(range).1 - 1));
+            bounds[v] = Some((lower.bounds(range).0, upper.bounds(range).1 - 1));
         }
-        infer(indices, left, known, &subscripts, e.span)
+        infer(indices, left, bounds, &subscripts, e.span)
     }
 
     fn collect(

@@ -266,9 +266,9 @@ fn add(
         let mut d = dependence.clone();
         let both: Vec<usize> = (0..order.dims.min(n + b.iterators.len())).collect();
         d.relation.conjoin(order, &both);
-        let known =
+        let same_access =
             |k: &Dependence| (k.source, k.sink, k.tensor, k.reduction) == (d.source, d.sink, d.tensor, reduction);
-        if out.list.iter().any(|k| known(k) && k.relation == d.relation) {
+        if out.list.iter().any(|k| same_access(k) && k.relation == d.relation) {
             continue;
         }
         let reduced = Reduced::new(&d.relation);

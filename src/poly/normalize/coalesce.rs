@@ -28,7 +28,7 @@ pub fn merge_iterators(scop: &mut Scop) {
 
 /// Pairs of iterators that appear side by side in a subscript list, innermost dimensions first.
 fn seeds(scop: &Scop) -> Vec<(usize, Var, Var)> {
-    let mut found = vec![];
+    let mut pairs = vec![];
     let mut seen = BTreeSet::new();
     for (s, statement) in scop.statements.iter().enumerate() {
         let mut collect = |index: &[Index]| {
@@ -36,13 +36,13 @@ fn seeds(scop: &Scop) -> Vec<(usize, Var, Var)> {
                 if let (Some(i), Some(j)) = (leading(&index[d - 1]), exact(&index[d]))
                     && seen.insert((s, i, j))
                 {
-                    found.push((s, i, j));
+                    pairs.push((s, i, j));
                 }
             }
         };
         for_each_access(statement, &mut |_, index, _| collect(index));
     }
-    found
+    pairs
 }
 
 /// `v` when the subscript is `v + constant`.

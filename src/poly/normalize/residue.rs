@@ -17,8 +17,8 @@ pub fn split_residues(mut definitions: Vec<Definition>, tensors: &mut Vec<Tensor
     let count = definitions.len();
     let mut t = 0;
     while t < tensors.len() {
-        let found = (0..tensors[t].shape.len()).find_map(|d| Strided::find(&definitions, tensors, t, d));
-        match found {
+        let strided_dimension = (0..tensors[t].shape.len()).find_map(|d| Strided::find(&definitions, tensors, t, d));
+        match strided_dimension {
             Some(strided) => definitions = strided.split(definitions, tensors),
             None => t += 1,
         }

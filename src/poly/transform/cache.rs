@@ -43,8 +43,8 @@ pub fn dimension_names(scop: &Scop, tensor: BufferId, around: &[Row]) -> Vec<Str
             [(v, 1)] => Some(scop.statement(t.statement).iterators[v.0 as usize].name.clone()),
             _ => None,
         };
-        let mut found = accesses.iter().map(name);
-        let first = found.next().flatten().filter(|f| found.all(|n| n.as_ref() == Some(f)));
+        let mut names_used = accesses.iter().map(name);
+        let first = names_used.next().flatten().filter(|f| names_used.all(|n| n.as_ref() == Some(f)));
         let free = first.filter(|n| !names.contains(n) && !around.iter().any(|r| r.name == *n));
         names.push(free.unwrap_or_else(|| format!("d{d}")));
     }
@@ -252,8 +252,8 @@ fn element_statement(
 ) -> StatementId {
     let n = around.rows.len();
     let shape = &scop.tensor(target).shape;
-    let own = names.iter().zip(shape).map(|(name, &extent)| Iterator::new(name, extent));
-    let iterators = around.iterators.iter().cloned().chain(own).collect();
+    let dimensions = names.iter().zip(shape).map(|(name, &extent)| Iterator::new(name, extent));
+    let iterators = around.iterators.iter().cloned().chain(dimensions).collect();
     let element: Vec<Affine> = (0..shape.len()).map(|d| Affine::var(Var((n + d) as u32))).collect();
     let name = statement_name(scop, name);
     let body = Expr::load(source, element.clone());

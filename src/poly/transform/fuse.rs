@@ -49,8 +49,8 @@ pub fn fuse(before: &Transformed, which: &Loops, into: &Name) -> Result<Transfor
     let [outer, inner] = &which.names[..] else {
         return refuse(format!("two loops are fused, not {}", which.names.len()));
     };
-    let one = |name: &Name| Loop { statement: which.statement.clone(), name: name.clone() };
-    let (first, second) = (find(&scop, schedule, &one(outer))?, find(&scop, schedule, &one(inner))?);
+    let loop_of = |name: &Name| Loop { statement: which.statement.clone(), name: name.clone() };
+    let (first, second) = (find(&scop, schedule, &loop_of(outer))?, find(&scop, schedule, &loop_of(inner))?);
     check_new(schedule, &first, &[into])?;
     for row in [&first, &second] {
         if row.kind != RowKind::Serial || row.pad > 1 {

@@ -64,8 +64,8 @@ pub fn pad(scop: &Scop, schedule: &Schedule, which: &Loop, to: i64) -> Result<Sc
 
 /// The rows that `which` names, from the outermost on, when they are nested without anything between.
 fn nested(scop: &Scop, schedule: &Schedule, which: &Loops) -> Result<Vec<Row>> {
-    let one = |name: &Name| find(scop, schedule, &Loop { statement: which.statement.clone(), name: name.clone() });
-    which.names.iter().map(one).collect()
+    let row_of = |name: &Name| find(scop, schedule, &Loop { statement: which.statement.clone(), name: name.clone() });
+    which.names.iter().map(row_of).collect()
 }
 
 /// `reorder j, i`: the loops in this order, at the places that they had.
@@ -127,8 +127,8 @@ pub fn tile(scop: &Scop, schedule: &Schedule, which: &Loops, by: &[i64], into: &
     }
     let mut out = schedule.clone();
     for k in 0..n {
-        let one = Loop { statement: which.statement.clone(), name: which.names[k].clone() };
-        out = split(scop, &out, &one, by[k], &[into[k].clone(), into[n + k].clone()])?;
+        let single = Loop { statement: which.statement.clone(), name: which.names[k].clone() };
+        out = split(scop, &out, &single, by[k], &[into[k].clone(), into[n + k].clone()])?;
     }
     reorder(scop, &out, &Loops { statement: which.statement.clone(), names: into.to_vec() })
 }

@@ -137,7 +137,7 @@ fn dimension(s: &Statement, e: &Expr) -> Result<Option<(Var, PackedDim)>> {
         Kind::Name(name) => Some(s.iterators.iter().position(|i| i.name == *name).map(|v| Var(v as u32))),
         _ => None,
     };
-    let found = match &e.kind {
+    let dimension = match &e.kind {
         Kind::Binary(operator @ (Operator::Div | Operator::Mod), a, b) => match (iterator(a), &b.kind) {
             (Some(v), Kind::Integer(t)) if *t > 0 => {
                 let part = if *operator == Operator::Div { PackedDim::Tile(*t) } else { PackedDim::Point(*t) };
@@ -148,7 +148,7 @@ fn dimension(s: &Statement, e: &Expr) -> Result<Option<(Var, PackedDim)>> {
         _ => iterator(e).map(|v| v.map(|v| (v, PackedDim::Whole))),
     };
     let written = e.show(Style::Round);
-    found.ok_or_else(|| Error::refused(format!("`{written}` is not a loop `n`, nor `n / 8` or `n % 8` of one")))
+    dimension.ok_or_else(|| Error::refused(format!("`{written}` is not a loop `n`, nor `n / 8` or `n % 8` of one")))
 }
 
 /// Returns true if a layout has all of an iterator: whole, or a tile and the point in it.

@@ -68,9 +68,9 @@ pub fn rfactor(before: &Transformed, name: &Name, over: &Loop, into: &Name) -> R
     update.name = into.text.clone();
 
     let n = above.rows.len();
-    let own = names.iter().zip(&decl.shape).map(|(name, &extent)| Iterator::new(name, extent));
+    let dimensions = names.iter().zip(&decl.shape).map(|(name, &extent)| Iterator::new(name, extent));
     let last = Iterator::new(&over.name.text, count);
-    let iterators: Vec<Iterator> = above.iterators.iter().cloned().chain(own).chain([last]).collect();
+    let iterators: Vec<Iterator> = above.iterators.iter().cloned().chain(dimensions).chain([last]).collect();
     let places: Vec<Affine> = (n..iterators.len()).map(|v| Affine::var(Var(v as u32))).collect();
     let start = Statement {
         name: statement_name(&scop, &format!("{into}_init")),
@@ -171,12 +171,12 @@ fn digits(scop: &mut Scop, id: StatementId, row: &Row, steps: &[Row]) -> Digits 
         a
     };
     let (lo, hi) = row.values(scop);
-    let own = value(scop, row);
+    let inner_value = value(scop, row);
     let (place, count) = match from {
-        None => (own.offset(-lo), hi - lo + 1),
+        None => (inner_value.offset(-lo), hi - lo + 1),
         Some(outer) => {
             let outer_value = value(scop, outer);
-            (own.add_scaled(&outer_value, -(outer.tile / row.tile)), outer.tile / row.tile)
+            (inner_value.add_scaled(&outer_value, -(outer.tile / row.tile)), outer.tile / row.tile)
         }
     };
     Digits { place, count, split }

@@ -26,8 +26,8 @@ pub fn tensorize(
     with: Option<&Name>,
 ) -> Result<Transformed> {
     let (scop, schedule, isa) = (&before.scop, &before.schedule, original.isa);
-    let one = |name: &Name| find(scop, schedule, &Loop { statement: which.statement.clone(), name: name.clone() });
-    let named: Vec<Row> = which.names.iter().map(one).collect::<Result<_>>()?;
+    let row_of = |name: &Name| find(scop, schedule, &Loop { statement: which.statement.clone(), name: name.clone() });
+    let named: Vec<Row> = which.names.iter().map(row_of).collect::<Result<_>>()?;
     let ids: Vec<StatementId> = named[0].phi.iter().map(|p| p.0).collect();
     let [id] = ids[..] else {
         return refuse(format!("loop `{}` contains several statements: an instruction computes one", named[0].name));

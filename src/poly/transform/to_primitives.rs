@@ -139,8 +139,8 @@ impl Emitter<'_> {
         let mut node = apart(node);
         node.for_each_band_mut(&mut |band| {
             for (id, phi) in band.rows.iter_mut().flat_map(|r| &mut r.phi) {
-                let own = &self.scop.statement(*id).iterators;
-                phi.terms.retain(|t| own[t.0.0 as usize].extent > 1);
+                let iterators = &self.scop.statement(*id).iterators;
+                phi.terms.retain(|t| iterators[t.0.0 as usize].extent > 1);
             }
         });
         node

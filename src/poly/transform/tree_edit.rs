@@ -58,12 +58,12 @@ pub fn refuse<T>(why: impl Into<String>) -> Result<T> {
 pub fn statements(scop: &Scop, name: &str) -> Result<Vec<StatementId>> {
     let named = |id: &StatementId| is_called(&scop.statement(*id).name, name);
     let exact: Vec<StatementId> = scop.ids().filter(|id| scop.statement(*id).name == name).collect();
-    let found = if exact.is_empty() { scop.ids().filter(named).collect() } else { exact };
-    if found.is_empty() {
+    let statements = if exact.is_empty() { scop.ids().filter(named).collect() } else { exact };
+    if statements.is_empty() {
         let names: Vec<&str> = scop.statements.iter().map(|s| s.name.as_str()).collect();
         return refuse(unknown("statement", name, &names));
     }
-    Ok(found)
+    Ok(statements)
 }
 
 /// Returns true if a statement has the name `name` in the text, or is a part of that statement.
@@ -80,8 +80,8 @@ pub fn find(scop: &Scop, schedule: &Schedule, which: &Loop) -> Result<Row> {
     };
     let covers = |row: &Row| of.as_ref().is_none_or(|ids| row.phi.iter().any(|p| ids.contains(&p.0)));
     let all = rows(schedule);
-    let found: Vec<&&Row> = all.iter().filter(|r| r.name == *which.name && covers(r)).collect();
-    match found[..] {
+    let candidates: Vec<&&Row> = all.iter().filter(|r| r.name == *which.name && covers(r)).collect();
+    match candidates[..] {
         [row] => Ok((*row).clone()),
         [] => {
             let names: Vec<&str> = all.iter().map(|r| r.name.as_str()).collect();
@@ -89,7 +89,7 @@ pub fn find(scop: &Scop, schedule: &Schedule, which: &Loop) -> Result<Row> {
         }
         _ => {
             let of = |r: &Row| scop.statement(r.phi[0].0).name.clone();
-            let several: Vec<String> = found.iter().map(|r| format!("{}({})", of(r), r.name)).collect();
+            let several: Vec<String> = candidates.iter().map(|r| format!("{}({})", of(r), r.name)).collect();
             refuse(format!("several loops are called `{which}`: write {}", several.join(" or ")))
         }
     }

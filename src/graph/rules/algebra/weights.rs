@@ -161,11 +161,11 @@ pub fn shift_before_conv(network: &mut Network, m: &Match) -> Option<Id> {
 pub fn pad_before_conv(network: &mut Network, m: &Match) -> Option<Id> {
     let (op, operands) = m.application('c');
     let Op::Conv { window, group, layout } = op else { return None };
-    let found = network.applications(operands[0]).find_map(|(op, c)| match op {
+    let padding = network.applications(operands[0]).find_map(|(op, c)| match op {
         Op::Pad { before, after, value: 0 } => Some((before.clone(), after.clone(), c[0])),
         _ => None,
     });
-    let (before, after, x) = found?;
+    let (before, after, x) = padding?;
     let rank = before.len();
     let spatial = match layout {
         Layout::Nchw => 2..rank,

@@ -119,12 +119,12 @@ impl Emitter<'_> {
         }
         let mut links = vec![];
         for wanted in &reduced {
-            let found = from.iter().find(|l| l.phi.terms.iter().any(|t| wanted.uses(t.0)));
-            let Some(found) = found.filter(|_| own(wanted) == 1) else {
+            let link = from.iter().find(|l| l.phi.terms.iter().any(|t| wanted.uses(t.0)));
+            let Some(link) = link.filter(|_| own(wanted) == 1) else {
                 return Err(self.inexpressible("loops", id));
             };
-            let mut phi = found.phi.clone();
-            let which = self.one(id, &found.name);
+            let mut phi = link.phi.clone();
+            let which = self.one(id, &link.name);
             let v = phi.terms[0].0;
             if phi.coefficient(v) != wanted.coefficient(v) {
                 self.primitives.push(Primitive::Reverse { which: which.clone() });
@@ -135,7 +135,7 @@ impl Emitter<'_> {
                 let Some(&(v, c)) = f.phi.terms.first() else { continue };
                 let factor = rest.coefficient(v) * c;
                 if factor != 0 {
-                    self.skew(id, &found.name, factor, &f.name);
+                    self.skew(id, &link.name, factor, &f.name);
                     rest = rest.add_scaled(&f.phi, -factor);
                 }
             }
@@ -145,7 +145,7 @@ impl Emitter<'_> {
             if rest.constant != 0 {
                 self.primitives.push(Primitive::Shift { which, by: rest.constant });
             }
-            links.push(Link { name: found.name.clone(), phi: wanted.clone() });
+            links.push(Link { name: link.name.clone(), phi: wanted.clone() });
         }
         let mut names: Vec<&str> = links.iter().map(|l| l.name.as_str()).collect();
         names.sort();
