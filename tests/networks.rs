@@ -44,12 +44,12 @@ fn load(name: &str) -> Option<(Model, Vec<Tensor>)> {
 /// Kernels, multiply-adds, and how the extraction ended, against those of the last time.
 fn check_extraction(name: &str, model: &Model, dims: &BTreeMap<String, i64>) {
     let source = model.graph(dims).unwrap();
-    let Optimized { graph, places, report } = optimize(&source, &Target::avx512(), &Default::default()).unwrap();
+    let Optimized { graph, placements, report } = optimize(&source, &Target::avx512(), &Default::default()).unwrap();
     let extraction = report.extraction;
     assert!(extraction.work <= extraction.source_work, "{name}: {extraction}");
     let text = format!(
         "{} kernels\n{} multiply-adds of {}\n{:.1} us, gap {}\n{}\n",
-        fuse(&graph, &places).unwrap().len(),
+        fuse(&graph, &placements).unwrap().len(),
         extraction.work,
         extraction.source_work,
         extraction.chosen_ns / 1e3,

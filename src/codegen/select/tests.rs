@@ -215,6 +215,21 @@ fn reductions_over_lanes() {
 }
 
 #[test]
+fn totals_of_narrow_values_are_wide() {
+    for value in ["cast i64(X[j])", "i64(5)", "j + 3", "select((X[j] > i32(12)), j, i64(999))"] {
+        for op in ["add", "mul", "min", "max"] {
+            check_text(&format!(
+                "kernel k {{
+                    X: i32[17] argument 0;
+                    Y: i64[1] argument 1 written;
+                    vector j in 0..17 {{ Y[0] {op} = {value}; }}
+                }}"
+            ));
+        }
+    }
+}
+
+#[test]
 fn casts_masks_and_integers() {
     check_text(
         "kernel mixed {
