@@ -78,7 +78,8 @@ pub fn reals(tensor: &Tensor) -> Vec<f64> {
     }
 }
 
-/// Why `actual` is not `expected` within `tolerance` of the largest absolute value; integers must be equal.
+/// Why `actual` is not `expected` within `tolerance` of the largest absolute value; integers must be equal. The sign of a
+/// zero is not compared: it depends on the order of a sum.
 pub fn difference(actual: &Tensor, expected: &Tensor, tolerance: f64) -> Option<String> {
     if (actual.dtype, &actual.shape) != (expected.dtype, &expected.shape) {
         return Some(format!("{} {:?} instead of {} {:?}", actual.dtype, actual.shape, expected.dtype, expected.shape));

@@ -123,11 +123,11 @@ fn compare(p: &Program, rng: &mut StdRng, context: &str) -> Scop {
     assert_eq!(bytes(&got), bytes(&again), "the ILP's order of {context}{scop}");
     for (i, (g, e)) in got.iter().zip(&expected[..external]).enumerate() {
         assert_eq!(scop.tensors[i].name, p.tensors[i].name, "{context}{scop}");
-        // Zeros of either sign are equal, and so is what is not a number.
+        // All that is not a number is equal.
         let same = match e.dtype {
             DType::F32 => {
                 let pairs = g.to_vec::<f32>().into_iter().zip(e.to_vec::<f32>());
-                pairs.into_iter().all(|(a, b)| a == b || a.is_nan() && b.is_nan())
+                pairs.into_iter().all(|(a, b)| a.to_bits() == b.to_bits() || a.is_nan() && b.is_nan())
             }
             _ => g.data == e.data,
         };
