@@ -154,7 +154,7 @@ fn exact() -> Vec<Case> {
         for (k, x) in case.inputs.iter_mut().enumerate() {
             let elements = (0..).zip(x.to_vec::<f32>());
             // Periods that meet in each pair of values.
-            let chosen = |i: usize, v| if i % 3 == 0 { SPECIAL[(i / 3 / [1, 5][k]) % 5] } else { v };
+            let chosen = |i: usize, v| if i.is_multiple_of(3) { SPECIAL[(i / 3 / [1, 5][k]) % 5] } else { v };
             *x = Tensor::new(&x.shape, &elements.map(|(i, v)| chosen(i, v)).collect::<Vec<f32>>());
         }
     }
