@@ -245,10 +245,18 @@ impl CompiledKernel {
 
 /// Compiles a kernel.
 pub fn compile(statements: Statements, target: &Target) -> Result<CompiledKernel> {
+    compile_by(statements, target, cfg!(debug_assertions), &prove_and_generate)
+}
+
+/// Proves the order of a tiling and makes its code.
+type Generate<'a> = &'a dyn Fn(&Scop, &Dependences, Tiled, &Target, &mut Times) -> Result<Code>;
+
+/// Variant of [`compile`] with another last stage. With `strict` a defect that it finds in a tiling is an error.
+fn compile_by(statements: Statements, target: &Target, strict: bool, generate: Generate) -> Result<CompiledKernel> {
     let Statements { order, index_ranges, mut times } = statements;
     let (scop, schedule, ilp, code, flops) = match order {
         Order::Free(scop) => {
-            let (schedule, ilp, code) = search(&scop, target, &mut times)?;
+            let (schedule, ilp, code) = search(&scop, target, &mut times, strict, generate)?;
             let flops = code.kernel.report.flops;
             (scop, schedule, Some(ilp), code, flops)
         }
@@ -266,14 +274,20 @@ pub fn compile(statements: Statements, target: &Target) -> Result<CompiledKernel
 }
 
 /// The order by the ILP, and its code: with tiles and vectors, or without them where they are refused.
-fn search(scop: &Scop, target: &Target, times: &mut Times) -> Result<(Schedule, ilp::report::SchedulingReport, Code)> {
+fn search(
+    scop: &Scop,
+    target: &Target,
+    times: &mut Times,
+    strict: bool,
+    generate: Generate,
+) -> Result<(Schedule, ilp::report::SchedulingReport, Code)> {
     let dependences = times.time(Lap::Dependences, || dependence::analyze(scop))?;
     let (schedule, mut report) = times.time(Lap::Schedule, || ilp::schedule(scop, &dependences))?;
     let tiled = times.time(Lap::Tile, || tile::tile(scop, &schedule, target))?;
-    let code = match prove_and_generate(scop, &dependences, tiled, target, times) {
-        Err(why) if may_fall_back(&why) => {
+    let code = match generate(scop, &dependences, tiled, target, times) {
+        Err(why) if may_fall_back(&why, strict) => {
             report.fallback = Some(format!("without tiles and vectors, because with them: {why}"));
-            prove_and_generate(scop, &dependences, tile::as_given(scop, &schedule, &[]), target, times)?
+            generate(scop, &dependences, tile::as_given(scop, &schedule, &[]), target, times)?
         }
         code => code?,
     };
@@ -281,12 +295,12 @@ fn search(scop: &Scop, target: &Target, times: &mut Times) -> Result<(Schedule, 
 }
 
 /// Returns true if a kernel whose tiles or vectors end in this error is built without them instead, with a note in the
-/// report: where they are refused, or need what is not done here. A defect of ours is an error wherever it is found with
-/// debug assertions, so that tests fail on it; others get the slow kernel and the note.
-fn may_fall_back(error: &Error) -> bool {
+/// report: where they are refused, or need what is not done here. A defect of ours is an error when `strict`, as with
+/// debug assertions, so that tests fail on it; otherwise it is the slow kernel and the note.
+fn may_fall_back(error: &Error, strict: bool) -> bool {
     match error {
         Error::Schedule(_) | Error::Unsupported(_) => true,
-        Error::Internal(_) => !cfg!(debug_assertions),
+        Error::Internal(_) => !strict,
         _ => false,
     }
 }
@@ -339,12 +353,93 @@ fn slots(nest: &LoopNest, count: usize) -> Result<Vec<(u64, bool)>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::language;
+    use crate::language::meaning::Computation;
+    use crate::pipeline::kernel_report;
+    use crate::pipeline::report::Report;
+    use crate::poly::samples;
+    use std::cell::Cell;
+
+    fn product() -> Statements {
+        Statements::of_expression("product", &samples::matmul(8, 32, 16)).unwrap()
+    }
+
+    fn loops(text: &str) -> Statements {
+        let file = language::parse("t.tile", text).unwrap();
+        let meaning = file.lower(file.program(None).unwrap(), &Default::default(), None).unwrap();
+        let Computation::Loop(scop) = meaning.computation else { panic!("a loop program") };
+        Statements::of_loops(&scop).unwrap()
+    }
+
+    fn report(compiled: &CompiledKernel) -> Report {
+        Report { kernels: vec![kernel_report(compiled, 0, vec![])], ..Report::default() }
+    }
+
+    /// The product when the first tiling ends in `error`.
+    fn compile_after(error: &Error, strict: bool) -> Result<CompiledKernel> {
+        let first = Cell::new(true);
+        compile_by(product(), &Target::avx512(), strict, &|scop, dependences, tiled, target, times| match first
+            .replace(false)
+        {
+            true => Err(error.clone()),
+            false => prove_and_generate(scop, dependences, tiled, target, times),
+        })
+    }
 
     #[test]
-    fn a_defect_of_the_planner_is_no_slow_kernel() {
-        assert!(may_fall_back(&Error::Unsupported("a form of tile".into())));
-        for error in [Error::Internal("a bound that does not hold".into()), Error::Limit("too large".into())] {
-            assert!(!may_fall_back(&error), "{error}");
+    fn a_defect_of_the_planner_is_an_error_in_tests_and_a_note_in_the_report_elsewhere() {
+        let defect = Error::Internal("a bound that does not hold".into());
+        let refused = Error::Unsupported("a form of tile".into());
+        assert!(compile_after(&defect, true).is_err_and(|e| e == defect));
+        assert!(compile_after(&Error::Limit("too large".into()), false).is_err());
+        assert!(may_fall_back(&defect, false) && compile(product(), &Target::avx512()).unwrap().fallback().is_none());
+        for (error, strict) in [(&defect, false), (&refused, false), (&refused, true)] {
+            let report = report(&compile_after(error, strict).unwrap());
+            let [(name, why)] = report.fallbacks()[..] else { panic!("{report}") };
+            assert_eq!((name, why), ("product", &*format!("without tiles and vectors, because with them: {error}")));
+            assert!(report.to_string().contains(why), "{report}");
         }
+    }
+
+    const SERIAL: &str = "inout f64 A[N] for i in 1..N S: A[i] = A[i-1] * 0.5 + x[i]";
+    const WHOLE: &str = "out f64 B[N] for i in 0..N V: B[i] = x[i] * 0.5 + x[i]";
+
+    /// The labels of a kernel say what its machine code does.
+    #[test]
+    fn labels_of_vectors_agree_with_the_code() {
+        for target in [Target::avx512(), Target::avx2()] {
+            for (label, body) in [
+                ("  vectorized", WHOLE.to_string()),
+                ("  partly vectorized", format!("inout f64 A[N] {WHOLE} {}", &SERIAL[15..])),
+                ("  not vectorized", SERIAL.to_string()),
+            ] {
+                let text = format!("loop p(N = 640) {{ in f64 x[N] {body} }}");
+                let compiled = compile(loops(&text), &target).unwrap();
+                let (report, code) = (report(&compiled), compiled.text(Stage::Asm, target.isa).unwrap());
+                let shown = report.to_string();
+                // Arithmetic on whole vector registers and on single elements, which are in the shortest ones.
+                let arithmetic: Vec<&str> =
+                    code.lines().filter(|l| ["vmul", "vadd", "vfma"].iter().any(|op| l.contains(op))).collect();
+                let vectors = arithmetic.iter().any(|l| l.contains("zmm") || l.contains("ymm"));
+                let elements = arithmetic.iter().any(|l| !l.contains("zmm") && !l.contains("ymm"));
+                assert_eq!((vectors, elements), (!label.contains("not"), body.contains("S:")), "{code}");
+                assert!(shown.contains(label), "{label}: {shown}");
+                assert_eq!(shown.contains("vector i"), vectors, "{label}: {shown}");
+                assert_eq!(shown.contains("\nNOT VECTORIZED: p"), !vectors, "{shown}");
+                assert_eq!(shown.contains("\nPARTLY VECTORIZED: p"), vectors && elements, "{shown}");
+                assert_eq!(shown.contains("element by element: S"), vectors && elements, "{shown}");
+                assert_eq!(report.unvectorized().is_empty(), !elements, "{shown}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_vector_that_the_code_does_not_have_is_not_reported() {
+        let mut compiled = compile(product(), &Target::avx512()).unwrap();
+        assert!(report(&compiled).to_string().contains("vector n;"), "{}", report(&compiled));
+        (compiled.assembled.vectorized, compiled.assembled.has_vectors) = (false, false);
+        let shown = report(&compiled).to_string();
+        assert!(shown.contains("not vectorized") && shown.contains("no vector;"), "{shown}");
+        assert!(!shown.contains("vector n"), "{shown}");
     }
 }
