@@ -117,6 +117,58 @@ mod tests {
     }
 
     #[test]
+    fn an_item_takes_the_smallest_gap_that_holds_it() {
+        // Long-lived items with gaps of 256 and 128 bytes between them at step 5.
+        let items = [
+            request(64, 0, 9),
+            request(250, 0, 1),
+            request(64, 0, 9),
+            request(128, 0, 4),
+            request(1, 0, 9),
+            request(128, 5, 6),
+            request(64, 6, 6),
+            request(193, 6, 7),
+            request(192, 5, 5),
+        ];
+        let items: Vec<&Request> = items.iter().collect();
+        let placed = place(&items, &[0, 1, 2, 3, 4, 5, 6, 7, 8]);
+        assert_eq!(placed.offsets, [0, 64, 320, 384, 512, 384, 64, 576, 64]);
+        assert_eq!(placed.bytes, 576 + 256);
+        // Of equal gaps the first.
+        let items = [(0, 9), (0, 1), (0, 9), (0, 1), (0, 9), (2, 2)].map(|(first, last)| request(64, first, last));
+        assert_eq!(place(&items.iter().collect::<Vec<_>>(), &[0, 1, 2, 3, 4, 5]).offsets[5], 64);
+    }
+
+    #[test]
+    fn the_smaller_of_two_plans_is_kept() {
+        // By size 512 bytes, by lifetime 640.
+        assert_eq!(plan(&[request(256, 0, 0), request(128, 1, 3), request(256, 0, 1)]).bytes, 512);
+        // By size 576 bytes, by lifetime 512.
+        let requests = [request(128, 2, 4), request(192, 0, 2), request(256, 0, 1), request(192, 2, 4)];
+        assert_eq!(plan(&requests).bytes, 512);
+    }
+
+    #[test]
+    #[should_panic(expected = "form a cycle")]
+    fn a_cycle_of_aliases_panics() {
+        plan(&[Request { alias: Some(1), ..request(64, 0, 1) }, Request { alias: Some(0), ..request(64, 1, 5) }]);
+    }
+
+    #[test]
+    fn an_alias_has_the_bytes_and_steps_of_all() {
+        // The second is larger and the third lives earlier than the first, whose memory they share.
+        let shared = [
+            request(64, 3, 4),
+            Request { alias: Some(0), ..request(640, 4, 6) },
+            Request { alias: Some(1), ..request(64, 1, 2) },
+        ];
+        for (first, last, bytes) in [(0, 0, 640), (1, 1, 704), (6, 6, 704), (7, 9, 640), (0, 9, 704)] {
+            let requests = [&shared[..], &[request(64, first, last)]].concat();
+            assert_eq!(plan(&requests).bytes, bytes, "{first}..={last}");
+        }
+    }
+
+    #[test]
     fn nothing_needs_nothing() {
         assert_eq!(plan(&[]), Plan::default());
     }

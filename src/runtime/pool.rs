@@ -210,6 +210,12 @@ impl Pool {
         Crew { pool: self, held }
     }
 
+    /// Returns true if a run was divided among the threads.
+    #[cfg(test)]
+    pub fn has_divided(&self) -> bool {
+        self.shared.parts.iter().any(|part| part.0.load(SeqCst) != 0)
+    }
+
     fn wake(&self, worker: usize) {
         let asleep = &self.shared.bells[worker - 1].asleep;
         if asleep.load(SeqCst) && asleep.swap(false, SeqCst) {

@@ -225,3 +225,25 @@ fn sessions_share_a_pool() {
         }
     });
 }
+
+/// A check of many subscripts is divided among the threads of the session.
+#[test]
+fn subscripts_are_checked_on_all_threads() {
+    let n = 1 << 16;
+    let mut parts = module().0;
+    parts.steps.truncate(1);
+    parts.outputs.retain(|o| o.tensor.name == "echo");
+    parts.buffers.truncate(1);
+    (parts.kernels, parts.code, parts.arena_bytes) = (vec![], vec![], 0);
+    parts.buffers[0].shape = vec![n];
+    parts.inputs[0].shape = vec![n];
+    parts.outputs[0].tensor.shape = vec![n];
+    let session = Session::new(Arc::new(Module(parts)), 3).unwrap();
+    let mut values: Vec<i64> = (0..n).map(|i| i % 10_000).collect();
+    let x = Tensor::new(&[n], &values);
+    assert_eq!(session.run(&[("x", &x)]).unwrap(), [x]);
+    assert!(session.pool.has_divided());
+    values[n as usize - 2] = 10_000;
+    let error = session.run(&[("x", &Tensor::new(&[n], &values))]).unwrap_err().to_string();
+    assert!(error.contains("index 10000 in tensor `x`"), "{error}");
+}
