@@ -124,7 +124,7 @@ fn split(program: &BinaryProgram, pieces: &[Vec<usize>], held: &[bool]) -> Vec<B
 }
 
 /// Fixes variables by propagation over single rows; `None` for those that stay free.
-fn fixed(program: &BinaryProgram) -> Vec<Option<bool>> {
+pub fn fixed(program: &BinaryProgram) -> Vec<Option<bool>> {
     let mut rows_of: Vec<Vec<(usize, i32)>> = vec![vec![]; program.cost.len()];
     for (r, row) in program.rows.iter().enumerate() {
         row.terms.iter().for_each(|&(v, k)| rows_of[v].push((r, k)));

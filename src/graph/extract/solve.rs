@@ -15,6 +15,14 @@ use crate::graph::extract::rows::Rows;
 /// Largest number of solutions that are cut off before the search gives up. Unmeasured.
 const MAX_ROUNDS: usize = 12;
 
+/// Bounds of the search.
+pub struct Effort {
+    /// Largest number of variables of one program.
+    pub variables: usize,
+    /// Largest number of answers that are cut off.
+    pub rounds: usize,
+}
+
 /// Returns the better of the greedy answer and the solver's; no program has more variables than `limit`.
 pub fn solve(
     problem: &Problem,
@@ -25,7 +33,8 @@ pub fn solve(
     report: &mut ExtractionReport,
 ) -> Vec<bool> {
     let mut memo = Memo::default();
-    let best = improve(problem, rows, greedy, start, limit, report, &mut memo);
+    let effort = Effort { variables: limit, rounds: MAX_ROUNDS };
+    let best = improve(problem, rows, greedy, start, &effort, report, &mut memo);
     (report.variables, report.rows) = (rows.program.cost.len(), rows.program.rows.len());
     #[cfg(test)]
     {
@@ -34,22 +43,23 @@ pub fn solve(
     best
 }
 
-fn improve(
+/// Returns the cheapest answer within an `effort`, which is `best` or cheaper.
+pub fn improve(
     problem: &Problem,
     rows: &mut Rows,
     greedy: &Greedy,
     mut best: Vec<bool>,
-    limit: usize,
+    effort: &Effort,
     report: &mut ExtractionReport,
     memo: &mut Memo,
 ) -> Vec<bool> {
-    if limit == 0 {
+    if effort.variables == 0 {
         return best;
     }
     let position = positions(problem, rows);
     let mut mended = false;
-    for _ in 0..MAX_ROUNDS {
-        let solved = apart::solve(&rows.program, &best, &position, limit, memo);
+    for _ in 0..effort.rounds {
+        let solved = apart::solve(&rows.program, &best, &position, effort.variables, memo);
         report.bound_ns = match (report.bound_ns, solved.bound) {
             (Some(a), Some(b)) => Some(a.max(b)),
             (a, b) => a.or(b),
@@ -70,7 +80,7 @@ fn improve(
             (best, mended) = (other, true);
         }
     }
-    report.outcome = Outcome::Interrupted { rounds: MAX_ROUNDS, mended };
+    report.outcome = Outcome::Interrupted { rounds: effort.rounds, mended };
     best
 }
 

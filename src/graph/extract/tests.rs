@@ -1,18 +1,21 @@
-use super::candidate::{Candidate, Terms};
+use super::apart::{self, Memo};
+use super::candidate::{Candidate, Edge, Terms};
 use super::greedy;
 use super::kernels::{Answer, cuts};
 use super::problem::Problem;
 use super::program::{BinaryProgram, How, Row};
 use super::rows::Rows;
-use super::{ExtractionReport, from_source, work};
+use super::solve::{Effort, improve};
+use super::{ExtractionReport, Outcome, from_source, work};
 use crate::codegen::Target;
 use crate::expr::{BinaryOp, CompareOp};
 use crate::graph::builder::GraphBuilder;
 use crate::graph::egraph::convert::{Loaded, load, store};
 use crate::graph::egraph::saturate::{Budget, saturate};
 use crate::graph::egraph::{EgraphOptions, Optimized, optimize};
+use crate::graph::fusion::Way;
 use crate::graph::ir::{Graph, ValueId};
-use crate::graph::op::{Layout, Op};
+use crate::graph::op::{Layout, Op, ReduceOp};
 use crate::graph::rules;
 use crate::runtime::{DType, Tensor};
 
@@ -70,6 +73,22 @@ fn a_part_holds_the_rest() {
     assert_eq!(part.cost, [10.0, 10.0]);
     let values = part.solve(&[true, true]).unwrap().values;
     assert_eq!(values.iter().filter(|v| **v).count(), 1);
+}
+
+/// Each variable that a row leaves no choice fixes others through the rows that it is in.
+#[test]
+fn fixed_variables_fix_others() {
+    let one = Row { terms: vec![(0, 1)], least: 1, equal: true };
+    let rows = vec![
+        at_least(&[(2, 1), (1, 1)], 1),
+        at_least(&[(0, -1), (1, -1)], -1),
+        at_least(&[(2, -1), (3, 1), (4, 1)], 0),
+        Row { terms: vec![(4, 1), (5, 1), (2, 1)], least: 1, equal: true },
+        one,
+    ];
+    let program = BinaryProgram { cost: vec![1.0; 7], rows };
+    let (yes, no) = (Some(true), Some(false));
+    assert_eq!(apart::fixed(&program), [yes, no, yes, yes, no, no, None]);
 }
 
 /// The target that all programs are priced for.
@@ -210,3 +229,113 @@ fn an_answer_with_a_cycle_is_mended() {
     assert!(rows.program.holds(&values));
     assert!(cuts(&problem, &rows, &values, &Answer::new(&problem, &rows, &values)).is_empty());
 }
+
+/// A program of more variables than are allowed is solved in windows, and each that was solved is counted.
+#[test]
+fn windows_are_counted() {
+    let options = EgraphOptions { max_ilp_variables: 40, ..EgraphOptions::default() };
+    let report = optimized(&chain(60, summed), &options).report.extraction;
+    let Outcome::Windows { solved, of } = report.outcome else { panic!("{report}") };
+    assert!(solved == of && of > 3 && report.bound_ns.is_none(), "{report}");
+}
+
+/// What is computed before a sum in its kernel is not stored: an output is not taken into the kernel through another.
+#[test]
+fn an_output_is_no_second_prologue_of_a_sum() {
+    let mut b = GraphBuilder::new("prologues");
+    let (x, y) = (b.input("x", DType::F32, &[16, 64]), b.input("y", DType::F32, &[16, 64]));
+    let first = b.add(x, y).unwrap();
+    let second = b.mul(first, y).unwrap();
+    let sum = Op::Reduce { op: ReduceOp::Sum, axes: vec![1], keep: false };
+    let sum = b.op(sum, &[second]).unwrap()[0];
+    b.output("first", first).unwrap();
+    b.output("sum", sum).unwrap();
+    let loaded = load(&b.build().unwrap()).unwrap();
+    let (network, target) = (&loaded.network, Target::avx512());
+    let problem = Problem::new(network, &network.outputs, &target, Terms::Current).unwrap();
+    let rows = Rows::new(&problem);
+    let edge = |k: usize| rows.f[k];
+    let before = |e: &Edge| e.join.way == Way::Before;
+    let follows = |a: &Edge, b: &Edge| before(a) && before(b) && b.reader == a.producer && problem.leads_reduction(a);
+    let pairs = (0..rows.f.len()).flat_map(|i| (0..rows.f.len()).map(move |j| (i, j)));
+    let chains: Vec<(usize, usize)> = pairs.filter(|&(i, j)| follows(&problem.edges[i], &problem.edges[j])).collect();
+    assert!(!chains.is_empty());
+    for (i, j) in chains {
+        let stored = rows.w[&problem.storage[problem.edges[j].producer.0]];
+        let together = [edge(i), edge(j), stored].map(|v| (v, -1));
+        let forbids =
+            |row: &Row| row.least == -2 && row.terms.len() == 3 && together.iter().all(|t| row.terms.contains(t));
+        assert!(rows.program.rows.iter().any(forbids), "{i} {j}");
+    }
+}
+
+/// Two products, of which each has in its kernel what reads the other: the cut forbids both edges together, and neither
+/// alone.
+#[test]
+fn a_cycle_of_kernels_is_cut() {
+    let mut b = GraphBuilder::new("cycle");
+    let w = b.constant(Tensor::new(&[16, 16], &[0.5f32; 256]));
+    let [m, n] = ["x", "y"].map(|name| {
+        let input = b.input(name, DType::F32, &[16, 16]);
+        b.op(Op::MatMul { transpose_a: false, transpose_b: false }, &[input, w]).unwrap()[0]
+    });
+    let (sum, product) = (b.add(m, n).unwrap(), b.mul(m, n).unwrap());
+    b.output("sum", sum).unwrap();
+    b.output("product", product).unwrap();
+    let loaded = load(&b.build().unwrap()).unwrap();
+    let (network, target) = (&loaded.network, Target::avx512());
+    let problem = Problem::new(network, &network.outputs, &target, Terms::Current).unwrap();
+    let mut rows = Rows::new(&problem);
+    let (_, mut apart) = greedy::solve(&problem, &mut rows).unwrap();
+    rows.f.iter().for_each(|&f| apart[f] = false);
+    let joined = |edges: &[usize]| {
+        let mut values = apart.clone();
+        edges.iter().for_each(|&e| values[rows.f[e]] = true);
+        values
+    };
+    let mut cycles = 0;
+    for (i, j) in (0..rows.f.len()).flat_map(|j| (0..j).map(move |i| (i, j))) {
+        let [a, b] = [&problem.edges[i], &problem.edges[j]];
+        let values = joined(&[i, j]);
+        let found = cuts(&problem, &rows, &values, &Answer::new(&problem, &rows, &values));
+        assert_eq!(found.is_empty(), a.producer == b.producer || a.reader == b.reader, "{i} {j}");
+        cycles += found.len();
+        for row in found {
+            assert!(!row.holds(&values) && row.holds(&joined(&[i])) && row.holds(&joined(&[j])), "{row:?}");
+        }
+    }
+    assert_eq!(cycles, 2);
+}
+
+/// A search that ends while answers still need cuts keeps the cheapest repaired answer: kernels of as many outputs as a kernel
+/// may have, where the start has a kernel for each.
+#[test]
+fn an_interrupted_search_keeps_its_repaired_answer() {
+    let mut b = GraphBuilder::new("outputs");
+    let mut x = b.input("x", DType::F32, &[4, 8]);
+    for i in 0..24 {
+        x = summed(&mut b, x, i);
+        b.output(&format!("y{i}"), x).unwrap();
+    }
+    let mut loaded = load(&b.build().unwrap()).unwrap();
+    saturate(&mut loaded.network, &rules::clean(), Budget { iterations: 8, nodes: 4000, rewrites: usize::MAX });
+    let (network, target) = (&loaded.network, Target::avx512());
+    let problem = Problem::new(network, &network.outputs, &target, Terms::Current).unwrap();
+    let mut rows = Rows::new(&problem);
+    let (greedy, mut start) = greedy::solve(&problem, &mut rows).unwrap();
+    let fused = rows.program.total(&start);
+    rows.f.iter().chain(rows.a.values()).for_each(|&v| start[v] = false);
+    rows.w.values().for_each(|&w| start[w] = true);
+    for (rounds, mended) in [(0, false), (1, true)] {
+        let mut rows = Rows::new(&problem);
+        assert!(rows.program.holds(&start) && rows.program.total(&start) > 2.0 * fused);
+        let mut report = ExtractionReport::default();
+        let effort = Effort { variables: 5000, rounds };
+        let values = improve(&problem, &mut rows, &greedy, start.clone(), &effort, &mut report, &mut Memo::default());
+        assert_eq!((report.outcome, report.cuts > 0), (Outcome::Interrupted { rounds, mended }, mended));
+        let answer = Answer::new(&problem, &rows, &values);
+        assert!(rows.program.holds(&values) && cuts(&problem, &rows, &values, &answer).is_empty());
+        assert_eq!(rows.program.total(&values), rows.program.total(&start).min(if mended { fused } else { f64::MAX }));
+    }
+}
+
