@@ -368,6 +368,44 @@ mod tests {
         assert_eq!(d.list.len(), 11);
     }
 
+    /// A write hides the ones before it from the reads after it only where it covers the whole tensor.
+    #[test]
+    fn a_statement_between_hides_what_it_writes_completely() {
+        for (between, hides) in [
+            ("T(i < 6, j < 6): A[i][j] = B[i];", true),
+            ("T(i < 6, j < 6): A[j][i] = B[i];", true),
+            ("T(i < 6, j < 5): A[i][j] = B[i];", false),
+            ("T(i < 6, j < 5): A[i][j + 1] = B[i];", false),
+            ("T(i < 6, j < 6): A[i][i] = B[i];", false),
+            ("T(i < 6, j < 6) if i + j - 1 >= 0: A[i][j] = B[i];", false),
+            ("T(i < 3, j < 6): A[2 * i][j] = B[i];", false),
+        ] {
+            let text = format!(
+                "scop hidden {{ A: f32[6][6] temporary; B: f32[6] input; C: f32[6][6] output;
+                   S(i < 6, j < 6): A[i][j] = B[j]; {between} U(i < 6, j < 6): C[i][j] = A[i][j];
+                   order sequence {{S}} band i [serial] S(i) j [serial] S(j) leaf
+                     {{T}} band i [serial] T(i) j [serial] T(j) leaf {{U}} band i [serial] U(i) j [serial] U(j) leaf }}"
+            );
+            let d = analyze(&crate::poly::parse::scop(&text).unwrap()).unwrap();
+            let flow = d.list.iter().any(|d| (d.kind, d.source.0, d.sink.0) == (Kind::Flow, 0, 2));
+            assert_eq!(flow, !hides, "{between}");
+        }
+    }
+
+    #[test]
+    fn sums_that_are_read_again_are_seen() {
+        let text = "scop sums { A: f32[6][6] input; B: f32[6] inout;
+          S(i < 6, k < 6) if i - 1 >= 0: B[i] add= (A[i][k] * B[i - 1]);
+          order band i [serial] S(i) k [serial] S(k) leaf }";
+        let scop = crate::poly::parse::scop(text).unwrap();
+        let reads = |same: &[Affine]| reads_sums(&scop.statements[0], same, &Isl::default()).unwrap();
+        let v = |i: u32| Affine::var(crate::expr::Var(i));
+        assert!(reads(&[]) && reads(&[v(1)]));
+        assert!(!reads(&[v(0)]) && !reads(&[v(1), v(0)]));
+        // Tiles of two rows read the sums of each other.
+        assert!(reads(&[v(0).scale(0)]));
+    }
+
     #[test]
     fn padding_lets_the_initial_value_through() {
         let g = samples::Conv { size: 8, channels: 4, filters: 4, kernel: 3, stride: 1, pad: 1 };

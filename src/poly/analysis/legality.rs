@@ -426,6 +426,24 @@ mod tests {
         }
     }
 
+    /// Waves run in the order of the sum of both rows: distance (1, -2) goes back, (1, -1) runs in parallel, (2, -1) is legal.
+    #[test]
+    fn the_sum_of_two_rows_in_waves_must_not_fall() {
+        for (source, words) in
+            [("i - 1][j + 2", "would run before"), ("i - 1][j + 1", "in parallel with"), ("i - 2][j + 1", "legal")]
+        {
+            let text = format!(
+                "scop waves {{ A: f32[8][8] inout;
+                   S(i < 8, j < 8) if i - 2 >= 0 && -j + 5 >= 0: A[i][j] = A[{source}];
+                   order band i [wavefront] S(i) j [serial] S(j) leaf }}"
+            );
+            let scop = crate::poly::parse::scop(&text).unwrap();
+            let said = verdict(&scop, &scop.order);
+            assert!(said.contains(words), "{source}: {said}");
+            assert!(words == "legal" || said.contains("in the waves of loops i and j"), "{said}");
+        }
+    }
+
     #[test]
     fn malformed_trees_are_refused() {
         let (scop, mut schedule) = matmul();

@@ -4,7 +4,7 @@ use crate::codegen::Target;
 use crate::codegen::loopnest::{interpret, verify};
 use crate::expr::scalar;
 use crate::expr::scalar::Value;
-use crate::expr::{Access, BinaryOp, BufferId, Expr, Index, Scalar};
+use crate::expr::{Access, BinaryOp, BufferId, Expr, Index, Scalar, UnaryOp};
 use crate::expr::{Affine, Var};
 use crate::language;
 use crate::language::lowered::Computation;
@@ -394,7 +394,12 @@ fn product(m: i64, n: i64, k: i64, factor: &str) -> Tiled {
             for i in 0..{m} for k in 0..{k} for j in 0..{n} C[i][j] += {factor} * A[i][k] * B[k][j]
         }}"
     );
-    let file = language::parse("p", &text).unwrap();
+    loop_program(&text)
+}
+
+/// The tiles of a loop program.
+fn loop_program(text: &str) -> Tiled {
+    let file = language::parse("p", text).unwrap();
     let lowered = file.lower(file.program(None).unwrap(), &BTreeMap::new(), None).unwrap();
     let Computation::Loop(scop) = lowered.computation else { panic!("a loop program") };
     let scop = expand(&scop).unwrap();
@@ -421,6 +426,45 @@ fn factors_of_sums_cost_nothing() {
     assert!(scaled.tensorized, "{scaled}");
 }
 
+/// A prediction counts the packing of operands that are given at run time: they are read, their places fetched and written.
+#[test]
+fn predictions_count_packing() {
+    let (n, target) = (1024, Target::avx512());
+    let [given, constant] = [Role::Input, Role::Constant].map(|role| {
+        let mut p = samples::matmul(n, n, n);
+        p.tensors[1].role = role;
+        compile_stages(&p, "t", &target).tiled
+    });
+    assert_eq!((given.packings.len(), constant.packings.len()), (1, 1));
+    let copying = target.launch_ns + 3.0 * (4 * n * n) as f64 / target.bandwidth[2];
+    let more = given.report.predicted_ns - constant.report.predicted_ns;
+    assert!((0.9..1.1).contains(&(more / copying)), "{more} {copying}\n{}{}", given.report, constant.report);
+}
+
+/// A prediction counts `exp` at its cost in the statements beside the one with most instances, and in loop programs.
+#[test]
+fn predictions_count_costly_operations_in_all_statements() {
+    let target = Target::avx512();
+    let (m, n) = (64, 64);
+    let of = |op: UnaryOp, value: &str| {
+        let mut p = samples::matmul(m, n, 32);
+        let [product, output] = [tensor(&mut p, Role::Temporary, "P", &[m, n]), p.definitions[0].target];
+        p.definitions[0].target = product;
+        let body = Expr::unary(op, Expr::load(product, vec![v(0), v(1)]));
+        define(&mut p, output, &format!("m {m}, n {n}"), 2, None, vec![], body);
+        let body = format!("x[i] = {value} y[i] = x[i] + y[i-1]");
+        let text = format!("loop p() {{ inout f64 x[4097], y[4097] for i in 1..4097 {{ {body} }} }}");
+        [compile_stages(&p, "t", &target).tiled.report.predicted_ns, loop_program(&text).report.predicted_ns]
+    };
+    let (costly, cheap) = (of(UnaryOp::Exp, "exp(x[i-1])"), of(UnaryOp::Neg, "x[i-1]"));
+    let [exp, neg] = [UnaryOp::Exp, UnaryOp::Neg].map(|op| op.cost().cycles);
+    let rates = [(exp - neg) / target.lanes(4) as f64, exp];
+    for ((more, less), rate) in costly.into_iter().zip(cheap).zip(rates) {
+        let expected = (m * n) as f64 * rate / target.clock_ghz;
+        assert!(((more - less) / expected - 1.0).abs() < 1e-3, "{more} {less} {expected}");
+    }
+}
+
 /// A reduction whose panel exceeds the caches is cut, and the parts of a block meet in memory.
 #[test]
 fn long_reductions_are_cut() {
@@ -443,12 +487,12 @@ fn updates_of_one_element_do_not_meet_in_a_wave() {
       S(i < 8, j < 8, k < 8): B[i] add = A[i][j][k];
       order band i [serial] S(i) j [serial] S(j) k [serial] S(k) leaf }";
     let scop = crate::poly::parse::scop(text).unwrap();
-    let waves = |first: Affine, second: Affine| {
+    let tiles = |tile: i64, coincident: bool, [first, second]: [Affine; 2]| {
         let row = |phi: Affine| Row {
             name: "t".into(),
             phi: vec![(StatementId(0), phi)],
-            tile: 2,
-            coincident: false,
+            tile,
+            coincident,
             kind: RowKind::Serial,
             pad: 1,
         };
@@ -458,8 +502,70 @@ fn updates_of_one_element_do_not_meet_in_a_wave() {
         assert_eq!(marked, band.rows[0].kind == RowKind::Wavefront);
         marked
     };
+    let waves = |first: Affine, second: Affine| tiles(2, false, [first, second]);
     assert!(!waves(v(1), v(2)));
     assert!(!waves(v(0).add_scaled(&v(1), 1), v(2)));
     assert!(waves(v(0), v(2)));
     assert!(waves(v(2), v(0)));
+    // Single values, a tile of everything, and rows that carry nothing have no waves.
+    for (tile, coincident, marked) in
+        [(2, false, true), (7, false, true), (1, false, false), (8, false, false), (2, true, false)]
+    {
+        assert_eq!(tiles(tile, coincident, [v(0), v(2)]), marked, "{tile} {coincident}");
+    }
+}
+
+fn serial_row(ids: &[u32], iterator: u32, coincident: bool) -> Row {
+    let phi = ids.iter().map(|&id| (StatementId(id), v(iterator))).collect();
+    Row { name: format!("v{iterator}"), phi, tile: 1, coincident, kind: RowKind::Serial, pad: 1 }
+}
+
+fn band(rows: Vec<Row>, child: Node) -> Node {
+    Node::Band(Band { rows, permutable: true }, Box::new(child))
+}
+
+/// A phase is planned as a tensor expression when an outermost row carries nothing, or no row does and all is a sum.
+#[test]
+fn phases_of_sums_are_tensor_expressions() {
+    let text = "scop sums { A: f32[8][8] input; B: f32[8] inout; C: f32[8] inout;
+      S(i < 8, k < 8): B[i] add= A[i][k];
+      T(i < 8, k < 8): C[i] add= A[k][i];
+      order band i [serial] S(i), T(i) k [serial] S(k), T(k) sequence {S} leaf {T} leaf }";
+    let scop = crate::poly::parse::scop(text).unwrap();
+    let is = |node: &Node| super::is_tensor_expression(&scop, &[StatementId(0)], node);
+    let row = |iterator, coincident| serial_row(&[0], iterator, coincident);
+    assert!(is(&band(vec![row(1, false)], Node::Leaf)));
+    assert!(is(&band(vec![row(0, true), row(1, false)], Node::Leaf)));
+    assert!(!is(&band(vec![row(1, false)], band(vec![row(0, true)], Node::Leaf))));
+    let tiled = Row { tile: 4, ..row(1, false) };
+    assert!(!is(&band(vec![tiled], band(vec![row(1, false)], Node::Leaf))));
+}
+
+/// The steps of a serial outermost row are divided over threads by the row inside that carries nothing.
+#[test]
+fn steps_of_a_serial_row_run_in_parallel() {
+    let text = "scop steps { A: f32[64][4096] inout;
+      S(t < 64, i < 4096) if t - 1 >= 0: A[t][i] = A[t - 1][i];
+      order band t [serial] S(t) i [serial] S(i) leaf }";
+    let scop = crate::poly::parse::scop(text).unwrap();
+    let [t, i] = [serial_row(&[0], 0, false), serial_row(&[0], 1, true)];
+    let parallel = |mut node: Node, ns: f64| {
+        let marked = super::in_steps(&scop, &mut node, ns);
+        let rows = Schedule { root: node };
+        let mut count = 0;
+        rows.for_each_band(&mut |b| count += b.rows.iter().filter(|r| r.kind == RowKind::Parallel).count());
+        assert_eq!(count, usize::from(marked));
+        marked
+    };
+    let shapes = || {
+        let inner = || band(vec![i.clone()], Node::Leaf);
+        let sequence = Node::Sequence(vec![(vec![StatementId(0)], inner())]);
+        [band(vec![t.clone(), i.clone()], Node::Leaf), band(vec![t.clone()], inner()), band(vec![t.clone()], sequence)]
+    };
+    for node in shapes() {
+        // Each of 64 steps takes longer than a parallel phase must, or not.
+        assert!(parallel(node.clone(), 65.0 * super::SERIAL_NS));
+        assert!(!parallel(node, 63.0 * super::SERIAL_NS));
+    }
+    assert!(!parallel(band(vec![t.clone()], band(vec![Row { coincident: false, ..i.clone() }], Node::Leaf)), 1e9));
 }
