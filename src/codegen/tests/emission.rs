@@ -4,13 +4,15 @@
 //! The allocation checker proves that each step has its values in its operands. These tests check the rest: the code of
 //! a step writes only its results and temporaries, and reads nothing but its operands and what it has written itself.
 
-use super::program::Case;
+use super::program::{Builder, Case, at};
 use super::{cases, random, registers};
+use crate::codegen::disassemble::disassemble;
 use crate::codegen::regalloc::allocation::{Allocation, Place, Step};
 use crate::codegen::regalloc::checker;
 use crate::codegen::vcode::operands::Class;
-use crate::codegen::vcode::{GprOp, Inst};
+use crate::codegen::vcode::{GprOp, Inst, Lane, LaneRange, VType};
 use crate::codegen::{Isa, Target, assemble, regalloc};
+use crate::runtime::DType;
 use iced_x86::{Decoder, DecoderOptions, Instruction, InstructionInfoFactory, Mnemonic, OpAccess, Register};
 use std::collections::BTreeSet;
 
@@ -192,5 +194,27 @@ fn undeclared_registers_are_seen() {
         assert!(temporaries > 100, "{temporaries} functions have temporaries");
         // some branches of an emitter take fewer than the instruction may need
         assert!(missed * 4 < temporaries, "{}: {missed} of {temporaries} are not seen", target.name);
+    }
+}
+
+/// A whole register, and lanes from the first that fill a shorter one, are moved without masks.
+#[test]
+fn whole_registers_are_moved_by_plain_instructions() {
+    for target in [Target::avx2(), Target::avx512()] {
+        let lanes = target.lanes(4) as u8;
+        for (first, count, plain) in [(0, lanes, true), (0, 4, true), (0, 2, true), (0, 3, false), (1, 4, false)] {
+            let mut b = Builder::new("moves");
+            let (p, dst) = (b.argument(0), b.vreg());
+            let (ty, mem) = (VType { lane: Lane::F32, lanes }, DType::F32);
+            let part = (count < lanes).then_some(LaneRange { first, count });
+            b.push(Inst::VLoad { dst, ty, mem, addr: at(p, 0), part });
+            b.push(Inst::VStore { src: dst, ty, mem, addr: at(p, 64), part });
+            let allocation = regalloc::allocate(&b.function, &target).unwrap();
+            let text = disassemble(&x86::emit(&b.function, &allocation, target.isa).unwrap(), target.isa).unwrap();
+            let masked = text.contains("{k") || text.contains("vmaskmov");
+            assert_eq!(masked, !plain, "{first} {count}: {text}");
+            let moves = text.lines().filter(|l| l.contains(" vmov") && l.contains("[r")).count();
+            assert!(!plain || moves == 2, "{first} {count}: {text}");
+        }
     }
 }

@@ -224,3 +224,61 @@ fn refused(function: &crate::codegen::vcode::Function, wrong: &Allocation, targe
     let message = checker::check(function, wrong, target).expect_err("temporaries share a register").to_string();
     assert!(message.contains("is not its own"), "{message}");
 }
+
+/// A value that the second iteration of a loop, or of the one around it, finds overwritten.
+#[test]
+fn values_that_a_loop_overwrites_are_refused() {
+    for nested in [false, true] {
+        let mut b = Builder::new("overwritten");
+        let (a0, count) = (b.argument(0), b.imm(3));
+        let [v, w, x] = std::array::from_fn(|_| b.gpr());
+        let add = |dst, a, value| Inst::Int { op: GprOp::Add, dst, a, b: Operand::Imm(value) };
+        b.push(add(v, a0, 8));
+        b.push(Inst::LoopStart { count, at_least_once: true });
+        if nested {
+            b.push(Inst::LoopStart { count, at_least_once: true });
+        }
+        b.push(add(x, v, 1));
+        if nested {
+            b.push(Inst::LoopEnd);
+        }
+        let overwritten = b.function.insts.len() as u32;
+        b.push(add(w, a0, 2));
+        b.push(Inst::LoopEnd);
+        let target = Target::avx2();
+        let right = regalloc::allocate(&b.function, &target).unwrap();
+        checker::check(&b.function, &right, &target).unwrap();
+        let place = |origin: u32| {
+            right.steps.iter().find_map(|s| match s {
+                Step::Inst { origin: o, inst: Inst::Int { dst, .. }, .. } if *o == origin => Some(*dst),
+                _ => None,
+            })
+        };
+        let (kept, mut wrong) = (place(2).unwrap(), right.clone());
+        for step in &mut wrong.steps {
+            if let Step::Inst { origin, inst: Inst::Int { dst, .. }, .. } = step
+                && *origin == overwritten
+            {
+                *dst = kept;
+            }
+        }
+        let message = checker::check(&b.function, &wrong, &target).expect_err("nested: {nested}").to_string();
+        assert!(message.contains("which holds nothing certain"), "{message}");
+        // The register of another value.
+        let mut wrong = right.clone();
+        for step in &mut wrong.steps {
+            if let Step::Inst { origin, inst: Inst::Int { a, .. }, .. } = step
+                && *origin == overwritten
+            {
+                *a = kept;
+            }
+        }
+        let message = checker::check(&b.function, &wrong, &target).unwrap_err().to_string();
+        assert!(message.contains("which holds") && !message.contains("nothing certain"), "{message}");
+        // The first slot that does not exist.
+        let mut wrong = right.clone();
+        wrong.entry[0] = Some(Place::Slot(right.gpr_slots));
+        let message = checker::check(&b.function, &wrong, &target).unwrap_err().to_string();
+        assert!(message.contains("does not exist"), "{message}");
+    }
+}
