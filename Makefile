@@ -34,8 +34,8 @@ check-aarch64: ## type-check the crate for AArch64, in target/check-aarch64
 	@scripts/prepare build test aarch64
 	RUSTFLAGS="-D warnings" $(CARGO) check --target aarch64-unknown-linux-gnu --target-dir target/check-aarch64
 
-mutants: ## change the source at COUNT places chosen by SEED; print the changes that no quick test notices [SEED=1 COUNT=6]
-	@$(PYTHON) tests/mutants/run.py --seed $(or $(SEED),1) --count $(or $(COUNT),6)
+mutants: ## change the source at COUNT places chosen by SEED; print the changes that no quick test notices [SEED=1 COUNT=60]
+	@$(PYTHON) tests/mutants/run.py --seed $(or $(SEED),1) --count $(or $(COUNT),60)
 
 guard: ## count instructions of kernels and of compiling with valgrind, against benches/guard.json
 	@scripts/prepare build
