@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use tilewright::internal::language;
 use tilewright::internal::language::syntax::File;
-use tilewright::{Model, Options, Tensor};
+use tilewright::{Model, Options, Target, Tensor};
 
 const PROGRAMS: &str = "
 loop scale(M, N) {
@@ -62,6 +62,14 @@ loop strides(N) {
     inout f64 A[N]
     for i in 0..N-3 step 3 P: A[i] = A[i+3] + A[i+1]
     for i in 2..N step -2 Q: A[i] += A[i-1]
+}
+loop moved(N) {
+    inout f64 A[N]
+    temp f64 t[N]
+    out f64 C[N]
+    for i in 3..N t[i] = 2 * A[i]
+    for i in 3..N A[i] = 1
+    for i in 3..N C[i] = t[i]
 }
 loop nothing(N) {
     inout f64 A[N]
@@ -279,6 +287,12 @@ const REFUSED: &[(&str, &str, &[&str])] = &[
     ("strides", "normalize  sequence Q, P", &["iteration i=6 of Q would run before i=3 of P, which reads A(6)"]),
     ("heat", "wavefront i", &["not the outermost loop"]),
     ("scale", "reorder j, i  wavefront i", &["not the outermost loop"]),
+    (
+        "moved",
+        "compute_inline t",
+        &["iteration i=3 of A overwrites A, which iteration i=3 of t reads, before iteration i=3 of C uses the result"],
+    ),
+    ("moved", "compute_at t at C(i)", &["iteration i=3 of A overwrites A, which iteration i=3 of t reads"]),
     ("heat", "wavefront t", &["in the waves of"]),
     ("both", "wavefront i", &["no loop directly inside"]),
     ("scale", "cache_read y", &["no array `y`: there are A, x"]),
@@ -392,6 +406,32 @@ fn refused_schedules_say_why_and_where() {
         }
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn instructions_of_other_targets_are_refused() {
+    for (target, own, others) in [
+        (Target::avx512(), "vfmadd231ps_outer_product", "fmla"),
+        (Target::avx2(), "vfmadd231ps", "fmla"),
+        (Target::neon(), "fmla", "vfmadd231ps"),
+    ] {
+        let compiled = |with: &str| {
+            let tiles = "distribute C_init, C at m; tile C(m, n) by (4, 16) -> mo, no, mi, ni";
+            let model = Model::from_program(
+                file("gemm", &format!("{tiles}; tensorize C(mi, ni, k) with {with}")),
+                Some("gemm"),
+                None,
+            );
+            let model = model.unwrap().with_schedule("s").unwrap();
+            let dims = dims().into_iter().filter(|d| model.symbols().contains(&d.0)).collect();
+            model.compile_module(&Options { dims, target: Some(target.clone()), ..Options::default() })
+        };
+        let report = compiled(own).unwrap_or_else(|e| panic!("{}: {e}", target.name)).1;
+        assert!(report.kernels[0].tensorized, "{}: {report}", target.name);
+        let error = compiled(others).map(|_| ()).unwrap_err().to_string();
+        let words = format!("no tensor instruction on f32 of this target `{others}`");
+        assert!(error.contains(&words), "{}: {error}", target.name);
+    }
 }
 
 #[test]

@@ -147,6 +147,32 @@ fn bench_prints_the_fields_of_the_contract() {
 }
 
 #[test]
+fn bench_shows_the_checks_of_subscripts() {
+    let program = ["bench", "datasets/programs/spmv_ell.tile", "--size", "SMALL", "--seconds", "0.05"];
+    let json: serde_json::Value = serde_json::from_str(&succeeds(&[&program[..], &["--json"]].concat())).unwrap();
+    let [check] = &json["checks"].as_array().unwrap()[..] else { panic!("{json}") };
+    assert!(check["us"].as_f64().unwrap() > 0.0, "{json}");
+    let name = check["name"].as_str().unwrap();
+    assert!(name.contains("column") && !json["kernels"].to_string().contains(name), "{json}");
+    let text = succeeds(&program);
+    assert!(text.contains("1 kernels and 1 checks of subscripts from inputs"), "{text}");
+    let row = text.lines().find(|line| line.ends_with(name)).unwrap_or_else(|| panic!("{text}"));
+    assert!(row.contains(" µs ") && row.contains(" % ") && !row.contains("GFLOP/s"), "{text}");
+}
+
+#[test]
+fn a_prediction_stands_beside_a_measurement_on_as_many_threads() {
+    for (flags, words) in [
+        (&[][..], "predicted for 1 thread, measured on 1 thread\n"),
+        (&["--threads", "2"], "predicted for 1 thread, measured on 2 threads\n"),
+    ] {
+        let text = succeeds(&[&["explain", MODEL][..], flags].concat());
+        assert!(text.contains(words), "{text}");
+        assert!(text.lines().any(|line| line.contains("  predicted ") && line.contains("  measured ")), "{text}");
+    }
+}
+
+#[test]
 fn every_schedule_of_a_program_does_the_operations_that_the_program_says() {
     let flops = |schedule: &[&str]| {
         let program =
