@@ -139,96 +139,97 @@ pub fn match_instruction(
         let (name, lane) = (&scop.tensor(s.target).name, &s.iterators[lane.0 as usize].name);
         return mismatch(MismatchPart::Accumulator, format!("accumulator `{name}` {how} with `{lane}`"));
     }
-    let mut operands = vec![None; instruction.operands.len()];
-    let mut reason = String::new();
     let factor = constant_factor::of_sum(scop, id);
     let body = factor.as_ref().map_or(&s.body, |f| &f.1);
-    if unify(&instruction.body, body, scop, s, instruction, &references, lane, &mut operands, &mut reason) {
-        let operands = operands.into_iter().flatten().collect();
+    let operands = vec![None; instruction.operands.len()];
+    let reason = String::new();
+    let mut unifier = Unifier { scop, statement: s, instruction, references: &references, lane, operands, reason };
+    if unifier.unify(&instruction.body, body) {
+        let operands = unifier.operands.into_iter().flatten().collect();
         return Ok(Match { instruction: instruction.name.clone(), operands });
     }
+    let reason = unifier.reason;
     match reason.is_empty() {
         true => mismatch(MismatchPart::Body, format!("the body of `{}` is not `{}`", s.name, instruction.semantics)),
         false => mismatch(MismatchPart::Operand, reason),
     }
 }
 
-#[allow(clippy::too_many_arguments)]
-fn unify(
-    pattern: &Expr,
-    body: &Expr,
-    scop: &Scop,
-    s: &Statement,
-    instruction: &TensorInstruction,
-    references: &[Reference],
+/// A match on its way: the operands that are known, and why the last pair of expressions did not match.
+struct Unifier<'a> {
+    scop: &'a Scop,
+    statement: &'a Statement,
+    instruction: &'a TensorInstruction,
+    references: &'a [Reference],
     lane: Var,
-    operands: &mut Vec<Option<Access>>,
-    reason: &mut String,
-) -> bool {
-    let both = |p: [&Expr; 2], b: [&Expr; 2], operands: &mut Vec<Option<Access>>, reason: &mut String| {
-        let saved = operands.clone();
-        for (p, b) in p.into_iter().zip(b) {
-            if !unify(p, b, scop, s, instruction, references, lane, operands, reason) {
-                *operands = saved;
-                return false;
-            }
+    operands: Vec<Option<Access>>,
+    reason: String,
+}
+
+impl Unifier<'_> {
+    /// Unifies two pairs, or leaves the operands as they were.
+    fn unify_both(&mut self, patterns: [&Expr; 2], bodies: [&Expr; 2]) -> bool {
+        let saved = self.operands.clone();
+        let all = patterns.into_iter().zip(bodies).all(|(pattern, body)| self.unify(pattern, body));
+        if !all {
+            self.operands = saved;
         }
-        true
-    };
-    match (pattern, body) {
-        (Expr::Load(p), Expr::Load(a)) => {
-            let n = p.buffer.0 as usize;
-            let name = &scop.tensor(a.buffer).name;
-            if let Some(known) = &operands[n] {
-                return known == a;
-            }
-            let dtype = scop.tensor(a.buffer).dtype;
-            if dtype != instruction.dtype {
-                *reason = format!("operand {name} is {dtype}, not {}", instruction.dtype);
-                return false;
-            }
-            let r = references.iter().find(|r| r.access.as_ref() == Some(a)).expect("a read of the statement");
-            let lane_name = &s.iterators[lane.0 as usize].name;
-            let fits = match (instruction.operands[n], r.along(lane)) {
-                (Role::Broadcast, Along::Invariant) => true,
-                (Role::Broadcast, _) => {
-                    *reason = format!("operand `{name}` varies with `{lane_name}` and cannot be broadcast");
-                    false
+        all
+    }
+
+    fn unify(&mut self, pattern: &Expr, body: &Expr) -> bool {
+        match (pattern, body) {
+            (Expr::Load(p), Expr::Load(a)) => {
+                let n = p.buffer.0 as usize;
+                let name = &self.scop.tensor(a.buffer).name;
+                if let Some(known) = &self.operands[n] {
+                    return known == a;
                 }
-                (Role::Vector, Along::Invariant) => {
-                    *reason = format!("operand `{name}` does not vary with `{lane_name}`");
-                    false
+                let dtype = self.scop.tensor(a.buffer).dtype;
+                if dtype != self.instruction.dtype {
+                    self.reason = format!("operand {name} is {dtype}, not {}", self.instruction.dtype);
+                    return false;
                 }
-                (Role::Vector, Along::Gathered) => {
-                    *reason = format!("operand `{name}` is gathered along `{lane_name}`");
-                    false
-                }
-                (Role::Vector, Along::Unit) => true,
-                (Role::Vector, Along::Strided(stride)) => {
-                    if !r.packable(s) {
-                        *reason =
-                            format!("operand `{name}` has stride {stride} along `{lane_name}` and cannot be packed");
+                let r = self.references.iter().find(|r| r.access.as_ref() == Some(a)).expect("a read of the statement");
+                let lane_name = &self.statement.iterators[self.lane.0 as usize].name;
+                let fits = match (self.instruction.operands[n], r.along(self.lane)) {
+                    (Role::Broadcast, Along::Invariant) => true,
+                    (Role::Broadcast, _) => {
+                        self.reason = format!("operand `{name}` varies with `{lane_name}` and cannot be broadcast");
+                        false
                     }
-                    r.packable(s)
+                    (Role::Vector, Along::Invariant) => {
+                        self.reason = format!("operand `{name}` does not vary with `{lane_name}`");
+                        false
+                    }
+                    (Role::Vector, Along::Gathered) => {
+                        self.reason = format!("operand `{name}` is gathered along `{lane_name}`");
+                        false
+                    }
+                    (Role::Vector, Along::Unit) => true,
+                    (Role::Vector, Along::Strided(stride)) => {
+                        if !r.packable(self.statement) {
+                            self.reason = format!(
+                                "operand `{name}` has stride {stride} along `{lane_name}` and cannot be packed"
+                            );
+                        }
+                        r.packable(self.statement)
+                    }
+                };
+                if fits {
+                    self.operands[n] = Some(a.clone());
                 }
-            };
-            if fits {
-                operands[n] = Some(a.clone());
+                fits
             }
-            fits
+            (Expr::Const(x), Expr::Const(y)) => x == y,
+            (Expr::Unary(o, x), Expr::Unary(p, y)) => o == p && self.unify(x, y),
+            (Expr::Cast(o, x), Expr::Cast(p, y)) => o == p && self.unify(x, y),
+            (Expr::Binary(o, x1, x2), Expr::Binary(p, y1, y2)) if o == p => {
+                let commutes = matches!(o, BinaryOp::Add | BinaryOp::Mul);
+                self.unify_both([x1, x2], [y1, y2]) || commutes && self.unify_both([x1, x2], [y2, y1])
+            }
+            _ => false,
         }
-        (Expr::Const(x), Expr::Const(y)) => x == y,
-        (Expr::Unary(o, x), Expr::Unary(p, y)) => {
-            o == p && unify(x, y, scop, s, instruction, references, lane, operands, reason)
-        }
-        (Expr::Cast(o, x), Expr::Cast(p, y)) => {
-            o == p && unify(x, y, scop, s, instruction, references, lane, operands, reason)
-        }
-        (Expr::Binary(o, x1, x2), Expr::Binary(p, y1, y2)) if o == p => {
-            let commutes = matches!(o, BinaryOp::Add | BinaryOp::Mul);
-            both([x1, x2], [y1, y2], operands, reason) || commutes && both([x1, x2], [y2, y1], operands, reason)
-        }
-        _ => false,
     }
 }
 

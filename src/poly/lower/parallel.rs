@@ -50,23 +50,20 @@ impl Lowering<'_> {
             value[i] = Affine::var(v);
             left = Affine::var(quotient);
         }
-        body.extend(self.split(rows, &steps, &value, rest, child, statements, state)?);
+        body.extend(self.split(rows, &steps, &value, (rest, child, statements), state)?);
         Ok(vec![loop_over(t, total, LoopKind::Parallel, body)])
     }
 
-    /// The body for given values of the parallel rows, full and partial tiles apart.
-    #[allow(clippy::too_many_arguments)]
+    /// The rows, tree and statements `inside` for given values of the parallel rows, full and partial tiles apart.
     fn split(
         &mut self,
         rows: &[Row],
         steps: &[i64],
         value: &[Affine],
-        rest: &[Row],
-        child: &Node,
-        statements: &[StatementId],
+        inside: (&[Row], &Node, &[StatementId]),
         state: &State,
     ) -> Result<Vec<Stmt>> {
-        let Some((row, inner)) = rows.split_first() else { return self.rows(rest, child, statements, state) };
+        let Some((row, inner)) = rows.split_first() else { return self.rows(inside.0, inside.1, inside.2, state) };
         let (at, mut state) = self.class(row, state)?;
         state.coincident &= row.coincident;
         let (base, extent) = (state.classes[at].base.clone(), state.classes[at].extent);
@@ -74,7 +71,7 @@ impl Lowering<'_> {
         let mut branch = |l: &mut Self, base: Affine, extent: i64| {
             state.classes[at].base = base;
             state.classes[at].extent = extent;
-            l.split(inner, &steps[1..], &value[1..], rest, child, statements, &state)
+            l.split(inner, &steps[1..], &value[1..], inside, &state)
         };
         let here = full + i64::from(left > 0);
         // In a partial tile of an outer row there are fewer steps than the parallel loop makes.

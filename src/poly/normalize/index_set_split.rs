@@ -96,17 +96,16 @@ impl Splitter {
             cuts.clear();
         }
         let mut piece = if cuts.is_empty() { 0 } else { 1 };
-        self.pieces(s, id, &rows, 0, &cuts, vec![], &mut piece)
+        self.pieces(s, id, (&rows, &cuts), 0, vec![], &mut piece)
     }
 
-    #[allow(clippy::too_many_arguments)]
+    /// The pieces from row `at` inwards, where the rows and the forms that cut them are given.
     fn pieces(
         &mut self,
         s: &Statement,
         id: StatementId,
-        rows: &[Row],
+        (rows, cuts): (&[Row], &[(usize, Affine)]),
         at: usize,
-        cuts: &[(usize, Affine)],
         domain: Vec<Affine>,
         piece: &mut usize,
     ) -> Result<SequencePart> {
@@ -116,7 +115,7 @@ impl Splitter {
             return Ok((ids, Node::Leaf));
         }
         let Some((_, form)) = cuts.iter().find(|c| c.0 == at) else {
-            let (ids, child) = self.pieces(s, id, rows, at + 1, cuts, domain, piece)?;
+            let (ids, child) = self.pieces(s, id, (rows, cuts), at + 1, domain, piece)?;
             return Ok((ids.clone(), around(&rows[at], id, &ids, child)));
         };
         let mut parts = vec![];
@@ -126,7 +125,7 @@ impl Splitter {
             let mut exists = Polyhedron::domain(s);
             domain.iter().for_each(|c| exists.inequalities.push(exists.form(c, 0)));
             if !Reduced::new(&exists).empty && !self.isl.is_empty(&exists)? {
-                let (ids, child) = self.pieces(s, id, rows, at + 1, cuts, domain, piece)?;
+                let (ids, child) = self.pieces(s, id, (rows, cuts), at + 1, domain, piece)?;
                 parts.push((ids.clone(), around(&rows[at], id, &ids, child)));
             }
         }
