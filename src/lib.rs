@@ -35,6 +35,7 @@ mod poly;
 
 use tilewright_runtime::internal as runtime;
 
+pub use codegen::machine::Machine;
 pub use codegen::target::{Isa, Target};
 pub use graph::builder::GraphBuilder;
 pub use graph::egraph::OptimizationReport;

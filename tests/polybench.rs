@@ -134,8 +134,7 @@ fn small() {
 
 #[test]
 fn small_in_tiles_and_waves() {
-    let host = host_targets()[0].clone();
-    check("SMALL", &Target { cache_bytes: [4 << 10, 24 << 10, 1 << 20], ..host });
+    check("SMALL", &host_targets()[0].clone().with_caches([4 << 10, 24 << 10, 1 << 20]));
 }
 
 #[test]

@@ -62,6 +62,7 @@ const ORDER: [(&str, &[&[&str]]); 6] = [
     (
         "codegen",
         &[
+            &["machine"],
             &["target"],
             &["loopnest"],
             &["vcode"],

@@ -6,6 +6,7 @@ mod constant_pool;
 pub mod disassemble;
 mod emit;
 pub mod loopnest;
+pub mod machine;
 pub mod probe;
 pub mod regalloc;
 pub mod select;

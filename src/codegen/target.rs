@@ -1,5 +1,6 @@
-//! Targets are data: features, registers, ports, caches and peak rates. Any target compiles on any host.
+//! Targets are data: features, registers and costs. Any target compiles on any host.
 
+use crate::codegen::machine::Machine;
 use crate::runtime::{Features, Platform};
 use serde::{Deserialize, Serialize};
 
@@ -25,24 +26,8 @@ pub struct Target {
     pub vector_bytes: usize,
     /// Number of vector registers.
     pub vector_registers: usize,
-    /// Vector FMA instructions started each cycle.
-    pub fma_per_cycle: usize,
-    /// Cycles from the start of an FMA until its result can be used.
-    pub fma_latency: usize,
-    /// Vector loads started each cycle.
-    pub loads_per_cycle: usize,
-    /// Data bytes of the caches of one core, L1 first; the last may be shared.
-    pub cache_bytes: [usize; 3],
-    /// Associativity of the L1 data cache.
-    pub cache_ways_l1: usize,
-    /// Bytes of one cache line.
-    pub line_bytes: usize,
-    /// Sustained clock under vector load, GHz.
-    pub clock_ghz: f64,
-    /// GB/s of one core from L1, L2, L3 and memory.
-    pub bandwidth: [f64; 4],
-    /// Cost of starting one parallel kernel, ns.
-    pub launch_ns: f64,
+    /// Its costs.
+    pub machine: Machine,
 }
 
 impl Target {
@@ -53,56 +38,31 @@ impl Target {
 
     /// Peak of one core in GFLOP/s for elements of `bytes` bytes (an FMA counts two).
     pub fn peak_gflops(&self, bytes: usize) -> f64 {
-        2.0 * (self.lanes(bytes) * self.fma_per_cycle) as f64 * self.clock_ghz
+        2.0 * (self.lanes(bytes) * self.machine.fma_per_cycle) as f64 * self.machine.clock_ghz
     }
 
     /// x86-64 with AVX-512 F, BW, DQ and VL.
     pub fn avx512() -> Target {
-        Target {
-            name: "x86-64-avx512".into(),
-            isa: Isa::Avx512,
-            vector_bytes: 64,
-            vector_registers: 32,
-            fma_per_cycle: 2,
-            fma_latency: 4,
-            loads_per_cycle: 2,
-            cache_bytes: [48 << 10, 2 << 20, 32 << 20],
-            cache_ways_l1: 12,
-            line_bytes: 64,
-            clock_ghz: 3.2,
-            bandwidth: [400.0, 150.0, 30.0, 15.0],
-            launch_ns: 1000.0,
-        }
+        let name = "x86-64-avx512".into();
+        Target { name, isa: Isa::Avx512, vector_bytes: 64, vector_registers: 32, machine: Machine::AVX512 }
     }
 
     /// x86-64 with AVX2 and FMA.
     pub fn avx2() -> Target {
-        Target {
-            name: "x86-64-avx2".into(),
-            isa: Isa::Avx2,
-            vector_bytes: 32,
-            vector_registers: 16,
-            cache_bytes: [32 << 10, 1 << 20, 16 << 20],
-            cache_ways_l1: 8,
-            clock_ghz: 3.4,
-            bandwidth: [200.0, 100.0, 30.0, 15.0],
-            ..Target::avx512()
-        }
+        let name = "x86-64-avx2".into();
+        Target { name, isa: Isa::Avx2, vector_bytes: 32, vector_registers: 16, machine: Machine::AVX2 }
     }
 
     /// AArch64 with Advanced SIMD.
     pub fn neon() -> Target {
-        Target {
-            name: "aarch64-neon".into(),
-            isa: Isa::Neon,
-            vector_bytes: 16,
-            vector_registers: 32,
-            cache_bytes: [64 << 10, 1 << 20, 16 << 20],
-            cache_ways_l1: 4,
-            clock_ghz: 2.6,
-            bandwidth: [80.0, 60.0, 30.0, 20.0],
-            ..Target::avx512()
-        }
+        let name = "aarch64-neon".into();
+        Target { name, isa: Isa::Neon, vector_bytes: 16, vector_registers: 32, machine: Machine::NEON }
+    }
+
+    /// The target with caches of other sizes.
+    pub fn with_caches(mut self, cache_bytes: [usize; 3]) -> Target {
+        self.machine.cache_bytes = cache_bytes;
+        self
     }
 
     /// Every target, the widest of each architecture first.

@@ -72,10 +72,13 @@ impl BinaryOp {
     }
 }
 
+/// Cycles to store a vector and load it again. Unmeasured.
+pub const ROUND_TRIP: f64 = 4.0;
+
 impl Cost {
     /// Returns true if the operation costs more than storing its result and loading it again.
     pub const fn is_expensive(self) -> bool {
-        self.cycles > 4.0
+        self.cycles > ROUND_TRIP
     }
 }
 

@@ -9,24 +9,6 @@ use crate::codegen::Target;
 use crate::graph::op::{Layout, Op, Window};
 use crate::graph::tensor_type::TensorType;
 
-/// Share of the peak rate that a register-blocked kernel reaches on full blocks. Unmeasured.
-const BLOCKED_SHARE: f64 = 0.85;
-/// Share of the peak rate of a convolution over blocks of channels. Measured by ResNet-50, which takes an eighth longer
-/// than over channels-last: there, blocks of two vectors of filters share broadcasts.
-const CHANNEL_BLOCKS_SHARE: f64 = 0.75;
-/// Share of the peak rate with the vector along image rows: operands are not packed, rows end early. Unmeasured.
-const ROWS_SHARE: f64 = 0.55;
-/// Share of the peak rate with the vector along image rows that are read with a stride. Unmeasured.
-const STRIDED_SHARE: f64 = 0.15;
-/// Share of the peak rate of a depthwise convolution, which loads as much as it multiplies. Unmeasured.
-const DEPTHWISE_SHARE: f64 = 0.35;
-/// Time to copy one element whose neighbours change, in ns. Unmeasured.
-const SCATTER_NS: f64 = 0.4;
-
-/// Cache level from which weights come, whatever the size of one matrix: all others of the network were read since the
-/// last run. Unmeasured.
-const WEIGHTS_LEVEL: usize = 2;
-
 /// An operand as the model sees it.
 #[derive(Clone, Copy, Debug)]
 pub struct Operand<'a> {
@@ -42,21 +24,23 @@ pub fn node(op: &Op, operands: &[Operand], result: &TensorType, target: &Target)
     let moved: f64 =
         operands.iter().filter(|o| !o.constant).map(|o| traffic(read_bytes(op, o.ty, result), target)).sum();
     let weights: usize = operands.iter().filter(|o| o.constant).map(|o| o.ty.bytes()).sum();
-    target.launch_ns
+    let machine = &target.machine;
+    machine.launch_ns
         + moved
-        + weights as f64 / target.bandwidth[WEIGHTS_LEVEL]
+        + weights as f64 / machine.bandwidth[machine.weights_level]
         + arithmetic(op, operands, result, target)
 }
 
 /// Cost of a view as a kernel beyond its arithmetic and its result, in ns: the launch and reading `operand`.
 pub fn view(op: &Op, operand: &TensorType, result: &TensorType, target: &Target) -> f64 {
-    target.launch_ns + traffic(read_bytes(op, operand, result), target)
+    target.machine.launch_ns + traffic(read_bytes(op, operand, result), target)
 }
 
 /// Time to read or write `bytes` that were touched recently.
 pub fn traffic(bytes: usize, target: &Target) -> f64 {
-    let level = target.cache_bytes.iter().skip(1).take_while(|&&c| bytes > c / 4 * 3).count() + 1;
-    bytes as f64 / target.bandwidth[level]
+    let machine = &target.machine;
+    let exceeds = |cache: &&usize| bytes as f64 > **cache as f64 * machine.resident_share;
+    bytes as f64 / machine.bandwidth[machine.cache_bytes.iter().skip(1).take_while(exceeds).count() + 1]
 }
 
 /// Bytes of an operand that are read.
@@ -84,8 +68,8 @@ pub fn multiply_adds(op: &Op, operands: &[&TensorType], result: &TensorType) -> 
 }
 
 fn arithmetic(op: &Op, operands: &[Operand], result: &TensorType, target: &Target) -> f64 {
-    let lanes = target.lanes(4) as f64;
-    let vector_ns = |elements: i64, cycles: f64| elements as f64 / lanes * cycles / target.clock_ghz;
+    let (machine, lanes) = (&target.machine, target.lanes(4) as f64);
+    let vector_ns = |elements: i64, cycles: f64| elements as f64 / lanes * cycles / machine.clock_ghz;
     let input = operands.first().map_or(0, |o| o.ty.elements());
     match op {
         Op::Conv { window, group, layout } => {
@@ -97,7 +81,8 @@ fn arithmetic(op: &Op, operands: &[Operand], result: &TensorType, target: &Targe
         Op::ConvTranspose { window, group, layout, .. } => {
             let w = &operands[1].ty.shape;
             let macs = convolution_size(operands[0].ty, *layout) * w.iter().product::<i64>() as f64;
-            2.0 * macs / (target.peak_gflops(4) * image_share(window, *group, w, result, *layout, target) * 0.5)
+            let share = image_share(window, *group, w, result, *layout, target) * machine.transposed_factor;
+            2.0 * macs / (target.peak_gflops(4) * share)
         }
         Op::MatMul { transpose_a, transpose_b } => {
             let rank = result.shape.len();
@@ -108,7 +93,7 @@ fn arithmetic(op: &Op, operands: &[Operand], result: &TensorType, target: &Targe
             let flops = 2.0 * (batch * m * n * k) as f64;
             let pack = if operands[1].constant { 0.0 } else { traffic(operands[1].ty.bytes(), target) };
             let turn = if *transpose_b && !operands[1].constant { pack } else { 0.0 };
-            flops / (target.peak_gflops(4) * BLOCKED_SHARE * tail(n, lanes as i64)) + pack + turn
+            flops / (target.peak_gflops(4) * machine.blocked_share * tail(n, lanes as i64)) + pack + turn
         }
         Op::Pool { window, layout, .. } => {
             let taps: i64 = window.kernel.iter().product();
@@ -122,9 +107,9 @@ fn arithmetic(op: &Op, operands: &[Operand], result: &TensorType, target: &Targe
         }
         Op::Transpose { perm } => {
             let rows = perm.last() == Some(&(perm.len() - 1));
-            if rows { 0.0 } else { SCATTER_NS * result.elements() as f64 }
+            if rows { 0.0 } else { machine.scatter_ns * result.elements() as f64 }
         }
-        Op::Block { .. } | Op::Unblock { .. } => SCATTER_NS * result.elements() as f64,
+        Op::Block { .. } | Op::Unblock { .. } => machine.scatter_ns * result.elements() as f64,
         Op::Reduce { .. } => vector_ns(input, 1.0),
         Op::Softmax { axis, .. } => {
             let along = if *axis + 1 == result.shape.len() { 1.0 } else { 4.0 };
@@ -132,12 +117,12 @@ fn arithmetic(op: &Op, operands: &[Operand], result: &TensorType, target: &Targe
         }
         Op::LayerNorm { .. } => vector_ns(input, 6.0),
         Op::Gather { .. } | Op::GatherNd { .. } | Op::GatherElements { .. } => 2.0 * vector_ns(result.elements(), 1.0),
-        Op::Opaque { .. } => 10.0 * (input + result.elements()) as f64,
+        Op::Opaque { .. } => machine.opaque_ns * (input + result.elements()) as f64,
         op => vector_ns(result.elements(), elementwise_cycles(op)),
     }
 }
 
-/// Cycles for one vector.
+/// Cycles for one vector; of recognised operators unmeasured.
 fn elementwise_cycles(op: &Op) -> f64 {
     match op {
         Op::Unary(op) => op.cost().cycles,
@@ -187,26 +172,26 @@ fn image_share(
     layout: Layout,
     target: &Target,
 ) -> f64 {
-    let lanes = target.lanes(4) as i64;
+    let (machine, lanes) = (&target.machine, target.lanes(4) as i64);
     let depthwise = weights[1] == 1 && group > 1;
     match layout {
         Layout::Nhwc => {
             let vector = if depthwise { weights[0] } else { weights[0] / group };
-            tail(vector, lanes) * if depthwise { DEPTHWISE_SHARE } else { BLOCKED_SHARE }
+            tail(vector, lanes) * if depthwise { machine.depthwise_share } else { machine.blocked_share }
         }
         // The filters beyond the last were counted already.
-        Layout::Blocked(_) if depthwise => DEPTHWISE_SHARE,
-        Layout::Blocked(_) => CHANNEL_BLOCKS_SHARE,
+        Layout::Blocked(_) if depthwise => machine.depthwise_share,
+        Layout::Blocked(_) => machine.channel_blocks_share,
         Layout::Nchw => {
             let row = *result.shape.last().unwrap_or(&1);
             let pointwise = window.kernel.iter().chain(&window.stride).all(|&e| e == 1);
             let unit = window.stride.last() == Some(&1);
             let (vector, share) = match (pointwise, unit) {
-                (true, _) => (result.shape[2..].iter().product(), ROWS_SHARE * 1.2),
-                (_, true) => (row, ROWS_SHARE),
-                _ => (row, STRIDED_SHARE),
+                (true, _) => (result.shape[2..].iter().product(), machine.rows_share * machine.pointwise_factor),
+                (_, true) => (row, machine.rows_share),
+                _ => (row, machine.strided_share),
             };
-            tail(vector, lanes) * share * if depthwise { DEPTHWISE_SHARE } else { 1.0 }
+            tail(vector, lanes) * share * if depthwise { machine.depthwise_share } else { 1.0 }
         }
     }
 }
@@ -226,6 +211,6 @@ mod tests {
             let operands = [Operand { ty: &x, constant: false }, Operand { ty: &w, constant: true }];
             node(&op, &operands, &y, &target) + traffic(y.bytes(), &target)
         };
-        assert!(cost(3 * 384) < 3.0 * cost(384) - target.launch_ns);
+        assert!(cost(3 * 384) < 3.0 * cost(384) - target.machine.launch_ns);
     }
 }

@@ -19,6 +19,7 @@ pub mod plan;
 pub mod register_block;
 
 use crate::codegen::Target;
+use crate::codegen::machine::Machine;
 use crate::expr::Affine;
 use crate::poly::analysis::dependence;
 use crate::poly::instruction;
@@ -29,13 +30,8 @@ use crate::poly::statement::StatementId;
 use crate::poly::tile::band::context::Bands;
 pub use crate::poly::tile::by_hand::{as_given, described};
 use crate::poly::tile::plan::{Phase, Plan};
-use crate::poly::tile::report::{FEW_STEPS, Tiled, TilingReport, instances, work};
+use crate::poly::tile::report::{Tiled, TilingReport, instances, work};
 use crate::runtime::Result;
-
-/// Smallest predicted time of a kernel that runs on several threads, in ns. Unmeasured.
-const SERIAL_NS: f64 = 20_000.0;
-/// Smallest number of iterations of a parallel loop that balances usual numbers of threads. Unmeasured.
-const PARALLEL_STEPS: i64 = 64;
 
 /// Chooses tiles for every phase of `schedule`.
 pub fn tile(scop: &Scop, schedule: &Schedule, target: &Target) -> Result<Tiled> {
@@ -59,13 +55,13 @@ pub fn tile(scop: &Scop, schedule: &Schedule, target: &Target) -> Result<Tiled> 
     let total: f64 = planned.iter().map(|p| p.1.report.predicted_ns).sum();
     let mut report = TilingReport { predicted_ns: total, ..work(scop) };
     // Short kernels run as one phase on one thread: a barrier costs more than the threads save.
-    let together = total < SERIAL_NS && planned.len() > 1;
+    let together = total < target.machine.serial_ns && planned.len() > 1;
     let mut nodes = vec![];
     for (statements, Plan { mut node, report: mut phase, free_rows }) in planned {
-        if phase.predicted_ns >= SERIAL_NS && !together {
-            phase.parallel = parallelize(scop, &mut node, free_rows)
+        if phase.predicted_ns >= target.machine.serial_ns && !together {
+            phase.parallel = parallelize(scop, &mut node, free_rows, &target.machine)
                 || in_waves(scop, &mut node)
-                || in_steps(scop, &mut node, phase.predicted_ns);
+                || in_steps(scop, &mut node, phase.predicted_ns, &target.machine);
         }
         report.phases.push(phase);
         nodes.push((statements, node));
@@ -120,15 +116,15 @@ fn carries_sums(scop: &Scop, node: &Node, statements: &[StatementId]) -> bool {
 
 /// Marks the outermost rows that carry no dependence, as many as it takes to balance threads; beyond the first `free` rows
 /// only when there would be too few otherwise.
-fn parallelize(scop: &Scop, node: &mut Node, free: usize) -> bool {
+fn parallelize(scop: &Scop, node: &mut Node, free: usize, machine: &Machine) -> bool {
     let Node::Band(band, _) = node else { return false };
     let mut steps = 1;
     let mut tiled: Vec<(Vec<(StatementId, Affine)>, i64)> = vec![];
     for (i, row) in band.rows.iter_mut().enumerate() {
-        if i >= free && steps >= FEW_STEPS {
+        if i >= free && steps >= machine.busy_steps {
             break;
         }
-        if !row.coincident || row.kind != RowKind::Serial || steps >= PARALLEL_STEPS {
+        if !row.coincident || row.kind != RowKind::Serial || steps >= machine.parallel_steps {
             break;
         }
         let outer = tiled.iter().filter(|t| t.0 == row.phi).map(|t| t.1).min().unwrap_or(i64::MAX);
@@ -161,7 +157,7 @@ fn in_waves(scop: &Scop, node: &mut Node) -> bool {
 
 /// Marks the outermost rows that carry no dependence inside of a serial outermost row, in those parts of its steps that take
 /// long enough.
-fn in_steps(scop: &Scop, node: &mut Node, ns: f64) -> bool {
+fn in_steps(scop: &Scop, node: &mut Node, ns: f64, machine: &Machine) -> bool {
     let Node::Band(band, child) = node else { return false };
     let Some(parts) = steps_of(band, child).filter(|parts| scop.private_to(parts)) else { return false };
     let work = |ids: &[StatementId]| -> f64 {
@@ -171,7 +167,7 @@ fn in_steps(scop: &Scop, node: &mut Node, ns: f64) -> bool {
     let all =
         work(&parts.iter().flat_map(|p| p.statements.clone()).collect::<Vec<_>>()) * band.rows[0].extent(scop) as f64;
     let share = |p: &SchedulePart| {
-        let worth = ns * work(&p.statements) / all >= SERIAL_NS;
+        let worth = ns * work(&p.statements) / all >= machine.serial_ns;
         p.first().is_some_and(|r| worth && r.coincident && r.kind == RowKind::Serial && r.extent(scop) > r.tile)
     };
     let chosen: Vec<bool> = parts.iter().map(share).collect();

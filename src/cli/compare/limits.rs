@@ -34,7 +34,7 @@ impl Machine {
         let together = threads as f64;
         let level = |(i, l): (usize, &probe::Level)| Level {
             name: l.name,
-            holds: target.cache_bytes.get(i).copied(),
+            holds: target.machine.cache_bytes.get(i).copied(),
             gb_per_second: l.gb_per_second * together,
         };
         Ok(Machine {

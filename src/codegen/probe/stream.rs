@@ -24,7 +24,7 @@ const RUN_BYTES: usize = 64 << 20;
 
 /// GB/s from each cache of the target and from memory, `seconds` for each.
 pub fn measure_bandwidth(target: &Target, seconds: f64) -> Result<Vec<Level>> {
-    let [l1, l2, l3] = target.cache_bytes;
+    let [l1, l2, l3] = target.machine.cache_bytes;
     let sizes = [("L1", l1 / 2), ("L2", l2 / 2), ("L3", (l3 / 2).max(2 * l2)), ("memory", (8 * l3).max(256 << 20))];
     let mut levels = vec![];
     for (name, bytes) in sizes {

@@ -35,7 +35,7 @@ pub fn prefetch_panels(mut tree: Tree, target: &Target) -> Tree {
         let base = Gpr(tree.pointers.len() as u32);
         tree.pointers.push(panel.next);
         let lines: Vec<Node> = (0..panel.lines)
-            .map(|i| Addr { base, index: None, disp: (i * target.line_bytes as i64) as i32 })
+            .map(|i| Addr { base, index: None, disp: (i * target.machine.line_bytes as i64) as i32 })
             .map(|addr| Node::Inst(Inst::Prefetch { addr }))
             .collect();
         insert(&mut tree.nodes, panel.at, &lines, &mut 0);
@@ -208,11 +208,13 @@ impl Search<'_> {
             .iter()
             .filter(|m| m.1 != 0)
             .try_fold(bytes, |size, (level, by)| (*by == size || level.extent == 1).then_some(size * level.extent))?;
-        if dense != panel || panel < LEAST_BYTES || 8 * panel > 3 * self.target.cache_bytes[1] as i64 {
+        let machine = &self.target.machine;
+        let most = machine.prefetched_share * machine.cache_bytes[1] as f64;
+        if dense != panel || panel < LEAST_BYTES || panel as f64 > most {
             return None;
         }
         let iterations: i64 = inside.iter().map(|m| m.0.extent).product();
-        let line = self.target.line_bytes as i64;
+        let line = self.target.machine.line_bytes as i64;
         let share = ceil_div(panel, iterations);
         let share = match share > line {
             true => ceil_div(share, line) * line,

@@ -91,7 +91,7 @@ impl<'a> Problem<'a> {
                         for join in joins(made, self.ty(d), op, position, self.ty(c)) {
                             let edge = Edge { join, producer: (d, j), reader: (c, k), saved: 0.0 };
                             let again = if join.repeats { self.repeated_work(&edge, target) } else { 0.0 };
-                            let saved = target.launch_ns + cost::traffic(self.ty(d).bytes(), target) - again;
+                            let saved = target.machine.launch_ns + cost::traffic(self.ty(d).bytes(), target) - again;
                             let same = |e: &Edge| (e.producer, e.join.way) == (edge.producer, join.way);
                             if saved > 0.0 && !edges[first..].iter().any(same) {
                                 edges.push(Edge { saved, ..edge });
@@ -109,7 +109,7 @@ impl<'a> Problem<'a> {
     /// Cost of recomputing a producer for each element of its reader, beyond the first time, in ns.
     fn repeated_work(&self, edge: &Edge, target: &Target) -> f64 {
         let (few, many) = (self.ty(edge.producer.0).elements(), self.ty(edge.reader.0).elements());
-        let once = self.candidate(edge.producer).cost - target.launch_ns;
+        let once = self.candidate(edge.producer).cost - target.machine.launch_ns;
         once.max(0.0) * (many as f64 / few.max(1) as f64 - 1.0)
     }
 

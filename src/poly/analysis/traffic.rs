@@ -246,7 +246,7 @@ impl Model<'_> {
     }
 
     fn fits(&self, bytes: f64, level: usize) -> bool {
-        bytes <= FILL * self.target.cache_bytes[level] as f64
+        bytes <= self.target.machine.usable_bytes(level)
     }
 
     /// `affine / divisor` over the loops around.
@@ -318,7 +318,7 @@ impl Model<'_> {
             if regions[..i].iter().all(|o| o.buffer != r.buffer) {
                 let buffer = self.nest.buffer(r.buffer);
                 let parts: f64 = regions.iter().filter(|o| o.buffer == r.buffer).map(|o| self.lines(o)).sum();
-                let line = self.target.line_bytes as f64;
+                let line = self.target.machine.line_bytes as f64;
                 let whole = (buffer.span() as f64 * buffer.dtype.bytes() as f64 / line).ceil() * line;
                 total += parts.min(whole);
             }
@@ -328,7 +328,7 @@ impl Model<'_> {
 
     /// Bytes of the lines of a region.
     fn lines(&self, region: &Region) -> f64 {
-        let line = self.target.line_bytes as f64;
+        let line = self.target.machine.line_bytes as f64;
         let buffer: &Buffer = self.nest.buffer(region.buffer);
         let (mut run, mut rows, mut dense) = (buffer.dtype.bytes() as f64, 1.0, true);
         let (mut next, dimensions) = (1, region.dimensions.iter().zip(&buffer.shape).zip(&buffer.strides));
@@ -398,9 +398,6 @@ fn hull(a: &Region, b: &Region) -> Option<Region> {
     let points = if same { a.points.max(b.points) } else { a.points + b.points };
     Some(Region { buffer: a.buffer, dimensions: a.dimensions.iter().zip(&b.dimensions).map(join).collect(), points })
 }
-
-/// Share of a cache, in bytes, within which data counts as cached. Unmeasured.
-pub const FILL: f64 = 0.7;
 
 #[cfg(test)]
 mod tests;

@@ -12,6 +12,7 @@
 //!
 //! Invariant: element for element the Scop computes what the Program defines; only the order of a reduction is open.
 
+use crate::expr::scalar::ROUND_TRIP;
 use crate::expr::{Access, BinaryOp, BufferId, CompareOp, Expr, Index, Scalar, UnaryOp};
 use crate::expr::{Affine, Var};
 use crate::poly::normalize::{coalesce, mixed_radix, residue, rounding};
@@ -22,8 +23,6 @@ use crate::runtime::{DType, Error, Result};
 
 /// Largest number of nodes of an expression that is substituted into others. Unmeasured.
 const MAX_NODES: usize = 256;
-/// Cost of storing and reloading one element, in additions. Unmeasured.
-const ROUND_TRIP: f64 = 4.0;
 
 /// Builds the Scop of `program`. Fails when the program is malformed.
 pub fn build(name: &str, program: &Program) -> Result<Scop> {

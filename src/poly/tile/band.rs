@@ -28,21 +28,11 @@ use crate::poly::analysis::access::{Reference, operations, references};
 use crate::poly::analysis::dependence;
 use crate::poly::schedule::{Band, Node, Row, RowKind};
 use crate::poly::statement::StatementId;
-use crate::poly::tile::band::context::{Bands, FILL, SIZES, direction};
+use crate::poly::tile::band::context::{Bands, SIZES, direction};
 use crate::poly::tile::plan::Plan;
 use crate::poly::tile::report::{PhaseReport, instances};
 use std::collections::BTreeMap;
 use sums::BlockOfSums;
-
-/// Time to start a run of an innermost loop, in ns. Unmeasured.
-const RUN: f64 = 30.0;
-
-/// Smallest number of points of a vector loop. Unmeasured.
-const SHORT: i64 = 8;
-/// Latency of one point that depends on the point before, in cycles. Unmeasured.
-const CHAIN: f64 = 6.0;
-/// Time of one lane of a strided access, in cycles. Unmeasured; other than `register_block::LANE`, for products.
-const LANE: f64 = 1.2;
 
 /// The surroundings of a place in the tree.
 #[derive(Clone, Default)]
@@ -73,7 +63,7 @@ impl Bands<'_> {
         let node = self.rewrite(node, &Surroundings::default(), &mut report);
         report.mismatch = "a loop program".into();
         let work: f64 = self.statements.iter().map(|&s| self.instances(s) * (operations(self.scop, s) + 1.0)).sum();
-        report.predicted_ns = work / self.target.clock_ghz;
+        report.predicted_ns = work / self.target.machine.clock_ghz;
         Plan { node, report, free_rows: 1 }
     }
 
@@ -296,15 +286,17 @@ impl Bands<'_> {
 
     /// The row that is best as a vector for a statement, with its points.
     fn vector<'r>(&self, all: &[&'r Row], id: StatementId, movable: &dyn Fn(&Row) -> bool) -> Option<(&'r Row, i64)> {
+        let machine = &self.target.machine;
         let s = self.scop.statement(id);
         let refs = references(self.scop, id);
         let lanes = self.lanes(id);
-        let scalar = refs.len() as f64 * 0.5 + operations(self.scop, id) * 0.5 + CHAIN;
+        let arithmetic = operations(self.scop, id) / machine.fma_per_cycle as f64;
+        let scalar = refs.len() as f64 / machine.loads_per_cycle as f64 + arithmetic + machine.chain_cycles;
         let mut best: Option<(&Row, f64)> = None;
         for &row in all.iter().filter(|r| movable(r)) {
             let Some(d) = direction(all, row, id, s.iterators.len()) else { continue };
             let extent = d.iter().zip(&s.iterators).filter(|(c, _)| **c != 0).map(|(_, it)| it.extent).min();
-            if extent.is_none_or(|n| n < SHORT) {
+            if extent.is_none_or(|n| n < machine.least_vector_points) {
                 continue;
             }
             let contiguous = refs.iter().all(|r| matches!(stride(r, &d), Some(-1..=1)));
@@ -314,7 +306,7 @@ impl Bands<'_> {
             }
             let access: f64 = refs.iter().map(|r| self.access_cost(r, &d, lanes)).sum();
             let chain = if row.coincident { 0.0 } else { 1.0 };
-            let cost = (access + operations(self.scop, id) * 0.5 + chain) / lanes as f64;
+            let cost = (access + arithmetic + chain) / lanes as f64;
             if cost < scalar && best.is_none_or(|b| cost < b.1) {
                 best = Some((row, cost));
             }
@@ -330,12 +322,13 @@ impl Bands<'_> {
 
     /// Cost of one access of all lanes along a direction, in cycles.
     fn access_cost(&self, r: &Reference, d: &[i64], lanes: i64) -> f64 {
-        let write = if r.access.is_none() { 1.5 } else { 1.0 };
+        let machine = &self.target.machine;
+        let write = if r.access.is_none() { machine.store_factor } else { 1.0 };
         match stride(r, d) {
-            Some(0) => 0.2,
+            Some(0) => machine.invariant_cycles,
             Some(1) => write,
-            Some(-1) if r.access.is_some() => 2.0 * write,
-            _ => write * LANE * lanes as f64,
+            Some(-1) if r.access.is_some() => machine.reversed_factor * write,
+            _ => write * machine.band_lane_cycles * lanes as f64,
         }
     }
 
@@ -360,8 +353,9 @@ impl Bands<'_> {
 
     /// The tile rows with their sizes, or `None` where tiles gain nothing.
     fn tile_sizes(&self, rows: &[Row], runs_along: Option<Var>) -> Option<Vec<Row>> {
+        let machine = &self.target.machine;
         let ids: Vec<StatementId> = rows[0].phi.iter().map(|p| p.0).collect();
-        let cache = self.target.cache_bytes[1] as f64 * FILL;
+        let cache = machine.cache_bytes[1] as f64 * machine.tile_fill;
         let accesses: Vec<(StatementId, Vec<Reference>)> =
             ids.iter().map(|&id| (id, references(self.scop, id))).collect();
         let whole: BTreeMap<StatementId, Vec<i64>> =
@@ -380,7 +374,7 @@ impl Bands<'_> {
             let tiles: f64 = extents.iter().zip(sizes).map(|(&e, &s)| ((e + s - 1) / s) as f64).product();
             let run = runs_along.map_or(1, |v| inside[&dominant][v.0 as usize]).max(1);
             let runs = self.instances(dominant) / run as f64;
-            (print <= cache).then(|| tiles * print / self.target.bandwidth[2] + runs * RUN)
+            (print <= cache).then(|| tiles * print / machine.bandwidth[2] + runs * machine.run_ns)
         })?;
         let kept = rows.iter().zip(&sizes).zip(&extents).filter(|((_, s), e)| s < e);
         let rows: Vec<Row> =
@@ -428,7 +422,7 @@ impl Bands<'_> {
         for (id, references) in accesses {
             let extents = &extents[id];
             for r in references {
-                let one = r.footprint(&|v: Var| extents[v.0 as usize], self.target.line_bytes as i64);
+                let one = r.footprint(&|v: Var| extents[v.0 as usize], self.target.machine.line_bytes as i64);
                 let all = bytes.entry(r.tensor.0).or_default();
                 *all = all.max(one);
             }

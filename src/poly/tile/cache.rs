@@ -13,12 +13,10 @@
 //! Tried are all orders, cache tiles of 2 … 32 blocks on each loop, and a reduction cut into 2 … 32 parts, between
 //! which the accumulators of all blocks inside rest in memory.
 
-use super::register_block::{Axis, EDGE};
+use super::register_block::Axis;
 use crate::codegen::Target;
 use crate::expr::Var;
 use crate::poly::analysis::access::Reference;
-use crate::poly::analysis::traffic::FILL;
-use crate::poly::tile::report::FEW_STEPS;
 
 /// A loop over tiles of `tile` values of an iterator.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -45,29 +43,10 @@ pub struct Traffic<'a> {
     pub divisible: &'a [Var],
 }
 
-/// Share of the time of transfers from the second cache that arithmetic does not hide. This, [`BUSY`] and [`LATE`] were
-/// fitted together: measured by matrix products of operands given at run time and by five networks.
-const SECOND: f64 = 0.1;
-/// Share of the time of transfers from further away that arithmetic does not hide, when they keep the memory busy for
-/// as long as the arithmetic takes during which they are made.
-const BUSY: f64 = 0.6;
-/// Time until a line arrives that was not prefetched, while others are on their way, in ns; and the number of lines that
-/// start a stream of the hardware's prefetcher.
-const LATE: (f64, f64) = (6.0, 2.0);
-/// Time until a line arrives in pages of which no stream is followed, in ns: the arithmetic that waits for it fills the
-/// processor's queues, so that few others are on their way. Measured by f64 products of 1008×2208×1200 and
-/// 2000×2300×2600.
-const SCATTERED: f64 = 20.0;
-/// Largest panel that is prefetched, as a share of the second cache. Unmeasured.
-const PANEL: f64 = 0.375;
 /// Largest number of loops whose orders are all tried: of more, the outermost ones keep their places.
 const MAX_LOOPS: usize = 4;
-/// Number of pages in which the hardware's prefetcher follows streams at a time. Unmeasured.
-const STREAMS: i64 = 16;
 /// Largest number of loops for which all pairs of a cache tile and a part of a reduction are tried.
 const FEW_LOOPS: usize = 2;
-/// Smallest number of steps of a reduction between two stores of its accumulators. Unmeasured.
-const LEAST_STEPS: i64 = 16;
 /// Largest ratio of the transfers of an order to those of the best one so far that makes it better. Unmeasured.
 const MARGIN: f64 = 0.98;
 
@@ -137,7 +116,7 @@ impl Traffic<'_> {
         let cut = |&iterator: &Var| {
             let extent = self.extent(iterator);
             let tiles = [2, 3, 4, 6, 8, 12, 16, 24, 32, 64, 128, 256].map(|n| ((extent + n - 1) / n + 3) / 4 * 4);
-            let enough = move |t: &i64| *t < extent && steps / extent * t >= LEAST_STEPS;
+            let enough = move |t: &i64| *t < extent && steps / extent * t >= self.target.machine.least_reduction_steps;
             tiles.into_iter().filter(enough).map(move |tile| TileLoop { iterator, tile })
         };
         self.divisible.iter().flat_map(cut).collect()
@@ -149,7 +128,9 @@ impl Traffic<'_> {
             .iter()
             .enumerate()
             .all(|(i, a)| order[..i].iter().all(|b| b.iterator != a.iterator || b.tile > a.tile));
-        if outer_first && self.parallel_steps(&order) >= self.parallel_steps(&best.0).min(FEW_STEPS) {
+        if outer_first
+            && self.parallel_steps(&order) >= self.parallel_steps(&best.0).min(self.target.machine.busy_steps)
+        {
             let cost = self.cost(&order);
             if cost < best.1 * MARGIN {
                 *best = (order, cost);
@@ -178,21 +159,22 @@ impl Traffic<'_> {
 
     /// Bytes of reference `i`, and of the cache that holds them.
     fn footprint(&self, i: usize, extent: &impl Fn(Var) -> i64) -> (f64, f64) {
+        let machine = &self.target.machine;
         let r = &self.references[i];
         if self.packed.contains(&i) {
             let elements: i64 =
                 self.axes.iter().filter(|a| r.depends(a.iterator)).map(|a| extent(a.iterator)).product();
             return ((elements * r.bytes) as f64, (elements * r.bytes) as f64);
         }
-        let bytes = r.footprint(extent, self.target.line_bytes as i64);
-        (bytes, bytes / r.spread(extent, self.target.line_bytes as i64))
+        let bytes = r.footprint(extent, machine.line_bytes as i64);
+        (bytes, bytes / r.spread(extent, machine.line_bytes as i64))
     }
 
     /// Takes off what a cache still holds of the kernel before: activations that fit it.
     fn forget_held(&self, order: &[TileLoop], inside: &[(f64, f64)], misses: &mut [Vec<f64>; 3]) {
         for (level, misses) in misses.iter_mut().enumerate().skip(1) {
             for (i, r) in self.references.iter().enumerate().filter(|(_, r)| !r.constant) {
-                let fits = inside[i].1 <= self.target.cache_bytes[level] as f64 * FILL;
+                let fits = inside[i].1 <= self.target.machine.usable_bytes(level);
                 // A part of a reduction reads the accumulators too.
                 let visits = if r.access.is_none() && self.is_cut(order) { 2.0 } else { 1.0 };
                 misses[i] = (visits * misses[i] - if fits { inside[i].0 } else { 0.0 }).max(0.0);
@@ -202,6 +184,7 @@ impl Traffic<'_> {
 
     /// ns of exposed transfers for this order, and of visiting the accumulators between parts of a reduction.
     pub fn cost(&self, order: &[TileLoop]) -> f64 {
+        let machine = &self.target.machine;
         let count = self.references.len();
         let innermost = |a: &Axis| {
             let part = order.iter().filter(|l| l.iterator == a.iterator).map(|l| l.tile).min();
@@ -222,7 +205,7 @@ impl Traffic<'_> {
         let points = |v: Var| block.iter().find(|c| c.0 == v).map_or(1, |c| c.1);
         let mut runs: Option<Vec<f64>> = None;
         // Pieces in too many pages are no streams along the innermost loop.
-        let scattered: Vec<bool> = self.references.iter().map(|r| r.pages(&points) > STREAMS).collect();
+        let scattered: Vec<bool> = self.references.iter().map(|r| r.pages(&points) > machine.page_streams).collect();
         let mut uses = vec![Use { times: 1.0, ahead: None }; count];
         for at in (0..order.len()).rev() {
             let l = &order[at];
@@ -233,14 +216,14 @@ impl Traffic<'_> {
             runs.get_or_insert_with(|| self.runs(&covered).into_iter().enumerate().map(followed).collect());
             let occupied = inside.iter().map(|p| p.1).fold(inside.iter().map(|p| p.0).sum(), f64::max);
             for (level, misses) in misses.iter_mut().enumerate() {
-                let fits = occupied <= self.target.cache_bytes[level] as f64 * FILL;
+                let fits = occupied <= machine.usable_bytes(level);
                 for (i, r) in self.references.iter().enumerate() {
                     let steps = steps as f64;
                     let growth = if fits { (around[i].0 / inside[i].0).clamp(1.0, steps) } else { steps };
                     misses[i] *= if r.depends(l.iterator) || !fits { growth } else { 1.0 };
                 }
             }
-            let second = self.target.cache_bytes[1] as f64 * FILL;
+            let second = machine.usable_bytes(1);
             let held: f64 = around.iter().map(|p| p.0).sum();
             for (i, seen) in uses.iter_mut().enumerate().filter(|_| steps > 1) {
                 if self.references[i].depends(l.iterator) {
@@ -255,7 +238,7 @@ impl Traffic<'_> {
             inside = around;
         }
         self.forget_held(order, &inside, &mut misses);
-        let bandwidth = &self.target.bandwidth;
+        let bandwidth = &machine.bandwidth;
         // What comes from memory passes the last cache.
         let beyond = |i: usize| {
             let last: f64 = misses[1][i];
@@ -265,13 +248,15 @@ impl Traffic<'_> {
         let total: f64 = (0..count).map(beyond).sum();
         let runs = runs.unwrap_or(single);
         let late = |i: usize| {
-            let lines = (runs[i] / self.target.line_bytes as f64).min(LATE.1);
-            misses[1][i] / runs[i] * lines * if scattered[i] { SCATTERED } else { LATE.0 }
+            let lines = (runs[i] / machine.line_bytes as f64).min(machine.stream_lines);
+            misses[1][i] / runs[i] * lines * if scattered[i] { machine.scattered_line_ns } else { machine.late_line_ns }
         };
         let exposed = |i: usize| {
             let ns = beyond(i);
             let busy = ns * uses[i].times + total - ns;
-            ns * (BUSY * busy / self.compute_ns).min(1.0) + late(i) + SECOND * misses[0][i] / bandwidth[1]
+            ns * (machine.memory_exposed * busy / self.compute_ns).min(1.0)
+                + late(i)
+                + machine.second_exposed * misses[0][i] / bandwidth[1]
         };
         (0..count).map(exposed).sum::<f64>() + self.visits(order)
     }
@@ -282,7 +267,7 @@ impl Traffic<'_> {
         let extent = |v: Var| covered.iter().find(|c| c.0 == v).map_or(1, |c| c.1);
         let run = |(i, r): (usize, &Reference)| match self.packed.contains(&i) || r.access.is_none() {
             true => f64::INFINITY,
-            false => r.run(&extent).max(self.target.line_bytes as i64) as f64,
+            false => r.run(&extent).max(self.target.machine.line_bytes as i64) as f64,
         };
         self.references.iter().enumerate().map(run).collect()
     }
@@ -290,9 +275,10 @@ impl Traffic<'_> {
     /// Returns true if the next piece of a reference, of so many bytes, is fetched while the present one is used: a
     /// dense one of which all iterations of the reduction loops read the same amount.
     fn is_panel(&self, i: usize, bytes: f64) -> bool {
+        let machine = &self.target.machine;
         let r = &self.references[i];
         let uneven = self.axes.iter().any(|a| a.reduced && a.conditioned && r.depends(a.iterator));
-        let small = bytes <= self.target.cache_bytes[1] as f64 * PANEL;
+        let small = bytes <= machine.cache_bytes[1] as f64 * machine.prefetched_share;
         self.packed.contains(&i) && !uneven && small
     }
 
@@ -302,6 +288,7 @@ impl Traffic<'_> {
 
     /// ns to fetch and to store the accumulators once more for each part of a reduction.
     fn visits(&self, order: &[TileLoop]) -> f64 {
+        let machine = &self.target.machine;
         if !self.is_cut(order) {
             return 0.0;
         }
@@ -317,10 +304,10 @@ impl Traffic<'_> {
         }
         let vectors = points / self.target.lanes(4) as f64;
         // One visit more is that of initialisation and result, in passes of their own.
-        let cycles = (parts + 1) as f64 * blocks * (EDGE.0 + EDGE.1 * vectors);
+        let cycles = (parts + 1) as f64 * blocks * machine.edge_cycles(vectors);
         // Each part reads and writes them; one write is that of a sum that is not cut.
         let strided = (2 * parts - 1) as f64 * self.strided_sums;
-        (cycles + strided) / self.target.clock_ghz
+        (cycles + strided) / machine.clock_ghz
     }
 }
 

@@ -14,14 +14,6 @@ use crate::poly::statement::{Role, StatementId};
 use crate::poly::tile::plan::{Phase, Plan, Shared, unit};
 use crate::poly::tile::report::{PhaseReport, instances};
 
-/// Largest number of elements of one vector loop that streams through memory. Unmeasured.
-const STREAM_ELEMENTS: i64 = 2048;
-/// Largest number of vector instructions of an unrolled reduction. Unmeasured.
-const UNROLL_OPERATIONS: i64 = 160;
-/// Time to write one lane of a vector of sums whose lanes are strided, in cycles. Measured by f64 products of
-/// 1008×2208×1200 and 2000×2300×2600.
-const STRIDED_SUM: f64 = 3.0;
-
 /// A register block with the loops over blocks that suit it.
 struct Choice {
     block: Block,
@@ -138,6 +130,7 @@ impl Phase<'_> {
         fixed: bool,
         cuttable: bool,
     ) -> Choice {
+        let machine = &self.target.machine;
         let copying = problem.copying(&block);
         let axes = problem.axes;
         let block = self.trim(block, axes, problem.statement.reduce.is_some());
@@ -158,13 +151,13 @@ impl Phase<'_> {
             axes,
             target: self.target,
             block: &|v| points(v),
-            compute_ns: block.cycles / self.target.clock_ghz,
+            compute_ns: block.cycles / machine.clock_ghz,
             divisible: &divisible,
             strided_sums: block.vector.map_or(0.0, |(v, _)| self.strided_sums(v, dominant)),
         };
         let (order, memory_ns) = if fixed { (loops.clone(), traffic.cost(&loops)) } else { traffic.order(&loops) };
-        let memory_ns = memory_ns + copying / self.target.clock_ghz;
-        let total_ns = block.cycles / self.target.clock_ghz + memory_ns;
+        let memory_ns = memory_ns + copying / machine.clock_ghz;
+        let total_ns = block.cycles / machine.clock_ghz + memory_ns;
         Choice { block, order, memory_ns, total_ns, uneven, divisible }
     }
 
@@ -235,7 +228,7 @@ impl Phase<'_> {
                 // Temporaries become local, constants of updates are packed.
                 let packed = r.constant && self.scop.statement(id).reduce.is_some();
                 if !self.is_local(r.tensor) && !packed && matches!(r.along(v), Along::Strided(_) | Along::Gathered) {
-                    cycles += instances(self.scop, id) * 1.5;
+                    cycles += instances(self.scop, id) * self.target.machine.lost_lane_cycles;
                 }
             }
         }
@@ -248,7 +241,8 @@ impl Phase<'_> {
         match references(self.scop, dominant).last() {
             Some(write) if s.reduce.is_some() && matches!(write.along(vector), Along::Strided(_)) => {
                 let kept = s.vars().filter(|&v| write.depends(v));
-                kept.map(|v| s.iterators[v.0 as usize].extent as f64).product::<f64>() * STRIDED_SUM
+                kept.map(|v| s.iterators[v.0 as usize].extent as f64).product::<f64>()
+                    * self.target.machine.strided_sum_cycles
             }
             _ => 0.0,
         }
@@ -263,14 +257,15 @@ impl Phase<'_> {
 
     /// Cuts a vector that streams through memory to chunks, as few as leave work for all threads.
     fn trim(&self, mut block: Block, axes: &[Axis], reduces: bool) -> Block {
+        let machine = &self.target.machine;
         if let Some((v, n)) = &mut block.vector
             && !reduces
             && !block.lanes_reduced
             && let Some(axis) = axes.iter().find(|a| a.iterator == *v)
             && *n >= axis.extent
-            && axis.extent > STREAM_ELEMENTS
+            && axis.extent > machine.stream_elements
         {
-            *n = STREAM_ELEMENTS;
+            *n = machine.stream_elements;
         }
         block
     }
@@ -285,8 +280,8 @@ impl Phase<'_> {
         shared: &Shared,
         groups: &mut Vec<Group>,
     ) -> Node {
-        if let Some((rows, permutable, body)) = leaf_group(node) {
-            return self.leaf(rows, permutable, body, statements, outer, shared, groups);
+        if let Some(group) = leaf_group(node) {
+            return self.leaf(group, statements, outer, shared, groups);
         }
         match node {
             Node::Band(band, child) => {
@@ -299,12 +294,9 @@ impl Phase<'_> {
         }
     }
 
-    #[allow(clippy::too_many_arguments)]
     fn leaf(
         &self,
-        chain: Vec<Row>,
-        permutable: bool,
-        body: &Node,
+        (chain, permutable, body): (Vec<Row>, bool, &Node),
         statements: &[StatementId],
         outer: &Band,
         shared: &Shared,
@@ -406,7 +398,7 @@ impl Phase<'_> {
                 .iter()
                 .filter(|c| c.uses(axis.iterator))
                 .all(|c| c.terms.iter().all(|t| t.0 == axis.iterator || blocked(t.0)));
-            unrolling &= decided && operations * steps <= UNROLL_OPERATIONS;
+            unrolling &= decided && operations * steps <= self.target.machine.unrolled_operations;
             if unrolling {
                 operations *= steps;
             }
@@ -455,7 +447,7 @@ impl Phase<'_> {
             tiles: tiles.join(" "),
             instruction,
             mismatch,
-            predicted_ns: (block.cycles + others) / self.target.clock_ghz + memory_ns,
+            predicted_ns: (block.cycles + others) / self.target.machine.clock_ghz + memory_ns,
             parallel: false,
         }
     }

@@ -64,25 +64,8 @@ pub struct Problem<'a> {
     pub elsewhere: &'a dyn Fn(Var) -> f64,
 }
 
-/// Share of the time of the less loaded resources that the most loaded one does not hide. Unmeasured.
-const OVERLAP: f64 = 0.06;
-/// Time of the counter and the branch of a loop, in cycles per step. Unmeasured.
-const LOOP: f64 = 0.2;
-/// Share of the time to stream vectors from the second cache that arithmetic does not hide. Unmeasured.
-const STREAM: f64 = 0.15;
-/// Time to start and finish a block, and for each vector in it, in cycles. Unmeasured.
-pub const EDGE: (f64, f64) = (20.0, 1.5);
-/// Time to read or write one lane of a strided vector, in cycles. Unmeasured.
-const LANE: f64 = 1.0;
-/// Smallest number of uses of each element for which a non-constant operand may be packed. Unmeasured.
-const PACK_REUSE: i64 = 8;
 /// Largest ratio of a candidate block's cycles to those of the best one. Unmeasured.
 const NEARLY: f64 = 1.12;
-/// Smallest number of vectors of a row that is computed alone; shorter rows are computed several at a time. Unmeasured.
-const SHORT_ROW: i64 = 4;
-/// Largest number of vectors of a block without accumulators. Unmeasured.
-const STREAM_VECTORS: i64 = 8;
-
 impl Problem<'_> {
     fn lanes(&self) -> i64 {
         self.target.lanes(self.element.max(4) as usize) as i64
@@ -124,23 +107,28 @@ impl Problem<'_> {
 
     /// Time to pack the operands of a block that are given at run time, in cycles.
     pub fn copying(&self, block: &Block) -> f64 {
+        let machine = &self.target.machine;
         let Some((v, _)) = block.vector else { return 0.0 };
         let given = block.packed.iter().map(|&i| &self.references[i]).filter(|r| !r.constant);
         let cycles = given.map(|r| {
             let depends = self.axes.iter().filter(|a| r.depends(a.iterator));
             let elements: f64 = depends.map(|a| a.extent as f64).product();
             let bytes = elements * r.bytes as f64;
-            let level = if 2.0 * bytes <= self.target.cache_bytes[1] as f64 { 1 } else { 2 };
+            let level = if 2.0 * bytes <= machine.cache_bytes[1] as f64 { 1 } else { 2 };
             // It is read, its place is fetched, and it is written.
-            let moved = (self.target.launch_ns + 3.0 * bytes / self.target.bandwidth[level]) * self.target.clock_ghz;
-            if r.along(v) == Along::Unit { moved } else { moved.max(elements * LANE * 1.5) }
+            let moved = (machine.launch_ns + 3.0 * bytes / machine.bandwidth[level]) * machine.clock_ghz;
+            if r.along(v) == Along::Unit {
+                moved
+            } else {
+                moved.max(elements * machine.strided_lane_cycles * machine.store_factor)
+            }
         });
         cycles.sum()
     }
 
     fn scalar(&self) -> Block {
         let loads = self.references.len() as f64;
-        let cycles = self.instances() * (self.operations.max(loads) + self.target.fma_latency as f64);
+        let cycles = self.instances() * (self.operations.max(loads) + self.target.machine.fma_latency as f64);
         Block { vector: None, lanes_reduced: false, unrolled: vec![], packed: vec![], cycles }
     }
 
@@ -163,7 +151,7 @@ impl Problem<'_> {
             }
             let elements: i64 =
                 self.axes.iter().filter(|a| r.depends(a.iterator)).map(|a| a.extent).product::<i64>().max(1);
-            if reduces && (self.instances() / elements as f64) as i64 >= PACK_REUSE {
+            if reduces && (self.instances() / elements as f64) as i64 >= self.target.machine.pack_reuse {
                 given.push(i);
             }
         }
@@ -171,6 +159,7 @@ impl Problem<'_> {
     }
 
     fn along_parallel(&self, v: &Axis, packed: &[usize]) -> Option<Block> {
+        let machine = &self.target.machine;
         let lanes = self.lanes();
         let reduces = self.statement.reduce.is_some();
         // Of equals the axis further in is unrolled: its points are neighbours in memory.
@@ -205,21 +194,21 @@ impl Problem<'_> {
         // An operand that varies along the vector and an unrolled axis has a register for each accumulator.
         let rows_of = |u: i64, unrolled: &[&Axis]| {
             let wide = reads().filter(|r| unrolled.iter().any(|a| r.depends(a.iterator))).count() as i64;
-            if reduces { (registers - operands(u) - 2) / (u * (1 + wide)) } else { STREAM_VECTORS / u }
+            if reduces { (registers - operands(u) - 2) / (u * (1 + wide)) } else { machine.stream_block_vectors / u }
         };
         if streams {
             // Nothing is kept in registers: one long vector loop, cut by the caller; several rows when they are short.
             consider(most, &[]);
-            if let Some(a) = others.first().filter(|_| most < SHORT_ROW) {
-                consider(most, &[(a, a.extent.min((SHORT_ROW + most - 1) / most))]);
+            if let Some(a) = others.first().filter(|_| most < machine.short_row_vectors) {
+                consider(most, &[(a, a.extent.min((machine.short_row_vectors + most - 1) / most))]);
             }
             let mut best = best?;
             best.vector = Some((v.iterator, v.extent));
             return Some(best);
         }
         // Enough accumulators to hide the latency, when there is only the vector to take them from.
-        let alone = (self.target.fma_latency * self.target.fma_per_cycle) as i64;
-        for u in 1..=most.min(if reduces { registers / 2 } else { STREAM_VECTORS }) {
+        let alone = (machine.fma_latency * machine.fma_per_cycle) as i64;
+        for u in 1..=most.min(if reduces { registers / 2 } else { machine.stream_block_vectors }) {
             if rows_of(u, &[]) < 1 {
                 break;
             }
@@ -232,7 +221,7 @@ impl Problem<'_> {
                 }
             }
         }
-        for u in 1..=most.min(if reduces { registers / 2 } else { STREAM_VECTORS }) {
+        for u in 1..=most.min(if reduces { registers / 2 } else { machine.stream_block_vectors }) {
             for (i, a) in others.iter().enumerate() {
                 for b in &others[..i] {
                     let rows = rows_of(u, &[b, a]);
@@ -248,6 +237,7 @@ impl Problem<'_> {
     }
 
     fn along_reduced(&self, v: &Axis) -> Option<Block> {
+        let machine = &self.target.machine;
         let contiguous = self.references.iter().all(|r| matches!(r.along(v.iterator), Along::Unit | Along::Invariant));
         if !contiguous || self.statement.reduce.is_none() {
             return None;
@@ -256,10 +246,10 @@ impl Problem<'_> {
         let rows = self.instances() / v.extent as f64;
         let vectors = ((v.extent + lanes - 1) / lanes) as f64;
         let reads = self.references.iter().filter(|r| r.access.is_some()).count() as f64;
-        let work = (self.operations / self.target.fma_per_cycle as f64)
-            .max(reads / self.target.loads_per_cycle as f64)
-            .max(self.target.fma_latency as f64 / 4.0);
-        let combine = 3.0 * (lanes as f64).log2() + self.target.fma_latency as f64 * 2.0;
+        let work = (self.operations / machine.fma_per_cycle as f64)
+            .max(reads / machine.loads_per_cycle as f64)
+            .max(machine.fma_latency as f64 / 4.0);
+        let combine = machine.combine_cycles * (lanes as f64).log2() + machine.fma_latency as f64 * 2.0;
         let cycles = rows * (vectors * work + combine) + (self.elsewhere)(v.iterator);
         Some(Block {
             vector: Some((v.iterator, v.extent)),
@@ -272,6 +262,7 @@ impl Problem<'_> {
 
     /// Predicted cycles of all instances with blocks of `nr` points along `v` and the unrolled axes.
     fn cycles(&self, v: &Axis, nr: i64, unrolled: &[(&Axis, i64)], packed: &[usize]) -> f64 {
+        let machine = &self.target.machine;
         let steps: f64 = self.axes.iter().filter(|a| a.reduced).map(|a| a.extent as f64).product();
         let mut outer: f64 = 1.0;
         for a in self.axes.iter().filter(|a| !a.reduced) {
@@ -281,7 +272,7 @@ impl Problem<'_> {
         }
         let lanes = self.lanes();
         let edge = |p: i64, rows: i64| match self.statement.reduce {
-            Some(_) => EDGE.0 + EDGE.1 * ((p + lanes - 1) / lanes * rows) as f64,
+            Some(_) => machine.edge_cycles(((p + lanes - 1) / lanes * rows) as f64),
             None => 0.0,
         };
         let mut total = 0.0;
@@ -311,8 +302,9 @@ impl Problem<'_> {
 
     /// The number of lines of a read, one for each point of an unrolled axis, that compete for one set of the first cache.
     fn alias(&self, r: &Reference, points: &[(Var, i64)]) -> i64 {
-        let line = self.target.line_bytes as i64;
-        let sets = (self.target.cache_bytes[0] / self.target.line_bytes / self.target.cache_ways_l1) as i64;
+        let machine = &self.target.machine;
+        let line = machine.line_bytes as i64;
+        let sets = (machine.cache_bytes[0] / machine.line_bytes / machine.cache_ways_l1) as i64;
         points
             .iter()
             .filter(|p| p.1 > 1)
@@ -329,6 +321,7 @@ impl Problem<'_> {
 
     /// Time of one reduction step of a block with these points, in cycles.
     fn step(&self, v: &Axis, points: &[(Var, i64)], packed: &[usize]) -> f64 {
+        let machine = &self.target.machine;
         let lanes = self.lanes();
         let vectors = (points[0].1 + lanes - 1) / lanes;
         let rows: i64 = points[1..].iter().map(|p| p.1).product();
@@ -347,32 +340,33 @@ impl Problem<'_> {
                 Along::Unit => vectors as f64,
                 // A scatter costs more than a gather, lane by lane.
                 Along::Strided(_) | Along::Gathered => {
-                    let lane = if r.access.is_some() { LANE } else { 1.5 * LANE };
-                    points[0].1 as f64 * lane * self.target.loads_per_cycle as f64
+                    let store = if r.access.is_some() { 1.0 } else { machine.store_factor };
+                    let lane = store * machine.strided_lane_cycles;
+                    points[0].1 as f64 * lane * machine.loads_per_cycle as f64
                 }
             };
             loads += one * copies as f64;
             // Rows that evict each other from the first cache come from the second every time.
-            let crowded = self.alias(r, &points[1..]) * 4 > self.target.cache_ways_l1 as i64 * 3;
+            let crowded = self.alias(r, &points[1..]) * 4 > machine.cache_ways_l1 as i64 * 3;
             if reduces && crowded && !packed.contains(&i) && along == Along::Invariant {
-                streamed += (copies * self.target.line_bytes as i64) as f64 / STREAM;
+                streamed += (copies * machine.line_bytes as i64) as f64 / machine.stream_exposed;
             }
             // A panel that does not stay in the first cache comes from the second in every block.
             let panel = points[0].1 * copies * steps * r.bytes;
-            if along == Along::Unit && reduces && panel * 2 > self.target.cache_bytes[0] as i64 {
+            if along == Along::Unit && reduces && panel * 2 > machine.cache_bytes[0] as i64 {
                 streamed += (points[0].1 * copies * r.bytes) as f64;
             }
         }
         let work = self.operations * (vectors * rows) as f64;
         let parts = [
-            work / self.target.fma_per_cycle as f64,
-            loads / self.target.loads_per_cycle as f64,
-            if reduces { self.target.fma_latency as f64 } else { 0.0 },
+            work / machine.fma_per_cycle as f64,
+            loads / machine.loads_per_cycle as f64,
+            if reduces { machine.fma_latency as f64 } else { 0.0 },
         ];
         let longest = parts.iter().fold(0.0f64, |a, &b| a.max(b));
         longest
-            + OVERLAP * (parts[0] + parts[1] - longest.min(parts[0] + parts[1]))
-            + STREAM * streamed * self.target.clock_ghz / self.target.bandwidth[1]
-            + LOOP
+            + machine.port_overlap * (parts[0] + parts[1] - longest.min(parts[0] + parts[1]))
+            + machine.stream_exposed * streamed * machine.clock_ghz / machine.bandwidth[1]
+            + machine.loop_cycles
     }
 }

@@ -71,9 +71,6 @@ impl std::fmt::Display for TilingReport {
     }
 }
 
-/// Smallest number of parallel iterations that keeps the threads of a pool busy. Unmeasured.
-pub(super) const FEW_STEPS: i64 = 8;
-
 /// A report of nothing but the work.
 pub(super) fn work(scop: &Scop) -> TilingReport {
     TilingReport { name: scop.name.clone(), flops: flops(scop), bytes: external_bytes(scop), ..TilingReport::default() }

@@ -468,7 +468,7 @@ fn predictions_count_costly_operations_in_all_statements() {
 /// A reduction whose panel exceeds the caches is cut, and the parts of a block meet in memory.
 #[test]
 fn long_reductions_are_cut() {
-    let target = Target { cache_bytes: [8 << 10, 64 << 10, 128 << 10], ..Target::avx512() };
+    let target = Target::avx512().with_caches([8 << 10, 64 << 10, 128 << 10]);
     let p = samples::matmul(40, 400, 600);
     let c = compile_stages(&p, "t", &target);
     let tiles = &c.tiled.report.phases[0].tiles;

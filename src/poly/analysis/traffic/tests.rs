@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, HashMap};
 
 /// Small caches, so that small programs leave them.
 fn small() -> Target {
-    Target { cache_bytes: [1 << 10, 8 << 10, 80 << 10], ..Target::avx512() }
+    Target::avx512().with_caches([1 << 10, 8 << 10, 80 << 10])
 }
 
 /// Lines in the order of their last use.
@@ -46,10 +46,11 @@ struct Simulation<'a> {
 
 impl Simulation<'_> {
     fn of(nest: &LoopNest, target: &Target) -> [f64; 3] {
-        let cache = |bytes: usize| Cache { lines: bytes / target.line_bytes, ..Cache::default() };
-        let mut s = Simulation { nest, values: vec![0; nest.vars.len()], caches: target.cache_bytes.map(cache) };
+        let cache = |bytes: usize| Cache { lines: bytes / target.machine.line_bytes, ..Cache::default() };
+        let mut s =
+            Simulation { nest, values: vec![0; nest.vars.len()], caches: target.machine.cache_bytes.map(cache) };
         s.body(&nest.body);
-        s.caches.map(|c| (c.missed as usize * target.line_bytes) as f64)
+        s.caches.map(|c| (c.missed as usize * target.machine.line_bytes) as f64)
     }
 
     fn value(&self, a: &Affine) -> i64 {

@@ -7,9 +7,6 @@ use crate::poly::scop::Scop;
 use crate::poly::sets::isl::Isl;
 use crate::poly::statement::StatementId;
 
-/// Largest footprint of a tile as a share of the second cache. Unmeasured.
-pub(super) const FILL: f64 = 0.6;
-
 /// Tile sizes that are tried, in values of φ.
 pub(super) const SIZES: [i64; 8] = [4, 8, 16, 32, 64, 128, 256, 512];
 

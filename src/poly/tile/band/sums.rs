@@ -8,7 +8,7 @@
 use crate::poly::analysis::access::{Reference, references};
 use crate::poly::schedule::{Band, Row};
 use crate::poly::statement::StatementId;
-use crate::poly::tile::band::context::{Bands, FILL, SIZES, direction};
+use crate::poly::tile::band::context::{Bands, SIZES, direction};
 use std::collections::BTreeMap;
 
 /// Number of points of a block's first row. Unmeasured.
@@ -41,6 +41,7 @@ impl Bands<'_> {
         id: StatementId,
         vector: &Row,
     ) -> Option<BlockOfSums<'b>> {
+        let machine = &self.target.machine;
         if vector.coincident || band.rows.contains(vector) || !band.permutable {
             return None;
         }
@@ -55,7 +56,7 @@ impl Bands<'_> {
         let accesses = [(id, references(self.scop, id))];
         let fits = |tile: i64| {
             let inside = BTreeMap::from([(id, self.inside(&both, &[tile; 2], id))]);
-            self.footprint(&accesses, &inside) <= self.target.cache_bytes[1] as f64 * FILL
+            self.footprint(&accesses, &inside) <= machine.cache_bytes[1] as f64 * machine.tile_fill
         };
         let most = a.extent(self.scop).max(b.extent(self.scop));
         let tile = if fits(most) { None } else { SIZES.into_iter().rev().find(|t| *t < most && fits(*t)) };

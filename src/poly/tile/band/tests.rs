@@ -15,7 +15,7 @@ use std::collections::BTreeMap;
 
 /// Small caches, so that small programs need tiles.
 fn small() -> Target {
-    Target { cache_bytes: [1 << 10, 16 << 10, 1 << 20], ..Target::avx512() }
+    Target::avx512().with_caches([1 << 10, 16 << 10, 1 << 20])
 }
 
 struct Outcome {

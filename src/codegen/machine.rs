@@ -1,0 +1,156 @@
+//! The machine: every constant of time, throughput and capacity that the models of cost read, each with its unit and with
+//! the measurement that set it, or the word "unmeasured".
+
+use serde::{Deserialize, Serialize};
+
+/// Defines [`Machine`] and its values for each processor. A row: name, type, value (one for all, or one for AVX-512, AVX2 and
+/// NEON), unit, meaning, measurement.
+macro_rules! machine {
+    (@$place:ident $all:expr) => { $all };
+    (@avx512 $avx512:expr, $avx2:expr, $neon:expr) => { $avx512 };
+    (@avx2 $avx512:expr, $avx2:expr, $neon:expr) => { $avx2 };
+    (@neon $avx512:expr, $avx2:expr, $neon:expr) => { $neon };
+    ($($name:ident $type:ty = $($value:expr),+; $unit:literal, $meaning:literal, $measured:literal;)*) => {
+        /// Costs of a processor, of one core where nothing else is said.
+        #[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
+        pub struct Machine {
+            $(#[doc = concat!($meaning, "; ", $unit, ". ", $measured, ".")] pub $name: $type,)*
+        }
+
+        impl Machine {
+            pub(super) const AVX512: Machine = Machine { $($name: machine!(@avx512 $($value),+)),* };
+            pub(super) const AVX2: Machine = Machine { $($name: machine!(@avx2 $($value),+)),* };
+            pub(super) const NEON: Machine = Machine { $($name: machine!(@neon $($value),+)),* };
+        }
+    };
+}
+
+impl Machine {
+    /// Bytes of a cache, 0 for L1, within which data counts as cached.
+    pub fn usable_bytes(&self, level: usize) -> f64 {
+        self.cache_bytes[level] as f64 * self.cache_fill
+    }
+
+    /// Cycles to start and finish a register block of so many vectors.
+    pub fn edge_cycles(&self, vectors: f64) -> f64 {
+        self.block_edge_cycles + self.vector_edge_cycles * vectors
+    }
+}
+
+#[rustfmt::skip]
+machine! {
+    // ---- execution
+    fma_per_cycle usize = 2;
+        "per cycle", "Vector FMA instructions started", "Probe of outer products; NEON unmeasured";
+    fma_latency usize = 4;
+        "cycles", "From the start of an FMA until its result can be used", "Unmeasured";
+    loads_per_cycle usize = 2;
+        "per cycle", "Vector loads started", "Unmeasured";
+    clock_ghz f64 = 3.2, 3.4, 2.6;
+        "GHz", "Sustained clock under vector load", "Probe of streams; NEON unmeasured";
+    port_overlap f64 = 0.06;
+        "share", "Time of the less loaded ports that the most loaded one does not hide", "Unmeasured";
+    loop_cycles f64 = 0.2;
+        "cycles", "Counter and branch of one step of a loop", "Unmeasured";
+    chain_cycles f64 = 6.0;
+        "cycles", "Latency of one point that depends on the point before", "Unmeasured";
+    combine_cycles f64 = 3.0;
+        "cycles", "One of the log2(lanes) steps that combine the lanes of a vector", "Unmeasured";
+    run_ns f64 = 30.0;
+        "ns", "Start of a run of an innermost loop", "Unmeasured";
+    block_edge_cycles f64 = 20.0;
+        "cycles", "Start and end of a register block", "Unmeasured";
+    vector_edge_cycles f64 = 1.5;
+        "cycles", "Start and end of one vector of accumulators of a register block", "Unmeasured";
+    // ---- accesses, beside loads of whole vectors
+    store_factor f64 = 1.5;
+        "loads", "Cost of a store", "Unmeasured";
+    reversed_factor f64 = 2.0;
+        "loads", "Cost of a vector whose first lane is the last in memory", "Unmeasured";
+    invariant_cycles f64 = 0.2;
+        "cycles", "Access that does not change along the vector", "Unmeasured";
+    strided_lane_cycles f64 = 1.0;
+        "cycles", "One lane of a strided load of a product", "Unmeasured";
+    band_lane_cycles f64 = 1.2;
+        "cycles", "One lane of a strided load outside of products", "Unmeasured";
+    lost_lane_cycles f64 = 1.5;
+        "cycles", "One strided element of a statement beside the dominant one", "Unmeasured";
+    strided_sum_cycles f64 = 3.0;
+        "cycles", "Write of one lane of a vector of sums whose lanes are strided", "Measured by f64 products of 1008×2208×1200 and 2000×2300×2600";
+    // ---- caches and memory
+    cache_bytes [usize; 3] = [48 << 10, 2 << 20, 32 << 20], [32 << 10, 1 << 20, 16 << 20], [64 << 10, 1 << 20, 16 << 20];
+        "bytes", "Data capacity of the caches, L1 first; the last may be shared", "From data sheets";
+    cache_ways_l1 usize = 12, 8, 4;
+        "ways", "Associativity of the L1 data cache", "From data sheets";
+    line_bytes usize = 64;
+        "bytes", "One cache line", "From data sheets";
+    bandwidth [f64; 4] = [400.0, 150.0, 30.0, 15.0], [200.0, 100.0, 30.0, 15.0], [80.0, 60.0, 30.0, 20.0];
+        "GB/s", "Sustained loads from L1, L2, L3 and memory", "Probe of streams; NEON unmeasured";
+    cache_fill f64 = 0.7;
+        "share", "Part of a cache within which data counts as cached", "Unmeasured";
+    tile_fill f64 = 0.6;
+        "share", "Part of the second cache that a tile of a band may fill", "Unmeasured";
+    resident_share f64 = 0.75;
+        "share", "Part of a cache from which a tensor that was touched recently is read, in the cost of graphs", "Unmeasured";
+    second_exposed f64 = 0.1;
+        "share", "Time of transfers from the second cache that arithmetic does not hide", "Measured with `memory_exposed` and `late_line_ns` by products of operands given at run time and five networks";
+    stream_exposed f64 = 0.15;
+        "share", "Time to stream vectors of a register block from the second cache that arithmetic does not hide", "Unmeasured";
+    memory_exposed f64 = 0.6;
+        "share", "Time of transfers from further away that arithmetic does not hide when they keep the memory busy as long as it takes", "Measured; see `second_exposed`";
+    late_line_ns f64 = 6.0;
+        "ns", "Until a line arrives that was not prefetched, while others are on their way", "Measured; see `second_exposed`";
+    scattered_line_ns f64 = 20.0;
+        "ns", "Until a line arrives in a page of which no stream is followed: the queues are full of arithmetic that waits for it", "Measured by f64 products of 1008×2208×1200 and 2000×2300×2600";
+    stream_lines f64 = 2.0;
+        "lines", "Lines that start a stream of the hardware's prefetcher", "Measured; see `second_exposed`";
+    page_streams i64 = 16;
+        "pages", "Pages in which the hardware's prefetcher follows streams at a time", "Unmeasured";
+    prefetched_share f64 = 0.375;
+        "share", "Part of the second cache that the largest panel fills which is prefetched", "Unmeasured";
+    // ---- threads
+    launch_ns f64 = 1000.0;
+        "ns", "Start of one parallel kernel", "Unmeasured";
+    serial_ns f64 = 20_000.0;
+        "ns", "Smallest predicted time of a kernel that runs on several threads", "Unmeasured";
+    busy_steps i64 = 8;
+        "iterations", "Smallest number of parallel iterations that keeps the threads of a pool busy", "Unmeasured";
+    parallel_steps i64 = 64;
+        "iterations", "Smallest number of parallel iterations that balances usual numbers of threads", "Unmeasured";
+    // ---- thresholds of register blocks and vector loops
+    least_vector_points i64 = 8;
+        "points", "Smallest extent of a vector loop of a band", "Unmeasured";
+    least_reduction_steps i64 = 16;
+        "steps", "Smallest number of steps of a reduction between two stores of its accumulators", "Unmeasured";
+    pack_reuse i64 = 8;
+        "uses", "Smallest number of uses of each element for which an operand given at run time may be packed", "Unmeasured";
+    short_row_vectors i64 = 4;
+        "vectors", "Smallest row that is computed alone; shorter rows are computed several at a time", "Unmeasured";
+    stream_block_vectors i64 = 8;
+        "vectors", "Largest block without accumulators", "Unmeasured";
+    stream_elements i64 = 2048;
+        "elements", "Largest vector loop that streams through memory", "Unmeasured";
+    unrolled_operations i64 = 160;
+        "instructions", "Largest unrolled reduction", "Unmeasured";
+    // ---- kernels of graph operators, for extraction
+    blocked_share f64 = 0.85;
+        "share of peak", "Kernel with full register blocks", "Unmeasured";
+    channel_blocks_share f64 = 0.75;
+        "share of peak", "Convolution over blocks of channels: two vectors of filters share broadcasts only over channels-last", "Measured by ResNet-50, which takes an eighth longer than over channels-last";
+    rows_share f64 = 0.55;
+        "share of peak", "Vectors along image rows: operands are not packed, rows end early", "Unmeasured";
+    pointwise_factor f64 = 1.2;
+        "factor", "Rate of pointwise convolutions along image rows, beside other convolutions", "Unmeasured";
+    strided_share f64 = 0.15;
+        "share of peak", "Vectors along image rows that are read with a stride", "Unmeasured";
+    depthwise_share f64 = 0.35;
+        "share of peak", "Depthwise convolution, which loads as much as it multiplies", "Unmeasured";
+    transposed_factor f64 = 0.5;
+        "factor", "Rate of transposed convolutions, beside convolutions", "Unmeasured";
+    scatter_ns f64 = 0.4;
+        "ns", "Copy of one element whose neighbours change", "Unmeasured";
+    opaque_ns f64 = 10.0;
+        "ns", "One element of an opaque operator", "Unmeasured";
+    weights_level usize = 2;
+        "index of `bandwidth`", "Where weights come from, whatever their size: all others of the network were read since the last run", "Unmeasured";
+}
