@@ -17,6 +17,46 @@ pub(super) fn needs(inst: &Inst) -> u8 {
     }
 }
 
+/// The low `size` bytes of a register; loading clears the rest.
+macro_rules! move_scalar {
+    ($name:ident $scaled:ident $unscaled:ident) => {
+        fn $name(&mut self, r: u8, b: u8, offset: i32, size: usize) {
+            let (scaled, o) = (offset >= 0 && offset % size as i32 == 0, offset as u32);
+            match (size, scaled) {
+                (16, true) => a64!(self ; $scaled Q(r), [XSP(b), o]),
+                (16, false) => a64!(self ; $unscaled Q(r), [XSP(b), offset]),
+                (8, true) => a64!(self ; $scaled D(r), [XSP(b), o]),
+                (8, false) => a64!(self ; $unscaled D(r), [XSP(b), offset]),
+                (4, true) => a64!(self ; $scaled S(r), [XSP(b), o]),
+                (4, false) => a64!(self ; $unscaled S(r), [XSP(b), offset]),
+                (2, true) => a64!(self ; $scaled H(r), [XSP(b), o]),
+                (2, false) => a64!(self ; $unscaled H(r), [XSP(b), offset]),
+                (_, true) => a64!(self ; $scaled B(r), [XSP(b), o]),
+                (_, false) => a64!(self ; $unscaled B(r), [XSP(b), offset]),
+            }
+        }
+    };
+}
+
+/// Element `i` of `size` bytes of a register and the address in `b`, which `stride` (a register) then moves.
+macro_rules! move_element {
+    ($name:ident $op:ident) => {
+        fn $name(&mut self, r: u8, i: usize, size: usize, b: u8, stride: Option<u8>) {
+            let i = i as u32;
+            match (size, stride) {
+                (8, None) => a64!(self ; $op {V(r).d * 1}[i], [XSP(b)]),
+                (8, Some(s)) => a64!(self ; $op {V(r).d * 1}[i], [XSP(b)], X(s)),
+                (4, None) => a64!(self ; $op {V(r).s * 1}[i], [XSP(b)]),
+                (4, Some(s)) => a64!(self ; $op {V(r).s * 1}[i], [XSP(b)], X(s)),
+                (2, None) => a64!(self ; $op {V(r).h * 1}[i], [XSP(b)]),
+                (2, Some(s)) => a64!(self ; $op {V(r).h * 1}[i], [XSP(b)], X(s)),
+                (_, None) => a64!(self ; $op {V(r).b * 1}[i], [XSP(b)]),
+                (_, Some(s)) => a64!(self ; $op {V(r).b * 1}[i], [XSP(b)], X(s)),
+            }
+        }
+    };
+}
+
 impl LoadStore for Emitter<'_> {
     fn load_lanes(&mut self, l: &Lanes, _: Widening) -> Result<()> {
         let (d, lane, mem, size) = (l.register.number(), l.lane_bytes(), l.mem, l.mem.bytes());
@@ -150,38 +190,8 @@ impl Emitter<'_> {
         negated
     }
 
-    /// The low `size` bytes of `d`, the rest zero.
-    fn load_scalar(&mut self, d: u8, b: u8, offset: i32, size: usize) {
-        let (scaled, o) = (offset >= 0 && offset % size as i32 == 0, offset as u32);
-        match (size, scaled) {
-            (16, true) => a64!(self ; ldr Q(d), [XSP(b), o]),
-            (16, false) => a64!(self ; ldur Q(d), [XSP(b), offset]),
-            (8, true) => a64!(self ; ldr D(d), [XSP(b), o]),
-            (8, false) => a64!(self ; ldur D(d), [XSP(b), offset]),
-            (4, true) => a64!(self ; ldr S(d), [XSP(b), o]),
-            (4, false) => a64!(self ; ldur S(d), [XSP(b), offset]),
-            (2, true) => a64!(self ; ldr H(d), [XSP(b), o]),
-            (2, false) => a64!(self ; ldur H(d), [XSP(b), offset]),
-            (_, true) => a64!(self ; ldr B(d), [XSP(b), o]),
-            (_, false) => a64!(self ; ldur B(d), [XSP(b), offset]),
-        }
-    }
-
-    fn store_scalar(&mut self, s: u8, b: u8, offset: i32, size: usize) {
-        let (scaled, o) = (offset >= 0 && offset % size as i32 == 0, offset as u32);
-        match (size, scaled) {
-            (16, true) => a64!(self ; str Q(s), [XSP(b), o]),
-            (16, false) => a64!(self ; stur Q(s), [XSP(b), offset]),
-            (8, true) => a64!(self ; str D(s), [XSP(b), o]),
-            (8, false) => a64!(self ; stur D(s), [XSP(b), offset]),
-            (4, true) => a64!(self ; str S(s), [XSP(b), o]),
-            (4, false) => a64!(self ; stur S(s), [XSP(b), offset]),
-            (2, true) => a64!(self ; str H(s), [XSP(b), o]),
-            (2, false) => a64!(self ; stur H(s), [XSP(b), offset]),
-            (_, true) => a64!(self ; str B(s), [XSP(b), o]),
-            (_, false) => a64!(self ; stur B(s), [XSP(b), offset]),
-        }
-    }
+    move_scalar!(load_scalar ldr ldur);
+    move_scalar!(store_scalar str stur);
 
     pub(super) fn negate_lanes(&mut self, d: u8, s: u8, lane: usize) {
         match lane {
@@ -201,34 +211,8 @@ impl Emitter<'_> {
         }
     }
 
-    /// Element `i` of `size` bytes of `d` from the address in `b`, which `stride` (a register) then moves.
-    fn load_element(&mut self, d: u8, i: usize, size: usize, b: u8, stride: Option<u8>) {
-        let i = i as u32;
-        match (size, stride) {
-            (8, None) => a64!(self ; ld1 {V(d).d * 1}[i], [XSP(b)]),
-            (8, Some(s)) => a64!(self ; ld1 {V(d).d * 1}[i], [XSP(b)], X(s)),
-            (4, None) => a64!(self ; ld1 {V(d).s * 1}[i], [XSP(b)]),
-            (4, Some(s)) => a64!(self ; ld1 {V(d).s * 1}[i], [XSP(b)], X(s)),
-            (2, None) => a64!(self ; ld1 {V(d).h * 1}[i], [XSP(b)]),
-            (2, Some(s)) => a64!(self ; ld1 {V(d).h * 1}[i], [XSP(b)], X(s)),
-            (_, None) => a64!(self ; ld1 {V(d).b * 1}[i], [XSP(b)]),
-            (_, Some(s)) => a64!(self ; ld1 {V(d).b * 1}[i], [XSP(b)], X(s)),
-        }
-    }
-
-    fn store_element(&mut self, s: u8, i: usize, size: usize, b: u8, stride: Option<u8>) {
-        let i = i as u32;
-        match (size, stride) {
-            (8, None) => a64!(self ; st1 {V(s).d * 1}[i], [XSP(b)]),
-            (8, Some(x)) => a64!(self ; st1 {V(s).d * 1}[i], [XSP(b)], X(x)),
-            (4, None) => a64!(self ; st1 {V(s).s * 1}[i], [XSP(b)]),
-            (4, Some(x)) => a64!(self ; st1 {V(s).s * 1}[i], [XSP(b)], X(x)),
-            (2, None) => a64!(self ; st1 {V(s).h * 1}[i], [XSP(b)]),
-            (2, Some(x)) => a64!(self ; st1 {V(s).h * 1}[i], [XSP(b)], X(x)),
-            (_, None) => a64!(self ; st1 {V(s).b * 1}[i], [XSP(b)]),
-            (_, Some(x)) => a64!(self ; st1 {V(s).b * 1}[i], [XSP(b)], X(x)),
-        }
-    }
+    move_element!(load_element ld1);
+    move_element!(store_element st1);
 
     /// The first address in a base register, and the stride in x17 when more than one lane takes part.
     fn walk(&mut self, l: &Lanes) -> (u8, Option<u8>) {

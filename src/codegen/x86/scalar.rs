@@ -9,6 +9,20 @@ use crate::expr::CompareOp;
 use crate::runtime::{DType, Error, Result};
 use dynasmrt::{DynamicLabel, DynasmApi, DynasmLabelApi, dynasm};
 
+/// An instruction whose last operand is in memory.
+macro_rules! with_memory {
+    ($e:ident, $m:ident ; $($t:tt)*) => {{
+        let (b, disp) = ($m.base.unwrap_or(0), $m.displacement);
+        match $m.index {
+            None => dynasm!($e.asm ; .arch x64 ; $($t)* [Rq(b) + disp]),
+            Some((i, 1)) => dynasm!($e.asm ; .arch x64 ; $($t)* [Rq(b) + Rq(i) + disp]),
+            Some((i, 2)) => dynasm!($e.asm ; .arch x64 ; $($t)* [Rq(b) + Rq(i) * 2 + disp]),
+            Some((i, 4)) => dynasm!($e.asm ; .arch x64 ; $($t)* [Rq(b) + Rq(i) * 4 + disp]),
+            Some((i, _)) => dynasm!($e.asm ; .arch x64 ; $($t)* [Rq(b) + Rq(i) * 8 + disp]),
+        }
+    }};
+}
+
 impl Scalars for Emitter<'_> {
     /// Flags may change.
     fn immediate(&mut self, dst: u8, value: i64) {
@@ -96,42 +110,22 @@ impl Scalars for Emitter<'_> {
         Ok(())
     }
 
-    /// `dst` = the integer at `addr`, extended to 64 bits.
     fn load_int(&mut self, d: u8, addr: &Addr, mem: DType) -> Result<()> {
         let m = at(addr, 0)?;
-        let (b, disp) = (m.base.unwrap_or(0), m.displacement);
-        macro_rules! load {
-            ($op:ident $register:ident $size:tt) => {
-                match m.index {
-                    None => dynasm!(self.asm ; .arch x64 ; $op $register(d), $size [Rq(b) + disp]),
-                    Some((i, 1)) => dynasm!(self.asm ; .arch x64 ; $op $register(d), $size [Rq(b) + Rq(i) + disp]),
-                    Some((i, 2)) => dynasm!(self.asm ; .arch x64 ; $op $register(d), $size [Rq(b) + Rq(i) * 2 + disp]),
-                    Some((i, 4)) => dynasm!(self.asm ; .arch x64 ; $op $register(d), $size [Rq(b) + Rq(i) * 4 + disp]),
-                    Some((i, _)) => dynasm!(self.asm ; .arch x64 ; $op $register(d), $size [Rq(b) + Rq(i) * 8 + disp]),
-                }
-            };
-        }
         match mem {
-            DType::I64 | DType::F64 => load!(mov Rq QWORD),
-            DType::I32 => load!(movsxd Rq DWORD),
-            DType::F32 => load!(mov Rd DWORD),
-            DType::I8 => load!(movsx Rq BYTE),
-            DType::U8 | DType::Bool => load!(movzx Rd BYTE),
-            DType::F16 | DType::BF16 => load!(movzx Rd WORD),
+            DType::I64 | DType::F64 => with_memory!(self, m ; mov Rq(d), QWORD),
+            DType::I32 => with_memory!(self, m ; movsxd Rq(d), DWORD),
+            DType::F32 => with_memory!(self, m ; mov Rd(d), DWORD),
+            DType::I8 => with_memory!(self, m ; movsx Rq(d), BYTE),
+            DType::U8 | DType::Bool => with_memory!(self, m ; movzx Rd(d), BYTE),
+            DType::F16 | DType::BF16 => with_memory!(self, m ; movzx Rd(d), WORD),
         }
         Ok(())
     }
 
     fn prefetch(&mut self, addr: &Addr) -> Result<()> {
         let m = at(addr, 0)?;
-        let (b, disp) = (m.base.unwrap_or(0), m.displacement);
-        match m.index {
-            None => dynasm!(self.asm ; .arch x64 ; prefetcht1 [Rq(b) + disp]),
-            Some((i, 1)) => dynasm!(self.asm ; .arch x64 ; prefetcht1 [Rq(b) + Rq(i) + disp]),
-            Some((i, 2)) => dynasm!(self.asm ; .arch x64 ; prefetcht1 [Rq(b) + Rq(i) * 2 + disp]),
-            Some((i, 4)) => dynasm!(self.asm ; .arch x64 ; prefetcht1 [Rq(b) + Rq(i) * 4 + disp]),
-            Some((i, _)) => dynasm!(self.asm ; .arch x64 ; prefetcht1 [Rq(b) + Rq(i) * 8 + disp]),
-        }
+        with_memory!(self, m ; prefetcht1);
         Ok(())
     }
 
@@ -232,14 +226,8 @@ impl Emitter<'_> {
 
     /// `d` = the address itself.
     pub(super) fn address(&mut self, d: u8, addr: &Addr, offset: i64) -> Result<()> {
-        let (b, disp) = (addr.base.number(), addr.disp);
-        match addr.index.map(|(i, scale)| (i.number(), scale)) {
-            None => dynasm!(self.asm ; .arch x64 ; lea Rq(d), [Rq(b) + disp]),
-            Some((i, 1)) => dynasm!(self.asm ; .arch x64 ; lea Rq(d), [Rq(b) + Rq(i) + disp]),
-            Some((i, 2)) => dynasm!(self.asm ; .arch x64 ; lea Rq(d), [Rq(b) + Rq(i) * 2 + disp]),
-            Some((i, 4)) => dynasm!(self.asm ; .arch x64 ; lea Rq(d), [Rq(b) + Rq(i) * 4 + disp]),
-            Some((i, _)) => dynasm!(self.asm ; .arch x64 ; lea Rq(d), [Rq(b) + Rq(i) * 8 + disp]),
-        }
+        let m = at(addr, 0)?;
+        with_memory!(self, m ; lea Rq(d),);
         self.add_large(d, offset);
         Ok(())
     }
