@@ -1,5 +1,5 @@
-//! `explain --stage c`: what gcc makes of the printed program computes what tilewright computes, from the same initial
-//! values.
+//! `explain --stage c` and `--stage loops-c`: what gcc makes of the printed programs, as written and as the ILP schedules
+//! them, computes what tilewright computes, from the same initial values.
 
 mod common;
 
@@ -41,12 +41,12 @@ fn with_gcc(text: &str, folder: &Path, count: usize) -> Vec<Tensor> {
     outputs
 }
 
-/// Runs `file` both ways; the name and the outputs of each.
+/// Runs `file` here and, as both stages print it, through gcc; the name and the outputs of each.
 fn both(file: File, name: &str, dims: &[(&str, i64)], sizes: Option<&str>) -> Vec<(String, Tensor, Tensor)> {
     let dims: BTreeMap<String, i64> = dims.iter().map(|d| (d.0.to_string(), d.1)).collect();
     let options = Options { dims, ..Options::default() };
     let model = Model::from_program(file, None, sizes).unwrap();
-    let text = model.explain(&options, Stage::C, None).unwrap_or_else(|e| panic!("{name}: {e}"));
+    let text = |stage| model.explain(&options, stage, None).unwrap_or_else(|e| panic!("{name}: {e}"));
     let module = Arc::new(model.compile_module(&options).unwrap_or_else(|e| panic!("{name}: {e}")).0);
     let session = Session::new(module.clone(), 1).unwrap();
     let known: BTreeMap<String, Tensor> = session.initial_values().unwrap().into_iter().collect();
@@ -58,9 +58,13 @@ fn both(file: File, name: &str, dims: &[(&str, i64)], sizes: Option<&str>) -> Ve
     let inputs: Vec<_> = inputs.iter().map(|(name, tensor)| (name.as_str(), tensor)).collect();
     let ours = session.run(&inputs).unwrap();
     let folder = std::env::temp_dir().join(format!("tilewright-c-{name}-{}", std::process::id()));
-    let theirs = with_gcc(&text, &folder, ours.len());
-    let names = module.outputs().iter().map(|o| format!("{name} {}", o.tensor.name));
-    names.zip(ours).zip(theirs).map(|((n, a), b)| (n, a, b)).collect()
+    let mut rows = vec![];
+    for stage in [Stage::C, Stage::LoopsC] {
+        let theirs = with_gcc(&text(stage), &folder, ours.len());
+        let names = module.outputs().iter().map(|o| format!("{name} {}, {stage:?}", o.tensor.name));
+        rows.extend(names.zip(&ours).zip(theirs).map(|((n, a), b)| (n, a.clone(), b)));
+    }
+    rows
 }
 
 #[test]
@@ -82,6 +86,24 @@ fn every_kernel_of_polybench() {
         count += 1;
     }
     assert_eq!(count, 29);
+}
+
+/// Waves in place, gathers, temporaries in workspaces, reductions to a maximum.
+const PROGRAMS: [&str; 4] = ["gauss_seidel5", "spmv_ell", "harris", "smith_waterman"];
+
+#[test]
+fn programs_in_place_and_with_workspaces() {
+    if !has_gcc() {
+        return;
+    }
+    for name in PROGRAMS {
+        let path = root().join(format!("datasets/programs/{name}.tile"));
+        let rows = both(tilewright::File::load(&path).unwrap(), name, &[], Some("SMALL"));
+        assert!(!rows.is_empty());
+        for (output, ours, theirs) in rows {
+            assert_eq!(difference(&ours, &theirs, 1e-5), None, "{output}");
+        }
+    }
 }
 
 #[test]

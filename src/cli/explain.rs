@@ -14,7 +14,8 @@ pub struct Arguments {
     model: ModelArguments,
     #[command(flatten)]
     run: RunArguments,
-    /// Show this stage instead of the report
+    /// Show this stage instead of the report. `c` is the program as it is written, `loops-c` what its schedule makes of it;
+    /// both compile
     #[arg(long, value_parser = PossibleValuesParser::new(kernel::STAGES.iter().map(|s| s.0)))]
     stage: Option<String>,
     /// Only kernels whose name contains this

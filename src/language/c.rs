@@ -1,14 +1,19 @@
-//! The untransformed program as plain C, for other compilers: the same loops, the same initial values, a timing `main`.
+//! Programs as plain C, for other compilers: the loops as written or as transformed, the same initial values, a timing
+//! `main`.
 //!
 //! In: what a program computes for known sizes. Out: one C file without dependences but libc and libm. The region between
-//! `#pragma scop` and `#pragma endscop` is the program alone; its arrays are static, aligned to 64 bytes, and numbers that
-//! exist only inside of it are local. `prog [RUNS [DIR]]` sets the initial values and runs RUNS times (once), prints the
+//! `#pragma scop` and `#pragma endscop` is the untransformed program alone; arrays are static, aligned to 64 bytes, and
+//! numbers that exist only inside of it are local. `prog [RUNS [DIR]]` sets the initial values and runs RUNS times (once), prints the
 //! milliseconds of each run alone on a line, and writes output number I of the last run to `DIR/output_I.npy`.
 
 mod expression;
 mod loops;
+mod nest;
 
+use crate::codegen::loopnest::{Buffer, BufferKind, LoopNest};
 use crate::language::lowered::{Computation, LoweredProgram};
+use crate::poly::lower::Kernel;
+use crate::poly::lower::state::Argument;
 use crate::poly::normalize::textual_order;
 use crate::poly::scop::Scop;
 use crate::poly::statement::{Role, TensorDecl};
@@ -17,78 +22,157 @@ use crate::runtime::{DType, Error, Result};
 use expression::{HELPERS, type_of};
 use std::fmt::Write;
 
-/// The C text. Arrays without initial values are filled as inputs are, from `seed`.
+/// The C text of the untransformed program. Arrays without initial values are filled as inputs are, from `seed`.
+///
+/// # Errors
+/// `Unsupported` for element types that C has not.
 pub fn print(lowered: &LoweredProgram, seed: u64) -> Result<String> {
     let scop = match &lowered.computation {
         Computation::Loop(scop) => scop.clone(),
         Computation::Def(program) => textual_order::in_loops(&lowered.name, program)?,
     };
-    let initial = match &lowered.initial {
-        Some(program) => textual_order::in_loops("initial", program)?,
-        None => Scop::default(),
-    };
-    let mut names = Names::default();
-    let arrays: Vec<String> = scop.tensors.iter().map(|t| names.add(&t.name)).collect();
-    let initial_arrays: Vec<String> = (initial.tensors.iter())
-        .map(|t| match scop.tensors.iter().position(|a| a.name == t.name && t.role == Role::Output) {
-            Some(i) => arrays[i].clone(),
-            None => names.add(&t.name),
-        })
-        .collect();
-    let mut out = String::new();
-    let sizes: Vec<String> = lowered.sizes.iter().map(|(name, n)| format!("{name} = {n}")).collect();
-    let _ = writeln!(out, "// {}({}), untransformed. Use: PROGRAM [RUNS [FOLDER]]", lowered.name, sizes.join(", "));
-    out.push_str(
-        "#include <math.h>\n#include <stdint.h>\n#include <stdio.h>\n#include <stdlib.h>\n#include <time.h>\n\n",
-    );
-    out.push_str(HELPERS);
-    out.push('\n');
-    for (t, name) in scop.tensors.iter().zip(&arrays).filter(|(t, _)| !loops::is_local(t)) {
-        declare(&mut out, t, name)?;
+    let frame = Frame::new(lowered, &scop.tensors)?;
+    let (mut declared, mut body) = (String::new(), String::new());
+    for (t, name) in scop.tensors.iter().zip(&frame.arrays) {
+        match loops::is_local(t) {
+            true => _ = writeln!(body, "    {};", loops::declaration(name, t.dtype, &t.shape)?),
+            false => declare(&mut declared, t, name)?,
+        }
     }
-    for (t, name) in initial.tensors.iter().zip(&initial_arrays).filter(|(t, _)| t.role == Role::Temporary) {
-        declare(&mut out, t, name)?;
+    body.push_str("#pragma scop\n");
+    body.push_str(&loops::print(&scop, &frame.arrays, &is_reserved)?);
+    body.push_str("#pragma endscop\n");
+    frame.print("untransformed", &declared, "", &body, seed)
+}
+
+/// The C text of a program after all transformations: the loops of its kernel in the frame of [`print`].
+///
+/// # Errors
+/// As [`print`].
+pub fn print_kernel(lowered: &LoweredProgram, kernel: &Kernel, seed: u64) -> Result<String> {
+    let tensors = lowered.arrays();
+    let mut frame = Frame::new(lowered, tensors)?;
+    let function = frame.names.add("kernel");
+    let (mut declared, mut arguments) = (String::new(), vec![]);
+    for (t, name) in tensors.iter().zip(&frame.arrays).filter(|(t, _)| t.role != Role::Temporary) {
+        declare(&mut declared, t, name)?;
     }
-    let given: Vec<(usize, &TensorDecl)> = scop.tensors.iter().enumerate().filter(|(_, t)| t.role.is_given()).collect();
-    let has_values = |t: &TensorDecl| initial.tensors.iter().any(|i| i.name == t.name && i.role == Role::Output);
-    let mut fills = String::new();
-    for (position, (i, t)) in given.iter().enumerate().filter(|(_, (_, t))| !has_values(t)) {
-        let count: i64 = t.shape.iter().product();
-        let (name, value) = (&arrays[*i], seeded(t.dtype)?);
-        let start = format!("mix({seed}ull ^ mix({position}ull))");
-        let _ = writeln!(
-            fills,
-            "    for (uint64_t i_ = 0, s_ = {start}; i_ < {count}; i_++) {{\n        uint64_t u_ = mix(s_ + (i_ + 1) * \
-             0x9e3779b97f4a7c15ull);\n        (({} *)&{name})[i_] = {value};\n    }}",
-            type_of(t.dtype)?
+    for (argument, slot) in kernel.arguments.iter().zip(0..) {
+        let buffers = &kernel.nest.buffers;
+        let of_slot = |b: &&Buffer| matches!(b.kind, BufferKind::Argument { slot: own, .. } if own == slot);
+        let name = match (argument, buffers.iter().find(of_slot)) {
+            (Argument::Tensor(id), _) => frame.arrays[id.0 as usize].clone(),
+            (Argument::Workspace { .. }, Some(b)) => {
+                let (name, ty, span) = (frame.names.add("workspace"), type_of(b.dtype)?, b.span().max(1));
+                let _ = writeln!(declared, "static {ty} {name}[{span}] __attribute__((aligned(64)));");
+                name
+            }
+            _ => return Err(Error::Internal(format!("argument {slot} of `{}` has no array", lowered.name))),
+        };
+        arguments.push(format!("(void *)&{name}"));
+    }
+    let loops = nest::print(&kernel.nest, &function, &is_reserved)?;
+    let call = format!("    {function}({});\n", arguments.join(", "));
+    frame.print("transformed", &declared, &loops, &call, seed)
+}
+
+/// The C text of one kernel of a network: a function of its arguments.
+///
+/// # Errors
+/// As [`print`].
+pub fn print_function(nest: &LoopNest) -> Result<String> {
+    let name = nest::identifier(&nest.name);
+    let taken = |n: &str| is_reserved(n) || n == name;
+    Ok(format!("#include <math.h>\n#include <stdint.h>\n\n{HELPERS}\n{}", nest::print(nest, &name, &taken)?))
+}
+
+/// What is around the loops: arrays, initial values, and `main`.
+struct Frame<'a> {
+    lowered: &'a LoweredProgram,
+    tensors: &'a [TensorDecl],
+    /// The names of `tensors` in C.
+    arrays: Vec<String>,
+    initial: Scop,
+    initial_arrays: Vec<String>,
+    names: Names,
+}
+
+impl<'a> Frame<'a> {
+    fn new(lowered: &'a LoweredProgram, tensors: &'a [TensorDecl]) -> Result<Frame<'a>> {
+        let initial = match &lowered.initial {
+            Some(program) => textual_order::in_loops("initial", program)?,
+            None => Scop::default(),
+        };
+        let mut names = Names::default();
+        let arrays: Vec<String> = tensors.iter().map(|t| names.add(&t.name)).collect();
+        let initial_arrays: Vec<String> = (initial.tensors.iter())
+            .map(|t| match tensors.iter().position(|a| a.name == t.name && t.role == Role::Output) {
+                Some(i) => arrays[i].clone(),
+                None => names.add(&t.name),
+            })
+            .collect();
+        Ok(Frame { lowered, tensors, arrays, initial, initial_arrays, names })
+    }
+
+    /// The file: `declared` are its arrays, `functions` stand before `run`, whose statements are `body`.
+    fn print(&self, what: &str, declared: &str, functions: &str, body: &str, seed: u64) -> Result<String> {
+        let mut out = String::new();
+        let sizes: Vec<String> = self.lowered.sizes.iter().map(|(name, n)| format!("{name} = {n}")).collect();
+        let name = &self.lowered.name;
+        let _ = writeln!(out, "// {name}({}), {what}. Use: PROGRAM [RUNS [FOLDER]]", sizes.join(", "));
+        out.push_str(
+            "#include <math.h>\n#include <stdint.h>\n#include <stdio.h>\n#include <stdlib.h>\n#include <time.h>\n\n",
         );
+        let _ = write!(out, "{HELPERS}\n{declared}");
+        for (t, name) in self.initial.tensors.iter().zip(&self.initial_arrays) {
+            if t.role == Role::Temporary {
+                declare(&mut out, t, name)?;
+            }
+        }
+        let fills = self.fills(seed)?;
+        if !fills.is_empty() {
+            out.push_str(MIX);
+        }
+        let _ = write!(out, "\nstatic void set_initial_values(void) {{\n{fills}");
+        if !self.initial.statements.is_empty() {
+            out.push_str(&loops::print(&self.initial, &self.initial_arrays, &is_reserved)?);
+        }
+        out.push_str("}\n\n");
+        if !functions.is_empty() {
+            let _ = writeln!(out, "{functions}");
+        }
+        let _ = write!(out, "__attribute__((noinline)) static void run(void) {{\n{body}}}\n\n{SAVE}{MAIN}");
+        let written = |t: &TensorDecl| t.role.is_written() && t.role != Role::Temporary;
+        let outputs = self.tensors.iter().zip(&self.arrays).filter(|(t, _)| written(t));
+        for (i, (t, name)) in outputs.enumerate() {
+            let header = npy::header(t.dtype, &t.shape)?;
+            let text: String = header.iter().map(|&b| escape(b)).collect();
+            let length = header.len();
+            let _ = writeln!(out, "        save(argv[2], {i}, \"{text}\", {length}, &{name}, sizeof {name});");
+        }
+        out.push_str("    }\n    return 0;\n}\n");
+        Ok(out)
     }
-    if !fills.is_empty() {
-        out.push_str(MIX);
+
+    /// The statements that fill the arrays without initial values.
+    fn fills(&self, seed: u64) -> Result<String> {
+        let given = self.tensors.iter().zip(&self.arrays).filter(|(t, _)| t.role.is_given());
+        let has_values =
+            |t: &TensorDecl| self.initial.tensors.iter().any(|i| i.name == t.name && i.role == Role::Output);
+        let mut fills = String::new();
+        for (position, (t, name)) in given.enumerate().filter(|(_, (t, _))| !has_values(t)) {
+            let count: i64 = t.shape.iter().product();
+            let value = seeded(t.dtype)?;
+            let start = format!("mix({seed}ull ^ mix({position}ull))");
+            let _ = writeln!(
+                fills,
+                "    for (uint64_t i_ = 0, s_ = {start}; i_ < {count}; i_++) {{\n        uint64_t u_ = mix(s_ + (i_ + 1) * \
+                 0x9e3779b97f4a7c15ull);\n        (({} *)&{name})[i_] = {value};\n    }}",
+                type_of(t.dtype)?
+            );
+        }
+        Ok(fills)
     }
-    out.push_str("\nstatic void set_initial_values(void) {\n");
-    out.push_str(&fills);
-    if !initial.statements.is_empty() {
-        out.push_str(&loops::print(&initial, &initial_arrays, &is_reserved)?);
-    }
-    out.push_str("}\n\n__attribute__((noinline)) static void run(void) {\n");
-    for (t, name) in scop.tensors.iter().zip(&arrays).filter(|(t, _)| loops::is_local(t)) {
-        let _ = writeln!(out, "    {};", loops::declaration(name, t.dtype, &t.shape)?);
-    }
-    out.push_str("#pragma scop\n");
-    out.push_str(&loops::print(&scop, &arrays, &is_reserved)?);
-    out.push_str("#pragma endscop\n}\n\n");
-    out.push_str(SAVE);
-    out.push_str(MAIN);
-    let outputs = scop.tensors.iter().zip(&arrays).filter(|(t, _)| t.role.is_written() && t.role != Role::Temporary);
-    for (i, (t, name)) in outputs.enumerate() {
-        let header = npy::header(t.dtype, &t.shape)?;
-        let text: String = header.iter().map(|&b| escape(b)).collect();
-        let length = header.len();
-        let _ = writeln!(out, "        save(argv[2], {i}, \"{text}\", {length}, &{name}, sizeof {name});");
-    }
-    out.push_str("    }\n    return 0;\n}\n");
-    Ok(out)
 }
 
 fn declare(out: &mut String, t: &TensorDecl, name: &str) -> Result<()> {

@@ -10,6 +10,7 @@ use crate::codegen::loopnest::simplify::simplify;
 use crate::codegen::loopnest::{BufferKind, LoopNest, verify};
 use crate::codegen::vcode::Function;
 use crate::codegen::{Isa, Target, select};
+use crate::language::c;
 use crate::pipeline::report::Vectorization;
 use crate::poly::analysis::dependence::{self, Dependences};
 use crate::poly::analysis::index_range::{IndexRange, index_ranges};
@@ -39,6 +40,8 @@ pub enum Stage {
     Schedule,
     /// Explicit loops.
     Loops,
+    /// The explicit loops as C that compiles: a whole program for one of the text language, a function for a kernel.
+    LoopsC,
     /// Machine instructions over virtual registers.
     Vcode,
     /// Disassembled machine code.
@@ -53,6 +56,7 @@ pub const STAGES: &[(&str, Stage)] = &[
     ("scop", Stage::Scop),
     ("schedule", Stage::Schedule),
     ("loops", Stage::Loops),
+    ("loops-c", Stage::LoopsC),
     ("vcode", Stage::Vcode),
     ("asm", Stage::Asm),
 ];
@@ -224,6 +228,7 @@ impl CompiledKernel {
             Stage::Scop => Ok(self.scop.to_string()),
             Stage::Schedule => Ok(self.schedule_text()),
             Stage::Loops => Ok(self.kernel.nest.to_string()),
+            Stage::LoopsC => c::print_function(&self.kernel.nest),
             Stage::Vcode => Ok(join(self.vcode.iter().map(Function::to_string).collect())),
             Stage::Asm => {
                 let listings = self.assembled.phases.iter().map(|p| disassemble(&p.code, isa));

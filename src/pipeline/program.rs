@@ -112,6 +112,9 @@ pub fn explain(source: &ProgramSource, options: &Options, stage: Stage) -> Resul
         _ => {}
     }
     let kernel = source.kernel(&target)?;
+    if stage == Stage::LoopsC {
+        return language::c::print_kernel(meaning, &kernel.kernel, 0);
+    }
     let text = kernel.text(stage, target.isa)?;
     if stage != Stage::Schedule || kernel.ilp.is_none() {
         return Ok(text);

@@ -4,7 +4,7 @@
 //! [`HELPERS`] or a function of `math.h`. Integers of 8 bits are cut after each operation, since C computes them as
 //! `int`.
 
-use crate::expr::scalar::Value;
+use crate::expr::scalar::{Value, numbers_only};
 use crate::expr::text::affine;
 use crate::expr::{Access, BinaryOp, BufferId, CompareOp, Expr, Index, Scalar, UnaryOp};
 use crate::expr::{Affine, Var};
@@ -50,6 +50,8 @@ pub struct Names<'a> {
     pub arrays: &'a [String],
     pub dtypes: &'a [DType],
     pub vars: &'a [String],
+    /// Strides of the arrays that are declared with one dimension; those past the end have their own.
+    pub flat: &'a [Option<Vec<i64>>],
 }
 
 impl Names<'_> {
@@ -58,15 +60,43 @@ impl Names<'_> {
     }
 
     pub fn element(&self, array: BufferId, index: &[Index]) -> Result<String> {
-        let mut out = self.arrays[array.0 as usize].clone();
-        for i in index {
-            let subscript = match i {
-                Index::Affine(a) => self.affine(a),
-                Index::Value(e) => self.expression(e)?,
-            };
-            out.push_str(&format!("[{subscript}]"));
-        }
-        Ok(out)
+        let name = &self.arrays[array.0 as usize];
+        let subscript = |i: &Index| match i {
+            Index::Affine(a) => Ok(self.affine(a)),
+            Index::Value(e) => self.expression(e),
+        };
+        let subscripts = index.iter().map(subscript).collect::<Result<Vec<String>>>()?;
+        let Some(Some(strides)) = self.flat.get(array.0 as usize) else {
+            return Ok(name.clone() + &subscripts.iter().map(|s| format!("[{s}]")).collect::<String>());
+        };
+        let terms: Vec<String> = subscripts.iter().zip(strides).map(|(s, n)| format!("{n} * ({s})")).collect();
+        Ok(format!("{name}[{}]", if terms.is_empty() { "0".into() } else { terms.join(" + ") }))
+    }
+
+    /// `A[i] = value;`, or the update of the element by a reduction.
+    pub fn assignment(
+        &self,
+        array: BufferId,
+        index: &[Index],
+        reduce: Option<BinaryOp>,
+        value: &Expr,
+    ) -> Result<String> {
+        let target = self.element(array, index)?;
+        Ok(match (reduce, value) {
+            (None, value) => format!("{target} = {};", self.expression(value)?),
+            (Some(BinaryOp::Add), Expr::Unary(UnaryOp::Neg, value)) => {
+                format!("{target} -= {};", self.expression(value)?)
+            }
+            (Some(BinaryOp::Add), value) => format!("{target} += {};", self.expression(value)?),
+            (Some(BinaryOp::Mul), value) => format!("{target} *= {};", self.expression(value)?),
+            (Some(op), value) => {
+                let access = Access { buffer: array, index: index.to_vec(), guard: vec![], otherwise: None };
+                let text = self.expression(&Expr::binary(op, Expr::Load(access), value.clone()))?;
+                let float = matches!(op, BinaryOp::Min | BinaryOp::Max) && self.dtypes[array.0 as usize].is_float();
+                let keeps = float && numbers_only(op, value).is_none();
+                format!("{target} = {}{text};", if keeps { "KEEP_" } else { "" })
+            }
+        })
     }
 
     pub fn conditions(&self, conditions: &[Affine]) -> String {
@@ -75,14 +105,7 @@ impl Names<'_> {
 
     /// The element type of an expression.
     pub fn dtype(&self, e: &Expr) -> DType {
-        match e {
-            Expr::Const(c) => c.dtype,
-            Expr::Index(_) => DType::I64,
-            Expr::Load(a) => self.dtypes[a.buffer.0 as usize],
-            Expr::Unary(_, a) | Expr::Binary(_, a, _) | Expr::Select(_, a, _) => self.dtype(a),
-            Expr::Compare(..) => DType::Bool,
-            Expr::Cast(t, _) => *t,
-        }
+        e.dtype(&|b: BufferId| self.dtypes[b.0 as usize])
     }
 
     /// The text, without parentheses around it.

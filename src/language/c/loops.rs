@@ -4,9 +4,8 @@
 //! all of them say of it are its bounds; conditions stand as far out as their variables are known.
 
 use super::expression::{Names, type_of};
-use crate::expr::scalar::numbers_only;
+use crate::expr::Index;
 use crate::expr::{Affine, Var};
-use crate::expr::{BinaryOp, Expr, Index, UnaryOp};
 use crate::poly::schedule::{Band, Node, Row};
 use crate::poly::scop::Scop;
 use crate::poly::statement::{Role, StatementId};
@@ -156,28 +155,13 @@ impl Printer<'_> {
         let s = self.scop.statement(id);
         let names = self.names(vars);
         let index: Vec<Index> = s.write.iter().cloned().map(Index::Affine).collect();
-        let target = names.element(s.target, &index)?;
-        let text = match (s.reduce, &s.body) {
-            (None, body) => format!("{target} = {};", names.expression(body)?),
-            (Some(BinaryOp::Add), Expr::Unary(UnaryOp::Neg, body)) => {
-                format!("{target} -= {};", names.expression(body)?)
-            }
-            (Some(BinaryOp::Add), body) => format!("{target} += {};", names.expression(body)?),
-            (Some(BinaryOp::Mul), body) => format!("{target} *= {};", names.expression(body)?),
-            (Some(op), body) => {
-                let total = Expr::load(s.target, s.write.clone());
-                let text = names.expression(&Expr::binary(op, total, body.clone()))?;
-                let float = matches!(op, BinaryOp::Min | BinaryOp::Max) && self.scop.tensor(s.target).dtype.is_float();
-                let keeps = float && numbers_only(op, body).is_none();
-                format!("{target} = {}{text};", if keeps { "KEEP_" } else { "" })
-            }
-        };
+        let text = names.assignment(s.target, &index, s.reduce, &s.body)?;
         self.line(depth, &text);
         Ok(())
     }
 
     fn names<'n>(&'n self, vars: &'n [String]) -> Names<'n> {
-        Names { arrays: self.arrays, dtypes: &self.dtypes, vars }
+        Names { arrays: self.arrays, dtypes: &self.dtypes, vars, flat: &[] }
     }
 
     fn line(&mut self, depth: usize, text: &str) {
