@@ -6,11 +6,11 @@ use tilewright::Target;
 use tilewright::internal::codegen::loopnest::{interpret, simplify, verify};
 use tilewright::internal::expr::{BinaryOp, CompareOp, UnaryOp};
 use tilewright::internal::graph::define::define;
-use tilewright::internal::graph::interpret::evaluate;
 use tilewright::internal::graph::op::{F32, Layout, Op, PoolKind, ReduceOp, Window};
 use tilewright::internal::graph::tensor_type::TensorType;
 use tilewright::internal::pipeline::kernel::{self, CompiledKernel, Statements};
 use tilewright::internal::poly::lower::state::Argument;
+use tilewright::internal::poly::reference::evaluate;
 use tilewright::internal::poly::statement::{Program, Role};
 use tilewright::{DType, Tensor};
 

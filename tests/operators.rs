@@ -59,7 +59,7 @@ fn the_interpreter_gives_the_reference_outputs() {
     check_all(&cases(), |path| {
         let case = load(path)?;
         let graph = case.model.graph(&bind(&case.model, &case.inputs)).map_err(|e| format!("{}: {e}", case.name))?;
-        let outputs = tilewright::internal::graph::interpret::network::run(&graph, &case.inputs)
+        let outputs = tilewright::internal::graph::interpret::run(&graph, &case.inputs)
             .map_err(|e| format!("{}: {e}", case.name))?;
         case.compare("interpreted", &outputs)
     });
@@ -110,7 +110,7 @@ fn not_a_number_is_kept_by_reductions_and_pooling() {
         let dims = bind(&case.model, &case.inputs);
         let say = |e| format!("{}: {e}", case.name);
         case.expected =
-            tilewright::internal::graph::interpret::network::run(&case.model.graph(&dims).map_err(say)?, &case.inputs)
+            tilewright::internal::graph::interpret::run(&case.model.graph(&dims).map_err(say)?, &case.inputs)
                 .map_err(say)?;
         for target in &targets {
             let options = Options { target: Some(target.clone()), dims: dims.clone(), ..Options::default() };

@@ -359,7 +359,7 @@ fn check(graph: &Graph, seed: u64, blocked: &mut Blocked) -> Option<String> {
     let inputs: Vec<Tensor> = (graph.inputs.iter().enumerate())
         .map(|(i, &v)| Tensor::seeded(DType::F32, &graph.value(v).ty.shape, seed, i as u64, 2))
         .collect();
-    let expected = tilewright::internal::graph::interpret::network::run(graph, &inputs)
+    let expected = tilewright::internal::graph::interpret::run(graph, &inputs)
         .unwrap_or_else(|e| panic!("seed {seed}: {e}\n{graph}"));
     let names: Vec<String> = graph.inputs.iter().map(|&v| graph.value(v).name.clone()).collect();
     let named: Vec<_> = names.iter().map(String::as_str).zip(&inputs).collect();

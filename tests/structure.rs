@@ -90,12 +90,12 @@ const ORDER: [(&str, &[&[&str]]); 6] = [
             &["ilp"],
             &["tile"],
             &["lower"],
-            &["transform"],
+            &["reference", "transform"],
         ],
     ),
     ("poly::sets", &[&["polyhedron"], &["generators", "isl"]]),
     ("expr", &[&["affine"], &["expression", "interval"], &["scalar"], &["text", "syntax"]]),
-    ("pipeline", &[&["report"], &["kernel"], &["link"], &["program"]]),
+    ("pipeline", &[&["options", "report"], &["kernel"], &["link"], &["program"]]),
 ];
 
 fn modules() -> Modules {

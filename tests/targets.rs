@@ -6,12 +6,12 @@ mod emulator;
 use tilewright::internal::codegen::{Assembled, Isa, Target};
 use tilewright::internal::expr::expression;
 use tilewright::internal::graph::define::define;
-use tilewright::internal::graph::interpret;
 use tilewright::internal::graph::op::{F32, Layout, Op, PoolKind, ReduceOp, Window};
 use tilewright::internal::graph::tensor_type::TensorType;
 use tilewright::internal::pipeline::kernel::{self, CompiledKernel, Statements};
 use tilewright::internal::poly::lower::Kernel;
 use tilewright::internal::poly::lower::state::Argument;
+use tilewright::internal::poly::reference;
 use tilewright::internal::poly::scop::Scop;
 use tilewright::internal::poly::statement::{Definition, Iterator, Program, Role, TensorDecl};
 use tilewright::internal::runtime::executable::Executable;
@@ -192,7 +192,7 @@ fn a_reduction_is_not_a_number_exactly_where_an_operand_is_not() {
     let x = Tensor::new(&[3, 2], &[1.0, f32::NAN, f32::NAN, 2.0, 3.0, 4.0f32]);
     for (op, rows) in [(ReduceOp::Max, 4.0), (ReduceOp::Min, 3.0)] {
         let case = operator("", Op::Reduce { op, axes: vec![1], keep: false }, &[&[3, 2]], 1);
-        let y = interpret::evaluate(&case.program, &[&x]).unwrap()[0].to_vec::<f32>();
+        let y = reference::evaluate(&case.program, &[&x]).unwrap()[0].to_vec::<f32>();
         assert!(y[0].is_nan() && y[1].is_nan() && y[2] == rows, "{op:?}: {y:?}");
     }
 }
@@ -272,7 +272,7 @@ fn kernels_agree_with_the_interpreter_on_every_target() {
         let (mut jobs, mut emulated) = (vec![], vec![]);
         for case in cases() {
             let inputs: Vec<&Tensor> = case.inputs.iter().collect();
-            let expected = interpret::evaluate(&case.program, &inputs).unwrap();
+            let expected = reference::evaluate(&case.program, &inputs).unwrap();
             let compiled = Statements::of_expression(case.name, &case.program)
                 .and_then(|statements| kernel::compile(statements, &target))
                 .unwrap_or_else(|e| panic!("{}, {}: {e}", case.name, target.name));

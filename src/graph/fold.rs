@@ -1,11 +1,13 @@
-//! Constant folding: applies an operator to tensors by its definition.
+//! Constant folding: applies an operator to tensors, many elements at a time.
 //!
-//! Operators that only move data run at the speed of memory (the interpreter performs pure copies as such), so that
-//! the time to transpose or split large weights is negligible.
+//! Operators that only move data run at the speed of memory ([`strips`] performs pure copies as such), so that the time to
+//! transpose or split large weights is negligible. Tests hold the results to the definition, `poly::reference`.
+
+mod lanes;
+mod strips;
 
 use crate::graph::define::define;
 use crate::graph::infer::infer;
-use crate::graph::interpret;
 use crate::graph::op::Op;
 use crate::graph::tensor_type::TensorType;
 use crate::runtime::{Result, Tensor, opaque};
@@ -23,6 +25,6 @@ pub fn evaluate(op: &Op, inputs: &[&Tensor]) -> Result<Vec<Tensor>> {
             let outputs: Vec<_> = outputs()?.into_iter().map(|t| (t.dtype, t.shape)).collect();
             opaque::apply(function, attributes, inputs, &outputs)
         }
-        _ => interpret::evaluate(&define(op, &types)?, inputs),
+        _ => strips::evaluate(&define(op, &types)?, inputs),
     }
 }

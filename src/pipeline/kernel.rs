@@ -359,7 +359,7 @@ fn slots(nest: &LoopNest, count: usize) -> Result<Vec<(u64, bool)>> {
 mod tests {
     use super::*;
     use crate::language;
-    use crate::language::meaning::Computation;
+    use crate::language::lowered::Computation;
     use crate::pipeline::kernel_report;
     use crate::pipeline::report::Report;
     use crate::poly::samples;

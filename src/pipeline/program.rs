@@ -113,7 +113,7 @@ pub fn explain(source: &ProgramSource, options: &Options, stage: Stage) -> Resul
     }
     let kernel = source.kernel(&target)?;
     if stage == Stage::LoopsC {
-        return language::c::print_kernel(meaning, &kernel.kernel, 0);
+        return language::c::print_kernel(lowered, &kernel.kernel, 0);
     }
     let text = kernel.text(stage, target.isa)?;
     if stage != Stage::Schedule || kernel.ilp.is_none() {

@@ -11,7 +11,6 @@ pub mod normalize;
 pub mod packing;
 pub mod parse;
 pub mod print;
-#[cfg(test)]
 pub mod reference;
 #[cfg(test)]
 pub mod samples;

@@ -1,50 +1,119 @@
-//! Reference interpreter of Scops: runs instances one by one in the order of a schedule. The oracle of this folder's
-//! tests.
+//! The definition of tensor expressions and Scops: one instance after the other, one scalar at a time. The oracle that tests
+//! compare with.
+//!
+//! Expressions are computed in their type with the operations of [`crate::expr::scalar`]. In a tensor expression, sums and
+//! products of floats accumulate in f64 and are rounded once; a Scop stores each step of a reduction.
 
 use crate::codegen::loopnest::interpret;
-use crate::expr::Affine;
-use crate::expr::scalar;
-use crate::expr::scalar::{Point, Value};
-use crate::expr::{Access, Expr};
+use crate::expr::scalar::{self, Point, Value};
+use crate::expr::{Access, Affine, BinaryOp, Scalar};
 use crate::poly::lower::Kernel;
 use crate::poly::lower::state::Argument;
 use crate::poly::schedule::Schedule;
 use crate::poly::scop::Scop;
-use crate::poly::statement::{Role, StatementId};
-use crate::runtime::{DType, Result, Tensor};
+use crate::poly::statement::{Definition, Iterator, Program, Role, StatementId};
+use crate::runtime::{DType, Error, Result, Tensor};
+
+/// Evaluates `program`; the inputs are its tensors that are given, in order. Returns those of role `Output`.
+///
+/// # Errors
+/// `Invalid` for inputs that are not those of the program, bodies of another type than their target, and subscripts outside
+/// of a tensor.
+pub fn evaluate(program: &Program, inputs: &[&Tensor]) -> Result<Vec<Tensor>> {
+    let mut tensors: Vec<Tensor> = program.tensors.iter().map(|t| Tensor::zeros(t.dtype, &t.shape)).collect();
+    let given: Vec<usize> = (0..tensors.len()).filter(|&i| program.tensors[i].role.is_given()).collect();
+    let fits = |(&i, t): (&usize, &&Tensor)| (t.dtype, &t.shape) == (tensors[i].dtype, &tensors[i].shape);
+    if given.len() != inputs.len() || !given.iter().zip(inputs).all(fits) {
+        return Err(Error::Invalid("the inputs are not those of the program".into()));
+    }
+    given.into_iter().zip(inputs).for_each(|(i, input)| tensors[i] = (*input).clone());
+    for d in &program.definitions {
+        define(d, &mut tensors)?;
+    }
+    let outputs = tensors.into_iter().zip(&program.tensors).filter(|(_, t)| t.role == Role::Output);
+    Ok(outputs.map(|(t, _)| t).collect())
+}
+
+fn define(d: &Definition, tensors: &mut [Tensor]) -> Result<()> {
+    let dtype = tensors[d.target.0 as usize].dtype;
+    let wide = dtype.is_float() && matches!(d.reduce, Some(BinaryOp::Add | BinaryOp::Mul));
+    let own = if wide { DType::F64 } else { dtype };
+    for_each_point(&d.iterators[..d.outer], &mut |outer| {
+        let mut total = d.reduce.map(|op| Scalar::neutral(op, own)).transpose()?.map(Value::from);
+        let mut at = outer.to_vec();
+        for_each_point(&d.iterators[d.outer..], &mut |inner| {
+            at.truncate(d.outer);
+            at.extend(inner);
+            let instance = Instance { at: &at, tensors };
+            if d.conditions.iter().any(|c| instance.affine(c) < 0) {
+                return Ok(());
+            }
+            let x = instance.value(&d.body)?;
+            if x.dtype() != dtype {
+                return Err(Error::Invalid(format!("a body of type {} for a target of {dtype}", x.dtype())));
+            }
+            total = Some(match (d.reduce, total) {
+                (Some(op), Some(sum)) => scalar::accumulate(op, sum, if wide { scalar::cast(own, x) } else { x })?,
+                _ => x,
+            });
+            Ok(())
+        })?;
+        let Some(total) = total else { return Ok(()) };
+        let offset = {
+            let instance = Instance { at: outer, tensors };
+            let target = &tensors[d.target.0 as usize];
+            offset(target, d.write.iter().map(|w| Ok(instance.affine(w))))?
+        };
+        scalar::cast(dtype, total).store(&mut tensors[d.target.0 as usize].data[offset..offset + dtype.bytes()]);
+        Ok(())
+    })
+}
+
+/// Calls `f` on every point of a box, in lexicographic order.
+fn for_each_point(iterators: &[Iterator], f: &mut dyn FnMut(&[i64]) -> Result<()>) -> Result<()> {
+    if iterators.iter().any(|it| it.extent == 0) {
+        return Ok(());
+    }
+    let mut point = vec![0; iterators.len()];
+    'next: loop {
+        f(&point)?;
+        for (x, it) in point.iter_mut().zip(iterators).rev() {
+            *x += 1;
+            if *x < it.extent {
+                continue 'next;
+            }
+            *x = 0;
+        }
+        return Ok(());
+    }
+}
 
 /// Every instance of the statements with its time, sorted.
 pub fn instances(scop: &Scop, schedule: &Schedule) -> Vec<(Vec<i64>, StatementId, Vec<i64>)> {
     let mut out = vec![];
     for id in scop.ids() {
         let s = scop.statement(id);
-        let mut point = vec![0; s.iterators.len()];
-        'next: loop {
+        let mut add = |point: &[i64]| {
             if s.domain.iter().all(|c| c.evaluate(|v| point[v.0 as usize]) >= 0) {
-                out.push((schedule.time(id, &point), id, point.clone()));
+                out.push((schedule.time(id, point), id, point.to_vec()));
             }
-            for (x, it) in point.iter_mut().zip(&s.iterators).rev() {
-                *x += 1;
-                if *x < it.extent {
-                    continue 'next;
-                }
-                *x = 0;
-            }
-            break;
-        }
+            Ok(())
+        };
+        for_each_point(&s.iterators, &mut add).expect("points are only listed");
     }
     out.sort();
     out
 }
 
-/// Runs `scop` on `tensors`, one for each of its tensors.
+/// Runs `scop` on `tensors`, one for each of its tensors; panics where an access leaves its tensor.
 pub fn run(scop: &Scop, schedule: &Schedule, tensors: &mut [Tensor]) {
     for (_, id, point) in instances(scop, schedule) {
         let s = scop.statement(id);
-        let mut x = value(&s.body, &point, tensors);
-        let index: Vec<i64> = s.write.iter().map(|w| w.evaluate(|v| point[v.0 as usize])).collect();
+        let instance = Instance { at: &point, tensors };
+        let mut x = instance.value(&s.body).unwrap();
+        let at = offset(&tensors[s.target.0 as usize], s.write.iter().map(|w| Ok(instance.affine(w)))).unwrap();
         let t = &mut tensors[s.target.0 as usize];
-        let (dtype, at) = (t.dtype, offset(t, &index));
+        let dtype = t.dtype;
         let data = &mut t.data[at..at + dtype.bytes()];
         if let Some(op) = s.reduce {
             x = scalar::accumulate(op, Value::load(dtype, data), x).unwrap();
@@ -53,18 +122,17 @@ pub fn run(scop: &Scop, schedule: &Schedule, tensors: &mut [Tensor]) {
     }
 }
 
-/// The first byte of an element; panics outside of the tensor.
-pub fn offset(t: &Tensor, index: &[i64]) -> usize {
-    let flat = index.iter().zip(&t.shape).fold(0, |o, (i, n)| {
-        assert!((0..*n).contains(i), "{index:?} in {:?}", t.shape);
-        o * n + i
-    });
-    flat as usize * t.dtype.bytes()
-}
-
-/// An expression at one point of its iterators.
-pub fn value(e: &Expr, at: &[i64], tensors: &[Tensor]) -> Value {
-    Instance { at, tensors }.value(e).unwrap()
+/// The first byte of an element.
+fn offset(t: &Tensor, index: impl std::iter::Iterator<Item = Result<i64>>) -> Result<usize> {
+    let mut flat = 0;
+    for (i, n) in index.zip(&t.shape) {
+        let i = i?;
+        if !(0..*n).contains(&i) {
+            return Err(Error::Invalid(format!("the subscript {i} in a tensor of shape {:?}", t.shape)));
+        }
+        flat = flat * n + i;
+    }
+    Ok(flat as usize * t.dtype.bytes())
 }
 
 /// The values of iterators, and what tensors hold.
@@ -80,11 +148,12 @@ impl Point for Instance<'_> {
 
     fn load(&self, access: &Access) -> Result<Value> {
         if access.guard.iter().any(|g| self.affine(g) < 0) {
-            return Ok(Value::from(access.otherwise.expect("a value outside")));
+            let missing = || Error::Invalid("a guarded read without a value outside".into());
+            return access.otherwise.map(Value::from).ok_or_else(missing);
         }
         let t = &self.tensors[access.buffer.0 as usize];
-        let index = access.index.iter().map(|i| self.subscript(i)).collect::<Result<Vec<i64>>>()?;
-        Ok(Value::load(t.dtype, &t.data[offset(t, &index)..][..t.dtype.bytes()]))
+        let offset = offset(t, access.index.iter().map(|i| self.subscript(i)))?;
+        Ok(Value::load(t.dtype, &t.data[offset..offset + t.dtype.bytes()]))
     }
 }
 

@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 use tilewright::DType;
 use tilewright::Tensor;
-use tilewright::internal::graph::interpret::evaluate;
 use tilewright::internal::language::lowered::{Computation, LoweredProgram};
 use tilewright::internal::language::parser::parse;
+use tilewright::internal::poly::reference::evaluate;
 
 fn meaning(text: &str, sizes: &[(&str, i64)]) -> LoweredProgram {
     let file = parse("t.tile", text).unwrap_or_else(|e| panic!("{e}"));

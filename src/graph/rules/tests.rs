@@ -216,8 +216,8 @@ fn the_optimized_graph_computes_the_same() {
             optimize(&s.graph, &Target::avx512(), &EgraphOptions::default()).unwrap();
         assert!(report.stop == crate::graph::egraph::saturate::Stop::Saturated, "{name}: {report}");
         assert_close(
-            &crate::graph::interpret::network::run(&s.graph, &given).unwrap(),
-            &crate::graph::interpret::network::run(&out, &given).unwrap(),
+            &crate::graph::interpret::run(&s.graph, &given).unwrap(),
+            &crate::graph::interpret::run(&out, &given).unwrap(),
             name,
         );
     }

@@ -2,9 +2,7 @@
 
 use crate::codegen::Target;
 use crate::codegen::loopnest::{interpret, verify};
-use crate::expr::scalar;
-use crate::expr::scalar::Value;
-use crate::expr::{Access, BinaryOp, BufferId, Expr, Index, Scalar, UnaryOp};
+use crate::expr::{Access, BinaryOp, BufferId, Expr, Index, UnaryOp};
 use crate::expr::{Affine, Var};
 use crate::language;
 use crate::language::lowered::Computation;
@@ -15,7 +13,7 @@ use crate::poly::lower::state::Argument;
 use crate::poly::lower::{Kernel, lower};
 use crate::poly::normalize::array_expansion::expand;
 use crate::poly::normalize::build;
-use crate::poly::reference::{offset, value};
+use crate::poly::reference;
 use crate::poly::samples::{self, Conv, define, tensor, v, vars};
 use crate::poly::schedule::{Band, Node, Row, RowKind, Schedule};
 use crate::poly::scop::Scop;
@@ -62,47 +60,8 @@ fn compile_stages(p: &Program, name: &str, target: &Target) -> CompiledKernel {
     compiled
 }
 
-/// The definitions one by one, in the order of their iterators.
 fn evaluate(p: &Program, inputs: &[Tensor]) -> Vec<Tensor> {
-    let mut tensors: Vec<Tensor> = p.tensors.iter().map(|t| Tensor::zeros(t.dtype, &t.shape)).collect();
-    let mut inputs = inputs.iter();
-    for (i, t) in p.tensors.iter().enumerate() {
-        if matches!(t.role, Role::Input | Role::Constant) {
-            tensors[i] = inputs.next().unwrap().clone();
-        }
-    }
-    for d in &p.definitions {
-        let extents: Vec<i64> = d.iterators.iter().map(|i| i.extent).collect();
-        let mut seen = std::collections::HashSet::new();
-        for flat in 0..extents.iter().product::<i64>() {
-            let mut at = vec![0; extents.len()];
-            let mut rest = flat;
-            for (a, n) in at.iter_mut().zip(&extents).rev() {
-                (*a, rest) = (rest % n, rest / n);
-            }
-            let index: Vec<i64> = d.write.iter().map(|w| w.evaluate(|v| at[v.0 as usize])).collect();
-            let t = &tensors[d.target.0 as usize];
-            let (dtype, o) = (t.dtype, offset(t, &index));
-            let range = o..o + dtype.bytes();
-            if let Some(op) = d.reduce
-                && seen.insert(o)
-            {
-                Value::from(Scalar::neutral(op, dtype).unwrap())
-                    .store(&mut tensors[d.target.0 as usize].data[range.clone()]);
-            }
-            if d.conditions.iter().any(|c| c.evaluate(|v| at[v.0 as usize]) < 0) {
-                continue;
-            }
-            let mut x = value(&d.body, &at, &tensors);
-            if let Some(op) = d.reduce {
-                x = scalar::binary(op, Value::load(dtype, &tensors[d.target.0 as usize].data[range.clone()]), x)
-                    .unwrap();
-            }
-            x.store(&mut tensors[d.target.0 as usize].data[range]);
-        }
-    }
-    let outputs = p.tensors.iter().zip(tensors).filter(|(t, _)| t.role == Role::Output);
-    outputs.map(|(_, t)| t).collect()
+    reference::evaluate(p, &inputs.iter().collect::<Vec<_>>()).unwrap_or_else(|e| panic!("{e}"))
 }
 
 fn inputs(p: &Program) -> Vec<Tensor> {

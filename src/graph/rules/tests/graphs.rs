@@ -63,8 +63,8 @@ fn a_convolutional_network_runs_in_channels_last_with_one_transposition() {
     assert_eq!(count(&|op| matches!(op, Op::Binary(BinaryOp::Add))), 1, "{out}");
     assert!(report.extraction.gap().is_some_and(|g| g < 0.05), "{report}");
     assert_close(
-        &crate::graph::interpret::network::run(&s.graph, &given).unwrap(),
-        &crate::graph::interpret::network::run(&out, &given).unwrap(),
+        &crate::graph::interpret::run(&s.graph, &given).unwrap(),
+        &crate::graph::interpret::run(&out, &given).unwrap(),
         "network",
     );
 }
@@ -142,8 +142,8 @@ fn a_recognised_norm_has_small_constants() {
     let constants = out.values.iter().filter(|v| matches!(v.source, Source::Constant(_)));
     assert!(constants.clone().count() > 0 && constants.into_iter().all(|v| v.ty.elements() == 1), "{out}");
     assert_close(
-        &crate::graph::interpret::network::run(&s.graph, &given).unwrap(),
-        &crate::graph::interpret::network::run(&out, &given).unwrap(),
+        &crate::graph::interpret::run(&s.graph, &given).unwrap(),
+        &crate::graph::interpret::run(&out, &given).unwrap(),
         "norm",
     );
 }
@@ -171,7 +171,7 @@ fn rewriting_stops_after_the_number_asked_for() {
     let root = small_network(&mut s);
     s.graph.outputs = vec![root];
     let given = inputs(&mut s);
-    let expected = crate::graph::interpret::network::run(&s.graph, &given).unwrap();
+    let expected = crate::graph::interpret::run(&s.graph, &given).unwrap();
     let run = |stop_after| {
         let options = EgraphOptions { stop_after, ..EgraphOptions::default() };
         optimize(&s.graph, &Target::avx2(), &options).unwrap()
@@ -180,7 +180,7 @@ fn rewriting_stops_after_the_number_asked_for() {
     for n in (0..all).step_by(7) {
         let Optimized { graph: out, report, .. } = run(Some(n));
         assert_eq!(report.rules.iter().map(|r| r.1).sum::<usize>(), n, "{report}");
-        assert_close(&expected, &crate::graph::interpret::network::run(&out, &given).unwrap(), "stopped");
+        assert_close(&expected, &crate::graph::interpret::run(&out, &given).unwrap(), "stopped");
     }
 }
 
@@ -195,8 +195,8 @@ fn blocks_of_channels_are_chosen_where_they_are_cheapest() {
         let options = EgraphOptions { blocked, without: without.to_vec(), ..EgraphOptions::default() };
         let Optimized { graph: out, report, .. } = optimize(&s.graph, &Target::avx512(), &options).unwrap();
         assert_close(
-            &crate::graph::interpret::network::run(&s.graph, &given).unwrap(),
-            &crate::graph::interpret::network::run(&out, &given).unwrap(),
+            &crate::graph::interpret::run(&s.graph, &given).unwrap(),
+            &crate::graph::interpret::run(&out, &given).unwrap(),
             "blocks",
         );
         let blocked = |n: &&Node| matches!(n.op, Op::Conv { layout: Layout::Blocked(16), .. });
@@ -243,8 +243,8 @@ fn growth_is_limited_by_counts() {
         assert_eq!(windows, options.max_ilp_variables == 60, "{report}");
         assert!(report.extraction.chosen_ns <= report.extraction.greedy_ns);
         assert_close(
-            &crate::graph::interpret::network::run(&s.graph, &given).unwrap(),
-            &crate::graph::interpret::network::run(&out, &given).unwrap(),
+            &crate::graph::interpret::run(&s.graph, &given).unwrap(),
+            &crate::graph::interpret::run(&out, &given).unwrap(),
             "limited",
         );
     }

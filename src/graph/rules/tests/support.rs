@@ -142,8 +142,8 @@ fn assert_optimizes(s: &mut Sample, root: ValueId) {
         optimize(&s.graph, &Target::avx512(), &EgraphOptions::default()).unwrap();
     assert!(report.stop == crate::graph::egraph::saturate::Stop::Saturated, "{report}");
     assert_close(
-        &crate::graph::interpret::network::run(&s.graph, &given).unwrap(),
-        &crate::graph::interpret::network::run(&out, &given).unwrap(),
+        &crate::graph::interpret::run(&s.graph, &given).unwrap(),
+        &crate::graph::interpret::run(&out, &given).unwrap(),
         "inverse",
     );
 }

@@ -1,5 +1,6 @@
 //! Strips of lanes: an expression compiled to a list of operations, each of which runs over a whole strip.
 
+use crate::codegen::loopnest::row_major;
 use crate::expr::Affine;
 use crate::expr::scalar::{Number, Value, cast, f16_to_f32, f32_to_bf16, f32_to_f16, round_bf16, round_f16};
 use crate::expr::{Access, BinaryOp, CompareOp, Expr, Index, Scalar, UnaryOp};
@@ -436,7 +437,7 @@ impl Load {
             )))
         };
         let (mut base, mut stride) = (0, 0);
-        let step = strides(&tensor.shape);
+        let step = row_major(&tensor.shape);
         for (d, subscript) in self.index.iter().enumerate() {
             let Subscript::Affine(place) = subscript else { continue };
             let start = place.base(at);
@@ -576,13 +577,4 @@ fn accumulate<T: Number>(op: BinaryOp, sums: &mut [T], values: impl Iterator<Ite
         BinaryOp::Max => run!(BinaryOp::Max),
         _ => run!(op),
     }
-}
-
-/// Row-major distances.
-pub(super) fn strides(shape: &[i64]) -> Vec<i64> {
-    let mut out = vec![1; shape.len()];
-    for d in (1..shape.len()).rev() {
-        out[d - 1] = out[d] * shape[d];
-    }
-    out
 }

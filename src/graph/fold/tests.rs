@@ -4,6 +4,7 @@ use crate::graph::define::define;
 use crate::graph::fold;
 use crate::graph::infer::infer;
 use crate::graph::op::{F32, Layout, Op, PoolKind, ReduceOp, Window};
+use crate::poly::reference;
 use crate::runtime::DType;
 
 /// Small integers, so that sums are exact and equal in any order.
@@ -14,7 +15,13 @@ fn tensor(shape: &[i64], seed: u32) -> Tensor {
 }
 
 fn apply(op: &Op, inputs: &[&Tensor]) -> Tensor {
-    fold::evaluate(op, inputs).unwrap_or_else(|e| panic!("{op}: {e}")).remove(0)
+    let folded = fold::evaluate(op, inputs).unwrap_or_else(|e| panic!("{op}: {e}"));
+    let types: Vec<TensorType> = inputs.iter().map(|t| TensorType::of(t)).collect();
+    if !matches!(op, Op::Reshape { .. } | Op::Opaque { .. }) {
+        let defined = reference::evaluate(&define(op, &types).unwrap(), inputs).unwrap_or_else(|e| panic!("{op}: {e}"));
+        assert!(folded == defined, "{op}: folding differs from the definition");
+    }
+    folded.into_iter().next().unwrap()
 }
 
 fn window(rank: usize) -> Vec<Window> {
