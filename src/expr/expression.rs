@@ -291,6 +291,11 @@ impl Expr {
         self.rewrite(&mut |e| if let Expr::Load(access) = e { f(access) } else { e })
     }
 
+    /// Rewrites every read of one buffer, those inside index expressions first.
+    pub fn rewrite_reads(&self, buffer: BufferId, f: &mut impl FnMut(Access) -> Expr) -> Expr {
+        self.rewrite_loads(&mut |access| if access.buffer == buffer { f(access) } else { Expr::Load(access) })
+    }
+
     /// Replaces every variable, in subscripts, guards and index values.
     pub fn substitute(&self, map: &mut impl FnMut(Var) -> Affine) -> Expr {
         match self {

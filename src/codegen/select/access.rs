@@ -7,7 +7,7 @@ use crate::codegen::select::state::{Address, Branch};
 use crate::codegen::select::state::{LANE, LocalMode, Selector, Step, lane_range};
 use crate::codegen::select::statements::Span;
 use crate::codegen::select::tree::{Node, Pointer, Root};
-use crate::codegen::select::value::lane_of;
+use crate::codegen::select::value::{dtype_range, lane_of};
 use crate::codegen::vcode::{Addr, Gpr, GprOp, Inst, Lane, LaneRange, VBinary, VType, Vreg};
 use crate::expr::Affine;
 use crate::expr::{Access, BinaryOp, BufferId, CompareOp, Expr, Index, Scalar};
@@ -104,13 +104,7 @@ impl Selector<'_> {
                 let size = self.element(a.buffer);
                 let (addr, span) = self.operand(a.buffer, &a.linear.scale(size), size);
                 let mem = if dtype == DType::Bool { DType::U8 } else { dtype };
-                let range = match dtype {
-                    DType::Bool => (0, 1),
-                    DType::U8 => (0, 255),
-                    DType::I8 => (-128, 127),
-                    DType::I32 => (i32::MIN as i64, i32::MAX as i64),
-                    _ => UNKNOWN,
-                };
+                let range = dtype_range(dtype).unwrap_or(UNKNOWN);
                 let var = self.integer_node(range, Some(span), |var| Node::LoadInt { var, addr, mem });
                 Some(Affine::var(var))
             }

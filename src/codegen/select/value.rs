@@ -98,7 +98,7 @@ fn int_range(nest: &LoopNest, facts: &Facts, resolve: &dyn Fn(&Affine) -> Affine
 }
 
 /// The values of a narrow integer type.
-fn dtype_range(dtype: DType) -> Option<(i64, i64)> {
+pub fn dtype_range(dtype: DType) -> Option<(i64, i64)> {
     match dtype {
         DType::I32 => Some((i32::MIN as i64, i32::MAX as i64)),
         DType::I8 => Some((-128, 127)),

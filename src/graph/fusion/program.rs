@@ -115,22 +115,19 @@ fn renumber(mut definition: Definition, map: &[Bound]) -> Result<Definition> {
         }
         Bound::Scalar(_) => return Err(Error::Internal("an operator writes its input".into())),
     }
-    definition.body = definition.body.rewrite(&mut |e| match e {
-        Expr::Load(mut access) => match map[access.buffer.0 as usize] {
-            Bound::Buffer(b) => {
-                access.buffer = b;
-                Expr::Load(access)
+    definition.body = definition.body.rewrite_loads(&mut |mut access| match map[access.buffer.0 as usize] {
+        Bound::Buffer(b) => {
+            access.buffer = b;
+            Expr::Load(access)
+        }
+        Bound::Slice(b, axis, offset) => {
+            access.buffer = b;
+            if let Index::Affine(place) = &mut access.index[axis] {
+                *place = std::mem::take(place).offset(offset);
             }
-            Bound::Slice(b, axis, offset) => {
-                access.buffer = b;
-                if let Index::Affine(place) = &mut access.index[axis] {
-                    *place = std::mem::take(place).offset(offset);
-                }
-                Expr::Load(access)
-            }
-            Bound::Scalar(s) => guarded(s, &access.guard, access.otherwise),
-        },
-        e => e,
+            Expr::Load(access)
+        }
+        Bound::Scalar(s) => guarded(s, &access.guard, access.otherwise),
     });
     Ok(definition)
 }

@@ -59,13 +59,10 @@ pub fn expand(scop: &Scop) -> Result<Scop> {
                     s.target = target;
                     s.write.splice(0..0, index.iter().cloned());
                 }
-                s.body = s.body.rewrite(&mut |e| match e {
-                    Expr::Load(mut a) if a.buffer == tensor => {
-                        a.buffer = target;
-                        a.index.splice(0..0, index.iter().cloned().map(Index::Affine));
-                        Expr::Load(a)
-                    }
-                    e => e,
+                s.body = s.body.rewrite_reads(tensor, &mut |mut a| {
+                    a.buffer = target;
+                    a.index.splice(0..0, index.iter().cloned().map(Index::Affine));
+                    Expr::Load(a)
                 });
             }
         }

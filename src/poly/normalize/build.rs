@@ -105,12 +105,9 @@ fn drop_unit_dimensions(program: &Program, tensors: &mut [TensorDecl]) -> Vec<De
         .iter()
         .map(|d| Definition {
             write: (0..d.write.len()).filter(|&k| keep(d.target, k)).map(|k| d.write[k].clone()).collect(),
-            body: d.body.rewrite(&mut |e| match e {
-                Expr::Load(a) => Expr::Load(Access {
-                    index: (0..a.index.len()).filter(|&k| keep(a.buffer, k)).map(|k| a.index[k].clone()).collect(),
-                    ..a
-                }),
-                e => e,
+            body: d.body.rewrite_loads(&mut |a| {
+                let index = (0..a.index.len()).filter(|&k| keep(a.buffer, k)).map(|k| a.index[k].clone()).collect();
+                Expr::Load(Access { index, ..a })
             }),
             ..d.clone()
         })
@@ -189,24 +186,23 @@ fn normalize(mut d: Definition, tensors: &[TensorDecl]) -> Option<Definition> {
 /// Drops the guards that the bounds or one of the conditions imply; a read that never happens becomes its other value.
 fn simplify_guards(body: &Expr, iterators: &[Iterator], conditions: &[Affine]) -> Expr {
     let range = |v: Var| (0, iterators[v.0 as usize].extent - 1);
-    body.rewrite(&mut |e| match e {
-        Expr::Load(mut a) if !a.guard.is_empty() => {
-            if let Some(o) = a.otherwise
-                && a.guard.iter().any(|g| g.bounds(range).1 < 0)
-            {
-                return Expr::Const(o);
-            }
-            a.guard.retain(|g| {
-                g.bounds(range).0 < 0 && !conditions.iter().any(|c| g.add_scaled(c, -1).bounds(range).0 >= 0)
-            });
-            a.guard.sort();
-            a.guard.dedup();
-            if a.guard.is_empty() {
-                a.otherwise = None;
-            }
-            Expr::Load(a)
+    body.rewrite_loads(&mut |mut a| {
+        if a.guard.is_empty() {
+            return Expr::Load(a);
         }
-        e => e,
+        if let Some(o) = a.otherwise
+            && a.guard.iter().any(|g| g.bounds(range).1 < 0)
+        {
+            return Expr::Const(o);
+        }
+        a.guard
+            .retain(|g| g.bounds(range).0 < 0 && !conditions.iter().any(|c| g.add_scaled(c, -1).bounds(range).0 >= 0));
+        a.guard.sort();
+        a.guard.dedup();
+        if a.guard.is_empty() {
+            a.otherwise = None;
+        }
+        Expr::Load(a)
     })
 }
 
@@ -320,14 +316,11 @@ fn substituted(
         .iter()
         .map(|d| {
             let mut possible = true;
-            let body = d.body.rewrite(&mut |e| match e {
-                Expr::Load(a) if a.buffer == producer.target => {
-                    expand(&a, &value, &dimension, tensors).unwrap_or_else(|| {
-                        possible = false;
-                        Expr::Load(a)
-                    })
-                }
-                e => e,
+            let body = d.body.rewrite_reads(producer.target, &mut |a| {
+                expand(&a, &value, &dimension, tensors).unwrap_or_else(|| {
+                    possible = false;
+                    Expr::Load(a)
+                })
             });
             let body = rounding::tidy(&body, tensors);
             possible &= size(&body) <= MAX_NODES || body == d.body;

@@ -5,8 +5,8 @@
 //! iterator that reads it whole becomes two, `i = s·g + f`. So what follows a grouped operator has the loops of that
 //! operator and can be fused with it.
 
-use crate::expr::{Access, BufferId, Expr, Index};
 use crate::expr::{Affine, Var};
+use crate::expr::{BufferId, Expr, Index};
 use crate::poly::statement::{Definition, Iterator, Role, TensorDecl};
 
 /// Splits temporaries until no dimension is written with two digits.
@@ -84,14 +84,11 @@ impl Digits {
             self.split_iterator(d, v);
         }
         let digits = |a: &Affine| self.digits(a, d).expect("found");
-        let body = d.body.rewrite(&mut |e| match e {
-            Expr::Load(Access { buffer, mut index, guard, otherwise }) if buffer == self.tensor => {
-                let (high, low) = digits(index[self.dimension].affine().expect("found"));
-                index[self.dimension] = Index::Affine(high);
-                index.insert(self.dimension + 1, Index::Affine(low));
-                Expr::Load(Access { buffer, index, guard, otherwise })
-            }
-            e => e,
+        let body = d.body.rewrite_reads(self.tensor, &mut |mut a| {
+            let (high, low) = digits(a.index[self.dimension].affine().expect("found"));
+            a.index[self.dimension] = Index::Affine(high);
+            a.index.insert(self.dimension + 1, Index::Affine(low));
+            Expr::Load(a)
         });
         if d.target == self.tensor {
             let (high, low) = digits(&d.write[self.dimension]);

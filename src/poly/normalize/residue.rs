@@ -144,13 +144,10 @@ impl Strided {
             let (v, _, class) = single(a).expect("found");
             (self.classes[class as usize], Affine::var(v))
         };
-        d.body = d.body.rewrite(&mut |e| match e {
-            Expr::Load(mut a) if a.buffer == self.tensor => {
-                let (buffer, subscript) = locate(a.index[self.dimension].affine().expect("found"));
-                a.index[self.dimension] = Index::Affine(subscript);
-                Expr::Load(Access { buffer, ..a })
-            }
-            e => e,
+        d.body = d.body.rewrite_reads(self.tensor, &mut |mut a| {
+            let (buffer, subscript) = locate(a.index[self.dimension].affine().expect("found"));
+            a.index[self.dimension] = Index::Affine(subscript);
+            Expr::Load(Access { buffer, ..a })
         });
         if d.target == self.tensor {
             let (target, subscript) = locate(&d.write[self.dimension]);

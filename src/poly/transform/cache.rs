@@ -5,7 +5,7 @@ use super::insert::{
     settled, statement_name,
 };
 use crate::expr::syntax::Name;
-use crate::expr::{Affine, Var};
+use crate::expr::{Access, Affine, Var};
 use crate::expr::{BufferId, Expr};
 use crate::poly::normalize::array_expansion::runs_before;
 use crate::poly::packing::Packing;
@@ -283,12 +283,6 @@ fn redirect(scop: &mut Scop, statements: &[StatementId], from: BufferId, to: Buf
         if s.target == from {
             s.target = to;
         }
-        s.body = s.body.rewrite(&mut |e| match e {
-            Expr::Load(mut a) if a.buffer == from => {
-                a.buffer = to;
-                Expr::Load(a)
-            }
-            e => e,
-        });
+        s.body = s.body.rewrite_reads(from, &mut |a| Expr::Load(Access { buffer: to, ..a }));
     }
 }

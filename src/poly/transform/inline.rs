@@ -66,14 +66,11 @@ pub fn compute_inline(before: &Transformed, name: &Name) -> Result<Transformed> 
     let dimension: Vec<usize> = (0..rank).collect();
     for &reader in &value.readers {
         let mut possible = true;
-        let inlined = scop.statement(reader).body.rewrite(&mut |e| match e {
-            Expr::Load(a) if a.buffer == value.tensor => {
-                expand(&a, &body, &dimension, &scop.tensors).unwrap_or_else(|| {
-                    possible = false;
-                    Expr::Load(a)
-                })
-            }
-            e => e,
+        let inlined = scop.statement(reader).body.rewrite_reads(value.tensor, &mut |a| {
+            expand(&a, &body, &dimension, &scop.tensors).unwrap_or_else(|| {
+                possible = false;
+                Expr::Load(a)
+            })
         });
         if !possible {
             return refuse(format!(
