@@ -19,7 +19,7 @@ mod table;
 use super::inputs;
 use super::progress::Progress;
 use crate::compare::arguments::Arguments;
-use crate::compare::report::Report;
+use crate::compare::report::ComparisonReport;
 use crate::model_arguments::{ModelArguments, print};
 use limits::Machine;
 use tilewright::internal::runtime::{file, text};
@@ -71,7 +71,7 @@ impl Arguments {
             let network = prepared.measure(&machine, self.seconds, progress)?;
             (machine, vec![], Some(network))
         };
-        let report = Report {
+        let report = ComparisonReport {
             file: self.file.display().to_string(),
             version: env!("CARGO_PKG_VERSION"),
             target: target.name.clone(),

@@ -6,7 +6,7 @@ use super::network::{Kernel, Network};
 use super::plot::{self, Bar, DARK, LIGHT, MIDDLE, Point};
 use super::program::{Origin, Program, Schedule};
 use super::table::{self, milliseconds, operations, percent};
-use crate::compare::report::Report;
+use crate::compare::report::ComparisonReport;
 use std::fmt::Write;
 use tilewright::internal::pipeline::report::bytes;
 
@@ -26,7 +26,7 @@ mark { background: #ffe9a8; font-weight: bold; } summary { font-weight: 600; cur
 ";
 
 /// The whole page.
-pub fn page(report: &Report) -> String {
+pub fn page(report: &ComparisonReport) -> String {
     let mut out = String::from("<!doctype html><html lang=en><meta charset=utf-8>");
     out.push_str("<meta name=viewport content='width=device-width, initial-scale=1'>");
     let (file, target) = (escape(&report.file), &report.target);

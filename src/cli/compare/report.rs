@@ -8,7 +8,7 @@ use serde::Serialize;
 /// The output of `--json`. Names and fields are a contract; times are in milliseconds, rates in GFLOP/s and GB/s,
 /// shares between 0 and 1, sizes in bytes.
 #[derive(Serialize)]
-pub struct Report {
+pub struct ComparisonReport {
     pub file: String,
     pub version: &'static str,
     pub target: String,
@@ -21,7 +21,7 @@ pub struct Report {
     pub network: Option<Network>,
 }
 
-impl Report {
+impl ComparisonReport {
     /// Lists the schedules that were refused and those with wrong results.
     pub fn failures(&self) -> Vec<String> {
         let schedules = self.programs.iter().flat_map(|p| p.schedules.iter().map(move |s| (&p.name, s)));

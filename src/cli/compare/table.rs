@@ -4,12 +4,12 @@ use super::contest::Times;
 use super::limits::{Machine, Work};
 use super::network::Network;
 use super::program::{Origin, Program};
-use crate::compare::report::Report;
+use crate::compare::report::ComparisonReport;
 use std::fmt::Write;
 use tilewright::internal::pipeline::report::bytes;
 
 /// The whole comparison for a terminal.
-pub fn text(report: &Report) -> String {
+pub fn text(report: &ComparisonReport) -> String {
     let mut out = String::new();
     for p in &report.programs {
         program(&mut out, p, report);
@@ -20,7 +20,7 @@ pub fn text(report: &Report) -> String {
     out
 }
 
-fn program(out: &mut String, p: &Program, report: &Report) {
+fn program(out: &mut String, p: &Program, report: &ComparisonReport) {
     let sizes: Vec<String> = p.sizes.iter().map(|(name, size)| format!("{name}={size}")).collect();
     let sizes = if sizes.is_empty() { String::new() } else { format!(" ({})", sizes.join(", ")) };
     heading(out, &format!("{}{sizes}", p.name), &p.work, &report.machine, &report.target);
@@ -85,7 +85,7 @@ fn row(cells: &[String; 11]) -> String {
     format!("  {name:24} {}", rest.join(" "))
 }
 
-fn network(out: &mut String, n: &Network, report: &Report) {
+fn network(out: &mut String, n: &Network, report: &ComparisonReport) {
     heading(out, &n.name, &n.work, &report.machine, &report.target);
     for (name, t) in [("ilp", &n.ilp), ("untransformed", &n.untransformed)] {
         let Times { min, q1, median, q3, runs } = t;
