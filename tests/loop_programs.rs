@@ -206,6 +206,17 @@ fn programs_without_rows_keep_their_order_and_say_so() {
     }
 }
 
+/// One array element is written again in each of 40 loops: pairs of instances have 80 dimensions.
+#[test]
+fn forty_loops_of_two_iterations_compile() {
+    let loops: String = (0..40).map(|i| format!("for q{i} in 0..N ")).collect();
+    let text = format!("loop p(N) {{ inout f32 A[N] {loops} A[q0] = A[q0] + 1 }}");
+    let model = model(&text);
+    let options = Options { dims: BTreeMap::from([("N".to_string(), 2)]), ..Options::default() };
+    let schedule = model.explain(&options, Stage::Schedule, None).unwrap();
+    assert!(schedule.contains("original order") && !schedule.contains("operations"), "{schedule}");
+}
+
 #[test]
 fn what_never_runs_leaves_its_arrays_as_they_are() {
     let options = Options { dims: BTreeMap::from([("N".to_string(), 1)]), ..Options::default() };

@@ -5,7 +5,7 @@ use crate::expr::{Affine, Var};
 use crate::poly::schedule::{Node, Schedule, TimeDimension};
 use crate::poly::scop::Scop;
 use crate::poly::sets::isl::Isl;
-use crate::poly::sets::polyhedron::{Polyhedron, Reduced, orthogonal_complement};
+use crate::poly::sets::polyhedron::{Polyhedron, orthogonal_complement};
 use crate::poly::statement::{Statement, StatementId};
 use crate::poly::storage::is_fixed;
 use crate::runtime::{Error, Result};
@@ -85,7 +85,7 @@ impl Statement {
                 for a in guard.iter().chain([&form]) {
                     outside.inequalities.push(outside.form(a, 0));
                 }
-                if !Reduced::new(&outside).empty && !isl.is_empty(&outside)? {
+                if !isl.is_empty(&outside)? {
                     return Ok(false);
                 }
             }

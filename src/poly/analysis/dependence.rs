@@ -273,7 +273,7 @@ fn add(
         }
         let reduced = Reduced::new(&d.relation);
         let exact = reduced.equalities.is_empty() && reduced.inequalities.is_empty();
-        if !reduced.empty && (exact || !isl.is_empty(&d.relation)?) {
+        if !reduced.empty && (exact || !isl.is_empty_reduced(&d.relation, &reduced)?) {
             out.list.push(d);
         }
     }
@@ -304,7 +304,7 @@ pub fn reads_sums(s: &Statement, same: &[Affine], isl: &Isl) -> Result<bool> {
                 p.equalities.push(difference(&p.form(w, 0), &p.form(r, n)));
             }
         }
-        if !Reduced::new(&p).empty && !isl.is_empty(&p)? {
+        if !isl.is_empty(&p)? {
             return Ok(true);
         }
     }

@@ -162,7 +162,7 @@ impl Unsatisfied {
 
     /// Returns true if no pairs are left.
     pub fn is_empty(&self, isl: &Isl) -> Result<bool> {
-        Ok(self.reduced.empty || isl.is_empty(&self.relation)?)
+        isl.is_empty_reduced(&self.relation, &self.reduced)
     }
 
     /// The pairs left after `row`, `None` when intervals show that none are.
@@ -176,20 +176,17 @@ impl Unsatisfied {
 
     /// Returns true if the row orders no pair against the dependence.
     pub fn respects(&self, scop: &Scop, d: &Dependence, row: &Row, isl: &Isl) -> Result<bool> {
-        Ok(self.range(&self.distance(scop, d, row)).0 >= Some(0) || is_empty(&self.apart(scop, d, row, 1, true), isl)?)
+        Ok(self.range(&self.distance(scop, d, row)).0 >= Some(0) || isl.is_empty(&self.apart(scop, d, row, 1, true))?)
     }
 
     /// Returns true if the row runs the two instances of every pair at the same time.
     pub fn coincides(&self, scop: &Scop, d: &Dependence, row: &Row, isl: &Isl) -> Result<bool> {
         Ok(self.range(&self.distance(scop, d, row)) == (Some(0), Some(0))
-            || is_empty(&self.apart(scop, d, row, 1, true), isl)?
-                && is_empty(&self.apart(scop, d, row, 1, false), isl)?)
+            || isl.is_empty(&self.apart(scop, d, row, 1, true))?
+                && isl.is_empty(&self.apart(scop, d, row, 1, false))?)
     }
 }
 
-fn is_empty(p: &Polyhedron, isl: &Isl) -> Result<bool> {
-    Ok(Reduced::new(p).empty || isl.is_empty(p)?)
-}
 
 struct Walk<'a> {
     scop: &'a Scop,

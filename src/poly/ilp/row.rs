@@ -64,7 +64,7 @@ impl<'a> Scheduler<'a> {
             for (complement, id) in complements.iter().zip(group).filter(|(c, _)| !c.is_empty()) {
                 let mut sum = Linear::default();
                 for (k, r) in complement.iter().enumerate() {
-                    let sign = if sign >> k & 1 == 1 { -1 } else { 1 };
+                    let sign = if sign.checked_shr(k as u32).is_some_and(|s| s & 1 == 1) { -1 } else { 1 };
                     let mut linear = Linear::default();
                     let single = r.iter().filter(|&&c| c != 0).count() == 1;
                     for (i, &c) in r.iter().enumerate() {

@@ -281,7 +281,7 @@ impl Lowering<'_> {
         let mut shadows = vec![];
         for &id in statements {
             let p = self.instances(id, inside);
-            if !is_empty(&p, isl)? {
+            if !isl.is_empty(&p)? {
                 shadows.push((id, isl.project(&p, inside.vars.len())?));
             }
         }
@@ -352,7 +352,7 @@ impl Lowering<'_> {
         }
         let mut loops = inside.context.clone();
         loops.inequalities.extend(own.inequalities.iter().cloned());
-        if is_empty(&loops, isl)? {
+        if isl.is_empty(&loops)? {
             return Ok(said);
         }
         let rest = isl.gist(&said, &isl.project(&loops, outer)?)?;
@@ -384,7 +384,7 @@ impl Lowering<'_> {
         if !local {
             for &id in statements {
                 let mut p = self.instances(id, &inside);
-                if is_empty(&p, isl)? {
+                if isl.is_empty(&p)? {
                     return Ok(None);
                 }
                 // The points are what the domain leaves of them.
@@ -485,7 +485,7 @@ impl Lowering<'_> {
         let asked = if partial {
             // The instances for some value of the iterators that are not yet known.
             let p = self.instances(id, site);
-            if is_empty(&p, isl)? {
+            if isl.is_empty(&p)? {
                 return Ok(vec![]);
             }
             lift(&isl.project(&p, site.vars.len())?, dims)
@@ -510,7 +510,7 @@ impl Lowering<'_> {
         let mut exists = scope.context.clone();
         exists.inequalities.extend(asked.inequalities.iter().cloned());
         exists.equalities.extend(asked.equalities.iter().cloned());
-        if is_empty(&exists, isl)? {
+        if isl.is_empty(&exists)? {
             return Ok(vec![]);
         }
         let open = isl.gist(&asked, &scope.context)?;
@@ -522,9 +522,6 @@ impl Lowering<'_> {
     }
 }
 
-fn is_empty(p: &Polyhedron, isl: &Isl) -> Result<bool> {
-    Ok(Reduced::new(p).empty || isl.is_empty(p)?)
-}
 
 /// The form and the divisor of which these bounds say that the last variable is the quotient.
 fn quotient(bounds: &Polyhedron) -> Option<(Form, i64)> {

@@ -14,7 +14,7 @@ use crate::expr::{Affine, Var};
 use crate::poly::schedule::{Node, Row};
 use crate::poly::scop::Scop;
 use crate::poly::sets::isl::Isl;
-use crate::poly::sets::polyhedron::{Polyhedron, Reduced, minus};
+use crate::poly::sets::polyhedron::{Polyhedron, minus};
 use crate::poly::statement::{Role, StatementId, TensorDecl};
 use crate::runtime::Result;
 
@@ -225,7 +225,7 @@ impl Expander<'_> {
             }
             let form = outside.form(&at(&condition), 0);
             outside.inequalities.push(minus(-1, &form));
-            if !Reduced::new(&outside).empty && !self.isl.is_empty(&outside)? {
+            if !self.isl.is_empty(&outside)? {
                 return Ok(false);
             }
         }

@@ -11,7 +11,7 @@ use crate::expr::Index;
 use crate::poly::schedule::{Band, Node, Row, Schedule};
 use crate::poly::scop::Scop;
 use crate::poly::sets::isl::Isl;
-use crate::poly::sets::polyhedron::{Polyhedron, Reduced, plus};
+use crate::poly::sets::polyhedron::{Polyhedron, plus};
 use crate::poly::statement::{Statement, StatementId};
 use crate::runtime::Result;
 
@@ -124,7 +124,7 @@ impl Splitter {
             let domain = [domain.clone(), more].concat();
             let mut exists = Polyhedron::domain(s);
             domain.iter().for_each(|c| exists.inequalities.push(exists.form(c, 0)));
-            if !Reduced::new(&exists).empty && !self.isl.is_empty(&exists)? {
+            if !self.isl.is_empty(&exists)? {
                 let (ids, child) = self.pieces(s, id, (rows, cuts), at + 1, domain, piece)?;
                 parts.push((ids.clone(), around(&rows[at], id, &ids, child)));
             }
@@ -138,7 +138,7 @@ impl Splitter {
             let mut p = Polyhedron::domain(s);
             let row = p.form(&form.scale(side), 0);
             p.inequalities.push(plus(&row, -1));
-            if Reduced::new(&p).empty || self.isl.is_empty(&p)? {
+            if self.isl.is_empty(&p)? {
                 return Ok(false);
             }
         }

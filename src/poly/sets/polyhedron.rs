@@ -2,7 +2,8 @@
 //!
 //! A form over `n` variables is a row of `n` coefficients and a constant. [`Reduced`] eliminates the equalities with a
 //! unit coefficient and propagates intervals: all that is needed for boxes joined by subscripts such as `h + r - 1`.
-//! Its answers are one-sided: `empty` and the ranges are proofs; where they prove nothing, [`super::isl`] decides exactly.
+//! Its answers are one-sided: `empty`, the ranges and a [`Reduced::point`] are proofs; where they prove nothing, [`super::isl`]
+//! decides exactly.
 
 use crate::expr::Affine;
 
@@ -312,6 +313,35 @@ impl Reduced {
         self.empty |= self.inequalities.iter().any(|e| matches!(self.range(e).1, Some(hi) if hi < 0));
     }
 
+    /// A point of `p`, the polyhedron that this was made of, where one is near at hand: with all free variables at their least
+    /// or greatest values, or each at its least after what those before it leave.
+    pub fn point(&self, p: &Polyhedron) -> Option<Vec<i64>> {
+        let inside = |free: Vec<i64>| {
+            let point: Vec<i64> = self.forms.iter().map(|f| evaluate(f, &free)).collect();
+            p.contains(&point).then_some(point)
+        };
+        let ends = |ranges: &[Range], end: fn(&Range) -> Option<i64>| ranges.iter().map(end).collect::<Option<_>>();
+        let least = |r: &Range| r.0.or(r.1);
+        if let Some(point) = ends(&self.ranges, least).and_then(inside) {
+            return Some(point);
+        }
+        if let Some(point) = ends(&self.ranges, |r| r.1.or(r.0)).and_then(inside) {
+            return Some(point);
+        }
+        let mut rest = self.clone();
+        for v in 0..rest.free {
+            let value = least(&rest.ranges[v])?;
+            if rest.ranges[v] != (Some(value), Some(value)) {
+                rest.ranges[v] = (Some(value), Some(value));
+                rest.propagate();
+            }
+            if rest.empty {
+                return None;
+            }
+        }
+        ends(&rest.ranges, least).and_then(inside)
+    }
+
     /// The form over the variables of the polyhedron, over the free variables.
     pub fn pull(&self, form: &[i64]) -> Form {
         let mut out = vec![0; self.free + 1];
@@ -411,6 +441,26 @@ mod tests {
         assert_eq!(r.range(&r.pull(&[1, -1, 0, 0])), (Some(-1), Some(1)));
         p.inequalities.push(vec![-1, 1, 0, -2]);
         assert!(Reduced::new(&p).empty);
+    }
+
+    #[test]
+    fn a_point_near_at_hand_is_inside() {
+        // 0 ≤ x, y, z ≤ 9 and: x < y; x + y = 9, where the ends of the ranges fail; 2x = 2y + 1, where nothing is near.
+        let mut p = Polyhedron { dims: 3, ..Default::default() };
+        for v in 0..3 {
+            let mut low = vec![0; 4];
+            low[v] = 1;
+            p.inequalities.extend([minus(9, &low), low]);
+        }
+        let point = |p: &Polyhedron| Reduced::new(p).point(p);
+        assert_eq!(point(&p), Some(vec![0, 0, 0]));
+        p.inequalities.push(vec![-1, 1, 0, -1]);
+        assert_eq!(point(&p), Some(vec![0, 1, 0]));
+        p.inequalities.extend([vec![2, 3, 1, -30], vec![-2, -3, -1, 32]]);
+        let found = point(&p).unwrap();
+        assert!(p.contains(&found), "{found:?}");
+        p.equalities.push(vec![2, -2, 0, -1]);
+        assert_eq!(point(&p), None);
     }
 
     #[test]

@@ -5,7 +5,7 @@ use crate::expr::{BufferId, Index};
 use crate::poly::schedule::{Node, Row, RowKind, Schedule, TimeDimension};
 use crate::poly::scop::Scop;
 use crate::poly::sets::isl::Isl;
-use crate::poly::sets::polyhedron::{Polyhedron, Reduced, difference, minus, plus};
+use crate::poly::sets::polyhedron::{Polyhedron, difference, minus, plus};
 use crate::poly::statement::{Iterator, StatementId, TensorDecl};
 use crate::poly::storage::Private;
 use crate::poly::transform::state::Transformed;
@@ -135,7 +135,7 @@ impl InsertionPoint {
                     p.equalities.push(equal);
                 }
             }
-            if !Reduced::new(&p).empty && !isl.is_empty(&p)? {
+            if !isl.is_empty(&p)? {
                 shadows.push(isl.project(&p, keep)?);
             }
         }

@@ -14,7 +14,7 @@ use crate::poly::analysis::legality::instance_name;
 use crate::poly::schedule::Row;
 use crate::poly::scop::Scop;
 use crate::poly::sets::isl::Isl;
-use crate::poly::sets::polyhedron::{Polyhedron, Reduced, difference};
+use crate::poly::sets::polyhedron::{Polyhedron, difference};
 use crate::poly::statement::{Role, Statement, StatementId};
 use crate::poly::transform::tree_edit::refuse;
 use crate::runtime::Result;
@@ -109,7 +109,7 @@ pub fn check_sources(scop: &Scop, value: &Value, same: &[Row], isl: &Isl) -> Res
                             let mut p = all.clone();
                             p.conjoin(&after, &[&ys[..], &zs].concat()[..after.dims.min(ys.len() + zs.len())]);
                             p.conjoin(&before, &[&zs[..], &xs].concat()[..before.dims.min(zs.len() + xs.len())]);
-                            if Reduced::new(&p).empty || isl.is_empty(&p)? {
+                            if isl.is_empty(&p)? {
                                 continue;
                             }
                             let point = isl.first_point(&p)?.unwrap_or_default();

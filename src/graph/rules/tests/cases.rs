@@ -80,7 +80,7 @@ impl Case {
         for id in (0..network.egraph.nodes().len()).map(Id::from) {
             let term = network.egraph.id_to_node(id).clone();
             for (a, b) in rule.apply(&mut network, id, &term) {
-                let run = |id| interpret::network::run(&graph_of(&network, &s.graph, id), &given).unwrap();
+                let run = |id| interpret::run(&graph_of(&network, &s.graph, id), &given).unwrap();
                 assert_close(&run(a), &run(b), rule.name);
                 let left = (network.find(a) != network.find(id)).then(|| print(&network, &names, a) + " == ");
                 out.push(format!("=> {}{}", left.unwrap_or_default(), print(&network, &names, b)));

@@ -1,6 +1,6 @@
 //! Private storage: memory for the elements of a temporary that one iteration of some loops needs.
 
-use super::{Site, both, is_empty};
+use super::{Site, both};
 use crate::codegen::loopnest::Stmt;
 use crate::expr::Affine;
 use crate::expr::{BufferId, Index};
@@ -74,7 +74,7 @@ impl Lowering<'_> {
                 equal[dims - 1] -= 1;
                 p.equalities.push(equal);
                 guard.iter().for_each(|g| p.inequalities.push(p.form(g, dims)));
-                if !is_empty(&p, isl)? {
+                if !isl.is_empty(&p)? {
                     shadows.push(isl.project(&p, dims)?);
                 }
             }

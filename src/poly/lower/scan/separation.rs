@@ -1,7 +1,7 @@
 //! Separation of full and partial tiles: a loop is divided into the part in which no statement needs a condition, and
 //! the rest.
 
-use super::{FixedRow, MAX_STORES, Shadow, Site, both, expands, is_empty, rows_below};
+use super::{FixedRow, MAX_STORES, Shadow, Site, both, expands, rows_below};
 use crate::poly::lower::state::Lowering;
 use crate::poly::schedule::{Node, Row};
 use crate::poly::sets::isl::Isl;
@@ -30,7 +30,7 @@ impl Lowering<'_> {
             let mut here = inside.clone();
             here.require(own);
             here.require(&region);
-            if !is_empty(&here.context, isl)? {
+            if !isl.is_empty(&here.context)? {
                 regions.push((region, here.context));
             }
         }
@@ -78,7 +78,7 @@ impl Lowering<'_> {
         let mut with = Polyhedron { dims, ..Polyhedron::default() };
         with.inequalities = both(&open).into_iter().filter(|f| f[dims - 1] != 0).collect();
         context.inequalities.extend(with.inequalities.iter().cloned());
-        Ok(if is_empty(&context, isl)? { vec![] } else { with.inequalities })
+        Ok(if isl.is_empty(&context)? { vec![] } else { with.inequalities })
     }
 
     /// Returns the conditions on the variables in scope under which all points of the blocks exist: the constraints on
@@ -102,7 +102,7 @@ impl Lowering<'_> {
             e[dims + k] -= 1;
             p.equalities.push(e);
         }
-        if is_empty(&p, isl)? {
+        if isl.is_empty(&p)? {
             return Ok(vec![]);
         }
         let shadow = isl.project(&p, dims + m)?;

@@ -1,6 +1,6 @@
 //! Wavefronts of two rows of tiles (Lamport 1974): one parallel loop with barriers.
 
-use super::{Site, both, condition, is_empty};
+use super::{Site, both, condition};
 use crate::codegen::loopnest::{LoopKind, Stmt};
 use crate::expr::Affine;
 use crate::poly::lower::loop_over;
@@ -43,7 +43,7 @@ impl Lowering<'_> {
         let mut shadows = vec![];
         for &id in statements {
             let p = self.instances(id, &inside);
-            if !is_empty(&p, isl)? {
+            if !isl.is_empty(&p)? {
                 shadows.push(isl.project(&p, dims)?);
             }
         }
