@@ -15,6 +15,8 @@ use crate::runtime::{Error, Result};
 
 /// Largest number of passes of the bottom-up choice. Unmeasured.
 const MAX_PASSES: usize = 32;
+/// Number of times that edges are taken again after some were given up for cuts. No network that was measured needs one.
+const MAX_RETRIES: usize = 4;
 
 /// A candidate for each class, needed or not, without a cycle.
 pub struct Greedy {
@@ -87,12 +89,14 @@ pub fn fuse(problem: &Problem, rows: &mut Rows, chosen: &[Option<usize>], first:
     moves.extend(rows.a.iter().map(|(&s, &a)| (problem.candidate(s).through.unwrap_or(0.0), a, storage[s.0])));
     let early = |v: usize| first.is_some_and(|f| f[v]);
     moves.sort_by(|a, b| early(b.1).cmp(&early(a.1)).then(b.0.total_cmp(&a.0)).then(a.1.cmp(&b.1)));
-    loop {
+    let mut place = vec![None; values.len()];
+    moves.iter().enumerate().for_each(|(i, m)| place[m.1] = Some(i));
+    for round in 0.. {
         let mut concerned: Vec<Vec<usize>> = vec![vec![]; values.len()];
         for (i, row) in rows.program.rows.iter().enumerate() {
             row.terms.iter().for_each(|t| concerned[t.0].push(i));
         }
-        let mut moved = true;
+        let mut moved = round <= MAX_RETRIES;
         while moved {
             moved = false;
             for &(_, variable, s) in &moves {
@@ -115,14 +119,23 @@ pub fn fuse(problem: &Problem, rows: &mut Rows, chosen: &[Option<usize>], first:
         if new.is_empty() {
             break;
         }
+        // The edges that save least are given up: one for each cut while others may take its place, then ever more.
+        let given_up = 1 << round.saturating_sub(MAX_RETRIES).min(16);
         for row in &new {
-            // The last of the edges is given up: it saves least.
-            let edges = moves.iter().rev().filter(|m| row.terms.contains(&(m.1, -1)) && values[m.1]);
-            let Some(&(_, variable, s)) = edges.into_iter().next() else {
+            // What was given up for another cut may do for this one.
+            if row.holds(&values) {
+                continue;
+            }
+            let mut edges: Vec<usize> = row.terms.iter().filter(|t| values[t.0]).filter_map(|t| place[t.0]).collect();
+            edges.sort_unstable_by(|a, b| b.cmp(a));
+            if edges.is_empty() {
                 return Err(Error::Internal("the greedy extraction chose a cycle".into()));
-            };
-            values[variable] = false;
-            rows.store_if_read(problem, &mut values, s);
+            }
+            for &edge in edges.iter().take(given_up) {
+                let (_, variable, s) = moves[edge];
+                values[variable] = false;
+                rows.store_if_read(problem, &mut values, s);
+            }
         }
         rows.program.rows.extend(new);
     }

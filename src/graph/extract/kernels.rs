@@ -110,15 +110,17 @@ fn ends(problem: &Problem, edge: usize) -> (usize, usize) {
 pub fn cuts(problem: &Problem, rows: &Rows, values: &[bool], answer: &Answer) -> Vec<Row> {
     let nodes: Vec<usize> = (0..answer.chosen.len()).filter(|&c| answer.chosen[c].is_some()).collect();
     let arcs = |c: usize| answer.children(problem, c).to_vec();
-    if let Some(cycle) = find_cycle(&nodes, arcs) {
-        return vec![forbid(cycle.iter().map(|&c| rows.x[c][answer.chosen[c].unwrap_or(0)]))];
+    let cycles = find_cycles(&nodes, arcs);
+    if !cycles.is_empty() {
+        let chosen = |c: &usize| rows.x[*c][answer.chosen[*c].unwrap_or(0)];
+        return cycles.iter().map(|cycle| forbid(cycle.iter().map(chosen))).collect();
     }
     let rounds = answer.rounds(problem);
     if !rounds.is_empty() {
         return rounds.into_iter().map(|edges| forbid(edges.into_iter().map(|e| rows.f[e]))).collect();
     }
     let check = Check { problem, rows, values, answer, kernel: answer.kernels(problem) };
-    let mut cuts: Vec<Row> = check.kernel_cycle(&nodes).into_iter().collect();
+    let mut cuts = check.kernel_cycles(&nodes);
     cuts.extend(nodes.iter().filter_map(|&c| check.repeated(c)));
     if cuts.is_empty() {
         let mut members: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
@@ -156,8 +158,8 @@ impl Check<'_> {
         std::iter::successors(self.answer.joined[class], above).collect()
     }
 
-    /// A cycle through kernels: what leads through each of them, and what is chosen on the way.
-    fn kernel_cycle(&self, nodes: &[usize]) -> Option<Row> {
+    /// Cycles through kernels: what leads through each of them, and what is chosen on the way.
+    fn kernel_cycles(&self, nodes: &[usize]) -> Vec<Row> {
         let mut outside: BTreeMap<usize, Vec<(usize, usize)>> = BTreeMap::new();
         for &c in nodes {
             for &d in self.answer.children(self.problem, c) {
@@ -168,23 +170,25 @@ impl Check<'_> {
         }
         let kernels: Vec<usize> = outside.keys().copied().collect();
         let arcs = |k: usize| outside.get(&k).into_iter().flatten().map(|&(_, d)| self.kernel[d]).collect();
-        let cycle = find_cycle(&kernels, arcs)?;
-        // The member that reads from the next kernel, and the one there that it reads.
-        let crossings: Vec<(usize, usize)> = (0..cycle.len())
-            .filter_map(|i| {
-                let next = cycle[(i + 1) % cycle.len()];
-                outside[&cycle[i]].iter().copied().find(|&(_, d)| self.kernel[d] == next)
-            })
-            .collect();
-        let mut variables = vec![];
-        for i in 0..crossings.len() {
-            let (entered, left) = (crossings[i].1, crossings[(i + 1) % crossings.len()].0);
-            let (a, b) = (self.path(entered), self.path(left));
-            let between = a.iter().filter(|e| !b.contains(e)).chain(b.iter().filter(|e| !a.contains(e)));
-            variables.extend(between.map(|&e| self.rows.f[e]));
-            variables.extend([self.x(entered), self.x(left)]);
-        }
-        Some(forbid(variables.into_iter()))
+        let around = |cycle: Vec<usize>| {
+            // The member that reads from the next kernel, and the one there that it reads.
+            let crossings: Vec<(usize, usize)> = (0..cycle.len())
+                .filter_map(|i| {
+                    let next = cycle[(i + 1) % cycle.len()];
+                    outside[&cycle[i]].iter().copied().find(|&(_, d)| self.kernel[d] == next)
+                })
+                .collect();
+            let mut variables = vec![];
+            for i in 0..crossings.len() {
+                let (entered, left) = (crossings[i].1, crossings[(i + 1) % crossings.len()].0);
+                let (a, b) = (self.path(entered), self.path(left));
+                let between = a.iter().filter(|e| !b.contains(e)).chain(b.iter().filter(|e| !a.contains(e)));
+                variables.extend(between.map(|&e| self.rows.f[e]));
+                variables.extend([self.x(entered), self.x(left)]);
+            }
+            forbid(variables.into_iter())
+        };
+        find_cycles(&kernels, arcs).into_iter().map(around).collect()
     }
 
     /// Work far before a repetition or a reduction, in a chain of which the rows saw only neighbours.
@@ -295,14 +299,16 @@ impl Check<'_> {
     }
 }
 
-/// Nodes on a cycle, each followed by one that it has an arc to.
-fn find_cycle(nodes: &[usize], arcs: impl Fn(usize) -> Vec<usize>) -> Option<Vec<usize>> {
+/// Cycles: nodes, each followed by one that it has an arc to. One for each arc that closes a path of the depth-first search,
+/// until they have as many nodes as there are; none only if there is no cycle.
+fn find_cycles(nodes: &[usize], arcs: impl Fn(usize) -> Vec<usize>) -> Vec<Vec<usize>> {
     #[derive(PartialEq)]
     enum State {
         Open,
         Done,
     }
     let mut state: BTreeMap<usize, State> = BTreeMap::new();
+    let (mut cycles, mut length) = (vec![], 0);
     for &start in nodes {
         if state.contains_key(&start) {
             continue;
@@ -319,8 +325,12 @@ fn find_cycle(nodes: &[usize], arcs: impl Fn(usize) -> Vec<usize>) -> Option<Vec
                 Some(next) => match state.get(&next) {
                     Some(State::Done) => {}
                     Some(State::Open) => {
-                        let from = path.iter().position(|p| p.0 == next)?;
-                        return Some(path[from..].iter().map(|p| p.0).collect());
+                        let from = path.iter().rposition(|p| p.0 == next).unwrap_or(0);
+                        length += path.len() - from;
+                        cycles.push(path[from..].iter().map(|p| p.0).collect());
+                        if length >= nodes.len() {
+                            return cycles;
+                        }
                     }
                     None => {
                         state.insert(next, State::Open);
@@ -330,5 +340,5 @@ fn find_cycle(nodes: &[usize], arcs: impl Fn(usize) -> Vec<usize>) -> Option<Vec
             }
         }
     }
-    None
+    cycles
 }

@@ -128,6 +128,18 @@ fn largest(b: &mut GraphBuilder, x: ValueId, i: usize) -> ValueId {
 }
 
 #[test]
+fn the_cuts_of_greedy_kernels_grow_with_the_graph() {
+    let loaded = load(&chain(600, largest)).unwrap();
+    let (network, target) = (&loaded.network, Target::avx512());
+    let problem = Problem::new(network, &network.outputs, &target, Terms::Current).unwrap();
+    let mut rows = Rows::new(&problem);
+    let before = rows.program.rows.len();
+    greedy::solve(&problem, &mut rows).unwrap();
+    let cuts = rows.program.rows.len() - before;
+    assert!((1..=200).contains(&cuts), "{cuts}");
+}
+
+#[test]
 fn the_work_of_the_extraction_grows_with_the_graph() {
     let links: [(&str, Link); 4] =
         [("relu", |b, x, _| b.relu(x).unwrap()), ("scaled", scaled), ("summed", summed), ("largest", largest)];
