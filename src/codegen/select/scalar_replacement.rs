@@ -280,14 +280,14 @@ impl Pass<'_> {
         }
         let advance = consumer.bytes.coefficient(l.var) * l.step;
         let distance = |g: &Reference| -> Option<i64> {
-            let ahead = g.bytes.add_scaled(&consumer.bytes, -1);
-            if g.root != consumer.root || !ahead.is_constant() || g.value?.1 != shape {
+            if g.root != consumer.root || g.bytes.terms != consumer.bytes.terms || g.value?.1 != shape {
                 return None;
             }
+            let ahead = g.bytes.constant - consumer.bytes.constant;
             let earlier = g.at < consumer.at;
             match advance {
-                0 => (ahead.constant == 0).then_some(i64::from(!earlier)),
-                s if ahead.constant % s == 0 => Some(ahead.constant / s).filter(|&d| d > 0 || d == 0 && earlier),
+                0 => (ahead == 0).then_some(i64::from(!earlier)),
+                s if ahead % s == 0 => Some(ahead / s).filter(|&d| d > 0 || d == 0 && earlier),
                 _ => None,
             }
         };
