@@ -117,7 +117,7 @@ fn allocation(function: &Function, target: &Target) -> tilewright::Result<String
         Place::Slot(s) => format!("slot {s}"),
     };
     let entry: Vec<String> = allocation.entry.iter().map(|p| p.as_ref().map_or("unused".into(), place)).collect();
-    let slots = format!("{} gpr slots, {} vector slots", allocation.gpr_slots, allocation.vector_slots);
+    let slots = format!("{} gpr slots, {} vector slots", allocation.slots.gpr, allocation.slots.vector);
     let mut out = format!("function {} (arguments {}; {slots}) {{\n", function.name, entry.join(", "));
     let mut depth = 1;
     for step in &allocation.steps {
@@ -126,8 +126,8 @@ fn allocation(function: &Function, target: &Target) -> tilewright::Result<String
             Step::Inst { inst, hidden, temporaries, .. } => {
                 depth -= usize::from(matches!(inst, Inst::LoopEnd | Inst::IfEnd));
                 let hidden = hidden.as_ref().map(|p| format!("  # {}", place(p)));
-                let gprs = temporaries.gprs.iter().map(|r| register(&Class::Gpr, r));
-                let vectors = temporaries.vectors.iter().map(|r| register(&Class::Vector, r));
+                let gprs = temporaries.gpr.iter().map(|r| register(&Class::Gpr, r));
+                let vectors = temporaries.vector.iter().map(|r| register(&Class::Vector, r));
                 let temporaries: Vec<String> = gprs.chain(vectors).collect();
                 let overwritten =
                     (!temporaries.is_empty()).then(|| format!("  # overwrites {}", temporaries.join(", ")));

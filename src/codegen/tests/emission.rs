@@ -210,7 +210,7 @@ fn whole_registers_are_moved_by_plain_instructions() {
             b.push(Inst::VLoad { dst, ty, mem, addr: at(p, 0), part });
             b.push(Inst::VStore { src: dst, ty, mem, addr: at(p, 64), part });
             let allocation = regalloc::allocate(&b.function, &target).unwrap();
-            let text = disassemble(&x86::emit(&b.function, &allocation, target.isa).unwrap(), target.isa).unwrap();
+            let text = disassemble(&assemble::emit(&b.function, &allocation, target.isa).unwrap(), target.isa).unwrap();
             let masked = text.contains("{k") || text.contains("vmaskmov");
             assert_eq!(masked, !plain, "{first} {count}: {text}");
             let moves = text.lines().filter(|l| l.contains(" vmov") && l.contains("[r")).count();

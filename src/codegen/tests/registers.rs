@@ -277,7 +277,7 @@ fn values_that_a_loop_overwrites_are_refused() {
         assert!(message.contains("which holds") && !message.contains("nothing certain"), "{message}");
         // The first slot that does not exist.
         let mut wrong = right.clone();
-        wrong.entry[0] = Some(Place::Slot(right.gpr_slots));
+        wrong.entry[0] = Some(Place::Slot(right.slots.gpr));
         let message = checker::check(&b.function, &wrong, &target).unwrap_err().to_string();
         assert!(message.contains("does not exist"), "{message}");
     }

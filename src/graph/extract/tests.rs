@@ -350,4 +350,3 @@ fn an_interrupted_search_keeps_its_repaired_answer() {
         assert_eq!(rows.program.total(&values), rows.program.total(&start).min(if mended { fused } else { f64::MAX }));
     }
 }
-

@@ -8,7 +8,7 @@ use crate::codegen::loopnest::row_major;
 use crate::expr::{Affine, Var};
 use crate::expr::{Expr, Index};
 use crate::graph::copy::{self, Loop};
-use crate::graph::fold::lanes::{Code, Place, Sums};
+use crate::graph::fold::lanes::{Code, LaneForm, Sums};
 use crate::graph::tensor_type::TensorType;
 use crate::poly::statement::{Definition, Program, Role, TensorDecl};
 use crate::runtime::{Error, Result, Tensor};
@@ -101,8 +101,8 @@ fn define(program: &Program, d: &Definition, tensors: &[Cow<Tensor>], target: &m
     if code.dtype() != decl.dtype {
         return Err(Error::Invalid(format!("a body of type {} for a target of {}", code.dtype(), decl.dtype)));
     }
-    let conditions: Vec<Place> = d.conditions.iter().map(|a| Place::new(a, strip)).collect();
-    let write: Vec<Place> = d.write.iter().map(|a| Place::new(a, strip)).collect();
+    let conditions: Vec<LaneForm> = d.conditions.iter().map(|a| LaneForm::new(a, strip)).collect();
+    let write: Vec<LaneForm> = d.write.iter().map(|a| LaneForm::new(a, strip)).collect();
     let step = row_major(&decl.shape);
     let store_at = |at: &[i64], lo: i64, hi: i64| -> Result<(i64, i64)> {
         let mut offset = (0, 0);
@@ -120,7 +120,7 @@ fn define(program: &Program, d: &Definition, tensors: &[Cow<Tensor>], target: &m
     let mut outer = Odometer::new(&extents, (0..d.outer).filter(|&i| i != strip), (strip < d.outer).then_some(strip));
     let Some(op) = d.reduce else {
         return outer.try_for_each(|at, range| {
-            let (lo, hi) = Place::interval(&conditions, at, range);
+            let (lo, hi) = LaneForm::interval(&conditions, at, range);
             if lo < hi {
                 let (offset, stride) = store_at(at, lo, hi)?;
                 code.evaluate(tensors, at, lo, hi)?.store(target, offset + lo * stride, stride, decl.dtype);
@@ -143,7 +143,7 @@ fn define(program: &Program, d: &Definition, tensors: &[Cow<Tensor>], target: &m
         inner.restart();
         inner.try_for_each(|reduced, piece| {
             point[d.outer..].copy_from_slice(&reduced[d.outer..]);
-            let (lo, hi) = Place::interval(&conditions, &point, if all_lanes { range } else { piece });
+            let (lo, hi) = LaneForm::interval(&conditions, &point, if all_lanes { range } else { piece });
             if lo < hi {
                 let values = code.evaluate(tensors, &point, lo, hi)?;
                 sums.combine(values, all_lanes.then_some((lo - range.0) as usize));

@@ -187,7 +187,6 @@ impl Unsatisfied {
     }
 }
 
-
 struct Walk<'a> {
     scop: &'a Scop,
     isl: &'a Isl,

@@ -522,7 +522,6 @@ impl Lowering<'_> {
     }
 }
 
-
 /// The form and the divisor of which these bounds say that the last variable is the quotient.
 fn quotient(bounds: &Polyhedron) -> Option<(Form, i64)> {
     let at = bounds.dims - 1;

@@ -395,7 +395,7 @@ fn predictions_count_packing() {
         compile_stages(&p, "t", &target).tiled
     });
     assert_eq!((given.packings.len(), constant.packings.len()), (1, 1));
-    let copying = target.launch_ns + 3.0 * (4 * n * n) as f64 / target.bandwidth[2];
+    let copying = target.machine.launch_ns + 3.0 * (4 * n * n) as f64 / target.machine.bandwidth[2];
     let more = given.report.predicted_ns - constant.report.predicted_ns;
     assert!((0.9..1.1).contains(&(more / copying)), "{more} {copying}\n{}{}", given.report, constant.report);
 }
@@ -419,7 +419,7 @@ fn predictions_count_costly_operations_in_all_statements() {
     let [exp, neg] = [UnaryOp::Exp, UnaryOp::Neg].map(|op| op.cost().cycles);
     let rates = [(exp - neg) / target.lanes(4) as f64, exp];
     for ((more, less), rate) in costly.into_iter().zip(cheap).zip(rates) {
-        let expected = (m * n) as f64 * rate / target.clock_ghz;
+        let expected = (m * n) as f64 * rate / target.machine.clock_ghz;
         assert!(((more - less) / expected - 1.0).abs() < 1e-3, "{more} {less} {expected}");
     }
 }
@@ -508,8 +508,9 @@ fn steps_of_a_serial_row_run_in_parallel() {
       order band t [serial] S(t) i [serial] S(i) leaf }";
     let scop = crate::poly::parse::scop(text).unwrap();
     let [t, i] = [serial_row(&[0], 0, false), serial_row(&[0], 1, true)];
+    let machine = Target::avx512().machine;
     let parallel = |mut node: Node, ns: f64| {
-        let marked = super::in_steps(&scop, &mut node, ns);
+        let marked = super::in_steps(&scop, &mut node, ns, &machine);
         let rows = Schedule { root: node };
         let mut count = 0;
         rows.for_each_band(&mut |b| count += b.rows.iter().filter(|r| r.kind == RowKind::Parallel).count());
@@ -523,8 +524,8 @@ fn steps_of_a_serial_row_run_in_parallel() {
     };
     for node in shapes() {
         // Each of 64 steps takes longer than a parallel phase must, or not.
-        assert!(parallel(node.clone(), 65.0 * super::SERIAL_NS));
-        assert!(!parallel(node, 63.0 * super::SERIAL_NS));
+        assert!(parallel(node.clone(), 65.0 * machine.serial_ns));
+        assert!(!parallel(node, 63.0 * machine.serial_ns));
     }
     assert!(!parallel(band(vec![t.clone()], band(vec![Row { coincident: false, ..i.clone() }], Node::Leaf)), 1e9));
 }
