@@ -68,7 +68,7 @@ loop moved(N) {
     temp f64 t[N]
     out f64 C[N]
     for i in 3..N t[i] = 2 * A[i]
-    for i in 3..N A[i] = 1
+    for i in 3..N step 2 A[i] = 1
     for i in 3..N C[i] = t[i]
 }
 loop nothing(N) {

@@ -13,6 +13,7 @@ gives the same mutants of the same source, and most of them after a change elsew
 """
 import argparse
 import difflib
+import functools
 import hashlib
 import json
 import os
@@ -125,8 +126,13 @@ def choose(all_mutants, areas, seed):
                 yield group.pop()
 
 
+@functools.cache
+def source(file):
+    return (ROOT / file).read_text().split("\n")
+
+
 def source_line(file, index):
-    return (ROOT / file).read_text().split("\n")[index]
+    return source(file)[index]
 
 
 def read_equivalents():
@@ -326,6 +332,9 @@ def main():
     options = parser.parse_args()
     areas = options.area or list(AREAS)
     all_mutants, equivalents = mutants(areas), read_equivalents()
+    known = {(file, source_line(file, index).strip(), new.strip()) for _, file, index, new in mutants(AREAS)}
+    for file, old, new in equivalents.keys() - known:
+        print(f"equivalent.txt lists a change that is not made: {file}: {old}  ->  {new}", file=sys.stderr)
     print(f"{len(all_mutants)} mutants; seed {options.seed}", flush=True)
     # Some do not compile.
     spare = options.count // 2 + 8
