@@ -21,6 +21,10 @@ struct Cursor<'a> {
 }
 
 impl<'a> Cursor<'a> {
+    fn new(text: &'a str) -> Cursor<'a> {
+        Cursor { rest: text, furthest: text }
+    }
+
     fn skip_blanks(&mut self) {
         self.rest = self.rest.trim_start();
         if self.rest.len() < self.furthest.len() {
@@ -140,7 +144,7 @@ impl Text for VType {
     }
     fn parse(text: &mut Cursor) -> Option<VType> {
         let (lane, lanes) = text.word().split_once('x')?;
-        Some(VType { lane: Lane::named(lane)?, lanes: lanes.parse().ok()? })
+        Some(VType { lane: Lane::parse(&mut Cursor::new(lane))?, lanes: lanes.parse().ok()? })
     }
 }
 
@@ -175,15 +179,15 @@ macro_rules! numbers {
 }
 numbers!(i64 u32 u8);
 
-/// Names for the values of a type.
+/// Names of the values of a type.
 macro_rules! names {
     ($($type:ident { $($variant:ident = $name:literal),* })*) => {
-        $(impl $type {
-            fn name(self) -> &'static str {
-                match self { $($type::$variant => $name),* }
+        $(impl Text for $type {
+            fn print(&self, out: &mut String) {
+                out.push_str(match self { $($type::$variant => $name),* });
             }
-            fn named(name: &str) -> Option<$type> {
-                match name { $($name => Some($type::$variant),)* _ => None }
+            fn parse(text: &mut Cursor) -> Option<$type> {
+                match text.word() { $($name => Some($type::$variant),)* _ => None }
             }
         })*
     };
@@ -201,30 +205,23 @@ names! {
     ShiftOp { Left = "left", RightLogical = "rightlogical", RightArithmetic = "rightarithmetic" }
 }
 
-fn compare_named(name: &str) -> Option<CompareOp> {
-    CompareOp::ALL.iter().copied().find(|op| op.name() == name)
+impl Text for CompareOp {
+    fn print(&self, out: &mut String) {
+        out.push_str(self.name());
+    }
+    fn parse(text: &mut Cursor) -> Option<CompareOp> {
+        let name = text.word();
+        CompareOp::ALL.iter().copied().find(|op| op.name() == name)
+    }
 }
 
-macro_rules! named {
-    ($($type:ident: $named:path;)*) => {
-        $(impl Text for $type {
-            fn print(&self, out: &mut String) {
-                out.push_str(self.name());
-            }
-            fn parse(text: &mut Cursor) -> Option<$type> {
-                $named(text.word())
-            }
-        })*
-    };
-}
-named! {
-    Lane: Lane::named;
-    GprOp: GprOp::named;
-    VUnary: VUnary::named;
-    VBinary: VBinary::named;
-    ShiftOp: ShiftOp::named;
-    CompareOp: compare_named;
-    DType: DType::named;
+impl Text for DType {
+    fn print(&self, out: &mut String) {
+        out.push_str(self.name());
+    }
+    fn parse(text: &mut Cursor) -> Option<DType> {
+        DType::named(text.word())
+    }
 }
 
 const SIGN: [(bool, &str); 2] = [(true, "-"), (false, "+")];
@@ -347,7 +344,7 @@ pub fn parse(text: &str) -> Result<Vec<Function>> {
 
 /// The instruction, or where the line is wrong.
 fn instruction(line: &str) -> std::result::Result<Inst, &str> {
-    let mut text = Cursor { rest: line, furthest: line };
+    let mut text = Cursor::new(line);
     for parser in PARSERS {
         text.rest = line;
         if let Some(inst) = parser(&mut text) {
@@ -362,7 +359,7 @@ fn instruction(line: &str) -> std::result::Result<Inst, &str> {
 
 fn header(line: &str) -> Option<Function> {
     let (name, rest) = line.strip_prefix("function ")?.rsplit_once(" (")?;
-    let mut text = Cursor { rest, furthest: rest };
+    let mut text = Cursor::new(rest);
     let (mut parallel, mut wave) = (None, None);
     if text.literal("serial").is_none() {
         text.literal("parallel")?;
