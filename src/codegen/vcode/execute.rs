@@ -6,7 +6,8 @@
 
 use crate::codegen::vcode::lanes::Lanes;
 use crate::codegen::vcode::{Addr, Function, GprOp, Inst, Lane, Operand, ShiftOp, VBinary, VType, VUnary, Vreg};
-use crate::expr::CompareOp;
+use crate::expr::scalar::Number;
+use crate::expr::{BinaryOp, CompareOp, UnaryOp};
 use crate::runtime::{DType, Error, Result};
 
 type Register = [u8; 64];
@@ -308,90 +309,93 @@ fn flush(lane: Lane, bits: u64) -> u64 {
     }
 }
 
+/// A number in a lane, as its bits.
+trait Bits: Number {
+    fn of(bits: u64) -> Self;
+    fn bits(self) -> u64;
+}
+
+macro_rules! bits {
+    ($($t:ident: $of:expr, $bits:expr;)*) => {$(
+        impl Bits for $t {
+            fn of(bits: u64) -> $t {
+                $of(bits)
+            }
+            fn bits(self) -> u64 {
+                $bits(self)
+            }
+        }
+    )*};
+}
+bits! {
+    f32: |b| f32::from_bits(b as u32), |x: f32| u64::from(x.to_bits());
+    f64: f64::from_bits, f64::to_bits;
+    i32: |b| b as i32, |x| x as u64;
+    i64: |b| b as i64, |x| x as u64;
+}
+
+/// Runs `$body` with the type of the lane.
+macro_rules! with_type {
+    ($lane:expr, $t:ident => $body:expr) => {
+        match $lane {
+            Lane::F32 => {
+                type $t = f32;
+                $body
+            }
+            Lane::F64 => {
+                type $t = f64;
+                $body
+            }
+            Lane::I32 => {
+                type $t = i32;
+                $body
+            }
+            Lane::I64 => {
+                type $t = i64;
+                $body
+            }
+        }
+    };
+}
+
 fn compare_lane(op: CompareOp, lane: Lane, a: u64, b: u64) -> bool {
     let [a, b] = [a, b].map(|x| flush(lane, x));
-    match lane {
-        Lane::F32 => op.holds(&f32::from_bits(a as u32), &f32::from_bits(b as u32)),
-        Lane::F64 => op.holds(&f64::from_bits(a), &f64::from_bits(b)),
-        Lane::I32 => op.holds(&(a as i32), &(b as i32)),
-        Lane::I64 => op.holds(&(a as i64), &(b as i64)),
-    }
+    with_type!(lane, T => op.holds(&T::of(a), &T::of(b)))
 }
 
 fn unary(op: VUnary, lane: Lane, a: u64) -> Option<u64> {
-    let bitwise = matches!(op, VUnary::Abs | VUnary::Neg | VUnary::Not);
-    let a = if bitwise { a } else { flush(lane, a) };
-    macro_rules! float {
-        ($t:ty, $a:expr) => {{
-            let a = $a;
-            let value: $t = match op {
-                VUnary::Abs => a.abs(),
-                VUnary::Neg => -a,
-                VUnary::Sqrt => a.sqrt(),
-                VUnary::Floor => a.floor(),
-                VUnary::Ceil => a.ceil(),
-                VUnary::Round => a.round_ties_even(),
-                VUnary::Not => return Some(!a.to_bits() as u64),
-            };
-            Some(value.to_bits() as u64)
-        }};
-    }
-    match (lane, op) {
-        (Lane::F32, _) => float!(f32, f32::from_bits(a as u32)),
-        (Lane::F64, _) => float!(f64, f64::from_bits(a)),
-        (_, VUnary::Not) => Some(!a),
-        (_, VUnary::Neg) => Some(a.wrapping_neg()),
-        (Lane::I32, VUnary::Abs) => Some((a as i32).wrapping_abs() as u64),
-        (Lane::I64, VUnary::Abs) => Some((a as i64).wrapping_abs() as u64),
-        _ => None,
-    }
+    let float = matches!(lane, Lane::F32 | Lane::F64);
+    let (op, a) = match op {
+        VUnary::Not => return Some(!a),
+        VUnary::Neg => (UnaryOp::Neg, a),
+        VUnary::Abs => (UnaryOp::Abs, a),
+        _ if !float => return None,
+        VUnary::Sqrt => (UnaryOp::Sqrt, flush(lane, a)),
+        VUnary::Floor => (UnaryOp::Floor, flush(lane, a)),
+        VUnary::Ceil => (UnaryOp::Ceil, flush(lane, a)),
+        VUnary::Round => (UnaryOp::Round, flush(lane, a)),
+    };
+    with_type!(lane, T => T::unary(op, T::of(a)).map(T::bits))
 }
 
 fn binary(op: VBinary, lane: Lane, a: u64, b: u64) -> Option<u64> {
-    use VBinary::*;
-    match op {
-        And => return Some(a & b),
-        Or => return Some(a | b),
-        Xor => return Some(a ^ b),
-        AndNot => return Some(!a & b),
-        _ => {}
-    }
-    let [a, b] = [a, b].map(|x| flush(lane, x));
-    macro_rules! float {
-        ($a:expr, $b:expr) => {{
-            let (a, b) = ($a, $b);
-            let value = match op {
-                Add => a + b,
-                Sub => a - b,
-                Mul => a * b,
-                Div => a / b,
-                Min if a < b => a,
-                Max if a > b => a,
-                _ => b,
-            };
-            value.to_bits() as u64
-        }};
-    }
-    macro_rules! integer {
-        ($a:expr, $b:expr) => {{
-            let (a, b) = ($a, $b);
-            match op {
-                Add => a.wrapping_add(b) as u64,
-                Sub => a.wrapping_sub(b) as u64,
-                Mul => a.wrapping_mul(b) as u64,
-                Min => a.min(b) as u64,
-                Max => a.max(b) as u64,
-                _ => return None,
-            }
-        }};
-    }
-    let value = match lane {
-        Lane::F32 => float!(f32::from_bits(a as u32), f32::from_bits(b as u32)),
-        Lane::F64 => float!(f64::from_bits(a), f64::from_bits(b)),
-        Lane::I32 => integer!(a as i32, b as i32),
-        Lane::I64 => integer!(a as i64, b as i64),
+    let float = matches!(lane, Lane::F32 | Lane::F64);
+    let [x, y] = [a, b].map(|x| flush(lane, x));
+    let (op, x, y) = match op {
+        VBinary::And => return Some(a & b),
+        VBinary::Or => return Some(a | b),
+        VBinary::Xor => return Some(a ^ b),
+        VBinary::AndNot => return Some(!a & b),
+        VBinary::Add => (BinaryOp::Add, x, y),
+        VBinary::Sub => (BinaryOp::Sub, x, y),
+        VBinary::Mul => (BinaryOp::Mul, x, y),
+        VBinary::Div if !float => return None,
+        VBinary::Div => (BinaryOp::Div, x, y),
+        // the second operand where neither is less: the first of the scalar operation
+        VBinary::Min => (BinaryOp::Min, y, x),
+        VBinary::Max => (BinaryOp::Max, y, x),
     };
-    Some(flush(lane, value))
+    with_type!(lane, T => T::binary(op, T::of(x), T::of(y)).map(|v| flush(lane, v.bits())))
 }
 
 /// `c + a·b` or `c - a·b`.
