@@ -64,7 +64,8 @@ impl Source {
             Error::Unsupported(m) => Error::Unsupported(show(m)),
             Error::Schedule(r) => {
                 let context = format!("{place}{}", r.context);
-                Error::Schedule(Box::new(Refusal { context, excerpt: Some(excerpt), ..*r }))
+                let span = Some(start..(span.end as usize).clamp(start, self.text.len()));
+                Error::Schedule(Box::new(Refusal { context, excerpt: Some(excerpt), span, ..*r }))
             }
             Error::Limit(m) => Error::Limit(show(m)),
             other => other,
@@ -92,6 +93,9 @@ mod tests {
         let problem = Diagnostic::invalid(Span { start: at, end: at + 1 }, "expected `)`");
         let text = source.error(problem).to_string();
         assert_eq!(text, "invalid: a.tile:2:8: expected `)`\n    \tY(é, i] = 1\n    \t      ^");
+        let refused = Problem { span: Span { start: at, end: at + 1 }, error: Error::refused("no") };
+        let Error::Schedule(refusal) = source.error(refused) else { panic!("a refusal") };
+        assert_eq!(refusal.span.map(|bytes| &source.text[bytes]), Some("]"));
         let end = source.text.len() as u32;
         let text = source.error(Diagnostic::invalid(Span { start: end, end }, "expected `}`")).to_string();
         assert_eq!(text, "invalid: a.tile:3:1: expected `}`\n    \n    ^");

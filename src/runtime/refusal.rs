@@ -15,6 +15,8 @@ pub struct Refusal {
     pub tree: Option<String>,
     /// The line of the text with the primitive underlined.
     pub excerpt: Option<String>,
+    /// The primitive's bytes in that text.
+    pub span: Option<std::ops::Range<usize>>,
 }
 
 /// One instance of a statement.
