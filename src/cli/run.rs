@@ -63,7 +63,8 @@ fn statistics(tensor: &Tensor) -> String {
 }
 
 fn summary<const N: usize>(tensor: &Tensor, number: fn([u8; N]) -> f64) -> String {
-    let (mut sum, mut least, mut most, mut wild) = (0.0, f64::INFINITY, f64::NEG_INFINITY, 0);
+    // The least of NaN and a number is the number.
+    let (mut sum, mut least, mut most, mut wild) = (0.0, f64::NAN, f64::NAN, 0);
     let elements = tensor.data.as_chunks::<N>().0;
     for value in elements.iter().map(|e| number(*e)) {
         sum += value;
@@ -89,6 +90,8 @@ mod tests {
     fn statistics_name_what_is_not_finite() {
         assert_eq!(statistics(&Tensor::new(&[3], &[1i64, 2, 6])), "mean 3.000000  min 1.000000  max 6.000000");
         assert!(statistics(&Tensor::new(&[2], &[1f32, f32::NAN])).ends_with("max 1.000000  1 not finite"));
+        let broken = statistics(&Tensor::new(&[1], &[f32::NAN]));
+        assert_eq!(broken, "mean NaN  min NaN  max NaN  1 not finite");
         assert_eq!(statistics(&Tensor::zeros(DType::F32, &[0])), "no elements");
     }
 }
