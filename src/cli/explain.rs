@@ -31,8 +31,8 @@ impl Arguments {
                 "{name} is already machine code: pass the model or program that it was made of"
             )));
         }
-        match self.stage.as_deref().and_then(|name| kernel::STAGES.iter().find(|s| s.0 == name)) {
-            Some((_, stage)) => self.stage(*stage, progress),
+        match &self.stage {
+            Some(name) => self.stage(pipeline::stage(name)?, progress),
             None => self.report(progress),
         }
     }

@@ -50,9 +50,6 @@ impl math::Builder for Selector<'_> {
     fn sqrt(&mut self, a: Val) -> Val {
         self.vector_unary(VUnary::Sqrt, a)
     }
-    fn round(&mut self, a: Val) -> Val {
-        self.vector_unary(VUnary::Round, a)
-    }
     fn floor(&mut self, a: Val) -> Val {
         self.vector_unary(VUnary::Floor, a)
     }

@@ -35,7 +35,6 @@ pub trait Builder {
     fn fma(&mut self, a: Self::V, b: Self::V, c: Self::V) -> Self::V;
     fn abs(&mut self, a: Self::V) -> Self::V;
     fn sqrt(&mut self, a: Self::V) -> Self::V;
-    fn round(&mut self, a: Self::V) -> Self::V;
     fn floor(&mut self, a: Self::V) -> Self::V;
     /// On the bits as integers.
     fn int_add(&mut self, a: Self::V, b: Self::V) -> Self::V;
@@ -447,7 +446,6 @@ mod tests {
         }
         unary_op!(abs, |a| a.abs());
         unary_op!(sqrt, |a| a.sqrt());
-        unary_op!(round, |a| a.round_ties_even());
         unary_op!(floor, |a| a.floor());
         fn int_add(&mut self, a: u64, b: u64) -> u64 {
             self.cut(a.wrapping_add(b))

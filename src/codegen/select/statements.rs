@@ -25,7 +25,6 @@ use crate::expr::{BinaryOp, BufferId, Expr, Index};
 use crate::runtime::Error;
 use std::collections::HashMap;
 
-pub use crate::codegen::select::state::Slot;
 pub use crate::codegen::select::state::Span;
 pub use accumulate::accumulates_over;
 

@@ -326,14 +326,6 @@ impl Network {
         }
         self.op(Op::Transpose { perm: perm.to_vec() }, &[x])
     }
-
-    /// The operand and permutation of a transposition in the class.
-    pub fn transposed(&self, id: Id) -> Option<(Vec<usize>, Id)> {
-        self.applications(id).find_map(|(op, c)| match op {
-            Op::Transpose { perm } => Some((perm.clone(), c[0])),
-            _ => None,
-        })
-    }
 }
 
 /// Returns true if the dimensions with more than one element keep their order.
