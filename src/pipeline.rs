@@ -45,7 +45,7 @@ pub enum Order<'a> {
     ByHand(&'a Schedule),
 }
 
-/// A module, and what it was made of.
+/// A module, its report and its kernels.
 pub struct Compilation {
     pub module: Module,
     pub report: Report,
@@ -187,7 +187,7 @@ fn rewrite(
     Ok((rewritten, placements, report))
 }
 
-/// The tensor expressions of all groups, equal ones once, and what each group does. A kernel is called after the
+/// The tensor expressions of all groups, equal ones once, and the work of each group. A kernel is called after the
 /// first group that has it.
 fn distinct_programs(graph: &Graph, groups: &[Group]) -> Result<(Vec<(String, Program)>, Vec<Work>)> {
     let mut programs: Vec<(String, Program)> = vec![];

@@ -30,7 +30,7 @@ pub struct Arguments {
     #[arg(long)]
     json: bool,
     /// Measure on request, so that programs can be measured in turn: for each line of standard input, a number of seconds or
-    /// "N runs", print one line of JSON, the latencies in ms; the first line printed says when all is ready
+    /// "N runs", print one line of JSON, the latencies in ms; a line is printed first when all is ready
     #[arg(long, conflicts_with_all = ["json", "seconds"])]
     interactive: bool,
     /// Write the outputs of one run as DIR/output_0.npy, ...

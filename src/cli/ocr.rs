@@ -33,7 +33,7 @@ pub fn preprocess(picture: &DynamicImage) -> Result<Tensor> {
     Ok(Tensor::new(&[1, 3, i64::from(HEIGHT), i64::from(padded)], &values))
 }
 
-/// The text that an output of shape 1×steps×classes stands for, and how sure the network is of it on average.
+/// Decodes an output of shape 1×steps×classes to a text and its average confidence.
 /// `characters` is the list in the model's metadata, a character a line, without the blank in front and the space behind.
 pub fn decode(output: &Tensor, characters: &str) -> Result<(String, f32)> {
     let alphabet: Vec<&str> = characters.lines().collect();

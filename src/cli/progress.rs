@@ -1,4 +1,4 @@
-//! Progress on standard error, for what takes longer than a second.
+//! Progress on standard error, for stages that take longer than a second.
 //!
 //! On a terminal one line with a spinner, elsewhere a plain line for each stage that lasts, so that logs stay readable.
 

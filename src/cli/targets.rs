@@ -1,4 +1,4 @@
-//! `targets`: the table of targets, what this processor runs, and what it can reach at most.
+//! `targets`: the table of targets, those that this processor runs, and its peak rates.
 
 use super::progress::Progress;
 use std::fmt::Write;

@@ -275,8 +275,7 @@ fn assignment(symbol: &str) -> Option<Assign> {
     ASSIGNMENTS.iter().find(|a| a.0 == symbol).map(|a| a.1)
 }
 
-/// A program that is being built; [`build`](Builder::build) reads it back from its text, so that what is wrong with it is
-/// said in the words of the language.
+/// A program under construction. [`build`](Builder::build) parses its text, so that errors are those of the language.
 #[derive(Clone, Debug)]
 pub struct Builder {
     program: Program,

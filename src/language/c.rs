@@ -189,7 +189,7 @@ fn escape(byte: u8) -> String {
     }
 }
 
-/// An element from 64 random bits `u_`, as `runtime/random.rs` says it.
+/// An element from 64 random bits `u_`, as in `runtime/random.rs`.
 fn seeded(dtype: DType) -> Result<&'static str> {
     Ok(match dtype {
         DType::F64 | DType::F32 => "(float)(u_ >> 40) * (2.0f / 16777216.0f) - 1.0f",

@@ -59,7 +59,7 @@ impl File {
         File::parse(&path.display().to_string(), &text)
     }
 
-    /// Parses the text of a `.tile` file. `name` stands for the file in messages.
+    /// Parses the text of a `.tile` file. Messages contain `name`.
     ///
     /// ```
     /// use tilewright::{DType, File, Model, Options, Tensor};

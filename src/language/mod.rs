@@ -1,8 +1,8 @@
 //! The text language of `.tile` files: tensor expressions, loop programs, schedules.
 //!
 //! In: text, or a tree that was built in Rust ([`builder`]), and a value for each size. Out: a `poly::scop::Program` for a
-//! `def`, a `Scop` for a `loop`, and the schedules as trees of primitives. Invariants: `parse(print(x)) == x`; what is
-//! wrong with a text is one message with file, line, column and caret; no access is out of bounds in what comes out.
+//! `def`, a `Scop` for a `loop`, and the schedules as trees of primitives. Invariants: `parse(print(x)) == x`; an
+//! error in a text is one message with file, line, column and caret; no access of the result is out of bounds.
 //!
 #![doc = include_str!("grammar.md")]
 

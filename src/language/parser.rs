@@ -17,7 +17,7 @@ const DEPTH: usize = 64;
 /// An expression may have this many operations.
 const OPERATIONS: usize = 1000;
 
-/// Parses a file; `name` stands in messages. A byte order mark at the beginning is skipped.
+/// Parses a file; messages contain `name`. A byte order mark at the beginning is skipped.
 pub fn parse(name: &str, text: &str) -> Result<File> {
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     let source = Source { name: name.into(), text: text.into() };
@@ -31,7 +31,7 @@ pub fn parse(name: &str, text: &str) -> Result<File> {
     }
 }
 
-/// Words of other languages before another word, and what to write instead.
+/// Words of other languages before another word, and their replacements.
 const ABSENT: [(&str, &str); 4] = [
     ("while", "a loop runs over a range that is known before, as in `for i in 0..N`; choose values with `select`"),
     ("let", "declare an array without subscripts, as in `temp f64 x`, and assign to it"),

@@ -1,4 +1,4 @@
-//! The ranges of the indices of an equation, from the shapes of what it reads and writes.
+//! The ranges of the indices of an equation, from the shapes of the arrays that it reads and writes.
 //!
 //! In: the subscripts with their dimensions, and the ranges that `where` gives. Out: for every index the largest
 //! interval of numbers from 0 for which every subscript is inside. First the indices that stand alone in some

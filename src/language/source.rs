@@ -93,7 +93,7 @@ mod tests {
         let problem = Diagnostic::invalid(Span { start: at, end: at + 1 }, "expected `)`");
         let text = source.error(problem).to_string();
         assert_eq!(text, "invalid: a.tile:2:8: expected `)`\n    \tY(é, i] = 1\n    \t      ^");
-        let refused = Problem { span: Span { start: at, end: at + 1 }, error: Error::refused("no") };
+        let refused = Diagnostic { span: Span { start: at, end: at + 1 }, error: Error::refused("no") };
         let Error::Schedule(refusal) = source.error(refused) else { panic!("a refusal") };
         assert_eq!(refusal.span.map(|bytes| &source.text[bytes]), Some("]"));
         let end = source.text.len() as u32;

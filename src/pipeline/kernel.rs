@@ -164,7 +164,7 @@ impl Statements {
     }
 }
 
-/// A kernel with machine code, and what each stage made on the way.
+/// A kernel with machine code and the results of all stages.
 pub struct CompiledKernel {
     pub name: String,
     pub scop: Scop,
@@ -186,12 +186,12 @@ pub struct CompiledKernel {
 }
 
 impl CompiledKernel {
-    /// No loop runs element by element; what computes single elements has no loops.
+    /// Returns true if no loop runs element by element.
     pub fn vectorized(&self) -> bool {
         self.vectorization() == Vectorization::Whole
     }
 
-    /// Which part of the kernel works on vectors. What computes single elements has no loops and counts as vectors.
+    /// The part of the kernel that works on vectors. Statements with one instance have no loops and count as vectorized.
     pub fn vectorization(&self) -> Vectorization {
         let single = |s: &Statement| s.iterators.iter().all(|i| i.extent <= 1);
         if self.assembled.vectorized || self.scop.statements.iter().all(single) {
@@ -210,7 +210,7 @@ impl CompiledKernel {
         self.kernel.report.tensorized
     }
 
-    /// Why the kernel keeps its original order or has no tiles, if that is so.
+    /// The reason why the kernel keeps its original order or has no tiles; `None` if it does not.
     pub fn fallback(&self) -> Option<&str> {
         self.ilp.as_ref()?.fallback.as_deref()
     }

@@ -1,4 +1,4 @@
-//! Errors: whose fault it is, and what to do about it.
+//! Errors: whose fault each one is, and the message.
 
 use crate::refusal::Refusal;
 use crate::text::lines;

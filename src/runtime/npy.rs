@@ -44,7 +44,7 @@ impl Tensor {
     }
 }
 
-/// Reads one tensor from a stream; the stream then stands behind it.
+/// Reads one tensor from a stream and leaves the stream behind it.
 pub fn read(stream: &mut impl Read) -> Result<Tensor> {
     let mut take = |count: usize| -> Result<Vec<u8>> {
         let mut bytes = vec![];

@@ -1,4 +1,4 @@
-//! Opaque operators: what no affine expression can say, as plain functions over bytes.
+//! Opaque operators: those without an affine expression, as plain functions over bytes.
 //!
 //! In: attributes and read-only views of the inputs. Out: the outputs, written in place; their shapes are known ahead.
 //! One table, a row for each function. Every use is counted and named in reports.

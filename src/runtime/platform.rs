@@ -139,7 +139,7 @@ impl Platform {
         Platform { architecture: architecture.into(), system: system.into(), ..platform }
     }
 
-    /// Refuses what this process cannot run; the message says what is missing.
+    /// Checks that this process can run code for the platform.
     ///
     /// # Errors
     /// [`Error::Unsupported`] with what is missing.

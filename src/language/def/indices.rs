@@ -1,4 +1,4 @@
-//! The indices of an equation: their order, their ranges, what restricts them further.
+//! The indices of an equation: their order, ranges and conditions.
 
 use super::Builder;
 use crate::expr::syntax::{Expr as Text, Kind};

@@ -7,7 +7,7 @@ use crate::language::range::Interval;
 use crate::language::source::{Checked, Diagnostic};
 use crate::poly::statement::TensorDecl;
 
-/// The indices of an equation and what they may read.
+/// The indices of an equation and the reads that they allow.
 pub(super) struct Frame<'a> {
     pub arrays: &'a [TensorDecl],
     pub indices: &'a [String],

@@ -1,4 +1,4 @@
-//! Schedules: a primitive begins with its keyword; what follows is read by the table of primitives.
+//! Schedules: a primitive is a keyword and its arguments, as in the table of primitives.
 
 use super::{Parser, defined_twice};
 use crate::expr::syntax::{Expr, Name};
@@ -59,7 +59,7 @@ macro_rules! read {
     };
 }
 
-/// Reads what stands after the keyword of each row of the table.
+/// Reads the arguments of each row of the table.
 macro_rules! rows {
     ($(
         #[$doc:meta]

@@ -18,7 +18,7 @@ pub struct Loops {
 /// One loop: `m`, or `C(m)`.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Loop {
-    /// Statement that has the loop; `None` where the name alone says it.
+    /// Statement that has the loop; `None` where the name is unique.
     pub statement: Option<Name>,
     /// Name of the loop.
     pub name: Name,

@@ -152,8 +152,8 @@ impl InsertionPoint {
     }
 }
 
-/// The tree with new statements in what is below the innermost of `rows` for statement `inside`: the rows and sequences on
-/// the way cover them, at row j with φ `phi(j, statement)`; `edit` makes of what is there what is there with them.
+/// Inserts statements below the first `depth` rows and sequences around statement `inside`: row j covers them with
+/// φ `phi(j, statement)`, and `edit` turns the subtree below into one that contains them.
 pub fn insert(
     schedule: &Schedule,
     (depth, inside): (usize, StatementId),

@@ -1,4 +1,4 @@
-//! Primitives that change loops. In the pictures `S` stands for the statements below.
+//! Primitives that change loops. In the pictures `S` is the statements below.
 
 use crate::expr::Affine;
 use crate::expr::syntax::Name;
@@ -38,8 +38,8 @@ pub fn split(scop: &Scop, schedule: &Schedule, which: &Loop, by: i64, into: &[Na
     })
 }
 
-/// `pad i to 16`: as if the loop had a multiple of 16 iterations, in one loop without a copy for the rest; those too many do
-/// nothing. The inner loop of a split by a multiple of 16 is padded to all of its tile.
+/// `pad i to 16`: as if the loop had a multiple of 16 iterations, in one loop without a copy for the partial tile; iterations beyond
+/// the extent do nothing. The inner loop of a split by a multiple of 16 is padded to all of its tile.
 ///
 /// ```text
 /// for i in 0..N       for i in 0..16 * ceil(N / 16)
@@ -300,8 +300,8 @@ fn innermost(row: &Row, node: &Node) -> Node {
     }
 }
 
-/// `parallel i`: iterations run on several threads. Only the outermost loop of a phase is divided, or what is next inside of
-/// a serial one: then all threads wait for each other after each of its iterations.
+/// `parallel i`: iterations run on several threads. Only the outermost loop of a phase is divided, or the next one inside of
+/// a serial loop; a barrier then follows each iteration of the serial loop.
 ///
 /// ```text
 /// for i               parallel for i
@@ -355,8 +355,8 @@ pub fn check_outermost(node: &Node, around: Option<&Row>, apart: bool) -> Result
     }
 }
 
-/// `peel ii`: what does not fill the inner loop of a split runs in a copy of its own, which is how loops are lowered; the
-/// primitive says that `ii` is such a loop.
+/// `peel ii`: the iterations that do not fill the inner loop of a split run in a copy of it. Loops are always lowered so; the
+/// primitive checks that `ii` is such a loop.
 ///
 /// ```text
 /// for io                        for io in 0..N / 8

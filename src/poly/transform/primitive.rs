@@ -1,4 +1,4 @@
-//! Schedules written by hand, as a file says them, and the table of all primitives.
+//! Schedules written by hand, and the table of all primitives.
 //!
 //! A row of `primitives!` is a primitive: its keyword, its arguments with the words between them, and the function that
 //! carries it out. The enum, its text, the parser ([`crate::language`]), the methods of the builder, the loops that a refusal
@@ -41,7 +41,7 @@ pub struct Schedule {
     pub primitives: Vec<Placed>,
 }
 
-/// A primitive and where it stands.
+/// A primitive and its place in the text.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Placed {
     /// The primitive.
@@ -57,7 +57,7 @@ pub struct Placed {
 /// Variant: keyword | old_keyword ("word before" field: Kind, …) or method ("word" field: Kind) => takes function;
 /// ```
 ///
-/// Kinds are those of `argument.rs`; `Kind(field)` has as many elements as that field. What stands after `or` may be absent;
+/// Kinds are those of `argument.rs`; `Kind(field)` has as many elements as that field. The argument after `or` is optional;
 /// with it the builder's method has that name. An old keyword is still parsed. The function takes the arguments after
 ///
 /// - `order`: the Scop and its schedule; it returns another schedule,
@@ -103,7 +103,7 @@ macro_rules! primitives {
         ComputeInline: compute_inline(tensor: Tensor) => program inline::compute_inline;
         /// `store_at Bx at y`: its memory lives for one iteration of y (Halide).
         StoreAt: store_at(tensor: Tensor, "at" at: Loop) => program compute::store_at;
-        /// `cache_read B`: a copy made before the loops; `cache_read B at ko`: of what an iteration of ko reads (TVM).
+        /// `cache_read B`: a copy made before the loops; `cache_read B at ko`: of the elements that an iteration of ko reads (TVM).
         CacheRead: cache_read(tensor: Tensor) or cache_read_at("at" at: Loop) => program pack::cache_read;
         /// `cache_write C at no`: a local tile that is written back after one iteration of no (TVM).
         CacheWrite: cache_write(tensor: Tensor, "at" at: Loop) => program cache::cache_write;
@@ -113,13 +113,13 @@ macro_rules! primitives {
         Rfactor: rfactor(tensor: Tensor, "over" over: Loop, "->" into: NewTensor) => program rfactor::rfactor;
         /// `tensorize C(mi, ni, ki)`, or with `with fma`: the loops become one tensor instruction (TVM).
         Tensorize: tensorize(which: Loops) or tensorize_with("with" with: Instruction) => original tensorize::tensorize;
-        /// `peel ii`: what does not fill the inner loop of a split runs in a copy of its own (loop peeling).
+        /// `peel ii`: the iterations that do not fill the inner loop of a split run in a copy of it (loop peeling).
         Peel: peel(which: Loop) => order loops::peel;
         /// `pad i to 16`: as if the loop had a multiple of 16 iterations; those too many do nothing (Exo, Halide: bounds).
         Pad: pad(which: Loop, "to" to: Count) => order loops::pad;
         /// `normalize`: temporaries inlined, sums in accumulators, loops from 0 on (Allen and Kennedy: loop normalization).
         Normalize: normalize => original program::normalize;
-        /// `index_set_split`: loops apart where a read meets what they write (Griebl, Feautrier, Lengauer).
+        /// `index_set_split`: loops split where a read meets elements that they write (Griebl, Feautrier, Lengauer).
         IndexSetSplit: index_set_split | divide => program program::index_set_split;
         /// `array_expand`: an element of temporaries for each iteration (Feautrier: array expansion; scalar expansion).
         ArrayExpand: array_expand | expand => program program::array_expand;
@@ -155,23 +155,23 @@ macro_rules! define {
             $(#[$doc] $variant $({ $($field: $kind,)* $($more: Option<$more_kind>,)? })?,)*
         }
 
-        /// The words that begin a primitive.
+        /// The keywords of all primitives.
         pub const KEYWORDS: [&str; [$(stringify!($keyword)),*].len()] = [$(stringify!($keyword)),*];
 
-        /// Old words, and the keywords that they are parsed as.
+        /// Old keywords, and the keywords that they are parsed as.
         pub const ALIASES: &[(&str, &str)] = &[$($((stringify!($alias), stringify!($keyword)),)*)*];
 
         $(pub use $function;)*
 
         impl Primitive {
-            /// The word that begins it.
+            /// The keyword of the primitive.
             pub fn keyword(&self) -> &'static str {
                 match self {
                     $(Primitive::$variant { .. } => stringify!($keyword),)*
                 }
             }
 
-            /// The arguments, each after the word that stands before it.
+            /// The arguments, each after the word before it.
             fn arguments(&self) -> Vec<(&'static str, Argument<'_>)> {
                 let arguments: Vec<Option<(&'static str, Argument)>> = match self {
                     $(Primitive::$variant $({ $($field,)* $($more,)? })? => vec![$(
@@ -182,7 +182,7 @@ macro_rules! define {
                 arguments.into_iter().flatten().collect()
             }
 
-            /// Carries it out, whether or not the order that comes out is legal.
+            /// Applies the primitive, whether or not the resulting order is legal.
             pub(super) fn carry_out(
                 &self,
                 before: &Transformed,
@@ -206,7 +206,7 @@ pub fn keyword(word: &str) -> Option<&'static str> {
 }
 
 impl Primitive {
-    /// The loops that it is about, each with the statement that it is said of.
+    /// The loops that it names, each with the statement that selects it.
     pub(super) fn loops(&self) -> Vec<(Option<&Name>, &Name)> {
         let mut statement = None;
         let mut loops = vec![];

@@ -44,8 +44,8 @@ pub struct SourceProgram<'a> {
     pub isa: Isa,
 }
 
-/// A program in an order that keeps all of its dependences. Only a passed [`legality::check`] makes one, so that nobody
-/// needs to prove it again.
+/// A program in an order that keeps all of its dependences. Only a passed [`legality::check`] makes one, so that it is
+/// not proven again.
 #[derive(Clone, Debug)]
 pub struct Proven {
     state: Transformed,

@@ -50,7 +50,7 @@ fn merge_below(node: &Node, ids: &[StatementId], at: &Name) -> Result<Node> {
     }
 }
 
-/// One chain of rows down to `at` over all of the parts, and the rest of each below it.
+/// Makes one chain of rows down to `at` over all parts, with the rest of each part below it.
 fn zip(parts: &[(Vec<StatementId>, Node)], at: &Name) -> Result<Node> {
     let mut rows: Vec<Row> = vec![];
     let mut rest = vec![];

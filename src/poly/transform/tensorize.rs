@@ -70,7 +70,7 @@ pub fn tensorize(
     Ok(Transformed { schedule, ..before.clone() })
 }
 
-/// The last of the rows that can be in the lanes of an instruction; the refusal that says most otherwise.
+/// The last of the rows that can be in the lanes of an instruction; otherwise the refusal of the closest instruction.
 fn lane(before: &Transformed, id: StatementId, named: &[Row], table: &[TensorInstruction]) -> Result<Option<Row>> {
     let mut why: Option<Mismatch> = None;
     for row in named.iter().rev() {

@@ -1,4 +1,4 @@
-//! Translation of a schedule tree to primitives that make it of the program.
+//! Translation of a schedule tree to the primitives that produce it.
 //!
 //! In: a program and the result of the ILP for it. Out: primitives of the text language, of which [`super::apply_all`] makes
 //! the same Scop, tree, packings and loops; an error that names what they do not make. Where both trees have the same loops

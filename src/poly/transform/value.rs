@@ -74,7 +74,7 @@ fn meeting(reader: &Statement, guard: &[Affine], index: &[Index], writer: &State
     both
 }
 
-/// Refuses where a write to what `value` is computed from comes after the computation and before a use of the result. `same`
+/// Refuses where a source of `value` is written after the computation and before a use of the result. `same`
 /// are rows whose iterations compute their own.
 pub fn check_sources(scop: &Scop, value: &Value, same: &[Row], isl: &Isl) -> Result<()> {
     for read in element_accesses(scop, &value.readers, value.tensor, false) {
