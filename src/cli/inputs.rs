@@ -166,7 +166,10 @@ fn load_module(arguments: &ModelArguments, progress: &Progress) -> Result<Module
                     "dimension `{name}` is {bound} in the module, not {size}: compile the model again"
                 )));
             }
-            None => return Err(Error::Invalid(format!("the module has no dynamic dimension `{name}`"))),
+            None => {
+                let names: Vec<&str> = module.dims().keys().map(String::as_str).collect();
+                return Err(Error::Invalid(unknown("dynamic dimension of the module", &name, &names)));
+            }
         }
     }
     Ok(module)

@@ -53,8 +53,11 @@ impl OnnxModel {
         if meta.is_dir() {
             return Err(Error::Io(format!("{name}: this is a directory")));
         }
-        if !meta.is_file() || meta.len() > MAX_FILE_BYTES {
-            return Err(Error::Limit(format!("{name}: a model is a regular file of at most 2 GiB")));
+        if !meta.is_file() {
+            return Err(Error::Invalid(format!("{name} is not a regular file")));
+        }
+        if meta.len() > MAX_FILE_BYTES {
+            return Err(Error::Limit(format!("{name} has {} bytes; an ONNX file has at most 2 GiB", meta.len())));
         }
         let bytes = std::fs::read(path).map_err(fail)?;
         OnnxModel::decode(&bytes, Folder::of_file(path)).map_err(|e| prefix(&name, e))
@@ -66,8 +69,9 @@ impl OnnxModel {
     }
 
     fn decode(bytes: &[u8], folder: Folder) -> Result<OnnxModel> {
-        let mut proto =
-            ModelProto::decode(bytes).map_err(|e| Error::Invalid(format!("this is not a readable ONNX file ({e})")))?;
+        let mut proto = ModelProto::decode(bytes).map_err(|e| {
+            Error::Invalid(format!("this is neither a readable ONNX file ({e}) nor a text with the extension .tile"))
+        })?;
         let Some(graph) = &proto.graph else {
             return Err(Error::Invalid("this ONNX file has no graph".into()));
         };

@@ -55,7 +55,7 @@ impl File {
         }
         let bytes = std::fs::read(path).map_err(failed)?;
         let text = String::from_utf8(bytes)
-            .map_err(|_| Error::Invalid(format!("{} is not a text: it is not UTF-8", path.display())))?;
+            .map_err(|_| Error::Invalid(format!("{} is not a .tile text: it is not UTF-8", path.display())))?;
         File::parse(&path.display().to_string(), &text)
     }
 

@@ -14,6 +14,7 @@ use crate::expr::{Affine, Var};
 use crate::language::environment::{Reader, Scope};
 use crate::poly::statement::TensorDecl;
 use crate::runtime::DType;
+use crate::runtime::error::did_you_mean;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 
@@ -53,11 +54,14 @@ impl Scope<'_> {
     }
 
     fn unknown(&self, span: Span, name: &str) -> Diagnostic {
+        let arrays: Vec<&str> = self.arrays.iter().map(|a| a.name.as_str()).collect();
+        let indices: Vec<&str> = self.indices.iter().map(String::as_str).collect();
+        let sizes: Vec<&str> = self.sizes.keys().map(String::as_str).collect();
+        let near = did_you_mean(name, &[&arrays[..], &indices, &sizes].concat());
         let list = |names: Vec<&str>| if names.is_empty() { "none".to_string() } else { names.join(", ") };
-        let arrays = list(self.arrays.iter().map(|a| a.name.as_str()).collect());
-        let indices = list(self.indices.iter().map(String::as_str).collect());
-        let sizes = list(self.sizes.keys().map(String::as_str).collect());
-        let message = format!("`{name}` is not defined here: arrays are {arrays}; indices {indices}; sizes {sizes}");
+        let [arrays, indices, sizes] = [arrays, indices, sizes].map(list);
+        let message =
+            format!("`{name}` is not defined here: arrays are {arrays}; indices {indices}; sizes {sizes}{near}");
         Diagnostic::invalid(span, message)
     }
 

@@ -71,8 +71,12 @@ pub fn unknown<S: AsRef<str>>(what: &str, name: &str, candidates: &[S]) -> Strin
         }
     }
     let list = if names.is_empty() { "none".into() } else { names.join(", ") };
-    let near = nearest(name, &names).map_or(String::new(), |n| format!("; did you mean `{n}`?"));
-    format!("there is no {what} `{name}`: there are {list}{near}")
+    format!("there is no {what} `{name}`: there are {list}{}", did_you_mean(name, &names))
+}
+
+/// The end of a message that nothing is called `name`: the nearest of `candidates`, where one is near.
+pub fn did_you_mean(name: &str, candidates: &[&str]) -> String {
+    nearest(name, candidates).map_or(String::new(), |n| format!("; did you mean `{n}`?"))
 }
 
 /// The first of `candidates` that is fewest edits away from `name`, a third of its characters at most.

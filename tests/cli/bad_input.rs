@@ -220,7 +220,7 @@ fn nodes_that_make_no_sense_are_refused() {
         (13, "ConvTranspose x x, output_shape=9223372036854775807/5", &["output_shape"]),
         (13, "Dropout x 0.5 1", &["training"]),
         (13, "Softmax x, axis=last", &["`axis`", "wrong type"]),
-        (13, "Softmax x, axes=1", &["Softmax", "opset 13", "`axes`", "it has axis"]),
+        (13, "Softmax x, axes=1", &["Softmax", "opset 13", "`axes`", "there are axis; did you mean `axis`?"]),
         (14, "Relu x, bogus=1", &["Relu", "opset 14", "`bogus`", "none"]),
         (18, "ReduceMax x, axes=1/2", &["`axes`", "up to opset 17"]),
         (17, "ReduceMax x, noop_with_empty_axes=1", &["`noop_with_empty_axes`", "from opset 18"]),

@@ -124,6 +124,16 @@ fn names_and_types() {
     says("def f(f32(N) X) -> (Y) { Z(i) = X(i) }", "nothing defines the output `Y`", "Y");
     says("def f(f32(N - 8) X) -> (Y) { Y(i) = X(i) }", "dimension 0 of `X` is 0: it must be positive", "N - 8");
     says("def f(f32(1/0) X) -> (Y) { Y(i) = X(i) }", "`1 / 0` divides by zero", "1/0");
+    says(
+        "loop f(N) { f64 Sum[N] Sum[0] = Smu[1] }",
+        "`Smu` is not defined here: arrays are Sum; indices none; sizes N; did you mean `Sum`?",
+        "Smu[1]",
+    );
+    says(
+        "loop f(N) { f64 A[N] A[0] = sqtr(A[1]) }",
+        "there is no function `sqtr`, and a `loop` writes elements as A[i][j]; did you mean `sqrt`?",
+        "sqtr",
+    );
     says("loop f(N) { f64 A[M] A[0] = 1 }", "`M` is not defined here: arrays are none; indices none; sizes N", "M");
     says(
         "loop f(N) { f64 A[N] for N in 0..2 A[N] = 1 }",

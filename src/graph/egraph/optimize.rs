@@ -11,6 +11,7 @@ use crate::graph::fusion::Placement;
 use crate::graph::ir::Graph;
 use crate::graph::rules::pattern::Rule;
 use crate::graph::rules::{self, constants};
+use crate::runtime::error::unknown;
 use crate::runtime::{Error, Result};
 use egg::Id;
 use serde::Serialize;
@@ -150,24 +151,6 @@ fn check_names(names: &[String]) -> Result<()> {
     let rules = rules::names();
     match names.iter().find(|name| !rules.contains(&name.as_str())) {
         None => Ok(()),
-        Some(name) => {
-            let nearest = rules.iter().min_by_key(|rule| edit_distance(name, rule)).expect("there are rules");
-            let list = rules.join(", ");
-            Err(Error::Invalid(format!("there is no rule `{name}`: there are {list}; did you mean `{nearest}`?")))
-        }
+        Some(name) => Err(Error::Invalid(unknown("rule", name, &rules))),
     }
-}
-
-/// Returns the edit distance of two names, in bytes (Levenshtein).
-fn edit_distance(a: &str, b: &str) -> usize {
-    let mut row: Vec<usize> = (0..=b.len()).collect();
-    for (i, x) in a.bytes().enumerate() {
-        let mut diagonal = std::mem::replace(&mut row[0], i + 1);
-        for (j, y) in b.bytes().enumerate() {
-            let replaced = diagonal + usize::from(x != y);
-            diagonal = row[j + 1];
-            row[j + 1] = replaced.min(row[j] + 1).min(diagonal + 1);
-        }
-    }
-    row[b.len()]
 }

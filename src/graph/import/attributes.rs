@@ -4,6 +4,7 @@
 //! this operator set. An operator without a row has no attributes.
 
 use crate::graph::proto::NodeProto;
+use crate::runtime::error::unknown;
 
 /// Fails when a node has an attribute that the standard does not know, or has it twice.
 pub(super) fn check(node: &NodeProto, opset: i64) -> std::result::Result<(), String> {
@@ -13,7 +14,7 @@ pub(super) fn check(node: &NodeProto, opset: i64) -> std::result::Result<(), Str
         let name = &attribute.name;
         let entry = row.split(' ').find(|e| !e.is_empty() && e.split(':').next() == Some(name));
         let Some(entry) = entry else {
-            return Err(format!("the operator has no attribute `{name}`; {}", listed(row, opset)));
+            return Err(unknown("attribute of the operator", name, &listed(row, opset)));
         };
         let (first, last) = opsets(entry);
         if !(first..=last).contains(&opset) {
@@ -40,11 +41,9 @@ fn opsets(entry: &str) -> (i64, i64) {
     (first.parse().unwrap_or(0), last.parse().unwrap_or(i64::MAX))
 }
 
-fn listed(row: &str, opset: i64) -> String {
-    let entries = row.split(' ').filter(|e| !e.is_empty());
-    let names = entries.filter(|e| (opsets(e).0..=opsets(e).1).contains(&opset)).filter_map(|e| e.split(':').next());
-    let names: Vec<&str> = names.collect();
-    if names.is_empty() { "it has none".into() } else { format!("it has {}", names.join(", ")) }
+fn listed(row: &str, opset: i64) -> Vec<&str> {
+    let entries = row.split(' ').filter(|e| !e.is_empty() && (opsets(e).0..=opsets(e).1).contains(&opset));
+    entries.filter_map(|e| e.split(':').next()).collect()
 }
 
 /// Sorted by operator: its attributes in operator sets 7 to 25. `name:first..last` is one of these sets only.
@@ -141,8 +140,12 @@ mod tests {
         assert_eq!(check(&node("ReduceMax", &["axes"]), 17), Ok(()));
         assert!(check(&node("ReduceMax", &["axes"]), 18).unwrap_err().contains("up to opset 17"));
         assert!(check(&node("ReduceMax", &["noop_with_empty_axes"]), 17).unwrap_err().contains("from opset 18"));
-        assert!(check(&node("Softmax", &["axis", "axes"]), 13).unwrap_err().ends_with("`axes`; it has axis"));
-        assert!(check(&node("Relu", &["alpha"]), 14).unwrap_err().ends_with("it has none"));
+        assert!(
+            check(&node("Softmax", &["axis", "axes"]), 13)
+                .unwrap_err()
+                .ends_with("`axes`: there are axis; did you mean `axis`?")
+        );
+        assert!(check(&node("Relu", &["alpha"]), 14).unwrap_err().ends_with("`alpha`: there are none"));
         assert!(check(&node("Conv", &["pads", "pads"]), 11).unwrap_err().contains("twice"));
     }
 }

@@ -4,6 +4,7 @@ use super::{OPERATIONS, Parser, Style};
 use crate::expr::syntax::{COMPARISON, Expr, FUNCTIONS, Kind, OPERATORS};
 use crate::language::lexer::{Token, reserved};
 use crate::language::source::{Checked, Diagnostic};
+use crate::runtime::error::did_you_mean;
 
 impl Parser {
     pub(super) fn expression(&mut self) -> Checked<Expr> {
@@ -114,7 +115,8 @@ impl Parser {
             Style::Square if self.is("[") => Ok(Kind::Element(name, self.square()?)),
             Style::Round if self.is("[") => self.fail("`(`: a `def` writes elements as A(i,j)"),
             Style::Square if self.is("(") => {
-                let message = format!("there is no function `{name}`, and a `loop` writes elements as A[i][j]");
+                let near = did_you_mean(&name.text, &FUNCTIONS.map(|f| f.0));
+                let message = format!("there is no function `{name}`, and a `loop` writes elements as A[i][j]{near}");
                 Err(Diagnostic::invalid(name.span, message))
             }
             _ => Ok(Kind::Name(name.text)),
