@@ -29,6 +29,10 @@ pub struct Level {
 const SECONDS: f64 = 1.0;
 
 impl Machine {
+    /// Measures the limits of this machine for `target`.
+    ///
+    /// # Errors
+    /// Those of the probes: `Unsupported` where the processor does not run the target.
     pub fn measure(target: &Target, threads: usize) -> Result<Machine> {
         let limits = probe::measure(target, SECONDS)?;
         let together = threads as f64;

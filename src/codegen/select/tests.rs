@@ -255,7 +255,7 @@ fn reductions_over_lanes() {
 
 #[test]
 fn totals_of_narrow_values_are_wide() {
-    for value in ["cast i64(X[j])", "i64(5)", "j + 3", "select((X[j] > i32(12)), j, i64(999))"] {
+    for value in ["cast i64(X[j])", "i64(5)", "index(j + 3)", "select(gt(X[j], i32(12)), index(j), i64(999))"] {
         for op in ["add", "mul", "min", "max"] {
             check_text(&format!(
                 "kernel k {{

@@ -16,7 +16,7 @@ use crate::runtime::{Error, Result};
 /// Largest number of passes of the bottom-up choice. Unmeasured.
 const MAX_PASSES: usize = 32;
 /// Number of times that edges are taken again after some were given up for cuts. No network that was measured needs one.
-const MAX_RETRIES: usize = 4;
+const MAX_RETRIES: usize = 16;
 
 /// A candidate for each class, needed or not, without a cycle.
 pub struct Greedy {
@@ -119,19 +119,18 @@ pub fn fuse(problem: &Problem, rows: &mut Rows, chosen: &[Option<usize>], first:
         if new.is_empty() {
             break;
         }
-        // The edges that save least are given up: one for each cut while others may take its place, then ever more.
-        let given_up = 1 << round.saturating_sub(MAX_RETRIES).min(16);
+        // One edge of each cut is given up while others may take its place, then ever more.
+        let count = 1 << round.saturating_sub(MAX_RETRIES).min(16);
         for row in &new {
-            // What was given up for another cut may do for this one.
+            // An edge that was given up for another cut may satisfy this one.
             if row.holds(&values) {
                 continue;
             }
-            let mut edges: Vec<usize> = row.terms.iter().filter(|t| values[t.0]).filter_map(|t| place[t.0]).collect();
-            edges.sort_unstable_by(|a, b| b.cmp(a));
+            let edges: Vec<usize> = row.terms.iter().filter(|t| values[t.0]).filter_map(|t| place[t.0]).collect();
             if edges.is_empty() {
                 return Err(Error::Internal("the greedy extraction chose a cycle".into()));
             }
-            for &edge in edges.iter().take(given_up) {
+            for edge in given_up(edges, &moves, count) {
                 let (_, variable, s) = moves[edge];
                 values[variable] = false;
                 rows.store_if_read(problem, &mut values, s);
@@ -143,6 +142,21 @@ pub fn fuse(problem: &Problem, rows: &mut Rows, chosen: &[Option<usize>], first:
         Some(row) => Err(Error::Internal(format!("the greedy extraction breaks {row:?}"))),
         None => Ok(values),
     }
+}
+
+/// The `count` edges of a cut that are given up. One is the edge that saves least; several stand evenly among those that save
+/// at most what the median does, so that the pieces of a kernel that is too large have about one size.
+fn given_up(mut edges: Vec<usize>, moves: &[(f64, usize, usize)], count: usize) -> Vec<usize> {
+    edges.sort_unstable();
+    if count == 1 {
+        return edges.last().copied().into_iter().collect();
+    }
+    let median = moves[edges[edges.len() / 2]].0;
+    edges.retain(|&e| moves[e].0 <= median);
+    edges.sort_unstable_by_key(|&e| moves[e].1);
+    let mut places: Vec<usize> = (1..=count).map(|i| i * edges.len() / (count + 1)).collect();
+    places.dedup();
+    places.into_iter().map(|i| edges[i]).collect()
 }
 
 impl Rows {
