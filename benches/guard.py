@@ -1,18 +1,20 @@
 #!/usr/bin/env python3
 """Guard against slower code and slower compiling, whatever the speed of the machine: instructions that valgrind counts.
 
-usage: guard.py [--tilewright PROGRAM] [--write] [NAME...]           NAME is run/gemm, compile/shuffle_net ...: all by default
+usage: guard.py [--tilewright PROGRAM] [--write] [NAME...]           NAME is run/gemm, network/resnet18, compile/shuffle_net ...: all but large networks by default
 
 Counted is the build of the dev profile (cargo build), on one thread, for AVX2, the widest that valgrind knows. A kernel is compiled
-first and counted alone: 12 runs less 2, by 10. For compiling it is the whole process, which depends on the compiler that built it:
-such a row is judged only by the rustc that made the baseline. Counts repeat exactly: random numbers of the system are constant
+first and counted alone: 12 runs less 2, by 10. Of a network one run is counted, the generated code alone; large networks, which take
+minutes, are counted when they are named. For compiling it is the whole process, which depends on the compiler that built it: such a row is judged only by the rustc that made the baseline. Counts repeat exactly: random numbers of the system are constant
 (they seed hash tables), and the calibration of a clock in a library is left out. benches/guard.json is the baseline; --write makes
 it anew. A row fails when it grows by more than the tolerance below.
 """
 import argparse
+import concurrent.futures
 import json
 import os
 import pathlib
+import queue
 import re
 import shutil
 import subprocess
@@ -33,7 +35,10 @@ RUN = {"gemm": ["datasets/polybench/gemm.tile", "--size", "SMALL"],
 COMPILE = {"shuffle_net": [OPERATORS + "network_shuffle_net_11.onnx"],
            "causal_decoder": [OPERATORS + "network_causal_decoder_12.onnx"],
            "heat_3d": ["datasets/polybench/heat-3d.tile", "--size", "SMALL"]}
-TOLERANCE = {"run": 0.005, "compile": 0.02}
+NETWORK = {path.stem: [path.relative_to(ROOT)] for path in sorted((ROOT / "datasets" / "networks").glob("*.onnx"))}
+# Minutes each.
+LARGE = {f"network/{name}" for name in ("bert_base_s128", "densenet121", "resnet50", "vit_b_16", "vit_b_16_features")}
+TOLERANCE = {"run": 0.005, "network": 0.005, "compile": 0.02}
 SLACK = 200  # instructions: waiting for threads and the clock differ by some
 # Function that is not counted: it spins until a clock is steady.
 LEFT_OUT = "quanta::instant::Instant::now"
@@ -55,30 +60,51 @@ def run(command, said=""):
     return result.stdout
 
 
+def constant_random(folder):
+    """A library whose random numbers are constant."""
+    source, library = folder / "random.c", folder / "random.so"
+    source.write_text(CONSTANT_RANDOM)
+    run([shutil.which("cc") or "gcc", "-shared", "-fPIC", "-O1", source, "-o", library])
+    return library
+
+
+def instructions(listing, name):
+    """The counts of the lines of callgrind_annotate with this name."""
+    return [int(n.replace(",", "")) for n in re.findall(rf"^ *([\d,]+) \([ \d.]+%\) +{name}", listing, re.M)]
+
+
 class Counter:
-    """Counts instructions of one program, with scratch files in a folder."""
+    """Counts instructions of one program on one core, with scratch files in a folder."""
 
-    def __init__(self, program, folder):
-        self.program, self.folder = program, pathlib.Path(folder)
-        source, self.random = self.folder / "random.c", self.folder / "random.so"
-        source.write_text(CONSTANT_RANDOM)
-        run([shutil.which("cc") or "gcc", "-shared", "-fPIC", "-O1", source, "-o", self.random])
+    def __init__(self, program, folder, random, core):
+        self.program, self.folder, self.random, self.core = program, folder, random, core
 
-    def count(self, arguments, said=""):
-        """Instructions of a process, on one core."""
+    def listing(self, arguments, said=""):
+        """Instructions of a process, function by function; generated code has no name."""
         out = self.folder / "callgrind.out"
         command = ["env", f"LD_PRELOAD={self.random}", "valgrind", "--tool=callgrind", f"--callgrind-out-file={out}", self.program, *arguments]
-        run([*(["taskset", "-c", "0"] if shutil.which("taskset") else []), *command], said)
-        listing = run(["callgrind_annotate", "--inclusive=yes", "--threshold=100", "--auto=no", out])
-        number = lambda pattern: int((re.search(pattern, listing, re.M) or ["", "0"])[1].replace(",", ""))
-        return number(r"^ *([\d,]+) \([\d.]+%\) +PROGRAM TOTALS") - number(rf"^ *([\d,]+) \([ \d.]+%\) +\S*{LEFT_OUT}\b")
+        run([*(["taskset", "-c", str(self.core)] if shutil.which("taskset") else []), *command], said)
+        return run(["callgrind_annotate", "--inclusive=yes", "--threshold=100", "--auto=no", out])
+
+    def count(self, arguments, said=""):
+        """Instructions of a process, without what is left out."""
+        listing = self.listing(arguments, said)
+        return sum(instructions(listing, r"PROGRAM TOTALS")) - sum(instructions(listing, rf"\S*{LEFT_OUT}\b"))
+
+    def module(self, model):
+        """A compiled module; it is made for one schedule and one set of sizes."""
+        module = self.folder / "module.tw"
+        run([self.program, "compile", *model, "--quiet", "--target", TARGET, "-o", module])
+        return ["bench", module, "--quiet", "--interactive", "--threads", "1"]
 
     def run(self, model):
-        module = self.folder / "module.tw"
-        # A module is made for one schedule and one set of sizes.
-        run([self.program, "compile", *model, "--quiet", "--target", TARGET, "-o", module])
-        few, many = (self.count(["bench", module, "--quiet", "--interactive", "--threads", "1"], f"{n} runs\n") for n in (2, 12))
+        bench = self.module(model)
+        few, many = (self.count(bench, f"{n} runs\n") for n in (2, 12))
         return (many - few) // 10
+
+    def network(self, model):
+        # With nothing on standard input, the run that precedes all requests is the only one.
+        return sum(instructions(self.listing(self.module(model)), r"\?\?\?:0x[0-9a-f]+ \[\?\?\?\]"))
 
     def compile(self, model):
         return self.count(["compile", *model, "--quiet", "--target", TARGET, "-o", self.folder / "module.tw"])
@@ -97,13 +123,40 @@ def judge(kind, before, now, same_compiler):
     return f"{100 * growth:+.2f} %{hint}", False
 
 
+def rows():
+    """The model of each row."""
+    kinds = {"run": RUN, "compile": COMPILE, "network": NETWORK}
+    return {f"{kind}/{name}": model for kind, models in kinds.items() for name, model in models.items()}
+
+
+def counts(program, folder, rows):
+    """The name and the instructions of each row, in order; one row at a time on each core."""
+    random = constant_random(folder)
+    cores = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else [0]
+    free = queue.SimpleQueue()
+    for core in cores:
+        free.put(core)
+
+    def count(name, model):
+        core = free.get()
+        scratch = folder / str(core)
+        scratch.mkdir(exist_ok=True)
+        try:
+            return getattr(Counter(program, scratch, random, core), name.split("/")[0])(model)
+        finally:
+            free.put(core)
+
+    with concurrent.futures.ThreadPoolExecutor(len(cores)) as pool:
+        yield from zip(rows, pool.map(count, rows.keys(), rows.values()))
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--tilewright", type=pathlib.Path, default=BUILT / "debug" / "tilewright", help="program to count")
     parser.add_argument("--write", action="store_true", help="make what is counted the baseline")
     parser.add_argument("names", nargs="*", metavar="NAME")
     options = parser.parse_args()
-    every = {f"run/{name}": model for name, model in RUN.items()} | {f"compile/{name}": model for name, model in COMPILE.items()}
+    every = rows()
     for name in options.names:
         if name not in every:
             parser.error(f"no '{name}'; there are {', '.join(every)}")
@@ -116,10 +169,8 @@ def main():
     rustc = run(["rustc", "--version"]).split(" (")[0].strip()
     bad = False
     with tempfile.TemporaryDirectory() as folder:
-        counter = Counter(options.tilewright.resolve(), folder)
-        for name in options.names or every:
+        for name, now in counts(options.tilewright.resolve(), pathlib.Path(folder), {name: every[name] for name in options.names or every if options.names or name not in LARGE}):
             kind = name.split("/")[0]
-            now = getattr(counter, kind)(every[name])
             said, wrong = judge(kind, baseline["instructions"].get(name), now, rustc == baseline["rustc"])
             if options.write:
                 baseline["instructions"][name], said, wrong = now, "written", False
