@@ -241,7 +241,7 @@ impl Model {
     /// # Errors
     /// [`Error::Invalid`] where `options` name a dimension that the model does not have or sizes that do not fit;
     /// [`Error::Unsupported`] where an operator or this processor is not supported; [`Error::Schedule`] where the
-    /// schedule that was asked for is refused; [`Error::Limit`] beyond [`Limits`]; [`Error::Io`] where the system has
+    /// schedule that was asked for is refused; [`Error::Limit`] beyond [`Options::limits`]; [`Error::Io`] where the system has
     /// no memory; [`Error::Internal`] at a defect of the compiler.
     pub fn compile_module(&self, options: &Options) -> Result<(Module, Report)> {
         let Compilation { module, report, .. } = self.compile_stages(options)?;
