@@ -107,7 +107,7 @@ impl Stmt {
         }
     }
 
-    /// The same loop or condition around what `f` makes of its body; other statements stay.
+    /// A copy of this loop or condition with the body that `f` returns; other statements stay.
     pub fn map_body(mut self, f: impl FnOnce(Vec<Stmt>) -> Vec<Stmt>) -> Stmt {
         if let Stmt::Loop { body, .. } | Stmt::If { body, .. } = &mut self {
             *body = f(std::mem::take(body));
@@ -115,7 +115,7 @@ impl Stmt {
         self
     }
 
-    /// The same loop or condition around another body; other statements stay.
+    /// A copy of this loop or condition with another body; other statements stay.
     pub fn with_body(&self, body: Vec<Stmt>) -> Stmt {
         match self {
             Stmt::Loop { var, lower, upper, step, kind, .. } => {

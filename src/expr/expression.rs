@@ -221,7 +221,7 @@ impl Expr {
         self.operands().chain(index.iter().filter_map(Index::value))
     }
 
-    /// The same node over other children: the results of `f`, called in order.
+    /// A copy of this node whose children are the results of `f`, called in order.
     ///
     /// # Errors
     /// The first of `f`.
@@ -249,7 +249,7 @@ impl Expr {
         })
     }
 
-    /// The same node over other children: the results of `f`, called in order.
+    /// A copy of this node whose children are the results of `f`, called in order.
     pub fn map_children(&self, f: &mut impl FnMut(&Expr) -> Expr) -> Expr {
         let Ok(mapped) = self.try_map_children(&mut |e| Ok::<_, std::convert::Infallible>(f(e)));
         mapped

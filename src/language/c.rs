@@ -86,7 +86,7 @@ pub fn print_function(nest: &LoopNest) -> Result<String> {
     Ok(format!("#include <math.h>\n#include <stdint.h>\n\n{HELPERS}\n{}", nest::print(nest, &name, &taken)?))
 }
 
-/// What is around the loops: arrays, initial values, and `main`.
+/// The program around the loops: arrays, initial values, and `main`.
 struct Frame<'a> {
     lowered: &'a LoweredProgram,
     tensors: &'a [TensorDecl],

@@ -1,7 +1,7 @@
 //! A program of the text language to a module of one kernel.
 //!
 //! In: what a program computes for known sizes, and its schedule as data. Out: a [`Module`](crate::Module) and a report.
-//! What the program updates in place is an input and an output: a step copies the one to the other before the kernel
+//! An array that the program updates in place is an input and an output: a step copies the one to the other before the kernel
 //! runs. Declared initial values become a module of their own, which gives the inputs that nobody gives.
 
 use crate::codegen::{Isa, Target};

@@ -212,7 +212,7 @@ impl Node {
         below.into_iter().chain(parts.iter_mut().map(|p| &mut p.1))
     }
 
-    /// The same node over what `f` makes of its children, in order.
+    /// A copy of this node whose children are the results of `f`, called in order.
     ///
     /// # Errors
     /// The first of `f`.
@@ -223,7 +223,7 @@ impl Node {
         Ok(self)
     }
 
-    /// The same node over what `f` makes of its children, in order.
+    /// A copy of this node whose children are the results of `f`, called in order.
     pub fn map_children(mut self, f: &mut impl FnMut(Node) -> Node) -> Node {
         self.children_mut().for_each(|child| *child = f(std::mem::take(child)));
         self

@@ -251,7 +251,7 @@ fn windows_are_counted() {
     assert!(solved == of && of > 3 && report.bound_ns.is_none(), "{report}");
 }
 
-/// What is computed before a sum in its kernel is not stored: an output is not taken into the kernel through another.
+/// A prologue of a sum is not stored: an output does not enter the kernel through another prologue.
 #[test]
 fn an_output_is_no_second_prologue_of_a_sum() {
     let mut b = GraphBuilder::new("prologues");
