@@ -174,14 +174,22 @@ impl Pool {
             affinity: Affinity::new(threads),
         });
         let mut pool = Pool { shared, workers: vec![], busy: Mutex::new(()), process: std::process::id() };
+        let (ready, started) = std::sync::mpsc::channel::<()>();
         for worker in 1..threads {
-            let shared = pool.shared.clone();
-            match spawn(worker, Box::new(move || serve(&shared, worker))) {
+            let (shared, ready) = (pool.shared.clone(), ready.clone());
+            let work = move || {
+                drop(ready);
+                serve(&shared, worker);
+            };
+            match spawn(worker, Box::new(work)) {
                 Ok(handle) => pool.workers.push(handle),
                 // The system has no more threads: results do not depend on their number.
                 Err(_) => break,
             }
         }
+        // A thread that starts allocates: all have started before the first run. Nothing is sent; the last one ends the wait.
+        drop(ready);
+        let _ = started.recv();
         Ok(pool)
     }
 
