@@ -3,11 +3,12 @@
 //! After Callahan, Carr and Kennedy (1990) and Carr and Kennedy (1994), on the tree of vector instructions, where
 //! unrolled and vector loops are expanded and every address is an affine form in bytes.
 //!
-//! In: the tree of a phase. Out: the same with fewer loads. In an innermost loop the load of an address (the
+//! In: the tree of a phase. Out: the same with fewer loads and stores. In an innermost loop the load of an address (the
 //! *consumer*) is replaced where a load or store (the *generator*) that runs in every iteration had the same address
 //! `d` iterations before, `0 ≤ d ≤ MAX_DISTANCE`, and no write between the two may touch it. The value moves through
 //! `d` registers: copies at the end of each iteration rotate them, loads before the loop fill them for the first `d`
-//! iterations. A load whose address does not move and that nothing in the loop writes stands before the loop.
+//! iterations. A load whose address does not move and that nothing in the loop writes stands before the loop; a store to
+//! an address that does not move and that nothing else in the loop touches stands after it.
 //!
 //! Invariants: distinct roots are distinct memory (distinct arguments overlap only where both are read); a write that is not
 //! proven to be elsewhere ends the reuse; a load before the loop runs only where the iteration that needs it runs.
@@ -176,10 +177,45 @@ impl Pass<'_> {
                 self.replace(&l, &accesses.all, g, &consumers, &mut edits);
             }
         }
-        let before = self.loads_before(&l, &edits, outside);
+        let mut out = self.loads_before(&l, &edits, outside);
+        let after = self.stores_after(&l, &accesses, &mut edits, &facts, &defined);
         l.body = edits.apply(std::mem::take(&mut l.body), &mut self.registers);
-        let mut out = before;
         out.push(Node::Loop(l));
+        out.extend(after);
+        out
+    }
+
+    /// Removes the stores to an address that does not move and that nothing else in the loop reads or writes; returns
+    /// those that take their place after the loop.
+    fn stores_after(
+        &self,
+        l: &Loop,
+        accesses: &Accesses,
+        edits: &mut Edits,
+        facts: &Facts,
+        defined: &HashSet<Var>,
+    ) -> Vec<Node> {
+        let all = &accesses.all;
+        if !l.at_least_once || l.parallel {
+            return vec![];
+        }
+        let mut out = vec![];
+        for (w, store) in all.iter().enumerate().filter(|(_, r)| r.store) {
+            let Some((value, ..)) = store.value else { continue };
+            let moves = store.bytes.terms.iter().any(|t| t.0 == l.var || defined.contains(&t.0));
+            let changed = l.body[store.at + 1..].iter().any(|n| defines(n, value));
+            let alone = !accesses.clobbered.iter().any(|(_, root)| *root == store.root)
+                && all.iter().enumerate().all(|(other, r)| {
+                    let gone = edits.removed.contains(&r.at) || edits.copied.contains_key(&r.at);
+                    other == w || r.root != store.root || gone || self.is_apart(store, 0, l.var, r, facts)
+                });
+            if !moves && !changed && alone {
+                let mut node = l.body[store.at].clone();
+                edits.rename(&mut node);
+                edits.removed.insert(store.at);
+                out.push(node);
+            }
+        }
         out
     }
 

@@ -61,7 +61,8 @@ impl Edits {
         r
     }
 
-    fn rename(&self, node: &mut Node) {
+    /// Reads the registers that took the place of others.
+    pub fn rename(&self, node: &mut Node) {
         match node {
             Node::Inst(inst) => inst.registers_mut(&mut |class, access, r| {
                 if class == Class::Vector && access.reads() {

@@ -12,23 +12,29 @@ use rand::{Rng, SeedableRng};
 
 /// Loads in innermost loops of the first phase for AVX-512, before and after.
 fn loads(nest: &LoopNest) -> (usize, usize) {
+    let is_load = |i: &Inst| matches!(i, Inst::VLoad { .. } | Inst::VBroadcast { .. } | Inst::VGather { .. });
+    innermost(nest, &is_load)
+}
+
+/// Instructions of a kind in innermost loops of the first phase for AVX-512, before and after.
+fn innermost(nest: &LoopNest, is_counted: &dyn Fn(&Inst) -> bool) -> (usize, usize) {
     let target = Target::avx512();
     let prepared = prepare::prepare(&simplify::simplify(nest), &target);
     let locals = vec![LocalMode::Registers { blend: false }; prepared.nest.buffers.len()];
     let selector = Selector::new(&prepared.nest, &target, &prepared.widths, &locals);
     let Some(tree) = prepared.nest.body.first().and_then(|s| selector.phase(s).ok()) else { return (0, 0) };
-    let before = innermost_loads(&tree.nodes, false);
-    (before, innermost_loads(&replace_scalars(tree, &target).nodes, false))
+    let before = count(&tree.nodes, false, is_counted);
+    (before, count(&replace_scalars(tree, &target).nodes, false, is_counted))
 }
 
-fn innermost_loads(nodes: &[Node], innermost: bool) -> usize {
-    let count = |node: &Node| match node {
-        Node::Loop(l) => innermost_loads(&l.body, !l.body.iter().any(has_loop)),
-        Node::If { body, .. } => innermost_loads(body, innermost),
-        Node::Inst(Inst::VLoad { .. } | Inst::VBroadcast { .. } | Inst::VGather { .. }) => innermost as usize,
+fn count(nodes: &[Node], innermost: bool, is_counted: &dyn Fn(&Inst) -> bool) -> usize {
+    let of = |node: &Node| match node {
+        Node::Loop(l) => count(&l.body, !l.body.iter().any(has_loop), is_counted),
+        Node::If { body, .. } => count(body, innermost, is_counted),
+        Node::Inst(inst) => (innermost && is_counted(inst)) as usize,
         _ => 0,
     };
-    nodes.iter().map(count).sum()
+    nodes.iter().map(of).sum()
 }
 
 fn parsed(body: &str) -> LoopNest {
@@ -82,6 +88,24 @@ fn rows_that_are_not_written_are_kept_beside_one_that_is() {
 #[test]
 fn a_target_that_does_not_move_is_read_before_the_loop() {
     assert_loads("for i in 1..9 { for j in i..60 { C[i] = max(C[i], A[i][j]); } }", 2, 1);
+}
+
+#[test]
+fn a_target_that_does_not_move_is_written_after_the_loop() {
+    let stores = |body: &str| {
+        let nest = parsed(body);
+        check(&nest, 1);
+        innermost(&nest, &|i| matches!(i, Inst::VStore { .. } | Inst::VScatter { .. }))
+    };
+    let sum = "for i in 1..9 { for j in i..60 { C[i] = max(C[i], A[i][j]); } }";
+    assert_eq!(stores(sum), (1, 0));
+    // rows of their own
+    assert_eq!(stores("for i in 1..9 { for j in i..60 { C[i] = max(C[i], A[i][j]); A[i - 1][j] = C[i]; } }"), (2, 1));
+    // the other statement reads it, or writes it
+    assert_eq!(stores("for i in 1..9 { for j in i..60 { A[i][12] = B[i][j]; C[i] = A[i][j]; } }"), (2, 1));
+    assert_eq!(stores("for i in 1..9 { for j in i..60 { A[i][12] = B[i][j]; A[i][j] = B[i][0]; } }"), (2, 2));
+    // no iteration, no store
+    assert_eq!(stores("for i in 0..9 { for j in i + 1..6 { C[i] = max(C[i], A[i][j]); } }"), (1, 1));
 }
 
 #[test]
