@@ -37,6 +37,18 @@ pub fn contracts(dtype: DType) -> bool {
     matches!(dtype, DType::F32 | DType::F64)
 }
 
+/// The factors of a product that a sum takes without rounding it, and whether the sum subtracts it.
+pub fn product(e: &Expr) -> Option<(&Expr, &Expr, bool)> {
+    match e {
+        Expr::Binary(BinaryOp::Mul, a, b) => Some((a, b, false)),
+        Expr::Unary(UnaryOp::Neg, e) => match &**e {
+            Expr::Binary(BinaryOp::Mul, a, b) => Some((a, b, true)),
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
 fn fits_i32(range: (i64, i64)) -> bool {
     range.0 >= i32::MIN as i64 && range.1 <= i32::MAX as i64
 }
@@ -333,18 +345,17 @@ impl Selector<'_> {
     fn binary(&mut self, op: BinaryOp, a: &Expr, b: &Expr, whole: &Expr) -> Step<Val> {
         let dtype = dtype_of(self.nest, whole);
         if is_float(lane_of(dtype)?) {
+            let sum = match op {
+                _ if !contracts(dtype) => None,
+                BinaryOp::Add => product(a).map(|p| (p, b)).or_else(|| product(b).map(|p| (p, a))),
+                BinaryOp::Sub => product(b).map(|(x, y, negative)| ((x, y, !negative), a)),
+                _ => None,
+            };
+            if let Some(((x, y, negate), c)) = sum {
+                let (x, y, c) = (self.value(x)?, self.value(y)?, self.value(c)?);
+                return Ok(self.fused(x, y, c, negate));
+            }
             match (op, a, b) {
-                (BinaryOp::Add, Expr::Binary(BinaryOp::Mul, x, y), c)
-                | (BinaryOp::Add, c, Expr::Binary(BinaryOp::Mul, x, y))
-                    if contracts(dtype) =>
-                {
-                    let (x, y, c) = (self.value(x)?, self.value(y)?, self.value(c)?);
-                    return Ok(self.fused(x, y, c, false));
-                }
-                (BinaryOp::Sub, c, Expr::Binary(BinaryOp::Mul, x, y)) if contracts(dtype) => {
-                    let (c, x, y) = (self.value(c)?, self.value(x)?, self.value(y)?);
-                    return Ok(self.fused(x, y, c, true));
-                }
                 (BinaryOp::Pow, _, _) => {
                     if let Some(power) = math::simple_power(b) {
                         let a = self.value(a)?;

@@ -1,7 +1,7 @@
 //! Rounding: marks the products that may not be contracted with a sum.
 //!
-//! Codegen computes `a·b + c` of floats with one rounding wherever the product is an operand of the sum or is what a sum
-//! accumulates ([`crate::codegen::select::value`]); a product that is stored is rounded by itself. The rule that keeps
+//! Codegen computes `a·b + c` of floats with one rounding wherever the product, or its negation, is an operand of the sum
+//! or is what a sum accumulates ([`crate::codegen::select::value`]); a product that is stored is rounded by itself. The rule that keeps
 //! both consistent: **a value has one rounding, wherever it is read.** A product is contracted only where its value has
 //! a single use. Substitution copies expressions, so the uses are counted before it:
 //! - a product that defines a tensor has one use for each read of the tensor, and one more when the tensor is an output;
@@ -9,10 +9,10 @@
 //!
 //! In: definitions, or one expression. Out: the same, where each product with several uses is cast to its own type. Such
 //! a cast has no instruction; it says that the operand is rounded, as in C (ISO/IEC 9899 6.5.4), and no sum absorbs it.
-//! Invariant: a cast of this kind stands only under a sum or at the root of a body.
+//! Invariant: a cast of this kind stands only under a sum or a negation, or at the root of a body.
 
 use crate::codegen::select::value::contracts;
-use crate::expr::{BinaryOp, BufferId, Expr};
+use crate::expr::{BinaryOp, BufferId, Expr, UnaryOp};
 use crate::poly::statement::{Definition, TensorDecl};
 use crate::runtime::DType;
 use std::collections::HashMap;
@@ -24,7 +24,7 @@ pub fn round_repeated(definitions: &mut [Definition], tensors: &[TensorDecl]) {
     for d in definitions.iter() {
         let space = extents(d);
         d.body.visit(&mut |e| {
-            let accumulated = std::ptr::eq(e, &d.body) && d.reduce.is_some();
+            let accumulated = d.reduce.is_some() && std::ptr::eq(e, without_sign(&d.body));
             if is_product(e, tensors) && !accumulated {
                 *uses.entry((space.clone(), e.clone())).or_default() += 1;
             }
@@ -36,7 +36,7 @@ pub fn round_repeated(definitions: &mut [Definition], tensors: &[TensorDecl]) {
     }
     for d in definitions {
         let mut key = (extents(d), d.body.clone());
-        let accumulated = d.reduce.is_some() && is_product(&d.body, tensors);
+        let accumulated = d.reduce.is_some() && is_product(without_sign(&d.body), tensors);
         let rounded = d.body.rewrite(&mut |e| {
             // operands are marked already: the key is the expression without marks
             key.1 = without_marks(&e, tensors);
@@ -44,7 +44,11 @@ pub fn round_repeated(definitions: &mut [Definition], tensors: &[TensorDecl]) {
         });
         d.body = tidy(&rounded, tensors);
         if accumulated {
-            d.body = unmarked(std::mem::replace(&mut d.body, Expr::f32(0.0)), tensors);
+            let body = std::mem::replace(&mut d.body, Expr::f32(0.0));
+            d.body = match body {
+                Expr::Unary(UnaryOp::Neg, e) => Expr::unary(UnaryOp::Neg, unmarked(*e, tensors)),
+                e => unmarked(e, tensors),
+            };
         }
     }
 }
@@ -72,7 +76,7 @@ pub fn round(e: Expr, tensors: &[TensorDecl]) -> Expr {
 
 /// Removes the marks under operations that contract nothing; one at the root stays.
 pub fn tidy(body: &Expr, tensors: &[TensorDecl]) -> Expr {
-    let contracts = matches!(body, Expr::Binary(BinaryOp::Add | BinaryOp::Sub, ..));
+    let contracts = matches!(body, Expr::Binary(BinaryOp::Add | BinaryOp::Sub, ..) | Expr::Unary(UnaryOp::Neg, _));
     body.map_children(&mut |e| {
         let clean = tidy(e, tensors);
         if contracts { clean } else { unmarked(clean, tensors) }
@@ -93,6 +97,14 @@ fn without_marks(e: &Expr, tensors: &[TensorDecl]) -> Expr {
 fn unmarked(e: Expr, tensors: &[TensorDecl]) -> Expr {
     match e {
         Expr::Cast(to, a) if is_product(&a, tensors) && dtype_of(&a, tensors) == to => *a,
+        e => e,
+    }
+}
+
+/// The operand of a negation, or the expression itself.
+fn without_sign(e: &Expr) -> &Expr {
+    match e {
+        Expr::Unary(UnaryOp::Neg, e) => e,
         e => e,
     }
 }
@@ -143,8 +155,12 @@ mod tests {
         let (p, x, t) = product(Role::Temporary);
         assert_eq!(marks(&output(p.clone(), t.clone() + x.clone())), 0, "one use");
         assert_eq!(marks(&output(p.clone(), sub(t.clone(), t.clone()))), 2, "two uses");
-        let below = Expr::binary(BinaryOp::Max, t.clone(), Expr::f32(0.0)) + Expr::binary(BinaryOp::Min, t, x.clone());
-        assert_eq!(marks(&output(p, below)), 0, "no sum has a product as its operand");
+        let below =
+            Expr::binary(BinaryOp::Max, t.clone(), Expr::f32(0.0)) + Expr::binary(BinaryOp::Min, t.clone(), x.clone());
+        assert_eq!(marks(&output(p.clone(), below)), 0, "no sum has a product as its operand");
+        let negative = Expr::unary(UnaryOp::Neg, t.clone());
+        assert_eq!(marks(&output(p.clone(), negative.clone() + x.clone())), 0, "one use, subtracted");
+        assert_eq!(marks(&output(p, negative + t)), 2, "subtracted and added");
         let (p, x, t) = product(Role::Output);
         assert_eq!(marks(&output(p, t + x)), 1, "stored and read");
     }

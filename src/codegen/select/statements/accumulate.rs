@@ -9,7 +9,7 @@ use crate::codegen::select::state::Reduction;
 use crate::codegen::select::state::Val;
 use crate::codegen::select::state::{Selector, Step};
 use crate::codegen::select::tree::Node;
-use crate::codegen::select::value::{contracts, lane_of};
+use crate::codegen::select::value::{contracts, lane_of, product};
 use crate::codegen::vcode::{Inst, VBinary};
 use crate::expr::Var;
 use crate::expr::scalar::numbers_only;
@@ -20,19 +20,25 @@ impl Selector<'_> {
     /// `target = op(target, value)`.
     pub fn accumulate(&mut self, target: Address, op: BinaryOp, value: &Expr) -> Step<()> {
         let dtype = self.nest.buffer(target.buffer).dtype;
-        if let (Some(slot), BinaryOp::Add, Expr::Binary(BinaryOp::Mul, a, b), true) =
-            (self.slot(&target)?, op, value, contracts(dtype))
-        {
+        let slot = self.slot(&target)?;
+        let summand = product(value).filter(|_| op == BinaryOp::Add && contracts(dtype));
+        if let (Some(slot), Some((a, b, negate))) = (slot, summand) {
             let (a, b) = (self.value(a)?, self.value(b)?);
             let whole = self.chunk.first == 0 && self.chunk.count >= slot.valid;
             if whole || slot.uniform || !self.blends(target.buffer) && self.chunk.first == 0 {
                 self.read_slot(&target)?;
                 let ty = self.ty(slot.lane, slot.uniform);
-                self.out.push(Node::Inst(Inst::VFma { acc: slot.reg, ty, a: a.reg, b: b.reg, negate: false }));
+                self.out.push(Node::Inst(Inst::VFma { acc: slot.reg, ty, a: a.reg, b: b.reg, negate }));
                 self.changed(slot.reg);
                 self.wrote_slot(&target, false);
                 return Ok(());
             }
+        }
+        if let Some((a, b, negate)) = summand {
+            let (a, b) = (self.value(a)?, self.value(b)?);
+            let old = self.load_address(&target)?;
+            let new = self.fused(a, b, old, negate);
+            return self.store_value(&target, new);
         }
         let (value, keeps) = self.reduced_value(op, value)?;
         let old = self.load_address(&target)?;
@@ -86,13 +92,13 @@ impl Selector<'_> {
         let whole = self.chunk.first == 0 && self.chunk.count == self.chunk.lanes;
         let next = self.reductions[at].next;
         self.reductions[at].next = (next + 1) % ACCUMULATORS;
-        if let (Expr::Binary(BinaryOp::Mul, a, b), true, BinaryOp::Add, Some(&acc)) =
-            (value, whole, op, self.reductions[at].accumulators.get(next))
+        if let (Some((a, b, negate)), true, BinaryOp::Add, Some(&acc)) =
+            (product(value), whole, op, self.reductions[at].accumulators.get(next))
             && contracts(acc.dtype)
         {
             let (a, b) = (self.value(a)?, self.value(b)?);
             let ty = self.ty(acc.lane, false);
-            self.out.push(Node::Inst(Inst::VFma { acc: acc.reg, ty, a: a.reg, b: b.reg, negate: false }));
+            self.out.push(Node::Inst(Inst::VFma { acc: acc.reg, ty, a: a.reg, b: b.reg, negate }));
             self.changed(acc.reg);
             return Ok(());
         }
