@@ -45,7 +45,7 @@ pub use graph::ir::{Graph, ValueId};
 pub use language::syntax::File;
 pub use model::{Compiled, Model};
 pub use pipeline::report::{KernelReport, Report, Vectorization};
-pub use pipeline::{EgraphOptions, Limits, Options, Stage};
+pub use pipeline::{DEFAULT_MAX_ERROR, EgraphOptions, Limits, Options, Stage};
 pub use poly::tile::report::PhaseReport;
 pub use tilewright_runtime::{
     AsView, AsViewMut, Bytes, DType, Element, Error, Features, Instance, MAX_THREADS, Module, Platform, Pool, Refusal,

@@ -35,6 +35,7 @@ impl Arguments {
             target: self.target.clone(),
             dims: self.dims.clone(),
             stop_after: None,
+            max_error: None,
         };
         let target = model.target()?;
         if !target.runs_on_host() {

@@ -13,8 +13,8 @@ use tilewright::Session;
 use tilewright::internal::pipeline::{Limits, check_scratch};
 use tilewright::internal::runtime::error::unknown;
 use tilewright::module::{Module, TensorSpec};
+use tilewright::{DEFAULT_MAX_ERROR, Error, Model, Options, Result, Tensor};
 use tilewright::{Dim, InputSpec};
-use tilewright::{Error, Model, Options, Result, Tensor};
 
 /// Input tensors by name, the seed of the others, and the number of threads.
 #[derive(clap::Args)]
@@ -145,11 +145,17 @@ pub fn is_program(arguments: &ModelArguments) -> Result<bool> {
     }
 }
 
+/// The first option given that only networks have.
+fn network_option(arguments: &ModelArguments) -> Option<&'static str> {
+    let given = [("--stop-after", arguments.stop_after.is_some()), ("--max-error", arguments.max_error.is_some())];
+    given.into_iter().find(|option| option.1).map(|option| option.0)
+}
+
 fn load_module(arguments: &ModelArguments, progress: &Progress) -> Result<Module> {
     is_program(arguments)?;
-    if arguments.stop_after.is_some() {
+    if let Some(option) = network_option(arguments) {
         let name = arguments.model.display();
-        return Err(Error::Invalid(format!("{name} is already machine code: do not pass `--stop-after`")));
+        return Err(Error::Invalid(format!("{name} is already machine code: do not pass `{option}`")));
     }
     progress.stage(format!("loading {}", arguments.model.display()));
     // SAFETY: whoever names a module on the command line runs it as a program (README); a file that is changed under this
@@ -199,9 +205,9 @@ pub fn load(
     let target = arguments.target()?;
     progress.stage(format!("loading {}", arguments.model.display()));
     let program = is_program(arguments)?;
-    if program && arguments.stop_after.is_some() {
+    if let Some(option) = network_option(arguments).filter(|_| program) {
         let name = arguments.model.display();
-        return Err(Error::Invalid(format!("{name} is not a network: do not pass `--stop-after`")));
+        return Err(Error::Invalid(format!("{name} is not a network: do not pass `{option}`")));
     }
     let mut model = match program {
         true => Model::from_program(
@@ -217,7 +223,8 @@ pub fn load(
     check_names(given, model.inputs().iter().map(|i| i.name.as_str()))?;
     let dims = bind(model.inputs(), given, arguments.dims()?)?;
     let egraph = EgraphOptions { stop_after: arguments.stop_after, ..EgraphOptions::default() };
-    Ok((model, Options { target: Some(target), dims, egraph, ..Options::default() }))
+    let max_error = arguments.max_error.unwrap_or(DEFAULT_MAX_ERROR);
+    Ok((model, Options { target: Some(target), dims, egraph, max_error, ..Options::default() }))
 }
 
 pub fn check_names<'a>(given: &BTreeMap<String, Tensor>, known: impl Iterator<Item = &'a str> + Clone) -> Result<()> {

@@ -32,6 +32,9 @@ pub struct ModelArguments {
     /// Apply only the first N rewrites to a network; halving N finds a rewrite that breaks it
     #[arg(long, value_name = "N")]
     pub stop_after: Option<usize>,
+    /// Largest bound of the error of a fast algorithm of a network, relative to max|x|·Σ|w|; 0 keeps direct convolution
+    #[arg(long, value_name = "E", value_parser = parse_error_bound)]
+    pub max_error: Option<f64>,
 }
 
 impl ModelArguments {
@@ -69,6 +72,13 @@ pub fn parse_dim(text: &str) -> std::result::Result<(String, i64), String> {
     match size.parse() {
         Ok(size) if size > 0 && !name.is_empty() => Ok((name.to_string(), size)),
         _ => Err("expected NAME=N with a positive number N".into()),
+    }
+}
+
+fn parse_error_bound(text: &str) -> std::result::Result<f64, String> {
+    match text.parse() {
+        Ok(bound) if (0.0..=1.0).contains(&bound) => Ok(bound),
+        _ => Err("expected a number from 0 to 1".into()),
     }
 }
 

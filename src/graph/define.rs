@@ -8,6 +8,7 @@
 mod movement;
 mod reduction;
 pub mod space;
+mod tiles;
 mod window;
 
 use crate::expr::{BinaryOp, CompareOp, Expr, UnaryOp};
@@ -33,6 +34,8 @@ pub fn define(op: &Op, inputs: &[TensorType]) -> Result<Program> {
         Op::Pool { kind, window, layout } => window::pool(&mut b, *kind, window, *layout),
         Op::Conv { window, group, layout } => window::conv(&mut b, window, *group, *layout),
         Op::ConvTranspose { window, group, layout, .. } => window::conv_transpose(&mut b, window, *group, *layout),
+        Op::WinogradInput { tile, pad, tiles } => tiles::winograd_input(&mut b, tile, pad, tiles),
+        Op::WinogradOutput { size } => tiles::winograd_output(&mut b, size),
         _ if op.is_elementwise() => {
             let space = Space::over(&b.output.shape);
             let operands = (0..b.inputs.len()).map(|i| b.broadcast(i, &space)).collect();
@@ -96,6 +99,8 @@ pub fn scalar(op: &Op, dtype: DType, operands: Vec<Expr>) -> Option<Expr> {
         | Op::MatMul { .. }
         | Op::Conv { .. }
         | Op::ConvTranspose { .. }
+        | Op::WinogradInput { .. }
+        | Op::WinogradOutput { .. }
         | Op::Opaque { .. } => return None,
     })
 }

@@ -23,8 +23,10 @@ mod solve;
 mod work;
 
 use crate::codegen::Target;
-use crate::graph::egraph::network::{Choice, Network};
+use crate::graph::cost::Operand;
+use crate::graph::egraph::network::{Choice, Facts, Network, Term};
 use crate::graph::fusion::Way;
+use crate::graph::price::{Application, Prices};
 use crate::runtime::Result;
 use candidate::Terms;
 use egg::Id;
@@ -54,9 +56,11 @@ pub fn extract(
     roots: &[Id],
     target: &Target,
     max_variables: usize,
+    threads: usize,
 ) -> Result<(Extraction, ExtractionReport)> {
     let budget = work::of_source(network, roots);
-    let problem = Problem::new(network, roots, target, Terms::Current)?;
+    let prices = Prices::new(target, applications(network), threads);
+    let problem = Problem::new(network, roots, &prices, Terms::Current)?;
     let mut rows = Rows::new(&problem);
     let mut report = ExtractionReport { source_work: budget, ..ExtractionReport::default() };
     let (greedy, start) = greedy::solve(&problem, &mut rows)?;
@@ -66,7 +70,7 @@ pub fn extract(
     if work::of(&problem, &answer.chosen) > budget {
         report.repaired = true;
         let Some(values) = greedy::with_less_work(&problem, &mut rows, &greedy, &answer, budget) else {
-            return from_source(network, roots, target, report);
+            return from_source(network, roots, &prices, report);
         };
         best = values;
         answer = Answer::new(&problem, &rows, &best);
@@ -76,14 +80,27 @@ pub fn extract(
     Ok((problem.extraction(&answer), report))
 }
 
+/// The operators that the extraction may choose.
+fn applications(network: &Network) -> impl Iterator<Item = Application<'_>> {
+    let of_class = move |class: &egg::EClass<Term, Facts>| {
+        let id = class.id;
+        network.applications(id).filter_map(move |(op, children)| {
+            let result = network.facts(id).types.first()?;
+            let operand = |&c: &Id| Operand { ty: network.ty(c), constant: network.is_constant(c) };
+            Some((op, children.iter().map(operand).collect(), result))
+        })
+    };
+    network.egraph.classes().flat_map(of_class)
+}
+
 /// The e-nodes of the source graph, with kernels as the greedy answer joins them.
 fn from_source(
     network: &Network,
     roots: &[Id],
-    target: &Target,
+    prices: &Prices,
     report: ExtractionReport,
 ) -> Result<(Extraction, ExtractionReport)> {
-    let problem = Problem::new(network, roots, target, Terms::Source)?;
+    let problem = Problem::new(network, roots, prices, Terms::Source)?;
     let mut rows = Rows::new(&problem);
     let (_, values) = greedy::solve(&problem, &mut rows)?;
     let answer = Answer::new(&problem, &rows, &values);

@@ -13,6 +13,7 @@ pub mod infer;
 pub mod interpret;
 pub mod ir;
 pub mod op;
+pub mod price;
 pub mod proto;
 pub mod rules;
 pub mod synthetic;

@@ -223,6 +223,19 @@ ops! {
         [window: Windows, layout: LayoutWord, group: Group, output_pad: OutputPad],
         ["conv_transpose[2x2 stride=2x2 nchw output_pad=1x0](f32[1,4,3,3], f32[4,6,2,2])"];
 
+    // ---- minimal filtering: a tensor and the matrix of each spatial axis (rows: results, columns: operands)
+    /// x (NHWC), the input's matrices: overlapping tiles, each `tile` after the other, `tiles` of them along each axis, as
+    /// places.., N, tiles.., C.
+    WinogradInput { tile: Vec<i64>, pad: Vec<i64>, tiles: Vec<i64> } = "winograd_input", 2..=4, Reduction, NotElementwise,
+        [tile: KeyList("tile"), pad: KeyList("pad"), tiles: KeyList("tiles")],
+        ["winograd_input[tile=2,2 pad=1,0 tiles=3,2](f32[2,5,6,3], f32[4,4], f32[4,4])",
+         "winograd_input[tile=1,3 pad=0,1 tiles=4,2](f32[1,4,6,5], f32[1,1], f32[5,5])"];
+    /// Products (places.., N, tiles.., F), the output's matrices: the tiles side by side as NHWC, cut to `size`.
+    WinogradOutput { size: Vec<i64> } = "winograd_output", 2..=4, ComplexOutFusable, NotElementwise,
+        [size: KeyList("size")],
+        ["winograd_output[size=5,4](f32[4,4,2,3,2,3], f32[2,4], f32[2,4])",
+         "winograd_output[size=4,6](f32[1,5,1,4,2,5], f32[1,1], f32[3,5])"];
+
     // ---- opaque: a function of the runtime, by its name there
     Opaque { function: String, attributes: Vec<i64> } = function, 0..=MANY, Opaque, NotElementwise,
         [function: Mnemonic(|word| Some(word.to_string())), attributes: List(",")],

@@ -8,6 +8,9 @@ use std::sync::Arc;
 
 pub use crate::graph::egraph::EgraphOptions;
 
+/// The default of [`Options::max_error`].
+pub const DEFAULT_MAX_ERROR: f64 = 1e-4;
+
 /// Target, threads and limits of compiling and running.
 #[derive(Clone, Debug)]
 pub struct Options {
@@ -21,6 +24,9 @@ pub struct Options {
     pub pool: Option<Arc<Pool>>,
     /// Sizes of dynamic dimensions. Those that are not named here are bound by the inputs of each run.
     pub dims: BTreeMap<String, i64>,
+    /// Largest bound of the error of a fast algorithm, relative to the largest output that inputs of the same size can have
+    /// (`max|x| · Σ|w|`); 0 keeps direct convolution only.
+    pub max_error: f64,
     /// Effort and rules of the rewriting.
     pub egraph: EgraphOptions,
     /// Memory and effort that the compilation may use.
@@ -37,6 +43,7 @@ impl Default for Options {
             compile_threads: threads,
             pool: None,
             dims: BTreeMap::new(),
+            max_error: DEFAULT_MAX_ERROR,
             egraph: EgraphOptions::default(),
             limits: Limits::default(),
         }

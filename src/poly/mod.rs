@@ -10,6 +10,7 @@ pub mod lower;
 pub mod normalize;
 pub mod packing;
 pub mod parse;
+pub mod predict;
 pub mod print;
 pub mod reference;
 #[cfg(test)]

@@ -91,6 +91,7 @@ impl Build {
     pub(super) fn new(op: &Op, inputs: &[TensorType], output: TensorType) -> Build {
         let names: &[&str] = match op {
             Op::Conv { .. } | Op::ConvTranspose { .. } => &["x", "w", "b"],
+            Op::WinogradInput { .. } | Op::WinogradOutput { .. } => &["x", "p", "q", "r"],
             Op::LayerNorm { .. } => &["x", "scale", "bias"],
             Op::Gather { .. } | Op::GatherElements { .. } | Op::GatherNd { .. } => &["x", "index"],
             _ if inputs.len() == 1 => &["x"],

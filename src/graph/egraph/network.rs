@@ -113,6 +113,9 @@ pub struct Network {
     pub outputs: Vec<Id>,
     /// Number of e-nodes of the source graph: those that were added first.
     pub loaded: usize,
+    /// Largest bound of the error of an algorithm that may take the place of the direct one, relative to the largest
+    /// output that inputs of the same size can have.
+    pub max_error: f64,
     /// E-nodes that a rule replaced, and their canonical forms: neither rules nor the extraction look at them.
     replaced: FxHashSet<Id>,
     replaced_forms: FxHashSet<Term>,

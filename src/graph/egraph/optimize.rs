@@ -100,8 +100,15 @@ pub struct Optimized {
     pub report: OptimizationReport,
 }
 
-/// Rewrites the graph and returns the cheapest equal one of the e-graph.
-pub fn optimize(graph: &Graph, target: &Target, options: &EgraphOptions) -> Result<Optimized> {
+/// Rewrites the graph and returns the cheapest equal one of the e-graph. Algorithms with a bound of their error above
+/// `max_error` are left out; `threads` threads work on prices ([`Network::max_error`](crate::graph::egraph::network::Network::max_error)).
+pub fn optimize(
+    graph: &Graph,
+    target: &Target,
+    max_error: f64,
+    threads: usize,
+    options: &EgraphOptions,
+) -> Result<Optimized> {
     let start = std::time::Instant::now();
     check_names(&options.without)?;
     let mut loaded = load(graph)?;
@@ -114,6 +121,7 @@ pub fn optimize(graph: &Graph, target: &Target, options: &EgraphOptions) -> Resu
         nodes: (options.max_growth * graph.nodes.len()).max(2000),
         rewrites: options.stop_after.unwrap_or(usize::MAX),
     };
+    loaded.network.max_error = max_error;
     let cleaning = saturate(&mut loaded.network, &used(rules::clean()), budget);
     budget.rewrites = budget.rewrites.saturating_sub(cleaning.rewrites());
     let mut growth = saturate(&mut loaded.network, &used(rules::all(block)), budget);
@@ -121,7 +129,7 @@ pub fn optimize(graph: &Graph, target: &Target, options: &EgraphOptions) -> Resu
     let saturate_ms = ms(start);
     let start = std::time::Instant::now();
     let roots: Vec<Id> = graph.outputs.iter().map(|v| loaded.class[v.0 as usize]).collect();
-    let (chosen, extraction) = extract::extract(&loaded.network, &roots, target, options.max_ilp_variables)?;
+    let (chosen, extraction) = extract::extract(&loaded.network, &roots, target, options.max_ilp_variables, threads)?;
     let extract_ms = ms(start);
     let start = std::time::Instant::now();
     let (unfolded, placements) = store(graph, &loaded, &chosen)?;

@@ -12,12 +12,14 @@ use crate::graph::extract::problem::Problem;
 use crate::graph::extract::required::Required;
 use crate::graph::fusion::{affine_reshape, is_view, joins};
 use crate::graph::op::Op;
+use crate::graph::price::Prices;
 use crate::runtime::{Error, Result};
 use egg::Id;
 use std::collections::BTreeMap;
 
 impl<'a> Problem<'a> {
-    pub fn new(network: &'a Network, roots: &[Id], target: &Target, terms: Terms) -> Result<Problem<'a>> {
+    pub fn new(network: &'a Network, roots: &[Id], prices: &Prices, terms: Terms) -> Result<Problem<'a>> {
+        let target = prices.target();
         let constants = choose_constants(network);
         let source = if terms == Terms::Source { network.source_terms() } else { BTreeMap::new() };
         let allowed = |id: Id, term: &Term| match terms {
@@ -35,7 +37,7 @@ impl<'a> Problem<'a> {
                 children.sort_unstable();
                 children.dedup();
                 if allowed(id, term) && !children.contains(&own) {
-                    list.push(candidate(network, id, position, term, children, target));
+                    list.push(candidate(network, id, position, term, children, prices));
                 }
             }
             if list.is_empty() {
@@ -176,8 +178,9 @@ fn candidate<'a>(
     position: usize,
     term: &'a Term,
     children: Vec<usize>,
-    target: &Target,
+    prices: &Prices,
 ) -> Candidate<'a> {
+    let target = prices.target();
     let op = match &term.head {
         Head::Op(op) => Some(op),
         _ => None,
@@ -189,7 +192,13 @@ fn candidate<'a>(
         // Between equal costs the smaller graph: an alias is not quite free.
         (Some(Op::Reshape { .. }), _) => (1.0, 0.0),
         (Some(op), Some(result)) => {
-            (cost::node(op, &operands, result, target) + 1.0, cost::traffic(result.bytes(), target))
+            let write = cost::traffic(result.bytes(), target);
+            let cost = match prices.price(op, &operands, result) {
+                // A prediction includes the writing of the result.
+                Some(predicted) => target.machine.launch_ns + (predicted - write).max(0.0),
+                None => cost::node(op, &operands, result, target),
+            };
+            (cost + 1.0, write)
         }
         _ => (0.0, 0.0),
     };

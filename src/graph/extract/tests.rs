@@ -16,6 +16,7 @@ use crate::graph::egraph::{EgraphOptions, Optimized, optimize};
 use crate::graph::fusion::Way;
 use crate::graph::ir::{Graph, ValueId};
 use crate::graph::op::{Layout, Op, ReduceOp};
+use crate::graph::price::Prices;
 use crate::graph::rules;
 use crate::runtime::{DType, Tensor};
 
@@ -93,7 +94,7 @@ fn fixed_variables_fix_others() {
 
 /// The target that all programs are priced for.
 fn optimized(graph: &Graph, options: &EgraphOptions) -> Optimized {
-    optimize(graph, &Target::avx512(), options).unwrap()
+    optimize(graph, &Target::avx512(), 1e-4, 2, options).unwrap()
 }
 
 /// One operator after a value; the number says which of the chain.
@@ -131,7 +132,8 @@ fn largest(b: &mut GraphBuilder, x: ValueId, i: usize) -> ValueId {
 fn the_cuts_of_greedy_kernels_grow_with_the_graph() {
     let loaded = load(&chain(600, largest)).unwrap();
     let (network, target) = (&loaded.network, Target::avx512());
-    let problem = Problem::new(network, &network.outputs, &target, Terms::Current).unwrap();
+    let problem =
+        Problem::new(network, &network.outputs, &Prices::new(&target, std::iter::empty(), 1), Terms::Current).unwrap();
     let mut rows = Rows::new(&problem);
     let before = rows.program.rows.len();
     greedy::solve(&problem, &mut rows).unwrap();
@@ -196,7 +198,8 @@ fn leaky_network(rules: Vec<rules::pattern::Rule>) -> Loaded {
 fn an_answer_with_more_multiply_adds_than_the_source_is_repaired() {
     let loaded = leaky_network(rules::clean());
     let (network, target) = (&loaded.network, Target::avx512());
-    let problem = Problem::new(network, &network.outputs, &target, Terms::Current).unwrap();
+    let problem =
+        Problem::new(network, &network.outputs, &Prices::new(&target, std::iter::empty(), 1), Terms::Current).unwrap();
     let mut rows = Rows::new(&problem);
     let (greedy, _) = greedy::solve(&problem, &mut rows).unwrap();
     // Every class that a convolution can compute is computed by one.
@@ -218,7 +221,13 @@ fn an_answer_with_more_multiply_adds_than_the_source_is_repaired() {
 fn the_source_graph_is_an_answer() {
     let loaded = leaky_network(rules::clean());
     let (network, target) = (&loaded.network, Target::avx512());
-    let (extraction, report) = from_source(network, &network.outputs, &target, ExtractionReport::default()).unwrap();
+    let (extraction, report) = from_source(
+        network,
+        &network.outputs,
+        &Prices::new(&target, std::iter::empty(), 1),
+        ExtractionReport::default(),
+    )
+    .unwrap();
     assert_eq!(report.work, 2 * WORK);
     let (graph, _) = store(&leaky_convolutions(2), &loaded, &extraction).unwrap();
     assert_eq!(graph.nodes.len(), leaky_convolutions(2).nodes.len(), "{graph}");
@@ -228,7 +237,8 @@ fn the_source_graph_is_an_answer() {
 fn an_answer_with_a_cycle_is_mended() {
     let loaded = leaky_network(rules::all(None));
     let (network, target) = (&loaded.network, Target::avx512());
-    let problem = Problem::new(network, &network.outputs, &target, Terms::Current).unwrap();
+    let problem =
+        Problem::new(network, &network.outputs, &Prices::new(&target, std::iter::empty(), 1), Terms::Current).unwrap();
     let mut rows = Rows::new(&problem);
     let (greedy, start) = greedy::solve(&problem, &mut rows).unwrap();
     let mut chosen = greedy.chosen.clone();
@@ -264,7 +274,8 @@ fn an_output_is_no_second_prologue_of_a_sum() {
     b.output("sum", sum).unwrap();
     let loaded = load(&b.build().unwrap()).unwrap();
     let (network, target) = (&loaded.network, Target::avx512());
-    let problem = Problem::new(network, &network.outputs, &target, Terms::Current).unwrap();
+    let problem =
+        Problem::new(network, &network.outputs, &Prices::new(&target, std::iter::empty(), 1), Terms::Current).unwrap();
     let rows = Rows::new(&problem);
     let edge = |k: usize| rows.f[k];
     let before = |e: &Edge| e.join.way == Way::Before;
@@ -296,7 +307,8 @@ fn a_cycle_of_kernels_is_cut() {
     b.output("product", product).unwrap();
     let loaded = load(&b.build().unwrap()).unwrap();
     let (network, target) = (&loaded.network, Target::avx512());
-    let problem = Problem::new(network, &network.outputs, &target, Terms::Current).unwrap();
+    let problem =
+        Problem::new(network, &network.outputs, &Prices::new(&target, std::iter::empty(), 1), Terms::Current).unwrap();
     let mut rows = Rows::new(&problem);
     let (_, mut apart) = greedy::solve(&problem, &mut rows).unwrap();
     rows.f.iter().for_each(|&f| apart[f] = false);
@@ -332,7 +344,8 @@ fn an_interrupted_search_keeps_its_repaired_answer() {
     let mut loaded = load(&b.build().unwrap()).unwrap();
     saturate(&mut loaded.network, &rules::clean(), Budget { iterations: 8, nodes: 4000, rewrites: usize::MAX });
     let (network, target) = (&loaded.network, Target::avx512());
-    let problem = Problem::new(network, &network.outputs, &target, Terms::Current).unwrap();
+    let problem =
+        Problem::new(network, &network.outputs, &Prices::new(&target, std::iter::empty(), 1), Terms::Current).unwrap();
     let mut rows = Rows::new(&problem);
     let (greedy, mut start) = greedy::solve(&problem, &mut rows).unwrap();
     let fused = rows.program.total(&start);

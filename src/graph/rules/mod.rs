@@ -1,6 +1,7 @@
 //! Rewrite rules: tables with one rule a row. `pattern.rs` defines a row.
 
 pub mod algebra;
+pub mod algorithm;
 pub mod blocked;
 pub mod constants;
 pub mod index;
@@ -9,6 +10,7 @@ pub mod pattern;
 pub mod recognize;
 #[cfg(test)]
 mod tests;
+pub mod toom_cook;
 
 use pattern::Rule;
 
@@ -23,6 +25,7 @@ pub fn clean() -> Vec<Rule> {
 pub fn all(block: Option<usize>) -> Vec<Rule> {
     let mut rules = clean();
     rules.extend(layout::rules());
+    rules.extend(algorithm::rules());
     rules.extend(block.into_iter().flat_map(blocked::rules));
     rules
 }
