@@ -94,7 +94,7 @@ const ORDER: [(&str, &[&[&str]]); 6] = [
         ],
     ),
     ("poly::sets", &[&["polyhedron"], &["generators", "isl"]]),
-    ("expr", &[&["affine"], &["expression", "interval"], &["scalar"], &["text", "syntax"]]),
+    ("expr", &[&["affine"], &["expression", "interval"], &["scalar"], &["literals"], &["text", "syntax"]]),
     ("pipeline", &[&["options", "report"], &["kernel"], &["link"], &["program"]]),
 ];
 

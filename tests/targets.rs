@@ -64,12 +64,7 @@ fn with_data(name: &'static str, program: Program) -> Case {
 fn elementwise_chain(rows: i64, columns: i64) -> Case {
     use tilewright::internal::expr::{Affine, Var};
     use tilewright::internal::expr::{BinaryOp, BufferId, Expr, UnaryOp};
-    let decl = |name: &str, shape: &[i64], role| TensorDecl {
-        name: name.into(),
-        dtype: DType::F32,
-        shape: shape.into(),
-        role,
-    };
+    let decl = |name: &str, shape: &[i64], role| TensorDecl::new(name, DType::F32, shape, role);
     let (i, j) = (Affine::var(Var(0)), Affine::var(Var(1)));
     let x = || Expr::load(BufferId(0), vec![i.clone(), j.clone()]);
     let y = || Expr::load(BufferId(1), vec![j.clone()]);

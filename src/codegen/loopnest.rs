@@ -12,7 +12,7 @@ pub mod verify;
 use crate::expr::Bound;
 use crate::expr::{Affine, Var};
 use crate::expr::{BinaryOp, Index};
-use crate::expr::{BufferId, Expr};
+use crate::expr::{BufferId, Expr, Literals};
 use crate::runtime::DType;
 use serde::{Deserialize, Serialize};
 
@@ -35,6 +35,8 @@ pub struct Buffer {
     /// Elements between neighbours along each dimension; row-major when nothing asks for padding.
     pub strides: Vec<i64>,
     pub kind: BufferKind,
+    /// The contents, where they are known at compile time. They lie in memory as well.
+    pub literals: Option<Literals>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -163,7 +165,7 @@ impl LoopNest {
 impl Buffer {
     /// A buffer with row-major strides.
     pub fn dense(name: impl Into<String>, dtype: DType, shape: &[i64], kind: BufferKind) -> Buffer {
-        Buffer { name: name.into(), dtype, shape: shape.to_vec(), strides: row_major(shape), kind }
+        Buffer { name: name.into(), dtype, shape: shape.to_vec(), strides: row_major(shape), kind, literals: None }
     }
 
     /// Elements from the first to one past the last, gaps included; 0 when some extent is 0.

@@ -4,9 +4,11 @@
 pub mod affine;
 pub mod expression;
 pub mod interval;
+pub mod literals;
 pub mod scalar;
 pub mod syntax;
 pub mod text;
 
 pub use affine::{Affine, Bound, Var};
 pub use expression::{Access, BinaryOp, BufferId, CompareOp, Expr, Index, Scalar, UnaryOp};
+pub use literals::Literals;

@@ -1,5 +1,6 @@
 //! Affine forms and scalars as text.
 
+use crate::expr::Literals;
 use crate::expr::Scalar;
 use crate::expr::scalar::Value;
 use crate::expr::{Affine, Var};
@@ -32,6 +33,16 @@ pub fn affine(a: &Affine, name: impl Fn(Var) -> String) -> String {
         }
     }
     out
+}
+
+/// ` = {1, 0, -0.5}`; nothing without literals.
+pub fn literals(values: Option<&Literals>) -> String {
+    let Some(values) = values else { return String::new() };
+    let decimals = values.values().iter().map(|&s| match Value::from(s) {
+        Value::F32(v) => v.to_string(),
+        v => v.as_f64().to_string(),
+    });
+    format!(" = {{{}}}", decimals.collect::<Vec<_>>().join(", "))
 }
 
 /// `f32(1.5)`; by its bits, `f32(#7fc00000)`, where decimals would not read back.

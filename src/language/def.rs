@@ -105,7 +105,7 @@ impl<'a> Builder<'a> {
             return Err(Diagnostic::invalid(name.span, format!("`{name}` is already the name of a size or an array")));
         }
         let shape = shape(&self.scope(&[], &plain), array)?;
-        self.add(TensorDecl { name: name.text.clone(), dtype: array.dtype, shape, role });
+        self.add(TensorDecl::new(&name.text, array.dtype, shape, role));
         Ok(())
     }
 
@@ -210,7 +210,7 @@ impl<'a> Builder<'a> {
                     return Err(Diagnostic::invalid(e.target.span, format!("`{}` is a size", e.target)));
                 }
                 let shape = vec![0; part.len()];
-                self.add(TensorDecl { name: e.target.text.clone(), dtype, shape, role: Role::Temporary })
+                self.add(TensorDecl::new(&e.target.text, dtype, shape, Role::Temporary))
             }
         };
         let array = &self.arrays[target.0 as usize];

@@ -80,7 +80,7 @@ pub fn arrays(program: &Program, sizes: &BTreeMap<String, i64>) -> Checked<Vec<T
             }
         };
         let shape = def::shape(&scope, array)?;
-        out.push(TensorDecl { name: name.text.clone(), dtype: array.dtype, shape, role });
+        out.push(TensorDecl::new(&name.text, array.dtype, shape, role));
     }
     Ok(out)
 }

@@ -26,11 +26,10 @@ pub fn affine(rng: &mut StdRng, n: usize, span: i64) -> Affine {
 /// One to three statements over one or two tensors; subscripts may leave the tensors, which no one here minds.
 pub fn random_scop(rng: &mut StdRng) -> Scop {
     let tensors: Vec<TensorDecl> = (0..rng.random_range(1..=2))
-        .map(|i| TensorDecl {
-            name: format!("T{i}"),
-            dtype: DType::F32,
-            shape: vec![4; rng.random_range(1..=2)],
-            role: if rng.random_bool(0.5) { Role::Output } else { Role::InOut },
+        .map(|i| {
+            let shape = vec![4; rng.random_range(1..=2)];
+            let role = if rng.random_bool(0.5) { Role::Output } else { Role::InOut };
+            TensorDecl::new(format!("T{i}"), DType::F32, shape, role)
         })
         .collect();
     let statements: Vec<Statement> = (0..rng.random_range(1..=3))

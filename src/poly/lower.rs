@@ -130,6 +130,7 @@ impl<'a> Lowering<'a> {
             if t.role != Role::Temporary {
                 let id = BufferId(id as u32);
                 let buffer = l.argument(&t.name, t.dtype, &t.shape, t.role.is_written(), Argument::Tensor(id));
+                l.nest.buffers[buffer.0 as usize].literals = t.literals.clone();
                 l.tensors[id.0 as usize] = Some(buffer);
             }
         }

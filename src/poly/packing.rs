@@ -220,7 +220,7 @@ mod tests {
             guard: vec![],
             otherwise: None,
         };
-        let tensor = TensorDecl { name: "W".into(), dtype: DType::F32, shape: vec![5, 3, 2], role: Role::Constant };
+        let tensor = TensorDecl::new("W", DType::F32, [5, 3, 2], Role::Constant);
         let statement = Statement {
             name: "S".into(),
             iterators: vec![iterator("f", 5), iterator("c", 3), iterator("r", 2)],

@@ -25,9 +25,10 @@ pub fn scop(text: &str) -> Result<Scop> {
             return p.fail("input, constant, output, inout or temporary");
         };
         p.next();
+        let literals = p.literals(dtype)?;
         p.expect(";")?;
         p.buffers.insert(name.clone(), BufferId(scop.tensors.len() as u32));
-        scop.tensors.push(TensorDecl { name, dtype, shape, role });
+        scop.tensors.push(TensorDecl { name, dtype, shape, role, literals });
     }
     while p.peek() != "}" && (p.peek() != "order" || p.peek_at(1) == "(") {
         scop.statements.push(statement(&mut p)?);
@@ -211,6 +212,20 @@ mod tests {
                 band.rows.insert(0, tile);
             }
             assert_eq!(parse::schedule(&schedule.print(&scop), &scop).unwrap(), schedule);
+        }
+    }
+
+    #[test]
+    fn literals_survive_and_fit_their_tensor() {
+        let text = build::build("t", &samples::matmul(2, 2, 3)).unwrap().to_string();
+        let declared = "B: f32[3][2] constant";
+        let with = text.replace(declared, "B: f32[3][2] constant = {1, 0, -1, 0.5, 0, 2}");
+        let scop = parse::scop(&with).unwrap();
+        assert_eq!(scop.to_string(), with);
+        assert!(scop != parse::scop(&text).unwrap());
+        for wrong in ["B: f32[3][2] constant = {1, 0, -1, 0.5, 0}", "B: f32[3][2] input = {1, 0, -1, 0.5, 0, 2}"] {
+            let error = parse::scop(&text.replace(declared, wrong)).unwrap_err().to_string();
+            assert_eq!(error, "invalid: the literals of `B` of `t` do not fit it");
         }
     }
 

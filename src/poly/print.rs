@@ -20,7 +20,7 @@
 //!     …
 //! ```
 //! Iterators are `name < extent`; a domain follows them, `if h + r - 1 >= 0 && …`. Expressions are those of a LoopNest.
-//! A tensor is `input`, `constant`, `output`, `inout` or `temporary`. When the statements do not run one completely
+//! A tensor is `input`, `constant`, `output`, `inout` or `temporary`; ` = {1, 0}` follows where it has literals. When the statements do not run one completely
 //! after the other, the word `order` and a tree follow them inside of the braces; then `private B_cache of B` with the
 //! rows, and the layout `as (d1 / 16, d0, d1 / 1 % 16)`, of each private temporary. Each row of a band has its name,
 //! its kind, flags, tile size and padding, and the time φ of each statement below it.
@@ -28,6 +28,7 @@
 use crate::codegen::loopnest::print::Names;
 use crate::expr::Affine;
 use crate::expr::Index;
+use crate::expr::text::literals;
 use crate::poly::schedule::{Node, Row, RowKind, Schedule, TimeDimension};
 use crate::poly::scop::Scop;
 use crate::poly::statement::{Role, Statement, StatementId};
@@ -74,7 +75,8 @@ impl std::fmt::Display for Scop {
         writeln!(f, "scop {} {{", self.name)?;
         for t in &self.tensors {
             let shape: String = t.shape.iter().map(|e| format!("[{e}]")).collect();
-            writeln!(f, "  {}: {}{shape} {};", t.name, t.dtype, name_of(&ROLES, t.role))?;
+            let literals = literals(t.literals.as_ref());
+            writeln!(f, "  {}: {}{shape} {}{literals};", t.name, t.dtype, name_of(&ROLES, t.role))?;
         }
         for s in &self.statements {
             let names = self.names(s);

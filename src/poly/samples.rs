@@ -7,7 +7,7 @@ use crate::runtime::DType;
 
 /// Adds a tensor and returns its id.
 pub fn tensor(p: &mut Program, role: Role, name: &str, shape: &[i64]) -> BufferId {
-    p.tensors.push(TensorDecl { name: name.into(), dtype: DType::F32, shape: shape.into(), role });
+    p.tensors.push(TensorDecl::new(name, DType::F32, shape, role));
     BufferId(p.tensors.len() as u32 - 1)
 }
 

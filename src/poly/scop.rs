@@ -152,7 +152,7 @@ mod tests {
 
     /// `y[i] = x[subscript]` for i < 6 where x has 6 elements.
     fn copy(subscript: Affine, guard: Vec<Affine>) -> Result<()> {
-        let tensor = |name: &str, role| TensorDecl { name: name.into(), dtype: DType::F32, shape: vec![6], role };
+        let tensor = |name: &str, role| TensorDecl::new(name, DType::F32, [6], role);
         let access = Access { buffer: BufferId(0), index: vec![Index::Affine(subscript)], guard, otherwise: None };
         let statement = Statement {
             name: "S".into(),

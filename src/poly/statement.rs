@@ -1,7 +1,7 @@
 //! Statements over affine domains, and the definitions of a tensor expression.
 
 use crate::expr::{Affine, Var};
-use crate::expr::{BinaryOp, BufferId, Expr};
+use crate::expr::{BinaryOp, BufferId, Expr, Literals};
 use crate::runtime::DType;
 use serde::{Deserialize, Serialize};
 
@@ -12,6 +12,15 @@ pub struct TensorDecl {
     pub dtype: DType,
     pub shape: Vec<i64>,
     pub role: Role,
+    /// The values of a small constant, where the code of a kernel may depend on them.
+    pub literals: Option<Literals>,
+}
+
+impl TensorDecl {
+    /// A tensor without literals.
+    pub fn new(name: impl Into<String>, dtype: DType, shape: impl Into<Vec<i64>>, role: Role) -> TensorDecl {
+        TensorDecl { name: name.into(), dtype, shape: shape.into(), role, literals: None }
+    }
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]

@@ -6,7 +6,7 @@ use crate::poly::schedule::{Node, Schedule, TimeDimension};
 use crate::poly::scop::Scop;
 use crate::poly::sets::isl::Isl;
 use crate::poly::sets::polyhedron::{Polyhedron, orthogonal_complement};
-use crate::poly::statement::{Statement, StatementId};
+use crate::poly::statement::{Role, Statement, StatementId, TensorDecl};
 use crate::poly::storage::is_fixed;
 use crate::runtime::{Error, Result};
 
@@ -14,6 +14,11 @@ impl Scop {
     /// Checks ranks, variables and ids, the original order, and that every subscript lies in its dimension for every
     /// instance that accesses it.
     pub fn verify(&self) -> Result<()> {
+        let right =
+            |t: &TensorDecl| t.literals.as_ref().is_none_or(|l| t.role == Role::Constant && l.fit(t.dtype, &t.shape));
+        if let Some(t) = self.tensors.iter().find(|t| !right(t)) {
+            return Err(Error::Invalid(format!("the literals of `{}` of `{}` do not fit it", t.name, self.name)));
+        }
         let isl = Isl::default();
         for s in &self.statements {
             let fail = |what: String| Err(Error::Invalid(format!("statement `{}` of `{}`: {what}", s.name, self.name)));

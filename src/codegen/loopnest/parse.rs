@@ -3,7 +3,7 @@
 use crate::codegen::loopnest::{Buffer, BufferKind, LoopKind, LoopNest, Stmt, row_major};
 use crate::expr::Bound;
 use crate::expr::scalar::Value;
-use crate::expr::{Access, BinaryOp, BufferId, CompareOp, Expr, Index, Scalar, UnaryOp};
+use crate::expr::{Access, BinaryOp, BufferId, CompareOp, Expr, Index, Literals, Scalar, UnaryOp};
 use crate::expr::{Affine, Var};
 use crate::runtime::{DType, Error, Result};
 use std::collections::HashMap;
@@ -167,10 +167,31 @@ impl Parser {
             let slot = self.integer()? as u32;
             BufferKind::Argument { slot, written: self.accept("written") }
         };
+        let literals = self.literals(dtype)?;
         self.expect(";")?;
         self.buffers.insert(name.clone(), BufferId(self.nest.buffers.len() as u32));
-        self.nest.buffers.push(Buffer { name: plain(&name), dtype, shape, strides, kind });
+        self.nest.buffers.push(Buffer { name: plain(&name), dtype, shape, strides, kind, literals });
         Ok(())
+    }
+
+    /// `= {1, 0, -0.5}`, if it comes next.
+    pub(crate) fn literals(&mut self, dtype: DType) -> Result<Option<Literals>> {
+        if !self.accept("=") {
+            return Ok(None);
+        }
+        self.expect("{")?;
+        let mut values = vec![];
+        while !self.accept("}") {
+            if !values.is_empty() {
+                self.expect(",")?;
+            }
+            let negative = self.accept("-");
+            match self.number(dtype, negative) {
+                Some(bits) => values.push(Scalar { dtype, bits }),
+                None => return self.fail("a number"),
+            }
+        }
+        Ok(Some(Literals::new(values)))
     }
 
     fn bind(&mut self, name: String) -> Var {
@@ -342,22 +363,29 @@ impl Parser {
         let dtype = self.dtype()?;
         self.expect("(")?;
         let negative = self.accept("-");
-        let text = self.next();
-        let bits = if let Some(hex) = text.strip_prefix('#') {
-            u64::from_str_radix(hex, 16).ok()
-        } else {
-            let text = if negative { format!("-{text}") } else { text };
-            match dtype {
-                DType::F64 => text.parse().ok().map(|v| Scalar::from(Value::F64(v)).bits),
-                DType::F32 => text.parse().ok().map(|v| Scalar::from(Value::F32(v)).bits),
-                DType::Bool => text.parse().ok().map(|v: bool| v as u64),
-                _ => text.parse().ok().map(|v| Scalar::from(Value::from_i64(dtype, v)).bits),
+        let bits = match self.peek().strip_prefix('#').map(|hex| u64::from_str_radix(hex, 16).ok()) {
+            Some(bits) => {
+                self.at += 1;
+                bits
             }
+            None => self.number(dtype, negative),
         };
         self.expect(")")?;
         match bits {
             Some(bits) => Ok(Scalar { dtype, bits }),
             None => self.fail("a constant"),
+        }
+    }
+
+    /// The bits of the decimal that comes next.
+    fn number(&mut self, dtype: DType, negative: bool) -> Option<u64> {
+        let text = self.next();
+        let text = if negative { format!("-{text}") } else { text };
+        match dtype {
+            DType::F64 => text.parse().ok().map(|v| Scalar::from(Value::F64(v)).bits),
+            DType::F32 => text.parse().ok().map(|v| Scalar::from(Value::F32(v)).bits),
+            DType::Bool => text.parse().ok().map(|v: bool| v as u64),
+            _ => text.parse().ok().map(|v| Scalar::from(Value::from_i64(dtype, v)).bits),
         }
     }
 
@@ -449,6 +477,8 @@ mod tests {
   X: f32[4][8] argument 0;
   I: i64[4] argument 1;
   Y: f32[4][8] strides [16][1] argument 2 written;
+  P: f32[2][3] argument 3 = {1, 0, -1, 0.1, -0.0000001, 3000000000};
+  D: f64[1][2] argument 4 = {-0, 0.1};
   acc: f32[8] local;
   parallel t in 0..4 {
     let h = floor((t + 1) / 2);
@@ -493,14 +523,36 @@ mod tests {
     }
 
     #[test]
+    fn literals_are_as_many_finite_floats_as_elements() {
+        for (text, reason) in [
+            ("P: f32[2][3] argument 3 = {1, 0}", "literals"),
+            ("P: f32[2][3] argument 3 = {1, 0, 1, 0, 1, 1e39}", "literals"),
+            ("P: i32[2][1] argument 3 = {1, 0}", "literals"),
+            ("P: f32[2][1] argument 3 written = {1, 0}", "literals"),
+            ("P: f32[2][1] local = {1, 0}", "literals"),
+            ("P: f32[2][1] argument 3 = {1 0}", "expected ,"),
+            ("P: f32[2][1] argument 3 = {1, x}", "expected a number"),
+        ] {
+            let whole = format!("kernel k {{ {text}; }}");
+            let error = parse::nest(&whole).and_then(|nest| verify::verify(&nest)).unwrap_err().to_string();
+            assert!(error.contains(reason), "{text}: {error}");
+        }
+    }
+
+    #[test]
     fn a_nest_with_a_subscript_outside_is_refused() {
         let wide = TEXT.replace("vector i in 0..8", "vector i in 0..9");
         let error = verify::verify(&parse::nest(&wide).unwrap()).unwrap_err();
         assert!(error.to_string().contains("0..=8, outside of 0..8"), "{error}");
         let twice = TEXT.replace("X[t + r - 1]", "X[t + r + 3]");
         let nest = parse::nest(&twice).unwrap();
-        let mut arguments =
-            [Tensor::zeros(DType::F32, &[4, 8]), Tensor::zeros(DType::I64, &[4]), Tensor::zeros(DType::F32, &[64])];
+        let mut arguments = [
+            Tensor::zeros(DType::F32, &[4, 8]),
+            Tensor::zeros(DType::I64, &[4]),
+            Tensor::zeros(DType::F32, &[64]),
+            Tensor::zeros(DType::F32, &[2, 3]),
+            Tensor::zeros(DType::F64, &[1, 2]),
+        ];
         let error = interpret::run(&nest, &mut arguments).unwrap_err();
         assert!(error.to_string().contains("subscript 0 of X is 4"), "{error}");
     }

@@ -5,6 +5,7 @@
 //! kernel relu {
 //!   X: f32[64] argument 0;
 //!   Y: f32[64] argument 1 written;
+//!   P: f32[2][2] argument 2 = {1, 0, -1, 0.5};
 //!   parallel t in 0..4 {
 //!     vector i in 0..16 {
 //!       Y[16*t + i] = max(X[16*t + i], f32(0.0));
@@ -15,7 +16,7 @@
 
 use crate::codegen::loopnest::{Buffer, BufferKind, LoopKind, LoopNest, Stmt, row_major};
 use crate::expr::Bound;
-use crate::expr::text::{affine, scalar};
+use crate::expr::text::{affine, literals, scalar};
 use crate::expr::{Access, BinaryOp, BufferId, Expr, Index};
 use crate::expr::{Affine, Var};
 use std::collections::HashMap;
@@ -82,6 +83,7 @@ fn buffer_type(b: &Buffer) -> String {
             let _ = write!(out, " argument {slot}{}", if written { " written" } else { "" });
         }
     }
+    out.push_str(&literals(b.literals.as_ref()));
     out
 }
 

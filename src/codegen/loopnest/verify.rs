@@ -2,9 +2,10 @@
 //!
 //! Each variable is bound once and used only below its binding; `Unroll` and `Vector` loops have constant bounds (`Vector`
 //! from 0, step 1) and `Parallel` loops are outermost; operands of an operation have one type; subscripts lie inside of
-//! their buffer wherever intervals decide it; only arguments marked as written are stored to.
+//! their buffer wherever intervals decide it; only arguments marked as written are stored to; literals are as many
+//! finite floats as a buffer has elements.
 
-use crate::codegen::loopnest::{BufferKind, LoopKind, LoopNest, Stmt};
+use crate::codegen::loopnest::{Buffer, BufferKind, LoopKind, LoopNest, Stmt};
 use crate::expr::interval::Facts;
 use crate::expr::{Access, BufferId, Expr, Index};
 use crate::expr::{Affine, Var};
@@ -16,9 +17,18 @@ pub fn verify(nest: &LoopNest) -> Result<()> {
         if b.strides.len() != b.shape.len() || b.shape.iter().any(|&n| n < 0) {
             return Err(Error::Internal(format!("{}: buffer {} has a wrong shape", nest.name, b.name)));
         }
+        if !has_right_literals(b) {
+            return Err(Error::Internal(format!("{}: the literals of {} do not fit it", nest.name, b.name)));
+        }
     }
     let mut checker = Checker { nest, bound: vec![false; nest.vars.len()], visible: vec![false; nest.vars.len()] };
     checker.statements(&nest.body, &mut Facts::new(nest.vars.len()), 0)
+}
+
+/// Returns true if a buffer has no literals, or is only read and has one for each element.
+fn has_right_literals(b: &Buffer) -> bool {
+    let only_read = matches!(b.kind, BufferKind::Argument { written: false, .. });
+    b.literals.as_ref().is_none_or(|l| only_read && l.fit(b.dtype, &b.shape))
 }
 
 struct Checker<'a> {

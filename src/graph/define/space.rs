@@ -97,8 +97,7 @@ impl Build {
             _ if inputs.len() == 1 => &["x"],
             _ => &["a", "b", "c"],
         };
-        let declare =
-            |name: String, t: &TensorType, role| TensorDecl { name, dtype: t.dtype, shape: t.shape.clone(), role };
+        let declare = |name: String, t: &TensorType, role| TensorDecl::new(name, t.dtype, &t.shape[..], role);
         let name = |i: usize| names.get(i).map_or_else(|| format!("x{i}"), |n| n.to_string());
         let mut tensors: Vec<TensorDecl> =
             inputs.iter().enumerate().map(|(i, t)| declare(name(i), t, Role::Input)).collect();
@@ -117,7 +116,7 @@ impl Build {
     pub(super) fn temporary(&mut self, name: &str, shape: &[i64]) -> BufferId {
         let role = Role::Temporary;
         let dtype = self.output.dtype;
-        self.program.tensors.push(TensorDecl { name: name.into(), dtype, shape: shape.to_vec(), role });
+        self.program.tensors.push(TensorDecl::new(name, dtype, shape, role));
         BufferId(self.program.tensors.len() as u32 - 1)
     }
 

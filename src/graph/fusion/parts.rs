@@ -101,7 +101,7 @@ impl Parts {
                 } else {
                     d.target = BufferId(program.tensors.len() as u32);
                     let name = format!("t{}", d.target.0);
-                    program.tensors.push(TensorDecl { name, dtype, shape, role: Role::Temporary });
+                    program.tensors.push(TensorDecl::new(name, dtype, shape, Role::Temporary));
                 }
                 d.write = (0..d.iterators.len() as u32).map(|v| Affine::var(Var(v))).collect();
             }

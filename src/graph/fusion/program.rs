@@ -3,8 +3,9 @@
 //! In: a graph and a group of its nodes. Out: one program, the concatenation of the nodes' rows of the operator table, with
 //! the values inside as temporaries. Invariant: names do not depend on the graph, so that equal kernels have equal programs.
 
+use crate::expr::scalar::Value;
 use crate::expr::{Affine, Var};
-use crate::expr::{BufferId, Expr, Index, Scalar};
+use crate::expr::{BufferId, Expr, Index, Literals, Scalar};
 use crate::graph::define::define;
 use crate::graph::fusion::group::Group;
 use crate::graph::fusion::parts::Parts;
@@ -13,7 +14,7 @@ use crate::graph::ir::{Graph, ValueId};
 use crate::graph::op::Op;
 use crate::graph::tensor_type::TensorType;
 use crate::poly::statement::{Definition, Iterator, Program, Role, TensorDecl};
-use crate::runtime::{Error, Result, Tensor};
+use crate::runtime::{DType, Error, Result, Tensor};
 use std::collections::BTreeMap;
 
 /// The tensor expression of a group: its inputs, its outputs, then temporaries. Tensor names do not depend on the graph,
@@ -31,12 +32,14 @@ pub fn program(graph: &Graph, group: &Group) -> Result<Program> {
         };
         let id = BufferId(out.tensors.len() as u32);
         let name = format!("{prefix}{}", id.0);
-        out.tensors.push(TensorDecl { name, dtype: ty.dtype, shape: ty.shape.clone(), role });
+        out.tensors.push(TensorDecl::new(name, ty.dtype, &ty.shape[..], role));
         id
     };
     for &v in &group.inputs {
         let role = if graph.constant(v).is_some() { Role::Constant } else { Role::Input };
-        buffers.insert(v, declare(&mut out, role, &graph.value(v).ty));
+        let buffer = declare(&mut out, role, &graph.value(v).ty);
+        out.tensors[buffer.0 as usize].literals = graph.constant(v).and_then(|t| literals(t));
+        buffers.insert(v, buffer);
     }
     for &v in &group.outputs {
         buffers.insert(v, declare(&mut out, Role::Output, &graph.value(v).ty));
@@ -87,6 +90,20 @@ pub fn program(graph: &Graph, group: &Group) -> Result<Program> {
         out.definitions.extend(definitions);
     }
     Ok(out)
+}
+
+/// The values of a constant that the code of the kernel may depend on: a small matrix of finite floats with many elements
+/// whose products are no arithmetic, 0, 1 and -1. Other constants are read from memory alone, so that kernels that differ
+/// in their weights only stay equal.
+fn literals(t: &Tensor) -> Option<Literals> {
+    const MOST: usize = 64;
+    if !matches!(t.dtype, DType::F32 | DType::F64) || t.shape.len() < 2 || t.is_empty() || t.len() > MOST {
+        return None;
+    }
+    let values: Vec<Scalar> = t.data.chunks_exact(t.dtype.bytes()).map(|bytes| scalar(t.dtype, bytes)).collect();
+    let floats = || values.iter().map(|s| Value::from(*s).as_f64());
+    let trivial = floats().filter(|v| [0.0, 1.0, -1.0].contains(v)).count();
+    (floats().all(f64::is_finite) && 4 * trivial >= values.len()).then(|| Literals::new(values.iter().copied()))
 }
 
 /// The counterpart in the group's program of a tensor of an operator's program.
@@ -148,23 +165,20 @@ pub fn scalar_constant(graph: &Graph, v: ValueId) -> Option<Scalar> {
 }
 
 fn scalar_of(t: &Tensor) -> Option<Scalar> {
-    (t.len() == 1).then(|| {
-        let mut bytes = [0; 8];
-        bytes[..t.data.len()].copy_from_slice(&t.data);
-        Scalar { dtype: t.dtype, bits: u64::from_le_bytes(bytes) }
-    })
+    (t.len() == 1).then(|| scalar(t.dtype, &t.data))
+}
+
+fn scalar(dtype: DType, little_endian: &[u8]) -> Scalar {
+    let mut bytes = [0; 8];
+    bytes[..little_endian.len()].copy_from_slice(little_endian);
+    Scalar { dtype, bits: u64::from_le_bytes(bytes) }
 }
 
 fn reshape_program(ty: &TensorType, shape: &[i64]) -> Result<Program> {
     let Some(index) = affine_reshape(&ty.shape, shape) else {
         return Err(Error::Internal(format!("a reshape from {:?} to {shape:?} inside a group", ty.shape)));
     };
-    let decl = |name: &str, shape: &[i64], role| TensorDecl {
-        name: name.into(),
-        dtype: ty.dtype,
-        shape: shape.to_vec(),
-        role,
-    };
+    let decl = |name: &str, shape: &[i64], role| TensorDecl::new(name, ty.dtype, shape, role);
     let iterators: Vec<Iterator> =
         shape.iter().enumerate().map(|(i, &extent)| Iterator::new(format!("i{i}"), extent)).collect();
     Ok(Program {

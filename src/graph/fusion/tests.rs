@@ -303,3 +303,42 @@ fn what_is_concatenated_is_written_to_its_place() {
     let groups = net.chosen(&[out, b]).1;
     assert!(groups.iter().any(|g| g.name == "concat") && groups.iter().all(|g| g.slices.is_empty()));
 }
+
+/// The program of `x · w` with these weights.
+fn product_with<T: crate::runtime::tensor::Element>(shape: &[i64], values: &[T]) -> crate::poly::statement::Program {
+    let mut net = Net::default();
+    let w = Tensor::new(shape, values);
+    let x = net.value(TensorType::new(w.dtype, &[7, shape[0]]), Source::Input);
+    net.0.inputs.push(x);
+    let w = net.value(TensorType::of(&w), Source::Constant(Arc::new(w)));
+    let y = net.node(Op::MatMul { transpose_a: false, transpose_b: false }, &[x, w]);
+    let (graph, groups) = net.chosen(&[y]);
+    program(&graph, groups.last().unwrap()).unwrap()
+}
+
+fn literals_of(program: &crate::poly::statement::Program) -> Option<Vec<f64>> {
+    use crate::expr::scalar::Value;
+    let literals = program.tensors.iter().find_map(|t| t.literals.as_ref())?;
+    Some(literals.values().iter().map(|s| Value::from(*s).as_f64()).collect())
+}
+
+#[test]
+fn small_matrices_of_zeros_and_ones_are_literals() {
+    let quarter = [1.0, -1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0];
+    assert_eq!(literals_of(&product_with(&[2, 4], &quarter)), Some(quarter.to_vec()));
+    assert_eq!(literals_of(&product_with(&[2, 4], &quarter.map(|v| v as f32))), Some(quarter.to_vec()));
+    let eye = |n: usize| (0..n * n).map(|i| f32::from(i % (n + 1) == 0)).collect::<Vec<f32>>();
+    assert_eq!(literals_of(&product_with(&[8, 8], &eye(8))).map(|l| l.len()), Some(64));
+    // too many elements, too few of them trivial, not finite, integers
+    assert_eq!(literals_of(&product_with(&[9, 9], &eye(9))), None);
+    assert_eq!(literals_of(&product_with(&[2, 4], &[1.0f32, 8.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0])), None);
+    assert_eq!(literals_of(&product_with(&[2, 2], &[1.0f32, 0.0, 0.0, f32::INFINITY])), None);
+}
+
+#[test]
+fn kernels_that_differ_in_literals_are_different() {
+    let [a, b, c, d] = [[1.0f32, 0.0, 2.0, 1.0], [1.0, 0.0, 3.0, 1.0], [5.0, 6.0, 7.0, 8.0], [5.0, 6.0, 7.0, 9.0]]
+        .map(|values| product_with(&[2, 2], &values));
+    assert!(a != b && a.tensors.iter().zip(&b.tensors).all(|(a, b)| a.shape == b.shape && a.role == b.role));
+    assert_eq!(c, d);
+}

@@ -319,12 +319,7 @@ mod tests {
     /// `y(i) = data(subscript)` with `data` of N elements (0), index tensors `ids` (1, i64 × 6 × 2) and `small` (2, u8 × 6),
     /// and a temporary `t` (4, i64 × 6) that is `body` of the index tensors.
     fn ranges(subscript: Expr, body: Option<Expr>) -> Result<Vec<IndexRange>> {
-        let tensor = |name: &str, dtype, shape: &[i64], role| TensorDecl {
-            name: name.into(),
-            dtype,
-            shape: shape.to_vec(),
-            role,
-        };
+        let tensor = |name: &str, dtype, shape: &[i64], role| TensorDecl::new(name, dtype, shape, role);
         let define = |target, body| Definition {
             target: BufferId(target),
             iterators: vec![Iterator::new("i", 6)],

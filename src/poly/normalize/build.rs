@@ -480,12 +480,9 @@ fn split(name: &str, definitions: Vec<Definition>, tensors: Vec<TensorDecl>) -> 
             continue;
         };
         let (accumulator, write) = if target.role == Role::Output {
-            scop.tensors.push(TensorDecl {
-                name: format!("{}_acc", target.name),
-                shape: d.iterators[..d.outer].iter().map(|it| it.extent).collect(),
-                dtype: target.dtype,
-                role: Role::Temporary,
-            });
+            let shape: Vec<i64> = d.iterators[..d.outer].iter().map(|it| it.extent).collect();
+            let name = format!("{}_acc", target.name);
+            scop.tensors.push(TensorDecl::new(name, target.dtype, shape, Role::Temporary));
             let accumulator = BufferId(scop.tensors.len() as u32 - 1);
             if d.write == identity(d.outer) && target.shape == extents[..d.outer] {
                 accumulators.push((d.target, extents[..d.outer].to_vec(), accumulator));

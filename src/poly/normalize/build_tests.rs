@@ -329,7 +329,7 @@ fn random_program(rng: &mut StdRng) -> Program {
         let role = [Role::Input, Role::Constant][rng.random_range(0..2)];
         known.push(tensor(&mut p, role, &format!("X{i}"), &shape));
     }
-    p.tensors.push(TensorDecl { name: "ids".into(), dtype: DType::I64, shape: vec![3], role: Role::Input });
+    p.tensors.push(TensorDecl::new("ids", DType::I64, [3], Role::Input));
     // Outputs come before temporaries: their shapes are not known yet.
     let steps = rng.random_range(2..=6);
     let outputs: Vec<bool> = (0..steps).map(|k| k + 1 == steps || rng.random_bool(0.15)).collect();
@@ -342,13 +342,12 @@ fn random_program(rng: &mut StdRng) -> Program {
         };
         outputs.iter().map(|&o| next(o)).collect()
     };
-    p.tensors
-        .resize(4 + steps, TensorDecl { name: String::new(), dtype: DType::F32, shape: vec![], role: Role::Output });
+    p.tensors.resize(4 + steps, TensorDecl::new("", DType::F32, [], Role::Output));
     for (k, &target) in names.iter().enumerate() {
         let x = known[known.len() - 1 - rng.random_range(0..known.len().min(3))];
         let shape = random_definition(rng, &mut p, &known, x, target);
         let role = if outputs[k] { Role::Output } else { Role::Temporary };
-        p.tensors[target.0 as usize] = TensorDecl { name: format!("T{k}"), dtype: DType::F32, shape, role };
+        p.tensors[target.0 as usize] = TensorDecl::new(format!("T{k}"), DType::F32, shape, role);
         known.push(target);
     }
     p

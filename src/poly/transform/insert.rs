@@ -251,7 +251,7 @@ pub fn add_temporary(scop: &mut Scop, name: &str, like: &TensorDecl) -> BufferId
         unique = format!("{name}_{k}");
         k += 1;
     }
-    scop.tensors.push(TensorDecl { name: unique, role: crate::poly::statement::Role::Temporary, ..like.clone() });
+    scop.tensors.push(TensorDecl::new(unique, like.dtype, &like.shape[..], crate::poly::statement::Role::Temporary));
     BufferId(scop.tensors.len() as u32 - 1)
 }
 
