@@ -5,7 +5,7 @@
 //! `scalar_replacement` keeps what the next iterations load again in registers, `prefetch` asks for panels before they
 //! are needed, `address` gives pointers registers and bumps them, `single_lane` computes in as few lanes as are used.
 //! The nest's meaning (`interpret.rs`) is kept, except that sums over vector lanes are taken in another (fixed) order
-//! and that products in sums are fused.
+//! and that products in sums are fused; `literal` states what it assumes of the operands of literals.
 
 pub mod access;
 pub mod address;
@@ -14,6 +14,7 @@ pub mod division;
 pub mod expansion_cost;
 pub mod half_precision;
 pub mod hoist;
+pub mod literal;
 pub mod locals;
 pub mod math;
 pub mod prefetch;

@@ -314,6 +314,9 @@ impl Selector<'_> {
     pub fn load(&mut self, access: &Access) -> Step<Val> {
         let dtype = self.nest.buffer(access.buffer).dtype;
         let otherwise = access.otherwise.unwrap_or(Scalar { dtype, bits: 0 });
+        if let Some(literal) = self.literal(access) {
+            return self.constant(literal);
+        }
         let (mut uniform, mut masked) = (vec![], vec![]);
         let (from, to) = (self.chunk.first as i64, (self.chunk.first + self.chunk.count) as i64);
         let (mut first, mut end) = (from, to);
@@ -384,6 +387,9 @@ impl Selector<'_> {
         guards.iter().for_each(|g| self.facts.assume(g.clone()));
         if guards.iter().any(|g| self.facts.decide(g) != Some(true)) {
             return self.internal("a guard that does not decide itself");
+        }
+        if Expr::Load(access.clone()).any(&mut |e| matches!(e, Expr::Load(a) if self.in_registers(a.buffer))) {
+            self.settle_all();
         }
         let outer = std::mem::take(&mut self.out);
         let known = self.known_values();

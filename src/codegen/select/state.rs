@@ -5,7 +5,7 @@
 use crate::codegen::Target;
 use crate::codegen::loopnest::{LoopNest, Stmt};
 use crate::codegen::select::tree::{Node, Pointer, Tree};
-use crate::codegen::vcode::{Gpr, Inst, Lane, Vreg};
+use crate::codegen::vcode::{Gpr, Inst, Lane, VType, Vreg};
 use crate::expr::interval::Facts;
 use crate::expr::{Affine, Var};
 use crate::expr::{BinaryOp, BufferId, Expr, Scalar};
@@ -69,6 +69,7 @@ pub struct Selector<'a> {
     pub out: Vec<Node>,
     pub chunk: Chunk,
     pub slots: HashMap<(BufferId, i64), Slot>,
+    pub deferred: Vec<Deferred>,
     pub owners: HashMap<(BufferId, i64), i64>,
     pub frames: Vec<Frame>,
     pub reductions: Vec<Reduction>,
@@ -159,6 +160,17 @@ pub struct Slot {
     /// Lanes that may be in use, and lanes written last.
     pub lanes: u8,
     pub valid: u8,
+}
+
+/// The value of a slot that is not in its register.
+#[derive(Clone, Debug)]
+pub struct Deferred {
+    pub slot: (BufferId, i64),
+    /// The lanes that were at work.
+    pub chunk: Chunk,
+    pub ty: VType,
+    /// `None`: zero.
+    pub value: Option<Val>,
 }
 
 /// Local vectors that a loop body writes, and those that it reads before.

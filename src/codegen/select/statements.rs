@@ -7,6 +7,7 @@
 //! registers (`slots`).
 
 mod accumulate;
+mod deferred;
 mod slots;
 mod value_numbering;
 
@@ -52,6 +53,7 @@ impl<'a> Selector<'a> {
             out: vec![],
             chunk: Chunk { lanes: 1, first: 0, count: 1, widest: 4 },
             slots: HashMap::new(),
+            deferred: vec![],
             owners: HashMap::new(),
             frames: vec![],
             reductions: vec![],
@@ -169,11 +171,13 @@ impl<'a> Selector<'a> {
         self.facts.enter_loop(v, &lower, &upper, step);
         let at_least_once = !parallel && self.runs(&facts, &lower, &upper);
         self.env[var.0 as usize] = Affine::var(v);
+        self.settle_all();
         let outer = std::mem::take(&mut self.out);
         self.forget();
         let before = self.slots.clone();
         self.frames.push(Frame::default());
         self.statements(body)?;
+        self.settle_all();
         let body = std::mem::replace(&mut self.out, outer);
         let frame = self.frames.pop().expect("pushed above");
         for (key, slot) in &before {
@@ -254,10 +258,12 @@ impl<'a> Selector<'a> {
             self.statements(body)?;
         } else {
             dynamic.iter().for_each(|c| self.facts.assume(c.clone()));
+            self.settle_all();
             let outer = std::mem::take(&mut self.out);
             let (known, before) = (self.known_values(), self.slots.clone());
             self.frames.push(Frame::default());
             self.statements(body)?;
+            self.settle_all();
             let frame = self.frames.pop().expect("pushed above");
             if let Some(outside) = self.frames.last_mut() {
                 outside.exposed.extend(frame.exposed.difference(&outside.written).copied().collect::<Vec<_>>());
@@ -293,6 +299,7 @@ impl<'a> Selector<'a> {
         match reduce {
             Some(op) if !scalar && !target.varies() => self.accumulate_lanes(stmt, target, op, value)?,
             Some(op) => self.accumulate(target, op, value)?,
+            None if self.defer_zero(&target, value)? => {}
             None => {
                 let v = self.value(value)?;
                 self.store_value(&target, v)?;

@@ -6,6 +6,7 @@ use crate::codegen::loopnest::{interpret, parse, simplify};
 use crate::codegen::select::lower;
 use crate::codegen::vcode::execute;
 use crate::codegen::vcode::{Function, Inst, VBinary};
+use crate::expr::Literals;
 use crate::runtime::{DType, Tensor};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
@@ -14,6 +15,7 @@ use rand::{Rng, SeedableRng};
 /// a number; small integers, subscripts `0..3`.
 pub fn arguments(nest: &LoopNest, rng: &mut StdRng) -> Vec<Tensor> {
     let mut slots: Vec<Option<Tensor>> = vec![];
+    let literals = nest.buffers.iter().any(|b| b.literals.is_some());
     for b in &nest.buffers {
         let BufferKind::Argument { slot, .. } = b.kind else { continue };
         let n = b.span();
@@ -29,10 +31,32 @@ pub fn arguments(nest: &LoopNest, rng: &mut StdRng) -> Vec<Tensor> {
             }
             _ => Tensor::zeros(b.dtype, &[n]),
         };
+        let tensor = match &b.literals {
+            Some(literals) => of_literals(literals, b.dtype),
+            // what literals are multiplied with is finite
+            None if literals => map_floats(tensor, |v| if v.is_nan() { 2.5 } else { v }),
+            None => tensor,
+        };
         slots.resize(slots.len().max(slot as usize + 1), None);
         slots[slot as usize] = Some(tensor);
     }
     slots.into_iter().map(|t| t.expect("every slot")).collect()
+}
+
+fn of_literals(literals: &Literals, dtype: DType) -> Tensor {
+    let bytes = literals.values().iter().flat_map(|s| s.bits.to_le_bytes()[..dtype.bytes()].to_vec());
+    Tensor { dtype, shape: vec![literals.values().len() as i64], data: bytes.collect::<Vec<u8>>().into() }
+}
+
+/// The floats of a tensor after `f`.
+fn map_floats(t: Tensor, f: impl Fn(f64) -> f64) -> Tensor {
+    match t.dtype {
+        DType::F32 => {
+            Tensor::new(&t.shape, &t.to_vec::<f32>().into_iter().map(|v| f(v as f64) as f32).collect::<Vec<_>>())
+        }
+        DType::F64 => Tensor::new(&t.shape, &t.to_vec::<f64>().into_iter().map(f).collect::<Vec<_>>()),
+        _ => t,
+    }
 }
 
 fn real(rng: &mut StdRng) -> f64 {
@@ -86,6 +110,9 @@ pub fn difference(got: &Tensor, want: &Tensor) -> f64 {
 /// Lowers `nest` (as it is and simplified) for every target and compares; returns the functions of AVX-512.
 pub fn check(nest: &LoopNest, seed: u64) -> Vec<Function> {
     let start = arguments(nest, &mut StdRng::seed_from_u64(seed));
+    let literals = nest.buffers.iter().any(|b| b.literals.is_some());
+    // literals do not keep the sign of a zero
+    let comparable = |t: &Tensor| map_floats(t.clone(), |v| if literals { v + 0.0 } else { v });
     let mut want = start.clone();
     interpret::run(nest, &mut want).unwrap_or_else(|e| panic!("{e}\n{nest}"));
     let simple = simplify::simplify(nest);
@@ -99,7 +126,7 @@ pub fn check(nest: &LoopNest, seed: u64) -> Vec<Function> {
             let mut got = start.clone();
             run(&functions, &mut got);
             for (slot, (g, w)) in got.iter().zip(&want).enumerate() {
-                let d = difference(g, w);
+                let d = difference(&comparable(g), &comparable(w));
                 let text: Vec<String> = functions.iter().map(|f| f.to_string()).collect();
                 assert!(
                     d < 2e-6,
@@ -481,3 +508,5 @@ fn scalar_statements_compute_in_one_lane() {
     };
     assert_eq!(count(&f[0], wide), 0, "{}", f[0]);
 }
+
+mod literals;

@@ -7,6 +7,7 @@
 
 use crate::codegen::loopnest::LoopNest;
 use crate::codegen::select::half_precision::is_half;
+use crate::codegen::select::literal::Scaled;
 use crate::codegen::select::math;
 use crate::codegen::select::state::Val;
 use crate::codegen::select::state::{Selector, Step, Stop};
@@ -345,6 +346,11 @@ impl Selector<'_> {
     fn binary(&mut self, op: BinaryOp, a: &Expr, b: &Expr, whole: &Expr) -> Step<Val> {
         let dtype = dtype_of(self.nest, whole);
         if is_float(lane_of(dtype)?) {
+            if contracts(dtype)
+                && let Some(v) = self.literal_binary(op, a, b)?
+            {
+                return Ok(v);
+            }
             let sum = match op {
                 _ if !contracts(dtype) => None,
                 BinaryOp::Add => product(a).map(|p| (p, b)).or_else(|| product(b).map(|p| (p, a))),
@@ -352,6 +358,10 @@ impl Selector<'_> {
                 _ => None,
             };
             if let Some(((x, y, negate), c)) = sum {
+                if let Some(Scaled { factor, operand }) = self.scaled(x, y, negate) {
+                    let (x, c) = (self.value(operand)?, self.value(c)?);
+                    return Ok(self.plus_scaled(c, factor, x));
+                }
                 let (x, y, c) = (self.value(x)?, self.value(y)?, self.value(c)?);
                 return Ok(self.fused(x, y, c, negate));
             }

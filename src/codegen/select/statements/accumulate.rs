@@ -22,6 +22,9 @@ impl Selector<'_> {
         let dtype = self.nest.buffer(target.buffer).dtype;
         let slot = self.slot(&target)?;
         let summand = product(value).filter(|_| op == BinaryOp::Add && contracts(dtype));
+        if let Some(product) = summand.and_then(|(a, b, negate)| self.scaled(a, b, negate)) {
+            return self.accumulate_scaled(&target, slot, product);
+        }
         if let (Some(slot), Some((a, b, negate))) = (slot, summand) {
             let (a, b) = (self.value(a)?, self.value(b)?);
             let whole = self.chunk.first == 0 && self.chunk.count >= slot.valid;
@@ -83,6 +86,11 @@ impl Selector<'_> {
     /// One chunk of `target = op over lanes`, into one of several accumulators.
     pub fn accumulate_lanes(&mut self, stmt: &Stmt, target: Address, op: BinaryOp, value: &Expr) -> Step<()> {
         const ACCUMULATORS: usize = 8;
+        let scaled =
+            product(value).filter(|_| op == BinaryOp::Add).and_then(|(a, b, negate)| self.scaled(a, b, negate));
+        if scaled.is_some_and(|product| product.factor == 0.0) {
+            return Ok(());
+        }
         let found = self.reductions.iter().position(|r| std::ptr::eq(r.stmt, stmt) && r.target == target);
         let at = found.unwrap_or_else(|| {
             let r = Reduction { stmt, target, op, keeps: false, accumulators: vec![], next: 0 };
@@ -95,6 +103,7 @@ impl Selector<'_> {
         if let (Some((a, b, negate)), true, BinaryOp::Add, Some(&acc)) =
             (product(value), whole, op, self.reductions[at].accumulators.get(next))
             && contracts(acc.dtype)
+            && scaled.is_none_or(|product| product.factor != 1.0)
         {
             let (a, b) = (self.value(a)?, self.value(b)?);
             let ty = self.ty(acc.lane, false);

@@ -59,6 +59,7 @@ impl Selector<'_> {
 
     /// The slot is read with the lanes at work.
     pub fn read_slot(&mut self, a: &Address) -> Step<()> {
+        self.settle(a);
         let key = (a.buffer, a.linear.constant);
         let slot = self.slots[&key];
         if !slot.uniform && self.chunk.first + self.chunk.count > slot.valid && slot.valid > 0 && !self.blends(a.buffer)
@@ -95,6 +96,11 @@ impl Selector<'_> {
         let keep = !slot.uniform && partial && slot.valid > 0;
         if keep && (self.chunk.first > 0 && !self.blends(a.buffer)) {
             return Err(Stop::Retry(a.buffer, LocalMode::Registers { blend: true }));
+        }
+        if keep {
+            self.settle(a);
+        } else {
+            self.drop_deferred(a);
         }
         if keep && self.blends(a.buffer) {
             let mask = self.lane_mask(slot.lane.bytes());

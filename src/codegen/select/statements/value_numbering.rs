@@ -148,7 +148,8 @@ impl Selector<'_> {
         if dst == src {
             return;
         }
-        let moved = !self.versions.contains_key(&src) && redirect(&mut self.out, src, dst);
+        let stays = self.versions.contains_key(&src) || self.is_deferred(src);
+        let moved = !stays && redirect(&mut self.out, src, dst);
         if moved {
             self.values.retain(|_, v| v.reg != src);
             self.branches.retain(|b| b.1.reg != src);
