@@ -1,7 +1,7 @@
 //! Small programs that the tests of this folder share.
 
 use crate::expr::{Affine, Var};
-use crate::expr::{BinaryOp, BufferId, Expr, UnaryOp};
+use crate::expr::{BinaryOp, BufferId, Expr, Literals, Scalar, UnaryOp};
 use crate::poly::statement::{Definition, Iterator, Program, Role, TensorDecl};
 use crate::runtime::DType;
 
@@ -222,5 +222,33 @@ pub fn elementwise(shape: [i64; 4]) -> Program {
         add(add(Expr::load(a, vars(4)), Expr::load(x, vars(4))), Expr::load(z, vars(4))),
     );
     define(&mut p, y, &all, 4, None, vec![], relu(Expr::load(b, vars(4))));
+    p
+}
+
+/// The input transform of Winograd's convolution F(4, 3): `P`, the values of the 6 × 6 matrix in row-major order.
+pub const WINOGRAD_INPUT: [f32; 36] = [
+    4., 0., -5., 0., 1., 0., 0., -4., -4., 1., 1., 0., 0., 4., -4., -1., 1., 0., //
+    0., -2., -1., 2., 1., 0., 0., 2., -1., -2., 1., 0., 0., 4., 0., -5., 0., 1.,
+];
+
+/// `V[a][b][th][tw][c] = Σ_k P[b][k]·T[th][a][4·tw + k][c]` with `T[th][a][w][c] = Σ_k P[a][k]·X[4·th + k][w][c]`, for
+/// `tiles` × `tiles` tiles.
+pub fn winograd_input(tiles: i64, channels: i64, literals: bool) -> Program {
+    let mut p = Program::default();
+    let size = 4 * tiles + 2;
+    let matrix = tensor(&mut p, Role::Constant, "P", &[6, 6]);
+    let values = Literals::new(WINOGRAD_INPUT.map(Scalar::f32));
+    p.tensors[0].literals = literals.then_some(values);
+    let x = tensor(&mut p, Role::Input, "X", &[size, size, channels]);
+    let t = tensor(&mut p, Role::Temporary, "T", &[tiles, 6, size, channels]);
+    let y = tensor(&mut p, Role::Output, "V", &[6, 6, tiles, tiles, channels]);
+    let row = v(0).scale(4).plus(Var(4), 1);
+    let body = mul(Expr::load(matrix, vec![v(1), v(4)]), Expr::load(x, vec![row, v(2), v(3)]));
+    let iterators = format!("th {tiles}, a 6, w {size}, c {channels}, k 6");
+    define(&mut p, t, &iterators, 4, Some(BinaryOp::Add), vec![], body);
+    let column = v(3).scale(4).plus(Var(5), 1);
+    let body = mul(Expr::load(matrix, vec![v(1), v(5)]), Expr::load(t, vec![v(2), v(0), column, v(4)]));
+    let iterators = format!("a 6, b 6, th {tiles}, tw {tiles}, c {channels}, k 6");
+    define(&mut p, y, &iterators, 5, Some(BinaryOp::Add), vec![], body);
     p
 }

@@ -24,6 +24,8 @@ pub struct Reference {
     pub constant: bool,
     /// Some statement may write the tensor.
     pub written: bool,
+    /// For a factor of the products of a sum with literals: the share of these that are not zero.
+    pub nonzero: Option<f64>,
 }
 
 /// The memory access pattern of a vector along one iterator.
@@ -175,7 +177,16 @@ fn reference(scop: &Scop, s: &Statement, tensor: BufferId, index: &[Index], acce
         }
     }
     let (constant, written) = (t.role == Role::Constant, t.role.is_written());
-    Reference { tensor, bytes: t.dtype.bytes() as i64, strides, access, subscripts, constant, written }
+    let nonzero = access.as_ref().and_then(|a| nonzero_share(scop, s, a));
+    Reference { tensor, bytes: t.dtype.bytes() as i64, strides, access, subscripts, constant, written, nonzero }
+}
+
+/// The share of the products of a sum that remains where the literals of their factor `access` are known.
+fn nonzero_share(scop: &Scop, s: &Statement, access: &Access) -> Option<f64> {
+    let literals = scop.tensor(access.buffer).literals.as_ref()?;
+    let is = |e: &Expr| matches!(e, Expr::Load(a) if a == access);
+    let factor = matches!(&s.body, Expr::Binary(BinaryOp::Mul, a, b) if is(a) || is(b));
+    (factor && s.reduce == Some(BinaryOp::Add)).then(|| literals.nonzero_share())
 }
 
 fn uses(e: &Expr, v: Var) -> bool {

@@ -319,6 +319,18 @@ impl Problem<'_> {
             .product()
     }
 
+    /// The share of the work of a block that remains when a read is a literal in its code, which takes no load and no
+    /// product with 0: all its subscripts are unrolled. `None` for a read from memory.
+    fn remaining(&self, r: &Reference, points: &[(Var, i64)]) -> Option<f64> {
+        let share = r.nonzero?;
+        let lanes = self.lanes();
+        let mut operations = points[1..].iter().fold((points[0].1 + lanes - 1) / lanes, |n, p| n * p.1);
+        let depends = self.axes.iter().filter(|a| r.depends(a.iterator));
+        let unrolled = depends.clone().filter(|a| !a.reduced).all(|a| points[1..].contains(&(a.iterator, a.extent)));
+        operations *= depends.filter(|a| a.reduced).map(|a| a.extent).product::<i64>();
+        (unrolled && operations as f64 * share <= self.target.machine.unrolled_operations as f64).then_some(share)
+    }
+
     /// Time of one reduction step of a block with these points, in cycles.
     fn step(&self, v: &Axis, points: &[(Var, i64)], packed: &[usize]) -> f64 {
         let machine = &self.target.machine;
@@ -327,10 +339,15 @@ impl Problem<'_> {
         let rows: i64 = points[1..].iter().map(|p| p.1).product();
         let reduces = self.statement.reduce.is_some();
         let steps: i64 = self.axes.iter().filter(|a| a.reduced).map(|a| a.extent).product();
+        let mut work = self.operations * (vectors * rows) as f64;
         let mut loads = 0.0;
         let mut streamed = 0.0;
         for (i, r) in self.references.iter().enumerate() {
             if r.access.is_none() && reduces {
+                continue;
+            }
+            if let Some(share) = self.remaining(r, points) {
+                work *= share;
                 continue;
             }
             let copies: i64 = points[1..].iter().filter(|p| r.depends(p.0)).map(|p| p.1).product();
@@ -357,7 +374,6 @@ impl Problem<'_> {
                 streamed += (points[0].1 * copies * r.bytes) as f64;
             }
         }
-        let work = self.operations * (vectors * rows) as f64;
         let parts = [
             work / machine.fma_per_cycle as f64,
             loads / machine.loads_per_cycle as f64,

@@ -75,6 +75,11 @@ fn inputs(p: &Program) -> Vec<Tensor> {
             };
             let n: i64 = t.shape.iter().product();
             match t.dtype {
+                DType::F32 if t.literals.is_some() => {
+                    let literals = t.literals.as_ref().expect("checked");
+                    let values = literals.values().iter().map(|s| f32::from_bits(s.bits as u32));
+                    Tensor::new(&t.shape, &values.collect::<Vec<f32>>())
+                }
                 DType::F32 => Tensor::new(&t.shape, &(0..n).map(|_| next()).collect::<Vec<f32>>()),
                 DType::I64 => Tensor::new(&t.shape, &(0..n).map(|i| (i * 7) % 5).collect::<Vec<i64>>()),
                 _ => Tensor::zeros(t.dtype, &t.shape),
@@ -529,3 +534,5 @@ fn steps_of_a_serial_row_run_in_parallel() {
     }
     assert!(!parallel(band(vec![t.clone()], band(vec![Row { coincident: false, ..i.clone() }], Node::Leaf)), 1e9));
 }
+
+mod literals;
