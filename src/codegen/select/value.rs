@@ -7,7 +7,6 @@
 
 use crate::codegen::loopnest::LoopNest;
 use crate::codegen::select::half_precision::is_half;
-use crate::codegen::select::literal::Scaled;
 use crate::codegen::select::math;
 use crate::codegen::select::state::Val;
 use crate::codegen::select::state::{Selector, Step, Stop};
@@ -358,22 +357,19 @@ impl Selector<'_> {
                 _ => None,
             };
             if let Some(((x, y, negate), c)) = sum {
-                if let Some(Scaled { factor, operand }) = self.scaled(x, y, negate) {
-                    let (x, c) = (self.value(operand)?, self.value(c)?);
-                    return Ok(self.plus_scaled(c, factor, x));
+                if let Some(scaled) = self.scaled(x, y, negate) {
+                    let (x, c) = (self.value(scaled.operand)?, self.value(c)?);
+                    return Ok(self.plus_scaled(c, scaled.factor, x));
                 }
                 let (x, y, c) = (self.value(x)?, self.value(y)?, self.value(c)?);
                 return Ok(self.fused(x, y, c, negate));
             }
-            match (op, a, b) {
-                (BinaryOp::Pow, _, _) => {
-                    if let Some(power) = math::simple_power(b) {
-                        let a = self.value(a)?;
-                        let v = math::power_by(self, a, power);
-                        return self.normalized(v);
-                    }
-                }
-                _ => {}
+            if op == BinaryOp::Pow
+                && let Some(power) = math::simple_power(b)
+            {
+                let a = self.value(a)?;
+                let v = math::power_by(self, a, power);
+                return self.normalized(v);
             }
         }
         let (va, vb) = (self.value(a)?, self.value(b)?);
