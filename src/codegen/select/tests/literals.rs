@@ -157,3 +157,37 @@ fn sums_over_lanes_with_literals() {
           unroll i in 0..2 { Y[i] = f64(0.0); unroll k in 0..3 { vector j in 0..21 { Y[i] add = (P[i][k] * X[k][j]); } } } }",
     );
 }
+
+/// Accumulators that start from zero around all that reads or writes them.
+#[test]
+fn first_values_reach_their_registers_in_time() {
+    for body in [
+        // the next iteration reads what this one accumulated
+        "for k in 0..99 { vector j in 0..16 { Y[k][j] = a[j]; a[j] = f32(0.0); a[j] add = (P[0][0] * X[k][j]); } }",
+        "for k in 0..99 { vector j in 0..16 { Y[k][j] = a[j]; a[j] = f32(0.0); } }",
+        // written in a branch, read behind it; the other way round
+        "if t - 2 >= 0 { vector j in 0..16 { a[j] = f32(0.0); a[j] add = (P[0][0] * X[1][j]); } }",
+        "vector j in 0..16 { a[j] = f32(0.0); }
+         if t - 2 >= 0 { vector k in 0..16 { Y[0][k] = a[k]; a[k] add = (P[0][0] * X[1][k]); } }",
+        "vector j in 0..16 { a[j] = f32(0.0); a[j] add = (P[0][0] * X[1][j]);
+           Y[0][j] = (a[j] if t - 2 >= 0 else f32(0.5)); }",
+        // overwritten
+        "vector j in 0..16 { a[j] = f32(0.0); a[j] = (X[1][j] * X[2][j]); }",
+        "vector j in 0..16 { a[j] = f32(0.0); a[j] add = (P[0][0] * X[1][j]); a[j] = f32(0.0); }",
+        // one element is the first value of two, one of which changes
+        "vector j in 0..16 { a[j] = f32(0.0); a[j] add = (P[0][0] * X[1][j]); b[j] = X[1][j]; b[j] add = X[2][j]; }",
+        "vector j in 0..16 { b[j] = X[1][j]; a[j] = f32(0.0); a[j] add = (P[0][0] * b[j]); b[j] add = X[2][j]; }",
+        // fewer lanes, then all
+        "vector j in 0..16 { a[j] = f32(0.0); } vector k in 0..5 { a[k] add = (P[0][0] * X[1][k]); }",
+    ] {
+        check_text(&format!(
+            "kernel borders {{
+              P: f32[1][2] argument 0 = {{1, 0}}; X: f32[99][16] argument 1; Y: f32[99][16] argument 2 written;
+              Z: f32[97][2][16] argument 3 written; a: f32[16] local; b: f32[16] local;
+              for t in 0..97 {{
+                vector i in 0..16 {{ a[i] = X[4][i]; b[i] = X[5][i]; }}
+                {body}
+                vector l in 0..16 {{ Z[t][0][l] = a[l]; Z[t][1][l] = b[l]; }} }} }}"
+        ));
+    }
+}
