@@ -12,6 +12,7 @@
 //! iteration of them, so the temporary shrinks to what one iteration touches (array contraction, Lefebvre and Feautrier
 //! 1998, with boxes instead of moduli).
 
+mod initial;
 mod parallel;
 mod placement;
 mod scan;
@@ -226,9 +227,14 @@ impl<'a> Lowering<'a> {
             Node::Sequence(children) => {
                 let mut state = state.clone();
                 self.place(children, statements, &mut state)?;
-                let mut out = vec![];
+                let (mut out, mut last) = (vec![], 0);
                 for (statements, child) in children {
-                    out.extend(self.node(child, statements, &state)?);
+                    let mut body = self.node(child, statements, &state)?;
+                    if initial::forward(&out[last..], &mut body) {
+                        out.truncate(last);
+                    }
+                    last = out.len();
+                    out.extend(body);
                 }
                 Ok(out)
             }
