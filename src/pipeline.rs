@@ -68,7 +68,7 @@ pub fn compile(source: &Graph, order: Order, options: &Options) -> Result<Compil
     let (programs, work) = clock.time("tensor expressions", || distinct_programs(&graph, &groups))?;
     let kernels = clock.time("kernels", || compile_kernels(&programs, order, &target, options.compile_threads))?;
     clock.add_laps(Times::sum(kernels.iter().map(|k| k.times)));
-    let mut parts = clock.time("link", || link(&graph, &groups, &work, &kernels))?;
+    let mut parts = clock.time("link", || link(&graph, &groups, &work, &kernels, options.compile_threads))?;
     parts.name = source.name.clone();
     let module = clock.time("verify module", || finish(parts, &target))?;
     check_arena(&module, options)?;

@@ -35,6 +35,7 @@ pub fn define(op: &Op, inputs: &[TensorType]) -> Result<Program> {
         Op::Conv { window, group, layout } => window::conv(&mut b, window, *group, *layout),
         Op::ConvTranspose { window, group, layout, .. } => window::conv_transpose(&mut b, window, *group, *layout),
         Op::WinogradInput { tile, pad, tiles } => tiles::winograd_input(&mut b, tile, pad, tiles),
+        Op::WinogradWeights => tiles::winograd_weights(&mut b),
         Op::WinogradOutput { size } => tiles::winograd_output(&mut b, size),
         _ if op.is_elementwise() => {
             let space = Space::over(&b.output.shape);
@@ -100,6 +101,7 @@ pub fn scalar(op: &Op, dtype: DType, operands: Vec<Expr>) -> Option<Expr> {
         | Op::Conv { .. }
         | Op::ConvTranspose { .. }
         | Op::WinogradInput { .. }
+        | Op::WinogradWeights
         | Op::WinogradOutput { .. }
         | Op::Opaque { .. } => return None,
     })

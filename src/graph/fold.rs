@@ -1,8 +1,10 @@
 //! Constant folding: applies an operator to tensors, many elements at a time.
 //!
 //! Operators that only move data run at the speed of memory ([`strips`] performs pure copies as such), so that the time to
-//! transpose or split large weights is negligible. Tests hold the results to the definition, `poly::reference`.
+//! transpose or split large weights is negligible; weights of minimal filtering are transformed in registers
+//! ([`filters`]). Tests hold the results to the definition, `poly::reference`.
 
+mod filters;
 mod lanes;
 mod strips;
 
@@ -20,6 +22,10 @@ pub fn evaluate(op: &Op, inputs: &[&Tensor]) -> Result<Vec<Tensor>> {
         Op::Reshape { .. } => {
             let shape = outputs()?.remove(0).shape;
             Ok(vec![Tensor { dtype: inputs[0].dtype, shape, data: inputs[0].data.clone() }])
+        }
+        Op::WinogradWeights => {
+            let shape = outputs()?.remove(0).shape;
+            Ok(vec![filters::transform(inputs[0], &inputs[1..], &shape)])
         }
         Op::Opaque { function, attributes } => {
             let outputs: Vec<_> = outputs()?.into_iter().map(|t| (t.dtype, t.shape)).collect();

@@ -126,6 +126,7 @@ fn output(op: &Op, inputs: &[&TensorType]) -> Checked<TensorType> {
             conv_transpose(inputs, window, *group, output_pad, *layout)
         }
         Op::WinogradInput { tile, pad, tiles } => winograd_input(inputs, tile, pad, tiles),
+        Op::WinogradWeights => winograd_weights(inputs),
         Op::WinogradOutput { size } => winograd_output(inputs, size),
         Op::Opaque { .. } => Err("opaque".into()),
     }
@@ -359,10 +360,15 @@ fn conv_transpose(
     shaped(x, from_channels_first(layout, &out, layout.stored(f)))
 }
 
-/// The matrices of the axes, each with at least one row and one column, not all with one column.
+/// The matrices of the axes, of the type of the tensor.
 fn axis_matrices<'a>(inputs: &[&'a TensorType], dims: usize) -> Checked<Vec<&'a [i64]>> {
     same_types(inputs)?;
     defined(inputs[0], inputs[0].dtype.is_float())?;
+    matrices_of(inputs, dims)
+}
+
+/// The matrices of the axes, each with at least one row and one column, not all with one column.
+fn matrices_of<'a>(inputs: &[&'a TensorType], dims: usize) -> Checked<Vec<&'a [i64]>> {
     ensure((1..=3).contains(&dims) && inputs.len() == dims + 1, || "one matrix for each spatial axis".into())?;
     let shapes: Vec<&[i64]> = inputs[1..].iter().map(|t| &t.shape[..]).collect();
     let matrices = shapes.iter().all(|s| s.len() == 2 && s.iter().all(|&e| e > 0));
@@ -387,6 +393,22 @@ fn winograd_input(inputs: &[&TensorType], tile: &[i64], pad: &[i64], tiles: &[i6
     let places = matrices.iter().map(|s| s[0]);
     let shape = places.chain([x.shape[0]]).chain(tiles.iter().copied()).chain([x.shape[dims + 1]]);
     shaped(x, shape.collect())
+}
+
+fn winograd_weights(inputs: &[&TensorType]) -> Checked<TensorType> {
+    let w = inputs[0];
+    defined(w, w.dtype == DType::F32)?;
+    inputs[1..].iter().try_for_each(|t| defined(t, t.dtype == DType::F64))?;
+    let dims = inputs.len() - 1;
+    let matrices = matrices_of(inputs, dims)?;
+    ensure(w.shape.len() == dims + 2, || "the weights have another number of axes".into())?;
+    let mut places = 1i64;
+    for (d, s) in matrices.iter().enumerate() {
+        ensure(s[1] == w.shape[2 + d], || "a transform has another number of taps".into())?;
+        ensure(s[1] > 1 || s[0] == 1, || "one tap is transformed".into())?;
+        places = places.checked_mul(s[0]).ok_or("the transforms are too large")?;
+    }
+    shaped(w, vec![places, w.shape[1], w.shape[0]])
 }
 
 fn winograd_output(inputs: &[&TensorType], size: &[i64]) -> Checked<TensorType> {

@@ -230,6 +230,10 @@ ops! {
         [tile: KeyList("tile"), pad: KeyList("pad"), tiles: KeyList("tiles")],
         ["winograd_input[tile=2,2 pad=1,0 tiles=3,2](f32[2,5,6,3], f32[4,4], f32[4,4])",
          "winograd_input[tile=1,3 pad=0,1 tiles=4,2](f32[1,4,6,5], f32[1,1], f32[5,5])"];
+    /// Weights (F, C, taps..), the filter's matrices in f64: transformed in double precision and rounded once, as places, C,
+    /// F, where the places of all axes are one dimension.
+    WinogradWeights = "winograd_weights", 2..=4, Reduction, NotElementwise, [],
+        ["winograd_weights(f32[3,2,3,3], f64[4,3], f64[6,3])", "winograd_weights(f32[2,3,1,3], f64[1,1], f64[4,3])"];
     /// Products (places.., N, tiles.., F), the output's matrices: the tiles side by side as NHWC, cut to `size`.
     WinogradOutput { size: Vec<i64> } = "winograd_output", 2..=4, ComplexOutFusable, NotElementwise,
         [size: KeyList("size")],

@@ -29,8 +29,14 @@ pub enum Work {
     Opaque(u32),
 }
 
-/// Links the groups into a module without name, target, dims and metadata.
-pub fn link(graph: &Graph, groups: &[Group], work: &[Work], kernels: &[Arc<CompiledKernel>]) -> Result<ModuleParts> {
+/// Links the groups into a module without name, target, dims and metadata; `threads` threads write the weights.
+pub fn link(
+    graph: &Graph,
+    groups: &[Group],
+    work: &[Work],
+    kernels: &[Arc<CompiledKernel>],
+    threads: usize,
+) -> Result<ModuleParts> {
     let mut linker = Linker::new(graph);
     for kernel in kernels {
         add_code(&mut linker.module, kernel);
@@ -41,7 +47,7 @@ pub fn link(graph: &Graph, groups: &[Group], work: &[Work], kernels: &[Arc<Compi
             Work::Opaque(node) => linker.add_opaque_step(group, *node)?,
         }
     }
-    linker.finish()
+    linker.finish(threads)
 }
 
 /// Adds a kernel with its machine code to a module.
@@ -82,20 +88,12 @@ impl Blob {
         }
     }
 
+    /// Writes the bytes over zeros.
     fn write(&self, out: &mut [u8]) {
         match self {
             Blob::Plain(t) => out.copy_from_slice(&t.data),
-            Blob::Packed { source, shape, pack } => {
-                // The kernel sees the constant under the shape that its Scop gave it.
-                let reshaped;
-                let source = if source.shape == *shape {
-                    &**source
-                } else {
-                    reshaped = Tensor { shape: shape.clone(), ..(**source).clone() };
-                    &reshaped
-                };
-                out.copy_from_slice(&pack.apply(source).data);
-            }
+            // The kernel sees the constant under the shape that its Scop gave it.
+            Blob::Packed { source, shape, pack } => pack.write(shape, &source.data, out),
         }
     }
 }
@@ -358,7 +356,7 @@ impl<'g> Linker<'g> {
         self.blobs.len() - 1
     }
 
-    fn finish(mut self) -> Result<ModuleParts> {
+    fn finish(mut self, threads: usize) -> Result<ModuleParts> {
         for (i, &v) in self.graph.outputs.iter().enumerate() {
             self.module.outputs[i].source = self.buffer(v)?;
             self.touch(&[v]);
@@ -369,13 +367,13 @@ impl<'g> Linker<'g> {
             self.module.buffers[buffer.0 as usize].place = BufferPlace::Arena(*offset);
         }
         self.module.arena_bytes = plan.bytes;
-        self.module.weights = Weights::filled(self.weights_len as usize, |memory| self.fill(memory))?;
+        self.module.weights = Weights::filled(self.weights_len as usize, |memory| self.fill(memory, threads))?;
         Ok(self.module)
     }
 
-    /// Writes every constant to its place, on all processors.
-    fn fill(&self, memory: &mut [u8]) {
-        let count = std::thread::available_parallelism().map_or(1, usize::from);
+    /// Writes every constant to its place, in `threads` threads.
+    fn fill(&self, memory: &mut [u8], threads: usize) {
+        let count = threads.clamp(1, threads::MAX_THREADS);
         let mut parts: Vec<(usize, Vec<(&Blob, &mut [u8])>)> = (0..count).map(|_| (0, vec![])).collect();
         let (mut rest, mut at) = (memory, 0);
         for (blob, &start) in self.blobs.iter().zip(&self.blob_at) {

@@ -143,20 +143,25 @@ impl Pack {
     /// Packs a constant. The source's shape is the one that the subscripts were made for.
     pub fn apply(&self, source: &Tensor) -> Tensor {
         let mut out = Tensor::zeros(self.dtype, &self.shape);
-        if out.is_empty() || source.is_empty() {
-            return out;
-        }
-        match self.dtype.bytes() {
-            1 => self.copy::<1>(source, &mut out),
-            2 => self.copy::<2>(source, &mut out),
-            4 => self.copy::<4>(source, &mut out),
-            _ => self.copy::<8>(source, &mut out),
-        }
+        self.write(&source.shape, &source.data, &mut out.data);
         out
     }
 
-    fn copy<const B: usize>(&self, source: &Tensor, out: &mut Tensor) {
-        let strides = row_major(&source.shape);
+    /// Packs the bytes of a constant into zeros. Its shape is the one that the subscripts were made for.
+    pub fn write(&self, shape: &[i64], source: &[u8], out: &mut [u8]) {
+        if out.is_empty() || source.is_empty() {
+            return;
+        }
+        match self.dtype.bytes() {
+            1 => self.copy::<1>(shape, source, out),
+            2 => self.copy::<2>(shape, source, out),
+            4 => self.copy::<4>(shape, source, out),
+            _ => self.copy::<8>(shape, source, out),
+        }
+    }
+
+    fn copy<const B: usize>(&self, shape: &[i64], source: &[u8], out: &mut [u8]) {
+        let strides = row_major(shape);
         let mut offset = Affine::constant(0);
         for (a, s) in self.index.iter().zip(&strides) {
             offset = offset.add_scaled(a, *s);
@@ -171,8 +176,8 @@ impl Pack {
         let outer = &self.shape[..rank.saturating_sub(2)];
         let mut counter = vec![0i64; outer.len()];
         let inner = (rows * columns) as usize * B;
-        let source_elements: &[[u8; B]] = source.data.as_chunks::<B>().0;
-        for block in out.data.chunks_exact_mut(inner) {
+        let source_elements: &[[u8; B]] = source.as_chunks::<B>().0;
+        for block in out.chunks_exact_mut(inner) {
             let target: &mut [[u8; B]] = block.as_chunks_mut::<B>().0;
             let outside = |v: Var| counter.get(v.0 as usize).copied().unwrap_or(0);
             let start = offset.evaluate(outside);

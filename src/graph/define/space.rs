@@ -92,6 +92,7 @@ impl Build {
         let names: &[&str] = match op {
             Op::Conv { .. } | Op::ConvTranspose { .. } => &["x", "w", "b"],
             Op::WinogradInput { .. } | Op::WinogradOutput { .. } => &["x", "p", "q", "r"],
+            Op::WinogradWeights => &["w", "p", "q", "r"],
             Op::LayerNorm { .. } => &["x", "scale", "bias"],
             Op::Gather { .. } | Op::GatherElements { .. } | Op::GatherNd { .. } => &["x", "index"],
             _ if inputs.len() == 1 => &["x"],
@@ -114,8 +115,11 @@ impl Build {
     }
 
     pub(super) fn temporary(&mut self, name: &str, shape: &[i64]) -> BufferId {
+        self.temporary_of(self.output.dtype, name, shape)
+    }
+
+    pub(super) fn temporary_of(&mut self, dtype: DType, name: &str, shape: &[i64]) -> BufferId {
         let role = Role::Temporary;
-        let dtype = self.output.dtype;
         self.program.tensors.push(TensorDecl::new(name, dtype, shape, role));
         BufferId(self.program.tensors.len() as u32 - 1)
     }

@@ -5,6 +5,7 @@
 
 use crate::expr::{Affine, BinaryOp, BufferId, Expr};
 use crate::graph::define::space::{Build, Space};
+use crate::runtime::DType;
 
 const POSITION: [[&str; 3]; 3] = [["w", "", ""], ["h", "w", ""], ["d", "h", "w"]];
 const PLACE: [[&str; 3]; 3] = [["b", "", ""], ["a", "b", ""], ["z", "a", "b"]];
@@ -66,6 +67,48 @@ pub(super) fn winograd_input(b: &mut Build, tile: &[i64], pad: &[i64], tiles: &[
         let body = matrix * Expr::load(from.unwrap_or(b.input(0)), index);
         b.define(target, space, write, Some(BinaryOp::Add), conditions, body);
         from = Some(target);
+    }
+}
+
+/// `U[a.., c, f] = Σ over k.. of G[a,k].. · w[f, c, k..]` in f64, cast to f32.
+pub(super) fn winograd_weights(b: &mut Build) {
+    let dims = b.inputs.len() - 1;
+    let mut shape = b.inputs[0].shape.clone();
+    let axes: Vec<usize> = (0..dims).filter(|&d| shape[2 + d] > 1).collect();
+    let mut from: Option<BufferId> = None;
+    for (stage, &d) in axes.iter().enumerate() {
+        let taps = shape[2 + d];
+        shape[2 + d] = b.inputs[1 + d].shape[0];
+        let mut space = Space::new();
+        let (target, write, mut index);
+        if stage + 1 == axes.len() {
+            let at: Vec<Affine> = (0..dims).map(|e| space.iterator(PLACE[dims - 1][e], shape[2 + e])).collect();
+            let (c, f) = (space.iterator("c", shape[1]), space.iterator("f", shape[0]));
+            let place = at.iter().zip(&shape[2..]).fold(Affine::constant(0), |p, (a, &e)| p.scale(e).add_scaled(a, 1));
+            target = b.temporary_of(DType::F64, "u", &b.output.shape.clone());
+            write = vec![place, c.clone(), f.clone()];
+            index = [vec![f, c], at].concat();
+        } else {
+            let names = ["f", "c"].iter().chain(&PLACE[dims - 1]);
+            index = names.zip(&shape).map(|(name, &extent)| space.iterator(*name, extent)).collect();
+            target = b.temporary_of(DType::F64, "t", &shape);
+            write = index.clone();
+        }
+        space.reduced();
+        let k = space.iterator("k", taps);
+        let row = std::mem::replace(&mut index[2 + d], k.clone());
+        let value = match from {
+            None => Expr::cast(DType::F64, Expr::load(b.input(0), index)),
+            Some(from) => Expr::load(from, index),
+        };
+        let body = Expr::load(b.input(1 + d), vec![row, k]) * value;
+        b.define(target, space, write, Some(BinaryOp::Add), vec![], body);
+        from = Some(target);
+    }
+    if let Some(u) = from {
+        let space = Space::over(&b.output.shape);
+        let body = Expr::cast(b.output.dtype, Expr::load(u, space.subscripts()));
+        b.assign(b.target(), space, body);
     }
 }
 

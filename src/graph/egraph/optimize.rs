@@ -101,7 +101,7 @@ pub struct Optimized {
 }
 
 /// Rewrites the graph and returns the cheapest equal one of the e-graph. Algorithms with a bound of their error above
-/// `max_error` are left out; `threads` threads work on prices ([`Network::max_error`](crate::graph::egraph::network::Network::max_error)).
+/// `max_error` are left out; `threads` threads work on prices and fold constants ([`Network::max_error`](crate::graph::egraph::network::Network::max_error)).
 pub fn optimize(
     graph: &Graph,
     target: &Target,
@@ -133,7 +133,7 @@ pub fn optimize(
     let extract_ms = ms(start);
     let start = std::time::Instant::now();
     let (unfolded, placements) = store(graph, &loaded, &chosen)?;
-    let (result, placements) = constants::fold(&unfolded, &placements)?;
+    let (result, placements) = constants::fold(&unfolded, &placements, threads)?;
     let report = OptimizationReport {
         rules: growth.fired,
         nodes_before: graph.nodes.len(),

@@ -118,22 +118,10 @@ fn matrix(network: &mut Network, rows: &[Vec<num_rational::Ratio<i64>>]) -> Id {
 
 /// The weights (F, C, taps..) as places, C, F: `G g Gᵀ` along the axes, in double precision.
 fn transformed_weights(network: &mut Network, w: Id, axes: &[Transforms]) -> Option<Id> {
-    let dims = axes.len();
-    let (filters, channels) = (network.shape(w)[0], network.shape(w)[1]);
-    let mut u = network.op(Op::Cast(DType::F64), &[w])?;
-    // The last axis is transformed and becomes the third: after all of them they stand in their order.
-    for t in axes.iter().rev() {
+    let mut operands = vec![w];
+    for t in axes {
         let (rows, taps) = (t.filter.len() as i64, t.filter[0].len() as i64);
-        if rows > 1 {
-            let g = network.constant(Arc::new(Tensor::new(&[rows, taps], &numbers(&t.filter))));
-            u = network.op(Op::MatMul { transpose_a: false, transpose_b: true }, &[u, g])?;
-        }
-        let perm: Vec<usize> = [0, 1, dims + 1].into_iter().chain(2..dims + 1).collect();
-        u = network.transpose(u, &perm)?;
+        operands.push(network.constant(Arc::new(Tensor::new(&[rows, taps], &numbers(&t.filter)))));
     }
-    let perm: Vec<usize> = (2..dims + 2).chain([1, 0]).collect();
-    u = network.transpose(u, &perm)?;
-    let places: i64 = axes.iter().map(|t| t.filter.len() as i64).product();
-    u = network.reshape(u, &[places, channels, filters])?;
-    network.op(Op::Cast(DType::F32), &[u])
+    network.op(Op::WinogradWeights, &operands)
 }

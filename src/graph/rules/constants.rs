@@ -6,11 +6,14 @@ use crate::graph::fusion::Placement;
 use crate::graph::infer::broadcast;
 use crate::graph::ir::{Graph, Node, Source, Value, ValueId};
 use crate::graph::op::Op;
-use crate::runtime::{DType, Result, Tensor};
-use std::sync::Arc;
+use crate::runtime::{DType, Result, Tensor, threads};
+use std::cmp::Reverse;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 
-/// Computes every node whose operands are constants, drops unused nodes, and returns the placements of the others.
-pub fn fold(graph: &Graph, placements: &[Placement]) -> Result<(Graph, Vec<Placement>)> {
+/// Computes every node whose operands are constants, on `threads` threads, drops unused nodes, and returns the placements
+/// of the others.
+pub fn fold(graph: &Graph, placements: &[Placement], threads: usize) -> Result<(Graph, Vec<Placement>)> {
     let mut constants: Vec<Option<Arc<Tensor>>> = vec![None; graph.values.len()];
     let mut folded = vec![false; graph.nodes.len()];
     for (i, value) in graph.values.iter().enumerate() {
@@ -18,18 +21,60 @@ pub fn fold(graph: &Graph, placements: &[Placement]) -> Result<(Graph, Vec<Place
             constants[i] = Some(t.clone());
         }
     }
+    for level in levels(graph) {
+        for (n, results) in evaluate_all(graph, &level, &constants, threads)? {
+            for (v, t) in graph.nodes[n].outputs.iter().zip(results) {
+                constants[v.0 as usize] = Some(Arc::new(t));
+            }
+            folded[n] = true;
+        }
+    }
+    Ok(retain(graph, placements, &constants, &folded))
+}
+
+/// The nodes that have a constant value, in levels: the operands of each are constants or of an earlier level.
+fn levels(graph: &Graph) -> Vec<Vec<usize>> {
+    let constant = |value: &Value| matches!(value.source, Source::Constant(_)).then_some(0);
+    let mut depth: Vec<Option<usize>> = graph.values.iter().map(constant).collect();
+    let mut levels: Vec<Vec<usize>> = vec![];
     for (n, node) in graph.nodes.iter().enumerate() {
-        let operands: Option<Vec<&Tensor>> = node.inputs.iter().map(|v| constants[v.0 as usize].as_deref()).collect();
+        let operands: Option<Vec<usize>> = node.inputs.iter().map(|v| depth[v.0 as usize]).collect();
         let Some(operands) = operands else { continue };
         if matches!(node.op, Op::Opaque { .. }) || node.outputs.iter().any(|v| graph.outputs.contains(v)) {
             continue;
         }
-        for (v, t) in node.outputs.iter().zip(apply(&node.op, &operands)?) {
-            constants[v.0 as usize] = Some(Arc::new(t));
-        }
-        folded[n] = true;
+        let level = operands.into_iter().max().unwrap_or(0);
+        node.outputs.iter().for_each(|v| depth[v.0 as usize] = Some(level + 1));
+        levels.resize_with(levels.len().max(level + 1), Vec::new);
+        levels[level].push(n);
     }
-    Ok(retain(graph, placements, &constants, &folded))
+    levels
+}
+
+/// The results of nodes that do not need each other, in the order of the nodes. Those with the most bytes begin first, so
+/// that no thread is left alone with a large one at the end.
+fn evaluate_all(
+    graph: &Graph,
+    nodes: &[usize],
+    constants: &[Option<Arc<Tensor>>],
+    threads: usize,
+) -> Result<Vec<(usize, Vec<Tensor>)>> {
+    let bytes = |n: usize| graph.nodes[n].outputs.iter().map(|v| graph.value(*v).ty.bytes()).sum::<usize>();
+    let mut order = nodes.to_vec();
+    order.sort_by_key(|&n| Reverse(bytes(n)));
+    let (next, results) = (AtomicUsize::new(0), Mutex::new(vec![]));
+    threads::together(threads.min(order.len()), || {
+        while let Some(&n) = order.get(next.fetch_add(1, Ordering::Relaxed)) {
+            let node = &graph.nodes[n];
+            let operands: Vec<&Tensor> =
+                node.inputs.iter().filter_map(|v| constants[v.0 as usize].as_deref()).collect();
+            let result = apply(&node.op, &operands);
+            results.lock().unwrap_or_else(|e| e.into_inner()).push((n, result));
+        }
+    });
+    let mut results = results.into_inner().unwrap_or_else(|e| e.into_inner());
+    results.sort_by_key(|r| r.0);
+    results.into_iter().map(|(n, result)| Ok((n, result?))).collect()
 }
 
 /// The graph without folded and unused nodes, renumbered.
@@ -108,9 +153,8 @@ fn elementwise(a: &Tensor, b: &Tensor, f: impl Fn(f32, f32) -> f32) -> Result<Te
         out
     };
     let (sa, sb) = (strides(a), strides(b));
-    let (va, vb) = (a.to_vec::<f32>(), b.to_vec::<f32>());
-    let count: usize = shape.iter().product::<i64>() as usize;
-    let mut out: Vec<u8> = Vec::with_capacity(count * 4);
+    let (va, vb) = (a.data.as_chunks::<4>().0, b.data.as_chunks::<4>().0);
+    let mut out = Tensor::zeros(DType::F32, &shape);
     // The longest run of trailing dimensions in which each operand is contiguous or constant.
     let mut run = 1;
     let mut split = rank;
@@ -130,10 +174,16 @@ fn elementwise(a: &Tensor, b: &Tensor, f: impl Fn(f32, f32) -> f32) -> Result<Te
     }
     let (step_a, step_b) = steps.unwrap_or((0, 0));
     let mut position = vec![0usize; split];
-    for _ in 0..count.checked_div(run).unwrap_or(0) {
+    for piece in out.data.as_chunks_mut::<4>().0.chunks_exact_mut(run.max(1)) {
         let at = |s: &[usize]| position.iter().zip(s).map(|(p, s)| p * s).sum::<usize>();
-        let (ia, ib) = (at(&sa), at(&sb));
-        out.extend((0..run).flat_map(|i| f(va[ia + i * step_a], vb[ib + i * step_b]).to_le_bytes()));
+        let (va, vb) = (&va[at(&sa)..], &vb[at(&sb)..]);
+        let value = |x: [u8; 4], y: [u8; 4]| f(f32::from_le_bytes(x), f32::from_le_bytes(y)).to_le_bytes();
+        match (step_a, step_b) {
+            (0, 0) => piece.fill(value(va[0], vb[0])),
+            (0, _) => piece.iter_mut().zip(vb).for_each(|(z, y)| *z = value(va[0], *y)),
+            (_, 0) => piece.iter_mut().zip(va).for_each(|(z, x)| *z = value(*x, vb[0])),
+            _ => piece.iter_mut().zip(va).zip(vb).for_each(|((z, x), y)| *z = value(*x, *y)),
+        }
         for d in (0..split).rev() {
             position[d] += 1;
             if position[d] < shape[d] as usize {
@@ -142,5 +192,74 @@ fn elementwise(a: &Tensor, b: &Tensor, f: impl Fn(f32, f32) -> f32) -> Result<Te
             position[d] = 0;
         }
     }
-    Ok(Tensor { dtype: DType::F32, shape, data: out.into() })
+    Ok(out)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::graph::builder::GraphBuilder;
+    use crate::graph::fold;
+
+    /// Products of an input with weights that are scaled and transformed, one for each number of channels.
+    fn network(channels: &[i64]) -> Graph {
+        let mut b = GraphBuilder::new("weights");
+        let g = b.constant(Tensor::seeded(DType::F64, &[6, 3], 7, 0, 2));
+        for (i, &c) in channels.iter().enumerate() {
+            let x = b.input(&format!("x{i}"), DType::F32, &[36, 5, c]);
+            let w = b.constant(Tensor::seeded(DType::F32, &[24, c, 3, 3], i as u64, 0, 2));
+            let scale = b.constant(Tensor::seeded(DType::F32, &[24, 1, 1, 1], i as u64, 1, 2));
+            let scaled = b.binary(BinaryOp::Mul, w, scale).unwrap();
+            let u = b.op(Op::WinogradWeights, &[scaled, g, g]).unwrap()[0];
+            let y = b.matmul(x, u).unwrap();
+            b.output(&format!("y{i}"), y).unwrap();
+        }
+        b.build().unwrap()
+    }
+
+    #[test]
+    fn any_number_of_threads_folds_to_the_same_bits() {
+        let graph = network(&[3, 40, 8, 17]);
+        assert_eq!(levels(&graph), [[0, 3, 6, 9], [1, 4, 7, 10]]);
+        let placements = vec![Placement::Own; graph.nodes.len()];
+        let folded = |threads| {
+            let (graph, placements) = super::fold(&graph, &placements, threads).unwrap();
+            assert_eq!((graph.nodes.len(), placements.len()), (4, 4));
+            graph.nodes.iter().map(|n| graph.constant(n.inputs[1]).unwrap().clone()).collect::<Vec<_>>()
+        };
+        let one = folded(1);
+        assert!(one == folded(3) && one == folded(0));
+        for (u, node) in one.iter().zip(graph.nodes.iter().skip(1).step_by(3)) {
+            let scale = &graph.nodes[match graph.value(node.inputs[0]).source {
+                Source::Node(n, _) => n as usize,
+                _ => unreachable!("the weights are scaled"),
+            }];
+            let constant = |v: ValueId| &**graph.constant(v).unwrap();
+            let scaled = fold::evaluate(&scale.op, &[constant(scale.inputs[0]), constant(scale.inputs[1])]).unwrap();
+            let g = constant(node.inputs[1]);
+            assert!(**u == fold::evaluate(&node.op, &[&scaled[0], g, g]).unwrap()[0]);
+        }
+    }
+
+    #[test]
+    fn stretched_operands_are_folded_as_defined() {
+        let shapes: [[&[i64]; 2]; 9] = [
+            [&[3, 4], &[3, 4]],
+            [&[3, 4], &[4]],
+            [&[3, 4], &[3, 1]],
+            [&[], &[3, 4]],
+            [&[5, 1, 4], &[3, 1]],
+            [&[1, 3, 4], &[5, 1, 1]],
+            [&[1, 1], &[1]],
+            [&[0, 3], &[3]],
+            [&[2, 1, 3, 1], &[4, 1, 5]],
+        ];
+        for [a, b] in shapes {
+            let (x, y) = (Tensor::seeded(DType::F32, a, 1, 0, 2), Tensor::seeded(DType::F32, b, 2, 0, 2));
+            for (op, x, y) in [(BinaryOp::Mul, &x, &y), (BinaryOp::Add, &y, &x)] {
+                let op = Op::Binary(op);
+                assert!(apply(&op, &[x, y]).unwrap() == fold::evaluate(&op, &[x, y]).unwrap(), "{op} of {a:?}, {b:?}");
+            }
+        }
+    }
 }

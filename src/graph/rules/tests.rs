@@ -68,6 +68,7 @@ impl Sample {
     fn network(&mut self, root: ValueId) -> (Network, Vec<Id>) {
         self.graph.outputs = vec![root];
         let Loaded { mut network, class } = load(&self.graph).unwrap();
+        network.max_error = 1e-4;
         for (a, b) in &self.equal {
             network.egraph.union(class[a.0 as usize], class[b.0 as usize]);
         }
