@@ -39,13 +39,13 @@ pub use codegen::machine::Machine;
 pub use codegen::target::{Isa, Target};
 pub use graph::builder::GraphBuilder;
 pub use graph::egraph::OptimizationReport;
-pub use graph::extract::ExtractionReport;
+pub use graph::extract::{AlgorithmReport, ExtractionReport, LayerReport, Timed};
 pub use graph::import::model::{Dim, InputSpec};
 pub use graph::ir::{Graph, ValueId};
 pub use language::syntax::File;
 pub use model::{Compiled, Model};
 pub use pipeline::report::{KernelReport, Report, Vectorization};
-pub use pipeline::{DEFAULT_MAX_ERROR, EgraphOptions, Limits, Options, Stage};
+pub use pipeline::{Algorithm, DEFAULT_MAX_ERROR, EgraphOptions, Limits, Options, Stage};
 pub use poly::tile::report::PhaseReport;
 pub use tilewright_runtime::{
     AsView, AsViewMut, Bytes, DType, Element, Error, Features, Instance, MAX_THREADS, Module, Platform, Pool, Refusal,

@@ -32,7 +32,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
 pub use crate::pipeline::kernel::Stage;
-pub use crate::pipeline::options::{DEFAULT_MAX_ERROR, EgraphOptions, Limits, Options};
+pub use crate::pipeline::options::{Algorithm, DEFAULT_MAX_ERROR, EgraphOptions, Limits, Options};
 
 /// Which order the statements of a kernel run in.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -182,8 +182,14 @@ fn rewrite(
     target: &Target,
     options: &Options,
 ) -> Result<(Graph, Vec<Placement>, egraph::OptimizationReport)> {
-    let egraph::Optimized { graph: rewritten, placements, report } =
-        egraph::optimize(graph, target, options.max_error, options.compile_threads, &options.egraph)?;
+    let egraph::Optimized { graph: rewritten, placements, report } = egraph::optimize(
+        graph,
+        target,
+        options.algorithm,
+        options.max_error,
+        options.compile_threads,
+        &options.egraph,
+    )?;
     rewritten.verify()?;
     Ok((rewritten, placements, report))
 }

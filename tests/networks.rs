@@ -45,7 +45,7 @@ fn load(name: &str) -> Option<(Model, Vec<Tensor>)> {
 fn check_extraction(name: &str, model: &Model, dims: &BTreeMap<String, i64>) {
     let source = model.graph(dims).unwrap();
     let Optimized { graph, placements, report } =
-        optimize(&source, &Target::avx512(), 1e-4, 2, &Default::default()).unwrap();
+        optimize(&source, &Target::avx512(), Default::default(), 1e-4, 2, &Default::default()).unwrap();
     let extraction = report.extraction;
     assert!(extraction.work <= extraction.source_work, "{name}: {extraction}");
     let text = format!(

@@ -36,6 +36,7 @@ impl Arguments {
             dims: self.dims.clone(),
             stop_after: None,
             max_error: None,
+            algorithm: None,
         };
         let target = model.target()?;
         if !target.runs_on_host() {

@@ -147,7 +147,11 @@ pub fn is_program(arguments: &ModelArguments) -> Result<bool> {
 
 /// The first option given that only networks have.
 fn network_option(arguments: &ModelArguments) -> Option<&'static str> {
-    let given = [("--stop-after", arguments.stop_after.is_some()), ("--max-error", arguments.max_error.is_some())];
+    let given = [
+        ("--stop-after", arguments.stop_after.is_some()),
+        ("--max-error", arguments.max_error.is_some()),
+        ("--algorithm", arguments.algorithm.is_some()),
+    ];
     given.into_iter().find(|option| option.1).map(|option| option.0)
 }
 
@@ -224,7 +228,8 @@ pub fn load(
     let dims = bind(model.inputs(), given, arguments.dims()?)?;
     let egraph = EgraphOptions { stop_after: arguments.stop_after, ..EgraphOptions::default() };
     let max_error = arguments.max_error.unwrap_or(DEFAULT_MAX_ERROR);
-    Ok((model, Options { target: Some(target), dims, egraph, max_error, ..Options::default() }))
+    let algorithm = arguments.algorithm.unwrap_or_default();
+    Ok((model, Options { target: Some(target), dims, egraph, algorithm, max_error, ..Options::default() }))
 }
 
 pub fn check_names<'a>(given: &BTreeMap<String, Tensor>, known: impl Iterator<Item = &'a str> + Clone) -> Result<()> {

@@ -1,9 +1,11 @@
 //! Arguments that several commands share: which model, and how it is compiled.
 
 use clap::Args;
+use clap::builder::{PossibleValuesParser, TypedValueParser};
 use std::collections::BTreeMap;
 use std::io::Write;
 use std::path::PathBuf;
+use tilewright::Algorithm;
 use tilewright::Target;
 use tilewright::internal::runtime::error::unknown;
 use tilewright::internal::runtime::text::lines;
@@ -35,6 +37,9 @@ pub struct ModelArguments {
     /// Largest bound of the error of a fast algorithm of a network, relative to max|x|·Σ|w|; 0 keeps direct convolution
     #[arg(long, value_name = "E", value_parser = parse_error_bound)]
     pub max_error: Option<f64>,
+    /// How a network's convolutions are computed: the cheapest way for each, or the same wherever it applies, to compare
+    #[arg(long, value_name = "A", value_parser = algorithm_parser())]
+    pub algorithm: Option<Algorithm>,
 }
 
 impl ModelArguments {
@@ -73,6 +78,10 @@ pub fn parse_dim(text: &str) -> std::result::Result<(String, i64), String> {
         Ok(size) if size > 0 && !name.is_empty() => Ok((name.to_string(), size)),
         _ => Err("expected NAME=N with a positive number N".into()),
     }
+}
+
+fn algorithm_parser() -> impl TypedValueParser<Value = Algorithm> {
+    PossibleValuesParser::new(Algorithm::NAMES).try_map(|name| name.parse::<Algorithm>())
 }
 
 fn parse_error_bound(text: &str) -> std::result::Result<f64, String> {

@@ -10,6 +10,7 @@ mod apart;
 mod bounds;
 mod build;
 mod candidate;
+mod competition;
 mod constants;
 mod exchange;
 mod greedy;
@@ -22,7 +23,6 @@ mod rows;
 mod solve;
 mod work;
 
-use crate::codegen::Target;
 use crate::graph::cost::Operand;
 use crate::graph::egraph::network::{Choice, Facts, Network, Term};
 use crate::graph::fusion::Way;
@@ -35,6 +35,7 @@ use problem::Problem;
 use rows::Rows;
 use std::collections::BTreeMap;
 
+pub use competition::{AlgorithmReport, LayerReport, Timed};
 pub use program::How;
 pub use report::{ExtractionReport, Outcome};
 
@@ -54,13 +55,11 @@ pub struct Extraction {
 pub fn extract(
     network: &Network,
     roots: &[Id],
-    target: &Target,
+    prices: &Prices,
     max_variables: usize,
-    threads: usize,
 ) -> Result<(Extraction, ExtractionReport)> {
     let budget = work::of_source(network, roots);
-    let prices = Prices::new(target, applications(network), threads);
-    let problem = Problem::new(network, roots, &prices, Terms::Current)?;
+    let problem = Problem::new(network, roots, prices, Terms::Current)?;
     let mut rows = Rows::new(&problem);
     let mut report = ExtractionReport { source_work: budget, ..ExtractionReport::default() };
     let (greedy, start) = greedy::solve(&problem, &mut rows)?;
@@ -70,7 +69,7 @@ pub fn extract(
     if work::of(&problem, &answer.chosen) > budget {
         report.repaired = true;
         let Some(values) = greedy::with_less_work(&problem, &mut rows, &greedy, &answer, budget) else {
-            return from_source(network, roots, &prices, report);
+            return from_source(network, roots, prices, report);
         };
         best = values;
         answer = Answer::new(&problem, &rows, &best);
@@ -81,7 +80,7 @@ pub fn extract(
 }
 
 /// The operators that the extraction may choose.
-fn applications(network: &Network) -> impl Iterator<Item = Application<'_>> {
+pub fn applications(network: &Network) -> impl Iterator<Item = Application<'_>> {
     let of_class = move |class: &egg::EClass<Term, Facts>| {
         let id = class.id;
         network.applications(id).filter_map(move |(op, children)| {

@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 pub use crate::graph::egraph::EgraphOptions;
+pub use crate::graph::rules::algorithm::Algorithm;
 
 /// The default of [`Options::max_error`].
 pub const DEFAULT_MAX_ERROR: f64 = 1e-4;
@@ -24,6 +25,8 @@ pub struct Options {
     pub pool: Option<Arc<Pool>>,
     /// Sizes of dynamic dimensions. Those that are not named here are bound by the inputs of each run.
     pub dims: BTreeMap<String, i64>,
+    /// How the convolutions of a network are computed; other than [`Algorithm::Cheapest`] to compare and to measure.
+    pub algorithm: Algorithm,
     /// Largest bound of the error of a fast algorithm, relative to the largest output that inputs of the same size can have
     /// (`max|x| · Σ|w|`); 0 keeps direct convolution only.
     pub max_error: f64,
@@ -43,6 +46,7 @@ impl Default for Options {
             compile_threads: threads,
             pool: None,
             dims: BTreeMap::new(),
+            algorithm: Algorithm::Cheapest,
             max_error: DEFAULT_MAX_ERROR,
             egraph: EgraphOptions::default(),
             limits: Limits::default(),

@@ -59,16 +59,22 @@ pub fn load(graph: &Graph) -> Result<Loaded> {
     Ok(Loaded { network, class })
 }
 
+/// The first node of the graph whose value is in each class.
+pub fn first_nodes(graph: &Graph, loaded: &Loaded) -> BTreeMap<Id, u32> {
+    let mut nodes = BTreeMap::new();
+    for (value, &class) in graph.values.iter().zip(&loaded.class) {
+        if let Source::Node(n, _) = value.source {
+            nodes.entry(loaded.network.find(class)).or_insert(n);
+        }
+    }
+    nodes
+}
+
 /// The graph of the chosen e-nodes, with the inputs, outputs and names of `original`, and where each node runs.
 pub fn store(original: &Graph, loaded: &Loaded, chosen: &Extraction) -> Result<(Graph, Vec<Placement>)> {
     let network = &loaded.network;
     let mut out = Graph { name: original.name.clone(), ..Graph::default() };
-    let mut names: BTreeMap<Id, &str> = BTreeMap::new();
-    for (i, value) in original.values.iter().enumerate() {
-        if let Source::Node(n, _) = value.source {
-            names.entry(network.find(loaded.class[i])).or_insert(&original.nodes[n as usize].name);
-        }
-    }
+    let sources = first_nodes(original, loaded);
     let mut values: BTreeMap<Id, Vec<ValueId>> = BTreeMap::new();
     let mut nodes: BTreeMap<Id, u32> = BTreeMap::new();
     for &v in &original.inputs {
@@ -98,7 +104,7 @@ pub fn store(original: &Graph, loaded: &Loaded, chosen: &Extraction) -> Result<(
                 stack.extend(children.iter().rev().filter(|c| !values.contains_key(c)).map(|&c| (c, false)));
                 continue;
             }
-            let name = names.get(&id).copied();
+            let name = sources.get(&id).map(|&n| original.nodes[n as usize].name.as_str());
             let produced = match &term.head {
                 Head::Input(_) => return Err(Error::Internal("an input was not defined".into())),
                 Head::Constant(i) => {

@@ -4,11 +4,13 @@
 //! that clean up and recognise run to the end, then all rules with those for layouts; constants are folded once chosen.
 
 use crate::codegen::Target;
-use crate::graph::egraph::convert::{load, store};
+use crate::graph::egraph::convert::{first_nodes, load, store};
 use crate::graph::egraph::saturate::{Budget, Stop, saturate};
 use crate::graph::extract;
 use crate::graph::fusion::Placement;
 use crate::graph::ir::Graph;
+use crate::graph::price::Prices;
+use crate::graph::rules::algorithm::Algorithm;
 use crate::graph::rules::pattern::Rule;
 use crate::graph::rules::{self, constants};
 use crate::runtime::error::unknown;
@@ -66,6 +68,8 @@ pub struct OptimizationReport {
     pub stop: Stop,
     /// Report of the extraction.
     pub extraction: extract::ExtractionReport,
+    /// Convolutions for which algorithms competed.
+    pub algorithms: extract::AlgorithmReport,
     /// Milliseconds of the saturation.
     pub saturate_ms: f64,
     /// Milliseconds of the extraction.
@@ -82,7 +86,7 @@ impl std::fmt::Display for OptimizationReport {
             f,
             "e-graph: {enodes} nodes in {classes} classes after {iterations} iterations, stopped because {stop}"
         )?;
-        write!(f, "{}", self.extraction)?;
+        write!(f, "{}{}", self.extraction, self.algorithms)?;
         writeln!(
             f,
             "rewriting: saturation {:.1} ms, extraction {:.1} ms, folding of constants {:.1} ms",
@@ -100,17 +104,22 @@ pub struct Optimized {
     pub report: OptimizationReport,
 }
 
-/// Rewrites the graph and returns the cheapest equal one of the e-graph. Algorithms with a bound of their error above
-/// `max_error` are left out; `threads` threads work on prices and fold constants ([`Network::max_error`](crate::graph::egraph::network::Network::max_error)).
+/// Rewrites the graph and returns the cheapest equal one of the e-graph that computes convolutions by `algorithm`. Those with
+/// a bound of their error above `max_error` are left out
+/// ([`Network::max_error`](crate::graph::egraph::network::Network::max_error)); `threads` threads work on prices and fold
+/// constants.
 pub fn optimize(
     graph: &Graph,
     target: &Target,
+    algorithm: Algorithm,
     max_error: f64,
     threads: usize,
     options: &EgraphOptions,
 ) -> Result<Optimized> {
     let start = std::time::Instant::now();
     check_names(&options.without)?;
+    // A tile that no rule has is refused as its text is.
+    algorithm.to_string().parse::<Algorithm>()?;
     let mut loaded = load(graph)?;
     let block = options.blocked.then(|| target.lanes(4));
     let used = |list: Vec<Rule>| -> Vec<Rule> {
@@ -124,12 +133,16 @@ pub fn optimize(
     loaded.network.max_error = max_error;
     let cleaning = saturate(&mut loaded.network, &used(rules::clean()), budget);
     budget.rewrites = budget.rewrites.saturating_sub(cleaning.rewrites());
-    let mut growth = saturate(&mut loaded.network, &used(rules::all(block)), budget);
+    let mut growth = saturate(&mut loaded.network, &used(rules::with_algorithm(algorithm, block)), budget);
     growth.add(cleaning);
     let saturate_ms = ms(start);
     let start = std::time::Instant::now();
     let roots: Vec<Id> = graph.outputs.iter().map(|v| loaded.class[v.0 as usize]).collect();
-    let (chosen, extraction) = extract::extract(&loaded.network, &roots, target, options.max_ilp_variables, threads)?;
+    let prices = Prices::new(target, extract::applications(&loaded.network), threads);
+    let (chosen, extraction) = extract::extract(&loaded.network, &roots, &prices, options.max_ilp_variables)?;
+    let sources = first_nodes(graph, &loaded);
+    let named = |class: Id| sources.get(&class).map(|&n| (n, graph.nodes[n as usize].name.as_str()));
+    let algorithms = extract::AlgorithmReport::new(&loaded.network, &prices, &chosen.choice, &named);
     let extract_ms = ms(start);
     let start = std::time::Instant::now();
     let (unfolded, placements) = store(graph, &loaded, &chosen)?;
@@ -143,6 +156,7 @@ pub fn optimize(
         iterations: growth.iterations,
         stop: growth.stop,
         extraction,
+        algorithms,
         saturate_ms,
         extract_ms,
         fold_ms: ms(start),

@@ -18,6 +18,7 @@ use crate::graph::ir::{Graph, ValueId};
 use crate::graph::op::{Layout, Op, ReduceOp};
 use crate::graph::price::Prices;
 use crate::graph::rules;
+use crate::graph::rules::algorithm::Algorithm;
 use crate::runtime::{DType, Tensor};
 
 fn at_least(terms: &[(usize, i32)], least: i32) -> Row {
@@ -94,7 +95,7 @@ fn fixed_variables_fix_others() {
 
 /// The target that all programs are priced for.
 fn optimized(graph: &Graph, options: &EgraphOptions) -> Optimized {
-    optimize(graph, &Target::avx512(), 1e-4, 2, options).unwrap()
+    optimize(graph, &Target::avx512(), Default::default(), 1e-4, 2, options).unwrap()
 }
 
 /// One operator after a value; the number says which of the chain.
@@ -364,4 +365,75 @@ fn an_interrupted_search_keeps_its_repaired_answer() {
         let (total, least) = (rows.program.total(&values), rows.program.total(&start));
         assert!(if mended { total <= fused } else { total == least }, "{total} {least} {fused}");
     }
+}
+
+/// Convolutions of 1x1 and 3x3 taps, the latter with strides 1 and 2; those with stride 1 have `channels` channels and a bias.
+fn convolutions(channels: i64, size: i64) -> Graph {
+    let mut b = GraphBuilder::new("convolutions");
+    let weights =
+        |b: &mut GraphBuilder, shape: &[i64]| b.constant(Tensor::seeded(DType::F32, shape, 3, shape[2] as u64, 2));
+    let x = b.input("x", DType::F32, &[1, channels, size, size]);
+    let w = weights(&mut b, &[channels, channels, 3, 3]);
+    let y = b.conv2d(x, w, 1, 1).unwrap();
+    let bias = weights(&mut b, &[1, channels, 1, 1]);
+    let y = b.add(y, bias).unwrap();
+    let w = weights(&mut b, &[channels, channels, 1, 1]);
+    let y = b.conv2d(y, w, 1, 0).unwrap();
+    let w = weights(&mut b, &[8, channels, 3, 3]);
+    let y = b.conv2d(y, w, 2, 1).unwrap();
+    b.output("y", y).unwrap();
+    b.build().unwrap()
+}
+
+#[test]
+fn the_runner_up_is_dearer_than_the_choice() {
+    let mut chosen = vec![];
+    for (channels, size) in [(8, 6), (64, 24)] {
+        let report = optimized(&convolutions(channels, size), &EgraphOptions::default()).report.algorithms;
+        let [layer] = &report.layers[..] else { panic!("{report}") };
+        let runner_up = layer.runner_up.as_ref().unwrap();
+        assert!(runner_up.predicted_us > layer.chosen.predicted_us, "{report}");
+        assert_ne!(runner_up.algorithm, layer.chosen.algorithm);
+        assert_eq!(layer.error_bound.is_some(), layer.chosen.algorithm != Algorithm::Direct);
+        assert_eq!(layer.shape, format!("{channels}x{size}x{size}, {channels} of 3x3"));
+        assert!(layer.name.is_some());
+        assert_eq!(report.error_bound, layer.error_bound);
+        // The convolution, and three parts for each of three tiles; the weights of other convolutions have no rival.
+        assert_eq!(report.predictions, 10, "{report}");
+        chosen.push(layer.chosen.algorithm);
+    }
+    assert!(chosen[0] == Algorithm::Direct && chosen[1] != Algorithm::Direct, "{chosen:?}");
+}
+
+#[test]
+fn an_algorithm_that_is_given_takes_every_convolution_that_it_applies_to() {
+    // Direct is the cheapest here.
+    let source = convolutions(8, 6);
+    let with = |algorithm, max_error| {
+        optimize(&source, &Target::avx512(), algorithm, max_error, 2, &EgraphOptions::default()).unwrap()
+    };
+    let windows = |graph: &Graph| -> Vec<(i64, i64)> {
+        let window = |op: &Op| match op {
+            Op::Conv { window, .. } => Some((window.kernel[0], window.stride[0])),
+            _ => None,
+        };
+        graph.nodes.iter().filter_map(|n| window(&n.op)).collect()
+    };
+    for tile in [2, 4, 6] {
+        let Optimized { graph, report, .. } = with(Algorithm::Winograd(tile), 1.0);
+        assert_eq!(windows(&graph), [(1, 1), (3, 2)], "{graph}");
+        let is_input = |op: &Op| matches!(op, Op::WinogradInput { tile: t, .. } if t[..] == [i64::from(tile); 2]);
+        assert_eq!(graph.nodes.iter().filter(|n| is_input(&n.op)).count(), 1, "{graph}");
+        let [layer] = &report.algorithms.layers[..] else { panic!("{report}") };
+        assert_eq!((layer.chosen.algorithm, &layer.runner_up), (Algorithm::Winograd(tile), &None));
+        assert!(layer.error_bound.is_some_and(|bound| bound < 1e-3));
+        // The bound of the error holds all the same.
+        assert_eq!(windows(&with(Algorithm::Winograd(tile), 1e-9).graph), [(3, 1), (1, 1), (3, 2)]);
+    }
+    let direct = with(Algorithm::Direct, 1.0);
+    assert_eq!(windows(&direct.graph), [(3, 1), (1, 1), (3, 2)]);
+    assert!(direct.report.algorithms.layers.is_empty() && direct.report.algorithms.error_bound.is_none());
+    let error =
+        optimize(&source, &Target::avx512(), Algorithm::Winograd(3), 1.0, 2, &EgraphOptions::default()).unwrap_err();
+    assert!(error.to_string().contains("winograd-3") && error.to_string().contains("winograd-4"), "{error}");
 }

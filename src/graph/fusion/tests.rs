@@ -73,7 +73,8 @@ impl Net {
         self.0.outputs = outputs.to_vec();
         let without = rules::all(Some(4)).iter().map(|r| r.name.to_string()).collect();
         let options = EgraphOptions { without, ..EgraphOptions::default() };
-        let Optimized { graph, placements, report } = optimize(&self.0, &Target::avx512(), 1e-4, 2, &options).unwrap();
+        let Optimized { graph, placements, report } =
+            optimize(&self.0, &Target::avx512(), Default::default(), 1e-4, 2, &options).unwrap();
         assert!(report.extraction.summary().starts_with("optimal"), "{report}");
         let groups = fuse(&graph, &placements).unwrap();
         check(&graph, &groups);
@@ -136,7 +137,7 @@ fn a_long_chain_fills_its_kernels() {
     let y = (0..400).fold(x, |x, _| net.node(Op::Unary(UnaryOp::Tanh), &[x]));
     net.0.outputs = vec![y];
     let Optimized { graph, placements, report } =
-        optimize(&net.0, &Target::avx512(), 1e-4, 2, &EgraphOptions::default()).unwrap();
+        optimize(&net.0, &Target::avx512(), Default::default(), 1e-4, 2, &EgraphOptions::default()).unwrap();
     let groups = fuse(&graph, &placements).unwrap();
     check(&graph, &groups);
     assert!(groups.len() <= 4, "{} kernels: {report}", groups.len());

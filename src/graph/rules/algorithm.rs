@@ -1,4 +1,5 @@
-//! Algorithms: a convolution by minimal filtering beside the direct one; the extraction chooses by price.
+//! Algorithms: a convolution by minimal filtering beside the direct one; the extraction chooses by price, or [`Algorithm`]
+//! says which.
 //!
 //! F(m, r) along each axis (`toom_cook.rs`): tiles of the image are transformed, multiplied with transformed weights as one
 //! matrix product for each place in a tile, and transformed back. Weights are transformed in double precision when
@@ -8,20 +9,82 @@
 use crate::expr::BinaryOp;
 use crate::graph::egraph::network::Network;
 use crate::graph::op::{Layout, Op, Window};
-use crate::graph::rules::pattern::Keep::Beside;
+use crate::graph::rules::layout::{channels_first, channels_last};
+use crate::graph::rules::pattern::Keep::{Beside, Instead};
 use crate::graph::rules::pattern::{Match, Rule, build};
 use crate::graph::rules::toom_cook::{Transforms, error_bound, numbers};
-use crate::runtime::{DType, Tensor};
+use crate::runtime::error::unknown;
+use crate::runtime::{DType, Error, Result, Tensor};
 use egg::Id;
+use serde::{Serialize, Serializer};
 use std::sync::Arc;
 
+/// How convolutions are computed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Algorithm {
+    /// By the algorithm of the least predicted time, each convolution for itself.
+    #[default]
+    Cheapest,
+    /// By their definition.
+    Direct,
+    /// By minimal filtering (Winograd) with tiles of so many outputs along each axis, 2, 4 or 6, wherever it applies and its
+    /// bound of the error allows it, whatever the predicted time; the others by their definition.
+    Winograd(u32),
+}
+
+impl Algorithm {
+    /// The names of the algorithms, which are also their texts.
+    pub const NAMES: [&'static str; 5] = ["cheapest", "direct", "winograd-2", "winograd-4", "winograd-6"];
+}
+
+impl std::fmt::Display for Algorithm {
+    fn fmt(&self, f: &mut std::fmt::Formatter) -> std::fmt::Result {
+        match self {
+            Algorithm::Cheapest => f.write_str("cheapest"),
+            Algorithm::Direct => f.write_str("direct"),
+            Algorithm::Winograd(tile) => write!(f, "winograd-{tile}"),
+        }
+    }
+}
+
+impl std::str::FromStr for Algorithm {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Algorithm> {
+        let tiles = [2, 4, 6].map(Algorithm::Winograd);
+        let all = [Algorithm::Cheapest, Algorithm::Direct].into_iter().chain(tiles);
+        let found = all.into_iter().find(|a| a.to_string() == text);
+        found.ok_or_else(|| Error::Invalid(unknown("algorithm", text, &Algorithm::NAMES)))
+    }
+}
+
+impl Serialize for Algorithm {
+    fn serialize<S: Serializer>(&self, serializer: S) -> std::result::Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+/// The rules that an algorithm needs.
 #[rustfmt::skip]
-pub fn rules() -> Vec<Rule> {
-    vec![
-        build  (Beside,  "conv-winograd-2",         "(conv@c ...)",                      winograd::<2>),
-        build  (Beside,  "conv-winograd-4",         "(conv@c ...)",                      winograd::<4>),
-        build  (Beside,  "conv-winograd-6",         "(conv@c ...)",                      winograd::<6>),
-    ]
+pub fn rules(algorithm: Algorithm) -> Vec<Rule> {
+    let beside = vec![
+        build  (Beside,  "conv-winograd-2",         "(conv@c ...)",                      competing::<2>),
+        build  (Beside,  "conv-winograd-4",         "(conv@c ...)",                      competing::<4>),
+        build  (Beside,  "conv-winograd-6",         "(conv@c ...)",                      competing::<6>),
+    ];
+    let instead = [
+        build  (Instead, "conv-winograd-2",         "(conv@c ...)",                      winograd_in_any_layout::<2>),
+        build  (Instead, "conv-winograd-4",         "(conv@c ...)",                      winograd_in_any_layout::<4>),
+        build  (Instead, "conv-winograd-6",         "(conv@c ...)",                      winograd_in_any_layout::<6>),
+    ];
+    match algorithm {
+        Algorithm::Cheapest => beside,
+        Algorithm::Direct => vec![],
+        Algorithm::Winograd(tile) => {
+            let name = format!("conv-winograd-{tile}");
+            instead.into_iter().filter(|rule| rule.name == name).collect()
+        }
+    }
 }
 
 /// The tiles that the rows try.
@@ -58,23 +121,59 @@ pub fn transforms(window: &Window, group: i64, m: i64, out: &[i64]) -> Option<Ve
     axes.collect()
 }
 
+/// As [`winograd`], where no other tile is estimated to be far better.
+fn competing<const M: i64>(network: &mut Network, m: &Match) -> Option<Id> {
+    let (Op::Conv { window, group, layout: Layout::Nhwc }, operands) = m.application('c') else { return None };
+    let out = network.shape(m.class);
+    let (batch, channels) = (out[0], *network.shape(operands[0]).last()?);
+    let (size, filters) = (&out[1..out.len() - 1], *out.last()?);
+    let estimate_of = |m: i64| {
+        let axes = transforms(window, *group, m, size)?;
+        let exact = error_bound(&axes, channels) <= network.max_error;
+        exact.then(|| estimate(&axes, batch, size, channels, filters))
+    };
+    let least = TILES.into_iter().filter_map(estimate_of).fold(f64::INFINITY, f64::min);
+    if estimate_of(M)? > HOPELESS * least { None } else { winograd::<M>(network, m) }
+}
+
 fn winograd<const M: i64>(network: &mut Network, m: &Match) -> Option<Id> {
     let (Op::Conv { window, group, layout: Layout::Nhwc }, operands) = m.application('c') else { return None };
+    let out = network.shape(m.class).to_vec();
+    minimal_filtering(network, window, *group, M, operands, &out)
+}
+
+/// Replaces a convolution over NCHW too: with it the direct algorithm would remain.
+fn winograd_in_any_layout<const M: i64>(network: &mut Network, m: &Match) -> Option<Id> {
+    let (Op::Conv { window, group, layout: Layout::Nchw }, operands) = m.application('c') else {
+        return winograd::<M>(network, m);
+    };
+    let rank = network.rank(m.class);
+    let out: Vec<i64> = channels_last(rank).iter().map(|&d| network.shape(m.class)[d]).collect();
+    let mut operands = operands.to_vec();
+    operands[0] = network.transpose(operands[0], &channels_last(rank))?;
+    let result = minimal_filtering(network, window, *group, M, &operands, &out)?;
+    network.transpose(result, &channels_first(rank))
+}
+
+/// The convolution over NHWC in tiles of `m` outputs along each axis.
+fn minimal_filtering(
+    network: &mut Network,
+    window: &Window,
+    group: i64,
+    m: i64,
+    operands: &[Id],
+    out: &[i64],
+) -> Option<Id> {
     let (x, w) = (operands[0], operands[1]);
-    let (ty, out) = (network.ty(x), network.shape(m.class).to_vec());
+    let ty = network.ty(x);
     let dims = window.kernel.len();
     let (batch, filters, size) = (out[0], out[dims + 1], &out[1..=dims]);
     let channels = ty.shape[dims + 1];
     if ty.dtype != DType::F32 || !network.is_constant(w) || channels.min(filters) < LEAST_CHANNELS {
         return None;
     }
-    let exact = |m: i64| {
-        let axes = transforms(window, *group, m, size)?;
-        (error_bound(&axes, channels) <= network.max_error).then_some(axes)
-    };
-    let axes = exact(M)?;
-    let estimates = TILES.into_iter().filter_map(|m| Some(estimate(&exact(m)?, batch, size, channels, filters)));
-    if estimate(&axes, batch, size, channels, filters) > HOPELESS * estimates.fold(f64::INFINITY, f64::min) {
+    let axes = transforms(window, group, m, size)?;
+    if error_bound(&axes, channels) > network.max_error {
         return None;
     }
     let tile: Vec<i64> = axes.iter().map(|t| t.output.len() as i64).collect();

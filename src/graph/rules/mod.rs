@@ -12,6 +12,7 @@ pub mod recognize;
 mod tests;
 pub mod toom_cook;
 
+use algorithm::Algorithm;
 use pattern::Rule;
 
 /// The rules that clean up and recognize; they run to the end before layouts multiply the e-nodes.
@@ -23,9 +24,16 @@ pub fn clean() -> Vec<Rule> {
 
 /// Every rule; those for channel-blocked layouts when a number of channels for each block is given.
 pub fn all(block: Option<usize>) -> Vec<Rule> {
+    with_algorithm(Algorithm::Cheapest, block)
+}
+
+/// The rules that compute convolutions by this algorithm; one that is given leaves out channel-blocked layouts, where there
+/// is the direct one only.
+pub fn with_algorithm(algorithm: Algorithm, block: Option<usize>) -> Vec<Rule> {
+    let block = block.filter(|_| !matches!(algorithm, Algorithm::Winograd(_)));
     let mut rules = clean();
     rules.extend(layout::rules());
-    rules.extend(algorithm::rules());
+    rules.extend(algorithm::rules(algorithm));
     rules.extend(block.into_iter().flat_map(blocked::rules));
     rules
 }

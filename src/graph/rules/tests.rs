@@ -214,7 +214,7 @@ fn the_optimized_graph_computes_the_same() {
         s.graph.outputs = vec![root];
         let given = inputs(&mut s);
         let Optimized { graph: out, report, .. } =
-            optimize(&s.graph, &Target::avx512(), 1e-4, 2, &EgraphOptions::default()).unwrap();
+            optimize(&s.graph, &Target::avx512(), Default::default(), 1e-4, 2, &EgraphOptions::default()).unwrap();
         assert!(report.stop == crate::graph::egraph::saturate::Stop::Saturated, "{name}: {report}");
         assert_close(
             &crate::graph::interpret::run(&s.graph, &given).unwrap(),

@@ -53,7 +53,7 @@ fn a_convolutional_network_runs_in_channels_last_with_one_transposition() {
     s.graph.outputs = vec![root];
     let given = inputs(&mut s);
     let Optimized { graph: out, report, .. } =
-        optimize(&s.graph, &Target::avx512(), 1e-4, 2, &EgraphOptions::default()).unwrap();
+        optimize(&s.graph, &Target::avx512(), Default::default(), 1e-4, 2, &EgraphOptions::default()).unwrap();
     let count = |f: &dyn Fn(&Op) -> bool| out.nodes.iter().filter(|n| f(&n.op)).count();
     assert_eq!(count(&|op| matches!(op, Op::Transpose { .. })), 1, "{out}");
     assert_eq!(count(&|op| matches!(op, Op::Conv { layout: Layout::Nhwc, .. })), 3, "{out}{report}");
@@ -120,7 +120,7 @@ fn a_selected_activation_needs_no_transposition() {
         let mean = s.reduce(ReduceOp::Mean, x, &[2, 3], false);
         s.graph.outputs = vec![mean];
         let Optimized { graph: out, report, .. } =
-            optimize(&s.graph, &Target::avx512(), 0.0, 2, &EgraphOptions::default()).unwrap();
+            optimize(&s.graph, &Target::avx512(), Default::default(), 1e-4, 2, &EgraphOptions::default()).unwrap();
         let count = |f: &dyn Fn(&Op) -> bool| out.nodes.iter().filter(|n| f(&n.op)).count();
         assert_eq!(count(&|op| matches!(op, Op::Conv { layout: Layout::Nhwc, .. })), 2, "{out}{report}");
         assert_eq!(count(&|op| matches!(op, Op::Transpose { .. })), 1, "{out}{report}");
@@ -138,7 +138,7 @@ fn a_recognised_norm_has_small_constants() {
     s.graph.outputs = vec![shifted];
     let given = inputs(&mut s);
     let Optimized { graph: out, .. } =
-        optimize(&s.graph, &Target::avx512(), 1e-4, 2, &EgraphOptions::default()).unwrap();
+        optimize(&s.graph, &Target::avx512(), Default::default(), 1e-4, 2, &EgraphOptions::default()).unwrap();
     assert!(matches!(out.nodes[..], [Node { op: Op::LayerNorm { .. }, .. }]), "{out}");
     let constants = out.values.iter().filter(|v| matches!(v.source, Source::Constant(_)));
     assert!(constants.clone().count() > 0 && constants.into_iter().all(|v| v.ty.elements() == 1), "{out}");
@@ -156,7 +156,7 @@ fn names_of_rules_are_checked() {
     s.graph.outputs = vec![root];
     let without = |name: &str| {
         let options = EgraphOptions { without: vec![name.into()], ..EgraphOptions::default() };
-        optimize(&s.graph, &Target::avx2(), 1e-4, 2, &options).map(|o| o.report)
+        optimize(&s.graph, &Target::avx2(), Default::default(), 1e-4, 2, &options).map(|o| o.report)
     };
     for name in rules::names() {
         let report = without(name).unwrap();
@@ -175,7 +175,7 @@ fn rewriting_stops_after_the_number_asked_for() {
     let expected = crate::graph::interpret::run(&s.graph, &given).unwrap();
     let run = |stop_after| {
         let options = EgraphOptions { stop_after, ..EgraphOptions::default() };
-        optimize(&s.graph, &Target::avx2(), 1e-4, 2, &options).unwrap()
+        optimize(&s.graph, &Target::avx2(), Default::default(), 1e-4, 2, &options).unwrap()
     };
     let all: usize = run(None).report.rules.iter().map(|r| r.1).sum();
     for n in (0..all).step_by(7) {
@@ -194,7 +194,8 @@ fn blocks_of_channels_are_chosen_where_they_are_cheapest() {
     let channels_last: Vec<String> = ["conv-nhwc", "max-pool-nhwc"].map(String::from).to_vec();
     let run = |blocked, without: &[String]| {
         let options = EgraphOptions { blocked, without: without.to_vec(), ..EgraphOptions::default() };
-        let Optimized { graph: out, report, .. } = optimize(&s.graph, &Target::avx512(), 1e-4, 2, &options).unwrap();
+        let Optimized { graph: out, report, .. } =
+            optimize(&s.graph, &Target::avx512(), Default::default(), 1e-4, 2, &options).unwrap();
         assert_close(
             &crate::graph::interpret::run(&s.graph, &given).unwrap(),
             &crate::graph::interpret::run(&out, &given).unwrap(),
@@ -219,7 +220,10 @@ fn the_same_graph_gives_the_same_result() {
         let mut s = Sample::default();
         let root = small_network(&mut s);
         s.graph.outputs = vec![root];
-        optimize(&s.graph, &Target::avx512(), 1e-4, 2, &EgraphOptions::default()).unwrap().graph.to_string()
+        optimize(&s.graph, &Target::avx512(), Default::default(), 1e-4, 2, &EgraphOptions::default())
+            .unwrap()
+            .graph
+            .to_string()
     };
     assert_eq!(run(), run());
 }
@@ -239,7 +243,8 @@ fn growth_is_limited_by_counts() {
             ..EgraphOptions::default()
         },
     ] {
-        let Optimized { graph: out, report, .. } = optimize(&s.graph, &Target::avx2(), 1e-4, 2, &options).unwrap();
+        let Optimized { graph: out, report, .. } =
+            optimize(&s.graph, &Target::avx2(), Default::default(), 1e-4, 2, &options).unwrap();
         let windows = matches!(report.extraction.outcome, Outcome::Windows { solved, of } if solved == of && of > 2);
         assert_eq!(windows, options.max_ilp_variables == 60, "{report}");
         assert!(report.extraction.chosen_ns <= report.extraction.greedy_ns);

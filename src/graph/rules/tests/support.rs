@@ -139,7 +139,7 @@ fn assert_optimizes(s: &mut Sample, root: ValueId) {
     s.graph.outputs = vec![root];
     let given = inputs(s);
     let Optimized { graph: out, report, .. } =
-        optimize(&s.graph, &Target::avx512(), 1e-4, 2, &EgraphOptions::default()).unwrap();
+        optimize(&s.graph, &Target::avx512(), Default::default(), 1e-4, 2, &EgraphOptions::default()).unwrap();
     assert!(report.stop == crate::graph::egraph::saturate::Stop::Saturated, "{report}");
     assert_close(
         &crate::graph::interpret::run(&s.graph, &given).unwrap(),

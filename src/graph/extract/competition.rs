@@ -1,0 +1,247 @@
+//! The algorithms that competed for each convolution, for the report of a compilation.
+//!
+//! In: an e-graph, its prices and the chosen e-nodes. Out: for each convolution with a fast algorithm in the e-graph the
+//! chosen one, the next one, and the bound of the error. The time of minimal filtering is the sum of its three kernels.
+
+use crate::graph::cost::{self, Operand};
+use crate::graph::egraph::network::{Choice, Head, Network, Term};
+use crate::graph::op::{Layout, Op};
+use crate::graph::price::Prices;
+use crate::graph::rules::algorithm::Algorithm;
+use crate::graph::rules::toom_cook::{Transforms, error_bound};
+use crate::runtime::text;
+use egg::Id;
+use serde::Serialize;
+
+/// The algorithms of the convolutions that have a fast one within the bound of the error.
+#[derive(Clone, PartialEq, Debug, Default, Serialize)]
+pub struct AlgorithmReport {
+    /// The convolutions, in the order of the model.
+    pub layers: Vec<LayerReport>,
+    /// Predictions of the tile model that the extraction asked for; equal operators are predicted once.
+    pub predictions: usize,
+    /// Largest bound of the error of the chosen algorithms, relative to `max|x| · Σ|w|` of the layer; `None` where every
+    /// convolution is direct.
+    pub error_bound: Option<f64>,
+}
+
+/// The algorithms of one convolution.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct LayerReport {
+    /// Name of the model's node; `None` where rewriting made the convolution.
+    pub name: Option<String>,
+    /// Channels and extents of the image, filters and their window: `64x56x56, 128 of 3x3`.
+    pub shape: String,
+    /// The chosen algorithm.
+    pub chosen: Timed,
+    /// The cheapest of the others; `None` where there was no other.
+    pub runner_up: Option<Timed>,
+    /// Bound of the error of the chosen one, relative to `max|x| · Σ|w|`; `None` for the direct one.
+    pub error_bound: Option<f64>,
+}
+
+/// An algorithm with its time.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct Timed {
+    /// The algorithm.
+    pub algorithm: Algorithm,
+    /// Predicted microseconds on one thread, of all its kernels with their launches.
+    pub predicted_us: f64,
+    #[serde(skip)]
+    error_bound: Option<f64>,
+}
+
+impl AlgorithmReport {
+    /// `named`: position and name of the model's node whose value is in a class.
+    pub fn new<'n>(
+        network: &Network,
+        prices: &Prices,
+        choice: &Choice,
+        named: &dyn Fn(Id) -> Option<(u32, &'n str)>,
+    ) -> AlgorithmReport {
+        let predictions = prices.predictions();
+        let competition = Competition { network, prices, choice };
+        let mut classes: Vec<Id> = network.egraph.classes().map(|c| c.id).collect();
+        classes.sort_unstable();
+        let mut layers: Vec<(Option<u32>, LayerReport)> = vec![];
+        for class in classes {
+            let node = || competition.forms(class).into_iter().find_map(named);
+            if let Some(layer) = competition.layer(class) {
+                let node = node();
+                layers.push((node.map(|n| n.0), LayerReport { name: node.map(|n| n.1.to_string()), ..layer }));
+            }
+        }
+        // Those without a name come last.
+        layers.sort_by_key(|(position, _)| position.unwrap_or(u32::MAX));
+        let layers: Vec<LayerReport> = layers.into_iter().map(|layer| layer.1).collect();
+        let error_bound = layers.iter().filter_map(|layer| layer.error_bound).reduce(f64::max);
+        AlgorithmReport { layers, predictions, error_bound }
+    }
+}
+
+struct Competition<'a> {
+    network: &'a Network,
+    prices: &'a Prices<'a>,
+    choice: &'a Choice,
+}
+
+impl<'a> Competition<'a> {
+    /// The report of a class that is computed by a convolution over NHWC and by fast algorithms, if it is needed.
+    fn layer(&self, class: Id) -> Option<LayerReport> {
+        let conv = |t: &&Term| matches!(&t.head, Head::Op(Op::Conv { layout: Layout::Nhwc, .. }));
+        let convolution = self.network.terms(class).iter().find(conv)?;
+        let mut options: Vec<Timed> = self.fast(class, convolution);
+        if options.is_empty() {
+            return None;
+        }
+        let chosen = self.forms(class).into_iter().find_map(|form| self.chosen(form, 3))?;
+        let direct = self.network.terms(class).iter().filter(|t| conv(t) && self.network.is_current(t));
+        options.extend(direct.map(|t| self.direct(class, t)));
+        options.retain(|option| option.algorithm != chosen.algorithm);
+        Some(LayerReport {
+            name: None,
+            shape: self.shape(convolution),
+            error_bound: chosen.error_bound,
+            chosen,
+            runner_up: options.into_iter().min_by(|a, b| a.predicted_us.total_cmp(&b.predicted_us)),
+        })
+    }
+
+    /// A class and those of its value in another order of dimensions.
+    fn forms(&self, class: Id) -> Vec<Id> {
+        let network = self.network;
+        let moved = |&id: &Id| {
+            matches!(&network.egraph.id_to_node(id).head, Head::Op(Op::Transpose { .. } | Op::Reshape { .. }))
+        };
+        let others = network.egraph[class].parents().filter(moved).map(|id| network.find(id));
+        std::iter::once(class).chain(others).collect()
+    }
+
+    /// The algorithm of the chosen e-node of a class, or of the class that it adds to or that it moves.
+    fn chosen(&self, class: Id, depth: usize) -> Option<Timed> {
+        let class = self.network.find(class);
+        let term = self.network.terms(class).get(*self.choice.get(&class)?)?;
+        let Head::Op(op) = &term.head else { return None };
+        match op {
+            Op::Conv { .. } => Some(self.direct(class, term)),
+            Op::WinogradOutput { .. } => self.minimal_filtering(class, term),
+            Op::Binary(_) | Op::Transpose { .. } | Op::Reshape { .. } if depth > 0 => {
+                let computed = term.children.iter().filter(|&&c| !self.network.is_constant(c));
+                computed.into_iter().find_map(|&c| self.chosen(c, depth - 1))
+            }
+            _ => None,
+        }
+    }
+
+    /// The fast algorithms in the class of a convolution, or in a class to which its bias is added.
+    fn fast(&self, class: Id, convolution: &Term) -> Vec<Timed> {
+        let network = self.network;
+        let bias = convolution.children.get(2).map(|&b| network.find(b));
+        let mut classes = vec![class];
+        for (op, operands) in network.applications(class) {
+            if matches!(op, Op::Binary(_)) && operands.iter().any(|&c| Some(network.find(c)) == bias) {
+                classes.extend(operands.iter().map(|&c| network.find(c)).filter(|&c| Some(c) != bias));
+            }
+        }
+        classes.sort_unstable();
+        classes.dedup();
+        let terms = classes.iter().flat_map(|&c| network.terms(c).iter().map(move |t| (c, t)));
+        terms.filter(|(_, t)| network.is_current(t)).filter_map(|(c, t)| self.minimal_filtering(c, t)).collect()
+    }
+
+    fn direct(&self, class: Id, term: &Term) -> Timed {
+        Timed { algorithm: Algorithm::Direct, predicted_us: self.time(class, term) / 1e3, error_bound: None }
+    }
+
+    /// The algorithm whose last part this e-node is.
+    fn minimal_filtering(&self, class: Id, output: &Term) -> Option<Timed> {
+        let Head::Op(Op::WinogradOutput { .. }) = &output.head else { return None };
+        let (product_class, product) = self.under(output.children[0], |op| matches!(op, Op::MatMul { .. }), 2)?;
+        let (input_class, input) = self.under(product.children[0], |op| matches!(op, Op::WinogradInput { .. }), 2)?;
+        let Head::Op(Op::WinogradInput { tile, .. }) = &input.head else { return None };
+        let axes: Option<Vec<Transforms>> = tile
+            .iter()
+            .zip(&input.children[1..])
+            .map(|(&m, &matrix)| Transforms::new(m, self.network.shape(matrix)[0] - m + 1))
+            .collect();
+        let channels = *self.network.shape(input.children[0]).last()?;
+        let parts = [(class, output), (product_class, product), (input_class, input)];
+        Some(Timed {
+            algorithm: Algorithm::Winograd(*tile.iter().max()? as u32),
+            predicted_us: parts.iter().map(|(class, term)| self.time(*class, term)).sum::<f64>() / 1e3,
+            error_bound: Some(error_bound(&axes?, channels)),
+        })
+    }
+
+    /// An e-node of a kind in a class, or in one that it is a reshape of.
+    fn under(&self, class: Id, kind: fn(&Op) -> bool, depth: usize) -> Option<(Id, &'a Term)> {
+        let class = self.network.find(class);
+        let terms = || self.network.terms(class).iter().filter(|t| self.network.is_current(t));
+        let is = |t: &&Term, kind: &dyn Fn(&Op) -> bool| matches!(&t.head, Head::Op(op) if kind(op));
+        let found = terms().find(|t| is(t, &kind)).map(|t| (class, t));
+        let reshapes = terms().filter(|t| depth > 0 && is(t, &|op| matches!(op, Op::Reshape { .. })));
+        found.or_else(|| reshapes.into_iter().find_map(|t| self.under(t.children[0], kind, depth - 1)))
+    }
+
+    /// Nanoseconds of an e-node as a kernel of its own.
+    fn time(&self, class: Id, term: &Term) -> f64 {
+        let (network, target) = (self.network, self.prices.target());
+        let Head::Op(op) = &term.head else { return 0.0 };
+        let operands: Vec<Operand> =
+            term.children.iter().map(|&c| Operand { ty: network.ty(c), constant: network.is_constant(c) }).collect();
+        let result = network.ty(class);
+        match self.prices.price(op, &operands, result) {
+            Some(predicted) => target.machine.launch_ns + predicted,
+            None => cost::node(op, &operands, result, target) + cost::traffic(result.bytes(), target),
+        }
+    }
+
+    fn shape(&self, convolution: &Term) -> String {
+        let by = |extents: &[i64]| extents.iter().map(i64::to_string).collect::<Vec<_>>().join("x");
+        let (image, weights) =
+            (self.network.shape(convolution.children[0]), self.network.shape(convolution.children[1]));
+        let (space, channels) = (&image[1..image.len() - 1], image[image.len() - 1]);
+        format!("{channels}x{}, {} of {}", by(space), weights[0], by(&weights[2..]))
+    }
+}
+
+impl std::fmt::Display for AlgorithmReport {
+    fn fmt(&self, f: &mut std::fmt::Formatter) -> std::fmt::Result {
+        if self.predictions == 0 {
+            return Ok(());
+        }
+        writeln!(f, "algorithms: {} predictions; {}", self.predictions, self.bound_text())?;
+        for layer in &self.layers {
+            let name = layer.name.as_ref().map_or(String::new(), |name| format!("{}, ", text::name(name)));
+            write!(f, "  {name}{}: {}", layer.shape, layer.chosen)?;
+            if let Some(other) = &layer.runner_up {
+                write!(f, "; runner-up {other}")?;
+            }
+            match layer.error_bound {
+                Some(bound) => writeln!(f, "; error bound {bound:.1e}")?,
+                None => writeln!(f)?,
+            }
+        }
+        Ok(())
+    }
+}
+
+impl AlgorithmReport {
+    /// What is known of the error: `largest error bound 1.2e-5 of max|x|·Σ|w|, of 13 layers`.
+    pub fn bound_text(&self) -> String {
+        let fast = self.layers.iter().filter(|layer| layer.error_bound.is_some()).count();
+        match self.error_bound {
+            Some(bound) => {
+                let layers = if fast == 1 { "1 layer".to_string() } else { format!("{fast} layers") };
+                format!("largest error bound {bound:.1e} of max|x|·Σ|w|, of {layers} by minimal filtering")
+            }
+            None => "every convolution direct".into(),
+        }
+    }
+}
+
+impl std::fmt::Display for Timed {
+    fn fmt(&self, f: &mut std::fmt::Formatter) -> std::fmt::Result {
+        write!(f, "{} predicted {:.1} µs", self.algorithm, self.predicted_us)
+    }
+}
