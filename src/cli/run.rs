@@ -1,13 +1,14 @@
-//! `run`: one run, and a line for each output.
+//! `run`: one run, and a line for each output; beside direct convolution where asked for.
 
-use super::inputs::RunArguments;
+use super::inputs::{self, Prepared, RunArguments};
 use super::progress::Progress;
 use crate::model_arguments::ModelArguments;
+use clap::builder::PossibleValuesParser;
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 use tilewright::internal::expr::scalar::f16_to_f32;
 use tilewright::internal::runtime::text::name;
-use tilewright::{DType, Error, Result, Tensor};
+use tilewright::{Algorithm, DType, Error, Report, Result, Tensor};
 
 #[derive(clap::Args)]
 pub struct Arguments {
@@ -18,10 +19,16 @@ pub struct Arguments {
     /// Write the outputs to DIR/output_0.npy, DIR/output_1.npy … in the model's order
     #[arg(long, value_name = "DIR")]
     save: Option<PathBuf>,
+    /// Also compile a network with `--algorithm direct`, run it on the same inputs, and print how far the outputs differ
+    #[arg(long, value_name = "direct", value_parser = PossibleValuesParser::new(["direct"]))]
+    against: Option<String>,
 }
 
 impl Arguments {
-    pub fn run(self, progress: &Progress) -> Result<String> {
+    pub fn run(mut self, progress: &Progress) -> Result<String> {
+        if self.against.is_some() {
+            self.check_network()?;
+        }
         let prepared = self.run.prepare(&self.model, progress)?;
         progress.stage(format!("running {}", prepared.session.module().name()));
         let outputs = prepared.session.run(&prepared.inputs())?;
@@ -34,8 +41,60 @@ impl Arguments {
                 format!("{}  {} {:?}  {}", name(&spec.tensor.name), output.dtype, output.shape, statistics(output));
             writeln!(text, "{line}").expect("a string takes all text");
         }
+        if let Some(bound) = prepared.report.as_ref().and_then(bound_text) {
+            writeln!(text, "{bound}").expect("a string takes all text");
+        }
+        if self.against.is_some() {
+            self.model.algorithm = Some(Algorithm::Direct);
+            text += &self.against_direct(&prepared, &outputs, progress)?;
+        }
         Ok(text)
     }
+
+    /// Refuses what has no other algorithm to be compared with.
+    fn check_network(&self) -> Result<()> {
+        let name = self.model.model.display();
+        if inputs::is_module(&self.model.model)? {
+            return Err(Error::Invalid(format!("{name} is already machine code: do not pass `--against`")));
+        }
+        if inputs::is_program(&self.model)? {
+            return Err(Error::Invalid(format!("{name} is not a network: do not pass `--against`")));
+        }
+        Ok(())
+    }
+
+    /// Runs the model of the arguments, which is direct, on the inputs of `prepared`; a line for each output.
+    fn against_direct(&self, prepared: &Prepared, outputs: &[Tensor], progress: &Progress) -> Result<String> {
+        let direct = self.run.prepare(&self.model, progress)?;
+        progress.stage(format!("running {} with direct convolution", direct.session.module().name()));
+        let expected = direct.session.run(&prepared.inputs())?;
+        let mut text = String::new();
+        for ((spec, output), expected) in direct.session.module().outputs().iter().zip(outputs).zip(&expected) {
+            let error = relative_error(&values(output), &values(expected));
+            let name = name(&spec.tensor.name);
+            writeln!(text, "{name}  against direct: largest error {error:.1e} of the largest |value|")
+                .expect("a string takes all text");
+        }
+        Ok(text)
+    }
+}
+
+/// What the report states of the error of its algorithms; `None` where every convolution is direct.
+fn bound_text(report: &Report) -> Option<String> {
+    let algorithms = &report.rewriting.as_ref()?.algorithms;
+    algorithms.error_bound.map(|_| algorithms.bound_text())
+}
+
+/// Largest difference as a share of the largest |expected|; infinite where one is finite and the other is not.
+fn relative_error(found: &[f64], expected: &[f64]) -> f64 {
+    let scale = expected.iter().filter(|v| v.is_finite()).fold(0.0, |most: f64, v| most.max(v.abs()));
+    let differences = found.iter().zip(expected).map(|(a, b)| match (a.is_finite(), b.is_finite()) {
+        (true, true) => (a - b).abs(),
+        (false, false) => 0.0,
+        _ => f64::INFINITY,
+    });
+    let worst = differences.fold(0.0, f64::max);
+    if worst == 0.0 { 0.0 } else { worst / scale }
 }
 
 /// Writes `folder/output_0.npy`, `folder/output_1.npy` …
@@ -48,25 +107,29 @@ pub fn save_outputs(outputs: &[Tensor], folder: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Mean and extremes.
-fn statistics(tensor: &Tensor) -> String {
+/// The elements as numbers.
+fn values(tensor: &Tensor) -> Vec<f64> {
+    fn numbers<const N: usize>(tensor: &Tensor, number: fn([u8; N]) -> f64) -> Vec<f64> {
+        tensor.data.as_chunks::<N>().0.iter().map(|e| number(*e)).collect()
+    }
     match tensor.dtype {
-        DType::F64 => summary::<8>(tensor, f64::from_le_bytes),
-        DType::F32 => summary::<4>(tensor, |b| f32::from_le_bytes(b).into()),
-        DType::I64 => summary::<8>(tensor, |b| i64::from_le_bytes(b) as f64),
-        DType::I32 => summary::<4>(tensor, |b| i32::from_le_bytes(b).into()),
-        DType::I8 => summary::<1>(tensor, |b| i8::from_le_bytes(b).into()),
-        DType::U8 | DType::Bool => summary::<1>(tensor, |[b]| b.into()),
-        DType::F16 => summary::<2>(tensor, |b| f16_to_f32(u16::from_le_bytes(b)).into()),
-        DType::BF16 => summary::<2>(tensor, |[low, high]| f32::from_le_bytes([0, 0, low, high]).into()),
+        DType::F64 => numbers::<8>(tensor, f64::from_le_bytes),
+        DType::F32 => numbers::<4>(tensor, |b| f32::from_le_bytes(b).into()),
+        DType::I64 => numbers::<8>(tensor, |b| i64::from_le_bytes(b) as f64),
+        DType::I32 => numbers::<4>(tensor, |b| i32::from_le_bytes(b).into()),
+        DType::I8 => numbers::<1>(tensor, |b| i8::from_le_bytes(b).into()),
+        DType::U8 | DType::Bool => numbers::<1>(tensor, |[b]| b.into()),
+        DType::F16 => numbers::<2>(tensor, |b| f16_to_f32(u16::from_le_bytes(b)).into()),
+        DType::BF16 => numbers::<2>(tensor, |[low, high]| f32::from_le_bytes([0, 0, low, high]).into()),
     }
 }
 
-fn summary<const N: usize>(tensor: &Tensor, number: fn([u8; N]) -> f64) -> String {
+/// Mean and extremes.
+fn statistics(tensor: &Tensor) -> String {
     // The least of NaN and a number is the number.
     let (mut sum, mut least, mut most, mut wild) = (0.0, f64::NAN, f64::NAN, 0);
-    let elements = tensor.data.as_chunks::<N>().0;
-    for value in elements.iter().map(|e| number(*e)) {
+    let elements = values(tensor);
+    for &value in &elements {
         sum += value;
         (least, most) = (least.min(value), most.max(value));
         wild += usize::from(!value.is_finite());
@@ -85,6 +148,15 @@ fn summary<const N: usize>(tensor: &Tensor, number: fn([u8; N]) -> f64) -> Strin
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn errors_are_relative_to_the_largest_expected_value() {
+        assert_eq!(relative_error(&[1.0, -3.5], &[1.0, -4.0]), 0.125);
+        assert_eq!(relative_error(&[0.0, 0.0], &[0.0, 0.0]), 0.0);
+        assert_eq!(relative_error(&[2.0], &[0.0]), f64::INFINITY);
+        assert_eq!(relative_error(&[1.0, f64::NAN], &[1.0, f64::NAN]), 0.0);
+        assert_eq!(relative_error(&[1.0, f64::NAN], &[1.0, 2.0]), f64::INFINITY);
+    }
 
     #[test]
     fn statistics_name_what_is_not_finite() {

@@ -1,5 +1,7 @@
 //! The command line as its users see it: spellings, files, exit codes, one sentence for each failure.
 
+#[path = "command_line/algorithms.rs"]
+mod algorithms;
 #[path = "../common/mod.rs"]
 mod common;
 #[path = "command_line/programs.rs"]
