@@ -200,7 +200,7 @@ class Measurement:
             row["disturbed"] = method.marks(used / whole if whole else 0.0, drift)
             if "detail" not in row:
                 detail = self.contestants[self.first].detail(self.workload, row["threads"])
-                row["detail"] = {key: detail[key] for key in ("target", "peak_gflops", "peak_dtype", "flops", "least_bytes", "peak_memory_bytes", "stages", "kernels")
+                row["detail"] = {key: detail[key] for key in ("target", "peak_gflops", "peak_dtype", "flops", "least_bytes", "peak_memory_bytes", "stages", "kernels", "algorithms")
                                  if key in detail}
                 row["detail"]["kernel_count"] = len(detail["kernels"])
                 row["detail"]["row_peak_gflops"] = detail["peak_gflops"]

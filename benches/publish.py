@@ -11,6 +11,7 @@ import json
 import pathlib
 import sys
 
+import algorithms
 from report import amount, facts, measured, share, summary_lines, typical
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
@@ -44,6 +45,8 @@ def compact(report):
                 detail = row["detail"]
                 row["detail"] = {"gflops": digits(detail["gflops"]), "peak_gflops": digits(detail["peak_gflops"]),
                                  "stages": detail.get("stages", []), "kernel_count": detail.get("kernel_count", 0)}
+                if algorithms.has_choice(row):
+                    row["detail"]["algorithms"] = detail.get("algorithms")
             row.pop("skipped", None)
     return report
 

@@ -3,6 +3,7 @@
 
 usage: report.py [FOLDER]      writes both again from FOLDER/report.json [target/bench]
 """
+import algorithms
 import html
 import json
 import pathlib
@@ -63,7 +64,7 @@ def summary_lines(part):
         better, worse, quantity = WORDS[part["metric"]]
         lines.append(f"Against {peer}: {better} in {wins} of {wins + ties + losses} rows, equal within the interval in {ties}, "
                      f"{worse} in {losses}; geometric mean of the {quantity} of {peer} over tilewright's: {ratios}.")
-    return lines + ilp_lines(part)
+    return lines + algorithms.lines(part) + ilp_lines(part)
 
 
 def ilp_ms(row):
@@ -94,6 +95,8 @@ def table_of(part):
     """Header and rows as text."""
     metric = part["metric"]
     header = ["", "threads", "tilewright"] + (["min", "quartiles", "GFLOP/s", "of limit", "ILP", "compile", "memory"] if metric == "latency_ms" else [])
+    if any(map(algorithms.has_choice, part["rows"])):
+        header += ["chosen", "from the fastest"]
     for peer in part["peers"]:
         header += [peer, "ratio", "95 %"]
     body = []
@@ -108,6 +111,8 @@ def table_of(part):
             cells += [amount(latency["min"], metric), f"{amount(latency['q1'], metric)} to {amount(latency['q3'], metric)}",
                       f"{row['detail']['gflops']:.1f}", f"{share(row):.0f} %" if share(row) else "", amount(ilp_ms(row), metric), amount(ours["prepare_ms"]["median"], metric),
                       amount(ours["memory_bytes"], "memory_bytes")]
+        if "chosen" in header:
+            cells += [algorithms.chosen(row), f"{100 * algorithms.distance(row):.1f} %"] if algorithms.has_choice(row) else ["", ""]
         for peer in part["peers"]:
             if peer in row["ratios"]:
                 r = row["ratios"][peer]
@@ -229,7 +234,7 @@ def page(report, figures):
            f"{' with changes' if report['machine']['changed'] else ''}</p>", *overview(report)]
     for part in report["suites"]:
         out.append(f"<h2 id={part['suite']}>{text(part['title'])}</h2>")
-        out += [f"<p>{text(line)}</p>" for line in ilp_lines(part)]
+        out += [f"<p>{text(line)}</p>" for line in algorithms.lines(part) + ilp_lines(part)]
         drawn = figures(part, report)
         out += ["<div class=figures>", *(f"<figure>{svg}<figcaption>{text(caption)}</figcaption></figure>" for svg, caption in drawn), "</div>"]
         out += table_lines(part)

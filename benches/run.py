@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Measure tilewright against its peers, in turn, on the same inputs; write target/bench/report.{json,md,html}.
 
-Suites: networks, operators, gemm, polybench, programs, schedules, compile, memory. WORD selects rows by a part of their name. What cannot be
+Suites: networks, operators, algorithms, gemm, polybench, programs, schedules, compile, memory. WORD selects rows by a part of their name. What cannot be
 measured here is named and left out; a contestant whose outputs differ from tilewright's ends its row with a message. Ctrl-C
 keeps what is finished. benches/method.py says what the numbers mean.
 """
@@ -18,6 +18,7 @@ import time
 if sys.version_info < (3, 9):
     sys.exit("bench: Python 3.9 or newer is needed; this is %d.%d: choose another with PYTHON=" % sys.version_info[:2])
 
+import algorithms  # noqa: E402
 import environment  # noqa: E402
 from environment import BUILT, ROOT, TARGET, say  # noqa: E402
 
@@ -31,8 +32,8 @@ def wrong(message):
 def arguments():
     from suites import SUITES
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--suite", default=os.environ.get("SUITE") or ",".join(SUITES),
-                        help="suites by name, with commas [default: $SUITE or every suite]")
+    parser.add_argument("--suite", default=os.environ.get("SUITE") or ",".join(suite for suite in SUITES if not variants_of(suite)),
+                        help="suites by name, with commas [default: $SUITE or every suite without variants of tilewright, that is all but algorithms]")
     parser.add_argument("--peers", default=os.environ.get("PEERS") or "",
                         help="peers by name, with commas, 'all' or 'none' [default: $PEERS or those of the suite]")
     parser.add_argument("--threads", default=os.environ.get("THREADS"),
@@ -83,6 +84,11 @@ def peers_of(suite, options):
     return SUITES[suite]["peers"] if options.peers is None else options.peers
 
 
+def variants_of(suite):
+    from suites import SUITES
+    return SUITES[suite].get("variants", {})
+
+
 def line(row, peers, metric):
     """A row as text."""
     label = f"{row['name']:24} {row['threads']}T"
@@ -97,6 +103,8 @@ def line(row, peers, metric):
             text += f"  {peer} {value(row['contestants'][peer]):9.3f} x{r['ratio']:.2f} [{r['low']:.2f}, {r['high']:.2f}]"
         elif peer in row["skipped"]:
             text += f"  {peer} left out: {row['skipped'][peer][:60]}"
+    if algorithms.has_choice(row):
+        text += f"  {algorithms.choice_text(row)}"
     return text + ("  DISTURBED" if row["disturbed"] else "")
 
 
@@ -214,7 +222,7 @@ class Run:
         try:
             for suite, chosen, groups in self.planned:
                 metric, peers = SUITES[suite].get("metric", "latency_ms"), peers_of(suite, self.options)
-                part = part_of(self.report, suite, metric, [c.name for c in self.ours[1:]] + peers, self.options)
+                part = part_of(self.report, suite, metric, [c.name for c in self.ours[1:]] + [*variants_of(suite), *peers], self.options)
                 self.bar.say(f"{part['title']}: {'MiB' if metric == 'memory_bytes' else 'ms'}, and how many times as much the others take")
                 for name, make in chosen:
                     for counts in groups:
@@ -224,6 +232,9 @@ class Run:
                             done.append((part, measurement))
                         self.bar.step()
             self.go_on(done)
+            for part in self.report["suites"]:
+                for text in algorithms.lines(part):
+                    self.bar.say(text)
         finally:
             self.bar.close()
 
@@ -238,8 +249,17 @@ class Run:
             self.report["skipped"].append({"what": f"{part['suite']}, {name}", "why": str(reason)})
             self.bar.say(f"{name:24} left out: {reason}")
             return None
-        taking_part = self.ours + [peer for peer in map(Peer, peers) if peer.takes(workload)]
+        variants = [self.variant(key, extra) for key, extra in variants_of(part["suite"]).items()]
+        taking_part = self.ours + variants + [peer for peer in map(Peer, peers) if peer.takes(workload)]
         return Measurement(workload, counts, taking_part, self.options, part["metric"])
+
+    def variant(self, name, extra):
+        """The build that is measured, with further options."""
+        from contestants import Tilewright
+        made = Tilewright(name, self.options.tilewright, [*self.ours[0].extra, *extra])
+        # Another algorithm may round as much as the bound of its error allows.
+        made.tolerance = algorithms.TOLERANCE
+        return made
 
     def keep(self, part, measurement, launches=None):
         """The rows after so many launches."""

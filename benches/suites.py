@@ -10,6 +10,8 @@ import pathlib
 import re
 import sys
 
+import algorithms
+
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 TARGET = ROOT / "target" / "bench"
 sys.path.insert(0, str(ROOT / "datasets"))
@@ -121,17 +123,18 @@ def product(m, n, k):
 
 
 def pads(p):
-    pad = int(p.get("pad", 0))
-    return [pad] * 4
+    pad = p.get("pad", 0)
+    return [int(p.get(side, pad)) for side in ("ph", "pw")] * 2
 
 
 def conv(name, p):
     from onnx import helper
-    c, f, k, groups = (int(p[key]) for key in ("c", "f", "k", "groups"))
+    c, f, groups = (int(p[key]) for key in ("c", "f", "groups"))
+    window = [int(p[side if side in p else "k"]) for side in ("kh", "kw")]
     dilation = int(p.get("dilation", 1))
     node = helper.make_node("Conv", ["x", "w", "b"], ["y"], pads=pads(p), strides=[int(p["stride"])] * 2, group=groups,
                             dilations=[dilation] * 2)
-    weights = {"w": weight(0, f, c // groups, k, k), "b": weight(1, f)}
+    weights = {"w": weight(0, f, c // groups, *window), "b": weight(1, f)}
     return save_model(name, "onnx", [node], {"x": [1, c, int(p["h"]), int(p["w"])]}, "y", weights)
 
 
@@ -202,11 +205,16 @@ def operator_rows():
     return list(csv.DictReader(line for line in lines if not line.startswith("#")))
 
 
+def algorithm_rows():
+    return [(row["name"], lambda row=row: {**operator(row), "options": algorithms.OPTIONS}) for row in algorithms.rows()]
+
+
 def operator(row):
     return OPERATORS[row["operator"]](row["name"], dict(word.split("=") for word in row["shape"].split()))
 
 
-# Suite -> what it is, its default peers, thread counts, and its workloads as (name, function that makes it).
+# Suite -> what it is, its default peers, thread counts, and its workloads as (name, function that makes it). Variants are contestants too:
+# tilewright with these options.
 SUITES = {
     "networks": {
         "title": "Networks, batch 1, f32", "peers": ["onnxruntime", "openvino"], "threads": [1, 2],
@@ -214,6 +222,9 @@ SUITES = {
     "operators": {
         "title": "Single operators of published networks, f32, constant weights", "peers": ["onnxruntime", "openvino"], "threads": [1],
         "rows": lambda: [(row["name"], lambda row=row: operator(row)) for row in operator_rows()]},
+    "algorithms": {
+        "title": "Algorithms of convolutions beside the chosen one, f32, constant weights", "peers": [], "threads": [1, 2],
+        "variants": algorithms.VARIANTS, "rows": algorithm_rows},
     "gemm": {
         "title": "Matrix products, f32, both operands given at run time", "peers": ["onnxruntime", "openvino", "mkl"], "threads": [1, 2],
         "rows": lambda: [(f"product_{m}x{n}x{k}", lambda s=(m, n, k): product(*s)) for m, n, k in PRODUCTS]},

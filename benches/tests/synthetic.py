@@ -47,9 +47,10 @@ def report(seed=0, rows=6, suites=tuple(SUITES)):
     for suite in suites:
         spec = SUITES[suite]
         names = [name for name, _ in spec["rows"]()][:rows]
-        parts.append({"suite": suite, "title": spec["title"], "metric": spec.get("metric", "latency_ms"), "peers": spec["peers"],
+        others = [*spec.get("variants", {}), *spec["peers"]]
+        parts.append({"suite": suite, "title": spec["title"], "metric": spec.get("metric", "latency_ms"), "peers": others,
                       "method": {"launches": LAUNCHES, "rounds": ROUNDS, "seconds": 0.25, "interval": method.INTERVAL},
-                      "rows": [row(generator, suite, name, threads, spec["peers"]) for name in names for threads in spec["threads"]]})
+                      "rows": [row(generator, suite, name, threads, others) for name in names for threads in spec["threads"]]})
     level = lambda name, rate: {"name": name, "bytes": 1 << 15, "gb_per_second": rate}
     limits = {"target": "x86-64-avx512", "clock_ghz": 3.0, "f32": {"from_registers": 200.0, "from_l1": 190.0},
               "f64": {"from_registers": 100.0, "from_l1": 95.0}, "bandwidth": [level("L1", 350.0), level("L2", 140.0), level("L3", 30.0), level("memory", 16.0)]}

@@ -10,6 +10,7 @@ use std::fmt::Write as _;
 use std::io::Write as _;
 use std::path::PathBuf;
 use std::time::Instant;
+use tilewright::AlgorithmReport;
 use tilewright::Session;
 use tilewright::Target;
 use tilewright::internal::codegen::probe::PeakProbe;
@@ -76,6 +77,9 @@ struct Measurement {
     kernels: Vec<KernelTime>,
     /// Checks of subscripts that come from inputs; their time is part of the latency.
     checks: Vec<CheckTime>,
+    /// Of convolutions; for a network that is compiled in this run.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    algorithms: Option<AlgorithmReport>,
 }
 
 #[derive(Serialize)]
@@ -240,6 +244,7 @@ fn measure(prepared: &Prepared, outputs: &mut [Tensor], seconds: f64, progress: 
         stages,
         kernels,
         checks,
+        algorithms: prepared.report.as_ref().and_then(|r| Some(r.rewriting.as_ref()?.algorithms.clone())),
     })
 }
 

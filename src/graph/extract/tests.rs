@@ -394,6 +394,11 @@ fn the_runner_up_is_dearer_than_the_choice() {
         let runner_up = layer.runner_up.as_ref().unwrap();
         assert!(runner_up.predicted_us > layer.chosen.predicted_us, "{report}");
         assert_ne!(runner_up.algorithm, layer.chosen.algorithm);
+        for algorithm in [2, 4, 6].map(Algorithm::Winograd).into_iter().filter(|&a| a != layer.chosen.algorithm) {
+            let (source, options) = (convolutions(channels, size), EgraphOptions::default());
+            let forced = optimize(&source, &Target::avx512(), algorithm, 1.0, &options).unwrap().report.algorithms;
+            assert!(forced.layers[0].chosen.predicted_us >= runner_up.predicted_us, "{report}{forced}");
+        }
         assert_eq!(layer.error_bound.is_some(), layer.chosen.algorithm != Algorithm::Direct);
         assert_eq!(layer.shape, format!("{channels}x{size}x{size}, {channels} of 3x3"));
         assert!(layer.name.is_some());

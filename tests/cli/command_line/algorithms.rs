@@ -28,8 +28,12 @@ fn every_algorithm_is_taken_by_its_name() {
         assert!(report.contains("every convolution direct"), "{report}");
     }
     assert_eq!(outputs_with("cheapest", &folder), direct, "direct is the cheapest for an image so small");
-    let bench = succeeds(&["bench", CONV, "--algorithm", "winograd-2", "--seconds", "0.05"]);
-    assert!(bench.contains("winograd"), "{bench}");
+    let bench = succeeds(&["bench", CONV, "--algorithm", "winograd-2", "--seconds", "0.05", "--json"]);
+    let bench: serde_json::Value = serde_json::from_str(&bench).unwrap();
+    let layer = &bench["algorithms"]["layers"][0];
+    assert!(layer["chosen"]["algorithm"] == "winograd-2" && layer["runner_up"].is_null(), "{layer}");
+    assert_eq!(layer["error_bound"], bench["algorithms"]["error_bound"]);
+    assert_eq!(bench["algorithms"]["predictions"], 3);
     let module = folder.file("module.tw");
     succeeds(&["compile", CONV, "--algorithm", "winograd-2", "-o", &module]);
     let place = folder.file("module");
