@@ -11,8 +11,6 @@ const LANES: usize = 16;
 /// Channels of one strip of filters before the next strip: their taps fill whole cache lines.
 const CHANNELS: usize = 16;
 
-type Lane = [f64; LANES];
-
 /// The matrix of an axis, in row-major order, and the number of positions of the axes before and after it.
 struct Stage {
     matrix: Vec<f64>,
@@ -33,22 +31,23 @@ pub(super) fn transform(weights: &Tensor, matrices: &[&Tensor], shape: &[i64]) -
     let stages = stages(&weights.shape[2..], matrices);
     let source = weights.data.as_chunks::<4>().0;
     let target = out.data.as_chunks_mut::<4>().0;
-    let (mut from, mut to): (Vec<Lane>, Vec<Lane>) = (vec![], vec![]);
+    let (mut from, mut to): (Vec<f64>, Vec<f64>) = (vec![], vec![]);
     for first in (0..channels).step_by(CHANNELS) {
         for f0 in (0..filters).step_by(LANES) {
             let lanes = LANES.min(filters - f0);
             for c in first..(first + CHANNELS).min(channels) {
-                from.clear();
-                from.resize(taps, [0.0; LANES]);
+                // Lanes without a filter keep numbers that nothing reads.
+                from.resize(taps * LANES, 0.0);
                 for lane in 0..lanes {
                     let filter = &source[((f0 + lane) * channels + c) * taps..][..taps];
-                    from.iter_mut().zip(filter).for_each(|(x, w)| x[lane] = f64::from(f32::from_le_bytes(*w)));
+                    let column = from.iter_mut().skip(lane).step_by(LANES);
+                    column.zip(filter).for_each(|(x, w)| *x = f64::from(f32::from_le_bytes(*w)));
                 }
                 for stage in &stages {
                     stage.apply(&from, &mut to);
                     std::mem::swap(&mut from, &mut to);
                 }
-                for (place, x) in from.iter().enumerate() {
+                for (place, x) in from.chunks_exact(LANES).enumerate() {
                     let strip = &mut target[(place * channels + c) * filters + f0..][..lanes];
                     strip.iter_mut().zip(x).for_each(|(y, &x)| *y = (x as f32).to_le_bytes());
                 }
@@ -72,22 +71,27 @@ fn stages(taps: &[i64], matrices: &[&Tensor]) -> Vec<Stage> {
 }
 
 impl Stage {
-    fn apply(&self, from: &[Lane], to: &mut Vec<Lane>) {
-        to.clear();
-        for outer in from.chunks_exact(self.taps * self.after).take(self.before) {
-            for row in self.matrix.chunks_exact(self.taps) {
-                for i in 0..self.after {
-                    let mut sum = [0.0; LANES];
-                    for (&g, x) in row.iter().zip(outer[i..].iter().step_by(self.after)) {
-                        for lane in 0..LANES {
-                            sum[lane] += g * x[lane];
-                        }
+    fn apply(&self, from: &[f64], to: &mut Vec<f64>) {
+        let run = self.after * LANES;
+        to.resize(self.before * self.rows * run, 0.0);
+        let outer = from.chunks_exact(self.taps * run).zip(to.chunks_exact_mut(self.rows * run));
+        for (from, to) in outer {
+            for (row, sums) in self.matrix.chunks_exact(self.taps).zip(to.chunks_exact_mut(run)) {
+                // Slices of any length become vector code, which arrays of one strip do not. A sum begins with 0.
+                if let &[a, b, c] = row {
+                    let (x, rest) = from.split_at(run);
+                    let (y, z) = rest.split_at(run);
+                    for (((sum, x), y), z) in sums.iter_mut().zip(x).zip(y).zip(z) {
+                        *sum = 0.0 + a * x + b * y + c * z;
                     }
-                    to.push(sum);
+                } else {
+                    sums.fill(0.0);
+                    for (g, x) in row.iter().zip(from.chunks_exact(run)) {
+                        sums.iter_mut().zip(x).for_each(|(sum, x)| *sum += g * x);
+                    }
                 }
             }
         }
-        debug_assert_eq!(to.len(), self.before * self.rows * self.after);
     }
 }
 
