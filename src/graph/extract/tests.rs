@@ -396,7 +396,7 @@ fn the_runner_up_is_dearer_than_the_choice() {
         assert_ne!(runner_up.algorithm, layer.chosen.algorithm);
         for algorithm in [2, 4, 6].map(Algorithm::Winograd).into_iter().filter(|&a| a != layer.chosen.algorithm) {
             let (source, options) = (convolutions(channels, size), EgraphOptions::default());
-            let forced = optimize(&source, &Target::avx512(), algorithm, 1.0, &options).unwrap().report.algorithms;
+            let forced = optimize(&source, &Target::avx512(), algorithm, 1.0, 2, &options).unwrap().report.algorithms;
             assert!(forced.layers[0].chosen.predicted_us >= runner_up.predicted_us, "{report}{forced}");
         }
         assert_eq!(layer.error_bound.is_some(), layer.chosen.algorithm != Algorithm::Direct);

@@ -151,4 +151,15 @@ mod tests {
         let u = fold::evaluate(&Op::WinogradWeights, &[&w, &one, &g]).unwrap().remove(0);
         assert_eq!(u.to_vec::<f32>(), [(1.0 + 1e-10 - 1.0f64) as f32]);
     }
+
+    #[test]
+    fn products_are_added_in_the_order_of_the_taps() {
+        for rest in [0, 2] {
+            let g = [&[1.0, 1e16, -1e16], &vec![0.0; rest][..]].concat();
+            let w = Tensor::new(&[1, 1, g.len() as i64], &vec![1f32; g.len()]);
+            let g = Tensor::new(&[1, g.len() as i64], &g);
+            let u = fold::evaluate(&Op::WinogradWeights, &[&w, &g]).unwrap().remove(0);
+            assert_eq!(u.to_vec::<f32>(), [0.0], "{} taps", 3 + rest);
+        }
+    }
 }

@@ -1,0 +1,135 @@
+//! Minimal filtering beside direct convolution: random shapes against double precision, and inputs that are hard.
+
+use rand::rngs::StdRng;
+use rand::{Rng, SeedableRng};
+use tilewright::operators::{Layout, Op, Window};
+use tilewright::{Algorithm, DType, GraphBuilder, Model, Options, Tensor};
+
+/// A convolution over one batch in N, C, H, W.
+struct Layer {
+    image: [i64; 4],
+    filters: i64,
+    kernel: [i64; 2],
+    before: [i64; 2],
+    after: [i64; 2],
+}
+
+impl Layer {
+    fn random(rng: &mut StdRng) -> Layer {
+        let mut of = |list: &[i64]| list[rng.random_range(0..list.len())];
+        let kernel = [[3, 3], [1, 3], [3, 1], [5, 5], [1, 7], [5, 3]][of(&[0, 0, 1, 2, 3, 4, 5]) as usize];
+        let [before, after] = [0, 1].map(|_| kernel.map(|taps| of(&[0, taps / 2, taps - 1])));
+        let image = [of(&[1, 1, 2]), of(&[8, 9, 16, 40]), of(&[7, 8, 11, 14, 21]), of(&[7, 9, 12, 14, 25])];
+        Layer { image, filters: of(&[8, 13, 16, 33]), kernel, before, after }
+    }
+
+    fn size(&self) -> [i64; 2] {
+        [0, 1].map(|d| self.image[2 + d] + self.before[d] + self.after[d] - self.kernel[d] + 1)
+    }
+
+    fn model(&self, weights: &[f32], bias: &[f32]) -> Model {
+        let mut b = GraphBuilder::new("layer");
+        let x = b.input("x", DType::F32, &self.image);
+        let shape = [self.filters, self.image[1], self.kernel[0], self.kernel[1]];
+        let w = b.constant(Tensor::new(&shape, weights));
+        let bias = b.constant(Tensor::new(&[self.filters], bias));
+        let window = Window {
+            kernel: self.kernel.to_vec(),
+            stride: vec![1; 2],
+            dilation: vec![1; 2],
+            pad_before: self.before.to_vec(),
+            pad_after: self.after.to_vec(),
+        };
+        let y = b.op(Op::Conv { window, group: 1, layout: Layout::Nchw }, &[x, w, bias]).unwrap()[0];
+        b.output("y", y).unwrap();
+        Model::from_graph(b.build().unwrap())
+    }
+
+    /// The result in double precision, and the largest one that inputs of this size can have.
+    fn exact(&self, x: &[f32], weights: &[f32], bias: &[f32]) -> (Vec<f64>, f64) {
+        let [n, c, h, w] = self.image;
+        let ([r, s], [oh, ow]) = (self.kernel, self.size());
+        let mut out = vec![];
+        for (b, f) in (0..n).flat_map(|b| (0..self.filters).map(move |f| (b, f))) {
+            for (i, j) in (0..oh).flat_map(|i| (0..ow).map(move |j| (i, j))) {
+                let mut sum = f64::from(bias[f as usize]);
+                for (k, u, v) in (0..c).flat_map(|k| (0..r).flat_map(move |u| (0..s).map(move |v| (k, u, v)))) {
+                    let (y, z) = (i + u - self.before[0], j + v - self.before[1]);
+                    if (0..h).contains(&y) && (0..w).contains(&z) {
+                        let at = ((b * c + k) * h + y) * w + z;
+                        sum += f64::from(x[at as usize]) * f64::from(weights[(((f * c + k) * r + u) * s + v) as usize]);
+                    }
+                }
+                out.push(sum);
+            }
+        }
+        let largest = x.iter().fold(0f64, |m, v| m.max(f64::from(v.abs())));
+        let sums = weights.chunks((c * r * s) as usize).map(|row| row.iter().map(|v| f64::from(v.abs())).sum::<f64>());
+        (out, largest * sums.fold(0.0, f64::max))
+    }
+}
+
+/// The largest error relative to the largest output that inputs of this size can have, and the bound of the report.
+fn error(layer: &Layer, algorithm: Algorithm, x: &[f32], weights: &[f32], threads: usize) -> (f64, Option<f64>) {
+    let bias = vec![0.25; layer.filters as usize];
+    let model = layer.model(weights, &bias);
+    let options = Options { algorithm, max_error: 1.0, threads, ..Options::default() };
+    let (_, report) = model.compile_module(&options).unwrap();
+    let bound = report.rewriting.unwrap().algorithms.error_bound;
+    let image = Tensor::new(&layer.image, x);
+    let found = model.compile(&options).unwrap().run(&[("x", &image)]).unwrap()[0].to_vec::<f32>();
+    let (exact, range) = layer.exact(x, weights, &bias);
+    assert_eq!(found.len(), exact.len());
+    let worst = found.iter().zip(&exact).map(|(a, b)| (f64::from(*a) - b).abs()).fold(0.0, f64::max);
+    // The bias is rounded as in any convolution.
+    ((worst - 3e-8).max(0.0) / range.max(f64::MIN_POSITIVE), bound)
+}
+
+fn values(rng: &mut StdRng, count: i64, of: impl Fn(usize, f32) -> f32) -> Vec<f32> {
+    (0..count as usize).map(|i| of(i, rng.random_range(-1.0f32..1.0))).collect()
+}
+
+#[test]
+fn random_layers_are_within_their_bounds_in_every_tile() {
+    let mut rng = StdRng::seed_from_u64(11);
+    let mut filtered = 0;
+    for case in 0..18 {
+        let layer = Layer::random(&mut rng);
+        let x = values(&mut rng, layer.image.iter().product(), |_, v| v);
+        let taps = layer.image[1] * layer.kernel[0] * layer.kernel[1];
+        let weights = values(&mut rng, layer.filters * taps, |_, v| v);
+        let algorithm = Algorithm::Winograd([2, 4, 6][case % 3]);
+        let (error, bound) = error(&layer, algorithm, &x, &weights, 1 + case % 2);
+        let what = format!("{:?} by {:?}, {algorithm}: {error:e}", layer.image, layer.kernel);
+        filtered += usize::from(bound.is_some());
+        assert!(error <= bound.unwrap_or(1e-6), "{what}, bound {bound:?}");
+    }
+    assert!(filtered >= 12, "{filtered} of 18 layers");
+}
+
+#[test]
+fn offsets_cancelling_channels_and_subnormal_numbers_stay_within_the_bound() {
+    let mut rng = StdRng::seed_from_u64(12);
+    let layer = Layer { image: [1, 64, 14, 13], filters: 16, kernel: [3, 3], before: [1, 1], after: [1, 1] };
+    let (pixels, taps) = (14 * 13, 9);
+    let plain = values(&mut rng, 16 * 64 * taps, |_, v| v);
+    // Neighbouring channels have the same weights, and inputs of opposite sign.
+    let paired: Vec<f32> = (0..16 * 64 * 9usize).map(|i| plain[i / 18 * 18 + i % 9]).collect();
+    let half = values(&mut rng, 64 * pixels, |_, v| v);
+    let channel = |i: usize| i / pixels as usize;
+    let offset: Vec<f32> = half.iter().map(|v| 1000.0 + v).collect();
+    let cancelling: Vec<f32> = (0..half.len())
+        .map(|i| if channel(i) % 2 == 0 { half[i] } else { -half[i - pixels as usize] } * 100.0)
+        .collect();
+    let subnormal: Vec<f32> = half.iter().map(|v| v * 1e-39).collect();
+    for (name, x, weights) in
+        [("offset", &offset, &plain), ("cancelling", &cancelling, &paired), ("subnormal", &subnormal, &plain)]
+    {
+        for tile in [2, 4, 6] {
+            let (error, bound) = error(&layer, Algorithm::Winograd(tile), x, weights, 2);
+            // Subnormal numbers are zero inside kernels: all of them may be lost.
+            let bound = if name == "subnormal" { 1.0 } else { bound.expect("minimal filtering") };
+            assert!(error <= bound, "{name}, tile {tile}: {error:e}, bound {bound:e}");
+        }
+    }
+}
