@@ -9,6 +9,7 @@ use crate::graph::extract::Outcome;
 use crate::graph::ir::{Node, Source, ValueId};
 use crate::graph::op::{Layout, Op, PoolKind, ReduceOp};
 use crate::graph::rules;
+use crate::graph::rules::algorithm::Algorithm;
 use crate::graph::rules::index::Index;
 use crate::graph::rules::pattern::Rule;
 use egg::Id;
@@ -120,7 +121,7 @@ fn a_selected_activation_needs_no_transposition() {
         let mean = s.reduce(ReduceOp::Mean, x, &[2, 3], false);
         s.graph.outputs = vec![mean];
         let Optimized { graph: out, report, .. } =
-            optimize(&s.graph, &Target::avx512(), Default::default(), 0.0, 2, &EgraphOptions::default()).unwrap();
+            optimize(&s.graph, &Target::avx512(), Algorithm::Direct, 1e-4, 2, &EgraphOptions::default()).unwrap();
         let count = |f: &dyn Fn(&Op) -> bool| out.nodes.iter().filter(|n| f(&n.op)).count();
         assert_eq!(count(&|op| matches!(op, Op::Conv { layout: Layout::Nhwc, .. })), 2, "{out}{report}");
         assert_eq!(count(&|op| matches!(op, Op::Transpose { .. })), 1, "{out}{report}");
