@@ -89,7 +89,7 @@ const ORDER: [(&str, &[&[&str]]); 6] = [
             &["instruction", "normalize"],
             &["ilp"],
             &["tile"],
-            &["lower"],
+            &["lower", "predict"],
             &["reference", "transform"],
         ],
     ),
