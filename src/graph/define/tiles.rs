@@ -6,6 +6,7 @@
 use crate::expr::{Affine, BinaryOp, BufferId, Expr};
 use crate::graph::define::space::{Build, Space};
 use crate::runtime::DType;
+use std::slice::from_ref;
 
 const POSITION: [[&str; 3]; 3] = [["w", "", ""], ["h", "w", ""], ["d", "h", "w"]];
 const PLACE: [[&str; 3]; 3] = [["b", "", ""], ["a", "b", ""], ["z", "a", "b"]];
@@ -39,7 +40,7 @@ pub(super) fn winograd_input(b: &mut Build, tile: &[i64], pad: &[i64], tiles: &[
         }
         let c = space.iterator("c", image[dims + 1]);
         let write = match result {
-            true => [&places[..], &[n.clone()], &at, &[c.clone()]].concat(),
+            true => [&places[..], from_ref(&n), &at, from_ref(&c)].concat(),
             false => space.subscripts(),
         };
         let target = match result {
@@ -137,7 +138,7 @@ pub(super) fn winograd_output(b: &mut Build, size: &[i64]) {
         let (target, write) = if result {
             let to: Vec<Affine> = (0..dims).map(|e| at[e].scale(tile[e]).add_scaled(&places[e], 1)).collect();
             let target = if covered == size { b.target() } else { b.temporary("uncut", &uncut) };
-            (target, [&[n.clone()], &to[..], &[f.clone()]].concat())
+            (target, [from_ref(&n), &to[..], from_ref(&f)].concat())
         } else {
             (b.temporary("s", &extents(&space)), space.subscripts())
         };
