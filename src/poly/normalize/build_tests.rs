@@ -225,6 +225,32 @@ fn what_follows_a_grouped_operator_has_its_loops() {
     }
 }
 
+/// `t[m·x + i] = Σ_k A[x][k][i]` over whole tiles, then `y[j] = max(t[j], 0)` for the first `size`.
+fn tiles(tile: i64, size: i64) -> Program {
+    let mut p = Program::default();
+    let count = (size + tile - 1) / tile;
+    let a = tensor(&mut p, Role::Input, "A", &[count, 3, tile]);
+    let y = tensor(&mut p, Role::Output, "y", &[size]);
+    let t = tensor(&mut p, Role::Temporary, "t", &[count * tile]);
+    let body = Expr::load(a, vec![v(0), v(2), v(1)]);
+    define(&mut p, t, &format!("x {count}, i {tile}, k 3"), 2, Some(BinaryOp::Add), vec![], body);
+    p.definitions.last_mut().unwrap().write = vec![v(1).plus(Var(0), tile)];
+    define(&mut p, y, &format!("j {size}"), 1, None, vec![], samples::relu(Expr::load(t, vars(1))));
+    p
+}
+
+#[test]
+fn what_follows_tiles_that_reach_beyond_the_result_has_their_loops() {
+    let rng = &mut StdRng::seed_from_u64(4);
+    for (tile, size) in [(4, 12), (4, 13), (4, 15), (6, 7), (2, 3)] {
+        let scop = compare(&tiles(tile, size), rng, "");
+        let last = scop.statements.last().unwrap();
+        let extents: Vec<i64> = last.iterators.iter().map(|it| it.extent).collect();
+        assert_eq!(extents, [(size + tile - 1) / tile, tile], "{scop}");
+        assert_eq!(last.domain.len(), usize::from(size % tile != 0), "{scop}");
+    }
+}
+
 fn iterators(shape: &[i64]) -> String {
     shape.iter().enumerate().map(|(i, e)| format!("i{i} {e}")).collect::<Vec<_>>().join(", ")
 }

@@ -3,7 +3,8 @@
 //! In: definitions. Out: definitions of the same outputs. Where every write of a temporary along one dimension is `s·g + f`
 //! with `0 ≤ f < s`, as a convolution with `s` filters a group writes its channels, the dimension becomes `(g, f)`, and an
 //! iterator that reads it whole becomes two, `i = s·g + f`. So what follows a grouped operator has the loops of that
-//! operator and can be fused with it.
+//! operator and can be fused with it. An iterator that reads less than the whole, as what follows tiles that reach beyond
+//! the result, becomes two with a condition.
 
 use crate::expr::{Affine, Var};
 use crate::expr::{BufferId, Expr, Index};
@@ -65,9 +66,7 @@ impl Digits {
                 match a.index[self.dimension].affine() {
                     Some(a) if self.digits(a, d).is_some() => {}
                     Some(a) => match a.terms[..] {
-                        [(v, 1)] if a.constant == 0 && d.iterators[v.0 as usize].extent % self.radix == 0 => {
-                            found.push(v)
-                        }
+                        [(v, 1)] if a.constant == 0 && self.divides(d, v) => found.push(v),
                         _ => possible = false,
                     },
                     None => possible = false,
@@ -77,6 +76,11 @@ impl Digits {
         found.sort();
         found.dedup();
         possible.then_some(found)
+    }
+
+    /// Returns true if the iterator has whole high digits, or may leave out values of the last one.
+    fn divides(&self, d: &Definition, v: Var) -> bool {
+        d.reduce.is_none() || d.iterators[v.0 as usize].extent % self.radix == 0
     }
 
     fn split(&self, d: &mut Definition) {
@@ -103,7 +107,8 @@ impl Digits {
         let at = v.0 as usize;
         let Iterator { name, extent, .. } = d.iterators[at].clone();
         let digit = |suffix: &str, extent| Iterator::new(format!("{name}{suffix}"), extent);
-        d.iterators.splice(at..=at, [digit("h", extent / self.radix), digit("l", self.radix)]);
+        let high = (extent + self.radix - 1) / self.radix;
+        d.iterators.splice(at..=at, [digit("h", high), digit("l", self.radix)]);
         d.outer += usize::from(at < d.outer);
         let low = Var(v.0 + 1);
         let mut map = |x: Var| match x {
@@ -113,6 +118,9 @@ impl Digits {
         };
         d.write = d.write.iter().map(|a| a.substitute(&mut map)).collect();
         d.conditions = d.conditions.iter().map(|a| a.substitute(&mut map)).collect();
+        if extent % self.radix != 0 {
+            d.conditions.push(Affine::constant(extent - 1).add_scaled(&map(v), -1));
+        }
         d.body = d.body.substitute(&mut map);
     }
 }
