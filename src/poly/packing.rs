@@ -167,8 +167,7 @@ impl Pack {
             offset = offset.add_scaled(a, *s);
         }
         let rank = self.shape.len();
-        // The two innermost dimensions are loops of their own; the others are counted up like an odometer. The inner
-        // pair is blocked so that lines of a source that is read across are used again before they are evicted.
+        // The two innermost dimensions are loops of their own; the others are counted up like an odometer.
         let at = |d: usize| if d < rank { self.shape[d] } else { 1 };
         let (rows, columns) = if rank >= 2 { (at(rank - 2), at(rank - 1)) } else { (1, at(0)) };
         let (row, column) = (Var(rank.wrapping_sub(2) as u32), Var(rank.saturating_sub(1) as u32));
@@ -187,18 +186,14 @@ impl Pack {
                 .map(|g| (g.evaluate(outside), if rank >= 2 { g.coefficient(row) } else { 0 }, g.coefficient(column)))
                 .filter(|&(c, a, b)| c + (a * (rows - 1)).min(0) + (b * (columns - 1)).min(0) < 0)
                 .collect();
-            for r0 in (0..rows).step_by(16) {
-                for c0 in (0..columns).step_by(64) {
-                    for r in r0..(r0 + 16).min(rows) {
-                        let base = start + r * row_step;
-                        let line = &mut target[(r * columns) as usize..((r + 1) * columns) as usize];
-                        for c in c0..(c0 + 64).min(columns) {
-                            if guards.iter().all(|&(g, a, b)| g + a * r + b * c >= 0) {
-                                line[c as usize] = source_elements[(base + c * column_step) as usize];
-                            }
-                        }
-                    }
+            let steps = [start, row_step, column_step];
+            if guards.is_empty() && column_step == 1 {
+                for (r, line) in (0..).zip(target.chunks_exact_mut(columns as usize)) {
+                    let base = (start + r * row_step) as usize;
+                    line.copy_from_slice(&source_elements[base..base + line.len()]);
                 }
+            } else {
+                copy_across(target, source_elements, rows, columns, steps, &guards);
             }
             for (d, n) in counter.iter_mut().zip(outer).rev() {
                 *d += 1;
@@ -206,6 +201,31 @@ impl Pack {
                     break;
                 }
                 *d = 0;
+            }
+        }
+    }
+}
+
+/// Copies rows and columns from `start + r·row_step + c·column_step`, where all guards `g + a·r + b·c` hold. Both are blocked,
+/// so that lines of a source that is read across are used again before they are evicted.
+fn copy_across<T: Copy>(
+    target: &mut [T],
+    source: &[T],
+    rows: i64,
+    columns: i64,
+    [start, row_step, column_step]: [i64; 3],
+    guards: &[(i64, i64, i64)],
+) {
+    for r0 in (0..rows).step_by(16) {
+        for c0 in (0..columns).step_by(64) {
+            for r in r0..(r0 + 16).min(rows) {
+                let base = start + r * row_step;
+                let line = &mut target[(r * columns) as usize..((r + 1) * columns) as usize];
+                for c in c0..(c0 + 64).min(columns) {
+                    if guards.iter().all(|&(g, a, b)| g + a * r + b * c >= 0) {
+                        line[c as usize] = source[(base + c * column_step) as usize];
+                    }
+                }
             }
         }
     }
