@@ -17,6 +17,9 @@ use super::register_block::Axis;
 use crate::codegen::Target;
 use crate::expr::Var;
 use crate::poly::analysis::access::Reference;
+use rustc_hash::FxHashMap;
+use std::cell::RefCell;
+use std::rc::Rc;
 
 /// A loop over tiles of `tile` values of an iterator.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -41,6 +44,18 @@ pub struct Traffic<'a> {
     pub strided_sums: f64,
     /// Reduced iterators that may be cut into parts.
     pub divisible: &'a [Var],
+    /// What the references touch, for the numbers of values of all axes that were asked for.
+    pub known: RefCell<FxHashMap<Vec<i64>, Rc<Touched>>>,
+}
+
+/// What each reference touches while its iterators take so many neighbouring values.
+pub struct Touched {
+    /// Bytes, and bytes of the cache that holds them.
+    prints: Vec<(f64, f64)>,
+    /// Bytes that are fetched one after the other; infinite for what is packed or only written, for which nothing waits.
+    runs: Vec<f64>,
+    /// The bytes lie in too many pages to be a stream along the innermost loop.
+    scattered: Vec<bool>,
 }
 
 /// Largest number of loops whose orders are all tried: of more, the outermost ones keep their places.
@@ -192,52 +207,47 @@ impl Traffic<'_> {
             (a.iterator, part.filter(|_| a.reduced).unwrap_or(block).min(a.extent))
         };
         let mut covered: Vec<(Var, i64)> = self.axes.iter().map(innermost).collect();
-        let prints = |covered: &[(Var, i64)]| -> Vec<(f64, f64)> {
-            let extent = |v: Var| covered.iter().find(|c| c.0 == v).map_or(1, |c| c.1);
-            (0..count).map(|i| self.footprint(i, &extent)).collect()
-        };
-        let mut inside = prints(&covered);
-        let bytes: Vec<f64> = inside.iter().map(|p| p.0).collect();
+        let mut inside = self.touched(&covered);
+        let bytes: Vec<f64> = inside.prints.iter().map(|p| p.0).collect();
         // misses[level][reference] in bytes
         let mut misses = [bytes.clone(), bytes.clone(), bytes];
-        let single = self.runs(&covered);
-        let block = covered.clone();
-        let points = |v: Var| block.iter().find(|c| c.0 == v).map_or(1, |c| c.1);
+        let first = inside.clone();
+        let single = &first.runs;
         let mut runs: Option<Vec<f64>> = None;
-        // Pieces in too many pages are no streams along the innermost loop.
-        let scattered: Vec<bool> = self.references.iter().map(|r| r.pages(&points) > machine.page_streams).collect();
+        let scattered = &first.scattered;
         let mut uses = vec![Use { times: 1.0, ahead: None }; count];
         for at in (0..order.len()).rev() {
             let l = &order[at];
             let (steps, outer) = self.steps(order, at);
             covered.iter_mut().find(|c| c.0 == l.iterator).expect("a loop over an axis").1 = outer;
-            let around = prints(&covered);
-            let followed = |(i, run): (usize, f64)| if scattered[i] { single[i] } else { run };
-            runs.get_or_insert_with(|| self.runs(&covered).into_iter().enumerate().map(followed).collect());
-            let occupied = inside.iter().map(|p| p.1).fold(inside.iter().map(|p| p.0).sum(), f64::max);
+            let around = self.touched(&covered);
+            let followed = |(i, run): (usize, &f64)| if scattered[i] { single[i] } else { *run };
+            runs.get_or_insert_with(|| around.runs.iter().enumerate().map(followed).collect());
+            let prints = &inside.prints;
+            let occupied = prints.iter().map(|p| p.1).fold(prints.iter().map(|p| p.0).sum(), f64::max);
             for (level, misses) in misses.iter_mut().enumerate() {
                 let fits = occupied <= machine.usable_bytes(level);
                 for (i, r) in self.references.iter().enumerate() {
                     let steps = steps as f64;
-                    let growth = if fits { (around[i].0 / inside[i].0).clamp(1.0, steps) } else { steps };
+                    let growth = if fits { (around.prints[i].0 / prints[i].0).clamp(1.0, steps) } else { steps };
                     misses[i] *= if r.depends(l.iterator) || !fits { growth } else { 1.0 };
                 }
             }
             let second = machine.usable_bytes(1);
-            let held: f64 = around.iter().map(|p| p.0).sum();
+            let held: f64 = around.prints.iter().map(|p| p.0).sum();
             for (i, seen) in uses.iter_mut().enumerate().filter(|_| steps > 1) {
                 if self.references[i].depends(l.iterator) {
                     seen.times = if seen.ahead == Some(true) { 1.0 } else { seen.times };
                     seen.ahead = Some(false);
                 } else {
-                    let room = held + inside[i].0 <= second;
+                    let room = held + prints[i].0 <= second;
                     seen.times *= if occupied <= second { steps as f64 } else { 1.0 };
-                    seen.ahead = Some(room && seen.ahead.unwrap_or(self.is_panel(i, inside[i].0)));
+                    seen.ahead = Some(room && seen.ahead.unwrap_or(self.is_panel(i, prints[i].0)));
                 }
             }
             inside = around;
         }
-        self.forget_held(order, &inside, &mut misses);
+        self.forget_held(order, &inside.prints, &mut misses);
         let bandwidth = &machine.bandwidth;
         // What comes from memory passes the last cache.
         let beyond = |i: usize| {
@@ -246,7 +256,7 @@ impl Traffic<'_> {
             (last - memory) / bandwidth[2] + memory / bandwidth[3]
         };
         let total: f64 = (0..count).map(beyond).sum();
-        let runs = runs.unwrap_or(single);
+        let runs = runs.unwrap_or_else(|| single.clone());
         let late = |i: usize| {
             let lines = (runs[i] / machine.line_bytes as f64).min(machine.stream_lines);
             misses[1][i] / runs[i] * lines * if scattered[i] { machine.scattered_line_ns } else { machine.late_line_ns }
@@ -261,15 +271,24 @@ impl Traffic<'_> {
         (0..count).map(exposed).sum::<f64>() + self.visits(order)
     }
 
-    /// Bytes of each reference that are fetched one after the other when its iterators cover so many values; nothing waits
-    /// for what is packed or only written.
-    fn runs(&self, covered: &[(Var, i64)]) -> Vec<f64> {
+    /// What the references touch when the iterators of all axes take so many values.
+    fn touched(&self, covered: &[(Var, i64)]) -> Rc<Touched> {
+        let key: Vec<i64> = covered.iter().map(|c| c.1).collect();
+        if let Some(known) = self.known.borrow().get(&key) {
+            return known.clone();
+        }
         let extent = |v: Var| covered.iter().find(|c| c.0 == v).map_or(1, |c| c.1);
         let run = |(i, r): (usize, &Reference)| match self.packed.contains(&i) || r.access.is_none() {
             true => f64::INFINITY,
             false => r.run(&extent).max(self.target.machine.line_bytes as i64) as f64,
         };
-        self.references.iter().enumerate().map(run).collect()
+        let touched = Rc::new(Touched {
+            prints: (0..self.references.len()).map(|i| self.footprint(i, &extent)).collect(),
+            runs: self.references.iter().enumerate().map(run).collect(),
+            scattered: self.references.iter().map(|r| r.pages(&extent) > self.target.machine.page_streams).collect(),
+        });
+        self.known.borrow_mut().insert(key, touched.clone());
+        touched
     }
 
     /// Returns true if the next piece of a reference, of so many bytes, is fetched while the present one is used: a

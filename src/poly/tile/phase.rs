@@ -153,6 +153,7 @@ impl Phase<'_> {
             block: &|v| points(v),
             compute_ns: block.cycles / machine.clock_ghz,
             divisible: &divisible,
+            known: Default::default(),
             strided_sums: block.vector.map_or(0.0, |(v, _)| self.strided_sums(v, dominant)),
         };
         let (order, memory_ns) = if fixed { (loops.clone(), traffic.cost(&loops)) } else { traffic.order(&loops) };
