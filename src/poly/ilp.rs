@@ -342,7 +342,7 @@ impl<'a> Scheduler<'a> {
 
 /// Returns true if a statement sums products of operands that are each reused along a loop of their own: it keeps
 /// blocks of its target in registers and of its operands in the caches, for which a loop shared with another product
-/// leaves no room.
+/// leaves no room. A small constant is part of the code.
 fn is_product(scop: &Scop, id: StatementId) -> bool {
     let s = scop.statement(id);
     let written = |v: &Var| s.write.iter().any(|w| w.uses(*v));
@@ -350,7 +350,7 @@ fn is_product(scop: &Scop, id: StatementId) -> bool {
     let (mut reads, mut reused) = (0, true);
     s.body.visit_accesses(&mut |a| {
         let uses = |v: &Var| a.index.iter().any(|i| i.affine().is_none_or(|i| i.uses(*v)));
-        reads += 1;
+        reads += usize::from(scop.tensor(a.buffer).literals.is_none());
         reused &= free.iter().any(|v| !uses(v)) && free.iter().any(uses) && summed.iter().any(uses);
     });
     s.reduce.is_some() && reads > 1 && reused

@@ -13,6 +13,7 @@ mod band;
 mod by_hand;
 pub mod cache;
 mod distribute;
+mod nest;
 mod operands;
 mod phase;
 pub mod plan;
@@ -45,7 +46,7 @@ pub fn tile(scop: &Scop, schedule: &Schedule, target: &Target) -> Result<Tiled> 
     let mut planned = vec![];
     for (statements, node) in phases {
         if is_tensor_expression(scop, &statements, node) {
-            let phase = Phase { scop, target, instructions, statements: &statements };
+            let phase = Phase { scop, target, instructions, statements: &statements, held: &[] };
             planned.extend(phase.plan_apart(node, &mut packings));
         } else {
             let plan = Bands { scop, target, statements: &statements, isl: Isl::default() }.plan(node);

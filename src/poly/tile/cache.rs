@@ -15,7 +15,7 @@
 
 use super::register_block::Axis;
 use crate::codegen::Target;
-use crate::expr::Var;
+use crate::expr::{BufferId, Var};
 use crate::poly::analysis::access::Reference;
 use rustc_hash::FxHashMap;
 use std::cell::RefCell;
@@ -30,6 +30,8 @@ pub struct TileLoop {
 
 pub struct Traffic<'a> {
     pub references: &'a [Reference],
+    /// Tensors that the second cache holds.
+    pub held: &'a [BufferId],
     /// Reads from a packed, contiguous copy.
     pub packed: &'a [usize],
     pub axes: &'a [Axis],
@@ -192,7 +194,10 @@ impl Traffic<'_> {
                 let fits = inside[i].1 <= self.target.machine.usable_bytes(level);
                 // A part of a reduction reads the accumulators too.
                 let visits = if r.access.is_none() && self.is_cut(order) { 2.0 } else { 1.0 };
-                misses[i] = (visits * misses[i] - if fits { inside[i].0 } else { 0.0 }).max(0.0);
+                misses[i] = match self.held.contains(&r.tensor) {
+                    true => 0.0,
+                    false => (visits * misses[i] - if fits { inside[i].0 } else { 0.0 }).max(0.0),
+                };
             }
         }
     }

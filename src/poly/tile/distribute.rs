@@ -21,6 +21,10 @@ const HEAVY: f64 = 0.25;
 impl Phase<'_> {
     /// The plans of the phase, in order; operands to pack are added to `packings`.
     pub fn plan_apart(&self, node: &Node, packings: &mut Vec<Packing>) -> Vec<(Vec<StatementId>, Plan)> {
+        if let Some((plans, packed)) = self.plan_parts(node) {
+            packings.extend(packed);
+            return plans;
+        }
         let mut packed = vec![];
         let together = self.plan(node, &mut packed);
         let groups = divide(self.scop, node);

@@ -147,6 +147,7 @@ impl Phase<'_> {
         let traffic = Traffic {
             uneven: &uneven,
             references: problem.references,
+            held: self.held,
             packed: &block.packed,
             axes,
             target: self.target,
@@ -470,7 +471,7 @@ fn is_cuttable(node: &Node, id: StatementId) -> bool {
 }
 
 /// `rows` around each child of a sequence, as far as they have its statements.
-fn distribute(rows: &[Row], node: Node) -> Node {
+pub(super) fn distribute(rows: &[Row], node: Node) -> Node {
     let Node::Sequence(children) = node else { return node };
     let around = |(statements, child): (Vec<StatementId>, Node)| {
         let own = rows.iter().map(|r| Row { phi: restrict(&r.phi, &statements), ..r.clone() });

@@ -1,7 +1,7 @@
 //! The plan of a phase: its tree, its report, and what the dominant statement decided for the others.
 
 use crate::codegen::Target;
-use crate::expr::Var;
+use crate::expr::{BufferId, Var};
 use crate::poly::instruction::TensorInstruction;
 use crate::poly::schedule::{Node, Row};
 use crate::poly::scop::Scop;
@@ -15,6 +15,8 @@ pub struct Phase<'a> {
     pub target: &'a Target,
     pub instructions: &'a [TensorInstruction],
     pub statements: &'a [StatementId],
+    /// Temporaries of which the second cache holds what an iteration of the loops around the phase needs.
+    pub held: &'a [BufferId],
 }
 
 pub struct Plan {

@@ -6,6 +6,7 @@ use crate::codegen::select::tests::{difference, run};
 use crate::codegen::vcode::{Function, Inst, VBinary};
 use crate::poly::lower::state::Argument;
 use crate::poly::samples;
+use crate::poly::schedule::{Node, Row};
 use crate::poly::statement::Role;
 use crate::runtime::{DType, Tensor};
 
@@ -48,5 +49,25 @@ fn the_input_transform_of_winograd_reads_no_matrix() {
         let output = |a: &Argument| matches!(a, Argument::Tensor(b) if after.scop.tensor(*b).role == Role::Output);
         let output = after.kernel.arguments.iter().position(output).unwrap();
         assert!(difference(&arguments[output], &want[0]) < 1e-6, "{}", target.name);
+    }
+}
+
+/// The loops around several parts of the only phase, or the number of phases.
+fn shared(tiles: i64, channels: i64, target: &Target) -> Result<Vec<Row>, usize> {
+    let stages = compile_stages(&samples::winograd_input(tiles, channels, true), "w", target);
+    assert!(!stages.tiled.report.phases.is_empty(), "{}", stages.tiled.report);
+    match (&stages.tiled.schedule.root, stages.tiled.report.phases.len()) {
+        (Node::Band(band, child), 1) if matches!(**child, Node::Sequence(_)) => Ok(band.rows.clone()),
+        (_, phases) => Err(phases),
+    }
+}
+
+#[test]
+fn the_stages_of_a_transform_share_their_tile_rows_where_a_cache_holds_what_they_exchange() {
+    for target in Target::all() {
+        let rows = shared(7, 64, &target).unwrap_or_else(|phases| panic!("{}: {phases} phases", target.name));
+        assert!(rows.len() == 1 && rows[0].name == "th", "{}: {rows:?}", target.name);
+        // 6 x 62 x 4096 elements of a row of tiles are more than any second cache has.
+        assert_eq!(shared(15, 4096, &target).unwrap_err(), 2, "{}", target.name);
     }
 }
