@@ -8,12 +8,15 @@
 use crate::codegen::Target;
 use crate::graph::op::{Layout, Op, Window};
 use crate::graph::tensor_type::TensorType;
+use crate::runtime::Tensor;
 
 /// An operand as the model sees it.
 #[derive(Clone, Copy, Debug)]
 pub struct Operand<'a> {
     pub ty: &'a TensorType,
     pub constant: bool,
+    /// Its elements, where they are known before constants are folded.
+    pub value: Option<&'a Tensor>,
 }
 
 /// The time of an operator as one kernel, without writing its result.
@@ -208,7 +211,8 @@ mod tests {
         let x = TensorType::new(DType::F32, &[64, 384]);
         let cost = |columns: i64| {
             let (w, y) = (TensorType::new(DType::F32, &[384, columns]), TensorType::new(DType::F32, &[64, columns]));
-            let operands = [Operand { ty: &x, constant: false }, Operand { ty: &w, constant: true }];
+            let operand = |ty, constant| Operand { ty, constant, value: None };
+            let operands = [operand(&x, false), operand(&w, true)];
             node(&op, &operands, &y, &target) + traffic(y.bytes(), &target)
         };
         assert!(cost(3 * 384) < 3.0 * cost(384) - target.machine.launch_ns);

@@ -23,7 +23,6 @@ mod rows;
 mod solve;
 mod work;
 
-use crate::graph::cost::Operand;
 use crate::graph::egraph::network::{Choice, Facts, Network, Term};
 use crate::graph::fusion::Way;
 use crate::graph::price::{Application, Prices};
@@ -85,8 +84,7 @@ pub fn applications(network: &Network) -> impl Iterator<Item = Application<'_>> 
         let id = class.id;
         network.applications(id).filter_map(move |(op, children)| {
             let result = network.facts(id).types.first()?;
-            let operand = |&c: &Id| Operand { ty: network.ty(c), constant: network.is_constant(c) };
-            Some((op, children.iter().map(operand).collect(), result))
+            Some((op, children.iter().map(|&c| network.operand(c)).collect(), result))
         })
     };
     network.egraph.classes().flat_map(of_class)

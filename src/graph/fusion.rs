@@ -24,7 +24,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 pub use crate::graph::fusion::group::Slice;
 pub use join::{Join, Stored, Way, affine_reshape, before_reduction, is_view, joins, reads_through};
-pub use program::{program, scalar_constant};
+pub use program::{literals, program, scalar_constant};
 
 /// Placement of a node: its kernel.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]

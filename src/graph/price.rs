@@ -5,19 +5,33 @@
 //! operators are predicted once. Others have the estimates of [`cost`](crate::graph::cost).
 
 use crate::codegen::Target;
+use crate::expr::Literals;
 use crate::graph::cost::Operand;
 use crate::graph::define::define;
+use crate::graph::fusion::literals;
+use crate::graph::ir::{Graph, ValueId};
 use crate::graph::op::{Layout, Op};
 use crate::graph::rules::algorithm;
 use crate::graph::tensor_type::TensorType;
 use crate::poly::predict;
 use crate::poly::statement::Role;
+use crate::poly::tile::cache::Constants;
 use crate::runtime::threads::together;
 use rustc_hash::FxHashMap;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-type Key = (Op, Vec<(TensorType, bool)>);
+/// Part of the last cache that the constants of a network may fill and stay in it; transformed ones are larger. Unmeasured.
+const CONSTANTS_SHARE: f64 = 0.5;
+
+type Key = (Op, Vec<(TensorType, bool, Option<Literals>)>);
+
+/// Where the constants of a graph are when a kernel starts: few enough stay in the last cache from one run to the next.
+pub fn constants(graph: &Graph, target: &Target) -> Constants {
+    let bytes = (0..graph.values.len() as u32).filter_map(|v| graph.constant(ValueId(v))).map(|t| t.data.len());
+    let cached = bytes.sum::<usize>() as f64 <= target.machine.usable_bytes(2) * CONSTANTS_SHARE;
+    if cached { Constants::LastCache } else { Constants::Memory }
+}
 
 /// The prices of a target.
 pub struct Prices<'a> {
@@ -33,6 +47,7 @@ impl<'a> Prices<'a> {
     pub fn new<'b>(
         target: &'a Target,
         applications: impl Iterator<Item = Application<'b>>,
+        constants: Constants,
         threads: usize,
     ) -> Prices<'a> {
         let competing = applications.filter(|(op, operands, result)| competes(op, operands, result));
@@ -42,7 +57,7 @@ impl<'a> Prices<'a> {
         let (next, found) = (AtomicUsize::new(0), Mutex::new(FxHashMap::default()));
         together(threads.min(keys.len()), || {
             while let Some(key) = keys.get(next.fetch_add(1, Ordering::Relaxed)) {
-                let price = predict(key, target);
+                let price = predict(key, target, constants);
                 found.lock().unwrap_or_else(|e| e.into_inner()).insert(key.clone(), price);
             }
         });
@@ -68,16 +83,16 @@ impl<'a> Prices<'a> {
 }
 
 fn key(op: &Op, operands: &[Operand]) -> Key {
-    (op.clone(), operands.iter().map(|o| (o.ty.clone(), o.constant)).collect())
+    (op.clone(), operands.iter().map(|o| (o.ty.clone(), o.constant, o.value.and_then(literals))).collect())
 }
 
-fn predict((op, operands): &Key, target: &Target) -> Option<f64> {
+fn predict((op, operands): &Key, target: &Target, constants: Constants) -> Option<f64> {
     let types: Vec<TensorType> = operands.iter().map(|o| o.0.clone()).collect();
     let mut program = define(op, &types).ok()?;
-    for (tensor, _) in program.tensors.iter_mut().zip(operands).filter(|(_, operand)| operand.1) {
-        tensor.role = Role::Constant;
+    for (tensor, operand) in program.tensors.iter_mut().zip(operands).filter(|(_, operand)| operand.1) {
+        (tensor.role, tensor.literals) = (Role::Constant, operand.2.clone());
     }
-    predict::nanoseconds(&program, target).ok()
+    predict::nanoseconds(&program, target, constants).ok()
 }
 
 /// Returns true if another algorithm computes the same as this operator, or as a graph that it is a part of.
@@ -91,5 +106,60 @@ fn competes(op: &Op, operands: &[Operand], result: &TensorType) -> bool {
         Op::MatMul { .. } => operands[1].constant && operands[1].ty.shape.len() > 2,
         Op::WinogradInput { .. } | Op::WinogradOutput { .. } => true,
         _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::graph::builder::GraphBuilder;
+    use crate::graph::rules::toom_cook::{Transforms, numbers};
+    use crate::runtime::{DType, Tensor};
+
+    /// The price of the output transform of F(4x4, 3x3) over 14x14 tiles of 64 filters, its matrices known or not.
+    fn price(known: bool) -> f64 {
+        let rows = Transforms::new(4, 3).unwrap().output;
+        let values: Vec<f32> = numbers(&rows).into_iter().map(|v| v as f32).collect();
+        let matrix = Tensor::new(&[4, 6], &values);
+        let f32 = |shape: &[i64]| TensorType::new(DType::F32, shape);
+        let types = [f32(&[6, 6, 1, 14, 14, 64]), TensorType::of(&matrix), f32(&[1, 56, 56, 64])];
+        let matrix = Operand { ty: &types[1], constant: true, value: known.then_some(&matrix) };
+        let operands = vec![Operand { ty: &types[0], constant: false, value: None }, matrix, matrix];
+        let op = Op::WinogradOutput { size: vec![56, 56] };
+        let target = Target::all().remove(0);
+        let prices = Prices::new(&target, std::iter::once((&op, operands.clone(), &types[2])), Constants::Memory, 1);
+        assert_eq!(prices.predictions(), 1);
+        prices.price(&op, &operands, &types[2]).unwrap()
+    }
+
+    #[test]
+    fn what_is_known_of_matrices_is_part_of_the_price() {
+        let [known, unknown] = [true, false].map(|known| price(known));
+        assert!(1.3 * known < unknown, "{known} and {unknown} ns");
+    }
+    #[test]
+    fn constants_of_small_networks_are_cached() {
+        let product = |constants| {
+            let f32 = |shape: &[i64]| TensorType::new(DType::F32, shape);
+            let types = [f32(&[36, 4, 192]), f32(&[36, 192, 384]), f32(&[36, 4, 384])];
+            let operand = |i: usize| Operand { ty: &types[i], constant: i == 1, value: None };
+            let operands = vec![operand(0), operand(1)];
+            let op = Op::MatMul { transpose_a: false, transpose_b: false };
+            let target = Target::all().remove(0);
+            let prices = Prices::new(&target, std::iter::once((&op, operands.clone(), &types[2])), constants, 1);
+            prices.price(&op, &operands, &types[2]).unwrap()
+        };
+        let [cached, fetched] = [Constants::LastCache, Constants::Memory].map(product);
+        assert!(cached < fetched, "{cached} and {fetched} ns");
+        let target = Target::all().remove(0);
+        for (extent, expected) in [(256, Constants::LastCache), (4096, Constants::Memory)] {
+            let mut b = GraphBuilder::new("g");
+            let x = b.input("x", DType::F32, &[1, extent]);
+            let w = b.constant(Tensor::zeros(DType::F32, &[extent, extent]));
+            let y = b.matmul(x, w).unwrap();
+            b.output("y", y).unwrap();
+            let graph = b.build().unwrap();
+            assert_eq!(super::constants(&graph, &target), expected, "{extent}");
+        }
     }
 }

@@ -30,12 +30,18 @@ use crate::poly::sets::isl::Isl;
 use crate::poly::statement::StatementId;
 use crate::poly::tile::band::context::Bands;
 pub use crate::poly::tile::by_hand::{as_given, described};
+use crate::poly::tile::cache::Constants;
 use crate::poly::tile::plan::{Phase, Plan};
 use crate::poly::tile::report::{Tiled, TilingReport, instances, work};
 use crate::runtime::Result;
 
-/// Chooses tiles for every phase of `schedule`.
+/// Chooses tiles for every phase of `schedule`, for constants in memory.
 pub fn tile(scop: &Scop, schedule: &Schedule, target: &Target) -> Result<Tiled> {
+    tile_for(scop, schedule, target, Constants::Memory)
+}
+
+/// Chooses tiles for every phase of `schedule`.
+pub fn tile_for(scop: &Scop, schedule: &Schedule, target: &Target, constants: Constants) -> Result<Tiled> {
     let instructions = &instruction::table();
     let all: Vec<StatementId> = scop.ids().collect();
     let phases: Vec<(Vec<StatementId>, &Node)> = match &schedule.root {
@@ -46,7 +52,7 @@ pub fn tile(scop: &Scop, schedule: &Schedule, target: &Target) -> Result<Tiled> 
     let mut planned = vec![];
     for (statements, node) in phases {
         if is_tensor_expression(scop, &statements, node) {
-            let phase = Phase { scop, target, instructions, statements: &statements, held: &[] };
+            let phase = Phase { scop, target, instructions, statements: &statements, held: &[], constants };
             planned.extend(phase.plan_apart(node, &mut packings));
         } else {
             let plan = Bands { scop, target, statements: &statements, isl: Isl::default() }.plan(node);

@@ -6,6 +6,7 @@
 //! a rule replaced, which neither the matcher nor the extraction looks at.
 
 use crate::expr::{BinaryOp, UnaryOp};
+use crate::graph::cost::Operand;
 use crate::graph::infer::infer;
 use crate::graph::op::Op;
 use crate::graph::tensor_type::TensorType;
@@ -116,6 +117,8 @@ pub struct Network {
     /// Largest bound of the error of an algorithm that may take the place of the direct one, relative to the largest
     /// output that inputs of the same size can have.
     pub max_error: f64,
+    /// The last cache keeps the constants from one run to the next.
+    pub constants_cached: bool,
     /// E-nodes that a rule replaced, and their canonical forms: neither rules nor the extraction look at them.
     replaced: FxHashSet<Id>,
     replaced_forms: FxHashSet<Term>,
@@ -247,6 +250,11 @@ impl Network {
             Head::Constant(i) => Some(&self.egraph.analysis.constants[i as usize]),
             _ => None,
         })
+    }
+
+    /// A class as an operand, for its price.
+    pub fn operand(&self, id: Id) -> Operand<'_> {
+        Operand { ty: self.ty(id), constant: self.is_constant(id), value: self.value(id).map(|t| &**t) }
     }
 
     /// The value of an f32 constant of one element.

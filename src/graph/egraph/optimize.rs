@@ -9,10 +9,11 @@ use crate::graph::egraph::saturate::{Budget, Stop, saturate};
 use crate::graph::extract;
 use crate::graph::fusion::Placement;
 use crate::graph::ir::Graph;
-use crate::graph::price::Prices;
+use crate::graph::price::{self, Prices};
 use crate::graph::rules::algorithm::Algorithm;
 use crate::graph::rules::pattern::Rule;
 use crate::graph::rules::{self, constants};
+use crate::poly::tile::cache::Constants;
 use crate::runtime::error::unknown;
 use crate::runtime::{Error, Result};
 use egg::Id;
@@ -131,6 +132,8 @@ pub fn optimize(
         rewrites: options.stop_after.unwrap_or(usize::MAX),
     };
     loaded.network.max_error = max_error;
+    let constants = price::constants(graph, target);
+    loaded.network.constants_cached = constants == Constants::LastCache;
     let cleaning = saturate(&mut loaded.network, &used(rules::clean()), budget);
     budget.rewrites = budget.rewrites.saturating_sub(cleaning.rewrites());
     let mut growth = saturate(&mut loaded.network, &used(rules::with_algorithm(algorithm, block)), budget);
@@ -138,7 +141,7 @@ pub fn optimize(
     let saturate_ms = ms(start);
     let start = std::time::Instant::now();
     let roots: Vec<Id> = graph.outputs.iter().map(|v| loaded.class[v.0 as usize]).collect();
-    let prices = Prices::new(target, extract::applications(&loaded.network), threads);
+    let prices = Prices::new(target, extract::applications(&loaded.network), constants, threads);
     let (chosen, extraction) = extract::extract(&loaded.network, &roots, &prices, options.max_ilp_variables)?;
     let sources = first_nodes(graph, &loaded);
     let named = |class: Id| sources.get(&class).map(|&n| (n, graph.nodes[n as usize].name.as_str()));

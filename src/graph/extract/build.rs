@@ -186,8 +186,7 @@ fn candidate<'a>(
         _ => None,
     };
     let result = network.facts(class).types.first();
-    let operands: Vec<Operand> =
-        term.children.iter().map(|&c| Operand { ty: network.ty(c), constant: network.is_constant(c) }).collect();
+    let operands: Vec<Operand> = term.children.iter().map(|&c| network.operand(c)).collect();
     let (cost, write) = match (op, result) {
         // Between equal costs the smaller graph: an alias is not quite free.
         (Some(Op::Reshape { .. }), _) => (1.0, 0.0),

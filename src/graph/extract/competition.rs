@@ -187,8 +187,7 @@ impl<'a> Competition<'a> {
     fn time(&self, class: Id, term: &Term) -> f64 {
         let (network, target) = (self.network, self.prices.target());
         let Head::Op(op) = &term.head else { return 0.0 };
-        let operands: Vec<Operand> =
-            term.children.iter().map(|&c| Operand { ty: network.ty(c), constant: network.is_constant(c) }).collect();
+        let operands: Vec<Operand> = term.children.iter().map(|&c| network.operand(c)).collect();
         let result = network.ty(class);
         match self.prices.price(op, &operands, result) {
             Some(predicted) => target.machine.launch_ns + predicted,

@@ -19,6 +19,7 @@ use crate::graph::op::{Layout, Op, ReduceOp};
 use crate::graph::price::Prices;
 use crate::graph::rules;
 use crate::graph::rules::algorithm::Algorithm;
+use crate::poly::tile::cache::Constants;
 use crate::runtime::{DType, Tensor};
 
 fn at_least(terms: &[(usize, i32)], least: i32) -> Row {
@@ -133,8 +134,13 @@ fn largest(b: &mut GraphBuilder, x: ValueId, i: usize) -> ValueId {
 fn the_cuts_of_greedy_kernels_grow_with_the_graph() {
     let loaded = load(&chain(600, largest)).unwrap();
     let (network, target) = (&loaded.network, Target::avx512());
-    let problem =
-        Problem::new(network, &network.outputs, &Prices::new(&target, std::iter::empty(), 1), Terms::Current).unwrap();
+    let problem = Problem::new(
+        network,
+        &network.outputs,
+        &Prices::new(&target, std::iter::empty(), Constants::Memory, 1),
+        Terms::Current,
+    )
+    .unwrap();
     let mut rows = Rows::new(&problem);
     let before = rows.program.rows.len();
     greedy::solve(&problem, &mut rows).unwrap();
@@ -199,8 +205,13 @@ fn leaky_network(rules: Vec<rules::pattern::Rule>) -> Loaded {
 fn an_answer_with_more_multiply_adds_than_the_source_is_repaired() {
     let loaded = leaky_network(rules::clean());
     let (network, target) = (&loaded.network, Target::avx512());
-    let problem =
-        Problem::new(network, &network.outputs, &Prices::new(&target, std::iter::empty(), 1), Terms::Current).unwrap();
+    let problem = Problem::new(
+        network,
+        &network.outputs,
+        &Prices::new(&target, std::iter::empty(), Constants::Memory, 1),
+        Terms::Current,
+    )
+    .unwrap();
     let mut rows = Rows::new(&problem);
     let (greedy, _) = greedy::solve(&problem, &mut rows).unwrap();
     // Every class that a convolution can compute is computed by one.
@@ -225,7 +236,7 @@ fn the_source_graph_is_an_answer() {
     let (extraction, report) = from_source(
         network,
         &network.outputs,
-        &Prices::new(&target, std::iter::empty(), 1),
+        &Prices::new(&target, std::iter::empty(), Constants::Memory, 1),
         ExtractionReport::default(),
     )
     .unwrap();
@@ -238,8 +249,13 @@ fn the_source_graph_is_an_answer() {
 fn an_answer_with_a_cycle_is_mended() {
     let loaded = leaky_network(rules::all(None));
     let (network, target) = (&loaded.network, Target::avx512());
-    let problem =
-        Problem::new(network, &network.outputs, &Prices::new(&target, std::iter::empty(), 1), Terms::Current).unwrap();
+    let problem = Problem::new(
+        network,
+        &network.outputs,
+        &Prices::new(&target, std::iter::empty(), Constants::Memory, 1),
+        Terms::Current,
+    )
+    .unwrap();
     let mut rows = Rows::new(&problem);
     let (greedy, start) = greedy::solve(&problem, &mut rows).unwrap();
     let mut chosen = greedy.chosen.clone();
@@ -275,8 +291,13 @@ fn an_output_is_no_second_prologue_of_a_sum() {
     b.output("sum", sum).unwrap();
     let loaded = load(&b.build().unwrap()).unwrap();
     let (network, target) = (&loaded.network, Target::avx512());
-    let problem =
-        Problem::new(network, &network.outputs, &Prices::new(&target, std::iter::empty(), 1), Terms::Current).unwrap();
+    let problem = Problem::new(
+        network,
+        &network.outputs,
+        &Prices::new(&target, std::iter::empty(), Constants::Memory, 1),
+        Terms::Current,
+    )
+    .unwrap();
     let rows = Rows::new(&problem);
     let edge = |k: usize| rows.f[k];
     let before = |e: &Edge| e.join.way == Way::Before;
@@ -308,8 +329,13 @@ fn a_cycle_of_kernels_is_cut() {
     b.output("product", product).unwrap();
     let loaded = load(&b.build().unwrap()).unwrap();
     let (network, target) = (&loaded.network, Target::avx512());
-    let problem =
-        Problem::new(network, &network.outputs, &Prices::new(&target, std::iter::empty(), 1), Terms::Current).unwrap();
+    let problem = Problem::new(
+        network,
+        &network.outputs,
+        &Prices::new(&target, std::iter::empty(), Constants::Memory, 1),
+        Terms::Current,
+    )
+    .unwrap();
     let mut rows = Rows::new(&problem);
     let (_, mut apart) = greedy::solve(&problem, &mut rows).unwrap();
     rows.f.iter().for_each(|&f| apart[f] = false);
@@ -345,8 +371,13 @@ fn an_interrupted_search_keeps_its_repaired_answer() {
     let mut loaded = load(&b.build().unwrap()).unwrap();
     saturate(&mut loaded.network, &rules::clean(), Budget { iterations: 8, nodes: 4000, rewrites: usize::MAX });
     let (network, target) = (&loaded.network, Target::avx512());
-    let problem =
-        Problem::new(network, &network.outputs, &Prices::new(&target, std::iter::empty(), 1), Terms::Current).unwrap();
+    let problem = Problem::new(
+        network,
+        &network.outputs,
+        &Prices::new(&target, std::iter::empty(), Constants::Memory, 1),
+        Terms::Current,
+    )
+    .unwrap();
     let mut rows = Rows::new(&problem);
     let (greedy, mut start) = greedy::solve(&problem, &mut rows).unwrap();
     let fused = rows.program.total(&start);

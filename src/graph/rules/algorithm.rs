@@ -89,11 +89,12 @@ pub fn rules(algorithm: Algorithm) -> Vec<Rule> {
 
 /// The tiles that the rows try.
 const TILES: [i64; 3] = [2, 4, 6];
-/// Multiply-adds that take as long as one element of a tile's transform to compute and to move. Measured: 0.35 ns against
-/// 70 multiply-adds in a ns on one core with AVX-512.
-const TRANSFORM: f64 = 25.0;
-/// Multiply-adds that take as long as it takes to fetch one transformed weight from memory.
+/// Multiply-adds that take as long as one element of a tile's transform to compute and to move. Measured: 0.4 ns against
+/// 25 multiply-adds in a ns on one core with AVX2.
+const TRANSFORM: f64 = 10.0;
+/// Multiply-adds that take as long as it takes to fetch one transformed weight from memory, or from the last cache.
 const FETCH: f64 = 20.0;
+const FETCH_CACHED: f64 = 4.0;
 /// A tile is no candidate where its estimate exceeds the least one by this factor: the prices decide between the others.
 const HOPELESS: f64 = 1.4;
 
@@ -130,7 +131,8 @@ fn competing<const M: i64>(network: &mut Network, m: &Match) -> Option<Id> {
     let estimate_of = |m: i64| {
         let axes = transforms(window, *group, m, size)?;
         let exact = error_bound(&axes, channels) <= network.max_error;
-        exact.then(|| estimate(&axes, batch, size, channels, filters))
+        let fetch = if network.constants_cached { FETCH_CACHED } else { FETCH };
+        exact.then(|| estimate(&axes, batch, size, [channels, filters], fetch))
     };
     let least = TILES.into_iter().filter_map(estimate_of).fold(f64::INFINITY, f64::min);
     if estimate_of(M)? > HOPELESS * least { None } else { winograd::<M>(network, m) }
@@ -200,13 +202,13 @@ fn minimal_filtering(
 }
 
 /// Multiply-adds of an algorithm and what takes as long: transforms and weights.
-fn estimate(axes: &[Transforms], batch: i64, size: &[i64], channels: i64, filters: i64) -> f64 {
+fn estimate(axes: &[Transforms], batch: i64, size: &[i64], channels: [i64; 2], fetch: f64) -> f64 {
     let places: f64 = axes.iter().map(|t| t.input.len() as f64).product();
     let tiles = axes.iter().zip(size).map(|(t, &e)| (e as f64 / t.output.len() as f64).ceil());
     let tiles = tiles.product::<f64>() * batch as f64;
-    let (channels, filters) = (channels as f64, filters as f64);
+    let [channels, filters] = channels.map(|n| n as f64);
     let weights = channels * filters;
-    places * (tiles * (weights + TRANSFORM * (channels + filters)) + FETCH * weights)
+    places * (tiles * (weights + TRANSFORM * (channels + filters)) + fetch * weights)
 }
 
 /// A matrix as a constant, rounded once.

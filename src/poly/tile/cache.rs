@@ -28,10 +28,20 @@ pub struct TileLoop {
     pub tile: i64,
 }
 
+/// Where the constants of a kernel are when it starts.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Constants {
+    /// In memory: those of other kernels have taken their places in the caches.
+    Memory,
+    /// In the last cache, which has room for those of all kernels.
+    LastCache,
+}
+
 pub struct Traffic<'a> {
     pub references: &'a [Reference],
     /// Tensors that the second cache holds.
     pub held: &'a [BufferId],
+    pub constants: Constants,
     /// Reads from a packed, contiguous copy.
     pub packed: &'a [usize],
     pub axes: &'a [Axis],
@@ -46,6 +56,8 @@ pub struct Traffic<'a> {
     pub strided_sums: f64,
     /// Reduced iterators that may be cut into parts.
     pub divisible: &'a [Var],
+    /// A block is straight-line code: its reads do not wait for each other.
+    pub straight: bool,
     /// What the references touch, for the numbers of values of all axes that were asked for.
     pub known: RefCell<FxHashMap<Vec<i64>, Rc<Touched>>>,
 }
@@ -187,10 +199,11 @@ impl Traffic<'_> {
         (bytes, bytes / r.spread(extent, machine.line_bytes as i64))
     }
 
-    /// Takes off what a cache still holds of the kernel before: activations that fit it.
+    /// Takes off what a cache still holds of the kernel before: activations that fit it, and constants that the last one holds.
     fn forget_held(&self, order: &[TileLoop], inside: &[(f64, f64)], misses: &mut [Vec<f64>; 3]) {
         for (level, misses) in misses.iter_mut().enumerate().skip(1) {
-            for (i, r) in self.references.iter().enumerate().filter(|(_, r)| !r.constant) {
+            let kept = |r: &Reference| !r.constant || level == 2 && self.constants == Constants::LastCache;
+            for (i, r) in self.references.iter().enumerate().filter(|(_, r)| kept(r)) {
                 let fits = inside[i].1 <= self.target.machine.usable_bytes(level);
                 // A part of a reduction reads the accumulators too.
                 let visits = if r.access.is_none() && self.is_cut(order) { 2.0 } else { 1.0 };
@@ -263,15 +276,21 @@ impl Traffic<'_> {
         let total: f64 = (0..count).map(beyond).sum();
         let runs = runs.unwrap_or_else(|| single.clone());
         let late = |i: usize| {
+            if self.straight {
+                return 0.0;
+            }
             let lines = (runs[i] / machine.line_bytes as f64).min(machine.stream_lines);
             misses[1][i] / runs[i] * lines * if scattered[i] { machine.scattered_line_ns } else { machine.late_line_ns }
         };
         let exposed = |i: usize| {
             let ns = beyond(i);
             let busy = ns * uses[i].times + total - ns;
-            ns * (machine.memory_exposed * busy / self.compute_ns).min(1.0)
-                + late(i)
-                + machine.second_exposed * misses[0][i] / bandwidth[1]
+            let share = match self.straight {
+                // Transfers and arithmetic overlap as far as they take equally long.
+                true => (1.0 - self.compute_ns / total.max(f64::MIN_POSITIVE)).max(0.0),
+                false => (machine.memory_exposed * busy / self.compute_ns).min(1.0),
+            };
+            ns * share + late(i) + machine.second_exposed * misses[0][i] / bandwidth[1]
         };
         (0..count).map(exposed).sum::<f64>() + self.visits(order)
     }

@@ -6,7 +6,7 @@ use crate::poly::instruction::TensorInstruction;
 use crate::poly::schedule::{Node, Row};
 use crate::poly::scop::Scop;
 use crate::poly::statement::StatementId;
-use crate::poly::tile::cache::TileLoop;
+use crate::poly::tile::cache::{Constants, TileLoop};
 use crate::poly::tile::register_block::Block;
 use crate::poly::tile::report::PhaseReport;
 
@@ -17,6 +17,7 @@ pub struct Phase<'a> {
     pub statements: &'a [StatementId],
     /// Temporaries of which the second cache holds what an iteration of the loops around the phase needs.
     pub held: &'a [BufferId],
+    pub constants: Constants,
 }
 
 pub struct Plan {

@@ -271,9 +271,13 @@ impl Problem<'_> {
             }
         }
         let lanes = self.lanes();
-        let edge = |p: i64, rows: i64| match self.statement.reduce {
-            Some(_) => machine.edge_cycles(((p + lanes - 1) / lanes * rows) as f64),
-            None => 0.0,
+        let edge = |p: i64, rows: i64, straight: bool| {
+            let vectors = ((p + lanes - 1) / lanes * rows) as f64;
+            match self.statement.reduce {
+                Some(_) if straight => machine.vector_edge_cycles * vectors,
+                Some(_) => machine.edge_cycles(vectors),
+                None => 0.0,
+            }
         };
         let mut total = 0.0;
         let parts = |extent: i64, tile: i64| [(extent / tile, tile), (i64::from(extent % tile > 0), extent % tile)];
@@ -290,7 +294,8 @@ impl Problem<'_> {
                         let points =
                             [(v.iterator, pv)].into_iter().chain(unrolled.iter().map(|u| u.0.iterator).zip([p1, p2]));
                         let points: Vec<(Var, i64)> = points.collect();
-                        total += count * (steps * self.step(v, &points, packed) + edge(pv, p1 * p2));
+                        let straight = self.is_straight(&points);
+                        total += count * (steps * self.step(v, &points, packed) + edge(pv, p1 * p2, straight));
                     }
                 }
             }
@@ -331,6 +336,17 @@ impl Problem<'_> {
         (unrolled && operations as f64 * share <= self.target.machine.unrolled_operations as f64).then_some(share)
     }
 
+    /// The points of a block: those of the vector first, then those of the unrolled axes.
+    pub fn points(&self, block: &Block) -> Vec<(Var, i64)> {
+        block.vector.filter(|_| !block.lanes_reduced).into_iter().chain(block.unrolled.iter().copied()).collect()
+    }
+
+    /// Returns true if a block has no loop inside: all steps of its sum are unrolled with their literals, and the latency of
+    /// one block is hidden by the next ones.
+    pub fn is_straight(&self, points: &[(Var, i64)]) -> bool {
+        !points.is_empty() && self.references.iter().any(|r| self.remaining(r, points).is_some())
+    }
+
     /// Time of one reduction step of a block with these points, in cycles.
     fn step(&self, v: &Axis, points: &[(Var, i64)], packed: &[usize]) -> f64 {
         let machine = &self.target.machine;
@@ -339,6 +355,7 @@ impl Problem<'_> {
         let rows: i64 = points[1..].iter().map(|p| p.1).product();
         let reduces = self.statement.reduce.is_some();
         let steps: i64 = self.axes.iter().filter(|a| a.reduced).map(|a| a.extent).product();
+        let straight = self.is_straight(points);
         let mut work = self.operations * (vectors * rows) as f64;
         let mut loads = 0.0;
         let mut streamed = 0.0;
@@ -377,12 +394,12 @@ impl Problem<'_> {
         let parts = [
             work / machine.fma_per_cycle as f64,
             loads / machine.loads_per_cycle as f64,
-            if reduces { machine.fma_latency as f64 } else { 0.0 },
+            if reduces && !straight { machine.fma_latency as f64 } else { 0.0 },
         ];
         let longest = parts.iter().fold(0.0f64, |a, &b| a.max(b));
         longest
             + machine.port_overlap * (parts[0] + parts[1] - longest.min(parts[0] + parts[1]))
             + machine.stream_exposed * streamed * machine.clock_ghz / machine.bandwidth[1]
-            + machine.loop_cycles
+            + if straight { 0.0 } else { machine.loop_cycles }
     }
 }
