@@ -134,7 +134,7 @@ mod tests {
 
     #[test]
     fn what_is_known_of_matrices_is_part_of_the_price() {
-        let [known, unknown] = [true, false].map(|known| price(known));
+        let [known, unknown] = [true, false].map(price);
         assert!(1.3 * known < unknown, "{known} and {unknown} ns");
     }
     #[test]
