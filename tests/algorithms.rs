@@ -6,12 +6,15 @@ use tilewright::operators::{Layout, Op, Window};
 use tilewright::{Algorithm, DType, GraphBuilder, Model, Options, Tensor};
 
 /// A convolution over one batch in N, C, H, W.
+#[derive(Debug)]
 struct Layer {
     image: [i64; 4],
     filters: i64,
     kernel: [i64; 2],
     before: [i64; 2],
     after: [i64; 2],
+    dilation: [i64; 2],
+    groups: i64,
 }
 
 impl Layer {
@@ -20,43 +23,56 @@ impl Layer {
         let kernel = [[3, 3], [1, 3], [3, 1], [5, 5], [1, 7], [5, 3]][of(&[0, 0, 1, 2, 3, 4, 5]) as usize];
         let [before, after] = [0, 1].map(|_| kernel.map(|taps| of(&[0, taps / 2, taps - 1])));
         let image = [of(&[1, 1, 2]), of(&[8, 9, 16, 40]), of(&[7, 8, 11, 14, 21]), of(&[7, 9, 12, 14, 25])];
-        Layer { image, filters: of(&[8, 13, 16, 33]), kernel, before, after }
+        Layer { image, filters: of(&[8, 13, 16, 33]), kernel, before, after, dilation: [1; 2], groups: 1 }
+    }
+
+    /// A layer with dilations, groups or both.
+    fn in_parts(rng: &mut StdRng) -> Layer {
+        let mut of = |list: &[i64]| list[rng.random_range(0..list.len())];
+        let kernel = [[3, 3], [1, 3], [3, 1], [3, 5]][of(&[0, 0, 1, 2, 3]) as usize];
+        let (dilation, groups) = ([of(&[1, 2, 3]), of(&[1, 2, 5])], of(&[1, 2, 3]));
+        let pads = [0, 1].map(|d| dilation[d] * (kernel[d] - 1) / 2);
+        let [before, after] = [0, 1].map(|_| pads.map(|p| of(&[p, p, p + 1])));
+        let image = [of(&[1, 2]), groups * of(&[8, 9, 16]), of(&[11, 14, 23]), of(&[9, 16, 22])];
+        Layer { image, filters: groups * of(&[8, 11]), kernel, before, after, dilation, groups }
     }
 
     fn size(&self) -> [i64; 2] {
-        [0, 1].map(|d| self.image[2 + d] + self.before[d] + self.after[d] - self.kernel[d] + 1)
+        let reach = |d: usize| self.dilation[d] * (self.kernel[d] - 1);
+        [0, 1].map(|d| self.image[2 + d] + self.before[d] + self.after[d] - reach(d))
     }
 
     fn model(&self, weights: &[f32], bias: &[f32]) -> Model {
         let mut b = GraphBuilder::new("layer");
         let x = b.input("x", DType::F32, &self.image);
-        let shape = [self.filters, self.image[1], self.kernel[0], self.kernel[1]];
+        let shape = [self.filters, self.image[1] / self.groups, self.kernel[0], self.kernel[1]];
         let w = b.constant(Tensor::new(&shape, weights));
         let bias = b.constant(Tensor::new(&[self.filters], bias));
         let window = Window {
             kernel: self.kernel.to_vec(),
             stride: vec![1; 2],
-            dilation: vec![1; 2],
+            dilation: self.dilation.to_vec(),
             pad_before: self.before.to_vec(),
             pad_after: self.after.to_vec(),
         };
-        let y = b.op(Op::Conv { window, group: 1, layout: Layout::Nchw }, &[x, w, bias]).unwrap()[0];
+        let y = b.op(Op::Conv { window, group: self.groups, layout: Layout::Nchw }, &[x, w, bias]).unwrap()[0];
         b.output("y", y).unwrap();
         Model::from_graph(b.build().unwrap())
     }
 
     /// The result in double precision, and the largest one that inputs of this size can have.
     fn exact(&self, x: &[f32], weights: &[f32], bias: &[f32]) -> (Vec<f64>, f64) {
-        let [n, c, h, w] = self.image;
+        let [n, channels, h, w] = self.image;
+        let (c, filters) = (channels / self.groups, self.filters / self.groups);
         let ([r, s], [oh, ow]) = (self.kernel, self.size());
         let mut out = vec![];
         for (b, f) in (0..n).flat_map(|b| (0..self.filters).map(move |f| (b, f))) {
             for (i, j) in (0..oh).flat_map(|i| (0..ow).map(move |j| (i, j))) {
                 let mut sum = f64::from(bias[f as usize]);
                 for (k, u, v) in (0..c).flat_map(|k| (0..r).flat_map(move |u| (0..s).map(move |v| (k, u, v)))) {
-                    let (y, z) = (i + u - self.before[0], j + v - self.before[1]);
+                    let (y, z) = (i + u * self.dilation[0] - self.before[0], j + v * self.dilation[1] - self.before[1]);
                     if (0..h).contains(&y) && (0..w).contains(&z) {
-                        let at = ((b * c + k) * h + y) * w + z;
+                        let at = ((b * channels + f / filters * c + k) * h + y) * w + z;
                         sum += f64::from(x[at as usize]) * f64::from(weights[(((f * c + k) * r + u) * s + v) as usize]);
                     }
                 }
@@ -89,28 +105,40 @@ fn values(rng: &mut StdRng, count: i64, of: impl Fn(usize, f32) -> f32) -> Vec<f
     (0..count as usize).map(|i| of(i, rng.random_range(-1.0f32..1.0))).collect()
 }
 
-#[test]
-fn random_layers_are_within_their_bounds_in_every_tile() {
-    let mut rng = StdRng::seed_from_u64(11);
+/// Compares so many layers with double precision, in each tile in turn; returns how many are computed by minimal filtering.
+fn compare(rng: &mut StdRng, count: usize, layer: impl Fn(&mut StdRng) -> Layer) -> usize {
     let mut filtered = 0;
-    for case in 0..18 {
-        let layer = Layer::random(&mut rng);
-        let x = values(&mut rng, layer.image.iter().product(), |_, v| v);
-        let taps = layer.image[1] * layer.kernel[0] * layer.kernel[1];
-        let weights = values(&mut rng, layer.filters * taps, |_, v| v);
+    for case in 0..count {
+        let layer = layer(rng);
+        let x = values(rng, layer.image.iter().product(), |_, v| v);
+        let taps = layer.image[1] / layer.groups * layer.kernel[0] * layer.kernel[1];
+        let weights = values(rng, layer.filters * taps, |_, v| v);
         let algorithm = Algorithm::Winograd([2, 4, 6][case % 3]);
         let (error, bound) = error(&layer, algorithm, &x, &weights, 1 + case % 2);
-        let what = format!("{:?} by {:?}, {algorithm}: {error:e}", layer.image, layer.kernel);
+        let what = format!("{layer:?}, {algorithm}: {error:e}");
         filtered += usize::from(bound.is_some());
         assert!(error <= bound.unwrap_or(1e-6), "{what}, bound {bound:?}");
     }
+    filtered
+}
+
+#[test]
+fn random_layers_are_within_their_bounds_in_every_tile() {
+    let filtered = compare(&mut StdRng::seed_from_u64(11), 18, Layer::random);
+    assert!(filtered >= 12, "{filtered} of 18 layers");
+}
+
+#[test]
+fn layers_with_dilations_and_groups_are_within_their_bounds() {
+    let filtered = compare(&mut StdRng::seed_from_u64(13), 18, Layer::in_parts);
     assert!(filtered >= 12, "{filtered} of 18 layers");
 }
 
 #[test]
 fn offsets_cancelling_channels_and_subnormal_numbers_stay_within_the_bound() {
     let mut rng = StdRng::seed_from_u64(12);
-    let layer = Layer { image: [1, 64, 14, 13], filters: 16, kernel: [3, 3], before: [1, 1], after: [1, 1] };
+    let (before, after, dilation) = ([1, 1], [1, 1], [1, 1]);
+    let layer = Layer { image: [1, 64, 14, 13], filters: 16, kernel: [3, 3], before, after, dilation, groups: 1 };
     let (pixels, taps) = (14 * 13, 9);
     let plain = values(&mut rng, 16 * 64 * taps, |_, v| v);
     // Neighbouring channels have the same weights, and inputs of opposite sign.

@@ -34,9 +34,11 @@ pub fn define(op: &Op, inputs: &[TensorType]) -> Result<Program> {
         Op::Pool { kind, window, layout } => window::pool(&mut b, *kind, window, *layout),
         Op::Conv { window, group, layout } => window::conv(&mut b, window, *group, *layout),
         Op::ConvTranspose { window, group, layout, .. } => window::conv_transpose(&mut b, window, *group, *layout),
-        Op::WinogradInput { tile, pad, tiles } => tiles::winograd_input(&mut b, tile, pad, tiles),
+        Op::WinogradInput { tile, pad, tiles, dilation, group } => {
+            tiles::winograd_input(&mut b, &tiles::Tiling { tile, pad, tiles }, dilation, *group)
+        }
         Op::WinogradWeights => tiles::winograd_weights(&mut b),
-        Op::WinogradOutput { size } => tiles::winograd_output(&mut b, size),
+        Op::WinogradOutput { size, dilation, group } => tiles::winograd_output(&mut b, size, dilation, *group),
         _ if op.is_elementwise() => {
             let space = Space::over(&b.output.shape);
             let operands = (0..b.inputs.len()).map(|i| b.broadcast(i, &space)).collect();

@@ -14,8 +14,8 @@ use crate::graph::text::words::{Parsed, parts, tensor_type};
 use crate::runtime::DType;
 pub use attributes::{F32, Layout, PoolKind, ReduceOp, Window};
 use format::{
-    Attributes, ElementType, Flag, Format, Group, Key, KeyList, LayoutWord, List, Mnemonic, OutputPad, PoolKinds,
-    Ranges, Reduction, Scientific, Sides, Whole, Windows,
+    Attributes, Dilations, ElementType, Flag, Format, Group, Key, KeyList, LayoutWord, List, Mnemonic, OutputPad,
+    PoolKinds, Ranges, Reduction, Scientific, Sides, Whole, Windows,
 };
 use std::ops::RangeInclusive;
 use std::sync::LazyLock;
@@ -225,19 +225,25 @@ ops! {
 
     // ---- minimal filtering: a tensor and the matrix of each spatial axis (rows: results, columns: operands)
     /// x (NHWC), the input's matrices: overlapping tiles, each `tile` after the other, `tiles` of them along each axis, as
-    /// places.., N, tiles.., C.
-    WinogradInput { tile: Vec<i64>, pad: Vec<i64>, tiles: Vec<i64> } = "winograd_input", 2..=4, Reduction, NotElementwise,
-        [tile: KeyList("tile"), pad: KeyList("pad"), tiles: KeyList("tiles")],
+    /// places.., N, tiles.., C. The elements of a tile are `dilation` apart: N has the images of all phases, `n·dilation..`.
+    /// The last places have those of each group of channels, `place·group`; C are the channels of one.
+    WinogradInput { tile: Vec<i64>, pad: Vec<i64>, tiles: Vec<i64>, dilation: Vec<i64>, group: i64 } =
+        "winograd_input", 2..=4, Reduction, NotElementwise,
+        [tile: KeyList("tile"), pad: KeyList("pad"), tiles: KeyList("tiles"), dilation: Dilations("tile"), group: Group],
         ["winograd_input[tile=2,2 pad=1,0 tiles=3,2](f32[2,5,6,3], f32[4,4], f32[4,4])",
+         "winograd_input[tile=2,2 pad=2,3 tiles=2,1 dilation=2,3 group=2](f32[2,7,6,4], f32[4,4], f32[4,4])",
          "winograd_input[tile=1,3 pad=0,1 tiles=4,2](f32[1,4,6,5], f32[1,1], f32[5,5])"];
     /// Weights (F, C, taps..), the filter's matrices in f64: transformed in double precision and rounded once, as places, C,
     /// F, where the places of all axes are one dimension.
     WinogradWeights = "winograd_weights", 2..=4, Reduction, NotElementwise, [],
         ["winograd_weights(f32[3,2,3,3], f64[4,3], f64[6,3])", "winograd_weights(f32[2,3,1,3], f64[1,1], f64[4,3])"];
-    /// Products (places.., N, tiles.., F), the output's matrices: the tiles side by side as NHWC, cut to `size`.
-    WinogradOutput { size: Vec<i64> } = "winograd_output", 2..=4, ComplexOutFusable, NotElementwise,
-        [size: KeyList("size")],
+    /// Products (places.., N, tiles.., F), the output's matrices: the tiles side by side as NHWC, cut to `size`; with phases
+    /// and groups as the input's transform has them.
+    WinogradOutput { size: Vec<i64>, dilation: Vec<i64>, group: i64 } =
+        "winograd_output", 2..=4, ComplexOutFusable, NotElementwise,
+        [size: KeyList("size"), dilation: Dilations("size"), group: Group],
         ["winograd_output[size=5,4](f32[4,4,2,3,2,3], f32[2,4], f32[2,4])",
+         "winograd_output[size=7,5 dilation=2,3 group=2](f32[4,8,12,2,1,3], f32[2,4], f32[2,4])",
          "winograd_output[size=4,6](f32[1,5,1,4,2,5], f32[1,1], f32[3,5])"];
 
     // ---- opaque: a function of the runtime, by its name there

@@ -125,7 +125,7 @@ mod tests {
         let types = [f32(&[6, 6, 1, 14, 14, 64]), TensorType::of(&matrix), f32(&[1, 56, 56, 64])];
         let matrix = Operand { ty: &types[1], constant: true, value: known.then_some(&matrix) };
         let operands = vec![Operand { ty: &types[0], constant: false, value: None }, matrix, matrix];
-        let op = Op::WinogradOutput { size: vec![56, 56] };
+        let op = Op::WinogradOutput { size: vec![56, 56], dilation: vec![1, 1], group: 1 };
         let target = Target::all().remove(0);
         let prices = Prices::new(&target, std::iter::once((&op, operands.clone(), &types[2])), Constants::Memory, 1);
         assert_eq!(prices.predictions(), 1);

@@ -6,13 +6,56 @@
 use crate::expr::{Affine, BinaryOp, BufferId, Expr};
 use crate::graph::define::space::{Build, Space};
 use crate::runtime::DType;
-use std::slice::from_ref;
 
 const POSITION: [[&str; 3]; 3] = [["w", "", ""], ["h", "w", ""], ["d", "h", "w"]];
 const PLACE: [[&str; 3]; 3] = [["b", "", ""], ["a", "b", ""], ["z", "a", "b"]];
 
-/// `V[a.., n, t.., c] = Σ over k.. of P[a,k].. · x[n, m·t + k - pad.., c]` with tiles `m..`, numbers of tiles `t..`.
-pub(super) fn winograd_input(b: &mut Build, tile: &[i64], pad: &[i64], tiles: &[i64]) {
+/// Tiles of an image along each axis.
+pub(super) struct Tiling<'a> {
+    pub tile: &'a [i64],
+    pub pad: &'a [i64],
+    pub tiles: &'a [i64],
+}
+
+/// One axis of a stage of a transform: iterators over phases (where there are several), tiles or positions, and places.
+#[derive(Clone)]
+struct Along {
+    phase: Option<Affine>,
+    at: Affine,
+    place: Option<Affine>,
+}
+
+impl Along {
+    /// The subscripts of the axis in the result of a stage, with this place in it.
+    fn subscripts(&self, place: Option<Affine>) -> impl Iterator<Item = Affine> {
+        self.phase.clone().into_iter().chain([self.at.clone()]).chain(place)
+    }
+
+    /// Element `k` of the tile, among elements `dilation` apart.
+    fn element(&self, tile: i64, dilation: i64, k: &Affine) -> Affine {
+        let element = self.at.scale(tile).add_scaled(k, 1).scale(dilation);
+        self.phase.iter().fold(element, |e, phase| e.add_scaled(phase, 1))
+    }
+}
+
+/// The phases of the axes and the image as one subscript.
+fn image_of_phase(n: &Affine, along: &[Along], dilation: &[i64]) -> Affine {
+    along.iter().zip(dilation).fold(n.clone(), |n, (axis, &d)| {
+        let n = n.scale(d);
+        axis.phase.iter().fold(n, |n, phase| n.add_scaled(phase, 1))
+    })
+}
+
+/// The iterator over the phases of an axis that has several.
+fn phase(space: &mut Space, name: &str, dilation: i64) -> Option<Affine> {
+    (dilation > 1).then(|| space.iterator(format!("p{name}"), dilation))
+}
+
+/// `V[a.., n, t.., c] = Σ over k.. of P[a,k].. · x[n, m·t + k - pad.., c]` with tiles `m..`, numbers of tiles `t..`. With
+/// dilations the positions are `d·(m·t + k) + p - pad` for each phase p, and n is `n·d + p`; with groups g the last place is
+/// `a·groups + g` and the channel of x `g·C + c`.
+pub(super) fn winograd_input(b: &mut Build, tiling: &Tiling, dilation: &[i64], group: i64) {
+    let Tiling { tile, pad, tiles } = tiling;
     let dims = tile.len();
     let image = b.inputs[0].shape.clone();
     let alpha: Vec<i64> = (0..dims).map(|d| b.inputs[1 + d].shape[1]).collect();
@@ -23,24 +66,41 @@ pub(super) fn winograd_input(b: &mut Build, tile: &[i64], pad: &[i64], tiles: &[
         let is_done = |e: usize| axes[..stage].contains(&e);
         let mut space = Space::new();
         let mut places: Vec<Affine> = vec![Affine::constant(0); dims];
+        let mut g = Affine::constant(0);
         if result {
             (0..dims).for_each(|e| places[e] = space.iterator(PLACE[dims - 1][e], alpha[e]));
+            if group > 1 {
+                g = space.iterator("g", group);
+            }
         }
         let n = space.iterator("n", image[0]);
         // The tile along an axis, or the position where that is transformed later; padding is part of the first tile.
-        let mut at = vec![];
+        let mut along: Vec<Along> = vec![];
         for e in 0..dims {
             let later = !result && axes[stage + 1..].contains(&e);
             let name = POSITION[dims - 1][e];
-            let covered = tile[e] * (tiles[e] - 1) + alpha[e];
-            at.push(if later { space.iterator(name, covered) } else { space.iterator(format!("t{name}"), tiles[e]) });
-            if !result && (is_done(e) || e == d) {
-                places[e] = space.iterator(PLACE[dims - 1][e], alpha[e]);
-            }
+            let covered = dilation[e] * (tile[e] * (tiles[e] - 1) + alpha[e]);
+            let phase = if later { None } else { phase(&mut space, name, dilation[e]) };
+            let at = if later { space.iterator(name, covered) } else { space.iterator(format!("t{name}"), tiles[e]) };
+            let placed = !result && (is_done(e) || e == d);
+            let place = placed.then(|| space.iterator(PLACE[dims - 1][e], alpha[e]));
+            places[e] = place.clone().unwrap_or(places[e].clone());
+            along.push(Along { phase, at, place });
         }
-        let c = space.iterator("c", image[dims + 1]);
+        let channels = if result { image[dims + 1] / group } else { image[dims + 1] };
+        let c = space.iterator("c", channels);
         let write = match result {
-            true => [&places[..], from_ref(&n), &at, from_ref(&c)].concat(),
+            true => {
+                let mut place = places.clone();
+                place[dims - 1] = place[dims - 1].scale(group).add_scaled(&g, 1);
+                let tiles = along.iter().map(|a| a.at.clone());
+                place
+                    .into_iter()
+                    .chain([image_of_phase(&n, &along, dilation)])
+                    .chain(tiles)
+                    .chain([c.clone()])
+                    .collect()
+            }
             false => space.subscripts(),
         };
         let target = match result {
@@ -49,21 +109,25 @@ pub(super) fn winograd_input(b: &mut Build, tile: &[i64], pad: &[i64], tiles: &[
         };
         space.reduced();
         let k = space.iterator("k", alpha[d]);
-        let position = |e: usize| if e == d { at[e].scale(tile[e]).add_scaled(&k, 1) } else { at[e].clone() };
+        let position = |e: usize| if e == d { along[e].element(tile[e], dilation[e], &k) } else { along[e].at.clone() };
         let mut index = vec![n];
         let mut conditions = vec![];
         for e in 0..dims {
             match from {
                 None => {
-                    let position = position(e).offset(-pad[e]);
+                    let position = match alpha[e] {
+                        1 => along[e].element(tile[e], dilation[e], &Affine::constant(0)),
+                        _ => position(e).offset(-pad[e]),
+                    };
                     conditions.extend(space.inside(&position, image[1 + e]));
                     index.push(position);
                 }
-                Some(_) if is_done(e) => index.extend([at[e].clone(), places[e].clone()]),
+                Some(_) if is_done(e) => index.extend(along[e].subscripts(Some(places[e].clone()))),
+                Some(_) if alpha[e] == 1 => index.extend(along[e].subscripts(None)),
                 Some(_) => index.push(position(e)),
             }
         }
-        index.push(c);
+        index.push(g.scale(channels).add_scaled(&c, 1));
         let matrix = Expr::load(b.input(1 + d), vec![places[d].clone(), k]);
         let body = matrix * Expr::load(from.unwrap_or(b.input(0)), index);
         b.define(target, space, write, Some(BinaryOp::Add), conditions, body);
@@ -113,43 +177,60 @@ pub(super) fn winograd_weights(b: &mut Build) {
     }
 }
 
-/// `y[n, m·t + i.., f] = Σ over k.. of A[i,k].. · M[k.., n, t.., f]`.
-pub(super) fn winograd_output(b: &mut Build, size: &[i64]) {
+/// `y[n, m·t + i.., f] = Σ over k.. of A[i,k].. · M[k.., n, t.., f]`; with dilations and groups as [`winograd_input`] has
+/// them, `y[n, d·(m·t + i) + p.., g·F + f]`.
+pub(super) fn winograd_output(b: &mut Build, size: &[i64], dilation: &[i64], group: i64) {
     let dims = size.len();
     let products = b.inputs[0].shape.clone();
-    let (alpha, batch, tiles) = (&products[..dims], products[dims], &products[dims + 1..2 * dims + 1]);
+    let tiles = &products[dims + 1..2 * dims + 1];
+    let alpha: Vec<i64> = (0..dims).map(|d| b.inputs[1 + d].shape[1]).collect();
     let tile: Vec<i64> = (0..dims).map(|d| b.inputs[1 + d].shape[0]).collect();
-    let covered: Vec<i64> = (0..dims).map(|d| tiles[d] * tile[d]).collect();
-    let uncut = [&[batch], &covered[..], &products[2 * dims + 1..]].concat();
+    let covered: Vec<i64> = (0..dims).map(|d| dilation[d] * tiles[d] * tile[d]).collect();
+    let (batch, filters) = (b.output.shape[0], products[2 * dims + 1]);
+    let uncut = [&[batch], &covered[..], &[group * filters]].concat();
     let axes: Vec<usize> = (0..dims).filter(|&d| alpha[d] > 1).collect();
     let mut from: Option<BufferId> = None;
     for (stage, &d) in axes.iter().enumerate() {
         let result = stage + 1 == axes.len();
         let mut space = Space::new();
         let n = space.iterator("n", batch);
-        let (mut at, mut places) = (vec![], vec![]);
+        let mut along: Vec<Along> = vec![];
         for e in 0..dims {
-            at.push(space.iterator(format!("t{}", POSITION[dims - 1][e]), tiles[e]));
+            let name = POSITION[dims - 1][e];
+            let phase = phase(&mut space, name, dilation[e]);
+            let at = space.iterator(format!("t{name}"), tiles[e]);
             let extent = if axes[stage + 1..].contains(&e) { alpha[e] } else { tile[e] };
             let only = result && extent == 1;
-            places.push(if only { Affine::constant(0) } else { space.iterator(PLACE[dims - 1][e], extent) });
+            let place = (!only).then(|| space.iterator(PLACE[dims - 1][e], extent));
+            along.push(Along { phase, at, place });
         }
-        let f = space.iterator("f", products[2 * dims + 1]);
+        let g = (group > 1).then(|| space.iterator("g", group));
+        let f = space.iterator("f", filters);
+        let place_of = |e: usize| along[e].place.clone().unwrap_or(Affine::constant(0));
         let (target, write) = if result {
-            let to: Vec<Affine> = (0..dims).map(|e| at[e].scale(tile[e]).add_scaled(&places[e], 1)).collect();
-            let target = if covered == size { b.target() } else { b.temporary("uncut", &uncut) };
-            (target, [from_ref(&n), &to[..], from_ref(&f)].concat())
+            let to = (0..dims).map(|e| along[e].element(tile[e], dilation[e], &place_of(e)));
+            let filter = g.iter().fold(f.clone(), |f, g| f.add_scaled(g, filters));
+            let write = [n.clone()].into_iter().chain(to).chain([filter]).collect();
+            (if covered == size { b.target() } else { b.temporary("uncut", &uncut) }, write)
         } else {
             (b.temporary("s", &extents(&space)), space.subscripts())
         };
         space.reduced();
         let k = space.iterator("k", alpha[d]);
-        let place = |e: usize| if e == d { k.clone() } else { places[e].clone() };
+        let place = |e: usize| if e == d { k.clone() } else { place_of(e) };
         let index: Vec<Affine> = match from {
-            None => (0..dims).map(place).chain([n]).chain(at).chain([f]).collect(),
-            Some(_) => [n].into_iter().chain((0..dims).flat_map(|e| [at[e].clone(), place(e)])).chain([f]).collect(),
+            None => {
+                let mut places: Vec<Affine> = (0..dims).map(place).collect();
+                places[dims - 1] = g.iter().fold(places[dims - 1].scale(group), |p, g| p.add_scaled(g, 1));
+                let tiles = along.iter().map(|a| a.at.clone());
+                places.into_iter().chain([image_of_phase(&n, &along, dilation)]).chain(tiles).chain([f]).collect()
+            }
+            Some(_) => {
+                let subscripts = (0..dims).flat_map(|e| along[e].subscripts(Some(place(e))));
+                [n].into_iter().chain(subscripts).chain(g).chain([f]).collect()
+            }
         };
-        let matrix = Expr::load(b.input(1 + d), vec![places[d].clone(), k.clone()]);
+        let matrix = Expr::load(b.input(1 + d), vec![place_of(d), k.clone()]);
         let body = matrix * Expr::load(from.unwrap_or(b.input(0)), index);
         b.define(target, space, write, Some(BinaryOp::Add), vec![], body);
         from = Some(target);

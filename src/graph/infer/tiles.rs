@@ -20,23 +20,50 @@ fn matrices_of<'a>(inputs: &[&'a TensorType], dims: usize) -> Checked<Vec<&'a [i
     Ok(shapes)
 }
 
-pub(super) fn winograd_input(inputs: &[&TensorType], tile: &[i64], pad: &[i64], tiles: &[i64]) -> Checked<TensorType> {
+/// Tiles of an image along each axis.
+pub(super) struct Tiling<'a> {
+    pub tile: &'a [i64],
+    pub pad: &'a [i64],
+    pub tiles: &'a [i64],
+}
+
+/// Phases of the image and groups of its channels.
+pub(super) struct Parts<'a> {
+    pub dilation: &'a [i64],
+    pub group: i64,
+}
+
+impl Parts<'_> {
+    /// The number of phases of an image with so many axes.
+    fn phases(&self, dims: usize) -> Checked<i64> {
+        ensure(self.dilation.len() == dims && self.group > 0, || "one dilation for each axis, and groups".into())?;
+        let phases = self.dilation.iter().try_fold(1i64, |n, &d| n.checked_mul(d).filter(|_| d > 0));
+        phases.ok_or("the dilations are not positive, or too large".into())
+    }
+}
+
+pub(super) fn winograd_input(inputs: &[&TensorType], tiling: &Tiling, parts: &Parts) -> Checked<TensorType> {
+    let Tiling { tile, pad, tiles } = tiling;
     let (x, dims) = (inputs[0], tile.len());
+    let phases = parts.phases(dims)?;
     let matrices = axis_matrices(inputs, dims)?;
     ensure(x.shape.len() == dims + 2, || "the image has another number of axes".into())?;
     let lists = [pad, tiles].iter().all(|l| l.len() == dims);
-    ensure(lists && tile.iter().chain(tiles).all(|&e| e > 0), || "one tile for each axis".into())?;
+    ensure(lists && tile.iter().chain(*tiles).all(|&e| e > 0), || "one tile for each axis".into())?;
     ensure(matrices.iter().all(|s| s[0] == s[1]), || "a transform of the input is not square".into())?;
     for d in 0..dims {
         let covered = tile[d].checked_mul(tiles[d] - 1).and_then(|e| e.checked_add(matrices[d][1]));
+        let covered = covered.and_then(|e| e.checked_mul(parts.dilation[d]));
         let reached = covered.ok_or("the tiles are too large")?.checked_sub(pad[d]).ok_or("too much padding")?;
         // Only along an axis that is transformed may a tile lie beyond the image.
         let whole = pad[d] == 0 && reached <= x.shape[1 + d];
         ensure(matrices[d][1] > 1 || whole, || "padding along an axis without a transform".into())?;
     }
-    let places = matrices.iter().map(|s| s[0]);
-    let shape = places.chain([x.shape[0]]).chain(tiles.iter().copied()).chain([x.shape[dims + 1]]);
-    shaped(x, shape.collect())
+    ensure(x.shape[dims + 1] % parts.group == 0, || "the groups do not divide the channels".into())?;
+    let mut places: Vec<i64> = matrices.iter().map(|s| s[0]).collect();
+    places[dims - 1] = places[dims - 1].checked_mul(parts.group).ok_or("there are too many groups")?;
+    let images = x.shape[0].checked_mul(phases).ok_or("there are too many phases")?;
+    shaped(x, [&places[..], &[images], tiles, &[x.shape[dims + 1] / parts.group]].concat())
 }
 
 pub(super) fn winograd_weights(inputs: &[&TensorType]) -> Checked<TensorType> {
@@ -55,15 +82,20 @@ pub(super) fn winograd_weights(inputs: &[&TensorType]) -> Checked<TensorType> {
     shaped(w, vec![places, w.shape[1], w.shape[0]])
 }
 
-pub(super) fn winograd_output(inputs: &[&TensorType], size: &[i64]) -> Checked<TensorType> {
+pub(super) fn winograd_output(inputs: &[&TensorType], size: &[i64], parts: &Parts) -> Checked<TensorType> {
     let (x, dims) = (inputs[0], size.len());
+    let phases = parts.phases(dims)?;
     let matrices = axis_matrices(inputs, dims)?;
     ensure(x.shape.len() == 2 * dims + 2, || "the products have another number of axes".into())?;
     for d in 0..dims {
-        ensure(x.shape[d] == matrices[d][1], || "a transform has another number of places".into())?;
-        let reached = x.shape[dims + 1 + d].checked_mul(matrices[d][0]).ok_or("the tiles are too large")?;
+        let groups = if d + 1 == dims { parts.group } else { 1 };
+        let places = matrices[d][1].checked_mul(groups);
+        ensure(places == Some(x.shape[d]), || "a transform has another number of places".into())?;
+        let reached = x.shape[dims + 1 + d].checked_mul(matrices[d][0]);
+        let reached = reached.and_then(|e| e.checked_mul(parts.dilation[d])).ok_or("the tiles are too large")?;
         ensure(0 < size[d] && size[d] <= reached, || "the tiles do not cover the result".into())?;
     }
-    let shape = [x.shape[dims]].into_iter().chain(size.iter().copied()).chain([x.shape[2 * dims + 1]]);
-    shaped(x, shape.collect())
+    ensure(x.shape[dims] % phases == 0, || "some image lacks a phase".into())?;
+    let filters = x.shape[2 * dims + 1].checked_mul(parts.group).ok_or("there are too many groups")?;
+    shaped(x, [&[x.shape[dims] / phases], size, &[filters]].concat())
 }

@@ -282,6 +282,21 @@ impl Format<Window> for Windows {
     }
 }
 
+/// `dilation=2,1`; left out where it is 1 for each element of the named list.
+pub struct Dilations(pub &'static str);
+
+impl Format<Vec<i64>> for Dilations {
+    fn print(&self, value: &Vec<i64>) -> Option<String> {
+        value.iter().any(|&d| d != 1).then(|| format!("dilation={}", joined(value, ",")))
+    }
+    fn parse(&self, attributes: &Attributes) -> Parsed<Vec<i64>> {
+        match attributes.value("dilation") {
+            Some(dilation) => numbers(dilation, ","),
+            None => Ok(vec![1; numbers::<i64>(attributes.required(self.0)?, ",")?.len()]),
+        }
+    }
+}
+
 /// `output_pad=1x0`; left out where it is 0 in each dimension of the window.
 pub struct OutputPad;
 

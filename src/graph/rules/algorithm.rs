@@ -103,18 +103,22 @@ const LEAST_CHANNELS: i64 = 8;
 
 /// Returns true if the convolution is one of those that have a fast algorithm: with enough channels, and transforms.
 pub fn is_considered(window: &Window, group: i64, weights: &[i64], out: &[i64]) -> bool {
-    weights[0].min(weights[1]) >= LEAST_CHANNELS && transforms(window, group, 2, out).is_some()
+    (weights[0] / group).min(weights[1]) >= LEAST_CHANNELS && transforms(window, 2, out).is_some()
 }
 
-/// The transforms of a convolution along each axis, in tiles of `m` outputs; `None` where it has none: strides,
-/// dilations, groups, windows of one tap.
-pub fn transforms(window: &Window, group: i64, m: i64, out: &[i64]) -> Option<Vec<Transforms>> {
-    let plain = window.stride.iter().chain(&window.dilation).all(|&e| e == 1) && group == 1;
+/// The transforms of a convolution along each axis, in tiles of `m` outputs; `None` where it has none: strides, windows of
+/// one tap.
+pub fn transforms(window: &Window, m: i64, out: &[i64]) -> Option<Vec<Transforms>> {
     let taps = &window.kernel;
-    if !plain || taps.iter().all(|&r| r == 1) || taps.iter().any(|r| ![1, 3, 5, 7].contains(r)) {
+    if window.stride.iter().any(|&s| s != 1)
+        || taps.iter().all(|&r| r == 1)
+        || taps.iter().any(|r| ![1, 3, 5, 7].contains(r))
+    {
         return None;
     }
-    let axes = taps.iter().zip(out).map(|(&r, &extent)| match r {
+    let phases = phases(window);
+    let extents = out.iter().zip(&phases).map(|(&extent, d)| (extent + d - 1) / d);
+    let axes = taps.iter().zip(extents).map(|(&r, extent)| match r {
         1 => Transforms::new(1, 1),
         // A larger tile than the smallest one has to fit.
         r => Some(m).filter(|&m| m == 2 || m <= extent + 1).and_then(|m| Transforms::new(m, r)),
@@ -122,17 +126,24 @@ pub fn transforms(window: &Window, group: i64, m: i64, out: &[i64]) -> Option<Ve
     axes.collect()
 }
 
+/// The number of phases along each axis: outputs that are dilated taps apart have no input in common with the others.
+fn phases(window: &Window) -> Vec<i64> {
+    window.kernel.iter().zip(&window.dilation).map(|(&taps, &d)| if taps == 1 { 1 } else { d }).collect()
+}
+
 /// As [`winograd`], where no other tile is estimated to be far better.
 fn competing<const M: i64>(network: &mut Network, m: &Match) -> Option<Id> {
     let (Op::Conv { window, group, layout: Layout::Nhwc }, operands) = m.application('c') else { return None };
     let out = network.shape(m.class);
-    let (batch, channels) = (out[0], *network.shape(operands[0]).last()?);
-    let (size, filters) = (&out[1..out.len() - 1], *out.last()?);
+    let (size, phases) = (&out[1..out.len() - 1], phases(window));
+    let [channels, filters] = [network.shape(operands[0]).last()?, out.last()?].map(|n| n / group);
+    let images = out[0] * group * phases.iter().product::<i64>();
     let estimate_of = |m: i64| {
-        let axes = transforms(window, *group, m, size)?;
+        let axes = transforms(window, m, size)?;
         let exact = error_bound(&axes, channels) <= network.max_error;
         let fetch = if network.constants_cached { FETCH_CACHED } else { FETCH };
-        exact.then(|| estimate(&axes, batch, size, [channels, filters], fetch))
+        let tiles = images * tiles(&axes, size, &phases).iter().product::<i64>();
+        exact.then(|| estimate(&axes, tiles, [channels, filters], fetch * *group as f64))
     };
     let least = TILES.into_iter().filter_map(estimate_of).fold(f64::INFINITY, f64::min);
     if estimate_of(M)? > HOPELESS * least { None } else { winograd::<M>(network, m) }
@@ -169,43 +180,53 @@ fn minimal_filtering(
     let (x, w) = (operands[0], operands[1]);
     let ty = network.ty(x);
     let dims = window.kernel.len();
-    let (batch, filters, size) = (out[0], out[dims + 1], &out[1..=dims]);
-    let channels = ty.shape[dims + 1];
+    let size = &out[1..=dims];
+    let [channels, filters] = [ty.shape[dims + 1], out[dims + 1]].map(|n| n / group);
     if ty.dtype != DType::F32 || !network.is_constant(w) || channels.min(filters) < LEAST_CHANNELS {
         return None;
     }
-    let axes = transforms(window, group, m, size)?;
+    let axes = transforms(window, m, size)?;
     if error_bound(&axes, channels) > network.max_error {
         return None;
     }
     let tile: Vec<i64> = axes.iter().map(|t| t.output.len() as i64).collect();
-    let places: Vec<i64> = axes.iter().map(|t| t.input.len() as i64).collect();
-    let tiles: Vec<i64> = size.iter().zip(&tile).map(|(e, m)| (e + m - 1) / m).collect();
+    let mut places: Vec<i64> = axes.iter().map(|t| t.input.len() as i64).collect();
+    places[dims - 1] *= group;
+    let dilation = phases(window);
+    let tiles = tiles(&axes, size, &dilation);
     let products: i64 = places.iter().product();
-    let positions = batch * tiles.iter().product::<i64>();
+    let images = out[0] * dilation.iter().product::<i64>();
+    let positions = images * tiles.iter().product::<i64>();
     let of = |network: &mut Network, pick: fn(&Transforms) -> &Vec<Vec<num_rational::Ratio<i64>>>| -> Vec<Id> {
         axes.iter().map(|t| matrix(network, pick(t))).collect()
     };
     let matrices = of(network, |t| &t.input);
-    let op = Op::WinogradInput { tile, pad: window.pad_before.clone(), tiles: tiles.clone() };
+    let (pad, numbers) = (window.pad_before.clone(), tiles.clone());
+    let op = Op::WinogradInput { tile, pad, tiles: numbers, dilation: dilation.clone(), group };
     let image = network.op(op, &[&[x], &matrices[..]].concat())?;
     let image = network.reshape(image, &[products, positions, channels])?;
-    let weights = transformed_weights(network, w, &axes)?;
+    let weights = transformed_weights(network, w, &axes, group)?;
     let product = network.op(Op::MatMul { transpose_a: false, transpose_b: false }, &[image, weights])?;
-    let product = network.reshape(product, &[&places[..], &[batch], &tiles, &[filters]].concat())?;
+    let product = network.reshape(product, &[&places[..], &[images], &tiles, &[filters]].concat())?;
     let matrices = of(network, |t| &t.output);
-    let result = network.op(Op::WinogradOutput { size: size.to_vec() }, &[&[product], &matrices[..]].concat())?;
+    let op = Op::WinogradOutput { size: size.to_vec(), dilation, group };
+    let result = network.op(op, &[&[product], &matrices[..]].concat())?;
     match operands.get(2) {
         Some(&bias) => network.binary(BinaryOp::Add, result, bias),
         None => Some(result),
     }
 }
 
-/// Multiply-adds of an algorithm and what takes as long: transforms and weights.
-fn estimate(axes: &[Transforms], batch: i64, size: &[i64], channels: [i64; 2], fetch: f64) -> f64 {
+/// The number of tiles along each axis of one phase.
+fn tiles(axes: &[Transforms], size: &[i64], phases: &[i64]) -> Vec<i64> {
+    let ceil = |a: i64, b: i64| (a + b - 1) / b;
+    axes.iter().zip(size).zip(phases).map(|((t, &e), &d)| ceil(ceil(e, d), t.output.len() as i64)).collect()
+}
+
+/// Multiply-adds of an algorithm and what takes as long: transforms of so many tiles, and weights.
+fn estimate(axes: &[Transforms], tiles: i64, channels: [i64; 2], fetch: f64) -> f64 {
     let places: f64 = axes.iter().map(|t| t.input.len() as f64).product();
-    let tiles = axes.iter().zip(size).map(|(t, &e)| (e as f64 / t.output.len() as f64).ceil());
-    let tiles = tiles.product::<f64>() * batch as f64;
+    let tiles = tiles as f64;
     let [channels, filters] = channels.map(|n| n as f64);
     let weights = channels * filters;
     places * (tiles * (weights + TRANSFORM * (channels + filters)) + fetch * weights)
@@ -217,12 +238,20 @@ fn matrix(network: &mut Network, rows: &[Vec<num_rational::Ratio<i64>>]) -> Id {
     network.constant(Arc::new(Tensor::new(&[rows.len() as i64, rows[0].len() as i64], &values)))
 }
 
-/// The weights (F, C, taps..) as places, C, F: `G g Gᵀ` along the axes, in double precision.
-fn transformed_weights(network: &mut Network, w: Id, axes: &[Transforms]) -> Option<Id> {
+/// The weights (F, C, taps..) as places, C, F: `G g Gᵀ` along the axes, in double precision; places and groups are one
+/// dimension, and F the filters of one group.
+fn transformed_weights(network: &mut Network, w: Id, axes: &[Transforms], group: i64) -> Option<Id> {
     let mut operands = vec![w];
     for t in axes {
         let (rows, taps) = (t.filter.len() as i64, t.filter[0].len() as i64);
         operands.push(network.constant(Arc::new(Tensor::new(&[rows, taps], &numbers(&t.filter)))));
     }
-    network.op(Op::WinogradWeights, &operands)
+    let all = network.op(Op::WinogradWeights, &operands)?;
+    if group == 1 {
+        return Some(all);
+    }
+    let [places, channels, filters] = network.shape(all)[..] else { return None };
+    let split = network.reshape(all, &[places, channels, group, filters / group])?;
+    let turned = network.transpose(split, &[0, 2, 1, 3])?;
+    network.reshape(turned, &[places * group, channels, filters / group])
 }
