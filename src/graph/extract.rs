@@ -34,7 +34,7 @@ use problem::Problem;
 use rows::Rows;
 use std::collections::BTreeMap;
 
-pub use competition::{AlgorithmReport, LayerReport, Timed};
+pub use competition::{AlgorithmReport, LayerReport, Timed, slower};
 pub use program::How;
 pub use report::{ExtractionReport, Outcome};
 

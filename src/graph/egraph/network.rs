@@ -158,13 +158,19 @@ impl Network {
 
     /// Returns true if no rule replaced the e-node.
     pub fn is_current(&self, term: &Term) -> bool {
-        self.replaced.is_empty() || !self.replaced_forms.contains(&self.canonical(term))
+        self.replaced_forms.is_empty() || !self.replaced_forms.contains(&self.canonical(term))
     }
 
     /// Marks an e-node as replaced by an equal or better one of its class.
     pub fn replace(&mut self, id: Id) {
         let form = self.canonical(self.egraph.id_to_node(id));
         self.replaced.insert(id);
+        self.replaced_forms.insert(form);
+    }
+
+    /// Leaves an e-node out that no answer needs. Rules and unions must not follow.
+    pub fn leave_out(&mut self, term: &Term) {
+        let form = self.canonical(term);
         self.replaced_forms.insert(form);
     }
 

@@ -142,6 +142,9 @@ pub fn optimize(
     let start = std::time::Instant::now();
     let roots: Vec<Id> = graph.outputs.iter().map(|v| loaded.class[v.0 as usize]).collect();
     let prices = Prices::new(target, extract::applications(&loaded.network), constants, threads);
+    for term in extract::slower(&loaded.network, &prices) {
+        loaded.network.leave_out(&term);
+    }
     let (chosen, extraction) = extract::extract(&loaded.network, &roots, &prices, options.max_ilp_variables)?;
     let sources = first_nodes(graph, &loaded);
     let named = |class: Id| sources.get(&class).map(|&n| (n, graph.nodes[n as usize].name.as_str()));

@@ -60,7 +60,7 @@ impl AlgorithmReport {
         named: &dyn Fn(Id) -> Option<(u32, &'n str)>,
     ) -> AlgorithmReport {
         let predictions = prices.predictions();
-        let competition = Competition { network, prices, choice };
+        let competition = Competition { contest: Contest { network, prices }, choice };
         let mut classes: Vec<Id> = network.egraph.classes().map(|c| c.id).collect();
         classes.sort_unstable();
         let mut layers: Vec<(Option<u32>, LayerReport)> = vec![];
@@ -79,28 +79,49 @@ impl AlgorithmReport {
     }
 }
 
-struct Competition<'a> {
+/// The e-nodes by which convolutions start algorithms that take longer than others by a margin. The extraction chooses
+/// between the rest.
+pub fn slower(network: &Network, prices: &Prices) -> Vec<Term> {
+    /// What else depends on the choice, such as transforms that two convolutions share, is less than this share.
+    const MARGIN: f64 = 1.02;
+    let contest = Contest { network, prices };
+    let mut out = vec![];
+    for class in network.egraph.classes().map(|c| c.id) {
+        let Some(convolution) = contest.convolution(class) else { continue };
+        let fast = contest.fast(class, convolution);
+        let all = fast.iter().map(|f| f.0.predicted_us).chain(contest.directly(class).map(|t| t.predicted_us));
+        let least = all.fold(f64::INFINITY, f64::min);
+        out.extend(fast.into_iter().filter(|f| f.0.predicted_us > least * MARGIN).map(|f| f.1.clone()));
+    }
+    out
+}
+
+/// The algorithms of convolutions, with their prices.
+struct Contest<'a> {
     network: &'a Network,
     prices: &'a Prices<'a>,
+}
+
+/// The same, with what was chosen.
+struct Competition<'a> {
+    contest: Contest<'a>,
     choice: &'a Choice,
 }
 
 impl<'a> Competition<'a> {
     /// The report of a class that is computed by a convolution over NHWC and by fast algorithms, if it is needed.
     fn layer(&self, class: Id) -> Option<LayerReport> {
-        let conv = |t: &&Term| matches!(&t.head, Head::Op(Op::Conv { layout: Layout::Nhwc, .. }));
-        let convolution = self.network.terms(class).iter().find(conv)?;
-        let mut options: Vec<Timed> = self.fast(class, convolution);
+        let convolution = self.contest.convolution(class)?;
+        let mut options: Vec<Timed> = self.contest.fast(class, convolution).into_iter().map(|f| f.0).collect();
         if options.is_empty() {
             return None;
         }
         let chosen = self.forms(class).into_iter().find_map(|form| self.chosen(form, 3))?;
-        let direct = self.network.terms(class).iter().filter(|t| conv(t) && self.network.is_current(t));
-        options.extend(direct.map(|t| self.direct(class, t)));
+        options.extend(self.contest.directly(class));
         options.retain(|option| option.algorithm != chosen.algorithm);
         Some(LayerReport {
             name: None,
-            shape: self.shape(convolution),
+            shape: self.contest.shape(convolution),
             error_bound: chosen.error_bound,
             chosen,
             runner_up: options.into_iter().min_by(|a, b| a.predicted_us.total_cmp(&b.predicted_us)),
@@ -109,7 +130,7 @@ impl<'a> Competition<'a> {
 
     /// A class and those of its value in another order of dimensions.
     fn forms(&self, class: Id) -> Vec<Id> {
-        let network = self.network;
+        let network = self.contest.network;
         let moved = |&id: &Id| {
             matches!(&network.egraph.id_to_node(id).head, Head::Op(Op::Transpose { .. } | Op::Reshape { .. }))
         };
@@ -119,34 +140,54 @@ impl<'a> Competition<'a> {
 
     /// The algorithm of the chosen e-node of a class, or of the class that it adds to or that it moves.
     fn chosen(&self, class: Id, depth: usize) -> Option<Timed> {
-        let class = self.network.find(class);
-        let term = self.network.terms(class).get(*self.choice.get(&class)?)?;
+        let network = self.contest.network;
+        let class = network.find(class);
+        let term = network.terms(class).get(*self.choice.get(&class)?)?;
         let Head::Op(op) = &term.head else { return None };
         match op {
-            Op::Conv { .. } => Some(self.direct(class, term)),
-            Op::WinogradOutput { .. } => self.minimal_filtering(class, term),
+            Op::Conv { .. } => Some(self.contest.direct(class, term)),
+            Op::WinogradOutput { .. } => self.contest.minimal_filtering(class, term),
             Op::Binary(_) | Op::Transpose { .. } | Op::Reshape { .. } if depth > 0 => {
-                let computed = term.children.iter().filter(|&&c| !self.network.is_constant(c));
+                let computed = term.children.iter().filter(|&&c| !network.is_constant(c));
                 computed.into_iter().find_map(|&c| self.chosen(c, depth - 1))
             }
             _ => None,
         }
     }
+}
 
-    /// The fast algorithms in the class of a convolution, or in a class to which its bias is added.
-    fn fast(&self, class: Id, convolution: &Term) -> Vec<Timed> {
+impl<'a> Contest<'a> {
+    /// The convolution over NHWC in a class, perhaps one that a rule replaced.
+    fn convolution(&self, class: Id) -> Option<&'a Term> {
+        let conv = |t: &&Term| matches!(&t.head, Head::Op(Op::Conv { layout: Layout::Nhwc, .. }));
+        self.network.terms(class).iter().find(conv)
+    }
+
+    /// The direct algorithm, where no rule replaced it.
+    fn directly(&self, class: Id) -> impl Iterator<Item = Timed> {
+        let term = self.convolution(class).filter(|t| self.network.is_current(t));
+        term.map(|t| self.direct(class, t)).into_iter()
+    }
+
+    /// The fast algorithms in the class of a convolution, and those to whose result its bias is added, each with its e-node
+    /// in that class.
+    fn fast(&self, class: Id, convolution: &Term) -> Vec<(Timed, &'a Term)> {
         let network = self.network;
         let bias = convolution.children.get(2).map(|&b| network.find(b));
-        let mut classes = vec![class];
-        for (op, operands) in network.applications(class) {
-            if matches!(op, Op::Binary(_)) && operands.iter().any(|&c| Some(network.find(c)) == bias) {
-                classes.extend(operands.iter().map(|&c| network.find(c)).filter(|&c| Some(c) != bias));
+        let mut found = vec![];
+        for term in network.terms(class) {
+            let Head::Op(op) = &term.head else { continue };
+            match op {
+                Op::WinogradOutput { .. } => found.extend(self.minimal_filtering(class, term).map(|t| (t, term))),
+                Op::Binary(_) if term.children.iter().any(|&c| Some(network.find(c)) == bias) => {
+                    let sums = term.children.iter().map(|&c| network.find(c)).filter(|&c| Some(c) != bias);
+                    let timed = sums.flat_map(|c| network.terms(c).iter().map(move |t| (c, t)));
+                    found.extend(timed.filter_map(|(c, t)| self.minimal_filtering(c, t)).map(|t| (t, term)));
+                }
+                _ => {}
             }
         }
-        classes.sort_unstable();
-        classes.dedup();
-        let terms = classes.iter().flat_map(|&c| network.terms(c).iter().map(move |t| (c, t)));
-        terms.filter(|(_, t)| network.is_current(t)).filter_map(|(c, t)| self.minimal_filtering(c, t)).collect()
+        found
     }
 
     fn direct(&self, class: Id, term: &Term) -> Timed {
@@ -158,13 +199,13 @@ impl<'a> Competition<'a> {
         let Head::Op(Op::WinogradOutput { .. }) = &output.head else { return None };
         let (product_class, product) = self.under(output.children[0], |op| matches!(op, Op::MatMul { .. }), 2)?;
         let (input_class, input) = self.under(product.children[0], |op| matches!(op, Op::WinogradInput { .. }), 2)?;
-        let Head::Op(Op::WinogradInput { tile, .. }) = &input.head else { return None };
+        let Head::Op(Op::WinogradInput { tile, group, .. }) = &input.head else { return None };
         let axes: Option<Vec<Transforms>> = tile
             .iter()
             .zip(&input.children[1..])
             .map(|(&m, &matrix)| Transforms::new(m, self.network.shape(matrix)[0] - m + 1))
             .collect();
-        let channels = *self.network.shape(input.children[0]).last()?;
+        let channels = self.network.shape(input.children[0]).last()? / group;
         let parts = [(class, output), (product_class, product), (input_class, input)];
         Some(Timed {
             algorithm: Algorithm::Winograd(*tile.iter().max()? as u32),
@@ -176,7 +217,7 @@ impl<'a> Competition<'a> {
     /// An e-node of a kind in a class, or in one that it is a reshape of.
     fn under(&self, class: Id, kind: fn(&Op) -> bool, depth: usize) -> Option<(Id, &'a Term)> {
         let class = self.network.find(class);
-        let terms = || self.network.terms(class).iter().filter(|t| self.network.is_current(t));
+        let terms = || self.network.terms(class).iter();
         let is = |t: &&Term, kind: &dyn Fn(&Op) -> bool| matches!(&t.head, Head::Op(op) if kind(op));
         let found = terms().find(|t| is(t, &kind)).map(|t| (class, t));
         let reshapes = terms().filter(|t| depth > 0 && is(t, &|op| matches!(op, Op::Reshape { .. })));

@@ -54,7 +54,7 @@ fn a_convolutional_network_runs_in_channels_last_with_one_transposition() {
     s.graph.outputs = vec![root];
     let given = inputs(&mut s);
     let Optimized { graph: out, report, .. } =
-        optimize(&s.graph, &Target::avx512(), Default::default(), 1e-4, 2, &EgraphOptions::default()).unwrap();
+        optimize(&s.graph, &Target::avx512(), Algorithm::Direct, 1e-4, 2, &EgraphOptions::default()).unwrap();
     let count = |f: &dyn Fn(&Op) -> bool| out.nodes.iter().filter(|n| f(&n.op)).count();
     assert_eq!(count(&|op| matches!(op, Op::Transpose { .. })), 1, "{out}");
     assert_eq!(count(&|op| matches!(op, Op::Conv { layout: Layout::Nhwc, .. })), 3, "{out}{report}");
