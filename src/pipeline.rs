@@ -24,6 +24,7 @@ use crate::poly::tile::report::PhaseReport;
 use crate::poly::transform::primitive::Schedule;
 use crate::runtime::error::unknown;
 use crate::runtime::module::{Module, ModuleParts};
+use crate::runtime::text;
 use crate::runtime::threads;
 use crate::{Error, Result};
 use std::collections::HashMap;
@@ -143,7 +144,7 @@ fn finish(parts: ModuleParts, target: &Target) -> Result<Module> {
 
 fn check_arena(module: &Module, options: &Options) -> Result<()> {
     if module.arena_bytes() > options.limits.arena_bytes {
-        let (needed, allowed) = (report::bytes(module.arena_bytes()), report::bytes(options.limits.arena_bytes));
+        let (needed, allowed) = (text::bytes(module.arena_bytes()), text::bytes(options.limits.arena_bytes));
         return Err(Error::Limit(format!("intermediate tensors need {needed}, {allowed} are allowed")));
     }
     check_scratch(module, 1, &options.limits)
@@ -156,7 +157,7 @@ fn check_arena(module: &Module, options: &Options) -> Result<()> {
 pub fn check_scratch(module: &Module, threads: usize, limits: &Limits) -> Result<()> {
     let each = module.scratch_bytes();
     if each.checked_mul(threads.max(1) as u64).is_none_or(|all| all > limits.scratch_bytes) {
-        let (each, allowed) = (report::bytes(each), report::bytes(limits.scratch_bytes));
+        let (each, allowed) = (text::bytes(each), text::bytes(limits.scratch_bytes));
         return Err(Error::Limit(format!(
             "scratch memory of {each} for each thread, of {threads}, is more than the {allowed} that are allowed"
         )));
@@ -169,7 +170,7 @@ fn check_sizes(graph: &Graph, limit: u64) -> Result<()> {
     for value in &graph.values {
         let size = value.ty.shape.iter().try_fold(value.ty.dtype.bytes() as u64, |n, &d| n.checked_mul(d as u64));
         if size.is_none_or(|n| n > limit) {
-            let (shape, limit) = (&value.ty.shape, report::bytes(limit));
+            let (shape, limit) = (&value.ty.shape, text::bytes(limit));
             return Err(Error::Limit(format!("tensor `{}` of shape {shape:?} is larger than {limit}", value.name)));
         }
     }

@@ -14,7 +14,7 @@ use tilewright::AlgorithmReport;
 use tilewright::Session;
 use tilewright::Target;
 use tilewright::internal::codegen::probe::PeakProbe;
-use tilewright::internal::pipeline::report::bytes;
+use tilewright::internal::runtime::text::bytes;
 use tilewright::module::{Action, Module};
 use tilewright::{DType, Error, Result, Tensor};
 

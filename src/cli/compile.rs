@@ -5,7 +5,7 @@ use super::progress::Progress;
 use crate::model_arguments::ModelArguments;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use tilewright::internal::pipeline::report::bytes;
+use tilewright::internal::runtime::text::bytes;
 use tilewright::{Error, Result};
 
 #[derive(clap::Args)]

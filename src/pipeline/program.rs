@@ -22,6 +22,7 @@ use crate::poly::transform::primitive::{Placed, Schedule};
 use crate::poly::transform::state::{Proven, SourceProgram};
 use crate::poly::transform::to_primitives;
 use crate::runtime::module::{Action, Buffer, BufferPlace, BufferRef, ModuleParts, OutputSpec, Step, TensorSpec};
+use crate::runtime::text;
 use crate::{DType, Error, Result};
 use std::sync::Arc;
 use std::time::Instant;
@@ -152,13 +153,13 @@ fn check_sizes(lowered: &LoweredProgram, options: &Options) -> Result<()> {
         let size = array.shape.iter().try_fold(array.dtype.bytes() as u64, |n, &d| n.checked_mul(d as u64));
         let Some(bytes) = size.filter(|n| *n <= options.limits.tensor_bytes) else {
             let (name, shape) = (&array.name, &array.shape);
-            let limit = super::report::bytes(options.limits.tensor_bytes);
+            let limit = text::bytes(options.limits.tensor_bytes);
             return Err(Error::Limit(format!("array `{name}` of shape {shape:?} is larger than {limit}")));
         };
         total = total.saturating_add(bytes);
     }
     if total > options.limits.arena_bytes {
-        let (needed, allowed) = (super::report::bytes(total), super::report::bytes(options.limits.arena_bytes));
+        let (needed, allowed) = (text::bytes(total), text::bytes(options.limits.arena_bytes));
         return Err(Error::Limit(format!("the arrays of `{}` need {needed}, {allowed} are allowed", lowered.name)));
     }
     Ok(())

@@ -3,6 +3,7 @@
 use crate::graph::egraph;
 use crate::poly::tile::report::PhaseReport;
 use crate::runtime::module::Module;
+use crate::runtime::text;
 use serde::Serialize;
 use std::fmt::Write;
 
@@ -124,10 +125,10 @@ impl std::fmt::Display for Report {
         writeln!(
             f,
             "memory: {} code, {} weights, {} intermediate tensors, {} scratch for each thread",
-            bytes(self.code_bytes),
-            bytes(self.weights_bytes),
-            bytes(self.arena_bytes),
-            bytes(self.scratch_bytes)
+            text::bytes(self.code_bytes),
+            text::bytes(self.weights_bytes),
+            text::bytes(self.arena_bytes),
+            text::bytes(self.scratch_bytes)
         )?;
         let threads = match self.measured_threads {
             0 => "predicted for 1 thread".to_string(),
@@ -205,13 +206,4 @@ impl KernelReport {
 
 fn shown(text: &str) -> &str {
     if text.is_empty() { "none" } else { text }
-}
-
-/// A size in the unit that fits: `7.3 MiB`.
-pub fn bytes(n: u64) -> String {
-    match n {
-        0..1024 => format!("{n} B"),
-        1024..0x10_0000 => format!("{:.1} KiB", n as f64 / 1024.0),
-        _ => format!("{:.1} MiB", n as f64 / 1048576.0),
-    }
 }

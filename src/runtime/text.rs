@@ -34,6 +34,15 @@ pub fn lines(text: &str) -> Cow<'_, str> {
     escaped(text, |c| matches!(c, '\n' | '\t'))
 }
 
+/// A size in the unit that fits: `7.3 MiB`.
+pub fn bytes(n: u64) -> String {
+    match n {
+        0..1024 => format!("{n} B"),
+        1024..0x10_0000 => format!("{:.1} KiB", n as f64 / 1024.0),
+        _ => format!("{:.1} MiB", n as f64 / 1048576.0),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

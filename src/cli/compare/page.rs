@@ -8,7 +8,7 @@ use super::program::{Origin, Program, Schedule};
 use super::table::{self, milliseconds, operations, percent};
 use crate::compare::report::ComparisonReport;
 use std::fmt::Write;
-use tilewright::internal::pipeline::report::bytes;
+use tilewright::internal::runtime::text::bytes;
 
 const STYLE: &str = "
 body { font: 16px/1.5 system-ui, sans-serif; margin: 0 auto; max-width: 80rem; padding: 1rem; color: #111; background: #fff; }

@@ -6,7 +6,7 @@ use super::network::Network;
 use super::program::{Origin, Program};
 use crate::compare::report::ComparisonReport;
 use std::fmt::Write;
-use tilewright::internal::pipeline::report::bytes;
+use tilewright::internal::runtime::text::bytes;
 
 /// The whole comparison for a terminal.
 pub fn text(report: &ComparisonReport) -> String {

@@ -23,6 +23,7 @@ fn every_algorithm_is_taken_by_its_name() {
         let report = succeeds(&["explain", CONV, "--algorithm", algorithm, "--max-error", "1"]);
         assert!(report.contains(&format!(": {algorithm} predicted ")), "{report}");
         assert!(!report.contains("runner-up") && report.contains("largest error bound "), "{report}");
+        assert!(report.contains("; their weights take ") && report.contains(" instead of "), "{report}");
         // A bound of the error that is too small for all.
         let report = succeeds(&["explain", CONV, "--algorithm", algorithm, "--max-error", "1e-9"]);
         assert!(report.contains("every convolution direct"), "{report}");
@@ -33,6 +34,9 @@ fn every_algorithm_is_taken_by_its_name() {
     let layer = &bench["algorithms"]["layers"][0];
     assert!(layer["chosen"]["algorithm"] == "winograd-2" && layer["runner_up"].is_null(), "{layer}");
     assert_eq!(layer["error_bound"], bench["algorithms"]["error_bound"]);
+    // Sixteen places of a tile instead of nine taps.
+    let bytes = |part: &serde_json::Value, key: &str| part[key].as_u64().unwrap();
+    assert_eq!(bytes(&layer["chosen"], "weights_bytes") * 9, bytes(layer, "source_weights_bytes") * 16, "{layer}");
     // The two transforms and the products, perhaps in several layouts.
     assert!(bench["algorithms"]["predictions"].as_u64() >= Some(3), "{}", bench["algorithms"]);
     let module = folder.file("module.tw");
