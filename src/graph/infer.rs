@@ -8,7 +8,6 @@ mod tiles;
 
 use crate::expr::{BinaryOp, UnaryOp};
 use crate::graph::infer::check::{Checked, defined, ensure, index_type, same_types, shaped};
-use crate::graph::infer::tiles::{Parts, Tiling, winograd_input, winograd_output, winograd_weights};
 use crate::graph::op::{Layout, Op, PoolKind, ReduceOp, Window};
 use crate::graph::tensor_type::TensorType;
 use crate::runtime::{DType, Error, Result};
@@ -124,13 +123,7 @@ fn output(op: &Op, inputs: &[&TensorType]) -> Checked<TensorType> {
         Op::ConvTranspose { window, group, output_pad, layout } => {
             conv_transpose(inputs, window, *group, output_pad, *layout)
         }
-        Op::WinogradInput { tile, pad, tiles, dilation, group } => {
-            winograd_input(inputs, &Tiling { tile, pad, tiles }, &Parts { dilation, group: *group })
-        }
-        Op::WinogradWeights => winograd_weights(inputs),
-        Op::WinogradOutput { size, dilation, group } => {
-            winograd_output(inputs, size, &Parts { dilation, group: *group })
-        }
+        Op::WinogradInput { .. } | Op::WinogradWeights | Op::WinogradOutput { .. } => tiles::output(op, inputs),
         Op::Opaque { .. } => Err("opaque".into()),
     }
 }

@@ -22,6 +22,11 @@ use crate::graph::rules::algorithm::Algorithm;
 use crate::poly::tile::cache::Constants;
 use crate::runtime::{DType, Tensor};
 
+/// No algorithm competes.
+fn unpriced(target: &Target) -> Prices<'_> {
+    Prices::new(target, std::iter::empty(), Constants::Memory, 1)
+}
+
 fn at_least(terms: &[(usize, i32)], least: i32) -> Row {
     Row { terms: terms.to_vec(), least, equal: false }
 }
@@ -134,13 +139,7 @@ fn largest(b: &mut GraphBuilder, x: ValueId, i: usize) -> ValueId {
 fn the_cuts_of_greedy_kernels_grow_with_the_graph() {
     let loaded = load(&chain(600, largest)).unwrap();
     let (network, target) = (&loaded.network, Target::avx512());
-    let problem = Problem::new(
-        network,
-        &network.outputs,
-        &Prices::new(&target, std::iter::empty(), Constants::Memory, 1),
-        Terms::Current,
-    )
-    .unwrap();
+    let problem = Problem::new(network, &network.outputs, &unpriced(&target), Terms::Current).unwrap();
     let mut rows = Rows::new(&problem);
     let before = rows.program.rows.len();
     greedy::solve(&problem, &mut rows).unwrap();
@@ -205,13 +204,7 @@ fn leaky_network(rules: Vec<rules::pattern::Rule>) -> Loaded {
 fn an_answer_with_more_multiply_adds_than_the_source_is_repaired() {
     let loaded = leaky_network(rules::clean());
     let (network, target) = (&loaded.network, Target::avx512());
-    let problem = Problem::new(
-        network,
-        &network.outputs,
-        &Prices::new(&target, std::iter::empty(), Constants::Memory, 1),
-        Terms::Current,
-    )
-    .unwrap();
+    let problem = Problem::new(network, &network.outputs, &unpriced(&target), Terms::Current).unwrap();
     let mut rows = Rows::new(&problem);
     let (greedy, _) = greedy::solve(&problem, &mut rows).unwrap();
     // Every class that a convolution can compute is computed by one.
@@ -233,13 +226,8 @@ fn an_answer_with_more_multiply_adds_than_the_source_is_repaired() {
 fn the_source_graph_is_an_answer() {
     let loaded = leaky_network(rules::clean());
     let (network, target) = (&loaded.network, Target::avx512());
-    let (extraction, report) = from_source(
-        network,
-        &network.outputs,
-        &Prices::new(&target, std::iter::empty(), Constants::Memory, 1),
-        ExtractionReport::default(),
-    )
-    .unwrap();
+    let (extraction, report) =
+        from_source(network, &network.outputs, &unpriced(&target), ExtractionReport::default()).unwrap();
     assert_eq!(report.work, 2 * WORK);
     let (graph, _) = store(&leaky_convolutions(2), &loaded, &extraction).unwrap();
     assert_eq!(graph.nodes.len(), leaky_convolutions(2).nodes.len(), "{graph}");
@@ -249,13 +237,7 @@ fn the_source_graph_is_an_answer() {
 fn an_answer_with_a_cycle_is_mended() {
     let loaded = leaky_network(rules::all(None));
     let (network, target) = (&loaded.network, Target::avx512());
-    let problem = Problem::new(
-        network,
-        &network.outputs,
-        &Prices::new(&target, std::iter::empty(), Constants::Memory, 1),
-        Terms::Current,
-    )
-    .unwrap();
+    let problem = Problem::new(network, &network.outputs, &unpriced(&target), Terms::Current).unwrap();
     let mut rows = Rows::new(&problem);
     let (greedy, start) = greedy::solve(&problem, &mut rows).unwrap();
     let mut chosen = greedy.chosen.clone();
@@ -291,13 +273,7 @@ fn an_output_is_no_second_prologue_of_a_sum() {
     b.output("sum", sum).unwrap();
     let loaded = load(&b.build().unwrap()).unwrap();
     let (network, target) = (&loaded.network, Target::avx512());
-    let problem = Problem::new(
-        network,
-        &network.outputs,
-        &Prices::new(&target, std::iter::empty(), Constants::Memory, 1),
-        Terms::Current,
-    )
-    .unwrap();
+    let problem = Problem::new(network, &network.outputs, &unpriced(&target), Terms::Current).unwrap();
     let rows = Rows::new(&problem);
     let edge = |k: usize| rows.f[k];
     let before = |e: &Edge| e.join.way == Way::Before;
@@ -329,13 +305,7 @@ fn a_cycle_of_kernels_is_cut() {
     b.output("product", product).unwrap();
     let loaded = load(&b.build().unwrap()).unwrap();
     let (network, target) = (&loaded.network, Target::avx512());
-    let problem = Problem::new(
-        network,
-        &network.outputs,
-        &Prices::new(&target, std::iter::empty(), Constants::Memory, 1),
-        Terms::Current,
-    )
-    .unwrap();
+    let problem = Problem::new(network, &network.outputs, &unpriced(&target), Terms::Current).unwrap();
     let mut rows = Rows::new(&problem);
     let (_, mut apart) = greedy::solve(&problem, &mut rows).unwrap();
     rows.f.iter().for_each(|&f| apart[f] = false);
@@ -371,13 +341,7 @@ fn an_interrupted_search_keeps_its_repaired_answer() {
     let mut loaded = load(&b.build().unwrap()).unwrap();
     saturate(&mut loaded.network, &rules::clean(), Budget { iterations: 8, nodes: 4000, rewrites: usize::MAX });
     let (network, target) = (&loaded.network, Target::avx512());
-    let problem = Problem::new(
-        network,
-        &network.outputs,
-        &Prices::new(&target, std::iter::empty(), Constants::Memory, 1),
-        Terms::Current,
-    )
-    .unwrap();
+    let problem = Problem::new(network, &network.outputs, &unpriced(&target), Terms::Current).unwrap();
     let mut rows = Rows::new(&problem);
     let (greedy, mut start) = greedy::solve(&problem, &mut rows).unwrap();
     let fused = rows.program.total(&start);

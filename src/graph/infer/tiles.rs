@@ -1,6 +1,7 @@
 //! Types of minimal filtering: overlapping tiles, their products, transformed weights.
 
 use crate::graph::infer::check::{Checked, defined, ensure, same_types, shaped};
+use crate::graph::op::Op;
 use crate::graph::tensor_type::TensorType;
 use crate::runtime::DType;
 
@@ -20,17 +21,30 @@ fn matrices_of<'a>(inputs: &[&'a TensorType], dims: usize) -> Checked<Vec<&'a [i
     Ok(shapes)
 }
 
+/// The type of the result of an operator of minimal filtering.
+pub(super) fn output(op: &Op, inputs: &[&TensorType]) -> Checked<TensorType> {
+    match op {
+        Op::WinogradInput { tile, pad, tiles, dilation, group } => {
+            winograd_input(inputs, &Tiling { tile, pad, tiles }, &Parts { dilation, group: *group })
+        }
+        Op::WinogradOutput { size, dilation, group } => {
+            winograd_output(inputs, size, &Parts { dilation, group: *group })
+        }
+        _ => winograd_weights(inputs),
+    }
+}
+
 /// Tiles of an image along each axis.
-pub(super) struct Tiling<'a> {
-    pub tile: &'a [i64],
-    pub pad: &'a [i64],
-    pub tiles: &'a [i64],
+struct Tiling<'a> {
+    tile: &'a [i64],
+    pad: &'a [i64],
+    tiles: &'a [i64],
 }
 
 /// Phases of the image and groups of its channels.
-pub(super) struct Parts<'a> {
-    pub dilation: &'a [i64],
-    pub group: i64,
+struct Parts<'a> {
+    dilation: &'a [i64],
+    group: i64,
 }
 
 impl Parts<'_> {
@@ -42,7 +56,7 @@ impl Parts<'_> {
     }
 }
 
-pub(super) fn winograd_input(inputs: &[&TensorType], tiling: &Tiling, parts: &Parts) -> Checked<TensorType> {
+fn winograd_input(inputs: &[&TensorType], tiling: &Tiling, parts: &Parts) -> Checked<TensorType> {
     let Tiling { tile, pad, tiles } = tiling;
     let (x, dims) = (inputs[0], tile.len());
     let phases = parts.phases(dims)?;
@@ -66,7 +80,7 @@ pub(super) fn winograd_input(inputs: &[&TensorType], tiling: &Tiling, parts: &Pa
     shaped(x, [&places[..], &[images], tiles, &[x.shape[dims + 1] / parts.group]].concat())
 }
 
-pub(super) fn winograd_weights(inputs: &[&TensorType]) -> Checked<TensorType> {
+fn winograd_weights(inputs: &[&TensorType]) -> Checked<TensorType> {
     let w = inputs[0];
     defined(w, w.dtype == DType::F32)?;
     inputs[1..].iter().try_for_each(|t| defined(t, t.dtype == DType::F64))?;
@@ -82,7 +96,7 @@ pub(super) fn winograd_weights(inputs: &[&TensorType]) -> Checked<TensorType> {
     shaped(w, vec![places, w.shape[1], w.shape[0]])
 }
 
-pub(super) fn winograd_output(inputs: &[&TensorType], size: &[i64], parts: &Parts) -> Checked<TensorType> {
+fn winograd_output(inputs: &[&TensorType], size: &[i64], parts: &Parts) -> Checked<TensorType> {
     let (x, dims) = (inputs[0], size.len());
     let phases = parts.phases(dims)?;
     let matrices = axis_matrices(inputs, dims)?;
