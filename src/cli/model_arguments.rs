@@ -34,8 +34,9 @@ pub struct ModelArguments {
     /// Apply only the first N rewrites to a network; halving N finds a rewrite that breaks it
     #[arg(long, value_name = "N")]
     pub stop_after: Option<usize>,
-    /// Largest bound of the error of a fast algorithm of a network, relative to max|x|·Σ|w|; 0 keeps direct convolution
-    #[arg(long, value_name = "E", value_parser = parse_error_bound)]
+    /// Largest bound of the error of a fast algorithm of a network, relative to max|x|·Σ|w| and for independent rounding
+    /// errors, from 0, which keeps direct convolution, to 1 [default: 1e-4]
+    #[arg(long, value_name = "E", value_parser = parse_error_bound, allow_hyphen_values = true)]
     pub max_error: Option<f64>,
     /// How a network's convolutions are computed: the cheapest way for each, or the same wherever it applies, to compare
     #[arg(long, value_name = "A", value_parser = algorithm_parser())]

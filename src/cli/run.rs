@@ -41,7 +41,8 @@ impl Arguments {
                 format!("{}  {} {:?}  {}", name(&spec.tensor.name), output.dtype, output.shape, statistics(output));
             writeln!(text, "{line}").expect("a string takes all text");
         }
-        if let Some(bound) = prepared.report.as_ref().and_then(bound_text) {
+        let named = self.model.algorithm.is_some_and(|a| a != Algorithm::Direct);
+        if let Some(bound) = prepared.report.as_ref().and_then(|report| bound_text(report, named)) {
             writeln!(text, "{bound}").expect("a string takes all text");
         }
         if self.against.is_some() {
@@ -79,10 +80,10 @@ impl Arguments {
     }
 }
 
-/// What the report states of the error of its algorithms; `None` where every convolution is direct.
-fn bound_text(report: &Report) -> Option<String> {
+/// What the report states of the error of its algorithms; `None` where every convolution is direct and none was named.
+fn bound_text(report: &Report, named: bool) -> Option<String> {
     let algorithms = &report.rewriting.as_ref()?.algorithms;
-    algorithms.error_bound.map(|_| algorithms.bound_text())
+    (named || algorithms.error_bound.is_some()).then(|| algorithms.bound_text())
 }
 
 /// Largest difference as a share of the largest |expected|; infinite where one is finite and the other is not.

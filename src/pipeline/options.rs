@@ -28,7 +28,8 @@ pub struct Options {
     /// How the convolutions of a network are computed; other than [`Algorithm::Cheapest`] to compare and to measure.
     pub algorithm: Algorithm,
     /// Largest bound of the error of a fast algorithm, relative to the largest output that inputs of the same size can have
-    /// (`max|x| · Σ|w|`); 0 keeps direct convolution only.
+    /// (`max|x| · Σ|w|`), from 0 to 1; 0 keeps direct convolution only. Rounding errors are taken as independent: where the
+    /// channels of a layer have equal products they may be `5·√channels` times as large.
     pub max_error: f64,
     /// Effort and rules of the rewriting.
     pub egraph: EgraphOptions,

@@ -88,6 +88,11 @@ fn only_networks_have_algorithms() {
     fails(&["run", &module, "--against", "direct"], &["--against", "machine code"]);
     let refused: [&[&str]; 2] =
         [&["run", CONV, "--algorithm", "winograd-3"], &["run", CONV, "--against", "winograd-2"]];
+    let negative = tilewright(&["run", CONV, "--max-error", "-1"]);
+    let error = String::from_utf8_lossy(&negative.stderr);
+    assert!(negative.status.code() == Some(2) && error.contains("expected a number from 0 to 1"), "{error}");
+    let unused = succeeds(&["run", CONV, "--algorithm", "winograd-2", "--max-error", "0"]);
+    assert!(unused.contains("every convolution direct"), "{unused}");
     for arguments in refused {
         let output = tilewright(arguments);
         let error = String::from_utf8_lossy(&output.stderr);
