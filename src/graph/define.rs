@@ -35,7 +35,7 @@ pub fn define(op: &Op, inputs: &[TensorType]) -> Result<Program> {
         Op::Conv { window, group, layout } => window::conv(&mut b, window, *group, *layout),
         Op::ConvTranspose { window, group, layout, .. } => window::conv_transpose(&mut b, window, *group, *layout),
         Op::WinogradInput { tile, pad, tiles, dilation, group } => {
-            tiles::winograd_input(&mut b, &tiles::Tiling { tile, pad, tiles }, dilation, *group)
+            tiles::winograd_input(&mut b, [tile, pad, tiles], dilation, *group)
         }
         Op::WinogradWeights => tiles::winograd_weights(&mut b),
         Op::WinogradOutput { size, dilation, group } => tiles::winograd_output(&mut b, size, dilation, *group),

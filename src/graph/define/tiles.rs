@@ -10,13 +10,6 @@ use crate::runtime::DType;
 const POSITION: [[&str; 3]; 3] = [["w", "", ""], ["h", "w", ""], ["d", "h", "w"]];
 const PLACE: [[&str; 3]; 3] = [["b", "", ""], ["a", "b", ""], ["z", "a", "b"]];
 
-/// Tiles of an image along each axis.
-pub(super) struct Tiling<'a> {
-    pub tile: &'a [i64],
-    pub pad: &'a [i64],
-    pub tiles: &'a [i64],
-}
-
 /// One axis of a stage of a transform: iterators over phases (where there are several), tiles or positions, and places.
 #[derive(Clone)]
 struct Along {
@@ -38,12 +31,24 @@ impl Along {
     }
 }
 
-/// The phases of the axes and the image as one subscript.
-fn image_of_phase(n: &Affine, along: &[Along], dilation: &[i64]) -> Affine {
-    along.iter().zip(dilation).fold(n.clone(), |n, (axis, &d)| {
+/// Subscripts of transformed tiles: places.., images, tiles.., channels, where the last place has the groups of channels
+/// and an image its phases.
+fn transformed(
+    mut places: Vec<Affine>,
+    [group, n, channel]: [&Affine; 3],
+    groups: i64,
+    along: &[Along],
+    dilation: &[i64],
+) -> Vec<Affine> {
+    if let Some(last) = places.last_mut() {
+        *last = last.scale(groups).add_scaled(group, 1);
+    }
+    let image = along.iter().zip(dilation).fold(n.clone(), |n, (axis, &d)| {
         let n = n.scale(d);
         axis.phase.iter().fold(n, |n, phase| n.add_scaled(phase, 1))
-    })
+    });
+    let tiles = along.iter().map(|axis| axis.at.clone());
+    places.into_iter().chain([image]).chain(tiles).chain([channel.clone()]).collect()
 }
 
 /// The iterator over the phases of an axis that has several.
@@ -54,8 +59,7 @@ fn phase(space: &mut Space, name: &str, dilation: i64) -> Option<Affine> {
 /// `V[a.., n, t.., c] = Σ over k.. of P[a,k].. · x[n, m·t + k - pad.., c]` with tiles `m..`, numbers of tiles `t..`. With
 /// dilations the positions are `d·(m·t + k) + p - pad` for each phase p, and n is `n·d + p`; with groups g the last place is
 /// `a·groups + g` and the channel of x `g·C + c`.
-pub(super) fn winograd_input(b: &mut Build, tiling: &Tiling, dilation: &[i64], group: i64) {
-    let Tiling { tile, pad, tiles } = tiling;
+pub(super) fn winograd_input(b: &mut Build, [tile, pad, tiles]: [&[i64]; 3], dilation: &[i64], group: i64) {
     let dims = tile.len();
     let image = b.inputs[0].shape.clone();
     let alpha: Vec<i64> = (0..dims).map(|d| b.inputs[1 + d].shape[1]).collect();
@@ -90,17 +94,7 @@ pub(super) fn winograd_input(b: &mut Build, tiling: &Tiling, dilation: &[i64], g
         let channels = if result { image[dims + 1] / group } else { image[dims + 1] };
         let c = space.iterator("c", channels);
         let write = match result {
-            true => {
-                let mut place = places.clone();
-                place[dims - 1] = place[dims - 1].scale(group).add_scaled(&g, 1);
-                let tiles = along.iter().map(|a| a.at.clone());
-                place
-                    .into_iter()
-                    .chain([image_of_phase(&n, &along, dilation)])
-                    .chain(tiles)
-                    .chain([c.clone()])
-                    .collect()
-            }
+            true => transformed(places.clone(), [&g, &n, &c], group, &along, dilation),
             false => space.subscripts(),
         };
         let target = match result {
@@ -220,10 +214,8 @@ pub(super) fn winograd_output(b: &mut Build, size: &[i64], dilation: &[i64], gro
         let place = |e: usize| if e == d { k.clone() } else { place_of(e) };
         let index: Vec<Affine> = match from {
             None => {
-                let mut places: Vec<Affine> = (0..dims).map(place).collect();
-                places[dims - 1] = g.iter().fold(places[dims - 1].scale(group), |p, g| p.add_scaled(g, 1));
-                let tiles = along.iter().map(|a| a.at.clone());
-                places.into_iter().chain([image_of_phase(&n, &along, dilation)]).chain(tiles).chain([f]).collect()
+                let part = g.clone().unwrap_or_default();
+                transformed((0..dims).map(place).collect(), [&part, &n, &f], group, &along, dilation)
             }
             Some(_) => {
                 let subscripts = (0..dims).flat_map(|e| along[e].subscripts(Some(place(e))));

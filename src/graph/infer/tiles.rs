@@ -25,20 +25,13 @@ fn matrices_of<'a>(inputs: &[&'a TensorType], dims: usize) -> Checked<Vec<&'a [i
 pub(super) fn output(op: &Op, inputs: &[&TensorType]) -> Checked<TensorType> {
     match op {
         Op::WinogradInput { tile, pad, tiles, dilation, group } => {
-            winograd_input(inputs, &Tiling { tile, pad, tiles }, &Parts { dilation, group: *group })
+            winograd_input(inputs, tile, pad, tiles, &Parts { dilation, group: *group })
         }
         Op::WinogradOutput { size, dilation, group } => {
             winograd_output(inputs, size, &Parts { dilation, group: *group })
         }
         _ => winograd_weights(inputs),
     }
-}
-
-/// Tiles of an image along each axis.
-struct Tiling<'a> {
-    tile: &'a [i64],
-    pad: &'a [i64],
-    tiles: &'a [i64],
 }
 
 /// Phases of the image and groups of its channels.
@@ -56,14 +49,19 @@ impl Parts<'_> {
     }
 }
 
-fn winograd_input(inputs: &[&TensorType], tiling: &Tiling, parts: &Parts) -> Checked<TensorType> {
-    let Tiling { tile, pad, tiles } = tiling;
+fn winograd_input(
+    inputs: &[&TensorType],
+    tile: &[i64],
+    pad: &[i64],
+    tiles: &[i64],
+    parts: &Parts,
+) -> Checked<TensorType> {
     let (x, dims) = (inputs[0], tile.len());
     let phases = parts.phases(dims)?;
     let matrices = axis_matrices(inputs, dims)?;
     ensure(x.shape.len() == dims + 2, || "the image has another number of axes".into())?;
     let lists = [pad, tiles].iter().all(|l| l.len() == dims);
-    ensure(lists && tile.iter().chain(*tiles).all(|&e| e > 0), || "one tile for each axis".into())?;
+    ensure(lists && tile.iter().chain(tiles).all(|&e| e > 0), || "one tile for each axis".into())?;
     ensure(matrices.iter().all(|s| s[0] == s[1]), || "a transform of the input is not square".into())?;
     for d in 0..dims {
         let covered = tile[d].checked_mul(tiles[d] - 1).and_then(|e| e.checked_add(matrices[d][1]));
