@@ -80,7 +80,7 @@ impl Arguments {
     }
 }
 
-/// What the report states of the error of its algorithms; `None` where every convolution is direct and none was named.
+/// The report's bound of the error of its algorithms; `None` where every convolution is direct and none was named.
 fn bound_text(report: &Report, named: bool) -> Option<String> {
     let algorithms = &report.rewriting.as_ref()?.algorithms;
     (named || algorithms.error_bound.is_some()).then(|| algorithms.bound_text())

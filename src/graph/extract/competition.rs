@@ -86,7 +86,7 @@ impl AlgorithmReport {
 /// The e-nodes by which convolutions start algorithms that take longer than others by a margin. The extraction chooses
 /// between the rest.
 pub fn slower(network: &Network, prices: &Prices) -> Vec<Term> {
-    /// What else depends on the choice, such as transforms that two convolutions share, is less than this share.
+    /// Other effects of the choice, such as transforms that two convolutions share, are less than this share. Unmeasured.
     const MARGIN: f64 = 1.02;
     let contest = Contest { network, prices };
     let mut out = vec![];
@@ -106,7 +106,7 @@ struct Contest<'a> {
     prices: &'a Prices<'a>,
 }
 
-/// The same, with what was chosen.
+/// A contest with the chosen e-nodes.
 struct Competition<'a> {
     contest: Contest<'a>,
     choice: &'a Choice,
@@ -278,7 +278,7 @@ impl std::fmt::Display for AlgorithmReport {
 }
 
 impl AlgorithmReport {
-    /// What the weights of the layers take: `; their weights take 86.0 MiB instead of 39.3 MiB`.
+    /// The memory of the weights of the layers: `; their weights take 86.0 MiB instead of 39.3 MiB`.
     fn weights_text(&self) -> String {
         let fast = || self.layers.iter().filter(|layer| layer.error_bound.is_some());
         if fast().next().is_none() {

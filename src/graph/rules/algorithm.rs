@@ -92,10 +92,12 @@ const TILES: [i64; 3] = [2, 4, 6];
 /// Multiply-adds that take as long as one element of a tile's transform to compute and to move. Measured: 0.4 ns against
 /// 25 multiply-adds in a ns on one core with AVX2.
 const TRANSFORM: f64 = 10.0;
-/// Multiply-adds that take as long as it takes to fetch one transformed weight from memory, or from the last cache.
+/// Multiply-adds that take as long as it takes to fetch one transformed weight from memory. Unmeasured.
 const FETCH: f64 = 20.0;
+/// Multiply-adds for a weight in the last cache. Unmeasured.
 const FETCH_CACHED: f64 = 4.0;
-/// A tile is no candidate where its estimate exceeds the least one by this factor: the prices decide between the others.
+/// A tile is no candidate where its estimate exceeds the least one by this factor: the prices decide between the
+/// others. Unmeasured.
 const HOPELESS: f64 = 1.4;
 
 /// Fewest channels and filters: with fewer the transforms cost more than the products that they save.

@@ -58,11 +58,11 @@ pub struct Traffic<'a> {
     pub divisible: &'a [Var],
     /// A block is straight-line code: its reads do not wait for each other.
     pub straight: bool,
-    /// What the references touch, for the numbers of values of all axes that were asked for.
+    /// Footprints, for the numbers of values of all axes that were asked for.
     pub known: RefCell<FxHashMap<Vec<i64>, Rc<Touched>>>,
 }
 
-/// What each reference touches while its iterators take so many neighbouring values.
+/// Footprints of the references while their iterators take so many neighbouring values.
 pub struct Touched {
     /// Bytes, and bytes of the cache that holds them.
     prints: Vec<(f64, f64)>,
@@ -295,7 +295,7 @@ impl Traffic<'_> {
         (0..count).map(exposed).sum::<f64>() + self.visits(order)
     }
 
-    /// What the references touch when the iterators of all axes take so many values.
+    /// Footprints of the references when the iterators of all axes take so many values.
     fn touched(&self, covered: &[(Var, i64)]) -> Rc<Touched> {
         let key: Vec<i64> = covered.iter().map(|c| c.1).collect();
         if let Some(known) = self.known.borrow().get(&key) {
