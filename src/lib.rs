@@ -26,6 +26,7 @@
 #![cfg_attr(doc, warn(missing_docs))]
 
 mod codegen;
+mod compiled;
 mod expr;
 mod graph;
 mod language;
@@ -37,13 +38,14 @@ use tilewright_runtime::internal as runtime;
 
 pub use codegen::machine::Machine;
 pub use codegen::target::{Isa, Target};
+pub use compiled::Compiled;
 pub use graph::builder::GraphBuilder;
 pub use graph::egraph::OptimizationReport;
 pub use graph::extract::{AlgorithmReport, ExtractionReport, LayerReport, Timed};
 pub use graph::import::model::{Dim, InputSpec};
 pub use graph::ir::{Graph, ValueId};
 pub use language::syntax::File;
-pub use model::{Compiled, Model};
+pub use model::Model;
 pub use pipeline::report::{KernelReport, Report, Vectorization};
 pub use pipeline::{Algorithm, DEFAULT_MAX_ERROR, EgraphOptions, Limits, Options, Stage};
 pub use poly::tile::report::PhaseReport;
@@ -63,6 +65,11 @@ pub mod operators {
 /// The text form of a [`Graph`].
 pub mod graph_text {
     pub use crate::graph::text::{parse, print};
+}
+
+/// ONNX's files of single values (`TensorProto`), which carry element types that `.npy` does not have.
+pub mod onnx {
+    pub use crate::graph::import::value_file::{read_tensor, write_tensor};
 }
 
 pub use language::builder;

@@ -1,10 +1,12 @@
 //! The way in for users: load a model, compile it, run it.
 //!
 //! In: a file, a graph or a program, and [`Options`]. Out: a [`Module`], or a [`Compiled`] that makes one for each binding
-//! of the dynamic dimensions. Invariant: each binding is compiled once while it is kept.
+//! of the dynamic dimensions.
 
+use crate::compiled::Compiled;
 use crate::expr::syntax::{Expr, Kind};
-use crate::graph::import::model::{Dim, InputSpec, OnnxModel};
+use crate::graph::import::binding::{BoundGraph, Unbound};
+use crate::graph::import::model::{Binding, Dim, InputSpec, OnnxModel};
 use crate::graph::ir::Graph;
 use crate::language::lowered::LoweredProgram;
 use crate::language::syntax::{Array, File, Program};
@@ -13,12 +15,10 @@ use crate::pipeline::{self, Compilation, Options, Stage, program};
 use crate::poly::transform::primitive::Schedule;
 use crate::runtime::error::{guard, unknown};
 use crate::runtime::module::Module;
-use crate::runtime::pool::Pool;
-use crate::runtime::session::Session;
-use crate::{Error, Result, Tensor};
+use crate::{Error, Result};
 use std::collections::BTreeMap;
 use std::path::Path;
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::Arc;
 
 /// A model that can be compiled: an ONNX file, a graph or a program of the text language.
 ///
@@ -256,16 +256,35 @@ impl Model {
                 let lowered = source.lowered(&options.dims)?;
                 return program::compile(&source.source(&lowered, &self.order)?, options);
             }
-            let graph = self.graph(&options.dims)?;
-            let mut compiled = pipeline::compile(&graph, self.network_order(), options)?;
-            let symbols = self.symbols().into_iter();
-            let dims = symbols.map(|s| (s.clone(), options.dims.get(&s).copied().unwrap_or(1))).collect();
-            compiled.module = compiled.module.with_dims(dims).with_metadata(self.metadata());
-            if let Source::Onnx(model) = &self.source {
-                compiled.report.warnings = model.warnings(&graph);
-            }
-            Ok(compiled)
+            let binding = Binding { dims: options.dims.clone(), values: options.values.clone() };
+            self.compile_bound(&self.bind(&binding).map_err(|unbound| unbound.error)?, options)
         })
+    }
+
+    /// Compiles the static graph of a network.
+    pub(crate) fn compile_bound(&self, bound: &BoundGraph, options: &Options) -> Result<Compilation> {
+        let graph = &bound.graph;
+        let mut compiled = pipeline::compile(graph, self.network_order(), options)?;
+        let symbols = self.symbols().into_iter();
+        let dims = symbols.map(|s| (s.clone(), options.dims.get(&s).copied().unwrap_or(1))).collect();
+        compiled.module = compiled.module.with_dims(dims).with_metadata(self.metadata());
+        if let Source::Onnx(model) = &self.source {
+            compiled.report.warnings = model.warnings(graph);
+        }
+        Ok(compiled)
+    }
+
+    /// The static graph of a network for a binding.
+    pub(crate) fn bind(&self, binding: &Binding) -> std::result::Result<BoundGraph, Unbound> {
+        match &self.source {
+            Source::Onnx(model) => model.bind(binding),
+            _ => Ok(BoundGraph { graph: self.graph(&binding.dims)?, values: BTreeMap::new() }),
+        }
+    }
+
+    /// Returns true if the model is a program of the text language.
+    pub(crate) fn is_program(&self) -> bool {
+        matches!(self.source, Source::Program(_))
     }
 
     /// The order of a network.
@@ -288,7 +307,11 @@ impl Model {
                 }
                 program::explain(&source.source(&lowered, &self.order)?, options, stage)
             }
-            _ => pipeline::explain(&self.graph(&options.dims)?, self.network_order(), options, stage, kernel),
+            _ => {
+                let binding = Binding { dims: options.dims.clone(), values: options.values.clone() };
+                let bound = self.bind(&binding).map_err(|unbound| unbound.error)?;
+                pipeline::explain(&bound.graph, self.network_order(), options, stage, kernel)
+            }
         })
     }
 
@@ -306,138 +329,6 @@ impl Model {
                 _ => _ = self.graph(&dims)?,
             }
         }
-        let pool = match &options.pool {
-            Some(pool) => pool.clone(),
-            None => Arc::new(Pool::new(options.threads)?),
-        };
-        let (model, options) = (self.clone(), options.clone());
-        let compiled = Compiled { model, options, pool, bindings: Mutex::new(vec![]) };
-        let options = &compiled.options;
-        if self.symbols().iter().all(|s| options.dims.contains_key(s)) {
-            compiled.binding(options.dims.clone())?;
-        }
-        Ok(compiled)
-    }
-}
-
-/// Sizes of the dynamic dimensions.
-type Dims = BTreeMap<String, i64>;
-
-/// A compiled model. It can be shared by many threads; each binding of its dynamic dimensions is compiled once, and all run
-/// on one pool of threads.
-///
-/// ```
-/// use tilewright::{DType, File, Model, Options, Tensor};
-///
-/// # fn main() -> tilewright::Result<()> {
-/// let file = File::parse("sum.tile", "def sum(f32(N) x) -> (s) { s() +=! x(i) }")?;
-/// let compiled = Model::from_program(file, None, None)?.compile(&Options::default())?;
-/// for n in [3, 5] {
-///     let x = Tensor::new(&[n], &vec![1f32; n as usize]);
-///     assert_eq!(compiled.run(&[("x", &x)])?[0].to_vec::<f32>(), [n as f32]);
-///     assert!(compiled.report(&[("x", &x)])?.code_bytes > 0);
-/// }
-/// # Ok(())
-/// # }
-/// ```
-pub struct Compiled {
-    model: Model,
-    options: Options,
-    pool: Arc<Pool>,
-    /// Least recently used first.
-    bindings: Mutex<Vec<(Dims, Arc<Slot>)>>,
-}
-
-type Slot = OnceLock<Result<(Arc<Session>, Arc<Report>)>>;
-
-impl Compiled {
-    /// Runs the model on inputs given by name, in any order. The outputs come in the model's order.
-    ///
-    /// # Errors
-    /// As [`Compiled::session`] and [`Session::run`].
-    pub fn run(&self, inputs: &[(&str, &Tensor)]) -> Result<Vec<Tensor>> {
-        self.session(inputs)?.run(inputs)
-    }
-
-    /// The session for the shapes of these inputs.
-    ///
-    /// # Errors
-    /// [`Error::Invalid`] where two inputs bind a dimension to different sizes or have another number of dimensions;
-    /// where the binding is new, the errors of [`Model::compile_module`].
-    pub fn session(&self, inputs: &[(&str, &Tensor)]) -> Result<Arc<Session>> {
-        Ok(self.binding(self.bind(inputs)?)?.0)
-    }
-
-    /// The report of the compilation for the shapes of these inputs.
-    ///
-    /// # Errors
-    /// As [`Compiled::session`].
-    pub fn report(&self, inputs: &[(&str, &Tensor)]) -> Result<Arc<Report>> {
-        Ok(self.binding(self.bind(inputs)?)?.1)
-    }
-
-    /// The sizes of the dynamic dimensions that these inputs have.
-    fn bind(&self, inputs: &[(&str, &Tensor)]) -> Result<Dims> {
-        let mut dims = self.options.dims.clone();
-        let mut bound_by: BTreeMap<&str, &str> = BTreeMap::new();
-        for spec in &self.model.inputs {
-            // The session reports inputs that are missing, unknown or of the wrong type.
-            let Some((_, tensor)) = inputs.iter().find(|(name, _)| *name == spec.name) else { continue };
-            if tensor.shape.len() != spec.shape.len() {
-                return Err(Error::Invalid(format!(
-                    "input `{}` has shape {:?}, but the model wants {} dimensions",
-                    spec.name,
-                    tensor.shape,
-                    spec.shape.len()
-                )));
-            }
-            for (dim, &size) in spec.shape.iter().zip(&tensor.shape) {
-                let Dim::Symbol(symbol) = dim else { continue };
-                match dims.get(symbol) {
-                    Some(&bound) if bound != size => {
-                        let by = match bound_by.get(symbol.as_str()) {
-                            Some(other) => format!("input `{other}` makes it {bound}"),
-                            None => format!("it was compiled for {bound}"),
-                        };
-                        return Err(Error::Invalid(format!(
-                            "input `{}` makes dimension `{symbol}` {size}, but {by}",
-                            spec.name
-                        )));
-                    }
-                    Some(_) => {}
-                    None => _ = dims.insert(symbol.clone(), size),
-                }
-                bound_by.entry(symbol).or_insert(&spec.name);
-            }
-        }
-        Ok(dims)
-    }
-
-    /// The session of a binding, compiled at its first use.
-    fn binding(&self, dims: Dims) -> Result<(Arc<Session>, Arc<Report>)> {
-        let slot = {
-            let mut bindings = self.bindings.lock().unwrap_or_else(|e| e.into_inner());
-            match bindings.iter().position(|b| b.0 == dims) {
-                Some(position) => {
-                    bindings[position..].rotate_left(1);
-                    bindings[bindings.len() - 1].1.clone()
-                }
-                None => {
-                    let slot = Arc::new(Slot::new());
-                    bindings.push((dims.clone(), slot.clone()));
-                    if bindings.len() > self.options.limits.bindings.max(1) {
-                        bindings.remove(0);
-                    }
-                    slot
-                }
-            }
-        };
-        slot.get_or_init(|| {
-            let options = Options { dims, ..self.options.clone() };
-            let (module, report) = self.model.compile_module(&options)?;
-            pipeline::check_scratch(&module, self.pool.threads(), &options.limits)?;
-            Ok((Arc::new(Session::with_pool(Arc::new(module), self.pool.clone())?), Arc::new(report)))
-        })
-        .clone()
+        Compiled::new(self.clone(), options.clone())
     }
 }

@@ -121,7 +121,7 @@ impl Arguments {
         let mut outputs = prepared.session.outputs();
         if let Some(folder) = &self.save {
             prepared.session.run_into(&prepared.inputs(), &mut outputs)?;
-            save_outputs(&outputs, folder)?;
+            save_outputs(prepared.session.module(), &outputs, folder, "npy")?;
         }
         if self.interactive {
             return answer_requests(&prepared, &mut outputs);

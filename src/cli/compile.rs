@@ -1,9 +1,8 @@
 //! `compile`: a model to a file that runs without compiling.
 
-use super::inputs;
+use super::inputs::{self, InputArguments};
 use super::progress::Progress;
 use crate::model_arguments::ModelArguments;
-use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use tilewright::internal::runtime::text::bytes;
 use tilewright::{Error, Result};
@@ -12,6 +11,8 @@ use tilewright::{Error, Result};
 pub struct Arguments {
     #[command(flatten)]
     model: ModelArguments,
+    #[command(flatten)]
+    inputs: InputArguments,
     /// The module to write
     #[arg(short, long, value_name = "FILE.tw")]
     output: PathBuf,
@@ -35,7 +36,7 @@ impl Arguments {
                 self.output.with_extension("tw").display()
             )));
         }
-        let (module, report) = inputs::compile(&self.model, &BTreeMap::new(), progress)?;
+        let (module, report) = inputs::compile(&self.model, &self.inputs.given()?, progress)?;
         progress.stage(format!("writing {}", self.output.display()));
         module.save(&self.output)?;
         Ok(format!(

@@ -16,12 +16,37 @@ use tilewright::module::{Module, TensorSpec};
 use tilewright::{DEFAULT_MAX_ERROR, Error, Model, Options, Result, Tensor};
 use tilewright::{Dim, InputSpec};
 
+/// Input tensors by name.
+#[derive(clap::Args)]
+pub struct InputArguments {
+    /// Read an input from a .npy file or from a .pb file (ONNX's TensorProto); other inputs have the program's initial
+    /// values, or values from the seed. Values that decide shapes become constants
+    #[arg(long = "input", value_name = "NAME=FILE", value_parser = parse_input)]
+    inputs: Vec<(String, PathBuf)>,
+}
+
+impl InputArguments {
+    /// The tensors given by name.
+    pub fn given(&self) -> Result<BTreeMap<String, Tensor>> {
+        let mut given = BTreeMap::new();
+        for (name, path) in &self.inputs {
+            let tensor = match path.extension().is_some_and(|e| e == "pb") {
+                true => tilewright::onnx::read_tensor(path)?,
+                false => Tensor::read_npy(path)?,
+            };
+            if given.insert(name.clone(), tensor).is_some() {
+                return Err(Error::Invalid(format!("input `{name}` is given twice")));
+            }
+        }
+        Ok(given)
+    }
+}
+
 /// Input tensors by name, the seed of the others, and the number of threads.
 #[derive(clap::Args)]
 pub struct RunArguments {
-    /// Read an input from a .npy file; other inputs have the program's initial values, or values from the seed
-    #[arg(long = "input", value_name = "NAME=FILE.npy", value_parser = parse_input)]
-    inputs: Vec<(String, PathBuf)>,
+    #[command(flatten)]
+    inputs: InputArguments,
     /// Seed of inputs without values: floating point in -1..1, integers 0 or 1 [default: 0]
     #[arg(long, value_name = "S")]
     seed: Option<u64>,
@@ -95,13 +120,7 @@ impl RunArguments {
 
     /// The tensors given by name.
     pub fn given(&self) -> Result<BTreeMap<String, Tensor>> {
-        let mut given = BTreeMap::new();
-        for (name, path) in &self.inputs {
-            if given.insert(name.clone(), Tensor::read_npy(path)?).is_some() {
-                return Err(Error::Invalid(format!("input `{name}` is given twice")));
-            }
-        }
-        Ok(given)
+        self.inputs.given()
     }
 
     /// Given inputs, else the program's initial values, else values from the seed.
@@ -229,7 +248,8 @@ pub fn load(
     let egraph = EgraphOptions { stop_after: arguments.stop_after, ..EgraphOptions::default() };
     let max_error = arguments.max_error.unwrap_or(DEFAULT_MAX_ERROR);
     let algorithm = arguments.algorithm.unwrap_or_default();
-    Ok((model, Options { target: Some(target), dims, egraph, algorithm, max_error, ..Options::default() }))
+    let values = given.iter().map(|(name, tensor)| (name.clone(), Arc::new(tensor.clone()))).collect();
+    Ok((model, Options { target: Some(target), dims, values, egraph, algorithm, max_error, ..Options::default() }))
 }
 
 pub fn check_names<'a>(given: &BTreeMap<String, Tensor>, known: impl Iterator<Item = &'a str> + Clone) -> Result<()> {
@@ -276,6 +296,6 @@ fn bind(
 fn parse_input(text: &str) -> std::result::Result<(String, PathBuf), String> {
     match text.split_once('=') {
         Some((name, file)) if !name.is_empty() && !file.is_empty() => Ok((name.to_string(), file.into())),
-        _ => Err("expected NAME=FILE.npy".into()),
+        _ => Err("expected NAME=FILE.npy or NAME=FILE.pb".into()),
     }
 }

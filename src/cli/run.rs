@@ -8,7 +8,7 @@ use std::fmt::Write;
 use std::path::{Path, PathBuf};
 use tilewright::internal::expr::scalar::f16_to_f32;
 use tilewright::internal::runtime::text::name;
-use tilewright::{Algorithm, DType, Error, Report, Result, Tensor};
+use tilewright::{Algorithm, DType, Error, Module, Report, Result, Tensor};
 
 #[derive(clap::Args)]
 pub struct Arguments {
@@ -19,6 +19,9 @@ pub struct Arguments {
     /// Write the outputs to DIR/output_0.npy, DIR/output_1.npy … in the model's order
     #[arg(long, value_name = "DIR")]
     save: Option<PathBuf>,
+    /// Format of the saved outputs; `pb` is ONNX's TensorProto, which has all element types
+    #[arg(long, value_name = "FORMAT", default_value = "npy", requires = "save", value_parser = PossibleValuesParser::new(["npy", "pb"]))]
+    format: String,
     /// Also compile a network with `--algorithm direct`, run it on the same inputs, and print how far the outputs differ
     #[arg(long, value_name = "direct", value_parser = PossibleValuesParser::new(["direct"]))]
     against: Option<String>,
@@ -33,7 +36,7 @@ impl Arguments {
         progress.stage(format!("running {}", prepared.session.module().name()));
         let outputs = prepared.session.run(&prepared.inputs())?;
         if let Some(folder) = &self.save {
-            save_outputs(&outputs, folder)?;
+            save_outputs(prepared.session.module(), &outputs, folder, &self.format)?;
         }
         let mut text = String::new();
         for (spec, output) in prepared.session.module().outputs().iter().zip(&outputs) {
@@ -98,12 +101,16 @@ fn relative_error(found: &[f64], expected: &[f64]) -> f64 {
     if worst == 0.0 { 0.0 } else { worst / scale }
 }
 
-/// Writes `folder/output_0.npy`, `folder/output_1.npy` …
-pub fn save_outputs(outputs: &[Tensor], folder: &Path) -> Result<()> {
+/// Writes `folder/output_0.npy`, `folder/output_1.npy` …, or `.pb` where that is the format.
+pub fn save_outputs(module: &Module, outputs: &[Tensor], folder: &Path, format: &str) -> Result<()> {
     let io = |e| Error::Io(format!("cannot make {}: {e}", folder.display()));
     std::fs::create_dir_all(folder).map_err(io)?;
-    for (i, output) in outputs.iter().enumerate() {
-        output.write_npy(folder.join(format!("output_{i}.npy")))?;
+    for (i, (spec, output)) in module.outputs().iter().zip(outputs).enumerate() {
+        let path = folder.join(format!("output_{i}.{format}"));
+        match format {
+            "pb" => tilewright::onnx::write_tensor(path, &spec.tensor.name, output)?,
+            _ => output.write_npy(path)?,
+        }
     }
     Ok(())
 }

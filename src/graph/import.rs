@@ -5,6 +5,7 @@
 //! so that no shape arithmetic is left.
 
 mod attributes;
+pub mod binding;
 mod convert;
 mod convolution;
 mod declared;
@@ -17,10 +18,11 @@ mod reduction;
 mod resize;
 mod table;
 mod tensor;
+pub mod value_file;
 
 use crate::graph::fold;
 use crate::graph::import::importer::Importer;
-use crate::graph::import::model::{Dim, InputSpec, OnnxModel};
+use crate::graph::import::model::{Binding, Dim, InputSpec, OnnxModel};
 use crate::graph::infer::infer;
 use crate::graph::ir::{Graph, Node, Value, ValueId};
 use crate::graph::op::Op;
@@ -120,6 +122,12 @@ impl OnnxModel {
 
     /// The static graph for a binding of the dynamic dimensions; those not named are 1.
     pub fn graph(&self, dims: &BTreeMap<String, i64>) -> Result<Graph> {
+        let binding = Binding { dims: dims.clone(), ..Binding::default() };
+        self.bind(&binding).map(|bound| bound.graph).map_err(|unbound| unbound.error)
+    }
+
+    /// Checks the names and sizes of dynamic dimensions.
+    fn check_dims(&self, dims: &BTreeMap<String, i64>) -> Result<()> {
         let symbols = self.symbols();
         for (name, &size) in dims {
             if !symbols.contains(name) {
@@ -129,7 +137,7 @@ impl OnnxModel {
                 return Err(Error::Invalid(format!("dimension `{name}` is {size}, but must be at least 1")));
             }
         }
-        Importer::new(self).run(dims)
+        Ok(())
     }
 
     fn onnx_graph(&self) -> &GraphProto {
@@ -291,10 +299,12 @@ fn claim(budget: &mut u64, shape: &[i64], dtype: DType) -> Result<()> {
 impl<'m> Importer<'m> {
     fn new(model: &'m OnnxModel) -> Importer<'m> {
         let (values, place) = (HashMap::new(), String::new());
-        Importer { model, graph: Graph::default(), values, place, budget: MAX_FOLDED_BYTES }
+        let (graph, needed) = (Graph::default(), Default::default());
+        Importer { model, graph, values, place, budget: MAX_FOLDED_BYTES, needed }
     }
 
-    fn run(mut self, dims: &BTreeMap<String, i64>) -> Result<Graph> {
+    /// Converts all nodes; inputs with a value become constants.
+    fn run(&mut self, dims: &BTreeMap<String, i64>, values: &BTreeMap<String, Arc<Tensor>>) -> Result<Graph> {
         let graph = self.model.onnx_graph();
         self.graph.name = graph.name.clone();
         for spec in &self.model.inputs {
@@ -305,8 +315,11 @@ impl<'m> Importer<'m> {
             let shape: Vec<i64> = spec.shape.iter().map(size).collect();
             tensor::checked_len(&shape, spec.dtype, &format!("input `{}`", spec.name))?;
             let ty = TensorType { dtype: spec.dtype, shape };
-            let id = self.add_value(spec.name.clone(), ty, crate::graph::ir::Source::Input);
+            let mut id = self.add_value(spec.name.clone(), ty, crate::graph::ir::Source::Input);
             self.graph.inputs.push(id);
+            if let Some(value) = values.get(&spec.name) {
+                id = self.named_constant(spec.name.clone(), value.clone());
+            }
             self.values.insert(&spec.name, Some(id));
         }
         let order = topological(graph)?;
@@ -344,7 +357,7 @@ impl<'m> Importer<'m> {
             self.graph.outputs.push(id);
         }
         self.remove_unused();
-        Ok(self.graph)
+        Ok(std::mem::take(&mut self.graph))
     }
 
     /// The outputs of a node, `None` where nothing is computed.
@@ -444,32 +457,6 @@ impl<'m> Importer<'m> {
         let tensor = tensor::read(proto.clone(), &self.model.folder)?;
         self.budget += 4 * tensor.data.len() as u64;
         Ok(tensor)
-    }
-
-    /// An operand that must be known, as integers: a shape, axes, positions.
-    pub(super) fn integers(&self, id: ValueId, what: &str) -> Result<Vec<i64>> {
-        let tensor = self
-            .graph
-            .constant(id)
-            .ok_or_else(|| Error::Unsupported(format!("its {what} depends on the values of inputs")))?;
-        match tensor.dtype {
-            DType::I64 => Ok(tensor.to_vec::<i64>()),
-            DType::I32 => Ok(tensor.to_vec::<i32>().into_iter().map(i64::from).collect()),
-            other => Err(Error::Invalid(format!("its {what} is of type {other}, not an integer"))),
-        }
-    }
-
-    /// An operand that must be known, as f32.
-    pub(super) fn floats(&self, id: ValueId, what: &str) -> Result<Vec<f32>> {
-        let tensor = self
-            .graph
-            .constant(id)
-            .ok_or_else(|| Error::Unsupported(format!("its {what} depends on the values of inputs")))?;
-        match tensor.dtype {
-            DType::F32 => Ok(tensor.to_vec::<f32>()),
-            DType::F64 => Ok(tensor.to_vec::<f64>().into_iter().map(|v| v as f32).collect()),
-            other => Err(Error::Invalid(format!("its {what} is of type {other}, not a float"))),
-        }
     }
 
     /// `axis` counted from the front; negative counts from the back.

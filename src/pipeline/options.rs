@@ -2,7 +2,7 @@
 
 use crate::codegen::Target;
 use crate::runtime::pool::Pool;
-use crate::{Error, Result};
+use crate::{Error, Result, Tensor};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -25,6 +25,9 @@ pub struct Options {
     pub pool: Option<Arc<Pool>>,
     /// Sizes of dynamic dimensions. Those that are not named here are bound by the inputs of each run.
     pub dims: BTreeMap<String, i64>,
+    /// Values of inputs that decide shapes, such as axes or sizes: they are constants of what is compiled. Those that are
+    /// not named here are bound by the inputs of each run.
+    pub values: BTreeMap<String, Arc<Tensor>>,
     /// How the convolutions of a network are computed; other than [`Algorithm::Cheapest`] to compare and to measure.
     pub algorithm: Algorithm,
     /// Largest bound of the error of a fast algorithm, relative to the largest output that inputs of the same size can have
@@ -47,6 +50,7 @@ impl Default for Options {
             compile_threads: threads,
             pool: None,
             dims: BTreeMap::new(),
+            values: BTreeMap::new(),
             algorithm: Algorithm::Cheapest,
             max_error: DEFAULT_MAX_ERROR,
             egraph: EgraphOptions::default(),

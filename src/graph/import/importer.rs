@@ -2,7 +2,8 @@
 
 use crate::graph::import::model::OnnxModel;
 use crate::graph::ir::{Graph, ValueId};
-use std::collections::HashMap;
+use std::cell::RefCell;
+use std::collections::{BTreeSet, HashMap};
 
 /// Builds a graph; operators of constants are folded and never become nodes.
 pub(super) struct Importer<'m> {
@@ -14,4 +15,6 @@ pub(super) struct Importer<'m> {
     pub(super) place: String,
     /// Bytes that computed constants may still take.
     pub(super) budget: u64,
+    /// Inputs whose values decided the shape of something before they were known.
+    pub(super) needed: RefCell<BTreeSet<String>>,
 }

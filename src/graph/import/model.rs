@@ -3,7 +3,17 @@
 use crate::graph::import::external::Folder;
 use crate::graph::proto::ModelProto;
 use crate::runtime::{DType, Tensor};
+use std::collections::BTreeMap;
 use std::sync::Arc;
+
+/// Sizes of dynamic dimensions and values of inputs, by name.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct Binding {
+    /// Sizes of the dynamic dimensions.
+    pub dims: BTreeMap<String, i64>,
+    /// Values of inputs; those that decide the shape of something become constants.
+    pub values: BTreeMap<String, Arc<Tensor>>,
+}
 
 /// A parsed ONNX file, its dynamic dimensions still open.
 pub struct OnnxModel {

@@ -374,12 +374,23 @@ pub(super) fn pad(g: &mut Importer, n: &Source) -> Result<Vec<ValueId>> {
             fill.map_or(0, |v| first_bits(g.graph.constant(v)))
         }
         Some(v) if g.graph.constant(v).is_some() => first_bits(g.graph.constant(v)),
-        Some(_) => return Err(Error::Unsupported("its value depends on the values of inputs".into())),
+        Some(v) => return pad_with(g, x, v, before, after),
     };
     if before.iter().chain(&after).all(|p| *p == 0) {
         return Ok(vec![x]);
     }
     Ok(vec![g.emit(Op::Pad { before, after, value: bits }, &[x])?])
+}
+
+/// Pads with a value that is computed at run time: a constant mask says where it stands.
+fn pad_with(g: &mut Importer, x: ValueId, value: ValueId, before: Vec<i64>, after: Vec<i64>) -> Result<Vec<ValueId>> {
+    let shape = g.shape(x).to_vec();
+    let inside = Tensor { dtype: DType::Bool, data: vec![1u8; shape.iter().product::<i64>() as usize].into(), shape };
+    let inside = g.constant(inside);
+    let mask = g.emit(Op::Pad { before: before.clone(), after: after.clone(), value: 0 }, &[inside])?;
+    let padded = g.emit(Op::Pad { before, after, value: 0 }, &[x])?;
+    let value = g.reshape_to(value, vec![])?;
+    Ok(vec![g.select(mask, padded, value)?])
 }
 
 /// Crops by the negative pads and sets them to 0.

@@ -35,6 +35,11 @@ pub fn dtype(code: i32) -> Result<DType> {
     })
 }
 
+/// The ONNX `data_type` code of an element type.
+pub fn code(ty: DType) -> Option<i32> {
+    (1..64).find(|&code| dtype(code).is_ok_and(|d| d == ty))
+}
+
 /// Number of elements of `shape`; an error where a dimension is negative or the tensor would exceed the limit.
 pub fn checked_len(shape: &[i64], dtype: DType, what: &str) -> Result<usize> {
     if let Some(d) = shape.iter().find(|d| **d < 0) {
@@ -68,6 +73,14 @@ pub(super) fn read(mut proto: TensorProto, folder: &Folder) -> Result<Tensor> {
         )));
     }
     Ok(Tensor { dtype, shape: proto.dims, data: data.into() })
+}
+
+/// The message that holds `tensor`.
+pub(super) fn proto(tensor: &Tensor, name: &str) -> Result<TensorProto> {
+    let data_type = code(tensor.dtype)
+        .ok_or_else(|| Error::Unsupported(format!("{} is not an element type of ONNX here", tensor.dtype)))?;
+    let (dims, raw_data) = (tensor.shape.clone(), tensor.data.to_vec());
+    Ok(TensorProto { dims, data_type, name: name.to_string(), raw_data, ..TensorProto::default() })
 }
 
 fn typed(proto: &TensorProto, dtype: DType) -> Vec<u8> {

@@ -1,0 +1,220 @@
+//! A compiled model that makes a module for each binding of its dynamic dimensions.
+//!
+//! In: a model, [`Options`] and the inputs of each run. Out: the outputs. Invariant: each binding is compiled once while it
+//! is kept.
+
+use crate::graph::import::binding::{BoundGraph, MAX_BOUND_ELEMENTS, Unbound};
+use crate::graph::import::model::{Binding, Dim};
+use crate::model::Model;
+use crate::pipeline::report::Report;
+use crate::pipeline::{self, Options};
+use crate::runtime::error::guard;
+use crate::runtime::pool::Pool;
+use crate::runtime::session::Session;
+use crate::{Error, Result, Tensor};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
+
+/// Sizes of the dynamic dimensions.
+type Dims = BTreeMap<String, i64>;
+
+/// A compiled model. It can be shared by many threads; each binding of its dynamic dimensions is compiled once, and all run
+/// on one pool of threads. The values of inputs that decide shapes bind like dimensions.
+///
+/// ```
+/// use tilewright::{DType, File, Model, Options, Tensor};
+///
+/// # fn main() -> tilewright::Result<()> {
+/// let file = File::parse("sum.tile", "def sum(f32(N) x) -> (s) { s() +=! x(i) }")?;
+/// let compiled = Model::from_program(file, None, None)?.compile(&Options::default())?;
+/// for n in [3, 5] {
+///     let x = Tensor::new(&[n], &vec![1f32; n as usize]);
+///     assert_eq!(compiled.run(&[("x", &x)])?[0].to_vec::<f32>(), [n as f32]);
+///     assert!(compiled.report(&[("x", &x)])?.code_bytes > 0);
+/// }
+/// # Ok(())
+/// # }
+/// ```
+pub struct Compiled {
+    model: Model,
+    options: Options,
+    pool: Arc<Pool>,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    /// Least recently used first.
+    bindings: Vec<(Binding, Arc<Slot>)>,
+    /// The inputs whose values decide shapes, for each binding of the dimensions that was seen.
+    deciding: BTreeMap<Dims, BTreeSet<String>>,
+}
+
+type Compilation = (Arc<Session>, Arc<Report>);
+type Slot = OnceLock<Result<Compilation>>;
+
+impl Compiled {
+    /// Compiles a model where all dimensions are known, but for values of inputs that decide shapes: those come with a run.
+    pub(crate) fn new(model: Model, options: Options) -> Result<Compiled> {
+        let pool = match &options.pool {
+            Some(pool) => pool.clone(),
+            None => Arc::new(Pool::new(options.threads)?),
+        };
+        let compiled = Compiled { model, options, pool, state: Mutex::default() };
+        let options = &compiled.options;
+        if compiled.model.symbols().iter().all(|s| options.dims.contains_key(s)) {
+            let binding = Binding { dims: options.dims.clone(), values: options.values.clone() };
+            match compiled.binding(binding) {
+                Err(unbound) if unbound.missing.is_empty() => return Err(unbound.error),
+                _ => {}
+            }
+        }
+        Ok(compiled)
+    }
+
+    /// Runs the model on inputs given by name, in any order. The outputs come in the model's order.
+    ///
+    /// # Errors
+    /// As [`Compiled::session`] and [`Session::run`].
+    pub fn run(&self, inputs: &[(&str, &Tensor)]) -> Result<Vec<Tensor>> {
+        self.session(inputs)?.run(inputs)
+    }
+
+    /// The session for the shapes of these inputs, and for the values of those that decide shapes.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] where two inputs bind a dimension to different sizes or have another number of dimensions;
+    /// where the binding is new, the errors of [`Model::compile_module`].
+    pub fn session(&self, inputs: &[(&str, &Tensor)]) -> Result<Arc<Session>> {
+        Ok(self.binding(self.bind(inputs)?).map_err(|unbound| unbound.error)?.0)
+    }
+
+    /// The report of the compilation for the shapes of these inputs.
+    ///
+    /// # Errors
+    /// As [`Compiled::session`].
+    pub fn report(&self, inputs: &[(&str, &Tensor)]) -> Result<Arc<Report>> {
+        Ok(self.binding(self.bind(inputs)?).map_err(|unbound| unbound.error)?.1)
+    }
+
+    /// The sizes of the dynamic dimensions and the values of all inputs that may decide shapes.
+    fn bind(&self, inputs: &[(&str, &Tensor)]) -> Result<Binding> {
+        let dims = self.dims(inputs)?;
+        let deciding = self.state().deciding.get(&dims).cloned();
+        let mut values = self.options.values.clone();
+        for (name, tensor) in inputs {
+            let may_decide = deciding.as_ref().map_or(tensor.len() as i64 <= MAX_BOUND_ELEMENTS, |d| d.contains(*name));
+            match values.get(*name) {
+                Some(bound) if **bound != **tensor => {
+                    return Err(Error::Invalid(format!("input `{name}` has another value than it was compiled for")));
+                }
+                None if may_decide => _ = values.insert(name.to_string(), Arc::new((*tensor).clone())),
+                _ => {}
+            }
+        }
+        Ok(Binding { dims, values })
+    }
+
+    /// The sizes of the dynamic dimensions that these inputs have.
+    fn dims(&self, inputs: &[(&str, &Tensor)]) -> Result<Dims> {
+        let mut dims = self.options.dims.clone();
+        let mut bound_by: BTreeMap<&str, &str> = BTreeMap::new();
+        for spec in self.model.inputs() {
+            // The session reports inputs that are missing, unknown or of the wrong type.
+            let Some((_, tensor)) = inputs.iter().find(|(name, _)| *name == spec.name) else { continue };
+            if tensor.shape.len() != spec.shape.len() {
+                return Err(Error::Invalid(format!(
+                    "input `{}` has shape {:?}, but the model wants {} dimensions",
+                    spec.name,
+                    tensor.shape,
+                    spec.shape.len()
+                )));
+            }
+            for (dim, &size) in spec.shape.iter().zip(&tensor.shape) {
+                let Dim::Symbol(symbol) = dim else { continue };
+                match dims.get(symbol) {
+                    Some(&bound) if bound != size => {
+                        let by = match bound_by.get(symbol.as_str()) {
+                            Some(other) => format!("input `{other}` makes it {bound}"),
+                            None => format!("it was compiled for {bound}"),
+                        };
+                        return Err(Error::Invalid(format!(
+                            "input `{}` makes dimension `{symbol}` {size}, but {by}",
+                            spec.name
+                        )));
+                    }
+                    Some(_) => {}
+                    None => _ = dims.insert(symbol.clone(), size),
+                }
+                bound_by.entry(symbol).or_insert(&spec.name);
+            }
+        }
+        Ok(dims)
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(|e| e.into_inner())
+    }
+
+    /// The session of a binding, compiled at its first use. Of the values only those that decide shapes matter.
+    fn binding(&self, binding: Binding) -> std::result::Result<Compilation, Unbound> {
+        let deciding = self.state().deciding.get(&binding.dims).cloned();
+        if let Some(names) = deciding {
+            let key = restricted(binding.clone(), &names);
+            // a session that is kept needs no graph
+            if key.values.len() == names.len()
+                && let Some(slot) = self.slot(&key, false)
+            {
+                return Ok(slot.get_or_init(|| self.compile(&key, None)).clone()?);
+            }
+        }
+        let bound = match self.model.is_program() {
+            true => None,
+            false => Some(guard(|| Ok(self.model.bind(&binding)))??),
+        };
+        let names = bound.iter().flat_map(|bound| bound.values.keys().cloned()).collect();
+        let key = restricted(binding, &names);
+        self.state().deciding.insert(key.dims.clone(), names);
+        let slot = self.slot(&key, true).unwrap_or_default();
+        Ok(slot.get_or_init(|| self.compile(&key, bound.as_ref())).clone()?)
+    }
+
+    /// The place of a binding among those that are kept, which becomes the last to be dropped; `add`: made where it is not
+    /// there.
+    fn slot(&self, binding: &Binding, add: bool) -> Option<Arc<Slot>> {
+        let bindings = &mut self.state().bindings;
+        if let Some(position) = bindings.iter().position(|b| b.0 == *binding) {
+            bindings[position..].rotate_left(1);
+            return bindings.last().map(|b| b.1.clone());
+        }
+        if !add {
+            return None;
+        }
+        let slot = Arc::new(Slot::new());
+        bindings.push((binding.clone(), slot.clone()));
+        if bindings.len() > self.options.limits.bindings.max(1) {
+            bindings.remove(0);
+        }
+        Some(slot)
+    }
+
+    fn compile(&self, binding: &Binding, bound: Option<&BoundGraph>) -> Result<Compilation> {
+        let Binding { dims, values } = binding.clone();
+        let options = Options { dims, values, ..self.options.clone() };
+        let (module, report) = match bound {
+            None => self.model.compile_module(&options)?,
+            Some(bound) => {
+                let compiled = guard(|| self.model.compile_bound(bound, &options))?;
+                (compiled.module, compiled.report)
+            }
+        };
+        pipeline::check_scratch(&module, self.pool.threads(), &options.limits)?;
+        Ok((Arc::new(Session::with_pool(Arc::new(module), self.pool.clone())?), Arc::new(report)))
+    }
+}
+
+/// The binding with the values of these inputs only.
+fn restricted(binding: Binding, names: &BTreeSet<String>) -> Binding {
+    let values = binding.values.into_iter().filter(|(name, _)| names.contains(name)).collect();
+    Binding { values, ..binding }
+}

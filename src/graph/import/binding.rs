@@ -1,0 +1,132 @@
+//! Values of inputs that decide shapes: axes, sizes, numbers of repetitions. They bind like dimensions.
+//!
+//! In: a model and a [`Binding`]. Out: the static graph, and which of the values became constants of it. The inputs that
+//! matter are found by importing: an operand that must be known leads back to the inputs that it is computed from.
+
+use crate::graph::import::importer::Importer;
+use crate::graph::import::model::{Binding, OnnxModel};
+use crate::graph::ir::{Graph, Source, ValueId};
+use crate::runtime::{DType, Error, Result, Tensor};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+/// The most elements of an input whose value may decide a shape.
+pub const MAX_BOUND_ELEMENTS: i64 = 1024;
+
+/// A static graph and the inputs whose values are constants of it.
+pub struct BoundGraph {
+    pub graph: Graph,
+    /// The graph is right for these values only.
+    pub values: BTreeMap<String, Arc<Tensor>>,
+}
+
+/// The reason why a model has no static graph for a binding.
+pub struct Unbound {
+    pub error: Error,
+    /// Inputs whose values would have helped.
+    pub missing: BTreeSet<String>,
+}
+
+impl From<Error> for Unbound {
+    fn from(error: Error) -> Unbound {
+        Unbound { error, missing: BTreeSet::new() }
+    }
+}
+
+impl OnnxModel {
+    /// The static graph for a binding; dimensions that are not named are 1.
+    ///
+    /// # Errors
+    /// Those of [`OnnxModel::graph`]; the missing values of inputs where giving them would help.
+    pub fn bind(&self, binding: &Binding) -> std::result::Result<BoundGraph, Unbound> {
+        self.check_dims(&binding.dims)?;
+        self.check_values(binding)?;
+        let mut values = BTreeMap::new();
+        loop {
+            let mut importer = Importer::new(self);
+            let error = match importer.run(&binding.dims, &values) {
+                Ok(graph) => return Ok(BoundGraph { graph, values }),
+                Err(error) => error,
+            };
+            let needed = importer.needed.take();
+            let found: Vec<_> =
+                needed.iter().filter_map(|n| Some((n.clone(), binding.values.get(n)?.clone()))).collect();
+            let missing: BTreeSet<String> = needed.into_iter().filter(|n| !binding.values.contains_key(n)).collect();
+            if found.is_empty() || !missing.is_empty() {
+                return Err(Unbound { error, missing });
+            }
+            values.extend(found);
+        }
+    }
+
+    /// Checks the types and shapes of values against the inputs.
+    fn check_values(&self, binding: &Binding) -> Result<()> {
+        for (name, tensor) in &binding.values {
+            let spec = self.inputs().iter().find(|spec| spec.name == *name);
+            let Some(spec) = spec else { continue };
+            if spec.dtype != tensor.dtype {
+                let (found, wanted) = (tensor.dtype, spec.dtype);
+                return Err(Error::Invalid(format!("input `{name}` is {found}, but the model wants {wanted}")));
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Importer<'_> {
+    /// The contents of an operand that must be known. Where it is computed from inputs alone that are small, they are noted
+    /// as needed.
+    ///
+    /// # Errors
+    /// `Unsupported` where it depends on the values of inputs.
+    pub(super) fn known(&self, id: ValueId, what: &str) -> Result<Arc<Tensor>> {
+        if let Some(tensor) = self.graph.constant(id) {
+            return Ok(tensor.clone());
+        }
+        let inputs = self.origins(id);
+        let names: Vec<String> = inputs.iter().map(|&i| self.graph.value(i).name.clone()).collect();
+        if let Some(large) = inputs.iter().find(|&&i| self.ty(i).elements() > MAX_BOUND_ELEMENTS) {
+            let name = &self.graph.value(*large).name;
+            return Err(Error::Unsupported(format!("its {what} depends on the data of the input `{name}`")));
+        }
+        self.needed.borrow_mut().extend(names.iter().cloned());
+        let listed: Vec<String> = names.iter().map(|n| format!("`{n}`")).collect();
+        let (plural, listed) = (if names.len() == 1 { "" } else { "s" }, listed.join(", "));
+        Err(Error::Unsupported(format!(
+            "its {what} depends on the values of the input{plural} {listed}, which must be given when the model is compiled"
+        )))
+    }
+
+    /// The inputs of the graph that a value is computed from.
+    fn origins(&self, id: ValueId) -> Vec<ValueId> {
+        let (mut seen, mut stack) = (BTreeSet::new(), vec![id]);
+        while let Some(next) = stack.pop() {
+            if seen.insert(next)
+                && let Some((node, _)) = self.graph.producer(next)
+            {
+                stack.extend(&node.inputs);
+            }
+        }
+        seen.into_iter().filter(|&v| matches!(self.graph.value(v).source, Source::Input)).collect()
+    }
+
+    /// An operand that must be known, as integers: a shape, axes, positions.
+    pub(super) fn integers(&self, id: ValueId, what: &str) -> Result<Vec<i64>> {
+        let tensor = self.known(id, what)?;
+        match tensor.dtype {
+            DType::I64 => Ok(tensor.to_vec::<i64>()),
+            DType::I32 => Ok(tensor.to_vec::<i32>().into_iter().map(i64::from).collect()),
+            other => Err(Error::Invalid(format!("its {what} is of type {other}, not an integer"))),
+        }
+    }
+
+    /// An operand that must be known, as f32.
+    pub(super) fn floats(&self, id: ValueId, what: &str) -> Result<Vec<f32>> {
+        let tensor = self.known(id, what)?;
+        match tensor.dtype {
+            DType::F32 => Ok(tensor.to_vec::<f32>()),
+            DType::F64 => Ok(tensor.to_vec::<f64>().into_iter().map(|v| v as f32).collect()),
+            other => Err(Error::Invalid(format!("its {what} is of type {other}, not a float"))),
+        }
+    }
+}
