@@ -5,12 +5,14 @@
 
 use crate::graph::import::binding::{BoundGraph, MAX_BOUND_ELEMENTS, Unbound};
 use crate::graph::import::model::{Binding, Dim};
+use crate::graph::value::{Kind, Value};
 use crate::model::Model;
 use crate::pipeline::report::Report;
 use crate::pipeline::{self, Options};
 use crate::runtime::error::guard;
 use crate::runtime::pool::Pool;
 use crate::runtime::session::Session;
+use crate::staged::Staged;
 use crate::{Error, Result, Tensor};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
@@ -40,6 +42,8 @@ pub struct Compiled {
     options: Options,
     pool: Arc<Pool>,
     state: Mutex<State>,
+    /// A model without a static graph, which runs in parts.
+    staged: OnceLock<Staged>,
 }
 
 #[derive(Default)]
@@ -60,31 +64,79 @@ impl Compiled {
             Some(pool) => pool.clone(),
             None => Arc::new(Pool::new(options.threads)?),
         };
-        let compiled = Compiled { model, options, pool, state: Mutex::default() };
+        let compiled = Compiled { model, options, pool, state: Mutex::default(), staged: OnceLock::new() };
         let options = &compiled.options;
         if compiled.model.symbols().iter().all(|s| options.dims.contains_key(s)) {
             let binding = Binding { dims: options.dims.clone(), values: options.values.clone() };
             match compiled.binding(binding) {
-                Err(unbound) if unbound.missing.is_empty() => return Err(unbound.error),
+                Err(unbound) if unbound.missing.is_empty() && !unbound.waits => return Err(unbound.error),
                 _ => {}
             }
         }
         Ok(compiled)
     }
 
+    /// The model.
+    pub fn model(&self) -> &Model {
+        &self.model
+    }
+
     /// Runs the model on inputs given by name, in any order. The outputs come in the model's order.
     ///
     /// # Errors
-    /// As [`Compiled::session`] and [`Session::run`].
+    /// As [`Compiled::session`] and [`Session::run`]; of a model that depends on data those of compiling its parts as it runs,
+    /// and [`Error::Unsupported`] where an output is no tensor.
     pub fn run(&self, inputs: &[(&str, &Tensor)]) -> Result<Vec<Tensor>> {
-        self.session(inputs)?.run(inputs)
+        if self.staged.get().is_none() {
+            match self.binding(self.bind(inputs)?) {
+                Ok((session, _)) => return session.run(inputs),
+                Err(unbound) if !unbound.waits => return Err(unbound.error),
+                Err(_) => {}
+            }
+        }
+        let values: Vec<Value> = inputs.iter().map(|(_, tensor)| Value::from((*tensor).clone())).collect();
+        let named: Vec<(&str, &Value)> = inputs.iter().map(|i| i.0).zip(&values).collect();
+        let outputs = self.run_in_parts(&named)?;
+        outputs.iter().map(|value| Ok(Tensor::clone(value.tensor()?))).collect()
+    }
+
+    /// As [`Compiled::run`], for models whose inputs or outputs are sequences or optionals.
+    ///
+    /// # Errors
+    /// As [`Compiled::run`].
+    pub fn run_values(&self, inputs: &[(&str, &Value)]) -> Result<Vec<Value>> {
+        let tensor = |(name, value): &(&'_ str, &Value)| match value {
+            Value::Tensor(tensor) => Some((name.to_string(), tensor.clone())),
+            _ => None,
+        };
+        if let Some(tensors) = inputs.iter().map(tensor).collect::<Option<Vec<_>>>()
+            && self.staged.get().is_none()
+        {
+            let named: Vec<(&str, &Tensor)> = tensors.iter().map(|(name, tensor)| (name.as_str(), &**tensor)).collect();
+            match self.binding(self.bind(&named)?) {
+                Ok((session, _)) => return Ok(session.run(&named)?.into_iter().map(Value::from).collect()),
+                Err(unbound) if !unbound.waits => return Err(unbound.error),
+                Err(_) => {}
+            }
+        }
+        self.run_in_parts(inputs)
+    }
+
+    fn run_in_parts(&self, inputs: &[(&str, &Value)]) -> Result<Vec<Value>> {
+        guard(|| {
+            let Some(model) = self.model.onnx() else {
+                return Err(Error::Internal("a model without a file depends on data".into()));
+            };
+            let make = || Staged::new(model.clone(), self.options.clone(), self.pool.clone());
+            self.staged.get_or_init(make).run(inputs)
+        })
     }
 
     /// The session for the shapes of these inputs, and for the values of those that decide shapes.
     ///
     /// # Errors
     /// [`Error::Invalid`] where two inputs bind a dimension to different sizes or have another number of dimensions;
-    /// where the binding is new, the errors of [`Model::compile_module`].
+    /// where the binding is new, the errors of [`Model::compile_module`]. A model that depends on data has no session.
     pub fn session(&self, inputs: &[(&str, &Tensor)]) -> Result<Arc<Session>> {
         Ok(self.binding(self.bind(inputs)?).map_err(|unbound| unbound.error)?.0)
     }
@@ -119,7 +171,7 @@ impl Compiled {
     fn dims(&self, inputs: &[(&str, &Tensor)]) -> Result<Dims> {
         let mut dims = self.options.dims.clone();
         let mut bound_by: BTreeMap<&str, &str> = BTreeMap::new();
-        for spec in self.model.inputs() {
+        for spec in self.model.inputs().iter().filter(|spec| spec.kind == Kind::Tensor && !spec.any_rank) {
             // The session reports inputs that are missing, unknown or of the wrong type.
             let Some((_, tensor)) = inputs.iter().find(|(name, _)| *name == spec.name) else { continue };
             if tensor.shape.len() != spec.shape.len() {

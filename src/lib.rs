@@ -33,6 +33,7 @@ mod language;
 mod model;
 mod pipeline;
 mod poly;
+mod staged;
 
 use tilewright_runtime::internal as runtime;
 
@@ -44,6 +45,7 @@ pub use graph::egraph::OptimizationReport;
 pub use graph::extract::{AlgorithmReport, ExtractionReport, LayerReport, Timed};
 pub use graph::import::model::{Dim, InputSpec};
 pub use graph::ir::{Graph, ValueId};
+pub use graph::value::{Kind, Value};
 pub use language::syntax::File;
 pub use model::Model;
 pub use pipeline::report::{KernelReport, Report, Vectorization};
@@ -69,7 +71,7 @@ pub mod graph_text {
 
 /// ONNX's files of single values (`TensorProto`), which carry element types that `.npy` does not have.
 pub mod onnx {
-    pub use crate::graph::import::value_file::{read_tensor, write_tensor};
+    pub use crate::graph::import::value_file::{read_tensor, read_value, write_tensor, write_value};
 }
 
 pub use language::builder;

@@ -130,11 +130,7 @@ impl Model {
             Kind::Name(name) => Dim::Symbol(name.clone()),
             _ => Dim::Derived(e.show(declared.style())),
         };
-        let input = |a: &Array| InputSpec {
-            name: a.name.to_string(),
-            dtype: a.dtype,
-            shape: a.shape.iter().map(dim).collect(),
-        };
+        let input = |a: &Array| InputSpec::tensor(a.name.to_string(), a.dtype, a.shape.iter().map(dim).collect());
         let inputs = declared.inputs().into_iter().map(input).collect();
         let source = Programs { file, program: program.map(str::to_string), sizes: sizes.map(str::to_string) };
         Ok(Model { inputs, source: Source::Program(Arc::new(source)), order: Order::Ilp })
@@ -175,7 +171,7 @@ impl Model {
         let input = |v: &crate::graph::ir::ValueId| {
             let value = graph.value(*v);
             let shape = value.ty.shape.iter().map(|&d| Dim::Fixed(d)).collect();
-            InputSpec { name: value.name.clone(), dtype: value.ty.dtype, shape }
+            InputSpec::tensor(value.name.clone(), value.ty.dtype, shape)
         };
         Model {
             inputs: graph.inputs.iter().map(input).collect(),
@@ -187,6 +183,13 @@ impl Model {
     /// The inputs, with the names of dynamic dimensions.
     pub fn inputs(&self) -> &[InputSpec] {
         &self.inputs
+    }
+
+    /// The names of the outputs of an ONNX file, in its order.
+    #[doc(hidden)]
+    pub fn output_names(&self) -> Vec<String> {
+        let names = self.onnx().map(|model| model.onnx_graph().output.iter().map(|o| o.name.clone()).collect());
+        names.unwrap_or_default()
     }
 
     /// The names of the dynamic dimensions, in the order of the inputs.
@@ -280,6 +283,21 @@ impl Model {
             Source::Onnx(model) => model.bind(binding),
             _ => Ok(BoundGraph { graph: self.graph(&binding.dims)?, values: BTreeMap::new() }),
         }
+    }
+
+    /// The file of the model; `None` for graphs and programs.
+    pub(crate) fn onnx(&self) -> Option<&Arc<OnnxModel>> {
+        match &self.source {
+            Source::Onnx(model) => Some(model),
+            _ => None,
+        }
+    }
+
+    /// Returns true if the model has no static graph, even where all sizes are bound: sizes or branches follow from data, or
+    /// values are sequences. [`Compiled::run`] runs it in parts; it has no module.
+    pub fn depends_on_data(&self, options: &Options) -> bool {
+        let binding = Binding { dims: options.dims.clone(), values: options.values.clone() };
+        guard(|| Ok(self.bind(&binding).is_err_and(|unbound| unbound.waits))).unwrap_or(false)
     }
 
     /// Returns true if the model is a program of the text language.

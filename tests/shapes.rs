@@ -1,43 +1,24 @@
 //! Values of inputs that decide shapes bind like dimensions.
 
-mod common;
+#[path = "common/onnx.rs"]
+mod onnx;
 
-use prost::Message;
+use onnx::{FLOAT, INT64, graph, model, node, tensor};
 use std::sync::Arc;
-use tilewright::internal::graph::proto::{
-    DimensionProto, GraphProto, ModelProto, NodeProto, OperatorSetIdProto, TensorShapeProto, TensorTypeProto,
-    TypeProto, ValueInfoProto,
-};
 use tilewright::{DType, Error, Model, Options, Tensor};
 
-fn info(name: &str, elem_type: i32, shape: Option<&[i64]>) -> ValueInfoProto {
-    let dims = |shape: &[i64]| TensorShapeProto {
-        dim: shape.iter().map(|&d| DimensionProto { dim_value: Some(d), dim_param: None }).collect(),
-    };
-    let tensor_type = TensorTypeProto { elem_type, shape: shape.map(dims) };
-    ValueInfoProto { name: name.into(), r#type: Some(TypeProto { tensor_type: Some(tensor_type) }) }
-}
-
-fn node(op: &str, inputs: &[&str], output: &str) -> NodeProto {
-    let input = inputs.iter().map(|i| i.to_string()).collect();
-    NodeProto { op_type: op.into(), name: output.into(), input, output: vec![output.into()], ..NodeProto::default() }
-}
-
-fn model(nodes: Vec<NodeProto>, inputs: Vec<ValueInfoProto>, outputs: Vec<ValueInfoProto>) -> Model {
-    let graph =
-        GraphProto { node: nodes, name: "shapes".into(), input: inputs, output: outputs, ..GraphProto::default() };
-    let opset_import = vec![OperatorSetIdProto { domain: String::new(), version: 17 }];
-    let proto = ModelProto { ir_version: 8, graph: Some(graph), opset_import, ..ModelProto::default() };
-    Model::parse(&proto.encode_to_vec(), "nowhere").unwrap()
-}
-
-/// `y = Expand(Reshape(x, shape) + 1, size)`, where the two shapes are inputs.
+/// `y = Expand(2 · Reshape(x, shape), size)`, where the two shapes are inputs.
 fn reshaped() -> Model {
-    model(
-        vec![node("Reshape", &["x", "shape"], "r"), node("Add", &["r", "r"], "d"), node("Expand", &["d", "size"], "y")],
-        vec![info("x", 1, Some(&[6])), info("shape", 7, Some(&[2])), info("size", 7, Some(&[3]))],
-        vec![info("y", 1, None)],
-    )
+    model(graph(
+        vec![tensor("x", FLOAT, Some(&["6"])), tensor("shape", INT64, Some(&["2"])), tensor("size", INT64, Some(&["3"]))],
+        vec![],
+        vec![
+            node("Reshape", &["x", "shape"], &["r"]),
+            node("Add", &["r", "r"], &["d"]),
+            node("Expand", &["d", "size"], &["y"]),
+        ],
+        vec![tensor("y", FLOAT, None)],
+    ))
 }
 
 #[test]
@@ -61,11 +42,16 @@ fn values_that_decide_shapes_are_taken_from_each_run() {
 
 #[test]
 fn only_values_that_decide_shapes_make_a_new_binding() {
-    let model = model(
-        vec![node("ReduceSum", &["x", "axes"], "s"), node("Mul", &["s", "factor"], "y")],
-        vec![info("x", 1, Some(&[2, 3])), info("axes", 7, Some(&[1])), info("factor", 1, Some(&[1]))],
-        vec![info("y", 1, None)],
-    );
+    let model = model(graph(
+        vec![
+            tensor("x", FLOAT, Some(&["2", "3"])),
+            tensor("axes", INT64, Some(&["1"])),
+            tensor("factor", FLOAT, Some(&["1"])),
+        ],
+        vec![],
+        vec![node("ReduceSum", &["x", "axes"], &["s"]), node("Mul", &["s", "factor"], &["y"])],
+        vec![tensor("y", FLOAT, None)],
+    ));
     let compiled = model.compile(&Options::default()).unwrap();
     let x = Tensor::new(&[2, 3], &[1f32; 6]);
     let session = |axis: i64, factor: f32| {

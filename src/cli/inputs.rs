@@ -14,7 +14,7 @@ use tilewright::internal::pipeline::{Limits, check_scratch};
 use tilewright::internal::runtime::error::unknown;
 use tilewright::module::{Module, TensorSpec};
 use tilewright::{DEFAULT_MAX_ERROR, Error, Model, Options, Result, Tensor};
-use tilewright::{Dim, InputSpec};
+use tilewright::{Compiled, Dim, InputSpec, Kind, Value};
 
 /// Input tensors by name.
 #[derive(clap::Args)]
@@ -26,6 +26,15 @@ pub struct InputArguments {
 }
 
 impl InputArguments {
+    /// The value given for an input.
+    fn value(&self, spec: &InputSpec) -> Result<Option<Value>> {
+        let Some((_, path)) = self.inputs.iter().find(|(name, _)| *name == spec.name) else { return Ok(None) };
+        match path.extension().is_some_and(|e| e == "pb") {
+            true => tilewright::onnx::read_value(path, &spec.kind).map(Some),
+            false => Ok(Some(Tensor::read_npy(path)?.into())),
+        }
+    }
+
     /// The tensors given by name.
     pub fn given(&self) -> Result<BTreeMap<String, Tensor>> {
         let mut given = BTreeMap::new();
@@ -121,6 +130,40 @@ impl RunArguments {
     /// The tensors given by name.
     pub fn given(&self) -> Result<BTreeMap<String, Tensor>> {
         self.inputs.given()
+    }
+
+    /// A network that depends on data and the values of its inputs, in its order; `None` for others.
+    pub fn prepare_parts(
+        &self,
+        arguments: &ModelArguments,
+        progress: &Progress,
+    ) -> Result<Option<(Compiled, Vec<(String, Value)>)>> {
+        let (model, options) = load(arguments, &BTreeMap::new(), progress)?;
+        let (mut values, mut tensors) = (vec![], BTreeMap::new());
+        for (position, spec) in (0..).zip(model.inputs()) {
+            let value = match self.inputs.value(spec)? {
+                Some(value) => value,
+                None if spec.kind == Kind::Tensor && !spec.any_rank => {
+                    let extent = |dim: &Dim| match dim {
+                        Dim::Fixed(extent) => *extent,
+                        Dim::Symbol(name) | Dim::Derived(name) => options.dims.get(name).copied().unwrap_or(1),
+                    };
+                    let shape: Vec<i64> = spec.shape.iter().map(extent).collect();
+                    Tensor::seeded(spec.dtype, &shape, self.seed.unwrap_or_default(), position, 2).into()
+                }
+                None => return Err(Error::Invalid(format!("input `{}` is missing: {}", spec.name, spec.kind))),
+            };
+            if let Value::Tensor(tensor) = &value {
+                tensors.insert(spec.name.clone(), tensor.clone());
+            }
+            values.push((spec.name.clone(), value));
+        }
+        let options = Options { values: tensors, ..options };
+        if !model.depends_on_data(&options) {
+            return Ok(None);
+        }
+        let options = Options { values: BTreeMap::new(), threads: self.threads(), ..options };
+        Ok(Some((model.compile(&options)?, values)))
     }
 
     /// Given inputs, else the program's initial values, else values from the seed.

@@ -8,7 +8,7 @@ use std::fmt::Write;
 use std::path::{Path, PathBuf};
 use tilewright::internal::expr::scalar::f16_to_f32;
 use tilewright::internal::runtime::text::name;
-use tilewright::{Algorithm, DType, Error, Module, Report, Result, Tensor};
+use tilewright::{Algorithm, DType, Error, Module, Report, Result, Tensor, Value};
 
 #[derive(clap::Args)]
 pub struct Arguments {
@@ -32,7 +32,10 @@ impl Arguments {
         if self.against.is_some() {
             self.check_network()?;
         }
-        let prepared = self.run.prepare(&self.model, progress)?;
+        let prepared = match self.run.prepare(&self.model, progress) {
+            Ok(prepared) => prepared,
+            Err(error) => return self.run_in_parts(progress)?.ok_or(error),
+        };
         progress.stage(format!("running {}", prepared.session.module().name()));
         let outputs = prepared.session.run(&prepared.inputs())?;
         if let Some(folder) = &self.save {
@@ -53,6 +56,31 @@ impl Arguments {
             text += &self.against_direct(&prepared, &outputs, progress)?;
         }
         Ok(text)
+    }
+
+    /// Runs a network that depends on data; `None` for all others.
+    fn run_in_parts(&self, progress: &Progress) -> Result<Option<String>> {
+        if inputs::is_module(&self.model.model)? || inputs::is_program(&self.model)? {
+            return Ok(None);
+        }
+        let Some((compiled, inputs)) = self.run.prepare_parts(&self.model, progress)? else { return Ok(None) };
+        progress.stage(format!("running {} in parts", self.model.model.display()));
+        let inputs: Vec<(&str, &Value)> = inputs.iter().map(|(name, value)| (name.as_str(), value)).collect();
+        let outputs = compiled.run_values(&inputs)?;
+        let mut text = String::new();
+        for (i, (output, value)) in compiled.model().output_names().iter().zip(&outputs).enumerate() {
+            if let Some(folder) = &self.save {
+                let io = |e| Error::Io(format!("cannot make {}: {e}", folder.display()));
+                std::fs::create_dir_all(folder).map_err(io)?;
+                let path = folder.join(format!("output_{i}.{}", self.format));
+                match (self.format.as_str(), value) {
+                    ("pb", value) => tilewright::onnx::write_value(path, output, value)?,
+                    (_, value) => value.tensor()?.write_npy(path)?,
+                }
+            }
+            writeln!(text, "{}  {}", name(output), described(value)).expect("a string takes all text");
+        }
+        Ok(Some(text))
     }
 
     /// Refuses what has no other algorithm to be compared with.
@@ -129,6 +157,19 @@ fn values(tensor: &Tensor) -> Vec<f64> {
         DType::U8 | DType::Bool => numbers::<1>(tensor, |[b]| b.into()),
         DType::F16 => numbers::<2>(tensor, |b| f16_to_f32(u16::from_le_bytes(b)).into()),
         DType::BF16 => numbers::<2>(tensor, |[low, high]| f32::from_le_bytes([0, 0, low, high]).into()),
+    }
+}
+
+/// Type, shape and statistics of a value; of a sequence those of each element.
+fn described(value: &Value) -> String {
+    match value {
+        Value::Tensor(tensor) => format!("{} {:?}  {}", tensor.dtype, tensor.shape, statistics(tensor)),
+        Value::Sequence(values) => {
+            let elements: Vec<String> = values.iter().map(described).collect();
+            format!("sequence of {}: [{}]", values.len(), elements.join("; "))
+        }
+        Value::Optional(None) => "absent".into(),
+        Value::Optional(Some(value)) => format!("optional {}", described(value)),
     }
 }
 

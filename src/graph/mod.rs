@@ -18,4 +18,5 @@ pub mod proto;
 pub mod rules;
 pub mod synthetic;
 pub mod tensor_type;
+pub mod value;
 pub mod text;

@@ -124,6 +124,47 @@ pub struct ValueInfoProto {
 pub struct TypeProto {
     #[prost(message, optional, tag = "1")]
     pub tensor_type: Option<TensorTypeProto>,
+    #[prost(message, optional, boxed, tag = "4")]
+    pub sequence_type: Option<Box<ElementTypeProto>>,
+    #[prost(message, optional, boxed, tag = "9")]
+    pub optional_type: Option<Box<ElementTypeProto>>,
+}
+
+/// The type of the elements of a sequence, or of what an optional holds.
+#[derive(Clone, PartialEq, Message)]
+pub struct ElementTypeProto {
+    #[prost(message, optional, boxed, tag = "1")]
+    pub elem_type: Option<Box<TypeProto>>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub struct SequenceProto {
+    #[prost(string, tag = "1")]
+    pub name: String,
+    /// 1 = tensors, 3 = sequences, 5 = optionals.
+    #[prost(int32, tag = "2")]
+    pub elem_type: i32,
+    #[prost(message, repeated, tag = "3")]
+    pub tensor_values: Vec<TensorProto>,
+    #[prost(message, repeated, tag = "5")]
+    pub sequence_values: Vec<SequenceProto>,
+    #[prost(message, repeated, tag = "7")]
+    pub optional_values: Vec<OptionalProto>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub struct OptionalProto {
+    #[prost(string, tag = "1")]
+    pub name: String,
+    /// 0 = absent, 1 = a tensor, 3 = a sequence, 5 = an optional.
+    #[prost(int32, tag = "2")]
+    pub elem_type: i32,
+    #[prost(message, optional, tag = "3")]
+    pub tensor_value: Option<TensorProto>,
+    #[prost(message, optional, tag = "5")]
+    pub sequence_value: Option<SequenceProto>,
+    #[prost(message, optional, boxed, tag = "7")]
+    pub optional_value: Option<Box<OptionalProto>>,
 }
 
 #[derive(Clone, PartialEq, Message)]

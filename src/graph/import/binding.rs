@@ -3,6 +3,7 @@
 //! In: a model and a [`Binding`]. Out: the static graph, and which of the values became constants of it. The inputs that
 //! matter are found by importing: an operand that must be known leads back to the inputs that it is computed from.
 
+use super::stage;
 use crate::graph::import::importer::Importer;
 use crate::graph::import::model::{Binding, OnnxModel};
 use crate::graph::ir::{Graph, Source, ValueId};
@@ -25,11 +26,13 @@ pub struct Unbound {
     pub error: Error,
     /// Inputs whose values would have helped.
     pub missing: BTreeSet<String>,
+    /// Something depends on data: the model has no static graph, but it can run in parts.
+    pub waits: bool,
 }
 
 impl From<Error> for Unbound {
     fn from(error: Error) -> Unbound {
-        Unbound { error, missing: BTreeSet::new() }
+        Unbound { error, missing: BTreeSet::new(), waits: false }
     }
 }
 
@@ -53,7 +56,8 @@ impl OnnxModel {
                 needed.iter().filter_map(|n| Some((n.clone(), binding.values.get(n)?.clone()))).collect();
             let missing: BTreeSet<String> = needed.into_iter().filter(|n| !binding.values.contains_key(n)).collect();
             if found.is_empty() || !missing.is_empty() {
-                return Err(Unbound { error, missing });
+                let waits = importer.waits.get() && matches!(error, Error::Unsupported(_));
+                return Err(Unbound { error, missing, waits });
             }
             values.extend(found);
         }
@@ -85,9 +89,10 @@ impl Importer<'_> {
         }
         let inputs = self.origins(id);
         let names: Vec<String> = inputs.iter().map(|&i| self.graph.value(i).name.clone()).collect();
-        if let Some(large) = inputs.iter().find(|&&i| self.ty(i).elements() > MAX_BOUND_ELEMENTS) {
-            let name = &self.graph.value(*large).name;
-            return Err(Error::Unsupported(format!("its {what} depends on the data of the input `{name}`")));
+        let large = inputs.iter().find(|&&i| !stage::may_be_frozen(self.ty(i))).map(|&i| &self.graph.value(i).name);
+        if self.depth > 0 || large.is_some() || names.is_empty() {
+            let of = large.map_or(String::new(), |name| format!(" of the input `{name}`"));
+            return Err(self.wait(&format!("its {what} depends on the data{of}")));
         }
         self.needed.borrow_mut().extend(names.iter().cloned());
         let listed: Vec<String> = names.iter().map(|n| format!("`{n}`")).collect();
@@ -95,6 +100,12 @@ impl Importer<'_> {
         Err(Error::Unsupported(format!(
             "its {what} depends on the values of the input{plural} {listed}, which must be given when the model is compiled"
         )))
+    }
+
+    /// The error of a node that no static graph can have, since it depends on data: it waits until its operands are known.
+    pub(super) fn wait(&self, reason: &str) -> Error {
+        self.waits.set(true);
+        Error::Unsupported(reason.to_string())
     }
 
     /// The inputs of the graph that a value is computed from.

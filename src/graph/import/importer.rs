@@ -2,7 +2,7 @@
 
 use crate::graph::import::model::OnnxModel;
 use crate::graph::ir::{Graph, ValueId};
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::{BTreeSet, HashMap};
 
 /// Builds a graph; operators of constants are folded and never become nodes.
@@ -17,4 +17,6 @@ pub(super) struct Importer<'m> {
     pub(super) budget: u64,
     /// Inputs whose values decided the shape of something before they were known.
     pub(super) needed: RefCell<BTreeSet<String>>,
+    /// Something depends on data: no static graph has it.
+    pub(super) waits: Cell<bool>,
 }

@@ -2,6 +2,7 @@
 
 use crate::graph::import::external::Folder;
 use crate::graph::proto::ModelProto;
+use crate::graph::value::Kind;
 use crate::runtime::{DType, Tensor};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -32,8 +33,19 @@ pub struct InputSpec {
     pub name: String,
     /// Element type.
     pub dtype: DType,
-    /// Extent of each dimension.
+    /// Extent of each dimension; none of a sequence, an optional, or a tensor of any rank.
     pub shape: Vec<Dim>,
+    /// Tensor, sequence or optional.
+    pub kind: Kind,
+    /// The tensor may have any number of dimensions: the file does not say it.
+    pub any_rank: bool,
+}
+
+impl InputSpec {
+    /// A tensor.
+    pub fn tensor(name: String, dtype: DType, shape: Vec<Dim>) -> InputSpec {
+        InputSpec { name, dtype, shape, kind: Kind::Tensor, any_rank: false }
+    }
 }
 
 /// Extent of one dimension of an input.

@@ -1,7 +1,7 @@
 //! The table of ONNX operators: name, first operator set, and the function that converts a node to canonical form.
 
 use super::node::Source;
-use super::{convert, convolution, movement, reduction, resize};
+use super::{convert, convolution, movement, reduction, resize, sequence};
 use crate::expr::{BinaryOp, CompareOp, UnaryOp};
 use crate::graph::import::importer::Importer;
 use crate::graph::ir::ValueId;
@@ -65,6 +65,7 @@ const TABLE: &[(&str, i64, Converter)] = &[
     ("Celu",                   12, convert::celu),
     ("Clip",                    6, convert::clip),
     ("Concat",                  4, movement::concat),
+    ("ConcatFromSequence",      11, sequence::by_host),
     ("Constant",                1, convert::constant),
     ("ConstantOfShape",         9, convert::constant_of_shape),
     ("Conv",                    1, convolution::conv),
@@ -115,6 +116,9 @@ const TABLE: &[(&str, i64, Converter)] = &[
     ("Neg",                     6, unary!(Neg)),
     ("Not",                     1, unary!(Not)),
     ("OneHot",                  9, convert::one_hot),
+    ("Optional",                15, sequence::by_host),
+    ("OptionalGetElement",      15, sequence::by_host),
+    ("OptionalHasElement",      15, sequence::by_host),
     ("Or",                      7, binary!(Or)),
     ("PRelu",                   7, convert::prelu),
     ("Pad",                     2, movement::pad),
@@ -137,6 +141,13 @@ const TABLE: &[(&str, i64, Converter)] = &[
     ("Resize",                 10, resize::resize),
     ("Round",                  11, unary!(Round)),
     ("Selu",                    6, convert::selu),
+    ("SequenceAt",              11, sequence::by_host),
+    ("SequenceConstruct",       11, sequence::by_host),
+    ("SequenceEmpty",           11, sequence::by_host),
+    ("SequenceErase",           11, sequence::by_host),
+    ("SequenceInsert",          11, sequence::by_host),
+    ("SequenceLength",          11, sequence::by_host),
+    ("SequenceMap",             17, sequence::by_host),
     ("Shape",                   1, convert::shape),
     ("Sigmoid",                 6, |g, n| convert::elementwise(g, n, Op::Sigmoid)),
     ("Sign",                    9, convert::sign),
@@ -147,6 +158,7 @@ const TABLE: &[(&str, i64, Converter)] = &[
     ("Softsign",                1, convert::softsign),
     ("SpaceToDepth",            1, movement::space_to_depth),
     ("Split",                   2, movement::split),
+    ("SplitToSequence",         11, sequence::by_host),
     ("Sqrt",                    6, unary!(Sqrt)),
     ("Squeeze",                 1, movement::squeeze),
     ("Sub",                     7, binary!(Sub)),

@@ -1,8 +1,9 @@
-//! Files of single values: ONNX's `TensorProto`, as its backend tests and `.pb` test data have them.
+//! Files of single values: ONNX's `TensorProto`, `SequenceProto` and `OptionalProto`, as its backend tests have them.
 
 use super::tensor;
 use crate::graph::import::external::Folder;
-use crate::graph::proto::TensorProto;
+use crate::graph::proto::{OptionalProto, SequenceProto, TensorProto};
+use crate::graph::value::{Kind, Value};
 use crate::runtime::{Error, Result, Tensor, file};
 use prost::Message;
 use std::io::Read;
@@ -16,11 +17,16 @@ use std::path::Path;
 pub fn read_tensor(path: impl AsRef<Path>) -> Result<Tensor> {
     let path = path.as_ref();
     let name = path.display().to_string();
-    let mut bytes = vec![];
-    file::open(path)?.read_to_end(&mut bytes).map_err(|e| Error::Io(format!("cannot read {name}: {e}")))?;
-    let proto = TensorProto::decode(&bytes[..])
+    let proto = TensorProto::decode(&bytes_of(path)?[..])
         .map_err(|e| Error::Invalid(format!("{name} is not a file of a TensorProto ({e})")))?;
     tensor::read(proto, &Folder::of_file(path)).map_err(|e| e.context(&name))
+}
+
+fn bytes_of(path: &Path) -> Result<Vec<u8>> {
+    let mut bytes = vec![];
+    let done = file::open(path)?.read_to_end(&mut bytes);
+    done.map_err(|e| Error::Io(format!("cannot read {}: {e}", path.display())))?;
+    Ok(bytes)
 }
 
 /// Writes a tensor as a `TensorProto` of this name.
@@ -32,10 +38,110 @@ pub fn write_tensor(path: impl AsRef<Path>, name: &str, tensor: &Tensor) -> Resu
     file::write(path.as_ref(), |out| out.write_all(&bytes))
 }
 
+/// Reads a value of a model's input: a `TensorProto`, a `SequenceProto` or an `OptionalProto`, as `kind` says.
+///
+/// # Errors
+/// As [`read_tensor`].
+pub fn read_value(path: impl AsRef<Path>, kind: &Kind) -> Result<Value> {
+    let path = path.as_ref();
+    let name = path.display().to_string();
+    let bytes = bytes_of(path)?;
+    let folder = Folder::of_file(path);
+    let bad = |e: prost::DecodeError| Error::Invalid(format!("{name} does not hold a {kind} ({e})"));
+    let value = match kind {
+        Kind::Tensor => tensor::read(TensorProto::decode(&bytes[..]).map_err(bad)?, &folder).map(Value::from),
+        Kind::Sequence(_) => sequence(SequenceProto::decode(&bytes[..]).map_err(bad)?, &folder),
+        Kind::Optional(_) => optional(OptionalProto::decode(&bytes[..]).map_err(bad)?, &folder),
+    };
+    value.map_err(|e| e.context(&name))
+}
+
+/// Writes a value as the message of its kind.
+///
+/// # Errors
+/// As [`write_tensor`]; [`Error::Unsupported`] where a sequence has elements of several kinds.
+pub fn write_value(path: impl AsRef<Path>, name: &str, value: &Value) -> Result<()> {
+    let bytes = match value {
+        Value::Tensor(value) => tensor::proto(value, name)?.encode_to_vec(),
+        Value::Sequence(values) => sequence_message(name, values)?.encode_to_vec(),
+        Value::Optional(value) => optional_message(name, value.as_deref())?.encode_to_vec(),
+    };
+    file::write(path.as_ref(), |out| out.write_all(&bytes))
+}
+
+fn sequence(proto: SequenceProto, folder: &Folder) -> Result<Value> {
+    let tensors = proto.tensor_values.into_iter().map(|t| tensor::read(t, folder).map(Value::from));
+    let sequences = proto.sequence_values.into_iter().map(|s| sequence(s, folder));
+    let optionals = proto.optional_values.into_iter().map(|o| optional(o, folder));
+    tensors.chain(sequences).chain(optionals).collect::<Result<_>>().map(Value::Sequence)
+}
+
+fn optional(proto: OptionalProto, folder: &Folder) -> Result<Value> {
+    let value = match (proto.tensor_value, proto.sequence_value, proto.optional_value) {
+        (Some(t), _, _) => Some(tensor::read(t, folder)?.into()),
+        (_, Some(s), _) => Some(sequence(s, folder)?),
+        (_, _, Some(o)) => Some(optional(*o, folder)?),
+        (None, None, None) => None,
+    };
+    Ok(Value::Optional(value.map(Box::new)))
+}
+
+fn sequence_message(name: &str, values: &[Value]) -> Result<SequenceProto> {
+    let mut proto = SequenceProto { name: name.to_string(), elem_type: 1, ..SequenceProto::default() };
+    for value in values {
+        match value {
+            Value::Tensor(value) => proto.tensor_values.push(tensor::proto(value, "")?),
+            Value::Sequence(values) => proto.sequence_values.push(sequence_message("", values)?),
+            Value::Optional(value) => proto.optional_values.push(optional_message("", value.as_deref())?),
+        }
+    }
+    let kinds = [proto.tensor_values.len(), proto.sequence_values.len(), proto.optional_values.len()];
+    match kinds.iter().position(|&n| n == values.len()) {
+        Some(kind) => proto.elem_type = [1, 3, 5][kind],
+        None => return Err(Error::Unsupported("a sequence of values of several kinds".into())),
+    }
+    Ok(proto)
+}
+
+fn optional_message(name: &str, value: Option<&Value>) -> Result<OptionalProto> {
+    let mut proto = OptionalProto { name: name.to_string(), ..OptionalProto::default() };
+    match value {
+        None => {}
+        Some(Value::Tensor(value)) => (proto.elem_type, proto.tensor_value) = (1, Some(tensor::proto(value, "")?)),
+        Some(Value::Sequence(values)) => {
+            (proto.elem_type, proto.sequence_value) = (3, Some(sequence_message("", values)?));
+        }
+        Some(Value::Optional(value)) => {
+            (proto.elem_type, proto.optional_value) = (5, Some(Box::new(optional_message("", value.as_deref())?)));
+        }
+    }
+    Ok(proto)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::runtime::DType;
+
+    #[test]
+    fn sequences_and_optionals_are_read_as_written() {
+        let path = std::env::temp_dir().join(format!("tilewright-values-{}.pb", std::process::id()));
+        let [a, b] = [Tensor::new(&[2], &[1f32, 2.0]), Tensor::new(&[], &[7f32])].map(Value::from);
+        let tensors = Kind::Sequence(Box::new(Kind::Tensor));
+        let sequence = Value::Sequence(vec![a.clone(), b]);
+        let some = |value: Value| Value::Optional(Some(Box::new(value)));
+        for (value, kind) in [
+            (sequence.clone(), tensors.clone()),
+            (Value::Sequence(vec![sequence.clone(), Value::Sequence(vec![])]), Kind::Sequence(Box::new(tensors.clone()))),
+            (some(a), Kind::Optional(Box::new(Kind::Tensor))),
+            (some(sequence), Kind::Optional(Box::new(tensors.clone()))),
+            (Value::Optional(None), Kind::Optional(Box::new(tensors))),
+        ] {
+            write_value(&path, "x", &value).unwrap();
+            assert_eq!(read_value(&path, &kind).unwrap(), value);
+        }
+        std::fs::remove_file(&path).unwrap();
+    }
 
     #[test]
     fn what_is_written_is_read() {

@@ -1,0 +1,264 @@
+//! Parts of a graph that can be compiled before the rest is known.
+//!
+//! In: a graph of the file, which of its nodes are done, and the values that are known by now. Out: a static graph of all
+//! other nodes that can be converted: those whose operands come from known values, and whose shapes follow from shapes and
+//! from small integers. The others wait for their operands.
+
+use super::binding::MAX_BOUND_ELEMENTS;
+use super::nested;
+use crate::graph::import::importer::Importer;
+use crate::graph::import::model::OnnxModel;
+use crate::graph::ir::{Graph, Source, ValueId};
+use crate::graph::proto::{GraphProto, NodeProto, ValueInfoProto};
+use crate::graph::tensor_type::TensorType;
+use crate::runtime::{Error, Result, Tensor};
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::sync::Arc;
+
+/// A value that a part may read.
+pub enum Known {
+    /// The tensor of this run; the part is compiled for its type.
+    Tensor(Arc<Tensor>),
+    /// A weight: the same in each run.
+    Constant(Arc<Tensor>),
+    /// A sequence or an optional, which only the host reads.
+    Other,
+}
+
+/// The part of a graph that can be compiled now.
+pub struct Part {
+    /// Outputs are called as in the file.
+    pub graph: Graph,
+    /// The names of the graph's inputs in the file.
+    pub inputs: Vec<String>,
+    /// Values that are constants of the graph: it is right for them only.
+    pub frozen: BTreeMap<String, Arc<Tensor>>,
+    /// Values that others need and that follow from constants.
+    pub constants: Vec<(String, Arc<Tensor>)>,
+    /// The nodes that it computes.
+    pub done: Vec<usize>,
+    /// Why nodes whose operands are tensors that are known could not be converted.
+    pub waiting: Vec<(usize, String)>,
+}
+
+/// The values that are known, by name.
+pub type Lookup<'a> = &'a dyn Fn(&str) -> Option<Known>;
+
+impl OnnxModel {
+    /// The part of `graph` that can be compiled, of the nodes of `order` that are not `done`. `depth`: graphs around this one.
+    ///
+    /// # Errors
+    /// `Invalid` where a node is wrong; `Limit` where it is too large.
+    pub fn part(
+        &self,
+        graph: &GraphProto,
+        order: &[usize],
+        done: &[bool],
+        depth: usize,
+        known: Lookup,
+    ) -> Result<Part> {
+        let mut frozen = BTreeMap::new();
+        loop {
+            let mut stage = Stage { importer: Importer::of(self, graph, depth), known, frozen: &frozen, inputs: vec![] };
+            let part = stage.import(order, done)?;
+            let needed = stage.importer.needed.take();
+            let tensors = needed.into_iter().filter_map(|name| match known(&name)? {
+                Known::Tensor(tensor) => Some((name, tensor)),
+                _ => None,
+            });
+            let more: Vec<_> = tensors.filter(|(name, _)| !frozen.contains_key(name)).collect();
+            if more.is_empty() {
+                return Ok(Part { frozen, ..part });
+            }
+            frozen.extend(more);
+        }
+    }
+
+    /// The outputs of one node for these operands, as constant folding computes them.
+    ///
+    /// # Errors
+    /// Those of the conversion; `Unsupported` where the node is not of the kind that depends on data.
+    pub fn fold_node(&self, graph: &GraphProto, node: usize, operands: &[Option<Arc<Tensor>>]) -> Result<Vec<Arc<Tensor>>> {
+        let mut importer = Importer::of(self, graph, 0);
+        let node = &graph.node[node];
+        for (name, operand) in node.input.iter().zip(operands) {
+            if let Some(tensor) = operand {
+                importer.budget += 4 * tensor.data.len() as u64;
+                let id = importer.named_constant(name.clone(), tensor.clone());
+                importer.values.insert(name, Some(id));
+            }
+        }
+        importer.place = super::place(node);
+        let outputs = importer.convert(node).map_err(|e| super::prefix(&super::describe(node), e))?;
+        let constant = |id: Option<ValueId>| id.and_then(|id| importer.graph.constant(id).cloned());
+        let outputs: Option<Vec<_>> = outputs.into_iter().map(constant).collect();
+        outputs.ok_or_else(|| Error::Unsupported(format!("{} cannot be computed ahead", super::describe(node))))
+    }
+}
+
+/// The state of the import of a part.
+struct Stage<'m, 'a> {
+    importer: Importer<'m>,
+    known: Lookup<'a>,
+    frozen: &'a BTreeMap<String, Arc<Tensor>>,
+    inputs: Vec<String>,
+}
+
+impl<'m> Stage<'m, '_> {
+    fn import(&mut self, order: &[usize], done: &[bool]) -> Result<Part> {
+        let proto = self.importer.proto;
+        self.importer.graph.name = proto.name.clone();
+        let (mut finished, mut waiting) = (vec![], vec![]);
+        for &index in order.iter().filter(|&&n| !done[n]) {
+            let node = &proto.node[index];
+            match self.node(node)? {
+                Verdict::Done => finished.push(index),
+                Verdict::Waits(reason) => {
+                    waiting.extend(reason.map(|reason| (index, reason)));
+                    self.importer.values.extend(node.output.iter().map(|o| (o.as_str(), None)));
+                }
+            }
+        }
+        let constants = self.outputs(proto, order, done, &finished);
+        self.importer.remove_unused();
+        let graph = std::mem::take(&mut self.importer.graph);
+        let inputs = std::mem::take(&mut self.inputs);
+        Ok(Part { graph, inputs, frozen: BTreeMap::new(), constants, done: finished, waiting })
+    }
+
+    /// Converts one node where all of its operands are there.
+    fn node(&mut self, node: &'m NodeProto) -> Result<Verdict> {
+        let names: Vec<&'m str> = super::read_names(node).filter(|name| !name.is_empty()).collect();
+        for &name in &names {
+            if !self.importer.values.contains_key(name) {
+                let value = self.value(name);
+                self.importer.values.insert(name, value);
+            }
+        }
+        if names.iter().any(|name| self.importer.values[name].is_none()) {
+            return Ok(Verdict::Waits(None));
+        }
+        self.importer.place = super::place(node);
+        match self.importer.convert(node) {
+            Ok(outputs) => {
+                for (name, id) in node.output.iter().zip(outputs).filter(|o| !o.0.is_empty()) {
+                    self.importer.values.insert(name, id);
+                }
+                Ok(Verdict::Done)
+            }
+            Err(Error::Unsupported(reason)) => Ok(Verdict::Waits(Some(reason))),
+            Err(error) => Err(super::prefix(&super::describe(node), error)),
+        }
+    }
+
+    /// A value of the environment as an input or a constant of the graph.
+    fn value(&mut self, name: &str) -> Option<ValueId> {
+        let importer = &mut self.importer;
+        match (self.known)(name)? {
+            Known::Other => None,
+            Known::Constant(tensor) => {
+                importer.budget += 4 * tensor.data.len() as u64;
+                Some(importer.named_constant(name.to_string(), tensor))
+            }
+            Known::Tensor(tensor) => {
+                if let Some(tensor) = self.frozen.get(name) {
+                    return Some(importer.named_constant(name.to_string(), tensor.clone()));
+                }
+                let id = importer.add_value(name.to_string(), TensorType::of(&tensor), Source::Input);
+                importer.graph.inputs.push(id);
+                self.inputs.push(name.to_string());
+                Some(id)
+            }
+        }
+    }
+
+    /// Declares as outputs what the nodes that are left, or the outputs of the file's graph, read of the finished nodes.
+    fn outputs(
+        &mut self,
+        proto: &'m GraphProto,
+        order: &[usize],
+        done: &[bool],
+        finished: &[usize],
+    ) -> Vec<(String, Arc<Tensor>)> {
+        let here: HashSet<usize> = finished.iter().copied().collect();
+        let left = order.iter().filter(|&&n| !done[n] && !here.contains(&n));
+        let mut read: HashSet<&str> = left.flat_map(|&n| super::read_names(&proto.node[n])).collect();
+        read.extend(proto.output.iter().map(|o| o.name.as_str()));
+        let mut constants = vec![];
+        for name in finished.iter().flat_map(|&n| &proto.node[n].output).filter(|name| read.contains(name.as_str())) {
+            let Some(Some(id)) = self.importer.values.get(name.as_str()).copied() else { continue };
+            match self.importer.graph.constant(id) {
+                Some(tensor) => constants.push((name.clone(), tensor.clone())),
+                None => {
+                    let id = self.importer.own_output(id, name);
+                    self.importer.graph.outputs.push(id);
+                }
+            }
+        }
+        constants
+    }
+}
+
+enum Verdict {
+    Done,
+    /// The reason, where the operands are there.
+    Waits(Option<String>),
+}
+
+/// The nodes that the outputs need, in an order in which every operand is defined first.
+///
+/// # Errors
+/// `Invalid` where the graph has a cycle.
+pub fn needed_order(graph: &GraphProto) -> Result<Vec<usize>> {
+    let position: HashMap<*const NodeProto, usize> =
+        graph.node.iter().enumerate().map(|(i, n)| (std::ptr::from_ref(n), i)).collect();
+    let order: Vec<usize> = super::topological(graph)?.into_iter().map(|n| position[&std::ptr::from_ref(n)]).collect();
+    let mut needed: HashSet<&str> = graph.output.iter().map(|o| o.name.as_str()).collect();
+    let mut live = vec![];
+    for &index in order.iter().rev() {
+        let node = &graph.node[index];
+        if node.output.iter().any(|o| !o.is_empty() && needed.contains(o.as_str())) {
+            needed.extend(super::read_names(node));
+            live.push(index);
+        }
+    }
+    live.reverse();
+    Ok(live)
+}
+
+/// The graph inside of a node that its attribute `name` holds.
+pub fn graph_inside<'a>(node: &'a NodeProto, name: &str) -> Option<&'a GraphProto> {
+    node.attribute.iter().find(|a| a.name == name).and_then(|a| a.g.as_ref())
+}
+
+/// The names that a node reads: its operands, and what the graphs inside of it capture.
+pub fn names_read(node: &NodeProto) -> impl Iterator<Item = &str> {
+    node.input.iter().map(String::as_str).chain(nested::captured_names(node))
+}
+
+/// Returns true if a tensor of this type may become a constant of what is compiled.
+pub fn may_be_frozen(ty: &TensorType) -> bool {
+    ty.elements() <= if ty.dtype.is_float() { 16 } else { MAX_BOUND_ELEMENTS }
+}
+
+/// The operators whose results are as large as the data make them.
+const DATA_DEPENDENT: [&str; 4] = ["Compress", "NonMaxSuppression", "NonZero", "Unique"];
+
+/// Returns true if the node's results are as large as the data make them: [`OnnxModel::fold_node`] computes them.
+pub fn depends_on_data(node: &NodeProto) -> bool {
+    node.domain.is_empty() && DATA_DEPENDENT.contains(&node.op_type.as_str())
+}
+
+/// The stack of the slices of a loop without steps, by the declared type of a slice; dimensions that are not declared are 0.
+///
+/// # Errors
+/// `Unsupported` where the file does not declare the type.
+pub fn empty_stack(output: &ValueInfoProto) -> Result<Tensor> {
+    let ty = output.r#type.as_ref().and_then(|t| t.tensor_type.as_ref());
+    let ty = ty.ok_or_else(|| Error::Unsupported(format!("a loop without steps: `{}` has no type", output.name)))?;
+    let dims = ty.shape.iter().flat_map(|shape| &shape.dim).map(|d| d.dim_value.unwrap_or(0).max(0));
+    let shape: Vec<i64> = std::iter::once(0).chain(dims).collect();
+    Ok(Tensor::zeros(super::tensor::dtype(ty.elem_type)?, &shape))
+}
+
+pub use super::{describe, unsupported};

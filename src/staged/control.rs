@@ -1,0 +1,157 @@
+//! Branches and loops that the host runs, since their conditions, numbers of steps or types depend on data.
+
+use crate::graph::import::stage;
+use crate::graph::proto::{GraphProto, NodeProto};
+use crate::graph::value::Value;
+use crate::staged::{Environment, Staged};
+use crate::{DType, Error, Result, Tensor};
+use std::collections::HashMap;
+use std::sync::Arc;
+
+/// Graphs inside of graphs that the host runs.
+const MAX_DEPTH: usize = 16;
+
+impl Staged {
+    /// The results of a node with graphs inside; `None` for other nodes.
+    pub(super) fn control(
+        &self,
+        node: &NodeProto,
+        operands: &[Option<Value>],
+        environment: &Environment,
+        depth: usize,
+    ) -> Result<Option<Vec<Value>>> {
+        let inside = |name: &str| {
+            stage::graph_inside(node, name).ok_or_else(|| Error::Invalid(format!("the attribute `{name}` is missing")))
+        };
+        if depth >= MAX_DEPTH {
+            return Err(Error::Limit(format!("graphs are nested more than {MAX_DEPTH} deep")));
+        }
+        match node.op_type.as_str() {
+            "If" => {
+                let condition = operands.first().and_then(Option::as_ref);
+                let condition = condition.ok_or_else(|| Error::Invalid("the condition is missing".into()))?;
+                let branch = if truth(condition)? { "then_branch" } else { "else_branch" };
+                self.call(inside(branch)?, vec![], environment, depth).map(Some)
+            }
+            "Loop" => self.run_loop(inside("body")?, operands, environment, depth).map(Some),
+            "SequenceMap" => self.map(inside("body")?, operands, environment, depth).map(Some),
+            _ => Ok(None),
+        }
+    }
+
+    /// Runs a graph inside of another one on these inputs.
+    fn call(
+        &self,
+        graph: &GraphProto,
+        inputs: Vec<Value>,
+        environment: &Environment,
+        depth: usize,
+    ) -> Result<Vec<Value>> {
+        if graph.input.len() != inputs.len() {
+            let (has, given) = (graph.input.len(), inputs.len());
+            return Err(Error::Invalid(format!("the graph inside has {has} inputs, but {given} are given")));
+        }
+        let mut inner = Environment { outside: Some(environment), values: HashMap::new() };
+        for (input, value) in graph.input.iter().zip(inputs) {
+            inner.insert(&input.name, value);
+        }
+        self.graph(graph, &mut inner, depth + 1)
+    }
+
+    /// Operands: the greatest number of steps, the condition, the carried values.
+    fn run_loop(
+        &self,
+        body: &GraphProto,
+        operands: &[Option<Value>],
+        environment: &Environment,
+        depth: usize,
+    ) -> Result<Vec<Value>> {
+        let given = |i: usize| operands.get(i).and_then(Option::as_ref);
+        let trips = match given(0) {
+            None => i64::MAX,
+            Some(value) => match value.tensor()? {
+                tensor if tensor.dtype == DType::I64 && tensor.len() == 1 => tensor.to_vec::<i64>()[0],
+                _ => return Err(Error::Invalid("the number of steps is not one i64".into())),
+            },
+        };
+        let mut going = given(1).map_or(Ok(true), truth)?;
+        let missing = || Error::Invalid("a carried value is missing".into());
+        let carried = operands.iter().skip(2).map(|v| v.clone().ok_or_else(missing));
+        let mut carried = carried.collect::<Result<Vec<Value>>>()?;
+        let count = carried.len();
+        if body.output.len() <= count {
+            return Err(Error::Invalid("the body has fewer results than carried values".into()));
+        }
+        let mut slices: Vec<Vec<Arc<Tensor>>> = vec![vec![]; body.output.len() - 1 - count];
+        let mut step = 0;
+        while going && step < trips {
+            let head = [Tensor::new(&[], &[step]).into(), bool_value(going)];
+            let results = self.call(body, head.into_iter().chain(carried).collect(), environment, depth)?;
+            let mut results = results.into_iter();
+            going = results.next().map_or(Ok(false), |value| truth(&value))?;
+            carried = results.by_ref().take(count).collect();
+            for (stack, value) in slices.iter_mut().zip(results) {
+                stack.push(value.tensor()?.clone());
+            }
+            step += 1;
+        }
+        let declared = body.output.iter().skip(1 + count);
+        for (stack, output) in slices.iter().zip(declared) {
+            carried.push(match stack.is_empty() {
+                true => stage::empty_stack(output)?.into(),
+                false => stacked(stack)?.into(),
+            });
+        }
+        Ok(carried)
+    }
+
+    /// The body on each element of the first operand and of the other sequences; other operands are passed whole.
+    fn map(
+        &self,
+        body: &GraphProto,
+        operands: &[Option<Value>],
+        environment: &Environment,
+        depth: usize,
+    ) -> Result<Vec<Value>> {
+        let missing = || Error::Invalid("an operand is missing".into());
+        let operands = operands.iter().map(|v| v.as_ref().ok_or_else(missing)).collect::<Result<Vec<_>>>()?;
+        let count = operands.first().ok_or_else(missing)?.sequence()?.len();
+        let mut results: Vec<Vec<Value>> = vec![vec![]; body.output.len()];
+        for i in 0..count {
+            let element = |value: &&Value| match value {
+                Value::Sequence(values) => {
+                    values.get(i).cloned().ok_or_else(|| Error::Invalid("sequences of different lengths".into()))
+                }
+                value => Ok((*value).clone()),
+            };
+            let inputs = operands.iter().map(element).collect::<Result<Vec<_>>>()?;
+            for (all, value) in results.iter_mut().zip(self.call(body, inputs, environment, depth)?) {
+                all.push(value);
+            }
+        }
+        Ok(results.into_iter().map(Value::Sequence).collect())
+    }
+}
+
+/// A condition: one bool.
+fn truth(value: &Value) -> Result<bool> {
+    match value.tensor()? {
+        tensor if tensor.dtype == DType::Bool && tensor.len() == 1 => Ok(tensor.data[0] != 0),
+        tensor => Err(Error::Invalid(format!("a condition of type {} and shape {:?}", tensor.dtype, tensor.shape))),
+    }
+}
+
+fn bool_value(value: bool) -> Value {
+    Tensor { dtype: DType::Bool, shape: vec![], data: vec![value as u8].into() }.into()
+}
+
+/// Tensors of one type, one after the other along a new first dimension.
+fn stacked(slices: &[Arc<Tensor>]) -> Result<Tensor> {
+    let first = &slices[0];
+    if slices.iter().any(|s| s.dtype != first.dtype || s.shape != first.shape) {
+        return Err(Error::Invalid("a result of a loop has another shape in each step".into()));
+    }
+    let shape = [&[slices.len() as i64], &first.shape[..]].concat();
+    let data: Vec<u8> = slices.iter().flat_map(|s| s.data.iter().copied()).collect();
+    Ok(Tensor { dtype: first.dtype, shape, data: data.into() })
+}
