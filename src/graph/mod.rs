@@ -16,6 +16,7 @@ pub mod op;
 pub mod price;
 pub mod proto;
 pub mod rules;
+pub mod subgraph;
 pub mod synthetic;
 pub mod tensor_type;
 pub mod text;
