@@ -5,6 +5,7 @@
 //! so that no shape arithmetic is left.
 
 mod attributes;
+mod control;
 mod convert;
 mod convolution;
 mod declared;
@@ -12,6 +13,7 @@ mod external;
 pub mod importer;
 pub mod model;
 mod movement;
+mod nested;
 mod node;
 mod reduction;
 mod resize;
@@ -25,6 +27,7 @@ use crate::graph::infer::infer;
 use crate::graph::ir::{Graph, Node, Value, ValueId};
 use crate::graph::op::Op;
 use crate::graph::proto::{GraphProto, ModelProto, NodeProto, TensorProto};
+use crate::graph::subgraph::MAX_DEPTH;
 use crate::graph::tensor_type::TensorType;
 use crate::runtime::error::unknown;
 use crate::runtime::{DType, Error, Result, Tensor};
@@ -89,7 +92,7 @@ impl OnnxModel {
         if graph.output.is_empty() {
             return Err(Error::Invalid("the graph has no outputs".into()));
         }
-        check_nodes(graph, opset)?;
+        check_nodes(graph, opset, &HashSet::new(), 0)?;
         let inputs = input_specs(graph)?;
         let weights = take_weights(&mut proto, &folder)?;
         Ok(OnnxModel { folder, opset, inputs, proto, weights })
@@ -156,11 +159,15 @@ fn describe(node: &NodeProto) -> String {
     format!("{domain}{} {name}", node.op_type)
 }
 
-/// Operators against the table, names against each other.
-fn check_nodes(graph: &GraphProto, opset: i64) -> Result<()> {
+/// Operators against the table, names against each other; in the graphs inside of nodes too, which read the names around
+/// them.
+fn check_nodes<'a>(graph: &'a GraphProto, opset: i64, around: &HashSet<&'a str>, depth: usize) -> Result<()> {
+    if depth > MAX_DEPTH {
+        return Err(Error::Limit(format!("graphs are nested more than {MAX_DEPTH} deep")));
+    }
     let mut problems = vec![];
-    let mut defined: HashSet<&str> = graph.initializer.iter().map(|t| t.name.as_str()).collect();
-    let initializers = defined.clone();
+    let initializers: HashSet<&str> = graph.initializer.iter().map(|t| t.name.as_str()).collect();
+    let mut defined: HashSet<&str> = around.union(&initializers).copied().collect();
     let mut seen = HashSet::new();
     for input in &graph.input {
         if !seen.insert(input.name.as_str()) {
@@ -187,6 +194,9 @@ fn check_nodes(graph: &GraphProto, opset: i64) -> Result<()> {
         attributes::check(node, opset).map_err(|reason| Error::Invalid(format!("{}: {reason}", place())))?;
         if let Some(missing) = node.input.iter().find(|i| !i.is_empty() && !defined.contains(i.as_str())) {
             return Err(Error::Invalid(format!("{} reads `{missing}`, which nothing defines", describe(node))));
+        }
+        for inside in nested::graphs(node) {
+            check_nodes(inside, opset, &defined, depth + 1).map_err(|e| prefix(&place(), e))?;
         }
     }
     match graph.output.iter().find(|o| !defined.contains(o.name.as_str())) {
@@ -233,16 +243,22 @@ fn input_specs(graph: &GraphProto) -> Result<Vec<InputSpec>> {
 fn take_weights(proto: &mut ModelProto, folder: &Folder) -> Result<Vec<(String, Arc<Tensor>)>> {
     let Some(graph) = &mut proto.graph else { return Ok(vec![]) };
     let initializers = std::mem::take(&mut graph.initializer);
-    let read = graph.node.iter().flat_map(|n| &n.input).chain(graph.output.iter().map(|o| &o.name));
-    let read: HashSet<&str> = read.map(String::as_str).collect();
+    let read = graph.node.iter().flat_map(read_names).chain(graph.output.iter().map(|o| o.name.as_str()));
+    let read: HashSet<&str> = read.collect();
     let taken = initializers.into_iter().filter(|t| read.contains(t.name.as_str()));
     taken.map(|t| Ok((t.name.clone(), Arc::new(tensor::read(t, folder)?)))).collect()
+}
+
+/// The names that a node reads: its operands, and what the graphs inside of it capture.
+fn read_names(node: &NodeProto) -> impl Iterator<Item = &str> {
+    node.input.iter().map(String::as_str).chain(nested::captured_names(node))
 }
 
 /// The nodes in an order in which every operand is defined first; an error names a cycle.
 fn topological(graph: &GraphProto) -> Result<Vec<&NodeProto>> {
     let producer: HashMap<&str, usize> =
         graph.node.iter().enumerate().flat_map(|(i, n)| n.output.iter().map(move |o| (o.as_str(), i))).collect();
+    let operands: Vec<Vec<&str>> = graph.node.iter().map(|n| read_names(n).collect()).collect();
     let mut order = Vec::with_capacity(graph.node.len());
     // 0 = not seen, 1 = on the stack, 2 = done
     let mut state = vec![0u8; graph.node.len()];
@@ -253,14 +269,14 @@ fn topological(graph: &GraphProto) -> Result<Vec<&NodeProto>> {
                 continue;
             }
             state[n] = 1;
-            match graph.node[n].input.get(next) {
+            match operands[n].get(next) {
                 None => {
                     state[n] = 2;
                     order.push(&graph.node[n]);
                 }
                 Some(name) => {
                     stack.push((n, next + 1));
-                    if let Some(&p) = producer.get(name.as_str()).filter(|_| !name.is_empty()) {
+                    if let Some(&p) = producer.get(name).filter(|_| !name.is_empty()) {
                         match state[p] {
                             0 => stack.push((p, 0)),
                             1 => {
@@ -291,11 +307,12 @@ fn claim(budget: &mut u64, shape: &[i64], dtype: DType) -> Result<()> {
 impl<'m> Importer<'m> {
     fn new(model: &'m OnnxModel) -> Importer<'m> {
         let (values, place) = (HashMap::new(), String::new());
-        Importer { model, graph: Graph::default(), values, place, budget: MAX_FOLDED_BYTES }
+        let proto = model.onnx_graph();
+        Importer { model, proto, graph: Graph::default(), values, place, budget: MAX_FOLDED_BYTES, depth: 0 }
     }
 
     fn run(mut self, dims: &BTreeMap<String, i64>) -> Result<Graph> {
-        let graph = self.model.onnx_graph();
+        let graph = self.proto;
         self.graph.name = graph.name.clone();
         for spec in &self.model.inputs {
             let size = |d: &Dim| match d {
@@ -309,14 +326,33 @@ impl<'m> Importer<'m> {
             self.graph.inputs.push(id);
             self.values.insert(&spec.name, Some(id));
         }
-        let order = topological(graph)?;
         for (name, tensor) in &self.model.weights {
             self.budget += 4 * tensor.data.len() as u64;
             let id = self.named_constant(name.clone(), tensor.clone());
             self.values.insert(name, Some(id));
         }
+        self.nodes(graph)?;
+        for output in &graph.output {
+            let id = self.values.get(output.name.as_str()).copied().flatten().ok_or_else(|| {
+                Error::Unsupported(format!("output `{}` is an optional result that is not computed", output.name))
+            })?;
+            self.check_declared_type(output, id)?;
+            let id = self.own_output(id, &output.name);
+            self.graph.outputs.push(id);
+        }
+        self.remove_unused();
+        Ok(self.graph)
+    }
+
+    /// Converts the nodes of a graph. One error lists those that are not supported.
+    pub(super) fn nodes(&mut self, graph: &'m GraphProto) -> Result<()> {
+        for initializer in &graph.initializer {
+            let tensor = self.read_tensor(initializer)?;
+            let id = self.named_constant(initializer.name.clone(), Arc::new(tensor));
+            self.values.insert(&initializer.name, Some(id));
+        }
         let mut problems = vec![];
-        for node in order {
+        for node in topological(graph)? {
             self.place =
                 if node.name.is_empty() { node.output.first().cloned().unwrap_or_default() } else { node.name.clone() };
             match self.convert(node) {
@@ -332,24 +368,15 @@ impl<'m> Importer<'m> {
                 Err(error) => return Err(prefix(&describe(node), error)),
             }
         }
-        if !problems.is_empty() {
-            return Err(unsupported(problems));
-        }
-        for output in &graph.output {
-            let id = self.values.get(output.name.as_str()).copied().flatten().ok_or_else(|| {
-                Error::Unsupported(format!("output `{}` is an optional result that is not computed", output.name))
-            })?;
-            self.check_declared_type(output, id)?;
-            let id = self.own_output(id, &output.name);
-            self.graph.outputs.push(id);
-        }
-        self.remove_unused();
-        Ok(self.graph)
+        if problems.is_empty() { Ok(()) } else { Err(unsupported(problems)) }
     }
 
     /// The outputs of a node, `None` where nothing is computed.
     fn convert(&mut self, node: &'m NodeProto) -> Result<Vec<Option<ValueId>>> {
         let mut inputs = vec![];
+        if nested::captured_names(node).iter().any(|name| self.values.get(name) == Some(&None)) {
+            return Ok(vec![None; node.output.len()]);
+        }
         for name in &node.input {
             inputs.push(match self.values.get(name.as_str()) {
                 _ if name.is_empty() => None,
@@ -372,8 +399,9 @@ impl<'m> Importer<'m> {
 
     fn is_read(&self, node: &NodeProto, output: usize) -> bool {
         let name = &node.output[output];
-        let graph = self.model.onnx_graph();
-        graph.node.iter().any(|n| n.input.contains(name)) || graph.output.iter().any(|o| &o.name == name)
+        let graph = self.proto;
+        graph.node.iter().any(|n| read_names(n).any(|read| read == name))
+            || graph.output.iter().any(|o| &o.name == name)
     }
 
     /// Appends a node, or folds it when every operand is constant.

@@ -131,7 +131,7 @@ impl Prepared {
                 opaque.push(Opaque { name: report.name.clone(), time_ms: times(0, work[0][k]) });
                 continue;
             };
-            let flops = self.compilations[0].kernels[code].kernel.report.flops * report.runs;
+            let flops = self.compilations[0].kernels[code].kernel.report.flops * report.runs as f64;
             let in_order = |order: usize| -> Result<Order> {
                 let compilation = &self.compilations[order];
                 let code = compilation.report.kernels[k].code;

@@ -2,11 +2,14 @@
 
 use crate::graph::import::model::OnnxModel;
 use crate::graph::ir::{Graph, ValueId};
+use crate::graph::proto::GraphProto;
 use std::collections::HashMap;
 
 /// Builds a graph; operators of constants are folded and never become nodes.
 pub(super) struct Importer<'m> {
     pub(super) model: &'m OnnxModel,
+    /// The graph of the file whose nodes are converted.
+    pub(super) proto: &'m GraphProto,
     pub(in crate::graph) graph: Graph,
     /// `None`: the node that makes the value was not supported.
     pub(super) values: HashMap<&'m str, Option<ValueId>>,
@@ -14,4 +17,6 @@ pub(super) struct Importer<'m> {
     pub(super) place: String,
     /// Bytes that computed constants may still take.
     pub(super) budget: u64,
+    /// Nodes with graphs inside around this one.
+    pub(super) depth: usize,
 }

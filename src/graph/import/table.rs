@@ -1,7 +1,7 @@
 //! The table of ONNX operators: name, first operator set, and the function that converts a node to canonical form.
 
 use super::node::Source;
-use super::{convert, convolution, movement, reduction, resize};
+use super::{control, convert, convolution, movement, reduction, resize};
 use crate::expr::{BinaryOp, CompareOp, UnaryOp};
 use crate::graph::import::importer::Importer;
 use crate::graph::ir::ValueId;
@@ -93,6 +93,7 @@ const TABLE: &[(&str, i64, Converter)] = &[
     ("HardSigmoid",             6, convert::hard_sigmoid),
     ("HardSwish",              14, |g, n| convert::elementwise(g, n, Op::HardSwish)),
     ("Identity",                1, convert::identity),
+    ("If",                      1, control::branch),
     ("InstanceNormalization",   6, reduction::instance_normalization),
     ("IsInf",                  10, convert::is_inf),
     ("IsNaN",                   9, convert::is_nan),
@@ -103,6 +104,7 @@ const TABLE: &[(&str, i64, Converter)] = &[
     ("LessOrEqual",            12, compare!(Le)),
     ("Log",                     6, unary!(Log)),
     ("LogSoftmax",              1, |g, n| reduction::softmax(g, n, true)),
+    ("Loop",                    1, control::repeat),
     ("LpNormalization",         1, reduction::lp_normalization),
     ("MatMul",                  1, reduction::matmul),
     ("Max",                     6, extreme!(Max)),
@@ -136,6 +138,7 @@ const TABLE: &[(&str, i64, Converter)] = &[
     ("Reshape",                 5, movement::reshape),
     ("Resize",                 10, resize::resize),
     ("Round",                  11, unary!(Round)),
+    ("Scan",                    8, control::scan),
     ("Selu",                    6, convert::selu),
     ("Shape",                   1, convert::shape),
     ("Sigmoid",                 6, |g, n| convert::elementwise(g, n, Op::Sigmoid)),
