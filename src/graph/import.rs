@@ -4,6 +4,7 @@
 //! [`OnnxModel::graph`] binds the dynamic dimensions and converts node by node; nodes of constants are folded at once,
 //! so that no shape arithmetic is left.
 
+mod activation;
 mod attributes;
 mod control;
 mod convert;
@@ -15,6 +16,7 @@ pub mod model;
 mod movement;
 mod nested;
 mod node;
+mod recurrent;
 mod reduction;
 mod resize;
 mod table;

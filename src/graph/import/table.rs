@@ -1,7 +1,7 @@
 //! The table of ONNX operators: name, first operator set, and the function that converts a node to canonical form.
 
 use super::node::Source;
-use super::{control, convert, convolution, movement, reduction, resize};
+use super::{control, convert, convolution, movement, recurrent, reduction, resize};
 use crate::expr::{BinaryOp, CompareOp, UnaryOp};
 use crate::graph::import::importer::Importer;
 use crate::graph::ir::ValueId;
@@ -80,6 +80,7 @@ const TABLE: &[(&str, i64, Converter)] = &[
     ("Expand",                  8, movement::expand),
     ("Flatten",                 1, movement::flatten),
     ("Floor",                   6, unary!(Floor)),
+    ("GRU",                     1, recurrent::gru),
     ("Gather",                  1, movement::gather),
     ("GatherElements",         11, movement::gather_elements),
     ("GatherND",               11, movement::gather_nd),
@@ -98,6 +99,7 @@ const TABLE: &[(&str, i64, Converter)] = &[
     ("IsInf",                  10, convert::is_inf),
     ("IsNaN",                   9, convert::is_nan),
     ("LRN",                     1, convolution::local_response_normalization),
+    ("LSTM",                    1, recurrent::lstm),
     ("LayerNormalization",     17, reduction::layer_normalization),
     ("LeakyRelu",               6, convert::leaky_relu),
     ("Less",                    7, compare!(Lt)),
@@ -122,6 +124,7 @@ const TABLE: &[(&str, i64, Converter)] = &[
     ("Pad",                     2, movement::pad),
     ("Pow",                     7, convert::pow),
     ("RMSNormalization",       23, reduction::rms_normalization),
+    ("RNN",                     1, recurrent::rnn),
     ("Range",                  11, convert::range),
     ("Reciprocal",              6, convert::reciprocal),
     ("ReduceL1",                1, reduce!(L1, 18)),
