@@ -60,7 +60,7 @@ pub use tilewright_runtime::{
 pub mod operators {
     pub use crate::expr::{BinaryOp, CompareOp, UnaryOp};
     pub use crate::graph::ir::{Node, Source, Value};
-    pub use crate::graph::op::{F32, Layout, Op, PoolKind, ReduceOp, Window};
+    pub use crate::graph::op::{Body, F32, Layout, Op, PoolKind, ReduceOp, Window};
     pub use crate::graph::tensor_type::TensorType;
 }
 

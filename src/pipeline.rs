@@ -8,17 +8,15 @@ mod link;
 mod options;
 pub mod program;
 pub mod report;
+mod unit;
 
 use crate::codegen::Target;
-use crate::graph::egraph;
 use crate::graph::fusion;
-use crate::graph::fusion::Placement;
-use crate::graph::fusion::group::Group;
 use crate::graph::ir::Graph;
-use crate::graph::op::Op;
 use crate::pipeline::kernel::{CompiledKernel, STAGES, Statements, Times};
-use crate::pipeline::link::{Work, link};
+use crate::pipeline::link::link;
 use crate::pipeline::report::{KernelReport, Report, Vectorization};
+use crate::pipeline::unit::{Programs, Unit, Work, check_sizes, rewrite};
 use crate::poly::statement::Program;
 use crate::poly::tile::report::PhaseReport;
 use crate::poly::transform::primitive::Schedule;
@@ -27,7 +25,6 @@ use crate::runtime::module::{Module, ModuleParts};
 use crate::runtime::text;
 use crate::runtime::threads;
 use crate::{Error, Result};
-use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
@@ -66,10 +63,11 @@ pub fn compile(source: &Graph, order: Order, options: &Options) -> Result<Compil
     check_sizes(source, options.limits.tensor_bytes)?;
     let (graph, placements, rewriting) = clock.time("rewrite", || rewrite(source, &target, options))?;
     let groups = clock.time("fuse", || fusion::fuse(&graph, &placements))?;
-    let (programs, work) = clock.time("tensor expressions", || distinct_programs(&graph, &groups))?;
-    let kernels = clock.time("kernels", || compile_kernels(&programs, order, &target, options.compile_threads))?;
+    let mut programs = Programs::default();
+    let unit = clock.time("tensor expressions", || Unit::new(graph, groups, &target, options, &mut programs, 0))?;
+    let kernels = clock.time("kernels", || compile_kernels(&programs.list, order, &target, options.compile_threads))?;
     clock.add_laps(Times::sum(kernels.iter().map(|k| k.times)));
-    let mut parts = clock.time("link", || link(&graph, &groups, &work, &kernels, options.compile_threads))?;
+    let mut parts = clock.time("link", || link(&unit, &kernels, options.compile_threads))?;
     parts.name = source.name.clone();
     let module = clock.time("verify module", || finish(parts, &target))?;
     check_arena(&module, options)?;
@@ -77,7 +75,7 @@ pub fn compile(source: &Graph, order: Order, options: &Options) -> Result<Compil
         stages: clock.stages,
         compile_ms: start.elapsed().as_secs_f64() * 1e3,
         rewriting: Some(rewriting),
-        kernels: kernel_reports(&graph, &groups, &work, &kernels),
+        kernels: kernel_reports(&unit, &kernels),
         ..Report::of_module(&source.name, &module)
     };
     Ok(Compilation { module, report, kernels })
@@ -101,10 +99,12 @@ pub fn explain(source: &Graph, order: Order, options: &Options, stage: Stage, fi
     }
     let (graph, placements, _) = rewrite(source, &target, options)?;
     let groups = fusion::fuse(&graph, &placements)?;
+    let mut programs = Programs::default();
+    let unit = Unit::new(graph, groups, &target, options, &mut programs, 0)?;
     if stage == Stage::Rewritten {
-        return Ok(format!("{graph}\ngroups:\n{}", fusion::describe(&graph, &groups)));
+        return Ok(rewritten(&unit));
     }
-    let (programs, _) = distinct_programs(&graph, &groups)?;
+    let programs = programs.list;
     let mut text = String::new();
     for (name, program) in &programs {
         if filter.is_some_and(|f| !name.contains(f)) {
@@ -165,58 +165,16 @@ pub fn check_scratch(module: &Module, threads: usize, limits: &Limits) -> Result
     Ok(())
 }
 
-/// No tensor may be larger than `limit` bytes.
-fn check_sizes(graph: &Graph, limit: u64) -> Result<()> {
-    for value in &graph.values {
-        let size = value.ty.shape.iter().try_fold(value.ty.dtype.bytes() as u64, |n, &d| n.checked_mul(d as u64));
-        if size.is_none_or(|n| n > limit) {
-            let (shape, limit) = (&value.ty.shape, text::bytes(limit));
-            return Err(Error::Limit(format!("tensor `{}` of shape {shape:?} is larger than {limit}", value.name)));
+/// The rewritten graph and its groups, and those of the graphs inside of its operators.
+fn rewritten(unit: &Unit) -> String {
+    let mut text = format!("{}\ngroups:\n{}", unit.graph, fusion::describe(&unit.graph, &unit.groups));
+    for work in &unit.work {
+        if let Work::Nested(node, inside) = work {
+            let name = &unit.graph.nodes[*node as usize].name;
+            inside.iter().for_each(|n| text.push_str(&format!("\ninside of {name}:\n{}", rewritten(&n.unit))));
         }
     }
-    Ok(())
-}
-
-/// The cheapest equal graph that was found, checked, and where its nodes run.
-fn rewrite(
-    graph: &Graph,
-    target: &Target,
-    options: &Options,
-) -> Result<(Graph, Vec<Placement>, egraph::OptimizationReport)> {
-    let egraph::Optimized { graph: rewritten, placements, report } = egraph::optimize(
-        graph,
-        target,
-        options.algorithm,
-        options.max_error,
-        options.compile_threads,
-        &options.egraph,
-    )?;
-    rewritten.verify()?;
-    Ok((rewritten, placements, report))
-}
-
-/// The tensor expressions of all groups, equal ones once, and the work of each group. A kernel is called after the
-/// first group that has it.
-fn distinct_programs(graph: &Graph, groups: &[Group]) -> Result<(Vec<(String, Program)>, Vec<Work>)> {
-    let mut programs: Vec<(String, Program)> = vec![];
-    let mut numbers: HashMap<Program, usize> = HashMap::new();
-    let mut work = vec![];
-    for group in groups {
-        if let [node] = group.nodes[..]
-            && let Op::Opaque { .. } = graph.nodes[node as usize].op
-        {
-            work.push(Work::Opaque(node));
-            continue;
-        }
-        let program = fusion::program(graph, group)?;
-        let next = programs.len();
-        let index = *numbers.entry(program).or_insert_with_key(|program| {
-            programs.push((format!("{}_{next}", group.name), program.clone()));
-            next
-        });
-        work.push(Work::Kernel(index));
-    }
-    Ok((programs, work))
+    text
 }
 
 /// The statements of a kernel, in the order that is asked for.
@@ -258,26 +216,32 @@ fn in_kernel(name: &str, error: Error) -> Error {
     error.context(&format!("kernel `{name}`"))
 }
 
-fn kernel_reports(
-    graph: &Graph,
-    groups: &[Group],
-    work: &[Work],
-    kernels: &[Arc<CompiledKernel>],
-) -> Vec<KernelReport> {
-    let operators = |group: &Group| -> Vec<String> {
-        group.nodes.iter().map(|&n| graph.nodes[n as usize].op.mnemonic().to_string()).collect()
-    };
-    let reports = groups.iter().zip(work).map(|(group, work)| match work {
-        Work::Opaque(_) => {
-            KernelReport { name: group.name.clone(), operators: operators(group), opaque: true, ..Default::default() }
+/// A report for each kernel and opaque function, in the order of the module's steps.
+fn kernel_reports(unit: &Unit, kernels: &[Arc<CompiledKernel>]) -> Vec<KernelReport> {
+    let mut reports = vec![];
+    unit.visit(1, &mut |unit: &Unit, i, runs| {
+        let group = &unit.groups[i];
+        let operators = || {
+            let mnemonic = |&n: &u32| unit.graph.nodes[n as usize].op.mnemonic().to_string();
+            group.nodes.iter().map(mnemonic).collect()
+        };
+        match &unit.work[i] {
+            Work::Opaque(_) => reports.push(KernelReport {
+                name: group.name.clone(),
+                operators: operators(),
+                opaque: true,
+                runs,
+                ..Default::default()
+            }),
+            Work::Kernel(k) => reports.push(kernel_report(&kernels[*k], *k, operators(), runs)),
+            Work::Nested(..) => {}
         }
-        Work::Kernel(k) => kernel_report(&kernels[*k], *k, operators(group)),
     });
-    reports.collect()
+    reports
 }
 
-/// Describes kernel `compiled`, number `code` of the module, which computes these operators.
-fn kernel_report(compiled: &CompiledKernel, code: usize, operators: Vec<String>) -> KernelReport {
+/// Describes kernel `compiled`, number `code` of the module, which computes these operators so many times in a run.
+fn kernel_report(compiled: &CompiledKernel, code: usize, operators: Vec<String>, runs: u64) -> KernelReport {
     let report = &compiled.kernel.report;
     let vectorization = compiled.vectorization();
     // A vector that the machine code does not have is none.
@@ -292,8 +256,9 @@ fn kernel_report(compiled: &CompiledKernel, code: usize, operators: Vec<String>)
         name: compiled.name.clone(),
         operators,
         code: Some(code),
-        flops: compiled.flops,
-        predicted_us: report.predicted_ns / 1e3,
+        runs,
+        flops: compiled.flops.saturating_mul(runs),
+        predicted_us: report.predicted_ns / 1e3 * runs as f64,
         measured_us: None,
         opaque: false,
         tensorized: report.tensorized,
@@ -306,7 +271,7 @@ fn kernel_report(compiled: &CompiledKernel, code: usize, operators: Vec<String>)
 /// Adds times measured on `threads` threads, one for each step of the module, to the kernels of the report.
 pub fn add_measurements(report: &mut Report, module: &Module, times: &[std::time::Duration], threads: usize) {
     report.measured_threads = threads;
-    let timed = module.steps().iter().zip(times).filter(|(s, _)| s.action.is_work());
+    let timed = module.all_steps().into_iter().zip(times).filter(|((s, _), _)| s.action.is_work());
     for (kernel, (_, time)) in report.kernels.iter_mut().zip(timed) {
         kernel.measured_us = Some(time.as_secs_f64() * 1e6);
     }

@@ -8,8 +8,8 @@
 mod control;
 
 use crate::graph::import::model::OnnxModel;
-use crate::graph::import::sequence;
 use crate::graph::import::stage::{self, Known, Part};
+use crate::graph::import::{self, sequence};
 use crate::graph::proto::GraphProto;
 use crate::graph::value::Value;
 use crate::pipeline::{self, Options};
@@ -138,7 +138,9 @@ impl Staged {
         }
         let value = |name: &str| environment.get(name).map(|entry| entry.value.clone());
         let output = |name: &String| {
-            value(name).ok_or_else(|| Error::Unsupported(format!("output `{name}` is an optional result that is not computed")))
+            value(name).ok_or_else(|| {
+                Error::Unsupported(format!("output `{name}` is an optional result that is not computed"))
+            })
         };
         graph.output.iter().map(|o| output(&o.name)).collect()
     }
@@ -161,7 +163,7 @@ impl Staged {
             }
             let value = |name: &String| environment.get(name).map(|entry| entry.value.clone());
             let operands: Vec<Option<Value>> = node.input.iter().map(value).collect();
-            let place = |e: Error| e.context(&stage::describe(node));
+            let place = |e: Error| e.context(&import::describe(node));
             let mut results = self.control(node, &operands, environment, depth).map_err(place)?;
             if results.is_none() {
                 results = sequence::apply(node, &operands, self.model.opset()).map_err(place)?;
@@ -219,7 +221,8 @@ impl Staged {
         });
         let key = Key { graph: address(graph), done: done.to_vec(), types: types.collect() };
         let fits = |(other, part): &(Key, Arc<CompiledPart>)| *other == key && part.fits(environment);
-        let known = self.parts.lock().unwrap_or_else(|e| e.into_inner()).iter().rev().find(|p| fits(p)).map(|p| p.1.clone());
+        let known =
+            self.parts.lock().unwrap_or_else(|e| e.into_inner()).iter().rev().find(|p| fits(p)).map(|p| p.1.clone());
         if let Some(part) = known {
             return Ok(part);
         }
@@ -288,6 +291,6 @@ fn stuck(graph: &GraphProto, scope: &Scope, done: &[bool], part: &Part) -> Error
     let reason = |n: usize| part.waiting.iter().find(|w| w.0 == n).map(|w| w.1.as_str());
     let problems = scope.order.iter().filter(|&&n| !done[n]).filter_map(|&n| Some((n, reason(n)?)));
     let problems: Vec<String> =
-        problems.map(|(n, reason)| format!("{}: {reason}", stage::describe(&graph.node[n]))).collect();
-    stage::unsupported(problems)
+        problems.map(|(n, reason)| format!("{}: {reason}", import::describe(&graph.node[n]))).collect();
+    import::unsupported(problems)
 }

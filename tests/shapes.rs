@@ -10,7 +10,11 @@ use tilewright::{DType, Error, Model, Options, Tensor};
 /// `y = Expand(2 · Reshape(x, shape), size)`, where the two shapes are inputs.
 fn reshaped() -> Model {
     model(graph(
-        vec![tensor("x", FLOAT, Some(&["6"])), tensor("shape", INT64, Some(&["2"])), tensor("size", INT64, Some(&["3"]))],
+        vec![
+            tensor("x", FLOAT, Some(&["6"])),
+            tensor("shape", INT64, Some(&["2"])),
+            tensor("size", INT64, Some(&["3"])),
+        ],
         vec![],
         vec![
             node("Reshape", &["x", "shape"], &["r"]),

@@ -72,9 +72,7 @@ fn growing() -> Model {
 fn the_number_of_steps_may_follow_from_data() {
     let compiled = growing().compile(&Options::default()).unwrap();
     let x = Tensor::new(&[2], &[1f32, 1.0]);
-    for (limit, last, sums) in
-        [(1f32, vec![2f32, 3.0], vec![5f32]), (20.0, vec![8.0, 27.0], vec![5.0, 13.0, 35.0])]
-    {
+    for (limit, last, sums) in [(1f32, vec![2f32, 3.0], vec![5f32]), (20.0, vec![8.0, 27.0], vec![5.0, 13.0, 35.0])] {
         let limit = Tensor::new(&[], &[limit]);
         let outputs = compiled.run(&[("x", &x), ("limit", &limit), ("go", &truth(true))]).unwrap();
         assert_eq!((outputs[0].to_vec::<f32>(), outputs[1].to_vec::<f32>()), (last, sums));

@@ -208,7 +208,7 @@ fn measure(prepared: &Prepared, outputs: &mut [Tensor], seconds: f64, progress: 
     let reports = prepared.report.iter().flat_map(|report| &report.kernels);
     let predicted: HashMap<&str, f64> = reports.map(|k| (k.name.as_str(), k.predicted_us)).collect();
     let (mut kernels, mut checks) = (vec![], vec![]);
-    for (step, us) in module.steps().iter().zip(times) {
+    for ((step, runs), us) in module.all_steps().into_iter().zip(times) {
         let (tensorized, opaque) = match &step.action {
             Action::Kernel { kernel, .. } => (module.kernels()[*kernel as usize].tensorized, false),
             Action::Opaque { .. } => (false, true),
@@ -216,13 +216,13 @@ fn measure(prepared: &Prepared, outputs: &mut [Tensor], seconds: f64, progress: 
                 checks.push(CheckTime { name: step.name.clone(), us });
                 continue;
             }
-            Action::Copy { .. } => continue,
+            Action::Copy { .. } | Action::Loop { .. } | Action::If { .. } => continue,
         };
-        let gflops = if us > 0.0 { step.flops as f64 / us / 1e3 } else { 0.0 };
+        let gflops = if us > 0.0 { (step.flops * runs) as f64 / us / 1e3 } else { 0.0 };
         let predicted_us = predicted.get(step.name.as_str()).copied();
         kernels.push(KernelTime { name: step.name.clone(), us, predicted_us, gflops, tensorized, opaque });
     }
-    let flops: u64 = module.steps().iter().map(|s| s.flops).sum();
+    let flops: u64 = module.all_steps().iter().map(|(s, runs)| s.flops.saturating_mul(*runs)).sum();
     let specs = module.inputs().iter().chain(module.outputs().iter().map(|o| &o.tensor));
     let outside: u64 = specs.map(|s| s.bytes()).sum::<Result<u64>>()?;
     Ok(Measurement {

@@ -13,8 +13,8 @@ use tilewright::Session;
 use tilewright::internal::pipeline::{Limits, check_scratch};
 use tilewright::internal::runtime::error::unknown;
 use tilewright::module::{Module, TensorSpec};
-use tilewright::{DEFAULT_MAX_ERROR, Error, Model, Options, Result, Tensor};
 use tilewright::{Compiled, Dim, InputSpec, Kind, Value};
+use tilewright::{DEFAULT_MAX_ERROR, Error, Model, Options, Result, Tensor};
 
 /// Input tensors by name.
 #[derive(clap::Args)]

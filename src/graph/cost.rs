@@ -6,7 +6,9 @@
 //! it must order layouts, algorithms and fusions rightly.
 
 use crate::codegen::Target;
-use crate::graph::op::{Layout, Op, Window};
+use crate::graph::ir::{Node, ValueId};
+use crate::graph::op::{Body, Layout, Op, Window};
+use crate::graph::subgraph;
 use crate::graph::tensor_type::TensorType;
 use crate::runtime::Tensor;
 
@@ -121,8 +123,22 @@ fn arithmetic(op: &Op, operands: &[Operand], result: &TensorType, target: &Targe
         Op::LayerNorm { .. } => vector_ns(input, 6.0),
         Op::Gather { .. } | Op::GatherNd { .. } | Op::GatherElements { .. } => 2.0 * vector_ns(result.elements(), 1.0),
         Op::Opaque { .. } => machine.opaque_ns * (input + result.elements()) as f64,
+        Op::Scan { trips, body, .. } => *trips as f64 * whole(body, target),
+        Op::If { then, otherwise } => whole(then, target).max(whole(otherwise, target)),
         op => vector_ns(result.elements(), elementwise_cycles(op)),
     }
+}
+
+/// The time of the operators of a body, each as a kernel of its own. A body that cannot be read costs nothing: nothing else
+/// computes what it computes.
+fn whole(body: &Body, target: &Target) -> f64 {
+    let Ok(graph) = subgraph::graph(body) else { return 0.0 };
+    let operand = |&v: &ValueId| Operand { ty: &graph.value(v).ty, constant: graph.constant(v).is_some(), value: None };
+    let time = |n: &Node| {
+        let operands: Vec<Operand> = n.inputs.iter().map(operand).collect();
+        n.outputs.first().map_or(0.0, |v| node(&n.op, &operands, &graph.value(*v).ty, target))
+    };
+    graph.nodes.iter().map(time).sum()
 }
 
 /// Cycles for one vector; of recognised operators unmeasured.

@@ -14,15 +14,15 @@ mod window;
 use crate::expr::{BinaryOp, CompareOp, Expr, UnaryOp};
 use crate::graph::define::space::{Build, Space, constant, exp};
 use crate::graph::infer::infer;
-use crate::graph::op::Op;
+use crate::graph::op::{FusionKind, Op};
 use crate::graph::tensor_type::TensorType;
 use crate::poly::statement::Program;
 use crate::runtime::{DType, Error, Result};
 
 /// The tensor expression of `op` on inputs of these types.
 pub fn define(op: &Op, inputs: &[TensorType]) -> Result<Program> {
-    if let Op::Opaque { function, .. } = op {
-        return Err(Error::Unsupported(format!("`{function}` is opaque: it has no tensor expression")));
+    if op.kind() == FusionKind::Opaque {
+        return Err(Error::Unsupported(format!("`{}` is opaque: it has no tensor expression", op.mnemonic())));
     }
     let output = infer(op, &inputs.iter().collect::<Vec<_>>())?.remove(0);
     let mut b = Build::new(op, inputs, output);
@@ -105,7 +105,9 @@ pub fn scalar(op: &Op, dtype: DType, operands: Vec<Expr>) -> Option<Expr> {
         | Op::WinogradInput { .. }
         | Op::WinogradWeights
         | Op::WinogradOutput { .. }
-        | Op::Opaque { .. } => return None,
+        | Op::Opaque { .. }
+        | Op::Scan { .. }
+        | Op::If { .. } => return None,
     })
 }
 

@@ -11,6 +11,7 @@ mod strips;
 use crate::graph::define::define;
 use crate::graph::infer::infer;
 use crate::graph::op::Op;
+use crate::graph::subgraph;
 use crate::graph::tensor_type::TensorType;
 use crate::runtime::{Result, Tensor, opaque};
 
@@ -31,6 +32,7 @@ pub fn evaluate(op: &Op, inputs: &[&Tensor]) -> Result<Vec<Tensor>> {
             let outputs: Vec<_> = outputs()?.into_iter().map(|t| (t.dtype, t.shape)).collect();
             opaque::apply(function, attributes, inputs, &outputs)
         }
+        Op::Scan { .. } | Op::If { .. } => subgraph::evaluate(op, inputs, &outputs()?, &evaluate),
         _ => strips::evaluate(&define(op, &types)?, inputs),
     }
 }

@@ -4,8 +4,10 @@
 //! [`OnnxModel::graph`] binds the dynamic dimensions and converts node by node; nodes of constants are folded at once,
 //! so that no shape arithmetic is left.
 
+mod activation;
 mod attributes;
 pub mod binding;
+mod control;
 mod convert;
 mod convolution;
 mod declared;
@@ -13,9 +15,13 @@ mod external;
 pub mod importer;
 pub mod model;
 mod movement;
+mod nested;
 mod node;
+mod recurrent;
 mod reduction;
 mod resize;
+pub mod sequence;
+pub mod stage;
 mod table;
 mod tensor;
 pub mod value_file;
@@ -27,7 +33,9 @@ use crate::graph::infer::infer;
 use crate::graph::ir::{Graph, Node, Value, ValueId};
 use crate::graph::op::Op;
 use crate::graph::proto::{GraphProto, ModelProto, NodeProto, TensorProto};
+use crate::graph::subgraph::MAX_DEPTH;
 use crate::graph::tensor_type::TensorType;
+use crate::graph::value::Kind;
 use crate::runtime::error::unknown;
 use crate::runtime::{DType, Error, Result, Tensor};
 use external::Folder;
@@ -91,8 +99,8 @@ impl OnnxModel {
         if graph.output.is_empty() {
             return Err(Error::Invalid("the graph has no outputs".into()));
         }
-        check_nodes(graph, opset)?;
-        let inputs = input_specs(graph)?;
+        check_nodes(graph, opset, &HashSet::new(), 0)?;
+        let inputs = declared::input_specs(graph)?;
         let weights = take_weights(&mut proto, &folder)?;
         Ok(OnnxModel { folder, opset, inputs, proto, weights })
     }
@@ -140,7 +148,8 @@ impl OnnxModel {
         Ok(())
     }
 
-    fn onnx_graph(&self) -> &GraphProto {
+    /// The graph of the file.
+    pub fn onnx_graph(&self) -> &GraphProto {
         self.proto.graph.as_ref().expect("checked by parse")
     }
 }
@@ -154,7 +163,7 @@ fn prefix(place: &str, error: Error) -> Error {
     }
 }
 
-fn describe(node: &NodeProto) -> String {
+pub fn describe(node: &NodeProto) -> String {
     let name = if node.name.is_empty() {
         format!("producing `{}`", node.output.first().map_or("", |o| o))
     } else {
@@ -164,11 +173,20 @@ fn describe(node: &NodeProto) -> String {
     format!("{domain}{} {name}", node.op_type)
 }
 
-/// Operators against the table, names against each other.
-fn check_nodes(graph: &GraphProto, opset: i64) -> Result<()> {
+/// The name of a node, or of its first result.
+fn place(node: &NodeProto) -> String {
+    if node.name.is_empty() { node.output.first().cloned().unwrap_or_default() } else { node.name.clone() }
+}
+
+/// Operators against the table, names against each other; in the graphs inside of nodes too, which read the names around
+/// them.
+fn check_nodes<'a>(graph: &'a GraphProto, opset: i64, around: &HashSet<&'a str>, depth: usize) -> Result<()> {
+    if depth > MAX_DEPTH {
+        return Err(Error::Limit(format!("graphs are nested more than {MAX_DEPTH} deep")));
+    }
     let mut problems = vec![];
-    let mut defined: HashSet<&str> = graph.initializer.iter().map(|t| t.name.as_str()).collect();
-    let initializers = defined.clone();
+    let initializers: HashSet<&str> = graph.initializer.iter().map(|t| t.name.as_str()).collect();
+    let mut defined: HashSet<&str> = around.union(&initializers).copied().collect();
     let mut seen = HashSet::new();
     for input in &graph.input {
         if !seen.insert(input.name.as_str()) {
@@ -196,6 +214,9 @@ fn check_nodes(graph: &GraphProto, opset: i64) -> Result<()> {
         if let Some(missing) = node.input.iter().find(|i| !i.is_empty() && !defined.contains(i.as_str())) {
             return Err(Error::Invalid(format!("{} reads `{missing}`, which nothing defines", describe(node))));
         }
+        for inside in nested::graphs(node) {
+            check_nodes(inside, opset, &defined, depth + 1).map_err(|e| prefix(&place(), e))?;
+        }
     }
     match graph.output.iter().find(|o| !defined.contains(o.name.as_str())) {
         Some(o) => Err(Error::Invalid(format!("nothing defines the output `{}`", o.name))),
@@ -203,54 +224,32 @@ fn check_nodes(graph: &GraphProto, opset: i64) -> Result<()> {
     }
 }
 
-fn unsupported(problems: Vec<String>) -> Error {
+pub fn unsupported(problems: Vec<String>) -> Error {
     let count = problems.len();
     let plural = if count == 1 { "node is" } else { "nodes are" };
     Error::Unsupported(format!("{count} {plural} not supported: {}", problems.join("; ")))
-}
-
-fn input_specs(graph: &GraphProto) -> Result<Vec<InputSpec>> {
-    let initializers: HashSet<&str> = graph.initializer.iter().map(|t| t.name.as_str()).collect();
-    graph
-        .input
-        .iter()
-        .filter(|input| !initializers.contains(input.name.as_str()))
-        .map(|input| {
-            let name = &input.name;
-            let ty = input
-                .r#type
-                .as_ref()
-                .and_then(|t| t.tensor_type.as_ref())
-                .ok_or_else(|| Error::Unsupported(format!("input `{name}` is not a tensor")))?;
-            let dtype = tensor::dtype(ty.elem_type).map_err(|e| prefix(&format!("input `{name}`"), e))?;
-            let shape = ty
-                .shape
-                .as_ref()
-                .ok_or_else(|| Error::Unsupported(format!("input `{name}` does not say how many dimensions it has")))?;
-            let dims = shape.dim.iter().enumerate().map(|(axis, d)| match (&d.dim_param, d.dim_value) {
-                (Some(p), _) if !p.is_empty() && p != "?" => Dim::Symbol(p.clone()),
-                (_, Some(v)) if v >= 0 => Dim::Fixed(v),
-                _ => Dim::Symbol(format!("{name}_{axis}")),
-            });
-            Ok(InputSpec { name: name.clone(), dtype, shape: dims.collect() })
-        })
-        .collect()
 }
 
 /// The initializers that a node or an output reads. They leave the message, so that weights are in memory once.
 fn take_weights(proto: &mut ModelProto, folder: &Folder) -> Result<Vec<(String, Arc<Tensor>)>> {
     let Some(graph) = &mut proto.graph else { return Ok(vec![]) };
     let initializers = std::mem::take(&mut graph.initializer);
-    let read = graph.node.iter().flat_map(|n| &n.input).chain(graph.output.iter().map(|o| &o.name));
-    let read: HashSet<&str> = read.map(String::as_str).collect();
+    let read = graph.node.iter().flat_map(read_names).chain(graph.output.iter().map(|o| o.name.as_str()));
+    let read: HashSet<&str> = read.collect();
     let taken = initializers.into_iter().filter(|t| read.contains(t.name.as_str()));
     taken.map(|t| Ok((t.name.clone(), Arc::new(tensor::read(t, folder)?)))).collect()
+}
+
+/// The names that a node reads: its operands, and what the graphs inside of it capture.
+fn read_names(node: &NodeProto) -> impl Iterator<Item = &str> {
+    node.input.iter().map(String::as_str).chain(nested::captured_names(node))
 }
 
 /// The nodes in an order in which every operand is defined first; an error names a cycle.
 fn topological(graph: &GraphProto) -> Result<Vec<&NodeProto>> {
     let producer: HashMap<&str, usize> =
         graph.node.iter().enumerate().flat_map(|(i, n)| n.output.iter().map(move |o| (o.as_str(), i))).collect();
+    let operands: Vec<Vec<&str>> = graph.node.iter().map(|n| read_names(n).collect()).collect();
     let mut order = Vec::with_capacity(graph.node.len());
     // 0 = not seen, 1 = on the stack, 2 = done
     let mut state = vec![0u8; graph.node.len()];
@@ -261,14 +260,14 @@ fn topological(graph: &GraphProto) -> Result<Vec<&NodeProto>> {
                 continue;
             }
             state[n] = 1;
-            match graph.node[n].input.get(next) {
+            match operands[n].get(next) {
                 None => {
                     state[n] = 2;
                     order.push(&graph.node[n]);
                 }
                 Some(name) => {
                     stack.push((n, next + 1));
-                    if let Some(&p) = producer.get(name.as_str()).filter(|_| !name.is_empty()) {
+                    if let Some(&p) = producer.get(name).filter(|_| !name.is_empty()) {
                         match state[p] {
                             0 => stack.push((p, 0)),
                             1 => {
@@ -298,16 +297,25 @@ fn claim(budget: &mut u64, shape: &[i64], dtype: DType) -> Result<()> {
 
 impl<'m> Importer<'m> {
     fn new(model: &'m OnnxModel) -> Importer<'m> {
-        let (values, place) = (HashMap::new(), String::new());
-        let (graph, needed) = (Graph::default(), Default::default());
-        Importer { model, graph, values, place, budget: MAX_FOLDED_BYTES, needed }
+        Importer::of(model, model.onnx_graph(), 0)
+    }
+
+    /// Converts nodes of `proto`, a graph of the file inside of `depth` others.
+    fn of(model: &'m OnnxModel, proto: &'m GraphProto, depth: usize) -> Importer<'m> {
+        let (values, place, graph) = (HashMap::new(), String::new(), Graph::default());
+        let (needed, waits) = (Default::default(), Default::default());
+        Importer { model, proto, graph, values, place, budget: MAX_FOLDED_BYTES, depth, needed, waits }
     }
 
     /// Converts all nodes; inputs with a value become constants.
     fn run(&mut self, dims: &BTreeMap<String, i64>, values: &BTreeMap<String, Arc<Tensor>>) -> Result<Graph> {
-        let graph = self.model.onnx_graph();
+        let graph = self.proto;
         self.graph.name = graph.name.clone();
         for spec in &self.model.inputs {
+            if spec.kind != Kind::Tensor || spec.any_rank {
+                let kind = if spec.any_rank { "tensor of any rank".to_string() } else { spec.kind.to_string() };
+                return Err(self.wait(&format!("input `{}` is a {kind}, which no static graph has", spec.name)));
+            }
             let size = |d: &Dim| match d {
                 Dim::Fixed(v) => *v,
                 Dim::Symbol(s) | Dim::Derived(s) => dims.get(s).copied().unwrap_or(1),
@@ -322,32 +330,12 @@ impl<'m> Importer<'m> {
             }
             self.values.insert(&spec.name, Some(id));
         }
-        let order = topological(graph)?;
         for (name, tensor) in &self.model.weights {
             self.budget += 4 * tensor.data.len() as u64;
             let id = self.named_constant(name.clone(), tensor.clone());
             self.values.insert(name, Some(id));
         }
-        let mut problems = vec![];
-        for node in order {
-            self.place =
-                if node.name.is_empty() { node.output.first().cloned().unwrap_or_default() } else { node.name.clone() };
-            match self.convert(node) {
-                Ok(outputs) => {
-                    for (name, id) in node.output.iter().zip(outputs).filter(|o| !o.0.is_empty()) {
-                        self.values.insert(name, id);
-                    }
-                }
-                Err(Error::Unsupported(reason)) => {
-                    problems.push(format!("{} (opset {}): {reason}", describe(node), self.model.opset));
-                    self.values.extend(node.output.iter().map(|o| (o.as_str(), None)));
-                }
-                Err(error) => return Err(prefix(&describe(node), error)),
-            }
-        }
-        if !problems.is_empty() {
-            return Err(unsupported(problems));
-        }
+        self.nodes(graph)?;
         for output in &graph.output {
             let id = self.values.get(output.name.as_str()).copied().flatten().ok_or_else(|| {
                 Error::Unsupported(format!("output `{}` is an optional result that is not computed", output.name))
@@ -360,9 +348,41 @@ impl<'m> Importer<'m> {
         Ok(std::mem::take(&mut self.graph))
     }
 
+    /// Converts the nodes of a graph. One error lists those that are not supported.
+    pub(super) fn nodes(&mut self, graph: &'m GraphProto) -> Result<()> {
+        for initializer in &graph.initializer {
+            let tensor = self.read_tensor(initializer)?;
+            let id = self.named_constant(initializer.name.clone(), Arc::new(tensor));
+            self.values.insert(&initializer.name, Some(id));
+        }
+        let mut problems = vec![];
+        for node in topological(graph)? {
+            self.place = place(node);
+            match self.convert(node) {
+                Ok(outputs) => {
+                    for (name, id) in node.output.iter().zip(outputs).filter(|o| !o.0.is_empty()) {
+                        self.values.insert(name, id);
+                    }
+                }
+                Err(Error::Unsupported(reason)) => {
+                    if stage::may_wait(node) {
+                        self.waits.set(true);
+                    }
+                    problems.push(format!("{} (opset {}): {reason}", describe(node), self.model.opset));
+                    self.values.extend(node.output.iter().map(|o| (o.as_str(), None)));
+                }
+                Err(error) => return Err(prefix(&describe(node), error)),
+            }
+        }
+        if problems.is_empty() { Ok(()) } else { Err(unsupported(problems)) }
+    }
+
     /// The outputs of a node, `None` where nothing is computed.
     fn convert(&mut self, node: &'m NodeProto) -> Result<Vec<Option<ValueId>>> {
         let mut inputs = vec![];
+        if nested::captured_names(node).iter().any(|name| self.values.get(name) == Some(&None)) {
+            return Ok(vec![None; node.output.len()]);
+        }
         for name in &node.input {
             inputs.push(match self.values.get(name.as_str()) {
                 _ if name.is_empty() => None,
@@ -385,8 +405,9 @@ impl<'m> Importer<'m> {
 
     fn is_read(&self, node: &NodeProto, output: usize) -> bool {
         let name = &node.output[output];
-        let graph = self.model.onnx_graph();
-        graph.node.iter().any(|n| n.input.contains(name)) || graph.output.iter().any(|o| &o.name == name)
+        let graph = self.proto;
+        graph.node.iter().any(|n| read_names(n).any(|read| read == name))
+            || graph.output.iter().any(|o| &o.name == name)
     }
 
     /// Appends a node, or folds it when every operand is constant.

@@ -4,6 +4,7 @@
 //! `define` can define (or the operator is opaque).
 
 mod check;
+mod control;
 mod tiles;
 
 use crate::expr::{BinaryOp, UnaryOp};
@@ -27,6 +28,7 @@ pub fn infer(op: &Op, inputs: &[&TensorType]) -> Result<Vec<TensorType>> {
     }
     let types = match op {
         Op::Opaque { function, attributes } => opaque(function, attributes, inputs),
+        Op::Scan { .. } | Op::If { .. } => control::types(op, inputs),
         _ => output(op, inputs).map(|t| vec![t]),
     }
     .map_err(&fail)?;
@@ -124,7 +126,7 @@ fn output(op: &Op, inputs: &[&TensorType]) -> Checked<TensorType> {
             conv_transpose(inputs, window, *group, output_pad, *layout)
         }
         Op::WinogradInput { .. } | Op::WinogradWeights | Op::WinogradOutput { .. } => tiles::output(op, inputs),
-        Op::Opaque { .. } => Err("opaque".into()),
+        Op::Opaque { .. } | Op::Scan { .. } | Op::If { .. } => Err("opaque".into()),
     }
 }
 

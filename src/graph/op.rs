@@ -5,6 +5,7 @@
 //! ([`crate::graph::define`]); it does not compile without one of them.
 
 mod attributes;
+mod body;
 mod format;
 
 use crate::expr::scalar::Cost;
@@ -13,9 +14,10 @@ use crate::graph::tensor_type::TensorType;
 use crate::graph::text::words::{Parsed, parts, tensor_type};
 use crate::runtime::DType;
 pub use attributes::{F32, Layout, PoolKind, ReduceOp, Window};
+pub use body::Body;
 use format::{
-    Attributes, Dilations, ElementType, Flag, Format, Group, Key, KeyList, LayoutWord, List, Mnemonic, OutputPad,
-    PoolKinds, Ranges, Reduction, Scientific, Sides, Whole, Windows,
+    Attributes, Block, Dilations, ElementType, Flag, Format, Group, Key, KeyList, LayoutWord, List, Mnemonic,
+    OutputPad, PoolKinds, Ranges, Reduction, Scientific, Sides, Whole, Windows,
 };
 use std::ops::RangeInclusive;
 use std::sync::LazyLock;
@@ -250,6 +252,28 @@ ops! {
     Opaque { function: String, attributes: Vec<i64> } = function, 0..=MANY, Opaque, NotElementwise,
         [function: Mnemonic(|word| Some(word.to_string())), attributes: List(",")],
         ["argmax[1,1,0](f32[2,3])", "argmin[1,0,1](f32[2,3])", "topk[2,1,1,1](f32[2,3])", "cumsum[1,0,0](f32[2,3])"];
+
+    // ---- control flow: operators with a graph of their own
+    /// `body` once for each of `trips` steps. Operands: the `carried` initial values, the scanned tensors, the captured values.
+    /// The body's inputs: the carried values, a slice of each scanned tensor along its first dimension, the captured values.
+    /// Its outputs: the next carried values, and slices. Results: the last carried values, and the stacked slices. `reverse`
+    /// has a flag for each scanned operand and then for each stacked result: last slice first. Where `conditional`, the first
+    /// carried value is a bool and the steps end before the first for which it is false; there are no stacked results then.
+    Scan { trips: i64, carried: usize, reverse: Vec<bool>, conditional: bool, body: Body } =
+        "scan", 0..=MANY, Opaque, NotElementwise,
+        [trips: Key("trips"), carried: Key("carried"), reverse: KeyList("reverse"), conditional: Key("conditional"), body: Block("body")],
+        scan_samples();
+    /// condition (one bool), captured values: the results of one of two graphs of the captured values, with equal types.
+    If { then: Body, otherwise: Body } = "if", 1..=MANY, Opaque, NotElementwise,
+        [then: Block("then"), otherwise: Block("else")],
+        [r#"if[then={ %0: f32[2] = input "i0"; %1: f32[2] = exp(%0); output %1 "o0" } else={ %0: f32[2] = input "i0"; %1: f32[2] = neg(%0); output %1 "o0" }](bool[], f32[2])"#];
+}
+
+fn scan_samples() -> [&'static str; 2] {
+    [
+        r#"scan[trips=3 carried=1 reverse=false,true conditional=false body={ %0: f32[2] = input "i0"; %1: f32[2] = input "i1"; %2: f32[2] = input "i2"; %3: f32[2] = add(%0, %1); %4: f32[2] = mul(%3, %2); output %4 "o0"; output %3 "o1" }](f32[2], f32[3,2], f32[2])"#,
+        r#"scan[trips=4 carried=2 reverse= conditional=true body={ %0: bool[] = input "i0"; %1: f32[2] = input "i1"; %2: bool[2] = constant [true, false]; %3: f32[2] = exp(%1); %4: bool[] = not(%0); output %4 "o0"; output %3 "o1" }](bool[], f32[2])"#,
+    ]
 }
 
 fn unary_samples() -> impl Iterator<Item = String> {
@@ -280,7 +304,7 @@ pub type Sample = (Op, Vec<TensorType>);
 
 static SAMPLES: LazyLock<Vec<Sample>> = LazyLock::new(|| {
     let sample = |text: &String| -> Parsed<Sample> {
-        let operands = text.find(&['('][..]).ok_or("no operands")?;
+        let operands = text.rfind('(').ok_or("no operands")?;
         let types = text[operands..].trim_matches(['(', ')']);
         Ok((Op::parse(&text[..operands])?, parts(types).into_iter().map(tensor_type).collect::<Parsed<_>>()?))
     };

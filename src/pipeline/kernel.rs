@@ -377,7 +377,7 @@ mod tests {
     }
 
     fn report(compiled: &CompiledKernel) -> Report {
-        Report { kernels: vec![kernel_report(compiled, 0, vec![])], ..Report::default() }
+        Report { kernels: vec![kernel_report(compiled, 0, vec![], 1)], ..Report::default() }
     }
 
     /// The product when the first tiling ends in `error`.

@@ -2,12 +2,16 @@
 //!
 //! In: the fused graph, its groups, and a compiled kernel for each group that needs one. Out: a [`Module`]. A reshape is
 //! an alias of its operand. A value that is an output lives in the caller's tensor, any other computed value in the arena
-//! from the step that writes it to the last that reads it; equal constants, packed alike, are stored once.
+//! from the step that writes it to the last that reads it; equal constants, packed alike, are stored once. Graphs inside of
+//! operators become steps inside of a step (`nested`); their arena is part of the outer one's.
+
+mod nested;
 
 use crate::graph::fusion::group::Group;
 use crate::graph::ir::{Graph, Source, ValueId};
 use crate::graph::op::Op;
 use crate::pipeline::kernel::CompiledKernel;
+use crate::pipeline::unit::{Unit, Work};
 use crate::poly::lower::state::Argument;
 use crate::poly::packing::Pack;
 use crate::runtime::arena::{self, ALIGNMENT, Request};
@@ -21,33 +25,29 @@ use crate::{DType, Error, Result, Tensor};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 
-/// Run-time work of a group.
-pub enum Work {
-    /// Index into the compiled kernels.
-    Kernel(usize),
-    /// The only node of the group.
-    Opaque(u32),
-}
-
 /// Links the groups into a module without name, target, dims and metadata; `threads` threads write the weights.
-pub fn link(
-    graph: &Graph,
-    groups: &[Group],
-    work: &[Work],
-    kernels: &[Arc<CompiledKernel>],
-    threads: usize,
-) -> Result<ModuleParts> {
-    let mut linker = Linker::new(graph);
+pub fn link(unit: &Unit, kernels: &[Arc<CompiledKernel>], threads: usize) -> Result<ModuleParts> {
+    let graph = &unit.graph;
+    let mut shared = Shared::default();
     for kernel in kernels {
-        add_code(&mut linker.module, kernel);
+        add_code(&mut shared.module, kernel);
     }
-    for (group, work) in groups.iter().zip(work) {
-        match work {
-            Work::Kernel(k) => linker.add_kernel_step(group, *k, &kernels[*k])?,
-            Work::Opaque(node) => linker.add_opaque_step(group, *node)?,
-        }
-    }
-    linker.finish(threads)
+    let spec = |v: ValueId| {
+        let value = graph.value(v);
+        TensorSpec { name: value.name.clone(), dtype: value.ty.dtype, shape: value.ty.shape.clone() }
+    };
+    shared.module.inputs = graph.inputs.iter().map(|&v| spec(v)).collect();
+    let inputs = (0..graph.inputs.len() as u32).map(|i| Home::Place(BufferPlace::Input(i)));
+    let outputs = (0..graph.outputs.len() as u32).map(|i| Some(Home::Place(BufferPlace::Output(i))));
+    let mut linker = Linker::new(graph, inputs.collect(), outputs.collect(), &mut shared);
+    linker.add_steps(unit, kernels)?;
+    let sources = linker.sources()?;
+    let (plan, steps) = linker.finish();
+    plan.place(&mut shared.module, 0);
+    shared.module.steps = steps;
+    let outputs = graph.outputs.iter().zip(sources);
+    shared.module.outputs = outputs.map(|(&v, source)| OutputSpec { tensor: spec(v), source }).collect();
+    shared.finish(plan.bytes, threads)
 }
 
 /// Adds a kernel with its machine code to a module.
@@ -98,27 +98,63 @@ impl Blob {
     }
 }
 
-struct Linker<'g> {
-    graph: &'g Graph,
-    /// For each value the one whose memory it shares.
-    root: Vec<ValueId>,
-    /// Of each root that is computed: the output that it is, if any.
-    output_of: HashMap<ValueId, u32>,
-    /// Requests for arena memory, and the buffer of each.
-    requests: Vec<(Request, BufferRef)>,
-    request_of: HashMap<ValueId, usize>,
-    buffer_of: HashMap<ValueId, BufferRef>,
+/// The module so far, and what all its graphs share.
+#[derive(Default)]
+struct Shared {
+    module: ModuleParts,
     blobs: Vec<Blob>,
     blob_at: Vec<u64>,
     weights_len: u64,
     plain: HashMap<*const Tensor, usize>,
     packed: HashMap<(*const Tensor, Pack), BufferRef>,
+    /// Buffers that have the place of an earlier one.
+    aliases: Vec<(BufferRef, BufferRef)>,
+    loops: u32,
+}
+
+/// Where an input or output of a graph lies.
+#[derive(Clone, Copy)]
+enum Home {
+    Place(BufferPlace),
+    /// The memory of this buffer, which may have another shape.
+    Buffer(BufferRef),
+}
+
+/// Arena memory of a graph: its size, and the offset of each buffer.
+struct Planned {
+    bytes: u64,
+    offsets: Vec<(BufferRef, u64)>,
+}
+
+impl Planned {
+    /// Places the buffers from `start` on.
+    fn place(&self, module: &mut ModuleParts, start: u64) {
+        for (buffer, offset) in &self.offsets {
+            module.buffers[buffer.0 as usize].place = BufferPlace::Arena(start + offset);
+        }
+    }
+}
+
+struct Linker<'g> {
+    graph: &'g Graph,
+    shared: &'g mut Shared,
+    inputs: Vec<Home>,
+    /// `None`: in the arena.
+    outputs: Vec<Option<Home>>,
+    /// For each value the one whose memory it shares.
+    root: Vec<ValueId>,
+    /// Of each root that is computed: the output that it is, if any.
+    output_of: HashMap<ValueId, usize>,
+    /// Requests for arena memory, and the buffers in each, by their offsets.
+    requests: Vec<(Request, Vec<(BufferRef, u64)>)>,
+    request_of: HashMap<ValueId, usize>,
+    buffer_of: HashMap<ValueId, BufferRef>,
     checked: Vec<(ValueId, (u64, u64, i64, i64))>,
-    module: ModuleParts,
+    steps: Vec<Step>,
 }
 
 impl<'g> Linker<'g> {
-    fn new(graph: &'g Graph) -> Linker<'g> {
+    fn new(graph: &'g Graph, inputs: Vec<Home>, outputs: Vec<Option<Home>>, shared: &'g mut Shared) -> Linker<'g> {
         let mut root: Vec<ValueId> = (0..graph.values.len() as u32).map(ValueId).collect();
         for node in &graph.nodes {
             if let Op::Reshape { .. } = node.op {
@@ -126,37 +162,35 @@ impl<'g> Linker<'g> {
             }
         }
         let mut output_of = HashMap::new();
-        for (i, &v) in graph.outputs.iter().enumerate() {
-            output_of.entry(root[v.0 as usize]).or_insert(i as u32);
+        // A value that is an output twice is computed in a place of its own where it has one.
+        let placed = |i: &usize| outputs[*i].is_some();
+        for i in (0..graph.outputs.len()).filter(placed) {
+            output_of.entry(root[graph.outputs[i].0 as usize]).or_insert(i);
         }
-        let spec = |v: ValueId| {
-            let value = graph.value(v);
-            TensorSpec { name: value.name.clone(), dtype: value.ty.dtype, shape: value.ty.shape.clone() }
-        };
-        let module = ModuleParts {
-            inputs: graph.inputs.iter().map(|&v| spec(v)).collect(),
-            outputs: graph
-                .outputs
-                .iter()
-                .map(|&v| OutputSpec { tensor: spec(v), source: BufferRef(u32::MAX) })
-                .collect(),
-            ..ModuleParts::default()
-        };
         Linker {
             graph,
+            shared,
+            inputs,
+            outputs,
             root,
             output_of,
             requests: vec![],
             request_of: HashMap::new(),
             buffer_of: HashMap::new(),
-            blobs: vec![],
-            blob_at: vec![],
-            weights_len: 0,
-            plain: HashMap::new(),
-            packed: HashMap::new(),
             checked: vec![],
-            module,
+            steps: vec![],
         }
+    }
+
+    fn add_steps(&mut self, unit: &Unit, kernels: &[Arc<CompiledKernel>]) -> Result<()> {
+        for (group, work) in unit.groups.iter().zip(&unit.work) {
+            match work {
+                Work::Kernel(k) => self.add_kernel_step(group, *k, &kernels[*k])?,
+                Work::Opaque(node) => self.add_opaque_step(group, *node)?,
+                Work::Nested(node, inside) => self.add_nested_step(*node, inside, kernels)?,
+            }
+        }
+        Ok(())
     }
 
     fn add_kernel_step(&mut self, group: &Group, index: usize, compiled: &CompiledKernel) -> Result<()> {
@@ -191,19 +225,18 @@ impl<'g> Linker<'g> {
                         )));
                     };
                     let shape = compiled.scop.tensor(pack.source).shape.clone();
-                    self.packed_buffer(source, shape, pack)?
+                    self.shared.packed_buffer(source, shape, pack)?
                 }
                 Argument::Workspace { bytes } => {
                     let name = format!("{}.workspace", group.name);
                     let buffer = self.add_buffer(name, DType::U8, vec![*bytes as i64], BufferPlace::Arena(0))?;
-                    let step = self.module.steps.len();
-                    self.request(*bytes as u64, step, buffer);
+                    self.request(*bytes as u64, vec![(buffer, 0)]);
                     buffer
                 }
             });
         }
         self.touch(&values);
-        self.module.steps.push(Step {
+        self.steps.push(Step {
             name: compiled.name.clone(),
             flops: compiled.flops,
             action: Action::Kernel { kernel: index as u32, arguments },
@@ -223,7 +256,7 @@ impl<'g> Linker<'g> {
         let outputs = buffers(self, &node.outputs)?;
         self.touch(&node.inputs);
         self.touch(&node.outputs);
-        self.module.steps.push(Step {
+        self.steps.push(Step {
             name: group.name.clone(),
             flops: 0,
             action: Action::Opaque { function: function.clone(), attributes: attributes.clone(), inputs, outputs },
@@ -255,7 +288,7 @@ impl<'g> Linker<'g> {
         self.checked.push((root, range));
         let tensor = self.buffer(value)?;
         self.touch(&[value]);
-        self.module.steps.push(Step {
+        self.steps.push(Step {
             name: format!("check {}", self.graph.value(value).name),
             flops: 0,
             action: Action::CheckIndices { tensor, offset, stride, lower, upper },
@@ -265,7 +298,7 @@ impl<'g> Linker<'g> {
 
     /// Extends the lifetimes of values to the step that is about to be added.
     fn touch(&mut self, values: &[ValueId]) {
-        let step = self.module.steps.len();
+        let step = self.steps.len();
         for &v in values {
             if let Some(&r) = self.request_of.get(&self.root(v)) {
                 self.requests[r].0.last = step;
@@ -273,14 +306,15 @@ impl<'g> Linker<'g> {
         }
     }
 
-    fn request(&mut self, bytes: u64, step: usize, buffer: BufferRef) -> usize {
-        self.requests.push((Request { bytes, first: step, last: step, alias: None }, buffer));
+    /// Requests arena memory for the step that is about to be added.
+    fn request(&mut self, bytes: u64, buffers: Vec<(BufferRef, u64)>) -> usize {
+        let step = self.steps.len();
+        self.requests.push((Request { bytes, first: step, last: step, alias: None }, buffers));
         self.requests.len() - 1
     }
 
     fn add_buffer(&mut self, name: String, dtype: DType, shape: Vec<i64>, place: BufferPlace) -> Result<BufferRef> {
-        self.module.buffers.push(Buffer { name, dtype, shape, place });
-        Ok(BufferRef(self.module.buffers.len() as u32 - 1))
+        self.shared.add_buffer(name, dtype, shape, place)
     }
 
     /// The buffer of a value, made at its first use.
@@ -290,48 +324,82 @@ impl<'g> Linker<'g> {
         }
         let root = self.root(v);
         let value = self.graph.value(v);
-        let place = match &self.graph.value(root).source {
+        let home = match &self.graph.value(root).source {
             Source::Input => {
                 let index = self.graph.inputs.iter().position(|&i| i == root);
-                let index = index.ok_or_else(|| {
+                index.and_then(|i| self.inputs.get(i)).copied().ok_or_else(|| {
                     Error::Internal(format!("value `{}` is an input that the graph does not list", value.name))
-                })?;
-                BufferPlace::Input(index as u32)
+                })?
             }
-            Source::Constant(tensor) => {
-                let blob = match self.plain.get(&Arc::as_ptr(tensor)) {
-                    Some(&blob) => blob,
-                    None => {
-                        let blob = self.add_blob(Blob::Plain(tensor.clone()));
-                        self.plain.insert(Arc::as_ptr(tensor), blob);
-                        blob
-                    }
-                };
-                BufferPlace::Weights(self.blob_at[blob])
+            Source::Constant(tensor) => Home::Place(BufferPlace::Weights(self.shared.plain_blob(tensor))),
+            Source::Node(..) => {
+                let output = self.output_of.get(&root).and_then(|&o| self.outputs[o]);
+                output.unwrap_or(Home::Place(BufferPlace::Arena(0)))
             }
-            Source::Node(..) => match self.output_of.get(&root) {
-                Some(&output) => BufferPlace::Output(output),
-                None => BufferPlace::Arena(0),
-            },
         };
-        let buffer = self.add_buffer(value.name.clone(), value.ty.dtype, value.ty.shape.clone(), place)?;
+        let (name, ty) = (value.name.clone(), &value.ty);
+        let (buffer, place) = match home {
+            Home::Place(place) => (self.shared.add_buffer(name, ty.dtype, ty.shape.clone(), place)?, place),
+            Home::Buffer(other) => {
+                let whole = &self.shared.module.buffers[other.0 as usize];
+                let place = BufferPlace::Input(u32::MAX);
+                if (whole.dtype, &whole.shape) == (ty.dtype, &ty.shape) {
+                    (other, place)
+                } else {
+                    let buffer = self.shared.add_buffer(name, ty.dtype, ty.shape.clone(), place)?;
+                    self.shared.aliases.push((buffer, other));
+                    (buffer, place)
+                }
+            }
+        };
         self.buffer_of.insert(v, buffer);
         if let BufferPlace::Arena(_) = place {
             // Every alias has a request of its own, tied to the first one's memory.
-            let bytes = self.module.buffers[buffer.0 as usize].bytes()?;
-            let step = self.module.steps.len();
-            match self.request_of.get(&root) {
-                None => {
-                    let request = self.request(bytes, step, buffer);
-                    self.request_of.insert(root, request);
-                }
-                Some(&first) => {
-                    let request = self.request(bytes, step, buffer);
-                    self.requests[request].0.alias = Some(first);
-                }
+            let bytes = self.shared.module.buffers[buffer.0 as usize].bytes()?;
+            let request = self.request(bytes, vec![(buffer, 0)]);
+            let first = *self.request_of.entry(root).or_insert(request);
+            if first != request {
+                self.requests[request].0.alias = Some(first);
             }
         }
         Ok(buffer)
+    }
+
+    /// The buffers of the outputs, whose memory lives to the end.
+    fn sources(&mut self) -> Result<Vec<BufferRef>> {
+        let outputs = &self.graph.outputs;
+        let sources = outputs.iter().map(|&v| self.buffer(v)).collect();
+        self.touch(outputs);
+        sources
+    }
+
+    /// Plans the memory of all requests.
+    fn finish(self) -> (Planned, Vec<Step>) {
+        let requests: Vec<Request> = self.requests.iter().map(|r| r.0.clone()).collect();
+        let plan = arena::plan(&requests);
+        let buffers = self.requests.iter().zip(&plan.offsets);
+        let offsets = buffers.flat_map(|((_, buffers), start)| buffers.iter().map(move |(b, at)| (*b, start + at)));
+        (Planned { bytes: plan.bytes, offsets: offsets.collect() }, self.steps)
+    }
+}
+
+impl Shared {
+    fn add_buffer(&mut self, name: String, dtype: DType, shape: Vec<i64>, place: BufferPlace) -> Result<BufferRef> {
+        self.module.buffers.push(Buffer { name, dtype, shape, place });
+        Ok(BufferRef(self.module.buffers.len() as u32 - 1))
+    }
+
+    /// The place in the weights of a constant.
+    fn plain_blob(&mut self, tensor: &Arc<Tensor>) -> u64 {
+        let blob = match self.plain.get(&Arc::as_ptr(tensor)) {
+            Some(&blob) => blob,
+            None => {
+                let blob = self.add_blob(Blob::Plain(tensor.clone()));
+                self.plain.insert(Arc::as_ptr(tensor), blob);
+                blob
+            }
+        };
+        self.blob_at[blob]
     }
 
     fn packed_buffer(&mut self, source: Arc<Tensor>, shape: Vec<i64>, pack: &Pack) -> Result<BufferRef> {
@@ -356,17 +424,12 @@ impl<'g> Linker<'g> {
         self.blobs.len() - 1
     }
 
-    fn finish(mut self, threads: usize) -> Result<ModuleParts> {
-        for (i, &v) in self.graph.outputs.iter().enumerate() {
-            self.module.outputs[i].source = self.buffer(v)?;
-            self.touch(&[v]);
+    /// The module of an arena of so many bytes.
+    fn finish(mut self, arena_bytes: u64, threads: usize) -> Result<ModuleParts> {
+        for (buffer, original) in std::mem::take(&mut self.aliases) {
+            self.module.buffers[buffer.0 as usize].place = self.module.buffers[original.0 as usize].place;
         }
-        let requests: Vec<Request> = self.requests.iter().map(|r| r.0.clone()).collect();
-        let plan = arena::plan(&requests);
-        for ((_, buffer), offset) in self.requests.iter().zip(&plan.offsets) {
-            self.module.buffers[buffer.0 as usize].place = BufferPlace::Arena(*offset);
-        }
-        self.module.arena_bytes = plan.bytes;
+        self.module.arena_bytes = arena_bytes;
         self.module.weights = Weights::filled(self.weights_len as usize, |memory| self.fill(memory, threads))?;
         Ok(self.module)
     }

@@ -47,9 +47,11 @@ pub struct KernelReport {
     pub operators: Vec<String>,
     /// Index of its machine code among the distinct kernels.
     pub code: Option<usize>,
-    /// Floating-point operations of one run.
+    /// Times that it runs in one run of the model, at most: more than once inside of a loop.
+    pub runs: u64,
+    /// Floating-point operations of one run of the model.
     pub flops: u64,
-    /// Predicted time in microseconds.
+    /// Predicted time in microseconds, of all its runs in one run of the model.
     pub predicted_us: f64,
     /// Measured time in microseconds; `None` where nothing was measured.
     pub measured_us: Option<f64>,
@@ -174,6 +176,9 @@ impl KernelReport {
         let flags = [(self.opaque, "opaque"), (self.tensorized, "tensorized"), (!self.opaque, vectorization)];
         for (_, word) in flags.iter().filter(|flag| flag.0) {
             let _ = write!(out, "  {word}");
+        }
+        if self.runs > 1 {
+            let _ = write!(out, "  {} times", self.runs);
         }
         let _ = writeln!(out, "\n    {}", self.operators.join(" + "));
         for p in &self.phases {

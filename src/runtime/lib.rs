@@ -17,6 +17,7 @@ mod opaque;
 mod platform;
 mod pool;
 mod random;
+mod ready;
 mod refusal;
 mod session;
 mod tensor;

@@ -7,13 +7,13 @@
 //! changed from outside of the crate.
 
 mod format;
+mod verify;
 
 use crate::bytes::advise_huge_pages;
-use crate::opaque;
 use crate::{DType, Error, Platform, Result};
 use memmap2::{Mmap, MmapMut};
 use serde::{Deserialize, Serialize};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -153,6 +153,13 @@ impl Module {
         &self.0.steps
     }
 
+    /// Steps of a run and the steps inside of each after it, with how often each runs at most.
+    pub fn all_steps(&self) -> Vec<(&Step, u64)> {
+        let mut all = vec![];
+        collect(&self.0.steps, 1, &mut all);
+        all
+    }
+
     /// Inputs in the model's order.
     pub fn inputs(&self) -> &[TensorSpec] {
         &self.0.inputs
@@ -251,6 +258,17 @@ pub enum BufferPlace {
     Arena(u64),
     /// Byte offset into the weights.
     Weights(u64),
+    /// Part of an earlier buffer that moves from one step of a loop to the next. Only that loop's body touches it.
+    Window {
+        /// The whole buffer.
+        of: BufferRef,
+        /// Byte offset at the first step of the loop.
+        offset: u64,
+        /// Bytes from one step to the next; negative where the loop goes backwards.
+        stride: i64,
+        /// Number of the loop ([`Action::Loop`]).
+        number: u32,
+    },
 }
 
 /// Step of a run.
@@ -306,12 +324,69 @@ pub enum Action {
         /// Largest value that is allowed.
         upper: i64,
     },
+    /// Steps that run several times, on buffers of which some move.
+    Loop {
+        /// Number of the loop, by which windows name it; no other loop of the module has it.
+        number: u32,
+        /// Times that the body runs, at least once.
+        trips: u64,
+        /// Value of one bool that is looked at before each time: the loop ends where it is false.
+        condition: Option<BufferRef>,
+        /// Values that one time leaves to the next.
+        carried: Vec<Carried>,
+        /// Steps of one time, in order.
+        #[serde(deserialize_with = "format::nested")]
+        body: Vec<Step>,
+    },
+    /// One of two lists of steps.
+    If {
+        /// Buffer of one bool.
+        condition: BufferRef,
+        /// Steps where it is true.
+        #[serde(deserialize_with = "format::nested")]
+        then: Vec<Step>,
+        /// Steps where it is false.
+        #[serde(deserialize_with = "format::nested")]
+        otherwise: Vec<Step>,
+    },
 }
 
+/// A value that one time of a loop leaves to the next.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Carried {
+    /// Copied to `current` before the first time.
+    pub initial: BufferRef,
+    /// Value at the start of each time, and after the loop.
+    pub current: BufferRef,
+    /// Copied to `current` after each time.
+    pub next: BufferRef,
+}
+
+/// The most loops and branches around a step.
+pub const MAX_DEPTH: usize = 8;
+
 impl Action {
-    /// True where the step computes something of the model; the others check and copy.
+    /// True where the step computes something of the model by itself; the others check and copy, or hold steps.
     pub fn is_work(&self) -> bool {
         matches!(self, Action::Kernel { .. } | Action::Opaque { .. })
+    }
+
+    /// The lists of steps inside, and how often each runs at most.
+    pub fn inside(&self) -> impl Iterator<Item = (&[Step], u64)> {
+        let lists: [Option<(&[Step], u64)>; 2] = match self {
+            Action::Loop { trips, body, .. } => [Some((body, *trips)), None],
+            Action::If { then, otherwise, .. } => [Some((then, 1)), Some((otherwise, 1))],
+            _ => [None, None],
+        };
+        lists.into_iter().flatten()
+    }
+}
+
+/// Adds the steps of a list and all inside of them, in order, with how often each runs at most.
+fn collect<'a>(steps: &'a [Step], runs: u64, all: &mut Vec<(&'a Step, u64)>) {
+    for step in steps {
+        all.push((step, runs));
+        step.action.inside().for_each(|(steps, times)| collect(steps, runs.saturating_mul(times), all));
     }
 }
 
@@ -434,141 +509,6 @@ impl Module {
     pub fn scratch_bytes(&self) -> u64 {
         self.0.kernels.iter().flat_map(|k| &k.phases).map(|p| p.scratch_bytes).max().unwrap_or(0)
     }
-
-    /// Checks that every index, offset and length lies where it must.
-    ///
-    /// # Errors
-    /// [`Error::Invalid`] at the first index, offset or length that does not.
-    pub fn verify(&self) -> Result<()> {
-        let wrong = |what: String| Err(Error::Invalid(format!("inconsistent module `{}`: {what}", self.0.name)));
-        if self.0.arena_bytes > isize::MAX as u64 {
-            return wrong(format!("an arena of {} bytes", self.0.arena_bytes));
-        }
-        if self.scratch_bytes() > isize::MAX as u64 {
-            return wrong(format!("scratch memory of {} bytes", self.scratch_bytes()));
-        }
-        for kernel in &self.0.kernels {
-            let inside = |p: &Phase| p.offset.checked_add(p.bytes).is_some_and(|end| end <= self.0.code.len() as u64);
-            if !kernel.phases.iter().all(|p| p.bytes > 0 && inside(p)) {
-                return wrong(format!("kernel `{}` lies outside of the code", kernel.name));
-            }
-            if kernel.phases.iter().any(|p| p.parallel.is_some_and(|n| n < 0)) {
-                return wrong(format!("kernel `{}` has a negative number of iterations", kernel.name));
-            }
-            if kernel.phases.iter().any(|p| p.wave.is_some_and(|n| n < 1)) {
-                return wrong(format!("kernel `{}` has waves of no iterations", kernel.name));
-            }
-        }
-        let mut names = BTreeSet::new();
-        for spec in &self.0.inputs {
-            spec.bytes()?;
-            if !names.insert(&spec.name) {
-                return wrong(format!("two inputs `{}`", spec.name));
-            }
-        }
-        for buffer in &self.0.buffers {
-            let bytes = buffer.bytes()?;
-            let fits = match buffer.place {
-                BufferPlace::Input(i) => {
-                    self.0.inputs.get(i as usize).is_some_and(|s| s.bytes().is_ok_and(|b| bytes <= b))
-                }
-                BufferPlace::Output(i) => {
-                    self.0.outputs.get(i as usize).is_some_and(|s| s.tensor.bytes().is_ok_and(|b| bytes <= b))
-                }
-                BufferPlace::Arena(at) => at.checked_add(bytes).is_some_and(|end| end <= self.0.arena_bytes),
-                BufferPlace::Weights(at) => at.checked_add(bytes).is_some_and(|end| end <= self.0.weights.len() as u64),
-            };
-            if !fits {
-                return wrong(format!("buffer `{}` lies outside of {:?}", buffer.name, buffer.place));
-            }
-        }
-        for output in &self.0.outputs {
-            let bytes = output.tensor.bytes()?;
-            if self.extent(output.source)?.bytes != bytes {
-                return wrong(format!("output `{}` has no value of its size", output.tensor.name));
-            }
-        }
-        if let Some(initial) = &self.0.initial {
-            let input = |o: &OutputSpec| self.0.inputs.contains(&o.tensor);
-            if !initial.inputs().is_empty() || initial.initial().is_some() || !initial.outputs().iter().all(input) {
-                return wrong("initial values of something else than its inputs".into());
-            }
-            initial.verify()?;
-        }
-        self.0.steps.iter().try_for_each(|step| self.verify_step(step))
-    }
-
-    fn verify_step(&self, step: &Step) -> Result<()> {
-        let wrong = |what: &str| Err(Error::Invalid(format!("inconsistent module `{}`: {what}", step.name)));
-        match &step.action {
-            Action::Kernel { kernel, arguments } => {
-                let Some(kernel) = self.0.kernels.get(*kernel as usize) else { return wrong("no such kernel") };
-                if kernel.slots.len() != arguments.len() {
-                    return wrong("arguments and slots differ in number");
-                }
-                let extents = arguments.iter().map(|&a| self.extent(a)).collect::<Result<Vec<_>>>()?;
-                if extents.iter().zip(&kernel.slots).any(|(e, s)| e.bytes < s.bytes) {
-                    return wrong("an argument is smaller than its slot");
-                }
-                disjoint(step, extents.iter().zip(&kernel.slots).map(|(e, s)| (e, s.written)))
-            }
-            Action::Opaque { function, attributes: _, inputs, outputs } => {
-                if opaque::lookup(function).is_none() {
-                    return wrong(&format!("no opaque function `{function}`"));
-                }
-                if inputs.len() > opaque::MAX_OPERANDS || outputs.len() > opaque::MAX_OPERANDS {
-                    return wrong("too many operands");
-                }
-                let inputs = inputs.iter().map(|&a| self.extent(a)).collect::<Result<Vec<_>>>()?;
-                let outputs = outputs.iter().map(|&a| self.extent(a)).collect::<Result<Vec<_>>>()?;
-                disjoint(step, inputs.iter().map(|e| (e, false)).chain(outputs.iter().map(|e| (e, true))))
-            }
-            Action::Copy { from, to } => {
-                let (from, to) = (self.extent(*from)?, self.extent(*to)?);
-                if from.bytes != to.bytes {
-                    return wrong("a copy between buffers of different sizes");
-                }
-                disjoint(step, [(&from, false), (&to, true)].into_iter())
-            }
-            Action::CheckIndices { tensor, stride, .. } => {
-                self.extent(*tensor)?;
-                match self.0.buffers[tensor.0 as usize].dtype {
-                    _ if *stride == 0 => wrong("a stride of 0"),
-                    DType::I64 | DType::I32 | DType::I8 | DType::U8 | DType::Bool => Ok(()),
-                    _ => wrong("subscripts that are not integers"),
-                }
-            }
-        }
-    }
-
-    fn extent(&self, buffer: BufferRef) -> Result<Extent> {
-        let Some(b) = self.0.buffers.get(buffer.0 as usize) else {
-            return Err(Error::Invalid(format!("inconsistent module `{}`: no buffer {}", self.0.name, buffer.0)));
-        };
-        Ok(Extent { place: b.place, bytes: b.bytes()? })
-    }
-}
-
-/// Where a buffer lies.
-struct Extent {
-    place: BufferPlace,
-    bytes: u64,
-}
-
-/// Checks that buffers that a step writes are writable and overlap no other buffer of the step.
-fn disjoint<'a>(step: &Step, extents: impl Iterator<Item = (&'a Extent, bool)>) -> Result<()> {
-    let extents: Vec<(&Extent, bool)> = extents.collect();
-    for (i, (a, written)) in extents.iter().enumerate().filter(|(_, e)| e.1) {
-        let overlaps = |b: &Extent| match (a.place, b.place) {
-            (BufferPlace::Arena(x), BufferPlace::Arena(y)) => x < y + b.bytes && y < x + a.bytes,
-            (x, y) => x == y && a.bytes > 0 && b.bytes > 0,
-        };
-        let readable_only = matches!(a.place, BufferPlace::Input(_) | BufferPlace::Weights(_));
-        if *written && (readable_only || extents.iter().enumerate().any(|(j, (b, _))| i != j && overlaps(b))) {
-            return Err(Error::Invalid(format!("inconsistent module: step `{}` writes over what it reads", step.name)));
-        }
-    }
-    Ok(())
 }
 
 #[cfg(test)]

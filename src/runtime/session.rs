@@ -9,9 +9,10 @@ use crate::bytes::advise_huge_pages;
 use crate::check_indices::check_indices;
 use crate::error::{guard, unknown};
 use crate::executable::{Executable, PhaseFn};
-use crate::module::{Action, BufferPlace, BufferRef, TensorSpec};
+use crate::module::{Action, BufferPlace, BufferRef, Step, TensorSpec};
 use crate::opaque::{self, MAX_OPERANDS, View, ViewMut};
 use crate::pool::{Crew, Pool};
+use crate::ready::{ReadyStep, ReadySteps, ReadyWork};
 use crate::tensor::{AsView, AsViewMut, TensorView};
 use crate::{DType, Error, Result, Tensor};
 use memmap2::MmapMut;
@@ -49,28 +50,12 @@ pub use crate::module::Module;
 pub struct Session {
     module: Arc<Module>,
     pool: Arc<Pool>,
-    steps: Vec<ReadyStep>,
-    /// Total length of the argument tables.
-    table_len: usize,
+    steps: ReadySteps,
     /// Scratch memory of one thread.
     scratch_bytes: usize,
     free: Mutex<Vec<Memory>>,
     /// The code that `steps` points to.
     _code: Executable,
-}
-
-/// A step with all that can be resolved before a run.
-enum ReadyStep {
-    Kernel { phases: Vec<ReadyPhase>, table: usize },
-    Opaque { function: opaque::Function },
-    Copy,
-    CheckIndices,
-}
-
-struct ReadyPhase {
-    function: PhaseFn,
-    parallel: Option<i64>,
-    wave: Option<i64>,
 }
 
 /// Memory of one run.
@@ -117,31 +102,9 @@ impl Session {
         module.verify()?;
         module.check_host()?;
         let code = Executable::new(module.code())?;
-        let mut table_len = 0;
-        let steps = module
-            .steps()
-            .iter()
-            .map(|step| match &step.action {
-                Action::Kernel { kernel, arguments } => {
-                    let phases = module.kernels()[*kernel as usize].phases.iter().map(|p| ReadyPhase {
-                        function: code.phase(p.offset as usize),
-                        parallel: p.parallel,
-                        wave: p.wave,
-                    });
-                    let table = table_len;
-                    table_len += arguments.len();
-                    Ok(ReadyStep::Kernel { phases: phases.collect(), table })
-                }
-                Action::Opaque { function, .. } => match opaque::lookup(function) {
-                    Some(function) => Ok(ReadyStep::Opaque { function }),
-                    None => Err(Error::Unsupported(format!("opaque function `{function}`"))),
-                },
-                Action::Copy { .. } => Ok(ReadyStep::Copy),
-                Action::CheckIndices { .. } => Ok(ReadyStep::CheckIndices),
-            })
-            .collect::<Result<Vec<_>>>()?;
+        let steps = ReadySteps::new(&module, &code)?;
         let scratch_bytes = page_multiple(module.scratch_bytes(), pool.threads())?;
-        Ok(Session { pool, steps, table_len, scratch_bytes, free: Mutex::new(vec![]), _code: code, module })
+        Ok(Session { pool, steps, scratch_bytes, free: Mutex::new(vec![]), _code: code, module })
     }
 
     /// The module that runs here.
@@ -192,17 +155,17 @@ impl Session {
     pub fn time_into<I: AsView, O: AsViewMut>(&self, inputs: &[(&str, I)], outputs: &mut [O]) -> Result<Duration> {
         let start = Instant::now();
         let (mut copying, mut before) = (Duration::ZERO, start);
-        let is_copy =
-            |step: usize| self.module.steps().get(step).is_some_and(|s| matches!(s.action, Action::Copy { .. }));
+        let mut after_copy = false;
         self.execute(inputs, outputs, |step| {
-            let after_copy = step > 0 && is_copy(step - 1);
-            if after_copy || is_copy(step) {
+            let is_copy = self.steps.copies.get(step).is_some_and(|&copies| copies);
+            if after_copy || is_copy {
                 let now = Instant::now();
                 if after_copy {
                     copying += now - before;
                 }
                 before = now;
             }
+            after_copy = is_copy;
         })?;
         Ok(start.elapsed() - copying)
     }
@@ -217,24 +180,27 @@ impl Session {
         Ok(initial.outputs().iter().map(|o| o.tensor.name.clone()).zip(values).collect())
     }
 
-    /// Runs the model and returns the time of each step of the module.
+    /// Runs the model and returns the time of each step of the module, in the order of
+    /// [`Module::all_steps`](crate::Module::all_steps): of a step inside of a loop that of all its runs, and of a loop the time
+    /// that its steps do not take.
     ///
     /// # Errors
     /// As [`Session::run`].
     pub fn profile(&self, inputs: &[(&str, &Tensor)]) -> Result<Vec<Duration>> {
         let mut outputs = self.outputs();
-        let mut times = vec![Duration::ZERO; self.steps.len()];
+        let mut times = vec![Duration::ZERO; self.steps.copies.len()];
         let mut before = None;
         self.execute(inputs, &mut outputs, |step| {
             let now = Instant::now();
-            if let Some(before) = before.replace(now) {
-                times[step - 1] = now - before;
+            if let Some((running, before)) = before.replace((step, now)) {
+                times[running] += now - before;
             }
         })?;
         Ok(times)
     }
 
-    /// `tick(i)` is called before step i, and once after the last one.
+    /// `tick(i)` is called before step i of all steps, before and after each time of a loop with the loop's number, and once
+    /// after the last one with the number of steps.
     fn execute<I: AsView, O: AsViewMut>(
         &self,
         inputs: &[(&str, I)],
@@ -257,14 +223,8 @@ impl Session {
         let mut result = self.bind(&mut memory, inputs, outputs);
         if result.is_ok() {
             let mut crew = self.pool.enter();
-            for (i, step) in self.steps.iter().enumerate() {
-                tick(i);
-                result = self.perform(i, step, &memory, &mut crew);
-                if result.is_err() {
-                    break;
-                }
-            }
-            tick(self.steps.len());
+            result = self.perform_steps(self.module.steps(), &self.steps.list, &mut memory, &mut crew, &mut tick);
+            tick(self.steps.copies.len());
         }
         if result.is_ok() {
             self.copy_outputs(&memory, outputs);
@@ -301,13 +261,13 @@ impl Session {
         let buffers = self.module.buffers().iter().map(|buffer| match buffer.place {
             BufferPlace::Arena(at) => base.wrapping_add(at as usize),
             BufferPlace::Weights(at) => weights.wrapping_add(at as usize),
-            BufferPlace::Input(_) | BufferPlace::Output(_) => std::ptr::null_mut(),
+            BufferPlace::Input(_) | BufferPlace::Output(_) | BufferPlace::Window { .. } => std::ptr::null_mut(),
         });
         Ok(Memory {
             buffers: buffers.collect(),
             inputs: vec![std::ptr::null(); self.module.inputs().len()],
             outputs: vec![std::ptr::null_mut(); self.module.outputs().len()],
-            tables: vec![std::ptr::null_mut(); self.table_len],
+            tables: vec![std::ptr::null_mut(); self.steps.table.len()],
             scratch: scratch.as_mut_ptr(),
             _pages: [arena, scratch],
         })
@@ -340,23 +300,41 @@ impl Session {
             match buffer.place {
                 BufferPlace::Input(i) => *address = memory.inputs[i as usize].cast_mut(),
                 BufferPlace::Output(i) => *address = memory.outputs[i as usize],
-                BufferPlace::Arena(_) | BufferPlace::Weights(_) => {}
+                BufferPlace::Arena(_) | BufferPlace::Weights(_) | BufferPlace::Window { .. } => {}
             }
         }
-        let mut table = memory.tables.iter_mut();
-        for step in self.module.steps() {
-            if let Action::Kernel { arguments, .. } = &step.action {
-                for argument in arguments {
-                    *table.next().expect("as long as all arguments") = memory.buffers[argument.0 as usize];
+        for (entry, argument) in memory.tables.iter_mut().zip(&self.steps.table) {
+            *entry = memory.buffers[argument.0 as usize];
+        }
+        Ok(())
+    }
+
+    fn perform_steps<T: FnMut(usize)>(
+        &self,
+        steps: &[Step],
+        ready: &[ReadyStep],
+        memory: &mut Memory,
+        crew: &mut Crew,
+        tick: &mut T,
+    ) -> Result<()> {
+        for (step, ready) in steps.iter().zip(ready) {
+            tick(ready.number);
+            match (&ready.work, &step.action) {
+                (ReadyWork::Loop { .. }, _) => self.perform_loop(step, ready, memory, crew, tick)?,
+                (ReadyWork::If { lists }, Action::If { condition, then, otherwise }) => {
+                    let (steps, ready) =
+                        if self.holds(*condition, memory) { (then, &lists[0]) } else { (otherwise, &lists[1]) };
+                    self.perform_steps(steps, ready, memory, crew, tick)?;
                 }
+                (work, _) => self.perform(step, work, memory, crew)?,
             }
         }
         Ok(())
     }
 
-    fn perform(&self, index: usize, step: &ReadyStep, memory: &Memory, crew: &mut Crew) -> Result<()> {
-        match (step, &self.module.steps()[index].action) {
-            (ReadyStep::Kernel { phases, table }, Action::Kernel { .. }) => {
+    fn perform(&self, step: &Step, work: &ReadyWork, memory: &Memory, crew: &mut Crew) -> Result<()> {
+        match (work, &step.action) {
+            (ReadyWork::Kernel { phases, table }, Action::Kernel { .. }) => {
                 let call = Call {
                     arguments: memory.tables[*table..].as_ptr(),
                     scratch: memory.scratch,
@@ -382,24 +360,63 @@ impl Session {
                 }
                 Ok(())
             }
-            (ReadyStep::Opaque { function }, Action::Opaque { attributes, inputs, outputs, .. }) => {
+            (ReadyWork::Opaque { function }, Action::Opaque { attributes, inputs, outputs, .. }) => {
                 self.perform_opaque(*function, attributes, inputs, outputs, memory)
             }
-            (ReadyStep::Copy, Action::Copy { from, to }) => {
-                let bytes = self.module.buffers()[to.0 as usize].bytes()? as usize;
-                let (from, to) = (memory.buffers[from.0 as usize], memory.buffers[to.0 as usize]);
-                // SAFETY: both buffers have this many bytes, the one that is written lies in this run's arena or in an
-                // output tensor that is borrowed mutably for the run, and they do not overlap (`Module::verify`).
-                unsafe { std::ptr::copy_nonoverlapping(from.cast_const(), to, bytes) };
-                Ok(())
-            }
-            (ReadyStep::CheckIndices, Action::CheckIndices { tensor, offset, stride, lower, upper }) => {
+            (ReadyWork::Copy, Action::Copy { from, to }) => self.copy(*from, *to, memory),
+            (ReadyWork::CheckIndices, Action::CheckIndices { tensor, offset, stride, lower, upper }) => {
                 let buffer = &self.module.buffers()[tensor.0 as usize];
                 let elements = (*offset as usize, *stride as usize);
                 check_indices(&buffer.name, &self.view(*tensor, memory), elements, (*lower, *upper), Some(crew))
             }
-            _ => Err(Error::Internal(format!("step {index} has changed since the session was made"))),
+            _ => Err(Error::Internal(format!("step `{}` has changed since the session was made", step.name))),
         }
+    }
+
+    /// `step` is a loop.
+    fn perform_loop<T: FnMut(usize)>(
+        &self,
+        step: &Step,
+        ready: &ReadyStep,
+        memory: &mut Memory,
+        crew: &mut Crew,
+        tick: &mut T,
+    ) -> Result<()> {
+        let (Action::Loop { trips, condition, carried, body, .. }, ReadyWork::Loop { windows, body: inside }) =
+            (&step.action, &ready.work)
+        else {
+            return Err(Error::Internal(format!("step `{}` is no loop", step.name)));
+        };
+        carried.iter().try_for_each(|value| self.copy(value.initial, value.current, memory))?;
+        for time in 0..*trips as isize {
+            if condition.is_some_and(|condition| !self.holds(condition, memory)) {
+                break;
+            }
+            for window in windows {
+                let address = memory.buffers[window.of].wrapping_offset(window.offset + time * window.stride);
+                memory.buffers[window.buffer] = address;
+                window.entries.iter().for_each(|&entry| memory.tables[entry] = address);
+            }
+            self.perform_steps(body, inside, memory, crew, tick)?;
+            tick(ready.number);
+            carried.iter().try_for_each(|value| self.copy(value.next, value.current, memory))?;
+        }
+        Ok(())
+    }
+
+    /// The value of a bool.
+    fn holds(&self, condition: BufferRef, memory: &Memory) -> bool {
+        self.view(condition, memory).data.first().is_some_and(|&b| b != 0)
+    }
+
+    /// Copies one buffer to another.
+    fn copy(&self, from: BufferRef, to: BufferRef, memory: &Memory) -> Result<()> {
+        let bytes = self.module.buffers()[to.0 as usize].bytes()? as usize;
+        let (from, to) = (memory.buffers[from.0 as usize], memory.buffers[to.0 as usize]);
+        // SAFETY: both buffers have this many bytes, the one that is written lies in this run's arena or in an output tensor
+        // that is borrowed mutably for the run, and they do not overlap (`Module::verify`).
+        unsafe { std::ptr::copy_nonoverlapping(from.cast_const(), to, bytes) };
+        Ok(())
     }
 
     fn perform_opaque(

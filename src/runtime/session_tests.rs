@@ -2,7 +2,7 @@
 #![cfg(target_arch = "x86_64")]
 
 use super::*;
-use crate::module::{Buffer, Kernel, ModuleParts, OutputSpec, Phase, Slot, Step, Weights};
+use crate::module::{Buffer, Carried, Kernel, ModuleParts, OutputSpec, Phase, Slot, Step, Weights};
 use crate::{Features, Platform, TensorViewMut};
 
 /// `arguments[2][i] = 2·arguments[0][i] + arguments[1][i]` for i in first..last, 64-bit integers.
@@ -246,4 +246,241 @@ fn subscripts_are_checked_on_all_threads() {
     values[n as usize - 2] = 10_000;
     let error = session.run(&[("x", &Tensor::new(&[n], &values))]).unwrap_err().to_string();
     assert!(error.contains("index 10000 in tensor `x`"), "{error}");
+}
+
+/// A loop over the rows of x, last row first: h becomes 2·row + h and is a row of y, until `go` is false; then h or w by `go`.
+fn looping(rows: i64, go: bool) -> Module {
+    let Module(whole) = module();
+    let of = |name: &str, shape: &[i64], place| Buffer {
+        name: name.into(),
+        dtype: DType::I64,
+        shape: shape.to_vec(),
+        place,
+    };
+    let last = (rows - 1) as u64 * 8 * N as u64;
+    let window = |of, offset, stride| BufferPlace::Window { of: BufferRef(of), offset, stride, number: 3 };
+    let bytes = 8 * N;
+    let spec = |name: &str, shape: &[i64]| TensorSpec { name: name.into(), dtype: DType::I64, shape: shape.to_vec() };
+    let step = |name: &str, action| Step { name: name.into(), flops: 1, action };
+    let flag = (whole.weights.len() as u64).next_multiple_of(64);
+    let mut weights = whole.weights.to_vec();
+    weights.resize(flag as usize, 0);
+    weights.push(go as u8);
+    let kernel = Action::Kernel { kernel: 0, arguments: vec![BufferRef(1), BufferRef(5), BufferRef(3)] };
+    Module(ModuleParts {
+        buffers: vec![
+            of("x", &[rows, N], BufferPlace::Input(0)),
+            of("row", &[N], window(0, last, -bytes)),
+            of("y", &[rows, N], BufferPlace::Output(0)),
+            of("made", &[N], window(2, 0, bytes)),
+            of("w", &[N], BufferPlace::Weights(0)),
+            of("h", &[N], BufferPlace::Arena(0)),
+            Buffer { dtype: DType::Bool, ..of("go", &[], BufferPlace::Weights(flag)) },
+            of("end", &[N], BufferPlace::Output(1)),
+        ],
+        arena_bytes: bytes as u64,
+        steps: vec![
+            step(
+                "loop",
+                Action::Loop {
+                    number: 3,
+                    trips: rows as u64,
+                    condition: Some(BufferRef(6)),
+                    carried: vec![Carried { initial: BufferRef(4), current: BufferRef(5), next: BufferRef(3) }],
+                    body: vec![step("row", kernel)],
+                },
+            ),
+            step(
+                "if",
+                Action::If {
+                    condition: BufferRef(6),
+                    then: vec![step("then", Action::Copy { from: BufferRef(5), to: BufferRef(7) })],
+                    otherwise: vec![step("otherwise", Action::Copy { from: BufferRef(4), to: BufferRef(7) })],
+                },
+            ),
+        ],
+        inputs: vec![spec("x", &[rows, N])],
+        outputs: vec![
+            OutputSpec { tensor: spec("y", &[rows, N]), source: BufferRef(2) },
+            OutputSpec { tensor: spec("end", &[N]), source: BufferRef(7) },
+        ],
+        weights: Weights::new(&weights).unwrap(),
+        ..whole
+    })
+}
+
+#[test]
+fn a_loop_moves_its_windows_and_carries_values() {
+    let rows = 5;
+    let module = Arc::new(looping(rows, true));
+    module.verify().unwrap();
+    // SAFETY: the module was just made.
+    assert_eq!(unsafe { Module::from_bytes(&module.to_bytes().unwrap()) }.unwrap(), *module);
+    let x: Vec<i64> = (0..rows * N).map(|i| i * i % 1009).collect();
+    let mut h: Vec<i64> = (0..N).map(|i| i * 37 % 91).collect();
+    let mut made = vec![];
+    for row in x.rchunks(N as usize) {
+        h = h.iter().zip(row).map(|(h, x)| 2 * x + h).collect();
+        made.extend(&h);
+    }
+    let x = Tensor::new(&[rows, N], &x);
+    for threads in [1, 2, 3] {
+        let session = Session::new(module.clone(), threads).unwrap();
+        for _ in 0..2 {
+            let outputs = session.run(&[("x", &x)]).unwrap();
+            assert_eq!((outputs[0].to_vec::<i64>(), outputs[1].to_vec::<i64>()), (made.clone(), h.clone()));
+        }
+        let times = session.profile(&[("x", &x)]).unwrap();
+        // The loop, its row, the if and its first branch; not the second.
+        assert_eq!(times.iter().map(|t| t.is_zero()).collect::<Vec<_>>(), [false, false, false, false, true]);
+        // Copies inside of other steps are work of the model.
+        let mut outputs = session.outputs();
+        assert!(session.time_into(&[("x", &x)], &mut outputs).unwrap() > Duration::ZERO);
+        assert!(!session.steps.copies.contains(&true));
+    }
+    let runs: Vec<(&str, u64)> = module.all_steps().into_iter().map(|(s, runs)| (s.name.as_str(), runs)).collect();
+    assert_eq!(runs, [("loop", 1), ("row", rows as u64), ("if", 1), ("then", 1), ("otherwise", 1)]);
+}
+
+#[test]
+fn a_loop_whose_condition_is_false_does_not_run() {
+    let session = Session::new(Arc::new(looping(4, false)), 2).unwrap();
+    let outputs = session.run(&[("x", &Tensor::zeros(DType::I64, &[4, N]))]).unwrap();
+    assert!(outputs[0].to_vec::<i64>().iter().all(|v| *v == 0));
+    assert_eq!(outputs[1].to_vec::<i64>(), (0..N).map(|i| i * 37 % 91).collect::<Vec<_>>());
+}
+
+fn inside(m: &mut ModuleParts) -> (&mut u32, &mut u64, &mut Option<BufferRef>, &mut Vec<Carried>, &mut Vec<Step>) {
+    match &mut m.steps[0].action {
+        Action::Loop { number, trips, condition, carried, body } => (number, trips, condition, carried, body),
+        _ => panic!("no loop"),
+    }
+}
+
+fn window(m: &mut ModuleParts, buffer: usize) -> (&mut BufferRef, &mut u64, &mut i64, &mut u32) {
+    match &mut m.buffers[buffer].place {
+        BufferPlace::Window { of, offset, stride, number } => (of, offset, stride, number),
+        _ => panic!("no window"),
+    }
+}
+
+#[test]
+fn inconsistent_loops_are_refused() {
+    type Break = fn(&mut ModuleParts);
+    let cases: &[(&str, Break)] = &[
+        ("a time too many", |m| *inside(m).1 += 1),
+        ("no time", |m| *inside(m).1 = 0),
+        ("times without end", |m| *inside(m).1 = u64::MAX),
+        ("another number", |m| *inside(m).0 = 4),
+        ("a number twice", |m| m.steps.push(m.steps[0].clone())),
+        ("a condition that is no bool", |m| *inside(m).2 = Some(BufferRef(5))),
+        ("a condition that moves", |m| {
+            m.buffers[1].dtype = DType::Bool;
+            *inside(m).2 = Some(BufferRef(1));
+        }),
+        ("an empty condition", |m| m.buffers[6].shape = vec![0]),
+        ("no such carried value", |m| inside(m).3[0].next = BufferRef(9)),
+        ("a carried value of another size", |m| inside(m).3[0].initial = BufferRef(0)),
+        ("a carried constant", |m| inside(m).3[0].current = BufferRef(4)),
+        ("an initial value that moves", |m| inside(m).3[0].initial = BufferRef(1)),
+        ("a current value that moves", |m| inside(m).3[0].current = BufferRef(3)),
+        ("a copy over what another one reads", |m| {
+            inside(m).3.push(Carried { initial: BufferRef(4), current: BufferRef(7), next: BufferRef(5) })
+        }),
+        ("a window before its start", |m| *window(m, 1).1 -= 8),
+        ("a window after its end", |m| *window(m, 3).1 += 8),
+        ("a stride too large", |m| *window(m, 3).2 += 8),
+        ("a stride without end", |m| *window(m, 3).2 = i64::MAX),
+        ("a stride back", |m| *window(m, 3).2 = i64::MIN),
+        ("a window of itself", |m| *window(m, 1).0 = BufferRef(1)),
+        ("a window of a later buffer", |m| *window(m, 1).0 = BufferRef(2)),
+        ("a window of no loop", |m| *window(m, 1).3 = 7),
+        ("a window outside of its loop", |m| {
+            m.steps.push(Step {
+                name: "copy".into(),
+                flops: 0,
+                action: Action::Copy { from: BufferRef(1), to: BufferRef(7) },
+            });
+        }),
+        ("an output that moves", |m| m.outputs[1].source = BufferRef(3)),
+        ("a step that reads what it writes", |m| {
+            inside(m).4[0].action =
+                Action::Kernel { kernel: 0, arguments: vec![BufferRef(2), BufferRef(5), BufferRef(3)] };
+        }),
+        ("a wrong step inside of a loop", |m| {
+            inside(m).4[0].action = Action::Copy { from: BufferRef(0), to: BufferRef(5) };
+        }),
+        ("a wrong branch", |m| {
+            let wrong = Action::Copy { from: BufferRef(7), to: BufferRef(7) };
+            m.steps[1].action = Action::If {
+                condition: BufferRef(6),
+                then: vec![],
+                otherwise: vec![Step { name: "otherwise".into(), flops: 0, action: wrong }],
+            };
+        }),
+    ];
+    for (what, break_it) in cases {
+        let mut module = looping(5, true);
+        break_it(&mut module.0);
+        assert!(matches!(module.verify(), Err(Error::Invalid(_))), "{what}");
+    }
+}
+
+#[test]
+fn a_step_may_read_one_window_and_write_another_that_moves_with_it() {
+    let mut module = looping(5, true);
+    *inside(&mut module.0).1 = 4;
+    let shifted = BufferPlace::Window { of: BufferRef(2), offset: 8 * N as u64, stride: 8 * N, number: 3 };
+    module.0.buffers[1].place = BufferPlace::Weights(0);
+    module.0.buffers.push(Buffer { place: shifted, ..module.0.buffers[3].clone() });
+    inside(&mut module.0).4[0].action =
+        Action::Kernel { kernel: 0, arguments: vec![BufferRef(3), BufferRef(5), BufferRef(8)] };
+    module.verify().unwrap();
+    *window(&mut module.0, 8).1 -= 8;
+    assert!(module.verify().is_err());
+}
+
+#[test]
+fn steps_that_are_nested_too_deeply_are_refused() {
+    let nest = |depth: usize| {
+        let mut module = looping(5, true);
+        for _ in 0..depth {
+            let then = std::mem::take(&mut module.0.steps);
+            let action = Action::If { condition: BufferRef(6), then, otherwise: vec![] };
+            module.0.steps = vec![Step { name: "if".into(), flops: 0, action }];
+        }
+        module
+    };
+    // SAFETY: nothing that is read here is run.
+    let read = |module: &Module| unsafe { Module::from_bytes(&module.to_bytes().unwrap()) };
+    assert_eq!(read(&nest(7)).unwrap(), nest(7));
+    for depth in [8, 9, 100] {
+        assert!(matches!(nest(depth).verify(), Err(Error::Invalid(_))), "{depth}");
+        assert!(matches!(read(&nest(depth)), Err(Error::Invalid(m)) if m.contains("description")), "{depth}");
+    }
+    assert!(read(&nest(3)).is_ok());
+}
+
+#[test]
+fn a_wrong_description_of_a_loop_is_refused_or_consistent() {
+    let bytes = looping(3, true).to_bytes().unwrap();
+    let description = u64::from_le_bytes(bytes[16..24].try_into().unwrap()) as usize;
+    let (mut refused, mut accepted) = (0, 0);
+    for i in 40..40 + description {
+        for flip in [1, 2, 4, 0x10, 0x80, 0xff] {
+            let mut forged = bytes.clone();
+            forged[i] ^= flip;
+            let crc = crc32fast::hash(&forged[16..]);
+            forged[12..16].copy_from_slice(&crc.to_le_bytes());
+            // SAFETY: nothing that is read here is run.
+            match unsafe { Module::from_bytes(&forged) } {
+                Ok(module) => {
+                    module.verify().unwrap();
+                    accepted += 1;
+                }
+                Err(_) => refused += 1,
+            }
+        }
+    }
+    assert!(refused > 100 && accepted > 100, "{refused} refused, {accepted} accepted");
 }

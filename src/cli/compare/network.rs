@@ -131,7 +131,7 @@ impl Prepared {
                 opaque.push(Opaque { name: report.name.clone(), time_ms: times(0, work[0][k]) });
                 continue;
             };
-            let flops = self.compilations[0].kernels[code].kernel.report.flops;
+            let flops = self.compilations[0].kernels[code].kernel.report.flops * report.runs as f64;
             let in_order = |order: usize| -> Result<Order> {
                 let compilation = &self.compilations[order];
                 let code = compilation.report.kernels[k].code;
@@ -170,6 +170,6 @@ impl Prepared {
 
 /// The steps that are kernels or opaque functions.
 fn steps_of_work(session: &Session) -> Vec<usize> {
-    let steps = session.module().steps().iter().enumerate();
-    steps.filter(|(_, s)| s.action.is_work()).map(|(i, _)| i).collect()
+    let steps = session.module().all_steps().into_iter().enumerate();
+    steps.filter(|(_, (s, _))| s.action.is_work()).map(|(i, _)| i).collect()
 }

@@ -8,7 +8,7 @@
 use crate::expr::{BinaryOp, UnaryOp};
 use crate::graph::cost::Operand;
 use crate::graph::infer::infer;
-use crate::graph::op::Op;
+use crate::graph::op::{FusionKind, Op};
 use crate::graph::tensor_type::TensorType;
 use crate::runtime::{DType, Tensor};
 use egg::{Analysis, DidMerge, Id, Language};
@@ -92,7 +92,7 @@ impl Analysis<Term> for Values {
                 let operands: Vec<Facts> = term.children.iter().map(|c| facts(c).clone()).collect();
                 let types: Option<Vec<&TensorType>> = operands.iter().map(|f| f.types.first()).collect();
                 let types = types.and_then(|t| infer(op, &t).ok()).unwrap_or_default();
-                let opaque = matches!(op, Op::Opaque { .. });
+                let opaque = op.kind() == FusionKind::Opaque;
                 Facts { types: types.into(), constant: !opaque && operands.iter().all(|f| f.constant) }
             }
         }

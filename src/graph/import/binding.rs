@@ -90,7 +90,7 @@ impl Importer<'_> {
         let inputs = self.origins(id);
         let names: Vec<String> = inputs.iter().map(|&i| self.graph.value(i).name.clone()).collect();
         let large = inputs.iter().find(|&&i| !stage::may_be_frozen(self.ty(i))).map(|&i| &self.graph.value(i).name);
-        if self.depth > 0 || large.is_some() || names.is_empty() {
+        if large.is_some() || names.is_empty() {
             let of = large.map_or(String::new(), |name| format!(" of the input `{name}`"));
             return Err(self.wait(&format!("its {what} depends on the data{of}")));
         }

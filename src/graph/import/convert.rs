@@ -267,7 +267,7 @@ pub(super) fn prelu(g: &mut Importer, n: &Source) -> Result<Vec<ValueId>> {
     Ok(vec![g.emit(Op::PRelu, &[x, slope])?])
 }
 
-fn exponential(g: &mut Importer, x: ValueId, alpha: f32, divisor: f32, scale: f32) -> Result<Vec<ValueId>> {
+pub(super) fn exponential(g: &mut Importer, x: ValueId, alpha: f32, divisor: f32, scale: f32) -> Result<Vec<ValueId>> {
     let [alpha, divisor, scale] = [alpha, divisor, scale].map(F32::new);
     Ok(vec![g.emit(Op::Elu { alpha, scale, divisor }, &[x])?])
 }
@@ -287,7 +287,7 @@ pub(super) fn selu(g: &mut Importer, n: &Source) -> Result<Vec<ValueId>> {
 }
 
 /// `max(x, 0) + log(1 + exp(-|x|))`, which does not overflow.
-fn softplus_of(g: &mut Importer, x: ValueId) -> Result<ValueId> {
+pub(super) fn softplus_of(g: &mut Importer, x: ValueId) -> Result<ValueId> {
     g.require_float(x)?;
     let zero = g.scalar_like(x, 0.0)?;
     let one = g.scalar_like(x, 1.0)?;
@@ -314,10 +314,14 @@ pub(super) fn mish(g: &mut Importer, n: &Source) -> Result<Vec<ValueId>> {
 
 pub(super) fn softsign(g: &mut Importer, n: &Source) -> Result<Vec<ValueId>> {
     let x = n.input(0)?;
+    Ok(vec![softsign_of(g, x)?])
+}
+
+pub(super) fn softsign_of(g: &mut Importer, x: ValueId) -> Result<ValueId> {
     let one = g.scalar_like(x, 1.0)?;
     let magnitude = g.unary(UnaryOp::Abs, x)?;
     let below = g.binary(BinaryOp::Add, one, magnitude)?;
-    Ok(vec![g.binary(BinaryOp::Div, x, below)?])
+    g.binary(BinaryOp::Div, x, below)
 }
 
 pub(super) fn swish(g: &mut Importer, n: &Source) -> Result<Vec<ValueId>> {

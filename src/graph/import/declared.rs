@@ -1,12 +1,13 @@
-//! Declared types of outputs against the computed ones: another element type is an error, another shape a warning.
+//! Declared types: the inputs of a file, and its outputs against the computed ones: another element type is an error, another shape a warning.
 
 use super::tensor;
 use crate::graph::import::importer::Importer;
-use crate::graph::import::model::{Dim, OnnxModel};
+use crate::graph::import::model::{Dim, InputSpec, OnnxModel};
 use crate::graph::ir::{Graph, ValueId};
-use crate::graph::proto::{DimensionProto, ValueInfoProto};
+use crate::graph::proto::{DimensionProto, GraphProto, TensorTypeProto, TypeProto, ValueInfoProto};
+use crate::graph::value::Kind;
 use crate::runtime::{Error, Result};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 impl OnnxModel {
     /// A sentence for each output whose declared shape is not the computed one; `graph` is a graph of this model.
@@ -51,4 +52,40 @@ fn wrong_shape(output: &ValueInfoProto, actual: &[i64], sizes: &HashMap<&str, i6
     let text: Vec<String> = declared.iter().map(|d| d.map_or("?".into(), |d| d.to_string())).collect();
     let text = text.join(", ");
     (!fits).then(|| format!("output `{}` is declared with shape [{text}], but it is {actual:?}", output.name))
+}
+
+/// The inputs that a caller provides: those without an initializer.
+pub(super) fn input_specs(graph: &GraphProto) -> Result<Vec<InputSpec>> {
+    let initializers: HashSet<&str> = graph.initializer.iter().map(|t| t.name.as_str()).collect();
+    let given = graph.input.iter().filter(|input| !initializers.contains(input.name.as_str()));
+    given.map(input_spec).collect()
+}
+
+fn input_spec(input: &ValueInfoProto) -> Result<InputSpec> {
+    let name = &input.name;
+    let unknown = || Error::Unsupported(format!("input `{name}` is no tensor, sequence or optional"));
+    let (kind, ty) = input.r#type.as_ref().and_then(kind).ok_or_else(unknown)?;
+    let dtype = tensor::dtype(ty.elem_type).map_err(|e| e.context(&format!("input `{name}`")))?;
+    let dim = |(axis, d): (usize, &DimensionProto)| match (&d.dim_param, d.dim_value) {
+        (Some(p), _) if !p.is_empty() && p != "?" => Dim::Symbol(p.clone()),
+        (_, Some(v)) if v >= 0 => Dim::Fixed(v),
+        _ => Dim::Symbol(format!("{name}_{axis}")),
+    };
+    let any_rank = kind == Kind::Tensor && ty.shape.is_none();
+    let dims = ty.shape.iter().filter(|_| kind == Kind::Tensor).flat_map(|shape| &shape.dim);
+    Ok(InputSpec { name: name.clone(), dtype, shape: dims.enumerate().map(dim).collect(), kind, any_rank })
+}
+
+/// The kind of a declared type, and the type of its tensors.
+fn kind(ty: &TypeProto) -> Option<(Kind, &TensorTypeProto)> {
+    if let Some(tensor) = &ty.tensor_type {
+        return Some((Kind::Tensor, tensor));
+    }
+    let (make, element): (fn(Box<Kind>) -> Kind, _) = match (&ty.sequence_type, &ty.optional_type) {
+        (Some(of), _) => (Kind::Sequence, of),
+        (_, Some(of)) => (Kind::Optional, of),
+        (None, None) => return None,
+    };
+    let (kind, tensor) = kind(element.elem_type.as_ref()?)?;
+    Some((make(Box::new(kind)), tensor))
 }

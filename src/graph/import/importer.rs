@@ -2,12 +2,15 @@
 
 use crate::graph::import::model::OnnxModel;
 use crate::graph::ir::{Graph, ValueId};
+use crate::graph::proto::GraphProto;
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeSet, HashMap};
 
 /// Builds a graph; operators of constants are folded and never become nodes.
 pub(super) struct Importer<'m> {
     pub(super) model: &'m OnnxModel,
+    /// The graph of the file whose nodes are converted.
+    pub(super) proto: &'m GraphProto,
     pub(in crate::graph) graph: Graph,
     /// `None`: the node that makes the value was not supported.
     pub(super) values: HashMap<&'m str, Option<ValueId>>,
@@ -19,4 +22,6 @@ pub(super) struct Importer<'m> {
     pub(super) needed: RefCell<BTreeSet<String>>,
     /// Something depends on data: no static graph has it.
     pub(super) waits: Cell<bool>,
+    /// Nodes with graphs inside around this one.
+    pub(super) depth: usize,
 }

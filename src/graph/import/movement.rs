@@ -203,7 +203,7 @@ fn concat_all(g: &mut Importer, axis: usize, mut parts: Vec<ValueId>) -> Result<
 }
 
 /// Part `start..end` of one axis.
-fn slice_axis(g: &mut Importer, x: ValueId, axis: usize, start: i64, end: i64) -> Result<ValueId> {
+pub(super) fn slice_axis(g: &mut Importer, x: ValueId, axis: usize, start: i64, end: i64) -> Result<ValueId> {
     let ends = g.shape(x).to_vec();
     if start == 0 && end == ends[axis] {
         return Ok(x);

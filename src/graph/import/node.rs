@@ -1,7 +1,7 @@
 //! One ONNX node while it is converted: its operands and attributes by name.
 
 use crate::graph::ir::ValueId;
-use crate::graph::proto::{AttributeProto, NodeProto, TensorProto};
+use crate::graph::proto::{AttributeProto, GraphProto, NodeProto, TensorProto};
 use crate::runtime::{Error, Result};
 use std::cell::Cell;
 
@@ -22,7 +22,10 @@ mod attribute_type {
     pub const INT: i32 = 2;
     pub const STRING: i32 = 3;
     pub const TENSOR: i32 = 4;
+    pub const GRAPH: i32 = 5;
+    pub const FLOATS: i32 = 6;
     pub const INTS: i32 = 7;
+    pub const STRINGS: i32 = 8;
 }
 
 impl<'a> Source<'a> {
@@ -105,6 +108,24 @@ impl<'a> Source<'a> {
 
     pub fn ints(&self, name: &str) -> Option<Vec<i64>> {
         self.typed(name, attribute_type::INTS).map(|a| a.ints.clone())
+    }
+
+    pub fn floats(&self, name: &str) -> Option<Vec<f32>> {
+        self.typed(name, attribute_type::FLOATS).map(|a| a.floats.clone())
+    }
+
+    pub fn strings(&self, name: &str) -> Option<Vec<String>> {
+        let text = |s: &Vec<u8>| String::from_utf8_lossy(s).into_owned();
+        self.typed(name, attribute_type::STRINGS).map(|a| a.strings.iter().map(text).collect())
+    }
+
+    /// The graph that the node has inside.
+    ///
+    /// # Errors
+    /// `Invalid` where it is missing.
+    pub fn graph(&self, name: &str) -> Result<&'a GraphProto> {
+        let graph = self.typed(name, attribute_type::GRAPH).and_then(|a| a.g.as_ref());
+        graph.ok_or_else(|| Error::Invalid(format!("its graph `{name}` is missing")))
     }
 
     pub fn tensor(&self, name: &str) -> Option<&'a TensorProto> {

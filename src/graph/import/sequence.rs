@@ -65,7 +65,7 @@ pub fn apply(node: &NodeProto, operands: Operands, opset: i64) -> Result<Option<
     }
 }
 
-fn operand(operands: Operands, i: usize) -> Result<&Value> {
+fn operand<'a>(operands: Operands<'a>, i: usize) -> Result<&'a Value> {
     operands.get(i).and_then(Option::as_ref).ok_or_else(|| Error::Invalid(format!("operand {i} is missing")))
 }
 

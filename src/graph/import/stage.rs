@@ -9,7 +9,7 @@ use super::nested;
 use crate::graph::import::importer::Importer;
 use crate::graph::import::model::OnnxModel;
 use crate::graph::ir::{Graph, Source, ValueId};
-use crate::graph::proto::{GraphProto, NodeProto, ValueInfoProto};
+use crate::graph::proto::{GraphProto, NodeProto, TensorProto, ValueInfoProto};
 use crate::graph::tensor_type::TensorType;
 use crate::runtime::{Error, Result, Tensor};
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -45,6 +45,25 @@ pub struct Part {
 pub type Lookup<'a> = &'a dyn Fn(&str) -> Option<Known>;
 
 impl OnnxModel {
+    /// The weights of the file, by name.
+    pub fn weights(&self) -> &[(String, Arc<Tensor>)] {
+        &self.weights
+    }
+
+    /// The file's operator set.
+    pub fn opset(&self) -> i64 {
+        self.opset
+    }
+
+    /// The initializers of a graph inside of a node.
+    ///
+    /// # Errors
+    /// `Invalid` where one is damaged; `Unsupported` where its element type is not known.
+    pub fn initializers(&self, graph: &GraphProto) -> Result<Vec<(String, Arc<Tensor>)>> {
+        let read = |t: &TensorProto| Ok((t.name.clone(), Arc::new(super::tensor::read(t.clone(), &self.folder)?)));
+        graph.initializer.iter().map(read).collect()
+    }
+
     /// The part of `graph` that can be compiled, of the nodes of `order` that are not `done`. `depth`: graphs around this one.
     ///
     /// # Errors
@@ -59,7 +78,8 @@ impl OnnxModel {
     ) -> Result<Part> {
         let mut frozen = BTreeMap::new();
         loop {
-            let mut stage = Stage { importer: Importer::of(self, graph, depth), known, frozen: &frozen, inputs: vec![] };
+            let mut stage =
+                Stage { importer: Importer::of(self, graph, depth), known, frozen: &frozen, inputs: vec![] };
             let part = stage.import(order, done)?;
             let needed = stage.importer.needed.take();
             let tensors = needed.into_iter().filter_map(|name| match known(&name)? {
@@ -78,7 +98,12 @@ impl OnnxModel {
     ///
     /// # Errors
     /// Those of the conversion; `Unsupported` where the node is not of the kind that depends on data.
-    pub fn fold_node(&self, graph: &GraphProto, node: usize, operands: &[Option<Arc<Tensor>>]) -> Result<Vec<Arc<Tensor>>> {
+    pub fn fold_node(
+        &self,
+        graph: &GraphProto,
+        node: usize,
+        operands: &[Option<Arc<Tensor>>],
+    ) -> Result<Vec<Arc<Tensor>>> {
         let mut importer = Importer::of(self, graph, 0);
         let node = &graph.node[node];
         for (name, operand) in node.input.iter().zip(operands) {
@@ -236,6 +261,11 @@ pub fn names_read(node: &NodeProto) -> impl Iterator<Item = &str> {
     node.input.iter().map(String::as_str).chain(nested::captured_names(node))
 }
 
+/// Returns true if a node that no static graph has may run between compiled parts, once its operands are known.
+pub(super) fn may_wait(node: &NodeProto) -> bool {
+    depends_on_data(node) || nested::graphs(node).next().is_some()
+}
+
 /// Returns true if a tensor of this type may become a constant of what is compiled.
 pub fn may_be_frozen(ty: &TensorType) -> bool {
     ty.elements() <= if ty.dtype.is_float() { 16 } else { MAX_BOUND_ELEMENTS }
@@ -260,5 +290,3 @@ pub fn empty_stack(output: &ValueInfoProto) -> Result<Tensor> {
     let shape: Vec<i64> = std::iter::once(0).chain(dims).collect();
     Ok(Tensor::zeros(super::tensor::dtype(ty.elem_type)?, &shape))
 }
-
-pub use super::{describe, unsupported};

@@ -1,7 +1,7 @@
 //! The table of ONNX operators: name, first operator set, and the function that converts a node to canonical form.
 
 use super::node::Source;
-use super::{convert, convolution, movement, reduction, resize, sequence};
+use super::{control, convert, convolution, movement, recurrent, reduction, resize, sequence};
 use crate::expr::{BinaryOp, CompareOp, UnaryOp};
 use crate::graph::import::importer::Importer;
 use crate::graph::ir::ValueId;
@@ -81,6 +81,7 @@ const TABLE: &[(&str, i64, Converter)] = &[
     ("Expand",                  8, movement::expand),
     ("Flatten",                 1, movement::flatten),
     ("Floor",                   6, unary!(Floor)),
+    ("GRU",                     1, recurrent::gru),
     ("Gather",                  1, movement::gather),
     ("GatherElements",         11, movement::gather_elements),
     ("GatherND",               11, movement::gather_nd),
@@ -94,16 +95,19 @@ const TABLE: &[(&str, i64, Converter)] = &[
     ("HardSigmoid",             6, convert::hard_sigmoid),
     ("HardSwish",              14, |g, n| convert::elementwise(g, n, Op::HardSwish)),
     ("Identity",                1, convert::identity),
+    ("If",                      1, control::branch),
     ("InstanceNormalization",   6, reduction::instance_normalization),
     ("IsInf",                  10, convert::is_inf),
     ("IsNaN",                   9, convert::is_nan),
     ("LRN",                     1, convolution::local_response_normalization),
+    ("LSTM",                    1, recurrent::lstm),
     ("LayerNormalization",     17, reduction::layer_normalization),
     ("LeakyRelu",               6, convert::leaky_relu),
     ("Less",                    7, compare!(Lt)),
     ("LessOrEqual",            12, compare!(Le)),
     ("Log",                     6, unary!(Log)),
     ("LogSoftmax",              1, |g, n| reduction::softmax(g, n, true)),
+    ("Loop",                    1, control::repeat),
     ("LpNormalization",         1, reduction::lp_normalization),
     ("MatMul",                  1, reduction::matmul),
     ("Max",                     6, extreme!(Max)),
@@ -124,6 +128,7 @@ const TABLE: &[(&str, i64, Converter)] = &[
     ("Pad",                     2, movement::pad),
     ("Pow",                     7, convert::pow),
     ("RMSNormalization",       23, reduction::rms_normalization),
+    ("RNN",                     1, recurrent::rnn),
     ("Range",                  11, convert::range),
     ("Reciprocal",              6, convert::reciprocal),
     ("ReduceL1",                1, reduce!(L1, 18)),
@@ -140,6 +145,7 @@ const TABLE: &[(&str, i64, Converter)] = &[
     ("Reshape",                 5, movement::reshape),
     ("Resize",                 10, resize::resize),
     ("Round",                  11, unary!(Round)),
+    ("Scan",                    8, control::scan),
     ("Selu",                    6, convert::selu),
     ("SequenceAt",              11, sequence::by_host),
     ("SequenceConstruct",       11, sequence::by_host),

@@ -132,7 +132,10 @@ mod tests {
         let some = |value: Value| Value::Optional(Some(Box::new(value)));
         for (value, kind) in [
             (sequence.clone(), tensors.clone()),
-            (Value::Sequence(vec![sequence.clone(), Value::Sequence(vec![])]), Kind::Sequence(Box::new(tensors.clone()))),
+            (
+                Value::Sequence(vec![sequence.clone(), Value::Sequence(vec![])]),
+                Kind::Sequence(Box::new(tensors.clone())),
+            ),
             (some(a), Kind::Optional(Box::new(Kind::Tensor))),
             (some(sequence), Kind::Optional(Box::new(tensors.clone()))),
             (Value::Optional(None), Kind::Optional(Box::new(tensors))),

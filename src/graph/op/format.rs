@@ -5,6 +5,7 @@
 
 use crate::expr::{BinaryOp, CompareOp, UnaryOp};
 use crate::graph::op::attributes::{F32, Layout, PoolKind, ReduceOp, Window, joined};
+use crate::graph::op::body::{self, Body};
 use crate::graph::text::words::{Parsed, dtype_named, list};
 use crate::runtime::DType;
 use std::fmt::Display;
@@ -309,5 +310,18 @@ impl Format<Vec<i64>> for OutputPad {
             Some(pad) => numbers(pad, "x"),
             None => Ok(vec![0; Windows.parse(attributes)?.kernel.len()]),
         }
+    }
+}
+
+/// `key={ … }`: the text of a graph.
+pub struct Block(pub &'static str);
+
+impl Format<Body> for Block {
+    fn print(&self, value: &Body) -> Option<String> {
+        Some(format!("{}={value}", self.0))
+    }
+    fn parse(&self, attributes: &Attributes) -> Parsed<Body> {
+        let text = body::block(attributes.text, self.0).ok_or_else(|| format!("expected `{}={{ … }}`", self.0))?;
+        Body::parse(text)
     }
 }

@@ -5,7 +5,7 @@ use crate::graph::fold::evaluate;
 use crate::graph::fusion::Placement;
 use crate::graph::infer::broadcast;
 use crate::graph::ir::{Graph, Node, Source, Value, ValueId};
-use crate::graph::op::Op;
+use crate::graph::op::{FusionKind, Op};
 use crate::runtime::{DType, Result, Tensor, threads};
 use std::cmp::Reverse;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -40,7 +40,7 @@ fn levels(graph: &Graph) -> Vec<Vec<usize>> {
     for (n, node) in graph.nodes.iter().enumerate() {
         let operands: Option<Vec<usize>> = node.inputs.iter().map(|v| depth[v.0 as usize]).collect();
         let Some(operands) = operands else { continue };
-        if matches!(node.op, Op::Opaque { .. }) || node.outputs.iter().any(|v| graph.outputs.contains(v)) {
+        if node.op.kind() == FusionKind::Opaque || node.outputs.iter().any(|v| graph.outputs.contains(v)) {
             continue;
         }
         let level = operands.into_iter().max().unwrap_or(0);

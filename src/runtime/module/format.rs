@@ -11,17 +11,19 @@
 //!
 //! All numbers are little-endian. The checksum finds damage; it is not a signature.
 
-use super::{Buffer, Kernel, Mapping, Module, ModuleParts, OutputSpec, Step, TensorSpec, Weights};
+use super::{Buffer, Kernel, MAX_DEPTH, Mapping, Module, ModuleParts, OutputSpec, Step, TensorSpec, Weights};
 use crate::{Error, Platform, Result, file};
 use memmap2::{Mmap, MmapMut, MmapOptions};
 use serde::{Deserialize, Serialize};
+use serde::{Deserializer, de};
+use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
 /// Changes whenever an older reader would misunderstand a newer file.
-pub const FORMAT_VERSION: u32 = 5;
+pub const FORMAT_VERSION: u32 = 6;
 const MAGIC: [u8; 8] = *b"tilewrt\x1a";
 const HEADER: usize = 40;
 const WEIGHTS_ALIGNMENT: usize = 64;
@@ -211,6 +213,19 @@ impl Module {
         module.verify()?;
         Ok(module)
     }
+}
+
+/// Reads the steps inside of a step, at most [`MAX_DEPTH`] deep: hostile bytes would overflow the stack.
+pub(super) fn nested<'de, D: Deserializer<'de>>(deserializer: D) -> std::result::Result<Vec<Step>, D::Error> {
+    thread_local!(static DEPTH: Cell<usize> = const { Cell::new(0) });
+    let depth = DEPTH.get();
+    if depth == MAX_DEPTH {
+        return Err(de::Error::custom("steps are nested too deeply"));
+    }
+    DEPTH.set(depth + 1);
+    let steps = Vec::deserialize(deserializer);
+    DEPTH.set(depth);
+    steps
 }
 
 /// A byte vector as one block; serde would write it element by element.

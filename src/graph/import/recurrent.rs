@@ -1,0 +1,412 @@
+//! `LSTM`, `GRU` and `RNN`: one matrix product of all inputs, then a scan over the steps for each direction.
+//!
+//! In: a node. Out: its results. The body of the scan is the product of the hidden state with the recurrent weights, which it
+//! captures, and elementwise operators. With sequence lengths a step beyond the end of a sequence keeps the states of that
+//! sequence and has zeros as its result; backwards these are the first steps, so that the states are still the initial ones.
+
+use super::activation::{Activation, clipped};
+use super::movement::slice_axis;
+use super::node::Source;
+use crate::expr::{BinaryOp, CompareOp};
+use crate::graph::import::importer::Importer;
+use crate::graph::ir::ValueId;
+use crate::graph::op::Op;
+use crate::graph::tensor_type::TensorType;
+use crate::runtime::{DType, Error, Result, Tensor};
+
+/// The cells. Gates stand in the order in which the standard stacks their weights.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Cell {
+    /// input, output, forget, cell
+    Lstm {
+        input_forget: bool,
+    },
+    /// update, reset, hidden
+    Gru {
+        linear_before_reset: bool,
+    },
+    Rnn,
+}
+
+impl Cell {
+    fn gates(self) -> i64 {
+        match self {
+            Cell::Lstm { .. } => 4,
+            Cell::Gru { .. } => 3,
+            Cell::Rnn => 1,
+        }
+    }
+
+    /// Default activations of one direction.
+    fn activations(self) -> &'static [&'static str] {
+        match self {
+            Cell::Lstm { .. } => &["Sigmoid", "Tanh", "Tanh"],
+            Cell::Gru { .. } => &["Sigmoid", "Tanh"],
+            Cell::Rnn => &["Tanh"],
+        }
+    }
+}
+
+pub(super) fn lstm(g: &mut Importer, n: &Source) -> Result<Vec<ValueId>> {
+    layer(g, n, Cell::Lstm { input_forget: n.flag("input_forget", false) })
+}
+
+pub(super) fn gru(g: &mut Importer, n: &Source) -> Result<Vec<ValueId>> {
+    layer(g, n, Cell::Gru { linear_before_reset: n.flag("linear_before_reset", false) })
+}
+
+pub(super) fn rnn(g: &mut Importer, n: &Source) -> Result<Vec<ValueId>> {
+    layer(g, n, Cell::Rnn)
+}
+
+/// The operands and attributes of a node.
+struct Layer {
+    cell: Cell,
+    /// Steps, batch, features.
+    x: ValueId,
+    steps: i64,
+    batch: i64,
+    hidden: i64,
+    weights: ValueId,
+    recurrent: ValueId,
+    bias: Option<ValueId>,
+    /// True for each step (first dimension) and sequence (second) that has data; `None` where all have.
+    mask: Option<ValueId>,
+    /// Initial states: hidden, cell.
+    initial: Vec<Option<ValueId>>,
+    peepholes: Option<ValueId>,
+    /// For each direction: it goes backwards.
+    directions: Vec<bool>,
+    activations: Vec<Activation>,
+    clip: Option<f32>,
+    batch_first: bool,
+    /// Results of all steps are read.
+    all_steps: bool,
+}
+
+fn layer(g: &mut Importer, n: &Source, cell: Cell) -> Result<Vec<ValueId>> {
+    let layer = read(g, n, cell)?;
+    let states = layer.initial.len();
+    let (mut all, mut last) = (vec![], vec![vec![]; states]);
+    for direction in 0..layer.directions.len() {
+        let results = layer.direction(g, direction)?;
+        for (list, &state) in last.iter_mut().zip(&results) {
+            list.push(g.reshape_to(state, vec![1, layer.batch, layer.hidden])?);
+        }
+        if let Some(&steps) = results.get(states) {
+            all.push(g.reshape_to(steps, vec![layer.steps, 1, layer.batch, layer.hidden])?);
+        }
+    }
+    let mut outputs = vec![];
+    for list in last {
+        let state = join(g, list, 0)?;
+        outputs.push(if layer.batch_first { transpose(g, state, &[1, 0, 2])? } else { state });
+    }
+    let all = match layer.all_steps {
+        true => join(g, all, 1)?,
+        false => outputs[0],
+    };
+    outputs.insert(0, if layer.batch_first && layer.all_steps { transpose(g, all, &[2, 0, 1, 3])? } else { all });
+    Ok(outputs)
+}
+
+fn join(g: &mut Importer, parts: Vec<ValueId>, axis: usize) -> Result<ValueId> {
+    if let [one] = parts[..] { Ok(one) } else { g.emit(Op::Concat { axis }, &parts) }
+}
+
+fn transpose(g: &mut Importer, x: ValueId, perm: &[usize]) -> Result<ValueId> {
+    g.emit(Op::Transpose { perm: perm.to_vec() }, &[x])
+}
+
+fn read(g: &mut Importer, n: &Source, cell: Cell) -> Result<Layer> {
+    let batch_first = n.flag("layout", false);
+    let (x, weights, recurrent) = (n.input(0)?, n.input(1)?, n.input(2)?);
+    let (bias, lengths) = (n.optional(3), n.optional(4));
+    let mut initial = vec![n.optional(5)];
+    let mut peepholes = None;
+    if let Cell::Lstm { .. } = cell {
+        initial.push(n.optional(6));
+        peepholes = n.optional(7);
+    }
+    g.require_float(x)?;
+    let directions = match &*n.string("direction", "forward") {
+        "forward" => vec![false],
+        "reverse" => vec![true],
+        "bidirectional" => vec![false, true],
+        other => return Err(Error::Invalid(format!("its direction `{other}` is none"))),
+    };
+    if g.rank(x) != 3 || g.rank(recurrent) != 3 {
+        return Err(Error::Invalid("its input or its recurrent weights do not have 3 dimensions".into()));
+    }
+    let x = if batch_first { transpose(g, x, &[1, 0, 2])? } else { x };
+    let &[steps, batch, features] = g.shape(x) else { return Err(Error::Internal("not 3 dimensions".into())) };
+    let hidden = g.shape(recurrent)[2];
+    let (count, rows) = (directions.len() as i64, cell.gates() * hidden);
+    let mut state_shape = vec![count, batch, hidden];
+    if batch_first {
+        state_shape.swap(0, 1);
+    }
+    for (operand, shape, what) in [
+        (Some(weights), vec![count, rows, features], "weights"),
+        (Some(recurrent), vec![count, rows, hidden], "recurrent weights"),
+        (bias, vec![count, 2 * rows], "bias"),
+        (lengths, vec![batch], "sequence lengths"),
+        (initial[0], state_shape.clone(), "initial hidden state"),
+        (initial.get(1).copied().flatten(), state_shape, "initial cell state"),
+        (peepholes, vec![count, 3 * hidden], "peepholes"),
+    ] {
+        if let Some(operand) = operand.filter(|&o| g.shape(o) != shape) {
+            return Err(Error::Invalid(format!("its {what} have the shape {:?}, not {shape:?}", g.shape(operand))));
+        }
+    }
+    if n.attribute("hidden_size").is_some() && n.int("hidden_size", 0) != hidden {
+        return Err(Error::Invalid(format!("its hidden size is not that of its weights, {hidden}")));
+    }
+    if batch_first {
+        for state in initial.iter_mut().flatten() {
+            *state = transpose(g, *state, &[1, 0, 2])?;
+        }
+    }
+    Ok(Layer {
+        cell,
+        x,
+        steps,
+        batch,
+        hidden,
+        weights,
+        recurrent,
+        bias,
+        mask: lengths.map(|lengths| mask(g, lengths, steps, batch)).transpose()?.flatten(),
+        initial,
+        peepholes,
+        activations: Activation::list(n, cell.activations(), directions.len())?,
+        directions,
+        clip: n.attribute("clip").map(|_| n.float("clip", 0.0)).filter(|&c| c > 0.0),
+        batch_first,
+        all_steps: n.wants_output(0),
+    })
+}
+
+/// True where a sequence has data: bool of steps × batch × 1. `None` where all have.
+fn mask(g: &mut Importer, lengths: ValueId, steps: i64, batch: i64) -> Result<Option<ValueId>> {
+    if g.graph.constant(lengths).is_some() {
+        let lengths = g.integers(lengths, "sequence lengths")?;
+        if let Some(wrong) = lengths.iter().find(|l| !(0..=steps).contains(*l)) {
+            return Err(Error::Invalid(format!("a sequence of length {wrong} in {steps} steps")));
+        }
+        if lengths.iter().all(|&l| l == steps) {
+            return Ok(None);
+        }
+    }
+    let lengths = g.cast_to(lengths, DType::I64)?;
+    let lengths = g.reshape_to(lengths, vec![1, batch, 1])?;
+    let places = g.constant(Tensor::new(&[steps, 1, 1], &(0..steps).collect::<Vec<i64>>()));
+    Ok(Some(g.compare(CompareOp::Lt, places, lengths)?))
+}
+
+impl Layer {
+    /// The last states of one direction and, where they are read, the hidden states of all steps.
+    fn direction(&self, g: &mut Importer, direction: usize) -> Result<Vec<ValueId>> {
+        let (batch, hidden, rows) = (self.batch, self.hidden, self.cell.gates() * self.hidden);
+        let dtype = g.ty(self.x).dtype;
+        let part = |g: &mut Importer, whole: ValueId, shape: &[i64]| {
+            let part = slice_axis(g, whole, 0, direction as i64, direction as i64 + 1)?;
+            g.reshape_to(part, shape.to_vec())
+        };
+        let biases = match self.bias {
+            Some(bias) => {
+                let both = part(g, bias, &[2 * rows])?;
+                Some((slice_axis(g, both, 0, 0, rows)?, slice_axis(g, both, 0, rows, 2 * rows)?))
+            }
+            None => None,
+        };
+        let (inputs, hidden_bias) = self.products(g, direction, biases)?;
+        let mut operands = vec![];
+        for initial in &self.initial {
+            operands.push(match initial {
+                Some(state) => part(g, *state, &[batch, hidden])?,
+                None => g.constant(Tensor::zeros(dtype, &[batch, hidden])),
+            });
+        }
+        operands.push(inputs);
+        operands.extend(self.mask);
+        let recurrent = part(g, self.recurrent, &[rows, hidden])?;
+        operands.push(transpose(g, recurrent, &[1, 0])?);
+        operands.extend(hidden_bias);
+        if let Some(peepholes) = self.peepholes {
+            operands.push(part(g, peepholes, &[3 * hidden])?);
+        }
+        let (carried, scanned) = (self.initial.len(), 1 + self.mask.is_some() as usize);
+        let types = operands.iter().enumerate().map(|(i, &v)| {
+            let ty = g.ty(v);
+            let is_scanned = (carried..carried + scanned).contains(&i);
+            TensorType { dtype: ty.dtype, shape: ty.shape[is_scanned as usize..].to_vec() }
+        });
+        let types: Vec<TensorType> = types.collect();
+        let body = g.body(&types, |b, values| self.step(b, direction, values))?;
+        let reverse = vec![self.directions[direction]; scanned + self.all_steps as usize];
+        g.emit_all(Op::Scan { trips: self.steps, carried, reverse, conditional: false, body }, &operands)
+    }
+
+    /// The products of the inputs of all steps with the weights, and the biases that can be added before the steps: steps × batch
+    /// × gates. And the bias of the recurrent product that a gate multiplies.
+    fn products(
+        &self,
+        g: &mut Importer,
+        direction: usize,
+        biases: Option<(ValueId, ValueId)>,
+    ) -> Result<(ValueId, Option<ValueId>)> {
+        let rows = self.cell.gates() * self.hidden;
+        let features = g.shape(self.x)[2];
+        let x = g.reshape_to(self.x, vec![self.steps * self.batch, features])?;
+        let weights = slice_axis(g, self.weights, 0, direction as i64, direction as i64 + 1)?;
+        let weights = g.reshape_to(weights, vec![rows, features])?;
+        let mut sum = g.emit(Op::MatMul { transpose_a: false, transpose_b: true }, &[x, weights])?;
+        let mut inside = None;
+        if let Some((of_inputs, mut of_states)) = biases {
+            if self.cell == (Cell::Gru { linear_before_reset: true }) {
+                inside = Some(slice_axis(g, of_states, 0, 2 * self.hidden, rows)?);
+                let gates = slice_axis(g, of_states, 0, 0, 2 * self.hidden)?;
+                let zeros = g.constant(Tensor::zeros(g.ty(gates).dtype, &[self.hidden]));
+                of_states = g.emit(Op::Concat { axis: 0 }, &[gates, zeros])?;
+            }
+            let bias = g.binary(BinaryOp::Add, of_inputs, of_states)?;
+            sum = g.binary(BinaryOp::Add, sum, bias)?;
+        }
+        Ok((g.reshape_to(sum, vec![self.steps, self.batch, rows])?, inside))
+    }
+
+    /// One step: the next states, and the hidden one again where all are read.
+    fn step(&self, b: &mut Importer, direction: usize, values: &[ValueId]) -> Result<Vec<ValueId>> {
+        let mut values = values.iter().copied();
+        let mut next = || values.next().ok_or_else(|| Error::Internal("a step without its values".into()));
+        let states = self.initial.iter().map(|_| next()).collect::<Result<Vec<_>>>()?;
+        let inputs = next()?;
+        let mask = self.mask.map(|_| next()).transpose()?;
+        let recurrent = next()?;
+        let functions = &self.activations[direction * self.cell.activations().len()..];
+        let (h, mut rest) = (states[0], values.collect::<Vec<_>>());
+        let made = match self.cell {
+            Cell::Lstm { input_forget } => {
+                let peepholes = self.peepholes.and_then(|_| rest.pop());
+                self.lstm_step(b, functions, [h, states[1], inputs, recurrent], peepholes, input_forget)?
+            }
+            Cell::Gru { linear_before_reset } => {
+                vec![self.gru_step(b, functions, [h, inputs, recurrent], rest.pop(), linear_before_reset)?]
+            }
+            Cell::Rnn => {
+                let product = product(b, h, recurrent)?;
+                let sum = b.binary(BinaryOp::Add, product, inputs)?;
+                vec![self.activate(b, &functions[0], sum)?]
+            }
+        };
+        let (mut results, mut shown) = (made.clone(), made[0]);
+        if let Some(mask) = mask {
+            let zero = b.scalar_like(h, 0.0)?;
+            shown = b.select(mask, made[0], zero)?;
+            for (result, &state) in results.iter_mut().zip(&states) {
+                *result = b.select(mask, *result, state)?;
+            }
+        }
+        results.extend(self.all_steps.then_some(shown));
+        Ok(results)
+    }
+
+    fn lstm_step(
+        &self,
+        b: &mut Importer,
+        functions: &[Activation],
+        [h, c, inputs, recurrent]: [ValueId; 4],
+        peepholes: Option<ValueId>,
+        input_forget: bool,
+    ) -> Result<Vec<ValueId>> {
+        let product = product(b, h, recurrent)?;
+        let sums = b.binary(BinaryOp::Add, product, inputs)?;
+        // Peepholes stand in the order of the gates: input, output, forget.
+        let looked = |b: &mut Importer, gate: i64, cell: ValueId| -> Result<ValueId> {
+            let sum = self.gate(b, sums, gate)?;
+            let Some(peepholes) = peepholes else { return Ok(sum) };
+            let weights = slice_axis(b, peepholes, 0, gate * self.hidden, (gate + 1) * self.hidden)?;
+            let looked = b.binary(BinaryOp::Mul, weights, cell)?;
+            b.binary(BinaryOp::Add, sum, looked)
+        };
+        let input = looked(b, 0, c)?;
+        let input = self.activate(b, &functions[0], input)?;
+        let forget = if input_forget {
+            let one = b.scalar_like(input, 1.0)?;
+            b.binary(BinaryOp::Sub, one, input)?
+        } else {
+            let forget = looked(b, 2, c)?;
+            self.activate(b, &functions[0], forget)?
+        };
+        let new = self.gate(b, sums, 3)?;
+        let new = self.activate(b, &functions[1], new)?;
+        let (kept, added) = (b.binary(BinaryOp::Mul, forget, c)?, b.binary(BinaryOp::Mul, input, new)?);
+        let cell = b.binary(BinaryOp::Add, kept, added)?;
+        let output = looked(b, 1, cell)?;
+        let output = self.activate(b, &functions[0], output)?;
+        let shown = functions[2].apply(b, cell)?;
+        Ok(vec![b.binary(BinaryOp::Mul, output, shown)?, cell])
+    }
+
+    fn gru_step(
+        &self,
+        b: &mut Importer,
+        functions: &[Activation],
+        [h, inputs, recurrent]: [ValueId; 3],
+        hidden_bias: Option<ValueId>,
+        linear_before_reset: bool,
+    ) -> Result<ValueId> {
+        let gates = 2 * self.hidden;
+        let rows = 3 * self.hidden;
+        let (sums, reset_product) = if linear_before_reset {
+            let all = product(b, h, recurrent)?;
+            let sums = b.binary(BinaryOp::Add, all, inputs)?;
+            (sums, Some(slice_axis(b, all, 1, gates, rows)?))
+        } else {
+            let of_gates = slice_axis(b, recurrent, 1, 0, gates)?;
+            let all = product(b, h, of_gates)?;
+            let inputs = slice_axis(b, inputs, 1, 0, gates)?;
+            (b.binary(BinaryOp::Add, all, inputs)?, None)
+        };
+        let update = self.gate(b, sums, 0)?;
+        let update = self.activate(b, &functions[0], update)?;
+        let reset = self.gate(b, sums, 1)?;
+        let reset = self.activate(b, &functions[0], reset)?;
+        let of_hidden = match reset_product {
+            Some(mut product) => {
+                if let Some(bias) = hidden_bias {
+                    product = b.binary(BinaryOp::Add, product, bias)?;
+                }
+                b.binary(BinaryOp::Mul, reset, product)?
+            }
+            None => {
+                let kept = b.binary(BinaryOp::Mul, reset, h)?;
+                let weights = slice_axis(b, recurrent, 1, gates, rows)?;
+                product(b, kept, weights)?
+            }
+        };
+        let inputs = slice_axis(b, inputs, 1, gates, rows)?;
+        let new = b.binary(BinaryOp::Add, of_hidden, inputs)?;
+        let new = self.activate(b, &functions[1], new)?;
+        // (1 - update)·new + update·h
+        let one = b.scalar_like(h, 1.0)?;
+        let share = b.binary(BinaryOp::Sub, one, update)?;
+        let (added, kept) = (b.binary(BinaryOp::Mul, share, new)?, b.binary(BinaryOp::Mul, update, h)?);
+        b.binary(BinaryOp::Add, added, kept)
+    }
+
+    /// The columns of one gate.
+    fn gate(&self, b: &mut Importer, sums: ValueId, gate: i64) -> Result<ValueId> {
+        slice_axis(b, sums, 1, gate * self.hidden, (gate + 1) * self.hidden)
+    }
+
+    fn activate(&self, b: &mut Importer, function: &Activation, x: ValueId) -> Result<ValueId> {
+        let x = clipped(b, x, self.clip)?;
+        function.apply(b, x)
+    }
+}
+
+fn product(b: &mut Importer, x: ValueId, weights: ValueId) -> Result<ValueId> {
+    b.emit(Op::MatMul { transpose_a: false, transpose_b: false }, &[x, weights])
+}

@@ -1,0 +1,157 @@
+//! The graph inside of an operator, as its text.
+//!
+//! Operators are values with an order and a hash, so a body is the one text that prints its graph. Invariant: the text has one
+//! line, `{ statement; statement }`, with the types of all values, from which the types of inputs and outputs are read.
+
+use crate::graph::tensor_type::TensorType;
+use crate::graph::text::words::{Parsed, parts, tensor_type};
+use std::collections::HashMap;
+use std::fmt::{Display, Formatter};
+use std::sync::Arc;
+
+/// A graph inside of an operator. Two bodies are equal where their texts are.
+#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
+pub struct Body(Arc<Contents>);
+
+#[derive(PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
+struct Contents {
+    text: String,
+    inputs: Vec<TensorType>,
+    outputs: Vec<TensorType>,
+}
+
+impl Body {
+    /// Reads `{ %0: f32[2] = input "x"; %1: f32[2] = exp(%0); output %1 "y" }`.
+    ///
+    /// # Errors
+    /// The reason where there are no braces around statements, or an input or output has no type. The statements
+    /// themselves are checked where the body becomes a graph.
+    pub fn parse(text: &str) -> Parsed<Body> {
+        let text = text.trim();
+        let inside = text.strip_prefix('{').and_then(|t| t.strip_suffix('}'));
+        let inside = inside.ok_or("expected `{ statement; … }`")?;
+        if text.contains('\n') {
+            return Err("a body is written in one line".into());
+        }
+        let mut types: HashMap<&str, TensorType> = HashMap::new();
+        let (mut inputs, mut outputs) = (vec![], vec![]);
+        for statement in split(inside) {
+            if let Some(output) = statement.strip_prefix("output ") {
+                let label = output.split(' ').next().unwrap_or_default();
+                let ty = types.get(label).ok_or_else(|| format!("the output {label} has no type"))?;
+                outputs.push(ty.clone());
+                continue;
+            }
+            let (left, right) = statement.split_once(" = ").ok_or("expected `%value: type = …`")?;
+            for value in parts(left) {
+                let (label, ty) = value.split_once(':').ok_or_else(|| format!("`{value}` has no type"))?;
+                let ty = tensor_type(ty)?;
+                if right.starts_with("input ") {
+                    inputs.push(ty.clone());
+                }
+                types.insert(label.trim(), ty);
+            }
+        }
+        Ok(Body(Arc::new(Contents { text: text.to_string(), inputs, outputs })))
+    }
+
+    /// Types of the inputs.
+    pub fn inputs(&self) -> &[TensorType] {
+        &self.0.inputs
+    }
+
+    /// Types of the outputs.
+    pub fn outputs(&self) -> &[TensorType] {
+        &self.0.outputs
+    }
+
+    /// The statements, one after the other.
+    pub fn statements(&self) -> Vec<&str> {
+        let inside = self.0.text.strip_prefix('{').and_then(|t| t.strip_suffix('}'));
+        split(inside.unwrap_or_default())
+    }
+}
+
+impl Display for Body {
+    fn fmt(&self, f: &mut Formatter) -> std::fmt::Result {
+        f.write_str(&self.0.text)
+    }
+}
+
+/// Positions in the text outside of quotes, each with its character and the number of braces around it.
+fn outside_quotes(text: &str) -> impl Iterator<Item = (usize, char, usize)> {
+    let (mut quoted, mut escaped, mut depth) = (false, false, 0usize);
+    text.char_indices().filter_map(move |(i, c)| {
+        if quoted {
+            quoted = escaped || c != '"';
+            escaped = !escaped && c == '\\';
+            return None;
+        }
+        match c {
+            '"' => quoted = true,
+            '{' => depth += 1,
+            '}' => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+        Some((i, c, depth))
+    })
+}
+
+/// The parts between semicolons that stand outside of inner braces.
+fn split(text: &str) -> Vec<&str> {
+    let (mut parts, mut start) = (vec![], 0);
+    for (i, c, depth) in outside_quotes(text) {
+        if c == ';' && depth == 0 {
+            parts.push(text[start..i].trim());
+            start = i + 1;
+        }
+    }
+    parts.push(text[start..].trim());
+    parts.retain(|p| !p.is_empty());
+    parts
+}
+
+/// The `{ … }` after `key=` outside of other braces.
+pub fn block<'a>(text: &'a str, key: &str) -> Option<&'a str> {
+    let opening = |i: usize| text[..i].strip_suffix('=').and_then(|t| t.strip_suffix(key)).is_some();
+    let start = outside_quotes(text).find(|&(i, c, depth)| c == '{' && depth == 1 && opening(i))?.0;
+    let end = outside_quotes(text).find(|&(i, c, depth)| i > start && c == '}' && depth == 0)?.0;
+    Some(&text[start..=end])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_body_has_the_types_of_its_text() {
+        let inner = "if[then={ output %1 \"}\" } else={ output %2 \"o;0\" }](%0, %1)";
+        let text = format!(
+            "{{ %0: f32[2,3] = input \"a;}}\\\"\"; %1: i64[] = input \"b\"; %2: f32[4] = {inner}; output %2 \"y\"; output %0 \"z\" }}"
+        );
+        let body = Body::parse(&text).unwrap();
+        let shown = |types: &[TensorType]| types.iter().map(|t| t.to_string()).collect::<Vec<_>>();
+        assert_eq!(shown(body.inputs()), ["f32[2,3]", "i64[]"]);
+        assert_eq!(shown(body.outputs()), ["f32[4]", "f32[2,3]"]);
+        assert_eq!(body.statements().len(), 5);
+        assert_eq!(body.to_string(), text);
+        assert_eq!(block("trips=2 then={ a={ b } } else={ c }", "else"), Some("{ c }"));
+        assert_eq!(block("trips=2 then={ a={ b } } else={ c }", "then"), Some("{ a={ b } }"));
+        assert_eq!(block("trips=2 then={ a={ b } }", "a"), None);
+    }
+
+    #[test]
+    fn wrong_texts_are_refused() {
+        for (text, reason) in [
+            ("%0: f32[2] = input \"x\"", "expected `{"),
+            ("{ output %0 \"x\" }", "%0 has no type"),
+            ("{ %0 = input \"x\" }", "`%0` has no type"),
+            ("{ %0: f32[a] = input \"x\" }", "`a` is not an extent"),
+            ("{ nonsense }", "expected `%value"),
+            ("{ %0: f32[2] = input \"x\";\n output %0 \"y\" }", "one line"),
+        ] {
+            let error = Body::parse(text).unwrap_err();
+            assert!(error.contains(reason), "{text}: {error}");
+        }
+    }
+}

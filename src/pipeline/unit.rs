@@ -1,0 +1,179 @@
+//! A graph ready for its kernels: rewritten, divided into groups, with the graphs inside of its operators.
+//!
+//! In: a graph and the options. Out: the groups of all graphs, and their tensor expressions, equal ones once. A value that a
+//! graph inside captures and that is constant is a constant there, so that its operands are packed when the model is
+//! compiled.
+
+use crate::codegen::Target;
+use crate::graph::egraph;
+use crate::graph::fusion::group::Group;
+use crate::graph::fusion::{self, Placement};
+use crate::graph::ir::Graph;
+use crate::graph::op::Op;
+use crate::graph::subgraph::{self, MAX_DEPTH};
+use crate::pipeline::options::Options;
+use crate::poly::statement::Program;
+use crate::runtime::{Error, Result, text};
+use std::collections::HashMap;
+
+/// A graph after rewriting and fusion.
+pub struct Unit {
+    pub graph: Graph,
+    pub groups: Vec<Group>,
+    /// Run-time work of each group.
+    pub work: Vec<Work>,
+}
+
+/// Run-time work of a group.
+pub enum Work {
+    /// Number of its tensor expression.
+    Kernel(usize),
+    /// The only node of the group.
+    Opaque(u32),
+    /// The only node of the group, and the graphs inside of it.
+    Nested(u32, Vec<Nested>),
+}
+
+/// A graph inside of an operator.
+pub struct Nested {
+    pub unit: Unit,
+    /// For each input of the graph, its position among the inputs of the body. The others are constants.
+    pub inputs: Vec<usize>,
+}
+
+/// Tensor expressions with the names of their kernels, equal ones once.
+#[derive(Default)]
+pub struct Programs {
+    pub list: Vec<(String, Program)>,
+    numbers: HashMap<Program, usize>,
+}
+
+impl Programs {
+    /// The number of the expression of a group. A kernel is called after the first group that has it.
+    fn add(&mut self, group: &Group, program: Program) -> usize {
+        let next = self.list.len();
+        *self.numbers.entry(program).or_insert_with_key(|program| {
+            self.list.push((format!("{}_{next}", group.name), program.clone()));
+            next
+        })
+    }
+}
+
+impl Unit {
+    /// Finds the tensor expressions of the groups of a graph. The graphs inside of its operators are rewritten, as
+    /// `options` say.
+    ///
+    /// # Errors
+    /// `Invalid` where a graph inside is not well formed; `Limit` where one has too large a tensor.
+    pub fn new(
+        graph: Graph,
+        groups: Vec<Group>,
+        target: &Target,
+        options: &Options,
+        programs: &mut Programs,
+        depth: usize,
+    ) -> Result<Unit> {
+        let mut work = vec![];
+        for group in &groups {
+            if let [node] = group.nodes[..] {
+                let op = &graph.nodes[node as usize].op;
+                if let Op::Opaque { .. } = op {
+                    work.push(Work::Opaque(node));
+                    continue;
+                }
+                if !subgraph::bodies(op).is_empty() {
+                    work.push(Work::Nested(node, nested(&graph, node, target, options, programs, depth)?));
+                    continue;
+                }
+            }
+            work.push(Work::Kernel(programs.add(group, fusion::program(&graph, group)?)));
+        }
+        Ok(Unit { graph, groups, work })
+    }
+
+    /// Calls `visit` with the unit and all inside of it, in the order in which they run, and with how often each runs at most.
+    pub fn visit<'a>(&'a self, runs: u64, visit: &mut impl FnMut(&'a Unit, usize, u64)) {
+        for (i, work) in self.work.iter().enumerate() {
+            visit(self, i, runs);
+            if let Work::Nested(node, inside) = work {
+                let times = match self.graph.nodes[*node as usize].op {
+                    Op::Scan { trips, .. } => trips as u64,
+                    _ => 1,
+                };
+                inside.iter().for_each(|n| n.unit.visit(runs.saturating_mul(times), visit));
+            }
+        }
+    }
+}
+
+/// The graphs inside of a node.
+fn nested(
+    graph: &Graph,
+    node: u32,
+    target: &Target,
+    options: &Options,
+    programs: &mut Programs,
+    depth: usize,
+) -> Result<Vec<Nested>> {
+    if depth == MAX_DEPTH {
+        return Err(Error::Limit(format!("graphs are nested more than {MAX_DEPTH} deep")));
+    }
+    let node = &graph.nodes[node as usize];
+    // Positions of the body's captured inputs among the operands, and of the first of them in the body.
+    let (skipped, captured) = match &node.op {
+        Op::Scan { carried, reverse, body, .. } => {
+            let stacked = body.outputs().len() - carried;
+            (0, carried + reverse.len() - stacked)
+        }
+        _ => (1, 0),
+    };
+    let constants: Vec<_> = (node.inputs.iter().skip(skipped).enumerate())
+        .map(|(i, &v)| graph.constant(v).filter(|_| i >= captured).cloned())
+        .collect();
+    let compiled = subgraph::bodies(&node.op).into_iter().map(|body| {
+        let mut body = subgraph::graph(body)?;
+        let inputs = subgraph::bind(&mut body, &constants);
+        body.verify()?;
+        check_sizes(&body, options.limits.tensor_bytes)?;
+        let (body, placements, _) = rewrite(&body, target, options)?;
+        let groups = fusion::fuse(&body, &placements)?;
+        Ok(Nested { unit: Unit::new(body, groups, target, options, programs, depth + 1)?, inputs })
+    });
+    compiled.collect::<Result<Vec<Nested>>>().map_err(|e| e.context(&node.name))
+}
+
+/// Refuses a graph with a tensor larger than `limit` bytes.
+///
+/// # Errors
+/// `Limit` with the tensor.
+pub fn check_sizes(graph: &Graph, limit: u64) -> Result<()> {
+    for value in &graph.values {
+        let size = value.ty.shape.iter().try_fold(value.ty.dtype.bytes() as u64, |n, &d| n.checked_mul(d as u64));
+        if size.is_none_or(|n| n > limit) {
+            let (shape, limit) = (&value.ty.shape, text::bytes(limit));
+            return Err(Error::Limit(format!("tensor `{}` of shape {shape:?} is larger than {limit}", value.name)));
+        }
+    }
+    Ok(())
+}
+
+/// The cheapest equal graph that was found, checked, and where its nodes run.
+///
+/// # Errors
+/// `Invalid` where a rule is unknown.
+pub fn rewrite(
+    graph: &Graph,
+    target: &Target,
+    options: &Options,
+) -> Result<(Graph, Vec<Placement>, egraph::OptimizationReport)> {
+    let egraph::Optimized { graph: rewritten, placements, report } = egraph::optimize(
+        graph,
+        target,
+        options.algorithm,
+        options.max_error,
+        options.compile_threads,
+        &options.egraph,
+    )?;
+    rewritten.verify()?;
+    Ok((rewritten, placements, report))
+}
