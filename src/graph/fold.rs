@@ -12,6 +12,7 @@ use crate::graph::define::define;
 use crate::graph::infer::infer;
 use crate::graph::op::Op;
 use crate::graph::tensor_type::TensorType;
+use crate::poly::reference;
 use crate::runtime::{Result, Tensor, opaque};
 
 /// The outputs of `op` on these tensors.
@@ -31,6 +32,7 @@ pub fn evaluate(op: &Op, inputs: &[&Tensor]) -> Result<Vec<Tensor>> {
             let outputs: Vec<_> = outputs()?.into_iter().map(|t| (t.dtype, t.shape)).collect();
             opaque::apply(function, attributes, inputs, &outputs)
         }
+        Op::ScatterElements { .. } | Op::ScatterNd { .. } => reference::evaluate(&define(op, &types)?, inputs),
         _ => strips::evaluate(&define(op, &types)?, inputs),
     }
 }

@@ -15,6 +15,7 @@ mod movement;
 mod node;
 mod reduction;
 mod resize;
+mod scatter;
 mod table;
 mod tensor;
 

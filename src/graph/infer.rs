@@ -4,6 +4,7 @@
 //! `define` can define (or the operator is opaque).
 
 mod check;
+mod scatter;
 mod tiles;
 
 use crate::expr::{BinaryOp, UnaryOp};
@@ -110,6 +111,8 @@ fn output(op: &Op, inputs: &[&TensorType]) -> Checked<TensorType> {
         Op::Gather { axis } => gather(x, inputs[1], *axis),
         Op::GatherElements { axis } => gather_elements(x, inputs[1], *axis),
         Op::GatherNd { batch_dims } => gather_nd(x, inputs[1], *batch_dims),
+        Op::ScatterElements { axis, reduction } => scatter::elements(inputs, *axis, *reduction),
+        Op::ScatterNd { reduction } => scatter::slices(inputs, *reduction),
         Op::Reduce { op, axes, keep } => reduce(x, *op, axes, *keep),
         Op::Softmax { axis, .. } => {
             defined(x, x.dtype.is_float())?;

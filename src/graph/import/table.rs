@@ -1,7 +1,7 @@
 //! The table of ONNX operators: name, first operator set, and the function that converts a node to canonical form.
 
 use super::node::Source;
-use super::{convert, convolution, movement, reduction, resize};
+use super::{convert, convolution, movement, reduction, resize, scatter};
 use crate::expr::{BinaryOp, CompareOp, UnaryOp};
 use crate::graph::import::importer::Importer;
 use crate::graph::ir::ValueId;
@@ -136,6 +136,9 @@ const TABLE: &[(&str, i64, Converter)] = &[
     ("Reshape",                 5, movement::reshape),
     ("Resize",                 10, resize::resize),
     ("Round",                  11, unary!(Round)),
+    ("Scatter",                 9, scatter::scatter_elements),
+    ("ScatterElements",        11, scatter::scatter_elements),
+    ("ScatterND",              11, scatter::scatter_nd),
     ("Selu",                    6, convert::selu),
     ("Shape",                   1, convert::shape),
     ("Sigmoid",                 6, |g, n| convert::elementwise(g, n, Op::Sigmoid)),
@@ -153,6 +156,7 @@ const TABLE: &[(&str, i64, Converter)] = &[
     ("Sum",                     6, convert::sum),
     ("Swish",                  24, convert::swish),
     ("Tanh",                    6, unary!(Tanh)),
+    ("TensorScatter",          24, scatter::tensor_scatter),
     ("ThresholdedRelu",        10, convert::thresholded_relu),
     ("Tile",                    6, movement::tile),
     ("TopK",                   10, reduction::top_k),
