@@ -7,6 +7,7 @@
 mod attributes;
 mod convert;
 mod convolution;
+mod data_dependent;
 mod declared;
 mod external;
 pub mod importer;

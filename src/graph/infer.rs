@@ -468,6 +468,19 @@ fn opaque(function: &str, attributes: &[i64], inputs: &[&TensorType]) -> Checked
             shape[axis] = attributes[0];
             Ok(vec![TensorType { dtype: x.dtype, shape: shape.clone() }, TensorType { dtype: DType::I64, shape }])
         }
+        "det" => {
+            defined(x, x.dtype.is_float())?;
+            let [batch @ .., n, m] = &x.shape[..] else { return Err("not a matrix".into()) };
+            ensure(n == m, || "the matrices are not square".into())?;
+            shaped(x, batch.to_vec()).map(|t| vec![t])
+        }
+        "ngrams" => {
+            index_type(x)?;
+            let columns = *attributes.get(4).ok_or("attributes are missing")?;
+            ensure(x.shape.len() <= 2 && columns >= 1, || "neither a row nor rows".into())?;
+            let rows = &x.shape[..x.shape.len().saturating_sub(1)];
+            Ok(vec![TensorType { dtype: DType::F32, shape: [rows, &[columns]].concat() }])
+        }
         "cumsum" => {
             axis(0)?;
             ensure(x.dtype != DType::Bool, || "a sum of bool".into())?;

@@ -286,12 +286,8 @@ fn add(
 }
 
 /// Returns true if an instance of an update reads, in its body, an element of the target that an instance with equal
-/// values of all forms `same` writes: the sum of these instances then cannot be kept elsewhere until it is complete. Nor
-/// can those of a scatter, which have no element in common.
+/// values of all forms `same` writes: the sum of these instances then cannot be kept elsewhere until it is complete.
 pub fn reads_sums(s: &Statement, same: &[Affine], isl: &Isl) -> Result<bool> {
-    if s.is_scatter() {
-        return Ok(true);
-    }
     let n = s.iterators.len();
     let mut pairs = Polyhedron { dims: 2 * n, ..Polyhedron::default() };
     pairs.add_domain(s, 0);
@@ -308,8 +304,8 @@ pub fn reads_sums(s: &Statement, same: &[Affine], isl: &Isl) -> Result<bool> {
     for read in reads {
         let mut p = pairs.clone();
         read.guard.iter().for_each(|g| p.inequalities.push(p.form(g, n)));
-        for (w, r) in s.write.iter().zip(&read.index) {
-            if let Index::Affine(r) = r {
+        for (w, r) in s.subscripts().iter().zip(&read.index) {
+            if let (Index::Affine(w), Index::Affine(r)) = (w, r) {
                 p.equalities.push(difference(&p.form(w, 0), &p.form(r, n)));
             }
         }

@@ -275,6 +275,7 @@ impl Bands<'_> {
             let others: Vec<Affine> = all.iter().filter(|r| **r != row).map(|r| r.of(id).clone()).collect();
             row.phi.len() == 1
                 && s.reduce.is_some()
+                && !s.is_scatter()
                 && row.of(id).terms.iter().all(|t| s.write.iter().all(|w| !w.uses(t.0)))
                 && matches!(dependence::reads_sums(s, &others, &self.isl), Ok(false))
         };
