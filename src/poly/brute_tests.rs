@@ -59,7 +59,7 @@ pub fn random_scop(rng: &mut StdRng) -> Scop {
             let mut computed = vec![];
             if rng.random_bool(0.15) {
                 write[0] = Affine::constant(0);
-                computed.push((0, Expr::Index(Affine::constant(0))));
+                computed.push((0, Expr::Index(affine(rng, n, 1))));
             }
             Statement {
                 name: format!("S{i}"),

@@ -163,9 +163,7 @@ fn scattered<'p>(scop: &Scop, primitive: &'p Primitive) -> Option<&'p Name> {
         | Primitive::Pack { tensor, .. } => tensor,
         _ => return None,
     };
-    let writes = |s: &crate::poly::statement::Statement| {
-        s.is_scatter() && scop.tensor(s.target).name == tensor.text
-    };
+    let writes = |s: &crate::poly::statement::Statement| s.is_scatter() && scop.tensor(s.target).name == tensor.text;
     scop.statements.iter().any(writes).then_some(tensor)
 }
 

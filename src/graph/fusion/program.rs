@@ -4,8 +4,8 @@
 //! the values inside as temporaries. Invariant: names do not depend on the graph, so that equal kernels have equal programs.
 
 use crate::expr::scalar::Value;
-use crate::expr::{Affine, Var};
 use crate::expr::{Access, BufferId, Expr, Index, Literals, Scalar};
+use crate::expr::{Affine, Var};
 use crate::graph::define::define;
 use crate::graph::fusion::group::Group;
 use crate::graph::fusion::parts::Parts;

@@ -18,8 +18,8 @@
 //! These are memory-based dependences. When each element is written once they are the flow of values; in general
 //! their transitive closure is that of flow, anti and output dependences, which is what legality needs.
 
-use crate::expr::{Affine, Var};
 use crate::expr::{Access, BufferId, Index};
+use crate::expr::{Affine, Var};
 use crate::poly::schedule::Node;
 use crate::poly::scop::Scop;
 use crate::poly::sets::isl::Isl;

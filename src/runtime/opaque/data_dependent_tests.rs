@@ -142,10 +142,8 @@ fn boxes_without_those_that_overlap() {
     assert_eq!(select(&corners, 0, i64::MIN, 0.5, None).unwrap(), []);
     let flipped: Vec<f32> = corners.chunks(4).flat_map(|c| [c[2], c[3], c[0], c[1]]).collect();
     assert_eq!(select(&flipped, 0, 3, 0.5, None).unwrap(), [3, 0]);
-    let centres: Vec<f32> = corners
-        .chunks(4)
-        .flat_map(|c| [(c[0] + c[2]) / 2.0, (c[1] + c[3]) / 2.0, c[2] - c[0], c[3] - c[1]])
-        .collect();
+    let centres: Vec<f32> =
+        corners.chunks(4).flat_map(|c| [(c[0] + c[2]) / 2.0, (c[1] + c[3]) / 2.0, c[2] - c[0], c[3] - c[1]]).collect();
     assert_eq!(select(&centres, 1, 3, 0.5, None).unwrap(), [3, 0]);
     assert!(matches!(select(&corners, 0, 3, f32::NAN, None), Err(Error::Invalid(_))));
     let (ties, most) = (Tensor::new(&[1, 1, 4], &[f32::NAN, 0.5, 0.5, f32::NAN]), Tensor::new(&[], &[4i64]));
@@ -161,7 +159,7 @@ fn laplace(n: usize, a: &[f64]) -> f64 {
     let minor = |k: usize| -> Vec<f64> {
         (1..n).flat_map(|i| (0..n).filter(move |&j| j != k).map(move |j| a[i * n + j])).collect()
     };
-    let sign = |k: usize| if k % 2 == 0 { 1.0 } else { -1.0 };
+    let sign = |k: usize| [1.0, -1.0][k % 2];
     if n == 0 { 1.0 } else { (0..n).map(|k| sign(k) * a[k] * laplace(n - 1, &minor(k))).sum() }
 }
 
@@ -170,8 +168,7 @@ fn determinants() {
     for n in 0..6usize {
         let shape = [3, n as i64, n as i64];
         let values: Vec<f64> = numbers(&shape, n as u64, 19).iter().map(|&v| v as f64 - 9.0).collect();
-        let expected: Vec<f64> =
-            (0..3).map(|i| laplace(n, &values[i * n * n..][..n * n])).collect();
+        let expected: Vec<f64> = (0..3).map(|i| laplace(n, &values[i * n * n..][..n * n])).collect();
         let wide = apply("det", &[], &[&Tensor::new(&shape, &values)], &[(DType::F64, vec![3])]).unwrap();
         let close = |a: f64, b: f64| (a - b).abs() <= 1e-9 * b.abs().max(1.0);
         assert!(wide[0].to_vec::<f64>().iter().zip(&expected).all(|(a, b)| close(*a, *b)), "{n}");

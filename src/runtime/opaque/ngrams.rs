@@ -66,7 +66,8 @@ impl Pool {
         let mut places = places.iter();
         for (i, &start) in starts.iter().enumerate() {
             let end = starts.get(i + 1).map_or(Ok(pool.len()), |&end| whole(end))?;
-            let part = pool.get(whole(start)?..end).ok_or_else(|| Error::Invalid("n-grams outside of the pool".into()))?;
+            let part =
+                pool.get(whole(start)?..end).ok_or_else(|| Error::Invalid("n-grams outside of the pool".into()))?;
             for gram in part.chunks_exact(i + 1) {
                 let column = places.next().ok_or_else(|| Error::Invalid("an n-gram without a column".into()))?;
                 let column = whole(*column)?;

@@ -91,6 +91,11 @@ fn falling(a: f32, b: f32) -> std::cmp::Ordering {
 fn scalar<T: Element>(x: &View) -> Result<T> {
     match x.dtype == T::DTYPE && x.data.len() == x.dtype.bytes() {
         true => Ok(T::from_le(x.data)),
-        false => Err(Error::Invalid(format!("{} elements of type {}, not one of {}", x.shape.iter().product::<i64>(), x.dtype, T::DTYPE))),
+        false => Err(Error::Invalid(format!(
+            "{} elements of type {}, not one of {}",
+            x.shape.iter().product::<i64>(),
+            x.dtype,
+            T::DTYPE
+        ))),
     }
 }
