@@ -10,14 +10,11 @@ use crate::runtime::{Error, Result, Tensor};
 pub(super) fn scatter_elements(g: &mut Importer, n: &Source) -> Result<Vec<ValueId>> {
     let operands = [n.input(0)?, n.input(1)?, n.input(2)?];
     let (axis, reduction) = (g.axis(n.int("axis", 0), g.rank(operands[0]))?, reduction(n)?);
-    check_constant(g, operands[1], &[g.shape(operands[0])[axis]])?;
     Ok(vec![g.emit(Op::ScatterElements { axis, reduction }, &operands)?])
 }
 
 pub(super) fn scatter_nd(g: &mut Importer, n: &Source) -> Result<Vec<ValueId>> {
     let operands = [n.input(0)?, n.input(1)?, n.input(2)?];
-    let extents = g.shape(operands[0]).to_vec();
-    check_constant(g, operands[1], &extents)?;
     Ok(vec![g.emit(Op::ScatterNd { reduction: reduction(n)? }, &operands)?])
 }
 
@@ -34,23 +31,6 @@ fn reduction(n: &Source) -> Result<Option<BinaryOp>> {
     match n.opset < since {
         true => Err(Error::Invalid(format!("its reduction `{name}` exists from opset {since} on"))),
         false => Ok(op),
-    }
-}
-
-/// Refuses constant indices that are outside of these dimensions, of which each index names one after the other.
-fn check_constant(g: &Importer, indices: ValueId, extents: &[i64]) -> Result<()> {
-    if g.graph.constant(indices).is_none() {
-        return Ok(());
-    }
-    let depth = if extents.len() == 1 { 1 } else { g.shape(indices).last().copied().unwrap_or(1).max(1) as usize };
-    let values = g.integers(indices, "indices")?;
-    let outside = |(k, v): &(usize, i64)| extents.get(k % depth).is_some_and(|&e| *v < -e || *v >= e);
-    match values.into_iter().enumerate().find(outside) {
-        None => Ok(()),
-        Some((k, v)) => {
-            let extent = extents[k % depth];
-            Err(Error::Invalid(format!("index {v} is outside of a dimension of extent {extent}")))
-        }
     }
 }
 

@@ -13,13 +13,12 @@ struct Pool {
     /// 0: counts; 1: weights of those that occur; 2: counts times weights.
     mode: i64,
     columns: usize,
-    /// The column of each n-gram.
-    grams: HashMap<Vec<i64>, usize>,
-    weights: Vec<f32>,
+    /// The column and the weight of each n-gram.
+    grams: HashMap<Vec<i64>, (usize, f32)>,
 }
 
 /// Attributes: mode, least length, greatest length, most skipped, columns, then lists, each after its length: first places of
-/// the n-grams of each length in the pool, column of each n-gram, pool, bits of the weights of columns. Input: a row of
+/// the n-grams of each length in the pool, column of each n-gram, pool, bits of the weight of each n-gram, or nothing where all are 1. Input: a row of
 /// integers, or rows. Output: f32, a number for each column.
 pub fn ngrams(attributes: &[i64], inputs: &[View], outputs: &mut [ViewMut]) -> Result<()> {
     let (pool, [x], [y]) = (Pool::read(attributes)?, inputs, outputs) else { return Err(misuse("ngrams")) };
@@ -33,17 +32,7 @@ pub fn ngrams(attributes: &[i64], inputs: &[View], outputs: &mut [ViewMut]) -> R
         return Err(misuse("ngrams"));
     }
     for (i, row) in y.data.chunks_exact_mut(4 * pool.columns).enumerate() {
-        let counts = pool.counts(values.get(i * length..(i + 1) * length).unwrap_or(&[]));
-        for (column, (bytes, count)) in row.chunks_exact_mut(4).zip(counts).enumerate() {
-            let weight = pool.weights.get(column).copied().unwrap_or(1.0);
-            let value = match pool.mode {
-                0 => count,
-                1 if count > 0.0 => weight,
-                1 => 0.0,
-                _ => count * weight,
-            };
-            bytes.copy_from_slice(&value.to_le_bytes());
-        }
+        pool.count(values.get(i * length..(i + 1) * length).unwrap_or(&[]), row);
     }
     Ok(())
 }
@@ -63,40 +52,46 @@ impl Pool {
         let whole = |v: i64| usize::try_from(v).map_err(|_| Error::Invalid(format!("a number {v} of n-grams")));
         let (least, greatest, columns) = (whole(*least)?, whole(*greatest)?, whole(*columns)?);
         let mut grams = HashMap::new();
-        let mut places = places.iter();
+        let mut places = places.iter().enumerate();
         for (i, &start) in starts.iter().enumerate() {
             let end = starts.get(i + 1).map_or(Ok(pool.len()), |&end| whole(end))?;
             let part =
                 pool.get(whole(start)?..end).ok_or_else(|| Error::Invalid("n-grams outside of the pool".into()))?;
             for gram in part.chunks_exact(i + 1) {
-                let column = places.next().ok_or_else(|| Error::Invalid("an n-gram without a column".into()))?;
-                let column = whole(*column)?;
+                let (k, column) = places.next().ok_or_else(|| Error::Invalid("an n-gram without a column".into()))?;
+                let (column, weight) =
+                    (whole(*column)?, weights.get(k).map_or(1.0, |&bits| f32::from_bits(bits as u32)));
                 if column >= columns {
                     return Err(Error::Invalid(format!("column {column} of {columns}")));
                 }
                 let wanted = (least..=greatest).contains(&gram.len());
-                if wanted && grams.insert(gram.to_vec(), column).is_some() {
+                if wanted && grams.insert(gram.to_vec(), (column, weight)).is_some() {
                     return Err(Error::Invalid(format!("the n-gram {gram:?} is twice in the pool")));
                 }
             }
         }
-        let weights = weights.iter().map(|&bits| f32::from_bits(bits as u32)).collect();
-        Ok(Pool { lengths: (least, greatest), skip: whole(*skip)?, mode: *mode, columns, grams, weights })
+        Ok(Pool { lengths: (least, greatest), skip: whole(*skip)?, mode: *mode, columns, grams })
     }
 
     /// Counts the n-grams whose elements are 1, 2, … up to one more than `skip` apart; single elements once.
-    fn counts(&self, row: &[i64]) -> Vec<f32> {
-        let mut counts = vec![0.0; self.columns];
+    fn count(&self, row: &[i64], counts: &mut [u8]) {
+        counts.fill(0);
         let (mut least, greatest) = self.lengths;
-        for apart in 1..=(self.skip + 1).min(row.len().max(1)) {
+        for apart in 1..=self.skip.saturating_add(1).min(row.len().max(1)) {
             for start in 0..row.len() {
                 let mut gram = vec![];
                 for &value in row[start..].iter().step_by(apart).take(greatest) {
                     gram.push(value);
                     if gram.len() >= least
-                        && let Some(&column) = self.grams.get(&gram)
+                        && let Some(&(column, weight)) = self.grams.get(&gram)
                     {
-                        counts[column] += 1.0;
+                        let place = &mut counts[4 * column..4 * column + 4];
+                        let value = match self.mode {
+                            0 => <f32 as Element>::from_le(place) + 1.0,
+                            1 => weight,
+                            _ => <f32 as Element>::from_le(place) + weight,
+                        };
+                        place.copy_from_slice(&value.to_le_bytes());
                     }
                 }
             }
@@ -105,6 +100,5 @@ impl Pool {
                 break;
             }
         }
-        counts
     }
 }
