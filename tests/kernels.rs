@@ -67,6 +67,10 @@ fn cases() -> Vec<(Op, Vec<TensorType>, Vec<usize>)> {
         (Op::Gather { axis: 1 }, vec![f(&[20, 5, 3]), ids(&[2])], vec![]),
         (Op::GatherElements { axis: 1 }, vec![f(&[7, 5]), ids(&[7, 19])], vec![]),
         (Op::GatherNd { batch_dims: 1 }, vec![f(&[2, 5, 5, 20]), ids(&[2, 3, 2])], vec![]),
+        (Op::ScatterElements { axis: 1, reduction: None }, vec![f(&[7, 5]), ids(&[6, 19]), f(&[6, 19])], vec![]),
+        (Op::ScatterElements { axis: 0, reduction: None }, vec![f(&[5, 37]), ids(&[3, 35]), f(&[3, 35])], vec![1]),
+        (Op::ScatterNd { reduction: None }, vec![f(&[5, 7, 70]), ids(&[3, 9, 2]), f(&[3, 9, 70])], vec![]),
+        (Op::ScatterNd { reduction: None }, vec![f(&[5]), ids(&[0, 1]), f(&[0])], vec![]),
         (Op::LayerNorm { axis: 2, epsilon }, vec![f(&[1, 5, 70]), f(&[70]), f(&[70])], vec![1, 2]),
         (Op::LayerNorm { axis: 1, epsilon }, vec![f(&[3, 4, 9]), f(&[4, 9])], vec![1]),
         (Op::Softmax { axis: 3, log: false }, vec![f(&[1, 3, 5, 37])], vec![]),
@@ -89,6 +93,12 @@ fn cases() -> Vec<(Op, Vec<TensorType>, Vec<usize>)> {
         for axes in [vec![0], vec![1], vec![2], vec![0, 2], vec![0, 1, 2]] {
             out.push((Op::Reduce { op, axes, keep: false }, vec![f(&[5, 6, 35])], vec![]));
         }
+    }
+    for reduction in [BinaryOp::Add, BinaryOp::Mul, BinaryOp::Min, BinaryOp::Max].map(Some) {
+        let types = vec![f(&[3, 5, 33]), ids(&[3, 19, 33]), f(&[3, 19, 33])];
+        out.push((Op::ScatterElements { axis: 1, reduction }, types, vec![]));
+        out.push((Op::ScatterNd { reduction }, vec![f(&[6, 50]), ids(&[40, 1]), f(&[40, 50])], vec![0]));
+        out.push((Op::ScatterNd { reduction }, vec![ids(&[5]), ids(&[90, 1]), ids(&[90])], vec![]));
     }
     for layout in [Layout::Nchw, Layout::Nhwc, Layout::Blocked(8)] {
         let image = |c: i64, h: i64, w: i64| match layout {
@@ -139,6 +149,9 @@ fn is_exact(op: &Op) -> bool {
         Op::Slice { .. } | Op::Concat { .. } | Op::Pad { .. } | Op::Upsample { .. } => true,
         Op::Block { .. } | Op::Unblock { .. } => true,
         Op::Gather { .. } | Op::GatherElements { .. } | Op::GatherNd { .. } => true,
+        Op::ScatterElements { reduction, .. } | Op::ScatterNd { reduction } => {
+            reduction.is_none_or(|op| matches!(op, BinaryOp::Min | BinaryOp::Max))
+        }
         _ => false,
     }
 }

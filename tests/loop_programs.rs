@@ -10,7 +10,7 @@ use tilewright::internal::language;
 use tilewright::internal::language::syntax::Body;
 use tilewright::internal::pipeline::kernel::{STAGES, Stage};
 use tilewright::module::TensorSpec;
-use tilewright::{Model, Options, Tensor};
+use tilewright::{Model, Options, Session, Tensor};
 
 /// Difficulty, program.
 const PROGRAMS: &[(&str, &str)] = &[
@@ -55,6 +55,46 @@ const PROGRAMS: &[(&str, &str)] = &[
                 }
                 S7: B[5][i - 1] = (A[i - 1][i - 2] + x[i - 2]) / 2
             }
+        }",
+    ),
+];
+
+/// What a program writes at subscripts from data, program.
+const SCATTERS: &[(&str, &str)] = &[
+    ("a histogram", "loop p(N) { in u8 x[40*N]\n inout i64 h[16]\n for i in 0..40*N h[x[i]] += 1 }"),
+    (
+        "sums of rows, then all of them",
+        "loop p(N) {
+            in i64 at[N], v[N][N+30]
+            out i64 h[4][N+30], all[N+30]
+            for k in 0..N+30 { all[k] = 0  for m in 0..4 h[m][k] = k }
+            for i in 0..N for k in 0..N+30 h[at[i]][k] += v[i][k]
+            for m in 0..4 for k in 0..N+30 all[k] += h[m][k] * h[m][k]
+        }",
+    ),
+    (
+        "the last value of each bin, in a loop that walks down",
+        "loop p(N) {
+            in i32 at[N][N], v[N][N]
+            inout i32 h[N][3]
+            for i in 0..N for j in 0..N step -1 h[i][at[i][j]] = v[i][j] + i32(i)
+        }",
+    ),
+    (
+        "a bin that is read where others are written",
+        "loop p(N) {
+            in i64 at[N]
+            inout i64 h[N+2], g[N]
+            for i in 0..N { g[i] = h[at[i]] + h[i]  h[at[i] + 1] = g[i] * 3  h[at[i]] max= g[0] % 5 }
+        }",
+    ),
+    (
+        "a temporary of each iteration",
+        "loop p(N) {
+            in i64 at[N][20]
+            temp i64 t[2]
+            out i64 y[N]
+            for i in 0..N { t[0] = i  t[1] = 7  for j in 0..20 t[at[i][j]] += j * i  y[i] = t[0] - 2 * t[1] }
         }",
     ),
 ];
@@ -181,6 +221,68 @@ fn hard_programs_compute_what_they_compute_in_their_own_order() {
             assert!(outputs(model.clone(), size, threads) == expected, "{what}: N = {size}, {threads} threads");
         }
     }
+}
+
+#[test]
+fn scatters_compute_what_they_compute_in_their_own_order() {
+    for (what, text) in SCATTERS {
+        let model = model(text);
+        for size in [1, 7, 19, 130] {
+            let expected = outputs(model.clone().untransformed(), size, 1);
+            for threads in [1, 2] {
+                assert!(outputs(model.clone(), size, threads) == expected, "{what}: N = {size}, {threads} threads");
+            }
+        }
+    }
+}
+
+/// Partial results of a fixed number of parts, on any number of threads.
+#[test]
+fn a_scatter_is_divided_in_parts_by_rfactor() {
+    let text = "loop p(N = 1000) { in u8 x[N]\n in f32 v[N]\n inout f32 h[7]\n for i in 0..N h[x[i]] += v[i] }
+        schedule parts for p { split i by 125 -> io, ii  rfactor h over io -> P  parallel P(io) }
+        schedule wrong for p { split i by 125 -> io, ii  parallel io }
+        schedule copied for p { cache_write h at i }";
+    let file = || language::parse("p.tile", text).unwrap_or_else(|e| panic!("{e}"));
+    let compiled = |schedule: &str| {
+        let model = Model::from_program(file(), None, None)?.with_schedule(schedule)?;
+        model.compile_module(&Options::default())
+    };
+    let module = Arc::new(compiled("parts").unwrap_or_else(|e| panic!("{e}")).0);
+    let run = |threads| run_seeded(module.clone(), threads, 2).unwrap();
+    assert!(run(1) == run(2));
+    let serial = outputs(Model::from_program(file(), None, None).unwrap(), 1000, 1);
+    assert_eq!(difference(&run(1)[0], &serial[0], 1e-5), None);
+    for (schedule, why) in [
+        ("wrong", "iteration i=125 of h would run in parallel with i=0, which updates h(?) too"),
+        ("copied", "`h` is written at subscripts from data"),
+    ] {
+        let refused = compiled(schedule).err().map_or(String::new(), |e| e.to_string());
+        assert!(refused.contains(why), "{refused}");
+    }
+}
+
+#[test]
+fn subscripts_of_writes_are_checked() {
+    let module = |text: &str| Arc::new(model(text).compile_module(&Options::default()).unwrap().0);
+    let scatter = module("loop p(N = 6) { in i64 x[N]\n inout i64 h[4]\n for i in 0..N h[x[i] - 2] += 1 }");
+    let run = |x: [i64; 6]| {
+        let (x, h) = (Tensor::new(&[6], &x), Tensor::new(&[4], &[0i64; 4]));
+        Session::new(scatter.clone(), 1)?.run(&[("x", &x), ("h", &h)])
+    };
+    assert_eq!(run([2, 5, 3, 5, 2, 2]).unwrap()[0].to_vec::<i64>(), [3, 1, 0, 2]);
+    for wrong in [1, 6, -1, i64::MIN, i64::MAX] {
+        let message = run([2, 3, wrong, 2, 2, 2]).err().map(|e| e.to_string());
+        assert_eq!(message, Some(format!("invalid: index {wrong} in tensor `x` lies outside of 2..=5")));
+    }
+    let of_written = "loop p(N = 6) { inout i64 x[N]\n inout i64 h[4]\n for i in 0..N { h[x[i]] += 1  x[i] = 0 } }";
+    let error = |text: &str| match language::parse("p.tile", text).and_then(|f| Model::from_program(f, None, None)) {
+        Ok(model) => model.compile_module(&Options::default()).err().map(|e| e.to_string()).unwrap_or_default(),
+        Err(e) => e.to_string(),
+    };
+    assert!(error(of_written).contains("a subscript from `x`, which the program writes"), "{}", error(of_written));
+    let of_float = "loop p(N = 6) { in f32 x[N]\n inout i64 h[4]\n for i in 0..N h[x[i]] += 1 }";
+    assert!(error(of_float).contains("`x[i]` is f32, which is not a type of subscripts"), "{}", error(of_float));
 }
 
 fn model(text: &str) -> Model {

@@ -197,6 +197,19 @@ impl Maker {
                 let at = self.add(TensorType::of(&at), Source::Constant(Arc::new(at)));
                 self.apply(Op::Gather { axis }, &[x, at])
             }
+            "scatter" => {
+                let axis = self.random.random_range(0..rank.max(1));
+                let extent = *shape.get(axis)?;
+                let reduction = self.pick(&[None, None, Some(BinaryOp::Max), Some(BinaryOp::Add)]);
+                let mut places = shape.clone();
+                places[axis] = self.random.random_range(1..=6);
+                let count = places.iter().product::<i64>();
+                let at: Vec<i64> = (0..count).map(|_| self.random.random_range(-extent..extent)).collect();
+                let at = Tensor::new(&places, &at);
+                let at = self.add(TensorType::of(&at), Source::Constant(Arc::new(at)));
+                let updates = self.constant(&places, 1.0);
+                self.apply(Op::ScatterElements { axis, reduction }, &[x, at, updates])
+            }
             "upsample" => {
                 let factors = shape.iter().map(|_| self.pick(&[1, 1, 2, 3])).collect();
                 self.apply(Op::Upsample { factors }, &[x])
@@ -279,7 +292,7 @@ impl Maker {
 }
 
 /// Kinds of operators, those of networks more than once.
-const KINDS: [&str; 22] = [
+const KINDS: [&str; 23] = [
     "unary",
     "activation",
     "relu",
@@ -294,6 +307,7 @@ const KINDS: [&str; 22] = [
     "pad",
     "concat",
     "gather",
+    "scatter",
     "upsample",
     "reduce",
     "softmax",

@@ -79,6 +79,7 @@ fn elementwise_chain(rows: i64, columns: i64) -> Case {
         iterators: vec![Iterator::new("i", rows), Iterator::new("j", columns)],
         outer: 2,
         write: vec![i, j],
+        computed: vec![],
         reduce: None,
         conditions: vec![],
         body,

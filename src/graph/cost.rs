@@ -122,6 +122,10 @@ fn arithmetic(op: &Op, operands: &[Operand], result: &TensorType, target: &Targe
         }
         Op::LayerNorm { .. } => vector_ns(input, 6.0),
         Op::Gather { .. } | Op::GatherNd { .. } | Op::GatherElements { .. } => 2.0 * vector_ns(result.elements(), 1.0),
+        Op::ScatterElements { .. } | Op::ScatterNd { .. } => {
+            let updates = operands.get(2).map_or(0, |o| o.ty.elements());
+            vector_ns(input, 1.0) + machine.scatter_ns * updates as f64
+        }
         Op::Opaque { .. } => machine.opaque_ns * (input + result.elements()) as f64,
         Op::Scan { trips, body, .. } => *trips as f64 * whole(body, target),
         Op::If { then, otherwise } => whole(then, target).max(whole(otherwise, target)),

@@ -7,6 +7,7 @@
 
 mod movement;
 mod reduction;
+mod scatter;
 pub mod space;
 mod tiles;
 mod window;
@@ -34,6 +35,8 @@ pub fn define(op: &Op, inputs: &[TensorType]) -> Result<Program> {
         Op::Pool { kind, window, layout } => window::pool(&mut b, *kind, window, *layout),
         Op::Conv { window, group, layout } => window::conv(&mut b, window, *group, *layout),
         Op::ConvTranspose { window, group, layout, .. } => window::conv_transpose(&mut b, window, *group, *layout),
+        Op::ScatterElements { axis, reduction } => scatter::elements(&mut b, *axis, *reduction),
+        Op::ScatterNd { reduction } => scatter::slices(&mut b, *reduction),
         Op::WinogradInput { tile, pad, tiles, dilation, group } => {
             tiles::winograd_input(&mut b, [tile, pad, tiles], dilation, *group)
         }
@@ -95,6 +98,8 @@ pub fn scalar(op: &Op, dtype: DType, operands: Vec<Expr>) -> Option<Expr> {
         | Op::Gather { .. }
         | Op::GatherElements { .. }
         | Op::GatherNd { .. }
+        | Op::ScatterElements { .. }
+        | Op::ScatterNd { .. }
         | Op::Reduce { .. }
         | Op::Softmax { .. }
         | Op::LayerNorm { .. }

@@ -13,6 +13,7 @@ use crate::graph::infer::infer;
 use crate::graph::op::Op;
 use crate::graph::subgraph;
 use crate::graph::tensor_type::TensorType;
+use crate::poly::reference;
 use crate::runtime::{Result, Tensor, opaque};
 
 /// The outputs of `op` on these tensors.
@@ -33,6 +34,7 @@ pub fn evaluate(op: &Op, inputs: &[&Tensor]) -> Result<Vec<Tensor>> {
             opaque::apply(function, attributes, inputs, &outputs)
         }
         Op::Scan { .. } | Op::If { .. } => subgraph::evaluate(op, inputs, &outputs()?, &evaluate),
+        Op::ScatterElements { .. } | Op::ScatterNd { .. } => reference::evaluate(&define(op, &types)?, inputs),
         _ => strips::evaluate(&define(op, &types)?, inputs),
     }
 }

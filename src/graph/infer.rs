@@ -5,6 +5,7 @@
 
 mod check;
 mod control;
+mod scatter;
 mod tiles;
 
 use crate::expr::{BinaryOp, UnaryOp};
@@ -112,6 +113,8 @@ fn output(op: &Op, inputs: &[&TensorType]) -> Checked<TensorType> {
         Op::Gather { axis } => gather(x, inputs[1], *axis),
         Op::GatherElements { axis } => gather_elements(x, inputs[1], *axis),
         Op::GatherNd { batch_dims } => gather_nd(x, inputs[1], *batch_dims),
+        Op::ScatterElements { axis, reduction } => scatter::elements(inputs, *axis, *reduction),
+        Op::ScatterNd { reduction } => scatter::slices(inputs, *reduction),
         Op::Reduce { op, axes, keep } => reduce(x, *op, axes, *keep),
         Op::Softmax { axis, .. } => {
             defined(x, x.dtype.is_float())?;
@@ -466,6 +469,19 @@ fn opaque(function: &str, attributes: &[i64], inputs: &[&TensorType]) -> Checked
             ensure((0..=shape[axis]).contains(&attributes[0]), || "k is larger than the axis".into())?;
             shape[axis] = attributes[0];
             Ok(vec![TensorType { dtype: x.dtype, shape: shape.clone() }, TensorType { dtype: DType::I64, shape }])
+        }
+        "det" => {
+            defined(x, x.dtype.is_float())?;
+            let [batch @ .., n, m] = &x.shape[..] else { return Err("not a matrix".into()) };
+            ensure(n == m, || "the matrices are not square".into())?;
+            shaped(x, batch.to_vec()).map(|t| vec![t])
+        }
+        "ngrams" => {
+            index_type(x)?;
+            let columns = *attributes.get(4).ok_or("attributes are missing")?;
+            ensure(x.shape.len() <= 2 && columns >= 1, || "neither a row nor rows".into())?;
+            let rows = &x.shape[..x.shape.len().saturating_sub(1)];
+            Ok(vec![TensorType { dtype: DType::F32, shape: [rows, &[columns]].concat() }])
         }
         "cumsum" => {
             axis(0)?;

@@ -17,7 +17,7 @@ pub use attributes::{F32, Layout, PoolKind, ReduceOp, Window};
 pub use body::Body;
 use format::{
     Attributes, Block, Dilations, ElementType, Flag, Format, Group, Key, KeyList, LayoutWord, List, Mnemonic,
-    OutputPad, PoolKinds, Ranges, Reduction, Scientific, Sides, Whole, Windows,
+    OutputPad, PoolKinds, Ranges, Reduction, Scientific, Sides, Update, Whole, Windows,
 };
 use std::ops::RangeInclusive;
 use std::sync::LazyLock;
@@ -194,6 +194,16 @@ ops! {
     GatherNd { batch_dims: usize } = "gather_nd", 2..=2, Injective, NotElementwise,
         [batch_dims: Key("batch_dims")], ["gather_nd[batch_dims=1](f32[2,5,4,3], i64[2,3,2])"];
 
+    // ---- scatters: data, indices, updates. The result is the data with each update, in the order of the indices, in the
+    // place of an element, or combined with it by the reduction: a sum, a product, a minimum or a maximum.
+    /// Each update's place is its own, but along `axis` the index.
+    ScatterElements { axis: usize, reduction: Option<BinaryOp> } = "scatter_elements", 3..=3, Reduction, NotElementwise,
+        [axis: Key("axis"), reduction: Update],
+        ["scatter_elements[axis=1](f32[2,5], i64[2,3], f32[2,3])", "scatter_elements[axis=0 add](i32[4,2], i32[6,1], i32[6,1])"];
+    /// The last dimension of the indices has the first subscripts of an element, or of a slice.
+    ScatterNd { reduction: Option<BinaryOp> } = "scatter_nd", 3..=3, Reduction, NotElementwise,
+        [reduction: Update], ["scatter_nd(f32[5,4,3], i64[7,2], f32[7,3])", "scatter_nd[max](f64[5], i64[4,2,1], f64[4,2])"];
+
     // ---- reductions
     /// `keep`: reduced dimensions stay with extent 1.
     Reduce { op: ReduceOp, axes: Vec<usize>, keep: bool } = op.mnemonic(), 1..=1, Reduction, NotElementwise,
@@ -251,7 +261,8 @@ ops! {
     // ---- opaque: a function of the runtime, by its name there
     Opaque { function: String, attributes: Vec<i64> } = function, 0..=MANY, Opaque, NotElementwise,
         [function: Mnemonic(|word| Some(word.to_string())), attributes: List(",")],
-        ["argmax[1,1,0](f32[2,3])", "argmin[1,0,1](f32[2,3])", "topk[2,1,1,1](f32[2,3])", "cumsum[1,0,0](f32[2,3])"];
+        ["argmax[1,1,0](f32[2,3])", "argmin[1,0,1](f32[2,3])", "topk[2,1,1,1](f32[2,3])", "cumsum[1,0,0](f32[2,3])", "det[](f32[2,3,3])",
+         "ngrams[0,1,2,1,3,2,0,2,3,2,0,1,4,5,6,7,0](i64[2,5])"];
 
     // ---- control flow: operators with a graph of their own
     /// `body` once for each of `trips` steps. Operands: the `carried` initial values, the scanned tensors, the captured values.

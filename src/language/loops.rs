@@ -146,6 +146,7 @@ impl Nest {
             domain: self.domain.clone(),
             target: BufferId(0),
             write: vec![],
+            computed: vec![],
             reduce: None,
             body: Expr::Const(Scalar::bool(false)),
         })
@@ -307,11 +308,11 @@ impl Walk<'_> {
         let scope = self.scope(&nest.indices, &read);
         let target = scope.resolve(a.target.span, &a.target, a.subscripts.len())?;
         let dtype = self.arrays[target.0 as usize].dtype;
-        let write = scope.affine_subscripts(&a.target, &a.subscripts)?;
-        let index = write.iter().cloned().map(Index::Affine).collect();
-        self.inside(a.target.span, Access { buffer: target, index, guard: vec![], otherwise: None }, &[], nest)?;
+        let index = a.subscripts.iter().map(|e| scope.subscript(&a.target, e)).collect::<Checked<Vec<Index>>>()?;
+        let element = Access { buffer: target, index, guard: vec![], otherwise: None };
+        self.inside(a.target.span, element.clone(), &[], nest)?;
         let value = scope.value(&a.value, dtype)?;
-        let target_read = || Expr::load(target, write.clone());
+        let target_read = || Expr::Load(element.clone());
         let (reduce, value) = match a.assign {
             Assign::Set | Assign::Reduce(_) => match value {
                 // `x = max(x, e)` is `x max= e`.
@@ -323,12 +324,16 @@ impl Walk<'_> {
             Assign::Update(Combine::Sub) => (Some(def::reduction(Combine::Add, dtype, a.span)?), -value),
             Assign::Update(combine) => (Some(def::reduction(combine, dtype, a.span)?), value),
         };
+        let write = element.index.iter().map(|i| i.affine().map_or(Affine::constant(0), |a| nest.over_iterators(a)));
+        let over_iterators = |e: &Expr| e.substitute(&mut |v| nest.values[v.0 as usize].clone());
+        let computed = element.index.iter().enumerate().filter_map(|(d, i)| Some((d, over_iterators(i.value()?))));
         Ok(crate::poly::statement::Statement {
             name: String::new(),
             iterators: nest.iterators.clone(),
             domain: nest.domain.clone(),
             target,
-            write: write.iter().map(|a| nest.over_iterators(a)).collect(),
+            write: write.collect(),
+            computed: computed.collect(),
             reduce,
             body: rounding::round_repeated_in(
                 &value.substitute(&mut |v| nest.values[v.0 as usize].clone()),

@@ -55,10 +55,17 @@ pub fn random_scop(rng: &mut StdRng) -> Scop {
                 let load = Expr::Load(Access { buffer: BufferId(t as u32), index, guard, otherwise: None });
                 body = Expr::binary(BinaryOp::Add, body, load);
             }
+            let mut write = subscripts(rng, target);
+            let mut computed = vec![];
+            if rng.random_bool(0.15) {
+                write[0] = Affine::constant(0);
+                computed.push((0, Expr::Index(affine(rng, n, 1))));
+            }
             Statement {
                 name: format!("S{i}"),
                 domain: if rng.random_bool(0.3) { vec![affine(rng, n, 2)] } else { vec![] },
-                write: subscripts(rng, target),
+                write,
+                computed,
                 iterators,
                 target: BufferId(target as u32),
                 reduce: rng.random_bool(0.3).then_some(BinaryOp::Add),
@@ -129,7 +136,7 @@ fn pairs(scop: &Scop) -> Vec<Pair> {
     for id in scop.ids() {
         let s = scop.statement(id);
         for p in instances(s) {
-            let element: Vec<Option<i64>> = s.write.iter().map(|w| Some(at(w, &p))).collect();
+            let element: Vec<Option<i64>> = s.subscripts().iter().map(|w| w.affine().map(|w| at(w, &p))).collect();
             let mut touches: Vec<Touch> = vec![(s.target, element.clone(), true, s.reduce.is_some())];
             s.body.visit_accesses(&mut |a| {
                 if a.guard.iter().all(|g| at(g, &p) >= 0) {

@@ -24,7 +24,7 @@
 //! Attempts, in order, the first with a solution counts: parallel, then (for one strongly connected component) with
 //! coefficients 0..4 and constants 0, constants to 4, coefficients -4..4. A group of several components has only
 //! parallel rows, one iterator of each statement, all of one length, and shares one only if that saves more bytes than
-//! it moves with a worse stride, and never between two matrix products; when there is none the group is cut into a
+//! it moves with a worse stride, and never between two matrix products or with a scatter; when there is none the group is cut into a
 //! sequence of groups that have one, joined greedily along the dependences that move most bytes.
 //!
 //! Effort is limited: the linear relaxations of all integer programs together have at most [`MAX_EFFORT`] entries, and
@@ -254,6 +254,10 @@ impl<'a> Scheduler<'a> {
         if row.phi.len() == 1 {
             return Ok(true);
         }
+        let scatters = row.phi.iter().any(|p| self.scop.statement(p.0).is_scatter());
+        if scatters && components(&row.phi.iter().map(|p| p.0).collect::<Vec<_>>(), &live.to_vec()).len() > 1 {
+            return Ok(false);
+        }
         let products = row.phi.iter().filter(|p| is_product(self.scop, p.0)).count();
         if products > 1 && components(&row.phi.iter().map(|p| p.0).collect::<Vec<_>>(), &live.to_vec()).len() > 1 {
             return Ok(false);
@@ -408,7 +412,9 @@ fn unit_stride_bytes(scop: &Scop, id: StatementId) -> Vec<i64> {
             }
         }
     };
-    count(s.target, &s.write.iter().collect::<Vec<_>>(), 2);
+    if s.subscripts().last().is_some_and(|i| i.affine().is_some()) {
+        count(s.target, &s.write.iter().collect::<Vec<_>>(), 2);
+    }
     let mut seen: Vec<&Access> = vec![];
     s.body.visit_accesses(&mut |a| {
         // A constant is packed in the order in which it is read.

@@ -342,7 +342,13 @@ impl<'a> Lowering<'a> {
         if state.mode == Mode::Body {
             let body = state.factor.as_ref().map_or(&s.body, |f| &f.1);
             let body = self.expression(id, body, value, state)?;
-            return Ok(Stmt::Store { buffer: local.0, index: affine_index(local.1), value: body, reduce: s.reduce });
+            let mut index = affine_index(local.1);
+            for (d, e) in &s.computed {
+                let place = index.get_mut(*d).filter(|i| **i == Index::Affine(Affine::constant(0)));
+                let place = place.ok_or_else(|| Error::Internal("a scatter to a contracted temporary".into()))?;
+                *place = Index::Value(Box::new(self.expression(id, e, value, state)?));
+            }
+            return Ok(Stmt::Store { buffer: local.0, index, value: body, reduce: s.reduce });
         }
         let outer = &state.placed[..state.placed.len() - 1];
         let target = self.element(s.target, &write, outer)?;
@@ -489,12 +495,18 @@ fn mark_used(body: &[Stmt], used: &mut [bool]) {
 fn renumber(body: &mut [Stmt], to: &[BufferId]) {
     for s in body {
         s.visit_mut(&mut |s| {
-            if let Stmt::Store { buffer, value, .. } = s {
+            if let Stmt::Store { buffer, index, value, .. } = s {
                 *buffer = to[buffer.0 as usize];
-                *value = value.rewrite_loads(&mut |mut a| {
+                let mut moved = |mut a: crate::expr::Access| {
                     a.buffer = to[a.buffer.0 as usize];
                     Expr::Load(a)
-                });
+                };
+                *value = value.rewrite_loads(&mut moved);
+                for i in index {
+                    if let Index::Value(e) = i {
+                        **e = e.rewrite_loads(&mut moved);
+                    }
+                }
             }
         });
     }

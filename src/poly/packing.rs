@@ -252,6 +252,7 @@ mod tests {
             domain: vec![],
             target: BufferId(1),
             write: vec![],
+            computed: vec![],
             reduce: None,
             body: Expr::Load(access.clone()),
         };

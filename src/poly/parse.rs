@@ -1,7 +1,7 @@
 //! Parser of Scop and Schedule texts (see `print.rs`).
 
 use crate::codegen::loopnest::parse::Parser;
-use crate::expr::Var;
+use crate::expr::{Affine, Var};
 use crate::expr::{BufferId, Index};
 use crate::poly::print::{KINDS, ROLES};
 use crate::poly::schedule::{Band, Node, Row, RowKind, Schedule};
@@ -96,17 +96,20 @@ fn statement(p: &mut Parser) -> Result<Statement> {
     let domain = if p.accept("if") { p.conditions()? } else { vec![] };
     p.expect(":")?;
     let (target, index) = p.element()?;
-    let mut write = vec![];
-    for i in index {
+    let (mut write, mut computed) = (vec![], vec![]);
+    for (d, i) in index.into_iter().enumerate() {
         match i {
             Index::Affine(a) => write.push(a),
-            Index::Value(_) => return p.fail("a write with affine subscripts before this"),
+            Index::Value(e) => {
+                write.push(Affine::constant(0));
+                computed.push((d, *e));
+            }
         }
     }
     let reduce = p.assignment()?;
     let body = p.expr()?;
     p.expect(";")?;
-    Ok(Statement { name, iterators, domain, target, write, reduce, body })
+    Ok(Statement { name, iterators, domain, target, write, computed, reduce, body })
 }
 
 /// Parses a Schedule of `scop` and verifies it. `Invalid` names the line.

@@ -27,7 +27,6 @@
 
 use crate::codegen::loopnest::print::Names;
 use crate::expr::Affine;
-use crate::expr::Index;
 use crate::expr::text::literals;
 use crate::poly::schedule::{Node, Row, RowKind, Schedule, TimeDimension};
 use crate::poly::scop::Scop;
@@ -85,7 +84,7 @@ impl std::fmt::Display for Scop {
             if !s.domain.is_empty() {
                 write!(f, " if {}", names.conditions(&s.domain))?;
             }
-            let write: Vec<Index> = s.write.iter().cloned().map(Index::Affine).collect();
+            let write = s.subscripts();
             let op = s.reduce.map_or(String::new(), |op| format!("{} ", op.name()));
             writeln!(f, ": {} {op}= {};", names.element(s.target, &write), names.expr(&s.body))?;
         }

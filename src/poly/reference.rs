@@ -35,6 +35,9 @@ pub fn evaluate(program: &Program, inputs: &[&Tensor]) -> Result<Vec<Tensor>> {
 }
 
 fn define(d: &Definition, tensors: &mut [Tensor]) -> Result<()> {
+    if d.is_scatter() {
+        return scatter(d, tensors);
+    }
     let dtype = tensors[d.target.0 as usize].dtype;
     let wide = dtype.is_float() && matches!(d.reduce, Some(BinaryOp::Add | BinaryOp::Mul));
     let own = if wide { DType::F64 } else { dtype };
@@ -67,6 +70,33 @@ fn define(d: &Definition, tensors: &mut [Tensor]) -> Result<()> {
         scalar::cast(dtype, total).store(&mut tensors[d.target.0 as usize].data[offset..offset + dtype.bytes()]);
         Ok(())
     })
+}
+
+/// Replaces or updates an element for each point, in their order.
+fn scatter(d: &Definition, tensors: &mut [Tensor]) -> Result<()> {
+    let subscripts = d.subscripts();
+    for_each_point(&d.iterators, &mut |at| {
+        let instance = Instance { at, tensors };
+        if d.conditions.iter().all(|c| instance.affine(c) >= 0) {
+            let x = instance.value(&d.body)?;
+            let to = offset(&tensors[d.target.0 as usize], subscripts.iter().map(|i| instance.subscript(i)))?;
+            update(&mut tensors[d.target.0 as usize], to, d.reduce, x)?;
+        }
+        Ok(())
+    })
+}
+
+/// Stores a value to the element that begins at byte `to`, or what `reduce` makes of it and the value there.
+fn update(t: &mut Tensor, to: usize, reduce: Option<BinaryOp>, mut x: Value) -> Result<()> {
+    if x.dtype() != t.dtype {
+        return Err(Error::Invalid(format!("a body of type {} for a target of {}", x.dtype(), t.dtype)));
+    }
+    let data = &mut t.data[to..to + t.dtype.bytes()];
+    if let Some(op) = reduce {
+        x = scalar::accumulate(op, Value::load(t.dtype, data), x)?;
+    }
+    x.store(data);
+    Ok(())
 }
 
 /// Calls `f` on every point of a box, in lexicographic order.
@@ -110,15 +140,11 @@ pub fn run(scop: &Scop, schedule: &Schedule, tensors: &mut [Tensor]) {
     for (_, id, point) in instances(scop, schedule) {
         let s = scop.statement(id);
         let instance = Instance { at: &point, tensors };
-        let mut x = instance.value(&s.body).unwrap();
-        let at = offset(&tensors[s.target.0 as usize], s.write.iter().map(|w| Ok(instance.affine(w)))).unwrap();
-        let t = &mut tensors[s.target.0 as usize];
-        let dtype = t.dtype;
-        let data = &mut t.data[at..at + dtype.bytes()];
-        if let Some(op) = s.reduce {
-            x = scalar::accumulate(op, Value::load(dtype, data), x).unwrap();
-        }
-        x.store(data);
+        let x = instance.value(&s.body).unwrap();
+        let subscripts = s.subscripts();
+        let at = subscripts.iter().map(|i| instance.subscript(i));
+        let at = offset(&tensors[s.target.0 as usize], at).unwrap();
+        update(&mut tensors[s.target.0 as usize], at, s.reduce, x).unwrap();
     }
 }
 

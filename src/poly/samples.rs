@@ -39,6 +39,7 @@ pub fn define(
         iterators,
         outer: outer as usize,
         write: vars(outer),
+        computed: vec![],
         reduce,
         conditions,
         body,

@@ -51,6 +51,7 @@ impl Scop {
             iterators: s.iterators.clone(),
             outer: s.iterators.len(),
             write: s.write.clone(),
+            computed: s.computed.clone(),
             reduce: s.reduce,
             conditions: s.domain.clone(),
             body: s.body.clone(),
@@ -160,6 +161,7 @@ mod tests {
             domain: vec![],
             target: BufferId(1),
             write: vec![v(0)],
+            computed: vec![],
             reduce: None,
             body: Expr::Load(access),
         };

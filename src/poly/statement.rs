@@ -1,7 +1,7 @@
 //! Statements over affine domains, and the definitions of a tensor expression.
 
 use crate::expr::{Affine, Var};
-use crate::expr::{BinaryOp, BufferId, Expr, Literals};
+use crate::expr::{BinaryOp, BufferId, Expr, Index, Literals};
 use crate::runtime::DType;
 use serde::{Deserialize, Serialize};
 
@@ -76,10 +76,32 @@ pub struct Definition {
     /// One subscript for each dimension of the target, in the first `outer` iterators; injective. Usually the
     /// iterators themselves. Several definitions may write disjoint parts of one tensor (concatenation).
     pub write: Vec<Affine>,
+    /// Subscripts of the write from data: dimension and value; `write` is 0 there. A definition that has some is a
+    /// scatter: its iterators are all free, its points run in their order and each replaces an element that an earlier
+    /// definition gave, or combines with it by `reduce`.
+    pub computed: Vec<(usize, Expr)>,
     /// `Add`, `Mul`, `Min` or `Max`; `None` when there are no reduced iterators.
     pub reduce: Option<BinaryOp>,
     pub conditions: Vec<Affine>,
     pub body: Expr,
+}
+
+impl Definition {
+    /// Returns true if the elements that it writes depend on data.
+    pub fn is_scatter(&self) -> bool {
+        !self.computed.is_empty()
+    }
+
+    /// The subscripts of the write, those from data too.
+    pub fn subscripts(&self) -> Vec<Index> {
+        subscripts(&self.write, &self.computed)
+    }
+}
+
+fn subscripts(write: &[Affine], computed: &[(usize, Expr)]) -> Vec<Index> {
+    let mut all: Vec<Index> = write.iter().cloned().map(Index::Affine).collect();
+    computed.iter().for_each(|(d, e)| all[*d] = Index::Value(Box::new(e.clone())));
+    all
 }
 
 /// A tensor expression: definitions in an order in which each tensor is complete before it is read.
@@ -102,6 +124,9 @@ pub struct Statement {
     pub domain: Vec<Affine>,
     pub target: BufferId,
     pub write: Vec<Affine>,
+    /// Subscripts of the write from data: dimension and value; `write` is 0 there. They read tensors that no statement
+    /// writes.
+    pub computed: Vec<(usize, Expr)>,
     /// `target = reduce(target, body)` instead of `target = body`. Instances that differ only in the order in which they
     /// update one element may be reordered.
     pub reduce: Option<BinaryOp>,
@@ -111,7 +136,17 @@ pub struct Statement {
 impl Statement {
     /// Returns true if the statement reads or writes the tensor.
     pub fn uses(&self, tensor: BufferId) -> bool {
-        self.target == tensor || self.body.reads(tensor)
+        self.target == tensor || self.body.reads(tensor) || self.computed.iter().any(|c| c.1.reads(tensor))
+    }
+
+    /// Returns true if the element that it writes depends on data.
+    pub fn is_scatter(&self) -> bool {
+        !self.computed.is_empty()
+    }
+
+    /// The subscripts of the write, those from data too.
+    pub fn subscripts(&self) -> Vec<Index> {
+        subscripts(&self.write, &self.computed)
     }
 
     pub fn vars(&self) -> impl DoubleEndedIterator<Item = Var> + use<> {

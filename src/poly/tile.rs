@@ -84,9 +84,12 @@ pub fn tile_for(scop: &Scop, schedule: &Schedule, target: &Target, constants: Co
     Ok(Tiled { report: TilingReport { tensorized, ..tiled.report }, ..tiled })
 }
 
-/// Returns true if a phase has the shape of a tensor expression: boxes, loops over one iterator of each statement, and
+/// Returns true if a phase has the shape of a tensor expression: no scatters, boxes, loops over one iterator of each statement, and
 /// innermost loops that carry only the sum of the one statement in them.
 fn is_tensor_expression(scop: &Scop, statements: &[StatementId], node: &Node) -> bool {
+    if statements.iter().any(|&s| scop.statement(s).is_scatter()) {
+        return false;
+    }
     if scop.order == Schedule::in_sequence(&scop.statements) {
         return true;
     }

@@ -145,7 +145,26 @@ pub fn apply(original: &SourceProgram, before: &Transformed, primitive: &Primiti
     if before.scop.statements.is_empty() {
         return Ok(before.clone());
     }
+    if let Some(name) = scattered(&before.scop, primitive) {
+        let why = format!("`{name}` is written at subscripts from data: what one iteration writes is not known");
+        return Err(shown(Error::refused(why), before, primitive));
+    }
     primitive.carry_out(before, original).map_err(|e| shown(e, before, primitive))
+}
+
+/// The tensor that a primitive copies or moves, where a scatter writes it.
+fn scattered<'p>(scop: &Scop, primitive: &'p Primitive) -> Option<&'p Name> {
+    let tensor = match primitive {
+        Primitive::ComputeAt { tensor, .. }
+        | Primitive::ComputeInline { tensor }
+        | Primitive::StoreAt { tensor, .. }
+        | Primitive::CacheRead { tensor, .. }
+        | Primitive::CacheWrite { tensor, .. }
+        | Primitive::Pack { tensor, .. } => tensor,
+        _ => return None,
+    };
+    let writes = |s: &crate::poly::statement::Statement| s.is_scatter() && scop.tensor(s.target).name == tensor.text;
+    scop.statements.iter().any(writes).then_some(tensor)
 }
 
 /// The refusal of a primitive with the tree that it is about.

@@ -1,6 +1,6 @@
 //! Verifier of Scops and their schedules: ranks, variables, ids, bounds of subscripts, rows of private temporaries.
 
-use crate::expr::{Access, Expr, Index};
+use crate::expr::{Access, BufferId, Expr, Index};
 use crate::expr::{Affine, Var};
 use crate::poly::schedule::{Node, Schedule, TimeDimension};
 use crate::poly::scop::Scop;
@@ -24,15 +24,15 @@ impl Scop {
             let fail = |what: String| Err(Error::Invalid(format!("statement `{}` of `{}`: {what}", s.name, self.name)));
             let in_range = |a: &Affine| a.terms.iter().all(|t| (t.0.0 as usize) < s.iterators.len());
             let mut affines: Vec<&Affine> = s.domain.iter().chain(&s.write).collect();
-            s.body.visit(&mut |e| {
-                if let Expr::Index(a) = e {
-                    affines.push(a);
-                }
-            });
-            s.body.visit_accesses(&mut |a| {
-                affines.extend(a.index.iter().filter_map(Index::affine));
-                affines.extend(&a.guard);
-            });
+            let expressions = || s.computed.iter().map(|c| &c.1).chain([&s.body]);
+            for e in expressions() {
+                e.visit(&mut |e| {
+                    if let Expr::Index(a) = e {
+                        affines.push(a);
+                    }
+                });
+                e.visit_accesses(&mut |a| affines.extend(a.affine_forms()));
+            }
             if !affines.into_iter().all(in_range) {
                 return fail("an affine form uses an iterator that does not exist".into());
             }
@@ -42,13 +42,12 @@ impl Scop {
             if self.tensors.get(s.target.0 as usize).is_none_or(|t| !t.role.is_written()) {
                 return fail("it writes no output or temporary".into());
             }
-            let mut accesses = vec![Access {
-                buffer: s.target,
-                index: s.write.iter().cloned().map(Index::Affine).collect(),
-                guard: vec![],
-                otherwise: None,
-            }];
-            s.body.visit_accesses(&mut |a| accesses.push(a.clone()));
+            if s.computed.iter().any(|c| s.write.get(c.0) != Some(&Affine::constant(0))) {
+                return fail("a subscript from data has no place".into());
+            }
+            let index = s.subscripts();
+            let mut accesses = vec![Access { buffer: s.target, index, guard: vec![], otherwise: None }];
+            expressions().for_each(|e| e.visit_accesses(&mut |a| accesses.push(a.clone())));
             for a in accesses {
                 let Some(tensor) = self.tensors.get(a.buffer.0 as usize) else {
                     return fail(format!("it accesses tensor {}, which does not exist", a.buffer.0));
@@ -66,6 +65,14 @@ impl Scop {
                         return fail(format!("subscript {d} of `{}` leaves 0..{}", tensor.name, tensor.shape[d]));
                     }
                 }
+            }
+        }
+        let written = |t: BufferId| self.statements.iter().any(|s| s.target == t);
+        for s in self.statements.iter().filter(|s| s.is_scatter()) {
+            if s.computed.iter().any(|c| c.1.any(&mut |e| matches!(e, Expr::Load(a) if written(a.buffer)))) {
+                let what =
+                    format!("`{}` of `{}` takes subscripts of its target from what is written", s.name, self.name);
+                return Err(Error::Unsupported(what));
             }
         }
         self.order.verify(self)?;

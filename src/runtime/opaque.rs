@@ -1,18 +1,30 @@
 //! Opaque operators: those without an affine expression, as plain functions over bytes.
 //!
 //! In: attributes and read-only views of the inputs. Out: the outputs, written in place; their shapes are known ahead.
-//! One table, a row for each function. Every use is counted and named in reports.
+//! One table, a row for each function. Every use is counted and named in reports. A second table has the functions whose
+//! outputs are as large as the data make them: these return tensors of their own.
 
 mod arg_extreme;
 mod cumulative_sum;
+mod determinant;
 mod element;
+mod key;
+mod ngrams;
+mod non_max_suppression;
+mod selection;
 mod top_k;
+mod unique;
 
 pub use crate::tensor::{TensorView as View, TensorViewMut as ViewMut};
 use crate::{DType, Error, Result, Tensor};
 use arg_extreme::{arg_max, arg_min};
 use cumulative_sum::cumulative_sum;
+use determinant::determinant;
+use ngrams::ngrams;
+use non_max_suppression::non_max_suppression;
+use selection::{compress, non_zero};
 use top_k::top_k;
+use unique::unique;
 
 /// More operands than any row has.
 pub const MAX_OPERANDS: usize = 8;
@@ -21,8 +33,26 @@ pub const MAX_OPERANDS: usize = 8;
 pub type Function = fn(&[i64], &[View], &mut [ViewMut]) -> Result<()>;
 
 /// Name, function.
-pub const FUNCTIONS: &[(&str, Function)] =
-    &[("argmax", arg_max), ("argmin", arg_min), ("topk", top_k), ("cumsum", cumulative_sum)];
+pub const FUNCTIONS: &[(&str, Function)] = &[
+    ("argmax", arg_max),
+    ("argmin", arg_min),
+    ("topk", top_k),
+    ("cumsum", cumulative_sum),
+    ("det", determinant),
+    ("ngrams", ngrams),
+];
+
+/// Attributes, inputs; returns the outputs.
+pub type DataDependent = fn(&[i64], &[View]) -> Result<Vec<Tensor>>;
+
+/// Name, function; the outputs have shapes that depend on the elements of the inputs.
+pub const DATA_DEPENDENT: &[(&str, DataDependent)] =
+    &[("nonzero", non_zero), ("compress", compress), ("unique", unique), ("nms", non_max_suppression)];
+
+/// The data-dependent function of this name.
+pub fn data_dependent(name: &str) -> Option<DataDependent> {
+    DATA_DEPENDENT.iter().find(|row| row.0 == name).map(|row| row.1)
+}
 
 /// The function of this name.
 pub fn lookup(name: &str) -> Option<Function> {
@@ -40,6 +70,8 @@ pub fn apply(name: &str, attributes: &[i64], inputs: &[&Tensor], outputs: &[(DTy
     Ok(results)
 }
 
+#[cfg(test)]
+mod data_dependent_tests;
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -201,14 +201,24 @@ fn ranges_and_bounds() {
     );
     says("loop f(N) { i64 A[N], B[N] for i in 0..A[0] B[i] = 1 }", "the bound `A[0]` depends on data", "A[0]");
     says(
-        "loop f(N) { i64 A[N], B[N] for i in 0..N { B[A[i]] = 1 } }",
-        "the subscript `A[i]` of `B` is not affine: it depends on data",
-        "A[i]",
+        "def f(i64(N) A, i64(N) B) -> (Y) { Y(A(i)) = B(i) }",
+        "the subscript `A(i)` of `Y` is not affine: it depends on data",
+        "A(i)",
     );
     says(
         "loop f(N) { i64 A[N], B[N] for i in 0..N { A[i] = B[A[i]] } }",
         "a subscript from `A`, which the program writes",
         "B[A[i]]",
+    );
+    says(
+        "loop f(N) { i64 A[N], B[N] for i in 0..N { B[A[i]] = 1  A[i] = 0 } }",
+        "a subscript from `A`, which the program writes",
+        "B",
+    );
+    says(
+        "loop f(N) { f64 A[N], B[N] for i in 0..N { B[A[i]] = 1 } }",
+        "`A[i]` is f64, which is not a type of subscripts",
+        "A[i]",
     );
 }
 

@@ -1,5 +1,5 @@
 //! Random small programs of the text language: imperfect nests, triangular and parametric bounds, stencils in place,
-//! sums, guards, scalars, reads through an index, stages that hand on temporaries.
+//! sums, guards, scalars, reads and writes through an index, stages that hand on temporaries.
 
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
@@ -110,7 +110,11 @@ impl Maker {
             [.., a, b] if self.chance(8) => format!("if {a} + {b} < {} ", self.pick(&[9, 11, 13])),
             _ => String::new(),
         };
-        let target = self.element(around, 60);
+        let mut target = self.element(around, 60);
+        if self.indirect && self.chance(20) {
+            let array = self.pick(&["A", "B"]);
+            target = format!("{array}[ix[{}]][{}]", self.subscript(around, 70), self.subscript(around, 50));
+        }
         let (a, b) = (self.read(around), self.read(around));
         let text = match (self.pick(&[0, 0, 1, 1, 2, 3]), self.integers) {
             (0, true) => format!("{target} = {a} + 3 * {b}"),

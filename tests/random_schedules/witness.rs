@@ -14,7 +14,8 @@ struct Claim {
     source: (StatementId, Vec<i64>),
     order: String,
     tensor: String,
-    element: Vec<i64>,
+    /// A subscript from data is unknown.
+    element: Vec<Option<i64>>,
     why: String,
 }
 
@@ -74,7 +75,8 @@ pub fn confirm_values(message: &str, scop: &Scop) -> Option<Result<(), String>> 
     }
     if let ([reader], true) = (&instances[..], line.contains("which no assignment gives")) {
         let (tensor, element) = line.split(" reads ").nth(1)?.split_once('(')?;
-        let element: Vec<i64> = element.split(')').next()?.split(',').filter_map(|n| n.parse().ok()).collect();
+        let element: Vec<Option<i64>> =
+            element.split(')').next()?.split(',').filter_map(|n| n.parse().ok()).map(Some).collect();
         return verdict(runs(reader) && reads_element(scop, reader, tensor, &element));
     }
     None
@@ -91,7 +93,7 @@ fn instance(text: &str, scop: &Scop) -> Option<(StatementId, Vec<i64>)> {
 /// Returns true if the first instance writes an element that the second reads.
 fn meets(scop: &Scop, (writer, at): &(StatementId, Vec<i64>), reader: &(StatementId, Vec<i64>)) -> bool {
     let s = scop.statement(*writer);
-    let element: Vec<i64> = s.write.iter().map(|a| value(a, at)).collect();
+    let element: Vec<Option<i64>> = s.subscripts().iter().map(|i| i.affine().map(|a| value(a, at))).collect();
     reads_element(scop, reader, &scop.tensor(s.target).name, &element)
 }
 
@@ -137,8 +139,13 @@ fn value(a: &Affine, point: &[i64]) -> i64 {
 
 fn writes(scop: &Scop, (id, point): &(StatementId, Vec<i64>), claim: &Claim) -> bool {
     let s = scop.statement(*id);
-    scop.tensor(s.target).name == claim.tensor
-        && s.write.iter().map(|a| value(a, point)).eq(claim.element.iter().copied())
+    scop.tensor(s.target).name == claim.tensor && may_be(&s.subscripts(), point, &claim.element)
+}
+
+/// Returns true if the subscripts are those of the element, as far as both are known.
+fn may_be(index: &[Index], point: &[i64], element: &[Option<i64>]) -> bool {
+    let same = |(i, e): (&Index, &Option<i64>)| i.affine().zip(*e).is_none_or(|(a, e)| value(a, point) == e);
+    index.len() == element.len() && index.iter().zip(element).all(same)
 }
 
 fn reads(scop: &Scop, instance: &(StatementId, Vec<i64>), claim: &Claim) -> bool {
@@ -147,12 +154,11 @@ fn reads(scop: &Scop, instance: &(StatementId, Vec<i64>), claim: &Claim) -> bool
 }
 
 /// Returns true if the body of an instance reads this element, or may read it by a computed subscript.
-fn reads_element(scop: &Scop, (id, point): &(StatementId, Vec<i64>), tensor: &str, element: &[i64]) -> bool {
+fn reads_element(scop: &Scop, (id, point): &(StatementId, Vec<i64>), tensor: &str, element: &[Option<i64>]) -> bool {
     let mut found = false;
     scop.statement(*id).body.visit_accesses(&mut |a| {
-        let index = |(i, e): (&Index, &i64)| i.affine().is_none_or(|a| value(a, point) == *e);
         found |= scop.tensor(a.buffer).name == tensor
-            && a.index.iter().zip(element).all(index)
+            && may_be(&a.index, point, element)
             && a.guard.iter().all(|g| value(g, point) >= 0);
     });
     found
@@ -177,8 +183,8 @@ fn parse(message: &str, scop: &Scop) -> Option<Claim> {
     let (why, element) = why.split_once('(')?;
     let (element, rest) = element.split_once(')')?;
     let tensor = why.rsplit(' ').next()?.to_string();
-    let numbers =
-        |text: &str| text.split(',').filter(|t| !t.is_empty()).map(|n| n.parse().ok()).collect::<Option<Vec<i64>>>();
+    let number = |text: &str| if text == "?" { Some(None) } else { text.parse().ok().map(Some) };
+    let numbers = |text: &str| text.split(',').filter(|t| !t.is_empty()).map(number).collect::<Option<Vec<_>>>();
     Some(Claim {
         sink: (sink_id, point(sink, scop, sink_id)?),
         source: (source_id, point(source, scop, source_id)?),

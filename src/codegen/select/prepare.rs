@@ -183,8 +183,9 @@ impl Preparer<'_> {
                     && self.vectorizes(var, body, inside || real)
             }
             Stmt::Store { buffer, index, reduce, .. } => {
-                let affine: Option<Vec<&Affine>> = index.iter().map(Index::affine).collect();
-                let varies = affine.as_ref().is_some_and(|a| a.iter().any(|a| a.uses(var)));
+                let varies = index.iter().filter_map(Index::affine).any(|a| a.uses(var));
+                let affine = index.iter().all(|i| i.affine().is_some());
+                let uniform = index.iter().filter_map(Index::value).all(|e| !depends(e, var));
                 let reduces = match reduce {
                     Some(BinaryOp::Add | BinaryOp::Mul | BinaryOp::Min | BinaryOp::Max) => !inside,
                     Some(BinaryOp::And | BinaryOp::Or) => {
@@ -192,10 +193,19 @@ impl Preparer<'_> {
                     }
                     _ => false,
                 };
-                affine.is_some() && (varies || reduces)
+                uniform && (varies || affine && reduces)
             }
         })
     }
+}
+
+/// Returns true if the value may differ from one value of `var` to another.
+fn depends(e: &Expr, var: Var) -> bool {
+    e.any(&mut |e| match e {
+        Expr::Index(a) => a.uses(var),
+        Expr::Load(access) => access.affine_forms().any(|a| a.uses(var)),
+        _ => false,
+    })
 }
 
 /// Finds the widest lane type in each vector loop; returns that of `body`.

@@ -77,7 +77,7 @@ fn gather(b: &Build, index: Vec<Index>) -> Expr {
 }
 
 /// The element of the index tensor at `at` as a subscript of a dimension; negative values count from its end.
-fn subscript(b: &Build, at: Vec<Affine>, extent: i64) -> Index {
+pub(super) fn subscript(b: &Build, at: Vec<Affine>, extent: i64) -> Index {
     let value = Expr::load(b.input(1), at);
     let c = |v: i64| crate::graph::define::space::constant(b.inputs[1].dtype, v as f64);
     let wrapped = Expr::binary(BinaryOp::Add, value.clone(), c(extent));

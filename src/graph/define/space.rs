@@ -1,7 +1,7 @@
 //! Iteration spaces and definitions: the parts of the operators' tensor expressions.
 
 use crate::expr::{Affine, Var};
-use crate::expr::{BinaryOp, BufferId, Expr, Scalar, UnaryOp};
+use crate::expr::{BinaryOp, BufferId, Expr, Index, Scalar, UnaryOp};
 use crate::graph::op::Op;
 use crate::graph::tensor_type::TensorType;
 use crate::poly::statement::{Definition, Iterator, Program, Role, TensorDecl};
@@ -95,6 +95,7 @@ impl Build {
             Op::WinogradWeights => &["w", "p", "q", "r"],
             Op::LayerNorm { .. } => &["x", "scale", "bias"],
             Op::Gather { .. } | Op::GatherElements { .. } | Op::GatherNd { .. } => &["x", "index"],
+            Op::ScatterElements { .. } | Op::ScatterNd { .. } => &["x", "index", "updates"],
             _ if inputs.len() == 1 => &["x"],
             _ => &["a", "b", "c"],
         };
@@ -153,7 +154,34 @@ impl Build {
     ) {
         let outer = space.outer();
         let reduce = reduce.filter(|_| outer < space.iterators.len() || !conditions.is_empty());
-        let iterators = space.iterators;
-        self.program.definitions.push(Definition { target, iterators, outer, write, reduce, conditions, body });
+        let (iterators, computed) = (space.iterators, vec![]);
+        let definition = Definition { target, iterators, outer, write, computed, reduce, conditions, body };
+        self.program.definitions.push(definition);
+    }
+
+    /// `target(index) = body`, or `reduce(target(index), body)`, for each point of `space` in its order; some subscripts
+    /// are data.
+    pub(super) fn scatter(
+        &mut self,
+        target: BufferId,
+        space: Space,
+        index: Vec<Index>,
+        reduce: Option<BinaryOp>,
+        body: Expr,
+    ) {
+        let (mut write, mut computed) = (vec![], vec![]);
+        for (d, i) in index.into_iter().enumerate() {
+            match i {
+                Index::Affine(a) => write.push(a),
+                Index::Value(e) => {
+                    write.push(Affine::constant(0));
+                    computed.push((d, *e));
+                }
+            }
+        }
+        let (outer, iterators) = (space.outer(), space.iterators);
+        let conditions = vec![];
+        let definition = Definition { target, iterators, outer, write, computed, reduce, conditions, body };
+        self.program.definitions.push(definition);
     }
 }

@@ -47,7 +47,8 @@ pub fn joins(producer: &Op, value: &TensorType, reader: &Op, position: usize, re
     }
     // Written in parts or in blocks, or no kernel at all: a reader cannot substitute them.
     let parts = matches!(producer, Op::Concat { .. } | Op::Upsample { .. } | Op::Unblock { .. } | Op::Reshape { .. });
-    if parts || producer.kind() == FusionKind::Opaque {
+    let scatters = matches!(producer, Op::ScatterElements { .. } | Op::ScatterNd { .. });
+    if parts || scatters || producer.kind() == FusionKind::Opaque {
         return list;
     }
     match reader {

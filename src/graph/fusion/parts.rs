@@ -80,6 +80,7 @@ impl Parts {
             iterators: part.iterators.clone(),
             outer: part.iterators.len(),
             write: definition.write.iter().map(|w| w.substitute(&mut map)).collect(),
+            computed: vec![],
             reduce: None,
             conditions: definition.conditions.iter().map(|c| c.substitute(&mut map)).collect(),
             body,

@@ -4,8 +4,8 @@
 //! the values inside as temporaries. Invariant: names do not depend on the graph, so that equal kernels have equal programs.
 
 use crate::expr::scalar::Value;
+use crate::expr::{Access, BufferId, Expr, Index, Literals, Scalar};
 use crate::expr::{Affine, Var};
-use crate::expr::{BufferId, Expr, Index, Literals, Scalar};
 use crate::graph::define::define;
 use crate::graph::fusion::group::Group;
 use crate::graph::fusion::parts::Parts;
@@ -132,7 +132,7 @@ fn renumber(mut definition: Definition, map: &[Bound]) -> Result<Definition> {
         }
         Bound::Scalar(_) => return Err(Error::Internal("an operator writes its input".into())),
     }
-    definition.body = definition.body.rewrite_loads(&mut |mut access| match map[access.buffer.0 as usize] {
+    let mut bound = |mut access: Access| match map[access.buffer.0 as usize] {
         Bound::Buffer(b) => {
             access.buffer = b;
             Expr::Load(access)
@@ -145,7 +145,9 @@ fn renumber(mut definition: Definition, map: &[Bound]) -> Result<Definition> {
             Expr::Load(access)
         }
         Bound::Scalar(s) => guarded(s, &access.guard, access.otherwise),
-    });
+    };
+    definition.body = definition.body.rewrite_loads(&mut bound);
+    definition.computed.iter_mut().for_each(|(_, e)| *e = e.rewrite_loads(&mut bound));
     Ok(definition)
 }
 
@@ -187,6 +189,7 @@ fn reshape_program(ty: &TensorType, shape: &[i64]) -> Result<Program> {
             target: BufferId(1),
             outer: iterators.len(),
             write: (0..shape.len() as u32).map(|i| Affine::var(Var(i))).collect(),
+            computed: vec![],
             iterators,
             reduce: None,
             conditions: vec![],

@@ -64,7 +64,8 @@ pub fn write_in_place(graph: &Graph, groups: &mut Vec<Group>, users: &[Vec<usize
 fn is_movable(graph: &Graph, value: ValueId, users: &[Vec<usize>]) -> bool {
     let fits = |op: &Op| {
         let gathers = matches!(op, Op::Gather { .. } | Op::GatherElements { .. } | Op::GatherNd { .. });
-        op.kind() != FusionKind::Opaque && !gathers && !matches!(op, Op::Reshape { .. })
+        let scatters = matches!(op, Op::ScatterElements { .. } | Op::ScatterNd { .. });
+        op.kind() != FusionKind::Opaque && !gathers && !scatters && !matches!(op, Op::Reshape { .. })
     };
     // A concatenation has slices of its own.
     let written = match graph.value(value).source {

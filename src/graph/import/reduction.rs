@@ -237,6 +237,11 @@ pub(super) fn cumulative_sum(g: &mut Importer, n: &Source) -> Result<Vec<ValueId
     Ok(vec![g.emit(Op::Opaque { function: "cumsum".into(), attributes }, &[x])?])
 }
 
+pub(super) fn determinant(g: &mut Importer, n: &Source) -> Result<Vec<ValueId>> {
+    let x = n.input(0)?;
+    Ok(vec![g.emit(Op::Opaque { function: "det".into(), attributes: vec![] }, &[x])?])
+}
+
 pub(super) fn top_k(g: &mut Importer, n: &Source) -> Result<Vec<ValueId>> {
     let x = n.input(0)?;
     let k = g.integers(n.input(1)?, "k")?.first().copied().unwrap_or(-1);

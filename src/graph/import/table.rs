@@ -1,7 +1,7 @@
 //! The table of ONNX operators: name, first operator set, and the function that converts a node to canonical form.
 
 use super::node::Source;
-use super::{control, convert, convolution, movement, recurrent, reduction, resize, sequence};
+use super::{control, convert, convolution, data_dependent, movement, recurrent, reduction, resize, scatter, sequence};
 use crate::expr::{BinaryOp, CompareOp, UnaryOp};
 use crate::graph::import::importer::Importer;
 use crate::graph::ir::ValueId;
@@ -64,6 +64,7 @@ const TABLE: &[(&str, i64, Converter)] = &[
     ("Ceil",                    6, unary!(Ceil)),
     ("Celu",                   12, convert::celu),
     ("Clip",                    6, convert::clip),
+    ("Compress",                9, data_dependent::compress),
     ("Concat",                  4, movement::concat),
     ("ConcatFromSequence",      11, sequence::by_host),
     ("Constant",                1, convert::constant),
@@ -72,6 +73,7 @@ const TABLE: &[(&str, i64, Converter)] = &[
     ("ConvTranspose",           1, convolution::conv_transpose),
     ("CumSum",                 11, reduction::cumulative_sum),
     ("DepthToSpace",            1, movement::depth_to_space),
+    ("Det",                    11, reduction::determinant),
     ("Div",                     7, convert::divide),
     ("Dropout",                 7, convert::dropout),
     ("Elu",                     6, convert::elu),
@@ -118,6 +120,8 @@ const TABLE: &[(&str, i64, Converter)] = &[
     ("Mod",                    10, convert::modulo),
     ("Mul",                     7, binary!(Mul)),
     ("Neg",                     6, unary!(Neg)),
+    ("NonMaxSuppression",      10, data_dependent::non_max_suppression),
+    ("NonZero",                 9, data_dependent::non_zero),
     ("Not",                     1, unary!(Not)),
     ("OneHot",                  9, convert::one_hot),
     ("Optional",                15, sequence::by_host),
@@ -146,6 +150,9 @@ const TABLE: &[(&str, i64, Converter)] = &[
     ("Resize",                 10, resize::resize),
     ("Round",                  11, unary!(Round)),
     ("Scan",                    8, control::scan),
+    ("Scatter",                 9, scatter::scatter_elements),
+    ("ScatterElements",        11, scatter::scatter_elements),
+    ("ScatterND",              11, scatter::scatter_nd),
     ("Selu",                    6, convert::selu),
     ("SequenceAt",              11, sequence::by_host),
     ("SequenceConstruct",       11, sequence::by_host),
@@ -171,11 +178,14 @@ const TABLE: &[(&str, i64, Converter)] = &[
     ("Sum",                     6, convert::sum),
     ("Swish",                  24, convert::swish),
     ("Tanh",                    6, unary!(Tanh)),
+    ("TensorScatter",          24, scatter::tensor_scatter),
+    ("TfIdfVectorizer",         9, data_dependent::ngrams),
     ("ThresholdedRelu",        10, convert::thresholded_relu),
     ("Tile",                    6, movement::tile),
     ("TopK",                   10, reduction::top_k),
     ("Transpose",               1, movement::transpose),
     ("Trilu",                  14, convert::trilu),
+    ("Unique",                 11, data_dependent::unique),
     ("Unsqueeze",               1, movement::unsqueeze),
     ("Upsample",                7, resize::upsample),
     ("Where",                   9, |g, n| convert::elementwise(g, n, Op::Select)),

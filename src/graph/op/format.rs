@@ -228,6 +228,18 @@ impl Format<ReduceOp> for Reduction {
     }
 }
 
+/// The operation of an update as a word; left out where an update replaces.
+pub struct Update;
+
+impl Format<Option<BinaryOp>> for Update {
+    fn print(&self, value: &Option<BinaryOp>) -> Option<String> {
+        value.map(|op| op.name().to_string())
+    }
+    fn parse(&self, attributes: &Attributes) -> Parsed<Option<BinaryOp>> {
+        Ok(attributes.words().find_map(binary))
+    }
+}
+
 /// The mnemonic tells the kind of a pool, `count_padding` that an average counts padding.
 pub struct PoolKinds;
 

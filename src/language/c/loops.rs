@@ -4,7 +4,6 @@
 //! all of them say of it are its bounds; conditions stand as far out as their variables are known.
 
 use super::expression::{Names, type_of};
-use crate::expr::Index;
 use crate::expr::{Affine, Var};
 use crate::poly::schedule::{Band, Node, Row};
 use crate::poly::scop::Scop;
@@ -154,7 +153,7 @@ impl Printer<'_> {
     fn statement(&mut self, id: StatementId, vars: &[String], depth: usize) -> Result<()> {
         let s = self.scop.statement(id);
         let names = self.names(vars);
-        let index: Vec<Index> = s.write.iter().cloned().map(Index::Affine).collect();
+        let index = s.subscripts();
         let text = names.assignment(s.target, &index, s.reduce, &s.body)?;
         self.line(depth, &text);
         Ok(())

@@ -147,8 +147,7 @@ pub fn references(scop: &Scop, id: StatementId) -> Vec<Reference> {
             out.push(reference(scop, s, a.buffer, &a.index, Some(a.clone())));
         }
     });
-    let write: Vec<Index> = s.write.iter().cloned().map(Index::Affine).collect();
-    out.push(reference(scop, s, s.target, &write, None));
+    out.push(reference(scop, s, s.target, &s.subscripts(), None));
     out
 }
 

@@ -10,14 +10,16 @@
 //!   consumers depend on **all** instances of the update, not only on the first and the last.
 //! - A dependence through a statement that runs completely in between and writes the whole tensor is left out: it follows
 //!   from the others.
-//! - A computed subscript ([`Index::Value`]) may be anything in its dimension.
+//! - A computed subscript ([`Index::Value`]), of a read or of a write, may be anything in its dimension. So a scatter
+//!   touches all of these dimensions: its instances keep their order, but along the iterators of its affine subscripts,
+//!   and unless they update with an operation whose order is free.
 //! - An element of a private temporary is one only within an iteration of its loops ([`crate::poly::storage`]).
 //!
 //! These are memory-based dependences. When each element is written once they are the flow of values; in general
 //! their transitive closure is that of flow, anti and output dependences, which is what legality needs.
 
+use crate::expr::{Access, BufferId, Index};
 use crate::expr::{Affine, Var};
-use crate::expr::{BufferId, Index};
 use crate::poly::schedule::Node;
 use crate::poly::scop::Scop;
 use crate::poly::sets::isl::Isl;
@@ -47,8 +49,8 @@ pub struct Dependence {
     /// Over the iterators of the source, then those of the sink, then quotients.
     pub relation: Polyhedron,
     /// The subscripts of the write that the dependence is about, over the iterators of its statement (the source's,
-    /// except for [`Kind::Anti`]).
-    pub element: Vec<Affine>,
+    /// except for [`Kind::Anti`]); those from data are unknown.
+    pub element: Vec<Option<Affine>>,
     /// Size of the tensor.
     pub bytes: i64,
 }
@@ -145,7 +147,7 @@ pub fn orders(scop: &Scop, first: StatementId, second: StatementId) -> Vec<Polyh
 /// The write, which is also a read in a reduction, and the reads of the body.
 fn touches(scop: &Scop, id: StatementId) -> Vec<StatementAccess> {
     let s = scop.statement(id);
-    let index: Vec<Index> = s.write.iter().cloned().map(Index::Affine).collect();
+    let index = s.subscripts();
     let update = s.reduce.is_some();
     let bounds = |index: &[Index]| -> Vec<(i64, i64)> {
         let range = |v: Var| (0, s.iterators[v.0 as usize].extent - 1);
@@ -171,7 +173,7 @@ fn touches(scop: &Scop, id: StatementId) -> Vec<StatementAccess> {
             ..write
         });
     }
-    s.body.visit_accesses(&mut |a| {
+    let mut read = |a: &Access| {
         out.push(StatementAccess {
             statement: id,
             tensor: a.buffer,
@@ -181,7 +183,9 @@ fn touches(scop: &Scop, id: StatementId) -> Vec<StatementAccess> {
             write: false,
             update: false,
         })
-    });
+    };
+    s.computed.iter().for_each(|(_, e)| e.visit_accesses(&mut read));
+    s.body.visit_accesses(&mut read);
     out.push(write);
     out
 }
@@ -199,6 +203,7 @@ fn writes_all(scop: &Scop, s: &Statement) -> bool {
     let shape = &scop.tensor(s.target).shape;
     let mut seen = vec![false; s.iterators.len()];
     s.domain.is_empty()
+        && !s.is_scatter()
         && s.write.iter().zip(shape).all(|(w, &extent)| match w.terms[..] {
             [(v, 1)] => {
                 let i = v.0 as usize;
@@ -258,7 +263,7 @@ fn add(
         tensor: source.tensor,
         reduction,
         relation,
-        element: write.index.iter().filter_map(Index::affine).cloned().collect(),
+        element: write.index.iter().map(|i| i.affine().cloned()).collect(),
         bytes: bytes(scop, source.tensor),
     };
     let any = [Polyhedron::default()];
@@ -299,8 +304,8 @@ pub fn reads_sums(s: &Statement, same: &[Affine], isl: &Isl) -> Result<bool> {
     for read in reads {
         let mut p = pairs.clone();
         read.guard.iter().for_each(|g| p.inequalities.push(p.form(g, n)));
-        for (w, r) in s.write.iter().zip(&read.index) {
-            if let Index::Affine(r) = r {
+        for (w, r) in s.subscripts().iter().zip(&read.index) {
+            if let (Index::Affine(w), Index::Affine(r)) = (w, r) {
                 p.equalities.push(difference(&p.form(w, 0), &p.form(r, n)));
             }
         }

@@ -1,9 +1,9 @@
-//! Subscripts from data: which values of an index tensor keep a gather inside its dimension.
+//! Subscripts from data: which values of an index tensor keep a gather or a scatter inside its dimension.
 //!
 //! In: a tensor expression. Out: for each index tensor that is known from outside the interval in which its elements must
 //! lie. A subscript is followed through temporaries, casts, sums, products with constants, minima, maxima and selections,
 //! as a piecewise affine function of one element; the interval is the preimage of the dimension. Invariant: elements
-//! inside the interval never read out of bounds. A subscript of another form is `Unsupported`, never an unchecked read.
+//! inside the interval never reach out of bounds. A subscript of another form is `Unsupported`, never an unchecked access.
 
 use crate::expr::{Access, BinaryOp, BufferId, CompareOp, Expr, Index};
 use crate::poly::statement::{Program, Role};
@@ -19,22 +19,26 @@ pub struct IndexRange {
     pub upper: i64,
 }
 
-/// The ranges that every gather of the program needs; none when the types of the index tensors suffice.
+/// The ranges that every gather and scatter of the program needs; none when the types of the index tensors suffice.
 pub fn index_ranges(program: &Program) -> Result<Vec<IndexRange>> {
     let mut ranges: Vec<IndexRange> = vec![];
     let mut failure = None;
-    for definition in &program.definitions {
-        definition.body.visit_accesses(&mut |access| {
-            for (d, index) in access.index.iter().enumerate() {
-                if let Index::Value(value) = index {
-                    match range_of(program, access, d, value) {
-                        Ok(Some(range)) => add(&mut ranges, range),
-                        Ok(None) => {}
-                        Err(e) => failure = Some(e),
-                    }
+    let mut need = |buffer: BufferId, index: &[Index]| {
+        for (d, index) in index.iter().enumerate() {
+            if let Index::Value(value) = index {
+                match range_of(program, buffer, d, value) {
+                    Ok(Some(range)) => add(&mut ranges, range),
+                    Ok(None) => {}
+                    Err(e) => failure = Some(e),
                 }
             }
-        });
+        }
+    };
+    for definition in &program.definitions {
+        need(definition.target, &definition.subscripts());
+        for e in definition.computed.iter().map(|c| &c.1).chain([&definition.body]) {
+            e.visit_accesses(&mut |access| need(access.buffer, &access.index));
+        }
     }
     failure.map_or(Ok(ranges), Err)
 }
@@ -50,12 +54,12 @@ fn add(ranges: &mut Vec<IndexRange>, new: IndexRange) {
     }
 }
 
-/// Returns the interval in which the elements of the index tensor must lie for dimension `d` of `access`, subscripted
-/// by `value`.
-fn range_of(program: &Program, access: &Access, d: usize, value: &Expr) -> Result<Option<IndexRange>> {
-    let tensor = &program.tensors[access.buffer.0 as usize];
+/// Returns the interval in which the elements of the index tensor must lie for dimension `d` of a tensor, subscripted by
+/// `value`.
+fn range_of(program: &Program, buffer: BufferId, d: usize, value: &Expr) -> Result<Option<IndexRange>> {
+    let tensor = &program.tensors[buffer.0 as usize];
     let unsupported =
-        |why: &str| Err(Error::Unsupported(format!("gather from `{}`, dimension {d}: {why}", tensor.name)));
+        |why: &str| Err(Error::Unsupported(format!("subscripts of `{}`, dimension {d}: {why}", tensor.name)));
     let Some(function) = function_of(program, value) else {
         return unsupported("its subscript is not a simple function of one index tensor");
     };
@@ -325,6 +329,7 @@ mod tests {
             iterators: vec![Iterator::new("i", 6)],
             outer: 1,
             write: vec![Affine::var(Var(0))],
+            computed: vec![],
             reduce: None,
             conditions: vec![],
             body,

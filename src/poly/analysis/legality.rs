@@ -6,6 +6,7 @@
 //! the updates of one reduction may be reordered and spread over lanes, but not run in parallel. The distances of two
 //! rows in waves must have a positive sum. Intervals prove most rows ([`Reduced`]); where they do not, isl decides.
 
+use crate::expr::Affine;
 use crate::poly::analysis::dependence::{Dependence, Dependences, Kind};
 use crate::poly::schedule::{Band, Node, Row, RowKind, Schedule};
 use crate::poly::scop::Scop;
@@ -273,7 +274,8 @@ impl Walk<'_> {
         let n = source.iterators.len();
         let (first, second) = (&point[..n], &point[n..n + sink.iterators.len()]);
         let writer = if d.kind == Kind::Anti { second } else { first };
-        let element: Vec<String> = d.element.iter().map(|a| a.evaluate(|v| writer[v.0 as usize]).to_string()).collect();
+        let at = |a: &Affine| a.evaluate(|v| writer[v.0 as usize]).to_string();
+        let element: Vec<String> = d.element.iter().map(|a| a.as_ref().map_or("?".into(), at)).collect();
         let element = format!("{}({})", self.scop.tensor(d.tensor).name, element.join(","));
         let why = match d.kind {
             Kind::Flow => format!("which writes {element} that it reads"),

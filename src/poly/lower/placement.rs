@@ -91,7 +91,7 @@ impl Lowering<'_> {
             let s = self.scop.statement(id);
             let mut accesses: Vec<Vec<Index>> = vec![];
             if s.target == tensor {
-                accesses.push(s.write.iter().cloned().map(Index::Affine).collect());
+                accesses.push(s.subscripts());
             }
             s.body.visit_accesses(&mut |a| {
                 if a.buffer == tensor {
@@ -197,7 +197,7 @@ impl Lowering<'_> {
     ) -> Result<Option<Vec<Stmt>>> {
         let &[id] = statements else { return Ok(None) };
         let s = self.scop.statement(id);
-        if s.reduce.is_none() || state.mode != Mode::Body {
+        if s.reduce.is_none() || s.is_scatter() || state.mode != Mode::Body {
             return Ok(None);
         }
         let mut remaining: Vec<&Row> = rows.iter().collect();

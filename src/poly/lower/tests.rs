@@ -28,6 +28,13 @@ fn executable(rng: &mut StdRng) -> Scop {
             (low[t][d], high[t][d]) = (low[t][d].min(l), high[t][d].max(h));
         };
         s.write.iter().enumerate().for_each(|(d, a)| note(s.target.0 as usize, d, a));
+        for (d, e) in &s.computed {
+            e.visit(&mut |e| {
+                if let Expr::Index(a) = e {
+                    note(s.target.0 as usize, *d, a);
+                }
+            });
+        }
         s.body.visit_accesses(&mut |a| {
             for (d, i) in a.index.iter().enumerate() {
                 i.affine().into_iter().for_each(|i| note(a.buffer.0 as usize, d, i));
@@ -42,6 +49,12 @@ fn executable(rng: &mut StdRng) -> Scop {
     for s in &mut scop.statements {
         let target = s.target.0 as usize;
         s.write.iter_mut().enumerate().for_each(|(d, a)| a.constant -= low[target][d]);
+        for (d, e) in &mut s.computed {
+            s.write[*d] = Affine::constant(0);
+            if let Expr::Index(a) = e {
+                a.constant -= low[target][*d];
+            }
+        }
         s.body = s.body.rewrite(&mut |e| match e {
             Expr::Const(_) => Expr::Const(Scalar::i64(rng.random_range(1..9))),
             Expr::Load(a) => {

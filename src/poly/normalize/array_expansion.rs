@@ -59,6 +59,7 @@ pub fn expand(scop: &Scop) -> Result<Scop> {
                 if s.target == tensor {
                     s.target = target;
                     s.write.splice(0..0, index.iter().cloned());
+                    s.computed.iter_mut().for_each(|(d, _)| *d += index.len());
                 }
                 s.body = s.body.rewrite_reads(tensor, &mut |mut a| {
                     a.buffer = target;
@@ -159,7 +160,7 @@ impl Expander<'_> {
             let s = self.scop.statement(reader);
             let mut reads: Vec<Access> = vec![];
             if s.target == self.tensor && s.reduce.is_some() {
-                let index = s.write.iter().cloned().map(Index::Affine).collect();
+                let index = s.subscripts();
                 reads.push(Access { buffer: self.tensor, index, guard: vec![], otherwise: None });
             }
             s.body.visit_accesses(&mut |a| {
@@ -191,7 +192,7 @@ impl Expander<'_> {
         read: &Access,
     ) -> Result<bool> {
         let (w, r) = (self.scop.statement(writer), self.scop.statement(reader));
-        if w.target != self.tensor || w.reduce.is_some() {
+        if w.target != self.tensor || w.reduce.is_some() || w.is_scatter() {
             return Ok(false);
         }
         // The iterators of the writer over those of the reader.

@@ -10,6 +10,8 @@
 //! 5. a reduction becomes an initialisation and an update of a temporary, which its epilogue (or a copy) reads;
 //! 6. adjacent iterators that every access uses as one are merged ([`crate::poly::normalize::coalesce`]).
 //!
+//! A scatter has none of this: its definitions become statements as they are.
+//!
 //! Invariant: element for element the Scop computes what the Program defines; only the order of a reduction is open.
 
 use crate::expr::scalar::ROUND_TRIP;
@@ -27,6 +29,9 @@ const MAX_NODES: usize = 256;
 /// Builds the Scop of `program`. Fails when the program is malformed.
 pub fn build(name: &str, program: &Program) -> Result<Scop> {
     verify(program)?;
+    if program.definitions.iter().any(Definition::is_scatter) {
+        return in_order(name, program);
+    }
     let mut tensors = program.tensors.clone();
     let mut definitions = drop_unit_dimensions(program, &mut tensors);
     definitions = definitions.into_iter().filter_map(|d| normalize(d, &tensors)).collect();
@@ -45,6 +50,17 @@ pub fn build(name: &str, program: &Program) -> Result<Scop> {
     Ok(scop)
 }
 
+/// The statements of a tensor expression with scatters, one for each definition or two for a reduction.
+fn in_order(name: &str, program: &Program) -> Result<Scop> {
+    let tensors = program.tensors.clone();
+    let definitions = program.definitions.iter().filter_map(|d| normalize(d.clone(), &tensors)).collect();
+    let mut scop = split(name, definitions, tensors);
+    unique_names(&mut scop);
+    scop.order = Schedule::in_sequence(&scop.statements);
+    scop.verify()?;
+    Ok(scop)
+}
+
 /// Checks ranks, ids and the order of definitions; bounds are checked on the Scop.
 fn verify(program: &Program) -> Result<()> {
     let tensors = &program.tensors;
@@ -57,6 +73,9 @@ fn verify(program: &Program) -> Result<()> {
     for (i, d) in program.definitions.iter().enumerate() {
         let target = &tensors[d.target.0 as usize];
         let fail = |what: &str| Err(Error::Invalid(format!("definition {i} of {}: {what}", target.name)));
+        if d.is_scatter() && d.outer < d.iterators.len() {
+            return fail("a scatter has reduced iterators");
+        }
         if d.outer > d.iterators.len() || (d.outer < d.iterators.len() && d.reduce.is_none()) {
             return fail("reduced iterators and the reduction operator do not agree");
         }
@@ -173,10 +192,11 @@ fn normalize(mut d: Definition, tensors: &[TensorDecl]) -> Option<Definition> {
     }
     let mut replace = |v: Var| map[v.0 as usize].clone();
     d.write = d.write.iter().map(|a| a.substitute(&mut replace)).collect();
+    d.computed.iter_mut().for_each(|(_, e)| *e = e.substitute(&mut replace));
     d.conditions = d.conditions.iter().map(|a| a.substitute(&mut replace)).collect();
     d.body = d.body.substitute(&mut replace);
     (d.iterators, d.outer) = (kept, outer);
-    if d.outer == d.iterators.len() && d.conditions.is_empty() {
+    if d.outer == d.iterators.len() && d.conditions.is_empty() && !d.is_scatter() {
         d.reduce = None;
     }
     d.body = simplify_guards(&d.body, &d.iterators, &d.conditions);
@@ -471,10 +491,16 @@ fn split(name: &str, definitions: Vec<Definition>, tensors: Vec<TensorDecl>) -> 
             domain: vec![],
             target: d.target,
             write: d.write.clone(),
+            computed: d.computed.clone(),
             reduce: None,
             body,
         };
         let all = d.iterators.len();
+        if d.is_scatter() {
+            let (reduce, domain) = (d.reduce, d.conditions.clone());
+            scop.statements.push(Statement { reduce, domain, ..statement("_scatter", all, d.body.clone()) });
+            continue;
+        }
         let Some(op) = d.reduce else {
             scop.statements.push(Statement { domain: d.conditions.clone(), ..statement("", all, d.body.clone()) });
             continue;

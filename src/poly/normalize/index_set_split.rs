@@ -150,7 +150,7 @@ impl Splitter {
 fn meetings(s: &Statement) -> Vec<Affine> {
     let mut out: Vec<Affine> = vec![];
     s.body.visit_accesses(&mut |a| {
-        if a.buffer == s.target {
+        if a.buffer == s.target && !s.is_scatter() {
             for (w, r) in s.write.iter().zip(&a.index) {
                 let Index::Affine(r) = r else { continue };
                 let form = w.add_scaled(r, -1);

@@ -132,6 +132,7 @@ impl Strided {
             iterators,
             outer: d.outer,
             write: d.write.iter().map(|a| a.substitute(&mut map)).collect(),
+            computed: vec![],
             reduce: d.reduce,
             conditions: d.conditions.iter().map(|a| a.substitute(&mut map)).collect(),
             body: d.body.substitute(&mut map),

@@ -60,6 +60,7 @@ pub fn round_repeated_in(body: &Expr, reduce: Option<BinaryOp>, tensors: &[Tenso
         iterators: vec![],
         outer: 0,
         write: vec![],
+        computed: vec![],
         reduce,
         conditions: vec![],
         body: body.clone(),

@@ -19,13 +19,21 @@ pub fn in_loops(name: &str, program: &Program) -> Result<Scop> {
         let dtype = program.tensors[d.target.0 as usize].dtype;
         let name = program.tensors[d.target.0 as usize].name.clone();
         let mut add = |name: String, iterators: &[Iterator], reduce, domain: &[Affine], body| {
-            let (write, iterators, domain) = (d.write.clone(), iterators.to_vec(), domain.to_vec());
-            scop.statements.push(Statement { name, iterators, domain, target: d.target, write, reduce, body });
+            scop.statements.push(Statement {
+                name,
+                iterators: iterators.to_vec(),
+                domain: domain.to_vec(),
+                target: d.target,
+                write: d.write.clone(),
+                computed: d.computed.clone(),
+                reduce,
+                body,
+            });
             StatementId(scop.statements.len() as u32 - 1)
         };
         let outer = &d.iterators[..d.outer];
         let mut children = vec![];
-        if let Some(op) = d.reduce {
+        if let Some(op) = d.reduce.filter(|_| !d.is_scatter()) {
             let start = add(format!("{name}_init"), outer, None, &[], Expr::Const(Scalar::neutral(op, dtype)?));
             children.push((vec![start], Node::Leaf));
         }

@@ -275,6 +275,7 @@ impl Bands<'_> {
             let others: Vec<Affine> = all.iter().filter(|r| **r != row).map(|r| r.of(id).clone()).collect();
             row.phi.len() == 1
                 && s.reduce.is_some()
+                && !s.is_scatter()
                 && row.of(id).terms.iter().all(|t| s.write.iter().all(|w| !w.uses(t.0)))
                 && matches!(dependence::reads_sums(s, &others, &self.isl), Ok(false))
         };
@@ -295,6 +296,10 @@ impl Bands<'_> {
         let mut best: Option<(&Row, f64)> = None;
         for &row in all.iter().filter(|r| movable(r)) {
             let Some(d) = direction(all, row, id, s.iterators.len()) else { continue };
+            // Lanes are stored to subscripts from data one by one.
+            if refs.iter().any(|r| r.access.is_none() && stride(r, &d).is_none()) {
+                continue;
+            }
             let extent = d.iter().zip(&s.iterators).filter(|(c, _)| **c != 0).map(|(_, it)| it.extent).min();
             if extent.is_none_or(|n| n < machine.least_vector_points) {
                 continue;

@@ -33,7 +33,7 @@ pub fn is_tensorized(given: &Tiled, scop: &Scop, isa: Isa, table: &[TensorInstru
 }
 
 fn updates(scop: &Scop) -> impl Iterator<Item = StatementId> {
-    scop.ids().filter(|id| scop.statement(*id).reduce.is_some())
+    scop.ids().filter(|id| scop.statement(*id).reduce.is_some() && !scop.statement(*id).is_scatter())
 }
 
 fn phase(given: &Tiled, scop: &Scop, id: StatementId, isa: Isa, table: &[TensorInstruction]) -> PhaseReport {

@@ -257,7 +257,8 @@ fn element_statement(
     let element: Vec<Affine> = (0..shape.len()).map(|d| Affine::var(Var((n + d) as u32))).collect();
     let name = statement_name(scop, name);
     let body = Expr::load(source, element.clone());
-    scop.statements.push(Statement { name, iterators, domain, target, write: element, reduce: None, body });
+    let (write, computed) = (element, vec![]);
+    scop.statements.push(Statement { name, iterators, domain, target, write, computed, reduce: None, body });
     StatementId(scop.statements.len() as u32 - 1)
 }
 

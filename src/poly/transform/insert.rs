@@ -26,8 +26,7 @@ pub fn element_accesses(scop: &Scop, statements: &[StatementId], tensor: BufferI
     for &id in statements {
         let s = scop.statement(id);
         if s.target == tensor && writes {
-            let index = s.write.iter().cloned().map(Index::Affine).collect();
-            out.push(ElementAccess { statement: id, index, guard: vec![], write: true });
+            out.push(ElementAccess { statement: id, index: s.subscripts(), guard: vec![], write: true });
         }
         s.body.visit_accesses(&mut |a| {
             if a.buffer == tensor {

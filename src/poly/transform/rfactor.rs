@@ -78,6 +78,7 @@ pub fn rfactor(before: &Transformed, name: &Name, over: &Loop, into: &Name) -> R
         domain: domain.clone(),
         target: partial,
         write: places.clone(),
+        computed: vec![],
         reduce: None,
         body: Expr::Const(Scalar::neutral(op, decl.dtype)?),
     };
@@ -87,6 +88,7 @@ pub fn rfactor(before: &Transformed, name: &Name, over: &Loop, into: &Name) -> R
         domain,
         target,
         write: places[..decl.shape.len()].to_vec(),
+        computed: vec![],
         reduce: Some(op),
         body: Expr::load(partial, places),
     };

@@ -40,6 +40,9 @@ pub fn tensorize(
     if let Some(row) = last.iter().find(|r| !named.contains(r)) {
         return refuse(format!("loop `{}` is inside of these: an instruction takes the innermost loops", row.name));
     }
+    if scop.statement(id).is_scatter() {
+        return refuse("no tensor instruction writes at subscripts from data");
+    }
     let dtype = scop.tensor(scop.statement(id).target).dtype;
     let words = with.map_or(String::new(), |w| w.text.replace('_', " "));
     let on_target: Vec<TensorInstruction> = table().into_iter().filter(|i| i.isa == isa && i.dtype == dtype).collect();

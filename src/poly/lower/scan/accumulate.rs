@@ -26,6 +26,7 @@ impl Lowering<'_> {
         let &[id] = statements else { return Ok(None) };
         let s = self.scop.statement(id);
         if s.reduce.is_none()
+            || s.is_scatter()
             || rows[0].kind.is_shared()
             || site.state.mode != Mode::Body
             || site.state.placed.iter().any(|p| p.sums)

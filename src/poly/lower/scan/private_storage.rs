@@ -52,7 +52,7 @@ impl Lowering<'_> {
         for &id in users {
             let s = self.scop.statement(id);
             if s.target == private.tensor {
-                touches.push((id, s.write.iter().cloned().map(Index::Affine).collect(), vec![]));
+                touches.push((id, s.subscripts(), vec![]));
             }
             s.body.visit_accesses(&mut |a| {
                 if a.buffer == private.tensor {
@@ -111,7 +111,7 @@ impl Lowering<'_> {
         let s = scop.statement(id);
         let mut lets = vec![];
         let mut touched: Vec<(BufferId, Vec<Affine>)> = vec![(s.target, s.write.clone())];
-        let mut gathered = None;
+        let mut gathered = s.is_scatter().then_some(s.target);
         s.body.visit_accesses(&mut |a| match a.index.iter().map(|i| i.affine().cloned()).collect() {
             Some(index) => touched.push((a.buffer, index)),
             None => gathered = Some(a.buffer),
