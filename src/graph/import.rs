@@ -4,17 +4,22 @@
 //! [`OnnxModel::graph`] binds the dynamic dimensions and converts node by node; nodes of constants are folded at once,
 //! so that no shape arithmetic is left.
 
+mod arithmetic;
+mod attention;
 mod attributes;
 mod convert;
 mod convolution;
 mod declared;
 mod external;
 pub mod importer;
+mod loss;
 pub mod model;
 mod movement;
 mod node;
+mod pooling;
 mod reduction;
 mod resize;
+mod sample;
 mod table;
 mod tensor;
 
@@ -35,9 +40,9 @@ use std::path::Path;
 use std::sync::Arc;
 
 /// The newest operator set whose meaning is known.
-pub const NEWEST_OPSET: i64 = 25;
+pub const NEWEST_OPSET: i64 = 28;
 /// The oldest.
-pub const OLDEST_OPSET: i64 = 7;
+pub const OLDEST_OPSET: i64 = 1;
 /// The largest file, in bytes: as large as a message can be. Weights beyond that are external data.
 pub const MAX_FILE_BYTES: u64 = 1 << 31;
 /// Limit for the constants that are computed while a model is imported, in bytes, on top of four times its weights.

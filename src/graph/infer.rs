@@ -4,6 +4,7 @@
 //! `define` can define (or the operator is opaque).
 
 mod check;
+mod region;
 mod tiles;
 
 use crate::expr::{BinaryOp, UnaryOp};
@@ -470,6 +471,8 @@ fn opaque(function: &str, attributes: &[i64], inputs: &[&TensorType]) -> Checked
             ensure(x.dtype != DType::Bool, || "a sum of bool".into())?;
             Ok(vec![x.clone()])
         }
+        "roi_align" | "max_roi_pool" => region::pool(function, attributes, inputs),
+        "max_unpool" => region::max_unpool(attributes, inputs),
         _ => Err("the runtime has no such function".into()),
     }
 }

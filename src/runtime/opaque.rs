@@ -6,12 +6,14 @@
 mod arg_extreme;
 mod cumulative_sum;
 mod element;
+mod region;
 mod top_k;
 
 pub use crate::tensor::{TensorView as View, TensorViewMut as ViewMut};
 use crate::{DType, Error, Result, Tensor};
 use arg_extreme::{arg_max, arg_min};
 use cumulative_sum::cumulative_sum;
+use region::{max_roi_pool, max_unpool, roi_align};
 use top_k::top_k;
 
 /// More operands than any row has.
@@ -21,8 +23,15 @@ pub const MAX_OPERANDS: usize = 8;
 pub type Function = fn(&[i64], &[View], &mut [ViewMut]) -> Result<()>;
 
 /// Name, function.
-pub const FUNCTIONS: &[(&str, Function)] =
-    &[("argmax", arg_max), ("argmin", arg_min), ("topk", top_k), ("cumsum", cumulative_sum)];
+pub const FUNCTIONS: &[(&str, Function)] = &[
+    ("argmax", arg_max),
+    ("argmin", arg_min),
+    ("topk", top_k),
+    ("cumsum", cumulative_sum),
+    ("roi_align", roi_align),
+    ("max_roi_pool", max_roi_pool),
+    ("max_unpool", max_unpool),
+];
 
 /// The function of this name.
 pub fn lookup(name: &str) -> Option<Function> {

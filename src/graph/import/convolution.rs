@@ -1,4 +1,4 @@
-//! Convolution, pooling and batch normalization.
+//! Convolution, local response and batch normalization.
 
 use super::node::Source;
 use crate::expr::BinaryOp;
@@ -26,7 +26,7 @@ fn auto_pad(n: &Source) -> Result<AutoPad> {
 }
 
 /// An attribute with one number for each spatial dimension.
-fn per_axis(n: &Source, name: &str, rank: usize, default: i64, least: i64) -> Result<Vec<i64>> {
+pub(super) fn per_axis(n: &Source, name: &str, rank: usize, default: i64, least: i64) -> Result<Vec<i64>> {
     let values = n.ints(name).unwrap_or_else(|| vec![default; rank]);
     if values.len() != rank {
         return Err(Error::Invalid(format!("`{name}` has {} numbers for {rank} spatial dimensions", values.len())));
@@ -38,7 +38,7 @@ fn per_axis(n: &Source, name: &str, rank: usize, default: i64, least: i64) -> Re
 }
 
 /// Padding before and after each spatial dimension of extent `input`.
-fn padding(
+pub(super) fn padding(
     n: &Source,
     input: &[i64],
     kernel: &[i64],
@@ -64,7 +64,8 @@ fn padding(
     }
 }
 
-fn spatial(g: &Importer, x: ValueId) -> Result<Vec<i64>> {
+/// The extents after batch and channels.
+pub(super) fn spatial(g: &Importer, x: ValueId) -> Result<Vec<i64>> {
     let shape = g.shape(x);
     match shape.len() {
         3..=5 => Ok(shape[2..].to_vec()),
@@ -73,7 +74,7 @@ fn spatial(g: &Importer, x: ValueId) -> Result<Vec<i64>> {
 }
 
 /// Checks that the window fits in the padded input.
-fn check_fit(window: &Window, input: &[i64]) -> Result<()> {
+pub(super) fn check_fit(window: &Window, input: &[i64]) -> Result<()> {
     for (i, &extent) in input.iter().enumerate() {
         let reach = (window.kernel[i] - 1) * window.dilation[i] + 1;
         if extent + window.pad_before[i] + window.pad_after[i] < reach {
@@ -85,10 +86,9 @@ fn check_fit(window: &Window, input: &[i64]) -> Result<()> {
     Ok(())
 }
 
-pub(super) fn conv(g: &mut Importer, n: &Source) -> Result<Vec<ValueId>> {
-    let (x, w) = (n.input(0)?, n.input(1)?);
+/// The window of a convolution of `x` with weights of this shape.
+pub(super) fn conv_window(g: &Importer, n: &Source, x: ValueId, weights: &[i64]) -> Result<Window> {
     let input = spatial(g, x)?;
-    let weights = g.shape(w).to_vec();
     if weights.len() != input.len() + 2 {
         return Err(Error::Invalid(format!("weights of shape {weights:?} do not fit its operand")));
     }
@@ -102,6 +102,12 @@ pub(super) fn conv(g: &mut Importer, n: &Source) -> Result<Vec<ValueId>> {
     let (pad_before, pad_after) = padding(n, &input, &kernel, &stride, &dilation)?;
     let window = Window { kernel, stride, dilation, pad_before, pad_after };
     check_fit(&window, &input)?;
+    Ok(window)
+}
+
+pub(super) fn conv(g: &mut Importer, n: &Source) -> Result<Vec<ValueId>> {
+    let (x, w) = (n.input(0)?, n.input(1)?);
+    let window = conv_window(g, n, x, &g.shape(w).to_vec())?;
     let op = Op::Conv { window, group: n.int("group", 1), layout: Layout::Nchw };
     let operands = n.present();
     Ok(vec![g.emit(op, &operands)?])
@@ -153,64 +159,6 @@ pub(super) fn conv_transpose(g: &mut Importer, n: &Source) -> Result<Vec<ValueId
     let op = Op::ConvTranspose { window, group: n.int("group", 1), output_pad, layout: Layout::Nchw };
     let operands = n.present();
     Ok(vec![g.emit(op, &operands)?])
-}
-
-/// The window of a pooling; with `ceil_mode` the padding after is extended so that a last, partial window fits.
-fn pool_window(g: &Importer, n: &Source, x: ValueId) -> Result<(Window, Vec<i64>)> {
-    let input = spatial(g, x)?;
-    let rank = input.len();
-    let kernel = per_axis(n, "kernel_shape", rank, 0, 1)?;
-    let stride = per_axis(n, "strides", rank, 1, 1)?;
-    let dilation = per_axis(n, "dilations", rank, 1, 1)?;
-    let (pad_before, mut pad_after) = padding(n, &input, &kernel, &stride, &dilation)?;
-    let declared = pad_after.clone();
-    for i in 0..rank {
-        if pad_before[i].max(pad_after[i]) > (kernel[i] - 1) * dilation[i] {
-            return Err(Error::Invalid(format!("the padding of spatial dimension {i} is as large as the window")));
-        }
-    }
-    if n.flag("ceil_mode", false) {
-        for i in 0..rank {
-            let room = input[i] + pad_before[i] + pad_after[i] - (kernel[i] - 1) * dilation[i] - 1;
-            let mut steps = (room + stride[i] - 1).div_euclid(stride[i]);
-            // the last window starts inside the input or the padding before it
-            if steps * stride[i] >= input[i] + pad_before[i] {
-                steps -= 1;
-            }
-            pad_after[i] += (steps * stride[i] - room).max(0);
-        }
-    }
-    let window = Window { kernel, stride, dilation, pad_before, pad_after };
-    check_fit(&window, &input)?;
-    Ok((window, declared))
-}
-
-pub(super) fn max_pool(g: &mut Importer, n: &Source) -> Result<Vec<ValueId>> {
-    if n.flag("storage_order", false) && n.wants_output(1) {
-        return Err(Error::Unsupported("column-major indices".into()));
-    }
-    let x = n.input(0)?;
-    let (window, _) = pool_window(g, n, x)?;
-    Ok(vec![g.emit(Op::Pool { kind: PoolKind::Max, window, layout: Layout::Nchw }, &[x])?])
-}
-
-pub(super) fn average_pool(g: &mut Importer, n: &Source) -> Result<Vec<ValueId>> {
-    let mut x = n.input(0)?;
-    let (mut window, declared) = pool_window(g, n, x)?;
-    let mut count_padding = n.flag("count_include_pad", false);
-    if count_padding && window.pad_after != declared {
-        // the declared padding counts, the extension of ceil_mode does not
-        let outer = |pads: &[i64]| [&[0, 0], pads].concat();
-        let pad = Op::Pad { before: outer(&window.pad_before), after: outer(&declared), value: 0 };
-        x = g.emit(pad, &[x])?;
-        for (i, d) in declared.iter().enumerate() {
-            window.pad_before[i] = 0;
-            window.pad_after[i] -= d;
-        }
-        count_padding = false;
-    }
-    let op = Op::Pool { kind: PoolKind::Average { count_padding }, window, layout: Layout::Nchw };
-    Ok(vec![g.emit(op, &[x])?])
 }
 
 /// `x / (bias + alpha·a)^beta`, where `a` is the average of the squares of `size` channels around.
