@@ -7,19 +7,26 @@
 mod arithmetic;
 mod attention;
 mod attributes;
+mod columns;
 mod convert;
 mod convolution;
 mod declared;
+mod einsum;
 mod external;
 pub mod importer;
+mod legacy;
 mod loss;
 pub mod model;
 mod movement;
 mod node;
 mod pooling;
+mod quantize;
+mod random;
+mod rearrange;
 mod reduction;
 mod resize;
 mod sample;
+mod signal;
 mod table;
 mod tensor;
 
@@ -365,6 +372,7 @@ impl<'m> Importer<'m> {
             });
         }
         let converter = table::lookup(node, self.model.opset).map_err(Error::Unsupported)?;
+        let inputs = legacy::aligned(self, node, self.model.opset, inputs)?;
         let source = node::Source::new(node, inputs, self.model.opset);
         let outputs = converter(self, &source)?;
         source.all_operands_are_read()?;

@@ -5,6 +5,7 @@
 
 mod arg_extreme;
 mod cumulative_sum;
+mod determinant;
 mod element;
 mod region;
 mod top_k;
@@ -13,6 +14,7 @@ pub use crate::tensor::{TensorView as View, TensorViewMut as ViewMut};
 use crate::{DType, Error, Result, Tensor};
 use arg_extreme::{arg_max, arg_min};
 use cumulative_sum::cumulative_sum;
+use determinant::determinant;
 use region::{max_roi_pool, max_unpool, roi_align};
 use top_k::top_k;
 
@@ -31,6 +33,7 @@ pub const FUNCTIONS: &[(&str, Function)] = &[
     ("roi_align", roi_align),
     ("max_roi_pool", max_roi_pool),
     ("max_unpool", max_unpool),
+    ("determinant", determinant),
 ];
 
 /// The function of this name.

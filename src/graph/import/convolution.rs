@@ -4,7 +4,7 @@ use super::node::Source;
 use crate::expr::BinaryOp;
 use crate::graph::import::importer::Importer;
 use crate::graph::ir::ValueId;
-use crate::graph::op::{Layout, Op, PoolKind, Window};
+use crate::graph::op::{Layout, Op, PoolKind, ReduceOp, Window};
 use crate::runtime::{Error, Result, Tensor};
 
 /// Padding rule of the `auto_pad` attribute.
@@ -188,11 +188,26 @@ pub(super) fn local_response_normalization(g: &mut Importer, n: &Source) -> Resu
     Ok(vec![g.binary(BinaryOp::Mul, x, factor)?])
 }
 
+/// Mean and variance of the batch and the running ones after it, where a node asks for those of the batch.
+fn batch_statistics(g: &mut Importer, n: &Source, x: ValueId, before: [ValueId; 2]) -> Result<[[ValueId; 2]; 2]> {
+    let axes: Vec<usize> = (0..g.rank(x)).filter(|d| *d != 1).collect();
+    let channels = g.shape(x)[1];
+    let mean = g.reduce_kept(ReduceOp::Mean, x, &axes)?;
+    let centred = g.sub(x, mean)?;
+    let square = g.mul(centred, centred)?;
+    let variance = g.reduce_kept(ReduceOp::Mean, square, &axes)?;
+    let now = [g.reshape_to(mean, vec![channels])?, g.reshape_to(variance, vec![channels])?];
+    let momentum = f64::from(n.float("momentum", 0.9));
+    let mut running = now;
+    for (running, before) in running.iter_mut().zip(before) {
+        let (old, new) = (g.times(before, momentum)?, g.times(*running, 1.0 - momentum)?);
+        *running = g.add(old, new)?;
+    }
+    Ok([now, running])
+}
+
 /// Inference: `x·s + (bias - mean·s)` with `s = scale/√(variance + ε)`, constants folded.
 pub(super) fn batch_normalization(g: &mut Importer, n: &Source) -> Result<Vec<ValueId>> {
-    if n.flag("training_mode", false) {
-        return Err(Error::Unsupported("training mode".into()));
-    }
     if n.opset < 9 && !n.flag("spatial", true) {
         return Err(Error::Unsupported("statistics for each position (spatial = 0)".into()));
     }
@@ -202,7 +217,13 @@ pub(super) fn batch_normalization(g: &mut Importer, n: &Source) -> Result<Vec<Va
         return Err(Error::Invalid("its operand has fewer than 2 dimensions".into()));
     }
     let channels = g.shape(x)[1];
-    let [scale, bias, mean, variance] = [n.input(1)?, n.input(2)?, n.input(3)?, n.input(4)?];
+    let [scale, bias, mut mean, mut variance] = [n.input(1)?, n.input(2)?, n.input(3)?, n.input(4)?];
+    let mut results = vec![];
+    if n.opset >= 14 && n.flag("training_mode", false) {
+        let [now, running] = batch_statistics(g, n, x, [mean, variance])?;
+        [mean, variance] = now;
+        results.extend(running);
+    }
     let epsilon = n.float("epsilon", 1e-5);
     let epsilon = g.constant(Tensor::new(&[], &[epsilon]));
     let epsilon = g.cast_to(epsilon, g.ty(variance).dtype)?;
@@ -216,5 +237,6 @@ pub(super) fn batch_normalization(g: &mut Importer, n: &Source) -> Result<Vec<Va
     let factor = g.emit(Op::Reshape { shape: shape.clone() }, &[factor])?;
     let offset = g.emit(Op::Reshape { shape }, &[offset])?;
     let scaled = g.binary(BinaryOp::Mul, x, factor)?;
-    Ok(vec![g.binary(BinaryOp::Add, scaled, offset)?])
+    results.insert(0, g.binary(BinaryOp::Add, scaled, offset)?);
+    Ok(results)
 }
