@@ -5,25 +5,37 @@
 //! so that no shape arithmetic is left.
 
 mod activation;
+mod arithmetic;
+mod attention;
 mod attributes;
 pub mod binding;
+mod columns;
 mod control;
 mod convert;
 mod convolution;
 mod data_dependent;
 mod declared;
+mod einsum;
 mod external;
 pub mod importer;
+mod legacy;
+mod loss;
 pub mod model;
 mod movement;
 mod nested;
 mod node;
+mod pooling;
+mod quantize;
+mod random;
+mod rearrange;
 mod recurrent;
 mod reduction;
 mod resize;
-pub mod sequence;
-pub mod stage;
+mod sample;
 mod scatter;
+pub mod sequence;
+mod signal;
+pub mod stage;
 mod table;
 mod tensor;
 pub mod value_file;
@@ -47,9 +59,9 @@ use std::path::Path;
 use std::sync::Arc;
 
 /// The newest operator set whose meaning is known.
-pub const NEWEST_OPSET: i64 = 25;
+pub const NEWEST_OPSET: i64 = 28;
 /// The oldest.
-pub const OLDEST_OPSET: i64 = 7;
+pub const OLDEST_OPSET: i64 = 1;
 /// The largest file, in bytes: as large as a message can be. Weights beyond that are external data.
 pub const MAX_FILE_BYTES: u64 = 1 << 31;
 /// Limit for the constants that are computed while a model is imported, in bytes, on top of four times its weights.
@@ -395,6 +407,7 @@ impl<'m> Importer<'m> {
             });
         }
         let converter = table::lookup(node, self.model.opset).map_err(Error::Unsupported)?;
+        let inputs = legacy::aligned(self, node, self.model.opset, inputs)?;
         let source = node::Source::new(node, inputs, self.model.opset);
         let outputs = converter(self, &source)?;
         source.all_operands_are_read()?;

@@ -5,6 +5,7 @@
 
 mod check;
 mod control;
+mod region;
 mod scatter;
 mod tiles;
 
@@ -299,7 +300,7 @@ fn matmul(inputs: &[&TensorType], transpose_a: bool, transpose_b: bool) -> Check
 fn conv(inputs: &[&TensorType], window: &Window, group: i64, layout: Layout) -> Checked<TensorType> {
     let x = inputs[0];
     let shape = &x.shape;
-    defined(x, x.dtype.is_float())?;
+    defined(x, x.dtype.is_float() || x.dtype == DType::I32)?;
     same_types(inputs)?;
     let image = Image::of(layout, shape)?;
     let weights = &inputs[1].shape;
@@ -470,12 +471,6 @@ fn opaque(function: &str, attributes: &[i64], inputs: &[&TensorType]) -> Checked
             shape[axis] = attributes[0];
             Ok(vec![TensorType { dtype: x.dtype, shape: shape.clone() }, TensorType { dtype: DType::I64, shape }])
         }
-        "det" => {
-            defined(x, x.dtype.is_float())?;
-            let [batch @ .., n, m] = &x.shape[..] else { return Err("not a matrix".into()) };
-            ensure(n == m, || "the matrices are not square".into())?;
-            shaped(x, batch.to_vec()).map(|t| vec![t])
-        }
         "ngrams" => {
             index_type(x)?;
             let columns = *attributes.get(4).ok_or("attributes are missing")?;
@@ -488,6 +483,14 @@ fn opaque(function: &str, attributes: &[i64], inputs: &[&TensorType]) -> Checked
             ensure(x.dtype != DType::Bool, || "a sum of bool".into())?;
             Ok(vec![x.clone()])
         }
+        "roi_align" | "max_roi_pool" => region::pool(function, attributes, inputs),
+        "determinant" => {
+            let (outer, square) = x.shape.split_at(x.shape.len().saturating_sub(2));
+            defined(x, matches!(x.dtype, DType::F32 | DType::F64))?;
+            ensure(matches!(square, [a, b] if a == b), || "the matrices are not square".into())?;
+            Ok(vec![shaped(x, outer.to_vec())?, x.clone()])
+        }
+        "max_unpool" => region::max_unpool(attributes, inputs),
         _ => Err("the runtime has no such function".into()),
     }
 }

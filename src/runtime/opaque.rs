@@ -11,6 +11,7 @@ mod element;
 mod key;
 mod ngrams;
 mod non_max_suppression;
+mod region;
 mod selection;
 mod top_k;
 mod unique;
@@ -22,6 +23,7 @@ use cumulative_sum::cumulative_sum;
 use determinant::determinant;
 use ngrams::ngrams;
 use non_max_suppression::non_max_suppression;
+use region::{max_roi_pool, max_unpool, roi_align};
 use selection::{compress, non_zero};
 use top_k::top_k;
 use unique::unique;
@@ -38,7 +40,10 @@ pub const FUNCTIONS: &[(&str, Function)] = &[
     ("argmin", arg_min),
     ("topk", top_k),
     ("cumsum", cumulative_sum),
-    ("det", determinant),
+    ("roi_align", roi_align),
+    ("max_roi_pool", max_roi_pool),
+    ("max_unpool", max_unpool),
+    ("determinant", determinant),
     ("ngrams", ngrams),
 ];
 

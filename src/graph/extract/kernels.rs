@@ -9,7 +9,7 @@ use crate::graph::extract::problem::Problem;
 use crate::graph::extract::program::Row;
 use crate::graph::extract::rows::Rows;
 use crate::graph::fusion::{Stored, Way};
-use crate::graph::op::FusionKind;
+use crate::graph::op::{FusionKind, Op};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Largest number of tensors that one kernel writes. Unmeasured.
@@ -122,6 +122,7 @@ pub fn cuts(problem: &Problem, rows: &Rows, values: &[bool], answer: &Answer) ->
     let check = Check { problem, rows, values, answer, kernel: answer.kernels(problem) };
     let mut cuts = check.kernel_cycles(&nodes);
     cuts.extend(nodes.iter().filter_map(|&c| check.repeated(c)));
+    cuts.extend(nodes.iter().filter_map(|&c| check.gathered(c)));
     if cuts.is_empty() {
         let mut members: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
         nodes.iter().for_each(|&c| members.entry(check.kernel[c]).or_default().push(c));
@@ -217,6 +218,17 @@ impl Check<'_> {
             }
         }
         None
+    }
+
+    /// A gather in the kernel of one of its operands, both having joined a third node: its subscripts are checked before the
+    /// kernel runs, so that they must be in memory.
+    fn gathered(&self, class: usize) -> Option<Row> {
+        let op = self.problem.candidate((class, self.answer.chosen[class]?)).op?;
+        if !matches!(op, Op::Gather { .. } | Op::GatherElements { .. } | Op::GatherNd { .. }) {
+            return None;
+        }
+        let inside = self.answer.children(self.problem, class).iter().find(|&&d| self.kernel[d] == self.kernel[class]);
+        inside.map(|&d| forbid(self.links(&BTreeSet::from([class, d])).map(|e| self.rows.f[e])))
     }
 
     /// A kernel that reads or writes too many tensors, or computes too much for one element.

@@ -1,5 +1,6 @@
 //! Elementwise operators, constants and shapes.
 
+use super::legacy;
 use super::node::Source;
 use super::tensor::{checked_len, dtype};
 use crate::expr::{BinaryOp, CompareOp, UnaryOp};
@@ -112,18 +113,26 @@ pub(super) fn identity(_: &mut Importer, n: &Source) -> Result<Vec<ValueId>> {
     Ok(vec![n.input(0)?])
 }
 
-/// Inference: the operand. The ratio does not matter then.
+/// Inference: the operand, and the mask of what stays. The ratio does not matter then.
 pub(super) fn dropout(g: &mut Importer, n: &Source) -> Result<Vec<ValueId>> {
     let (x, _ratio, training) = (n.input(0)?, n.optional(1), n.optional(2));
     match training.map(|t| g.graph.constant(t)) {
-        None => Ok(vec![x]),
-        Some(Some(flag)) if flag.data.iter().all(|b| *b == 0) => Ok(vec![x]),
-        Some(_) => Err(Error::Unsupported("training mode".into())),
+        None => {}
+        Some(Some(flag)) if flag.data.iter().all(|b| *b == 0) => {}
+        Some(_) => return Err(Error::Unsupported("training mode".into())),
     }
+    if !n.wants_output(1) {
+        return Ok(vec![x]);
+    }
+    // nothing is dropped; the mask has the operand's type before operator set 10
+    let kept = g.constant(Tensor { dtype: DType::Bool, shape: vec![], data: vec![1].into() });
+    let mask = g.expanded(kept, &g.shape(x).to_vec())?;
+    let mask = g.cast_to(mask, if n.opset < 10 { g.ty(x).dtype } else { DType::Bool })?;
+    Ok(vec![x, mask])
 }
 
 pub(super) fn cast(g: &mut Importer, n: &Source) -> Result<Vec<ValueId>> {
-    let to = dtype(n.int("to", 0) as i32)?;
+    let to = if n.opset < 6 { legacy::type_named(&n.string("to", ""))? } else { dtype(n.int("to", 0) as i32)? };
     let x = n.input(0)?;
     Ok(vec![g.cast_to(x, to)?])
 }
@@ -244,7 +253,20 @@ pub(super) fn modulo(g: &mut Importer, n: &Source) -> Result<Vec<ValueId>> {
         let product = g.binary(BinaryOp::Mul, quotient, b)?;
         return Ok(vec![g.binary(BinaryOp::Sub, a, product)?]);
     }
-    Ok(vec![g.binary(BinaryOp::Mod, a, b)?])
+    let rest = g.binary(BinaryOp::Mod, a, b)?;
+    if n.flag("fmod", false) || !g.ty(a).dtype.is_float() {
+        return Ok(vec![rest]);
+    }
+    // a zero has the divisor's sign too
+    let zero = g.scalar_like(rest, 0.0)?;
+    let minus = g.scalar_like(rest, -0.0)?;
+    let (below, negative) = (g.compare(CompareOp::Lt, rest, zero)?, g.compare(CompareOp::Lt, b, zero)?);
+    let opposite = g.binary(BinaryOp::Xor, below, negative)?;
+    let moved = g.binary(BinaryOp::Add, rest, b)?;
+    let moved = g.select(opposite, moved, rest)?;
+    let none = g.compare(CompareOp::Eq, rest, zero)?;
+    let nothing = g.select(negative, minus, zero)?;
+    Ok(vec![g.select(none, nothing, moved)?])
 }
 
 pub(super) fn hard_sigmoid(g: &mut Importer, n: &Source) -> Result<Vec<ValueId>> {

@@ -1,10 +1,10 @@
-//! Convolution, pooling and batch normalization.
+//! Convolution, local response and batch normalization.
 
 use super::node::Source;
 use crate::expr::BinaryOp;
 use crate::graph::import::importer::Importer;
 use crate::graph::ir::ValueId;
-use crate::graph::op::{Layout, Op, PoolKind, Window};
+use crate::graph::op::{Layout, Op, PoolKind, ReduceOp, Window};
 use crate::runtime::{Error, Result, Tensor};
 
 /// Padding rule of the `auto_pad` attribute.
@@ -26,7 +26,7 @@ fn auto_pad(n: &Source) -> Result<AutoPad> {
 }
 
 /// An attribute with one number for each spatial dimension.
-fn per_axis(n: &Source, name: &str, rank: usize, default: i64, least: i64) -> Result<Vec<i64>> {
+pub(super) fn per_axis(n: &Source, name: &str, rank: usize, default: i64, least: i64) -> Result<Vec<i64>> {
     let values = n.ints(name).unwrap_or_else(|| vec![default; rank]);
     if values.len() != rank {
         return Err(Error::Invalid(format!("`{name}` has {} numbers for {rank} spatial dimensions", values.len())));
@@ -38,7 +38,7 @@ fn per_axis(n: &Source, name: &str, rank: usize, default: i64, least: i64) -> Re
 }
 
 /// Padding before and after each spatial dimension of extent `input`.
-fn padding(
+pub(super) fn padding(
     n: &Source,
     input: &[i64],
     kernel: &[i64],
@@ -64,7 +64,8 @@ fn padding(
     }
 }
 
-fn spatial(g: &Importer, x: ValueId) -> Result<Vec<i64>> {
+/// The extents after batch and channels.
+pub(super) fn spatial(g: &Importer, x: ValueId) -> Result<Vec<i64>> {
     let shape = g.shape(x);
     match shape.len() {
         3..=5 => Ok(shape[2..].to_vec()),
@@ -73,7 +74,7 @@ fn spatial(g: &Importer, x: ValueId) -> Result<Vec<i64>> {
 }
 
 /// Checks that the window fits in the padded input.
-fn check_fit(window: &Window, input: &[i64]) -> Result<()> {
+pub(super) fn check_fit(window: &Window, input: &[i64]) -> Result<()> {
     for (i, &extent) in input.iter().enumerate() {
         let reach = (window.kernel[i] - 1) * window.dilation[i] + 1;
         if extent + window.pad_before[i] + window.pad_after[i] < reach {
@@ -85,10 +86,9 @@ fn check_fit(window: &Window, input: &[i64]) -> Result<()> {
     Ok(())
 }
 
-pub(super) fn conv(g: &mut Importer, n: &Source) -> Result<Vec<ValueId>> {
-    let (x, w) = (n.input(0)?, n.input(1)?);
+/// The window of a convolution of `x` with weights of this shape.
+pub(super) fn conv_window(g: &Importer, n: &Source, x: ValueId, weights: &[i64]) -> Result<Window> {
     let input = spatial(g, x)?;
-    let weights = g.shape(w).to_vec();
     if weights.len() != input.len() + 2 {
         return Err(Error::Invalid(format!("weights of shape {weights:?} do not fit its operand")));
     }
@@ -102,6 +102,12 @@ pub(super) fn conv(g: &mut Importer, n: &Source) -> Result<Vec<ValueId>> {
     let (pad_before, pad_after) = padding(n, &input, &kernel, &stride, &dilation)?;
     let window = Window { kernel, stride, dilation, pad_before, pad_after };
     check_fit(&window, &input)?;
+    Ok(window)
+}
+
+pub(super) fn conv(g: &mut Importer, n: &Source) -> Result<Vec<ValueId>> {
+    let (x, w) = (n.input(0)?, n.input(1)?);
+    let window = conv_window(g, n, x, &g.shape(w).to_vec())?;
     let op = Op::Conv { window, group: n.int("group", 1), layout: Layout::Nchw };
     let operands = n.present();
     Ok(vec![g.emit(op, &operands)?])
@@ -155,64 +161,6 @@ pub(super) fn conv_transpose(g: &mut Importer, n: &Source) -> Result<Vec<ValueId
     Ok(vec![g.emit(op, &operands)?])
 }
 
-/// The window of a pooling; with `ceil_mode` the padding after is extended so that a last, partial window fits.
-fn pool_window(g: &Importer, n: &Source, x: ValueId) -> Result<(Window, Vec<i64>)> {
-    let input = spatial(g, x)?;
-    let rank = input.len();
-    let kernel = per_axis(n, "kernel_shape", rank, 0, 1)?;
-    let stride = per_axis(n, "strides", rank, 1, 1)?;
-    let dilation = per_axis(n, "dilations", rank, 1, 1)?;
-    let (pad_before, mut pad_after) = padding(n, &input, &kernel, &stride, &dilation)?;
-    let declared = pad_after.clone();
-    for i in 0..rank {
-        if pad_before[i].max(pad_after[i]) > (kernel[i] - 1) * dilation[i] {
-            return Err(Error::Invalid(format!("the padding of spatial dimension {i} is as large as the window")));
-        }
-    }
-    if n.flag("ceil_mode", false) {
-        for i in 0..rank {
-            let room = input[i] + pad_before[i] + pad_after[i] - (kernel[i] - 1) * dilation[i] - 1;
-            let mut steps = (room + stride[i] - 1).div_euclid(stride[i]);
-            // the last window starts inside the input or the padding before it
-            if steps * stride[i] >= input[i] + pad_before[i] {
-                steps -= 1;
-            }
-            pad_after[i] += (steps * stride[i] - room).max(0);
-        }
-    }
-    let window = Window { kernel, stride, dilation, pad_before, pad_after };
-    check_fit(&window, &input)?;
-    Ok((window, declared))
-}
-
-pub(super) fn max_pool(g: &mut Importer, n: &Source) -> Result<Vec<ValueId>> {
-    if n.flag("storage_order", false) && n.wants_output(1) {
-        return Err(Error::Unsupported("column-major indices".into()));
-    }
-    let x = n.input(0)?;
-    let (window, _) = pool_window(g, n, x)?;
-    Ok(vec![g.emit(Op::Pool { kind: PoolKind::Max, window, layout: Layout::Nchw }, &[x])?])
-}
-
-pub(super) fn average_pool(g: &mut Importer, n: &Source) -> Result<Vec<ValueId>> {
-    let mut x = n.input(0)?;
-    let (mut window, declared) = pool_window(g, n, x)?;
-    let mut count_padding = n.flag("count_include_pad", false);
-    if count_padding && window.pad_after != declared {
-        // the declared padding counts, the extension of ceil_mode does not
-        let outer = |pads: &[i64]| [&[0, 0], pads].concat();
-        let pad = Op::Pad { before: outer(&window.pad_before), after: outer(&declared), value: 0 };
-        x = g.emit(pad, &[x])?;
-        for (i, d) in declared.iter().enumerate() {
-            window.pad_before[i] = 0;
-            window.pad_after[i] -= d;
-        }
-        count_padding = false;
-    }
-    let op = Op::Pool { kind: PoolKind::Average { count_padding }, window, layout: Layout::Nchw };
-    Ok(vec![g.emit(op, &[x])?])
-}
-
 /// `x / (bias + alpha·a)^beta`, where `a` is the average of the squares of `size` channels around.
 pub(super) fn local_response_normalization(g: &mut Importer, n: &Source) -> Result<Vec<ValueId>> {
     let x = n.input(0)?;
@@ -240,11 +188,26 @@ pub(super) fn local_response_normalization(g: &mut Importer, n: &Source) -> Resu
     Ok(vec![g.binary(BinaryOp::Mul, x, factor)?])
 }
 
+/// Mean and variance of the batch and the running ones after it, where a node asks for those of the batch.
+fn batch_statistics(g: &mut Importer, n: &Source, x: ValueId, before: [ValueId; 2]) -> Result<[[ValueId; 2]; 2]> {
+    let axes: Vec<usize> = (0..g.rank(x)).filter(|d| *d != 1).collect();
+    let channels = g.shape(x)[1];
+    let mean = g.reduce_kept(ReduceOp::Mean, x, &axes)?;
+    let centred = g.sub(x, mean)?;
+    let square = g.mul(centred, centred)?;
+    let variance = g.reduce_kept(ReduceOp::Mean, square, &axes)?;
+    let now = [g.reshape_to(mean, vec![channels])?, g.reshape_to(variance, vec![channels])?];
+    let momentum = f64::from(n.float("momentum", 0.9));
+    let mut running = now;
+    for (running, before) in running.iter_mut().zip(before) {
+        let (old, new) = (g.times(before, momentum)?, g.times(*running, 1.0 - momentum)?);
+        *running = g.add(old, new)?;
+    }
+    Ok([now, running])
+}
+
 /// Inference: `x·s + (bias - mean·s)` with `s = scale/√(variance + ε)`, constants folded.
 pub(super) fn batch_normalization(g: &mut Importer, n: &Source) -> Result<Vec<ValueId>> {
-    if n.flag("training_mode", false) {
-        return Err(Error::Unsupported("training mode".into()));
-    }
     if n.opset < 9 && !n.flag("spatial", true) {
         return Err(Error::Unsupported("statistics for each position (spatial = 0)".into()));
     }
@@ -254,7 +217,13 @@ pub(super) fn batch_normalization(g: &mut Importer, n: &Source) -> Result<Vec<Va
         return Err(Error::Invalid("its operand has fewer than 2 dimensions".into()));
     }
     let channels = g.shape(x)[1];
-    let [scale, bias, mean, variance] = [n.input(1)?, n.input(2)?, n.input(3)?, n.input(4)?];
+    let [scale, bias, mut mean, mut variance] = [n.input(1)?, n.input(2)?, n.input(3)?, n.input(4)?];
+    let mut results = vec![];
+    if n.opset >= 14 && n.flag("training_mode", false) {
+        let [now, running] = batch_statistics(g, n, x, [mean, variance])?;
+        [mean, variance] = now;
+        results.extend(running);
+    }
     let epsilon = n.float("epsilon", 1e-5);
     let epsilon = g.constant(Tensor::new(&[], &[epsilon]));
     let epsilon = g.cast_to(epsilon, g.ty(variance).dtype)?;
@@ -268,5 +237,6 @@ pub(super) fn batch_normalization(g: &mut Importer, n: &Source) -> Result<Vec<Va
     let factor = g.emit(Op::Reshape { shape: shape.clone() }, &[factor])?;
     let offset = g.emit(Op::Reshape { shape }, &[offset])?;
     let scaled = g.binary(BinaryOp::Mul, x, factor)?;
-    Ok(vec![g.binary(BinaryOp::Add, scaled, offset)?])
+    results.insert(0, g.binary(BinaryOp::Add, scaled, offset)?);
+    Ok(results)
 }

@@ -33,7 +33,11 @@ impl Importer<'_> {
 
 pub(super) fn reshape(g: &mut Importer, n: &Source) -> Result<Vec<ValueId>> {
     let x = n.input(0)?;
-    let wanted = g.integers(n.input(1)?, "shape")?;
+    let wanted = if n.opset < 5 {
+        n.ints("shape").ok_or_else(|| Error::Invalid("`shape` is missing".into()))?
+    } else {
+        g.integers(n.input(1)?, "shape")?
+    };
     let current = g.shape(x).to_vec();
     let zero_means_zero = n.flag("allowzero", false);
     let mut shape = vec![];
@@ -152,6 +156,9 @@ pub(super) fn expand(g: &mut Importer, n: &Source) -> Result<Vec<ValueId>> {
 
 /// A tile is an expansion of dimensions of extent 1 between reshapes.
 pub(super) fn tile(g: &mut Importer, n: &Source) -> Result<Vec<ValueId>> {
+    if n.opset < 6 {
+        return super::legacy::tile(g, n);
+    }
     let x = n.input(0)?;
     let repeats = g.integers(n.input(1)?, "repeats")?;
     let shape = g.shape(x).to_vec();
@@ -345,7 +352,7 @@ pub(super) fn pad(g: &mut Importer, n: &Source) -> Result<Vec<ValueId>> {
     let x = n.input(0)?;
     let rank = g.rank(x);
     let (given, axes, value) = if n.opset < 11 {
-        (n.ints("pads").unwrap_or_default(), None, None)
+        (n.ints(if n.opset < 2 { "paddings" } else { "pads" }).unwrap_or_default(), None, None)
     } else {
         let axes = n.optional(3).map(|a| g.integers(a, "axes")).transpose()?;
         (g.integers(n.input(1)?, "pads")?, axes, n.optional(2))
@@ -476,8 +483,13 @@ pub(super) fn space_to_depth(g: &mut Importer, n: &Source) -> Result<Vec<ValueId
     if h % b != 0 || w % b != 0 {
         return Err(Error::Invalid(format!("blocksize {b} does not divide {h}×{w}")));
     }
+    let perm = match n.string("mode", "DCR").as_str() {
+        "DCR" => vec![0, 3, 5, 1, 2, 4],
+        "CRD" => vec![0, 1, 3, 5, 2, 4],
+        other => return Err(Error::Invalid(format!("mode `{other}` is not known"))),
+    };
     let x = g.reshape_to(x, vec![batch, c, h / b, b, w / b, b])?;
-    let x = g.emit(Op::Transpose { perm: vec![0, 3, 5, 1, 2, 4] }, &[x])?;
+    let x = g.emit(Op::Transpose { perm }, &[x])?;
     Ok(vec![g.reshape_to(x, vec![batch, c * area, h / b, w / b])?])
 }
 

@@ -8,7 +8,17 @@ use crate::graph::op::{F32, Op, ReduceOp};
 use crate::runtime::{DType, Error, Result};
 
 pub(super) fn matmul(g: &mut Importer, n: &Source) -> Result<Vec<ValueId>> {
-    let (mut a, mut b) = (n.input(0)?, n.input(1)?);
+    Ok(vec![g.product(n.input(0)?, n.input(1)?)?])
+}
+
+impl Importer<'_> {
+    /// The product of two operands as NumPy's `matmul` has it.
+    pub(super) fn product(&mut self, a: ValueId, b: ValueId) -> Result<ValueId> {
+        product(self, a, b)
+    }
+}
+
+fn product(g: &mut Importer, mut a: ValueId, mut b: ValueId) -> Result<ValueId> {
     // a vector is a matrix of one row on the left, of one column on the right
     let (vector_a, vector_b) = (g.rank(a) == 1, g.rank(b) == 1);
     if g.rank(a) == 0 || g.rank(b) == 0 {
@@ -31,7 +41,7 @@ pub(super) fn matmul(g: &mut Importer, n: &Source) -> Result<Vec<ValueId>> {
         let row = shape.len() - 1 - (!vector_b) as usize;
         shape.remove(row);
     }
-    Ok(vec![g.reshape_to(y, shape)?])
+    g.reshape_to(y, shape)
 }
 
 /// `alpha·A·B + beta·C`.
@@ -141,8 +151,21 @@ pub(super) fn softmax(g: &mut Importer, n: &Source, log: bool) -> Result<Vec<Val
 pub(super) fn layer_normalization(g: &mut Importer, n: &Source) -> Result<Vec<ValueId>> {
     let x = n.input(0)?;
     let axis = g.axis(n.int("axis", -1), g.rank(x))?;
+    let epsilon = n.float("epsilon", 1e-5);
     let operands = n.present();
-    Ok(vec![g.emit(Op::LayerNorm { axis, epsilon: F32::new(n.float("epsilon", 1e-5)) }, &operands)?])
+    let y = g.emit(Op::LayerNorm { axis, epsilon: F32::new(epsilon) }, &operands)?;
+    if !n.wants_output(1) && !n.wants_output(2) {
+        return Ok(vec![y]);
+    }
+    let axes: Vec<usize> = (axis..g.rank(x)).collect();
+    let mean = g.mean(x, &axes)?;
+    let centred = g.sub(x, mean)?;
+    let square = g.mul(centred, centred)?;
+    let variance = g.mean(square, &axes)?;
+    let shifted = g.plus(variance, f64::from(epsilon))?;
+    let deviation = g.unary(UnaryOp::Sqrt, shifted)?;
+    let one = g.scalar_like(deviation, 1.0)?;
+    Ok(vec![y, mean, g.div(one, deviation)?])
 }
 
 impl Importer<'_> {
@@ -237,14 +260,9 @@ pub(super) fn cumulative_sum(g: &mut Importer, n: &Source) -> Result<Vec<ValueId
     Ok(vec![g.emit(Op::Opaque { function: "cumsum".into(), attributes }, &[x])?])
 }
 
-pub(super) fn determinant(g: &mut Importer, n: &Source) -> Result<Vec<ValueId>> {
-    let x = n.input(0)?;
-    Ok(vec![g.emit(Op::Opaque { function: "det".into(), attributes: vec![] }, &[x])?])
-}
-
 pub(super) fn top_k(g: &mut Importer, n: &Source) -> Result<Vec<ValueId>> {
     let x = n.input(0)?;
-    let k = g.integers(n.input(1)?, "k")?.first().copied().unwrap_or(-1);
+    let k = if n.opset < 10 { n.int("k", -1) } else { g.known_integer(n.input(1)?, "k")? };
     let axis = g.axis(n.int("axis", -1), g.rank(x))?;
     if k < 0 || k > g.shape(x)[axis] {
         return Err(Error::Invalid(format!("k = {k} is not within dimension {axis} of {:?}", g.shape(x))));

@@ -14,12 +14,22 @@ struct Axis {
     input: i64,
     output: i64,
     scale: f64,
+    /// Output extent before it was cut to a whole number.
+    width: f64,
+    /// The part of the input that is resized, where the mode has one.
+    region: (f64, f64),
 }
 
 impl Axis {
+    fn sized(input: i64, output: i64, scale: f64) -> Axis {
+        Axis { input, output, scale, width: output as f64, region: (0.0, 1.0) }
+    }
+
     /// The extent is the product in single precision, cut, as ONNX Runtime computes it: 10 elements times 0.7 are 7.
     fn scaled(input: i64, scale: f32) -> Axis {
-        Axis { input, output: (input as f32 * scale).floor() as i64, scale: f64::from(scale) }
+        let width = input as f32 * scale;
+        let output = width.floor() as i64;
+        Axis { width: f64::from(width), ..Axis::sized(input, output, f64::from(scale)) }
     }
 }
 
@@ -31,6 +41,9 @@ struct Rule {
     nearest: String,
     cubic_a: f64,
     exclude_outside: bool,
+    antialias: bool,
+    /// The value outside of the input, in the mode that has one.
+    extrapolation: f64,
 }
 
 impl Rule {
@@ -46,8 +59,17 @@ impl Rule {
             "half_pixel_symmetric" => input / 2.0 * (1.0 - output / (scale * input)) + half,
             "pytorch_half_pixel" if axis.output > 1 => half,
             "pytorch_half_pixel" => 0.0,
-            "align_corners" if axis.output > 1 => x * (input - 1.0) / (output - 1.0),
+            "align_corners" if axis.width != 1.0 => x * (input - 1.0) / (axis.width as f32 - 1.0),
             "align_corners" => 0.0,
+            "tf_crop_and_resize" => {
+                let (from, to) = (axis.region.0 as f32, axis.region.1 as f32);
+                let last = input - 1.0;
+                let way = match axis.width {
+                    1.0 => (to - from) * last / 2.0,
+                    width => x * (to - from) * last / (width as f32 - 1.0),
+                };
+                from * last + way
+            }
             "tf_half_pixel_for_nn" => (x + 0.5) / scale,
             other => return Err(Error::Unsupported(format!("coordinate_transformation_mode `{other}`"))),
         };
@@ -69,9 +91,27 @@ impl Rule {
 
 pub(super) fn resize(g: &mut Importer, n: &Source) -> Result<Vec<ValueId>> {
     let x = n.input(0)?;
+    let (coordinates, nearest) = if n.opset < 11 {
+        ("asymmetric".to_string(), BEFORE_OPSET_11.to_string())
+    } else {
+        (n.string("coordinate_transformation_mode", "half_pixel"), n.string("nearest_mode", "round_prefer_floor"))
+    };
+    let plan = plan(g, n, x, coordinates == "tf_crop_and_resize")?;
+    let rule = Rule {
+        coordinates,
+        nearest,
+        cubic_a: n.float("cubic_coeff_a", -0.75) as f64,
+        exclude_outside: n.flag("exclude_outside", false),
+        antialias: n.flag("antialias", false),
+        extrapolation: f64::from(n.float("extrapolation_value", 0.0)),
+    };
+    by_axis(g, x, &plan, &n.string("mode", "nearest"), &rule)
+}
+
+/// What becomes of each axis.
+fn plan(g: &mut Importer, n: &Source, x: ValueId, crops: bool) -> Result<Vec<Axis>> {
     let shape = g.shape(x).to_vec();
-    // the region of interest, which only a mode that is not known reads
-    n.optional(1);
+    let region = n.optional(1);
     let (scales, sizes) = if n.opset < 11 { (n.optional(1), None) } else { (n.optional(2), n.optional(3)) };
     let axes = match n.ints("axes") {
         Some(a) => g.distinct_axes(a, shape.len())?,
@@ -79,39 +119,41 @@ pub(super) fn resize(g: &mut Importer, n: &Source) -> Result<Vec<ValueId>> {
     };
     let sizes = sizes.map(|v| g.integers(v, "sizes")).transpose()?.filter(|s| !s.is_empty());
     let scales = scales.map(|v| g.floats(v, "scales")).transpose()?.filter(|s| !s.is_empty());
-    let mut plan: Vec<Axis> = shape.iter().map(|&d| Axis { input: d, output: d, scale: 1.0 }).collect();
+    let mut plan: Vec<Axis> = shape.iter().map(|&d| Axis::sized(d, d, 1.0)).collect();
     let count = sizes.as_ref().map(Vec::len).or(scales.as_ref().map(Vec::len)).unwrap_or(0);
     if count != axes.len() {
         return Err(Error::Invalid(format!("sizes or scales for {count} of {} dimensions are given", axes.len())));
     }
     if let Some(sizes) = &sizes {
-        if n.string("keep_aspect_ratio_policy", "stretch") != "stretch" {
-            return Err(Error::Unsupported("keep_aspect_ratio_policy".into()));
-        }
-        for (&a, &s) in axes.iter().zip(sizes) {
-            plan[a] = Axis { input: shape[a], output: s, scale: s as f64 / shape[a].max(1) as f64 };
+        let ratios = axes.iter().zip(sizes).map(|(&a, &s)| s as f64 / shape[a].max(1) as f64);
+        let common = match n.string("keep_aspect_ratio_policy", "stretch").as_str() {
+            "stretch" => None,
+            "not_larger" => Some(ratios.clone().fold(f64::INFINITY, f64::min)),
+            "not_smaller" => Some(ratios.clone().fold(0.0, f64::max)),
+            other => return Err(Error::Invalid(format!("keep_aspect_ratio_policy `{other}` is not known"))),
+        };
+        for ((&a, &s), ratio) in axes.iter().zip(sizes).zip(ratios) {
+            plan[a] = match common {
+                Some(scale) => Axis::sized(shape[a], (scale * shape[a] as f64 + 0.5) as i64, scale),
+                None => Axis::sized(shape[a], s, ratio),
+            };
         }
     } else if let Some(scales) = &scales {
         for (&a, &s) in axes.iter().zip(scales) {
             plan[a] = Axis::scaled(shape[a], s);
         }
     }
-    let mode = n.string("mode", "nearest");
-    let (coordinates, nearest) = if n.opset < 11 {
-        ("asymmetric".to_string(), BEFORE_OPSET_11.to_string())
-    } else {
-        (n.string("coordinate_transformation_mode", "half_pixel"), n.string("nearest_mode", "round_prefer_floor"))
-    };
-    let rule = Rule {
-        coordinates,
-        nearest,
-        cubic_a: n.float("cubic_coeff_a", -0.75) as f64,
-        exclude_outside: n.flag("exclude_outside", false),
-    };
-    if n.flag("antialias", false) && plan.iter().any(|p| p.output < p.input) {
-        return Err(Error::Unsupported("antialias".into()));
+    if crops {
+        let region = region.ok_or_else(|| Error::Invalid("its region is missing".into()))?;
+        let region = g.floats(region, "region")?;
+        if region.len() != 2 * axes.len() {
+            return Err(Error::Invalid(format!("a region of {} numbers for {} axes", region.len(), axes.len())));
+        }
+        for (i, &a) in axes.iter().enumerate() {
+            plan[a].region = (f64::from(region[i]), f64::from(region[i + axes.len()]));
+        }
     }
-    by_axis(g, x, &plan, &mode, &rule)
+    Ok(plan)
 }
 
 /// The operator of opsets 7 to 9: scales from the corner.
@@ -120,6 +162,11 @@ pub(super) fn upsample(g: &mut Importer, n: &Source) -> Result<Vec<ValueId>> {
     let shape = g.shape(x).to_vec();
     let scales = match n.attribute("scales") {
         Some(a) => a.floats.clone(),
+        None if n.opset < 7 => {
+            let mut scales = vec![1.0; shape.len().saturating_sub(2)];
+            scales.extend([n.float("height_scale", 1.0), n.float("width_scale", 1.0)]);
+            scales
+        }
         None => {
             let scales = n.input(1)?;
             g.floats(scales, "scales")?
@@ -129,9 +176,19 @@ pub(super) fn upsample(g: &mut Importer, n: &Source) -> Result<Vec<ValueId>> {
         return Err(Error::Invalid(format!("{} scales for {} dimensions", scales.len(), shape.len())));
     }
     let plan: Vec<Axis> = shape.iter().zip(&scales).map(|(&d, &s)| Axis::scaled(d, s)).collect();
-    let nearest = BEFORE_OPSET_11.into();
-    let rule = Rule { coordinates: "asymmetric".into(), nearest, cubic_a: -0.75, exclude_outside: false };
-    by_axis(g, x, &plan, &n.string("mode", "nearest"), &rule)
+    let rule = Rule {
+        coordinates: "asymmetric".into(),
+        nearest: BEFORE_OPSET_11.into(),
+        cubic_a: -0.75,
+        exclude_outside: false,
+        antialias: false,
+        extrapolation: 0.0,
+    };
+    let mode = match n.string("mode", "nearest").as_str() {
+        "bilinear" => "linear".to_string(),
+        other => other.to_string(),
+    };
+    by_axis(g, x, &plan, &mode, &rule)
 }
 
 fn by_axis(g: &mut Importer, mut x: ValueId, plan: &[Axis], mode: &str, rule: &Rule) -> Result<Vec<ValueId>> {
@@ -151,7 +208,8 @@ fn by_axis(g: &mut Importer, mut x: ValueId, plan: &[Axis], mode: &str, rule: &R
             (f > 0 && at.iter().enumerate().all(|(i, v)| i as i64 / f == *v)).then_some(f)
         };
         let factors: Option<Vec<i64>> = plan.iter().zip(&positions).map(|(p, at)| factor(p, at)).collect();
-        if let Some(factors) = factors {
+        let whole = plan.iter().all(|p| p.region == (0.0, 1.0));
+        if let Some(factors) = factors.filter(|_| whole) {
             let same = factors.iter().all(|f| *f == 1);
             return Ok(vec![if same { x } else { g.emit(Op::Upsample { factors }, &[x])? }]);
         }
@@ -159,45 +217,82 @@ fn by_axis(g: &mut Importer, mut x: ValueId, plan: &[Axis], mode: &str, rule: &R
             if at.len() as i64 != plan[axis].input || at.iter().enumerate().any(|(i, v)| i as i64 != *v) {
                 x = g.take(x, axis, at)?;
             }
+            x = extrapolated(g, x, axis, plan[axis], rule)?;
         }
         return Ok(vec![x]);
     }
     for (axis, p) in plan.iter().enumerate() {
-        if p.output != p.input || p.scale != 1.0 {
+        if p.output != p.input || p.scale != 1.0 || p.region != (0.0, 1.0) {
             x = interpolate(g, x, axis, *p, mode, rule)?;
+            x = extrapolated(g, x, axis, *p, rule)?;
         }
     }
     Ok(vec![x])
 }
 
+/// The value outside of the input where a region reaches beyond it.
+fn extrapolated(g: &mut Importer, x: ValueId, axis: usize, p: Axis, rule: &Rule) -> Result<ValueId> {
+    if p.region == (0.0, 1.0) {
+        return Ok(x);
+    }
+    g.claim(&[p.output], DType::Bool)?;
+    let inside = |i: i64| Ok(u8::from((0.0..=(p.input - 1) as f64).contains(&rule.source(p, i)?)));
+    let inside: Vec<u8> = (0..p.output).map(inside).collect::<Result<_>>()?;
+    if inside.iter().all(|i| *i == 1) {
+        return Ok(x);
+    }
+    let mut shape = vec![1; g.rank(x)];
+    shape[axis] = p.output;
+    let inside = g.constant(Tensor { dtype: DType::Bool, shape, data: inside.into() });
+    let value = g.scalar_like(x, rule.extrapolation)?;
+    g.select(inside, x, value)
+}
+
+/// Taps of one axis that a sum of gathers has; more are a product with a matrix.
+const MAX_GATHERS: usize = 4;
+
 /// Σ over the taps of (elements at `position`) · `weight`, along one axis.
 fn interpolate(g: &mut Importer, x: ValueId, axis: usize, p: Axis, mode: &str, rule: &Rule) -> Result<ValueId> {
-    if g.ty(x).dtype != DType::F32 {
-        return Err(Error::Unsupported(format!("mode `{mode}` on elements of type {}", g.ty(x).dtype)));
+    let given = g.ty(x).dtype;
+    if given != DType::F32 {
+        let wide = g.cast_to(x, DType::F32)?;
+        let mut y = interpolate(g, wide, axis, p, mode, rule)?;
+        if !given.is_float() {
+            // a conversion to integers cuts; saturated as the reference of ONNX has it
+            let (low, high) = if given == DType::U8 { (0.0, 255.0) } else { (-128.0, 127.0) };
+            y = if given.bytes() == 1 { g.clamp(y, low, high)? } else { y };
+        }
+        return g.cast_to(y, given);
     }
-    let taps: &[i64] = match mode {
-        "linear" => &[0, 1],
-        "cubic" => &[-1, 0, 1, 2],
+    // where an axis shrinks, the kernel of an antialiasing filter is wider
+    let shrink = if rule.antialias { p.scale.min(1.0) } else { 1.0 };
+    let support = match mode {
+        "linear" => 1.0,
+        "cubic" => 2.0,
         other => return Err(Error::Unsupported(format!("mode `{other}`"))),
     };
-    for _ in taps {
+    let first = (-support / shrink).floor() as i64 + 1;
+    let taps: Vec<i64> = (first..2 - first).collect();
+    for _ in 0..2 * taps.len() {
         g.claim(&[p.output], DType::I64)?;
-        g.claim(&[p.output], DType::F32)?;
     }
     let mut positions = vec![vec![]; taps.len()];
     let mut weights = vec![vec![]; taps.len()];
     for i in 0..p.output {
         let mut source = rule.source(p, i)?;
-        if mode == "linear" {
+        if mode == "linear" && shrink == 1.0 {
             source = source.clamp(0.0, (p.input - 1) as f64);
         }
         let fraction = source - source.floor();
-        let mut local: Vec<f64> = taps.iter().map(|&t| kernel(mode, t, fraction, rule.cubic_a)).collect();
+        let mut local: Vec<f64> =
+            taps.iter().map(|&t| kernel(mode, (fraction - t as f64) * shrink, rule.cubic_a)).collect();
         let at: Vec<i64> = taps.iter().map(|t| source.floor() as i64 + t).collect();
         if rule.exclude_outside {
             for (w, a) in local.iter_mut().zip(&at) {
                 *w = if *a < 0 || *a >= p.input { 0.0 } else { *w };
             }
+        }
+        if rule.exclude_outside || shrink < 1.0 {
             let sum: f64 = local.iter().sum();
             local.iter_mut().for_each(|w| *w /= sum);
         }
@@ -205,6 +300,9 @@ fn interpolate(g: &mut Importer, x: ValueId, axis: usize, p: Axis, mode: &str, r
             positions[t].push(at[t].clamp(0, p.input - 1));
             weights[t].push(local[t] as f32);
         }
+    }
+    if taps.len() > MAX_GATHERS {
+        return by_matrix(g, x, axis, p, &positions, &weights);
     }
     let mut shape = vec![1; g.rank(x)];
     shape[axis] = p.output;
@@ -221,11 +319,38 @@ fn interpolate(g: &mut Importer, x: ValueId, axis: usize, p: Axis, mode: &str, r
     sum.ok_or_else(|| Error::Invalid("an interpolation without weights".into()))
 }
 
-/// Weight of the tap at distance `tap` from the element before the position.
-fn kernel(mode: &str, tap: i64, fraction: f64, a: f64) -> f64 {
-    if mode == "linear" {
-        return if tap == 0 { 1.0 - fraction } else { fraction };
+/// The same sums as a product with a matrix of the weights.
+fn by_matrix(
+    g: &mut Importer,
+    x: ValueId,
+    axis: usize,
+    p: Axis,
+    positions: &[Vec<i64>],
+    weights: &[Vec<f32>],
+) -> Result<ValueId> {
+    g.claim(&[p.output, p.input], DType::F32)?;
+    let mut matrix = vec![0f32; (p.output * p.input) as usize];
+    for (at, w) in positions.iter().zip(weights) {
+        for (i, (at, w)) in at.iter().zip(w).enumerate() {
+            matrix[i * p.input as usize + *at as usize] += w;
+        }
     }
-    let d = (fraction - tap as f64).abs();
-    if d <= 1.0 { ((a + 2.0) * d - (a + 3.0)) * d * d + 1.0 } else { ((a * d - 5.0 * a) * d + 8.0 * a) * d - 4.0 * a }
+    let mut shape = g.shape(x).to_vec();
+    let (outer, inner) = (shape[..axis].iter().product(), shape[axis + 1..].iter().product());
+    let matrix = g.constant(Tensor::new(&[p.output, p.input], &matrix));
+    let slabs = g.reshape_to(x, vec![outer, p.input, inner])?;
+    let y = g.matmul(matrix, slabs, false)?;
+    shape[axis] = p.output;
+    g.reshape_to(y, shape)
+}
+
+/// Weight of an element at a signed distance from the position.
+fn kernel(mode: &str, distance: f64, a: f64) -> f64 {
+    let d = distance.abs();
+    match mode {
+        "linear" => (1.0 - d).max(0.0),
+        _ if d <= 1.0 => ((a + 2.0) * d - (a + 3.0)) * d * d + 1.0,
+        _ if d < 2.0 => ((a * d - 5.0 * a) * d + 8.0 * a) * d - 4.0 * a,
+        _ => 0.0,
+    }
 }

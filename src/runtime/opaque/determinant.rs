@@ -2,46 +2,64 @@
 
 use super::element::misuse;
 use super::{View, ViewMut};
-use crate::{DType, Element, Result};
+use crate::{DType, Result};
 
-/// Input: matrices in the last two dimensions. Output: a determinant for each, computed in f64 by elimination with the
-/// greatest pivot of each column, and rounded once.
+/// Inputs: matrices. Outputs: a determinant for each, and room for a copy of the matrices.
 pub fn determinant(_: &[i64], inputs: &[View], outputs: &mut [ViewMut]) -> Result<()> {
-    let ([x], [y]) = (inputs, outputs) else { return Err(misuse("det")) };
-    let [.., n, m] = *x.shape else { return Err(misuse("det")) };
-    if n != m || y.dtype != x.dtype {
-        return Err(misuse("det"));
-    }
-    let (n, size) = (n as usize, x.dtype.bytes());
-    let read = |bytes: &[u8]| if size == 8 { f64::from_le(bytes) } else { f32::from_le(bytes).into() };
-    if !matches!(x.dtype, DType::F32 | DType::F64) || x.data.len() != y.data.len() * n * n {
-        return Err(misuse("det"));
-    }
-    for (i, out) in y.data.chunks_exact_mut(size).enumerate() {
-        let matrix = &x.data[i * n * n * size..][..n * n * size];
-        let value = eliminate(n, matrix.chunks_exact(size).map(read).collect());
-        let bytes = if size == 8 { value.to_le() } else { (value as f32).to_le() };
-        out.copy_from_slice(&bytes[..size]);
+    let ([x], [results, copy]) = (inputs, outputs) else { return Err(misuse("determinant")) };
+    let fits = x.dtype == results.dtype && copy.data.len() == x.data.len();
+    let size = match x.shape {
+        [.., rows, columns] if fits && rows == columns => *rows as usize,
+        _ => return Err(misuse("determinant")),
+    };
+    copy.data.copy_from_slice(x.data);
+    match x.dtype {
+        DType::F32 => {
+            let matrices = copy.data.as_chunks_mut::<4>().0;
+            for (i, to) in results.data.as_chunks_mut::<4>().0.iter_mut().enumerate() {
+                let matrix = &mut matrices[i * size * size..][..size * size];
+                let value = eliminate(matrix, size, |b| f64::from(f32::from_le_bytes(b)), |v| (v as f32).to_le_bytes());
+                *to = (value as f32).to_le_bytes();
+            }
+        }
+        DType::F64 => {
+            let matrices = copy.data.as_chunks_mut::<8>().0;
+            for (i, to) in results.data.as_chunks_mut::<8>().0.iter_mut().enumerate() {
+                let matrix = &mut matrices[i * size * size..][..size * size];
+                *to = eliminate(matrix, size, f64::from_le_bytes, f64::to_le_bytes).to_le_bytes();
+            }
+        }
+        _ => return Err(misuse("determinant")),
     }
     Ok(())
 }
 
-fn eliminate(n: usize, mut a: Vec<f64>) -> f64 {
+/// The product of the pivots of an elimination with row exchanges, in place.
+fn eliminate<const N: usize>(
+    matrix: &mut [[u8; N]],
+    size: usize,
+    read: impl Fn([u8; N]) -> f64,
+    write: impl Fn(f64) -> [u8; N],
+) -> f64 {
     let mut product = 1.0;
-    for k in 0..n {
-        let greater = |best: usize, i: usize| if a[i * n + k].abs() > a[best * n + k].abs() { i } else { best };
-        let pivot = (k..n).fold(k, greater);
-        if a[pivot * n + k] == 0.0 {
-            return 0.0;
-        }
+    for k in 0..size {
+        let magnitude = |r: usize| read(matrix[r * size + k]).abs();
+        let pivot = (k..size).fold(k, |best, r| if magnitude(r) > magnitude(best) { r } else { best });
         if pivot != k {
-            (0..n).for_each(|j| a.swap(k * n + j, pivot * n + j));
             product = -product;
+            (0..size).for_each(|c| matrix.swap(k * size + c, pivot * size + c));
         }
-        product *= a[k * n + k];
-        for i in k + 1..n {
-            let factor = a[i * n + k] / a[k * n + k];
-            (k..n).for_each(|j| a[i * n + j] -= factor * a[k * n + j]);
+        let head = read(matrix[k * size + k]);
+        product *= head;
+        if head == 0.0 {
+            return product;
+        }
+        for r in k + 1..size {
+            let factor = read(matrix[r * size + k]) / head;
+            for c in k..size {
+                let value = read(matrix[r * size + c]) - factor * read(matrix[k * size + c]);
+                matrix[r * size + c] = write(value);
+            }
         }
     }
     product
