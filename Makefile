@@ -3,7 +3,7 @@ CARGO ?= cargo
 PYTHON ?= python3
 export PYTHON SUITE PEERS ROWS THREADS
 
-.PHONY: help demo test check check-aarch64 mutants guard digest bench publish models build clean
+.PHONY: help demo test check check-aarch64 mutants guard digest bench conformance publish models build clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z0-9-]*\):.*## /  make \1\t/p' Makefile | expand -t 22
@@ -55,6 +55,11 @@ bench: ## measure against the peers in turn; writes target/bench/report.html [SU
 	$(CARGO) build --release
 	@scripts/optionally $(PYTHON) datasets/fetch.py
 	@$(PYTHON) benches/run.py
+
+conformance: ## run ONNX's backend suite and print how many cases of each group pass, and why others fail [CASES=lstm]
+	@scripts/prepare build python
+	$(CARGO) build --release
+	@$(PYTHON) tests/conformance/run.py $(if $(CASES),--cases $(CASES))
 
 publish: ## make target/bench/report.json the results in README
 	@$(PYTHON) benches/publish.py target/bench/report.json

@@ -166,7 +166,7 @@ impl Staged {
             let place = |e: Error| e.context(&import::describe(node));
             let mut results = self.control(node, &operands, environment, depth).map_err(place)?;
             if results.is_none() {
-                results = sequence::apply(node, &operands, self.model.opset()).map_err(place)?;
+                results = sequence::apply(node, &operands, self.model.opset_of(node)).map_err(place)?;
             }
             if results.is_none() && stage::depends_on_data(node) {
                 let tensor = |value: &Option<Value>| value.as_ref().map(|v| v.tensor().cloned()).transpose();

@@ -17,6 +17,7 @@ mod data_dependent;
 mod declared;
 mod einsum;
 mod external;
+mod functions;
 pub mod importer;
 mod legacy;
 mod loss;
@@ -96,6 +97,7 @@ impl OnnxModel {
         let mut proto = ModelProto::decode(bytes).map_err(|e| {
             Error::Invalid(format!("this is neither a readable ONNX file ({e}) nor a text with the extension .tile"))
         })?;
+        let opsets = functions::inline(&mut proto)?;
         let Some(graph) = &proto.graph else {
             return Err(Error::Invalid("this ONNX file has no graph".into()));
         };
@@ -113,10 +115,11 @@ impl OnnxModel {
         if graph.output.is_empty() {
             return Err(Error::Invalid("the graph has no outputs".into()));
         }
-        check_nodes(graph, opset, &HashSet::new(), 0)?;
+        let opset_of = |node: &NodeProto| opset_of(node, &opsets, opset);
+        check_nodes(graph, &opset_of, &HashSet::new(), 0)?;
         let inputs = declared::input_specs(graph)?;
         let weights = take_weights(&mut proto, &folder)?;
-        Ok(OnnxModel { folder, opset, inputs, proto, weights })
+        Ok(OnnxModel { folder, opset, opsets, inputs, proto, weights })
     }
 
     /// The inputs that a caller provides: those without an initializer.
@@ -168,6 +171,12 @@ impl OnnxModel {
     }
 }
 
+/// The operator set of a node: `opsets` has those of nodes from functions, by their first result.
+fn opset_of(node: &NodeProto, opsets: &HashMap<String, i64>, opset: i64) -> i64 {
+    let first = node.output.iter().find(|o| !o.is_empty());
+    first.and_then(|name| opsets.get(name)).copied().unwrap_or(opset)
+}
+
 fn prefix(place: &str, error: Error) -> Error {
     match error {
         Error::Invalid(m) => Error::Invalid(format!("{place}: {m}")),
@@ -194,7 +203,12 @@ fn place(node: &NodeProto) -> String {
 
 /// Operators against the table, names against each other; in the graphs inside of nodes too, which read the names around
 /// them.
-fn check_nodes<'a>(graph: &'a GraphProto, opset: i64, around: &HashSet<&'a str>, depth: usize) -> Result<()> {
+fn check_nodes<'a>(
+    graph: &'a GraphProto,
+    opset_of: &dyn Fn(&NodeProto) -> i64,
+    around: &HashSet<&'a str>,
+    depth: usize,
+) -> Result<()> {
     if depth > MAX_DEPTH {
         return Err(Error::Limit(format!("graphs are nested more than {MAX_DEPTH} deep")));
     }
@@ -215,6 +229,11 @@ fn check_nodes<'a>(graph: &'a GraphProto, opset: i64, around: &HashSet<&'a str>,
             }
             defined.insert(output);
         }
+    }
+    let live = stage::live_nodes(graph)?;
+    // a graph inside may never run: its operators are looked up where it does
+    for node in live.iter().filter(|_| depth == 0) {
+        let opset = opset_of(node);
         if let Err(reason) = table::lookup(node, opset) {
             problems.push(format!("{} (opset {opset}): {reason}", describe(node)));
         }
@@ -222,14 +241,17 @@ fn check_nodes<'a>(graph: &'a GraphProto, opset: i64, around: &HashSet<&'a str>,
     if !problems.is_empty() {
         return Err(unsupported(problems));
     }
-    for node in &graph.node {
+    for node in live {
+        let opset = opset_of(node);
         let place = || format!("{} (opset {opset})", describe(node));
-        attributes::check(node, opset).map_err(|reason| Error::Invalid(format!("{}: {reason}", place())))?;
+        let known = depth == 0 || table::lookup(node, opset).is_ok();
+        let checked = if known { attributes::check(node, opset) } else { Ok(()) };
+        checked.map_err(|reason| Error::Invalid(format!("{}: {reason}", place())))?;
         if let Some(missing) = node.input.iter().find(|i| !i.is_empty() && !defined.contains(i.as_str())) {
             return Err(Error::Invalid(format!("{} reads `{missing}`, which nothing defines", describe(node))));
         }
         for inside in nested::graphs(node) {
-            check_nodes(inside, opset, &defined, depth + 1).map_err(|e| prefix(&place(), e))?;
+            check_nodes(inside, opset_of, &defined, depth + 1).map_err(|e| prefix(&place(), e))?;
         }
     }
     match graph.output.iter().find(|o| !defined.contains(o.name.as_str())) {
@@ -370,7 +392,7 @@ impl<'m> Importer<'m> {
             self.values.insert(&initializer.name, Some(id));
         }
         let mut problems = vec![];
-        for node in topological(graph)? {
+        for node in stage::live_nodes(graph)? {
             self.place = place(node);
             match self.convert(node) {
                 Ok(outputs) => {
@@ -382,7 +404,7 @@ impl<'m> Importer<'m> {
                     if stage::may_wait(node) {
                         self.waits.set(true);
                     }
-                    problems.push(format!("{} (opset {}): {reason}", describe(node), self.model.opset));
+                    problems.push(format!("{} (opset {}): {reason}", describe(node), self.model.opset_of(node)));
                     self.values.extend(node.output.iter().map(|o| (o.as_str(), None)));
                 }
                 Err(error) => return Err(prefix(&describe(node), error)),
@@ -406,9 +428,10 @@ impl<'m> Importer<'m> {
                 None => return Err(Error::Invalid(format!("reads `{name}`, which nothing defines"))),
             });
         }
-        let converter = table::lookup(node, self.model.opset).map_err(Error::Unsupported)?;
-        let inputs = legacy::aligned(self, node, self.model.opset, inputs)?;
-        let source = node::Source::new(node, inputs, self.model.opset);
+        let opset = self.model.opset_of(node);
+        let converter = table::lookup(node, opset).map_err(Error::Unsupported)?;
+        let inputs = legacy::aligned(self, node, opset, inputs)?;
+        let source = node::Source::new(node, inputs, opset);
         let outputs = converter(self, &source)?;
         source.all_operands_are_read()?;
         source.attributes_have_their_types()?;

@@ -14,6 +14,30 @@ pub struct ModelProto {
     pub opset_import: Vec<OperatorSetIdProto>,
     #[prost(message, repeated, tag = "14")]
     pub metadata_props: Vec<StringStringEntryProto>,
+    #[prost(message, repeated, tag = "25")]
+    pub functions: Vec<FunctionProto>,
+}
+
+/// A function of the file: nodes that call it stand for its body.
+#[derive(Clone, PartialEq, Message)]
+pub struct FunctionProto {
+    #[prost(string, tag = "1")]
+    pub name: String,
+    #[prost(string, repeated, tag = "4")]
+    pub input: Vec<String>,
+    #[prost(string, repeated, tag = "5")]
+    pub output: Vec<String>,
+    #[prost(message, repeated, tag = "7")]
+    pub node: Vec<NodeProto>,
+    #[prost(message, repeated, tag = "9")]
+    pub opset_import: Vec<OperatorSetIdProto>,
+    #[prost(string, tag = "10")]
+    pub domain: String,
+    /// Attributes with default values.
+    #[prost(message, repeated, tag = "11")]
+    pub attribute_proto: Vec<AttributeProto>,
+    #[prost(string, tag = "13")]
+    pub overload: String,
 }
 
 #[derive(Clone, PartialEq, Message)]
@@ -60,6 +84,8 @@ pub struct NodeProto {
     pub attribute: Vec<AttributeProto>,
     #[prost(string, tag = "7")]
     pub domain: String,
+    #[prost(string, tag = "8")]
+    pub overload: String,
 }
 
 /// The value is in the field that `r#type` names; old files leave `r#type` 0.
@@ -87,6 +113,9 @@ pub struct AttributeProto {
     pub graphs: Vec<GraphProto>,
     #[prost(int32, tag = "20")]
     pub r#type: i32,
+    /// In the body of a function: the attribute of the call that gives the value.
+    #[prost(string, tag = "21")]
+    pub ref_attr_name: String,
 }
 
 #[derive(Clone, PartialEq, Message)]

@@ -4,7 +4,7 @@ use crate::graph::import::external::Folder;
 use crate::graph::proto::ModelProto;
 use crate::graph::value::Kind;
 use crate::runtime::{DType, Tensor};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 /// Sizes of dynamic dimensions and values of inputs, by name.
@@ -21,6 +21,8 @@ pub struct OnnxModel {
     pub(super) proto: ModelProto,
     pub(super) folder: Folder,
     pub(super) opset: i64,
+    /// Other operator sets of nodes, by their first result.
+    pub(super) opsets: HashMap<String, i64>,
     pub(super) inputs: Vec<InputSpec>,
     /// The initializers that something reads; all bindings of the dynamic dimensions share them.
     pub(super) weights: Vec<(String, Arc<Tensor>)>,

@@ -50,9 +50,9 @@ impl OnnxModel {
         &self.weights
     }
 
-    /// The file's operator set.
-    pub fn opset(&self) -> i64 {
-        self.opset
+    /// The operator set of a node.
+    pub fn opset_of(&self, node: &NodeProto) -> i64 {
+        super::opset_of(node, &self.opsets, self.opset)
     }
 
     /// The initializers of a graph inside of a node.
@@ -234,21 +234,27 @@ enum Verdict {
 ///
 /// # Errors
 /// `Invalid` where the graph has a cycle.
-pub fn needed_order(graph: &GraphProto) -> Result<Vec<usize>> {
-    let position: HashMap<*const NodeProto, usize> =
-        graph.node.iter().enumerate().map(|(i, n)| (std::ptr::from_ref(n), i)).collect();
-    let order: Vec<usize> = super::topological(graph)?.into_iter().map(|n| position[&std::ptr::from_ref(n)]).collect();
+pub(super) fn live_nodes(graph: &GraphProto) -> Result<Vec<&NodeProto>> {
     let mut needed: HashSet<&str> = graph.output.iter().map(|o| o.name.as_str()).collect();
     let mut live = vec![];
-    for &index in order.iter().rev() {
-        let node = &graph.node[index];
+    for node in super::topological(graph)?.into_iter().rev() {
         if node.output.iter().any(|o| !o.is_empty() && needed.contains(o.as_str())) {
             needed.extend(super::read_names(node));
-            live.push(index);
+            live.push(node);
         }
     }
     live.reverse();
     Ok(live)
+}
+
+/// As [`live_nodes`], their positions in the file.
+///
+/// # Errors
+/// `Invalid` where the graph has a cycle.
+pub fn needed_order(graph: &GraphProto) -> Result<Vec<usize>> {
+    let numbered = graph.node.iter().enumerate();
+    let position: HashMap<*const NodeProto, usize> = numbered.map(|(i, n)| (std::ptr::from_ref(n), i)).collect();
+    Ok(live_nodes(graph)?.into_iter().map(|n| position[&std::ptr::from_ref(n)]).collect())
 }
 
 /// The graph inside of a node that its attribute `name` holds.

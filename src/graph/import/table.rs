@@ -1,7 +1,10 @@
 //! The table of ONNX operators: name, first operator set, and the function that converts a node to canonical form.
 
 use super::node::Source;
-use super::{attention, columns, control, convert, convolution, data_dependent, einsum, loss, movement, pooling, quantize, random, rearrange, recurrent, reduction, resize, sample, scatter, sequence, signal};
+use super::{
+    attention, columns, control, convert, convolution, data_dependent, einsum, loss, movement, pooling, quantize,
+    random, rearrange, recurrent, reduction, resize, sample, scatter, sequence, signal,
+};
 use crate::expr::{BinaryOp, CompareOp, UnaryOp};
 use crate::graph::import::importer::Importer;
 use crate::graph::ir::ValueId;

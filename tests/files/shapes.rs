@@ -1,9 +1,6 @@
 //! Values of inputs that decide shapes bind like dimensions.
 
-#[path = "common/onnx.rs"]
-mod onnx;
-
-use onnx::{FLOAT, INT64, graph, model, node, tensor};
+use crate::onnx::{FLOAT, INT64, graph, model, node, tensor};
 use std::sync::Arc;
 use tilewright::{DType, Error, Model, Options, Tensor};
 

@@ -1,9 +1,6 @@
 //! Models that depend on data run in parts: sizes that follow from data, branches, loops, sequences.
 
-#[path = "common/onnx.rs"]
-mod onnx;
-
-use onnx::{BOOL, FLOAT, INT64, floats, graph, integers, model, node, tensor, with_graph, with_int};
+use crate::onnx::{BOOL, FLOAT, INT64, floats, graph, integers, model, node, tensor, with_graph, with_int};
 use tilewright::{Compiled, DType, Error, Model, Options, Tensor, Value};
 
 fn compile(model: &Model) -> Compiled {

@@ -1,0 +1,152 @@
+//! Functions that a model file defines: each call is replaced by the nodes of the function's body.
+//!
+//! In: the messages of a file. Out: a graph without calls. Names of the body get the call's place in front; attributes that
+//! refer to the call's take their values. The number of nodes is limited, since functions may call each other.
+
+use crate::graph::proto::{AttributeProto, FunctionProto, GraphProto, ModelProto, NodeProto};
+use crate::runtime::{Error, Result};
+use std::collections::HashMap;
+
+/// The most nodes of a file with all calls replaced.
+const MAX_NODES: usize = 1 << 17;
+/// The most calls inside of each other.
+const MAX_DEPTH: usize = 64;
+
+/// Domain, name and overload of a function.
+type Key = (String, String, String);
+
+/// Replaces all calls in the graph of a file. Returns the operator sets of nodes that have another one than the file, by
+/// their first result.
+///
+/// # Errors
+/// `Invalid` where a function calls itself or a call does not fit; `Limit` where there are too many nodes.
+pub(super) fn inline(model: &mut ModelProto) -> Result<HashMap<String, i64>> {
+    let functions = std::mem::take(&mut model.functions);
+    let mut inliner = Inliner { functions: HashMap::new(), opsets: HashMap::new(), nodes: 0, calls: 0 };
+    for function in &functions {
+        let key = (domain(&function.domain), function.name.clone(), function.overload.clone());
+        inliner.functions.insert(key, function);
+    }
+    if let (Some(graph), false) = (&mut model.graph, functions.is_empty()) {
+        inliner.graph(graph, 0, None)?;
+    }
+    Ok(inliner.opsets)
+}
+
+fn domain(name: &str) -> String {
+    if name == "ai.onnx" { String::new() } else { name.to_string() }
+}
+
+struct Inliner<'f> {
+    functions: HashMap<Key, &'f FunctionProto>,
+    opsets: HashMap<String, i64>,
+    nodes: usize,
+    calls: usize,
+}
+
+/// The names and attributes of one call.
+struct Call<'c> {
+    /// Names of the body: the call's operands and results, or new ones.
+    names: HashMap<String, String>,
+    prefix: String,
+    attributes: HashMap<&'c str, &'c AttributeProto>,
+}
+
+impl Call<'_> {
+    fn name(&self, name: &str) -> String {
+        match self.names.get(name) {
+            _ if name.is_empty() => String::new(),
+            Some(name) => name.clone(),
+            None => format!("{}{name}", self.prefix),
+        }
+    }
+
+    /// A node of the body as a node of the graph that calls.
+    fn node(&self, mut node: NodeProto) -> NodeProto {
+        for name in node.input.iter_mut().chain(&mut node.output) {
+            *name = self.name(name);
+        }
+        node.name = format!("{}{}", self.prefix, node.name);
+        node.attribute.retain_mut(|attribute| self.attribute(attribute));
+        node
+    }
+
+    /// Gives an attribute its value; false where the call leaves it out.
+    fn attribute(&self, attribute: &mut AttributeProto) -> bool {
+        if !attribute.ref_attr_name.is_empty() {
+            let Some(&value) = self.attributes.get(attribute.ref_attr_name.as_str()) else { return false };
+            let name = std::mem::take(&mut attribute.name);
+            *attribute = AttributeProto { name, ..value.clone() };
+            return true;
+        }
+        attribute.g.iter_mut().chain(&mut attribute.graphs).for_each(|graph| self.graph(graph));
+        true
+    }
+
+    fn graph(&self, graph: &mut GraphProto) {
+        let declared = graph.input.iter_mut().chain(&mut graph.output).map(|i| &mut i.name);
+        declared.chain(graph.initializer.iter_mut().map(|t| &mut t.name)).for_each(|name| *name = self.name(name));
+        for node in &mut graph.node {
+            *node = self.node(std::mem::take(node));
+        }
+    }
+}
+
+impl Inliner<'_> {
+    /// Replaces the calls of a graph; `opset`: that of its nodes, where it is not the file's.
+    fn graph(&mut self, graph: &mut GraphProto, depth: usize, opset: Option<i64>) -> Result<()> {
+        let mut nodes = Vec::with_capacity(graph.node.len());
+        for node in std::mem::take(&mut graph.node) {
+            self.node(node, depth, opset, &mut nodes)?;
+        }
+        graph.node = nodes;
+        Ok(())
+    }
+
+    fn node(
+        &mut self,
+        mut node: NodeProto,
+        depth: usize,
+        opset: Option<i64>,
+        nodes: &mut Vec<NodeProto>,
+    ) -> Result<()> {
+        self.nodes += 1;
+        if self.nodes > MAX_NODES {
+            return Err(Error::Limit(format!("the functions of the file make more than {MAX_NODES} nodes")));
+        }
+        let key = (domain(&node.domain), node.op_type.clone(), node.overload.clone());
+        let Some(&function) = self.functions.get(&key) else {
+            for inside in node.attribute.iter_mut().flat_map(|a| a.g.iter_mut().chain(&mut a.graphs)) {
+                self.graph(inside, depth, opset)?;
+            }
+            if let (Some(opset), Some(first)) = (opset, node.output.iter().find(|o| !o.is_empty())) {
+                self.opsets.insert(first.clone(), opset);
+            }
+            nodes.push(node);
+            return Ok(());
+        };
+        if depth >= MAX_DEPTH {
+            return Err(Error::Invalid(format!("calls of the function `{}` are nested too deep", function.name)));
+        }
+        if node.input.len() > function.input.len() || node.output.len() > function.output.len() {
+            return Err(Error::Invalid(format!("a call of `{}` has more operands or results than it", function.name)));
+        }
+        self.calls += 1;
+        let call = call(function, &node, self.calls);
+        let imported = function.opset_import.iter().find(|o| domain(&o.domain).is_empty()).map(|o| o.version);
+        for inner in &function.node {
+            self.node(call.node(inner.clone()), depth + 1, imported.or(opset), nodes)?;
+        }
+        Ok(())
+    }
+}
+
+fn call<'c>(function: &'c FunctionProto, node: &'c NodeProto, number: usize) -> Call<'c> {
+    let operands = function.input.iter().enumerate();
+    let operands = operands.map(|(i, name)| (name.clone(), node.input.get(i).cloned().unwrap_or_default()));
+    let results = function.output.iter().zip(&node.output).filter(|(_, to)| !to.is_empty());
+    let names = operands.chain(results.map(|(name, to)| (name.clone(), to.clone()))).collect();
+    let defaults = function.attribute_proto.iter().chain(&node.attribute);
+    let attributes = defaults.map(|a| (a.name.as_str(), a)).collect();
+    Call { names, prefix: format!("{}.{number}/", function.name), attributes }
+}

@@ -1,0 +1,10 @@
+//! ONNX files of every kind, made in the tests: functions, graphs inside of nodes, shapes that depend on values or data.
+
+#[path = "files/contents.rs"]
+mod contents;
+#[path = "files/onnx.rs"]
+mod onnx;
+#[path = "files/shapes.rs"]
+mod shapes;
+#[path = "files/staged.rs"]
+mod staged;

@@ -1,0 +1,103 @@
+//! What a file may hold beside its nodes: functions, nodes that nothing needs, branches that never run.
+
+use crate::onnx::{FLOAT, bytes, floats, graph, model, node, tensor, with_graph, with_int};
+use prost::Message;
+use tilewright::internal::graph::proto::{AttributeProto, FunctionProto, ModelProto, NodeProto, OperatorSetIdProto};
+use tilewright::{Error, Model, Options, Tensor};
+
+fn run(model: &Model, x: &Tensor) -> tilewright::Result<Vec<f32>> {
+    Ok(model.compile(&Options::default())?.run(&[("x", x)])?[0].to_vec())
+}
+
+fn function(name: &str, opset: i64, nodes: Vec<NodeProto>) -> FunctionProto {
+    FunctionProto {
+        name: name.into(),
+        domain: "mine".into(),
+        input: vec!["a".into(), "b".into()],
+        output: vec!["c".into()],
+        node: nodes,
+        opset_import: vec![OperatorSetIdProto { domain: String::new(), version: opset }],
+        ..FunctionProto::default()
+    }
+}
+
+fn mine(mut node: NodeProto) -> NodeProto {
+    node.domain = "mine".into();
+    node
+}
+
+/// A file whose graph is `y = twice(x, x)` and that has these functions.
+fn calling(functions: Vec<FunctionProto>, call: NodeProto) -> tilewright::Result<Model> {
+    let graph =
+        graph(vec![tensor("x", FLOAT, Some(&["2", "3"]))], vec![], vec![mine(call)], vec![tensor("y", FLOAT, None)]);
+    let mut proto = ModelProto::decode(&bytes(graph, 17)[..]).unwrap();
+    proto.functions = functions;
+    Model::parse(&proto.encode_to_vec(), "nowhere")
+}
+
+#[test]
+fn calls_are_replaced_by_the_body() {
+    // the inner function sums along the axis that the outer one's call says, in an older operator set
+    let mut sum = node("ReduceSum", &["t"], &["c"]);
+    let refers = |name: &str, to: &str, ty: i32| AttributeProto {
+        name: name.into(),
+        ref_attr_name: to.into(),
+        r#type: ty,
+        ..AttributeProto::default()
+    };
+    sum.attribute.push(refers("axes", "axes", 7));
+    let inner = function("sum", 11, vec![node("Mul", &["a", "b"], &["t"]), sum]);
+    let mut call = mine(node("sum", &["a", "s"], &["c"]));
+    call.attribute.push(refers("axes", "along", 7));
+    let outer = function("twice", 17, vec![node("Add", &["a", "b"], &["s"]), call]);
+    let mut top = node("twice", &["x", "x"], &["y"]);
+    let ints = vec![1];
+    top.attribute.push(AttributeProto { name: "along".into(), ints, r#type: 7, ..AttributeProto::default() });
+    let model = calling(vec![inner, outer], top).unwrap();
+    let x = Tensor::new(&[2, 3], &[1f32, 2.0, 3.0, 4.0, 5.0, 6.0]);
+    assert_eq!(run(&model, &x).unwrap(), [28.0, 154.0]);
+}
+
+#[test]
+fn functions_that_call_themselves_or_grow_without_bound_are_refused() {
+    let own = function("f", 17, vec![mine(node("f", &["a", "b"], &["c"]))]);
+    let error = calling(vec![own], node("f", &["x", "x"], &["y"])).err().unwrap();
+    assert!(matches!(&error, Error::Invalid(reason) if reason.contains("too deep")), "{error}");
+    let level = |i: usize| {
+        let [a, b] = ["c", "d"].map(|result| mine(node(&format!("f{}", i + 1), &["a", "b"], &[result])));
+        function(&format!("f{i}"), 17, vec![b, a])
+    };
+    let mut functions: Vec<FunctionProto> = (0..40).map(level).collect();
+    functions.push(function("f40", 17, vec![node("Add", &["a", "b"], &["c"])]));
+    let error = calling(functions, node("f0", &["x", "x"], &["y"])).err().unwrap();
+    assert!(matches!(error, Error::Limit(_)), "{error}");
+}
+
+#[test]
+fn what_nothing_needs_refuses_no_model() {
+    let branch = |op: &str| graph(vec![], vec![], vec![node(op, &["x"], &["r"])], vec![tensor("r", FLOAT, None)]);
+    let condition = with_int(node("Greater", &["one", "zero"], &["go"]), "unused", 0);
+    let choose = with_graph(node("If", &["go"], &["y"]), "then_branch", branch("Neg"));
+    let condition = NodeProto { attribute: vec![], ..condition };
+    let file = |dead: Vec<NodeProto>| {
+        let nodes = [dead, vec![condition.clone(), with_graph(choose.clone(), "else_branch", branch("Unheard"))]];
+        graph(
+            vec![tensor("x", FLOAT, Some(&["2"]))],
+            vec![floats("one", &[], &[1.0]), floats("zero", &[], &[0.0])],
+            nodes.concat(),
+            vec![tensor("y", FLOAT, None)],
+        )
+    };
+    let x = Tensor::new(&[2], &[1f32, 2.0]);
+    for dead in [vec![], vec![node("Unknown", &["x"], &["nobody"])]] {
+        assert_eq!(run(&model(file(dead)), &x).unwrap(), [-1.0, -2.0]);
+    }
+    let needed = graph(
+        vec![tensor("x", FLOAT, Some(&["2"]))],
+        vec![],
+        vec![node("Unknown", &["x"], &["y"])],
+        vec![tensor("y", FLOAT, None)],
+    );
+    let error = Model::parse(&bytes(needed, 17), "nowhere").err().unwrap();
+    assert!(matches!(&error, Error::Unsupported(reason) if reason.contains("Unknown")), "{error}");
+}
