@@ -57,6 +57,22 @@ struct State {
 type Compilation = (Arc<Session>, Arc<Report>);
 type Slot = OnceLock<Result<Compilation>>;
 
+impl Model {
+    /// Compiles the model for this processor. Where dynamic dimensions are left open, each new binding is compiled when a
+    /// run first needs it.
+    ///
+    /// # Errors
+    /// As [`Model::compile_module`]; [`Error::Limit`] where `options` ask for more than
+    /// [`MAX_THREADS`](crate::MAX_THREADS) threads.
+    pub fn compile(&self, options: &Options) -> Result<Compiled> {
+        if let Some(name) = options.dims.keys().find(|name| !self.symbols().contains(name)) {
+            let dims = BTreeMap::from([(name.clone(), 1)]);
+            self.check_dims(&dims)?;
+        }
+        Compiled::new(self.clone(), options.clone())
+    }
+}
+
 impl Compiled {
     /// Compiles a model where all dimensions are known, but for values of inputs that decide shapes: those come with a run.
     pub(crate) fn new(model: Model, options: Options) -> Result<Compiled> {

@@ -3,7 +3,6 @@
 //! In: a file, a graph or a program, and [`Options`]. Out: a [`Module`], or a [`Compiled`] that makes one for each binding
 //! of the dynamic dimensions.
 
-use crate::compiled::Compiled;
 use crate::expr::syntax::{Expr, Kind};
 use crate::graph::import::binding::{BoundGraph, Unbound};
 use crate::graph::import::model::{Binding, Dim, InputSpec, OnnxModel};
@@ -15,7 +14,7 @@ use crate::pipeline::{self, Compilation, Options, Stage, program};
 use crate::poly::transform::primitive::Schedule;
 use crate::runtime::error::{guard, unknown};
 use crate::runtime::module::Module;
-use crate::{Error, Result};
+use crate::{Error, Result, Tensor};
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
@@ -270,7 +269,8 @@ impl Model {
         let mut compiled = pipeline::compile(graph, self.network_order(), options)?;
         let symbols = self.symbols().into_iter();
         let dims = symbols.map(|s| (s.clone(), options.dims.get(&s).copied().unwrap_or(1))).collect();
-        compiled.module = compiled.module.with_dims(dims).with_metadata(self.metadata());
+        let values = bound.values.iter().map(|(name, value)| (name.clone(), Tensor::clone(value))).collect();
+        compiled.module = compiled.module.with_dims(dims).with_values(values).with_metadata(self.metadata());
         if let Source::Onnx(model) = &self.source {
             compiled.report.warnings = model.warnings(graph);
         }
@@ -298,6 +298,14 @@ impl Model {
     pub fn depends_on_data(&self, options: &Options) -> bool {
         let binding = Binding { dims: options.dims.clone(), values: options.values.clone() };
         guard(|| Ok(self.bind(&binding).is_err_and(|unbound| unbound.waits))).unwrap_or(false)
+    }
+
+    /// Refuses a dimension that the model does not have.
+    pub(crate) fn check_dims(&self, dims: &BTreeMap<String, i64>) -> Result<()> {
+        match &self.source {
+            Source::Program(source) => source.lowered(dims).map(|_| ()),
+            _ => self.graph(dims).map(|_| ()),
+        }
     }
 
     /// Returns true if the model is a program of the text language.
@@ -331,22 +339,5 @@ impl Model {
                 pipeline::explain(&bound.graph, self.network_order(), options, stage, kernel)
             }
         })
-    }
-
-    /// Compiles the model for this processor. Where dynamic dimensions are left open, each new binding is compiled when a
-    /// run first needs it.
-    ///
-    /// # Errors
-    /// As [`Model::compile_module`]; [`Error::Limit`] where `options` ask for more than
-    /// [`MAX_THREADS`](crate::MAX_THREADS) threads.
-    pub fn compile(&self, options: &Options) -> Result<Compiled> {
-        if let Some(name) = options.dims.keys().find(|name| !self.symbols().contains(name)) {
-            let dims = BTreeMap::from([(name.clone(), 1)]);
-            match &self.source {
-                Source::Program(source) => _ = source.lowered(&dims)?,
-                _ => _ = self.graph(&dims)?,
-            }
-        }
-        Compiled::new(self.clone(), options.clone())
     }
 }

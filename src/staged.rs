@@ -8,8 +8,9 @@
 mod control;
 
 use crate::graph::import::model::OnnxModel;
-use crate::graph::import::stage::{self, Known, Part};
-use crate::graph::import::{self, sequence};
+use crate::graph::import::sequence;
+use crate::graph::import::stage::{Known, Part};
+use crate::graph::import::walk;
 use crate::graph::proto::GraphProto;
 use crate::graph::value::Value;
 use crate::pipeline::{self, Options};
@@ -158,17 +159,17 @@ impl Staged {
         for &index in &scope.order {
             let node = &graph.node[index];
             let there = |name: &str| name.is_empty() || environment.get(name).is_some();
-            if done[index] || !stage::names_read(node).all(there) {
+            if done[index] || !walk::read_names(node).all(there) {
                 continue;
             }
             let value = |name: &String| environment.get(name).map(|entry| entry.value.clone());
             let operands: Vec<Option<Value>> = node.input.iter().map(value).collect();
-            let place = |e: Error| e.context(&import::describe(node));
+            let place = |e: Error| e.context(&walk::describe(node));
             let mut results = self.control(node, &operands, environment, depth).map_err(place)?;
             if results.is_none() {
                 results = sequence::apply(node, &operands, self.model.opset_of(node)).map_err(place)?;
             }
-            if results.is_none() && stage::depends_on_data(node) {
+            if results.is_none() && walk::depends_on_data(node) {
                 let tensor = |value: &Option<Value>| value.as_ref().map(|v| v.tensor().cloned()).transpose();
                 let tensors = operands.iter().map(tensor).collect::<Result<Vec<_>>>()?;
                 let folded = self.model.fold_node(graph, index, &tensors)?;
@@ -188,8 +189,8 @@ impl Staged {
         if let Some(scope) = scopes.get(&address(graph)) {
             return Ok(scope.clone());
         }
-        let order = stage::needed_order(graph)?;
-        let read = order.iter().flat_map(|&n| stage::names_read(&graph.node[n]));
+        let order = walk::needed_order(graph)?;
+        let read = order.iter().flat_map(|&n| walk::read_names(&graph.node[n]));
         let read = read.chain(graph.output.iter().map(|o| o.name.as_str())).filter(|name| !name.is_empty());
         let mut names: Vec<String> = read.map(str::to_string).collect();
         names.sort_unstable();
@@ -291,6 +292,6 @@ fn stuck(graph: &GraphProto, scope: &Scope, done: &[bool], part: &Part) -> Error
     let reason = |n: usize| part.waiting.iter().find(|w| w.0 == n).map(|w| w.1.as_str());
     let problems = scope.order.iter().filter(|&&n| !done[n]).filter_map(|&n| Some((n, reason(n)?)));
     let problems: Vec<String> =
-        problems.map(|(n, reason)| format!("{}: {reason}", import::describe(&graph.node[n]))).collect();
-    import::unsupported(problems)
+        problems.map(|(n, reason)| format!("{}: {reason}", walk::describe(&graph.node[n]))).collect();
+    walk::unsupported(problems)
 }

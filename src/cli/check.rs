@@ -1,16 +1,17 @@
-//! `check`: proves or refuses every schedule of a file.
+//! `check`: proves or refuses every schedule of a file; says of a model what would run.
 
 use super::progress::Progress;
 use crate::model_arguments::{bind_once, parse_dim, print, target};
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use tilewright::internal::language;
 use tilewright::internal::runtime::error::unknown;
-use tilewright::{Error, Result};
-use tilewright::{Isa, Target};
+use tilewright::internal::runtime::text::name;
+use tilewright::{Dim, Error, Isa, Model, Options, Result, Target};
 
 #[derive(clap::Args)]
 pub struct Arguments {
-    /// A `.tile` file
+    /// A `.tile` file or an ONNX model
     file: PathBuf,
     /// Only the schedules for this program
     #[arg(long, value_name = "NAME")]
@@ -28,6 +29,9 @@ pub struct Arguments {
 
 impl Arguments {
     pub fn run(self, progress: &Progress) -> Result<String> {
+        if self.file.extension().is_none_or(|e| e != "tile") {
+            return self.model(progress);
+        }
         let file = tilewright::File::load(&self.file)?;
         let dims = bind_once(&self.dims)?;
         let programs: Vec<&language::syntax::Program> = match &self.program {
@@ -77,5 +81,45 @@ impl Arguments {
                 Err(Error::refused(format!("{refused} of {count} schedules refused")))
             }
         }
+    }
+    /// One page on a model: its inputs, its dynamic dimensions, what it is compiled to, or why it is not.
+    fn model(&self, progress: &Progress) -> Result<String> {
+        if self.program.is_some() || self.size.is_some() {
+            return Err(Error::Invalid(format!("{} has no programs or sizes", self.file.display())));
+        }
+        progress.stage(format!("reading {}", self.file.display()));
+        let model = Model::load(&self.file)?;
+        let mut text = String::new();
+        for spec in model.inputs() {
+            let dims: Vec<String> = spec.shape.iter().map(Dim::to_string).collect();
+            let shape = if spec.any_rank { "any shape".into() } else { format!("[{}]", dims.join(", ")) };
+            text += &format!("input {}: {} of {} {shape}\n", name(&spec.name), spec.kind, spec.dtype);
+        }
+        let symbols = model.symbols();
+        if !symbols.is_empty() {
+            text += &format!("dynamic dimensions, 1 unless bound: {}\n", symbols.join(", "));
+        }
+        let options = Options { dims: bind_once(&self.dims)?, ..Options::default() };
+        let graph = match model.graph(&options.dims) {
+            Ok(graph) => graph,
+            Err(reason) if model.depends_on_data(&options) => {
+                return Ok(text + &format!("runs in parts, since it depends on data: {reason}\n"));
+            }
+            Err(error) => {
+                print(&text)?;
+                return Err(error);
+            }
+        };
+        let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
+        for node in &graph.nodes {
+            *counts.entry(node.op.mnemonic()).or_default() += 1;
+        }
+        let counts: Vec<String> = counts.iter().map(|(op, n)| format!("{n} {op}")).collect();
+        text += &format!("{} operators after folding: {}\n", graph.nodes.len(), counts.join(", "));
+        for &output in &graph.outputs {
+            let value = graph.value(output);
+            text += &format!("output {}: {}\n", name(&value.name), value.ty);
+        }
+        Ok(text + "runs as one module\n")
     }
 }

@@ -11,6 +11,7 @@ mod explain;
 mod inputs;
 mod model_arguments;
 mod ocr;
+mod ops;
 mod progress;
 mod run;
 mod targets;
@@ -45,8 +46,10 @@ enum Command {
     Bench(bench::Arguments),
     /// Show the decisions of the compiler, or any stage as text
     Explain(explain::Arguments),
-    /// Prove or refuse every schedule of a .tile file
+    /// Prove or refuse every schedule of a .tile file, or say what of an ONNX model would run
     Check(check::Arguments),
+    /// List the ONNX operators that are known
+    Ops(ops::Arguments),
     /// Measure the schedules of a .tile file beside the ILP's and the original order; for a network, each kernel in both
     Compare(crate::compare::arguments::Arguments),
     /// Read a picture of one line of text with the PP-OCRv4 recogniser
@@ -64,6 +67,7 @@ impl Arguments {
             Command::Bench(arguments) => arguments.run(&progress),
             Command::Explain(arguments) => arguments.run(&progress),
             Command::Check(arguments) => arguments.run(&progress),
+            Command::Ops(arguments) => arguments.run(),
             Command::Compare(arguments) => arguments.run(&progress),
             Command::Demo(arguments) => arguments.run(&progress),
         }

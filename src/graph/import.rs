@@ -9,6 +9,7 @@ mod arithmetic;
 mod attention;
 mod attributes;
 pub mod binding;
+pub mod catalogue;
 mod columns;
 mod control;
 mod convert;
@@ -40,6 +41,7 @@ pub mod stage;
 mod table;
 mod tensor;
 pub mod value_file;
+pub mod walk;
 
 use crate::graph::fold;
 use crate::graph::import::importer::Importer;
@@ -58,6 +60,7 @@ use prost::Message;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::Path;
 use std::sync::Arc;
+use walk::{describe, place, prefix, read_names, unsupported};
 
 /// The newest operator set whose meaning is known.
 pub const NEWEST_OPSET: i64 = 28;
@@ -115,7 +118,7 @@ impl OnnxModel {
         if graph.output.is_empty() {
             return Err(Error::Invalid("the graph has no outputs".into()));
         }
-        let opset_of = |node: &NodeProto| opset_of(node, &opsets, opset);
+        let opset_of = |node: &NodeProto| model::opset_of(node, &opsets, opset);
         check_nodes(graph, &opset_of, &HashSet::new(), 0)?;
         let inputs = declared::input_specs(graph)?;
         let weights = take_weights(&mut proto, &folder)?;
@@ -171,36 +174,6 @@ impl OnnxModel {
     }
 }
 
-/// The operator set of a node: `opsets` has those of nodes from functions, by their first result.
-fn opset_of(node: &NodeProto, opsets: &HashMap<String, i64>, opset: i64) -> i64 {
-    let first = node.output.iter().find(|o| !o.is_empty());
-    first.and_then(|name| opsets.get(name)).copied().unwrap_or(opset)
-}
-
-fn prefix(place: &str, error: Error) -> Error {
-    match error {
-        Error::Invalid(m) => Error::Invalid(format!("{place}: {m}")),
-        Error::Unsupported(m) => Error::Unsupported(format!("{place}: {m}")),
-        Error::Limit(m) => Error::Limit(format!("{place}: {m}")),
-        other => other,
-    }
-}
-
-pub fn describe(node: &NodeProto) -> String {
-    let name = if node.name.is_empty() {
-        format!("producing `{}`", node.output.first().map_or("", |o| o))
-    } else {
-        format!("`{}`", node.name)
-    };
-    let domain = if node.domain.is_empty() { String::new() } else { format!("{}::", node.domain) };
-    format!("{domain}{} {name}", node.op_type)
-}
-
-/// The name of a node, or of its first result.
-fn place(node: &NodeProto) -> String {
-    if node.name.is_empty() { node.output.first().cloned().unwrap_or_default() } else { node.name.clone() }
-}
-
 /// Operators against the table, names against each other; in the graphs inside of nodes too, which read the names around
 /// them.
 fn check_nodes<'a>(
@@ -230,7 +203,7 @@ fn check_nodes<'a>(
             defined.insert(output);
         }
     }
-    let live = stage::live_nodes(graph)?;
+    let live = walk::live_nodes(graph)?;
     // a graph inside may never run: its operators are looked up where it does
     for node in live.iter().filter(|_| depth == 0) {
         let opset = opset_of(node);
@@ -260,12 +233,6 @@ fn check_nodes<'a>(
     }
 }
 
-pub fn unsupported(problems: Vec<String>) -> Error {
-    let count = problems.len();
-    let plural = if count == 1 { "node is" } else { "nodes are" };
-    Error::Unsupported(format!("{count} {plural} not supported: {}", problems.join("; ")))
-}
-
 /// The initializers that a node or an output reads. They leave the message, so that weights are in memory once.
 fn take_weights(proto: &mut ModelProto, folder: &Folder) -> Result<Vec<(String, Arc<Tensor>)>> {
     let Some(graph) = &mut proto.graph else { return Ok(vec![]) };
@@ -274,50 +241,6 @@ fn take_weights(proto: &mut ModelProto, folder: &Folder) -> Result<Vec<(String, 
     let read: HashSet<&str> = read.collect();
     let taken = initializers.into_iter().filter(|t| read.contains(t.name.as_str()));
     taken.map(|t| Ok((t.name.clone(), Arc::new(tensor::read(t, folder)?)))).collect()
-}
-
-/// The names that a node reads: its operands, and what the graphs inside of it capture.
-fn read_names(node: &NodeProto) -> impl Iterator<Item = &str> {
-    node.input.iter().map(String::as_str).chain(nested::captured_names(node))
-}
-
-/// The nodes in an order in which every operand is defined first; an error names a cycle.
-fn topological(graph: &GraphProto) -> Result<Vec<&NodeProto>> {
-    let producer: HashMap<&str, usize> =
-        graph.node.iter().enumerate().flat_map(|(i, n)| n.output.iter().map(move |o| (o.as_str(), i))).collect();
-    let operands: Vec<Vec<&str>> = graph.node.iter().map(|n| read_names(n).collect()).collect();
-    let mut order = Vec::with_capacity(graph.node.len());
-    // 0 = not seen, 1 = on the stack, 2 = done
-    let mut state = vec![0u8; graph.node.len()];
-    for root in 0..graph.node.len() {
-        let mut stack = vec![(root, 0)];
-        while let Some((n, next)) = stack.pop() {
-            if state[n] == 2 {
-                continue;
-            }
-            state[n] = 1;
-            match operands[n].get(next) {
-                None => {
-                    state[n] = 2;
-                    order.push(&graph.node[n]);
-                }
-                Some(name) => {
-                    stack.push((n, next + 1));
-                    if let Some(&p) = producer.get(name).filter(|_| !name.is_empty()) {
-                        match state[p] {
-                            0 => stack.push((p, 0)),
-                            1 => {
-                                let node = describe(&graph.node[n]);
-                                return Err(Error::Invalid(format!("the graph has a cycle through {node}")));
-                            }
-                            _ => {}
-                        }
-                    }
-                }
-            }
-        }
-    }
-    Ok(order)
 }
 
 fn claim(budget: &mut u64, shape: &[i64], dtype: DType) -> Result<()> {
@@ -392,7 +315,7 @@ impl<'m> Importer<'m> {
             self.values.insert(&initializer.name, Some(id));
         }
         let mut problems = vec![];
-        for node in stage::live_nodes(graph)? {
+        for node in walk::live_nodes(graph)? {
             self.place = place(node);
             match self.convert(node) {
                 Ok(outputs) => {
@@ -401,7 +324,7 @@ impl<'m> Importer<'m> {
                     }
                 }
                 Err(Error::Unsupported(reason)) => {
-                    if stage::may_wait(node) {
+                    if walk::may_wait(node) {
                         self.waits.set(true);
                     }
                     problems.push(format!("{} (opset {}): {reason}", describe(node), self.model.opset_of(node)));

@@ -10,7 +10,7 @@ mod format;
 mod verify;
 
 use crate::bytes::advise_huge_pages;
-use crate::{DType, Error, Platform, Result};
+use crate::{DType, Error, Platform, Result, Tensor};
 use memmap2::{Mmap, MmapMut};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -75,6 +75,8 @@ pub struct ModuleParts {
     pub outputs: Vec<OutputSpec>,
     /// Sizes of the model's dynamic dimensions, by their symbols.
     pub dims: BTreeMap<String, i64>,
+    /// Values of inputs that decided shapes: the module is for these only.
+    pub values: BTreeMap<String, Tensor>,
     /// Key and value strings that the model file carries.
     pub metadata: BTreeMap<String, String>,
     /// Computes the values of inputs that are not given: its outputs have their names. It has neither inputs, nor weights,
@@ -102,6 +104,12 @@ impl Module {
     /// Records sizes of the model's dynamic dimensions, by their symbols.
     pub fn with_dims(mut self, dims: BTreeMap<String, i64>) -> Module {
         self.0.dims = dims;
+        self
+    }
+
+    /// Records the values of inputs that decided shapes; runs on others are refused.
+    pub fn with_values(mut self, values: BTreeMap<String, Tensor>) -> Module {
+        self.0.values = values;
         self
     }
 
@@ -173,6 +181,11 @@ impl Module {
     /// Sizes of the model's dynamic dimensions, by their symbols.
     pub fn dims(&self) -> &BTreeMap<String, i64> {
         &self.0.dims
+    }
+
+    /// Values of inputs that decided shapes: the module is for these only.
+    pub fn values(&self) -> &BTreeMap<String, Tensor> {
+        &self.0.values
     }
 
     /// Key and value strings that the model file carries.

@@ -20,8 +20,10 @@ pub fn small() -> Module {
     let step = |name: &str, action| Step { name: name.into(), flops: 3, action };
     let spec = |name: &str| TensorSpec { name: name.into(), dtype: DType::I64, shape: vec![4] };
     let slot = |written| Slot { bytes: 32, written };
+    let values = BTreeMap::from([("n".to_string(), Tensor::new(&[1], &[5i64]))]);
     Module(ModuleParts {
         initial: None,
+        values,
         name: "small".into(),
         target: "some-target".into(),
         platform: Platform { features: Features::default(), ..Platform::host() },

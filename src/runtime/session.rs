@@ -248,6 +248,16 @@ impl Session {
         Ok(())
     }
 
+    /// Refuses another value of an input that decided shapes.
+    fn check_value(&self, name: &str, given: &TensorView) -> Result<()> {
+        match self.module.values().get(name) {
+            Some(bound) if bound.data[..] != *given.data => Err(Error::Invalid(format!(
+                "input `{name}` decides shapes and has another value than the module was compiled for"
+            ))),
+            _ => Ok(()),
+        }
+    }
+
     /// Fresh memory for one more run at a time.
     fn allocate(&self) -> Result<Memory> {
         let map = |bytes: usize| {
@@ -286,6 +296,7 @@ impl Session {
                 return Err(Error::Invalid(format!("input `{}` is missing ({})", spec.name, shown(spec))));
             };
             check_tensor("input", spec, &tensor.view())?;
+            self.check_value(&spec.name, &tensor.view())?;
             *address = tensor.view().data.as_ptr();
         }
         let specs = self.module.outputs();

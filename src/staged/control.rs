@@ -1,6 +1,6 @@
 //! Branches and loops that the host runs, since their conditions, numbers of steps or types depend on data.
 
-use crate::graph::import::stage;
+use crate::graph::import::{stage, walk};
 use crate::graph::proto::{GraphProto, NodeProto};
 use crate::graph::value::Value;
 use crate::staged::{Environment, Staged};
@@ -21,7 +21,7 @@ impl Staged {
         depth: usize,
     ) -> Result<Option<Vec<Value>>> {
         let inside = |name: &str| {
-            stage::graph_inside(node, name).ok_or_else(|| Error::Invalid(format!("the attribute `{name}` is missing")))
+            walk::graph_inside(node, name).ok_or_else(|| Error::Invalid(format!("the attribute `{name}` is missing")))
         };
         if depth >= MAX_DEPTH {
             return Err(Error::Limit(format!("graphs are nested more than {MAX_DEPTH} deep")));

@@ -2,7 +2,7 @@
 
 use crate::onnx::{FLOAT, INT64, graph, model, node, tensor};
 use std::sync::Arc;
-use tilewright::{DType, Error, Model, Options, Tensor};
+use tilewright::{DType, Error, Model, Module, Options, Session, Tensor};
 
 /// `y = Expand(2 · Reshape(x, shape), size)`, where the two shapes are inputs.
 fn reshaped() -> Model {
@@ -74,4 +74,23 @@ fn a_missing_value_is_named() {
     let values = [("shape".to_string(), Arc::new(Tensor::zeros(DType::F32, &[2])))].into();
     let error = reshaped().compile_module(&Options { values, ..Options::default() }).err().unwrap();
     assert!(matches!(error, Error::Invalid(_)), "{error}");
+}
+
+#[test]
+fn a_saved_module_keeps_its_values() {
+    let [shape, size] = [Tensor::new(&[2], &[2i64, 3]), Tensor::new(&[3], &[1i64, 2, 3])];
+    let values = [("shape", &shape), ("size", &size)].map(|(name, value)| (name.to_string(), Arc::new(value.clone())));
+    let (module, _) = reshaped().compile_module(&Options { values: values.into(), ..Options::default() }).unwrap();
+    let path = std::env::temp_dir().join(format!("tilewright-values-{}.tw", std::process::id()));
+    module.save(&path).unwrap();
+    // SAFETY: the module was written above.
+    let module = unsafe { Module::load(&path) }.unwrap();
+    std::fs::remove_file(&path).unwrap();
+    assert_eq!(module.values().keys().collect::<Vec<_>>(), ["shape", "size"]);
+    let session = Session::new(module.into(), 1).unwrap();
+    let x = Tensor::new(&[6], &[0f32, 1.0, 2.0, 3.0, 4.0, 5.0]);
+    assert_eq!(session.run(&[("x", &x), ("shape", &shape), ("size", &size)]).unwrap()[0].shape, [1, 2, 3]);
+    let other = Tensor::new(&[2], &[3i64, 2]);
+    let error = session.run(&[("x", &x), ("shape", &other), ("size", &size)]).unwrap_err();
+    assert!(matches!(&error, Error::Invalid(reason) if reason.contains("`shape`")), "{error}");
 }

@@ -34,6 +34,12 @@ pub(super) fn check(node: &NodeProto, opset: i64) -> std::result::Result<(), Str
     Ok(())
 }
 
+/// The attributes of an operator in any operator set.
+pub(super) fn of(_domain: &str, name: &str) -> Vec<&'static str> {
+    let row = TABLE.binary_search_by_key(&name, |row| row.0).map_or("", |i| TABLE[i].1);
+    row.split(' ').filter_map(|entry| entry.split(':').next()).filter(|name| !name.is_empty()).collect()
+}
+
 /// The operator sets of `name:first..last`, where each part after the name may be left out.
 fn opsets(entry: &str) -> (i64, i64) {
     let range = entry.split_once(':').and_then(|(_, range)| range.split_once(".."));

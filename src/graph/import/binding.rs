@@ -3,10 +3,10 @@
 //! In: a model and a [`Binding`]. Out: the static graph, and which of the values became constants of it. The inputs that
 //! matter are found by importing: an operand that must be known leads back to the inputs that it is computed from.
 
-use super::stage;
 use crate::graph::import::importer::Importer;
 use crate::graph::import::model::{Binding, OnnxModel};
 use crate::graph::ir::{Graph, Source, ValueId};
+use crate::graph::tensor_type::TensorType;
 use crate::runtime::{DType, Error, Result, Tensor};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -89,7 +89,7 @@ impl Importer<'_> {
         }
         let inputs = self.origins(id);
         let names: Vec<String> = inputs.iter().map(|&i| self.graph.value(i).name.clone()).collect();
-        let large = inputs.iter().find(|&&i| !stage::may_be_frozen(self.ty(i))).map(|&i| &self.graph.value(i).name);
+        let large = inputs.iter().find(|&&i| !may_be_frozen(self.ty(i))).map(|&i| &self.graph.value(i).name);
         if large.is_some() || names.is_empty() {
             let of = large.map_or(String::new(), |name| format!(" of the input `{name}`"));
             return Err(self.wait(&format!("its {what} depends on the data{of}")));
@@ -140,4 +140,9 @@ impl Importer<'_> {
             other => Err(Error::Invalid(format!("its {what} is of type {other}, not a float"))),
         }
     }
+}
+
+/// Returns true if a tensor of this type may become a constant of what is compiled.
+fn may_be_frozen(ty: &TensorType) -> bool {
+    ty.elements() <= if ty.dtype.is_float() { 16 } else { MAX_BOUND_ELEMENTS }
 }

@@ -1,7 +1,7 @@
 //! A parsed ONNX file, and its inputs.
 
 use crate::graph::import::external::Folder;
-use crate::graph::proto::ModelProto;
+use crate::graph::proto::{ModelProto, NodeProto};
 use crate::graph::value::Kind;
 use crate::runtime::{DType, Tensor};
 use std::collections::{BTreeMap, HashMap};
@@ -68,4 +68,17 @@ impl std::fmt::Display for Dim {
             Dim::Symbol(s) | Dim::Derived(s) => f.write_str(s),
         }
     }
+}
+
+impl OnnxModel {
+    /// The operator set of a node.
+    pub fn opset_of(&self, node: &NodeProto) -> i64 {
+        opset_of(node, &self.opsets, self.opset)
+    }
+}
+
+/// The operator set of a node: `opsets` has those of nodes from functions, by their first result.
+pub(super) fn opset_of(node: &NodeProto, opsets: &HashMap<String, i64>, opset: i64) -> i64 {
+    let first = node.output.iter().find(|o| !o.is_empty());
+    first.and_then(|name| opsets.get(name)).copied().unwrap_or(opset)
 }

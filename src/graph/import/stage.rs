@@ -4,15 +4,14 @@
 //! other nodes that can be converted: those whose operands come from known values, and whose shapes follow from shapes and
 //! from small integers. The others wait for their operands.
 
-use super::binding::MAX_BOUND_ELEMENTS;
-use super::nested;
+use super::walk;
 use crate::graph::import::importer::Importer;
 use crate::graph::import::model::OnnxModel;
 use crate::graph::ir::{Graph, Source, ValueId};
 use crate::graph::proto::{GraphProto, NodeProto, TensorProto, ValueInfoProto};
 use crate::graph::tensor_type::TensorType;
 use crate::runtime::{Error, Result, Tensor};
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
 /// A value that a part may read.
@@ -48,11 +47,6 @@ impl OnnxModel {
     /// The weights of the file, by name.
     pub fn weights(&self) -> &[(String, Arc<Tensor>)] {
         &self.weights
-    }
-
-    /// The operator set of a node.
-    pub fn opset_of(&self, node: &NodeProto) -> i64 {
-        super::opset_of(node, &self.opsets, self.opset)
     }
 
     /// The initializers of a graph inside of a node.
@@ -113,11 +107,11 @@ impl OnnxModel {
                 importer.values.insert(name, Some(id));
             }
         }
-        importer.place = super::place(node);
-        let outputs = importer.convert(node).map_err(|e| super::prefix(&super::describe(node), e))?;
+        importer.place = walk::place(node);
+        let outputs = importer.convert(node).map_err(|e| walk::prefix(&walk::describe(node), e))?;
         let constant = |id: Option<ValueId>| id.and_then(|id| importer.graph.constant(id).cloned());
         let outputs: Option<Vec<_>> = outputs.into_iter().map(constant).collect();
-        outputs.ok_or_else(|| Error::Unsupported(format!("{} cannot be computed ahead", super::describe(node))))
+        outputs.ok_or_else(|| Error::Unsupported(format!("{} cannot be computed ahead", walk::describe(node))))
     }
 }
 
@@ -153,7 +147,7 @@ impl<'m> Stage<'m, '_> {
 
     /// Converts one node where all of its operands are there.
     fn node(&mut self, node: &'m NodeProto) -> Result<Verdict> {
-        let names: Vec<&'m str> = super::read_names(node).filter(|name| !name.is_empty()).collect();
+        let names: Vec<&'m str> = walk::read_names(node).filter(|name| !name.is_empty()).collect();
         for &name in &names {
             if !self.importer.values.contains_key(name) {
                 let value = self.value(name);
@@ -163,7 +157,7 @@ impl<'m> Stage<'m, '_> {
         if names.iter().any(|name| self.importer.values[name].is_none()) {
             return Ok(Verdict::Waits(None));
         }
-        self.importer.place = super::place(node);
+        self.importer.place = walk::place(node);
         match self.importer.convert(node) {
             Ok(outputs) => {
                 for (name, id) in node.output.iter().zip(outputs).filter(|o| !o.0.is_empty()) {
@@ -172,7 +166,7 @@ impl<'m> Stage<'m, '_> {
                 Ok(Verdict::Done)
             }
             Err(Error::Unsupported(reason)) => Ok(Verdict::Waits(Some(reason))),
-            Err(error) => Err(super::prefix(&super::describe(node), error)),
+            Err(error) => Err(walk::prefix(&walk::describe(node), error)),
         }
     }
 
@@ -207,7 +201,7 @@ impl<'m> Stage<'m, '_> {
     ) -> Vec<(String, Arc<Tensor>)> {
         let here: HashSet<usize> = finished.iter().copied().collect();
         let left = order.iter().filter(|&&n| !done[n] && !here.contains(&n));
-        let mut read: HashSet<&str> = left.flat_map(|&n| super::read_names(&proto.node[n])).collect();
+        let mut read: HashSet<&str> = left.flat_map(|&n| walk::read_names(&proto.node[n])).collect();
         read.extend(proto.output.iter().map(|o| o.name.as_str()));
         let mut constants = vec![];
         for name in finished.iter().flat_map(|&n| &proto.node[n].output).filter(|name| read.contains(name.as_str())) {
@@ -228,61 +222,6 @@ enum Verdict {
     Done,
     /// The reason, where the operands are there.
     Waits(Option<String>),
-}
-
-/// The nodes that the outputs need, in an order in which every operand is defined first.
-///
-/// # Errors
-/// `Invalid` where the graph has a cycle.
-pub(super) fn live_nodes(graph: &GraphProto) -> Result<Vec<&NodeProto>> {
-    let mut needed: HashSet<&str> = graph.output.iter().map(|o| o.name.as_str()).collect();
-    let mut live = vec![];
-    for node in super::topological(graph)?.into_iter().rev() {
-        if node.output.iter().any(|o| !o.is_empty() && needed.contains(o.as_str())) {
-            needed.extend(super::read_names(node));
-            live.push(node);
-        }
-    }
-    live.reverse();
-    Ok(live)
-}
-
-/// As [`live_nodes`], their positions in the file.
-///
-/// # Errors
-/// `Invalid` where the graph has a cycle.
-pub fn needed_order(graph: &GraphProto) -> Result<Vec<usize>> {
-    let numbered = graph.node.iter().enumerate();
-    let position: HashMap<*const NodeProto, usize> = numbered.map(|(i, n)| (std::ptr::from_ref(n), i)).collect();
-    Ok(live_nodes(graph)?.into_iter().map(|n| position[&std::ptr::from_ref(n)]).collect())
-}
-
-/// The graph inside of a node that its attribute `name` holds.
-pub fn graph_inside<'a>(node: &'a NodeProto, name: &str) -> Option<&'a GraphProto> {
-    node.attribute.iter().find(|a| a.name == name).and_then(|a| a.g.as_ref())
-}
-
-/// The names that a node reads: its operands, and what the graphs inside of it capture.
-pub fn names_read(node: &NodeProto) -> impl Iterator<Item = &str> {
-    node.input.iter().map(String::as_str).chain(nested::captured_names(node))
-}
-
-/// Returns true if a node that no static graph has may run between compiled parts, once its operands are known.
-pub(super) fn may_wait(node: &NodeProto) -> bool {
-    depends_on_data(node) || nested::graphs(node).next().is_some()
-}
-
-/// Returns true if a tensor of this type may become a constant of what is compiled.
-pub fn may_be_frozen(ty: &TensorType) -> bool {
-    ty.elements() <= if ty.dtype.is_float() { 16 } else { MAX_BOUND_ELEMENTS }
-}
-
-/// The operators whose results are as large as the data make them.
-const DATA_DEPENDENT: [&str; 4] = ["Compress", "NonMaxSuppression", "NonZero", "Unique"];
-
-/// Returns true if the node's results are as large as the data make them: [`OnnxModel::fold_node`] computes them.
-pub fn depends_on_data(node: &NodeProto) -> bool {
-    node.domain.is_empty() && DATA_DEPENDENT.contains(&node.op_type.as_str())
 }
 
 /// The stack of the slices of a loop without steps, by the declared type of a slice; dimensions that are not declared are 0.

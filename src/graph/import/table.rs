@@ -26,6 +26,11 @@ pub(super) fn lookup(node: &NodeProto, opset: i64) -> std::result::Result<Conver
     }
 }
 
+/// Domain, name and first operator set of each row.
+pub(super) fn rows() -> impl Iterator<Item = (&'static str, &'static str, i64)> {
+    TABLE.iter().map(|row| ("", row.0, row.1))
+}
+
 macro_rules! unary {
     ($op:ident) => {
         |g, n| convert::elementwise(g, n, Op::Unary(UnaryOp::$op))

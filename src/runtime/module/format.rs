@@ -12,7 +12,7 @@
 //! All numbers are little-endian. The checksum finds damage; it is not a signature.
 
 use super::{Buffer, Kernel, MAX_DEPTH, Mapping, Module, ModuleParts, OutputSpec, Step, TensorSpec, Weights};
-use crate::{Error, Platform, Result, file};
+use crate::{Error, Platform, Result, Tensor, file};
 use memmap2::{Mmap, MmapMut, MmapOptions};
 use serde::{Deserialize, Serialize};
 use serde::{Deserializer, de};
@@ -45,6 +45,7 @@ struct Description {
     inputs: Vec<TensorSpec>,
     outputs: Vec<OutputSpec>,
     dims: BTreeMap<String, i64>,
+    values: BTreeMap<String, Tensor>,
     metadata: BTreeMap<String, String>,
     #[serde(skip)]
     initial: Option<Arc<Module>>,
