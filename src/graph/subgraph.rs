@@ -49,6 +49,31 @@ pub fn bodies(op: &Op) -> Vec<&Body> {
     }
 }
 
+/// Elements that the bodies of an operator may compute while constants are folded.
+const MOST_FOLDED: i64 = 1 << 22;
+
+/// Returns true if an operator of constants may be evaluated when the model is compiled: it has no body, or one that is sure
+/// to end soon.
+pub fn may_fold(op: &Op) -> bool {
+    let trips = if let Op::Scan { trips, .. } = op { *trips } else { 1 };
+    bodies(op).into_iter().all(|body| work(body, 0).is_some_and(|n| n.saturating_mul(trips) <= MOST_FOLDED))
+}
+
+/// Elements of all values that one evaluation of a body computes; `None` where it cannot be read.
+fn work(body: &Body, depth: usize) -> Option<i64> {
+    if depth > MAX_DEPTH {
+        return None;
+    }
+    let graph = graph(body).ok()?;
+    graph.nodes.iter().try_fold(1i64, |sum, node| {
+        let trips = if let Op::Scan { trips, .. } = node.op { trips } else { 1 };
+        let inside = bodies(&node.op).into_iter().map(|b| work(b, depth + 1)).try_fold(0i64, |n, w| Some(n.max(w?)))?;
+        let operands = node.inputs.iter().chain(&node.outputs).map(|&v| graph.value(v).ty.elements());
+        let elements = operands.fold(1, i64::saturating_add);
+        Some(sum.saturating_add(elements).saturating_add(inside.saturating_mul(trips)))
+    })
+}
+
 /// Makes inputs of a graph constants where `constants` has a tensor, and removes them from its inputs. Returns the positions
 /// of the others.
 pub fn bind(graph: &mut Graph, constants: &[Option<Arc<Tensor>>]) -> Vec<usize> {
