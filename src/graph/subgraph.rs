@@ -6,6 +6,7 @@ use crate::graph::ir::{Graph, Source, ValueId};
 use crate::graph::op::{Body, Op};
 use crate::graph::tensor_type::TensorType;
 use crate::graph::text;
+use crate::runtime::module::MAX_TRIPS;
 use crate::runtime::{Bytes, Error, Result, Tensor};
 use std::sync::Arc;
 
@@ -171,6 +172,9 @@ pub fn evaluate(op: &Op, operands: &[&Tensor], results: &[TensorType], apply: Ap
                     stacks[k].data[place(scanned + k) * size..][..size].copy_from_slice(&made.data);
                 }
                 last = next;
+            }
+            if *conditional && trips as u64 == MAX_TRIPS && last[0].data.iter().any(|&b| b != 0) {
+                return Err(Error::Limit(format!("a loop does not end after {MAX_TRIPS} times")));
             }
             Ok(last.into_iter().chain(stacks).collect())
         }

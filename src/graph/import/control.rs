@@ -13,13 +13,14 @@ use crate::graph::op::Op;
 use crate::graph::proto::GraphProto;
 use crate::graph::subgraph;
 use crate::graph::tensor_type::TensorType;
+use crate::runtime::module::MAX_TRIPS;
 use crate::runtime::{DType, Error, Result, Tensor};
 use std::sync::Arc;
 
 /// The most times that the body of a loop is inlined.
 const MOST_INLINED: i64 = 256;
-/// Times of a loop that only a condition ends.
-const ENDLESS: i64 = i64::MAX >> 8;
+/// Times of a loop that only a condition ends, and the most of others.
+const ENDLESS: i64 = MAX_TRIPS as i64;
 /// The most times of a loop whose numbers are a constant.
 const MOST_NUMBERED: i64 = 1 << 20;
 
@@ -83,7 +84,7 @@ pub(super) fn repeat(g: &mut Importer, n: &Source) -> Result<Vec<ValueId>> {
     // A number that is given at run time may end a loop whose results have the same shapes whatever it is.
     let bound = most.filter(|&most| scans == 0 && g.graph.constant(most).is_none());
     let trips = match most {
-        Some(most) if bound.is_none() => g.integers(most, "number of times")?[0].max(0),
+        Some(most) if bound.is_none() => g.integers(most, "number of times")?[0].clamp(0, ENDLESS),
         _ => ENDLESS,
     };
     let start = match condition {
@@ -98,7 +99,9 @@ pub(super) fn repeat(g: &mut Importer, n: &Source) -> Result<Vec<ValueId>> {
     };
     match inside {
         Some(inside) if trips < ENDLESS => return count_loop(g, inside, trips, &initial, &types),
-        Some(_) => return Err(Error::Invalid("it has no end".into())),
+        Some(_) => {
+            return Err(Error::Limit(format!("its condition is always true, and it runs {ENDLESS} times or more")));
+        }
         None => {}
     }
     let why_not = match scans {
