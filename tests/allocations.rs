@@ -57,7 +57,15 @@ fn counted(work: impl FnOnce()) -> usize {
 fn a_run_allocates_nothing() {
     // `black_box`: an optimized build may leave out an allocation that nothing reads.
     assert!(counted(|| drop(std::hint::black_box(Box::new(1)))) == 2, "the counter counts");
-    for case in ["pattern_residual_block", "pattern_attention", "gather_runtime_negative", "argmax_last"] {
+    for case in [
+        "pattern_residual_block",
+        "pattern_attention",
+        "gather_runtime_negative",
+        "argmax_last",
+        "lstm_lengths",
+        "loop_with_if",
+        "loop_until",
+    ] {
         let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/fixtures/operators/{case}.onnx"));
         let model = Model::load(&path).unwrap();
         let bytes = std::fs::read(path.with_extension("npy")).unwrap();

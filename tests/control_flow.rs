@@ -2,11 +2,13 @@
 
 mod common;
 
-use common::{difference, host_targets};
+use common::{difference, host_targets, root};
+use prost::Message;
 use std::sync::Arc;
 use tilewright::internal::graph::interpret;
+use tilewright::internal::graph::proto::{AttributeProto, GraphProto, ModelProto, NodeProto};
 use tilewright::internal::runtime::module::{Action, BufferPlace};
-use tilewright::{Graph, Model, Module, Options, Session, Tensor, graph_text};
+use tilewright::{Error, Graph, Model, Module, Options, Session, Tensor, graph_text};
 
 /// The difference that sums in another order may make, of the largest absolute value.
 const TOLERANCE: f64 = 1e-5;
@@ -117,4 +119,92 @@ fn kernels_inside_of_a_loop_are_reported_with_their_times() {
     assert!(module.buffers().iter().any(|b| matches!(b.place, BufferPlace::Weights(_))));
     assert!(module.buffers().iter().any(|b| matches!(b.place, BufferPlace::Window { stride, .. } if stride < 0)));
     assert!(module.steps().iter().any(|s| matches!(s.action, Action::Loop { trips: 7, .. })));
+}
+
+/// A fixture after a change of its graph.
+fn changed(name: &str, change: impl FnOnce(&mut GraphProto)) -> Result<Model, Error> {
+    let bytes = std::fs::read(root().join(format!("tests/fixtures/operators/{name}.onnx"))).unwrap();
+    let mut proto = ModelProto::decode(&bytes[..]).unwrap();
+    change(proto.graph.as_mut().unwrap());
+    Model::parse(&proto.encode_to_vec(), "nowhere")
+}
+
+fn node<'a>(graph: &'a mut GraphProto, op: &str) -> &'a mut NodeProto {
+    graph.node.iter_mut().find(|n| n.op_type == op).unwrap()
+}
+
+fn attribute<'a>(graph: &'a mut GraphProto, op: &str, name: &str) -> &'a mut AttributeProto {
+    node(graph, op).attribute.iter_mut().find(|a| a.name == name).unwrap()
+}
+
+fn inside<'a>(graph: &'a mut GraphProto, op: &str, name: &str) -> &'a mut GraphProto {
+    attribute(graph, op, name).g.as_mut().unwrap()
+}
+
+type Change = fn(&mut GraphProto);
+
+#[test]
+fn models_with_wrong_graphs_inside_are_refused() {
+    let cases: &[(&str, Change, &str)] = &[
+        ("if_run_time_true", |g| attribute(g, "If", "then_branch").g = None, "graph `then_branch` is missing"),
+        ("if_run_time_true", |g| inside(g, "If", "else_branch").node[0].input[1] = "u".into(), "cycle through"),
+        (
+            "if_run_time_true",
+            |g| inside(g, "If", "else_branch").node[0].input[1] = "none".into(),
+            "`none`, which nothing",
+        ),
+        ("if_run_time_true", |g| inside(g, "If", "else_branch").node[1].output[0] = "other".into(), "the output `e`"),
+        ("if_run_time_true", |g| inside(g, "If", "else_branch").node[1].op_type = "Nothing".into(), "Nothing"),
+        ("if_run_time_true", |g| inside(g, "If", "else_branch").node[1].op_type = "Less".into(), "its branches give"),
+        ("if_run_time_true", |g| inside(g, "If", "then_branch").node[0].input[0] = "y".into(), "cycle through"),
+        ("if_run_time_true", |g| node(g, "If").input[0] = "a".into(), "not one bool"),
+        ("if_run_time_true", |g| inside(g, "If", "then_branch").output.clear(), "different numbers of results"),
+        ("loop_counted", |g| inside(g, "Loop", "body").input.push(Default::default()), "has 4 inputs instead of 3"),
+        ("loop_counted", |g| inside(g, "Loop", "body").output.truncate(1), "fewer results"),
+        ("loop_counted", |g| node(g, "Loop").input[0] = "x".into(), "its number of times is"),
+        ("loop_counted", |g| node(g, "Loop").input[0] = String::new(), "its condition is always true"),
+        ("loop_counted", |g| inside(g, "Loop", "body").node[0].output[0] = "go".into(), "defined twice"),
+        ("scan_sum", |g| attribute(g, "Scan", "num_scan_inputs").i = 4, "more than it has"),
+        ("scan_sum", |g| attribute(g, "Scan", "num_scan_inputs").i = -1, "it scans no operand"),
+        ("scan_axes", |g| attribute(g, "Scan", "scan_input_axes").ints = vec![0], "`scan_input_axes` has 1 numbers"),
+        ("scan_axes", |g| attribute(g, "Scan", "scan_input_axes").ints = vec![2, 0], "axis 2"),
+        ("scan_axes", |g| attribute(g, "Scan", "scan_input_axes").ints = vec![0, 0], "do not broadcast"),
+        ("lstm_forward", |g| attribute(g, "LSTM", "hidden_size").i = 5, "hidden size"),
+        ("lstm_forward", |g| node(g, "LSTM").input[2] = "w".into(), "its weights have"),
+        ("lstm_forward", |g| node(g, "LSTM").input[3] = "w".into(), "its bias"),
+        ("lstm_reverse", |g| attribute(g, "LSTM", "direction").s = b"backward".to_vec(), "direction `backward`"),
+        ("lstm_activations", |g| attribute(g, "LSTM", "activations").strings[1] = b"Tan".to_vec(), "did you mean"),
+        ("lstm_activations", |g| attribute(g, "LSTM", "activations").strings.truncate(2), "2 activations instead of 3"),
+    ];
+    for (name, change, reason) in cases {
+        let graph = changed(name, change).and_then(|model| model.graph(&Default::default()));
+        match graph {
+            Err(Error::Internal(message)) => panic!("{name}: {message}"),
+            Err(error) => assert!(error.to_string().contains(reason), "{name}: {error}"),
+            Ok(graph) => panic!("{name} is not refused: {reason}: {graph}"),
+        }
+    }
+}
+
+#[test]
+fn graphs_that_are_nested_too_deeply_are_refused() {
+    for (depth, accepted) in [(2, true), (5, true), (7, false), (60, false)] {
+        let model = changed("if_run_time_true", |g| {
+            for _ in 0..depth {
+                let inner = node(g, "If").clone();
+                let branch = inside(g, "If", "then_branch");
+                let mut outer = branch.clone();
+                outer.output[0].name = "deep".into();
+                outer.node = vec![NodeProto { output: vec!["deep".into()], ..inner }];
+                *branch = outer;
+            }
+        });
+        let compiled = model.and_then(|model| model.compile_module(&Options::default()));
+        match compiled {
+            Ok(_) => assert!(accepted, "{depth}"),
+            Err(Error::Limit(message)) => assert!(!accepted && message.contains("nested"), "{depth}: {message}"),
+            Err(Error::Invalid(message)) => assert!(depth == 60 && message.contains("ONNX"), "{depth}: {message}"),
+            Err(error) => panic!("{depth}: {error}"),
+        }
+    }
 }

@@ -50,7 +50,7 @@ use crate::graph::infer::infer;
 use crate::graph::ir::{Graph, Node, Value, ValueId};
 use crate::graph::op::Op;
 use crate::graph::proto::{GraphProto, ModelProto, NodeProto, TensorProto};
-use crate::graph::subgraph::MAX_DEPTH;
+use crate::graph::subgraph::{self, MAX_DEPTH};
 use crate::graph::tensor_type::TensorType;
 use crate::graph::value::Kind;
 use crate::runtime::error::unknown;
@@ -371,7 +371,7 @@ impl<'m> Importer<'m> {
             || graph.output.iter().any(|o| &o.name == name)
     }
 
-    /// Appends a node, or folds it when every operand is constant.
+    /// Appends a node, or folds it when every operand is constant and its work is bounded.
     pub(super) fn emit_all(&mut self, op: Op, inputs: &[ValueId]) -> Result<Vec<ValueId>> {
         let types = {
             let operands: Vec<&TensorType> = inputs.iter().map(|&i| self.ty(i)).collect();
@@ -381,7 +381,7 @@ impl<'m> Importer<'m> {
             tensor::checked_len(&ty.shape, ty.dtype, "a result")?;
         }
         let constants: Option<Vec<&Tensor>> = inputs.iter().map(|&i| self.graph.constant(i).map(|t| &**t)).collect();
-        if let Some(constants) = constants {
+        if let Some(constants) = constants.filter(|_| subgraph::may_fold(&op)) {
             types.iter().try_for_each(|ty| claim(&mut self.budget, &ty.shape, ty.dtype))?;
             let folded = fold::evaluate(&op, &constants)?;
             return Ok(folded.into_iter().map(|t| self.constant(t)).collect());

@@ -6,6 +6,7 @@ use crate::graph::ir::{Graph, Source, ValueId};
 use crate::graph::op::{Body, Op};
 use crate::graph::tensor_type::TensorType;
 use crate::graph::text;
+use crate::runtime::module::MAX_TRIPS;
 use crate::runtime::{Bytes, Error, Result, Tensor};
 use std::sync::Arc;
 
@@ -47,6 +48,31 @@ pub fn bodies(op: &Op) -> Vec<&Body> {
         Op::If { then, otherwise } => vec![then, otherwise],
         _ => vec![],
     }
+}
+
+/// Elements that the bodies of an operator may compute while constants are folded.
+const MOST_FOLDED: i64 = 1 << 22;
+
+/// Returns true if an operator of constants may be evaluated when the model is compiled: it has no body, or one that is sure
+/// to end soon.
+pub fn may_fold(op: &Op) -> bool {
+    let trips = if let Op::Scan { trips, .. } = op { *trips } else { 1 };
+    bodies(op).into_iter().all(|body| work(body, 0).is_some_and(|n| n.saturating_mul(trips) <= MOST_FOLDED))
+}
+
+/// Elements of all values that one evaluation of a body computes; `None` where it cannot be read.
+fn work(body: &Body, depth: usize) -> Option<i64> {
+    if depth > MAX_DEPTH {
+        return None;
+    }
+    let graph = graph(body).ok()?;
+    graph.nodes.iter().try_fold(1i64, |sum, node| {
+        let trips = if let Op::Scan { trips, .. } = node.op { trips } else { 1 };
+        let inside = bodies(&node.op).into_iter().map(|b| work(b, depth + 1)).try_fold(0i64, |n, w| Some(n.max(w?)))?;
+        let operands = node.inputs.iter().chain(&node.outputs).map(|&v| graph.value(v).ty.elements());
+        let elements = operands.fold(1, i64::saturating_add);
+        Some(sum.saturating_add(elements).saturating_add(inside.saturating_mul(trips)))
+    })
 }
 
 /// Makes inputs of a graph constants where `constants` has a tensor, and removes them from its inputs. Returns the positions
@@ -146,6 +172,9 @@ pub fn evaluate(op: &Op, operands: &[&Tensor], results: &[TensorType], apply: Ap
                     stacks[k].data[place(scanned + k) * size..][..size].copy_from_slice(&made.data);
                 }
                 last = next;
+            }
+            if *conditional && trips as u64 == MAX_TRIPS && last[0].data.iter().any(|&b| b != 0) {
+                return Err(Error::Limit(format!("a loop does not end after {MAX_TRIPS} times")));
             }
             Ok(last.into_iter().chain(stacks).collect())
         }

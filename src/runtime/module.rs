@@ -343,7 +343,8 @@ pub enum Action {
         number: u32,
         /// Times that the body runs, at least once.
         trips: u64,
-        /// Value of one bool that is looked at before each time: the loop ends where it is false.
+        /// Value of one bool that is looked at before each time: the loop ends where it is false. A run fails where it
+        /// is still true after [`MAX_TRIPS`] times.
         condition: Option<BufferRef>,
         /// Values that one time leaves to the next.
         carried: Vec<Carried>,
@@ -374,6 +375,9 @@ pub struct Carried {
     /// Copied to `current` after each time.
     pub next: BufferRef,
 }
+
+/// The most times of a loop that only its condition ends: then the run fails.
+pub const MAX_TRIPS: u64 = 1 << 24;
 
 /// The most loops and branches around a step.
 pub const MAX_DEPTH: usize = 8;

@@ -9,7 +9,7 @@ use crate::bytes::advise_huge_pages;
 use crate::check_indices::check_indices;
 use crate::error::{guard, unknown};
 use crate::executable::{Executable, PhaseFn};
-use crate::module::{Action, BufferPlace, BufferRef, Step, TensorSpec};
+use crate::module::{Action, BufferPlace, BufferRef, MAX_TRIPS, Step, TensorSpec};
 use crate::opaque::{self, MAX_OPERANDS, View, ViewMut};
 use crate::pool::{Crew, Pool};
 use crate::ready::{ReadyStep, ReadySteps, ReadyWork};
@@ -126,7 +126,7 @@ impl Session {
     ///
     /// # Errors
     /// [`Error::Invalid`] where an input or output is missing, unknown, given twice or of another type or shape, or
-    /// where a subscript from data lies outside of its tensor; [`Error::Io`] where the system has no memory for the
+    /// where a subscript from data lies outside of its tensor; [`Error::Limit`] where a loop does not end; [`Error::Io`] where the system has no memory for the
     /// run; [`Error::Internal`] at a panic.
     pub fn run(&self, inputs: &[(&str, &Tensor)]) -> Result<Vec<Tensor>> {
         let mut outputs = self.outputs();
@@ -401,7 +401,7 @@ impl Session {
         carried.iter().try_for_each(|value| self.copy(value.initial, value.current, memory))?;
         for time in 0..*trips as isize {
             if condition.is_some_and(|condition| !self.holds(condition, memory)) {
-                break;
+                return Ok(());
             }
             for window in windows {
                 let address = memory.buffers[window.of].wrapping_offset(window.offset + time * window.stride);
@@ -412,7 +412,12 @@ impl Session {
             tick(ready.number);
             carried.iter().try_for_each(|value| self.copy(value.next, value.current, memory))?;
         }
-        Ok(())
+        match condition {
+            Some(condition) if *trips == MAX_TRIPS && self.holds(*condition, memory) => {
+                Err(Error::Limit(format!("`{}` does not end after {MAX_TRIPS} times", step.name)))
+            }
+            _ => Ok(()),
+        }
     }
 
     /// The value of a bool.

@@ -343,6 +343,27 @@ fn a_loop_moves_its_windows_and_carries_values() {
 }
 
 #[test]
+fn a_loop_without_end_is_an_error() {
+    let mut module = looping(4, true);
+    module.0.steps.truncate(1);
+    module.0.outputs.truncate(1);
+    module.0.buffers.truncate(7);
+    module.0.buffers[1].place = BufferPlace::Weights(0);
+    module.0.buffers[3].place = BufferPlace::Weights(0);
+    for (turns, go) in [(MAX_TRIPS, true), (1000, true), (1000, false)] {
+        let condition = go.then_some(BufferRef(6));
+        let action = Action::Loop { number: 3, trips: turns, condition, carried: vec![], body: vec![] };
+        module.0.steps = vec![Step { name: "spin".into(), flops: 0, action }];
+        let session = Session::new(Arc::new(module.clone()), 1).unwrap();
+        let run = session.run(&[("x", &Tensor::zeros(DType::I64, &[4, N]))]);
+        match run {
+            Err(Error::Limit(message)) => assert!(message.contains("`spin`") && go && turns == MAX_TRIPS, "{message}"),
+            other => assert!(other.is_ok() && (!go || turns < MAX_TRIPS)),
+        }
+    }
+}
+
+#[test]
 fn a_loop_whose_condition_is_false_does_not_run() {
     let session = Session::new(Arc::new(looping(4, false)), 2).unwrap();
     let outputs = session.run(&[("x", &Tensor::zeros(DType::I64, &[4, N]))]).unwrap();

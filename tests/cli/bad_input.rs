@@ -467,8 +467,15 @@ fn mutate(bytes: &mut Vec<u8>, random: &mut impl FnMut() -> usize) {
 #[test]
 fn a_thousand_mutated_files_of_small_models() {
     let seed: u64 = std::env::var("TILEWRIGHT_SEED").map_or(20261121, |s| s.parse().unwrap());
-    let names =
-        ["conv_batch_norm_relu", "pattern_attention", "dynamic_flatten_by_shape", "gather_embedding", "pad_reflect"];
+    let names = [
+        "conv_batch_norm_relu",
+        "pattern_attention",
+        "dynamic_flatten_by_shape",
+        "gather_embedding",
+        "pad_reflect",
+        "lstm_lengths",
+        "loop_with_if",
+    ];
     let (mut refused, mut ran) = (0, 0);
     for round in 0..1000 {
         let name = names[round % names.len()];

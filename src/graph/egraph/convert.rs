@@ -19,6 +19,8 @@ pub struct Loaded {
     pub network: Network,
     /// The class of each value of the graph.
     pub class: Vec<Id>,
+    /// The class of each node: of several results, all of them together.
+    nodes: Vec<Id>,
 }
 
 /// Adds every node of the graph to a new e-graph.
@@ -34,12 +36,14 @@ pub fn load(graph: &Graph) -> Result<Loaded> {
             class[i] = Some(network.constant(t.clone()));
         }
     }
+    let mut nodes = vec![];
     for node in &graph.nodes {
         let children: Option<Vec<Id>> = node.inputs.iter().map(|v| class[v.0 as usize]).collect();
         let Some(children) = children else {
             return Err(Error::Internal(format!("node {} reads a value that is not defined yet", node.name)));
         };
         let whole = network.egraph.add(Term { head: Head::Op(node.op.clone()), children });
+        nodes.push(whole);
         for (k, &v) in node.outputs.iter().enumerate() {
             let id = match node.outputs.len() {
                 1 => whole,
@@ -56,7 +60,7 @@ pub fn load(graph: &Graph) -> Result<Loaded> {
     network.loaded = network.egraph.nodes().len();
     network.rebuild();
     network.outputs = graph.outputs.iter().map(|v| class[v.0 as usize]).collect();
-    Ok(Loaded { network, class })
+    Ok(Loaded { network, class, nodes })
 }
 
 /// The first node of the graph whose value is in each class.
@@ -66,6 +70,9 @@ pub fn first_nodes(graph: &Graph, loaded: &Loaded) -> BTreeMap<Id, u32> {
         if let Source::Node(n, _) = value.source {
             nodes.entry(loaded.network.find(class)).or_insert(n);
         }
+    }
+    for (n, &whole) in (0..).zip(&loaded.nodes) {
+        nodes.entry(loaded.network.find(whole)).or_insert(n);
     }
     nodes
 }

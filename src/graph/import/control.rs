@@ -6,19 +6,21 @@
 
 use super::nested::{self, Given, Inside};
 use super::node::Source;
-use crate::expr::BinaryOp;
+use crate::expr::{BinaryOp, CompareOp};
 use crate::graph::import::importer::Importer;
-use crate::graph::ir::ValueId;
+use crate::graph::ir::{self, Graph, Node, Value, ValueId};
 use crate::graph::op::Op;
 use crate::graph::proto::GraphProto;
 use crate::graph::subgraph;
 use crate::graph::tensor_type::TensorType;
+use crate::runtime::module::MAX_TRIPS;
 use crate::runtime::{DType, Error, Result, Tensor};
+use std::sync::Arc;
 
 /// The most times that the body of a loop is inlined.
 const MOST_INLINED: i64 = 256;
-/// Times of a loop that only a condition ends.
-const ENDLESS: i64 = i64::MAX >> 8;
+/// Times of a loop that only a condition ends, and the most of others.
+const ENDLESS: i64 = MAX_TRIPS as i64;
 /// The most times of a loop whose numbers are a constant.
 const MOST_NUMBERED: i64 = 1 << 20;
 
@@ -75,12 +77,15 @@ pub(super) fn repeat(g: &mut Importer, n: &Source) -> Result<Vec<ValueId>> {
     if body.output.len() < 1 + initial.len() {
         return Err(Error::Invalid("the graph inside has fewer results than it carries values".into()));
     }
+    if let Some(ty) = most.map(|most| g.ty(most)).filter(|ty| ty.elements() != 1 || ty.dtype != DType::I64) {
+        return Err(Error::Invalid(format!("its number of times is {ty} and not one i64")));
+    }
+    let scans = body.output.len() - 1 - initial.len();
+    // A number that is given at run time may end a loop whose results have the same shapes whatever it is.
+    let bound = most.filter(|&most| scans == 0 && g.graph.constant(most).is_none());
     let trips = match most {
-        Some(most) => match g.integers(most, "number of times")?[..] {
-            [trips] => trips.max(0),
-            _ => return Err(Error::Invalid("its number of times is not one number".into())),
-        },
-        None => ENDLESS,
+        Some(most) if bound.is_none() => g.integers(most, "number of times")?[0].clamp(0, ENDLESS),
+        _ => ENDLESS,
     };
     let start = match condition {
         Some(condition) => known_bool(g, condition)?,
@@ -88,18 +93,19 @@ pub(super) fn repeat(g: &mut Importer, n: &Source) -> Result<Vec<ValueId>> {
     };
     let trips = if start == Some(false) { 0 } else { trips };
     let types: Vec<TensorType> = initial.iter().map(|&v| g.ty(v).clone()).collect();
-    let scans = body.output.len() - 1 - initial.len();
     let inside = match start {
-        Some(_) => counted(g, body, &types)?,
-        None => None,
+        Some(_) if bound.is_none() => counted(g, body, &types)?,
+        _ => None,
     };
     match inside {
         Some(inside) if trips < ENDLESS => return count_loop(g, inside, trips, &initial, &types),
-        Some(_) => return Err(Error::Invalid("it has no end".into())),
+        Some(_) => {
+            return Err(Error::Limit(format!("its condition is always true, and it runs {ENDLESS} times or more")));
+        }
         None => {}
     }
     let why_not = match scans {
-        0 => match conditional_loop(g, body, trips, condition, &initial, &types) {
+        0 => match conditional_loop(g, body, trips, [condition, bound], &initial, &types) {
             Err(Error::Unsupported(reason)) => reason,
             done => return done,
         },
@@ -131,7 +137,7 @@ fn counted(g: &mut Importer, body: &GraphProto, types: &[TensorType]) -> Result<
 }
 
 /// The constant that a value is, perhaps by a reshape.
-fn root_constant(graph: &crate::graph::ir::Graph, v: ValueId) -> Option<&Tensor> {
+fn root_constant(graph: &Graph, v: ValueId) -> Option<&Tensor> {
     match graph.producer(v) {
         Some((node, _)) if matches!(node.op, Op::Reshape { .. }) => root_constant(graph, node.inputs[0]),
         Some(_) => None,
@@ -185,21 +191,25 @@ fn count_loop(
 }
 
 /// Adds `number + 1` to a graph.
-fn add_one(graph: &mut crate::graph::ir::Graph, number: ValueId) -> ValueId {
-    use crate::graph::ir::{Node, Source, Value};
+fn add_one(graph: &mut Graph, number: ValueId) -> ValueId {
     let ty = graph.value(number).ty.clone();
     let one = Tensor::new(&[], &[1i64]);
-    let mut add = |name: &str, ty: TensorType, source: Source| {
-        graph.values.push(Value { name: name.into(), ty, source });
-        ValueId(graph.values.len() as u32 - 1)
-    };
-    let one = add("one", TensorType::of(&one), Source::Constant(std::sync::Arc::new(one)));
-    let next = add("next", ty, Source::Node(0, 0));
-    let index = graph.nodes.len() as u32;
-    graph.values[next.0 as usize].source = Source::Node(index, 0);
-    let op = Op::Binary(BinaryOp::Add);
-    graph.nodes.push(Node { name: "next".into(), op, inputs: vec![number, one], outputs: vec![next] });
-    next
+    graph.values.push(Value {
+        name: "one".into(),
+        ty: TensorType::of(&one),
+        source: ir::Source::Constant(Arc::new(one)),
+    });
+    let one = ValueId(graph.values.len() as u32 - 1);
+    append(graph, Op::Binary(BinaryOp::Add), vec![number, one], ty)
+}
+
+/// Adds an operator with one result of this type to a graph.
+fn append(graph: &mut Graph, op: Op, inputs: Vec<ValueId>, ty: TensorType) -> ValueId {
+    let source = ir::Source::Node(graph.nodes.len() as u32, 0);
+    graph.values.push(Value { name: op.mnemonic().into(), ty, source });
+    let result = ValueId(graph.values.len() as u32 - 1);
+    graph.nodes.push(Node { name: op.mnemonic().into(), op, inputs, outputs: vec![result] });
+    result
 }
 
 /// The times of a loop one after the other, until its condition is false.
@@ -237,12 +247,12 @@ fn inlined(
     Ok(values)
 }
 
-/// A loop that ends when its condition becomes false.
+/// A loop that ends when its condition becomes false, or after so many times as a value says.
 fn conditional_loop(
     g: &mut Importer,
     body: &GraphProto,
     trips: i64,
-    condition: Option<ValueId>,
+    [condition, bound]: [Option<ValueId>; 2],
     initial: &[ValueId],
     types: &[TensorType],
 ) -> Result<Vec<ValueId>> {
@@ -258,14 +268,30 @@ fn conditional_loop(
     if graph.value(graph.outputs[0]).ty.elements() != 1 {
         return Err(Error::Invalid("its condition is not one bool".into()));
     }
+    // Carried first: the condition and the number of the time.
     graph.inputs.swap(0, 1);
     let next = add_one(graph, graph.inputs[1]);
     graph.outputs.insert(1, next);
-    let start = match condition {
+    graph.outputs[0] = append(graph, Op::Reshape { shape: go.shape.clone() }, vec![graph.outputs[0]], go.clone());
+    let mut start = match condition {
         Some(condition) => g.reshape_to(condition, go.shape.clone())?,
         None => g.constant(one_bool(body)),
     };
     let zero = g.constant(Tensor::zeros(DType::I64, &number.shape));
+    if let Some(bound) = bound {
+        let bound = g.reshape_to(bound, number.shape.clone())?;
+        graph.values.push(Value { name: "bound".into(), ty: number.clone(), source: ir::Source::Input });
+        let captured = ValueId(graph.values.len() as u32 - 1);
+        graph.inputs.push(captured);
+        inside.captured.push(bound);
+        let bool_of_number = TensorType::new(DType::Bool, &number.shape);
+        let below = append(graph, Op::Compare(CompareOp::Lt), vec![next, captured], bool_of_number);
+        let below = append(graph, Op::Reshape { shape: go.shape.clone() }, vec![below], go.clone());
+        graph.outputs[0] = append(graph, Op::Binary(BinaryOp::And), vec![graph.outputs[0], below], go.clone());
+        let below = g.compare(CompareOp::Lt, zero, bound)?;
+        let below = g.reshape_to(below, go.shape.clone())?;
+        start = g.binary(BinaryOp::And, start, below)?;
+    }
     let operands = [&[start, zero], initial, &inside.captured[..]].concat();
     let body = subgraph::body(&inside.graph)?;
     let op = Op::Scan { trips, carried: 2 + types.len(), reverse: vec![], conditional: true, body };
@@ -276,10 +302,11 @@ pub(super) fn scan(g: &mut Importer, n: &Source) -> Result<Vec<ValueId>> {
     let body = n.graph("body")?;
     let scanned = usize::try_from(n.int("num_scan_inputs", 0)).unwrap_or(0);
     let batched = n.opset < 9;
-    if batched && n.optional(0).is_some() {
-        return Err(Error::Unsupported("sequence lengths".into()));
+    let mut operands = n.present();
+    let lengths = n.optional(0).filter(|_| batched);
+    if lengths.is_some() {
+        operands.remove(0);
     }
-    let operands = n.present();
     let Some(carried) = operands.len().checked_sub(scanned).filter(|_| scanned > 0) else {
         return Err(Error::Invalid("it scans no operand, or more than it has".into()));
     };
@@ -307,6 +334,11 @@ pub(super) fn scan(g: &mut Importer, n: &Source) -> Result<Vec<ValueId>> {
         types.push(TensorType { dtype: g.ty(v).dtype, shape: shape[(k >= carried) as usize..].to_vec() });
     }
     let trips = rest(g, prepared[carried])?[0];
+    if let Some(lengths) = lengths
+        && g.integers(lengths, "sequence lengths")?.iter().any(|&length| length != trips)
+    {
+        return Err(Error::Unsupported("sequences of different lengths".into()));
+    }
     let inside = nested::import(g, body, types.into_iter().map(Given::Type).collect())?;
     let directions = if batched { "directions" } else { "scan_input_directions" };
     let mut reverse = vec![];

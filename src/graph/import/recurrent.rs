@@ -37,6 +37,16 @@ impl Cell {
         }
     }
 
+    /// The gates of each product: the reset gate multiplies the state before the last product, where that is not linear.
+    fn products(self) -> &'static [(i64, i64)] {
+        match self {
+            Cell::Gru { linear_before_reset: false } => &[(0, 2), (2, 3)],
+            Cell::Gru { .. } => &[(0, 3)],
+            Cell::Lstm { .. } => &[(0, 4)],
+            Cell::Rnn => &[(0, 1)],
+        }
+    }
+
     /// Default activations of one direction.
     fn activations(self) -> &'static [&'static str] {
         match self {
@@ -220,7 +230,7 @@ impl Layer {
             }
             None => None,
         };
-        let (inputs, hidden_bias) = self.products(g, direction, biases)?;
+        let (inputs, hidden_bias) = self.input_sums(g, direction, biases)?;
         let mut operands = vec![];
         for initial in &self.initial {
             operands.push(match initial {
@@ -228,15 +238,18 @@ impl Layer {
                 None => g.constant(Tensor::zeros(dtype, &[batch, hidden])),
             });
         }
-        operands.push(inputs);
+        operands.extend(inputs);
         operands.extend(self.mask);
         let recurrent = part(g, self.recurrent, &[rows, hidden])?;
-        operands.push(transpose(g, recurrent, &[1, 0])?);
+        for (start, end) in self.cell.products() {
+            let weights = slice_axis(g, recurrent, 0, start * hidden, end * hidden)?;
+            operands.push(transpose(g, weights, &[1, 0])?);
+        }
         operands.extend(hidden_bias);
         if let Some(peepholes) = self.peepholes {
             operands.push(part(g, peepholes, &[3 * hidden])?);
         }
-        let (carried, scanned) = (self.initial.len(), 1 + self.mask.is_some() as usize);
+        let (carried, scanned) = (self.initial.len(), self.cell.products().len() + self.mask.is_some() as usize);
         let types = operands.iter().enumerate().map(|(i, &v)| {
             let ty = g.ty(v);
             let is_scanned = (carried..carried + scanned).contains(&i);
@@ -249,20 +262,19 @@ impl Layer {
     }
 
     /// The products of the inputs of all steps with the weights, and the biases that can be added before the steps: steps × batch
-    /// × gates. And the bias of the recurrent product that a gate multiplies.
-    fn products(
+    /// × gates, for each product of a step. And the bias of the recurrent product that a gate multiplies.
+    fn input_sums(
         &self,
         g: &mut Importer,
         direction: usize,
         biases: Option<(ValueId, ValueId)>,
-    ) -> Result<(ValueId, Option<ValueId>)> {
+    ) -> Result<(Vec<ValueId>, Option<ValueId>)> {
         let rows = self.cell.gates() * self.hidden;
         let features = g.shape(self.x)[2];
         let x = g.reshape_to(self.x, vec![self.steps * self.batch, features])?;
         let weights = slice_axis(g, self.weights, 0, direction as i64, direction as i64 + 1)?;
         let weights = g.reshape_to(weights, vec![rows, features])?;
-        let mut sum = g.emit(Op::MatMul { transpose_a: false, transpose_b: true }, &[x, weights])?;
-        let mut inside = None;
+        let (mut bias, mut inside) = (None, None);
         if let Some((of_inputs, mut of_states)) = biases {
             if self.cell == (Cell::Gru { linear_before_reset: true }) {
                 inside = Some(slice_axis(g, of_states, 0, 2 * self.hidden, rows)?);
@@ -270,10 +282,20 @@ impl Layer {
                 let zeros = g.constant(Tensor::zeros(g.ty(gates).dtype, &[self.hidden]));
                 of_states = g.emit(Op::Concat { axis: 0 }, &[gates, zeros])?;
             }
-            let bias = g.binary(BinaryOp::Add, of_inputs, of_states)?;
-            sum = g.binary(BinaryOp::Add, sum, bias)?;
+            bias = Some(g.binary(BinaryOp::Add, of_inputs, of_states)?);
         }
-        Ok((g.reshape_to(sum, vec![self.steps, self.batch, rows])?, inside))
+        let mut sums = vec![];
+        for (start, end) in self.cell.products() {
+            let (start, end) = (start * self.hidden, end * self.hidden);
+            let weights = slice_axis(g, weights, 0, start, end)?;
+            let mut sum = g.emit(Op::MatMul { transpose_a: false, transpose_b: true }, &[x, weights])?;
+            if let Some(bias) = bias {
+                let bias = slice_axis(g, bias, 0, start, end)?;
+                sum = g.binary(BinaryOp::Add, sum, bias)?;
+            }
+            sums.push(g.reshape_to(sum, vec![self.steps, self.batch, end - start])?);
+        }
+        Ok((sums, inside))
     }
 
     /// One step: the next states, and the hidden one again where all are read.
@@ -281,22 +303,23 @@ impl Layer {
         let mut values = values.iter().copied();
         let mut next = || values.next().ok_or_else(|| Error::Internal("a step without its values".into()));
         let states = self.initial.iter().map(|_| next()).collect::<Result<Vec<_>>>()?;
-        let inputs = next()?;
+        let products = self.cell.products();
+        let inputs = products.iter().map(|_| next()).collect::<Result<Vec<_>>>()?;
         let mask = self.mask.map(|_| next()).transpose()?;
-        let recurrent = next()?;
+        let recurrent = products.iter().map(|_| next()).collect::<Result<Vec<_>>>()?;
         let functions = &self.activations[direction * self.cell.activations().len()..];
         let (h, mut rest) = (states[0], values.collect::<Vec<_>>());
         let made = match self.cell {
             Cell::Lstm { input_forget } => {
                 let peepholes = self.peepholes.and_then(|_| rest.pop());
-                self.lstm_step(b, functions, [h, states[1], inputs, recurrent], peepholes, input_forget)?
+                self.lstm_step(b, functions, [h, states[1], inputs[0], recurrent[0]], peepholes, input_forget)?
             }
             Cell::Gru { linear_before_reset } => {
-                vec![self.gru_step(b, functions, [h, inputs, recurrent], rest.pop(), linear_before_reset)?]
+                vec![self.gru_step(b, functions, h, [&inputs, &recurrent], rest.pop(), linear_before_reset)?]
             }
             Cell::Rnn => {
-                let product = product(b, h, recurrent)?;
-                let sum = b.binary(BinaryOp::Add, product, inputs)?;
+                let product = product(b, h, recurrent[0])?;
+                let sum = b.binary(BinaryOp::Add, product, inputs[0])?;
                 vec![self.activate(b, &functions[0], sum)?]
             }
         };
@@ -353,40 +376,29 @@ impl Layer {
         &self,
         b: &mut Importer,
         functions: &[Activation],
-        [h, inputs, recurrent]: [ValueId; 3],
+        h: ValueId,
+        [inputs, recurrent]: [&[ValueId]; 2],
         hidden_bias: Option<ValueId>,
         linear_before_reset: bool,
     ) -> Result<ValueId> {
         let gates = 2 * self.hidden;
         let rows = 3 * self.hidden;
-        let (sums, reset_product) = if linear_before_reset {
-            let all = product(b, h, recurrent)?;
-            let sums = b.binary(BinaryOp::Add, all, inputs)?;
-            (sums, Some(slice_axis(b, all, 1, gates, rows)?))
-        } else {
-            let of_gates = slice_axis(b, recurrent, 1, 0, gates)?;
-            let all = product(b, h, of_gates)?;
-            let inputs = slice_axis(b, inputs, 1, 0, gates)?;
-            (b.binary(BinaryOp::Add, all, inputs)?, None)
-        };
+        let all = product(b, h, recurrent[0])?;
+        let sums = b.binary(BinaryOp::Add, all, inputs[0])?;
         let update = self.gate(b, sums, 0)?;
         let update = self.activate(b, &functions[0], update)?;
         let reset = self.gate(b, sums, 1)?;
         let reset = self.activate(b, &functions[0], reset)?;
-        let of_hidden = match reset_product {
-            Some(mut product) => {
-                if let Some(bias) = hidden_bias {
-                    product = b.binary(BinaryOp::Add, product, bias)?;
-                }
-                b.binary(BinaryOp::Mul, reset, product)?
+        let (of_hidden, inputs) = if linear_before_reset {
+            let mut product = slice_axis(b, all, 1, gates, rows)?;
+            if let Some(bias) = hidden_bias {
+                product = b.binary(BinaryOp::Add, product, bias)?;
             }
-            None => {
-                let kept = b.binary(BinaryOp::Mul, reset, h)?;
-                let weights = slice_axis(b, recurrent, 1, gates, rows)?;
-                product(b, kept, weights)?
-            }
+            (b.binary(BinaryOp::Mul, reset, product)?, slice_axis(b, inputs[0], 1, gates, rows)?)
+        } else {
+            let kept = b.binary(BinaryOp::Mul, reset, h)?;
+            (product(b, kept, recurrent[1])?, inputs[1])
         };
-        let inputs = slice_axis(b, inputs, 1, gates, rows)?;
         let new = b.binary(BinaryOp::Add, of_hidden, inputs)?;
         let new = self.activate(b, &functions[1], new)?;
         // (1 - update)·new + update·h

@@ -67,7 +67,7 @@ impl Sample {
     /// The e-graph of the values so far, of which `root` is the output, and the class of each value.
     fn network(&mut self, root: ValueId) -> (Network, Vec<Id>) {
         self.graph.outputs = vec![root];
-        let Loaded { mut network, class } = load(&self.graph).unwrap();
+        let Loaded { mut network, class, .. } = load(&self.graph).unwrap();
         network.max_error = 1e-4;
         for (a, b) in &self.equal {
             network.egraph.union(class[a.0 as usize], class[b.0 as usize]);

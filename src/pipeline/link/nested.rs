@@ -22,7 +22,7 @@ impl Linker<'_> {
         kernels: &[Arc<CompiledKernel>],
     ) -> Result<()> {
         let node = &self.graph.nodes[node as usize];
-        let operands = node.inputs.iter().map(|&v| self.buffer(v)).collect::<Result<Vec<_>>>()?;
+        let operands = self.operands(node, inside)?;
         let results = node.outputs.iter().map(|&v| self.buffer(v)).collect::<Result<Vec<_>>>()?;
         self.touch(&node.inputs);
         self.touch(&node.outputs);
@@ -37,7 +37,7 @@ impl Linker<'_> {
                 // Only one of them runs.
                 let bytes = then_plan.bytes.max(other_plan.bytes);
                 self.request(bytes, [then_plan.offsets, other_plan.offsets].concat());
-                Action::If { condition: operands[0], then, otherwise }
+                Action::If { condition: present(operands[0])?, then, otherwise }
             }
             _ => return Err(Error::Internal(format!("`{}` has no graph inside", node.name))),
         };
@@ -45,12 +45,24 @@ impl Linker<'_> {
         Ok(())
     }
 
+    /// The buffers of the operands of a node. A constant that the graphs inside know has none of its own.
+    fn operands(&mut self, node: &Node, inside: &[Nested]) -> Result<Vec<Option<BufferRef>>> {
+        let captured = match &node.op {
+            Op::Scan { carried, reverse, body, .. } => carried + reverse.len() - (body.outputs().len() - carried),
+            _ => 1,
+        };
+        let first = matches!(node.op, Op::If { .. }) as usize;
+        let is_read = |i: usize| i < captured || inside.iter().any(|n| n.inputs.contains(&(i - first)));
+        let buffers = node.inputs.iter().enumerate().map(|(i, &v)| is_read(i).then(|| self.buffer(v)).transpose());
+        buffers.collect()
+    }
+
     /// The loop of a scan; `None` where it has no steps to do, and then copies are added.
     fn scan(
         &mut self,
         node: &Node,
         body: &Nested,
-        operands: &[BufferRef],
+        operands: &[Option<BufferRef>],
         results: &[BufferRef],
         kernels: &[Arc<CompiledKernel>],
     ) -> Result<Option<Action>> {
@@ -60,33 +72,39 @@ impl Linker<'_> {
         let (trips, carried) = (*trips, *carried);
         if trips == 0 {
             for (&from, &to) in operands.iter().zip(results).take(carried) {
-                self.steps.push(copy(&node.name, from, to));
+                self.steps.push(copy(&node.name, present(from)?, to));
             }
             return Ok(None);
         }
         let number = self.shared.loops;
         self.shared.loops += 1;
         let scanned = reverse.len() - (results.len() - carried);
-        let mut homes = results[..carried].to_vec();
+        let mut homes: Vec<Option<BufferRef>> = results[..carried].iter().copied().map(Some).collect();
         for (k, &operand) in operands[carried..].iter().enumerate() {
-            homes.push(if k < scanned { self.shared.window(operand, trips, reverse[k], number)? } else { operand });
+            homes.push(match k < scanned {
+                true => Some(self.shared.window(present(operand)?, trips, reverse[k], number)?),
+                false => operand,
+            });
         }
         let mut outputs = vec![None; carried];
         for (k, &result) in results[carried..].iter().enumerate() {
             outputs.push(Some(Home::Buffer(self.shared.window(result, trips, reverse[scanned + k], number)?)));
         }
-        let inputs = body.inputs.iter().map(|&i| Home::Buffer(homes[i])).collect();
+        let inputs = body.inputs.iter().map(|&i| Ok(Home::Buffer(present(homes[i])?)));
+        let inputs = inputs.collect::<Result<Vec<Home>>>()?;
         let mut inner = Linker::new(&body.unit.graph, inputs, outputs, &mut *self.shared);
         inner.add_steps(&body.unit, kernels)?;
         let next = inner.store_outputs(&node.name)?;
         let (plan, steps) = inner.finish();
         self.request(plan.bytes, plan.offsets);
         let values = operands.iter().zip(results).zip(next).take(carried);
+        let carried =
+            values.map(|((&initial, &current), next)| Ok(Carried { initial: present(initial)?, current, next }));
         Ok(Some(Action::Loop {
             number,
             trips: trips as u64,
             condition: conditional.then(|| results[0]),
-            carried: values.map(|((&initial, &current), next)| Carried { initial, current, next }).collect(),
+            carried: carried.collect::<Result<Vec<Carried>>>()?,
             body: steps,
         }))
     }
@@ -95,11 +113,12 @@ impl Linker<'_> {
     fn branch(
         &mut self,
         body: &Nested,
-        operands: &[BufferRef],
+        operands: &[Option<BufferRef>],
         results: &[BufferRef],
         kernels: &[Arc<CompiledKernel>],
     ) -> Result<(Planned, Vec<Step>)> {
-        let inputs = body.inputs.iter().map(|&i| Home::Buffer(operands[i + 1])).collect();
+        let inputs = body.inputs.iter().map(|&i| Ok(Home::Buffer(present(operands[i + 1])?)));
+        let inputs = inputs.collect::<Result<Vec<Home>>>()?;
         let outputs = results.iter().map(|&r| Some(Home::Buffer(r))).collect();
         let mut inner = Linker::new(&body.unit.graph, inputs, outputs, &mut *self.shared);
         inner.add_steps(&body.unit, kernels)?;
@@ -156,6 +175,10 @@ impl Shared {
         };
         self.add_buffer(name, dtype, shape, BufferPlace::Window { of: whole, offset, stride, number })
     }
+}
+
+fn present(buffer: Option<BufferRef>) -> Result<BufferRef> {
+    buffer.ok_or_else(|| Error::Internal("an operand of a graph inside has no memory".into()))
 }
 
 fn copy(name: &str, from: BufferRef, to: BufferRef) -> Step {

@@ -186,7 +186,7 @@ fn negations() -> (Network, egg::Id, egg::Id) {
     let y = s.mul(x, one);
     let (a, b) = (s.unary(UnaryOp::Neg, x), s.unary(UnaryOp::Neg, y));
     s.graph.outputs = vec![a, b, y];
-    let Loaded { mut network, class } = load(&s.graph).unwrap();
+    let Loaded { mut network, class, .. } = load(&s.graph).unwrap();
     network.outputs.dedup();
     (network, class[a.0 as usize], class[b.0 as usize])
 }
