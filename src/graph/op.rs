@@ -260,7 +260,7 @@ ops! {
     Opaque { function: String, attributes: Vec<i64> } = function, 0..=MANY, Opaque, NotElementwise,
         [function: Mnemonic(|word| Some(word.to_string())), attributes: List(",")],
         ["argmax[1,1,0](f32[2,3])", "argmin[1,0,1](f32[2,3])", "topk[2,1,1,1](f32[2,3])", "cumsum[1,0,0](f32[2,3])", "det[](f32[2,3,3])",
-         "ngrams[0,1,2,1,3,2,0,2,3,2,0,1,4,5,6,7,0](i64[2,5])"];
+         "ngrams[0,1,2,1,3,2,0,2,3,2,0,1,4,5,6,7,0,0](i64[2,5])"];
 }
 
 fn unary_samples() -> impl Iterator<Item = String> {
