@@ -69,6 +69,11 @@ fn cases() -> Vec<(Op, Vec<TensorType>, Vec<usize>)> {
         (Op::GatherNd { batch_dims: 1 }, vec![f(&[2, 5, 5, 20]), ids(&[2, 3, 2])], vec![]),
         (Op::ScatterElements { axis: 1, reduction: None }, vec![f(&[7, 5]), ids(&[6, 19]), f(&[6, 19])], vec![]),
         (Op::ScatterElements { axis: 0, reduction: None }, vec![f(&[5, 37]), ids(&[3, 35]), f(&[3, 35])], vec![1]),
+        (
+            Op::ScatterElements { axis: 1, reduction: None },
+            vec![f(&[3, 6, 70]), ids(&[3, 4, 1]), f(&[3, 4, 70])],
+            vec![],
+        ),
         (Op::ScatterNd { reduction: None }, vec![f(&[5, 7, 70]), ids(&[3, 9, 2]), f(&[3, 9, 70])], vec![]),
         (Op::ScatterNd { reduction: None }, vec![f(&[5]), ids(&[0, 1]), f(&[0])], vec![]),
         (Op::LayerNorm { axis: 2, epsilon }, vec![f(&[1, 5, 70]), f(&[70]), f(&[70])], vec![1, 2]),

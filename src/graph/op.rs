@@ -196,10 +196,10 @@ ops! {
 
     // ---- scatters: data, indices, updates. The result is the data with each update, in the order of the indices, in the
     // place of an element, or combined with it by the reduction: a sum, a product, a minimum or a maximum.
-    /// Each update's place is its own, but along `axis` the index.
+    /// Each update's place is its own, but along `axis` the index; indices of extent 1 are stretched.
     ScatterElements { axis: usize, reduction: Option<BinaryOp> } = "scatter_elements", 3..=3, Reduction, NotElementwise,
         [axis: Key("axis"), reduction: Update],
-        ["scatter_elements[axis=1](f32[2,5], i64[2,3], f32[2,3])", "scatter_elements[axis=0 add](i32[4,2], i32[6,1], i32[6,1])"];
+        ["scatter_elements[axis=1](f32[2,5], i64[2,3], f32[2,3])", "scatter_elements[axis=0 add](i32[4,2], i32[6,1], i32[6,2])"];
     /// The last dimension of the indices has the first subscripts of an element, or of a slice.
     ScatterNd { reduction: Option<BinaryOp> } = "scatter_nd", 3..=3, Reduction, NotElementwise,
         [reduction: Update], ["scatter_nd(f32[5,4,3], i64[7,2], f32[7,3])", "scatter_nd[max](f64[5], i64[4,2,1], f64[4,2])"];
@@ -263,7 +263,7 @@ ops! {
         [function: Mnemonic(|word| Some(word.to_string())), attributes: List(",")],
         ["argmax[1,1,0](f32[2,3])", "argmin[1,0,1](f32[2,3])", "topk[2,1,1,1](f32[2,3])", "cumsum[1,0,0](f32[2,3])",
          "roi_align[2,2,0,1,1065353216](f32[1,2,5,6], f32[3,4], i64[3])", "max_roi_pool[2,2,1065353216](f32[1,2,5,6], f32[3,5])",
-         "max_unpool[1,1,4](f32[1,1,2], i64[1,1,2])", "determinant[](f32[2,3,3])", "ngrams[0,1,2,1,3,2,0,2,3,2,0,1,4,5,6,7,0](i64[2,5])"];
+         "max_unpool[1,1,4](f32[1,1,2], i64[1,1,2])", "determinant[](f32[2,3,3])", "ngrams[0,1,2,1,3,2,0,2,3,2,0,1,4,5,6,7,0,0](i64[2,5])"];
 
     // ---- control flow: operators with a graph of their own
     /// `body` once for each of `trips` steps. Operands: the `carried` initial values, the scanned tensors, the captured values.

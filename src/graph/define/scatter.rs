@@ -4,12 +4,14 @@ use crate::expr::{Affine, BinaryOp, Expr, Index};
 use crate::graph::define::movement::subscript;
 use crate::graph::define::space::{Build, Space};
 
-/// data, indices, updates: `axis` of each update's place is an index.
+/// data, indices, updates: `axis` of each update's place is an index; those of one extent are stretched.
 pub(super) fn elements(b: &mut Build, axis: usize, reduction: Option<BinaryOp>) {
     copy(b);
-    let space = Space::over(&b.inputs[1].shape);
+    let space = Space::over(&b.inputs[2].shape);
     let mut index: Vec<Index> = space.subscripts().into_iter().map(Index::Affine).collect();
-    index[axis] = subscript(b, space.subscripts(), b.inputs[0].shape[axis]);
+    let stretched = |d: usize| b.inputs[1].shape[d] == 1 && b.inputs[2].shape[d] != 1;
+    let at = (0..index.len()).map(|d| if stretched(d) { Affine::constant(0) } else { space.var(d) });
+    index[axis] = subscript(b, at.collect(), b.inputs[0].shape[axis]);
     let body = Expr::load(b.input(2), space.subscripts());
     b.scatter(b.target(), space, index, reduction, body);
 }

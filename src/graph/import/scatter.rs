@@ -10,6 +10,10 @@ use crate::runtime::{Error, Result, Tensor};
 pub(super) fn scatter_elements(g: &mut Importer, n: &Source) -> Result<Vec<ValueId>> {
     let operands = [n.input(0)?, n.input(1)?, n.input(2)?];
     let (axis, reduction) = (g.axis(n.int("axis", 0), g.rank(operands[0]))?, reduction(n)?);
+    if g.shape(operands[1]) != g.shape(operands[2]) {
+        let [indices, updates] = [1, 2].map(|i| g.shape(operands[i]).to_vec());
+        return Err(Error::Invalid(format!("indices {indices:?} for updates {updates:?}")));
+    }
     Ok(vec![g.emit(Op::ScatterElements { axis, reduction }, &operands)?])
 }
 
@@ -61,6 +65,5 @@ pub(super) fn tensor_scatter(g: &mut Importer, n: &Source) -> Result<Vec<ValueId
         }
         mode => return Err(Error::Invalid(format!("its mode `{mode}` is neither linear nor circular"))),
     }
-    let index = g.emit(Op::Expand { shape: new }, &[index])?;
     Ok(vec![g.emit(Op::ScatterElements { axis, reduction: None }, &[cache, index, update])?])
 }

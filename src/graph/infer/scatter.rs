@@ -7,11 +7,12 @@ use crate::runtime::DType;
 
 pub(super) fn elements(inputs: &[&TensorType], axis: usize, reduction: Option<BinaryOp>) -> Checked<TensorType> {
     let (x, indices, updates) = operands(inputs, reduction)?;
-    let (shape, index) = (&x.shape, &indices.shape);
-    let fits = index.len() == shape.len() && axis < shape.len();
-    let fits = fits && (0..shape.len()).all(|d| d == axis || index[d] <= shape[d]);
-    ensure(fits, || "the indices do not fit the data".into())?;
-    ensure(updates.shape == *index, || "there is not one update for each index".into())?;
+    let (shape, index, new) = (&x.shape, &indices.shape, &updates.shape);
+    let fits = new.len() == shape.len() && axis < shape.len();
+    let fits = fits && (0..shape.len()).all(|d| d == axis || new[d] <= shape[d]);
+    ensure(fits, || "the updates do not fit the data".into())?;
+    let stretches = index.len() == new.len() && index.iter().zip(new).all(|(i, n)| i == n || *i == 1);
+    ensure(stretches, || "there is not one index for each update".into())?;
     Ok(x.clone())
 }
 

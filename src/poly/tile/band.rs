@@ -207,7 +207,10 @@ impl Bands<'_> {
             }
         }
         if is_leaf && band.permutable {
-            rows.sort_by_key(|r| !r.coincident);
+            // A scatter updates neighbours before it goes on to the next index.
+            let scatters = self.scop.statement(dominant).is_scatter();
+            let of_lanes = |r: &Row| around.splits.iter().any(|s| s.kind == RowKind::Vector && s.phi == r.phi);
+            rows.sort_by_key(|r| (scatters && of_lanes(r), !r.coincident));
         }
         rows.extend(lanes);
         if is_leaf
