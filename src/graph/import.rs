@@ -8,6 +8,7 @@ mod arithmetic;
 mod attention;
 mod attributes;
 mod columns;
+mod contrib;
 mod convert;
 mod convolution;
 mod declared;

@@ -22,6 +22,7 @@ mod attribute_type {
     pub const INT: i32 = 2;
     pub const STRING: i32 = 3;
     pub const TENSOR: i32 = 4;
+    pub const FLOATS: i32 = 6;
     pub const INTS: i32 = 7;
 }
 
@@ -105,6 +106,10 @@ impl<'a> Source<'a> {
 
     pub fn ints(&self, name: &str) -> Option<Vec<i64>> {
         self.typed(name, attribute_type::INTS).map(|a| a.ints.clone())
+    }
+
+    pub fn floats(&self, name: &str) -> Option<Vec<f32>> {
+        self.typed(name, attribute_type::FLOATS).map(|a| a.floats.clone())
     }
 
     pub fn tensor(&self, name: &str) -> Option<&'a TensorProto> {
