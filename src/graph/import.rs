@@ -11,6 +11,7 @@ mod attributes;
 pub mod binding;
 pub mod catalogue;
 mod columns;
+mod contrib;
 mod control;
 mod convert;
 mod convolution;

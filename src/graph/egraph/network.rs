@@ -184,6 +184,14 @@ impl Network {
         })
     }
 
+    /// Returns true if something rounds the elements of a class to whole numbers, so that the last bit of each matters.
+    pub fn is_rounded(&self, class: Id) -> bool {
+        let rounds = |op: &Op| matches!(op, Op::Unary(UnaryOp::Round | UnaryOp::Floor | UnaryOp::Ceil));
+        self.egraph[self.find(class)]
+            .parents()
+            .any(|p| matches!(&self.egraph.id_to_node(p).head, Head::Op(op) if rounds(op)))
+    }
+
     /// Restores congruence after unions. E-nodes that became congruent are current if one of them is: what was replaced
     /// takes nothing along.
     pub fn rebuild(&mut self) {

@@ -8,8 +8,9 @@ use crate::runtime::error::unknown;
 
 /// Fails when a node has an attribute that the standard does not know, or has it twice.
 pub(super) fn check(node: &NodeProto, opset: i64) -> std::result::Result<(), String> {
-    let row = TABLE.binary_search_by_key(&node.op_type.as_str(), |row| row.0);
-    let row = row.map_or("", |i| TABLE[i].1);
+    let table = if node.domain == "com.microsoft" { CONTRIB } else { TABLE };
+    let row = table.binary_search_by_key(&node.op_type.as_str(), |row| row.0);
+    let row = row.map_or("", |i| table[i].1);
     for (i, attribute) in node.attribute.iter().enumerate() {
         let name = &attribute.name;
         let entry = row.split(' ').find(|e| !e.is_empty() && e.split(':').next() == Some(name));
@@ -35,8 +36,9 @@ pub(super) fn check(node: &NodeProto, opset: i64) -> std::result::Result<(), Str
 }
 
 /// The attributes of an operator in any operator set.
-pub(super) fn of(_domain: &str, name: &str) -> Vec<&'static str> {
-    let row = TABLE.binary_search_by_key(&name, |row| row.0).map_or("", |i| TABLE[i].1);
+pub(super) fn of(domain: &str, name: &str) -> Vec<&'static str> {
+    let table = if domain.is_empty() { TABLE } else { CONTRIB };
+    let row = table.binary_search_by_key(&name, |row| row.0).map_or("", |i| table[i].1);
     row.split(' ').filter_map(|entry| entry.split(':').next()).filter(|name| !name.is_empty()).collect()
 }
 
@@ -181,6 +183,7 @@ const TABLE: &[(&str, &str)] = &[
     ("Shape",                   "end:15.. start:15.."),
     ("Shrink",                  "bias lambd"),
     ("Sigmoid",                 "consumed_inputs:..5"),
+    ("SimplifiedLayerNormalization", "axis epsilon stash_type"),
     ("Slice",                   "axes:..9 ends:..9 starts:..9"),
     ("Softmax",                 "axis"),
     ("SoftmaxCrossEntropyLoss", "ignore_index reduction"),
@@ -206,6 +209,36 @@ const TABLE: &[(&str, &str)] = &[
     ("Xor",                     "axis:..6 broadcast:..6"),
 ];
 
+/// As [`TABLE`], for the operators of the domain `com.microsoft`.
+#[rustfmt::skip]
+const CONTRIB: &[(&str, &str)] = &[
+    ("Attention",                        "do_rotary mask_filter_value num_heads past_present_share_buffer qkv_hidden_sizes rotary_embedding_dim scale unidirectional"),
+    ("DequantizeLinear",                 "axis block_size"),
+    ("EmbedLayerNormalization",          "epsilon mask_index_type"),
+    ("FusedConv",                        "activation activation_params auto_pad dilations group kernel_shape pads strides"),
+    ("FusedGemm",                        "activation activation_alpha activation_beta activation_gamma alpha beta transA transB"),
+    ("FusedMatMul",                      "alpha transA transB transBatchA transBatchB"),
+    ("GroupQueryAttention",              "do_rotary kv_num_heads local_window_size num_heads rotary_interleaved scale softcap"),
+    ("MatMulNBits",                      "K N accuracy_level bits block_size"),
+    ("MultiHeadAttention",               "mask_filter_value num_heads scale unidirectional"),
+    ("NhwcConv",                         "activation activation_params auto_pad dilations group kernel_shape pads strides"),
+    ("NhwcFusedConv",                    "activation activation_params auto_pad dilations group kernel_shape pads strides"),
+    ("QAttention",                       "do_rotary mask_filter_value num_heads past_present_share_buffer scale unidirectional"),
+    ("QGemm",                            "alpha transA transB"),
+    ("QLinearAveragePool",               "auto_pad ceil_mode channels_last count_include_pad kernel_shape pads strides"),
+    ("QLinearConcat",                    "axis"),
+    ("QLinearGlobalAveragePool",         "channels_last"),
+    ("QLinearLeakyRelu",                 "alpha"),
+    ("QLinearSoftmax",                   "axis opset"),
+    ("QuantizeLinear",                   "axis block_size"),
+    ("QuickGelu",                        "alpha"),
+    ("RotaryEmbedding",                  "interleaved is_packed_batching num_heads rotary_embedding_dim scale"),
+    ("SimplifiedLayerNormalization",     "axis epsilon stash_type"),
+    ("SkipLayerNormalization",           "epsilon"),
+    ("SkipSimplifiedLayerNormalization", "epsilon"),
+    ("TransposeMatMul",                  "alpha transA transB transBatchA transBatchB"),
+];
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -223,6 +256,11 @@ mod tests {
         assert!(TABLE.windows(2).all(|w| w[0].0 < w[1].0));
         for (name, _) in TABLE {
             assert!(table::lookup(&node(name, &[]), 28).is_ok(), "{name}");
+        }
+        assert!(CONTRIB.windows(2).all(|w| w[0].0 < w[1].0));
+        for (name, _) in CONTRIB {
+            let contributed = NodeProto { domain: table::CONTRIBUTED.into(), ..node(name, &[]) };
+            assert!(table::lookup(&contributed, 28).is_ok(), "{name}");
         }
     }
 

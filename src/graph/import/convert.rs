@@ -125,8 +125,9 @@ pub(super) fn dropout(g: &mut Importer, n: &Source) -> Result<Vec<ValueId>> {
         return Ok(vec![x]);
     }
     // nothing is dropped; the mask has the operand's type before operator set 10
+    let shape = g.shape(x).to_vec();
     let kept = g.constant(Tensor { dtype: DType::Bool, shape: vec![], data: vec![1].into() });
-    let mask = g.expanded(kept, &g.shape(x).to_vec())?;
+    let mask = g.expanded(kept, &shape)?;
     let mask = g.cast_to(mask, if n.opset < 10 { g.ty(x).dtype } else { DType::Bool })?;
     Ok(vec![x, mask])
 }
@@ -363,20 +364,27 @@ pub(super) fn gelu(g: &mut Importer, n: &Source) -> Result<Vec<ValueId>> {
     if n.string("approximate", "none") == "none" {
         return Ok(vec![g.emit(Op::Gelu, &[x])?]);
     }
-    // x/2 · (1 + tanh(√(2/π)·(x + 0.044715·x³)))
-    let cubic = g.scalar_like(x, 0.044715)?;
-    let root = g.scalar_like(x, (2.0 / std::f64::consts::PI).sqrt())?;
-    let half = g.scalar_like(x, 0.5)?;
-    let one = g.scalar_like(x, 1.0)?;
-    let square = g.binary(BinaryOp::Mul, x, x)?;
-    let inner = g.binary(BinaryOp::Mul, square, cubic)?;
-    let inner = g.binary(BinaryOp::Add, inner, one)?;
-    let inner = g.binary(BinaryOp::Mul, inner, x)?;
-    let inner = g.binary(BinaryOp::Mul, inner, root)?;
-    let tanh = g.unary(UnaryOp::Tanh, inner)?;
-    let sum = g.binary(BinaryOp::Add, tanh, one)?;
-    let halved = g.binary(BinaryOp::Mul, x, half)?;
-    Ok(vec![g.binary(BinaryOp::Mul, halved, sum)?])
+    Ok(vec![g.gelu_by_tanh(x)?])
+}
+
+impl Importer<'_> {
+    /// `x/2 · (1 + tanh(√(2/π)·(x + 0.044715·x³)))`.
+    pub(super) fn gelu_by_tanh(&mut self, x: ValueId) -> Result<ValueId> {
+        let g = self;
+        let cubic = g.scalar_like(x, 0.044715)?;
+        let root = g.scalar_like(x, (2.0 / std::f64::consts::PI).sqrt())?;
+        let half = g.scalar_like(x, 0.5)?;
+        let one = g.scalar_like(x, 1.0)?;
+        let square = g.binary(BinaryOp::Mul, x, x)?;
+        let inner = g.binary(BinaryOp::Mul, square, cubic)?;
+        let inner = g.binary(BinaryOp::Add, inner, one)?;
+        let inner = g.binary(BinaryOp::Mul, inner, x)?;
+        let inner = g.binary(BinaryOp::Mul, inner, root)?;
+        let tanh = g.unary(UnaryOp::Tanh, inner)?;
+        let sum = g.binary(BinaryOp::Add, tanh, one)?;
+        let halved = g.binary(BinaryOp::Mul, x, half)?;
+        g.binary(BinaryOp::Mul, halved, sum)
+    }
 }
 
 pub(super) fn sign(g: &mut Importer, n: &Source) -> Result<Vec<ValueId>> {

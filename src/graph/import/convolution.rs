@@ -107,7 +107,7 @@ pub(super) fn conv_window(g: &Importer, n: &Source, x: ValueId, weights: &[i64])
 
 pub(super) fn conv(g: &mut Importer, n: &Source) -> Result<Vec<ValueId>> {
     let (x, w) = (n.input(0)?, n.input(1)?);
-    let window = conv_window(g, n, x, &g.shape(w).to_vec())?;
+    let window = conv_window(g, n, x, g.shape(w))?;
     let op = Op::Conv { window, group: n.int("group", 1), layout: Layout::Nchw };
     let operands = n.present();
     Ok(vec![g.emit(op, &operands)?])

@@ -187,7 +187,12 @@ pub(super) fn global_lp_pool(g: &mut Importer, n: &Source) -> Result<Vec<ValueId
 }
 
 pub(super) fn average_pool(g: &mut Importer, n: &Source) -> Result<Vec<ValueId>> {
-    let mut x = n.input(0)?;
+    let x = n.input(0)?;
+    Ok(vec![averages(g, n, x)?])
+}
+
+/// The means of the windows of `x` that the attributes of a node say.
+pub(super) fn averages(g: &mut Importer, n: &Source, mut x: ValueId) -> Result<ValueId> {
     let (mut window, declared) = pool_window(g, n, x)?;
     let mut count_padding = n.flag("count_include_pad", false);
     if count_padding && window.pad_after != declared {
@@ -201,6 +206,5 @@ pub(super) fn average_pool(g: &mut Importer, n: &Source) -> Result<Vec<ValueId>>
         }
         count_padding = false;
     }
-    let op = Op::Pool { kind: PoolKind::Average { count_padding }, window, layout: Layout::Nchw };
-    Ok(vec![g.emit(op, &[x])?])
+    g.emit(Op::Pool { kind: PoolKind::Average { count_padding }, window, layout: Layout::Nchw }, &[x])
 }

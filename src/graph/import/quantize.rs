@@ -103,7 +103,7 @@ impl Importer<'_> {
     }
 
     /// A value of one element without dimensions.
-    fn scalar_of(&mut self, x: ValueId) -> Result<ValueId> {
+    pub(super) fn scalar_of(&mut self, x: ValueId) -> Result<ValueId> {
         match self.shape(x).iter().product::<i64>() {
             1 => self.reshape_to(x, vec![]),
             _ => Err(Error::Invalid(format!("a scale or zero point of shape {:?}", self.shape(x)))),
@@ -251,7 +251,7 @@ fn per_filter(g: &mut Importer, value: ValueId, rank: usize, dimension: usize) -
 
 /// The convolution of centred operands, as i32.
 fn integer_convolution(g: &mut Importer, n: &Source, [x, w]: [ValueId; 2], bias: Option<ValueId>) -> Result<ValueId> {
-    let window = conv_window(g, n, x, &g.shape(w).to_vec())?;
+    let window = conv_window(g, n, x, g.shape(w))?;
     let op = Op::Conv { window, group: n.int("group", 1), layout: Layout::Nchw };
     let operands: Vec<ValueId> = [Some(x), Some(w), bias].into_iter().flatten().collect();
     g.emit(op, &operands)

@@ -2,8 +2,8 @@
 
 use super::node::Source;
 use super::{
-    attention, columns, control, convert, convolution, data_dependent, einsum, loss, movement, pooling, quantize,
-    random, rearrange, recurrent, reduction, resize, sample, scatter, sequence, signal,
+    attention, columns, contrib, control, convert, convolution, data_dependent, einsum, loss, movement, pooling,
+    quantize, random, rearrange, recurrent, reduction, resize, sample, scatter, sequence, signal,
 };
 use crate::expr::{BinaryOp, CompareOp, UnaryOp};
 use crate::graph::import::importer::Importer;
@@ -16,8 +16,13 @@ pub(super) type Converter = fn(&mut Importer, &Source) -> Result<Vec<ValueId>>;
 
 /// Returns the converter of a node, or the reason why it is not supported.
 pub(super) fn lookup(node: &NodeProto, opset: i64) -> std::result::Result<Converter, String> {
-    if !node.domain.is_empty() && node.domain != "ai.onnx" {
-        return Err(format!("the domain `{}` is not known", node.domain));
+    match node.domain.as_str() {
+        "" | "ai.onnx" => {}
+        CONTRIBUTED => {
+            let row = CONTRIB.binary_search_by_key(&node.op_type.as_str(), |row| row.0);
+            return row.map(|i| CONTRIB[i].1).map_err(|_| "the operator is not known".into());
+        }
+        other => return Err(format!("the domain `{other}` is not known")),
     }
     match TABLE.binary_search_by_key(&node.op_type.as_str(), |row| row.0) {
         Err(_) => Err("the operator is not known".into()),
@@ -28,7 +33,8 @@ pub(super) fn lookup(node: &NodeProto, opset: i64) -> std::result::Result<Conver
 
 /// Domain, name and first operator set of each row.
 pub(super) fn rows() -> impl Iterator<Item = (&'static str, &'static str, i64)> {
-    TABLE.iter().map(|row| ("", row.0, row.1))
+    let contributed = CONTRIB.iter().map(|row| (CONTRIBUTED, row.0, 1));
+    TABLE.iter().map(|row| ("", row.0, row.1)).chain(contributed)
 }
 
 macro_rules! unary {
@@ -212,6 +218,7 @@ const TABLE: &[(&str, i64, Converter)] = &[
     ("Shrink",                  9, columns::shrink),
     ("Sigmoid",                 1, |g, n| convert::elementwise(g, n, Op::Sigmoid)),
     ("Sign",                    9, convert::sign),
+    ("SimplifiedLayerNormalization",   1, contrib::normalization::simplified_layer),
     ("Size",                    1, convert::size),
     ("Slice",                   1, movement::slice),
     ("Softmax",                 1, |g, n| reduction::softmax(g, n, false)),
@@ -242,12 +249,54 @@ const TABLE: &[(&str, i64, Converter)] = &[
     ("Xor",                     1, binary!(Xor)),
 ];
 
+/// The domain of the operators of ONNX Runtime.
+pub(super) const CONTRIBUTED: &str = "com.microsoft";
+
+/// The operators of [`CONTRIBUTED`], sorted by name.
+#[rustfmt::skip]
+const CONTRIB: &[(&str, Converter)] = &[
+    ("Attention",                        contrib::attention::attention),
+    ("BiasGelu",                         contrib::fused::bias_gelu),
+    ("DequantizeLinear",                 quantize::dequantize_linear),
+    ("DynamicQuantizeMatMul",            contrib::quantized::dynamic_matmul),
+    ("EmbedLayerNormalization",          contrib::normalization::embed_layer),
+    ("FastGelu",                         contrib::fused::fast_gelu),
+    ("FusedConv",                        contrib::fused::conv),
+    ("FusedGemm",                        contrib::fused::gemm),
+    ("FusedMatMul",                      contrib::fused::matmul),
+    ("Gelu",                             contrib::fused::bias_gelu),
+    ("GroupQueryAttention",              contrib::grouped::group_query),
+    ("MatMulIntegerToFloat",             contrib::quantized::matmul_to_float),
+    ("MatMulNBits",                      contrib::fused::matmul_n_bits),
+    ("MultiHeadAttention",               contrib::attention::multi_head),
+    ("NhwcConv",                         contrib::fused::nhwc_conv),
+    ("NhwcFusedConv",                    contrib::fused::nhwc_conv),
+    ("QAttention",                       contrib::attention::quantised_attention),
+    ("QGemm",                            contrib::quantized::gemm),
+    ("QLinearAdd",                       |g, n| contrib::quantized::binary(g, n, BinaryOp::Add)),
+    ("QLinearAveragePool",               contrib::quantized::average_pool),
+    ("QLinearConcat",                    contrib::quantized::concat),
+    ("QLinearGlobalAveragePool",         contrib::quantized::global_average_pool),
+    ("QLinearLeakyRelu",                 contrib::quantized::leaky_relu),
+    ("QLinearMul",                       |g, n| contrib::quantized::binary(g, n, BinaryOp::Mul)),
+    ("QLinearSigmoid",                   contrib::quantized::sigmoid),
+    ("QLinearSoftmax",                   contrib::quantized::softmax),
+    ("QuantizeLinear",                   quantize::quantize_linear),
+    ("QuickGelu",                        contrib::fused::quick_gelu),
+    ("RotaryEmbedding",                  contrib::attention::rotary_embedding),
+    ("SimplifiedLayerNormalization",     contrib::normalization::simplified_layer),
+    ("SkipLayerNormalization",           contrib::normalization::skip_layer),
+    ("SkipSimplifiedLayerNormalization", contrib::normalization::skip_simplified),
+    ("TransposeMatMul",                  contrib::fused::matmul),
+];
+
 #[cfg(test)]
 mod tests {
-    use super::TABLE;
+    use super::{CONTRIB, TABLE};
 
     #[test]
     fn the_table_is_sorted() {
         assert!(TABLE.windows(2).all(|w| w[0].0 < w[1].0));
+        assert!(CONTRIB.windows(2).all(|w| w[0].0 < w[1].0));
     }
 }

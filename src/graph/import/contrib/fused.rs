@@ -1,0 +1,190 @@
+//! Products and convolutions with what follows them, activations.
+
+use crate::expr::{BinaryOp, UnaryOp};
+use crate::graph::import::convolution::conv_window;
+use crate::graph::import::importer::Importer;
+use crate::graph::import::node::Source;
+use crate::graph::ir::ValueId;
+use crate::graph::op::{F32, Layout, Op};
+use crate::runtime::{DType, Error, Result, Tensor};
+
+/// Numbers that an activation takes, by name of the attribute or by place in `activation_params`.
+fn parameter(n: &Source, place: usize, name: &str, default: f32) -> f64 {
+    let listed = n.floats("activation_params").and_then(|p| p.get(place).copied());
+    f64::from(listed.unwrap_or_else(|| n.float(name, default)))
+}
+
+/// The activation that a fused node names.
+fn activated(g: &mut Importer, n: &Source, x: ValueId) -> Result<ValueId> {
+    match n.string("activation", "").as_str() {
+        "" => Ok(x),
+        "Relu" => {
+            let zero = g.scalar_like(x, 0.0)?;
+            g.binary(BinaryOp::Max, x, zero)
+        }
+        "Tanh" => g.unary(UnaryOp::Tanh, x),
+        "Sigmoid" => g.emit(Op::Sigmoid, &[x]),
+        "LeakyRelu" => {
+            let slope = g.scalar_like(x, parameter(n, 0, "activation_alpha", 0.01))?;
+            g.emit(Op::PRelu, &[x, slope])
+        }
+        "HardSigmoid" => {
+            let alpha = F32::new(parameter(n, 0, "activation_alpha", 0.2) as f32);
+            let beta = F32::new(parameter(n, 1, "activation_beta", 0.5) as f32);
+            g.emit(Op::HardSigmoid { alpha, beta }, &[x])
+        }
+        "Clip" => {
+            let low = parameter(n, 0, "activation_alpha", f32::MIN);
+            let high = parameter(n, 1, "activation_beta", f32::MAX);
+            g.clamp(x, low, high)
+        }
+        other => Err(Error::Unsupported(format!("the activation `{other}`"))),
+    }
+}
+
+/// `alpha · A · B`, where operands may be transposed: their last two dimensions, or the first of a batch to the last but one.
+pub(in crate::graph::import) fn matmul(g: &mut Importer, n: &Source) -> Result<Vec<ValueId>> {
+    let mut turned = |i: usize, last: &str, batch: &str| -> Result<ValueId> {
+        let x = n.input(i)?;
+        let rank = g.rank(x);
+        let mut order: Vec<usize> = (0..rank).collect();
+        if n.flag(batch, false) && rank > 2 {
+            let first = order.remove(0);
+            order.insert(rank - 2, first);
+        }
+        if n.flag(last, false) && rank >= 2 {
+            order.swap(rank - 2, rank - 1);
+        }
+        g.permuted(x, &order)
+    };
+    let (a, b) = (turned(0, "transA", "transBatchA")?, turned(1, "transB", "transBatchB")?);
+    let y = g.product(a, b)?;
+    Ok(vec![g.times(y, f64::from(n.float("alpha", 1.0)))?])
+}
+
+pub(in crate::graph::import) fn gemm(g: &mut Importer, n: &Source) -> Result<Vec<ValueId>> {
+    let y = crate::graph::import::reduction::gemm(g, n)?[0];
+    Ok(vec![activated(g, n, y)?])
+}
+
+/// A convolution, plus another tensor, under an activation.
+pub(in crate::graph::import) fn conv(g: &mut Importer, n: &Source) -> Result<Vec<ValueId>> {
+    let (x, w) = (n.input(0)?, n.input(1)?);
+    let (bias, other) = (n.optional(2), n.optional(3));
+    let mut y = convolution(g, n, [Some(x), Some(w), bias])?;
+    if let Some(other) = other {
+        y = g.add(y, other)?;
+    }
+    Ok(vec![activated(g, n, y)?])
+}
+
+fn convolution(g: &mut Importer, n: &Source, [x, w, bias]: [Option<ValueId>; 3]) -> Result<ValueId> {
+    let (Some(image), Some(weights)) = (x, w) else { return Err(Error::Invalid("an operand is missing".into())) };
+    let window = conv_window(g, n, image, g.shape(weights))?;
+    let operands: Vec<ValueId> = [x, w, bias].into_iter().flatten().collect();
+    g.emit(Op::Conv { window, group: n.int("group", 1), layout: Layout::Nchw }, &operands)
+}
+
+/// A convolution of an image whose channels are its last dimension.
+pub(in crate::graph::import) fn nhwc_conv(g: &mut Importer, n: &Source) -> Result<Vec<ValueId>> {
+    let (x, w, bias) = (n.input(0)?, n.input(1)?, n.optional(2));
+    let rank = g.rank(x);
+    if rank < 3 {
+        return Err(Error::Invalid(format!("an image of shape {:?}", g.shape(x))));
+    }
+    let first: Vec<usize> = [0, rank - 1].into_iter().chain(1..rank - 1).collect();
+    let last: Vec<usize> = std::iter::once(0).chain(2..rank).chain([1]).collect();
+    let x = g.permuted(x, &first)?;
+    let y = convolution(g, n, [Some(x), Some(w), bias])?;
+    let y = g.permuted(y, &last)?;
+    Ok(vec![activated(g, n, y)?])
+}
+
+/// `x/2 · (1 + tanh(√(2/π)·(x + 0.044715·x³)))` of the operand plus a bias.
+pub(in crate::graph::import) fn fast_gelu(g: &mut Importer, n: &Source) -> Result<Vec<ValueId>> {
+    let (x, bias) = (n.input(0)?, n.optional(1));
+    let x = match bias {
+        Some(bias) => g.add(x, bias)?,
+        None => x,
+    };
+    Ok(vec![g.gelu_by_tanh(x)?])
+}
+
+/// `Gelu` of the sum of the operands.
+pub(in crate::graph::import) fn bias_gelu(g: &mut Importer, n: &Source) -> Result<Vec<ValueId>> {
+    let (x, bias) = (n.input(0)?, n.optional(1));
+    let x = match bias {
+        Some(bias) => g.add(x, bias)?,
+        None => x,
+    };
+    Ok(vec![g.emit(Op::Gelu, &[x])?])
+}
+
+/// `x · sigmoid(alpha · x)`.
+pub(in crate::graph::import) fn quick_gelu(g: &mut Importer, n: &Source) -> Result<Vec<ValueId>> {
+    let x = n.input(0)?;
+    let scaled = g.times(x, f64::from(n.float("alpha", 1.702)))?;
+    let gate = g.emit(Op::Sigmoid, &[scaled])?;
+    Ok(vec![g.mul(x, gate)?])
+}
+
+/// A product with a matrix whose columns are blocks of 4 or 8 bits with a scale each. The matrix is unpacked when the model is
+/// imported: weights in memory are f32.
+pub(in crate::graph::import) fn matmul_n_bits(g: &mut Importer, n: &Source) -> Result<Vec<ValueId>> {
+    let (a, packed, scales, zeros) = (n.input(0)?, n.input(1)?, n.input(2)?, n.optional(3));
+    let (order, bias) = (n.optional(4), n.optional(5));
+    let (k, columns, bits, block) = (n.int("K", 0), n.int("N", 0), n.int("bits", 4), n.int("block_size", 32));
+    if order.is_some() {
+        return Err(Error::Unsupported("an order of groups (g_idx)".into()));
+    }
+    let sizes = [(k, 1 << 24), (columns, 1 << 24), (block, 1 << 16)];
+    if sizes.iter().any(|&(v, most)| !(1..=most).contains(&v)) || ![2, 4, 8].contains(&bits) || block * bits % 8 != 0 {
+        return Err(Error::Invalid(format!("{columns} columns of {k} elements of {bits} bits in blocks of {block}")));
+    }
+    let blocks = (k + block - 1) / block;
+    let known = |g: &Importer, id: ValueId, what: &str| -> Result<std::sync::Arc<Tensor>> {
+        let tensor = g.graph.constant(id).cloned();
+        tensor.ok_or_else(|| Error::Unsupported(format!("its {what} depends on the values of inputs")))
+    };
+    let (bytes, scales) = (known(g, packed, "weights")?, g.floats(scales, "scales")?);
+    let size = block * bits / 8;
+    let zero_row = (blocks * bits + 7) / 8;
+    let (zero_bytes, zero_numbers) = match zeros {
+        Some(z) if g.ty(z).dtype == DType::U8 => (Some(known(g, z, "zero points")?), None),
+        Some(z) => (None, Some(g.floats(z, "zero points")?)),
+        None => (None, None),
+    };
+    let fits = bytes.dtype == DType::U8
+        && bytes.data.len() as i64 == columns * blocks * size
+        && scales.len() as i64 == columns * blocks
+        && zero_bytes.as_ref().is_none_or(|z| z.data.len() as i64 == columns * zero_row)
+        && zero_numbers.as_ref().is_none_or(|z| z.len() as i64 == columns * blocks);
+    if !fits {
+        return Err(Error::Invalid("weights, scales or zero points do not fit".into()));
+    }
+    g.claim(&[columns, k], DType::F32)?;
+    let number = |data: &[u8], i: i64| {
+        let at = i * bits;
+        i64::from(data[(at / 8) as usize] >> (at % 8)) & ((1 << bits) - 1)
+    };
+    let mut values = Vec::with_capacity((columns * k) as usize);
+    for column in 0..columns {
+        for i in 0..k {
+            let at = column * blocks + i / block;
+            let zero = match (&zero_bytes, &zero_numbers) {
+                (Some(z), _) => number(&z.data[(column * zero_row) as usize..], i / block) as f32,
+                (_, Some(z)) => z[at as usize],
+                _ => (1 << (bits - 1)) as f32,
+            };
+            let value = number(&bytes.data[(at * size) as usize..], i % block) as f32;
+            values.push((value - zero) * scales[at as usize]);
+        }
+    }
+    let weights = g.constant(Tensor::new(&[columns, k], &values));
+    let weights = g.cast_to(weights, g.ty(a).dtype)?;
+    let mut y = g.matmul(a, weights, true)?;
+    if let Some(bias) = bias {
+        y = g.add(y, bias)?;
+    }
+    Ok(vec![y])
+}
