@@ -5,6 +5,7 @@
 //! so that no shape arithmetic is left.
 
 mod attributes;
+mod bits;
 mod convert;
 mod convolution;
 mod declared;

@@ -57,8 +57,8 @@ fn output(op: &Op, inputs: &[&TensorType]) -> Checked<TensorType> {
     match op {
         Op::Unary(op) => {
             let fits = match op {
-                UnaryOp::Not => x.dtype == DType::Bool,
-                UnaryOp::Neg | UnaryOp::Abs => x.dtype != DType::Bool,
+                UnaryOp::Not => x.dtype == DType::Bool || x.dtype.is_integer(),
+                UnaryOp::Neg | UnaryOp::Abs => is_number(x.dtype),
                 _ => x.dtype.is_float(),
             };
             defined(x, fits)?;
@@ -66,12 +66,17 @@ fn output(op: &Op, inputs: &[&TensorType]) -> Checked<TensorType> {
         }
         Op::Binary(op) => {
             same_types(inputs)?;
-            let logical = matches!(op, BinaryOp::And | BinaryOp::Or | BinaryOp::Xor);
-            defined(x, logical == (x.dtype == DType::Bool))?;
+            let fits = match op {
+                BinaryOp::And | BinaryOp::Or | BinaryOp::Xor => x.dtype == DType::Bool || x.dtype.is_integer(),
+                BinaryOp::ShiftLeft | BinaryOp::ShiftRight => x.dtype.is_integer(),
+                _ => is_number(x.dtype),
+            };
+            defined(x, fits)?;
             shaped(x, joined(inputs)?)
         }
         Op::Compare(_) => {
             same_types(inputs)?;
+            defined(x, !x.dtype.is_storage())?;
             Ok(TensorType { dtype: DType::Bool, shape: joined(inputs)? })
         }
         Op::Select => {
@@ -79,10 +84,19 @@ fn output(op: &Op, inputs: &[&TensorType]) -> Checked<TensorType> {
             same_types(&inputs[1..])?;
             shaped(inputs[1], joined(inputs)?)
         }
-        Op::Cast(to) => Ok(TensorType { dtype: *to, shape: x.shape.clone() }),
+        Op::Cast(to) => {
+            defined(x, !x.dtype.is_storage())?;
+            ensure(!to.is_storage(), || format!("{to} is a storage type: its conversion is made of others"))?;
+            Ok(TensorType { dtype: *to, shape: x.shape.clone() })
+        }
+        Op::Bitcast(to) => {
+            let fits = x.dtype.bytes() == to.bytes() && x.dtype != DType::Bool && *to != DType::Bool;
+            ensure(fits, || format!("{to} does not have the bits of {}", x.dtype))?;
+            Ok(TensorType { dtype: *to, shape: x.shape.clone() })
+        }
         Op::PRelu => {
             same_types(inputs)?;
-            defined(x, x.dtype != DType::Bool)?;
+            defined(x, is_number(x.dtype))?;
             shaped(x, joined(inputs)?)
         }
         Op::Sigmoid
@@ -126,6 +140,11 @@ fn output(op: &Op, inputs: &[&TensorType]) -> Checked<TensorType> {
         Op::WinogradInput { .. } | Op::WinogradWeights | Op::WinogradOutput { .. } => tiles::output(op, inputs),
         Op::Opaque { .. } => Err("opaque".into()),
     }
+}
+
+/// Returns true for types with arithmetic.
+fn is_number(dtype: DType) -> bool {
+    dtype.is_float() || dtype.is_integer()
 }
 
 fn joined(operands: &[&TensorType]) -> Checked<Vec<i64>> {
@@ -243,8 +262,8 @@ fn reduce(x: &TensorType, op: ReduceOp, axes: &[usize], keep: bool) -> Checked<T
     ensure(axes.iter().all(|&a| a < rank), || "no such axis".into())?;
     let fits = match op {
         ReduceOp::L2 | ReduceOp::LogSum | ReduceOp::LogSumExp => x.dtype.is_float(),
-        ReduceOp::Max | ReduceOp::Min => true,
-        _ => x.dtype != DType::Bool,
+        ReduceOp::Max | ReduceOp::Min => !x.dtype.is_storage(),
+        _ => is_number(x.dtype),
     };
     defined(x, fits)?;
     let remaining = (0..rank).filter(|d| keep || !axes.contains(d));
@@ -266,7 +285,7 @@ fn layer_norm(inputs: &[&TensorType], axis: usize) -> Checked<TensorType> {
 
 fn pool(x: &TensorType, kind: PoolKind, window: &Window, layout: Layout) -> Checked<TensorType> {
     let shape = &x.shape;
-    let fits = if kind == PoolKind::Max { x.dtype != DType::Bool } else { x.dtype.is_float() };
+    let fits = if kind == PoolKind::Max { is_number(x.dtype) } else { x.dtype.is_float() };
     defined(x, fits)?;
     let image = Image::of(layout, shape)?;
     shaped(x, from_channels_first(layout, &windowed(window, &image)?, image.stored_channels))
@@ -276,7 +295,7 @@ fn matmul(inputs: &[&TensorType], transpose_a: bool, transpose_b: bool) -> Check
     let x = inputs[0];
     let (shape, rank) = (&x.shape, x.shape.len());
     same_types(inputs)?;
-    defined(x, x.dtype != DType::Bool)?;
+    defined(x, is_number(x.dtype))?;
     let b = &inputs[1].shape;
     ensure(rank >= 2 && b.len() >= 2, || "an operand has fewer than 2 dimensions".into())?;
     let last = |s: &[i64], transposed: bool| {
@@ -441,7 +460,8 @@ fn grouped_blocks(layout: Layout, group: i64, channels: i64, filters: i64) -> Ch
 /// Output types of the runtime's functions.
 fn opaque(function: &str, attributes: &[i64], inputs: &[&TensorType]) -> Checked<Vec<TensorType>> {
     let x = *inputs.first().ok_or("no operand")?;
-    ensure(!matches!(x.dtype, DType::F16 | DType::BF16), || format!("elements of type {}", x.dtype))?;
+    let fits = !matches!(x.dtype, DType::F16 | DType::BF16) && !x.dtype.is_storage();
+    ensure(fits, || format!("elements of type {}", x.dtype))?;
     let axis = |i: usize| -> Checked<usize> {
         let axis = *attributes.get(i).ok_or("attributes are missing")?;
         usize::try_from(axis).ok().filter(|&a| a < x.shape.len()).ok_or("no such axis".into())

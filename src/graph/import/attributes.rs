@@ -53,6 +53,8 @@ const TABLE: &[(&str, &str)] = &[
     ("ArgMin",                  "axis keepdims select_last_index:12.."),
     ("AveragePool",             "auto_pad ceil_mode:10.. count_include_pad dilations:19.. kernel_shape pads strides"),
     ("BatchNormalization",      "epsilon momentum spatial:..8 training_mode:14.."),
+    ("BitCast",                 "to"),
+    ("BitShift",                "direction"),
     ("Cast",                    "round_mode:24.. saturate:19.. to"),
     ("CastLike",                "round_mode:24.. saturate:19.."),
     ("Celu",                    "alpha"),
@@ -130,7 +132,7 @@ mod tests {
     fn the_table_is_sorted_and_all_its_operators_are_known() {
         assert!(TABLE.windows(2).all(|w| w[0].0 < w[1].0));
         for (name, _) in TABLE {
-            assert!(table::lookup(&node(name, &[]), 25).is_ok(), "{name}");
+            assert!(table::lookup(&node(name, &[]), i64::MAX).is_ok(), "{name}");
         }
     }
 

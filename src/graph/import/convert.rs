@@ -2,6 +2,7 @@
 
 use super::node::Source;
 use super::tensor::{checked_len, dtype};
+use crate::expr::scalar::Value;
 use crate::expr::{BinaryOp, CompareOp, UnaryOp};
 use crate::graph::import::importer::Importer;
 use crate::graph::ir::ValueId;
@@ -50,8 +51,12 @@ impl Importer<'_> {
 
     /// A constant with no dimensions, of the element type of `like`.
     pub(super) fn scalar_like(&mut self, like: ValueId, value: f64) -> Result<ValueId> {
-        let tensor = scalar(self.ty(like).dtype, value)?;
-        Ok(self.constant(tensor))
+        Ok(self.scalar_of(self.ty(like).dtype, value))
+    }
+
+    /// A constant with no dimensions.
+    pub(super) fn scalar_of(&mut self, dtype: DType, value: f64) -> ValueId {
+        self.constant(scalar(dtype, value))
     }
 
     /// `value` cast to the element type of `like`.
@@ -67,17 +72,10 @@ impl Importer<'_> {
     }
 }
 
-fn scalar(dtype: DType, v: f64) -> Result<Tensor> {
-    Ok(match dtype {
-        DType::F32 => Tensor::new(&[], &[v as f32]),
-        DType::F64 => Tensor::new(&[], &[v]),
-        DType::I64 => Tensor::new(&[], &[v as i64]),
-        DType::I32 => Tensor::new(&[], &[v as i32]),
-        DType::I8 => Tensor::new(&[], &[v as i8]),
-        DType::U8 => Tensor::new(&[], &[v as u8]),
-        DType::Bool => Tensor { dtype, shape: vec![], data: vec![(v != 0.0) as u8].into() },
-        other => return Err(Error::Unsupported(format!("elements of type {other}"))),
-    })
+fn scalar(dtype: DType, v: f64) -> Tensor {
+    let mut data = vec![0; dtype.bytes()];
+    Value::from_f64(dtype, v).store(&mut data);
+    Tensor { dtype, shape: vec![], data: data.into() }
 }
 
 pub(super) fn elementwise(g: &mut Importer, n: &Source, op: Op) -> Result<Vec<ValueId>> {

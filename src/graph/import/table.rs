@@ -1,7 +1,7 @@
 //! The table of ONNX operators: name, first operator set, and the function that converts a node to canonical form.
 
 use super::node::Source;
-use super::{convert, convolution, movement, reduction, resize};
+use super::{bits, convert, convolution, movement, reduction, resize};
 use crate::expr::{BinaryOp, CompareOp, UnaryOp};
 use crate::graph::import::importer::Importer;
 use crate::graph::ir::ValueId;
@@ -53,12 +53,24 @@ macro_rules! reduce {
 #[rustfmt::skip]
 const TABLE: &[(&str, i64, Converter)] = &[
     ("Abs",                     1, unary!(Abs)),
+    ("Acos",                    7, unary!(Acos)),
+    ("Acosh",                   9, unary!(Acosh)),
     ("Add",                     7, binary!(Add)),
     ("And",                     7, binary!(And)),
     ("ArgMax",                  1, |g, n| reduction::arg_extreme(g, n, "argmax")),
     ("ArgMin",                  1, |g, n| reduction::arg_extreme(g, n, "argmin")),
+    ("Asin",                    7, unary!(Asin)),
+    ("Asinh",                   9, unary!(Asinh)),
+    ("Atan",                    7, unary!(Atan)),
+    ("Atanh",                   9, unary!(Atanh)),
     ("AveragePool",             7, convolution::average_pool),
     ("BatchNormalization",      7, convolution::batch_normalization),
+    ("BitCast",                26, bits::bitcast),
+    ("BitShift",               11, bits::shift),
+    ("BitwiseAnd",             18, |g, n| bits::bitwise(g, n, BinaryOp::And)),
+    ("BitwiseNot",             18, bits::bitwise_not),
+    ("BitwiseOr",              18, |g, n| bits::bitwise(g, n, BinaryOp::Or)),
+    ("BitwiseXor",             18, |g, n| bits::bitwise(g, n, BinaryOp::Xor)),
     ("Cast",                    6, convert::cast),
     ("CastLike",               15, convert::cast_like),
     ("Ceil",                    6, unary!(Ceil)),
@@ -69,6 +81,8 @@ const TABLE: &[(&str, i64, Converter)] = &[
     ("ConstantOfShape",         9, convert::constant_of_shape),
     ("Conv",                    1, convolution::conv),
     ("ConvTranspose",           1, convolution::conv_transpose),
+    ("Cos",                     7, unary!(Cos)),
+    ("Cosh",                    9, unary!(Cosh)),
     ("CumSum",                 11, reduction::cumulative_sum),
     ("DepthToSpace",            1, movement::depth_to_space),
     ("Div",                     7, convert::divide),
@@ -140,6 +154,8 @@ const TABLE: &[(&str, i64, Converter)] = &[
     ("Shape",                   1, convert::shape),
     ("Sigmoid",                 6, |g, n| convert::elementwise(g, n, Op::Sigmoid)),
     ("Sign",                    9, convert::sign),
+    ("Sin",                     7, unary!(Sin)),
+    ("Sinh",                    9, unary!(Sinh)),
     ("Size",                    1, convert::size),
     ("Slice",                   1, movement::slice),
     ("Softmax",                 1, |g, n| reduction::softmax(g, n, false)),
@@ -152,6 +168,7 @@ const TABLE: &[(&str, i64, Converter)] = &[
     ("Sub",                     7, binary!(Sub)),
     ("Sum",                     6, convert::sum),
     ("Swish",                  24, convert::swish),
+    ("Tan",                     7, unary!(Tan)),
     ("Tanh",                    6, unary!(Tanh)),
     ("ThresholdedRelu",        10, convert::thresholded_relu),
     ("Tile",                    6, movement::tile),

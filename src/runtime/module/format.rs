@@ -21,7 +21,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 /// Changes whenever an older reader would misunderstand a newer file.
-pub const FORMAT_VERSION: u32 = 5;
+pub const FORMAT_VERSION: u32 = 6;
 const MAGIC: [u8; 8] = *b"tilewrt\x1a";
 const HEADER: usize = 40;
 const WEIGHTS_ALIGNMENT: usize = 64;
