@@ -10,12 +10,15 @@ mod convert;
 mod convolution;
 mod declared;
 mod external;
+mod halves;
 pub mod importer;
 pub mod model;
 mod movement;
 mod node;
+mod quantize;
 mod reduction;
 mod resize;
+mod storage;
 mod table;
 mod tensor;
 
@@ -361,6 +364,7 @@ impl<'m> Importer<'m> {
             });
         }
         let converter = table::lookup(node, self.model.opset).map_err(Error::Unsupported)?;
+        let narrow = self.widen_halves(&node.op_type, &mut inputs)?;
         let source = node::Source::new(node, inputs, self.model.opset);
         let outputs = converter(self, &source)?;
         source.all_operands_are_read()?;
@@ -368,7 +372,7 @@ impl<'m> Importer<'m> {
         if let Some(i) = (outputs.len()..node.output.len()).find(|&i| source.wants_output(i) && self.is_read(node, i)) {
             return Err(Error::Unsupported(format!("its output {i} (`{}`) is not computed", node.output[i])));
         }
-        Ok(outputs.into_iter().map(Some).collect())
+        Ok(self.narrow_results(outputs, narrow)?.into_iter().map(Some).collect())
     }
 
     fn is_read(&self, node: &NodeProto, output: usize) -> bool {

@@ -313,7 +313,7 @@ fn matmul(inputs: &[&TensorType], transpose_a: bool, transpose_b: bool) -> Check
 fn conv(inputs: &[&TensorType], window: &Window, group: i64, layout: Layout) -> Checked<TensorType> {
     let x = inputs[0];
     let shape = &x.shape;
-    defined(x, x.dtype.is_float())?;
+    defined(x, is_number(x.dtype))?;
     same_types(inputs)?;
     let image = Image::of(layout, shape)?;
     let weights = &inputs[1].shape;

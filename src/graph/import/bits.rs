@@ -3,7 +3,7 @@
 use super::node::Source;
 use super::tensor::dtype;
 use crate::expr::scalar::storage::{canonical, width};
-use crate::expr::{BinaryOp, UnaryOp};
+use crate::expr::{BinaryOp, CompareOp, UnaryOp};
 use crate::graph::import::importer::Importer;
 use crate::graph::ir::ValueId;
 use crate::graph::op::Op;
@@ -76,5 +76,23 @@ impl Importer<'_> {
         let table = self.constant(table);
         let index = self.cast_to(bytes, DType::I32)?;
         self.emit(Op::Gather { axis: 0 }, &[table, index])
+    }
+
+    /// `condition ? constant : value`.
+    pub(super) fn replaced(&mut self, condition: ValueId, constant: f64, value: ValueId) -> Result<ValueId> {
+        let constant = self.scalar_like(value, constant)?;
+        self.select(condition, constant, value)
+    }
+
+    /// `value op constant`.
+    pub(super) fn with_constant(&mut self, op: BinaryOp, value: ValueId, constant: f64) -> Result<ValueId> {
+        let constant = self.scalar_like(value, constant)?;
+        self.binary(op, value, constant)
+    }
+
+    /// A comparison with a constant.
+    pub(super) fn compared(&mut self, op: CompareOp, value: ValueId, constant: f64) -> Result<ValueId> {
+        let constant = self.scalar_like(value, constant)?;
+        self.compare(op, value, constant)
     }
 }

@@ -1,7 +1,7 @@
 //! Elementwise operators, constants and shapes.
 
 use super::node::Source;
-use super::tensor::{checked_len, dtype};
+use super::tensor::checked_len;
 use crate::expr::scalar::Value;
 use crate::expr::{BinaryOp, CompareOp, UnaryOp};
 use crate::graph::import::importer::Importer;
@@ -118,18 +118,6 @@ pub(super) fn dropout(g: &mut Importer, n: &Source) -> Result<Vec<ValueId>> {
         Some(Some(flag)) if flag.data.iter().all(|b| *b == 0) => Ok(vec![x]),
         Some(_) => Err(Error::Unsupported("training mode".into())),
     }
-}
-
-pub(super) fn cast(g: &mut Importer, n: &Source) -> Result<Vec<ValueId>> {
-    let to = dtype(n.int("to", 0) as i32)?;
-    let x = n.input(0)?;
-    Ok(vec![g.cast_to(x, to)?])
-}
-
-pub(super) fn cast_like(g: &mut Importer, n: &Source) -> Result<Vec<ValueId>> {
-    let to = g.ty(n.input(1)?).dtype;
-    let x = n.input(0)?;
-    Ok(vec![g.cast_to(x, to)?])
 }
 
 pub(super) fn relu(g: &mut Importer, n: &Source) -> Result<Vec<ValueId>> {

@@ -86,7 +86,14 @@ fn check_fit(window: &Window, input: &[i64]) -> Result<()> {
 }
 
 pub(super) fn conv(g: &mut Importer, n: &Source) -> Result<Vec<ValueId>> {
-    let (x, w) = (n.input(0)?, n.input(1)?);
+    n.input(1)?;
+    let operands = n.present();
+    Ok(vec![conv_of(g, n, &operands)?])
+}
+
+/// The convolution of an image, weights and perhaps a bias, with the attributes of a node.
+pub(super) fn conv_of(g: &mut Importer, n: &Source, operands: &[ValueId]) -> Result<ValueId> {
+    let [x, w, ..] = *operands else { return Err(Error::Invalid("operand 1 is missing".into())) };
     let input = spatial(g, x)?;
     let weights = g.shape(w).to_vec();
     if weights.len() != input.len() + 2 {
@@ -103,8 +110,7 @@ pub(super) fn conv(g: &mut Importer, n: &Source) -> Result<Vec<ValueId>> {
     let window = Window { kernel, stride, dilation, pad_before, pad_after };
     check_fit(&window, &input)?;
     let op = Op::Conv { window, group: n.int("group", 1), layout: Layout::Nchw };
-    let operands = n.present();
-    Ok(vec![g.emit(op, &operands)?])
+    g.emit(op, operands)
 }
 
 pub(super) fn conv_transpose(g: &mut Importer, n: &Source) -> Result<Vec<ValueId>> {

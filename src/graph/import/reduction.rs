@@ -8,7 +8,12 @@ use crate::graph::op::{F32, Op, ReduceOp};
 use crate::runtime::{DType, Error, Result};
 
 pub(super) fn matmul(g: &mut Importer, n: &Source) -> Result<Vec<ValueId>> {
-    let (mut a, mut b) = (n.input(0)?, n.input(1)?);
+    let (a, b) = (n.input(0)?, n.input(1)?);
+    Ok(vec![matmul_of(g, a, b)?])
+}
+
+/// The matrix product of two values as NumPy has it.
+pub(super) fn matmul_of(g: &mut Importer, mut a: ValueId, mut b: ValueId) -> Result<ValueId> {
     // a vector is a matrix of one row on the left, of one column on the right
     let (vector_a, vector_b) = (g.rank(a) == 1, g.rank(b) == 1);
     if g.rank(a) == 0 || g.rank(b) == 0 {
@@ -31,7 +36,7 @@ pub(super) fn matmul(g: &mut Importer, n: &Source) -> Result<Vec<ValueId>> {
         let row = shape.len() - 1 - (!vector_b) as usize;
         shape.remove(row);
     }
-    Ok(vec![g.reshape_to(y, shape)?])
+    g.reshape_to(y, shape)
 }
 
 /// `alpha·A·B + beta·C`.

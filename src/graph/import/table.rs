@@ -1,7 +1,7 @@
 //! The table of ONNX operators: name, first operator set, and the function that converts a node to canonical form.
 
 use super::node::Source;
-use super::{bits, convert, convolution, movement, reduction, resize};
+use super::{bits, convert, convolution, movement, quantize, reduction, resize, storage};
 use crate::expr::{BinaryOp, CompareOp, UnaryOp};
 use crate::graph::import::importer::Importer;
 use crate::graph::ir::ValueId;
@@ -71,8 +71,8 @@ const TABLE: &[(&str, i64, Converter)] = &[
     ("BitwiseNot",             18, bits::bitwise_not),
     ("BitwiseOr",              18, |g, n| bits::bitwise(g, n, BinaryOp::Or)),
     ("BitwiseXor",             18, |g, n| bits::bitwise(g, n, BinaryOp::Xor)),
-    ("Cast",                    6, convert::cast),
-    ("CastLike",               15, convert::cast_like),
+    ("Cast",                    6, storage::cast),
+    ("CastLike",               15, storage::cast_like),
     ("Ceil",                    6, unary!(Ceil)),
     ("Celu",                   12, convert::celu),
     ("Clip",                    6, convert::clip),
@@ -80,13 +80,16 @@ const TABLE: &[(&str, i64, Converter)] = &[
     ("Constant",                1, convert::constant),
     ("ConstantOfShape",         9, convert::constant_of_shape),
     ("Conv",                    1, convolution::conv),
+    ("ConvInteger",            10, quantize::conv_integer),
     ("ConvTranspose",           1, convolution::conv_transpose),
     ("Cos",                     7, unary!(Cos)),
     ("Cosh",                    9, unary!(Cosh)),
     ("CumSum",                 11, reduction::cumulative_sum),
     ("DepthToSpace",            1, movement::depth_to_space),
+    ("DequantizeLinear",       10, quantize::dequantize_linear),
     ("Div",                     7, convert::divide),
     ("Dropout",                 7, convert::dropout),
+    ("DynamicQuantizeLinear",  11, quantize::dynamic_quantize_linear),
     ("Elu",                     6, convert::elu),
     ("Equal",                   7, compare!(Eq)),
     ("Erf",                     9, unary!(Erf)),
@@ -119,6 +122,7 @@ const TABLE: &[(&str, i64, Converter)] = &[
     ("LogSoftmax",              1, |g, n| reduction::softmax(g, n, true)),
     ("LpNormalization",         1, reduction::lp_normalization),
     ("MatMul",                  1, reduction::matmul),
+    ("MatMulInteger",          10, quantize::matmul_integer),
     ("Max",                     6, extreme!(Max)),
     ("MaxPool",                 1, convolution::max_pool),
     ("Mean",                    6, convert::mean),
@@ -133,6 +137,9 @@ const TABLE: &[(&str, i64, Converter)] = &[
     ("PRelu",                   7, convert::prelu),
     ("Pad",                     2, movement::pad),
     ("Pow",                     7, convert::pow),
+    ("QLinearConv",            10, quantize::quantized_conv),
+    ("QLinearMatMul",          10, quantize::quantized_matmul),
+    ("QuantizeLinear",         10, quantize::quantize_linear),
     ("RMSNormalization",       23, reduction::rms_normalization),
     ("Range",                  11, convert::range),
     ("Reciprocal",              6, convert::reciprocal),

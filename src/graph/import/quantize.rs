@@ -1,0 +1,249 @@
+//! Quantised operators: scales and zero points for a tensor, an axis or blocks of one, and products of integers.
+
+use super::node::Source;
+use super::storage::{PowerRounding, Rounding};
+use super::tensor;
+use crate::expr::scalar::storage::{Fields, integer};
+use crate::expr::{BinaryOp, CompareOp, UnaryOp};
+use crate::graph::import::importer::Importer;
+use crate::graph::ir::ValueId;
+use crate::graph::op::{Op, ReduceOp};
+use crate::runtime::{DType, Error, Result};
+
+/// The least and the greatest number of an integer type that tensors are quantised to.
+fn range(dtype: DType) -> Option<(f64, f64)> {
+    if let Some((bits, signed)) = integer(dtype) {
+        let half = f64::from(1 << (bits - 1));
+        return Some(if signed { (-half, half - 1.0) } else { (0.0, 2.0 * half - 1.0) });
+    }
+    match dtype {
+        DType::I16 => Some((-32768.0, 32767.0)),
+        DType::I8 => Some((-128.0, 127.0)),
+        DType::U16 => Some((0.0, 65535.0)),
+        DType::U8 => Some((0.0, 255.0)),
+        _ => None,
+    }
+}
+
+/// A scale or zero point that broadcasts to `shape`: one number, one for each place along the axis, or one for each block.
+fn spread(g: &mut Importer, n: &Source, value: ValueId, shape: &[i64]) -> Result<ValueId> {
+    let own = g.shape(value).to_vec();
+    if own.iter().product::<i64>() == 1 {
+        return g.emit(Op::Reshape { shape: vec![] }, &[value]);
+    }
+    let axis = g.axis(n.int("axis", 1), shape.len())?;
+    let block = n.int("block_size", 0);
+    if block == 0 {
+        if own != [shape[axis]] {
+            return Err(Error::Invalid(format!("a scale or zero point of shape {own:?} for axis {axis} of {shape:?}")));
+        }
+        let mut along = vec![1; shape.len()];
+        along[axis] = shape[axis];
+        return g.emit(Op::Reshape { shape: along }, &[value]);
+    }
+    let blocks = if block > 0 { (shape[axis] + block - 1) / block } else { -1 };
+    let fits = own.len() == shape.len() && (0..own.len()).all(|d| own[d] == if d == axis { blocks } else { shape[d] });
+    if !fits {
+        return Err(Error::Invalid(format!(
+            "a scale or zero point of shape {own:?} for blocks of {block} of {shape:?}"
+        )));
+    }
+    let mut split = own.clone();
+    split.insert(axis + 1, 1);
+    let value = g.emit(Op::Reshape { shape: split.clone() }, &[value])?;
+    split[axis + 1] = block;
+    let value = g.emit(Op::Expand { shape: split }, &[value])?;
+    let mut whole = own;
+    whole[axis] = blocks * block;
+    let value = g.emit(Op::Reshape { shape: whole }, &[value])?;
+    let cut = Op::Slice { starts: vec![0; shape.len()], ends: shape.to_vec(), steps: vec![1; shape.len()] };
+    g.emit(cut, &[value])
+}
+
+/// `x / scale` rounded, and the zero point added, within the range of the type. In f32, where all sums that are in range
+/// are exact.
+fn to_integers(g: &mut Importer, quotient: ValueId, zero: Option<ValueId>, to: DType) -> Result<ValueId> {
+    let (low, high) = range(to).ok_or_else(|| Error::Unsupported(format!("tensors quantised to {to}")))?;
+    let quotient = g.cast_to(quotient, DType::F32)?;
+    let mut value = g.unary(UnaryOp::Round, quotient)?;
+    if let Some(zero) = zero {
+        let zero = g.computable(zero)?;
+        let zero = g.cast_to(zero, DType::F32)?;
+        value = g.binary(BinaryOp::Add, value, zero)?;
+    }
+    let value = g.with_constant(BinaryOp::Max, value, low)?;
+    let value = g.with_constant(BinaryOp::Min, value, high)?;
+    g.converted(value, to, Rounding { saturate: true, scale: PowerRounding::Up })
+}
+
+/// The type named by an attribute with the code of one; 0 names none.
+fn named_type(n: &Source, attribute: &str) -> Result<Option<DType>> {
+    match n.int(attribute, 0) {
+        0 => Ok(None),
+        code => Ok(Some(tensor::dtype(code as i32)?)),
+    }
+}
+
+pub(super) fn quantize_linear(g: &mut Importer, n: &Source) -> Result<Vec<ValueId>> {
+    let (x, scale, zero) = (n.input(0)?, n.input(1)?, n.optional(2));
+    let named = named_type(n, "output_dtype")?;
+    let to = zero.map(|z| g.ty(z).dtype).or(named).unwrap_or(DType::U8);
+    if named.is_some_and(|named| named != to) {
+        return Err(Error::Invalid(format!("its output_dtype is not {to}, the type of its zero point")));
+    }
+    let shape = g.shape(x).to_vec();
+    let scale = spread(g, n, scale, &shape)?;
+    let zero = zero.map(|z| spread(g, n, z, &shape)).transpose()?;
+    let precision = named_type(n, "precision")?.unwrap_or(g.ty(scale).dtype);
+    let (x, scale) = (g.cast_to(x, precision)?, g.cast_to(scale, precision)?);
+    let mut quotient = g.binary(BinaryOp::Div, x, scale)?;
+    if Fields::of(to).is_none() {
+        return Ok(vec![to_integers(g, quotient, zero, to)?]);
+    }
+    if let (DType::F4E2M1, Some(zero)) = (to, zero) {
+        let zero = g.computable(zero)?;
+        let zero = g.cast_to(zero, precision)?;
+        quotient = g.binary(BinaryOp::Add, quotient, zero)?;
+    }
+    let rounding = Rounding { saturate: n.flag("saturate", true), scale: PowerRounding::Up };
+    Ok(vec![g.converted(quotient, to, rounding)?])
+}
+
+/// `(x - zero) · scale` in f32.
+pub(super) fn dequantize_linear(g: &mut Importer, n: &Source) -> Result<Vec<ValueId>> {
+    let (x, scale, zero) = (n.input(0)?, n.input(1)?, n.optional(2));
+    let to = named_type(n, "output_dtype")?.unwrap_or(g.ty(scale).dtype);
+    let shape = g.shape(x).to_vec();
+    let scale = spread(g, n, scale, &shape)?;
+    let scale = g.cast_to(scale, DType::F32)?;
+    let float = Fields::of(g.ty(x).dtype).is_some();
+    let x = g.computable(x)?;
+    let mut value = g.cast_to(x, DType::F32)?;
+    if let Some(zero) = zero.filter(|_| !float) {
+        let zero = spread(g, n, zero, &shape)?;
+        let zero = g.computable(zero)?;
+        let zero = g.cast_to(zero, DType::F32)?;
+        value = g.binary(BinaryOp::Sub, value, zero)?;
+    }
+    let value = g.binary(BinaryOp::Mul, value, scale)?;
+    Ok(vec![g.cast_to(value, to)?])
+}
+
+/// The scale and zero point from the least and the greatest element and 0.
+pub(super) fn dynamic_quantize_linear(g: &mut Importer, n: &Source) -> Result<Vec<ValueId>> {
+    let x = n.input(0)?;
+    let axes: Vec<usize> = (0..g.rank(x)).collect();
+    let extreme = |g: &mut Importer, op: ReduceOp, bound: BinaryOp| {
+        let value = g.emit(Op::Reduce { op, axes: axes.clone(), keep: false }, &[x])?;
+        g.with_constant(bound, value, 0.0)
+    };
+    let most = extreme(g, ReduceOp::Max, BinaryOp::Max)?;
+    let least = extreme(g, ReduceOp::Min, BinaryOp::Min)?;
+    let width = g.binary(BinaryOp::Sub, most, least)?;
+    let flat = g.compared(CompareOp::Eq, width, 0.0)?;
+    let width = g.replaced(flat, 1.0, width)?;
+    let scale = g.with_constant(BinaryOp::Div, width, 255.0)?;
+    let offset = g.binary(BinaryOp::Div, least, scale)?;
+    let offset = g.unary(UnaryOp::Neg, offset)?;
+    let zero = to_integers(g, offset, None, DType::U8)?;
+    let quotient = g.binary(BinaryOp::Div, x, scale)?;
+    Ok(vec![to_integers(g, quotient, Some(zero), DType::U8)?, scale, zero])
+}
+
+/// An operand of a product of integers as i32, its zero point subtracted. One of a row each has the shape of a column.
+fn centred(g: &mut Importer, value: ValueId, zero: Option<ValueId>, rows: bool) -> Result<ValueId> {
+    let value = g.cast_to(value, DType::I32)?;
+    let Some(zero) = zero else { return Ok(value) };
+    let mut zero = g.cast_to(zero, DType::I32)?;
+    if rows && g.rank(zero) == 1 && g.shape(zero) != [1] {
+        let shape = vec![g.shape(zero)[0], 1];
+        zero = g.emit(Op::Reshape { shape }, &[zero])?;
+    }
+    let shape = g.shape(value).to_vec();
+    if super::movement::broadcast(&shape, g.shape(zero))? != shape {
+        return Err(Error::Invalid(format!("its zero point of shape {:?} does not fit {shape:?}", g.shape(zero))));
+    }
+    g.binary(BinaryOp::Sub, value, zero)
+}
+
+/// Sums in i32.
+pub(super) fn matmul_integer(g: &mut Importer, n: &Source) -> Result<Vec<ValueId>> {
+    let (a, b) = (n.input(0)?, n.input(1)?);
+    let a = centred(g, a, n.optional(2), true)?;
+    let b = centred(g, b, n.optional(3), false)?;
+    super::reduction::matmul_of(g, a, b).map(|v| vec![v])
+}
+
+/// The product, scaled and rounded to the type of the result's zero point.
+pub(super) fn quantized_matmul(g: &mut Importer, n: &Source) -> Result<Vec<ValueId>> {
+    let [a, a_scale, a_zero, b, b_scale, b_zero, y_scale, y_zero] = operands(n)?;
+    let a = centred(g, a, Some(a_zero), true)?;
+    let b = centred(g, b, Some(b_zero), false)?;
+    let sums = super::reduction::matmul_of(g, a, b)?;
+    let a_scale = column(g, a_scale)?;
+    Ok(vec![requantized(g, sums, [a_scale, b_scale, y_scale], y_zero)?])
+}
+
+/// Weights as i32, with a zero point for all or one for each filter.
+fn centred_weights(g: &mut Importer, weights: ValueId, zero: Option<ValueId>) -> Result<ValueId> {
+    let zero = zero.map(|z| along(g, z, 0, weights)).transpose()?;
+    centred(g, weights, zero, false)
+}
+
+/// One number for all, or a vector along dimension `axis` of something with the rank of `like`.
+fn along(g: &mut Importer, value: ValueId, axis: usize, like: ValueId) -> Result<ValueId> {
+    let count: i64 = g.shape(value).iter().product();
+    let mut shape = vec![1; if count == 1 { 0 } else { g.rank(like) }];
+    if let Some(extent) = shape.get_mut(axis) {
+        *extent = count;
+    }
+    g.emit(Op::Reshape { shape }, &[value])
+}
+
+/// Sums in i32; the image is padded with its zero point.
+pub(super) fn conv_integer(g: &mut Importer, n: &Source) -> Result<Vec<ValueId>> {
+    let (x, w) = (n.input(0)?, n.input(1)?);
+    let x = centred(g, x, n.optional(2), false)?;
+    let w = centred_weights(g, w, n.optional(3))?;
+    Ok(vec![super::convolution::conv_of(g, n, &[x, w])?])
+}
+
+/// The convolution, scaled and rounded to the type of the result's zero point.
+pub(super) fn quantized_conv(g: &mut Importer, n: &Source) -> Result<Vec<ValueId>> {
+    let [x, x_scale, x_zero, w, w_scale, w_zero, y_scale, y_zero] = operands(n)?;
+    let x = centred(g, x, Some(x_zero), false)?;
+    let w_scale = along(g, w_scale, 1, w)?;
+    let w = centred_weights(g, w, Some(w_zero))?;
+    let operands: Vec<ValueId> = [x, w].into_iter().chain(n.optional(8)).collect();
+    let sums = super::convolution::conv_of(g, n, &operands)?;
+    Ok(vec![requantized(g, sums, [x_scale, w_scale, y_scale], y_zero)?])
+}
+
+fn operands(n: &Source) -> Result<[ValueId; 8]> {
+    let mut found = vec![];
+    for i in 0..8 {
+        found.push(n.input(i)?);
+    }
+    found.try_into().map_err(|_| Error::Internal("eight operands were read".into()))
+}
+
+/// A vector as a matrix of one column.
+fn column(g: &mut Importer, value: ValueId) -> Result<ValueId> {
+    match *g.shape(value) {
+        [rows] if rows != 1 => g.emit(Op::Reshape { shape: vec![rows, 1] }, &[value]),
+        _ => Ok(value),
+    }
+}
+
+/// `sums · a·b/y`, rounded, with the zero point added.
+fn requantized(g: &mut Importer, sums: ValueId, [a, b, y]: [ValueId; 3], zero: ValueId) -> Result<ValueId> {
+    let shape = g.shape(sums).to_vec();
+    let scale = g.binary(BinaryOp::Mul, a, b)?;
+    let scale = g.binary(BinaryOp::Div, scale, y)?;
+    let scale = g.cast_to(scale, DType::F32)?;
+    let sums = g.cast_to(sums, DType::F32)?;
+    let scaled = g.binary(BinaryOp::Mul, sums, scale)?;
+    let to = g.ty(zero).dtype;
+    let value = to_integers(g, scaled, Some(zero), to)?;
+    g.emit(Op::Reshape { shape }, &[value])
+}
