@@ -230,7 +230,19 @@ pub(super) fn modulo(g: &mut Importer, n: &Source) -> Result<Vec<ValueId>> {
         let product = g.binary(BinaryOp::Mul, quotient, b)?;
         return Ok(vec![g.binary(BinaryOp::Sub, a, product)?]);
     }
-    Ok(vec![g.binary(BinaryOp::Mod, a, b)?])
+    let rest = g.binary(BinaryOp::Mod, a, b)?;
+    if n.flag("fmod", false) || !g.ty(a).dtype.is_float() {
+        return Ok(vec![rest]);
+    }
+    // of floats the operation has the sign of the dividend; a rest of 0 takes the divisor's sign too
+    let (below, reversed) = (g.compared(CompareOp::Lt, rest, 0.0)?, g.compared(CompareOp::Lt, b, 0.0)?);
+    let opposite = g.binary(BinaryOp::Xor, below, reversed)?;
+    let moved = g.binary(BinaryOp::Add, rest, b)?;
+    let signed = g.select(opposite, moved, rest)?;
+    let (zero, negative) = (g.scalar_like(b, 0.0)?, g.scalar_like(b, -0.0)?);
+    let zero = g.select(reversed, negative, zero)?;
+    let none = g.compared(CompareOp::Eq, rest, 0.0)?;
+    Ok(vec![g.select(none, zero, signed)?])
 }
 
 pub(super) fn hard_sigmoid(g: &mut Importer, n: &Source) -> Result<Vec<ValueId>> {
