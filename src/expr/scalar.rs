@@ -232,7 +232,7 @@ impl From<Scalar> for Value {
             DType::I32 => Value::I32(s.bits as i32),
             DType::I16 => Value::I16(s.bits as i16),
             DType::I8 => Value::I8(s.bits as i8),
-            DType::U64 => Value::U64(s.bits as u64),
+            DType::U64 => Value::U64(s.bits),
             DType::U32 => Value::U32(s.bits as u32),
             DType::U16 => Value::U16(s.bits as u16),
             DType::U8 => Value::U8(s.bits as u8),

@@ -56,22 +56,12 @@ fn output(op: &Op, inputs: &[&TensorType]) -> Checked<TensorType> {
     let x = *inputs.first().ok_or("no operand")?;
     match op {
         Op::Unary(op) => {
-            let fits = match op {
-                UnaryOp::Not => x.dtype == DType::Bool || x.dtype.is_integer(),
-                UnaryOp::Neg | UnaryOp::Abs => is_number(x.dtype),
-                _ => x.dtype.is_float(),
-            };
-            defined(x, fits)?;
+            defined(x, has_unary(*op, x.dtype))?;
             Ok(x.clone())
         }
         Op::Binary(op) => {
             same_types(inputs)?;
-            let fits = match op {
-                BinaryOp::And | BinaryOp::Or | BinaryOp::Xor => x.dtype == DType::Bool || x.dtype.is_integer(),
-                BinaryOp::ShiftLeft | BinaryOp::ShiftRight => x.dtype.is_integer(),
-                _ => is_number(x.dtype),
-            };
-            defined(x, fits)?;
+            defined(x, has_binary(*op, x.dtype))?;
             shaped(x, joined(inputs)?)
         }
         Op::Compare(_) => {
@@ -87,12 +77,12 @@ fn output(op: &Op, inputs: &[&TensorType]) -> Checked<TensorType> {
         Op::Cast(to) => {
             defined(x, !x.dtype.is_storage())?;
             ensure(!to.is_storage(), || format!("{to} is a storage type: its conversion is made of others"))?;
-            Ok(TensorType { dtype: *to, shape: x.shape.clone() })
+            retyped(x, *to)
         }
         Op::Bitcast(to) => {
             let fits = x.dtype.bytes() == to.bytes() && x.dtype != DType::Bool && *to != DType::Bool;
             ensure(fits, || format!("{to} does not have the bits of {}", x.dtype))?;
-            Ok(TensorType { dtype: *to, shape: x.shape.clone() })
+            retyped(x, *to)
         }
         Op::PRelu => {
             same_types(inputs)?;
@@ -139,6 +129,26 @@ fn output(op: &Op, inputs: &[&TensorType]) -> Checked<TensorType> {
         }
         Op::WinogradInput { .. } | Op::WinogradWeights | Op::WinogradOutput { .. } => tiles::output(op, inputs),
         Op::Opaque { .. } => Err("opaque".into()),
+    }
+}
+
+fn retyped(x: &TensorType, dtype: DType) -> Checked<TensorType> {
+    Ok(TensorType { dtype, shape: x.shape.clone() })
+}
+
+fn has_unary(op: UnaryOp, dtype: DType) -> bool {
+    match op {
+        UnaryOp::Not => dtype == DType::Bool || dtype.is_integer(),
+        UnaryOp::Neg | UnaryOp::Abs => is_number(dtype),
+        _ => dtype.is_float(),
+    }
+}
+
+fn has_binary(op: BinaryOp, dtype: DType) -> bool {
+    match op {
+        BinaryOp::And | BinaryOp::Or | BinaryOp::Xor => dtype == DType::Bool || dtype.is_integer(),
+        BinaryOp::ShiftLeft | BinaryOp::ShiftRight => dtype.is_integer(),
+        _ => is_number(dtype),
     }
 }
 

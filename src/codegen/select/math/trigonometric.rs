@@ -39,7 +39,7 @@ const COSINE: [f64; 8] = [
 
 /// π/2 in three parts for each format; each is rounded to nearest, the next one holds the rest.
 const PARTS_F32: [f64; 3] = [1.5707963705062866, -4.371138828673793e-8, -1.7151245100058848e-15];
-const PARTS_F64: [f64; 3] = [1.5707963267948966, 6.123233995736766e-17, -1.4973849048591833e-33];
+const PARTS_F64: [f64; 3] = [FRAC_PI_2, 6.123233995736766e-17, -1.4973849048591833e-33];
 
 /// An angle as `n·π/2 + r`.
 struct Reduced<V> {
