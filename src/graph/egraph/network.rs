@@ -174,6 +174,14 @@ impl Network {
         self.replaced_forms.insert(form);
     }
 
+    /// The operators that use a class.
+    pub fn users(&self, id: Id) -> impl Iterator<Item = &Op> {
+        self.egraph[self.find(id)].parents().filter_map(|p| match &self.egraph.id_to_node(p).head {
+            Head::Op(op) => Some(op),
+            _ => None,
+        })
+    }
+
     /// Returns true if the computed operands of an e-node of `class` have no other uses.
     pub fn is_sole_use(&self, class: Id, term: &Term) -> bool {
         let class = self.find(class);
