@@ -8,7 +8,7 @@
 use crate::expr::{BinaryOp, UnaryOp};
 use crate::graph::cost::Operand;
 use crate::graph::infer::infer;
-use crate::graph::op::Op;
+use crate::graph::op::{FusionKind, Op};
 use crate::graph::tensor_type::TensorType;
 use crate::runtime::{DType, Tensor};
 use egg::{Analysis, DidMerge, Id, Language};
@@ -174,12 +174,28 @@ impl Network {
         self.replaced_forms.insert(form);
     }
 
-    /// The operators that use a class.
-    pub fn users(&self, id: Id) -> impl Iterator<Item = &Op> {
-        self.egraph[self.find(id)].parents().filter_map(|p| match &self.egraph.id_to_node(p).head {
-            Head::Op(op) => Some(op),
-            _ => None,
-        })
+    /// Returns true if some use of a number, perhaps moved, is a whole number near it, which another last bit may change by
+    /// one.
+    pub fn becomes_whole(&self, id: Id) -> bool {
+        let mut open = vec![self.find(id)];
+        let mut seen = FxHashSet::from_iter(open.clone());
+        while let Some(class) = open.pop() {
+            for parent in self.egraph[class].parents() {
+                let Head::Op(op) = &self.egraph.id_to_node(parent).head else { continue };
+                match op {
+                    Op::Unary(UnaryOp::Round | UnaryOp::Floor | UnaryOp::Ceil) => return true,
+                    Op::Cast(to) if !to.is_float() => return true,
+                    _ if op.kind() == FusionKind::Injective && !op.is_elementwise() => {
+                        let moved = self.find(parent);
+                        if seen.insert(moved) {
+                            open.push(moved);
+                        }
+                    }
+                    _ => {}
+                }
+            }
+        }
+        false
     }
 
     /// Returns true if the computed operands of an e-node of `class` have no other uses.

@@ -252,20 +252,47 @@ fn along(g: &mut Importer, value: ValueId, axis: usize, like: ValueId) -> Result
 
 /// Sums in i32; the image is padded with its zero point.
 pub(super) fn conv_integer(g: &mut Importer, n: &Source) -> Result<Vec<ValueId>> {
-    let (x, w) = (n.input(0)?, n.input(1)?);
-    let x = centred(g, x, n.optional(2), false)?;
-    let w = centred_weights(g, w, n.optional(3))?;
-    Ok(vec![super::convolution::conv_of(g, n, &[x, w])?])
+    let operands = [n.input(0)?, n.input(1)?];
+    Ok(vec![integer_convolution(g, n, operands, [n.optional(2), n.optional(3)])?])
+}
+
+/// The convolution of an image and weights without their zero points, in i32; in f32 where constant weights keep all sums
+/// exact. A result that becomes a whole number is not transformed by minimal filtering.
+fn integer_convolution(
+    g: &mut Importer,
+    n: &Source,
+    [x, w]: [ValueId; 2],
+    [x_zero, w_zero]: [Option<ValueId>; 2],
+) -> Result<ValueId> {
+    let narrow = [x, w].iter().all(|&v| matches!(g.ty(v).dtype, DType::I8 | DType::U8));
+    let x = centred(g, x, x_zero, false)?;
+    let w = centred_weights(g, w, w_zero)?;
+    let filters = g.shape(w).first().copied().unwrap_or(0);
+    let sums = g.graph.constant(w).filter(|_| filters > 0).map(|t| largest_row(t, filters));
+    if !narrow || sums.is_none_or(|sum| sum.saturating_mul(255) > EXACT) {
+        return super::convolution::conv_of(g, n, &[x, w]);
+    }
+    let (x, w) = (g.cast_to(x, DType::F32)?, g.cast_to(w, DType::F32)?);
+    let y = super::convolution::conv_of(g, n, &[x, w])?;
+    g.cast_to(y, DType::I32)
+}
+
+/// The largest sum of the sizes of the weights of a filter.
+fn largest_row(weights: &Tensor, filters: i64) -> i64 {
+    let each = (weights.len() / filters as usize).max(1);
+    let sum = |row: &[i32]| row.iter().map(|v| i64::from(v.unsigned_abs())).sum();
+    weights.to_vec::<i32>().chunks(each).map(sum).max().unwrap_or(0)
 }
 
 /// The convolution, scaled and rounded to the type of the result's zero point.
 pub(super) fn quantized_conv(g: &mut Importer, n: &Source) -> Result<Vec<ValueId>> {
     let [x, x_scale, x_zero, w, w_scale, w_zero, y_scale, y_zero] = operands(n)?;
-    let x = centred(g, x, Some(x_zero), false)?;
     let w_scale = along(g, w_scale, 1, w)?;
-    let w = centred_weights(g, w, Some(w_zero))?;
-    let operands: Vec<ValueId> = [x, w].into_iter().chain(n.optional(8)).collect();
-    let sums = super::convolution::conv_of(g, n, &operands)?;
+    let mut sums = integer_convolution(g, n, [x, w], [Some(x_zero), Some(w_zero)])?;
+    if let Some(bias) = n.optional(8) {
+        let bias = along(g, bias, 1, sums)?;
+        sums = g.binary(BinaryOp::Add, sums, bias)?;
+    }
     Ok(vec![requantized(g, sums, [x_scale, w_scale, y_scale], y_zero)?])
 }
 

@@ -30,19 +30,10 @@ fn constant_map(
     }
 }
 
-/// Returns true if some use of a number is a whole number near it, which another last bit may change by one.
-fn becomes_whole(network: &Network, id: Id) -> bool {
-    network.users(id).any(|op| match op {
-        Op::Unary(op) => matches!(op, UnaryOp::Round | UnaryOp::Floor | UnaryOp::Ceil),
-        Op::Cast(to) => !to.is_float(),
-        _ => false,
-    })
-}
-
 /// A product with the inverse, which is rounded: not where the quotient becomes a whole number.
 pub fn div_constant(network: &mut Network, m: &Match) -> Option<Id> {
     let c = m.get('c');
-    if network.ty(c).dtype != DType::F32 || network.is_constant(m.get('x')) || becomes_whole(network, m.class) {
+    if network.ty(c).dtype != DType::F32 || network.is_constant(m.get('x')) || network.becomes_whole(m.class) {
         return None;
     }
     let inverse = constant_map(
