@@ -7,7 +7,7 @@ use common::host_targets;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use tilewright::DType;
-use tilewright::internal::expr::scalar::{f16_to_f32, f32_to_bf16, f32_to_f16};
+use tilewright::internal::expr::scalar::number::{f16_to_f32, f32_to_bf16, f32_to_f16};
 use tilewright::internal::language;
 use tilewright::{Model, Options, Session, Tensor};
 

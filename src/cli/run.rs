@@ -6,7 +6,8 @@ use crate::model_arguments::ModelArguments;
 use clap::builder::PossibleValuesParser;
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
-use tilewright::internal::expr::scalar::f16_to_f32;
+use tilewright::internal::expr::scalar::number::f16_to_f32;
+use tilewright::internal::expr::scalar::storage;
 use tilewright::internal::runtime::text::name;
 use tilewright::{Algorithm, DType, Error, Module, Report, Result, Tensor, Value};
 
@@ -153,10 +154,15 @@ fn values(tensor: &Tensor) -> Vec<f64> {
         DType::F32 => numbers::<4>(tensor, |b| f32::from_le_bytes(b).into()),
         DType::I64 => numbers::<8>(tensor, |b| i64::from_le_bytes(b) as f64),
         DType::I32 => numbers::<4>(tensor, |b| i32::from_le_bytes(b).into()),
+        DType::I16 => numbers::<2>(tensor, |b| i16::from_le_bytes(b).into()),
         DType::I8 => numbers::<1>(tensor, |b| i8::from_le_bytes(b).into()),
+        DType::U64 => numbers::<8>(tensor, |b| u64::from_le_bytes(b) as f64),
+        DType::U32 => numbers::<4>(tensor, |b| u32::from_le_bytes(b).into()),
+        DType::U16 => numbers::<2>(tensor, |b| u16::from_le_bytes(b).into()),
         DType::U8 | DType::Bool => numbers::<1>(tensor, |[b]| b.into()),
         DType::F16 => numbers::<2>(tensor, |b| f16_to_f32(u16::from_le_bytes(b)).into()),
         DType::BF16 => numbers::<2>(tensor, |[low, high]| f32::from_le_bytes([0, 0, low, high]).into()),
+        dtype => tensor.data.iter().map(|&byte| storage::decode(dtype, byte)).collect(),
     }
 }
 

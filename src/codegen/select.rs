@@ -10,10 +10,12 @@
 pub mod access;
 pub mod address;
 mod builder;
+pub mod conversion;
 pub mod division;
 pub mod expansion_cost;
 pub mod half_precision;
 pub mod hoist;
+pub mod integer;
 pub mod literal;
 pub mod locals;
 pub mod math;

@@ -54,8 +54,30 @@ pub enum UnaryOp {
     Ceil,
     /// To the nearest integer, ties to even.
     Round,
-    /// Boolean negation.
+    /// Boolean negation; of integers every bit inverted.
     Not,
+    /// The sine.
+    Sin,
+    /// The cosine.
+    Cos,
+    /// The tangent.
+    Tan,
+    /// The inverse of the sine.
+    Asin,
+    /// The inverse of the cosine.
+    Acos,
+    /// The inverse of the tangent.
+    Atan,
+    /// The hyperbolic sine.
+    Sinh,
+    /// The hyperbolic cosine.
+    Cosh,
+    /// The inverse of the hyperbolic sine.
+    Asinh,
+    /// The inverse of the hyperbolic cosine.
+    Acosh,
+    /// The inverse of the hyperbolic tangent.
+    Atanh,
 }
 
 /// Operations of two operands of one type, element by element.
@@ -77,12 +99,16 @@ pub enum BinaryOp {
     Max,
     /// The first operand to the power of the second.
     Pow,
-    /// Boolean and.
+    /// Boolean and; of integers bit by bit.
     And,
-    /// Boolean or.
+    /// Boolean or; of integers bit by bit.
     Or,
-    /// Boolean exclusive or.
+    /// Boolean exclusive or; of integers bit by bit.
     Xor,
+    /// Integers: the first operand times 2 to the power of the second, wrapped.
+    ShiftLeft,
+    /// Integers: the first operand divided by 2 to the power of the second, rounded down.
+    ShiftRight,
 }
 
 /// Comparisons of two operands of one type; the result is a bool.
@@ -173,6 +199,8 @@ pub enum Expr {
     Compare(CompareOp, Box<Expr>, Box<Expr>),
     Select(Box<Expr>, Box<Expr>, Box<Expr>),
     Cast(DType, Box<Expr>),
+    /// The same bits as a value of another type of the same width.
+    Bitcast(DType, Box<Expr>),
 }
 
 impl Expr {
@@ -194,6 +222,9 @@ impl Expr {
     pub fn cast(to: DType, a: Expr) -> Expr {
         Expr::Cast(to, Box::new(a))
     }
+    pub fn bitcast(to: DType, a: Expr) -> Expr {
+        Expr::Bitcast(to, Box::new(a))
+    }
     /// An unguarded read with affine subscripts.
     pub fn load(buffer: BufferId, index: Vec<Affine>) -> Expr {
         Expr::Load(Access {
@@ -208,7 +239,7 @@ impl Expr {
     pub fn operands(&self) -> impl Iterator<Item = &Expr> {
         let operands: [Option<&Expr>; 3] = match self {
             Expr::Const(_) | Expr::Index(_) | Expr::Load(_) => [None; 3],
-            Expr::Unary(_, a) | Expr::Cast(_, a) => [Some(a), None, None],
+            Expr::Unary(_, a) | Expr::Cast(_, a) | Expr::Bitcast(_, a) => [Some(a), None, None],
             Expr::Binary(_, a, b) | Expr::Compare(_, a, b) => [Some(a), Some(b), None],
             Expr::Select(c, a, b) => [Some(c), Some(a), Some(b)],
         };
@@ -246,6 +277,7 @@ impl Expr {
             Expr::Compare(op, a, b) => Expr::compare(*op, f(a)?, f(b)?),
             Expr::Select(c, a, b) => Expr::select(f(c)?, f(a)?, f(b)?),
             Expr::Cast(t, a) => Expr::cast(*t, f(a)?),
+            Expr::Bitcast(t, a) => Expr::bitcast(*t, f(a)?),
         })
     }
 
@@ -313,7 +345,7 @@ impl Expr {
             Expr::Load(access) => of(access.buffer),
             Expr::Unary(_, a) | Expr::Binary(_, a, _) | Expr::Select(_, a, _) => a.dtype(of),
             Expr::Compare(..) => DType::Bool,
-            Expr::Cast(to, _) => *to,
+            Expr::Cast(to, _) | Expr::Bitcast(to, _) => *to,
         }
     }
 }

@@ -9,8 +9,13 @@
 //! less: `x` bounded by a constant stays not-a-number. A reduction by `Min` or `Max` keeps not-a-number in whatever
 //! order it runs ([`accumulate`]); one of `max(-inf, x)` leaves it out. A cast from float to integer truncates towards
 //! zero and saturates; not-a-number becomes 0. A cast between integers keeps the low bits; a cast to bool asks whether
-//! the value differs from 0.
+//! the value differs from 0. A shift by a negative amount or by all bits leaves 0, or -1 of a negative number shifted to
+//! the right. Storage types have no operations; what their bytes mean says [`storage`].
 
+pub mod number;
+pub mod storage;
+
+use crate::expr::scalar::number::{Number, f16_to_f32, f32_to_bf16, f32_to_f16, round_bf16, round_f16};
 use crate::expr::{Access, Affine, BinaryOp, CompareOp, Expr, Index, Scalar, UnaryOp};
 use crate::runtime::{DType, Error, Result};
 
@@ -25,9 +30,15 @@ pub enum Value {
     BF16(f32),
     I64(i64),
     I32(i32),
+    I16(i16),
     I8(i8),
+    U64(u64),
+    U32(u32),
+    U16(u16),
     U8(u8),
     Bool(bool),
+    /// An element of a storage type, as its byte.
+    Stored(DType, u8),
 }
 
 /// Cost of one operation on one vector of f32, in the machine code that this project emits for it.
@@ -51,6 +62,12 @@ impl UnaryOp {
             UnaryOp::Log => cost(25, 22.0),
             UnaryOp::Tanh => cost(18, 22.0),
             UnaryOp::Erf => cost(36, 28.0),
+            UnaryOp::Sin | UnaryOp::Cos => cost(24, 14.0),
+            UnaryOp::Tan => cost(28, 20.0),
+            UnaryOp::Atan => cost(30, 20.0),
+            UnaryOp::Asin | UnaryOp::Acos => cost(38, 32.0),
+            UnaryOp::Sinh | UnaryOp::Cosh => cost(30, 24.0),
+            UnaryOp::Asinh | UnaryOp::Acosh | UnaryOp::Atanh => cost(50, 50.0),
             UnaryOp::Sqrt => cost(4, 8.0),
             UnaryOp::Neg | UnaryOp::Abs | UnaryOp::Floor | UnaryOp::Ceil | UnaryOp::Round | UnaryOp::Not => {
                 cost(1, 1.0)
@@ -68,6 +85,7 @@ impl BinaryOp {
             BinaryOp::Mod => cost(12, 8.0),
             BinaryOp::Add | BinaryOp::Sub | BinaryOp::Mul | BinaryOp::Min | BinaryOp::Max => cost(1, 1.0),
             BinaryOp::And | BinaryOp::Or | BinaryOp::Xor => cost(1, 1.0),
+            BinaryOp::ShiftLeft | BinaryOp::ShiftRight => cost(20, 12.0),
         }
     }
 }
@@ -82,198 +100,6 @@ impl Cost {
     }
 }
 
-/// The operations on a Rust type that elements are computed in.
-pub trait Number: Copy + PartialOrd {
-    const ZERO: Self;
-    /// `None` where the operation does not exist for the type.
-    fn unary(op: UnaryOp, a: Self) -> Option<Self>;
-    fn binary(op: BinaryOp, a: Self, b: Self) -> Option<Self>;
-}
-
-macro_rules! float_number {
-    ($t:ty) => {
-        impl Number for $t {
-            const ZERO: $t = 0.0;
-            #[inline(always)]
-            fn unary(op: UnaryOp, a: $t) -> Option<$t> {
-                Some(match op {
-                    UnaryOp::Neg => -a,
-                    UnaryOp::Abs => a.abs(),
-                    UnaryOp::Sqrt => a.sqrt(),
-                    UnaryOp::Exp => (a as f64).exp() as $t,
-                    UnaryOp::Log => (a as f64).ln() as $t,
-                    UnaryOp::Tanh => (a as f64).tanh() as $t,
-                    UnaryOp::Erf => erf(a as f64) as $t,
-                    UnaryOp::Floor => a.floor(),
-                    UnaryOp::Ceil => a.ceil(),
-                    UnaryOp::Round => a.round_ties_even(),
-                    UnaryOp::Not => return None,
-                })
-            }
-            #[inline(always)]
-            fn binary(op: BinaryOp, a: $t, b: $t) -> Option<$t> {
-                Some(match op {
-                    BinaryOp::Add => a + b,
-                    BinaryOp::Sub => a - b,
-                    BinaryOp::Mul => a * b,
-                    BinaryOp::Div => a / b,
-                    BinaryOp::Mod => a % b,
-                    BinaryOp::Min => {
-                        if b < a {
-                            b
-                        } else {
-                            a
-                        }
-                    }
-                    BinaryOp::Max => {
-                        if b > a {
-                            b
-                        } else {
-                            a
-                        }
-                    }
-                    BinaryOp::Pow => (a as f64).powf(b as f64) as $t,
-                    BinaryOp::And | BinaryOp::Or | BinaryOp::Xor => return None,
-                })
-            }
-        }
-    };
-}
-float_number!(f64);
-float_number!(f32);
-
-macro_rules! integer_number {
-    ($t:ty, $abs:expr) => {
-        impl Number for $t {
-            const ZERO: $t = 0;
-            #[inline(always)]
-            fn unary(op: UnaryOp, a: $t) -> Option<$t> {
-                Some(match op {
-                    UnaryOp::Neg => a.wrapping_neg(),
-                    UnaryOp::Abs => $abs(a),
-                    UnaryOp::Floor | UnaryOp::Ceil | UnaryOp::Round => a,
-                    UnaryOp::Not => !a,
-                    UnaryOp::Sqrt | UnaryOp::Exp | UnaryOp::Log | UnaryOp::Tanh | UnaryOp::Erf => return None,
-                })
-            }
-            #[inline(always)]
-            fn binary(op: BinaryOp, a: $t, b: $t) -> Option<$t> {
-                Some(match op {
-                    BinaryOp::Add => a.wrapping_add(b),
-                    BinaryOp::Sub => a.wrapping_sub(b),
-                    BinaryOp::Mul => a.wrapping_mul(b),
-                    BinaryOp::Div if b == 0 => 0,
-                    BinaryOp::Div => a.wrapping_div(b),
-                    BinaryOp::Mod if b == 0 => 0,
-                    BinaryOp::Mod => {
-                        let r = a.wrapping_rem(b);
-                        let opposite = r != 0 && (r < <$t as Number>::ZERO) != (b < <$t as Number>::ZERO);
-                        if opposite { r.wrapping_add(b) } else { r }
-                    }
-                    BinaryOp::Min => a.min(b),
-                    BinaryOp::Max => a.max(b),
-                    BinaryOp::Pow => (a as f64).powf(b as f64) as $t,
-                    BinaryOp::And => a & b,
-                    BinaryOp::Or => a | b,
-                    BinaryOp::Xor => a ^ b,
-                })
-            }
-        }
-    };
-}
-integer_number!(i64, i64::wrapping_abs);
-integer_number!(i32, i32::wrapping_abs);
-integer_number!(i8, i8::wrapping_abs);
-integer_number!(u8, std::convert::identity);
-
-impl Number for bool {
-    const ZERO: bool = false;
-    #[inline(always)]
-    fn unary(op: UnaryOp, a: bool) -> Option<bool> {
-        match op {
-            UnaryOp::Not => Some(!a),
-            _ => None,
-        }
-    }
-    #[inline(always)]
-    fn binary(op: BinaryOp, a: bool, b: bool) -> Option<bool> {
-        match op {
-            BinaryOp::And | BinaryOp::Min | BinaryOp::Mul => Some(a & b),
-            BinaryOp::Or | BinaryOp::Max => Some(a | b),
-            BinaryOp::Xor => Some(a ^ b),
-            _ => None,
-        }
-    }
-}
-
-/// Rounds to the nearest f16, ties to even, and widens again.
-pub fn round_f16(v: f32) -> f32 {
-    f16_to_f32(f32_to_f16(v))
-}
-
-/// Rounds to the nearest bf16, ties to even, and widens again.
-pub fn round_bf16(v: f32) -> f32 {
-    f32::from_bits((f32_to_bf16(v) as u32) << 16)
-}
-
-/// The bits of the nearest f16, ties to even.
-pub fn f32_to_f16(v: f32) -> u16 {
-    let bits = v.to_bits();
-    let sign = ((bits >> 16) & 0x8000) as u16;
-    let magnitude = bits & 0x7fff_ffff;
-    if magnitude > 0x7f80_0000 {
-        return sign | 0x7e00;
-    }
-    if magnitude >= 0x4780_0000 {
-        return sign | 0x7c00;
-    }
-    if magnitude < 0x3880_0000 {
-        // Subnormal or zero: adding 0.5 leaves the multiple of 2^-24 in the low bits, rounded by the hardware.
-        let shifted = f32::from_bits(magnitude) + 0.5;
-        return sign | (shifted.to_bits() - 0.5f32.to_bits()) as u16;
-    }
-    let odd = (magnitude >> 13) & 1;
-    sign | ((magnitude - 0x3800_0000 + 0xfff + odd) >> 13) as u16
-}
-
-pub fn f16_to_f32(h: u16) -> f32 {
-    let sign = ((h & 0x8000) as u32) << 16;
-    let exponent = (h >> 10) & 0x1f;
-    let fraction = (h & 0x3ff) as u32;
-    match exponent {
-        0 => f32::from_bits(sign | (fraction as f32 * 2f32.powi(-24)).to_bits()),
-        31 => f32::from_bits(sign | 0x7f80_0000 | fraction << 13),
-        e => f32::from_bits(sign | (e as u32 + 112) << 23 | fraction << 13),
-    }
-}
-
-/// The bits of the nearest bf16, ties to even.
-pub fn f32_to_bf16(v: f32) -> u16 {
-    let bits = v.to_bits();
-    if v.is_nan() {
-        return (bits >> 16) as u16 | 0x40;
-    }
-    ((bits + 0x7fff + ((bits >> 16) & 1)) >> 16) as u16
-}
-
-/// The error function, to about 1e-15: Taylor's series of erf(x)·exp(x²), whose terms are all of one sign.
-pub fn erf(x: f64) -> f64 {
-    let a = x.abs();
-    if a.is_nan() {
-        return x;
-    }
-    if a > 6.0 {
-        return 1f64.copysign(x);
-    }
-    let (mut term, mut sum, mut n) = (a, a, 0.0);
-    while term > sum * 1e-17 {
-        n += 1.0;
-        term *= 2.0 * a * a / (2.0 * n + 1.0);
-        sum += term;
-    }
-    (std::f64::consts::FRAC_2_SQRT_PI * (-a * a).exp() * sum).min(1.0).copysign(x)
-}
-
 impl Value {
     pub fn dtype(self) -> DType {
         match self {
@@ -283,9 +109,14 @@ impl Value {
             Value::BF16(_) => DType::BF16,
             Value::I64(_) => DType::I64,
             Value::I32(_) => DType::I32,
+            Value::I16(_) => DType::I16,
             Value::I8(_) => DType::I8,
+            Value::U64(_) => DType::U64,
+            Value::U32(_) => DType::U32,
+            Value::U16(_) => DType::U16,
             Value::U8(_) => DType::U8,
             Value::Bool(_) => DType::Bool,
+            Value::Stored(dtype, _) => dtype,
         }
     }
 
@@ -298,9 +129,14 @@ impl Value {
             DType::BF16 => Value::BF16(round_bf16(v as f32)),
             DType::I64 => Value::I64(v as i64),
             DType::I32 => Value::I32(v as i32),
+            DType::I16 => Value::I16(v as i16),
             DType::I8 => Value::I8(v as i8),
+            DType::U64 => Value::U64(v as u64),
+            DType::U32 => Value::U32(v as u32),
+            DType::U16 => Value::U16(v as u16),
             DType::U8 => Value::U8(v as u8),
             DType::Bool => Value::Bool(v != 0.0),
+            _ => Value::Stored(dtype, storage::encode(dtype, v)),
         }
     }
 
@@ -309,7 +145,11 @@ impl Value {
         match dtype {
             DType::I64 => Value::I64(v),
             DType::I32 => Value::I32(v as i32),
+            DType::I16 => Value::I16(v as i16),
             DType::I8 => Value::I8(v as i8),
+            DType::U64 => Value::U64(v as u64),
+            DType::U32 => Value::U32(v as u32),
+            DType::U16 => Value::U16(v as u16),
             DType::U8 => Value::U8(v as u8),
             DType::Bool => Value::Bool(v != 0),
             DType::F32 => Value::F32(v as f32),
@@ -323,9 +163,14 @@ impl Value {
             Value::F32(v) | Value::F16(v) | Value::BF16(v) => v as f64,
             Value::I64(v) => v as f64,
             Value::I32(v) => v as f64,
+            Value::I16(v) => v as f64,
             Value::I8(v) => v as f64,
+            Value::U64(v) => v as f64,
+            Value::U32(v) => v as f64,
+            Value::U16(v) => v as f64,
             Value::U8(v) => v as f64,
             Value::Bool(v) => v as u8 as f64,
+            Value::Stored(dtype, v) => storage::decode(dtype, v),
         }
     }
 
@@ -336,14 +181,30 @@ impl Value {
             Value::F32(v) | Value::F16(v) | Value::BF16(v) => v as i64,
             Value::I64(v) => v,
             Value::I32(v) => v as i64,
+            Value::I16(v) => v as i64,
             Value::I8(v) => v as i64,
+            Value::U64(v) => v as i64,
+            Value::U32(v) => v as i64,
+            Value::U16(v) => v as i64,
             Value::U8(v) => v as i64,
             Value::Bool(v) => v as i64,
+            Value::Stored(..) => self.as_f64() as i64,
         }
     }
 
     pub fn is_true(self) -> bool {
         self.as_f64() != 0.0
+    }
+
+    /// A value that is held in the type in which it is computed, as one of its own type: a half held as f32, an element of
+    /// a storage type as its byte.
+    pub fn held_as(self, dtype: DType) -> Value {
+        match (self, dtype) {
+            (Value::F32(v), DType::F16) => Value::F16(v),
+            (Value::F32(v), DType::BF16) => Value::BF16(v),
+            (Value::U8(v), dtype) if dtype.is_storage() => Value::Stored(dtype, v),
+            (v, _) => v,
+        }
     }
 
     /// Reads one element from its little-endian bytes.
@@ -369,9 +230,14 @@ impl From<Scalar> for Value {
             DType::BF16 => Value::BF16(f32::from_bits((s.bits as u32) << 16)),
             DType::I64 => Value::I64(s.bits as i64),
             DType::I32 => Value::I32(s.bits as i32),
+            DType::I16 => Value::I16(s.bits as i16),
             DType::I8 => Value::I8(s.bits as i8),
+            DType::U64 => Value::U64(s.bits),
+            DType::U32 => Value::U32(s.bits as u32),
+            DType::U16 => Value::U16(s.bits as u16),
             DType::U8 => Value::U8(s.bits as u8),
             DType::Bool => Value::Bool(s.bits & 0xff != 0),
+            dtype => Value::Stored(dtype, s.bits as u8),
         }
     }
 }
@@ -385,9 +251,14 @@ impl From<Value> for Scalar {
             Value::BF16(v) => f32_to_bf16(v) as u64,
             Value::I64(v) => v as u64,
             Value::I32(v) => v as u32 as u64,
+            Value::I16(v) => v as u16 as u64,
             Value::I8(v) => v as u8 as u64,
+            Value::U64(v) => v,
+            Value::U32(v) => v as u64,
+            Value::U16(v) => v as u64,
             Value::U8(v) => v as u64,
             Value::Bool(v) => v as u64,
+            Value::Stored(_, v) => v as u64,
         };
         Scalar { dtype: v.dtype(), bits }
     }
@@ -405,8 +276,12 @@ impl Scalar {
         let extreme = |lowest: bool| match dtype {
             DType::I64 => Value::I64(if lowest { i64::MIN } else { i64::MAX }),
             DType::I32 => Value::I32(if lowest { i32::MIN } else { i32::MAX }),
+            DType::I16 => Value::I16(if lowest { i16::MIN } else { i16::MAX }),
             DType::I8 => Value::I8(if lowest { i8::MIN } else { i8::MAX }),
-            DType::U8 => Value::U8(if lowest { 0 } else { u8::MAX }),
+            DType::U64 => Value::U64(if lowest { u64::MIN } else { u64::MAX }),
+            DType::U32 => Value::U32(if lowest { u32::MIN } else { u32::MAX }),
+            DType::U16 => Value::U16(if lowest { u16::MIN } else { u16::MAX }),
+            DType::U8 => Value::U8(if lowest { u8::MIN } else { u8::MAX }),
             _ => Value::Bool(!lowest),
         };
         Ok(match op {
@@ -459,6 +334,7 @@ pub trait Point {
             Expr::Compare(op, a, b) => compare(*op, self.value(a)?, self.value(b)?)?,
             Expr::Select(c, a, b) => self.value(if self.value(c)?.is_true() { a } else { b })?,
             Expr::Cast(to, a) => cast(*to, self.value(a)?),
+            Expr::Bitcast(to, a) => bitcast(*to, self.value(a)?),
         })
     }
 }
@@ -476,9 +352,14 @@ pub fn unary(op: UnaryOp, a: Value) -> Result<Value> {
         Value::BF16(a) => Number::unary(op, a).map(|v| Value::BF16(round_bf16(v))),
         Value::I64(a) => Number::unary(op, a).map(Value::I64),
         Value::I32(a) => Number::unary(op, a).map(Value::I32),
+        Value::I16(a) => Number::unary(op, a).map(Value::I16),
         Value::I8(a) => Number::unary(op, a).map(Value::I8),
+        Value::U64(a) => Number::unary(op, a).map(Value::U64),
+        Value::U32(a) => Number::unary(op, a).map(Value::U32),
+        Value::U16(a) => Number::unary(op, a).map(Value::U16),
         Value::U8(a) => Number::unary(op, a).map(Value::U8),
         Value::Bool(a) => Number::unary(op, a).map(Value::Bool),
+        Value::Stored(..) => None,
     };
     result.ok_or_else(|| undefined(op.name(), a.dtype()))
 }
@@ -492,7 +373,11 @@ pub fn binary(op: BinaryOp, a: Value, b: Value) -> Result<Value> {
         (Value::BF16(a), Value::BF16(b)) => Number::binary(op, a, b).map(|v| Value::BF16(round_bf16(v))),
         (Value::I64(a), Value::I64(b)) => Number::binary(op, a, b).map(Value::I64),
         (Value::I32(a), Value::I32(b)) => Number::binary(op, a, b).map(Value::I32),
+        (Value::I16(a), Value::I16(b)) => Number::binary(op, a, b).map(Value::I16),
         (Value::I8(a), Value::I8(b)) => Number::binary(op, a, b).map(Value::I8),
+        (Value::U64(a), Value::U64(b)) => Number::binary(op, a, b).map(Value::U64),
+        (Value::U32(a), Value::U32(b)) => Number::binary(op, a, b).map(Value::U32),
+        (Value::U16(a), Value::U16(b)) => Number::binary(op, a, b).map(Value::U16),
         (Value::U8(a), Value::U8(b)) => Number::binary(op, a, b).map(Value::U8),
         (Value::Bool(a), Value::Bool(b)) => Number::binary(op, a, b).map(Value::Bool),
         _ => return Err(Error::Internal(format!("{} of {} and {}", op.name(), a.dtype(), b.dtype()))),
@@ -529,11 +414,20 @@ pub fn compare(op: CompareOp, a: Value, b: Value) -> Result<Value> {
         }
         (Value::I64(a), Value::I64(b)) => op.holds(&a, &b),
         (Value::I32(a), Value::I32(b)) => op.holds(&a, &b),
+        (Value::I16(a), Value::I16(b)) => op.holds(&a, &b),
         (Value::I8(a), Value::I8(b)) => op.holds(&a, &b),
+        (Value::U64(a), Value::U64(b)) => op.holds(&a, &b),
+        (Value::U32(a), Value::U32(b)) => op.holds(&a, &b),
+        (Value::U16(a), Value::U16(b)) => op.holds(&a, &b),
         (Value::U8(a), Value::U8(b)) => op.holds(&a, &b),
         (Value::Bool(a), Value::Bool(b)) => op.holds(&a, &b),
         _ => return Err(Error::Internal(format!("{} of {} and {}", op.name(), a.dtype(), b.dtype()))),
     }))
+}
+
+/// The bits of `a` as an element of `to`, which has as many.
+pub fn bitcast(to: DType, a: Value) -> Value {
+    Value::from(Scalar { dtype: to, ..Scalar::from(a) })
 }
 
 /// `a` converted to `to`.
@@ -541,6 +435,9 @@ pub fn cast(to: DType, a: Value) -> Value {
     match a {
         Value::F64(v) => Value::from_f64(to, v),
         Value::F32(v) | Value::F16(v) | Value::BF16(v) => Value::from_f64(to, v as f64),
+        Value::U64(v) if to == DType::F32 => Value::F32(v as f32),
+        Value::U64(v) if to.is_float() => Value::from_f64(to, v as f64),
+        Value::Stored(..) => Value::from_f64(to, a.as_f64()),
         _ => Value::from_i64(to, a.as_i64()),
     }
 }
@@ -559,11 +456,12 @@ macro_rules! names {
 }
 names!(UnaryOp {
     Neg = "neg", Abs = "abs", Sqrt = "sqrt", Exp = "exp", Log = "log", Tanh = "tanh", Erf = "erf", Floor = "floor",
-    Ceil = "ceil", Round = "round", Not = "not",
+    Ceil = "ceil", Round = "round", Not = "not", Sin = "sin", Cos = "cos", Tan = "tan", Asin = "asin", Acos = "acos",
+    Atan = "atan", Sinh = "sinh", Cosh = "cosh", Asinh = "asinh", Acosh = "acosh", Atanh = "atanh",
 });
 names!(BinaryOp {
     Add = "add", Sub = "sub", Mul = "mul", Div = "div", Mod = "mod", Min = "min", Max = "max", Pow = "pow", And = "and",
-    Or = "or", Xor = "xor",
+    Or = "or", Xor = "xor", ShiftLeft = "shl", ShiftRight = "shr",
 });
 names!(CompareOp { Eq = "eq", Ne = "ne", Lt = "lt", Le = "le", Gt = "gt", Ge = "ge" });
 

@@ -146,12 +146,23 @@ pub enum Function {
 }
 
 /// Name, function.
-pub const FUNCTIONS: [(&str, Function); 13] = [
+pub const FUNCTIONS: [(&str, Function); 30] = [
     ("exp", Function::Unary(UnaryOp::Exp)),
     ("log", Function::Unary(UnaryOp::Log)),
     ("sqrt", Function::Unary(UnaryOp::Sqrt)),
     ("tanh", Function::Unary(UnaryOp::Tanh)),
     ("erf", Function::Unary(UnaryOp::Erf)),
+    ("sin", Function::Unary(UnaryOp::Sin)),
+    ("cos", Function::Unary(UnaryOp::Cos)),
+    ("tan", Function::Unary(UnaryOp::Tan)),
+    ("asin", Function::Unary(UnaryOp::Asin)),
+    ("acos", Function::Unary(UnaryOp::Acos)),
+    ("atan", Function::Unary(UnaryOp::Atan)),
+    ("sinh", Function::Unary(UnaryOp::Sinh)),
+    ("cosh", Function::Unary(UnaryOp::Cosh)),
+    ("asinh", Function::Unary(UnaryOp::Asinh)),
+    ("acosh", Function::Unary(UnaryOp::Acosh)),
+    ("atanh", Function::Unary(UnaryOp::Atanh)),
     ("abs", Function::Unary(UnaryOp::Abs)),
     ("floor", Function::Unary(UnaryOp::Floor)),
     ("ceil", Function::Unary(UnaryOp::Ceil)),
@@ -159,6 +170,12 @@ pub const FUNCTIONS: [(&str, Function); 13] = [
     ("min", Function::Binary(BinaryOp::Min)),
     ("max", Function::Binary(BinaryOp::Max)),
     ("pow", Function::Binary(BinaryOp::Pow)),
+    ("bit_not", Function::Unary(UnaryOp::Not)),
+    ("bit_and", Function::Binary(BinaryOp::And)),
+    ("bit_or", Function::Binary(BinaryOp::Or)),
+    ("bit_xor", Function::Binary(BinaryOp::Xor)),
+    ("shl", Function::Binary(BinaryOp::ShiftLeft)),
+    ("shr", Function::Binary(BinaryOp::ShiftRight)),
     ("select", Function::Select),
 ];
 
@@ -173,8 +190,22 @@ impl Function {
     }
 }
 
-pub const DTYPES: [DType; 9] =
-    [DType::F64, DType::F32, DType::F16, DType::BF16, DType::I64, DType::I32, DType::I8, DType::U8, DType::Bool];
+/// Types that programs compute with.
+pub const DTYPES: [DType; 13] = [
+    DType::F64,
+    DType::F32,
+    DType::F16,
+    DType::BF16,
+    DType::I64,
+    DType::I32,
+    DType::I16,
+    DType::I8,
+    DType::U64,
+    DType::U32,
+    DType::U16,
+    DType::U8,
+    DType::Bool,
+];
 
 impl Expr {
     /// An expression without a place in a text.

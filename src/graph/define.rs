@@ -68,6 +68,7 @@ pub fn scalar(op: &Op, dtype: DType, operands: Vec<Expr>) -> Option<Expr> {
         Op::Compare(op) => Expr::compare(*op, x, next()?),
         Op::Select => Expr::select(x, next()?, next()?),
         Op::Cast(to) => Expr::cast(*to, x),
+        Op::Bitcast(to) => Expr::bitcast(*to, x),
         Op::Sigmoid => sigmoid(x),
         Op::Silu => x.clone() / (c(1.0) + exp(-x)),
         Op::HardSigmoid { alpha, beta } => clamp(x * c(alpha.get() as f64) + c(beta.get() as f64), c(0.0), c(1.0)),

@@ -4,6 +4,7 @@
 //! transpose or split large weights is negligible; weights of minimal filtering are transformed in registers
 //! ([`filters`]). Tests hold the results to the definition, `poly::reference`.
 
+mod elements;
 mod filters;
 mod lanes;
 mod strips;

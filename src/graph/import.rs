@@ -9,6 +9,7 @@ mod arithmetic;
 mod attention;
 mod attributes;
 pub mod binding;
+mod bits;
 pub mod catalogue;
 mod columns;
 mod contrib;
@@ -20,6 +21,7 @@ mod declared;
 mod einsum;
 mod external;
 mod functions;
+mod halves;
 pub mod importer;
 mod legacy;
 mod loss;
@@ -39,6 +41,7 @@ mod scatter;
 pub mod sequence;
 mod signal;
 pub mod stage;
+mod storage;
 mod table;
 mod tensor;
 pub mod value_file;
@@ -354,7 +357,8 @@ impl<'m> Importer<'m> {
         }
         let opset = self.model.opset_of(node);
         let converter = table::lookup(node, opset).map_err(Error::Unsupported)?;
-        let inputs = legacy::aligned(self, node, opset, inputs)?;
+        let mut inputs = legacy::aligned(self, node, opset, inputs)?;
+        let narrow = self.widen_halves(&node.op_type, &mut inputs)?;
         let source = node::Source::new(node, inputs, opset);
         let outputs = converter(self, &source)?;
         source.all_operands_are_read()?;
@@ -362,7 +366,7 @@ impl<'m> Importer<'m> {
         if let Some(i) = (outputs.len()..node.output.len()).find(|&i| source.wants_output(i) && self.is_read(node, i)) {
             return Err(Error::Unsupported(format!("its output {i} (`{}`) is not computed", node.output[i])));
         }
-        Ok(outputs.into_iter().map(Some).collect())
+        Ok(self.narrow_results(outputs, narrow)?.into_iter().map(Some).collect())
     }
 
     fn is_read(&self, node: &NodeProto, output: usize) -> bool {

@@ -60,22 +60,17 @@ fn output(op: &Op, inputs: &[&TensorType]) -> Checked<TensorType> {
     let x = *inputs.first().ok_or("no operand")?;
     match op {
         Op::Unary(op) => {
-            let fits = match op {
-                UnaryOp::Not => x.dtype == DType::Bool,
-                UnaryOp::Neg | UnaryOp::Abs => x.dtype != DType::Bool,
-                _ => x.dtype.is_float(),
-            };
-            defined(x, fits)?;
+            defined(x, has_unary(*op, x.dtype))?;
             Ok(x.clone())
         }
         Op::Binary(op) => {
             same_types(inputs)?;
-            let logical = matches!(op, BinaryOp::And | BinaryOp::Or | BinaryOp::Xor);
-            defined(x, logical == (x.dtype == DType::Bool))?;
+            defined(x, has_binary(*op, x.dtype))?;
             shaped(x, joined(inputs)?)
         }
         Op::Compare(_) => {
             same_types(inputs)?;
+            defined(x, !x.dtype.is_storage())?;
             Ok(TensorType { dtype: DType::Bool, shape: joined(inputs)? })
         }
         Op::Select => {
@@ -83,10 +78,19 @@ fn output(op: &Op, inputs: &[&TensorType]) -> Checked<TensorType> {
             same_types(&inputs[1..])?;
             shaped(inputs[1], joined(inputs)?)
         }
-        Op::Cast(to) => Ok(TensorType { dtype: *to, shape: x.shape.clone() }),
+        Op::Cast(to) => {
+            defined(x, !x.dtype.is_storage())?;
+            ensure(!to.is_storage(), || format!("{to} is a storage type: its conversion is made of others"))?;
+            retyped(x, *to)
+        }
+        Op::Bitcast(to) => {
+            let fits = x.dtype.bytes() == to.bytes() && x.dtype != DType::Bool && *to != DType::Bool;
+            ensure(fits, || format!("{to} does not have the bits of {}", x.dtype))?;
+            retyped(x, *to)
+        }
         Op::PRelu => {
             same_types(inputs)?;
-            defined(x, x.dtype != DType::Bool)?;
+            defined(x, is_number(x.dtype))?;
             shaped(x, joined(inputs)?)
         }
         Op::Sigmoid
@@ -132,6 +136,31 @@ fn output(op: &Op, inputs: &[&TensorType]) -> Checked<TensorType> {
         Op::WinogradInput { .. } | Op::WinogradWeights | Op::WinogradOutput { .. } => tiles::output(op, inputs),
         Op::Opaque { .. } | Op::Scan { .. } | Op::If { .. } => Err("opaque".into()),
     }
+}
+
+fn retyped(x: &TensorType, dtype: DType) -> Checked<TensorType> {
+    Ok(TensorType { dtype, shape: x.shape.clone() })
+}
+
+fn has_unary(op: UnaryOp, dtype: DType) -> bool {
+    match op {
+        UnaryOp::Not => dtype == DType::Bool || dtype.is_integer(),
+        UnaryOp::Neg | UnaryOp::Abs => is_number(dtype),
+        _ => dtype.is_float(),
+    }
+}
+
+fn has_binary(op: BinaryOp, dtype: DType) -> bool {
+    match op {
+        BinaryOp::And | BinaryOp::Or | BinaryOp::Xor => dtype == DType::Bool || dtype.is_integer(),
+        BinaryOp::ShiftLeft | BinaryOp::ShiftRight => dtype.is_integer(),
+        _ => is_number(dtype),
+    }
+}
+
+/// Returns true for types with arithmetic.
+fn is_number(dtype: DType) -> bool {
+    dtype.is_float() || dtype.is_integer()
 }
 
 fn joined(operands: &[&TensorType]) -> Checked<Vec<i64>> {
@@ -249,8 +278,8 @@ fn reduce(x: &TensorType, op: ReduceOp, axes: &[usize], keep: bool) -> Checked<T
     ensure(axes.iter().all(|&a| a < rank), || "no such axis".into())?;
     let fits = match op {
         ReduceOp::L2 | ReduceOp::LogSum | ReduceOp::LogSumExp => x.dtype.is_float(),
-        ReduceOp::Max | ReduceOp::Min => true,
-        _ => x.dtype != DType::Bool,
+        ReduceOp::Max | ReduceOp::Min => !x.dtype.is_storage(),
+        _ => is_number(x.dtype),
     };
     defined(x, fits)?;
     let remaining = (0..rank).filter(|d| keep || !axes.contains(d));
@@ -272,7 +301,7 @@ fn layer_norm(inputs: &[&TensorType], axis: usize) -> Checked<TensorType> {
 
 fn pool(x: &TensorType, kind: PoolKind, window: &Window, layout: Layout) -> Checked<TensorType> {
     let shape = &x.shape;
-    let fits = if kind == PoolKind::Max { x.dtype != DType::Bool } else { x.dtype.is_float() };
+    let fits = if kind == PoolKind::Max { is_number(x.dtype) } else { x.dtype.is_float() };
     defined(x, fits)?;
     let image = Image::of(layout, shape)?;
     shaped(x, from_channels_first(layout, &windowed(window, &image)?, image.stored_channels))
@@ -282,7 +311,7 @@ fn matmul(inputs: &[&TensorType], transpose_a: bool, transpose_b: bool) -> Check
     let x = inputs[0];
     let (shape, rank) = (&x.shape, x.shape.len());
     same_types(inputs)?;
-    defined(x, x.dtype != DType::Bool)?;
+    defined(x, is_number(x.dtype))?;
     let b = &inputs[1].shape;
     ensure(rank >= 2 && b.len() >= 2, || "an operand has fewer than 2 dimensions".into())?;
     let last = |s: &[i64], transposed: bool| {
@@ -300,7 +329,7 @@ fn matmul(inputs: &[&TensorType], transpose_a: bool, transpose_b: bool) -> Check
 fn conv(inputs: &[&TensorType], window: &Window, group: i64, layout: Layout) -> Checked<TensorType> {
     let x = inputs[0];
     let shape = &x.shape;
-    defined(x, x.dtype.is_float() || x.dtype == DType::I32)?;
+    defined(x, is_number(x.dtype))?;
     same_types(inputs)?;
     let image = Image::of(layout, shape)?;
     let weights = &inputs[1].shape;
@@ -447,7 +476,8 @@ fn grouped_blocks(layout: Layout, group: i64, channels: i64, filters: i64) -> Ch
 /// Output types of the runtime's functions.
 fn opaque(function: &str, attributes: &[i64], inputs: &[&TensorType]) -> Checked<Vec<TensorType>> {
     let x = *inputs.first().ok_or("no operand")?;
-    ensure(!matches!(x.dtype, DType::F16 | DType::BF16), || format!("elements of type {}", x.dtype))?;
+    let fits = !matches!(x.dtype, DType::F16 | DType::BF16) && !x.dtype.is_storage();
+    ensure(fits, || format!("elements of type {}", x.dtype))?;
     let axis = |i: usize| -> Checked<usize> {
         let axis = *attributes.get(i).ok_or("attributes are missing")?;
         usize::try_from(axis).ok().filter(|&a| a < x.shape.len()).ok_or("no such axis".into())

@@ -139,6 +139,8 @@ ops! {
     /// condition, then, else.
     Select = "select", 3..=3, Injective, Cheap, [], ["select(bool[3,1], f32[1,4], f32[])"];
     Cast(to: DType) = "cast", 1..=1, Injective, Cheap, [to: ElementType], ["cast[f32](i64[5])"];
+    /// The same bits as elements of another type of the same width.
+    Bitcast(to: DType) = "bitcast", 1..=1, Injective, Cheap, [to: ElementType], ["bitcast[i32](f32[5])"];
     // recognised or imported elementwise functions of one f32 operand
     Sigmoid = "sigmoid", 1..=1, Injective, Expensive, [], ["sigmoid(f32[2,3])"];
     /// x · sigmoid(x).
@@ -294,8 +296,11 @@ fn unary_samples() -> impl Iterator<Item = String> {
 }
 
 fn binary_samples() -> impl Iterator<Item = String> {
-    let logical = |op| matches!(op, BinaryOp::And | BinaryOp::Or | BinaryOp::Xor);
-    let operand = move |op| if logical(op) { "bool" } else { "f32" };
+    let operand = |op| match op {
+        BinaryOp::And | BinaryOp::Or | BinaryOp::Xor => "bool",
+        BinaryOp::ShiftLeft | BinaryOp::ShiftRight => "i32",
+        _ => "f32",
+    };
     BinaryOp::ALL.iter().map(move |&op| format!("{}({1}[2,1], {1}[3])", op.name(), operand(op)))
 }
 

@@ -179,7 +179,11 @@ macro_rules! functions {
 }
 functions!(
     exp Exp: "e to the power of a.", log Log: "The natural logarithm.", sqrt Sqrt: "The square root.",
-    tanh Tanh: "The hyperbolic tangent.", erf Erf: "The error function.", abs Abs: "The absolute value.",
+    sin Sin: "The sine.", cos Cos: "The cosine.", tan Tan: "The tangent.", asin Asin: "The inverse of the sine.",
+    acos Acos: "The inverse of the cosine.", atan Atan: "The inverse of the tangent.", sinh Sinh: "The hyperbolic sine.",
+    cosh Cosh: "The hyperbolic cosine.", asinh Asinh: "The inverse of the hyperbolic sine.",
+    acosh Acosh: "The inverse of the hyperbolic cosine.", atanh Atanh: "The inverse of the hyperbolic tangent.",
+    bit_not Not: "Every bit of an integer inverted.", tanh Tanh: "The hyperbolic tangent.", erf Erf: "The error function.", abs Abs: "The absolute value.",
     floor Floor: "The next integer below.", ceil Ceil: "The next integer above.",
     round Round: "The nearest integer, ties to even."
 );
@@ -196,6 +200,31 @@ comparisons!(equal Eq "==", unequal Ne "!=", less Lt "<", at_most Le "<=", great
 
 fn call(function: Function, operands: Vec<Expr>) -> Expr {
     Expr::new(Kind::Call(function, operands))
+}
+
+/// The bits that both integers have.
+pub fn bit_and(a: impl Into<Expr>, b: impl Into<Expr>) -> Expr {
+    call(Function::Binary(BinaryOp::And), vec![a.into(), b.into()])
+}
+
+/// The bits that one of two integers has, or both.
+pub fn bit_or(a: impl Into<Expr>, b: impl Into<Expr>) -> Expr {
+    call(Function::Binary(BinaryOp::Or), vec![a.into(), b.into()])
+}
+
+/// The bits that exactly one of two integers has.
+pub fn bit_xor(a: impl Into<Expr>, b: impl Into<Expr>) -> Expr {
+    call(Function::Binary(BinaryOp::Xor), vec![a.into(), b.into()])
+}
+
+/// The integer `a` times 2 to the power of `b`.
+pub fn shl(a: impl Into<Expr>, b: impl Into<Expr>) -> Expr {
+    call(Function::Binary(BinaryOp::ShiftLeft), vec![a.into(), b.into()])
+}
+
+/// The integer `a` divided by 2 to the power of `b`, rounded down.
+pub fn shr(a: impl Into<Expr>, b: impl Into<Expr>) -> Expr {
+    call(Function::Binary(BinaryOp::ShiftRight), vec![a.into(), b.into()])
 }
 
 /// The smaller of two values.

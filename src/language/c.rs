@@ -193,8 +193,8 @@ fn escape(byte: u8) -> String {
 fn seeded(dtype: DType) -> Result<&'static str> {
     Ok(match dtype {
         DType::F64 | DType::F32 => "(float)(u_ >> 40) * (2.0f / 16777216.0f) - 1.0f",
-        DType::I64 | DType::I32 | DType::I8 | DType::U8 | DType::Bool => "u_ & 1",
-        DType::F16 | DType::BF16 => return Err(Error::Unsupported(format!("{dtype} has no type in plain C"))),
+        dtype if dtype.is_integer() || dtype == DType::Bool => "u_ & 1",
+        _ => return Err(Error::Unsupported(format!("{dtype} has no type in plain C"))),
     })
 }
 
@@ -236,7 +236,7 @@ int main(int argc, char **argv) {
 /// Words that C, its library or this file use.
 const RESERVED: &str = "auto break case char const continue default do double else enum extern float for goto if inline int \
     long register restrict return short signed sizeof static struct switch typedef union unsigned void volatile while asm \
-    typeof main run save mix modulo set_initial_values MIN MAX FLOOR_DIV NAN INFINITY i_ s_ u_ argc argv y0 y1 yn j0 j1 jn gamma \
+    typeof main run save mix modulo set_initial_values MIN MAX FLOOR_DIV SHIFT_LEFT SHIFT_RIGHT NAN INFINITY i_ s_ u_ argc argv y0 y1 yn j0 j1 jn gamma \
     lgamma tgamma signgam exp exp2 expm1 log log2 log10 log1p sqrt cbrt tanh sinh cosh tan sin cos atan asin acos atan2 acosh \
     asinh atanh erf erfc abs fabs labs floor ceil round rint trunc pow fmod fma fmin fmax fdim hypot ldexp frexp modf drem \
     remainder scalb logb ilogb nan div ldiv time clock index rindex stdin stdout stderr remove rename exit abort free malloc \

@@ -219,14 +219,23 @@ impl Scope<'_> {
                 Ok(Expr::select(condition, chosen(&o[1], true)?, chosen(&o[2], false)?))
             }
             Kind::Call(Function::Binary(op), o) => {
-                if want == DType::Bool || (*op == BinaryOp::Pow && !want.is_float()) {
+                let exists = match op {
+                    BinaryOp::Min | BinaryOp::Max => want != DType::Bool,
+                    BinaryOp::Pow => want.is_float(),
+                    _ => want.is_integer(),
+                };
+                if !exists {
                     return Err(undefined(op.name()));
                 }
                 Ok(Expr::binary(*op, self.value(&o[0], want)?, self.value(&o[1], want)?))
             }
             Kind::Call(Function::Unary(op), o) => {
-                let integers = matches!(op, UnaryOp::Abs) && want != DType::Bool;
-                if !want.is_float() && !integers {
+                let exists = match op {
+                    UnaryOp::Abs => want != DType::Bool,
+                    UnaryOp::Not => want.is_integer(),
+                    _ => want.is_float(),
+                };
+                if !exists {
                     return Err(undefined(op.name()));
                 }
                 Ok(Expr::unary(*op, self.value(&o[0], want)?))

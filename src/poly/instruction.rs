@@ -224,6 +224,7 @@ impl Unifier<'_> {
             (Expr::Const(x), Expr::Const(y)) => x == y,
             (Expr::Unary(o, x), Expr::Unary(p, y)) => o == p && self.unify(x, y),
             (Expr::Cast(o, x), Expr::Cast(p, y)) => o == p && self.unify(x, y),
+            (Expr::Bitcast(o, x), Expr::Bitcast(p, y)) => o == p && self.unify(x, y),
             (Expr::Binary(o, x1, x2), Expr::Binary(p, y1, y2)) if o == p => {
                 let commutes = matches!(o, BinaryOp::Add | BinaryOp::Mul);
                 self.unify_both([x1, x2], [y1, y2]) || commutes && self.unify_both([x1, x2], [y2, y1])

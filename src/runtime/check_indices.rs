@@ -26,6 +26,11 @@ pub fn check_indices(
         DType::I64 => first_outside::<i64, 8>(view.data, offset, stride, lower..=upper, crew)?,
         DType::I32 => first_outside::<i32, 4>(view.data, offset, stride, lower..=upper, crew)?,
         DType::I8 => first_outside::<i8, 1>(view.data, offset, stride, lower..=upper, crew)?,
+        DType::I16 => first_outside::<i16, 2>(view.data, offset, stride, lower..=upper, crew)?,
+        DType::U32 => first_outside::<u32, 4>(view.data, offset, stride, lower..=upper, crew)?,
+        DType::U16 => first_outside::<u16, 2>(view.data, offset, stride, lower..=upper, crew)?,
+        // beyond i64 a subscript is negative, and outside
+        DType::U64 => first_outside::<i64, 8>(view.data, offset, stride, lower..=upper, crew)?,
         _ => first_outside::<u8, 1>(view.data, offset, stride, lower..=upper, crew)?,
     };
     match outside {
@@ -72,7 +77,10 @@ macro_rules! subscript {
 subscript! {
     i64, i64, 8;
     i32, i32, 4;
+    i16, i32, 2;
     i8, i32, 1;
+    u32, i64, 4;
+    u16, i32, 2;
     u8, i32, 1;
 }
 

@@ -1,7 +1,7 @@
 //! NumPy's `.npy` files: a tensor read and written, with nothing believed that the bytes do not show.
 //!
 //! Format 1.0 to 3.0: magic, length of the header, a Python dictionary with `descr`, `fortran_order` and `shape`, then the
-//! elements. Little-endian elements of the types of [`DType`]; bf16 has no name in the format.
+//! elements. Little-endian elements of the types of [`DType`]; bf16 and the storage types have no names in the format.
 
 use crate::{DType, Error, Result, Tensor, file};
 use std::io::Read;
@@ -9,13 +9,17 @@ use std::path::Path;
 
 const MAGIC: &[u8] = b"\x93NUMPY";
 /// The format's names of the types.
-const TYPES: [(&str, DType); 9] = [
+const TYPES: [(&str, DType); 13] = [
     ("<f8", DType::F64),
     ("<f4", DType::F32),
     ("<f2", DType::F16),
     ("<i8", DType::I64),
     ("<i4", DType::I32),
+    ("<i2", DType::I16),
     ("|i1", DType::I8),
+    ("<u8", DType::U64),
+    ("<u4", DType::U32),
+    ("<u2", DType::U16),
     ("|u1", DType::U8),
     ("|b1", DType::Bool),
     ("?", DType::Bool),

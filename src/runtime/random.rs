@@ -27,9 +27,9 @@ impl Tensor {
                 // Cut after 8 bits of significand: a bf16, and as a multiple of 1/128 below 1 a f16 too.
                 DType::BF16 | DType::F16 => bytes.copy_from_slice(&half(dtype, (real * 128.0).trunc() / 128.0)),
                 DType::Bool => bytes[0] = (u & 1) as u8,
-                DType::I64 | DType::I32 | DType::I8 | DType::U8 => {
-                    bytes.copy_from_slice(&(u % bound.max(1)).to_le_bytes()[..bytes.len()]);
-                }
+                // Numbers of all storage types fit in two bits.
+                dtype if dtype.is_storage() => bytes[0] = (u & 1) as u8,
+                _ => bytes.copy_from_slice(&(u % bound.max(1)).to_le_bytes()[..bytes.len()]),
             }
         }
         tensor

@@ -24,43 +24,98 @@ pub enum DType {
     U8,
     /// One byte, 0 or 1.
     Bool,
+    /// Signed, 16 bits.
+    I16,
+    /// Unsigned, 16 bits.
+    U16,
+    /// Unsigned, 32 bits.
+    U32,
+    /// Unsigned, 64 bits.
+    U64,
+    /// Storage: signed, 4 bits, in a byte with their sign.
+    I4,
+    /// Storage: unsigned, 4 bits, in a byte.
+    U4,
+    /// Storage: signed, 2 bits, in a byte with their sign.
+    I2,
+    /// Storage: unsigned, 2 bits, in a byte.
+    U2,
+    /// Storage: 4 bits of exponent, 3 of fraction, no infinities.
+    F8E4M3Fn,
+    /// Storage: as `F8E4M3Fn` with a bias of 8, one zero and one not-a-number.
+    F8E4M3FnUz,
+    /// Storage: 5 bits of exponent, 2 of fraction.
+    F8E5M2,
+    /// Storage: as `F8E5M2` with a bias of 16, no infinities, one zero and one not-a-number.
+    F8E5M2FnUz,
+    /// Storage: a power of two.
+    F8E8M0,
+    /// Storage: 2 bits of exponent, 1 of fraction, in a byte.
+    F4E2M1,
 }
+
+/// Every type, with its name and its size in bytes.
+const TYPES: [(DType, &str, usize); 23] = [
+    (DType::F64, "f64", 8),
+    (DType::F32, "f32", 4),
+    (DType::F16, "f16", 2),
+    (DType::BF16, "bf16", 2),
+    (DType::I64, "i64", 8),
+    (DType::I32, "i32", 4),
+    (DType::I8, "i8", 1),
+    (DType::U8, "u8", 1),
+    (DType::Bool, "bool", 1),
+    (DType::I16, "i16", 2),
+    (DType::U16, "u16", 2),
+    (DType::U32, "u32", 4),
+    (DType::U64, "u64", 8),
+    (DType::I4, "i4", 1),
+    (DType::U4, "u4", 1),
+    (DType::I2, "i2", 1),
+    (DType::U2, "u2", 1),
+    (DType::F8E4M3Fn, "f8e4m3fn", 1),
+    (DType::F8E4M3FnUz, "f8e4m3fnuz", 1),
+    (DType::F8E5M2, "f8e5m2", 1),
+    (DType::F8E5M2FnUz, "f8e5m2fnuz", 1),
+    (DType::F8E8M0, "f8e8m0", 1),
+    (DType::F4E2M1, "f4e2m1", 1),
+];
 
 impl DType {
     /// Size of one element in bytes.
     pub fn bytes(self) -> usize {
-        match self {
-            DType::F64 | DType::I64 => 8,
-            DType::F32 | DType::I32 => 4,
-            DType::F16 | DType::BF16 => 2,
-            DType::I8 | DType::U8 | DType::Bool => 1,
-        }
+        TYPES[self as usize].2
     }
 
-    /// True for types with a fraction.
+    /// True for types with a fraction that can be computed with.
     pub fn is_float(self) -> bool {
         matches!(self, DType::F64 | DType::F32 | DType::F16 | DType::BF16)
     }
 
+    /// True for whole numbers that can be computed with.
+    pub fn is_integer(self) -> bool {
+        use DType::*;
+        matches!(self, I64 | I32 | I16 | I8 | U64 | U32 | U16 | U8)
+    }
+
+    /// True for types that are moved and converted, but have no arithmetic: those of fewer than 8 bits, and floats of 8.
+    pub fn is_storage(self) -> bool {
+        self > DType::U64
+    }
+
+    /// Every type.
+    pub fn all() -> impl Iterator<Item = DType> {
+        TYPES.iter().map(|t| t.0)
+    }
+
     /// The type of this name.
     pub fn named(name: &str) -> Option<DType> {
-        use DType::*;
-        [F64, F32, F16, BF16, I64, I32, I8, U8, Bool].into_iter().find(|d| d.name() == name)
+        TYPES.iter().find(|t| t.1 == name).map(|t| t.0)
     }
 
     /// The name in the text language: `f32`, `i64`, `bool` …
     pub fn name(self) -> &'static str {
-        match self {
-            DType::F64 => "f64",
-            DType::F32 => "f32",
-            DType::F16 => "f16",
-            DType::BF16 => "bf16",
-            DType::I64 => "i64",
-            DType::I32 => "i32",
-            DType::I8 => "i8",
-            DType::U8 => "u8",
-            DType::Bool => "bool",
-        }
+        TYPES[self as usize].1
     }
 }
 
@@ -212,7 +267,8 @@ macro_rules! element {
         }
     )*};
 }
-element!(f64 => F64, f32 => F32, i64 => I64, i32 => I32, i8 => I8, u8 => U8);
+element!(f64 => F64, f32 => F32, i64 => I64, i32 => I32, i16 => I16, i8 => I8);
+element!(u64 => U64, u32 => U32, u16 => U16, u8 => U8);
 
 impl Tensor {
     /// A tensor of `shape` from row-major `values`. Panics when the counts differ.

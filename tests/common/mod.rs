@@ -13,6 +13,7 @@ use std::sync::{Arc, Mutex};
 use tilewright::{Isa, Target};
 
 use tilewright::Dim;
+use tilewright::internal::expr::scalar::Value;
 use tilewright::internal::runtime::npy;
 use tilewright::module::{Module, TensorSpec};
 use tilewright::{DType, Model, Session, Tensor};
@@ -74,11 +75,12 @@ pub fn reals(tensor: &Tensor) -> Vec<f64> {
         DType::F32 => tensor.to_vec::<f32>().into_iter().map(f64::from).collect(),
         DType::I64 => tensor.to_vec::<i64>().into_iter().map(|v| v as f64).collect(),
         DType::I32 => tensor.to_vec::<i32>().into_iter().map(f64::from).collect(),
-        other => panic!("{other} has no conversion to f64"),
+        other => tensor.data.chunks_exact(other.bytes()).map(|b| Value::load(other, b).as_f64()).collect(),
     }
 }
 
-/// Why `actual` is not `expected` within `tolerance` of the largest absolute value; integers must be equal. The sign of a
+/// Why `actual` is not `expected` within `tolerance` of the largest absolute value, halves within a unit of their last place
+/// where that is more; integers must be equal. The sign of a
 /// zero is not compared: it depends on the order of a sum.
 pub fn difference(actual: &Tensor, expected: &Tensor, tolerance: f64) -> Option<String> {
     if (actual.dtype, &actual.shape) != (expected.dtype, &expected.shape) {
@@ -87,6 +89,11 @@ pub fn difference(actual: &Tensor, expected: &Tensor, tolerance: f64) -> Option<
     if !expected.dtype.is_float() {
         return (actual.data != expected.data).then(|| "integers differ".into());
     }
+    let tolerance = match expected.dtype {
+        DType::F16 => tolerance.max(1.0 / 1024.0),
+        DType::BF16 => tolerance.max(1.0 / 128.0),
+        _ => tolerance,
+    };
     let expected = reals(expected);
     let scale = expected.iter().filter(|v| v.is_finite()).fold(0f64, |a, v| a.max(v.abs()));
     for (i, (a, e)) in reals(actual).into_iter().zip(expected).enumerate() {

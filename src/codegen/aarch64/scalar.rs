@@ -85,18 +85,20 @@ impl Scalars for Emitter<'_> {
         let (b, offset) = self.operand(addr, mem.bytes() as i64);
         let (scaled, o) = (offset >= 0 && offset % mem.bytes() as i32 == 0, offset as u32);
         match (mem, scaled) {
-            (DType::I64 | DType::F64, true) => a64!(self ; ldr X(d), [XSP(b), o]),
-            (DType::I64 | DType::F64, false) => a64!(self ; ldur X(d), [XSP(b), offset]),
+            (DType::I64 | DType::U64 | DType::F64, true) => a64!(self ; ldr X(d), [XSP(b), o]),
+            (DType::I64 | DType::U64 | DType::F64, false) => a64!(self ; ldur X(d), [XSP(b), offset]),
             (DType::I32, true) => a64!(self ; ldrsw X(d), [XSP(b), o]),
             (DType::I32, false) => a64!(self ; ldursw X(d), [XSP(b), offset]),
-            (DType::F32, true) => a64!(self ; ldr W(d), [XSP(b), o]),
-            (DType::F32, false) => a64!(self ; ldur W(d), [XSP(b), offset]),
+            (DType::F32 | DType::U32, true) => a64!(self ; ldr W(d), [XSP(b), o]),
+            (DType::F32 | DType::U32, false) => a64!(self ; ldur W(d), [XSP(b), offset]),
             (DType::I8, true) => a64!(self ; ldrsb X(d), [XSP(b), o]),
             (DType::I8, false) => a64!(self ; ldursb X(d), [XSP(b), offset]),
-            (DType::U8 | DType::Bool, true) => a64!(self ; ldrb W(d), [XSP(b), o]),
-            (DType::U8 | DType::Bool, false) => a64!(self ; ldurb W(d), [XSP(b), offset]),
-            (DType::F16 | DType::BF16, true) => a64!(self ; ldrh W(d), [XSP(b), o]),
-            (DType::F16 | DType::BF16, false) => a64!(self ; ldurh W(d), [XSP(b), offset]),
+            (DType::I16, true) => a64!(self ; ldrsh X(d), [XSP(b), o]),
+            (DType::I16, false) => a64!(self ; ldursh X(d), [XSP(b), offset]),
+            (DType::F16 | DType::BF16 | DType::U16, true) => a64!(self ; ldrh W(d), [XSP(b), o]),
+            (DType::F16 | DType::BF16 | DType::U16, false) => a64!(self ; ldurh W(d), [XSP(b), offset]),
+            (_, true) => a64!(self ; ldrb W(d), [XSP(b), o]),
+            (_, false) => a64!(self ; ldurb W(d), [XSP(b), offset]),
         }
         Ok(())
     }

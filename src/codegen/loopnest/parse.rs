@@ -428,6 +428,11 @@ impl Parser {
             let to = self.dtype()?;
             return Ok(Expr::cast(to, self.arguments(1)?.remove(0)));
         }
+        if name == "bitcast" && self.peek_at(2) == "(" {
+            self.at += 1;
+            let to = self.dtype()?;
+            return Ok(Expr::bitcast(to, self.arguments(1)?.remove(0)));
+        }
         if !call {
             let (buffer, index) = self.element()?;
             return Ok(Expr::Load(Access { buffer, index, guard: vec![], otherwise: None }));

@@ -217,6 +217,7 @@ impl Names {
             Expr::Compare(op, a, b) => format!("{}({}, {})", op.name(), self.expr(a), self.expr(b)),
             Expr::Select(c, a, b) => format!("select({}, {}, {})", self.expr(c), self.expr(a), self.expr(b)),
             Expr::Cast(to, a) => format!("cast {to}({})", self.expr(a)),
+            Expr::Bitcast(to, a) => format!("bitcast {to}({})", self.expr(a)),
         }
     }
 }

@@ -198,6 +198,10 @@ impl Checker<'_> {
                 same(self.expr(a, facts)?, self.expr(b, facts)?)
             }
             Expr::Cast(to, a) => self.expr(a, facts).map(|_| *to),
+            Expr::Bitcast(to, a) => match self.expr(a, facts)? {
+                from if from.bytes() == to.bytes() => Ok(*to),
+                from => self.fail(format!("the bits of {from} as {to}")),
+            },
         }
     }
 }

@@ -97,13 +97,14 @@ impl Selector<'_> {
             Expr::Load(access) => {
                 let dtype = self.nest.buffer(access.buffer).dtype;
                 let open = access.guard.iter().any(|g| self.facts.decide(&self.resolve(g)) != Some(true));
-                if dtype.is_float() || open || self.in_registers(access.buffer) {
+                let extends = matches!(dtype, DType::I16 | DType::U32 | DType::U64) || dtype.is_storage();
+                if dtype.is_float() || extends || open || self.in_registers(access.buffer) {
                     return Ok(None);
                 }
                 let a = self.address(access.buffer, &access.index)?;
                 let size = self.element(a.buffer);
                 let (addr, span) = self.operand(a.buffer, &a.linear.scale(size), size);
-                let mem = if dtype == DType::Bool { DType::U8 } else { dtype };
+                let mem = memory_type(dtype);
                 let range = dtype_range(dtype).unwrap_or(UNKNOWN);
                 let var = self.integer_node(range, Some(span), |var| Node::LoadInt { var, addr, mem });
                 Some(Affine::var(var))
@@ -202,11 +203,8 @@ impl Selector<'_> {
     /// Loaded bytes of a bool become a mask, the bits of a half its value.
     fn loaded(&mut self, reg: Vreg, lane: Lane, dtype: DType, uniform: bool) -> Step<Val> {
         let v = Val { reg, lane, dtype, uniform };
-        if is_half(dtype) {
-            return Ok(self.half_to_value(v));
-        }
         if dtype != DType::Bool {
-            return Ok(v);
+            return self.from_memory(v);
         }
         let ty = if uniform { self.full(lane) } else { self.ty(lane, false) };
         let zero = self.bits(lane, 0);
@@ -473,7 +471,14 @@ fn memory_lane(dtype: DType) -> Result<Lane> {
     if is_half(dtype) { Ok(Lane::I32) } else { lane_of(dtype) }
 }
 
-/// Memory types of instructions: a bool is a byte.
+/// Memory types of instructions: a bool and an element of a storage type are bytes, integers the bits of their width.
 pub fn memory_type(dtype: DType) -> DType {
-    if dtype == DType::Bool { DType::U8 } else { dtype }
+    match dtype {
+        DType::Bool => DType::U8,
+        DType::I16 | DType::U16 => DType::F16,
+        DType::U32 => DType::I32,
+        DType::U64 => DType::I64,
+        dtype if dtype.is_storage() => DType::U8,
+        dtype => dtype,
+    }
 }

@@ -7,6 +7,7 @@ use crate::codegen::select::state::Val;
 use crate::codegen::select::state::{Selector, Step};
 use crate::codegen::vcode::{Lane, VBinary, VUnary};
 use crate::expr::CompareOp;
+use crate::runtime::DType;
 
 impl Selector<'_> {
     /// `a - trunc(a / b)·b`, exact while the quotient is below 2^52.
@@ -41,10 +42,10 @@ impl Selector<'_> {
         let one = self.number(b, 1.0);
         let divisor = self.vector_select(none, one, b);
         let wide = self.converted(divisor, Lane::F64);
-        let mut quotient = zero;
+        let (mut quotient, in_steps) = (zero, a.lane == Lane::I64 && a.dtype != DType::U32);
         let mut rest = a;
         // 32 bits are exact at once; 64 bits converge: each step leaves a remainder 2^-50 of the one before
-        for _ in 0..if a.lane == Lane::I64 { 3 } else { 1 } {
+        for _ in 0..if in_steps { 3 } else { 1 } {
             let numerator = self.converted(rest, Lane::F64);
             let q = self.vector_binary(VBinary::Div, numerator, wide);
             let q = self.truncated(q);
@@ -55,7 +56,7 @@ impl Selector<'_> {
             let back = self.vector_binary(VBinary::Mul, q, divisor);
             rest = self.vector_binary(VBinary::Sub, rest, back);
         }
-        if a.lane == Lane::I64 {
+        if in_steps {
             // the sum of truncated parts may end one beyond: the remainder then has the wrong sign
             let (below, above) =
                 (self.vector_compare(CompareOp::Lt, rest, zero), self.vector_compare(CompareOp::Gt, rest, zero));

@@ -22,7 +22,7 @@ fn expression(e: &Expr) -> i64 {
         Expr::Load(a) => 1 + 2 * a.guard.len() as i64,
         Expr::Unary(op, _) => op.cost().instructions,
         Expr::Binary(op, ..) => op.cost().instructions,
-        Expr::Compare(..) | Expr::Select(..) | Expr::Cast(..) => 1,
+        Expr::Compare(..) | Expr::Select(..) | Expr::Cast(..) | Expr::Bitcast(..) => 1,
     };
     own + e.operands().map(expression).sum::<i64>()
 }

@@ -3,11 +3,10 @@
 //! `a·b + c` of floats is contracted to one fused operation wherever the product stands directly in the sum, on every
 //! target alike: how often a value is rounded follows from its expression alone. A cast of the product to its own type
 //! keeps it rounded; the polyhedral side sets it where a value is read more than once (its module `rounding`). Integers
-//! of eight bits are kept in range after each operation. An i64 whose interval fits is computed in lanes of 32 bits.
+//! of 8 and 16 bits have lanes of 32, u32 has lanes of 64: they are kept in range after each operation. An i64 whose interval fits is computed in lanes of 32 bits.
 
 use crate::codegen::loopnest::LoopNest;
-use crate::codegen::select::half_precision::is_half;
-use crate::codegen::select::math;
+use crate::codegen::select::math::{self, hyperbolic, trigonometric};
 use crate::codegen::select::state::Val;
 use crate::codegen::select::state::{Selector, Step, Stop};
 use crate::codegen::select::tree::Node;
@@ -23,12 +22,12 @@ pub fn lane_of(dtype: DType) -> Result<Lane> {
     match dtype {
         DType::F64 => Ok(Lane::F64),
         DType::F32 | DType::F16 | DType::BF16 => Ok(Lane::F32),
-        DType::I64 => Ok(Lane::I64),
-        DType::I32 | DType::I8 | DType::U8 | DType::Bool => Ok(Lane::I32),
+        DType::I64 | DType::U64 | DType::U32 => Ok(Lane::I64),
+        _ => Ok(Lane::I32),
     }
 }
 
-fn is_float(lane: Lane) -> bool {
+pub fn is_float(lane: Lane) -> bool {
     matches!(lane, Lane::F32 | Lane::F64)
 }
 
@@ -75,6 +74,7 @@ fn int_range(nest: &LoopNest, facts: &Facts, resolve: &dyn Fn(&Affine) -> Affine
                 (_, room) => room,
             }
         }
+        Expr::Binary(..) if matches!(dtype_of(nest, e), DType::U32 | DType::U64) => None,
         Expr::Binary(op, a, b) => {
             let ((la, ha), (lb, hb)) = (range(a)?, range(b)?);
             let limit = 1i64 << 31;
@@ -113,7 +113,10 @@ fn int_range(nest: &LoopNest, facts: &Facts, resolve: &dyn Fn(&Affine) -> Affine
 pub fn dtype_range(dtype: DType) -> Option<(i64, i64)> {
     match dtype {
         DType::I32 => Some((i32::MIN as i64, i32::MAX as i64)),
+        DType::I16 => Some((-32768, 32767)),
         DType::I8 => Some((-128, 127)),
+        DType::U32 => Some((0, u32::MAX.into())),
+        DType::U16 => Some((0, 65535)),
         DType::U8 => Some((0, 255)),
         DType::Bool => Some((0, 1)),
         _ => None,
@@ -132,7 +135,7 @@ pub fn widest(nest: &LoopNest, facts: &Facts, e: &Expr) -> usize {
     let own = match (dtype, e) {
         (DType::I64, Expr::Load(_)) => 8,
         (DType::I64, _) if int_range(nest, facts, &resolve, e).is_some_and(fits_i32) => 4,
-        (DType::F64 | DType::I64, _) => 8,
+        (DType::F64 | DType::I64 | DType::U64 | DType::U32, _) => 8,
         _ => 4,
     };
     let here = match e {
@@ -183,9 +186,11 @@ impl Selector<'_> {
             Value::F64(v) => (lane, v.to_bits()),
             Value::F32(v) | Value::F16(v) | Value::BF16(v) => (lane, v.to_bits() as u64),
             Value::Bool(v) => (lane, if v { u64::MAX } else { 0 }),
+            Value::Stored(_, byte) => (lane, byte.into()),
             other => {
                 let v = other.as_i64();
-                (if fits_i32((v, v)) { Lane::I32 } else { lane }, v as u64)
+                let narrow = fits_i32((v, v)) && !matches!(s.dtype, DType::U32 | DType::U64);
+                (if narrow { Lane::I32 } else { lane }, v as u64)
             }
         };
         Ok(Val { reg: self.bits(lane, bits), lane, dtype: s.dtype, uniform: true })
@@ -286,22 +291,6 @@ impl Selector<'_> {
         Val { reg: self.bits(like.lane, bits), uniform: true, ..like }
     }
 
-    /// Lanes of eight-bit integers brought back into their range, halves rounded.
-    pub fn normalized(&mut self, v: Val) -> Step<Val> {
-        Ok(match v.dtype {
-            DType::U8 => {
-                let mask = self.number(v, 255.0);
-                self.vector_binary(VBinary::And, v, mask)
-            }
-            DType::I8 => {
-                let high = self.shift(ShiftOp::Left, v, (v.lane.bytes() * 8 - 8) as u8);
-                self.shift(ShiftOp::RightArithmetic, high, (v.lane.bytes() * 8 - 8) as u8)
-            }
-            dtype if is_half(dtype) => self.half_rounded(v),
-            _ => v,
-        })
-    }
-
     pub fn value(&mut self, e: &Expr) -> Step<Val> {
         match e {
             Expr::Const(s) => self.constant(*s),
@@ -329,6 +318,10 @@ impl Selector<'_> {
             Expr::Cast(to, a) => {
                 let v = self.value(a)?;
                 self.cast(*to, v)
+            }
+            Expr::Bitcast(to, a) => {
+                let v = self.value(a)?;
+                self.bitcast(*to, v)
             }
         }
     }
@@ -414,6 +407,12 @@ impl Selector<'_> {
             return Ok(self.vector_binary(op, a, b));
         } else {
             match op {
+                BinaryOp::Min | BinaryOp::Max | BinaryOp::Div | BinaryOp::Mod if a.dtype == DType::U64 => {
+                    self.wide_unsigned(op, a, b)?
+                }
+                BinaryOp::ShiftLeft | BinaryOp::ShiftRight if !is_float(a.lane) => {
+                    self.shifted(op == BinaryOp::ShiftLeft, a, b)
+                }
                 BinaryOp::Add => self.vector_binary(VBinary::Add, a, b),
                 BinaryOp::Sub => self.vector_binary(VBinary::Sub, a, b),
                 BinaryOp::Mul => self.vector_binary(VBinary::Mul, a, b),
@@ -434,7 +433,7 @@ impl Selector<'_> {
         self.normalized(v)
     }
 
-    fn undefined<T>(&self, name: &str, dtype: DType) -> Step<T> {
+    pub fn undefined<T>(&self, name: &str, dtype: DType) -> Step<T> {
         Err(Stop::Failed(Error::Unsupported(format!("{name} of {dtype} in machine code (kernel {})", self.nest.name))))
     }
 
@@ -450,7 +449,7 @@ impl Selector<'_> {
             UnaryOp::Ceil if float => self.vector_unary(VUnary::Ceil, a),
             UnaryOp::Round if float => self.vector_unary(VUnary::Round, a),
             UnaryOp::Floor | UnaryOp::Ceil | UnaryOp::Round => a,
-            UnaryOp::Neg | UnaryOp::Abs if a.dtype == DType::U8 && op == UnaryOp::Abs => a,
+            UnaryOp::Abs if matches!(a.dtype, DType::U64 | DType::U32 | DType::U16 | DType::U8) => a,
             UnaryOp::Neg | UnaryOp::Abs => {
                 // the least i64 in 32-bit lanes has no negative there
                 let a = if a.dtype == DType::I64 { self.with_lane(a, Lane::I64)? } else { a };
@@ -462,14 +461,28 @@ impl Selector<'_> {
             UnaryOp::Log if float => math::log(self, a),
             UnaryOp::Tanh if float => math::tanh(self, a),
             UnaryOp::Erf if float => math::erf(self, a),
+            UnaryOp::Sin if float => trigonometric::sin(self, a),
+            UnaryOp::Cos if float => trigonometric::cos(self, a),
+            UnaryOp::Tan if float => trigonometric::tan(self, a),
+            UnaryOp::Asin if float => trigonometric::asin(self, a),
+            UnaryOp::Acos if float => trigonometric::acos(self, a),
+            UnaryOp::Atan if float => trigonometric::atan(self, a),
+            UnaryOp::Sinh if float => hyperbolic::sinh(self, a),
+            UnaryOp::Cosh if float => hyperbolic::cosh(self, a),
+            UnaryOp::Asinh if float => hyperbolic::asinh(self, a),
+            UnaryOp::Acosh if float => hyperbolic::acosh(self, a),
+            UnaryOp::Atanh if float => hyperbolic::atanh(self, a),
             _ => return self.undefined(op.name(), a.dtype),
         };
         self.normalized(v)
     }
 
     fn compare(&mut self, op: CompareOp, a: Val, b: Val) -> Step<Val> {
-        let (a, b) = self.same_lanes(a, b)?;
+        let (mut a, mut b) = self.same_lanes(a, b)?;
         if a.dtype != DType::Bool {
+            if a.dtype == DType::U64 {
+                (a, b) = (self.flipped(a), self.flipped(b));
+            }
             return Ok(self.vector_compare(op, a, b));
         }
         Ok(match op {
@@ -489,63 +502,6 @@ impl Selector<'_> {
                 self.vector_binary(VBinary::Or, a, not)
             }
         })
-    }
-
-    fn cast(&mut self, to: DType, v: Val) -> Step<Val> {
-        let lane = lane_of(to)?;
-        if v.dtype == to {
-            return Ok(v);
-        }
-        if to == DType::Bool {
-            let zero = self.number(v, 0.0);
-            return Ok(self.vector_compare(CompareOp::Ne, v, zero));
-        }
-        if v.dtype == DType::Bool {
-            let one = Val { reg: self.bits(v.lane, 1), uniform: true, ..v };
-            let v = Val { dtype: to, ..self.vector_binary(VBinary::And, v, one) };
-            let stays = to == DType::I64 && v.lane == Lane::I32;
-            return Ok(if stays { v } else { self.converted(v, lane) });
-        }
-        if !is_float(v.lane) {
-            let typed = Val { dtype: to, ..v };
-            if is_float(lane) {
-                let v = self.converted(typed, lane);
-                return self.normalized(v);
-            }
-            // an i64 in narrow lanes stays there
-            let narrow = to == DType::I64 || v.lane == Lane::I32;
-            let v = if narrow { typed } else { Val { dtype: to, ..self.converted(v, Lane::I32) } };
-            return self.normalized(v);
-        }
-        if is_float(lane) {
-            let v = Val { dtype: to, ..self.converted(v, lane) };
-            return self.normalized(v);
-        }
-        self.float_to_int(to, lane, v)
-    }
-
-    /// Truncation that saturates; not-a-number becomes 0.
-    fn float_to_int(&mut self, to: DType, lane: Lane, v: Val) -> Step<Val> {
-        if let Some((lo, hi)) = dtype_range(to).filter(|_| to != DType::I32) {
-            let (lo, hi, zero) = (self.number(v, lo as f64), self.number(v, hi as f64), self.number(v, 0.0));
-            let ordered = self.vector_compare(CompareOp::Eq, v, v);
-            let v = self.vector_select(ordered, v, zero);
-            let v = self.vector_binary(VBinary::Min, v, hi);
-            let v = self.vector_binary(VBinary::Max, v, lo);
-            return Ok(Val { dtype: to, ..self.converted(v, Lane::I32) });
-        }
-        let (limit, most) =
-            if lane == Lane::I32 { (2147483648.0, i32::MAX as u64) } else { (9223372036854775808.0, i64::MAX as u64) };
-        let limit = self.number(v, limit);
-        let least = self.vector_unary(VUnary::Neg, limit);
-        let ordered = self.vector_compare(CompareOp::Eq, v, v);
-        let above = self.vector_compare(CompareOp::Ge, v, limit);
-        let clamped = self.vector_binary(VBinary::Max, least, v);
-        let int = Val { dtype: to, ..self.converted(clamped, lane) };
-        let most = Val { reg: self.bits(lane, most), uniform: true, ..int };
-        let zero = self.number(int, 0.0);
-        let int = self.vector_select(above, most, int);
-        Ok(self.vector_select(ordered, int, zero))
     }
 
     fn power(&mut self, a: Val, b: Val) -> Step<Val> {

@@ -6,7 +6,7 @@
 
 use crate::codegen::vcode::lanes::Lanes;
 use crate::codegen::vcode::{Addr, Function, GprOp, Inst, Lane, Operand, ShiftOp, VBinary, VType, VUnary, Vreg};
-use crate::expr::scalar::Number;
+use crate::expr::scalar::number::Number;
 use crate::expr::{BinaryOp, CompareOp, UnaryOp};
 use crate::runtime::{DType, Error, Result};
 

@@ -113,12 +113,13 @@ impl Scalars for Emitter<'_> {
     fn load_int(&mut self, d: u8, addr: &Addr, mem: DType) -> Result<()> {
         let m = at(addr, 0)?;
         match mem {
-            DType::I64 | DType::F64 => with_memory!(self, m ; mov Rq(d), QWORD),
+            DType::I64 | DType::U64 | DType::F64 => with_memory!(self, m ; mov Rq(d), QWORD),
             DType::I32 => with_memory!(self, m ; movsxd Rq(d), DWORD),
-            DType::F32 => with_memory!(self, m ; mov Rd(d), DWORD),
+            DType::F32 | DType::U32 => with_memory!(self, m ; mov Rd(d), DWORD),
             DType::I8 => with_memory!(self, m ; movsx Rq(d), BYTE),
-            DType::U8 | DType::Bool => with_memory!(self, m ; movzx Rd(d), BYTE),
-            DType::F16 | DType::BF16 => with_memory!(self, m ; movzx Rd(d), WORD),
+            DType::I16 => with_memory!(self, m ; movsx Rq(d), WORD),
+            DType::F16 | DType::BF16 | DType::U16 => with_memory!(self, m ; movzx Rd(d), WORD),
+            _ => with_memory!(self, m ; movzx Rd(d), BYTE),
         }
         Ok(())
     }

@@ -1,3 +1,4 @@
+use super::number::erf;
 use super::*;
 
 #[test]
@@ -77,4 +78,57 @@ fn elements_survive_bytes() {
         v.store(&mut bytes);
         assert_eq!(Value::load(v.dtype(), &bytes), v);
     }
+}
+
+#[test]
+fn shifts_out_of_all_bits_leave_the_sign() {
+    let b = |op, a: Value, n: i64| binary(op, a, Value::from_i64(a.dtype(), n)).unwrap();
+    assert_eq!(b(BinaryOp::ShiftLeft, Value::I32(-8), 2), Value::I32(-32));
+    assert_eq!(b(BinaryOp::ShiftRight, Value::I32(-8), 1), Value::I32(-4));
+    for n in [-1, 32, 100] {
+        assert_eq!(b(BinaryOp::ShiftLeft, Value::I32(-8), n), Value::I32(0), "{n}");
+        assert_eq!(b(BinaryOp::ShiftRight, Value::I32(-8), n), Value::I32(-1), "{n}");
+        assert_eq!(b(BinaryOp::ShiftRight, Value::I32(8), n), Value::I32(0), "{n}");
+    }
+    assert_eq!(b(BinaryOp::ShiftRight, Value::U64(u64::MAX), 63), Value::U64(1));
+    assert_eq!(b(BinaryOp::ShiftLeft, Value::U8(255), 4), Value::U8(0xf0));
+}
+
+#[test]
+fn bits_are_seen_as_another_type() {
+    assert_eq!(bitcast(DType::I32, Value::F32(1.0)), Value::I32(0x3f80_0000));
+    assert_eq!(bitcast(DType::F64, Value::U64(0x3ff0 << 48)), Value::F64(1.0));
+    assert_eq!(bitcast(DType::I8, Value::U8(255)), Value::I8(-1));
+    assert_eq!(bitcast(DType::F8E5M2, Value::U8(0x3c)).as_f64(), 1.0);
+}
+
+#[test]
+fn every_number_of_a_storage_type_survives() {
+    for dtype in DType::all().filter(|d| d.is_storage()) {
+        for byte in (0..=255u8).filter(|&b| storage::canonical(dtype, b) == b) {
+            let v = storage::decode(dtype, byte);
+            let back = storage::encode(dtype, v);
+            // infinities saturate
+            let beyond = v.is_infinite();
+            assert!(
+                back == byte || beyond || v.is_nan() && storage::decode(dtype, back).is_nan(),
+                "{dtype} {byte:#x} is {v}"
+            );
+        }
+    }
+    let known = [
+        (DType::F8E4M3Fn, 0x7e, 448.0),
+        (DType::F8E4M3FnUz, 0x7f, 240.0),
+        (DType::F8E5M2, 0x7b, 57344.0),
+        (DType::F8E5M2FnUz, 0x7f, 57344.0),
+        (DType::F8E8M0, 0x80, 2.0),
+        (DType::F4E2M1, 0x7, 6.0),
+        (DType::I4, 0xf8, -8.0),
+        (DType::U2, 3, 3.0),
+    ];
+    for (dtype, byte, value) in known {
+        assert_eq!(storage::decode(dtype, byte), value, "{dtype}");
+    }
+    assert_eq!(storage::encode(DType::F8E5M2, f64::INFINITY), 0x7b);
+    assert_eq!(storage::encode(DType::F8E4M3Fn, 17.0), storage::encode(DType::F8E4M3Fn, 16.0));
 }

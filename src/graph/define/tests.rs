@@ -61,8 +61,11 @@ pub(crate) fn cases() -> Vec<(Op, Vec<TensorType>)> {
         out.push((Op::Unary(op), vec![t(if op == UnaryOp::Not { DType::Bool } else { DType::F32 }, &[2, 3])]));
     }
     for &op in BinaryOp::ALL {
-        let logical = matches!(op, BinaryOp::And | BinaryOp::Or | BinaryOp::Xor);
-        let dtype = if logical { DType::Bool } else { DType::F32 };
+        let dtype = match op {
+            BinaryOp::And | BinaryOp::Or | BinaryOp::Xor => DType::Bool,
+            BinaryOp::ShiftLeft | BinaryOp::ShiftRight => DType::I32,
+            _ => DType::F32,
+        };
         out.push((Op::Binary(op), vec![t(dtype, &[2, 1]), t(dtype, &[3])]));
     }
     for &op in crate::expr::CompareOp::ALL {

@@ -174,6 +174,30 @@ impl Network {
         self.replaced_forms.insert(form);
     }
 
+    /// Returns true if some use of a number, perhaps moved, is a whole number near it, which another last bit may change by
+    /// one.
+    pub fn becomes_whole(&self, id: Id) -> bool {
+        let mut open = vec![self.find(id)];
+        let mut seen = FxHashSet::from_iter(open.clone());
+        while let Some(class) = open.pop() {
+            for parent in self.egraph[class].parents() {
+                let Head::Op(op) = &self.egraph.id_to_node(parent).head else { continue };
+                match op {
+                    Op::Unary(UnaryOp::Round | UnaryOp::Floor | UnaryOp::Ceil) => return true,
+                    Op::Cast(to) if !to.is_float() => return true,
+                    _ if op.kind() == FusionKind::Injective && !op.is_elementwise() => {
+                        let moved = self.find(parent);
+                        if seen.insert(moved) {
+                            open.push(moved);
+                        }
+                    }
+                    _ => {}
+                }
+            }
+        }
+        false
+    }
+
     /// Returns true if the computed operands of an e-node of `class` have no other uses.
     pub fn is_sole_use(&self, class: Id, term: &Term) -> bool {
         let class = self.find(class);
@@ -182,14 +206,6 @@ impl Network {
             !self.outputs.iter().any(|&o| self.find(o) == self.find(c))
                 && users.all(|p| self.find(p) == class || !self.is_current(self.egraph.id_to_node(p)))
         })
-    }
-
-    /// Returns true if something rounds the elements of a class to whole numbers, so that the last bit of each matters.
-    pub fn is_rounded(&self, class: Id) -> bool {
-        let rounds = |op: &Op| matches!(op, Op::Unary(UnaryOp::Round | UnaryOp::Floor | UnaryOp::Ceil));
-        self.egraph[self.find(class)]
-            .parents()
-            .any(|p| matches!(&self.egraph.id_to_node(p).head, Head::Op(op) if rounds(op)))
     }
 
     /// Restores congruence after unions. E-nodes that became congruent are current if one of them is: what was replaced

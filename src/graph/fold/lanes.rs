@@ -2,8 +2,10 @@
 
 use crate::codegen::loopnest::row_major;
 use crate::expr::Affine;
-use crate::expr::scalar::{Number, Value, cast, f16_to_f32, f32_to_bf16, f32_to_f16, round_bf16, round_f16};
+use crate::expr::scalar::number::Number;
+use crate::expr::scalar::{Value, bitcast, cast};
 use crate::expr::{Access, BinaryOp, CompareOp, Expr, Index, Scalar, UnaryOp};
+use crate::graph::fold::elements::{Lanes, with, with_all, with_both};
 use crate::runtime::{DType, Error, Result, Tensor};
 use rustc_hash::FxHashMap;
 use std::borrow::Cow;
@@ -45,163 +47,6 @@ impl LaneForm {
     }
 }
 
-/// The elements of a strip, in the type that they are computed in (halves in f32).
-#[derive(Clone, Debug)]
-pub(super) enum Lanes {
-    F64(Vec<f64>),
-    F32(Vec<f32>),
-    I64(Vec<i64>),
-    I32(Vec<i32>),
-    I8(Vec<i8>),
-    U8(Vec<u8>),
-    Bool(Vec<bool>),
-}
-
-/// Runs `$body` with the vector of whatever type it has.
-macro_rules! with {
-    ($lanes:expr, $v:ident => $body:expr) => {
-        match $lanes {
-            Lanes::F64($v) => $body,
-            Lanes::F32($v) => $body,
-            Lanes::I64($v) => $body,
-            Lanes::I32($v) => $body,
-            Lanes::I8($v) => $body,
-            Lanes::U8($v) => $body,
-            Lanes::Bool($v) => $body,
-        }
-    };
-}
-
-/// Runs `$body` with the vectors of two strips of one type.
-macro_rules! with_both {
-    ($a:expr, $b:expr, ($x:ident, $y:ident) => $body:expr) => {
-        match ($a, $b) {
-            (Lanes::F64($x), Lanes::F64($y)) => $body,
-            (Lanes::F32($x), Lanes::F32($y)) => $body,
-            (Lanes::I64($x), Lanes::I64($y)) => $body,
-            (Lanes::I32($x), Lanes::I32($y)) => $body,
-            (Lanes::I8($x), Lanes::I8($y)) => $body,
-            (Lanes::U8($x), Lanes::U8($y)) => $body,
-            (Lanes::Bool($x), Lanes::Bool($y)) => $body,
-            _ => unreachable!("types are checked when an expression is compiled"),
-        }
-    };
-}
-
-impl Lanes {
-    fn of(dtype: DType) -> Lanes {
-        match dtype {
-            DType::F64 => Lanes::F64(vec![]),
-            DType::F32 | DType::F16 | DType::BF16 => Lanes::F32(vec![]),
-            DType::I64 => Lanes::I64(vec![]),
-            DType::I32 => Lanes::I32(vec![]),
-            DType::I8 => Lanes::I8(vec![]),
-            DType::U8 => Lanes::U8(vec![]),
-            DType::Bool => Lanes::Bool(vec![]),
-        }
-    }
-
-    fn clear(&mut self) {
-        with!(self, v => v.clear());
-    }
-
-    fn len(&self) -> usize {
-        with!(self, v => v.len())
-    }
-
-    fn value(&self, i: usize) -> Value {
-        match self {
-            Lanes::F64(v) => Value::F64(v[i]),
-            Lanes::F32(v) => Value::F32(v[i]),
-            Lanes::I64(v) => Value::I64(v[i]),
-            Lanes::I32(v) => Value::I32(v[i]),
-            Lanes::I8(v) => Value::I8(v[i]),
-            Lanes::U8(v) => Value::U8(v[i]),
-            Lanes::Bool(v) => Value::Bool(v[i]),
-        }
-    }
-
-    /// Appends lanes of `value` up to `len`.
-    fn fill(&mut self, len: usize, value: Value) {
-        match (self, value) {
-            (Lanes::F64(v), Value::F64(x)) => v.resize(len, x),
-            (Lanes::F32(v), Value::F32(x) | Value::F16(x) | Value::BF16(x)) => v.resize(len, x),
-            (Lanes::I64(v), Value::I64(x)) => v.resize(len, x),
-            (Lanes::I32(v), Value::I32(x)) => v.resize(len, x),
-            (Lanes::I8(v), Value::I8(x)) => v.resize(len, x),
-            (Lanes::U8(v), Value::U8(x)) => v.resize(len, x),
-            (Lanes::Bool(v), Value::Bool(x)) => v.resize(len, x),
-            _ => unreachable!("types are checked when an expression is compiled"),
-        }
-    }
-
-    fn round(&mut self, dtype: DType) {
-        if let Lanes::F32(v) = self {
-            match dtype {
-                DType::F16 => v.iter_mut().for_each(|x| *x = round_f16(*x)),
-                DType::BF16 => v.iter_mut().for_each(|x| *x = round_bf16(*x)),
-                _ => {}
-            }
-        }
-    }
-
-    /// Appends the elements `base, base + stride, …` of a tensor.
-    fn load(&mut self, dtype: DType, data: &[u8], base: i64, stride: i64, count: usize) {
-        match (self, dtype) {
-            (Lanes::F64(v), _) => read(v, data, base, stride, count, f64::from_le_bytes),
-            (Lanes::F32(v), DType::F16) => read(v, data, base, stride, count, |b| f16_to_f32(u16::from_le_bytes(b))),
-            (Lanes::F32(v), DType::BF16) => {
-                read(v, data, base, stride, count, |b| f32::from_bits((u16::from_le_bytes(b) as u32) << 16))
-            }
-            (Lanes::F32(v), _) => read(v, data, base, stride, count, f32::from_le_bytes),
-            (Lanes::I64(v), _) => read(v, data, base, stride, count, i64::from_le_bytes),
-            (Lanes::I32(v), _) => read(v, data, base, stride, count, i32::from_le_bytes),
-            (Lanes::I8(v), _) => read(v, data, base, stride, count, i8::from_le_bytes),
-            (Lanes::U8(v), _) => read(v, data, base, stride, count, u8::from_le_bytes),
-            (Lanes::Bool(v), _) => read(v, data, base, stride, count, |b: [u8; 1]| b[0] != 0),
-        }
-    }
-
-    /// Writes lane i to element `base + i·stride` of a tensor.
-    pub(super) fn store(&self, data: &mut [u8], base: i64, stride: i64, dtype: DType) {
-        match (self, dtype) {
-            (Lanes::F64(v), _) => write(v, data, base, stride, f64::to_le_bytes),
-            (Lanes::F32(v), DType::F16) => write(v, data, base, stride, |x| f32_to_f16(x).to_le_bytes()),
-            (Lanes::F32(v), DType::BF16) => write(v, data, base, stride, |x| f32_to_bf16(x).to_le_bytes()),
-            (Lanes::F32(v), _) => write(v, data, base, stride, f32::to_le_bytes),
-            (Lanes::I64(v), _) => write(v, data, base, stride, i64::to_le_bytes),
-            (Lanes::I32(v), _) => write(v, data, base, stride, i32::to_le_bytes),
-            (Lanes::I8(v), _) => write(v, data, base, stride, i8::to_le_bytes),
-            (Lanes::U8(v), _) => write(v, data, base, stride, u8::to_le_bytes),
-            (Lanes::Bool(v), _) => write(v, data, base, stride, |x| [x as u8]),
-        }
-    }
-}
-
-fn read<T: Clone, const N: usize>(
-    out: &mut Vec<T>,
-    data: &[u8],
-    base: i64,
-    stride: i64,
-    count: usize,
-    decode: impl Fn([u8; N]) -> T,
-) {
-    let elements = &data.as_chunks::<N>().0[base as usize..];
-    match stride {
-        0 => out.resize(out.len() + count, decode(elements[0])),
-        1 => out.extend(elements[..count].iter().map(|&e| decode(e))),
-        _ if stride > 0 => out.extend(elements.iter().step_by(stride as usize).take(count).map(|&e| decode(e))),
-        _ => out.extend((0..count as i64).map(|i| decode(data.as_chunks::<N>().0[(base + i * stride) as usize]))),
-    }
-}
-
-fn write<T: Copy, const N: usize>(lanes: &[T], data: &mut [u8], base: i64, stride: i64, encode: impl Fn(T) -> [u8; N]) {
-    let elements = data.as_chunks_mut::<N>().0;
-    for (i, &x) in lanes.iter().enumerate() {
-        elements[(base + i as i64 * stride) as usize] = encode(x);
-    }
-}
-
 /// One operation; operands are earlier operations.
 enum Kind {
     Const(Value),
@@ -212,6 +57,7 @@ enum Kind {
     Compare(CompareOp, usize, usize),
     Select(usize, usize, usize),
     Cast(usize),
+    Bitcast(usize),
 }
 
 struct Load {
@@ -334,6 +180,13 @@ impl Code {
                 (Kind::Select(c, a, b), of(self, a))
             }
             Expr::Cast(to, a) => (Kind::Cast(self.add(a, tensors, known)?), *to),
+            Expr::Bitcast(to, a) => {
+                let a = self.add(a, tensors, known)?;
+                if of(self, a).bytes() != to.bytes() {
+                    return mismatch("a view of bits", of(self, a), *to);
+                }
+                (Kind::Bitcast(a), *to)
+            }
         };
         let id = self.operations.len();
         self.operations.push((kind, dtype));
@@ -363,16 +216,7 @@ impl Code {
                     out.round(*dtype);
                 }
                 Kind::Binary(op, a, b) => {
-                    match (&done[*a], &done[*b], &mut *out) {
-                        (Lanes::F64(a), Lanes::F64(b), Lanes::F64(o)) => binary(*op, a, b, o),
-                        (Lanes::F32(a), Lanes::F32(b), Lanes::F32(o)) => binary(*op, a, b, o),
-                        (Lanes::I64(a), Lanes::I64(b), Lanes::I64(o)) => binary(*op, a, b, o),
-                        (Lanes::I32(a), Lanes::I32(b), Lanes::I32(o)) => binary(*op, a, b, o),
-                        (Lanes::I8(a), Lanes::I8(b), Lanes::I8(o)) => binary(*op, a, b, o),
-                        (Lanes::U8(a), Lanes::U8(b), Lanes::U8(o)) => binary(*op, a, b, o),
-                        (Lanes::Bool(a), Lanes::Bool(b), Lanes::Bool(o)) => binary(*op, a, b, o),
-                        _ => unreachable!("types are checked when an expression is compiled"),
-                    }
+                    with_all!(&done[*a], &done[*b], &mut *out, (a, b, o) => binary(*op, a, b, o));
                     out.round(*dtype);
                 }
                 Kind::Compare(op, a, b) => {
@@ -382,21 +226,19 @@ impl Code {
                 Kind::Select(c, a, b) => {
                     let Lanes::Bool(c) = &done[*c] else { unreachable!("conditions are bool") };
                     out.clear();
-                    match (&done[*a], &done[*b], out) {
-                        (Lanes::F64(a), Lanes::F64(b), Lanes::F64(o)) => select(c, a, b, o),
-                        (Lanes::F32(a), Lanes::F32(b), Lanes::F32(o)) => select(c, a, b, o),
-                        (Lanes::I64(a), Lanes::I64(b), Lanes::I64(o)) => select(c, a, b, o),
-                        (Lanes::I32(a), Lanes::I32(b), Lanes::I32(o)) => select(c, a, b, o),
-                        (Lanes::I8(a), Lanes::I8(b), Lanes::I8(o)) => select(c, a, b, o),
-                        (Lanes::U8(a), Lanes::U8(b), Lanes::U8(o)) => select(c, a, b, o),
-                        (Lanes::Bool(a), Lanes::Bool(b), Lanes::Bool(o)) => select(c, a, b, o),
-                        _ => unreachable!("types are checked when an expression is compiled"),
-                    }
+                    with_all!(&done[*a], &done[*b], out, (a, b, o) => select(c, a, b, o));
                 }
                 Kind::Cast(a) => {
                     out.clear();
                     for i in 0..len {
                         out.fill(i + 1, cast(*dtype, done[*a].value(i)));
+                    }
+                }
+                Kind::Bitcast(a) => {
+                    let from = self.operations[*a].1;
+                    out.clear();
+                    for i in 0..len {
+                        out.fill(i + 1, bitcast(*dtype, done[*a].value(i).held_as(from)));
                     }
                 }
             }

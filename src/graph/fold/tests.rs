@@ -301,7 +301,7 @@ fn elementwise_functions_agree_with_their_formulas() {
         (Op::Silu, Box::new(|x| x * sigmoid(x))),
         (Op::HardSigmoid { alpha: F32::new(0.2), beta: F32::new(0.5) }, Box::new(|x| hard(0.2, 0.5, x))),
         (Op::HardSwish, Box::new(|x| x * hard(1.0 / 6.0, 0.5, x))),
-        (Op::Gelu, Box::new(|x| 0.5 * x * (1.0 + crate::expr::scalar::erf(x as f64 / 2f64.sqrt()) as f32))),
+        (Op::Gelu, Box::new(|x| 0.5 * x * (1.0 + crate::expr::scalar::number::erf(x as f64 / 2f64.sqrt()) as f32))),
         (
             Op::Elu { alpha: F32::new(1.5), scale: F32::new(1.25), divisor: F32::new(0.5) },
             Box::new(|x| if x > 0.0 { 1.25 * x } else { 1.25 * 1.5 * ((x / 0.5).exp() - 1.0) }),

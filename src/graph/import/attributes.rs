@@ -67,6 +67,8 @@ const TABLE: &[(&str, &str)] = &[
     ("AveragePool",             "auto_pad ceil_mode:10.. count_include_pad:7.. dilations:19.. kernel_shape pads strides"),
     ("BatchNormalization",      "consumed_inputs:..5 epsilon is_test:..6 momentum spatial:..8 training_mode:14.."),
     ("Bernoulli",               "dtype seed"),
+    ("BitCast",                 "to"),
+    ("BitShift",                "direction"),
     ("BlackmanWindow",          "output_datatype periodic"),
     ("Cast",                    "round_mode:24.. saturate:19.. to"),
     ("CastLike",                "round_mode:24.. saturate:19.."),

@@ -1,8 +1,8 @@
 //! Elementwise operators, constants and shapes.
 
-use super::legacy;
 use super::node::Source;
-use super::tensor::{checked_len, dtype};
+use super::tensor::checked_len;
+use crate::expr::scalar::Value;
 use crate::expr::{BinaryOp, CompareOp, UnaryOp};
 use crate::graph::import::importer::Importer;
 use crate::graph::ir::ValueId;
@@ -51,8 +51,12 @@ impl Importer<'_> {
 
     /// A constant with no dimensions, of the element type of `like`.
     pub(super) fn scalar_like(&mut self, like: ValueId, value: f64) -> Result<ValueId> {
-        let tensor = scalar(self.ty(like).dtype, value)?;
-        Ok(self.constant(tensor))
+        Ok(self.scalar_of(self.ty(like).dtype, value))
+    }
+
+    /// A constant with no dimensions.
+    pub(super) fn scalar_of(&mut self, dtype: DType, value: f64) -> ValueId {
+        self.constant(scalar(dtype, value))
     }
 
     /// `value` cast to the element type of `like`.
@@ -68,17 +72,10 @@ impl Importer<'_> {
     }
 }
 
-fn scalar(dtype: DType, v: f64) -> Result<Tensor> {
-    Ok(match dtype {
-        DType::F32 => Tensor::new(&[], &[v as f32]),
-        DType::F64 => Tensor::new(&[], &[v]),
-        DType::I64 => Tensor::new(&[], &[v as i64]),
-        DType::I32 => Tensor::new(&[], &[v as i32]),
-        DType::I8 => Tensor::new(&[], &[v as i8]),
-        DType::U8 => Tensor::new(&[], &[v as u8]),
-        DType::Bool => Tensor { dtype, shape: vec![], data: vec![(v != 0.0) as u8].into() },
-        other => return Err(Error::Unsupported(format!("elements of type {other}"))),
-    })
+fn scalar(dtype: DType, v: f64) -> Tensor {
+    let mut data = vec![0; dtype.bytes()];
+    Value::from_f64(dtype, v).store(&mut data);
+    Tensor { dtype, shape: vec![], data: data.into() }
 }
 
 pub(super) fn elementwise(g: &mut Importer, n: &Source, op: Op) -> Result<Vec<ValueId>> {
@@ -130,18 +127,6 @@ pub(super) fn dropout(g: &mut Importer, n: &Source) -> Result<Vec<ValueId>> {
     let mask = g.expanded(kept, &shape)?;
     let mask = g.cast_to(mask, if n.opset < 10 { g.ty(x).dtype } else { DType::Bool })?;
     Ok(vec![x, mask])
-}
-
-pub(super) fn cast(g: &mut Importer, n: &Source) -> Result<Vec<ValueId>> {
-    let to = if n.opset < 6 { legacy::type_named(&n.string("to", ""))? } else { dtype(n.int("to", 0) as i32)? };
-    let x = n.input(0)?;
-    Ok(vec![g.cast_to(x, to)?])
-}
-
-pub(super) fn cast_like(g: &mut Importer, n: &Source) -> Result<Vec<ValueId>> {
-    let to = g.ty(n.input(1)?).dtype;
-    let x = n.input(0)?;
-    Ok(vec![g.cast_to(x, to)?])
 }
 
 pub(super) fn relu(g: &mut Importer, n: &Source) -> Result<Vec<ValueId>> {
@@ -258,16 +243,15 @@ pub(super) fn modulo(g: &mut Importer, n: &Source) -> Result<Vec<ValueId>> {
     if n.flag("fmod", false) || !g.ty(a).dtype.is_float() {
         return Ok(vec![rest]);
     }
-    // a zero has the divisor's sign too
-    let zero = g.scalar_like(rest, 0.0)?;
-    let minus = g.scalar_like(rest, -0.0)?;
-    let (below, negative) = (g.compare(CompareOp::Lt, rest, zero)?, g.compare(CompareOp::Lt, b, zero)?);
-    let opposite = g.binary(BinaryOp::Xor, below, negative)?;
+    // of floats the operation has the sign of the dividend; a rest of 0 takes the divisor's sign too
+    let (below, reversed) = (g.compared(CompareOp::Lt, rest, 0.0)?, g.compared(CompareOp::Lt, b, 0.0)?);
+    let opposite = g.binary(BinaryOp::Xor, below, reversed)?;
     let moved = g.binary(BinaryOp::Add, rest, b)?;
-    let moved = g.select(opposite, moved, rest)?;
-    let none = g.compare(CompareOp::Eq, rest, zero)?;
-    let nothing = g.select(negative, minus, zero)?;
-    Ok(vec![g.select(none, nothing, moved)?])
+    let signed = g.select(opposite, moved, rest)?;
+    let (zero, negative) = (g.scalar_like(b, 0.0)?, g.scalar_like(b, -0.0)?);
+    let zero = g.select(reversed, negative, zero)?;
+    let none = g.compared(CompareOp::Eq, rest, 0.0)?;
+    Ok(vec![g.select(none, zero, signed)?])
 }
 
 pub(super) fn hard_sigmoid(g: &mut Importer, n: &Source) -> Result<Vec<ValueId>> {

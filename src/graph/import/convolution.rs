@@ -106,11 +106,17 @@ pub(super) fn conv_window(g: &Importer, n: &Source, x: ValueId, weights: &[i64])
 }
 
 pub(super) fn conv(g: &mut Importer, n: &Source) -> Result<Vec<ValueId>> {
-    let (x, w) = (n.input(0)?, n.input(1)?);
+    n.input(1)?;
+    let operands = n.present();
+    Ok(vec![conv_of(g, n, &operands)?])
+}
+
+/// The convolution of an image, weights and perhaps a bias, with the attributes of a node.
+pub(super) fn conv_of(g: &mut Importer, n: &Source, operands: &[ValueId]) -> Result<ValueId> {
+    let [x, w, ..] = *operands else { return Err(Error::Invalid("operand 1 is missing".into())) };
     let window = conv_window(g, n, x, g.shape(w))?;
     let op = Op::Conv { window, group: n.int("group", 1), layout: Layout::Nchw };
-    let operands = n.present();
-    Ok(vec![g.emit(op, &operands)?])
+    g.emit(op, operands)
 }
 
 pub(super) fn conv_transpose(g: &mut Importer, n: &Source) -> Result<Vec<ValueId>> {

@@ -1,14 +1,14 @@
-//! Quantised numbers: real = (integer - zero point) · scale. Products are sums of i32, exact; a result is rounded half to
-//! even, once.
+//! Quantised operators: scales and zero points for a tensor, an axis or blocks of one, and products of integers.
 
-use super::convolution::conv_window;
 use super::node::Source;
-use super::tensor::dtype;
+use super::storage::{PowerRounding, Rounding};
+use super::tensor;
+use crate::expr::scalar::storage::{Fields, integer};
 use crate::expr::{BinaryOp, CompareOp, UnaryOp};
 use crate::graph::import::importer::Importer;
 use crate::graph::ir::ValueId;
-use crate::graph::op::{Layout, Op, ReduceOp};
-use crate::runtime::{DType, Error, Result};
+use crate::graph::op::{Op, ReduceOp};
+use crate::runtime::{DType, Error, Result, Tensor};
 
 /// Scale and zero point of a tensor.
 #[derive(Clone, Copy)]
@@ -17,266 +17,351 @@ pub(super) struct Quantised {
     pub zero: Option<ValueId>,
 }
 
-/// Where scales change: nowhere, along an axis, or from block to block of an axis.
-#[derive(Clone, Copy)]
-struct Along {
-    axis: i64,
-    block: i64,
-}
-
-/// Least and greatest number of a type of integers.
-fn range(dtype: DType) -> Result<(f64, f64)> {
-    if dtype.is_float() || dtype == DType::Bool {
-        return Err(Error::Unsupported(format!("quantised elements of type {dtype}")));
-    }
-    let bits = 8 * dtype.bytes() as i32;
-    Ok(if dtype.name().starts_with('u') {
-        (0.0, 2f64.powi(bits) - 1.0)
-    } else {
-        (-(2f64.powi(bits - 1)), 2f64.powi(bits - 1) - 1.0)
-    })
-}
-
 impl Importer<'_> {
-    /// A scale or zero point, so that it broadcasts to `shape`.
-    fn spread(&mut self, value: ValueId, shape: &[i64], along: Along) -> Result<ValueId> {
-        let given = self.shape(value).to_vec();
-        let misfit = || Error::Invalid(format!("a scale or zero point of shape {given:?} for shape {shape:?}"));
-        if given.iter().product::<i64>() == 1 && along.block == 0 {
-            return self.reshape_to(value, vec![]);
-        }
-        let axis = self.axis(along.axis, shape.len())?;
-        if along.block == 0 {
-            if given != [shape[axis]] {
-                return Err(misfit());
-            }
-            let mut wide = vec![1; shape.len()];
-            wide[axis] = shape[axis];
-            return self.reshape_to(value, wide);
-        }
-        let blocks = (shape[axis] + along.block - 1) / along.block.max(1);
-        let fits = given.len() == shape.len()
-            && (0..shape.len()).all(|d| given[d] == if d == axis { blocks } else { shape[d] });
-        if along.block < 0 || !fits {
-            return Err(misfit());
-        }
-        let mut wide = given.clone();
-        wide.insert(axis + 1, 1);
-        let column = self.reshape_to(value, wide.clone())?;
-        wide[axis + 1] = along.block;
-        let column = self.expanded(column, &wide)?;
-        let mut whole = given;
-        whole[axis] = blocks * along.block;
-        let value = self.reshape_to(column, whole)?;
-        self.part(value, axis, 0, shape[axis], 1)
-    }
-
-    /// `round(x) + zero`, within the range of `to`.
-    fn rounded(&mut self, x: ValueId, zero: Option<ValueId>, to: DType) -> Result<ValueId> {
-        let (low, high) = range(to)?;
-        let mut y = self.unary(UnaryOp::Round, x)?;
-        if let Some(zero) = zero {
-            let zero = self.cast_to(zero, self.ty(y).dtype)?;
-            y = self.add(y, zero)?;
-        }
-        let y = self.clamp(y, low, high)?;
-        self.cast_to(y, to)
-    }
-
-    /// `x - zero` as i32.
-    pub(super) fn centred(&mut self, x: ValueId, zero: Option<ValueId>) -> Result<ValueId> {
-        range(self.ty(x).dtype)?;
-        let x = self.cast_to(x, DType::I32)?;
-        let Some(zero) = zero else { return Ok(x) };
-        let zero = self.cast_to(zero, DType::I32)?;
-        if self.graph.constant(zero).is_some_and(|t| t.data.iter().all(|b| *b == 0)) {
-            return Ok(x);
-        }
-        self.sub(x, zero)
-    }
-
-    /// `round(x / scale) + zero` for one scale, as the type of the zero point.
+    /// `round(x / scale) + zero` for one scale, as `to`.
     pub(super) fn requantised(&mut self, x: ValueId, by: Quantised, to: DType) -> Result<ValueId> {
-        let (scale, zero) = (self.scalar_of(by.scale)?, by.zero.map(|z| self.scalar_of(z)).transpose()?);
-        let x = self.div(x, scale)?;
-        self.rounded(x, zero, to)
+        let (scale, zero) = (self.single(by.scale)?, by.zero.map(|z| self.single(z)).transpose()?);
+        let quotient = self.binary(BinaryOp::Div, x, scale)?;
+        to_integers(self, quotient, zero, to)
+    }
+
+    /// `(x - zero) · scale` for one scale, in f32.
+    pub(super) fn dequantised(&mut self, x: ValueId, by: Quantised) -> Result<ValueId> {
+        let (scale, zero) = (self.single(by.scale)?, by.zero.map(|z| self.single(z)).transpose()?);
+        let x = centred(self, x, zero, false)?;
+        let x = self.cast_to(x, DType::F32)?;
+        self.binary(BinaryOp::Mul, x, scale)
     }
 
     /// A value of one element without dimensions.
-    pub(super) fn scalar_of(&mut self, x: ValueId) -> Result<ValueId> {
+    pub(super) fn single(&mut self, x: ValueId) -> Result<ValueId> {
         match self.shape(x).iter().product::<i64>() {
-            1 => self.reshape_to(x, vec![]),
+            1 => self.emit(Op::Reshape { shape: vec![] }, &[x]),
             _ => Err(Error::Invalid(format!("a scale or zero point of shape {:?}", self.shape(x)))),
         }
     }
 }
 
-fn along(n: &Source) -> Along {
-    Along { axis: n.int("axis", 1), block: n.int("block_size", 0) }
+/// The least and the greatest number of an integer type that tensors are quantised to.
+fn range(dtype: DType) -> Option<(f64, f64)> {
+    if let Some((bits, signed)) = integer(dtype) {
+        let half = f64::from(1 << (bits - 1));
+        return Some(if signed { (-half, half - 1.0) } else { (0.0, 2.0 * half - 1.0) });
+    }
+    match dtype {
+        DType::I16 => Some((-32768.0, 32767.0)),
+        DType::I8 => Some((-128.0, 127.0)),
+        DType::U16 => Some((0.0, 65535.0)),
+        DType::U8 => Some((0.0, 255.0)),
+        _ => None,
+    }
+}
+
+/// A scale or zero point that broadcasts to `shape`: one number, one for each place along the axis, or one for each block.
+fn spread(g: &mut Importer, n: &Source, value: ValueId, shape: &[i64]) -> Result<ValueId> {
+    let own = g.shape(value).to_vec();
+    if own.iter().product::<i64>() == 1 {
+        return g.emit(Op::Reshape { shape: vec![] }, &[value]);
+    }
+    let axis = g.axis(n.int("axis", 1), shape.len())?;
+    let block = n.int("block_size", 0);
+    if block == 0 {
+        if own != [shape[axis]] {
+            return Err(Error::Invalid(format!("a scale or zero point of shape {own:?} for axis {axis} of {shape:?}")));
+        }
+        let mut along = vec![1; shape.len()];
+        along[axis] = shape[axis];
+        return g.emit(Op::Reshape { shape: along }, &[value]);
+    }
+    let blocks = if block > 0 { (shape[axis] + block - 1) / block } else { -1 };
+    let fits = own.len() == shape.len() && (0..own.len()).all(|d| own[d] == if d == axis { blocks } else { shape[d] });
+    if !fits {
+        return Err(Error::Invalid(format!(
+            "a scale or zero point of shape {own:?} for blocks of {block} of {shape:?}"
+        )));
+    }
+    let mut split = own.clone();
+    split.insert(axis + 1, 1);
+    let value = g.emit(Op::Reshape { shape: split.clone() }, &[value])?;
+    split[axis + 1] = block;
+    let value = g.emit(Op::Expand { shape: split }, &[value])?;
+    let mut whole = own;
+    whole[axis] = blocks * block;
+    let value = g.emit(Op::Reshape { shape: whole }, &[value])?;
+    let cut = Op::Slice { starts: vec![0; shape.len()], ends: shape.to_vec(), steps: vec![1; shape.len()] };
+    g.emit(cut, &[value])
+}
+
+/// `x / scale` rounded, and the zero point added, within the range of the type. In f32, where all sums that are in range
+/// are exact.
+fn to_integers(g: &mut Importer, quotient: ValueId, zero: Option<ValueId>, to: DType) -> Result<ValueId> {
+    let (low, high) = range(to).ok_or_else(|| Error::Unsupported(format!("tensors quantised to {to}")))?;
+    let quotient = g.cast_to(quotient, DType::F32)?;
+    let mut value = g.unary(UnaryOp::Round, quotient)?;
+    if let Some(zero) = zero {
+        let zero = g.computable(zero)?;
+        let zero = g.cast_to(zero, DType::F32)?;
+        value = g.binary(BinaryOp::Add, value, zero)?;
+    }
+    let value = g.with_constant(BinaryOp::Max, value, low)?;
+    let value = g.with_constant(BinaryOp::Min, value, high)?;
+    g.converted(value, to, Rounding { saturate: true, scale: PowerRounding::Up })
+}
+
+/// The type named by an attribute with the code of one; 0 names none.
+fn named_type(n: &Source, attribute: &str) -> Result<Option<DType>> {
+    match n.int(attribute, 0) {
+        0 => Ok(None),
+        code => Ok(Some(tensor::dtype(code as i32)?)),
+    }
 }
 
 pub(super) fn quantize_linear(g: &mut Importer, n: &Source) -> Result<Vec<ValueId>> {
     let (x, scale, zero) = (n.input(0)?, n.input(1)?, n.optional(2));
-    let to = match (zero, n.int("output_dtype", 0)) {
-        (Some(zero), _) => g.ty(zero).dtype,
-        (None, 0) => DType::U8,
-        (None, kind) => dtype(kind as i32)?,
-    };
-    let (shape, along) = (g.shape(x).to_vec(), along(n));
-    let precision = match n.int("precision", 0) {
-        0 => g.ty(scale).dtype,
-        kind => dtype(kind as i32)?,
-    };
-    let scale = g.spread(scale, &shape, along)?;
-    let zero = zero.map(|z| g.spread(z, &shape, along)).transpose()?;
+    let named = named_type(n, "output_dtype")?;
+    let to = zero.map(|z| g.ty(z).dtype).or(named).unwrap_or(DType::U8);
+    if named.is_some_and(|named| named != to) {
+        return Err(Error::Invalid(format!("its output_dtype is not {to}, the type of its zero point")));
+    }
+    let shape = g.shape(x).to_vec();
+    let scale = spread(g, n, scale, &shape)?;
+    let zero = zero.map(|z| spread(g, n, z, &shape)).transpose()?;
+    let precision = named_type(n, "precision")?.unwrap_or(g.ty(scale).dtype);
     let (x, scale) = (g.cast_to(x, precision)?, g.cast_to(scale, precision)?);
-    let x = g.div(x, scale)?;
-    let x = if g.ty(x).dtype == DType::F64 { x } else { g.cast_to(x, DType::F32)? };
-    Ok(vec![g.rounded(x, zero, to)?])
+    let mut quotient = g.binary(BinaryOp::Div, x, scale)?;
+    if Fields::of(to).is_none() {
+        return Ok(vec![to_integers(g, quotient, zero, to)?]);
+    }
+    if let (DType::F4E2M1, Some(zero)) = (to, zero) {
+        let zero = g.computable(zero)?;
+        let zero = g.cast_to(zero, precision)?;
+        quotient = g.binary(BinaryOp::Add, quotient, zero)?;
+    }
+    let rounding = Rounding { saturate: n.flag("saturate", true), scale: PowerRounding::Up };
+    Ok(vec![g.converted(quotient, to, rounding)?])
 }
 
+/// `(x - zero) · scale` in f32.
 pub(super) fn dequantize_linear(g: &mut Importer, n: &Source) -> Result<Vec<ValueId>> {
     let (x, scale, zero) = (n.input(0)?, n.input(1)?, n.optional(2));
-    let (shape, along) = (g.shape(x).to_vec(), along(n));
-    let to = match n.int("output_dtype", 0) {
-        0 => g.ty(scale).dtype,
-        kind => dtype(kind as i32)?,
-    };
-    let scale = g.spread(scale, &shape, along)?;
-    let zero = zero.map(|z| g.spread(z, &shape, along)).transpose()?;
-    let x = g.centred(x, zero)?;
-    let x = g.cast_to(x, DType::F32)?;
+    let to = named_type(n, "output_dtype")?.unwrap_or(g.ty(scale).dtype);
+    let shape = g.shape(x).to_vec();
+    let scale = spread(g, n, scale, &shape)?;
     let scale = g.cast_to(scale, DType::F32)?;
-    let y = g.mul(x, scale)?;
-    Ok(vec![g.cast_to(y, to)?])
+    let float = Fields::of(g.ty(x).dtype).is_some();
+    let x = g.computable(x)?;
+    let mut value = g.cast_to(x, DType::F32)?;
+    if let Some(zero) = zero.filter(|_| !float) {
+        let zero = spread(g, n, zero, &shape)?;
+        let zero = g.computable(zero)?;
+        let zero = g.cast_to(zero, DType::F32)?;
+        value = g.binary(BinaryOp::Sub, value, zero)?;
+    }
+    let value = g.binary(BinaryOp::Mul, value, scale)?;
+    Ok(vec![g.cast_to(value, to)?])
 }
 
-/// u8 with a scale and a zero point by the least and greatest element.
 pub(super) fn dynamic_quantize_linear(g: &mut Importer, n: &Source) -> Result<Vec<ValueId>> {
-    let x = n.input(0)?;
-    let (y, by) = dynamically(g, x)?;
+    let (y, by) = dynamically(g, n.input(0)?)?;
     let zero = by.zero.ok_or_else(|| Error::Internal("no zero point".into()))?;
     Ok(vec![y, by.scale, zero])
 }
 
-/// The quantised elements, and their scale and zero point.
+/// The quantised elements; scale and zero point follow from the least and the greatest element and 0.
 pub(super) fn dynamically(g: &mut Importer, x: ValueId) -> Result<(ValueId, Quantised)> {
-    g.require_float(x)?;
     let axes: Vec<usize> = (0..g.rank(x)).collect();
-    let nothing = g.scalar_like(x, 0.0)?;
-    let mut bound = |op: ReduceOp, with: BinaryOp| -> Result<ValueId> {
-        let bound = g.emit(Op::Reduce { op, axes: axes.clone(), keep: false }, &[x])?;
-        g.binary(with, bound, nothing)
+    let extreme = |g: &mut Importer, op: ReduceOp, bound: BinaryOp| {
+        let value = g.emit(Op::Reduce { op, axes: axes.clone(), keep: false }, &[x])?;
+        g.with_constant(bound, value, 0.0)
     };
-    let (low, high) = (bound(ReduceOp::Min, BinaryOp::Min)?, bound(ReduceOp::Max, BinaryOp::Max)?);
-    let width = g.sub(high, low)?;
-    let scale = g.scalar_like(width, 255.0)?;
-    let scale = g.div(width, scale)?;
-    let same = g.compare(CompareOp::Eq, high, low)?;
-    let one = g.scalar_like(scale, 1.0)?;
-    let scale = g.select(same, one, scale)?;
-    let zero = g.neg(low)?;
-    let zero = g.div(zero, scale)?;
-    let zero = g.rounded(zero, None, DType::U8)?;
-    let by = Quantised { scale, zero: Some(zero) };
-    Ok((g.requantised(x, by, DType::U8)?, by))
+    let most = extreme(g, ReduceOp::Max, BinaryOp::Max)?;
+    let least = extreme(g, ReduceOp::Min, BinaryOp::Min)?;
+    let width = g.binary(BinaryOp::Sub, most, least)?;
+    let flat = g.compared(CompareOp::Eq, width, 0.0)?;
+    let width = g.replaced(flat, 1.0, width)?;
+    let scale = g.with_constant(BinaryOp::Div, width, 255.0)?;
+    let offset = g.binary(BinaryOp::Div, least, scale)?;
+    let offset = g.unary(UnaryOp::Neg, offset)?;
+    let zero = to_integers(g, offset, None, DType::U8)?;
+    let quotient = g.binary(BinaryOp::Div, x, scale)?;
+    Ok((to_integers(g, quotient, Some(zero), DType::U8)?, Quantised { scale, zero: Some(zero) }))
 }
 
-/// A zero point of a matrix: of all of it, or one for each row of `a` or column of `b`.
-fn zero_of(g: &mut Importer, zero: Option<ValueId>, x: ValueId, columns: bool) -> Result<Option<ValueId>> {
-    let Some(zero) = zero else { return Ok(None) };
-    Ok(Some(per_line(g, zero, x, columns)?))
-}
-
-/// A value for each row or column of a matrix, or for all of it, so that it broadcasts to the matrix.
-fn per_line(g: &mut Importer, value: ValueId, x: ValueId, columns: bool) -> Result<ValueId> {
-    let (shape, rank) = (g.shape(value).to_vec(), g.rank(x));
-    if shape.iter().product::<i64>() == 1 {
-        return g.reshape_to(value, vec![]);
+/// An operand of a product of integers as i32, its zero point subtracted. One of a row each has the shape of a column.
+fn centred(g: &mut Importer, value: ValueId, zero: Option<ValueId>, rows: bool) -> Result<ValueId> {
+    let value = g.cast_to(value, DType::I32)?;
+    let Some(zero) = zero else { return Ok(value) };
+    let mut zero = g.cast_to(zero, DType::I32)?;
+    if rows && g.rank(zero) == 1 && g.shape(zero) != [1] {
+        let shape = vec![g.shape(zero)[0], 1];
+        zero = g.emit(Op::Reshape { shape }, &[zero])?;
     }
-    let lines = if columns { g.shape(x)[rank - 1] } else { g.shape(x)[rank.saturating_sub(2)] };
-    match shape[..] {
-        [d] if d == lines && columns => Ok(value),
-        [d] if d == lines => g.reshape_to(value, vec![d, 1]),
-        _ if shape.len() == rank => Ok(value),
-        _ => Err(Error::Invalid(format!("a scale or zero point of shape {shape:?} for shape {:?}", g.shape(x)))),
+    let shape = g.shape(value).to_vec();
+    if super::movement::broadcast(&shape, g.shape(zero))? != shape {
+        return Err(Error::Invalid(format!("its zero point of shape {:?} does not fit {shape:?}", g.shape(zero))));
     }
+    g.binary(BinaryOp::Sub, value, zero)
 }
 
+/// Sums in i32.
 pub(super) fn matmul_integer(g: &mut Importer, n: &Source) -> Result<Vec<ValueId>> {
-    let (a, b, zeros) = (n.input(0)?, n.input(1)?, [n.optional(2), n.optional(3)]);
-    Ok(vec![integer_product(g, [a, b], zeros)?])
+    let (a, b) = (n.input(0)?, n.input(1)?);
+    Ok(vec![integer_product(g, [a, b], [n.optional(2), n.optional(3)])?])
 }
 
-/// The product of two matrices without their zero points, as i32.
-pub(super) fn integer_product(g: &mut Importer, [a, b]: [ValueId; 2], zeros: [Option<ValueId>; 2]) -> Result<ValueId> {
-    let (zero_a, zero_b) = (zero_of(g, zeros[0], a, false)?, zero_of(g, zeros[1], b, true)?);
-    let (a, b) = (g.centred(a, zero_a)?, g.centred(b, zero_b)?);
-    g.product(a, b)
-}
+/// Beyond, not every whole number is an f32.
+const EXACT: i64 = 1 << 24;
 
-pub(super) fn qlinear_matmul(g: &mut Importer, n: &Source) -> Result<Vec<ValueId>> {
-    let [a, a_scale, a_zero, b, b_scale, b_zero] =
-        [n.input(0)?, n.input(1)?, n.input(2)?, n.input(3)?, n.input(4)?, n.input(5)?];
-    let to = Quantised { scale: n.input(6)?, zero: Some(n.input(7)?) };
-    let product = integer_product(g, [a, b], [Some(a_zero), Some(b_zero)])?;
-    let (a_scale, b_scale) = (per_line(g, a_scale, a, false)?, per_line(g, b_scale, b, true)?);
-    let factor = g.mul(a_scale, b_scale)?;
-    Ok(vec![rescaled(g, product, factor, to)?])
-}
-
-/// `round(x · factor / scale) + zero`.
-fn rescaled(g: &mut Importer, x: ValueId, factor: ValueId, to: Quantised) -> Result<ValueId> {
-    let zero = to.zero.ok_or_else(|| Error::Internal("no zero point".into()))?;
-    let kind = g.ty(zero).dtype;
-    let zero = g.scalar_of(zero)?;
-    let scale = g.scalar_of(to.scale)?;
-    let factor = g.div(factor, scale)?;
-    let factor = g.cast_to(factor, DType::F32)?;
-    let x = g.cast_to(x, DType::F32)?;
-    let x = g.mul(x, factor)?;
-    g.rounded(x, Some(zero), kind)
-}
-
-/// A value for each filter, or for all of them, so that it broadcasts to the weights (or, from dimension 1, to the result).
-fn per_filter(g: &mut Importer, value: ValueId, rank: usize, dimension: usize) -> Result<ValueId> {
-    let elements: i64 = g.shape(value).iter().product();
-    if elements == 1 {
-        return g.reshape_to(value, vec![]);
+/// The product of matrices of 8 bits without their zero points, in i32. It is made in f32, whose instructions are faster,
+/// in parts so short that every sum is exact.
+pub(super) fn integer_product(
+    g: &mut Importer,
+    operands: [ValueId; 2],
+    zeros: [Option<ValueId>; 2],
+) -> Result<ValueId> {
+    let narrow = operands.iter().all(|&v| matches!(g.ty(v).dtype, DType::I8 | DType::U8));
+    let a = centred(g, operands[0], zeros[0], true)?;
+    let b = centred(g, operands[1], zeros[1], false)?;
+    let depth = *g.shape(a).last().unwrap_or(&1);
+    // both operands are at most 255 in size; sums of the columns of constant weights are known
+    let columns = if g.rank(b) == 2 { g.graph.constant(b).map(|t| largest_column(t)) } else { None };
+    let whole = columns.unwrap_or(255 * depth).saturating_mul(255) <= EXACT;
+    let part = if whole { depth } else { EXACT / (255 * 255) };
+    if !narrow || g.rank(a) < 1 || g.rank(b) < 1 || depth > 64 * part || depth == 0 {
+        return super::reduction::matmul_of(g, a, b);
     }
-    let mut shape = vec![1; rank];
-    shape[dimension] = elements;
-    g.reshape_to(value, shape)
+    let (a, b) = (g.cast_to(a, DType::F32)?, g.cast_to(b, DType::F32)?);
+    let mut total = None;
+    for start in (0..depth).step_by(part as usize) {
+        let range = (start, (start + part).min(depth));
+        let (last, first) = (g.rank(a) - 1, g.rank(b).saturating_sub(2));
+        let (a, b) = (cut(g, a, last, range)?, cut(g, b, first, range)?);
+        let product = super::reduction::matmul_of(g, a, b)?;
+        let product = g.cast_to(product, DType::I32)?;
+        total = Some(match total {
+            None => product,
+            Some(total) => g.binary(BinaryOp::Add, total, product)?,
+        });
+    }
+    total.ok_or_else(|| Error::Internal("a product without parts".into()))
 }
 
-/// The convolution of centred operands, as i32.
-fn integer_convolution(g: &mut Importer, n: &Source, [x, w]: [ValueId; 2], bias: Option<ValueId>) -> Result<ValueId> {
-    let window = conv_window(g, n, x, g.shape(w))?;
-    let op = Op::Conv { window, group: n.int("group", 1), layout: Layout::Nchw };
-    let operands: Vec<ValueId> = [Some(x), Some(w), bias].into_iter().flatten().collect();
-    g.emit(op, &operands)
+/// The largest sum of the sizes of a column of a matrix.
+fn largest_column(matrix: &Tensor) -> i64 {
+    let columns = matrix.shape[1].max(1) as usize;
+    let mut sums = vec![0i64; columns];
+    for row in matrix.to_vec::<i32>().chunks(columns) {
+        sums.iter_mut().zip(row).for_each(|(sum, v)| *sum += i64::from(v.unsigned_abs()));
+    }
+    sums.into_iter().max().unwrap_or(0)
 }
 
+/// A range of a dimension.
+fn cut(g: &mut Importer, value: ValueId, axis: usize, (start, end): (i64, i64)) -> Result<ValueId> {
+    let shape = g.shape(value).to_vec();
+    if (start, end) == (0, shape[axis]) {
+        return Ok(value);
+    }
+    let (mut starts, mut ends) = (vec![0; shape.len()], shape.clone());
+    (starts[axis], ends[axis]) = (start, end);
+    g.emit(Op::Slice { starts, ends, steps: vec![1; shape.len()] }, &[value])
+}
+
+/// The product, scaled and rounded to the type of the result's zero point.
+pub(super) fn quantized_matmul(g: &mut Importer, n: &Source) -> Result<Vec<ValueId>> {
+    let [a, a_scale, a_zero, b, b_scale, b_zero, y_scale, y_zero] = operands(n)?;
+    let sums = integer_product(g, [a, b], [Some(a_zero), Some(b_zero)])?;
+    let a_scale = column(g, a_scale)?;
+    Ok(vec![requantized(g, sums, [a_scale, b_scale, y_scale], y_zero)?])
+}
+
+/// Weights as i32, with a zero point for all or one for each filter.
+fn centred_weights(g: &mut Importer, weights: ValueId, zero: Option<ValueId>) -> Result<ValueId> {
+    let zero = zero.map(|z| along(g, z, 0, weights)).transpose()?;
+    centred(g, weights, zero, false)
+}
+
+/// One number for all, or a vector along dimension `axis` of something with the rank of `like`.
+fn along(g: &mut Importer, value: ValueId, axis: usize, like: ValueId) -> Result<ValueId> {
+    let count: i64 = g.shape(value).iter().product();
+    let mut shape = vec![1; if count == 1 { 0 } else { g.rank(like) }];
+    if let Some(extent) = shape.get_mut(axis) {
+        *extent = count;
+    }
+    g.emit(Op::Reshape { shape }, &[value])
+}
+
+/// Sums in i32; the image is padded with its zero point.
 pub(super) fn conv_integer(g: &mut Importer, n: &Source) -> Result<Vec<ValueId>> {
-    let (x, w, x_zero, w_zero) = (n.input(0)?, n.input(1)?, n.optional(2), n.optional(3));
-    let rank = g.rank(w);
-    let x_zero = x_zero.map(|z| g.scalar_of(z)).transpose()?;
-    let w_zero = w_zero.map(|z| per_filter(g, z, rank, 0)).transpose()?;
-    let (x, w) = (g.centred(x, x_zero)?, g.centred(w, w_zero)?);
-    Ok(vec![integer_convolution(g, n, [x, w], None)?])
+    let operands = [n.input(0)?, n.input(1)?];
+    Ok(vec![integer_convolution(g, n, operands, [n.optional(2), n.optional(3)])?])
 }
 
-pub(super) fn qlinear_conv(g: &mut Importer, n: &Source) -> Result<Vec<ValueId>> {
-    let [x, x_scale, x_zero, w, w_scale, w_zero] =
-        [n.input(0)?, n.input(1)?, n.input(2)?, n.input(3)?, n.input(4)?, n.input(5)?];
-    let to = Quantised { scale: n.input(6)?, zero: Some(n.input(7)?) };
-    let bias = n.optional(8);
-    let rank = g.rank(w);
-    let (x_scale, x_zero) = (g.scalar_of(x_scale)?, g.scalar_of(x_zero)?);
-    let w_zero = per_filter(g, w_zero, rank, 0)?;
-    let w_scale = per_filter(g, w_scale, rank, 1)?;
-    let (x, w) = (g.centred(x, Some(x_zero))?, g.centred(w, Some(w_zero))?);
-    let y = integer_convolution(g, n, [x, w], bias)?;
-    let factor = g.mul(x_scale, w_scale)?;
-    Ok(vec![rescaled(g, y, factor, to)?])
+/// The convolution of an image and weights without their zero points, in i32; in f32 where constant weights keep all sums
+/// exact. A result that becomes a whole number is not transformed by minimal filtering.
+fn integer_convolution(
+    g: &mut Importer,
+    n: &Source,
+    [x, w]: [ValueId; 2],
+    [x_zero, w_zero]: [Option<ValueId>; 2],
+) -> Result<ValueId> {
+    let narrow = [x, w].iter().all(|&v| matches!(g.ty(v).dtype, DType::I8 | DType::U8));
+    let x = centred(g, x, x_zero, false)?;
+    let w = centred_weights(g, w, w_zero)?;
+    let filters = g.shape(w).first().copied().unwrap_or(0);
+    let sums = g.graph.constant(w).filter(|_| filters > 0).map(|t| largest_row(t, filters));
+    if !narrow || sums.is_none_or(|sum| sum.saturating_mul(255) > EXACT) {
+        return super::convolution::conv_of(g, n, &[x, w]);
+    }
+    let (x, w) = (g.cast_to(x, DType::F32)?, g.cast_to(w, DType::F32)?);
+    let y = super::convolution::conv_of(g, n, &[x, w])?;
+    g.cast_to(y, DType::I32)
+}
+
+/// The largest sum of the sizes of the weights of a filter.
+fn largest_row(weights: &Tensor, filters: i64) -> i64 {
+    let each = (weights.len() / filters as usize).max(1);
+    let sum = |row: &[i32]| row.iter().map(|v| i64::from(v.unsigned_abs())).sum();
+    weights.to_vec::<i32>().chunks(each).map(sum).max().unwrap_or(0)
+}
+
+/// The convolution, scaled and rounded to the type of the result's zero point.
+pub(super) fn quantized_conv(g: &mut Importer, n: &Source) -> Result<Vec<ValueId>> {
+    let [x, x_scale, x_zero, w, w_scale, w_zero, y_scale, y_zero] = operands(n)?;
+    let w_scale = along(g, w_scale, 1, w)?;
+    let mut sums = integer_convolution(g, n, [x, w], [Some(x_zero), Some(w_zero)])?;
+    if let Some(bias) = n.optional(8) {
+        let bias = along(g, bias, 1, sums)?;
+        sums = g.binary(BinaryOp::Add, sums, bias)?;
+    }
+    Ok(vec![requantized(g, sums, [x_scale, w_scale, y_scale], y_zero)?])
+}
+
+fn operands(n: &Source) -> Result<[ValueId; 8]> {
+    let mut found = vec![];
+    for i in 0..8 {
+        found.push(n.input(i)?);
+    }
+    found.try_into().map_err(|_| Error::Internal("eight operands were read".into()))
+}
+
+/// A vector as a matrix of one column.
+fn column(g: &mut Importer, value: ValueId) -> Result<ValueId> {
+    match *g.shape(value) {
+        [rows] if rows != 1 => g.emit(Op::Reshape { shape: vec![rows, 1] }, &[value]),
+        _ => Ok(value),
+    }
+}
+
+/// `sums · a·b/y`, rounded, with the zero point added.
+fn requantized(g: &mut Importer, sums: ValueId, [a, b, y]: [ValueId; 3], zero: ValueId) -> Result<ValueId> {
+    let shape = g.shape(sums).to_vec();
+    let scale = g.binary(BinaryOp::Mul, a, b)?;
+    let scale = g.binary(BinaryOp::Div, scale, y)?;
+    let scale = g.cast_to(scale, DType::F32)?;
+    let sums = g.cast_to(sums, DType::F32)?;
+    let scaled = g.binary(BinaryOp::Mul, sums, scale)?;
+    let to = g.ty(zero).dtype;
+    let value = to_integers(g, scaled, Some(zero), to)?;
+    g.emit(Op::Reshape { shape }, &[value])
 }

@@ -14,11 +14,12 @@ pub(super) fn matmul(g: &mut Importer, n: &Source) -> Result<Vec<ValueId>> {
 impl Importer<'_> {
     /// The product of two operands as NumPy's `matmul` has it.
     pub(super) fn product(&mut self, a: ValueId, b: ValueId) -> Result<ValueId> {
-        product(self, a, b)
+        matmul_of(self, a, b)
     }
 }
 
-fn product(g: &mut Importer, mut a: ValueId, mut b: ValueId) -> Result<ValueId> {
+/// The matrix product of two values as NumPy has it.
+pub(super) fn matmul_of(g: &mut Importer, mut a: ValueId, mut b: ValueId) -> Result<ValueId> {
     // a vector is a matrix of one row on the left, of one column on the right
     let (vector_a, vector_b) = (g.rank(a) == 1, g.rank(b) == 1);
     if g.rank(a) == 0 || g.rank(b) == 0 {

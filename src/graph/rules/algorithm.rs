@@ -153,6 +153,10 @@ fn competing<const M: i64>(network: &mut Network, m: &Match) -> Option<Id> {
 
 fn winograd<const M: i64>(network: &mut Network, m: &Match) -> Option<Id> {
     let (Op::Conv { window, group, layout: Layout::Nhwc }, operands) = m.application('c') else { return None };
+    // what becomes a whole number stays as exact as it is
+    if network.becomes_whole(m.class) {
+        return None;
+    }
     let out = network.shape(m.class).to_vec();
     minimal_filtering(network, window, *group, M, operands, &out)
 }
@@ -162,6 +166,9 @@ fn winograd_in_any_layout<const M: i64>(network: &mut Network, m: &Match) -> Opt
     let (Op::Conv { window, group, layout: Layout::Nchw }, operands) = m.application('c') else {
         return winograd::<M>(network, m);
     };
+    if network.becomes_whole(m.class) {
+        return None;
+    }
     let rank = network.rank(m.class);
     let out: Vec<i64> = channels_last(rank).iter().map(|&d| network.shape(m.class)[d]).collect();
     let mut operands = operands.to_vec();

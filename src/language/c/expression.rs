@@ -1,8 +1,8 @@
 //! Expressions as C.
 //!
 //! Sums, products and signs bind as in C; all other operands are in parentheses. What C has no operator for is one of
-//! [`HELPERS`] or a function of `math.h`. Integers of 8 bits are cut after each operation, since C computes them as
-//! `int`.
+//! [`HELPERS`] or a function of `math.h`. Integers of 8 and 16 bits are cut after each operation, since C computes them
+//! as `int`.
 
 use crate::expr::scalar::{Value, numbers_only};
 use crate::expr::text::affine;
@@ -17,9 +17,13 @@ pub fn type_of(dtype: DType) -> Result<&'static str> {
         DType::F32 => "float",
         DType::I64 => "int64_t",
         DType::I32 => "int32_t",
+        DType::I16 => "int16_t",
         DType::I8 => "int8_t",
+        DType::U64 => "uint64_t",
+        DType::U32 => "uint32_t",
+        DType::U16 => "uint16_t",
         DType::U8 | DType::Bool => "uint8_t",
-        DType::F16 | DType::BF16 => {
+        _ => {
             return Err(Error::Unsupported(format!("{dtype} has no type in plain C")));
         }
     })
@@ -32,6 +36,8 @@ pub const HELPERS: &str = "\
 #define KEEP_MIN(total, x) ((total) <= (x) || (total) != (total) ? (total) : (x))
 #define KEEP_MAX(total, x) ((total) >= (x) || (total) != (total) ? (total) : (x))
 #define FLOOR_DIV(a, b) ((a) >= 0 ? (a) / (b) : -((-(a) + (b) - 1) / (b)))
+#define SHIFT_LEFT(t, u, a, n) ((n) < 0 || (n) >= (int)(8 * sizeof(t)) ? (t)0 : (t)((u)(a) << (n)))
+#define SHIFT_RIGHT(t, u, a, n) ((n) < 0 || (n) >= (int)(8 * sizeof(t)) ? (t)((a) < 0 ? -1 : 0) : (t)((a) >> (n)))
 static inline int64_t modulo(int64_t a, int64_t b) { int64_t r = a % b; return r && (r < 0) != (b < 0) ? r + b : r; }
 ";
 
@@ -123,7 +129,9 @@ impl Names<'_> {
         let dtype = self.dtype(e);
         let word = |e: &Expr| self.operand(e, Tightness::Word);
         let cut = |(text, tightness): (String, Tightness)| match dtype {
+            DType::I16 => (format!("(int16_t)({text})"), Tightness::Sign),
             DType::I8 => (format!("(int8_t)({text})"), Tightness::Sign),
+            DType::U16 => (format!("(uint16_t)({text})"), Tightness::Sign),
             DType::U8 => (format!("(uint8_t)({text})"), Tightness::Sign),
             _ => (text, tightness),
         };
@@ -140,7 +148,8 @@ impl Names<'_> {
             }
             Expr::Load(a) => (self.load(a)?, Tightness::Word),
             Expr::Unary(UnaryOp::Neg, a) => cut((format!("-{}", word(a)?), Tightness::Sign)),
-            Expr::Unary(UnaryOp::Not, a) => (format!("!{}", word(a)?), Tightness::Sign),
+            Expr::Unary(UnaryOp::Not, a) if dtype == DType::Bool => (format!("!{}", word(a)?), Tightness::Sign),
+            Expr::Unary(UnaryOp::Not, a) => cut((format!("~{}", word(a)?), Tightness::Sign)),
             Expr::Unary(UnaryOp::Abs, a) if !dtype.is_float() => {
                 let a = word(a)?;
                 cut((format!("{a} < 0 ? -{a} : {a}"), Tightness::Other))
@@ -151,6 +160,7 @@ impl Names<'_> {
             Expr::Select(c, a, b) => (format!("{} ? {} : {}", word(c)?, word(a)?, word(b)?), Tightness::Other),
             Expr::Cast(DType::Bool, a) => (format!("{} != 0", word(a)?), Tightness::Other),
             Expr::Cast(t, a) => (format!("({}){}", type_of(*t)?, word(a)?), Tightness::Sign),
+            Expr::Bitcast(..) => return Err(Error::Unsupported("the bits of a number have no name in plain C".into())),
         })
     }
 
@@ -172,6 +182,16 @@ impl Names<'_> {
             BinaryOp::Xor => (joined("^", Tightness::Word, Tightness::Word), Tightness::Other),
             BinaryOp::Min => (called("MIN"), Tightness::Word),
             BinaryOp::Max => (called("MAX"), Tightness::Word),
+            BinaryOp::ShiftLeft | BinaryOp::ShiftRight => {
+                let (unsigned, left) = (type_of(unsigned(dtype))?, op == BinaryOp::ShiftLeft);
+                let name = if left { "SHIFT_LEFT" } else { "SHIFT_RIGHT" };
+                let types = format!("{}, {unsigned}", type_of(dtype)?);
+                let text = format!("{name}({types}, {}, {})", self.expression(a)?, self.expression(b)?);
+                (Ok(text), Tightness::Word)
+            }
+            BinaryOp::Mod if unsigned(dtype) == dtype => {
+                (joined("%", Tightness::Word, Tightness::Word), Tightness::Other)
+            }
             BinaryOp::Mod if !dtype.is_float() => (called("modulo"), Tightness::Word),
             BinaryOp::Mod => (called(if dtype == DType::F32 { "fmodf" } else { "fmod" }), Tightness::Word),
             BinaryOp::Pow => (called(if dtype == DType::F32 { "powf" } else { "pow" }), Tightness::Word),
@@ -187,6 +207,17 @@ impl Names<'_> {
             }
             _ => element,
         })
+    }
+}
+
+/// The unsigned type as wide as an integer type; other types are their own.
+fn unsigned(dtype: DType) -> DType {
+    match dtype {
+        DType::I64 => DType::U64,
+        DType::I32 => DType::U32,
+        DType::I16 => DType::U16,
+        DType::I8 => DType::U8,
+        other => other,
     }
 }
 
@@ -232,6 +263,7 @@ fn constant(c: Scalar) -> String {
         Value::F64(v) => real(format!("{v:?}")),
         Value::F32(v) => real(format!("{v:?}f")),
         Value::I64(i64::MIN) => "INT64_MIN".into(),
+        Value::U64(v) => format!("{v}u"),
         _ => value.as_i64().to_string(),
     }
 }

@@ -211,7 +211,7 @@ fn expression(e: &Expr) -> f64 {
         Expr::Const(_) | Expr::Index(_) | Expr::Load(_) => 0.0,
         Expr::Unary(op, _) => op.cost().cycles,
         Expr::Binary(op, ..) => op.cost().cycles,
-        Expr::Compare(..) | Expr::Select(..) | Expr::Cast(..) => 1.0,
+        Expr::Compare(..) | Expr::Select(..) | Expr::Cast(..) | Expr::Bitcast(..) => 1.0,
     };
     e.operands().fold(own, |sum, e| sum + expression(e))
 }

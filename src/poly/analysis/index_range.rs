@@ -137,7 +137,11 @@ fn type_range(dtype: DType) -> Option<(i128, i128)> {
     match dtype {
         DType::I64 => Some((i64::MIN.into(), i64::MAX.into())),
         DType::I32 => Some((i32::MIN.into(), i32::MAX.into())),
+        DType::I16 => Some((i16::MIN.into(), i16::MAX.into())),
         DType::I8 => Some((i8::MIN.into(), i8::MAX.into())),
+        DType::U64 => Some((0, u64::MAX.into())),
+        DType::U32 => Some((0, u32::MAX.into())),
+        DType::U16 => Some((0, u16::MAX.into())),
         DType::U8 => Some((0, 255)),
         DType::Bool => Some((0, 1)),
         _ => None,
@@ -213,7 +217,7 @@ fn function_of(program: &Program, e: &Expr) -> Option<Function> {
             a.pieces.extend(b.pieces);
             Some(a)
         }
-        Expr::Index(_) | Expr::Unary(..) | Expr::Compare(..) => None,
+        Expr::Index(_) | Expr::Unary(..) | Expr::Compare(..) | Expr::Bitcast(..) => None,
     }
 }
 

@@ -25,7 +25,7 @@ pub fn flops(scop: &Scop) -> f64 {
 pub fn flops_of_instance(s: &Statement) -> f64 {
     fn count(e: &Expr) -> f64 {
         let own = match e {
-            Expr::Const(_) | Expr::Index(_) | Expr::Load(_) | Expr::Cast(..) => 0.0,
+            Expr::Const(_) | Expr::Index(_) | Expr::Load(_) | Expr::Cast(..) | Expr::Bitcast(..) => 0.0,
             Expr::Unary(..) | Expr::Binary(..) | Expr::Compare(..) | Expr::Select(..) => 1.0,
         };
         e.operands().map(count).fold(own, |a, b| a + b)

@@ -438,8 +438,10 @@ fn vanishes(e: &Expr) -> bool {
         Expr::Const(s) => is_zero(*s),
         Expr::Load(_) => true,
         Expr::Index(_) | Expr::Compare(..) | Expr::Select(..) => false,
-        Expr::Cast(_, x) => vanishes(x),
-        Expr::Unary(op, x) => !matches!(op, UnaryOp::Exp | UnaryOp::Log | UnaryOp::Not) && vanishes(x),
+        Expr::Cast(_, x) | Expr::Bitcast(_, x) => vanishes(x),
+        Expr::Unary(UnaryOp::Exp | UnaryOp::Log | UnaryOp::Not, _) => false,
+        Expr::Unary(UnaryOp::Cos | UnaryOp::Acos | UnaryOp::Cosh | UnaryOp::Acosh, _) => false,
+        Expr::Unary(_, x) => vanishes(x),
         Expr::Binary(BinaryOp::Mul, x, y) => vanishes(x) || vanishes(y),
         Expr::Binary(BinaryOp::Add | BinaryOp::Sub | BinaryOp::Max | BinaryOp::Min, x, y) => vanishes(x) && vanishes(y),
         Expr::Binary(..) => false,
@@ -453,7 +455,7 @@ pub(crate) fn cost(e: &Expr) -> i64 {
         Expr::Load(_) => 4 * e.children().count() as i64,
         Expr::Unary(op, _) => op.cost().cycles as i64,
         Expr::Binary(op, ..) => op.cost().cycles as i64,
-        Expr::Compare(..) | Expr::Select(..) | Expr::Cast(..) => 1,
+        Expr::Compare(..) | Expr::Select(..) | Expr::Cast(..) | Expr::Bitcast(..) => 1,
     };
     own + e.children().map(cost).sum::<i64>()
 }

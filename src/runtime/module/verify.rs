@@ -143,7 +143,7 @@ impl Checker<'_> {
                 self.extent(*tensor, open)?;
                 match self.parts.buffers[tensor.0 as usize].dtype {
                     _ if *stride == 0 => wrong("a stride of 0"),
-                    DType::I64 | DType::I32 | DType::I8 | DType::U8 | DType::Bool => Ok(()),
+                    dtype if dtype.is_integer() || dtype == DType::Bool => Ok(()),
                     _ => wrong("subscripts that are not integers"),
                 }
             }

@@ -59,7 +59,7 @@ macro_rules! floats {
     )*};
 }
 
-integers! { i64, 8; i32, 4; i8, 1; u8, 1; }
+integers! { i64, 8; i32, 4; i16, 2; i8, 1; u64, 8; u32, 4; u16, 2; u8, 1; }
 floats! { f32, i32, 4; f64, i64, 8; }
 
 /// Calls `$function::<T, N>` for the type of the elements.
@@ -70,9 +70,13 @@ macro_rules! with_elements {
             DType::F64 => $function::<f64, 8>($($argument),*),
             DType::I64 => $function::<i64, 8>($($argument),*),
             DType::I32 => $function::<i32, 4>($($argument),*),
+            DType::I16 => $function::<i16, 2>($($argument),*),
             DType::I8 => $function::<i8, 1>($($argument),*),
+            DType::U64 => $function::<u64, 8>($($argument),*),
+            DType::U32 => $function::<u32, 4>($($argument),*),
+            DType::U16 => $function::<u16, 2>($($argument),*),
             DType::U8 | DType::Bool => $function::<u8, 1>($($argument),*),
-            DType::F16 | DType::BF16 => return Err(misuse(stringify!($function))),
+            _ => return Err(misuse(stringify!($function))),
         }
     };
 }

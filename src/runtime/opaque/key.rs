@@ -17,8 +17,11 @@ pub fn key(dtype: DType, bytes: &[u8]) -> Key {
         DType::F32 => 0xff << 23,
         DType::F16 => 0x1f << 10,
         DType::BF16 => 0xff << 7,
-        DType::I64 | DType::I32 | DType::I8 => return (((bits << unused) as i64) >> unused).into(),
-        DType::U8 | DType::Bool => return bits.into(),
+        DType::I64 | DType::I32 | DType::I16 | DType::I8 | DType::I4 | DType::I2 => {
+            return (((bits << unused) as i64) >> unused).into();
+        }
+        // floats of 4 and 8 bits, which no operator orders, by their bits
+        _ => return bits.into(),
     };
     let sign = 1 << (63 - unused);
     let magnitude = bits & (sign - 1);

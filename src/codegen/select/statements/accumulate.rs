@@ -72,6 +72,9 @@ impl Selector<'_> {
     /// Combines the lanes of a total by the instruction for it; every lane of the result has all bits set where a lane is
     /// not a number and has to be kept.
     fn combine_lanes(&mut self, op: VBinary, v: Val, keeps: bool) -> Val {
+        if v.dtype == DType::U64 && matches!(op, VBinary::Min | VBinary::Max) {
+            return self.extreme_of_lanes(op, v);
+        }
         let ty = self.ty(v.lane, false);
         let reduced = Val { reg: self.emit(|dst| Inst::VReduce { op, dst, ty, a: v.reg }), uniform: true, ..v };
         if !keeps {

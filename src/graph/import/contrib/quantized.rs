@@ -9,16 +9,6 @@ use crate::graph::ir::ValueId;
 use crate::graph::op::{Op, ReduceOp};
 use crate::runtime::{DType, Error, Result};
 
-impl Importer<'_> {
-    /// `(x - zero) · scale` for one scale, as f32.
-    fn dequantised(&mut self, x: ValueId, by: Quantised) -> Result<ValueId> {
-        let (scale, zero) = (self.scalar_of(by.scale)?, by.zero.map(|z| self.scalar_of(z)).transpose()?);
-        let x = self.centred(x, zero)?;
-        let x = self.cast_to(x, self.ty(scale).dtype)?;
-        self.mul(x, scale)
-    }
-}
-
 /// The operand at `i`, with its scale and zero point after it, as real numbers; and its type.
 fn real(g: &mut Importer, n: &Source, i: usize) -> Result<(ValueId, DType)> {
     let (x, scale, zero) = (n.input(i)?, n.input(i + 1)?, n.optional(i + 2));

@@ -30,10 +30,10 @@ fn constant_map(
     }
 }
 
-/// A product with the inverse may round otherwise: half way between two whole numbers that would be another one.
+/// A product with the inverse, which is rounded: not where the quotient becomes a whole number.
 pub fn div_constant(network: &mut Network, m: &Match) -> Option<Id> {
     let c = m.get('c');
-    if network.ty(c).dtype != DType::F32 || network.is_constant(m.get('x')) || network.is_rounded(m.class) {
+    if network.ty(c).dtype != DType::F32 || network.is_constant(m.get('x')) || network.becomes_whole(m.class) {
         return None;
     }
     let inverse = constant_map(

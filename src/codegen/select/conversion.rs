@@ -1,0 +1,156 @@
+//! Conversions between element types, and integers brought back into their range.
+//!
+//! In: a value in lanes. Out: the value of another type, in the lanes of that type (an i64 may stay in lanes of 32 bits).
+//! Integers of 8 and 16 bits are held in lanes of 32, extended by their sign or by zeros; u32 in lanes of 64, u64 in lanes
+//! of i64. Elements of storage types are their bytes: they have no conversions but [`Expr::Bitcast`](crate::expr::Expr).
+
+use crate::codegen::select::half_precision::is_half;
+use crate::codegen::select::state::{Selector, Step, Val};
+use crate::codegen::select::value::{dtype_range, is_float, lane_of};
+use crate::codegen::vcode::{Lane, ShiftOp, VBinary, VUnary};
+use crate::expr::CompareOp;
+use crate::runtime::DType;
+
+impl Selector<'_> {
+    /// Lanes brought back into the range of the type that they hold, halves rounded.
+    pub fn normalized(&mut self, v: Val) -> Step<Val> {
+        Ok(match v.dtype {
+            DType::I16 => self.low_bits(v, 16, true),
+            DType::I8 => self.low_bits(v, 8, true),
+            DType::U32 => self.low_bits(v, 32, false),
+            DType::U16 => self.low_bits(v, 16, false),
+            DType::U8 => self.low_bits(v, 8, false),
+            dtype if is_half(dtype) => self.half_rounded(v),
+            _ => v,
+        })
+    }
+
+    /// The low `bits` of each lane, the rest filled with their sign or with zeros.
+    fn low_bits(&mut self, v: Val, bits: u8, signed: bool) -> Val {
+        if signed {
+            let unused = (v.lane.bytes() * 8) as u8 - bits;
+            let high = self.shift(ShiftOp::Left, v, unused);
+            return self.shift(ShiftOp::RightArithmetic, high, unused);
+        }
+        let mask = self.number(v, ((1u64 << bits) - 1) as f64);
+        self.vector_binary(VBinary::And, v, mask)
+    }
+
+    /// The value of elements as they come from memory: bits of halves, integers of less than a lane.
+    pub fn from_memory(&mut self, v: Val) -> Step<Val> {
+        match v.dtype {
+            dtype if is_half(dtype) => Ok(self.half_to_value(v)),
+            DType::I16 | DType::U32 => self.normalized(v),
+            _ => Ok(v),
+        }
+    }
+
+    /// The same bits as a value of another type of the same width.
+    pub fn bitcast(&mut self, to: DType, v: Val) -> Step<Val> {
+        if v.dtype.bytes() != to.bytes() || DType::Bool == to || v.dtype == DType::Bool {
+            return self.undefined("a view of the bits as another type", v.dtype);
+        }
+        // the bits in lanes of integers
+        let lane = if to.bytes() == 8 { Lane::I64 } else { Lane::I32 };
+        let bits = match v.lane {
+            _ if is_half(v.dtype) => self.value_to_half(v),
+            Lane::F32 | Lane::F64 => Val { lane, ..v },
+            _ => self.converted(v, lane),
+        };
+        let bits = Val { dtype: to, ..bits };
+        match to {
+            DType::F32 => Ok(Val { lane: Lane::F32, ..bits }),
+            DType::F64 => Ok(Val { lane: Lane::F64, ..bits }),
+            DType::F16 | DType::BF16 => {
+                let bits = self.low_bits(bits, 16, false);
+                Ok(self.half_to_value(bits))
+            }
+            DType::U32 => {
+                let wide = self.converted(bits, Lane::I64);
+                self.normalized(wide)
+            }
+            dtype if dtype.is_storage() => Ok(self.low_bits(bits, 8, false)),
+            _ => self.normalized(bits),
+        }
+    }
+
+    pub fn cast(&mut self, to: DType, v: Val) -> Step<Val> {
+        let lane = lane_of(to)?;
+        if v.dtype == to {
+            return Ok(v);
+        }
+        if to.is_storage() || v.dtype.is_storage() {
+            return self.undefined("a conversion", if to.is_storage() { to } else { v.dtype });
+        }
+        if to == DType::Bool {
+            let zero = self.number(v, 0.0);
+            return Ok(self.vector_compare(CompareOp::Ne, v, zero));
+        }
+        if v.dtype == DType::Bool {
+            let one = Val { reg: self.bits(v.lane, 1), uniform: true, ..v };
+            let v = Val { dtype: to, ..self.vector_binary(VBinary::And, v, one) };
+            let stays = to == DType::I64 && v.lane == Lane::I32;
+            return Ok(if stays { v } else { self.converted(v, lane) });
+        }
+        if !is_float(v.lane) {
+            let typed = Val { dtype: to, ..v };
+            if is_float(lane) {
+                let v = if v.dtype == DType::U64 {
+                    self.unsigned_to_float(typed, lane)
+                } else {
+                    self.converted(typed, lane)
+                };
+                return self.normalized(v);
+            }
+            // an i64 in narrow lanes stays there
+            let narrow = to == DType::I64 || v.lane == Lane::I32 && lane == Lane::I32;
+            let v = if narrow {
+                typed
+            } else if lane == Lane::I64 {
+                self.converted(typed, lane)
+            } else {
+                self.converted(typed, Lane::I32)
+            };
+            return self.normalized(v);
+        }
+        if is_float(lane) {
+            let v = Val { dtype: to, ..self.converted(v, lane) };
+            return self.normalized(v);
+        }
+        self.float_to_int(to, lane, v)
+    }
+
+    /// Truncation that saturates; not-a-number becomes 0.
+    fn float_to_int(&mut self, to: DType, lane: Lane, v: Val) -> Step<Val> {
+        match to {
+            DType::U64 => return Ok(self.float_to_unsigned(v)),
+            DType::U32 => {
+                let wide = self.float_to_int(DType::I64, Lane::I64, v)?;
+                let (least, most) = (self.number(wide, 0.0), self.number(wide, u32::MAX.into()));
+                let wide = self.vector_binary(VBinary::Max, wide, least);
+                return Ok(Val { dtype: to, ..self.vector_binary(VBinary::Min, wide, most) });
+            }
+            _ => {}
+        }
+        if let Some((lo, hi)) = dtype_range(to).filter(|_| to != DType::I32) {
+            let (lo, hi, zero) = (self.number(v, lo as f64), self.number(v, hi as f64), self.number(v, 0.0));
+            let ordered = self.vector_compare(CompareOp::Eq, v, v);
+            let v = self.vector_select(ordered, v, zero);
+            let v = self.vector_binary(VBinary::Min, v, hi);
+            let v = self.vector_binary(VBinary::Max, v, lo);
+            return Ok(Val { dtype: to, ..self.converted(v, Lane::I32) });
+        }
+        let (limit, most) =
+            if lane == Lane::I32 { (2147483648.0, i32::MAX as u64) } else { (9223372036854775808.0, i64::MAX as u64) };
+        let limit = self.number(v, limit);
+        let least = self.vector_unary(VUnary::Neg, limit);
+        let ordered = self.vector_compare(CompareOp::Eq, v, v);
+        let above = self.vector_compare(CompareOp::Ge, v, limit);
+        let clamped = self.vector_binary(VBinary::Max, least, v);
+        let int = Val { dtype: to, ..self.converted(clamped, lane) };
+        let most = Val { reg: self.bits(lane, most), uniform: true, ..int };
+        let zero = self.number(int, 0.0);
+        let int = self.vector_select(above, most, int);
+        Ok(self.vector_select(ordered, int, zero))
+    }
+}

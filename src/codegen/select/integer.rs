@@ -1,0 +1,139 @@
+//! Integer operations that no instruction does: shifts by a value, and u64 in lanes of i64.
+//!
+//! Comparisons of u64 flip the sign bit of both operands. A quotient of u64 is four times the signed quotient of the
+//! dividend without its last two bits, and what the remainder still holds; a divisor of 2^63 or more is found 0 or 1 times.
+//! Conversions from u64 halve what is too large for i64, the lost bit kept in the last one for the rounding.
+
+use crate::codegen::select::state::{Selector, Step, Val};
+use crate::codegen::vcode::{Inst, Lane, ShiftOp, VBinary};
+use crate::expr::{BinaryOp, CompareOp};
+use crate::runtime::DType;
+
+const TWO_TO_63: f64 = 9223372036854775808.0;
+
+impl Selector<'_> {
+    /// Each lane of `a` shifted by its lane of `amount`: a step for each bit of the amount.
+    pub fn shifted(&mut self, left: bool, a: Val, amount: Val) -> Val {
+        let lane_bits = a.lane.bytes() as u8 * 8;
+        let bits = a.dtype.bytes() as i64 * 8;
+        let signed = matches!(a.dtype, DType::I64 | DType::I32 | DType::I16 | DType::I8);
+        let op = match (left, signed) {
+            (true, _) => ShiftOp::Left,
+            (false, true) => ShiftOp::RightArithmetic,
+            (false, false) => ShiftOp::RightLogical,
+        };
+        let zero = self.number(amount, 0.0);
+        let mut result = a;
+        let mut step = 1u8;
+        while i64::from(step) < bits {
+            let bit = self.number(amount, step.into());
+            let taken = self.vector_binary(VBinary::And, amount, bit);
+            let taken = self.vector_compare(CompareOp::Ne, taken, zero);
+            let moved = self.shift(op, result, step);
+            result = self.vector_select(taken, moved, result);
+            step *= 2;
+        }
+        // a negative amount, and one of all bits or more, leaves the sign
+        let most = self.number(amount, (bits - 1) as f64);
+        let above = self.vector_compare(CompareOp::Gt, amount, most);
+        let below = self.vector_compare(CompareOp::Lt, amount, zero);
+        let outside = self.vector_binary(VBinary::Or, above, below);
+        let rest =
+            if left || !signed { self.number(a, 0.0) } else { self.shift(ShiftOp::RightArithmetic, a, lane_bits - 1) };
+        self.vector_select(outside, rest, result)
+    }
+
+    /// u64 in the order of i64.
+    pub fn flipped(&mut self, v: Val) -> Val {
+        let sign = Val { reg: self.bits(Lane::I64, 1 << 63), uniform: true, ..v };
+        self.vector_binary(VBinary::Xor, v, sign)
+    }
+
+    /// A mask: `a op b` of u64.
+    fn compare_unsigned(&mut self, op: CompareOp, a: Val, b: Val) -> Val {
+        let (a, b) = (self.flipped(a), self.flipped(b));
+        self.vector_compare(op, a, b)
+    }
+
+    /// Minimum, maximum, quotient and remainder of u64.
+    pub fn wide_unsigned(&mut self, op: BinaryOp, a: Val, b: Val) -> Step<Val> {
+        Ok(match op {
+            BinaryOp::Min => {
+                let less = self.compare_unsigned(CompareOp::Lt, b, a);
+                self.vector_select(less, b, a)
+            }
+            BinaryOp::Max => {
+                let more = self.compare_unsigned(CompareOp::Gt, b, a);
+                self.vector_select(more, b, a)
+            }
+            BinaryOp::Div => self.unsigned_divide(a, b)?.0,
+            _ => self.unsigned_divide(a, b)?.1,
+        })
+    }
+
+    /// Quotient and remainder; both 0 where the divisor is 0.
+    fn unsigned_divide(&mut self, a: Val, b: Val) -> Step<(Val, Val)> {
+        let (zero, one, two) = (self.number(b, 0.0), self.number(b, 1.0), self.number(b, 2.0));
+        let large = self.vector_compare(CompareOp::Lt, b, zero);
+        let divisor = self.vector_select(large, one, b);
+        let part = self.shift(ShiftOp::RightLogical, a, 2);
+        let signed = |v: Val| Val { dtype: DType::I64, ..v };
+        let (quotient, _) = self.int_divide(signed(part), signed(divisor))?;
+        let quotient = self.shift(ShiftOp::Left, Val { dtype: a.dtype, ..quotient }, 2);
+        let mut quotient = self.vector_select(large, zero, quotient);
+        let back = self.vector_binary(VBinary::Mul, quotient, b);
+        let mut rest = self.vector_binary(VBinary::Sub, a, back);
+        // the rest is below four times the divisor
+        let doubled = self.shift(ShiftOp::Left, b, 1);
+        let doubled = self.vector_select(large, b, doubled);
+        let twice = self.vector_select(large, one, two);
+        for (size, count) in [(doubled, twice), (b, one)] {
+            let fits = self.compare_unsigned(CompareOp::Ge, rest, size);
+            let less = self.vector_binary(VBinary::Sub, rest, size);
+            let more = self.vector_binary(VBinary::Add, quotient, count);
+            rest = self.vector_select(fits, less, rest);
+            quotient = self.vector_select(fits, more, quotient);
+        }
+        let none = self.vector_compare(CompareOp::Eq, b, zero);
+        Ok((self.vector_select(none, zero, quotient), self.vector_select(none, zero, rest)))
+    }
+
+    /// u64 in lanes of i64 to a float, rounded once.
+    pub fn unsigned_to_float(&mut self, v: Val, lane: Lane) -> Val {
+        let zero = self.number(v, 0.0);
+        let large = self.vector_compare(CompareOp::Lt, v, zero);
+        let half = self.shift(ShiftOp::RightLogical, v, 1);
+        let one = self.number(v, 1.0);
+        let last = self.vector_binary(VBinary::And, v, one);
+        let half = self.vector_binary(VBinary::Or, half, last);
+        let (half, whole) = (self.converted(half, lane), self.converted(v, lane));
+        let doubled = self.vector_binary(VBinary::Add, half, half);
+        self.vector_select(large, doubled, whole)
+    }
+
+    /// A float to u64: cut, saturated, 0 for not-a-number.
+    pub fn float_to_unsigned(&mut self, v: Val) -> Val {
+        let zero = self.number(v, 0.0);
+        // not-a-number and what is negative do not compare
+        let positive = self.vector_compare(CompareOp::Gt, v, zero);
+        let v = self.vector_select(positive, v, zero);
+        let limit = self.number(v, TWO_TO_63);
+        let large = self.vector_compare(CompareOp::Ge, v, limit);
+        let less = self.vector_binary(VBinary::Sub, v, limit);
+        let moved = self.vector_select(large, less, v);
+        let beyond = self.vector_compare(CompareOp::Ge, moved, limit);
+        let bits = Val { dtype: DType::U64, ..self.converted(moved, Lane::I64) };
+        let upper = self.flipped(bits);
+        let bits = self.vector_select(large, upper, bits);
+        let most = Val { reg: self.bits(Lane::I64, u64::MAX), uniform: true, ..bits };
+        self.vector_select(beyond, most, bits)
+    }
+
+    /// The extreme of all lanes of u64, in every lane.
+    pub fn extreme_of_lanes(&mut self, op: VBinary, v: Val) -> Val {
+        let flipped = self.flipped(v);
+        let ty = self.ty(v.lane, false);
+        let reg = self.emit(|dst| Inst::VReduce { op, dst, ty, a: flipped.reg });
+        self.flipped(Val { reg, uniform: true, ..v })
+    }
+}

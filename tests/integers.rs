@@ -1,0 +1,151 @@
+//! Integers of all widths in programs: every operation, comparison, reduction and conversion on edges and random values,
+//! held to the scalar definitions, on every target of this processor.
+
+mod common;
+
+use common::host_targets;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use tilewright::internal::expr::scalar::{Value, binary, cast, compare, unary};
+use tilewright::internal::expr::{BinaryOp, CompareOp, UnaryOp};
+use tilewright::internal::language;
+use tilewright::{DType, Model, Options, Session, Tensor};
+
+const INTEGERS: [DType; 8] =
+    [DType::I64, DType::I32, DType::I16, DType::I8, DType::U64, DType::U32, DType::U16, DType::U8];
+
+fn tensor(dtype: DType, values: &[Value]) -> Tensor {
+    let mut tensor = Tensor::zeros(dtype, &[values.len() as i64]);
+    for (bytes, v) in tensor.data.chunks_exact_mut(dtype.bytes()).zip(values) {
+        v.store(bytes);
+    }
+    tensor
+}
+
+fn values(tensor: &Tensor) -> Vec<Value> {
+    tensor.data.chunks_exact(tensor.dtype.bytes()).map(|b| Value::load(tensor.dtype, b)).collect()
+}
+
+/// The outputs of a program on each target.
+fn run(text: &str, inputs: &[(&str, &Tensor)]) -> Vec<Vec<Tensor>> {
+    let model = Model::from_program(language::parse("integers.tile", text).unwrap(), None, None).unwrap();
+    let dims = BTreeMap::from([("N".to_string(), inputs[0].1.shape[0])]);
+    let compiled = host_targets().into_iter().map(|target| {
+        let options = Options { target: Some(target), dims: dims.clone(), ..Options::default() };
+        let module = model.compile_module(&options).unwrap_or_else(|e| panic!("{text}\n{e}")).0;
+        Session::new(Arc::new(module), 1).unwrap().run(inputs).unwrap()
+    });
+    compiled.collect()
+}
+
+/// Edges of the type and of those half as wide, small numbers, and others spread over all magnitudes.
+fn samples(dtype: DType, seed: u64) -> Vec<Value> {
+    let mut bits: Vec<i64> = (-3..=70).collect();
+    for shift in [7, 8, 15, 16, 31, 32, 62, 63] {
+        bits.extend((-2..=1).map(|d| (1i64 << shift).wrapping_add(d)));
+    }
+    let mut state = seed;
+    for i in 0..331 {
+        state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+        bits.push(state as i64 >> (i % 63));
+    }
+    // pairs of neighbours differ between two seeds
+    let turn = seed as usize % bits.len();
+    bits.rotate_left(turn);
+    bits.into_iter().map(|v| Value::from_i64(dtype, v)).collect()
+}
+
+#[test]
+fn operations_of_two_integers() {
+    let functions = ["min", "max", "bit_and", "bit_or", "bit_xor", "shl", "shr"];
+    let signs = ["+", "-", "*", "/", "%"];
+    let comparisons = ["<", "<=", "==", "!="];
+    for dtype in INTEGERS {
+        let (x, y) = (samples(dtype, 1), samples(dtype, 77));
+        let (tx, ty) = (tensor(dtype, &x), tensor(dtype, &y));
+        let mut rows: Vec<(String, Box<dyn Fn(Value, Value) -> Value>)> = vec![];
+        for (name, op) in functions.iter().zip([
+            BinaryOp::Min,
+            BinaryOp::Max,
+            BinaryOp::And,
+            BinaryOp::Or,
+            BinaryOp::Xor,
+            BinaryOp::ShiftLeft,
+            BinaryOp::ShiftRight,
+        ]) {
+            rows.push((format!("{name}(X(i), Y(i))"), Box::new(move |a, b| binary(op, a, b).unwrap())));
+        }
+        let arithmetic = [BinaryOp::Add, BinaryOp::Sub, BinaryOp::Mul, BinaryOp::Div, BinaryOp::Mod];
+        for (sign, op) in signs.iter().zip(arithmetic) {
+            rows.push((format!("X(i) {sign} Y(i)"), Box::new(move |a, b| binary(op, a, b).unwrap())));
+        }
+        for (sign, op) in comparisons.iter().zip([CompareOp::Lt, CompareOp::Le, CompareOp::Eq, CompareOp::Ne]) {
+            let text = format!("select(X(i) {sign} Y(i), X(i), Y(i))");
+            let f = move |a, b| if compare(op, a, b).unwrap().is_true() { a } else { b };
+            rows.push((text, Box::new(f)));
+        }
+        for (text, op) in [("-X(i)", UnaryOp::Neg), ("abs(X(i))", UnaryOp::Abs), ("bit_not(X(i))", UnaryOp::Not)] {
+            rows.push((text.into(), Box::new(move |a, _| unary(op, a).unwrap())));
+        }
+        for (text, wanted) in rows {
+            let program = format!("def p({dtype}(N) X, {dtype}(N) Y) -> (Z) {{ Z(i) = {text} }}");
+            for outputs in run(&program, &[("X", &tx), ("Y", &ty)]) {
+                for ((&a, &b), got) in x.iter().zip(&y).zip(values(&outputs[0])) {
+                    assert_eq!(got, wanted(a, b), "{dtype} {text} of {a:?} and {b:?}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn conversions_of_integers_to_every_type() {
+    for from in INTEGERS {
+        let x = samples(from, 1);
+        let tx = tensor(from, &x);
+        for to in INTEGERS.into_iter().chain([DType::F64, DType::F32, DType::Bool]).filter(|to| *to != from) {
+            let program = format!("def p({from}(N) X) -> (Z) {{ Z(i) = {to}(X(i)) }}");
+            for outputs in run(&program, &[("X", &tx)]) {
+                for (&a, got) in x.iter().zip(values(&outputs[0])) {
+                    assert_eq!(got, cast(to, a), "{a:?} to {to}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn conversions_of_floats_to_integers() {
+    let mut numbers = vec![0.0, -0.0, f64::NAN, f64::INFINITY, f64::NEG_INFINITY, 0.99, -0.99, 1.5, -1.5];
+    for shift in [7, 8, 15, 16, 24, 31, 32, 52, 62, 63, 64, 70] {
+        let edge = 2f64.powi(shift);
+        numbers.extend([edge, -edge, edge - 1.0, edge + 1.0, 1.0 - edge, edge * 0.75, edge * 1.25]);
+    }
+    for from in [DType::F64, DType::F32] {
+        let x: Vec<Value> = numbers.iter().map(|&v| Value::from_f64(from, v)).collect();
+        let tx = tensor(from, &x);
+        for to in INTEGERS {
+            let program = format!("def p({from}(N) X) -> (Z) {{ Z(i) = {to}(X(i)) }}");
+            for outputs in run(&program, &[("X", &tx)]) {
+                for (&a, got) in x.iter().zip(values(&outputs[0])) {
+                    assert_eq!(got, cast(to, a), "{a:?} to {to}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn reductions_of_integers() {
+    for dtype in INTEGERS {
+        let x = samples(dtype, 5);
+        let tx = tensor(dtype, &x);
+        for (update, op) in [("+=!", BinaryOp::Add), ("min=!", BinaryOp::Min), ("max=!", BinaryOp::Max)] {
+            let program = format!("def p({dtype}(N) X) -> (Z) {{ Z() {update} X(i) }}");
+            let wanted = x[1..].iter().fold(x[0], |a, &b| binary(op, a, b).unwrap());
+            for outputs in run(&program, &[("X", &tx)]) {
+                assert_eq!(values(&outputs[0])[0], wanted, "{dtype} {update}");
+            }
+        }
+    }
+}
