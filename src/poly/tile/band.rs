@@ -34,6 +34,9 @@ use crate::poly::tile::report::{PhaseReport, instances};
 use std::collections::BTreeMap;
 use sums::BlockOfSums;
 
+/// Vectors of a row that a thread updates at a time, of a scatter. Unmeasured.
+const STRIP: i64 = 16;
+
 /// The surroundings of a place in the tree.
 #[derive(Clone, Default)]
 struct Surroundings {
@@ -195,6 +198,7 @@ impl Bands<'_> {
                 around.splits.extend(found);
             }
         }
+        cached.extend(self.strips(band, dominant, is_leaf, &around));
         // Rows that carry something stay in their places; coincident ones around a leaf go outside.
         let (mut rows, mut lanes) = (cached, vec![]);
         for row in &band.rows {
@@ -209,7 +213,8 @@ impl Bands<'_> {
         if is_leaf && band.permutable {
             // A scatter updates neighbours before it goes on to the next index.
             let scatters = self.scop.statement(dominant).is_scatter();
-            let of_lanes = |r: &Row| around.splits.iter().any(|s| s.kind == RowKind::Vector && s.phi == r.phi);
+            let vectors = |s: &Split, r: &Row| s.kind == RowKind::Vector && s.tile == r.tile && s.phi == r.phi;
+            let of_lanes = |r: &Row| around.splits.iter().any(|s| vectors(s, r));
             rows.sort_by_key(|r| (scatters && of_lanes(r), !r.coincident));
         }
         rows.extend(lanes);
@@ -224,6 +229,19 @@ impl Bands<'_> {
         around.rows.extend(band.rows.iter().cloned());
         let inside = if is_leaf { points(&around.splits, child.clone()) } else { self.rewrite(child, &around, report) };
         Node::Band(Band { rows, permutable: band.permutable }, Box::new(inside))
+    }
+
+    /// The tiles along the lanes of a large scatter, for threads to divide where no other loop carries nothing.
+    fn strips(&self, band: &Band, id: StatementId, is_leaf: bool, around: &Surroundings) -> Option<Row> {
+        let lanes = around.splits.iter().find(|s| s.kind == RowKind::Vector && band.rows.contains(&s.row))?;
+        let free = |r: &&Row| r.coincident && **r != lanes.row;
+        let alone = is_leaf && band.permutable && band.rows.len() > 1 && !band.rows.iter().any(|r| free(&r));
+        let tile = STRIP * lanes.tile;
+        let work = self.instances(id) * (operations(self.scop, id) + 1.0) / self.target.machine.clock_ghz;
+        let large = work >= self.target.machine.serial_ns && lanes.row.extent(self.scop) > tile;
+        let scatters = self.scop.statement(id).is_scatter() && lanes.row.coincident;
+        let strip = || Row { tile, name: format!("{}t", lanes.row.name), phi: lanes.phi.clone(), ..lanes.row.clone() };
+        (scatters && alone && large).then(strip)
     }
 
     /// The strip-mined row, its φ that of a tile row around when both differ by outer rows only.
