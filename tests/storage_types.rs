@@ -111,7 +111,7 @@ fn unsaturated(fields: Fields, dtype: DType, v: f64) -> u8 {
     let limit = top + (top - below) / 2.0;
     let beyond = v.abs() > limit || v.abs() == limit && largest & 1 == 1;
     match (beyond, fields.special) {
-        (true, Special::Ieee) => largest + 1 | if v < 0.0 { 0x80 } else { 0 },
+        (true, Special::Ieee) => (largest + 1) | if v < 0.0 { 0x80 } else { 0 },
         (true, Special::AllOnes | Special::NegativeZero) => fields.nan().unwrap(),
         _ => encode(dtype, v),
     }
