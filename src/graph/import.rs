@@ -310,7 +310,8 @@ impl<'m> Importer<'m> {
     fn new(model: &'m OnnxModel) -> Importer<'m> {
         let (values, place) = (HashMap::new(), String::new());
         let proto = model.onnx_graph();
-        Importer { model, proto, graph: Graph::default(), values, place, budget: MAX_FOLDED_BYTES, depth: 0 }
+        let (graph, budget) = (Graph::default(), MAX_FOLDED_BYTES);
+        Importer { model, proto, graph, values, place, budget, nodes_left: nested::MAX_NODES }
     }
 
     fn run(mut self, dims: &BTreeMap<String, i64>) -> Result<Graph> {

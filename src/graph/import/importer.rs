@@ -17,6 +17,6 @@ pub(super) struct Importer<'m> {
     pub(super) place: String,
     /// Bytes that computed constants may still take.
     pub(super) budget: u64,
-    /// Nodes with graphs inside around this one.
-    pub(super) depth: usize,
+    /// Nodes of graphs inside that may still be converted, some of them several times.
+    pub(super) nodes_left: usize,
 }

@@ -16,6 +16,9 @@ use std::sync::Arc;
 /// Constants with more elements are captured: a body is text.
 const MOST_WRITTEN: usize = 8;
 
+/// Limit for the nodes of graphs inside that are converted, each time of a loop counted that is inlined.
+pub(super) const MAX_NODES: usize = 1 << 16;
+
 /// The graphs inside of a node.
 pub(super) fn graphs(node: &NodeProto) -> impl Iterator<Item = &GraphProto> {
     node.attribute.iter().flat_map(|a| a.g.iter().chain(&a.graphs))
@@ -48,36 +51,44 @@ pub(super) enum Given {
     Constant(Tensor),
 }
 
-/// Adds the nodes of a graph inside to the graph around it; its inputs are these values. Returns its outputs.
-pub(super) fn inline(g: &mut Importer, proto: &GraphProto, inputs: &[ValueId]) -> Result<Vec<ValueId>> {
-    let mut inner = Importer {
-        model: g.model,
-        proto,
-        graph: std::mem::take(&mut g.graph),
-        values: HashMap::new(),
-        place: g.place.clone(),
-        budget: g.budget,
-        depth: g.depth + 1,
-    };
-    let known = free_names(proto).into_iter().filter_map(|name| Some((name, *g.values.get(name)?)));
-    inner.values.extend(known);
-    inner.values.extend(proto.input.iter().zip(inputs).map(|(input, &id)| (input.name.as_str(), Some(id))));
-    let outputs = inner.nodes(proto).and_then(|()| results(&inner, proto));
-    (g.graph, g.budget) = (inner.graph, inner.budget);
-    outputs
+/// Counts the nodes of a graph inside that is about to be converted.
+fn count_nodes(g: &mut Importer, proto: &GraphProto) -> Result<()> {
+    g.nodes_left = g.nodes_left.checked_sub(proto.node.len().max(1)).ok_or_else(|| {
+        Error::Limit(format!("graphs inside of nodes have more than {MAX_NODES} nodes, loops written out"))
+    })?;
+    Ok(())
 }
 
-/// Imports a graph inside as a graph of its own. Constants around it are constants in it.
-pub(super) fn import(g: &mut Importer, proto: &GraphProto, inputs: Vec<Given>) -> Result<Inside> {
-    let mut inner = Importer {
+/// An importer of a graph inside, without values.
+fn inner<'m>(g: &Importer<'m>, proto: &'m GraphProto) -> Importer<'m> {
+    Importer {
         model: g.model,
         proto,
         graph: Graph::default(),
         values: HashMap::new(),
         place: g.place.clone(),
         budget: g.budget,
-        depth: g.depth + 1,
-    };
+        nodes_left: g.nodes_left,
+    }
+}
+
+/// Adds the nodes of a graph inside to the graph around it; its inputs are these values. Returns its outputs.
+pub(super) fn inline(g: &mut Importer, proto: &GraphProto, inputs: &[ValueId]) -> Result<Vec<ValueId>> {
+    count_nodes(g, proto)?;
+    let mut inner = inner(g, proto);
+    let known = free_names(proto).into_iter().filter_map(|name| Some((name, *g.values.get(name)?)));
+    inner.values.extend(known);
+    inner.graph = std::mem::take(&mut g.graph);
+    inner.values.extend(proto.input.iter().zip(inputs).map(|(input, &id)| (input.name.as_str(), Some(id))));
+    let outputs = inner.nodes(proto).and_then(|()| results(&inner, proto));
+    (g.graph, g.budget, g.nodes_left) = (inner.graph, inner.budget, inner.nodes_left);
+    outputs
+}
+
+/// Imports a graph inside as a graph of its own. Constants around it are constants in it.
+pub(super) fn import(g: &mut Importer, proto: &GraphProto, inputs: Vec<Given>) -> Result<Inside> {
+    count_nodes(g, proto)?;
+    let mut inner = inner(g, proto);
     for (input, given) in proto.input.iter().zip(inputs) {
         let id = match given {
             Given::Type(ty) => inner.add_input(ty),
@@ -97,9 +108,10 @@ pub(super) fn import(g: &mut Importer, proto: &GraphProto, inputs: Vec<Given>) -
         });
         inner.values.insert(name, id);
     }
-    inner.nodes(proto)?;
+    let converted = inner.nodes(proto);
+    (g.budget, g.nodes_left) = (inner.budget, inner.nodes_left);
+    converted?;
     let outputs = results(&inner, proto)?;
-    g.budget = inner.budget;
     let (graph, constants) = inner.into_graph(&outputs);
     captured.extend(constants.into_iter().map(|tensor| g.named_constant("captured".into(), tensor)));
     Ok(Inside { graph, captured })
@@ -122,15 +134,7 @@ impl Importer<'_> {
         inputs: &[TensorType],
         build: impl FnOnce(&mut Importer, &[ValueId]) -> Result<Vec<ValueId>>,
     ) -> Result<Body> {
-        let mut inner = Importer {
-            model: self.model,
-            proto: self.proto,
-            graph: Graph::default(),
-            values: HashMap::new(),
-            place: self.place.clone(),
-            budget: self.budget,
-            depth: self.depth + 1,
-        };
+        let mut inner = inner(self, self.proto);
         let ids: Vec<ValueId> = inputs.iter().map(|ty| inner.add_input(ty.clone())).collect();
         let outputs = build(&mut inner, &ids)?;
         self.budget = inner.budget;
