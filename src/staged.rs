@@ -129,7 +129,7 @@ impl Staged {
         }
         let mut done = vec![false; graph.node.len()];
         while scope.order.iter().any(|&n| !done[n]) {
-            let part = self.part(graph, &scope, &done, environment, depth)?;
+            let part = self.part(graph, &scope, &done, environment)?;
             part.run(environment)?;
             part.part.done.iter().for_each(|&n| done[n] = true);
             let by_host = self.host(graph, &scope, &mut done, environment, depth)?;
@@ -208,7 +208,6 @@ impl Staged {
         scope: &Scope,
         done: &[bool],
         environment: &Environment,
-        depth: usize,
     ) -> Result<Arc<CompiledPart>> {
         let mut constants = vec![];
         let types = scope.names.iter().map(|name| match environment.get(name) {
@@ -234,7 +233,7 @@ impl Staged {
                 _ => Known::Other,
             })
         };
-        let part = self.model.part(graph, &scope.order, done, depth, &lookup)?;
+        let part = self.model.part(graph, &scope.order, done, &lookup)?;
         let compiled = Arc::new(self.compile(part, constants)?);
         let mut parts = self.parts.lock().unwrap_or_else(|e| e.into_inner());
         parts.push((key, compiled.clone()));

@@ -186,6 +186,32 @@ fn models_with_wrong_graphs_inside_are_refused() {
     }
 }
 
+/// Loops inside of loops, all of them inlined because their values grow.
+#[test]
+fn loops_that_grow_beyond_measure_are_refused() {
+    let nested = |depth: usize, times: i64| {
+        changed("loop_growing", |g| {
+            for constant in g.initializer.iter_mut().filter(|t| t.dims.is_empty()) {
+                if constant.data_type == 7 {
+                    constant.raw_data = times.to_le_bytes().to_vec();
+                }
+            }
+            for level in 0..depth {
+                let loops = node(g, "Loop").clone();
+                let body = inside(g, "Loop", "body");
+                let names = [format!("y{level}"), format!("s{level}")];
+                body.node.push(NodeProto { output: names.to_vec(), ..loops });
+            }
+        })
+    };
+    let graph = |depth, times| nested(depth, times).and_then(|model| model.graph(&Default::default()));
+    assert!(graph(0, 3).is_ok());
+    assert!(graph(1, 3).is_ok());
+    let start = std::time::Instant::now();
+    assert!(matches!(graph(3, 200), Err(Error::Limit(_))));
+    assert!(start.elapsed().as_secs() < 60);
+}
+
 #[test]
 fn graphs_that_are_nested_too_deeply_are_refused() {
     for (depth, accepted) in [(2, true), (5, true), (7, false), (60, false)] {

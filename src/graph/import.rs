@@ -260,14 +260,15 @@ fn claim(budget: &mut u64, shape: &[i64], dtype: DType) -> Result<()> {
 
 impl<'m> Importer<'m> {
     fn new(model: &'m OnnxModel) -> Importer<'m> {
-        Importer::of(model, model.onnx_graph(), 0)
+        Importer::of(model, model.onnx_graph())
     }
 
-    /// Converts nodes of `proto`, a graph of the file inside of `depth` others.
-    fn of(model: &'m OnnxModel, proto: &'m GraphProto, depth: usize) -> Importer<'m> {
+    /// Converts nodes of `proto`, a graph of the file.
+    fn of(model: &'m OnnxModel, proto: &'m GraphProto) -> Importer<'m> {
         let (values, place, graph) = (HashMap::new(), String::new(), Graph::default());
         let (needed, waits) = (Default::default(), Default::default());
-        Importer { model, proto, graph, values, place, budget: MAX_FOLDED_BYTES, depth, needed, waits }
+        let (budget, nodes_left) = (MAX_FOLDED_BYTES, nested::MAX_NODES);
+        Importer { model, proto, graph, values, place, budget, nodes_left, needed, waits }
     }
 
     /// Converts all nodes; inputs with a value become constants.

@@ -30,7 +30,7 @@ pub enum ReadyWork {
     Opaque { function: opaque::Function },
     Copy,
     CheckIndices,
-    Loop { windows: Vec<ReadyWindow>, body: Vec<ReadyStep> },
+    Loop { windows: Vec<ReadyWindow>, carried: Vec<ReadyCarried>, body: Vec<ReadyStep> },
     If { lists: [Vec<ReadyStep>; 2] },
 }
 
@@ -39,6 +39,14 @@ pub struct ReadyPhase {
     pub function: PhaseFn,
     pub parallel: Option<i64>,
     pub wave: Option<i64>,
+}
+
+/// Buffers of a carried value, and its bytes.
+pub struct ReadyCarried {
+    pub initial: usize,
+    pub current: usize,
+    pub next: usize,
+    pub bytes: usize,
 }
 
 /// A buffer that moves with a loop.
@@ -94,10 +102,16 @@ impl ReadySteps {
                 },
                 Action::Copy { .. } => ReadyWork::Copy,
                 Action::CheckIndices { .. } => ReadyWork::CheckIndices,
-                Action::Loop { number, body, .. } => {
+                Action::Loop { number, carried, body, .. } => {
                     let start = self.table.len();
                     let body = self.resolve(body, module, code, false)?;
-                    ReadyWork::Loop { windows: self.windows(module, *number, start), body }
+                    let carried = carried.iter().map(|value| {
+                        let [initial, current, next] = [value.initial, value.current, value.next].map(|b| b.0 as usize);
+                        let bytes = module.buffers()[current].bytes()? as usize;
+                        Ok(ReadyCarried { initial, current, next, bytes })
+                    });
+                    let carried = carried.collect::<Result<_>>()?;
+                    ReadyWork::Loop { windows: self.windows(module, *number, start), carried, body }
                 }
                 Action::If { then, otherwise, .. } => {
                     let then = self.resolve(then, module, code, false)?;

@@ -77,6 +77,15 @@ struct Memory {
 // by the run that takes this memory before it uses them.
 unsafe impl Send for Memory {}
 
+impl Memory {
+    /// Copies one buffer of a verified module to another, both of so many bytes.
+    fn copy(&self, from: usize, to: usize, bytes: usize) {
+        // SAFETY: both buffers have this many bytes, the one that is written lies in this run's arena or in an output tensor
+        // that is borrowed mutably for the run, and they do not overlap (`Module::verify`).
+        unsafe { std::ptr::copy_nonoverlapping(self.buffers[from].cast_const(), self.buffers[to], bytes) };
+    }
+}
+
 impl Session {
     /// Makes a module ready to run on `threads` threads (0 counts as 1). Refuses a module for another processor.
     /// Where the system has fewer threads to give, it runs on those; [`Session::threads`] says on how many.
@@ -374,7 +383,11 @@ impl Session {
             (ReadyWork::Opaque { function }, Action::Opaque { attributes, inputs, outputs, .. }) => {
                 self.perform_opaque(*function, attributes, inputs, outputs, memory)
             }
-            (ReadyWork::Copy, Action::Copy { from, to }) => self.copy(*from, *to, memory),
+            (ReadyWork::Copy, Action::Copy { from, to }) => {
+                let bytes = self.module.buffers()[to.0 as usize].bytes()? as usize;
+                memory.copy(from.0 as usize, to.0 as usize, bytes);
+                Ok(())
+            }
             (ReadyWork::CheckIndices, Action::CheckIndices { tensor, offset, stride, lower, upper }) => {
                 let buffer = &self.module.buffers()[tensor.0 as usize];
                 let elements = (*offset as usize, *stride as usize);
@@ -393,12 +406,12 @@ impl Session {
         crew: &mut Crew,
         tick: &mut T,
     ) -> Result<()> {
-        let (Action::Loop { trips, condition, carried, body, .. }, ReadyWork::Loop { windows, body: inside }) =
+        let (Action::Loop { trips, condition, body, .. }, ReadyWork::Loop { windows, carried, body: inside }) =
             (&step.action, &ready.work)
         else {
             return Err(Error::Internal(format!("step `{}` is no loop", step.name)));
         };
-        carried.iter().try_for_each(|value| self.copy(value.initial, value.current, memory))?;
+        carried.iter().for_each(|value| memory.copy(value.initial, value.current, value.bytes));
         for time in 0..*trips as isize {
             if condition.is_some_and(|condition| !self.holds(condition, memory)) {
                 return Ok(());
@@ -410,7 +423,7 @@ impl Session {
             }
             self.perform_steps(body, inside, memory, crew, tick)?;
             tick(ready.number);
-            carried.iter().try_for_each(|value| self.copy(value.next, value.current, memory))?;
+            carried.iter().for_each(|value| memory.copy(value.next, value.current, value.bytes));
         }
         match condition {
             Some(condition) if *trips == MAX_TRIPS && self.holds(*condition, memory) => {
@@ -423,16 +436,6 @@ impl Session {
     /// The value of a bool.
     fn holds(&self, condition: BufferRef, memory: &Memory) -> bool {
         self.view(condition, memory).data.first().is_some_and(|&b| b != 0)
-    }
-
-    /// Copies one buffer to another.
-    fn copy(&self, from: BufferRef, to: BufferRef, memory: &Memory) -> Result<()> {
-        let bytes = self.module.buffers()[to.0 as usize].bytes()? as usize;
-        let (from, to) = (memory.buffers[from.0 as usize], memory.buffers[to.0 as usize]);
-        // SAFETY: both buffers have this many bytes, the one that is written lies in this run's arena or in an output tensor
-        // that is borrowed mutably for the run, and they do not overlap (`Module::verify`).
-        unsafe { std::ptr::copy_nonoverlapping(from.cast_const(), to, bytes) };
-        Ok(())
     }
 
     fn perform_opaque(

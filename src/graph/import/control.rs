@@ -98,7 +98,7 @@ pub(super) fn repeat(g: &mut Importer, n: &Source) -> Result<Vec<ValueId>> {
         _ => None,
     };
     match inside {
-        Some(inside) if trips < ENDLESS => return count_loop(g, inside, trips, &initial, &types),
+        Some(inside) if trips < ENDLESS => return count_loop(g, inside, trips, &initial),
         Some(_) => {
             return Err(Error::Limit(format!("its condition is always true, and it runs {ENDLESS} times or more")));
         }
@@ -155,21 +155,58 @@ fn one_bool(body: &GraphProto) -> Tensor {
     Tensor { dtype: DType::Bool, shape: shape_of_input(body, 1), data: vec![1].into() }
 }
 
+/// Captures the carried values that the body returns as they are; they are inputs from `first` on, and results after the
+/// condition. Returns the positions of the others.
+fn capture_invariant(inside: &mut Inside, first: usize, initial: &[ValueId]) -> Vec<usize> {
+    let graph = &mut inside.graph;
+    let mut changed = vec![];
+    let (inputs, outputs) = (graph.inputs.clone(), graph.outputs.clone());
+    for (k, &value) in initial.iter().enumerate() {
+        let (input, output) = (inputs[first + k], outputs[1 + k]);
+        if root(graph, output) != input {
+            changed.push(k);
+            continue;
+        }
+        graph.inputs.retain(|&v| v != input);
+        graph.inputs.push(input);
+        inside.captured.push(value);
+    }
+    let kept = |k: usize| k == 0 || k > initial.len() || changed.contains(&(k - 1));
+    graph.outputs = outputs.into_iter().enumerate().filter(|&(k, _)| kept(k)).map(|(_, v)| v).collect();
+    changed
+}
+
+/// The value of which a value is a copy by reshapes, of the same shape.
+fn root(graph: &Graph, v: ValueId) -> ValueId {
+    match graph.producer(v) {
+        Some((node, _)) if matches!(node.op, Op::Reshape { .. }) => {
+            let operand = root(graph, node.inputs[0]);
+            if graph.value(operand).ty == graph.value(v).ty { operand } else { v }
+        }
+        _ => v,
+    }
+}
+
 /// A loop with a known number of times.
-fn count_loop(
-    g: &mut Importer,
-    mut inside: Inside,
-    trips: i64,
-    initial: &[ValueId],
-    types: &[TensorType],
-) -> Result<Vec<ValueId>> {
+fn count_loop(g: &mut Importer, mut inside: Inside, trips: i64, initial: &[ValueId]) -> Result<Vec<ValueId>> {
+    let changed = capture_invariant(&mut inside, 1, initial);
+    let starts: Vec<ValueId> = changed.iter().map(|&k| initial[k]).collect();
+    let mut results = count_changed(g, inside, trips, &starts)?;
+    let stacked = results.split_off(changed.len());
+    let mut all = initial.to_vec();
+    changed.iter().zip(results).for_each(|(&k, result)| all[k] = result);
+    Ok([all, stacked].concat())
+}
+
+/// A loop with a known number of times, all of whose carried values change.
+fn count_changed(g: &mut Importer, mut inside: Inside, trips: i64, initial: &[ValueId]) -> Result<Vec<ValueId>> {
     let graph = &mut inside.graph;
     // The condition is no result any more; the number of the time comes after the carried values.
     graph.outputs.remove(0);
     let number = graph.inputs.remove(0);
     let number_type = graph.value(number).ty.clone();
     let mut operands = initial.to_vec();
-    let (mut carried, mut scanned) = (types.len(), 0);
+    let (mut carried, mut scanned) = (initial.len(), 0);
     if trips <= MOST_NUMBERED {
         scanned = 1;
         let shape = [&[trips], &number_type.shape[..]].concat();
@@ -180,13 +217,13 @@ fn count_loop(
         carried += 1;
         operands.push(g.constant(Tensor::zeros(DType::I64, &number_type.shape)));
     }
-    graph.inputs.insert(types.len(), number);
+    graph.inputs.insert(initial.len(), number);
     let stacked = graph.outputs.len() - carried;
     let body = subgraph::body(graph)?;
     operands.extend(inside.captured);
     let reverse = vec![false; scanned + stacked];
     let mut results = g.emit_all(Op::Scan { trips, carried, reverse, conditional: false, body }, &operands)?;
-    results.drain(types.len()..carried);
+    results.drain(initial.len()..carried);
     Ok(results)
 }
 
@@ -268,6 +305,8 @@ fn conditional_loop(
     if graph.value(graph.outputs[0]).ty.elements() != 1 {
         return Err(Error::Invalid("its condition is not one bool".into()));
     }
+    let changed = capture_invariant(&mut inside, 2, initial);
+    let graph = &mut inside.graph;
     // Carried first: the condition and the number of the time.
     graph.inputs.swap(0, 1);
     let next = add_one(graph, graph.inputs[1]);
@@ -292,10 +331,13 @@ fn conditional_loop(
         let below = g.reshape_to(below, go.shape.clone())?;
         start = g.binary(BinaryOp::And, start, below)?;
     }
-    let operands = [&[start, zero], initial, &inside.captured[..]].concat();
+    let starts: Vec<ValueId> = changed.iter().map(|&k| initial[k]).collect();
+    let operands = [&[start, zero], &starts[..], &inside.captured[..]].concat();
     let body = subgraph::body(&inside.graph)?;
-    let op = Op::Scan { trips, carried: 2 + types.len(), reverse: vec![], conditional: true, body };
-    Ok(g.emit_all(op, &operands)?.split_off(2))
+    let op = Op::Scan { trips, carried: 2 + changed.len(), reverse: vec![], conditional: true, body };
+    let (results, mut all) = (g.emit_all(op, &operands)?.split_off(2), initial.to_vec());
+    changed.iter().zip(results).for_each(|(&k, result)| all[k] = result);
+    Ok(all)
 }
 
 pub(super) fn scan(g: &mut Importer, n: &Source) -> Result<Vec<ValueId>> {

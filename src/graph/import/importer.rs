@@ -22,6 +22,6 @@ pub(super) struct Importer<'m> {
     pub(super) needed: RefCell<BTreeSet<String>>,
     /// Something depends on data: no static graph has it.
     pub(super) waits: Cell<bool>,
-    /// Nodes with graphs inside around this one.
-    pub(super) depth: usize,
+    /// Nodes of graphs inside that may still be converted, some of them several times.
+    pub(super) nodes_left: usize,
 }

@@ -16,6 +16,9 @@ use std::sync::Arc;
 /// Constants with more elements are captured: a body is text.
 const MOST_WRITTEN: usize = 8;
 
+/// Limit for the nodes of graphs inside that are converted, each time of a loop counted that is inlined.
+pub(super) const MAX_NODES: usize = 1 << 16;
+
 /// The graphs inside of a node.
 pub(super) fn graphs(node: &NodeProto) -> impl Iterator<Item = &GraphProto> {
     node.attribute.iter().flat_map(|a| a.g.iter().chain(&a.graphs))
@@ -48,8 +51,17 @@ pub(super) enum Given {
     Constant(Tensor),
 }
 
+/// Counts the nodes of a graph inside that is about to be converted.
+fn count_nodes(g: &mut Importer, proto: &GraphProto) -> Result<()> {
+    g.nodes_left = g.nodes_left.checked_sub(proto.node.len().max(1)).ok_or_else(|| {
+        Error::Limit(format!("graphs inside of nodes have more than {MAX_NODES} nodes, loops written out"))
+    })?;
+    Ok(())
+}
+
 /// Adds the nodes of a graph inside to the graph around it; its inputs are these values. Returns its outputs.
 pub(super) fn inline(g: &mut Importer, proto: &GraphProto, inputs: &[ValueId]) -> Result<Vec<ValueId>> {
+    count_nodes(g, proto)?;
     let graph = std::mem::take(&mut g.graph);
     let mut inner = Importer { graph, ..g.inside(proto) };
     let known = free_names(proto).into_iter().filter_map(|name| Some((name, *g.values.get(name)?)));
@@ -57,12 +69,13 @@ pub(super) fn inline(g: &mut Importer, proto: &GraphProto, inputs: &[ValueId]) -
     inner.values.extend(proto.input.iter().zip(inputs).map(|(input, &id)| (input.name.as_str(), Some(id))));
     let outputs = inner.nodes(proto).and_then(|()| results(&inner, proto));
     g.needed.borrow_mut().append(&mut inner.needed.take());
-    (g.graph, g.budget) = (inner.graph, inner.budget);
+    (g.graph, g.budget, g.nodes_left) = (inner.graph, inner.budget, inner.nodes_left);
     outputs
 }
 
 /// Imports a graph inside as a graph of its own. Constants around it are constants in it.
 pub(super) fn import(g: &mut Importer, proto: &GraphProto, inputs: Vec<Given>) -> Result<Inside> {
+    count_nodes(g, proto)?;
     let mut inner = g.inside(proto);
     for (input, given) in proto.input.iter().zip(inputs) {
         let id = match given {
@@ -83,9 +96,10 @@ pub(super) fn import(g: &mut Importer, proto: &GraphProto, inputs: Vec<Given>) -
         });
         inner.values.insert(name, id);
     }
-    inner.nodes(proto)?;
+    let converted = inner.nodes(proto);
+    (g.budget, g.nodes_left) = (inner.budget, inner.nodes_left);
+    converted?;
     let outputs = results(&inner, proto)?;
-    g.budget = inner.budget;
     let (graph, constants) = inner.into_graph(&outputs);
     captured.extend(constants.into_iter().map(|tensor| g.named_constant("captured".into(), tensor)));
     Ok(Inside { graph, captured })
@@ -107,8 +121,8 @@ impl<'m> Importer<'m> {
     where
         'm: 'p,
     {
-        let (place, budget) = (self.place.clone(), self.budget);
-        Importer { place, budget, ..Importer::of(self.model, proto, self.depth + 1) }
+        let (place, budget, nodes_left) = (self.place.clone(), self.budget, self.nodes_left);
+        Importer { place, budget, nodes_left, ..Importer::of(self.model, proto) }
     }
 
     /// The body of an operator with inputs of these types, as `build` makes it.

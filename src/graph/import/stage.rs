@@ -58,22 +58,14 @@ impl OnnxModel {
         graph.initializer.iter().map(read).collect()
     }
 
-    /// The part of `graph` that can be compiled, of the nodes of `order` that are not `done`. `depth`: graphs around this one.
+    /// The part of `graph` that can be compiled, of the nodes of `order` that are not `done`.
     ///
     /// # Errors
     /// `Invalid` where a node is wrong; `Limit` where it is too large.
-    pub fn part(
-        &self,
-        graph: &GraphProto,
-        order: &[usize],
-        done: &[bool],
-        depth: usize,
-        known: Lookup,
-    ) -> Result<Part> {
+    pub fn part(&self, graph: &GraphProto, order: &[usize], done: &[bool], known: Lookup) -> Result<Part> {
         let mut frozen = BTreeMap::new();
         loop {
-            let mut stage =
-                Stage { importer: Importer::of(self, graph, depth), known, frozen: &frozen, inputs: vec![] };
+            let mut stage = Stage { importer: Importer::of(self, graph), known, frozen: &frozen, inputs: vec![] };
             let part = stage.import(order, done)?;
             let needed = stage.importer.needed.take();
             let tensors = needed.into_iter().filter_map(|name| match known(&name)? {
@@ -98,7 +90,7 @@ impl OnnxModel {
         node: usize,
         operands: &[Option<Arc<Tensor>>],
     ) -> Result<Vec<Arc<Tensor>>> {
-        let mut importer = Importer::of(self, graph, 0);
+        let mut importer = Importer::of(self, graph);
         let node = &graph.node[node];
         for (name, operand) in node.input.iter().zip(operands) {
             if let Some(tensor) = operand {
