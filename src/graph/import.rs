@@ -16,6 +16,7 @@ mod einsum;
 mod external;
 pub mod importer;
 mod legacy;
+mod linear_attention;
 mod loss;
 pub mod model;
 mod movement;

@@ -4,7 +4,7 @@ use super::arithmetic::count;
 use super::convolution::per_axis;
 use super::node::Source;
 use super::tensor::dtype;
-use crate::expr::CompareOp;
+use crate::expr::{BinaryOp, CompareOp};
 use crate::graph::import::importer::Importer;
 use crate::graph::ir::ValueId;
 use crate::graph::op::{Layout, Op, Window};
@@ -114,4 +114,52 @@ pub(super) fn eye_like(g: &mut Importer, n: &Source) -> Result<Vec<ValueId>> {
     let values: Vec<u8> = (0..rows).flat_map(|r| (0..columns).map(move |c| one(r, c))).collect();
     let ones = g.constant(Tensor::new(&[rows, columns], &values));
     Ok(vec![g.cast_to(ones, to)?])
+}
+
+/// Writes new elements into a cache from a place of each batch on: what stands there is chosen from both.
+pub(super) fn tensor_scatter(g: &mut Importer, n: &Source) -> Result<Vec<ValueId>> {
+    let (cache, update, first) = (n.input(0)?, n.input(1)?, n.optional(2));
+    let (shape, rank) = (g.shape(cache).to_vec(), g.rank(cache));
+    let axis = g.axis(n.int("axis", -2), rank)?;
+    let new = g.shape(update).to_vec();
+    let beside = |s: &[i64]| s.iter().enumerate().filter(|(d, _)| *d != axis).map(|(_, e)| *e).collect::<Vec<_>>();
+    if axis == 0 || new.len() != rank || beside(&new) != beside(&shape) || !(1..=shape[axis]).contains(&new[axis]) {
+        return Err(Error::Invalid(format!("new elements {new:?} of a cache {shape:?}")));
+    }
+    let circular = match n.string("mode", "linear").as_str() {
+        "linear" => false,
+        "circular" => true,
+        other => return Err(Error::Invalid(format!("mode `{other}` is not known"))),
+    };
+    let (batch, extent, added) = (shape[0], shape[axis], new[axis]);
+    let order: Vec<usize> = [0, axis].into_iter().chain((1..rank).filter(|d| *d != axis)).collect();
+    let back: Vec<usize> = (0..rank).map(|d| order.iter().position(|&o| o == d).unwrap_or(d)).collect();
+    let (old, new) = (g.permuted(cache, &order)?, g.permuted(update, &order)?);
+    let place = g.counting(extent, 1, 2)?;
+    let first = match first {
+        Some(first) => {
+            let first = g.cast_to(first, DType::I64)?;
+            g.reshape_to(first, vec![batch, 1])?
+        }
+        None => {
+            let zero = g.counting(1, 0, 2)?;
+            g.expanded(zero, &[batch, 1])?
+        }
+    };
+    let mut number = g.sub(place, first)?;
+    if circular {
+        let extent = g.scalar_like(number, extent as f64)?;
+        number = g.binary(BinaryOp::Mod, number, extent)?;
+    }
+    let (zero, end) = (g.scalar_like(number, 0.0)?, g.scalar_like(number, added as f64)?);
+    let (from, to) = (g.compare(CompareOp::Ge, number, zero)?, g.compare(CompareOp::Lt, number, end)?);
+    let written = g.binary(BinaryOp::And, from, to)?;
+    let number = g.clamp(number, 0.0, (added - 1) as f64)?;
+    let number = g.unsqueezed(number, 2)?;
+    let new = g.emit(Op::GatherNd { batch_dims: 1 }, &[new, number])?;
+    let mut wide = vec![1; rank];
+    wide[..2].copy_from_slice(&[batch, extent]);
+    let written = g.reshape_to(written, wide)?;
+    let y = g.select(written, new, old)?;
+    Ok(vec![g.permuted(y, &back)?])
 }

@@ -2,8 +2,8 @@
 
 use super::node::Source;
 use super::{
-    attention, columns, contrib, convert, convolution, einsum, loss, movement, pooling, quantize, random, rearrange,
-    reduction, resize, sample, signal,
+    attention, columns, contrib, convert, convolution, einsum, linear_attention, loss, movement, pooling, quantize,
+    random, rearrange, reduction, resize, sample, signal,
 };
 use crate::expr::{BinaryOp, CompareOp, UnaryOp};
 use crate::graph::import::importer::Importer;
@@ -130,6 +130,7 @@ const TABLE: &[(&str, i64, Converter)] = &[
     ("LeakyRelu",               1, convert::leaky_relu),
     ("Less",                    1, compare!(Lt)),
     ("LessOrEqual",            12, compare!(Le)),
+    ("LinearAttention",        27, linear_attention::linear_attention),
     ("Log",                     1, unary!(Log)),
     ("LogSoftmax",              1, |g, n| reduction::softmax(g, n, true)),
     ("LpNormalization",         1, reduction::lp_normalization),
@@ -205,6 +206,7 @@ const TABLE: &[(&str, i64, Converter)] = &[
     ("SwiGLU",                 28, columns::swiglu),
     ("Swish",                  24, convert::swish),
     ("Tanh",                    1, unary!(Tanh)),
+    ("TensorScatter",          24, rearrange::tensor_scatter),
     ("ThresholdedRelu",        10, convert::thresholded_relu),
     ("Tile",                    1, movement::tile),
     ("TopK",                    1, reduction::top_k),
