@@ -24,6 +24,7 @@ mod functions;
 mod halves;
 pub mod importer;
 mod legacy;
+mod linear_attention;
 mod loss;
 pub mod model;
 mod movement;

@@ -123,6 +123,7 @@ const TABLE: &[(&str, &str)] = &[
     ("LayerNormalization",      "axis epsilon stash_type"),
     ("LeakyRelu",               "alpha consumed_inputs:..5"),
     ("Less",                    "axis:..6 broadcast:..6"),
+    ("LinearAttention",         "chunk_size kv_num_heads q_num_heads scale update_rule"),
     ("Log",                     "consumed_inputs:..5"),
     ("LogSoftmax",              "axis"),
     ("Loop",                    "body"),

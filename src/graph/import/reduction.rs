@@ -1,7 +1,7 @@
 //! Matrix products, reductions and normalizations.
 
 use super::node::Source;
-use crate::expr::{BinaryOp, UnaryOp};
+use crate::expr::{BinaryOp, CompareOp, UnaryOp};
 use crate::graph::import::importer::Importer;
 use crate::graph::ir::ValueId;
 use crate::graph::op::{F32, Op, ReduceOp};
@@ -105,7 +105,7 @@ impl Importer<'_> {
     }
 }
 
-/// x over its norm along an axis.
+/// x over its norm along an axis; 0 where the norm is.
 pub(super) fn lp_normalization(g: &mut Importer, n: &Source) -> Result<Vec<ValueId>> {
     let x = n.input(0)?;
     let axis = g.axis(n.int("axis", -1), g.rank(x))?;
@@ -115,6 +115,10 @@ pub(super) fn lp_normalization(g: &mut Importer, n: &Source) -> Result<Vec<Value
         p => return Err(Error::Unsupported(format!("p = {p}"))),
     };
     let norm = g.emit(Op::Reduce { op, axes: vec![axis], keep: true }, &[x])?;
+    // zeros stay zeros
+    let (zero, one) = (g.scalar_like(norm, 0.0)?, g.scalar_like(norm, 1.0)?);
+    let nothing = g.compare(CompareOp::Eq, norm, zero)?;
+    let norm = g.select(nothing, one, norm)?;
     Ok(vec![g.binary(BinaryOp::Div, x, norm)?])
 }
 

@@ -2,8 +2,9 @@
 
 use super::node::Source;
 use super::{
-    attention, bits, columns, contrib, control, convert, convolution, data_dependent, einsum, loss, movement, pooling,
-    quantize, random, rearrange, recurrent, reduction, resize, sample, scatter, sequence, signal, storage,
+    attention, bits, columns, contrib, control, convert, convolution, data_dependent, einsum, linear_attention, loss,
+    movement, pooling, quantize, random, rearrange, recurrent, reduction, resize, sample, scatter, sequence, signal,
+    storage,
 };
 use crate::expr::{BinaryOp, CompareOp, UnaryOp};
 use crate::graph::import::importer::Importer;
@@ -155,6 +156,7 @@ const TABLE: &[(&str, i64, Converter)] = &[
     ("LeakyRelu",               1, convert::leaky_relu),
     ("Less",                    1, compare!(Lt)),
     ("LessOrEqual",            12, compare!(Le)),
+    ("LinearAttention",        27, linear_attention::linear_attention),
     ("Log",                     1, unary!(Log)),
     ("LogSoftmax",              1, |g, n| reduction::softmax(g, n, true)),
     ("Loop",                    1, control::repeat),

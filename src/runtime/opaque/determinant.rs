@@ -64,3 +64,19 @@ fn eliminate<const N: usize>(
     }
     product
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::opaque::apply;
+    use crate::{DType, Tensor};
+
+    #[test]
+    fn rows_are_exchanged() {
+        let x = Tensor::new(
+            &[2, 3, 3],
+            &[0f64, 2.0, 1.0, 1.0, 0.0, 0.0, 4.0, 4.0, 5.0, 1.0, 2.0, 3.0, 2.0, 4.0, 6.0, 0.0, 1.0, 1.0],
+        );
+        let out = [(DType::F64, vec![2]), (DType::F64, vec![2, 3, 3])];
+        assert_eq!(apply("determinant", &[], &[&x], &out).unwrap()[0].to_vec::<f64>(), [-6.0, 0.0]);
+    }
+}

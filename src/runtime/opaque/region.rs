@@ -198,3 +198,37 @@ pub fn max_unpool(_: &[i64], inputs: &[View], outputs: &mut [ViewMut]) -> Result
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::opaque::apply;
+    use crate::{DType, Tensor};
+
+    #[test]
+    fn regions_have_means_and_maxima() {
+        let x = Tensor::new(&[1, 1, 4, 4], &(0..16).map(|v| v as f32).collect::<Vec<f32>>());
+        let one = i64::from(1f32.to_bits());
+        let out = [(DType::F32, vec![1, 1, 1, 1])];
+        // the region from element 0 to element 4: its points are the elements themselves
+        let (region, image) = (Tensor::new(&[1, 4], &[0f32, 0.0, 4.0, 4.0]), Tensor::new(&[1], &[0i64]));
+        let align = |largest| apply("roi_align", &[1, 1, largest, 1, one], &[&x, &region, &image], &out);
+        assert_eq!(align(0).unwrap()[0].to_vec::<f32>(), [7.5]);
+        assert_eq!(align(1).unwrap()[0].to_vec::<f32>(), [15.0]);
+        let other = Tensor::new(&[1], &[1i64]);
+        assert!(apply("roi_align", &[1, 1, 0, 1, one], &[&x, &region, &other], &out).is_err());
+        let region = Tensor::new(&[1, 5], &[0f32, 1.0, 1.0, 2.0, 2.0]);
+        let out = [(DType::F32, vec![1, 1, 2, 2])];
+        let pooled = apply("max_roi_pool", &[2, 2, one], &[&x, &region], &out).unwrap();
+        assert_eq!(pooled[0].to_vec::<f32>(), [5.0, 6.0, 9.0, 10.0]);
+    }
+
+    #[test]
+    fn elements_return_to_their_positions() {
+        let (x, places) = (Tensor::new(&[2], &[3f32, 4.0]), Tensor::new(&[2], &[4i64, 1]));
+        let out = [(DType::F32, vec![5])];
+        let y = apply("max_unpool", &[5], &[&x, &places], &out).unwrap();
+        assert_eq!(y[0].to_vec::<f32>(), [0.0, 4.0, 0.0, 0.0, 3.0]);
+        let outside = Tensor::new(&[2], &[5i64, 1]);
+        assert!(apply("max_unpool", &[5], &[&x, &outside], &out).is_err());
+    }
+}
