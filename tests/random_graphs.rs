@@ -108,7 +108,8 @@ impl Maker {
         let rank = shape.len();
         match kind {
             "unary" => {
-                let functions = [UnaryOp::Tanh, UnaryOp::Erf, UnaryOp::Abs, UnaryOp::Neg];
+                use UnaryOp::*;
+                let functions = [Tanh, Erf, Abs, Neg, Sin, Cos, Atan, Asinh];
                 let op = Op::Unary(self.pick(&functions));
                 self.apply(op, &[x])
             }
