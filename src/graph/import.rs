@@ -166,8 +166,8 @@ impl OnnxModel {
             if !symbols.contains(name) {
                 return Err(Error::Invalid(unknown("dynamic dimension", name, &symbols)));
             }
-            if size < 1 {
-                return Err(Error::Invalid(format!("dimension `{name}` is {size}, but must be at least 1")));
+            if size < 0 {
+                return Err(Error::Invalid(format!("dimension `{name}` is {size}, which is negative")));
             }
         }
         Ok(())

@@ -13,7 +13,7 @@ use crate::runtime::{DType, Result};
 const AS_THEY_ARE: &[&str] = &[
     "BitCast", "Cast", "CastLike", "Compress", "Concat", "ConcatFromSequence", "Constant", "ConstantOfShape",
     "DepthToSpace", "DequantizeLinear", "Expand", "EyeLike", "Flatten", "Gather", "GatherElements", "GatherND",
-    "Identity", "If", "Loop", "Optional", "OptionalGetElement", "OptionalHasElement", "Pad", "QuantizeLinear",
+    "Identity", "If", "Loop", "OneHot", "Optional", "OptionalGetElement", "OptionalHasElement", "Pad", "QuantizeLinear",
     "Reshape", "ReverseSequence", "Scan", "Scatter", "ScatterElements", "ScatterND", "SequenceAt", "SequenceConstruct",
     "SequenceErase", "SequenceInsert", "SequenceLength", "SequenceMap", "Shape", "Size", "Slice", "SpaceToDepth",
     "Split", "SplitToSequence", "Squeeze", "TensorScatter", "Tile", "Transpose", "Unsqueeze", "Where",

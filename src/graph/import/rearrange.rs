@@ -4,7 +4,7 @@ use super::arithmetic::count;
 use super::convolution::per_axis;
 use super::node::Source;
 use super::tensor::dtype;
-use crate::expr::{BinaryOp, CompareOp};
+use crate::expr::CompareOp;
 use crate::graph::import::importer::Importer;
 use crate::graph::ir::ValueId;
 use crate::graph::op::{Layout, Op, Window};
