@@ -201,6 +201,18 @@ fn loops_that_grow_beyond_measure_are_refused() {
                 let body = inside(g, "Loop", "body");
                 let names = [format!("y{level}"), format!("s{level}")];
                 body.node.push(NodeProto { output: names.to_vec(), ..loops });
+                // the condition needs what the loop inside makes
+                let [size, same, go] = ["size", "same", "go"].map(|name| format!("{name}{level}"));
+                let made = |op: &str, input: [&str; 2], output: &String| NodeProto {
+                    op_type: op.into(),
+                    input: input.iter().filter(|i| !i.is_empty()).map(|i| i.to_string()).collect(),
+                    output: vec![output.clone()],
+                    ..NodeProto::default()
+                };
+                body.node.push(made("Size", [&names[0], ""], &size));
+                body.node.push(made("Equal", [&size, &size], &same));
+                body.node.push(made("And", [&body.output[0].name, &same], &go));
+                body.output[0].name = go;
             }
         })
     };

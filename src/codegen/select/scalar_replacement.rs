@@ -67,6 +67,16 @@ enum Shape {
     Lanes { ty: VType, stride: i64 },
 }
 
+impl Shape {
+    /// The type of the register.
+    fn ty(self, lanes: u8) -> VType {
+        match self {
+            Shape::Element(lane) => VType { lane, lanes },
+            Shape::Lanes { ty, .. } => ty,
+        }
+    }
+}
+
 /// Memory that an instruction reads or writes.
 #[derive(Clone, Debug)]
 struct Reference {
@@ -188,7 +198,7 @@ impl Pass<'_> {
     /// Removes the stores to an address that does not move and that nothing else in the loop reads or writes; returns
     /// those that take their place after the loop.
     fn stores_after(
-        &self,
+        &mut self,
         l: &Loop,
         accesses: &Accesses,
         edits: &mut Edits,
@@ -201,7 +211,7 @@ impl Pass<'_> {
         }
         let mut out = vec![];
         for (w, store) in all.iter().enumerate().filter(|(_, r)| r.store) {
-            let Some((value, ..)) = store.value else { continue };
+            let Some((value, shape, lanes)) = store.value else { continue };
             let moves = store.bytes.terms.iter().any(|t| t.0 == l.var || defined.contains(&t.0));
             let changed = l.body[store.at + 1..].iter().any(|n| defines(n, value));
             let alone = !accesses.clobbered.iter().any(|(_, root)| *root == store.root)
@@ -211,7 +221,15 @@ impl Pass<'_> {
                 });
             if !moves && !changed && alone {
                 let mut node = l.body[store.at].clone();
-                edits.rename(&mut node);
+                if edits.is_carried(value) {
+                    // after the loop its register has the value that a next iteration would take
+                    let copy = self.registers.fresh();
+                    let ty = shape.ty(lanes);
+                    edits.after.push((store.at, Node::Inst(Inst::VCopy { dst: copy, src: value, ty })));
+                    edits::read_instead(&mut node, value, copy);
+                } else {
+                    edits.rename(&mut node);
+                }
                 edits.removed.insert(store.at);
                 out.push(node);
             }
@@ -360,10 +378,7 @@ impl Pass<'_> {
     /// Replaces the loads `consumers` (with their distances) by the value of access `g`.
     fn replace(&mut self, l: &Loop, all: &[Reference], g: usize, consumers: &[(usize, i64)], edits: &mut Edits) {
         let Some((mut value, shape, lanes)) = all[g].value else { return };
-        let ty = match shape {
-            Shape::Element(lane) => VType { lane, lanes },
-            Shape::Lanes { ty, .. } => ty,
-        };
+        let ty = shape.ty(lanes);
         let changed = l.body[all[g].at + 1..].iter().any(|n| defines(n, value));
         if changed || !self.registers.is_single(value) {
             let copy = self.registers.fresh();

@@ -37,7 +37,8 @@ macro_rules! float_number {
                     UnaryOp::Cosh => (a as f64).cosh() as $t,
                     UnaryOp::Asinh => (a as f64).asinh() as $t,
                     UnaryOp::Acosh => (a as f64).acosh() as $t,
-                    UnaryOp::Atanh => (a as f64).atanh() as $t,
+                    // the library's function cancels near -1
+                    UnaryOp::Atanh => (a as f64).abs().atanh().copysign(a as f64) as $t,
                     UnaryOp::Not => return None,
                 })
             }

@@ -178,8 +178,8 @@ pub(super) fn dynamically(g: &mut Importer, x: ValueId) -> Result<(ValueId, Quan
     let least = extreme(g, ReduceOp::Min, BinaryOp::Min)?;
     let width = g.binary(BinaryOp::Sub, most, least)?;
     let flat = g.compared(CompareOp::Eq, width, 0.0)?;
-    let width = g.replaced(flat, 1.0, width)?;
     let scale = g.with_constant(BinaryOp::Div, width, 255.0)?;
+    let scale = g.replaced(flat, 1.0, scale)?;
     let offset = g.binary(BinaryOp::Div, least, scale)?;
     let offset = g.unary(UnaryOp::Neg, offset)?;
     let zero = to_integers(g, offset, None, DType::U8)?;

@@ -61,6 +61,12 @@ impl Edits {
         r
     }
 
+    /// Returns true if the register that took the place of `r` gets another value at the end of an iteration.
+    pub fn is_carried(&self, r: Vreg) -> bool {
+        let r = self.resolve(r);
+        self.end.iter().any(|m| m.0 == r)
+    }
+
     /// Reads the registers that took the place of others.
     pub fn rename(&self, node: &mut Node) {
         match node {
@@ -72,6 +78,17 @@ impl Edits {
             Node::If { body, .. } | Node::Loop(Loop { body, .. }) => body.iter_mut().for_each(|n| self.rename(n)),
             _ => {}
         }
+    }
+}
+
+/// Makes an instruction read `new` where it reads `old`.
+pub fn read_instead(node: &mut Node, old: Vreg, new: Vreg) {
+    if let Node::Inst(inst) = node {
+        inst.registers_mut(&mut |class, access, r| {
+            if class == Class::Vector && access.reads() && *r == old.0 {
+                *r = new.0;
+            }
+        });
     }
 }
 

@@ -109,6 +109,21 @@ fn a_target_that_does_not_move_is_written_after_the_loop() {
 }
 
 #[test]
+fn a_value_of_an_earlier_iteration_is_written_after_the_loop() {
+    // the values of the last iterations wait in registers, which change at the end of each
+    for (count, body) in [
+        (4, "C[1] = C[0]; C[0] = A[i][j];"),
+        (7, "C[2] = C[1]; C[1] = C[0]; C[0] = A[i][j]; B[i][j] = C[2];"),
+        (5, "B[i][j] = (C[0] * f32(0.5)); C[3] = C[2]; C[2] = C[0]; C[0] = B[i][j];"),
+    ] {
+        let nest = parsed(&format!("for i in 1..9 {{ for j in i..60 {{ {body} }} }}"));
+        check(&nest, 1);
+        let (before, after) = innermost(&nest, &|i| matches!(i, Inst::VStore { .. } | Inst::VScatter { .. }));
+        assert!(after < before && before + after <= count, "{nest}");
+    }
+}
+
+#[test]
 fn a_write_that_may_meet_the_address_ends_the_reuse() {
     assert_loads("for i in 1..9 { for j in i..60 { A[i][j] = A[i][j - 1]; A[i][12] = B[i][j]; } }", 2, 2);
     assert_loads(
@@ -141,12 +156,19 @@ impl Source {
         let row = if row == "i" { format!("i{}", self.offset(1)) } else { row.to_string() };
         match self.0.random_range(0..12) {
             0 => format!("{array}[{row}][20]"),
+            1 | 2 => self.fixed(),
             _ => format!("{array}[{row}][{move_by}{}]", self.offset(2)),
         }
     }
 
+    /// An element that does not move with a loop.
+    fn fixed(&mut self) -> String {
+        self.pick(&["C[0]", "C[1]", "C[2]"]).to_string()
+    }
+
     fn statement(&mut self, move_by: &str, row: &str) -> String {
-        let target = self.element(move_by, row);
+        let fixed = self.0.random_range(0..4) == 0;
+        let target = if fixed { self.fixed() } else { self.element(move_by, row) };
         let (a, b) = (self.element(move_by, row), self.element(move_by, row));
         let value = match self.0.random_range(0..4) {
             0 => format!("max({a}, {b})"),
@@ -200,5 +222,5 @@ fn random_loops_compute_the_same() {
         (removed, all) = (removed + before - after, all + before);
     }
     println!("{fewer} of 120 loops, {removed} of {all} loads");
-    assert!(fewer > 30 && removed * 8 > all, "{fewer} of 120 loops, {removed} of {all} loads");
+    assert!(fewer > 30 && removed * 9 > all, "{fewer} of 120 loops, {removed} of {all} loads");
 }
