@@ -105,10 +105,7 @@ fn output(op: &Op, inputs: &[&TensorType]) -> Checked<TensorType> {
         }
         Op::Transpose { perm } => transpose(x, perm),
         Op::Reshape { shape } => reshape(x, shape),
-        Op::Expand { shape } => {
-            ensure(broadcast([&x.shape[..], shape]).as_ref() == Some(shape), || "the operand does not stretch".into())?;
-            shaped(x, shape.clone())
-        }
+        Op::Expand { shape } => expand(x, shape),
         Op::Slice { starts, ends, steps } => slice(x, starts, ends, steps),
         Op::Concat { axis } => concat(inputs, *axis),
         Op::Pad { before, after, .. } => pad(x, before, after),
@@ -173,6 +170,11 @@ fn transpose(x: &TensorType, perm: &[usize]) -> Checked<TensorType> {
     sorted.sort_unstable();
     ensure(sorted.into_iter().eq(0..rank), || "not a permutation of the dimensions".into())?;
     shaped(x, perm.iter().map(|&p| shape[p]).collect())
+}
+
+fn expand(x: &TensorType, to: &[i64]) -> Checked<TensorType> {
+    ensure(broadcast([&x.shape[..], to]).as_deref() == Some(to), || "the operand does not stretch".into())?;
+    shaped(x, to.to_vec())
 }
 
 fn reshape(x: &TensorType, to: &[i64]) -> Checked<TensorType> {

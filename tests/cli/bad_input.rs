@@ -375,7 +375,7 @@ fn dynamic_dimensions_are_bound_once() {
     assert_eq!(compiled.run(&[("a", &two), ("b", &two)]).unwrap()[0].shape, [2, 33]);
     assert_eq!(compiled.run(&[("a", &five), ("b", &five)]).unwrap()[0].shape, [5, 33]);
     says(&refusal(compiled.run(&[("a", &two), ("b", &five)])), &["N", "2", "5"]);
-    for (name, size) in [("M", 3), ("N", 0), ("N", -1), ("N", 1 << 50)] {
+    for (name, size) in [("M", 3), ("N", -1), ("N", 1 << 50)] {
         refusal(model.compile_module(&Options { dims: [(name.to_string(), size)].into(), ..Options::default() }));
     }
 }
