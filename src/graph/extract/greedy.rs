@@ -136,11 +136,31 @@ pub fn fuse(problem: &Problem, rows: &mut Rows, chosen: &[Option<usize>], first:
                 rows.store_if_read(problem, &mut values, s);
             }
         }
+        leave_stored(problem, rows, &moves, &place, &mut values);
         rows.program.rows.extend(new);
     }
     match rows.program.rows.iter().find(|row| !row.holds(&values)) {
         Some(row) => Err(Error::Internal(format!("the greedy extraction breaks {row:?}"))),
         None => Ok(values),
+    }
+}
+
+/// Gives up the joins that need a value out of memory which is stored by now, since another join of it was given up.
+fn leave_stored(
+    problem: &Problem,
+    rows: &Rows,
+    moves: &[(f64, usize, usize)],
+    place: &[Option<usize>],
+    values: &mut [bool],
+) {
+    let broken = |values: &[bool]| {
+        let rows = rows.program.rows.iter().filter(|row| !row.holds(values));
+        rows.flat_map(|row| &row.terms).filter(|t| t.1 < 0 && values[t.0]).find_map(|t| place[t.0])
+    };
+    while let Some(edge) = broken(values) {
+        let (_, variable, s) = moves[edge];
+        values[variable] = false;
+        rows.store_if_read(problem, values, s);
     }
 }
 
