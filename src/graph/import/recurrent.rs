@@ -13,7 +13,7 @@ use super::quantize::{Quantised, dynamic_product, exact_rows};
 use crate::expr::{BinaryOp, CompareOp};
 use crate::graph::import::importer::Importer;
 use crate::graph::ir::ValueId;
-use crate::graph::op::Op;
+use crate::graph::op::{Op, ReduceOp};
 use crate::graph::tensor_type::TensorType;
 use crate::runtime::{DType, Error, Result, Tensor};
 
@@ -192,6 +192,10 @@ fn read(g: &mut Importer, n: &Source, cell: Cell, quantised: Option<[Quantised; 
             *state = transpose(g, *state, &[1, 0, 2])?;
         }
     }
+    let x = match lengths.filter(|_| quantised.is_some()) {
+        Some(lengths) => without_rest(g, x, lengths)?,
+        None => x,
+    };
     Ok(Layer {
         cell,
         x,
@@ -211,6 +215,17 @@ fn read(g: &mut Importer, n: &Source, cell: Cell, quantised: Option<[Quantised; 
         batch_first,
         all_steps: n.wants_output(0),
     })
+}
+
+/// The inputs, with zeros after the end of the longest sequence: what stands there does not count when they are quantised.
+fn without_rest(g: &mut Importer, x: ValueId, lengths: ValueId) -> Result<ValueId> {
+    let lengths = g.cast_to(lengths, DType::I64)?;
+    let longest = g.emit(Op::Reduce { op: ReduceOp::Max, axes: vec![0], keep: false }, &[lengths])?;
+    let steps = g.shape(x)[0];
+    let places = g.constant(Tensor::new(&[steps, 1, 1], &(0..steps).collect::<Vec<i64>>()));
+    let counts = g.compare(CompareOp::Lt, places, longest)?;
+    let zero = g.scalar_like(x, 0.0)?;
+    g.select(counts, x, zero)
 }
 
 /// Checks the types of quantised weights, and that their scale and zero point are one for each direction or one for each
