@@ -217,6 +217,7 @@ const TABLE: &[(&str, &str)] = &[
 const CONTRIB: &[(&str, &str)] = &[
     ("Attention",                        "do_rotary mask_filter_value num_heads past_present_share_buffer qkv_hidden_sizes rotary_embedding_dim scale unidirectional"),
     ("DequantizeLinear",                 "axis block_size"),
+    ("DynamicQuantizeLSTM",              "activation_alpha activation_beta activations clip direction hidden_size input_forget"),
     ("EmbedLayerNormalization",          "epsilon mask_index_type"),
     ("FusedConv",                        "activation activation_params auto_pad dilations group kernel_shape pads strides"),
     ("FusedGemm",                        "activation activation_alpha activation_beta activation_gamma alpha beta transA transB"),

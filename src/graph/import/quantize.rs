@@ -246,6 +246,46 @@ pub(super) fn integer_product(
     total.ok_or_else(|| Error::Internal("a product without parts".into()))
 }
 
+/// Weights of 8 bits without their zero points in f32, cut into so few rows each that every sum of products with numbers of
+/// 8 bits is exact.
+pub(super) fn exact_rows(g: &mut Importer, weights: ValueId, zero: Option<ValueId>) -> Result<Vec<ValueId>> {
+    let weights = centred(g, weights, zero, false)?;
+    let depth = g.shape(weights)[0];
+    let column = g.graph.constant(weights).map_or(255 * depth, |t| largest_column(t));
+    let part = if column.saturating_mul(255) <= EXACT { depth.max(1) } else { EXACT / (255 * 255) };
+    let weights = g.cast_to(weights, DType::F32)?;
+    let starts = (0..depth.max(1)).step_by(part as usize);
+    starts.map(|start| cut(g, weights, 0, (start, (start + part).min(depth)))).collect()
+}
+
+/// The product of a matrix, quantised by its own least and greatest element, with [`exact_rows`]; as real numbers.
+pub(super) fn dynamic_product(g: &mut Importer, x: ValueId, rows: &[ValueId], scale: ValueId) -> Result<ValueId> {
+    let (x, by) = dynamically(g, x)?;
+    let x = centred(g, x, by.zero, false)?;
+    let x = g.cast_to(x, DType::F32)?;
+    let (mut start, mut sums) = (0, vec![]);
+    for &rows in rows {
+        let end = start + g.shape(rows)[0];
+        let x = cut(g, x, 1, (start, end))?;
+        sums.push(super::reduction::matmul_of(g, x, rows)?);
+        start = end;
+    }
+    let sum = match sums[..] {
+        [sum] => sum,
+        // the whole sum need not be exact in f32
+        _ => {
+            let mut total = g.scalar_of(DType::I32, 0.0);
+            for sum in sums {
+                let sum = g.cast_to(sum, DType::I32)?;
+                total = g.binary(BinaryOp::Add, sum, total)?;
+            }
+            g.cast_to(total, DType::F32)?
+        }
+    };
+    let scale = g.binary(BinaryOp::Mul, by.scale, scale)?;
+    g.binary(BinaryOp::Mul, sum, scale)
+}
+
 /// The largest sum of the sizes of a column of a matrix.
 fn largest_column(matrix: &Tensor) -> i64 {
     let columns = matrix.shape[1].max(1) as usize;

@@ -3,14 +3,17 @@
 //! In: a node. Out: its results. The body of the scan is the product of the hidden state with the recurrent weights, which it
 //! captures, and elementwise operators. With sequence lengths a step beyond the end of a sequence keeps the states of that
 //! sequence and has zeros as its result; backwards these are the first steps, so that the states are still the initial ones.
+//! A layer of quantised weights (`DynamicQuantizeLSTM`) quantises the inputs of all steps together, and in each step the
+//! hidden states of all sequences together.
 
 use super::activation::{Activation, clipped};
 use super::movement::slice_axis;
 use super::node::Source;
+use super::quantize::{Quantised, dynamic_product, exact_rows};
 use crate::expr::{BinaryOp, CompareOp};
 use crate::graph::import::importer::Importer;
 use crate::graph::ir::ValueId;
-use crate::graph::op::Op;
+use crate::graph::op::{Op, ReduceOp};
 use crate::graph::tensor_type::TensorType;
 use crate::runtime::{DType, Error, Result, Tensor};
 
@@ -58,15 +61,21 @@ impl Cell {
 }
 
 pub(super) fn lstm(g: &mut Importer, n: &Source) -> Result<Vec<ValueId>> {
-    layer(g, n, Cell::Lstm { input_forget: n.flag("input_forget", false) })
+    layer(g, n, Cell::Lstm { input_forget: n.flag("input_forget", false) }, None)
+}
+
+pub(super) fn quantised_lstm(g: &mut Importer, n: &Source) -> Result<Vec<ValueId>> {
+    let by = |i: usize| Ok(Quantised { scale: n.input(i)?, zero: n.optional(i + 1) });
+    let quantised = Some([by(8)?, by(10)?]);
+    layer(g, n, Cell::Lstm { input_forget: n.flag("input_forget", false) }, quantised)
 }
 
 pub(super) fn gru(g: &mut Importer, n: &Source) -> Result<Vec<ValueId>> {
-    layer(g, n, Cell::Gru { linear_before_reset: n.flag("linear_before_reset", false) })
+    layer(g, n, Cell::Gru { linear_before_reset: n.flag("linear_before_reset", false) }, None)
 }
 
 pub(super) fn rnn(g: &mut Importer, n: &Source) -> Result<Vec<ValueId>> {
-    layer(g, n, Cell::Rnn)
+    layer(g, n, Cell::Rnn, None)
 }
 
 /// The operands and attributes of a node.
@@ -79,6 +88,8 @@ struct Layer {
     hidden: i64,
     weights: ValueId,
     recurrent: ValueId,
+    /// Scales and zero points of both weights, which then have a row for each of their inputs.
+    quantised: Option<[Quantised; 2]>,
     bias: Option<ValueId>,
     /// True for each step (first dimension) and sequence (second) that has data; `None` where all have.
     mask: Option<ValueId>,
@@ -94,8 +105,8 @@ struct Layer {
     all_steps: bool,
 }
 
-fn layer(g: &mut Importer, n: &Source, cell: Cell) -> Result<Vec<ValueId>> {
-    let layer = read(g, n, cell)?;
+fn layer(g: &mut Importer, n: &Source, cell: Cell, quantised: Option<[Quantised; 2]>) -> Result<Vec<ValueId>> {
+    let layer = read(g, n, cell, quantised)?;
     let states = layer.initial.len();
     let (mut all, mut last) = (vec![], vec![vec![]; states]);
     for direction in 0..layer.directions.len() {
@@ -128,7 +139,7 @@ fn transpose(g: &mut Importer, x: ValueId, perm: &[usize]) -> Result<ValueId> {
     g.emit(Op::Transpose { perm: perm.to_vec() }, &[x])
 }
 
-fn read(g: &mut Importer, n: &Source, cell: Cell) -> Result<Layer> {
+fn read(g: &mut Importer, n: &Source, cell: Cell, quantised: Option<[Quantised; 2]>) -> Result<Layer> {
     let batch_first = n.flag("layout", false);
     let (x, weights, recurrent) = (n.input(0)?, n.input(1)?, n.input(2)?);
     let (bias, lengths) = (n.optional(3), n.optional(4));
@@ -150,15 +161,16 @@ fn read(g: &mut Importer, n: &Source, cell: Cell) -> Result<Layer> {
     }
     let x = if batch_first { transpose(g, x, &[1, 0, 2])? } else { x };
     let &[steps, batch, features] = g.shape(x) else { return Err(Error::Internal("not 3 dimensions".into())) };
-    let hidden = g.shape(recurrent)[2];
+    let hidden = g.shape(recurrent)[if quantised.is_some() { 1 } else { 2 }];
     let (count, rows) = (directions.len() as i64, cell.gates() * hidden);
     let mut state_shape = vec![count, batch, hidden];
     if batch_first {
         state_shape.swap(0, 1);
     }
+    let stacked = |inputs: i64| if quantised.is_some() { vec![count, inputs, rows] } else { vec![count, rows, inputs] };
     for (operand, shape, what) in [
-        (Some(weights), vec![count, rows, features], "weights"),
-        (Some(recurrent), vec![count, rows, hidden], "recurrent weights"),
+        (Some(weights), stacked(features), "weights"),
+        (Some(recurrent), stacked(hidden), "recurrent weights"),
         (bias, vec![count, 2 * rows], "bias"),
         (lengths, vec![batch], "sequence lengths"),
         (initial[0], state_shape.clone(), "initial hidden state"),
@@ -169,6 +181,9 @@ fn read(g: &mut Importer, n: &Source, cell: Cell) -> Result<Layer> {
             return Err(Error::Invalid(format!("its {what} have the shape {:?}, not {shape:?}", g.shape(operand))));
         }
     }
+    for (by, weights) in quantised.iter().flatten().zip([weights, recurrent]) {
+        check_quantised(g, weights, *by, count, rows)?;
+    }
     if n.attribute("hidden_size").is_some() && n.int("hidden_size", 0) != hidden {
         return Err(Error::Invalid(format!("its hidden size is not that of its weights, {hidden}")));
     }
@@ -177,6 +192,10 @@ fn read(g: &mut Importer, n: &Source, cell: Cell) -> Result<Layer> {
             *state = transpose(g, *state, &[1, 0, 2])?;
         }
     }
+    let x = match lengths.filter(|_| quantised.is_some()) {
+        Some(lengths) => without_rest(g, x, lengths)?,
+        None => x,
+    };
     Ok(Layer {
         cell,
         x,
@@ -185,6 +204,7 @@ fn read(g: &mut Importer, n: &Source, cell: Cell) -> Result<Layer> {
         hidden,
         weights,
         recurrent,
+        quantised,
         bias,
         mask: lengths.map(|lengths| mask(g, lengths, steps, batch)).transpose()?.flatten(),
         initial,
@@ -195,6 +215,34 @@ fn read(g: &mut Importer, n: &Source, cell: Cell) -> Result<Layer> {
         batch_first,
         all_steps: n.wants_output(0),
     })
+}
+
+/// The inputs, with zeros after the end of the longest sequence: what stands there does not count when they are quantised.
+fn without_rest(g: &mut Importer, x: ValueId, lengths: ValueId) -> Result<ValueId> {
+    let lengths = g.cast_to(lengths, DType::I64)?;
+    let longest = g.emit(Op::Reduce { op: ReduceOp::Max, axes: vec![0], keep: false }, &[lengths])?;
+    let steps = g.shape(x)[0];
+    let places = g.constant(Tensor::new(&[steps, 1, 1], &(0..steps).collect::<Vec<i64>>()));
+    let counts = g.compare(CompareOp::Lt, places, longest)?;
+    let zero = g.scalar_like(x, 0.0)?;
+    g.select(counts, x, zero)
+}
+
+/// Checks the types of quantised weights, and that their scale and zero point are one for each direction or one for each
+/// column of each.
+fn check_quantised(g: &Importer, weights: ValueId, by: Quantised, count: i64, rows: i64) -> Result<()> {
+    let dtype = g.ty(weights).dtype;
+    if !matches!(dtype, DType::I8 | DType::U8) {
+        return Err(Error::Invalid(format!("its weights are {dtype}, not numbers of 8 bits")));
+    }
+    for (value, expected) in [(Some(by.scale), DType::F32), (by.zero, dtype)] {
+        let Some(ty) = value.map(|v| g.ty(v)) else { continue };
+        if ty.dtype != expected || ![vec![count], vec![count, rows]].contains(&ty.shape) {
+            let shape = &ty.shape;
+            return Err(Error::Invalid(format!("a scale or zero point of type {} and shape {shape:?}", ty.dtype)));
+        }
+    }
+    Ok(())
 }
 
 /// True where a sequence has data: bool of steps × batch × 1. `None` where all have.
@@ -240,11 +288,8 @@ impl Layer {
         }
         operands.extend(inputs);
         operands.extend(self.mask);
-        let recurrent = part(g, self.recurrent, &[rows, hidden])?;
-        for (start, end) in self.cell.products() {
-            let weights = slice_axis(g, recurrent, 0, start * hidden, end * hidden)?;
-            operands.push(transpose(g, weights, &[1, 0])?);
-        }
+        let recurrent = self.recurrent_weights(g, direction)?;
+        operands.extend(&recurrent);
         operands.extend(hidden_bias);
         if let Some(peepholes) = self.peepholes {
             operands.push(part(g, peepholes, &[3 * hidden])?);
@@ -256,9 +301,38 @@ impl Layer {
             TensorType { dtype: ty.dtype, shape: ty.shape[is_scanned as usize..].to_vec() }
         });
         let types: Vec<TensorType> = types.collect();
-        let body = g.body(&types, |b, values| self.step(b, direction, values))?;
+        let body = g.body(&types, |b, values| self.step(b, direction, recurrent.len(), values))?;
         let reverse = vec![self.directions[direction]; scanned + self.all_steps as usize];
         g.emit_all(Op::Scan { trips: self.steps, carried, reverse, conditional: false, body }, &operands)
+    }
+
+    /// The weights of one direction, with their scale and their zero point where they are quantised.
+    fn weights_of(&self, g: &mut Importer, direction: usize, second: bool) -> Result<(ValueId, Option<Quantised>)> {
+        let part = |g: &mut Importer, whole: ValueId| {
+            let part = slice_axis(g, whole, 0, direction as i64, direction as i64 + 1)?;
+            let shape = g.shape(part)[usize::from(g.rank(part) > 1)..].to_vec();
+            g.reshape_to(part, shape)
+        };
+        let weights = part(g, if second { self.recurrent } else { self.weights })?;
+        let Some(by) = self.quantised.map(|by| by[usize::from(second)]) else { return Ok((weights, None)) };
+        let zero = by.zero.map(|zero| part(g, zero)).transpose()?;
+        Ok((weights, Some(Quantised { scale: part(g, by.scale)?, zero })))
+    }
+
+    /// What a step reads of the recurrent weights: a matrix for each product; or exact rows and, last, their scale.
+    fn recurrent_weights(&self, g: &mut Importer, direction: usize) -> Result<Vec<ValueId>> {
+        let (weights, by) = self.weights_of(g, direction, true)?;
+        if let Some(by) = by {
+            let mut rows = exact_rows(g, weights, by.zero)?;
+            rows.push(by.scale);
+            return Ok(rows);
+        }
+        let mut matrices = vec![];
+        for (start, end) in self.cell.products() {
+            let weights = slice_axis(g, weights, 0, start * self.hidden, end * self.hidden)?;
+            matrices.push(transpose(g, weights, &[1, 0])?);
+        }
+        Ok(matrices)
     }
 
     /// The products of the inputs of all steps with the weights, and the biases that can be added before the steps: steps × batch
@@ -272,8 +346,7 @@ impl Layer {
         let rows = self.cell.gates() * self.hidden;
         let features = g.shape(self.x)[2];
         let x = g.reshape_to(self.x, vec![self.steps * self.batch, features])?;
-        let weights = slice_axis(g, self.weights, 0, direction as i64, direction as i64 + 1)?;
-        let weights = g.reshape_to(weights, vec![rows, features])?;
+        let (weights, by) = self.weights_of(g, direction, false)?;
         let (mut bias, mut inside) = (None, None);
         if let Some((of_inputs, mut of_states)) = biases {
             if self.cell == (Cell::Gru { linear_before_reset: true }) {
@@ -287,8 +360,17 @@ impl Layer {
         let mut sums = vec![];
         for (start, end) in self.cell.products() {
             let (start, end) = (start * self.hidden, end * self.hidden);
-            let weights = slice_axis(g, weights, 0, start, end)?;
-            let mut sum = g.emit(Op::MatMul { transpose_a: false, transpose_b: true }, &[x, weights])?;
+            let mut sum = match by {
+                // a quantised layer has one product
+                Some(by) => {
+                    let weights = exact_rows(g, weights, by.zero)?;
+                    dynamic_product(g, x, &weights, by.scale)?
+                }
+                None => {
+                    let weights = slice_axis(g, weights, 0, start, end)?;
+                    g.emit(Op::MatMul { transpose_a: false, transpose_b: true }, &[x, weights])?
+                }
+            };
             if let Some(bias) = bias {
                 let bias = slice_axis(g, bias, 0, start, end)?;
                 sum = g.binary(BinaryOp::Add, sum, bias)?;
@@ -298,21 +380,26 @@ impl Layer {
         Ok((sums, inside))
     }
 
-    /// One step: the next states, and the hidden one again where all are read.
-    fn step(&self, b: &mut Importer, direction: usize, values: &[ValueId]) -> Result<Vec<ValueId>> {
+    /// One step: the next states, and the hidden one again where all are read. Its recurrent weights are `matrices` values.
+    fn step(&self, b: &mut Importer, direction: usize, matrices: usize, values: &[ValueId]) -> Result<Vec<ValueId>> {
         let mut values = values.iter().copied();
         let mut next = || values.next().ok_or_else(|| Error::Internal("a step without its values".into()));
         let states = self.initial.iter().map(|_| next()).collect::<Result<Vec<_>>>()?;
         let products = self.cell.products();
         let inputs = products.iter().map(|_| next()).collect::<Result<Vec<_>>>()?;
         let mask = self.mask.map(|_| next()).transpose()?;
-        let recurrent = products.iter().map(|_| next()).collect::<Result<Vec<_>>>()?;
+        let recurrent = (0..matrices).map(|_| next()).collect::<Result<Vec<_>>>()?;
         let functions = &self.activations[direction * self.cell.activations().len()..];
         let (h, mut rest) = (states[0], values.collect::<Vec<_>>());
         let made = match self.cell {
             Cell::Lstm { input_forget } => {
                 let peepholes = self.peepholes.and_then(|_| rest.pop());
-                self.lstm_step(b, functions, [h, states[1], inputs[0], recurrent[0]], peepholes, input_forget)?
+                let product = match self.quantised.and_then(|_| recurrent.split_last()) {
+                    Some((scale, rows)) => dynamic_product(b, h, rows, *scale)?,
+                    None => product(b, h, recurrent[0])?,
+                };
+                let sums = b.binary(BinaryOp::Add, product, inputs[0])?;
+                self.lstm_step(b, functions, [states[1], sums], peepholes, input_forget)?
             }
             Cell::Gru { linear_before_reset } => {
                 vec![self.gru_step(b, functions, h, [&inputs, &recurrent], rest.pop(), linear_before_reset)?]
@@ -339,12 +426,10 @@ impl Layer {
         &self,
         b: &mut Importer,
         functions: &[Activation],
-        [h, c, inputs, recurrent]: [ValueId; 4],
+        [c, sums]: [ValueId; 2],
         peepholes: Option<ValueId>,
         input_forget: bool,
     ) -> Result<Vec<ValueId>> {
-        let product = product(b, h, recurrent)?;
-        let sums = b.binary(BinaryOp::Add, product, inputs)?;
         // Peepholes stand in the order of the gates: input, output, forget.
         let looked = |b: &mut Importer, gate: i64, cell: ValueId| -> Result<ValueId> {
             let sum = self.gate(b, sums, gate)?;

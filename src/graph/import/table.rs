@@ -277,6 +277,7 @@ const CONTRIB: &[(&str, Converter)] = &[
     ("Attention",                        contrib::attention::attention),
     ("BiasGelu",                         contrib::fused::bias_gelu),
     ("DequantizeLinear",                 quantize::dequantize_linear),
+    ("DynamicQuantizeLSTM",              recurrent::quantised_lstm),
     ("DynamicQuantizeMatMul",            contrib::quantized::dynamic_matmul),
     ("EmbedLayerNormalization",          contrib::normalization::embed_layer),
     ("FastGelu",                         contrib::fused::fast_gelu),
