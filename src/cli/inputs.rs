@@ -149,6 +149,10 @@ impl RunArguments {
                         Dim::Symbol(name) | Dim::Derived(name) => options.dims.get(name).copied().unwrap_or(1),
                     };
                     let shape: Vec<i64> = spec.shape.iter().map(extent).collect();
+                    let bytes = shape.iter().try_fold(spec.dtype.bytes() as i64, |n, &d| n.checked_mul(d.max(0)));
+                    if bytes.is_none_or(|bytes| bytes as u64 > options.limits.tensor_bytes) {
+                        return Err(Error::Limit(format!("input `{}` of shape {shape:?} is too large", spec.name)));
+                    }
                     Tensor::seeded(spec.dtype, &shape, self.seed.unwrap_or_default(), position, 2).into()
                 }
                 None => return Err(Error::Invalid(format!("input `{}` is missing: {}", spec.name, spec.kind))),

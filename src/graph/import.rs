@@ -114,7 +114,7 @@ impl OnnxModel {
             .iter()
             .find(|o| o.domain.is_empty() || o.domain == "ai.onnx")
             .map(|o| o.version)
-            .ok_or_else(|| Error::Invalid("the file does not say which operator set it uses".into()))?;
+            .ok_or_else(|| Error::Invalid("the file does not say which set of ONNX's own operators it uses".into()))?;
         if !(OLDEST_OPSET..=NEWEST_OPSET).contains(&opset) {
             return Err(Error::Unsupported(format!(
                 "operator set {opset}: this importer knows {OLDEST_OPSET} to {NEWEST_OPSET}"

@@ -8,6 +8,8 @@ use crate::{DType, Error, Result, Tensor};
 use std::collections::HashMap;
 use std::sync::Arc;
 
+/// The most steps of a loop that the host runs.
+const MAX_STEPS: i64 = 1 << 20;
 /// Graphs inside of graphs that the host runs.
 const MAX_DEPTH: usize = 16;
 
@@ -85,6 +87,9 @@ impl Staged {
         let mut slices: Vec<Vec<Arc<Tensor>>> = vec![vec![]; body.output.len() - 1 - count];
         let mut step = 0;
         while going && step < trips {
+            if step == MAX_STEPS {
+                return Err(Error::Limit(format!("a loop that depends on data has more than {MAX_STEPS} steps")));
+            }
             let head = [Tensor::new(&[], &[step]).into(), bool_value(going)];
             let results = self.call(body, head.into_iter().chain(carried).collect(), environment, depth)?;
             let mut results = results.into_iter();

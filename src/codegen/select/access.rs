@@ -336,7 +336,9 @@ impl Selector<'_> {
         let address = self.address(access.buffer, &access.index)?;
         let partial = first > from || end < to;
         if !uniform.is_empty() {
-            return self.branch_load(access, uniform, otherwise);
+            let lanes = partial.then_some((first, end));
+            let key = Branch { address, guards: uniform, masked, lanes, otherwise, chunk: self.chunk };
+            return self.branch_load(access, key);
         }
         let in_registers = self.in_registers(access.buffer);
         if masked.is_empty() && !(partial && in_registers) {
@@ -372,9 +374,8 @@ impl Selector<'_> {
     }
 
     /// A read behind a branch: `v = otherwise; if guards { v = element }`.
-    fn branch_load(&mut self, access: &Access, guards: Vec<Affine>, otherwise: Scalar) -> Step<Val> {
-        let address = self.address(access.buffer, &access.index)?;
-        let key = Branch { address, guards: guards.clone(), otherwise, chunk: self.chunk };
+    fn branch_load(&mut self, access: &Access, key: Branch) -> Step<Val> {
+        let (guards, otherwise) = (key.guards.clone(), key.otherwise);
         if let Some(v) = self.known_branch(&key) {
             return Ok(v);
         }

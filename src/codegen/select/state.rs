@@ -104,6 +104,10 @@ impl Address {
 pub struct Branch {
     pub address: Address,
     pub guards: Vec<Affine>,
+    /// Guards that differ from lane to lane.
+    pub masked: Vec<Affine>,
+    /// First lane that is read, and one past the last; `None` for all.
+    pub lanes: Option<(i64, i64)>,
     pub otherwise: Scalar,
     pub chunk: Chunk,
 }

@@ -286,7 +286,7 @@ pub(super) fn slice(g: &mut Importer, n: &Source) -> Result<Vec<ValueId>> {
                 ends[axis] = wrap(to[i]).clamp(starts[axis], d);
             }
             _ => {
-                starts[axis] = wrap(from[i]).clamp(-1, d - 1);
+                starts[axis] = wrap(from[i]).clamp(0.min(d - 1), d - 1);
                 ends[axis] = wrap(to[i]).clamp(-1, starts[axis]);
             }
         }
