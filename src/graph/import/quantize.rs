@@ -127,6 +127,9 @@ pub(super) fn quantize_linear(g: &mut Importer, n: &Source) -> Result<Vec<ValueI
     let scale = spread(g, n, scale, &shape)?;
     let zero = zero.map(|z| spread(g, n, z, &shape)).transpose()?;
     let precision = named_type(n, "precision")?.unwrap_or(g.ty(scale).dtype);
+    if let Some(numbers) = dequantised_from(g, x, scale, zero, to).filter(|_| precision == DType::F32) {
+        return Ok(vec![numbers]);
+    }
     let (x, scale) = (g.cast_to(x, precision)?, g.cast_to(scale, precision)?);
     let mut quotient = g.binary(BinaryOp::Div, x, scale)?;
     if Fields::of(to).is_none() {
@@ -139,6 +142,49 @@ pub(super) fn quantize_linear(g: &mut Importer, n: &Source) -> Result<Vec<ValueI
     }
     let rounding = Rounding { saturate: n.flag("saturate", true), scale: PowerRounding::Up };
     Ok(vec![g.converted(quotient, to, rounding)?])
+}
+
+/// The numbers of type `to` that `x` was made of with this very scale and zero point, where quantising it gives them again:
+/// `(q - zero) · scale / scale` is off by less than a half for up to 16 bits, if the product is a normal number.
+fn dequantised_from(g: &Importer, x: ValueId, scale: ValueId, zero: Option<ValueId>, to: DType) -> Option<ValueId> {
+    let (least, greatest) = range(to)?;
+    let sources = |value: ValueId, op: &Op| {
+        let (node, _) = g.graph.producer(value)?;
+        (node.op == *op).then_some(&node.inputs[..])
+    };
+    let same = |a: ValueId, b: ValueId| match (g.graph.constant(a), g.graph.constant(b)) {
+        (Some(a), Some(b)) => (a.dtype, &a.shape, &a.data) == (b.dtype, &b.shape, &b.data),
+        _ => false,
+    };
+    let &[offset, by] = sources(x, &Op::Binary(BinaryOp::Mul))? else { return None };
+    let scales = g.graph.constant(scale).filter(|s| s.dtype == DType::F32)?.to_vec::<f32>();
+    let most = (greatest - least) as f32;
+    if !same(by, scale) || !scales.iter().all(|s| s.is_normal() && (s * most).is_finite()) {
+        return None;
+    }
+    let number = match (zero, sources(offset, &Op::Binary(BinaryOp::Sub))) {
+        (Some(zero), Some(&[number, own])) => {
+            let (zero, own) = (g.graph.constant(zero)?, g.graph.constant(own)?);
+            let equal = zero.shape == own.shape && reals(zero)? == reals(own)?;
+            equal.then_some(number)?
+        }
+        (None, None) => offset,
+        _ => return None,
+    };
+    let &[numbers] = sources(number, &Op::Cast(DType::F32))? else { return None };
+    (g.ty(numbers).dtype == to && g.shape(numbers) == g.shape(x)).then_some(numbers)
+}
+
+/// The elements of a zero point of 8 or 16 bits, or as it is subtracted.
+fn reals(zero: &Tensor) -> Option<Vec<f32>> {
+    Some(match zero.dtype {
+        DType::F32 => zero.to_vec(),
+        DType::U8 => zero.data.iter().map(|&v| f32::from(v)).collect(),
+        DType::I8 => zero.data.iter().map(|&v| f32::from(v as i8)).collect(),
+        DType::U16 => zero.data.chunks_exact(2).map(|v| f32::from(u16::from_le_bytes([v[0], v[1]]))).collect(),
+        DType::I16 => zero.data.chunks_exact(2).map(|v| f32::from(i16::from_le_bytes([v[0], v[1]]))).collect(),
+        _ => return None,
+    })
 }
 
 /// `(x - zero) · scale` in f32.
@@ -404,4 +450,17 @@ fn requantized(g: &mut Importer, sums: ValueId, [a, b, y]: [ValueId; 3], zero: V
     let to = g.ty(zero).dtype;
     let value = to_integers(g, scaled, Some(zero), to)?;
     g.emit(Op::Reshape { shape }, &[value])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::reals;
+    use crate::runtime::Tensor;
+
+    #[test]
+    fn zero_points_are_read_as_they_are_subtracted() {
+        assert_eq!(reals(&Tensor::new(&[2], &[-3i8, 7])), Some(vec![-3.0, 7.0]));
+        assert_eq!(reals(&Tensor::new(&[1], &[200u8])), Some(vec![200.0]));
+        assert_eq!(reals(&Tensor::new(&[1], &[1i32])), None);
+    }
 }
