@@ -294,7 +294,8 @@ impl Model {
     }
 
     /// Returns true if the model has no static graph, even where all sizes are bound: sizes or branches follow from data, or
-    /// values are sequences. [`Compiled::run`] runs it in parts; it has no module.
+    /// values are sequences. [`Compiled::run`](crate::Compiled::run) runs it in parts; it has
+    /// no module.
     pub fn depends_on_data(&self, options: &Options) -> bool {
         let binding = Binding { dims: options.dims.clone(), values: options.values.clone() };
         guard(|| Ok(self.bind(&binding).is_err_and(|unbound| unbound.waits))).unwrap_or(false)
