@@ -15,15 +15,18 @@ pub fn check_count(threads: usize) -> Result<()> {
 }
 
 /// Runs `work` on the calling thread and on up to `threads - 1` others at once; on fewer where the system has no more.
-/// Returns when all are done. `work` must complete everything even if only one thread runs it.
+/// Returns when all are done and gone. `work` must complete everything even if only one thread runs it.
 pub fn together(threads: usize, work: impl Fn() + Sync) {
     std::thread::scope(|scope| {
-        for _ in 1..threads.min(MAX_THREADS) {
-            if Builder::new().spawn_scoped(scope, &work).is_err() {
-                break;
+        let spawn = |_| Builder::new().spawn_scoped(scope, &work).ok();
+        let others: Vec<_> = (1..threads.min(MAX_THREADS)).map_while(spawn).collect();
+        work();
+        // the end of the scope waits for the work only, not for what threads free at their end
+        for thread in others {
+            if let Err(panic) = thread.join() {
+                std::panic::resume_unwind(panic);
             }
         }
-        work();
     });
 }
 
