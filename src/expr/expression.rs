@@ -199,7 +199,7 @@ pub enum Expr {
     Compare(CompareOp, Box<Expr>, Box<Expr>),
     Select(Box<Expr>, Box<Expr>, Box<Expr>),
     Cast(DType, Box<Expr>),
-    /// The same bits as a value of another type of the same width.
+    /// Reinterpretation of the bits as another type of equal width.
     Bitcast(DType, Box<Expr>),
 }
 

@@ -45,7 +45,7 @@ impl Selector<'_> {
         }
     }
 
-    /// The same bits as a value of another type of the same width.
+    /// Reinterpretation of the bits as another type of equal width.
     pub fn bitcast(&mut self, to: DType, v: Val) -> Step<Val> {
         if v.dtype.bytes() != to.bytes() || DType::Bool == to || v.dtype == DType::Bool {
             return self.undefined("a view of the bits as another type", v.dtype);

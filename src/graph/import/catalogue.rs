@@ -2,7 +2,7 @@
 
 use super::{attributes, table};
 
-/// What is known of an ONNX operator.
+/// An ONNX operator that is known.
 pub struct Operator {
     /// Its domain; empty for ONNX's own.
     pub domain: &'static str,

@@ -45,7 +45,7 @@ pub(super) struct Inside {
     pub captured: Vec<ValueId>,
 }
 
-/// What is known of an input of a graph inside.
+/// Knowledge of an input of a graph inside.
 pub(super) enum Given {
     Type(TensorType),
     Constant(Tensor),

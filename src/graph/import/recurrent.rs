@@ -319,7 +319,7 @@ impl Layer {
         Ok((weights, Some(Quantised { scale: part(g, by.scale)?, zero })))
     }
 
-    /// What a step reads of the recurrent weights: a matrix for each product; or exact rows and, last, their scale.
+    /// Recurrent weights that a step reads: a matrix for each product; or exact rows and, last, their scale.
     fn recurrent_weights(&self, g: &mut Importer, direction: usize) -> Result<Vec<ValueId>> {
         let (weights, by) = self.weights_of(g, direction, true)?;
         if let Some(by) = by {

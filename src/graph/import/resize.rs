@@ -108,7 +108,7 @@ pub(super) fn resize(g: &mut Importer, n: &Source) -> Result<Vec<ValueId>> {
     by_axis(g, x, &plan, &n.string("mode", "nearest"), &rule)
 }
 
-/// What becomes of each axis.
+/// Changes of each axis.
 fn plan(g: &mut Importer, n: &Source, x: ValueId, crops: bool) -> Result<Vec<Axis>> {
     let shape = g.shape(x).to_vec();
     let region = n.optional(1);
@@ -319,7 +319,7 @@ fn interpolate(g: &mut Importer, x: ValueId, axis: usize, p: Axis, mode: &str, r
     sum.ok_or_else(|| Error::Invalid("an interpolation without weights".into()))
 }
 
-/// The same sums as a product with a matrix of the weights.
+/// Sums equal to a product with a matrix of the weights.
 fn by_matrix(
     g: &mut Importer,
     x: ValueId,

@@ -71,7 +71,7 @@ fn sum(g: &mut Importer, biases: &[Option<ValueId>]) -> Result<Option<ValueId>> 
     Ok(total)
 }
 
-/// What both attentions have in common after the heads are split.
+/// Attention of split heads, common to both operators.
 struct Masks {
     integers: Option<ValueId>,
     added: Option<ValueId>,
