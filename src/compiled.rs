@@ -14,7 +14,7 @@ use crate::runtime::pool::Pool;
 use crate::runtime::session::Session;
 use crate::staged::Staged;
 use crate::{Error, Result, Tensor};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 
 /// Sizes of the dynamic dimensions.
@@ -41,17 +41,10 @@ pub struct Compiled {
     model: Model,
     options: Options,
     pool: Arc<Pool>,
-    state: Mutex<State>,
+    /// Least recently used first.
+    bindings: Mutex<Vec<(Binding, Arc<Slot>)>>,
     /// A model without a static graph, which runs in parts.
     staged: OnceLock<Staged>,
-}
-
-#[derive(Default)]
-struct State {
-    /// Least recently used first.
-    bindings: Vec<(Binding, Arc<Slot>)>,
-    /// The inputs whose values decide shapes, for each binding of the dimensions that was seen.
-    deciding: BTreeMap<Dims, BTreeSet<String>>,
 }
 
 type Compilation = (Arc<Session>, Arc<Report>);
@@ -80,11 +73,10 @@ impl Compiled {
             Some(pool) => pool.clone(),
             None => Arc::new(Pool::new(options.threads)?),
         };
-        let compiled = Compiled { model, options, pool, state: Mutex::default(), staged: OnceLock::new() };
+        let compiled = Compiled { model, options, pool, bindings: Mutex::default(), staged: OnceLock::new() };
         let options = &compiled.options;
         if compiled.model.symbols().iter().all(|s| options.dims.contains_key(s)) {
-            let binding = Binding { dims: options.dims.clone(), values: options.values.clone() };
-            match compiled.binding(binding) {
+            match compiled.binding(options.dims.clone(), &[]) {
                 Err(unbound) if unbound.missing.is_empty() && !unbound.waits => return Err(unbound.error),
                 _ => {}
             }
@@ -103,12 +95,8 @@ impl Compiled {
     /// As [`Compiled::session`] and [`Session::run`]; of a model that depends on data those of compiling its parts as it runs,
     /// and [`Error::Unsupported`] where an output is no tensor.
     pub fn run(&self, inputs: &[(&str, &Tensor)]) -> Result<Vec<Tensor>> {
-        if self.staged.get().is_none() {
-            match self.binding(self.bind(inputs)?) {
-                Ok((session, _)) => return session.run(inputs),
-                Err(unbound) if !unbound.waits => return Err(unbound.error),
-                Err(_) => {}
-            }
+        if let Some(session) = self.whole(inputs)? {
+            return session.run(inputs);
         }
         let values: Vec<Value> = inputs.iter().map(|(_, tensor)| Value::from((*tensor).clone())).collect();
         let named: Vec<(&str, &Value)> = inputs.iter().map(|i| i.0).zip(&values).collect();
@@ -125,17 +113,27 @@ impl Compiled {
             Value::Tensor(tensor) => Some((name.to_string(), tensor.clone())),
             _ => None,
         };
-        if let Some(tensors) = inputs.iter().map(tensor).collect::<Option<Vec<_>>>()
-            && self.staged.get().is_none()
+        let tensors: Vec<_> = inputs.iter().filter_map(tensor).collect();
+        let named: Vec<(&str, &Tensor)> = tensors.iter().map(|(name, tensor)| (name.as_str(), &**tensor)).collect();
+        if let Some(session) = self.whole(&named)?
+            && named.len() == inputs.len()
         {
-            let named: Vec<(&str, &Tensor)> = tensors.iter().map(|(name, tensor)| (name.as_str(), &**tensor)).collect();
-            match self.binding(self.bind(&named)?) {
-                Ok((session, _)) => return Ok(session.run(&named)?.into_iter().map(Value::from).collect()),
-                Err(unbound) if !unbound.waits => return Err(unbound.error),
-                Err(_) => {}
-            }
+            return Ok(session.run(&named)?.into_iter().map(Value::from).collect());
         }
         self.run_in_parts(inputs)
+    }
+
+    /// The session for these inputs; `None` where the model runs in parts.
+    fn whole(&self, inputs: &[(&str, &Tensor)]) -> Result<Option<Arc<Session>>> {
+        let dims = self.dims(inputs)?;
+        if self.staged.get().is_some() {
+            return Ok(None);
+        }
+        match self.binding(dims, inputs) {
+            Ok((session, _)) => Ok(Some(session)),
+            Err(unbound) if unbound.waits => Ok(None),
+            Err(unbound) => Err(unbound.error),
+        }
     }
 
     fn run_in_parts(&self, inputs: &[(&str, &Value)]) -> Result<Vec<Value>> {
@@ -154,7 +152,7 @@ impl Compiled {
     /// [`Error::Invalid`] where two inputs bind a dimension to different sizes or have another number of dimensions;
     /// where the binding is new, the errors of [`Model::compile_module`]. A model that depends on data has no session.
     pub fn session(&self, inputs: &[(&str, &Tensor)]) -> Result<Arc<Session>> {
-        Ok(self.binding(self.bind(inputs)?).map_err(|unbound| unbound.error)?.0)
+        Ok(self.binding(self.dims(inputs)?, inputs).map_err(|unbound| unbound.error)?.0)
     }
 
     /// The report of the compilation for the shapes of these inputs.
@@ -162,25 +160,7 @@ impl Compiled {
     /// # Errors
     /// As [`Compiled::session`].
     pub fn report(&self, inputs: &[(&str, &Tensor)]) -> Result<Arc<Report>> {
-        Ok(self.binding(self.bind(inputs)?).map_err(|unbound| unbound.error)?.1)
-    }
-
-    /// The sizes of the dynamic dimensions and the values of all inputs that may decide shapes.
-    fn bind(&self, inputs: &[(&str, &Tensor)]) -> Result<Binding> {
-        let dims = self.dims(inputs)?;
-        let deciding = self.state().deciding.get(&dims).cloned();
-        let mut values = self.options.values.clone();
-        for (name, tensor) in inputs {
-            let may_decide = deciding.as_ref().map_or(tensor.len() as i64 <= MAX_BOUND_ELEMENTS, |d| d.contains(*name));
-            match values.get(*name) {
-                Some(bound) if **bound != **tensor => {
-                    return Err(Error::Invalid(format!("input `{name}` has another value than it was compiled for")));
-                }
-                None if may_decide => _ = values.insert(name.to_string(), Arc::new((*tensor).clone())),
-                _ => {}
-            }
-        }
-        Ok(Binding { dims, values })
+        Ok(self.binding(self.dims(inputs)?, inputs).map_err(|unbound| unbound.error)?.1)
     }
 
     /// The sizes of the dynamic dimensions that these inputs have.
@@ -220,50 +200,48 @@ impl Compiled {
         Ok(dims)
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(|e| e.into_inner())
-    }
-
-    /// The session of a binding, compiled at its first use. Of the values only those that decide shapes matter.
-    fn binding(&self, binding: Binding) -> std::result::Result<Compilation, Unbound> {
-        let deciding = self.state().deciding.get(&binding.dims).cloned();
-        if let Some(names) = deciding {
-            let key = restricted(binding.clone(), &names);
-            // a session that is kept needs no graph
-            if key.values.len() == names.len()
-                && let Some(slot) = self.slot(&key, false)
-            {
-                return Ok(slot.get_or_init(|| self.compile(&key, None)).clone()?);
-            }
-        }
-        let bound = match self.model.is_program() {
-            true => None,
-            false => Some(guard(|| Ok(self.model.bind(&binding)))??),
+    /// The session of these sizes and of the values that decide shapes, compiled at its first use.
+    fn binding(&self, dims: Dims, inputs: &[(&str, &Tensor)]) -> std::result::Result<Compilation, Unbound> {
+        let given = |name: &str| match self.options.values.get(name) {
+            Some(value) => Some(&**value),
+            None => inputs.iter().find(|input| input.0 == name).map(|input| input.1),
         };
-        let names = bound.iter().flat_map(|bound| bound.values.keys().cloned()).collect();
-        let key = restricted(binding, &names);
-        self.state().deciding.insert(key.dims.clone(), names);
-        let slot = self.slot(&key, true).unwrap_or_default();
-        Ok(slot.get_or_init(|| self.compile(&key, bound.as_ref())).clone()?)
+        let fits = |kept: &Binding| kept.dims == dims && kept.values.iter().all(|(n, v)| given(n) == Some(&**v));
+        // the lock ends here: others may run while this binding is compiled
+        let found = kept(&mut self.bindings(), fits);
+        if let Some((key, slot)) = found {
+            return Ok(slot.get_or_init(|| self.compile(&key, None)).clone()?);
+        }
+        if self.model.is_program() {
+            let key = Binding { dims, ..Binding::default() };
+            let slot = self.keep(&key);
+            return Ok(slot.get_or_init(|| self.compile(&key, None)).clone()?);
+        }
+        let small = inputs.iter().filter(|input| input.1.len() as i64 <= MAX_BOUND_ELEMENTS);
+        let mut values: BTreeMap<_, _> = small.map(|(n, v)| (n.to_string(), Arc::new((*v).clone()))).collect();
+        values.extend(self.options.values.clone());
+        let bound = guard(|| Ok(self.model.bind(&Binding { dims: dims.clone(), values })))??;
+        let key = Binding { dims, values: bound.values.clone() };
+        let slot = self.keep(&key);
+        Ok(slot.get_or_init(|| self.compile(&key, Some(&bound))).clone()?)
     }
 
-    /// The place of a binding among those that are kept, which becomes the last to be dropped; `add`: made where it is not
-    /// there.
-    fn slot(&self, binding: &Binding, add: bool) -> Option<Arc<Slot>> {
-        let bindings = &mut self.state().bindings;
-        if let Some(position) = bindings.iter().position(|b| b.0 == *binding) {
-            bindings[position..].rotate_left(1);
-            return bindings.last().map(|b| b.1.clone());
-        }
-        if !add {
-            return None;
+    fn bindings(&self) -> MutexGuard<'_, Vec<(Binding, Arc<Slot>)>> {
+        self.bindings.lock().unwrap_or_else(|e| e.into_inner())
+    }
+
+    /// The place of a binding among those that are kept; the least recently used one makes room.
+    fn keep(&self, binding: &Binding) -> Arc<Slot> {
+        let mut bindings = self.bindings();
+        if let Some((_, slot)) = kept(&mut bindings, |other| other == binding) {
+            return slot;
         }
         let slot = Arc::new(Slot::new());
         bindings.push((binding.clone(), slot.clone()));
         if bindings.len() > self.options.limits.bindings.max(1) {
             bindings.remove(0);
         }
-        Some(slot)
+        slot
     }
 
     fn compile(&self, binding: &Binding, bound: Option<&BoundGraph>) -> Result<Compilation> {
@@ -281,8 +259,9 @@ impl Compiled {
     }
 }
 
-/// The binding with the values of these inputs only.
-fn restricted(binding: Binding, names: &BTreeSet<String>) -> Binding {
-    let values = binding.values.into_iter().filter(|(name, _)| names.contains(name)).collect();
-    Binding { values, ..binding }
+/// The binding that fits, which becomes the last to be dropped.
+fn kept(bindings: &mut [(Binding, Arc<Slot>)], fits: impl Fn(&Binding) -> bool) -> Option<(Binding, Arc<Slot>)> {
+    let position = bindings.iter().position(|b| fits(&b.0))?;
+    bindings[position..].rotate_left(1);
+    bindings.last().cloned()
 }

@@ -7,13 +7,14 @@
 
 mod control;
 
-use crate::graph::import::model::OnnxModel;
+use crate::graph::import::model::{Dim, InputSpec, OnnxModel};
 use crate::graph::import::sequence;
 use crate::graph::import::stage::{Known, Part};
 use crate::graph::import::walk;
 use crate::graph::proto::GraphProto;
-use crate::graph::value::Value;
+use crate::graph::value::{Kind, Value};
 use crate::pipeline::{self, Options};
+use crate::runtime::error::unknown;
 use crate::runtime::pool::Pool;
 use crate::runtime::session::Session;
 use crate::{DType, Error, Result, Tensor};
@@ -111,10 +112,16 @@ impl Staged {
             let entry = Entry { value: Value::Tensor(tensor.clone()), constant: true };
             environment.values.insert(name.clone(), entry);
         }
-        for spec in self.model.inputs() {
+        let specs = self.model.inputs();
+        if let Some((name, _)) = inputs.iter().find(|(name, _)| !specs.iter().any(|s| s.name == *name)) {
+            let names: Vec<&str> = specs.iter().map(|s| s.name.as_str()).collect();
+            return Err(Error::Invalid(unknown("input", name, &names)));
+        }
+        for spec in specs {
             let Some((_, value)) = inputs.iter().find(|(name, _)| *name == spec.name) else {
                 return Err(Error::Invalid(format!("input `{}` is missing", spec.name)));
             };
+            check(spec, value)?;
             environment.insert(&spec.name, (*value).clone());
         }
         self.graph(self.model.onnx_graph(), &mut environment, 0)
@@ -284,6 +291,28 @@ impl CompiledPart {
         }
         Ok(())
     }
+}
+
+/// Refuses a value of another kind, element type or fixed extent than the file declares.
+fn check(spec: &InputSpec, value: &Value) -> Result<()> {
+    let tensor = match (&spec.kind, value) {
+        (Kind::Tensor, Value::Tensor(tensor)) => tensor,
+        (Kind::Sequence(_), Value::Sequence(_)) | (Kind::Optional(_), _) => return Ok(()),
+        _ => return Err(Error::Invalid(format!("input `{}` is no {}", spec.name, spec.kind))),
+    };
+    let fits = |(dim, size): (&Dim, &i64)| !matches!(dim, Dim::Fixed(fixed) if fixed != size);
+    let same_rank = tensor.shape.len() == spec.shape.len() && spec.shape.iter().zip(&tensor.shape).all(fits);
+    if tensor.dtype != spec.dtype || !(spec.any_rank || same_rank) {
+        let (dims, found): (Vec<String>, _) = (spec.shape.iter().map(Dim::to_string).collect(), &tensor.shape);
+        return Err(Error::Invalid(format!(
+            "input `{}` is {} {found:?}, but the model wants {} [{}]",
+            spec.name,
+            tensor.dtype,
+            spec.dtype,
+            dims.join(", ")
+        )));
+    }
+    Ok(())
 }
 
 /// The error where neither a part nor the host can go on.

@@ -45,6 +45,25 @@ fn a_size_may_follow_from_data() {
     assert!(matches!(error, Error::Unsupported(_)), "{error}");
 }
 
+#[test]
+fn wrong_inputs_are_refused_in_every_run() {
+    let compiled = compile(&positive_rows());
+    let x = Tensor::new(&[1, 2], &[1f32, 1.0]);
+    for _ in 0..2 {
+        for (name, wrong) in [
+            ("x", Tensor::zeros(DType::F64, &[1, 2])),
+            ("x", Tensor::zeros(DType::F32, &[1, 3])),
+            ("x", Tensor::zeros(DType::F32, &[2])),
+            ("y", x.clone()),
+        ] {
+            let error = compiled.run(&[(name, &wrong)]).unwrap_err();
+            assert!(matches!(error, Error::Invalid(_)), "{error}");
+        }
+        // the next round finds the model in parts
+        compiled.run(&[("x", &x)]).unwrap();
+    }
+}
+
 /// `while sum(x) < limit { x = x * w }`, with the sums of all steps.
 fn growing() -> Model {
     let body = graph(
