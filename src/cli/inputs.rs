@@ -139,6 +139,10 @@ impl RunArguments {
         progress: &Progress,
     ) -> Result<Option<(Compiled, Vec<(String, Value)>)>> {
         let (model, options) = load(arguments, &BTreeMap::new(), progress)?;
+        let known = || model.inputs().iter().map(|i| i.name.as_str());
+        if let Some((name, _)) = self.inputs.inputs.iter().find(|(name, _)| !known().any(|k| k == name)) {
+            return Err(Error::Invalid(unknown("input", name, &known().collect::<Vec<_>>())));
+        }
         let (mut values, mut tensors) = (vec![], BTreeMap::new());
         for (position, spec) in (0..).zip(model.inputs()) {
             let value = match self.inputs.value(spec)? {
