@@ -236,8 +236,8 @@ fn measure(prepared: &Prepared, outputs: &mut [Tensor], seconds: f64, progress: 
         peak_gflops: peak * session.threads() as f64,
         peak_dtype: arithmetic(module).name(),
         flops,
-        least_bytes: module.weights().len() as u64 + outside,
-        peak_memory_bytes: module.weights().len() as u64
+        least_bytes: module.weights().len() + outside,
+        peak_memory_bytes: module.weights().len()
             + module.arena_bytes()
             + module.scratch_bytes() * session.threads() as u64
             + outside,

@@ -96,7 +96,7 @@ impl Report {
             target: module.target().into(),
             distinct_kernels: module.kernels().len(),
             code_bytes: module.code().len() as u64,
-            weights_bytes: module.weights().len() as u64,
+            weights_bytes: module.weights().len(),
             arena_bytes: module.arena_bytes(),
             scratch_bytes: module.scratch_bytes(),
             ..Report::default()

@@ -11,6 +11,7 @@ mod check_indices;
 mod error;
 mod executable;
 mod file;
+mod free_memory;
 pub mod module;
 mod npy;
 mod opaque;

@@ -8,16 +8,15 @@
 
 mod format;
 mod verify;
+mod weights;
 
-use crate::bytes::advise_huge_pages;
 use crate::{DType, Error, Platform, Result, Tensor};
-use memmap2::{Mmap, MmapMut};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
-use std::ops::Range;
 use std::sync::Arc;
 
 pub use format::FORMAT_VERSION;
+pub use weights::{WEIGHTS_ALIGNMENT, WeakWeightRange, WeightRange, Weights};
 
 /// A compiled model. [`Module::save`] writes it to a file, [`Module::load`] reads it; a
 /// [`Session`](crate::Session) runs it.
@@ -199,7 +198,7 @@ impl Module {
     }
 
     /// Constants, packed where a kernel wants them packed.
-    pub fn weights(&self) -> &[u8] {
+    pub fn weights(&self) -> &Weights {
         &self.0.weights
     }
 }
@@ -379,6 +378,9 @@ pub struct Carried {
 /// The most times of a loop that only its condition ends: then the run fails.
 pub const MAX_TRIPS: u64 = 1 << 24;
 
+/// Bytes of a buffer or a step, with its name and what sessions and reports keep of it.
+const TABLE_ENTRY: usize = 500;
+
 /// The most loops and branches around a step.
 pub const MAX_DEPTH: usize = 8;
 
@@ -455,61 +457,6 @@ fn size(name: &str, dtype: DType, shape: &[i64]) -> Result<u64> {
         .ok_or_else(|| Error::Invalid(format!("tensor `{name}` of shape {shape:?} is larger than any memory")))
 }
 
-/// Read-only bytes at a 64-byte aligned address: in memory, or mapped from the module's file.
-#[derive(Clone, Default)]
-pub struct Weights(Option<Arc<Mapping>>);
-
-struct Mapping {
-    pages: Mmap,
-    range: Range<usize>,
-}
-
-impl Weights {
-    /// A copy of `bytes`.
-    ///
-    /// # Errors
-    /// [`Error::Io`] where the system has no memory.
-    pub fn new(bytes: &[u8]) -> Result<Weights> {
-        Weights::filled(bytes.len(), |memory| memory.copy_from_slice(bytes))
-    }
-
-    /// `length` bytes that `fill` writes in place; they are zero before.
-    ///
-    /// # Errors
-    /// [`Error::Io`] where the system has no memory.
-    pub fn filled(length: usize, fill: impl FnOnce(&mut [u8])) -> Result<Weights> {
-        if length == 0 {
-            fill(&mut []);
-            return Ok(Weights(None));
-        }
-        let failed = |e: std::io::Error| Error::Io(format!("memory for {length} bytes of weights: {e}"));
-        let mut pages = MmapMut::map_anon(length).map_err(failed)?;
-        advise_huge_pages(&pages);
-        fill(&mut pages);
-        let pages = pages.make_read_only().map_err(failed)?;
-        Ok(Weights(Some(Arc::new(Mapping { pages, range: 0..length }))))
-    }
-}
-
-impl std::ops::Deref for Weights {
-    type Target = [u8];
-    fn deref(&self) -> &[u8] {
-        self.0.as_ref().map_or(&[], |m| &m.pages[m.range.clone()])
-    }
-}
-
-impl PartialEq for Weights {
-    fn eq(&self, other: &Weights) -> bool {
-        **self == **other
-    }
-}
-
-impl std::fmt::Debug for Weights {
-    fn fmt(&self, f: &mut std::fmt::Formatter) -> std::fmt::Result {
-        write!(f, "Weights({} bytes)", self.len())
-    }
-}
-
 impl Module {
     /// Refuses code that this process cannot run.
     ///
@@ -520,6 +467,13 @@ impl Module {
             .platform
             .check_host()
             .map_err(|e| e.context(&format!("module `{}` is for {}", self.0.name, self.0.target)))
+    }
+
+    /// About the bytes of memory that a session needs for code, steps and buffers, and not for constants or for runs.
+    pub fn table_bytes(&self) -> u64 {
+        // Code stands in the module and on executable pages; the other figure was measured on networks.
+        let entries = self.0.buffers.len() + self.all_steps().len();
+        (2 * self.0.code.len() + TABLE_ENTRY * entries) as u64
     }
 
     /// Scratch memory that each thread needs: the most of any phase.

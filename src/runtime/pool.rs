@@ -13,6 +13,7 @@
 //! and dropping the pool waits for nobody.
 
 use crate::affinity::Affinity;
+use crate::free_memory::FreeMemory;
 use crate::threads::check_count;
 use crate::{Error, Result};
 use std::cell::UnsafeCell;
@@ -127,6 +128,8 @@ pub struct Pool {
     shared: Arc<Shared>,
     workers: Vec<JoinHandle<()>>,
     busy: Mutex<()>,
+    /// For the next run of any session.
+    pub(crate) memory: FreeMemory,
     /// The process that has the workers.
     process: u32,
 }
@@ -173,7 +176,8 @@ impl Pool {
             shutdown: AtomicBool::new(false),
             affinity: Affinity::new(threads),
         });
-        let mut pool = Pool { shared, workers: vec![], busy: Mutex::new(()), process: std::process::id() };
+        let (busy, memory, process) = (Mutex::new(()), FreeMemory::default(), std::process::id());
+        let mut pool = Pool { shared, workers: vec![], busy, memory, process };
         let (ready, started) = std::sync::mpsc::channel::<()>();
         for worker in 1..threads {
             let (shared, ready) = (pool.shared.clone(), ready.clone());

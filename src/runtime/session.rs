@@ -5,7 +5,6 @@
 //! sessions may share a pool of threads. The bits of the results depend neither on the number of threads, nor on what else
 //! runs, nor on the caller's floating-point mode.
 
-use crate::bytes::advise_huge_pages;
 use crate::check_indices::check_indices;
 use crate::error::{guard, unknown};
 use crate::executable::{Executable, PhaseFn};
@@ -15,7 +14,6 @@ use crate::pool::{Crew, Pool};
 use crate::ready::{ReadyStep, ReadySteps, ReadyWork};
 use crate::tensor::{AsView, AsViewMut, TensorView};
 use crate::{DType, Error, Result, Tensor};
-use memmap2::MmapMut;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -53,14 +51,18 @@ pub struct Session {
     steps: ReadySteps,
     /// Scratch memory of one thread.
     scratch_bytes: usize,
+    /// Bytes of the arena, in whole pages.
+    arena_bytes: usize,
+    /// Addresses for runs, each used by one at a time.
     free: Mutex<Vec<Memory>>,
     /// The code that `steps` points to.
     _code: Executable,
 }
 
-/// Memory of one run.
+/// The addresses that one run works on.
 struct Memory {
-    /// Scratch memory of the first thread.
+    /// The arena; after it scratch memory of each thread.
+    arena: *mut u8,
     scratch: *mut u8,
     /// The argument tables of all kernel steps, one after the other.
     tables: Vec<*mut u8>,
@@ -69,12 +71,10 @@ struct Memory {
     /// Addresses of this run's inputs and outputs, in the model's order.
     inputs: Vec<*const u8>,
     outputs: Vec<*mut u8>,
-    /// The pages that the addresses lead into.
-    _pages: [MmapMut; 2],
 }
 
-// SAFETY: the pointers lead into `_pages` and the module's weights, which live as long as the session, or are set anew
-// by the run that takes this memory before it uses them.
+// SAFETY: the pointers lead into the module's weights, which live as long as the session, or are set anew by the run that
+// takes these addresses before it uses them.
 unsafe impl Send for Memory {}
 
 impl Memory {
@@ -113,7 +113,11 @@ impl Session {
         let code = Executable::new(module.code())?;
         let steps = ReadySteps::new(&module, &code)?;
         let scratch_bytes = page_multiple(module.scratch_bytes(), pool.threads())?;
-        Ok(Session { pool, steps, scratch_bytes, free: Mutex::new(vec![]), _code: code, module })
+        let arena_bytes = page_multiple(module.arena_bytes(), 1)?;
+        if arena_bytes.checked_add(scratch_bytes * pool.threads()).is_none_or(|all| all > isize::MAX as usize) {
+            return Err(Error::Limit(format!("a run needs {arena_bytes} bytes and {scratch_bytes} for each thread")));
+        }
+        Ok(Session { pool, steps, scratch_bytes, arena_bytes, free: Mutex::new(vec![]), _code: code, module })
     }
 
     /// The module that runs here.
@@ -225,10 +229,10 @@ impl Session {
         outputs: &mut [O],
         mut tick: impl FnMut(usize),
     ) -> Result<()> {
-        let mut memory = match self.free.lock().unwrap_or_else(|e| e.into_inner()).pop() {
-            Some(memory) => memory,
-            None => self.allocate()?,
-        };
+        let mut pages = self.pool.memory.take(self.arena_bytes + self.scratch_bytes * self.pool.threads())?;
+        let free = self.free.lock().unwrap_or_else(|e| e.into_inner()).pop();
+        let mut memory = free.unwrap_or_else(|| self.addresses());
+        self.place(&mut memory, pages.as_mut_ptr());
         let mut result = self.bind(&mut memory, inputs, outputs);
         if result.is_ok() {
             let mut crew = self.pool.enter();
@@ -239,6 +243,7 @@ impl Session {
             self.copy_outputs(&memory, outputs);
         }
         self.free.lock().unwrap_or_else(|e| e.into_inner()).push(memory);
+        self.pool.memory.give(pages);
         result
     }
 
@@ -267,29 +272,34 @@ impl Session {
         }
     }
 
-    /// Fresh memory for one more run at a time.
-    fn allocate(&self) -> Result<Memory> {
-        let map = |bytes: usize| {
-            MmapMut::map_anon(bytes.max(1)).map_err(|e| Error::Io(format!("arena of {bytes} bytes: {e}")))
-        };
-        let mut arena = map(self.module.arena_bytes() as usize)?;
-        let mut scratch = map(self.scratch_bytes * self.pool.threads())?;
-        advise_huge_pages(&arena);
-        let base = arena.as_mut_ptr();
-        let weights = self.module.weights().as_ptr().cast_mut();
+    /// Addresses for one more run at a time.
+    fn addresses(&self) -> Memory {
+        let constant = |at: u64, bytes: u64| self.module.weights().get(at, bytes).map(|w| w.as_ptr().cast_mut());
         let buffers = self.module.buffers().iter().map(|buffer| match buffer.place {
-            BufferPlace::Arena(at) => base.wrapping_add(at as usize),
-            BufferPlace::Weights(at) => weights.wrapping_add(at as usize),
-            BufferPlace::Input(_) | BufferPlace::Output(_) | BufferPlace::Window { .. } => std::ptr::null_mut(),
+            BufferPlace::Weights(at) => buffer.bytes().ok().and_then(|bytes| constant(at, bytes)),
+            _ => None,
         });
-        Ok(Memory {
-            buffers: buffers.collect(),
+        Memory {
+            buffers: buffers.map(|address| address.unwrap_or(std::ptr::null_mut())).collect(),
             inputs: vec![std::ptr::null(); self.module.inputs().len()],
             outputs: vec![std::ptr::null_mut(); self.module.outputs().len()],
             tables: vec![std::ptr::null_mut(); self.steps.table.len()],
-            scratch: scratch.as_mut_ptr(),
-            _pages: [arena, scratch],
-        })
+            arena: std::ptr::null_mut(),
+            scratch: std::ptr::null_mut(),
+        }
+    }
+
+    /// Moves the arena and the scratch memory of a run to an address.
+    fn place(&self, memory: &mut Memory, arena: *mut u8) {
+        if memory.arena == arena {
+            return;
+        }
+        (memory.arena, memory.scratch) = (arena, arena.wrapping_add(self.arena_bytes));
+        for (buffer, address) in self.module.buffers().iter().zip(&mut memory.buffers) {
+            if let BufferPlace::Arena(at) = buffer.place {
+                *address = arena.wrapping_add(at as usize);
+            }
+        }
     }
 
     /// Sets the addresses of this run's inputs and outputs, which it checks.
@@ -506,9 +516,7 @@ unsafe impl Sync for Call {}
 fn page_multiple(bytes: u64, threads: usize) -> Result<usize> {
     let pages = usize::try_from(bytes).ok().and_then(|n| n.checked_next_multiple_of(4096));
     let fits = |&each: &usize| each.checked_mul(threads).is_some_and(|all| all <= isize::MAX as usize);
-    pages
-        .filter(fits)
-        .ok_or_else(|| Error::Limit(format!("{threads} threads with {bytes} bytes of scratch memory each")))
+    pages.filter(fits).ok_or_else(|| Error::Limit(format!("{threads} times {bytes} bytes of memory for a run")))
 }
 
 impl Call {

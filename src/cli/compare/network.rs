@@ -158,7 +158,7 @@ impl Prepared {
         let outside: u64 = specs.map(|s| s.bytes()).sum::<Result<u64>>()?;
         Ok(Network {
             name: module.name().to_string(),
-            work: Work::new(machine, DType::F32, flops, outside + module.weights().len() as u64),
+            work: Work::new(machine, DType::F32, flops, outside + module.weights().len()),
             ilp: total(0),
             untransformed: total(1),
             difference: self.difference,

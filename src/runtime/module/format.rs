@@ -11,7 +11,8 @@
 //!
 //! All numbers are little-endian. The checksum finds damage; it is not a signature.
 
-use super::{Buffer, Kernel, MAX_DEPTH, Mapping, Module, ModuleParts, OutputSpec, Step, TensorSpec, Weights};
+use super::weights::{WEIGHTS_ALIGNMENT, WeightRange, Weights};
+use super::{Buffer, Kernel, MAX_DEPTH, Module, ModuleParts, OutputSpec, Step, TensorSpec};
 use crate::{Error, Platform, Result, Tensor, file};
 use memmap2::{Mmap, MmapMut, MmapOptions};
 use serde::{Deserialize, Serialize};
@@ -26,7 +27,6 @@ use std::sync::Arc;
 pub const FORMAT_VERSION: u32 = 6;
 const MAGIC: [u8; 8] = *b"tilewrt\x1a";
 const HEADER: usize = 40;
-const WEIGHTS_ALIGNMENT: usize = 64;
 
 /// The description of a module without its initial values: one module holds one more at most, so reading does not
 /// recur.
@@ -83,7 +83,10 @@ impl Module {
     /// than its file can hold.
     pub fn save(&self, path: impl AsRef<Path>) -> Result<()> {
         let head = self.head()?;
-        file::write(path.as_ref(), |out| out.write_all(&head).and_then(|()| out.write_all(self.weights())))
+        file::write(path.as_ref(), |out| {
+            out.write_all(&head)?;
+            self.weights().chunks().try_for_each(|bytes| out.write_all(bytes))
+        })
     }
 
     /// The contents of the module's file.
@@ -91,7 +94,9 @@ impl Module {
     /// # Errors
     /// [`Error::Internal`] where the module has more initial values than its file can hold.
     pub fn to_bytes(&self) -> Result<Vec<u8>> {
-        Ok([&self.head()?[..], self.weights()].concat())
+        let mut bytes = self.head()?;
+        self.weights().chunks().for_each(|chunk| bytes.extend_from_slice(chunk));
+        Ok(bytes)
     }
 
     /// Returns the bytes before the weights.
@@ -106,14 +111,14 @@ impl Module {
         out.extend_from_slice(&MAGIC);
         out.extend_from_slice(&FORMAT_VERSION.to_le_bytes());
         out.extend_from_slice(&[0; 4]);
-        for n in [description.len(), weights_at, self.weights().len()] {
-            out.extend_from_slice(&(n as u64).to_le_bytes());
+        for n in [description.len() as u64, weights_at as u64, self.weights().len()] {
+            out.extend_from_slice(&n.to_le_bytes());
         }
         out.extend_from_slice(&description);
         out.resize(weights_at, 0);
         let mut crc = crc32fast::Hasher::new();
         crc.update(&out[16..]);
-        crc.update(self.weights());
+        self.weights().chunks().for_each(|bytes| crc.update(bytes));
         out[12..16].copy_from_slice(&crc.finalize().to_le_bytes());
         Ok(out)
     }
@@ -209,7 +214,7 @@ impl Module {
             return Err(Error::Invalid("damaged module: bytes left over after its description".into()));
         }
         if !weights.is_empty() {
-            module.0.weights = Weights(Some(Arc::new(Mapping { pages, range: weights })));
+            module.0.weights.push(WeightRange::mapped(pages, weights));
         }
         module.verify()?;
         Ok(module)
