@@ -9,7 +9,7 @@ use crate::codegen::loopnest::row_major;
 use crate::expr::{Access, BufferId, Expr, Index};
 use crate::expr::{Affine, Var};
 use crate::poly::scop::Scop;
-use crate::poly::statement::StatementId;
+use crate::poly::statement::{Panel, StatementId};
 use crate::runtime::{DType, Error, Result, Tensor};
 use serde::{Deserialize, Serialize};
 
@@ -125,6 +125,36 @@ impl Packing {
 }
 
 impl Pack {
+    /// The same bytes with as few dimensions as possible, from a source without a number: tiles of an iterator that follow each
+    /// other are one dimension. Equal forms are equal memory.
+    pub fn canonical(&self) -> Pack {
+        let mut pack = Pack { source: BufferId(0), ..self.clone() };
+        for p in (1..pack.shape.len()).rev() {
+            let (outer, inner, size) = (Var(p as u32 - 1), Var(p as u32), pack.shape[p]);
+            let all = || pack.index.iter().chain(&pack.guard);
+            if !all().all(|a| a.coefficient(outer) == a.coefficient(inner) * size) {
+                continue;
+            }
+            let merged = |a: &Affine| {
+                let kept = a.terms.iter().filter(|(v, _)| *v != outer);
+                let terms = kept.map(|&(v, c)| (if v >= inner { Var(v.0 - 1) } else { v }, c));
+                terms.fold(Affine::constant(a.constant), |sum, (v, c)| sum.plus(v, c))
+            };
+            (pack.index, pack.guard) =
+                (pack.index.iter().map(merged).collect(), pack.guard.iter().map(merged).collect());
+            pack.shape[p - 1] *= size;
+            pack.shape.remove(p);
+        }
+        pack
+    }
+
+    /// The panels; `None` where the vector runs along no dimension alone.
+    pub fn panel(&self) -> Option<Panel> {
+        let last = Var(self.shape.len().checked_sub(1)? as u32);
+        let dimension = self.index.iter().position(|a| a.terms.contains(&(last, 1)))?;
+        Some(Panel { dimension, points: *self.shape.last()? })
+    }
+
     /// Bytes of the packed tensor.
     pub fn bytes(&self) -> usize {
         self.shape.iter().product::<i64>() as usize * self.dtype.bytes()
@@ -260,6 +290,41 @@ mod tests {
         let dims =
             vec![(f, PackedDim::Tile(4)), (r, PackedDim::Whole), (c, PackedDim::Whole), (f, PackedDim::Point(4))];
         (scop, Packing { statement: StatementId(0), access, dims })
+    }
+
+    /// Tiles of an iterator that its extent divides are the same memory, whatever their size.
+    #[test]
+    fn packs_are_equal_where_their_bytes_are() {
+        let (f, c) = (Var(0), Var(1));
+        let (mut scop, mut packing) = convolution_weights();
+        scop.tensors[0].shape = vec![5, 12, 2];
+        scop.statements[0].iterators[1].extent = 12;
+        let source = Tensor::seeded(DType::F32, &[5, 12, 2], 1, 0, 2);
+        let mut tiled = |tile: i64, lanes: i64| {
+            let c_parts = [(c, PackedDim::Tile(tile)), (Var(2), PackedDim::Whole), (c, PackedDim::Point(tile))];
+            let inner = if tile == 12 { vec![c_parts[1], (c, PackedDim::Whole)] } else { c_parts.to_vec() };
+            packing.dims = [vec![(f, PackedDim::Tile(lanes))], inner, vec![(f, PackedDim::Point(lanes))]].concat();
+            packing.pack(&scop).unwrap()
+        };
+        let together = |mut pack: Pack| {
+            let bytes = pack.apply(&source).data;
+            let same = pack.canonical();
+            assert!(same.apply(&source).data == bytes && same.bytes() == pack.bytes());
+            pack.shape.clear();
+            (same, bytes)
+        };
+        let [whole, thirds, wide] = [(12, 4), (4, 4), (12, 8)].map(|(tile, lanes)| together(tiled(tile, lanes)));
+        assert!(whole.0 != thirds.0 && whole.1 != thirds.1, "the rows of the filter stand between the tiles");
+        assert!(whole.0 != wide.0 && whole.1 != wide.1);
+        let contiguous = |tile: i64| {
+            let parts = [(f, PackedDim::Tile(4)), (c, PackedDim::Tile(tile)), (c, PackedDim::Point(tile))];
+            packing.dims = [&parts[..], &[(Var(2), PackedDim::Whole), (f, PackedDim::Point(4))]].concat();
+            together(packing.pack(&scop).unwrap())
+        };
+        let [halves, quarters] = [6, 3].map(contiguous);
+        assert_eq!(halves.0.shape, [2, 12, 2, 4]);
+        assert_eq!(halves, quarters);
+        assert_eq!(halves.0.panel(), Some(Panel { dimension: 0, points: 4 }));
     }
 
     #[test]

@@ -28,7 +28,7 @@ pub fn scop(text: &str) -> Result<Scop> {
         let literals = p.literals(dtype)?;
         p.expect(";")?;
         p.buffers.insert(name.clone(), BufferId(scop.tensors.len() as u32));
-        scop.tensors.push(TensorDecl { name, dtype, shape, role, literals });
+        scop.tensors.push(TensorDecl { name, dtype, shape, role, literals, panel: None });
     }
     while p.peek() != "}" && (p.peek() != "order" || p.peek_at(1) == "(") {
         scop.statements.push(statement(&mut p)?);

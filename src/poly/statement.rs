@@ -14,12 +14,23 @@ pub struct TensorDecl {
     pub role: Role,
     /// The values of a small constant, where the code of a kernel may depend on them.
     pub literals: Option<Literals>,
+    /// The order in which memory has a packed copy of a constant already: kernels that can read it so do.
+    pub panel: Option<Panel>,
+}
+
+/// Panels of a packed constant.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
+pub struct Panel {
+    /// Dimension of the constant along which vectors run.
+    pub dimension: usize,
+    /// Elements of each panel along it.
+    pub points: i64,
 }
 
 impl TensorDecl {
     /// A tensor without literals.
     pub fn new(name: impl Into<String>, dtype: DType, shape: impl Into<Vec<i64>>, role: Role) -> TensorDecl {
-        TensorDecl { name: name.into(), dtype, shape: shape.into(), role, literals: None }
+        TensorDecl { name: name.into(), dtype, shape: shape.into(), role, literals: None, panel: None }
     }
 }
 

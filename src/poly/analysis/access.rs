@@ -26,6 +26,8 @@ pub struct Reference {
     pub written: bool,
     /// For a factor of the products of a sum with literals: the share of these that are not zero.
     pub nonzero: Option<f64>,
+    /// Of a constant that memory has packed: an affine subscript and the elements of a panel along it.
+    pub panel: Option<(Affine, i64)>,
 }
 
 /// The memory access pattern of a vector along one iterator.
@@ -177,7 +179,12 @@ fn reference(scop: &Scop, s: &Statement, tensor: BufferId, index: &[Index], acce
     }
     let (constant, written) = (t.role == Role::Constant, t.role.is_written());
     let nonzero = access.as_ref().and_then(|a| nonzero_share(scop, s, a));
-    Reference { tensor, bytes: t.dtype.bytes() as i64, strides, access, subscripts, constant, written, nonzero }
+    let panel = t.panel.and_then(|panel| match index.get(panel.dimension) {
+        Some(Index::Affine(subscript)) => Some((subscript.clone(), panel.points)),
+        _ => None,
+    });
+    let bytes = t.dtype.bytes() as i64;
+    Reference { tensor, bytes, strides, access, subscripts, constant, written, nonzero, panel }
 }
 
 /// The share of the products of a sum that remains where the literals of their factor `access` are known.

@@ -45,8 +45,13 @@ pub fn expand(scop: &Scop) -> Result<Scop> {
             let rows = &region.rows[..shape.len()];
             let target = if k == 0 { tensor } else { BufferId(out.tensors.len() as u32) };
             let name = if k == 0 { decl.name.clone() } else { format!("{}_{}", decl.name, k + 1) };
-            let expanded =
-                TensorDecl { name, shape: [shape, decl.shape.clone()].concat(), literals: None, ..decl.clone() };
+            let expanded = TensorDecl {
+                name,
+                shape: [shape, decl.shape.clone()].concat(),
+                literals: None,
+                panel: None,
+                ..decl.clone()
+            };
             if k == 0 {
                 out.tensors[t] = expanded
             } else {

@@ -95,7 +95,8 @@ impl Strided {
     fn split(mut self, definitions: Vec<Definition>, tensors: &mut Vec<TensorDecl>) -> Vec<Definition> {
         let whole = tensors[self.tensor.0 as usize].clone();
         for class in 0..self.stride {
-            let mut part = TensorDecl { name: format!("{}_{class}", whole.name), literals: None, ..whole.clone() };
+            let mut part =
+                TensorDecl { name: format!("{}_{class}", whole.name), literals: None, panel: None, ..whole.clone() };
             part.shape[self.dimension] = (part.shape[self.dimension] - class + self.stride - 1) / self.stride;
             if class == 0 {
                 tensors[self.tensor.0 as usize] = part;

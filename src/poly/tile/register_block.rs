@@ -90,8 +90,8 @@ impl Problem<'_> {
                 (true, _) => {
                     let (constants, given) = self.packable(v.iterator);
                     let all = [&constants[..], &given[..]].concat();
-                    let with = if given.is_empty() { None } else { self.along_parallel(v, &all) };
-                    [self.along_parallel(v, &constants), with]
+                    let with = if given.is_empty() { None } else { self.along_parallel(v, &all, None) };
+                    [self.along_parallel(v, &constants, None), with].map(|found| self.with_panels(v, found?))
                 }
                 (_, true) => [self.along_reduced(v), None],
                 _ => [None, None],
@@ -158,7 +158,21 @@ impl Problem<'_> {
         (constants, given)
     }
 
-    fn along_parallel(&self, v: &Axis, packed: &[usize]) -> Option<Block> {
+    /// The best block along `v` whose vectors are the panels of a constant that memory has packed, where it reads one. It
+    /// counts with the cycles of the free choice, so that the axis of the vector, and with it the order of sums, does not
+    /// depend on what memory has.
+    fn with_panels(&self, v: &Axis, free: Block) -> Option<Block> {
+        let panel = |i: &usize| {
+            let (subscript, points) = self.references[*i].panel.as_ref()?;
+            subscript.terms.contains(&(v.iterator, 1)).then_some(*points)
+        };
+        let Some(points) = free.packed.iter().find_map(panel) else { return Some(free) };
+        let bound = self.along_parallel(v, &free.packed, Some(points));
+        Some(bound.map_or(free.clone(), |block| Block { cycles: free.cycles, ..block }))
+    }
+
+    /// `panel`: the only number of points along `v` that a block may have.
+    fn along_parallel(&self, v: &Axis, packed: &[usize], panel: Option<i64>) -> Option<Block> {
         let machine = &self.target.machine;
         let lanes = self.lanes();
         let reduces = self.statement.reduce.is_some();
@@ -172,6 +186,9 @@ impl Problem<'_> {
             !reduces && self.references.iter().all(|r| matches!(r.along(v.iterator), Along::Unit | Along::Invariant));
         let mut best: Option<Block> = None;
         let mut consider = |u: i64, unrolled: &[(&Axis, i64)]| {
+            if panel.is_some_and(|points| points != u * lanes) {
+                return;
+            }
             let cycles = self.cycles(v, u * lanes, unrolled, packed);
             // The first of near equals wins: one unrolled axis before two, few conditions before many.
             let margin = match unrolled.iter().filter(|u| u.0.conditioned).count() {

@@ -60,7 +60,8 @@ pub fn rfactor(before: &Transformed, name: &Name, over: &Loop, into: &Name) -> R
     let Some(domain) = above.reach(&scop, &writes, &decl.shape, &isl)? else {
         return refuse(format!("`{}` never runs", s.name));
     };
-    let partial = TensorDecl { shape: [decl.shape.clone(), vec![count]].concat(), literals: None, ..decl.clone() };
+    let partial =
+        TensorDecl { shape: [decl.shape.clone(), vec![count]].concat(), literals: None, panel: None, ..decl.clone() };
     let partial = add_temporary(&mut scop, &into.text, &partial);
     let update = &mut scop.statements[id.0 as usize];
     update.target = partial;
