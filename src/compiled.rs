@@ -8,14 +8,19 @@ use crate::graph::import::model::{Binding, Dim};
 use crate::graph::value::{Kind, Value};
 use crate::model::Model;
 use crate::pipeline::report::Report;
+use crate::pipeline::sharing::Sharing;
 use crate::pipeline::{self, Options};
 use crate::runtime::error::guard;
+use crate::runtime::module::Module;
 use crate::runtime::pool::Pool;
 use crate::runtime::session::Session;
 use crate::staged::Staged;
 use crate::{Error, Result, Tensor};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
+
+/// Bytes of bindings that are kept in any case, beside a quarter of the largest one.
+const SMALL_BINDINGS: u64 = 16 << 20;
 
 /// Sizes of the dynamic dimensions.
 type Dims = BTreeMap<String, i64>;
@@ -41,6 +46,8 @@ pub struct Compiled {
     model: Model,
     options: Options,
     pool: Arc<Pool>,
+    /// Constants of all bindings.
+    sharing: Sharing,
     /// Least recently used first.
     bindings: Mutex<Vec<(Binding, Arc<Slot>)>>,
     /// A model without a static graph, which runs in parts.
@@ -73,9 +80,13 @@ impl Compiled {
             Some(pool) => pool.clone(),
             None => Arc::new(Pool::new(options.threads)?),
         };
-        let compiled = Compiled { model, options, pool, bindings: Mutex::default(), staged: OnceLock::new() };
+        let fixed = model.symbols().iter().all(|s| options.dims.contains_key(s));
+        // what one binding has folded and packed is kept where there may be another
+        let sharing = if fixed { Sharing::default() } else { model.sharing() };
+        let bindings = Mutex::default();
+        let compiled = Compiled { model, options, pool, sharing, bindings, staged: OnceLock::new() };
         let options = &compiled.options;
-        if compiled.model.symbols().iter().all(|s| options.dims.contains_key(s)) {
+        if fixed {
             match compiled.binding(options.dims.clone(), &[]) {
                 Err(unbound) if unbound.missing.is_empty() && !unbound.waits => return Err(unbound.error),
                 _ => {}
@@ -220,10 +231,12 @@ impl Compiled {
         let small = inputs.iter().filter(|input| input.1.len() as i64 <= MAX_BOUND_ELEMENTS);
         let mut values: BTreeMap<_, _> = small.map(|(n, v)| (n.to_string(), Arc::new((*v).clone()))).collect();
         values.extend(self.options.values.clone());
-        let bound = guard(|| Ok(self.model.bind(&Binding { dims: dims.clone(), values })))??;
+        let bound = guard(|| Ok(self.model.bind(&Binding { dims: dims.clone(), values }, &self.sharing)))??;
         let key = Binding { dims, values: bound.values.clone() };
         let slot = self.keep(&key);
-        Ok(slot.get_or_init(|| self.compile(&key, Some(&bound))).clone()?)
+        let compiled = slot.get_or_init(|| self.compile(&key, Some(&bound))).clone();
+        self.drop_bindings();
+        Ok(compiled?)
     }
 
     fn bindings(&self) -> MutexGuard<'_, Vec<(Binding, Arc<Slot>)>> {
@@ -244,18 +257,60 @@ impl Compiled {
         slot
     }
 
+    /// Drops the least recently used bindings while all of them need more memory than is allowed.
+    fn drop_bindings(&self) {
+        let mut bindings = self.bindings();
+        let memory = |slot: &Slot| Some(Memory::of(slot.get()?.as_ref().ok()?.0.module()));
+        let mut kept: Vec<Option<Memory>> = bindings.iter().map(|(_, slot)| memory(slot)).collect();
+        let largest = kept.iter().flatten().map(Memory::bytes).max().unwrap_or(0);
+        let allowed = self.options.limits.binding_bytes.unwrap_or(largest + largest / 4 + SMALL_BINDINGS);
+        while kept.len() > 1 && Memory::all(&kept).bytes() > allowed {
+            kept.remove(0);
+            bindings.remove(0);
+        }
+    }
+
     fn compile(&self, binding: &Binding, bound: Option<&BoundGraph>) -> Result<Compilation> {
         let Binding { dims, values } = binding.clone();
         let options = Options { dims, values, ..self.options.clone() };
         let (module, report) = match bound {
             None => self.model.compile_module(&options)?,
             Some(bound) => {
-                let compiled = guard(|| self.model.compile_bound(bound, &options))?;
+                let compiled = guard(|| self.model.compile_bound(bound, &options, &self.sharing))?;
                 (compiled.module, compiled.report)
             }
         };
         pipeline::check_scratch(&module, self.pool.threads(), &options.limits)?;
         Ok((Arc::new(Session::with_pool(Arc::new(module), self.pool.clone())?), Arc::new(report)))
+    }
+}
+
+/// Memory of modules.
+#[derive(Default)]
+struct Memory {
+    /// Code and tables.
+    own: u64,
+    /// Address and length of what holds constants.
+    constants: BTreeMap<usize, u64>,
+}
+
+impl Memory {
+    fn of(module: &Module) -> Memory {
+        Memory { own: module.table_bytes(), constants: module.weights().allocations().collect() }
+    }
+
+    /// That of several modules: they share constants.
+    fn all(modules: &[Option<Memory>]) -> Memory {
+        let mut all = Memory::default();
+        for module in modules.iter().flatten() {
+            all.own += module.own;
+            all.constants.extend(&module.constants);
+        }
+        all
+    }
+
+    fn bytes(&self) -> u64 {
+        self.own + self.constants.values().sum::<u64>()
     }
 }
 

@@ -10,6 +10,7 @@ use crate::graph::ir::Graph;
 use crate::language::lowered::LoweredProgram;
 use crate::language::syntax::{Array, File, Program};
 use crate::pipeline::report::Report;
+use crate::pipeline::sharing::Sharing;
 use crate::pipeline::{self, Compilation, Options, Stage, program};
 use crate::poly::transform::primitive::Schedule;
 use crate::runtime::error::{guard, unknown};
@@ -259,14 +260,20 @@ impl Model {
                 return program::compile(&source.source(&lowered, &self.order)?, options);
             }
             let binding = Binding { dims: options.dims.clone(), values: options.values.clone() };
-            self.compile_bound(&self.bind(&binding).map_err(|unbound| unbound.error)?, options)
+            let sharing = Sharing::default();
+            self.compile_bound(&self.bind(&binding, &sharing).map_err(|unbound| unbound.error)?, options, &sharing)
         })
     }
 
     /// Compiles the static graph of a network.
-    pub(crate) fn compile_bound(&self, bound: &BoundGraph, options: &Options) -> Result<Compilation> {
+    pub(crate) fn compile_bound(
+        &self,
+        bound: &BoundGraph,
+        options: &Options,
+        sharing: &Sharing,
+    ) -> Result<Compilation> {
         let graph = &bound.graph;
-        let mut compiled = pipeline::compile(graph, self.network_order(), options)?;
+        let mut compiled = pipeline::compile_sharing(graph, self.network_order(), options, sharing)?;
         let symbols = self.symbols().into_iter();
         let dims = symbols.map(|s| (s.clone(), options.dims.get(&s).copied().unwrap_or(1))).collect();
         let values = bound.values.iter().map(|(name, value)| (name.clone(), Tensor::clone(value))).collect();
@@ -277,10 +284,18 @@ impl Model {
         Ok(compiled)
     }
 
-    /// The static graph of a network for a binding.
-    pub(crate) fn bind(&self, binding: &Binding) -> std::result::Result<BoundGraph, Unbound> {
+    /// What the bindings of a network share.
+    pub(crate) fn sharing(&self) -> Sharing {
         match &self.source {
-            Source::Onnx(model) => model.bind(binding),
+            Source::Onnx(model) => Sharing::new(model.weights().iter().map(|(_, tensor)| tensor)),
+            _ => Sharing::default(),
+        }
+    }
+
+    /// The static graph of a network for a binding.
+    pub(crate) fn bind(&self, binding: &Binding, sharing: &Sharing) -> std::result::Result<BoundGraph, Unbound> {
+        match &self.source {
+            Source::Onnx(model) => model.bind(binding, sharing.folded()),
             _ => Ok(BoundGraph { graph: self.graph(&binding.dims)?, values: BTreeMap::new() }),
         }
     }
@@ -298,7 +313,7 @@ impl Model {
     /// no module.
     pub fn depends_on_data(&self, options: &Options) -> bool {
         let binding = Binding { dims: options.dims.clone(), values: options.values.clone() };
-        guard(|| Ok(self.bind(&binding).is_err_and(|unbound| unbound.waits))).unwrap_or(false)
+        guard(|| Ok(self.bind(&binding, &Sharing::default()).is_err_and(|unbound| unbound.waits))).unwrap_or(false)
     }
 
     /// Refuses a dimension that the model does not have.
@@ -336,7 +351,7 @@ impl Model {
             }
             _ => {
                 let binding = Binding { dims: options.dims.clone(), values: options.values.clone() };
-                let bound = self.bind(&binding).map_err(|unbound| unbound.error)?;
+                let bound = self.bind(&binding, &Sharing::default()).map_err(|unbound| unbound.error)?;
                 pipeline::explain(&bound.graph, self.network_order(), options, stage, kernel)
             }
         })

@@ -8,6 +8,7 @@ mod link;
 mod options;
 pub mod program;
 pub mod report;
+pub mod sharing;
 mod unit;
 
 use crate::codegen::Target;
@@ -16,6 +17,7 @@ use crate::graph::ir::Graph;
 use crate::pipeline::kernel::{CompiledKernel, STAGES, Statements, Times};
 use crate::pipeline::link::link;
 use crate::pipeline::report::{KernelReport, Report, Vectorization};
+use crate::pipeline::sharing::Sharing;
 use crate::pipeline::unit::{Programs, Unit, Work, check_sizes, rewrite};
 use crate::poly::statement::Program;
 use crate::poly::tile::report::PhaseReport;
@@ -57,17 +59,26 @@ pub struct Compilation {
 /// `Invalid` where the graph is not well formed or a rule is unknown; `Limit` where the memory exceeds the limits;
 /// `Unsupported` where a subscript from data cannot be checked.
 pub fn compile(source: &Graph, order: Order, options: &Options) -> Result<Compilation> {
+    compile_sharing(source, order, options, &Sharing::default())
+}
+
+/// As [`compile`]; what `sharing` has of the model's constants is not made again.
+///
+/// # Errors
+/// As [`compile`].
+pub fn compile_sharing(source: &Graph, order: Order, options: &Options, sharing: &Sharing) -> Result<Compilation> {
     let (start, target) = (Instant::now(), options.target()?);
     let mut clock = Clock::default();
     clock.time("verify", || source.verify())?;
     check_sizes(source, options.limits.tensor_bytes)?;
-    let (graph, placements, rewriting) = clock.time("rewrite", || rewrite(source, &target, options))?;
+    let (graph, placements, rewriting) =
+        clock.time("rewrite", || rewrite(source, &target, options, sharing.folded()))?;
     let groups = clock.time("fuse", || fusion::fuse(&graph, &placements))?;
-    let mut programs = Programs::default();
+    let mut programs = Programs::new(sharing);
     let unit = clock.time("tensor expressions", || Unit::new(graph, groups, &target, options, &mut programs, 0))?;
     let kernels = clock.time("kernels", || compile_kernels(&programs.list, order, &target, options.compile_threads))?;
     clock.add_laps(Times::sum(kernels.iter().map(|k| k.times)));
-    let mut parts = clock.time("link", || link(&unit, &kernels, options.compile_threads))?;
+    let mut parts = clock.time("link", || link(&unit, &kernels, options.compile_threads, sharing))?;
     parts.name = source.name.clone();
     let module = clock.time("verify module", || finish(parts, &target))?;
     check_arena(&module, options)?;
@@ -97,9 +108,10 @@ pub fn explain(source: &Graph, order: Order, options: &Options, stage: Stage, fi
     if stage == Stage::Graph {
         return Ok(source.to_string());
     }
-    let (graph, placements, _) = rewrite(source, &target, options)?;
+    let sharing = Sharing::default();
+    let (graph, placements, _) = rewrite(source, &target, options, sharing.folded())?;
     let groups = fusion::fuse(&graph, &placements)?;
-    let mut programs = Programs::default();
+    let mut programs = Programs::new(&sharing);
     let unit = Unit::new(graph, groups, &target, options, &mut programs, 0)?;
     if stage == Stage::Rewritten {
         return Ok(rewritten(&unit));

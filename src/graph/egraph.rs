@@ -12,4 +12,4 @@ pub mod support;
 #[cfg(test)]
 mod tests;
 
-pub use optimize::{EgraphOptions, OptimizationReport, Optimized, optimize};
+pub use optimize::{EgraphOptions, OptimizationReport, Optimized, optimize, optimize_with};

@@ -7,6 +7,7 @@
 mod elements;
 mod filters;
 mod lanes;
+pub mod memo;
 mod strips;
 
 use crate::graph::define::define;

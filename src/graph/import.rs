@@ -49,6 +49,7 @@ pub mod value_file;
 pub mod walk;
 
 use crate::graph::fold;
+use crate::graph::fold::memo::Memo;
 use crate::graph::import::importer::Importer;
 use crate::graph::import::model::{Binding, Dim, InputSpec, OnnxModel};
 use crate::graph::infer::infer;
@@ -156,7 +157,7 @@ impl OnnxModel {
     /// The static graph for a binding of the dynamic dimensions; those not named are 1.
     pub fn graph(&self, dims: &BTreeMap<String, i64>) -> Result<Graph> {
         let binding = Binding { dims: dims.clone(), ..Binding::default() };
-        self.bind(&binding).map(|bound| bound.graph).map_err(|unbound| unbound.error)
+        self.bind(&binding, &Memo::default()).map(|bound| bound.graph).map_err(|unbound| unbound.error)
     }
 
     /// Checks the names and sizes of dynamic dimensions.
@@ -238,14 +239,30 @@ fn check_nodes<'a>(
     }
 }
 
-/// The initializers that a node or an output reads. They leave the message, so that weights are in memory once.
+/// The initializers and constant tensors that a node or an output reads. They leave the message, so that weights are in memory once.
 fn take_weights(proto: &mut ModelProto, folder: &Folder) -> Result<Vec<(String, Arc<Tensor>)>> {
     let Some(graph) = &mut proto.graph else { return Ok(vec![]) };
-    let initializers = std::mem::take(&mut graph.initializer);
+    let mut initializers = std::mem::take(&mut graph.initializer);
+    graph.node.retain_mut(|node| match take_constant(node) {
+        Some(tensor) => {
+            initializers.push(tensor);
+            false
+        }
+        None => true,
+    });
     let read = graph.node.iter().flat_map(read_names).chain(graph.output.iter().map(|o| o.name.as_str()));
     let read: HashSet<&str> = read.collect();
     let taken = initializers.into_iter().filter(|t| read.contains(t.name.as_str()));
     taken.map(|t| Ok((t.name.clone(), Arc::new(tensor::read(t, folder)?)))).collect()
+}
+
+/// The tensor of a `Constant` node as an initializer.
+fn take_constant(node: &mut NodeProto) -> Option<TensorProto> {
+    if node.op_type != "Constant" || !matches!(node.domain.as_str(), "" | "ai.onnx") {
+        return None;
+    }
+    let value = node.attribute.iter_mut().find(|a| a.name == "value")?.t.take()?;
+    Some(TensorProto { name: node.output.first()?.clone(), ..value })
 }
 
 fn claim(budget: &mut u64, shape: &[i64], dtype: DType) -> Result<()> {
@@ -260,8 +277,8 @@ fn claim(budget: &mut u64, shape: &[i64], dtype: DType) -> Result<()> {
 }
 
 impl<'m> Importer<'m> {
-    fn new(model: &'m OnnxModel) -> Importer<'m> {
-        Importer::of(model, model.onnx_graph())
+    fn new(model: &'m OnnxModel, memo: &'m Memo) -> Importer<'m> {
+        Importer { memo: Some(memo), ..Importer::of(model, model.onnx_graph()) }
     }
 
     /// Converts nodes of `proto`, a graph of the file.
@@ -269,7 +286,7 @@ impl<'m> Importer<'m> {
         let (values, place, graph) = (HashMap::new(), String::new(), Graph::default());
         let (needed, waits) = (Default::default(), Default::default());
         let (budget, nodes_left) = (MAX_FOLDED_BYTES, nested::MAX_NODES);
-        Importer { model, proto, graph, values, place, budget, nodes_left, needed, waits }
+        Importer { model, proto, graph, values, place, budget, nodes_left, needed, waits, memo: None }
     }
 
     /// Converts all nodes; inputs with a value become constants.
@@ -387,11 +404,16 @@ impl<'m> Importer<'m> {
         for ty in &types {
             tensor::checked_len(&ty.shape, ty.dtype, "a result")?;
         }
-        let constants: Option<Vec<&Tensor>> = inputs.iter().map(|&i| self.graph.constant(i).map(|t| &**t)).collect();
+        let constants: Option<Vec<Arc<Tensor>>> = inputs.iter().map(|&i| self.graph.constant(i).cloned()).collect();
         if let Some(constants) = constants.filter(|_| subgraph::may_fold(&op)) {
             types.iter().try_for_each(|ty| claim(&mut self.budget, &ty.shape, ty.dtype))?;
-            let folded = fold::evaluate(&op, &constants)?;
-            return Ok(folded.into_iter().map(|t| self.constant(t)).collect());
+            let evaluate = || fold::evaluate(&op, &constants.iter().map(|t| &**t).collect::<Vec<_>>());
+            let folded = match self.memo {
+                Some(memo) => memo.results(&op, &constants, evaluate)?,
+                None => evaluate()?.into_iter().map(Arc::new).collect(),
+            };
+            let name = format!("{}.constant", self.place);
+            return Ok(folded.into_iter().map(|t| self.named_constant(name.clone(), t)).collect());
         }
         let index = self.graph.nodes.len() as u32;
         let mut outputs = vec![];

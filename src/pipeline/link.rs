@@ -11,13 +11,15 @@ use crate::graph::fusion::group::Group;
 use crate::graph::ir::{Graph, Source, ValueId};
 use crate::graph::op::Op;
 use crate::pipeline::kernel::CompiledKernel;
+use crate::pipeline::sharing::{Blob, Sharing};
 use crate::pipeline::unit::{Unit, Work};
 use crate::poly::lower::state::Argument;
 use crate::poly::packing::Pack;
-use crate::runtime::arena::{self, ALIGNMENT, Request};
+use crate::runtime::arena::{self, Request};
 use crate::runtime::check_indices::check_indices;
 use crate::runtime::module::{
-    Action, Buffer, BufferPlace, BufferRef, Kernel, ModuleParts, OutputSpec, Phase, Slot, Step, TensorSpec, Weights,
+    Action, Buffer, BufferPlace, BufferRef, Kernel, ModuleParts, OutputSpec, Phase, Slot, Step, TensorSpec,
+    WEIGHTS_ALIGNMENT,
 };
 use crate::runtime::opaque::View;
 use crate::runtime::threads;
@@ -25,8 +27,9 @@ use crate::{DType, Error, Result, Tensor};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 
-/// Links the groups into a module without name, target, dims and metadata; `threads` threads write the weights.
-pub fn link(unit: &Unit, kernels: &[Arc<CompiledKernel>], threads: usize) -> Result<ModuleParts> {
+/// Links the groups into a module without name, target, dims and metadata; `threads` threads write the weights that are
+/// new in `sharing`.
+pub fn link(unit: &Unit, kernels: &[Arc<CompiledKernel>], threads: usize, sharing: &Sharing) -> Result<ModuleParts> {
     let graph = &unit.graph;
     let mut shared = Shared::default();
     for kernel in kernels {
@@ -47,7 +50,7 @@ pub fn link(unit: &Unit, kernels: &[Arc<CompiledKernel>], threads: usize) -> Res
     shared.module.steps = steps;
     let outputs = graph.outputs.iter().zip(sources);
     shared.module.outputs = outputs.map(|(&v, source)| OutputSpec { tensor: spec(v), source }).collect();
-    shared.finish(plan.bytes, threads)
+    shared.finish(plan.bytes, threads, sharing)
 }
 
 /// Adds a kernel with its machine code to a module.
@@ -74,30 +77,6 @@ pub fn add_code(module: &mut ModuleParts, compiled: &CompiledKernel) {
     });
 }
 
-/// A constant's bytes in the weights.
-enum Blob {
-    Plain(Arc<Tensor>),
-    Packed { source: Arc<Tensor>, shape: Vec<i64>, pack: Pack },
-}
-
-impl Blob {
-    fn bytes(&self) -> usize {
-        match self {
-            Blob::Plain(t) => t.data.len(),
-            Blob::Packed { pack, .. } => pack.bytes(),
-        }
-    }
-
-    /// Writes the bytes over zeros.
-    fn write(&self, out: &mut [u8]) {
-        match self {
-            Blob::Plain(t) => out.copy_from_slice(&t.data),
-            // The kernel sees the constant under the shape that its Scop gave it.
-            Blob::Packed { source, shape, pack } => pack.write(shape, &source.data, out),
-        }
-    }
-}
-
 /// The module so far, and what all its graphs share.
 #[derive(Default)]
 struct Shared {
@@ -106,7 +85,7 @@ struct Shared {
     blob_at: Vec<u64>,
     weights_len: u64,
     plain: HashMap<*const Tensor, usize>,
-    packed: HashMap<(*const Tensor, Pack), BufferRef>,
+    packed: HashMap<(*const Tensor, Vec<i64>, Pack), BufferRef>,
     /// Buffers that have the place of an earlier one.
     aliases: Vec<(BufferRef, BufferRef)>,
     loops: u32,
@@ -403,10 +382,7 @@ impl Shared {
     }
 
     fn packed_buffer(&mut self, source: Arc<Tensor>, shape: Vec<i64>, pack: &Pack) -> Result<BufferRef> {
-        // Of equal keys the source's tensor is one, whatever number it has in its kernel.
-        let mut key = pack.clone();
-        key.source = crate::expr::BufferId(0);
-        let key = (Arc::as_ptr(&source), key);
+        let key = (Arc::as_ptr(&source), shape.clone(), pack.canonical());
         if let Some(&buffer) = self.packed.get(&key) {
             return Ok(buffer);
         }
@@ -419,42 +395,47 @@ impl Shared {
 
     fn add_blob(&mut self, blob: Blob) -> usize {
         self.blob_at.push(self.weights_len);
-        self.weights_len = (self.weights_len + blob.bytes() as u64).next_multiple_of(ALIGNMENT);
+        self.weights_len = (self.weights_len + blob.bytes() as u64).next_multiple_of(WEIGHTS_ALIGNMENT as u64);
         self.blobs.push(blob);
         self.blobs.len() - 1
     }
 
     /// The module of an arena of so many bytes.
-    fn finish(mut self, arena_bytes: u64, threads: usize) -> Result<ModuleParts> {
+    fn finish(mut self, arena_bytes: u64, threads: usize, sharing: &Sharing) -> Result<ModuleParts> {
         for (buffer, original) in std::mem::take(&mut self.aliases) {
             self.module.buffers[buffer.0 as usize].place = self.module.buffers[original.0 as usize].place;
         }
         self.module.arena_bytes = arena_bytes;
-        self.module.weights = Weights::filled(self.weights_len as usize, |memory| self.fill(memory, threads))?;
-        Ok(self.module)
-    }
-
-    /// Writes every constant to its place, in `threads` threads.
-    fn fill(&self, memory: &mut [u8], threads: usize) {
-        let count = threads.clamp(1, threads::MAX_THREADS);
-        let mut parts: Vec<(usize, Vec<(&Blob, &mut [u8])>)> = (0..count).map(|_| (0, vec![])).collect();
-        let (mut rest, mut at) = (memory, 0);
-        for (blob, &start) in self.blobs.iter().zip(&self.blob_at) {
-            let (_, from_start) = rest.split_at_mut(start as usize - at);
-            let (bytes, after) = from_start.split_at_mut(blob.bytes());
-            (rest, at) = (after, start as usize + blob.bytes());
-            if let Some(least) = parts.iter_mut().min_by_key(|p| p.0) {
-                least.0 += blob.bytes();
-                least.1.push((blob, bytes));
+        let places = sharing.place(&self.blobs, |blobs, memory| fill(blobs, memory, threads))?;
+        for (place, at) in places.into_iter().zip(self.blob_at) {
+            if place.is_some_and(|place| self.module.weights.push(place) != at) {
+                return Err(Error::Internal("a constant has another place than its kernels read".into()));
             }
         }
-        let parts = Mutex::new(parts);
-        threads::together(count, || {
-            loop {
-                let part = parts.lock().unwrap_or_else(|e| e.into_inner()).pop();
-                let Some((_, part)) = part else { return };
-                part.into_iter().for_each(|(blob, bytes)| blob.write(bytes));
-            }
-        });
+        Ok(self.module)
     }
+}
+
+/// Writes constants to their places in zeros, in `threads` threads.
+fn fill(blobs: &[(usize, &Blob)], memory: &mut [u8], threads: usize) {
+    let count = threads.clamp(1, threads::MAX_THREADS);
+    let mut parts: Vec<(usize, Vec<(&Blob, &mut [u8])>)> = (0..count).map(|_| (0, vec![])).collect();
+    let (mut rest, mut at) = (memory, 0);
+    for &(start, blob) in blobs {
+        let (_, from_start) = rest.split_at_mut(start - at);
+        let (bytes, after) = from_start.split_at_mut(blob.bytes());
+        (rest, at) = (after, start + blob.bytes());
+        if let Some(least) = parts.iter_mut().min_by_key(|p| p.0) {
+            least.0 += blob.bytes();
+            least.1.push((blob, bytes));
+        }
+    }
+    let parts = Mutex::new(parts);
+    threads::together(count, || {
+        loop {
+            let part = parts.lock().unwrap_or_else(|e| e.into_inner()).pop();
+            let Some((_, part)) = part else { return };
+            part.into_iter().for_each(|(blob, bytes)| blob.write(bytes));
+        }
+    });
 }

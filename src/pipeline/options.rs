@@ -83,10 +83,19 @@ pub struct Limits {
     pub scratch_bytes: u64,
     /// Compiled bindings of the dynamic dimensions that are kept; the least recently used one is dropped.
     pub bindings: usize,
+    /// Bytes of all of these bindings, those of constants that several share once; the least recently used ones are dropped,
+    /// the newest is kept. `None` for what the largest of them needs, and a quarter of it, and 16 MiB.
+    pub binding_bytes: Option<u64>,
 }
 
 impl Default for Limits {
     fn default() -> Limits {
-        Limits { tensor_bytes: 4 << 30, arena_bytes: 8 << 30, scratch_bytes: 2 << 30, bindings: 16 }
+        Limits {
+            tensor_bytes: 4 << 30,
+            arena_bytes: 8 << 30,
+            scratch_bytes: 2 << 30,
+            bindings: 1024,
+            binding_bytes: None,
+        }
     }
 }

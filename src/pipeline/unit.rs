@@ -6,12 +6,14 @@
 
 use crate::codegen::Target;
 use crate::graph::egraph;
+use crate::graph::fold::memo::Memo;
 use crate::graph::fusion::group::Group;
 use crate::graph::fusion::{self, Placement};
 use crate::graph::ir::Graph;
 use crate::graph::op::Op;
 use crate::graph::subgraph::{self, MAX_DEPTH};
 use crate::pipeline::options::Options;
+use crate::pipeline::sharing::Sharing;
 use crate::poly::statement::Program;
 use crate::runtime::{Error, Result, text};
 use std::collections::HashMap;
@@ -42,13 +44,27 @@ pub struct Nested {
 }
 
 /// Tensor expressions with the names of their kernels, equal ones once.
-#[derive(Default)]
-pub struct Programs {
+pub struct Programs<'a> {
     pub list: Vec<(String, Program)>,
     numbers: HashMap<Program, usize>,
+    sharing: &'a Sharing,
 }
 
-impl Programs {
+impl<'a> Programs<'a> {
+    /// None yet; `sharing` knows the order of constants that memory has packed.
+    pub fn new(sharing: &'a Sharing) -> Programs<'a> {
+        Programs { list: vec![], numbers: HashMap::new(), sharing }
+    }
+
+    /// The expression of a group.
+    fn program(&self, graph: &Graph, group: &Group) -> Result<Program> {
+        let mut program = fusion::program(graph, group)?;
+        for (tensor, &value) in program.tensors.iter_mut().zip(&group.inputs) {
+            tensor.panel = graph.constant(value).and_then(|constant| self.sharing.panel(constant));
+        }
+        Ok(program)
+    }
+
     /// The number of the expression of a group. A kernel is called after the first group that has it.
     fn add(&mut self, group: &Group, program: Program) -> usize {
         let next = self.list.len();
@@ -86,7 +102,7 @@ impl Unit {
                     continue;
                 }
             }
-            work.push(Work::Kernel(programs.add(group, fusion::program(&graph, group)?)));
+            work.push(Work::Kernel(programs.add(group, programs.program(&graph, group)?)));
         }
         Ok(Unit { graph, groups, work })
     }
@@ -135,7 +151,7 @@ fn nested(
         let inputs = subgraph::bind(&mut body, &constants);
         body.verify()?;
         check_sizes(&body, options.limits.tensor_bytes)?;
-        let (body, placements, _) = rewrite(&body, target, options)?;
+        let (body, placements, _) = rewrite(&body, target, options, &Memo::default())?;
         let groups = fusion::fuse(&body, &placements)?;
         Ok(Nested { unit: Unit::new(body, groups, target, options, programs, depth + 1)?, inputs })
     });
@@ -165,14 +181,16 @@ pub fn rewrite(
     graph: &Graph,
     target: &Target,
     options: &Options,
+    memo: &Memo,
 ) -> Result<(Graph, Vec<Placement>, egraph::OptimizationReport)> {
-    let egraph::Optimized { graph: rewritten, placements, report } = egraph::optimize(
+    let egraph::Optimized { graph: rewritten, placements, report } = egraph::optimize_with(
         graph,
         target,
         options.algorithm,
         options.max_error,
         options.compile_threads,
         &options.egraph,
+        memo,
     )?;
     rewritten.verify()?;
     Ok((rewritten, placements, report))

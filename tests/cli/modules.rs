@@ -11,10 +11,14 @@ use tilewright::module::Action;
 use tilewright::{Error, Limits, Model, Module, Options, Result, Session, Tensor};
 
 fn path(case: &str) -> PathBuf {
+    fixtures().join(format!("operators/{case}.onnx"))
+}
+
+fn fixtures() -> PathBuf {
     // The command line is a package in a folder of the library's.
     let package = Path::new(env!("CARGO_MANIFEST_DIR"));
     let root = package.ancestors().find(|p| p.join("datasets").is_dir()).expect("the tests run in the repository");
-    root.join(format!("tests/fixtures/operators/{case}.onnx"))
+    root.join("tests/fixtures")
 }
 
 /// A model and inputs for it.
@@ -362,6 +366,52 @@ fn bindings_share_a_pool_and_the_least_recently_used_one_goes() {
     assert!(Arc::ptr_eq(&one, &session(1)), "used after the second one");
     assert!(Arc::ptr_eq(&three, &session(3)));
     assert!(!Arc::ptr_eq(&two, &session(2)));
+}
+
+/// Sizes of the arrays that no binding has alone.
+fn memory(sessions: &[Arc<Session>]) -> BTreeMap<usize, u64> {
+    sessions.iter().flat_map(|s| s.module().weights().allocations()).collect()
+}
+
+#[test]
+fn bindings_share_their_constants() {
+    let model = Model::load(fixtures().join("networks/small_bert.onnx")).unwrap();
+    let run = |compiled: &tilewright::Compiled, batch: i64, length: i64| {
+        let ones = Tensor::new(&[batch, length], &vec![1i64; (batch * length) as usize]);
+        let inputs: Vec<(String, Tensor)> = model.inputs().iter().map(|i| (i.name.clone(), ones.clone())).collect();
+        (compiled.session(&named(&inputs)).unwrap(), compiled.run(&named(&inputs)).unwrap())
+    };
+    let sizes = [(1, 7), (2, 20), (40, 5), (1, 1), (3, 9), (1, 64)];
+    let compiled = model.compile(&Options::default()).unwrap();
+    let (sessions, outputs): (Vec<_>, Vec<_>) = sizes.iter().map(|&(b, l)| run(&compiled, b, l)).unzip();
+    let one = sessions[0].module().weights().len();
+    let all: u64 = memory(&sessions).values().sum();
+    assert!(all < one + one / 4, "{all} bytes of constants for all bindings, {one} for one");
+    // neither what memory has nor the order of the bindings changes a bit
+    let other = model.compile(&Options::default()).unwrap();
+    for (&(batch, length), outputs) in sizes.iter().zip(&outputs).rev() {
+        assert_eq!(&run(&other, batch, length).1, outputs, "batch {batch}, length {length}");
+        let dims = [("batch".to_string(), batch), ("length".to_string(), length)].into();
+        let alone = model.compile(&Options { dims, ..Options::default() }).unwrap();
+        assert_eq!(&run(&alone, batch, length).1, outputs, "batch {batch}, length {length}, alone");
+    }
+}
+
+#[test]
+fn the_least_recently_used_bindings_go_by_bytes() {
+    let (model, _) = load("dynamic_batch");
+    let limits = Limits { binding_bytes: Some(1), ..Limits::default() };
+    let small = model.compile(&Options { limits, ..Options::default() }).unwrap();
+    let large = model.compile(&Options::default()).unwrap();
+    let session = |compiled: &tilewright::Compiled, n: i64| {
+        compiled.session(&[("x", &Tensor::zeros(tilewright::DType::F32, &[n, 8]))]).unwrap()
+    };
+    for (compiled, kept) in [(&small, false), (&large, true)] {
+        let first = session(compiled, 1);
+        assert!(Arc::ptr_eq(&first, &session(compiled, 1)), "the newest is kept");
+        session(compiled, 2);
+        assert_eq!(Arc::ptr_eq(&first, &session(compiled, 1)), kept);
+    }
 }
 
 #[test]

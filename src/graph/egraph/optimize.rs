@@ -7,6 +7,7 @@ use crate::codegen::Target;
 use crate::graph::egraph::convert::{first_nodes, load, store};
 use crate::graph::egraph::saturate::{Budget, Stop, saturate};
 use crate::graph::extract;
+use crate::graph::fold::memo::Memo;
 use crate::graph::fusion::Placement;
 use crate::graph::ir::Graph;
 use crate::graph::price::{self, Prices};
@@ -117,6 +118,19 @@ pub fn optimize(
     threads: usize,
     options: &EgraphOptions,
 ) -> Result<Optimized> {
+    optimize_with(graph, target, algorithm, max_error, threads, options, &Memo::default())
+}
+
+/// As [`optimize`]; `memo` has the constants that earlier compilations of the model have folded.
+pub fn optimize_with(
+    graph: &Graph,
+    target: &Target,
+    algorithm: Algorithm,
+    max_error: f64,
+    threads: usize,
+    options: &EgraphOptions,
+    memo: &Memo,
+) -> Result<Optimized> {
     let start = std::time::Instant::now();
     check_names(&options.without)?;
     // A tile that no rule has is refused as its text is.
@@ -152,7 +166,7 @@ pub fn optimize(
     let extract_ms = ms(start);
     let start = std::time::Instant::now();
     let (unfolded, placements) = store(graph, &loaded, &chosen)?;
-    let (result, placements) = constants::fold(&unfolded, &placements, threads)?;
+    let (result, placements) = constants::fold(&unfolded, &placements, threads, memo)?;
     let report = OptimizationReport {
         rules: growth.fired,
         nodes_before: graph.nodes.len(),

@@ -3,6 +3,7 @@
 //! In: a model and a [`Binding`]. Out: the static graph, and which of the values became constants of it. The inputs that
 //! matter are found by importing: an operand that must be known leads back to the inputs that it is computed from.
 
+use crate::graph::fold::memo::Memo;
 use crate::graph::import::importer::Importer;
 use crate::graph::import::model::{Binding, OnnxModel};
 use crate::graph::ir::{Graph, Source, ValueId};
@@ -37,16 +38,17 @@ impl From<Error> for Unbound {
 }
 
 impl OnnxModel {
-    /// The static graph for a binding; dimensions that are not named are 1.
+    /// The static graph for a binding; dimensions that are not named are 1. `memo` has the constants that earlier bindings
+    /// have folded.
     ///
     /// # Errors
     /// Those of [`OnnxModel::graph`]; the missing values of inputs where giving them would help.
-    pub fn bind(&self, binding: &Binding) -> std::result::Result<BoundGraph, Unbound> {
+    pub fn bind(&self, binding: &Binding, memo: &Memo) -> std::result::Result<BoundGraph, Unbound> {
         self.check_dims(&binding.dims)?;
         self.check_values(binding)?;
         let mut values = BTreeMap::new();
         loop {
-            let mut importer = Importer::new(self);
+            let mut importer = Importer::new(self, memo);
             let error = match importer.run(&binding.dims, &values) {
                 Ok(graph) => return Ok(BoundGraph { graph, values }),
                 Err(error) => error,

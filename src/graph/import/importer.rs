@@ -1,5 +1,6 @@
 //! The state of an import: the graph so far, and the values of ONNX names.
 
+use crate::graph::fold::memo::Memo;
 use crate::graph::import::model::OnnxModel;
 use crate::graph::ir::{Graph, ValueId};
 use crate::graph::proto::GraphProto;
@@ -24,4 +25,6 @@ pub(super) struct Importer<'m> {
     pub(super) waits: Cell<bool>,
     /// Nodes of graphs inside that may still be converted, some of them several times.
     pub(super) nodes_left: usize,
+    /// Constants that other compilations of the model have folded.
+    pub(super) memo: Option<&'m Memo>,
 }

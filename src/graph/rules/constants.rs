@@ -2,6 +2,7 @@
 
 use crate::expr::BinaryOp;
 use crate::graph::fold::evaluate;
+use crate::graph::fold::memo::Memo;
 use crate::graph::fusion::Placement;
 use crate::graph::infer::broadcast;
 use crate::graph::ir::{Graph, Node, Source, Value, ValueId};
@@ -11,9 +12,9 @@ use std::cmp::Reverse;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
-/// Computes every node whose operands are constants, on `threads` threads, drops unused nodes, and returns the placements
-/// of the others.
-pub fn fold(graph: &Graph, placements: &[Placement], threads: usize) -> Result<(Graph, Vec<Placement>)> {
+/// Computes every node whose operands are constants and which `memo` does not know, on `threads` threads, drops unused
+/// nodes, and returns the placements of the others.
+pub fn fold(graph: &Graph, placements: &[Placement], threads: usize, memo: &Memo) -> Result<(Graph, Vec<Placement>)> {
     let mut constants: Vec<Option<Arc<Tensor>>> = vec![None; graph.values.len()];
     let mut folded = vec![false; graph.nodes.len()];
     for (i, value) in graph.values.iter().enumerate() {
@@ -22,9 +23,9 @@ pub fn fold(graph: &Graph, placements: &[Placement], threads: usize) -> Result<(
         }
     }
     for level in levels(graph) {
-        for (n, results) in evaluate_all(graph, &level, &constants, threads)? {
+        for (n, results) in evaluate_all(graph, &level, &constants, threads, memo)? {
             for (v, t) in graph.nodes[n].outputs.iter().zip(results) {
-                constants[v.0 as usize] = Some(Arc::new(t));
+                constants[v.0 as usize] = Some(t);
             }
             folded[n] = true;
         }
@@ -58,7 +59,8 @@ fn evaluate_all(
     nodes: &[usize],
     constants: &[Option<Arc<Tensor>>],
     threads: usize,
-) -> Result<Vec<(usize, Vec<Tensor>)>> {
+    memo: &Memo,
+) -> Result<Vec<(usize, Vec<Arc<Tensor>>)>> {
     let bytes = |n: usize| graph.nodes[n].outputs.iter().map(|v| graph.value(*v).ty.bytes()).sum::<usize>();
     let mut order = nodes.to_vec();
     order.sort_by_key(|&n| Reverse(bytes(n)));
@@ -66,9 +68,10 @@ fn evaluate_all(
     threads::together(threads.min(order.len()), || {
         while let Some(&n) = order.get(next.fetch_add(1, Ordering::Relaxed)) {
             let node = &graph.nodes[n];
-            let operands: Vec<&Tensor> =
-                node.inputs.iter().filter_map(|v| constants[v.0 as usize].as_deref()).collect();
-            let result = apply(&node.op, &operands);
+            let operands: Vec<Arc<Tensor>> =
+                node.inputs.iter().filter_map(|v| constants[v.0 as usize].clone()).collect();
+            let apply = || apply(&node.op, &operands.iter().map(|t| &**t).collect::<Vec<_>>());
+            let result = memo.results(&node.op, &operands, apply);
             results.lock().unwrap_or_else(|e| e.into_inner()).push((n, result));
         }
     });
@@ -223,7 +226,7 @@ mod tests {
         assert_eq!(levels(&graph), [[0, 3, 6, 9], [1, 4, 7, 10]]);
         let placements = vec![Placement::Own; graph.nodes.len()];
         let folded = |threads| {
-            let (graph, placements) = super::fold(&graph, &placements, threads).unwrap();
+            let (graph, placements) = super::fold(&graph, &placements, threads, &Memo::default()).unwrap();
             assert_eq!((graph.nodes.len(), placements.len()), (4, 4));
             graph.nodes.iter().map(|n| graph.constant(n.inputs[1]).unwrap().clone()).collect::<Vec<_>>()
         };
