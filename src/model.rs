@@ -251,17 +251,45 @@ impl Model {
         Ok((module, report))
     }
 
+    /// Compiles one module for several bindings of the dynamic dimensions, each as [`Model::compile_module`] takes it. They share
+    /// constants; a session runs the one that fits its inputs. The reports are in the order of the bindings.
+    ///
+    /// # Errors
+    /// As [`Model::compile_module`]; [`Error::Invalid`] where no binding is given, two are equal, or the model has initial values.
+    pub fn compile_bindings(
+        &self,
+        options: &Options,
+        bindings: &[BTreeMap<String, i64>],
+    ) -> Result<(Module, Vec<Report>)> {
+        let sharing = self.sharing();
+        let compile = |dims: &BTreeMap<String, i64>| {
+            let dims = options.dims.clone().into_iter().chain(dims.clone()).collect();
+            let compiled = self.compile_with(&Options { dims, ..options.clone() }, &sharing)?;
+            Ok((Arc::new(compiled.module), compiled.report))
+        };
+        let compiled = bindings.iter().map(compile).collect::<Result<Vec<_>>>()?;
+        let (mut modules, reports): (Vec<_>, Vec<_>) = compiled.into_iter().unzip();
+        if modules.is_empty() {
+            return Err(Error::Invalid("no binding of the dynamic dimensions is given".into()));
+        }
+        let first = Arc::unwrap_or_clone(modules.remove(0));
+        Ok((first.with_bindings(modules)?, reports))
+    }
+
     /// As [`Model::compile_module`], with the stages that each kernel went through.
     #[doc(hidden)]
     pub fn compile_stages(&self, options: &Options) -> Result<Compilation> {
+        self.compile_with(options, &Sharing::default())
+    }
+
+    fn compile_with(&self, options: &Options, sharing: &Sharing) -> Result<Compilation> {
         guard(|| {
             if let Source::Program(source) = &self.source {
                 let lowered = source.lowered(&options.dims)?;
                 return program::compile(&source.source(&lowered, &self.order)?, options);
             }
             let binding = Binding { dims: options.dims.clone(), values: options.values.clone() };
-            let sharing = Sharing::default();
-            self.compile_bound(&self.bind(&binding, &sharing).map_err(|unbound| unbound.error)?, options, &sharing)
+            self.compile_bound(&self.bind(&binding, sharing).map_err(|unbound| unbound.error)?, options, sharing)
         })
     }
 

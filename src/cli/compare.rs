@@ -33,7 +33,7 @@ impl Arguments {
             schedule: None,
             size: self.size.clone(),
             target: self.target.clone(),
-            dims: self.dims.clone(),
+            dims: self.dims.iter().map(|(name, size)| (name.clone(), vec![*size])).collect(),
             stop_after: None,
             max_error: None,
             algorithm: None,

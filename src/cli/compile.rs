@@ -5,7 +5,7 @@ use super::progress::Progress;
 use crate::model_arguments::ModelArguments;
 use std::path::{Path, PathBuf};
 use tilewright::internal::runtime::text::bytes;
-use tilewright::{Error, Result};
+use tilewright::{Error, Module, Report, Result};
 
 #[derive(clap::Args)]
 pub struct Arguments {
@@ -36,19 +36,24 @@ impl Arguments {
                 self.output.with_extension("tw").display()
             )));
         }
-        let (module, report) = inputs::compile(&self.model, &self.inputs.given()?, progress)?;
+        let (module, reports) = inputs::compile_bindings(&self.model, &self.inputs.given()?, progress)?;
         progress.stage(format!("writing {}", self.output.display()));
         module.save(&self.output)?;
-        Ok(format!(
-            "{}: {} kernels for {}, {} of code, {} of weights, {} of intermediate tensors, {} of scratch for each thread, compiled in {:.0} ms\n",
-            self.output.display(),
-            report.kernels.len(),
-            report.target,
-            bytes(report.code_bytes),
-            bytes(report.weights_bytes),
-            bytes(report.arena_bytes),
-            bytes(report.scratch_bytes),
-            report.compile_ms
-        ))
+        let line = |(module, report): (&Module, &Report)| {
+            let dims: Vec<String> = module.dims().iter().map(|(name, size)| format!(" {name}={size}")).collect();
+            format!(
+                "{}{}: {} kernels for {}, {} of code, {} of weights, {} of intermediate tensors, {} of scratch for each thread, compiled in {:.0} ms\n",
+                self.output.display(),
+                if reports.len() > 1 { dims.concat() } else { String::new() },
+                report.kernels.len(),
+                report.target,
+                bytes(report.code_bytes),
+                bytes(report.weights_bytes),
+                bytes(report.arena_bytes),
+                bytes(report.scratch_bytes),
+                report.compile_ms
+            )
+        };
+        Ok(module.bindings().zip(&reports).map(line).collect())
     }
 }

@@ -111,7 +111,7 @@ impl RunArguments {
         let given = self.given()?;
         let start = Instant::now();
         let (module, report) = if is_module(&model.model)? {
-            (load_module(model, progress)?, None)
+            (load_module(model, &given, progress)?, None)
         } else {
             let (module, report) = compile(model, &given, progress)?;
             (module, Some(report))
@@ -225,7 +225,7 @@ fn network_option(arguments: &ModelArguments) -> Option<&'static str> {
     given.into_iter().find(|option| option.1).map(|option| option.0)
 }
 
-fn load_module(arguments: &ModelArguments, progress: &Progress) -> Result<Module> {
+fn load_module(arguments: &ModelArguments, given: &BTreeMap<String, Tensor>, progress: &Progress) -> Result<Module> {
     is_program(arguments)?;
     if let Some(option) = network_option(arguments) {
         let name = arguments.model.display();
@@ -238,21 +238,27 @@ fn load_module(arguments: &ModelArguments, progress: &Progress) -> Result<Module
     if arguments.target.is_some() && arguments.target()?.name != module.target() {
         return Err(Error::Invalid(format!("{} is compiled for {}", arguments.model.display(), module.target())));
     }
-    for (name, size) in arguments.dims()? {
-        match module.dims().get(&name) {
-            Some(&bound) if bound == size => {}
-            Some(bound) => {
-                return Err(Error::Invalid(format!(
-                    "dimension `{name}` is {bound} in the module, not {size}: compile the model again"
-                )));
-            }
-            None => {
-                let names: Vec<&str> = module.dims().keys().map(String::as_str).collect();
-                return Err(Error::Invalid(unknown("dynamic dimension of the module", &name, &names)));
-            }
+    let wanted = arguments.dims()?;
+    if let Some(name) = wanted.keys().find(|name| !module.dims().contains_key(*name)) {
+        let names: Vec<&str> = module.dims().keys().map(String::as_str).collect();
+        return Err(Error::Invalid(unknown("dynamic dimension of the module", name, &names)));
+    }
+    let given_shapes = |module: &&Module| {
+        let shape = |spec: &TensorSpec| given.get(&spec.name).is_none_or(|tensor| tensor.shape == spec.shape);
+        module.inputs().iter().all(shape)
+    };
+    let has = |module: &&Module| wanted.iter().all(|(name, size)| module.dims().get(name) == Some(size));
+    match module.bindings().filter(has).find(given_shapes).or_else(|| module.bindings().find(has)) {
+        Some(binding) => Ok(binding.clone()),
+        None => {
+            let wanted: Vec<String> = wanted.iter().map(|(name, size)| format!("{name}={size}")).collect();
+            Err(Error::Invalid(format!(
+                "the module has the bindings {}, not {}: compile the model again",
+                module.binding_names(),
+                wanted.join(", ")
+            )))
         }
     }
-    Ok(module)
 }
 
 /// Loads and compiles a model or program, its dynamic dimensions bound by the arguments and the given inputs.
@@ -270,10 +276,36 @@ pub fn compile(
     Ok((module, report))
 }
 
+/// Loads and compiles a model or program for every combination of the sizes given; a report for each.
+pub fn compile_bindings(
+    arguments: &ModelArguments,
+    given: &BTreeMap<String, Tensor>,
+    progress: &Progress,
+) -> Result<(Module, Vec<Report>)> {
+    let bindings = arguments.bindings()?;
+    if bindings.len() == 1 {
+        return compile(arguments, given, progress).map(|(module, report)| (module, vec![report]));
+    }
+    let (model, options) = load_for(arguments, given, bindings[0].clone(), progress)?;
+    progress.stage(format!("compiling {} for {} bindings", arguments.model.display(), bindings.len()));
+    let (module, reports) = model.compile_bindings(&options, &bindings)?;
+    reports.iter().flat_map(|report| &report.warnings).for_each(|warning| progress.warn(warning));
+    Ok((module, reports))
+}
+
 /// Loads a model or program; the options bind its dynamic dimensions.
 pub fn load(
     arguments: &ModelArguments,
     given: &BTreeMap<String, Tensor>,
+    progress: &Progress,
+) -> Result<(Model, Options)> {
+    load_for(arguments, given, arguments.dims()?, progress)
+}
+
+fn load_for(
+    arguments: &ModelArguments,
+    given: &BTreeMap<String, Tensor>,
+    dims: BTreeMap<String, i64>,
     progress: &Progress,
 ) -> Result<(Model, Options)> {
     let target = arguments.target()?;
@@ -295,7 +327,7 @@ pub fn load(
         model = model.with_schedule(name)?;
     }
     check_names(given, model.inputs().iter().map(|i| i.name.as_str()))?;
-    let dims = bind(model.inputs(), given, arguments.dims()?)?;
+    let dims = bind(model.inputs(), given, dims)?;
     let egraph = EgraphOptions { stop_after: arguments.stop_after, ..EgraphOptions::default() };
     let max_error = arguments.max_error.unwrap_or(DEFAULT_MAX_ERROR);
     let algorithm = arguments.algorithm.unwrap_or_default();

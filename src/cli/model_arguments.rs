@@ -11,6 +11,9 @@ use tilewright::internal::runtime::error::unknown;
 use tilewright::internal::runtime::text::lines;
 use tilewright::{Error, Result};
 
+/// The most bindings of one module.
+const MAX_BINDINGS: usize = 256;
+
 /// The model and the options of its compilation.
 #[derive(Args)]
 pub struct ModelArguments {
@@ -28,9 +31,10 @@ pub struct ModelArguments {
     /// Compile for this target, one of `tilewright targets`; the best one of this processor by default
     #[arg(long, value_name = "NAME")]
     pub target: Option<String>,
-    /// Bind a dynamic dimension or a program's size; other dimensions are taken from the inputs, or are 1
-    #[arg(long = "dim", value_name = "NAME=N", value_parser = parse_dim)]
-    pub dims: Vec<(String, i64)>,
+    /// Bind a dynamic dimension or a program's size; other dimensions are taken from the inputs, or are 1. `compile` takes several
+    /// sizes of a network's dimension, as `length=64,128`, and writes one module for all
+    #[arg(long = "dim", value_name = "NAME=N", value_parser = parse_dims)]
+    pub dims: Vec<(String, Vec<i64>)>,
     /// Apply only the first N rewrites to a network; halving N finds a rewrite that breaks it
     #[arg(long, value_name = "N")]
     pub stop_after: Option<usize>,
@@ -51,7 +55,34 @@ impl ModelArguments {
 
     /// The dimensions given, each once.
     pub fn dims(&self) -> Result<BTreeMap<String, i64>> {
-        bind_once(&self.dims)
+        let mut bindings = self.bindings()?;
+        match bindings.pop() {
+            Some(dims) if bindings.is_empty() => Ok(dims),
+            _ => Err(Error::Invalid("only `compile` takes several sizes of a dimension".into())),
+        }
+    }
+
+    /// Every combination of the sizes given, in their order.
+    pub fn bindings(&self) -> Result<Vec<BTreeMap<String, i64>>> {
+        let mut bindings = vec![BTreeMap::new()];
+        for (name, sizes) in &self.dims {
+            if bindings[0].contains_key(name) {
+                return Err(Error::Invalid(format!("dimension `{name}` is bound twice")));
+            }
+            if sizes.iter().enumerate().any(|(i, size)| sizes[..i].contains(size)) {
+                return Err(Error::Invalid(format!("dimension `{name}` has a size twice")));
+            }
+            if bindings.len() * sizes.len() > MAX_BINDINGS {
+                return Err(Error::Limit(format!("more than {MAX_BINDINGS} combinations of sizes")));
+            }
+            let with = |dims: &BTreeMap<String, i64>, size: i64| {
+                let mut dims = dims.clone();
+                dims.insert(name.clone(), size);
+                dims
+            };
+            bindings = bindings.iter().flat_map(|dims| sizes.iter().map(move |&size| with(dims, size))).collect();
+        }
+        Ok(bindings)
     }
 }
 
@@ -78,6 +109,15 @@ pub fn parse_dim(text: &str) -> std::result::Result<(String, i64), String> {
     match size.parse() {
         Ok(size) if size > 0 && !name.is_empty() => Ok((name.to_string(), size)),
         _ => Err("expected NAME=N with a positive number N".into()),
+    }
+}
+
+fn parse_dims(text: &str) -> std::result::Result<(String, Vec<i64>), String> {
+    let (name, sizes) = text.rsplit_once('=').ok_or("expected NAME=N")?;
+    let sizes: Option<Vec<i64>> = sizes.split(',').map(|size| size.parse().ok().filter(|&size| size > 0)).collect();
+    match sizes {
+        Some(sizes) if !name.is_empty() => Ok((name.to_string(), sizes)),
+        _ => Err("expected NAME=N with a positive number N, or several with commas".into()),
     }
 }
 

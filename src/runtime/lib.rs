@@ -22,6 +22,7 @@ mod ready;
 mod refusal;
 mod session;
 mod tensor;
+mod tensor_check;
 mod text;
 mod threads;
 

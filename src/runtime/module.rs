@@ -7,6 +7,7 @@
 //! changed from outside of the crate.
 
 mod format;
+mod layout;
 mod verify;
 mod weights;
 
@@ -81,6 +82,8 @@ pub struct ModuleParts {
     /// Computes the values of inputs that are not given: its outputs have their names. It has neither inputs, nor weights,
     /// nor initial values of its own.
     pub initial: Option<Arc<Module>>,
+    /// The same model for other sizes of its dynamic dimensions; none of these has further ones or initial values.
+    pub others: Vec<Arc<Module>>,
     /// Constants, packed where a kernel wants them packed.
     pub weights: Weights,
 }
@@ -104,6 +107,18 @@ impl Module {
     pub fn with_dims(mut self, dims: BTreeMap<String, i64>) -> Module {
         self.0.dims = dims;
         self
+    }
+
+    /// Adds modules of the same model for other sizes of its dynamic dimensions. A session runs the one that fits its inputs, and
+    /// one file holds all, with the constants that they share once.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] where two have equal sizes, the models or targets differ, or one has initial values or bindings of its
+    /// own.
+    pub fn with_bindings(mut self, others: Vec<Arc<Module>>) -> Result<Module> {
+        self.0.others.extend(others);
+        self.verify()?;
+        Ok(self)
     }
 
     /// Records the values of inputs that decided shapes; runs on others are refused.
@@ -180,6 +195,20 @@ impl Module {
     /// Sizes of the model's dynamic dimensions, by their symbols.
     pub fn dims(&self) -> &BTreeMap<String, i64> {
         &self.0.dims
+    }
+
+    /// The modules of all bindings of the dynamic dimensions, this one first.
+    pub fn bindings(&self) -> impl Iterator<Item = &Module> {
+        std::iter::once(self).chain(self.0.others.iter().map(|other| &**other))
+    }
+
+    /// The sizes of all bindings, for messages: `length=64; length=128`.
+    pub fn binding_names(&self) -> String {
+        let dims = |module: &Module| {
+            let sizes: Vec<String> = module.dims().iter().map(|(name, size)| format!("{name}={size}")).collect();
+            sizes.join(", ")
+        };
+        self.bindings().map(dims).collect::<Vec<_>>().join("; ")
     }
 
     /// Values of inputs that decided shapes: the module is for these only.

@@ -23,6 +23,7 @@ pub fn small() -> Module {
     let values = BTreeMap::from([("n".to_string(), Tensor::new(&[1], &[5i64]))]);
     Module(ModuleParts {
         initial: None,
+        others: vec![],
         values,
         name: "small".into(),
         target: "some-target".into(),

@@ -8,11 +8,12 @@
 use crate::check_indices::check_indices;
 use crate::error::{guard, unknown};
 use crate::executable::{Executable, PhaseFn};
-use crate::module::{Action, BufferPlace, BufferRef, MAX_TRIPS, Step, TensorSpec};
+use crate::module::{Action, BufferPlace, BufferRef, MAX_TRIPS, Step};
 use crate::opaque::{self, MAX_OPERANDS, View, ViewMut};
 use crate::pool::{Crew, Pool};
 use crate::ready::{ReadyStep, ReadySteps, ReadyWork};
 use crate::tensor::{AsView, AsViewMut, TensorView};
+use crate::tensor_check::{check_tensor, shown};
 use crate::{DType, Error, Result, Tensor};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -55,6 +56,8 @@ pub struct Session {
     arena_bytes: usize,
     /// Addresses for runs, each used by one at a time.
     free: Mutex<Vec<Memory>>,
+    /// Sessions of the module's other bindings.
+    others: Vec<Session>,
     /// The code that `steps` points to.
     _code: Executable,
 }
@@ -117,7 +120,9 @@ impl Session {
         if arena_bytes.checked_add(scratch_bytes * pool.threads()).is_none_or(|all| all > isize::MAX as usize) {
             return Err(Error::Limit(format!("a run needs {arena_bytes} bytes and {scratch_bytes} for each thread")));
         }
-        Ok(Session { pool, steps, scratch_bytes, arena_bytes, free: Mutex::new(vec![]), _code: code, module })
+        let prepare = |other: &Arc<Module>| Session::prepare(other.clone(), pool.clone());
+        let others = module.0.others.iter().map(prepare).collect::<Result<_>>()?;
+        Ok(Session { pool, steps, scratch_bytes, arena_bytes, others, free: Mutex::new(vec![]), _code: code, module })
     }
 
     /// The module that runs here.
@@ -135,6 +140,18 @@ impl Session {
         self.pool.threads()
     }
 
+    /// The session of the module's binding that has the shapes of these inputs; of none, the first one.
+    pub fn binding<I: AsView>(&self, inputs: &[(&str, I)]) -> &Session {
+        let fits = |session: &&Session| {
+            let given = |name: &str| inputs.iter().find(|input| input.0 == name);
+            session.module.inputs().iter().all(|i| given(&i.name).is_some_and(|g| g.1.view().shape == i.shape))
+        };
+        if self.others.is_empty() {
+            return self;
+        }
+        std::iter::once(self).chain(&self.others).find(fits).unwrap_or(self)
+    }
+
     /// Runs the model on inputs given by name, in any order. The outputs come in the model's order.
     ///
     /// # Errors
@@ -142,12 +159,13 @@ impl Session {
     /// where a subscript from data lies outside of its tensor; [`Error::Limit`] where a loop does not end; [`Error::Io`] where the system has no memory for the
     /// run; [`Error::Internal`] at a panic.
     pub fn run(&self, inputs: &[(&str, &Tensor)]) -> Result<Vec<Tensor>> {
-        let mut outputs = self.outputs();
-        self.run_into(inputs, &mut outputs)?;
+        let session = self.binding(inputs);
+        let mut outputs = session.outputs();
+        session.run_into(inputs, &mut outputs)?;
         Ok(outputs)
     }
 
-    /// Tensors of the right types and shapes for [`Session::run_into`].
+    /// Tensors of the right types and shapes for [`Session::run_into`]; of several bindings those of the first one.
     pub fn outputs(&self) -> Vec<Tensor> {
         self.module.outputs().iter().map(|o| Tensor::zeros(o.tensor.dtype, &o.tensor.shape)).collect()
     }
@@ -158,7 +176,7 @@ impl Session {
     /// # Errors
     /// As [`Session::run`].
     pub fn run_into<I: AsView, O: AsViewMut>(&self, inputs: &[(&str, I)], outputs: &mut [O]) -> Result<()> {
-        self.execute(inputs, outputs, |_| {})
+        self.binding(inputs).execute(inputs, outputs, |_| {})
     }
 
     /// As [`Session::run_into`]; returns the time it took, without that of the copies of what kernels update in place.
@@ -166,11 +184,12 @@ impl Session {
     /// # Errors
     /// As [`Session::run`].
     pub fn time_into<I: AsView, O: AsViewMut>(&self, inputs: &[(&str, I)], outputs: &mut [O]) -> Result<Duration> {
+        let session = self.binding(inputs);
         let start = Instant::now();
         let (mut copying, mut before) = (Duration::ZERO, start);
         let mut after_copy = false;
-        self.execute(inputs, outputs, |step| {
-            let is_copy = self.steps.copies.get(step).is_some_and(|&copies| copies);
+        session.execute(inputs, outputs, |step| {
+            let is_copy = session.steps.copies.get(step).is_some_and(|&copies| copies);
             if after_copy || is_copy {
                 let now = Instant::now();
                 if after_copy {
@@ -200,10 +219,11 @@ impl Session {
     /// # Errors
     /// As [`Session::run`].
     pub fn profile(&self, inputs: &[(&str, &Tensor)]) -> Result<Vec<Duration>> {
-        let mut outputs = self.outputs();
-        let mut times = vec![Duration::ZERO; self.steps.copies.len()];
+        let session = self.binding(inputs);
+        let mut outputs = session.outputs();
+        let mut times = vec![Duration::ZERO; session.steps.copies.len()];
         let mut before = None;
-        self.execute(inputs, &mut outputs, |step| {
+        session.execute(inputs, &mut outputs, |step| {
             let now = Instant::now();
             if let Some((running, before)) = before.replace((step, now)) {
                 times[running] += now - before;
@@ -262,6 +282,16 @@ impl Session {
         Ok(())
     }
 
+    /// Adds the bindings that there are to the refusal of an input.
+    fn with_bindings(&self, error: Error) -> Error {
+        match error {
+            Error::Invalid(reason) if !self.others.is_empty() => {
+                Error::Invalid(format!("{reason}; the module has the bindings {}", self.module.binding_names()))
+            }
+            other => other,
+        }
+    }
+
     /// Refuses another value of an input that decided shapes.
     fn check_value(&self, name: &str, given: &TensorView) -> Result<()> {
         match self.module.values().get(name) {
@@ -314,7 +344,7 @@ impl Session {
             let Some((_, tensor)) = inputs.iter().find(|(name, _)| *name == spec.name) else {
                 return Err(Error::Invalid(format!("input `{}` is missing ({})", spec.name, shown(spec))));
             };
-            check_tensor("input", spec, &tensor.view())?;
+            check_tensor("input", spec, &tensor.view()).map_err(|e| self.with_bindings(e))?;
             self.check_value(&spec.name, &tensor.view())?;
             *address = tensor.view().data.as_ptr();
         }
@@ -529,32 +559,6 @@ impl Call {
         // SAFETY: as promised by the caller.
         unsafe { function(self.arguments, first, last, scratch) }
     }
-}
-
-fn shown(spec: &TensorSpec) -> String {
-    let dims: Vec<String> = spec.shape.iter().map(i64::to_string).collect();
-    format!("{} {}", spec.dtype, if dims.is_empty() { "scalar".into() } else { dims.join("×") })
-}
-
-fn check_tensor(role: &str, spec: &TensorSpec, tensor: &TensorView) -> Result<()> {
-    if tensor.dtype != spec.dtype || tensor.shape != spec.shape {
-        let given = TensorSpec { name: String::new(), dtype: tensor.dtype, shape: tensor.shape.to_vec() };
-        return Err(Error::Invalid(format!(
-            "{role} `{}` is {}, but the compiled model wants {}",
-            spec.name,
-            shown(&given),
-            shown(spec)
-        )));
-    }
-    if tensor.data.len() as u64 != spec.bytes()? {
-        return Err(Error::Invalid(format!(
-            "{role} `{}` of {} has {} bytes of data",
-            spec.name,
-            shown(spec),
-            tensor.data.len()
-        )));
-    }
-    Ok(())
 }
 
 #[cfg(test)]

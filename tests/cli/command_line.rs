@@ -98,6 +98,12 @@ fn a_compiled_module_gives_the_same_bits() {
         assert_eq!(saved(&direct, 0).shape[..2], [3, 7]);
     }
     fails(&["run", &module, "--dim", "batch=4"], &["batch", "3", "4"]);
+    succeeds(&["compile", DYNAMIC, "-o", &module, "--dim", "batch=3,4", "--dim", "length=7"]);
+    succeeds(&["run", &module, "--dim", "batch=4", "--save", &again]);
+    assert_eq!(saved(&again, 0).shape[..2], [4, 7]);
+    fails(&["run", &module, "--dim", "batch=5"], &["batch=3, length=7; batch=4, length=7", "batch=5"]);
+    fails(&["run", DYNAMIC, "--dim", "batch=3,4"], &["only `compile`"]);
+    fails(&["compile", DYNAMIC, "-o", &module, "--dim", "batch=3,3"], &["twice"]);
     fails(&["run", &module, "--target", "aarch64-neon"], &["compiled for"]);
     fails(&["compile", &module, "-o", &module], &["already compiled"]);
     let mut bytes = std::fs::read(&module).unwrap();

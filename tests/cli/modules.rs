@@ -398,6 +398,39 @@ fn bindings_share_their_constants() {
 }
 
 #[test]
+fn a_module_has_several_bindings_and_their_constants_once() {
+    let model = Model::load(fixtures().join("networks/small_bert.onnx")).unwrap();
+    let sizes =
+        |batch: i64, length: i64| BTreeMap::from([("batch".to_string(), batch), ("length".to_string(), length)]);
+    let bindings = [sizes(1, 8), sizes(1, 20), sizes(3, 8)];
+    let (module, reports) = model.compile_bindings(&Options::default(), &bindings).unwrap();
+    assert_eq!((module.bindings().count(), reports.len()), (3, 3));
+    let bytes = module.to_bytes().unwrap();
+    let one = model.compile_bindings(&Options::default(), &bindings[..1]).unwrap().0.to_bytes().unwrap();
+    assert!(bytes.len() < one.len() + one.len() / 4, "{} bytes for three, {} for one", bytes.len(), one.len());
+    let read = parse(&bytes);
+    assert_eq!(read, module);
+    let session = Session::new(Arc::new(read), 1).unwrap();
+    let ids = |batch: i64, length: i64| Tensor::new(&[batch, length], &vec![2i64; (batch * length) as usize]);
+    for dims in bindings {
+        let ids = ids(dims["batch"], dims["length"]);
+        let inputs = [("input_ids", &ids), ("attention_mask", &ids)];
+        let alone = model.compile(&Options { dims, ..Options::default() }).unwrap();
+        let (expected, found) = (alone.run(&inputs).unwrap(), session.run(&inputs).unwrap());
+        assert_eq!(found, expected);
+        let mut outputs = session.binding(&inputs).outputs();
+        session.time_into(&inputs, &mut outputs).unwrap();
+        assert_eq!(outputs, expected);
+    }
+    let other = ids(2, 8);
+    let refused = session.run(&[("input_ids", &other), ("attention_mask", &other)]).unwrap_err().to_string();
+    assert!(refused.contains("batch=1, length=8; batch=1, length=20; batch=3, length=8"), "{refused}");
+    let twice = model.compile_bindings(&Options::default(), &[sizes(1, 8), sizes(1, 8)]).unwrap_err();
+    assert!(twice.to_string().contains("two bindings of equal sizes"), "{twice}");
+    assert!(model.compile_bindings(&Options::default(), &[]).is_err());
+}
+
+#[test]
 fn the_least_recently_used_bindings_go_by_bytes() {
     let (model, _) = load("dynamic_batch");
     let limits = Limits { binding_bytes: Some(1), ..Limits::default() };

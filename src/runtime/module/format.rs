@@ -6,11 +6,13 @@
 //! | 8..12 | format version |
 //! | 12..16 | CRC-32 of everything after |
 //! | 16..40 | length of the description, offset and length of the weights |
-//! | 40.. | the description (postcard): the module, and the one of its initial values if there is one |
+//! | 40.. | the description (postcard): the module of each binding with the places of its constants, and the one of the
+//! initial values if there is one |
 //! | at a multiple of 64, to the end | weights, used in place |
 //!
 //! All numbers are little-endian. The checksum finds damage; it is not a signature.
 
+use super::layout::{self, Layout, Placed};
 use super::weights::{WEIGHTS_ALIGNMENT, WeightRange, Weights};
 use super::{Buffer, Kernel, MAX_DEPTH, Module, ModuleParts, OutputSpec, Step, TensorSpec};
 use crate::{Error, Platform, Result, Tensor, file};
@@ -24,7 +26,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 /// Changes whenever an older reader would misunderstand a newer file.
-pub const FORMAT_VERSION: u32 = 6;
+pub const FORMAT_VERSION: u32 = 7;
 const MAGIC: [u8; 8] = *b"tilewrt\x1a";
 const HEADER: usize = 40;
 
@@ -50,28 +52,43 @@ struct Description {
     #[serde(skip)]
     initial: Option<Arc<Module>>,
     #[serde(skip)]
+    others: Vec<Arc<Module>>,
+    #[serde(skip)]
     weights: Weights,
 }
 
 impl Description {
-    fn write(module: &Module) -> postcard::Result<Vec<u8>> {
+    fn write(module: &Module, layout: &Layout) -> postcard::Result<Vec<u8>> {
         let mut serializer = postcard::Serializer { output: postcard::ser_flavors::StdVec::new() };
         Description::serialize(&module.0, &mut serializer)?;
+        layout.modules[0].serialize(&mut serializer)?;
         module.initial().is_some().serialize(&mut serializer)?;
         if let Some(initial) = module.initial() {
             Description::serialize(&initial.0, &mut serializer)?;
         }
+        (module.0.others.len() as u32).serialize(&mut serializer)?;
+        for (other, placed) in module.0.others.iter().zip(&layout.modules[1..]) {
+            Description::serialize(&other.0, &mut serializer)?;
+            placed.serialize(&mut serializer)?;
+        }
         postcard::ser_flavors::Flavor::finalize(serializer.output)
     }
 
-    /// The module and the bytes left over.
-    fn read(bytes: &[u8]) -> postcard::Result<(Module, &[u8])> {
+    /// The modules of all bindings with the places of their constants, the first with its initial values, and the bytes left
+    /// over.
+    fn read(bytes: &[u8]) -> postcard::Result<(Vec<(ModuleParts, Vec<Placed>)>, &[u8])> {
         let mut deserializer = postcard::Deserializer::from_bytes(bytes);
-        let mut module = Description::deserialize(&mut deserializer)?;
+        let mut first = Description::deserialize(&mut deserializer)?;
+        let placed = Vec::deserialize(&mut deserializer)?;
         if bool::deserialize(&mut deserializer)? {
-            module.initial = Some(Arc::new(Module(Description::deserialize(&mut deserializer)?)));
+            first.initial = Some(Arc::new(Module(Description::deserialize(&mut deserializer)?)));
         }
-        Ok((Module(module), deserializer.finalize()?))
+        let mut modules = vec![(first, placed)];
+        for _ in 0..u32::deserialize(&mut deserializer)? {
+            let other = Description::deserialize(&mut deserializer)?;
+            modules.push((other, Vec::deserialize(&mut deserializer)?));
+        }
+        Ok((modules, deserializer.finalize()?))
     }
 }
 
@@ -82,10 +99,11 @@ impl Module {
     /// [`Error::Io`] where the file cannot be written; [`Error::Internal`] where the module has more initial values
     /// than its file can hold.
     pub fn save(&self, path: impl AsRef<Path>) -> Result<()> {
-        let head = self.head()?;
+        let layout = self.layout();
+        let head = self.head(&layout)?;
         file::write(path.as_ref(), |out| {
             out.write_all(&head)?;
-            self.weights().chunks().try_for_each(|bytes| out.write_all(bytes))
+            layout.constants.chunks().try_for_each(|bytes| out.write_all(bytes))
         })
     }
 
@@ -94,31 +112,37 @@ impl Module {
     /// # Errors
     /// [`Error::Internal`] where the module has more initial values than its file can hold.
     pub fn to_bytes(&self) -> Result<Vec<u8>> {
-        let mut bytes = self.head()?;
-        self.weights().chunks().for_each(|chunk| bytes.extend_from_slice(chunk));
+        let layout = self.layout();
+        let mut bytes = self.head(&layout)?;
+        layout.constants.chunks().for_each(|chunk| bytes.extend_from_slice(chunk));
         Ok(bytes)
     }
 
+    /// The constants of all bindings.
+    fn layout(&self) -> Layout {
+        Layout::new(self.bindings().map(Module::weights).collect::<Vec<_>>().into_iter())
+    }
+
     /// Returns the bytes before the weights.
-    fn head(&self) -> Result<Vec<u8>> {
+    fn head(&self, layout: &Layout) -> Result<Vec<u8>> {
         if self.initial().is_some_and(|i| i.initial().is_some() || !i.weights().is_empty()) {
             return Err(Error::Internal(format!("module `{}` has initial values with more than code", self.name())));
         }
-        let description = Description::write(self)
+        let description = Description::write(self, layout)
             .map_err(|e| Error::Internal(format!("module `{}` cannot be written: {e}", self.name())))?;
         let weights_at = (HEADER + description.len()).next_multiple_of(WEIGHTS_ALIGNMENT);
         let mut out = Vec::with_capacity(weights_at);
         out.extend_from_slice(&MAGIC);
         out.extend_from_slice(&FORMAT_VERSION.to_le_bytes());
         out.extend_from_slice(&[0; 4]);
-        for n in [description.len() as u64, weights_at as u64, self.weights().len()] {
+        for n in [description.len() as u64, weights_at as u64, layout.constants.len()] {
             out.extend_from_slice(&n.to_le_bytes());
         }
         out.extend_from_slice(&description);
         out.resize(weights_at, 0);
         let mut crc = crc32fast::Hasher::new();
         crc.update(&out[16..]);
-        self.weights().chunks().for_each(|bytes| crc.update(bytes));
+        layout.constants.chunks().for_each(|bytes| crc.update(bytes));
         out[12..16].copy_from_slice(&crc.finalize().to_le_bytes());
         Ok(out)
     }
@@ -208,14 +232,19 @@ impl Module {
     }
 
     fn parse(pages: Mmap, (description, weights): (Range<usize>, Range<usize>)) -> Result<Module> {
-        let (mut module, rest) = Description::read(&pages[description])
+        let (modules, rest) = Description::read(&pages[description])
             .map_err(|e| Error::Invalid(format!("damaged module: its description cannot be read ({e})")))?;
         if !rest.is_empty() {
             return Err(Error::Invalid("damaged module: bytes left over after its description".into()));
         }
-        if !weights.is_empty() {
-            module.0.weights.push(WeightRange::mapped(pages, weights));
-        }
+        let constants = (!weights.is_empty()).then(|| WeightRange::mapped(pages, weights));
+        let bind = |(parts, placed): (ModuleParts, Vec<Placed>)| {
+            let weights = layout::read(&placed, constants.as_ref())?;
+            Ok(Module(ModuleParts { weights, ..parts }))
+        };
+        let mut modules = modules.into_iter().map(bind);
+        let mut module = modules.next().expect("the first is always there")?;
+        module.0.others = modules.map(|other| other.map(Arc::new)).collect::<Result<_>>()?;
         module.verify()?;
         Ok(module)
     }
@@ -260,11 +289,13 @@ mod serde_bytes_vec {
 /// A file under a right checksum whose description is that of `module` over and over, each announcing the next.
 #[cfg(test)]
 pub fn forge(module: &Module, depth: usize) -> Vec<u8> {
-    let mut one = Description::write(module).unwrap();
+    let mut one = Description::write(module, &Layout::new([module.weights()].into_iter())).unwrap();
+    assert_eq!(one.pop(), Some(0), "no other bindings");
     assert_eq!(one.pop(), Some(0), "no initial values");
     one.push(1);
     let mut descriptions = one.repeat(depth);
     *descriptions.last_mut().unwrap() = 0;
+    descriptions.push(0);
     let weights_at = (HEADER + descriptions.len()).next_multiple_of(WEIGHTS_ALIGNMENT);
     let mut out = [&MAGIC[..], &FORMAT_VERSION.to_le_bytes(), &[0; 4]].concat();
     for n in [descriptions.len(), weights_at, 0] {

@@ -73,7 +73,33 @@ impl Module {
             }
             initial.verify()?;
         }
-        checker.steps(&self.0.steps, &mut vec![])
+        checker.steps(&self.0.steps, &mut vec![])?;
+        self.verify_bindings()
+    }
+
+    /// Checks the modules for other sizes of the dynamic dimensions.
+    fn verify_bindings(&self) -> Result<()> {
+        let wrong = |what: &str| Err(Error::Invalid(format!("inconsistent module `{}`: {what}", self.0.name)));
+        let names = |module: &Module| module.inputs().iter().map(|i| (i.name.clone(), i.dtype)).collect::<Vec<_>>();
+        let outputs = |module: &Module| {
+            let specs = module.outputs().iter().map(|o| &o.tensor);
+            specs.map(|spec| (spec.name.clone(), spec.dtype)).collect::<Vec<_>>()
+        };
+        let mut dims = BTreeSet::from([self.dims()]);
+        for other in &self.0.others {
+            let alike = names(other) == names(self) && outputs(other) == outputs(self);
+            if !alike || other.0.target != self.0.target || other.0.platform != self.0.platform {
+                return wrong("bindings of different models");
+            }
+            if !other.0.others.is_empty() || other.0.initial.is_some() || self.0.initial.is_some() {
+                return wrong("bindings with initial values or with bindings of their own");
+            }
+            if !dims.insert(other.dims()) {
+                return wrong("two bindings of equal sizes");
+            }
+            other.verify()?;
+        }
+        Ok(())
     }
 
     /// The times of each loop, by its number.

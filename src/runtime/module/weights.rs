@@ -74,6 +74,16 @@ impl WeightRange {
         WeakWeightRange { pages: Arc::downgrade(&self.pages), range: self.range.clone() }
     }
 
+    /// Where the bytes lie in the memory that they are part of.
+    pub(super) fn place(&self) -> Range<usize> {
+        self.range.clone()
+    }
+
+    /// Another part of the same memory.
+    pub(super) fn elsewhere(&self, range: Range<usize>) -> WeightRange {
+        WeightRange { pages: self.pages.clone(), range }
+    }
+
     /// Address and length of the memory that these bytes are part of: it is given back as a whole.
     pub fn allocation(&self) -> (usize, u64) {
         (self.pages.as_ptr().addr(), self.pages.len() as u64)
@@ -120,6 +130,17 @@ impl Weights {
         }
         self.pieces.push(Piece { at, memory });
         at
+    }
+
+    /// The pieces by their offsets.
+    pub(super) fn pieces(&self) -> impl Iterator<Item = (u64, &WeightRange)> {
+        self.pieces.iter().map(|piece| (piece.at, &piece.memory))
+    }
+
+    /// Adds a piece at an offset; returns false where it does not follow what is there.
+    pub(super) fn insert(&mut self, at: u64, memory: WeightRange) -> bool {
+        let follows = at == self.length.next_multiple_of(WEIGHTS_ALIGNMENT as u64);
+        follows && self.push(memory) == at
     }
 
     /// Bytes from the first to the last.
