@@ -48,7 +48,7 @@ pub use graph::ir::{Graph, ValueId};
 pub use graph::value::{Kind, Value};
 pub use language::syntax::File;
 pub use model::Model;
-pub use pipeline::report::{KernelReport, Report, Vectorization};
+pub use pipeline::report::{ControlReport, KernelReport, Report, Sort, Vectorization};
 pub use pipeline::{Algorithm, DEFAULT_MAX_ERROR, EgraphOptions, Limits, Options, Stage};
 pub use poly::tile::report::PhaseReport;
 pub use tilewright_runtime::{

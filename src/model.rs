@@ -306,6 +306,7 @@ impl Model {
         let dims = symbols.map(|s| (s.clone(), options.dims.get(&s).copied().unwrap_or(1))).collect();
         let values = bound.values.iter().map(|(name, value)| (name.clone(), Tensor::clone(value))).collect();
         compiled.module = compiled.module.with_dims(dims).with_values(values).with_metadata(self.metadata());
+        compiled.report.add_absent(&bound.absent);
         if let Source::Onnx(model) = &self.source {
             compiled.report.warnings = model.warnings(graph);
         }
@@ -324,7 +325,7 @@ impl Model {
     pub(crate) fn bind(&self, binding: &Binding, sharing: &Sharing) -> std::result::Result<BoundGraph, Unbound> {
         match &self.source {
             Source::Onnx(model) => model.bind(binding, sharing.folded()),
-            _ => Ok(BoundGraph { graph: self.graph(&binding.dims)?, values: BTreeMap::new() }),
+            _ => Ok(BoundGraph { graph: self.graph(&binding.dims)?, values: BTreeMap::new(), absent: vec![] }),
         }
     }
 

@@ -9,6 +9,7 @@ mod options;
 pub mod program;
 pub mod report;
 pub mod sharing;
+mod steps;
 mod unit;
 
 use crate::codegen::Target;
@@ -16,14 +17,14 @@ use crate::graph::fusion;
 use crate::graph::ir::Graph;
 use crate::pipeline::kernel::{CompiledKernel, STAGES, Statements, Times};
 use crate::pipeline::link::link;
-use crate::pipeline::report::{KernelReport, Report, Vectorization};
+use crate::pipeline::report::Report;
 use crate::pipeline::sharing::Sharing;
+use crate::pipeline::steps::add_steps;
 use crate::pipeline::unit::{Programs, Unit, Work, check_sizes, rewrite};
 use crate::poly::statement::Program;
-use crate::poly::tile::report::PhaseReport;
 use crate::poly::transform::primitive::Schedule;
 use crate::runtime::error::unknown;
-use crate::runtime::module::{Module, ModuleParts};
+use crate::runtime::module::{Action, Module, ModuleParts};
 use crate::runtime::text;
 use crate::runtime::threads;
 use crate::{Error, Result};
@@ -71,24 +72,24 @@ pub fn compile_sharing(source: &Graph, order: Order, options: &Options, sharing:
     let mut clock = Clock::default();
     clock.time("verify", || source.verify())?;
     check_sizes(source, options.limits.tensor_bytes)?;
-    let (graph, placements, rewriting) =
-        clock.time("rewrite", || rewrite(source, &target, options, sharing.folded()))?;
-    let groups = clock.time("fuse", || fusion::fuse(&graph, &placements))?;
+    let optimized = clock.time("rewrite", || rewrite(source, &target, options, sharing.folded()))?;
+    let rewriting = optimized.report.clone();
+    let groups = clock.time("fuse", || fusion::fuse(&optimized.graph, &optimized.placements))?;
     let mut programs = Programs::new(sharing);
-    let unit = clock.time("tensor expressions", || Unit::new(graph, groups, &target, options, &mut programs, 0))?;
+    let unit = clock.time("tensor expressions", || Unit::new(optimized, groups, &target, options, &mut programs, 0))?;
     let kernels = clock.time("kernels", || compile_kernels(&programs.list, order, &target, options.compile_threads))?;
     clock.add_laps(Times::sum(kernels.iter().map(|k| k.times)));
     let mut parts = clock.time("link", || link(&unit, &kernels, options.compile_threads, sharing))?;
     parts.name = source.name.clone();
     let module = clock.time("verify module", || finish(parts, &target))?;
     check_arena(&module, options)?;
-    let report = Report {
+    let mut report = Report {
         stages: clock.stages,
         compile_ms: start.elapsed().as_secs_f64() * 1e3,
         rewriting: Some(rewriting),
-        kernels: kernel_reports(&unit, &kernels),
         ..Report::of_module(&source.name, &module)
     };
+    add_steps(&mut report, source, &unit, &kernels);
     Ok(Compilation { module, report, kernels })
 }
 
@@ -109,10 +110,10 @@ pub fn explain(source: &Graph, order: Order, options: &Options, stage: Stage, fi
         return Ok(source.to_string());
     }
     let sharing = Sharing::default();
-    let (graph, placements, _) = rewrite(source, &target, options, sharing.folded())?;
-    let groups = fusion::fuse(&graph, &placements)?;
+    let optimized = rewrite(source, &target, options, sharing.folded())?;
+    let groups = fusion::fuse(&optimized.graph, &optimized.placements)?;
     let mut programs = Programs::new(&sharing);
-    let unit = Unit::new(graph, groups, &target, options, &mut programs, 0)?;
+    let unit = Unit::new(optimized, groups, &target, options, &mut programs, 0)?;
     if stage == Stage::Rewritten {
         return Ok(rewritten(&unit));
     }
@@ -228,64 +229,20 @@ fn in_kernel(name: &str, error: Error) -> Error {
     error.context(&format!("kernel `{name}`"))
 }
 
-/// A report for each kernel and opaque function, in the order of the module's steps.
-fn kernel_reports(unit: &Unit, kernels: &[Arc<CompiledKernel>]) -> Vec<KernelReport> {
-    let mut reports = vec![];
-    unit.visit(1, &mut |unit: &Unit, i, runs| {
-        let group = &unit.groups[i];
-        let operators = || {
-            let mnemonic = |&n: &u32| unit.graph.nodes[n as usize].op.mnemonic().to_string();
-            group.nodes.iter().map(mnemonic).collect()
-        };
-        match &unit.work[i] {
-            Work::Opaque(_) => reports.push(KernelReport {
-                name: group.name.clone(),
-                operators: operators(),
-                opaque: true,
-                runs,
-                ..Default::default()
-            }),
-            Work::Kernel(k) => reports.push(kernel_report(&kernels[*k], *k, operators(), runs)),
-            Work::Nested(..) => {}
-        }
-    });
-    reports
-}
-
-/// Describes kernel `compiled`, number `code` of the module, which computes these operators so many times in a run.
-fn kernel_report(compiled: &CompiledKernel, code: usize, operators: Vec<String>, runs: u64) -> KernelReport {
-    let report = &compiled.kernel.report;
-    let vectorization = compiled.vectorization();
-    // A vector that the machine code does not have is none.
-    let has_vector = |p: &PhaseReport| match &vectorization {
-        Vectorization::Whole => true,
-        Vectorization::Part(statements) => !statements.contains(&p.statement),
-        Vectorization::None => false,
-    };
-    let phases =
-        report.phases.iter().map(|p| PhaseReport { vector: p.vector.clone().filter(|_| has_vector(p)), ..p.clone() });
-    KernelReport {
-        name: compiled.name.clone(),
-        operators,
-        code: Some(code),
-        runs,
-        flops: compiled.flops.saturating_mul(runs),
-        predicted_us: report.predicted_ns / 1e3 * runs as f64,
-        measured_us: None,
-        opaque: false,
-        tensorized: report.tensorized,
-        phases: phases.collect(),
-        vectorization,
-        fallback: compiled.fallback().map(str::to_string),
-    }
-}
-
-/// Adds times measured on `threads` threads, one for each step of the module, to the kernels of the report.
+/// Adds times measured on `threads` threads, one for each step of the module, to the kernels, loops and branches of the
+/// report, which are in the order of the steps.
 pub fn add_measurements(report: &mut Report, module: &Module, times: &[std::time::Duration], threads: usize) {
     report.measured_threads = threads;
-    let timed = module.all_steps().into_iter().zip(times).filter(|((s, _), _)| s.action.is_work());
-    for (kernel, (_, time)) in report.kernels.iter_mut().zip(timed) {
-        kernel.measured_us = Some(time.as_secs_f64() * 1e6);
+    let (mut kernels, mut control) = (report.kernels.iter_mut(), report.control.iter_mut());
+    for ((step, _), time) in module.all_steps().into_iter().zip(times) {
+        let measured = match step.action {
+            Action::Kernel { .. } | Action::Opaque { .. } => kernels.next().map(|kernel| &mut kernel.measured_us),
+            Action::Loop { .. } | Action::If { .. } => control.next().map(|control| &mut control.measured_us),
+            Action::Copy { .. } | Action::CheckIndices { .. } => None,
+        };
+        if let Some(measured) = measured {
+            *measured = Some(time.as_secs_f64() * 1e6);
+        }
     }
 }
 

@@ -5,9 +5,11 @@
 
 mod common;
 
+use common::nodes::check_nodes;
 use common::{bind, difference, fixtures, host_targets, read_tensors, root};
 use std::collections::BTreeMap;
 use std::fs;
+use std::path::PathBuf;
 use std::sync::Arc;
 use tilewright::Session;
 use tilewright::internal::graph::egraph::{Optimized, optimize};
@@ -19,12 +21,20 @@ const LONGEST_REWRITING_MS: f64 = 5000.0;
 /// Of the largest absolute value of an output.
 const TOLERANCE: f64 = 1e-3;
 
+/// The row of a model in datasets/models.json.
+fn row(name: &str) -> serde_json::Value {
+    let models = fs::read_to_string(root().join("datasets/models.json")).unwrap();
+    serde_json::from_str::<serde_json::Value>(&models).unwrap()[name].take()
+}
+
+fn file(row: &serde_json::Value) -> PathBuf {
+    root().join(row["file"].as_str().unwrap())
+}
+
 /// A model and its inputs; `None` where it is not fetched.
 fn load(name: &str) -> Option<(Model, Vec<Tensor>)> {
-    let models = fs::read_to_string(root().join("datasets/models.json")).unwrap();
-    let models: serde_json::Value = serde_json::from_str(&models).unwrap();
-    let row = &models[name];
-    let file = root().join(row["file"].as_str().unwrap());
+    let row = row(name);
+    let file = file(&row);
     if !file.exists() {
         common::skip::not_installed(&format!("the model {name} (make models)"));
         return None;
@@ -44,7 +54,7 @@ fn load(name: &str) -> Option<(Model, Vec<Tensor>)> {
 /// Kernels, multiply-adds, and how the extraction ended, against those of the last time.
 fn check_extraction(name: &str, model: &Model, dims: &BTreeMap<String, i64>) {
     let source = model.graph(dims).unwrap();
-    let Optimized { graph, placements, report } =
+    let Optimized { graph, placements, report, .. } =
         optimize(&source, &Target::avx512(), Default::default(), 1e-4, 2, &Default::default()).unwrap();
     let extraction = report.extraction;
     assert!(extraction.work <= extraction.source_work, "{name}: {extraction}");
@@ -74,6 +84,7 @@ fn check(name: &str) {
         let (module, report) = model.compile_module(&options).unwrap_or_else(|e| panic!("{name}: {e}"));
         assert!(report.fallbacks().is_empty(), "{name} on {}: {:?}", target.name, report.fallbacks());
         assert!(report.unvectorized().is_empty(), "{name} on {}: {:?}", target.name, report.unvectorized());
+        check_nodes(&file(&row(name)), &report).unwrap();
         let rewriting = report.stages.iter().find(|(stage, _)| *stage == "rewrite").map_or(0.0, |(_, ms)| *ms);
         assert!(rewriting < LONGEST_REWRITING_MS, "{name} on {}: {rewriting} ms of rewriting", target.name);
         let module = Arc::new(module);

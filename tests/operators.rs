@@ -4,6 +4,7 @@
 
 mod common;
 
+use common::nodes::check_nodes;
 use common::{bind, check_all, difference, fixtures, host_targets, read_tensors};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -80,6 +81,7 @@ fn compiled_code_gives_the_reference_outputs_on_any_number_of_threads() {
             if let Some((kernel, reason)) = report.fallbacks().first() {
                 return Err(format!("{} on {what}: {kernel}: {reason}", case.name));
             }
+            check_nodes(path, &report)?;
             let module = Arc::new(module);
             let inputs: Vec<_> = case.model.inputs().iter().map(|s| s.name.as_str()).zip(&case.inputs).collect();
             let run = |threads| Session::new(module.clone(), threads)?.run(&inputs);

@@ -83,7 +83,7 @@ impl Maker {
         let node = self.graph.nodes.len() as u32;
         let output = self.add(ty, Source::Node(node, 0));
         let name = format!("n{node}");
-        self.graph.nodes.push(Node { name, op, inputs: inputs.to_vec(), outputs: vec![output] });
+        self.graph.nodes.push(Node { name, origins: vec![], op, inputs: inputs.to_vec(), outputs: vec![output] });
         Some(output)
     }
 

@@ -97,7 +97,7 @@ const ORDER: [(&str, &[&[&str]]); 6] = [
     ),
     ("poly::sets", &[&["polyhedron"], &["generators", "isl"]]),
     ("expr", &[&["affine"], &["expression", "interval"], &["scalar"], &["literals"], &["text", "syntax"]]),
-    ("pipeline", &[&["options", "report", "sharing"], &["kernel", "unit"], &["link"], &["program"]]),
+    ("pipeline", &[&["options", "report", "sharing"], &["kernel", "unit"], &["steps"], &["link"], &["program"]]),
 ];
 
 fn modules() -> Modules {

@@ -3,9 +3,8 @@
 use super::inputs::{Prepared, RunArguments};
 use super::progress::Progress;
 use super::run::save_outputs;
-use crate::model_arguments::ModelArguments;
+use crate::model_arguments::{ModelArguments, sort_parser};
 use serde::Serialize;
-use std::collections::HashMap;
 use std::fmt::Write as _;
 use std::io::Write as _;
 use std::path::PathBuf;
@@ -14,9 +13,9 @@ use tilewright::AlgorithmReport;
 use tilewright::Session;
 use tilewright::Target;
 use tilewright::internal::codegen::probe::PeakProbe;
-use tilewright::internal::runtime::text::bytes;
+use tilewright::internal::runtime::text::{bytes, name};
 use tilewright::module::{Action, Module};
-use tilewright::{DType, Error, Result, Tensor};
+use tilewright::{DType, Error, Result, Sort, Tensor};
 
 #[derive(clap::Args)]
 pub struct Arguments {
@@ -30,6 +29,9 @@ pub struct Arguments {
     /// Print JSON
     #[arg(long)]
     json: bool,
+    /// Order of the kernels: those that take longest first, or as they run
+    #[arg(long, value_name = "ORDER", default_value = "time", value_parser = sort_parser())]
+    sort: Sort,
     /// Measure on request, so that programs can be measured in turn: for each line of standard input, a number of seconds or
     /// "N runs", print one line of JSON, the latencies in ms; a line is printed first when all is ready
     #[arg(long, conflicts_with_all = ["json", "seconds"])]
@@ -105,6 +107,9 @@ struct CheckTime {
 #[derive(Serialize)]
 struct KernelTime {
     name: String,
+    /// Nodes of the model file that it computes; for a model that is compiled in this run.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    nodes: Vec<String>,
     /// Median over several runs.
     us: f64,
     /// By the cost model; for a model that is compiled in this run.
@@ -126,12 +131,15 @@ impl Arguments {
         if self.interactive {
             return answer_requests(&prepared, &mut outputs);
         }
-        let measurement = measure(&prepared, &mut outputs, self.seconds, progress)?;
+        let mut measurement = measure(&prepared, &mut outputs, self.seconds, progress)?;
+        if self.sort == Sort::Time {
+            measurement.kernels.sort_by(|a, b| b.us.total_cmp(&a.us));
+        }
         if self.json {
             let json = serde_json::to_string_pretty(&measurement).map_err(|e| Error::Internal(e.to_string()))?;
             return Ok(json + "\n");
         }
-        Ok(table(&measurement))
+        Ok(table(&measurement, self.sort))
     }
 }
 
@@ -205,8 +213,8 @@ fn measure(prepared: &Prepared, outputs: &mut [Tensor], seconds: f64, progress: 
     let times = step_times(session, &inputs, seconds / 5.0)?;
     let stages = prepared.report.iter().flat_map(|report| &report.stages);
     let stages = stages.map(|(name, ms)| StageTime { name: name.trim().into(), ms: *ms }).collect();
-    let reports = prepared.report.iter().flat_map(|report| &report.kernels);
-    let predicted: HashMap<&str, f64> = reports.map(|k| (k.name.as_str(), k.predicted_us)).collect();
+    // In the order of the steps.
+    let mut reports = prepared.report.iter().flat_map(|report| &report.kernels);
     let (mut kernels, mut checks) = (vec![], vec![]);
     for ((step, runs), us) in module.all_steps().into_iter().zip(times) {
         let (tensorized, opaque) = match &step.action {
@@ -219,8 +227,9 @@ fn measure(prepared: &Prepared, outputs: &mut [Tensor], seconds: f64, progress: 
             Action::Copy { .. } | Action::Loop { .. } | Action::If { .. } => continue,
         };
         let gflops = if us > 0.0 { (step.flops * runs) as f64 / us / 1e3 } else { 0.0 };
-        let predicted_us = predicted.get(step.name.as_str()).copied();
-        kernels.push(KernelTime { name: step.name.clone(), us, predicted_us, gflops, tensorized, opaque });
+        let report = reports.next();
+        let (predicted_us, nodes) = (report.map(|k| k.predicted_us), report.map_or(vec![], |k| k.nodes.clone()));
+        kernels.push(KernelTime { name: step.name.clone(), nodes, us, predicted_us, gflops, tensorized, opaque });
     }
     let flops: u64 = module.all_steps().iter().map(|(s, runs)| s.flops.saturating_mul(*runs)).sum();
     let specs = module.inputs().iter().chain(module.outputs().iter().map(|o| &o.tensor));
@@ -313,10 +322,11 @@ fn quantile(sorted: &[f64], share: f64) -> f64 {
     sorted[((sorted.len() - 1) as f64 * share).round() as usize]
 }
 
-/// Of the slowest kernels and checks, as many are listed.
+/// Of the slowest kernels and checks, as many are listed; of the nodes of a kernel, as many.
 const LISTED: usize = 20;
+const LISTED_NODES: usize = 8;
 
-fn table(m: &Measurement) -> String {
+fn table(m: &Measurement, sort: Sort) -> String {
     let mut text = String::new();
     let mut line = |l: String| writeln!(text, "{l}").expect("a string takes all text");
     line(format!("{} on {}, {} threads: loaded and compiled in {:.0} ms", m.model, m.target, m.threads, m.compile_ms));
@@ -326,19 +336,36 @@ fn table(m: &Measurement) -> String {
     let mut rows: Vec<(f64, String)> = vec![];
     for k in &m.kernels {
         let mark = if k.opaque { " opaque" } else { "" };
-        rows.push((k.us, format!("{:7.1} GFLOP/s  {}{mark}", k.gflops, k.name)));
+        rows.push((k.us, format!("{:7.1} GFLOP/s  {}{mark}{}", k.gflops, k.name, nodes_text(&k.nodes))));
     }
     rows.extend(m.checks.iter().map(|c| (c.us, format!("{:15}  {}", "", c.name))));
-    rows.sort_by(|a, b| b.0.total_cmp(&a.0));
+    if sort == Sort::Time {
+        rows.sort_by(|a, b| b.0.total_cmp(&a.0));
+    }
     let total: f64 = rows.iter().map(|row| row.0).sum();
     let checks = match m.checks.len() {
         0 => String::new(),
         n => format!(" and {n} checks of subscripts from inputs"),
     };
-    line(format!("{} kernels{checks}, {total:.0} µs; the slowest:", m.kernels.len()));
-    for (us, what) in rows.iter().take(LISTED) {
+    let (which, count) = match sort {
+        Sort::Time => ("the slowest", LISTED),
+        Sort::Run => ("as they run", rows.len()),
+    };
+    line(format!("{} kernels{checks}, {total:.0} µs; {which}:", m.kernels.len()));
+    for (us, what) in rows.iter().take(count) {
         let share = 100.0 * us / total.max(1e-9);
         line(format!("{us:9.1} µs {share:5.1} % {what}"));
     }
     text
+}
+
+/// The nodes of a kernel on a line of their own.
+fn nodes_text(nodes: &[String]) -> String {
+    let more = nodes.len().saturating_sub(LISTED_NODES);
+    let shown: Vec<_> = nodes.iter().take(LISTED_NODES).map(|n| name(n)).collect();
+    match (nodes.len(), more) {
+        (0, _) => String::new(),
+        (_, 0) => format!("\n{:38}{}", "", shown.join(", ")),
+        (_, more) => format!("\n{:38}{} and {more} more", "", shown.join(", ")),
+    }
 }

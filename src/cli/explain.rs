@@ -2,11 +2,11 @@
 
 use super::inputs::{self, RunArguments};
 use super::progress::Progress;
-use crate::model_arguments::ModelArguments;
+use crate::model_arguments::{ModelArguments, sort_parser};
 use clap::builder::PossibleValuesParser;
 use tilewright::internal::pipeline::{self, kernel};
 use tilewright::internal::runtime::error::unknown;
-use tilewright::{Error, Result};
+use tilewright::{Error, Result, Sort};
 
 #[derive(clap::Args)]
 pub struct Arguments {
@@ -21,6 +21,12 @@ pub struct Arguments {
     /// Only kernels whose name contains this
     #[arg(long, value_name = "K")]
     kernel: Option<String>,
+    /// Order of the kernels of the report: those that take longest first, or as they run
+    #[arg(long, value_name = "ORDER", default_value = "time", value_parser = sort_parser())]
+    sort: Sort,
+    /// Print the report as JSON
+    #[arg(long, conflicts_with = "stage")]
+    json: bool,
 }
 
 impl Arguments {
@@ -79,6 +85,11 @@ impl Arguments {
             if report.kernels.is_empty() {
                 return Err(Error::Invalid(unknown("kernel", word, &names)));
             }
+        }
+        report.sort(self.sort);
+        if self.json {
+            let json = serde_json::to_string_pretty(&report).map_err(|e| Error::Internal(e.to_string()))?;
+            return Ok(json + "\n");
         }
         Ok(report.to_string())
     }

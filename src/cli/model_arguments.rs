@@ -9,7 +9,7 @@ use tilewright::Algorithm;
 use tilewright::Target;
 use tilewright::internal::runtime::error::unknown;
 use tilewright::internal::runtime::text::lines;
-use tilewright::{Error, Result};
+use tilewright::{Error, Result, Sort};
 
 /// The most bindings of one module.
 const MAX_BINDINGS: usize = 256;
@@ -123,6 +123,11 @@ fn parse_dims(text: &str) -> std::result::Result<(String, Vec<i64>), String> {
 
 fn algorithm_parser() -> impl TypedValueParser<Value = Algorithm> {
     PossibleValuesParser::new(Algorithm::NAMES).try_map(|name| name.parse::<Algorithm>())
+}
+
+/// Reads the order in which kernels are listed.
+pub fn sort_parser() -> impl TypedValueParser<Value = Sort> {
+    PossibleValuesParser::new(Sort::NAMES).try_map(|name| name.parse::<Sort>())
 }
 
 fn parse_error_bound(text: &str) -> std::result::Result<f64, String> {

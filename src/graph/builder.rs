@@ -71,7 +71,8 @@ impl GraphBuilder {
             .enumerate()
             .map(|(i, ty)| self.value(format!("{name}.{i}"), ty, Source::Node(index, i as u32)))
             .collect();
-        self.graph.nodes.push(Node { name, op, inputs: inputs.to_vec(), outputs: outputs.clone() });
+        let origins = vec![name.as_str().into()];
+        self.graph.nodes.push(Node { name, origins, op, inputs: inputs.to_vec(), outputs: outputs.clone() });
         Ok(outputs)
     }
 

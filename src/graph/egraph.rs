@@ -7,6 +7,7 @@
 pub mod convert;
 pub mod network;
 pub mod optimize;
+mod origins;
 pub mod saturate;
 pub mod support;
 #[cfg(test)]

@@ -31,6 +31,7 @@ mod movement;
 mod nested;
 mod node;
 mod pooling;
+pub mod provenance;
 mod quantize;
 mod random;
 mod rearrange;
@@ -63,10 +64,11 @@ use crate::runtime::error::unknown;
 use crate::runtime::{DType, Error, Result, Tensor};
 use external::Folder;
 use prost::Message;
+use provenance::{Absent, Provenance};
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::Path;
 use std::sync::Arc;
-use walk::{describe, place, prefix, read_names, unsupported};
+use walk::{describe, prefix, read_names, unsupported};
 
 /// The newest operator set whose meaning is known.
 pub const NEWEST_OPSET: i64 = 28;
@@ -286,11 +288,16 @@ impl<'m> Importer<'m> {
         let (values, place, graph) = (HashMap::new(), String::new(), Graph::default());
         let (needed, waits) = (Default::default(), Default::default());
         let (budget, nodes_left) = (MAX_FOLDED_BYTES, nested::MAX_NODES);
-        Importer { model, proto, graph, values, place, budget, nodes_left, needed, waits, memo: None }
+        let (provenance, memo) = (Provenance::new(proto, None), None);
+        Importer { model, proto, graph, values, place, provenance, budget, nodes_left, needed, waits, memo }
     }
 
-    /// Converts all nodes; inputs with a value become constants.
-    fn run(&mut self, dims: &BTreeMap<String, i64>, values: &BTreeMap<String, Arc<Tensor>>) -> Result<Graph> {
+    /// Converts all nodes; inputs with a value become constants. Returns the nodes that are none of the graph's, too.
+    fn run(
+        &mut self,
+        dims: &BTreeMap<String, i64>,
+        values: &BTreeMap<String, Arc<Tensor>>,
+    ) -> Result<(Graph, Vec<Absent>)> {
         let graph = self.proto;
         self.graph.name = graph.name.clone();
         for spec in &self.model.inputs {
@@ -326,8 +333,11 @@ impl<'m> Importer<'m> {
             let id = self.own_output(id, &output.name);
             self.graph.outputs.push(id);
         }
+        let converted = self.provenance.close(&self.graph);
         self.remove_unused();
-        Ok(std::mem::take(&mut self.graph))
+        let graph = std::mem::take(&mut self.graph);
+        let absent = provenance::absent(&graph, converted);
+        Ok((graph, absent))
     }
 
     /// Converts the nodes of a graph. One error lists those that are not supported.
@@ -339,9 +349,10 @@ impl<'m> Importer<'m> {
         }
         let mut problems = vec![];
         for node in walk::live_nodes(graph)? {
-            self.place = place(node);
+            self.enter(node);
             match self.convert(node) {
                 Ok(outputs) => {
+                    self.provenance.leave(&outputs);
                     for (name, id) in node.output.iter().zip(outputs).filter(|o| !o.0.is_empty()) {
                         self.values.insert(name, id);
                     }
@@ -421,7 +432,8 @@ impl<'m> Importer<'m> {
             let name = if i == 0 { self.place.clone() } else { format!("{}.{i}", self.place) };
             outputs.push(self.add_value(name, ty, crate::graph::ir::Source::Node(index, i as u32)));
         }
-        let node = Node { name: self.place.clone(), op, inputs: inputs.to_vec(), outputs: outputs.clone() };
+        let origins = self.provenance.current().cloned().into_iter().collect();
+        let node = Node { name: self.place.clone(), origins, op, inputs: inputs.to_vec(), outputs: outputs.clone() };
         self.graph.nodes.push(node);
         Ok(outputs)
     }
@@ -500,7 +512,8 @@ impl<'m> Importer<'m> {
         let index = self.graph.nodes.len() as u32;
         let op = Op::Reshape { shape: ty.shape.clone() };
         let out = self.add_value(name.to_string(), ty, crate::graph::ir::Source::Node(index, 0));
-        self.graph.nodes.push(Node { name: name.to_string(), op, inputs: vec![id], outputs: vec![out] });
+        let origins = self.graph.producer(id).map_or(vec![], |(node, _)| node.origins.clone());
+        self.graph.nodes.push(Node { name: name.to_string(), origins, op, inputs: vec![id], outputs: vec![out] });
         out
     }
 

@@ -35,8 +35,12 @@ pub enum Source {
 /// One application of an operator.
 #[derive(Clone, Debug)]
 pub struct Node {
-    /// Name in the model file, for messages and reports.
+    /// Name in the model file, for messages.
     pub name: String,
+    /// The nodes of the model file whose values it computes, alone or together with others; none where the graph is of no
+    /// file. Of nodes without a name the operator and the first result, `Add(sum)`; of nodes inside of another one both,
+    /// `loop/Add(sum)`.
+    pub origins: Vec<Arc<str>>,
     /// Operator with its attributes.
     pub op: Op,
     /// Operands in the operator's order.

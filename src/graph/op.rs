@@ -14,7 +14,7 @@ use crate::graph::tensor_type::TensorType;
 use crate::graph::text::words::{Parsed, parts, tensor_type};
 use crate::runtime::DType;
 pub use attributes::{F32, Layout, PoolKind, ReduceOp, Window};
-pub use body::Body;
+pub use body::{Body, Origins, add_new};
 use format::{
     Attributes, Block, Dilations, ElementType, Flag, Format, Group, Key, KeyList, LayoutWord, List, Mnemonic,
     OutputPad, PoolKinds, Ranges, Reduction, Scientific, Sides, Update, Whole, Windows,

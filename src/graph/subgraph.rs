@@ -3,17 +3,18 @@
 //! In: an operator with bodies, and its operands. Out: its results, given how a graph's operators are evaluated.
 
 use crate::graph::ir::{Graph, Source, ValueId};
-use crate::graph::op::{Body, Op};
+use crate::graph::op::{Body, Op, Origins};
 use crate::graph::tensor_type::TensorType;
 use crate::graph::text;
 use crate::runtime::module::MAX_TRIPS;
 use crate::runtime::{Bytes, Error, Result, Tensor};
+use std::collections::HashSet;
 use std::sync::Arc;
 
 /// Graphs within graphs that are compiled or evaluated.
 pub const MAX_DEPTH: usize = 6;
 
-/// The body that is this graph. Values lose their names and nodes theirs.
+/// The body that is this graph. Values lose their names and nodes theirs, but not their origins.
 ///
 /// # Errors
 /// `Internal` where the graph's text cannot be read.
@@ -30,7 +31,11 @@ pub fn body(graph: &Graph) -> Result<Body> {
     let text = text::print(&named);
     let inside = text.lines().filter(|l| *l != "}").skip(1).map(str::trim);
     let statements: Vec<&str> = inside.map(|l| l.strip_suffix("  #").unwrap_or(l)).collect();
-    Body::parse(&format!("{{ {} }}", statements.join("; "))).map_err(|e| Error::Internal(format!("a body: {e}")))
+    let body = Body::parse(&format!("{{ {} }}", statements.join("; ")));
+    let body = body.map_err(|e| Error::Internal(format!("a body: {e}")))?;
+    let inside = |op: &Op| bodies(op).into_iter().map(|body| body.origins().clone()).collect();
+    let origins = graph.nodes.iter().map(|n| Origins { own: n.origins.clone(), inside: inside(&n.op) });
+    Ok(body.with_origins(origins.collect()))
 }
 
 /// The graph of a body, verified.
@@ -38,7 +43,14 @@ pub fn body(graph: &Graph) -> Result<Body> {
 /// # Errors
 /// `Invalid` where a statement is wrong, or bodies are nested more deeply than [`MAX_DEPTH`].
 pub fn graph(body: &Body) -> Result<Graph> {
-    text::parse(&format!("graph body {{\n{}\n}}", body.statements().join("\n")))
+    let mut graph = text::parse(&format!("graph body {{\n{}\n}}", body.statements().join("\n")))?;
+    for (node, origins) in graph.nodes.iter_mut().zip(&body.origins()[..]) {
+        node.origins = origins.own.clone();
+        for (body, origins) in bodies_mut(&mut node.op).into_iter().zip(&origins.inside) {
+            *body = body.clone().with_origins(origins.clone());
+        }
+    }
+    Ok(graph)
 }
 
 /// The bodies of an operator.
@@ -48,6 +60,31 @@ pub fn bodies(op: &Op) -> Vec<&Body> {
         Op::If { then, otherwise } => vec![then, otherwise],
         _ => vec![],
     }
+}
+
+/// The bodies of an operator, to change.
+pub fn bodies_mut(op: &mut Op) -> Vec<&mut Body> {
+    match op {
+        Op::Scan { body, .. } => vec![body],
+        Op::If { then, otherwise } => vec![then, otherwise],
+        _ => vec![],
+    }
+}
+
+/// The origins of all nodes of a graph and of the bodies inside of them, each once.
+pub fn origins(graph: &Graph) -> Vec<Arc<str>> {
+    fn add_inside(origins: &Origins, all: &mut Vec<Arc<str>>) {
+        all.extend_from_slice(&origins.own);
+        origins.inside.iter().flat_map(|body| &body[..]).for_each(|node| add_inside(node, all));
+    }
+    let mut all = vec![];
+    for node in &graph.nodes {
+        all.extend_from_slice(&node.origins);
+        bodies(&node.op).into_iter().flat_map(|body| &body.origins()[..]).for_each(|node| add_inside(node, &mut all));
+    }
+    let mut seen = HashSet::new();
+    all.retain(|origin| seen.insert(origin.clone()));
+    all
 }
 
 /// Elements that the bodies of an operator may compute while constants are folded.

@@ -181,7 +181,7 @@ impl Parser {
             }
             results.push(self.define(label, format!("{name}.{o}"), ty, Source::Node(index, o as u32))?);
         }
-        self.graph.nodes.push(Node { name, op, inputs, outputs: results });
+        self.graph.nodes.push(Node { name, origins: vec![], op, inputs, outputs: results });
         Ok(())
     }
 

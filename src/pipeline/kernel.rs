@@ -360,8 +360,8 @@ mod tests {
     use super::*;
     use crate::language;
     use crate::language::lowered::Computation;
-    use crate::pipeline::kernel_report;
     use crate::pipeline::report::Report;
+    use crate::pipeline::steps::kernel_report;
     use crate::poly::samples;
     use std::cell::Cell;
 

@@ -1,6 +1,7 @@
 //! The report of a compilation, for people and for programs.
 
 use crate::graph::egraph;
+use crate::graph::import::provenance::Absent;
 use crate::poly::tile::report::PhaseReport;
 use crate::runtime::module::Module;
 use crate::runtime::text;
@@ -26,6 +27,13 @@ pub struct Report {
     pub measured_threads: usize,
     /// In the order of the module's kernel and opaque steps.
     pub kernels: Vec<KernelReport>,
+    /// Loops and branches, in the order of the module's steps; what runs inside of them is among the kernels.
+    pub control: Vec<ControlReport>,
+    /// Nodes of the model file whose results are constants; named as in [`KernelReport::nodes`].
+    pub folded: Vec<String>,
+    /// Nodes of the model file that compute nothing at run time: their results are other values under another shape or name,
+    /// or no output needs them.
+    pub aliases: Vec<String>,
     /// Kernels with machine code of their own; the others share it.
     pub distinct_kernels: usize,
     /// Bytes of machine code.
@@ -43,6 +51,9 @@ pub struct Report {
 pub struct KernelReport {
     /// Name of the kernel.
     pub name: String,
+    /// The nodes of the model file whose values it computes, alone or together with other kernels. Nodes without a name are
+    /// called by their operator and first result, `Add(sum)`; nodes inside of another one `loop/Add(sum)`.
+    pub nodes: Vec<String>,
     /// The graph operators in it.
     pub operators: Vec<String>,
     /// Index of its machine code among the distinct kernels.
@@ -67,6 +78,48 @@ pub struct KernelReport {
     pub fallback: Option<String>,
 }
 
+/// A loop or a branch of the module.
+#[derive(Clone, PartialEq, Debug, Default, Serialize)]
+pub struct ControlReport {
+    /// Name of the step.
+    pub name: String,
+    /// The nodes of the model file that it stands for.
+    pub nodes: Vec<String>,
+    /// Steps of a loop, at most; `None` for a branch.
+    pub trips: Option<u64>,
+    /// Times that it runs in one run of the model, at most.
+    pub runs: u64,
+    /// Measured time in microseconds that the kernels inside do not take; `None` where nothing was measured.
+    pub measured_us: Option<f64>,
+}
+
+/// The order in which kernels are listed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Sort {
+    /// Those that take longest first: by measured times, or else by predicted ones.
+    #[default]
+    Time,
+    /// As they run.
+    Run,
+}
+
+impl Sort {
+    /// The names on the command line.
+    pub const NAMES: [&str; 2] = ["time", "run"];
+}
+
+impl std::str::FromStr for Sort {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Sort, String> {
+        match text {
+            "time" => Ok(Sort::Time),
+            "run" => Ok(Sort::Run),
+            _ => Err(format!("`{text}` is no order of kernels: they are {}", Sort::NAMES.join(" and "))),
+        }
+    }
+}
+
 /// The part of a kernel that works on vectors, by its machine code and, of a part, by its statements.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize)]
 pub enum Vectorization {
@@ -81,9 +134,14 @@ pub enum Vectorization {
 }
 
 impl KernelReport {
+    /// Measured or else predicted time in microseconds.
+    pub fn us(&self) -> f64 {
+        self.measured_us.unwrap_or(self.predicted_us)
+    }
+
     /// Rate of a measured or else predicted run in GFLOP/s.
     pub fn gflops(&self) -> f64 {
-        let us = self.measured_us.unwrap_or(self.predicted_us);
+        let us = self.us();
         if us > 0.0 { self.flops as f64 / us / 1e3 } else { 0.0 }
     }
 }
@@ -100,6 +158,27 @@ impl Report {
             arena_bytes: module.arena_bytes(),
             scratch_bytes: module.scratch_bytes(),
             ..Report::default()
+        }
+    }
+
+    /// The nodes of the model file that kernels, loops and branches stand for; some of them several times.
+    pub fn computed_nodes(&self) -> impl Iterator<Item = &str> {
+        let kernels = self.kernels.iter().flat_map(|kernel| &kernel.nodes);
+        kernels.chain(self.control.iter().flat_map(|control| &control.nodes)).map(String::as_str)
+    }
+
+    /// Adds nodes of the model file that the compiled graph does not have.
+    pub(crate) fn add_absent(&mut self, absent: &[Absent]) {
+        for node in absent {
+            let list = if node.folded { &mut self.folded } else { &mut self.aliases };
+            list.push(node.origin.to_string());
+        }
+    }
+
+    /// Puts the kernels in this order, from the order in which they run.
+    pub fn sort(&mut self, by: Sort) {
+        if by == Sort::Time {
+            self.kernels.sort_by(|a, b| b.us().total_cmp(&a.us()));
         }
     }
 
@@ -141,6 +220,14 @@ impl std::fmt::Display for Report {
         for kernel in &self.kernels {
             f.write_str(&kernel.text())?;
         }
+        for control in &self.control {
+            f.write_str(&control.text())?;
+        }
+        for (what, nodes) in [("computed when compiled", &self.folded), ("nothing to compute", &self.aliases)] {
+            if !nodes.is_empty() {
+                writeln!(f, "{what}: {}", listed(nodes))?;
+            }
+        }
         let opaque: Vec<&str> = self.kernels.iter().filter(|k| k.opaque).map(|k| k.name.as_str()).collect();
         if !opaque.is_empty() {
             writeln!(f, "opaque functions: {}", opaque.join(", "))?;
@@ -181,6 +268,9 @@ impl KernelReport {
             let _ = write!(out, "  {} times", self.runs);
         }
         let _ = writeln!(out, "\n    {}", self.operators.join(" + "));
+        if !self.nodes.is_empty() {
+            let _ = writeln!(out, "    nodes: {}", listed(&self.nodes));
+        }
         for p in &self.phases {
             let vector = p.vector.as_ref().map_or("no vector".to_string(), |v| format!("vector {v}"));
             let threads = if p.parallel { "parallel" } else { "serial" };
@@ -207,6 +297,24 @@ impl KernelReport {
         }
         out
     }
+}
+
+impl ControlReport {
+    fn text(&self) -> String {
+        let what = match self.trips {
+            Some(trips) => format!("loop of {trips} steps"),
+            None => "branch".into(),
+        };
+        let times = if self.runs > 1 { format!(", {} times", self.runs) } else { String::new() };
+        let time = self.measured_us.map_or(String::new(), |us| format!(", {us:.1} µs beside its kernels"));
+        format!("  {:<40} {what}{times}{time}\n    nodes: {}\n", text::name(&self.name), listed(&self.nodes))
+    }
+}
+
+/// Names from a file as a list.
+pub fn listed(names: &[String]) -> String {
+    let names: Vec<_> = names.iter().map(|n| text::name(n)).collect();
+    names.join(", ")
 }
 
 fn shown(text: &str) -> &str {

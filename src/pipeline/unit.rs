@@ -5,10 +5,9 @@
 //! compiled.
 
 use crate::codegen::Target;
-use crate::graph::egraph;
+use crate::graph::egraph::{self, Optimized};
 use crate::graph::fold::memo::Memo;
-use crate::graph::fusion::group::Group;
-use crate::graph::fusion::{self, Placement};
+use crate::graph::fusion::{self, group::Group};
 use crate::graph::ir::Graph;
 use crate::graph::op::Op;
 use crate::graph::subgraph::{self, MAX_DEPTH};
@@ -17,10 +16,13 @@ use crate::pipeline::sharing::Sharing;
 use crate::poly::statement::Program;
 use crate::runtime::{Error, Result, text};
 use std::collections::HashMap;
+use std::sync::Arc;
 
 /// A graph after rewriting and fusion.
 pub struct Unit {
     pub graph: Graph,
+    /// Origins of nodes whose values became constants.
+    pub folded: Vec<Arc<str>>,
     pub groups: Vec<Group>,
     /// Run-time work of each group.
     pub work: Vec<Work>,
@@ -76,19 +78,20 @@ impl<'a> Programs<'a> {
 }
 
 impl Unit {
-    /// Finds the tensor expressions of the groups of a graph. The graphs inside of its operators are rewritten, as
+    /// Finds the tensor expressions of the groups of a rewritten graph. The graphs inside of its operators are rewritten, as
     /// `options` say.
     ///
     /// # Errors
     /// `Invalid` where a graph inside is not well formed; `Limit` where one has too large a tensor.
     pub fn new(
-        graph: Graph,
+        rewritten: Optimized,
         groups: Vec<Group>,
         target: &Target,
         options: &Options,
         programs: &mut Programs,
         depth: usize,
     ) -> Result<Unit> {
+        let Optimized { graph, folded, .. } = rewritten;
         let mut work = vec![];
         for group in &groups {
             if let [node] = group.nodes[..] {
@@ -104,7 +107,7 @@ impl Unit {
             }
             work.push(Work::Kernel(programs.add(group, programs.program(&graph, group)?)));
         }
-        Ok(Unit { graph, groups, work })
+        Ok(Unit { graph, folded, groups, work })
     }
 
     /// Calls `visit` with the unit and all inside of it, in the order in which they run, and with how often each runs at most.
@@ -116,7 +119,9 @@ impl Unit {
                     Op::Scan { trips, .. } => trips as u64,
                     _ => 1,
                 };
-                inside.iter().for_each(|n| n.unit.visit(runs.saturating_mul(times), visit));
+                // A loop without steps has no body in the module.
+                let inside = inside.iter().filter(|_| times > 0);
+                inside.for_each(|n| n.unit.visit(runs.saturating_mul(times), visit));
             }
         }
     }
@@ -151,8 +156,12 @@ fn nested(
         let inputs = subgraph::bind(&mut body, &constants);
         body.verify()?;
         check_sizes(&body, options.limits.tensor_bytes)?;
-        let (body, placements, _) = rewrite(&body, target, options, &Memo::default())?;
-        let groups = fusion::fuse(&body, &placements)?;
+        // What an operator of the file adds to its body is its own.
+        for inner in body.nodes.iter_mut().filter(|inner| inner.origins.is_empty()) {
+            inner.origins = node.origins.clone();
+        }
+        let body = rewrite(&body, target, options, &Memo::default())?;
+        let groups = fusion::fuse(&body.graph, &body.placements)?;
         Ok(Nested { unit: Unit::new(body, groups, target, options, programs, depth + 1)?, inputs })
     });
     compiled.collect::<Result<Vec<Nested>>>().map_err(|e| e.context(&node.name))
@@ -173,25 +182,13 @@ pub fn check_sizes(graph: &Graph, limit: u64) -> Result<()> {
     Ok(())
 }
 
-/// The cheapest equal graph that was found, checked, and where its nodes run.
+/// The cheapest equal graph that was found, checked.
 ///
 /// # Errors
 /// `Invalid` where a rule is unknown.
-pub fn rewrite(
-    graph: &Graph,
-    target: &Target,
-    options: &Options,
-    memo: &Memo,
-) -> Result<(Graph, Vec<Placement>, egraph::OptimizationReport)> {
-    let egraph::Optimized { graph: rewritten, placements, report } = egraph::optimize_with(
-        graph,
-        target,
-        options.algorithm,
-        options.max_error,
-        options.compile_threads,
-        &options.egraph,
-        memo,
-    )?;
-    rewritten.verify()?;
-    Ok((rewritten, placements, report))
+pub fn rewrite(graph: &Graph, target: &Target, options: &Options, memo: &Memo) -> Result<Optimized> {
+    let Options { algorithm, max_error, compile_threads, egraph, .. } = options;
+    let rewritten = egraph::optimize_with(graph, target, *algorithm, *max_error, *compile_threads, egraph, memo)?;
+    rewritten.graph.verify()?;
+    Ok(rewritten)
 }

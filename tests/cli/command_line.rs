@@ -361,3 +361,24 @@ fn the_demo_reads_every_picture() {
         assert_eq!(text.lines().last(), Some(expected.trim_end()), "{name}");
     }
 }
+
+#[test]
+fn explain_and_bench_name_the_nodes_of_each_kernel() {
+    let inside = "tests/fixtures/operators/if_inside_if.onnx";
+    for command in [&["explain", "--sort", "run"][..], &["explain"], &["bench", "--seconds", "0.01"]] {
+        let text = succeeds(&[command, &[inside]].concat());
+        assert!(text.contains("If(y)/If(r)/MatMul(u), If(y)/If(r)/Add(e)"), "{text}");
+    }
+    for command in [&["explain"][..], &["bench", "--seconds", "0.01"]] {
+        let json = |flags: &[&str]| -> serde_json::Value {
+            serde_json::from_str(&succeeds(&[command, &[inside, "--json"], flags].concat())).unwrap()
+        };
+        let us = |kernel: &serde_json::Value| kernel["us"].as_f64().or(kernel["measured_us"].as_f64()).unwrap();
+        let sorted = json(&[]);
+        let kernels = sorted["kernels"].as_array().unwrap();
+        assert!(kernels.iter().all(|k| !k["nodes"].as_array().unwrap().is_empty()), "{sorted}");
+        assert!(kernels.is_sorted_by(|a, b| us(a) >= us(b)), "{sorted}");
+        let run = json(&["--sort", "run"]);
+        assert_eq!(run["kernels"][0]["nodes"][0], "Tanh(a)", "{run}");
+    }
+}

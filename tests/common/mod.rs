@@ -3,6 +3,8 @@
 
 #[path = "array.rs"]
 pub mod array;
+#[path = "nodes.rs"]
+pub mod nodes;
 #[path = "../skip/mod.rs"]
 pub mod skip;
 

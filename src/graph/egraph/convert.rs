@@ -20,7 +20,7 @@ pub struct Loaded {
     /// The class of each value of the graph.
     pub class: Vec<Id>,
     /// The class of each node: of several results, all of them together.
-    nodes: Vec<Id>,
+    pub nodes: Vec<Id>,
 }
 
 /// Adds every node of the graph to a new e-graph.
@@ -77,8 +77,15 @@ pub fn first_nodes(graph: &Graph, loaded: &Loaded) -> BTreeMap<Id, u32> {
     nodes
 }
 
-/// The graph of the chosen e-nodes, with the inputs, outputs and names of `original`, and where each node runs.
-pub fn store(original: &Graph, loaded: &Loaded, chosen: &Extraction) -> Result<(Graph, Vec<Placement>)> {
+/// A graph of chosen e-nodes, where its nodes run, and the node of each class.
+pub struct Stored {
+    pub graph: Graph,
+    pub placements: Vec<Placement>,
+    pub nodes: BTreeMap<Id, u32>,
+}
+
+/// The graph of the chosen e-nodes, with the inputs, outputs and names of `original`.
+pub fn store(original: &Graph, loaded: &Loaded, chosen: &Extraction) -> Result<Stored> {
     let network = &loaded.network;
     let mut out = Graph { name: original.name.clone(), ..Graph::default() };
     let sources = first_nodes(original, loaded);
@@ -135,7 +142,7 @@ pub fn store(original: &Graph, loaded: &Loaded, chosen: &Extraction) -> Result<(
         placements[nodes[id] as usize] = Placement::With(nodes[other]);
     }
     chosen.through.iter().for_each(|id| placements[nodes[id] as usize] = Placement::Through);
-    Ok((out, placements))
+    Ok(Stored { graph: out, placements, nodes })
 }
 
 impl Graph {
@@ -155,7 +162,7 @@ impl Graph {
             .enumerate()
             .map(|(k, ty)| self.push_value(format!("{name}:{k}"), ty.clone(), Source::Node(n, k as u32)))
             .collect();
-        self.nodes.push(crate::graph::ir::Node { name, op, inputs, outputs: outputs.clone() });
+        self.nodes.push(crate::graph::ir::Node { name, origins: vec![], op, inputs, outputs: outputs.clone() });
         outputs
     }
 

@@ -5,6 +5,7 @@
 
 use crate::codegen::Target;
 use crate::graph::egraph::convert::{first_nodes, load, store};
+use crate::graph::egraph::origins::{folded, trace};
 use crate::graph::egraph::saturate::{Budget, Stop, saturate};
 use crate::graph::extract;
 use crate::graph::fold::memo::Memo;
@@ -19,6 +20,7 @@ use crate::runtime::error::unknown;
 use crate::runtime::{Error, Result};
 use egg::Id;
 use serde::Serialize;
+use std::sync::Arc;
 
 /// Effort and rules of the rewriting.
 #[derive(Clone, Debug)]
@@ -103,6 +105,8 @@ impl std::fmt::Display for OptimizationReport {
 pub struct Optimized {
     pub graph: Graph,
     pub placements: Vec<Placement>,
+    /// Origins of the nodes of the source graph whose values are constants.
+    pub folded: Vec<Arc<str>>,
     pub report: OptimizationReport,
 }
 
@@ -165,8 +169,9 @@ pub fn optimize_with(
     let algorithms = extract::AlgorithmReport::new(&loaded.network, &prices, &chosen.choice, &named);
     let extract_ms = ms(start);
     let start = std::time::Instant::now();
-    let (unfolded, placements) = store(graph, &loaded, &chosen)?;
-    let (result, placements) = constants::fold(&unfolded, &placements, threads, memo)?;
+    let mut unfolded = store(graph, &loaded, &chosen)?;
+    trace(graph, &loaded, &mut unfolded.graph, &unfolded.nodes);
+    let (result, placements) = constants::fold(&unfolded.graph, &unfolded.placements, threads, memo)?;
     let report = OptimizationReport {
         rules: growth.fired,
         nodes_before: graph.nodes.len(),
@@ -181,7 +186,7 @@ pub fn optimize_with(
         extract_ms,
         fold_ms: ms(start),
     };
-    Ok(Optimized { graph: result, placements, report })
+    Ok(Optimized { graph: result, placements, folded: folded(graph, &loaded), report })
 }
 
 fn ms(start: std::time::Instant) -> f64 {

@@ -229,7 +229,7 @@ fn the_source_graph_is_an_answer() {
     let (extraction, report) =
         from_source(network, &network.outputs, &unpriced(&target), ExtractionReport::default()).unwrap();
     assert_eq!(report.work, 2 * WORK);
-    let (graph, _) = store(&leaky_convolutions(2), &loaded, &extraction).unwrap();
+    let graph = store(&leaky_convolutions(2), &loaded, &extraction).unwrap().graph;
     assert_eq!(graph.nodes.len(), leaky_convolutions(2).nodes.len(), "{graph}");
 }
 

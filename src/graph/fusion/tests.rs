@@ -42,7 +42,13 @@ impl Net {
         let ty = infer(&op, &types).unwrap().remove(0);
         let n = self.0.nodes.len() as u32;
         let v = self.value(ty, Source::Node(n, 0));
-        self.0.nodes.push(Node { name: format!("n{n}"), op, inputs: inputs.to_vec(), outputs: vec![v] });
+        self.0.nodes.push(Node {
+            name: format!("n{n}"),
+            origins: vec![],
+            op,
+            inputs: inputs.to_vec(),
+            outputs: vec![v],
+        });
         v
     }
     fn add(&mut self, a: ValueId, b: ValueId) -> ValueId {
@@ -73,7 +79,7 @@ impl Net {
         self.0.outputs = outputs.to_vec();
         let without = rules::all(Some(4)).iter().map(|r| r.name.to_string()).collect();
         let options = EgraphOptions { without, ..EgraphOptions::default() };
-        let Optimized { graph, placements, report } =
+        let Optimized { graph, placements, report, .. } =
             optimize(&self.0, &Target::avx512(), Default::default(), 1e-4, 2, &options).unwrap();
         assert!(report.extraction.summary().starts_with("optimal"), "{report}");
         let groups = fuse(&graph, &placements).unwrap();
@@ -136,7 +142,7 @@ fn a_long_chain_fills_its_kernels() {
     let x = net.input(&[4, 4]);
     let y = (0..400).fold(x, |x, _| net.node(Op::Unary(UnaryOp::Tanh), &[x]));
     net.0.outputs = vec![y];
-    let Optimized { graph, placements, report } =
+    let Optimized { graph, placements, report, .. } =
         optimize(&net.0, &Target::avx512(), Default::default(), 1e-4, 2, &EgraphOptions::default()).unwrap();
     let groups = fuse(&graph, &placements).unwrap();
     check(&graph, &groups);

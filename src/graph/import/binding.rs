@@ -6,6 +6,7 @@
 use crate::graph::fold::memo::Memo;
 use crate::graph::import::importer::Importer;
 use crate::graph::import::model::{Binding, OnnxModel};
+use crate::graph::import::provenance::Absent;
 use crate::graph::ir::{Graph, Source, ValueId};
 use crate::graph::tensor_type::TensorType;
 use crate::runtime::{DType, Error, Result, Tensor};
@@ -20,6 +21,8 @@ pub struct BoundGraph {
     pub graph: Graph,
     /// The graph is right for these values only.
     pub values: BTreeMap<String, Arc<Tensor>>,
+    /// Nodes of the file that no node of the graph comes from.
+    pub absent: Vec<Absent>,
 }
 
 /// The reason why a model has no static graph for a binding.
@@ -50,7 +53,7 @@ impl OnnxModel {
         loop {
             let mut importer = Importer::new(self, memo);
             let error = match importer.run(&binding.dims, &values) {
-                Ok(graph) => return Ok(BoundGraph { graph, values }),
+                Ok((graph, absent)) => return Ok(BoundGraph { graph, values, absent }),
                 Err(error) => error,
             };
             let needed = importer.needed.take();

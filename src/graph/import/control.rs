@@ -245,7 +245,7 @@ fn append(graph: &mut Graph, op: Op, inputs: Vec<ValueId>, ty: TensorType) -> Va
     let source = ir::Source::Node(graph.nodes.len() as u32, 0);
     graph.values.push(Value { name: op.mnemonic().into(), ty, source });
     let result = ValueId(graph.values.len() as u32 - 1);
-    graph.nodes.push(Node { name: op.mnemonic().into(), op, inputs, outputs: vec![result] });
+    graph.nodes.push(Node { name: op.mnemonic().into(), origins: vec![], op, inputs, outputs: vec![result] });
     result
 }
 

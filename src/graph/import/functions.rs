@@ -66,7 +66,9 @@ impl Call<'_> {
         for name in node.input.iter_mut().chain(&mut node.output) {
             *name = self.name(name);
         }
-        node.name = format!("{}{}", self.prefix, node.name);
+        if !node.name.is_empty() {
+            node.name = format!("{}{}", self.prefix, node.name);
+        }
         node.attribute.retain_mut(|attribute| self.attribute(attribute));
         node
     }

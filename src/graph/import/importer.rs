@@ -1,9 +1,10 @@
 //! The state of an import: the graph so far, and the values of ONNX names.
 
+use super::provenance::{self, Provenance};
 use crate::graph::fold::memo::Memo;
 use crate::graph::import::model::OnnxModel;
 use crate::graph::ir::{Graph, ValueId};
-use crate::graph::proto::GraphProto;
+use crate::graph::proto::{GraphProto, NodeProto};
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeSet, HashMap};
 
@@ -17,6 +18,7 @@ pub(super) struct Importer<'m> {
     pub(super) values: HashMap<&'m str, Option<ValueId>>,
     /// The name of the node that is being converted.
     pub(super) place: String,
+    pub(super) provenance: Provenance<'m>,
     /// Bytes that computed constants may still take.
     pub(super) budget: u64,
     /// Inputs whose values decided the shape of something before they were known.
@@ -27,4 +29,12 @@ pub(super) struct Importer<'m> {
     pub(super) nodes_left: usize,
     /// Constants that other compilations of the model have folded.
     pub(super) memo: Option<&'m Memo>,
+}
+
+impl Importer<'_> {
+    /// Begins with a node: messages and the nodes that are emitted name it.
+    pub(super) fn enter(&mut self, node: &NodeProto) {
+        self.place = provenance::place(node);
+        self.provenance.enter(node);
+    }
 }

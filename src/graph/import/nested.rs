@@ -3,6 +3,7 @@
 //! In: a graph of the file, the values of its inputs, and the importer of the graph around it. Out: its nodes in that
 //! graph (inlined), or a graph of its own with the values that it captures.
 
+use super::provenance::Provenance;
 use crate::graph::import::importer::Importer;
 use crate::graph::ir::{Graph, Source, ValueId};
 use crate::graph::op::Body;
@@ -69,6 +70,7 @@ pub(super) fn inline(g: &mut Importer, proto: &GraphProto, inputs: &[ValueId]) -
     inner.values.extend(proto.input.iter().zip(inputs).map(|(input, &id)| (input.name.as_str(), Some(id))));
     let outputs = inner.nodes(proto).and_then(|()| results(&inner, proto));
     g.needed.borrow_mut().append(&mut inner.needed.take());
+    g.provenance.take_inlined(std::mem::take(&mut inner.provenance));
     (g.graph, g.budget, g.nodes_left) = (inner.graph, inner.budget, inner.nodes_left);
     outputs
 }
@@ -100,6 +102,7 @@ pub(super) fn import(g: &mut Importer, proto: &GraphProto, inputs: Vec<Given>) -
     (g.budget, g.nodes_left) = (inner.budget, inner.nodes_left);
     converted?;
     let outputs = results(&inner, proto)?;
+    g.provenance.add_closed(inner.provenance.close(&inner.graph));
     let (graph, constants) = inner.into_graph(&outputs);
     captured.extend(constants.into_iter().map(|tensor| g.named_constant("captured".into(), tensor)));
     Ok(Inside { graph, captured })
@@ -122,7 +125,8 @@ impl<'m> Importer<'m> {
         'm: 'p,
     {
         let (place, budget, nodes_left) = (self.place.clone(), self.budget, self.nodes_left);
-        Importer { place, budget, nodes_left, ..Importer::of(self.model, proto) }
+        let provenance = Provenance::new(proto, self.provenance.current().cloned());
+        Importer { place, provenance, budget, nodes_left, ..Importer::of(self.model, proto) }
     }
 
     /// The body of an operator with inputs of these types, as `build` makes it.

@@ -4,6 +4,7 @@
 //! other nodes that can be converted: those whose operands come from known values, and whose shapes follow from shapes and
 //! from small integers. The others wait for their operands.
 
+use super::provenance::{self, Absent};
 use super::walk;
 use crate::graph::import::importer::Importer;
 use crate::graph::import::model::OnnxModel;
@@ -38,6 +39,8 @@ pub struct Part {
     pub done: Vec<usize>,
     /// Why nodes whose operands are tensors that are known could not be converted.
     pub waiting: Vec<(usize, String)>,
+    /// Nodes that it computes and that no node of the graph comes from.
+    pub absent: Vec<Absent>,
 }
 
 /// The values that are known, by name.
@@ -99,7 +102,7 @@ impl OnnxModel {
                 importer.values.insert(name, Some(id));
             }
         }
-        importer.place = walk::place(node);
+        importer.enter(node);
         let outputs = importer.convert(node).map_err(|e| walk::prefix(&walk::describe(node), e))?;
         let constant = |id: Option<ValueId>| id.and_then(|id| importer.graph.constant(id).cloned());
         let outputs: Option<Vec<_>> = outputs.into_iter().map(constant).collect();
@@ -131,10 +134,12 @@ impl<'m> Stage<'m, '_> {
             }
         }
         let constants = self.outputs(proto, order, done, &finished);
+        let converted = self.importer.provenance.close(&self.importer.graph);
         self.importer.remove_unused();
         let graph = std::mem::take(&mut self.importer.graph);
+        let absent = provenance::absent(&graph, converted);
         let inputs = std::mem::take(&mut self.inputs);
-        Ok(Part { graph, inputs, frozen: BTreeMap::new(), constants, done: finished, waiting })
+        Ok(Part { graph, inputs, frozen: BTreeMap::new(), constants, done: finished, waiting, absent })
     }
 
     /// Converts one node where all of its operands are there.
@@ -149,9 +154,10 @@ impl<'m> Stage<'m, '_> {
         if names.iter().any(|name| self.importer.values[name].is_none()) {
             return Ok(Verdict::Waits(None));
         }
-        self.importer.place = walk::place(node);
+        self.importer.enter(node);
         match self.importer.convert(node) {
             Ok(outputs) => {
+                self.importer.provenance.leave(&outputs);
                 for (name, id) in node.output.iter().zip(outputs).filter(|o| !o.0.is_empty()) {
                     self.importer.values.insert(name, id);
                 }

@@ -24,11 +24,6 @@ pub fn describe(node: &NodeProto) -> String {
     format!("{domain}{} {name}", node.op_type)
 }
 
-/// The name of a node, or of its first result.
-pub(super) fn place(node: &NodeProto) -> String {
-    if node.name.is_empty() { node.output.first().cloned().unwrap_or_default() } else { node.name.clone() }
-}
-
 pub fn unsupported(problems: Vec<String>) -> Error {
     let count = problems.len();
     let plural = if count == 1 { "node is" } else { "nodes are" };

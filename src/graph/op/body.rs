@@ -5,19 +5,64 @@
 
 use crate::graph::tensor_type::TensorType;
 use crate::graph::text::words::{Parsed, parts, tensor_type};
+use std::cmp::Ordering;
 use std::collections::HashMap;
 use std::fmt::{Display, Formatter};
+use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
 /// A graph inside of an operator. Two bodies are equal where their texts are.
-#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
-pub struct Body(Arc<Contents>);
+#[derive(Clone, Debug)]
+pub struct Body {
+    contents: Arc<Contents>,
+    /// Of each node, in the order of the text; none where they are not known.
+    origins: Arc<[Origins]>,
+}
 
-#[derive(PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
+#[derive(Debug)]
 struct Contents {
     text: String,
     inputs: Vec<TensorType>,
     outputs: Vec<TensorType>,
+}
+
+/// The nodes of the model file that a node of a body comes from, and those of the nodes of the bodies inside of it.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Origins {
+    /// As [`Node::origins`](crate::graph::ir::Node::origins).
+    pub own: Vec<Arc<str>>,
+    /// One list for each body of its operator.
+    pub inside: Vec<Arc<[Origins]>>,
+}
+
+impl Origins {
+    /// Adds those of an equal node.
+    fn merge(&mut self, other: &Origins) {
+        add_new(&mut self.own, &other.own);
+        if self.inside.is_empty() {
+            self.inside = other.inside.clone();
+        }
+        self.inside.iter_mut().zip(&other.inside).for_each(|(all, other)| *all = merged(all, other));
+    }
+}
+
+/// The origins of the nodes of two equal bodies.
+fn merged(a: &Arc<[Origins]>, b: &Arc<[Origins]>) -> Arc<[Origins]> {
+    if a == b || a.len() != b.len() {
+        return if a.is_empty() { b.clone() } else { a.clone() };
+    }
+    let mut all = a.to_vec();
+    all.iter_mut().zip(&b[..]).for_each(|(all, other)| all.merge(other));
+    all.into()
+}
+
+/// Adds to a list what it does not have.
+pub fn add_new(list: &mut Vec<Arc<str>>, more: &[Arc<str>]) {
+    for origin in more {
+        if !list.contains(origin) {
+            list.push(origin.clone());
+        }
+    }
 }
 
 impl Body {
@@ -52,29 +97,71 @@ impl Body {
                 types.insert(label.trim(), ty);
             }
         }
-        Ok(Body(Arc::new(Contents { text: text.to_string(), inputs, outputs })))
+        let contents = Contents { text: text.to_string(), inputs, outputs };
+        Ok(Body { contents: Arc::new(contents), origins: Arc::default() })
     }
 
     /// Types of the inputs.
     pub fn inputs(&self) -> &[TensorType] {
-        &self.0.inputs
+        &self.contents.inputs
     }
 
     /// Types of the outputs.
     pub fn outputs(&self) -> &[TensorType] {
-        &self.0.outputs
+        &self.contents.outputs
+    }
+
+    /// The origins of the nodes, in the order of the text; none where they are not known.
+    pub fn origins(&self) -> &Arc<[Origins]> {
+        &self.origins
+    }
+
+    /// The body with the origins of its nodes.
+    pub fn with_origins(self, origins: Arc<[Origins]>) -> Body {
+        Body { origins, ..self }
+    }
+
+    /// Adds the origins of the nodes of an equal body.
+    pub fn merge_origins(&mut self, other: &Body) {
+        self.origins = merged(&self.origins, &other.origins);
     }
 
     /// The statements, one after the other.
     pub fn statements(&self) -> Vec<&str> {
-        let inside = self.0.text.strip_prefix('{').and_then(|t| t.strip_suffix('}'));
+        let inside = self.contents.text.strip_prefix('{').and_then(|t| t.strip_suffix('}'));
         split(inside.unwrap_or_default())
+    }
+}
+
+impl PartialEq for Body {
+    fn eq(&self, other: &Body) -> bool {
+        self.contents.text == other.contents.text
+    }
+}
+
+impl Eq for Body {}
+
+impl Hash for Body {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.contents.text.hash(state);
+    }
+}
+
+impl PartialOrd for Body {
+    fn partial_cmp(&self, other: &Body) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Body {
+    fn cmp(&self, other: &Body) -> Ordering {
+        self.contents.text.cmp(&other.contents.text)
     }
 }
 
 impl Display for Body {
     fn fmt(&self, f: &mut Formatter) -> std::fmt::Result {
-        f.write_str(&self.0.text)
+        f.write_str(&self.contents.text)
     }
 }
 

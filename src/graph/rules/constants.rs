@@ -117,8 +117,8 @@ fn retain(
     }
     let map = |list: &[ValueId]| -> Vec<ValueId> { list.iter().filter_map(|v| renamed[v.0 as usize]).collect() };
     for (node, _) in graph.nodes.iter().zip(&live).filter(|(_, l)| **l) {
-        let Node { name, op, inputs, outputs } = node;
-        out.nodes.push(Node { name: name.clone(), op: op.clone(), inputs: map(inputs), outputs: map(outputs) });
+        let (inputs, outputs) = (map(&node.inputs), map(&node.outputs));
+        out.nodes.push(Node { inputs, outputs, ..node.clone() });
     }
     out.inputs = map(&graph.inputs);
     out.outputs = map(&graph.outputs);

@@ -61,7 +61,13 @@ impl Sample {
         let ty = infer(&op, &types).unwrap_or_else(|e| panic!("{op}: {e}")).remove(0);
         let n = self.graph.nodes.len() as u32;
         let v = self.value(ty, Source::Node(n, 0));
-        self.graph.nodes.push(Node { name: format!("n{n}"), op, inputs: inputs.to_vec(), outputs: vec![v] });
+        self.graph.nodes.push(Node {
+            name: format!("n{n}"),
+            origins: vec![],
+            op,
+            inputs: inputs.to_vec(),
+            outputs: vec![v],
+        });
         v
     }
     /// The e-graph of the values so far, of which `root` is the output, and the class of each value.
@@ -172,7 +178,7 @@ fn graph_of(network: &Network, graph: &Graph, id: Id) -> Graph {
         out.values.push(Value { name: String::new(), ty, source });
         let v = ValueId(out.values.len() as u32 - 1);
         if let Head::Op(op) = head {
-            out.nodes.push(Node { name: String::new(), op: op.clone(), inputs, outputs: vec![v] });
+            out.nodes.push(Node { name: String::new(), origins: vec![], op: op.clone(), inputs, outputs: vec![v] });
         }
         values.insert(id, v);
         v

@@ -1,0 +1,155 @@
+//! The nodes of the model file that the nodes of a rewritten graph come from.
+//!
+//! In: the original graph in its e-graph, and the rewritten graph. Out: origins of each node of the rewritten graph. A class
+//! is a value, so a node of the original graph is computed where a node of the rewritten graph has its class; where none has,
+//! by those that have its value in another layout; and where its value is nowhere, by those that compute what reads it.
+//! A node of the rewritten graph without a counterpart is part of the computation of what reads it. Invariant: every node of
+//! the original graph that an output needs is an origin of some node, or its value is constant, or that of an input.
+
+use crate::graph::egraph::convert::Loaded;
+use crate::graph::egraph::network::{Head, Network};
+use crate::graph::ir::{Graph, Source};
+use crate::graph::op::{Op, add_new};
+use crate::graph::subgraph;
+use egg::Id;
+use rustc_hash::FxHashMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+/// Gives the nodes of `rewritten` their origins; `nodes` has the node of each class that was chosen.
+pub(super) fn trace(original: &Graph, loaded: &Loaded, rewritten: &mut Graph, nodes: &BTreeMap<Id, u32>) {
+    let network = &loaded.network;
+    let made = |class: Id| nodes.get(&network.find(class)).copied().filter(|_| !network.is_constant(class));
+    let exact: Vec<Vec<u32>> = (original.nodes.iter().zip(&loaded.nodes))
+        .map(|(node, &whole)| {
+            let results = node.outputs.iter().map(|v| loaded.class[v.0 as usize]);
+            let found: BTreeSet<u32> = std::iter::once(whole).chain(results).filter_map(made).collect();
+            found.into_iter().collect()
+        })
+        .collect();
+    let mut own: Vec<BTreeSet<u32>> = vec![BTreeSet::new(); rewritten.nodes.len()];
+    for (n, places) in (0..).zip(&exact) {
+        places.iter().for_each(|&r| _ = own[r as usize].insert(n));
+    }
+    let copies = copies(network, loaded, &exact, &mut own, nodes);
+    let places = carriers(original, loaded, exact, copies);
+    for (n, places) in (0..).zip(&places) {
+        places.iter().for_each(|&r| _ = own[r as usize].insert(n));
+    }
+    inherit(rewritten, &mut own);
+    for (node, own) in rewritten.nodes.iter_mut().zip(own) {
+        for original in own.into_iter().map(|n| &original.nodes[n as usize]) {
+            add_new(&mut node.origins, &original.origins);
+            if original.op == node.op {
+                let mine = subgraph::bodies_mut(&mut node.op).into_iter();
+                mine.zip(subgraph::bodies(&original.op)).for_each(|(mine, other)| mine.merge_origins(other));
+            }
+        }
+    }
+}
+
+/// The origins of nodes whose values are constants of the e-graph.
+pub(super) fn folded(original: &Graph, loaded: &Loaded) -> Vec<Arc<str>> {
+    let constant = original.nodes.iter().zip(&loaded.nodes).filter(|(_, class)| loaded.network.is_constant(**class));
+    let mut all = vec![];
+    constant.for_each(|(node, _)| all.extend_from_slice(&node.origins));
+    all
+}
+
+/// For each node of the original graph without a place the nodes of the rewritten graph that have its value in another
+/// layout. A node of the rewritten graph that stands for no value of the original graph gets those of its value in any
+/// layout, first those without a place.
+fn copies(
+    network: &Network,
+    loaded: &Loaded,
+    exact: &[Vec<u32>],
+    own: &mut [BTreeSet<u32>],
+    nodes: &BTreeMap<Id, u32>,
+) -> Vec<Vec<u32>> {
+    let mut layouts = Layouts::new(network);
+    let mut originals: FxHashMap<usize, Vec<u32>> = FxHashMap::default();
+    for (n, &class) in (0..).zip(&loaded.nodes) {
+        originals.entry(layouts.value(network.find(class))).or_default().push(n);
+    }
+    let mut copies = vec![vec![]; exact.len()];
+    for (&class, &r) in nodes {
+        if !own[r as usize].is_empty() || network.is_constant(class) {
+            continue;
+        }
+        let all = originals.get(&layouts.value(class)).map_or(&[][..], |list| list);
+        let lost: Vec<u32> = all.iter().copied().filter(|&n| exact[n as usize].is_empty()).collect();
+        lost.iter().for_each(|&n| copies[n as usize].push(r));
+        own[r as usize].extend(if lost.is_empty() { all } else { &lost });
+    }
+    copies
+}
+
+/// The nodes of the rewritten graph that compute each node of the original one, alone or together with others.
+fn carriers(original: &Graph, loaded: &Loaded, exact: Vec<Vec<u32>>, copies: Vec<Vec<u32>>) -> Vec<Vec<u32>> {
+    let mut readers: Vec<Vec<u32>> = vec![vec![]; original.nodes.len()];
+    for (n, node) in (0..).zip(&original.nodes) {
+        for v in &node.inputs {
+            if let Source::Node(producer, _) = original.value(*v).source {
+                readers[producer as usize].push(n);
+            }
+        }
+    }
+    let mut places = exact;
+    for n in (0..places.len()).rev() {
+        if !places[n].is_empty() || loaded.network.is_constant(loaded.nodes[n]) {
+            continue;
+        }
+        let found = match copies[n].is_empty() {
+            true => readers[n].iter().flat_map(|&reader| places[reader as usize].iter().copied()).collect(),
+            false => BTreeSet::from_iter(copies[n].iter().copied()),
+        };
+        places[n] = found.into_iter().collect();
+    }
+    places
+}
+
+/// Gives nodes without origins those of the nodes that read them.
+fn inherit(rewritten: &Graph, own: &mut [BTreeSet<u32>]) {
+    let mut read_for: Vec<BTreeSet<u32>> = vec![BTreeSet::new(); own.len()];
+    for (n, node) in rewritten.nodes.iter().enumerate().rev() {
+        if own[n].is_empty() {
+            own[n] = std::mem::take(&mut read_for[n]);
+        }
+        for v in &node.inputs {
+            if let Source::Node(producer, _) = rewritten.value(*v).source
+                && own[producer as usize].is_empty()
+            {
+                read_for[producer as usize].extend(&own[n]);
+            }
+        }
+    }
+}
+
+/// Classes with the same elements in another order or shape, by union and find.
+struct Layouts(Vec<usize>);
+
+impl Layouts {
+    fn new(network: &Network) -> Layouts {
+        let mut layouts = Layouts((0..network.egraph.nodes().len()).collect());
+        for class in network.egraph.classes() {
+            for term in &class.nodes {
+                let Head::Op(op) = &term.head else { continue };
+                if let Op::Transpose { .. } | Op::Reshape { .. } | Op::Block { .. } | Op::Unblock { .. } = op {
+                    let (a, b) = (layouts.value(class.id), layouts.value(network.find(term.children[0])));
+                    layouts.0[a.max(b)] = a.min(b);
+                }
+            }
+        }
+        layouts
+    }
+
+    /// The least of the classes that have the elements of this one.
+    fn value(&mut self, class: Id) -> usize {
+        let mut at = usize::from(class);
+        while self.0[at] != at {
+            self.0[at] = self.0[self.0[at]];
+            at = self.0[at];
+        }
+        at
+    }
+}

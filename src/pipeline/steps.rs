@@ -1,0 +1,106 @@
+//! The entries of the report for the steps of a module.
+//!
+//! In: the units of a model and its kernels. Out: an entry for each kernel and opaque function in the order of the module's
+//! steps, one for each loop and branch, and the nodes of the model file that none of them computes.
+
+use crate::graph::fusion::group::{Group, Slice};
+use crate::graph::ir::{Graph, Source};
+use crate::graph::op::{Op, add_new};
+use crate::graph::subgraph;
+use crate::pipeline::kernel::CompiledKernel;
+use crate::pipeline::report::{ControlReport, KernelReport, Report, Vectorization};
+use crate::pipeline::unit::{Unit, Work};
+use crate::poly::tile::report::PhaseReport;
+use std::collections::HashSet;
+use std::sync::Arc;
+
+/// Adds the steps of `unit`, which `source` was rewritten to, to a report.
+pub fn add_steps(report: &mut Report, source: &Graph, unit: &Unit, kernels: &[Arc<CompiledKernel>]) {
+    let mut folded: HashSet<Arc<str>> = unit.folded.iter().cloned().collect();
+    unit.visit(1, &mut |unit: &Unit, i, runs| {
+        let group = &unit.groups[i];
+        let nodes = names(origins(&unit.graph, group));
+        let operators = || {
+            let mnemonic = |&n: &u32| unit.graph.nodes[n as usize].op.mnemonic().to_string();
+            group.nodes.iter().map(mnemonic).collect()
+        };
+        match &unit.work[i] {
+            Work::Opaque(_) => report.kernels.push(KernelReport {
+                name: group.name.clone(),
+                nodes,
+                operators: operators(),
+                opaque: true,
+                runs,
+                ..Default::default()
+            }),
+            Work::Kernel(k) => {
+                report.kernels.push(KernelReport { nodes, ..kernel_report(&kernels[*k], *k, operators(), runs) });
+            }
+            Work::Nested(node, inside) => {
+                let node = &unit.graph.nodes[*node as usize];
+                let trips = if let Op::Scan { trips, .. } = node.op { Some(trips as u64) } else { None };
+                // A loop without steps is a copy.
+                if trips != Some(0) {
+                    report.control.push(ControlReport {
+                        name: node.name.clone(),
+                        nodes,
+                        trips,
+                        runs,
+                        measured_us: None,
+                    });
+                }
+                inside.iter().for_each(|nested| folded.extend(nested.unit.folded.iter().cloned()));
+            }
+        }
+    });
+    let computed: HashSet<&str> = report.computed_nodes().collect();
+    let rest = subgraph::origins(source).into_iter().filter(|origin| !computed.contains(&**origin));
+    let (constant, alias): (Vec<_>, Vec<_>) = rest.partition(|origin| folded.contains(origin));
+    (report.folded, report.aliases) = (names(constant), names(alias));
+}
+
+fn names(origins: Vec<Arc<str>>) -> Vec<String> {
+    origins.iter().map(|origin| origin.to_string()).collect()
+}
+
+/// The origins of the nodes of a group, and of the concatenations that it writes parts of, which no group has.
+fn origins(graph: &Graph, group: &Group) -> Vec<Arc<str>> {
+    let mut origins = vec![];
+    group.nodes.iter().for_each(|&n| add_new(&mut origins, &graph.nodes[n as usize].origins));
+    let writes = |slice: &&Slice| match graph.value(slice.value).source {
+        Source::Node(n, _) => group.nodes.contains(&n),
+        _ => false,
+    };
+    let wholes = group.slices.iter().filter(writes).filter_map(|slice| graph.producer(slice.whole));
+    wholes.for_each(|(concat, _)| add_new(&mut origins, &concat.origins));
+    origins
+}
+
+/// Describes kernel `compiled`, number `code` of the module, which computes these operators so many times in a run.
+pub fn kernel_report(compiled: &CompiledKernel, code: usize, operators: Vec<String>, runs: u64) -> KernelReport {
+    let report = &compiled.kernel.report;
+    let vectorization = compiled.vectorization();
+    // A vector that the machine code does not have is none.
+    let has_vector = |p: &PhaseReport| match &vectorization {
+        Vectorization::Whole => true,
+        Vectorization::Part(statements) => !statements.contains(&p.statement),
+        Vectorization::None => false,
+    };
+    let phases =
+        report.phases.iter().map(|p| PhaseReport { vector: p.vector.clone().filter(|_| has_vector(p)), ..p.clone() });
+    KernelReport {
+        name: compiled.name.clone(),
+        nodes: vec![],
+        operators,
+        code: Some(code),
+        runs,
+        flops: compiled.flops.saturating_mul(runs),
+        predicted_us: report.predicted_ns / 1e3 * runs as f64,
+        measured_us: None,
+        opaque: false,
+        tensorized: report.tensorized,
+        phases: phases.collect(),
+        vectorization,
+        fallback: compiled.fallback().map(str::to_string),
+    }
+}

@@ -1,0 +1,102 @@
+//! Reports name the nodes of the model file that each kernel computes.
+
+mod common;
+
+use common::root;
+use std::collections::BTreeMap;
+use tilewright::{Algorithm, DType, GraphBuilder, Model, Options, Report, Sort, Tensor};
+
+fn report(name: &str) -> Report {
+    let model = Model::load(root().join(format!("tests/fixtures/operators/{name}.onnx"))).unwrap();
+    model.compile_module(&Options::default()).unwrap().1
+}
+
+/// The nodes of each kernel, loop and branch.
+fn nodes(report: &Report) -> Vec<String> {
+    let kernels = report.kernels.iter().map(|kernel| kernel.nodes.join(" "));
+    kernels.chain(report.control.iter().map(|control| control.nodes.join(" "))).collect()
+}
+
+#[test]
+fn a_fused_kernel_names_all_nodes_that_it_computes() {
+    let report = report("network_detector_13");
+    let first = &report.kernels[0].nodes;
+    assert_eq!(first[..], ["Conv(t0_1_0)", "BatchNormalization(t1_5_0)", "Sigmoid(t2_5_0)", "Mul(t3_5_0)"]);
+    // parts of a concatenation are written in place, and so it has no kernel
+    let writers = report.kernels.iter().filter(|kernel| kernel.nodes.iter().any(|n| n == "Concat(t24_26_0)"));
+    assert_eq!(writers.count(), 2, "{report}");
+}
+
+#[test]
+fn kernels_of_graphs_inside_name_the_nodes_inside() {
+    let report = report("if_inside_if");
+    let nodes = nodes(&report);
+    for expected in
+        ["If(y)/If(r)/Neg(t)", "If(y)/If(r)/MatMul(u) If(y)/If(r)/Add(e)", "If(y)/Neg(p)", "If(y)", "If(y)/If(r)"]
+    {
+        assert!(nodes.iter().any(|n| n == expected), "{expected}: {nodes:?}");
+    }
+    assert_eq!(report.aliases, ["If(y)/Identity(i)"]);
+}
+
+#[test]
+fn kernels_that_a_recurrent_layer_becomes_name_the_layer() {
+    let report = report("lstm_one_step");
+    assert!(report.kernels.len() > 1 && nodes(&report).iter().all(|n| n == "LSTM(y)"), "{report}");
+}
+
+#[test]
+fn equal_nodes_are_computed_by_one_kernel_that_names_both() {
+    let mut b = GraphBuilder::new("twice");
+    let x = b.input("x", DType::F32, &[4, 8]);
+    let (first, second) = (b.softmax(x, 1).unwrap(), b.softmax(x, 1).unwrap());
+    b.output("y", first).unwrap();
+    b.output("z", second).unwrap();
+    let report = Model::from_graph(b.build().unwrap()).compile_module(&Options::default()).unwrap().1;
+    assert_eq!(nodes(&report), ["softmax_0 softmax_1"], "{report}");
+}
+
+#[test]
+fn all_kernels_of_a_fast_convolution_name_it() {
+    let mut b = GraphBuilder::new("winograd");
+    let x = b.input("x", DType::F32, &[1, 16, 12, 12]);
+    let weights = b.constant(Tensor::seeded(DType::F32, &[16, 16, 3, 3], 0, 1, 2));
+    let y = b.conv2d(x, weights, 1, 1).unwrap();
+    let y = b.relu(y).unwrap();
+    b.output("y", y).unwrap();
+    let options = Options { algorithm: Algorithm::Winograd(4), max_error: 1.0, ..Options::default() };
+    let report = Model::from_graph(b.build().unwrap()).compile_module(&options).unwrap().1;
+    let nodes = nodes(&report);
+    // the layout of the image, its transform, the products, the transform of the results, and their layout
+    assert_eq!(nodes, ["conv_0", "conv_0", "conv_0", "conv_0 max_1", "max_1"], "{report}");
+}
+
+#[test]
+fn constants_and_aliases_are_listed_apart() {
+    let report = report("constant_value_ints");
+    assert!(report.folded.iter().any(|n| n.starts_with("Constant(")), "{report}");
+    assert_eq!(report.aliases, ["Reshape(y)"], "{report}");
+    let text = report.to_string();
+    assert!(
+        text.contains("computed when compiled: Constant(") && text.contains("nothing to compute: Reshape(y)"),
+        "{text}"
+    );
+}
+
+#[test]
+fn kernels_are_listed_by_time_or_as_they_run() {
+    let mut report = report("network_detector_13");
+    let run: Vec<String> = report.kernels.iter().map(|k| k.name.clone()).collect();
+    report.sort(Sort::Run);
+    assert_eq!(report.kernels.iter().map(|k| k.name.clone()).collect::<Vec<_>>(), run);
+    report.sort(Sort::Time);
+    let times: Vec<f64> = report.kernels.iter().map(|k| k.predicted_us).collect();
+    assert!(times.is_sorted_by(|a, b| a >= b), "{times:?}");
+    let count = |names: &[String]| {
+        names.iter().fold(BTreeMap::new(), |mut all: BTreeMap<String, usize>, n| {
+            *all.entry(n.clone()).or_default() += 1;
+            all
+        })
+    };
+    assert_eq!(count(&run), count(&report.kernels.iter().map(|k| k.name.clone()).collect::<Vec<_>>()));
+}
