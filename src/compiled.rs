@@ -14,7 +14,7 @@ use crate::runtime::error::guard;
 use crate::runtime::module::Module;
 use crate::runtime::pool::Pool;
 use crate::runtime::session::Session;
-use crate::staged::Staged;
+use crate::staged::{Input, Staged, StagedReport};
 use crate::{Error, Result, Tensor};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
@@ -109,9 +109,8 @@ impl Compiled {
         if let Some(session) = self.whole(inputs)? {
             return session.run(inputs);
         }
-        let values: Vec<Value> = inputs.iter().map(|(_, tensor)| Value::from((*tensor).clone())).collect();
-        let named: Vec<(&str, &Value)> = inputs.iter().map(|i| i.0).zip(&values).collect();
-        let outputs = self.run_in_parts(&named)?;
+        let inputs: Vec<_> = inputs.iter().map(|&(name, tensor)| (name, Input::Tensor(tensor))).collect();
+        let outputs = self.in_parts(|staged| staged.run(&inputs))?;
         outputs.iter().map(|value| Ok(Tensor::clone(value.tensor()?))).collect()
     }
 
@@ -120,18 +119,26 @@ impl Compiled {
     /// # Errors
     /// As [`Compiled::run`].
     pub fn run_values(&self, inputs: &[(&str, &Value)]) -> Result<Vec<Value>> {
-        let tensor = |(name, value): &(&'_ str, &Value)| match value {
-            Value::Tensor(tensor) => Some((name.to_string(), tensor.clone())),
-            _ => None,
-        };
-        let tensors: Vec<_> = inputs.iter().filter_map(tensor).collect();
-        let named: Vec<(&str, &Tensor)> = tensors.iter().map(|(name, tensor)| (name.as_str(), &**tensor)).collect();
+        let named = tensors(inputs);
         if let Some(session) = self.whole(&named)?
             && named.len() == inputs.len()
         {
             return Ok(session.run(&named)?.into_iter().map(Value::from).collect());
         }
-        self.run_in_parts(inputs)
+        self.in_parts(|staged| staged.run(&as_inputs(inputs)))
+    }
+
+    /// Runs a model that depends on data and reports on each of its parts, with the times of this run: parts that it needs
+    /// first are compiled before. [`Compiled::report`] is for all other models.
+    ///
+    /// # Errors
+    /// As [`Compiled::run_values`]; [`Error::Invalid`] where the model does not depend on data.
+    pub fn report_in_parts(&self, inputs: &[(&str, &Value)]) -> Result<StagedReport> {
+        let tensors = tensors(inputs);
+        if tensors.len() == inputs.len() && self.whole(&tensors)?.is_some() {
+            return Err(Error::Invalid("the model does not depend on data: it has one report".into()));
+        }
+        self.in_parts(|staged| staged.report(&as_inputs(inputs)))
     }
 
     /// The session for these inputs; `None` where the model runs in parts.
@@ -147,13 +154,13 @@ impl Compiled {
         }
     }
 
-    fn run_in_parts(&self, inputs: &[(&str, &Value)]) -> Result<Vec<Value>> {
+    fn in_parts<T>(&self, run: impl FnOnce(&Staged) -> Result<T>) -> Result<T> {
         guard(|| {
             let Some(model) = self.model.onnx() else {
                 return Err(Error::Internal("a model without a file depends on data".into()));
             };
             let make = || Staged::new(model.clone(), self.options.clone(), self.pool.clone());
-            self.staged.get_or_init(make).run(inputs)
+            run(self.staged.get_or_init(make))
         })
     }
 
@@ -312,6 +319,19 @@ impl Memory {
     fn bytes(&self) -> u64 {
         self.own + self.constants.values().sum::<u64>()
     }
+}
+
+/// Those of the values that are tensors.
+fn tensors<'a>(values: &[(&'a str, &'a Value)]) -> Vec<(&'a str, &'a Tensor)> {
+    let tensor = |&(name, value): &(&'a str, &'a Value)| match value {
+        Value::Tensor(tensor) => Some((name, &**tensor)),
+        _ => None,
+    };
+    values.iter().filter_map(tensor).collect()
+}
+
+fn as_inputs<'a>(values: &[(&'a str, &'a Value)]) -> Vec<(&'a str, Input<'a>)> {
+    values.iter().map(|&(name, value)| (name, Input::Value(value))).collect()
 }
 
 /// The binding that fits, which becomes the last to be dropped.

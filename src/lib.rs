@@ -51,6 +51,7 @@ pub use model::Model;
 pub use pipeline::report::{ControlReport, KernelReport, Report, Sort, Vectorization};
 pub use pipeline::{Algorithm, DEFAULT_MAX_ERROR, EgraphOptions, Limits, Options, Stage};
 pub use poly::tile::report::PhaseReport;
+pub use staged::{HostReport, PartReport, StagedReport};
 pub use tilewright_runtime::{
     AsView, AsViewMut, Bytes, DType, Element, Error, Features, Instance, MAX_THREADS, Module, Platform, Pool, Refusal,
     Result, Session, Tensor, TensorView, TensorViewMut, module,

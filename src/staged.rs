@@ -6,20 +6,36 @@
 //! are as large as the data make them, branches, and loops whose number of steps depends on data.
 
 mod control;
+mod profile;
 
 use crate::graph::import::model::{Dim, InputSpec, OnnxModel};
+use crate::graph::import::provenance::{self, Origin};
 use crate::graph::import::sequence;
 use crate::graph::import::stage::{Known, Part};
 use crate::graph::import::walk;
-use crate::graph::proto::GraphProto;
+use crate::graph::proto::{GraphProto, NodeProto};
 use crate::graph::value::{Kind, Value};
+use crate::pipeline::report::Report;
 use crate::pipeline::{self, Options};
 use crate::runtime::error::unknown;
+use crate::runtime::module::Module;
 use crate::runtime::pool::Pool;
 use crate::runtime::session::Session;
 use crate::{DType, Error, Result, Tensor};
-use std::collections::HashMap;
+use profile::Profile;
+use std::cell::RefCell;
+use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+pub use profile::{HostReport, PartReport, StagedReport};
+
+/// An input of a run.
+#[derive(Clone, Copy)]
+pub enum Input<'a> {
+    Tensor(&'a Tensor),
+    Value(&'a Value),
+}
 
 /// Compiled parts that are kept for each binding that a model may keep.
 const PARTS_FOR_EACH_BINDING: usize = 64;
@@ -32,10 +48,14 @@ pub struct Staged {
     /// Oldest first.
     parts: Mutex<Vec<(Key, Arc<CompiledPart>)>>,
     scopes: Mutex<HashMap<usize, Arc<Scope>>>,
+    /// The numbers of steps that loops had, by the addresses of their nodes: of those that parts may compute.
+    trips: Mutex<HashMap<usize, Vec<i64>>>,
 }
 
 /// What is known of a graph of the file ahead.
 struct Scope {
+    /// Of its nodes.
+    origins: Vec<Origin>,
     /// The nodes that its outputs need, each after those that it reads.
     order: Vec<usize>,
     /// The names that these nodes and the outputs read.
@@ -62,6 +82,7 @@ enum Type {
 
 struct CompiledPart {
     part: Part,
+    report: Arc<Report>,
     /// `None` where everything followed from constants.
     session: Option<Session>,
     outputs: Vec<String>,
@@ -69,26 +90,77 @@ struct CompiledPart {
     _constants: Vec<Arc<Tensor>>,
 }
 
-#[derive(Clone)]
-struct Entry {
-    value: Value,
-    /// The value is the same in each run.
-    constant: bool,
+/// A value that is known.
+enum Entry<'a> {
+    /// The same in each run.
+    Constant(Arc<Tensor>),
+    Value(Value),
+    /// An input of the model, which is the caller's.
+    Given(&'a Tensor),
+}
+
+impl Entry<'_> {
+    fn tensor(&self) -> Option<&Tensor> {
+        match self {
+            Entry::Constant(tensor) | Entry::Value(Value::Tensor(tensor)) => Some(tensor),
+            Entry::Given(tensor) => Some(tensor),
+            Entry::Value(_) => None,
+        }
+    }
+
+    fn value(&self) -> Value {
+        match self {
+            Entry::Constant(tensor) => Value::Tensor(tensor.clone()),
+            Entry::Value(value) => value.clone(),
+            Entry::Given(tensor) => Value::from((*tensor).clone()),
+        }
+    }
 }
 
 /// The values that are known, by name; those of the graphs around are outside.
 struct Environment<'a> {
     outside: Option<&'a Environment<'a>>,
-    values: HashMap<String, Entry>,
+    values: HashMap<String, Entry<'a>>,
 }
 
 impl Environment<'_> {
-    fn get(&self, name: &str) -> Option<&Entry> {
+    fn get(&self, name: &str) -> Option<&Entry<'_>> {
         self.values.get(name).or_else(|| self.outside?.get(name))
     }
 
     fn insert(&mut self, name: &str, value: Value) {
-        self.values.insert(name.to_string(), Entry { value, constant: false });
+        self.values.insert(name.to_string(), Entry::Value(value));
+    }
+
+    fn insert_constant(&mut self, name: &str, tensor: &Arc<Tensor>) {
+        self.values.insert(name.to_string(), Entry::Constant(tensor.clone()));
+    }
+}
+
+/// The place of a graph in a run.
+struct Frame<'a> {
+    /// Graphs around it.
+    depth: usize,
+    /// The node that it is inside of.
+    around: Option<Origin>,
+    /// Where times are noted, if they are.
+    profile: Option<&'a RefCell<Profile>>,
+}
+
+impl Frame<'_> {
+    /// Runs a step of the host for `node` and notes its time.
+    fn timed<T>(
+        &self,
+        node: &NodeProto,
+        origin: &Origin,
+        step: impl FnOnce() -> Result<Option<T>>,
+    ) -> Result<Option<T>> {
+        let begun = self.profile.map(|profile| profile.borrow().begin());
+        let result = step()?;
+        if let (Some(profile), Some(begun), true) = (self.profile, begun, result.is_some()) {
+            profile.borrow_mut().add_step(origin, &node.op_type, begun);
+        }
+        Ok(result)
     }
 }
 
@@ -98,7 +170,7 @@ fn address<T>(of: &T) -> usize {
 
 impl Staged {
     pub fn new(model: Arc<OnnxModel>, options: Options, pool: Arc<Pool>) -> Staged {
-        Staged { model, options, pool, parts: Mutex::default(), scopes: Mutex::default() }
+        Staged { model, options, pool, parts: Mutex::default(), scopes: Mutex::default(), trips: Mutex::default() }
     }
 
     /// Runs the model on its inputs, by name. The outputs come in the model's order.
@@ -106,11 +178,25 @@ impl Staged {
     /// # Errors
     /// `Invalid` where an input is missing or does not fit; `Unsupported` where nothing can go on; those of compiling a part
     /// and of running it.
-    pub fn run(&self, inputs: &[(&str, &Value)]) -> Result<Vec<Value>> {
+    pub fn run(&self, inputs: &[(&str, Input)]) -> Result<Vec<Value>> {
+        self.execute(inputs, None)
+    }
+
+    /// Runs the model and reports on its parts and on what the host does between them.
+    ///
+    /// # Errors
+    /// As [`Staged::run`].
+    pub fn report(&self, inputs: &[(&str, Input)]) -> Result<StagedReport> {
+        let profile = RefCell::default();
+        self.execute(inputs, Some(&profile))?;
+        let (model, target) = (&self.model.onnx_graph().name, self.options.target()?.name);
+        Ok(profile.into_inner().finish(model, &target, self.pool.threads()))
+    }
+
+    fn execute(&self, inputs: &[(&str, Input)], profile: Option<&RefCell<Profile>>) -> Result<Vec<Value>> {
         let mut environment = Environment { outside: None, values: HashMap::new() };
         for (name, tensor) in self.model.weights() {
-            let entry = Entry { value: Value::Tensor(tensor.clone()), constant: true };
-            environment.values.insert(name.clone(), entry);
+            environment.insert_constant(name, tensor);
         }
         let specs = self.model.inputs();
         if let Some((name, _)) = inputs.iter().find(|(name, _)| !specs.iter().any(|s| s.name == *name)) {
@@ -118,33 +204,38 @@ impl Staged {
             return Err(Error::Invalid(unknown("input", name, &names)));
         }
         for spec in specs {
-            let Some((_, value)) = inputs.iter().find(|(name, _)| *name == spec.name) else {
+            let Some((_, input)) = inputs.iter().find(|(name, _)| *name == spec.name) else {
                 return Err(Error::Invalid(format!("input `{}` is missing", spec.name)));
             };
-            check(spec, value)?;
-            environment.insert(&spec.name, (*value).clone());
+            let entry = match *input {
+                Input::Tensor(tensor) => Entry::Given(tensor),
+                Input::Value(Value::Tensor(tensor)) => Entry::Given(tensor),
+                Input::Value(value) => Entry::Value(value.clone()),
+            };
+            check(spec, &entry)?;
+            environment.values.insert(spec.name.clone(), entry);
         }
-        self.graph(self.model.onnx_graph(), &mut environment, 0)
+        self.graph(self.model.onnx_graph(), &mut environment, &Frame { depth: 0, around: None, profile })
     }
 
-    /// Runs a graph of the file; `environment` has the values of its inputs. `depth`: graphs around it.
-    fn graph(&self, graph: &GraphProto, environment: &mut Environment, depth: usize) -> Result<Vec<Value>> {
-        let scope = self.scope(graph)?;
+    /// Runs a graph of the file; `environment` has the values of its inputs.
+    fn graph(&self, graph: &GraphProto, environment: &mut Environment, frame: &Frame) -> Result<Vec<Value>> {
+        let scope = self.scope(graph, frame)?;
         for (name, tensor) in &scope.initializers {
-            let entry = Entry { value: Value::Tensor(tensor.clone()), constant: true };
-            environment.values.insert(name.clone(), entry);
+            environment.insert_constant(name, tensor);
         }
         let mut done = vec![false; graph.node.len()];
         while scope.order.iter().any(|&n| !done[n]) {
-            let part = self.part(graph, &scope, &done, environment)?;
-            part.run(environment)?;
+            let tried: HashSet<usize> = waiting(graph, &scope, &done, environment).collect();
+            let part = self.part(graph, &scope, &done, environment, frame)?;
+            part.run(environment, frame.profile)?;
             part.part.done.iter().for_each(|&n| done[n] = true);
-            let by_host = self.host(graph, &scope, &mut done, environment, depth)?;
+            let by_host = self.host(graph, &scope, (&mut done, &tried), environment, frame)?;
             if part.part.done.is_empty() && !by_host {
                 return Err(stuck(graph, &scope, &done, &part.part));
             }
         }
-        let value = |name: &str| environment.get(name).map(|entry| entry.value.clone());
+        let value = |name: &str| environment.get(name).map(Entry::value);
         let output = |name: &String| {
             value(name).ok_or_else(|| {
                 Error::Unsupported(format!("output `{name}` is an optional result that is not computed"))
@@ -153,35 +244,28 @@ impl Staged {
         graph.output.iter().map(|o| output(&o.name)).collect()
     }
 
-    /// Runs the waiting nodes that the host can run now. Returns true if there was one.
+    /// Runs the waiting nodes that the host can run now. Returns true if there was one. A loop whose operands became known
+    /// after the last part was made waits for the next one, unless that part was made for many numbers of steps already; the
+    /// last part could have computed the nodes of `tried`.
     fn host(
         &self,
         graph: &GraphProto,
         scope: &Scope,
-        done: &mut [bool],
+        (done, tried): (&mut [bool], &HashSet<usize>),
         environment: &mut Environment,
-        depth: usize,
+        frame: &Frame,
     ) -> Result<bool> {
         let mut any = false;
         for &index in &scope.order {
             let node = &graph.node[index];
-            let there = |name: &str| name.is_empty() || environment.get(name).is_some();
-            if done[index] || !walk::read_names(node).all(there) {
+            if done[index]
+                || !is_ready(node, environment)
+                || !tried.contains(&index) && self.may_compile(node, environment)
+            {
                 continue;
             }
-            let value = |name: &String| environment.get(name).map(|entry| entry.value.clone());
-            let operands: Vec<Option<Value>> = node.input.iter().map(value).collect();
-            let place = |e: Error| e.context(&walk::describe(node));
-            let mut results = self.control(node, &operands, environment, depth).map_err(place)?;
-            if results.is_none() {
-                results = sequence::apply(node, &operands, self.model.opset_of(node)).map_err(place)?;
-            }
-            if results.is_none() && walk::depends_on_data(node) {
-                let tensor = |value: &Option<Value>| value.as_ref().map(|v| v.tensor().cloned()).transpose();
-                let tensors = operands.iter().map(tensor).collect::<Result<Vec<_>>>()?;
-                let folded = self.model.fold_node(graph, index, &tensors)?;
-                results = Some(folded.into_iter().map(Value::Tensor).collect());
-            }
+            let origin = &scope.origins[index];
+            let results = frame.timed(node, origin, || self.step(graph, index, origin, environment, frame))?;
             let Some(results) = results else { continue };
             for (name, value) in node.output.iter().zip(results).filter(|(name, _)| !name.is_empty()) {
                 environment.insert(name, value);
@@ -191,7 +275,36 @@ impl Staged {
         Ok(any)
     }
 
-    fn scope(&self, graph: &GraphProto) -> Result<Arc<Scope>> {
+    /// The results of a node whose operands are known; `None` where only a part can compute it.
+    fn step(
+        &self,
+        graph: &GraphProto,
+        index: usize,
+        origin: &Origin,
+        environment: &Environment,
+        frame: &Frame,
+    ) -> Result<Option<Vec<Value>>> {
+        let node = &graph.node[index];
+        let place = |e: Error| e.context(&walk::describe(node));
+        let operands: Vec<Option<Value>> =
+            node.input.iter().map(|name| environment.get(name).map(Entry::value)).collect();
+        let inner = Frame { depth: frame.depth, around: Some(origin.clone()), profile: frame.profile };
+        if let Some(results) = self.control(node, &operands, environment, &inner).map_err(place)? {
+            return Ok(Some(results));
+        }
+        if let Some(results) = sequence::apply(node, &operands, self.model.opset_of(node)).map_err(place)? {
+            return Ok(Some(results));
+        }
+        if !walk::depends_on_data(node) {
+            return Ok(None);
+        }
+        let tensor = |value: &Option<Value>| value.as_ref().map(|v| v.tensor().cloned()).transpose();
+        let tensors = operands.iter().map(tensor).collect::<Result<Vec<_>>>()?;
+        let folded = self.model.fold_node(graph, index, &tensors)?;
+        Ok(Some(folded.into_iter().map(Value::Tensor).collect()))
+    }
+
+    fn scope(&self, graph: &GraphProto, frame: &Frame) -> Result<Arc<Scope>> {
         let mut scopes = self.scopes.lock().unwrap_or_else(|e| e.into_inner());
         if let Some(scope) = scopes.get(&address(graph)) {
             return Ok(scope.clone());
@@ -203,7 +316,8 @@ impl Staged {
         names.sort_unstable();
         names.dedup();
         let initializers = self.model.initializers(graph)?;
-        let scope = Arc::new(Scope { order, names, initializers });
+        let origins = provenance::origins(graph, frame.around.as_ref());
+        let scope = Arc::new(Scope { origins, order, names, initializers });
         scopes.insert(address(graph), scope.clone());
         Ok(scope)
     }
@@ -215,16 +329,18 @@ impl Staged {
         scope: &Scope,
         done: &[bool],
         environment: &Environment,
+        frame: &Frame,
     ) -> Result<Arc<CompiledPart>> {
         let mut constants = vec![];
         let types = scope.names.iter().map(|name| match environment.get(name) {
             None => Type::Unknown,
-            Some(Entry { value: Value::Tensor(tensor), constant: true }) => {
+            Some(Entry::Constant(tensor)) => {
                 constants.push(tensor.clone());
                 Type::Constant(Arc::as_ptr(tensor).addr())
             }
-            Some(Entry { value: Value::Tensor(tensor), .. }) => Type::Tensor(tensor.dtype, tensor.shape.clone()),
-            Some(_) => Type::Other,
+            Some(entry) => {
+                entry.tensor().map_or(Type::Other, |tensor| Type::Tensor(tensor.dtype, tensor.shape.clone()))
+            }
         });
         let key = Key { graph: address(graph), done: done.to_vec(), types: types.collect() };
         let fits = |(other, part): &(Key, Arc<CompiledPart>)| *other == key && part.fits(environment);
@@ -235,12 +351,11 @@ impl Staged {
         }
         let lookup = |name: &str| {
             Some(match environment.get(name)? {
-                Entry { value: Value::Tensor(tensor), constant: true } => Known::Constant(tensor.clone()),
-                Entry { value: Value::Tensor(tensor), .. } => Known::Tensor(tensor.clone()),
-                _ => Known::Other,
+                Entry::Constant(tensor) => Known::Constant(tensor.clone()),
+                entry => entry.tensor().map_or(Known::Other, Known::Tensor),
             })
         };
-        let part = self.model.part(graph, &scope.order, done, &lookup)?;
+        let part = self.model.part(graph, frame.around.as_ref(), &scope.order, done, &lookup)?;
         let compiled = Arc::new(self.compile(part, constants)?);
         let mut parts = self.parts.lock().unwrap_or_else(|e| e.into_inner());
         parts.push((key, compiled.clone()));
@@ -252,40 +367,54 @@ impl Staged {
 
     fn compile(&self, part: Part, constants: Vec<Arc<Tensor>>) -> Result<CompiledPart> {
         let outputs = part.graph.outputs.iter().map(|&v| part.graph.value(v).name.clone()).collect();
-        let session = match part.graph.outputs.is_empty() {
-            true => None,
-            false => {
-                let compiled = pipeline::compile(&part.graph, pipeline::Order::Ilp, &self.options)?;
-                pipeline::check_scratch(&compiled.module, self.pool.threads(), &self.options.limits)?;
-                Some(Session::with_pool(Arc::new(compiled.module), self.pool.clone())?)
-            }
-        };
-        Ok(CompiledPart { part, session, outputs, _constants: constants })
+        let mut report =
+            Report { model: part.graph.name.clone(), target: self.options.target()?.name, ..Report::default() };
+        let mut session = None;
+        if !part.graph.outputs.is_empty() {
+            let compiled = pipeline::compile(&part.graph, pipeline::Order::Ilp, &self.options)?;
+            pipeline::check_scratch(&compiled.module, self.pool.threads(), &self.options.limits)?;
+            report = compiled.report;
+            session = Some(Session::with_pool(Arc::new(compiled.module), self.pool.clone())?);
+        }
+        report.add_absent(&part.absent);
+        Ok(CompiledPart { part, report: Arc::new(report), session, outputs, _constants: constants })
     }
 }
 
 impl CompiledPart {
     /// Returns true if the values that the part has as constants are those of this run.
     fn fits(&self, environment: &Environment) -> bool {
-        self.part.frozen.iter().all(|(name, tensor)| {
-            environment.get(name).is_some_and(|entry| matches!(&entry.value, Value::Tensor(t) if t == tensor))
-        })
+        self.part
+            .frozen
+            .iter()
+            .all(|(name, tensor)| environment.get(name).and_then(Entry::tensor).is_some_and(|known| *known == **tensor))
     }
 
-    /// Computes the part's values into the environment.
-    fn run(&self, environment: &mut Environment) -> Result<()> {
+    /// Computes the part's values into the environment, and notes the times of its steps.
+    fn run(&self, environment: &mut Environment, profile: Option<&RefCell<Profile>>) -> Result<()> {
         for (name, tensor) in &self.part.constants {
-            let entry = Entry { value: Value::Tensor(tensor.clone()), constant: true };
-            environment.values.insert(name.clone(), entry);
+            environment.insert_constant(name, tensor);
         }
-        let Some(session) = &self.session else { return Ok(()) };
-        let tensor = |name: &String| match environment.get(name) {
-            Some(Entry { value: Value::Tensor(tensor), .. }) => Ok((name.clone(), tensor.clone())),
-            _ => Err(Error::Internal(format!("`{name}` is not known when its part runs"))),
+        let note = |module: Option<&Arc<Module>>, times: &[Duration]| {
+            if let Some(profile) = profile {
+                profile.borrow_mut().add_part(address(self), &self.report, module, times);
+            }
         };
-        let inputs = self.part.inputs.iter().map(tensor).collect::<Result<Vec<_>>>()?;
-        let inputs: Vec<(&str, &Tensor)> = inputs.iter().map(|(name, tensor)| (name.as_str(), &**tensor)).collect();
-        let outputs = session.run(&inputs)?;
+        let Some(session) = &self.session else {
+            note(None, &[]);
+            return Ok(());
+        };
+        let tensor = |name: &'_ String| {
+            let known = environment.get(name).and_then(Entry::tensor);
+            known.ok_or_else(|| Error::Internal(format!("`{name}` is not known when its part runs")))
+        };
+        let inputs = self.part.inputs.iter().map(|name| Ok((name.as_str(), tensor(name)?)));
+        let inputs = inputs.collect::<Result<Vec<_>>>()?;
+        let mut outputs = session.outputs();
+        match profile {
+            None => session.run_into(&inputs, &mut outputs)?,
+            Some(_) => note(Some(session.module()), &session.profile_into(&inputs, &mut outputs)?),
+        }
         for (name, tensor) in self.outputs.iter().zip(outputs) {
             environment.insert(name, tensor.into());
         }
@@ -294,10 +423,10 @@ impl CompiledPart {
 }
 
 /// Refuses a value of another kind, element type or fixed extent than the file declares.
-fn check(spec: &InputSpec, value: &Value) -> Result<()> {
-    let tensor = match (&spec.kind, value) {
-        (Kind::Tensor, Value::Tensor(tensor)) => tensor,
-        (Kind::Sequence(_), Value::Sequence(_)) | (Kind::Optional(_), _) => return Ok(()),
+fn check(spec: &InputSpec, entry: &Entry) -> Result<()> {
+    let tensor = match (&spec.kind, entry, entry.tensor()) {
+        (Kind::Tensor, _, Some(tensor)) => tensor,
+        (Kind::Sequence(_), Entry::Value(Value::Sequence(_)), _) | (Kind::Optional(_), ..) => return Ok(()),
         _ => return Err(Error::Invalid(format!("input `{}` is no {}", spec.name, spec.kind))),
     };
     let fits = |(dim, size): (&Dim, &i64)| !matches!(dim, Dim::Fixed(fixed) if fixed != size);
@@ -313,6 +442,21 @@ fn check(spec: &InputSpec, value: &Value) -> Result<()> {
         )));
     }
     Ok(())
+}
+
+/// Returns true if all that a node reads is known.
+fn is_ready(node: &NodeProto, environment: &Environment) -> bool {
+    walk::read_names(node).all(|name| name.is_empty() || environment.get(name).is_some())
+}
+
+/// The nodes that are not done and whose operands are known.
+fn waiting<'a>(
+    graph: &'a GraphProto,
+    scope: &'a Scope,
+    done: &'a [bool],
+    environment: &'a Environment,
+) -> impl Iterator<Item = usize> + 'a {
+    scope.order.iter().copied().filter(|&n| !done[n] && is_ready(&graph.node[n], environment))
 }
 
 /// The error where neither a part nor the host can go on.

@@ -1,5 +1,6 @@
 //! ONNX files of every kind, made in the tests: functions, graphs inside of nodes, shapes that depend on values or data.
 
+mod common;
 #[path = "files/contents.rs"]
 mod contents;
 #[path = "files/onnx.rs"]

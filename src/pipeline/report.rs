@@ -175,6 +175,16 @@ impl Report {
         }
     }
 
+    /// Makes the work of one run that of so many.
+    pub(crate) fn repeat(&mut self, runs: u64) {
+        for kernel in &mut self.kernels {
+            kernel.runs = kernel.runs.saturating_mul(runs);
+            kernel.flops = kernel.flops.saturating_mul(runs);
+            kernel.predicted_us *= runs as f64;
+        }
+        self.control.iter_mut().for_each(|control| control.runs = control.runs.saturating_mul(runs));
+    }
+
     /// Puts the kernels in this order, from the order in which they run.
     pub fn sort(&mut self, by: Sort) {
         if by == Sort::Time {

@@ -220,10 +220,22 @@ impl Session {
     /// As [`Session::run`].
     pub fn profile(&self, inputs: &[(&str, &Tensor)]) -> Result<Vec<Duration>> {
         let session = self.binding(inputs);
-        let mut outputs = session.outputs();
+        session.profile_into(inputs, &mut session.outputs())
+    }
+
+    /// As [`Session::profile`], into outputs in the module's order.
+    ///
+    /// # Errors
+    /// As [`Session::run`].
+    pub fn profile_into<I: AsView, O: AsViewMut>(
+        &self,
+        inputs: &[(&str, I)],
+        outputs: &mut [O],
+    ) -> Result<Vec<Duration>> {
+        let session = self.binding(inputs);
         let mut times = vec![Duration::ZERO; session.steps.copies.len()];
         let mut before = None;
-        session.execute(inputs, &mut outputs, |step| {
+        session.execute(inputs, outputs, |step| {
             let now = Instant::now();
             if let Some((running, before)) = before.replace((step, now)) {
                 times[running] += now - before;

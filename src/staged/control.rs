@@ -3,29 +3,31 @@
 use crate::graph::import::{stage, walk};
 use crate::graph::proto::{GraphProto, NodeProto};
 use crate::graph::value::Value;
-use crate::staged::{Environment, Staged};
+use crate::staged::{Entry, Environment, Frame, Staged, address};
 use crate::{DType, Error, Result, Tensor};
 use std::collections::HashMap;
 use std::sync::Arc;
 
 /// The most steps of a loop that the host runs.
 const MAX_STEPS: i64 = 1 << 20;
+/// Numbers of steps that a loop is compiled for; the host runs it for others.
+const MOST_TRIPS: usize = 8;
 /// Graphs inside of graphs that the host runs.
 const MAX_DEPTH: usize = 16;
 
 impl Staged {
-    /// The results of a node with graphs inside; `None` for other nodes.
+    /// The results of a node with graphs inside, which are in `frame`; `None` for other nodes.
     pub(super) fn control(
         &self,
         node: &NodeProto,
         operands: &[Option<Value>],
         environment: &Environment,
-        depth: usize,
+        frame: &Frame,
     ) -> Result<Option<Vec<Value>>> {
         let inside = |name: &str| {
             walk::graph_inside(node, name).ok_or_else(|| Error::Invalid(format!("the attribute `{name}` is missing")))
         };
-        if depth >= MAX_DEPTH {
+        if frame.depth >= MAX_DEPTH {
             return Err(Error::Limit(format!("graphs are nested more than {MAX_DEPTH} deep")));
         }
         match node.op_type.as_str() {
@@ -33,12 +35,31 @@ impl Staged {
                 let condition = operands.first().and_then(Option::as_ref);
                 let condition = condition.ok_or_else(|| Error::Invalid("the condition is missing".into()))?;
                 let branch = if truth(condition)? { "then_branch" } else { "else_branch" };
-                self.call(inside(branch)?, vec![], environment, depth).map(Some)
+                self.call(inside(branch)?, vec![], environment, frame).map(Some)
             }
-            "Loop" => self.run_loop(inside("body")?, operands, environment, depth).map(Some),
-            "SequenceMap" => self.map(inside("body")?, operands, environment, depth).map(Some),
+            "Loop" => self.run_loop(inside("body")?, operands, environment, frame).map(Some),
+            "SequenceMap" => self.map(inside("body")?, operands, environment, frame).map(Some),
             _ => Ok(None),
         }
+    }
+
+    /// Returns true for a loop that the next part may compute: its operands are known, and it has not had many numbers of
+    /// steps before, for each of which a part is compiled.
+    pub(super) fn may_compile(&self, node: &NodeProto, environment: &Environment) -> bool {
+        if node.op_type != "Loop" {
+            return false;
+        }
+        let most = node.input.first().and_then(|name| environment.get(name)).and_then(Entry::tensor);
+        let trips = match most {
+            Some(most) if most.dtype == DType::I64 && most.len() == 1 => most.to_vec::<i64>()[0],
+            _ => i64::MAX,
+        };
+        let mut known = self.trips.lock().unwrap_or_else(|e| e.into_inner());
+        let known = known.entry(address(node)).or_default();
+        if !known.contains(&trips) && known.len() < MOST_TRIPS {
+            known.push(trips);
+        }
+        known.contains(&trips)
     }
 
     /// Runs a graph inside of another one on these inputs.
@@ -47,7 +68,7 @@ impl Staged {
         graph: &GraphProto,
         inputs: Vec<Value>,
         environment: &Environment,
-        depth: usize,
+        frame: &Frame,
     ) -> Result<Vec<Value>> {
         if graph.input.len() != inputs.len() {
             let (has, given) = (graph.input.len(), inputs.len());
@@ -57,7 +78,8 @@ impl Staged {
         for (input, value) in graph.input.iter().zip(inputs) {
             inner.insert(&input.name, value);
         }
-        self.graph(graph, &mut inner, depth + 1)
+        let around = frame.around.clone();
+        self.graph(graph, &mut inner, &Frame { depth: frame.depth + 1, around, profile: frame.profile })
     }
 
     /// Operands: the greatest number of steps, the condition, the carried values.
@@ -66,7 +88,7 @@ impl Staged {
         body: &GraphProto,
         operands: &[Option<Value>],
         environment: &Environment,
-        depth: usize,
+        frame: &Frame,
     ) -> Result<Vec<Value>> {
         let given = |i: usize| operands.get(i).and_then(Option::as_ref);
         let trips = match given(0) {
@@ -91,7 +113,7 @@ impl Staged {
                 return Err(Error::Limit(format!("a loop that depends on data has more than {MAX_STEPS} steps")));
             }
             let head = [Tensor::new(&[], &[step]).into(), bool_value(going)];
-            let results = self.call(body, head.into_iter().chain(carried).collect(), environment, depth)?;
+            let results = self.call(body, head.into_iter().chain(carried).collect(), environment, frame)?;
             let mut results = results.into_iter();
             going = results.next().map_or(Ok(false), |value| truth(&value))?;
             carried = results.by_ref().take(count).collect();
@@ -116,7 +138,7 @@ impl Staged {
         body: &GraphProto,
         operands: &[Option<Value>],
         environment: &Environment,
-        depth: usize,
+        frame: &Frame,
     ) -> Result<Vec<Value>> {
         let missing = || Error::Invalid("an operand is missing".into());
         let operands = operands.iter().map(|v| v.as_ref().ok_or_else(missing)).collect::<Result<Vec<_>>>()?;
@@ -130,7 +152,7 @@ impl Staged {
                 value => Ok((*value).clone()),
             };
             let inputs = operands.iter().map(element).collect::<Result<Vec<_>>>()?;
-            for (all, value) in results.iter_mut().zip(self.call(body, inputs, environment, depth)?) {
+            for (all, value) in results.iter_mut().zip(self.call(body, inputs, environment, frame)?) {
                 all.push(value);
             }
         }

@@ -3,9 +3,9 @@
 use prost::Message;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
-use tilewright::Report;
 use tilewright::internal::graph::import::walk::needed_order;
 use tilewright::internal::graph::proto::{GraphProto, ModelProto};
+use tilewright::{Report, StagedReport};
 
 /// Operators that may leave nothing to compute: their result is an operand under another shape or name, they undo another
 /// one, or they do nothing for some attributes (sums over no axes, powers of 1).
@@ -16,28 +16,40 @@ const MAY_COMPUTE_NOTHING: &str = "Clip DequantizeLinear Dropout Expand Flatten 
 /// compute; and that every kernel names nodes of the file.
 pub fn check_nodes(path: &Path, report: &Report) -> Result<(), String> {
     let file = ModelProto::decode(&std::fs::read(path).unwrap()[..]).unwrap();
-    let mut known = BTreeMap::new();
     let computed: BTreeSet<&str> = report.computed_nodes().collect();
     let elsewhere: BTreeSet<&str> = report.folded.iter().chain(&report.aliases).map(String::as_str).collect();
-    let fail = |what: String| Err(format!("{}: {what}", path.display()));
     if let Some(both) = computed.intersection(&elsewhere).next() {
-        return fail(format!("`{both}` is computed and is not"));
+        return Err(format!("{}: `{both}` is computed and is not", path.display()));
     }
-    if let Some(kernel) = report.kernels.iter().find(|kernel| kernel.nodes.is_empty()) {
-        return fail(format!("kernel `{}` computes no node of the file", kernel.name));
+    check_graph(file.graph.as_ref().filter(|_| file.functions.is_empty()), &[report], &computed)
+        .map_err(|what| format!("{}: {what}", path.display()))
+}
+
+/// As [`check_nodes`], of a model that runs in parts.
+pub fn check_parts(file: &GraphProto, report: &StagedReport) -> Result<(), String> {
+    let parts: Vec<&Report> = report.parts.iter().map(|part| &part.report).collect();
+    let kernels = parts.iter().flat_map(|part| part.computed_nodes());
+    let computed = kernels.chain(report.host.iter().map(|step| step.node.as_str())).collect();
+    check_graph(Some(file), &parts, &computed)
+}
+
+fn check_graph(file: Option<&GraphProto>, reports: &[&Report], computed: &BTreeSet<&str>) -> Result<(), String> {
+    let kernels = reports.iter().flat_map(|report| &report.kernels);
+    if let Some(kernel) = kernels.into_iter().find(|kernel| kernel.nodes.is_empty()) {
+        return Err(format!("kernel `{}` computes no node of the file", kernel.name));
     }
-    let reported: BTreeSet<&str> = computed.union(&elsewhere).copied().collect();
-    if !file.functions.is_empty() {
-        return Ok(());
-    }
-    graph(file.graph.as_ref().unwrap(), "", &reported, true, &mut known)
-        .map_err(|what| format!("{}: {what}", path.display()))?;
+    let Some(file) = file else { return Ok(()) };
+    let elsewhere = reports.iter().flat_map(|report| report.folded.iter().chain(&report.aliases));
+    let reported: BTreeSet<&str> = elsewhere.map(String::as_str).chain(computed.iter().copied()).collect();
+    let mut known = BTreeMap::new();
+    graph(file, "", &reported, true, &mut known)?;
     if let Some(unknown) = reported.iter().find(|name| !known.contains_key(**name)) {
-        return fail(format!("`{unknown}` is no node of the file"));
+        return Err(format!("`{unknown}` is no node of the file"));
     }
+    let mut aliases = reports.iter().flat_map(|report| &report.aliases);
     let arithmetic = |name: &&String| !MAY_COMPUTE_NOTHING.split_whitespace().any(|op| known[name.as_str()] == op);
-    match report.aliases.iter().find(arithmetic) {
-        Some(name) => fail(format!("`{name}`, a {}, is computed nowhere", known[name.as_str()])),
+    match aliases.find(|name| arithmetic(name) && !computed.contains(name.as_str())) {
+        Some(name) => Err(format!("`{name}`, a {}, is computed nowhere", known[name.as_str()])),
         None => Ok(()),
     }
 }

@@ -1,7 +1,9 @@
 //! Models that depend on data run in parts: sizes that follow from data, branches, loops, sequences.
 
+use crate::common::nodes::check_parts;
 use crate::onnx::{BOOL, FLOAT, INT64, floats, graph, integers, model, node, tensor, with_graph, with_int};
-use tilewright::{Compiled, DType, Error, Model, Options, Tensor, Value};
+use tilewright::internal::graph::proto::GraphProto;
+use tilewright::{Compiled, DType, Error, Model, Options, StagedReport, Tensor, Value};
 
 fn compile(model: &Model) -> Compiled {
     assert!(model.depends_on_data(&Options::default()));
@@ -141,4 +143,95 @@ fn sequences_pass_between_parts() {
     let outside = Value::from(Tensor::new(&[], &[2i64]));
     let error = compiled.run_values(&[("x", &x), ("at", &outside)]).unwrap_err();
     assert!(matches!(&error, Error::Invalid(reason) if reason.contains("position 2")), "{error}");
+}
+
+/// `sums` of the first elements of `v`, which grows by `x` in each step; the number of steps is the sum of `x`.
+fn counted() -> GraphProto {
+    let body = graph(
+        vec![tensor("i", INT64, Some(&[])), tensor("go", BOOL, Some(&[])), tensor("v", FLOAT, Some(&["20"]))],
+        vec![],
+        vec![
+            node("Identity", &["go"], &["again"]),
+            node("Add", &["v", "x"], &["next"]),
+            node("Exp", &["next"], &["e"]),
+        ],
+        vec![tensor("again", BOOL, None), tensor("next", FLOAT, None), tensor("e", FLOAT, None)],
+    );
+    graph(
+        vec![tensor("x", FLOAT, Some(&["20"]))],
+        vec![],
+        vec![
+            with_int(node("ReduceSum", &["x"], &["sum"]), "keepdims", 0),
+            with_int(node("Cast", &["sum"], &["steps"]), "to", i64::from(INT64)),
+            with_graph(node("Loop", &["steps", "", "x"], &["last", "stack"]), "body", body),
+            node("Neg", &["stack"], &["y"]),
+        ],
+        vec![tensor("last", FLOAT, None), tensor("y", FLOAT, None)],
+    )
+}
+
+/// The report of a run on `x`.
+fn report(compiled: &Compiled, inputs: &[(&str, Tensor)]) -> StagedReport {
+    let values: Vec<(&str, Value)> = inputs.iter().map(|(name, t)| (*name, Value::from(t.clone()))).collect();
+    compiled.report_in_parts(&values.iter().map(|(name, value)| (*name, value)).collect::<Vec<_>>()).unwrap()
+}
+
+/// A loop whose number of steps an earlier part computes is compiled with the next part, for a number of numbers.
+#[test]
+fn a_loop_whose_number_of_steps_is_known_by_then_is_compiled() {
+    let file = counted();
+    let compiled = compile(&model(file.clone()));
+    for steps in (1..12).chain([3]) {
+        let x: Vec<f32> = (0..20).map(|i| if i == 7 { steps as f32 } else { 0.0 }).collect();
+        let x = Tensor::new(&[20], &x);
+        let outputs = compiled.run(&[("x", &x)]).unwrap();
+        let last: Vec<f32> = x.to_vec::<f32>().iter().map(|v| v * (1 + steps) as f32).collect();
+        assert_eq!((outputs[0].to_vec::<f32>(), &outputs[1].shape[..]), (last, &[steps, 20][..]));
+        let report = report(&compiled, &[("x", x)]);
+        check_parts(&file, &report).unwrap();
+        let trips = report.parts.iter().flat_map(|part| &part.report.control).map(|control| control.trips).next();
+        let by_host = report.host.iter().any(|step| step.operator == "Loop");
+        let expected = if steps <= 8 { (Some(Some(steps as u64)), false) } else { (None, true) };
+        assert_eq!((trips, by_host), expected, "{steps} steps: {report}");
+    }
+}
+
+#[test]
+fn the_report_has_every_node_and_all_times() {
+    let compiled = compile(&positive_rows());
+    let first = report(&compiled, &[("x", Tensor::new(&[2, 2], &[1f32, 1.0, -1.0, 5.0]))]);
+    let host: Vec<&str> = first.host.iter().map(|step| step.node.as_str()).collect();
+    assert_eq!((first.parts.len(), &host[..]), (2, &["found"][..]), "{first}");
+    let kernels: Vec<String> =
+        first.parts.iter().flat_map(|part| &part.report.kernels).map(|kernel| kernel.nodes.join(" ")).collect();
+    assert!(kernels.iter().any(|nodes| nodes == "kept y" || nodes == "y"), "{kernels:?}");
+    for kernel in first.parts.iter().flat_map(|part| &part.report.kernels) {
+        assert!(kernel.measured_us.is_some_and(|us| us >= 0.0), "{first}");
+    }
+    let text = first.to_string();
+    for word in ["2 parts, compiled in", "part 2: ", "1 steps of the host", "NonZero", "nodes: found"] {
+        assert!(text.contains(word), "{word}: {text}");
+    }
+    let whole = model(graph(
+        vec![tensor("x", FLOAT, Some(&["2"]))],
+        vec![],
+        vec![node("Exp", &["x"], &["y"])],
+        vec![tensor("y", FLOAT, None)],
+    ));
+    let x = Value::from(Tensor::new(&[2], &[0f32, 1.0]));
+    let error = whole.compile(&Options::default()).unwrap().report_in_parts(&[("x", &x)]).unwrap_err();
+    assert!(matches!(&error, Error::Invalid(reason) if reason.contains("one report")), "{error}");
+}
+
+/// Parts inside of a loop that the host runs count all their runs.
+#[test]
+fn parts_of_a_loop_of_the_host_run_several_times() {
+    let compiled = growing().compile(&Options::default()).unwrap();
+    let inputs = [("x", Tensor::new(&[2], &[1f32, 1.0])), ("limit", Tensor::new(&[], &[20f32])), ("go", truth(true))];
+    let report = report(&compiled, &inputs);
+    let step = report.host.iter().find(|step| step.node == "last").unwrap();
+    assert_eq!((step.runs, step.operator.as_str()), (1, "Loop"));
+    let body = report.parts.iter().find(|part| !part.report.kernels.is_empty()).unwrap();
+    assert!(body.runs == 3 && body.report.kernels.iter().all(|kernel| kernel.runs == 3), "{report}");
+    assert!(body.report.kernels.iter().flat_map(|k| &k.nodes).all(|n| n.starts_with("last/")), "{report}");
 }

@@ -9,11 +9,13 @@ use crate::graph::subgraph;
 use std::collections::HashSet;
 use std::sync::Arc;
 
+/// A node of the file, as [`Node::origins`](crate::graph::ir::Node::origins) name it.
+pub type Origin = Arc<str>;
+
 /// A node of the file that no node of the graph comes from.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Absent {
-    /// As [`Node::origins`](crate::graph::ir::Node::origins).
-    pub origin: Arc<str>,
+    pub origin: Origin,
     /// Its results are constants. Others move nothing, or no output needs them.
     pub folded: bool,
 }
@@ -22,20 +24,20 @@ pub struct Absent {
 #[derive(Default)]
 pub(super) struct Provenance<'m> {
     /// Of the node that the graph is inside of.
-    around: Option<Arc<str>>,
+    around: Option<Origin>,
     /// Of the node that is being converted.
-    current: Option<Arc<str>>,
+    current: Option<Origin>,
     /// Names that more than one node has.
     repeated: HashSet<&'m str>,
     /// The nodes so far, with their results.
-    converted: Vec<(Arc<str>, Vec<ValueId>)>,
+    converted: Vec<(Origin, Vec<ValueId>)>,
     /// The nodes of graphs that are done, present ones too.
     done: Vec<Absent>,
 }
 
 impl<'m> Provenance<'m> {
     /// That of the nodes of a graph inside of the node with the origin `around`.
-    pub(super) fn new(proto: &'m GraphProto, around: Option<Arc<str>>) -> Provenance<'m> {
+    pub(super) fn new(proto: &'m GraphProto, around: Option<Origin>) -> Provenance<'m> {
         let (mut seen, mut repeated) = (HashSet::new(), HashSet::new());
         for node in &proto.node {
             if !seen.insert(node.name.as_str()) {
@@ -46,20 +48,24 @@ impl<'m> Provenance<'m> {
     }
 
     /// The origin of the nodes that are emitted now.
-    pub(super) fn current(&self) -> Option<&Arc<str>> {
+    pub(super) fn current(&self) -> Option<&Origin> {
         self.current.as_ref()
     }
 
     /// Begins with a node.
     pub(super) fn enter(&mut self, node: &NodeProto) {
+        self.current = Some(self.origin(node));
+    }
+
+    fn origin(&self, node: &NodeProto) -> Origin {
         let own = match self.repeated.contains(node.name.as_str()) || node.name.is_empty() {
             true => by_result(node),
             false => node.name.clone(),
         };
-        self.current = Some(match &self.around {
+        match &self.around {
             Some(around) => format!("{around}/{own}").into(),
             None => own.into(),
-        });
+        }
     }
 
     /// Notes the results of the node that was entered last.
@@ -87,6 +93,12 @@ impl<'m> Provenance<'m> {
     }
 }
 
+/// The origins of the nodes of a graph inside of the node `around`, in the order of the file.
+pub fn origins(proto: &GraphProto, around: Option<&Origin>) -> Vec<Origin> {
+    let provenance = Provenance::new(proto, around.cloned());
+    proto.node.iter().map(|node| provenance.origin(node)).collect()
+}
+
 /// The name of a node, or of its first result.
 pub(super) fn place(node: &NodeProto) -> String {
     if node.name.is_empty() { node.output.first().cloned().unwrap_or_default() } else { node.name.clone() }
@@ -100,6 +112,6 @@ fn by_result(node: &NodeProto) -> String {
 
 /// Those of the converted nodes that no node of the graph comes from, each once.
 pub(super) fn absent(graph: &Graph, converted: Vec<Absent>) -> Vec<Absent> {
-    let mut present: HashSet<Arc<str>> = subgraph::origins(graph).into_iter().collect();
+    let mut present: HashSet<Origin> = subgraph::origins(graph).into_iter().collect();
     converted.into_iter().filter(|node| present.insert(node.origin.clone())).collect()
 }

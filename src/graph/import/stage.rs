@@ -4,7 +4,7 @@
 //! other nodes that can be converted: those whose operands come from known values, and whose shapes follow from shapes and
 //! from small integers. The others wait for their operands.
 
-use super::provenance::{self, Absent};
+use super::provenance::{self, Absent, Origin, Provenance};
 use super::walk;
 use crate::graph::import::importer::Importer;
 use crate::graph::import::model::OnnxModel;
@@ -16,9 +16,9 @@ use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
 /// A value that a part may read.
-pub enum Known {
+pub enum Known<'a> {
     /// The tensor of this run; the part is compiled for its type.
-    Tensor(Arc<Tensor>),
+    Tensor(&'a Tensor),
     /// A weight: the same in each run.
     Constant(Arc<Tensor>),
     /// A sequence or an optional, which only the host reads.
@@ -44,7 +44,7 @@ pub struct Part {
 }
 
 /// The values that are known, by name.
-pub type Lookup<'a> = &'a dyn Fn(&str) -> Option<Known>;
+pub type Lookup<'a, 'k> = &'a dyn Fn(&str) -> Option<Known<'k>>;
 
 impl OnnxModel {
     /// The weights of the file, by name.
@@ -61,21 +61,31 @@ impl OnnxModel {
         graph.initializer.iter().map(read).collect()
     }
 
-    /// The part of `graph` that can be compiled, of the nodes of `order` that are not `done`.
+    /// The part of `graph`, which is inside of the node `around`, that can be compiled, of the nodes of `order` that are not
+    /// `done`.
     ///
     /// # Errors
     /// `Invalid` where a node is wrong; `Limit` where it is too large.
-    pub fn part(&self, graph: &GraphProto, order: &[usize], done: &[bool], known: Lookup) -> Result<Part> {
+    pub fn part(
+        &self,
+        graph: &GraphProto,
+        around: Option<&Origin>,
+        order: &[usize],
+        done: &[bool],
+        known: Lookup,
+    ) -> Result<Part> {
         let mut frozen = BTreeMap::new();
         loop {
-            let mut stage = Stage { importer: Importer::of(self, graph), known, frozen: &frozen, inputs: vec![] };
+            let provenance = Provenance::new(graph, around.cloned());
+            let importer = Importer { provenance, ..Importer::of(self, graph) };
+            let mut stage = Stage { importer, known, frozen: &frozen, inputs: vec![] };
             let part = stage.import(order, done)?;
             let needed = stage.importer.needed.take();
             let tensors = needed.into_iter().filter_map(|name| match known(&name)? {
-                Known::Tensor(tensor) => Some((name, tensor)),
+                Known::Tensor(tensor) if !frozen.contains_key(&name) => Some((name, Arc::new(tensor.clone()))),
                 _ => None,
             });
-            let more: Vec<_> = tensors.filter(|(name, _)| !frozen.contains_key(name)).collect();
+            let more: Vec<_> = tensors.collect();
             if more.is_empty() {
                 return Ok(Part { frozen, ..part });
             }
@@ -111,14 +121,14 @@ impl OnnxModel {
 }
 
 /// The state of the import of a part.
-struct Stage<'m, 'a> {
+struct Stage<'m, 'a, 'k> {
     importer: Importer<'m>,
-    known: Lookup<'a>,
+    known: Lookup<'a, 'k>,
     frozen: &'a BTreeMap<String, Arc<Tensor>>,
     inputs: Vec<String>,
 }
 
-impl<'m> Stage<'m, '_> {
+impl<'m> Stage<'m, '_, '_> {
     fn import(&mut self, order: &[usize], done: &[bool]) -> Result<Part> {
         let proto = self.importer.proto;
         self.importer.graph.name = proto.name.clone();
@@ -164,6 +174,8 @@ impl<'m> Stage<'m, '_> {
                 Ok(Verdict::Done)
             }
             Err(Error::Unsupported(reason)) => Ok(Verdict::Waits(Some(reason))),
+            // too large when it is written out: the host runs it
+            Err(Error::Limit(reason)) if walk::may_wait(node) => Ok(Verdict::Waits(Some(reason))),
             Err(error) => Err(walk::prefix(&walk::describe(node), error)),
         }
     }
@@ -181,7 +193,7 @@ impl<'m> Stage<'m, '_> {
                 if let Some(tensor) = self.frozen.get(name) {
                     return Some(importer.named_constant(name.to_string(), tensor.clone()));
                 }
-                let id = importer.add_value(name.to_string(), TensorType::of(&tensor), Source::Input);
+                let id = importer.add_value(name.to_string(), TensorType::of(tensor), Source::Input);
                 importer.graph.inputs.push(id);
                 self.inputs.push(name.to_string());
                 Some(id)
