@@ -106,6 +106,10 @@ impl Programs {
 impl Model {
     /// Reads an ONNX file, or the first program of a `.tile` file. One error lists every ONNX node that is not supported.
     ///
+    /// A file of 1 MiB or more and external data of that size are mapped into memory, as long as the model lives. They must
+    /// not be written to meanwhile: weights would be those of the new contents, and a file that is cut off ends the process
+    /// (SIGBUS) when they are read. A file that is replaced by another of its name stays what it was.
+    ///
     /// # Errors
     /// [`Error::Io`] where the file or its external data cannot be read; [`Error::Invalid`] where it is damaged or
     /// wrong; [`Error::Unsupported`] with every node that is not supported; [`Error::Limit`] where a tensor is too

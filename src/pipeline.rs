@@ -79,17 +79,22 @@ pub fn compile_sharing(source: &Graph, order: Order, options: &Options, sharing:
     let unit = clock.time("tensor expressions", || Unit::new(optimized, groups, &target, options, &mut programs, 0))?;
     let kernels = clock.time("kernels", || compile_kernels(&programs.list, order, &target, options.compile_threads))?;
     clock.add_laps(Times::sum(kernels.iter().map(|k| k.times)));
-    let mut parts = clock.time("link", || link(&unit, &kernels, options.compile_threads, sharing))?;
+    let mut steps = Report::default();
+    add_steps(&mut steps, source, &unit, &kernels);
+    let mut parts = clock.time("link", || link(unit, &kernels, options.compile_threads, sharing))?;
     parts.name = source.name.clone();
     let module = clock.time("verify module", || finish(parts, &target))?;
     check_arena(&module, options)?;
-    let mut report = Report {
+    let report = Report {
         stages: clock.stages,
         compile_ms: start.elapsed().as_secs_f64() * 1e3,
         rewriting: Some(rewriting),
+        kernels: steps.kernels,
+        control: steps.control,
+        folded: steps.folded,
+        aliases: steps.aliases,
         ..Report::of_module(&source.name, &module)
     };
-    add_steps(&mut report, source, &unit, &kernels);
     Ok(Compilation { module, report, kernels })
 }
 

@@ -193,7 +193,7 @@ fn loops_that_grow_beyond_measure_are_refused() {
         changed("loop_growing", |g| {
             for constant in g.initializer.iter_mut().filter(|t| t.dims.is_empty()) {
                 if constant.data_type == 7 {
-                    constant.raw_data = times.to_le_bytes().to_vec();
+                    constant.raw_data = times.to_le_bytes().to_vec().into();
                 }
             }
             for level in 0..depth {

@@ -95,17 +95,19 @@ impl OnnxModel {
         if meta.len() > MAX_FILE_BYTES {
             return Err(Error::Limit(format!("{name} has {} bytes; an ONNX file has at most 2 GiB", meta.len())));
         }
-        let bytes = std::fs::read(path).map_err(fail)?;
-        OnnxModel::decode(&bytes, Folder::of_file(path)).map_err(|e| prefix(&name, e))
+        let mut folder = Folder::of_file(path);
+        let bytes = folder.open(path).map_err(fail)?;
+        OnnxModel::decode(bytes, folder).map_err(|e| prefix(&name, e))
     }
 
     /// Reads and checks the bytes of a file; `directory` holds its external data.
     pub fn parse(bytes: &[u8], directory: &Path) -> Result<OnnxModel> {
-        OnnxModel::decode(bytes, Folder::new(directory))
+        OnnxModel::decode(bytes.to_vec().into(), Folder::new(directory))
     }
 
-    fn decode(bytes: &[u8], folder: Folder) -> Result<OnnxModel> {
-        let mut proto = ModelProto::decode(bytes).map_err(|e| {
+    /// The model of a file's bytes, in which its large tensors stay.
+    fn decode(bytes: prost::bytes::Bytes, folder: Folder) -> Result<OnnxModel> {
+        let mut proto = ModelProto::decode(bytes.clone()).map_err(|e| {
             Error::Invalid(format!("this is neither a readable ONNX file ({e}) nor a text with the extension .tile"))
         })?;
         let opsets = functions::inline(&mut proto)?;
@@ -130,6 +132,7 @@ impl OnnxModel {
         check_nodes(graph, &opset_of, &HashSet::new(), 0)?;
         let inputs = declared::input_specs(graph)?;
         let weights = take_weights(&mut proto, &folder)?;
+        folder.release();
         Ok(OnnxModel { folder, opset, opsets, inputs, proto, weights })
     }
 
@@ -423,6 +426,7 @@ impl<'m> Importer<'m> {
                 Some(memo) => memo.results(&op, &constants, evaluate)?,
                 None => evaluate()?.into_iter().map(Arc::new).collect(),
             };
+            constants.iter().for_each(|constant| constant.data.release());
             let name = format!("{}.constant", self.place);
             return Ok(folded.into_iter().map(|t| self.named_constant(name.clone(), t)).collect());
         }

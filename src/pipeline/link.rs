@@ -28,8 +28,8 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 
 /// Links the groups into a module without name, target, dims and metadata; `threads` threads write the weights that are
-/// new in `sharing`.
-pub fn link(unit: &Unit, kernels: &[Arc<CompiledKernel>], threads: usize, sharing: &Sharing) -> Result<ModuleParts> {
+/// new in `sharing`. Constants that only this unit has are freed as soon as they are written.
+pub fn link(unit: Unit, kernels: &[Arc<CompiledKernel>], threads: usize, sharing: &Sharing) -> Result<ModuleParts> {
     let graph = &unit.graph;
     let mut shared = Shared::default();
     for kernel in kernels {
@@ -43,13 +43,14 @@ pub fn link(unit: &Unit, kernels: &[Arc<CompiledKernel>], threads: usize, sharin
     let inputs = (0..graph.inputs.len() as u32).map(|i| Home::Place(BufferPlace::Input(i)));
     let outputs = (0..graph.outputs.len() as u32).map(|i| Some(Home::Place(BufferPlace::Output(i))));
     let mut linker = Linker::new(graph, inputs.collect(), outputs.collect(), &mut shared);
-    linker.add_steps(unit, kernels)?;
+    linker.add_steps(&unit, kernels)?;
     let sources = linker.sources()?;
     let (plan, steps) = linker.finish();
     plan.place(&mut shared.module, 0);
     shared.module.steps = steps;
     let outputs = graph.outputs.iter().zip(sources);
     shared.module.outputs = outputs.map(|(&v, source)| OutputSpec { tensor: spec(v), source }).collect();
+    drop(unit);
     shared.finish(plan.bytes, threads, sharing)
 }
 
@@ -406,7 +407,7 @@ impl Shared {
             self.module.buffers[buffer.0 as usize].place = self.module.buffers[original.0 as usize].place;
         }
         self.module.arena_bytes = arena_bytes;
-        let places = sharing.place(&self.blobs, |blobs, memory| fill(blobs, memory, threads))?;
+        let places = sharing.place(self.blobs, |blobs, memory| fill(blobs, memory, threads))?;
         for (place, at) in places.into_iter().zip(self.blob_at) {
             if place.is_some_and(|place| self.module.weights.push(place) != at) {
                 return Err(Error::Internal("a constant has another place than its kernels read".into()));
@@ -417,11 +418,11 @@ impl Shared {
 }
 
 /// Writes constants to their places in zeros, in `threads` threads.
-fn fill(blobs: &[(usize, &Blob)], memory: &mut [u8], threads: usize) {
+fn fill(blobs: Vec<(usize, Blob)>, memory: &mut [u8], threads: usize) {
     let count = threads.clamp(1, threads::MAX_THREADS);
-    let mut parts: Vec<(usize, Vec<(&Blob, &mut [u8])>)> = (0..count).map(|_| (0, vec![])).collect();
+    let mut parts: Vec<(usize, Vec<(Blob, &mut [u8])>)> = (0..count).map(|_| (0, vec![])).collect();
     let (mut rest, mut at) = (memory, 0);
-    for &(start, blob) in blobs {
+    for (start, blob) in blobs {
         let (_, from_start) = rest.split_at_mut(start - at);
         let (bytes, after) = from_start.split_at_mut(blob.bytes());
         (rest, at) = (after, start + blob.bytes());

@@ -41,12 +41,19 @@ impl Blob {
         }
     }
 
-    /// Writes the bytes over zeros.
-    pub fn write(&self, out: &mut [u8]) {
-        match self {
-            Blob::Plain(t) => out.copy_from_slice(&t.data),
-            Blob::Packed { source, shape, pack } => pack.write(shape, &source.data, out),
-        }
+    /// Writes the bytes over zeros. The source is freed where nothing else needs it.
+    pub fn write(self, out: &mut [u8]) {
+        let source = match self {
+            Blob::Plain(source) => {
+                out.copy_from_slice(&source.data);
+                source
+            }
+            Blob::Packed { source, shape, pack } => {
+                pack.write(&shape, &source.data, out);
+                source
+            }
+        };
+        source.data.release();
     }
 }
 
@@ -61,14 +68,15 @@ impl Sharing {
         &self.folded
     }
 
-    /// The memory of constants, those that are new one after the other, as `fill` writes them over zeros.
+    /// The memory of constants, those that are new one after the other, as `fill` writes them over zeros and frees their
+    /// sources.
     ///
     /// # Errors
     /// `Io` where the system has no memory.
     pub fn place(
         &self,
-        blobs: &[Blob],
-        fill: impl FnOnce(&[(usize, &Blob)], &mut [u8]),
+        blobs: Vec<Blob>,
+        fill: impl FnOnce(Vec<(usize, Blob)>, &mut [u8]),
     ) -> Result<Vec<Option<WeightRange>>> {
         let keys: Vec<Option<Key>> = blobs.iter().map(|blob| self.key(blob)).collect();
         let mut places: Vec<Option<WeightRange>> = {
@@ -76,17 +84,17 @@ impl Sharing {
             let known = |key: &Option<Key>| placed.get(key.as_ref()?)?.upgrade();
             keys.iter().map(known).collect()
         };
-        let new: Vec<usize> = (0..blobs.len()).filter(|&i| places[i].is_none()).collect();
-        let mut length = 0usize;
-        let mut starts = vec![];
-        for &i in &new {
-            starts.push((length.next_multiple_of(WEIGHTS_ALIGNMENT), &blobs[i]));
-            length = length.next_multiple_of(WEIGHTS_ALIGNMENT) + blobs[i].bytes();
+        let (mut length, mut ranges, mut new) = (0usize, vec![], vec![]);
+        for (i, blob) in blobs.into_iter().enumerate().filter(|(i, _)| places[*i].is_none()) {
+            let start = length.next_multiple_of(WEIGHTS_ALIGNMENT);
+            length = start + blob.bytes();
+            ranges.push((i, start..length));
+            new.push((start, blob));
         }
-        let memory = WeightRange::filled(length, |out| fill(&starts, out))?;
+        let memory = WeightRange::filled(length, |out| fill(new, out))?;
         let mut placed = self.placed.lock().unwrap_or_else(|e| e.into_inner());
-        for (&i, &(start, blob)) in new.iter().zip(&starts) {
-            places[i] = memory.as_ref().and_then(|memory| memory.part(start..start + blob.bytes()));
+        for (i, range) in ranges {
+            places[i] = memory.as_ref().and_then(|memory| memory.part(range));
             if let (Some(key), Some(place)) = (&keys[i], &places[i]) {
                 placed.insert(key.clone(), place.downgrade());
                 let packed = key.1.as_ref().and_then(|(_, pack)| pack.panel());

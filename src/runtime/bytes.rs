@@ -1,11 +1,14 @@
 //! The memory of tensors: bytes at an address that vectors load in one piece.
 //!
 //! Invariant: memory that is made here starts at a multiple of 64, so that whole vectors do not cross lines; large memory is
-//! in pages of its own, for which the system is asked for large ones. What others made is taken over where it lies.
+//! in pages of its own, for which the system is asked for large ones. What others made is taken over where it lies. What
+//! is shared, such as a part of a mapped file, is read only: it is copied when it is first written.
 
+use crate::mapped::MappedFile;
 use memmap2::MmapMut;
 use serde::{Deserialize, Serialize};
-use std::ops::{Deref, DerefMut};
+use std::ops::{Deref, DerefMut, Range};
+use std::sync::{Arc, LazyLock};
 
 /// Smallest size of memory with separate pages, in bytes.
 const OWN_PAGES: usize = 4 << 20;
@@ -16,9 +19,22 @@ const OWN_PAGES: usize = 4 << 20;
 pub struct Bytes(Memory);
 
 enum Memory {
-    Lines { lines: Vec<Line>, length: usize },
+    Lines {
+        lines: Vec<Line>,
+        length: usize,
+    },
     Pages(MmapMut),
     Given(Vec<u8>),
+    /// A part of a file.
+    Mapped(MappedFile, Range<usize>),
+    Shared(Arc<dyn AsRef<[u8]> + Send + Sync>),
+    /// Made when they are first read.
+    Late(Arc<Late>),
+}
+
+struct Late {
+    length: usize,
+    bytes: LazyLock<Vec<u8>, Box<dyn FnOnce() -> Vec<u8> + Send>>,
 }
 
 #[derive(Clone, Copy)]
@@ -35,6 +51,48 @@ impl Bytes {
             return Bytes(Memory::Pages(pages));
         }
         Bytes(Memory::Lines { lines: vec![Line([0; 64]); length.div_ceil(64)], length })
+    }
+
+    /// A part of a mapped file; `None` where the file has no such part.
+    pub fn mapped(file: &MappedFile, range: Range<usize>) -> Option<Bytes> {
+        file.get(range.clone())?;
+        Some(Bytes(Memory::Mapped(file.clone(), range)))
+    }
+
+    /// The bytes of `owner`, which stays alive as long as they do.
+    pub fn shared(owner: impl AsRef<[u8]> + Send + Sync + 'static) -> Bytes {
+        Bytes(Memory::Shared(Arc::new(owner)))
+    }
+
+    /// `length` bytes that `make` returns when they are first read. Reading panics where it returns another number.
+    pub fn late(length: usize, make: impl FnOnce() -> Vec<u8> + Send + 'static) -> Bytes {
+        let make = move || {
+            let bytes = make();
+            assert_eq!(bytes.len(), length, "bytes that were announced");
+            bytes
+        };
+        Bytes(Memory::Late(Arc::new(Late { length, bytes: LazyLock::new(Box::new(make)) })))
+    }
+
+    /// The number of bytes.
+    pub fn len(&self) -> usize {
+        match &self.0 {
+            // Asking for the number does not make them.
+            Memory::Late(late) => late.length,
+            _ => (**self).len(),
+        }
+    }
+
+    /// True when there are none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Says that nobody will read the bytes soon: what the system can read from a file again need not stay in memory.
+    pub fn release(&self) {
+        if let Memory::Mapped(file, range) = &self.0 {
+            file.release(range.clone());
+        }
     }
 }
 
@@ -56,12 +114,18 @@ impl Deref for Bytes {
             Memory::Lines { lines, length } => unsafe { std::slice::from_raw_parts(lines.as_ptr().cast(), *length) },
             Memory::Pages(pages) => pages,
             Memory::Given(bytes) => bytes,
+            Memory::Mapped(file, range) => file.get(range.clone()).unwrap_or_default(),
+            Memory::Shared(owner) => (**owner).as_ref(),
+            Memory::Late(late) => &late.bytes,
         }
     }
 }
 
 impl DerefMut for Bytes {
     fn deref_mut(&mut self) -> &mut [u8] {
+        if let Memory::Mapped(..) | Memory::Shared(_) | Memory::Late(_) = self.0 {
+            *self = Bytes::from(&self[..]);
+        }
         match &mut self.0 {
             // SAFETY: as above; any byte is valid in a line.
             Memory::Lines { lines, length } => unsafe {
@@ -69,6 +133,7 @@ impl DerefMut for Bytes {
             },
             Memory::Pages(pages) => pages,
             Memory::Given(bytes) => bytes,
+            Memory::Mapped(..) | Memory::Shared(_) | Memory::Late(_) => &mut [],
         }
     }
 }
@@ -109,8 +174,14 @@ impl FromIterator<u8> for Bytes {
 }
 
 impl Clone for Bytes {
+    /// A copy, except of what is shared already.
     fn clone(&self) -> Bytes {
-        Bytes::from(&self[..])
+        match &self.0 {
+            Memory::Mapped(file, range) => Bytes(Memory::Mapped(file.clone(), range.clone())),
+            Memory::Shared(owner) => Bytes(Memory::Shared(owner.clone())),
+            Memory::Late(late) => Bytes(Memory::Late(late.clone())),
+            _ => Bytes::from(&self[..]),
+        }
     }
 }
 
@@ -129,6 +200,46 @@ impl std::fmt::Debug for Bytes {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn shared_bytes_are_copied_when_they_are_written() {
+        let path = std::env::temp_dir().join(format!("tilewright-bytes-{}", std::process::id()));
+        let contents: Vec<u8> = (0..20_000).map(|i| (i % 251) as u8).collect();
+        std::fs::write(&path, &contents).unwrap();
+        let file = MappedFile::new(std::fs::File::open(&path).unwrap()).unwrap();
+        assert!(Bytes::mapped(&file, 0..20_001).is_none());
+        let part = || contents[5_000..18_000].to_vec();
+        for mut bytes in [
+            Bytes::mapped(&file, 5_000..18_000).unwrap(),
+            Bytes::shared(part()),
+            Bytes::late(13_000, move || (5_000..18_000).map(|i| (i % 251) as u8).collect()),
+        ] {
+            let again = bytes.clone();
+            assert_eq!((bytes.len(), bytes.is_empty(), again.as_ptr()), (13_000, false, bytes.as_ptr()));
+            bytes.release();
+            assert!(bytes[..] == contents[5_000..18_000] && Vec::from(bytes.clone()) == part());
+            bytes[7] = 99;
+            assert!(bytes[7] == 99 && bytes[8..] == again[8..] && again[..] == contents[5_000..18_000]);
+        }
+        assert!(std::fs::read(&path).unwrap() == contents && file.is_unchanged());
+        std::fs::write(&path, &contents[..19_000]).unwrap();
+        assert!(!file.is_unchanged());
+        std::fs::remove_file(&path).unwrap();
+    }
+
+    #[test]
+    fn the_number_of_late_bytes_is_known_before_they_are_made() {
+        let made = Arc::new(std::sync::atomic::AtomicUsize::new(0));
+        let count = || made.load(std::sync::atomic::Ordering::SeqCst);
+        let counter = made.clone();
+        let bytes = Bytes::late(3, move || {
+            counter.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
+            vec![1, 2, 3]
+        });
+        let other = bytes.clone();
+        assert_eq!((bytes.len(), other.len(), count()), (3, 3, 0));
+        assert_eq!((&bytes[..], &other[..], count()), (&[1, 2, 3][..], &[1, 2, 3][..], 1));
+    }
 
     #[test]
     fn memory_is_aligned_and_copied_whole() {

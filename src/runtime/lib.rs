@@ -12,6 +12,7 @@ mod error;
 mod executable;
 mod file;
 mod free_memory;
+mod mapped;
 pub mod module;
 mod npy;
 mod opaque;
@@ -49,5 +50,5 @@ pub mod internal {
             }
         )*};
     }
-    modules!(arena bytes check_indices error executable file npy opaque platform pool refusal session tensor text threads);
+    modules!(arena bytes check_indices error executable file mapped npy opaque platform pool refusal session tensor text threads);
 }

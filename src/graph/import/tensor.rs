@@ -61,7 +61,7 @@ pub fn checked_len(shape: &[i64], dtype: DType, what: &str) -> Result<usize> {
     Ok(shape.iter().product::<i64>() as usize)
 }
 
-/// Reads a tensor, from the message itself or from a file in `folder`.
+/// Reads a tensor, from the message itself or from a file in `folder`. Large ones stay where they are.
 pub(super) fn read(mut proto: TensorProto, folder: &Folder) -> Result<Tensor> {
     let what = format!("tensor `{}`", proto.name);
     let dtype = dtype(proto.data_type).map_err(|e| Error::Unsupported(format!("{what}: {e}")))?;
@@ -72,9 +72,9 @@ pub(super) fn read(mut proto: TensorProto, folder: &Folder) -> Result<Tensor> {
     let data = if proto.data_location == 1 {
         folder.read(&proto, bytes).map_err(|e| e.context(&what))?
     } else if !proto.raw_data.is_empty() {
-        std::mem::take(&mut proto.raw_data)
+        folder.own(std::mem::take(&mut proto.raw_data))
     } else {
-        typed(&proto, dtype)
+        typed(&proto, dtype).into()
     };
     if data.len() != bytes {
         let stored = data.len();
@@ -83,8 +83,8 @@ pub(super) fn read(mut proto: TensorProto, folder: &Folder) -> Result<Tensor> {
             proto.dims
         )));
     }
-    let data = if packed > 1 { unpacked(dtype, &data, len) } else { data };
-    Ok(Tensor { dtype, shape: proto.dims, data: data.into() })
+    let data = if packed > 1 { unpacked(dtype, &data, len).into() } else { data };
+    Ok(Tensor { dtype, shape: proto.dims, data })
 }
 
 /// The message that holds `tensor`.
@@ -96,7 +96,7 @@ pub(super) fn proto(tensor: &Tensor, name: &str) -> Result<TensorProto> {
     let byte =
         |elements: &[u8]| elements.iter().rev().fold(0u16, |byte, e| byte << bits | u16::from(*e) & ((1 << bits) - 1));
     let raw_data = match bits {
-        8 => tensor.data.to_vec(),
+        8 => tensor.data.to_vec().into(),
         _ => tensor.data.chunks(8 / bits as usize).map(|elements| byte(elements) as u8).collect(),
     };
     Ok(TensorProto { dims, data_type, name: name.to_string(), raw_data, ..TensorProto::default() })

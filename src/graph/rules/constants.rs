@@ -22,15 +22,40 @@ pub fn fold(graph: &Graph, placements: &[Placement], threads: usize, memo: &Memo
             constants[i] = Some(t.clone());
         }
     }
-    for level in levels(graph) {
-        for (n, results) in evaluate_all(graph, &level, &constants, threads, memo)? {
+    let levels = levels(graph);
+    let kept = kept_until(graph, &levels);
+    for (number, level) in levels.iter().enumerate() {
+        for (n, results) in evaluate_all(graph, level, &constants, threads, memo)? {
             for (v, t) in graph.nodes[n].outputs.iter().zip(results) {
                 constants[v.0 as usize] = Some(t);
             }
             folded[n] = true;
         }
+        for (constant, _) in constants.iter_mut().zip(&kept).filter(|(_, last)| **last == number) {
+            *constant = None;
+        }
     }
     Ok(retain(graph, placements, &constants, &folded))
+}
+
+/// For each value that only nodes of `levels` read the last of these levels, after which nothing needs it;
+/// `usize::MAX` for all others.
+fn kept_until(graph: &Graph, levels: &[Vec<usize>]) -> Vec<usize> {
+    let mut level_of = vec![usize::MAX; graph.nodes.len()];
+    for (number, level) in levels.iter().enumerate() {
+        level.iter().for_each(|&n| level_of[n] = number);
+    }
+    let mut last: Vec<Option<usize>> = vec![None; graph.values.len()];
+    for (node, &level) in graph.nodes.iter().zip(&level_of) {
+        for v in &node.inputs {
+            let last = &mut last[v.0 as usize];
+            *last = (*last).max(Some(level));
+        }
+    }
+    for v in graph.inputs.iter().chain(&graph.outputs) {
+        last[v.0 as usize] = None;
+    }
+    last.into_iter().map(|last| last.unwrap_or(usize::MAX)).collect()
 }
 
 /// The nodes that have a constant value, in levels: the operands of each are constants or of an earlier level.
@@ -72,6 +97,7 @@ fn evaluate_all(
                 node.inputs.iter().filter_map(|v| constants[v.0 as usize].clone()).collect();
             let apply = || apply(&node.op, &operands.iter().map(|t| &**t).collect::<Vec<_>>());
             let result = memo.results(&node.op, &operands, apply);
+            operands.iter().for_each(|operand| operand.data.release());
             results.lock().unwrap_or_else(|e| e.into_inner()).push((n, result));
         }
     });
