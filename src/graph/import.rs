@@ -12,6 +12,7 @@ pub mod binding;
 mod bits;
 pub mod catalogue;
 mod columns;
+mod content;
 mod contrib;
 mod control;
 mod convert;
@@ -67,7 +68,7 @@ use prost::Message;
 use provenance::{Absent, Provenance};
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use walk::{describe, prefix, read_names, unsupported};
 
 /// The newest operator set whose meaning is known.
@@ -131,9 +132,10 @@ impl OnnxModel {
         let opset_of = |node: &NodeProto| model::opset_of(node, &opsets, opset);
         check_nodes(graph, &opset_of, &HashSet::new(), 0)?;
         let inputs = declared::input_specs(graph)?;
-        let weights = take_weights(&mut proto, &folder)?;
+        let (weights, external) = take_weights(&mut proto, &folder)?;
         folder.release();
-        Ok(OnnxModel { folder, opset, opsets, inputs, proto, weights })
+        let (bytes, content) = (folder.own(bytes), OnceLock::new());
+        Ok(OnnxModel { folder, opset, opsets, inputs, proto, weights, external, bytes, content })
     }
 
     /// The inputs that a caller provides: those without an initializer.
@@ -244,9 +246,10 @@ fn check_nodes<'a>(
     }
 }
 
-/// The initializers and constant tensors that a node or an output reads. They leave the message, so that weights are in memory once.
-fn take_weights(proto: &mut ModelProto, folder: &Folder) -> Result<Vec<(String, Arc<Tensor>)>> {
-    let Some(graph) = &mut proto.graph else { return Ok(vec![]) };
+/// The initializers and constant tensors that a node or an output reads, and those of them that are external. They leave the
+/// message, so that weights are in memory once.
+fn take_weights(proto: &mut ModelProto, folder: &Folder) -> Result<(Vec<(String, Arc<Tensor>)>, Vec<Arc<Tensor>>)> {
+    let Some(graph) = &mut proto.graph else { return Ok((vec![], vec![])) };
     let mut initializers = std::mem::take(&mut graph.initializer);
     graph.node.retain_mut(|node| match take_constant(node) {
         Some(tensor) => {
@@ -257,8 +260,14 @@ fn take_weights(proto: &mut ModelProto, folder: &Folder) -> Result<Vec<(String, 
     });
     let read = graph.node.iter().flat_map(read_names).chain(graph.output.iter().map(|o| o.name.as_str()));
     let read: HashSet<&str> = read.collect();
-    let taken = initializers.into_iter().filter(|t| read.contains(t.name.as_str()));
-    taken.map(|t| Ok((t.name.clone(), Arc::new(tensor::read(t, folder)?)))).collect()
+    let (mut weights, mut external) = (vec![], vec![]);
+    for proto in initializers.into_iter().filter(|t| read.contains(t.name.as_str())) {
+        let (name, is_external) = (proto.name.clone(), content::is_external(&proto));
+        let tensor = Arc::new(tensor::read(proto, folder)?);
+        external.extend(is_external.then(|| tensor.clone()));
+        weights.push((name, tensor));
+    }
+    Ok((weights, external))
 }
 
 /// The tensor of a `Constant` node as an initializer.

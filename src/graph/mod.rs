@@ -1,6 +1,7 @@
 //! The front half: from ONNX over Graph, rewrites and extraction to fusion groups.
 
 pub mod builder;
+pub mod content;
 pub mod copy;
 pub mod cost;
 pub mod define;

@@ -206,7 +206,7 @@ mod tests {
         let path = std::env::temp_dir().join(format!("tilewright-bytes-{}", std::process::id()));
         let contents: Vec<u8> = (0..20_000).map(|i| (i % 251) as u8).collect();
         std::fs::write(&path, &contents).unwrap();
-        let file = MappedFile::new(std::fs::File::open(&path).unwrap()).unwrap();
+        let file = MappedFile::new(&std::fs::File::open(&path).unwrap()).unwrap();
         assert!(Bytes::mapped(&file, 0..20_001).is_none());
         let part = || contents[5_000..18_000].to_vec();
         for mut bytes in [
@@ -221,9 +221,7 @@ mod tests {
             bytes[7] = 99;
             assert!(bytes[7] == 99 && bytes[8..] == again[8..] && again[..] == contents[5_000..18_000]);
         }
-        assert!(std::fs::read(&path).unwrap() == contents && file.is_unchanged());
-        std::fs::write(&path, &contents[..19_000]).unwrap();
-        assert!(!file.is_unchanged());
+        assert!(std::fs::read(&path).unwrap() == contents);
         std::fs::remove_file(&path).unwrap();
     }
 

@@ -18,79 +18,68 @@ const LEAST_RELEASED: usize = 1 << 16;
 
 /// A whole file.
 #[derive(Clone)]
-pub struct MappedFile(Arc<Mapping>);
+pub struct MappedFile(Arc<Mmap>);
 
-struct Mapping {
-    pages: Mmap,
-    file: File,
-    state: State,
-}
-
-/// Changes with the contents of a file, as far as the system records it.
-#[derive(PartialEq)]
-struct State {
+/// Another one where a file was replaced or its contents changed, as far as the system records it.
+#[derive(Clone, PartialEq, Debug)]
+pub struct FileState {
     length: u64,
     modified: Option<SystemTime>,
-    /// Time and nanoseconds of the last change of the file or of its metadata.
-    changed: (i64, i64),
+    /// Device, number of the file, and the last change of its contents or metadata in seconds and nanoseconds.
+    identity: [i64; 4],
 }
 
-impl State {
-    fn of(metadata: &Metadata) -> State {
+impl FileState {
+    /// The state of the file that has this metadata.
+    pub fn of(metadata: &Metadata) -> FileState {
         #[cfg(unix)]
-        let changed = {
+        let identity = {
             use std::os::unix::fs::MetadataExt;
-            (metadata.ctime(), metadata.ctime_nsec())
+            [metadata.dev() as i64, metadata.ino() as i64, metadata.ctime(), metadata.ctime_nsec()]
         };
         #[cfg(not(unix))]
-        let changed = (0, 0);
-        State { length: metadata.len(), modified: metadata.modified().ok(), changed }
+        let identity = [0; 4];
+        FileState { length: metadata.len(), modified: metadata.modified().ok(), identity }
     }
 }
 
 impl MappedFile {
     /// Maps a file. It must not be changed while the mapping is alive (see the head of this file).
-    pub fn new(file: File) -> Result<MappedFile> {
-        let state = State::of(&file.metadata()?);
+    pub fn new(file: &File) -> Result<MappedFile> {
         // SAFETY: the mapping is private and never written; that nobody changes the file is asked of the caller, and of
         // the users of what maps files.
-        let pages = unsafe { MmapOptions::new().map_copy_read_only(&file) }?;
-        Ok(MappedFile(Arc::new(Mapping { pages, file, state })))
+        let pages = unsafe { MmapOptions::new().map_copy_read_only(file) }?;
+        Ok(MappedFile(Arc::new(pages)))
     }
 
     /// A part of the file; `None` where the file has no such part.
     pub fn get(&self, range: Range<usize>) -> Option<&[u8]> {
-        self.0.pages.get(range)
+        self.0.get(range)
     }
 
     /// The position of `part` in the file; `None` where it lies elsewhere.
     pub fn position(&self, part: &[u8]) -> Option<usize> {
-        let at = part.as_ptr().addr().checked_sub(self.0.pages.as_ptr().addr())?;
-        (at + part.len() <= self.0.pages.len()).then_some(at)
+        let at = part.as_ptr().addr().checked_sub(self.0.as_ptr().addr())?;
+        (at + part.len() <= self.0.len()).then_some(at)
     }
 
     /// Lets the pages of a part leave memory; they are read from the file when they are needed again.
     pub fn release(&self, range: Range<usize>) {
         #[cfg(unix)]
-        if range.len() >= LEAST_RELEASED && range.end <= self.0.pages.len() {
+        if range.len() >= LEAST_RELEASED && range.end <= self.0.len() {
             let advice = memmap2::UncheckedAdvice::DontNeed;
             // SAFETY: no page was written, so that each has the contents of the file again when it is next read.
-            let advised = unsafe { self.0.pages.unchecked_advise_range(advice, range.start, range.len()) };
+            let advised = unsafe { self.0.unchecked_advise_range(advice, range.start, range.len()) };
             // Advice that the system does not take changes nothing.
             let _ = advised;
         }
         #[cfg(not(unix))]
         let _ = range;
     }
-
-    /// False where the file has changed since it was mapped, as far as its length and times say.
-    pub fn is_unchanged(&self) -> bool {
-        self.0.file.metadata().is_ok_and(|metadata| State::of(&metadata) == self.0.state)
-    }
 }
 
 impl AsRef<[u8]> for MappedFile {
     fn as_ref(&self) -> &[u8] {
-        &self.0.pages
+        &self.0
     }
 }

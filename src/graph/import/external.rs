@@ -7,7 +7,7 @@
 
 use crate::graph::proto::TensorProto;
 use crate::graph::synthetic::Recipe;
-use crate::runtime::mapped::MappedFile;
+use crate::runtime::mapped::{FileState, MappedFile};
 use crate::runtime::{Bytes, Error, Result};
 use std::collections::HashMap;
 use std::fs::File;
@@ -29,13 +29,15 @@ pub(super) struct Folder {
     own: Option<MappedFile>,
     /// Files with external tensors, without links in their paths.
     files: Mutex<HashMap<PathBuf, MappedFile>>,
+    /// The files that were opened, as they were then.
+    opened: Mutex<HashMap<PathBuf, FileState>>,
 }
 
 impl Folder {
     pub fn new(path: &Path) -> Folder {
         let path = if path.as_os_str().is_empty() { Path::new(".") } else { path };
         let roots = path.canonicalize().into_iter().collect();
-        Folder { path: path.to_path_buf(), roots, own: None, files: Mutex::default() }
+        Folder { path: path.to_path_buf(), roots, own: None, files: Mutex::default(), opened: Mutex::default() }
     }
 
     /// The folder of a model file. Where that is a link, as in a cache of downloads, the data may lie beside what it
@@ -48,13 +50,13 @@ impl Folder {
 
     /// The bytes of the model's own file.
     pub fn open(&mut self, path: &Path) -> std::io::Result<prost::bytes::Bytes> {
-        let mut file = File::open(path)?;
+        let mut file = self.open_file(path)?;
         if file.metadata()?.len() < LEAST_MAPPED as u64 {
             let mut bytes = vec![];
             file.read_to_end(&mut bytes)?;
             return Ok(bytes.into());
         }
-        let mapped = MappedFile::new(file)?;
+        let mapped = MappedFile::new(&file)?;
         self.own = Some(mapped.clone());
         Ok(prost::bytes::Bytes::from_owner(mapped))
     }
@@ -63,6 +65,20 @@ impl Folder {
     pub fn release(&self) {
         let files = self.files.lock().unwrap_or_else(|e| e.into_inner());
         self.own.iter().chain(files.values()).for_each(|file| file.release(0..file.as_ref().len()));
+    }
+
+    fn open_file(&self, path: &Path) -> std::io::Result<File> {
+        let file = File::open(path)?;
+        let state = FileState::of(&file.metadata()?);
+        self.opened.lock().unwrap_or_else(|e| e.into_inner()).entry(path.to_path_buf()).or_insert(state);
+        Ok(file)
+    }
+
+    /// False where a file has changed since it was first opened, or another one has its name.
+    pub fn is_unchanged(&self) -> bool {
+        let now = |path| std::fs::metadata(path).map(|metadata| FileState::of(&metadata));
+        let opened = self.opened.lock().unwrap_or_else(|e| e.into_inner());
+        opened.iter().all(|(path, state)| now(path).is_ok_and(|now| now == *state))
     }
 
     /// A part of the model's message.
@@ -119,7 +135,7 @@ impl Folder {
             let mut files = self.files.lock().unwrap_or_else(|e| e.into_inner());
             let file = match files.get(&real) {
                 Some(file) => file.clone(),
-                None => MappedFile::new(File::open(&real).map_err(io)?).map_err(io)?,
+                None => MappedFile::new(&self.open_file(&real).map_err(io)?).map_err(io)?,
             };
             files.entry(real).or_insert_with(|| file.clone());
             let size = file.as_ref().len();
@@ -127,7 +143,7 @@ impl Folder {
             let range = start.and_then(|start| Some(start..start.checked_add(bytes)?));
             return range.and_then(|range| Bytes::mapped(&file, range)).ok_or_else(|| past(size as u64));
         }
-        let mut file = File::open(&real).map_err(io)?;
+        let mut file = self.open_file(&real).map_err(io)?;
         let size = file.metadata().map_err(io)?.len();
         if offset.checked_add(bytes as u64).is_none_or(|end| end > size) {
             return Err(past(size));

@@ -106,6 +106,13 @@ fn large_external_tensors_stay_in_one_mapping_of_their_file() {
     assert_eq!(positions(&loaded), [Some(offsets[0]), None, Some(offsets[1] + 4 * ELEMENTS[1])]);
     assert_eq!(loaded.folder.files.lock().unwrap().len(), 1);
     check(&loaded);
+    assert!(loaded.folder.is_unchanged());
+    std::fs::write(folder.join("other.bin"), [0; 8]).unwrap();
+    assert!(loaded.folder.is_unchanged());
+    std::fs::copy(folder.join("weights.bin"), folder.join("other.bin")).unwrap();
+    std::fs::rename(folder.join("other.bin"), folder.join("weights.bin")).unwrap();
+    assert!(!loaded.folder.is_unchanged());
+    check(&loaded);
 
     // Of a file that is too short nothing is mapped, whatever the offset.
     for offset in [offsets[0] + 4 * ELEMENTS[0], usize::MAX - 8] {

@@ -1,11 +1,12 @@
 //! A parsed ONNX file, and its inputs.
 
+use crate::graph::content::Hash;
 use crate::graph::import::external::Folder;
 use crate::graph::proto::{ModelProto, NodeProto};
 use crate::graph::value::Kind;
-use crate::runtime::{DType, Tensor};
+use crate::runtime::{Bytes, DType, Tensor};
 use std::collections::{BTreeMap, HashMap};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 /// Sizes of dynamic dimensions and values of inputs, by name.
 #[derive(Clone, PartialEq, Debug, Default)]
@@ -26,6 +27,11 @@ pub struct OnnxModel {
     pub(super) inputs: Vec<InputSpec>,
     /// The initializers that something reads; all bindings of the dynamic dimensions share them.
     pub(super) weights: Vec<(String, Arc<Tensor>)>,
+    /// Those of them whose elements stand in other files.
+    pub(super) external: Vec<Arc<Tensor>>,
+    /// The file.
+    pub(super) bytes: Bytes,
+    pub(super) content: OnceLock<Option<Hash>>,
 }
 
 /// An input of a model, or an output.
