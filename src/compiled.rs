@@ -3,6 +3,7 @@
 //! In: a model, [`Options`] and the inputs of each run. Out: the outputs. Invariant: each binding is compiled once while it
 //! is kept.
 
+use crate::cache;
 use crate::graph::import::binding::{BoundGraph, MAX_BOUND_ELEMENTS, Unbound};
 use crate::graph::import::model::{Binding, Dim};
 use crate::graph::value::{Kind, Value};
@@ -238,12 +239,26 @@ impl Compiled {
         let small = inputs.iter().filter(|input| input.1.len() as i64 <= MAX_BOUND_ELEMENTS);
         let mut values: BTreeMap<_, _> = small.map(|(n, v)| (n.to_string(), Arc::new((*v).clone()))).collect();
         values.extend(self.options.values.clone());
+        let options = Options { dims: dims.clone(), values: values.clone(), ..self.options.clone() };
+        if let Some((module, report)) = guard(|| self.find(&options))? {
+            let values = module.values().iter().map(|(n, v)| (n.clone(), Arc::new(v.clone()))).collect();
+            let slot = self.keep(&Binding { dims, values });
+            return Ok(slot.get_or_init(|| self.session_of(module, report)).clone()?);
+        }
         let bound = guard(|| Ok(self.model.bind(&Binding { dims: dims.clone(), values }, &self.sharing)))??;
         let key = Binding { dims, values: bound.values.clone() };
         let slot = self.keep(&key);
         let compiled = slot.get_or_init(|| self.compile(&key, Some(&bound))).clone();
         self.drop_bindings();
         Ok(compiled?)
+    }
+
+    /// The first binding from the cache on disk. Later ones share constants in memory, which those of another file would not.
+    fn find(&self, options: &Options) -> Result<Option<(Module, Report)>> {
+        match self.bindings().is_empty() {
+            true => cache::find(&self.model.subject(), options),
+            false => Ok(None),
+        }
     }
 
     fn bindings(&self) -> MutexGuard<'_, Vec<(Binding, Arc<Slot>)>> {
@@ -283,11 +298,18 @@ impl Compiled {
         let (module, report) = match bound {
             None => self.model.compile_module(&options)?,
             Some(bound) => {
-                let compiled = guard(|| self.model.compile_bound(bound, &options, &self.sharing))?;
+                let mut compiled = guard(|| self.model.compile_bound(bound, &options, &self.sharing))?;
+                if self.bindings().len() == 1 {
+                    cache::store(&self.model.subject(), &options, &compiled.module, &mut compiled.report);
+                }
                 (compiled.module, compiled.report)
             }
         };
-        pipeline::check_scratch(&module, self.pool.threads(), &options.limits)?;
+        self.session_of(module, report)
+    }
+
+    fn session_of(&self, module: Module, report: Report) -> Result<Compilation> {
+        pipeline::check_scratch(&module, self.pool.threads(), &self.options.limits)?;
         Ok((Arc::new(Session::with_pool(Arc::new(module), self.pool.clone())?), Arc::new(report)))
     }
 }

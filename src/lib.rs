@@ -25,6 +25,7 @@
 //! `tilewright-runtime` has [`Module`], [`Session`], [`Pool`] and the tensors alone.
 #![cfg_attr(doc, warn(missing_docs))]
 
+mod cache;
 mod codegen;
 mod compiled;
 mod expr;
@@ -49,7 +50,7 @@ pub use graph::value::{Kind, Value};
 pub use language::syntax::File;
 pub use model::Model;
 pub use pipeline::report::{ControlReport, KernelReport, Report, Sort, Vectorization};
-pub use pipeline::{Algorithm, DEFAULT_MAX_ERROR, EgraphOptions, Limits, Options, Stage};
+pub use pipeline::{Algorithm, CacheOptions, DEFAULT_MAX_ERROR, EgraphOptions, Limits, Options, Stage};
 pub use poly::tile::report::PhaseReport;
 pub use staged::{HostReport, PartReport, StagedReport};
 pub use tilewright_runtime::{

@@ -3,6 +3,7 @@
 //! In: a file, a graph or a program, and [`Options`]. Out: a [`Module`], or a [`Compiled`] that makes one for each binding
 //! of the dynamic dimensions.
 
+use crate::cache::{self, Subject};
 use crate::expr::syntax::{Expr, Kind};
 use crate::graph::import::binding::{BoundGraph, Unbound};
 use crate::graph::import::model::{Binding, Dim, InputSpec, OnnxModel};
@@ -251,8 +252,25 @@ impl Model {
     /// schedule that was asked for is refused; [`Error::Limit`] beyond [`Options::limits`]; [`Error::Io`] where the system has
     /// no memory; [`Error::Internal`] at a defect of the compiler.
     pub fn compile_module(&self, options: &Options) -> Result<(Module, Report)> {
-        let Compilation { module, report, .. } = self.compile_stages(options)?;
-        Ok((module, report))
+        let compile = || self.compile_stages(options).map(|compiled| (compiled.module, compiled.report));
+        guard(|| cache::compiled(&self.subject(), options, compile))
+    }
+
+    /// The model as the cache of modules sees it.
+    pub(crate) fn subject(&self) -> Subject<'_> {
+        let order = match &self.order {
+            Order::Ilp => cache::Order::Ilp,
+            Order::Untransformed => cache::Order::Untransformed,
+            Order::Named(name) => cache::Order::Named(name),
+        };
+        match &self.source {
+            Source::Onnx(model) => Subject::Onnx(model, order),
+            Source::Graph(graph) => Subject::Graph(graph, order),
+            Source::Program(source) => {
+                let (program, sizes) = (source.program.as_deref(), source.sizes.as_deref());
+                Subject::Program { file: &source.file, program, sizes, order }
+            }
+        }
     }
 
     /// Compiles one module for several bindings of the dynamic dimensions, each as [`Model::compile_module`] takes it. They share

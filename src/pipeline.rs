@@ -33,7 +33,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
 pub use crate::pipeline::kernel::Stage;
-pub use crate::pipeline::options::{Algorithm, DEFAULT_MAX_ERROR, EgraphOptions, Limits, Options};
+pub use crate::pipeline::options::{Algorithm, CacheOptions, DEFAULT_MAX_ERROR, EgraphOptions, Limits, Options};
 
 /// Which order the statements of a kernel run in.
 #[derive(Clone, Copy, PartialEq, Debug)]

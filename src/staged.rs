@@ -8,6 +8,7 @@
 mod control;
 mod profile;
 
+use crate::cache::{self, Subject};
 use crate::graph::import::model::{Dim, InputSpec, OnnxModel};
 use crate::graph::import::provenance::{self, Origin};
 use crate::graph::import::sequence;
@@ -371,10 +372,14 @@ impl Staged {
             Report { model: part.graph.name.clone(), target: self.options.target()?.name, ..Report::default() };
         let mut session = None;
         if !part.graph.outputs.is_empty() {
-            let compiled = pipeline::compile(&part.graph, pipeline::Order::Ilp, &self.options)?;
-            pipeline::check_scratch(&compiled.module, self.pool.threads(), &self.options.limits)?;
-            report = compiled.report;
-            session = Some(Session::with_pool(Arc::new(compiled.module), self.pool.clone())?);
+            let compile = || {
+                let compiled = pipeline::compile(&part.graph, pipeline::Order::Ilp, &self.options)?;
+                Ok((compiled.module, compiled.report))
+            };
+            let (module, found) = cache::compiled(&Subject::Part(&part.graph), &self.options, compile)?;
+            pipeline::check_scratch(&module, self.pool.threads(), &self.options.limits)?;
+            report = found;
+            session = Some(Session::with_pool(Arc::new(module), self.pool.clone())?);
         }
         report.add_absent(&part.absent);
         Ok(CompiledPart { part, report: Arc::new(report), session, outputs, _constants: constants })

@@ -55,6 +55,7 @@ const ORDER: [(&str, &[&[&str]]); 6] = [
             &["poly"],
             &["graph", "language"],
             &["pipeline"],
+            &["cache"],
             &["staged"],
             &["model"],
             &["compiled"],

@@ -3,7 +3,7 @@
 use super::inputs::{Prepared, RunArguments};
 use super::progress::Progress;
 use super::run::save_outputs;
-use crate::model_arguments::{ModelArguments, sort_parser};
+use crate::model_arguments::{CacheArguments, ModelArguments, sort_parser};
 use serde::Serialize;
 use std::fmt::Write as _;
 use std::io::Write as _;
@@ -23,6 +23,8 @@ pub struct Arguments {
     model: ModelArguments,
     #[command(flatten)]
     run: RunArguments,
+    #[command(flatten)]
+    cache: CacheArguments,
     /// Measure for this long
     #[arg(long, value_name = "S", default_value_t = 2.0, value_parser = parse_seconds)]
     seconds: f64,
@@ -122,7 +124,7 @@ struct KernelTime {
 
 impl Arguments {
     pub fn run(self, progress: &Progress) -> Result<String> {
-        let prepared = self.run.prepare(&self.model, progress)?;
+        let prepared = self.run.prepare(&self.model, self.cache.options(), progress)?;
         let mut outputs = prepared.session.outputs();
         if let Some(folder) = &self.save {
             prepared.session.run_into(&prepared.inputs(), &mut outputs)?;

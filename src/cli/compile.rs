@@ -2,7 +2,7 @@
 
 use super::inputs::{self, InputArguments};
 use super::progress::Progress;
-use crate::model_arguments::ModelArguments;
+use crate::model_arguments::{CacheArguments, ModelArguments};
 use std::path::{Path, PathBuf};
 use tilewright::internal::runtime::text::bytes;
 use tilewright::{Error, Module, Report, Result};
@@ -13,6 +13,8 @@ pub struct Arguments {
     model: ModelArguments,
     #[command(flatten)]
     inputs: InputArguments,
+    #[command(flatten)]
+    cache: CacheArguments,
     /// The module to write
     #[arg(short, long, value_name = "FILE.tw")]
     output: PathBuf,
@@ -36,13 +38,14 @@ impl Arguments {
                 self.output.with_extension("tw").display()
             )));
         }
-        let (module, reports) = inputs::compile_bindings(&self.model, &self.inputs.given()?, progress)?;
+        let (module, reports) =
+            inputs::compile_bindings(&self.model, &self.inputs.given()?, self.cache.options(), progress)?;
         progress.stage(format!("writing {}", self.output.display()));
         module.save(&self.output)?;
         let line = |(module, report): (&Module, &Report)| {
             let dims: Vec<String> = module.dims().iter().map(|(name, size)| format!(" {name}={size}")).collect();
             format!(
-                "{}{}: {} kernels for {}, {} of code, {} of weights, {} of intermediate tensors, {} of scratch for each thread, compiled in {:.0} ms\n",
+                "{}{}: {} kernels for {}, {} of code, {} of weights, {} of intermediate tensors, {} of scratch for each thread, compiled in {:.0} ms{}\n",
                 self.output.display(),
                 if reports.len() > 1 { dims.concat() } else { String::new() },
                 report.kernels.len(),
@@ -51,7 +54,8 @@ impl Arguments {
                 bytes(report.weights_bytes),
                 bytes(report.arena_bytes),
                 bytes(report.scratch_bytes),
-                report.compile_ms
+                report.compile_ms,
+                if report.cached { ", now from the cache" } else { "" }
             )
         };
         Ok(module.bindings().zip(&reports).map(line).collect())

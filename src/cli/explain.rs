@@ -68,7 +68,7 @@ impl Arguments {
         let mut report;
         if self.model.target()?.runs_on_host() {
             let threads = self.run.threads_or(1);
-            let prepared = self.run.prepare_on(threads, &self.model, progress)?;
+            let prepared = self.run.prepare_on(threads, &self.model, None, progress)?;
             report = prepared.report.ok_or_else(|| Error::Internal("a compiled model without a report".into()))?;
             progress.stage("measuring");
             let inputs: Vec<_> = prepared.inputs.iter().map(|(name, tensor)| (name.as_str(), tensor)).collect();
@@ -77,7 +77,7 @@ impl Arguments {
             pipeline::add_measurements(&mut report, prepared.session.module(), &times, threads);
         } else {
             self.run.refuse_for("this processor does not run that target's code")?;
-            report = inputs::compile(&self.model, &self.run.given()?, progress)?.1;
+            report = inputs::compile(&self.model, &self.run.given()?, None, progress)?.1;
         }
         if let Some(word) = &self.kernel {
             let names: Vec<String> = report.kernels.iter().map(|k| k.name.clone()).collect();

@@ -7,6 +7,7 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
+use tilewright::CacheOptions;
 use tilewright::EgraphOptions;
 use tilewright::Report;
 use tilewright::Session;
@@ -102,18 +103,33 @@ impl RunArguments {
     }
 
     /// Loads, compiles and binds.
-    pub fn prepare(&self, model: &ModelArguments, progress: &Progress) -> Result<Prepared> {
-        self.prepare_on(self.threads(), model, progress)
+    pub fn prepare(
+        &self,
+        model: &ModelArguments,
+        cache: Option<CacheOptions>,
+        progress: &Progress,
+    ) -> Result<Prepared> {
+        self.prepare_on(self.threads(), model, cache, progress)
     }
 
     /// Loads, compiles and binds for this many threads.
-    pub fn prepare_on(&self, threads: usize, model: &ModelArguments, progress: &Progress) -> Result<Prepared> {
+    pub fn prepare_on(
+        &self,
+        threads: usize,
+        model: &ModelArguments,
+        cache: Option<CacheOptions>,
+        progress: &Progress,
+    ) -> Result<Prepared> {
         let given = self.given()?;
         let start = Instant::now();
         let (module, report) = if is_module(&model.model)? {
+            if cache.is_some() {
+                let name = model.model.display();
+                return Err(Error::Invalid(format!("{name} is already machine code: do not pass `--cache`")));
+            }
             (load_module(model, &given, progress)?, None)
         } else {
-            let (module, report) = compile(model, &given, progress)?;
+            let (module, report) = compile(model, &given, cache, progress)?;
             (module, Some(report))
         };
         let compile_ms = start.elapsed().as_secs_f64() * 1e3;
@@ -136,6 +152,7 @@ impl RunArguments {
     pub fn prepare_parts(
         &self,
         arguments: &ModelArguments,
+        cache: Option<CacheOptions>,
         progress: &Progress,
     ) -> Result<Option<(Compiled, Vec<(String, Value)>)>> {
         let (model, options) = load(arguments, &BTreeMap::new(), progress)?;
@@ -170,7 +187,7 @@ impl RunArguments {
         if !model.depends_on_data(&options) {
             return Ok(None);
         }
-        let options = Options { values: BTreeMap::new(), threads: self.threads(), ..options };
+        let options = Options { values: BTreeMap::new(), threads: self.threads(), cache, ..options };
         Ok(Some((model.compile(&options)?, values)))
     }
 
@@ -265,9 +282,11 @@ fn load_module(arguments: &ModelArguments, given: &BTreeMap<String, Tensor>, pro
 pub fn compile(
     arguments: &ModelArguments,
     given: &BTreeMap<String, Tensor>,
+    cache: Option<CacheOptions>,
     progress: &Progress,
 ) -> Result<(Module, Report)> {
     let (model, options) = load(arguments, given, progress)?;
+    let options = Options { cache, ..options };
     progress.stage(format!("compiling {}", arguments.model.display()));
     let (module, report) = model.compile_module(&options)?;
     for warning in &report.warnings {
@@ -280,11 +299,17 @@ pub fn compile(
 pub fn compile_bindings(
     arguments: &ModelArguments,
     given: &BTreeMap<String, Tensor>,
+    cache: Option<CacheOptions>,
     progress: &Progress,
 ) -> Result<(Module, Vec<Report>)> {
     let bindings = arguments.bindings()?;
     if bindings.len() == 1 {
-        return compile(arguments, given, progress).map(|(module, report)| (module, vec![report]));
+        return compile(arguments, given, cache, progress).map(|(module, report)| (module, vec![report]));
+    }
+    if cache.is_some() {
+        return Err(Error::Invalid(
+            "the cache holds one binding each: do not pass `--cache` with several sizes".into(),
+        ));
     }
     let (model, options) = load_for(arguments, given, bindings[0].clone(), progress)?;
     progress.stage(format!("compiling {} for {} bindings", arguments.model.display(), bindings.len()));

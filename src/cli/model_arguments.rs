@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use std::io::Write;
 use std::path::PathBuf;
 use tilewright::Algorithm;
+use tilewright::CacheOptions;
 use tilewright::Target;
 use tilewright::internal::runtime::error::unknown;
 use tilewright::internal::runtime::text::lines;
@@ -45,6 +46,25 @@ pub struct ModelArguments {
     /// How a network's convolutions are computed: the cheapest way for each, or the same wherever it applies, to compare
     #[arg(long, value_name = "A", value_parser = algorithm_parser())]
     pub algorithm: Option<Algorithm>,
+}
+
+/// Modules on disk.
+#[derive(Args)]
+pub struct CacheArguments {
+    /// Keep compiled modules in this directory, and take from there what was compiled before. It is made for this user alone
+    #[arg(long, value_name = "DIR")]
+    cache: Option<PathBuf>,
+    /// Largest size of the cache, after which the modules that were not used for longest are removed
+    #[arg(long, value_name = "MIB", requires = "cache", default_value_t = 10 << 10, value_parser = clap::value_parser!(u64).range(1..=1 << 40))]
+    cache_mib: u64,
+}
+
+impl CacheArguments {
+    /// The cache asked for.
+    pub fn options(&self) -> Option<CacheOptions> {
+        let directory = self.cache.clone()?;
+        Some(CacheOptions { directory, max_bytes: self.cache_mib << 20 })
+    }
 }
 
 impl ModelArguments {

@@ -2,7 +2,7 @@
 
 use super::inputs::{self, Prepared, RunArguments};
 use super::progress::Progress;
-use crate::model_arguments::ModelArguments;
+use crate::model_arguments::{CacheArguments, ModelArguments};
 use clap::builder::PossibleValuesParser;
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
@@ -17,6 +17,8 @@ pub struct Arguments {
     model: ModelArguments,
     #[command(flatten)]
     run: RunArguments,
+    #[command(flatten)]
+    cache: CacheArguments,
     /// Write the outputs to DIR/output_0.npy, DIR/output_1.npy … in the model's order
     #[arg(long, value_name = "DIR")]
     save: Option<PathBuf>,
@@ -33,7 +35,7 @@ impl Arguments {
         if self.against.is_some() {
             self.check_network()?;
         }
-        let prepared = match self.run.prepare(&self.model, progress) {
+        let prepared = match self.run.prepare(&self.model, self.cache.options(), progress) {
             Ok(prepared) => prepared,
             Err(error) => return self.run_in_parts(progress)?.ok_or(error),
         };
@@ -64,7 +66,9 @@ impl Arguments {
         if inputs::is_module(&self.model.model)? || inputs::is_program(&self.model)? {
             return Ok(None);
         }
-        let Some((compiled, inputs)) = self.run.prepare_parts(&self.model, progress)? else { return Ok(None) };
+        let Some((compiled, inputs)) = self.run.prepare_parts(&self.model, self.cache.options(), progress)? else {
+            return Ok(None);
+        };
         progress.stage(format!("running {} in parts", self.model.model.display()));
         let inputs: Vec<(&str, &Value)> = inputs.iter().map(|(name, value)| (name.as_str(), value)).collect();
         let outputs = compiled.run_values(&inputs)?;
@@ -98,7 +102,7 @@ impl Arguments {
 
     /// Runs the model of the arguments, which is direct, on the inputs of `prepared`; a line for each output.
     fn against_direct(&self, prepared: &Prepared, outputs: &[Tensor], progress: &Progress) -> Result<String> {
-        let direct = self.run.prepare(&self.model, progress)?;
+        let direct = self.run.prepare(&self.model, self.cache.options(), progress)?;
         progress.stage(format!("running {} with direct convolution", direct.session.module().name()));
         let expected = direct.session.run(&prepared.inputs())?;
         let mut text = String::new();

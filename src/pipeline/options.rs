@@ -4,6 +4,7 @@ use crate::codegen::Target;
 use crate::runtime::pool::Pool;
 use crate::{Error, Result, Tensor};
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 pub use crate::graph::egraph::EgraphOptions;
@@ -38,6 +39,30 @@ pub struct Options {
     pub egraph: EgraphOptions,
     /// Memory and effort that the compilation may use.
     pub limits: Limits,
+    /// Modules on disk that were compiled before; `None` compiles always.
+    pub cache: Option<CacheOptions>,
+}
+
+/// Modules on disk, by all that decides their bytes: what is compiled again for the same options is read from there.
+///
+/// The key of a module is a hash of the model's file and its external data (or of the graph or the program), of the sizes and
+/// values that are bound, of target and options, and of this compiler. The directory is made for this user alone; it is refused
+/// where others own it or may write to it, since a module is a program. Any number of processes may use it at once. What cannot
+/// be read or written is compiled, with a warning in [`Report::warnings`](crate::Report::warnings). Nothing is kept of a model
+/// whose files changed after it was loaded.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CacheOptions {
+    /// Directory of the cache, which is made where there is none.
+    pub directory: PathBuf,
+    /// Largest size of all its modules together, in bytes: those that were not used for longest are removed for new ones.
+    pub max_bytes: u64,
+}
+
+impl CacheOptions {
+    /// A cache of 10 GiB at most.
+    pub fn new(directory: impl Into<PathBuf>) -> CacheOptions {
+        CacheOptions { directory: directory.into(), max_bytes: 10 << 30 }
+    }
 }
 
 impl Default for Options {
@@ -55,6 +80,7 @@ impl Default for Options {
             max_error: DEFAULT_MAX_ERROR,
             egraph: EgraphOptions::default(),
             limits: Limits::default(),
+            cache: None,
         }
     }
 }

@@ -5,11 +5,11 @@ use crate::graph::import::provenance::Absent;
 use crate::poly::tile::report::PhaseReport;
 use crate::runtime::module::Module;
 use crate::runtime::text;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use std::fmt::Write;
 
 /// Every choice of one compilation.
-#[derive(Clone, PartialEq, Debug, Default, Serialize)]
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct Report {
     /// Name of the model.
     pub model: String,
@@ -19,7 +19,9 @@ pub struct Report {
     pub stages: Vec<(String, f64)>,
     /// Milliseconds of the whole compilation.
     pub compile_ms: f64,
-    /// Statements of the model file about itself that do not hold, a sentence for each.
+    /// The module was compiled before and comes from the cache: all times are those of its compilation.
+    pub cached: bool,
+    /// Statements of the model file about itself that do not hold, and troubles of the cache: a sentence for each.
     pub warnings: Vec<String>,
     /// `None` for a program of the text language.
     pub rewriting: Option<egraph::OptimizationReport>,
@@ -47,7 +49,7 @@ pub struct Report {
 }
 
 /// One kernel or opaque function of the module.
-#[derive(Clone, PartialEq, Debug, Default, Serialize)]
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct KernelReport {
     /// Name of the kernel.
     pub name: String,
@@ -79,7 +81,7 @@ pub struct KernelReport {
 }
 
 /// A loop or a branch of the module.
-#[derive(Clone, PartialEq, Debug, Default, Serialize)]
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct ControlReport {
     /// Name of the step.
     pub name: String,
@@ -121,7 +123,7 @@ impl std::str::FromStr for Sort {
 }
 
 /// The part of a kernel that works on vectors, by its machine code and, of a part, by its statements.
-#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub enum Vectorization {
     /// Every innermost loop.
     Whole,
@@ -206,7 +208,8 @@ impl Report {
 
 impl std::fmt::Display for Report {
     fn fmt(&self, f: &mut std::fmt::Formatter) -> std::fmt::Result {
-        writeln!(f, "{} for {}: compiled in {:.0} ms", self.model, self.target, self.compile_ms)?;
+        let cached = if self.cached { ", now from the cache" } else { "" };
+        writeln!(f, "{} for {}: compiled in {:.0} ms{cached}", self.model, self.target, self.compile_ms)?;
         for (stage, ms) in &self.stages {
             writeln!(f, "  {stage:<24} {ms:>9.1} ms")?;
         }

@@ -19,7 +19,7 @@ use crate::poly::tile::cache::Constants;
 use crate::runtime::error::unknown;
 use crate::runtime::{Error, Result};
 use egg::Id;
-use serde::Serialize;
+use serde::{Deserialize, Deserializer, Serialize, de};
 use std::sync::Arc;
 
 /// Effort and rules of the rewriting.
@@ -54,9 +54,10 @@ impl Default for EgraphOptions {
 }
 
 /// The effort and the result of the rewriting and the extraction, as users read it.
-#[derive(Clone, PartialEq, Debug, Serialize)]
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct OptimizationReport {
     /// Rule and how often it found something new; in the order of the tables.
+    #[serde(deserialize_with = "known_rules")]
     pub rules: Vec<(&'static str, usize)>,
     /// Nodes of the imported graph.
     pub nodes_before: usize,
@@ -187,6 +188,18 @@ pub fn optimize_with(
         fold_ms: ms(start),
     };
     Ok(Optimized { graph: result, placements, folded: folded(graph, &loaded), report })
+}
+
+/// Reads rules by their names.
+fn known_rules<'de, D: Deserializer<'de>>(
+    deserializer: D,
+) -> std::result::Result<Vec<(&'static str, usize)>, D::Error> {
+    let names = rules::names();
+    let known = |(name, count): (String, usize)| {
+        let found = names.iter().find(|known| **known == name);
+        found.map(|name| (*name, count)).ok_or_else(|| de::Error::custom(format!("there is no rule `{name}`")))
+    };
+    Vec::<(String, usize)>::deserialize(deserializer)?.into_iter().map(known).collect()
 }
 
 fn ms(start: std::time::Instant) -> f64 {

@@ -12,7 +12,7 @@ use crate::graph::egraph::support;
 use crate::graph::rules::index::Index;
 use crate::graph::rules::pattern::{Keep, Rule};
 use egg::Id;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// Limits of saturation.
 #[derive(Clone, Copy, Debug)]
@@ -26,7 +26,7 @@ pub struct Budget {
 }
 
 /// The reason why a saturation ended.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum Stop {
     /// No rule finds anything new.
     Saturated,

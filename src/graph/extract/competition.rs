@@ -11,10 +11,10 @@ use crate::graph::rules::algorithm::Algorithm;
 use crate::graph::rules::toom_cook::{Transforms, error_bound};
 use crate::runtime::text;
 use egg::Id;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// The algorithms of the convolutions that have a fast one within the bound of the error.
-#[derive(Clone, PartialEq, Debug, Default, Serialize)]
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct AlgorithmReport {
     /// The convolutions, in the order of the model.
     pub layers: Vec<LayerReport>,
@@ -26,7 +26,7 @@ pub struct AlgorithmReport {
 }
 
 /// The algorithms of one convolution.
-#[derive(Clone, PartialEq, Debug, Serialize)]
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct LayerReport {
     /// Name of the model's node; `None` where rewriting made the convolution.
     pub name: Option<String>,
@@ -43,7 +43,7 @@ pub struct LayerReport {
 }
 
 /// An algorithm with its time.
-#[derive(Clone, PartialEq, Debug, Serialize)]
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Timed {
     /// The algorithm.
     pub algorithm: Algorithm,

@@ -52,7 +52,7 @@ pub struct Solved {
 }
 
 /// How the values were found.
-#[derive(Clone, PartialEq, Eq, Debug, serde::Serialize)]
+#[derive(Clone, PartialEq, Eq, Debug, serde::Serialize, serde::Deserialize)]
 pub enum How {
     /// They are the start: the relaxation is not below it.
     Start,

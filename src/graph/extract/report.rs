@@ -1,10 +1,10 @@
 //! Statistics of the extraction, for the report of a compilation.
 
 use crate::graph::extract::program::{GAP, How};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// Size, cost and end of an extraction.
-#[derive(Clone, PartialEq, Debug, Default, Serialize)]
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct ExtractionReport {
     /// Variables and rows of the ILP.
     pub variables: usize,
@@ -32,7 +32,7 @@ pub struct ExtractionReport {
 }
 
 /// How the search ended.
-#[derive(Clone, PartialEq, Debug, Serialize)]
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub enum Outcome {
     /// The whole program was solved; the gap says how well.
     Solved(How),

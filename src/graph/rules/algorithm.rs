@@ -16,7 +16,7 @@ use crate::graph::rules::toom_cook::{Transforms, error_bound, numbers};
 use crate::runtime::error::unknown;
 use crate::runtime::{DType, Error, Result, Tensor};
 use egg::Id;
-use serde::{Serialize, Serializer};
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 use std::sync::Arc;
 
 /// How convolutions are computed.
@@ -61,6 +61,12 @@ impl std::str::FromStr for Algorithm {
 impl Serialize for Algorithm {
     fn serialize<S: Serializer>(&self, serializer: S) -> std::result::Result<S::Ok, S::Error> {
         serializer.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for Algorithm {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> std::result::Result<Algorithm, D::Error> {
+        String::deserialize(deserializer)?.parse().map_err(de::Error::custom)
     }
 }
 

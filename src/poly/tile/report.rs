@@ -5,7 +5,7 @@ use crate::poly::packing::Packing;
 use crate::poly::schedule::Schedule;
 use crate::poly::scop::Scop;
 use crate::poly::statement::{Role, StatementId};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// A tiled schedule with its packed operands and its report.
 #[derive(Clone, PartialEq, Debug)]
@@ -31,7 +31,7 @@ pub struct TilingReport {
 }
 
 /// One phase of a kernel.
-#[derive(Clone, PartialEq, Debug, Default, Serialize)]
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct PhaseReport {
     /// Name of the dominant statement.
     pub statement: String,

@@ -21,6 +21,7 @@ use serde::{Deserialize, Serialize};
 use serde::{Deserializer, de};
 use std::cell::Cell;
 use std::collections::BTreeMap;
+use std::fs::File;
 use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
@@ -123,6 +124,16 @@ impl Module {
         Layout::new(self.bindings().map(Module::weights).collect::<Vec<_>>().into_iter())
     }
 
+    /// The bytes of the module's file before the constants, and these.
+    ///
+    /// # Errors
+    /// As [`Module::to_bytes`].
+    #[doc(hidden)]
+    pub fn file_parts(&self) -> Result<(Vec<u8>, Weights)> {
+        let layout = self.layout();
+        Ok((self.head(&layout)?, layout.constants))
+    }
+
     /// Returns the bytes before the weights.
     fn head(&self, layout: &Layout) -> Result<Vec<u8>> {
         if self.initial().is_some_and(|i| i.initial().is_some() || !i.weights().is_empty()) {
@@ -174,16 +185,32 @@ impl Module {
                 path.display()
             )));
         }
-        // SAFETY: the mapping is private, so that nobody writes through it; that nobody changes the file itself while it
-        // is mapped is asked of the caller above.
-        let pages = unsafe { MmapOptions::new().map_copy_read_only(&file) }.map_err(failed)?;
-        let described = Module::describe(&pages).and_then(|parts| Module::parse(pages, parts));
-        let module = described.map_err(|e| match e {
+        // SAFETY: the caller vouches for the file.
+        let module = unsafe { Module::map(&file, 0) }.map_err(|e| match e {
             Error::Invalid(m) => Error::Invalid(format!("{}: {m}", path.display())),
+            Error::Io(m) => Error::Io(format!("{}: {m}", path.display())),
             other => other,
         })?;
         module.check_host()?;
         Ok(module)
+    }
+
+    /// Maps a module that starts at byte `at` of a file, a multiple of 64, and ends where the file ends. It may be for another
+    /// platform.
+    ///
+    /// # Errors
+    /// As [`Module::from_bytes`].
+    ///
+    /// # Safety
+    /// As for [`Module::load`].
+    #[doc(hidden)]
+    pub unsafe fn map(file: &File, at: u64) -> Result<Module> {
+        // SAFETY: the mapping is private, so that nobody writes through it; that nobody changes the file itself while it
+        // is mapped is asked of the caller above.
+        let pages = unsafe { MmapOptions::new().offset(at).map_copy_read_only(file) };
+        let pages = pages.map_err(|e| Error::Io(e.to_string()))?;
+        let parts = Module::describe(&pages)?;
+        Module::parse(pages, parts)
     }
 
     /// Reads a module from the contents of its file. It may be for another platform.

@@ -1,0 +1,367 @@
+//! Modules on disk: found again for the same model and options alone, whole or not at all.
+#![cfg(unix)]
+
+#[allow(dead_code, reason = "other tests use the rest")]
+#[path = "files/onnx.rs"]
+mod onnx;
+
+use onnx::{FLOAT, INT64, graph, model, node, tensor};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use tilewright::{
+    Algorithm, CacheOptions, Compiled, DType, EgraphOptions, Error, File, GraphBuilder, Limits, Model, Module, Options,
+    Report, Result, Target, Tensor, Value,
+};
+
+/// A cache of a test's own, removed at the end.
+struct Cache(PathBuf);
+
+impl Cache {
+    fn new(name: &str) -> Cache {
+        let path = std::env::temp_dir().join(format!("tilewright-modules-{name}-{}", std::process::id()));
+        let _ = std::fs::remove_dir_all(&path);
+        Cache(path)
+    }
+
+    fn options(&self) -> Options {
+        Options { cache: Some(CacheOptions::new(&self.0)), threads: 1, ..Options::default() }
+    }
+
+    fn entries(&self) -> Vec<PathBuf> {
+        let mut paths: Vec<PathBuf> = std::fs::read_dir(&self.0).unwrap().map(|e| e.unwrap().path()).collect();
+        paths.sort();
+        paths
+    }
+}
+
+impl Drop for Cache {
+    fn drop(&mut self) {
+        let _ = std::fs::set_permissions(&self.0, std::fs::Permissions::from_mode(0o700));
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+fn fixture(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/fixtures/operators/{name}.onnx"))
+}
+
+fn load(name: &str) -> Model {
+    Model::load(fixture(name)).unwrap()
+}
+
+fn bytes((module, report): &(Module, Report)) -> (Vec<u8>, String) {
+    let report = Report { cached: false, ..report.clone() };
+    (module.to_bytes().unwrap(), report.to_string())
+}
+
+#[test]
+fn a_module_comes_back_with_its_report() {
+    let cache = Cache::new("again");
+    let options = cache.options();
+    let program = || File::parse("p.tile", "def p(f32(N) x) -> (y) { y(i) = x(i) * 2 }").unwrap();
+    let models: [&dyn Fn() -> Model; 4] = [
+        &|| load("pattern_residual_block"),
+        &|| load("conv_3x3_stride_2"),
+        &|| Model::from_program(program(), None, None).unwrap(),
+        &|| {
+            let mut b = GraphBuilder::new("graph");
+            let x = b.input("x", DType::F32, &[2, 3]);
+            let w = b.constant(Tensor::seeded(DType::F32, &[3, 2], 1, 0, 2));
+            let y = b.matmul(x, w).unwrap();
+            b.output("y", y).unwrap();
+            Model::from_graph(b.build().unwrap())
+        },
+    ];
+    for (i, model) in models.iter().enumerate() {
+        let options = Options { dims: model().symbols().into_iter().map(|s| (s, 8)).collect(), ..options.clone() };
+        let first = model().compile_module(&options).unwrap();
+        let second = model().compile_module(&options).unwrap();
+        assert_eq!((first.1.cached, second.1.cached, cache.entries().len()), (false, true, i + 1));
+        assert!(second.1.to_string().contains("now from the cache"), "{}", second.1);
+        assert!(first.1.warnings.is_empty() && second.1.warnings.is_empty());
+        assert!(bytes(&first) == bytes(&second) && first.1.kernels == second.1.kernels);
+        let without = model().compile_module(&Options { cache: None, ..options }).unwrap();
+        assert!(!without.1.cached && without.0 == first.0);
+    }
+}
+
+#[test]
+fn compiled_models_give_the_same_bits() {
+    let cache = Cache::new("runs");
+    let run = |cached: bool| {
+        let compiled = load("dynamic_sequence_positions").compile(&cache.options()).unwrap();
+        [3, 5].map(|length| {
+            let model = compiled.model();
+            let inputs: Vec<Tensor> =
+                model.inputs().iter().map(|i| Tensor::seeded(i.dtype, &[2, length], 1, 0, 2)).collect();
+            let named: Vec<(&str, &Tensor)> = model.inputs().iter().map(|i| &*i.name).zip(&inputs).collect();
+            assert_eq!(compiled.report(&named).unwrap().cached, cached);
+            compiled.run(&named).unwrap()
+        })
+    };
+    assert!(run(false) == run(true));
+    assert_eq!(cache.entries().len(), 2);
+}
+
+#[test]
+fn whatever_decides_the_module_has_an_entry_of_its_own() {
+    let cache = Cache::new("keys");
+    let base = cache.options();
+    let limits = |change: fn(&mut Limits)| {
+        let mut limits = Limits::default();
+        change(&mut limits);
+        limits
+    };
+    let egraph = EgraphOptions { stop_after: Some(3), ..EgraphOptions::default() };
+    let name = "conv_3x3_stride_2";
+    let other = [
+        base.clone(),
+        Options { target: Some(Target::neon()), ..base.clone() },
+        Options { target: Some(Target::avx2().with_caches([1 << 15, 1 << 18, 1 << 22])), ..base.clone() },
+        Options { algorithm: Algorithm::Direct, ..base.clone() },
+        Options { max_error: 0.5, ..base.clone() },
+        Options { egraph, ..base.clone() },
+        Options { limits: limits(|l| l.arena_bytes /= 2), ..base.clone() },
+        Options { limits: limits(|l| l.tensor_bytes /= 2), ..base.clone() },
+        Options { limits: limits(|l| l.scratch_bytes /= 2), ..base.clone() },
+    ];
+    for (i, options) in other.iter().enumerate() {
+        for again in [false, true] {
+            assert_eq!(load(name).compile_module(options).unwrap().1.cached, again, "{i}");
+        }
+        assert_eq!(cache.entries().len(), i + 1);
+    }
+    // What does not decide it has not.
+    let same = Options { threads: 2, compile_threads: 1, limits: limits(|l| l.bindings = 1), ..base.clone() };
+    assert!(load(name).compile_module(&same).unwrap().1.cached);
+    assert!(!load(name).untransformed().compile_module(&base).unwrap().1.cached);
+    // A program, its sizes, and its schedules.
+    let text = "def p(f32(N) x) -> (y) { y(i) = x(i) * 2 }\nschedule s for p {\n    split i by 4 -> a, b\n}\nschedule t for p {\n    split i by 2 -> a, b\n}";
+    let program = |text: &str| Model::from_program(File::parse("p.tile", text).unwrap(), None, None).unwrap();
+    let of = |n: i64| Options { dims: [("N".to_string(), n)].into(), ..base.clone() };
+    let changed = text.replace("* 2", "* 3");
+    for (model, options) in [
+        (program(text), of(8)),
+        (program(text), of(9)),
+        (program(&changed), of(8)),
+        (program(text).untransformed(), of(8)),
+        (program(text).with_schedule("s").unwrap(), of(8)),
+        (program(text).with_schedule("t").unwrap(), of(8)),
+    ] {
+        assert!(!model.compile_module(&options).unwrap().1.cached);
+        assert!(model.compile_module(&options).unwrap().1.cached);
+    }
+}
+
+#[test]
+fn models_differ_by_their_bytes_and_their_external_data() {
+    let cache = Cache::new("external");
+    let folder = Cache::new("external-model");
+    std::fs::create_dir_all(&folder.0).unwrap();
+    for file in std::fs::read_dir(fixture("external_data").parent().unwrap()).unwrap().map(|f| f.unwrap().path()) {
+        let name = file.file_name().unwrap().to_str().unwrap();
+        if name.starts_with("external_data") || name.ends_with(".bin") {
+            std::fs::copy(&file, folder.0.join(name)).unwrap();
+        }
+    }
+    let model = || Model::load(folder.0.join("external_data.onnx")).unwrap();
+    let options = cache.options();
+    let cached = || model().compile_module(&options).unwrap().1.cached;
+    assert_eq!([cached(), cached()], [false, true]);
+    // Loaded before the data changes: what was loaded has no name any more.
+    let early = model();
+    let data: Vec<PathBuf> =
+        folder.entries().into_iter().filter(|p| p.extension().is_some_and(|e| e == "bin")).collect();
+    assert!(!data.is_empty());
+    for path in &data {
+        let mut bytes = std::fs::read(path).unwrap();
+        bytes.iter_mut().step_by(4).for_each(|b| *b ^= 1);
+        std::fs::write(path, bytes).unwrap();
+    }
+    let report = early.compile_module(&options).unwrap().1;
+    assert!(!report.cached && report.warnings.len() == 1, "{:?}", report.warnings);
+    assert!(report.warnings[0].contains("have changed"), "{}", report.warnings[0]);
+    assert_eq!([cached(), cached(), cached()], [false, true, true]);
+    assert_eq!(cache.entries().len(), 2);
+}
+
+/// `y = Reshape(x, shape) · factor`: the values of one of the small inputs decide the shape.
+fn reshaped() -> Model {
+    model(graph(
+        vec![
+            tensor("x", FLOAT, Some(&["6"])),
+            tensor("shape", INT64, Some(&["2"])),
+            tensor("factor", FLOAT, Some(&["1"])),
+        ],
+        vec![],
+        vec![node("Reshape", &["x", "shape"], &["r"]), node("Mul", &["r", "factor"], &["y"])],
+        vec![tensor("y", FLOAT, None)],
+    ))
+}
+
+#[test]
+fn values_that_decide_shapes_lead_to_modules_of_their_own() {
+    let cache = Cache::new("values");
+    let x = Tensor::new(&[6], &[1f32, 2.0, 3.0, 4.0, 5.0, 6.0]);
+    let run = |compiled: &Compiled, shape: [i64; 2], factor: f32| {
+        let [shape, factor] = [Tensor::new(&[2], &shape), Tensor::new(&[1], &[factor])];
+        let inputs = [("x", &x), ("shape", &shape), ("factor", &factor)];
+        (compiled.report(&inputs).unwrap().cached, compiled.run(&inputs).unwrap().remove(0))
+    };
+    let new = || reshaped().compile(&cache.options()).unwrap();
+    let first = new();
+    for shape in [[2, 3], [3, 2]] {
+        assert_eq!(run(&first, shape, 2.0), (false, Tensor::new(&shape, &[2f32, 4.0, 6.0, 8.0, 10.0, 12.0])));
+    }
+    // Two modules, and the entry that leads to them.
+    assert_eq!(cache.entries().len(), 3);
+    let second = new();
+    for (shape, factor, cached) in [([2, 3], 3.0, true), ([3, 2], 3.0, true), ([1, 6], 3.0, false)] {
+        assert_eq!(run(&second, shape, factor), (cached, Tensor::new(&shape, &[3f32, 6.0, 9.0, 12.0, 15.0, 18.0])));
+    }
+    assert_eq!(cache.entries().len(), 4);
+    let values = [("shape".to_string(), Arc::new(Tensor::new(&[2], &[1i64, 6])))].into();
+    let (module, report) = reshaped().compile_module(&Options { values, ..cache.options() }).unwrap();
+    assert!(report.cached && module.values().contains_key("shape"));
+}
+
+#[test]
+fn parts_of_models_that_depend_on_data_are_kept() {
+    let cache = Cache::new("parts");
+    let nonzero = || {
+        model(graph(
+            vec![tensor("x", FLOAT, Some(&["4"]))],
+            vec![],
+            vec![node("Relu", &["x"], &["r"]), node("NonZero", &["r"], &["n"]), node("Add", &["n", "n"], &["y"])],
+            vec![tensor("y", INT64, None)],
+        ))
+    };
+    let x: Value = Tensor::new(&[4], &[1f32, -1.0, 2.0, 0.0]).into();
+    let run = || nonzero().compile(&cache.options()).unwrap().run_values(&[("x", &x)]).unwrap();
+    let first = run();
+    assert_eq!(first[0].tensor().unwrap().to_vec::<i64>(), [0, 4]);
+    let written = || -> Vec<_> { cache.entries().iter().map(|p| p.metadata().unwrap().len()).collect() };
+    let entries = written();
+    assert_eq!(entries.len(), 2);
+    let second = run();
+    assert!(second[0].tensor().unwrap() == first[0].tensor().unwrap() && written() == entries);
+}
+
+/// The module in `entry` changed by `change` is compiled again, and its entry is whole again.
+fn is_replaced(name: &str, options: &Options, entry: &Path, change: impl FnOnce(&mut Vec<u8>)) -> Result<()> {
+    let whole = std::fs::read(entry).unwrap();
+    let mut bytes = whole.clone();
+    change(&mut bytes);
+    std::fs::remove_file(entry).unwrap();
+    std::fs::write(entry, &bytes).unwrap();
+    std::fs::set_permissions(entry, std::fs::Permissions::from_mode(0o600)).unwrap();
+    assert!(!load(name).compile_module(options)?.1.cached);
+    // The reports differ in their times.
+    assert!(std::fs::read(entry).unwrap().len().abs_diff(whole.len()) < 4096);
+    let (module, report) = load(name).compile_module(options)?;
+    assert!(report.cached && report.warnings.is_empty());
+    assert!(module == load(name).compile_module(&Options { cache: None, ..options.clone() })?.0);
+    Ok(())
+}
+
+#[test]
+fn a_damaged_entry_is_compiled_again() {
+    let cache = Cache::new("damaged");
+    let (options, name) = (cache.options(), "matmul_bias_relu");
+    load(name).compile_module(&options).unwrap();
+    let entry = cache.entries().remove(0);
+    let length = std::fs::metadata(&entry).unwrap().len() as usize;
+    for cut in [0, 1, 40, 71, 72, 100, 4096, length / 2, length - 1] {
+        is_replaced(name, &options, &entry, |bytes| bytes.truncate(cut)).unwrap();
+    }
+    // Magic, version, checksum, key, module's place, lengths, report, header of the module, its description, weights.
+    for at in [0, 8, 12, 16, 49, 57, 65, 80, 200, 4096 + 9, 4096 + 200, length - 1] {
+        is_replaced(name, &options, &entry, |bytes| bytes[at] ^= 4).unwrap();
+    }
+    is_replaced(name, &options, &entry, |bytes| bytes.push(0)).unwrap();
+    is_replaced(name, &options, &entry, |bytes| bytes.fill(0xff)).unwrap();
+    assert_eq!(cache.entries().len(), 1);
+}
+
+#[test]
+fn an_entry_under_another_key_is_not_taken() {
+    let cache = Cache::new("renamed");
+    let options = cache.options();
+    load("matmul_bias_relu").compile_module(&options).unwrap();
+    let first = cache.entries().remove(0);
+    load("conv_3x3_stride_2").compile_module(&options).unwrap();
+    let second = cache.entries().into_iter().find(|path| *path != first).unwrap();
+    std::fs::rename(&first, &second).unwrap();
+    let (module, report) = load("conv_3x3_stride_2").compile_module(&options).unwrap();
+    assert!(!report.cached && module.name() == load("conv_3x3_stride_2").compile_module(&options).unwrap().0.name());
+}
+
+#[test]
+fn the_size_is_bounded_and_the_module_that_was_not_used_for_longest_goes() {
+    let cache = Cache::new("bounded");
+    let names = ["matmul_bias_relu", "conv_3x3_stride_2", "argmax_last"];
+    let unbounded = cache.options();
+    names.iter().for_each(|name| _ = load(name).compile_module(&unbounded).unwrap());
+    let total: u64 = cache.entries().iter().map(|p| p.metadata().unwrap().len()).sum();
+    assert!(load(names[0]).compile_module(&unbounded).unwrap().1.cached);
+    // Of three entries the one of `names[1]` was not used for longest.
+    let bound = |max_bytes: u64| Options {
+        cache: Some(CacheOptions { max_bytes, ..CacheOptions::new(&cache.0) }),
+        ..unbounded.clone()
+    };
+    let options = bound(total);
+    assert!(!load("gather_runtime_negative").compile_module(&options).unwrap().1.cached);
+    let cached = |name: &str| load(name).compile_module(&options).unwrap().1.cached;
+    assert_eq!([cached(names[0]), cached(names[2]), cached(names[1])], [true, true, false]);
+    // What is larger than the cache is not kept, and nothing goes for it.
+    let (before, small) = (cache.entries(), bound(1000));
+    let report = load("pattern_residual_block").compile_module(&small).unwrap().1;
+    assert!(report.warnings[0].contains("the cache may have 1000"), "{}", report.warnings[0]);
+    assert_eq!(cache.entries(), before);
+}
+
+#[test]
+fn a_cache_that_cannot_be_written_is_a_warning() {
+    // Nobody can make a folder there, nor a file, not even the superuser.
+    for place in ["/proc/tilewright", "/proc/self/task"] {
+        if !Path::new("/proc/self/task").is_dir() {
+            return;
+        }
+        let options = Options { cache: Some(CacheOptions::new(place)), ..Options::default() };
+        let report = load("matmul_bias_relu").compile_module(&options).unwrap().1;
+        assert!(report.warnings[0].contains("not kept in the cache"), "{:?}", report.warnings);
+    }
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn a_read_only_cache_is_read() {
+    let cache = Cache::new("read-only");
+    let options = cache.options();
+    load("matmul_bias_relu").compile_module(&options).unwrap();
+    std::fs::set_permissions(&cache.0, std::fs::Permissions::from_mode(0o500)).unwrap();
+    let thread = std::thread::spawn(move || {
+        // The superuser writes everywhere, unless a thread gives that right up.
+        let mut rights = rustix::thread::capabilities(None).unwrap();
+        rights.effective = rustix::thread::CapabilitySet::empty();
+        rustix::thread::set_capabilities(None, rights).unwrap();
+        let report = |name: &str| load(name).compile_module(&options).unwrap().1;
+        let (read, other) = (report("matmul_bias_relu"), report("conv_3x3_stride_2"));
+        assert!(read.cached && read.warnings.is_empty(), "{:?}", read.warnings);
+        assert!(!other.cached && other.warnings[0].contains("not kept in the cache"), "{:?}", other.warnings);
+    });
+    thread.join().unwrap();
+    assert_eq!(cache.entries().len(), 1);
+}
+
+#[test]
+fn a_cache_that_others_may_write_to_is_an_error() {
+    let cache = Cache::new("unsafe");
+    std::fs::create_dir_all(&cache.0).unwrap();
+    std::fs::set_permissions(&cache.0, std::fs::Permissions::from_mode(0o777)).unwrap();
+    let error = load("matmul_bias_relu").compile_module(&cache.options()).err().unwrap();
+    assert!(matches!(error, Error::Invalid(_)) && error.to_string().contains("others may write"), "{error}");
+    let error = load("matmul_bias_relu").compile(&cache.options()).err().unwrap();
+    assert!(matches!(error, Error::Invalid(_)), "{error}");
+}
