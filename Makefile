@@ -3,7 +3,7 @@ CARGO ?= cargo
 PYTHON ?= python3
 export PYTHON SUITE PEERS ROWS THREADS
 
-.PHONY: help demo test check check-aarch64 mutants guard digest bench conformance publish models build clean
+.PHONY: help demo test fuzz check check-aarch64 mutants guard digest bench conformance publish models build clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z0-9-]*\):.*## /  make \1\t/p' Makefile | expand -t 22
@@ -22,6 +22,11 @@ test: ## run everything: unit tests, operators, networks, bad input, AArch64 und
 	@scripts/optionally $(PYTHON) datasets/fetch.py
 	@rm -f target/skipped-tests
 	$(CARGO) test --all-targets && $(CARGO) test --doc; status=$$?; scripts/skipped; exit $$status
+
+fuzz: ## COUNT mutated and generated inputs through each reader, and through compile and run; failing ones go to target/fuzz [COUNT=10000 SEED=1 TARGET=onnx_run INPUT=FILE]
+	@scripts/prepare build
+	TILEWRIGHT_FUZZ_COUNT=$(or $(COUNT),10000) TILEWRIGHT_FUZZ_SEED=$(SEED) TILEWRIGHT_FUZZ_TARGET=$(TARGET) \
+		TILEWRIGHT_FUZZ_INPUT=$(abspath $(INPUT)) $(CARGO) test --test fuzz no_input_does_harm -- --nocapture
 
 check: ## formatting, lints, documentation, the tests of the benchmark, and that README shows benches/results.json
 	$(CARGO) fmt --all --check
@@ -56,10 +61,10 @@ bench: ## measure against the peers in turn; writes target/bench/report.html [SU
 	@scripts/optionally $(PYTHON) datasets/fetch.py
 	@$(PYTHON) benches/run.py
 
-conformance: ## run ONNX's backend suite and print how many cases of each group pass, and why others fail [CASES=lstm]
+conformance: ## run ONNX's backend suite and print how many cases of each group pass, and why others fail [CASES=lstm]; or RANDOM networks against ONNX Runtime [RANDOM=1000 SEED=3]
 	@scripts/prepare build python
 	$(CARGO) build --release
-	@$(PYTHON) tests/conformance/run.py $(if $(CASES),--cases $(CASES))
+	@$(if $(RANDOM),$(PYTHON) tests/conformance/random_networks.py --count $(RANDOM) --seed $(or $(SEED),1),$(PYTHON) tests/conformance/run.py $(if $(CASES),--cases $(CASES)))
 
 publish: ## make target/bench/report.json the results in README
 	@$(PYTHON) benches/publish.py target/bench/report.json

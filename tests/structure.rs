@@ -179,14 +179,15 @@ fn nothing_belongs_to_one_machine() {
 
 #[test]
 fn every_unsafe_block_says_why_it_is_safe() {
-    let found = lines("src", |path, lines, i| {
+    let says = |path: &Path, lines: &[&str], i: usize| {
         let code = lines[i].split("//").next().unwrap();
         let marks = ["unsafe {", "unsafe impl", "unsafe fn", "unsafe extern"];
         path.extension().is_some_and(|e| e == "rs")
             && marks.iter().any(|mark| code.contains(mark))
             && !code.contains("unsafe extern \"C\" fn(")
             && !lines[i.saturating_sub(8)..=i].iter().any(|l| l.contains("SAFETY") || l.contains("# Safety"))
-    });
+    };
+    let found = [lines("src", says), lines("fuzz", says)].concat();
     assert!(found.is_empty(), "{}", found.join("\n"));
 }
 
@@ -195,7 +196,7 @@ fn no_test_is_ignored_and_nothing_is_left_to_do() {
     let words: Vec<String> = [("#[ign", "ore"), ("todo", "!("), ("unimple", "mented!("), ("dbg", "!(")]
         .map(|(a, b)| format!("{a}{b}"))
         .into();
-    for folder in ["src", "tests"] {
+    for folder in ["src", "tests", "fuzz"] {
         let found = lines(folder, |path, lines, i| {
             path.extension().is_some_and(|e| e == "rs") && words.iter().any(|w| lines[i].contains(w.as_str()))
         });

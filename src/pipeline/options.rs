@@ -125,3 +125,16 @@ impl Default for Limits {
         }
     }
 }
+
+impl Limits {
+    /// The defaults, none of them above `bytes`.
+    pub fn within(bytes: u64) -> Limits {
+        let all = Limits::default();
+        Limits {
+            tensor_bytes: all.tensor_bytes.min(bytes),
+            arena_bytes: all.arena_bytes.min(bytes),
+            scratch_bytes: all.scratch_bytes.min(bytes),
+            ..all
+        }
+    }
+}

@@ -45,15 +45,24 @@ pub fn write_tensor(path: impl AsRef<Path>, name: &str, tensor: &Tensor) -> Resu
 pub fn read_value(path: impl AsRef<Path>, kind: &Kind) -> Result<Value> {
     let path = path.as_ref();
     let name = path.display().to_string();
-    let bytes = bytes_of(path)?;
-    let folder = Folder::of_file(path);
-    let bad = |e: prost::DecodeError| Error::Invalid(format!("{name} does not hold a {kind} ({e})"));
-    let value = match kind {
-        Kind::Tensor => tensor::read(TensorProto::decode(&bytes[..]).map_err(bad)?, &folder).map(Value::from),
-        Kind::Sequence(_) => sequence(SequenceProto::decode(&bytes[..]).map_err(bad)?, &folder),
-        Kind::Optional(_) => optional(OptionalProto::decode(&bytes[..]).map_err(bad)?, &folder),
-    };
-    value.map_err(|e| e.context(&name))
+    decode(&bytes_of(path)?, kind, &Folder::of_file(path)).map_err(|e| e.context(&name))
+}
+
+/// As [`read_value`], from the contents of a file; external data are refused.
+///
+/// # Errors
+/// As [`read_tensor`].
+pub fn decode_value(bytes: &[u8], kind: &Kind) -> Result<Value> {
+    decode(bytes, kind, &Folder::new(Path::new("no folder")))
+}
+
+fn decode(bytes: &[u8], kind: &Kind, folder: &Folder) -> Result<Value> {
+    let bad = |e: prost::DecodeError| Error::Invalid(format!("this is no message of a {kind} ({e})"));
+    match kind {
+        Kind::Tensor => tensor::read(TensorProto::decode(bytes).map_err(bad)?, folder).map(Value::from),
+        Kind::Sequence(_) => sequence(SequenceProto::decode(bytes).map_err(bad)?, folder),
+        Kind::Optional(_) => optional(OptionalProto::decode(bytes).map_err(bad)?, folder),
+    }
 }
 
 /// Writes a value as the message of its kind.
@@ -61,12 +70,20 @@ pub fn read_value(path: impl AsRef<Path>, kind: &Kind) -> Result<Value> {
 /// # Errors
 /// As [`write_tensor`]; [`Error::Unsupported`] where a sequence has elements of several kinds.
 pub fn write_value(path: impl AsRef<Path>, name: &str, value: &Value) -> Result<()> {
-    let bytes = match value {
+    let bytes = encode_value(name, value)?;
+    file::write(path.as_ref(), |out| out.write_all(&bytes))
+}
+
+/// The message of a value.
+///
+/// # Errors
+/// [`Error::Unsupported`] where ONNX has no such element type or a sequence has elements of several kinds.
+pub fn encode_value(name: &str, value: &Value) -> Result<Vec<u8>> {
+    Ok(match value {
         Value::Tensor(value) => tensor::proto(value, name)?.encode_to_vec(),
         Value::Sequence(values) => sequence_message(name, values)?.encode_to_vec(),
         Value::Optional(value) => optional_message(name, value.as_deref())?.encode_to_vec(),
-    };
-    file::write(path.as_ref(), |out| out.write_all(&bytes))
+    })
 }
 
 fn sequence(proto: SequenceProto, folder: &Folder) -> Result<Value> {
