@@ -45,7 +45,7 @@ fn write_graph(graph: &Graph, shown: usize) -> String {
     let mut text = format!("graph {} {{\n", graph.name);
     for &id in &graph.inputs {
         let value = graph.value(id);
-        let _ = writeln!(text, "    {id}: {} = input {:?}", value.ty, value.name);
+        let _ = writeln!(text, "    {id}: {} = input {}", value.ty, quote(&value.name));
     }
     for (i, value) in graph.values.iter().enumerate() {
         if let Source::Constant(t) = &value.source {
@@ -58,7 +58,7 @@ fn write_graph(graph: &Graph, shown: usize) -> String {
         let _ = writeln!(text, "    {} = {}({})  # {}", outputs.join(", "), node.op, inputs.join(", "), node.name);
     }
     for &id in &graph.outputs {
-        let _ = writeln!(text, "    output {id} {:?}", graph.value(id).name);
+        let _ = writeln!(text, "    output {id} {}", quote(&graph.value(id).name));
     }
     text.push_str("}\n");
     text
@@ -226,6 +226,12 @@ impl Parser {
         graph.values = numbered.into_iter().map(|(_, value)| value).collect();
         graph
     }
+}
+
+/// A name in quotes, as [`quoted`] reads it, on one line.
+fn quote(name: &str) -> String {
+    let json = serde_json::Value::from(name).to_string();
+    crate::runtime::text::name(&json).into_owned()
 }
 
 fn quoted(text: &str) -> Parsed<String> {

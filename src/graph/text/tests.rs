@@ -23,6 +23,20 @@ fn a_graph_by_hand_parses() {
     assert_eq!(print(&parse(&print(&graph)).unwrap()), print(&graph));
 }
 
+/// Names are on one line, whatever is in them.
+#[test]
+fn any_name_is_read_as_printed() {
+    for name in ["a b", "\u{7f}", "\"\\", "\u{1b}[2J\n", "größe", "\u{202e}"] {
+        let mut graph = parse(LAYER).unwrap();
+        let (input, output) = (graph.inputs[0], graph.outputs[0]);
+        graph.values[input.0 as usize].name = name.into();
+        graph.values[output.0 as usize].name = name.into();
+        let again = parse(&print(&graph)).unwrap_or_else(|e| panic!("{name:?}: {e}"));
+        assert_eq!((again.value(input).name.as_str(), again.value(output).name.as_str()), (name, name));
+        assert!(!print(&graph).contains(['\u{7f}', '\u{1b}', '\u{202e}']));
+    }
+}
+
 /// Parse after print is the identity on all graphs of the operator fixtures.
 #[test]
 fn what_is_printed_parses_to_the_same() {
