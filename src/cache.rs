@@ -95,14 +95,15 @@ impl Subject<'_> {
             algorithm,
             max_error,
             egraph,
-            limits: Limits { tensor_bytes, arena_bytes, scratch_bytes, bindings: _, binding_bytes: _ },
+            limits,
             cache: _,
         } = options;
         let mut hasher = Hasher::new("module");
         hasher.text(COMPILER).text(&format!("{FORMAT_VERSION} {VERSION} {}", cfg!(debug_assertions)));
         hasher.part(&self.content()?).text(&format!("{:?}", options.target().ok()?)).text(&format!("{dims:?}"));
         hasher.text(&format!("{algorithm:?} {:x} {egraph:?}", max_error.to_bits()));
-        hasher.text(&format!("{tensor_bytes} {arena_bytes} {scratch_bytes}"));
+        // How many bindings are kept decides no module.
+        hasher.text(&format!("{:?}", Limits { bindings: 0, binding_bytes: None, ..limits.clone() }));
         Some(hasher.finish())
     }
 }

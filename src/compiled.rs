@@ -242,11 +242,12 @@ impl Compiled {
         let options = Options { dims: dims.clone(), values: values.clone(), ..self.options.clone() };
         if let Some((module, report)) = guard(|| self.find(&options))? {
             let values = module.values().iter().map(|(n, v)| (n.clone(), Arc::new(v.clone()))).collect();
-            let slot = self.keep(&Binding { dims, values });
+            let slot = self.keep(&Binding { values, ..options.binding() });
             return Ok(slot.get_or_init(|| self.session_of(module, report)).clone()?);
         }
-        let bound = guard(|| Ok(self.model.bind(&Binding { dims: dims.clone(), values }, &self.sharing)))??;
-        let key = Binding { dims, values: bound.values.clone() };
+        let binding = options.binding();
+        let bound = guard(|| Ok(self.model.bind(&binding, &self.sharing)))??;
+        let key = Binding { values: bound.values.clone(), ..binding };
         let slot = self.keep(&key);
         let compiled = slot.get_or_init(|| self.compile(&key, Some(&bound))).clone();
         self.drop_bindings();
@@ -293,7 +294,7 @@ impl Compiled {
     }
 
     fn compile(&self, binding: &Binding, bound: Option<&BoundGraph>) -> Result<Compilation> {
-        let Binding { dims, values } = binding.clone();
+        let Binding { dims, values, .. } = binding.clone();
         let options = Options { dims, values, ..self.options.clone() };
         let (module, report) = match bound {
             None => self.model.compile_module(&options)?,

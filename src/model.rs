@@ -243,6 +243,20 @@ impl Model {
         })
     }
 
+    /// As [`Model::graph`], within the limits of `options`.
+    ///
+    /// # Errors
+    /// As [`Model::graph`].
+    #[doc(hidden)]
+    pub fn graph_within(&self, options: &Options) -> Result<Graph> {
+        let graph = guard(|| {
+            let bound = self.bind(&options.binding(), &Sharing::default());
+            Ok(bound.map_err(|unbound| unbound.error)?.graph)
+        })?;
+        pipeline::check_graph(&graph, &options.limits)?;
+        Ok(graph)
+    }
+
     /// Compiles a module for one binding of the dynamic dimensions; those not named are 1. The module may be for another
     /// processor than this one.
     ///
@@ -310,7 +324,7 @@ impl Model {
                 let lowered = source.lowered(&options.dims)?;
                 return program::compile(&source.source(&lowered, &self.order)?, options);
             }
-            let binding = Binding { dims: options.dims.clone(), values: options.values.clone() };
+            let binding = options.binding();
             self.compile_bound(&self.bind(&binding, sharing).map_err(|unbound| unbound.error)?, options, sharing)
         })
     }
@@ -363,7 +377,7 @@ impl Model {
     /// values are sequences. [`Compiled::run`](crate::Compiled::run) runs it in parts; it has
     /// no module.
     pub fn depends_on_data(&self, options: &Options) -> bool {
-        let binding = Binding { dims: options.dims.clone(), values: options.values.clone() };
+        let binding = options.binding();
         guard(|| Ok(self.bind(&binding, &Sharing::default()).is_err_and(|unbound| unbound.waits))).unwrap_or(false)
     }
 
@@ -401,7 +415,7 @@ impl Model {
                 program::explain(&source.source(&lowered, &self.order)?, options, stage)
             }
             _ => {
-                let binding = Binding { dims: options.dims.clone(), values: options.values.clone() };
+                let binding = options.binding();
                 let bound = self.bind(&binding, &Sharing::default()).map_err(|unbound| unbound.error)?;
                 pipeline::explain(&bound.graph, self.network_order(), options, stage, kernel)
             }

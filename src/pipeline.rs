@@ -17,6 +17,7 @@ use crate::graph::fusion;
 use crate::graph::ir::Graph;
 use crate::pipeline::kernel::{CompiledKernel, STAGES, Statements, Times};
 use crate::pipeline::link::link;
+use crate::pipeline::options::exceeds;
 use crate::pipeline::report::Report;
 use crate::pipeline::sharing::Sharing;
 use crate::pipeline::steps::add_steps;
@@ -24,7 +25,7 @@ use crate::pipeline::unit::{Programs, Unit, Work, check_sizes, rewrite};
 use crate::poly::statement::Program;
 use crate::poly::transform::primitive::Schedule;
 use crate::runtime::error::unknown;
-use crate::runtime::module::{Action, Module, ModuleParts};
+use crate::runtime::module::{Action, Module, ModuleParts, TensorSpec};
 use crate::runtime::text;
 use crate::runtime::threads;
 use crate::{Error, Result};
@@ -71,7 +72,7 @@ pub fn compile_sharing(source: &Graph, order: Order, options: &Options, sharing:
     let (start, target) = (Instant::now(), options.target()?);
     let mut clock = Clock::default();
     clock.time("verify", || source.verify())?;
-    check_sizes(source, options.limits.tensor_bytes)?;
+    check_graph(source, &options.limits)?;
     let optimized = clock.time("rewrite", || rewrite(source, &target, options, sharing.folded()))?;
     let rewriting = optimized.report.clone();
     let groups = clock.time("fuse", || fusion::fuse(&optimized.graph, &optimized.placements))?;
@@ -161,11 +162,29 @@ fn finish(parts: ModuleParts, target: &Target) -> Result<Module> {
 }
 
 fn check_arena(module: &Module, options: &Options) -> Result<()> {
-    if module.arena_bytes() > options.limits.arena_bytes {
-        let (needed, allowed) = (text::bytes(module.arena_bytes()), text::bytes(options.limits.arena_bytes));
-        return Err(Error::Limit(format!("intermediate tensors need {needed}, {allowed} are allowed")));
+    let limits = &options.limits;
+    exceeds(module.arena_bytes(), limits.arena_bytes, "intermediate tensors need", "arena_bytes")?;
+    exceeds(module.code().len() as u64, limits.code_bytes, "the machine code needs", "code_bytes")?;
+    exceeds(module.weights().len() as u64, limits.weights_bytes, "the weights need", "weights_bytes")?;
+    let tensors = module.inputs().iter().chain(module.outputs().iter().map(|o| &o.tensor));
+    let bytes = tensors.map(TensorSpec::bytes).try_fold(module.arena_bytes(), |n, b| Ok(n.saturating_add(b?)))?;
+    limits.check_run(bytes, "inputs, outputs and intermediate tensors need")?;
+    check_scratch(module, 1, limits)
+}
+
+/// Refuses what is too large before any work is done for it.
+///
+/// # Errors
+/// `Limit` with the amount and what is allowed.
+pub fn check_graph(graph: &Graph, limits: &Limits) -> Result<()> {
+    check_sizes(graph, limits.tensor_bytes)?;
+    if graph.nodes.len() > limits.nodes {
+        let (count, most) = (graph.nodes.len(), limits.nodes);
+        return Err(Error::Limit(format!("the network has {count} nodes, {most} are allowed (`Limits::nodes`)")));
     }
-    check_scratch(module, 1, &options.limits)
+    let ends = graph.inputs.iter().chain(&graph.outputs);
+    let bytes = ends.fold(0u64, |n, &v| n.saturating_add(graph.value(v).ty.bytes() as u64));
+    limits.check_run(bytes, "inputs and outputs need")
 }
 
 /// Checks the scratch memory of `threads` threads.
@@ -177,7 +196,8 @@ pub fn check_scratch(module: &Module, threads: usize, limits: &Limits) -> Result
     if each.checked_mul(threads.max(1) as u64).is_none_or(|all| all > limits.scratch_bytes) {
         let (each, allowed) = (text::bytes(each), text::bytes(limits.scratch_bytes));
         return Err(Error::Limit(format!(
-            "scratch memory of {each} for each thread, of {threads}, is more than the {allowed} that are allowed"
+            "scratch memory of {each} for each thread, of {threads}, is more than the {allowed} that are allowed \
+             (`--max-memory`, `Limits::scratch_bytes`)"
         )));
     }
     Ok(())

@@ -301,7 +301,7 @@ impl Staged {
         }
         let tensor = |value: &Option<Value>| value.as_ref().map(|v| v.tensor().cloned()).transpose();
         let tensors = operands.iter().map(tensor).collect::<Result<Vec<_>>>()?;
-        let folded = self.model.fold_node(graph, index, &tensors)?;
+        let folded = self.model.fold_node(graph, index, &tensors, self.options.limits.import())?;
         Ok(Some(folded.into_iter().map(Value::Tensor).collect()))
     }
 
@@ -356,7 +356,8 @@ impl Staged {
                 entry => entry.tensor().map_or(Known::Other, Known::Tensor),
             })
         };
-        let part = self.model.part(graph, frame.around.as_ref(), &scope.order, done, &lookup)?;
+        let limits = self.options.limits.import();
+        let part = self.model.part(graph, frame.around.as_ref(), &scope.order, done, &lookup, limits)?;
         let compiled = Arc::new(self.compile(part, constants)?);
         let mut parts = self.parts.lock().unwrap_or_else(|e| e.into_inner());
         parts.push((key, compiled.clone()));

@@ -1,7 +1,7 @@
 //! `check`: proves or refuses every schedule of a file; says of a model what would run.
 
 use super::progress::Progress;
-use crate::model_arguments::{bind_once, parse_dim, print, target};
+use crate::model_arguments::{LimitArguments, bind_once, parse_dim, print, target};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use tilewright::internal::language;
@@ -25,6 +25,8 @@ pub struct Arguments {
     /// Value of a size
     #[arg(long = "dim", value_name = "NAME=N", value_parser = parse_dim)]
     dims: Vec<(String, i64)>,
+    #[command(flatten)]
+    limits: LimitArguments,
 }
 
 impl Arguments {
@@ -99,8 +101,9 @@ impl Arguments {
         if !symbols.is_empty() {
             text += &format!("dynamic dimensions, 1 unless bound: {}\n", symbols.join(", "));
         }
-        let options = Options { dims: bind_once(&self.dims)?, ..Options::default() };
-        let graph = match model.graph(&options.dims) {
+        let (dims, limits) = (bind_once(&self.dims)?, self.limits.limits());
+        let options = Options { dims, limits, ..Options::default() };
+        let graph = match model.graph_within(&options) {
             Ok(graph) => graph,
             Err(reason) if model.depends_on_data(&options) => {
                 return Ok(text + &format!("runs in parts, since it depends on data: {reason}\n"));

@@ -20,7 +20,7 @@ use super::inputs;
 use super::progress::Progress;
 use crate::compare::arguments::Arguments;
 use crate::compare::report::ComparisonReport;
-use crate::model_arguments::{ModelArguments, print};
+use crate::model_arguments::{LimitArguments, ModelArguments, print};
 use limits::Machine;
 use tilewright::internal::runtime::{file, text};
 use tilewright::{Error, Result};
@@ -37,6 +37,7 @@ impl Arguments {
             stop_after: None,
             max_error: None,
             algorithm: None,
+            limits: LimitArguments::default(),
         };
         let target = model.target()?;
         if !target.runs_on_host() {

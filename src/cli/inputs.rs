@@ -11,7 +11,7 @@ use tilewright::CacheOptions;
 use tilewright::EgraphOptions;
 use tilewright::Report;
 use tilewright::Session;
-use tilewright::internal::pipeline::{Limits, check_scratch};
+use tilewright::internal::pipeline::check_scratch;
 use tilewright::internal::runtime::error::unknown;
 use tilewright::module::{Module, TensorSpec};
 use tilewright::{Compiled, Dim, InputSpec, Kind, Value};
@@ -135,7 +135,7 @@ impl RunArguments {
         let compile_ms = start.elapsed().as_secs_f64() * 1e3;
         check_names(&given, module.inputs().iter().map(|i| i.name.as_str()))?;
         let start = Instant::now();
-        check_scratch(&module, threads, &Limits::default())?;
+        check_scratch(&module, threads, &model.limits.limits())?;
         let session = Session::new(Arc::new(module), threads)?;
         let session_ms = start.elapsed().as_secs_f64() * 1e3;
         progress.stage("filling the inputs");
@@ -170,7 +170,8 @@ impl RunArguments {
                         Dim::Symbol(name) | Dim::Derived(name) => options.dims.get(name).copied().unwrap_or(1),
                     };
                     let shape: Vec<i64> = spec.shape.iter().map(extent).collect();
-                    let bytes = shape.iter().try_fold(spec.dtype.bytes() as i64, |n, &d| n.checked_mul(d.max(0)));
+                    let extents = shape.iter().filter(|_| !shape.contains(&0));
+                    let bytes = extents.copied().try_fold(spec.dtype.bytes() as i64, |n, d| n.checked_mul(d.max(0)));
                     if bytes.is_none_or(|bytes| bytes as u64 > options.limits.tensor_bytes) {
                         return Err(Error::Limit(format!("input `{}` of shape {shape:?} is too large", spec.name)));
                     }
@@ -357,7 +358,8 @@ fn load_for(
     let max_error = arguments.max_error.unwrap_or(DEFAULT_MAX_ERROR);
     let algorithm = arguments.algorithm.unwrap_or_default();
     let values = given.iter().map(|(name, tensor)| (name.clone(), Arc::new(tensor.clone()))).collect();
-    Ok((model, Options { target: Some(target), dims, values, egraph, algorithm, max_error, ..Options::default() }))
+    let (target, limits) = (Some(target), arguments.limits.limits());
+    Ok((model, Options { target, dims, values, egraph, algorithm, max_error, limits, ..Options::default() }))
 }
 
 pub fn check_names<'a>(given: &BTreeMap<String, Tensor>, known: impl Iterator<Item = &'a str> + Clone) -> Result<()> {

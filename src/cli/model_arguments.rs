@@ -10,7 +10,7 @@ use tilewright::CacheOptions;
 use tilewright::Target;
 use tilewright::internal::runtime::error::unknown;
 use tilewright::internal::runtime::text::lines;
-use tilewright::{Error, Result, Sort};
+use tilewright::{Error, Limits, Result, Sort};
 
 /// The most bindings of one module.
 const MAX_BINDINGS: usize = 256;
@@ -46,6 +46,62 @@ pub struct ModelArguments {
     /// How a network's convolutions are computed: the cheapest way for each, or the same wherever it applies, to compare
     #[arg(long, value_name = "A", value_parser = algorithm_parser())]
     pub algorithm: Option<Algorithm>,
+    #[command(flatten)]
+    pub limits: LimitArguments,
+}
+
+/// Memory and work that compiling and running may take.
+#[derive(Args, Clone, Default)]
+pub struct LimitArguments {
+    /// Most bytes of a tensor, of the weights, and of all tensors of a run together, such as 500MB or 8GiB; the limit of
+    /// computed constants follows it [default: 2GiB for what a run needs]
+    #[arg(long, value_name = "BYTES", value_parser = parse_bytes)]
+    pub max_memory: Option<u64>,
+    /// Most operations that computing constants while a network is read may take [default: 8589934592]
+    #[arg(long, value_name = "N")]
+    pub max_work: Option<u64>,
+}
+
+impl LimitArguments {
+    /// The limits that were asked for.
+    pub fn limits(&self) -> Limits {
+        let limits = self.max_memory.map_or_else(Limits::default, Limits::within);
+        Limits { constant_work: self.max_work.unwrap_or(limits.constant_work), ..limits }
+    }
+}
+
+/// A number of bytes, with a unit of 1000 (`kB`, `MB`, `GB`) or 1024 (`KiB`, `MiB`, `GiB`).
+fn parse_bytes(text: &str) -> std::result::Result<u64, String> {
+    let end = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+    let unit = match text[end..].trim().to_ascii_lowercase().as_str() {
+        "" | "b" => 1,
+        "k" | "kb" => 1000,
+        "m" | "mb" => 1_000_000,
+        "g" | "gb" => 1_000_000_000,
+        "t" | "tb" => 1_000_000_000_000,
+        "kib" => 1 << 10,
+        "mib" => 1 << 20,
+        "gib" => 1 << 30,
+        "tib" => 1 << 40,
+        _ => return Err("expected a number of bytes, such as 2GiB, 500MB or 1048576".into()),
+    };
+    let bytes = text[..end].parse::<u64>().ok().and_then(|n| n.checked_mul(unit));
+    bytes.filter(|n| *n > 0).ok_or_else(|| "expected a number of bytes, such as 2GiB, 500MB or 1048576".into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::parse_bytes;
+
+    #[test]
+    fn bytes_have_units() {
+        for (text, bytes) in [("2GiB", 2 << 30), ("500MB", 500_000_000), ("7", 7), ("1 kib", 1024), ("3k", 3000)] {
+            assert_eq!(parse_bytes(text), Ok(bytes), "{text}");
+        }
+        for text in ["", "GiB", "0", "-1", "1.5GB", "2 parsecs", "99999999999TB"] {
+            assert!(parse_bytes(text).is_err(), "{text}");
+        }
+    }
 }
 
 /// Modules on disk.

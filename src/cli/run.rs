@@ -37,6 +37,7 @@ impl Arguments {
         }
         let prepared = match self.run.prepare(&self.model, self.cache.options(), progress) {
             Ok(prepared) => prepared,
+            Err(error @ Error::Limit(_)) => return Err(error),
             Err(error) => return self.run_in_parts(progress)?.ok_or(error),
         };
         progress.stage(format!("running {}", prepared.session.module().name()));
@@ -107,7 +108,7 @@ impl Arguments {
         let expected = direct.session.run(&prepared.inputs())?;
         let mut text = String::new();
         for ((spec, output), expected) in direct.session.module().outputs().iter().zip(outputs).zip(&expected) {
-            let error = relative_error(&values(output), &values(expected));
+            let error = relative_error(&values(output.dtype, &output.data), &values(expected.dtype, &expected.data));
             let name = name(&spec.tensor.name);
             writeln!(text, "{name}  against direct: largest error {error:.1e} of the largest |value|")
                 .expect("a string takes all text");
@@ -149,24 +150,24 @@ pub fn save_outputs(module: &Module, outputs: &[Tensor], folder: &Path, format: 
 }
 
 /// The elements as numbers.
-fn values(tensor: &Tensor) -> Vec<f64> {
-    fn numbers<const N: usize>(tensor: &Tensor, number: fn([u8; N]) -> f64) -> Vec<f64> {
-        tensor.data.as_chunks::<N>().0.iter().map(|e| number(*e)).collect()
+fn values(dtype: DType, data: &[u8]) -> Vec<f64> {
+    fn numbers<const N: usize>(data: &[u8], number: fn([u8; N]) -> f64) -> Vec<f64> {
+        data.as_chunks::<N>().0.iter().map(|e| number(*e)).collect()
     }
-    match tensor.dtype {
-        DType::F64 => numbers::<8>(tensor, f64::from_le_bytes),
-        DType::F32 => numbers::<4>(tensor, |b| f32::from_le_bytes(b).into()),
-        DType::I64 => numbers::<8>(tensor, |b| i64::from_le_bytes(b) as f64),
-        DType::I32 => numbers::<4>(tensor, |b| i32::from_le_bytes(b).into()),
-        DType::I16 => numbers::<2>(tensor, |b| i16::from_le_bytes(b).into()),
-        DType::I8 => numbers::<1>(tensor, |b| i8::from_le_bytes(b).into()),
-        DType::U64 => numbers::<8>(tensor, |b| u64::from_le_bytes(b) as f64),
-        DType::U32 => numbers::<4>(tensor, |b| u32::from_le_bytes(b).into()),
-        DType::U16 => numbers::<2>(tensor, |b| u16::from_le_bytes(b).into()),
-        DType::U8 | DType::Bool => numbers::<1>(tensor, |[b]| b.into()),
-        DType::F16 => numbers::<2>(tensor, |b| f16_to_f32(u16::from_le_bytes(b)).into()),
-        DType::BF16 => numbers::<2>(tensor, |[low, high]| f32::from_le_bytes([0, 0, low, high]).into()),
-        dtype => tensor.data.iter().map(|&byte| storage::decode(dtype, byte)).collect(),
+    match dtype {
+        DType::F64 => numbers::<8>(data, f64::from_le_bytes),
+        DType::F32 => numbers::<4>(data, |b| f32::from_le_bytes(b).into()),
+        DType::I64 => numbers::<8>(data, |b| i64::from_le_bytes(b) as f64),
+        DType::I32 => numbers::<4>(data, |b| i32::from_le_bytes(b).into()),
+        DType::I16 => numbers::<2>(data, |b| i16::from_le_bytes(b).into()),
+        DType::I8 => numbers::<1>(data, |b| i8::from_le_bytes(b).into()),
+        DType::U64 => numbers::<8>(data, |b| u64::from_le_bytes(b) as f64),
+        DType::U32 => numbers::<4>(data, |b| u32::from_le_bytes(b).into()),
+        DType::U16 => numbers::<2>(data, |b| u16::from_le_bytes(b).into()),
+        DType::U8 | DType::Bool => numbers::<1>(data, |[b]| b.into()),
+        DType::F16 => numbers::<2>(data, |b| f16_to_f32(u16::from_le_bytes(b)).into()),
+        DType::BF16 => numbers::<2>(data, |[low, high]| f32::from_le_bytes([0, 0, low, high]).into()),
+        dtype => data.iter().map(|&byte| storage::decode(dtype, byte)).collect(),
     }
 }
 
@@ -183,20 +184,25 @@ fn described(value: &Value) -> String {
     }
 }
 
+/// Elements that are converted at once.
+const PART: usize = 1 << 16;
+
 /// Mean and extremes.
 fn statistics(tensor: &Tensor) -> String {
     // The least of NaN and a number is the number.
     let (mut sum, mut least, mut most, mut wild) = (0.0, f64::NAN, f64::NAN, 0);
-    let elements = values(tensor);
-    for &value in &elements {
-        sum += value;
-        (least, most) = (least.min(value), most.max(value));
-        wild += usize::from(!value.is_finite());
+    // a part at a time: all of them as f64 may need more memory than the run
+    for part in tensor.data.chunks(PART * tensor.dtype.bytes()) {
+        for value in values(tensor.dtype, part) {
+            sum += value;
+            (least, most) = (least.min(value), most.max(value));
+            wild += usize::from(!value.is_finite());
+        }
     }
-    if elements.is_empty() {
+    if tensor.is_empty() {
         return "no elements".into();
     }
-    let mean = sum / elements.len() as f64;
+    let mean = sum / tensor.len() as f64;
     let mut text = format!("mean {mean:.6}  min {least:.6}  max {most:.6}");
     if wild > 0 {
         write!(text, "  {wild} not finite").expect("a string takes all text");

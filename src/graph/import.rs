@@ -25,6 +25,7 @@ mod functions;
 mod halves;
 pub mod importer;
 mod legacy;
+pub mod limits;
 mod linear_attention;
 mod loss;
 pub mod model;
@@ -53,6 +54,7 @@ pub mod walk;
 use crate::graph::fold;
 use crate::graph::fold::memo::Memo;
 use crate::graph::import::importer::Importer;
+use crate::graph::import::limits::ImportLimits;
 use crate::graph::import::model::{Binding, Dim, InputSpec, OnnxModel};
 use crate::graph::infer::infer;
 use crate::graph::ir::{Graph, Node, Value, ValueId};
@@ -62,7 +64,7 @@ use crate::graph::subgraph::{self, MAX_DEPTH};
 use crate::graph::tensor_type::TensorType;
 use crate::graph::value::Kind;
 use crate::runtime::error::unknown;
-use crate::runtime::{DType, Error, Result, Tensor};
+use crate::runtime::{Error, Result, Tensor};
 use external::Folder;
 use prost::Message;
 use provenance::{Absent, Provenance};
@@ -77,8 +79,6 @@ pub const NEWEST_OPSET: i64 = 28;
 pub const OLDEST_OPSET: i64 = 1;
 /// The largest file, in bytes: as large as a message can be. Weights beyond that are external data.
 pub const MAX_FILE_BYTES: u64 = 1 << 31;
-/// Limit for the constants that are computed while a model is imported, in bytes, on top of four times its weights.
-pub const MAX_FOLDED_BYTES: u64 = 512 << 20;
 
 impl OnnxModel {
     /// Reads and checks a file. One error lists every node that is not supported.
@@ -279,29 +279,32 @@ fn take_constant(node: &mut NodeProto) -> Option<TensorProto> {
     Some(TensorProto { name: node.output.first()?.clone(), ..value })
 }
 
-fn claim(budget: &mut u64, shape: &[i64], dtype: DType) -> Result<()> {
-    let bytes = tensor::checked_len(shape, dtype, "a constant")? * dtype.bytes();
-    *budget = budget.checked_sub(bytes as u64).ok_or_else(|| {
-        let most = MAX_FOLDED_BYTES >> 20;
-        Error::Limit(format!(
-            "a computed constant of shape {shape:?}: the limit for all of them is {most} MiB and four times the weights"
-        ))
-    })?;
-    Ok(())
-}
-
 impl<'m> Importer<'m> {
-    fn new(model: &'m OnnxModel, memo: &'m Memo) -> Importer<'m> {
-        Importer { memo: Some(memo), ..Importer::of(model, model.onnx_graph()) }
+    fn new(model: &'m OnnxModel, limits: ImportLimits, memo: &'m Memo) -> Importer<'m> {
+        Importer { memo: Some(memo), ..Importer::of(model, model.onnx_graph(), limits) }
     }
 
     /// Converts nodes of `proto`, a graph of the file.
-    fn of(model: &'m OnnxModel, proto: &'m GraphProto) -> Importer<'m> {
+    fn of(model: &'m OnnxModel, proto: &'m GraphProto, limits: ImportLimits) -> Importer<'m> {
         let (values, place, graph) = (HashMap::new(), String::new(), Graph::default());
         let (needed, waits) = (Default::default(), Default::default());
-        let (budget, nodes_left) = (MAX_FOLDED_BYTES, nested::MAX_NODES);
+        let (budget, work_left, nodes_left) = (limits.constant_bytes, limits.constant_work, limits.nodes);
         let (provenance, memo) = (Provenance::new(proto, None), None);
-        Importer { model, proto, graph, values, place, provenance, budget, nodes_left, needed, waits, memo }
+        Importer {
+            model,
+            proto,
+            graph,
+            values,
+            place,
+            provenance,
+            limits,
+            budget,
+            work_left,
+            nodes_left,
+            needed,
+            waits,
+            memo,
+        }
     }
 
     /// Converts all nodes; inputs with a value become constants. Returns the nodes that are none of the graph's, too.
@@ -429,7 +432,9 @@ impl<'m> Importer<'m> {
         }
         let constants: Option<Vec<Arc<Tensor>>> = inputs.iter().map(|&i| self.graph.constant(i).cloned()).collect();
         if let Some(constants) = constants.filter(|_| subgraph::may_fold(&op)) {
-            types.iter().try_for_each(|ty| claim(&mut self.budget, &ty.shape, ty.dtype))?;
+            let operands: Vec<TensorType> = constants.iter().map(|t| TensorType::of(t)).collect();
+            types.iter().try_for_each(|ty| self.claim(&ty.shape, ty.dtype))?;
+            self.claim_work(&op, &operands)?;
             let evaluate = || fold::evaluate(&op, &constants.iter().map(|t| &**t).collect::<Vec<_>>());
             let folded = match self.memo {
                 Some(memo) => memo.results(&op, &constants, evaluate)?,
@@ -454,11 +459,6 @@ impl<'m> Importer<'m> {
     /// As [`Importer::emit_all`], for operators with one result.
     pub(super) fn emit(&mut self, op: Op, inputs: &[ValueId]) -> Result<ValueId> {
         Ok(self.emit_all(op, inputs)?[0])
-    }
-
-    /// Subtracts the bytes of a constant from the budget of computed constants; fails if they exceed it.
-    pub(super) fn claim(&mut self, shape: &[i64], dtype: DType) -> Result<()> {
-        claim(&mut self.budget, shape, dtype)
     }
 
     pub(super) fn constant(&mut self, tensor: Tensor) -> ValueId {

@@ -375,7 +375,8 @@ fn conv_transpose(
             .and_then(|e| e.checked_add((window.kernel[d] - 1) * window.dilation[d] + 1 + pad))
             .ok_or("the output is too large")?;
         let extent = full - window.pad_before[d] - window.pad_after[d];
-        ensure(extent >= 0 && image.spatial[d] > 0, || "the padding leaves nothing".into())?;
+        ensure(image.spatial[d] > 0, || format!("spatial dimension {d} is empty"))?;
+        ensure(extent >= 0, || "the padding leaves nothing".into())?;
         out.push(extent);
     }
     shaped(x, from_channels_first(layout, &out, layout.stored(f)))
@@ -488,7 +489,8 @@ fn opaque(function: &str, attributes: &[i64], inputs: &[&TensorType]) -> Checked
         "argmax" | "argmin" => {
             let axis = axis(0)?;
             let mut shape = x.shape.clone();
-            ensure(shape[axis] > 0, || "the axis is empty".into())?;
+            let some = shape.iter().enumerate().all(|(i, &d)| i == axis || d > 0);
+            ensure(shape[axis] > 0 || !some, || "the axis is empty".into())?;
             if attributes.get(1) == Some(&0) {
                 shape.remove(axis);
             } else {

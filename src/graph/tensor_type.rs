@@ -42,7 +42,8 @@ impl TensorType {
         if self.shape.iter().any(|&d| d < 0) {
             return Err(Error::Invalid(format!("{self} has a negative extent")));
         }
-        if count.is_none_or(|n| n > MAX_ELEMENTS) {
+        let most = if self.shape.contains(&0) { MAX_EMPTY } else { MAX_ELEMENTS };
+        if count.is_none_or(|n| n > most) {
             return Err(Error::Limit(format!("{self} has more than {MAX_ELEMENTS} elements")));
         }
         Ok(())
@@ -56,6 +57,9 @@ impl std::fmt::Display for TensorType {
         write!(f, "{}[{}]", self.dtype, shape.join(","))
     }
 }
+
+/// The largest product of the extents of an empty tensor, other than 0.
+const MAX_EMPTY: i64 = 1 << 62;
 
 /// No tensor has more elements: a larger one comes from a damaged file.
 pub const MAX_ELEMENTS: i64 = 1 << 29;

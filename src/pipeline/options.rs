@@ -1,7 +1,10 @@
 //! How to compile and run: one set of options from the library's user to the last stage.
 
 use crate::codegen::Target;
+use crate::graph::import::limits::ImportLimits;
+use crate::graph::import::model::Binding;
 use crate::runtime::pool::Pool;
+use crate::runtime::text;
 use crate::{Error, Result, Tensor};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -86,6 +89,11 @@ impl Default for Options {
 }
 
 impl Options {
+    /// What a network is read for.
+    pub(crate) fn binding(&self) -> Binding {
+        Binding { dims: self.dims.clone(), values: self.values.clone(), limits: self.limits.import() }
+    }
+
     /// The target, or this processor's best one.
     ///
     /// # Errors
@@ -98,7 +106,9 @@ impl Options {
     }
 }
 
-/// Memory that a compilation may use; beyond it ends with [`Error::Limit`].
+/// Memory and work that compiling and running may take; beyond a limit they end with [`Error::Limit`], which says the amount
+/// and what raises it. What is counted are tensors and code, not the compiler's own structures. By default no small file
+/// takes more than about 2 GiB, unless its weights need it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// Bytes of one tensor.
@@ -107,6 +117,20 @@ pub struct Limits {
     pub arena_bytes: u64,
     /// Bytes of scratch memory of all threads together: the arrays that each iteration of a parallel loop has for itself.
     pub scratch_bytes: u64,
+    /// Bytes of all inputs, outputs and intermediate tensors of a run together, and of what a loop of the host holds.
+    pub run_bytes: u64,
+    /// Bytes of a module's weights.
+    pub weights_bytes: u64,
+    /// Bytes of machine code.
+    pub code_bytes: u64,
+    /// Bytes of constants that are computed while a network is read, on top of four times its weights.
+    pub constant_bytes: u64,
+    /// Element operations that computing these constants takes.
+    pub constant_work: u64,
+    /// Nodes of a network; of graphs inside of its nodes those that are written out, each time of a loop counted.
+    pub nodes: usize,
+    /// Steps of a loop that the host runs, since it depends on data.
+    pub steps: i64,
     /// Compiled bindings of the dynamic dimensions that are kept; the least recently used one is dropped.
     pub bindings: usize,
     /// Bytes of all of these bindings, those of constants that several share once; the least recently used ones are dropped,
@@ -116,10 +140,18 @@ pub struct Limits {
 
 impl Default for Limits {
     fn default() -> Limits {
+        let import = ImportLimits::default();
         Limits {
-            tensor_bytes: 4 << 30,
-            arena_bytes: 8 << 30,
-            scratch_bytes: 2 << 30,
+            tensor_bytes: 2 << 30,
+            arena_bytes: 2 << 30,
+            scratch_bytes: 1 << 30,
+            run_bytes: 2 << 30,
+            weights_bytes: 1 << 40,
+            code_bytes: 256 << 20,
+            constant_bytes: import.constant_bytes,
+            constant_work: import.constant_work,
+            nodes: import.nodes,
+            steps: 1 << 20,
             bindings: 1024,
             binding_bytes: None,
         }
@@ -127,14 +159,39 @@ impl Default for Limits {
 }
 
 impl Limits {
-    /// The defaults, none of them above `bytes`.
+    /// Limits for programs that may use `bytes`: no tensor, all weights or run takes more than that. Numbers of
+    /// bytes above the defaults raise them; the work stays limited.
     pub fn within(bytes: u64) -> Limits {
-        let all = Limits::default();
+        let usual = Limits::default();
         Limits {
-            tensor_bytes: all.tensor_bytes.min(bytes),
-            arena_bytes: all.arena_bytes.min(bytes),
-            scratch_bytes: all.scratch_bytes.min(bytes),
-            ..all
+            tensor_bytes: bytes,
+            arena_bytes: bytes,
+            scratch_bytes: bytes,
+            run_bytes: bytes,
+            weights_bytes: bytes,
+            code_bytes: usual.code_bytes.min(bytes),
+            constant_bytes: bytes,
+            ..usual
         }
     }
+
+    /// The limits of reading a network.
+    pub(crate) fn import(&self) -> ImportLimits {
+        let Limits { constant_bytes, constant_work, nodes, .. } = *self;
+        ImportLimits { constant_bytes, constant_work, nodes }
+    }
+
+    /// Refuses a run that needs more bytes than [`Limits::run_bytes`]; `what`: a subject and "needs".
+    pub(crate) fn check_run(&self, bytes: u64, what: &str) -> Result<()> {
+        exceeds(bytes, self.run_bytes, what, "run_bytes")
+    }
+}
+
+/// Fails where `bytes` are more than `allowed`; `what` is a subject with its verb, `field` the limit that raises it.
+pub(crate) fn exceeds(bytes: u64, allowed: u64, what: &str, field: &str) -> Result<()> {
+    if bytes <= allowed {
+        return Ok(());
+    }
+    let (bytes, allowed) = (text::bytes(bytes), text::bytes(allowed));
+    Err(Error::Limit(format!("{what} {bytes}, {allowed} are allowed (`--max-memory`, `Limits::{field}`)")))
 }

@@ -155,15 +155,13 @@ fn check_sizes(lowered: &LoweredProgram, options: &Options) -> Result<()> {
         let Some(bytes) = size.filter(|n| *n <= options.limits.tensor_bytes) else {
             let (name, shape) = (&array.name, &array.shape);
             let limit = text::bytes(options.limits.tensor_bytes);
-            return Err(Error::Limit(format!("array `{name}` of shape {shape:?} is larger than {limit}")));
+            return Err(Error::Limit(format!(
+                "array `{name}` of shape {shape:?} is larger than {limit} (`--max-memory`, `Limits::tensor_bytes`)"
+            )));
         };
         total = total.saturating_add(bytes);
     }
-    if total > options.limits.arena_bytes {
-        let (needed, allowed) = (text::bytes(total), text::bytes(options.limits.arena_bytes));
-        return Err(Error::Limit(format!("the arrays of `{}` need {needed}, {allowed} are allowed", lowered.name)));
-    }
-    Ok(())
+    options.limits.check_run(total, &format!("the arrays of `{}` need", lowered.name))
 }
 
 /// A module with one kernel: its inputs and outputs are the arrays that are not temporary, in their order.

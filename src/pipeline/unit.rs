@@ -173,10 +173,14 @@ fn nested(
 /// `Limit` with the tensor.
 pub fn check_sizes(graph: &Graph, limit: u64) -> Result<()> {
     for value in &graph.values {
-        let size = value.ty.shape.iter().try_fold(value.ty.dtype.bytes() as u64, |n, &d| n.checked_mul(d as u64));
+        let extents = value.ty.shape.iter().filter(|_| !value.ty.shape.contains(&0));
+        let size = extents.copied().try_fold(value.ty.dtype.bytes() as u64, |n, d| n.checked_mul(d as u64));
         if size.is_none_or(|n| n > limit) {
             let (shape, limit) = (&value.ty.shape, text::bytes(limit));
-            return Err(Error::Limit(format!("tensor `{}` of shape {shape:?} is larger than {limit}", value.name)));
+            return Err(Error::Limit(format!(
+                "tensor `{}` of shape {shape:?} is larger than {limit} (`--max-memory`, `Limits::tensor_bytes`)",
+                value.name
+            )));
         }
     }
     Ok(())

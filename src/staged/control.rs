@@ -5,11 +5,9 @@ use crate::graph::proto::{GraphProto, NodeProto};
 use crate::graph::value::Value;
 use crate::staged::{Entry, Environment, Frame, Staged, address};
 use crate::{DType, Error, Result, Tensor};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-/// The most steps of a loop that the host runs.
-const MAX_STEPS: i64 = 1 << 20;
 /// Numbers of steps that a loop is compiled for; the host runs it for others.
 const MOST_TRIPS: usize = 8;
 /// Graphs inside of graphs that the host runs.
@@ -109,8 +107,13 @@ impl Staged {
         let mut slices: Vec<Vec<Arc<Tensor>>> = vec![vec![]; body.output.len() - 1 - count];
         let mut step = 0;
         while going && step < trips {
-            if step == MAX_STEPS {
-                return Err(Error::Limit(format!("a loop that depends on data has more than {MAX_STEPS} steps")));
+            let most = self.options.limits.steps;
+            if step == most {
+                let how = "`Limits::steps`";
+                return Err(Error::Limit(format!("a loop that depends on data has more than {most} steps ({how})")));
+            }
+            if step & (step - 1) == 0 {
+                self.options.limits.check_run(held_bytes(&carried, &slices), "what a loop carries and stacks needs")?;
             }
             let head = [Tensor::new(&[], &[step]).into(), bool_value(going)];
             let results = self.call(body, head.into_iter().chain(carried).collect(), environment, frame)?;
@@ -181,4 +184,24 @@ fn stacked(slices: &[Arc<Tensor>]) -> Result<Tensor> {
     let shape = [&[slices.len() as i64], &first.shape[..]].concat();
     let data: Vec<u8> = slices.iter().flat_map(|s| s.data.iter().copied()).collect();
     Ok(Tensor { dtype: first.dtype, shape, data: data.into() })
+}
+
+/// Bytes of carried and stacked values; a tensor that stands in several places is counted once.
+fn held_bytes(carried: &[Value], slices: &[Vec<Arc<Tensor>>]) -> u64 {
+    let (mut seen, mut bytes) = (HashSet::new(), 0u64);
+    let mut count = |tensor: &Arc<Tensor>| {
+        if seen.insert(Arc::as_ptr(tensor)) {
+            bytes = bytes.saturating_add(tensor.data.len() as u64);
+        }
+    };
+    let mut open: Vec<&Value> = carried.iter().collect();
+    while let Some(value) = open.pop() {
+        match value {
+            Value::Tensor(tensor) => count(tensor),
+            Value::Sequence(values) => open.extend(values),
+            Value::Optional(value) => open.extend(value.as_deref()),
+        }
+    }
+    slices.iter().flatten().for_each(count);
+    bytes
 }

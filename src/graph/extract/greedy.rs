@@ -15,6 +15,8 @@ use crate::runtime::{Error, Result};
 
 /// Largest number of passes of the bottom-up choice. Unmeasured.
 const MAX_PASSES: usize = 32;
+/// Largest number of rows that moves are checked against: a value with many readers is in a row for each of them. Unmeasured.
+const MAX_CHECKS: usize = 50_000_000;
 /// Number of times that edges are taken again after some were given up for cuts. No network that was measured needs one.
 const MAX_RETRIES: usize = 16;
 
@@ -91,6 +93,7 @@ pub fn fuse(problem: &Problem, rows: &mut Rows, chosen: &[Option<usize>], first:
     moves.sort_by(|a, b| early(b.1).cmp(&early(a.1)).then(b.0.total_cmp(&a.0)).then(a.1.cmp(&b.1)));
     let mut place = vec![None; values.len()];
     moves.iter().enumerate().for_each(|(i, m)| place[m.1] = Some(i));
+    let mut checks = 0;
     for round in 0.. {
         let mut concerned: Vec<Vec<usize>> = vec![vec![]; values.len()];
         for (i, row) in rows.program.rows.iter().enumerate() {
@@ -100,7 +103,8 @@ pub fn fuse(problem: &Problem, rows: &mut Rows, chosen: &[Option<usize>], first:
         while moved {
             moved = false;
             for &(_, variable, s) in &moves {
-                let Some(&w) = rows.w.get(&s).filter(|_| !values[variable]) else { continue };
+                let Some(&w) = rows.w.get(&s).filter(|_| !values[variable] && checks < MAX_CHECKS) else { continue };
+                checks += 1 + concerned[variable].len() + concerned[w].len();
                 let stored = values[w];
                 values[variable] = true;
                 rows.store_if_read(problem, &mut values, s);

@@ -160,15 +160,15 @@ impl BinaryProgram {
     /// The program over the `free` variables, numbered in that order, with the others held; `None` when a row is broken
     /// whatever they are.
     pub fn part(&self, free: &[usize], held: &[bool]) -> Option<BinaryProgram> {
-        let index: BTreeMap<usize, usize> = free.iter().enumerate().map(|(i, &v)| (v, i)).collect();
+        let mut index = vec![None; self.cost.len()];
+        free.iter().enumerate().for_each(|(i, &v)| index[v] = Some(i));
         let mut out = BinaryProgram { cost: free.iter().map(|&v| self.cost[v]).collect(), rows: vec![] };
         for row in &self.rows {
-            let terms: Vec<(usize, i32)> =
-                row.terms.iter().filter_map(|(v, k)| index.get(v).map(|&i| (i, *k))).collect();
+            let terms: Vec<(usize, i32)> = row.terms.iter().filter_map(|&(v, k)| index[v].map(|i| (i, k))).collect();
             if terms.is_empty() {
                 continue;
             }
-            let outside = row.terms.iter().filter(|t| !index.contains_key(&t.0) && held[t.0]);
+            let outside = row.terms.iter().filter(|t| index[t.0].is_none() && held[t.0]);
             let least = row.least - outside.map(|t| t.1).sum::<i32>();
             let most: i32 = terms.iter().map(|t| t.1.max(0)).sum();
             if most < least {

@@ -51,7 +51,7 @@ impl OnnxModel {
         self.check_values(binding)?;
         let mut values = BTreeMap::new();
         loop {
-            let mut importer = Importer::new(self, memo);
+            let mut importer = Importer::new(self, binding.limits, memo);
             let error = match importer.run(&binding.dims, &values) {
                 Ok((graph, absent)) => return Ok(BoundGraph { graph, values, absent }),
                 Err(error) => error,

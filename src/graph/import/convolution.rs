@@ -175,6 +175,9 @@ pub(super) fn local_response_normalization(g: &mut Importer, n: &Source) -> Resu
     if shape.len() < 2 || !(1..=4096).contains(&size) {
         return Err(Error::Invalid(format!("a window of {size} channels over shape {shape:?}")));
     }
+    if shape.contains(&0) {
+        return Ok(vec![x]);
+    }
     let square = g.binary(BinaryOp::Mul, x, x)?;
     let rows = g.reshape_to(square, vec![shape[0], 1, shape[1], shape[2..].iter().product()])?;
     let before = (size - 1) / 2;

@@ -2,6 +2,7 @@
 
 use super::provenance::{self, Provenance};
 use crate::graph::fold::memo::Memo;
+use crate::graph::import::limits::ImportLimits;
 use crate::graph::import::model::OnnxModel;
 use crate::graph::ir::{Graph, ValueId};
 use crate::graph::proto::{GraphProto, NodeProto};
@@ -19,8 +20,11 @@ pub(super) struct Importer<'m> {
     /// The name of the node that is being converted.
     pub(super) place: String,
     pub(super) provenance: Provenance<'m>,
+    pub(super) limits: ImportLimits,
     /// Bytes that computed constants may still take.
     pub(super) budget: u64,
+    /// Operations that computing constants may still take.
+    pub(super) work_left: u64,
     /// Inputs whose values decided the shape of something before they were known.
     pub(super) needed: RefCell<BTreeSet<String>>,
     /// Something depends on data: no static graph has it.

@@ -2,6 +2,7 @@
 
 use crate::graph::content::Hash;
 use crate::graph::import::external::Folder;
+use crate::graph::import::limits::ImportLimits;
 use crate::graph::proto::{ModelProto, NodeProto};
 use crate::graph::value::Kind;
 use crate::runtime::{Bytes, DType, Tensor};
@@ -15,6 +16,8 @@ pub struct Binding {
     pub dims: BTreeMap<String, i64>,
     /// Values of inputs; those that decide the shape of something become constants.
     pub values: BTreeMap<String, Arc<Tensor>>,
+    /// Bounds of the import.
+    pub limits: ImportLimits,
 }
 
 /// A parsed ONNX file, its dynamic dimensions still open.

@@ -17,9 +17,6 @@ use std::sync::Arc;
 /// Constants with more elements are captured: a body is text.
 const MOST_WRITTEN: usize = 8;
 
-/// Limit for the nodes of graphs inside that are converted, each time of a loop counted that is inlined.
-pub(super) const MAX_NODES: usize = 1 << 16;
-
 /// The graphs inside of a node.
 pub(super) fn graphs(node: &NodeProto) -> impl Iterator<Item = &GraphProto> {
     node.attribute.iter().flat_map(|a| a.g.iter().chain(&a.graphs))
@@ -55,7 +52,8 @@ pub(super) enum Given {
 /// Counts the nodes of a graph inside that is about to be converted.
 fn count_nodes(g: &mut Importer, proto: &GraphProto) -> Result<()> {
     g.nodes_left = g.nodes_left.checked_sub(proto.node.len().max(1)).ok_or_else(|| {
-        Error::Limit(format!("graphs inside of nodes have more than {MAX_NODES} nodes, loops written out"))
+        let most = g.limits.nodes;
+        Error::Limit(format!("graphs inside of nodes have more than {most} nodes, loops written out (`Limits::nodes`)"))
     })?;
     Ok(())
 }
@@ -71,7 +69,8 @@ pub(super) fn inline(g: &mut Importer, proto: &GraphProto, inputs: &[ValueId]) -
     let outputs = inner.nodes(proto).and_then(|()| results(&inner, proto));
     g.needed.borrow_mut().append(&mut inner.needed.take());
     g.provenance.take_inlined(std::mem::take(&mut inner.provenance));
-    (g.graph, g.budget, g.nodes_left) = (inner.graph, inner.budget, inner.nodes_left);
+    (g.graph, g.budget) = (inner.graph, inner.budget);
+    (g.work_left, g.nodes_left) = (inner.work_left, inner.nodes_left);
     outputs
 }
 
@@ -99,7 +98,7 @@ pub(super) fn import(g: &mut Importer, proto: &GraphProto, inputs: Vec<Given>) -
         inner.values.insert(name, id);
     }
     let converted = inner.nodes(proto);
-    (g.budget, g.nodes_left) = (inner.budget, inner.nodes_left);
+    (g.budget, g.work_left, g.nodes_left) = (inner.budget, inner.work_left, inner.nodes_left);
     converted?;
     let outputs = results(&inner, proto)?;
     g.provenance.add_closed(inner.provenance.close(&inner.graph));
@@ -124,9 +123,11 @@ impl<'m> Importer<'m> {
     where
         'm: 'p,
     {
-        let (place, budget, nodes_left) = (self.place.clone(), self.budget, self.nodes_left);
+        let (place, budget) = (self.place.clone(), self.budget);
+        let (work_left, nodes_left) = (self.work_left, self.nodes_left);
         let provenance = Provenance::new(proto, self.provenance.current().cloned());
-        Importer { place, provenance, budget, nodes_left, ..Importer::of(self.model, proto) }
+        let inner = Importer::of(self.model, proto, self.limits);
+        Importer { place, provenance, budget, work_left, nodes_left, ..inner }
     }
 
     /// The body of an operator with inputs of these types, as `build` makes it.
@@ -138,7 +139,7 @@ impl<'m> Importer<'m> {
         let mut inner = self.inside(self.proto);
         let ids: Vec<ValueId> = inputs.iter().map(|ty| inner.add_input(ty.clone())).collect();
         let outputs = build(&mut inner, &ids)?;
-        self.budget = inner.budget;
+        (self.budget, self.work_left) = (inner.budget, inner.work_left);
         match inner.into_graph(&outputs) {
             (graph, constants) if constants.is_empty() => subgraph::body(&graph),
             _ => Err(Error::Internal(format!("`{}` has a large constant inside", self.place))),

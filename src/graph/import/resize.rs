@@ -254,6 +254,11 @@ const MAX_GATHERS: usize = 4;
 /// Σ over the taps of (elements at `position`) · `weight`, along one axis.
 fn interpolate(g: &mut Importer, x: ValueId, axis: usize, p: Axis, mode: &str, rule: &Rule) -> Result<ValueId> {
     let given = g.ty(x).dtype;
+    match (p.input, p.output) {
+        (_, 0) => return g.take(x, axis, &[]),
+        (0, _) => return Err(Error::Invalid(format!("dimension {axis} is empty and cannot become {}", p.output))),
+        _ => {}
+    }
     if given != DType::F32 {
         let wide = g.cast_to(x, DType::F32)?;
         let mut y = interpolate(g, wide, axis, p, mode, rule)?;

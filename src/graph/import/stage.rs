@@ -7,6 +7,7 @@
 use super::provenance::{self, Absent, Origin, Provenance};
 use super::walk;
 use crate::graph::import::importer::Importer;
+use crate::graph::import::limits::ImportLimits;
 use crate::graph::import::model::OnnxModel;
 use crate::graph::ir::{Graph, Source, ValueId};
 use crate::graph::proto::{GraphProto, NodeProto, TensorProto, ValueInfoProto};
@@ -73,11 +74,12 @@ impl OnnxModel {
         order: &[usize],
         done: &[bool],
         known: Lookup,
+        limits: ImportLimits,
     ) -> Result<Part> {
         let mut frozen = BTreeMap::new();
         loop {
             let provenance = Provenance::new(graph, around.cloned());
-            let importer = Importer { provenance, ..Importer::of(self, graph) };
+            let importer = Importer { provenance, ..Importer::of(self, graph, limits) };
             let mut stage = Stage { importer, known, frozen: &frozen, inputs: vec![] };
             let part = stage.import(order, done)?;
             let needed = stage.importer.needed.take();
@@ -102,8 +104,9 @@ impl OnnxModel {
         graph: &GraphProto,
         node: usize,
         operands: &[Option<Arc<Tensor>>],
+        limits: ImportLimits,
     ) -> Result<Vec<Arc<Tensor>>> {
-        let mut importer = Importer::of(self, graph);
+        let mut importer = Importer::of(self, graph, limits);
         let node = &graph.node[node];
         for (name, operand) in node.input.iter().zip(operands) {
             if let Some(tensor) = operand {

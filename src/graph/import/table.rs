@@ -152,7 +152,8 @@ const TABLE: &[(&str, i64, Converter)] = &[
     ("IsNaN",                   9, convert::is_nan),
     ("LRN",                     1, convolution::local_response_normalization),
     ("LSTM",                    1, recurrent::lstm),
-    ("LayerNormalization",     17, reduction::layer_normalization),
+    // ONNX Runtime has it in all operator sets, and its optimiser writes it into older models
+    ("LayerNormalization",      1, reduction::layer_normalization),
     ("LeakyRelu",               1, convert::leaky_relu),
     ("Less",                    1, compare!(Lt)),
     ("LessOrEqual",            12, compare!(Le)),

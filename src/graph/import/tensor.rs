@@ -8,6 +8,9 @@ use crate::runtime::{DType, Error, Result, Tensor};
 /// The largest tensor that is taken from a file or made while folding, in bytes.
 pub const MAX_TENSOR_BYTES: i64 = 4 << 30;
 
+/// The largest product of the extents of an empty tensor, other than 0.
+const MAX_EMPTY: i64 = 1 << 62;
+
 /// ONNX's codes of the element types.
 const CODES: [(i32, DType); 23] = [
     (1, DType::F32),
@@ -54,8 +57,8 @@ pub fn checked_len(shape: &[i64], dtype: DType, what: &str) -> Result<usize> {
     if let Some(d) = shape.iter().find(|d| **d < 0) {
         return Err(Error::Invalid(format!("{what} has the negative dimension {d}")));
     }
-    // a dimension of 0 must not hide that the product of others overflows
-    let most = MAX_TENSOR_BYTES / dtype.bytes() as i64;
+    // an empty tensor may have large extents, whose products and strides must not overflow
+    let most = if shape.contains(&0) { MAX_EMPTY } else { MAX_TENSOR_BYTES / dtype.bytes() as i64 };
     let product = shape.iter().try_fold(1i64, |n, &d| n.checked_mul(d.max(1)).filter(|n| *n <= most));
     product.ok_or_else(|| Error::Limit(format!("{what} of shape {shape:?} is larger than 4 GiB")))?;
     Ok(shape.iter().product::<i64>() as usize)

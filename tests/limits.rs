@@ -1,0 +1,148 @@
+//! Limits of memory and work: what a small file may ask for, and what an empty tensor may be.
+
+mod common;
+
+use common::fixtures;
+use prost::Message;
+use tilewright::internal::graph::proto::DimensionProto;
+use tilewright::internal::graph::proto::{
+    AttributeProto, GraphProto, ModelProto, NodeProto, OperatorSetIdProto, TensorProto, TensorShapeProto,
+    TensorTypeProto, TypeProto, ValueInfoProto,
+};
+use tilewright::{DType, Error, GraphBuilder, Limits, Model, Options, Result, Tensor};
+
+fn declared(name: &str, shape: &[i64]) -> ValueInfoProto {
+    let dim = shape.iter().map(|&d| DimensionProto { dim_value: Some(d), dim_param: None }).collect();
+    let tensor_type = Some(TensorTypeProto { elem_type: 1, shape: Some(TensorShapeProto { dim }) });
+    ValueInfoProto { name: name.into(), r#type: Some(TypeProto { tensor_type, ..TypeProto::default() }) }
+}
+
+fn integers(name: &str, values: &[i64]) -> TensorProto {
+    let (dims, int64_data) = (vec![values.len() as i64], values.to_vec());
+    TensorProto { name: name.into(), data_type: 7, dims, int64_data, ..TensorProto::default() }
+}
+
+fn node(op: &str, input: &[&str], attributes: &[(&str, i64)]) -> NodeProto {
+    let attribute =
+        |&(name, i): &(&str, i64)| AttributeProto { name: name.into(), i, r#type: 2, ..AttributeProto::default() };
+    NodeProto {
+        op_type: op.into(),
+        input: input.iter().map(|i| i.to_string()).collect(),
+        output: vec!["y".into()],
+        attribute: attributes.iter().map(attribute).collect(),
+        ..NodeProto::default()
+    }
+}
+
+/// A model of these nodes on an input `x` of this shape.
+fn model(nodes: Vec<NodeProto>, shape: &[i64], initializer: Vec<TensorProto>) -> Model {
+    let graph = GraphProto {
+        node: nodes,
+        input: vec![declared("x", shape)],
+        output: vec![ValueInfoProto { name: "y".into(), r#type: None }],
+        initializer,
+        ..GraphProto::default()
+    };
+    let opset_import = vec![OperatorSetIdProto { domain: String::new(), version: 18 }];
+    let bytes = ModelProto { graph: Some(graph), opset_import, ..ModelProto::default() }.encode_to_vec();
+    Model::parse(&bytes, "nowhere").unwrap()
+}
+
+fn with(limits: Limits) -> Options {
+    Options { threads: 1, limits, ..Options::default() }
+}
+
+/// The message of the limit that a compilation exceeds.
+fn limit(model: &Model, limits: Limits) -> String {
+    match model.compile_module(&with(limits)) {
+        Err(Error::Limit(message)) => message,
+        other => panic!("{:?}", other.map(|c| c.1)),
+    }
+}
+
+#[test]
+fn inputs_outputs_and_intermediate_tensors_are_limited_together() {
+    let large = model(vec![node("Relu", &["x"], &[])], &[1 << 28, 2], vec![]);
+    let message = limit(&large, Limits::default());
+    assert!(message.contains("4096.0 MiB") && message.contains("`--max-memory`"), "{message}");
+    large.compile_module(&with(Limits::within(5 << 30))).unwrap();
+
+    let small = model(vec![node("Relu", &["x"], &[])], &[1000], vec![]);
+    small.compile_module(&with(Limits::within(8000))).unwrap();
+    limit(&small, Limits::within(7999));
+    let mut builder = GraphBuilder::new("products");
+    let x = builder.input("x", DType::F32, &[8, 8]);
+    let product = builder.matmul(x, x).unwrap();
+    let again = builder.matmul(product, product).unwrap();
+    builder.output("y", again).unwrap();
+    let products = Model::from_graph(builder.build().unwrap());
+    // input and output alone are within this
+    assert!(limit(&products, Limits { run_bytes: 512, ..Limits::default() }).contains("intermediate"));
+}
+
+#[test]
+fn computed_constants_are_limited_by_bytes_and_by_work() {
+    let mut square = node("ConstantOfShape", &["s"], &[]);
+    square.output = vec!["a".into()];
+    let product = |n| model(vec![square.clone(), node("MatMul", &["a", "a"], &[])], &[1], vec![integers("s", &[n, n])]);
+    product(64).compile_module(&with(Limits::default())).unwrap();
+    // 4096³ multiply-adds would take minutes
+    let message = limit(&product(4096), Limits::default());
+    assert!(message.contains("matmul") && message.contains("`--max-work`"), "{message}");
+    let message = limit(&product(64), Limits { constant_work: 100_000, ..Limits::default() });
+    assert!(message.contains("100000"), "{message}");
+    let message = limit(&product(64), Limits::within(16_000));
+    assert!(message.contains("16.0 KiB") && message.contains("`--max-memory`"), "{message}");
+}
+
+#[test]
+fn nodes_code_and_weights_are_limited() {
+    let path = fixtures("operators", "onnx").into_iter().find(|p| p.ends_with("conv_batch_norm_relu.onnx")).unwrap();
+    let network = Model::load(path).unwrap();
+    let usual = Limits::default;
+    assert!(limit(&network, Limits { nodes: 1, ..usual() }).contains("nodes"));
+    assert!(limit(&network, Limits { code_bytes: 10, ..usual() }).contains("machine code"));
+    assert!(limit(&network, Limits { weights_bytes: 10, ..usual() }).contains("weights"));
+    network.compile_module(&with(usual())).unwrap();
+}
+
+/// The output of an operator on an empty input.
+fn of_empty(node: NodeProto, shape: &[i64], initializer: Vec<TensorProto>) -> Result<Vec<i64>> {
+    let compiled = model(vec![node], shape, initializer).compile(&with(Limits::default()))?;
+    let outputs = compiled.run(&[("x", &Tensor::zeros(DType::F32, shape))])?;
+    assert!(outputs[0].is_empty());
+    Ok(outputs[0].shape.clone())
+}
+
+#[test]
+fn empty_tensors_have_any_extents() {
+    let huge = 1i64 << 62;
+    for shape in [[0, huge], [huge, 0]] {
+        assert_eq!(of_empty(node("Relu", &["x"], &[]), &shape, vec![]).unwrap(), shape);
+        assert_eq!(of_empty(node("Transpose", &["x"], &[]), &shape, vec![]).unwrap(), [shape[1], shape[0]]);
+    }
+}
+
+#[test]
+fn operators_take_empty_tensors() {
+    for shape in [[0, 3, 4, 4], [1, 0, 4, 4], [1, 3, 0, 4]] {
+        assert_eq!(of_empty(node("LRN", &["x"], &[("size", 3)]), &shape, vec![]).unwrap(), shape);
+        let scales = TensorProto {
+            name: "s".into(),
+            data_type: 1,
+            dims: vec![4],
+            float_data: vec![1.0, 1.0, 2.0, 2.0],
+            ..TensorProto::default()
+        };
+        for mode in ["linear", "nearest", "cubic"] {
+            let mut resize = node("Resize", &["x", "", "s"], &[]);
+            let mode = AttributeProto { name: "mode".into(), s: mode.into(), r#type: 3, ..AttributeProto::default() };
+            resize.attribute.push(mode);
+            let wanted = [shape[0], shape[1], 2 * shape[2], 2 * shape[3]];
+            assert_eq!(of_empty(resize, &shape, vec![scales.clone()]).unwrap(), wanted);
+        }
+    }
+    // no result, so that no element must be the largest of none
+    assert_eq!(of_empty(node("ArgMax", &["x"], &[("axis", 1)]), &[0, 0], vec![]).unwrap(), [0, 1]);
+    assert!(matches!(of_empty(node("ArgMax", &["x"], &[("axis", 1)]), &[3, 0], vec![]), Err(Error::Invalid(_))));
+}
