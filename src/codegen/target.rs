@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 /// Instruction-set family that code is emitted for.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug, Serialize, Deserialize)]
 pub enum Isa {
-    /// AVX2 and FMA: 16 registers of 256 bits.
+    /// AVX2, FMA and F16C: 16 registers of 256 bits.
     Avx2,
     /// AVX-512 F, BW, DQ, VL: 32 registers of 512 bits, masks.
     Avx512,
@@ -47,7 +47,7 @@ impl Target {
         Target { name, isa: Isa::Avx512, vector_bytes: 64, vector_registers: 32, machine: Machine::AVX512 }
     }
 
-    /// x86-64 with AVX2 and FMA.
+    /// x86-64 with AVX2, FMA and F16C.
     pub fn avx2() -> Target {
         let name = "x86-64-avx2".into();
         Target { name, isa: Isa::Avx2, vector_bytes: 32, vector_registers: 16, machine: Machine::AVX2 }
@@ -77,7 +77,7 @@ impl Target {
 
     /// Requirements of code for the target.
     pub fn platform(&self) -> Platform {
-        const AVX2: Features = Features::AVX2.with(Features::FMA);
+        const AVX2: Features = Features::AVX2.with(Features::FMA).with(Features::F16C);
         const AVX512: Features =
             AVX2.with(Features::AVX512F).with(Features::AVX512BW).with(Features::AVX512DQ).with(Features::AVX512VL);
         match self.isa {

@@ -97,6 +97,12 @@ pub enum VUnary {
     Round,
     /// Every bit inverted.
     Not,
+    /// In words: the f32 that the f16 in the low half is. Subnormal halves are numbers; another not-a-number may result.
+    WidenHalf,
+    /// In words: the bits of the f16 nearest to an f32, ties to even, zero above; any not-a-number for one.
+    NarrowHalf,
+    /// In words: the f32 nearest to an f32 that an f16 can hold.
+    RoundHalf,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]

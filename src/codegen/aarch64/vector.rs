@@ -113,6 +113,17 @@ impl Vectors for Emitter<'_> {
             (VUnary::Ceil, Lane::F64) => a64!(self ; frintp V(d).d2, V(a).d2),
             (VUnary::Round, Lane::F32) => a64!(self ; frintn V(d).s4, V(a).s4),
             (VUnary::Round, Lane::F64) => a64!(self ; frintn V(d).d2, V(a).d2),
+            (VUnary::WidenHalf, Lane::F32 | Lane::I32) => {
+                a64!(self ; xtn V(d).h4, V(a).s4 ; fcvtl V(d).s4, V(d).h4);
+            }
+            (VUnary::NarrowHalf, Lane::F32 | Lane::I32) => {
+                self.narrow_to_half(d, a);
+                a64!(self ; uxtl V(d).s4, V(d).h4);
+            }
+            (VUnary::RoundHalf, Lane::F32 | Lane::I32) => {
+                self.narrow_to_half(d, a);
+                a64!(self ; fcvtl V(d).s4, V(d).h4);
+            }
             _ => return false,
         }
         true
@@ -258,5 +269,12 @@ impl Vectors for Emitter<'_> {
             (Lane::F32 | Lane::F64, _) => self.copy(d, s, to),
         }
         true
+    }
+}
+
+impl Emitter<'_> {
+    /// `fcvtn Vd.4H, Va.4S`, a form that the assembler lacks.
+    fn narrow_to_half(&mut self, d: u8, a: u8) {
+        self.asm.push_u32(0x0e21_6800 | u32::from(a) << 5 | u32::from(d));
     }
 }

@@ -6,9 +6,10 @@
 
 use crate::codegen::select::half_precision::is_half;
 use crate::codegen::select::state::{Selector, Step, Val};
-use crate::codegen::select::value::{dtype_range, is_float, lane_of};
+use crate::codegen::select::value::{dtype_of, dtype_range, is_float, lane_of};
 use crate::codegen::vcode::{Lane, ShiftOp, VBinary, VUnary};
-use crate::expr::CompareOp;
+use crate::expr::scalar::{Value, cast};
+use crate::expr::{BinaryOp, CompareOp, Expr, UnaryOp};
 use crate::runtime::DType;
 
 impl Selector<'_> {
@@ -23,6 +24,23 @@ impl Selector<'_> {
             dtype if is_half(dtype) => self.half_rounded(v),
             _ => v,
         })
+    }
+
+    /// Returns true if `e`, an f32, is a value that the half `to` can hold: halves widened, or chosen among.
+    pub fn fits_half(&self, to: DType, e: &Expr) -> bool {
+        is_half(to) && dtype_of(self.nest, e) == DType::F32 && self.holds_halves(to, e)
+    }
+
+    fn holds_halves(&self, to: DType, e: &Expr) -> bool {
+        match e {
+            Expr::Const(s) => cast(DType::F32, cast(to, Value::from(*s))) == Value::from(*s),
+            Expr::Cast(DType::F32, a) => dtype_of(self.nest, a) == to,
+            Expr::Unary(UnaryOp::Neg | UnaryOp::Abs, a) => self.holds_halves(to, a),
+            Expr::Binary(BinaryOp::Min | BinaryOp::Max, a, b) | Expr::Select(_, a, b) => {
+                self.holds_halves(to, a) && self.holds_halves(to, b)
+            }
+            _ => false,
+        }
     }
 
     /// The low `bits` of each lane, the rest filled with their sign or with zeros.

@@ -317,6 +317,9 @@ impl Selector<'_> {
             }
             Expr::Cast(to, a) => {
                 let v = self.value(a)?;
+                if self.fits_half(*to, a) {
+                    return Ok(Val { dtype: *to, ..v });
+                }
                 self.cast(*to, v)
             }
             Expr::Bitcast(to, a) => {
@@ -430,7 +433,9 @@ impl Selector<'_> {
                 _ => return self.undefined(op.name(), a.dtype),
             }
         };
-        self.normalized(v)
+        // the lesser of two halves is a half
+        let is_operand = matches!(op, BinaryOp::Min | BinaryOp::Max) && is_float(v.lane);
+        if is_operand { Ok(v) } else { self.normalized(v) }
     }
 
     pub fn undefined<T>(&self, name: &str, dtype: DType) -> Step<T> {

@@ -100,6 +100,14 @@ fn arithmetic(ty: VType, out: &mut Vec<Case>) {
     if float {
         unary.extend([VUnary::Sqrt, VUnary::Floor, VUnary::Ceil, VUnary::Round]);
     }
+    if ty.lane == Lane::F32 {
+        unary.extend([VUnary::NarrowHalf, VUnary::RoundHalf]);
+        out.push(compute(format!("{:?} {ty:?}", VUnary::WidenHalf), &[integer], false, ty, |b, r| {
+            let dst = b.vreg();
+            b.push(Inst::VUnary { op: VUnary::WidenHalf, dst, ty, a: r[0] });
+            dst
+        }));
+    }
     for op in unary {
         out.push(compute(format!("{op:?} {ty:?}"), &[ty], false, ty, |b, r| {
             let dst = b.vreg();

@@ -196,7 +196,8 @@ names! {
     Lane { F32 = "f32", F64 = "f64", I32 = "i32", I64 = "i64" }
     GprOp { Add = "add", Sub = "sub", Mul = "mul", Min = "min", Max = "max", DivFloor = "divfloor" }
     VUnary {
-        Abs = "abs", Neg = "neg", Sqrt = "sqrt", Floor = "floor", Ceil = "ceil", Round = "round", Not = "not"
+        Abs = "abs", Neg = "neg", Sqrt = "sqrt", Floor = "floor", Ceil = "ceil", Round = "round", Not = "not",
+        WidenHalf = "widenhalf", NarrowHalf = "narrowhalf", RoundHalf = "roundhalf"
     }
     VBinary {
         Add = "add", Sub = "sub", Mul = "mul", Div = "div", Min = "min", Max = "max", And = "and", Or = "or",

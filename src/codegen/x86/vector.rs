@@ -157,6 +157,19 @@ impl Vectors for Emitter<'_> {
             VUnary::Round if float => self.op2i(round, w, d, a, 8),
             VUnary::Floor if float => self.op2i(round, w, d, a, 9),
             VUnary::Ceil if float => self.op2i(round, w, d, a, 10),
+            VUnary::WidenHalf => {
+                self.low_halves(w, d, a);
+                self.op2(opcode::F16_TO_F32, w, d, d);
+            }
+            VUnary::NarrowHalf => {
+                // To the nearest, whatever the mode; the destination is the operand in r/m.
+                self.op2i(opcode::F32_TO_F16, w, a, d, 0);
+                self.op2(opcode::ZERO_EXTEND_WD, w, d, d);
+            }
+            VUnary::RoundHalf => {
+                self.op2i(opcode::F32_TO_F16, w, a, d, 0);
+                self.op2(opcode::F16_TO_F32, w, d, d);
+            }
             _ => return false,
         }
         true
@@ -364,6 +377,19 @@ impl Vectors for Emitter<'_> {
 }
 
 impl Emitter<'_> {
+    /// The low halves of words side by side in the low half of `d`.
+    fn low_halves(&mut self, w: Width, d: u8, s: u8) {
+        if self.arch.evex {
+            // The destination is the operand in r/m.
+            return self.op2(opcode::NARROW_DW, w, s, d);
+        }
+        let low: Vec<u8> = (0..16).map(|i| if i < 8 { i / 2 * 4 + i % 2 } else { 0x80 }).collect();
+        self.op3_constant(opcode::SHUFFLE_B, w, d, s, low.repeat(w.bytes() / 16));
+        if w == Width::Y {
+            self.op2i(opcode::PERMUTE_Q, w, d, d, 0x08);
+        }
+    }
+
     /// AVX2: `d = mask ? b : a`.
     fn blend(&mut self, w: Width, d: u8, a: u8, b: u8, mask: u8) {
         self.op3i(opcode::BLEND_V, w, d, a, b, mask << 4);
