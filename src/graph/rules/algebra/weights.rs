@@ -94,13 +94,15 @@ pub fn conv_shift(network: &mut Network, m: &Match) -> Option<Id> {
     network.op(op.clone(), &[operands[0], operands[1], bias])
 }
 
-/// An operand of form `x op constant`: x and the constant.
+/// An operand of form `x op constant`: x and the constant. Where x is the operand itself, as in `x + 0`, there is nothing to
+/// gain, and each result would have such an operand again.
 fn with_constant(network: &Network, id: Id, wanted: BinaryOp) -> Option<(Id, Id)> {
-    network.applications(id).find_map(|(op, c)| match op {
+    let pairs = network.applications(id).filter_map(|(op, c)| match op {
         Op::Binary(b) if *b == wanted && network.is_constant(c[1]) && !network.is_constant(c[0]) => Some((c[0], c[1])),
         Op::Binary(b) if *b == wanted && network.is_constant(c[0]) && !network.is_constant(c[1]) => Some((c[1], c[0])),
         _ => None,
-    })
+    });
+    pairs.into_iter().find(|pair| network.find(pair.0) != network.find(id))
 }
 
 /// The factor of each weight that stands for a factor (or term) of each input channel: shape (F, C/group, 1…).
