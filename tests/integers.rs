@@ -1,5 +1,6 @@
 //! Integers of all widths in programs: every operation, comparison, reduction and conversion on edges and random values,
-//! held to the scalar definitions, on every target of this processor.
+//! held to the scalar definitions, on every target of this processor. Floats on their way to integers: quotients by constants,
+//! and what is quantised and made a float again.
 
 mod common;
 
@@ -145,6 +146,86 @@ fn reductions_of_integers() {
             let wanted = x[1..].iter().fold(x[0], |a, &b| binary(op, a, b).unwrap());
             for outputs in run(&program, &[("X", &tx)]) {
                 assert_eq!(values(&outputs[0])[0], wanted, "{dtype} {update}");
+            }
+        }
+    }
+}
+
+/// Numbers of all sizes, whole ones, halves, and those that are none.
+fn floats() -> Vec<f32> {
+    let mut all =
+        vec![0.0, -0.0, f32::INFINITY, -f32::INFINITY, f32::NAN, -f32::NAN, 1e30, -1e30, 254.5, 255.5, -128.5, 127.5];
+    all.extend((-70000..70000).step_by(37).map(|i| i as f32 / 2.0));
+    all.extend((-3000..3000).map(|i| i as f32 * 0.1004));
+    let mut state = 7u32;
+    for i in 0..20_000 {
+        state = state.wrapping_mul(1664525).wrapping_add(1013904223);
+        // all mantissas, exponents in the middle
+        all.push(f32::from_bits(state >> 9 | ((64 + i % 128) << 23) | (state & 1) << 31));
+    }
+    all
+}
+
+fn same(a: f32, b: f32) -> bool {
+    a == b || a.is_nan() && b.is_nan()
+}
+
+#[test]
+fn quotients_by_constants_are_rounded_once() {
+    let x = floats();
+    for divisor in [0.03f32, 3.0, -7.1, 1.9999999, 1e-9, 12345.678, 8.0, 1e17, 1e25, 1e-30] {
+        let text = format!("def p(f32(N) X) -> (Y) {{ Y(i) = X(i) / f32({divisor:e}) }}");
+        for y in run(&text, &[("X", &Tensor::new(&[x.len() as i64], &x))]) {
+            for (&x, y) in x.iter().zip(y[0].to_vec::<f32>()) {
+                let wanted = x / divisor;
+                let wanted = if wanted.is_subnormal() { 0.0 } else { wanted };
+                assert!(same(y, wanted), "{x:e} / {divisor:e} is {wanted:e}, not {y:e}");
+            }
+        }
+    }
+    let x: Vec<f64> = x.iter().map(|&v| f64::from(v) * 1.000000123456789).collect();
+    for divisor in [0.03, 3.0, -7.1, 1.9999999999999998, 1e-90] {
+        let text = format!("def p(f64(N) X) -> (Y) {{ Y(i) = X(i) / {divisor:e} }}");
+        for y in run(&text, &[("X", &Tensor::new(&[x.len() as i64], &x))]) {
+            for (&x, y) in x.iter().zip(y[0].to_vec::<f64>()) {
+                assert!(y == x / divisor || y.is_nan() && x.is_nan(), "{x:e} / {divisor:e} is not {y:e}");
+            }
+        }
+    }
+}
+
+#[test]
+fn floats_that_are_narrowed_and_widened() {
+    let x = floats();
+    for (dtype, low, high) in [("u8", 0, 255), ("i8", -128, 127), ("u16", 0, 65535), ("i16", -32768, 32767)] {
+        let clamped = format!("min(max(round(x), {low}.0), {high}.0)");
+        // clamped to another range, to that of the type, by the conversion alone
+        for inner in [format!("min(max(round(x), {low}.0), 100.0)"), clamped, "round(x) + 3.0".into(), "x".into()] {
+            let value = inner.replace('x', "X(i)").replace("maX(i)", "max");
+            let text = format!("def p(f32(N) X) -> (Y, Z) {{ Y(i) = f32({dtype}({value}))  Z(i) = {dtype}({value}) }}");
+            for outputs in run(&text, &[("X", &Tensor::new(&[x.len() as i64], &x))]) {
+                let (y, z) = (outputs[0].to_vec::<f32>(), values(&outputs[1]));
+                for (i, &x) in x.iter().enumerate() {
+                    let rounded = x.round_ties_even();
+                    let number = match inner.as_str() {
+                        "x" => x,
+                        "round(x) + 3.0" => rounded + 3.0,
+                        other => {
+                            let most = if other.ends_with("100.0)") { 100.0 } else { high as f32 };
+                            // not-a-number stays what it is
+                            if x.is_nan() { x } else { rounded.clamp(low as f32, most) }
+                        }
+                    };
+                    let wanted =
+                        (if number.is_nan() { 0.0 } else { number }).clamp(low as f32, high as f32).trunc() + 0.0;
+                    assert_eq!(
+                        y[i].to_bits(),
+                        wanted.to_bits(),
+                        "f32({dtype}({inner})) of {x:e}: {} not {wanted}",
+                        y[i]
+                    );
+                    assert_eq!(z[i].as_f64(), f64::from(wanted), "{dtype}({inner}) of {x:e}");
+                }
             }
         }
     }

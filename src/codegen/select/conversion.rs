@@ -12,6 +12,22 @@ use crate::expr::scalar::{Value, cast};
 use crate::expr::{BinaryOp, CompareOp, Expr, UnaryOp};
 use crate::runtime::DType;
 
+/// The range of an integer type of up to 16 bits.
+fn small_range(dtype: DType) -> Option<(i64, i64)> {
+    dtype_range(dtype).filter(|_| matches!(dtype, DType::U8 | DType::I8 | DType::U16 | DType::I16))
+}
+
+/// Returns true if all finite values of a float expression are whole numbers.
+fn is_whole(e: &Expr) -> bool {
+    match e {
+        Expr::Const(s) => Value::from(*s).as_f64().fract() == 0.0,
+        Expr::Unary(UnaryOp::Round | UnaryOp::Floor | UnaryOp::Ceil, _) => true,
+        Expr::Unary(UnaryOp::Neg | UnaryOp::Abs, a) => is_whole(a),
+        Expr::Binary(BinaryOp::Add | BinaryOp::Sub | BinaryOp::Min | BinaryOp::Max, a, b) => is_whole(a) && is_whole(b),
+        _ => false,
+    }
+}
+
 impl Selector<'_> {
     /// Lanes brought back into the range of the type that they hold, halves rounded.
     pub fn normalized(&mut self, v: Val) -> Step<Val> {
@@ -92,6 +108,58 @@ impl Selector<'_> {
         }
     }
 
+    /// A float within a range; not-a-number becomes 0.
+    fn clamped(&mut self, v: Val, (lo, hi): (i64, i64)) -> Val {
+        let (low, high) = (self.number(v, lo as f64), self.number(v, hi as f64));
+        let mut v = v;
+        if lo != 0 {
+            let zero = self.number(v, 0.0);
+            let ordered = self.vector_compare(CompareOp::Eq, v, v);
+            v = self.vector_select(ordered, v, zero);
+        }
+        // the second operand where the first is not a number
+        let v = self.vector_binary(VBinary::Max, v, low);
+        self.vector_binary(VBinary::Min, v, high)
+    }
+
+    /// The operand of a clamp to the range of an integer type of up to 16 bits, to which the conversion clamps anyway.
+    pub fn unclamped<'e>(&self, to: DType, e: &'e Expr) -> &'e Expr {
+        let is = |bound: &Expr, v: i64| matches!(bound, Expr::Const(s) if Value::from(*s).as_f64() == v as f64);
+        match (e, small_range(to)) {
+            (Expr::Binary(BinaryOp::Min, inner, high), Some((lo, hi))) if is(high, hi) => match &**inner {
+                Expr::Binary(BinaryOp::Max, x, low) if is(low, lo) && dtype_of(self.nest, x).is_float() => x,
+                _ => e,
+            },
+            _ => e,
+        }
+    }
+
+    /// The f32 that `e` narrows to an integer of up to 16 bits, and the range of these.
+    pub fn narrowed<'e>(&self, e: &'e Expr) -> Option<(&'e Expr, (i64, i64))> {
+        let Expr::Cast(to, x) = e else { return None };
+        (dtype_of(self.nest, x) == DType::F32).then_some((&**x, small_range(*to)?))
+    }
+
+    /// The value of an expression that is [narrowed](Selector::narrowed), as the f32 that it was: whole, and in range.
+    pub fn whole_part(&mut self, e: &Expr) -> Step<Val> {
+        let (Expr::Cast(to, _), Some((x, range))) = (e, self.narrowed(e)) else {
+            return self.internal("a whole part of what is not narrowed");
+        };
+        let inner = self.unclamped(*to, x);
+        let v = self.value(inner)?;
+        let v = self.clamped(v, range);
+        if !is_whole(x) {
+            let whole = self.converted(v, Lane::I32);
+            return Ok(self.converted(whole, Lane::F32));
+        }
+        if range.0 == 0 {
+            return Ok(v);
+        }
+        // no negative zero
+        let zero = self.number(v, 0.0);
+        Ok(self.vector_binary(VBinary::Add, v, zero))
+    }
+
     pub fn cast(&mut self, to: DType, v: Val) -> Step<Val> {
         let lane = lane_of(to)?;
         if v.dtype == to {
@@ -150,12 +218,8 @@ impl Selector<'_> {
             }
             _ => {}
         }
-        if let Some((lo, hi)) = dtype_range(to).filter(|_| to != DType::I32) {
-            let (lo, hi, zero) = (self.number(v, lo as f64), self.number(v, hi as f64), self.number(v, 0.0));
-            let ordered = self.vector_compare(CompareOp::Eq, v, v);
-            let v = self.vector_select(ordered, v, zero);
-            let v = self.vector_binary(VBinary::Min, v, hi);
-            let v = self.vector_binary(VBinary::Max, v, lo);
+        if let Some(range) = dtype_range(to).filter(|_| to != DType::I32) {
+            let v = self.clamped(v, range);
             return Ok(Val { dtype: to, ..self.converted(v, Lane::I32) });
         }
         let (limit, most) =

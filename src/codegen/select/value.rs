@@ -6,6 +6,7 @@
 //! of 8 and 16 bits have lanes of 32, u32 has lanes of 64: they are kept in range after each operation. An i64 whose interval fits is computed in lanes of 32 bits.
 
 use crate::codegen::loopnest::LoopNest;
+use crate::codegen::select::division::quick_divisor;
 use crate::codegen::select::math::{self, hyperbolic, trigonometric};
 use crate::codegen::select::state::Val;
 use crate::codegen::select::state::{Selector, Step, Stop};
@@ -315,8 +316,9 @@ impl Selector<'_> {
                 let (a, b) = self.same_lanes(a, b)?;
                 Ok(self.vector_select(c, a, b))
             }
+            Expr::Cast(DType::F32, a) if self.narrowed(a).is_some() => self.whole_part(a),
             Expr::Cast(to, a) => {
-                let v = self.value(a)?;
+                let v = self.value(self.unclamped(*to, a))?;
                 if self.fits_half(*to, a) {
                     return Ok(Val { dtype: *to, ..v });
                 }
@@ -359,6 +361,13 @@ impl Selector<'_> {
                 }
                 let (x, y, c) = (self.value(x)?, self.value(y)?, self.value(c)?);
                 return Ok(self.fused(x, y, c, negate));
+            }
+            if op == BinaryOp::Div
+                && let Some(divisor) = quick_divisor(b)
+            {
+                let a = self.value(a)?;
+                let v = self.quotient_by(a, divisor);
+                return self.normalized(v);
             }
             if op == BinaryOp::Pow
                 && let Some(power) = math::simple_power(b)

@@ -98,7 +98,7 @@ fn to_integers(g: &mut Importer, quotient: ValueId, zero: Option<ValueId>, to: D
     let (low, high) = range(to).ok_or_else(|| Error::Unsupported(format!("tensors quantised to {to}")))?;
     let quotient = g.cast_to(quotient, DType::F32)?;
     let mut value = g.unary(UnaryOp::Round, quotient)?;
-    if let Some(zero) = zero {
+    if let Some(zero) = other_than_zero(g, zero) {
         let zero = g.computable(zero)?;
         let zero = g.cast_to(zero, DType::F32)?;
         value = g.binary(BinaryOp::Add, value, zero)?;
@@ -106,6 +106,11 @@ fn to_integers(g: &mut Importer, quotient: ValueId, zero: Option<ValueId>, to: D
     let value = g.with_constant(BinaryOp::Max, value, low)?;
     let value = g.with_constant(BinaryOp::Min, value, high)?;
     g.converted(value, to, Rounding { saturate: true, scale: PowerRounding::Up })
+}
+
+/// A zero point, unless it is known to be 0 everywhere.
+fn other_than_zero(g: &Importer, zero: Option<ValueId>) -> Option<ValueId> {
+    zero.filter(|&z| g.graph.constant(z).is_none_or(|t| t.dtype.is_storage() || t.data.iter().any(|&byte| byte != 0)))
 }
 
 /// The type named by an attribute with the code of one; 0 names none.
@@ -125,7 +130,7 @@ pub(super) fn quantize_linear(g: &mut Importer, n: &Source) -> Result<Vec<ValueI
     }
     let shape = g.shape(x).to_vec();
     let scale = spread(g, n, scale, &shape)?;
-    let zero = zero.map(|z| spread(g, n, z, &shape)).transpose()?;
+    let zero = other_than_zero(g, zero).map(|z| spread(g, n, z, &shape)).transpose()?;
     let precision = named_type(n, "precision")?.unwrap_or(g.ty(scale).dtype);
     if let Some(numbers) = dequantised_from(g, x, scale, zero, to).filter(|_| precision == DType::F32) {
         return Ok(vec![numbers]);
@@ -197,7 +202,7 @@ pub(super) fn dequantize_linear(g: &mut Importer, n: &Source) -> Result<Vec<Valu
     let float = Fields::of(g.ty(x).dtype).is_some();
     let x = g.computable(x)?;
     let mut value = g.cast_to(x, DType::F32)?;
-    if let Some(zero) = zero.filter(|_| !float) {
+    if let Some(zero) = other_than_zero(g, zero).filter(|_| !float) {
         let zero = spread(g, n, zero, &shape)?;
         let zero = g.computable(zero)?;
         let zero = g.cast_to(zero, DType::F32)?;
@@ -236,7 +241,7 @@ pub(super) fn dynamically(g: &mut Importer, x: ValueId) -> Result<(ValueId, Quan
 /// An operand of a product of integers as i32, its zero point subtracted. One of a row each has the shape of a column.
 fn centred(g: &mut Importer, value: ValueId, zero: Option<ValueId>, rows: bool) -> Result<ValueId> {
     let value = g.cast_to(value, DType::I32)?;
-    let Some(zero) = zero else { return Ok(value) };
+    let Some(zero) = other_than_zero(g, zero) else { return Ok(value) };
     let mut zero = g.cast_to(zero, DType::I32)?;
     if rows && g.rank(zero) == 1 && g.shape(zero) != [1] {
         let shape = vec![g.shape(zero)[0], 1];
