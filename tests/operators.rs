@@ -205,3 +205,20 @@ fn size(dim: &Dim) -> i64 {
         _ => unreachable!("the graphs have no symbols"),
     }
 }
+
+#[test]
+fn weights_of_a_single_row_stay_bytes() {
+    // the elements of the matrix, and whether all fit into i8
+    for (name, elements, narrow) in [
+        ("ms_row_4_bits", 48 * 21, true),
+        ("ms_row_8_bits", 64 * 37, true),
+        ("matmul_integer_row", 300 * 19, true),
+        ("matmul_integer_row_shifted", 33 * 19, true),
+        ("matmul_integer_row_wide", 33 * 19, false),
+    ] {
+        let path = common::root().join(format!("tests/fixtures/operators/{name}.onnx"));
+        let report = Model::load(path).unwrap().compile_module(&Options::default()).unwrap().1;
+        let bytes = report.weights_bytes;
+        assert_eq!(bytes < 3 * elements, narrow, "{name}: {bytes} bytes of weights for {elements} elements");
+    }
+}

@@ -312,7 +312,10 @@ fn pool(x: &TensorType, kind: PoolKind, window: &Window, layout: Layout) -> Chec
 fn matmul(inputs: &[&TensorType], transpose_a: bool, transpose_b: bool) -> Checked<TensorType> {
     let x = inputs[0];
     let (shape, rank) = (&x.shape, x.shape.len());
-    same_types(inputs)?;
+    let narrow = matches!(inputs[1].dtype, DType::I8 | DType::U8 | DType::F16 | DType::BF16);
+    if x.dtype != DType::F32 || !narrow {
+        same_types(inputs)?;
+    }
     defined(x, is_number(x.dtype))?;
     let b = &inputs[1].shape;
     ensure(rank >= 2 && b.len() >= 2, || "an operand has fewer than 2 dimensions".into())?;

@@ -223,10 +223,11 @@ ops! {
         ["max_pool[2x2 stride=2x2 nchw](f32[1,3,6,4])", "average_pool[3x3 pad=1x1:0x1 nhwc count_padding](f32[1,6,4,3])"];
 
     // ---- complex, output fusable
-    /// Batched as in NumPy; operands may be read transposed (last two dimensions swapped).
+    /// Batched as in NumPy; operands may be read transposed (last two dimensions swapped). Where the left operand is f32, the
+    /// right one may be of 8 or 16 bits: its elements are widened as they are read.
     MatMul { transpose_a: bool, transpose_b: bool } = "matmul", 2..=2, ComplexOutFusable, NotElementwise,
         [transpose_a: Flag("a^T"), transpose_b: Flag("b^T")],
-        ["matmul(f32[2,1,3,4], f32[5,4,6])", "matmul[a^T b^T](f32[4,3], f32[6,4])"];
+        ["matmul(f32[2,1,3,4], f32[5,4,6])", "matmul[a^T b^T](f32[4,3], f32[6,4])", "matmul(f32[1,9], i8[9,40])"];
     /// x, weights (F, C/group, kernel…), and perhaps bias. Activations in `layout`; weights always in ONNX's order.
     Conv { window: Window, group: i64, layout: Layout } = "conv", 2..=3, ComplexOutFusable, NotElementwise,
         [window: Windows, layout: LayoutWord, group: Group],

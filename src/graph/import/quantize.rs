@@ -281,7 +281,13 @@ pub(super) fn integer_product(
     if !narrow || g.rank(a) < 1 || g.rank(b) < 1 || depth > 64 * part || depth == 0 {
         return super::reduction::matmul_of(g, a, b);
     }
-    let (a, b) = (g.cast_to(a, DType::F32)?, g.cast_to(b, DType::F32)?);
+    let rows: i64 = g.shape(a).iter().rev().skip(1).product();
+    let a = g.cast_to(a, DType::F32)?;
+    // a single row reads each weight once, and takes as long as that
+    let b = match g.graph.constant(b).filter(|_| rows == 1).and_then(|t| bytes_of(t)) {
+        Some(bytes) => g.constant(bytes),
+        None => g.cast_to(b, DType::F32)?,
+    };
     let mut total = None;
     for start in (0..depth).step_by(part as usize) {
         let range = (start, (start + part).min(depth));
@@ -295,6 +301,12 @@ pub(super) fn integer_product(
         });
     }
     total.ok_or_else(|| Error::Internal("a product without parts".into()))
+}
+
+/// Numbers in i8, where all fit.
+fn bytes_of(numbers: &Tensor) -> Option<Tensor> {
+    let bytes: Option<Vec<i8>> = numbers.to_vec::<i32>().into_iter().map(|v| i8::try_from(v).ok()).collect();
+    Some(Tensor::new(&numbers.shape, &bytes?))
 }
 
 /// Weights of 8 bits without their zero points in f32, cut into so few rows each that every sum of products with numbers of

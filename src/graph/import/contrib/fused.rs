@@ -5,7 +5,7 @@ use crate::graph::import::convolution::conv_window;
 use crate::graph::import::importer::Importer;
 use crate::graph::import::node::Source;
 use crate::graph::ir::ValueId;
-use crate::graph::op::{F32, Layout, Op};
+use crate::graph::op::{F32, Layout, Op, ReduceOp};
 use crate::runtime::{DType, Error, Result, Tensor};
 
 /// Numbers that an activation takes, by name of the attribute or by place in `activation_params`.
@@ -128,8 +128,40 @@ pub(in crate::graph::import) fn quick_gelu(g: &mut Importer, n: &Source) -> Resu
     Ok(vec![g.mul(x, gate)?])
 }
 
-/// A product with a matrix whose columns are blocks of 4 or 8 bits with a scale each. The matrix is unpacked when the model is
-/// imported: weights in memory are f32.
+/// A row by a matrix of i8, `(blocks, block, columns)`, with a scale for each block of each column: a product for each block, and
+/// the sum of these times their scales.
+fn row_by_blocks(
+    g: &mut Importer,
+    row: ValueId,
+    weights: Tensor,
+    scales: &[f32],
+    bias: Option<ValueId>,
+) -> Result<ValueId> {
+    let (blocks, block, columns) = (weights.shape[0], weights.shape[1], weights.shape[2]);
+    let mut shape = g.shape(row).to_vec();
+    let dtype = g.ty(row).dtype;
+    let row = g.cast_to(row, DType::F32)?;
+    let row = g.reshape_to(row, vec![blocks, 1, block])?;
+    let weights = g.constant(weights);
+    let sums = g.matmul(row, weights, false)?;
+    let by_block = (0..blocks).flat_map(|b| (0..columns).map(move |c| (c * blocks + b) as usize));
+    let scales: Vec<f32> = by_block.map(|i| scales[i]).collect();
+    let scales = g.constant(Tensor::new(&[blocks, 1, columns], &scales));
+    let sums = g.mul(sums, scales)?;
+    let sum = g.emit(Op::Reduce { op: ReduceOp::Sum, axes: vec![0], keep: false }, &[sums])?;
+    if let Some(last) = shape.last_mut() {
+        *last = columns;
+    }
+    let y = g.reshape_to(sum, shape)?;
+    let y = g.cast_to(y, dtype)?;
+    match bias {
+        Some(bias) => g.add(y, bias),
+        None => Ok(y),
+    }
+}
+
+/// A product with a matrix whose columns are blocks of 2, 4 or 8 bits with a scale each. The matrix is unpacked when the model is
+/// imported: to f32, or to i8 for a single row, which reads each weight once and takes as long as that.
 pub(in crate::graph::import) fn matmul_n_bits(g: &mut Importer, n: &Source) -> Result<Vec<ValueId>> {
     let (a, packed, scales, zeros) = (n.input(0)?, n.input(1)?, n.input(2)?, n.optional(3));
     let (order, bias) = (n.optional(4), n.optional(5));
@@ -162,11 +194,28 @@ pub(in crate::graph::import) fn matmul_n_bits(g: &mut Importer, n: &Source) -> R
     if !fits {
         return Err(Error::Invalid("weights, scales or zero points do not fit".into()));
     }
+    let single = g.shape(a).iter().rev().skip(1).product::<i64>() == 1 && k % block == 0 && zero_numbers.is_none();
     g.claim(&[columns, k], DType::F32)?;
     let number = |data: &[u8], i: i64| {
         let at = i * bits;
         i64::from(data[(at / 8) as usize] >> (at % 8)) & ((1 << bits) - 1)
     };
+    if single {
+        let zero = |column: i64, part: i64| match &zero_bytes {
+            Some(z) => number(&z.data[(column * zero_row) as usize..], part),
+            None => 1 << (bits - 1),
+        };
+        let centred = |i: i64, column: i64| {
+            let at = ((column * blocks + i / block) * size) as usize;
+            number(&bytes.data[at..], i % block) - zero(column, i / block)
+        };
+        let places = (0..k).flat_map(|i| (0..columns).map(move |column| (i, column)));
+        let numbers: Option<Vec<i8>> = places.map(|(i, column)| i8::try_from(centred(i, column)).ok()).collect();
+        if let Some(numbers) = numbers {
+            let weights = Tensor::new(&[blocks, block, columns], &numbers);
+            return Ok(vec![row_by_blocks(g, a, weights, &scales, bias)?]);
+        }
+    }
     let mut values = Vec::with_capacity((columns * k) as usize);
     for column in 0..columns {
         for i in 0..k {
