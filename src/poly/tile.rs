@@ -75,7 +75,11 @@ pub fn tile_for(scop: &Scop, schedule: &Schedule, target: &Target, constants: Co
     }
     let once = Band { rows: vec![Row::once(all)], permutable: true };
     let root = match nodes.len() {
-        1 => nodes.remove(0).1,
+        1 => match nodes.remove(0).1 {
+            // One tile is the whole domain: without loops around its statements they are one phase none the less.
+            Node::Sequence(parts) => Node::Band(once, Box::new(Node::Sequence(parts))),
+            node => node,
+        },
         _ if together => Node::Band(once, Box::new(Node::Sequence(nodes))),
         _ => Node::Sequence(nodes),
     };
