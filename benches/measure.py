@@ -84,7 +84,7 @@ class Measurement:
         gap = difference(alive[(self.first, row["threads"])].outputs(), process.outputs())
         if isinstance(gap, str):
             return gap
-        tolerance = self.contestants[name].tolerance
+        tolerance = max(self.contestants[name].tolerance, self.workload.get("tolerance", 0))
         if not gap <= tolerance and self.contestants[name].has_other:
             spread = self.spread(process, name, row["threads"])
             if gap <= SPREADS * spread:

@@ -1,6 +1,6 @@
 """Suites of workloads.
 
-A workload is {name, kind, path, inputs: {name: .npy file}, dims, options}. Kinds: "onnx" is any ONNX file, "product" one that
+A workload is {name, kind, path, inputs: {name: .npy file}, dims, options, tolerance}. Kinds: "onnx" is any ONNX file, "product" one that
 holds a single f32 matrix product, "tile" a program of the text language, "schedule" one with a schedule by hand. Making one may fail for want of a package or a file;
 then its reason is yielded instead.
 """
@@ -11,6 +11,7 @@ import re
 import sys
 
 import algorithms
+import architectures
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 TARGET = ROOT / "target" / "bench"
@@ -63,6 +64,23 @@ def network(name):
 def network_rows():
     names = json.loads((ROOT / "datasets" / "models.json").read_text())
     return [(name, lambda name=name: network(name)) for name in names if not name.endswith("_features")]
+
+
+def architecture(name):
+    """A network of architectures.py and its inputs."""
+    import onnx
+    from models import seeded
+    model, inputs = architectures.model(name)
+    folder = TARGET / "architectures"
+    folder.mkdir(parents=True, exist_ok=True)
+    onnx.save(model, folder / f"{name}.onnx")
+    arrays = {key: seeded(dtype, shape, 0, i, below) for i, (key, (dtype, shape, below)) in enumerate(inputs.items())}
+    workload = {"name": name, "kind": "onnx", "path": str(folder / f"{name}.onnx"), "inputs": save_inputs(name, arrays)}
+    return {**workload, "tolerance": 1e-2} if name in architectures.ROUNDED else workload
+
+
+def architecture_rows():
+    return [(name, lambda name=name: architecture(name)) for name in architectures.ARCHITECTURES]
 
 
 def program_rows(folder, size):
@@ -219,6 +237,9 @@ SUITES = {
     "networks": {
         "title": "Networks, batch 1, f32", "peers": ["onnxruntime", "openvino"], "threads": [1, 2],
         "rows": network_rows},
+    "architectures": {
+        "title": "Published architectures with seeded weights: sound, text, detectors, quantised and half precision", "peers": ["onnxruntime"], "threads": [1],
+        "rows": architecture_rows},
     "operators": {
         "title": "Single operators of published networks, f32, constant weights", "peers": ["onnxruntime", "openvino"], "threads": [1],
         "rows": lambda: [(row["name"], lambda row=row: operator(row)) for row in operator_rows()]},
