@@ -2,7 +2,7 @@
 #![cfg(target_arch = "x86_64")]
 
 use super::*;
-use crate::module::{Buffer, Carried, Kernel, ModuleParts, OutputSpec, Phase, Slot, Step, Weights};
+use crate::module::{Buffer, Carried, Kernel, ModuleParts, OutputSpec, Phase, Slot, Step, TensorSpec, Weights};
 use crate::{Features, Platform, TensorViewMut};
 
 /// `arguments[2][i] = 2·arguments[0][i] + arguments[1][i]` for i in first..last, 64-bit integers.
