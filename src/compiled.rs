@@ -5,7 +5,8 @@
 
 use crate::cache;
 use crate::graph::import::binding::{BoundGraph, MAX_BOUND_ELEMENTS, Unbound};
-use crate::graph::import::model::{Binding, Dim};
+use crate::graph::import::bounded::state::LEAST_CAPACITY;
+use crate::graph::import::model::{Binding, Dim, Growing};
 use crate::graph::value::{Kind, Value};
 use crate::model::Model;
 use crate::pipeline::report::Report;
@@ -18,10 +19,13 @@ use crate::runtime::session::Session;
 use crate::staged::{Input, Staged, StagedReport};
 use crate::{Error, Result, Tensor};
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 
 /// Bytes of bindings that are kept in any case, beside a quarter of the largest one.
 const SMALL_BINDINGS: u64 = 16 << 20;
+/// The largest capacity of a dimension that grows.
+const MOST_CAPACITY: i64 = 1 << 24;
 
 /// Sizes of the dynamic dimensions.
 type Dims = BTreeMap<String, i64>;
@@ -53,6 +57,7 @@ pub struct Compiled {
     bindings: Mutex<Vec<(Binding, Arc<Slot>)>>,
     /// A model without a static graph, which runs in parts.
     staged: OnceLock<Staged>,
+    compilations: AtomicUsize,
 }
 
 type Compilation = (Arc<Session>, Arc<Report>);
@@ -70,6 +75,10 @@ impl Model {
             let dims = BTreeMap::from([(name.clone(), 1)]);
             self.check_dims(&dims)?;
         }
+        self.check_growing(options)?;
+        if let Some(name) = options.growing.iter().find(|name| options.dims.contains_key(*name)) {
+            return Err(Error::Invalid(format!("dimension `{name}` grows: its size comes with each run")));
+        }
         Compiled::new(self.clone(), options.clone())
     }
 }
@@ -84,8 +93,8 @@ impl Compiled {
         let fixed = model.symbols().iter().all(|s| options.dims.contains_key(s));
         // what one binding has folded and packed is kept where there may be another
         let sharing = if fixed { Sharing::default() } else { model.sharing() };
-        let bindings = Mutex::default();
-        let compiled = Compiled { model, options, pool, sharing, bindings, staged: OnceLock::new() };
+        let (bindings, staged, compilations) = (Mutex::default(), OnceLock::new(), AtomicUsize::new(0));
+        let compiled = Compiled { model, options, pool, sharing, bindings, staged, compilations };
         let options = &compiled.options;
         if fixed {
             match compiled.binding(options.dims.clone(), &[]) {
@@ -99,6 +108,16 @@ impl Compiled {
     /// The model.
     pub fn model(&self) -> &Model {
         &self.model
+    }
+
+    /// Returns true if a dimension may have a capacity.
+    pub(crate) fn grows(&self) -> bool {
+        !self.options.growing.is_empty()
+    }
+
+    /// The number of bindings that have been compiled so far; those of a model that runs in parts are not counted.
+    pub fn compilations(&self) -> usize {
+        self.compilations.load(Ordering::Relaxed)
     }
 
     /// Runs the model on inputs given by name, in any order. The outputs come in the model's order.
@@ -183,7 +202,7 @@ impl Compiled {
     }
 
     /// The sizes of the dynamic dimensions that these inputs have.
-    fn dims(&self, inputs: &[(&str, &Tensor)]) -> Result<Dims> {
+    pub(crate) fn dims(&self, inputs: &[(&str, &Tensor)]) -> Result<Dims> {
         let mut dims = self.options.dims.clone();
         let mut bound_by: BTreeMap<&str, &str> = BTreeMap::new();
         for spec in self.model.inputs().iter().filter(|spec| spec.kind == Kind::Tensor && !spec.any_rank) {
@@ -219,13 +238,105 @@ impl Compiled {
         Ok(dims)
     }
 
+    /// The session of these sizes, with a capacity where a dimension grows; `None` where the model runs in parts.
+    pub(crate) fn session_of(&self, dims: Dims, inputs: &[(&str, &Tensor)]) -> Result<Option<Arc<Session>>> {
+        match self.binding(dims, inputs) {
+            Ok((session, _)) => Ok(Some(session)),
+            Err(unbound) if unbound.waits => Ok(None),
+            Err(unbound) => Err(unbound.error),
+        }
+    }
+
     /// The session of these sizes and of the values that decide shapes, compiled at its first use.
     fn binding(&self, dims: Dims, inputs: &[(&str, &Tensor)]) -> std::result::Result<Compilation, Unbound> {
-        let given = |name: &str| match self.options.values.get(name) {
+        if self.options.growing.is_empty() {
+            return self.exact_binding(dims, inputs, None);
+        }
+        match self.grown_binding(&dims, inputs) {
+            Some(Ok(compilation)) => Ok(compilation?),
+            Some(Err(reason)) => self.exact_binding(dims, inputs, Some(reason)),
+            None => self.exact_binding(dims, inputs, None),
+        }
+    }
+
+    /// The session with a capacity for a dimension that grows; the reason why there is none; `None` where exact sizes are kept, or
+    /// the dimension has no size.
+    fn grown_binding(
+        &self,
+        dims: &Dims,
+        inputs: &[(&str, &Tensor)],
+    ) -> Option<std::result::Result<Result<Compilation>, String>> {
+        let name = self.options.growing.first()?;
+        let count = *dims.get(name)?;
+        let mut others = dims.clone();
+        let offset = |name: &String| Some((name.clone(), others.remove(name)? - count));
+        let offsets: BTreeMap<String, i64> = self.options.growing.iter().filter_map(offset).collect();
+        let given = |name: &str| self.given(name, inputs);
+        let fits = |kept: &Binding| {
+            let values = kept.values.iter().all(|(n, v)| given(n) == Some(&**v));
+            let grown = |g: &Growing| g.offsets == offsets && (g.counts.0..=g.counts.1).contains(&count);
+            values && kept.dims == others && kept.growing.as_ref().is_some_and(grown)
+        };
+        let found = kept(&mut self.bindings(), fits);
+        let exact = |kept: &Binding| kept.growing.is_none() && kept.dims == *dims;
+        if found.is_none() && self.bindings().iter().any(|kept| exact(&kept.0)) {
+            return None;
+        }
+        if let Some(compiled) = found.as_ref().and_then(|(_, slot)| slot.get()) {
+            return Some(Ok(compiled.clone()));
+        }
+        let mut growing = Growing { name: name.clone(), offsets, capacity: LEAST_CAPACITY, counts: (count, count) };
+        let values = self.small_values(inputs);
+        loop {
+            growing.capacity = (growing.capacity.max(count) as u64).next_power_of_two() as i64;
+            let (dims, values) = (others.clone(), values.clone());
+            let wanted = Binding { dims, values, growing: Some(growing.clone()), ..self.options.binding() };
+            let bound = match guard(|| Ok(self.model.bind(&wanted, &self.sharing))) {
+                Ok(Ok(bound)) => bound,
+                Ok(Err(unbound)) if unbound.full && growing.capacity < MOST_CAPACITY => {
+                    growing.capacity *= 2;
+                    continue;
+                }
+                Ok(Err(Unbound { error, .. })) | Err(error) => return Some(Err(error.to_string())),
+            };
+            let most = bound.bounds.as_ref().map_or(count, |b| b.most);
+            let growing = Growing { counts: (bound.beyond_half.min(count), most), ..growing };
+            let key = Binding { values: bound.values.clone(), growing: Some(growing), ..wanted };
+            let slot = self.keep(&key);
+            let compiled = slot.get_or_init(|| self.compile(&key, Some(&bound))).clone();
+            self.drop_bindings();
+            return Some(Ok(compiled));
+        }
+    }
+
+    /// The value of an input.
+    fn given<'a>(&'a self, name: &str, inputs: &[(&str, &'a Tensor)]) -> Option<&'a Tensor> {
+        match self.options.values.get(name) {
             Some(value) => Some(&**value),
             None => inputs.iter().find(|input| input.0 == name).map(|input| input.1),
+        }
+    }
+
+    /// Values that may decide shapes.
+    fn small_values(&self, inputs: &[(&str, &Tensor)]) -> BTreeMap<String, Arc<Tensor>> {
+        let small = inputs.iter().filter(|input| input.1.len() as i64 <= MAX_BOUND_ELEMENTS);
+        let mut values: BTreeMap<_, _> = small.map(|(n, v)| (n.to_string(), Arc::new((*v).clone()))).collect();
+        values.extend(self.options.values.clone());
+        values
+    }
+
+    /// The session of exact sizes; `refused` says why there is none with a capacity.
+    fn exact_binding(
+        &self,
+        dims: Dims,
+        inputs: &[(&str, &Tensor)],
+        refused: Option<String>,
+    ) -> std::result::Result<Compilation, Unbound> {
+        let given = |name: &str| self.given(name, inputs);
+        let fits = |kept: &Binding| {
+            let values = kept.values.iter().all(|(n, v)| given(n) == Some(&**v));
+            values && kept.dims == dims && kept.growing.is_none()
         };
-        let fits = |kept: &Binding| kept.dims == dims && kept.values.iter().all(|(n, v)| given(n) == Some(&**v));
         // the lock ends here: others may run while this binding is compiled
         let found = kept(&mut self.bindings(), fits);
         if let Some((key, slot)) = found {
@@ -236,10 +347,8 @@ impl Compiled {
             let slot = self.keep(&key);
             return Ok(slot.get_or_init(|| self.compile(&key, None)).clone()?);
         }
-        let small = inputs.iter().filter(|input| input.1.len() as i64 <= MAX_BOUND_ELEMENTS);
-        let mut values: BTreeMap<_, _> = small.map(|(n, v)| (n.to_string(), Arc::new((*v).clone()))).collect();
-        values.extend(self.options.values.clone());
-        let options = Options { dims: dims.clone(), values: values.clone(), ..self.options.clone() };
+        let values = self.small_values(inputs);
+        let options = Options { dims, values, growing: vec![], ..self.options.clone() };
         if let Some((module, report)) = guard(|| self.find(&options))? {
             let values = module.values().iter().map(|(n, v)| (n.clone(), Arc::new(v.clone()))).collect();
             let slot = self.keep(&Binding { values, ..options.binding() });
@@ -249,7 +358,15 @@ impl Compiled {
         let bound = guard(|| Ok(self.model.bind(&binding, &self.sharing)))??;
         let key = Binding { values: bound.values.clone(), ..binding };
         let slot = self.keep(&key);
-        let compiled = slot.get_or_init(|| self.compile(&key, Some(&bound))).clone();
+        let compiled = slot.get_or_init(|| {
+            let mut compiled = self.compile(&key, Some(&bound))?;
+            if let (Some(reason), Some(report)) = (refused, Arc::get_mut(&mut compiled.1)) {
+                let names = self.options.growing.join("`, `");
+                report.warnings.push(format!("`{names}` has exact sizes, each compiled on its own: {reason}"));
+            }
+            Ok(compiled)
+        });
+        let compiled = compiled.clone();
         self.drop_bindings();
         Ok(compiled?)
     }
@@ -294,8 +411,15 @@ impl Compiled {
     }
 
     fn compile(&self, binding: &Binding, bound: Option<&BoundGraph>) -> Result<Compilation> {
-        let Binding { dims, values, .. } = binding.clone();
-        let options = Options { dims, values, ..self.options.clone() };
+        let Binding { mut dims, values, growing, .. } = binding.clone();
+        self.compilations.fetch_add(1, Ordering::Relaxed);
+        let mut cache = self.options.cache.clone();
+        if let Some(Growing { offsets, capacity, .. }) = growing {
+            dims.extend(offsets.into_keys().map(|name| (name, capacity)));
+            // the key of a module has no counts
+            cache = None;
+        }
+        let options = Options { dims, values, growing: vec![], cache, ..self.options.clone() };
         let (module, report) = match bound {
             None => self.model.compile_module(&options)?,
             Some(bound) => {

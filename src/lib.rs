@@ -16,6 +16,7 @@
 //! | to | use |
 //! |---|---|
 //! | compile and run a model | [`Model`], [`Options`], [`Compiled`] |
+//! | decode with a state | [`Stateful`], [`Options::growing`] |
 //! | build a network in Rust | [`GraphBuilder`], [`operators`], [`graph_text`] |
 //! | write a program and its schedule | [`File`], [`builder`], [`syntax`] |
 //! | compile ahead of time | [`Model::compile_module`], [`Target`], [`Module`], [`Session`] |
@@ -35,6 +36,7 @@ mod model;
 mod pipeline;
 mod poly;
 mod staged;
+mod stateful;
 
 use tilewright_runtime::internal as runtime;
 
@@ -53,6 +55,7 @@ pub use pipeline::report::{ControlReport, KernelReport, Report, Sort, Vectorizat
 pub use pipeline::{Algorithm, CacheOptions, DEFAULT_MAX_ERROR, EgraphOptions, Limits, Options, Stage};
 pub use poly::tile::report::PhaseReport;
 pub use staged::{HostReport, PartReport, StagedReport};
+pub use stateful::Stateful;
 pub use tilewright_runtime::{
     AsView, AsViewMut, Bytes, DType, Element, Error, Features, Instance, MAX_THREADS, Module, Platform, Pool, Refusal,
     Result, Session, Tensor, TensorView, TensorViewMut, module,

@@ -6,7 +6,7 @@
 use crate::cache::{self, Subject};
 use crate::expr::syntax::{Expr, Kind};
 use crate::graph::import::binding::{BoundGraph, Unbound};
-use crate::graph::import::model::{Binding, Dim, InputSpec, OnnxModel};
+use crate::graph::import::model::{Binding, Dim, Growing, InputSpec, OnnxModel};
 use crate::graph::ir::Graph;
 use crate::language::lowered::LoweredProgram;
 use crate::language::syntax::{Array, File, Program};
@@ -324,9 +324,38 @@ impl Model {
                 let lowered = source.lowered(&options.dims)?;
                 return program::compile(&source.source(&lowered, &self.order)?, options);
             }
-            let binding = options.binding();
+            let binding = Binding { growing: self.growing_ahead(options)?, ..options.binding() };
             self.compile_bound(&self.bind(&binding, sharing).map_err(|unbound| unbound.error)?, options, sharing)
         })
+    }
+
+    /// The capacity of a module that is compiled ahead: the size of the first dimension that grows. The other ones have this size,
+    /// or a size of their own that keeps its distance.
+    fn growing_ahead(&self, options: &Options) -> Result<Option<Growing>> {
+        let Some(name) = options.growing.first() else { return Ok(None) };
+        self.check_growing(options)?;
+        let size = |name: &String| options.dims.get(name).copied();
+        let capacity = size(name).ok_or_else(|| {
+            Error::Invalid(format!("dimension `{name}` grows: its size, which is the capacity, must be given"))
+        })?;
+        let offset = |other: &String| (other.clone(), size(other).map_or(0, |size| size - capacity));
+        let offsets: BTreeMap<String, i64> = options.growing.iter().map(offset).collect();
+        let room = offsets.values().map(|o| o.abs()).max().unwrap_or(0);
+        // whatever is decided holds in the middle, and for a range around it
+        let middle = (capacity / 2).max(room).min(capacity - room);
+        Ok(Some(Growing { name: name.clone(), offsets, capacity, counts: (middle, middle) }))
+    }
+
+    /// Checks the names of the dimensions that grow.
+    pub(crate) fn check_growing(&self, options: &Options) -> Result<()> {
+        let symbols = self.symbols();
+        match options.growing.iter().find(|name| !symbols.contains(name)) {
+            Some(name) => Err(Error::Invalid(unknown("dynamic dimension", name, &symbols))),
+            None if self.onnx().is_none() && !options.growing.is_empty() => {
+                Err(Error::Unsupported("the sizes of a program do not grow".into()))
+            }
+            None => Ok(()),
+        }
     }
 
     /// Compiles the static graph of a network.
@@ -342,8 +371,9 @@ impl Model {
         let dims = symbols.map(|s| (s.clone(), options.dims.get(&s).copied().unwrap_or(1))).collect();
         let values = bound.values.iter().map(|(name, value)| (name.clone(), Tensor::clone(value))).collect();
         compiled.module = compiled.module.with_dims(dims).with_values(values).with_metadata(self.metadata());
+        compiled.module = compiled.module.with_bounds(bound.bounds.clone())?;
         compiled.report.add_absent(&bound.absent);
-        if let Source::Onnx(model) = &self.source {
+        if let (Source::Onnx(model), None) = (&self.source, &bound.bounds) {
             compiled.report.warnings = model.warnings(graph);
         }
         Ok(compiled)
@@ -361,7 +391,10 @@ impl Model {
     pub(crate) fn bind(&self, binding: &Binding, sharing: &Sharing) -> std::result::Result<BoundGraph, Unbound> {
         match &self.source {
             Source::Onnx(model) => model.bind(binding, sharing.folded()),
-            _ => Ok(BoundGraph { graph: self.graph(&binding.dims)?, values: BTreeMap::new(), absent: vec![] }),
+            _ => {
+                let (graph, values, absent) = (self.graph(&binding.dims)?, BTreeMap::new(), vec![]);
+                Ok(BoundGraph { graph, values, absent, bounds: None, beyond_half: 0 })
+            }
         }
     }
 

@@ -59,6 +59,7 @@ const ORDER: [(&str, &[&[&str]]); 6] = [
             &["staged"],
             &["model"],
             &["compiled"],
+            &["stateful"],
             &["cli"],
         ],
     ),

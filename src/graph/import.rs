@@ -10,6 +10,7 @@ mod attention;
 mod attributes;
 pub mod binding;
 mod bits;
+pub mod bounded;
 pub mod catalogue;
 mod columns;
 mod content;
@@ -53,7 +54,7 @@ pub mod walk;
 
 use crate::graph::fold;
 use crate::graph::fold::memo::Memo;
-use crate::graph::import::importer::Importer;
+use crate::graph::import::importer::{Converted, Importer};
 use crate::graph::import::limits::ImportLimits;
 use crate::graph::import::model::{Binding, Dim, InputSpec, OnnxModel};
 use crate::graph::infer::infer;
@@ -67,7 +68,7 @@ use crate::runtime::error::unknown;
 use crate::runtime::{Error, Result, Tensor};
 use external::Folder;
 use prost::Message;
-use provenance::{Absent, Provenance};
+use provenance::Provenance;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
@@ -289,7 +290,7 @@ impl<'m> Importer<'m> {
         let (values, place, graph) = (HashMap::new(), String::new(), Graph::default());
         let (needed, waits) = (Default::default(), Default::default());
         let (budget, work_left, nodes_left) = (limits.constant_bytes, limits.constant_work, limits.nodes);
-        let (provenance, memo) = (Provenance::new(proto, None), None);
+        let (provenance, memo, bounded) = (Provenance::new(proto, None), None, None);
         Importer {
             model,
             proto,
@@ -304,17 +305,18 @@ impl<'m> Importer<'m> {
             needed,
             waits,
             memo,
+            bounded,
         }
     }
 
-    /// Converts all nodes; inputs with a value become constants. Returns the nodes that are none of the graph's, too.
-    fn run(
-        &mut self,
-        dims: &BTreeMap<String, i64>,
-        values: &BTreeMap<String, Arc<Tensor>>,
-    ) -> Result<(Graph, Vec<Absent>)> {
-        let graph = self.proto;
+    /// Converts all nodes; inputs with a value become constants. Dimensions that grow have a capacity, and the graph bounds.
+    /// Returns the nodes that are none of the graph's, too.
+    fn run(&mut self, binding: &Binding, values: &BTreeMap<String, Arc<Tensor>>) -> Result<Converted> {
+        let (graph, dims) = (self.proto, &binding.dims);
         self.graph.name = graph.name.clone();
+        if let Some(growing) = &binding.growing {
+            self.grow(growing)?;
+        }
         for spec in &self.model.inputs {
             if spec.kind != Kind::Tensor || spec.any_rank {
                 let kind = if spec.any_rank { "tensor of any rank".to_string() } else { spec.kind.to_string() };
@@ -322,13 +324,17 @@ impl<'m> Importer<'m> {
             }
             let size = |d: &Dim| match d {
                 Dim::Fixed(v) => *v,
-                Dim::Symbol(s) | Dim::Derived(s) => dims.get(s).copied().unwrap_or(1),
+                Dim::Symbol(s) | Dim::Derived(s) => match &binding.growing {
+                    Some(growing) if growing.offsets.contains_key(s) => growing.capacity,
+                    _ => dims.get(s).copied().unwrap_or(1),
+                },
             };
             let shape: Vec<i64> = spec.shape.iter().map(size).collect();
             tensor::checked_len(&shape, spec.dtype, &format!("input `{}`", spec.name))?;
             let ty = TensorType { dtype: spec.dtype, shape };
             let mut id = self.add_value(spec.name.clone(), ty, crate::graph::ir::Source::Input);
             self.graph.inputs.push(id);
+            self.grow_input(id, spec, values.contains_key(&spec.name))?;
             if let Some(value) = values.get(&spec.name) {
                 id = self.named_constant(spec.name.clone(), value.clone());
             }
@@ -349,10 +355,11 @@ impl<'m> Importer<'m> {
             self.graph.outputs.push(id);
         }
         let converted = self.provenance.close(&self.graph);
+        let bounds = self.bounds();
         self.remove_unused();
         let graph = std::mem::take(&mut self.graph);
         let absent = provenance::absent(&graph, converted);
-        Ok((graph, absent))
+        Ok(Converted { graph, absent, bounds })
     }
 
     /// Converts the nodes of a graph. One error lists those that are not supported.
@@ -391,6 +398,7 @@ impl<'m> Importer<'m> {
         if nested::captured_names(node).iter().any(|name| self.values.get(name) == Some(&None)) {
             return Ok(vec![None; node.output.len()]);
         }
+        self.check_captured(node)?;
         for name in &node.input {
             inputs.push(match self.values.get(name.as_str()) {
                 _ if name.is_empty() => None,
@@ -405,7 +413,10 @@ impl<'m> Importer<'m> {
         let mut inputs = legacy::aligned(self, node, opset, inputs)?;
         let narrow = self.widen_halves(&node.op_type, &mut inputs)?;
         let source = node::Source::new(node, inputs, opset);
-        let outputs = converter(self, &source)?;
+        let outputs = match self.bounded.is_some() {
+            true => bounded::convert(self, &source, converter)?,
+            false => converter(self, &source)?,
+        };
         source.all_operands_are_read()?;
         source.attributes_have_their_types()?;
         if let Some(i) = (outputs.len()..node.output.len()).find(|&i| source.wants_output(i) && self.is_read(node, i)) {
@@ -423,6 +434,14 @@ impl<'m> Importer<'m> {
 
     /// Appends a node, or folds it when every operand is constant and its work is bounded.
     pub(super) fn emit_all(&mut self, op: Op, inputs: &[ValueId]) -> Result<Vec<ValueId>> {
+        match inputs.iter().any(|&v| !self.axes(v).is_empty()) {
+            true => self.emit_bounded(op, inputs),
+            false => self.emit_exact(op, inputs),
+        }
+    }
+
+    /// As [`Importer::emit_all`], for operands whose bounded dimensions the caller looks after.
+    fn emit_exact(&mut self, op: Op, inputs: &[ValueId]) -> Result<Vec<ValueId>> {
         let types = {
             let operands: Vec<&TensorType> = inputs.iter().map(|&i| self.ty(i)).collect();
             infer(&op, &operands)?
@@ -525,6 +544,7 @@ impl<'m> Importer<'m> {
         let index = self.graph.nodes.len() as u32;
         let op = Op::Reshape { shape: ty.shape.clone() };
         let out = self.add_value(name.to_string(), ty, crate::graph::ir::Source::Node(index, 0));
+        self.set_axes(out, self.axes(id));
         let origins = self.graph.producer(id).map_or(vec![], |(node, _)| node.origins.clone());
         self.graph.nodes.push(Node { name: name.to_string(), origins, op, inputs: vec![id], outputs: vec![out] });
         out

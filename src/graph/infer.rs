@@ -5,6 +5,7 @@
 
 mod check;
 mod control;
+mod opaque;
 mod region;
 mod scatter;
 mod tiles;
@@ -29,7 +30,7 @@ pub fn infer(op: &Op, inputs: &[&TensorType]) -> Result<Vec<TensorType>> {
         )));
     }
     let types = match op {
-        Op::Opaque { function, attributes } => opaque(function, attributes, inputs),
+        Op::Opaque { function, attributes } => opaque::types(function, attributes, inputs),
         Op::Scan { .. } | Op::If { .. } => control::types(op, inputs),
         _ => output(op, inputs).map(|t| vec![t]),
     }
@@ -480,58 +481,6 @@ fn grouped_blocks(layout: Layout, group: i64, channels: i64, filters: i64) -> Ch
 }
 
 /// Output types of the runtime's functions.
-fn opaque(function: &str, attributes: &[i64], inputs: &[&TensorType]) -> Checked<Vec<TensorType>> {
-    let x = *inputs.first().ok_or("no operand")?;
-    let fits = !matches!(x.dtype, DType::F16 | DType::BF16) && !x.dtype.is_storage();
-    ensure(fits, || format!("elements of type {}", x.dtype))?;
-    let axis = |i: usize| -> Checked<usize> {
-        let axis = *attributes.get(i).ok_or("attributes are missing")?;
-        usize::try_from(axis).ok().filter(|&a| a < x.shape.len()).ok_or("no such axis".into())
-    };
-    match function {
-        "argmax" | "argmin" => {
-            let axis = axis(0)?;
-            let mut shape = x.shape.clone();
-            let some = shape.iter().enumerate().all(|(i, &d)| i == axis || d > 0);
-            ensure(shape[axis] > 0 || !some, || "the axis is empty".into())?;
-            if attributes.get(1) == Some(&0) {
-                shape.remove(axis);
-            } else {
-                shape[axis] = 1;
-            }
-            Ok(vec![TensorType { dtype: DType::I64, shape }])
-        }
-        "topk" => {
-            let axis = axis(1)?;
-            let mut shape = x.shape.clone();
-            ensure((0..=shape[axis]).contains(&attributes[0]), || "k is larger than the axis".into())?;
-            shape[axis] = attributes[0];
-            Ok(vec![TensorType { dtype: x.dtype, shape: shape.clone() }, TensorType { dtype: DType::I64, shape }])
-        }
-        "ngrams" => {
-            index_type(x)?;
-            let columns = *attributes.get(4).ok_or("attributes are missing")?;
-            ensure(x.shape.len() <= 2 && columns >= 1, || "neither a row nor rows".into())?;
-            let rows = &x.shape[..x.shape.len().saturating_sub(1)];
-            Ok(vec![TensorType { dtype: DType::F32, shape: [rows, &[columns]].concat() }])
-        }
-        "cumsum" => {
-            axis(0)?;
-            ensure(x.dtype != DType::Bool, || "a sum of bool".into())?;
-            Ok(vec![x.clone()])
-        }
-        "roi_align" | "max_roi_pool" => region::pool(function, attributes, inputs),
-        "determinant" => {
-            let (outer, square) = x.shape.split_at(x.shape.len().saturating_sub(2));
-            defined(x, matches!(x.dtype, DType::F32 | DType::F64))?;
-            ensure(matches!(square, [a, b] if a == b), || "the matrices are not square".into())?;
-            Ok(vec![shaped(x, outer.to_vec())?, x.clone()])
-        }
-        "max_unpool" => region::max_unpool(attributes, inputs),
-        _ => Err("the runtime has no such function".into()),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -266,7 +266,8 @@ ops! {
         [function: Mnemonic(|word| Some(word.to_string())), attributes: List(",")],
         ["argmax[1,1,0](f32[2,3])", "argmin[1,0,1](f32[2,3])", "topk[2,1,1,1](f32[2,3])", "cumsum[1,0,0](f32[2,3])",
          "roi_align[2,2,0,1,1065353216](f32[4,2,5,6], f32[3,4], i64[3])", "max_roi_pool[2,2,1065353216](f32[4,2,5,6], f32[3,5])",
-         "max_unpool[1,1,4](f32[1,1,2], i64[1,1,2])", "determinant[](f32[2,3,3])", "ngrams[0,1,2,1,3,2,0,2,3,2,0,1,4,5,6,7,0,0](i64[2,5])"];
+         "max_unpool[1,1,4](f32[1,1,2], i64[1,1,2])", "determinant[](f32[2,3,3])", "ngrams[0,1,2,1,3,2,0,2,3,2,0,1,4,5,6,7,0,0](i64[2,5])",
+         "append[1](f32[2,5], f32[2,3], i64[])"];
 
     // ---- control flow: operators with a graph of their own
     /// `body` once for each of `trips` steps. Operands: the `carried` initial values, the scanned tensors, the captured values.

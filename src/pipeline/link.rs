@@ -21,7 +21,7 @@ use crate::runtime::module::{
     Action, Buffer, BufferPlace, BufferRef, Kernel, ModuleParts, OutputSpec, Phase, Slot, Step, TensorSpec,
     WEIGHTS_ALIGNMENT,
 };
-use crate::runtime::opaque::View;
+use crate::runtime::opaque::{View, WRITE_ROWS};
 use crate::runtime::threads;
 use crate::{DType, Error, Result, Tensor};
 use std::collections::HashMap;
@@ -234,13 +234,19 @@ impl<'g> Linker<'g> {
         };
         let inputs = buffers(self, &node.inputs)?;
         let outputs = buffers(self, &node.outputs)?;
+        let (mut function, mut inputs) = (function.as_str(), inputs);
+        if function == "append" {
+            // the copy does nothing where the result has the memory of the first operand
+            let (from, to) = (inputs.remove(0), outputs[0]);
+            self.touch(&[node.inputs[0], node.outputs[0]]);
+            let name = format!("copy {}", self.graph.value(node.inputs[0]).name);
+            self.steps.push(Step { name, flops: 0, action: Action::Copy { from, to } });
+            function = WRITE_ROWS;
+        }
         self.touch(&node.inputs);
         self.touch(&node.outputs);
-        self.steps.push(Step {
-            name: group.name.clone(),
-            flops: 0,
-            action: Action::Opaque { function: function.clone(), attributes: attributes.clone(), inputs, outputs },
-        });
+        let action = Action::Opaque { function: function.into(), attributes: attributes.clone(), inputs, outputs };
+        self.steps.push(Step { name: group.name.clone(), flops: 0, action });
         Ok(())
     }
 

@@ -32,6 +32,10 @@ pub struct Options {
     /// Values of inputs that decide shapes, such as axes or sizes: they are constants of what is compiled. Those that are
     /// not named here are bound by the inputs of each run.
     pub values: BTreeMap<String, Arc<Tensor>>,
+    /// Dynamic dimensions of a network that grow from run to run, such as a decoder's past: they are compiled for capacities in
+    /// powers of two, and their sizes come at run time. The first is counted, the others have a fixed distance from it. In
+    /// [`Model::compile_module`](crate::Model::compile_module) the first one's size in `dims` is the capacity.
+    pub growing: Vec<String>,
     /// How the convolutions of a network are computed; other than [`Algorithm::Cheapest`] to compare and to measure.
     pub algorithm: Algorithm,
     /// Largest bound of the error of a fast algorithm, relative to the largest output that inputs of the same size can have
@@ -79,6 +83,7 @@ impl Default for Options {
             pool: None,
             dims: BTreeMap::new(),
             values: BTreeMap::new(),
+            growing: vec![],
             algorithm: Algorithm::Cheapest,
             max_error: DEFAULT_MAX_ERROR,
             egraph: EgraphOptions::default(),
@@ -91,7 +96,7 @@ impl Default for Options {
 impl Options {
     /// What a network is read for.
     pub(crate) fn binding(&self) -> Binding {
-        Binding { dims: self.dims.clone(), values: self.values.clone(), limits: self.limits.import() }
+        Binding { dims: self.dims.clone(), values: self.values.clone(), growing: None, limits: self.limits.import() }
     }
 
     /// The target, or this processor's best one.

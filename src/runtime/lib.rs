@@ -6,6 +6,7 @@
 
 mod affinity;
 mod arena;
+mod bounds;
 mod bytes;
 mod check_indices;
 mod error;
@@ -27,6 +28,7 @@ mod tensor_check;
 mod text;
 mod threads;
 
+pub use bounds::{BoundedAxis, Bounds, Form};
 pub use bytes::Bytes;
 pub use error::{Error, Result};
 pub use module::Module;
@@ -50,5 +52,5 @@ pub mod internal {
             }
         )*};
     }
-    modules!(arena bytes check_indices error executable file mapped npy opaque platform pool refusal session tensor text threads);
+    modules!(arena bounds bytes check_indices error executable file mapped npy opaque platform pool refusal session tensor text threads);
 }

@@ -7,10 +7,12 @@
 //! changed from outside of the crate.
 
 mod format;
+mod in_place;
 mod layout;
 mod verify;
 mod weights;
 
+use crate::bounds::Bounds;
 use crate::{DType, Error, Platform, Result, Tensor};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -77,6 +79,8 @@ pub struct ModuleParts {
     pub dims: BTreeMap<String, i64>,
     /// Values of inputs that decided shapes: the module is for these only.
     pub values: BTreeMap<String, Tensor>,
+    /// Capacities of dimensions that grow; `None` where all sizes are exact.
+    pub bounds: Option<Bounds>,
     /// Key and value strings that the model file carries.
     pub metadata: BTreeMap<String, String>,
     /// Computes the values of inputs that are not given: its outputs have their names. It has neither inputs, nor weights,
@@ -125,6 +129,16 @@ impl Module {
     pub fn with_values(mut self, values: BTreeMap<String, Tensor>) -> Module {
         self.0.values = values;
         self
+    }
+
+    /// Records the capacities of dimensions that grow.
+    ///
+    /// # Errors
+    /// [`Error::Internal`] where they do not fit the inputs and outputs.
+    pub fn with_bounds(mut self, bounds: Option<Bounds>) -> Result<Module> {
+        self.0.bounds = bounds;
+        self.verify().map_err(|e| Error::Internal(e.to_string()))?;
+        Ok(self)
     }
 
     /// Records key and value strings of the model's file.
@@ -214,6 +228,11 @@ impl Module {
     /// Values of inputs that decided shapes: the module is for these only.
     pub fn values(&self) -> &BTreeMap<String, Tensor> {
         &self.0.values
+    }
+
+    /// Capacities of dimensions that grow; `None` where all sizes are exact.
+    pub fn bounds(&self) -> Option<&Bounds> {
+        self.0.bounds.as_ref()
     }
 
     /// Key and value strings that the model file carries.

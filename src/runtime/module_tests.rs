@@ -24,6 +24,7 @@ pub fn small() -> Module {
     Module(ModuleParts {
         initial: None,
         others: vec![],
+        bounds: None,
         values,
         name: "small".into(),
         target: "some-target".into(),

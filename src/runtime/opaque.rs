@@ -4,6 +4,7 @@
 //! One table, a row for each function. Every use is counted and named in reports. A second table has the functions whose
 //! outputs are as large as the data make them: these return tensors of their own.
 
+mod append;
 mod arg_extreme;
 mod cumulative_sum;
 mod determinant;
@@ -18,6 +19,7 @@ mod unique;
 
 pub use crate::tensor::{TensorView as View, TensorViewMut as ViewMut};
 use crate::{DType, Error, Result, Tensor};
+use append::{append, write_rows};
 use arg_extreme::{arg_max, arg_min};
 use cumulative_sum::cumulative_sum;
 use determinant::determinant;
@@ -45,7 +47,12 @@ pub const FUNCTIONS: &[(&str, Function)] = &[
     ("max_unpool", max_unpool),
     ("determinant", determinant),
     ("ngrams", ngrams),
+    ("append", append),
 ];
+
+/// The function that an `append` becomes behind a copy of its first operand; its output has these elements before. No operator of
+/// a graph has it.
+pub const WRITE_ROWS: &str = "write_rows";
 
 /// Attributes, inputs; returns the outputs.
 pub type DataDependent = fn(&[i64], &[View]) -> Result<Vec<Tensor>>;
@@ -61,7 +68,8 @@ pub fn data_dependent(name: &str) -> Option<DataDependent> {
 
 /// The function of this name.
 pub fn lookup(name: &str) -> Option<Function> {
-    FUNCTIONS.iter().find(|row| row.0 == name).map(|row| row.1)
+    let step: (&str, Function) = (WRITE_ROWS, write_rows);
+    FUNCTIONS.iter().chain([&step]).find(|row| row.0 == name).map(|row| row.1)
 }
 
 /// Runs a function on tensors; `outputs` gives type and shape of each output.
@@ -184,11 +192,30 @@ mod tests {
     }
 
     #[test]
+    fn rows_are_appended_at_a_place() {
+        let whole = Tensor::new(&[2, 4, 1], &[1i32, 2, 0, 0, 3, 4, 0, 0]);
+        let rows = Tensor::new(&[2, 2, 1], &[5i32, 6, 7, 8]);
+        let out = [(DType::I32, vec![2, 4, 1])];
+        let at = |place: i64| apply("append", &[1], &[&whole, &rows, &Tensor::new(&[], &[place])], &out);
+        assert_eq!(at(2).unwrap()[0].to_vec::<i32>(), [1, 2, 5, 6, 3, 4, 7, 8]);
+        assert_eq!(at(0).unwrap()[0].to_vec::<i32>(), [5, 6, 0, 0, 7, 8, 0, 0]);
+        for outside in [-1, 3, i64::MAX, i64::MIN] {
+            assert!(at(outside).unwrap_err().to_string().contains("do not fit"), "{outside}");
+        }
+    }
+
+    #[test]
     fn wrong_operands_are_an_error() {
         let x = Tensor::new(&[2], &[1.0f32, 2.0]);
         assert!(apply("argmax", &[7, 0, 0], &[&x], &[(DType::I64, vec![1])]).is_err());
         assert!(apply("argmax", &[0, 0, 0], &[&x], &[(DType::F32, vec![1])]).is_err());
         assert!(apply("topk", &[3, 0, 1, 1], &[&x], &[(DType::F32, vec![3]), (DType::I64, vec![3])]).is_err());
         assert!(apply("nothing", &[], &[], &[]).is_err());
+        let (whole, place) = (Tensor::zeros(DType::F32, &[2, 4]), Tensor::new(&[], &[0i64]));
+        for rows in
+            [Tensor::zeros(DType::F32, &[3, 1]), Tensor::zeros(DType::I32, &[2, 1]), Tensor::zeros(DType::F32, &[2])]
+        {
+            assert!(apply("append", &[1], &[&whole, &rows, &place], &[(DType::F32, vec![2, 4])]).is_err());
+        }
     }
 }

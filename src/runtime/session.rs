@@ -5,6 +5,8 @@
 //! sessions may share a pool of threads. The bits of the results depend neither on the number of threads, nor on what else
 //! runs, nor on the caller's floating-point mode.
 
+mod counted;
+
 use crate::check_indices::check_indices;
 use crate::error::{guard, unknown};
 use crate::executable::{Executable, PhaseFn};
@@ -81,8 +83,11 @@ struct Memory {
 unsafe impl Send for Memory {}
 
 impl Memory {
-    /// Copies one buffer of a verified module to another, both of so many bytes.
+    /// Copies one buffer of a verified module to another, both of so many bytes. An input in the memory of an output is there.
     fn copy(&self, from: usize, to: usize, bytes: usize) {
+        if self.buffers[from] == self.buffers[to] {
+            return;
+        }
         // SAFETY: both buffers have this many bytes, the one that is written lies in this run's arena or in an output tensor
         // that is borrowed mutably for the run, and they do not overlap (`Module::verify`).
         unsafe { std::ptr::copy_nonoverlapping(self.buffers[from].cast_const(), self.buffers[to], bytes) };
@@ -152,7 +157,8 @@ impl Session {
         std::iter::once(self).chain(&self.others).find(fits).unwrap_or(self)
     }
 
-    /// Runs the model on inputs given by name, in any order. The outputs come in the model's order.
+    /// Runs the model on inputs given by name, in any order. The outputs come in the model's order. A module with capacities
+    /// ([`Module::bounds`]) takes and returns tensors of exact sizes here, unless the input that holds the count is given too.
     ///
     /// # Errors
     /// [`Error::Invalid`] where an input or output is missing, unknown, given twice or of another type or shape, or
@@ -160,6 +166,9 @@ impl Session {
     /// run; [`Error::Internal`] at a panic.
     pub fn run(&self, inputs: &[(&str, &Tensor)]) -> Result<Vec<Tensor>> {
         let session = self.binding(inputs);
+        if let Some(bounds) = session.module.bounds().filter(|b| !inputs.iter().any(|i| i.0 == b.input)) {
+            return session.run_exact(bounds, inputs);
+        }
         let mut outputs = session.outputs();
         session.run_into(inputs, &mut outputs)?;
         Ok(outputs)
@@ -176,7 +185,7 @@ impl Session {
     /// # Errors
     /// As [`Session::run`].
     pub fn run_into<I: AsView, O: AsViewMut>(&self, inputs: &[(&str, I)], outputs: &mut [O]) -> Result<()> {
-        self.binding(inputs).execute(inputs, outputs, |_| {})
+        self.binding(inputs).execute(inputs, outputs, &[], |_| {})
     }
 
     /// As [`Session::run_into`]; returns the time it took, without that of the copies of what kernels update in place.
@@ -188,7 +197,7 @@ impl Session {
         let start = Instant::now();
         let (mut copying, mut before) = (Duration::ZERO, start);
         let mut after_copy = false;
-        session.execute(inputs, outputs, |step| {
+        session.execute(inputs, outputs, &[], |step| {
             let is_copy = session.steps.copies.get(step).is_some_and(|&copies| copies);
             if after_copy || is_copy {
                 let now = Instant::now();
@@ -235,7 +244,7 @@ impl Session {
         let session = self.binding(inputs);
         let mut times = vec![Duration::ZERO; session.steps.copies.len()];
         let mut before = None;
-        session.execute(inputs, outputs, |step| {
+        session.execute(inputs, outputs, &[], |step| {
             let now = Instant::now();
             if let Some((running, before)) = before.replace((step, now)) {
                 times[running] += now - before;
@@ -244,28 +253,30 @@ impl Session {
         Ok(times)
     }
 
-    /// `tick(i)` is called before step i of all steps, before and after each time of a loop with the loop's number, and once
+    /// `shared` are inputs that have the memory of an output. `tick(i)` is called before step i of all steps, before and after each time of a loop with the loop's number, and once
     /// after the last one with the number of steps.
     fn execute<I: AsView, O: AsViewMut>(
         &self,
         inputs: &[(&str, I)],
         outputs: &mut [O],
+        shared: &[(usize, usize)],
         tick: impl FnMut(usize),
     ) -> Result<()> {
-        guard(|| self.perform_all(inputs, outputs, tick))
+        guard(|| self.perform_all(inputs, outputs, shared, tick))
     }
 
     fn perform_all<I: AsView, O: AsViewMut>(
         &self,
         inputs: &[(&str, I)],
         outputs: &mut [O],
+        shared: &[(usize, usize)],
         mut tick: impl FnMut(usize),
     ) -> Result<()> {
         let mut pages = self.pool.memory.take(self.arena_bytes + self.scratch_bytes * self.pool.threads())?;
         let free = self.free.lock().unwrap_or_else(|e| e.into_inner()).pop();
         let mut memory = free.unwrap_or_else(|| self.addresses());
         self.place(&mut memory, pages.as_mut_ptr());
-        let mut result = self.bind(&mut memory, inputs, outputs);
+        let mut result = self.bind(&mut memory, inputs, outputs, shared);
         if result.is_ok() {
             let mut crew = self.pool.enter();
             result = self.perform_steps(self.module.steps(), &self.steps.list, &mut memory, &mut crew, &mut tick);
@@ -350,14 +361,19 @@ impl Session {
         memory: &mut Memory,
         inputs: &[(&str, I)],
         outputs: &mut [O],
+        shared: &[(usize, usize)],
     ) -> Result<()> {
         self.check_names(inputs)?;
-        for (spec, address) in self.module.inputs().iter().zip(&mut memory.inputs) {
+        for (i, (spec, address)) in self.module.inputs().iter().zip(&mut memory.inputs).enumerate() {
+            if shared.iter().any(|s| s.0 == i) {
+                continue;
+            }
             let Some((_, tensor)) = inputs.iter().find(|(name, _)| *name == spec.name) else {
                 return Err(Error::Invalid(format!("input `{}` is missing ({})", spec.name, shown(spec))));
             };
             check_tensor("input", spec, &tensor.view()).map_err(|e| self.with_bindings(e))?;
             self.check_value(&spec.name, &tensor.view())?;
+            self.check_count(&spec.name, &tensor.view())?;
             *address = tensor.view().data.as_ptr();
         }
         let specs = self.module.outputs();
@@ -367,6 +383,9 @@ impl Session {
         for ((spec, tensor), address) in specs.iter().zip(outputs).zip(&mut memory.outputs) {
             check_tensor("output", &spec.tensor, &tensor.view())?;
             *address = tensor.view_mut().data.as_mut_ptr();
+        }
+        for &(input, output) in shared {
+            memory.inputs[input] = memory.outputs[output].cast_const();
         }
         for (buffer, address) in self.module.buffers().iter().zip(&mut memory.buffers) {
             match buffer.place {

@@ -4,11 +4,13 @@
 //! matter are found by importing: an operand that must be known leads back to the inputs that it is computed from.
 
 use crate::graph::fold::memo::Memo;
-use crate::graph::import::importer::Importer;
+use crate::graph::import::bounded::state::Bounded;
+use crate::graph::import::importer::{Converted, Importer};
 use crate::graph::import::model::{Binding, OnnxModel};
 use crate::graph::import::provenance::Absent;
 use crate::graph::ir::{Graph, Source, ValueId};
 use crate::graph::tensor_type::TensorType;
+use crate::runtime::bounds::Bounds;
 use crate::runtime::{DType, Error, Result, Tensor};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -23,6 +25,10 @@ pub struct BoundGraph {
     pub values: BTreeMap<String, Arc<Tensor>>,
     /// Nodes of the file that no node of the graph comes from.
     pub absent: Vec<Absent>,
+    /// The graph has capacities for dimensions that grow.
+    pub bounds: Option<Bounds>,
+    /// The smallest count that half the capacity does not hold.
+    pub beyond_half: i64,
 }
 
 /// The reason why a model has no static graph for a binding.
@@ -32,11 +38,13 @@ pub struct Unbound {
     pub missing: BTreeSet<String>,
     /// Something depends on data: the model has no static graph, but it can run in parts.
     pub waits: bool,
+    /// A larger capacity may help.
+    pub full: bool,
 }
 
 impl From<Error> for Unbound {
     fn from(error: Error) -> Unbound {
-        Unbound { error, missing: BTreeSet::new(), waits: false }
+        Unbound { error, missing: BTreeSet::new(), waits: false, full: false }
     }
 }
 
@@ -52,8 +60,11 @@ impl OnnxModel {
         let mut values = BTreeMap::new();
         loop {
             let mut importer = Importer::new(self, binding.limits, memo);
-            let error = match importer.run(&binding.dims, &values) {
-                Ok((graph, absent)) => return Ok(BoundGraph { graph, values, absent }),
+            let error = match importer.run(binding, &values) {
+                Ok(Converted { graph, absent, bounds }) => {
+                    let (bounds, beyond_half) = bounds.map_or((None, 0), |b| (Some(b.0), b.1));
+                    return Ok(BoundGraph { graph, values, absent, bounds, beyond_half });
+                }
                 Err(error) => error,
             };
             let needed = importer.needed.take();
@@ -62,7 +73,8 @@ impl OnnxModel {
             let missing: BTreeSet<String> = needed.into_iter().filter(|n| !binding.values.contains_key(n)).collect();
             if found.is_empty() || !missing.is_empty() {
                 let waits = importer.waits.get() && matches!(error, Error::Unsupported(_));
-                return Err(Unbound { error, missing, waits });
+                let full = importer.bounded.as_ref().is_some_and(Bounded::is_full);
+                return Err(Unbound { error, missing, waits, full });
             }
             values.extend(found);
         }
@@ -89,6 +101,9 @@ impl Importer<'_> {
     /// # Errors
     /// `Unsupported` where it depends on the values of inputs.
     pub(super) fn known(&self, id: ValueId, what: &str) -> Result<Arc<Tensor>> {
+        if !self.axes(id).is_empty() {
+            return Err(Error::Unsupported(format!("its {what} follows a dimension that grows")));
+        }
         if let Some(tensor) = self.graph.constant(id) {
             return Ok(tensor.clone());
         }

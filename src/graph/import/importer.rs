@@ -1,11 +1,13 @@
 //! The state of an import: the graph so far, and the values of ONNX names.
 
-use super::provenance::{self, Provenance};
+use super::provenance::{self, Absent, Provenance};
 use crate::graph::fold::memo::Memo;
+use crate::graph::import::bounded::state::Bounded;
 use crate::graph::import::limits::ImportLimits;
 use crate::graph::import::model::OnnxModel;
 use crate::graph::ir::{Graph, ValueId};
 use crate::graph::proto::{GraphProto, NodeProto};
+use crate::runtime::bounds::Bounds;
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeSet, HashMap};
 
@@ -33,6 +35,8 @@ pub(super) struct Importer<'m> {
     pub(super) nodes_left: usize,
     /// Constants that other compilations of the model have folded.
     pub(super) memo: Option<&'m Memo>,
+    /// Dimensions that have a capacity.
+    pub(super) bounded: Option<Bounded>,
 }
 
 impl Importer<'_> {
@@ -41,4 +45,13 @@ impl Importer<'_> {
         self.place = provenance::place(node);
         self.provenance.enter(node);
     }
+}
+
+/// The result of an import.
+pub(super) struct Converted {
+    pub(super) graph: Graph,
+    /// Nodes of the file that no node of the graph comes from.
+    pub(super) absent: Vec<Absent>,
+    /// Capacities, and the smallest count that half of them do not hold.
+    pub(super) bounds: Option<(Bounds, i64)>,
 }

@@ -18,6 +18,21 @@ pub struct Binding {
     pub values: BTreeMap<String, Arc<Tensor>>,
     /// Bounds of the import.
     pub limits: ImportLimits,
+    /// Dimensions that have a capacity.
+    pub growing: Option<Growing>,
+}
+
+/// Dimensions that have a capacity, for one import.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Growing {
+    /// The dimension whose size is the count.
+    pub name: String,
+    /// Dimensions that grow with the count, and their sizes less the count.
+    pub offsets: BTreeMap<String, i64>,
+    /// Extent of all these dimensions in what is compiled.
+    pub capacity: i64,
+    /// The counts of which one import is for the first; where it is kept, those that it is right for.
+    pub counts: (i64, i64),
 }
 
 /// A parsed ONNX file, its dynamic dimensions still open.

@@ -62,14 +62,15 @@ fn count_nodes(g: &mut Importer, proto: &GraphProto) -> Result<()> {
 pub(super) fn inline(g: &mut Importer, proto: &GraphProto, inputs: &[ValueId]) -> Result<Vec<ValueId>> {
     count_nodes(g, proto)?;
     let graph = std::mem::take(&mut g.graph);
-    let mut inner = Importer { graph, ..g.inside(proto) };
+    let bounded = g.bounded.take();
+    let mut inner = Importer { graph, bounded, ..g.inside(proto) };
     let known = free_names(proto).into_iter().filter_map(|name| Some((name, *g.values.get(name)?)));
     inner.values.extend(known);
     inner.values.extend(proto.input.iter().zip(inputs).map(|(input, &id)| (input.name.as_str(), Some(id))));
     let outputs = inner.nodes(proto).and_then(|()| results(&inner, proto));
     g.needed.borrow_mut().append(&mut inner.needed.take());
     g.provenance.take_inlined(std::mem::take(&mut inner.provenance));
-    (g.graph, g.budget) = (inner.graph, inner.budget);
+    (g.graph, g.budget, g.bounded) = (inner.graph, inner.budget, inner.bounded);
     (g.work_left, g.nodes_left) = (inner.work_left, inner.nodes_left);
     outputs
 }
@@ -77,6 +78,10 @@ pub(super) fn inline(g: &mut Importer, proto: &GraphProto, inputs: &[ValueId]) -
 /// Imports a graph inside as a graph of its own. Constants around it are constants in it.
 pub(super) fn import(g: &mut Importer, proto: &GraphProto, inputs: Vec<Given>) -> Result<Inside> {
     count_nodes(g, proto)?;
+    let captures = |name: &str| g.values.get(name).copied().flatten().is_some_and(|id| !g.axes(id).is_empty());
+    if free_names(proto).into_iter().any(captures) {
+        return Err(Error::Unsupported("a graph inside reads a dimension that grows".into()));
+    }
     let mut inner = g.inside(proto);
     for (input, given) in proto.input.iter().zip(inputs) {
         let id = match given {

@@ -70,6 +70,11 @@ impl<'a> Source<'a> {
         self.inputs.get(i).copied().flatten()
     }
 
+    /// All operands, without a note that they are read.
+    pub fn operands(&self) -> Vec<Option<ValueId>> {
+        self.inputs.clone()
+    }
+
     /// Every operand that is present.
     pub fn present(&self) -> Vec<ValueId> {
         self.read.set(self.inputs.len());

@@ -15,6 +15,7 @@
 use super::layout::{self, Layout, Placed};
 use super::weights::{WEIGHTS_ALIGNMENT, WeightRange, Weights};
 use super::{Buffer, Kernel, MAX_DEPTH, Module, ModuleParts, OutputSpec, Step, TensorSpec};
+use crate::bounds::Bounds;
 use crate::{Error, Platform, Result, Tensor, file};
 use memmap2::{Mmap, MmapMut, MmapOptions};
 use serde::{Deserialize, Serialize};
@@ -27,7 +28,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 /// Changes whenever an older reader would misunderstand a newer file.
-pub const FORMAT_VERSION: u32 = 7;
+pub const FORMAT_VERSION: u32 = 8;
 const MAGIC: [u8; 8] = *b"tilewrt\x1a";
 const HEADER: usize = 40;
 
@@ -49,6 +50,7 @@ struct Description {
     outputs: Vec<OutputSpec>,
     dims: BTreeMap<String, i64>,
     values: BTreeMap<String, Tensor>,
+    bounds: Option<Bounds>,
     metadata: BTreeMap<String, String>,
     #[serde(skip)]
     initial: Option<Arc<Module>>,

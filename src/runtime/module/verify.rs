@@ -1,6 +1,9 @@
 //! Checks of a module: indices, offsets, lengths, and that no step writes over what it reads.
 
-use super::{Action, BufferPlace, BufferRef, Carried, MAX_DEPTH, Module, ModuleParts, OutputSpec, Phase, Step};
+use super::{
+    Action, BufferPlace, BufferRef, Carried, MAX_DEPTH, Module, ModuleParts, OutputSpec, Phase, Step, TensorSpec,
+};
+use crate::bounds::{BoundedAxis, Form};
 use crate::{DType, Error, Result, opaque};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -73,6 +76,7 @@ impl Module {
             }
             initial.verify()?;
         }
+        self.verify_bounds()?;
         checker.steps(&self.0.steps, &mut vec![])?;
         self.verify_bindings()
     }
@@ -100,6 +104,28 @@ impl Module {
             other.verify()?;
         }
         Ok(())
+    }
+
+    /// Checks that capacities fit the inputs and outputs, and hold each count.
+    fn verify_bounds(&self) -> Result<()> {
+        let Some(bounds) = &self.0.bounds else { return Ok(()) };
+        let outputs = self.0.outputs.iter().map(|o| &o.tensor);
+        let specs: Vec<_> = self.0.inputs.iter().chain(outputs).collect();
+        let axes: Vec<_> = bounds.inputs.iter().chain(&bounds.outputs).collect();
+        let holds = |count: Form| {
+            let ends = [bounds.least, bounds.most].map(|n| (0..=bounds.capacity).contains(&count.at(n)));
+            count.factor != 0 && ends == [true; 2]
+        };
+        let fits = |(spec, axes): (&&TensorSpec, &&Vec<BoundedAxis>)| {
+            axes.iter().all(|a| spec.shape.get(a.axis) == Some(&bounds.capacity) && holds(a.count))
+        };
+        let count = self.0.inputs.iter().find(|spec| spec.name == bounds.input);
+        let has_count = count.is_some_and(|spec| spec.dtype == DType::I64 && spec.shape.is_empty());
+        let numbers = (bounds.inputs.len(), bounds.outputs.len()) == (self.0.inputs.len(), self.0.outputs.len());
+        if has_count && numbers && (0..=bounds.most).contains(&bounds.least) && specs.iter().zip(&axes).all(fits) {
+            return Ok(());
+        }
+        Err(Error::Invalid(format!("inconsistent module `{}`: its capacities do not fit", self.0.name)))
     }
 
     /// The times of each loop, by its number.
