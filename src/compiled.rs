@@ -239,7 +239,7 @@ impl Compiled {
     }
 
     /// The session of these sizes, with a capacity where a dimension grows; `None` where the model runs in parts.
-    pub(crate) fn session_of(&self, dims: Dims, inputs: &[(&str, &Tensor)]) -> Result<Option<Arc<Session>>> {
+    pub(crate) fn session_for(&self, dims: Dims, inputs: &[(&str, &Tensor)]) -> Result<Option<Arc<Session>>> {
         match self.binding(dims, inputs) {
             Ok((session, _)) => Ok(Some(session)),
             Err(unbound) if unbound.waits => Ok(None),

@@ -125,7 +125,7 @@ impl Stateful<'_> {
         all.extend(shapes.iter().map(|(name, tensor)| (name.as_str(), tensor)));
         let dims = self.compiled.dims(&all)?;
         let session = match self.compiled.grows() {
-            true => self.compiled.session_of(dims.clone(), inputs).ok().flatten(),
+            true => self.compiled.session_for(dims.clone(), inputs).ok().flatten(),
             false => None,
         };
         match session.as_ref().and_then(|session| Some((session, session.module().bounds()?))) {

@@ -1,5 +1,6 @@
 //! `bench`: how long a run takes, and each kernel of it.
 
+use super::decode::StateArguments;
 use super::inputs::{Prepared, RunArguments};
 use super::progress::Progress;
 use super::run::save_outputs;
@@ -41,6 +42,8 @@ pub struct Arguments {
     /// Write the outputs of one run as DIR/output_0.npy, ...
     #[arg(long, value_name = "DIR")]
     save: Option<PathBuf>,
+    #[command(flatten)]
+    state: StateArguments,
 }
 
 /// The first line of `--interactive`.
@@ -124,7 +127,10 @@ struct KernelTime {
 
 impl Arguments {
     pub fn run(self, progress: &Progress) -> Result<String> {
-        let prepared = self.run.prepare(&self.model, self.cache.options(), progress)?;
+        if let Some(text) = self.state.run(&self.model, &self.run, progress)? {
+            return Ok(text);
+        }
+        let prepared = self.run.prepare(&self.model, self.cache.options(), progress)?.at_capacity()?;
         let mut outputs = prepared.session.outputs();
         if let Some(folder) = &self.save {
             prepared.session.run_into(&prepared.inputs(), &mut outputs)?;

@@ -38,6 +38,7 @@ impl Arguments {
             max_error: None,
             algorithm: None,
             limits: LimitArguments::default(),
+            grow: vec![],
         };
         let target = model.target()?;
         if !target.runs_on_host() {

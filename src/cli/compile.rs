@@ -15,13 +15,18 @@ pub struct Arguments {
     inputs: InputArguments,
     #[command(flatten)]
     cache: CacheArguments,
+    /// Dimension whose size is given to each run: the size that `--dim` gives is its capacity. With several, the first one is
+    /// counted and the others keep their distance from it
+    #[arg(long, value_name = "NAME")]
+    grow: Vec<String>,
     /// The module to write
     #[arg(short, long, value_name = "FILE.tw")]
     output: PathBuf,
 }
 
 impl Arguments {
-    pub fn run(self, progress: &Progress) -> Result<String> {
+    pub fn run(mut self, progress: &Progress) -> Result<String> {
+        self.model.grow = std::mem::take(&mut self.grow);
         if inputs::is_module(&self.model.model)? {
             return Err(Error::Invalid(format!("{} is already compiled", self.model.model.display())));
         }

@@ -7,11 +7,13 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
+use tilewright::AsView;
 use tilewright::CacheOptions;
 use tilewright::EgraphOptions;
 use tilewright::Report;
 use tilewright::Session;
 use tilewright::internal::pipeline::check_scratch;
+use tilewright::internal::runtime::bounds;
 use tilewright::internal::runtime::error::unknown;
 use tilewright::module::{Module, TensorSpec};
 use tilewright::{Compiled, Dim, InputSpec, Kind, Value};
@@ -82,6 +84,18 @@ impl Prepared {
     pub fn inputs(&self) -> Vec<(&str, &Tensor)> {
         self.inputs.iter().map(|(name, tensor)| (name.as_str(), tensor)).collect()
     }
+
+    /// With the inputs of a module whose dimensions grow at its capacities, and the count.
+    pub fn at_capacity(mut self) -> Result<Prepared> {
+        let module = self.session.module();
+        if let Some(bounds) = module.bounds().filter(|b| !self.inputs.iter().any(|i| i.0 == b.input)) {
+            let shapes: Vec<(&str, &[i64])> = module.inputs().iter().map(|i| (&*i.name, &i.shape[..])).collect();
+            let views: Vec<_> = self.inputs.iter().map(|(name, tensor)| (name.as_str(), tensor.view())).collect();
+            let count = bounds::count_of(bounds, &shapes, &views)?;
+            self.inputs = bounds::at_capacity(bounds, &shapes, &views, count)?;
+        }
+        Ok(self)
+    }
 }
 
 impl RunArguments {
@@ -92,6 +106,11 @@ impl RunArguments {
     /// The number of threads asked for, or `default`.
     pub fn threads_or(&self, default: usize) -> usize {
         self.threads.map_or(default, |n| n as usize)
+    }
+
+    /// The seed of inputs without values.
+    pub fn seed(&self) -> u64 {
+        self.seed.unwrap_or_default()
     }
 
     /// Refuses `--threads` and `--seed` for commands that run nothing.
@@ -193,17 +212,28 @@ impl RunArguments {
     }
 
     /// Given inputs, else the program's initial values, else values from the seed.
+    /// Dimensions that grow have the size that given inputs have, or the largest one.
     pub fn fill(&self, session: &Session, mut given: BTreeMap<String, Tensor>) -> Result<Vec<(String, Tensor)>> {
+        let module = session.module();
+        let grown = module.bounds().filter(|bounds| !given.contains_key(&bounds.input));
+        let sizes =
+            |(i, spec): (usize, &TensorSpec)| given.get(&spec.name).and_then(|t| grown?.count(i, &t.shape).ok()?);
+        let count = grown.map(|bounds| module.inputs().iter().enumerate().find_map(sizes).unwrap_or(bounds.most));
         for (name, tensor) in session.initial_values()? {
             given.entry(name).or_insert(tensor);
         }
         let fill = |(position, spec): (usize, &TensorSpec)| {
             let tensor = given.remove(&spec.name);
             let seed = self.seed.unwrap_or_default();
-            let seeded = || Tensor::seeded(spec.dtype, &spec.shape, seed, position as u64, 2);
+            let shape = match (grown, count) {
+                (Some(bounds), Some(count)) => bounds::exact_shape(&spec.shape, &bounds.inputs[position], count),
+                _ => spec.shape.clone(),
+            };
+            let seeded = || Tensor::seeded(spec.dtype, &shape, seed, position as u64, 2);
             (spec.name.clone(), tensor.unwrap_or_else(seeded))
         };
-        Ok(session.module().inputs().iter().enumerate().map(fill).collect())
+        let inputs = module.inputs().iter().enumerate();
+        Ok(inputs.filter(|(_, spec)| grown.is_none_or(|bounds| bounds.input != spec.name)).map(fill).collect())
     }
 }
 
@@ -358,8 +388,9 @@ fn load_for(
     let max_error = arguments.max_error.unwrap_or(DEFAULT_MAX_ERROR);
     let algorithm = arguments.algorithm.unwrap_or_default();
     let values = given.iter().map(|(name, tensor)| (name.clone(), Arc::new(tensor.clone()))).collect();
-    let (target, limits) = (Some(target), arguments.limits.limits());
-    Ok((model, Options { target, dims, values, egraph, algorithm, max_error, limits, ..Options::default() }))
+    let (target, limits, growing) = (Some(target), arguments.limits.limits(), arguments.grow.clone());
+    let options = Options { target, dims, values, growing, egraph, algorithm, max_error, limits, ..Options::default() };
+    Ok((model, options))
 }
 
 pub fn check_names<'a>(given: &BTreeMap<String, Tensor>, known: impl Iterator<Item = &'a str> + Clone) -> Result<()> {

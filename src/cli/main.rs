@@ -6,6 +6,7 @@ mod bench;
 mod check;
 mod compare;
 mod compile;
+mod decode;
 mod demo;
 mod explain;
 mod inputs;

@@ -46,6 +46,9 @@ pub struct ModelArguments {
     /// How a network's convolutions are computed: the cheapest way for each, or the same wherever it applies, to compare
     #[arg(long, value_name = "A", value_parser = algorithm_parser())]
     pub algorithm: Option<Algorithm>,
+    /// Dimensions that grow, of the commands that have such.
+    #[arg(skip)]
+    pub grow: Vec<String>,
     #[command(flatten)]
     pub limits: LimitArguments,
 }

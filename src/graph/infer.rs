@@ -480,7 +480,6 @@ fn grouped_blocks(layout: Layout, group: i64, channels: i64, filters: i64) -> Ch
     ensure(group == 1 || whole || depthwise, || format!("groups are not whole blocks of {b} channels"))
 }
 
-/// Output types of the runtime's functions.
 #[cfg(test)]
 mod tests {
     use super::*;

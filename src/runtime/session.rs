@@ -149,6 +149,9 @@ impl Session {
     pub fn binding<I: AsView>(&self, inputs: &[(&str, I)]) -> &Session {
         let fits = |session: &&Session| {
             let given = |name: &str| inputs.iter().find(|input| input.0 == name);
+            if session.module.bounds().is_some() {
+                return session.takes(inputs);
+            }
             session.module.inputs().iter().all(|i| given(&i.name).is_some_and(|g| g.1.view().shape == i.shape))
         };
         if self.others.is_empty() {

@@ -54,3 +54,78 @@ impl Module {
         own || step.action.inside().any(|(steps, _)| steps.iter().any(|step| self.touches(step, place)))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::module::{Buffer, ModuleParts, OutputSpec, TensorSpec};
+    use crate::{DType, Session, Tensor};
+
+    /// Two inputs, of which the first is copied to the output and then gets rows from the second at place 1.
+    fn module(more_before: &[Action], more_after: &[Action]) -> Module {
+        let buffer =
+            |name: &str, dtype, shape: &[i64], place| Buffer { name: name.into(), dtype, shape: shape.into(), place };
+        let spec = |name: &str, dtype, shape: &[i64]| TensorSpec { name: name.into(), dtype, shape: shape.into() };
+        let copy = Action::Copy { from: BufferRef(0), to: BufferRef(3) };
+        let write = Action::Opaque {
+            function: crate::opaque::WRITE_ROWS.into(),
+            attributes: vec![0],
+            inputs: vec![BufferRef(1), BufferRef(2)],
+            outputs: vec![BufferRef(3)],
+        };
+        let actions = more_before.iter().chain([&copy, &write]).chain(more_after);
+        let step = |action: &Action| Step { name: "step".into(), flops: 0, action: action.clone() };
+        let module = Module(ModuleParts {
+            inputs: vec![spec("x", DType::F32, &[4]), spec("rows", DType::F32, &[2]), spec("place", DType::I64, &[])],
+            outputs: vec![OutputSpec { tensor: spec("y", DType::F32, &[4]), source: BufferRef(3) }],
+            buffers: vec![
+                buffer("x", DType::F32, &[4], BufferPlace::Input(0)),
+                buffer("rows", DType::F32, &[2], BufferPlace::Input(1)),
+                buffer("place", DType::I64, &[], BufferPlace::Input(2)),
+                buffer("y", DType::F32, &[4], BufferPlace::Output(0)),
+                buffer("other", DType::F32, &[4], BufferPlace::Arena(0)),
+            ],
+            arena_bytes: 64,
+            steps: actions.map(step).collect(),
+            platform: crate::Platform::host(),
+            ..ModuleParts::default()
+        });
+        module.verify().unwrap();
+        module
+    }
+
+    #[test]
+    fn a_state_that_nothing_else_reads_is_written_in_place() {
+        let read = Action::Copy { from: BufferRef(0), to: BufferRef(4) };
+        let write = Action::Copy { from: BufferRef(4), to: BufferRef(3) };
+        assert!(module(&[], &[]).may_share(0, 0));
+        assert!(module(std::slice::from_ref(&read), &[]).may_share(0, 0), "it may be read before");
+        assert!(!module(&[], &[read]).may_share(0, 0), "read behind the copy");
+        assert!(!module(&[write], &[]).may_share(0, 0), "written before the copy");
+        for (input, output) in [(1, 0), (2, 0), (0, 1), (7, 0)] {
+            assert!(!module(&[], &[]).may_share(input, output));
+        }
+    }
+
+    #[test]
+    fn one_memory_gives_the_results_of_two() {
+        let session = Session::new(module(&[], &[]).into(), 1).unwrap();
+        let (x, rows) = (Tensor::new(&[4], &[1f32, 2.0, 3.0, 4.0]), Tensor::new(&[2], &[8f32, 9.0]));
+        let place = |place: i64| Tensor::new(&[], &[place]);
+        let first = place(1);
+        let expected = session.run(&[("x", &x), ("rows", &rows), ("place", &first)]).unwrap();
+        assert_eq!(expected[0].to_vec::<f32>(), [1.0, 8.0, 9.0, 4.0]);
+        let mut state = [x.clone()];
+        session.run_in_place(&[("rows", &rows), ("place", &first)], &mut state, &[(0, 0)]).unwrap();
+        assert_eq!(state[0], expected[0]);
+        session.run_in_place(&[("rows", &rows), ("place", &place(2))], &mut state, &[(0, 0)]).unwrap();
+        assert_eq!(state[0].to_vec::<f32>(), [1.0, 8.0, 8.0, 9.0]);
+        let given = [("x", &x), ("rows", &rows), ("place", &first)];
+        let wrong = session.run_in_place(&given, &mut state, &[(0, 0)]).unwrap_err().to_string();
+        assert!(wrong.contains("input `x` cannot have the memory of output 0"), "{wrong}");
+        assert!(session.run_in_place(&given[1..], &mut state, &[(0, 0), (0, 0)]).is_err());
+        assert!(session.run_in_place(&given[..1], &mut state, &[(1, 0), (2, 0)]).is_err());
+        let outside = session.run_in_place(&[("rows", &rows), ("place", &place(3))], &mut state, &[(0, 0)]);
+        assert!(outside.unwrap_err().to_string().contains("do not fit"));
+    }
+}

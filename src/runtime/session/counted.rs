@@ -45,6 +45,23 @@ impl Session {
         self.execute(inputs, outputs, shared, |_| {})
     }
 
+    /// Returns true if inputs have the exact sizes of a count that the module has capacities for, or are at these capacities.
+    pub(super) fn takes<I: AsView>(&self, inputs: &[(&str, I)]) -> bool {
+        let Some(bounds) = self.module.bounds() else { return false };
+        let shapes: Vec<(&str, &[i64])> = self.module.inputs().iter().map(|i| (&*i.name, &i.shape[..])).collect();
+        let views: Vec<(&str, TensorView)> = inputs.iter().map(|(name, tensor)| (*name, tensor.view())).collect();
+        let count = match views.iter().any(|view| view.0 == bounds.input) {
+            true => None,
+            false => count_of(bounds, &shapes, &views).ok().filter(|&count| bounds.check(count).is_ok()),
+        };
+        let fits = |(i, (name, shape)): (usize, &(&str, &[i64]))| {
+            let exact = count.map_or(shape.to_vec(), |count| exact_shape(shape, &bounds.inputs[i], count));
+            views.iter().any(|view| view.0 == *name && *view.1.shape == exact)
+                || count.is_some() && *name == bounds.input
+        };
+        shapes.iter().enumerate().all(fits)
+    }
+
     /// Refuses a count that the module's capacities are not for.
     pub(super) fn check_count(&self, name: &str, given: &TensorView) -> Result<()> {
         match self.module.bounds().filter(|bounds| bounds.input == name) {

@@ -1,0 +1,131 @@
+//! `bench --state`: steps of a model whose outputs are inputs of the next step.
+
+use super::inputs::{self, RunArguments};
+use super::progress::Progress;
+use crate::model_arguments::ModelArguments;
+use std::collections::BTreeMap;
+use std::fmt::Write;
+use std::time::Instant;
+use tilewright::{Dim, Error, InputSpec, Model, Options, Result, Tensor};
+
+#[derive(clap::Args)]
+pub struct StateArguments {
+    /// Measure steps of decoding: this output of one step is this input of the next. `past.*=present.*` is a pair for each input
+    /// that begins and ends so. Sizes of the state that no `--dim` binds begin with 0
+    #[arg(long, value_name = "INPUT=OUTPUT", value_parser = parse_pair, conflicts_with_all = ["json", "interactive", "save", "seconds", "sort"])]
+    state: Vec<(String, String)>,
+    /// Dimension of the state that grows: it is compiled for capacities in powers of two, and the state is written in place
+    #[arg(long, value_name = "NAME", requires = "state")]
+    grow: Vec<String>,
+    /// Steps
+    #[arg(long, value_name = "N", default_value_t = 512, requires = "state", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    steps: u32,
+}
+
+impl StateArguments {
+    /// Runs the steps; `None` where no state is given.
+    pub fn run(&self, model: &ModelArguments, run: &RunArguments, progress: &Progress) -> Result<Option<String>> {
+        if self.state.is_empty() {
+            return Ok(None);
+        }
+        if inputs::is_module(&model.model)? {
+            let name = model.model.display();
+            return Err(Error::Invalid(format!("{name} is already machine code: do not pass `--state`")));
+        }
+        let given = run.given()?;
+        let (source, options) = inputs::load(model, &given, progress)?;
+        let Options { dims, .. } = &options;
+        if let Some(name) = self.grow.iter().find(|name| dims.contains_key(*name)) {
+            return Err(Error::Invalid(format!("dimension `{name}` grows: do not pass `--dim {name}`")));
+        }
+        let pairs = self.pairs(&source)?;
+        let is_state = |spec: &&InputSpec| pairs.iter().any(|pair| pair.0 == spec.name);
+        let tensors = fill(source.inputs().iter().filter(|spec| !is_state(spec)), given, dims, run.seed());
+        let options = Options {
+            growing: self.grow.clone(),
+            values: BTreeMap::new(),
+            dims: BTreeMap::new(),
+            threads: run.threads(),
+            ..options
+        };
+        let compiled = source.compile(&options)?;
+        let named: Vec<(&str, &str)> = pairs.iter().map(|(input, output)| (input.as_str(), output.as_str())).collect();
+        let inputs: Vec<(&str, &Tensor)> = tensors.iter().map(|(name, tensor)| (name.as_str(), tensor)).collect();
+        let mut state = compiled.stateful(&named)?;
+        let (mut steps, mut compiling) = (vec![], vec![]);
+        for step in 0..self.steps {
+            progress.stage(format!("step {} of {}", step + 1, self.steps));
+            let (before, start) = (compiled.compilations(), Instant::now());
+            state.run(&inputs)?;
+            let times = if compiled.compilations() == before { &mut steps } else { &mut compiling };
+            times.push(start.elapsed().as_secs_f64() * 1e3);
+        }
+        Ok(Some(summary(&mut steps, &compiling, compiled.compilations())))
+    }
+
+    /// The pairs of the arguments, for the inputs of the model.
+    fn pairs(&self, model: &Model) -> Result<Vec<(String, String)>> {
+        let mut pairs = vec![];
+        for (input, output) in &self.state {
+            let (Some((before, after)), Some((out_before, out_after))) =
+                (input.split_once('*'), output.split_once('*'))
+            else {
+                pairs.push((input.clone(), output.clone()));
+                continue;
+            };
+            let middle = |spec: &InputSpec| Some(spec.name.strip_prefix(before)?.strip_suffix(after)?.to_string());
+            let found = model.inputs().iter().filter_map(|spec| Some((spec.name.clone(), middle(spec)?)));
+            let before = pairs.len();
+            pairs.extend(found.map(|(name, middle)| (name, format!("{out_before}{middle}{out_after}"))));
+            if pairs.len() == before {
+                return Err(Error::Invalid(format!("no input is like `{input}`")));
+            }
+        }
+        Ok(pairs)
+    }
+}
+
+/// Given inputs, else values from the seed; sizes that nothing binds are 1.
+fn fill<'a>(
+    specs: impl Iterator<Item = &'a InputSpec>,
+    mut given: BTreeMap<String, Tensor>,
+    dims: &BTreeMap<String, i64>,
+    seed: u64,
+) -> Vec<(String, Tensor)> {
+    let tensor = |(position, spec): (usize, &InputSpec)| {
+        let size = |dim: &Dim| match dim {
+            Dim::Fixed(size) => *size,
+            Dim::Symbol(name) | Dim::Derived(name) => dims.get(name).copied().unwrap_or(1),
+        };
+        let shape: Vec<i64> = spec.shape.iter().map(size).collect();
+        let seeded = || Tensor::seeded(spec.dtype, &shape, seed, position as u64, 2);
+        (spec.name.clone(), given.remove(&spec.name).unwrap_or_else(seeded))
+    };
+    specs.enumerate().map(tensor).collect()
+}
+
+fn summary(steps: &mut [f64], compiling: &[f64], compilations: usize) -> String {
+    steps.sort_by(f64::total_cmp);
+    let all: f64 = steps.iter().chain(compiling).sum();
+    let count = steps.len() + compiling.len();
+    let mut text = format!("{count} steps in {all:.1} ms, {compilations} compilations\n");
+    if let (Some(least), Some(most)) = (steps.first(), steps.last()) {
+        let (sum, median): (f64, f64) = (steps.iter().sum(), steps[steps.len() / 2]);
+        let mean = sum / steps.len() as f64;
+        let line = format!(
+            "{} steps without compiling: min {least:.3} ms, median {median:.3} ms, mean {mean:.3} ms, max {most:.3} ms",
+            steps.len()
+        );
+        writeln!(text, "{line}").expect("a string takes all text");
+    }
+    let compiling_ms: f64 = compiling.iter().sum();
+    writeln!(text, "{} steps with compiling: {compiling_ms:.1} ms", compiling.len()).expect("a string takes all text");
+    text
+}
+
+fn parse_pair(text: &str) -> std::result::Result<(String, String), String> {
+    match text.split_once('=') {
+        Some((input, output)) if !input.is_empty() && !output.is_empty() => Ok((input.to_string(), output.to_string())),
+        _ => Err("expected INPUT=OUTPUT".into()),
+    }
+}
