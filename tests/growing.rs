@@ -355,6 +355,36 @@ fn an_index_beyond_the_count_is_an_error() {
 }
 
 #[test]
+fn a_second_dimension_keeps_its_distance() {
+    let case = case("mask | x:2,n z:2,2 m:2,t | a = Concat(x, z) axis=1; b = Add(a, m); y = Softmax(b) axis=1");
+    let options = |growing: &[&str]| Options {
+        growing: growing.iter().map(|name| name.to_string()).collect(),
+        threads: 1,
+        ..Options::default()
+    };
+    let model = Model::parse(&case.bytes, "nowhere").unwrap();
+    let (growing, exact) = (model.compile(&options(&["n", "t"])).unwrap(), model.compile(&options(&[])).unwrap());
+    let alone = model.compile(&options(&["n"])).unwrap();
+    for n in [3, 4, 9, 14, 15, 30] {
+        let number =
+            |count: i64| Tensor::new(&[2, count], &(0..2 * count).map(|i| i as f32 / 7.0).collect::<Vec<f32>>());
+        let (x, z, m) = (number(n), number(2), number(n + 2));
+        let inputs = [("x", &x), ("z", &z), ("m", &m)];
+        let expected = exact.run(&inputs).unwrap();
+        assert_equal(&growing.run(&inputs).unwrap(), &expected, &n.to_string());
+        assert!(growing.session(&inputs).unwrap().module().bounds().is_some());
+        // a size of its own is another size for each count
+        assert_equal(&alone.run(&inputs).unwrap(), &expected, &n.to_string());
+    }
+    assert_eq!((growing.compilations(), exact.compilations()), (2, 6));
+    // another distance is refused as it is of exact sizes
+    let (x, z, m) =
+        (Tensor::zeros(DType::F32, &[2, 3]), Tensor::zeros(DType::F32, &[2, 2]), Tensor::zeros(DType::F32, &[2, 9]));
+    let inputs = [("x", &x), ("z", &z), ("m", &m)];
+    assert_eq!(growing.run(&inputs).unwrap_err().to_string(), exact.run(&inputs).unwrap_err().to_string());
+}
+
+#[test]
 fn a_small_input_that_decides_a_shape_is_no_count() {
     let case = case("frozen | x:2,n i:1 | y = Expand(x, i)");
     let offsets = BTreeMap::from([("n".to_string(), 0)]);
