@@ -101,7 +101,10 @@ impl Subject<'_> {
         } = options;
         let mut hasher = Hasher::new("module");
         hasher.text(COMPILER).text(&format!("{FORMAT_VERSION} {VERSION} {}", cfg!(debug_assertions)));
-        hasher.part(&self.content()?).text(&format!("{:?}", options.target().ok()?)).text(&format!("{dims:?} {growing:?}"));
+        hasher
+            .part(&self.content()?)
+            .text(&format!("{:?}", options.target().ok()?))
+            .text(&format!("{dims:?} {growing:?}"));
         hasher.text(&format!("{algorithm:?} {:x} {egraph:?}", max_error.to_bits()));
         // How many bindings are kept decides no module.
         hasher.text(&format!("{:?}", Limits { bindings: 0, binding_bytes: None, ..limits.clone() }));

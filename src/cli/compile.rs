@@ -43,8 +43,7 @@ impl Arguments {
                 self.output.with_extension("tw").display()
             )));
         }
-        let (module, reports) =
-            inputs::compile_bindings(&self.model, &self.inputs.given()?, self.cache.options(), progress)?;
+        let (module, reports) = inputs::compile_bindings(&self.model, &self.inputs, self.cache.options(), progress)?;
         progress.stage(format!("writing {}", self.output.display()));
         module.save(&self.output)?;
         let line = |(module, report): (&Module, &Report)| {

@@ -32,8 +32,9 @@ impl StateArguments {
             let name = model.model.display();
             return Err(Error::Invalid(format!("{name} is already machine code: do not pass `--state`")));
         }
-        let given = run.given()?;
-        let (source, options) = inputs::load(model, &given, progress)?;
+        let loaded = run.load(model, progress)?;
+        let (source, options) = (loaded.model.clone(), loaded.options.clone());
+        let given = loaded.tensors()?;
         let Options { dims, .. } = &options;
         if let Some(name) = self.grow.iter().find(|name| dims.contains_key(*name)) {
             return Err(Error::Invalid(format!("dimension `{name}` grows: do not pass `--dim {name}`")));

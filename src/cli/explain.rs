@@ -1,12 +1,14 @@
 //! `explain`: any stage as text, or the report of all choices with predicted and measured times.
 
-use super::inputs::{self, RunArguments};
+use super::inputs::{self, PreparedParts, Ready, RunArguments};
 use super::progress::Progress;
 use crate::model_arguments::{ModelArguments, sort_parser};
 use clap::builder::PossibleValuesParser;
+use serde::Serialize;
+use std::fmt::Display;
 use tilewright::internal::pipeline::{self, kernel};
 use tilewright::internal::runtime::error::unknown;
-use tilewright::{Error, Result, Sort};
+use tilewright::{Error, Report, Result, Sort};
 
 #[derive(clap::Args)]
 pub struct Arguments {
@@ -54,10 +56,9 @@ impl Arguments {
                 "this stage is the program before any schedule: do not pass `--schedule`".into(),
             ));
         }
-        let given = self.run.given()?;
-        let (model, options) = inputs::load(&self.model, &given, progress)?;
+        let loaded = self.run.load(&self.model, progress)?;
         progress.stage(format!("compiling {}", self.model.model.display()));
-        let mut text = model.explain(&options, stage, self.kernel.as_deref())?;
+        let mut text = loaded.model.explain(&loaded.options, stage, self.kernel.as_deref())?;
         if !text.ends_with('\n') {
             text.push('\n');
         }
@@ -68,7 +69,10 @@ impl Arguments {
         let mut report;
         if self.model.target()?.runs_on_host() {
             let threads = self.run.threads_or(1);
-            let prepared = self.run.prepare_on(threads, &self.model, None, progress)?;
+            let prepared = match self.run.prepare_on(threads, &self.model, None, progress)? {
+                Ready::Whole(prepared) => prepared,
+                Ready::Parts(parts, _) => return self.report_in_parts(&parts, progress),
+            };
             report = prepared.report.ok_or_else(|| Error::Internal("a compiled model without a report".into()))?;
             progress.stage("measuring");
             let inputs: Vec<_> = prepared.inputs.iter().map(|(name, tensor)| (name.as_str(), tensor)).collect();
@@ -77,20 +81,41 @@ impl Arguments {
             pipeline::add_measurements(&mut report, prepared.session.module(), &times, threads);
         } else {
             self.run.refuse_for("this processor does not run that target's code")?;
-            report = inputs::compile(&self.model, &self.run.given()?, None, progress)?.1;
+            report = self.run.load(&self.model, progress)?.compile(&self.model.model, progress)?.1;
         }
-        if let Some(word) = &self.kernel {
-            let names: Vec<String> = report.kernels.iter().map(|k| k.name.clone()).collect();
-            report.kernels.retain(|k| k.name.contains(word.as_str()));
-            if report.kernels.is_empty() {
-                return Err(Error::Invalid(unknown("kernel", word, &names)));
-            }
-        }
+        self.select([&mut report])?;
         report.sort(self.sort);
-        if self.json {
-            let json = serde_json::to_string_pretty(&report).map_err(|e| Error::Internal(e.to_string()))?;
-            return Ok(json + "\n");
+        self.printed(&report)
+    }
+
+    /// The report of a model that depends on data, of its second run.
+    fn report_in_parts(&self, parts: &PreparedParts, progress: &Progress) -> Result<String> {
+        progress.stage(format!("compiling {} in parts", self.model.model.display()));
+        parts.compiled.report_in_parts(&parts.inputs())?;
+        progress.stage("measuring");
+        let mut report = parts.compiled.report_in_parts(&parts.inputs())?;
+        self.select(report.parts.iter_mut().map(|part| &mut part.report))?;
+        report.sort(self.sort);
+        self.printed(&report)
+    }
+
+    /// Leaves the kernels that are asked for.
+    fn select<'r>(&self, reports: impl IntoIterator<Item = &'r mut Report>) -> Result<()> {
+        let Some(word) = &self.kernel else { return Ok(()) };
+        let (mut names, mut found) = (vec![], false);
+        for report in reports {
+            names.extend(report.kernels.iter().map(|k| k.name.clone()));
+            report.kernels.retain(|k| k.name.contains(word.as_str()));
+            found |= !report.kernels.is_empty();
         }
-        Ok(report.to_string())
+        if found { Ok(()) } else { Err(Error::Invalid(unknown("kernel", word, &names))) }
+    }
+
+    fn printed(&self, report: &(impl Serialize + Display)) -> Result<String> {
+        if !self.json {
+            return Ok(report.to_string());
+        }
+        let json = serde_json::to_string_pretty(report).map_err(|e| Error::Internal(e.to_string()))?;
+        Ok(json + "\n")
     }
 }

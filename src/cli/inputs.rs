@@ -29,29 +29,34 @@ pub struct InputArguments {
 }
 
 impl InputArguments {
-    /// The value given for an input.
-    fn value(&self, spec: &InputSpec) -> Result<Option<Value>> {
-        let Some((_, path)) = self.inputs.iter().find(|(name, _)| *name == spec.name) else { return Ok(None) };
-        match path.extension().is_some_and(|e| e == "pb") {
-            true => tilewright::onnx::read_value(path, &spec.kind).map(Some),
-            false => Ok(Some(Tensor::read_npy(path)?.into())),
-        }
-    }
-
-    /// The tensors given by name.
-    pub fn given(&self) -> Result<BTreeMap<String, Tensor>> {
+    /// The values given by name; `kind` has the kind of each input of the model.
+    pub fn given(&self, kind: impl Fn(&str) -> Option<Kind>) -> Result<BTreeMap<String, Value>> {
         let mut given = BTreeMap::new();
         for (name, path) in &self.inputs {
-            let tensor = match path.extension().is_some_and(|e| e == "pb") {
-                true => tilewright::onnx::read_tensor(path)?,
-                false => Tensor::read_npy(path)?,
+            let value = match path.extension().is_some_and(|e| e == "pb") {
+                true => tilewright::onnx::read_value(path, &kind(name).unwrap_or(Kind::Tensor))?,
+                false => Tensor::read_npy(path)?.into(),
             };
-            if given.insert(name.clone(), tensor).is_some() {
+            if given.insert(name.clone(), value).is_some() {
                 return Err(Error::Invalid(format!("input `{name}` is given twice")));
             }
         }
         Ok(given)
     }
+
+    /// The tensors given by name, for what has no other inputs.
+    pub fn tensors(&self) -> Result<BTreeMap<String, Tensor>> {
+        tensors(self.given(|_| None)?)
+    }
+}
+
+/// Values that are tensors.
+fn tensors(values: BTreeMap<String, Value>) -> Result<BTreeMap<String, Tensor>> {
+    let tensor = |(name, value)| match value {
+        Value::Tensor(tensor) => Ok((name, Arc::unwrap_or_clone(tensor))),
+        _ => Err(Error::Invalid(format!("input `{name}` is no tensor"))),
+    };
+    values.into_iter().map(tensor).collect()
 }
 
 /// Input tensors by name, the seed of the others, and the number of threads.
@@ -78,6 +83,64 @@ pub struct Prepared {
     pub session_ms: f64,
     /// `None` for a module that was compiled before.
     pub report: Option<Report>,
+}
+
+/// A network that depends on data, which runs in parts, and its inputs.
+pub struct PreparedParts {
+    pub compiled: Compiled,
+    /// In the model's order.
+    pub inputs: Vec<(String, Value)>,
+    /// Time to load.
+    pub load_ms: f64,
+}
+
+impl PreparedParts {
+    pub fn inputs(&self) -> Vec<(&str, &Value)> {
+        self.inputs.iter().map(|(name, value)| (name.as_str(), value)).collect()
+    }
+}
+
+/// A model that is ready to run.
+pub enum Ready {
+    Whole(Box<Prepared>),
+    /// With the reason why it has no session.
+    Parts(Box<PreparedParts>, Error),
+}
+
+impl Ready {
+    /// The model as a whole.
+    pub fn whole(self) -> Result<Prepared> {
+        match self {
+            Ready::Whole(prepared) => Ok(*prepared),
+            Ready::Parts(_, reason) => Err(reason),
+        }
+    }
+}
+
+/// A model or program with what the arguments say of it.
+pub struct Loaded {
+    pub model: Model,
+    /// Bind the dynamic dimensions.
+    pub options: Options,
+    given: BTreeMap<String, Value>,
+}
+
+impl Loaded {
+    /// The tensors given by name.
+    pub fn tensors(self) -> Result<BTreeMap<String, Tensor>> {
+        drop(self.options);
+        tensors(self.given)
+    }
+
+    /// Compiles a module.
+    pub fn compile(&self, name: &Path, progress: &Progress) -> Result<(Module, Report)> {
+        progress.stage(format!("compiling {}", name.display()));
+        let (module, report) = self.model.compile_module(&self.options)?;
+        for warning in &report.warnings {
+            progress.warn(warning);
+        }
+        Ok((module, report))
+    }
 }
 
 impl Prepared {
@@ -122,12 +185,7 @@ impl RunArguments {
     }
 
     /// Loads, compiles and binds.
-    pub fn prepare(
-        &self,
-        model: &ModelArguments,
-        cache: Option<CacheOptions>,
-        progress: &Progress,
-    ) -> Result<Prepared> {
+    pub fn prepare(&self, model: &ModelArguments, cache: Option<CacheOptions>, progress: &Progress) -> Result<Ready> {
         self.prepare_on(self.threads(), model, cache, progress)
     }
 
@@ -138,77 +196,84 @@ impl RunArguments {
         model: &ModelArguments,
         cache: Option<CacheOptions>,
         progress: &Progress,
-    ) -> Result<Prepared> {
-        let given = self.given()?;
+    ) -> Result<Ready> {
         let start = Instant::now();
-        let (module, report) = if is_module(&model.model)? {
+        let (module, report, given) = if is_module(&model.model)? {
             if cache.is_some() {
                 let name = model.model.display();
                 return Err(Error::Invalid(format!("{name} is already machine code: do not pass `--cache`")));
             }
-            (load_module(model, &given, progress)?, None)
+            let given = self.inputs.tensors()?;
+            (load_module(model, &given, progress)?, None, given)
         } else {
-            let (module, report) = compile(model, &given, cache, progress)?;
-            (module, Some(report))
+            let mut loaded = self.load(model, progress)?;
+            loaded.options.cache = cache;
+            match loaded.compile(&model.model, progress) {
+                Ok((module, report)) => (module, Some(report), loaded.tensors()?),
+                Err(reason) => return self.parts(threads, loaded, reason, milliseconds(start)),
+            }
         };
-        let compile_ms = start.elapsed().as_secs_f64() * 1e3;
-        check_names(&given, module.inputs().iter().map(|i| i.name.as_str()))?;
+        let compile_ms = milliseconds(start);
+        check_names(given.keys(), module.inputs().iter().map(|i| i.name.as_str()))?;
         let start = Instant::now();
         check_scratch(&module, threads, &model.limits.limits())?;
         let session = Session::new(Arc::new(module), threads)?;
-        let session_ms = start.elapsed().as_secs_f64() * 1e3;
+        let session_ms = milliseconds(start);
         progress.stage("filling the inputs");
         let inputs = self.fill(&session, given)?;
-        Ok(Prepared { session, inputs, compile_ms, session_ms, report })
+        Ok(Ready::Whole(Box::new(Prepared { session, inputs, compile_ms, session_ms, report })))
     }
 
-    /// The tensors given by name.
-    pub fn given(&self) -> Result<BTreeMap<String, Tensor>> {
-        self.inputs.given()
+    /// Loads a model or program.
+    pub fn load(&self, model: &ModelArguments, progress: &Progress) -> Result<Loaded> {
+        load(model, &self.inputs, progress)
     }
 
-    /// A network that depends on data and the values of its inputs, in its order; `None` for others.
-    pub fn prepare_parts(
-        &self,
-        arguments: &ModelArguments,
-        cache: Option<CacheOptions>,
-        progress: &Progress,
-    ) -> Result<Option<(Compiled, Vec<(String, Value)>)>> {
-        let (model, options) = load(arguments, &BTreeMap::new(), progress)?;
-        let known = || model.inputs().iter().map(|i| i.name.as_str());
-        if let Some((name, _)) = self.inputs.inputs.iter().find(|(name, _)| !known().any(|k| k == name)) {
-            return Err(Error::Invalid(unknown("input", name, &known().collect::<Vec<_>>())));
+    /// The tensors given by name, for what has no other inputs.
+    pub fn tensors(&self) -> Result<BTreeMap<String, Tensor>> {
+        self.inputs.tensors()
+    }
+
+    /// A network that depends on data with the values of its inputs; `reason` where it is another model.
+    fn parts(&self, threads: usize, loaded: Loaded, reason: Error, load_ms: f64) -> Result<Ready> {
+        if !matches!(reason, Error::Unsupported(_)) {
+            return Err(reason);
         }
-        let (mut values, mut tensors) = (vec![], BTreeMap::new());
+        let Loaded { model, options, mut given } = loaded;
+        let (mut inputs, mut tensors) = (vec![], BTreeMap::new());
         for (position, spec) in (0..).zip(model.inputs()) {
-            let value = match self.inputs.value(spec)? {
+            let value = match given.remove(&spec.name) {
                 Some(value) => value,
-                None if spec.kind == Kind::Tensor && !spec.any_rank => {
-                    let extent = |dim: &Dim| match dim {
-                        Dim::Fixed(extent) => *extent,
-                        Dim::Symbol(name) | Dim::Derived(name) => options.dims.get(name).copied().unwrap_or(1),
-                    };
-                    let shape: Vec<i64> = spec.shape.iter().map(extent).collect();
-                    let extents = shape.iter().filter(|_| !shape.contains(&0));
-                    let bytes = extents.copied().try_fold(spec.dtype.bytes() as i64, |n, d| n.checked_mul(d.max(0)));
-                    if bytes.is_none_or(|bytes| bytes as u64 > options.limits.tensor_bytes) {
-                        return Err(Error::Limit(format!("input `{}` of shape {shape:?} is too large", spec.name)));
-                    }
-                    Tensor::seeded(spec.dtype, &shape, self.seed.unwrap_or_default(), position, 2).into()
-                }
+                None if spec.kind == Kind::Tensor && !spec.any_rank => self.seeded(spec, position, &options)?,
                 None => return Err(Error::Invalid(format!("input `{}` is missing: {}", spec.name, spec.kind))),
             };
             if let Value::Tensor(tensor) = &value {
                 tensors.insert(spec.name.clone(), tensor.clone());
             }
-            values.push((spec.name.clone(), value));
+            inputs.push((spec.name.clone(), value));
         }
         let options = Options { values: tensors, ..options };
         if !model.depends_on_data(&options) {
-            return Ok(None);
+            return Err(reason);
         }
-        let options = Options { values: BTreeMap::new(), threads: self.threads(), cache, ..options };
-        Ok(Some((model.compile(&options)?, values)))
+        let options = Options { values: BTreeMap::new(), threads, ..options };
+        let parts = PreparedParts { compiled: model.compile(&options)?, inputs, load_ms };
+        Ok(Ready::Parts(Box::new(parts), reason))
+    }
+
+    /// The value of an input from the seed.
+    fn seeded(&self, spec: &InputSpec, position: u64, options: &Options) -> Result<Value> {
+        let extent = |dim: &Dim| match dim {
+            Dim::Fixed(extent) => *extent,
+            Dim::Symbol(name) | Dim::Derived(name) => options.dims.get(name).copied().unwrap_or(1),
+        };
+        let shape: Vec<i64> = spec.shape.iter().map(extent).collect();
+        let extents = shape.iter().filter(|_| !shape.contains(&0));
+        let bytes = extents.copied().try_fold(spec.dtype.bytes() as i64, |n, d| n.checked_mul(d.max(0)));
+        if bytes.is_none_or(|bytes| bytes as u64 > options.limits.tensor_bytes) {
+            return Err(Error::Limit(format!("input `{}` of shape {shape:?} is too large", spec.name)));
+        }
+        Ok(Tensor::seeded(spec.dtype, &shape, self.seed.unwrap_or_default(), position, 2).into())
     }
 
     /// Given inputs, else the program's initial values, else values from the seed.
@@ -309,61 +374,41 @@ fn load_module(arguments: &ModelArguments, given: &BTreeMap<String, Tensor>, pro
     }
 }
 
-/// Loads and compiles a model or program, its dynamic dimensions bound by the arguments and the given inputs.
-pub fn compile(
-    arguments: &ModelArguments,
-    given: &BTreeMap<String, Tensor>,
-    cache: Option<CacheOptions>,
-    progress: &Progress,
-) -> Result<(Module, Report)> {
-    let (model, options) = load(arguments, given, progress)?;
-    let options = Options { cache, ..options };
-    progress.stage(format!("compiling {}", arguments.model.display()));
-    let (module, report) = model.compile_module(&options)?;
-    for warning in &report.warnings {
-        progress.warn(warning);
-    }
-    Ok((module, report))
-}
-
 /// Loads and compiles a model or program for every combination of the sizes given; a report for each.
 pub fn compile_bindings(
     arguments: &ModelArguments,
-    given: &BTreeMap<String, Tensor>,
+    inputs: &InputArguments,
     cache: Option<CacheOptions>,
     progress: &Progress,
 ) -> Result<(Module, Vec<Report>)> {
     let bindings = arguments.bindings()?;
-    if bindings.len() == 1 {
-        return compile(arguments, given, cache, progress).map(|(module, report)| (module, vec![report]));
-    }
-    if cache.is_some() {
+    if cache.is_some() && bindings.len() > 1 {
         return Err(Error::Invalid(
             "the cache holds one binding each: do not pass `--cache` with several sizes".into(),
         ));
     }
-    let (model, options) = load_for(arguments, given, bindings[0].clone(), progress)?;
+    let mut loaded = load_for(arguments, inputs, bindings[0].clone(), progress)?;
+    loaded.options.cache = cache;
+    if bindings.len() == 1 {
+        return loaded.compile(&arguments.model, progress).map(|(module, report)| (module, vec![report]));
+    }
     progress.stage(format!("compiling {} for {} bindings", arguments.model.display(), bindings.len()));
-    let (module, reports) = model.compile_bindings(&options, &bindings)?;
+    let (module, reports) = loaded.model.compile_bindings(&loaded.options, &bindings)?;
     reports.iter().flat_map(|report| &report.warnings).for_each(|warning| progress.warn(warning));
     Ok((module, reports))
 }
 
-/// Loads a model or program; the options bind its dynamic dimensions.
-pub fn load(
-    arguments: &ModelArguments,
-    given: &BTreeMap<String, Tensor>,
-    progress: &Progress,
-) -> Result<(Model, Options)> {
-    load_for(arguments, given, arguments.dims()?, progress)
+/// Loads a model or program; the options bind its dynamic dimensions by the arguments and the given inputs.
+pub fn load(arguments: &ModelArguments, inputs: &InputArguments, progress: &Progress) -> Result<Loaded> {
+    load_for(arguments, inputs, arguments.dims()?, progress)
 }
 
 fn load_for(
     arguments: &ModelArguments,
-    given: &BTreeMap<String, Tensor>,
+    inputs: &InputArguments,
     dims: BTreeMap<String, i64>,
     progress: &Progress,
-) -> Result<(Model, Options)> {
+) -> Result<Loaded> {
     let target = arguments.target()?;
     progress.stage(format!("loading {}", arguments.model.display()));
     let program = is_program(arguments)?;
@@ -382,19 +427,28 @@ fn load_for(
     if let Some(name) = &arguments.schedule {
         model = model.with_schedule(name)?;
     }
-    check_names(given, model.inputs().iter().map(|i| i.name.as_str()))?;
-    let dims = bind(model.inputs(), given, dims)?;
+    let spec = |name: &str| model.inputs().iter().find(|spec| spec.name == name);
+    let given = inputs.given(|name| spec(name).map(|spec| spec.kind.clone()))?;
+    check_names(given.keys(), model.inputs().iter().map(|i| i.name.as_str()))?;
+    let dims = bind(model.inputs(), &given, dims)?;
     let egraph = EgraphOptions { stop_after: arguments.stop_after, ..EgraphOptions::default() };
     let max_error = arguments.max_error.unwrap_or(DEFAULT_MAX_ERROR);
     let algorithm = arguments.algorithm.unwrap_or_default();
-    let values = given.iter().map(|(name, tensor)| (name.clone(), Arc::new(tensor.clone()))).collect();
+    let tensor = |(name, value): (&String, &Value)| match value {
+        Value::Tensor(tensor) => Some((name.clone(), tensor.clone())),
+        _ => None,
+    };
+    let values = given.iter().filter_map(tensor).collect();
     let (target, limits, growing) = (Some(target), arguments.limits.limits(), arguments.grow.clone());
     let options = Options { target, dims, values, growing, egraph, algorithm, max_error, limits, ..Options::default() };
-    Ok((model, options))
+    Ok(Loaded { model, options, given })
 }
 
-pub fn check_names<'a>(given: &BTreeMap<String, Tensor>, known: impl Iterator<Item = &'a str> + Clone) -> Result<()> {
-    match given.keys().find(|name| !known.clone().any(|k| k == name.as_str())) {
+pub fn check_names<'a>(
+    mut given: impl Iterator<Item = &'a String>,
+    known: impl Iterator<Item = &'a str> + Clone,
+) -> Result<()> {
+    match given.find(|name| !known.clone().any(|k| k == name.as_str())) {
         None => Ok(()),
         Some(name) => {
             let names: Vec<_> = known.collect();
@@ -403,14 +457,18 @@ pub fn check_names<'a>(given: &BTreeMap<String, Tensor>, known: impl Iterator<It
     }
 }
 
+fn milliseconds(start: Instant) -> f64 {
+    start.elapsed().as_secs_f64() * 1e3
+}
+
 /// Adds the dimensions that given inputs bind.
 fn bind(
     specs: &[InputSpec],
-    given: &BTreeMap<String, Tensor>,
+    given: &BTreeMap<String, Value>,
     mut dims: BTreeMap<String, i64>,
 ) -> Result<BTreeMap<String, i64>> {
-    for spec in specs {
-        let Some(tensor) = given.get(&spec.name) else { continue };
+    for spec in specs.iter().filter(|spec| spec.kind == Kind::Tensor && !spec.any_rank) {
+        let Some(Value::Tensor(tensor)) = given.get(&spec.name) else { continue };
         if tensor.shape.len() != spec.shape.len() {
             let dims: Vec<String> = spec.shape.iter().map(Dim::to_string).collect();
             return Err(Error::Invalid(format!(

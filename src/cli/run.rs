@@ -1,6 +1,6 @@
 //! `run`: one run, and a line for each output; beside direct convolution where asked for.
 
-use super::inputs::{self, Prepared, RunArguments};
+use super::inputs::{self, Prepared, PreparedParts, Ready, RunArguments};
 use super::progress::Progress;
 use crate::model_arguments::{CacheArguments, ModelArguments};
 use clap::builder::PossibleValuesParser;
@@ -35,10 +35,9 @@ impl Arguments {
         if self.against.is_some() {
             self.check_network()?;
         }
-        let prepared = match self.run.prepare(&self.model, self.cache.options(), progress) {
-            Ok(prepared) => prepared,
-            Err(error @ Error::Limit(_)) => return Err(error),
-            Err(error) => return self.run_in_parts(progress)?.ok_or(error),
+        let prepared = match self.run.prepare(&self.model, self.cache.options(), progress)? {
+            Ready::Whole(prepared) => prepared,
+            Ready::Parts(parts, _) => return self.run_in_parts(&parts, progress),
         };
         progress.stage(format!("running {}", prepared.session.module().name()));
         let outputs = prepared.session.run(&prepared.inputs())?;
@@ -62,31 +61,32 @@ impl Arguments {
         Ok(text)
     }
 
-    /// Runs a network that depends on data; `None` for all others.
-    fn run_in_parts(&self, progress: &Progress) -> Result<Option<String>> {
-        if inputs::is_module(&self.model.model)? || inputs::is_program(&self.model)? {
-            return Ok(None);
-        }
-        let Some((compiled, inputs)) = self.run.prepare_parts(&self.model, self.cache.options(), progress)? else {
-            return Ok(None);
-        };
+    /// Runs a network that depends on data.
+    fn run_in_parts(&mut self, parts: &PreparedParts, progress: &Progress) -> Result<String> {
         progress.stage(format!("running {} in parts", self.model.model.display()));
-        let inputs: Vec<(&str, &Value)> = inputs.iter().map(|(name, value)| (name.as_str(), value)).collect();
-        let outputs = compiled.run_values(&inputs)?;
+        let outputs = parts.compiled.run_values(&parts.inputs())?;
+        let names = parts.compiled.model().output_names();
+        if let Some(folder) = &self.save {
+            save_values(&names, &outputs, folder, &self.format)?;
+        }
         let mut text = String::new();
-        for (i, (output, value)) in compiled.model().output_names().iter().zip(&outputs).enumerate() {
-            if let Some(folder) = &self.save {
-                let io = |e| Error::Io(format!("cannot make {}: {e}", folder.display()));
-                std::fs::create_dir_all(folder).map_err(io)?;
-                let path = folder.join(format!("output_{i}.{}", self.format));
-                match (self.format.as_str(), value) {
-                    ("pb", value) => tilewright::onnx::write_value(path, output, value)?,
-                    (_, value) => value.tensor()?.write_npy(path)?,
-                }
-            }
+        for (output, value) in names.iter().zip(&outputs) {
             writeln!(text, "{}  {}", name(output), described(value)).expect("a string takes all text");
         }
-        Ok(Some(text))
+        if self.against.is_some() {
+            self.model.algorithm = Some(Algorithm::Direct);
+            let Ready::Parts(direct, _) = self.run.prepare(&self.model, self.cache.options(), progress)? else {
+                return Err(Error::Internal("the model depends on data by its algorithm".into()));
+            };
+            progress.stage(format!("running {} with direct convolution", self.model.model.display()));
+            let expected = direct.compiled.run_values(&parts.inputs())?;
+            for ((output, found), expected) in names.iter().zip(&outputs).zip(&expected) {
+                if let (Value::Tensor(found), Value::Tensor(expected)) = (found, expected) {
+                    text += &against_text(output, found, expected);
+                }
+            }
+        }
+        Ok(text)
     }
 
     /// Refuses what has no other algorithm to be compared with.
@@ -103,18 +103,21 @@ impl Arguments {
 
     /// Runs the model of the arguments, which is direct, on the inputs of `prepared`; a line for each output.
     fn against_direct(&self, prepared: &Prepared, outputs: &[Tensor], progress: &Progress) -> Result<String> {
-        let direct = self.run.prepare(&self.model, self.cache.options(), progress)?;
+        let direct = self.run.prepare(&self.model, self.cache.options(), progress)?.whole()?;
         progress.stage(format!("running {} with direct convolution", direct.session.module().name()));
         let expected = direct.session.run(&prepared.inputs())?;
         let mut text = String::new();
         for ((spec, output), expected) in direct.session.module().outputs().iter().zip(outputs).zip(&expected) {
-            let error = relative_error(&values(output.dtype, &output.data), &values(expected.dtype, &expected.data));
-            let name = name(&spec.tensor.name);
-            writeln!(text, "{name}  against direct: largest error {error:.1e} of the largest |value|")
-                .expect("a string takes all text");
+            text += &against_text(&spec.tensor.name, output, expected);
         }
         Ok(text)
     }
+}
+
+/// A line on how far an output is from that of direct convolution.
+fn against_text(output: &str, found: &Tensor, expected: &Tensor) -> String {
+    let error = relative_error(&values(found.dtype, &found.data), &values(expected.dtype, &expected.data));
+    format!("{}  against direct: largest error {error:.1e} of the largest |value|\n", name(output))
 }
 
 /// The report's bound of the error of its algorithms; `None` where every convolution is direct and none was named.
@@ -137,8 +140,7 @@ fn relative_error(found: &[f64], expected: &[f64]) -> f64 {
 
 /// Writes `folder/output_0.npy`, `folder/output_1.npy` …, or `.pb` where that is the format.
 pub fn save_outputs(module: &Module, outputs: &[Tensor], folder: &Path, format: &str) -> Result<()> {
-    let io = |e| Error::Io(format!("cannot make {}: {e}", folder.display()));
-    std::fs::create_dir_all(folder).map_err(io)?;
+    make(folder)?;
     for (i, (spec, output)) in module.outputs().iter().zip(outputs).enumerate() {
         let path = folder.join(format!("output_{i}.{format}"));
         match format {
@@ -147,6 +149,23 @@ pub fn save_outputs(module: &Module, outputs: &[Tensor], folder: &Path, format: 
         }
     }
     Ok(())
+}
+
+/// As [`save_outputs`], of a model that runs in parts.
+pub fn save_values(names: &[String], outputs: &[Value], folder: &Path, format: &str) -> Result<()> {
+    make(folder)?;
+    for (i, (name, value)) in names.iter().zip(outputs).enumerate() {
+        let path = folder.join(format!("output_{i}.{format}"));
+        match format {
+            "pb" => tilewright::onnx::write_value(path, name, value)?,
+            _ => value.tensor()?.write_npy(path)?,
+        }
+    }
+    Ok(())
+}
+
+fn make(folder: &Path) -> Result<()> {
+    std::fs::create_dir_all(folder).map_err(|e| Error::Io(format!("cannot make {}: {e}", folder.display())))
 }
 
 /// The elements as numbers.

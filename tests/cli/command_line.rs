@@ -4,6 +4,10 @@
 mod algorithms;
 #[path = "../common/mod.rs"]
 mod common;
+#[path = "../files/onnx.rs"]
+mod onnx;
+#[path = "command_line/parts.rs"]
+mod parts;
 #[path = "command_line/programs.rs"]
 mod programs;
 

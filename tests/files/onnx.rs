@@ -1,4 +1,5 @@
 //! ONNX models made in a test: nodes, graphs and types by name.
+#![allow(dead_code, reason = "each test file uses a part")]
 
 use prost::Message;
 use tilewright::Model;

@@ -4,7 +4,6 @@ use super::contest::{self, Times};
 use super::limits::{Machine, Work};
 use super::program::ModelledTraffic;
 use crate::compare::arguments::Arguments;
-use crate::inputs;
 use crate::model_arguments::ModelArguments;
 use crate::progress::Progress;
 use serde::Serialize;
@@ -72,8 +71,8 @@ pub struct Prepared {
 
 /// Compiles and runs both.
 pub fn prepare(arguments: &Arguments, model: &ModelArguments, progress: &Progress) -> Result<Prepared> {
-    let given = arguments.run.given()?;
-    let (network, options) = inputs::load(model, &given, progress)?;
+    let loaded = arguments.run.load(model, progress)?;
+    let (network, options) = (loaded.model.clone(), loaded.options.clone());
     let compile = |what: &str, model: &Model| {
         progress.stage(format!("compiling {} {what}", arguments.file.display()));
         let compilation = model.compile_stages(&options)?;
@@ -82,7 +81,7 @@ pub fn prepare(arguments: &Arguments, model: &ModelArguments, progress: &Progres
     };
     let (ilp, found) = compile("by the ILP", &network)?;
     let (untransformed, original) = compile("in the original order", &network.untransformed())?;
-    let inputs = arguments.run.fill(&ilp, given)?;
+    let inputs = arguments.run.fill(&ilp, loaded.tensors()?)?;
     let named: Vec<(&str, &Tensor)> = inputs.iter().map(|(n, t)| (n.as_str(), t)).collect();
     progress.stage("running both");
     let results = [ilp.run(&named)?, untransformed.run(&named)?];

@@ -189,7 +189,7 @@ pub fn prepare(arguments: &Arguments, model: &ModelArguments, progress: &Progres
     if let Some(name) = dims.keys().find(|name| !chosen.iter().any(|p| p.sizes().contains(name))) {
         return Err(Error::Invalid(format!("none of the compared programs has a size `{name}`")));
     }
-    let given = arguments.run.given()?;
+    let given = arguments.run.tensors()?;
     let mut unused: Vec<&String> = given.keys().collect();
     let mut prepared = vec![];
     for program in &chosen {

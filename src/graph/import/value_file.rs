@@ -8,6 +8,7 @@ use crate::runtime::{Error, Result, Tensor, file};
 use prost::Message;
 use std::io::Read;
 use std::path::Path;
+use std::sync::Arc;
 
 /// Reads a tensor from a file that holds a `TensorProto`.
 ///
@@ -15,11 +16,10 @@ use std::path::Path;
 /// [`Error::Io`] where the file cannot be read; [`Error::Invalid`] where it is damaged; [`Error::Limit`] where its shape is
 /// too large; [`Error::Unsupported`] where its element type has no [`DType`](crate::DType).
 pub fn read_tensor(path: impl AsRef<Path>) -> Result<Tensor> {
-    let path = path.as_ref();
-    let name = path.display().to_string();
-    let proto = TensorProto::decode(&bytes_of(path)?[..])
-        .map_err(|e| Error::Invalid(format!("{name} is not a file of a TensorProto ({e})")))?;
-    tensor::read(proto, &Folder::of_file(path)).map_err(|e| e.context(&name))
+    match read_value(path, &Kind::Tensor)? {
+        Value::Tensor(tensor) => Ok(Arc::unwrap_or_clone(tensor)),
+        _ => Err(Error::Internal("a tensor was read as another value".into())),
+    }
 }
 
 fn bytes_of(path: &Path) -> Result<Vec<u8>> {
@@ -175,7 +175,7 @@ mod tests {
             }
         }
         std::fs::write(&path, b"\x08\xff\xff").unwrap();
-        assert!(read_tensor(&path).unwrap_err().to_string().contains("TensorProto"));
+        assert!(read_tensor(&path).unwrap_err().to_string().contains("no message of a tensor"));
         std::fs::remove_file(&path).unwrap();
     }
 }
