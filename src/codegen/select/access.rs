@@ -4,7 +4,7 @@ use crate::codegen::select::grown;
 use crate::codegen::select::half_precision::is_half;
 use crate::codegen::select::state::Val;
 use crate::codegen::select::state::{Address, Branch};
-use crate::codegen::select::state::{LANE, LocalMode, Selector, Step, lane_range};
+use crate::codegen::select::state::{LANE, LocalMode, Selected, Selector, lane_range};
 use crate::codegen::select::statements::Span;
 use crate::codegen::select::tree::{Node, Pointer, Root};
 use crate::codegen::select::value::{dtype_range, lane_of};
@@ -17,7 +17,7 @@ use crate::runtime::{DType, Result};
 const MAX_DISPLACEMENT: i64 = 1 << 30;
 
 impl Selector<'_> {
-    pub fn address(&mut self, buffer: BufferId, index: &[Index]) -> Step<Address> {
+    pub fn address(&mut self, buffer: BufferId, index: &[Index]) -> Selected<Address> {
         let strides = self.nest.buffer(buffer).strides.clone();
         let mut out = Address { buffer, linear: Affine::constant(0), gather: vec![] };
         for (d, i) in index.iter().enumerate() {
@@ -65,7 +65,7 @@ impl Selector<'_> {
     }
 
     /// Integers as affine forms over runtime variables, computed in general registers.
-    fn integer(&mut self, e: &Expr) -> Step<Affine> {
+    fn integer(&mut self, e: &Expr) -> Selected<Affine> {
         if let Some(a) = self.try_integer(e)? {
             return Ok(a);
         }
@@ -88,7 +88,7 @@ impl Selector<'_> {
         Ok(Affine::var(var))
     }
 
-    fn try_integer(&mut self, e: &Expr) -> Step<Option<Affine>> {
+    fn try_integer(&mut self, e: &Expr) -> Selected<Option<Affine>> {
         Ok(match e {
             Expr::Const(s) if !s.dtype.is_float() => {
                 Some(Affine::constant(crate::expr::scalar::Value::from(*s).as_i64()))
@@ -162,11 +162,11 @@ impl Selector<'_> {
     }
 
     /// The value of an unguarded element.
-    pub fn load_address(&mut self, a: &Address) -> Step<Val> {
+    pub fn load_address(&mut self, a: &Address) -> Selected<Val> {
         self.load_lanes(a, self.chunk.first as i64, self.chunk.count as i64)
     }
 
-    fn load_lanes(&mut self, a: &Address, first: i64, count: i64) -> Step<Val> {
+    fn load_lanes(&mut self, a: &Address, first: i64, count: i64) -> Selected<Val> {
         let dtype = self.nest.buffer(a.buffer).dtype;
         if let Some(slot) = self.slot(a)? {
             self.read_slot(a)?;
@@ -201,7 +201,7 @@ impl Selector<'_> {
     }
 
     /// Loaded bytes of a bool become a mask, the bits of a half its value.
-    fn loaded(&mut self, reg: Vreg, lane: Lane, dtype: DType, uniform: bool) -> Step<Val> {
+    fn loaded(&mut self, reg: Vreg, lane: Lane, dtype: DType, uniform: bool) -> Selected<Val> {
         let v = Val { reg, lane, dtype, uniform };
         if dtype != DType::Bool {
             return self.from_memory(v);
@@ -214,7 +214,7 @@ impl Selector<'_> {
 
     /// Reads an element for each of the lanes `first..first + count`; where `mask` is given and false, element 0 of the
     /// buffer instead.
-    fn gather(&mut self, a: &Address, mask: Option<(Vec<Affine>, Lane)>, first: i64, count: i64) -> Step<Vreg> {
+    fn gather(&mut self, a: &Address, mask: Option<(Vec<Affine>, Lane)>, first: i64, count: i64) -> Selected<Vreg> {
         let (dtype, size) = (self.nest.buffer(a.buffer).dtype, self.element(a.buffer));
         let small = self.nest.buffer(a.buffer).span() * size < i32::MAX as i64;
         let index_lane = if small { Lane::I32 } else { Lane::I64 };
@@ -309,7 +309,7 @@ impl Selector<'_> {
     }
 
     /// The value of a read with its guard.
-    pub fn load(&mut self, access: &Access) -> Step<Val> {
+    pub fn load(&mut self, access: &Access) -> Selected<Val> {
         let dtype = self.nest.buffer(access.buffer).dtype;
         let otherwise = access.otherwise.unwrap_or(Scalar { dtype, bits: 0 });
         if let Some(literal) = self.literal(access) {
@@ -365,7 +365,7 @@ impl Selector<'_> {
     }
 
     /// `mask ? v : otherwise`.
-    fn choose(&mut self, mask: Vreg, v: Val, otherwise: Scalar) -> Step<Val> {
+    fn choose(&mut self, mask: Vreg, v: Val, otherwise: Scalar) -> Selected<Val> {
         let other = self.constant(otherwise)?;
         let other = self.with_lane(other, v.lane)?;
         let ty = self.ty(v.lane, false);
@@ -374,7 +374,7 @@ impl Selector<'_> {
     }
 
     /// A read behind a branch: `v = otherwise; if guards { v = element }`.
-    fn branch_load(&mut self, access: &Access, key: Branch) -> Step<Val> {
+    fn branch_load(&mut self, access: &Access, key: Branch) -> Selected<Val> {
         let (guards, otherwise) = (key.guards.clone(), key.otherwise);
         if let Some(v) = self.known_branch(&key) {
             return Ok(v);
@@ -409,7 +409,7 @@ impl Selector<'_> {
     }
 
     /// Writes `v` to an element or, where lanes differ, to the elements of the lanes at work.
-    pub fn store_value(&mut self, a: &Address, v: Val) -> Step<()> {
+    pub fn store_value(&mut self, a: &Address, v: Val) -> Selected<()> {
         let dtype = self.nest.buffer(a.buffer).dtype;
         if let Some(slot) = self.slot(a)? {
             return self.write_slot(a, slot, v);
@@ -451,7 +451,7 @@ impl Selector<'_> {
     }
 
     /// `v` in the lane type and form that memory takes: masks as 0 and 1, halves as their bits.
-    fn stored(&mut self, v: Val, lane: Lane) -> Step<Val> {
+    fn stored(&mut self, v: Val, lane: Lane) -> Selected<Val> {
         if is_half(v.dtype) {
             return Ok(self.value_to_half(v));
         }

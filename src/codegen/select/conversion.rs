@@ -5,7 +5,7 @@
 //! of i64. Elements of storage types are their bytes: they have no conversions but [`Expr::Bitcast`](crate::expr::Expr).
 
 use crate::codegen::select::half_precision::is_half;
-use crate::codegen::select::state::{Selector, Step, Val};
+use crate::codegen::select::state::{Selected, Selector, Val};
 use crate::codegen::select::value::{dtype_of, dtype_range, is_float, lane_of};
 use crate::codegen::vcode::{Lane, ShiftOp, VBinary, VUnary};
 use crate::expr::scalar::{Value, cast};
@@ -30,7 +30,7 @@ fn is_whole(e: &Expr) -> bool {
 
 impl Selector<'_> {
     /// Lanes brought back into the range of the type that they hold, halves rounded.
-    pub fn normalized(&mut self, v: Val) -> Step<Val> {
+    pub fn normalized(&mut self, v: Val) -> Selected<Val> {
         Ok(match v.dtype {
             DType::I16 => self.low_bits(v, 16, true),
             DType::I8 => self.low_bits(v, 8, true),
@@ -71,7 +71,7 @@ impl Selector<'_> {
     }
 
     /// The value of elements as they come from memory: bits of halves, integers of less than a lane.
-    pub fn from_memory(&mut self, v: Val) -> Step<Val> {
+    pub fn from_memory(&mut self, v: Val) -> Selected<Val> {
         match v.dtype {
             dtype if is_half(dtype) => Ok(self.half_to_value(v)),
             DType::I16 | DType::U32 => self.normalized(v),
@@ -80,7 +80,7 @@ impl Selector<'_> {
     }
 
     /// Reinterpretation of the bits as another type of equal width.
-    pub fn bitcast(&mut self, to: DType, v: Val) -> Step<Val> {
+    pub fn bitcast(&mut self, to: DType, v: Val) -> Selected<Val> {
         if v.dtype.bytes() != to.bytes() || DType::Bool == to || v.dtype == DType::Bool {
             return self.undefined("a view of the bits as another type", v.dtype);
         }
@@ -141,7 +141,7 @@ impl Selector<'_> {
     }
 
     /// The value of an expression that is [narrowed](Selector::narrowed), as the f32 that it was: whole, and in range.
-    pub fn whole_part(&mut self, e: &Expr) -> Step<Val> {
+    pub fn whole_part(&mut self, e: &Expr) -> Selected<Val> {
         let (Expr::Cast(to, _), Some((x, range))) = (e, self.narrowed(e)) else {
             return self.internal("a whole part of what is not narrowed");
         };
@@ -160,7 +160,7 @@ impl Selector<'_> {
         Ok(self.vector_binary(VBinary::Add, v, zero))
     }
 
-    pub fn cast(&mut self, to: DType, v: Val) -> Step<Val> {
+    pub fn cast(&mut self, to: DType, v: Val) -> Selected<Val> {
         let lane = lane_of(to)?;
         if v.dtype == to {
             return Ok(v);
@@ -207,7 +207,7 @@ impl Selector<'_> {
     }
 
     /// Truncation that saturates; not-a-number becomes 0.
-    fn float_to_int(&mut self, to: DType, lane: Lane, v: Val) -> Step<Val> {
+    fn float_to_int(&mut self, to: DType, lane: Lane, v: Val) -> Selected<Val> {
         match to {
             DType::U64 => return Ok(self.float_to_unsigned(v)),
             DType::U32 => {

@@ -7,7 +7,7 @@
 //! numbers, otherwise off by a unit in the last place. A zero is positive.
 
 use crate::codegen::select::state::Val;
-use crate::codegen::select::state::{Selector, Step};
+use crate::codegen::select::state::{Selected, Selector};
 use crate::codegen::vcode::{Lane, VBinary, VUnary};
 use crate::expr::scalar::Value;
 use crate::expr::{CompareOp, Expr};
@@ -38,7 +38,7 @@ impl Selector<'_> {
     }
 
     /// `a - trunc(a / b)·b`, exact while the quotient is below 2^52.
-    pub fn float_remainder(&mut self, a: Val, b: Val) -> Step<Val> {
+    pub fn float_remainder(&mut self, a: Val, b: Val) -> Selected<Val> {
         let (dtype, lane) = (a.dtype, a.lane);
         let (wide_a, wide_b) = (self.converted(a, Lane::F64), self.converted(b, Lane::F64));
         let (x, y) = (self.vector_unary(VUnary::Abs, wide_a), self.vector_unary(VUnary::Abs, wide_b));
@@ -63,7 +63,7 @@ impl Selector<'_> {
     }
 
     /// Quotient towards zero and remainder; both 0 where the divisor is 0.
-    pub fn int_divide(&mut self, a: Val, b: Val) -> Step<(Val, Val)> {
+    pub fn int_divide(&mut self, a: Val, b: Val) -> Selected<(Val, Val)> {
         let zero = self.number(b, 0.0);
         let none = self.vector_compare(CompareOp::Eq, b, zero);
         let one = self.number(b, 1.0);
@@ -114,7 +114,7 @@ impl Selector<'_> {
     }
 
     /// The remainder with the sign of the divisor.
-    pub fn int_modulo(&mut self, a: Val, b: Val) -> Step<Val> {
+    pub fn int_modulo(&mut self, a: Val, b: Val) -> Selected<Val> {
         let (_, rest) = self.int_divide(a, b)?;
         let zero = self.number(b, 0.0);
         let some = self.vector_compare(CompareOp::Ne, rest, zero);

@@ -4,7 +4,7 @@
 //! dividend without its last two bits, and what the remainder still holds; a divisor of 2^63 or more is found 0 or 1 times.
 //! Conversions from u64 halve what is too large for i64, the lost bit kept in the last one for the rounding.
 
-use crate::codegen::select::state::{Selector, Step, Val};
+use crate::codegen::select::state::{Selected, Selector, Val};
 use crate::codegen::vcode::{Inst, Lane, ShiftOp, VBinary};
 use crate::expr::{BinaryOp, CompareOp};
 use crate::runtime::DType;
@@ -56,7 +56,7 @@ impl Selector<'_> {
     }
 
     /// Minimum, maximum, quotient and remainder of u64.
-    pub fn wide_unsigned(&mut self, op: BinaryOp, a: Val, b: Val) -> Step<Val> {
+    pub fn wide_unsigned(&mut self, op: BinaryOp, a: Val, b: Val) -> Selected<Val> {
         Ok(match op {
             BinaryOp::Min => {
                 let less = self.compare_unsigned(CompareOp::Lt, b, a);
@@ -72,7 +72,7 @@ impl Selector<'_> {
     }
 
     /// Quotient and remainder; both 0 where the divisor is 0.
-    fn unsigned_divide(&mut self, a: Val, b: Val) -> Step<(Val, Val)> {
+    fn unsigned_divide(&mut self, a: Val, b: Val) -> Selected<(Val, Val)> {
         let (zero, one, two) = (self.number(b, 0.0), self.number(b, 1.0), self.number(b, 2.0));
         let large = self.vector_compare(CompareOp::Lt, b, zero);
         let divisor = self.vector_select(large, one, b);

@@ -8,7 +8,7 @@
 //! or not a number; and the sign of a sum that is zero may be another than that of all its products.
 
 use crate::codegen::loopnest::row_major;
-use crate::codegen::select::state::{Selector, Step, Val};
+use crate::codegen::select::state::{Selected, Selector, Val};
 use crate::codegen::select::value::{dtype_of, product};
 use crate::codegen::vcode::{VBinary, VUnary};
 use crate::expr::scalar::Value;
@@ -71,7 +71,7 @@ impl Selector<'_> {
     }
 
     /// A product, sum or difference in which a literal saves arithmetic; `None` when there is none.
-    pub fn literal_binary(&mut self, op: BinaryOp, a: &Expr, b: &Expr) -> Step<Option<Val>> {
+    pub fn literal_binary(&mut self, op: BinaryOp, a: &Expr, b: &Expr) -> Selected<Option<Val>> {
         let zero = |s: &Self, e: &Expr| {
             product(e).and_then(|(x, y, _)| s.scaled(x, y, false)).is_some_and(|p| p.factor == 0.0)
         };

@@ -27,7 +27,7 @@ impl From<Error> for Stop {
     }
 }
 
-pub type Step<T> = Result<T, Stop>;
+pub type Selected<T> = Result<T, Stop>;
 
 /// The storage of a local buffer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

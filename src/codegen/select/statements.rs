@@ -15,7 +15,7 @@ use crate::codegen::Target;
 use crate::codegen::loopnest::{LoopKind, LoopNest, Stmt};
 use crate::codegen::select::hoist::hoist_invariants;
 use crate::codegen::select::state::Frame;
-use crate::codegen::select::state::{Chunk, LANE, LocalMode, Selector, Step, Stop, lane_range};
+use crate::codegen::select::state::{Chunk, LANE, LocalMode, Selected, Selector, Stop, lane_range};
 use crate::codegen::select::tree::{Loop, Node, Pointer, Tree};
 use crate::codegen::select::value::lane_of;
 use crate::codegen::vcode::{Gpr, Lane, Vreg};
@@ -61,7 +61,7 @@ impl<'a> Selector<'a> {
     }
 
     /// The tree of one phase.
-    pub fn phase(mut self, stmt: &Stmt) -> Step<Tree> {
+    pub fn phase(mut self, stmt: &Stmt) -> Selected<Tree> {
         self.statement(stmt)?;
         self.tree.nodes = self.out;
         Ok(self.tree)
@@ -72,7 +72,7 @@ impl<'a> Selector<'a> {
         a.substitute(|v| self.env[v.0 as usize].clone())
     }
 
-    pub fn internal<T>(&self, what: &str) -> Step<T> {
+    pub fn internal<T>(&self, what: &str) -> Selected<T> {
         Err(Stop::Failed(Error::Internal(format!("{}: {what}", self.nest.name))))
     }
 
@@ -97,11 +97,11 @@ impl<'a> Selector<'a> {
         g
     }
 
-    fn statements(&mut self, body: &[Stmt]) -> Step<()> {
+    fn statements(&mut self, body: &[Stmt]) -> Selected<()> {
         body.iter().try_for_each(|s| self.statement(s))
     }
 
-    fn statement(&mut self, stmt: &Stmt) -> Step<()> {
+    fn statement(&mut self, stmt: &Stmt) -> Selected<()> {
         match stmt {
             Stmt::Loop { var, lower, upper, step, kind, body } => {
                 let resolve = |b: &Bound| Bound { affine: self.resolve(&b.affine), divisor: b.divisor };
@@ -162,7 +162,7 @@ impl<'a> Selector<'a> {
         step: i64,
         parallel: bool,
         body: &[Stmt],
-    ) -> Step<()> {
+    ) -> Selected<()> {
         if lower.iter().chain(&upper).any(|b| b.affine.uses(LANE)) {
             return self.internal("a loop bound over the vector variable");
         }
@@ -208,7 +208,7 @@ impl<'a> Selector<'a> {
         })
     }
 
-    fn vector_loop(&mut self, var: Var, extent: i64, body: &[Stmt]) -> Step<()> {
+    fn vector_loop(&mut self, var: Var, extent: i64, body: &[Stmt]) -> Selected<()> {
         let widest = self.widths.get(&var).copied().unwrap_or(8);
         let full = (self.target.vector_bytes / widest) as i64;
         let saved = self.chunk;
@@ -233,7 +233,7 @@ impl<'a> Selector<'a> {
         Ok(())
     }
 
-    fn conditional(&mut self, conditions: &[Affine], body: &[Stmt]) -> Step<()> {
+    fn conditional(&mut self, conditions: &[Affine], body: &[Stmt]) -> Selected<()> {
         let mut dynamic = vec![];
         let (mut first, mut end) = (self.chunk.first as i64, (self.chunk.first + self.chunk.count) as i64);
         for c in conditions {
@@ -288,7 +288,7 @@ impl<'a> Selector<'a> {
         index: &[Index],
         value: &Expr,
         reduce: Option<BinaryOp>,
-    ) -> Step<()> {
+    ) -> Selected<()> {
         let scalar = self.chunk.lanes == 1 && self.chunk.count == 1;
         let saved = self.chunk;
         if scalar {

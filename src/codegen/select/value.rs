@@ -9,7 +9,7 @@ use crate::codegen::loopnest::LoopNest;
 use crate::codegen::select::division::quick_divisor;
 use crate::codegen::select::math::{self, hyperbolic, trigonometric};
 use crate::codegen::select::state::Val;
-use crate::codegen::select::state::{Selector, Step, Stop};
+use crate::codegen::select::state::{Selected, Selector, Stop};
 use crate::codegen::select::tree::Node;
 use crate::codegen::vcode::{Inst, Lane, ShiftOp, VBinary, VType, VUnary, Vreg};
 use crate::expr::Affine;
@@ -181,7 +181,7 @@ impl Selector<'_> {
         self.emit(|dst| Inst::VConst { dst, ty, bits })
     }
 
-    pub fn constant(&mut self, s: Scalar) -> Step<Val> {
+    pub fn constant(&mut self, s: Scalar) -> Selected<Val> {
         let lane = lane_of(s.dtype)?;
         let (lane, bits) = match Value::from(s) {
             Value::F64(v) => (lane, v.to_bits()),
@@ -198,7 +198,7 @@ impl Selector<'_> {
     }
 
     /// `v` with integer (or mask) lanes of `lane`'s width.
-    pub fn with_lane(&mut self, v: Val, lane: Lane) -> Step<Val> {
+    pub fn with_lane(&mut self, v: Val, lane: Lane) -> Selected<Val> {
         if v.dtype == DType::Bool {
             let lane = if lane.bytes() == 8 { Lane::I64 } else { Lane::I32 };
             return Ok(Val { reg: self.mask_as(v.reg, v.lane, lane, v.uniform), lane, ..v });
@@ -292,7 +292,7 @@ impl Selector<'_> {
         Val { reg: self.bits(like.lane, bits), uniform: true, ..like }
     }
 
-    pub fn value(&mut self, e: &Expr) -> Step<Val> {
+    pub fn value(&mut self, e: &Expr) -> Selected<Val> {
         match e {
             Expr::Const(s) => self.constant(*s),
             Expr::Index(a) => {
@@ -332,7 +332,7 @@ impl Selector<'_> {
     }
 
     /// Both operands in the wider lane type.
-    fn same_lanes(&mut self, a: Val, b: Val) -> Step<(Val, Val)> {
+    fn same_lanes(&mut self, a: Val, b: Val) -> Selected<(Val, Val)> {
         if a.lane == b.lane {
             return Ok((a, b));
         }
@@ -340,7 +340,7 @@ impl Selector<'_> {
         Ok((self.with_lane(a, lane)?, self.with_lane(b, lane)?))
     }
 
-    fn binary(&mut self, op: BinaryOp, a: &Expr, b: &Expr, whole: &Expr) -> Step<Val> {
+    fn binary(&mut self, op: BinaryOp, a: &Expr, b: &Expr, whole: &Expr) -> Selected<Val> {
         let dtype = dtype_of(self.nest, whole);
         if is_float(lane_of(dtype)?) {
             if contracts(dtype)
@@ -407,7 +407,7 @@ impl Selector<'_> {
     }
 
     /// `a op b` of one type.
-    pub fn combine(&mut self, op: BinaryOp, a: Val, b: Val) -> Step<Val> {
+    pub fn combine(&mut self, op: BinaryOp, a: Val, b: Val) -> Selected<Val> {
         let (a, b) = self.same_lanes(a, b)?;
         let v = if a.dtype == DType::Bool {
             let op = match op {
@@ -447,11 +447,11 @@ impl Selector<'_> {
         if is_operand { Ok(v) } else { self.normalized(v) }
     }
 
-    pub fn undefined<T>(&self, name: &str, dtype: DType) -> Step<T> {
+    pub fn undefined<T>(&self, name: &str, dtype: DType) -> Selected<T> {
         Err(Stop::Failed(Error::Unsupported(format!("{name} of {dtype} in machine code (kernel {})", self.nest.name))))
     }
 
-    fn unary(&mut self, op: UnaryOp, a: Val) -> Step<Val> {
+    fn unary(&mut self, op: UnaryOp, a: Val) -> Selected<Val> {
         let float = is_float(a.lane);
         let v = match op {
             UnaryOp::Not => self.vector_unary(VUnary::Not, a),
@@ -491,7 +491,7 @@ impl Selector<'_> {
         self.normalized(v)
     }
 
-    fn compare(&mut self, op: CompareOp, a: Val, b: Val) -> Step<Val> {
+    fn compare(&mut self, op: CompareOp, a: Val, b: Val) -> Selected<Val> {
         let (mut a, mut b) = self.same_lanes(a, b)?;
         if a.dtype != DType::Bool {
             if a.dtype == DType::U64 {
@@ -518,7 +518,7 @@ impl Selector<'_> {
         })
     }
 
-    fn power(&mut self, a: Val, b: Val) -> Step<Val> {
+    fn power(&mut self, a: Val, b: Val) -> Selected<Val> {
         let (dtype, lane) = (a.dtype, a.lane);
         let (x, y) = (self.converted(a, Lane::F64), self.converted(b, Lane::F64));
         let r = math::pow(self, x, y);

@@ -7,7 +7,7 @@ use crate::codegen::loopnest::Stmt;
 use crate::codegen::select::state::Address;
 use crate::codegen::select::state::Reduction;
 use crate::codegen::select::state::Val;
-use crate::codegen::select::state::{Selector, Step};
+use crate::codegen::select::state::{Selected, Selector};
 use crate::codegen::select::tree::Node;
 use crate::codegen::select::value::{contracts, lane_of, product};
 use crate::codegen::vcode::{Inst, VBinary};
@@ -18,7 +18,7 @@ use crate::runtime::DType;
 
 impl Selector<'_> {
     /// `target = op(target, value)`.
-    pub fn accumulate(&mut self, target: Address, op: BinaryOp, value: &Expr) -> Step<()> {
+    pub fn accumulate(&mut self, target: Address, op: BinaryOp, value: &Expr) -> Selected<()> {
         let dtype = self.nest.buffer(target.buffer).dtype;
         let slot = self.slot(&target)?;
         let summand = product(value).filter(|_| op == BinaryOp::Add && contracts(dtype));
@@ -50,7 +50,7 @@ impl Selector<'_> {
     }
 
     /// The value of the body of a reduction, and whether its not-a-numbers have to be kept.
-    fn reduced_value(&mut self, op: BinaryOp, body: &Expr) -> Step<(Val, bool)> {
+    fn reduced_value(&mut self, op: BinaryOp, body: &Expr) -> Selected<(Val, bool)> {
         let numbers = numbers_only(op, body);
         let value = self.value(numbers.unwrap_or(body))?;
         let keeps = matches!(op, BinaryOp::Min | BinaryOp::Max) && value.dtype.is_float() && numbers.is_none();
@@ -59,7 +59,7 @@ impl Selector<'_> {
 
     /// One step of a reduction. The instructions of minima and maxima leave a not-a-number that the total is as it is; one
     /// that `value` is becomes the total: all bits are set where `value` differs from itself, which is one as well.
-    fn combine_total(&mut self, op: BinaryOp, total: Val, value: Val, keeps: bool) -> Step<Val> {
+    fn combine_total(&mut self, op: BinaryOp, total: Val, value: Val, keeps: bool) -> Selected<Val> {
         let combined = self.combine(op, total, value)?;
         if !keeps {
             return Ok(combined);
@@ -87,7 +87,7 @@ impl Selector<'_> {
     }
 
     /// One chunk of `target = op over lanes`, into one of several accumulators.
-    pub fn accumulate_lanes(&mut self, stmt: &Stmt, target: Address, op: BinaryOp, value: &Expr) -> Step<()> {
+    pub fn accumulate_lanes(&mut self, stmt: &Stmt, target: Address, op: BinaryOp, value: &Expr) -> Selected<()> {
         const ACCUMULATORS: usize = 8;
         let scaled =
             product(value).filter(|_| op == BinaryOp::Add).and_then(|(a, b, negate)| self.scaled(a, b, negate));
@@ -144,7 +144,7 @@ impl Selector<'_> {
     }
 
     /// Accumulators are combined pairwise, then lanes, then with the old value of the target.
-    pub fn finish_reduction(&mut self, r: Reduction) -> Step<()> {
+    pub fn finish_reduction(&mut self, r: Reduction) -> Selected<()> {
         let mut values = r.accumulators;
         while values.len() > 1 {
             let half = values.len().div_ceil(2);

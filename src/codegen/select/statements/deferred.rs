@@ -7,7 +7,7 @@
 //! Invariant: the register of a deferred value is not the register of a slot, whose value may change.
 
 use crate::codegen::select::literal::Scaled;
-use crate::codegen::select::state::{Address, Deferred, Selector, Slot, Step, Val};
+use crate::codegen::select::state::{Address, Deferred, Selected, Selector, Slot, Val};
 use crate::codegen::select::tree::Node;
 use crate::codegen::select::value::contracts;
 use crate::codegen::vcode::{Inst, VType, Vreg};
@@ -24,7 +24,7 @@ impl Selector<'_> {
     }
 
     /// Notes `target = value` if that is a zero for an accumulator in registers; returns false otherwise.
-    pub fn defer_zero(&mut self, target: &Address, value: &Expr) -> Step<bool> {
+    pub fn defer_zero(&mut self, target: &Address, value: &Expr) -> Selected<bool> {
         let dtype = self.nest.buffer(target.buffer).dtype;
         let literals = self.nest.buffers.iter().any(|b| b.literals.is_some());
         if !literals || !contracts(dtype) || *value != Expr::Const(Scalar { dtype, bits: 0 }) {
@@ -83,7 +83,7 @@ impl Selector<'_> {
     }
 
     /// `target += factor · operand`.
-    pub fn accumulate_scaled(&mut self, target: &Address, slot: Option<Slot>, product: Scaled) -> Step<()> {
+    pub fn accumulate_scaled(&mut self, target: &Address, slot: Option<Slot>, product: Scaled) -> Selected<()> {
         let factor = product.factor;
         if factor == 0.0 {
             return Ok(());

@@ -7,7 +7,7 @@ use crate::codegen::loopnest::BufferKind;
 use crate::codegen::select::state::Address;
 use crate::codegen::select::state::Slot;
 use crate::codegen::select::state::Val;
-use crate::codegen::select::state::{LANE, LocalMode, Selector, Step, Stop};
+use crate::codegen::select::state::{LANE, LocalMode, Selected, Selector, Stop};
 use crate::codegen::select::value::lane_of;
 use crate::codegen::vcode::{Inst, VType};
 use crate::expr::BufferId;
@@ -24,7 +24,7 @@ impl Selector<'_> {
     }
 
     /// The register of an element or vector of a local buffer; `None` when the buffer is in memory.
-    pub fn slot(&mut self, a: &Address) -> Step<Option<Slot>> {
+    pub fn slot(&mut self, a: &Address) -> Selected<Option<Slot>> {
         if !self.in_registers(a.buffer) {
             return Ok(None);
         }
@@ -58,7 +58,7 @@ impl Selector<'_> {
     }
 
     /// The slot is read with the lanes at work.
-    pub fn read_slot(&mut self, a: &Address) -> Step<()> {
+    pub fn read_slot(&mut self, a: &Address) -> Selected<()> {
         self.settle(a);
         let key = (a.buffer, a.linear.constant);
         let slot = self.slots[&key];
@@ -90,7 +90,7 @@ impl Selector<'_> {
     }
 
     /// Writes `v` to a register of a local buffer.
-    pub fn write_slot(&mut self, a: &Address, slot: Slot, v: Val) -> Step<()> {
+    pub fn write_slot(&mut self, a: &Address, slot: Slot, v: Val) -> Selected<()> {
         let v = self.with_lane(v, slot.lane)?;
         let partial = self.chunk.first > 0 || self.chunk.first + self.chunk.count < slot.valid;
         let keep = !slot.uniform && partial && slot.valid > 0;
