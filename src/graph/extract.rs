@@ -2,7 +2,7 @@
 //!
 //! In: an e-graph and its root classes. Out: one e-node for each class that is needed, without a cycle, the
 //! kernel that it runs in, and a report. Algebra, layouts and fusion are one choice: the variables are e-nodes and the
-//! edges along which they share a kernel (`rows.rs` has the program), so no later stage decides again what is fused.
+//! edges along which they share a kernel (`constraint_set.rs` has the program), so no later stage decides again what is fused.
 //! The greedy answer is the upper bound, the start of branch and bound, and the answer when the ILP is not allowed
 //! or cannot be solved.
 
@@ -12,6 +12,7 @@ mod build;
 mod candidate;
 mod competition;
 mod constants;
+mod constraint_set;
 mod exchange;
 mod greedy;
 mod kernels;
@@ -19,7 +20,6 @@ mod problem;
 mod program;
 mod report;
 mod required;
-mod rows;
 mod solve;
 mod work;
 
@@ -28,10 +28,10 @@ use crate::graph::fusion::Way;
 use crate::graph::price::{Application, Prices};
 use crate::runtime::Result;
 use candidate::Terms;
+use constraint_set::Constraints;
 use egg::Id;
 use kernels::Answer;
 use problem::Problem;
-use rows::Rows;
 use std::collections::BTreeMap;
 
 pub use competition::{AlgorithmReport, LayerReport, Timed, slower};
@@ -59,7 +59,7 @@ pub fn extract(
 ) -> Result<(Extraction, ExtractionReport)> {
     let budget = work::of_source(network, roots);
     let problem = Problem::new(network, roots, prices, Terms::Current)?;
-    let mut rows = Rows::new(&problem);
+    let mut rows = Constraints::new(&problem);
     let mut report = ExtractionReport { source_work: budget, ..ExtractionReport::default() };
     let (greedy, start) = greedy::solve(&problem, &mut rows)?;
     report.greedy_ns = rows.program.total(&start);
@@ -98,7 +98,7 @@ fn from_source(
     report: ExtractionReport,
 ) -> Result<(Extraction, ExtractionReport)> {
     let problem = Problem::new(network, roots, prices, Terms::Source)?;
-    let mut rows = Rows::new(&problem);
+    let mut rows = Constraints::new(&problem);
     let (_, values) = greedy::solve(&problem, &mut rows)?;
     let answer = Answer::new(&problem, &rows, &values);
     let (chosen_ns, work) = (rows.program.total(&values), work::of(&problem, &answer.chosen));

@@ -5,7 +5,7 @@
 //! is the sum of theirs. Equal components, such as the layers of a network, are solved once. A component of more variables
 //! than are allowed is solved window by window with the rest held, and has no bound.
 
-use crate::graph::extract::program::{BinaryProgram, How, Row, Solved};
+use crate::graph::extract::program::{BinaryProgram, Constraint, How, Solved};
 use std::collections::HashMap;
 use std::rc::Rc;
 
@@ -18,7 +18,7 @@ const LEAST_WINDOW: usize = 200;
 /// Solutions by program and start.
 #[derive(Default)]
 pub struct Memo {
-    solved: HashMap<(Vec<u64>, Vec<Row>, Vec<bool>), Rc<Result<Solved, String>>>,
+    solved: HashMap<(Vec<u64>, Vec<Constraint>, Vec<bool>), Rc<Result<Solved, String>>>,
     work: usize,
 }
 
@@ -136,7 +136,7 @@ fn split(program: &BinaryProgram, pieces: &[Vec<usize>], held: &[bool]) -> Vec<B
         // What holds whatever the variables are is no row.
         let lowest: i32 = terms.iter().map(|t| t.1.min(0)).sum();
         if row.equal || lowest < least {
-            parts[p].rows.push(Row { terms, least, equal: row.equal });
+            parts[p].rows.push(Constraint { terms, least, equal: row.equal });
         }
     }
     parts
@@ -149,9 +149,10 @@ pub fn fixed(program: &BinaryProgram) -> Vec<Option<bool>> {
         row.terms.iter().for_each(|&(v, k)| rows_of[v].push((r, k)));
     }
     // The least and the greatest that the terms of a row can come to.
-    let range = |row: &Row| (row.terms.iter().map(|t| t.1.min(0)).sum(), row.terms.iter().map(|t| t.1.max(0)).sum());
+    let range =
+        |row: &Constraint| (row.terms.iter().map(|t| t.1.min(0)).sum(), row.terms.iter().map(|t| t.1.max(0)).sum());
     let mut ranges: Vec<(i32, i32)> = program.rows.iter().map(range).collect();
-    let largest = |row: &Row| row.terms.iter().map(|t| t.1.abs()).max().unwrap_or(0);
+    let largest = |row: &Constraint| row.terms.iter().map(|t| t.1.abs()).max().unwrap_or(0);
     let steps: Vec<i32> = program.rows.iter().map(largest).collect();
     let mut fixed: Vec<Option<bool>> = vec![None; program.cost.len()];
     let mut open: Vec<usize> = (0..program.rows.len()).rev().collect();

@@ -5,11 +5,11 @@
 //! the graph of the roots becomes cheaper (`exchange.rs`); then edges and views join kernels, the largest saving first.
 
 use crate::graph::extract::candidate::Site;
+use crate::graph::extract::constraint_set::Constraints;
 use crate::graph::extract::exchange::Exchange;
 use crate::graph::extract::kernels::{Answer, cuts};
 use crate::graph::extract::problem::Problem;
 use crate::graph::extract::required::Bands;
-use crate::graph::extract::rows::Rows;
 use crate::graph::extract::work;
 use crate::runtime::{Error, Result};
 
@@ -28,7 +28,7 @@ pub struct Greedy {
 }
 
 /// The greedy choice, and values of the variables for it. Adds the cuts that were needed to the rows.
-pub fn solve(problem: &Problem, rows: &mut Rows) -> Result<(Greedy, Vec<bool>)> {
+pub fn solve(problem: &Problem, rows: &mut Constraints) -> Result<(Greedy, Vec<bool>)> {
     let mut greedy = choose_once(problem)?;
     let savings = Savings::new(problem);
     let mut exchange = Exchange::new(problem, &greedy.chosen);
@@ -45,7 +45,7 @@ pub fn solve(problem: &Problem, rows: &mut Rows) -> Result<(Greedy, Vec<bool>)> 
 /// and as many of the edges as are legal join kernels. `None` when the candidates do not fit together then.
 pub fn mend(
     problem: &Problem,
-    rows: &mut Rows,
+    rows: &mut Constraints,
     greedy: &Greedy,
     answer: &Answer,
     values: &[bool],
@@ -58,7 +58,7 @@ pub fn mend(
 /// The answer with candidates exchanged for those with fewer multiply-adds; `None` when it still has more than `budget`.
 pub fn with_less_work(
     problem: &Problem,
-    rows: &mut Rows,
+    rows: &mut Constraints,
     greedy: &Greedy,
     answer: &Answer,
     budget: u64,
@@ -73,7 +73,12 @@ pub fn with_less_work(
 
 /// Values of the variables for chosen candidates, of which those count that the roots need. Edges and views of `first` are
 /// taken before others.
-pub fn fuse(problem: &Problem, rows: &mut Rows, chosen: &[Option<usize>], first: Option<&[bool]>) -> Result<Vec<bool>> {
+pub fn fuse(
+    problem: &Problem,
+    rows: &mut Constraints,
+    chosen: &[Option<usize>],
+    first: Option<&[bool]>,
+) -> Result<Vec<bool>> {
     let mut values = vec![false; rows.program.cost.len()];
     let mut stack = problem.roots.clone();
     while let Some(class) = stack.pop() {
@@ -152,7 +157,7 @@ pub fn fuse(problem: &Problem, rows: &mut Rows, chosen: &[Option<usize>], first:
 /// Gives up the joins that need a value out of memory which is stored by now, since another join of it was given up.
 fn leave_stored(
     problem: &Problem,
-    rows: &Rows,
+    rows: &Constraints,
     moves: &[(f64, usize, usize)],
     place: &[Option<usize>],
     values: &mut [bool],
@@ -183,7 +188,7 @@ fn given_up(mut edges: Vec<usize>, moves: &[(f64, usize, usize)], count: usize) 
     places.into_iter().map(|i| edges[i]).collect()
 }
 
-impl Rows {
+impl Constraints {
     /// Stores a tensor exactly if the rows ask for it.
     fn store_if_read(&self, problem: &Problem, values: &mut [bool], storage: usize) {
         let w = self.w[&storage];

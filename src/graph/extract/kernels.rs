@@ -5,9 +5,9 @@
 
 use crate::graph::extract::bounds::{MAX_EXPRESSION, MAX_INPUTS};
 use crate::graph::extract::candidate::Site;
+use crate::graph::extract::constraint_set::Constraints;
 use crate::graph::extract::problem::Problem;
-use crate::graph::extract::program::Row;
-use crate::graph::extract::rows::Rows;
+use crate::graph::extract::program::Constraint;
 use crate::graph::fusion::{Stored, Way};
 use crate::graph::op::{FusionKind, Op};
 use std::collections::{BTreeMap, BTreeSet};
@@ -27,7 +27,7 @@ pub struct Answer {
 
 impl Answer {
     /// Reads the variables, without the classes that the roots do not need.
-    pub fn new(problem: &Problem, rows: &Rows, values: &[bool]) -> Answer {
+    pub fn new(problem: &Problem, rows: &Constraints, values: &[bool]) -> Answer {
         let n = problem.classes.len();
         let mut answer = Answer { chosen: vec![None; n], joined: vec![None; n], through: vec![false; n] };
         let mut stack = problem.roots.clone();
@@ -107,7 +107,7 @@ fn ends(problem: &Problem, edge: usize) -> (usize, usize) {
 }
 
 /// Returns cuts: rows that the answer violates and every legal answer satisfies; none if it is legal.
-pub fn cuts(problem: &Problem, rows: &Rows, values: &[bool], answer: &Answer) -> Vec<Row> {
+pub fn cuts(problem: &Problem, rows: &Constraints, values: &[bool], answer: &Answer) -> Vec<Constraint> {
     let nodes: Vec<usize> = (0..answer.chosen.len()).filter(|&c| answer.chosen[c].is_some()).collect();
     let arcs = |c: usize| answer.children(problem, c).to_vec();
     let cycles = find_cycles(&nodes, arcs);
@@ -132,17 +132,17 @@ pub fn cuts(problem: &Problem, rows: &Rows, values: &[bool], answer: &Answer) ->
 }
 
 /// Not all of these variables.
-fn forbid(variables: impl Iterator<Item = usize>) -> Row {
+fn forbid(variables: impl Iterator<Item = usize>) -> Constraint {
     let mut list: Vec<usize> = variables.collect();
     list.sort_unstable();
     list.dedup();
     let least = 1 - list.len() as i32;
-    Row { terms: list.into_iter().map(|v| (v, -1)).collect(), least, equal: false }
+    Constraint { terms: list.into_iter().map(|v| (v, -1)).collect(), least, equal: false }
 }
 
 struct Check<'a> {
     problem: &'a Problem<'a>,
-    rows: &'a Rows,
+    rows: &'a Constraints,
     values: &'a [bool],
     answer: &'a Answer,
     kernel: Vec<usize>,
@@ -160,7 +160,7 @@ impl Check<'_> {
     }
 
     /// Cycles through kernels: what leads through each of them, and what is chosen on the way.
-    fn kernel_cycles(&self, nodes: &[usize]) -> Vec<Row> {
+    fn kernel_cycles(&self, nodes: &[usize]) -> Vec<Constraint> {
         let mut outside: BTreeMap<usize, Vec<(usize, usize)>> = BTreeMap::new();
         for &c in nodes {
             for &d in self.answer.children(self.problem, c) {
@@ -193,7 +193,7 @@ impl Check<'_> {
     }
 
     /// Work far before a repetition or a reduction, in a chain of which the rows saw only neighbours.
-    fn repeated(&self, class: usize) -> Option<Row> {
+    fn repeated(&self, class: usize) -> Option<Constraint> {
         let path = self.path(class);
         let site = (class, self.answer.chosen[class]?);
         let before = path.iter().take_while(|&&e| self.problem.edges[e].join.way == Way::Before);
@@ -222,7 +222,7 @@ impl Check<'_> {
 
     /// A gather in the kernel of one of its operands, both having joined a third node: its subscripts are checked before the
     /// kernel runs, so that they must be in memory.
-    fn gathered(&self, class: usize) -> Option<Row> {
+    fn gathered(&self, class: usize) -> Option<Constraint> {
         let op = self.problem.candidate((class, self.answer.chosen[class]?)).op?;
         if !matches!(op, Op::Gather { .. } | Op::GatherElements { .. } | Op::GatherNd { .. }) {
             return None;
@@ -232,7 +232,7 @@ impl Check<'_> {
     }
 
     /// A kernel that reads or writes too many tensors, or computes too much for one element.
-    fn size(&self, root: usize, members: &[usize]) -> Option<Row> {
+    fn size(&self, root: usize, members: &[usize]) -> Option<Constraint> {
         if members.len() < 2 {
             return None;
         }

@@ -22,13 +22,13 @@ const MAX_RINGS: usize = 6;
 
 /// `Σ coefficient·variable ≥ least`, or `=`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Row {
+pub struct Constraint {
     pub terms: Vec<(usize, i32)>,
     pub least: i32,
     pub equal: bool,
 }
 
-impl Row {
+impl Constraint {
     pub fn holds(&self, values: &[bool]) -> bool {
         let sum: i32 = self.terms.iter().filter(|t| values[t.0]).map(|t| t.1).sum();
         if self.equal { sum == self.least } else { sum >= self.least }
@@ -39,7 +39,7 @@ impl Row {
 #[derive(Clone, Debug, Default)]
 pub struct BinaryProgram {
     pub cost: Vec<f64>,
-    pub rows: Vec<Row>,
+    pub rows: Vec<Constraint>,
 }
 
 /// The cheapest values that were found.
@@ -174,7 +174,7 @@ impl BinaryProgram {
             if most < least {
                 return None;
             }
-            out.rows.push(Row { terms, least, equal: row.equal });
+            out.rows.push(Constraint { terms, least, equal: row.equal });
         }
         Some(out)
     }
@@ -222,7 +222,7 @@ impl BinaryProgram {
         for (i, piece) in pieces.iter().enumerate() {
             piece.iter().for_each(|&v| piece_of[v] = Some(i));
         }
-        let mut inside: Vec<Vec<Row>> = vec![vec![]; pieces.len()];
+        let mut inside: Vec<Vec<Constraint>> = vec![vec![]; pieces.len()];
         let mut reduced = self.cost.clone();
         let mut bound = 0.0;
         for (row, &price) in self.rows.iter().zip(prices) {
@@ -250,7 +250,7 @@ impl BinaryProgram {
         let mut variables = ProblemVariables::new();
         // Variables without limits make the simplex wander for minutes.
         let most = self.cost.iter().map(|c| c.abs()).fold(1.0, f64::max) * 16.0;
-        let price = |row: &Row| variable().min(if row.equal { -most } else { 0.0 }).max(most);
+        let price = |row: &Constraint| variable().min(if row.equal { -most } else { 0.0 }).max(most);
         let prices: Vec<Variable> = self.rows.iter().map(|row| variables.add(price(row))).collect();
         let capped: Vec<Variable> = self.cost.iter().map(|_| variables.add(variable().min(0))).collect();
         let mut columns: Vec<Expression> = capped.iter().map(|&u| -1.0 * u).collect();

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 pub struct ExtractionReport {
     /// Variables and rows of the ILP.
     pub variables: usize,
-    /// Rows of the ILP.
+    /// Constraints of the ILP.
     pub rows: usize,
     /// Predicted time of the greedy answer and of the answer, in ns.
     pub greedy_ns: f64,
@@ -16,7 +16,7 @@ pub struct ExtractionReport {
     pub chosen_ns: f64,
     /// No answer is cheaper than this, in ns; `None` when nothing was proven.
     pub bound_ns: Option<f64>,
-    /// Rows that were added because an answer had a cycle or a kernel that is too big.
+    /// Constraints that were added because an answer had a cycle or a kernel that is too big.
     pub cuts: usize,
     /// End of the search.
     pub outcome: Outcome,

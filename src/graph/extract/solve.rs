@@ -6,11 +6,11 @@
 //! the cheapest of the greedy answer and the repaired ones.
 
 use crate::graph::extract::apart::{self, Memo};
+use crate::graph::extract::constraint_set::Constraints;
 use crate::graph::extract::greedy::{Greedy, mend};
 use crate::graph::extract::kernels::{Answer, cuts};
 use crate::graph::extract::problem::Problem;
 use crate::graph::extract::report::{ExtractionReport, Outcome};
-use crate::graph::extract::rows::Rows;
 
 /// Largest number of solutions that are cut off before the search gives up. Unmeasured.
 const MAX_ROUNDS: usize = 12;
@@ -26,7 +26,7 @@ pub struct Effort {
 /// Returns the better of the greedy answer and the solver's; no program has more variables than `limit`.
 pub fn solve(
     problem: &Problem,
-    rows: &mut Rows,
+    rows: &mut Constraints,
     greedy: &Greedy,
     start: Vec<bool>,
     limit: usize,
@@ -46,7 +46,7 @@ pub fn solve(
 /// Returns the cheapest answer within an `effort`, which is `best` or cheaper.
 pub fn improve(
     problem: &Problem,
-    rows: &mut Rows,
+    rows: &mut Constraints,
     greedy: &Greedy,
     mut best: Vec<bool>,
     effort: &Effort,
@@ -85,7 +85,7 @@ pub fn improve(
 }
 
 /// The order of the variables: that of the classes they belong to.
-fn positions(problem: &Problem, rows: &Rows) -> Vec<usize> {
+fn positions(problem: &Problem, rows: &Constraints) -> Vec<usize> {
     let mut class = vec![0; rows.program.cost.len()];
     rows.x.iter().enumerate().for_each(|(c, list)| list.iter().for_each(|&x| class[x] = c));
     rows.f.iter().zip(&problem.edges).for_each(|(&f, e)| class[f] = e.reader.0);

@@ -1,10 +1,10 @@
 use super::apart::{self, Memo};
 use super::candidate::{Candidate, Edge, Terms};
+use super::constraint_set::Constraints;
 use super::greedy;
 use super::kernels::{Answer, cuts};
 use super::problem::Problem;
-use super::program::{BinaryProgram, How, Row};
-use super::rows::Rows;
+use super::program::{BinaryProgram, Constraint, How};
 use super::solve::{Effort, improve};
 use super::{ExtractionReport, Outcome, from_source, work};
 use crate::codegen::Target;
@@ -27,8 +27,8 @@ fn unpriced(target: &Target) -> Prices<'_> {
     Prices::new(target, std::iter::empty(), Constants::Memory, 1)
 }
 
-fn at_least(terms: &[(usize, i32)], least: i32) -> Row {
-    Row { terms: terms.to_vec(), least, equal: false }
+fn at_least(terms: &[(usize, i32)], least: i32) -> Constraint {
+    Constraint { terms: terms.to_vec(), least, equal: false }
 }
 
 /// Triangles of which each edge needs one of its ends, in a chain of which each joint needs one as well.
@@ -49,7 +49,7 @@ fn triangles(count: usize) -> BinaryProgram {
 
 #[test]
 fn an_integral_relaxation_is_the_answer() {
-    let row = Row { terms: vec![(0, 1), (1, 1)], least: 1, equal: true };
+    let row = Constraint { terms: vec![(0, 1), (1, 1)], least: 1, equal: true };
     let program = BinaryProgram { cost: vec![3.0, 2.0], rows: vec![row] };
     let solved = program.solve(&[true, false]).unwrap();
     assert_eq!((solved.values, solved.bound, solved.how), (vec![false, true], 2.0, How::Relaxation));
@@ -86,12 +86,12 @@ fn a_part_holds_the_rest() {
 /// Each variable that a row leaves no choice fixes others through the rows that it is in.
 #[test]
 fn fixed_variables_fix_others() {
-    let one = Row { terms: vec![(0, 1)], least: 1, equal: true };
+    let one = Constraint { terms: vec![(0, 1)], least: 1, equal: true };
     let rows = vec![
         at_least(&[(2, 1), (1, 1)], 1),
         at_least(&[(0, -1), (1, -1)], -1),
         at_least(&[(2, -1), (3, 1), (4, 1)], 0),
-        Row { terms: vec![(4, 1), (5, 1), (2, 1)], least: 1, equal: true },
+        Constraint { terms: vec![(4, 1), (5, 1), (2, 1)], least: 1, equal: true },
         one,
     ];
     let program = BinaryProgram { cost: vec![1.0; 7], rows };
@@ -140,7 +140,7 @@ fn the_cuts_of_greedy_kernels_grow_with_the_graph() {
     let loaded = load(&chain(600, largest)).unwrap();
     let (network, target) = (&loaded.network, Target::avx512());
     let problem = Problem::new(network, &network.outputs, &unpriced(&target), Terms::Current).unwrap();
-    let mut rows = Rows::new(&problem);
+    let mut rows = Constraints::new(&problem);
     let before = rows.program.rows.len();
     greedy::solve(&problem, &mut rows).unwrap();
     let cuts = rows.program.rows.len() - before;
@@ -205,7 +205,7 @@ fn an_answer_with_more_multiply_adds_than_the_source_is_repaired() {
     let loaded = leaky_network(rules::clean());
     let (network, target) = (&loaded.network, Target::avx512());
     let problem = Problem::new(network, &network.outputs, &unpriced(&target), Terms::Current).unwrap();
-    let mut rows = Rows::new(&problem);
+    let mut rows = Constraints::new(&problem);
     let (greedy, _) = greedy::solve(&problem, &mut rows).unwrap();
     // Every class that a convolution can compute is computed by one.
     let mut chosen = greedy.chosen.clone();
@@ -238,7 +238,7 @@ fn an_answer_with_a_cycle_is_mended() {
     let loaded = leaky_network(rules::all(None));
     let (network, target) = (&loaded.network, Target::avx512());
     let problem = Problem::new(network, &network.outputs, &unpriced(&target), Terms::Current).unwrap();
-    let mut rows = Rows::new(&problem);
+    let mut rows = Constraints::new(&problem);
     let (greedy, start) = greedy::solve(&problem, &mut rows).unwrap();
     let mut chosen = greedy.chosen.clone();
     for (class, list) in problem.classes.iter().enumerate() {
@@ -274,7 +274,7 @@ fn an_output_is_no_second_prologue_of_a_sum() {
     let loaded = load(&b.build().unwrap()).unwrap();
     let (network, target) = (&loaded.network, Target::avx512());
     let problem = Problem::new(network, &network.outputs, &unpriced(&target), Terms::Current).unwrap();
-    let rows = Rows::new(&problem);
+    let rows = Constraints::new(&problem);
     let edge = |k: usize| rows.f[k];
     let before = |e: &Edge| e.join.way == Way::Before;
     let follows = |a: &Edge, b: &Edge| before(a) && before(b) && b.reader == a.producer && problem.leads_reduction(a);
@@ -284,8 +284,9 @@ fn an_output_is_no_second_prologue_of_a_sum() {
     for (i, j) in chains {
         let stored = rows.w[&problem.storage[problem.edges[j].producer.0]];
         let together = [edge(i), edge(j), stored].map(|v| (v, -1));
-        let forbids =
-            |row: &Row| row.least == -2 && row.terms.len() == 3 && together.iter().all(|t| row.terms.contains(t));
+        let forbids = |row: &Constraint| {
+            row.least == -2 && row.terms.len() == 3 && together.iter().all(|t| row.terms.contains(t))
+        };
         assert!(rows.program.rows.iter().any(forbids), "{i} {j}");
     }
 }
@@ -306,7 +307,7 @@ fn a_cycle_of_kernels_is_cut() {
     let loaded = load(&b.build().unwrap()).unwrap();
     let (network, target) = (&loaded.network, Target::avx512());
     let problem = Problem::new(network, &network.outputs, &unpriced(&target), Terms::Current).unwrap();
-    let mut rows = Rows::new(&problem);
+    let mut rows = Constraints::new(&problem);
     let (_, mut apart) = greedy::solve(&problem, &mut rows).unwrap();
     rows.f.iter().for_each(|&f| apart[f] = false);
     let joined = |edges: &[usize]| {
@@ -342,13 +343,13 @@ fn an_interrupted_search_keeps_its_repaired_answer() {
     saturate(&mut loaded.network, &rules::clean(), Budget { iterations: 8, nodes: 4000, rewrites: usize::MAX });
     let (network, target) = (&loaded.network, Target::avx512());
     let problem = Problem::new(network, &network.outputs, &unpriced(&target), Terms::Current).unwrap();
-    let mut rows = Rows::new(&problem);
+    let mut rows = Constraints::new(&problem);
     let (greedy, mut start) = greedy::solve(&problem, &mut rows).unwrap();
     let fused = rows.program.total(&start);
     rows.f.iter().chain(rows.a.values()).for_each(|&v| start[v] = false);
     rows.w.values().for_each(|&w| start[w] = true);
     for (rounds, mended) in [(0, false), (1, true)] {
-        let mut rows = Rows::new(&problem);
+        let mut rows = Constraints::new(&problem);
         assert!(rows.program.holds(&start));
         assert!(rows.program.total(&start) > 2.0 * fused, "{} {fused}", rows.program.total(&start));
         let mut report = ExtractionReport::default();

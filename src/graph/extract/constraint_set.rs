@@ -1,6 +1,6 @@
 //! The integer program: 0-1 variables, their costs, and rows that an answer must satisfy.
 //!
-//! In: a [`Problem`]. Out: [`Rows`]. The variables are
+//! In: a [`Problem`]. Out: [`Constraints`]. The variables are
 //!
 //! ```text
 //!   x(n)    e-node n is computed
@@ -24,19 +24,19 @@
 //!   a(p) ≤ 1 − x(n) + a(n)                             for readers n that cannot read through p
 //! ```
 //!
-//! Rows beyond these (a value computed once, dominators, pairs of edges) only tighten the relaxation or forbid kernels that
+//! Constraints beyond these (a value computed once, dominators, pairs of edges) only tighten the relaxation or forbid kernels that
 //! `kernels.rs` refuses.
 
 use crate::graph::extract::candidate::{Candidate, Edge, Site};
 use crate::graph::extract::problem::Problem;
-use crate::graph::extract::program::{BinaryProgram, Row};
+use crate::graph::extract::program::{BinaryProgram, Constraint};
 use crate::graph::fusion::{Stored, Way, before_reduction};
 use crate::graph::op::Op;
 use std::collections::BTreeMap;
 
 /// The integer program, with costs in ns, and the meaning of its variables.
 #[derive(Default)]
-pub struct Rows {
+pub struct Constraints {
     pub program: BinaryProgram,
     /// The variable of each candidate of each class.
     pub x: Vec<Vec<usize>>,
@@ -65,9 +65,9 @@ impl Sum {
     }
 }
 
-impl Rows {
-    pub fn new(problem: &Problem) -> Rows {
-        let mut rows = Rows::variables(problem);
+impl Constraints {
+    pub fn new(problem: &Problem) -> Constraints {
+        let mut rows = Constraints::variables(problem);
         rows.choose(problem);
         rows.place(problem);
         rows.store(problem);
@@ -76,8 +76,8 @@ impl Rows {
         rows
     }
 
-    fn variables(problem: &Problem) -> Rows {
-        let mut out = Rows::default();
+    fn variables(problem: &Problem) -> Constraints {
+        let mut out = Constraints::default();
         let mut held = vec![false; problem.classes.len()];
         problem.edges.iter().for_each(|e| held[problem.storage[e.producer.0]] = true);
         for (c, list) in problem.classes.iter().enumerate() {
@@ -115,7 +115,7 @@ impl Rows {
     }
 
     fn at_least(&mut self, sum: Sum, least: i32) {
-        self.program.rows.push(Row { terms: sum.0, least, equal: false });
+        self.program.rows.push(Constraint { terms: sum.0, least, equal: false });
     }
 
     fn at_most(&mut self, sum: Sum, most: i32) {
@@ -123,13 +123,13 @@ impl Rows {
     }
 
     fn equal(&mut self, sum: Sum, to: i32) {
-        self.program.rows.push(Row { terms: sum.0, least: to, equal: true });
+        self.program.rows.push(Constraint { terms: sum.0, least: to, equal: true });
     }
 
     /// Adds the rows that give computed nodes their operands and compute each value once.
     fn choose(&mut self, problem: &Problem) {
         let Problem { value, forms, .. } = problem;
-        let of = |rows: &Rows, class: usize| rows.x[class].clone();
+        let of = |rows: &Constraints, class: usize| rows.x[class].clone();
         let mut computed = vec![vec![]; value.len()];
         // For each value the ways to compute it, with the values that each reads.
         let required = &problem.required;
@@ -274,7 +274,8 @@ impl Rows {
                         sum = sum.plus([self.x[c][k]]).minus(self.a.get(&reader).copied());
                     }
                 }
-                let row = Row { terms: sum.0.into_iter().map(|(v, k)| (v, -k)).collect(), least: -1, equal: false };
+                let row =
+                    Constraint { terms: sum.0.into_iter().map(|(v, k)| (v, -k)).collect(), least: -1, equal: false };
                 self.program.rows.push(row);
             }
             if let (Some(Op::Reshape { .. }), [operand]) =
@@ -297,7 +298,7 @@ impl Rows {
                 Way::After => out_of.entry(edge.producer).or_default().push(i),
             }
         }
-        let both = |rows: &Rows, i: usize, j: usize| Sum::default().plus([rows.f[i], rows.f[j]]);
+        let both = |rows: &Constraints, i: usize, j: usize| Sum::default().plus([rows.f[i], rows.f[j]]);
         for (i, edge) in problem.edges.iter().enumerate().filter(|(_, e)| e.join.way == Way::Before) {
             for &j in into.get(&edge.producer).into_iter().flatten() {
                 let earlier = &problem.edges[j];
@@ -307,7 +308,7 @@ impl Rows {
                 if !problem.leads_reduction(edge) {
                     continue;
                 }
-                let w = |rows: &Rows, site: Site| [rows.w[&problem.storage[site.0]]];
+                let w = |rows: &Constraints, site: Site| [rows.w[&problem.storage[site.0]]];
                 match problem.prologue(earlier.producer, edge) {
                     None => self.at_most(both(self, i, j), 1),
                     Some(stored) => {
