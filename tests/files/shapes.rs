@@ -1,6 +1,6 @@
 //! Values of inputs that decide shapes bind like dimensions.
 
-use crate::onnx::{FLOAT, INT64, graph, model, node, tensor};
+use crate::onnx::{FLOAT, INT64, graph, model, node, tensor, with_int};
 use std::sync::Arc;
 use tilewright::{DType, Error, Model, Module, Options, Session, Tensor};
 
@@ -93,4 +93,30 @@ fn a_saved_module_keeps_its_values() {
     let other = Tensor::new(&[2], &[3i64, 2]);
     let error = session.run(&[("x", &x), ("shape", &other), ("size", &size)]).unwrap_err();
     assert!(matches!(&error, Error::Invalid(reason) if reason.contains("`shape`")), "{error}");
+}
+
+/// Of hundreds of operands some kernels each join a part, and each writes its part of the result.
+#[test]
+fn a_concatenation_of_hundreds_of_values_copies_each_once() {
+    const COUNT: usize = 300;
+    let names: Vec<String> = (0..COUNT).map(|i| format!("x{i}")).collect();
+    let operands: Vec<&str> = names.iter().map(String::as_str).collect();
+    let model = model(graph(
+        names.iter().map(|name| tensor(name, FLOAT, Some(&["2", "3"]))).collect(),
+        vec![],
+        vec![with_int(node("Concat", &operands, &["y"]), "axis", 1)],
+        vec![tensor("y", FLOAT, None)],
+    ));
+    let (module, report) = model.compile_module(&Options::default()).unwrap();
+    assert_eq!((report.kernels.len(), report.arena_bytes), (3, 0), "{report}");
+    assert!(report.kernels.iter().all(|kernel| kernel.nodes == ["y"]), "{report}");
+    let inputs: Vec<Tensor> = (0..COUNT).map(|i| Tensor::seeded(DType::F32, &[2, 3], 0, i as u64, 2)).collect();
+    let named: Vec<(&str, &Tensor)> = operands.iter().copied().zip(&inputs).collect();
+    let y = Session::new(Arc::new(module), 1).unwrap().run(&named).unwrap()[0].to_vec::<f32>();
+    for row in 0..2 {
+        for (i, x) in inputs.iter().enumerate() {
+            let at = row * 3 * COUNT + 3 * i;
+            assert_eq!(y[at..at + 3], x.to_vec::<f32>()[3 * row..3 * row + 3], "row {row} of operand {i}");
+        }
+    }
 }

@@ -67,13 +67,7 @@ fn is_movable(graph: &Graph, value: ValueId, users: &[Vec<usize>]) -> bool {
         let scatters = matches!(op, Op::ScatterElements { .. } | Op::ScatterNd { .. });
         op.kind() != FusionKind::Opaque && !gathers && !scatters && !matches!(op, Op::Reshape { .. })
     };
-    // A concatenation has slices of its own.
-    let written = match graph.value(value).source {
-        Source::Node(n, _) => {
-            fits(&graph.nodes[n as usize].op) && !matches!(graph.nodes[n as usize].op, Op::Concat { .. })
-        }
-        _ => false,
-    };
+    let written = matches!(graph.value(value).source, Source::Node(n, _) if fits(&graph.nodes[n as usize].op));
     let mut readers = users[value.0 as usize].iter().map(|&n| &graph.nodes[n]);
     written && !graph.outputs.contains(&value) && readers.all(|node| fits(&node.op))
 }
