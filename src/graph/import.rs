@@ -516,11 +516,7 @@ impl<'m> Importer<'m> {
 
     /// `axis` counted from the front; negative counts from the back.
     pub(super) fn axis(&self, axis: i64, rank: usize) -> Result<usize> {
-        let rank = rank as i64;
-        if axis < -rank || axis >= rank {
-            return Err(Error::Invalid(format!("axis {axis} is outside of the {rank} dimensions")));
-        }
-        Ok(axis.rem_euclid(rank) as usize)
+        importer::axis(axis, rank)
     }
 
     /// Axes counted from the front; an axis may be named once.

@@ -91,8 +91,20 @@ impl Importer<'_> {
         self.emit(Op::Expand { shape: shape.to_vec() }, &[x])
     }
 
+    /// Elements `start..end` of one axis.
+    pub(super) fn slice(&mut self, x: ValueId, axis: usize, start: i64, end: i64) -> Result<ValueId> {
+        self.strided_slice(x, axis, start, end, 1)
+    }
+
     /// Elements `start`, `start + step`, … before `end` of one axis, counted from the front.
-    pub(super) fn part(&mut self, x: ValueId, axis: usize, start: i64, end: i64, step: i64) -> Result<ValueId> {
+    pub(super) fn strided_slice(
+        &mut self,
+        x: ValueId,
+        axis: usize,
+        start: i64,
+        end: i64,
+        step: i64,
+    ) -> Result<ValueId> {
         let extent = self.shape(x)[axis];
         if (start, end, step) == (0, extent, 1) {
             return Ok(x);

@@ -270,9 +270,9 @@ impl Importer<'_> {
             return Err(Error::Invalid(format!("{turned} of {size} elements cannot be turned in pairs")));
         }
         let (a, b) = if how.interleaved {
-            (self.part(x, 3, 0, turned, 2)?, self.part(x, 3, 1, turned, 2)?)
+            (self.strided_slice(x, 3, 0, turned, 2)?, self.strided_slice(x, 3, 1, turned, 2)?)
         } else {
-            (self.part(x, 3, 0, turned / 2, 1)?, self.part(x, 3, turned / 2, turned, 1)?)
+            (self.strided_slice(x, 3, 0, turned / 2, 1)?, self.strided_slice(x, 3, turned / 2, turned, 1)?)
         };
         let (ac, bs) = (self.mul(a, cos)?, self.mul(b, sin)?);
         let (as_, bc) = (self.mul(a, sin)?, self.mul(b, cos)?);
@@ -286,7 +286,7 @@ impl Importer<'_> {
             self.joined(3, &[real, imaginary])?
         };
         if turned < size {
-            let rest = self.part(x, 3, turned, size, 1)?;
+            let rest = self.strided_slice(x, 3, turned, size, 1)?;
             y = self.joined(3, &[y, rest])?;
         }
         Ok(y)
@@ -341,6 +341,6 @@ pub(super) fn causal_conv_with_state(g: &mut Importer, n: &Source) -> Result<Vec
         other => return Err(Error::Invalid(format!("activation `{other}` is not known"))),
     }
     let all = g.shape(padded)[2];
-    let state = g.part(padded, 2, all - (kernel - 1), all, 1)?;
+    let state = g.strided_slice(padded, 2, all - (kernel - 1), all, 1)?;
     Ok(vec![y, state])
 }

@@ -144,11 +144,8 @@ impl Importer<'_> {
     /// An operand that must be known, as integers: a shape, axes, positions.
     pub(super) fn integers(&self, id: ValueId, what: &str) -> Result<Vec<i64>> {
         let tensor = self.known(id, what)?;
-        match tensor.dtype {
-            DType::I64 => Ok(tensor.to_vec::<i64>()),
-            DType::I32 => Ok(tensor.to_vec::<i32>().into_iter().map(i64::from).collect()),
-            other => Err(Error::Invalid(format!("its {what} is of type {other}, not an integer"))),
-        }
+        let wrong = || Error::Invalid(format!("its {what} is of type {}, not an integer", tensor.dtype));
+        super::tensor::integers(&tensor).ok_or_else(wrong)
     }
 
     /// An operand that must be known, as f32.

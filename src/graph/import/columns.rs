@@ -14,14 +14,14 @@ pub(super) fn cumulative_product(g: &mut Importer, n: &Source) -> Result<Vec<Val
     let axis = g.axis(axis, g.rank(x))?;
     let (reverse, exclusive) = (n.flag("reverse", false), n.flag("exclusive", false));
     let extent = g.shape(x)[axis];
-    let mut y = if reverse { g.part(x, axis, extent - 1, -1, -1)? } else { x };
+    let mut y = if reverse { g.strided_slice(x, axis, extent - 1, -1, -1)? } else { x };
     let one = g.scalar_like(x, 1.0)?;
     // `distance` ones, then the elements
     let delayed = |g: &mut Importer, y: ValueId, distance: i64| -> Result<ValueId> {
         let mut shape = g.shape(y).to_vec();
         shape[axis] = distance;
         let ones = g.expanded(one, &shape)?;
-        let rest = g.part(y, axis, 0, extent - distance, 1)?;
+        let rest = g.strided_slice(y, axis, 0, extent - distance, 1)?;
         g.joined(axis, &[ones, rest])
     };
     let mut distance = 1;
@@ -34,7 +34,7 @@ pub(super) fn cumulative_product(g: &mut Importer, n: &Source) -> Result<Vec<Val
         y = delayed(g, y, 1)?;
     }
     if reverse {
-        y = g.part(y, axis, extent - 1, -1, -1)?;
+        y = g.strided_slice(y, axis, extent - 1, -1, -1)?;
     }
     Ok(vec![y])
 }
@@ -44,12 +44,7 @@ pub(super) fn hardmax(g: &mut Importer, n: &Source) -> Result<Vec<ValueId>> {
     let x = n.input(0)?;
     let (shape, whole) = (g.shape(x).to_vec(), n.opset >= 13);
     let axis = g.axis(n.int("axis", if whole { -1 } else { 1 }), shape.len())?;
-    let (rows, axis) = if whole {
-        (x, axis)
-    } else {
-        let flat = vec![shape[..axis].iter().product(), shape[axis..].iter().product()];
-        (g.reshape_to(x, flat)?, 1)
-    };
+    let (rows, axis) = if whole { (x, axis) } else { (g.flattened(x, axis)?, 1) };
     let extent = g.shape(rows)[axis];
     if shape.contains(&0) {
         return Ok(vec![x]);

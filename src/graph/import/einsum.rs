@@ -135,7 +135,7 @@ fn simplified(
         let last = shape.len() - 1;
         shape[last] = extent * extent;
         value = g.reshape_to(value, shape)?;
-        value = g.part(value, last, 0, extent * extent, extent + 1)?;
+        value = g.strided_slice(value, last, 0, extent * extent, extent + 1)?;
         labels = order[..order.len() - 1].iter().map(|&d| labels[d]).collect();
     }
     let gone: Vec<usize> = (0..labels.len()).filter(|&d| !needed(&labels[d])).collect();

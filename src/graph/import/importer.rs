@@ -8,6 +8,7 @@ use crate::graph::import::model::OnnxModel;
 use crate::graph::ir::{Graph, ValueId};
 use crate::graph::proto::{GraphProto, NodeProto};
 use crate::runtime::bounds::Bounds;
+use crate::runtime::{Error, Result};
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeSet, HashMap};
 
@@ -37,6 +38,15 @@ pub(super) struct Importer<'m> {
     pub(super) memo: Option<&'m Memo>,
     /// Dimensions that have a capacity.
     pub(super) bounded: Option<Bounded>,
+}
+
+/// `axis` of `rank` dimensions counted from the front; negative counts from the back.
+pub(super) fn axis(axis: i64, rank: usize) -> Result<usize> {
+    let rank = rank as i64;
+    if !(-rank..rank).contains(&axis) {
+        return Err(Error::Invalid(format!("axis {axis} is outside of the {rank} dimensions")));
+    }
+    Ok(axis.rem_euclid(rank) as usize)
 }
 
 impl Importer<'_> {

@@ -11,6 +11,13 @@ impl Importer<'_> {
         if self.shape(x) == shape { Ok(x) } else { self.emit(Op::Reshape { shape }, &[x]) }
     }
 
+    /// `x` as a matrix: the dimensions before `axis`, and those from it on.
+    pub(super) fn flattened(&mut self, x: ValueId, axis: usize) -> Result<ValueId> {
+        let shape = self.shape(x);
+        let matrix = vec![shape[..axis].iter().product(), shape[axis..].iter().product()];
+        self.reshape_to(x, matrix)
+    }
+
     /// `axes` from an attribute or an operand, counted from the front, sorted.
     pub(super) fn axes_of(
         &self,
@@ -76,9 +83,7 @@ pub(super) fn flatten(g: &mut Importer, n: &Source) -> Result<Vec<ValueId>> {
         return Err(Error::Invalid(format!("axis {axis} is outside of the {rank} dimensions")));
     }
     let axis = if axis < 0 { axis + rank } else { axis } as usize;
-    let shape = g.shape(x);
-    let shape = vec![shape[..axis].iter().product(), shape[axis..].iter().product()];
-    Ok(vec![g.reshape_to(x, shape)?])
+    Ok(vec![g.flattened(x, axis)?])
 }
 
 pub(super) fn squeeze(g: &mut Importer, n: &Source) -> Result<Vec<ValueId>> {
@@ -209,19 +214,6 @@ fn concat_all(g: &mut Importer, axis: usize, mut parts: Vec<ValueId>) -> Result<
     g.emit(Op::Concat { axis }, &parts)
 }
 
-/// Part `start..end` of one axis.
-pub(super) fn slice_axis(g: &mut Importer, x: ValueId, axis: usize, start: i64, end: i64) -> Result<ValueId> {
-    let ends = g.shape(x).to_vec();
-    if start == 0 && end == ends[axis] {
-        return Ok(x);
-    }
-    let (mut starts, mut ends) = (vec![0; ends.len()], ends);
-    starts[axis] = start;
-    ends[axis] = end;
-    let steps = vec![1; starts.len()];
-    g.emit(Op::Slice { starts, ends, steps }, &[x])
-}
-
 pub(super) fn split(g: &mut Importer, n: &Source) -> Result<Vec<ValueId>> {
     let x = n.input(0)?;
     let axis = g.axis(n.int("axis", 0), g.rank(x))?;
@@ -250,7 +242,7 @@ pub(super) fn split(g: &mut Importer, n: &Source) -> Result<Vec<ValueId>> {
     let mut start = 0;
     let mut outputs = vec![];
     for size in sizes {
-        outputs.push(slice_axis(g, x, axis, start, start + size)?);
+        outputs.push(g.slice(x, axis, start, start + size)?);
         start += size;
     }
     Ok(outputs)
@@ -310,7 +302,7 @@ pub(super) fn gather(g: &mut Importer, n: &Source) -> Result<Vec<ValueId>> {
         // neighbours in order are a slice
         let wrapped: Vec<i64> = values.iter().map(|v| if *v < 0 { v + extent } else { *v }).collect();
         if g.graph.constant(x).is_none() && !wrapped.is_empty() && wrapped.windows(2).all(|w| w[1] == w[0] + 1) {
-            let part = slice_axis(g, x, axis, wrapped[0], wrapped[0] + wrapped.len() as i64)?;
+            let part = g.slice(x, axis, wrapped[0], wrapped[0] + wrapped.len() as i64)?;
             let mut shape = g.shape(x).to_vec();
             shape.splice(axis..=axis, g.shape(indices).to_vec());
             return Ok(vec![g.reshape_to(part, shape)?]);

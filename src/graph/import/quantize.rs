@@ -19,7 +19,7 @@ pub(super) struct Quantised {
 
 impl Importer<'_> {
     /// `round(x / scale) + zero` for one scale, as `to`.
-    pub(super) fn requantised(&mut self, x: ValueId, by: Quantised, to: DType) -> Result<ValueId> {
+    pub(super) fn quantised(&mut self, x: ValueId, by: Quantised, to: DType) -> Result<ValueId> {
         let (scale, zero) = (self.single(by.scale)?, by.zero.map(|z| self.single(z)).transpose()?);
         let quotient = self.binary(BinaryOp::Div, x, scale)?;
         to_integers(self, quotient, zero, to)
@@ -28,15 +28,13 @@ impl Importer<'_> {
     /// `(x - zero) · scale` for one scale, in f32.
     pub(super) fn dequantised(&mut self, x: ValueId, by: Quantised) -> Result<ValueId> {
         let (scale, zero) = (self.single(by.scale)?, by.zero.map(|z| self.single(z)).transpose()?);
-        let x = centred(self, x, zero, false)?;
-        let x = self.cast_to(x, DType::F32)?;
-        self.binary(BinaryOp::Mul, x, scale)
+        reals_of(self, x, Quantised { scale, zero })
     }
 
     /// A value of one element without dimensions.
     pub(super) fn single(&mut self, x: ValueId) -> Result<ValueId> {
         match self.shape(x).iter().product::<i64>() {
-            1 => self.emit(Op::Reshape { shape: vec![] }, &[x]),
+            1 => self.reshape_to(x, vec![]),
             _ => Err(Error::Invalid(format!("a scale or zero point of shape {:?}", self.shape(x)))),
         }
     }
@@ -61,7 +59,7 @@ fn range(dtype: DType) -> Option<(f64, f64)> {
 fn spread(g: &mut Importer, n: &Source, value: ValueId, shape: &[i64]) -> Result<ValueId> {
     let own = g.shape(value).to_vec();
     if own.iter().product::<i64>() == 1 {
-        return g.emit(Op::Reshape { shape: vec![] }, &[value]);
+        return g.single(value);
     }
     let axis = g.axis(n.int("axis", 1), shape.len())?;
     let block = n.int("block_size", 0);
@@ -200,16 +198,21 @@ pub(super) fn dequantize_linear(g: &mut Importer, n: &Source) -> Result<Vec<Valu
     let scale = spread(g, n, scale, &shape)?;
     let scale = g.cast_to(scale, DType::F32)?;
     let float = Fields::of(g.ty(x).dtype).is_some();
+    let zero = zero.filter(|_| !float).map(|zero| spread(g, n, zero, &shape)).transpose()?;
+    let value = reals_of(g, x, Quantised { scale, zero })?;
+    Ok(vec![g.cast_to(value, to)?])
+}
+
+/// `(x - zero) · scale` in f32, for a scale and a zero point that broadcast to the shape of `x`.
+fn reals_of(g: &mut Importer, x: ValueId, by: Quantised) -> Result<ValueId> {
     let x = g.computable(x)?;
     let mut value = g.cast_to(x, DType::F32)?;
-    if let Some(zero) = other_than_zero(g, zero).filter(|_| !float) {
-        let zero = spread(g, n, zero, &shape)?;
+    if let Some(zero) = other_than_zero(g, by.zero) {
         let zero = g.computable(zero)?;
         let zero = g.cast_to(zero, DType::F32)?;
         value = g.binary(BinaryOp::Sub, value, zero)?;
     }
-    let value = g.binary(BinaryOp::Mul, value, scale)?;
-    Ok(vec![g.cast_to(value, to)?])
+    g.binary(BinaryOp::Mul, value, by.scale)
 }
 
 pub(super) fn dynamic_quantize_linear(g: &mut Importer, n: &Source) -> Result<Vec<ValueId>> {
@@ -234,8 +237,8 @@ pub(super) fn dynamically(g: &mut Importer, x: ValueId) -> Result<(ValueId, Quan
     let offset = g.binary(BinaryOp::Div, least, scale)?;
     let offset = g.unary(UnaryOp::Neg, offset)?;
     let zero = to_integers(g, offset, None, DType::U8)?;
-    let quotient = g.binary(BinaryOp::Div, x, scale)?;
-    Ok((to_integers(g, quotient, Some(zero), DType::U8)?, Quantised { scale, zero: Some(zero) }))
+    let by = Quantised { scale, zero: Some(zero) };
+    Ok((g.quantised(x, by, DType::U8)?, by))
 }
 
 /// An operand of a product of integers as i32, its zero point subtracted. One of a row each has the shape of a column.
@@ -279,7 +282,7 @@ pub(super) fn integer_product(
     let whole = columns.unwrap_or(255 * depth).saturating_mul(255) <= EXACT;
     let part = if whole { depth } else { EXACT / (255 * 255) };
     if !narrow || g.rank(a) < 1 || g.rank(b) < 1 || depth > 64 * part || depth == 0 {
-        return super::reduction::matmul_of(g, a, b);
+        return g.product(a, b);
     }
     let rows: i64 = g.shape(a).iter().rev().skip(1).product();
     let a = g.cast_to(a, DType::F32)?;
@@ -290,10 +293,10 @@ pub(super) fn integer_product(
     };
     let mut total = None;
     for start in (0..depth).step_by(part as usize) {
-        let range = (start, (start + part).min(depth));
+        let end = (start + part).min(depth);
         let (last, first) = (g.rank(a) - 1, g.rank(b).saturating_sub(2));
-        let (a, b) = (cut(g, a, last, range)?, cut(g, b, first, range)?);
-        let product = super::reduction::matmul_of(g, a, b)?;
+        let (a, b) = (g.slice(a, last, start, end)?, g.slice(b, first, start, end)?);
+        let product = g.product(a, b)?;
         let product = g.cast_to(product, DType::I32)?;
         total = Some(match total {
             None => product,
@@ -318,7 +321,7 @@ pub(super) fn exact_rows(g: &mut Importer, weights: ValueId, zero: Option<ValueI
     let part = if column.saturating_mul(255) <= EXACT { depth.max(1) } else { EXACT / (255 * 255) };
     let weights = g.cast_to(weights, DType::F32)?;
     let starts = (0..depth.max(1)).step_by(part as usize);
-    starts.map(|start| cut(g, weights, 0, (start, (start + part).min(depth)))).collect()
+    starts.map(|start| g.slice(weights, 0, start, (start + part).min(depth))).collect()
 }
 
 /// The product of a matrix, quantised by its own least and greatest element, with [`exact_rows`]; as real numbers.
@@ -329,8 +332,8 @@ pub(super) fn dynamic_product(g: &mut Importer, x: ValueId, rows: &[ValueId], sc
     let (mut start, mut sums) = (0, vec![]);
     for &rows in rows {
         let end = start + g.shape(rows)[0];
-        let x = cut(g, x, 1, (start, end))?;
-        sums.push(super::reduction::matmul_of(g, x, rows)?);
+        let x = g.slice(x, 1, start, end)?;
+        sums.push(g.product(x, rows)?);
         start = end;
     }
     let sum = match sums[..] {
@@ -359,23 +362,12 @@ fn largest_column(matrix: &Tensor) -> i64 {
     sums.into_iter().max().unwrap_or(0)
 }
 
-/// A range of a dimension.
-fn cut(g: &mut Importer, value: ValueId, axis: usize, (start, end): (i64, i64)) -> Result<ValueId> {
-    let shape = g.shape(value).to_vec();
-    if (start, end) == (0, shape[axis]) {
-        return Ok(value);
-    }
-    let (mut starts, mut ends) = (vec![0; shape.len()], shape.clone());
-    (starts[axis], ends[axis]) = (start, end);
-    g.emit(Op::Slice { starts, ends, steps: vec![1; shape.len()] }, &[value])
-}
-
 /// The product, scaled and rounded to the type of the result's zero point.
 pub(super) fn quantized_matmul(g: &mut Importer, n: &Source) -> Result<Vec<ValueId>> {
     let [a, a_scale, a_zero, b, b_scale, b_zero, y_scale, y_zero] = operands(n)?;
     let sums = integer_product(g, [a, b], [Some(a_zero), Some(b_zero)])?;
     let a_scale = column(g, a_scale)?;
-    Ok(vec![requantized(g, sums, [a_scale, b_scale, y_scale], y_zero)?])
+    Ok(vec![rescaled(g, sums, [a_scale, b_scale, y_scale], y_zero)?])
 }
 
 /// Weights as i32, with a zero point for all or one for each filter.
@@ -437,7 +429,7 @@ pub(super) fn quantized_conv(g: &mut Importer, n: &Source) -> Result<Vec<ValueId
         let bias = along(g, bias, 1, sums)?;
         sums = g.binary(BinaryOp::Add, sums, bias)?;
     }
-    Ok(vec![requantized(g, sums, [x_scale, w_scale, y_scale], y_zero)?])
+    Ok(vec![rescaled(g, sums, [x_scale, w_scale, y_scale], y_zero)?])
 }
 
 fn operands(n: &Source) -> Result<[ValueId; 8]> {
@@ -457,7 +449,7 @@ fn column(g: &mut Importer, value: ValueId) -> Result<ValueId> {
 }
 
 /// `sums · a·b/y`, rounded, with the zero point added.
-fn requantized(g: &mut Importer, sums: ValueId, [a, b, y]: [ValueId; 3], zero: ValueId) -> Result<ValueId> {
+fn rescaled(g: &mut Importer, sums: ValueId, [a, b, y]: [ValueId; 3], zero: ValueId) -> Result<ValueId> {
     let shape = g.shape(sums).to_vec();
     let scale = g.binary(BinaryOp::Mul, a, b)?;
     let scale = g.binary(BinaryOp::Div, scale, y)?;

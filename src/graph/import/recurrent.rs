@@ -7,7 +7,6 @@
 //! hidden states of all sequences together.
 
 use super::activation::{Activation, clipped};
-use super::movement::slice_axis;
 use super::node::Source;
 use super::quantize::{Quantised, dynamic_product, exact_rows};
 use crate::expr::{BinaryOp, CompareOp};
@@ -268,13 +267,13 @@ impl Layer {
         let (batch, hidden, rows) = (self.batch, self.hidden, self.cell.gates() * self.hidden);
         let dtype = g.ty(self.x).dtype;
         let part = |g: &mut Importer, whole: ValueId, shape: &[i64]| {
-            let part = slice_axis(g, whole, 0, direction as i64, direction as i64 + 1)?;
+            let part = g.slice(whole, 0, direction as i64, direction as i64 + 1)?;
             g.reshape_to(part, shape.to_vec())
         };
         let biases = match self.bias {
             Some(bias) => {
                 let both = part(g, bias, &[2 * rows])?;
-                Some((slice_axis(g, both, 0, 0, rows)?, slice_axis(g, both, 0, rows, 2 * rows)?))
+                Some((g.slice(both, 0, 0, rows)?, g.slice(both, 0, rows, 2 * rows)?))
             }
             None => None,
         };
@@ -309,7 +308,7 @@ impl Layer {
     /// The weights of one direction, with their scale and their zero point where they are quantised.
     fn weights_of(&self, g: &mut Importer, direction: usize, second: bool) -> Result<(ValueId, Option<Quantised>)> {
         let part = |g: &mut Importer, whole: ValueId| {
-            let part = slice_axis(g, whole, 0, direction as i64, direction as i64 + 1)?;
+            let part = g.slice(whole, 0, direction as i64, direction as i64 + 1)?;
             let shape = g.shape(part)[usize::from(g.rank(part) > 1)..].to_vec();
             g.reshape_to(part, shape)
         };
@@ -329,7 +328,7 @@ impl Layer {
         }
         let mut matrices = vec![];
         for (start, end) in self.cell.products() {
-            let weights = slice_axis(g, weights, 0, start * self.hidden, end * self.hidden)?;
+            let weights = g.slice(weights, 0, start * self.hidden, end * self.hidden)?;
             matrices.push(transpose(g, weights, &[1, 0])?);
         }
         Ok(matrices)
@@ -350,8 +349,8 @@ impl Layer {
         let (mut bias, mut inside) = (None, None);
         if let Some((of_inputs, mut of_states)) = biases {
             if self.cell == (Cell::Gru { linear_before_reset: true }) {
-                inside = Some(slice_axis(g, of_states, 0, 2 * self.hidden, rows)?);
-                let gates = slice_axis(g, of_states, 0, 0, 2 * self.hidden)?;
+                inside = Some(g.slice(of_states, 0, 2 * self.hidden, rows)?);
+                let gates = g.slice(of_states, 0, 0, 2 * self.hidden)?;
                 let zeros = g.constant(Tensor::zeros(g.ty(gates).dtype, &[self.hidden]));
                 of_states = g.emit(Op::Concat { axis: 0 }, &[gates, zeros])?;
             }
@@ -367,12 +366,12 @@ impl Layer {
                     dynamic_product(g, x, &weights, by.scale)?
                 }
                 None => {
-                    let weights = slice_axis(g, weights, 0, start, end)?;
+                    let weights = g.slice(weights, 0, start, end)?;
                     g.emit(Op::MatMul { transpose_a: false, transpose_b: true }, &[x, weights])?
                 }
             };
             if let Some(bias) = bias {
-                let bias = slice_axis(g, bias, 0, start, end)?;
+                let bias = g.slice(bias, 0, start, end)?;
                 sum = g.binary(BinaryOp::Add, sum, bias)?;
             }
             sums.push(g.reshape_to(sum, vec![self.steps, self.batch, end - start])?);
@@ -396,7 +395,7 @@ impl Layer {
                 let peepholes = self.peepholes.and_then(|_| rest.pop());
                 let product = match self.quantised.and_then(|_| recurrent.split_last()) {
                     Some((scale, rows)) => dynamic_product(b, h, rows, *scale)?,
-                    None => product(b, h, recurrent[0])?,
+                    None => b.product(h, recurrent[0])?,
                 };
                 let sums = b.binary(BinaryOp::Add, product, inputs[0])?;
                 self.lstm_step(b, functions, [states[1], sums], peepholes, input_forget)?
@@ -405,7 +404,7 @@ impl Layer {
                 vec![self.gru_step(b, functions, h, [&inputs, &recurrent], rest.pop(), linear_before_reset)?]
             }
             Cell::Rnn => {
-                let product = product(b, h, recurrent[0])?;
+                let product = b.product(h, recurrent[0])?;
                 let sum = b.binary(BinaryOp::Add, product, inputs[0])?;
                 vec![self.activate(b, &functions[0], sum)?]
             }
@@ -434,7 +433,7 @@ impl Layer {
         let looked = |b: &mut Importer, gate: i64, cell: ValueId| -> Result<ValueId> {
             let sum = self.gate(b, sums, gate)?;
             let Some(peepholes) = peepholes else { return Ok(sum) };
-            let weights = slice_axis(b, peepholes, 0, gate * self.hidden, (gate + 1) * self.hidden)?;
+            let weights = b.slice(peepholes, 0, gate * self.hidden, (gate + 1) * self.hidden)?;
             let looked = b.binary(BinaryOp::Mul, weights, cell)?;
             b.binary(BinaryOp::Add, sum, looked)
         };
@@ -468,21 +467,21 @@ impl Layer {
     ) -> Result<ValueId> {
         let gates = 2 * self.hidden;
         let rows = 3 * self.hidden;
-        let all = product(b, h, recurrent[0])?;
+        let all = b.product(h, recurrent[0])?;
         let sums = b.binary(BinaryOp::Add, all, inputs[0])?;
         let update = self.gate(b, sums, 0)?;
         let update = self.activate(b, &functions[0], update)?;
         let reset = self.gate(b, sums, 1)?;
         let reset = self.activate(b, &functions[0], reset)?;
         let (of_hidden, inputs) = if linear_before_reset {
-            let mut product = slice_axis(b, all, 1, gates, rows)?;
+            let mut product = b.slice(all, 1, gates, rows)?;
             if let Some(bias) = hidden_bias {
                 product = b.binary(BinaryOp::Add, product, bias)?;
             }
-            (b.binary(BinaryOp::Mul, reset, product)?, slice_axis(b, inputs[0], 1, gates, rows)?)
+            (b.binary(BinaryOp::Mul, reset, product)?, b.slice(inputs[0], 1, gates, rows)?)
         } else {
             let kept = b.binary(BinaryOp::Mul, reset, h)?;
-            (product(b, kept, recurrent[1])?, inputs[1])
+            (b.product(kept, recurrent[1])?, inputs[1])
         };
         let new = b.binary(BinaryOp::Add, of_hidden, inputs)?;
         let new = self.activate(b, &functions[1], new)?;
@@ -495,15 +494,11 @@ impl Layer {
 
     /// The columns of one gate.
     fn gate(&self, b: &mut Importer, sums: ValueId, gate: i64) -> Result<ValueId> {
-        slice_axis(b, sums, 1, gate * self.hidden, (gate + 1) * self.hidden)
+        b.slice(sums, 1, gate * self.hidden, (gate + 1) * self.hidden)
     }
 
     fn activate(&self, b: &mut Importer, function: &Activation, x: ValueId) -> Result<ValueId> {
         let x = clipped(b, x, self.clip)?;
         function.apply(b, x)
     }
-}
-
-fn product(b: &mut Importer, x: ValueId, weights: ValueId) -> Result<ValueId> {
-    b.emit(Op::MatMul { transpose_a: false, transpose_b: false }, &[x, weights])
 }

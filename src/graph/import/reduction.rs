@@ -12,37 +12,40 @@ pub(super) fn matmul(g: &mut Importer, n: &Source) -> Result<Vec<ValueId>> {
 }
 
 impl Importer<'_> {
-    /// The product of two operands as NumPy's `matmul` has it.
-    pub(super) fn product(&mut self, a: ValueId, b: ValueId) -> Result<ValueId> {
-        matmul_of(self, a, b)
+    /// The matrix product of two values, as NumPy's `matmul` has it.
+    pub(super) fn product(&mut self, mut a: ValueId, mut b: ValueId) -> Result<ValueId> {
+        // a vector is a matrix of one row on the left, of one column on the right
+        let (vector_a, vector_b) = (self.rank(a) == 1, self.rank(b) == 1);
+        if self.rank(a) == 0 || self.rank(b) == 0 {
+            return Err(Error::Invalid("an operand has no dimensions".into()));
+        }
+        if vector_a {
+            let k = self.shape(a)[0];
+            a = self.reshape_to(a, vec![1, k])?;
+        }
+        if vector_b {
+            let k = self.shape(b)[0];
+            b = self.reshape_to(b, vec![k, 1])?;
+        }
+        let y = self.emit(Op::MatMul { transpose_a: false, transpose_b: false }, &[a, b])?;
+        let mut shape = self.shape(y).to_vec();
+        if vector_b {
+            shape.pop();
+        }
+        if vector_a {
+            let row = shape.len() - 1 - (!vector_b) as usize;
+            shape.remove(row);
+        }
+        self.reshape_to(y, shape)
     }
-}
 
-/// The matrix product of two values as NumPy has it.
-pub(super) fn matmul_of(g: &mut Importer, mut a: ValueId, mut b: ValueId) -> Result<ValueId> {
-    // a vector is a matrix of one row on the left, of one column on the right
-    let (vector_a, vector_b) = (g.rank(a) == 1, g.rank(b) == 1);
-    if g.rank(a) == 0 || g.rank(b) == 0 {
-        return Err(Error::Invalid("an operand has no dimensions".into()));
+    /// The softmax of everything from `axis` on as one dimension.
+    pub(super) fn flat_softmax(&mut self, x: ValueId, axis: usize, log: bool) -> Result<ValueId> {
+        let shape = self.shape(x).to_vec();
+        let flat = self.flattened(x, axis)?;
+        let y = self.emit(Op::Softmax { axis: 1, log }, &[flat])?;
+        self.reshape_to(y, shape)
     }
-    if vector_a {
-        let k = g.shape(a)[0];
-        a = g.reshape_to(a, vec![1, k])?;
-    }
-    if vector_b {
-        let k = g.shape(b)[0];
-        b = g.reshape_to(b, vec![k, 1])?;
-    }
-    let y = g.emit(Op::MatMul { transpose_a: false, transpose_b: false }, &[a, b])?;
-    let mut shape = g.shape(y).to_vec();
-    if vector_b {
-        shape.pop();
-    }
-    if vector_a {
-        let row = shape.len() - 1 - (!vector_b) as usize;
-        shape.remove(row);
-    }
-    g.reshape_to(y, shape)
 }
 
 /// `alpha·A·B + beta·C`.
@@ -143,14 +146,10 @@ pub(super) fn softmax(g: &mut Importer, n: &Source, log: bool) -> Result<Vec<Val
         return Ok(vec![g.emit(Op::Softmax { axis, log }, &[x])?]);
     }
     let axis = g.axis(n.int("axis", 1), rank)?;
-    let shape = g.shape(x).to_vec();
-    if shape[axis + 1..].iter().all(|d| *d == 1) {
+    if g.shape(x)[axis + 1..].iter().all(|d| *d == 1) {
         return Ok(vec![g.emit(Op::Softmax { axis, log }, &[x])?]);
     }
-    let flat = vec![shape[..axis].iter().product(), shape[axis..].iter().product()];
-    let x = g.reshape_to(x, flat)?;
-    let y = g.emit(Op::Softmax { axis: 1, log }, &[x])?;
-    Ok(vec![g.reshape_to(y, shape)?])
+    Ok(vec![g.flat_softmax(x, axis, log)?])
 }
 
 pub(super) fn layer_normalization(g: &mut Importer, n: &Source) -> Result<Vec<ValueId>> {

@@ -4,8 +4,9 @@
 //! splits and concatenations.
 
 use super::node::Source;
+use super::tensor;
 use crate::graph::fold;
-use crate::graph::import::importer::Importer;
+use crate::graph::import::importer::{self, Importer};
 use crate::graph::ir::ValueId;
 use crate::graph::op::Op;
 use crate::graph::proto::NodeProto;
@@ -73,13 +74,9 @@ fn scalar(value: i64) -> Value {
     Tensor::new(&[], &[value]).into()
 }
 
-/// The elements of an integer tensor.
+/// The elements of a tensor of positions or sizes.
 fn integers(tensor: &Tensor) -> Result<Vec<i64>> {
-    match tensor.dtype {
-        DType::I64 => Ok(tensor.to_vec()),
-        DType::I32 => Ok(tensor.to_vec::<i32>().into_iter().map(i64::from).collect()),
-        other => Err(Error::Invalid(format!("a position or size of type {other}"))),
-    }
+    tensor::integers(tensor).ok_or_else(|| Error::Invalid(format!("a position or size of type {}", tensor.dtype)))
 }
 
 /// The position that operand `i` says in a sequence of `len` values, negative from the back; without the operand: its last,
@@ -100,18 +97,9 @@ fn position(operands: Operands, i: usize, len: usize, end: bool) -> Result<usize
     Ok(at as usize)
 }
 
-/// An axis counted from the front.
-fn axis(axis: i64, rank: usize) -> Result<usize> {
-    let rank = rank as i64;
-    if !(-rank..rank).contains(&axis) {
-        return Err(Error::Invalid(format!("axis {axis} is outside of the {rank} dimensions")));
-    }
-    Ok(axis.rem_euclid(rank) as usize)
-}
-
 fn split(n: &Source, operands: Operands) -> Result<Value> {
     let x = operand(operands, 0)?.tensor()?;
-    let axis = axis(n.int("axis", 0), x.shape.len())?;
+    let axis = importer::axis(n.int("axis", 0), x.shape.len())?;
     let extent = x.shape[axis];
     let keep = n.flag("keepdims", true) || operands.get(1).is_some_and(Option::is_some);
     let sizes = match operands.get(1).and_then(Option::as_ref) {
@@ -149,7 +137,7 @@ fn concat(n: &Source, values: &[Value]) -> Result<Value> {
     let tensors = values.iter().map(Value::tensor).collect::<Result<Vec<_>>>()?;
     let Some(first) = tensors.first() else { return Err(Error::Invalid("a sequence without elements".into())) };
     let added = n.flag("new_axis", false);
-    let axis = axis(n.int("axis", 0), first.shape.len() + added as usize)?;
+    let axis = importer::axis(n.int("axis", 0), first.shape.len() + added as usize)?;
     let with_axis = |tensor: &&Arc<Tensor>| {
         let mut tensor = Tensor::clone(tensor);
         if added {

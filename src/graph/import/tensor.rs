@@ -123,3 +123,12 @@ fn typed(proto: &TensorProto, dtype: DType) -> Vec<u8> {
         _ => proto.int32_data.iter().flat_map(|v| v.to_le_bytes().into_iter().take(dtype.bytes())).collect(),
     }
 }
+
+/// The elements of a tensor of i64 or i32; `None` for other types.
+pub fn integers(tensor: &Tensor) -> Option<Vec<i64>> {
+    match tensor.dtype {
+        DType::I64 => Some(tensor.to_vec()),
+        DType::I32 => Some(tensor.to_vec::<i32>().into_iter().map(i64::from).collect()),
+        _ => None,
+    }
+}

@@ -111,6 +111,6 @@ fn strided(g: &mut Importer, x: ValueId, part: &Part, extent: Form) -> Result<Va
             (first, wrap(end.offset).clamp(-1, first))
         }
     };
-    // `part` takes the bounds as they are
-    g.part(x, axis, first, last, step.clamp(-d.max(1), d.max(1)))
+    // `strided_slice` takes the bounds as they are
+    g.strided_slice(x, axis, first, last, step.clamp(-d.max(1), d.max(1)))
 }

@@ -18,7 +18,7 @@ fn real(g: &mut Importer, n: &Source, i: usize) -> Result<(ValueId, DType)> {
 /// A result, with the scale and zero point that are operands from `i` on.
 fn result(g: &mut Importer, n: &Source, i: usize, y: ValueId, to: DType) -> Result<Vec<ValueId>> {
     let by = Quantised { scale: n.input(i)?, zero: n.optional(i + 1) };
-    Ok(vec![g.requantised(y, by, to)?])
+    Ok(vec![g.quantised(y, by, to)?])
 }
 
 pub(in crate::graph::import) fn binary(g: &mut Importer, n: &Source, op: BinaryOp) -> Result<Vec<ValueId>> {
@@ -42,14 +42,10 @@ pub(in crate::graph::import) fn leaky_relu(g: &mut Importer, n: &Source) -> Resu
 
 pub(in crate::graph::import) fn softmax(g: &mut Importer, n: &Source) -> Result<Vec<ValueId>> {
     let (x, to) = real(g, n, 0)?;
-    let shape = g.shape(x).to_vec();
-    let axis = g.axis(n.int("axis", -1), shape.len())?;
-    let y = if n.int("opset", 13) >= 13 {
-        g.emit(Op::Softmax { axis, log: false }, &[x])?
-    } else {
-        let flat = g.reshape_to(x, vec![shape[..axis].iter().product(), shape[axis..].iter().product()])?;
-        let y = g.emit(Op::Softmax { axis: 1, log: false }, &[flat])?;
-        g.reshape_to(y, shape)?
+    let axis = g.axis(n.int("axis", -1), g.rank(x))?;
+    let y = match n.int("opset", 13) >= 13 {
+        true => g.emit(Op::Softmax { axis, log: false }, &[x])?,
+        false => g.flat_softmax(x, axis, false)?,
     };
     result(g, n, 3, y, to)
 }
@@ -130,7 +126,7 @@ pub(in crate::graph::import) fn gemm(g: &mut Importer, n: &Source) -> Result<Vec
     let y = scaled(g, product, [a_scale, b_scale], None)?;
     let y = g.times(y, f64::from(n.float("alpha", 1.0)))?;
     match scale {
-        Some(scale) => Ok(vec![g.requantised(y, Quantised { scale, zero }, to)?]),
+        Some(scale) => Ok(vec![g.quantised(y, Quantised { scale, zero }, to)?]),
         None => Ok(vec![y]),
     }
 }
