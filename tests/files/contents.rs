@@ -73,6 +73,22 @@ fn functions_that_call_themselves_or_grow_without_bound_are_refused() {
     assert!(matches!(error, Error::Limit(_)), "{error}");
 }
 
+/// Nodes of a function without a name are told apart by their results: in reports, and by the seeds of random numbers.
+#[test]
+fn nodes_of_functions_without_names_have_those_of_their_results() {
+    let unnamed =
+        |op: &str, inputs: &[&str], output: &str| NodeProto { name: String::new(), ..node(op, inputs, &[output]) };
+    let random = |output: &str| unnamed("RandomUniformLike", &["a"], output);
+    let noise = vec![random("r"), random("s"), unnamed("Sub", &["r", "s"], "d"), unnamed("Add", &["b", "d"], "c")];
+    let model = calling(vec![function("noisy", 17, noise)], node("noisy", &["x", "x"], &["y"])).unwrap();
+    let y = run(&model, &Tensor::new(&[2, 3], &[0f32; 6])).unwrap();
+    assert!(y.iter().all(|v| *v != 0.0), "{y:?}");
+    let report = model.compile_module(&Options::default()).unwrap().1;
+    assert_eq!(report.kernels[0].nodes, ["Add(y)"], "{report}");
+    let folded = ["RandomUniformLike(noisy.1/r)", "RandomUniformLike(noisy.1/s)", "Sub(noisy.1/d)"];
+    assert_eq!(report.folded, folded, "{report}");
+}
+
 #[test]
 fn what_nothing_needs_refuses_no_model() {
     let branch = |op: &str| graph(vec![], vec![], vec![node(op, &["x"], &["r"])], vec![tensor("r", FLOAT, None)]);
