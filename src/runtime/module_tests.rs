@@ -1,6 +1,6 @@
 //! Saving, loading, and what loading refuses.
 
-use super::format::forge;
+use super::format::{PIECE, checksum, forge};
 use super::*;
 use crate::Features;
 
@@ -12,6 +12,16 @@ fn load(path: impl AsRef<std::path::Path>) -> Result<Module> {
 fn parse(bytes: &[u8]) -> Result<Module> {
     // SAFETY: as above.
     unsafe { Module::from_bytes(bytes) }
+}
+
+#[test]
+fn the_checksum_of_pieces_is_that_of_the_whole() {
+    let bytes: Vec<u8> = (0..2 * PIECE + 100).map(|i| (i * i % 251) as u8).collect();
+    let whole = crc32fast::hash(&bytes);
+    for at in [0, 1, 24, PIECE - 1, PIECE, 2 * PIECE, bytes.len()] {
+        assert_eq!(checksum([&bytes[..at], &bytes[at..]].into_iter()), whole, "{at}");
+    }
+    assert_eq!(checksum([].into_iter()), crc32fast::hash(&[]));
 }
 
 /// Code that stores nothing and returns, and one of everything else.

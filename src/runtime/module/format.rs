@@ -16,7 +16,7 @@ use super::layout::{self, Layout, Placed};
 use super::weights::{WEIGHTS_ALIGNMENT, WeightRange, Weights};
 use super::{Buffer, Kernel, MAX_DEPTH, Module, ModuleParts, OutputSpec, Step, TensorSpec};
 use crate::bounds::Bounds;
-use crate::{Error, Platform, Result, Tensor, file};
+use crate::{Error, Platform, Result, Tensor, file, threads};
 use memmap2::{Mmap, MmapMut, MmapOptions};
 use serde::{Deserialize, Serialize};
 use serde::{Deserializer, de};
@@ -25,12 +25,15 @@ use std::collections::BTreeMap;
 use std::fs::File;
 use std::ops::Range;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 
 /// Changes whenever an older reader would misunderstand a newer file.
 pub const FORMAT_VERSION: u32 = 8;
 const MAGIC: [u8; 8] = *b"tilewrt\x1a";
 const HEADER: usize = 40;
+/// Bytes of which one thread computes the checksum at once.
+pub(super) const PIECE: usize = 4 << 20;
 
 /// The description of a module without its initial values: one module holds one more at most, so reading does not
 /// recur.
@@ -153,10 +156,8 @@ impl Module {
         }
         out.extend_from_slice(&description);
         out.resize(weights_at, 0);
-        let mut crc = crc32fast::Hasher::new();
-        crc.update(&out[16..]);
-        layout.constants.chunks().for_each(|bytes| crc.update(bytes));
-        out[12..16].copy_from_slice(&crc.finalize().to_le_bytes());
+        let crc = checksum([&out[16..]].into_iter().chain(layout.constants.chunks()));
+        out[12..16].copy_from_slice(&crc.to_le_bytes());
         Ok(out)
     }
 
@@ -243,7 +244,7 @@ impl Module {
                 "module format {version}, but this tilewright reads format {FORMAT_VERSION}: compile the model again"
             )));
         }
-        if crc32fast::hash(&bytes[16..]) != word(12) {
+        if checksum([&bytes[16..]].into_iter()) != word(12) {
             return Err(Error::Invalid("damaged module: its checksum does not match".into()));
         }
         let long = |at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().expect("eight bytes"));
@@ -277,6 +278,27 @@ impl Module {
         module.verify()?;
         Ok(module)
     }
+}
+
+/// The CRC-32 of parts that follow each other. Pieces are read on all cores: a module may have gigabytes of weights.
+pub(super) fn checksum<'a>(parts: impl Iterator<Item = &'a [u8]>) -> u32 {
+    let pieces: Vec<&[u8]> = parts.flat_map(|part| part.chunks(PIECE)).collect();
+    let sums = Mutex::new(vec![crc32fast::Hasher::new(); pieces.len()]);
+    let next = AtomicUsize::new(0);
+    let threads = std::thread::available_parallelism().map_or(1, usize::from);
+    threads::together(threads.min(pieces.len()), || {
+        loop {
+            let i = next.fetch_add(1, Ordering::Relaxed);
+            let Some(piece) = pieces.get(i) else { return };
+            let mut sum = crc32fast::Hasher::new();
+            sum.update(piece);
+            sums.lock().unwrap_or_else(|e| e.into_inner())[i] = sum;
+        }
+    });
+    let sums = sums.into_inner().unwrap_or_else(|e| e.into_inner());
+    let mut all = crc32fast::Hasher::new();
+    sums.iter().for_each(|sum| all.combine(sum));
+    all.finalize()
 }
 
 /// Reads the steps inside of a step, at most [`MAX_DEPTH`] deep: hostile bytes would overflow the stack.
