@@ -5,24 +5,27 @@ use std::collections::hash_map::DefaultHasher;
 use std::hash::{Hash, Hasher};
 use std::path::{Path, PathBuf};
 
-/// Other packages: the command line does not decide what is compiled.
-const ELSEWHERE: [&str; 1] = ["src/cli"];
+/// The command line does not decide what is compiled, nor do tests.
+fn is_left_out(path: &Path) -> bool {
+    let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+    path == Path::new("src/cli") || name == "tests" || name.ends_with("tests.rs")
+}
 
 fn main() {
     let mut hasher = DefaultHasher::new();
     let mut files = vec![PathBuf::from("Cargo.toml"), PathBuf::from("Cargo.lock")];
     let mut folders = vec![PathBuf::from("src")];
     while let Some(folder) = folders.pop() {
-        println!("cargo::rerun-if-changed={}", folder.display());
         for entry in std::fs::read_dir(&folder).into_iter().flatten().flatten() {
             match entry.path() {
-                path if ELSEWHERE.iter().any(|other| path == Path::new(other)) => {}
+                path if is_left_out(&path) => {}
                 path if path.is_dir() => folders.push(path),
                 path => files.push(path),
             }
         }
     }
     files.sort();
+    // Not the folders: a new file of the package is named by one that changes.
     for path in files {
         if let Ok(contents) = std::fs::read(&path) {
             println!("cargo::rerun-if-changed={}", path.display());
