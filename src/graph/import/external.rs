@@ -50,7 +50,7 @@ impl Folder {
 
     /// The bytes of the model's own file.
     pub fn open(&mut self, path: &Path) -> std::io::Result<prost::bytes::Bytes> {
-        let mut file = self.open_file(path)?;
+        let mut file = self.open_file(&path.canonicalize().unwrap_or_else(|_| path.to_path_buf()))?;
         if file.metadata()?.len() < LEAST_MAPPED as u64 {
             let mut bytes = vec![];
             file.read_to_end(&mut bytes)?;
@@ -67,6 +67,7 @@ impl Folder {
         self.own.iter().chain(files.values()).for_each(|file| file.release(0..file.as_ref().len()));
     }
 
+    /// Opens a file by its path without links, which is right in other working folders too.
     fn open_file(&self, path: &Path) -> std::io::Result<File> {
         let file = File::open(path)?;
         let state = FileState::of(&file.metadata()?);
