@@ -498,6 +498,10 @@ impl Buffer {
 }
 
 fn size(name: &str, dtype: DType, shape: &[i64]) -> Result<u64> {
+    // an empty tensor may have extents whose product has no number
+    if shape.contains(&0) && shape.iter().all(|&d| d >= 0) {
+        return Ok(0);
+    }
     shape
         .iter()
         .try_fold(dtype.bytes() as i64, |n, &d| if d < 0 { None } else { n.checked_mul(d) })
