@@ -313,7 +313,16 @@ const CONTRIB: &[(&str, Converter)] = &[
 
 #[cfg(test)]
 mod tests {
-    use super::{CONTRIB, TABLE};
+    use super::{CONTRIB, TABLE, lookup};
+    use crate::graph::proto::NodeProto;
+
+    #[test]
+    fn an_operator_exists_from_its_first_operator_set_on() {
+        let known = |op: &str, opset| lookup(&NodeProto { op_type: op.into(), ..NodeProto::default() }, opset).is_ok();
+        assert!(known("Attention", 23) && !known("Attention", 22));
+        // models that ONNX Runtime has optimised have it in older sets than the standard
+        assert!(known("LayerNormalization", 13));
+    }
 
     #[test]
     fn the_table_is_sorted() {
