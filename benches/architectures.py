@@ -489,6 +489,18 @@ def half_precision_text(rows=64, width=256):
     return net.finish(net.op("Cast", x, to=TensorProto.FLOAT))
 
 
+def half_precision_token(width=512):
+    """One token through gated dense layers in f16."""
+    net = Net(dtype=H)
+    x = net.op("Cast", net.input("x", 1, 1, width, dtype=F), to=TensorProto.FLOAT16)
+    for _ in range(3):
+        h = net.layer_norm(x, width)
+        gate = net.linear(h, width, 4 * width)
+        inner = net.op("Mul", net.op("Mul", gate, net.op("Sigmoid", gate)), net.linear(h, width, 4 * width))
+        x = net.op("Add", x, net.linear(inner, 4 * width, width))
+    return net.finish(net.op("Cast", x, to=TensorProto.FLOAT))
+
+
 def dynamic_linear(net, x, before, after):
     """A product of u8 by s8, quantised as it runs (quantize_dynamic of ONNX Runtime)."""
     q, scale, zero = net.op("DynamicQuantizeLinear", x, outputs=3)
@@ -602,13 +614,13 @@ def pyramid_faces(height=240, width=320):
 ARCHITECTURES = {f.__name__: f for f in [
     voice_activity, noise_suppression, noise_suppression_gru, dual_path_gru, line_reader, log_mel, sound_embedding, wake_word, keyword_spotting, pitch,
     vocoder, gated_flow, separation, speech_encoder, streaming_conformer, speaker, detector, faces, face_embedding, background, inverted_residuals, half_precision,
-    half_precision_text, dynamic_text, quantized_pictures, packed_decoder, characters, bytes_of_files, pyramid_faces]}
+    half_precision_text, half_precision_token, dynamic_text, quantized_pictures, packed_decoder, characters, bytes_of_files, pyramid_faces]}
 ARCHITECTURES |= {f"{op.lower()}_{hidden}_{kind}": lambda op=op, hidden=hidden, kind=kind: sequence(op, hidden, 2 if kind == "both_ways" else 1)
                   for op in ("LSTM", "GRU") for hidden, kind in [(32, "forward"), (64, "both_ways"), (128, "forward")]}
 ARCHITECTURES["dynamic_token"] = lambda: dynamic_text(rows=1)
 
 # A sum that is rounded to few bits after another order of its terms may fall to the other side.
-ROUNDED = {"half_precision", "half_precision_text", "quantized_pictures"}
+ROUNDED = {"half_precision", "half_precision_text", "half_precision_token", "quantized_pictures"}
 
 
 def model(name):

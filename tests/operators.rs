@@ -215,6 +215,7 @@ fn weights_of_a_single_row_stay_bytes() {
         ("matmul_integer_row", 300 * 19, true),
         ("matmul_integer_row_shifted", 33 * 19, true),
         ("matmul_integer_row_wide", 33 * 19, false),
+        ("type_matmul_row_of_halves", 60 * 45, true),
     ] {
         let path = common::root().join(format!("tests/fixtures/operators/{name}.onnx"));
         let report = Model::load(path).unwrap().compile_module(&Options::default()).unwrap().1;

@@ -2,7 +2,7 @@
 //!
 //! In: the operands of a node. Out: the same with halves cast to f32; f32 results are cast back to the type of the first
 //! operand of a float type. Sums, products and norms are thus made in f32. What only moves elements keeps their type, and
-//! what names the types of its results makes them itself.
+//! what names the types of its results makes them itself. Constant weights that a single row is multiplied with stay halves.
 
 use crate::graph::import::importer::Importer;
 use crate::graph::ir::ValueId;
@@ -30,12 +30,22 @@ impl Importer<'_> {
             return Ok(None);
         }
         let first = inputs.iter().flatten().map(|&v| self.ty(v).dtype).find(|d| d.is_float());
-        for value in inputs.iter_mut().flatten() {
+        let read_once = self.reads_weights_once(op_type, inputs);
+        let widened = if read_once { 1 } else { inputs.len() };
+        for value in inputs[..widened].iter_mut().flatten() {
             if is_half(self.ty(*value).dtype) {
                 *value = self.cast_to(*value, DType::F32)?;
             }
         }
         Ok(first.filter(|d| is_half(*d)))
+    }
+
+    /// Returns true for the product of a single row with constant weights: it takes as long as these take to read, and widens
+    /// them as it does.
+    fn reads_weights_once(&self, op_type: &str, inputs: &[Option<ValueId>]) -> bool {
+        let [Some(row), Some(weights)] = *inputs else { return false };
+        let rows: i64 = self.shape(row).iter().rev().skip(1).product();
+        op_type == "MatMul" && rows == 1 && self.rank(weights) >= 2 && self.graph.constant(weights).is_some()
     }
 
     /// Casts results that are f32 to `dtype`, if any.
