@@ -22,12 +22,21 @@ pub fn quick_divisor(e: &Expr) -> Option<f64> {
 }
 
 impl Selector<'_> {
-    /// `a / divisor` for a [`quick_divisor`].
+    /// `a / divisor` for a [`quick_divisor`]. A single number is divided: that has the lower latency, which counts in
+    /// recurrences.
     pub fn quotient_by(&mut self, a: Val, divisor: f64) -> Val {
         let (double, small) = (a.lane == Lane::F64, divisor.abs() < 1.0);
+        if a.uniform {
+            let divisor = self.number(a, divisor);
+            return self.vector_binary(VBinary::Div, a, divisor);
+        }
+        let is_power = divisor.to_bits() << 12 == 0;
         let inverse = if double { 1.0 / divisor } else { f64::from(1.0 / divisor as f32) };
         let (inverse, divisor) = (self.number(a, inverse), self.number(a, divisor));
         let quotient = self.vector_binary(VBinary::Mul, a, inverse);
+        if is_power {
+            return quotient;
+        }
         let rest = self.fused(quotient, divisor, a, true);
         // an infinite quotient has no remainder: any number leaves it as it is
         let most = if double { f64::MAX } else { f32::MAX.into() };
