@@ -247,6 +247,7 @@ where
         let Some((l, widening)) = inst.lanes().and_then(|l| Some((l, l.widening()?))) else { return Ok(false) };
         match *inst {
             Inst::VLoad { .. } => self.load_lanes(&l, widening)?,
+            _ if widening == Widening::Number => return Ok(false),
             Inst::VStore { .. } => self.store_lanes(&l, widening)?,
             Inst::VBroadcast { .. } => self.broadcast(&l, widening)?,
             Inst::VGather { .. } => self.gather(&l)?,

@@ -58,7 +58,7 @@ macro_rules! move_element {
 }
 
 impl LoadStore for Emitter<'_> {
-    fn load_lanes(&mut self, l: &Lanes, _: Widening) -> Result<()> {
+    fn load_lanes(&mut self, l: &Lanes, widening: Widening) -> Result<()> {
         let (d, lane, mem, size) = (l.register.number(), l.lane_bytes(), l.mem, l.mem.bytes());
         let bytes = l.count * size;
         if l.first != 0 || !bytes.is_power_of_two() {
@@ -80,6 +80,8 @@ impl LoadStore for Emitter<'_> {
             if mem == DType::Bool {
                 self.negate_lanes(d, d, lane);
             }
+        } else if widening == Widening::Number {
+            a64!(self ; fcvtl V(d).s4, V(d).h4);
         } else if size == 2 {
             a64!(self ; uxtl V(d).s4, V(d).h4);
         } else if size < lane {

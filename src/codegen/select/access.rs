@@ -189,6 +189,12 @@ impl Selector<'_> {
         }
         let part = self.part(first, count);
         let ty = self.ty(lane, false);
+        if dtype == DType::F16 && per_lane == size && part.is_none() && ty.lanes >= 4 {
+            let (addr, span) = self.operand(a.buffer, &bytes, size * ty.lanes as i64);
+            let ty = VType { lane: Lane::F32, ..ty };
+            let reg = self.emit_from(Some(span), |dst| Inst::VLoad { dst, ty, mem, addr, part });
+            return Ok(Val { reg, lane: Lane::F32, dtype, uniform: false });
+        }
         let reg = if per_lane == size {
             let (addr, span) = self.operand(a.buffer, &bytes, size * ty.lanes as i64);
             self.emit_from(Some(span), |dst| Inst::VLoad { dst, ty, mem, addr, part })

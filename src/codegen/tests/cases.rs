@@ -326,6 +326,22 @@ fn memory(ty: VType, out: &mut Vec<Case>) {
     }
 }
 
+/// Loads that widen f16 to f32, which have neither parts nor a stride.
+fn halves(bytes: usize, out: &mut Vec<Case>) {
+    for ty in types(bytes).into_iter().filter(|ty| ty.lane == Lane::F32 && ty.lanes >= 4) {
+        for disp in [0, 6, 100] {
+            let mut b = Builder::new(format!("load {ty:?} from halves at {disp}"));
+            let (memory, result, dst) = (b.argument(0), b.argument(1), b.vreg());
+            b.push(Inst::VLoad { dst, ty, mem: DType::F16, addr: at(memory, disp), part: None });
+            b.push(Inst::VStore { src: dst, ty, mem: DType::F32, addr: at(result, 0), part: None });
+            let lanes = ty.lanes as usize;
+            let buffers =
+                vec![data(DType::F16, disp as usize / 2 + lanes, 11, false), data(DType::F32, lanes, 5, false)];
+            out.push(Case { function: b.function, buffers, range: (0, 1) });
+        }
+    }
+}
+
 fn gather_index(bytes: usize, out: &mut Vec<Case>) {
     for ty in types(bytes) {
         for index_lane in [Lane::I32, Lane::I64] {
@@ -535,5 +551,6 @@ pub fn all(bytes: usize) -> Vec<Case> {
     }
     conversions(bytes, &mut out);
     gather_index(bytes, &mut out);
+    halves(bytes, &mut out);
     out
 }

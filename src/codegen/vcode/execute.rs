@@ -250,7 +250,11 @@ impl Machine {
         let mut lanes = [0; 16];
         for i in l.range() {
             let bits = self.element(address(i), l.mem)?;
-            lanes[i] = if l.mem == DType::Bool { (bits & 1).wrapping_neg() } else { bits };
+            lanes[i] = match l.mem {
+                DType::Bool => (bits & 1).wrapping_neg(),
+                DType::F16 if l.ty.lane == Lane::F32 => u64::from(f16_to_f32(bits as u16).to_bits()),
+                _ => bits,
+            };
         }
         self.write(l.register, l.ty, |i| lanes[i]);
         Ok(())

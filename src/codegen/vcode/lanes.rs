@@ -25,6 +25,8 @@ pub enum Widening {
     UnsignedByte,
     /// The bits of f16 or bf16.
     Half,
+    /// An f16 to the f32 that it is. Loads of four lanes or more, all of them, alone.
+    Number,
     /// 0 or 1 to a lane mask.
     Bool,
     /// I32 in memory, I64 in lanes.
@@ -70,6 +72,9 @@ impl Lanes {
             DType::I8 if integer => Some(Widening::SignedByte),
             DType::U8 if integer => Some(Widening::UnsignedByte),
             DType::F16 | DType::BF16 if lane == Lane::I32 => Some(Widening::Half),
+            DType::F16 if lane == Lane::F32 && self.ty.lanes >= 4 && self.count == self.ty.lanes as usize => {
+                Some(Widening::Number)
+            }
             DType::I32 if lane == Lane::I64 => Some(Widening::Word),
             DType::F32 | DType::I32 if lane.bytes() == 4 => Some(Widening::Same),
             DType::F64 | DType::I64 if lane.bytes() == 8 => Some(Widening::Same),

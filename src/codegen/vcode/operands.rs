@@ -108,7 +108,7 @@ macro_rules! insts {
 
             // ---- lanes in memory
             /// Consecutive elements of memory type `mem`, widened to the lane type (integers and bool; the bits of f16 and bf16
-            /// in I32 lanes; other floats as they are).
+            /// in I32 lanes, or an f16 in F32 lanes where all of at least four are loaded; other floats as they are).
             VLoad Memory "{} = load {} {} {}{}" {
                 dst: Vreg (Def), ty: VType, mem: DType, addr: Addr (Use), part: Part
             }

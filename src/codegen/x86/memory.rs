@@ -113,6 +113,7 @@ impl LoadStore for Emitter<'_> {
         let natural = l.fills_register();
         match widening {
             Widening::Same => return self.load_same(l),
+            Widening::Number => self.load(opcode::F16_TO_F32, w, d, at(&l.addr, 0)?),
             Widening::Word if self.arch.evex || natural => {
                 self.load_masked(opcode::EXTEND_DQ, w, d, at(&l.addr, 0)?, (!natural).then(|| l.mask()));
             }
