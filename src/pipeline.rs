@@ -165,7 +165,7 @@ fn check_arena(module: &Module, options: &Options) -> Result<()> {
     let limits = &options.limits;
     exceeds(module.arena_bytes(), limits.arena_bytes, "intermediate tensors need", "arena_bytes")?;
     exceeds(module.code().len() as u64, limits.code_bytes, "the machine code needs", "code_bytes")?;
-    exceeds(module.weights().len() as u64, limits.weights_bytes, "the weights need", "weights_bytes")?;
+    exceeds(module.weights().len(), limits.weights_bytes, "the weights need", "weights_bytes")?;
     let tensors = module.inputs().iter().chain(module.outputs().iter().map(|o| &o.tensor));
     let bytes = tensors.map(TensorSpec::bytes).try_fold(module.arena_bytes(), |n, b| Ok(n.saturating_add(b?)))?;
     limits.check_run(bytes, "inputs, outputs and intermediate tensors need")?;

@@ -11,6 +11,7 @@ mod attributes;
 pub mod binding;
 mod bits;
 pub mod bounded;
+mod budget;
 pub mod catalogue;
 mod columns;
 mod content;

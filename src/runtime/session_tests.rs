@@ -262,7 +262,7 @@ fn looping(rows: i64, go: bool) -> Module {
     let bytes = 8 * N;
     let spec = |name: &str, shape: &[i64]| TensorSpec { name: name.into(), dtype: DType::I64, shape: shape.to_vec() };
     let step = |name: &str, action| Step { name: name.into(), flops: 1, action };
-    let flag = (whole.weights.len() as u64).next_multiple_of(64);
+    let flag = whole.weights.len().next_multiple_of(64);
     let mut weights = whole.weights.chunks().collect::<Vec<_>>().concat();
     weights.resize(flag as usize, 0);
     weights.push(go as u8);

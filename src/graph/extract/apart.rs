@@ -197,7 +197,7 @@ mod tests {
 
     #[test]
     fn the_work_of_all_programs_together_is_bounded() {
-        let row = Row { terms: vec![(0, 1), (1, 1)], least: 1, equal: false };
+        let row = Constraint { terms: vec![(0, 1), (1, 1)], least: 1, equal: false };
         let program = BinaryProgram { cost: vec![3.0, 2.0], rows: vec![row] };
         let mut memo = Memo { work: MAX_WORK - 2, ..Memo::default() };
         assert_eq!(memo.solve(&program, &[true, false]).as_ref().as_ref().unwrap().values, [false, true]);
