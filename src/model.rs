@@ -261,10 +261,10 @@ impl Model {
     /// processor than this one.
     ///
     /// # Errors
-    /// [`Error::Invalid`] where `options` name a dimension that the model does not have or sizes that do not fit;
-    /// [`Error::Unsupported`] where an operator or this processor is not supported; [`Error::Schedule`] where the
-    /// schedule that was asked for is refused; [`Error::Limit`] beyond [`Options::limits`]; [`Error::Io`] where the system has
-    /// no memory; [`Error::Internal`] at a defect of the compiler.
+    /// [`Error::Invalid`] where `options` name a dimension that the model does not have, sizes that do not fit, or a cache
+    /// that others may write to; [`Error::Unsupported`] where an operator or this processor is not supported;
+    /// [`Error::Schedule`] where the schedule that was asked for is refused; [`Error::Limit`] beyond [`Options::limits`];
+    /// [`Error::Io`] where the system has no memory; [`Error::Internal`] at a defect of the compiler.
     pub fn compile_module(&self, options: &Options) -> Result<(Module, Report)> {
         let compile = || self.compile_stages(options).map(|compiled| (compiled.module, compiled.report));
         guard(|| cache::compiled(&self.subject(), options, compile))

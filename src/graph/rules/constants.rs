@@ -271,6 +271,18 @@ mod tests {
     }
 
     #[test]
+    fn constants_are_kept_until_their_last_reader_is_folded() {
+        let graph = network(&[3]);
+        let kept = kept_until(&graph, &levels(&graph));
+        let node = |n: usize| &graph.nodes[n];
+        let of = |v: ValueId| kept[v.0 as usize];
+        let [w, scale] = node(0).inputs[..] else { panic!("a product") };
+        assert_eq!([of(w), of(scale), of(node(0).outputs[0]), of(node(1).inputs[1])], [0, 0, 1, 1]);
+        // The product with the input runs later and reads what was folded.
+        assert_eq!([of(node(2).inputs[0]), of(node(2).inputs[1]), of(node(2).outputs[0])], [usize::MAX; 3]);
+    }
+
+    #[test]
     fn stretched_operands_are_folded_as_defined() {
         let shapes: [[&[i64]; 2]; 9] = [
             [&[3, 4], &[3, 4]],
