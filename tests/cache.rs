@@ -90,8 +90,8 @@ fn a_module_comes_back_with_its_report() {
 fn compiled_models_give_the_same_bits() {
     let cache = Cache::new("runs");
     let run = |cached: bool| {
-        let compiled = load("dynamic_sequence_positions").compile(&cache.options()).unwrap();
         [3, 5].map(|length| {
+            let compiled = load("dynamic_sequence_positions").compile(&cache.options()).unwrap();
             let model = compiled.model();
             let inputs: Vec<Tensor> =
                 model.inputs().iter().map(|i| Tensor::seeded(i.dtype, &[2, length], 1, 0, 2)).collect();
@@ -102,6 +102,19 @@ fn compiled_models_give_the_same_bits() {
     };
     assert!(run(false) == run(true));
     assert_eq!(cache.entries().len(), 2);
+}
+
+#[test]
+fn later_bindings_share_constants_with_the_first_one_in_memory() {
+    let cache = Cache::new("later");
+    let compiled = load("dynamic_sequence_positions").compile(&cache.options()).unwrap();
+    for length in [3, 5] {
+        let inputs: Vec<Tensor> =
+            compiled.model().inputs().iter().map(|i| Tensor::seeded(i.dtype, &[2, length], 1, 0, 2)).collect();
+        let named: Vec<(&str, &Tensor)> = compiled.model().inputs().iter().map(|i| &*i.name).zip(&inputs).collect();
+        compiled.run(&named).unwrap();
+        assert_eq!(cache.entries().len(), 1);
+    }
 }
 
 #[test]
@@ -210,15 +223,13 @@ fn values_that_decide_shapes_lead_to_modules_of_their_own() {
         (compiled.report(&inputs).unwrap().cached, compiled.run(&inputs).unwrap().remove(0))
     };
     let new = || reshaped().compile(&cache.options()).unwrap();
-    let first = new();
     for shape in [[2, 3], [3, 2]] {
-        assert_eq!(run(&first, shape, 2.0), (false, Tensor::new(&shape, &[2f32, 4.0, 6.0, 8.0, 10.0, 12.0])));
+        assert_eq!(run(&new(), shape, 2.0), (false, Tensor::new(&shape, &[2f32, 4.0, 6.0, 8.0, 10.0, 12.0])));
     }
     // Two modules, and the entry that leads to them.
     assert_eq!(cache.entries().len(), 3);
-    let second = new();
     for (shape, factor, cached) in [([2, 3], 3.0, true), ([3, 2], 3.0, true), ([1, 6], 3.0, false)] {
-        assert_eq!(run(&second, shape, factor), (cached, Tensor::new(&shape, &[3f32, 6.0, 9.0, 12.0, 15.0, 18.0])));
+        assert_eq!(run(&new(), shape, factor), (cached, Tensor::new(&shape, &[3f32, 6.0, 9.0, 12.0, 15.0, 18.0])));
     }
     assert_eq!(cache.entries().len(), 4);
     let values = [("shape".to_string(), Arc::new(Tensor::new(&[2], &[1i64, 6])))].into();
