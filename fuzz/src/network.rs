@@ -361,8 +361,10 @@ fn mutate_tensor(c: &mut Choices, tensor: &mut TensorProto) {
         _ => {
             let width = if [7, 11, 13].contains(&tensor.data_type) { 8 } else { 4 };
             let at = c.below(tensor.raw_data.len() / width + 1) * width;
-            if let Some(bytes) = tensor.raw_data.get_mut(at..at + width) {
-                bytes.copy_from_slice(&c.integer().to_le_bytes()[..width]);
+            let mut bytes = tensor.raw_data.to_vec();
+            if let Some(element) = bytes.get_mut(at..at + width) {
+                element.copy_from_slice(&c.integer().to_le_bytes()[..width]);
+                tensor.raw_data = bytes.into();
             } else if let Some(number) = tensor.int64_data.first_mut() {
                 *number = c.integer();
             }

@@ -35,21 +35,23 @@ fn bytes_of(code: i32) -> usize {
 pub fn tensor(c: &mut Choices, name: &str, code: i32, dims: &[i64]) -> TensorProto {
     let count = dims.iter().product::<i64>().max(0) as usize;
     let mut tensor = TensorProto { name: name.into(), data_type: code, dims: dims.to_vec(), ..TensorProto::default() };
+    let mut bytes: Vec<u8> = vec![];
     for _ in 0..count {
         let v = c.between(-8, 8);
         match code {
-            1 => tensor.raw_data.extend((v as f32 / 8.0 + 0.01).to_le_bytes()),
-            11 => tensor.raw_data.extend((v as f64 / 8.0 + 0.01).to_le_bytes()),
+            1 => bytes.extend((v as f32 / 8.0 + 0.01).to_le_bytes()),
+            11 => bytes.extend((v as f64 / 8.0 + 0.01).to_le_bytes()),
             // halves: 1.xxx with either sign, or 0
-            10 => tensor.raw_data.extend((0x3800u16 + (v.unsigned_abs() as u16) * 37).to_le_bytes()),
-            16 => tensor.raw_data.extend((0x3f00u16 + v.unsigned_abs() as u16 * 5).to_le_bytes()),
-            9 => tensor.raw_data.push((v > 0) as u8),
-            2 | 4 | 12 | 13 => tensor.raw_data.extend(&v.unsigned_abs().to_le_bytes()[..bytes_of(code)]),
-            21..=23 => tensor.raw_data.extend((tensor.raw_data.len() * 2 < count).then_some(v as u8)),
-            25 | 26 => tensor.raw_data.extend((tensor.raw_data.len() * 4 < count).then_some(v as u8)),
-            _ => tensor.raw_data.extend(&v.to_le_bytes()[..bytes_of(code)]),
+            10 => bytes.extend((0x3800u16 + (v.unsigned_abs() as u16) * 37).to_le_bytes()),
+            16 => bytes.extend((0x3f00u16 + v.unsigned_abs() as u16 * 5).to_le_bytes()),
+            9 => bytes.push((v > 0) as u8),
+            2 | 4 | 12 | 13 => bytes.extend(&v.unsigned_abs().to_le_bytes()[..bytes_of(code)]),
+            21..=23 => bytes.extend((bytes.len() * 2 < count).then_some(v as u8)),
+            25 | 26 => bytes.extend((bytes.len() * 4 < count).then_some(v as u8)),
+            _ => bytes.extend(&v.to_le_bytes()[..bytes_of(code)]),
         }
     }
+    tensor.raw_data = bytes.into();
     tensor
 }
 
