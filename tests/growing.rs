@@ -9,6 +9,7 @@ use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use tilewright::internal::graph::fold::memo::Memo;
 use tilewright::internal::graph::import::binding::BoundGraph;
 use tilewright::internal::graph::import::model::{Binding, Growing, OnnxModel};
 use tilewright::internal::graph::interpret;
@@ -223,7 +224,7 @@ impl Case {
         let offsets = BTreeMap::from([("n".to_string(), 0)]);
         let growing = Growing { name: "n".into(), offsets, capacity: CAPACITY, counts: (n, n) };
         let binding = Binding { growing: Some(growing), ..Binding::default() };
-        let bound = self.model.bind(&binding).map_err(|unbound| unbound.error.to_string())?;
+        let bound = self.model.bind(&binding, &Memo::default()).map_err(|unbound| unbound.error.to_string())?;
         bound.graph.verify().unwrap_or_else(|e| panic!("{}: {e}\n{}", self.name, bound.graph));
         Ok(bound)
     }
@@ -390,6 +391,6 @@ fn a_small_input_that_decides_a_shape_is_no_count() {
     let offsets = BTreeMap::from([("n".to_string(), 0)]);
     let growing = Growing { name: "n".into(), offsets, capacity: CAPACITY, counts: (3, 3) };
     let values = BTreeMap::from([("i".to_string(), Arc::new(Tensor::new(&[1], &[1i64])))]);
-    let bound = case.model.bind(&Binding { growing: Some(growing), values, ..Binding::default() });
+    let bound = case.model.bind(&Binding { growing: Some(growing), values, ..Binding::default() }, &Memo::default());
     assert!(bound.is_ok_and(|bound| bound.values.contains_key("i") && bound.bounds.is_some()));
 }
