@@ -30,6 +30,7 @@ where                | x:2,n,3 z:2,n,3  | c = Less(x, z); y = Where(c, bad, far)
 extremes             | x:2,n,3          | a = Clip(bad, {s:1.2}, {s:1.7}); b = Max(a, x); y = Min(b, {s:1.5})
 transposed           | x:2,n,3          | t = Transpose(bad) perm=[2,1,0]; y = Relu(t)
 moved                | x:2,n,3          | u = Unsqueeze(bad, {1;4}); t = Transpose(u) perm=[3,1,2,0,4]; y = Squeeze(t, {1})
+squeezed             | x:2,1,n          | y = Squeeze(bad)
 cast                 | x:2,n,3          | c = Cast(x) to=6; y = Cast(c) to=1
 reshape_by_shape     | x:2,n,6          | s = Shape(x); b = Gather(s, {0}); l = Gather(s, {1}); t = Concat(b, l, {3;2}) axis=0; y = Reshape(bad, t)
 reshape_open_fixed   | x:2,n,6          | y = Reshape(bad, {0;0;2;-1})

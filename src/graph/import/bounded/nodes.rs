@@ -26,7 +26,7 @@ const AS_THEY_ARE: &[&str] = &[
     "Mul", "Neg", "Not", "Or", "PRelu", "Pow", "RMSNormalization", "Reciprocal", "ReduceL1", "ReduceL2", "ReduceLogSum",
     "ReduceLogSumExp", "ReduceMax", "ReduceMean", "ReduceMin", "ReduceProd", "ReduceSum", "ReduceSumSquare", "Relu", "Round",
     "Selu", "Sigmoid", "Sign", "SimplifiedLayerNormalization", "Sin", "Sinh", "Softmax", "Softplus", "Softsign", "Sqrt",
-    "Squeeze", "Sub", "Sum", "SwiGLU", "Swish", "Tan", "Tanh", "ThresholdedRelu", "Transpose", "Unsqueeze", "Where", "Xor",
+    "Sub", "Sum", "SwiGLU", "Swish", "Tan", "Tanh", "ThresholdedRelu", "Transpose", "Unsqueeze", "Where", "Xor",
 ];
 
 /// The results of a node. Where elements of an operand depend on the count, but none of its extents, any conversion will do: it
@@ -56,6 +56,7 @@ pub(in crate::graph::import) fn convert(g: &mut Importer, n: &Source, convert: C
         "Concat" => movement::concat(g, n, convert),
         "Gather" => movement::gather(g, n, convert),
         "Split" => split(g, n, convert),
+        "Squeeze" => squeeze(g, n, convert),
         "CumSum" => cumulative_sum(g, n),
         "Trilu" => triangle(g, n),
         "Dropout" if !n.wants_output(1) => convert(g, n),
@@ -90,6 +91,17 @@ fn split(g: &mut Importer, n: &Source, convert: Converter) -> Result<Vec<ValueId
         None => convert(g, n),
         Some(_) => Err(refused("Split")),
     }
+}
+
+/// Where no dimensions are named, one that grows is meant too while its size is 1.
+fn squeeze(g: &mut Importer, n: &Source, convert: Converter) -> Result<Vec<ValueId>> {
+    let (x, named) = (n.input(0)?, n.optional(1).is_some() || n.ints("axes").is_some());
+    for bounded in g.axes(x).into_iter().filter(|_| !named) {
+        if g.equal(bounded.count, fixed(1))? {
+            return Err(refused("Squeeze"));
+        }
+    }
+    convert(g, n)
 }
 
 /// Sums from the front do not read what lies behind.
