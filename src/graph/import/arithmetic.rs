@@ -75,7 +75,7 @@ impl Importer<'_> {
     }
 
     pub(super) fn joined(&mut self, axis: usize, parts: &[ValueId]) -> Result<ValueId> {
-        let filled: Vec<ValueId> = parts.iter().copied().filter(|&p| self.shape(p)[axis] != 0).collect();
+        let filled: Vec<ValueId> = parts.iter().copied().filter(|&p| self.shape(p).get(axis) != Some(&0)).collect();
         match (&filled[..], parts) {
             ([], [first, ..]) => Ok(*first),
             ([one], _) => Ok(*one),

@@ -73,7 +73,7 @@ impl Importer<'_> {
         let axis = self.rank(x) - 1;
         let y = self.emit(Op::Softmax { axis, log: false }, &[x])?;
         let Some(bias) = bias else { return Ok(y) };
-        let best = self.reduce_kept(ReduceOp::Max, bias, &[self.rank(bias) - 1])?;
+        let best = self.reduce_kept(ReduceOp::Max, bias, &[self.axis(-1, self.rank(bias))?])?;
         let nothing = self.scalar_like(best, f64::NEG_INFINITY)?;
         let excluded = self.compare(CompareOp::Eq, best, nothing)?;
         if self.graph.constant(excluded).is_some_and(|t| t.data.iter().all(|b| *b == 0)) {

@@ -1,5 +1,6 @@
-//! The budget of an import: what it may still compute and keep.
+//! The budgets of an import: bytes and work of the constants that it computes.
 
+use super::tensor::checked_len;
 use crate::graph::define::define;
 use crate::graph::import::importer::Importer;
 use crate::graph::op::Op;
@@ -13,7 +14,7 @@ impl Importer<'_> {
     /// # Errors
     /// `Limit` where they exceed it.
     pub(super) fn claim(&mut self, shape: &[i64], dtype: DType) -> Result<()> {
-        let bytes = super::tensor::checked_len(shape, dtype, "a constant")? * dtype.bytes();
+        let bytes = checked_len(shape, dtype, "a constant")? * dtype.bytes();
         self.budget = self.budget.checked_sub(bytes as u64).ok_or_else(|| {
             let (left, most) = (text::bytes(self.budget), text::bytes(self.limits.constant_bytes));
             let bytes = text::bytes(bytes as u64);

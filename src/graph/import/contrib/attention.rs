@@ -105,13 +105,14 @@ fn widths(n: &Source, total: i64) -> Result<[i64; 3]> {
         }
         None => [total / 3; 3],
     };
-    let fits = widths.iter().all(|w| *w > 0) && widths.iter().sum::<i64>() == total;
+    let sum = widths.iter().try_fold(0i64, |sum, w| sum.checked_add(*w));
+    let fits = widths.iter().all(|w| *w > 0) && sum == Some(total);
     if fits { Ok(widths) } else { Err(Error::Invalid(format!("widths {widths:?} of {total} columns"))) }
 }
 
 /// The three parts of a projection, as heads.
 fn split_projection(g: &mut Importer, n: &Source, x: ValueId) -> Result<[ValueId; 3]> {
-    let axis = g.rank(x) - 1;
+    let axis = g.axis(-1, g.rank(x))?;
     let [q, k, v] = widths(n, g.shape(x)[axis])?;
     let heads = n.int("num_heads", 0);
     let mut part = |from: i64, to: i64| -> Result<ValueId> {

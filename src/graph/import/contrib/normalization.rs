@@ -9,7 +9,7 @@ use crate::runtime::{DType, Error, Result};
 
 /// The inverse deviation over the last dimension; `mean` is absent where it is not subtracted.
 fn inverse_deviation(g: &mut Importer, x: ValueId, mean: Option<ValueId>, epsilon: f32) -> Result<ValueId> {
-    let last = g.rank(x) - 1;
+    let last = g.axis(-1, g.rank(x))?;
     let centred = match mean {
         Some(mean) => g.sub(x, mean)?,
         None => x,
@@ -27,7 +27,7 @@ pub(in crate::graph::import) fn skip_layer(g: &mut Importer, n: &Source) -> Resu
     let (x, skip, scale, beta, bias) = (n.input(0)?, n.input(1)?, n.input(2)?, n.optional(3), n.optional(4));
     let epsilon = n.float("epsilon", 1e-12);
     let sum = summed(g, x, skip, bias)?;
-    let last = g.rank(sum) - 1;
+    let last = g.axis(-1, g.rank(sum))?;
     let operands: Vec<ValueId> = [Some(sum), Some(scale), beta].into_iter().flatten().collect();
     let y = g.emit(Op::LayerNorm { axis: last, epsilon: F32::new(epsilon) }, &operands)?;
     let mean = g.reduce_kept(ReduceOp::Mean, sum, &[last])?;
