@@ -85,7 +85,7 @@ pub fn compile_sharing(source: &Graph, order: Order, options: &Options, sharing:
     let mut parts = clock.time("link", || link(unit, &kernels, options.compile_threads, sharing))?;
     parts.name = source.name.clone();
     let module = clock.time("verify module", || finish(parts, &target))?;
-    check_arena(&module, options)?;
+    check_memory(&module, 1, &options.limits)?;
     let report = Report {
         stages: clock.stages,
         compile_ms: start.elapsed().as_secs_f64() * 1e3,
@@ -161,15 +161,18 @@ fn finish(parts: ModuleParts, target: &Target) -> Result<Module> {
     unsafe { Module::new(parts) }
 }
 
-fn check_arena(module: &Module, options: &Options) -> Result<()> {
-    let limits = &options.limits;
-    exceeds(module.arena_bytes(), limits.arena_bytes, "intermediate tensors need", "arena_bytes")?;
-    exceeds(module.code().len() as u64, limits.code_bytes, "the machine code needs", "code_bytes")?;
-    exceeds(module.weights().len(), limits.weights_bytes, "the weights need", "weights_bytes")?;
+/// Checks the memory of a module and of its runs on `threads` threads.
+///
+/// # Errors
+/// `Limit` where it exceeds the limits.
+pub fn check_memory(module: &Module, threads: usize, limits: &Limits) -> Result<()> {
+    exceeds(module.arena_bytes(), limits.arena_bytes, || "intermediate tensors need".into(), "arena_bytes")?;
+    exceeds(module.code().len() as u64, limits.code_bytes, || "the machine code needs".into(), "code_bytes")?;
+    exceeds(module.weights().len(), limits.weights_bytes, || "the weights need".into(), "weights_bytes")?;
     let tensors = module.inputs().iter().chain(module.outputs().iter().map(|o| &o.tensor));
     let bytes = tensors.map(TensorSpec::bytes).try_fold(module.arena_bytes(), |n, b| Ok(n.saturating_add(b?)))?;
-    limits.check_run(bytes, "inputs, outputs and intermediate tensors need")?;
-    check_scratch(module, 1, limits)
+    limits.check_run(bytes, || "inputs, outputs and intermediate tensors need".into())?;
+    check_scratch(module, threads, limits)
 }
 
 /// Refuses what is too large before any work is done for it.
@@ -184,7 +187,7 @@ pub fn check_graph(graph: &Graph, limits: &Limits) -> Result<()> {
     }
     let ends = graph.inputs.iter().chain(&graph.outputs);
     let bytes = ends.fold(0u64, |n, &v| n.saturating_add(graph.value(v).ty.bytes() as u64));
-    limits.check_run(bytes, "inputs and outputs need")
+    limits.check_run(bytes, || "inputs and outputs need".into())
 }
 
 /// Checks the scratch memory of `threads` threads.

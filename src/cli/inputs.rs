@@ -12,7 +12,7 @@ use tilewright::CacheOptions;
 use tilewright::EgraphOptions;
 use tilewright::Report;
 use tilewright::Session;
-use tilewright::internal::pipeline::check_scratch;
+use tilewright::internal::pipeline::check_memory;
 use tilewright::internal::runtime::bounds;
 use tilewright::internal::runtime::error::unknown;
 use tilewright::module::{Module, TensorSpec};
@@ -216,7 +216,7 @@ impl RunArguments {
         let compile_ms = milliseconds(start);
         check_names(given.keys(), module.inputs().iter().map(|i| i.name.as_str()))?;
         let start = Instant::now();
-        check_scratch(&module, threads, &model.limits.limits())?;
+        check_memory(&module, threads, &model.limits.limits())?;
         let session = Session::new(Arc::new(module), threads)?;
         let session_ms = milliseconds(start);
         progress.stage("filling the inputs");

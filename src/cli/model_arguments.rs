@@ -92,21 +92,6 @@ fn parse_bytes(text: &str) -> std::result::Result<u64, String> {
     bytes.filter(|n| *n > 0).ok_or_else(|| "expected a number of bytes, such as 2GiB, 500MB or 1048576".into())
 }
 
-#[cfg(test)]
-mod tests {
-    use super::parse_bytes;
-
-    #[test]
-    fn bytes_have_units() {
-        for (text, bytes) in [("2GiB", 2 << 30), ("500MB", 500_000_000), ("7", 7), ("1 kib", 1024), ("3k", 3000)] {
-            assert_eq!(parse_bytes(text), Ok(bytes), "{text}");
-        }
-        for text in ["", "GiB", "0", "-1", "1.5GB", "2 parsecs", "99999999999TB"] {
-            assert!(parse_bytes(text).is_err(), "{text}");
-        }
-    }
-}
-
 /// Modules on disk.
 #[derive(Args)]
 pub struct CacheArguments {
@@ -226,5 +211,20 @@ pub fn target(name: Option<&str>) -> Result<Target> {
             let names: Vec<_> = Target::all().into_iter().map(|t| t.name).collect();
             Error::Invalid(unknown("target", name, &names))
         }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::parse_bytes;
+
+    #[test]
+    fn bytes_have_units() {
+        for (text, bytes) in [("2GiB", 2 << 30), ("500MB", 500_000_000), ("7", 7), ("1 kib", 1024), ("3k", 3000)] {
+            assert_eq!(parse_bytes(text), Ok(bytes), "{text}");
+        }
+        for text in ["", "GiB", "0", "-1", "1.5GB", "2 parsecs", "99999999999TB"] {
+            assert!(parse_bytes(text).is_err(), "{text}");
+        }
     }
 }

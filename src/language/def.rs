@@ -204,6 +204,12 @@ impl<'a> Builder<'a> {
 
     /// `=` and `+=!`: a part of a tensor that no equation has read yet.
     fn define(&mut self, e: &Equation, mut definition: Definition, part: IndexBox, dtype: DType) -> Checked<()> {
+        let end = |(first, step, count): (i64, i64, i64)| {
+            let last = count.checked_sub(1)?.checked_mul(step)?.checked_add(first)?;
+            first.max(last).checked_add(1)
+        };
+        let ends: Option<Vec<i64>> = part.iter().map(|&range| end(range)).collect();
+        let ends = ends.ok_or_else(|| Diagnostic::invalid(e.target.span, "its subscripts are too large"))?;
         let target = match self.known(e) {
             Some(id) => id,
             None => {
@@ -229,8 +235,7 @@ impl<'a> Builder<'a> {
             return Err(again("is defined twice at some elements"));
         }
         let grows = array.role == Role::Temporary;
-        for (extent, &(first, step, count)) in self.arrays[target.0 as usize].shape.iter_mut().zip(&part) {
-            let end = first.max(first + step * (count - 1)) + 1;
+        for (extent, end) in self.arrays[target.0 as usize].shape.iter_mut().zip(ends) {
             if end > *extent && !grows {
                 return Err(Diagnostic::invalid(e.span, format!("`{}` is defined outside of its shape", e.target)));
             }

@@ -188,16 +188,16 @@ impl Limits {
     }
 
     /// Refuses a run that needs more bytes than [`Limits::run_bytes`]; `what`: a subject and "needs".
-    pub(crate) fn check_run(&self, bytes: u64, what: &str) -> Result<()> {
+    pub(crate) fn check_run(&self, bytes: u64, what: impl FnOnce() -> String) -> Result<()> {
         exceeds(bytes, self.run_bytes, what, "run_bytes")
     }
 }
 
-/// Fails where `bytes` are more than `allowed`; `what` is a subject with its verb, `field` the limit that raises it.
-pub(crate) fn exceeds(bytes: u64, allowed: u64, what: &str, field: &str) -> Result<()> {
+/// Fails where `bytes` are more than `allowed`; `what`: a subject with its verb, `field` the limit that raises it.
+pub(crate) fn exceeds(bytes: u64, allowed: u64, what: impl FnOnce() -> String, field: &str) -> Result<()> {
     if bytes <= allowed {
         return Ok(());
     }
-    let (bytes, allowed) = (text::bytes(bytes), text::bytes(allowed));
+    let (what, bytes, allowed) = (what(), text::bytes(bytes), text::bytes(allowed));
     Err(Error::Limit(format!("{what} {bytes}, {allowed} are allowed (`--max-memory`, `Limits::{field}`)")))
 }

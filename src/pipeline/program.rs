@@ -11,9 +11,10 @@ use crate::language::lowered::{Computation, LoweredProgram};
 use crate::language::source::Diagnostic;
 use crate::language::syntax::File;
 use crate::pipeline::kernel::{self, CompiledKernel, Stage, Statements};
+use crate::pipeline::options::exceeds;
 use crate::pipeline::report::Report;
 use crate::pipeline::steps::kernel_report;
-use crate::pipeline::{Clock, Compilation, Options, Order, check_arena, link};
+use crate::pipeline::{Clock, Compilation, Options, Order, check_memory, link};
 use crate::poly::lower::state::Argument;
 use crate::poly::scop::Scop;
 use crate::poly::statement::{Role, TensorDecl};
@@ -23,7 +24,6 @@ use crate::poly::transform::primitive::{Placed, Schedule};
 use crate::poly::transform::state::{Proven, SourceProgram};
 use crate::poly::transform::to_primitives;
 use crate::runtime::module::{Action, Buffer, BufferPlace, BufferRef, ModuleParts, OutputSpec, Step, TensorSpec};
-use crate::runtime::text;
 use crate::{DType, Error, Result};
 use std::sync::Arc;
 use std::time::Instant;
@@ -87,7 +87,7 @@ pub fn compile(source: &ProgramSource, options: &Options) -> Result<Compilation>
     }
     parts.dims = lowered.sizes.clone();
     let module = clock.time("verify module", || super::finish(parts, &target))?;
-    check_arena(&module, options)?;
+    check_memory(&module, 1, &options.limits)?;
     let kernels = vec![kernel_report(&kernel, 0, vec![lowered.name.clone()], 1)];
     let report = Report {
         stages: clock.stages,
@@ -152,16 +152,12 @@ fn check_sizes(lowered: &LoweredProgram, options: &Options) -> Result<()> {
     let mut total = 0u64;
     for array in lowered.arrays().iter().chain(initial) {
         let size = array.shape.iter().try_fold(array.dtype.bytes() as u64, |n, &d| n.checked_mul(d as u64));
-        let Some(bytes) = size.filter(|n| *n <= options.limits.tensor_bytes) else {
-            let (name, shape) = (&array.name, &array.shape);
-            let limit = text::bytes(options.limits.tensor_bytes);
-            return Err(Error::Limit(format!(
-                "array `{name}` of shape {shape:?} is larger than {limit} (`--max-memory`, `Limits::tensor_bytes`)"
-            )));
-        };
+        let bytes = size.unwrap_or(u64::MAX);
+        let what = || format!("array `{}` of shape {:?} needs", array.name, array.shape);
+        exceeds(bytes, options.limits.tensor_bytes, what, "tensor_bytes")?;
         total = total.saturating_add(bytes);
     }
-    options.limits.check_run(total, &format!("the arrays of `{}` need", lowered.name))
+    options.limits.check_run(total, || format!("the arrays of `{}` need", lowered.name))
 }
 
 /// A module with one kernel: its inputs and outputs are the arrays that are not temporary, in their order.

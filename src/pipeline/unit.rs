@@ -11,10 +11,10 @@ use crate::graph::fusion::{self, group::Group};
 use crate::graph::ir::Graph;
 use crate::graph::op::Op;
 use crate::graph::subgraph::{self, MAX_DEPTH};
-use crate::pipeline::options::Options;
+use crate::pipeline::options::{Options, exceeds};
 use crate::pipeline::sharing::Sharing;
 use crate::poly::statement::Program;
-use crate::runtime::{Error, Result, text};
+use crate::runtime::{Error, Result};
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -175,13 +175,8 @@ pub fn check_sizes(graph: &Graph, limit: u64) -> Result<()> {
     for value in &graph.values {
         let extents = value.ty.shape.iter().filter(|_| !value.ty.shape.contains(&0));
         let size = extents.copied().try_fold(value.ty.dtype.bytes() as u64, |n, d| n.checked_mul(d as u64));
-        if size.is_none_or(|n| n > limit) {
-            let (shape, limit) = (&value.ty.shape, text::bytes(limit));
-            return Err(Error::Limit(format!(
-                "tensor `{}` of shape {shape:?} is larger than {limit} (`--max-memory`, `Limits::tensor_bytes`)",
-                value.name
-            )));
-        }
+        let what = || format!("tensor `{}` of shape {:?} needs", value.name, value.ty.shape);
+        exceeds(size.unwrap_or(u64::MAX), limit, what, "tensor_bytes")?;
     }
     Ok(())
 }

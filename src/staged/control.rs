@@ -113,7 +113,8 @@ impl Staged {
                 return Err(Error::Limit(format!("a loop that depends on data has more than {most} steps ({how})")));
             }
             if step & (step - 1) == 0 {
-                self.options.limits.check_run(held_bytes(&carried, &slices), "what a loop carries and stacks needs")?;
+                let what = || "what a loop carries and stacks needs".to_string();
+                self.options.limits.check_run(held_bytes(&carried, &slices), what)?;
             }
             let head = [Tensor::new(&[], &[step]).into(), bool_value(going)];
             let results = self.call(body, head.into_iter().chain(carried).collect(), environment, frame)?;

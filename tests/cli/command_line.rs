@@ -118,6 +118,26 @@ fn a_compiled_module_gives_the_same_bits() {
 }
 
 #[test]
+fn memory_is_limited_on_request() {
+    let folder = Folder::new("memory");
+    let module = folder.file("m.tw");
+    for command in [&["run", MODEL][..], &["bench", MODEL], &["explain", MODEL], &["compile", MODEL, "-o", &module]] {
+        let with = |bytes| [command, &["--max-memory", bytes]].concat();
+        fails(&with("1kB"), &["KiB", "1000 B are allowed", "--max-memory"]);
+        assert!(!Path::new(&module).exists() || command[0] == "compile");
+    }
+    succeeds(&["compile", MODEL, "-o", &module, "--max-memory", "1MiB"]);
+    fails(&["run", &module, "--max-memory", "1kB"], &["1000 B are allowed", "--max-memory"]);
+    succeeds(&["run", &module, "--max-memory", "1MiB"]);
+    let checked = tilewright(&["check", MODEL, "--max-memory", "1kB"]);
+    assert!(
+        checked.status.code() == Some(1) && String::from_utf8_lossy(&checked.stderr).contains("1000 B are allowed")
+    );
+    succeeds(&["check", MODEL, "--max-memory", "1MB"]);
+    assert_eq!(tilewright(&["run", MODEL, "--max-memory", "much"]).status.code(), Some(2));
+}
+
+#[test]
 fn every_target_compiles_on_any_host() {
     let folder = Folder::new("targets");
     let text = succeeds(&["targets"]);
