@@ -29,6 +29,9 @@ use words::{Parsed, list, parts, tensor_type};
 /// Constants with more elements than this are elided in the text that `Display` writes.
 const SHOWN: usize = 8;
 
+/// Bytes of a constant that a text gives by a seed.
+const MOST_SEEDED: usize = 512 << 20;
+
 /// The text of a graph with every element of its constants, so that it can be parsed.
 pub fn print(graph: &Graph) -> String {
     write_graph(graph, usize::MAX)
@@ -250,6 +253,9 @@ pub fn constant(ty: &TensorType, text: &str) -> Parsed<Tensor> {
     ty.check().map_err(|e| e.to_string())?;
     if let Some(seed) = text.strip_prefix("seeded(").and_then(|t| t.strip_suffix(')')) {
         let seed = seed.parse().map_err(|_| format!("`{seed}` is not a seed"))?;
+        if ty.bytes() > MOST_SEEDED {
+            return Err(format!("{ty} has more than the {MOST_SEEDED} bytes of a seeded constant"));
+        }
         return Ok(Tensor::seeded(ty.dtype, &ty.shape, seed, 0, 2));
     }
     let inside = text.strip_prefix('[').and_then(|t| t.strip_suffix(']'));
@@ -257,11 +263,12 @@ pub fn constant(ty: &TensorType, text: &str) -> Parsed<Tensor> {
     if inside.contains('…') {
         return Err("the elements are elided: write all of them, or `seeded(number)`".into());
     }
-    let mut tensor = Tensor::zeros(ty.dtype, &ty.shape);
+    // before memory is taken for what the text only announces
     let count = list(inside).count();
-    if count != tensor.len() {
+    if count as i64 != ty.elements() {
         return Err(format!("{count} elements for {ty}"));
     }
+    let mut tensor = Tensor::zeros(ty.dtype, &ty.shape);
     for (element, bytes) in list(inside).zip(tensor.data.chunks_exact_mut(ty.dtype.bytes())) {
         parse_element(ty.dtype, element)?.store(bytes);
     }

@@ -63,6 +63,8 @@ fn errors_name_the_line() {
         ("%r = max", "%y = max", "line 6: value %y is already defined"),
         ("conv[3x3 pad=1x1 nchw]", "conv[3x3 nchw pad=1x1]", "line 5: `conv[3x3 nchw pad=1x1]` is written"),
         ("constant [0]", "constant [0, 1]", "line 4: 2 elements for f32[]"),
+        ("%z: f32[] = constant [0]", "%z: i64[536870912] = constant [0]", "line 4: 1 elements for i64[536870912]"),
+        ("f32[4,3,3,3] = constant", "f32[4,3,3,9000000] = constant", "line 3: f32[4,3,3,9000000] has more than the"),
         ("constant [0]", "constant [0, …]", "line 4: the elements are elided"),
         ("%r = max", "%r: f32[2] = max", "line 6: %r is declared as f32[2], but `max` gives f32[1,4,8,8]"),
         ("input \"x\"", "input x", "line 2: expected a name in quotes, found `x`"),
