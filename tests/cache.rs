@@ -1,7 +1,6 @@
 //! Modules on disk: found again for the same model and options alone, whole or not at all.
 #![cfg(unix)]
 
-#[allow(dead_code, reason = "other tests use the rest")]
 #[path = "files/onnx.rs"]
 mod onnx;
 

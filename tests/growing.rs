@@ -2,7 +2,6 @@
 //! size; whatever lies beyond the count.
 
 #[path = "files/onnx.rs"]
-#[allow(dead_code, reason = "each test file uses a part")]
 mod onnx;
 
 use rand::rngs::StdRng;
