@@ -4,6 +4,8 @@
 mod algorithms;
 #[path = "../common/mod.rs"]
 mod common;
+#[path = "command_line/growing.rs"]
+mod growing;
 #[path = "../files/onnx.rs"]
 mod onnx;
 #[path = "command_line/parts.rs"]

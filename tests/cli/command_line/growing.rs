@@ -1,0 +1,41 @@
+//! Dimensions that grow: modules for a capacity, and steps of decoding.
+
+use super::{Folder, fails, saved, succeeds};
+use tilewright::{DType, Tensor};
+
+const DECODER: &str = "tests/fixtures/models/decoder.onnx";
+
+#[test]
+fn a_module_for_a_capacity_runs_for_any_size_of_it() {
+    let folder = Folder::new("growing");
+    let (module, past, outputs) = (folder.file("decoder.tw"), folder.file("past.npy"), folder.file("outputs"));
+    let compile = ["compile", DECODER, "--grow", "past", "-o", module.as_str()];
+    fails(&compile, &["`past` grows", "must be given"]);
+    succeeds(&[&compile[..], &["--dim", "past=32"]].concat());
+    Tensor::seeded(DType::F32, &[1, 2, 7, 12], 1, 1, 0).write_npy(&past).unwrap();
+    let input = format!("past.0.key={past}");
+    succeeds(&["run", &module, "--input", &input, "--save", &outputs]);
+    assert_eq!(saved(&outputs, 0).shape, [1, 2, 8, 12]);
+    // the size of the input is that of all
+    let exact = folder.file("exact");
+    succeeds(&["run", DECODER, "--input", &input, "--save", &exact]);
+    assert_eq!(saved(&exact, 0).shape, [1, 2, 8, 12]);
+    assert_eq!(saved(&exact, 0).to_vec::<f32>()[..84], saved(&outputs, 0).to_vec::<f32>()[..84]);
+    assert!(succeeds(&["bench", &module, "--seconds", "0.01"]).contains("append"));
+    Tensor::zeros(DType::F32, &[1, 2, 32, 12]).write_npy(&past).unwrap();
+    fails(&["run", &module, "--input", &input], &["`#past` is 32", "0 to 31"]);
+}
+
+fn bench<'a>(more: &[&'a str]) -> Vec<&'a str> {
+    [&["bench", DECODER, "--threads", "1", "--steps", "18"][..], more].concat()
+}
+
+#[test]
+fn steps_of_decoding_are_measured() {
+    let text = succeeds(&bench(&["--grow", "past", "--state", "past.*=present.*"]));
+    assert!(text.contains("18 steps in") && text.contains(", 2 compilations"), "{text}");
+    fails(&bench(&["--state", "nothing.*=present.*"]), &["no input is like `nothing.*`"]);
+    fails(&bench(&["--state", "past.0.key=nothing"]), &["no output `nothing`"]);
+    fails(&bench(&["--grow", "depth", "--state", "past.*=present.*"]), &["`depth`"]);
+    fails(&bench(&["--grow", "past", "--dim", "past=3", "--state", "past.*=present.*"]), &["do not pass `--dim past`"]);
+}
