@@ -81,11 +81,13 @@ impl Bounds {
         for bounded in self.inputs.get(input).into_iter().flatten() {
             let Some(&extent) = shape.get(bounded.axis) else { continue };
             let Form { factor, offset } = bounded.count;
-            let rest = extent - offset;
-            if factor == 0 || rest % factor != 0 || found.is_some_and(|other| other != rest / factor) {
+            let (rest, factor) = (i128::from(extent) - i128::from(offset), i128::from(factor));
+            let whole = factor != 0 && rest % factor == 0;
+            let count = if whole { i64::try_from(rest / factor).ok() } else { None };
+            if count.is_none() || found.is_some_and(|other| Some(other) != count) {
                 return Err(Error::Invalid(format!("extent {extent} of dimension {} fits no count", bounded.axis)));
             }
-            found = Some(rest / factor);
+            found = count;
         }
         Ok(found)
     }
@@ -224,6 +226,9 @@ mod tests {
         };
         assert_eq!(bounds.count(0, &[4, 5]).unwrap(), Some(3));
         assert_eq!(bounds.count(1, &[4, 5]).unwrap(), None);
+        let far = Form { factor: -1, offset: i64::MIN };
+        let damaged = Bounds { inputs: vec![vec![BoundedAxis { axis: 0, count: far, zero: true }]], ..bounds.clone() };
+        assert!(damaged.count(0, &[4]).is_err());
         assert_eq!(exact_shape(&[4, 8], &axes, 3), [4, 5]);
         assert!(bounds.check(6).is_ok());
         assert!(bounds.check(7).unwrap_err().to_string().contains("for 0 to 6"));
