@@ -46,8 +46,8 @@ fn run(target: &Target, seed: u64, count: u64) -> Vec<String> {
             }
         }
         if !done {
-            let why = lines.last().map_or("the process ended", |l| l.as_str());
-            complaints.push(report(target, seed, last, why));
+            let ends: Vec<&str> = lines.iter().map(String::as_str).filter(|l| !l.starts_with("complaint")).collect();
+            complaints.push(report(target, seed, last, &format!("the process ended: {}", ends.join(", "))));
         }
         next = if done { count } else { last + 1 };
     }
