@@ -71,7 +71,7 @@ fn spread(g: &mut Importer, n: &Source, value: ValueId, shape: &[i64]) -> Result
         along[axis] = shape[axis];
         return g.emit(Op::Reshape { shape: along }, &[value]);
     }
-    let blocks = if block > 0 { (shape[axis] + block - 1) / block } else { -1 };
+    let blocks = if block > 0 { (shape[axis] as u64).div_ceil(block as u64) as i64 } else { -1 };
     let fits = own.len() == shape.len() && (0..own.len()).all(|d| own[d] == if d == axis { blocks } else { shape[d] });
     if !fits {
         return Err(Error::Invalid(format!(
