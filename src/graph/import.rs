@@ -253,13 +253,7 @@ fn check_nodes<'a>(
 fn take_weights(proto: &mut ModelProto, folder: &Folder) -> Result<(Vec<(String, Arc<Tensor>)>, Vec<Arc<Tensor>>)> {
     let Some(graph) = &mut proto.graph else { return Ok((vec![], vec![])) };
     let mut initializers = std::mem::take(&mut graph.initializer);
-    graph.node.retain_mut(|node| match take_constant(node) {
-        Some(tensor) => {
-            initializers.push(tensor);
-            false
-        }
-        None => true,
-    });
+    initializers.extend(graph.node.iter_mut().filter_map(take_constant));
     let read = graph.node.iter().flat_map(read_names).chain(graph.output.iter().map(|o| o.name.as_str()));
     let read: HashSet<&str> = read.collect();
     let (mut weights, mut external) = (vec![], vec![]);
@@ -272,7 +266,7 @@ fn take_weights(proto: &mut ModelProto, folder: &Folder) -> Result<(Vec<(String,
     Ok((weights, external))
 }
 
-/// The tensor of a `Constant` node as an initializer.
+/// The tensor of a `Constant` node as an initializer; the node keeps none.
 fn take_constant(node: &mut NodeProto) -> Option<TensorProto> {
     if node.op_type != "Constant" || !matches!(node.domain.as_str(), "" | "ai.onnx") {
         return None;
@@ -486,7 +480,7 @@ impl<'m> Importer<'m> {
         self.named_constant(name, Arc::new(tensor))
     }
 
-    fn named_constant(&mut self, name: String, tensor: Arc<Tensor>) -> ValueId {
+    pub(super) fn named_constant(&mut self, name: String, tensor: Arc<Tensor>) -> ValueId {
         let ty = TensorType { dtype: tensor.dtype, shape: tensor.shape.clone() };
         self.add_value(name, ty, crate::graph::ir::Source::Constant(tensor))
     }

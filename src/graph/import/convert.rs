@@ -406,8 +406,13 @@ pub(super) fn is_inf(g: &mut Importer, n: &Source) -> Result<Vec<ValueId>> {
 }
 
 pub(super) fn constant(g: &mut Importer, n: &Source) -> Result<Vec<ValueId>> {
+    let taken = |name: &String| g.model.weights().iter().find(|weight| weight.0 == *name);
     let tensor = if let Some(t) = n.tensor("value") {
         g.read_tensor(t)?
+    } else if let Some((name, tensor)) = n.proto.output.first().and_then(taken) {
+        // The model took it from the node when it was loaded.
+        let known = g.values.get(name.as_str()).copied().flatten();
+        return Ok(vec![known.unwrap_or_else(|| g.named_constant(name.clone(), tensor.clone()))]);
     } else if let Some(a) = n.attribute("value_float") {
         Tensor::new(&[], &[a.f])
     } else if let Some(a) = n.attribute("value_int") {
