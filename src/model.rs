@@ -366,7 +366,9 @@ impl Model {
         sharing: &Sharing,
     ) -> Result<Compilation> {
         let graph = &bound.graph;
+        self.onnx().into_iter().for_each(|model| model.make_weights());
         let mut compiled = pipeline::compile_sharing(graph, self.network_order(), options, sharing)?;
+        self.onnx().into_iter().for_each(|model| model.release());
         let symbols = self.symbols().into_iter();
         let dims = symbols.map(|s| (s.clone(), options.dims.get(&s).copied().unwrap_or(1))).collect();
         let values = bound.values.iter().map(|(name, value)| (name.clone(), Tensor::clone(value))).collect();

@@ -12,9 +12,10 @@ use crate::graph::import::model::OnnxModel;
 use crate::graph::ir::{Graph, Source, ValueId};
 use crate::graph::proto::{GraphProto, NodeProto, TensorProto, ValueInfoProto};
 use crate::graph::tensor_type::TensorType;
-use crate::runtime::{Error, Result, Tensor};
+use crate::runtime::{Error, Result, Tensor, threads};
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// A value that a part may read.
 pub enum Known<'a> {
@@ -51,6 +52,21 @@ impl OnnxModel {
     /// The weights of the file, by name.
     pub fn weights(&self) -> &[(String, Arc<Tensor>)] {
         &self.weights
+    }
+
+    /// Makes the weights that the file has as recipes, each once, on all cores.
+    pub fn make_weights(&self) {
+        let next = AtomicUsize::new(0);
+        threads::together(std::thread::available_parallelism().map_or(1, usize::from), || {
+            while let Some((_, weight)) = self.weights.get(next.fetch_add(1, Ordering::Relaxed)) {
+                let _ = weight.data.first();
+            }
+        });
+    }
+
+    /// Lets weights leave memory that can be read from their file again.
+    pub fn release(&self) {
+        self.folder.release();
     }
 
     /// The initializers of a graph inside of a node.
