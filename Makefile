@@ -3,7 +3,7 @@ CARGO ?= cargo
 PYTHON ?= python3
 export PYTHON SUITE PEERS ROWS THREADS
 
-.PHONY: help demo test fuzz check check-aarch64 mutants guard digest bench conformance publish models build clean
+.PHONY: help demo test fuzz check check-aarch64 mutants guard digest bench shapes conformance publish models build clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z0-9-]*\):.*## /  make \1\t/p' Makefile | expand -t 22
@@ -54,12 +54,21 @@ models: ## get the six pretrained models from their Python packages
 	@scripts/prepare python
 	@$(PYTHON) datasets/fetch.py
 
-bench: ## measure against the peers in turn; writes target/bench/report.html [SUITE=networks PEERS=onnxruntime,openvino ROWS=resnet THREADS=1]
+ifeq ($(SUITE),shapes)
+bench: shapes
+else
+bench: ## measure against the peers in turn; writes target/bench/report.html [SUITE=networks PEERS=onnxruntime,openvino ROWS=resnet THREADS=1; SUITE=shapes]
 	@scripts/prepare build bench
 	@$(PYTHON) benches/run.py --check
 	$(CARGO) build --release
 	@scripts/optionally $(PYTHON) datasets/fetch.py
 	@$(PYTHON) benches/run.py
+endif
+
+shapes: ## as bench SUITE=shapes: dynamic dimensions beside ONNX Runtime: new lengths, memory, steps of decoding
+	@scripts/prepare build bench
+	$(CARGO) build --release --bins --example bindings
+	@$(PYTHON) benches/shapes.py
 
 conformance: ## run ONNX's backend suite and print how many cases of each group pass, and why others fail [CASES=lstm]; or RANDOM networks against ONNX Runtime [RANDOM=1000 SEED=3]
 	@scripts/prepare build python
