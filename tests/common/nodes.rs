@@ -9,8 +9,8 @@ use tilewright::{Report, StagedReport};
 
 /// Operators that may leave nothing to compute: their result is an operand under another shape or name, they undo another
 /// one, or they do nothing for some attributes (sums over no axes, powers of 1).
-const MAY_COMPUTE_NOTHING: &str = "Cast Clip DequantizeLinear Dropout Expand Flatten Identity If Pad Pow QuantizeLinear ReduceLogSumExp \
-                                   ReduceMax ReduceProd ReduceSum Reshape Slice Squeeze Tile Transpose Unsqueeze";
+const MAY_COMPUTE_NOTHING: &str = "Cast Clip Concat DequantizeLinear Dropout Expand Flatten Identity If Pad Pow QuantizeLinear \
+                                   ReduceLogSumExp ReduceMax ReduceProd ReduceSum Reshape Slice Squeeze Tile Transpose Unsqueeze";
 
 /// Checks that every node of a file is computed by some kernel, loop or branch, or is listed as one that leaves nothing to
 /// compute; and that every kernel names nodes of the file.

@@ -1,6 +1,6 @@
 //! Values of inputs that decide shapes bind like dimensions.
 
-use crate::onnx::{FLOAT, INT64, graph, model, node, tensor, with_int};
+use crate::onnx::{FLOAT, INT64, graph, integers, model, node, tensor, with_graph, with_int};
 use std::sync::Arc;
 use tilewright::{DType, Error, Model, Module, Options, Session, Tensor};
 
@@ -119,4 +119,27 @@ fn a_concatenation_of_hundreds_of_values_copies_each_once() {
             assert_eq!(y[at..at + 3], x.to_vec::<f32>()[3 * row..3 * row + 3], "row {row} of operand {i}");
         }
     }
+}
+
+/// As in voice detectors: a rate chooses a branch, and the other one does not fit the input.
+#[test]
+fn a_branch_that_does_not_fit_is_not_looked_at_where_its_condition_is_given() {
+    let branch = |op: &str, operands: &[&str]| {
+        graph(vec![], vec![], vec![node(op, operands, &["r"])], vec![tensor("r", FLOAT, None)])
+    };
+    let choose = with_graph(node("If", &["wide"], &["y"]), "then_branch", branch("Neg", &["x"]));
+    let rate = model(graph(
+        vec![tensor("x", FLOAT, Some(&["2", "3"])), tensor("rate", INT64, Some(&[]))],
+        vec![integers("sixteen", &[], &[16000])],
+        vec![
+            node("Equal", &["rate", "sixteen"], &["wide"]),
+            with_graph(choose, "else_branch", branch("MatMul", &["x", "x"])),
+        ],
+        vec![tensor("y", FLOAT, None)],
+    ));
+    let compiled = rate.compile(&Options::default()).unwrap();
+    let x = Tensor::new(&[2, 3], &[1f32; 6]);
+    let run = |rate: i64| compiled.run(&[("x", &x), ("rate", &Tensor::new(&[], &[rate]))]);
+    assert_eq!(run(16000).unwrap()[0].to_vec::<f32>(), [-1f32; 6]);
+    assert!(matches!(run(8000), Err(Error::Invalid(_))));
 }

@@ -32,7 +32,13 @@ pub(super) fn branch(g: &mut Importer, n: &Source) -> Result<Vec<ValueId>> {
     if let Some(known) = known_bool(g, condition)? {
         return nested::inline(g, if known { then } else { otherwise }, &[]);
     }
-    let mut branches = [nested::import(g, then, vec![])?, nested::import(g, otherwise, vec![])?];
+    let mut import = |branch| {
+        nested::import(g, branch, vec![]).inspect_err(|_| {
+            // With the condition's value a branch that never runs is not looked at: it is noted as needed.
+            let _ = g.known(condition, "condition");
+        })
+    };
+    let mut branches = [import(then)?, import(otherwise)?];
     let captured = nested::unite(g, &mut branches);
     let [then, otherwise] = &branches;
     let types = |inside: &Inside| -> Vec<TensorType> {
