@@ -29,8 +29,7 @@ use crate::runtime::module::{Action, Module, ModuleParts, TensorSpec};
 use crate::runtime::text;
 use crate::runtime::threads;
 use crate::{Error, Result};
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Instant;
 
 pub use crate::pipeline::kernel::Stage;
@@ -234,22 +233,11 @@ fn compile_kernels(
     target: &Target,
     threads: usize,
 ) -> Result<Vec<Arc<CompiledKernel>>> {
-    let next = AtomicUsize::new(0);
-    let results: Vec<Mutex<Option<Result<CompiledKernel>>>> = programs.iter().map(|_| Mutex::new(None)).collect();
-    let work = || {
-        loop {
-            let i = next.fetch_add(1, Ordering::Relaxed);
-            let Some((name, program)) = programs.get(i) else { return };
-            let compiled = statements(name, program, order)
-                .and_then(|statements| kernel::compile(statements, target))
-                .map_err(|e| in_kernel(name, e));
-            *results[i].lock().unwrap_or_else(|e| e.into_inner()) = Some(compiled);
-        }
+    let compile = |(name, program): &(String, Program)| {
+        let compiled = statements(name, program, order).and_then(|statements| kernel::compile(statements, target));
+        compiled.map(Arc::new).map_err(|e| in_kernel(name, e))
     };
-    threads::together(threads.min(programs.len()), work);
-    let results = results.into_iter().map(|r| r.into_inner().unwrap_or_else(|e| e.into_inner()));
-    let finished = |r: Option<_>| r.unwrap_or_else(|| Err(Error::Internal("a kernel was left out".into())));
-    results.map(|r| finished(r).map(Arc::new)).collect()
+    threads::map(programs, threads, compile).into_iter().collect()
 }
 
 /// Names the kernel in an error.

@@ -15,6 +15,7 @@ use tilewright::Session;
 use tilewright::internal::pipeline::check_memory;
 use tilewright::internal::runtime::bounds;
 use tilewright::internal::runtime::error::unknown;
+use tilewright::internal::runtime::threads;
 use tilewright::module::{Module, TensorSpec};
 use tilewright::{Compiled, Dim, InputSpec, Kind, Value};
 use tilewright::{DEFAULT_MAX_ERROR, Error, Model, Options, Result, Tensor};
@@ -163,7 +164,7 @@ impl Prepared {
 
 impl RunArguments {
     pub fn threads(&self) -> usize {
-        self.threads_or(std::thread::available_parallelism().map_or(1, usize::from))
+        self.threads_or(threads::cores())
     }
 
     /// The number of threads asked for, or `default`.

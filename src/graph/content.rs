@@ -5,8 +5,6 @@
 
 use crate::graph::ir::{Graph, Source};
 use crate::runtime::{Bytes, Tensor, threads};
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// Bytes of a piece.
 const PIECE: usize = 1 << 20;
@@ -33,7 +31,8 @@ impl Hasher {
             self.0.update(bytes);
             return self;
         }
-        pieces(bytes).iter().for_each(|piece| _ = self.0.update(piece));
+        let hashes = threads::map(bytes.chunks(PIECE), threads::cores(), blake3::hash);
+        hashes.iter().for_each(|hash| _ = self.0.update(hash.as_bytes()));
         self
     }
 
@@ -58,23 +57,6 @@ impl Hasher {
     pub fn finish(&self) -> Hash {
         *self.0.finalize().as_bytes()
     }
-}
-
-/// The hashes of the pieces of `bytes`.
-fn pieces(bytes: &[u8]) -> Vec<Hash> {
-    let pieces: Vec<&[u8]> = bytes.chunks(PIECE).collect();
-    let hashes = Mutex::new(vec![Hash::default(); pieces.len()]);
-    let next = AtomicUsize::new(0);
-    let threads = std::thread::available_parallelism().map_or(1, usize::from);
-    threads::together(threads.min(pieces.len()), || {
-        loop {
-            let i = next.fetch_add(1, Ordering::Relaxed);
-            let Some(piece) = pieces.get(i) else { return };
-            let hash = *blake3::hash(piece).as_bytes();
-            hashes.lock().unwrap_or_else(|e| e.into_inner())[i] = hash;
-        }
-    });
-    hashes.into_inner().unwrap_or_else(|e| e.into_inner())
 }
 
 impl Graph {

@@ -24,8 +24,9 @@ use crate::runtime::module::{
 use crate::runtime::opaque::{View, WRITE_ROWS};
 use crate::runtime::threads;
 use crate::{DType, Error, Result, Tensor};
+use std::cmp::Reverse;
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 /// Links the groups into a module without name, target, dims and metadata; `threads` threads write the weights that are
 /// new in `sharing`. Constants that only this unit has are freed as soon as they are written.
@@ -425,24 +426,14 @@ impl Shared {
 
 /// Writes constants to their places in zeros, in `threads` threads.
 fn fill(blobs: Vec<(usize, Blob)>, memory: &mut [u8], threads: usize) {
-    let count = threads.clamp(1, threads::MAX_THREADS);
-    let mut parts: Vec<(usize, Vec<(Blob, &mut [u8])>)> = (0..count).map(|_| (0, vec![])).collect();
-    let (mut rest, mut at) = (memory, 0);
+    let (mut parts, mut rest, mut at) = (vec![], memory, 0);
     for (start, blob) in blobs {
         let (_, from_start) = rest.split_at_mut(start - at);
         let (bytes, after) = from_start.split_at_mut(blob.bytes());
         (rest, at) = (after, start + blob.bytes());
-        if let Some(least) = parts.iter_mut().min_by_key(|p| p.0) {
-            least.0 += blob.bytes();
-            least.1.push((blob, bytes));
-        }
+        parts.push((blob, bytes));
     }
-    let parts = Mutex::new(parts);
-    threads::together(count, || {
-        loop {
-            let part = parts.lock().unwrap_or_else(|e| e.into_inner()).pop();
-            let Some((_, part)) = part else { return };
-            part.into_iter().for_each(|(blob, bytes)| blob.write(bytes));
-        }
-    });
+    // no thread is left alone with a large one at the end
+    parts.sort_by_key(|(_, bytes)| Reverse(bytes.len()));
+    threads::map(parts, threads, |(blob, bytes)| blob.write(bytes));
 }

@@ -4,7 +4,7 @@ use crate::codegen::Target;
 use crate::graph::import::limits::ImportLimits;
 use crate::graph::import::model::Binding;
 use crate::runtime::pool::Pool;
-use crate::runtime::text;
+use crate::runtime::{text, threads};
 use crate::{Error, Result, Tensor};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -76,7 +76,7 @@ impl CacheOptions {
 impl Default for Options {
     /// This processor's best target, one thread for each of its cores, dynamic dimensions from the inputs.
     fn default() -> Options {
-        let threads = std::thread::available_parallelism().map_or(1, usize::from);
+        let threads = threads::cores();
         Options {
             target: None,
             threads,

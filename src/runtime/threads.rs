@@ -1,6 +1,7 @@
 //! Threads that may not be there: work that is the same on any number of them.
 
 use crate::{Error, Result};
+use std::sync::Mutex;
 use std::thread::Builder;
 
 /// More threads than this are a mistake.
@@ -30,6 +31,34 @@ pub fn together(threads: usize, work: impl Fn() + Sync) {
     });
 }
 
+/// The results of `work` for each item, in their order. Up to `threads` threads take one item after the other, the first items
+/// first.
+pub fn map<T: Send, R: Send>(
+    items: impl IntoIterator<Item = T>,
+    threads: usize,
+    work: impl Fn(T) -> R + Sync,
+) -> Vec<R> {
+    let items: Vec<T> = items.into_iter().collect();
+    let (threads, results) = (threads.min(items.len()), Mutex::new(Vec::with_capacity(items.len())));
+    let queue = Mutex::new(items.into_iter().enumerate());
+    together(threads, || {
+        loop {
+            let next = queue.lock().unwrap_or_else(|e| e.into_inner()).next();
+            let Some((i, item)) = next else { return };
+            let result = work(item);
+            results.lock().unwrap_or_else(|e| e.into_inner()).push((i, result));
+        }
+    });
+    let mut results = results.into_inner().unwrap_or_else(|e| e.into_inner());
+    results.sort_unstable_by_key(|result| result.0);
+    results.into_iter().map(|result| result.1).collect()
+}
+
+/// The number of cores that this process may use; 1 where the system does not say.
+pub fn cores() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -45,6 +74,11 @@ mod tests {
                 }
             });
             assert_eq!(sum.into_inner(), 99 * 50);
+        }
+        for threads in [0, 1, 4] {
+            let squares = map((0..100).map(|i| i.to_string()), threads, |i| i.parse::<usize>().unwrap().pow(2));
+            assert_eq!(squares, (0..100).map(|i| i * i).collect::<Vec<_>>());
+            assert_eq!(map([0; 0], threads, |i| i), []);
         }
         assert!(check_count(MAX_THREADS).is_ok() && check_count(MAX_THREADS + 1).is_err());
     }

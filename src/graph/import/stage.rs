@@ -15,7 +15,6 @@ use crate::graph::tensor_type::TensorType;
 use crate::runtime::{Error, Result, Tensor, threads};
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// A value that a part may read.
 pub enum Known<'a> {
@@ -56,12 +55,7 @@ impl OnnxModel {
 
     /// Makes the weights that the file has as recipes, each once, on all cores.
     pub fn make_weights(&self) {
-        let next = AtomicUsize::new(0);
-        threads::together(std::thread::available_parallelism().map_or(1, usize::from), || {
-            while let Some((_, weight)) = self.weights.get(next.fetch_add(1, Ordering::Relaxed)) {
-                let _ = weight.data.first();
-            }
-        });
+        threads::map(&self.weights, threads::cores(), |(_, weight)| _ = weight.data.first());
     }
 
     /// Lets weights leave memory that can be read from their file again.

@@ -25,8 +25,7 @@ use std::collections::BTreeMap;
 use std::fs::File;
 use std::ops::Range;
 use std::path::Path;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 /// Changes whenever an older reader would misunderstand a newer file.
 pub const FORMAT_VERSION: u32 = 8;
@@ -282,20 +281,12 @@ impl Module {
 
 /// The CRC-32 of parts that follow each other. Pieces are read on all cores: a module may have gigabytes of weights.
 pub(super) fn checksum<'a>(parts: impl Iterator<Item = &'a [u8]>) -> u32 {
-    let pieces: Vec<&[u8]> = parts.flat_map(|part| part.chunks(PIECE)).collect();
-    let sums = Mutex::new(vec![crc32fast::Hasher::new(); pieces.len()]);
-    let next = AtomicUsize::new(0);
-    let threads = std::thread::available_parallelism().map_or(1, usize::from);
-    threads::together(threads.min(pieces.len()), || {
-        loop {
-            let i = next.fetch_add(1, Ordering::Relaxed);
-            let Some(piece) = pieces.get(i) else { return };
-            let mut sum = crc32fast::Hasher::new();
-            sum.update(piece);
-            sums.lock().unwrap_or_else(|e| e.into_inner())[i] = sum;
-        }
-    });
-    let sums = sums.into_inner().unwrap_or_else(|e| e.into_inner());
+    let sum = |piece: &[u8]| {
+        let mut sum = crc32fast::Hasher::new();
+        sum.update(piece);
+        sum
+    };
+    let sums = threads::map(parts.flat_map(|part| part.chunks(PIECE)), threads::cores(), sum);
     let mut all = crc32fast::Hasher::new();
     sums.iter().for_each(|sum| all.combine(sum));
     all.finalize()
