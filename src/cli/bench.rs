@@ -4,15 +4,15 @@ mod measurement;
 mod parts;
 
 use super::decode::StateArguments;
-use super::inputs::{Prepared, PreparedParts, Ready, RunArguments};
+use super::inputs::{Prepared, PreparedParts, Ready, RunArguments, outside_bytes};
 use super::progress::Progress;
 use super::run::{save_outputs, save_values};
 use crate::model_arguments::{CacheArguments, ModelArguments, sort_parser};
+use crate::output::print;
 use measurement::{
     CheckTime, KernelTime, Latency, Measurement, Run, StageTime, latencies, latencies_and_peak, quantile,
 };
 use serde::Serialize;
-use std::io::Write;
 use std::path::PathBuf;
 use std::time::Instant;
 use tilewright::Session;
@@ -122,9 +122,7 @@ fn parse_request(line: &str) -> Result<(f64, usize)> {
 
 fn print_line(value: &impl Serialize) -> Result<()> {
     let line = serde_json::to_string(value).map_err(|e| Error::Internal(e.to_string()))?;
-    let mut out = std::io::stdout();
-    let written = writeln!(out, "{line}").and_then(|()| out.flush());
-    written.map_err(|e| Error::Io(format!("cannot write to standard output: {e}")))
+    print(&(line + "\n"))
 }
 
 fn measure(prepared: &Prepared, outputs: &mut [Tensor], seconds: f64, progress: &Progress) -> Result<Measurement> {
@@ -150,7 +148,7 @@ fn measure(prepared: &Prepared, outputs: &mut [Tensor], seconds: f64, progress: 
             }
             Action::Copy { .. } | Action::Loop { .. } | Action::If { .. } => continue,
         };
-        let gflops = if us > 0.0 { (step.flops * runs) as f64 / us / 1e3 } else { 0.0 };
+        let gflops = if us > 0.0 { step.flops.saturating_mul(runs) as f64 / us / 1e3 } else { 0.0 };
         let report = reports.next();
         let (predicted_us, nodes) = (report.map(|k| k.predicted_us), report.map_or(vec![], |k| k.nodes.clone()));
         kernels.push(KernelTime {
@@ -164,9 +162,9 @@ fn measure(prepared: &Prepared, outputs: &mut [Tensor], seconds: f64, progress: 
             part: None,
         });
     }
-    let flops: u64 = module.all_steps().iter().map(|(s, runs)| s.flops.saturating_mul(*runs)).sum();
-    let specs = module.inputs().iter().chain(module.outputs().iter().map(|o| &o.tensor));
-    let outside: u64 = specs.map(|s| s.bytes()).sum::<Result<u64>>()?;
+    let flops: u64 =
+        module.all_steps().iter().map(|(s, runs)| s.flops.saturating_mul(*runs)).fold(0, u64::saturating_add);
+    let outside = outside_bytes(module)?;
     Ok(Measurement {
         model: module.name().to_string(),
         target: module.target().to_string(),

@@ -1,7 +1,8 @@
 //! `check`: proves or refuses every schedule of a file; says of a model what would run.
 
 use super::progress::Progress;
-use crate::model_arguments::{LimitArguments, bind_once, parse_dim, print, target};
+use crate::model_arguments::{LimitArguments, bind_once, parse_dim, target};
+use crate::output::print;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use tilewright::internal::language;

@@ -20,7 +20,8 @@ use super::inputs;
 use super::progress::Progress;
 use crate::compare::arguments::Arguments;
 use crate::compare::report::ComparisonReport;
-use crate::model_arguments::{LimitArguments, ModelArguments, print};
+use crate::model_arguments::{LimitArguments, ModelArguments};
+use crate::output::{self, print};
 use limits::Machine;
 use tilewright::internal::runtime::{file, text};
 use tilewright::{Error, Result};
@@ -90,7 +91,7 @@ impl Arguments {
             file::write(path, |out| out.write_all(page.as_bytes()))?;
         }
         let text = match self.json {
-            true => serde_json::to_string_pretty(&report).map_err(|e| Error::Internal(e.to_string()))? + "\n",
+            true => output::json(&report)?,
             false => table::text(&report),
         };
         let failed = report.failures();

@@ -1,6 +1,7 @@
 //! `explain`: any stage as text, or the report of all choices with predicted and measured times.
 
 use super::inputs::{self, PreparedParts, Ready, RunArguments};
+use super::output;
 use super::progress::Progress;
 use crate::model_arguments::{ModelArguments, sort_parser};
 use clap::builder::PossibleValuesParser;
@@ -115,7 +116,6 @@ impl Arguments {
         if !self.json {
             return Ok(report.to_string());
         }
-        let json = serde_json::to_string_pretty(report).map_err(|e| Error::Internal(e.to_string()))?;
-        Ok(json + "\n")
+        output::json(report)
     }
 }

@@ -303,6 +303,12 @@ impl RunArguments {
     }
 }
 
+/// Bytes of the inputs and outputs of a run.
+pub fn outside_bytes(module: &Module) -> Result<u64> {
+    let specs = module.inputs().iter().chain(module.outputs().iter().map(|o| &o.tensor));
+    specs.map(TensorSpec::bytes).try_fold(0u64, |sum, bytes| Ok(sum.saturating_add(bytes?)))
+}
+
 /// Returns true if the file is a module made by `compile`.
 pub fn is_module(path: &Path) -> Result<bool> {
     let io = |e: std::io::Error| Error::Io(format!("cannot read {}: {e}", path.display()));

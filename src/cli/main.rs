@@ -13,6 +13,7 @@ mod inputs;
 mod model_arguments;
 mod ocr;
 mod ops;
+mod output;
 mod progress;
 mod run;
 mod targets;

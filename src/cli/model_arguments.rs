@@ -3,13 +3,11 @@
 use clap::Args;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use std::collections::BTreeMap;
-use std::io::Write;
 use std::path::PathBuf;
 use tilewright::Algorithm;
 use tilewright::CacheOptions;
 use tilewright::Target;
 use tilewright::internal::runtime::error::unknown;
-use tilewright::internal::runtime::text::lines;
 use tilewright::{Error, Limits, Result, Sort};
 
 /// The most bindings of one module.
@@ -159,12 +157,6 @@ pub fn bind_once(given: &[(String, i64)]) -> Result<BTreeMap<String, i64>> {
         }
     }
     Ok(dims)
-}
-
-/// Writes results to standard output at once, where an error is still to follow.
-pub fn print(text: &str) -> Result<()> {
-    let io = |e| Error::Io(format!("cannot write to standard output: {e}"));
-    std::io::stdout().lock().write_all(lines(text).as_bytes()).map_err(io)
 }
 
 pub fn parse_dim(text: &str) -> std::result::Result<(String, i64), String> {

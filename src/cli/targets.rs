@@ -1,10 +1,11 @@
 //! `targets`: the table of targets, those that this processor runs, and its peak rates.
 
+use super::output;
 use super::progress::Progress;
 use std::fmt::Write;
+use tilewright::Result;
 use tilewright::Target;
 use tilewright::internal::codegen::probe::{self, Level, Limits, Rates};
-use tilewright::{Error, Result};
 
 #[derive(clap::Args)]
 pub struct Arguments {
@@ -29,8 +30,7 @@ impl Arguments {
             limits.push(probe::measure(&target, SECONDS)?);
         }
         if self.json {
-            let json = serde_json::to_string_pretty(&limits).map_err(|e| Error::Internal(e.to_string()))?;
-            return Ok(json + "\n");
+            return output::json(&limits);
         }
         Ok(limits.iter().map(limit_lines).collect())
     }

@@ -1,11 +1,12 @@
 //! Latencies, and what `bench` prints of them.
 
+use crate::output;
 use serde::Serialize;
 use std::fmt::Write;
 use std::time::{Duration, Instant};
 use tilewright::internal::codegen::probe::PeakProbe;
 use tilewright::internal::runtime::text::{bytes, name};
-use tilewright::{AlgorithmReport, DType, Error, Result, Sort, Target};
+use tilewright::{AlgorithmReport, DType, Result, Sort, Target};
 
 /// The fields and their names are a contract.
 #[derive(Serialize)]
@@ -169,8 +170,7 @@ impl Measurement {
         if !json {
             return Ok(table(&self, sort));
         }
-        let json = serde_json::to_string_pretty(&self).map_err(|e| Error::Internal(e.to_string()))?;
-        Ok(json + "\n")
+        output::json(&self)
     }
 }
 

@@ -4,6 +4,7 @@ use super::contest::{self, Times};
 use super::limits::{Machine, Work};
 use super::program::ModelledTraffic;
 use crate::compare::arguments::Arguments;
+use crate::inputs::outside_bytes;
 use crate::model_arguments::ModelArguments;
 use crate::progress::Progress;
 use serde::Serialize;
@@ -153,11 +154,9 @@ impl Prepared {
             kernels.push(Kernel { name, operators, flops, ilp, untransformed, ratio });
         }
         let flops = kernels.iter().map(|k| k.flops).sum();
-        let specs = module.inputs().iter().chain(module.outputs().iter().map(|o| &o.tensor));
-        let outside: u64 = specs.map(|s| s.bytes()).sum::<Result<u64>>()?;
         Ok(Network {
             name: module.name().to_string(),
-            work: Work::new(machine, DType::F32, flops, outside + module.weights().len()),
+            work: Work::new(machine, DType::F32, flops, outside_bytes(module)? + module.weights().len()),
             ilp: total(0),
             untransformed: total(1),
             difference: self.difference,
