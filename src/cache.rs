@@ -1,6 +1,6 @@
 //! The cache: modules on disk, found by a hash of all that decides their bytes.
 //!
-//! In: what is compiled, and the options. Out: its module and report, as they were stored, or nothing. Invariants: two
+//! In: a subject and the options. Out: its module and report, as they were stored, or nothing. Invariants: two
 //! compilations that may give different modules have different keys; what is read was written by this user, whole, and is
 //! what was written; a failure of the cache never fails a compilation, except that a directory is refused that others may
 //! write to.
@@ -49,7 +49,7 @@ impl Order<'_> {
     }
 }
 
-/// What is compiled.
+/// A model, a part of one, or a program, with the order of its statements: all that a module is compiled of beside the options.
 pub enum Subject<'a> {
     /// A model file.
     Onnx(&'a OnnxModel, Order<'a>),
@@ -140,7 +140,7 @@ pub fn compiled(
 /// The module and the report that the cache has for these options.
 ///
 /// # Errors
-/// `Invalid` where the cache's directory is none, belongs to another user, or may be written by others; `Unsupported` where
+/// `Invalid` where the cache's directory is a file, belongs to another user, or may be written by others; `Unsupported` where
 /// the system has no owners of files.
 pub fn find(subject: &Subject, options: &Options) -> Result<Option<(Module, Report)>> {
     let Some(cache) = &options.cache else { return Ok(None) };

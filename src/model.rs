@@ -381,7 +381,7 @@ impl Model {
         Ok(compiled)
     }
 
-    /// What the bindings of a network share.
+    /// Constants for the bindings of a network to share.
     pub(crate) fn sharing(&self) -> Sharing {
         match &self.source {
             Source::Onnx(model) => Sharing::new(model.weights().iter().map(|(_, tensor)| tensor)),

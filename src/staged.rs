@@ -53,7 +53,7 @@ pub struct Staged {
     trips: Mutex<HashMap<usize, Vec<i64>>>,
 }
 
-/// What is known of a graph of the file ahead.
+/// A graph of the file as all its runs find it.
 struct Scope {
     /// Of its nodes.
     origins: Vec<Origin>,
@@ -93,7 +93,7 @@ struct CompiledPart {
 
 /// A value that is known.
 enum Entry<'a> {
-    /// The same in each run.
+    /// Equal in each run.
     Constant(Arc<Tensor>),
     Value(Value),
     /// An input of the model, which is the caller's.

@@ -95,7 +95,7 @@ impl Default for Options {
 }
 
 impl Options {
-    /// What a network is read for.
+    /// The sizes, values and limits that a network is read with.
     pub(crate) fn binding(&self) -> Binding {
         Binding { dims: self.dims.clone(), values: self.values.clone(), growing: None, limits: self.limits.import() }
     }

@@ -1,4 +1,4 @@
-//! What the compilations of one model share: constants that were folded, and weights as kernels read them.
+//! Constants that the compilations of one model share: those that were folded, and weights as kernels read them.
 //!
 //! Bindings of the dynamic dimensions differ in their kernels, hardly in their weights: these are folded and packed at the first
 //! binding that needs them, and the memory is that of all modules together. It is given back with the last of them.

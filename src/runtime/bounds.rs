@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 /// A number that follows from the count: `factor · count + offset`.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
 pub struct Form {
-    /// What each unit of the count adds.
+    /// The increase with each unit of the count.
     pub factor: i64,
     /// The number for a count of 0.
     pub offset: i64,
@@ -133,7 +133,7 @@ pub fn copy_common(from: &[u8], from_shape: &[i64], to: &mut [u8], to_shape: &[i
     }
 }
 
-/// The same elements in a tensor of other extents: cut where it is smaller, zeros where it is larger.
+/// The elements of a tensor in one of other extents: cut where it is smaller, zeros where it is larger.
 pub fn resized(tensor: &TensorView, shape: &[i64]) -> Tensor {
     let mut resized = Tensor::zeros(tensor.dtype, shape);
     copy_common(tensor.data, tensor.shape, &mut resized.data, shape, tensor.dtype.bytes());

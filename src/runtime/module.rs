@@ -86,7 +86,7 @@ pub struct ModuleParts {
     /// Computes the values of inputs that are not given: its outputs have their names. It has neither inputs, nor weights,
     /// nor initial values of its own.
     pub initial: Option<Arc<Module>>,
-    /// The same model for other sizes of its dynamic dimensions; none of these has further ones or initial values.
+    /// Modules of this model for other sizes of its dynamic dimensions; none of these has further ones or initial values.
     pub others: Vec<Arc<Module>>,
     /// Constants, packed where a kernel wants them packed.
     pub weights: Weights,

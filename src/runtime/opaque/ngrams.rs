@@ -5,7 +5,7 @@ use super::{View, ViewMut};
 use crate::{DType, Element, Error, Result};
 use std::collections::HashMap;
 
-/// What the attributes say.
+/// The attributes by their meaning.
 struct Pool {
     /// Least and greatest length, and how many elements may be skipped between two of an n-gram.
     lengths: (usize, usize),
