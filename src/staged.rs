@@ -403,7 +403,7 @@ impl CompiledPart {
         }
         let note = |module: Option<&Arc<Module>>, times: &[Duration]| {
             if let Some(profile) = profile {
-                profile.borrow_mut().add_part(address(self), &self.report, module, times);
+                profile.borrow_mut().add_part(&self.report, module, times);
             }
         };
         let Some(session) = &self.session else {

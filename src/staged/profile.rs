@@ -91,10 +91,9 @@ pub(super) struct Profile {
 }
 
 struct PartRuns {
-    /// The address of the compiled part, which is kept for the run.
-    part: usize,
+    /// Of the compiled part; no other part has this one.
     report: Arc<Report>,
-    /// None where everything followed from constants.
+    /// `None` where everything followed from constants.
     module: Option<Arc<Module>>,
     runs: u64,
     times: Vec<Duration>,
@@ -102,22 +101,16 @@ struct PartRuns {
 
 impl Profile {
     /// Adds a run of a part that took these times.
-    pub(super) fn add_part(
-        &mut self,
-        part: usize,
-        report: &Arc<Report>,
-        module: Option<&Arc<Module>>,
-        times: &[Duration],
-    ) {
+    pub(super) fn add_part(&mut self, report: &Arc<Report>, module: Option<&Arc<Module>>, times: &[Duration]) {
         self.spent += times.iter().sum::<Duration>();
-        match self.parts.iter_mut().find(|known| known.part == part) {
+        match self.parts.iter_mut().find(|known| Arc::ptr_eq(&known.report, report)) {
             Some(known) => {
                 known.runs += 1;
                 known.times.iter_mut().zip(times).for_each(|(sum, time)| *sum += *time);
             }
             None => {
                 let (report, module, times) = (report.clone(), module.cloned(), times.to_vec());
-                self.parts.push(PartRuns { part, report, module, runs: 1, times });
+                self.parts.push(PartRuns { report, module, runs: 1, times });
             }
         }
     }
@@ -154,7 +147,7 @@ impl Profile {
             host: self.host,
             ..StagedReport::default()
         };
-        for PartRuns { report, module, runs, times, .. } in self.parts {
+        for PartRuns { report, module, runs, times } in self.parts {
             let mut report = Report::clone(&report);
             report.repeat(runs);
             if let Some(module) = module {
