@@ -74,6 +74,7 @@ impl Graph {
         }
         for node in &self.nodes {
             hasher.text(&node.name).text(&format!("{:?} {:?} {:?}", node.op, node.inputs, node.outputs));
+            hasher.text(&format!("{:?}", node.origins));
         }
         hasher.finish()
     }
@@ -108,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn graphs_differ_by_names_attributes_and_constants() {
+    fn graphs_differ_by_names_attributes_origins_and_constants() {
         let graph = |name: &str, input: &str, shape: &[i64], seed: u64, axis: i64| {
             let mut b = GraphBuilder::new(name);
             let x = b.input(input, DType::F32, shape);
@@ -118,8 +119,11 @@ mod tests {
                 .op(crate::graph::op::Op::Transpose { perm: vec![axis as usize, 1 - axis as usize] }, &[y])
                 .unwrap()[0];
             b.output("y", y).unwrap();
-            b.build().unwrap().content()
+            b.build().unwrap()
         };
+        let mut named = graph("g", "x", &[2, 2], 1, 0);
+        named.nodes[0].origins.push("Add(y)".into());
+        let graph = |name, input, shape, seed, axis| graph(name, input, shape, seed, axis).content();
         let one = graph("g", "x", &[2, 2], 1, 0);
         assert_eq!(one, graph("g", "x", &[2, 2], 1, 0));
         let others = [
@@ -128,6 +132,8 @@ mod tests {
             graph("g", "x", &[2, 4], 1, 0),
             graph("g", "x", &[2, 2], 2, 0),
             graph("g", "x", &[2, 2], 1, 1),
+            // reports name them
+            named.content(),
         ];
         for (i, other) in others.iter().enumerate() {
             assert!(*other != one && !others[..i].contains(other), "{i}");
