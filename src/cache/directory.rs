@@ -151,7 +151,7 @@ mod here {
             Ok(())
         }
 
-        /// Entries, and files of living writers. Those of dead ones are removed; others are not the cache's.
+        /// Entries, and files of living writers. Those of dead ones are removed; what else is there is not the cache's.
         fn files(&self) -> io::Result<Vec<Kept>> {
             let mut files = vec![];
             for found in Dir::read_from(&self.0)? {
@@ -164,6 +164,9 @@ mod here {
                 // Another process may have removed it.
                 let Ok(file) = self.open_file(name) else { continue };
                 let metadata = file.metadata()?;
+                if !metadata.is_file() {
+                    continue;
+                }
                 let used = metadata.modified()?;
                 if pending && is_dead(&file, used) {
                     self.remove(name)?;
@@ -185,8 +188,12 @@ mod here {
     /// Returns true if nobody writes a pending file any more: a living writer has locked it.
     fn is_dead(file: &File, modified: SystemTime) -> bool {
         let age = SystemTime::now().duration_since(modified).unwrap_or_default();
+        if age <= LOCKED_AFTER {
+            // a lock that is tried here might keep the writer from taking its own
+            return false;
+        }
         match flock(file, FlockOperation::NonBlockingLockExclusive) {
-            Ok(()) => age > LOCKED_AFTER,
+            Ok(()) => true,
             Err(rustix::io::Errno::WOULDBLOCK) => false,
             Err(_) => age > DEAD_AFTER,
         }

@@ -142,6 +142,17 @@ fn the_files_that_were_not_used_for_longest_make_room() {
 }
 
 #[test]
+fn a_folder_with_the_name_of_an_entry_makes_no_room() {
+    let folder = Folder::new("folder");
+    let directory = open(&folder.0);
+    std::fs::create_dir(folder.0.join("a.entry")).unwrap();
+    put(&directory, "b.entry", 60, 100).unwrap();
+    folder.set_used("b.entry", 10);
+    put(&directory, "c.entry", 60, 100).unwrap();
+    assert_eq!(folder.names(), ["a.entry", "c.entry"]);
+}
+
+#[test]
 fn a_failed_write_leaves_nothing() {
     let folder = Folder::new("failed");
     let directory = open(&folder.0);
