@@ -320,6 +320,7 @@ impl Model {
 
     fn compile_with(&self, options: &Options, sharing: &Sharing) -> Result<Compilation> {
         guard(|| {
+            self.check_growing(options)?;
             if let Source::Program(source) = &self.source {
                 let lowered = source.lowered(&options.dims)?;
                 return program::compile(&source.source(&lowered, &self.order)?, options);
@@ -333,16 +334,15 @@ impl Model {
     /// or a size of their own that keeps its distance.
     fn growing_ahead(&self, options: &Options) -> Result<Option<Growing>> {
         let Some(name) = options.growing.first() else { return Ok(None) };
-        self.check_growing(options)?;
         let size = |name: &String| options.dims.get(name).copied();
         let capacity = size(name).ok_or_else(|| {
             Error::Invalid(format!("dimension `{name}` grows: its size, which is the capacity, must be given"))
         })?;
-        let offset = |other: &String| (other.clone(), size(other).map_or(0, |size| size - capacity));
+        let offset = |other: &String| (other.clone(), size(other).map_or(0, |size| size.saturating_sub(capacity)));
         let offsets: BTreeMap<String, i64> = options.growing.iter().map(offset).collect();
-        let room = offsets.values().map(|o| o.abs()).max().unwrap_or(0);
+        let room = offsets.values().map(|o| o.saturating_abs()).max().unwrap_or(0);
         // whatever is decided holds in the middle, and for a range around it
-        let middle = (capacity / 2).max(room).min(capacity - room);
+        let middle = (capacity / 2).max(room).min(capacity.saturating_sub(room));
         Ok(Some(Growing { name: name.clone(), offsets, capacity, counts: (middle, middle) }))
     }
 

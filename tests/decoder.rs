@@ -6,7 +6,7 @@ use common::root;
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use tilewright::module::Module;
-use tilewright::{Compiled, DType, Error, Model, Options, Session, Stateful, Tensor};
+use tilewright::{Compiled, DType, Error, File, Model, Options, Session, Stateful, Tensor};
 
 /// Tokens that the model has places for.
 const POSITIONS: i64 = 96;
@@ -208,6 +208,15 @@ fn a_dimension_that_grows_is_dynamic() {
     // ahead of time the size is the capacity
     let error = decoder().compile_module(&options(&["past"])).err().unwrap().to_string();
     assert!(error.contains("must be given"), "{error}");
+    let dims = [("past".to_string(), i64::MAX), ("batch".to_string(), -3)].into();
+    let error = decoder().compile_module(&Options { dims, ..options(&["past", "batch"]) }).err().unwrap();
+    assert!(matches!(&error, Error::Invalid(why) if why.contains("negative")), "{error}");
+    // a program has none
+    let file = File::parse("p.tile", "def p(f32(N) x) -> (y) { y(i) = x(i) * 2 }").unwrap();
+    let program = Model::from_program(file, None, None).unwrap();
+    let dims = [("N".to_string(), 8)].into();
+    let error = program.compile_module(&Options { dims, ..options(&["N"]) }).err().unwrap();
+    assert!(matches!(error, Error::Unsupported(_)), "{error}");
 }
 
 #[test]
