@@ -6,9 +6,10 @@
 //! leaves the state as it was.
 
 use crate::compiled::Compiled;
-use crate::graph::import::model::Dim;
-use crate::graph::import::model::InputSpec;
+use crate::graph::import::model::{Dim, InputSpec};
+use crate::graph::value::Kind;
 use crate::runtime::bounds::{Bounds, at_capacity, exact_shape, resized};
+use crate::runtime::module::TensorSpec;
 use crate::runtime::session::Session;
 use crate::runtime::tensor::{AsView, TensorView};
 use crate::{DType, Error, Result, Tensor};
@@ -58,6 +59,12 @@ struct Held {
 }
 
 impl Held {
+    /// The name, and a tensor of the state's extents without elements; `None` where there is no state yet.
+    fn shape(&self) -> Option<(String, Tensor)> {
+        let shape = self.exact.clone()?;
+        Some((self.input.clone(), Tensor { dtype: self.tensor.dtype, shape, data: vec![].into() }))
+    }
+
     /// The state without what lies beyond it.
     fn exact(&self) -> Option<Tensor> {
         let exact = self.exact.as_ref()?;
@@ -87,7 +94,7 @@ impl Compiled {
     /// have begins with size 0; other beginnings are set by [`Stateful::set`].
     ///
     /// # Errors
-    /// [`Error::Invalid`] where the model has no such input or output, one is named twice, or their element types or ranks differ.
+    /// [`Error::Invalid`] where the model has no such input or output, one is named twice, or the input is no tensor.
     pub fn stateful(&self, pairs: &[(&str, &str)]) -> Result<Stateful<'_>> {
         let (inputs, outputs) = (self.model().inputs(), self.model().output_names());
         let mut state = vec![];
@@ -101,6 +108,9 @@ impl Compiled {
             if pairs[..i].iter().any(|pair| pair.0 == *input || pair.1 == *output) {
                 return Err(Error::Invalid(format!("`{input}` or `{output}` is state twice")));
             }
+            if spec.kind != Kind::Tensor {
+                return Err(Error::Invalid(format!("input `{input}` is a {}, not a tensor", spec.kind)));
+            }
             let tensor = Tensor::zeros(spec.dtype, &[0]);
             state.push(Held { input: input.to_string(), output: output.to_string(), exact: None, tensor, spare: None });
         }
@@ -112,18 +122,23 @@ impl Stateful<'_> {
     /// Runs the model on the inputs that are no state. Returns the outputs that are no state, in the model's order.
     ///
     /// # Errors
-    /// As [`Compiled::run`]; [`Error::Invalid`] where an input is state, and where a dimension of the state has no size: then
-    /// [`Stateful::set`] gives the state of the beginning.
+    /// As [`Compiled::run`]; [`Error::Invalid`] where an input is state, where an output does not fit the input that it is next, and
+    /// where a dimension of the state has no size: then [`Stateful::set`] gives the state of the beginning.
     pub fn run(&mut self, inputs: &[(&str, &Tensor)]) -> Result<Vec<Tensor>> {
         if let Some((name, _)) = inputs.iter().find(|(name, _)| self.state.iter().any(|held| held.input == *name)) {
             return Err(Error::Invalid(format!("input `{name}` is state")));
         }
-        self.begin(inputs)?;
-        // extents alone: the elements are not looked at
-        let shapes: Vec<(String, Tensor)> = self.state.iter().filter_map(Held::shape).collect();
-        let mut all: Vec<(&str, &Tensor)> = inputs.to_vec();
-        all.extend(shapes.iter().map(|(name, tensor)| (name.as_str(), tensor)));
-        let dims = self.compiled.dims(&all)?;
+        let new: Vec<usize> = (0..self.state.len()).filter(|&i| self.state[i].exact.is_none()).collect();
+        let result = self.begin(inputs).and_then(|()| self.go_on(inputs));
+        if result.is_err() {
+            new.into_iter().for_each(|i| self.state[i].exact = None);
+        }
+        result
+    }
+
+    /// A run on state that has begun.
+    fn go_on(&mut self, inputs: &[(&str, &Tensor)]) -> Result<Vec<Tensor>> {
+        let dims = self.dims(inputs)?;
         let session = match self.compiled.grows() {
             true => self.compiled.session_for(dims.clone(), inputs).ok().flatten(),
             false => None,
@@ -132,6 +147,14 @@ impl Stateful<'_> {
             Some((session, bounds)) => self.run_at_capacity(session, bounds, &dims, inputs),
             None => self.run_exact(inputs),
         }
+    }
+
+    /// The sizes of the dynamic dimensions, by the inputs and the state that there is.
+    fn dims(&self, inputs: &[(&str, &Tensor)]) -> Result<BTreeMap<String, i64>> {
+        // extents alone: the elements are not looked at
+        let shapes: Vec<(String, Tensor)> = self.state.iter().filter_map(Held::shape).collect();
+        let shapes = shapes.iter().map(|(name, tensor)| (name.as_str(), tensor));
+        self.compiled.dims(&inputs.iter().copied().chain(shapes).collect::<Vec<_>>())
     }
 
     /// An exact copy of the state of an input.
@@ -154,9 +177,9 @@ impl Stateful<'_> {
         let (Some(spec), Some(held)) = (spec, held) else {
             return Err(Error::Invalid(format!("input `{input}` is no state")));
         };
-        let bytes = tensor.shape.iter().try_fold(tensor.dtype.bytes() as i64, |n, &d| n.checked_mul(d));
-        let fits = tensor.dtype == spec.dtype && tensor.shape.len() == spec.shape.len();
-        if !fits || bytes != Some(tensor.data.len() as i64) {
+        let given = TensorSpec { name: input.into(), dtype: tensor.dtype, shape: tensor.shape.clone() };
+        let same_rank = spec.any_rank || tensor.shape.len() == spec.shape.len();
+        if tensor.dtype != spec.dtype || !same_rank || given.bytes().ok() != Some(tensor.data.len() as u64) {
             let (rank, found) = (spec.shape.len(), &tensor.shape);
             return Err(Error::Invalid(format!(
                 "state `{input}` of shape {found:?} is no {} of {rank} dimensions",
@@ -179,10 +202,7 @@ impl Stateful<'_> {
         if self.state.iter().all(|held| held.exact.is_some()) {
             return Ok(());
         }
-        let set: Vec<(String, Tensor)> = self.state.iter().filter_map(Held::shape).collect();
-        let mut known: Vec<(&str, &Tensor)> = inputs.to_vec();
-        known.extend(set.iter().map(|(name, tensor)| (name.as_str(), tensor)));
-        let dims = self.compiled.dims(&known)?;
+        let dims = self.dims(inputs)?;
         let is_state = |name: &str| self.state.iter().any(|held| held.input == name);
         let specs = self.compiled.model().inputs();
         let elsewhere = |symbol: &str| {
@@ -191,6 +211,9 @@ impl Stateful<'_> {
         };
         let mut shapes = BTreeMap::new();
         for spec in specs.iter().filter(|spec| is_state(&spec.name)) {
+            if spec.any_rank {
+                continue;
+            }
             let size = |dim: &Dim| match dim {
                 Dim::Fixed(size) => Ok(*size),
                 Dim::Symbol(symbol) | Dim::Derived(symbol) => match dims.get(symbol) {
@@ -205,10 +228,11 @@ impl Stateful<'_> {
             shapes.insert(spec.name.clone(), (spec.dtype, spec.shape.iter().map(size).collect::<Result<Vec<i64>>>()?));
         }
         for held in self.state.iter_mut().filter(|held| held.exact.is_none()) {
-            if let Some((dtype, shape)) = shapes.remove(&held.input) {
-                held.tensor = Tensor::zeros(dtype, &shape);
-                held.exact = Some(shape);
-            }
+            let Some((dtype, shape)) = shapes.remove(&held.input) else {
+                return Err(Error::Invalid(format!("state `{}` has no shape in the model: set it first", held.input)));
+            };
+            held.tensor = Tensor::zeros(dtype, &shape);
+            held.exact = Some(shape);
         }
         Ok(())
     }
@@ -226,7 +250,10 @@ impl Stateful<'_> {
         let (mut left, mut next) = (vec![], BTreeMap::new());
         for (name, output) in self.compiled.model().output_names().into_iter().zip(outputs) {
             match self.state.iter().position(|held| held.output == name) {
-                Some(held) => _ = next.insert(held, output),
+                Some(held) => {
+                    check_next(&self.state[held], (output.dtype, &output.shape), self.state[held].tensor.dtype)?;
+                    next.insert(held, output);
+                }
                 None => left.push(output),
             }
         }
@@ -252,7 +279,7 @@ impl Stateful<'_> {
         let shapes: Vec<(&str, &[i64])> = module.inputs().iter().map(|i| (&*i.name, &i.shape[..])).collect();
         let views: Vec<(&str, TensorView)> = inputs.iter().map(|(name, tensor)| (*name, tensor.view())).collect();
         let padded = at_capacity(bounds, &shapes, &views, count)?;
-        let numbers = self.numbers(session)?;
+        let numbers = self.numbers(session, bounds, count)?;
         let mut outputs = self.outputs(session, &numbers);
         let shared: Vec<(usize, usize)> = numbers.iter().filter(|n| module.may_share(n.0, n.1)).copied().collect();
         let mut given: Vec<(&str, &Tensor)> = padded.iter().map(|(name, tensor)| (name.as_str(), tensor)).collect();
@@ -290,7 +317,7 @@ impl Stateful<'_> {
     }
 
     /// The numbers of the input and the output of each tensor of the state, which gets the extents of the input.
-    fn numbers(&mut self, session: &Session) -> Result<Vec<(usize, usize)>> {
+    fn numbers(&mut self, session: &Session, bounds: &Bounds, count: i64) -> Result<Vec<(usize, usize)>> {
         let module = session.module();
         let mut numbers = vec![];
         for held in &mut self.state {
@@ -299,7 +326,16 @@ impl Stateful<'_> {
             let (Some(input), Some(output)) = (input, output) else {
                 return Err(Error::Internal(format!("the module has no `{}` or `{}`", held.input, held.output)));
             };
-            held.resize(&module.inputs()[input].shape);
+            let (spec, next) = (&module.inputs()[input], &module.outputs()[output].tensor);
+            check_next(held, (next.dtype, &next.shape), spec.dtype)?;
+            let wanted = exact_shape(&spec.shape, &bounds.inputs[input], count);
+            if let Some(exact) = held.exact.as_ref().filter(|exact| **exact != wanted) {
+                let name = &held.input;
+                return Err(Error::Invalid(format!(
+                    "state `{name}` has shape {exact:?}, but the model wants {wanted:?}"
+                )));
+            }
+            held.resize(&spec.shape);
             numbers.push((input, output));
         }
         Ok(numbers)
@@ -323,10 +359,16 @@ impl Stateful<'_> {
     }
 }
 
-impl Held {
-    /// The name, and a tensor of the state's extents without elements; `None` where there is no state yet.
-    fn shape(&self) -> Option<(String, Tensor)> {
-        let shape = self.exact.clone()?;
-        Some((self.input.clone(), Tensor { dtype: self.tensor.dtype, shape, data: vec![].into() }))
+/// Refuses an output of another element type or rank than the input that it is next.
+fn check_next(held: &Held, (dtype, shape): (DType, &[i64]), wanted: DType) -> Result<()> {
+    let rank = held.exact.as_ref().map_or(shape.len(), Vec::len);
+    if (dtype, shape.len()) == (wanted, rank) {
+        return Ok(());
     }
+    Err(Error::Invalid(format!(
+        "output `{}` is {dtype} of {} dimensions, but input `{}`, which it is next, {wanted} of {rank}",
+        held.output,
+        shape.len(),
+        held.input
+    )))
 }

@@ -1,6 +1,8 @@
 //! A decoder whose past grows: few compilations, state in place, and the results of exact sizes.
 
 mod common;
+#[path = "files/onnx.rs"]
+mod onnx;
 
 use common::root;
 use rand::rngs::StdRng;
@@ -174,6 +176,83 @@ fn a_run_that_fails_leaves_the_state() {
     let mut other = compiled.stateful(&PAIRS).unwrap();
     other.run(&[("input_ids", &ids(3, 4))]).unwrap();
     assert_eq!(other.run(&[("input_ids", &ids(5, 1))]).unwrap(), after);
+}
+
+#[test]
+fn a_first_run_that_fails_begins_nothing() {
+    for growing in [&["past"][..], &[]] {
+        let compiled = decoder().compile(&options(growing)).unwrap();
+        let mut decoder = compiled.stateful(&PAIRS).unwrap();
+        assert!(decoder.run(&[("input_ids", &Tensor::new(&[2, 1], &[1000i64, 1]))]).is_err());
+        assert!(PAIRS.iter().all(|pair| decoder.state(pair.0).is_err()));
+        // the batch of the run that failed is not that of the state
+        decoder.run(&[("input_ids", &Tensor::new(&[1, 2], &[3i64, 4]))]).unwrap();
+        assert_eq!(decoder.state("past.0.key").unwrap().shape, [1, 2, 2, 12]);
+    }
+}
+
+#[test]
+fn state_of_other_extents_is_refused() {
+    let ids = Tensor::zeros(DType::I64, &[1, 1]);
+    let good = Tensor::seeded(DType::F32, &[1, 2, 6, 12], 1, 1, 0);
+    for growing in [&["past"][..], &[]] {
+        let compiled = decoder().compile(&options(growing)).unwrap();
+        for shape in [[1, 2, 6, 13], [1, 3, 6, 12], [1, 2, 6, 11]] {
+            let mut decoder = compiled.stateful(&PAIRS).unwrap();
+            PAIRS.iter().for_each(|pair| decoder.set(pair.0, &good).unwrap());
+            let bad = Tensor::seeded(DType::F32, &shape, 1, 1, 0);
+            decoder.set("past.1.key", &bad).unwrap();
+            let error = decoder.run(&[("input_ids", &ids)]).unwrap_err();
+            assert!(matches!(&error, Error::Invalid(why) if why.contains("past.1.key")), "{error}");
+            assert_eq!((decoder.state("past.1.key"), decoder.state("past.0.key")), (Ok(bad), Ok(good.clone())));
+        }
+        let mut decoder = compiled.stateful(&PAIRS).unwrap();
+        let negative = Tensor { shape: vec![1, -2, -6, 12], ..good.clone() };
+        assert!(decoder.set("past.0.key", &negative).is_err());
+    }
+}
+
+#[test]
+fn an_output_that_is_no_next_input_is_refused() {
+    use onnx::{FLOAT, INT64, graph, model, node, tensor, with_int};
+    let scalar = Tensor::new(&[1], &[2f32]);
+    for (output, dtype) in
+        [(with_int(node("Cast", &["s"], &["t"]), "to", 7), INT64), (node("Unsqueeze", &["s", "axes"], &["t"]), FLOAT)]
+    {
+        let made = model(graph(
+            vec![tensor("x", FLOAT, Some(&["1"])), tensor("s", FLOAT, Some(&["n"]))],
+            vec![onnx::integers("axes", &[1], &[0])],
+            vec![output, node("Relu", &["x"], &["y"])],
+            vec![tensor("y", FLOAT, None), tensor("t", dtype, None)],
+        ));
+        for growing in [&["n"][..], &[]] {
+            let compiled = made.compile(&options(growing)).unwrap();
+            let mut state = compiled.stateful(&[("s", "t")]).unwrap();
+            state.set("s", &scalar).unwrap();
+            let error = state.run(&[("x", &scalar)]).unwrap_err().to_string();
+            assert!(error.contains("output `t`") && error.contains("input `s`"), "{error}");
+            assert_eq!(state.state("s").unwrap(), scalar);
+        }
+    }
+}
+
+#[test]
+fn state_of_any_rank_is_set_first() {
+    use onnx::{FLOAT, graph, model, node, tensor};
+    let made = model(graph(
+        vec![tensor("x", FLOAT, Some(&["2"])), tensor("s", FLOAT, None)],
+        vec![],
+        vec![node("Add", &["x", "s"], &["t"])],
+        vec![tensor("t", FLOAT, None)],
+    ));
+    let compiled = made.compile(&options(&[])).unwrap();
+    let mut sum = compiled.stateful(&[("s", "t")]).unwrap();
+    let x = Tensor::new(&[2], &[1f32, 2.0]);
+    let error = sum.run(&[("x", &x)]).unwrap_err().to_string();
+    assert!(error.contains("set it first"), "{error}");
+    sum.set("s", &Tensor::new(&[2], &[0f32, 0.5])).unwrap();
+    (0..2).for_each(|_| assert!(sum.run(&[("x", &x)]).unwrap().is_empty()));
+    assert_eq!(sum.state("s").unwrap().to_vec::<f32>(), [2.0, 4.5]);
 }
 
 #[test]
