@@ -63,6 +63,16 @@ pub struct Compiled {
 type Compilation = (Arc<Session>, Arc<Report>);
 type Slot = OnceLock<Result<Compilation>>;
 
+/// The reason why sizes have no session with a capacity.
+enum NoCapacity {
+    /// Exact sizes are kept already, or the dimension has no size.
+    NotNeeded,
+    /// The model has no form for it.
+    Refused(String),
+    /// The form could not be compiled.
+    Failed(Error),
+}
+
 impl Model {
     /// Compiles the model for this processor. Where dynamic dimensions are left open, each new binding is compiled when a
     /// run first needs it.
@@ -164,13 +174,9 @@ impl Compiled {
     /// The session for these inputs; `None` where the model runs in parts.
     fn whole(&self, inputs: &[(&str, &Tensor)]) -> Result<Option<Arc<Session>>> {
         let dims = self.dims(inputs)?;
-        if self.staged.get().is_some() {
-            return Ok(None);
-        }
-        match self.binding(dims, inputs) {
-            Ok((session, _)) => Ok(Some(session)),
-            Err(unbound) if unbound.waits => Ok(None),
-            Err(unbound) => Err(unbound.error),
+        match self.staged.get() {
+            Some(_) => Ok(None),
+            None => self.session_for(dims, inputs),
         }
     }
 
@@ -249,28 +255,22 @@ impl Compiled {
 
     /// The session of these sizes and of the values that decide shapes, compiled at its first use.
     fn binding(&self, dims: Dims, inputs: &[(&str, &Tensor)]) -> std::result::Result<Compilation, Unbound> {
-        if self.options.growing.is_empty() {
-            return self.exact_binding(dims, inputs, None);
-        }
         match self.grown_binding(&dims, inputs) {
-            Some(Ok(compilation)) => Ok(compilation?),
-            Some(Err(reason)) => self.exact_binding(dims, inputs, Some(reason)),
-            None => self.exact_binding(dims, inputs, None),
+            Ok(compilation) => Ok(compilation),
+            Err(NoCapacity::Failed(error)) => Err(error.into()),
+            Err(NoCapacity::Refused(reason)) => self.exact_binding(dims, inputs, Some(reason)),
+            Err(NoCapacity::NotNeeded) => self.exact_binding(dims, inputs, None),
         }
     }
 
-    /// The session with a capacity for a dimension that grows; the reason why there is none; `None` where exact sizes are kept, or
-    /// the dimension has no size.
-    fn grown_binding(
-        &self,
-        dims: &Dims,
-        inputs: &[(&str, &Tensor)],
-    ) -> Option<std::result::Result<Result<Compilation>, String>> {
-        let name = self.options.growing.first()?;
-        let count = *dims.get(name)?;
+    /// The session with a capacity for a dimension that grows.
+    fn grown_binding(&self, dims: &Dims, inputs: &[(&str, &Tensor)]) -> std::result::Result<Compilation, NoCapacity> {
         let mut others = dims.clone();
-        let offset = |name: &String| Some((name.clone(), others.remove(name)? - count));
-        let offsets: BTreeMap<String, i64> = self.options.growing.iter().filter_map(offset).collect();
+        let mut size = |name: &String| others.remove(name).filter(|size| *size >= 0);
+        let sizes: Dims = self.options.growing.iter().filter_map(|name| Some((name.clone(), size(name)?))).collect();
+        let first = self.options.growing.first().and_then(|name| Some((name, *sizes.get(name)?)));
+        let (name, count) = first.ok_or(NoCapacity::NotNeeded)?;
+        let offsets: Dims = sizes.into_iter().map(|(name, size)| (name, size - count)).collect();
         let given = |name: &str| self.given(name, inputs);
         let fits = |kept: &Binding| {
             let values = kept.values.iter().all(|(n, v)| given(n) == Some(&**v));
@@ -280,15 +280,18 @@ impl Compiled {
         let found = kept(&mut self.bindings(), fits);
         let exact = |kept: &Binding| kept.growing.is_none() && kept.dims == *dims;
         if found.is_none() && self.bindings().iter().any(|kept| exact(&kept.0)) {
-            return None;
+            return Err(NoCapacity::NotNeeded);
         }
-        if let Some(compiled) = found.as_ref().and_then(|(_, slot)| slot.get()) {
-            return Some(Ok(compiled.clone()));
+        if let Some(compiled) = found.and_then(|(_, slot)| slot.get().cloned()) {
+            return compiled.map_err(NoCapacity::Failed);
+        }
+        if count > MOST_CAPACITY {
+            return Err(NoCapacity::Refused(format!("{count} is more than the largest capacity, {MOST_CAPACITY}")));
         }
         let mut growing = Growing { name: name.clone(), offsets, capacity: LEAST_CAPACITY, counts: (count, count) };
+        growing.capacity = (growing.capacity.max(count) as u64).next_power_of_two() as i64;
         let values = self.small_values(inputs);
         loop {
-            growing.capacity = (growing.capacity.max(count) as u64).next_power_of_two() as i64;
             let (dims, values) = (others.clone(), values.clone());
             let wanted = Binding { dims, values, growing: Some(growing.clone()), ..self.options.binding() };
             let bound = match guard(|| Ok(self.model.bind(&wanted, &self.sharing))) {
@@ -297,15 +300,12 @@ impl Compiled {
                     growing.capacity *= 2;
                     continue;
                 }
-                Ok(Err(Unbound { error, .. })) | Err(error) => return Some(Err(error.to_string())),
+                Ok(Err(Unbound { error, .. })) | Err(error) => return Err(NoCapacity::Refused(error.to_string())),
             };
             let most = bound.bounds.as_ref().map_or(count, |b| b.most);
             let growing = Growing { counts: (bound.beyond_half.min(count), most), ..growing };
             let key = Binding { values: bound.values.clone(), growing: Some(growing), ..wanted };
-            let slot = self.keep(&key);
-            let compiled = slot.get_or_init(|| self.compile(&key, Some(&bound))).clone();
-            self.drop_bindings();
-            return Some(Ok(compiled));
+            return self.compiled(&key, || self.compile(&key, Some(&bound))).map_err(NoCapacity::Failed);
         }
     }
 
@@ -337,38 +337,41 @@ impl Compiled {
             let values = kept.values.iter().all(|(n, v)| given(n) == Some(&**v));
             values && kept.dims == dims && kept.growing.is_none()
         };
-        // the lock ends here: others may run while this binding is compiled
-        let found = kept(&mut self.bindings(), fits);
-        if let Some((key, slot)) = found {
-            return Ok(slot.get_or_init(|| self.compile(&key, None)).clone()?);
+        // one that is being compiled is bound here too, and then waited for
+        let found = kept(&mut self.bindings(), fits).and_then(|(_, slot)| slot.get().cloned());
+        if let Some(compiled) = found {
+            return Ok(compiled?);
         }
         if self.model.is_program() {
             let key = Binding { dims, ..Binding::default() };
-            let slot = self.keep(&key);
-            return Ok(slot.get_or_init(|| self.compile(&key, None)).clone()?);
+            return Ok(self.compiled(&key, || self.compile(&key, None))?);
         }
         let values = self.small_values(inputs);
         let options = Options { dims, values, growing: vec![], ..self.options.clone() };
+        let warned = |(session, mut report): Compilation| {
+            if let (Some(reason), Some(report)) = (refused, Arc::get_mut(&mut report)) {
+                let names = self.options.growing.join("`, `");
+                report.warnings.push(format!("`{names}` has exact sizes, each compiled on its own: {reason}"));
+            }
+            (session, report)
+        };
         if let Some((module, report)) = guard(|| self.find(&options))? {
             let values = module.values().iter().map(|(n, v)| (n.clone(), Arc::new(v.clone()))).collect();
-            let slot = self.keep(&Binding { values, ..options.binding() });
-            return Ok(slot.get_or_init(|| self.session_of(module, report)).clone()?);
+            let key = Binding { values, ..options.binding() };
+            return Ok(self.compiled(&key, || self.session_of(module, report).map(warned))?);
         }
         let binding = options.binding();
         let bound = guard(|| Ok(self.model.bind(&binding, &self.sharing)))??;
         let key = Binding { values: bound.values.clone(), ..binding };
-        let slot = self.keep(&key);
-        let compiled = slot.get_or_init(|| {
-            let mut compiled = self.compile(&key, Some(&bound))?;
-            if let (Some(reason), Some(report)) = (refused, Arc::get_mut(&mut compiled.1)) {
-                let names = self.options.growing.join("`, `");
-                report.warnings.push(format!("`{names}` has exact sizes, each compiled on its own: {reason}"));
-            }
-            Ok(compiled)
-        });
-        let compiled = compiled.clone();
+        Ok(self.compiled(&key, || self.compile(&key, Some(&bound)).map(warned))?)
+    }
+
+    /// A binding as it was compiled, or as `make` does it now. Others may run meanwhile: nothing is locked.
+    fn compiled(&self, key: &Binding, make: impl FnOnce() -> Result<Compilation>) -> Result<Compilation> {
+        let slot = self.keep(key);
+        let compiled = slot.get_or_init(make).clone();
         self.drop_bindings();
-        Ok(compiled?)
+        compiled
     }
 
     /// The first binding from the cache on disk. Later ones share constants in memory, which those of another file would not.
@@ -412,7 +415,7 @@ impl Compiled {
 
     fn compile(&self, binding: &Binding, bound: Option<&BoundGraph>) -> Result<Compilation> {
         let Binding { mut dims, values, growing, .. } = binding.clone();
-        self.compilations.fetch_add(1, Ordering::Relaxed);
+        let earlier = self.compilations.fetch_add(1, Ordering::Relaxed);
         let mut cache = self.options.cache.clone();
         if let Some(Growing { offsets, capacity, .. }) = growing {
             dims.extend(offsets.into_keys().map(|name| (name, capacity)));
@@ -422,13 +425,14 @@ impl Compiled {
         let options = Options { dims, values, growing: vec![], cache, ..self.options.clone() };
         let (module, report) = match bound {
             None => self.model.compile_module(&options)?,
-            Some(bound) => {
-                let mut compiled = guard(|| self.model.compile_bound(bound, &options, &self.sharing))?;
-                if self.bindings().len() == 1 {
+            Some(bound) => guard(|| {
+                let mut compiled = self.model.compile_bound(bound, &options, &self.sharing)?;
+                // of others, even of some that began meanwhile, constants may have another order
+                if earlier == 0 && self.compilations() == 1 && self.bindings().len() == 1 {
                     cache::store(&self.model.subject(), &options, &compiled.module, &mut compiled.report);
                 }
-                (compiled.module, compiled.report)
-            }
+                Ok((compiled.module, compiled.report))
+            })?,
         };
         self.session_of(module, report)
     }

@@ -117,6 +117,38 @@ fn later_bindings_share_constants_with_the_first_one_in_memory() {
 }
 
 #[test]
+fn a_binding_that_has_constants_of_an_earlier_one_is_not_kept() {
+    let cache = Cache::new("one-binding");
+    let limits = Limits { bindings: 1, ..Limits::default() };
+    let compiled = load("dynamic_sequence_positions").compile(&Options { limits, ..cache.options() }).unwrap();
+    for length in [3, 5] {
+        let inputs: Vec<Tensor> =
+            compiled.model().inputs().iter().map(|i| Tensor::seeded(i.dtype, &[2, length], 1, 0, 2)).collect();
+        let named: Vec<(&str, &Tensor)> = compiled.model().inputs().iter().map(|i| &*i.name).zip(&inputs).collect();
+        assert!(!compiled.report(&named).unwrap().cached);
+        assert_eq!(cache.entries().len(), 1);
+    }
+}
+
+#[test]
+fn the_reason_for_exact_sizes_comes_with_a_cached_module() {
+    let cache = Cache::new("exact");
+    let x = Tensor::seeded(DType::F32, &[1, 2, 5], 1, 0, 2);
+    for cached in [false, true] {
+        let pooled = model(graph(
+            vec![tensor("x", FLOAT, Some(&["1", "2", "n"]))],
+            vec![],
+            vec![node("GlobalAveragePool", &["x"], &["y"])],
+            vec![tensor("y", FLOAT, None)],
+        ));
+        let compiled = pooled.compile(&Options { growing: vec!["n".into()], ..cache.options() }).unwrap();
+        let report = compiled.report(&[("x", &x)]).unwrap();
+        assert_eq!((report.cached, report.warnings.len()), (cached, 1), "{:?}", report.warnings);
+        assert!(report.warnings[0].contains("`n` has exact sizes"), "{}", report.warnings[0]);
+    }
+}
+
+#[test]
 fn whatever_decides_the_module_has_an_entry_of_its_own() {
     let cache = Cache::new("keys");
     let base = cache.options();
