@@ -11,8 +11,8 @@ use tilewright::{Dim, Error, InputSpec, Model, Options, Result, Tensor};
 #[derive(clap::Args)]
 pub struct StateArguments {
     /// Measure steps of decoding: this output of one step is this input of the next. `past.*=present.*` is a pair for each input
-    /// that begins and ends so. Sizes of the state that no `--dim` binds begin with 0
-    #[arg(long, value_name = "INPUT=OUTPUT", value_parser = parse_pair, conflicts_with_all = ["json", "interactive", "save", "seconds", "sort"])]
+    /// that begins and ends so. `--input` gives the state of the beginning; sizes that nothing else has begin with 0
+    #[arg(long, value_name = "INPUT=OUTPUT", value_parser = parse_pair, conflicts_with_all = ["cache", "json", "interactive", "save", "seconds", "sort"])]
     state: Vec<(String, String)>,
     /// Dimension of the state that grows: it is compiled for capacities in powers of two, and the state is written in place
     #[arg(long, value_name = "NAME", requires = "state")]
@@ -34,14 +34,16 @@ impl StateArguments {
         }
         let loaded = run.load(model, progress)?;
         let (source, options) = (loaded.model.clone(), loaded.options.clone());
-        let given = loaded.tensors()?;
-        let Options { dims, .. } = &options;
-        if let Some(name) = self.grow.iter().find(|name| dims.contains_key(*name)) {
-            return Err(Error::Invalid(format!("dimension `{name}` grows: do not pass `--dim {name}`")));
-        }
+        let mut given = loaded.tensors()?;
         let pairs = self.pairs(&source)?;
         let is_state = |spec: &&InputSpec| pairs.iter().any(|pair| pair.0 == spec.name);
-        let tensors = fill(source.inputs().iter().filter(|spec| !is_state(spec)), given, dims, run.seed());
+        let others: Vec<&InputSpec> = source.inputs().iter().filter(|spec| !is_state(spec)).collect();
+        let has = |spec: &InputSpec, name: &str| spec.shape.iter().any(|d| matches!(d, Dim::Symbol(s) if s == name));
+        let of_state = |name: &String| self.grow.contains(name) || !others.iter().any(|spec| has(spec, name));
+        if let Some(name) = model.dims()?.keys().find(|name| of_state(name)) {
+            return Err(Error::Invalid(format!("dimension `{name}` is the state's: do not pass `--dim {name}`")));
+        }
+        let tensors = fill(&others, &mut given, &options.dims, run.seed());
         let options = Options {
             growing: self.grow.clone(),
             values: BTreeMap::new(),
@@ -53,6 +55,7 @@ impl StateArguments {
         let named: Vec<(&str, &str)> = pairs.iter().map(|(input, output)| (input.as_str(), output.as_str())).collect();
         let inputs: Vec<(&str, &Tensor)> = tensors.iter().map(|(name, tensor)| (name.as_str(), tensor)).collect();
         let mut state = compiled.stateful(&named)?;
+        given.iter().try_for_each(|(name, tensor)| state.set(name, tensor))?;
         let (mut steps, mut compiling) = (vec![], vec![]);
         for step in 0..self.steps {
             progress.stage(format!("step {} of {}", step + 1, self.steps));
@@ -86,14 +89,14 @@ impl StateArguments {
     }
 }
 
-/// Given inputs, else values from the seed; sizes that nothing binds are 1.
-fn fill<'a>(
-    specs: impl Iterator<Item = &'a InputSpec>,
-    mut given: BTreeMap<String, Tensor>,
+/// Given inputs, which it takes, else values from the seed; sizes that nothing binds are 1.
+fn fill(
+    specs: &[&InputSpec],
+    given: &mut BTreeMap<String, Tensor>,
     dims: &BTreeMap<String, i64>,
     seed: u64,
 ) -> Vec<(String, Tensor)> {
-    let tensor = |(position, spec): (usize, &InputSpec)| {
+    let tensor = |(position, spec): (usize, &&InputSpec)| {
         let size = |dim: &Dim| match dim {
             Dim::Fixed(size) => *size,
             Dim::Symbol(name) | Dim::Derived(name) => dims.get(name).copied().unwrap_or(1),
@@ -102,7 +105,7 @@ fn fill<'a>(
         let seeded = || Tensor::seeded(spec.dtype, &shape, seed, position as u64, 2);
         (spec.name.clone(), given.remove(&spec.name).unwrap_or_else(seeded))
     };
-    specs.enumerate().map(tensor).collect()
+    specs.iter().enumerate().map(tensor).collect()
 }
 
 fn summary(steps: &mut [f64], compiling: &[f64], compilations: usize) -> String {

@@ -1,6 +1,6 @@
 //! Dimensions that grow: modules for a capacity, and steps of decoding.
 
-use super::{Folder, fails, saved, succeeds};
+use super::{Folder, fails, saved, succeeds, tilewright};
 use tilewright::{DType, Tensor};
 
 const DECODER: &str = "tests/fixtures/models/decoder.onnx";
@@ -31,11 +31,29 @@ fn bench<'a>(more: &[&'a str]) -> Vec<&'a str> {
 }
 
 #[test]
+fn decoding_begins_with_the_state_that_is_given() {
+    let folder = Folder::new("state");
+    let past = folder.file("past.npy");
+    Tensor::seeded(DType::F32, &[1, 2, 90, 12], 1, 1, 0).write_npy(&past).unwrap();
+    let input = format!("past.0.key={past}");
+    for more in [&["--grow", "past"][..], &[]] {
+        let state = ["--threads", "1", "--state", "past.*=present.*", "--input", &input, "--steps"];
+        let given = [&["bench", DECODER][..], more, &state].concat();
+        assert!(succeeds(&[&given[..], &["2"]].concat()).starts_with("2 steps"));
+        // the model has 96 places
+        fails(&[&given[..], &["8"]].concat(), &["96"]);
+    }
+}
+
+#[test]
 fn steps_of_decoding_are_measured() {
     let text = succeeds(&bench(&["--grow", "past", "--state", "past.*=present.*"]));
     assert!(text.contains("18 steps in") && text.contains(", 2 compilations"), "{text}");
     fails(&bench(&["--state", "nothing.*=present.*"]), &["no input is like `nothing.*`"]);
     fails(&bench(&["--state", "past.0.key=nothing"]), &["no output `nothing`"]);
     fails(&bench(&["--grow", "depth", "--state", "past.*=present.*"]), &["`depth`"]);
+    fails(&bench(&["--dim", "past=3", "--state", "past.*=present.*"]), &["do not pass `--dim past`"]);
+    let command = bench(&["--cache", "nowhere", "--state", "past.*=present.*"]);
+    assert_eq!(tilewright(&command).status.code(), Some(2), "modules with a capacity are not kept");
     fails(&bench(&["--grow", "past", "--dim", "past=3", "--state", "past.*=present.*"]), &["do not pass `--dim past`"]);
 }
