@@ -6,6 +6,7 @@
 //! runs, nor on the caller's floating-point mode.
 
 mod counted;
+mod memory;
 
 use crate::check_indices::check_indices;
 use crate::error::{guard, unknown};
@@ -17,6 +18,7 @@ use crate::ready::{ReadyStep, ReadySteps, ReadyWork};
 use crate::tensor::{AsView, AsViewMut, TensorView};
 use crate::tensor_check::{check_tensor, shown};
 use crate::{DType, Error, Result, Tensor};
+use memory::Memory;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -62,36 +64,6 @@ pub struct Session {
     others: Vec<Session>,
     /// The code that `steps` points to.
     _code: Executable,
-}
-
-/// The addresses that one run works on.
-struct Memory {
-    /// The arena; after it scratch memory of each thread.
-    arena: *mut u8,
-    scratch: *mut u8,
-    /// The argument tables of all kernel steps, one after the other.
-    tables: Vec<*mut u8>,
-    /// Address of each buffer of the module.
-    buffers: Vec<*mut u8>,
-    /// Addresses of this run's inputs and outputs, in the model's order.
-    inputs: Vec<*const u8>,
-    outputs: Vec<*mut u8>,
-}
-
-// SAFETY: the pointers lead into the module's weights, which live as long as the session, or are set anew by the run that
-// takes these addresses before it uses them.
-unsafe impl Send for Memory {}
-
-impl Memory {
-    /// Copies one buffer of a verified module to another, both of so many bytes. An input in the memory of an output is there.
-    fn copy(&self, from: usize, to: usize, bytes: usize) {
-        if self.buffers[from] == self.buffers[to] {
-            return;
-        }
-        // SAFETY: both buffers have this many bytes, the one that is written lies in this run's arena or in an output tensor
-        // that is borrowed mutably for the run, and they do not overlap (`Module::verify`).
-        unsafe { std::ptr::copy_nonoverlapping(self.buffers[from].cast_const(), self.buffers[to], bytes) };
-    }
 }
 
 impl Session {
@@ -165,8 +137,8 @@ impl Session {
     ///
     /// # Errors
     /// [`Error::Invalid`] where an input or output is missing, unknown, given twice or of another type or shape, or
-    /// where a subscript from data lies outside of its tensor; [`Error::Limit`] where a loop does not end; [`Error::Io`] where the system has no memory for the
-    /// run; [`Error::Internal`] at a panic.
+    /// where a subscript from data lies outside of its tensor; [`Error::Limit`] where a loop does not end; [`Error::Io`] where
+    /// the system has no memory for the run; [`Error::Internal`] at a panic.
     pub fn run(&self, inputs: &[(&str, &Tensor)]) -> Result<Vec<Tensor>> {
         let session = self.binding(inputs);
         if let Some(bounds) = session.module.bounds().filter(|b| !inputs.iter().any(|i| i.0 == b.input)) {
@@ -256,8 +228,8 @@ impl Session {
         Ok(times)
     }
 
-    /// `shared` are inputs that have the memory of an output. `tick(i)` is called before step i of all steps, before and after each time of a loop with the loop's number, and once
-    /// after the last one with the number of steps.
+    /// `shared` are inputs that have the memory of an output. `tick(i)` is called before step i of all steps, after each time of a
+    /// loop with the loop's number, and once after the last one with the number of steps.
     fn execute<I: AsView, O: AsViewMut>(
         &self,
         inputs: &[(&str, I)],
@@ -437,9 +409,11 @@ impl Session {
                 for phase in phases {
                     match phase.parallel {
                         // SAFETY: the code was made by this compiler, in this process or for a file that its loader vouched
-                        // for (`Module::load`), and keeps to its slots. The module is verified: each argument is as large as its slot says, what is written overlaps nothing else of
-                        // the step, and lies in this run's arena or in the caller's output tensors, which are borrowed
-                        // mutably for the run. Inputs and weights are only read. Each thread has its own scratch.
+                        // for (`Module::load`), and keeps to its slots. The module is verified: each argument is as large as
+                        // its slot says, what is written overlaps nothing else of the step, and lies in this run's arena or
+                        // in the caller's output tensors, which are borrowed mutably for the run. Inputs and weights are
+                        // only read; an input that has the memory of an output is not read once that is written
+                        // (`Module::may_share`). Each thread has its own scratch.
                         None => unsafe { call.phase(phase.function, 0, 1, 0) },
                         Some(count) => {
                             let width = phase.wave.unwrap_or(count).max(1);
