@@ -8,36 +8,32 @@ use onnx::{FLOAT, INT64, graph, model, node, tensor};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use tempfile::TempDir;
 use tilewright::{
     Algorithm, CacheOptions, Compiled, DType, EgraphOptions, Error, File, GraphBuilder, Limits, Model, Module, Options,
     Report, Result, Target, Tensor, Value,
 };
 
-/// A cache of a test's own, removed at the end.
-struct Cache(PathBuf);
+/// A cache that is not there yet, in a folder that is removed at the end.
+struct Cache {
+    path: PathBuf,
+    _around: TempDir,
+}
 
 impl Cache {
-    fn new(name: &str) -> Cache {
-        let path = std::env::temp_dir().join(format!("tilewright-modules-{name}-{}", std::process::id()));
-        let _ = std::fs::remove_dir_all(&path);
-        Cache(path)
+    fn new() -> Cache {
+        let around = tempfile::tempdir().unwrap();
+        Cache { path: around.path().join("cache"), _around: around }
     }
 
     fn options(&self) -> Options {
-        Options { cache: Some(CacheOptions::new(&self.0)), threads: 1, ..Options::default() }
+        Options { cache: Some(CacheOptions::new(&self.path)), threads: 1, ..Options::default() }
     }
 
     fn entries(&self) -> Vec<PathBuf> {
-        let mut paths: Vec<PathBuf> = std::fs::read_dir(&self.0).unwrap().map(|e| e.unwrap().path()).collect();
+        let mut paths: Vec<PathBuf> = std::fs::read_dir(&self.path).unwrap().map(|e| e.unwrap().path()).collect();
         paths.sort();
         paths
-    }
-}
-
-impl Drop for Cache {
-    fn drop(&mut self) {
-        let _ = std::fs::set_permissions(&self.0, std::fs::Permissions::from_mode(0o700));
-        let _ = std::fs::remove_dir_all(&self.0);
     }
 }
 
@@ -56,7 +52,7 @@ fn bytes((module, report): &(Module, Report)) -> (Vec<u8>, String) {
 
 #[test]
 fn a_module_comes_back_with_its_report() {
-    let cache = Cache::new("again");
+    let cache = Cache::new();
     let options = cache.options();
     let program = || File::parse("p.tile", "def p(f32(N) x) -> (y) { y(i) = x(i) * 2 }").unwrap();
     let models: [&dyn Fn() -> Model; 4] = [
@@ -87,7 +83,7 @@ fn a_module_comes_back_with_its_report() {
 
 #[test]
 fn compiled_models_give_the_same_bits() {
-    let cache = Cache::new("runs");
+    let cache = Cache::new();
     let run = |cached: bool| {
         [3, 5].map(|length| {
             let compiled = load("dynamic_sequence_positions").compile(&cache.options()).unwrap();
@@ -105,7 +101,7 @@ fn compiled_models_give_the_same_bits() {
 
 #[test]
 fn later_bindings_share_constants_with_the_first_one_in_memory() {
-    let cache = Cache::new("later");
+    let cache = Cache::new();
     let compiled = load("dynamic_sequence_positions").compile(&cache.options()).unwrap();
     for length in [3, 5] {
         let inputs: Vec<Tensor> =
@@ -118,7 +114,7 @@ fn later_bindings_share_constants_with_the_first_one_in_memory() {
 
 #[test]
 fn a_binding_that_has_constants_of_an_earlier_one_is_not_kept() {
-    let cache = Cache::new("one-binding");
+    let cache = Cache::new();
     let limits = Limits { bindings: 1, ..Limits::default() };
     let compiled = load("dynamic_sequence_positions").compile(&Options { limits, ..cache.options() }).unwrap();
     for length in [3, 5] {
@@ -132,7 +128,7 @@ fn a_binding_that_has_constants_of_an_earlier_one_is_not_kept() {
 
 #[test]
 fn the_reason_for_exact_sizes_comes_with_a_cached_module() {
-    let cache = Cache::new("exact");
+    let cache = Cache::new();
     let x = Tensor::seeded(DType::F32, &[1, 2, 5], 1, 0, 2);
     for cached in [false, true] {
         let pooled = model(graph(
@@ -150,7 +146,7 @@ fn the_reason_for_exact_sizes_comes_with_a_cached_module() {
 
 #[test]
 fn whatever_decides_the_module_has_an_entry_of_its_own() {
-    let cache = Cache::new("keys");
+    let cache = Cache::new();
     let base = cache.options();
     let limits = |change: fn(&mut Limits)| {
         let mut limits = Limits::default();
@@ -200,16 +196,16 @@ fn whatever_decides_the_module_has_an_entry_of_its_own() {
 
 #[test]
 fn models_differ_by_their_bytes_and_their_external_data() {
-    let cache = Cache::new("external");
-    let folder = Cache::new("external-model");
-    std::fs::create_dir_all(&folder.0).unwrap();
+    let cache = Cache::new();
+    let folder = Cache::new();
+    std::fs::create_dir_all(&folder.path).unwrap();
     for file in std::fs::read_dir(fixture("external_data").parent().unwrap()).unwrap().map(|f| f.unwrap().path()) {
         let name = file.file_name().unwrap().to_str().unwrap();
         if name.starts_with("external_data") || name.ends_with(".bin") {
-            std::fs::copy(&file, folder.0.join(name)).unwrap();
+            std::fs::copy(&file, folder.path.join(name)).unwrap();
         }
     }
-    let model = || Model::load(folder.0.join("external_data.onnx")).unwrap();
+    let model = || Model::load(folder.path.join("external_data.onnx")).unwrap();
     let options = cache.options();
     let cached = || model().compile_module(&options).unwrap().1.cached;
     assert_eq!([cached(), cached()], [false, true]);
@@ -246,7 +242,7 @@ fn reshaped() -> Model {
 
 #[test]
 fn values_that_decide_shapes_lead_to_modules_of_their_own() {
-    let cache = Cache::new("values");
+    let cache = Cache::new();
     let x = Tensor::new(&[6], &[1f32, 2.0, 3.0, 4.0, 5.0, 6.0]);
     let run = |compiled: &Compiled, shape: [i64; 2], factor: f32| {
         let [shape, factor] = [Tensor::new(&[2], &shape), Tensor::new(&[1], &[factor])];
@@ -270,7 +266,7 @@ fn values_that_decide_shapes_lead_to_modules_of_their_own() {
 
 #[test]
 fn parts_of_models_that_depend_on_data_are_kept() {
-    let cache = Cache::new("parts");
+    let cache = Cache::new();
     let nonzero = || {
         model(graph(
             vec![tensor("x", FLOAT, Some(&["4"]))],
@@ -309,7 +305,7 @@ fn is_replaced(name: &str, options: &Options, entry: &Path, change: impl FnOnce(
 
 #[test]
 fn a_damaged_entry_is_compiled_again() {
-    let cache = Cache::new("damaged");
+    let cache = Cache::new();
     let (options, name) = (cache.options(), "matmul_bias_relu");
     load(name).compile_module(&options).unwrap();
     let entry = cache.entries().remove(0);
@@ -328,7 +324,7 @@ fn a_damaged_entry_is_compiled_again() {
 
 #[test]
 fn an_entry_under_another_key_is_not_taken() {
-    let cache = Cache::new("renamed");
+    let cache = Cache::new();
     let options = cache.options();
     load("matmul_bias_relu").compile_module(&options).unwrap();
     let first = cache.entries().remove(0);
@@ -341,7 +337,7 @@ fn an_entry_under_another_key_is_not_taken() {
 
 #[test]
 fn the_size_is_bounded_and_the_module_that_was_not_used_for_longest_goes() {
-    let cache = Cache::new("bounded");
+    let cache = Cache::new();
     let names = ["matmul_bias_relu", "conv_3x3_stride_2", "argmax_last"];
     let unbounded = cache.options();
     names.iter().for_each(|name| _ = load(name).compile_module(&unbounded).unwrap());
@@ -349,7 +345,7 @@ fn the_size_is_bounded_and_the_module_that_was_not_used_for_longest_goes() {
     assert!(load(names[0]).compile_module(&unbounded).unwrap().1.cached);
     // Of three entries the one of `names[1]` was not used for longest.
     let bound = |max_bytes: u64| Options {
-        cache: Some(CacheOptions { max_bytes, ..CacheOptions::new(&cache.0) }),
+        cache: Some(CacheOptions { max_bytes, ..CacheOptions::new(&cache.path) }),
         ..unbounded.clone()
     };
     let options = bound(total);
@@ -379,10 +375,10 @@ fn a_cache_that_cannot_be_written_is_a_warning() {
 #[test]
 #[cfg(target_os = "linux")]
 fn a_read_only_cache_is_read() {
-    let cache = Cache::new("read-only");
+    let cache = Cache::new();
     let options = cache.options();
     load("matmul_bias_relu").compile_module(&options).unwrap();
-    std::fs::set_permissions(&cache.0, std::fs::Permissions::from_mode(0o500)).unwrap();
+    std::fs::set_permissions(&cache.path, std::fs::Permissions::from_mode(0o500)).unwrap();
     let thread = std::thread::spawn(move || {
         // The superuser writes everywhere, unless a thread gives that right up.
         let mut rights = rustix::thread::capabilities(None).unwrap();
@@ -393,15 +389,17 @@ fn a_read_only_cache_is_read() {
         assert!(read.cached && read.warnings.is_empty(), "{:?}", read.warnings);
         assert!(!other.cached && other.warnings[0].contains("not kept in the cache"), "{:?}", other.warnings);
     });
-    thread.join().unwrap();
+    let checked = thread.join();
+    std::fs::set_permissions(&cache.path, std::fs::Permissions::from_mode(0o700)).unwrap();
+    checked.unwrap();
     assert_eq!(cache.entries().len(), 1);
 }
 
 #[test]
 fn a_cache_that_others_may_write_to_is_an_error() {
-    let cache = Cache::new("unsafe");
-    std::fs::create_dir_all(&cache.0).unwrap();
-    std::fs::set_permissions(&cache.0, std::fs::Permissions::from_mode(0o777)).unwrap();
+    let cache = Cache::new();
+    std::fs::create_dir_all(&cache.path).unwrap();
+    std::fs::set_permissions(&cache.path, std::fs::Permissions::from_mode(0o777)).unwrap();
     let error = load("matmul_bias_relu").compile_module(&cache.options()).err().unwrap();
     assert!(matches!(error, Error::Invalid(_)) && error.to_string().contains("others may write"), "{error}");
     let error = load("matmul_bias_relu").compile(&cache.options()).err().unwrap();

@@ -4,33 +4,30 @@ use std::io::Read;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
+use tempfile::TempDir;
 
-/// A folder of a test's own, removed at the end.
-struct Folder(PathBuf);
+/// A cache that is not there yet, in a folder that is removed at the end.
+struct Folder {
+    path: PathBuf,
+    _around: TempDir,
+}
 
 impl Folder {
-    fn new(name: &str) -> Folder {
-        let path = std::env::temp_dir().join(format!("tilewright-cache-{name}-{}", std::process::id()));
-        let _ = std::fs::remove_dir_all(&path);
-        Folder(path)
+    fn new() -> Folder {
+        let around = tempfile::tempdir().unwrap();
+        Folder { path: around.path().join("cache"), _around: around }
     }
 
     fn names(&self) -> Vec<String> {
         let mut names: Vec<String> =
-            std::fs::read_dir(&self.0).unwrap().map(|e| e.unwrap().file_name().into_string().unwrap()).collect();
+            std::fs::read_dir(&self.path).unwrap().map(|e| e.unwrap().file_name().into_string().unwrap()).collect();
         names.sort();
         names
     }
 
     fn set_used(&self, name: &str, seconds_ago: u64) {
-        let file = OpenOptions::new().write(true).open(self.0.join(name)).unwrap();
+        let file = OpenOptions::new().write(true).open(self.path.join(name)).unwrap();
         file.set_modified(SystemTime::now() - Duration::from_secs(seconds_ago)).unwrap();
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
     }
 }
 
@@ -52,8 +49,8 @@ fn refusal(path: &Path) -> String {
 
 #[test]
 fn a_directory_is_made_for_its_user_alone() {
-    let folder = Folder::new("made");
-    let inner = folder.0.join("a/b");
+    let folder = Folder::new();
+    let inner = folder.path.join("a/b");
     let directory = open(&inner);
     put(&directory, "x.entry", 5, 100).unwrap();
     let mode = |path: &Path| std::fs::metadata(path).unwrap().mode() & 0o777;
@@ -66,27 +63,27 @@ fn a_directory_is_made_for_its_user_alone() {
 
 #[test]
 fn a_directory_that_others_may_write_to_is_refused() {
-    let folder = Folder::new("mode");
-    open(&folder.0);
+    let folder = Folder::new();
+    open(&folder.path);
     for mode in [0o777, 0o720, 0o702, 0o1777] {
-        std::fs::set_permissions(&folder.0, Permissions::from_mode(mode)).unwrap();
-        let error = refusal(&folder.0);
+        std::fs::set_permissions(&folder.path, Permissions::from_mode(mode)).unwrap();
+        let error = refusal(&folder.path);
         assert!(error.contains("others may write") && error.contains(&format!("{mode:o}")), "{error}");
     }
-    std::fs::set_permissions(&folder.0, Permissions::from_mode(0o755)).unwrap();
-    let directory = open(&folder.0);
+    std::fs::set_permissions(&folder.path, Permissions::from_mode(0o755)).unwrap();
+    let directory = open(&folder.path);
     // A file in place of a directory.
     put(&directory, "x.entry", 5, 100).unwrap();
-    assert!(refusal(&folder.0.join("x.entry")).contains("not a directory"));
+    assert!(refusal(&folder.path.join("x.entry")).contains("not a directory"));
 }
 
 #[test]
 fn a_directory_of_another_user_is_refused() {
-    let folder = Folder::new("owner");
-    open(&folder.0);
+    let folder = Folder::new();
+    open(&folder.path);
     // The superuser gives the folder away; others may not, and try the root of all folders, which is not theirs.
-    let path = match std::os::unix::fs::chown(&folder.0, Some(65_534), None) {
-        Ok(()) => folder.0.clone(),
+    let path = match std::os::unix::fs::chown(&folder.path, Some(65_534), None) {
+        Ok(()) => folder.path.clone(),
         Err(_) => PathBuf::from("/"),
     };
     let error = refusal(&path);
@@ -95,17 +92,17 @@ fn a_directory_of_another_user_is_refused() {
 
 #[test]
 fn files_that_others_may_have_written_are_not_read() {
-    let folder = Folder::new("files");
-    let directory = open(&folder.0);
+    let folder = Folder::new();
+    let directory = open(&folder.path);
     put(&directory, "x.entry", 5, 100).unwrap();
     for mode in [0o620, 0o602] {
-        std::fs::set_permissions(folder.0.join("x.entry"), Permissions::from_mode(mode)).unwrap();
+        std::fs::set_permissions(folder.path.join("x.entry"), Permissions::from_mode(mode)).unwrap();
         assert!(directory.read("x.entry").is_err(), "{mode:o}");
     }
-    std::fs::set_permissions(folder.0.join("x.entry"), Permissions::from_mode(0o600)).unwrap();
-    symlink(folder.0.join("x.entry"), folder.0.join("y.entry")).unwrap();
+    std::fs::set_permissions(folder.path.join("x.entry"), Permissions::from_mode(0o600)).unwrap();
+    symlink(folder.path.join("x.entry"), folder.path.join("y.entry")).unwrap();
     assert!(directory.read("x.entry").is_ok() && directory.read("y.entry").is_err());
-    if std::os::unix::fs::chown(folder.0.join("x.entry"), Some(65_534), None).is_ok() {
+    if std::os::unix::fs::chown(folder.path.join("x.entry"), Some(65_534), None).is_ok() {
         assert!(directory.read("x.entry").is_err());
     }
     // They are replaced like others.
@@ -117,9 +114,9 @@ fn files_that_others_may_have_written_are_not_read() {
 
 #[test]
 fn the_files_that_were_not_used_for_longest_make_room() {
-    let folder = Folder::new("room");
-    let directory = open(&folder.0);
-    std::fs::write(folder.0.join("notes.txt"), [0; 1000]).unwrap();
+    let folder = Folder::new();
+    let directory = open(&folder.path);
+    std::fs::write(folder.path.join("notes.txt"), [0; 1000]).unwrap();
     for (name, seconds_ago) in [("a.entry", 10), ("b.entry", 40), ("c.entry", 20), ("d.entry", 30)] {
         put(&directory, name, 25, 100).unwrap();
         folder.set_used(name, seconds_ago);
@@ -143,9 +140,9 @@ fn the_files_that_were_not_used_for_longest_make_room() {
 
 #[test]
 fn a_folder_with_the_name_of_an_entry_makes_no_room() {
-    let folder = Folder::new("folder");
-    let directory = open(&folder.0);
-    std::fs::create_dir(folder.0.join("a.entry")).unwrap();
+    let folder = Folder::new();
+    let directory = open(&folder.path);
+    std::fs::create_dir(folder.path.join("a.entry")).unwrap();
     put(&directory, "b.entry", 60, 100).unwrap();
     folder.set_used("b.entry", 10);
     put(&directory, "c.entry", 60, 100).unwrap();
@@ -154,8 +151,8 @@ fn a_folder_with_the_name_of_an_entry_makes_no_room() {
 
 #[test]
 fn a_failed_write_leaves_nothing() {
-    let folder = Folder::new("failed");
-    let directory = open(&folder.0);
+    let folder = Folder::new();
+    let directory = open(&folder.path);
     put(&directory, "x.entry", 5, 100).unwrap();
     let full = |out: &mut dyn Write| {
         out.write_all(&[1; 3])?;
@@ -164,19 +161,19 @@ fn a_failed_write_leaves_nothing() {
     assert!(directory.write("x.entry", 9, 100, full).is_err());
     assert!(directory.write("y.entry", 9, 100, full).is_err());
     assert_eq!(folder.names(), ["x.entry"]);
-    assert_eq!(std::fs::read(folder.0.join("x.entry")).unwrap(), [7; 5]);
+    assert_eq!(std::fs::read(folder.path.join("x.entry")).unwrap(), [7; 5]);
 }
 
 #[test]
 fn files_of_dead_writers_are_removed() {
-    let folder = Folder::new("dead");
-    let directory = open(&folder.0);
+    let folder = Folder::new();
+    let directory = open(&folder.path);
     for (name, seconds_ago) in [("old", 3600), ("new", 1), ("living", 3600)] {
         let name = format!(".tilewright-{name}.tmp");
-        std::fs::write(folder.0.join(&name), [0; 10]).unwrap();
+        std::fs::write(folder.path.join(&name), [0; 10]).unwrap();
         folder.set_used(&name, seconds_ago);
     }
-    let living = File::open(folder.0.join(".tilewright-living.tmp")).unwrap();
+    let living = File::open(folder.path.join(".tilewright-living.tmp")).unwrap();
     rustix::fs::flock(&living, rustix::fs::FlockOperation::LockExclusive).unwrap();
     put(&directory, "x.entry", 5, 100).unwrap();
     // The new one may not have been locked yet.
@@ -194,8 +191,8 @@ fn files_of_dead_writers_are_removed() {
 
 #[test]
 fn any_number_of_writers_leave_whole_files() {
-    let folder = Folder::new("writers");
-    let paths = [&folder.0; 4];
+    let folder = Folder::new();
+    let paths = [&folder.path; 4];
     std::thread::scope(|scope| {
         for (i, path) in paths.into_iter().enumerate() {
             scope.spawn(move || {

@@ -5,31 +5,28 @@
 mod common;
 
 use common::root;
-use std::path::PathBuf;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::Duration;
+use tempfile::TempDir;
 
 const MODEL: &str = "tests/fixtures/operators/pattern_residual_block.onnx";
 const PROGRAM: &str = "datasets/programs/edit_distance.tile";
 
-/// A folder of this test's own, removed at the end.
-struct Folder(PathBuf);
+/// A folder with a cache, removed at the end.
+struct Folder(TempDir);
 
 impl Folder {
-    fn new(name: &str) -> Folder {
-        let path = std::env::temp_dir().join(format!("tilewright-cli-cache-{name}-{}", std::process::id()));
-        let _ = std::fs::remove_dir_all(&path);
-        std::fs::create_dir_all(&path).unwrap();
-        Folder(path)
+    fn new() -> Folder {
+        Folder(tempfile::tempdir().unwrap())
     }
 
     fn path(&self, name: &str) -> String {
-        self.0.join(name).to_str().unwrap().to_string()
+        self.0.path().join(name).to_str().unwrap().to_string()
     }
 
     /// The files of the cache.
     fn names(&self) -> Vec<String> {
-        let files = std::fs::read_dir(self.0.join("cache")).into_iter().flatten();
+        let files = std::fs::read_dir(self.0.path().join("cache")).into_iter().flatten();
         files.map(|e| e.unwrap().file_name().into_string().unwrap()).collect()
     }
 
@@ -45,12 +42,6 @@ impl Folder {
     }
 }
 
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
-}
-
 /// Standard output and standard error of a success.
 fn finished(output: Output) -> (String, String) {
     let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
@@ -61,7 +52,7 @@ fn finished(output: Output) -> (String, String) {
 
 #[test]
 fn a_second_command_takes_the_module_of_the_first() {
-    let folder = Folder::new("second");
+    let folder = Folder::new();
     let compile = |name: &str| folder.run(&["compile", MODEL, "-o", &folder.path(name)]).0;
     let (first, second) = (compile("first.tw"), compile("second.tw"));
     assert!(!first.contains("from the cache") && second.contains("now from the cache"), "{first}{second}");
@@ -89,7 +80,7 @@ fn a_second_command_takes_the_module_of_the_first() {
 
 #[test]
 fn processes_that_compile_the_same_at_once_agree() {
-    let folder = Folder::new("processes");
+    let folder = Folder::new();
     let start = |_| folder.command(&["run", MODEL]).spawn().unwrap();
     let children: Vec<Child> = (0..4).map(start).collect();
     let outputs: Vec<(String, String)> =
@@ -100,11 +91,11 @@ fn processes_that_compile_the_same_at_once_agree() {
 
 #[test]
 fn a_process_that_is_killed_leaves_no_torn_entry() {
-    let folder = Folder::new("killed");
+    let folder = Folder::new();
     let expected = folder.run(&["run", MODEL]);
     let entries = folder.names();
     for milliseconds in [0, 2, 5, 10, 20, 40, 80, 160, 320] {
-        std::fs::remove_dir_all(folder.0.join("cache")).unwrap();
+        std::fs::remove_dir_all(folder.0.path().join("cache")).unwrap();
         let mut child = folder.command(&["run", MODEL]).spawn().unwrap();
         std::thread::sleep(Duration::from_millis(milliseconds));
         child.kill().unwrap();
@@ -117,9 +108,9 @@ fn a_process_that_is_killed_leaves_no_torn_entry() {
 
 #[test]
 fn a_full_disk_costs_the_entry_and_nothing_else() {
-    let folder = Folder::new("full");
+    let folder = Folder::new();
     let expected = folder.run(&["run", MODEL]);
-    std::fs::remove_dir_all(folder.0.join("cache")).unwrap();
+    std::fs::remove_dir_all(folder.0.path().join("cache")).unwrap();
     // A limit on the size of files is met in the middle of writing, as a full disk is.
     let limited = "trap '' XFSZ; ulimit -f 4; exec \"$0\" \"$@\"";
     let binary = env!("CARGO_BIN_EXE_tilewright");
@@ -143,9 +134,9 @@ fn a_full_disk_costs_the_entry_and_nothing_else() {
 #[test]
 fn a_cache_that_others_may_write_to_is_refused() {
     use std::os::unix::fs::PermissionsExt;
-    let folder = Folder::new("unsafe");
-    std::fs::create_dir(folder.0.join("cache")).unwrap();
-    std::fs::set_permissions(folder.0.join("cache"), std::fs::Permissions::from_mode(0o777)).unwrap();
+    let folder = Folder::new();
+    std::fs::create_dir(folder.0.path().join("cache")).unwrap();
+    std::fs::set_permissions(folder.0.path().join("cache"), std::fs::Permissions::from_mode(0o777)).unwrap();
     let output = folder.command(&["run", MODEL]).output().unwrap();
     let error = String::from_utf8_lossy(&output.stderr).into_owned();
     assert_eq!((output.status.code(), error.lines().count()), (Some(1), 1), "{error}");
