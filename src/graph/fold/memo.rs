@@ -7,6 +7,10 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 /// The most bytes of an operand that is known by its contents; larger ones are known by their address.
 const SMALL: usize = 1024;
+/// Bytes of results that are kept in any case, and for each byte of the weights: results that follow from the sizes of a binding,
+/// such as the rows of a table, are others for each.
+const KEPT: usize = 16 << 20;
+const KEPT_FOR_WEIGHTS: usize = 4;
 
 /// Constants of a model that every compilation finds under the same address: its weights, and what is computed from them.
 #[derive(Default)]
@@ -17,6 +21,8 @@ struct State {
     /// By address; they are kept, so that no other tensor takes their place.
     kept: HashMap<usize, Arc<Tensor>>,
     results: HashMap<Key, Vec<Arc<Tensor>>>,
+    /// Bytes that further results may have.
+    left: usize,
 }
 
 #[derive(PartialEq, Eq, Hash)]
@@ -38,8 +44,10 @@ fn address(tensor: &Arc<Tensor>) -> usize {
 impl Memo {
     /// A memo of a model with these weights.
     pub fn new<'a>(weights: impl Iterator<Item = &'a Arc<Tensor>>) -> Memo {
-        let kept = weights.map(|tensor| (address(tensor), tensor.clone())).collect();
-        Memo(Mutex::new(State { kept, ..State::default() }))
+        let kept: HashMap<_, _> = weights.map(|tensor| (address(tensor), tensor.clone())).collect();
+        let bytes: usize = kept.values().map(|tensor| tensor.data.len()).sum();
+        let left = bytes.saturating_mul(KEPT_FOR_WEIGHTS).saturating_add(KEPT);
+        Memo(Mutex::new(State { kept, left, ..State::default() }))
     }
 
     /// Returns true if every compilation finds this tensor under its address.
@@ -48,7 +56,7 @@ impl Memo {
     }
 
     /// The results of `op` on operands, which `evaluate` computes where they are not known. Those with a large operand are
-    /// kept.
+    /// kept, up to a number of bytes: none goes again, since others know it by its address.
     pub fn results(
         &self,
         op: &Op,
@@ -63,9 +71,16 @@ impl Memo {
         // The lock is open meanwhile: others compute other results.
         let new = shared(evaluate()?);
         let mut state = self.state();
-        let results = state.results.entry(key).or_insert(new).clone();
-        state.kept.extend(results.iter().map(|tensor| (address(tensor), tensor.clone())));
-        Ok(results)
+        if let Some(known) = state.results.get(&key) {
+            return Ok(known.clone());
+        }
+        let Some(left) = state.left.checked_sub(new.iter().map(|tensor| tensor.data.len()).sum()) else {
+            return Ok(new);
+        };
+        state.left = left;
+        state.results.insert(key, new.clone());
+        state.kept.extend(new.iter().map(|tensor| (address(tensor), tensor.clone())));
+        Ok(new)
     }
 
     /// `None` where no operand is large, or a large one is not kept.
@@ -114,5 +129,21 @@ mod tests {
         // equal contents under another address are not known: their address may be another tensor's next time
         let stranger = Arc::new((*weight).clone());
         assert!(!memo.keeps(&stranger) && !Arc::ptr_eq(&transposed(&stranger), &transposed(&stranger)));
+    }
+
+    #[test]
+    fn results_are_kept_up_to_a_number_of_bytes() {
+        let weight = Arc::new(Tensor::seeded(DType::F32, &[64, 1024], 1, 0, 2));
+        let memo = Memo::new([&weight].into_iter());
+        let most = (KEPT + KEPT_FOR_WEIGHTS * weight.data.len()) / weight.data.len();
+        let scaled = |factor: usize| {
+            let operands = [weight.clone(), Arc::new(Tensor::new(&[1, 1], &[factor as f32]))];
+            let op = Op::Binary(crate::expr::BinaryOp::Mul);
+            memo.results(&op, &operands, || evaluate(&op, &[&operands[0], &operands[1]])).unwrap().remove(0)
+        };
+        let kept = (0..most + 3).filter(|&factor| memo.keeps(&scaled(factor))).count();
+        assert_eq!(kept, most);
+        assert!(Arc::ptr_eq(&scaled(0), &scaled(0)) && !Arc::ptr_eq(&scaled(most), &scaled(most)));
+        assert_eq!(scaled(most), scaled(most));
     }
 }
