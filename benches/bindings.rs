@@ -2,8 +2,8 @@
 //!
 //! usage: bindings MODEL.onnx THREADS DIMENSION SIZE,… [OTHER=SIZE …]
 //!
-//! Prints a line of JSON for each size: milliseconds of the first run, which compiles, milliseconds of the second, and resident
-//! memory in MiB.
+//! Prints a line of JSON for the loaded model, and one for each size: milliseconds until its session is ready, of the first run,
+//! and of the faster of two more, and resident memory in MiB.
 
 use std::collections::BTreeMap;
 use std::time::Instant;

@@ -1,4 +1,4 @@
-//! The whole way, stage by stage. The only file that knows all four folders.
+//! The whole way, stage by stage.
 //!
 //! In: a graph with every shape known. Out: a module and a report. Invariant: the same graph, target and options give the
 //! same bytes; threads only divide the work.

@@ -55,7 +55,7 @@ pub struct Options {
 /// The key of a module is a hash of the model's file and its external data (or of the graph or the program), of the sizes and
 /// values that are bound, of target and options, and of this compiler. The directory is made for this user alone; it is refused
 /// where others own it or may write to it, since a module is a program. Any number of processes may use it at once. What cannot
-/// be read or written is compiled, with a warning in [`Report::warnings`](crate::Report::warnings). Nothing is kept of a model
+/// be read is compiled; what cannot be written is a warning in [`Report::warnings`](crate::Report::warnings). Nothing is kept of a model
 /// whose files changed after it was loaded. Of a [`Compiled`](crate::Compiled) the first binding is kept: later ones share its
 /// constants in memory.
 #[derive(Clone, Debug, PartialEq, Eq)]
