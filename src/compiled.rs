@@ -16,7 +16,7 @@ use crate::runtime::error::guard;
 use crate::runtime::module::Module;
 use crate::runtime::pool::Pool;
 use crate::runtime::session::Session;
-use crate::staged::{Input, Staged, StagedReport};
+use crate::staged::{Input, Staged, StagedReport, check_data};
 use crate::{Error, Result, Tensor};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -173,7 +173,7 @@ impl Compiled {
 
     /// The session for these inputs; `None` where the model runs in parts.
     fn whole(&self, inputs: &[(&str, &Tensor)]) -> Result<Option<Arc<Session>>> {
-        let dims = self.dims(inputs)?;
+        let dims = self.dims(inputs, &[])?;
         match self.staged.get() {
             Some(_) => Ok(None),
             None => self.session_for(dims, inputs),
@@ -196,7 +196,7 @@ impl Compiled {
     /// [`Error::Invalid`] where two inputs bind a dimension to different sizes or have another number of dimensions;
     /// where the binding is new, the errors of [`Model::compile_module`]. A model that depends on data has no session.
     pub fn session(&self, inputs: &[(&str, &Tensor)]) -> Result<Arc<Session>> {
-        Ok(self.binding(self.dims(inputs)?, inputs).map_err(|unbound| unbound.error)?.0)
+        Ok(self.binding(self.dims(inputs, &[])?, inputs).map_err(|unbound| unbound.error)?.0)
     }
 
     /// The report of the compilation for the shapes of these inputs.
@@ -204,25 +204,26 @@ impl Compiled {
     /// # Errors
     /// As [`Compiled::session`].
     pub fn report(&self, inputs: &[(&str, &Tensor)]) -> Result<Arc<Report>> {
-        Ok(self.binding(self.dims(inputs)?, inputs).map_err(|unbound| unbound.error)?.1)
+        Ok(self.binding(self.dims(inputs, &[])?, inputs).map_err(|unbound| unbound.error)?.1)
     }
 
-    /// The sizes of the dynamic dimensions that these inputs have.
-    pub(crate) fn dims(&self, inputs: &[(&str, &Tensor)]) -> Result<Dims> {
+    /// The sizes of the dynamic dimensions that these inputs have, and others of which the extents alone are given.
+    pub(crate) fn dims(&self, inputs: &[(&str, &Tensor)], others: &[(&str, &[i64])]) -> Result<Dims> {
+        inputs.iter().try_for_each(|(name, tensor)| check_data(name, tensor))?;
+        let shapes = inputs.iter().map(|(name, tensor)| (*name, &tensor.shape[..])).chain(others.iter().copied());
         let mut dims = self.options.dims.clone();
         let mut bound_by: BTreeMap<&str, &str> = BTreeMap::new();
         for spec in self.model.inputs().iter().filter(|spec| spec.kind == Kind::Tensor && !spec.any_rank) {
             // The session reports inputs that are missing, unknown or of the wrong type.
-            let Some((_, tensor)) = inputs.iter().find(|(name, _)| *name == spec.name) else { continue };
-            if tensor.shape.len() != spec.shape.len() {
+            let Some((_, shape)) = shapes.clone().find(|(name, _)| *name == spec.name) else { continue };
+            if shape.len() != spec.shape.len() {
                 return Err(Error::Invalid(format!(
-                    "input `{}` has shape {:?}, but the model wants {} dimensions",
+                    "input `{}` has shape {shape:?}, but the model wants {} dimensions",
                     spec.name,
-                    tensor.shape,
                     spec.shape.len()
                 )));
             }
-            for (dim, &size) in spec.shape.iter().zip(&tensor.shape) {
+            for (dim, &size) in spec.shape.iter().zip(shape) {
                 let Dim::Symbol(symbol) = dim else { continue };
                 match dims.get(symbol) {
                     Some(&bound) if bound != size => {

@@ -16,6 +16,7 @@ use crate::pipeline::{self, Compilation, Options, Stage, program};
 use crate::poly::transform::primitive::Schedule;
 use crate::runtime::error::{guard, unknown};
 use crate::runtime::module::Module;
+use crate::staged::check_data;
 use crate::{Error, Result, Tensor};
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -391,6 +392,7 @@ impl Model {
 
     /// The static graph of a network for a binding.
     pub(crate) fn bind(&self, binding: &Binding, sharing: &Sharing) -> std::result::Result<BoundGraph, Unbound> {
+        binding.values.iter().try_for_each(|(name, value)| check_data(name, value))?;
         match &self.source {
             Source::Onnx(model) => model.bind(binding, sharing.folded()),
             _ => {

@@ -19,7 +19,7 @@ use crate::graph::value::{Kind, Value};
 use crate::pipeline::report::Report;
 use crate::pipeline::{self, Options};
 use crate::runtime::error::unknown;
-use crate::runtime::module::Module;
+use crate::runtime::module::{Module, TensorSpec};
 use crate::runtime::pool::Pool;
 use crate::runtime::session::Session;
 use crate::{DType, Error, Result, Tensor};
@@ -428,8 +428,33 @@ impl CompiledPart {
     }
 }
 
+/// Refuses a tensor whose extents are not those of its bytes.
+pub(crate) fn check_data(name: &str, tensor: &Tensor) -> Result<()> {
+    let spec = TensorSpec { name: name.into(), dtype: tensor.dtype, shape: tensor.shape.clone() };
+    if spec.bytes()? == tensor.data.len() as u64 {
+        return Ok(());
+    }
+    let (dtype, shape, bytes) = (tensor.dtype, &tensor.shape, tensor.data.len());
+    Err(Error::Invalid(format!("tensor `{name}` of {dtype} {shape:?} has {bytes} bytes of data")))
+}
+
+/// As [`check_data`], for all tensors of a value.
+fn check_value(name: &str, value: &Value) -> Result<()> {
+    match value {
+        Value::Tensor(tensor) => check_data(name, tensor),
+        Value::Sequence(values) => values.iter().try_for_each(|value| check_value(name, value)),
+        Value::Optional(value) => value.as_deref().map_or(Ok(()), |value| check_value(name, value)),
+    }
+}
+
 /// Refuses a value of another kind, element type or fixed extent than the file declares.
 fn check(spec: &InputSpec, entry: &Entry) -> Result<()> {
+    match entry {
+        Entry::Value(value) => check_value(&spec.name, value)?,
+        Entry::Constant(_) | Entry::Given(_) => {
+            entry.tensor().map_or(Ok(()), |tensor| check_data(&spec.name, tensor))?;
+        }
+    }
     let tensor = match (&spec.kind, entry, entry.tensor()) {
         (Kind::Tensor, _, Some(tensor)) => tensor,
         (Kind::Sequence(_), Entry::Value(Value::Sequence(_)), _) | (Kind::Optional(_), ..) => return Ok(()),

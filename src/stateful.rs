@@ -9,9 +9,9 @@ use crate::compiled::Compiled;
 use crate::graph::import::model::{Dim, InputSpec};
 use crate::graph::value::Kind;
 use crate::runtime::bounds::{Bounds, at_capacity, exact_shape, resized};
-use crate::runtime::module::TensorSpec;
 use crate::runtime::session::Session;
 use crate::runtime::tensor::{AsView, TensorView};
+use crate::staged::check_data;
 use crate::{DType, Error, Result, Tensor};
 use std::collections::BTreeMap;
 
@@ -59,10 +59,9 @@ struct Held {
 }
 
 impl Held {
-    /// The name, and a tensor of the state's extents without elements; `None` where there is no state yet.
-    fn shape(&self) -> Option<(String, Tensor)> {
-        let shape = self.exact.clone()?;
-        Some((self.input.clone(), Tensor { dtype: self.tensor.dtype, shape, data: vec![].into() }))
+    /// The name and the extents of the state; `None` where there is none yet.
+    fn shape(&self) -> Option<(&str, &[i64])> {
+        Some((&self.input, self.exact.as_deref()?))
     }
 
     /// The state without what lies beyond it.
@@ -151,10 +150,7 @@ impl Stateful<'_> {
 
     /// The sizes of the dynamic dimensions, by the inputs and the state that there is.
     fn dims(&self, inputs: &[(&str, &Tensor)]) -> Result<BTreeMap<String, i64>> {
-        // extents alone: the elements are not looked at
-        let shapes: Vec<(String, Tensor)> = self.state.iter().filter_map(Held::shape).collect();
-        let shapes = shapes.iter().map(|(name, tensor)| (name.as_str(), tensor));
-        self.compiled.dims(&inputs.iter().copied().chain(shapes).collect::<Vec<_>>())
+        self.compiled.dims(inputs, &self.state.iter().filter_map(Held::shape).collect::<Vec<_>>())
     }
 
     /// An exact copy of the state of an input.
@@ -177,9 +173,8 @@ impl Stateful<'_> {
         let (Some(spec), Some(held)) = (spec, held) else {
             return Err(Error::Invalid(format!("input `{input}` is no state")));
         };
-        let given = TensorSpec { name: input.into(), dtype: tensor.dtype, shape: tensor.shape.clone() };
-        let same_rank = spec.any_rank || tensor.shape.len() == spec.shape.len();
-        if tensor.dtype != spec.dtype || !same_rank || given.bytes().ok() != Some(tensor.data.len() as u64) {
+        check_data(input, tensor)?;
+        if tensor.dtype != spec.dtype || !spec.any_rank && tensor.shape.len() != spec.shape.len() {
             let (rank, found) = (spec.shape.len(), &tensor.shape);
             return Err(Error::Invalid(format!(
                 "state `{input}` of shape {found:?} is no {} of {rank} dimensions",

@@ -2,7 +2,7 @@
 
 use crate::onnx::{FLOAT, INT64, graph, integers, model, node, tensor, with_graph, with_int};
 use std::sync::Arc;
-use tilewright::{DType, Error, Model, Module, Options, Session, Tensor};
+use tilewright::{DType, Error, Model, Module, Options, Session, Tensor, Value};
 
 /// `y = Expand(2 · Reshape(x, shape), size)`, where the two shapes are inputs.
 fn reshaped() -> Model {
@@ -142,4 +142,26 @@ fn a_branch_that_does_not_fit_is_not_looked_at_where_its_condition_is_given() {
     let run = |rate: i64| compiled.run(&[("x", &x), ("rate", &Tensor::new(&[], &[rate]))]);
     assert_eq!(run(16000).unwrap()[0].to_vec::<f32>(), [-1f32; 6]);
     assert!(matches!(run(8000), Err(Error::Invalid(_))));
+}
+
+#[test]
+fn tensors_whose_extents_are_not_those_of_their_bytes_are_refused() {
+    let x = Tensor::new(&[6], &[1f32; 6]);
+    let (shape, size) = (Tensor::new(&[2], &[2i64, 3]), Tensor::new(&[3], &[1i64, 2, 3]));
+    let short = Tensor { shape: vec![2], ..Tensor::new(&[1], &[2i64]) };
+    let negative = Tensor { shape: vec![-1, -2], ..shape.clone() };
+    let huge = Tensor { shape: vec![i64::MAX, 2], ..Tensor::zeros(DType::I64, &[0]) };
+    for wrong in [short, negative, huge] {
+        let invalid =
+            |error: Error| assert!(matches!(&error, Error::Invalid(why) if why.contains("`shape`")), "{error}");
+        let inputs = [("x", &x), ("shape", &wrong), ("size", &size)];
+        let compiled = reshaped().compile(&Options::default()).unwrap();
+        invalid(compiled.run(&inputs).unwrap_err());
+        invalid(compiled.session(&inputs).err().unwrap());
+        let values = [("x", &x), ("shape", &wrong), ("size", &size)].map(|(n, t)| (n, Value::from(t.clone())));
+        let values: Vec<(&str, &Value)> = values.iter().map(|(name, value)| (*name, value)).collect();
+        invalid(compiled.run_values(&values).unwrap_err());
+        let values = [("shape", &wrong), ("size", &size)].map(|(n, t)| (n.to_string(), Arc::new(t.clone()))).into();
+        invalid(reshaped().compile_module(&Options { values, ..Options::default() }).err().unwrap());
+    }
 }

@@ -116,6 +116,10 @@ fn branches_may_have_different_shapes() {
         let y = &compiled.run(&[("x", &x), ("go", &truth(go))]).unwrap()[0];
         assert_eq!((y.shape.clone(), y.to_vec::<f32>()), (shape, vec![value; 6]));
     }
+    // without the byte that its extents ask for
+    let go = Tensor { data: vec![].into(), ..truth(true) };
+    let error = compiled.run(&[("x", &x), ("go", &go)]).unwrap_err();
+    assert!(matches!(&error, Error::Invalid(why) if why.contains("`go`")), "{error}");
 }
 
 #[test]
