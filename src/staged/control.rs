@@ -147,15 +147,17 @@ impl Staged {
         let missing = || Error::Invalid("an operand is missing".into());
         let operands = operands.iter().map(|v| v.as_ref().ok_or_else(missing)).collect::<Result<Vec<_>>>()?;
         let count = operands.first().ok_or_else(missing)?.sequence()?.len();
+        let other = |value: &&Value| matches!(value, Value::Sequence(values) if values.len() != count);
+        if operands.iter().any(other) {
+            return Err(Error::Invalid("sequences of different lengths".into()));
+        }
         let mut results: Vec<Vec<Value>> = vec![vec![]; body.output.len()];
         for i in 0..count {
             let element = |value: &&Value| match value {
-                Value::Sequence(values) => {
-                    values.get(i).cloned().ok_or_else(|| Error::Invalid("sequences of different lengths".into()))
-                }
-                value => Ok((*value).clone()),
+                Value::Sequence(values) => values[i].clone(),
+                value => (*value).clone(),
             };
-            let inputs = operands.iter().map(element).collect::<Result<Vec<_>>>()?;
+            let inputs = operands.iter().map(element).collect();
             for (all, value) in results.iter_mut().zip(self.call(body, inputs, environment, frame)?) {
                 all.push(value);
             }

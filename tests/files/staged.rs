@@ -149,6 +149,34 @@ fn sequences_pass_between_parts() {
     assert!(matches!(&error, Error::Invalid(reason) if reason.contains("position 2")), "{error}");
 }
 
+#[test]
+fn a_body_is_mapped_over_sequences_of_one_length() {
+    let body = graph(
+        vec![tensor("a", FLOAT, None), tensor("b", FLOAT, None)],
+        vec![],
+        vec![node("Add", &["a", "b"], &["sum"])],
+        vec![tensor("sum", FLOAT, None)],
+    );
+    for (rows, fits) in [(2, true), (1, false), (4, false)] {
+        let model = model(graph(
+            vec![tensor("x", FLOAT, Some(&["n", "2"]))],
+            vec![integers("two", &[], &[2]), integers("rows", &[], &[rows])],
+            vec![
+                with_int(node("SplitToSequence", &["x", "two"], &["pairs"]), "axis", 0),
+                with_int(node("SplitToSequence", &["x", "rows"], &["others"]), "axis", 0),
+                with_graph(node("SequenceMap", &["pairs", "others"], &["sums"]), "body", body.clone()),
+                with_int(node("ConcatFromSequence", &["sums"], &["y"]), "axis", 0),
+            ],
+            vec![tensor("y", FLOAT, None)],
+        ));
+        let x = Tensor::new(&[4, 2], &[1f32, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0]);
+        match compile(&model).run(&[("x", &x)]) {
+            Ok(y) => assert!(fits && y[0].to_vec::<f32>() == [2.0, 4.0, 6.0, 8.0, 10.0, 12.0, 14.0, 16.0]),
+            Err(error) => assert!(!fits && error.to_string().contains("different lengths"), "{rows}: {error}"),
+        }
+    }
+}
+
 /// `sums` of the first elements of `v`, which grows by `x` in each step; the number of steps is the sum of `x`.
 fn counted() -> GraphProto {
     let body = graph(
