@@ -266,11 +266,11 @@ impl Compiled {
 
     /// The session with a capacity for a dimension that grows.
     fn grown_binding(&self, dims: &Dims, inputs: &[(&str, &Tensor)]) -> std::result::Result<Compilation, NoCapacity> {
+        let Some(name) = self.options.growing.first() else { return Err(NoCapacity::NotNeeded) };
         let mut others = dims.clone();
         let mut size = |name: &String| others.remove(name).filter(|size| *size >= 0);
         let sizes: Dims = self.options.growing.iter().filter_map(|name| Some((name.clone(), size(name)?))).collect();
-        let first = self.options.growing.first().and_then(|name| Some((name, *sizes.get(name)?)));
-        let (name, count) = first.ok_or(NoCapacity::NotNeeded)?;
+        let count = *sizes.get(name).ok_or(NoCapacity::NotNeeded)?;
         let offsets: Dims = sizes.into_iter().map(|(name, size)| (name, size - count)).collect();
         let given = |name: &str| self.given(name, inputs);
         let fits = |kept: &Binding| {

@@ -289,7 +289,8 @@ impl Model {
     }
 
     /// Compiles one module for several bindings of the dynamic dimensions, each as [`Model::compile_module`] takes it. They share
-    /// constants; a session runs the one that fits its inputs. The reports are in the order of the bindings.
+    /// constants; a session runs the one that fits its inputs. The reports are in the order of the bindings. All are compiled:
+    /// [`Options::cache`] has modules of one binding.
     ///
     /// # Errors
     /// As [`Model::compile_module`]; [`Error::Invalid`] where no binding is given, two are equal, or the model has initial values.

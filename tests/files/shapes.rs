@@ -42,6 +42,19 @@ fn values_that_decide_shapes_are_taken_from_each_run() {
 }
 
 #[test]
+fn threads_that_need_one_binding_compile_it_once() {
+    let compiled = reshaped().compile(&Options::default()).unwrap();
+    let x = Tensor::new(&[6], &[1f32; 6]);
+    let (shape, size) = (Tensor::new(&[2], &[2i64, 3]), Tensor::new(&[3], &[1i64, 2, 3]));
+    std::thread::scope(|scope| {
+        for _ in 0..8 {
+            scope.spawn(|| compiled.run(&[("x", &x), ("shape", &shape), ("size", &size)]).unwrap());
+        }
+    });
+    assert_eq!(compiled.compilations(), 1);
+}
+
+#[test]
 fn only_values_that_decide_shapes_make_a_new_binding() {
     let model = model(graph(
         vec![
