@@ -16,10 +16,8 @@ use crate::graph::tensor_type::TensorType;
 use crate::poly::predict;
 use crate::poly::statement::Role;
 use crate::poly::tile::cache::Constants;
-use crate::runtime::threads::together;
+use crate::runtime::threads;
 use rustc_hash::FxHashMap;
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// Part of the last cache that the constants of a network may fill and stay in it; transformed ones are larger. Unmeasured.
 const CONSTANTS_SHARE: f64 = 0.5;
@@ -54,14 +52,8 @@ impl<'a> Prices<'a> {
         let mut keys: Vec<Key> = competing.map(|(op, operands, _)| key(op, &operands)).collect();
         keys.sort();
         keys.dedup();
-        let (next, found) = (AtomicUsize::new(0), Mutex::new(FxHashMap::default()));
-        together(threads.min(keys.len()), || {
-            while let Some(key) = keys.get(next.fetch_add(1, Ordering::Relaxed)) {
-                let price = predict(key, target, constants);
-                found.lock().unwrap_or_else(|e| e.into_inner()).insert(key.clone(), price);
-            }
-        });
-        Prices { target, known: found.into_inner().unwrap_or_else(|e| e.into_inner()) }
+        let prices = threads::map(&keys, threads, |key| predict(key, target, constants));
+        Prices { target, known: keys.into_iter().zip(prices).collect() }
     }
 
     pub fn target(&self) -> &'a Target {

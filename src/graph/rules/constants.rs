@@ -9,8 +9,7 @@ use crate::graph::ir::{Graph, Node, Source, Value, ValueId};
 use crate::graph::op::{FusionKind, Op};
 use crate::runtime::{DType, Result, Tensor, threads};
 use std::cmp::Reverse;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 /// Computes every node whose operands are constants and which `memo` does not know, on `threads` threads, drops unused
 /// nodes, and returns the placements of the others.
@@ -89,19 +88,15 @@ fn evaluate_all(
     let bytes = |n: usize| graph.nodes[n].outputs.iter().map(|v| graph.value(*v).ty.bytes()).sum::<usize>();
     let mut order = nodes.to_vec();
     order.sort_by_key(|&n| Reverse(bytes(n)));
-    let (next, results) = (AtomicUsize::new(0), Mutex::new(vec![]));
-    threads::together(threads.min(order.len()), || {
-        while let Some(&n) = order.get(next.fetch_add(1, Ordering::Relaxed)) {
-            let node = &graph.nodes[n];
-            let operands: Vec<Arc<Tensor>> =
-                node.inputs.iter().filter_map(|v| constants[v.0 as usize].clone()).collect();
-            let apply = || apply(&node.op, &operands.iter().map(|t| &**t).collect::<Vec<_>>());
-            let result = memo.results(&node.op, &operands, apply);
-            operands.iter().for_each(|operand| operand.data.release());
-            results.lock().unwrap_or_else(|e| e.into_inner()).push((n, result));
-        }
-    });
-    let mut results = results.into_inner().unwrap_or_else(|e| e.into_inner());
+    let evaluate = |n: usize| {
+        let node = &graph.nodes[n];
+        let operands: Vec<Arc<Tensor>> = node.inputs.iter().filter_map(|v| constants[v.0 as usize].clone()).collect();
+        let apply = || apply(&node.op, &operands.iter().map(|t| &**t).collect::<Vec<_>>());
+        let result = memo.results(&node.op, &operands, apply);
+        operands.iter().for_each(|operand| operand.data.release());
+        (n, result)
+    };
+    let mut results = threads::map(order, threads, evaluate);
     results.sort_by_key(|r| r.0);
     results.into_iter().map(|(n, result)| Ok((n, result?))).collect()
 }
