@@ -166,29 +166,38 @@ fn floats() -> Vec<f32> {
     all
 }
 
-fn same(a: f32, b: f32) -> bool {
-    a == b || a.is_nan() && b.is_nan()
+/// Equal numbers, zeros of equal signs, or no numbers both.
+fn same(a: f64, b: f64) -> bool {
+    a == b && a.is_sign_negative() == b.is_sign_negative() || a.is_nan() && b.is_nan()
+}
+
+/// Subnormal numbers are zeros of their signs in kernels.
+fn flushed(v: f64, least: f64) -> f64 {
+    if v.abs() < least { 0f64.copysign(v) } else { v }
 }
 
 #[test]
 fn quotients_by_constants_are_rounded_once() {
-    let x = floats();
-    for divisor in [0.03f32, 3.0, -7.1, 1.9999999, 1e-9, 12345.678, 8.0, 1e17, 1e25, 1e-30] {
+    let mut x = floats();
+    x.extend([1e-45, -1e-45, f32::MIN_POSITIVE / 2.0, -f32::MIN_POSITIVE / 2.0, f32::MAX, -f32::MAX]);
+    for divisor in [0.03f32, -0.03, 3.0, -7.1, 1.9999999, 1e-9, -1e-9, 12345.678, 8.0, -8.0, 1e17, -1e17, 1e25, 1e-30] {
         let text = format!("def p(f32(N) X) -> (Y) {{ Y(i) = X(i) / f32({divisor:e}) }}");
         for y in run(&text, &[("X", &Tensor::new(&[x.len() as i64], &x))]) {
             for (&x, y) in x.iter().zip(y[0].to_vec::<f32>()) {
-                let wanted = x / divisor;
-                let wanted = if wanted.is_subnormal() { 0.0 } else { wanted };
-                assert!(same(y, wanted), "{x:e} / {divisor:e} is {wanted:e}, not {y:e}");
+                let least = f32::MIN_POSITIVE.into();
+                let wanted = flushed((flushed(x.into(), least) as f32 / divisor).into(), least);
+                assert!(same(y.into(), wanted), "{x:e} / {divisor:e} is {wanted:e}, not {y:e}");
             }
         }
     }
-    let x: Vec<f64> = x.iter().map(|&v| f64::from(v) * 1.000000123456789).collect();
-    for divisor in [0.03, 3.0, -7.1, 1.9999999999999998, 1e-90] {
+    let mut x: Vec<f64> = x.iter().map(|&v| f64::from(v) * 1.000000123456789).collect();
+    x.extend([5e-324, -5e-324, f64::MIN_POSITIVE / 2.0, -f64::MIN_POSITIVE / 2.0, f64::MAX, -f64::MAX]);
+    for divisor in [0.03, -0.03, 3.0, -7.1, 1.9999999999999998, 1e-90, -1e90] {
         let text = format!("def p(f64(N) X) -> (Y) {{ Y(i) = X(i) / {divisor:e} }}");
         for y in run(&text, &[("X", &Tensor::new(&[x.len() as i64], &x))]) {
             for (&x, y) in x.iter().zip(y[0].to_vec::<f64>()) {
-                assert!(y == x / divisor || y.is_nan() && x.is_nan(), "{x:e} / {divisor:e} is not {y:e}");
+                let wanted = flushed(flushed(x, f64::MIN_POSITIVE) / divisor, f64::MIN_POSITIVE);
+                assert!(same(y, wanted), "{x:e} / {divisor:e} is {wanted:e}, not {y:e}");
             }
         }
     }

@@ -4,7 +4,7 @@
 //! exact for all operands of 32 bits and for quotients of 64-bit operands below 2^62. A quotient of floats by a constant is a
 //! product with the inverse and one correction by the exact remainder (Markstein 1990), a sixth of the time of the division
 //! instruction: the correctly rounded quotient where neither it nor 2^-24 of the dividend (2^-53 in f64) is beyond the normal
-//! numbers, otherwise off by a unit in the last place. A zero is positive.
+//! numbers, otherwise off by a unit in the last place. A zero has the sign of the exact quotient.
 
 use crate::codegen::select::state::Val;
 use crate::codegen::select::state::{Selected, Selector};
@@ -25,7 +25,7 @@ impl Selector<'_> {
     /// `a / divisor` for a [`quick_divisor`]. A single number is divided: that has the lower latency, which counts in
     /// recurrences.
     pub fn quotient_by(&mut self, a: Val, divisor: f64) -> Val {
-        let (double, small) = (a.lane == Lane::F64, divisor.abs() < 1.0);
+        let (double, small, positive) = (a.lane == Lane::F64, divisor.abs() < 1.0, divisor > 0.0);
         if a.uniform {
             let divisor = self.number(a, divisor);
             return self.vector_binary(VBinary::Div, a, divisor);
@@ -37,13 +37,15 @@ impl Selector<'_> {
         if is_power {
             return quotient;
         }
-        let rest = self.fused(quotient, divisor, a, true);
+        // An exact zero is a positive zero: taken away, it leaves a quotient of -0 as it is; times a negative inverse, it can be added.
+        let minuend = if positive { self.vector_unary(VUnary::Neg, a) } else { a };
+        let rest = self.fused(quotient, divisor, minuend, !positive);
         // an infinite quotient has no remainder: any number leaves it as it is
         let most = if double { f64::MAX } else { f32::MAX.into() };
         let (least, most) = (self.number(a, -most), self.number(a, most));
         let rest = self.vector_binary(VBinary::Max, rest, least);
         let rest = if small { self.vector_binary(VBinary::Min, rest, most) } else { rest };
-        self.fused(rest, inverse, quotient, false)
+        self.fused(rest, inverse, quotient, positive)
     }
 
     /// `a - trunc(a / b)·b`, exact while the quotient is below 2^52.
