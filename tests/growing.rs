@@ -229,7 +229,7 @@ impl Case {
         Ok(bound)
     }
 
-    /// What a graph at capacity computes for inputs of exact sizes.
+    /// The outputs of a graph at capacity for inputs of exact sizes.
     fn at_capacity(&self, bound: &BoundGraph, n: i64) -> Result<Vec<Tensor>, String> {
         let (bounds, graph) = (bound.bounds.as_ref().unwrap(), &bound.graph);
         let specs: Vec<(&str, &[i64])> =

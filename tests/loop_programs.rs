@@ -59,7 +59,7 @@ const PROGRAMS: &[(&str, &str)] = &[
     ),
 ];
 
-/// What a program writes at subscripts from data, program.
+/// Outputs at subscripts from data: what they are, program.
 const SCATTERS: &[(&str, &str)] = &[
     ("a histogram", "loop p(N) { in u8 x[40*N]\n inout i64 h[16]\n for i in 0..40*N h[x[i]] += 1 }"),
     (

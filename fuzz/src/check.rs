@@ -15,7 +15,7 @@ const MOST_WORK: u64 = 50_000_000;
 
 type Verdict = Result<bool, String>;
 
-/// Whether a result is accepted; a complaint where it is a defect or its message is no sentence.
+/// Returns true for a result and false for an error; a complaint where that is a defect or its message is no sentence.
 fn verdict<T>(result: Result<T, Error>) -> Verdict {
     match result {
         Ok(_) => Ok(true),
@@ -86,8 +86,8 @@ fn inputs(model: &Model) -> Option<Vec<(String, Value)>> {
     Some(inputs)
 }
 
-/// Whether the outputs are those of the interpreter, within rounding: what a change of the inputs in their last digits does to
-/// an element, it may differ by.
+/// Complains of outputs that are not those of the interpreter, within rounding: an element may differ by as much as a change of
+/// the inputs in their last digits changes it.
 fn compare(graph: &Graph, inputs: &[Tensor], outputs: &[Tensor]) -> Verdict {
     let Ok(expected) = interpret::run(graph, inputs) else { return Ok(true) };
     // only where something differs: the interpreter takes its time

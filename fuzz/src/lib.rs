@@ -27,7 +27,7 @@ pub struct Target {
     /// Inputs of a plain test run.
     pub count: u64,
     pub make: fn(&mut Choices) -> Vec<u8>,
-    /// Whether the input was accepted, or a complaint.
+    /// Returns true if the input was accepted, or a complaint.
     pub check: fn(&[u8]) -> Result<bool, String>,
 }
 

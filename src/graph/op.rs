@@ -139,7 +139,7 @@ ops! {
     /// condition, then, else.
     Select = "select", 3..=3, Injective, Cheap, [], ["select(bool[3,1], f32[1,4], f32[])"];
     Cast(to: DType) = "cast", 1..=1, Injective, Cheap, [to: ElementType], ["cast[f32](i64[5])"];
-    /// The same bits as elements of another type of the same width.
+    /// Elements of another type of the same width with unchanged bits.
     Bitcast(to: DType) = "bitcast", 1..=1, Injective, Cheap, [to: ElementType], ["bitcast[i32](f32[5])"];
     // recognised or imported elementwise functions of one f32 operand
     Sigmoid = "sigmoid", 1..=1, Injective, Expensive, [], ["sigmoid(f32[2,3])"];

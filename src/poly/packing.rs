@@ -125,8 +125,8 @@ impl Packing {
 }
 
 impl Pack {
-    /// The same bytes with as few dimensions as possible, from a source without a number: tiles of an iterator that follow each
-    /// other are one dimension. Equal forms are equal memory.
+    /// The form with as few dimensions as possible for the bytes of this one, from a source without a number: tiles of an iterator
+    /// that follow each other are one dimension. Equal forms are equal memory.
     pub fn canonical(&self) -> Pack {
         let mut pack = Pack { source: BufferId(0), ..self.clone() };
         for p in (1..pack.shape.len()).rev() {

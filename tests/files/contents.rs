@@ -1,4 +1,4 @@
-//! What a file may hold beside its nodes: functions, nodes that nothing needs, branches that never run.
+//! Contents of a file beside its nodes: functions, nodes that nothing needs, branches that never run.
 
 use crate::onnx::{FLOAT, bytes, floats, graph, model, node, tensor, with_graph, with_int};
 use prost::Message;

@@ -289,7 +289,7 @@ impl AlgorithmReport {
         format!("; their weights take {taken} instead of {source}")
     }
 
-    /// What is known of the error: `largest error bound 1.2e-5 of max|x|·Σ|w|, of 13 layers`.
+    /// The largest bound of the error in words: `largest error bound 1.2e-5 of max|x|·Σ|w|, of 13 layers`.
     pub fn bound_text(&self) -> String {
         let fast = self.layers.iter().filter(|layer| layer.error_bound.is_some()).count();
         match self.error_bound {

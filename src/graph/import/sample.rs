@@ -21,7 +21,7 @@ enum Interpolation {
     Cubic,
 }
 
-/// What stands outside of an image.
+/// Elements outside of an image.
 #[derive(Clone, Copy, PartialEq)]
 enum Outside {
     Zeros,

@@ -36,7 +36,7 @@ impl Transform {
         if self.onesided && self.inverse { 1 } else { 2 }
     }
 
-    /// What point `k` of the operand (its real or imaginary part) adds to part `q` of point `m` of the result.
+    /// The factor by which point `k` of the operand (its real or imaginary part) adds to part `q` of point `m` of the result.
     fn factor(&self, (k, p): (i64, i64), (m, q): (i64, i64)) -> f64 {
         let turn = (k as i128 * m as i128 % self.length as i128) as f64 / self.length as f64 * TAU;
         let (cos, sin) = (turn.cos(), if self.inverse { turn.sin() } else { -turn.sin() });

@@ -12,7 +12,7 @@ use crate::graph::import::importer::Importer;
 use crate::graph::ir::ValueId;
 use crate::runtime::{DType, Error, Result, Tensor};
 
-/// What becomes of numbers that a small float does not have.
+/// Treatment of numbers that a small float does not have.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Rounding {
     /// Numbers beyond the largest become the largest, not infinity or not-a-number.

@@ -95,7 +95,7 @@ impl Element<'_> {
     }
 }
 
-/// What `found` says of the two stores inside of perfect nests of the same loops.
+/// The result of `found` for the two stores inside of perfect nests of the same loops.
 fn paired<T>(
     first: &Stmt,
     second: &Stmt,

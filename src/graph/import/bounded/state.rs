@@ -1,4 +1,4 @@
-//! What an import knows of dimensions with a capacity: the range of counts that it is right for, the bounded dimensions of each
+//! Knowledge of an import about dimensions with a capacity: the range of counts that it is right for, the bounded dimensions of each
 //! value, and the elements of shapes as forms of the count.
 //!
 //! Invariant: each decision that was taken for the count of this import holds for all counts of the range.
