@@ -38,6 +38,11 @@ reshape_before       | x:2,3,n,4        | s = Shape(x) start=2 end=3; t = Concat
 flatten              | x:2,n            | u = Unsqueeze(bad, {0}); y = Flatten(u) axis=2
 softmax_along        | x:2,3,n          | y = Softmax(bad) axis=2
 softmax_along_far    | x:2,n,3          | y = Softmax(far) axis=1
+softmax_of_nothing   | x:2,n,3 z:2,n,3  | o = Sub(x, x); f = Log(o); p = Softmax(f) axis=1; c = Greater(x, {s:0.5}); w = Where(c, o, p); t = Transpose(z) perm=[0,2,1]; y = MatMul(t, w)
+softmax_as_numbers   | x:2,n,3 z:2,n,3  | o = Sub(x, x); f = Log(o); p = Softmax(f) axis=1; c = Cast(p) to=9; d = Cast(c) to=1; t = Transpose(z) perm=[0,2,1]; y = MatMul(t, d)
+softmax_by_matrix    | x:2,3,n z:2,n,3  | p = Softmax(x) axis=2; y = MatMul(p, z)
+softmax_nan_matrix   | x:2,3,n z:2,n,3  | o = Sub(x, x); f = Log(o); p = Softmax(f) axis=2; y = MatMul(p, z)
+softmax_backwards    | x:2,n            | o = Sub(x, x); f = Log(o); p = Softmax(f) axis=1; y = CumSum(p, {:1}) reverse=1 exclusive=1
 softmax_beside       | x:2,n,3          | y = Softmax(bad) axis=2
 log_softmax          | x:2,n,3          | y = LogSoftmax(far) axis=1
 layer_norm           | x:2,n,4          | y = LayerNormalization(bad, {f:1;2;3;4}, {f:0;1;0;1}) axis=-1

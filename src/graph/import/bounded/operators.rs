@@ -7,7 +7,7 @@
 use super::state::{Axis, is_fixed, sum};
 use crate::expr::{BinaryOp, CompareOp, UnaryOp};
 use crate::graph::import::importer::Importer;
-use crate::graph::ir::ValueId;
+use crate::graph::ir::{Source, ValueId};
 use crate::graph::op::{Op, ReduceOp};
 use crate::runtime::bounds::Form;
 use crate::runtime::{DType, Error, Result, Tensor};
@@ -63,8 +63,12 @@ impl Importer<'_> {
             }
             Op::MatMul { transpose_a, transpose_b } => {
                 let [a, b] = [0, 1].map(|i| self.rank(inputs[i]));
-                inputs[0] = self.masked(inputs[0], a - 1 - usize::from(*transpose_a), 0.0, 0)?;
-                inputs[1] = self.masked(inputs[1], b - 2 + usize::from(*transpose_b), 0.0, 0)?;
+                let inner = [a - 1 - usize::from(*transpose_a), b - 2 + usize::from(*transpose_b)];
+                for (input, axis) in inputs.iter_mut().zip(inner) {
+                    if !self.is_share(*input, axis) {
+                        *input = self.masked(*input, axis, 0.0, 0)?;
+                    }
+                }
             }
             _ => {}
         }
@@ -111,10 +115,9 @@ impl Importer<'_> {
             }
             Op::Concat { axis } => self.side_by_side(inputs, *axis)?,
             Op::Gather { axis } => self.gathered(x, inputs[1], *axis)?,
-            Op::Softmax { axis, log } => {
+            Op::Softmax { .. } => {
                 none_but_first()?;
-                let zero = |a: &Axis| a.axis == *axis && !log;
-                self.axes(x).into_iter().map(|a| Axis { zero: zero(&a), ..a }).collect()
+                self.axes(x).into_iter().map(|a| Axis { zero: false, ..a }).collect()
             }
             Op::LayerNorm { axis, .. } => {
                 none_but_first()?;
@@ -263,6 +266,18 @@ impl Importer<'_> {
         let mask = self.compare(CompareOp::Lt, places, count_value)?;
         self.keep(count, true, mask);
         Ok(mask)
+    }
+
+    /// Returns true for a softmax along a dimension. Beyond the count it is zero, and not-a-number where all that counts in the
+    /// row is as well: a sum of products does not need to know which.
+    fn is_share(&self, x: ValueId, axis: usize) -> bool {
+        let Source::Node(n, _) = self.graph.value(x).source else { return false };
+        let node = &self.graph.nodes[n as usize];
+        match node.op {
+            Op::Softmax { axis: along, log: false } => along == axis,
+            Op::Cast(to) => to.is_float() && self.is_share(node.inputs[0], axis),
+            _ => false,
+        }
     }
 
     fn made(&self, form: Form, mask: bool) -> Option<ValueId> {
