@@ -89,6 +89,7 @@ side_by_side         | x:2,n,3          | a = Concat(x, bad) axis=2; y = ReduceS
 range                | x:n              | s = Shape(x); l = Squeeze(s); r = Range({:0}, l, {:1}); c = Cast(r) to=1; y = Add(bad, c)
 range_from           | x:n              | s = Shape(x); l = Squeeze(s); e = Add(l, {:3}); r = Range(l, e, {:1}); y = Cast(r) to=1
 filled               | x:2,n            | s = Shape(x); o = ConstantOfShape(s); y = Add(bad, o)
+range_down           | x:n              | s = Shape(x); l = Squeeze(s); e = Sub(l, {:5}); r = Range(l, e, {:-2}); y = Cast(r) to=1
 expanded             | x:2,n z:3,1,1    | s = Shape(x); y = Expand(z, s)
 expanded_heads       | x:2,n,6          | u = Unsqueeze(bad, {1}); s = Shape(u); a = Gather(s, {0}); b = Gather(s, {2;3}); t = Concat(a, {2}, b) axis=0; e = Expand(u, t); y = ReduceSum(e, {2})
 running_sum          | x:2,n            | y = CumSum(x, {:1})

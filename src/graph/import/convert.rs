@@ -456,30 +456,38 @@ pub(super) fn size(g: &mut Importer, n: &Source) -> Result<Vec<ValueId>> {
     Ok(vec![g.constant(Tensor::new(&[], &[size]))])
 }
 
+/// Steps of `delta` that begin before `difference`.
+pub(super) fn steps_between(difference: i128, delta: i64) -> Result<i64> {
+    if delta == 0 {
+        return Err(Error::Invalid("its delta is 0".into()));
+    }
+    let (far, delta) = (difference * i128::from(delta.signum()), i128::from(delta.unsigned_abs()));
+    let steps = far.div_euclid(delta) + i128::from(far.rem_euclid(delta) != 0);
+    // more than any tensor has is more than the limit of any import
+    Ok(steps.clamp(0, i64::MAX.into()) as i64)
+}
+
 pub(super) fn range(g: &mut Importer, n: &Source) -> Result<Vec<ValueId>> {
     let (start, limit, delta) = (n.input(0)?, n.input(1)?, n.input(2)?);
     let ty = g.ty(start).dtype;
     let empty = |what| Error::Invalid(format!("its {what} is empty"));
-    let steps = |g: &mut Importer, difference: f64, delta: f64| -> Result<i64> {
-        let count = (difference / delta).ceil();
+    let tensor = if ty.is_float() {
+        let one = |v, what| g.floats(v, what)?.first().copied().ok_or_else(|| empty(what));
+        let (a, b, d) = (one(start, "start")?, one(limit, "limit")?, one(delta, "delta")?);
+        let count = (f64::from(b - a) / f64::from(d)).ceil();
         if !count.is_finite() {
-            let why = if delta == 0.0 { "its delta is 0" } else { "its start, limit or delta is not finite" };
+            let why = if d == 0.0 { "its delta is 0" } else { "its start, limit or delta is not finite" };
             return Err(Error::Invalid(why.into()));
         }
         let count = count.max(0.0) as i64;
         g.claim(&[count], ty)?;
-        Ok(count)
-    };
-    let tensor = if ty.is_float() {
-        let one = |v, what| g.floats(v, what)?.first().copied().ok_or_else(|| empty(what));
-        let (a, b, d) = (one(start, "start")?, one(limit, "limit")?, one(delta, "delta")?);
-        let count = steps(g, f64::from(b - a), f64::from(d))?;
         let values: Vec<f32> = (0..count).map(|i| a + i as f32 * d).collect();
         Tensor::new(&[count], &values)
     } else {
         let one = |v, what| g.integers(v, what)?.first().copied().ok_or_else(|| empty(what));
         let (a, b, d) = (one(start, "start")?, one(limit, "limit")?, one(delta, "delta")?);
-        let count = steps(g, b as f64 - a as f64, d as f64)?;
+        let count = steps_between(i128::from(b) - i128::from(a), d)?;
+        g.claim(&[count], ty)?;
         let values: Vec<i64> = (0..count).map(|i| a.wrapping_add(i.wrapping_mul(d))).collect();
         Tensor::new(&[count], &values)
     };
@@ -542,4 +550,17 @@ pub(super) fn trilu(g: &mut Importer, n: &Source) -> Result<Vec<ValueId>> {
     let mask = g.constant(mask);
     let zero = g.scalar_like(x, 0.0)?;
     Ok(vec![g.select(mask, x, zero)?])
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn the_length_of_a_range_is_exact() {
+        let steps = |difference, delta| super::steps_between(difference, delta).unwrap();
+        assert_eq!([(5, 2), (4, 2), (-5, 2), (0, 2)].map(|(d, by)| steps(d, by)), [3, 2, 0, 0]);
+        assert_eq!([(-5, -2), (-4, -2), (5, -2), (1, -2)].map(|(d, by)| steps(d, by)), [3, 2, 0, 0]);
+        let far = i128::from(i64::MAX) - i128::from(i64::MIN);
+        assert_eq!((steps((1 << 60) + 3, 1), steps(far, 1), steps(far, i64::MAX)), ((1 << 60) + 3, i64::MAX, 3));
+        assert!(super::steps_between(3, 0).is_err());
+    }
 }

@@ -2,6 +2,7 @@
 
 use super::operators::refused;
 use super::state::{Axis, fixed, is_fixed, sum};
+use crate::graph::import::convert::steps_between;
 use crate::graph::import::importer::Importer;
 use crate::graph::import::node::Source;
 use crate::graph::import::table::Converter;
@@ -151,10 +152,10 @@ pub(super) fn range(g: &mut Importer, n: &Source) -> Result<Vec<ValueId>> {
     }
     let delta = delta.offset;
     let count = match is_fixed(difference) {
-        true => fixed(difference.offset.div_euclid(delta) + i64::from(difference.offset.rem_euclid(delta) != 0)),
-        false => difference,
+        true => fixed(steps_between(difference.offset.into(), delta)?),
+        false if g.at_least(difference, fixed(0))? => difference,
+        false => fixed(0),
     };
-    let count = if g.at_least(count, fixed(0))? { count } else { fixed(0) };
     let extent = g.at_capacity(count)?;
     let steps = g.counting(extent, 0, 1)?;
     let delta = g.constant(Tensor::new(&[], &[delta]));
