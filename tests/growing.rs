@@ -68,6 +68,7 @@ vectors              | x:n z:n          | y = MatMul(bad, z)
 gemm                 | x:n,3            | y = Gemm(bad, {m:3x2}, {f:1;2}) alpha=2.0
 table                | i:2,n x:2,n      | y = Gather({m:7x3}, i) axis=0
 table_by_bad_indices | i:2,n x:2,n      | j = Sub(i, {1}); k = Add(j, {1}); y = Gather({m:7x3}, k) axis=0
+indices_that_grow    | x:2,n i:n        | y = Gather(x, i) axis=1
 last                 | x:2,n,3          | y = Gather(bad, {-1}) axis=1
 first_of_all         | x:2,n,3          | y = Gather(bad, {:0}) axis=1
 last_by_shape        | x:2,n,3          | s = Shape(x) start=1 end=2; l = Sub(s, {1}); y = Gather(bad, l) axis=1

@@ -248,8 +248,12 @@ pub(super) fn cut(g: &mut Importer, x: ValueId, axis: usize, start: i64, end: i6
 pub(super) fn gather(g: &mut Importer, n: &Source, convert: Converter) -> Result<Vec<ValueId>> {
     let (x, mut indices) = (n.input(0)?, n.input(1)?);
     let axis = g.axis(n.int("axis", 0), g.rank(x))?;
-    // beyond a count there may be any index
-    for bounded in g.axes(indices) {
+    // beyond a count there may be any index: the first element is read there instead
+    let of_indices = g.axes(indices);
+    if !of_indices.is_empty() && !g.at_least(g.extents(x)[axis], fixed(1))? {
+        return Err(refused("a gather"));
+    }
+    for bounded in &of_indices {
         indices = g.masked(indices, bounded.axis, 0.0, 0)?;
     }
     let Some(grown) = g.bounded_axis(x, axis) else {
@@ -257,7 +261,6 @@ pub(super) fn gather(g: &mut Importer, n: &Source, convert: Converter) -> Result
         return convert(g, &Source::new(n.proto, inputs, n.opset));
     };
     let outside = g.shape(x)[axis];
-    let of_indices = g.axes(indices);
     let indices = g.checked_places(indices, grown.count, outside)?;
     let rank = g.rank(indices);
     let moved = |a: Axis| Axis { axis: if a.axis > axis { a.axis + rank - 1 } else { a.axis }, ..a };
