@@ -89,8 +89,8 @@ put_before           | x:2,n,3 z:2,1,3  | y = Concat(z, far) axis=1
 side_by_side         | x:2,n,3          | a = Concat(x, bad) axis=2; y = ReduceSum(a, {1})
 range                | x:n              | s = Shape(x); l = Squeeze(s); r = Range({:0}, l, {:1}); c = Cast(r) to=1; y = Add(bad, c)
 range_from           | x:n              | s = Shape(x); l = Squeeze(s); e = Add(l, {:3}); r = Range(l, e, {:1}); y = Cast(r) to=1
-filled               | x:2,n            | s = Shape(x); o = ConstantOfShape(s); y = Add(bad, o)
 range_down           | x:n              | s = Shape(x); l = Squeeze(s); e = Sub(l, {:5}); r = Range(l, e, {:-2}); y = Cast(r) to=1
+filled               | x:2,n            | s = Shape(x); o = ConstantOfShape(s); y = Add(bad, o)
 expanded             | x:2,n z:3,1,1    | s = Shape(x); y = Expand(z, s)
 expanded_heads       | x:2,n,6          | u = Unsqueeze(bad, {1}); s = Shape(u); a = Gather(s, {0}); b = Gather(s, {2;3}); t = Concat(a, {2}, b) axis=0; e = Expand(u, t); y = ReduceSum(e, {2})
 running_sum          | x:2,n            | y = CumSum(x, {:1})
@@ -326,6 +326,23 @@ fn what_no_rule_covers_is_refused() {
         assert!(case.exact(5).is_ok() || case.exact(CAPACITY).is_ok(), "{}", case.name);
         for n in [5, CAPACITY - 2] {
             assert!(case.bound(n).is_err(), "{} of {n}", case.name);
+        }
+    }
+}
+
+/// Models that are not valid, or whose numbers are too large.
+const INVALID: &str = "
+one_operand          | x:2,n,3          | s = Shape(x); c = Equal(s); y = Cast(c) to=1
+three_operands       | x:2,n,3          | s = Shape(x); c = Less(s, s, s); y = Cast(c) to=1
+beyond_64_bits       | x:2,n,3          | y = Reshape(x, {1099511627776;0;1099511627776;-1})
+far_range            | x:n              | s = Shape(x); l = Squeeze(s); e = Add(l, {:-9223372036854775808}); r = Range(l, e, {:-1}); y = Cast(r) to=1
+";
+
+#[test]
+fn invalid_models_are_refused_with_a_capacity_too() {
+    for case in cases(INVALID) {
+        for n in [0, 5] {
+            assert!(case.exact(n).is_err() && case.bound(n).is_err(), "{} of {n}", case.name);
         }
     }
 }

@@ -92,7 +92,7 @@ impl Importer<'_> {
         let Some(forms) = operands.iter().map(|&v| self.forms(v)).collect::<Option<Vec<_>>>() else { return Ok(None) };
         let at = |i: usize, place: usize| forms[i][stretched(shapes[i], &shape, place)];
         let count = shape.iter().product::<i64>() as usize;
-        if let Some(compare) = comparison(op) {
+        if let (Some(compare), 2) = (comparison(op), operands.len()) {
             let holds = |place| compare(self, at(0, place), at(1, place)).map(u8::from);
             let data = (0..count).map(holds).collect::<Result<Vec<u8>>>()?;
             let tensor = Tensor { dtype: DType::Bool, shape, data: data.into() };

@@ -59,22 +59,15 @@ pub(super) fn reshape(g: &mut Importer, n: &Source) -> Result<Vec<ValueId>> {
         if growing(&new).len() < all.len() {
             new[open] = all[before];
         } else {
-            // the segment between the bounded dimensions around it
-            let total = |shape: &[Form], segment: usize| -> i64 {
-                let parts: Vec<&[Form]> = shape.split(|&d| !is_fixed(d)).collect();
-                parts.get(segment).map_or(0, |part| part.iter().map(|d| d.offset).product())
-            };
-            let (have, rest) = (total(&old, before), total(&new, before));
+            let have = segments(&old)?.get(before).copied().unwrap_or(0);
+            let rest = segments(&new)?[before];
             if rest == 0 || have % rest != 0 {
                 return Err(refused("a reshape"));
             }
             new[open] = fixed(have / rest);
         }
     }
-    let products = |shape: &[Form]| -> Vec<i64> {
-        shape.split(|&d| !is_fixed(d)).map(|part| part.iter().map(|d| d.offset).product()).collect()
-    };
-    if growing(&new) != growing(&old) || products(&new) != products(&old) {
+    if growing(&new) != growing(&old) || segments(&new)? != segments(&old)? {
         return Err(refused("a reshape"));
     }
     let extents = new.iter().map(|&d| g.at_capacity(d)).collect::<Result<Vec<i64>>>()?;
@@ -87,6 +80,13 @@ pub(super) fn reshape(g: &mut Importer, n: &Source) -> Result<Vec<ValueId>> {
     let y = g.emit_exact(Op::Reshape { shape: extents }, &[x])?[0];
     g.set_axes(y, axes);
     Ok(vec![y])
+}
+
+/// Numbers of elements before, between and behind the dimensions that grow.
+fn segments(shape: &[Form]) -> Result<Vec<i64>> {
+    let elements = |part: &[Form]| part.iter().try_fold(1i64, |n, d| n.checked_mul(d.offset));
+    let all: Option<Vec<i64>> = shape.split(|&d| !is_fixed(d)).map(elements).collect();
+    all.ok_or_else(|| refused("a reshape"))
 }
 
 pub(super) fn expand(g: &mut Importer, n: &Source) -> Result<Vec<ValueId>> {

@@ -99,13 +99,15 @@ impl Bounded {
     pub fn not_negative(&self, form: Form) -> Result<bool> {
         let holds = form.at(self.at) >= 0;
         let kept = if holds { form } else { sum(fixed(-1), form, -1)? };
+        // the largest count, or the negated smallest one, where one of them follows
+        let (factor, offset) = (i128::from(kept.factor), i128::from(kept.offset));
+        let edge = if factor == 0 { 0 } else { offset.div_euclid(factor.abs()) };
+        let edge = edge.clamp(i64::MIN.into(), i64::MAX.into()) as i64;
         let (low, high) = self.range.get();
         self.range.set(match kept.factor {
             0 => (low, high),
-            factor @ 1.. => {
-                (low.max((-kept.offset).div_euclid(factor) + i64::from((-kept.offset).rem_euclid(factor) != 0)), high)
-            }
-            factor => (low, high.min(kept.offset.div_euclid(-factor))),
+            1.. => (low.max(edge.saturating_neg()), high),
+            _ => (low, high.min(edge)),
         });
         Ok(holds)
     }
