@@ -13,6 +13,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use tilewright::Session;
 use tilewright::internal::graph::egraph::{Optimized, optimize};
+use tilewright::internal::graph::fold::memo::Memo;
 use tilewright::internal::graph::fusion::fuse;
 use tilewright::{DType, Model, Options, Target, Tensor};
 
@@ -55,7 +56,8 @@ fn load(name: &str) -> Option<(Model, Vec<Tensor>)> {
 fn check_extraction(name: &str, model: &Model, dims: &BTreeMap<String, i64>) {
     let source = model.graph(dims).unwrap();
     let Optimized { graph, placements, report, .. } =
-        optimize(&source, &Target::avx512(), Default::default(), 1e-4, 2, &Default::default()).unwrap();
+        optimize(&source, &Target::avx512(), Default::default(), 1e-4, 2, &Default::default(), &Memo::default())
+            .unwrap();
     let extraction = report.extraction;
     assert!(extraction.work <= extraction.source_work, "{name}: {extraction}");
     let text = format!(

@@ -13,4 +13,4 @@ pub mod support;
 #[cfg(test)]
 mod tests;
 
-pub use optimize::{EgraphOptions, OptimizationReport, Optimized, optimize, optimize_with};
+pub use optimize::{EgraphOptions, OptimizationReport, Optimized, optimize};

@@ -187,7 +187,7 @@ pub fn check_sizes(graph: &Graph, limit: u64) -> Result<()> {
 /// `Invalid` where a rule is unknown.
 pub fn rewrite(graph: &Graph, target: &Target, options: &Options, memo: &Memo) -> Result<Optimized> {
     let Options { algorithm, max_error, compile_threads, egraph, .. } = options;
-    let rewritten = egraph::optimize_with(graph, target, *algorithm, *max_error, *compile_threads, egraph, memo)?;
+    let rewritten = egraph::optimize(graph, target, *algorithm, *max_error, *compile_threads, egraph, memo)?;
     rewritten.graph.verify()?;
     Ok(rewritten)
 }

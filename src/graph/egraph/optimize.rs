@@ -114,20 +114,8 @@ pub struct Optimized {
 /// Rewrites the graph and returns the cheapest equal one of the e-graph that computes convolutions by `algorithm`. Those with
 /// a bound of their error above `max_error` are left out
 /// ([`Network::max_error`](crate::graph::egraph::network::Network::max_error)); `threads` threads work on prices and fold
-/// constants.
+/// constants, those left out that `memo` has from earlier compilations of the model.
 pub fn optimize(
-    graph: &Graph,
-    target: &Target,
-    algorithm: Algorithm,
-    max_error: f64,
-    threads: usize,
-    options: &EgraphOptions,
-) -> Result<Optimized> {
-    optimize_with(graph, target, algorithm, max_error, threads, options, &Memo::default())
-}
-
-/// As [`optimize`]; `memo` has the constants that earlier compilations of the model have folded.
-pub fn optimize_with(
     graph: &Graph,
     target: &Target,
     algorithm: Algorithm,

@@ -13,6 +13,7 @@ use crate::graph::builder::GraphBuilder;
 use crate::graph::egraph::convert::{Loaded, load, store};
 use crate::graph::egraph::saturate::{Budget, saturate};
 use crate::graph::egraph::{EgraphOptions, Optimized, optimize};
+use crate::graph::fold::memo;
 use crate::graph::fusion::Way;
 use crate::graph::ir::{Graph, ValueId};
 use crate::graph::op::{Layout, Op, ReduceOp};
@@ -101,7 +102,7 @@ fn fixed_variables_fix_others() {
 
 /// The target that all programs are priced for.
 fn optimized(graph: &Graph, options: &EgraphOptions) -> Optimized {
-    optimize(graph, &Target::avx512(), Default::default(), 1e-4, 2, options).unwrap()
+    optimize(graph, &Target::avx512(), Default::default(), 1e-4, 2, options, &memo::Memo::default()).unwrap()
 }
 
 /// One operator after a value; the number says which of the chain.
@@ -392,7 +393,10 @@ fn the_runner_up_is_dearer_than_the_choice() {
         assert_ne!(runner_up.algorithm, layer.chosen.algorithm);
         for algorithm in [2, 4, 6].map(Algorithm::Winograd).into_iter().filter(|&a| a != layer.chosen.algorithm) {
             let (source, options) = (convolutions(channels, size), EgraphOptions::default());
-            let forced = optimize(&source, &Target::avx512(), algorithm, 1.0, 2, &options).unwrap().report.algorithms;
+            let forced = optimize(&source, &Target::avx512(), algorithm, 1.0, 2, &options, &memo::Memo::default())
+                .unwrap()
+                .report
+                .algorithms;
             assert!(forced.layers[0].chosen.predicted_us >= runner_up.predicted_us, "{report}{forced}");
         }
         assert_eq!(layer.error_bound.is_some(), layer.chosen.algorithm != Algorithm::Direct);
@@ -411,7 +415,8 @@ fn an_algorithm_that_is_given_takes_every_convolution_that_it_applies_to() {
     // Direct is the cheapest here.
     let source = convolutions(8, 6);
     let with = |algorithm, max_error| {
-        optimize(&source, &Target::avx512(), algorithm, max_error, 2, &EgraphOptions::default()).unwrap()
+        optimize(&source, &Target::avx512(), algorithm, max_error, 2, &EgraphOptions::default(), &memo::Memo::default())
+            .unwrap()
     };
     let windows = |graph: &Graph| -> Vec<(i64, i64)> {
         let window = |op: &Op| match op {
@@ -434,7 +439,15 @@ fn an_algorithm_that_is_given_takes_every_convolution_that_it_applies_to() {
     let direct = with(Algorithm::Direct, 1.0);
     assert_eq!(windows(&direct.graph), [(3, 1), (1, 1), (3, 2)]);
     assert!(direct.report.algorithms.layers.is_empty() && direct.report.algorithms.error_bound.is_none());
-    let error =
-        optimize(&source, &Target::avx512(), Algorithm::Winograd(3), 1.0, 2, &EgraphOptions::default()).unwrap_err();
+    let error = optimize(
+        &source,
+        &Target::avx512(),
+        Algorithm::Winograd(3),
+        1.0,
+        2,
+        &EgraphOptions::default(),
+        &memo::Memo::default(),
+    )
+    .unwrap_err();
     assert!(error.to_string().contains("winograd-3") && error.to_string().contains("winograd-4"), "{error}");
 }

@@ -3,6 +3,7 @@ use crate::codegen::Target;
 use crate::expr::{Affine, Var};
 use crate::expr::{BinaryOp, BufferId, Expr, UnaryOp};
 use crate::graph::egraph::{EgraphOptions, Optimized, optimize};
+use crate::graph::fold::memo::Memo;
 use crate::graph::fusion::group::Group;
 use crate::graph::infer::infer;
 use crate::graph::ir::Node;
@@ -80,7 +81,7 @@ impl Net {
         let without = rules::all(Some(4)).iter().map(|r| r.name.to_string()).collect();
         let options = EgraphOptions { without, ..EgraphOptions::default() };
         let Optimized { graph, placements, report, .. } =
-            optimize(&self.0, &Target::avx512(), Default::default(), 1e-4, 2, &options).unwrap();
+            optimize(&self.0, &Target::avx512(), Default::default(), 1e-4, 2, &options, &Memo::default()).unwrap();
         assert!(report.extraction.summary().starts_with("optimal"), "{report}");
         let groups = fuse(&graph, &placements).unwrap();
         check(&graph, &groups);
@@ -143,7 +144,8 @@ fn a_long_chain_fills_its_kernels() {
     let y = (0..400).fold(x, |x, _| net.node(Op::Unary(UnaryOp::Tanh), &[x]));
     net.0.outputs = vec![y];
     let Optimized { graph, placements, report, .. } =
-        optimize(&net.0, &Target::avx512(), Default::default(), 1e-4, 2, &EgraphOptions::default()).unwrap();
+        optimize(&net.0, &Target::avx512(), Default::default(), 1e-4, 2, &EgraphOptions::default(), &Memo::default())
+            .unwrap();
     let groups = fuse(&graph, &placements).unwrap();
     check(&graph, &groups);
     assert!(groups.len() <= 4, "{} kernels: {report}", groups.len());

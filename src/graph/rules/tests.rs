@@ -9,6 +9,7 @@ use crate::expr::{BinaryOp, UnaryOp};
 use crate::graph::egraph::convert::{Loaded, load};
 use crate::graph::egraph::network::{Head, Network, Term};
 use crate::graph::egraph::{EgraphOptions, Optimized, optimize};
+use crate::graph::fold::memo::Memo;
 use crate::graph::infer::infer;
 use crate::graph::ir::{Graph, Node, Source, Value, ValueId};
 use crate::graph::op::{Layout, Op, PoolKind, ReduceOp, Window};
@@ -219,8 +220,16 @@ fn the_optimized_graph_computes_the_same() {
         let root = case.build(&mut s);
         s.graph.outputs = vec![root];
         let given = inputs(&mut s);
-        let Optimized { graph: out, report, .. } =
-            optimize(&s.graph, &Target::avx512(), Default::default(), 1e-4, 2, &EgraphOptions::default()).unwrap();
+        let Optimized { graph: out, report, .. } = optimize(
+            &s.graph,
+            &Target::avx512(),
+            Default::default(),
+            1e-4,
+            2,
+            &EgraphOptions::default(),
+            &Memo::default(),
+        )
+        .unwrap();
         assert!(report.stop == crate::graph::egraph::saturate::Stop::Saturated, "{name}: {report}");
         assert_close(
             &crate::graph::interpret::run(&s.graph, &given).unwrap(),

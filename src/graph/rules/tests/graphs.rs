@@ -6,6 +6,7 @@ use crate::expr::{BinaryOp, CompareOp};
 use crate::graph::egraph::network::{Head, Term};
 use crate::graph::egraph::{EgraphOptions, Optimized, optimize};
 use crate::graph::extract::Outcome;
+use crate::graph::fold::memo::Memo;
 use crate::graph::ir::{Node, Source, ValueId};
 use crate::graph::op::{Layout, Op, PoolKind, ReduceOp};
 use crate::graph::rules;
@@ -54,7 +55,8 @@ fn a_convolutional_network_runs_in_channels_last_with_one_transposition() {
     s.graph.outputs = vec![root];
     let given = inputs(&mut s);
     let Optimized { graph: out, report, .. } =
-        optimize(&s.graph, &Target::avx512(), Algorithm::Direct, 1e-4, 2, &EgraphOptions::default()).unwrap();
+        optimize(&s.graph, &Target::avx512(), Algorithm::Direct, 1e-4, 2, &EgraphOptions::default(), &Memo::default())
+            .unwrap();
     let count = |f: &dyn Fn(&Op) -> bool| out.nodes.iter().filter(|n| f(&n.op)).count();
     assert_eq!(count(&|op| matches!(op, Op::Transpose { .. })), 1, "{out}");
     assert_eq!(count(&|op| matches!(op, Op::Conv { layout: Layout::Nhwc, .. })), 3, "{out}{report}");
@@ -120,8 +122,16 @@ fn a_selected_activation_needs_no_transposition() {
         }
         let mean = s.reduce(ReduceOp::Mean, x, &[2, 3], false);
         s.graph.outputs = vec![mean];
-        let Optimized { graph: out, report, .. } =
-            optimize(&s.graph, &Target::avx512(), Algorithm::Direct, 1e-4, 2, &EgraphOptions::default()).unwrap();
+        let Optimized { graph: out, report, .. } = optimize(
+            &s.graph,
+            &Target::avx512(),
+            Algorithm::Direct,
+            1e-4,
+            2,
+            &EgraphOptions::default(),
+            &Memo::default(),
+        )
+        .unwrap();
         let count = |f: &dyn Fn(&Op) -> bool| out.nodes.iter().filter(|n| f(&n.op)).count();
         assert_eq!(count(&|op| matches!(op, Op::Conv { layout: Layout::Nhwc, .. })), 2, "{out}{report}");
         assert_eq!(count(&|op| matches!(op, Op::Transpose { .. })), 1, "{out}{report}");
@@ -139,7 +149,8 @@ fn a_recognised_norm_has_small_constants() {
     s.graph.outputs = vec![shifted];
     let given = inputs(&mut s);
     let Optimized { graph: out, .. } =
-        optimize(&s.graph, &Target::avx512(), Default::default(), 1e-4, 2, &EgraphOptions::default()).unwrap();
+        optimize(&s.graph, &Target::avx512(), Default::default(), 1e-4, 2, &EgraphOptions::default(), &Memo::default())
+            .unwrap();
     assert!(matches!(out.nodes[..], [Node { op: Op::LayerNorm { .. }, .. }]), "{out}");
     let constants = out.values.iter().filter(|v| matches!(v.source, Source::Constant(_)));
     assert!(constants.clone().count() > 0 && constants.into_iter().all(|v| v.ty.elements() == 1), "{out}");
@@ -157,7 +168,7 @@ fn names_of_rules_are_checked() {
     s.graph.outputs = vec![root];
     let without = |name: &str| {
         let options = EgraphOptions { without: vec![name.into()], ..EgraphOptions::default() };
-        optimize(&s.graph, &Target::avx2(), Default::default(), 1e-4, 2, &options).map(|o| o.report)
+        optimize(&s.graph, &Target::avx2(), Default::default(), 1e-4, 2, &options, &Memo::default()).map(|o| o.report)
     };
     for name in rules::names() {
         let report = without(name).unwrap();
@@ -176,7 +187,7 @@ fn rewriting_stops_after_the_number_asked_for() {
     let expected = crate::graph::interpret::run(&s.graph, &given).unwrap();
     let run = |stop_after| {
         let options = EgraphOptions { stop_after, ..EgraphOptions::default() };
-        optimize(&s.graph, &Target::avx2(), Default::default(), 1e-4, 2, &options).unwrap()
+        optimize(&s.graph, &Target::avx2(), Default::default(), 1e-4, 2, &options, &Memo::default()).unwrap()
     };
     let all: usize = run(None).report.rules.iter().map(|r| r.1).sum();
     for n in (0..all).step_by(7) {
@@ -196,7 +207,7 @@ fn blocks_of_channels_are_chosen_where_they_are_cheapest() {
     let run = |blocked, without: &[String]| {
         let options = EgraphOptions { blocked, without: without.to_vec(), ..EgraphOptions::default() };
         let Optimized { graph: out, report, .. } =
-            optimize(&s.graph, &Target::avx512(), Default::default(), 1e-4, 2, &options).unwrap();
+            optimize(&s.graph, &Target::avx512(), Default::default(), 1e-4, 2, &options, &Memo::default()).unwrap();
         assert_close(
             &crate::graph::interpret::run(&s.graph, &given).unwrap(),
             &crate::graph::interpret::run(&out, &given).unwrap(),
@@ -221,7 +232,7 @@ fn the_same_graph_gives_the_same_result() {
         let mut s = Sample::default();
         let root = small_network(&mut s);
         s.graph.outputs = vec![root];
-        optimize(&s.graph, &Target::avx512(), Default::default(), 1e-4, 2, &EgraphOptions::default())
+        optimize(&s.graph, &Target::avx512(), Default::default(), 1e-4, 2, &EgraphOptions::default(), &Memo::default())
             .unwrap()
             .graph
             .to_string()
@@ -245,7 +256,7 @@ fn growth_is_limited_by_counts() {
         },
     ] {
         let Optimized { graph: out, report, .. } =
-            optimize(&s.graph, &Target::avx2(), Default::default(), 1e-4, 2, &options).unwrap();
+            optimize(&s.graph, &Target::avx2(), Default::default(), 1e-4, 2, &options, &Memo::default()).unwrap();
         let windows = matches!(report.extraction.outcome, Outcome::Windows { solved, of } if solved == of && of > 2);
         assert_eq!(windows, options.max_ilp_variables == 60, "{report}");
         assert!(report.extraction.chosen_ns <= report.extraction.greedy_ns);

@@ -8,6 +8,7 @@ use crate::graph::egraph::network::Network;
 use crate::graph::egraph::saturate::{Budget, saturate};
 use crate::graph::egraph::support::{self, is_complete};
 use crate::graph::egraph::{EgraphOptions, Optimized, optimize};
+use crate::graph::fold::memo::Memo;
 use crate::graph::ir::ValueId;
 use crate::graph::op::{Layout, Op};
 use crate::graph::rules;
@@ -139,7 +140,8 @@ fn assert_optimizes(s: &mut Sample, root: ValueId) {
     s.graph.outputs = vec![root];
     let given = inputs(s);
     let Optimized { graph: out, report, .. } =
-        optimize(&s.graph, &Target::avx512(), Default::default(), 1e-4, 2, &EgraphOptions::default()).unwrap();
+        optimize(&s.graph, &Target::avx512(), Default::default(), 1e-4, 2, &EgraphOptions::default(), &Memo::default())
+            .unwrap();
     assert!(report.stop == crate::graph::egraph::saturate::Stop::Saturated, "{report}");
     assert_close(
         &crate::graph::interpret::run(&s.graph, &given).unwrap(),
