@@ -59,7 +59,7 @@ impl std::fmt::Display for TensorType {
 }
 
 /// The largest product of the extents of an empty tensor, other than 0.
-const MAX_EMPTY: i64 = 1 << 62;
+pub const MAX_EMPTY: i64 = 1 << 62;
 
 /// No tensor has more elements: a larger one comes from a damaged file.
 pub const MAX_ELEMENTS: i64 = 1 << 29;

@@ -3,13 +3,11 @@
 use super::external::Folder;
 use crate::expr::scalar::storage::{canonical, width};
 use crate::graph::proto::TensorProto;
+use crate::graph::tensor_type::MAX_EMPTY;
 use crate::runtime::{DType, Error, Result, Tensor};
 
 /// The largest tensor that is taken from a file or made while folding, in bytes.
 pub const MAX_TENSOR_BYTES: i64 = 4 << 30;
-
-/// The largest product of the extents of an empty tensor, other than 0.
-const MAX_EMPTY: i64 = 1 << 62;
 
 /// ONNX's codes of the element types.
 const CODES: [(i32, DType); 23] = [
