@@ -20,7 +20,10 @@ pub fn run(graph: &Graph, inputs: &[Tensor]) -> Result<Vec<Tensor>> {
 }
 
 /// The outputs of one operator. What has no tensor expression is one function for the oracle and the folding.
-fn apply(op: &Op, operands: &[&Tensor]) -> Result<Vec<Tensor>> {
+///
+/// # Errors
+/// `Invalid` where the operands do not suit the operator.
+pub fn apply(op: &Op, operands: &[&Tensor]) -> Result<Vec<Tensor>> {
     if let Op::Opaque { .. } | Op::Reshape { .. } = op {
         return fold::evaluate(op, operands);
     }
