@@ -108,6 +108,60 @@ divided              | x:2,n,3          | a = Div(x, {s:4}); b = Mul({s:2}, a); 
 rounded              | x:2,n,3          | a = Sqrt(x); b = Tanh(a); c = Erf(b); t = Transpose(x) perm=[0,2,1]; y = MatMul(t, c)
 ";
 
+/// Nodes that make of `$a` and `$b`, of shape `2,n,3`, another value `$r` of this shape.
+const STEPS: &str = "
+$r = Add($a, $b)
+$r = Sub($a, $b)
+$r = Mul($a, $b)
+$r = Div($a, $b)
+$r = Min($a, $b)
+$r = Max($a, $b)
+$r = Sqrt($a)
+$r = Log($a)
+$r = Tanh($a)
+$r = Neg($a)
+$r = Relu($a)
+$r = Mul($a, {s:0.5})
+$r = Div($a, {s:-3})
+$rc = Less($a, $b); $r = Where($rc, $a, $b)
+$rc = Cast($a) to=9; $r = Where($rc, $b, $a)
+$rc = IsNaN($a); $r = Where($rc, $b, $a)
+$rc = IsInf($a); $rd = Cast($rc) to=1; $r = Add($b, $rd)
+$r = Softmax($a) axis=0
+$r = Softmax($a) axis=1
+$r = Softmax($a) axis=2
+$r = LogSoftmax($a) axis=1
+$r = LayerNormalization($a, {f:1;2;3}, {f:0;1;0}) axis=-1
+$r = CumSum($a, {:1})
+$r = CumSum($a, {:1}) reverse=1 exclusive=1
+$r = CumSum($a, {:2}) exclusive=1
+$r = MatMul($a, {m:3x3})
+$rt = Transpose($a) perm=[0,2,1]; $rp = MatMul($rt, $b); $r = MatMul($a, $rp)
+$rt = Transpose($b) perm=[0,2,1]; $rp = MatMul($a, $rt); $rq = Softmax($rp) axis=2; $r = MatMul($rq, $b)
+$rt = Transpose($b) perm=[0,2,1]; $rp = MatMul($a, $rt); $rq = Trilu($rp) upper=0; $r = MatMul($rq, $b)
+$rt = Transpose($b) perm=[0,2,1]; $rp = MatMul($a, $rt); $rm = ReduceMax($rp) axes=[2]; $r = Add($rm, $b)
+$rt = Transpose($a) perm=[1,0,2]; $ru = Relu($rt); $rp = Mul($ru, $rt); $r = Transpose($rp) perm=[1,0,2]
+$rm = ReduceSum($a, {1}); $r = Add($rm, $b)
+$rm = ReduceMax($a) axes=[1]; $r = Sub($a, $rm)
+$rm = ReduceMin($a) axes=[1,2]; $r = Mul($rm, $b)
+$rm = ReduceMean($a) axes=[1]; $r = Sub($b, $rm)
+$rm = ReduceProd($a) axes=[1]; $r = Min($b, $rm)
+$rm = ReduceLogSumExp($a) axes=[1]; $r = Sub($b, $rm)
+$rm = ReduceL2($a) axes=[1]; $r = Div($b, $rm)
+$rm = ReduceMax($a) axes=[1]; $rs = Shape($b); $r = Expand($rm, $rs)
+$rm = Slice($b, {0}, {1}, {1}); $rj = Concat($a, $rm) axis=1; $r = Slice($rj, {1}, {9223372036854775807}, {1})
+$rm = Slice($b, {-1}, {9223372036854775807}, {1}); $rj = Concat($rm, $a, $rm) axis=1; $r = Slice($rj, {1}, {-1}, {1})
+$rm = Slice($b, {-1}, {9223372036854775807}, {1}); $rj = Concat($rm, $a) axis=1; $r = Slice($rj, {0}, {-1}, {1})
+$rs = Shape($a) start=1 end=2; $rl = Squeeze($rs); $rr = Range({:0}, $rl, {:1}); $r = Gather($a, $rr) axis=1
+$rs = Shape($a) start=1 end=2; $rm = Slice({m:40x3}, {0}, $rs, {0}); $r = Add($a, $rm)
+$rs = Shape($a) start=1 end=2; $rl = Squeeze($rs); $rr = Range($rl, {:0}, {:-1}); $rq = Cast($rr) to=1; $ru = Unsqueeze($rq, {1}); $r = Add($a, $ru)
+$ru = Reshape($a, {0;0;3;1}); $rv = Relu($ru); $r = Reshape($rv, {2;-1;3})
+$rs = Shape($a); $ro = ConstantOfShape($rs); $r = Max($a, $ro)
+$rl = Gather($a, {-1}) axis=1; $r = Mul($b, $rl)
+$rj = Concat($a, $b) axis=2; $r = MatMul($rj, {m:6x3})
+($rp, $rq) = Split($a) axis=0; $r = Concat($rq, $rp) axis=0
+";
+
 /// Models without a graph at capacity.
 const REFUSED: &str = "
 merged               | x:2,n,6          | y = Reshape(x, {-1;6})
@@ -307,6 +361,35 @@ fn a_capacity_changes_no_result() {
         let counts: i64 = ranges.iter().map(|(least, most)| most - least + 1).sum();
         assert!(counts >= 8, "{} has graphs at capacity for {ranges:?}", case.name);
     }
+}
+
+/// A model of a few steps on values that steps before have made.
+fn composed(random: &mut StdRng) -> Case {
+    let steps: Vec<&str> = STEPS.lines().filter(|line| !line.is_empty()).collect();
+    let mut values = ["x", "z", "bad", "far"].map(str::to_string).to_vec();
+    let mut nodes = vec![];
+    for number in 0..random.random_range(2..7) {
+        let [a, b] = [(); 2].map(|()| values[random.random_range(0..values.len())].clone());
+        let (step, result) = (steps[random.random_range(0..steps.len())], format!("v{number}"));
+        nodes.push(step.replace("$a", &a).replace("$b", &b).replace("$r", &result));
+        values.push(result);
+    }
+    let (last, text) = (&values[values.len() - 1], nodes.join("; "));
+    case(&format!("{text} | x:2,n,3 z:2,n,3 | {text}; y = Identity({last})"))
+}
+
+#[test]
+fn compositions_have_the_results_of_exact_sizes() {
+    const COUNT: usize = 60;
+    let (mut random, mut bound_models) = (StdRng::seed_from_u64(1), 0);
+    for _ in 0..COUNT {
+        let case = composed(&mut random);
+        let Ok(bound) = case.bound(random.random_range(1..CAPACITY)) else { continue };
+        let bounds = bound.bounds.as_ref().unwrap();
+        (bounds.least..=bounds.most).for_each(|n| case.compare(&bound, n));
+        bound_models += 1;
+    }
+    assert!(bound_models > COUNT * 3 / 4, "{bound_models} of {COUNT}");
 }
 
 #[test]
