@@ -248,14 +248,14 @@ fn check_nodes<'a>(
     }
 }
 
-/// The initializers and constant tensors that a node or an output reads, and those of them that are external. They leave the
+/// The initializers and constant tensors that a needed node or an output reads, and those of them that are external. They leave the
 /// message, so that weights are in memory once.
 fn take_weights(proto: &mut ModelProto, folder: &Folder) -> Result<(Vec<(String, Arc<Tensor>)>, Vec<Arc<Tensor>>)> {
     let Some(graph) = &mut proto.graph else { return Ok((vec![], vec![])) };
     let mut initializers = std::mem::take(&mut graph.initializer);
     initializers.extend(graph.node.iter_mut().filter_map(take_constant));
-    let read = graph.node.iter().flat_map(read_names).chain(graph.output.iter().map(|o| o.name.as_str()));
-    let read: HashSet<&str> = read.collect();
+    let live = walk::live_nodes(graph)?.into_iter().flat_map(read_names);
+    let read: HashSet<&str> = live.chain(graph.output.iter().map(|o| o.name.as_str())).collect();
     let (mut weights, mut external) = (vec![], vec![]);
     for proto in initializers.into_iter().filter(|t| read.contains(t.name.as_str())) {
         let (name, is_external) = (proto.name.clone(), content::is_external(&proto));

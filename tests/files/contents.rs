@@ -1,8 +1,10 @@
 //! Contents of a file beside its nodes: functions, nodes that nothing needs, branches that never run.
 
-use crate::onnx::{FLOAT, bytes, floats, graph, model, node, tensor, with_graph, with_int};
+use crate::onnx::{FLOAT, STRING, bytes, floats, graph, model, node, tensor, with_graph, with_int};
 use prost::Message;
-use tilewright::internal::graph::proto::{AttributeProto, FunctionProto, ModelProto, NodeProto, OperatorSetIdProto};
+use tilewright::internal::graph::proto::{
+    AttributeProto, FunctionProto, ModelProto, NodeProto, OperatorSetIdProto, TensorProto,
+};
 use tilewright::{Error, Model, Options, Tensor};
 
 fn run(model: &Model, x: &Tensor) -> tilewright::Result<Vec<f32>> {
@@ -105,7 +107,12 @@ fn what_nothing_needs_refuses_no_model() {
         )
     };
     let x = Tensor::new(&[2], &[1f32, 2.0]);
-    for dead in [vec![], vec![node("Unknown", &["x"], &["nobody"])]] {
+    // a constant of strings, and its reader that nobody reads
+    let value = TensorProto { name: "words".into(), data_type: STRING, dims: vec![0], ..TensorProto::default() };
+    let value = AttributeProto { name: "value".into(), t: Some(value), r#type: 4, ..AttributeProto::default() };
+    let words = NodeProto { attribute: vec![value], ..node("Constant", &[], &["words"]) };
+    let unread = vec![words, node("Identity", &["words"], &["nobody"])];
+    for dead in [vec![], vec![node("Unknown", &["x"], &["nobody"])], unread] {
         assert_eq!(run(&model(file(dead)), &x).unwrap(), [-1.0, -2.0]);
     }
     let needed = graph(

@@ -10,6 +10,7 @@ use tilewright::internal::graph::proto::{
 
 pub const FLOAT: i32 = 1;
 pub const INT64: i32 = 7;
+pub const STRING: i32 = 8;
 pub const BOOL: i32 = 9;
 
 /// A tensor of these extents; a name is a dynamic dimension. `None`: of any rank.
