@@ -15,10 +15,11 @@ const MOST_BYTES: u64 = 128 << 20;
 /// Operations that a run may take.
 const MOST_WORK: u64 = 50_000_000;
 
-type Verdict = Result<bool, String>;
+/// True for an input that was accepted, or a complaint.
+pub type Verdict = Result<bool, String>;
 
 /// Returns true for a result and false for an error; a complaint where that is a defect or its message is no sentence.
-fn verdict<T>(result: Result<T, Error>) -> Verdict {
+pub fn verdict<T>(result: Result<T, Error>) -> Verdict {
     match result {
         Ok(_) => Ok(true),
         Err(error @ Error::Internal(_)) => Err(error.to_string()),
@@ -90,7 +91,7 @@ fn inputs(model: &Model) -> Option<Vec<(String, Value)>> {
 
 /// Complains of outputs that are not those of the interpreter, within rounding: an element may differ by as much as a change of
 /// the inputs in their last digits changes it.
-fn compare(graph: &Graph, inputs: &[Tensor], outputs: &[Tensor]) -> Verdict {
+pub fn compare(graph: &Graph, inputs: &[Tensor], outputs: &[Tensor]) -> Verdict {
     let Ok(expected) = interpret::run(graph, inputs) else { return Ok(true) };
     let zeroed = std::cell::LazyCell::new(|| without_subnormals(graph, inputs));
     // only where something differs: the interpreter takes its time

@@ -11,6 +11,7 @@ pub mod bytes;
 pub mod check;
 pub mod choices;
 pub mod corpus;
+pub mod growing;
 pub mod network;
 pub mod nodes;
 pub mod operands;
@@ -37,6 +38,7 @@ pub const TARGETS: &[Target] = &[
     Target { name: "onnx_run", extension: "onnx", count: 60, make: bytes::onnx, check: check::onnx_run },
     Target { name: "network_read", extension: "onnx", count: 60, make: network::make, check: check::onnx_read },
     Target { name: "network_run", extension: "onnx", count: 40, make: network::make, check: check::onnx_run },
+    Target { name: "network_grow", extension: "onnx", count: 100, make: network::make, check: growing::network },
     Target { name: "tile_read", extension: "tile", count: 1500, make: texts::tile, check: check::tile_read },
     Target { name: "tile_run", extension: "tile", count: 25, make: texts::small_tile, check: check::tile_run },
     Target { name: "graph_text", extension: "txt", count: 1500, make: texts::graph, check: check::graph_text },
