@@ -98,6 +98,9 @@ impl Importer<'_> {
             let tensor = Tensor { dtype: DType::Bool, shape, data: data.into() };
             return Ok(Some(vec![self.constant(tensor)]));
         }
+        if count == 0 {
+            return Ok(None);
+        }
         let mut results = vec![];
         for place in 0..count {
             let elements: Vec<Form> = (0..forms.len()).map(|i| at(i, place)).collect();

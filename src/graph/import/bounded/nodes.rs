@@ -95,7 +95,8 @@ fn split(g: &mut Importer, n: &Source, convert: Converter) -> Result<Vec<ValueId
 
 /// Where no dimensions are named, one that grows is meant too while its size is 1.
 fn squeeze(g: &mut Importer, n: &Source, convert: Converter) -> Result<Vec<ValueId>> {
-    let (x, named) = (n.input(0)?, n.optional(1).is_some() || n.ints("axes").is_some());
+    let x = n.input(0)?;
+    let named = if n.opset < 13 { n.ints("axes").is_some() } else { n.optional(1).is_some() };
     for bounded in g.axes(x).into_iter().filter(|_| !named) {
         if g.equal(bounded.count, fixed(1))? {
             return Err(refused("Squeeze"));
@@ -160,6 +161,10 @@ impl Importer<'_> {
             }
             let shape = self.shape(indices).to_vec();
             return self.form_tensor(&shape, &places, DType::I64);
+        }
+        let dtype = self.ty(indices).dtype;
+        if !matches!(dtype, DType::I64 | DType::I32) {
+            return Err(Error::Invalid(format!("indices of type {dtype}")));
         }
         let indices = self.cast_to(indices, DType::I64)?;
         let size = self.form_value(extent)?;
