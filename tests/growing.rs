@@ -98,6 +98,7 @@ running_sum_of_bad   | x:2,n            | y = CumSum(bad, {:1}) reverse=1
 running_sum_beside   | x:2,n            | y = CumSum(bad, {:0})
 triangle             | x:2,n,n          | y = Trilu(bad)
 triangle_by_shape    | x:2,n,5          | s = Shape(x) start=1 end=2; k = Sub({2}, s); y = Trilu(bad, k) upper=0
+triangle_far         | x:2,n,n          | y = Trilu(bad, {9223372036854775807})
 shape                | x:2,n,3          | s = Shape(x); y = Cast(s) to=1
 size                 | x:2,n,3          | s = Size(x); y = Cast(s) to=1
 arithmetic           | x:2,n,3          | s = Shape(x) start=1 end=2; a = Mul(s, {4}); b = Div(a, {2}); c = Sub(b, s); d = Max(c, {1}); e = Cast(d) to=6; f = Neg(e); g = Abs(f); y = Cast(g) to=1

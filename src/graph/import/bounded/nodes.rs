@@ -128,7 +128,7 @@ fn triangle(g: &mut Importer, n: &Source) -> Result<Vec<ValueId>> {
         return Err(Error::Invalid("its operand has fewer than 2 dimensions".into()));
     }
     let diagonal = match n.optional(1) {
-        Some(k) => g.known_forms(k, "diagonal")?.first().copied().unwrap_or(fixed(0)),
+        Some(k) => near(g.known_forms(k, "diagonal")?.first().copied().unwrap_or(fixed(0))),
         None => fixed(0),
     };
     let (rows, columns) = (g.shape(x)[rank - 2], g.shape(x)[rank - 1]);
@@ -142,6 +142,12 @@ fn triangle(g: &mut Importer, n: &Source) -> Result<Vec<ValueId>> {
     let axes = g.axes(x);
     g.set_axes(y, axes);
     Ok(vec![y])
+}
+
+/// A fixed number within the extents that tensors have, so that sums with places do not overflow.
+fn near(form: Form) -> Form {
+    const FAR: i64 = 1 << 40;
+    if is_fixed(form) { fixed(form.offset.clamp(-FAR, FAR)) } else { form }
 }
 
 impl Importer<'_> {
