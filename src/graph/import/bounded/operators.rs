@@ -179,10 +179,18 @@ impl Importer<'_> {
         }
     }
 
-    /// A bounded dimension stays where its extent stands behind the same number of elements.
+    /// A bounded dimension stays where its extent stands behind the same number of elements. Of an empty tensor these numbers
+    /// say nothing: there only dimensions of 1 may come and go.
     fn reshaped(&self, x: ValueId, shape: &[i64]) -> Result<Vec<Axis>> {
         let old = self.shape(x);
+        let long = |shape: &[i64]| (0..shape.len()).filter(|&d| shape[d] != 1).collect::<Vec<usize>>();
+        let (from, to) = (long(old), long(shape));
         let place = |a: Axis| {
+            if old.contains(&0) {
+                let kept = from.len() == to.len() && from.iter().zip(&to).all(|(&f, &t)| old[f] == shape[t]);
+                let place = from.iter().position(|&d| d == a.axis).filter(|_| kept);
+                return place.map(|i| Axis { axis: to[i], ..a }).ok_or_else(|| refused("a reshape"));
+            }
             let before: i64 = old[..a.axis].iter().product();
             let fits = |&d: &usize| shape[d] == old[a.axis] && shape[..d].iter().product::<i64>() == before;
             (0..shape.len()).find(fits).map(|axis| Axis { axis, ..a }).ok_or_else(|| refused("a reshape"))
