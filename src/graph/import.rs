@@ -113,16 +113,15 @@ impl OnnxModel {
         let mut proto = ModelProto::decode(bytes.clone()).map_err(|e| {
             Error::Invalid(format!("this is neither a readable ONNX file ({e}) nor a text with the extension .tile"))
         })?;
+        walk::shorten_domains(&mut proto);
         let opsets = functions::inline(&mut proto)?;
         let Some(graph) = &proto.graph else {
             return Err(Error::Invalid("this ONNX file has no graph".into()));
         };
-        let opset = proto
-            .opset_import
-            .iter()
-            .find(|o| o.domain.is_empty() || o.domain == "ai.onnx")
-            .map(|o| o.version)
-            .ok_or_else(|| Error::Invalid("the file does not say which set of ONNX's own operators it uses".into()))?;
+        let opset =
+            proto.opset_import.iter().find(|o| o.domain.is_empty()).map(|o| o.version).ok_or_else(|| {
+                Error::Invalid("the file does not say which set of ONNX's own operators it uses".into())
+            })?;
         if !(OLDEST_OPSET..=NEWEST_OPSET).contains(&opset) {
             return Err(Error::Unsupported(format!(
                 "operator set {opset}: this importer knows {OLDEST_OPSET} to {NEWEST_OPSET}"
@@ -268,7 +267,7 @@ fn take_weights(proto: &mut ModelProto, folder: &Folder) -> Result<(Vec<(String,
 
 /// The tensor of a `Constant` node as an initializer; the node keeps none.
 fn take_constant(node: &mut NodeProto) -> Option<TensorProto> {
-    if node.op_type != "Constant" || !matches!(node.domain.as_str(), "" | "ai.onnx") {
+    if node.op_type != "Constant" || !node.domain.is_empty() {
         return None;
     }
     let value = node.attribute.iter_mut().find(|a| a.name == "value")?.t.take()?;

@@ -92,6 +92,20 @@ fn nodes_of_functions_without_names_have_those_of_their_results() {
 }
 
 #[test]
+fn the_long_name_of_the_domain_is_that_of_no_other() {
+    let long = |node: NodeProto| NodeProto { domain: "ai.onnx".into(), ..node };
+    let nodes = vec![node("NonZero", &["x"], &["n"]), with_int(node("Cast", &["n"], &["y"]), "to", 1)];
+    let nodes = nodes.into_iter().map(long).collect();
+    let file = model(graph(
+        vec![tensor("x", FLOAT, Some(&["4"]))],
+        vec![],
+        nodes,
+        vec![tensor("y", FLOAT, Some(&["1", "k"]))],
+    ));
+    assert_eq!(run(&file, &Tensor::new(&[4], &[0f32, 2.0, 0.0, 5.0])).unwrap(), [1.0, 3.0]);
+}
+
+#[test]
 fn what_nothing_needs_refuses_no_model() {
     let branch = |op: &str| graph(vec![], vec![], vec![node(op, &["x"], &["r"])], vec![tensor("r", FLOAT, None)]);
     let condition = with_int(node("Greater", &["one", "zero"], &["go"]), "unused", 0);

@@ -24,17 +24,13 @@ pub(super) fn inline(model: &mut ModelProto) -> Result<HashMap<String, i64>> {
     let functions = std::mem::take(&mut model.functions);
     let mut inliner = Inliner { functions: HashMap::new(), opsets: HashMap::new(), nodes: 0, calls: 0 };
     for function in &functions {
-        let key = (domain(&function.domain), function.name.clone(), function.overload.clone());
+        let key = (function.domain.clone(), function.name.clone(), function.overload.clone());
         inliner.functions.insert(key, function);
     }
     if let (Some(graph), false) = (&mut model.graph, functions.is_empty()) {
         inliner.graph(graph, 0, None)?;
     }
     Ok(inliner.opsets)
-}
-
-fn domain(name: &str) -> String {
-    if name == "ai.onnx" { String::new() } else { name.to_string() }
 }
 
 struct Inliner<'f> {
@@ -116,7 +112,7 @@ impl Inliner<'_> {
         if self.nodes > MAX_NODES {
             return Err(Error::Limit(format!("the functions of the file make more than {MAX_NODES} nodes")));
         }
-        let key = (domain(&node.domain), node.op_type.clone(), node.overload.clone());
+        let key = (node.domain.clone(), node.op_type.clone(), node.overload.clone());
         let Some(&function) = self.functions.get(&key) else {
             for inside in node.attribute.iter_mut().flat_map(|a| a.g.iter_mut().chain(&mut a.graphs)) {
                 self.graph(inside, depth, opset)?;
@@ -135,7 +131,7 @@ impl Inliner<'_> {
         }
         self.calls += 1;
         let call = call(function, &node, self.calls);
-        let imported = function.opset_import.iter().find(|o| domain(&o.domain).is_empty()).map(|o| o.version);
+        let imported = function.opset_import.iter().find(|o| o.domain.is_empty()).map(|o| o.version);
         for inner in &function.node {
             self.node(call.node(inner.clone()), depth + 1, imported.or(opset), nodes)?;
         }

@@ -18,7 +18,7 @@ pub(super) type Converter = fn(&mut Importer, &Source) -> Result<Vec<ValueId>>;
 /// Returns the converter of a node, or the reason why it is not supported.
 pub(super) fn lookup(node: &NodeProto, opset: i64) -> std::result::Result<Converter, String> {
     match node.domain.as_str() {
-        "" | "ai.onnx" => {}
+        "" => {}
         CONTRIBUTED => {
             let row = CONTRIB.binary_search_by_key(&node.op_type.as_str(), |row| row.0);
             return row.map(|i| CONTRIB[i].1).map_err(|_| "the operator is not known".into());

@@ -1,7 +1,7 @@
 //! The nodes of a file: how they are named, what they read, the order in which they run.
 
 use super::nested;
-use crate::graph::proto::{GraphProto, NodeProto};
+use crate::graph::proto::{GraphProto, ModelProto, NodeProto};
 use crate::runtime::{Error, Result};
 use std::collections::{HashMap, HashSet};
 
@@ -28,6 +28,30 @@ pub fn unsupported(problems: Vec<String>) -> Error {
     let count = problems.len();
     let plural = if count == 1 { "node is" } else { "nodes are" };
     Error::Unsupported(format!("{count} {plural} not supported: {}", problems.join("; ")))
+}
+
+/// Gives ONNX's own domain its short name, the empty one, wherever a model has the long one.
+pub(super) fn shorten_domains(model: &mut ModelProto) {
+    fn shorten(name: &mut String) {
+        if name == "ai.onnx" {
+            name.clear();
+        }
+    }
+    fn shorten_all(nodes: &mut [NodeProto]) {
+        for node in nodes {
+            shorten(&mut node.domain);
+            let inside = node.attribute.iter_mut().flat_map(|a| a.g.iter_mut().chain(&mut a.graphs));
+            inside.for_each(|graph| shorten_all(&mut graph.node));
+        }
+    }
+    let functions = &mut model.functions;
+    let opsets = functions.iter_mut().flat_map(|f| &mut f.opset_import).chain(&mut model.opset_import);
+    opsets.for_each(|opset| shorten(&mut opset.domain));
+    for function in functions {
+        shorten(&mut function.domain);
+        shorten_all(&mut function.node);
+    }
+    model.graph.iter_mut().for_each(|graph| shorten_all(&mut graph.node));
 }
 
 /// The names that a node reads: its operands, and what the graphs inside of it capture.

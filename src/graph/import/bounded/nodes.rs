@@ -38,7 +38,7 @@ pub(in crate::graph::import) fn convert(g: &mut Importer, n: &Source, convert: C
     if !bounded && !symbolic {
         return convert(g, n);
     }
-    if !n.proto.domain.is_empty() && n.proto.domain != "ai.onnx" {
+    if !n.proto.domain.is_empty() {
         return if bounded { Err(refused(&n.proto.op_type)) } else { convert(g, n) };
     }
     if !bounded && let Some(results) = g.symbolic(n, convert)? {
