@@ -44,8 +44,10 @@ impl Importer<'_> {
     /// them as it does.
     fn reads_weights_once(&self, op_type: &str, inputs: &[Option<ValueId>]) -> bool {
         let [Some(row), Some(weights)] = *inputs else { return false };
-        let rows: i64 = self.shape(row).iter().rev().skip(1).product();
-        op_type == "MatMul" && rows == 1 && self.rank(weights) >= 2 && self.graph.constant(weights).is_some()
+        op_type == "MatMul"
+            && self.is_single_row(row)
+            && self.rank(weights) >= 2
+            && self.graph.constant(weights).is_some()
     }
 
     /// Casts results that are f32 to `dtype`, if any.

@@ -284,10 +284,9 @@ pub(super) fn integer_product(
     if !narrow || g.rank(a) < 1 || g.rank(b) < 1 || depth > 64 * part || depth == 0 {
         return g.product(a, b);
     }
-    let rows: i64 = g.shape(a).iter().rev().skip(1).product();
     let a = g.cast_to(a, DType::F32)?;
     // a single row reads each weight once, and takes as long as that
-    let b = match g.graph.constant(b).filter(|_| rows == 1).and_then(|t| bytes_of(t)) {
+    let b = match g.graph.constant(b).filter(|_| g.is_single_row(a)).and_then(|t| bytes_of(t)) {
         Some(bytes) => g.constant(bytes),
         None => g.cast_to(b, DType::F32)?,
     };

@@ -39,6 +39,11 @@ impl Importer<'_> {
         self.reshape_to(y, shape)
     }
 
+    /// Returns true for a left operand of a product that reads each element of the right one once.
+    pub(super) fn is_single_row(&self, a: ValueId) -> bool {
+        self.shape(a).iter().rev().skip(1).product::<i64>() == 1
+    }
+
     /// The softmax of everything from `axis` on as one dimension.
     pub(super) fn flat_softmax(&mut self, x: ValueId, axis: usize, log: bool) -> Result<ValueId> {
         let shape = self.shape(x).to_vec();

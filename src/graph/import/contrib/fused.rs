@@ -194,7 +194,7 @@ pub(in crate::graph::import) fn matmul_n_bits(g: &mut Importer, n: &Source) -> R
     if !fits {
         return Err(Error::Invalid("weights, scales or zero points do not fit".into()));
     }
-    let single = g.shape(a).iter().rev().skip(1).product::<i64>() == 1 && k % block == 0 && zero_numbers.is_none();
+    let single = g.is_single_row(a) && k % block == 0 && zero_numbers.is_none();
     g.claim(&[columns, k], DType::F32)?;
     let number = |data: &[u8], i: i64| {
         let at = i * bits;
