@@ -272,7 +272,7 @@ impl Importer<'_> {
         let (a, b) = if how.interleaved {
             (self.strided_slice(x, 3, 0, turned, 2)?, self.strided_slice(x, 3, 1, turned, 2)?)
         } else {
-            (self.strided_slice(x, 3, 0, turned / 2, 1)?, self.strided_slice(x, 3, turned / 2, turned, 1)?)
+            (self.slice(x, 3, 0, turned / 2)?, self.slice(x, 3, turned / 2, turned)?)
         };
         let (ac, bs) = (self.mul(a, cos)?, self.mul(b, sin)?);
         let (as_, bc) = (self.mul(a, sin)?, self.mul(b, cos)?);
@@ -286,7 +286,7 @@ impl Importer<'_> {
             self.joined(3, &[real, imaginary])?
         };
         if turned < size {
-            let rest = self.strided_slice(x, 3, turned, size, 1)?;
+            let rest = self.slice(x, 3, turned, size)?;
             y = self.joined(3, &[y, rest])?;
         }
         Ok(y)
@@ -341,6 +341,6 @@ pub(super) fn causal_conv_with_state(g: &mut Importer, n: &Source) -> Result<Vec
         other => return Err(Error::Invalid(format!("activation `{other}` is not known"))),
     }
     let all = g.shape(padded)[2];
-    let state = g.strided_slice(padded, 2, all - (kernel - 1), all, 1)?;
+    let state = g.slice(padded, 2, all - (kernel - 1), all)?;
     Ok(vec![y, state])
 }

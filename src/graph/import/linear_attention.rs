@@ -156,7 +156,7 @@ fn recur(g: &mut Importer, s: &Steps) -> Result<(ValueId, ValueId)> {
     let q = g.reshape_to(s.q, vec![batch, heads, group, steps, width])?;
     let mut parts = vec![];
     for i in 0..group {
-        let q = g.strided_slice(q, 2, i, i + 1, 1)?;
+        let q = g.slice(q, 2, i, i + 1)?;
         let q = g.reshape_to(q, vec![batch, heads, steps, width])?;
         let products = decayed_products(g, q, s.k, s.decay, true)?;
         let new = g.matmul(products, written, false)?;
@@ -170,7 +170,7 @@ fn recur(g: &mut Importer, s: &Steps) -> Result<(ValueId, ValueId)> {
     // what each step wrote, decayed up to the end
     let (mut k, mut state) = (s.k, s.state);
     if let Some(decay) = s.decay {
-        let last = g.strided_slice(decay, 2, steps - 1, steps, 1)?;
+        let last = g.slice(decay, 2, steps - 1, steps)?;
         let rest = g.sub(last, decay)?;
         let rest = g.unary(UnaryOp::Exp, rest)?;
         k = g.mul(k, rest)?;
@@ -212,11 +212,11 @@ fn inverse_of_unit_triangle(g: &mut Importer, a: ValueId) -> Result<ValueId> {
         let blocks = g.permuted(blocks, &[0, 1, 2, 4, 3, 5])?;
         let blocks = g.reshape_to(blocks, vec![batch, heads, pairs * pairs, 2 * size, 2 * size])?;
         let blocks = g.strided_slice(blocks, 2, 0, pairs * pairs, pairs + 1)?;
-        let between = g.strided_slice(blocks, 3, size, 2 * size, 1)?;
-        let between = g.strided_slice(between, 4, 0, size, 1)?;
+        let between = g.slice(blocks, 3, size, 2 * size)?;
+        let between = g.slice(between, 4, 0, size)?;
         let both = g.reshape_to(inverse, vec![batch, heads, pairs, 2, size, size])?;
         let mut half = |i: i64| -> Result<ValueId> {
-            let half = g.strided_slice(both, 3, i, i + 1, 1)?;
+            let half = g.slice(both, 3, i, i + 1)?;
             g.reshape_to(half, vec![batch, heads, pairs, size, size])
         };
         let (first, second) = (half(0)?, half(1)?);
@@ -230,6 +230,6 @@ fn inverse_of_unit_triangle(g: &mut Importer, a: ValueId) -> Result<ValueId> {
         size *= 2;
     }
     let inverse = g.reshape_to(inverse, vec![batch, heads, whole, whole])?;
-    let inverse = g.strided_slice(inverse, 2, 0, steps, 1)?;
-    g.strided_slice(inverse, 3, 0, steps, 1)
+    let inverse = g.slice(inverse, 2, 0, steps)?;
+    g.slice(inverse, 3, 0, steps)
 }

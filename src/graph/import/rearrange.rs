@@ -24,7 +24,7 @@ pub(super) fn center_crop_pad(g: &mut Importer, n: &Source) -> Result<Vec<ValueI
         let extent = g.shape(x)[axis];
         let excess = extent - size;
         if excess > 0 {
-            x = g.strided_slice(x, axis, excess / 2, excess / 2 + size, 1)?;
+            x = g.slice(x, axis, excess / 2, excess / 2 + size)?;
         } else {
             (before[axis], after[axis]) = (-excess / 2, -excess - -excess / 2);
         }

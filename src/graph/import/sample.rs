@@ -239,7 +239,7 @@ pub(super) fn grid_sample(g: &mut Importer, n: &Source) -> Result<Vec<ValueId>> 
     let mut taps = vec![];
     for (axis, &extent) in extents.iter().enumerate() {
         let column = axes - 1 - axis as i64;
-        let at = g.strided_slice(grid, 2, column, column + 1, 1)?;
+        let at = g.slice(grid, 2, column, column + 1)?;
         let at = g.reshape_to(at, vec![places[0], points])?;
         // -1 and 1 are the centres of the outermost elements, or their edges
         let at = g.plus(at, 1.0)?;
@@ -327,8 +327,8 @@ pub(super) fn roi_align(g: &mut Importer, n: &Source) -> Result<Vec<ValueId>> {
     let regions = if half { g.plus(regions, -0.5)? } else { regions };
     let mut taps = vec![];
     for (axis, extent) in [(0, height), (1, width)] {
-        let from = g.strided_slice(regions, 1, 1 - axis, 2 - axis, 1)?;
-        let to = g.strided_slice(regions, 1, 3 - axis, 4 - axis, 1)?;
+        let from = g.slice(regions, 1, 1 - axis, 2 - axis)?;
+        let to = g.slice(regions, 1, 3 - axis, 4 - axis)?;
         let mut length = g.sub(to, from)?;
         if !half {
             let one = g.scalar_like(length, 1.0)?;
@@ -398,7 +398,7 @@ pub(super) fn deform_conv(g: &mut Importer, n: &Source) -> Result<Vec<ValueId>> 
             })
             .collect();
         let base = g.numbers(offset, &[1, taps, points], &base)?;
-        let moved = g.strided_slice(offset, 2, d as i64, d as i64 + 1, 1)?;
+        let moved = g.slice(offset, 2, d as i64, d as i64 + 1)?;
         let moved = g.reshape_to(moved, vec![batch * parts, taps, points])?;
         let at = g.add(moved, base)?;
         read.push(g.taps(at, shape[d + 2], Interpolation::Linear, Outside::Zeros)?);

@@ -92,7 +92,7 @@ pub(super) fn dft(g: &mut Importer, n: &Source) -> Result<Vec<ValueId>> {
     let points = transform.inputs(shape[axis]);
     let mut order: Vec<usize> = (0..rank - 1).filter(|&d| d != axis).collect();
     order.extend([axis, rank - 1]);
-    let rows = g.strided_slice(x, axis, 0, points, 1)?;
+    let rows = g.slice(x, axis, 0, points)?;
     let rows = g.permuted(rows, &order)?;
     let outer: Vec<i64> = order[..rank - 2].iter().map(|&d| shape[d]).collect();
     let rows = g.reshape_to(rows, vec![outer.iter().product(), points * parts])?;

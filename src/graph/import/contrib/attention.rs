@@ -28,8 +28,7 @@ fn integer_mask(g: &mut Importer, mask: ValueId, e: Extents, like: ValueId, filt
             g.compare(CompareOp::Lt, place, ends)?
         }
         [both] if both == 2 * e.batch => {
-            let (ends, starts) =
-                (g.strided_slice(mask, 0, 0, e.batch, 1)?, g.strided_slice(mask, 0, e.batch, both, 1)?);
+            let (ends, starts) = (g.slice(mask, 0, 0, e.batch)?, g.slice(mask, 0, e.batch, both)?);
             let ends = g.reshape_to(ends, vec![e.batch, 1, 1, 1])?;
             let starts = g.reshape_to(starts, vec![e.batch, 1, 1, 1])?;
             let (before, after) = (g.compare(CompareOp::Lt, place, ends)?, g.compare(CompareOp::Ge, place, starts)?);
@@ -116,7 +115,7 @@ fn split_projection(g: &mut Importer, n: &Source, x: ValueId) -> Result<[ValueId
     let [q, k, v] = widths(n, g.shape(x)[axis])?;
     let heads = n.int("num_heads", 0);
     let mut part = |from: i64, to: i64| -> Result<ValueId> {
-        let part = g.strided_slice(x, axis, from, to, 1)?;
+        let part = g.slice(x, axis, from, to)?;
         g.split_heads(part, heads)
     };
     Ok([part(0, q)?, part(q, q + k)?, part(q + k, q + k + v)?])
@@ -132,7 +131,7 @@ fn with_past(g: &mut Importer, past: Option<ValueId>, k: ValueId, v: ValueId) ->
         }
         length = shape[3];
         for (i, x) in [&mut k, &mut v].into_iter().enumerate() {
-            let before = g.strided_slice(past, 0, i as i64, i as i64 + 1, 1)?;
+            let before = g.slice(past, 0, i as i64, i as i64 + 1)?;
             let before = g.reshape_to(before, shape[1..].to_vec())?;
             *x = g.joined(2, &[before, *x])?;
         }
@@ -191,7 +190,7 @@ fn unpacked(g: &mut Importer, x: ValueId, parts: i64) -> Result<Vec<ValueId>> {
     }
     (0..parts)
         .map(|i| {
-            let part = g.strided_slice(x, 3, i, i + 1, 1)?;
+            let part = g.slice(x, 3, i, i + 1)?;
             let part = g.reshape_to(part, vec![shape[0], shape[1], shape[2], shape[4]])?;
             g.permuted(part, &[0, 2, 1, 3])
         })
@@ -222,7 +221,7 @@ pub(in crate::graph::import) fn multi_head(g: &mut Importer, n: &Source) -> Resu
         let mut from = 0;
         for x in [&mut q, &mut k, &mut v] {
             let (count, size) = (g.shape(*x)[1], g.shape(*x)[3]);
-            let part = g.strided_slice(bias, 0, from, from + count * size, 1)?;
+            let part = g.slice(bias, 0, from, from + count * size)?;
             let part = g.reshape_to(part, vec![1, count, 1, size])?;
             *x = g.add(*x, part)?;
             from += count * size;

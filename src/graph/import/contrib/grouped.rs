@@ -82,7 +82,7 @@ fn heads_of(
                 return Err(Error::Invalid(format!("{heads} heads do not divide {width} elements")));
             }
             let all = g.split_heads(query, heads)?;
-            let mut part = |from: i64, to: i64| g.strided_slice(all, 1, from, to, 1);
+            let mut part = |from: i64, to: i64| g.slice(all, 1, from, to);
             Ok([part(0, queries)?, part(queries, queries + keys)?, part(queries + keys, heads)?])
         }
         _ => Err(Error::Invalid("keys and values are given one without the other".into())),

@@ -87,7 +87,7 @@ pub(in crate::graph::import) fn embed_layer(g: &mut Importer, n: &Source) -> Res
         None if g.shape(of_places)[0] < length => {
             return Err(Error::Invalid(format!("{length} words, positions of shape {:?}", g.shape(of_places))));
         }
-        None => g.strided_slice(of_places, 0, 0, length, 1)?,
+        None => g.slice(of_places, 0, 0, length)?,
     };
     sum = g.add(sum, places)?;
     if let (Some(segments), Some(table)) = (segments, of_segments) {
