@@ -106,6 +106,28 @@ fn the_long_name_of_the_domain_is_that_of_no_other() {
 }
 
 #[test]
+fn products_of_operands_of_other_types_are_refused() {
+    const INT8: i32 = 3;
+    let weights = TensorProto {
+        name: "w".into(),
+        data_type: INT8,
+        dims: vec![2, 3],
+        int32_data: vec![1, 2, 3, 4, 5, 6],
+        ..TensorProto::default()
+    };
+    for op in ["MatMul", "Gemm"] {
+        let inputs = vec![tensor("x", FLOAT, Some(&["1", "2"]))];
+        let outputs = vec![tensor("y", FLOAT, None)];
+        let model = model(graph(inputs, vec![weights.clone()], vec![node(op, &["x", "w"], &["y"])], outputs));
+        let Err(error) = model.compile_module(&Options::default()) else { panic!("{op} is accepted") };
+        assert!(
+            matches!(&error, Error::Invalid(reason) if reason.contains("f32") && reason.contains("i8")),
+            "{op}: {error}"
+        );
+    }
+}
+
+#[test]
 fn what_nothing_needs_refuses_no_model() {
     let branch = |op: &str| graph(vec![], vec![], vec![node(op, &["x"], &["r"])], vec![tensor("r", FLOAT, None)]);
     let condition = with_int(node("Greater", &["one", "zero"], &["go"]), "unused", 0);

@@ -8,10 +8,21 @@ use crate::graph::op::{F32, Op, ReduceOp};
 use crate::runtime::{DType, Error, Result};
 
 pub(super) fn matmul(g: &mut Importer, n: &Source) -> Result<Vec<ValueId>> {
-    Ok(vec![g.product(n.input(0)?, n.input(1)?)?])
+    let (a, b) = (n.input(0)?, n.input(1)?);
+    g.check_types(a, b)?;
+    Ok(vec![g.product(a, b)?])
 }
 
 impl Importer<'_> {
+    /// Refuses a product of integers with f32, which a graph may have and a file may not.
+    fn check_types(&self, a: ValueId, b: ValueId) -> Result<()> {
+        let (a, b) = (self.ty(a).dtype, self.ty(b).dtype);
+        match a == b || b.is_float() {
+            true => Ok(()),
+            false => Err(Error::Invalid(format!("operands of types {a} and {b}"))),
+        }
+    }
+
     /// The matrix product of two values, as NumPy's `matmul` has it.
     pub(super) fn product(&mut self, mut a: ValueId, mut b: ValueId) -> Result<ValueId> {
         // a vector is a matrix of one row on the left, of one column on the right
@@ -59,6 +70,7 @@ pub(super) fn gemm(g: &mut Importer, n: &Source) -> Result<Vec<ValueId>> {
     if g.rank(a) != 2 || g.rank(b) != 2 {
         return Err(Error::Invalid("an operand is not a matrix".into()));
     }
+    g.check_types(a, b)?;
     let (transpose_a, transpose_b) = (n.flag("transA", false), n.flag("transB", false));
     let mut y = g.emit(Op::MatMul { transpose_a, transpose_b }, &[a, b])?;
     let scaled = |g: &mut Importer, v: ValueId, factor: f32| -> Result<ValueId> {
