@@ -1,5 +1,5 @@
 //! Rules of the source tree: no circles of files, upward imports, long functions and files, paths of one machine, names of
-//! registries, `unsafe` without a reason.
+//! registries, `unsafe` without a reason, documentation that does not begin with its subject.
 
 #[path = "structure/modules.rs"]
 mod modules;
@@ -203,6 +203,24 @@ fn no_test_is_ignored_and_nothing_is_left_to_do() {
         });
         assert!(found.is_empty(), "{}", found.join("\n"));
     }
+}
+
+/// A comment says what a thing is or does, not that it says so.
+#[test]
+fn documentation_begins_with_its_subject() {
+    let found: Vec<String> = (["src", "tests", "fuzz", "examples", "benches"].into_iter())
+        .flat_map(|folder| {
+            lines(folder, |path, lines, i| {
+                let mark = |line: &str| ["///", "//!"].into_iter().find(|mark| line.trim_start().starts_with(mark));
+                let Some(own) = mark(lines[i]) else { return false };
+                let text = lines[i].trim_start().trim_start_matches(own).trim_start();
+                let first = i == 0 || mark(lines[i - 1]) != Some(own);
+                let words = ["What ", "Whether ", "The same "];
+                path.extension().is_some_and(|e| e == "rs") && first && words.iter().any(|w| text.starts_with(w))
+            })
+        })
+        .collect();
+    assert!(found.is_empty(), "{}", found.join("\n"));
 }
 
 #[test]
