@@ -1,6 +1,6 @@
 //! Contents of a file beside its nodes: functions, nodes that nothing needs, branches that never run.
 
-use crate::onnx::{FLOAT, STRING, bytes, floats, graph, model, node, tensor, with_graph, with_int};
+use crate::onnx::{DOUBLE, FLOAT, STRING, bytes, floats, graph, model, node, tensor, with_graph, with_int};
 use prost::Message;
 use tilewright::internal::graph::proto::{
     AttributeProto, FunctionProto, ModelProto, NodeProto, OperatorSetIdProto, TensorProto,
@@ -103,6 +103,22 @@ fn the_long_name_of_the_domain_is_that_of_no_other() {
         vec![tensor("y", FLOAT, Some(&["1", "k"]))],
     ));
     assert_eq!(run(&file, &Tensor::new(&[4], &[0f32, 2.0, 0.0, 5.0])).unwrap(), [1.0, 3.0]);
+}
+
+#[test]
+fn a_range_of_doubles_has_their_digits() {
+    let double = |name: &str, v: f64| TensorProto {
+        name: name.into(),
+        data_type: DOUBLE,
+        raw_data: v.to_le_bytes().to_vec().into(),
+        ..TensorProto::default()
+    };
+    let bounds = vec![double("start", 0.1), double("limit", 1.0), double("delta", 0.3)];
+    let nodes = vec![node("Range", &["start", "limit", "delta"], &["r"]), node("Add", &["r", "x"], &["y"])];
+    let inputs = vec![tensor("x", DOUBLE, Some(&["1"]))];
+    let file = model(graph(inputs, bounds, nodes, vec![tensor("y", DOUBLE, None)]));
+    let y = file.compile(&Options::default()).unwrap().run(&[("x", &Tensor::new(&[1], &[0f64]))]).unwrap();
+    assert_eq!(y[0].to_vec::<f64>(), [0.1, 0.1 + 0.3, 0.1 + 2.0 * 0.3]);
 }
 
 #[test]

@@ -12,6 +12,7 @@ pub const FLOAT: i32 = 1;
 pub const INT64: i32 = 7;
 pub const STRING: i32 = 8;
 pub const BOOL: i32 = 9;
+pub const DOUBLE: i32 = 11;
 
 /// A tensor of these extents; a name is a dynamic dimension. `None`: of any rank.
 pub fn tensor(name: &str, elem_type: i32, shape: Option<&[&str]>) -> ValueInfoProto {

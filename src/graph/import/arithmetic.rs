@@ -140,7 +140,7 @@ impl Importer<'_> {
     /// The value of an operand of one element that must be known, as f64.
     pub(super) fn known_number(&self, id: ValueId, what: &str) -> Result<f64> {
         let first = if self.ty(id).dtype.is_float() {
-            self.floats(id, what)?.first().map(|v| f64::from(*v))
+            self.doubles(id, what)?.first().copied()
         } else {
             self.integers(id, what)?.first().map(|v| *v as f64)
         };

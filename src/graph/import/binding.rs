@@ -150,10 +150,15 @@ impl Importer<'_> {
 
     /// An operand that must be known, as f32.
     pub(super) fn floats(&self, id: ValueId, what: &str) -> Result<Vec<f32>> {
+        Ok(self.doubles(id, what)?.into_iter().map(|v| v as f32).collect())
+    }
+
+    /// An operand of floats that must be known, as f64.
+    pub(super) fn doubles(&self, id: ValueId, what: &str) -> Result<Vec<f64>> {
         let tensor = self.known(id, what)?;
         match tensor.dtype {
-            DType::F32 => Ok(tensor.to_vec::<f32>()),
-            DType::F64 => Ok(tensor.to_vec::<f64>().into_iter().map(|v| v as f32).collect()),
+            DType::F32 => Ok(tensor.to_vec::<f32>().into_iter().map(f64::from).collect()),
+            DType::F64 => Ok(tensor.to_vec::<f64>()),
             other => Err(Error::Invalid(format!("its {what} is of type {other}, not a float"))),
         }
     }

@@ -470,21 +470,27 @@ pub(super) fn steps_between(difference: i128, delta: i64) -> Result<i64> {
 pub(super) fn range(g: &mut Importer, n: &Source) -> Result<Vec<ValueId>> {
     let (start, limit, delta) = (n.input(0)?, n.input(1)?, n.input(2)?);
     let ty = g.ty(start).dtype;
-    let empty = |what| Error::Invalid(format!("its {what} is empty"));
     let tensor = if ty.is_float() {
-        let one = |v, what| g.floats(v, what)?.first().copied().ok_or_else(|| empty(what));
+        let one = |v, what| g.known_number(v, what);
         let (a, b, d) = (one(start, "start")?, one(limit, "limit")?, one(delta, "delta")?);
-        let count = (f64::from(b - a) / f64::from(d)).ceil();
+        let double = ty == DType::F64;
+        let distance = if double { b - a } else { f64::from(b as f32 - a as f32) };
+        let count = (distance / d).ceil();
         if !count.is_finite() {
             let why = if d == 0.0 { "its delta is 0" } else { "its start, limit or delta is not finite" };
             return Err(Error::Invalid(why.into()));
         }
         let count = count.max(0.0) as i64;
         g.claim(&[count], ty)?;
-        let values: Vec<f32> = (0..count).map(|i| a + i as f32 * d).collect();
-        Tensor::new(&[count], &values)
+        match double {
+            true => Tensor::new(&[count], &(0..count).map(|i| a + i as f64 * d).collect::<Vec<f64>>()),
+            false => {
+                let value = |i: i64| a as f32 + i as f32 * d as f32;
+                Tensor::new(&[count], &(0..count).map(value).collect::<Vec<f32>>())
+            }
+        }
     } else {
-        let one = |v, what| g.integers(v, what)?.first().copied().ok_or_else(|| empty(what));
+        let one = |v, what| g.known_integer(v, what);
         let (a, b, d) = (one(start, "start")?, one(limit, "limit")?, one(delta, "delta")?);
         let count = steps_between(i128::from(b) - i128::from(a), d)?;
         g.claim(&[count], ty)?;
