@@ -22,6 +22,7 @@ pub mod math;
 pub mod prefetch;
 pub mod prepare;
 pub mod register_pressure;
+pub mod scalar_expansion;
 pub mod scalar_replacement;
 pub mod single_lane;
 pub mod state;

@@ -6,9 +6,11 @@
 
 use crate::codegen::Target;
 use crate::codegen::loopnest::{BufferKind, LoopKind, LoopNest, Stmt};
+use crate::codegen::select::expansion_cost::constant_range;
+use crate::codegen::select::scalar_expansion;
 use crate::codegen::select::value::{buffer_width, widest};
 use crate::expr::interval::{Facts, ceil_div};
-use crate::expr::{Affine, Var};
+use crate::expr::{Affine, Bound, BufferId, Var};
 use crate::expr::{BinaryOp, CompareOp, Expr, Index, Scalar};
 use std::collections::{HashMap, HashSet};
 
@@ -23,10 +25,11 @@ pub fn prepare(nest: &LoopNest, target: &Target) -> Prepared {
     let mut nest = nest.clone();
     lay_out_locals(&mut nest, target);
     let mut widths = HashMap::new();
-    let body = std::mem::take(&mut nest.body);
-    let body = Preparer { nest: &nest, expanded: HashSet::new() }.legalize(body);
+    let body = nest.body.clone();
+    let mut private = HashMap::new();
+    let body = Preparer { nest: &mut nest, expanded: HashSet::new(), private: &mut private }.legalize(body);
     vector_widths(&nest, &body, &mut Facts::new(nest.vars.len()), &mut widths);
-    nest.body = crate::codegen::select::strip_mine::strip_mine(&mut nest, target, &mut widths, body);
+    nest.body = crate::codegen::select::strip_mine::strip_mine(&mut nest, target, &mut widths, private, body);
     vector_widths(&nest, &nest.body, &mut Facts::new(nest.vars.len()), &mut widths);
     Prepared { nest, widths }
 }
@@ -71,9 +74,11 @@ fn lay_out_locals(nest: &mut LoopNest, target: &Target) {
 }
 
 struct Preparer<'a> {
-    nest: &'a LoopNest,
+    nest: &'a mut LoopNest,
     /// Unrolled variables in scope.
     expanded: HashSet<Var>,
+    /// Temporaries of each vector loop that have an element for each of its iterations.
+    private: &'a mut HashMap<Var, Vec<BufferId>>,
 }
 
 impl Preparer<'_> {
@@ -89,6 +94,7 @@ impl Preparer<'_> {
                     let mut kind = kind;
                     if kind == LoopKind::Vector {
                         body = self.mask(var, body);
+                        body = self.expand_scalars(var, (&lower, &upper), body);
                         if !self.vectorizes(var, &body, false) {
                             kind = LoopKind::Serial;
                         }
@@ -98,6 +104,18 @@ impl Preparer<'_> {
                 other => other.map_body(|body| self.legalize(body)),
             })
             .collect()
+    }
+
+    /// Gives temporaries of an iteration an element for each lane, where the loop is a vector loop then.
+    fn expand_scalars(&mut self, var: Var, bounds: (&[Bound], &[Bound]), body: Vec<Stmt>) -> Vec<Stmt> {
+        let Some((_, extent)) = constant_range(bounds.0, bounds.1) else { return body };
+        let Some((expanded, buffers)) = scalar_expansion::expanded(self.nest, var, extent, &body) else { return body };
+        if !self.vectorizes(var, &expanded, false) {
+            self.nest.buffers.truncate(self.nest.buffers.len() - buffers.len());
+            return body;
+        }
+        self.private.insert(var, buffers);
+        expanded
     }
 
     /// Returns true if a condition is over the vector variable and variables that are not constants when it is

@@ -7,6 +7,7 @@
 use crate::codegen::Target;
 use crate::codegen::loopnest::{Buffer, BufferKind, LoopKind, LoopNest, Stmt};
 use crate::codegen::select::expansion_cost::{constant_range, cost, vector_statements};
+use crate::codegen::select::scalar_expansion;
 use crate::expr::Bound;
 use crate::expr::scalar::numbers_only;
 use crate::expr::{Access, BufferId, Expr, Index, Scalar};
@@ -25,11 +26,12 @@ pub fn strip_mine(
     nest: &mut LoopNest,
     target: &Target,
     widths: &mut HashMap<Var, usize>,
+    private: HashMap<Var, Vec<BufferId>>,
     body: Vec<Stmt>,
 ) -> Vec<Stmt> {
     let own = nest.vars.len() as u32;
     let in_memory = crate::codegen::select::locals::needs_memory(nest, target, &body).into_iter().collect();
-    let mut s = Strip { nest, target, widths, in_memory };
+    let mut s = Strip { nest, target, widths, in_memory, private };
     let body = s.statements(body);
     unroll(nest, target, own, body)
 }
@@ -40,6 +42,8 @@ struct Strip<'a> {
     widths: &'a mut HashMap<Var, usize>,
     /// Local buffers that cannot be in registers anyway.
     in_memory: HashSet<BufferId>,
+    /// Temporaries of each vector loop that have an element for each of its iterations.
+    private: HashMap<Var, Vec<BufferId>>,
 }
 
 /// A vector loop from 0.
@@ -86,17 +90,15 @@ impl Strip<'_> {
         if reduces {
             return self.long_reduction(v).unwrap_or_else(|v| vec![vector_loop(v.var, v.extent, v.body)]);
         }
-        self.in_groups(
-            v,
-            if weight <= 6 {
-                4
-            } else if weight <= 16 {
-                2
-            } else {
-                1
-            },
-            None,
-        )
+        let vectors = match weight {
+            ..=6 => 4,
+            7..=16 => 2,
+            _ => 1,
+        };
+        let Some(buffers) = self.private.remove(&v.var) else { return self.in_groups(v, vectors, None) };
+        let place = self.nest.new_var("place");
+        let body = scalar_expansion::contracted(self.nest, &buffers, vectors * lanes, place, &v.body);
+        self.in_groups(Vector { body, ..v }, vectors, Some(place))
     }
 
     /// Returns true if the loop works on a local buffer that fits into registers when the loop is expanded.
@@ -105,7 +107,8 @@ impl Strip<'_> {
         let (mut expanded, mut vector) = (HashSet::new(), HashSet::new());
         crate::codegen::select::locals::visit(&v.body, &mut expanded, &mut vector, &mut |b, index, _, _| {
             let along = index.iter().any(|i| i.affine().is_some_and(|a| a.uses(v.var)));
-            found |= along && self.nest.buffer(b).kind == BufferKind::Local && !self.in_memory.contains(&b);
+            let private = self.private.get(&v.var).is_some_and(|p| p.contains(&b));
+            found |= along && !private && self.nest.buffer(b).kind == BufferKind::Local && !self.in_memory.contains(&b);
         });
         found && vectors <= self.target.vector_registers as i64
     }
