@@ -44,6 +44,8 @@ machine! {
         "per cycle", "Vector FMA instructions started", "Probe of outer products; NEON unmeasured";
     fma_latency usize = 4;
         "cycles", "From the start of an FMA until its result can be used", "Unmeasured";
+    add_latency f64 = 2.2, 3.0, 2.0;
+        "cycles", "From the start of an addition or comparison until the next one can use it", "Measured for AVX-512 by a sum along two dimensions; others unmeasured";
     loads_per_cycle usize = 2;
         "per cycle", "Vector loads started", "Unmeasured";
     clock_ghz f64 = 3.2, 3.4, 2.6;
@@ -52,6 +54,8 @@ machine! {
         "share", "Time of the less loaded ports that the most loaded one does not hide", "Unmeasured";
     loop_cycles f64 = 0.2;
         "cycles", "Counter and branch of one step of a loop", "Unmeasured";
+    loop_exit_cycles f64 = 20.0;
+        "cycles", "Start of an innermost loop and the branch at its end that was predicted otherwise", "Unmeasured";
     chain_cycles f64 = 6.0;
         "cycles", "Latency of one point that depends on the point before", "Unmeasured";
     combine_cycles f64 = 3.0;
@@ -102,6 +106,8 @@ machine! {
         "ns", "Until a line arrives that was not prefetched, while others are on their way", "Measured; see `second_exposed`";
     scattered_line_ns f64 = 20.0;
         "ns", "Until a line arrives in a page of which no stream is followed: the queues are full of arithmetic that waits for it", "Measured by f64 products of 1008×2208×1200 and 2000×2300×2600";
+    row_start_ns f64 = 2.0;
+        "ns", "Until the first line arrives of a row of neighbouring lines, where more rows are read in turn than the prefetcher follows", "Measured by loop programs that walk blocks of 64 bytes down columns";
     stream_lines f64 = 2.0;
         "lines", "Lines that start a stream of the hardware's prefetcher", "Measured; see `second_exposed`";
     page_streams i64 = 16;

@@ -3,6 +3,7 @@
 pub mod analysis;
 #[cfg(test)]
 pub mod brute_tests;
+pub mod cost;
 pub mod domain;
 pub mod ilp;
 pub mod instruction;
@@ -10,6 +11,7 @@ pub mod lower;
 pub mod normalize;
 pub mod packing;
 pub mod parse;
+pub mod plan;
 pub mod predict;
 pub mod print;
 pub mod reference;

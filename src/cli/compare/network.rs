@@ -13,7 +13,7 @@ use std::time::Duration;
 use tilewright::Session;
 use tilewright::Target;
 use tilewright::internal::pipeline::Compilation;
-use tilewright::internal::poly::analysis::traffic::traffic;
+use tilewright::internal::poly::cost::traffic::traffic;
 use tilewright::{DType, Error, Model, Result, Tensor};
 
 /// A network and its kernels.

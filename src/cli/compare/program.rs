@@ -13,7 +13,7 @@ use std::time::Instant;
 use tilewright::Session;
 use tilewright::internal::language;
 use tilewright::internal::pipeline::Compilation;
-use tilewright::internal::poly::analysis::traffic::{Traffic, traffic};
+use tilewright::internal::poly::cost::traffic::{Traffic, traffic};
 use tilewright::internal::poly::tile::report::PhaseReport;
 use tilewright::internal::runtime::error::unknown;
 use tilewright::{DType, Error, Model, Options, Result, Tensor};

@@ -1,4 +1,4 @@
-//! Facts of a Scop: dependences, legality of schedules, strides, counts of operations, cache traffic.
+//! Facts of a Scop: dependences, legality of schedules, strides, counts of operations.
 
 pub mod access;
 pub mod constant_factor;
@@ -6,4 +6,3 @@ pub mod dependence;
 pub mod index_range;
 pub mod legality;
 pub mod operation_count;
-pub mod traffic;

@@ -26,15 +26,34 @@ pub struct Traffic {
     pub touched: f64,
     /// Bytes that come into each cache, the first cache first.
     pub fetched: [f64; 3],
+    /// Rows of neighbouring lines among these: each starts where no prefetcher follows.
+    pub starts: [f64; 3],
+}
+
+/// Mean counts of one run.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct Counts {
+    /// Iterations of the loop of each variable, for each time that it is entered.
+    pub trips: Vec<f64>,
+    /// Share of the times that each condition holds, in textual order, without those in loops that have no iterations.
+    pub shares: Vec<f64>,
 }
 
 /// The traffic of all phases of `nest`, one after the other.
 pub fn traffic(nest: &LoopNest, target: &Target) -> Traffic {
+    traffic_and_counts(nest, target).0
+}
+
+/// The traffic of all phases of `nest`, one after the other, and the counts that it follows from.
+pub fn traffic_and_counts(nest: &LoopNest, target: &Target) -> (Traffic, Counts) {
     let samples = vec![Sample { at: vec![], weight: 1.0 }; SAMPLES];
-    let mut model = Model { nest, target, values: vec![None; nest.vars.len()], samples, lengths: vec![], innermost: 0 };
+    let counts = Counts { trips: vec![0.0; nest.vars.len()], shares: vec![] };
+    let values = vec![None; nest.vars.len()];
+    let mut model = Model { nest, target, values, samples, lengths: vec![], innermost: 0, counts };
     let all = model.body(&nest.body);
     let touched = model.bytes(&all.regions);
-    Traffic { touched, fetched: all.fetched.map(|f| f.max(touched)) }
+    let fetched = all.fetched.map(|f| f.bytes.max(touched));
+    (Traffic { touched, fetched, starts: all.fetched.map(|f| f.starts) }, model.counts)
 }
 
 /// An affine form over the loops around, each counted from 0 in steps of 1.
@@ -93,7 +112,31 @@ struct Region {
 #[derive(Default)]
 struct Footprint {
     regions: Vec<Region>,
-    fetched: [f64; 3],
+    fetched: [Lines; 3],
+}
+
+/// Lines of memory.
+#[derive(Clone, Copy, Default)]
+struct Lines {
+    bytes: f64,
+    /// Rows of neighbouring lines.
+    starts: f64,
+}
+
+impl Lines {
+    fn times(self, n: f64) -> Lines {
+        Lines { bytes: self.bytes * n, starts: self.starts * n }
+    }
+
+    /// The one of fewer bytes; of equal ones `other`.
+    fn min(self, other: Lines) -> Lines {
+        if other.bytes <= self.bytes { other } else { self }
+    }
+
+    /// The one of more bytes; of equal ones `other`.
+    fn max(self, other: Lines) -> Lines {
+        if other.bytes >= self.bytes { other } else { self }
+    }
 }
 
 struct Model<'a> {
@@ -106,6 +149,7 @@ struct Model<'a> {
     lengths: Vec<f64>,
     /// The number of the loop whose body is looked at; loops from there on are parts of it.
     innermost: usize,
+    counts: Counts,
 }
 
 /// One iteration of all loops around.
@@ -131,10 +175,11 @@ impl Model<'_> {
         for child in &children {
             child.regions.iter().for_each(|r| self.add(&mut all.regions, r.clone()));
         }
-        let touched = self.bytes(&all.regions);
+        let touched = self.touched(&all.regions);
         for (level, fetched) in all.fetched.iter_mut().enumerate() {
-            let apart = children.iter().map(|c| c.fetched[level]).sum::<f64>();
-            *fetched = if self.fits(touched, level) { touched.min(apart) } else { apart };
+            let sum = |f: fn(&Lines) -> f64| children.iter().map(|c| f(&c.fetched[level])).sum::<f64>();
+            let apart = Lines { bytes: sum(|l| l.bytes), starts: sum(|l| l.starts) };
+            *fetched = if self.fits(touched.bytes, level) { touched.min(apart) } else { apart };
         }
         all
     }
@@ -157,7 +202,7 @@ impl Model<'_> {
                         self.loads(e, &mut regions);
                     }
                 }
-                let touched = self.bytes(&regions);
+                let touched = self.touched(&regions);
                 Footprint { regions, fetched: [touched; 3] }
             }
         }
@@ -173,6 +218,7 @@ impl Model<'_> {
         let outside = (self.samples.clone(), self.values.clone(), self.innermost);
         self.innermost = self.lengths.len();
         let length = self.enter(&lower, &upper, &first, step as f64);
+        self.counts.trips[var.0 as usize] = length;
         first.terms.push((self.lengths.len(), step as f64));
         self.lengths.push(length);
         self.values[var.0 as usize] = Some(first);
@@ -190,10 +236,17 @@ impl Model<'_> {
         for region in &one.regions {
             self.add(&mut regions, sweep(region, l, length));
         }
-        let (inside, touched) = (self.bytes(&one.regions), self.bytes(&regions));
+        let (inside, touched) = (self.bytes(&one.regions), self.touched(&regions));
         let mut fetched = [touched; 3];
-        for (level, fetched) in fetched.iter_mut().enumerate().filter(|(level, _)| !self.fits(inside, *level)) {
-            *fetched = touched.max(length * one.fetched[level]);
+        for (level, fetched) in fetched.iter_mut().enumerate() {
+            let apart = one.fetched[level].times(length);
+            if !self.fits(inside, level) {
+                *fetched = touched.max(apart);
+            } else if one.fetched[level].starts > self.target.machine.page_streams as f64 {
+                // more rows than the prefetcher follows: the next iteration starts each anew
+                let fresh = (touched.bytes / apart.bytes).min(1.0);
+                fetched.starts = fetched.starts.max(fresh * apart.starts);
+            }
         }
         Footprint { regions, fetched }
     }
@@ -239,9 +292,10 @@ impl Model<'_> {
             share = (SAMPLES as f64 / total).min(1.0);
             restore(self);
         }
+        self.counts.shares.push(share);
         let mut found = self.body(body);
         restore(self);
-        found.fetched = found.fetched.map(|f| f * share);
+        found.fetched = found.fetched.map(|f| f.times(share));
         found
     }
 
@@ -313,14 +367,23 @@ impl Model<'_> {
     }
 
     fn bytes(&self, regions: &[Region]) -> f64 {
-        let mut total = 0.0;
+        self.touched(regions).bytes
+    }
+
+    /// The lines of all regions.
+    fn touched(&self, regions: &[Region]) -> Lines {
+        let mut total = Lines::default();
         for (i, r) in regions.iter().enumerate() {
             if regions[..i].iter().all(|o| o.buffer != r.buffer) {
                 let buffer = self.nest.buffer(r.buffer);
-                let parts: f64 = regions.iter().filter(|o| o.buffer == r.buffer).map(|o| self.lines(o)).sum();
+                let parts = regions.iter().filter(|o| o.buffer == r.buffer).map(|o| self.lines_of(o));
+                let parts = parts
+                    .fold(Lines::default(), |a, b| Lines { bytes: a.bytes + b.bytes, starts: a.starts + b.starts });
                 let line = self.target.machine.line_bytes as f64;
                 let whole = (buffer.span() as f64 * buffer.dtype.bytes() as f64 / line).ceil() * line;
-                total += parts.min(whole);
+                let whole = Lines { bytes: whole, starts: 1.0 };
+                let part = whole.min(parts);
+                total = Lines { bytes: total.bytes + part.bytes, starts: total.starts + part.starts };
             }
         }
         total
@@ -328,6 +391,10 @@ impl Model<'_> {
 
     /// Bytes of the lines of a region.
     fn lines(&self, region: &Region) -> f64 {
+        self.lines_of(region).bytes
+    }
+
+    fn lines_of(&self, region: &Region) -> Lines {
         let line = self.target.machine.line_bytes as f64;
         let buffer: &Buffer = self.nest.buffer(region.buffer);
         let (mut run, mut rows, mut dense) = (buffer.dtype.bytes() as f64, 1.0, true);
@@ -344,7 +411,8 @@ impl Model<'_> {
             }
             next = stride * size;
         }
-        (rows * (run / line).ceil() * line).min(region.points * line)
+        let bytes = (rows * (run / line).ceil() * line).min(region.points * line);
+        Lines { bytes, starts: rows.min(bytes / line) }
     }
 
     /// Adds a region, joined with one that differs by a constant where that saves lines.

@@ -1,0 +1,39 @@
+//! The statements between two serial loops, in the loops that are expanded around them.
+
+use crate::codegen::loopnest::LoopNest;
+use crate::expr::{Affine, BinaryOp, BufferId, Expr, Index, Var};
+
+/// Largest number of iterations for which a value is kept in registers.
+pub(super) const KEPT: i64 = 2;
+
+/// A loop that is expanded around a statement.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Expanded {
+    pub var: Var,
+    /// Copies of what changes along it: iterations, or vectors.
+    pub copies: f64,
+    /// Lanes of a vector loop.
+    pub lanes: Option<f64>,
+}
+
+/// A store, in the loops that are expanded around it.
+#[derive(Clone, Debug)]
+pub(super) struct Placed<'a> {
+    pub buffer: BufferId,
+    pub index: &'a [Index],
+    pub value: &'a Expr,
+    pub reduce: Option<BinaryOp>,
+    pub around: Vec<Expanded>,
+    /// Share of the iterations in which it is reached.
+    pub share: f64,
+}
+
+/// The place of an element in memory, in elements; `None` where a subscript is computed.
+pub(super) fn address_of(nest: &LoopNest, buffer: BufferId, index: &[Index]) -> Option<Affine> {
+    let strides = &nest.buffer(buffer).strides;
+    let mut out = Affine::constant(0);
+    for (i, &stride) in index.iter().zip(strides) {
+        out = out.add_scaled(i.affine()?, stride);
+    }
+    Some(out)
+}

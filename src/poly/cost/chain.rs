@@ -1,0 +1,133 @@
+//! Latency of the longest cycle of dependences between the iterations of a loop.
+//!
+//! In: the stores of a loop without loops in it. Out: cycles for each iteration. A store waits for the loads of its value;
+//! a load waits for the store of the same element in this iteration or in one of the few before.
+
+use crate::codegen::Target;
+use crate::codegen::loopnest::LoopNest;
+use crate::expr::{BinaryOp, BufferId, Expr, Index, UnaryOp, Var};
+use crate::poly::cost::block::{KEPT, Placed, address_of};
+
+/// Greatest distance, in iterations, of a dependence that is waited for. Beyond it others hide the latency.
+const FARTHEST: i64 = 8;
+/// Cycles from a store of an element until a load of it, where it is not kept in a register.
+const FORWARD: f64 = 5.0;
+
+/// Cycles for each iteration of the loop over `var`.
+pub(super) fn cycles(nest: &LoopNest, target: &Target, block: &[Placed], var: Var) -> f64 {
+    let chains = Chains { nest, target, block, var };
+    let edges: Vec<Edge> = (0..block.len()).flat_map(|sink| chains.edges_into(sink)).collect();
+    let mut most = 0.0f64;
+    for back in edges.iter().filter(|e| e.distance > 0) {
+        // the longest way through this iteration from the sink of `back` to its source
+        let mut reach = vec![None; block.len()];
+        reach[back.sink] = Some(back.latency);
+        for at in back.sink..block.len() {
+            let Some(here) = reach[at] else { continue };
+            for e in edges.iter().filter(|e| e.distance == 0 && e.source == at && e.sink > at) {
+                let there = here + e.latency;
+                reach[e.sink] = Some(reach[e.sink].map_or(there, |r: f64| r.max(there)));
+            }
+        }
+        if let Some(latency) = reach[back.source] {
+            most = most.max(latency / back.distance as f64);
+        }
+    }
+    most
+}
+
+/// The store `sink` reads what the store `source` wrote `distance` iterations before.
+struct Edge {
+    source: usize,
+    sink: usize,
+    distance: i64,
+    /// From the load until the result of the sink, in cycles.
+    latency: f64,
+}
+
+struct Chains<'a> {
+    nest: &'a LoopNest,
+    target: &'a Target,
+    block: &'a [Placed<'a>],
+    var: Var,
+}
+
+impl Chains<'_> {
+    fn edges_into(&self, sink: usize) -> Vec<Edge> {
+        let store = &self.block[sink];
+        let mut edges = vec![];
+        let own = store.reduce.map_or(0.0, |op| self.latency(op));
+        if store.reduce.is_some() {
+            let place = address_of(self.nest, store.buffer, store.index);
+            match place {
+                Some(a) if !a.uses(self.var) => {
+                    edges.push(Edge { source: sink, sink, distance: 1, latency: own });
+                }
+                Some(_) => {}
+                // any element may be updated again at once
+                None => edges.push(Edge { source: sink, sink, distance: 1, latency: own + FORWARD }),
+            }
+        }
+        self.walk(store.value, own, &mut |buffer, index, latency| {
+            for (source, other) in self.block.iter().enumerate().filter(|o| o.1.buffer == buffer) {
+                if let Some((distance, forward)) = self.distance((source, other), sink, buffer, index) {
+                    edges.push(Edge { source, sink, distance, latency: latency + forward });
+                }
+            }
+        });
+        edges
+    }
+
+    /// Iterations between a store and a load of the same element, and the cycles that it takes to get there.
+    fn distance(
+        &self,
+        (source, store): (usize, &Placed),
+        sink: usize,
+        buffer: BufferId,
+        index: &[Index],
+    ) -> Option<(i64, f64)> {
+        let (written, read) = (address_of(self.nest, buffer, store.index)?, address_of(self.nest, buffer, index)?);
+        let apart = written.add_scaled(&read, -1);
+        if !apart.is_constant() {
+            return None;
+        }
+        let step = read.coefficient(self.var);
+        let textual = i64::from(source >= sink);
+        match (step, apart.constant) {
+            (0, 0) => Some((textual, 0.0)),
+            (0, _) => None,
+            (step, apart) if apart % step != 0 => None,
+            (step, apart) => match apart / step {
+                0 if textual == 0 => Some((0, 0.0)),
+                d if (1..=FARTHEST).contains(&d) => Some((d, if d <= KEPT { 0.0 } else { FORWARD })),
+                _ => None,
+            },
+        }
+    }
+
+    /// Calls `f` on each load of `e`, with the latency from it until the result.
+    fn walk(&self, e: &Expr, after: f64, f: &mut impl FnMut(BufferId, &[Index], f64)) {
+        let own = match e {
+            Expr::Load(a) => {
+                f(a.buffer, &a.index, after);
+                return;
+            }
+            Expr::Const(_) | Expr::Index(_) => return,
+            Expr::Binary(op, ..) => self.latency(*op),
+            Expr::Unary(UnaryOp::Neg | UnaryOp::Abs | UnaryOp::Not, _) => 1.0,
+            Expr::Unary(op, _) => 2.0 * op.cost().cycles,
+            Expr::Select(..) => 2.0,
+            Expr::Compare(..) | Expr::Cast(..) | Expr::Bitcast(..) => self.target.machine.fma_latency as f64,
+        };
+        e.operands().for_each(|operand| self.walk(operand, after + own, f));
+    }
+
+    fn latency(&self, op: BinaryOp) -> f64 {
+        match op {
+            BinaryOp::And | BinaryOp::Or | BinaryOp::Xor => 1.0,
+            BinaryOp::Add | BinaryOp::Sub => self.target.machine.add_latency,
+            BinaryOp::Mul | BinaryOp::Min | BinaryOp::Max => self.target.machine.fma_latency as f64,
+            op => 1.5 * op.cost().cycles,
+        }
+    }
+}

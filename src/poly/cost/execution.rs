@@ -1,0 +1,367 @@
+//! Cycles of a core: what its ports do, what waits for results of earlier iterations, and the loops themselves.
+//!
+//! In: explicit loops, with the mean counts of their iterations. Out: an [`Execution`]. The statements between two serial
+//! loops are one *block*: a multiset of arithmetic, loads and stores, each as often as the loops that are expanded around
+//! it (vectors and unrolled loops) change it. An access that an earlier iteration of the innermost loop made already, and
+//! a value that this loop does not change, cost nothing, as code generation keeps them in registers.
+//!
+//! A loop takes as long as its busiest port, or as its longest cycle of dependences: latencies on the way around divided
+//! by the iterations that it spans (the recurrence bound of modulo scheduling: Rau, "Iterative Modulo Scheduling", 1994).
+
+use crate::codegen::Target;
+use crate::codegen::loopnest::{BufferKind, LoopKind, LoopNest, Stmt};
+use crate::expr::{Access, Affine, BinaryOp, BufferId, Expr, Index, UnaryOp, Var};
+use crate::poly::cost::block::{Expanded, KEPT, Placed, address_of};
+use crate::poly::cost::chain;
+use crate::poly::cost::traffic::Counts;
+use std::collections::{BTreeSet, HashSet};
+
+/// Cycles of one run.
+#[derive(Clone, Copy, PartialEq, Debug, Default)]
+pub struct Execution {
+    /// On the busiest ports.
+    pub ports: f64,
+    /// Beyond that, of loops that wait for earlier iterations.
+    pub chains: f64,
+    /// Starts, counters and branches of loops.
+    pub loops: f64,
+}
+
+impl Execution {
+    fn add(&mut self, other: Execution, times: f64) {
+        self.ports += times * other.ports;
+        self.chains += times * other.chains;
+        self.loops += times * other.loops;
+    }
+}
+
+/// The cycles of `nest`.
+pub fn cycles(nest: &LoopNest, target: &Target, counts: &Counts) -> Execution {
+    let mut pricer = Pricer { nest, target, counts, shares: counts.shares.iter() };
+    pricer.body(&nest.body, None).0
+}
+
+struct Pricer<'a> {
+    nest: &'a LoopNest,
+    target: &'a Target,
+    counts: &'a Counts,
+    /// Shares of the conditions that are still to come.
+    shares: std::slice::Iter<'a, f64>,
+}
+
+/// Work of the ports in a block.
+#[derive(Clone, Copy, Default, Debug)]
+struct Work {
+    arithmetic: f64,
+    /// On the one port that divides.
+    divisions: f64,
+    loads: f64,
+    stores: f64,
+    /// Cycles that wait for sums over lanes.
+    combined: f64,
+}
+
+impl Work {
+    fn cycles(&self, target: &Target) -> f64 {
+        let machine = &target.machine;
+        let ports = [
+            self.arithmetic / machine.fma_per_cycle as f64,
+            self.divisions,
+            self.loads / machine.loads_per_cycle as f64,
+            self.stores,
+        ];
+        let most = ports.iter().fold(0.0f64, |a, &b| a.max(b));
+        most + machine.port_overlap * (ports.iter().sum::<f64>() - most) + self.combined
+    }
+}
+
+impl<'a> Pricer<'a> {
+    /// One execution of `body`, directly in the serial loop over `inner`; true if no serial loop is in it.
+    fn body(&mut self, body: &'a [Stmt], inner: Option<Var>) -> (Execution, bool) {
+        let mut total = Execution::default();
+        let (mut block, mut straight) = (vec![], true);
+        self.collect(body, &mut vec![], 1.0, &mut block, &mut total, &mut straight);
+        let work = self.work(&block, inner);
+        let ports = work.cycles(self.target);
+        total.ports += ports;
+        if straight && let Some(var) = inner {
+            total.chains += (chain::cycles(self.nest, self.target, &block, var) - ports).max(0.0);
+        }
+        (total, straight)
+    }
+
+    /// Gathers the stores of `body` up to the next serial loops, and prices these.
+    fn collect(
+        &mut self,
+        body: &'a [Stmt],
+        around: &mut Vec<Expanded>,
+        share: f64,
+        block: &mut Vec<Placed<'a>>,
+        total: &mut Execution,
+        straight: &mut bool,
+    ) {
+        for stmt in body {
+            match stmt {
+                Stmt::Let { .. } => {}
+                Stmt::If { body, .. } => {
+                    let holds = self.shares.next().copied().unwrap_or(1.0);
+                    total.loops += share;
+                    self.collect(body, around, share * holds, block, total, straight);
+                }
+                Stmt::Store { buffer, index, value, reduce } => {
+                    block.push(Placed { buffer: *buffer, index, value, reduce: *reduce, around: around.clone(), share })
+                }
+                Stmt::Loop { var, kind, body, .. } => {
+                    let trips = self.counts.trips[var.0 as usize];
+                    if trips <= 0.0 {
+                        continue;
+                    }
+                    match kind {
+                        LoopKind::Unroll | LoopKind::Vector => {
+                            let lanes = (*kind == LoopKind::Vector).then(|| self.lanes(body));
+                            let copies = lanes.map_or(trips, |l| (trips / l).ceil());
+                            around.push(Expanded { var: *var, copies, lanes });
+                            self.collect(body, around, share, block, total, straight);
+                            around.pop();
+                        }
+                        LoopKind::Serial | LoopKind::Parallel | LoopKind::Waves { .. } => {
+                            *straight = false;
+                            let copies: f64 = around.iter().map(|e| e.copies).product();
+                            let (one, innermost) = self.body(body, Some(*var));
+                            total.add(one, share * copies * trips);
+                            total.loops += share * copies * self.turns(trips, innermost);
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    /// Cycles to start a loop, count its iterations and leave it.
+    fn turns(&self, trips: f64, innermost: bool) -> f64 {
+        let machine = &self.target.machine;
+        let leave = if innermost { machine.loop_exit_cycles } else { 0.0 };
+        trips * machine.loop_cycles + leave
+    }
+
+    /// Lanes of a vector loop: those of the widest elements at work.
+    fn lanes(&self, body: &[Stmt]) -> f64 {
+        let mut bytes = 4;
+        body.iter().for_each(|s| {
+            s.visit(&mut |s| {
+                if let Stmt::Store { buffer, .. } = s {
+                    bytes = bytes.max(self.nest.buffer(*buffer).dtype.bytes());
+                    s.expressions().for_each(|e| {
+                        e.visit_accesses(&mut |a| bytes = bytes.max(self.nest.buffer(a.buffer).dtype.bytes()))
+                    });
+                }
+            })
+        });
+        self.target.lanes(bytes) as f64
+    }
+
+    fn work(&self, block: &[Placed], inner: Option<Var>) -> Work {
+        let mut work = Work::default();
+        let mut seen = Seen { made: HashSet::new(), addresses: self.addresses(block) };
+        for store in block {
+            let mut one = Work::default();
+            let factor = store.reduce == Some(BinaryOp::Add) && matches!(store.value, Expr::Binary(BinaryOp::Mul, ..));
+            let uses = self.expression(store.value, store, inner, &mut one, &mut seen, factor);
+            self.store(store, inner, uses, &mut one, &mut seen);
+            work.arithmetic += store.share * one.arithmetic;
+            work.divisions += store.share * one.divisions;
+            work.loads += store.share * one.loads;
+            work.stores += store.share * one.stores;
+            work.combined += store.share * one.combined;
+        }
+        work
+    }
+
+    /// Copies of what changes along `uses`: none where the innermost loop does not change it.
+    fn copies(&self, store: &Placed, inner: Option<Var>, uses: &BTreeSet<Var>) -> f64 {
+        let changes = |v: &Var| uses.contains(v);
+        let expanded = store.around.iter().filter(|e| changes(&e.var)).map(|e| e.copies).product::<f64>();
+        match inner {
+            Some(v) if !changes(&v) => 0.0,
+            _ => expanded,
+        }
+    }
+
+    /// Adds the arithmetic and the loads of an expression; the variables that it depends on. With `fused` its outermost
+    /// operation is part of another one.
+    fn expression(
+        &self,
+        e: &Expr,
+        store: &Placed,
+        inner: Option<Var>,
+        work: &mut Work,
+        seen: &mut Seen,
+        fused: bool,
+    ) -> BTreeSet<Var> {
+        let mut uses = BTreeSet::new();
+        for operand in e.operands() {
+            uses.extend(self.expression(operand, store, inner, work, seen, false));
+        }
+        match e {
+            Expr::Load(access) => {
+                let forms = access.affine_forms();
+                forms.for_each(|a| uses.extend(a.terms.iter().map(|t| t.0)));
+                for i in access.index.iter().filter_map(Index::value) {
+                    uses.extend(self.expression(i, store, inner, work, seen, false));
+                }
+                self.load(access, store, inner, &uses, work, seen);
+                return uses;
+            }
+            Expr::Index(a) => uses.extend(a.terms.iter().map(|t| t.0)),
+            _ => {}
+        }
+        if fused {
+            return uses;
+        }
+        let copies = self.copies(store, inner, &uses);
+        match e {
+            Expr::Const(_) | Expr::Index(_) | Expr::Load(_) => {}
+            Expr::Binary(BinaryOp::Div, ..) | Expr::Unary(UnaryOp::Sqrt, _) => {
+                work.divisions += copies * self.division(e, store);
+                work.arithmetic += copies;
+            }
+            Expr::Unary(op, _) => work.arithmetic += copies * op.cost().cycles,
+            Expr::Binary(op, ..) => work.arithmetic += copies * op.cost().cycles,
+            Expr::Compare(..) | Expr::Select(..) | Expr::Cast(..) | Expr::Bitcast(..) => work.arithmetic += copies,
+        }
+        uses
+    }
+
+    /// Cycles in which the divider takes no other quotient or root.
+    fn division(&self, e: &Expr, store: &Placed) -> f64 {
+        let all = match e {
+            Expr::Unary(op, _) => op.cost().cycles,
+            Expr::Binary(op, ..) => op.cost().cycles,
+            _ => 0.0,
+        };
+        let wide = self.nest.buffer(store.buffer).dtype.bytes() as f64 / 4.0;
+        match store.around.iter().any(|e| e.lanes.is_some()) {
+            true => all * wide.max(1.0) * self.target.vector_bytes as f64 / 64.0,
+            false => all / 2.0,
+        }
+    }
+
+    fn load(
+        &self,
+        access: &Access,
+        store: &Placed,
+        inner: Option<Var>,
+        uses: &BTreeSet<Var>,
+        work: &mut Work,
+        seen: &mut Seen,
+    ) {
+        let copies = self.copies(store, inner, uses);
+        if copies == 0.0 || self.in_registers(access.buffer, &access.index, store) {
+            return;
+        }
+        let address = address_of(self.nest, access.buffer, &access.index);
+        if let Some(a) = &address {
+            if !seen.made.insert((access.buffer, a.clone())) {
+                return;
+            }
+            // In a register since an iteration before, where no vector is unrolled between.
+            if inner.is_some_and(|v| seen.carries(access.buffer, a, v)) {
+                return;
+            }
+        }
+        work.loads += copies * self.slots(access.buffer, address.as_ref(), store) + access.guard.len() as f64 * copies;
+    }
+
+    /// Slots of the ports of one access, as often as a load of a whole vector has one.
+    fn slots(&self, buffer: BufferId, address: Option<&Affine>, store: &Placed) -> f64 {
+        let Some(vector) = store.around.iter().find(|e| e.lanes.is_some()) else { return 1.0 };
+        let (lanes, machine) = (vector.lanes.unwrap_or(1.0), &self.target.machine);
+        let bytes = self.nest.buffer(buffer).dtype.bytes();
+        match address.map(|a| a.coefficient(vector.var)) {
+            Some(-1) => machine.reversed_factor,
+            Some(0 | 1) => 1.0,
+            Some(stride) if stride.unsigned_abs() * (bytes as u64) < machine.line_bytes as u64 => {
+                lanes * machine.band_lane_cycles
+            }
+            // every lane has a line of its own
+            _ => 2.0 * lanes * machine.band_lane_cycles,
+        }
+    }
+
+    fn store(&self, store: &Placed, inner: Option<Var>, mut uses: BTreeSet<Var>, work: &mut Work, seen: &mut Seen) {
+        let place: BTreeSet<Var> =
+            store.index.iter().filter_map(Index::affine).flat_map(|a| a.terms.iter().map(|t| t.0)).collect();
+        let computed = store.index.iter().any(|i| i.value().is_some());
+        uses.extend(&place);
+        let copies = store.around.iter().filter(|e| uses.contains(&e.var)).map(|e| e.copies).product::<f64>();
+        if store.reduce.is_some() {
+            work.arithmetic += copies;
+            let over_lanes = |e: &&Expanded| e.lanes.is_some() && !place.contains(&e.var);
+            if let Some(vector) = store.around.iter().find(over_lanes)
+                && inner.is_none_or(|v| place.contains(&v))
+            {
+                let machine = &self.target.machine;
+                let lanes = vector.lanes.unwrap_or(1.0);
+                let latency = machine.fma_latency as f64 * (vector.copies / PARTIAL_SUMS).ceil();
+                work.combined += latency + machine.combine_cycles * lanes.log2();
+            }
+            if inner.is_some_and(|v| !place.contains(&v)) && !computed {
+                return;
+            }
+        }
+        if self.in_registers(store.buffer, store.index, store) {
+            return;
+        }
+        let address = address_of(self.nest, store.buffer, store.index);
+        let places = store.around.iter().filter(|e| place.contains(&e.var)).map(|e| e.copies).product::<f64>();
+        let places = if computed { copies } else { places };
+        let slots = self.slots(store.buffer, address.as_ref(), store);
+        work.stores += places * slots * self.target.machine.store_factor / self.target.machine.loads_per_cycle as f64;
+        if store.reduce.is_some() {
+            work.loads += places * slots;
+        }
+        if let Some(a) = address {
+            seen.made.insert((store.buffer, a));
+        }
+    }
+
+    /// Returns true if the element is in a register: of a local buffer whose subscripts are constants once loops are
+    /// expanded.
+    fn in_registers(&self, buffer: BufferId, index: &[Index], store: &Placed) -> bool {
+        let known = |v: Var| store.around.iter().any(|e| e.var == v);
+        let buffer = self.nest.buffer(buffer);
+        let few = buffer.span() <= (self.target.vector_registers * self.target.lanes(buffer.dtype.bytes())) as i64;
+        let fixed = |i: &Index| i.affine().is_some_and(|a| a.terms.iter().all(|t| known(t.0)));
+        buffer.literals.is_some() || buffer.kind == BufferKind::Local && few && index.iter().all(fixed)
+    }
+
+    /// All places that a block loads or stores.
+    fn addresses(&self, block: &[Placed]) -> HashSet<(BufferId, Affine)> {
+        let mut out = HashSet::new();
+        for store in block {
+            let mut note =
+                |buffer, index: &[Index]| out.extend(address_of(self.nest, buffer, index).map(|a| (buffer, a)));
+            note(store.buffer, store.index);
+            store.value.visit_accesses(&mut |a| note(a.buffer, &a.index));
+        }
+        out
+    }
+}
+
+/// Partial sums of a reduction over lanes, whose latencies overlap.
+const PARTIAL_SUMS: f64 = 8.0;
+/// Accesses of a block.
+struct Seen {
+    /// Those priced so far.
+    made: HashSet<(BufferId, Affine)>,
+    /// All.
+    addresses: HashSet<(BufferId, Affine)>,
+}
+
+impl Seen {
+    /// Returns true if an earlier iteration of the loop over `v` has accessed the place.
+    fn carries(&self, buffer: BufferId, address: &Affine, v: Var) -> bool {
+        let step = address.coefficient(v);
+        step != 0 && (1..=KEPT).any(|k| self.addresses.contains(&(buffer, address.clone().offset(k * step))))
+    }
+}

@@ -1,0 +1,84 @@
+//! Terms of the time of loops, each where it decides.
+
+use super::*;
+use crate::codegen::loopnest::parse;
+
+fn priced(text: &str) -> Cost {
+    price(&parse::nest(text).unwrap(), &Target::avx512())
+}
+
+/// Cycles for each of `n` points.
+fn cycles(ns: f64, n: f64) -> f64 {
+    ns * Target::avx512().machine.clock_ghz / n
+}
+
+fn rows(inside: &str) -> String {
+    format!(
+        "kernel k {{ X: f32[1000][1000] argument 0; Y: f32[1000][1000] argument 1 written;
+           parallel i in 0..999 {{ {inside} }} }}"
+    )
+}
+
+#[test]
+fn vectors_divide_the_work_of_the_ports() {
+    let scalar = priced(&rows("for j in 0..992 { Y[i][j] = (X[i][j] * f32(0.5)); }"));
+    let vector = priced(&rows("vector j in 0..992 { Y[i][j] = (X[i][j] * f32(0.5)); }"));
+    let ratio = scalar.ports / vector.ports;
+    assert!((12.0..=20.0).contains(&ratio), "{ratio}");
+}
+
+#[test]
+fn lanes_in_lines_of_their_own_take_longest() {
+    let of = |index: &str| priced(&rows(&format!("vector j in 0..496 {{ Y[i][j] = X{index}; }}"))).ports;
+    let (unit, pairs, columns) = (of("[i][j]"), of("[i][2*j]"), of("[j][i]"));
+    assert!(4.0 * unit < pairs && 1.5 * pairs < columns, "{unit} {pairs} {columns}");
+}
+
+#[test]
+fn a_recurrence_waits_for_the_latency_of_what_lies_between() {
+    let sum = priced(&rows("for j in 0..990 { Y[i][j + 1] = (Y[i][j] + X[i][j]); }"));
+    let machine = Target::avx512().machine;
+    let each = cycles(sum.ports + sum.chains, 999.0 * 990.0);
+    assert!((each - machine.add_latency).abs() < 0.2, "{each}");
+    // over two steps: half of it, which the ports take as well
+    let far = priced(&rows("for j in 0..990 { Y[i][j + 2] = (Y[i][j] + X[i][j]); }"));
+    assert!(far.chains < 0.6 * sum.chains, "{far:?} {sum:?}");
+}
+
+#[test]
+fn a_recurrence_goes_through_several_statements() {
+    let two = priced(
+        "kernel k { X: f32[1000] argument 0; A: f32[1001] argument 1 written; B: f32[1001] argument 2 written;
+           parallel t in 0..1 { for j in 0..1000 {
+             A[j + 1] = (B[j] + X[j]);
+             B[j + 1] = (A[j + 1] + X[j]);
+           } } }",
+    );
+    let each = cycles(two.ports + two.chains, 1000.0);
+    assert!((each - 2.0 * Target::avx512().machine.add_latency).abs() < 0.3, "{each}");
+}
+
+#[test]
+fn what_the_innermost_loop_does_not_change_costs_nothing_in_it() {
+    let outside = priced(&rows("vector j in 0..992 { Y[i][j] = (X[i][j] * X[i][0]); }"));
+    let division = priced(&rows("for j in 0..992 { Y[i][j] = (X[i][j] * (f32(1.0) / X[i][0])); }"));
+    let product = priced(&rows("for j in 0..992 { Y[i][j] = (X[i][j] * X[i][0]); }"));
+    assert!(outside.ports < product.ports);
+    assert!(division.ports < 1.01 * product.ports, "{division:?} {product:?}");
+}
+
+#[test]
+fn rows_that_no_prefetcher_follows_start_slowly() {
+    let text = |outer: &str, inner: &str| {
+        format!(
+            "kernel k {{ X: f32[3000][320] argument 0; Y: f32[3000][320] argument 1 written;
+               parallel a in 0..1 {{ {outer} {{ {inner} {{ vector c in 0..16 {{
+                 Y[t][16*b + c] = X[t][16*b + c];
+               }} }} }} }} }}"
+        )
+    };
+    let columns = priced(&text("for b in 0..20", "for t in 0..3000"));
+    let lines = priced(&text("for t in 0..3000", "for b in 0..20"));
+    assert!(columns.starts > 100.0 * lines.starts, "{columns:?} {lines:?}");
+    assert!(columns.nanoseconds() > 1.3 * lines.nanoseconds());
+}
