@@ -21,7 +21,7 @@ use crate::poly::scop::Scop;
 use crate::poly::statement::{Program, Statement, StatementId};
 use crate::poly::tile::report::Tiled;
 use crate::poly::transform::state::Proven;
-use crate::poly::{ilp, lower, tile};
+use crate::poly::{ilp, lower, plan, tile};
 use crate::{Error, Result};
 use std::time::Instant;
 
@@ -288,7 +288,7 @@ fn search(
 ) -> Result<(Schedule, ilp::report::SchedulingReport, Code)> {
     let dependences = times.time(Lap::Dependences, || dependence::analyze(scop))?;
     let (schedule, mut report) = times.time(Lap::Schedule, || ilp::schedule(scop, &dependences))?;
-    let tiled = times.time(Lap::Tile, || tile::tile(scop, &schedule, target))?;
+    let tiled = times.time(Lap::Tile, || plan::plan(scop, &dependences, &schedule, target))?;
     let code = match generate(scop, &dependences, tiled, target, times) {
         Err(why) if may_fall_back(&why, strict) => {
             report.fallback = Some(format!("without tiles and vectors, because with them: {why}"));

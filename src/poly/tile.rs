@@ -29,6 +29,7 @@ use crate::poly::scop::Scop;
 use crate::poly::sets::isl::Isl;
 use crate::poly::statement::StatementId;
 use crate::poly::tile::band::context::Bands;
+pub use crate::poly::tile::band::context::{Style, Vectors};
 pub use crate::poly::tile::by_hand::{as_given, described};
 use crate::poly::tile::cache::Constants;
 use crate::poly::tile::plan::{Phase, Plan};
@@ -42,6 +43,11 @@ pub fn tile(scop: &Scop, schedule: &Schedule, target: &Target) -> Result<Tiled> 
 
 /// Chooses tiles for every phase of `schedule`.
 pub fn tile_for(scop: &Scop, schedule: &Schedule, target: &Target, constants: Constants) -> Result<Tiled> {
+    tile_in(scop, schedule, target, constants, Style::default())
+}
+
+/// Chooses tiles for every phase of `schedule`, of those that `style` allows.
+pub fn tile_in(scop: &Scop, schedule: &Schedule, target: &Target, constants: Constants, style: Style) -> Result<Tiled> {
     let instructions = &instruction::table();
     let all: Vec<StatementId> = scop.ids().collect();
     let phases: Vec<(Vec<StatementId>, &Node)> = match &schedule.root {
@@ -51,11 +57,11 @@ pub fn tile_for(scop: &Scop, schedule: &Schedule, target: &Target, constants: Co
     let mut packings = vec![];
     let mut planned = vec![];
     for (statements, node) in phases {
-        if is_tensor_expression(scop, &statements, node) {
+        if style.boxes && is_tensor_expression(scop, &statements, node) {
             let phase = Phase { scop, target, instructions, statements: &statements, held: &[], constants };
             planned.extend(phase.plan_apart(node, &mut packings));
         } else {
-            let plan = Bands { scop, target, statements: &statements, isl: Isl::default() }.plan(node);
+            let plan = Bands { scop, target, statements: &statements, isl: Isl::default(), style }.plan(node);
             planned.push((statements, plan));
         }
     }

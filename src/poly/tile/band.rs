@@ -28,7 +28,7 @@ use crate::poly::analysis::access::{Reference, operations, references};
 use crate::poly::analysis::dependence;
 use crate::poly::schedule::{Band, Node, Row, RowKind};
 use crate::poly::statement::StatementId;
-use crate::poly::tile::band::context::{Bands, SIZES, direction};
+use crate::poly::tile::band::context::{Bands, SIZES, Vectors, direction};
 use crate::poly::tile::plan::Plan;
 use crate::poly::tile::report::{PhaseReport, instances};
 use std::collections::BTreeMap;
@@ -158,7 +158,7 @@ impl Bands<'_> {
         let vectors = |s: &Split| s.kind == RowKind::Vector && s.row.phi.iter().any(|p| p.0 == dominant);
         if !around.splits.iter().any(vectors) {
             let all: Vec<&Row> = around.rows.iter().chain(&band.rows).chain(inner.iter().map(|r| r.0)).collect();
-            let movable = |r: &Row| self.movable(r, band, is_leaf, &inner, &all, dominant);
+            let movable = |r: &Row| self.movable(r, band, is_leaf, &inner, &all);
             let vector = self.vector(&all, dominant, &movable);
             if let Some((row, _)) = vector
                 && let Some(BlockOfSums { points, tile }) = self.block_of_sums(band, &all, dominant, row)
@@ -205,12 +205,12 @@ impl Bands<'_> {
             match around.splits.iter().find(|s| s.row == *row) {
                 Some(s) => {
                     let tile = Row { tile: s.tile, name: format!("{}o", row.name), phi: s.phi.clone(), ..row.clone() };
-                    if row.coincident { rows.push(tile) } else { lanes.push(tile) }
+                    if row.coincident && !self.style.inside { rows.push(tile) } else { lanes.push(tile) }
                 }
                 None => rows.push(row.clone()),
             }
         }
-        if is_leaf && band.permutable {
+        if is_leaf && band.permutable && !self.style.inside {
             // A scatter updates neighbours before it goes on to the next index.
             let scatters = self.scop.statement(dominant).is_scatter();
             let vectors = |s: &Split, r: &Row| s.kind == RowKind::Vector && s.tile == r.tile && s.phi == r.phi;
@@ -282,24 +282,26 @@ impl Bands<'_> {
 
     /// Returns true if a row may be the vector: it carries nothing, or only the sums of the one statement below its
     /// permutable band.
-    fn movable(
-        &self,
-        row: &Row,
-        band: &Band,
-        is_leaf: bool,
-        inner: &[(&Row, bool)],
-        all: &[&Row],
-        id: StatementId,
-    ) -> bool {
-        let reduces = || {
+    fn movable(&self, row: &Row, band: &Band, is_leaf: bool, inner: &[(&Row, bool)], all: &[&Row]) -> bool {
+        let sums = |id: StatementId| {
             let s = self.scop.statement(id);
-            let others: Vec<Affine> = all.iter().filter(|r| **r != row).map(|r| r.of(id).clone()).collect();
-            row.phi.len() == 1
-                && s.reduce.is_some()
+            let others: Vec<Affine> = all
+                .iter()
+                .filter(|r| **r != row && r.phi.iter().any(|p| p.0 == id))
+                .map(|r| r.of(id).clone())
+                .collect();
+            s.reduce.is_some()
                 && !s.is_scatter()
                 && row.of(id).terms.iter().all(|t| s.write.iter().all(|w| !w.uses(t.0)))
                 && matches!(dependence::reads_sums(s, &others, &self.isl), Ok(false))
         };
+        // Beside sums there may be statements that write an element of their own in each iteration: the proof decides.
+        let writes = |id: StatementId| {
+            let s = self.scop.statement(id);
+            s.reduce.is_none() && row.of(id).terms.iter().all(|t| s.write.iter().any(|w| w.uses(t.0)))
+        };
+        let alone = row.phi.len() == 1;
+        let reduces = || row.phi.iter().all(|p| sums(p.0) || !alone && self.style.sums && writes(p.0));
         if band.rows.contains(row) {
             return row.coincident || (is_leaf && band.permutable && reduces());
         }
@@ -308,6 +310,9 @@ impl Bands<'_> {
 
     /// The row that is best as a vector for a statement, with its points.
     fn vector<'r>(&self, all: &[&'r Row], id: StatementId, movable: &dyn Fn(&Row) -> bool) -> Option<(&'r Row, i64)> {
+        if self.style.vectors == Vectors::None {
+            return None;
+        }
         let machine = &self.target.machine;
         let s = self.scop.statement(id);
         let refs = references(self.scop, id);
@@ -326,6 +331,9 @@ impl Bands<'_> {
                 continue;
             }
             let contiguous = refs.iter().all(|r| matches!(stride(r, &d), Some(-1..=1)));
+            if self.style.vectors == Vectors::Contiguous && !contiguous {
+                continue;
+            }
             let exact = matches!(s.reduce, Some(BinaryOp::Min | BinaryOp::Max));
             if !row.coincident && !contiguous && !exact {
                 continue;
@@ -379,6 +387,9 @@ impl Bands<'_> {
 
     /// The tile rows with their sizes, or `None` where tiles gain nothing.
     fn tile_sizes(&self, rows: &[Row], runs_along: Option<Var>) -> Option<Vec<Row>> {
+        if !self.style.tiles {
+            return None;
+        }
         let machine = &self.target.machine;
         let ids: Vec<StatementId> = rows[0].phi.iter().map(|p| p.0).collect();
         let cache = machine.cache_bytes[1] as f64 * machine.tile_fill;
@@ -422,7 +433,7 @@ impl Bands<'_> {
         let rows = rows_to(child, id);
         let all: Vec<&Row> = rows.iter().map(|r| r.0).collect();
         let band = Band { rows: vec![], permutable: true };
-        let best = self.vector(&all, id, &|r| self.movable(r, &band, false, &rows, &all, id)).map(|b| b.0);
+        let best = self.vector(&all, id, &|r| self.movable(r, &band, false, &rows, &all)).map(|b| b.0);
         best.or(all.last().copied())?.of(id).terms.last().map(|t| t.0)
     }
 

@@ -10,11 +10,43 @@ use crate::poly::statement::StatementId;
 /// Tile sizes that are tried, in values of φ.
 pub(super) const SIZES: [i64; 8] = [4, 8, 16, 32, 64, 128, 256, 512];
 
+/// Transformations that tiling may use.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Style {
+    /// Phases in the shape of a tensor expression get register blocks and packed operands.
+    pub boxes: bool,
+    /// Loops of a permutable band are tiled for the caches.
+    pub tiles: bool,
+    pub vectors: Vectors,
+    /// The loop over the vectors of a row that carries nothing stays inside of loops that carry something.
+    pub inside: bool,
+    /// A loop that carries the sums of several statements, and nothing else, may become a vector; whether it carries more
+    /// is for the proof to say.
+    pub sums: bool,
+}
+
+/// Accesses of loops that may become vectors.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Vectors {
+    /// Loops stay scalar.
+    None,
+    /// Elements that lie next to each other, or one element for all lanes.
+    Contiguous,
+    Any,
+}
+
+impl Default for Style {
+    fn default() -> Style {
+        Style { boxes: true, tiles: true, vectors: Vectors::Any, inside: false, sums: false }
+    }
+}
+
 pub struct Bands<'a> {
     pub scop: &'a Scop,
     pub target: &'a Target,
     pub statements: &'a [StatementId],
     pub isl: Isl,
+    pub style: Style,
 }
 
 /// Returns the change of the iterators when one row makes a step and the others do not; `None` if it is not an integer

@@ -1,0 +1,130 @@
+//! The planner of loop programs: candidates, priced by one model.
+//!
+//! In: a Scop, its dependences and the ILP's schedule. Out: a tiled schedule. Candidates are the ILP's order and the
+//! original one, each with and without tiles, with vectors along any loop, along contiguous ones and without vectors, and
+//! with the loop over vectors inside or outside of loops that carry something. [`cost`] prices the loops that lowering
+//! makes of each; the first candidate, the ILP's order in the default style, counts unless another one takes less than
+//! [`GAIN`] of its time. Nothing is measured, so the same program has the same plan everywhere. `tile` alone plans
+//! kernels of networks, whose order is free, and programs whose sums become tensor instructions: the prices of register
+//! blocks are its own.
+
+use crate::codegen::Target;
+use crate::codegen::loopnest::simplify::simplify;
+use crate::poly::analysis::dependence::Dependences;
+use crate::poly::analysis::legality;
+use crate::poly::cost::{self, Cost};
+use crate::poly::schedule::{RowKind, Schedule};
+use crate::poly::scop::Scop;
+use crate::poly::tile::cache::Constants;
+use crate::poly::tile::report::{Tiled, TilingReport};
+use crate::poly::tile::{Style, Vectors, tile_in};
+use crate::poly::{lower, tile};
+use crate::runtime::Result;
+
+/// Share of the default's predicted time that another candidate may take at most. Unmeasured.
+const GAIN: f64 = 0.85;
+
+/// The schedule tree that is tiled.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Order {
+    Ilp,
+    Original,
+}
+
+/// A tiled schedule, with its price.
+pub struct Candidate {
+    pub order: Order,
+    pub style: Style,
+    pub tiled: Tiled,
+    pub cost: Cost,
+}
+
+impl Candidate {
+    fn is_default(&self) -> bool {
+        self.order == Order::Ilp && self.style == Style::default()
+    }
+
+    /// Geometric mean of the predicted times on one thread and on two.
+    fn rank(&self) -> f64 {
+        let report = &self.tiled.report;
+        let time = |parallel: bool| -> f64 {
+            report.phases.iter().filter(|p| p.parallel || !parallel).map(|p| p.predicted_ns).sum()
+        };
+        let divided = time(true) / time(false).max(1.0);
+        self.cost.nanoseconds() * (1.0 - divided / 2.0).sqrt()
+    }
+}
+
+/// The best plan of `scop`.
+///
+/// # Errors
+/// Those of tiling the ILP's schedule.
+pub fn plan(scop: &Scop, dependences: &Dependences, schedule: &Schedule, target: &Target) -> Result<Tiled> {
+    let default = tile::tile(scop, schedule, target)?;
+    if scop.order == Schedule::in_sequence(&scop.statements) || default.report.tensorized {
+        return Ok(default);
+    }
+    let found = candidates(scop, dependences, schedule, default.clone(), target);
+    let Some(first) = found.first().filter(|c| c.is_default()) else { return Ok(default) };
+    let limit = GAIN * first.rank();
+    let mut better: Vec<&Candidate> = found[1..].iter().filter(|c| c.rank() < limit).collect();
+    better.sort_by(|a, b| a.rank().total_cmp(&b.rank()));
+    let proven = |c: &&&Candidate| legality::check(scop, dependences, &c.tiled.schedule).is_ok();
+    let Candidate { tiled, cost, .. } = better.iter().find(proven).copied().unwrap_or(first);
+    let report = TilingReport { predicted_ns: cost.nanoseconds(), ..tiled.report.clone() };
+    Ok(Tiled { report, ..tiled.clone() })
+}
+
+/// The candidates that can be lowered; the ILP's order in the default style is the first.
+fn candidates(
+    scop: &Scop,
+    dependences: &Dependences,
+    schedule: &Schedule,
+    default: Tiled,
+    target: &Target,
+) -> Vec<Candidate> {
+    let mut out: Vec<Candidate> = vec![];
+    let mut add = |order, style, tiled: Tiled| {
+        if out.iter().any(|c| c.tiled.schedule == tiled.schedule && c.tiled.packings == tiled.packings) {
+            return;
+        }
+        if let Ok(kernel) = lower::lower(scop, &on_one_thread(&tiled)) {
+            let cost = cost::price(&simplify(&kernel.nest), target);
+            out.push(Candidate { order, style, tiled, cost });
+        }
+    };
+    add(Order::Ilp, Style::default(), default);
+    let original = legality::flag(scop, dependences, &scop.order);
+    let orders = [Some((Order::Ilp, schedule)), original.as_ref().ok().map(|o| (Order::Original, o))];
+    for (order, schedule) in orders.into_iter().flatten() {
+        for style in STYLES {
+            if let Ok(tiled) = tile_in(scop, schedule, target, Constants::Memory, style) {
+                add(order, style, tiled);
+            }
+        }
+    }
+    out
+}
+
+/// The tiling with its waves one after the other: in the order of the loops, as one thread would run them.
+fn on_one_thread(tiled: &Tiled) -> Tiled {
+    let mut out = tiled.clone();
+    out.schedule.root.for_each_band_mut(&mut |band| {
+        band.rows.iter_mut().filter(|r| r.kind == RowKind::Wavefront).for_each(|r| r.kind = RowKind::Serial)
+    });
+    out
+}
+
+const PLAIN: Style = Style { boxes: false, tiles: false, vectors: Vectors::Contiguous, inside: false, sums: true };
+const STYLES: [Style; 7] = [
+    Style { boxes: true, tiles: true, vectors: Vectors::Any, sums: false, ..PLAIN },
+    Style { tiles: true, vectors: Vectors::Any, ..PLAIN },
+    Style { tiles: true, ..PLAIN },
+    Style { vectors: Vectors::Any, ..PLAIN },
+    PLAIN,
+    Style { inside: true, ..PLAIN },
+    Style { vectors: Vectors::None, ..PLAIN },
+];
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,92 @@
+//! Choices among candidates, and that each is proven.
+
+use super::*;
+use crate::language;
+use crate::language::lowered::Computation;
+use crate::poly::normalize::{array_expansion, index_set_split};
+use crate::poly::{ilp, samples};
+
+/// The plan of a loop program for AVX-512 and its candidates.
+fn planned(text: &str) -> (Scop, Tiled, Vec<Candidate>) {
+    let file = language::parse("t.tile", text).unwrap();
+    let meaning = file.lower(file.program(None).unwrap(), &Default::default(), None).unwrap();
+    let Computation::Loop(scop) = meaning.computation else { panic!("a loop program") };
+    let scop = array_expansion::expand(&index_set_split::split(&scop).unwrap()).unwrap();
+    let dependences = crate::poly::analysis::dependence::analyze(&scop).unwrap();
+    let (schedule, _) = ilp::schedule(&scop, &dependences).unwrap();
+    let target = Target::avx512();
+    let tiled = plan(&scop, &dependences, &schedule, &target).unwrap();
+    legality::check(&scop, &dependences, &tiled.schedule).unwrap();
+    let default = tile::tile(&scop, &schedule, &target).unwrap();
+    let found = candidates(&scop, &dependences, &schedule, default, &target);
+    (scop, tiled, found)
+}
+
+const AVERAGE: &str = "loop average(T = 3000, C = 300) { in f32 X[T][C]  inout f32 Y[T][C]
+    for c in 0..C for t in 1..T Y[t][c] = 0.9 * Y[t-1][c] + 0.1 * X[t][c] }";
+const HAAR: &str = "loop haar(N = 1024) { in f32 X[2*N][2*N]  inout f32 W[2*N][2*N]  temp f32 H[2*N][2*N]
+    for i in 0..2*N for j in 0..N {
+        H[i][j] = 0.7 * (X[i][2*j] + X[i][2*j+1])
+        H[i][j+N] = 0.7 * (X[i][2*j] - X[i][2*j+1])
+    }
+    for i in 0..N for j in 0..2*N {
+        W[i][j] = 0.7 * (H[2*i][j] + H[2*i+1][j])
+        W[i+N][j] = 0.7 * (H[2*i][j] - H[2*i+1][j])
+    } }";
+
+#[test]
+fn a_recurrence_walks_rows_where_its_vectors_are_columns() {
+    let (scop, tiled, _) = planned(AVERAGE);
+    let names: Vec<_> = tiled.schedule.path(scop.ids().next().unwrap());
+    let text = tiled.schedule.print(&scop);
+    assert_eq!(names.len(), 3, "{text}");
+    let (t, c) = (text.find("t [").unwrap(), text.find("co [").unwrap());
+    assert!(t < c, "blocks of 64 bytes down the columns: {text}");
+}
+
+#[test]
+fn statements_that_read_the_same_elements_share_their_loops() {
+    let (_, tiled, found) = planned(HAAR);
+    let best = found.iter().min_by(|a, b| a.rank().total_cmp(&b.rank())).unwrap();
+    assert_eq!(best.order, Order::Original);
+    assert_eq!(best.tiled.schedule, tiled.schedule);
+}
+
+#[test]
+fn sums_of_tensor_instructions_keep_their_register_blocks() {
+    for n in [60, 256] {
+        let (_, tiled, found) = planned(&format!(
+            "loop gemm(N = {n}) {{ inout f64 C[N][N]  in f64 A[N][N], B[N][N]
+               for i in 0..N for j in 0..N for k in 0..N C[i][j] += A[i][k] * B[k][j] }}"
+        ));
+        assert!(found[0].is_default() && found.len() > 2, "{}", found.len());
+        assert!(tiled.report.tensorized);
+        assert_eq!(found[0].tiled.schedule, tiled.schedule);
+    }
+}
+
+#[test]
+fn an_order_that_is_free_has_no_candidates() {
+    let scop = crate::poly::normalize::build::build("product", &samples::matmul(8, 32, 16)).unwrap();
+    let dependences = crate::poly::analysis::dependence::analyze(&scop).unwrap();
+    let (schedule, _) = ilp::schedule(&scop, &dependences).unwrap();
+    let target = Target::avx512();
+    let tiled = plan(&scop, &dependences, &schedule, &target).unwrap();
+    assert_eq!(tiled, tile::tile(&scop, &schedule, &target).unwrap());
+}
+
+#[test]
+fn a_candidate_that_is_not_proven_is_passed_over() {
+    // of the statements that share a loop over `j` only the largest value is a sum
+    let (scop, tiled, found) = planned(
+        "loop alignment(N = 400) { in i32 a[N], b[N]  inout i32 H[N+1][N+1]  inout i32 best
+           for i in 1..N+1 for j in 1..N+1 {
+             H[i][j] = max(H[i-1][j-1] + select(a[i-1] == b[j-1], 3, 0-2), max(H[i-1][j], H[i][j-1]) - 4)
+             best max= H[i][j]
+           } }",
+    );
+    let dependences = crate::poly::analysis::dependence::analyze(&scop).unwrap();
+    let best = found.iter().min_by(|a, b| a.rank().total_cmp(&b.rank())).unwrap();
+    assert!(legality::check(&scop, &dependences, &best.tiled.schedule).is_err());
+    assert_ne!(best.tiled.schedule, tiled.schedule);
+}
