@@ -14,28 +14,34 @@ use tilewright::{DType, Model, Options, Session, Target};
 /// Changes the arrays as the program does.
 type Reference = fn(&mut Arrays);
 
-const PROGRAMS: [(&str, Reference); 22] = [
+const PROGRAMS: [(&str, Reference); 28] = [
     ("bilateral", reference::bilateral),
     ("cumulative_max", reference::cumulative_max),
     ("edit_distance", reference::edit_distance),
     ("gauss_seidel5", reference::gauss_seidel5),
     ("gotoh", reference::gotoh),
+    ("haar", reference::haar),
     ("harris", reference::harris),
     ("histogram", reference::histogram),
     ("iir_filter", reference::iir_filter),
     ("integral_image", reference::integral_image),
     ("knapsack", reference::knapsack),
+    ("laplacian_pyramid", reference::laplacian_pyramid),
     ("lcs", reference::lcs),
     ("ldlt", reference::ldlt),
     ("mandelbrot", reference::mandelbrot),
     ("matrix_chain", reference::matrix_chain),
+    ("median3", reference::median3),
+    ("moving_average", reference::moving_average),
     ("power_iteration", reference::power_iteration),
     ("prefix_sum", reference::prefix_sum),
+    ("red_black", reference::red_black),
     ("sddmm", reference::sddmm),
     ("seidel9", reference::seidel9),
     ("smith_waterman", reference::smith_waterman),
     ("spmv_ell", reference::spmv_ell),
     ("stencil27", reference::stencil27),
+    ("thomas", reference::thomas),
     ("trsm", reference::trsm),
 ];
 

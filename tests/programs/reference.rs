@@ -338,3 +338,91 @@ pub fn power_iteration(p: &mut Arrays) {
     }
     p.put("x", x);
 }
+
+pub fn haar(p: &mut Arrays) {
+    let (x, mut w, n) = (p.take("X"), p.take("W"), p.n("N"));
+    let row = |i: usize, j: usize| match j < n {
+        true => 0.7 * (x[[i, 2 * j]] + x[[i, 2 * j + 1]]),
+        false => 0.7 * (x[[i, 2 * (j - n)]] - x[[i, 2 * (j - n) + 1]]),
+    };
+    for i in 0..n {
+        for j in 0..2 * n {
+            w[[i, j]] = 0.7 * (row(2 * i, j) + row(2 * i + 1, j));
+            w[[i + n, j]] = 0.7 * (row(2 * i, j) - row(2 * i + 1, j));
+        }
+    }
+    p.put("W", w);
+}
+
+pub fn laplacian_pyramid(p: &mut Arrays) {
+    let (x, mut l, n) = (p.take("X"), p.take("L"), p.n("N"));
+    let filter = |a: f64, b: f64, c: f64| 0.25 * a + 0.5 * b + 0.25 * c;
+    let narrow = |y: usize, c: usize| filter(x[[y, 2 * c]], x[[y, 2 * c + 1]], x[[y, 2 * c + 2]]);
+    let half = |y: usize, c: usize| filter(narrow(2 * y, c), narrow(2 * y + 1, c), narrow(2 * y + 2, c));
+    let wide = |y: usize, c: usize| match y % 2 {
+        0 => half(y / 2, c),
+        _ => 0.5 * (half(y / 2, c) + half(y / 2 + 1, c)),
+    };
+    for y in 0..2 * n - 2 {
+        for c in 0..n - 1 {
+            l[[y, 2 * c]] = x[[y, 2 * c]] - wide(y, c);
+            l[[y, 2 * c + 1]] = x[[y, 2 * c + 1]] - 0.5 * (wide(y, c) + wide(y, c + 1));
+        }
+    }
+    p.put("L", l);
+}
+
+pub fn median3(p: &mut Arrays) {
+    let (x, mut y, n) = (p.take("X"), p.take("Y"), p.n("N"));
+    for i in 1..n - 1 {
+        for j in 1..n - 1 {
+            let mut window: Vec<f64> = (0..9).map(|k| x[[i + k / 3 - 1, j + k % 3 - 1]]).collect();
+            window.sort_by(f64::total_cmp);
+            y[[i, j]] = window[4];
+        }
+    }
+    p.put("Y", y);
+}
+
+pub fn moving_average(p: &mut Arrays) {
+    let (x, mut y) = (p.take("X"), p.take("Y"));
+    for t in 1..p.n("T") {
+        for c in 0..p.n("C") {
+            y[[t, c]] = 0.9 * y[[t - 1, c]] + 0.1 * x[[t, c]];
+        }
+    }
+    p.put("Y", y);
+}
+
+pub fn red_black(p: &mut Arrays) {
+    let (mut u, b, n) = (p.take("u"), p.take("b"), p.n("N"));
+    for _ in 0..p.n("T") {
+        // first row and column of each colour, in their order
+        for (first, second) in [(1, 1), (2, 2), (1, 2), (2, 1)] {
+            for i in (first..=2 * n - 1).step_by(2) {
+                for j in (second..=2 * n - 1).step_by(2) {
+                    let around = u[[i - 1, j]] + u[[i + 1, j]] + u[[i, j - 1]] + u[[i, j + 1]];
+                    u[[i, j]] = 0.25 * (around - b[[i, j]]);
+                }
+            }
+        }
+    }
+    p.put("u", u);
+}
+
+pub fn thomas(p: &mut Arrays) {
+    let (a, b, c, mut d, n) = (p.take("a"), p.take("b"), p.take("c"), p.take("d"), p.n("N"));
+    for i in 0..p.n("M") {
+        let mut upper = vec![c[[i, 0]] / b[[i, 0]]];
+        d[[i, 0]] /= b[[i, 0]];
+        for j in 1..n {
+            let pivot = b[[i, j]] - a[[i, j]] * upper[j - 1];
+            upper.push(c[[i, j]] / pivot);
+            d[[i, j]] = (d[[i, j]] - a[[i, j]] * d[[i, j - 1]]) / pivot;
+        }
+        for j in (0..n - 1).rev() {
+            d[[i, j]] -= upper[j] * d[[i, j + 1]];
+        }
+    }
+    p.put("d", d);
+}
