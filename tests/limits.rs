@@ -146,3 +146,29 @@ fn operators_take_empty_tensors() {
     assert_eq!(of_empty(node("ArgMax", &["x"], &[("axis", 1)]), &[0, 0], vec![]).unwrap(), [0, 1]);
     assert!(matches!(of_empty(node("ArgMax", &["x"], &[("axis", 1)]), &[3, 0], vec![]), Err(Error::Invalid(_))));
 }
+
+/// Each output position belongs to no phase of the strides; the bias is added to sums that nothing computes.
+#[test]
+fn transposed_convolutions_may_have_empty_results() {
+    let ints = |name: &str, ints: &[i64]| AttributeProto {
+        name: name.into(),
+        ints: ints.to_vec(),
+        r#type: 7,
+        ..AttributeProto::default()
+    };
+    let tensor = |name: &str, dims: &[i64]| TensorProto {
+        name: name.into(),
+        data_type: 1,
+        dims: dims.to_vec(),
+        float_data: vec![1.0; dims.iter().product::<i64>() as usize],
+        ..TensorProto::default()
+    };
+    for (strides, dilations) in [([1, 1], [1, 1]), ([4, 4], [2, 1]), ([8, 8], [1, 1])] {
+        let mut transposed = node("ConvTranspose", &["x", "w", "b"], &[]);
+        transposed.attribute =
+            vec![ints("strides", &strides), ints("dilations", &dilations), ints("pads", &[1, 0, dilations[0], 0])];
+        let weights = vec![tensor("w", &[2, 3, 2, 1]), tensor("b", &[3])];
+        let shape = of_empty(transposed, &[1, 2, 1, 3], weights).unwrap();
+        assert_eq!(shape, [1, 3, 0, 2 * strides[1] + 1], "{strides:?}");
+    }
+}
