@@ -58,7 +58,7 @@ pub fn graph(
     node: Vec<NodeProto>,
     output: Vec<ValueInfoProto>,
 ) -> GraphProto {
-    GraphProto { name: "graph".into(), input: inputs, initializer, node, output }
+    GraphProto { name: "graph".into(), input: inputs, initializer, node, output, ..GraphProto::default() }
 }
 
 pub fn bytes(graph: GraphProto, opset: i64) -> Vec<u8> {

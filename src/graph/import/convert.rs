@@ -216,24 +216,13 @@ fn integer_power(g: &mut Importer, x: ValueId, y: ValueId) -> Result<ValueId> {
     }
 }
 
-/// Fails when a divisor of integers is known and 0. One that is known at run time only gives 0.
-fn check_divisor(g: &Importer, divisor: ValueId) -> Result<()> {
-    let zero = match (g.ty(divisor).dtype, g.graph.constant(divisor)) {
-        (DType::F16 | DType::BF16 | DType::F32 | DType::F64 | DType::Bool, _) | (_, None) => false,
-        (dtype, Some(t)) => t.data.chunks_exact(dtype.bytes()).any(|element| element.iter().all(|b| *b == 0)),
-    };
-    if zero { Err(Error::Invalid("its divisor is the integer 0".into())) } else { Ok(()) }
-}
-
 pub(super) fn divide(g: &mut Importer, n: &Source) -> Result<Vec<ValueId>> {
-    check_divisor(g, n.input(1)?)?;
     elementwise(g, n, Op::Binary(BinaryOp::Div))
 }
 
 /// With `fmod = 0` the sign is the divisor's, with 1 the dividend's: `a - b·trunc(a/b)`.
 pub(super) fn modulo(g: &mut Importer, n: &Source) -> Result<Vec<ValueId>> {
     let (a, b) = (n.input(0)?, n.input(1)?);
-    check_divisor(g, b)?;
     if n.flag("fmod", false) && !g.ty(a).dtype.is_float() {
         let quotient = g.binary(BinaryOp::Div, a, b)?;
         let product = g.binary(BinaryOp::Mul, quotient, b)?;
@@ -470,6 +459,10 @@ pub(super) fn steps_between(difference: i128, delta: i64) -> Result<i64> {
 pub(super) fn range(g: &mut Importer, n: &Source) -> Result<Vec<ValueId>> {
     let (start, limit, delta) = (n.input(0)?, n.input(1)?, n.input(2)?);
     let ty = g.ty(start).dtype;
+    if [limit, delta].iter().any(|&v| g.ty(v).dtype != ty) {
+        let types = [start, limit, delta].map(|v| g.ty(v).dtype.to_string()).join(", ");
+        return Err(Error::Invalid(format!("its start, limit and delta have different types: {types}")));
+    }
     let tensor = if ty.is_float() {
         let one = |v, what| g.known_number(v, what);
         let (a, b, d) = (one(start, "start")?, one(limit, "limit")?, one(delta, "delta")?);
@@ -490,7 +483,13 @@ pub(super) fn range(g: &mut Importer, n: &Source) -> Result<Vec<ValueId>> {
             }
         }
     } else {
-        let one = |v, what| g.known_integer(v, what);
+        let one = |v, what| match ty {
+            DType::I16 => match g.known(v, what)?.to_vec::<i16>()[..] {
+                [one] => Ok(one.into()),
+                _ => Err(Error::Invalid(format!("its {what} is not one number"))),
+            },
+            _ => g.known_integer(v, what),
+        };
         let (a, b, d) = (one(start, "start")?, one(limit, "limit")?, one(delta, "delta")?);
         let count = steps_between(i128::from(b) - i128::from(a), d)?;
         g.claim(&[count], ty)?;
