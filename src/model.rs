@@ -191,6 +191,28 @@ impl Model {
         &self.inputs
     }
 
+    /// The inputs of an ONNX file that have a default, an initializer of their name: they are constants unless
+    /// [`Model::with_inputs`] makes them inputs.
+    pub fn defaults(&self) -> &[InputSpec] {
+        self.onnx().map_or(&[], |model| model.defaults())
+    }
+
+    /// The model in which these inputs have no default: each run gives them, as the other [`inputs`](Model::inputs).
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] where the model has no such input.
+    pub fn with_inputs(self, names: &[&str]) -> Result<Model> {
+        match &self.source {
+            Source::Onnx(model) => {
+                Ok(Model { order: self.order.clone(), ..Model::from_onnx(model.with_inputs(names)?) })
+            }
+            _ => match names.iter().find(|name| !self.inputs.iter().any(|spec| spec.name == **name)) {
+                Some(name) => Err(Error::Invalid(format!("no input `{name}`"))),
+                None => Ok(self),
+            },
+        }
+    }
+
     /// The names of the outputs of an ONNX file, in its order.
     #[doc(hidden)]
     pub fn output_names(&self) -> Vec<String> {

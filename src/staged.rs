@@ -316,7 +316,7 @@ impl Staged {
         let mut names: Vec<String> = read.map(str::to_string).collect();
         names.sort_unstable();
         names.dedup();
-        let initializers = self.model.initializers(graph)?;
+        let initializers = self.model.initializers(graph, self.options.limits.import())?;
         let origins = provenance::origins(graph, frame.around.as_ref());
         let scope = Arc::new(Scope { origins, order, names, initializers });
         scopes.insert(address(graph), scope.clone());

@@ -3,6 +3,8 @@
 mod common;
 #[path = "files/contents.rs"]
 mod contents;
+#[path = "files/initializers.rs"]
+mod initializers;
 #[path = "files/integers.rs"]
 mod integers;
 #[path = "files/onnx.rs"]

@@ -434,9 +434,12 @@ fn load_for(
     if let Some(name) = &arguments.schedule {
         model = model.with_schedule(name)?;
     }
+    let has_default = |name: &&str| model.defaults().iter().any(|spec| spec.name == *name);
+    let names: Vec<&str> = inputs.inputs.iter().map(|input| input.0.as_str()).filter(has_default).collect();
+    let model = if names.is_empty() { model } else { model.clone().with_inputs(&names)? };
     let spec = |name: &str| model.inputs().iter().find(|spec| spec.name == name);
     let given = inputs.given(|name| spec(name).map(|spec| spec.kind.clone()))?;
-    check_names(given.keys(), model.inputs().iter().map(|i| i.name.as_str()))?;
+    check_names(given.keys(), model.inputs().iter().chain(model.defaults()).map(|i| i.name.as_str()))?;
     let dims = bind(model.inputs(), &given, dims)?;
     let egraph = EgraphOptions { stop_after: arguments.stop_after, ..EgraphOptions::default() };
     let max_error = arguments.max_error.unwrap_or(DEFAULT_MAX_ERROR);

@@ -46,6 +46,7 @@ mod sample;
 mod scatter;
 pub mod sequence;
 mod signal;
+mod sparse;
 pub mod stage;
 mod storage;
 mod table;
@@ -132,11 +133,12 @@ impl OnnxModel {
         }
         let opset_of = |node: &NodeProto| model::opset_of(node, &opsets, opset);
         check_nodes(graph, &opset_of, &HashSet::new(), 0)?;
-        let inputs = declared::input_specs(graph)?;
+        let (inputs, defaults) = declared::input_specs(graph)?;
         let (weights, external) = take_weights(&mut proto, &folder)?;
         folder.release();
         let (bytes, content) = (folder.own(bytes), OnceLock::new());
-        Ok(OnnxModel { folder, opset, opsets, inputs, proto, weights, external, bytes, content })
+        let (folder, proto) = (Arc::new(folder), Arc::new(proto));
+        Ok(OnnxModel { folder, opset, opsets, inputs, defaults, proto, weights, external, bytes, content })
     }
 
     /// The inputs that a caller provides: those without an initializer.
@@ -200,9 +202,14 @@ fn check_nodes<'a>(
         return Err(Error::Limit(format!("graphs are nested more than {MAX_DEPTH} deep")));
     }
     let mut problems = vec![];
-    let initializers: HashSet<&str> = graph.initializer.iter().map(|t| t.name.as_str()).collect();
+    let stored = || graph.initializer.iter().map(|t| &t.name).chain(sparse::names(graph)).map(String::as_str);
+    let initializers: HashSet<&str> = stored().collect();
     let mut defined: HashSet<&str> = around.union(&initializers).copied().collect();
     let mut seen = HashSet::new();
+    let mut named = HashSet::new();
+    if let Some(twice) = stored().find(|name| !named.insert(*name)) {
+        return Err(Error::Invalid(format!("two initializers are named `{twice}`")));
+    }
     for input in &graph.input {
         if !seen.insert(input.name.as_str()) {
             return Err(Error::Invalid(format!("two inputs are named `{}`", input.name)));
@@ -362,6 +369,12 @@ impl<'m> Importer<'m> {
             let tensor = self.read_tensor(initializer)?;
             let id = self.named_constant(initializer.name.clone(), Arc::new(tensor));
             self.values.insert(&initializer.name, Some(id));
+        }
+        for sparse in &graph.sparse_initializer {
+            let folder = &self.model.folder;
+            let (name, tensor) = sparse::read(sparse, folder, |shape, dtype| self.claim(shape, dtype))?;
+            let id = self.named_constant(name, Arc::new(tensor));
+            self.values.extend(sparse.values.iter().map(|values| (values.name.as_str(), Some(id))));
         }
         let mut problems = vec![];
         for node in walk::live_nodes(graph)? {

@@ -68,6 +68,21 @@ pub struct GraphProto {
     pub input: Vec<ValueInfoProto>,
     #[prost(message, repeated, tag = "12")]
     pub output: Vec<ValueInfoProto>,
+    #[prost(message, repeated, tag = "15")]
+    pub sparse_initializer: Vec<SparseTensorProto>,
+}
+
+/// Elements that are not zero.
+#[derive(Clone, PartialEq, Message)]
+pub struct SparseTensorProto {
+    /// A list, with the name of the whole.
+    #[prost(message, optional, tag = "1")]
+    pub values: Option<TensorProto>,
+    /// For each value its place in row-major order, or its subscripts; ascending.
+    #[prost(message, optional, tag = "2")]
+    pub indices: Option<TensorProto>,
+    #[prost(int64, repeated, tag = "3")]
+    pub dims: Vec<i64>,
 }
 
 #[derive(Clone, PartialEq, Message)]

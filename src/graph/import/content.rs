@@ -1,6 +1,7 @@
 //! The contents of a model as a hash: its file, and the external tensors that it names.
 
 use super::external::recipe;
+use super::sparse;
 use super::tensor;
 use crate::graph::content::{Hash, Hasher};
 use crate::graph::import::model::OnnxModel;
@@ -13,6 +14,8 @@ impl OnnxModel {
         let hash = self.content.get_or_init(|| {
             let mut hasher = Hasher::new("onnx");
             hasher.bytes(&self.bytes);
+            // the file is that of other models too, in which other inputs have defaults
+            self.defaults.iter().for_each(|spec| _ = hasher.text(&spec.name));
             self.external.iter().for_each(|tensor| _ = hasher.tensor(tensor));
             let mut inside = vec![];
             external(self.onnx_graph(), &mut inside);
@@ -32,7 +35,7 @@ pub(super) fn is_external(proto: &TensorProto) -> bool {
 
 /// The tensors of a graph and of those inside of it whose elements stand in other files.
 fn external<'a>(graph: &'a GraphProto, found: &mut Vec<&'a TensorProto>) {
-    found.extend(graph.initializer.iter().filter(|proto| is_external(proto)));
+    found.extend(graph.initializer.iter().chain(sparse::parts(graph)).filter(|proto| is_external(proto)));
     for AttributeProto { t, g, graphs, .. } in graph.node.iter().flat_map(|node| &node.attribute) {
         found.extend(t.iter().filter(|proto| is_external(proto)));
         g.iter().chain(graphs).for_each(|inside| external(inside, found));

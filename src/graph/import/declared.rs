@@ -1,15 +1,40 @@
 //! Declared types: the inputs of a file, and its outputs against the computed ones: another element type is an error, another shape a warning.
 
-use super::tensor;
+use super::{sparse, tensor};
 use crate::graph::import::importer::Importer;
 use crate::graph::import::model::{Dim, InputSpec, OnnxModel};
 use crate::graph::ir::{Graph, ValueId};
 use crate::graph::proto::{DimensionProto, GraphProto, TensorTypeProto, TypeProto, ValueInfoProto};
 use crate::graph::value::Kind;
+use crate::runtime::error::unknown;
 use crate::runtime::{Error, Result};
 use std::collections::{HashMap, HashSet};
+use std::sync::OnceLock;
 
 impl OnnxModel {
+    /// The inputs with a default: an initializer of their name, which stands for them unless they are given.
+    pub fn defaults(&self) -> &[InputSpec] {
+        &self.defaults
+    }
+
+    /// The model in which these inputs have no defaults: each run gives them.
+    ///
+    /// # Errors
+    /// `Invalid` where the model has no such input.
+    pub fn with_inputs(&self, names: &[&str]) -> Result<OnnxModel> {
+        let is_named = |name: &String| names.contains(&name.as_str());
+        let all = || self.inputs.iter().chain(&self.defaults);
+        if let Some(name) = names.iter().find(|name| !all().any(|spec| spec.name == **name)) {
+            let known: Vec<&str> = all().map(|spec| spec.name.as_str()).collect();
+            return Err(Error::Invalid(unknown("input", name, &known)));
+        }
+        let declared = self.onnx_graph().input.iter();
+        let specs = declared.filter_map(|input| all().find(|spec| spec.name == input.name));
+        let (defaults, inputs) = specs.cloned().partition(|s| self.defaults.contains(s) && !is_named(&s.name));
+        let weights: Vec<_> = self.weights.iter().filter(|weight| !is_named(&weight.0)).cloned().collect();
+        Ok(OnnxModel { inputs, defaults, weights, content: OnceLock::new(), ..self.clone() })
+    }
+
     /// A sentence for each output whose declared shape is not the computed one; `graph` is a graph of this model.
     pub fn warnings(&self, graph: &Graph) -> Vec<String> {
         let mut sizes: HashMap<&str, i64> = HashMap::new();
@@ -54,11 +79,14 @@ fn wrong_shape(output: &ValueInfoProto, actual: &[i64], sizes: &HashMap<&str, i6
     (!fits).then(|| format!("output `{}` is declared with shape [{text}], but it is {actual:?}", output.name))
 }
 
-/// The inputs that a caller provides: those without an initializer.
-pub(super) fn input_specs(graph: &GraphProto) -> Result<Vec<InputSpec>> {
-    let initializers: HashSet<&str> = graph.initializer.iter().map(|t| t.name.as_str()).collect();
-    let given = graph.input.iter().filter(|input| !initializers.contains(input.name.as_str()));
-    given.map(input_spec).collect()
+/// The inputs that a caller provides, those without an initializer; and the others, whose initializers are their defaults.
+pub(super) fn input_specs(graph: &GraphProto) -> Result<(Vec<InputSpec>, Vec<InputSpec>)> {
+    let dense: HashSet<&str> = graph.initializer.iter().map(|t| t.name.as_str()).collect();
+    let sparse: HashSet<&str> = sparse::names(graph).map(String::as_str).collect();
+    let has_default = |input: &&ValueInfoProto| dense.contains(input.name.as_str());
+    let is_given = |input: &&ValueInfoProto| !has_default(input) && !sparse.contains(input.name.as_str());
+    let given = graph.input.iter().filter(is_given).map(input_spec).collect::<Result<_>>()?;
+    Ok((given, graph.input.iter().filter(has_default).filter_map(|input| input_spec(input).ok()).collect()))
 }
 
 fn input_spec(input: &ValueInfoProto) -> Result<InputSpec> {

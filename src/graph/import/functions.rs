@@ -83,7 +83,9 @@ impl Call<'_> {
 
     fn graph(&self, graph: &mut GraphProto) {
         let declared = graph.input.iter_mut().chain(&mut graph.output).map(|i| &mut i.name);
-        declared.chain(graph.initializer.iter_mut().map(|t| &mut t.name)).for_each(|name| *name = self.name(name));
+        let sparse = graph.sparse_initializer.iter_mut().flat_map(|sparse| &mut sparse.values);
+        let stored = graph.initializer.iter_mut().chain(sparse).map(|t| &mut t.name);
+        declared.chain(stored).for_each(|name| *name = self.name(name));
         for node in &mut graph.node {
             *node = self.node(std::mem::take(node));
         }

@@ -36,13 +36,16 @@ pub struct Growing {
 }
 
 /// A parsed ONNX file, its dynamic dimensions still open.
+#[derive(Clone)]
 pub struct OnnxModel {
-    pub(super) proto: ModelProto,
-    pub(super) folder: Folder,
+    pub(super) proto: Arc<ModelProto>,
+    pub(super) folder: Arc<Folder>,
     pub(super) opset: i64,
     /// Other operator sets of nodes, by their first result.
     pub(super) opsets: HashMap<String, i64>,
     pub(super) inputs: Vec<InputSpec>,
+    /// Inputs that are constants unless they are given.
+    pub(super) defaults: Vec<InputSpec>,
     /// The initializers that something reads; all bindings of the dynamic dimensions share them.
     pub(super) weights: Vec<(String, Arc<Tensor>)>,
     /// Those of them whose elements stand in other files.

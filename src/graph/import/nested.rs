@@ -4,6 +4,7 @@
 //! graph (inlined), or a graph of its own with the values that it captures.
 
 use super::provenance::Provenance;
+use super::sparse;
 use crate::graph::import::importer::Importer;
 use crate::graph::ir::{Graph, Source, ValueId};
 use crate::graph::op::Body;
@@ -30,7 +31,7 @@ pub(super) fn captured_names(node: &NodeProto) -> BTreeSet<&str> {
 /// The names that a graph reads and neither it nor a graph inside of it defines, sorted.
 pub(super) fn free_names(graph: &GraphProto) -> BTreeSet<&str> {
     let inputs = graph.input.iter().map(|i| &i.name).chain(graph.initializer.iter().map(|t| &t.name));
-    let defined = inputs.chain(graph.node.iter().flat_map(|n| &n.output));
+    let defined = inputs.chain(sparse::names(graph)).chain(graph.node.iter().flat_map(|n| &n.output));
     let defined: HashSet<&str> = defined.map(String::as_str).collect();
     let read = graph.node.iter().flat_map(|n| n.input.iter().map(String::as_str).chain(captured_names(n)));
     let read = read.chain(graph.output.iter().map(|o| o.name.as_str()));

@@ -5,12 +5,12 @@
 //! from small integers. The others wait for their operands.
 
 use super::provenance::{self, Absent, Origin, Provenance};
-use super::walk;
+use super::{sparse, walk};
 use crate::graph::import::importer::Importer;
 use crate::graph::import::limits::ImportLimits;
 use crate::graph::import::model::OnnxModel;
 use crate::graph::ir::{Graph, Source, ValueId};
-use crate::graph::proto::{GraphProto, NodeProto, TensorProto, ValueInfoProto};
+use crate::graph::proto::{GraphProto, NodeProto, SparseTensorProto, TensorProto, ValueInfoProto};
 use crate::graph::tensor_type::TensorType;
 use crate::runtime::{Error, Result, Tensor, threads};
 use std::collections::{BTreeMap, HashSet};
@@ -63,13 +63,19 @@ impl OnnxModel {
         self.folder.release();
     }
 
-    /// The initializers of a graph inside of a node.
+    /// The initializers of a graph inside of a node, and those of the file's graph that are sparse.
     ///
     /// # Errors
-    /// `Invalid` where one is damaged; `Unsupported` where its element type is not known.
-    pub fn initializers(&self, graph: &GraphProto) -> Result<Vec<(String, Arc<Tensor>)>> {
+    /// `Invalid` where one is damaged; `Unsupported` where its element type is not known; `Limit` where sparse ones have too many
+    /// elements.
+    pub fn initializers(&self, graph: &GraphProto, limits: ImportLimits) -> Result<Vec<(String, Arc<Tensor>)>> {
         let read = |t: &TensorProto| Ok((t.name.clone(), Arc::new(super::tensor::read(t.clone(), &self.folder)?)));
-        graph.initializer.iter().map(read).collect()
+        let mut budget = Importer::of(self, graph, limits);
+        let dense = |t: &SparseTensorProto| {
+            let (name, tensor) = sparse::read(t, &self.folder, |shape, dtype| budget.claim(shape, dtype))?;
+            Ok((name, Arc::new(tensor)))
+        };
+        graph.initializer.iter().map(read).chain(graph.sparse_initializer.iter().map(dense)).collect()
     }
 
     /// The part of `graph`, which is inside of the node `around`, that can be compiled, of the nodes of `order` that are not

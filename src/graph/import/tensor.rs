@@ -75,7 +75,7 @@ pub(super) fn read(mut proto: TensorProto, folder: &Folder) -> Result<Tensor> {
     } else if !proto.raw_data.is_empty() {
         folder.own(std::mem::take(&mut proto.raw_data))
     } else {
-        typed(&proto, dtype).into()
+        typed(&proto, dtype).map_err(|e| e.context(&what))?.into()
     };
     if data.len() != bytes {
         let stored = data.len();
@@ -110,16 +110,37 @@ fn unpacked(dtype: DType, data: &[u8], len: usize) -> Vec<u8> {
     elements.take(len).collect()
 }
 
-fn typed(proto: &TensorProto, dtype: DType) -> Vec<u8> {
-    match dtype {
+/// Elements that stand in fields of numbers, which are wider than some types.
+fn typed(proto: &TensorProto, dtype: DType) -> Result<Vec<u8>> {
+    let outside =
+        |v: &dyn std::fmt::Display| Error::Invalid(format!("its element {v} is outside of the range of {dtype}"));
+    Ok(match dtype {
         DType::F32 => proto.float_data.iter().flat_map(|v| v.to_le_bytes()).collect(),
         DType::F64 => proto.double_data.iter().flat_map(|v| v.to_le_bytes()).collect(),
         DType::I64 => proto.int64_data.iter().flat_map(|v| v.to_le_bytes()).collect(),
         DType::U64 => proto.uint64_data.iter().flat_map(|v| v.to_le_bytes()).collect(),
-        DType::U32 => proto.uint64_data.iter().flat_map(|v| (*v as u32).to_le_bytes()).collect(),
+        DType::U32 => {
+            if let Some(large) = proto.uint64_data.iter().find(|v| **v > u32::MAX.into()) {
+                return Err(outside(large));
+            }
+            proto.uint64_data.iter().flat_map(|v| (*v as u32).to_le_bytes()).collect()
+        }
         DType::Bool => proto.int32_data.iter().map(|v| (*v != 0) as u8).collect(),
-        _ => proto.int32_data.iter().flat_map(|v| v.to_le_bytes().into_iter().take(dtype.bytes())).collect(),
-    }
+        _ => {
+            // a byte may hold several elements, whose bits have no sign
+            let range = match (dtype, dtype.bytes()) {
+                (DType::I8, _) => -0x80..=0x7f,
+                (DType::I16, _) => -0x8000..=0x7fff,
+                (_, 1) => 0..=0xff,
+                (_, 2) => 0..=0xffff,
+                _ => i32::MIN..=i32::MAX,
+            };
+            if let Some(wrong) = proto.int32_data.iter().find(|v| !range.contains(*v)) {
+                return Err(outside(wrong));
+            }
+            proto.int32_data.iter().flat_map(|v| v.to_le_bytes().into_iter().take(dtype.bytes())).collect()
+        }
+    })
 }
 
 /// The elements of a tensor of i64 or i32; `None` for other types.

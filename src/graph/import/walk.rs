@@ -16,7 +16,7 @@ pub(super) fn prefix(place: &str, error: Error) -> Error {
 
 pub fn describe(node: &NodeProto) -> String {
     let name = if node.name.is_empty() {
-        format!("producing `{}`", node.output.first().map_or("", |o| o))
+        format!("producing `{}`", node.output.iter().find(|o| !o.is_empty()).map_or("", |o| o))
     } else {
         format!("`{}`", node.name)
     };
