@@ -141,7 +141,7 @@ impl Compiled {
         }
         let inputs: Vec<_> = inputs.iter().map(|&(name, tensor)| (name, Input::Tensor(tensor))).collect();
         let outputs = self.in_parts(|staged| staged.run(&inputs))?;
-        outputs.iter().map(|value| Ok(Tensor::clone(value.tensor()?))).collect()
+        outputs.into_iter().map(Value::into_tensor).collect()
     }
 
     /// As [`Compiled::run`], for models whose inputs or outputs are sequences or optionals.

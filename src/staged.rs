@@ -6,12 +6,14 @@
 //! are as large as the data make them, branches, and loops whose number of steps depends on data.
 
 mod control;
+mod memory;
 mod profile;
 
 use crate::cache::{self, Subject};
+use crate::graph::import::limits::ImportLimits;
 use crate::graph::import::model::{Dim, InputSpec, OnnxModel};
 use crate::graph::import::provenance::{self, Origin};
-use crate::graph::import::sequence;
+use crate::graph::import::sequence::{self, Made};
 use crate::graph::import::stage::{Known, Part};
 use crate::graph::import::walk;
 use crate::graph::proto::{GraphProto, NodeProto};
@@ -23,8 +25,9 @@ use crate::runtime::module::{Module, TensorSpec};
 use crate::runtime::pool::Pool;
 use crate::runtime::session::Session;
 use crate::{DType, Error, Result, Tensor};
+use memory::{Memory, TENSOR_BYTES};
 use profile::Profile;
-use std::cell::RefCell;
+use std::cell::{OnceCell, RefCell};
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -96,15 +99,15 @@ enum Entry<'a> {
     /// Equal in each run.
     Constant(Arc<Tensor>),
     Value(Value),
-    /// An input of the model, which is the caller's.
-    Given(&'a Tensor),
+    /// An input of the model, which is the caller's, and its copy where a value has it.
+    Given(&'a Tensor, OnceCell<Arc<Tensor>>),
 }
 
 impl Entry<'_> {
     fn tensor(&self) -> Option<&Tensor> {
         match self {
             Entry::Constant(tensor) | Entry::Value(Value::Tensor(tensor)) => Some(tensor),
-            Entry::Given(tensor) => Some(tensor),
+            Entry::Given(tensor, _) => Some(tensor),
             Entry::Value(_) => None,
         }
     }
@@ -113,7 +116,7 @@ impl Entry<'_> {
         match self {
             Entry::Constant(tensor) => Value::Tensor(tensor.clone()),
             Entry::Value(value) => value.clone(),
-            Entry::Given(tensor) => Value::from((*tensor).clone()),
+            Entry::Given(tensor, copy) => Value::Tensor(copy.get_or_init(|| Arc::new((*tensor).clone())).clone()),
         }
     }
 }
@@ -133,6 +136,15 @@ impl Environment<'_> {
         self.values.insert(name.to_string(), Entry::Value(value));
     }
 
+    /// Bytes of the places of all sequences.
+    fn places_bytes(&self) -> u64 {
+        let here = self.values.values().map(|entry| match entry {
+            Entry::Value(value) => memory::places_bytes(value),
+            _ => 0,
+        });
+        here.fold(self.outside.map_or(0, Environment::places_bytes), u64::saturating_add)
+    }
+
     fn insert_constant(&mut self, name: &str, tensor: &Arc<Tensor>) {
         self.values.insert(name.to_string(), Entry::Constant(tensor.clone()));
     }
@@ -146,6 +158,7 @@ struct Frame<'a> {
     around: Option<Origin>,
     /// Where times are noted, if they are.
     profile: Option<&'a RefCell<Profile>>,
+    memory: &'a Memory<'a>,
 }
 
 impl Frame<'_> {
@@ -204,19 +217,26 @@ impl Staged {
             let names: Vec<&str> = specs.iter().map(|s| s.name.as_str()).collect();
             return Err(Error::Invalid(unknown("input", name, &names)));
         }
+        let mut given = 0u64;
         for spec in specs {
             let Some((_, input)) = inputs.iter().find(|(name, _)| *name == spec.name) else {
                 return Err(Error::Invalid(format!("input `{}` is missing", spec.name)));
             };
             let entry = match *input {
-                Input::Tensor(tensor) => Entry::Given(tensor),
-                Input::Value(Value::Tensor(tensor)) => Entry::Given(tensor),
+                Input::Tensor(tensor) => Entry::Given(tensor, OnceCell::new()),
                 Input::Value(value) => Entry::Value(value.clone()),
             };
             check(spec, &entry)?;
+            given = given.saturating_add(match *input {
+                Input::Tensor(tensor) => memory::tensor_bytes(tensor.data.len() as u64),
+                Input::Value(value) => memory::value_bytes(value),
+            });
             environment.values.insert(spec.name.clone(), entry);
         }
-        self.graph(self.model.onnx_graph(), &mut environment, &Frame { depth: 0, around: None, profile })
+        let memory = Memory::new(&self.options.limits, given);
+        memory.reserve(0, || "their places".into())?;
+        let frame = Frame { depth: 0, around: None, profile, memory: &memory };
+        self.graph(self.model.onnx_graph(), &mut environment, &frame)
     }
 
     /// Runs a graph of the file; `environment` has the values of its inputs.
@@ -229,7 +249,7 @@ impl Staged {
         while scope.order.iter().any(|&n| !done[n]) {
             let tried: HashSet<usize> = waiting(graph, &scope, &done, environment).collect();
             let part = self.part(graph, &scope, &done, environment, frame)?;
-            part.run(environment, frame.profile)?;
+            part.run(environment, frame)?;
             part.part.done.iter().for_each(|&n| done[n] = true);
             let by_host = self.host(graph, &scope, (&mut done, &tried), environment, frame)?;
             if part.part.done.is_empty() && !by_host {
@@ -287,13 +307,32 @@ impl Staged {
     ) -> Result<Option<Vec<Value>>> {
         let node = &graph.node[index];
         let place = |e: Error| e.context(&walk::describe(node));
+        let memory = frame.memory;
+        for entry in node.input.iter().filter_map(|name| environment.get(name)) {
+            if let Entry::Given(tensor, copy) = entry
+                && copy.get().is_none()
+            {
+                memory.reserve(tensor.data.len() as u64, || "a copy of an input".into()).map_err(place)?;
+                entry.value().tensor().into_iter().for_each(|tensor| memory.add(tensor));
+            }
+        }
         let operands: Vec<Option<Value>> =
             node.input.iter().map(|name| environment.get(name).map(Entry::value)).collect();
-        let inner = Frame { depth: frame.depth, around: Some(origin.clone()), profile: frame.profile };
+        let inner = Frame { around: Some(origin.clone()), ..*frame };
         if let Some(results) = self.control(node, &operands, environment, &inner).map_err(place)? {
             return Ok(Some(results));
         }
+        let made = Made::of(node, &operands, self.model.opset_of(node)).map_err(place)?;
+        let tensors = made.tensors.saturating_mul(TENSOR_BYTES).saturating_add(made.bytes);
+        // the places of sequences are copied: those of the result, and of its first operand meanwhile
+        let places = (made.places as u64).saturating_mul(2 * size_of::<Value>() as u64);
+        if tensors > 0 || places > 0 {
+            let held = if places > 0 { environment.places_bytes() } else { 0 };
+            let bytes = tensors.saturating_add(places).saturating_add(held);
+            memory.reserve(bytes, || "the results".into()).map_err(place)?;
+        }
         if let Some(results) = sequence::apply(node, &operands, self.model.opset_of(node)).map_err(place)? {
+            results.iter().filter(|_| made.tensors > 0).for_each(|value| memory.add_value(value));
             return Ok(Some(results));
         }
         if !walk::depends_on_data(node) {
@@ -301,7 +340,10 @@ impl Staged {
         }
         let tensor = |value: &Option<Value>| value.as_ref().map(|v| v.tensor().cloned()).transpose();
         let tensors = operands.iter().map(tensor).collect::<Result<Vec<_>>>()?;
-        let folded = self.model.fold_node(graph, index, &tensors, self.options.limits.import())?;
+        // their memory is counted here
+        let limits = ImportLimits { constant_bytes: u64::MAX, ..self.options.limits.import() };
+        let folded = self.model.fold_node(graph, index, &tensors, limits)?;
+        folded.iter().for_each(|tensor| memory.add(tensor));
         Ok(Some(folded.into_iter().map(Value::Tensor).collect()))
     }
 
@@ -397,12 +439,12 @@ impl CompiledPart {
     }
 
     /// Computes the part's values into the environment, and notes the times of its steps.
-    fn run(&self, environment: &mut Environment, profile: Option<&RefCell<Profile>>) -> Result<()> {
+    fn run(&self, environment: &mut Environment, frame: &Frame) -> Result<()> {
         for (name, tensor) in &self.part.constants {
             environment.insert_constant(name, tensor);
         }
         let note = |module: Option<&Arc<Module>>, times: &[Duration]| {
-            if let Some(profile) = profile {
+            if let Some(profile) = frame.profile {
                 profile.borrow_mut().add_part(&self.report, module, times);
             }
         };
@@ -416,13 +458,19 @@ impl CompiledPart {
         };
         let inputs = self.part.inputs.iter().map(|name| Ok((name.as_str(), tensor(name)?)));
         let inputs = inputs.collect::<Result<Vec<_>>>()?;
+        let module = session.module();
+        let outputs = module.outputs().iter().map(|o| Ok(memory::tensor_bytes(o.tensor.bytes()?)));
+        let outputs = outputs.collect::<Result<Vec<u64>>>()?.into_iter().fold(0, u64::saturating_add);
+        frame.memory.reserve_part(address(self), outputs, module.arena_bytes())?;
         let mut outputs = session.outputs();
-        match profile {
+        match frame.profile {
             None => session.run_into(&inputs, &mut outputs)?,
             Some(_) => note(Some(session.module()), &session.profile_into(&inputs, &mut outputs)?),
         }
         for (name, tensor) in self.outputs.iter().zip(outputs) {
-            environment.insert(name, tensor.into());
+            let tensor = Arc::new(tensor);
+            frame.memory.add(&tensor);
+            environment.insert(name, Value::Tensor(tensor));
         }
         Ok(())
     }
@@ -451,7 +499,7 @@ fn check_value(name: &str, value: &Value) -> Result<()> {
 fn check(spec: &InputSpec, entry: &Entry) -> Result<()> {
     match entry {
         Entry::Value(value) => check_value(&spec.name, value)?,
-        Entry::Constant(_) | Entry::Given(_) => {
+        Entry::Constant(_) | Entry::Given(..) => {
             entry.tensor().map_or(Ok(()), |tensor| check_data(&spec.name, tensor))?;
         }
     }

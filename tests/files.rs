@@ -13,3 +13,5 @@ mod onnx;
 mod shapes;
 #[path = "files/staged.rs"]
 mod staged;
+#[path = "files/staged_memory.rs"]
+mod staged_memory;

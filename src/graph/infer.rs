@@ -14,13 +14,13 @@ use crate::expr::{BinaryOp, UnaryOp};
 use crate::graph::infer::check::{Checked, defined, ensure, index_type, same_types, shaped};
 use crate::graph::op::{Layout, Op, PoolKind, ReduceOp, Window};
 use crate::graph::tensor_type::TensorType;
-use crate::runtime::{DType, Error, Result};
+use crate::runtime::{DType, Error, Result, text};
 
 /// The output types of `op` on inputs of these types.
 pub fn infer(op: &Op, inputs: &[&TensorType]) -> Result<Vec<TensorType>> {
     let fail = |what: String| {
         let types: Vec<String> = inputs.iter().map(|t| t.to_string()).collect();
-        Error::Invalid(format!("{op} of ({}): {what}", types.join(", ")))
+        Error::Invalid(format!("{op} of ({}): {what}", text::list(&types)))
     };
     let (least, most) = op.arity().into_inner();
     if !op.arity().contains(&inputs.len()) {

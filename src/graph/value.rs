@@ -39,6 +39,17 @@ impl Value {
         }
     }
 
+    /// As [`Value::tensor`], without a copy where nothing else holds it.
+    ///
+    /// # Errors
+    /// As [`Value::tensor`].
+    pub fn into_tensor(self) -> Result<Tensor> {
+        match self {
+            Value::Tensor(tensor) => Ok(Arc::unwrap_or_clone(tensor)),
+            value => value.tensor().map(|tensor| Tensor::clone(tensor)),
+        }
+    }
+
     /// The values of a sequence.
     ///
     /// # Errors

@@ -123,7 +123,8 @@ pub struct Limits {
     pub arena_bytes: u64,
     /// Bytes of scratch memory of all threads together: the arrays that each iteration of a parallel loop has for itself.
     pub scratch_bytes: u64,
-    /// Bytes of all inputs, outputs and intermediate tensors of a run together, and of what a loop of the host holds.
+    /// Bytes of all inputs, outputs and intermediate tensors of a run together; of a run in parts also of all values that are held
+    /// between them, sequences with what each of their values takes beside its elements.
     pub run_bytes: u64,
     /// Bytes of a module's weights.
     pub weights_bytes: u64,

@@ -24,11 +24,11 @@ use arg_extreme::{arg_max, arg_min};
 use cumulative_sum::cumulative_sum;
 use determinant::determinant;
 use ngrams::ngrams;
-use non_max_suppression::non_max_suppression;
+use non_max_suppression::{non_max_suppression, non_max_suppression_bytes};
 use region::{max_roi_pool, max_unpool, roi_align};
-use selection::{compress, non_zero};
+use selection::{compress, compress_bytes, non_zero, non_zero_bytes};
 use top_k::top_k;
-use unique::unique;
+use unique::{unique, unique_bytes};
 
 /// More operands than any row has.
 pub const MAX_OPERANDS: usize = 8;
@@ -57,13 +57,20 @@ pub const WRITE_ROWS: &str = "write_rows";
 /// Attributes, inputs; returns the outputs.
 pub type DataDependent = fn(&[i64], &[View]) -> Result<Vec<Tensor>>;
 
-/// Name, function; the outputs have shapes that depend on the elements of the inputs.
-pub const DATA_DEPENDENT: &[(&str, DataDependent)] =
-    &[("nonzero", non_zero), ("compress", compress), ("unique", unique), ("nms", non_max_suppression)];
+/// Inputs; returns the bytes that the outputs and the work on them may take.
+pub type MemoryBound = fn(&[View]) -> u64;
 
-/// The data-dependent function of this name.
-pub fn data_dependent(name: &str) -> Option<DataDependent> {
-    DATA_DEPENDENT.iter().find(|row| row.0 == name).map(|row| row.1)
+/// Name, function, bound of its memory; the outputs have shapes that depend on the elements of the inputs.
+pub const DATA_DEPENDENT: &[(&str, DataDependent, MemoryBound)] = &[
+    ("nonzero", non_zero, non_zero_bytes),
+    ("compress", compress, compress_bytes),
+    ("unique", unique, unique_bytes),
+    ("nms", non_max_suppression, non_max_suppression_bytes),
+];
+
+/// The data-dependent function of this name, and the bound of its memory.
+pub fn data_dependent(name: &str) -> Option<(DataDependent, MemoryBound)> {
+    DATA_DEPENDENT.iter().find(|row| row.0 == name).map(|row| (row.1, row.2))
 }
 
 /// The function of this name.

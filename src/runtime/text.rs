@@ -34,6 +34,16 @@ pub fn lines(text: &str) -> Cow<'_, str> {
     escaped(text, |c| matches!(c, '\n' | '\t'))
 }
 
+/// Names with commas: the first ones and the number of the others, where they are many.
+pub fn list(names: &[String]) -> String {
+    const MOST: usize = 8;
+    let shown = names[..names.len().min(MOST)].join(", ");
+    match names.len().saturating_sub(MOST) {
+        0 => shown,
+        more => format!("{shown} and {more} more"),
+    }
+}
+
 /// A size in the unit that fits: `7.3 MiB`.
 pub fn bytes(n: u64) -> String {
     match n {

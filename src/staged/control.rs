@@ -3,9 +3,10 @@
 use crate::graph::import::{stage, walk};
 use crate::graph::proto::{GraphProto, NodeProto};
 use crate::graph::value::Value;
+use crate::runtime::Bytes;
 use crate::staged::{Entry, Environment, Frame, Staged, address};
 use crate::{DType, Error, Result, Tensor};
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::sync::Arc;
 
 /// Numbers of steps that a loop is compiled for; the host runs it for others.
@@ -77,7 +78,7 @@ impl Staged {
             inner.insert(&input.name, value);
         }
         let around = frame.around.clone();
-        self.graph(graph, &mut inner, &Frame { depth: frame.depth + 1, around, profile: frame.profile })
+        self.graph(graph, &mut inner, &Frame { depth: frame.depth + 1, around, ..*frame })
     }
 
     /// Operands: the greatest number of steps, the condition, the carried values.
@@ -112,10 +113,6 @@ impl Staged {
                 let how = "`Limits::steps`";
                 return Err(Error::Limit(format!("a loop that depends on data has more than {most} steps ({how})")));
             }
-            if step & (step - 1) == 0 {
-                let what = || "what a loop carries and stacks needs".to_string();
-                self.options.limits.check_run(held_bytes(&carried, &slices), what)?;
-            }
             let head = [Tensor::new(&[], &[step]).into(), bool_value(going)];
             let results = self.call(body, head.into_iter().chain(carried).collect(), environment, frame)?;
             let mut results = results.into_iter();
@@ -130,7 +127,13 @@ impl Staged {
         for (stack, output) in slices.iter().zip(declared) {
             carried.push(match stack.is_empty() {
                 true => stage::empty_stack(output)?.into(),
-                false => stacked(stack)?.into(),
+                false => {
+                    let bytes = stack.iter().map(|s| s.data.len() as u64).fold(0, u64::saturating_add);
+                    frame.memory.reserve(bytes, || "what a loop stacks".into())?;
+                    let tensor = Arc::new(stacked(stack)?);
+                    frame.memory.add(&tensor);
+                    Value::Tensor(tensor)
+                }
             });
         }
         Ok(carried)
@@ -185,26 +188,8 @@ fn stacked(slices: &[Arc<Tensor>]) -> Result<Tensor> {
         return Err(Error::Invalid("a result of a loop has another shape in each step".into()));
     }
     let shape = [&[slices.len() as i64], &first.shape[..]].concat();
-    let data: Vec<u8> = slices.iter().flat_map(|s| s.data.iter().copied()).collect();
-    Ok(Tensor { dtype: first.dtype, shape, data: data.into() })
-}
-
-/// Bytes of carried and stacked values; a tensor that stands in several places is counted once.
-fn held_bytes(carried: &[Value], slices: &[Vec<Arc<Tensor>>]) -> u64 {
-    let (mut seen, mut bytes) = (HashSet::new(), 0u64);
-    let mut count = |tensor: &Arc<Tensor>| {
-        if seen.insert(Arc::as_ptr(tensor)) {
-            bytes = bytes.saturating_add(tensor.data.len() as u64);
-        }
-    };
-    let mut open: Vec<&Value> = carried.iter().collect();
-    while let Some(value) = open.pop() {
-        match value {
-            Value::Tensor(tensor) => count(tensor),
-            Value::Sequence(values) => open.extend(values),
-            Value::Optional(value) => open.extend(value.as_deref()),
-        }
-    }
-    slices.iter().flatten().for_each(count);
-    bytes
+    let bytes = first.data.len();
+    let mut data = Bytes::zeros(slices.len() * bytes);
+    data.chunks_exact_mut(bytes.max(1)).zip(slices).for_each(|(to, slice)| to.copy_from_slice(&slice.data));
+    Ok(Tensor { dtype: first.dtype, shape, data })
 }

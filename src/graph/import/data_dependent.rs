@@ -6,7 +6,16 @@ use crate::graph::import::importer::Importer;
 use crate::graph::ir::ValueId;
 use crate::graph::op::Op;
 use crate::runtime::opaque::{self, View};
-use crate::runtime::{DType, Error, Result, Tensor};
+use crate::runtime::{DType, Error, Result, Tensor, text};
+
+/// Bytes that a node of such an operator takes at most, by its operands.
+pub(super) fn memory_bound(operator: &str, operands: &[&Tensor]) -> u64 {
+    let functions =
+        [("Compress", "compress"), ("NonMaxSuppression", "nms"), ("NonZero", "nonzero"), ("Unique", "unique")];
+    let function = functions.iter().find(|row| row.0 == operator).and_then(|row| opaque::data_dependent(row.1));
+    let views: Vec<View> = operands.iter().map(|t| View { dtype: t.dtype, shape: &t.shape, data: &t.data }).collect();
+    function.map_or(0, |(_, bound)| bound(&views))
+}
 
 impl Importer<'_> {
     /// The results of a data-dependent function of constants, each with its name for errors.
@@ -16,7 +25,7 @@ impl Importer<'_> {
         attributes: &[i64],
         operands: &[(&str, ValueId)],
     ) -> Result<Vec<ValueId>> {
-        let apply = opaque::data_dependent(function)
+        let (apply, bound) = opaque::data_dependent(function)
             .ok_or_else(|| Error::Internal(format!("there is no data-dependent function `{function}`")))?;
         let known = |&(name, id): &(&str, ValueId)| {
             let unknown = || self.wait(&format!("its {name} depends on the data"));
@@ -25,6 +34,13 @@ impl Importer<'_> {
         let tensors = operands.iter().map(known).collect::<Result<Vec<_>>>()?;
         let views: Vec<View> =
             tensors.iter().map(|t| View { dtype: t.dtype, shape: &t.shape, data: &t.data }).collect();
+        let most = bound(&views);
+        if most > self.budget {
+            let [most, left] = [most, self.budget].map(text::bytes);
+            return Err(Error::Limit(format!(
+                "a computed constant may take {most}, {left} are left (`--max-memory`, `Limits::constant_bytes`)"
+            )));
+        }
         let results = apply(attributes, &views)?;
         results.iter().try_for_each(|t| self.claim(&t.shape, t.dtype))?;
         Ok(results.into_iter().map(|t| self.constant(t)).collect())

@@ -3,16 +3,14 @@
 //! In: a node and the values of its operands. Out: its results. Sequences share their elements, nothing is copied but by
 //! splits and concatenations.
 
+use super::data_dependent::memory_bound;
 use super::node::Source;
-use super::tensor;
-use crate::graph::fold;
+use super::{tensor, walk};
 use crate::graph::import::importer::{self, Importer};
 use crate::graph::ir::ValueId;
-use crate::graph::op::Op;
 use crate::graph::proto::NodeProto;
 use crate::graph::value::Value;
-use crate::runtime::{DType, Error, Result, Tensor};
-use std::sync::Arc;
+use crate::runtime::{Bytes, DType, Error, Result, Tensor, text};
 
 type Operands<'a> = &'a [Option<Value>];
 
@@ -97,11 +95,54 @@ fn position(operands: Operands, i: usize, len: usize, end: bool) -> Result<usize
     Ok(at as usize)
 }
 
-fn split(n: &Source, operands: Operands) -> Result<Value> {
+/// Tensors and places that a node of the host makes, beside what its operands hold.
+#[derive(Default)]
+pub struct Made {
+    pub tensors: u64,
+    /// Of their elements, and of what computing them takes.
+    pub bytes: u64,
+    /// Places of the sequences among the results.
+    pub places: usize,
+}
+
+impl Made {
+    /// For a node with these operands, before it runs.
+    ///
+    /// # Errors
+    /// `Invalid` where an operand is missing or of another kind.
+    pub fn of(node: &NodeProto, operands: Operands, opset: i64) -> Result<Made> {
+        let n = Source::new(node, vec![], opset);
+        let length = |i: usize| operand(operands, i).and_then(|value| Ok(value.sequence()?.len()));
+        Ok(match node.op_type.as_str() {
+            "SplitToSequence" => {
+                let (x, _, sizes) = split_sizes(&n, operands)?;
+                let rows = x.data.len() as u64;
+                Made { tensors: sizes.len() as u64, bytes: rows, places: sizes.len() }
+            }
+            "ConcatFromSequence" => {
+                let values = operand(operands, 0)?.sequence()?;
+                let tensors = values.iter().map(|value| Ok(value.tensor()?.data.len() as u64));
+                let bytes = tensors.collect::<Result<Vec<_>>>()?.into_iter().fold(0, u64::saturating_add);
+                Made { tensors: 1, bytes, places: 0 }
+            }
+            "SequenceConstruct" => Made { places: operands.len(), ..Made::default() },
+            "SequenceInsert" => Made { places: length(0)? + 1, ..Made::default() },
+            "SequenceErase" => Made { places: length(0)?, ..Made::default() },
+            _ if walk::depends_on_data(node) => {
+                let tensors = operands.iter().flatten().map(|value| Ok(&**value.tensor()?));
+                let bytes = memory_bound(&node.op_type, &tensors.collect::<Result<Vec<_>>>()?);
+                Made { tensors: 1, bytes, places: 0 }
+            }
+            _ => Made::default(),
+        })
+    }
+}
+
+/// The tensor to split, the axis, and the extents of the parts along it.
+fn split_sizes<'a>(n: &Source, operands: Operands<'a>) -> Result<(&'a Tensor, usize, Vec<i64>)> {
     let x = operand(operands, 0)?.tensor()?;
     let axis = importer::axis(n.int("axis", 0), x.shape.len())?;
     let extent = x.shape[axis];
-    let keep = n.flag("keepdims", true) || operands.get(1).is_some_and(Option::is_some);
     let sizes = match operands.get(1).and_then(Option::as_ref) {
         None => vec![1; extent as usize],
         Some(sizes) => {
@@ -117,20 +158,36 @@ fn split(n: &Source, operands: Operands) -> Result<Value> {
         }
     };
     if sizes.iter().any(|&s| s < 0) || sizes.iter().try_fold(0i64, |n, &s| n.checked_add(s)) != Some(extent) {
-        return Err(Error::Invalid(format!("parts of {sizes:?} of {extent} elements")));
+        let sizes: Vec<String> = sizes.iter().map(i64::to_string).collect();
+        return Err(Error::Invalid(format!("parts of [{}] of {extent} elements", text::list(&sizes))));
     }
+    Ok((x, axis, sizes))
+}
+
+/// The bytes of one step along an axis, for one place of the dimensions before it.
+fn row_bytes(tensor: &Tensor, axis: usize) -> usize {
+    tensor.shape[axis + 1..].iter().product::<i64>() as usize * tensor.dtype.bytes()
+}
+
+fn split(n: &Source, operands: Operands) -> Result<Value> {
+    let (x, axis, sizes) = split_sizes(n, operands)?;
+    let keep = n.flag("keepdims", true) || operands.get(1).is_some_and(Option::is_some);
+    let (row, extent) = (row_bytes(x, axis), x.shape[axis] as usize);
     let mut start = 0;
-    let part = |size: i64| -> Result<Value> {
-        let (mut starts, mut ends, steps) = (vec![0; x.shape.len()], x.shape.clone(), vec![1; x.shape.len()]);
-        (starts[axis], ends[axis]) = (start, start + size);
+    let part = |size: i64| -> Value {
+        let size = size as usize;
+        let mut data = Vec::with_capacity(x.data.len() / extent.max(1) * size);
+        let blocks = x.data.chunks_exact((extent * row).max(1));
+        blocks.for_each(|block| data.extend_from_slice(&block[start * row..][..size * row]));
         start += size;
-        let mut part = fold::evaluate(&Op::Slice { starts, ends, steps }, &[x])?.remove(0);
-        if !keep {
-            part.shape.remove(axis);
+        let mut shape = x.shape.clone();
+        match keep {
+            true => shape[axis] = size as i64,
+            false => _ = shape.remove(axis),
         }
-        Ok(part.into())
+        Tensor { dtype: x.dtype, shape, data: Bytes::from(data) }.into()
     };
-    sizes.into_iter().map(part).collect::<Result<_>>().map(Value::Sequence)
+    Ok(Value::Sequence(sizes.into_iter().map(part).collect()))
 }
 
 fn concat(n: &Source, values: &[Value]) -> Result<Value> {
@@ -138,14 +195,29 @@ fn concat(n: &Source, values: &[Value]) -> Result<Value> {
     let Some(first) = tensors.first() else { return Err(Error::Invalid("a sequence without elements".into())) };
     let added = n.flag("new_axis", false);
     let axis = importer::axis(n.int("axis", 0), first.shape.len() + added as usize)?;
-    let with_axis = |tensor: &&Arc<Tensor>| {
-        let mut tensor = Tensor::clone(tensor);
-        if added {
-            tensor.shape.insert(axis.min(tensor.shape.len()), 1);
-        }
-        tensor
+    let around = |t: &Tensor| match added {
+        true => (t.shape.clone(), t.dtype),
+        false => (t.shape.iter().enumerate().map(|(d, &e)| if d == axis { 0 } else { e }).collect(), t.dtype),
     };
-    let tensors: Vec<Tensor> = tensors.iter().map(with_axis).collect();
-    let operands: Vec<&Tensor> = tensors.iter().collect();
-    Ok(fold::evaluate(&Op::Concat { axis }, &operands)?.remove(0).into())
+    if let Some(other) = tensors.iter().find(|t| around(t) != around(first)) {
+        let [a, b] = [first, other].map(|t| format!("{} {:?}", t.dtype, t.shape));
+        return Err(Error::Invalid(format!("elements of the types {a} and {b} do not fit along axis {axis}")));
+    }
+    let mut shape = first.shape.clone();
+    match added {
+        true => shape.insert(axis, tensors.len() as i64),
+        false => shape[axis] = tensors.iter().map(|t| t.shape[axis]).sum(),
+    }
+    let blocks: usize = shape[..axis].iter().product::<i64>() as usize;
+    let mut data = Bytes::zeros(tensors.iter().map(|t| t.data.len()).sum());
+    let mut rest = &mut data[..];
+    for block in 0..blocks {
+        for tensor in &tensors {
+            let bytes = tensor.data.len() / blocks;
+            let (to, behind) = rest.split_at_mut(bytes);
+            to.copy_from_slice(&tensor.data[block * bytes..][..bytes]);
+            rest = behind;
+        }
+    }
+    Ok(Tensor { dtype: first.dtype, shape, data }.into())
 }

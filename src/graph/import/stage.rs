@@ -126,7 +126,6 @@ impl OnnxModel {
         let node = &graph.node[node];
         for (name, operand) in node.input.iter().zip(operands) {
             if let Some(tensor) = operand {
-                importer.budget += 4 * tensor.data.len() as u64;
                 let id = importer.named_constant(name.clone(), tensor.clone());
                 importer.values.insert(name, Some(id));
             }

@@ -4,7 +4,7 @@ use super::*;
 
 fn depends(name: &str, attributes: &[i64], inputs: &[&Tensor]) -> Result<Vec<Tensor>> {
     let views: Vec<View> = inputs.iter().map(|t| View { dtype: t.dtype, shape: &t.shape, data: &t.data }).collect();
-    data_dependent(name).unwrap()(attributes, &views)
+    data_dependent(name).unwrap().0(attributes, &views)
 }
 
 fn integers(t: &Tensor) -> (Vec<i64>, Vec<i64>) {

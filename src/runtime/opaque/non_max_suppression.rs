@@ -82,6 +82,16 @@ pub fn non_max_suppression(attributes: &[i64], inputs: &[View]) -> Result<Vec<Te
     Ok(vec![Tensor::new(&[selected.len() as i64 / 3, 3], &selected)])
 }
 
+/// Bytes that [`non_max_suppression`] takes at most: copies of boxes and scores, and three numbers, twice, for each that it may select.
+pub fn non_max_suppression_bytes(inputs: &[View]) -> u64 {
+    let [boxes, scores, most, ..] = inputs else { return 0 };
+    let elements = scores.data.len() as u64 / 4;
+    let lists = scores.shape.iter().take(2).product::<i64>().max(0) as u64;
+    let most = scalar::<i64>(most).map_or(0, |most| most.max(0) as u64);
+    let selected = lists.saturating_mul(most).min(elements);
+    3 * boxes.data.len() as u64 + 12 * elements + selected.saturating_mul(2 * 3 * 8 + 16)
+}
+
 /// Greater scores first, what is no number last.
 fn falling(a: f32, b: f32) -> std::cmp::Ordering {
     b.partial_cmp(&a).unwrap_or_else(|| a.is_nan().cmp(&b.is_nan()))

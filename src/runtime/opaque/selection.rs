@@ -8,17 +8,27 @@ use crate::{DType, Error, Result, Tensor};
 /// The subscripts of all elements that are not 0, a row for each dimension, in row-major order; a scalar has no rows.
 pub fn non_zero(attributes: &[i64], inputs: &[View]) -> Result<Vec<Tensor>> {
     let ([], [x]) = (attributes, inputs) else { return Err(misuse("nonzero")) };
-    let chosen = |(_, bytes): &(usize, &[u8])| key(x.dtype, bytes) != 0;
-    let places: Vec<usize> =
-        x.data.chunks_exact(x.dtype.bytes()).enumerate().filter(chosen).map(|(at, _)| at).collect();
-    let mut rows = vec![0; x.shape.len() * places.len()];
-    let mut below = 1;
-    for (row, &extent) in rows.chunks_exact_mut(places.len().max(1)).rev().zip(x.shape.iter().rev()) {
-        let extent = extent as usize;
-        row.iter_mut().zip(&places).for_each(|(index, at)| *index = (at / below % extent) as i64);
-        below *= extent;
+    let (rank, count) = (x.shape.len(), chosen(x).count());
+    let mut out = Tensor::zeros(DType::I64, &[rank as i64, count as i64]);
+    for (k, mut at) in chosen(x).enumerate() {
+        for (row, &extent) in x.shape.iter().enumerate().rev() {
+            let index = (at % extent as usize) as i64;
+            out.data[8 * (row * count + k)..][..8].copy_from_slice(&index.to_le_bytes());
+            at /= extent as usize;
+        }
     }
-    Ok(vec![Tensor::new(&[x.shape.len() as i64, places.len() as i64], &rows)])
+    Ok(vec![out])
+}
+
+/// The places of the elements that are not 0.
+fn chosen(x: &View) -> impl Iterator<Item = usize> {
+    let is_chosen = |(_, bytes): &(usize, &[u8])| key(x.dtype, bytes) != 0;
+    x.data.chunks_exact(x.dtype.bytes()).enumerate().filter(is_chosen).map(|(at, _)| at)
+}
+
+/// Bytes of what [`non_zero`] returns.
+pub fn non_zero_bytes(inputs: &[View]) -> u64 {
+    inputs.first().map_or(0, |x| 8 * x.shape.len() as u64 * chosen(x).count() as u64)
 }
 
 /// Attributes: the axis, or none to take elements in row-major order. Inputs: data, and a condition that may be shorter than
@@ -46,6 +56,12 @@ pub fn compress(attributes: &[i64], inputs: &[View]) -> Result<Vec<Tensor>> {
         _ => vec![count],
     };
     Ok(vec![Tensor { dtype: x.dtype, shape, data: take(x, around, &chosen).into() }])
+}
+
+/// Bytes that [`compress`] takes at most: a place for each true condition, and its slices.
+pub fn compress_bytes(inputs: &[View]) -> u64 {
+    let [x, condition] = inputs else { return 0 };
+    (x.data.len() + 8 * condition.data.len()) as u64
 }
 
 /// The bytes of some slices of an axis.

@@ -2,9 +2,18 @@
 
 use super::View;
 use super::element::{AxisExtents, misuse};
-use super::key::keys;
+use super::key::{Key, keys};
 use super::selection::take;
 use crate::{Result, Tensor};
+
+/// Bytes that a group of one slice takes beside the slice: a list with its allocation, an entry of each result and of the order.
+const GROUP_BYTES: usize = 120;
+
+/// Bytes that [`unique`] takes at most: where all slices differ and have one element.
+pub fn unique_bytes(inputs: &[View]) -> u64 {
+    let bytes = |x: &View| x.data.len() + (x.data.len() / x.dtype.bytes()) * (size_of::<Key>() + GROUP_BYTES);
+    inputs.first().map_or(0, |x| bytes(x) as u64)
+}
 
 /// Attributes: 1 to sort the slices by their elements, 0 to leave them in the order of their first places; the axis, or
 /// none for single elements. Outputs: the distinct slices, the first place of each, which of them each slice is, and how
