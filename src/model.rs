@@ -220,6 +220,14 @@ impl Model {
         names.unwrap_or_default()
     }
 
+    /// The names of dimensions that an ONNX file declares for an output.
+    #[doc(hidden)]
+    pub fn output_symbols(&self, name: &str) -> Vec<&str> {
+        let output = self.onnx().and_then(|model| model.onnx_graph().output.iter().find(|o| o.name == name));
+        let ty = output.and_then(|o| o.r#type.as_ref()?.tensor_type.as_ref()?.shape.as_ref());
+        ty.iter().flat_map(|shape| &shape.dim).filter_map(|dim| dim.dim_param.as_deref()).collect()
+    }
+
     /// The names of the dynamic dimensions, in the order of the inputs.
     pub fn symbols(&self) -> Vec<String> {
         if let Source::Program(source) = &self.source {
@@ -364,7 +372,13 @@ impl Model {
         })?;
         let offset = |other: &String| (other.clone(), size(other).map_or(0, |size| size.saturating_sub(capacity)));
         let offsets: BTreeMap<String, i64> = options.growing.iter().map(offset).collect();
-        let room = offsets.values().map(|o| o.saturating_abs()).max().unwrap_or(0);
+        let (farthest, room) =
+            offsets.iter().map(|(name, o)| (name, o.saturating_abs())).max_by_key(|o| o.1).unwrap_or((name, 0));
+        if room > capacity {
+            return Err(Error::Invalid(format!(
+                "dimension `{name}` grows with a capacity of {capacity}, but `{farthest}` is {room} away from it"
+            )));
+        }
         // whatever is decided holds in the middle, and for a range around it
         let middle = (capacity / 2).max(room).min(capacity.saturating_sub(room));
         Ok(Some(Growing { name: name.clone(), offsets, capacity, counts: (middle, middle) }))

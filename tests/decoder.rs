@@ -320,7 +320,7 @@ fn a_module_for_a_capacity_is_saved() {
     let ids = Tensor::zeros(DType::I64, &[1, 1]);
     let state: Vec<Tensor> = PAIRS.iter().map(|_| Tensor::zeros(DType::F32, &[1, 2, 32, 12])).collect();
     let error = session.run(&past(&state, &ids)).unwrap_err().to_string();
-    assert!(error.contains("`#past` is 32") && error.contains("for 0 to 31"), "{error}");
+    assert!(error.contains("`past` is 32") && error.contains("for 0 to 31"), "{error}");
     // at capacity, with the count
     let count = Tensor::new(&[], &[32i64]);
     let mut raw = past(&state, &ids);

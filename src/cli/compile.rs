@@ -15,8 +15,8 @@ pub struct Arguments {
     inputs: InputArguments,
     #[command(flatten)]
     cache: CacheArguments,
-    /// Dimension whose size is given to each run: the size that `--dim` gives is its capacity. With several, the first one is
-    /// counted and the others keep their distance from it
+    /// Dimension whose size is given to each run: the size that `--dim` gives is its capacity, and that of the extents that follow
+    /// from it. With several, the first one is counted and the others keep their distance from it
     #[arg(long, value_name = "NAME")]
     grow: Vec<String>,
     /// The module to write

@@ -6,7 +6,7 @@ use crate::model_arguments::ModelArguments;
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::time::Instant;
-use tilewright::{Dim, Error, InputSpec, Model, Options, Result, Tensor};
+use tilewright::{Dim, Error, InputSpec, Model, Options, Result, Stateful, Tensor};
 
 #[derive(clap::Args)]
 pub struct StateArguments {
@@ -14,7 +14,8 @@ pub struct StateArguments {
     /// that begins and ends so. `--input` gives the state of the beginning; sizes that nothing else has begin with 0
     #[arg(long, value_name = "INPUT=OUTPUT", value_parser = parse_pair, conflicts_with_all = ["cache", "json", "interactive", "save", "seconds", "sort"])]
     state: Vec<(String, String)>,
-    /// Dimension of the state that grows: it is compiled for capacities in powers of two, and the state is written in place
+    /// Dimension of the state that grows: it is compiled for capacities in powers of two, and the state is written in place. Of
+    /// a dimension that grows with it, such as a mask's, `--dim` gives the size in the first step
     #[arg(long, value_name = "NAME", requires = "state")]
     grow: Vec<String>,
     /// Steps
@@ -34,16 +35,27 @@ impl StateArguments {
         }
         let loaded = run.load(model, progress)?;
         let (source, options) = (loaded.model.clone(), loaded.options.clone());
-        let mut given = loaded.tensors()?;
         let pairs = self.pairs(&source)?;
         let is_state = |spec: &&InputSpec| pairs.iter().any(|pair| pair.0 == spec.name);
+        let (beginning, given): (BTreeMap<String, Tensor>, BTreeMap<String, Tensor>) =
+            loaded.tensors()?.into_iter().partition(|given| pairs.iter().any(|pair| pair.0 == given.0));
+        let own = symbols(source.inputs().iter().filter(is_state));
         let others: Vec<&InputSpec> = source.inputs().iter().filter(|spec| !is_state(spec)).collect();
-        let has = |spec: &InputSpec, name: &str| spec.shape.iter().any(|d| matches!(d, Dim::Symbol(s) if s == name));
-        let of_state = |name: &String| self.grow.contains(name) || !others.iter().any(|spec| has(spec, name));
+        let of_others = symbols(others.iter().copied());
+        let with_state = |name: &String| self.grow.contains(name) || in_results(&source, &pairs, name);
+        let growing = symbols(others.iter().copied().filter(|spec| !given.contains_key(&spec.name)));
+        let growing: Vec<String> = growing.into_iter().filter(|name| !own.contains(name) && with_state(name)).collect();
+        let of_state =
+            |name: &String| !growing.contains(name) && (self.grow.contains(name) || !of_others.contains(name));
         if let Some(name) = model.dims()?.keys().find(|name| of_state(name)) {
             return Err(Error::Invalid(format!("dimension `{name}` is the state's: do not pass `--dim {name}`")));
         }
-        let tensors = fill(&others, &mut given, &options.dims, run.seed());
+        let first = options.dims.clone();
+        if let Some(name) = growing.iter().find(|name| !first.contains_key(*name)) {
+            return Err(Error::Invalid(format!(
+                "dimension `{name}` of an input grows with the state: give its size in the first step, `--dim {name}=N`"
+            )));
+        }
         let options = Options {
             growing: self.grow.clone(),
             values: BTreeMap::new(),
@@ -53,12 +65,17 @@ impl StateArguments {
         };
         let compiled = source.compile(&options)?;
         let named: Vec<(&str, &str)> = pairs.iter().map(|(input, output)| (input.as_str(), output.as_str())).collect();
-        let inputs: Vec<(&str, &Tensor)> = tensors.iter().map(|(name, tensor)| (name.as_str(), tensor)).collect();
         let mut state = compiled.stateful(&named)?;
-        given.iter().try_for_each(|(name, tensor)| state.set(name, tensor))?;
-        let (mut steps, mut compiling) = (vec![], vec![]);
+        beginning.iter().try_for_each(|(name, tensor)| state.set(name, tensor))?;
+        let (mut steps, mut compiling, mut tensors) = (vec![], vec![], vec![]);
         for step in 0..self.steps {
             progress.stage(format!("step {} of {}", step + 1, self.steps));
+            if step == 0 || !growing.is_empty() {
+                let more = if step == 0 { 0 } else { growth(&source, &pairs, &first, &of_others, &state)? };
+                let dims = first.iter().map(|(n, size)| (n.clone(), size + if growing.contains(n) { more } else { 0 }));
+                tensors = fill(&others, &mut given.clone(), &dims.collect(), run.seed());
+            }
+            let inputs: Vec<(&str, &Tensor)> = tensors.iter().map(|(name, tensor)| (name.as_str(), tensor)).collect();
             let (before, start) = (compiled.compilations(), Instant::now());
             state.run(&inputs)?;
             let times = if compiled.compilations() == before { &mut steps } else { &mut compiling };
@@ -87,6 +104,41 @@ impl StateArguments {
         }
         Ok(pairs)
     }
+}
+
+/// The dynamic dimensions of inputs.
+fn symbols<'a>(specs: impl Iterator<Item = &'a InputSpec>) -> Vec<String> {
+    let symbol = |dim: &Dim| match dim {
+        Dim::Symbol(name) => Some(name.clone()),
+        _ => None,
+    };
+    let mut names: Vec<String> = specs.flat_map(|spec| &spec.shape).filter_map(symbol).collect();
+    names.sort_unstable();
+    names.dedup();
+    names
+}
+
+/// Returns true if the file declares an output of the state with this dimension.
+fn in_results(model: &Model, pairs: &[(String, String)], name: &str) -> bool {
+    pairs.iter().any(|pair| model.output_symbols(&pair.1).contains(&name))
+}
+
+/// The rows by which the state has grown since its beginning, along a dimension that no other input has.
+fn growth(
+    model: &Model,
+    pairs: &[(String, String)],
+    first: &BTreeMap<String, i64>,
+    of_others: &[String],
+    state: &Stateful,
+) -> Result<i64> {
+    for (input, _) in pairs {
+        let Some(spec) = model.inputs().iter().find(|spec| spec.name == *input) else { continue };
+        let is_own = |dim: &Dim| matches!(dim, Dim::Symbol(name) if !of_others.contains(name));
+        let Some(axis) = spec.shape.iter().position(is_own) else { continue };
+        let before = first.get(&spec.shape[axis].to_string()).copied().unwrap_or(0);
+        return Ok(state.state(input)?.shape[axis] - before);
+    }
+    Ok(0)
 }
 
 /// Given inputs, which it takes, else values from the seed; sizes that nothing binds are 1.

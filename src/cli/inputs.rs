@@ -221,7 +221,7 @@ impl RunArguments {
         let session = Session::new(Arc::new(module), threads)?;
         let session_ms = milliseconds(start);
         progress.stage("filling the inputs");
-        let inputs = self.fill(&session, given)?;
+        let inputs = self.fill(&session, given, &model.dims()?)?;
         Ok(Ready::Whole(Box::new(Prepared { session, inputs, compile_ms, session_ms, report })))
     }
 
@@ -278,13 +278,20 @@ impl RunArguments {
     }
 
     /// Given inputs, else the program's initial values, else values from the seed.
-    /// Dimensions that grow have the size that given inputs have, or the largest one.
-    pub fn fill(&self, session: &Session, mut given: BTreeMap<String, Tensor>) -> Result<Vec<(String, Tensor)>> {
+    /// Dimensions that grow have their size in `dims`, or that of given inputs, or the largest one.
+    pub fn fill(
+        &self,
+        session: &Session,
+        mut given: BTreeMap<String, Tensor>,
+        dims: &BTreeMap<String, i64>,
+    ) -> Result<Vec<(String, Tensor)>> {
         let module = session.module();
         let grown = module.bounds().filter(|bounds| !given.contains_key(&bounds.input));
         let sizes =
             |(i, spec): (usize, &TensorSpec)| given.get(&spec.name).and_then(|t| grown?.count(i, &t.shape).ok()?);
-        let count = grown.map(|bounds| module.inputs().iter().enumerate().find_map(sizes).unwrap_or(bounds.most));
+        let chosen = grown.map(|bounds| bounds.count_of_dims(dims)).transpose()?.flatten();
+        let found = || module.inputs().iter().enumerate().find_map(sizes);
+        let count = grown.map(|bounds| chosen.or_else(found).unwrap_or(bounds.most));
         for (name, tensor) in session.initial_values()? {
             given.entry(name).or_insert(tensor);
         }
@@ -367,7 +374,11 @@ fn load_module(arguments: &ModelArguments, given: &BTreeMap<String, Tensor>, pro
         let shape = |spec: &TensorSpec| given.get(&spec.name).is_none_or(|tensor| tensor.shape == spec.shape);
         module.inputs().iter().all(shape)
     };
-    let has = |module: &&Module| wanted.iter().all(|(name, size)| module.dims().get(name) == Some(size));
+    // the sizes of dimensions that grow are counts, which `fill` checks
+    let grows = |module: &Module, name: &String| module.bounds().is_some_and(|bounds| bounds.dims.contains_key(name));
+    let has = |module: &&Module| {
+        wanted.iter().all(|(name, size)| grows(module, name) || module.dims().get(name) == Some(size))
+    };
     match module.bindings().filter(has).find(given_shapes).or_else(|| module.bindings().find(has)) {
         Some(binding) => Ok(binding.clone()),
         None => {

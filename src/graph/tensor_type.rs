@@ -44,7 +44,9 @@ impl TensorType {
         }
         let most = if self.shape.contains(&0) { MAX_EMPTY } else { MAX_ELEMENTS };
         if count.is_none_or(|n| n > most) {
-            return Err(Error::Limit(format!("{self} has more than {MAX_ELEMENTS} elements")));
+            return Err(Error::Limit(format!(
+                "{self} has more than {MAX_ELEMENTS} elements, the most that a tensor can have: no limit of memory raises it"
+            )));
         }
         Ok(())
     }
@@ -61,5 +63,5 @@ impl std::fmt::Display for TensorType {
 /// The largest product of the extents of an empty tensor, other than 0.
 pub const MAX_EMPTY: i64 = 1 << 62;
 
-/// No tensor has more elements: a larger one comes from a damaged file.
+/// No tensor has more elements: subscripts and sums of products of extents stay far from the ends of 64 bits.
 pub const MAX_ELEMENTS: i64 = 1 << 29;

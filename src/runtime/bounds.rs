@@ -64,12 +64,30 @@ impl Bounds {
         if (self.least..=self.most).contains(&count) {
             return Ok(());
         }
-        let names: Vec<&str> = self.dims.keys().map(String::as_str).collect();
-        let (names, least, most) = (names.join("`, `"), self.least, self.most);
-        Err(Error::Invalid(format!(
-            "input `{}` is {count}, but the module's capacity for `{names}` is for {least} to {most}",
-            self.input
-        )))
+        let size = |(name, form): (&String, &Form)| {
+            let [found, least, most] = [count, self.least, self.most].map(|count| form.at(count));
+            format!("`{name}` is {found}, but the module is for {least} to {most}")
+        };
+        let sizes: Vec<String> = self.dims.iter().map(size).collect();
+        Err(Error::Invalid(format!("{}: its capacity is {}", sizes.join(", "), self.capacity)))
+    }
+
+    /// The count for which the dimensions that grow have these sizes; `None` where none of them does.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] where the sizes need different counts, or one for which the module is not.
+    pub fn count_of_dims(&self, sizes: &BTreeMap<String, i64>) -> Result<Option<i64>> {
+        let mut found = None;
+        for (name, form) in &self.dims {
+            let Some(&size) = sizes.get(name) else { continue };
+            let count = size.saturating_sub(form.offset);
+            if form.factor != 1 || found.is_some_and(|other| other != count) {
+                return Err(Error::Invalid(format!("`{name}` of size {size} fits no count of the module")));
+            }
+            self.check(count)?;
+            found = Some(count);
+        }
+        Ok(found)
     }
 
     /// The count for which an input has these extents; `None` where none of them is bounded.

@@ -8,6 +8,7 @@ use crate::inputs::outside_bytes;
 use crate::model_arguments::ModelArguments;
 use crate::progress::Progress;
 use serde::Serialize;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 use tilewright::Session;
@@ -82,7 +83,7 @@ pub fn prepare(arguments: &Arguments, model: &ModelArguments, progress: &Progres
     };
     let (ilp, found) = compile("by the ILP", &network)?;
     let (untransformed, original) = compile("in the original order", &network.untransformed())?;
-    let inputs = arguments.run.fill(&ilp, loaded.tensors()?)?;
+    let inputs = arguments.run.fill(&ilp, loaded.tensors()?, &BTreeMap::new())?;
     let named: Vec<(&str, &Tensor)> = inputs.iter().map(|(n, t)| (n.as_str(), t)).collect();
     progress.stage("running both");
     let results = [ilp.run(&named)?, untransformed.run(&named)?];

@@ -244,7 +244,7 @@ fn prepare_program(
         let session = Session::new(Arc::new(compilation.module.clone()), arguments.run.threads())?;
         if origin == Origin::Untransformed {
             sizes = session.module().dims().clone();
-            inputs = arguments.run.fill(&session, given.clone())?;
+            inputs = arguments.run.fill(&session, given.clone(), &BTreeMap::new())?;
         }
         progress.stage(format!("running {schedule} for {name}"));
         let named: Vec<(&str, &Tensor)> = inputs.iter().map(|(n, t)| (n.as_str(), t)).collect();

@@ -1,5 +1,6 @@
 //! Dimensions that grow: modules for a capacity, and steps of decoding.
 
+use super::onnx::{FLOAT, bytes, graph, node, tensor, with_int};
 use super::{Folder, fails, saved, succeeds, tilewright};
 use tilewright::{DType, Tensor};
 
@@ -23,7 +24,12 @@ fn a_module_for_a_capacity_runs_for_any_size_of_it() {
     assert_eq!(saved(&exact, 0).to_vec::<f32>()[..84], saved(&outputs, 0).to_vec::<f32>()[..84]);
     assert!(succeeds(&["bench", &module, "--seconds", "0.01"]).contains("append"));
     Tensor::zeros(DType::F32, &[1, 2, 32, 12]).write_npy(&past).unwrap();
-    fails(&["run", &module, "--input", &input], &["`#past` is 32", "0 to 31"]);
+    fails(&["run", &module, "--input", &input], &["`past` is 32", "0 to 31"]);
+    // a size without inputs
+    succeeds(&["run", &module, "--dim", "past=5", "--save", &outputs]);
+    assert_eq!(saved(&outputs, 0).shape, [1, 2, 6, 12]);
+    fails(&["run", &module, "--dim", "past=32"], &["`past` is 32", "0 to 31"]);
+    fails(&["run", &module, "--dim", "past=5", "--input", &input], &["count of 5", "for 32"]);
 }
 
 fn bench<'a>(more: &[&'a str]) -> Vec<&'a str> {
@@ -56,4 +62,36 @@ fn steps_of_decoding_are_measured() {
     let command = bench(&["--cache", "nowhere", "--state", "past.*=present.*"]);
     assert_eq!(tilewright(&command).status.code(), Some(2), "modules with a capacity are not kept");
     fails(&bench(&["--grow", "past", "--dim", "past=3", "--state", "past.*=present.*"]), &["do not pass `--dim past`"]);
+}
+
+/// `present = past, x` and `y = present + mask`; the file calls the extent of present and mask `total`.
+fn masked(folder: &Folder) -> String {
+    let rows = |name: &str, count: &str| tensor(name, FLOAT, Some(&[count, "2"]));
+    let inputs = vec![rows("past", "past"), rows("x", "1"), rows("mask", "total")];
+    let nodes = vec![
+        with_int(node("Concat", &["past", "x"], &["present"]), "axis", 0),
+        node("Add", &["present", "mask"], &["y"]),
+    ];
+    let outputs = vec![rows("y", "total"), rows("present", "total")];
+    let path = folder.file("masked.onnx");
+    std::fs::write(&path, bytes(graph(inputs, vec![], nodes, outputs), 17)).unwrap();
+    path
+}
+
+#[test]
+fn a_mask_grows_with_the_state() {
+    let folder = Folder::new("growing_mask");
+    let (model, module, outputs) = (masked(&folder), folder.file("masked.tw"), folder.file("outputs"));
+    let compile = ["compile", &model, "--grow", "past", "--grow", "total", "-o", &module];
+    fails(&[&compile[..], &["--dim", "past=1", "--dim", "total=4"]].concat(), &["`total` is 3 away"]);
+    succeeds(&[&compile[..], &["--dim", "past=16", "--dim", "total=17"]].concat());
+    for sizes in [&["--dim", "past=6"][..], &["--dim", "total=7"], &["--dim", "past=6", "--dim", "total=7"]] {
+        succeeds(&[&["run", &module, "--save", &outputs][..], sizes].concat());
+        assert_eq!(saved(&outputs, 0).shape, [7, 2]);
+    }
+    fails(&["run", &module, "--dim", "past=7", "--dim", "total=7"], &["`total` of size 7"]);
+    let bench = ["bench", &model, "--threads", "1", "--steps", "18", "--grow", "past", "--state", "past=present"];
+    fails(&bench, &["`total`", "--dim total=N"]);
+    let text = succeeds(&[&bench[..], &["--grow", "total", "--dim", "total=1"]].concat());
+    assert!(text.contains("18 steps in") && text.contains(", 2 compilations"), "{text}");
 }
