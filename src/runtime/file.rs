@@ -1,7 +1,8 @@
 //! Files that others may be reading: written beside the old contents and put in their place at once.
 //!
 //! In: a path and what to write. Out: the path names the old contents or the new ones, whole, at every moment, also after a
-//! crash; whoever has the old file open or mapped keeps it. Invariant: a failure leaves the old file, and no other.
+//! crash; whoever has the old file open or mapped keeps it. Invariant: a failure leaves the old file, and no other. What a
+//! killed process leaves beside it is removed by a later write in the folder.
 //!
 //! Streams (pipes, sockets, devices, and links of the process file system such as `/dev/stdout`) have no old contents: they
 //! are written straight to.
@@ -11,6 +12,12 @@ use std::fs::{File, Metadata, OpenOptions};
 use std::io::{BufWriter, ErrorKind, Write};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::{Duration, SystemTime};
+
+/// Start and end of the names of files that are being written.
+const PENDING: (&str, &str) = (".tilewright-", ".tmp");
+/// A writer has locked its file when that is older than this.
+const LOCKED_AFTER: Duration = Duration::from_secs(60);
 
 /// Links that one path may lead through.
 const MAX_LINKS: usize = 40;
@@ -25,6 +32,7 @@ pub fn write(path: &Path, fill: impl FnOnce(&mut dyn Write) -> std::io::Result<(
         }
         Destination::File(target, old) => {
             let mut pending = Pending::beside(&target).map_err(failed)?;
+            remove_stale(folder_of(&target));
             pending.complete(old, fill).map_err(failed)
         }
     }
@@ -96,9 +104,12 @@ impl Pending<'_> {
         static COUNTER: AtomicU64 = AtomicU64::new(0);
         loop {
             let number = COUNTER.fetch_add(1, Relaxed);
-            let path = target.with_file_name(format!(".tilewright-{}-{number}.tmp", std::process::id()));
+            let path = target.with_file_name(format!("{}{}-{number}{}", PENDING.0, std::process::id(), PENDING.1));
             match OpenOptions::new().write(true).create_new(true).open(&path) {
-                Ok(file) => return Ok(Pending { target, path, file, in_place: false }),
+                Ok(file) => {
+                    lock(&file);
+                    return Ok(Pending { target, path, file, in_place: false });
+                }
                 // Left by a process of the same number that was killed.
                 Err(e) if e.kind() == ErrorKind::AlreadyExists => {}
                 Err(e) => return Err(e),
@@ -122,11 +133,41 @@ impl Pending<'_> {
         std::fs::rename(&self.path, self.target)?;
         self.in_place = true;
         // The new name reaches the disk with the folder. Where folders cannot be synchronised it does so later.
-        let folder = self.target.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        if let Ok(folder) = File::open(folder) {
+        if let Ok(folder) = File::open(folder_of(self.target)) {
             let _ = folder.sync_all();
         }
         Ok(())
+    }
+}
+
+fn folder_of(file: &Path) -> &Path {
+    file.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."))
+}
+
+/// Locks a file as long as it is open; returns true if no other process has.
+#[cfg(target_os = "linux")]
+fn lock(file: &File) -> bool {
+    rustix::fs::flock(file, rustix::fs::FlockOperation::NonBlockingLockExclusive).is_ok()
+}
+
+/// On systems without a known way to lock no file is taken for stale.
+#[cfg(not(target_os = "linux"))]
+fn lock(_: &File) -> bool {
+    false
+}
+
+/// Removes what killed writers have left in a folder: a living one has locked its file.
+fn remove_stale(folder: &Path) {
+    for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
+        let name = entry.file_name();
+        let is_pending = name.to_str().is_some_and(|name| name.starts_with(PENDING.0) && name.ends_with(PENDING.1));
+        let is_old = |metadata: Metadata| {
+            let age = metadata.modified().ok().and_then(|time| SystemTime::now().duration_since(time).ok());
+            metadata.is_file() && age.is_some_and(|age| age > LOCKED_AFTER)
+        };
+        if is_pending && entry.metadata().is_ok_and(is_old) && File::open(entry.path()).is_ok_and(|file| lock(&file)) {
+            let _ = std::fs::remove_file(entry.path());
+        }
     }
 }
 

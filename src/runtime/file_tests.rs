@@ -112,3 +112,26 @@ fn writers_of_one_file_do_not_mix() {
     assert_eq!(names(&folder), ["f"]);
     std::fs::remove_dir_all(folder).unwrap();
 }
+
+#[test]
+#[cfg(target_os = "linux")]
+fn what_killed_writers_leave_is_removed() {
+    let (folder, file) = fresh("stale");
+    let long_ago = SystemTime::now() - 2 * LOCKED_AFTER;
+    let leave = |name: &str, modified: SystemTime| {
+        let left = File::create(folder.join(name)).unwrap();
+        left.set_modified(modified).unwrap();
+        left
+    };
+    let living = leave(".tilewright-1-0.tmp", long_ago);
+    assert!(lock(&living));
+    drop(leave(".tilewright-2-0.tmp", long_ago));
+    drop(leave(".tilewright-3-0.tmp", SystemTime::now()));
+    drop(leave("others.tmp", long_ago));
+    write(&file, put("new")).unwrap();
+    assert_eq!(names(&folder), [".tilewright-1-0.tmp", ".tilewright-3-0.tmp", "f", "others.tmp"]);
+    drop(living);
+    write(&file, put("newer")).unwrap();
+    assert_eq!(names(&folder), [".tilewright-3-0.tmp", "f", "others.tmp"]);
+    std::fs::remove_dir_all(folder).unwrap();
+}

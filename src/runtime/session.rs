@@ -429,7 +429,8 @@ impl Session {
                 Ok(())
             }
             (ReadyWork::Opaque { function }, Action::Opaque { attributes, inputs, outputs, .. }) => {
-                self.perform_opaque(*function, attributes, inputs, outputs, memory)
+                let done = self.perform_opaque(*function, attributes, inputs, outputs, memory);
+                done.map_err(|e| e.context(&format!("step `{}`", step.name)))
             }
             (ReadyWork::Copy, Action::Copy { from, to }) => {
                 let bytes = self.module.buffers()[to.0 as usize].bytes()? as usize;
@@ -495,9 +496,7 @@ impl Session {
         memory: &Memory,
     ) -> Result<()> {
         let mut read = [View { dtype: DType::U8, shape: &[0], data: &[] }; MAX_OPERANDS];
-        for (view, &input) in read.iter_mut().zip(inputs) {
-            *view = self.view(input, memory);
-        }
+        read.iter_mut().zip(inputs).for_each(|(view, &input)| *view = self.view(input, memory));
         let mut written: [ViewMut; MAX_OPERANDS] =
             std::array::from_fn(|_| ViewMut { dtype: DType::U8, shape: &[0], data: &mut [] });
         for (view, &output) in written.iter_mut().zip(outputs) {

@@ -176,3 +176,15 @@ fn what_nothing_needs_refuses_no_model() {
     let error = Model::parse(&bytes(needed, 17), "nowhere").err().unwrap();
     assert!(matches!(&error, Error::Unsupported(reason) if reason.contains("Unknown")), "{error}");
 }
+
+#[test]
+fn errors_of_a_run_name_the_step() {
+    let kernel = AttributeProto { name: "kernel_shape".into(), ints: vec![2], r#type: 7, ..AttributeProto::default() };
+    let mut unpool = node("MaxUnpool", &["x", "at"], &["y"]);
+    unpool.attribute.push(kernel);
+    let inputs = vec![tensor("x", FLOAT, Some(&["1", "1", "2"])), tensor("at", 7, Some(&["1", "1", "2"]))];
+    let model = model(graph(inputs, vec![], vec![unpool], vec![tensor("y", FLOAT, None)]));
+    let (x, at) = (Tensor::new(&[1, 1, 2], &[1f32, 2.0]), Tensor::new(&[1, 1, 2], &[0i64, 100]));
+    let error = model.compile(&Options::default()).unwrap().run(&[("x", &x), ("at", &at)]).unwrap_err();
+    assert!(error.to_string().contains("step `max_unpool"), "{error}");
+}
