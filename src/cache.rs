@@ -169,7 +169,8 @@ pub fn find(subject: &Subject, options: &Options) -> Result<Option<(Module, Repo
 /// Keeps a module and its report. Where that fails, the report gets a warning.
 pub fn store(subject: &Subject, options: &Options, module: &Module, report: &mut Report) {
     if let Err(why) = try_store(subject, options, module, report) {
-        report.warnings.push(format!("the module is not kept in the cache: {why}"));
+        let directory = options.cache.iter().map(|cache| format!(" {}", cache.directory.display())).collect::<String>();
+        report.warnings.push(format!("the module is not kept in the cache{directory}: {why}"));
     }
 }
 
@@ -193,8 +194,8 @@ fn try_store(
             let (length, most) = (text::bytes(length), text::bytes(cache.max_bytes));
             return Err(format!("it has {length}, and the cache may have {most}"));
         }
-        let place = |e| format!("{}: {e}", cache.directory.display());
-        directory.write(&entry::name(key), length, cache.max_bytes, |out| entry.write(out)).map_err(place)
+        let written = directory.write(&entry::name(key), length, cache.max_bytes, |out| entry.write(out));
+        written.map_err(|e| e.to_string())
     };
     write(&module_key, &entry::Draft::module(&module_key, module, report)?)?;
     if names.is_empty() {

@@ -1,5 +1,6 @@
 //! `check`: proves or refuses every schedule of a file; says of a model what would run.
 
+use super::inputs::{InputArguments, bind, values};
 use super::progress::Progress;
 use crate::model_arguments::{LimitArguments, bind_once, parse_dim, target};
 use crate::output::print;
@@ -27,6 +28,8 @@ pub struct Arguments {
     #[arg(long = "dim", value_name = "NAME=N", value_parser = parse_dim)]
     dims: Vec<(String, i64)>,
     #[command(flatten)]
+    inputs: InputArguments,
+    #[command(flatten)]
     limits: LimitArguments,
 }
 
@@ -34,6 +37,9 @@ impl Arguments {
     pub fn run(self, progress: &Progress) -> Result<String> {
         if self.file.extension().is_none_or(|e| e != "tile") {
             return self.model(progress);
+        }
+        if !self.inputs.is_empty() {
+            return Err(Error::Invalid(format!("{} is not a network: do not pass `--input`", self.file.display())));
         }
         let file = tilewright::File::load(&self.file)?;
         let dims = bind_once(&self.dims)?;
@@ -91,7 +97,7 @@ impl Arguments {
             return Err(Error::Invalid(format!("{} has no programs or sizes", self.file.display())));
         }
         progress.stage(format!("reading {}", self.file.display()));
-        let model = Model::load(&self.file)?;
+        let (model, given) = self.inputs.of(Model::load(&self.file)?)?;
         let mut text = String::new();
         for spec in model.inputs() {
             let dims: Vec<String> = spec.shape.iter().map(Dim::to_string).collect();
@@ -102,14 +108,21 @@ impl Arguments {
         if !symbols.is_empty() {
             text += &format!("dynamic dimensions, 1 unless bound: {}\n", symbols.join(", "));
         }
-        let (dims, limits) = (bind_once(&self.dims)?, self.limits.limits());
-        let options = Options { dims, limits, ..Options::default() };
+        let limits = self.limits.limits();
+        let dims = bind(model.inputs(), &given, bind_once(&self.dims)?)?;
+        let open: Vec<&String> = symbols.iter().filter(|name| !dims.contains_key(*name)).collect();
+        let options = Options { dims: dims.clone(), values: values(&given), limits, ..Options::default() };
         let graph = match model.graph_within(&options) {
             Ok(graph) => graph,
             Err(reason) if model.depends_on_data(&options) => {
                 return Ok(text + &format!("runs in parts, since it depends on data: {reason}\n"));
             }
             Err(error) => {
+                if !open.is_empty() {
+                    let names: Vec<String> = open.iter().map(|name| format!("--dim {name}=N")).collect();
+                    text +=
+                        &format!("with 1 for what is not bound it is refused; other sizes: `{}`\n", names.join(" "));
+                }
                 print(&text)?;
                 return Err(error);
             }

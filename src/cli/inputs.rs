@@ -45,6 +45,22 @@ impl InputArguments {
         Ok(given)
     }
 
+    /// Returns true if no input is given.
+    pub fn is_empty(&self) -> bool {
+        self.inputs.is_empty()
+    }
+
+    /// The model in which the given inputs have no defaults, and their values.
+    pub fn of(&self, model: Model) -> Result<(Model, BTreeMap<String, Value>)> {
+        let has_default = |name: &&str| model.defaults().iter().any(|spec| spec.name == *name);
+        let names: Vec<&str> = self.inputs.iter().map(|input| input.0.as_str()).filter(has_default).collect();
+        let model = if names.is_empty() { model } else { model.clone().with_inputs(&names)? };
+        let spec = |name: &str| model.inputs().iter().find(|spec| spec.name == name);
+        let given = self.given(|name| spec(name).map(|spec| spec.kind.clone()))?;
+        check_names(given.keys(), model.inputs().iter().chain(model.defaults()).map(|i| i.name.as_str()))?;
+        Ok((model, given))
+    }
+
     /// The tensors given by name, for what has no other inputs.
     pub fn tensors(&self) -> Result<BTreeMap<String, Tensor>> {
         tensors(self.given(|_| None)?)
@@ -445,21 +461,12 @@ fn load_for(
     if let Some(name) = &arguments.schedule {
         model = model.with_schedule(name)?;
     }
-    let has_default = |name: &&str| model.defaults().iter().any(|spec| spec.name == *name);
-    let names: Vec<&str> = inputs.inputs.iter().map(|input| input.0.as_str()).filter(has_default).collect();
-    let model = if names.is_empty() { model } else { model.clone().with_inputs(&names)? };
-    let spec = |name: &str| model.inputs().iter().find(|spec| spec.name == name);
-    let given = inputs.given(|name| spec(name).map(|spec| spec.kind.clone()))?;
-    check_names(given.keys(), model.inputs().iter().chain(model.defaults()).map(|i| i.name.as_str()))?;
+    let (model, given) = inputs.of(model)?;
     let dims = bind(model.inputs(), &given, dims)?;
     let egraph = EgraphOptions { stop_after: arguments.stop_after, ..EgraphOptions::default() };
     let max_error = arguments.max_error.unwrap_or(DEFAULT_MAX_ERROR);
     let algorithm = arguments.algorithm.unwrap_or_default();
-    let tensor = |(name, value): (&String, &Value)| match value {
-        Value::Tensor(tensor) => Some((name.clone(), tensor.clone())),
-        _ => None,
-    };
-    let values = given.iter().filter_map(tensor).collect();
+    let values = values(&given);
     let (target, limits, growing) = (Some(target), arguments.limits.limits(), arguments.grow.clone());
     let options = Options { target, dims, values, growing, egraph, algorithm, max_error, limits, ..Options::default() };
     Ok(Loaded { model, options, given })
@@ -482,8 +489,17 @@ fn milliseconds(start: Instant) -> f64 {
     start.elapsed().as_secs_f64() * 1e3
 }
 
+/// Those of the values given by name that are tensors: they may decide shapes.
+pub fn values(given: &BTreeMap<String, Value>) -> BTreeMap<String, Arc<Tensor>> {
+    let tensor = |(name, value): (&String, &Value)| match value {
+        Value::Tensor(tensor) => Some((name.clone(), tensor.clone())),
+        _ => None,
+    };
+    given.iter().filter_map(tensor).collect()
+}
+
 /// Adds the dimensions that given inputs bind.
-fn bind(
+pub fn bind(
     specs: &[InputSpec],
     given: &BTreeMap<String, Value>,
     mut dims: BTreeMap<String, i64>,

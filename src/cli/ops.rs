@@ -48,7 +48,8 @@ pub fn markdown(operators: &[Operator]) -> String {
         writeln!(text, "| {} | {} | {} |", name(operator), operator.since, attributes.join(" "))
             .expect("a string takes all text");
     }
-    text
+    text + "\n`Resize` with `align_corners` and scales that give no whole sizes takes its positions from the sizes before they are rounded \
+            down, as ONNX's reference does; ONNX Runtime takes them from the rounded ones.\n"
 }
 
 #[cfg(test)]

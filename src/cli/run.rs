@@ -158,7 +158,14 @@ pub fn save_values(names: &[String], outputs: &[Value], folder: &Path, format: &
         let path = folder.join(format!("output_{i}.{format}"));
         match format {
             "pb" => tilewright::onnx::write_value(path, name, value)?,
-            _ => value.tensor()?.write_npy(path)?,
+            _ => match value.tensor() {
+                Ok(tensor) => tensor.write_npy(path)?,
+                Err(_) => {
+                    return Err(Error::Invalid(format!(
+                        "output `{name}` is a sequence or absent, which a .npy file cannot hold: pass `--format pb`"
+                    )));
+                }
+            },
         }
     }
     Ok(())

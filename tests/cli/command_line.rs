@@ -6,6 +6,8 @@ mod algorithms;
 mod common;
 #[path = "command_line/growing.rs"]
 mod growing;
+#[path = "command_line/inputs.rs"]
+mod inputs;
 #[path = "../files/onnx.rs"]
 mod onnx;
 #[path = "command_line/parts.rs"]

@@ -118,7 +118,9 @@ impl Importer<'_> {
         let listed: Vec<String> = names.iter().map(|n| format!("`{n}`")).collect();
         let (plural, listed) = (if names.len() == 1 { "" } else { "s" }, listed.join(", "));
         Err(Error::Unsupported(format!(
-            "its {what} depends on the values of the input{plural} {listed}, which must be given when the model is compiled"
+            "its {what} depends on the values of the input{plural} {listed}, which must be given when the model is compiled \
+             (`--input {}=FILE`, `Options::values`)",
+            names[0]
         )))
     }
 
