@@ -86,8 +86,11 @@ fn arithmetic(op: &Op, operands: &[Operand], result: &TensorType, target: &Targe
         Op::ConvTranspose { window, group, layout, .. } => {
             let w = &operands[1].ty.shape;
             let macs = convolution_size(operands[0].ty, *layout) * w.iter().product::<i64>() as f64;
-            let share = image_share(window, *group, w, result, *layout, target) * machine.transposed_factor;
-            2.0 * macs / (target.peak_gflops(4) * share)
+            let share = transposed_share(window, *group, w, result, *layout, target) * machine.transposed_factor;
+            // The outputs of one phase along a row are not neighbours.
+            let apart = *layout == Layout::Nchw && window.stride.last() != Some(&1) && !window.iterates_phases();
+            let stores = if apart { machine.scatter_ns * result.elements() as f64 } else { 0.0 };
+            2.0 * macs / (target.peak_gflops(4) * share) + stores
         }
         Op::MatMul { transpose_a, transpose_b } => {
             let rank = result.shape.len();
@@ -219,6 +222,37 @@ fn image_share(
     }
 }
 
+/// The share of peak that a transposed convolution reaches in a layout: that of each phase, a convolution without strides
+/// whose filters are the second dimension of the weights. Phases that are iterators may be the vector.
+fn transposed_share(
+    window: &Window,
+    group: i64,
+    weights: &[i64],
+    result: &TensorType,
+    layout: Layout,
+    target: &Target,
+) -> f64 {
+    let machine = &target.machine;
+    let phase = Window { stride: vec![1; window.stride.len()], ..window.clone() };
+    let mut outputs = result.clone();
+    if layout == Layout::Nchw {
+        let before = |d: usize| if window.iterates_phases() { window.pad_before[d] } else { 0 };
+        for (d, &stride) in window.stride.iter().enumerate() {
+            outputs.shape[2 + d] = (outputs.shape[2 + d] + before(d) + stride - 1) / stride;
+        }
+    }
+    let filters = [weights[1] * group, weights[0] / group];
+    let along = if layout == Layout::Nchw { machine.transposed_rows_factor } else { 1.0 };
+    let share = image_share(&phase, group, &filters, &outputs, layout, target) * along;
+    match window.stride.last() {
+        Some(&phases) if window.iterates_phases() => {
+            let full = if layout == Layout::Nchw { machine.rows_share } else { machine.blocked_share };
+            share.max(tail(phases, target.lanes(4) as i64) * full)
+        }
+        _ => share,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -236,5 +270,47 @@ mod tests {
             node(&op, &operands, &y, &target) + traffic(y.bytes(), &target)
         };
         assert!(cost(3 * 384) < 3.0 * cost(384) - target.machine.launch_ns);
+    }
+
+    /// The time of a transposed convolution of one image in each layout: over NCHW, and over NHWC.
+    fn transposed(channels: i64, filters: i64, size: i64, kernel: i64, stride: i64) -> [f64; 2] {
+        let target = Target::avx512();
+        let pad = (kernel - stride) / 2;
+        let window = Window {
+            kernel: vec![kernel; 2],
+            stride: vec![stride; 2],
+            dilation: vec![1; 2],
+            pad_before: vec![pad; 2],
+            pad_after: vec![pad; 2],
+        };
+        let f32 = |shape: &[i64]| TensorType::new(DType::F32, shape);
+        let w = f32(&[channels, filters, kernel, kernel]);
+        [Layout::Nchw, Layout::Nhwc].map(|layout| {
+            let image = |c: i64, size: i64| match layout {
+                Layout::Nchw => f32(&[1, c, size, size]),
+                _ => f32(&[1, size, size, c]),
+            };
+            let (x, y) = (image(channels, size), image(filters, size * stride));
+            let operand = |ty, constant| Operand { ty, constant, value: None };
+            let op = Op::ConvTranspose { window: window.clone(), group: 1, output_pad: vec![0; 2], layout };
+            node(&op, &[operand(&x, false), operand(&w, true)], &y, &target)
+        })
+    }
+
+    #[test]
+    fn transposed_convolutions_of_few_filters_run_along_rows() {
+        for (filters, rows) in [(1, true), (3, true), (16, false), (64, false)] {
+            let [first, last] = transposed(16, filters, 64, 4, 2);
+            assert_eq!(first < last, rows, "{filters} filters: {first} and {last} ns");
+        }
+        // Channels that are summed over do not fill the vectors.
+        let [few, many] = [4, 64].map(|channels| transposed(channels, 1, 64, 4, 2)[1]);
+        assert!(many > 10.0 * few, "{few} and {many} ns");
+    }
+
+    #[test]
+    fn phases_that_are_iterators_fill_vectors_in_any_layout() {
+        let [first, last] = transposed(64, 1, 16, 16, 8);
+        assert!(last < first, "{first} and {last} ns");
     }
 }

@@ -225,16 +225,12 @@ fn reach(window: &Window, d: usize, o: &Affine, k: &Affine) -> Affine {
     o.scale(window.stride[d]).add_scaled(k, window.dilation[d]).offset(-window.pad_before[d])
 }
 
-/// More phases than this are not definitions of their own.
-const MAX_PHASES: i64 = 16;
-
 /// A transposed convolution by phases: the outputs with one remainder by the stride read the same taps.
 pub(super) fn conv_transpose(b: &mut Build, window: &Window, group: i64, layout: Layout) {
-    let phases = window.stride.iter().fold(1i64, |n, s| n.saturating_mul(*s));
-    if phases > MAX_PHASES && window.dilation.iter().all(|d| *d == 1) {
+    if window.iterates_phases() {
         by_iterated_phase(b, window, group, layout);
     } else {
-        by_phase(b, window, group, layout, phases);
+        by_phase(b, window, group, layout);
     }
 }
 
@@ -286,12 +282,12 @@ fn by_iterated_phase(b: &mut Build, window: &Window, group: i64, layout: Layout)
 }
 
 /// One definition for each phase.
-fn by_phase(b: &mut Build, window: &Window, group: i64, layout: Layout, phases: i64) {
+fn by_phase(b: &mut Build, window: &Window, group: i64, layout: Layout) {
     let (image, output) = images(b, layout);
     let weights = b.inputs[1].shape.clone();
     let dims = image.spatial.len();
     let target = sums(b);
-    for phase in 0..phases {
+    for phase in 0..window.stride.iter().product() {
         let mut rest = phase;
         let per_axis: Vec<Phase> = (0..dims)
             .rev()

@@ -68,6 +68,18 @@ pub struct Window {
     pub pad_after: Vec<i64>,
 }
 
+/// More phases of a transposed convolution than this are not definitions of their own.
+const MAX_PHASES: i64 = 16;
+
+impl Window {
+    /// Returns true if the phases of a transposed convolution, the remainders of its outputs by the stride, are iterators of
+    /// one definition instead of a definition each.
+    pub fn iterates_phases(&self) -> bool {
+        let phases = self.stride.iter().fold(1i64, |n, s| n.saturating_mul(*s));
+        phases > MAX_PHASES && self.dilation.iter().all(|d| *d == 1)
+    }
+}
+
 impl Display for Window {
     fn fmt(&self, f: &mut Formatter) -> Result {
         write!(f, "{}", joined(&self.kernel, "x"))?;
