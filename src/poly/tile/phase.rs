@@ -61,7 +61,8 @@ impl Phase<'_> {
             element: self.widest(&[dominant]),
             elsewhere: &|v| {
                 let row = axes.iter().find(|a| a.0.iterator == v).and_then(|a| a.1);
-                row.map_or(0.0, |i| self.elsewhere(&outer.rows[i], dominant))
+                // Sums of a vector further in are read and written by statements with vectors of their own.
+                row.map_or_else(|| self.strided_sums(v, dominant), |i| self.elsewhere(&outer.rows[i], dominant))
             },
         };
         let row_of = |v: Var| axes.iter().find(|a| a.0.iterator == v).and_then(|a| a.1);

@@ -333,6 +333,16 @@ fn strided_windows_use_whole_rows() {
     assert_eq!(tiles(&samples::depthwise(112, 96, 3, 2, 1)), "h wo/14 co/16");
 }
 
+/// Sums that the next statement reads along the channels are not turned for vectors along the rows.
+#[test]
+fn vectors_run_along_the_dimension_in_which_sums_are_stored() {
+    for size in [28, 38, 40] {
+        let conv = samples::conv(samples::Conv { size, channels: 1, filters: 8, kernel: 7, stride: 1, pad: 0 });
+        let phase = compile_stages(&conv, "t", &Target::avx512()).tiled.report.phases[0].clone();
+        assert_eq!(phase.vector.as_deref(), Some("f"), "{size}: {}", phase.block);
+    }
+}
+
 /// Operands given at run time are copied once when that saves more than it costs, and rows far apart are read one after the
 /// other.
 #[test]
