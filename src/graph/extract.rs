@@ -18,6 +18,7 @@ mod greedy;
 mod kernels;
 mod problem;
 mod program;
+mod relaxation;
 mod report;
 mod required;
 mod solve;

@@ -6,6 +6,7 @@
 //! than are allowed is solved window by window with the rest held, and has no bound.
 
 use crate::graph::extract::program::{BinaryProgram, Constraint, How, Solved};
+use crate::graph::extract::relaxation::Relaxation;
 use std::collections::HashMap;
 use std::rc::Rc;
 
@@ -19,24 +20,40 @@ const LEAST_WINDOW: usize = 200;
 #[derive(Default)]
 pub struct Memo {
     solved: HashMap<(Vec<u64>, Vec<Constraint>, Vec<bool>), Rc<Result<Solved, String>>>,
+    /// The last relaxation of each program by its costs: the next one has the cuts of a round more.
+    relaxed: HashMap<Vec<u64>, Relaxation>,
     work: usize,
 }
 
 impl Memo {
     fn solve(&mut self, program: &BinaryProgram, start: &[bool]) -> Rc<Result<Solved, String>> {
-        let cost = program.cost.iter().map(|c| c.to_bits()).collect();
+        let cost: Vec<u64> = program.cost.iter().map(|c| c.to_bits()).collect();
         let key = (cost, program.rows.clone(), start.to_vec());
+        if let Some(known) = self.solved.get(&key) {
+            return known.clone();
+        }
         let work = self.work.saturating_add(program.cost.len().saturating_mul(program.rows.len()));
-        self.solved
-            .entry(key)
-            .or_insert_with(|| match work > MAX_WORK {
-                true => Rc::new(Err("the programs before it took all of the effort".into())),
-                false => {
-                    self.work = work;
-                    Rc::new(program.solve(start))
-                }
-            })
-            .clone()
+        let solved = if work > MAX_WORK {
+            Err("the programs before it took all of the effort".into())
+        } else {
+            self.work = work;
+            self.relax(program, &key.0).and_then(|relaxed| program.solve(&relaxed, start))
+        };
+        let solved = Rc::new(solved);
+        self.solved.insert(key, solved.clone());
+        solved
+    }
+
+    /// The values of the relaxation of a program with these costs.
+    fn relax(&mut self, program: &BinaryProgram, cost: &[u64]) -> Result<Vec<f64>, String> {
+        let before = self.relaxed.remove(cost);
+        let relaxation = match before.and_then(|before| before.extended(program)) {
+            Some(extended) => extended,
+            None => Relaxation::new(program)?,
+        };
+        let values = relaxation.values();
+        self.relaxed.insert(cost.to_vec(), relaxation);
+        Ok(values)
     }
 
     /// Variables and rows of all programs that were solved: the measure of the work.

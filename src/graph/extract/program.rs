@@ -5,6 +5,7 @@
 //! fixed. The bound of the pieces is Lagrange's (Geoffrion 1974): each row outside them has its price from the dual of the
 //! relaxation, so they and the other variables are minimised apart. It holds for any prices, however they were computed.
 
+use good_lp::solvers::microlp::MicroLpProblem;
 use good_lp::{
     Expression, ProblemVariables, ResolutionError, Solution, SolverModel, Variable, WithInitialSolution, microlp,
     variable,
@@ -98,39 +99,43 @@ impl BinaryProgram {
         self.rows.iter().all(|row| row.holds(values))
     }
 
-    /// The cheapest values. The start must satisfy the rows; so do the values.
-    pub fn solve(&self, start: &[bool]) -> Result<Solved, String> {
-        let relaxed = self.minimise(false, None).map_err(|e| e.to_string())?;
-        let bound = self.cost.iter().zip(&relaxed).map(|(c, v)| c * v).sum::<f64>().min(self.total(start));
+    /// The cheapest values, from those of the relaxation. The start must satisfy the rows; so do the values.
+    pub fn solve(&self, relaxed: &[f64], start: &[bool]) -> Result<Solved, String> {
+        let bound = self.cost.iter().zip(relaxed).map(|(c, v)| c * v).sum::<f64>().min(self.total(start));
         let mut best = Solved { values: start.to_vec(), bound, how: How::Start };
         if self.is_optimal(&best) {
             return Ok(best);
         }
         let mut free: Vec<bool> = relaxed.iter().map(|v| is_open(*v)).collect();
         if !free.contains(&true) {
-            let values = self.fill(&[], &relaxed, start)?;
+            let values = self.fill(&[], relaxed, start)?;
             return Ok(Solved { values, bound, how: How::Relaxation });
         }
-        let prices = self.prices().unwrap_or_else(|_| vec![0.0; self.rows.len()]);
+        let mut prices = None;
         for ring in 0..=MAX_RINGS {
             let pieces = self.components(&free);
             if ring > 0 && pieces.iter().any(|p| p.len() > MAX_PIECE) {
                 break;
             }
-            match self.fill(&pieces, &relaxed, start) {
+            match self.fill(&pieces, relaxed, start) {
                 Ok(values) => {
                     best.how = How::Pieces(pieces.len());
                     if self.total(&values) < self.total(&best.values) {
                         best.values = values;
                     }
+                    // The prices take a program as large as the relaxation: only where that is not as high already.
+                    if !self.is_optimal(&best) {
+                        let none = |_| vec![0.0; self.rows.len()];
+                        let prices = prices.get_or_insert_with(|| self.prices().unwrap_or_else(none));
+                        let proven = self.bound(&pieces, prices).unwrap_or(best.bound);
+                        best.bound = best.bound.max(proven).min(self.total(&best.values));
+                    }
+                    if self.is_optimal(&best) {
+                        break;
+                    }
                 }
                 Err(why) if best.how == How::Start => best.how = How::GivenUp(why),
                 Err(_) => {}
-            }
-            let proven = self.bound(&pieces, &prices).unwrap_or(best.bound);
-            best.bound = best.bound.max(proven).min(self.total(&best.values));
-            if self.is_optimal(&best) {
-                break;
             }
             let mut near = free.clone();
             for row in self.rows.iter().filter(|row| row.terms.iter().any(|t| free[t.0])) {
@@ -269,6 +274,16 @@ impl BinaryProgram {
 
     /// Minimises over 0 and 1, or over all numbers between.
     fn minimise(&self, integral: bool, start: Option<&[bool]>) -> Result<Vec<f64>, ResolutionError> {
+        let (mut model, all) = self.model(integral);
+        if let Some(start) = start {
+            model = model.with_initial_solution(all.iter().zip(start).map(|(&v, &s)| (v, f64::from(u8::from(s)))));
+        }
+        let solution = model.solve()?;
+        Ok(all.iter().map(|&v| solution.value(v)).collect())
+    }
+
+    /// The program for the solver, over 0 and 1 or over all numbers between, and its variables in their order.
+    pub fn model(&self, integral: bool) -> (MicroLpProblem, Vec<Variable>) {
         let mut variables = ProblemVariables::new();
         let kind = || if integral { variable().binary() } else { variable().min(0).max(1) };
         let all: Vec<Variable> = self.cost.iter().map(|_| variables.add(kind())).collect();
@@ -278,11 +293,7 @@ impl BinaryProgram {
             let sum: Expression = row.terms.iter().map(|&(v, k)| f64::from(k) * all[v]).sum();
             model = model.with(if row.equal { sum.eq(row.least) } else { sum.geq(row.least) });
         }
-        if let Some(start) = start {
-            model = model.with_initial_solution(all.iter().zip(start).map(|(&v, &s)| (v, f64::from(u8::from(s)))));
-        }
-        let solution = model.solve()?;
-        Ok(all.iter().map(|&v| solution.value(v)).collect())
+        (model, all)
     }
 }
 
