@@ -3,7 +3,7 @@ CARGO ?= cargo
 PYTHON ?= python3
 export PYTHON SUITE PEERS ROWS THREADS
 
-.PHONY: help demo test fuzz check check-aarch64 mutants guard digest bench shapes conformance publish models build clean
+.PHONY: help demo test fuzz check check-aarch64 mutants guard digest bench shapes model conformance publish models build clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z0-9-]*\):.*## /  make \1\t/p' Makefile | expand -t 22
@@ -54,10 +54,10 @@ models: ## get the six pretrained models from their Python packages
 	@scripts/prepare python
 	@$(PYTHON) datasets/fetch.py
 
-ifeq ($(SUITE),shapes)
-bench: shapes
+ifneq ($(filter shapes model,$(SUITE)),)
+bench: $(SUITE)
 else
-bench: ## measure against the peers in turn; writes target/bench/report.html [SUITE=networks PEERS=onnxruntime,openvino ROWS=resnet THREADS=1; SUITE=shapes]
+bench: ## measure against the peers in turn; writes target/bench/report.html [SUITE=networks PEERS=onnxruntime,openvino ROWS=resnet THREADS=1; SUITE=shapes SUITE=model]
 	@scripts/prepare build bench
 	@$(PYTHON) benches/run.py --check
 	$(CARGO) build --release
@@ -69,6 +69,11 @@ shapes: ## as bench SUITE=shapes: dynamic dimensions beside ONNX Runtime: new le
 	@scripts/prepare build bench
 	$(CARGO) build --release --bins --example bindings
 	@$(PYTHON) benches/shapes.py
+
+model: ## as bench SUITE=model: predicted beside measured time of the kernels of networks and loop programs
+	@scripts/prepare build bench
+	$(CARGO) build --release
+	@$(PYTHON) benches/model.py $(ROWS)
 
 conformance: ## run ONNX's backend suite and print how many cases of each group pass, and why others fail [CASES=lstm]; or RANDOM networks against ONNX Runtime [RANDOM=1000 SEED=3]
 	@scripts/prepare build python
