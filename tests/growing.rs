@@ -106,6 +106,17 @@ choice               | x:2,n,3          | s = Shape(x) start=1 end=2; c = Greate
 equal                | x:2,n,3          | s = Shape(x) start=1 end=2; c = Equal(s, {5}); y = Cast(c) to=1
 split_beside         | x:2,n,4          | (a, b) = Split(bad) axis=2; y = Add(a, b)
 divided              | x:2,n,3          | a = Div(x, {s:4}); b = Mul({s:2}, a); t = Transpose(x) perm=[0,2,1]; y = MatMul(t, b)
+convolved            | x:2,3,n          | y = Conv(bad, {m:4x3x3}, {f:1;2;3;4}) pads=[1,1]
+convolved_apart      | x:1,4,n          | y = Conv(far, {m:4x1x5}) pads=[0,8] dilations=[2] group=4
+convolved_batch      | x:n,2,5          | y = Conv(bad, {m:3x2x2}) strides=[2]
+places               | i:n x:n          | p = Unsqueeze(i, {1}); y = GatherND({m:7x3}, p)
+bad_places           | i:n x:n          | j = Sub(i, {1}); k = Add(j, {1}); p = Unsqueeze(k, {1}); y = GatherND({m:7x3}, p)
+pairs_of_places      | i:n x:n          | p = Unsqueeze(i, {1}); q = Concat(p, p) axis=1; y = GatherND({m:7x9}, q)
+scatter_back         | i:n x:n,3        | p = Unsqueeze(i, {1}); y = ScatterND({m:7x3}, p, bad) reduction=add
+scatter_pairs        | i:n x:n          | p = Unsqueeze(i, {1}); q = Concat(p, p) axis=1; y = ScatterND({m:7x8}, q, x) reduction=add
+scatter_negative     | i:n x:n          | j = Add(i, {-7}); p = Unsqueeze(j, {1}); y = ScatterND({m:7}, p, far) reduction=mul
+scatter_elements     | i:n x:n          | y = ScatterElements({m:7}, i, bad) reduction=add
+scatter_columns      | i:2,n x:2,n      | y = ScatterElements({m:2x7}, i, bad) axis=1 reduction=add
 rounded              | x:2,n,3          | a = Sqrt(x); b = Tanh(a); c = Erf(b); t = Transpose(x) perm=[0,2,1]; y = MatMul(t, c)
 ";
 
@@ -171,6 +182,9 @@ two_that_grow        | x:2,n,3          | y = Concat(x, x) axis=1
 every_second         | x:2,n,3          | y = Slice(x, {0}, {9}, {1}, {2})
 unlike               | x:2,n,3          | y = Add(x, {r:2x5x3})
 arg                  | x:2,n,3          | a = ArgMax(x) axis=1; y = Cast(a) to=1
+convolved_wider      | x:1,3,n          | y = Conv(x, {m:4x3x3})
+convolved_steps      | x:1,3,n          | y = Conv(x, {m:4x3x3}) pads=[1,1] strides=[2]
+convolved_channels   | x:1,n,8          | y = Conv(x, {m:4x5x3})
 pooled               | x:1,2,n          | y = GlobalAveragePool(x)
 top                  | x:2,n,3          | (y, i) = TopK(x, {1}) axis=1
 product_of_shape     | x:n,n            | s = Size(x); y = Cast(s) to=1
@@ -213,6 +227,9 @@ fn attribute(text: &str) -> AttributeProto {
     }
     match value.parse() {
         Ok(i) => AttributeProto { name, i, r#type: 2, ..AttributeProto::default() },
+        Err(_) if value.starts_with(char::is_alphabetic) => {
+            AttributeProto { name, s: value.into(), r#type: 3, ..AttributeProto::default() }
+        }
         Err(_) => AttributeProto { name, f: value.parse().unwrap(), r#type: 1, ..AttributeProto::default() },
     }
 }

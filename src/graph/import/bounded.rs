@@ -9,6 +9,7 @@ mod forms;
 mod movement;
 mod nodes;
 mod operators;
+mod scatter;
 mod slice;
 pub mod state;
 

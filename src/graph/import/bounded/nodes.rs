@@ -4,9 +4,9 @@
 //! that make constants of extents must not see a bounded dimension: there is a list of those that do not, and functions for
 //! operators whose conversion would be another one. Every other operator is refused.
 
-use super::movement;
 use super::operators::refused;
 use super::state::{Axis, fixed, is_fixed, product, sum};
+use super::{movement, scatter};
 use crate::expr::{BinaryOp, CompareOp};
 use crate::graph::import::importer::Importer;
 use crate::graph::import::node::Source;
@@ -20,7 +20,7 @@ use crate::runtime::{DType, Error, Result, Tensor};
 #[rustfmt::skip]
 const AS_THEY_ARE: &[&str] = &[
     "Abs", "Acos", "Acosh", "Add", "And", "Asin", "Asinh", "Atan", "Atanh", "BitShift", "BitwiseAnd", "BitwiseNot", "BitwiseOr",
-    "BitwiseXor", "Cast", "CastLike", "Ceil", "Celu", "Clip", "Cos", "Cosh", "Div", "Elu", "Equal", "Erf", "Exp", "Flatten",
+    "BitwiseXor", "Cast", "CastLike", "Ceil", "Celu", "Clip", "Conv", "Cos", "Cosh", "Div", "Elu", "Equal", "Erf", "Exp", "Flatten",
     "Floor", "Gelu", "Gemm", "Greater", "GreaterOrEqual", "HardSigmoid", "HardSwish", "Identity", "IsInf", "IsNaN",
     "LayerNormalization", "LeakyRelu", "Less", "LessOrEqual", "Log", "LogSoftmax", "MatMul", "Max", "Mean", "Min", "Mish", "Mod",
     "Mul", "Neg", "Not", "Or", "PRelu", "Pow", "RMSNormalization", "Reciprocal", "ReduceL1", "ReduceL2", "ReduceLogSum",
@@ -55,6 +55,9 @@ pub(in crate::graph::import) fn convert(g: &mut Importer, n: &Source, convert: C
         "Slice" => super::slice::slice(g, n),
         "Concat" => movement::concat(g, n, convert),
         "Gather" => movement::gather(g, n, convert),
+        "GatherND" => scatter::gather_nd(g, n, convert),
+        "ScatterElements" => scatter::scatter_elements(g, n, convert),
+        "ScatterND" => scatter::scatter_nd(g, n, convert),
         "Split" => split(g, n, convert),
         "Squeeze" => squeeze(g, n, convert),
         "CumSum" => cumulative_sum(g, n),

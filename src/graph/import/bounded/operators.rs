@@ -8,7 +8,7 @@ use super::state::{Axis, is_fixed, sum};
 use crate::expr::{BinaryOp, CompareOp, UnaryOp};
 use crate::graph::import::importer::Importer;
 use crate::graph::ir::{Source, ValueId};
-use crate::graph::op::{Op, ReduceOp};
+use crate::graph::op::{Op, ReduceOp, Window};
 use crate::runtime::bounds::Form;
 use crate::runtime::{DType, Error, Result, Tensor};
 
@@ -68,6 +68,11 @@ impl Importer<'_> {
                     if !self.is_share(*input, axis) {
                         *input = self.masked(*input, axis, 0.0, 0)?;
                     }
+                }
+            }
+            Op::Conv { .. } => {
+                for bounded in self.axes(inputs[0]).into_iter().filter(|a| a.axis >= 2) {
+                    inputs[0] = self.masked(inputs[0], bounded.axis, 0.0, 1)?;
                 }
             }
             _ => {}
@@ -132,6 +137,14 @@ impl Importer<'_> {
                 left.map(|a| Axis { axis: a.axis - before(a.axis), zero: false, ..a }).collect()
             }
             Op::MatMul { transpose_a, transpose_b } => self.multiplied(inputs, *transpose_a, *transpose_b)?,
+            Op::Conv { window, .. } => {
+                none_but_first()?;
+                let fits = |a: &Axis| a.axis == 0 || a.axis >= 2 && keeps_extent(window, a.axis - 2);
+                if !self.axes(x).iter().all(fits) {
+                    return Err(refused("the convolution"));
+                }
+                self.axes(x).into_iter().map(|a| Axis { zero: false, ..a }).collect()
+            }
             _ => return Err(refused(op.mnemonic())),
         })
     }
@@ -265,7 +278,7 @@ impl Importer<'_> {
     }
 
     /// True for places below a count, for all places of the capacity.
-    fn mask(&mut self, count: Form) -> Result<ValueId> {
+    pub(super) fn mask(&mut self, count: Form) -> Result<ValueId> {
         if let Some(made) = self.made(count, true) {
             return Ok(made);
         }
@@ -368,6 +381,12 @@ impl Importer<'_> {
             None => Ok(difference.offset >= 0),
         }
     }
+}
+
+/// Returns true if a window has as many places along a dimension as the dimension has elements, however many these are.
+fn keeps_extent(window: &Window, d: usize) -> bool {
+    let reach = (window.kernel[d] - 1) * window.dilation[d];
+    window.stride[d] == 1 && window.pad_before[d] + window.pad_after[d] == reach
 }
 
 fn sorted(mut axes: Vec<Axis>) -> Vec<Axis> {
