@@ -125,9 +125,9 @@ impl Compiled {
         !self.options.growing.is_empty()
     }
 
-    /// The number of bindings that have been compiled so far; those of a model that runs in parts are not counted.
+    /// The number of bindings that have been compiled so far; of a model that runs in parts, of those.
     pub fn compilations(&self) -> usize {
-        self.compilations.load(Ordering::Relaxed)
+        self.compilations.load(Ordering::Relaxed) + self.staged.get().map_or(0, Staged::compilations)
     }
 
     /// Runs the model on inputs given by name, in any order. The outputs come in the model's order.

@@ -54,7 +54,7 @@ pub use model::Model;
 pub use pipeline::report::{ControlReport, KernelReport, Report, Sort, Vectorization};
 pub use pipeline::{Algorithm, CacheOptions, DEFAULT_MAX_ERROR, EgraphOptions, Limits, Options, Stage};
 pub use poly::tile::report::PhaseReport;
-pub use staged::{HostReport, PartReport, StagedReport};
+pub use staged::{HostReport, PartCounts, PartReport, StagedReport};
 pub use stateful::Stateful;
 pub use tilewright_runtime::{
     AsView, AsViewMut, Bytes, DType, Element, Error, Features, Instance, MAX_THREADS, Module, Platform, Pool, Refusal,

@@ -6,33 +6,40 @@
 //! are as large as the data make them, branches, and loops whose number of steps depends on data.
 
 mod control;
+mod environment;
+mod growth;
 mod memory;
+mod part;
 mod profile;
 
 use crate::cache::{self, Subject};
 use crate::graph::import::limits::ImportLimits;
-use crate::graph::import::model::{Dim, InputSpec, OnnxModel};
+use crate::graph::import::model::OnnxModel;
 use crate::graph::import::provenance::{self, Origin};
 use crate::graph::import::sequence::{self, Made};
-use crate::graph::import::stage::{Known, Part};
+use crate::graph::import::stage::{Known, Part, Rest};
 use crate::graph::import::walk;
 use crate::graph::proto::{GraphProto, NodeProto};
-use crate::graph::value::{Kind, Value};
+use crate::graph::value::Value;
 use crate::pipeline::report::Report;
 use crate::pipeline::{self, Options};
 use crate::runtime::error::unknown;
-use crate::runtime::module::{Module, TensorSpec};
 use crate::runtime::pool::Pool;
 use crate::runtime::session::Session;
-use crate::{DType, Error, Result, Tensor};
+use crate::runtime::text;
+use crate::{Error, Result, Tensor};
+use environment::{Entry, Environment, check};
+use growth::Count;
 use memory::{Memory, TENSOR_BYTES};
+use part::{CompiledPart, Key, Mode, Type};
 use profile::Profile;
 use std::cell::{OnceCell, RefCell};
 use std::collections::{HashMap, HashSet};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
 
-pub use profile::{HostReport, PartReport, StagedReport};
+pub(crate) use environment::check_data;
+pub use profile::{HostReport, PartCounts, PartReport, StagedReport};
 
 /// An input of a run.
 #[derive(Clone, Copy)]
@@ -54,6 +61,7 @@ pub struct Staged {
     scopes: Mutex<HashMap<usize, Arc<Scope>>>,
     /// The numbers of steps that loops had, by the addresses of their nodes: of those that parts may compute.
     trips: Mutex<HashMap<usize, Vec<i64>>>,
+    compilations: AtomicUsize,
 }
 
 /// A graph of the file as all its runs find it.
@@ -65,89 +73,6 @@ struct Scope {
     /// The names that these nodes and the outputs read.
     names: Vec<String>,
     initializers: Vec<(String, Arc<Tensor>)>,
-}
-
-/// The part that a graph of the file goes on with: which of its nodes are done, and the types of what is known.
-#[derive(PartialEq)]
-struct Key {
-    graph: usize,
-    done: Vec<bool>,
-    types: Vec<Type>,
-}
-
-#[derive(PartialEq)]
-enum Type {
-    Unknown,
-    Other,
-    Tensor(DType, Vec<i64>),
-    /// The address of a constant, which the part keeps.
-    Constant(usize),
-}
-
-struct CompiledPart {
-    part: Part,
-    report: Arc<Report>,
-    /// `None` where everything followed from constants.
-    session: Option<Session>,
-    outputs: Vec<String>,
-    /// Constants that the key names by their addresses.
-    _constants: Vec<Arc<Tensor>>,
-}
-
-/// A value that is known.
-enum Entry<'a> {
-    /// Equal in each run.
-    Constant(Arc<Tensor>),
-    Value(Value),
-    /// An input of the model, which is the caller's, and its copy where a value has it.
-    Given(&'a Tensor, OnceCell<Arc<Tensor>>),
-}
-
-impl Entry<'_> {
-    fn tensor(&self) -> Option<&Tensor> {
-        match self {
-            Entry::Constant(tensor) | Entry::Value(Value::Tensor(tensor)) => Some(tensor),
-            Entry::Given(tensor, _) => Some(tensor),
-            Entry::Value(_) => None,
-        }
-    }
-
-    fn value(&self) -> Value {
-        match self {
-            Entry::Constant(tensor) => Value::Tensor(tensor.clone()),
-            Entry::Value(value) => value.clone(),
-            Entry::Given(tensor, copy) => Value::Tensor(copy.get_or_init(|| Arc::new((*tensor).clone())).clone()),
-        }
-    }
-}
-
-/// The values that are known, by name; those of the graphs around are outside.
-struct Environment<'a> {
-    outside: Option<&'a Environment<'a>>,
-    values: HashMap<String, Entry<'a>>,
-}
-
-impl Environment<'_> {
-    fn get(&self, name: &str) -> Option<&Entry<'_>> {
-        self.values.get(name).or_else(|| self.outside?.get(name))
-    }
-
-    fn insert(&mut self, name: &str, value: Value) {
-        self.values.insert(name.to_string(), Entry::Value(value));
-    }
-
-    /// Bytes of the places of all sequences.
-    fn places_bytes(&self) -> u64 {
-        let here = self.values.values().map(|entry| match entry {
-            Entry::Value(value) => memory::places_bytes(value),
-            _ => 0,
-        });
-        here.fold(self.outside.map_or(0, Environment::places_bytes), u64::saturating_add)
-    }
-
-    fn insert_constant(&mut self, name: &str, tensor: &Arc<Tensor>) {
-        self.values.insert(name.to_string(), Entry::Constant(tensor.clone()));
-    }
 }
 
 /// The place of a graph in a run.
@@ -184,7 +109,13 @@ fn address<T>(of: &T) -> usize {
 
 impl Staged {
     pub fn new(model: Arc<OnnxModel>, options: Options, pool: Arc<Pool>) -> Staged {
-        Staged { model, options, pool, parts: Mutex::default(), scopes: Mutex::default(), trips: Mutex::default() }
+        let (parts, scopes, trips) = (Mutex::default(), Mutex::default(), Mutex::default());
+        Staged { model, options, pool, parts, scopes, trips, compilations: AtomicUsize::new(0) }
+    }
+
+    /// The number of parts that have been compiled so far.
+    pub fn compilations(&self) -> usize {
+        self.compilations.load(Ordering::Relaxed)
     }
 
     /// Runs the model on its inputs, by name. The outputs come in the model's order.
@@ -247,11 +178,18 @@ impl Staged {
         }
         let mut done = vec![false; graph.node.len()];
         while scope.order.iter().any(|&n| !done[n]) {
+            let (went_on, uncovered) = self.go_on(graph, &scope, &mut done, environment, frame)?;
+            if went_on {
+                continue;
+            }
             let tried: HashSet<usize> = waiting(graph, &scope, &done, environment).collect();
-            let part = self.part(graph, &scope, &done, environment, frame)?;
-            part.run(environment, frame)?;
+            let part = self.part(graph, &scope, (&done, &Mode::Exact), environment, frame, &uncovered)?;
+            if !part.part.done.is_empty() {
+                part.run(environment, &Mode::Exact, frame.memory, frame.profile)?;
+            }
             part.part.done.iter().for_each(|&n| done[n] = true);
-            let by_host = self.host(graph, &scope, (&mut done, &tried), environment, frame)?;
+            let refused = HashSet::new();
+            let by_host = self.host(graph, &scope, (&mut done, &tried, &refused), environment, frame)?;
             if part.part.done.is_empty() && !by_host {
                 return Err(stuck(graph, &scope, &done, &part.part));
             }
@@ -265,14 +203,45 @@ impl Staged {
         graph.output.iter().map(|o| output(&o.name)).collect()
     }
 
+    /// Runs a part that reads nothing which follows a count, or a part with a capacity for one count, and what the host can run.
+    /// Returns true if there was something, and why nodes could not be converted with a capacity.
+    fn go_on(
+        &self,
+        graph: &GraphProto,
+        scope: &Scope,
+        done: &mut [bool],
+        environment: &mut Environment,
+        frame: &Frame,
+    ) -> Result<(bool, Vec<String>)> {
+        let (mut tried, mut refused, mut any) = (HashSet::new(), HashSet::new(), false);
+        let mut uncovered = vec![];
+        for (mode, nodes) in modes(graph, scope, done, environment) {
+            let part = self.part(graph, scope, (done, &mode), environment, frame, &[])?;
+            tried.extend(nodes);
+            refused.extend(part.part.waiting.iter().map(|w| w.0));
+            part.part.done.iter().for_each(|&n| done[n] = true);
+            if !part.part.done.is_empty() {
+                part.run(environment, &mode, frame.memory, frame.profile)?;
+                any = true;
+                break;
+            }
+            if matches!(mode, Mode::Growing(_)) {
+                let reason = |(n, why): &(usize, String)| format!("{}: {why}", walk::describe(&graph.node[*n]));
+                uncovered.extend(part.part.waiting.iter().map(reason));
+            }
+        }
+        let by_host = self.host(graph, scope, (done, &tried, &refused), environment, frame)?;
+        Ok((by_host || any, uncovered))
+    }
+
     /// Runs the waiting nodes that the host can run now. Returns true if there was one. A loop whose operands became known
     /// after the last part was made waits for the next one, unless that part was made for many numbers of steps already; the
-    /// last part could have computed the nodes of `tried`.
+    /// last part could have computed the nodes of `tried`, and refused those of `refused`.
     fn host(
         &self,
         graph: &GraphProto,
         scope: &Scope,
-        (done, tried): (&mut [bool], &HashSet<usize>),
+        (done, tried, refused): (&mut [bool], &HashSet<usize>, &HashSet<usize>),
         environment: &mut Environment,
         frame: &Frame,
     ) -> Result<bool> {
@@ -282,14 +251,16 @@ impl Staged {
             if done[index]
                 || !is_ready(node, environment)
                 || !tried.contains(&index) && self.may_compile(node, environment)
+                || walk::is_sized_by_values(node) && !refused.contains(&index)
             {
                 continue;
             }
             let origin = &scope.origins[index];
             let results = frame.timed(node, origin, || self.step(graph, index, origin, environment, frame))?;
             let Some(results) = results else { continue };
-            for (name, value) in node.output.iter().zip(results).filter(|(name, _)| !name.is_empty()) {
-                environment.insert(name, value);
+            let growth = growth_of(node, environment, &results);
+            for ((name, value), growth) in node.output.iter().zip(results).zip(growth).filter(|r| !r.0.0.is_empty()) {
+                environment.insert_growing(name, value, growth);
             }
             (done[index], any) = (true, true);
         }
@@ -307,6 +278,9 @@ impl Staged {
     ) -> Result<Option<Vec<Value>>> {
         let node = &graph.node[index];
         let place = |e: Error| e.context(&walk::describe(node));
+        if !walk::may_wait(node) && !walk::is_sized_by_values(node) && !sequence::applies(node) {
+            return Ok(None);
+        }
         let memory = frame.memory;
         for entry in node.input.iter().filter_map(|name| environment.get(name)) {
             if let Entry::Given(tensor, copy) = entry
@@ -335,14 +309,40 @@ impl Staged {
             results.iter().filter(|_| made.tensors > 0).for_each(|value| memory.add_value(value));
             return Ok(Some(results));
         }
-        if !walk::depends_on_data(node) {
+        self.fold(graph, index, &operands, memory)
+    }
+
+    /// The results of a node whose size follows from data or from values, as constant folding computes them; `None` for others.
+    fn fold(
+        &self,
+        graph: &GraphProto,
+        index: usize,
+        operands: &[Option<Value>],
+        memory: &Memory,
+    ) -> Result<Option<Vec<Value>>> {
+        let node = &graph.node[index];
+        let sized_by_values = walk::is_sized_by_values(node);
+        if !walk::depends_on_data(node) && !sized_by_values {
             return Ok(None);
         }
         let tensor = |value: &Option<Value>| value.as_ref().map(|v| v.tensor().cloned()).transpose();
         let tensors = operands.iter().map(tensor).collect::<Result<Vec<_>>>()?;
-        // their memory is counted here
-        let limits = ImportLimits { constant_bytes: u64::MAX, ..self.options.limits.import() };
-        let folded = self.model.fold_node(graph, index, &tensors, limits)?;
+        let limits = match sized_by_values {
+            true => memory.import_limits(),
+            // their memory is counted before
+            false => ImportLimits { constant_bytes: u64::MAX, ..self.options.limits.import() },
+        };
+        let folded = match self.model.fold_node(graph, index, &tensors, limits) {
+            Err(Error::Unsupported(_)) if sized_by_values => return Ok(None),
+            Err(Error::Limit(_)) if sized_by_values => {
+                let (node, left) = (walk::describe(node), text::bytes(limits.constant_bytes));
+                let how = "`--max-memory`, `Limits::run_bytes`";
+                return Err(Error::Limit(format!(
+                    "{node}: its results do not fit into the {left} that are left ({how})"
+                )));
+            }
+            folded => folded?,
+        };
         folded.iter().for_each(|tensor| memory.add(tensor));
         Ok(Some(folded.into_iter().map(Value::Tensor).collect()))
     }
@@ -365,18 +365,25 @@ impl Staged {
         Ok(scope)
     }
 
-    /// The next part, compiled at its first use.
+    /// The next part, compiled at its first use; `uncovered` says why it has exact sizes.
     fn part(
         &self,
         graph: &GraphProto,
         scope: &Scope,
-        done: &[bool],
+        (done, mode): (&[bool], &Mode),
         environment: &Environment,
         frame: &Frame,
+        uncovered: &[String],
     ) -> Result<Arc<CompiledPart>> {
         let mut constants = vec![];
-        let types = scope.names.iter().map(|name| match environment.get(name) {
+        let read = |name: &str| environment.get(name).filter(|entry| mode.reads(entry));
+        let types = scope.names.iter().map(|name| match read(name) {
             None => Type::Unknown,
+            Some(Entry::Growing(tensor, growth)) if *mode != Mode::Exact => {
+                let mut shape = tensor.shape.clone();
+                growth.axes.iter().for_each(|&(axis, _)| shape[axis] = 0);
+                Type::Growing(tensor.dtype, shape, growth.axes.clone())
+            }
             Some(Entry::Constant(tensor)) => {
                 constants.push(tensor.clone());
                 Type::Constant(Arc::as_ptr(tensor).addr())
@@ -385,22 +392,25 @@ impl Staged {
                 entry.tensor().map_or(Type::Other, |tensor| Type::Tensor(tensor.dtype, tensor.shape.clone()))
             }
         });
-        let key = Key { graph: address(graph), done: done.to_vec(), types: types.collect() };
-        let fits = |(other, part): &(Key, Arc<CompiledPart>)| *other == key && part.fits(environment);
+        let types = types.collect();
+        let key = Key { graph: address(graph), done: done.to_vec(), mode: mode.kind(), types };
+        let fits = |(other, part): &(Key, Arc<CompiledPart>)| *other == key && part.fits(environment, mode);
         let known =
             self.parts.lock().unwrap_or_else(|e| e.into_inner()).iter().rev().find(|p| fits(p)).map(|p| p.1.clone());
         if let Some(part) = known {
             return Ok(part);
         }
         let lookup = |name: &str| {
-            Some(match environment.get(name)? {
+            Some(match read(name)? {
                 Entry::Constant(tensor) => Known::Constant(tensor.clone()),
+                Entry::Growing(tensor, growth) if *mode != Mode::Exact => Known::Growing(tensor, growth.axes.clone()),
                 entry => entry.tensor().map_or(Known::Other, Known::Tensor),
             })
         };
         let limits = self.options.limits.import();
-        let part = self.model.part(graph, frame.around.as_ref(), &scope.order, done, &lookup, limits)?;
-        let compiled = Arc::new(self.compile(part, constants)?);
+        let rest = Rest { around: frame.around.as_ref(), order: &scope.order, done };
+        let part = self.model.part(graph, &rest, mode.sizes(), &lookup, limits)?;
+        let compiled = Arc::new(self.compile(part, constants, uncovered)?);
         let mut parts = self.parts.lock().unwrap_or_else(|e| e.into_inner());
         parts.push((key, compiled.clone()));
         if parts.len() > self.options.limits.bindings.max(1) * PARTS_FOR_EACH_BINDING {
@@ -409,12 +419,13 @@ impl Staged {
         Ok(compiled)
     }
 
-    fn compile(&self, part: Part, constants: Vec<Arc<Tensor>>) -> Result<CompiledPart> {
+    fn compile(&self, part: Part, constants: Vec<Arc<Tensor>>, uncovered: &[String]) -> Result<CompiledPart> {
         let outputs = part.graph.outputs.iter().map(|&v| part.graph.value(v).name.clone()).collect();
         let mut report =
             Report { model: part.graph.name.clone(), target: self.options.target()?.name, ..Report::default() };
         let mut session = None;
         if !part.graph.outputs.is_empty() {
+            self.compilations.fetch_add(1, Ordering::Relaxed);
             let compile = || {
                 let compiled = pipeline::compile(&part.graph, pipeline::Order::Ilp, &self.options)?;
                 Ok((compiled.module, compiled.report))
@@ -425,107 +436,53 @@ impl Staged {
             session = Some(Session::with_pool(Arc::new(module), self.pool.clone())?);
         }
         report.add_absent(&part.absent);
+        if let Some(first) = uncovered.first() {
+            report.warnings.push(format!("sizes out of data are exact sizes, each compiled on its own: {first}"));
+        }
         Ok(CompiledPart { part, report: Arc::new(report), session, outputs, _constants: constants })
     }
-}
-
-impl CompiledPart {
-    /// Returns true if the values that the part has as constants are those of this run.
-    fn fits(&self, environment: &Environment) -> bool {
-        self.part
-            .frozen
-            .iter()
-            .all(|(name, tensor)| environment.get(name).and_then(Entry::tensor).is_some_and(|known| *known == **tensor))
-    }
-
-    /// Computes the part's values into the environment, and notes the times of its steps.
-    fn run(&self, environment: &mut Environment, frame: &Frame) -> Result<()> {
-        for (name, tensor) in &self.part.constants {
-            environment.insert_constant(name, tensor);
-        }
-        let note = |module: Option<&Arc<Module>>, times: &[Duration]| {
-            if let Some(profile) = frame.profile {
-                profile.borrow_mut().add_part(&self.report, module, times);
-            }
-        };
-        let Some(session) = &self.session else {
-            note(None, &[]);
-            return Ok(());
-        };
-        let tensor = |name: &'_ String| {
-            let known = environment.get(name).and_then(Entry::tensor);
-            known.ok_or_else(|| Error::Internal(format!("`{name}` is not known when its part runs")))
-        };
-        let inputs = self.part.inputs.iter().map(|name| Ok((name.as_str(), tensor(name)?)));
-        let inputs = inputs.collect::<Result<Vec<_>>>()?;
-        let module = session.module();
-        let outputs = module.outputs().iter().map(|o| Ok(memory::tensor_bytes(o.tensor.bytes()?)));
-        let outputs = outputs.collect::<Result<Vec<u64>>>()?.into_iter().fold(0, u64::saturating_add);
-        frame.memory.reserve_part(address(self), outputs, module.arena_bytes())?;
-        let mut outputs = session.outputs();
-        match frame.profile {
-            None => session.run_into(&inputs, &mut outputs)?,
-            Some(_) => note(Some(session.module()), &session.profile_into(&inputs, &mut outputs)?),
-        }
-        for (name, tensor) in self.outputs.iter().zip(outputs) {
-            let tensor = Arc::new(tensor);
-            frame.memory.add(&tensor);
-            environment.insert(name, Value::Tensor(tensor));
-        }
-        Ok(())
-    }
-}
-
-/// Refuses a tensor whose extents are not those of its bytes.
-pub(crate) fn check_data(name: &str, tensor: &Tensor) -> Result<()> {
-    let spec = TensorSpec { name: name.into(), dtype: tensor.dtype, shape: tensor.shape.clone() };
-    if spec.bytes()? == tensor.data.len() as u64 {
-        return Ok(());
-    }
-    let (dtype, shape, bytes) = (tensor.dtype, &tensor.shape, tensor.data.len());
-    Err(Error::Invalid(format!("tensor `{name}` of {dtype} {shape:?} has {bytes} bytes of data")))
-}
-
-/// As [`check_data`], for all tensors of a value.
-fn check_value(name: &str, value: &Value) -> Result<()> {
-    match value {
-        Value::Tensor(tensor) => check_data(name, tensor),
-        Value::Sequence(values) => values.iter().try_for_each(|value| check_value(name, value)),
-        Value::Optional(value) => value.as_deref().map_or(Ok(()), |value| check_value(name, value)),
-    }
-}
-
-/// Refuses a value of another kind, element type or fixed extent than the file declares.
-fn check(spec: &InputSpec, entry: &Entry) -> Result<()> {
-    match entry {
-        Entry::Value(value) => check_value(&spec.name, value)?,
-        Entry::Constant(_) | Entry::Given(..) => {
-            entry.tensor().map_or(Ok(()), |tensor| check_data(&spec.name, tensor))?;
-        }
-    }
-    let tensor = match (&spec.kind, entry, entry.tensor()) {
-        (Kind::Tensor, _, Some(tensor)) => tensor,
-        (Kind::Sequence(_), Entry::Value(Value::Sequence(_)), _) | (Kind::Optional(_), ..) => return Ok(()),
-        _ => return Err(Error::Invalid(format!("input `{}` is no {}", spec.name, spec.kind))),
-    };
-    let fits = |(dim, size): (&Dim, &i64)| !matches!(dim, Dim::Fixed(fixed) if fixed != size);
-    let same_rank = tensor.shape.len() == spec.shape.len() && spec.shape.iter().zip(&tensor.shape).all(fits);
-    if tensor.dtype != spec.dtype || !(spec.any_rank || same_rank) {
-        let (dims, found): (Vec<String>, _) = (spec.shape.iter().map(Dim::to_string).collect(), &tensor.shape);
-        return Err(Error::Invalid(format!(
-            "input `{}` is {} {found:?}, but the model wants {} [{}]",
-            spec.name,
-            tensor.dtype,
-            spec.dtype,
-            dims.join(", ")
-        )));
-    }
-    Ok(())
 }
 
 /// Returns true if all that a node reads is known.
 fn is_ready(node: &NodeProto, environment: &Environment) -> bool {
     walk::read_names(node).all(|name| name.is_empty() || environment.get(name).is_some())
+}
+
+/// The parts to try next: each with the nodes that it begins with, those whose operands follow the same count.
+fn modes(graph: &GraphProto, scope: &Scope, done: &[bool], environment: &Environment) -> Vec<(Mode, Vec<usize>)> {
+    let mut modes: Vec<(Mode, Vec<usize>)> = vec![];
+    for index in waiting(graph, scope, done, environment) {
+        let mut counts: Vec<&Arc<Count>> = vec![];
+        let entries = walk::read_names(&graph.node[index]).filter_map(|name| environment.get(name));
+        for growth in entries.filter_map(Entry::growth) {
+            if !counts.contains(&&growth.count) {
+                counts.push(&growth.count);
+            }
+        }
+        let mode = match counts[..] {
+            [] => Mode::Ahead,
+            [count] => Mode::Growing(count.clone()),
+            // two counts need exact sizes
+            _ => continue,
+        };
+        match modes.iter_mut().find(|known| known.0 == mode) {
+            Some((_, nodes)) => nodes.push(index),
+            None => modes.push((mode, vec![index])),
+        }
+    }
+    modes
+}
+
+/// The dimensions of a node's results that follow a count.
+fn growth_of(node: &NodeProto, environment: &Environment, results: &[Value]) -> Vec<Option<growth::Growth>> {
+    let tensors: Option<Vec<&Tensor>> = results.iter().map(|value| value.tensor().ok().map(|t| &**t)).collect();
+    match tensors.filter(|_| walk::depends_on_data(node) || walk::is_sized_by_values(node)) {
+        Some(tensors) => {
+            let first = node.input.first().and_then(|name| environment.get(name)).and_then(Entry::tensor);
+            growth::of_results(node, first, &tensors)
+        }
+        None => vec![None; results.len()],
+    }
 }
 
 /// The nodes that are not done and whose operands are known.

@@ -3,6 +3,8 @@
 mod common;
 #[path = "files/contents.rs"]
 mod contents;
+#[path = "files/growth.rs"]
+mod growth;
 #[path = "files/initializers.rs"]
 mod initializers;
 #[path = "files/integers.rs"]

@@ -4,7 +4,9 @@ use crate::graph::import::{stage, walk};
 use crate::graph::proto::{GraphProto, NodeProto};
 use crate::graph::value::Value;
 use crate::runtime::Bytes;
-use crate::staged::{Entry, Environment, Frame, Staged, address};
+use crate::staged::environment::{Entry, Environment};
+use crate::staged::growth::{Carried, Growth};
+use crate::staged::{Frame, Staged, address};
 use crate::{DType, Error, Result, Tensor};
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -34,7 +36,7 @@ impl Staged {
                 let condition = operands.first().and_then(Option::as_ref);
                 let condition = condition.ok_or_else(|| Error::Invalid("the condition is missing".into()))?;
                 let branch = if truth(condition)? { "then_branch" } else { "else_branch" };
-                self.call(inside(branch)?, vec![], environment, frame).map(Some)
+                self.call(inside(branch)?, (vec![], vec![]), environment, frame).map(Some)
             }
             "Loop" => self.run_loop(inside("body")?, operands, environment, frame).map(Some),
             "SequenceMap" => self.map(inside("body")?, operands, environment, frame).map(Some),
@@ -65,7 +67,7 @@ impl Staged {
     fn call(
         &self,
         graph: &GraphProto,
-        inputs: Vec<Value>,
+        (inputs, growth): (Vec<Value>, Vec<Option<Growth>>),
         environment: &Environment,
         frame: &Frame,
     ) -> Result<Vec<Value>> {
@@ -74,8 +76,9 @@ impl Staged {
             return Err(Error::Invalid(format!("the graph inside has {has} inputs, but {given} are given")));
         }
         let mut inner = Environment { outside: Some(environment), values: HashMap::new() };
-        for (input, value) in graph.input.iter().zip(inputs) {
-            inner.insert(&input.name, value);
+        let growth = growth.into_iter().chain(std::iter::repeat(None));
+        for ((input, value), growth) in graph.input.iter().zip(inputs).zip(growth) {
+            inner.insert_growing(&input.name, value, growth);
         }
         let around = frame.around.clone();
         self.graph(graph, &mut inner, &Frame { depth: frame.depth + 1, around, ..*frame })
@@ -106,6 +109,7 @@ impl Staged {
             return Err(Error::Invalid("the body has fewer results than carried values".into()));
         }
         let mut slices: Vec<Vec<Arc<Tensor>>> = vec![vec![]; body.output.len() - 1 - count];
+        let (mut growth, mut known) = (vec![], Carried::default());
         let mut step = 0;
         while going && step < trips {
             let most = self.options.limits.steps;
@@ -114,10 +118,14 @@ impl Staged {
                 return Err(Error::Limit(format!("a loop that depends on data has more than {most} steps ({how})")));
             }
             let head = [Tensor::new(&[], &[step]).into(), bool_value(going)];
-            let results = self.call(body, head.into_iter().chain(carried).collect(), environment, frame)?;
+            let before = shapes(&carried);
+            let growth_of_inputs = [None, None].into_iter().chain(growth).collect();
+            let inputs = head.into_iter().chain(carried).collect();
+            let results = self.call(body, (inputs, growth_of_inputs), environment, frame)?;
             let mut results = results.into_iter();
             going = results.next().map_or(Ok(false), |value| truth(&value))?;
             carried = results.by_ref().take(count).collect();
+            growth = known.step(&before, &shapes(&carried));
             for (stack, value) in slices.iter_mut().zip(results) {
                 stack.push(value.tensor()?.clone());
             }
@@ -161,12 +169,17 @@ impl Staged {
                 value => (*value).clone(),
             };
             let inputs = operands.iter().map(element).collect();
-            for (all, value) in results.iter_mut().zip(self.call(body, inputs, environment, frame)?) {
+            for (all, value) in results.iter_mut().zip(self.call(body, (inputs, vec![]), environment, frame)?) {
                 all.push(value);
             }
         }
         Ok(results.into_iter().map(Value::Sequence).collect())
     }
+}
+
+/// The shapes of values that are tensors.
+fn shapes(values: &[Value]) -> Vec<Option<Vec<i64>>> {
+    values.iter().map(|value| value.tensor().ok().map(|tensor| tensor.shape.clone())).collect()
 }
 
 /// A condition: one bool.

@@ -3,6 +3,7 @@
 //! What makes tensors asks first. Tensors are counted as long as something holds them, each once; sequences by the places of
 //! their values. Weights are not counted.
 
+use crate::graph::import::limits::ImportLimits;
 use crate::graph::value::Value;
 use crate::pipeline::Limits;
 use crate::{Result, Tensor};
@@ -61,6 +62,16 @@ impl Memory<'_> {
             made.sweep();
         }
         self.limits.check_run(all(&made), || format!("inputs, values that are held and {} need", what()))
+    }
+
+    /// The limits of a step of the host that computes constants: of the bytes that are left.
+    pub fn import_limits(&self) -> ImportLimits {
+        let mut made = self.made.borrow_mut();
+        made.sweep();
+        let held = [made.bytes, made.arenas].iter().fold(self.given, |n, b| n.saturating_add(*b));
+        let constant_bytes = self.limits.run_bytes.saturating_sub(held);
+        // it grows with the bytes
+        ImportLimits { constant_bytes, constant_work: u64::MAX, ..self.limits.import() }
     }
 
     /// As [`Memory::reserve`], for a part at this address, with outputs and intermediate tensors of so many bytes.

@@ -32,8 +32,21 @@ pub struct StagedReport {
 pub struct PartReport {
     /// Times that it runs in one run of the model: more than once inside of a loop that the host runs.
     pub runs: u64,
+    /// The counts out of data that it is for; `None` where its sizes are exact.
+    pub counts: Option<PartCounts>,
     /// Its compilation; the work and the times of its kernels are those of all its runs.
     pub report: Report,
+}
+
+/// Sizes out of data that one part is compiled for: the work of its kernels is that of the capacity.
+#[derive(Clone, PartialEq, Debug, Default, Serialize)]
+pub struct PartCounts {
+    /// The smallest count.
+    pub least: i64,
+    /// The largest count.
+    pub most: i64,
+    /// Extent of the dimensions that follow the count.
+    pub capacity: i64,
 }
 
 /// A node that the host runs between the parts.
@@ -65,7 +78,10 @@ impl std::fmt::Display for StagedReport {
         writeln!(f, "{model} for {target}: {} parts, compiled in {compile_ms:.0} ms", parts.len())?;
         for (i, part) in (1..).zip(parts) {
             let times = if part.runs > 1 { format!(", which runs {} times", part.runs) } else { String::new() };
-            write!(f, "part {i}{times}: {}", part.report)?;
+            let counts = part.counts.as_ref().map_or(String::new(), |counts| {
+                format!(", for counts of {} to {} with a capacity {}", counts.least, counts.most, counts.capacity)
+            });
+            write!(f, "part {i}{times}{counts}: {}", part.report)?;
         }
         if !host.is_empty() {
             writeln!(f, "{} steps of the host between the parts", host.len())?;
@@ -91,6 +107,7 @@ pub(super) struct Profile {
 }
 
 struct PartRuns {
+    counts: Option<PartCounts>,
     /// Of the compiled part; no other part has this one.
     report: Arc<Report>,
     /// `None` where everything followed from constants.
@@ -101,7 +118,13 @@ struct PartRuns {
 
 impl Profile {
     /// Adds a run of a part that took these times.
-    pub(super) fn add_part(&mut self, report: &Arc<Report>, module: Option<&Arc<Module>>, times: &[Duration]) {
+    pub(super) fn add_part(
+        &mut self,
+        counts: Option<PartCounts>,
+        report: &Arc<Report>,
+        module: Option<&Arc<Module>>,
+        times: &[Duration],
+    ) {
         self.spent += times.iter().sum::<Duration>();
         match self.parts.iter_mut().find(|known| Arc::ptr_eq(&known.report, report)) {
             Some(known) => {
@@ -110,7 +133,7 @@ impl Profile {
             }
             None => {
                 let (report, module, times) = (report.clone(), module.cloned(), times.to_vec());
-                self.parts.push(PartRuns { report, module, runs: 1, times });
+                self.parts.push(PartRuns { counts, report, module, runs: 1, times });
             }
         }
     }
@@ -147,14 +170,14 @@ impl Profile {
             host: self.host,
             ..StagedReport::default()
         };
-        for PartRuns { report, module, runs, times } in self.parts {
+        for PartRuns { counts, report, module, runs, times } in self.parts {
             let mut report = Report::clone(&report);
             report.repeat(runs);
             if let Some(module) = module {
                 add_measurements(&mut report, &module, &times, threads);
             }
             all.compile_ms += report.compile_ms;
-            all.parts.push(PartReport { runs, report });
+            all.parts.push(PartReport { runs, counts, report });
         }
         all
     }

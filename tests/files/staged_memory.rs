@@ -1,6 +1,7 @@
 //! Memory of models that run in parts: values that depend on data, and sequences, are counted before they are made.
 
 use crate::onnx::{BOOL, FLOAT, INT64, graph, integers, model, node, tensor, with_graph, with_int};
+use tilewright::internal::graph::proto::NodeProto;
 use tilewright::{DType, Error, Limits, Model, Options, Result, Tensor};
 
 const MIB: u64 = 1 << 20;
@@ -52,6 +53,46 @@ fn values_that_are_held_count_for_later_parts() {
     assert!(message.contains("part"), "{message}");
     limit(&model, 4 * MIB, &[("x", &x)]);
     assert_eq!(run(&model, 6 * MIB, &[("x", &x)]).unwrap()[0].shape, [2, (1 << 17) - 1]);
+}
+
+#[test]
+fn capacities_count_in_full() {
+    let nodes = vec![node("NonZero", &["x"], &["places"]), node("Add", &["places", "places"], &["y"])];
+    let model = model(graph(vec![tensor("x", FLOAT, Some(&["n"]))], vec![], nodes, vec![tensor("y", INT64, None)]));
+    let count = (1 << 16) + 1;
+    let x = Tensor::new(&[count], &vec![1f32; count as usize]);
+    // a quarter of a MiB and its copy, half of one of places, and with a capacity of 2^17 one of places and one of sums
+    let message = limit(&model, 5 * MIB / 2, &[("x", &x)]);
+    assert!(message.contains("part"), "{message}");
+    assert_eq!(run(&model, 7 * MIB / 2, &[("x", &x)]).unwrap()[0].shape, [1, count]);
+    // the capacity as it is: neither is copied
+    let x = Tensor::new(&[1 << 16], &vec![1f32; 1 << 16]);
+    assert_eq!(run(&model, 7 * MIB / 4, &[("x", &x)]).unwrap()[0].shape, [1, 1 << 16]);
+}
+
+#[test]
+fn results_as_large_as_values_count_before_they_are_made() {
+    let found = |operator: &str, operands: &[&str], made: Vec<NodeProto>| {
+        let count = vec![node("ReduceMax", &["x"], &["size"]), node("Squeeze", &["size"], &["n"])];
+        let nodes = [count, made, vec![node(operator, operands, &["large"]), node("Identity", &["large"], &["y"])]];
+        let constants =
+            vec![integers("zero", &[], &[0]), integers("one", &[], &[1]), integers("columns", &[1], &[256])];
+        let x = vec![tensor("x", INT64, Some(&["n"]))];
+        model(graph(x, constants, nodes.concat(), vec![tensor("y", INT64, None)]))
+    };
+    let wide = || vec![with_int(node("Concat", &["size", "columns"], &["shape"]), "axis", 0)];
+    let x = Tensor::new(&[4096], &(1..=4096i64).collect::<Vec<i64>>());
+    // results of 8 MiB, 4 MiB and 32 KiB, and of 64 KiB from a copy of the input
+    for (operator, model, few, enough) in [
+        ("Expand", found("Expand", &["one", "shape"], wide()), 8 * MIB, 9 * MIB),
+        ("ConstantOfShape", found("ConstantOfShape", &["shape"], wide()), 4 * MIB, 5 * MIB),
+        ("Range", found("Range", &["zero", "n", "one"], vec![]), 60 << 10, MIB / 4),
+        ("TopK", found("TopK", &["x", "size"], vec![]), 100 << 10, MIB / 4),
+    ] {
+        let message = limit(&model, few, &[("x", &x)]);
+        assert!(message.contains(&format!("{operator} `large`: its results do not fit")), "{message}");
+        run(&model, enough, &[("x", &x)]).unwrap();
+    }
 }
 
 #[test]

@@ -22,6 +22,7 @@ use crate::graph::tensor_type::TensorType;
 use crate::runtime::bounds::{BoundedAxis, Bounds, Form};
 use crate::runtime::{DType, Error, Result};
 use state::{Axis, Bounded};
+use std::collections::BTreeMap;
 
 pub(super) use nodes::convert;
 
@@ -39,6 +40,14 @@ impl Importer<'_> {
         bounded.forms.insert(count, vec![Form { factor: 1, offset: 0 }]);
         self.bounded = Some(bounded);
         Ok(())
+    }
+
+    /// Begins the import of a part with a capacity, whose inputs bring their bounded dimensions; `input` will hold the count.
+    pub(super) fn grow_part(&mut self, count: i64, capacity: i64, input: String) {
+        let id = self.add_value(input.clone(), TensorType { dtype: DType::I64, shape: vec![] }, Source::Input);
+        let mut bounded = Bounded::new(capacity, count, BTreeMap::new(), id, input);
+        bounded.forms.insert(id, vec![Form { factor: 1, offset: 0 }]);
+        self.bounded = Some(bounded);
     }
 
     /// Records the bounded dimensions of an input, which cannot be a constant then.

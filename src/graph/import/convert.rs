@@ -456,6 +456,14 @@ pub(super) fn steps_between(difference: i128, delta: i64) -> Result<i64> {
     Ok(steps.clamp(0, i64::MAX.into()) as i64)
 }
 
+/// A list of numbers by their positions; of each number the lowest bytes, as many as the type has.
+fn counted<const N: usize>(dtype: DType, count: i64, number: impl Fn(i64) -> [u8; N]) -> Tensor {
+    let mut list = Tensor::zeros(dtype, &[count]);
+    let places = (0..).zip(list.data.chunks_exact_mut(dtype.bytes()));
+    places.for_each(|(i, place)| place.copy_from_slice(&number(i)[..place.len()]));
+    list
+}
+
 pub(super) fn range(g: &mut Importer, n: &Source) -> Result<Vec<ValueId>> {
     let (start, limit, delta) = (n.input(0)?, n.input(1)?, n.input(2)?);
     let ty = g.ty(start).dtype;
@@ -466,7 +474,7 @@ pub(super) fn range(g: &mut Importer, n: &Source) -> Result<Vec<ValueId>> {
     let tensor = if ty.is_float() {
         let one = |v, what| g.known_number(v, what);
         let (a, b, d) = (one(start, "start")?, one(limit, "limit")?, one(delta, "delta")?);
-        let double = ty == DType::F64;
+        let (double, single) = (ty == DType::F64, DType::F32);
         let distance = if double { b - a } else { f64::from(b as f32 - a as f32) };
         let count = (distance / d).ceil();
         if !count.is_finite() {
@@ -474,13 +482,10 @@ pub(super) fn range(g: &mut Importer, n: &Source) -> Result<Vec<ValueId>> {
             return Err(Error::Invalid(why.into()));
         }
         let count = count.max(0.0) as i64;
-        g.claim(&[count], ty)?;
+        g.claim(&[count], if double { ty } else { single })?;
         match double {
-            true => Tensor::new(&[count], &(0..count).map(|i| a + i as f64 * d).collect::<Vec<f64>>()),
-            false => {
-                let value = |i: i64| a as f32 + i as f32 * d as f32;
-                Tensor::new(&[count], &(0..count).map(value).collect::<Vec<f32>>())
-            }
+            true => counted(ty, count, |i| (a + i as f64 * d).to_le_bytes()),
+            false => counted(single, count, |i| (a as f32 + i as f32 * d as f32).to_le_bytes()),
         }
     } else {
         let one = |v, what| match ty {
@@ -493,8 +498,7 @@ pub(super) fn range(g: &mut Importer, n: &Source) -> Result<Vec<ValueId>> {
         let (a, b, d) = (one(start, "start")?, one(limit, "limit")?, one(delta, "delta")?);
         let count = steps_between(i128::from(b) - i128::from(a), d)?;
         g.claim(&[count], ty)?;
-        let values: Vec<i64> = (0..count).map(|i| a.wrapping_add(i.wrapping_mul(d))).collect();
-        Tensor::new(&[count], &values)
+        counted(ty, count, |i| a.wrapping_add(i.wrapping_mul(d)).to_le_bytes())
     };
     let value = g.constant(tensor);
     Ok(vec![g.cast_to(value, ty)?])

@@ -20,6 +20,12 @@ pub(super) fn by_host(g: &mut Importer, n: &Source) -> Result<Vec<ValueId>> {
     Err(g.wait("it makes or reads a sequence or an optional, which no static graph has"))
 }
 
+/// Returns true for operators on sequences or optionals, and for `Identity`, which takes them too.
+pub fn applies(node: &NodeProto) -> bool {
+    let operator = &node.op_type;
+    operator.contains("Sequence") || operator.starts_with("Optional") || operator == "Identity"
+}
+
 /// The results of an operator on sequences or optionals; `None` for other operators.
 ///
 /// # Errors

@@ -4,6 +4,7 @@
 //! other nodes that can be converted: those whose operands come from known values, and whose shapes follow from shapes and
 //! from small integers. The others wait for their operands.
 
+use super::bounded::state::{Axis, Bounded, LEAST_CAPACITY};
 use super::provenance::{self, Absent, Origin, Provenance};
 use super::{sparse, walk};
 use crate::graph::import::importer::Importer;
@@ -12,6 +13,7 @@ use crate::graph::import::model::OnnxModel;
 use crate::graph::ir::{Graph, Source, ValueId};
 use crate::graph::proto::{GraphProto, NodeProto, SparseTensorProto, TensorProto, ValueInfoProto};
 use crate::graph::tensor_type::TensorType;
+use crate::runtime::bounds::{Bounds, Form};
 use crate::runtime::{Error, Result, Tensor, threads};
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
@@ -20,10 +22,36 @@ use std::sync::Arc;
 pub enum Known<'a> {
     /// The tensor of this run; the part is compiled for its type.
     Tensor(&'a Tensor),
+    /// As `Tensor`; the part has capacities for these dimensions, whose sizes follow from its count.
+    Growing(&'a Tensor, Vec<(usize, Form)>),
     /// A weight: the same in each run.
     Constant(Arc<Tensor>),
     /// A sequence or an optional, which only the host reads.
     Other,
+}
+
+/// The most that a capacity is larger than the power of two that holds the count.
+const MOST_DOUBLED: i64 = 4;
+
+/// Sizes that a part is made for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Sizes {
+    /// Those of this run; values that decide sizes become constants.
+    Exact,
+    /// Those of this run; the nodes that the host can compute once such values are known wait.
+    Ahead,
+    /// Capacities that hold this count, which comes with each run; nodes wait as in `Ahead`.
+    Growing(i64),
+}
+
+/// The nodes of a graph that are left.
+pub struct Rest<'a> {
+    /// The node that the graph is inside of.
+    pub around: Option<&'a Origin>,
+    /// Nodes, each after those that it reads.
+    pub order: &'a [usize],
+    /// Nodes that are done, by position.
+    pub done: &'a [bool],
 }
 
 /// The part of a graph that can be compiled now.
@@ -42,6 +70,8 @@ pub struct Part {
     pub waiting: Vec<(usize, String)>,
     /// Nodes that it computes and that no node of the graph comes from.
     pub absent: Vec<Absent>,
+    /// Capacities; their count is the graph's last input. The range begins where a smaller capacity ends.
+    pub bounds: Option<Bounds>,
 }
 
 /// The values that are known, by name.
@@ -78,26 +108,37 @@ impl OnnxModel {
         graph.initializer.iter().map(read).chain(graph.sparse_initializer.iter().map(dense)).collect()
     }
 
-    /// The part of `graph`, which is inside of the node `around`, that can be compiled, of the nodes of `order` that are not
-    /// `done`.
+    /// The part of `graph` that can be compiled, of the nodes that are left.
     ///
     /// # Errors
     /// `Invalid` where a node is wrong; `Limit` where it is too large.
     pub fn part(
         &self,
         graph: &GraphProto,
-        around: Option<&Origin>,
-        order: &[usize],
-        done: &[bool],
+        rest: &Rest,
+        sizes: Sizes,
         known: Lookup,
         limits: ImportLimits,
     ) -> Result<Part> {
         let mut frozen = BTreeMap::new();
+        let mut doubled = 1;
+        let taken = |name: &str| known(name).is_some() || graph.node.iter().any(|n| n.output.iter().any(|o| o == name));
+        let mut input = "#count".to_string();
+        while taken(&input) {
+            input.push('#');
+        }
         loop {
-            let provenance = Provenance::new(graph, around.cloned());
+            let provenance = Provenance::new(graph, rest.around.cloned());
             let importer = Importer { provenance, ..Importer::of(self, graph, limits) };
-            let mut stage = Stage { importer, known, frozen: &frozen, inputs: vec![] };
-            let part = stage.import(order, done)?;
+            let mut stage = Stage { importer, known, frozen: &frozen, inputs: vec![], sizes };
+            if let Sizes::Growing(count) = sizes {
+                stage.importer.grow_part(count, doubled * least_capacity(count), input.clone());
+            }
+            let part = stage.import(rest.order, rest.done)?;
+            if stage.importer.bounded.as_ref().is_some_and(Bounded::is_full) && doubled < MOST_DOUBLED {
+                doubled *= 2;
+                continue;
+            }
             let needed = stage.importer.needed.take();
             let tensors = needed.into_iter().filter_map(|name| match known(&name)? {
                 Known::Tensor(tensor) if !frozen.contains_key(&name) => Some((name, Arc::new(tensor.clone()))),
@@ -144,6 +185,12 @@ struct Stage<'m, 'a, 'k> {
     known: Lookup<'a, 'k>,
     frozen: &'a BTreeMap<String, Arc<Tensor>>,
     inputs: Vec<String>,
+    sizes: Sizes,
+}
+
+/// The power of two that holds a count.
+fn least_capacity(count: i64) -> i64 {
+    (count.clamp(LEAST_CAPACITY, 1 << 40) as u64).next_power_of_two() as i64
 }
 
 impl<'m> Stage<'m, '_, '_> {
@@ -163,11 +210,15 @@ impl<'m> Stage<'m, '_, '_> {
         }
         let constants = self.outputs(proto, order, done, &finished);
         let converted = self.importer.provenance.close(&self.importer.graph);
+        let bounds = self.importer.bounds().map(|(bounds, half)| match self.sizes {
+            Sizes::Growing(count) => Bounds { least: half.min(count), ..bounds },
+            _ => bounds,
+        });
         self.importer.remove_unused();
         let graph = std::mem::take(&mut self.importer.graph);
         let absent = provenance::absent(&graph, converted);
         let inputs = std::mem::take(&mut self.inputs);
-        Ok(Part { graph, inputs, frozen: BTreeMap::new(), constants, done: finished, waiting, absent })
+        Ok(Part { graph, inputs, frozen: BTreeMap::new(), constants, done: finished, waiting, absent, bounds })
     }
 
     /// Converts one node where all of its operands are there.
@@ -183,7 +234,14 @@ impl<'m> Stage<'m, '_, '_> {
             return Ok(Verdict::Waits(None));
         }
         self.importer.enter(node);
-        match self.importer.convert(node) {
+        let needed = self.importer.needed.take();
+        let converted = self.importer.convert(node);
+        if self.sizes == Sizes::Exact || !walk::is_sized_by_values(node) {
+            needed.into_iter().for_each(|name| _ = self.importer.needed.get_mut().insert(name));
+        } else {
+            self.importer.needed.replace(needed);
+        }
+        match converted {
             Ok(outputs) => {
                 self.importer.provenance.leave(&outputs);
                 for (name, id) in node.output.iter().zip(outputs).filter(|o| !o.0.is_empty()) {
@@ -192,6 +250,7 @@ impl<'m> Stage<'m, '_, '_> {
                 Ok(Verdict::Done)
             }
             Err(Error::Unsupported(reason)) => Ok(Verdict::Waits(Some(reason))),
+            Err(error) if matches!(self.sizes, Sizes::Growing(_)) => Ok(Verdict::Waits(Some(error.to_string()))),
             // too large when it is written out: the host runs it
             Err(Error::Limit(reason)) if walk::may_wait(node) => Ok(Verdict::Waits(Some(reason))),
             Err(error) => Err(walk::prefix(&walk::describe(node), error)),
@@ -216,6 +275,19 @@ impl<'m> Stage<'m, '_, '_> {
                 self.inputs.push(name.to_string());
                 Some(id)
             }
+            Known::Growing(tensor, axes) => {
+                let bounded = importer.bounded.as_ref()?;
+                let mut ty = TensorType::of(tensor);
+                for &(axis, count) in &axes {
+                    bounded.fit(count).ok()?;
+                    *ty.shape.get_mut(axis)? = bounded.capacity;
+                }
+                let id = importer.add_value(name.to_string(), ty, Source::Input);
+                importer.graph.inputs.push(id);
+                importer.set_axes(id, axes.into_iter().map(|(axis, count)| Axis { axis, count, zero: true }).collect());
+                self.inputs.push(name.to_string());
+                Some(id)
+            }
         }
     }
 
@@ -234,7 +306,7 @@ impl<'m> Stage<'m, '_, '_> {
         let mut constants = vec![];
         for name in finished.iter().flat_map(|&n| &proto.node[n].output).filter(|name| read.contains(name.as_str())) {
             let Some(Some(id)) = self.importer.values.get(name.as_str()).copied() else { continue };
-            match self.importer.graph.constant(id) {
+            match self.importer.graph.constant(id).filter(|_| self.importer.axes(id).is_empty()) {
                 Some(tensor) => constants.push((name.clone(), tensor.clone())),
                 None => {
                     let id = self.importer.own_output(id, name);

@@ -131,7 +131,7 @@ pub fn graph_inside<'a>(node: &'a NodeProto, name: &str) -> Option<&'a GraphProt
 }
 
 /// Returns true if a node that no static graph has may run between compiled parts, once its operands are known.
-pub(super) fn may_wait(node: &NodeProto) -> bool {
+pub fn may_wait(node: &NodeProto) -> bool {
     depends_on_data(node) || nested::graphs(node).next().is_some()
 }
 
@@ -141,4 +141,13 @@ const DATA_DEPENDENT: [&str; 4] = ["Compress", "NonMaxSuppression", "NonZero", "
 /// Returns true if the node's results are as large as the data make them: `OnnxModel::fold_node` computes them.
 pub fn depends_on_data(node: &NodeProto) -> bool {
     node.domain.is_empty() && DATA_DEPENDENT.contains(&node.op_type.as_str())
+}
+
+/// Operators that move or repeat elements, and whose results are as large as the values of some operands say.
+const SIZED_BY_VALUES: [&str; 5] = ["ConstantOfShape", "Expand", "Range", "Slice", "TopK"];
+
+/// Returns true if the node's results are as large as values of its operands say, and `OnnxModel::fold_node` may compute them
+/// where these follow from data.
+pub fn is_sized_by_values(node: &NodeProto) -> bool {
+    node.domain.is_empty() && SIZED_BY_VALUES.contains(&node.op_type.as_str())
 }
