@@ -103,7 +103,13 @@ impl CompiledPart {
             _ => true,
         };
         let known = |name: &str| environment.get(name).and_then(Entry::tensor);
-        counts && self.part.frozen.iter().all(|(name, tensor)| known(name).is_some_and(|known| *known == **tensor))
+        let follows = |(name, forms): (&String, &Vec<Form>)| match (known(name), mode) {
+            (Some(tensor), Mode::Growing(count)) => is_at(tensor, forms, count.value),
+            _ => false,
+        };
+        counts
+            && self.part.followed.iter().all(follows)
+            && self.part.frozen.iter().all(|(name, tensor)| known(name).is_some_and(|known| *known == **tensor))
     }
 
     fn counts(&self) -> Option<PartCounts> {
@@ -207,5 +213,15 @@ impl CompiledPart {
             inputs.push((bounds.input.as_str(), Cow::Owned(Tensor::new(&[], &[count.value]))));
         }
         Ok(inputs)
+    }
+}
+
+/// Returns true if the elements of a tensor of integers are these forms of a count.
+fn is_at(tensor: &Tensor, forms: &[Form], count: i64) -> bool {
+    let expected = forms.iter().map(|form| form.at(count));
+    match tensor.dtype {
+        DType::I64 => tensor.to_vec::<i64>().into_iter().eq(expected),
+        DType::I32 => tensor.to_vec::<i32>().into_iter().map(i64::from).eq(expected),
+        _ => false,
     }
 }

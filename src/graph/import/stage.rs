@@ -4,7 +4,7 @@
 //! other nodes that can be converted: those whose operands come from known values, and whose shapes follow from shapes and
 //! from small integers. The others wait for their operands.
 
-use super::bounded::state::{Axis, Bounded, LEAST_CAPACITY};
+use super::bounded::state::{Axis, Bounded, LEAST_CAPACITY, fixed};
 use super::provenance::{self, Absent, Origin, Provenance};
 use super::{sparse, walk};
 use crate::graph::import::importer::Importer;
@@ -14,7 +14,7 @@ use crate::graph::ir::{Graph, Source, ValueId};
 use crate::graph::proto::{GraphProto, NodeProto, SparseTensorProto, TensorProto, ValueInfoProto};
 use crate::graph::tensor_type::TensorType;
 use crate::runtime::bounds::{Bounds, Form};
-use crate::runtime::{Error, Result, Tensor, threads};
+use crate::runtime::{DType, Error, Result, Tensor, threads};
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
@@ -33,6 +33,9 @@ pub enum Known<'a> {
 /// The most that a capacity is larger than the power of two that holds the count.
 const MOST_DOUBLED: i64 = 4;
 
+/// The most elements of a tensor that may follow the count.
+const MOST_FOLLOWED: usize = 16;
+
 /// Sizes that a part is made for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Sizes {
@@ -42,6 +45,17 @@ pub enum Sizes {
     Ahead,
     /// Capacities that hold this count, which comes with each run; nodes wait as in `Ahead`.
     Growing(i64),
+}
+
+impl Sizes {
+    /// The elements of a small tensor of integers as forms of the count; `None` where none of them is the count.
+    fn forms(self, tensor: &Tensor) -> Option<Vec<Form>> {
+        let Sizes::Growing(count) = self else { return None };
+        let small = tensor.len() <= MOST_FOLLOWED && matches!(tensor.dtype, DType::I64 | DType::I32);
+        let values = super::tensor::integers(tensor).filter(|values| small && count > 1 && values.contains(&count))?;
+        let form = |value| if value == count { Form { factor: 1, offset: 0 } } else { fixed(value) };
+        Some(values.into_iter().map(form).collect())
+    }
 }
 
 /// The nodes of a graph that are left.
@@ -62,6 +76,8 @@ pub struct Part {
     pub inputs: Vec<String>,
     /// Values that are constants of the graph: it is right for them only.
     pub frozen: BTreeMap<String, Arc<Tensor>>,
+    /// Integers that the graph computes from the count instead of reading them: it is right where they follow it so.
+    pub followed: BTreeMap<String, Vec<Form>>,
     /// Values that others need and that follow from constants.
     pub constants: Vec<(String, Arc<Tensor>)>,
     /// The nodes that it computes.
@@ -120,7 +136,7 @@ impl OnnxModel {
         known: Lookup,
         limits: ImportLimits,
     ) -> Result<Part> {
-        let mut frozen = BTreeMap::new();
+        let (mut frozen, mut followed) = (BTreeMap::new(), BTreeMap::new());
         let mut doubled = 1;
         let taken = |name: &str| known(name).is_some() || graph.node.iter().any(|n| n.output.iter().any(|o| o == name));
         let mut input = "#count".to_string();
@@ -130,7 +146,7 @@ impl OnnxModel {
         loop {
             let provenance = Provenance::new(graph, rest.around.cloned());
             let importer = Importer { provenance, ..Importer::of(self, graph, limits) };
-            let mut stage = Stage { importer, known, frozen: &frozen, inputs: vec![], sizes };
+            let mut stage = Stage { importer, known, frozen: &frozen, followed: &followed, inputs: vec![], sizes };
             if let Sizes::Growing(count) = sizes {
                 stage.importer.grow_part(count, doubled * least_capacity(count), input.clone());
             }
@@ -140,15 +156,19 @@ impl OnnxModel {
                 continue;
             }
             let needed = stage.importer.needed.take();
-            let tensors = needed.into_iter().filter_map(|name| match known(&name)? {
-                Known::Tensor(tensor) if !frozen.contains_key(&name) => Some((name, Arc::new(tensor.clone()))),
-                _ => None,
-            });
-            let more: Vec<_> = tensors.collect();
-            if more.is_empty() {
-                return Ok(Part { frozen, ..part });
+            let before = frozen.len() + followed.len();
+            for name in needed {
+                let Some(Known::Tensor(tensor)) = known(&name).filter(|_| !followed.contains_key(&name)) else {
+                    continue;
+                };
+                match sizes.forms(tensor) {
+                    Some(forms) => _ = followed.insert(name, forms),
+                    None => _ = frozen.entry(name).or_insert_with(|| Arc::new(tensor.clone())),
+                }
             }
-            frozen.extend(more);
+            if frozen.len() + followed.len() == before {
+                return Ok(Part { frozen, followed, ..part });
+            }
         }
     }
 
@@ -184,6 +204,7 @@ struct Stage<'m, 'a, 'k> {
     importer: Importer<'m>,
     known: Lookup<'a, 'k>,
     frozen: &'a BTreeMap<String, Arc<Tensor>>,
+    followed: &'a BTreeMap<String, Vec<Form>>,
     inputs: Vec<String>,
     sizes: Sizes,
 }
@@ -218,7 +239,17 @@ impl<'m> Stage<'m, '_, '_> {
         let graph = std::mem::take(&mut self.importer.graph);
         let absent = provenance::absent(&graph, converted);
         let inputs = std::mem::take(&mut self.inputs);
-        Ok(Part { graph, inputs, frozen: BTreeMap::new(), constants, done: finished, waiting, absent, bounds })
+        Ok(Part {
+            graph,
+            inputs,
+            frozen: BTreeMap::new(),
+            followed: BTreeMap::new(),
+            constants,
+            done: finished,
+            waiting,
+            absent,
+            bounds,
+        })
     }
 
     /// Converts one node where all of its operands are there.
@@ -267,6 +298,9 @@ impl<'m> Stage<'m, '_, '_> {
                 Some(importer.named_constant(name.to_string(), tensor))
             }
             Known::Tensor(tensor) => {
+                if let Some(forms) = self.followed.get(name) {
+                    return importer.form_tensor(&tensor.shape, forms, tensor.dtype).ok();
+                }
                 if let Some(tensor) = self.frozen.get(name) {
                     return Some(importer.named_constant(name.to_string(), tensor.clone()));
                 }

@@ -47,7 +47,12 @@ impl Importer<'_> {
     }
 
     /// A tensor of these elements.
-    pub(super) fn form_tensor(&mut self, shape: &[i64], forms: &[Form], dtype: DType) -> Result<ValueId> {
+    pub(in crate::graph::import) fn form_tensor(
+        &mut self,
+        shape: &[i64],
+        forms: &[Form],
+        dtype: DType,
+    ) -> Result<ValueId> {
         let tensor = |part: fn(&Form) -> i64| Tensor::new(shape, &forms.iter().map(part).collect::<Vec<i64>>());
         if forms.iter().all(|&f| is_fixed(f)) {
             let constant = self.constant(tensor(|f| f.offset));
