@@ -455,6 +455,14 @@ impl Model {
         guard(|| Ok(self.bind(&binding, &Sharing::default()).is_err_and(|unbound| unbound.waits))).unwrap_or(false)
     }
 
+    /// Returns true if the model has a static graph only for values of inputs that decide shapes, which `options` do not give.
+    /// [`Compiled`](crate::Compiled) takes them from each run.
+    pub fn depends_on_values(&self, options: &Options) -> bool {
+        let missing = |unbound: Unbound| !unbound.waits && !unbound.missing.is_empty();
+        let bind = || Ok(self.bind(&options.binding(), &Sharing::default()).err().is_some_and(missing));
+        guard(bind).unwrap_or(false)
+    }
+
     /// Refuses a dimension that the model does not have.
     pub(crate) fn check_dims(&self, dims: &BTreeMap<String, i64>) -> Result<()> {
         match &self.source {

@@ -4,7 +4,7 @@ use crate::onnx::{FLOAT, INT64, bytes, floats, graph, integers, node, tensor, wi
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use tilewright::internal::graph::proto::{AttributeProto, GraphProto, NodeProto, TensorProto};
-use tilewright::{Compiled, DType, Model, Options, PartReport, Tensor, Value};
+use tilewright::{Compiled, DType, Dim, Model, Options, PartReport, Tensor, Value};
 
 const ROWS: i64 = 40;
 const CAPACITY: i64 = 16;
@@ -280,6 +280,16 @@ fn sizes_that_values_decide_have_capacities_too() {
     };
     for (name, nodes) in [
         ("range", vec![node("Range", &["first", "size", "step"], &["part"])]),
+        (
+            // the size is read as a value, too
+            "reshaped range",
+            vec![
+                node("Range", &["first", "size", "step"], &["range"]),
+                with_int(node("Concat", &["shape", "one"], &["column"]), "axis", 0),
+                node("Reshape", &["range", "column"], &["rows"]),
+                node("Squeeze", &["rows", "one"], &["part"]),
+            ],
+        ),
         ("slice", vec![node("Slice", &["x", "zero", "shape"], &["part"])]),
         ("expand", vec![node("Expand", &["one", "shape"], &["part"])]),
         ("filled", vec![node("ConstantOfShape", &["shape"], &["part"])]),
@@ -290,7 +300,7 @@ fn sizes_that_values_decide_have_capacities_too() {
             let x: Vec<f32> = (0..ROWS).map(|i| if i < count { 0.5 } else { -0.5 }).collect();
             let y = &compiled.run(&[("x", &Tensor::new(&[ROWS], &x))]).unwrap()[0];
             let mut values: Vec<f32> = match name {
-                "range" => (0..count).map(|i| (i as f32).exp()).collect(),
+                "range" | "reshaped range" => (0..count).map(|i| (i as f32).exp()).collect(),
                 "slice" | "largest" => vec![0.5f32.exp(); count as usize],
                 "expand" => vec![1f32.exp(); count as usize],
                 _ => vec![1.0; count as usize],
@@ -302,5 +312,52 @@ fn sizes_that_values_decide_have_capacities_too() {
             assert_near(y, &Tensor::new(&[count], &values), &format!("{name} of {count}"));
         }
         assert!(compiled.compilations() <= 10, "{name}: {}", compiled.compilations());
+    }
+}
+
+/// A range as long as the sum of what `from` computes from `x`.
+fn summed(elem_type: i32, extent: &str, from: Vec<NodeProto>) -> Model {
+    let mut nodes = from;
+    nodes.push(with_int(node("ReduceSum", &["v"], &["sum"]), "keepdims", 0));
+    nodes.push(with_int(node("Cast", &["sum"], &["size"]), "to", 7));
+    nodes.push(node("Range", &["first", "size", "step"], &["part"]));
+    nodes.push(with_int(node("Cast", &["part"], &["y"]), "to", 1));
+    let mut constants = constants();
+    constants.push(integers("step", &[], &[1]));
+    constants.push(floats("table", &[2, 20], &[0.25; 40]));
+    let inputs = vec![tensor("x", elem_type, Some(&[extent]))];
+    Model::parse(&bytes(graph(inputs, constants, nodes, vec![tensor("y", FLOAT, None)]), 16), "nowhere").unwrap()
+}
+
+#[test]
+fn what_a_model_computes_is_data_even_of_small_inputs() {
+    let identity = || vec![node("Identity", &["x"], &["v"])];
+    let looked_up = vec![node("Gather", &["table", "x"], &["v"])];
+    // four integers are sizes; many, floats, and what stands behind a table are data
+    for (model, of, data) in [
+        (summed(INT64, "4", identity()), DType::I64, false),
+        (summed(INT64, "12", identity()), DType::I64, true),
+        (summed(FLOAT, "4", identity()), DType::F32, true),
+        (summed(INT64, "4", looked_up), DType::I64, true),
+    ] {
+        let options = Options { threads: 1, ..Options::default() };
+        assert_eq!((model.depends_on_data(&options), model.depends_on_values(&options)), (data, !data));
+        let compiled = model.compile(&options).unwrap();
+        let Dim::Fixed(extent) = model.inputs()[0].shape[0] else { panic!("{:?}", model.inputs()) };
+        let mut compilations = vec![];
+        for one in 0..extent {
+            let x: Vec<i64> = (0..extent).map(|i| i64::from(i <= one)).collect();
+            let x = match of {
+                DType::I64 => Tensor::new(&[extent], &x),
+                _ => Tensor::new(&[extent], &x.iter().map(|&v| v as f32).collect::<Vec<f32>>()),
+            };
+            let y = &compiled.run(&[("x", &x)]).unwrap()[0];
+            let found = y.to_vec::<f32>();
+            assert!(found.iter().enumerate().all(|(i, v)| *v == i as f32) && !found.is_empty(), "{found:?}");
+            compilations.push(compiled.compilations());
+        }
+        // a value that is a size binds it, one that is data fills a capacity; a range of 20 needs the next one
+        let last = compilations.last().copied().unwrap();
+        assert!(if data { last <= 5 } else { last == extent as usize }, "{compilations:?}");
     }
 }

@@ -9,6 +9,7 @@ use crate::graph::import::importer::{Converted, Importer};
 use crate::graph::import::model::{Binding, OnnxModel};
 use crate::graph::import::provenance::Absent;
 use crate::graph::ir::{Graph, Source, ValueId};
+use crate::graph::op::Op;
 use crate::graph::tensor_type::TensorType;
 use crate::runtime::bounds::Bounds;
 use crate::runtime::{DType, Error, Result, Tensor};
@@ -17,6 +18,9 @@ use std::sync::Arc;
 
 /// The most elements of an input whose value may decide a shape.
 pub const MAX_BOUND_ELEMENTS: i64 = 1024;
+
+/// The most integers of an input whose sum, or a similar result, may decide a shape.
+const MOST_SUMMED: i64 = 8;
 
 /// A static graph and the inputs whose values are constants of it.
 pub struct BoundGraph {
@@ -107,10 +111,10 @@ impl Importer<'_> {
         if let Some(tensor) = self.graph.constant(id) {
             return Ok(tensor.clone());
         }
-        let inputs = self.origins(id);
+        let Origins { inputs, computed } = self.origins(id);
         let names: Vec<String> = inputs.iter().map(|&i| self.graph.value(i).name.clone()).collect();
         let large = inputs.iter().find(|&&i| !may_be_frozen(self.ty(i))).map(|&i| &self.graph.value(i).name);
-        if large.is_some() || names.is_empty() {
+        if large.is_some() || names.is_empty() || computed {
             let of = large.map_or(String::new(), |name| format!(" of the input `{name}`"));
             return Err(self.wait(&format!("its {what} depends on the data{of}")));
         }
@@ -131,16 +135,22 @@ impl Importer<'_> {
     }
 
     /// The inputs of the graph that a value is computed from.
-    fn origins(&self, id: ValueId) -> Vec<ValueId> {
-        let (mut seen, mut stack) = (BTreeSet::new(), vec![id]);
+    fn origins(&self, id: ValueId) -> Origins {
+        let (mut seen, mut stack, mut computed, mut sums) = (BTreeSet::new(), vec![id], false, false);
         while let Some(next) = stack.pop() {
             if seen.insert(next)
                 && let Some((node, _)) = self.graph.producer(next)
             {
+                computed |= !may_be_frozen(self.ty(next));
+                sums |= !node.op.is_elementwise() && !is_movement(&node.op);
                 stack.extend(&node.inputs);
             }
         }
-        seen.into_iter().filter(|&v| matches!(self.graph.value(v).source, Source::Input)).collect()
+        let is_input = |v: &ValueId| matches!(self.graph.value(*v).source, Source::Input);
+        let inputs: Vec<ValueId> = seen.into_iter().filter(is_input).collect();
+        let is_data = |&v: &ValueId| self.ty(v).dtype.is_float() || self.ty(v).elements() > MOST_SUMMED;
+        let computed = computed || sums && inputs.iter().any(is_data);
+        Origins { inputs, computed }
     }
 
     /// An operand that must be known, as integers: a shape, axes, positions.
@@ -164,6 +174,20 @@ impl Importer<'_> {
             other => Err(Error::Invalid(format!("its {what} is of type {other}, not a float"))),
         }
     }
+}
+
+/// Where a value that must be known comes from.
+struct Origins {
+    inputs: Vec<ValueId>,
+    /// It takes more than arithmetic of sizes: large values stand between, or floats or many integers are summed. A constant would
+    /// fold what the model computes.
+    computed: bool,
+}
+
+/// Returns true if an operator moves elements as they are.
+fn is_movement(op: &Op) -> bool {
+    let moves = matches!(op, Op::Transpose { .. } | Op::Reshape { .. } | Op::Expand { .. } | Op::Slice { .. });
+    moves || matches!(op, Op::Pad { .. } | Op::Concat { .. } | Op::Gather { .. })
 }
 
 /// Returns true if a tensor of this type may become a constant of what is compiled.
