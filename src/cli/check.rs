@@ -117,6 +117,9 @@ impl Arguments {
             Err(reason) if model.depends_on_data(&options) => {
                 return Ok(text + &format!("runs in parts, since it depends on data: {reason}\n"));
             }
+            Err(reason) if model.depends_on_values(&options) => {
+                return Ok(text + &format!("runs as one module for each such value: {reason}\n"));
+            }
             Err(error) => {
                 if !open.is_empty() {
                     let names: Vec<String> = open.iter().map(|name| format!("--dim {name}=N")).collect();

@@ -18,7 +18,7 @@ use tilewright::internal::runtime::error::unknown;
 use tilewright::internal::runtime::threads;
 use tilewright::module::{Module, TensorSpec};
 use tilewright::{Compiled, Dim, InputSpec, Kind, Value};
-use tilewright::{DEFAULT_MAX_ERROR, Error, Model, Options, Result, Tensor};
+use tilewright::{DEFAULT_MAX_ERROR, Error, Limits, Model, Options, Result, Tensor};
 
 /// Input tensors by name.
 #[derive(clap::Args)]
@@ -231,13 +231,26 @@ impl RunArguments {
             }
         };
         let compile_ms = milliseconds(start);
+        progress.stage("filling the inputs");
+        self.whole(threads, (module, report), given, compile_ms, &model.dims()?, &model.limits.limits())
+    }
+
+    /// A module with the values of its inputs.
+    fn whole(
+        &self,
+        threads: usize,
+        (module, report): (Module, Option<Report>),
+        given: BTreeMap<String, Tensor>,
+        compile_ms: f64,
+        dims: &BTreeMap<String, i64>,
+        limits: &Limits,
+    ) -> Result<Ready> {
         check_names(given.keys(), module.inputs().iter().map(|i| i.name.as_str()))?;
         let start = Instant::now();
-        check_memory(&module, threads, &model.limits.limits())?;
+        check_memory(&module, threads, limits)?;
         let session = Session::new(Arc::new(module), threads)?;
         let session_ms = milliseconds(start);
-        progress.stage("filling the inputs");
-        let inputs = self.fill(&session, given, &model.dims()?)?;
+        let inputs = self.fill(&session, given, dims)?;
         Ok(Ready::Whole(Box::new(Prepared { session, inputs, compile_ms, session_ms, report })))
     }
 
@@ -271,7 +284,16 @@ impl RunArguments {
         }
         let options = Options { values: tensors, ..options };
         if !model.depends_on_data(&options) {
-            return Err(reason);
+            // values from the seed that decide shapes may be wrong ones: the reason says which are missing
+            let Ok((module, report)) = model.compile_module(&options) else { return Err(reason) };
+            return self.whole(
+                threads,
+                (module, Some(report)),
+                self::tensors(inputs.into_iter().collect())?,
+                load_ms,
+                &options.dims,
+                &options.limits,
+            );
         }
         let options = Options { values: BTreeMap::new(), threads, ..options };
         let parts = PreparedParts { compiled: model.compile(&options)?, inputs, load_ms };

@@ -199,7 +199,8 @@ fn table(m: &Measurement, sort: Sort) -> String {
     if sort == Sort::Time {
         rows.sort_by(|a, b| b.0.total_cmp(&a.0));
     }
-    let total: f64 = rows.iter().map(|row| row.0).sum();
+    // the sum of no floats is -0
+    let total = rows.iter().fold(0.0, |total, row| total + row.0);
     let checks = match m.checks.len() {
         0 => String::new(),
         n => format!(" and {n} checks of subscripts from inputs"),

@@ -64,3 +64,38 @@ fn models_in_parts_are_run_measured_and_explained() {
     let text = succeeds(&[&["run", file.as_str(), "--against", "direct"][..], &given].concat());
     assert!(text.contains("y  against direct: largest error 0.0e0"), "{text}");
 }
+
+/// A range whose length is the sum of `count` integers.
+fn range(folder: &Folder, count: &str) -> String {
+    let graph = graph(
+        vec![tensor("x", 7, Some(&[count]))],
+        vec![super::onnx::integers("zero", &[], &[0]), super::onnx::integers("one", &[], &[1])],
+        vec![
+            super::onnx::with_int(node("ReduceSum", &["x"], &["sum"]), "keepdims", 0),
+            node("Range", &["zero", "sum", "one"], &["y"]),
+        ],
+        vec![tensor("y", 7, None)],
+    );
+    let file = folder.file("range.onnx");
+    std::fs::write(&file, bytes(graph, 17)).unwrap();
+    file
+}
+
+#[test]
+fn values_of_inputs_that_decide_sizes_are_those_of_a_run() {
+    let folder = Folder::new("values");
+    // few integers are sizes, and the seed gives them a value; many are data
+    for (count, checked, benched) in
+        [("3", "one module for each", "0 kernels, 0 µs"), ("40", "in parts", "by the host")]
+    {
+        let file = range(&folder, count);
+        let check = succeeds(&["check", &file]);
+        assert!(check.contains(checked) && check.contains("Range"), "{check}");
+        let bench = succeeds(&["bench", &file, "--seconds", "0.01"]);
+        assert!(bench.contains(benched) && !bench.contains("-0 µs"), "{bench}");
+        succeeds(&["explain", &file]);
+        assert!(succeeds(&["run", &file]).contains("y  i64"));
+        let saved = folder.file("range.tw");
+        fails(&["compile", &file, "-o", &saved], &["its limit depends on the"]);
+    }
+}
