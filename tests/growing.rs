@@ -117,6 +117,14 @@ scatter_pairs        | i:n x:n          | p = Unsqueeze(i, {1}); q = Concat(p, p
 scatter_negative     | i:n x:n          | j = Add(i, {-7}); p = Unsqueeze(j, {1}); y = ScatterND({m:7}, p, far) reduction=mul
 scatter_elements     | i:n x:n          | y = ScatterElements({m:7}, i, bad) reduction=add
 scatter_columns      | i:2,n x:2,n      | y = ScatterElements({m:2x7}, i, bad) axis=1 reduction=add
+scatter_into         | x:n i:4          | y = ScatterElements(bad, i, {f:1;2;3;4}) reduction=add
+scatter_slices_into  | x:n,3 i:2        | j = Neg(i); p = Unsqueeze(j, {1}); y = ScatterND(bad, p, {m:2x3})
+largest_beside       | x:2,n,3          | a = ArgMax(bad) axis=0 keepdims=0; b = ArgMin(far) axis=2; c = Sub(a, b); y = Cast(c) to=1
+top_beside           | x:2,n,3          | (y, j) = TopK(bad, {2}) axis=2
+one_hot              | i:2,n x:2,n      | y = OneHot(i, {:7}, {f:-1;2}) axis=1
+regions              | x:n,4 i:n        | z = Mul(i, {:0}); y = RoiAlign({m:1x2x5x5}, bad, z) sampling_ratio=2 output_height=2 output_width=3
+regions_adaptive     | x:n,4 i:n        | z = Mul(i, {:0}); y = RoiAlign({m:1x2x5x5}, bad, z) output_height=2
+sampled              | x:1,n,3,2        | y = GridSample({m:1x2x5x5}, bad)
 rounded              | x:2,n,3          | a = Sqrt(x); b = Tanh(a); c = Erf(b); t = Transpose(x) perm=[0,2,1]; y = MatMul(t, c)
 ";
 

@@ -5,6 +5,7 @@
 //! beyond the count of a value is never read into what lies within: operators that would read it see neutral elements
 //! (`operators`). What no rule covers is refused, and the model has exact sizes.
 
+mod apart;
 mod forms;
 mod movement;
 mod nodes;

@@ -6,7 +6,7 @@
 
 use super::operators::refused;
 use super::state::{Axis, fixed, is_fixed, product, sum};
-use super::{movement, scatter};
+use super::{apart, movement, scatter};
 use crate::expr::{BinaryOp, CompareOp};
 use crate::graph::import::importer::Importer;
 use crate::graph::import::node::Source;
@@ -67,7 +67,7 @@ pub(in crate::graph::import) fn convert(g: &mut Importer, n: &Source, convert: C
         op if !bounded || AS_THEY_ARE.binary_search(&op).is_ok() => convert(g, n),
         // a branch that is known is written out; its nodes are looked at one by one
         "If" if operands.iter().all(|&v| g.graph.constant(v).is_some() && g.axes(v).is_empty()) => convert(g, n),
-        op => Err(refused(op)),
+        op => apart::convert(g, n, convert)?.ok_or_else(|| refused(op)),
     }
 }
 

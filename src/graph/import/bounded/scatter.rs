@@ -1,7 +1,7 @@
 //! Gathers and scatters whose places grow in number.
 //!
-//! In: places and updates of which a dimension is bounded, and data without bounded dimensions. Out: the results for the places
-//! that count. A place beyond the count reads the first element; an update beyond the count goes to a row that is cut off again.
+//! In: places and updates of which a dimension is bounded, or data of which those are that places count. Out: the results for the
+//! places that count. A place beyond the count reads the first element; an update beyond the count goes to a row that is cut off again.
 
 use super::movement::{cut, window};
 use super::operators::refused;
@@ -42,11 +42,13 @@ pub(super) fn scatter_nd(g: &mut Importer, n: &Source, convert: Converter) -> Re
     if depth < 1 || depth > g.rank(x) as i64 || g.axes(indices).iter().any(|a| a.axis >= last) {
         return Err(refused("a scatter"));
     }
-    let extents = g.shape(x)[..depth as usize].to_vec();
+    if g.axes(x).iter().any(|a| a.axis as i64 >= depth) {
+        return Err(refused("a scatter"));
+    }
     let mut beyond = vec![0; depth as usize];
-    beyond[0] = extents[0];
-    let shape = [depth];
-    let (extents, beyond) = (Tensor::new(&shape, &extents), Tensor::new(&shape, &beyond));
+    beyond[0] = g.shape(x)[0];
+    let beyond = g.constant(Tensor::new(&[depth], &beyond));
+    let extents = g.form_tensor(&[depth], &g.extents(x)[..depth as usize], DType::I64)?;
     scattered(g, n, convert, (x, indices, updates), 0, (extents, beyond))
 }
 
@@ -54,11 +56,12 @@ pub(super) fn scatter_nd(g: &mut Importer, n: &Source, convert: Converter) -> Re
 pub(super) fn scatter_elements(g: &mut Importer, n: &Source, convert: Converter) -> Result<Vec<ValueId>> {
     let (x, indices, updates) = (n.input(0)?, n.input(1)?, n.input(2)?);
     let axis = g.axis(n.int("axis", 0), g.rank(x))?;
-    if g.axes(indices).iter().any(|a| a.axis != axis) {
+    if g.axes(indices).iter().chain(&g.axes(x)).any(|a| a.axis != axis) {
         return Err(refused("a scatter"));
     }
-    let extent = Tensor::new(&[], &[g.shape(x)[axis]]);
-    scattered(g, n, convert, (x, indices, updates), axis, (extent.clone(), extent))
+    let beyond = g.constant(Tensor::new(&[], &[g.shape(x)[axis]]));
+    let extent = g.form_value(g.extents(x)[axis])?;
+    scattered(g, n, convert, (x, indices, updates), axis, (extent, beyond))
 }
 
 /// The scatter into data with one more row along `axis`; `extents` is what places must be within, `beyond` the place in that row.
@@ -68,17 +71,16 @@ fn scattered(
     convert: Converter,
     (x, indices, updates): (ValueId, ValueId, ValueId),
     axis: usize,
-    (extents, beyond): (Tensor, Tensor),
+    (extents, beyond): (ValueId, ValueId),
 ) -> Result<Vec<ValueId>> {
     let (of_indices, of_updates) = (g.axes(indices), g.axes(updates));
     let same = |a: &[Axis], b: &[Axis]| a.iter().map(|a| (a.axis, a.count)).eq(b.iter().map(|b| (b.axis, b.count)));
-    if !g.axes(x).is_empty() || !same(&of_indices, &of_updates) {
+    if !same(&of_indices, &of_updates) {
         return Err(refused("a scatter"));
     }
     let rows = g.shape(x)[axis];
     let mut places = g.without_axes(indices)?;
     places = g.cast_to(places, DType::I64)?;
-    let (extents, beyond) = (g.constant(extents), g.constant(beyond));
     let zero = g.constant(Tensor::new(&[], &[0i64]));
     let negative = g.compare(CompareOp::Lt, places, zero)?;
     let wrapped = g.add(places, extents)?;
@@ -96,17 +98,20 @@ fn scattered(
         let mask = g.reshape_to(mask, shape)?;
         places = g.select(mask, places, beyond)?;
     }
-    let wide = window(g, x, axis, 0, rows + 1)?;
+    let axes = g.axes(x);
+    let wide = g.without_axes(x)?;
+    let wide = window(g, wide, axis, 0, rows + 1)?;
     let updates = g.without_axes(updates)?;
     let operands = vec![Some(wide), Some(places), Some(updates)];
     let results = convert(g, &Source::new(n.proto, operands, n.opset))?;
     n.present();
-    Ok(vec![cut(g, results[0], axis, 0, rows)?])
+    let y = cut(g, results[0], axis, 0, rows)?;
+    Ok(vec![g.with_axes(y, axes)?])
 }
 
 impl Importer<'_> {
     /// A value with the same elements that counts as a whole.
-    fn without_axes(&mut self, x: ValueId) -> Result<ValueId> {
+    pub(super) fn without_axes(&mut self, x: ValueId) -> Result<ValueId> {
         match self.axes(x).is_empty() {
             true => Ok(x),
             false => Ok(self.emit_exact(Op::Reshape { shape: self.shape(x).to_vec() }, &[x])?[0]),
