@@ -72,6 +72,8 @@ struct Scope {
     order: Vec<usize>,
     /// The names that these nodes and the outputs read.
     names: Vec<String>,
+    /// The nodes that read each of these names.
+    readers: Vec<Vec<usize>>,
     initializers: Vec<(String, Arc<Tensor>)>,
 }
 
@@ -358,9 +360,17 @@ impl Staged {
         let mut names: Vec<String> = read.map(str::to_string).collect();
         names.sort_unstable();
         names.dedup();
+        let mut readers = vec![vec![]; names.len()];
+        for &index in &order {
+            for name in walk::read_names(&graph.node[index]) {
+                if let Ok(position) = names.binary_search_by(|other| other.as_str().cmp(name)) {
+                    readers[position].push(index);
+                }
+            }
+        }
         let initializers = self.model.initializers(graph, self.options.limits.import())?;
         let origins = provenance::origins(graph, frame.around.as_ref());
-        let scope = Arc::new(Scope { origins, order, names, initializers });
+        let scope = Arc::new(Scope { origins, order, names, readers, initializers });
         scopes.insert(address(graph), scope.clone());
         Ok(scope)
     }
@@ -377,7 +387,9 @@ impl Staged {
     ) -> Result<Arc<CompiledPart>> {
         let mut constants = vec![];
         let read = |name: &str| environment.get(name).filter(|entry| mode.reads(entry));
-        let types = scope.names.iter().map(|name| match read(name) {
+        let left = |readers: &[usize]| readers.iter().any(|&n| !done[n]);
+        let names = scope.names.iter().zip(&scope.readers);
+        let types = names.map(|(name, readers)| match read(name).filter(|_| left(readers)) {
             None => Type::Unknown,
             Some(Entry::Growing(tensor, growth)) if *mode != Mode::Exact => {
                 let mut shape = tensor.shape.clone();
@@ -475,6 +487,9 @@ fn modes(graph: &GraphProto, scope: &Scope, done: &[bool], environment: &Environ
 
 /// The dimensions of a node's results that follow a count.
 fn growth_of(node: &NodeProto, environment: &Environment, results: &[Value]) -> Vec<Option<growth::Growth>> {
+    if let ("Identity", Some(name)) = (node.op_type.as_str(), node.input.first()) {
+        return vec![environment.get(name).and_then(Entry::growth).cloned()];
+    }
     let tensors: Option<Vec<&Tensor>> = results.iter().map(|value| value.tensor().ok().map(|t| &**t)).collect();
     match tensors.filter(|_| walk::depends_on_data(node) || walk::is_sized_by_values(node)) {
         Some(tensors) => {

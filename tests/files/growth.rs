@@ -209,6 +209,20 @@ fn experts(count: i64) -> GraphProto {
 }
 
 #[test]
+fn what_nothing_reads_any_more_compiles_nothing() {
+    let mut graph = chosen(vec![node("MatMul", &["kept", "w"], &["y"]), node("Identity", &["found"], &["same"])]);
+    graph.node.push(with_int(node("Gather", &["same", "first"], &["again"]), "axis", 0));
+    graph.output.extend([tensor("found", INT64, None), tensor("same", INT64, None), tensor("again", INT64, None)]);
+    let compiled = compile(graph);
+    for count in (2..=CAPACITY).rev() {
+        let (x, rows, _) = rows(count);
+        let outputs = compiled.run(&[("x", &x)]).unwrap();
+        assert_eq!((&outputs[3], &outputs[1]), (&rows, &outputs[2]));
+    }
+    assert_eq!(compiled.compilations(), 2);
+}
+
+#[test]
 fn counts_of_their_own_do_not_multiply() {
     let compiled = compile(experts(4));
     let mut random = StdRng::seed_from_u64(5);
