@@ -72,6 +72,15 @@ fn all_kernels_of_a_fast_convolution_name_it() {
 }
 
 #[test]
+fn long_lists_of_nodes_without_kernels_are_cut() {
+    let mut report = report("constant_value_ints");
+    report.folded = (0..500).map(|n| format!("Constant(c{n})")).collect();
+    let text = report.to_string();
+    let line = text.lines().find(|l| l.starts_with("computed when compiled")).unwrap();
+    assert!(line.contains("Constant(c11), and 488 more") && !line.contains("c12"), "{line}");
+}
+
+#[test]
 fn constants_and_aliases_are_listed_apart() {
     let report = report("constant_value_ints");
     assert!(report.folded.iter().any(|n| n.starts_with("Constant(")), "{report}");

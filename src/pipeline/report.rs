@@ -238,7 +238,11 @@ impl std::fmt::Display for Report {
         }
         for (what, nodes) in [("computed when compiled", &self.folded), ("nothing to compute", &self.aliases)] {
             if !nodes.is_empty() {
-                writeln!(f, "{what}: {}", listed(nodes))?;
+                let more = match nodes.len().saturating_sub(SHOWN) {
+                    0 => String::new(),
+                    n => format!(", and {n} more"),
+                };
+                writeln!(f, "{what}: {}{more}", listed(&nodes[..nodes.len().min(SHOWN)]))?;
             }
         }
         let opaque: Vec<&str> = self.kernels.iter().filter(|k| k.opaque).map(|k| k.name.as_str()).collect();
@@ -323,6 +327,9 @@ impl ControlReport {
         format!("  {:<40} {what}{times}{time}\n    nodes: {}\n", text::name(&self.name), listed(&self.nodes))
     }
 }
+
+/// Nodes without a kernel that the text of a report names; `Report::folded` and `Report::aliases` have all.
+const SHOWN: usize = 12;
 
 /// Names from a file as a list.
 pub fn listed(names: &[String]) -> String {
