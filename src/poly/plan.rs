@@ -61,8 +61,17 @@ impl Candidate {
 /// Those of tiling the ILP's schedule.
 pub fn plan(scop: &Scop, dependences: &Dependences, schedule: &Schedule, target: &Target) -> Result<Tiled> {
     let default = tile::tile(scop, schedule, target)?;
-    if scop.order == Schedule::in_sequence(&scop.statements) || default.report.tensorized {
+    if scop.order == Schedule::in_sequence(&scop.statements) {
         return Ok(default);
+    }
+    if default.report.tensorized {
+        // Phases with register blocks of `tile` have its prediction.
+        let blocks = default.report.phases.iter().all(|p| p.instruction.is_some());
+        let cost = if blocks { None } else { priced(scop, &default, target) };
+        return Ok(match cost {
+            Some(cost) => predicted(default, &cost),
+            None => default,
+        });
     }
     let found = candidates(scop, dependences, schedule, default.clone(), target);
     let Some(first) = found.first().filter(|c| c.is_default()) else { return Ok(default) };
@@ -71,8 +80,18 @@ pub fn plan(scop: &Scop, dependences: &Dependences, schedule: &Schedule, target:
     better.sort_by(|a, b| a.rank().total_cmp(&b.rank()));
     let proven = |c: &&&Candidate| legality::check(scop, dependences, &c.tiled.schedule).is_ok();
     let Candidate { tiled, cost, .. } = better.iter().find(proven).copied().unwrap_or(first);
-    let report = TilingReport { predicted_ns: cost.nanoseconds(), ..tiled.report.clone() };
-    Ok(Tiled { report, ..tiled.clone() })
+    Ok(predicted(tiled.clone(), cost))
+}
+
+/// `tiled` with the time of `cost` in its report.
+fn predicted(tiled: Tiled, cost: &Cost) -> Tiled {
+    Tiled { report: TilingReport { predicted_ns: cost.nanoseconds(), ..tiled.report }, ..tiled }
+}
+
+/// The time of the loops that lowering makes of `tiled`; `None` where it makes none.
+fn priced(scop: &Scop, tiled: &Tiled, target: &Target) -> Option<Cost> {
+    let kernel = lower::lower(scop, &on_one_thread(tiled)).ok()?;
+    Some(cost::price(&simplify(&kernel.nest), target))
 }
 
 /// The candidates that can be lowered; the ILP's order in the default style is the first.
@@ -88,8 +107,7 @@ fn candidates(
         if out.iter().any(|c| c.tiled.schedule == tiled.schedule && c.tiled.packings == tiled.packings) {
             return;
         }
-        if let Ok(kernel) = lower::lower(scop, &on_one_thread(&tiled)) {
-            let cost = cost::price(&simplify(&kernel.nest), target);
+        if let Some(cost) = priced(scop, &tiled, target) {
             out.push(Candidate { order, style, tiled, cost });
         }
     };
