@@ -1,7 +1,7 @@
 //! Memory of a run in parts: what its values take, against the limit of a run.
 //!
-//! What makes tensors asks first. Tensors are counted as long as something holds them, each once; sequences by the places of
-//! their values. Weights are not counted.
+//! Parts and steps of the host ask before they make tensors. Tensors are counted as long as something holds them, each
+//! once; sequences by the places of their values. Weights are not counted.
 
 use crate::graph::import::limits::ImportLimits;
 use crate::graph::value::Value;
