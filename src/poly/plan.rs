@@ -115,7 +115,9 @@ fn candidates(
     let original = legality::flag(scop, dependences, &scop.order);
     let orders = [Some((Order::Ilp, schedule)), original.as_ref().ok().map(|o| (Order::Original, o))];
     for (order, schedule) in orders.into_iter().flatten() {
-        for style in STYLES {
+        // the first candidate is the default of the ILP's order
+        let rest = STYLES.into_iter().filter(|style| order != Order::Ilp || *style != Style::default());
+        for style in rest {
             if let Ok(tiled) = tile_in(scop, schedule, target, Constants::Memory, style) {
                 add(order, style, tiled);
             }

@@ -350,6 +350,7 @@ impl<'a> Pricer<'a> {
 
 /// Partial sums of a reduction over lanes, whose latencies overlap.
 const PARTIAL_SUMS: f64 = 8.0;
+
 /// Accesses of a block.
 struct Seen {
     /// Those priced so far.
