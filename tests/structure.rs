@@ -67,6 +67,7 @@ const ORDER: [(&str, &[&[&str]]); 6] = [
         "codegen",
         &[
             &["machine"],
+            &["instruction"],
             &["target"],
             &["loopnest"],
             &["vcode"],

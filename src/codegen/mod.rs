@@ -5,6 +5,7 @@ pub mod assemble;
 mod constant_pool;
 pub mod disassemble;
 mod emit;
+pub mod instruction;
 pub mod loopnest;
 pub mod machine;
 pub mod probe;

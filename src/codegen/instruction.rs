@@ -1,0 +1,164 @@
+//! Tensor instructions: machine instructions that compute a small tensor expression, as declarations give them.
+//!
+//! A row says what an instruction computes (iterators with fixed extents, operands that its iterators index, the term that
+//! is added to the accumulator for each point, the order of the sum), where its operands stand in registers, the processor
+//! features that it needs, and its code. The matcher of `poly` unifies the semantics with a statement, the register block
+//! and the packed order of operands follow from the extents, the interpreters of LoopNest and VCode call
+//! [`TensorInstruction::evaluate`], and the emitters write [`TensorInstruction::code`].
+
+mod encode;
+mod evaluate;
+
+use crate::expr::{Expr, Var};
+use crate::runtime::{DType, Features};
+use serde::{Deserialize, Serialize};
+use std::fmt;
+use std::sync::Arc;
+
+/// The name of a row, such as `vpdpbusd`.
+#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Debug, Serialize, Deserialize)]
+pub struct InstructionName(pub Arc<str>);
+
+impl fmt::Display for InstructionName {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// One row. Operand 0 is the accumulator: `operand 0 (indices) += body`, summed over the iterators that it does not have.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct TensorInstruction {
+    /// Unique among the rows of one target.
+    pub name: InstructionName,
+    /// Processor features that the code needs, all of one architecture.
+    pub features: Features,
+    /// Iterators of the semantics; [`Var`] `n` is the n-th. Those of the accumulator come first.
+    pub iterators: Vec<Iterator>,
+    /// The accumulator, then the operands that are read.
+    pub operands: Vec<Operand>,
+    /// The term of one point: a load of buffer `n` is an element of operand `n`, indexed by the operand's iterators.
+    pub body: Expr,
+    /// The order in which terms are added.
+    pub order: SumOrder,
+    /// The machine code: usually one instruction, several where they stand for one, in the order in which they run.
+    pub code: Vec<Encoding>,
+}
+
+/// An iterator of the semantics.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Iterator {
+    pub name: String,
+    /// Points, from 0.
+    pub extent: i64,
+}
+
+/// An operand and its place.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Operand {
+    pub name: String,
+    pub dtype: DType,
+    /// Iterators that index it, outermost first: elements lie in the register in row-major order, the first in the lowest bits.
+    pub indices: Vec<Var>,
+    pub form: Form,
+}
+
+/// The form of an operand in a vector register.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub enum Form {
+    /// The elements fill the register, or its lower part.
+    Vector,
+    /// The elements, 2, 4 or 8 bytes of them, are repeated throughout the register.
+    Broadcast,
+}
+
+/// The order of a sum. Sums of integers wrap, and are equal in any order.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub enum SumOrder {
+    /// Term by term, the summed iterator upwards, each product and each sum rounded.
+    Ascending,
+    /// Term by term, the summed iterator downwards.
+    Descending,
+}
+
+/// A register that an encoding names.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub enum Slot {
+    /// An operand of the row, by its position.
+    Operand(u8),
+    /// A register for what one instruction of the row leaves for the next, by its number.
+    Temporary(u8),
+}
+
+/// The code of one machine instruction.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub enum Encoding {
+    /// A VEX or EVEX instruction of x86-64, in the terms of the opcode line of the manual.
+    X86(X86Encoding),
+    /// A word of AArch64: the pattern with zeros where registers stand, and the lowest bit of each 5-bit register field.
+    Aarch64 { word: u32, registers: Vec<(Slot, u8)> },
+}
+
+/// `VEX|EVEX.bits.prefix.map.W opcode /r`.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct X86Encoding {
+    pub evex: bool,
+    /// 128, 256 or 512.
+    pub vector_bits: u16,
+    /// The mandatory prefix: 0 (none), 0x66, 0xf3 or 0xf2.
+    pub prefix: u8,
+    /// The opcode map: 1 is 0F, 2 is 0F38, 3 is 0F3A, 5 and 6 are MAP5 and MAP6.
+    pub map: u8,
+    pub w: bool,
+    pub opcode: u8,
+    /// Registers in ModRM.reg, in vvvv (none for instructions of two operands), and in ModRM.rm.
+    pub reg: Slot,
+    pub vvvv: Option<Slot>,
+    pub rm: Slot,
+    pub immediate: Option<u8>,
+}
+
+impl SumOrder {
+    /// The term that is added at step `step` of `terms`.
+    fn term(self, step: i64, terms: i64) -> i64 {
+        match self {
+            SumOrder::Ascending => step,
+            SumOrder::Descending => terms - 1 - step,
+        }
+    }
+}
+
+impl TensorInstruction {
+    /// The iterators that are summed over, outermost first.
+    pub fn summed(&self) -> impl std::iter::Iterator<Item = Var> {
+        let kept = &self.operands[0].indices;
+        (0..self.iterators.len() as u32).map(Var).filter(|v| !kept.contains(v))
+    }
+
+    /// Points of an iterator.
+    pub fn extent(&self, v: Var) -> i64 {
+        self.iterators[v.0 as usize].extent
+    }
+
+    /// Elements of an operand.
+    pub fn elements(&self, operand: usize) -> i64 {
+        self.operands[operand].indices.iter().map(|&v| self.extent(v)).product()
+    }
+
+    /// Bytes of an operand's elements, each once.
+    pub fn bytes(&self, operand: usize) -> usize {
+        self.elements(operand) as usize * self.operands[operand].dtype.bytes()
+    }
+
+    /// Registers that the code needs beside its operands.
+    pub fn temporaries(&self) -> usize {
+        let number = |s: Slot| if let Slot::Temporary(n) = s { n as usize + 1 } else { 0 };
+        let of = |e: &Encoding| match e {
+            Encoding::X86(x) => [Some(x.reg), x.vvvv, Some(x.rm)].into_iter().flatten().map(number).max(),
+            Encoding::Aarch64 { registers, .. } => registers.iter().map(|r| number(r.0)).max(),
+        };
+        self.code.iter().filter_map(of).max().unwrap_or(0)
+    }
+}
+
+#[cfg(test)]
+mod tests;

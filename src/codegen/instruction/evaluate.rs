@@ -1,0 +1,99 @@
+//! The meaning of a tensor instruction, on the bytes of registers.
+
+use crate::codegen::instruction::{Form, TensorInstruction};
+use crate::expr::scalar::{self, Point, Value};
+use crate::expr::{Access, Affine, BinaryOp, Expr, Index, Var};
+use crate::runtime::{DType, Error, Result};
+
+/// The operands in registers, and the values of the iterators.
+struct Registers<'a> {
+    row: &'a TensorInstruction,
+    registers: &'a [&'a [u8]],
+    at: Vec<i64>,
+}
+
+impl Registers<'_> {
+    fn element(&self, operand: usize, index: &[i64]) -> Result<Value> {
+        let o = &self.row.operands[operand];
+        let mut offset = 0;
+        for (&v, &i) in o.indices.iter().zip(index) {
+            let extent = self.row.extent(v);
+            if i < 0 || i >= extent {
+                let text = format!("{}: subscript {i} of {} is outside of 0..{extent}", self.row.name, o.name);
+                return Err(Error::Internal(text));
+            }
+            offset = offset * extent + i;
+        }
+        Ok(Value::load(o.dtype, &self.registers[operand][offset as usize * o.dtype.bytes()..]))
+    }
+}
+
+impl Point for Registers<'_> {
+    fn affine(&self, a: &Affine) -> i64 {
+        a.evaluate(|v: Var| self.at[v.0 as usize])
+    }
+
+    fn load(&self, access: &Access) -> Result<Value> {
+        let index: Vec<i64> = access.index.iter().filter_map(Index::affine).map(|a| self.affine(a)).collect();
+        self.element(access.buffer.0 as usize, &index)
+    }
+}
+
+impl TensorInstruction {
+    /// Runs the instruction: `accumulator` and `operands` (those that are read, in order) are the bytes of registers.
+    /// Bytes of the accumulator beyond its elements stay as they are.
+    ///
+    /// # Errors
+    /// [`Error::Internal`] where the row's semantics do not fit its operands.
+    pub fn evaluate(&self, accumulator: &mut [u8], operands: &[&[u8]]) -> Result<()> {
+        let first: &[u8] = &accumulator.to_vec();
+        let registers: Vec<&[u8]> = std::iter::once(first).chain(operands.iter().copied()).collect();
+        let target = &self.operands[0];
+        let mut point = Registers { row: self, registers: &registers, at: vec![0; self.iterators.len()] };
+        let summed: Vec<Var> = self.summed().collect();
+        for element in 0..self.elements(0) {
+            let mut rest = element;
+            for &v in target.indices.iter().rev() {
+                point.at[v.0 as usize] = rest % self.extent(v);
+                rest /= self.extent(v);
+            }
+            let start = element as usize * target.dtype.bytes();
+            let mut total = Value::load(target.dtype, &first[start..]);
+            let terms: i64 = summed.iter().map(|&v| self.extent(v)).product();
+            for term in 0..terms {
+                let mut rest = self.order.term(term, terms);
+                for &v in summed.iter().rev() {
+                    point.at[v.0 as usize] = rest % self.extent(v);
+                    rest /= self.extent(v);
+                }
+                total = add_term(total, &self.body, &point)?;
+            }
+            total.store(&mut accumulator[start..]);
+        }
+        Ok(())
+    }
+
+    /// The bytes of a register that holds the elements of a read operand: repeated where it is broadcast, zeros above them
+    /// otherwise.
+    pub fn register(&self, operand: usize, elements: &[u8], bytes: usize) -> Vec<u8> {
+        let mut register = vec![0; bytes];
+        match self.operands[operand].form {
+            Form::Vector => register[..elements.len()].copy_from_slice(elements),
+            Form::Broadcast => register.iter_mut().zip(elements.iter().cycle()).for_each(|(r, e)| *r = *e),
+        }
+        register
+    }
+}
+
+/// `total + body`: a product of floats is rounded once, with the sum.
+fn add_term(total: Value, body: &Expr, point: &impl Point) -> Result<Value> {
+    if let (Expr::Binary(BinaryOp::Mul, a, b), DType::F32 | DType::F64) = (body, total.dtype()) {
+        let (a, b) = (point.value(a)?, point.value(b)?);
+        return Ok(match (a, b, total) {
+            (Value::F32(a), Value::F32(b), Value::F32(c)) => Value::F32(a.mul_add(b, c)),
+            (Value::F64(a), Value::F64(b), Value::F64(c)) => Value::F64(a.mul_add(b, c)),
+            _ => scalar::binary(BinaryOp::Add, total, scalar::binary(BinaryOp::Mul, a, b)?)?,
+        });
+    }
+    scalar::binary(BinaryOp::Add, total, point.value(body)?)
+}

@@ -1,0 +1,69 @@
+use super::*;
+use crate::expr::{Affine, BinaryOp, BufferId};
+
+/// `C(j) += i32(A(q)) * i32(B(j, q))` in 512 bits.
+fn vpdpbusd() -> TensorInstruction {
+    let operand = |name: &str, dtype, indices: &[u32], form| {
+        let indices = indices.iter().map(|&v| Var(v)).collect();
+        Operand { name: name.into(), dtype, indices, form }
+    };
+    let load = |n: u32, indices: &[u32]| {
+        let index = indices.iter().map(|&v| Affine::var(Var(v))).collect();
+        Expr::cast(DType::I32, Expr::load(BufferId(n), index))
+    };
+    TensorInstruction {
+        name: InstructionName("vpdpbusd".into()),
+        features: Features::AVX512VNNI,
+        iterators: vec![Iterator { name: "j".into(), extent: 16 }, Iterator { name: "q".into(), extent: 4 }],
+        operands: vec![
+            operand("C", DType::I32, &[0], Form::Vector),
+            operand("A", DType::U8, &[1], Form::Broadcast),
+            operand("B", DType::I8, &[0, 1], Form::Vector),
+        ],
+        body: Expr::binary(BinaryOp::Mul, load(1, &[1]), load(2, &[0, 1])),
+        order: SumOrder::Ascending,
+        code: vec![Encoding::X86(X86Encoding {
+            evex: true,
+            vector_bits: 512,
+            prefix: 0x66,
+            map: 2,
+            w: false,
+            opcode: 0x50,
+            reg: Slot::Operand(0),
+            vvvv: Some(Slot::Operand(1)),
+            rm: Slot::Operand(2),
+            immediate: None,
+        })],
+    }
+}
+
+#[test]
+fn evaluation_sums_groups_of_four_bytes() {
+    let row = vpdpbusd();
+    let a = row.register(1, &[1, 2, 3, 200], 64);
+    let b: Vec<u8> = (0..64).map(|n| (n as i8 - 32) as u8).collect();
+    let mut c = [7u8; 64];
+    let before = i32::from_le_bytes([7; 4]);
+    row.evaluate(&mut c, &[&a, &b]).unwrap();
+    for j in 0..16 {
+        let term = |q: i32| [1, 2, 3, 200][q as usize] * (4 * j as i32 + q - 32);
+        let expected = before + (0..4).map(term).sum::<i32>();
+        assert_eq!(i32::from_le_bytes(c[4 * j..][..4].try_into().unwrap()), expected, "element {j}");
+    }
+}
+
+/// The code is what a decoder reads: all registers, each bit of a number set once.
+#[test]
+fn code_names_the_registers_of_the_operands() {
+    use iced_x86::{Decoder, DecoderOptions, Mnemonic, OpKind, Register};
+    let row = vpdpbusd();
+    for registers in [[0u8, 1, 2], [8, 17, 30], [31, 4, 16], [21, 26, 11]] {
+        let bytes = row.bytes_of(&registers, &[]);
+        let decoded = Decoder::new(64, &bytes, DecoderOptions::NONE).decode();
+        assert_eq!((decoded.mnemonic(), decoded.len()), (Mnemonic::Vpdpbusd, bytes.len()));
+        for (n, &r) in registers.iter().enumerate() {
+            assert_eq!(decoded.op_kind(n as u32), OpKind::Register);
+            assert_eq!(decoded.op_register(n as u32), Register::ZMM0 + r as u32);
+        }
+    }
+}
