@@ -32,7 +32,7 @@ pub struct TensorInstruction {
     pub name: InstructionName,
     /// Processor features that the code needs, all of one architecture.
     pub features: Features,
-    /// Iterators of the semantics; [`Var`] `n` is the n-th. Those of the accumulator come first.
+    /// Iterators of the semantics; [`Var`] `n` is the n-th. Those of the accumulator come first, then those that are summed over.
     pub iterators: Vec<Iterator>,
     /// The accumulator, then the operands that are read.
     pub operands: Vec<Operand>,
@@ -128,10 +128,14 @@ impl SumOrder {
 }
 
 impl TensorInstruction {
-    /// The iterators that are summed over, outermost first.
+    /// The iterators that are summed over, outermost first: those that the accumulator lacks and the term uses. An iterator that
+    /// the term does not use is a dimension of an operand that it reads at constants.
     pub fn summed(&self) -> impl std::iter::Iterator<Item = Var> {
         let kept = &self.operands[0].indices;
-        (0..self.iterators.len() as u32).map(Var).filter(|v| !kept.contains(v))
+        let mut used = vec![];
+        self.body.visit_accesses(&mut |access| used.extend(access.affine_forms()));
+        let summed = move |v: &Var| !kept.contains(v) && used.iter().any(|form| form.uses(*v));
+        (0..self.iterators.len() as u32).map(Var).filter(summed)
     }
 
     /// Points of an iterator.
@@ -149,14 +153,29 @@ impl TensorInstruction {
         self.elements(operand) as usize * self.operands[operand].dtype.bytes()
     }
 
+    /// Bytes of the registers that the code works on: the widest of its instructions.
+    pub fn vector_bytes(&self) -> usize {
+        let bytes = |e: &Encoding| match e {
+            Encoding::X86(x) => x.vector_bits as usize / 8,
+            Encoding::Aarch64 { .. } => 16,
+        };
+        self.code.iter().map(bytes).max().unwrap_or(0)
+    }
+
     /// Registers that the code needs beside its operands.
     pub fn temporaries(&self) -> usize {
         let number = |s: Slot| if let Slot::Temporary(n) = s { n as usize + 1 } else { 0 };
-        let of = |e: &Encoding| match e {
-            Encoding::X86(x) => [Some(x.reg), x.vvvv, Some(x.rm)].into_iter().flatten().map(number).max(),
-            Encoding::Aarch64 { registers, .. } => registers.iter().map(|r| number(r.0)).max(),
-        };
-        self.code.iter().filter_map(of).max().unwrap_or(0)
+        self.code.iter().flat_map(Encoding::registers).map(number).max().unwrap_or(0)
+    }
+}
+
+impl Encoding {
+    /// The registers that the encoding names, in the order of its fields.
+    pub fn registers(&self) -> Vec<Slot> {
+        match self {
+            Encoding::X86(x) => [Some(x.reg), x.vvvv, Some(x.rm)].into_iter().flatten().collect(),
+            Encoding::Aarch64 { registers, .. } => registers.iter().map(|r| r.0).collect(),
+        }
     }
 }
 

@@ -11,6 +11,8 @@ pub enum Token {
     Integer(i64),
     Real(f64),
     Symbol(&'static str),
+    /// A text between quotation marks, without them.
+    Quoted(String),
     End,
 }
 
@@ -59,6 +61,13 @@ pub fn tokens(text: &str) -> Checked<Vec<(Token, Span)>> {
             at += c.len_utf8();
         } else if c == '#' {
             at += rest.find('\n').unwrap_or(rest.len());
+        } else if c == '"' {
+            let line = rest[1..].lines().next().unwrap_or("");
+            let Some(length) = line.find('"') else {
+                return Err(Diagnostic::invalid(span(1 + line.len()), "this text has no closing `\"` on its line"));
+            };
+            out.push((Token::Quoted(line[..length].into()), span(length + 2)));
+            at += length + 2;
         } else if c.is_ascii_digit() {
             let (token, length) = number(rest).map_err(|(m, length)| Diagnostic::invalid(span(length), m))?;
             out.push((token, span(length)));
@@ -140,10 +149,12 @@ mod tests {
         assert_eq!(of("max(min,a_1)").len(), 7);
         assert_eq!(of("a+=!b")[1], Symbol("+=!"));
         assert_eq!(of("2.x")[1], Symbol("."));
+        assert_eq!(of("a \"50 /r # 1\" b"), [word("a"), Quoted("50 /r # 1".into()), word("b"), End]);
         for (text, message) in [
             ("12ab", "`12a…` is neither a number nor a name"),
             ("99999999999999999999", "the number 99999999999999999999 is too large"),
             ("1e999", "the number 1e999 is too large"),
+            ("a \"b\n\"", "this text has no closing `\"` on its line"),
             ("a $ b", "the character `$` has no meaning here"),
             ("a \u{200b} b", "the character `\u{200b}` (U+200B) has no meaning here"),
             (&"9".repeat(100_000), "the number 9999999999999999…99999999 (100000 characters) is too large"),

@@ -21,10 +21,7 @@ const OPERATIONS: usize = 1000;
 pub fn parse(name: &str, text: &str) -> Result<File> {
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     let source = Source { name: name.into(), text: text.into() };
-    let parsed = tokens(text).and_then(|tokens| {
-        let mut parser = Parser { tokens, at: 0, style: Style::Round, depth: 0, operations: 0 };
-        parser.file()
-    });
+    let parsed = tokens(text).and_then(|tokens| Parser::new(tokens).file());
     match parsed {
         Ok((programs, schedules)) => Ok(File { source, programs, schedules }),
         Err(problem) => Err(source.error(problem)),
@@ -39,7 +36,8 @@ const ABSENT: [(&str, &str); 4] = [
     ("const", "a number with a name is a size with a value, as in `loop p(K = 3)`"),
 ];
 
-struct Parser {
+/// The rest of a text.
+pub(in crate::language) struct Parser {
     tokens: Vec<(Token, Span)>,
     at: usize,
     style: Style,
@@ -48,20 +46,24 @@ struct Parser {
 }
 
 impl Parser {
-    fn peek(&self) -> &Token {
+    pub(in crate::language) fn new(tokens: Vec<(Token, Span)>) -> Parser {
+        Parser { tokens, at: 0, style: Style::Round, depth: 0, operations: 0 }
+    }
+
+    pub(in crate::language) fn peek(&self) -> &Token {
         &self.tokens[self.at].0
     }
 
-    fn span(&self) -> Span {
+    pub(in crate::language) fn span(&self) -> Span {
         self.tokens[self.at].1
     }
 
     /// The place of the token before.
-    fn last(&self) -> Span {
+    pub(in crate::language) fn last(&self) -> Span {
         self.tokens[self.at.saturating_sub(1)].1
     }
 
-    fn is(&self, symbol: &str) -> bool {
+    pub(in crate::language) fn is(&self, symbol: &str) -> bool {
         matches!(self.peek(), Token::Symbol(s) if *s == symbol)
     }
 
@@ -69,20 +71,25 @@ impl Parser {
         matches!(self.tokens.get(self.at + 1), Some((Token::Symbol(s), _)) if *s == symbol)
     }
 
+    /// The token after this one.
+    pub(in crate::language) fn following(&self) -> &Token {
+        &self.tokens[(self.at + 1).min(self.tokens.len() - 1)].0
+    }
+
     /// Returns true if this token touches the next one.
     fn is_joined(&self) -> bool {
         self.tokens.get(self.at + 1).is_some_and(|(_, next)| next.start == self.span().end)
     }
 
-    fn is_word(&self, word: &str) -> bool {
+    pub(in crate::language) fn is_word(&self, word: &str) -> bool {
         matches!(self.peek(), Token::Word(w) if w == word)
     }
 
-    fn step(&mut self) {
+    pub(in crate::language) fn step(&mut self) {
         self.at = (self.at + 1).min(self.tokens.len() - 1);
     }
 
-    fn accept(&mut self, symbol: &str) -> bool {
+    pub(in crate::language) fn accept(&mut self, symbol: &str) -> bool {
         let yes = self.is(symbol);
         if yes {
             self.step();
@@ -90,7 +97,7 @@ impl Parser {
         yes
     }
 
-    fn accept_word(&mut self, word: &str) -> bool {
+    pub(in crate::language) fn accept_word(&mut self, word: &str) -> bool {
         let yes = self.is_word(word);
         if yes {
             self.step();
@@ -98,15 +105,15 @@ impl Parser {
         yes
     }
 
-    fn expect(&mut self, symbol: &str) -> Checked<()> {
+    pub(in crate::language) fn expect(&mut self, symbol: &str) -> Checked<()> {
         if self.accept(symbol) { Ok(()) } else { self.fail(&format!("`{symbol}`")) }
     }
 
-    fn expect_word(&mut self, word: &str) -> Checked<()> {
+    pub(in crate::language) fn expect_word(&mut self, word: &str) -> Checked<()> {
         if self.accept_word(word) { Ok(()) } else { self.fail(&format!("`{word}`")) }
     }
 
-    fn fail<T>(&self, wanted: &str) -> Checked<T> {
+    pub(in crate::language) fn fail<T>(&self, wanted: &str) -> Checked<T> {
         let found = match self.peek() {
             Token::Word(w) => match reserved(w) {
                 Some(kind) => format!("`{w}`, which is {kind}"),
@@ -115,12 +122,13 @@ impl Parser {
             Token::Integer(v) => format!("{v}"),
             Token::Real(v) => format!("{v:?}"),
             Token::Symbol(s) => format!("`{s}`"),
+            Token::Quoted(text) => format!("`\"{text}\"`"),
             Token::End => "the end of the text".into(),
         };
         Err(Diagnostic::invalid(self.span(), format!("expected {wanted}, found {found}")))
     }
 
-    fn name(&mut self, what: &str) -> Checked<Name> {
+    pub(in crate::language) fn name(&mut self, what: &str) -> Checked<Name> {
         match self.peek() {
             Token::Word(w) if reserved(w).is_none() => {
                 let name = Name { text: w.clone(), span: self.span() };
@@ -131,7 +139,7 @@ impl Parser {
         }
     }
 
-    fn integer(&mut self, what: &str) -> Checked<i64> {
+    pub(in crate::language) fn integer(&mut self, what: &str) -> Checked<i64> {
         let sign = if self.accept("-") { -1 } else { 1 };
         match *self.peek() {
             Token::Integer(v) => {
@@ -142,7 +150,7 @@ impl Parser {
         }
     }
 
-    fn dtype(&mut self) -> Option<DType> {
+    pub(in crate::language) fn dtype(&mut self) -> Option<DType> {
         let dtype = DTYPES.into_iter().find(|d| self.is_word(d.name()));
         if dtype.is_some() {
             self.step();
@@ -151,7 +159,11 @@ impl Parser {
     }
 
     /// `item, item, …` up to `close`, which is taken.
-    fn list<T>(&mut self, close: &str, mut item: impl FnMut(&mut Self) -> Checked<T>) -> Checked<Vec<T>> {
+    pub(in crate::language) fn list<T>(
+        &mut self,
+        close: &str,
+        mut item: impl FnMut(&mut Self) -> Checked<T>,
+    ) -> Checked<Vec<T>> {
         let mut out = vec![];
         while !self.accept(close) {
             if !out.is_empty() && !self.accept(",") {
@@ -190,6 +202,10 @@ impl Parser {
                     return Err(defined_twice("schedule", &schedule.name));
                 }
                 schedules.push(schedule);
+            } else if self.is_word("instruction") {
+                let message = "a program cannot bring instructions along: put them in a file of their own, and pass it with \
+                               `--instructions`";
+                return Err(Diagnostic::invalid(self.span(), message));
             } else {
                 return self.fail("`def`, `loop` or `schedule`");
             }

@@ -17,8 +17,8 @@ macro_rules! features {
         impl Features {
             $(#[doc = concat!("`", $word, "`, in the words of Rust's feature detection.")] $(#[$doc])* pub const $constant: Features = Features(1 << $bit);)*
 
-            /// Word and set of each feature.
-            const ALL: &[(&'static str, Features)] = &[$(($word, Features::$constant)),*];
+            /// Word, set and architecture of each feature.
+            const ALL: &[(&'static str, Features, &'static str)] = &[$(($word, Features::$constant, $arch)),*];
 
             /// The features of this processor.
             pub fn host() -> Features {
@@ -52,6 +52,12 @@ features! {
     I8MM = 13, "aarch64", is_aarch64_feature_detected, "i8mm";
     BF16 = 14, "aarch64", is_aarch64_feature_detected, "bf16";
     FP16 = 15, "aarch64", is_aarch64_feature_detected, "fp16";
+    AVX512IFMA = 16, "x86_64", is_x86_feature_detected, "avx512ifma";
+    AVX512VBMI = 17, "x86_64", is_x86_feature_detected, "avx512vbmi";
+    AVX512VBMI2 = 18, "x86_64", is_x86_feature_detected, "avx512vbmi2";
+    AVX512BITALG = 19, "x86_64", is_x86_feature_detected, "avx512bitalg";
+    AVX512VPOPCNTDQ = 20, "x86_64", is_x86_feature_detected, "avx512vpopcntdq";
+    GFNI = 21, "x86_64", is_x86_feature_detected, "gfni";
 }
 
 impl Features {
@@ -73,6 +79,21 @@ impl Features {
     /// True when the set has no feature.
     pub const fn is_empty(self) -> bool {
         self.0 == 0
+    }
+
+    /// All features of an architecture, in the words of Rust's `target_arch`.
+    pub fn of_architecture(name: &str) -> Features {
+        Features::ALL.iter().filter(|row| row.2 == name).fold(Features::default(), |set, row| set.with(row.1))
+    }
+
+    /// The words of all features.
+    pub fn all_names() -> Vec<&'static str> {
+        Features::ALL.iter().map(|row| row.0).collect()
+    }
+
+    /// The feature of this word; `None` where there is none.
+    pub fn by_name(word: &str) -> Option<Features> {
+        Features::ALL.iter().find(|row| row.0 == word).map(|row| row.1)
     }
 
     /// The words of the features, in the order of the table.
@@ -98,8 +119,8 @@ impl TryFrom<Vec<String>> for Features {
 
     fn try_from(words: Vec<String>) -> std::result::Result<Features, String> {
         words.iter().try_fold(Features::default(), |set, word| {
-            let row = Features::ALL.iter().find(|row| row.0 == word);
-            row.map(|row| set.with(row.1)).ok_or_else(|| format!("unknown processor feature `{word}`"))
+            let feature = Features::by_name(word);
+            feature.map(|f| set.with(f)).ok_or_else(|| format!("unknown processor feature `{word}`"))
         })
     }
 }
@@ -178,7 +199,7 @@ mod tests {
         assert_eq!(set.names(), ["avx2", "fma"]);
         assert!(set.contains(Features::AVX2) && !Features::AVX2.contains(set));
         assert_eq!(set.without(Features::AVX2), Features::FMA);
-        for &(word, feature) in Features::ALL {
+        for &(word, feature, _) in Features::ALL {
             assert_eq!(Features::try_from(vec![word.to_string()]).unwrap(), feature);
         }
         assert!(Features::try_from(vec!["avx2048".to_string()]).unwrap_err().contains("avx2048"));

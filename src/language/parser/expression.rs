@@ -7,7 +7,7 @@ use crate::language::source::{Checked, Diagnostic};
 use crate::runtime::error::did_you_mean;
 
 impl Parser {
-    pub(super) fn expression(&mut self) -> Checked<Expr> {
+    pub(in crate::language) fn expression(&mut self) -> Checked<Expr> {
         let outer = std::mem::take(&mut self.operations);
         let result = self.deeper(|p| p.operators(0));
         self.operations += outer;
@@ -52,7 +52,7 @@ impl Parser {
         Ok(Expr { kind, span })
     }
 
-    fn operand(&mut self) -> Checked<Expr> {
+    pub(in crate::language) fn operand(&mut self) -> Checked<Expr> {
         let start = self.span();
         let token = self.peek().clone();
         let kind = match token {

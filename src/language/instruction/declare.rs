@@ -1,0 +1,112 @@
+//! A declaration to a row: names resolved, the term typed, the code in numbers.
+
+use super::encoding::encoding;
+use super::semantics::resolve;
+use super::syntax::{Instruction, Operand as Declared};
+use crate::codegen::instruction::{Encoding, Form, InstructionName, Operand, Slot, TensorInstruction};
+use crate::expr::syntax::Name;
+use crate::language::source::{Checked, Diagnostic};
+use crate::runtime::error::unknown;
+use crate::runtime::{DType, Features};
+
+/// The row that `instruction` declares.
+pub fn declare(instruction: &Instruction) -> Checked<TensorInstruction> {
+    let features = features(instruction)?;
+    let operands: Vec<&Declared> = std::iter::once(&instruction.accumulator).chain(&instruction.reads).collect();
+    let names: Vec<&Name> = operands.iter().map(|o| &o.name).chain(&instruction.temporaries).collect();
+    for (at, name) in names.iter().enumerate() {
+        if names[..at].contains(name) {
+            return Err(Diagnostic::invalid(name.span, format!("`{name}` is already defined")));
+        }
+    }
+    if let Some(o) = operands.iter().find(|o| o.dtype == DType::Bool) {
+        return Err(Diagnostic::invalid(o.span, "an operand of an instruction has numbers, not bool"));
+    }
+    let slot = |name: &Name| match names.iter().position(|n| *n == name) {
+        Some(at) if at < operands.len() => Ok(Slot::Operand(at as u8)),
+        Some(at) => Ok(Slot::Temporary((at - operands.len()) as u8)),
+        None => Err(Diagnostic::invalid(name.span, unknown("operand or temporary", name, &words(&names)))),
+    };
+    let code = instruction.code.iter().map(|c| encoding(c, &slot)).collect::<Checked<Vec<Encoding>>>()?;
+    for (at, encoding) in code.iter().enumerate() {
+        architecture(instruction, at, encoding, features)?;
+    }
+    for name in &names {
+        let slot = slot(name)?;
+        if !code.iter().any(|e| e.registers().contains(&slot)) {
+            return Err(Diagnostic::invalid(name.span, format!("no encoding names `{name}`")));
+        }
+    }
+    let meaning = resolve(instruction, &operands)?;
+    let operand = |(o, indices): (&&Declared, Vec<_>)| Operand {
+        name: o.name.text.clone(),
+        dtype: o.dtype,
+        indices,
+        form: o.form,
+    };
+    let row = TensorInstruction {
+        name: InstructionName(instruction.name.text.as_str().into()),
+        features,
+        iterators: meaning.iterators,
+        operands: operands.iter().zip(meaning.indices).map(operand).collect(),
+        body: meaning.body,
+        order: meaning.order,
+        code,
+    };
+    for (n, operand) in operands.iter().enumerate() {
+        size(&row, n, operand)?;
+    }
+    Ok(row)
+}
+
+fn words<'a>(names: &[&'a Name]) -> Vec<&'a str> {
+    names.iter().map(|n| &***n).collect()
+}
+
+/// The features that the declaration needs, all of one architecture.
+fn features(instruction: &Instruction) -> Checked<Features> {
+    let mut set = Features::default();
+    for name in &instruction.features {
+        let Some(feature) = Features::by_name(name) else {
+            return Err(Diagnostic::invalid(name.span, unknown("processor feature", name, &Features::all_names())));
+        };
+        if set.contains(feature) {
+            return Err(Diagnostic::invalid(name.span, format!("`{name}` stands here twice")));
+        }
+        set = set.with(feature);
+        if !["x86_64", "aarch64"].iter().any(|a| Features::of_architecture(a).contains(set)) {
+            let message = format!("`{name}` is a feature of another architecture than those before it");
+            return Err(Diagnostic::invalid(name.span, message));
+        }
+    }
+    Ok(set)
+}
+
+/// Refuses an encoding of another architecture than the features.
+fn architecture(instruction: &Instruction, at: usize, encoding: &Encoding, features: Features) -> Checked<()> {
+    let name = match encoding {
+        Encoding::X86(_) => "x86_64",
+        Encoding::Aarch64 { .. } => "aarch64",
+    };
+    if Features::of_architecture(name).contains(features) {
+        return Ok(());
+    }
+    let message =
+        format!("this is an encoding of {name}, but `{}` needs {}", instruction.name, features.names().join(" "));
+    Err(Diagnostic::invalid(instruction.code[at].line_span, message))
+}
+
+/// Refuses an operand that does not fit into its register.
+fn size(row: &TensorInstruction, n: usize, operand: &Declared) -> Checked<()> {
+    let (bytes, most) = (row.bytes(n), row.vector_bytes());
+    let name = &operand.name;
+    if operand.form == Form::Broadcast && ![2, 4, 8].contains(&bytes) {
+        let message = format!("`{name}` has {bytes} bytes: a broadcast repeats 2, 4 or 8");
+        return Err(Diagnostic::invalid(operand.span, message));
+    }
+    if bytes > most {
+        let message = format!("`{name}` has {bytes} bytes, but a register of `{}` has {most}", row.name);
+        return Err(Diagnostic::invalid(operand.span, message));
+    }
+    Ok(())
+}

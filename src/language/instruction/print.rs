@@ -1,0 +1,65 @@
+//! The syntax tree of instructions as text: `parse(print(file)) == file`.
+
+use super::syntax::{Code, Field, Instruction, InstructionFile, Operand};
+use crate::codegen::instruction::{Form, SumOrder};
+use crate::expr::syntax::{Style, element, list};
+use std::fmt::{Display, Formatter, Result};
+
+impl Display for InstructionFile {
+    fn fmt(&self, f: &mut Formatter) -> Result {
+        let items: Vec<String> = self.instructions.iter().map(|i| i.to_string()).collect();
+        f.write_str(&items.join("\n"))
+    }
+}
+
+impl Display for Instruction {
+    fn fmt(&self, f: &mut Formatter) -> Result {
+        let features: Vec<&str> = self.features.iter().map(|n| &**n).collect();
+        writeln!(f, "instruction {} needs {} {{", self.name, features.join(" "))?;
+        writeln!(f, "    acc {}", self.accumulator)?;
+        self.reads.iter().try_for_each(|o| writeln!(f, "    read {o}"))?;
+        if !self.temporaries.is_empty() {
+            writeln!(f, "    temporary {}", list(&self.temporaries, |n| n.to_string()))?;
+        }
+        let s = &self.semantics;
+        let target = match &s.subscripts[..] {
+            [] => s.target.to_string(),
+            subscripts => element(&s.target, subscripts, Style::Round),
+        };
+        write!(f, "    {target} += {}", s.value.text(Style::Round, 0))?;
+        if let Some(order) = &s.order {
+            let direction = match order.order {
+                SumOrder::Ascending => "ascending",
+                SumOrder::Descending => "descending",
+            };
+            write!(f, " summed over {} {direction}", list(&order.iterators, |n| n.to_string()))?;
+        }
+        writeln!(f)?;
+        self.code.iter().try_for_each(|c| writeln!(f, "    {c}"))?;
+        f.write_str("}\n")
+    }
+}
+
+impl Display for Operand {
+    fn fmt(&self, f: &mut Formatter) -> Result {
+        write!(f, "{}", self.dtype)?;
+        if !self.shape.is_empty() {
+            write!(f, "({})", list(&self.shape, |n| n.to_string()))?;
+        }
+        let form = match self.form {
+            Form::Vector => "in vector",
+            Form::Broadcast => "broadcast",
+        };
+        write!(f, " {} {form}", self.name)
+    }
+}
+
+impl Display for Code {
+    fn fmt(&self, f: &mut Formatter) -> Result {
+        let field = |(name, contents): &(_, Field)| match contents {
+            Field::Register(register) => format!("{name} = {register}"),
+            Field::Number(number, _) => format!("{name} = {number}"),
+        };
+        write!(f, "encode \"{}\" {}", self.line, list(&self.fields, field))
+    }
+}

@@ -1,0 +1,176 @@
+use super::parser::parse;
+use super::*;
+use crate::codegen::instruction::{Encoding, Form, Slot, SumOrder};
+use crate::expr::Var;
+
+const VPDPBUSD: &str = r#"instruction vpdpbusd needs avx512vnni {
+    acc i32(16) C in vector
+    read u8(4) A broadcast
+    read i8(16, 4) B in vector
+    C(j) += i32(A(q)) * i32(B(j, q)) summed over q ascending
+    encode "EVEX.512.66.0F38.W0 50 /r" reg = C, vvvv = A, rm = B
+}
+"#;
+
+const SATURATING: &str = r#"instruction pairs needs avx512bw {
+    acc i16(32) C in vector
+    read u8(32, 2) A in vector
+    read i8(32, 2) B in vector
+    temporary t
+    C(j) += i16(max(-32768, min(32767, i32(A(j, 0)) * i32(B(j, 0)) + i32(A(j, 1)) * i32(B(j, 1)))))
+    encode "EVEX.512.66.0F38.WIG 04 /r" reg = t, vvvv = A, rm = B
+    encode "EVEX.512.66.0F.WIG FD /r" reg = C, vvvv = C, rm = t
+}
+"#;
+
+const SDOT: &str = r#"instruction sdot needs dotprod {
+    acc i32(4) C in vector
+    read i8(4) A broadcast
+    read i8(4, 4) B in vector
+    C(j) += i32(A(q)) * i32(B(j, q))
+    encode "0100 1110 100 m:5 100101 n:5 d:5" d = C, n = A, m = B
+}
+"#;
+
+fn row(text: &str) -> TensorInstruction {
+    let mut rows = parse("rows.tile", text).and_then(|file| declare(&file)).unwrap();
+    assert_eq!(rows.len(), 1);
+    rows.remove(0)
+}
+
+#[test]
+fn declarations_print_as_they_are_written() {
+    for text in [VPDPBUSD, SATURATING, SDOT] {
+        let file = parse("rows.tile", text).unwrap();
+        assert_eq!(file.to_string(), text);
+    }
+    let all = [VPDPBUSD, SATURATING, SDOT].join("\n");
+    assert_eq!(parse("rows.tile", &all).unwrap().to_string(), all);
+}
+
+#[test]
+fn a_declaration_is_a_row() {
+    let vnni = row(VPDPBUSD);
+    let iterators: Vec<(&str, i64)> = vnni.iterators.iter().map(|i| (&*i.name, i.extent)).collect();
+    assert_eq!(iterators, [("j", 16), ("q", 4)]);
+    let indices: Vec<&[Var]> = vnni.operands.iter().map(|o| &o.indices[..]).collect();
+    assert_eq!(indices, [&[Var(0)][..], &[Var(1)], &[Var(0), Var(1)]]);
+    assert_eq!((vnni.operands[1].form, vnni.order, vnni.vector_bytes()), (Form::Broadcast, SumOrder::Ascending, 64));
+    assert_eq!(vnni.bytes_of(&[8, 17, 30], &[]), [0x62, 0x12, 0x75, 0x40, 0x50, 0xc6]);
+
+    let sdot = row(SDOT);
+    let Encoding::Aarch64 { word, registers } = &sdot.code[0] else { panic!("{sdot:?}") };
+    assert_eq!(*word, 0x4e80_9400);
+    assert_eq!(registers[..], [(Slot::Operand(2), 16), (Slot::Operand(1), 5), (Slot::Operand(0), 0)]);
+    assert_eq!(row(&SDOT.replace("B(j, q))\n", "B(j, q)) summed over q descending\n")).order, SumOrder::Descending);
+}
+
+/// A dimension that is read at numbers has an extent, and nothing is summed over it.
+#[test]
+fn numbers_are_subscripts_of_dimensions_without_an_iterator() {
+    let pairs = row(SATURATING);
+    assert_eq!((pairs.bytes(1), pairs.temporaries(), pairs.summed().count()), (64, 1, 0));
+    let (a, b) = ([255u8; 64], [127u8; 64]);
+    let mut c = [0u8; 64];
+    pairs.evaluate(&mut c, &[&a, &b]).unwrap();
+    assert_eq!(i16::from_le_bytes([c[62], c[63]]), 32767);
+}
+
+/// The order of several iterators is the one that the text gives.
+#[test]
+fn the_order_of_a_sum_names_its_iterators() {
+    let text = |order: &str| {
+        VPDPBUSD
+            .replace("u8(4) A broadcast", "u8(2, 2) A broadcast")
+            .replace("i8(16, 4) B", "i8(16, 2, 2) B")
+            .replace("A(q)", "A(p, q)")
+            .replace("B(j, q)", "B(j, p, q)")
+            .replace("summed over q ascending", order)
+    };
+    let names =
+        |row: &TensorInstruction| row.summed().map(|v| row.iterators[v.0 as usize].name.clone()).collect::<Vec<_>>();
+    assert_eq!(names(&row(&text(""))), ["p", "q"]);
+    let turned = row(&text("summed over q, p ascending"));
+    assert_eq!(names(&turned), ["q", "p"]);
+    assert_eq!(turned.operands[1].indices, [Var(2), Var(1)]);
+}
+
+/// Asserts that `text` with `from` replaced by `to` is refused with `message` at `under`.
+fn refused(text: &str, from: &str, to: &str, message: &str, under: &str) {
+    let changed = text.replacen(from, to, 1);
+    assert_ne!(changed, text, "{from}");
+    let error = parse("rows.tile", &changed).and_then(|file| declare(&file)).unwrap_err().to_string();
+    let lines: Vec<&str> = error.lines().collect();
+    assert_eq!(lines.len(), 3, "{error}");
+    let (first, last) = (lines[2].find('^').unwrap_or(0), lines[2].trim_end().len());
+    let marked = lines[1].get(first..last).unwrap_or_default();
+    assert!(lines[0].contains(message) && marked == under, "{error}\nmarked: {marked}");
+}
+
+#[test]
+fn wrong_declarations_say_what_and_where() {
+    let x86 = |from, to, message, under| refused(VPDPBUSD, from, to, message, under);
+    x86("avx512vnni", "avx512vni", "there is no processor feature `avx512vni`", "avx512vni");
+    x86("needs avx512vnni", "needs avx512vnni dotprod", "`dotprod` is a feature of another architecture", "dotprod");
+    x86(
+        "needs avx512vnni",
+        "needs dotprod",
+        "an encoding of x86_64, but `vpdpbusd` needs dotprod",
+        "\"EVEX.512.66.0F38.W0 50 /r\"",
+    );
+    x86(
+        "acc i32(16) C in vector",
+        "acc i32(16) C broadcast",
+        "an accumulator stands `in vector`",
+        "i32(16) C broadcast",
+    );
+    x86("    acc i32(16) C in vector\n", "", "`vpdpbusd` has no accumulator", "vpdpbusd");
+    x86("read u8(4)", "raed u8(4)", "did you mean `read`?", "raed");
+    x86("u8(4) A", "u8(5) A", "`q` has 5 points in `A`, but 4 in `B`", "q");
+    x86("i32(16) C", "i32(8) C", "`j` has 8 points in `C`, but 16 in `B`", "j");
+    x86("B(j, q)", "B(q)", "`B` has 2 dimensions, but 1 subscripts", "B(q)");
+    x86("B(j, q)", "B(2*j, q)", "a subscript of an instruction is an iterator or a number", "2*j");
+    x86("B(j, q)", "B(j, 4)", "4 is outside of 0..4, the elements of `B`", "4");
+    x86("B(j, q)", "D(j, q)", "there is no operand `D`: there are A, B", "D(j, q)");
+    x86("i32(B(j, q))", "i32(B(j, q)) + C(j)", "a term does not read the accumulator `C`", "C(j)");
+    x86("i32(A(q))", "A(q)", "`A(q)` is u8", "A(q) * i32(B(j, q))");
+    x86("* i32(B(j, q))", "", "the semantics do not read `B`", "B");
+    x86("C(j) +=", "D(j) +=", "the equation adds to `D`, but the accumulator is `C`", "D");
+    x86("C(j) +=", "C(j) =", "expected `+=`: an instruction adds to its accumulator", "=");
+    x86("over q", "over k", "there is no iterator of the sum `k`: there are q", "k");
+    x86("ascending", "upwards", "expected `ascending` or `descending`", "upwards");
+    x86("EVEX.512", "EVEX.1024", "expected the bits of the vectors", "1024");
+    x86("EVEX.512", "VEX.512", "expected the bits of the vectors: `128` or `256`", "512");
+    x86("0F38", "0F37", "expected a prefix", "0F37");
+    x86("50 /r", "5 /r", "expected the opcode, two hexadecimal digits", "5");
+    x86("50 /r", "50 /4", "expected `/r`", "/4");
+    x86("50 /r", "50 /r ib", "nothing fills the field `imm`", "\"EVEX.512.66.0F38.W0 50 /r ib\"");
+    x86("rm = B", "mr = B", "there is no field `mr`: there are reg, vvvv, rm", "mr");
+    x86("rm = B", "rm = D", "there is no operand or temporary `D`", "D");
+    x86(", rm = B", "", "nothing fills the field `rm`", "\"EVEX.512.66.0F38.W0 50 /r\"");
+    x86("rm = B", "rm = A", "no encoding names `B`", "B");
+    x86("    C(j)", "    temporary t\n    C(j)", "no encoding names `t`", "t");
+    x86("instruction", "def f() -> () {} instruction", "a file of instructions holds only instructions", "def");
+    refused(
+        SATURATING,
+        "read u8(32, 2)",
+        "read i32(32, 2)",
+        "`A` has 256 bytes, but a register of `pairs` has 64",
+        "i32(32, 2) A in vector",
+    );
+    let arm = |from, to, message, under| refused(SDOT, from, to, message, under);
+    arm(
+        "read i8(4) A broadcast",
+        "read i64(4) A broadcast",
+        "`A` has 32 bytes: a broadcast repeats 2, 4 or 8",
+        "i64(4) A broadcast",
+    );
+    arm("0100 1110 100", "0100 1110 10", "a word has 32 bits, not 31", "\"0100 1110 10 m:5 100101 n:5 d:5\"");
+    arm("m:5", "m:4", "a field has a name and 5 bits", "m:4");
+    arm("d = C, ", "", "nothing fills the field `d`", "\"0100 1110 100 m:5 100101 n:5 d:5\"");
+    arm("m = B", "m = 3", "`m` is a register, not a number", "3");
+    let twice = parse("rows.tile", &[SDOT, SDOT].join("\n")).unwrap_err().to_string();
+    assert!(twice.contains("the instruction `sdot` is already defined"), "{twice}");
+    let program = crate::language::parse("p.tile", SDOT).unwrap_err().to_string();
+    assert!(program.contains("a program cannot bring instructions along"), "{program}");
+}
