@@ -6,6 +6,7 @@
 //! and the packed order of operands follow from the extents, the interpreters of LoopNest and VCode call
 //! [`TensorInstruction::evaluate`], and the emitters write [`TensorInstruction::code`].
 
+mod decode;
 mod encode;
 mod evaluate;
 
@@ -14,6 +15,8 @@ use crate::runtime::{DType, Features};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::sync::Arc;
+
+pub use decode::CodeProblem;
 
 /// The name of a row, such as `vpdpbusd`.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Debug, Serialize, Deserialize)]

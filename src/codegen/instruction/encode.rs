@@ -11,16 +11,21 @@ impl TensorInstruction {
             Slot::Temporary(n) => temporaries[n as usize],
         };
         let mut bytes = vec![];
-        for encoding in &self.code {
-            match encoding {
-                Encoding::X86(x) => x86(x, register, &mut bytes),
-                Encoding::Aarch64 { word, registers } => {
-                    let fields = registers.iter().map(|&(slot, bit)| (register(slot) as u32) << bit);
-                    bytes.extend(fields.fold(*word, |word, field| word | field).to_le_bytes());
-                }
+        self.code.iter().for_each(|encoding| encoding.write(register, &mut bytes));
+        bytes
+    }
+}
+
+impl Encoding {
+    /// Appends the code, with each slot in the vector register that `register` gives.
+    pub fn write(&self, register: impl Fn(Slot) -> u8, bytes: &mut Vec<u8>) {
+        match self {
+            Encoding::X86(x) => x86(x, register, bytes),
+            Encoding::Aarch64 { word, registers } => {
+                let fields = registers.iter().map(|&(slot, bit)| (register(slot) as u32) << bit);
+                bytes.extend(fields.fold(*word, |word, field| word | field).to_le_bytes());
             }
         }
-        bytes
     }
 }
 

@@ -174,3 +174,64 @@ fn wrong_declarations_say_what_and_where() {
     let program = crate::language::parse("p.tile", SDOT).unwrap_err().to_string();
     assert!(program.contains("a program cannot bring instructions along"), "{program}");
 }
+
+#[test]
+fn built_in_rows_round_trip_and_decode() {
+    let file = parse("instructions.tile", BUILT_IN).unwrap();
+    let printed = file.to_string();
+    assert_eq!(parse("printed", &printed).unwrap(), file);
+    assert_eq!(parse("printed", &printed).unwrap().to_string(), printed);
+    let rows = built_in().unwrap();
+    assert!(rows.len() >= 20, "{}", rows.len());
+    for (row, instruction) in rows.iter().zip(&file.instructions) {
+        check_code(instruction, row).map_err(|problem| file.source.error(problem)).unwrap();
+    }
+}
+
+#[test]
+fn a_target_has_the_rows_of_its_features_and_width() {
+    let rows = built_in().unwrap();
+    let names = |features: Features, bytes: usize| -> Vec<String> {
+        for_target(&rows, features, bytes).iter().map(|row| row.name.to_string()).collect()
+    };
+    let avx512 = Features::AVX2.with(Features::FMA).with(Features::AVX512F);
+    assert_eq!(names(avx512, 64), ["vfmadd231ps", "vfmadd231pd"]);
+    assert_eq!(names(avx512, 32), ["vfmadd231ps_ymm", "vfmadd231pd_ymm", "vpmaddwd_ymm"]);
+    assert!(names(avx512.with(Features::AVX512VNNI), 64).contains(&"vpdpbusd".to_string()));
+    assert_eq!(names(Features::NEON, 16), ["fmla_4s", "fmla_2d"]);
+    assert!(names(Features::default(), 64).is_empty());
+}
+
+/// Asserts that the user's row `text`, with `from` replaced by `to`, is refused with `message`.
+fn code_refused(text: &str, from: &str, to: &str, message: &str) {
+    let name = if text == VPDPBUSD { text.replace(" vpdpbusd ", " mine ") } else { text.replace(" sdot ", " mine ") };
+    super::parse("rows.tile", &name).unwrap();
+    let changed = name.replace(from, to);
+    assert_ne!(changed, name, "{from}");
+    let error = super::parse("rows.tile", &changed).unwrap_err().to_string();
+    assert!(error.contains(message) && error.lines().count() == 3, "{error}");
+}
+
+#[test]
+fn code_is_the_instruction_that_a_row_declares() {
+    let shadow = super::parse("rows.tile", VPDPBUSD).unwrap_err().to_string();
+    assert!(shadow.contains("`vpdpbusd` is the name of a built-in row"), "{shadow}");
+    let x86 = |from, to, message| code_refused(VPDPBUSD, from, to, message);
+    x86("W0 50", "W0 0F", "are not an instruction");
+    x86("needs avx512vnni", "needs fma", "needs avx512vnni, which the row does not name");
+    x86("66.0F38.W0 50", "66.0F.WIG FC", "needs avx512bw, which the row does not name");
+    x86("needs avx512vnni", "needs avx512bw", "needs avx512vnni, which the row does not name");
+    x86("needs avx512vnni", "needs avx512vnni fma", "no encoding needs fma");
+    x86("reg = C, vvvv = A", "reg = A, vvvv = C", "writes `A`, which is only read");
+    x86("EVEX.512.66.0F38.W0 50", "EVEX.256.66.0F38.W0 50", "`C` has 64 bytes, but a register of `mine` has 32");
+    x86("66.0F38.W0 50 /r", "66.0F38.W1 29 /r", "has an operand that is not a vector register");
+    let text = SATURATING.replace("reg = t, vvvv = A", "reg = t, vvvv = t").replace("rm = t", "rm = A");
+    let error = super::parse("rows.tile", &text).unwrap_err().to_string();
+    assert!(error.contains("reads temporary 0, which nothing has written"), "{error}");
+    let arm = |from, to, message| code_refused(SDOT, from, to, message);
+    arm("0100 1110 100 m:5", "0000 1110 100 m:5", "has 16 bytes, but its register in");
+    arm("0100 1110 100 m:5 100101", "0000 0000 000 m:5 000000", "is not an instruction");
+    arm("0100 1110 100 m:5 100101", "0100 1110 100 m:5 100111", "needs i8mm, which the row does not name");
+    arm("needs dotprod", "needs dotprod i8mm", "no encoding needs i8mm");
+    arm("d = C, n = A", "d = A, n = C", "writes `A`, which is only read");
+}

@@ -1,0 +1,280 @@
+//! The check of a row's code by decoders: iced-x86 for x86-64, disarm64 for AArch64.
+//!
+//! Each encoding is decoded at two assignments of registers. It must be one known instruction whose operands are the registers
+//! that the row names, all of them and no others; operands that are read must stay as they are, temporaries must be written
+//! before they are read, and the row must need the features that its instructions need.
+
+use crate::codegen::instruction::{Encoding, Slot, TensorInstruction};
+use crate::runtime::Features;
+use disarm64_defn::InsnFeatureSet;
+use disarm64_defn::defn::InsnOpcode;
+use iced_x86::{
+    CpuidFeature, Decoder, DecoderOptions, Formatter, Instruction, InstructionInfoFactory, IntelFormatter, OpAccess,
+    OpKind,
+};
+
+/// The reason why the code of a row is not what the row declares.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct CodeProblem {
+    /// The encoding, by its position; `None` where the features of the row are wrong.
+    pub encoding: Option<usize>,
+    pub message: String,
+}
+
+/// A machine instruction as a decoder reads it.
+struct Decoded {
+    /// The instruction in the assembler's words.
+    text: String,
+    /// Number and bytes of each operand, all of them vector registers.
+    registers: Vec<(u8, usize)>,
+    read: Vec<u8>,
+    written: Vec<u8>,
+    features: Features,
+}
+
+/// Numbers of registers for operands and temporaries, in two orders. Those of VEX are below 16; no number is 0, which a field that
+/// an encoding leaves out has.
+const NUMBERS: [[u8; 12]; 2] = [[3, 14, 9, 12, 6, 1, 10, 5, 15, 2, 11, 7], [13, 4, 8, 2, 15, 11, 7, 1, 5, 14, 9, 10]];
+
+/// Features that every target with one of `features` has: a row need not name them, and may.
+fn implied(features: Features) -> Features {
+    let names = features.names();
+    let avx512 = names.iter().any(|name| name.starts_with("avx512"));
+    let x86 = !features.without(Features::of_architecture("aarch64")).is_empty();
+    let base = if x86 { Features::AVX2 } else { Features::NEON };
+    if avx512 { base.with(Features::AVX512F) } else { base }
+}
+
+impl TensorInstruction {
+    /// Decodes the code and compares it with the row.
+    ///
+    /// # Errors
+    /// The first difference.
+    pub fn check_code(&self) -> Result<(), CodeProblem> {
+        let fail = |encoding, message| Err(CodeProblem { encoding, message });
+        if self.operands.len() + self.temporaries() > NUMBERS[0].len() {
+            let message = format!("more than {} operands and temporaries", NUMBERS[0].len());
+            return fail(None, message);
+        }
+        let (mut needed, mut written) = (Features::default(), vec![]);
+        for (n, encoding) in self.code.iter().enumerate() {
+            for (round, numbers) in NUMBERS.iter().enumerate() {
+                // The upper half of the registers takes part in the second round where it can be named.
+                let high = if round == 1 && !self.has_vex() { 16 } else { 0 };
+                let number = |slot: Slot| match slot {
+                    Slot::Operand(n) => numbers[n as usize] + high,
+                    Slot::Temporary(n) => numbers[self.operands.len() + n as usize] + high,
+                };
+                let decoded = decode(encoding, number);
+                let decoded = decoded.map_err(|message| CodeProblem { encoding: Some(n), message })?;
+                let mut before = written.clone();
+                let checked = self.compare(encoding, number, &decoded, &mut before);
+                checked.map_err(|message| CodeProblem { encoding: Some(n), message })?;
+                let missing = decoded.features.without(self.features.with(implied(self.features)));
+                if !missing.is_empty() {
+                    let names = missing.names().join(" ");
+                    return fail(Some(n), format!("`{}` needs {names}, which the row does not name", decoded.text));
+                }
+                needed = needed.with(decoded.features);
+                if round == 1 {
+                    written = before;
+                }
+            }
+        }
+        if !written.contains(&Slot::Operand(0)) {
+            return fail(None, format!("no encoding writes the accumulator `{}`", self.operands[0].name));
+        }
+        let idle = self.features.without(needed.with(implied(self.features)));
+        if !idle.is_empty() {
+            return fail(None, format!("no encoding needs {}", idle.names().join(" ")));
+        }
+        Ok(())
+    }
+
+    /// Returns true if some of the code can name only the lower 16 registers.
+    pub fn has_vex(&self) -> bool {
+        self.code.iter().any(|e| matches!(e, Encoding::X86(x) if !x.evex))
+    }
+
+    fn slot_name(&self, slot: Slot) -> String {
+        match slot {
+            Slot::Operand(n) => format!("`{}`", self.operands[n as usize].name),
+            Slot::Temporary(n) => format!("temporary {n}"),
+        }
+    }
+
+    /// Compares an instruction with the encoding that it was decoded from; `written` are the slots that have been written.
+    fn compare(
+        &self,
+        encoding: &Encoding,
+        number: impl Fn(Slot) -> u8,
+        decoded: &Decoded,
+        written: &mut Vec<Slot>,
+    ) -> Result<(), String> {
+        let slots = encoding.registers();
+        let (mut declared, mut found): (Vec<u8>, Vec<u8>) =
+            (slots.iter().map(|&s| number(s)).collect(), decoded.registers.iter().map(|r| r.0).collect());
+        declared.sort_unstable();
+        found.sort_unstable();
+        if declared != found {
+            let list = |numbers: &[u8]| numbers.iter().map(u8::to_string).collect::<Vec<_>>().join(", ");
+            return Err(format!(
+                "`{}` has the registers {}, but the row puts {} into its fields",
+                decoded.text,
+                list(&found),
+                list(&declared)
+            ));
+        }
+        for &slot in &slots {
+            let bytes = decoded.registers.iter().filter(|r| r.0 == number(slot)).map(|r| r.1).max().unwrap_or(0);
+            if let Slot::Operand(n) = slot
+                && self.bytes(n as usize) > bytes
+            {
+                let (name, all) = (self.slot_name(slot), self.bytes(n as usize));
+                return Err(format!("{name} has {all} bytes, but its register in `{}` has {bytes}", decoded.text));
+            }
+            if matches!(slot, Slot::Operand(1..)) && decoded.written.contains(&number(slot)) {
+                return Err(format!("`{}` writes {}, which is only read", decoded.text, self.slot_name(slot)));
+            }
+            if matches!(slot, Slot::Temporary(_)) && decoded.read.contains(&number(slot)) && !written.contains(&slot) {
+                let name = self.slot_name(slot);
+                return Err(format!("`{}` reads {name}, which nothing has written", decoded.text));
+            }
+        }
+        written.extend(slots.iter().filter(|s| decoded.written.contains(&number(**s))));
+        Ok(())
+    }
+}
+
+fn decode(encoding: &Encoding, number: impl Fn(Slot) -> u8) -> Result<Decoded, String> {
+    let mut bytes = vec![];
+    encoding.write(&number, &mut bytes);
+    match encoding {
+        Encoding::X86(_) => decode_x86(&bytes),
+        Encoding::Aarch64 { .. } => decode_aarch64(u32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]])),
+    }
+}
+
+fn decode_x86(bytes: &[u8]) -> Result<Decoded, String> {
+    let instruction = Decoder::new(64, bytes, DecoderOptions::NONE).decode();
+    let hex: Vec<String> = bytes.iter().map(|b| format!("{b:02x}")).collect();
+    if instruction.is_invalid() || instruction.len() != bytes.len() {
+        return Err(format!("the bytes {} are not an instruction", hex.join(" ")));
+    }
+    let mut text = String::new();
+    IntelFormatter::new().format(&instruction, &mut text);
+    let mut registers = vec![];
+    for n in 0..instruction.op_count() {
+        let register = instruction.op_register(n);
+        match instruction.op_kind(n) {
+            OpKind::Register if register.is_vector_register() => {
+                registers.push((register.number() as u8, register.size()));
+            }
+            OpKind::Immediate8 => {}
+            _ => return Err(format!("`{text}` has an operand that is not a vector register")),
+        }
+    }
+    let (read, written) = accesses_x86(&instruction, &text)?;
+    let mut features = Features::default();
+    for feature in instruction.cpuid_features() {
+        let known = X86_FEATURES.iter().find(|f| f.0 == *feature);
+        let known = known.ok_or_else(|| format!("`{text}` needs {feature:?}, which is not a feature of any target"))?;
+        features = features.with(known.1);
+    }
+    Ok(Decoded { text, registers, read, written, features })
+}
+
+/// The vector registers that an instruction reads and writes; an error where it uses anything else.
+fn accesses_x86(instruction: &Instruction, text: &str) -> Result<(Vec<u8>, Vec<u8>), String> {
+    let mut factory = InstructionInfoFactory::new();
+    let info = factory.info(instruction);
+    let (mut read, mut written) = (vec![], vec![]);
+    for used in info.used_registers() {
+        if !used.register().is_vector_register() {
+            return Err(format!("`{text}` uses {:?}, which is not a vector register", used.register()));
+        }
+        let number = used.register().number() as u8;
+        use OpAccess::{CondRead, CondWrite, Read, ReadCondWrite, ReadWrite, Write};
+        if matches!(used.access(), Read | CondRead | ReadWrite | ReadCondWrite) {
+            read.push(number);
+        }
+        if matches!(used.access(), Write | CondWrite | ReadWrite | ReadCondWrite) {
+            written.push(number);
+        }
+    }
+    if !info.used_memory().is_empty() || instruction.rflags_modified() != 0 {
+        return Err(format!("`{text}` uses more than vector registers"));
+    }
+    Ok((read, written))
+}
+
+/// Features of iced-x86. Every target of x86-64 has AVX.
+const X86_FEATURES: [(CpuidFeature, Features); 17] = [
+    (CpuidFeature::AVX, Features::AVX2),
+    (CpuidFeature::AVX2, Features::AVX2),
+    (CpuidFeature::FMA, Features::FMA),
+    (CpuidFeature::F16C, Features::F16C),
+    (CpuidFeature::AVX512F, Features::AVX512F),
+    (CpuidFeature::AVX512BW, Features::AVX512BW),
+    (CpuidFeature::AVX512DQ, Features::AVX512DQ),
+    (CpuidFeature::AVX512VL, Features::AVX512VL),
+    (CpuidFeature::AVX512_VNNI, Features::AVX512VNNI),
+    (CpuidFeature::AVX_VNNI, Features::AVX_VNNI),
+    (CpuidFeature::AVX512_BF16, Features::AVX512BF16),
+    (CpuidFeature::AVX512_FP16, Features::AVX512FP16),
+    (CpuidFeature::AVX512_IFMA, Features::AVX512IFMA),
+    (CpuidFeature::AVX512_VBMI, Features::AVX512VBMI),
+    (CpuidFeature::AVX512_VBMI2, Features::AVX512VBMI2),
+    (CpuidFeature::AVX512_BITALG, Features::AVX512BITALG),
+    (CpuidFeature::AVX512_VPOPCNTDQ, Features::AVX512VPOPCNTDQ),
+];
+
+fn decode_aarch64(word: u32) -> Result<Decoded, String> {
+    let unknown = || format!("the word {word:#010x} is not an instruction");
+    let opcode = disarm64::decoder::decode(word).ok_or_else(unknown)?;
+    let text = opcode.to_string().split_whitespace().collect::<Vec<_>>().join(" ");
+    let (mnemonic, operands) = text.split_once(' ').ok_or_else(unknown)?;
+    if mnemonic == "udf" || mnemonic == ".inst" {
+        return Err(unknown());
+    }
+    let register = |operand: &str| {
+        vector_register(operand).ok_or_else(|| format!("`{text}` has an operand that is not a vector register"))
+    };
+    let registers = operands.split(", ").filter(|o| !o.starts_with('#')).map(register);
+    let registers: Vec<(u8, usize)> = registers.collect::<Result<_, _>>()?;
+    let known = AARCH64_FEATURES.iter().find(|f| f.0 == opcode.definition().feature_set);
+    let features = known.map(|f| f.1).ok_or_else(|| {
+        format!("`{text}` needs {:?}, which is not a feature of any target", opcode.definition().feature_set)
+    })?;
+    // The first operand is the destination; that it is read as well, as by `sdot`, the check of the semantics shows.
+    let written: Vec<u8> = registers.iter().take(1).map(|r| r.0).collect();
+    let read = registers.iter().skip(1).map(|r| r.0).collect();
+    Ok(Decoded { text, registers, read, written, features })
+}
+
+/// Number and bytes of `v3.16b`; a single element as `v3.s[1]` or `v3.4b[1]` stands in the whole register.
+fn vector_register(operand: &str) -> Option<(u8, usize)> {
+    let (number, arrangement) = operand.strip_prefix('v')?.split_once('.')?;
+    let number = number.parse().ok()?;
+    if arrangement.ends_with(']') {
+        return Some((number, 16));
+    }
+    let bytes = match arrangement.chars().last()? {
+        'b' => 1,
+        'h' => 2,
+        's' => 4,
+        'd' => 8,
+        _ => return None,
+    };
+    let lanes: usize = arrangement[..arrangement.len() - 1].parse().ok()?;
+    Some((number, lanes * bytes))
+}
+
+/// Features of disarm64.
+const AARCH64_FEATURES: [(InsnFeatureSet, Features); 5] = [
+    (InsnFeatureSet::SIMD, Features::NEON),
+    (InsnFeatureSet::SIMD_F16, Features::FP16),
+    (InsnFeatureSet::DOTPROD, Features::DOTPROD),
+    (InsnFeatureSet::I8MM, Features::I8MM),
+    (InsnFeatureSet::BFLOAT16, Features::BF16),
+];
