@@ -172,6 +172,7 @@ where
         let is_known = match inst.group() {
             Group::Scalar => self.scalar_inst(inst, hidden, innermost)?,
             Group::Memory => self.memory_inst(inst)?,
+            Group::Vector if matches!(inst, Inst::VTensor { .. }) => self.tensor_inst(inst)?,
             Group::Vector => self.vector_inst(inst),
         };
         match is_known {
@@ -294,6 +295,15 @@ where
             _ => return false,
         }
         true
+    }
+
+    /// A tensor instruction: the code of its row.
+    fn tensor_inst(&mut self, inst: &Inst) -> Result<bool> {
+        let Inst::VTensor { acc, row, a, b, .. } = *inst else { return Ok(false) };
+        let row = self.function.row(row)?;
+        let code = row.bytes_of(&[acc.number(), a.number(), b.number()], &self.temporaries.vector);
+        self.asm.extend(code);
+        Ok(true)
     }
 
     /// Lane `i` with lane `i + half`, until one is left; that one everywhere.

@@ -9,22 +9,46 @@
 mod decode;
 mod encode;
 mod evaluate;
+mod unify;
 
 use crate::expr::{Expr, Var};
 use crate::runtime::{DType, Features};
 use serde::{Deserialize, Serialize};
 use std::fmt;
-use std::sync::Arc;
 
 pub use decode::CodeProblem;
 
-/// The name of a row, such as `vpdpbusd`.
-#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Debug, Serialize, Deserialize)]
-pub struct InstructionName(pub Arc<str>);
+/// The name of a row, such as `vpdpbusd`: up to 24 bytes.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct InstructionName([u8; InstructionName::LONGEST]);
+
+impl InstructionName {
+    /// Bytes of the longest name.
+    pub const LONGEST: usize = 24;
+
+    /// The name with this text; `None` where it is too long.
+    pub fn new(text: &str) -> Option<InstructionName> {
+        let mut bytes = [0; InstructionName::LONGEST];
+        bytes.get_mut(..text.len())?.copy_from_slice(text.as_bytes());
+        Some(InstructionName(bytes))
+    }
+
+    /// The text.
+    pub fn as_str(&self) -> &str {
+        let end = self.0.iter().position(|&b| b == 0).unwrap_or(self.0.len());
+        std::str::from_utf8(&self.0[..end]).unwrap_or("?")
+    }
+}
 
 impl fmt::Display for InstructionName {
     fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
-        f.write_str(&self.0)
+        f.pad(self.as_str())
+    }
+}
+
+impl fmt::Debug for InstructionName {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        write!(f, "{:?}", self.as_str())
     }
 }
 
@@ -149,6 +173,12 @@ impl TensorInstruction {
     /// Elements of an operand.
     pub fn elements(&self, operand: usize) -> i64 {
         self.operands[operand].indices.iter().map(|&v| self.extent(v)).product()
+    }
+
+    /// Elements of an operand for each element of the accumulator, or for all of them: those that are summed over.
+    pub fn group(&self, operand: usize) -> i64 {
+        let kept = &self.operands[0].indices;
+        self.operands[operand].indices.iter().filter(|v| !kept.contains(v)).map(|&v| self.extent(v)).product()
     }
 
     /// Bytes of an operand's elements, each once.

@@ -9,6 +9,7 @@ pub mod print;
 pub mod simplify;
 pub mod verify;
 
+use crate::codegen::instruction::InstructionName;
 use crate::expr::Bound;
 use crate::expr::{Affine, Var};
 use crate::expr::{BinaryOp, Index};
@@ -63,6 +64,9 @@ pub enum LoopKind {
     /// Expanded to vector instructions, several registers when longer than one. Bounds are constants, starting at 0.
     /// The body may also be an accumulation whose target does not depend on the variable: a reduction over lanes.
     Vector,
+    /// The sum of a tensor instruction, innermost below a vector loop: the body is one accumulation, whose operands are those
+    /// of the row with this name. Bounds are constants, starting at 0; fewer terms than the row's leave zeros for the others.
+    Instruction(InstructionName),
 }
 
 impl LoopKind {

@@ -15,6 +15,7 @@ pub mod division;
 pub mod expansion_cost;
 pub mod half_precision;
 pub mod hoist;
+pub mod instruction;
 pub mod integer;
 pub mod literal;
 pub mod locals;
@@ -32,6 +33,7 @@ pub mod tree;
 pub mod value;
 
 use crate::codegen::Target;
+use crate::codegen::instruction::TensorInstruction;
 use crate::codegen::loopnest::{LoopKind, LoopNest, Stmt};
 use crate::codegen::select::locals::needs_memory;
 use crate::codegen::select::state::{LocalMode, Selector, Stop};
@@ -92,6 +94,10 @@ fn lower_phase(
                 let tree = scalar_replacement::replace_scalars(tree, target);
                 let function = address::flatten(prefetch::prefetch_panels(tree, target), name, parallel)?;
                 let mut function = Function { wave, ..function };
+                let named = |row: &&TensorInstruction| {
+                    function.insts.iter().any(|i| matches!(i, Inst::VTensor { row: name, .. } if *name == row.name))
+                };
+                function.instructions = target.instructions.iter().filter(named).cloned().collect();
                 crate::codegen::select::single_lane::narrow(&mut function);
                 return Ok(function);
             }

@@ -1,8 +1,10 @@
 //! Targets are data: features, registers and costs. Any target compiles on any host.
 
+use crate::codegen::instruction::TensorInstruction;
 use crate::codegen::machine::Machine;
-use crate::runtime::{Features, Platform};
+use crate::runtime::{Error, Features, Platform, Result};
 use serde::{Deserialize, Serialize};
+use std::sync::Arc;
 
 /// Instruction-set family that code is emitted for.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug, Serialize, Deserialize)]
@@ -26,9 +28,17 @@ pub struct Target {
     pub vector_bytes: usize,
     /// Number of vector registers.
     pub vector_registers: usize,
+    /// Processor features that code may use.
+    pub features: Features,
+    /// Tensor instructions that the features allow.
+    pub instructions: Arc<[TensorInstruction]>,
     /// Its costs.
     pub machine: Machine,
 }
+
+const AVX2: Features = Features::AVX2.with(Features::FMA).with(Features::F16C);
+const AVX512: Features =
+    AVX2.with(Features::AVX512F).with(Features::AVX512BW).with(Features::AVX512DQ).with(Features::AVX512VL);
 
 impl Target {
     /// Lanes of a full vector of elements of `bytes` bytes.
@@ -41,22 +51,59 @@ impl Target {
         2.0 * (self.lanes(bytes) * self.machine.fma_per_cycle) as f64 * self.machine.clock_ghz
     }
 
+    fn new(name: &str, isa: Isa, [vector_bytes, vector_registers]: [usize; 2], features: Features) -> Target {
+        let machine = match isa {
+            Isa::Avx512 => Machine::AVX512,
+            Isa::Avx2 => Machine::AVX2,
+            Isa::Neon => Machine::NEON,
+        };
+        let (name, instructions) = (name.into(), Arc::new([]));
+        Target { name, isa, vector_bytes, vector_registers, features, instructions, machine }
+    }
+
     /// x86-64 with AVX-512 F, BW, DQ and VL.
     pub fn avx512() -> Target {
-        let name = "x86-64-avx512".into();
-        Target { name, isa: Isa::Avx512, vector_bytes: 64, vector_registers: 32, machine: Machine::AVX512 }
+        Target::new("x86-64-avx512", Isa::Avx512, [64, 32], AVX512)
+    }
+
+    /// x86-64 with AVX-512 as [`Target::avx512`] and its dot products of bytes and words (VNNI).
+    pub fn avx512_vnni() -> Target {
+        Target::new("x86-64-avx512-vnni", Isa::Avx512, [64, 32], AVX512.with(Features::AVX512VNNI))
     }
 
     /// x86-64 with AVX2, FMA and F16C.
     pub fn avx2() -> Target {
-        let name = "x86-64-avx2".into();
-        Target { name, isa: Isa::Avx2, vector_bytes: 32, vector_registers: 16, machine: Machine::AVX2 }
+        Target::new("x86-64-avx2", Isa::Avx2, [32, 16], AVX2)
     }
 
     /// AArch64 with Advanced SIMD.
     pub fn neon() -> Target {
-        let name = "aarch64-neon".into();
-        Target { name, isa: Isa::Neon, vector_bytes: 16, vector_registers: 32, machine: Machine::NEON }
+        Target::new("aarch64-neon", Isa::Neon, [16, 32], Features::NEON)
+    }
+
+    /// The target with those of `rows` in place of its tensor instructions that it can run: it has their features, its registers
+    /// are as wide as theirs, and their code can name all of its registers.
+    pub fn with_instructions(mut self, rows: &[TensorInstruction]) -> Target {
+        let fits = |row: &&TensorInstruction| {
+            let names_all = self.vector_bytes < 64 || !row.has_vex();
+            self.features.contains(row.features) && row.vector_bytes() == self.vector_bytes && names_all
+        };
+        self.instructions = rows.iter().filter(fits).cloned().collect();
+        self
+    }
+
+    /// The target with a processor feature more, by its word.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] where the word names no feature, or one of another architecture.
+    pub fn with_feature(mut self, word: &str) -> Result<Target> {
+        let more = Features::try_from(vec![word.to_string()]).map_err(Error::Invalid)?;
+        if more.architecture() != self.features.architecture() {
+            return Err(Error::Invalid(format!("`{word}` is not a feature of the processors of {}", self.name)));
+        }
+        self.features = self.features.with(more);
+        self.name = format!("{}+{word}", self.name);
+        Ok(self)
     }
 
     /// The target with caches of other sizes.
@@ -65,25 +112,25 @@ impl Target {
         self
     }
 
-    /// Every target, the widest of each architecture first.
+    /// Every target, the richest of each architecture first.
     pub fn all() -> Vec<Target> {
-        vec![Target::avx512(), Target::avx2(), Target::neon()]
+        vec![Target::avx512_vnni(), Target::avx512(), Target::avx2(), Target::neon()]
     }
 
-    /// The target called `name`; `None` where no target has this name.
+    /// The target called `name`, with features after its name where it has some, as `x86-64-avx512-vnni+avx512bf16`.
+    /// `None` where no target has this name, or the processors of the target no such feature.
     pub fn by_name(name: &str) -> Option<Target> {
-        Target::all().into_iter().find(|t| t.name == name)
+        let mut words = name.split('+');
+        let first = words.next()?;
+        let target = Target::all().into_iter().find(|t| t.name == first)?;
+        words.try_fold(target, |target, word| target.with_feature(word).ok())
     }
 
     /// Requirements of code for the target.
     pub fn platform(&self) -> Platform {
-        const AVX2: Features = Features::AVX2.with(Features::FMA).with(Features::F16C);
-        const AVX512: Features =
-            AVX2.with(Features::AVX512F).with(Features::AVX512BW).with(Features::AVX512DQ).with(Features::AVX512VL);
         match self.isa {
-            Isa::Avx2 => Platform::x86_64(AVX2),
-            Isa::Avx512 => Platform::x86_64(AVX512),
-            Isa::Neon => Platform::aarch64(Features::NEON),
+            Isa::Avx2 | Isa::Avx512 => Platform::x86_64(self.features),
+            Isa::Neon => Platform::aarch64(self.features),
         }
     }
 
@@ -92,8 +139,14 @@ impl Target {
         self.platform().check_host().is_ok()
     }
 
-    /// The best target that this processor runs.
+    /// The best target that this processor runs, with the dot products of bytes that it has.
     pub fn host() -> Option<Target> {
-        Target::all().into_iter().find(Target::runs_on_host)
+        let target = Target::all().into_iter().find(Target::runs_on_host)?;
+        let more = match target.isa {
+            Isa::Avx512 => return Some(target),
+            Isa::Avx2 => "avxvnni",
+            Isa::Neon => "dotprod",
+        };
+        Some(target.clone().with_feature(more).ok().filter(Target::runs_on_host).unwrap_or(target))
     }
 }

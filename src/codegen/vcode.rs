@@ -15,8 +15,9 @@ pub mod lanes;
 pub mod operands;
 pub mod text;
 
+use crate::codegen::instruction::{InstructionName, TensorInstruction};
 use crate::expr::CompareOp;
-use crate::runtime::DType;
+use crate::runtime::{DType, Error, Result};
 use operands::{Access, Class, Group, PerClass, Registers, define, insts};
 use serde::{Deserialize, Serialize};
 
@@ -216,9 +217,20 @@ pub struct Function {
     pub parallel: Option<i64>,
     /// Iterations between two barriers of the parallel loop; `None` when it needs none.
     pub wave: Option<i64>,
+    /// The rows that its tensor instructions name.
+    pub instructions: Vec<TensorInstruction>,
 }
 
 impl Function {
+    /// The row that a tensor instruction names.
+    ///
+    /// # Errors
+    /// [`Error::Internal`] where the function has no such row.
+    pub fn row(&self, name: InstructionName) -> Result<&TensorInstruction> {
+        let row = self.instructions.iter().find(|r| r.name == name);
+        row.ok_or_else(|| Error::Internal(format!("{}: `{name}` is not a tensor instruction of the target", self.name)))
+    }
+
     /// Numbers of virtual registers.
     pub fn registers(&self) -> PerClass<u32> {
         PerClass { gpr: self.gprs, vector: self.vregs }

@@ -14,7 +14,7 @@ pub mod syntax;
 use crate::codegen::instruction::TensorInstruction;
 use crate::expr::syntax::Span;
 use crate::language::source::{Checked, Diagnostic};
-use crate::runtime::{Features, Result};
+use crate::runtime::Result;
 use syntax::{Instruction, InstructionFile};
 
 /// The file of the built-in rows.
@@ -26,16 +26,6 @@ const BUILT_IN: &str = include_str!("instruction/instructions.tile");
 /// None: a test reads the file.
 pub fn built_in() -> Result<Vec<TensorInstruction>> {
     declare(&parser::parse("instructions.tile", BUILT_IN)?)
-}
-
-/// The rows of `rows` that code for a target can use: those whose features it has, whose registers have its `vector_bytes`, and
-/// whose code can name all of its registers.
-pub fn for_target(rows: &[TensorInstruction], features: Features, vector_bytes: usize) -> Vec<TensorInstruction> {
-    let fits = |row: &&TensorInstruction| {
-        let names_all = vector_bytes < 64 || !row.has_vex();
-        features.contains(row.features) && row.vector_bytes() == vector_bytes && names_all
-    };
-    rows.iter().filter(fits).cloned().collect()
 }
 
 /// The rows that a user's file declares. The code of each is decoded and compared with what the row declares.

@@ -81,6 +81,11 @@ impl Features {
         self.0 == 0
     }
 
+    /// The architecture of the features, in the words of Rust's `target_arch`; none of the empty set.
+    pub fn architecture(self) -> Option<&'static str> {
+        Features::ALL.iter().find(|row| self.contains(row.1)).map(|row| row.2)
+    }
+
     /// All features of an architecture, in the words of Rust's `target_arch`.
     pub fn of_architecture(name: &str) -> Features {
         Features::ALL.iter().filter(|row| row.2 == name).fold(Features::default(), |set, row| set.with(row.1))

@@ -51,6 +51,7 @@ pub(super) fn needs(inst: &Inst) -> u8 {
         Inst::VBinary { op, ty, .. } => binary_needs(*op, ty.lane),
         Inst::VFma { ty, .. } => (ty.lane == Lane::I64) as u8,
         Inst::VReduce { op, ty, .. } => 1 + binary_needs(*op, ty.lane),
+        Inst::VTensor { temporaries, .. } => *temporaries,
         _ => 0,
     }
 }

@@ -12,7 +12,7 @@ fn vpdpbusd() -> TensorInstruction {
         Expr::cast(DType::I32, Expr::load(BufferId(n), index))
     };
     TensorInstruction {
-        name: InstructionName("vpdpbusd".into()),
+        name: InstructionName::new("vpdpbusd").unwrap(),
         features: Features::AVX512VNNI,
         iterators: vec![Iterator { name: "j".into(), extent: 16 }, Iterator { name: "q".into(), extent: 4 }],
         operands: vec![

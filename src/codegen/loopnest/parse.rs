@@ -1,5 +1,6 @@
 //! Parser of LoopNest texts (see `print.rs`).
 
+use crate::codegen::instruction::InstructionName;
 use crate::codegen::loopnest::{Buffer, BufferKind, LoopKind, LoopNest, Stmt, row_major};
 use crate::expr::Bound;
 use crate::expr::scalar::Value;
@@ -215,10 +216,11 @@ impl Parser {
             "parallel" => Some(LoopKind::Parallel),
             "unroll" => Some(LoopKind::Unroll),
             "vector" => Some(LoopKind::Vector),
+            "instruction" => InstructionName::new(self.peek_at(1)).map(LoopKind::Instruction),
             "waves" => self.peek_at(1).parse().ok().map(|width| LoopKind::Waves { width }),
             _ => None,
         };
-        let words = if matches!(kind, Some(LoopKind::Waves { .. })) { 2 } else { 1 };
+        let words = if matches!(kind, Some(LoopKind::Waves { .. } | LoopKind::Instruction(_))) { 2 } else { 1 };
         if let (Some(kind), true) = (kind, self.peek_at(words + 1) == "in") {
             self.at += words;
             let name = self.name()?;

@@ -120,6 +120,7 @@ impl Printer<'_> {
                         LoopKind::Waves { width } => format!("waves {width}"),
                         LoopKind::Unroll => "unroll".to_string(),
                         LoopKind::Vector => "vector".to_string(),
+                        LoopKind::Instruction(name) => format!("instruction {name}"),
                     };
                     let step = if *step == 1 { String::new() } else { format!(" step {step}") };
                     let _ = writeln!(self.out, "{pad}{kind} {name} in {lower}..{upper}{step} {{");

@@ -83,10 +83,10 @@ impl Checker<'_> {
                     }
                     let from_zero = lower.iter().all(|b| b.affine.constant == 0) && *step == 1;
                     match kind {
-                        LoopKind::Unroll | LoopKind::Vector if !constant => {
+                        LoopKind::Unroll | LoopKind::Vector | LoopKind::Instruction(_) if !constant => {
                             return self.fail(format!("loop {name} is expanded but its bounds are not constant"));
                         }
-                        LoopKind::Vector if !from_zero => {
+                        LoopKind::Vector | LoopKind::Instruction(_) if !from_zero => {
                             return self.fail(format!("vector loop {name} does not count 0, 1, 2"));
                         }
                         LoopKind::Parallel | LoopKind::Waves { .. } if depth > 0 => {

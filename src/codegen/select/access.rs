@@ -34,7 +34,7 @@ impl Selector<'_> {
     }
 
     /// Returns true if the value of `e` differs between lanes.
-    fn varies(&self, e: &Expr) -> bool {
+    pub fn varies(&self, e: &Expr) -> bool {
         let uses = |a: &Affine| self.resolve(a).uses(LANE);
         e.any(&mut |e| match e {
             Expr::Index(a) => uses(a),
@@ -62,6 +62,20 @@ impl Selector<'_> {
     /// Bytes of an element in memory.
     fn element(&self, b: BufferId) -> i64 {
         self.nest.buffer(b).dtype.bytes() as i64
+    }
+
+    /// The type as which elements of a buffer are loaded.
+    fn loaded_type(&self, b: BufferId) -> DType {
+        self.view.map_or(self.nest.buffer(b).dtype, |view| view.dtype)
+    }
+
+    /// The value outside of a guard, as wide as what is loaded.
+    fn outside(&self, access: &Access) -> Scalar {
+        let dtype = self.nest.buffer(access.buffer).dtype;
+        let otherwise = access.otherwise.unwrap_or(Scalar { dtype, bits: 0 });
+        let Some(view) = self.view else { return otherwise };
+        let bits = (0..view.group).fold(0, |all, n| all | otherwise.bits << (8 * n * dtype.bytes() as i64));
+        Scalar { dtype: view.dtype, bits }
     }
 
     /// Integers as affine forms over runtime variables, computed in general registers.
@@ -167,19 +181,22 @@ impl Selector<'_> {
     }
 
     fn load_lanes(&mut self, a: &Address, first: i64, count: i64) -> Selected<Val> {
-        let dtype = self.nest.buffer(a.buffer).dtype;
+        let dtype = self.loaded_type(a.buffer);
         if let Some(slot) = self.slot(a)? {
             self.read_slot(a)?;
             return Ok(Val { reg: slot.reg, lane: slot.lane, dtype, uniform: slot.uniform });
         }
         let lane = memory_lane(dtype)?;
         if !a.gather.is_empty() {
+            if self.view.is_some() {
+                return self.internal("a gather of groups of elements");
+            }
             let v = self.gather(a, None, first, count)?;
             return self.loaded(v, lane, dtype, false);
         }
-        let size = self.element(a.buffer);
-        let per_lane = a.linear.coefficient(LANE) * size;
-        let bytes = a.linear.clone().plus(LANE, -a.linear.coefficient(LANE)).scale(size);
+        let (element, size) = (self.element(a.buffer), dtype.bytes() as i64);
+        let per_lane = a.linear.coefficient(LANE) * element;
+        let bytes = a.linear.clone().plus(LANE, -a.linear.coefficient(LANE)).scale(element);
         let mem = memory_type(dtype);
         if per_lane == 0 {
             let (addr, span) = self.operand(a.buffer, &bytes, size);
@@ -316,9 +333,9 @@ impl Selector<'_> {
 
     /// The value of a read with its guard.
     pub fn load(&mut self, access: &Access) -> Selected<Val> {
-        let dtype = self.nest.buffer(access.buffer).dtype;
-        let otherwise = access.otherwise.unwrap_or(Scalar { dtype, bits: 0 });
-        if let Some(literal) = self.literal(access) {
+        let dtype = self.loaded_type(access.buffer);
+        let otherwise = self.outside(access);
+        if let (Some(literal), None) = (self.literal(access), self.view) {
             return self.constant(literal);
         }
         let (mut uniform, mut masked) = (vec![], vec![]);
@@ -363,6 +380,9 @@ impl Selector<'_> {
         let v = if in_registers || !address.varies() {
             self.load_address(&address)?
         } else {
+            if self.view.is_some() {
+                return self.internal("a gather of groups of elements");
+            }
             let reg = self.gather(&address, Some((masked.clone(), lane)), from, to - from)?;
             self.loaded(reg, lane, dtype, false)?
         };

@@ -26,6 +26,7 @@ pub fn flatten(tree: Tree, name: String, parallel: Option<i64>) -> Result<Functi
             scratch_bytes: tree.scratch_bytes,
             parallel,
             wave: None,
+            instructions: vec![],
         },
         registers: HashMap::new(),
         values: HashMap::new(),

@@ -35,6 +35,7 @@ pub fn cost(body: &[Stmt]) -> i64 {
         Stmt::If { body, .. } => cost(body),
         Stmt::Loop { lower, upper, kind, body, .. } => match (kind, constant_range(lower, upper)) {
             (LoopKind::Unroll, Some((first, end))) => (end - first) * cost(body),
+            (LoopKind::Instruction(_), _) => 3,
             _ => cost(body),
         },
     });
@@ -53,6 +54,7 @@ pub fn vector_statements(body: &[Stmt], lanes: i64) -> Option<i64> {
                 let extent = constant_range(lower, upper).map(|(first, end)| end - first);
                 match (kind, extent) {
                     (LoopKind::Unroll, Some(n)) => n * vector_statements(body, lanes)?,
+                    (LoopKind::Instruction(_), Some(_)) => 1,
                     (LoopKind::Vector, Some(n)) => ceil_div(n, lanes) * vector_statements(body, lanes)?,
                     _ => return None,
                 }

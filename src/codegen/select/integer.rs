@@ -16,12 +16,8 @@ impl Selector<'_> {
     pub fn shifted(&mut self, left: bool, a: Val, amount: Val) -> Val {
         let lane_bits = a.lane.bytes() as u8 * 8;
         let bits = a.dtype.bytes() as i64 * 8;
-        let signed = matches!(a.dtype, DType::I64 | DType::I32 | DType::I16 | DType::I8);
-        let op = match (left, signed) {
-            (true, _) => ShiftOp::Left,
-            (false, true) => ShiftOp::RightArithmetic,
-            (false, false) => ShiftOp::RightLogical,
-        };
+        let signed = is_signed(a.dtype);
+        let op = shift_op(left, signed);
         let zero = self.number(amount, 0.0);
         let mut result = a;
         let mut step = 1u8;
@@ -41,6 +37,11 @@ impl Selector<'_> {
         let rest =
             if left || !signed { self.number(a, 0.0) } else { self.shift(ShiftOp::RightArithmetic, a, lane_bits - 1) };
         self.vector_select(outside, rest, result)
+    }
+
+    /// `a` shifted by fewer bits than its type has.
+    pub fn shifted_by(&mut self, left: bool, a: Val, amount: u8) -> Val {
+        self.shift(shift_op(left, is_signed(a.dtype)), a, amount)
     }
 
     /// u64 in the order of i64.
@@ -135,5 +136,17 @@ impl Selector<'_> {
         let ty = self.ty(v.lane, false);
         let reg = self.emit(|dst| Inst::VReduce { op, dst, ty, a: flipped.reg });
         self.flipped(Val { reg, uniform: true, ..v })
+    }
+}
+
+fn is_signed(dtype: DType) -> bool {
+    matches!(dtype, DType::I64 | DType::I32 | DType::I16 | DType::I8)
+}
+
+fn shift_op(left: bool, signed: bool) -> ShiftOp {
+    match (left, signed) {
+        (true, _) => ShiftOp::Left,
+        (false, true) => ShiftOp::RightArithmetic,
+        (false, false) => ShiftOp::RightLogical,
     }
 }

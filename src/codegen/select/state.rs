@@ -48,6 +48,13 @@ pub struct Chunk {
     pub widest: usize,
 }
 
+/// The type as which elements are loaded: `group` neighbours together.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct View {
+    pub dtype: DType,
+    pub group: i64,
+}
+
 pub struct Selector<'a> {
     pub nest: &'a LoopNest,
     pub target: &'a Target,
@@ -73,6 +80,8 @@ pub struct Selector<'a> {
     pub owners: HashMap<(BufferId, i64), i64>,
     pub frames: Vec<Frame>,
     pub reductions: Vec<Reduction>,
+    /// Loads take groups of elements.
+    pub view: Option<View>,
 }
 
 /// The lanes `from..to` where a condition over the lane number alone holds.

@@ -57,6 +57,7 @@ impl<'a> Selector<'a> {
             owners: HashMap::new(),
             frames: vec![],
             reductions: vec![],
+            view: None,
         }
     }
 
@@ -97,7 +98,7 @@ impl<'a> Selector<'a> {
         g
     }
 
-    fn statements(&mut self, body: &[Stmt]) -> Selected<()> {
+    pub fn statements(&mut self, body: &[Stmt]) -> Selected<()> {
         body.iter().try_for_each(|s| self.statement(s))
     }
 
@@ -118,7 +119,8 @@ impl<'a> Selector<'a> {
                         }
                         Ok(())
                     }
-                    (LoopKind::Unroll | LoopKind::Vector, _, _) => {
+                    (LoopKind::Instruction(name), Some(0), Some(end)) => self.instruction_loop(*name, *var, end, body),
+                    (LoopKind::Unroll | LoopKind::Vector | LoopKind::Instruction(_), _, _) => {
                         self.internal("an expanded loop without constant bounds")
                     }
                     (LoopKind::Serial, Some(first), Some(end)) if first + step >= end => {
@@ -234,6 +236,11 @@ impl<'a> Selector<'a> {
     }
 
     fn conditional(&mut self, conditions: &[Affine], body: &[Stmt]) -> Selected<()> {
+        self.under(conditions, &mut |s| s.statements(body))
+    }
+
+    /// Selects `body` for where all conditions hold.
+    pub fn under(&mut self, conditions: &[Affine], body: &mut dyn FnMut(&mut Self) -> Selected<()>) -> Selected<()> {
         let mut dynamic = vec![];
         let (mut first, mut end) = (self.chunk.first as i64, (self.chunk.first + self.chunk.count) as i64);
         for c in conditions {
@@ -255,14 +262,14 @@ impl<'a> Selector<'a> {
         self.chunk = Chunk { first: first as u8, count: (end - first) as u8, ..chunk };
         self.facts.set_range(LANE, (first, end - 1));
         if dynamic.is_empty() {
-            self.statements(body)?;
+            body(self)?;
         } else {
             dynamic.iter().for_each(|c| self.facts.assume(c.clone()));
             self.settle_all();
             let outer = std::mem::take(&mut self.out);
             let (known, before) = (self.known_values(), self.slots.clone());
             self.frames.push(Frame::default());
-            self.statements(body)?;
+            body(self)?;
             self.settle_all();
             let frame = self.frames.pop().expect("pushed above");
             if let Some(outside) = self.frames.last_mut() {

@@ -124,6 +124,14 @@ pub fn dtype_range(dtype: DType) -> Option<(i64, i64)> {
     }
 }
 
+/// The amount of a shift of integers by a constant that leaves some bits.
+fn constant_shift(op: BinaryOp, amount: &Expr, dtype: DType) -> Option<u8> {
+    let Expr::Const(amount) = amount else { return None };
+    let amount = Value::from(*amount).as_i64();
+    let shifts = matches!(op, BinaryOp::ShiftLeft | BinaryOp::ShiftRight) && !dtype.is_float();
+    (shifts && (0..8 * dtype.bytes() as i64).contains(&amount)).then_some(amount as u8)
+}
+
 /// The element type of an expression.
 pub fn dtype_of(nest: &LoopNest, e: &Expr) -> DType {
     e.dtype(&|b: BufferId| nest.buffer(b).dtype)
@@ -376,6 +384,12 @@ impl Selector<'_> {
                 let v = math::power_by(self, a, power);
                 return self.normalized(v);
             }
+        }
+        if let Some(amount) = constant_shift(op, b, dtype) {
+            let a = self.value(a)?;
+            let a = self.with_lane(a, lane_of(dtype)?)?;
+            let v = self.shifted_by(op == BinaryOp::ShiftLeft, a, amount);
+            return self.normalized(v);
         }
         let (va, vb) = (self.value(a)?, self.value(b)?);
         if dtype == DType::I64 {

@@ -16,6 +16,7 @@ type Register = [u8; 64];
 pub fn run(function: &Function, arguments: &mut [Vec<u8>], first: i64, last: i64) -> Result<()> {
     let scratch = vec![0; function.scratch_bytes as usize];
     let mut machine = Machine {
+        function,
         gprs: vec![0; function.gprs as usize],
         vectors: vec![[0xa5; 64]; function.vregs as usize],
         memory: arguments.iter_mut().map(std::mem::take).chain([scratch]).collect(),
@@ -32,7 +33,8 @@ pub fn run(function: &Function, arguments: &mut [Vec<u8>], first: i64, last: i64
     })
 }
 
-struct Machine {
+struct Machine<'a> {
+    function: &'a Function,
     gprs: Vec<i64>,
     vectors: Vec<Register>,
     memory: Vec<Vec<u8>>,
@@ -45,7 +47,7 @@ fn base(k: usize) -> i64 {
     (k as i64 + 1) << 40
 }
 
-impl Machine {
+impl Machine<'_> {
     fn run(&mut self, insts: &[Inst]) -> Result<()> {
         // Open loops: index of the start, iterations left.
         let mut loops: Vec<(usize, i64)> = vec![];
@@ -184,6 +186,11 @@ impl Machine {
                 self.write(acc, ty, |i| {
                     fma(ty.lane, lane(&c, ty.lane, i), lane(&a, ty.lane, i), lane(&b, ty.lane, i), negate)
                 });
+            }
+            Inst::VTensor { acc, row, a, b, .. } => {
+                let [mut total, a, b] = [acc, a, b].map(|r| self.vectors[r.index()]);
+                self.function.row(row)?.evaluate(&mut total, &[&a, &b])?;
+                self.vectors[acc.index()] = total;
             }
             Inst::VCompare { op, dst, ty, a, b } => {
                 let (a, b) = (self.vectors[a.index()], self.vectors[b.index()]);

@@ -148,6 +148,10 @@ macro_rules! insts {
             VFma Vector "{} {}= {} {} * {}" {
                 acc: Vreg (UseDef), negate: bool [sign], ty: VType, a: Vreg (Use), b: Vreg (Use)
             }
+            /// `acc = row(acc, a, b)`: a tensor instruction of `temporaries` registers more. `ty` is the type of `acc`.
+            VTensor Vector "{} = tensor {} {} {}, {} ({} temporaries)" {
+                acc: Vreg (UseDef), row: InstructionName, ty: VType, a: Vreg (Use), b: Vreg (Use), temporaries: u8
+            }
             /// A lane mask. Floats: ordered comparisons, `Ne` is unordered.
             VCompare Vector "{} = {} {} {}, {}" {
                 dst: Vreg (Def), op: CompareOp, ty: VType, a: Vreg (Use), b: Vreg (Use)

@@ -4,6 +4,7 @@
 //! allocation refuses malformed ones). Invariant: the text of a function parses to the same function. The printer and the
 //! parser follow the rows of the table of instructions in `operands.rs`.
 
+use crate::codegen::instruction::InstructionName;
 use crate::codegen::vcode::operands::insts;
 use crate::codegen::vcode::{
     Addr, Function, Gpr, GprOp, Inst, Lane, LaneRange, Operand, ShiftOp, VBinary, VType, VUnary, Vreg,
@@ -206,6 +207,19 @@ names! {
     ShiftOp { Left = "left", RightLogical = "rightlogical", RightArithmetic = "rightarithmetic" }
 }
 
+impl Text for InstructionName {
+    fn print(&self, out: &mut String) {
+        out.push_str(self.as_str());
+    }
+    fn parse(text: &mut Cursor) -> Option<InstructionName> {
+        text.skip_blanks();
+        let end = text.rest.find(char::is_whitespace).unwrap_or(text.rest.len());
+        let (name, rest) = text.rest.split_at(end);
+        text.rest = rest;
+        InstructionName::new(name)
+    }
+}
+
 impl Text for CompareOp {
     fn print(&self, out: &mut String) {
         out.push_str(self.name());
@@ -376,5 +390,14 @@ fn header(line: &str) -> Option<Function> {
     text.literal("vector registers,")?;
     let scratch_bytes = text.number()?;
     text.literal("scratch bytes) {")?;
-    Some(Function { name: name.into(), insts: vec![], gprs, vregs, scratch_bytes, parallel, wave })
+    Some(Function {
+        name: name.into(),
+        insts: vec![],
+        gprs,
+        vregs,
+        scratch_bytes,
+        parallel,
+        wave,
+        instructions: vec![],
+    })
 }

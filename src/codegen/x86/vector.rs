@@ -30,6 +30,7 @@ pub(super) fn needs(inst: &Inst, evex: bool) -> Needs {
         }
         Inst::VConvert { to, from: Lane::I64, .. } if to.lane == Lane::F64 && !evex => 1,
         Inst::VReduce { op, ty, .. } if ty.lanes > 1 => 1 + binary_needs(*op, ty.lane, evex),
+        Inst::VTensor { temporaries, .. } => *temporaries,
         _ => 0,
     };
     let gpr = match inst {

@@ -44,8 +44,12 @@ pub fn declare(instruction: &Instruction) -> Checked<TensorInstruction> {
         indices,
         form: o.form,
     };
+    let name = InstructionName::new(&instruction.name.text).ok_or_else(|| {
+        let longest = InstructionName::LONGEST;
+        Diagnostic::invalid(instruction.name.span, format!("the name has more than {longest} bytes"))
+    })?;
     let row = TensorInstruction {
-        name: InstructionName(instruction.name.text.as_str().into()),
+        name,
         features,
         iterators: meaning.iterators,
         operands: operands.iter().zip(meaning.indices).map(operand).collect(),

@@ -1,5 +1,6 @@
 use super::parser::parse;
 use super::*;
+use crate::codegen::Target;
 use crate::codegen::instruction::{Encoding, Form, Slot, SumOrder};
 use crate::expr::Var;
 
@@ -191,15 +192,13 @@ fn built_in_rows_round_trip_and_decode() {
 #[test]
 fn a_target_has_the_rows_of_its_features_and_width() {
     let rows = built_in().unwrap();
-    let names = |features: Features, bytes: usize| -> Vec<String> {
-        for_target(&rows, features, bytes).iter().map(|row| row.name.to_string()).collect()
+    let names = |target: Target| -> Vec<String> {
+        target.with_instructions(&rows).instructions.iter().map(|row| row.name.to_string()).collect()
     };
-    let avx512 = Features::AVX2.with(Features::FMA).with(Features::AVX512F);
-    assert_eq!(names(avx512, 64), ["vfmadd231ps", "vfmadd231pd"]);
-    assert_eq!(names(avx512, 32), ["vfmadd231ps_ymm", "vfmadd231pd_ymm", "vpmaddwd_ymm"]);
-    assert!(names(avx512.with(Features::AVX512VNNI), 64).contains(&"vpdpbusd".to_string()));
-    assert_eq!(names(Features::NEON, 16), ["fmla_4s", "fmla_2d"]);
-    assert!(names(Features::default(), 64).is_empty());
+    assert_eq!(names(Target::avx512()), ["vfmadd231ps", "vfmadd231pd", "vpmaddwd"]);
+    assert_eq!(names(Target::avx2()), ["vfmadd231ps_ymm", "vfmadd231pd_ymm", "vpmaddwd_ymm"]);
+    assert!(names(Target::avx512_vnni()).contains(&"vpdpbusd".to_string()));
+    assert_eq!(names(Target::neon()), ["fmla_4s", "fmla_2d"]);
 }
 
 /// Asserts that the user's row `text`, with `from` replaced by `to`, is refused with `message`.

@@ -153,7 +153,9 @@ fn expanded_size(body: &[Stmt]) -> i64 {
                 match kind {
                     LoopKind::Unroll => extent * expanded_size(body),
                     LoopKind::Vector => ceil_div(extent, 16) * expanded_size(body),
-                    LoopKind::Serial | LoopKind::Parallel | LoopKind::Waves { .. } => expanded_size(body),
+                    LoopKind::Serial | LoopKind::Parallel | LoopKind::Waves { .. } | LoopKind::Instruction(_) => {
+                        expanded_size(body)
+                    }
                 }
             }
         })
@@ -213,7 +215,7 @@ impl Search {
                     let new = self.bind();
                     let mut inside = facts.clone();
                     inside.enter_loop(new, &lower, &upper, *step);
-                    if matches!(kind, LoopKind::Unroll | LoopKind::Vector) {
+                    if matches!(kind, LoopKind::Unroll | LoopKind::Vector | LoopKind::Instruction(_)) {
                         self.expanded.push(new);
                     }
                     let mut env = env.clone();

@@ -1,0 +1,140 @@
+//! Tensor instructions: a loop over the terms of one becomes one instruction for each vector of its accumulator.
+//!
+//! In: an accumulation in a vector loop and in a loop of kind [`LoopKind::Instruction`](crate::codegen::loopnest::LoopKind).
+//! The reads of its value are those of the row's operands: the body of the row unifies with it, up to the order of factors.
+//! The terms of one element are neighbours in memory, so that an operand is read by elements as wide as a group of terms.
+
+use crate::codegen::instruction::{Form, InstructionName, TensorInstruction};
+use crate::codegen::loopnest::Stmt;
+use crate::codegen::select::state::{Address, Selected, Selector, Stop, Val, View};
+use crate::codegen::select::tree::Node;
+use crate::codegen::vcode::{Inst, Lane, ShiftOp, VBinary, Vreg};
+use crate::expr::{Access, Affine, BinaryOp, Expr, Var};
+use crate::runtime::DType;
+
+impl Selector<'_> {
+    /// The loop over `terms` terms of the row called `name`.
+    pub fn instruction_loop(&mut self, name: InstructionName, var: Var, terms: i64, body: &[Stmt]) -> Selected<()> {
+        let rows = self.target.instructions.clone();
+        let Some(row) = rows.iter().find(|r| r.name == name) else {
+            return self.internal(&format!("`{name}` is not an instruction of {}", self.target.name));
+        };
+        match body {
+            [Stmt::If { conditions, body }] => {
+                self.env[var.0 as usize] = Affine::constant(0);
+                self.under(conditions, &mut |s| s.instruction_loop(name, var, terms, body))
+            }
+            [Stmt::Store { buffer, index, value, reduce: Some(BinaryOp::Add) }] => {
+                self.env[var.0 as usize] = Affine::constant(0);
+                let target = self.address(*buffer, index)?;
+                if !target.varies() {
+                    // The vector loop has one element left.
+                    return (0..terms).try_for_each(|term| {
+                        self.env[var.0 as usize] = Affine::constant(term);
+                        self.statements(body)
+                    });
+                }
+                let fits = &mut |n: usize, a: &Access| {
+                    let o = &row.operands[n];
+                    let lanes = self.varies(&Expr::Load(a.clone()));
+                    o.dtype == self.nest.buffer(a.buffer).dtype && lanes == (o.form == Form::Vector)
+                };
+                let Some(Ok(operands)) = row.unify(value, fits).map(<[&Access; 2]>::try_from) else {
+                    return self.internal(&format!("the terms of a sum are not those of `{name}`"));
+                };
+                self.tensor(row, var, terms, &target, operands)
+            }
+            _ => self.internal(&format!("the loop of `{name}` is not around one sum")),
+        }
+    }
+
+    fn tensor(
+        &mut self,
+        row: &TensorInstruction,
+        var: Var,
+        terms: i64,
+        target: &Address,
+        [a, b]: [&Access; 2],
+    ) -> Selected<()> {
+        let a = self.group(row, 1, var, terms, a)?;
+        let b = self.group(row, 2, var, terms, b)?;
+        let temporaries = row.temporaries() as u8;
+        let emit = |s: &mut Self, acc: Vreg, lane: Lane| {
+            let ty = s.ty(lane, false);
+            let inst = Inst::VTensor { acc, row: row.name, ty, a: a.reg, b: b.reg, temporaries };
+            s.out.push(Node::Inst(inst));
+            s.changed(acc);
+        };
+        if let Some(slot) = self.slot(target)? {
+            let whole = self.chunk.first == 0 && (self.chunk.count >= slot.valid || !self.blends(target.buffer));
+            if whole && !slot.uniform {
+                self.read_slot(target)?;
+                emit(self, slot.reg, slot.lane);
+                self.wrote_slot(target, false);
+                return Ok(());
+            }
+        }
+        let old = self.load_address(target)?;
+        let total = Val { reg: self.fresh(), uniform: false, ..old };
+        let ty = self.ty(old.lane, false);
+        self.out.push(Node::Inst(Inst::VCopy { dst: total.reg, src: old.reg, ty }));
+        emit(self, total.reg, total.lane);
+        self.store_value(target, total)
+    }
+
+    /// The terms of an operand in a register: those of each lane, or the same ones in every lane.
+    fn group(
+        &mut self,
+        row: &TensorInstruction,
+        operand: usize,
+        var: Var,
+        terms: i64,
+        access: &Access,
+    ) -> Selected<Val> {
+        let o = &row.operands[operand];
+        let group = row.group(operand);
+        let bytes = group as usize * o.dtype.bytes();
+        if o.form == Form::Broadcast && terms < group {
+            return self.partial_group(var, terms, o.dtype, access);
+        }
+        let dtype = match bytes {
+            2 => DType::F16,
+            4 => DType::I32,
+            8 => DType::I64,
+            _ => return self.internal(&format!("the terms of operand {} fill no lane", o.name)),
+        };
+        if self.in_registers(access.buffer) {
+            return Err(Stop::Retry(access.buffer, super::state::LocalMode::Memory { offset: 0 }));
+        }
+        let outer = self.view.replace(View { dtype, group });
+        let loaded = self.load(access);
+        self.view = outer;
+        let loaded = loaded?;
+        match loaded.uniform == (o.form == Form::Broadcast) {
+            true => Ok(loaded),
+            false => self.internal(&format!("operand {} of `{}` does not stand as the row says", o.name, row.name)),
+        }
+    }
+
+    /// Fewer terms than the row's, zeros above them, in every lane of 32 bits.
+    fn partial_group(&mut self, var: Var, terms: i64, dtype: DType, access: &Access) -> Selected<Val> {
+        let bits = 8 * dtype.bytes();
+        let mut all: Option<Val> = None;
+        for term in 0..terms {
+            self.env[var.0 as usize] = Affine::constant(term);
+            let element = Expr::Load(access.clone());
+            let integer = if dtype.is_float() { Expr::bitcast(DType::U16, element) } else { element };
+            let v = self.value(&integer)?;
+            let v = self.with_lane(v, Lane::I32)?;
+            let mask = Val { reg: self.bits(Lane::I32, (1 << bits) - 1), ..v };
+            let v = self.vector_binary(VBinary::And, v, mask);
+            let v = self.shift(ShiftOp::Left, v, (term as usize * bits) as u8);
+            all = Some(match all {
+                None => v,
+                Some(lower) => self.vector_binary(VBinary::Or, lower, v),
+            });
+        }
+        self.env[var.0 as usize] = Affine::constant(0);
+        all.map_or_else(|| self.internal("an instruction without terms"), Ok)
+    }
+}
