@@ -98,6 +98,8 @@ impl Subject<'_> {
             egraph,
             limits,
             cache: _,
+            // The target has them.
+            instructions: _,
         } = options;
         let mut hasher = Hasher::new("module");
         hasher.text(COMPILER).text(&format!("{FORMAT_VERSION} {VERSION} {}", cfg!(debug_assertions)));

@@ -130,7 +130,7 @@ fn check(seed: u64, counts: &mut Counts, said: &mut String) -> Option<String> {
     let original = SourceProgram {
         written: file.written(&meaning).expect("it has been run"),
         normal: &normal,
-        isa: tilewright::Isa::Avx2,
+        target: &tilewright::Target::avx2(),
     };
     let mut primitives: Vec<Primitive> = vec![];
     let mut states = vec![Transformed::new(original.written.clone())];
@@ -264,8 +264,11 @@ fn illegal_schedules_are_refused_with_true_counterexamples() {
             .unwrap_or_else(|e| panic!("{name}: {primitives}: {e}"));
         let meaning = file.lower(file.program(None).unwrap(), &BTreeMap::new(), None).unwrap_or_else(|e| panic!("{e}"));
         let normal = || meaning.normal();
-        let original =
-            SourceProgram { written: file.written(&meaning).unwrap(), normal: &normal, isa: tilewright::Isa::Avx2 };
+        let original = SourceProgram {
+            written: file.written(&meaning).unwrap(),
+            normal: &normal,
+            target: &tilewright::Target::avx2(),
+        };
         let said = &file.schedules[0].primitives;
         let (at, message) = match transform::apply_all(&original, said) {
             Ok(_) => {

@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use tilewright::internal::language;
 use tilewright::internal::runtime::error::unknown;
 use tilewright::internal::runtime::text::name;
-use tilewright::{Dim, Error, Isa, Model, Options, Result, Target};
+use tilewright::{Dim, Error, Model, Options, Result, Target};
 
 #[derive(clap::Args)]
 pub struct Arguments {
@@ -52,10 +52,11 @@ impl Arguments {
             let names: Vec<String> = programs.iter().flat_map(|p| p.sizes()).collect();
             return Err(Error::Invalid(unknown("size of a program with a schedule", name, &names)));
         }
-        let isa = match self.target {
-            None => Target::host().map_or(Isa::Avx2, |target| target.isa),
-            Some(_) => target(self.target.as_deref())?.isa,
+        let target = match self.target {
+            None => Target::host().unwrap_or_else(Target::avx2),
+            Some(_) => target(self.target.as_deref())?,
         };
+        let target = Options { target: Some(target), ..Options::default() }.target()?;
         let has_set = |p: &language::syntax::Program| match &self.size {
             None => true,
             Some(name) => p.sizes.iter().any(|set| *set.name == **name),
@@ -76,7 +77,8 @@ impl Arguments {
             for schedule in file.schedules_of(program) {
                 progress.stage(format!("checking {} for {}", schedule.name, program.name));
                 count += 1;
-                let verdict = file.schedule(&lowered, schedule, isa).map_or_else(|e| e.to_string(), |_| "legal".into());
+                let verdict =
+                    file.schedule(&lowered, schedule, &target).map_or_else(|e| e.to_string(), |_| "legal".into());
                 refused += usize::from(verdict != "legal");
                 out.push_str(&format!("{} for {}: {verdict}\n", schedule.name, program.name));
             }

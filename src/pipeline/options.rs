@@ -1,8 +1,10 @@
 //! How to compile and run: one set of options from the library's user to the last stage.
 
 use crate::codegen::Target;
+use crate::codegen::instruction::TensorInstruction;
 use crate::graph::import::limits::ImportLimits;
 use crate::graph::import::model::Binding;
+use crate::language;
 use crate::runtime::pool::Pool;
 use crate::runtime::{text, threads};
 use crate::{Error, Result, Tensor};
@@ -48,6 +50,8 @@ pub struct Options {
     pub limits: Limits,
     /// Modules on disk that were compiled before; `None` compiles always.
     pub cache: Option<CacheOptions>,
+    /// Tensor instructions beside those that are built in.
+    pub instructions: Vec<TensorInstruction>,
 }
 
 /// Modules on disk, by all that decides their bytes: what is compiled again for the same options is read from there.
@@ -90,6 +94,7 @@ impl Default for Options {
             egraph: EgraphOptions::default(),
             limits: Limits::default(),
             cache: None,
+            instructions: vec![],
         }
     }
 }
@@ -105,10 +110,13 @@ impl Options {
     /// # Errors
     /// [`Error::Unsupported`] where none is named and this processor runs none of the targets.
     pub fn target(&self) -> Result<Target> {
-        self.target.clone().or_else(Target::host).ok_or_else(|| {
+        let target = self.target.clone().or_else(Target::host).ok_or_else(|| {
             let names: Vec<String> = Target::all().into_iter().map(|t| t.name).collect();
             Error::Unsupported(format!("this processor runs none of the targets {}", names.join(", ")))
-        })
+        })?;
+        let mut rows = language::instruction::built_in()?;
+        rows.extend(self.instructions.iter().cloned());
+        Ok(target.with_instructions(&rows))
     }
 }
 

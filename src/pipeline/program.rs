@@ -4,7 +4,7 @@
 //! An array that the program updates in place is an input and an output: a step copies the one to the other before the kernel
 //! runs. Declared initial values become a module of their own, which gives the inputs that nobody gives.
 
-use crate::codegen::{Isa, Target};
+use crate::codegen::Target;
 use crate::expr::syntax::Span;
 use crate::language;
 use crate::language::lowered::{Computation, LoweredProgram};
@@ -41,7 +41,7 @@ impl ProgramSource<'_> {
         let lowered = self.lowered;
         let proven = match self.order {
             Order::Ilp => return free_statements(&lowered.name, &lowered.computation),
-            Order::ByHand(schedule) => self.file.schedule(lowered, schedule, target.isa)?,
+            Order::ByHand(schedule) => self.file.schedule(lowered, schedule, &target)?,
             Order::Untransformed => {
                 let proven = Proven::in_original_order(self.file.written(lowered)?);
                 proven.map_err(|e| in_program(&lowered.name, e))?
@@ -123,12 +123,18 @@ pub fn explain(source: &ProgramSource, options: &Options, stage: Stage) -> Resul
     }
     let comment: String = text.lines().map(|line| format!("# {line}\n")).collect();
     let written = source.file.written(lowered)?;
-    Ok(comment + &as_primitives(lowered, written, &kernel.scop, &kernel.tiled, target.isa)?)
+    Ok(comment + &as_primitives(lowered, written, &kernel.scop, &kernel.tiled, &target)?)
 }
 
 /// The schedule of a program as a block that a file may hold.
-fn as_primitives(lowered: &LoweredProgram, written: Scop, scop: &Scop, tiled: &Tiled, isa: Isa) -> Result<String> {
-    let original = SourceProgram { written, normal: &|| lowered.normal(), isa };
+fn as_primitives(
+    lowered: &LoweredProgram,
+    written: Scop,
+    scop: &Scop,
+    tiled: &Tiled,
+    target: &Target,
+) -> Result<String> {
+    let original = SourceProgram { written, normal: &|| lowered.normal(), target };
     let placed = |primitive| Placed { primitive, span: Span::default() };
     let primitives = match to_primitives::express(&original, scop, tiled) {
         Ok(list) => list.into_iter().map(placed).collect(),
@@ -232,14 +238,14 @@ fn link_kernel(compiled: &CompiledKernel, arrays: &[TensorDecl]) -> Result<Modul
 }
 
 impl File {
-    /// Applies `schedule` to a program and proves the order; `tensorize` takes instructions of `isa`.
+    /// Applies `schedule` to a program and proves the order; `tensorize` takes instructions of `target`.
     ///
     /// # Errors
     /// `Schedule` when a primitive is refused.
     #[doc(hidden)]
-    pub fn schedule(&self, lowered: &LoweredProgram, schedule: &Schedule, isa: Isa) -> Result<Proven> {
+    pub fn schedule(&self, lowered: &LoweredProgram, schedule: &Schedule, target: &Target) -> Result<Proven> {
         let normal = || lowered.normal();
-        let original = SourceProgram { written: self.written(lowered)?, normal: &normal, isa };
+        let original = SourceProgram { written: self.written(lowered)?, normal: &normal, target };
         transform::apply_all(&original, &schedule.primitives).map_err(|(at, error)| {
             let span = schedule.primitives.get(at).map_or(schedule.name.span, |p| p.span);
             self.source.error(Diagnostic { span, error })

@@ -5,6 +5,8 @@
 //! to the order of the factors), its iterators with the statement's iterators. `i` and `k` stand for any number of
 //! iterators of the statement, the lane iterator for exactly one.
 
+pub mod group;
+
 use crate::codegen::Isa;
 use crate::expr::Var;
 use crate::expr::{Access, BinaryOp, Expr};

@@ -13,6 +13,7 @@
 //! 1998, with boxes instead of moduli).
 
 mod initial;
+mod pack;
 mod parallel;
 mod placement;
 mod scan;
@@ -175,34 +176,6 @@ impl<'a> Lowering<'a> {
             known.push((pack, buffer));
             self.packed.push(buffer);
         }
-        Ok(())
-    }
-
-    /// Loops that write a packed copy: the outer dimensions in parallel, the innermost as vector.
-    fn pack_phase(&mut self, pack: &Pack, buffer: BufferId) -> Result<()> {
-        let source = self.tensors[pack.source.0 as usize]
-            .ok_or_else(|| Error::Internal("a temporary is packed before it exists".into()))?;
-        let rank = pack.shape.len();
-        let vars: Vec<Var> = (0..rank).map(|d| self.new_var(&format!("p{d}"), (0, pack.shape[d] - 1))).collect();
-        let replace = |v: Var| Affine::var(vars[v.0 as usize]);
-        let value = pack
-            .read()
-            .substitute(&mut |v| replace(v))
-            .rewrite_loads(&mut |a| Expr::Load(crate::expr::Access { buffer: source, ..a }));
-        let index = vars.iter().map(|&v| Index::Affine(Affine::var(v))).collect();
-        let mut body = vec![Stmt::Store { buffer, index, value, reduce: None }];
-        for d in (0..rank).rev() {
-            let kind = match d {
-                0 if rank > 1 => LoopKind::Parallel,
-                _ if d == rank - 1 => LoopKind::Vector,
-                _ => LoopKind::Serial,
-            };
-            body = vec![loop_over(vars[d], pack.shape[d], kind, body)];
-        }
-        if rank == 1 {
-            body = vec![self.once(body)];
-        }
-        self.nest.body.extend(body);
         Ok(())
     }
 
@@ -454,6 +427,7 @@ impl<'a> Lowering<'a> {
             used[i] |= output;
         }
         let mut arguments = vec![];
+        let mut places: Vec<Option<u32>> = vec![None; self.arguments.len()];
         let mut renumbered = vec![BufferId(0); used.len()];
         let mut buffers = vec![];
         for (i, mut b) in self.nest.buffers.drain(..).enumerate() {
@@ -461,8 +435,11 @@ impl<'a> Lowering<'a> {
                 continue;
             }
             if let BufferKind::Argument { slot, .. } = &mut b.kind {
-                arguments.push(self.arguments[*slot as usize].clone());
-                *slot = arguments.len() as u32 - 1;
+                // Buffers of one argument keep one.
+                *slot = *places[*slot as usize].get_or_insert_with(|| {
+                    arguments.push(self.arguments[*slot as usize].clone());
+                    arguments.len() as u32 - 1
+                });
             }
             renumbered[i] = BufferId(buffers.len() as u32);
             buffers.push(b);
@@ -522,6 +499,7 @@ fn kind(kind: RowKind) -> LoopKind {
         RowKind::Serial | RowKind::Parallel | RowKind::Wavefront => LoopKind::Serial,
         RowKind::Unroll => LoopKind::Unroll,
         RowKind::Vector => LoopKind::Vector,
+        RowKind::Instruction(name) => LoopKind::Instruction(name),
     }
 }
 

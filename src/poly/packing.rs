@@ -32,6 +32,8 @@ pub enum PackedDim {
     Tile(i64),
     /// i mod T.
     Point(i64),
+    /// ⌊(i mod T) / P⌋, between ⌊i / T⌋ and i mod P; P divides T.
+    Middle(i64, i64),
 }
 
 /// One access of one statement that is read from a packed copy.
@@ -58,6 +60,7 @@ impl Packing {
                 PackedDim::Whole => (extent(iterator), 1),
                 PackedDim::Tile(t) => ((extent(iterator) + t - 1) / t, t),
                 PackedDim::Point(t) => (t, 1),
+                PackedDim::Middle(t, p) => (t / p, p),
             };
             shape.push(size);
             let v = &mut value[iterator.0 as usize];
@@ -96,8 +99,7 @@ impl Packing {
     /// Subscripts of the packed tensor for values of the statement's iterators, which are affine in loop variables that
     /// lie in the closed intervals `range`. `Schedule` when a value does not split at its tile.
     pub fn subscripts(&self, value: &[Affine], range: &impl Fn(Var) -> (i64, i64)) -> Result<Vec<Affine>> {
-        let split = |v: Var, t: i64| {
-            let whole = &value[v.0 as usize];
+        let split_of = |whole: &Affine, t: i64| {
             let mut tile = Affine::constant(whole.constant.div_euclid(t));
             let mut point = Affine::constant(whole.constant.rem_euclid(t));
             for &(x, c) in &whole.terms {
@@ -113,12 +115,14 @@ impl Packing {
             }
             Ok((tile, point))
         };
+        let split = |v: Var, t: i64| split_of(&value[v.0 as usize], t);
         self.dims
             .iter()
             .map(|&(v, part)| match part {
                 PackedDim::Whole => Ok(value[v.0 as usize].clone()),
                 PackedDim::Tile(t) => Ok(split(v, t)?.0),
                 PackedDim::Point(t) => Ok(split(v, t)?.1),
+                PackedDim::Middle(t, p) => Ok(split_of(&split(v, t)?.1, p)?.0),
             })
             .collect()
     }

@@ -1,5 +1,6 @@
 //! Parser of Scop and Schedule texts (see `print.rs`).
 
+use crate::codegen::instruction::InstructionName;
 use crate::codegen::loopnest::parse::Parser;
 use crate::expr::{Affine, Var};
 use crate::expr::{BufferId, Index};
@@ -169,6 +170,12 @@ fn row(p: &mut Parser, scop: &Scop) -> Result<Row> {
             row.tile = p.integer()?;
         } else if p.accept("pad") {
             row.pad = p.integer()?;
+        } else if p.accept("instruction") {
+            match InstructionName::new(p.peek()) {
+                Some(name) => row.kind = RowKind::Instruction(name),
+                None => return p.fail("the name of an instruction"),
+            }
+            p.next();
         } else if let Some(&(kind, _)) = KINDS.iter().find(|k| k.1 == p.peek()) {
             row.kind = kind;
             p.next();

@@ -53,6 +53,14 @@ pub(super) fn name_of<T: PartialEq + Copy>(table: &[(T, &'static str)], x: T) ->
     table.iter().find(|e| e.0 == x).map_or("?", |e| e.1)
 }
 
+/// The word of a kind of loop.
+pub(super) fn kind_name(kind: RowKind) -> String {
+    match kind {
+        RowKind::Instruction(name) => format!("instruction {name}"),
+        kind => name_of(&KINDS, kind).into(),
+    }
+}
+
 impl std::fmt::Display for StatementId {
     fn fmt(&self, f: &mut std::fmt::Formatter) -> std::fmt::Result {
         write!(f, "S{}", self.0)
@@ -171,7 +179,7 @@ impl Schedule {
 
 impl Row {
     fn print(&self, scop: &Scop) -> String {
-        let mut words = vec![name_of(&KINDS, self.kind).to_string()];
+        let mut words = vec![kind_name(self.kind)];
         if self.coincident {
             words.push("coincident".into());
         }

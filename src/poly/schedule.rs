@@ -2,6 +2,7 @@
 //!
 //! The terms are isl's (Verdoolaege et al., "Schedule Trees", IMPACT 2014): bands of rows, sequences of filters, marks.
 
+use crate::codegen::instruction::InstructionName;
 use crate::expr::Affine;
 use crate::poly::statement::{Statement, StatementId};
 use serde::{Deserialize, Serialize};
@@ -54,6 +55,8 @@ pub enum RowKind {
     Wavefront,
     Unroll,
     Vector,
+    /// The terms that one tensor instruction sums, innermost below a vector row.
+    Instruction(InstructionName),
 }
 
 impl Schedule {

@@ -18,6 +18,7 @@ mod operands;
 mod phase;
 pub mod plan;
 pub mod register_block;
+mod tensorized;
 
 use crate::codegen::Target;
 use crate::codegen::machine::Machine;

@@ -25,8 +25,14 @@ pub fn print(nest: &LoopNest, name: &str, reserved: &dyn Fn(&str) -> bool) -> Re
     let vars = vec![String::new(); nest.vars.len()];
     let mut p = Printer { nest, reserved, buffers, flat, dtypes, vars, bound: vec![], out: String::new() };
     let mut parameters: Vec<(u32, String)> = vec![];
-    for (b, name) in nest.buffers.iter().zip(&p.buffers) {
+    let mut views = String::new();
+    for (i, (b, name)) in nest.buffers.iter().zip(&p.buffers).enumerate() {
         if let BufferKind::Argument { slot, written } = b.kind {
+            let same = |o: &Buffer| matches!(o.kind, BufferKind::Argument { slot: of, .. } if of == slot);
+            if let Some(first) = nest.buffers[..i].iter().position(same) {
+                view(&mut views, b, name, &p.buffers[first])?;
+                continue;
+            }
             let constant = if written { "" } else { "const " };
             parameters.push((slot, format!("{constant}{} {name}{}", type_of(b.dtype)?, dimensions(b, "restrict "))));
         }
@@ -40,6 +46,7 @@ pub fn print(nest: &LoopNest, name: &str, reserved: &dyn Fn(&str) -> bool) -> Re
     for (b, name) in nest.buffers.iter().zip(&p.buffers).filter(|(b, _)| b.kind == BufferKind::Local) {
         let _ = writeln!(p.out, "    static _Thread_local {} {name}{};", type_of(b.dtype)?, dimensions(b, ""));
     }
+    p.out.push_str(&views);
     p.statements(&nest.body, 1)?;
     p.out.push_str("}\n");
     Ok(p.out)
@@ -68,6 +75,16 @@ fn array_shape(b: &Buffer) -> Option<Vec<i64>> {
     });
     let inner = inner.collect::<Option<Vec<i64>>>().filter(|_| last == 1 && b.span() > 0)?;
     Some([vec![first], inner].concat())
+}
+
+/// Declares a pointer to the memory of another argument, with the elements and the shape of `b`.
+fn view(out: &mut String, b: &Buffer, name: &str, first: &str) -> Result<()> {
+    let shape = array_shape(b).unwrap_or_else(|| vec![b.span().max(1)]);
+    let inner: String = shape[1..].iter().map(|n| format!("[{n}]")).collect();
+    let pointer = if inner.is_empty() { format!("*{name}") } else { format!("(*{name}){inner}") };
+    let ty = type_of(b.dtype)?;
+    let _ = writeln!(out, "    {ty} __attribute__((may_alias)) {pointer} = (void *){first};");
+    Ok(())
 }
 
 /// `[4][8]`, with a qualifier in the first bracket.
@@ -112,6 +129,7 @@ impl Printer<'_> {
                         LoopKind::Serial | LoopKind::Parallel => String::new(),
                         LoopKind::Waves { width } => format!(" // waves of {width}"),
                         LoopKind::Unroll => " // unroll".into(),
+                        LoopKind::Instruction(name) => format!(" // {name}"),
                         LoopKind::Vector => " // vector".into(),
                     };
                     let step = if *step == 1 { format!("{name}++") } else { format!("{name} += {step}") };

@@ -117,7 +117,7 @@ impl<'a> Pricer<'a> {
                         continue;
                     }
                     match kind {
-                        LoopKind::Unroll | LoopKind::Vector => {
+                        LoopKind::Unroll | LoopKind::Vector | LoopKind::Instruction(_) => {
                             let lanes = (*kind == LoopKind::Vector).then(|| self.lanes(body));
                             let copies = lanes.map_or(trips, |l| (trips / l).ceil());
                             around.push(Expanded { var: *var, copies, lanes });

@@ -217,7 +217,8 @@ impl Lowering<'_> {
         }
         let reduced = |r: &Row| self.reduces(r, id);
         let point = |r: &Row| r.tile == 1 && matches!(r.kind, RowKind::Unroll | RowKind::Vector);
-        if !reduced(&rows[0]) || !remaining.iter().all(|r| reduced(r) || point(r)) {
+        let instruction = matches!(rows[0].kind, RowKind::Instruction(_));
+        if instruction || !reduced(&rows[0]) || !remaining.iter().all(|r| reduced(r) || point(r)) {
             return Ok(None);
         }
         let Some((origin, shape)) = self.contract(s.target, &[id], state) else { return Ok(None) };

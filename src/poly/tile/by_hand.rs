@@ -50,10 +50,14 @@ fn phase(given: &Tiled, scop: &Scop, id: StatementId, isa: Isa, table: &[TensorI
         parallel: rows.iter().any(|r| matches!(r.kind, RowKind::Parallel | RowKind::Wavefront)),
         ..PhaseReport::default()
     };
+    let named = rows.iter().find_map(|r| if let RowKind::Instruction(name) = r.kind { Some(name) } else { None });
     let Some(row) = rows.iter().find(|r| r.kind == RowKind::Vector) else {
         return PhaseReport { mismatch: "no loop is vectorized".into(), ..report };
     };
     report.vector = Some(row.name.clone());
+    if let Some(name) = named {
+        return PhaseReport { instruction: Some(name.to_string()), ..report };
+    }
     let [(lane, 1 | -1)] = row.of(id).terms[..] else {
         return PhaseReport { mismatch: format!("loop `{}` is over several iterators", row.name), ..report };
     };

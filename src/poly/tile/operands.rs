@@ -20,6 +20,8 @@ pub(super) struct Group {
     /// Iterators with a point loop, and its size.
     pub points: Vec<(Var, i64)>,
     pub vector: Option<Var>,
+    /// The reduced iterator of which a tensor instruction takes so many terms together.
+    pub terms: Option<(Var, i64)>,
 }
 
 impl Phase<'_> {
@@ -42,6 +44,7 @@ impl Phase<'_> {
                 target: self.target,
                 element: self.widest(&[g.statement]),
                 elsewhere: &|_| 0.0,
+                grouped: &[],
             };
             problem.packable(vector).0
         } else {
@@ -49,15 +52,21 @@ impl Phase<'_> {
         };
         let points = |v: Var| g.points.iter().find(|p| p.0 == v).map(|p| p.1);
         let part = |v: Var| shared.part(v, g.statement);
+        let together = |v: Var| g.terms.filter(|t| t.0 == v).map(|t| t.1);
         let mut loops: Vec<(Var, PackedDim)> = vec![];
         let around = rows.iter().filter_map(|r| unit(r, g.statement)).chain(g.reductions.iter().copied());
         let own = axes.iter().filter(|_| g.statement == shared.dominant).map(|a| a.iterator);
         for v in around.chain(own).chain(g.points.iter().map(|p| p.0)) {
             if !loops.iter().any(|l| l.0 == v) {
-                loops.push((v, part(v).or(points(v)).map_or(PackedDim::Whole, PackedDim::Tile)));
+                let tile = part(v).or(points(v)).or(together(v));
+                loops.push((v, tile.map_or(PackedDim::Whole, PackedDim::Tile)));
             }
         }
-        loops.extend(g.reductions.iter().filter_map(|&v| Some((v, PackedDim::Point(part(v)?)))));
+        let inside = |v: Var| match (part(v)?, together(v)) {
+            (part, Some(terms)) => Some((v, PackedDim::Middle(part, terms))),
+            (part, None) => Some((v, PackedDim::Point(part))),
+        };
+        loops.extend(g.reductions.iter().filter_map(|&v| inside(v)));
         packed.iter().filter_map(|&i| self.packing(g, &refs[i], vector, &loops)).collect()
     }
 
@@ -74,6 +83,7 @@ impl Phase<'_> {
             dims.push((v, PackedDim::Point(n)));
         }
         dims.push((vector, PackedDim::Point(size)));
+        dims.extend(g.terms.filter(|t| r.depends(t.0)).map(|(v, terms)| (v, PackedDim::Point(terms))));
         // An iterator without a loop of its own is left out of the copy.
         let all = self.scop.statement(g.statement).vars().all(|v| !r.depends(v) || dims.iter().any(|d| d.0 == v));
         all.then_some(Packing { statement: g.statement, access, dims })

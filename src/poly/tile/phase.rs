@@ -52,6 +52,8 @@ impl Phase<'_> {
             }
         }
         let only: Vec<Axis> = axes.iter().map(|a| a.0.clone()).collect();
+        let inside = |v: Var| axes.iter().any(|(a, row)| a.iterator == v && a.reduced && a.movable && row.is_none());
+        let grouped = self.grouped(dominant, &refs, &only, &inside);
         let problem = Problem {
             statement: s,
             operations: operations(self.scop, dominant),
@@ -64,6 +66,7 @@ impl Phase<'_> {
                 // Sums of a vector further in are read and written by statements with vectors of their own.
                 row.map_or_else(|| self.strided_sums(v, dominant), |i| self.elsewhere(&outer.rows[i], dominant))
             },
+            grouped: &grouped,
         };
         let row_of = |v: Var| axes.iter().find(|a| a.0.iterator == v).and_then(|a| a.1);
         let fixed = !outer.permutable || axes.iter().filter(|a| a.1.is_some()).count() != outer.rows.len();
@@ -144,7 +147,9 @@ impl Phase<'_> {
         let uneven: Vec<Var> =
             axes.iter().filter(|a| a.conditioned && points(a.iterator) > 1).map(|a| a.iterator).collect();
         let cut = |a: &&Axis| cuttable && a.reduced && a.movable && !a.conditioned && !block.lanes_reduced;
-        let divisible: Vec<Var> = axes.iter().filter(cut).map(|a| a.iterator).collect();
+        // Parts are multiples of four.
+        let whole = |a: &&Axis| 4 % block.terms(a.iterator) == 0;
+        let divisible: Vec<Var> = axes.iter().filter(cut).filter(whole).map(|a| a.iterator).collect();
         let traffic = Traffic {
             uneven: &uneven,
             references: problem.references,
@@ -316,7 +321,7 @@ impl Phase<'_> {
         let block = if is_dominant {
             shared.block.clone()
         } else if shares_vector {
-            Block { vector: None, lanes_reduced: false, unrolled: vec![], packed: vec![], cycles: 0.0 }
+            Block::default()
         } else {
             let problem = Problem {
                 statement: s,
@@ -326,6 +331,7 @@ impl Phase<'_> {
                 target: self.target,
                 element: self.widest(statements),
                 elsewhere: &|_| 0.0,
+                grouped: &[],
             };
             Block { packed: vec![], ..problem.best() }
         };
@@ -333,6 +339,7 @@ impl Phase<'_> {
         let mut sums = vec![];
         let mut points = vec![];
         let mut vector = None;
+        let mut terms = None;
         for &(i, _) in &shared.blocked {
             let row = &outer.rows[i];
             if shared.vector == Some(i) && shares_vector {
@@ -354,7 +361,11 @@ impl Phase<'_> {
             if is_vector {
                 vector = Some(point_row(row, statements, RowKind::Vector));
             } else if axis.reduced {
-                sums.push((row.clone(), axis.clone()));
+                let tile = block.terms(axis.iterator);
+                sums.push((Row { name: tile_name(row, tile, false), tile, ..row.clone() }, axis.clone()));
+                if let Some(t) = block.tensor.as_ref().filter(|_| tile > 1) {
+                    terms = Some(point_row(row, statements, RowKind::Instruction(t.row)));
+                }
             } else if n > 1 {
                 points.push(point_row(row, statements, RowKind::Unroll));
             }
@@ -381,6 +392,7 @@ impl Phase<'_> {
                 Some(i) if shares_vector => unit(&outer.rows[i], main),
                 _ => block.vector.filter(|_| !block.lanes_reduced).map(|v| v.0),
             },
+            terms: block.tensor.as_ref().map(|t| (t.group, t.terms)),
         });
         let lanes = self.target.lanes(self.widest(statements) as usize) as i64;
         let mut operations: i64 = shared.blocked.iter().map(|b| b.1).product::<i64>().max(1);
@@ -399,7 +411,8 @@ impl Phase<'_> {
         let mut loops: Vec<Row> = vec![];
         for (row, axis) in sums.into_iter().rev() {
             // A condition with a loop variable would have to be decided inside of unrolled code.
-            let steps = shared.part(axis.iterator, main).unwrap_or(axis.extent);
+            let together = block.terms(axis.iterator);
+            let steps = (shared.part(axis.iterator, main).unwrap_or(axis.extent) + together - 1) / together;
             let decided = s
                 .domain
                 .iter()
@@ -416,6 +429,7 @@ impl Phase<'_> {
         tiles.extend(loops);
         tiles.extend(points);
         tiles.extend(vector);
+        tiles.extend(terms);
         if tiles.is_empty() {
             return body.clone();
         }
@@ -438,6 +452,7 @@ impl Phase<'_> {
             }
         };
         let (instruction, mismatch) = match matched {
+            _ if block.tensor.is_some() => (block.tensor.as_ref().map(|t| t.row.to_string()), String::new()),
             Ok(m) => (Some(m.instruction), String::new()),
             Err(why) => (None, why.reason),
         };

@@ -19,6 +19,7 @@
 use crate::codegen::Target;
 use crate::expr::Var;
 use crate::poly::analysis::access::{Along, Reference, gcd};
+use crate::poly::instruction::group::Grouped;
 use crate::poly::statement::Statement;
 
 /// An iterator of the dominant statement that has a loop of its own.
@@ -36,7 +37,7 @@ pub struct Axis {
     pub conditioned: bool,
 }
 
-#[derive(Clone, PartialEq, Debug)]
+#[derive(Clone, PartialEq, Debug, Default)]
 pub struct Block {
     /// Vector axis and its points; for a reduced axis the whole extent.
     pub vector: Option<(Var, i64)>,
@@ -48,6 +49,8 @@ pub struct Block {
     pub packed: Vec<usize>,
     /// Time of all instances, in cycles, without packing.
     pub cycles: f64,
+    /// The tensor instruction that the block is made of.
+    pub tensor: Option<Grouped>,
 }
 
 /// Facts about the dominant statement.
@@ -62,6 +65,8 @@ pub struct Problem<'a> {
     pub element: i64,
     /// Cycles that the other statements lose when the vector runs along an iterator.
     pub elsewhere: &'a dyn Fn(Var) -> f64,
+    /// Tensor instructions that match the statement.
+    pub grouped: &'a [Grouped],
 }
 
 /// Largest ratio of a candidate block's cycles to those of the best one. Unmeasured.
@@ -96,7 +101,8 @@ impl Problem<'_> {
                 (_, true) => [self.along_reduced(v), None],
                 _ => [None, None],
             };
-            for block in found.into_iter().flatten() {
+            let tensors = if v.parallel { self.along_tensors(v) } else { vec![] };
+            for block in found.into_iter().flatten().chain(tensors) {
                 let better = block.cycles + self.copying(&block) < (best.cycles + self.copying(&best)) * 0.999;
                 others.push(if better { std::mem::replace(&mut best, block) } else { block });
             }
@@ -129,7 +135,7 @@ impl Problem<'_> {
     fn scalar(&self) -> Block {
         let loads = self.references.len() as f64;
         let cycles = self.instances() * (self.operations.max(loads) + self.target.machine.fma_latency as f64);
-        Block { vector: None, lanes_reduced: false, unrolled: vec![], packed: vec![], cycles }
+        Block { cycles, ..Block::default() }
     }
 
     /// Reads that may be packed when the vector runs along `v`: constants that are strided or of two or more dimensions,
@@ -172,7 +178,7 @@ impl Problem<'_> {
     }
 
     /// `panel`: the only number of points along `v` that a block may have.
-    fn along_parallel(&self, v: &Axis, packed: &[usize], panel: Option<i64>) -> Option<Block> {
+    pub(super) fn along_parallel(&self, v: &Axis, packed: &[usize], panel: Option<i64>) -> Option<Block> {
         let machine = &self.target.machine;
         let lanes = self.lanes();
         let reduces = self.statement.reduce.is_some();
@@ -199,15 +205,15 @@ impl Problem<'_> {
             if best.as_ref().is_none_or(|b| cycles < b.cycles * margin) {
                 best = Some(Block {
                     vector: Some((v.iterator, (u * lanes).min(most * lanes))),
-                    lanes_reduced: false,
                     unrolled: unrolled.iter().map(|(a, m)| (a.iterator, *m)).collect(),
                     packed: packed.to_vec(),
                     cycles,
+                    ..Block::default()
                 });
             }
         };
         let reads = || self.references.iter().filter(|r| r.access.is_some() && r.depends(v.iterator));
-        let operands = |u: i64| if reads().next().is_some() { u } else { 1 };
+        let operands = |u| if reads().next().is_some() { u } else { 1 };
         // An operand that varies along the vector and an unrolled axis has a register for each accumulator.
         let rows_of = |u: i64, unrolled: &[&Axis]| {
             let wide = reads().filter(|r| unrolled.iter().any(|a| r.depends(a.iterator))).count() as i64;
@@ -268,13 +274,7 @@ impl Problem<'_> {
             .max(machine.fma_latency as f64 / 4.0);
         let combine = machine.combine_cycles * (lanes as f64).log2() + machine.fma_latency as f64 * 2.0;
         let cycles = rows * (vectors * work + combine) + (self.elsewhere)(v.iterator);
-        Some(Block {
-            vector: Some((v.iterator, v.extent)),
-            lanes_reduced: true,
-            unrolled: vec![],
-            packed: vec![],
-            cycles,
-        })
+        Some(Block { vector: Some((v.iterator, v.extent)), lanes_reduced: true, cycles, ..Block::default() })
     }
 
     /// Predicted cycles of all instances with blocks of `nr` points along `v` and the unrolled axes.

@@ -546,3 +546,4 @@ fn steps_of_a_serial_row_run_in_parallel() {
 }
 
 mod literals;
+mod tensors;

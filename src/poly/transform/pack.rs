@@ -113,6 +113,11 @@ pub fn layout(scop: &Scop, packing: &Packing) -> Vec<Expr> {
             PackedDim::Whole => expression(Kind::Name(name.clone())),
             PackedDim::Tile(t) => by(Operator::Div, t),
             PackedDim::Point(t) => by(Operator::Mod, t),
+            PackedDim::Middle(t, p) => {
+                let operands = [by(Operator::Mod, t), expression(Kind::Integer(p))].map(Box::new);
+                let [a, b] = operands;
+                expression(Kind::Binary(Operator::Div, a, b))
+            }
         }
     };
     packing.dims.iter().map(dimension).collect()
@@ -138,6 +143,15 @@ fn dimension(s: &Statement, e: &Expr) -> Result<Option<(Var, PackedDim)>> {
         _ => None,
     };
     let dimension = match &e.kind {
+        Kind::Binary(Operator::Div, a, b) if matches!(&a.kind, Kind::Binary(Operator::Mod, ..)) => {
+            let Kind::Binary(_, i, whole) = &a.kind else { unreachable!("matched above") };
+            match (iterator(i), &whole.kind, &b.kind) {
+                (Some(v), Kind::Integer(t), Kind::Integer(p)) if *p > 0 && *t > 0 && t % p == 0 => {
+                    Some(v.map(|v| (v, PackedDim::Middle(*t, *p))))
+                }
+                _ => None,
+            }
+        }
         Kind::Binary(operator @ (Operator::Div | Operator::Mod), a, b) => match (iterator(a), &b.kind) {
             (Some(v), Kind::Integer(t)) if *t > 0 => {
                 let part = if *operator == Operator::Div { PackedDim::Tile(*t) } else { PackedDim::Point(*t) };
@@ -148,16 +162,23 @@ fn dimension(s: &Statement, e: &Expr) -> Result<Option<(Var, PackedDim)>> {
         _ => iterator(e).map(|v| v.map(|v| (v, PackedDim::Whole))),
     };
     let written = e.show(Style::Round);
-    dimension.ok_or_else(|| Error::refused(format!("`{written}` is not a loop `n`, nor `n / 8` or `n % 8` of one")))
+    dimension.ok_or_else(|| {
+        Error::refused(format!("`{written}` is not a loop `n`, nor `n / 8`, `n % 8` or `n % 8 / 2` of one"))
+    })
 }
 
 /// Returns true if a layout has all of an iterator: whole, or a tile and the point in it.
 fn covers(dims: &[(Var, PackedDim)], v: Var) -> bool {
     let mut parts: Vec<PackedDim> = dims.iter().filter(|d| d.0 == v).map(|d| d.1).collect();
-    parts.sort_by_key(|p| matches!(p, PackedDim::Point(_)));
+    parts.sort_by_key(|p| match p {
+        PackedDim::Whole | PackedDim::Tile(_) => 0,
+        PackedDim::Middle(..) => 1,
+        PackedDim::Point(_) => 2,
+    });
     match parts[..] {
         [PackedDim::Whole] => true,
         [PackedDim::Tile(a), PackedDim::Point(b)] => a == b,
+        [PackedDim::Tile(a), PackedDim::Middle(b, p), PackedDim::Point(c)] => a == b && p == c,
         _ => false,
     }
 }

@@ -1,6 +1,6 @@
 //! State of a program between primitives.
 
-use crate::codegen::{Isa, Target};
+use crate::codegen::Target;
 use crate::poly::analysis::dependence::{self, Dependences};
 use crate::poly::analysis::{legality, operation_count};
 use crate::poly::lower::{self, Kernel};
@@ -40,8 +40,8 @@ pub struct SourceProgram<'a> {
     pub written: Scop,
     /// Makes the Scop from which the ILP starts.
     pub normal: &'a dyn Fn() -> Result<Scop>,
-    /// The instruction set that `tensorize` chooses from.
-    pub isa: Isa,
+    /// The target whose instructions `tensorize` chooses from.
+    pub target: &'a Target,
 }
 
 /// A program in an order that keeps all of its dependences. Only a passed [`legality::check`] makes one, so that it is

@@ -1,8 +1,13 @@
 //! Primitive `tensorize`: maps loops to one tensor instruction.
 
 use super::loops::reorder;
+use crate::codegen::instruction as codegen;
+use crate::expr::Var;
 use crate::expr::syntax::Name;
+use crate::poly::analysis::access::references;
+use crate::poly::instruction::group::match_grouped;
 use crate::poly::instruction::{Mismatch, TensorInstruction, match_stored, table};
+use crate::poly::packing::PackedDim;
 use crate::poly::schedule::{Node, Row, RowKind, Schedule};
 use crate::poly::statement::StatementId;
 use crate::poly::transform::argument::{Loop, Loops};
@@ -13,7 +18,8 @@ use crate::runtime::error::unknown;
 
 /// `tensorize C(mi, ni, ki) with outer_product`: the loops are a tensor instruction ([`crate::poly::instruction`]), repeated
 /// in registers: loops of the reduction outside, one iterator in the lanes, the others unrolled. The words after `with` are
-/// part of its name; without them, and with `fma`, any instruction of the target will do.
+/// part of its name; without them, and with `fma`, any instruction of the target will do. A declared instruction is called by
+/// its name; its last loop runs over the terms in a lane.
 ///
 /// ```text
 /// for mi for ni for ki         for ki
@@ -25,7 +31,7 @@ pub fn tensorize(
     which: &Loops,
     with: Option<&Name>,
 ) -> Result<Transformed> {
-    let (scop, schedule, isa) = (&before.scop, &before.schedule, original.isa);
+    let (scop, schedule, target) = (&before.scop, &before.schedule, original.target);
     let row_of = |name: &Name| find(scop, schedule, &Loop { statement: which.statement.clone(), name: name.clone() });
     let named: Vec<Row> = which.names.iter().map(row_of).collect::<Result<_>>()?;
     let ids: Vec<StatementId> = named[0].phi.iter().map(|p| p.0).collect();
@@ -43,9 +49,13 @@ pub fn tensorize(
     if scop.statement(id).is_scatter() {
         return refuse("no tensor instruction writes at subscripts from data");
     }
+    if let Some(row) = with.and_then(|w| target.instructions.iter().find(|row| row.name.as_str() == w.text)) {
+        return declared(before, row, which, id, &named);
+    }
     let dtype = scop.tensor(scop.statement(id).target).dtype;
     let words = with.map_or(String::new(), |w| w.text.replace('_', " "));
-    let on_target: Vec<TensorInstruction> = table().into_iter().filter(|i| i.isa == isa && i.dtype == dtype).collect();
+    let on_target: Vec<TensorInstruction> =
+        table().into_iter().filter(|i| i.isa == target.isa && i.dtype == dtype).collect();
     if on_target.is_empty() {
         return refuse(format!("no tensor instruction of this target accumulates {dtype}"));
     }
@@ -70,6 +80,69 @@ pub fn tensorize(
         _ => RowKind::Unroll,
     };
     let schedule = Schedule { root: together(mark(apart(&schedule.root), &named, &kind)) };
+    Ok(Transformed { schedule, ..before.clone() })
+}
+
+/// `tensorize C(mi, ni, ki) with vpdpbusd`: a declared instruction. The last loop runs over the terms that it sums, the loop
+/// outside of it over its lanes; where only the last one is named, the vector loop around it has the lanes.
+fn declared(
+    before: &Transformed,
+    instruction: &codegen::TensorInstruction,
+    which: &Loops,
+    id: StatementId,
+    named: &[Row],
+) -> Result<Transformed> {
+    let (scop, schedule) = (&before.scop, &before.schedule);
+    let around: Vec<&Row> = rows(schedule).into_iter().filter(|r| r.phi.iter().any(|p| p.0 == id)).collect();
+    let [.., lane, terms] = around[..] else {
+        return refuse(format!("`{}` takes a loop over its lanes and one over the terms in a lane", instruction.name));
+    };
+    if named.len() == 1 && lane.kind != RowKind::Vector {
+        return refuse(format!("loop `{}` around the terms of `{}` is not a vector", lane.name, instruction.name));
+    }
+    let ([(lane_iterator, 1)], [(group, 1)]) = (&lane.of(id).terms[..], &terms.of(id).terms[..]) else {
+        return refuse(format!("loops `{}` and `{}` are not over one iterator each", lane.name, terms.name));
+    };
+    let references = references(scop, id);
+    let found = match match_grouped(instruction, scop, id, &references, [*lane_iterator, *group]) {
+        Ok(found) => found,
+        Err(why) => return refuse(format!("`{}` does not compute this: {why}", instruction.name)),
+    };
+    let groups = around.iter().rev().skip(1).find(|r| r.of(id) == terms.of(id));
+    if groups.is_none_or(|r| r.tile != found.terms) {
+        let (name, terms) = (&terms.name, found.terms);
+        return refuse(format!("loop `{name}` is not the inner one of a split by the {terms} terms of a lane"));
+    }
+    let access = references[found.vector].access.as_ref().expect("a read");
+    let packing = before.packings.iter().find(|p| p.statement == id && p.access == *access);
+    let ends = |dims: &[(Var, PackedDim)]| {
+        let [.., (v, PackedDim::Point(_) | PackedDim::Whole), (g, PackedDim::Point(t))] = dims[..] else {
+            return false;
+        };
+        v == *lane_iterator && g == *group && t == found.terms
+    };
+    if packing.is_none_or(|p| !ends(&p.dims)) {
+        let iterators = &scop.statement(id).iterators;
+        let [lane, group] = [lane_iterator, group].map(|v| &iterators[v.0 as usize].name);
+        let (tensor, terms) = (&scop.tensor(access.buffer).name, found.terms);
+        return refuse(format!(
+            "operand `{tensor}` is not packed for `{}`: its layout must end with `{lane} % …, {group} % {terms}`",
+            instruction.name
+        ));
+    }
+    let write = &scop.statement(id).write;
+    let reduces = |r: &Row| !r.of(id).terms.iter().any(|t| write.iter().any(|w| w.uses(t.0)));
+    let points = named.len().saturating_sub(2);
+    let (sums, rows): (Vec<&Row>, Vec<&Row>) = named[..points].iter().partition(|r| reduces(r));
+    let order = sums.into_iter().chain(rows).chain(&named[points..]).map(|r| Name::from(r.name.as_str())).collect();
+    let schedule = reorder(scop, schedule, &Loops { statement: which.statement.clone(), names: order })?;
+    let kind = |r: &Row| match r {
+        r if r == terms => RowKind::Instruction(instruction.name),
+        r if r == lane => RowKind::Vector,
+        r if reduces(r) => RowKind::Serial,
+        _ => RowKind::Unroll,
+    };
+    let schedule = Schedule { root: together(mark(apart(&schedule.root), named, &kind)) };
     Ok(Transformed { schedule, ..before.clone() })
 }
 

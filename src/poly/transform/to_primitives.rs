@@ -17,12 +17,12 @@ use crate::expr::syntax::Span;
 use crate::poly::lower;
 use crate::poly::normalize::{array_expansion, index_set_split};
 use crate::poly::packing::Packing;
-use crate::poly::schedule::{Node, Row, Schedule};
+use crate::poly::schedule::{Node, Row, RowKind, Schedule, TimeDimension};
 use crate::poly::scop::Scop;
 use crate::poly::statement::StatementId;
 use crate::poly::tile::as_given;
 use crate::poly::tile::report::Tiled;
-use crate::poly::transform::primitive::{Loop, Placed, Primitive};
+use crate::poly::transform::primitive::{Loop, Loops, Placed, Primitive};
 use crate::poly::transform::state::{SourceProgram, Transformed};
 use crate::poly::transform::to_primitives::context::{Emitter, kind};
 use crate::poly::transform::tree_edit::{apart, children_of};
@@ -46,6 +46,7 @@ pub fn express(original: &SourceProgram, scop: &Scop, tiled: &Tiled) -> Result<V
         emitter.primitives.push(Primitive::Serial);
     }
     emitter.packings(&tiled.packings);
+    emitter.instructions(&tiled.schedule);
     let placed: Vec<Placed> =
         emitter.primitives.iter().map(|p| Placed { primitive: p.clone(), span: Span::default() }).collect();
     let made = apply_all(original, &placed).map_err(|(_, e)| e)?;
@@ -166,8 +167,7 @@ impl Emitter<'_> {
                     let written = |name: &String| {
                         let of = |id| self.scop.order.path(id).into_iter();
                         let rows = row.phi.iter().flat_map(|p| of(p.0));
-                        rows.into_iter()
-                            .any(|s| matches!(s, crate::poly::schedule::TimeDimension::Row(r) if r.name == *name))
+                        rows.into_iter().any(|s| matches!(s, TimeDimension::Row(r) if r.name == *name))
                     };
                     let base = row.name.clone();
                     let mut k = 1;
@@ -300,6 +300,16 @@ impl Emitter<'_> {
         self.primitives.extend(primitives);
     }
 
+    /// Emits the primitives for the loops over the terms of tensor instructions, which are innermost.
+    fn instructions(&mut self, schedule: &Schedule) {
+        for id in self.scop.ids() {
+            let Some(TimeDimension::Row(row)) = schedule.path(id).pop() else { continue };
+            let (RowKind::Instruction(name), Some(link)) = (row.kind, self.links[&id].last()) else { continue };
+            let which = Loops { statement: Some(self.statement(id)), names: vec![link.name.as_str().into()] };
+            self.primitives.push(Primitive::Tensorize { which, with: Some(name.as_str().into()) });
+        }
+    }
+
     /// Emits the primitives for shared loops that are not serial, below `depth` loops.
     fn mark(&mut self, node: &Node, depth: usize) {
         match node {
@@ -322,8 +332,7 @@ impl Emitter<'_> {
 fn rows(node: &Node, id: StatementId) -> Vec<Row> {
     let schedule = Schedule { root: node.clone() };
     let path = schedule.path(id).into_iter();
-    path.filter_map(|s| if let crate::poly::schedule::TimeDimension::Row(r) = s { Some(r.clone()) } else { None })
-        .collect()
+    path.filter_map(|s| if let TimeDimension::Row(r) = s { Some(r.clone()) } else { None }).collect()
 }
 
 /// The statements below a node in their order.

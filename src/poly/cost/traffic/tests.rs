@@ -100,7 +100,7 @@ fn scheduled(text: &str) -> LoopNest {
     let file = language::parse("test", text).unwrap();
     let program = file.program(None).unwrap();
     let lowered = file.lower(program, &BTreeMap::new(), None).unwrap();
-    let scheduled = file.schedule(&lowered, file.schedules_of(program)[0], crate::codegen::Isa::Avx2).unwrap();
+    let scheduled = file.schedule(&lowered, file.schedules_of(program)[0], &crate::codegen::Target::avx2()).unwrap();
     scheduled.lower(&crate::codegen::Target::avx2()).unwrap().1.nest
 }
 

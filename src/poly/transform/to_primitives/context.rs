@@ -19,7 +19,7 @@ pub(super) struct Emitter<'a> {
 /// Returns the primitive that gives a loop its kind; `None` for a serial loop.
 pub(super) fn kind(kind: RowKind, which: Loop) -> Option<Primitive> {
     match kind {
-        RowKind::Serial => None,
+        RowKind::Serial | RowKind::Instruction(_) => None,
         RowKind::Parallel => Some(Primitive::Parallel { which }),
         RowKind::Wavefront => Some(Primitive::Wavefront { which }),
         RowKind::Unroll => Some(Primitive::Unroll { which, by: None }),

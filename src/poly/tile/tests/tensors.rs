@@ -1,0 +1,116 @@
+//! Tensor instructions in the choice of blocks: what is matched is computed by them, in any size, and packed for them.
+
+use super::{compile_stages, evaluate};
+use crate::codegen::Target;
+use crate::codegen::instruction::TensorInstruction;
+use crate::codegen::select::tests::run;
+use crate::codegen::vcode::Inst;
+use crate::expr::{BinaryOp, Expr};
+use crate::pipeline::kernel::CompiledKernel;
+use crate::poly::lower::state::Argument;
+use crate::poly::packing::PackedDim;
+use crate::poly::samples::{define, mul, tensor, v};
+use crate::poly::statement::{Program, Role};
+use crate::runtime::{DType, Tensor};
+use rand::rngs::StdRng;
+use rand::{Rng, SeedableRng};
+
+/// The target with VNNI and its built-in rows.
+fn target() -> Target {
+    Target::avx512_vnni().with_instructions(&rows())
+}
+
+fn rows() -> Vec<TensorInstruction> {
+    crate::language::instruction::built_in().expect("the built-in rows")
+}
+
+/// `C(m,n) += i32(A(m,k)) * i32(B(k,n))`, of 8-bit elements.
+fn product(m: i64, n: i64, k: i64, types: [DType; 2], given: Role) -> Program {
+    let mut p = Program::default();
+    let a = tensor(&mut p, Role::Input, "A", &[m, k]);
+    let b = tensor(&mut p, given, "B", &[k, n]);
+    let c = tensor(&mut p, Role::Output, "C", &[m, n]);
+    for (id, dtype) in [(a, types[0]), (b, types[1]), (c, DType::I32)] {
+        p.tensors[id.0 as usize].dtype = dtype;
+    }
+    let wide = |e| Expr::cast(DType::I32, e);
+    let body = mul(wide(Expr::load(a, vec![v(0), v(2)])), wide(Expr::load(b, vec![v(2), v(1)])));
+    define(&mut p, c, &format!("m {m}, n {n}, k {k}"), 2, Some(BinaryOp::Add), vec![], body);
+    p
+}
+
+fn random(p: &Program, rng: &mut StdRng) -> Vec<Tensor> {
+    let inputs = p.tensors.iter().filter(|t| matches!(t.role, Role::Input | Role::Constant));
+    inputs
+        .map(|t| {
+            let mut values = Tensor::zeros(t.dtype, &t.shape);
+            values.data.iter_mut().for_each(|byte| *byte = rng.random());
+            values
+        })
+        .collect()
+}
+
+/// The output of a kernel by the interpreter of VCode.
+fn output(compiled: &CompiledKernel, given: &[Tensor]) -> Tensor {
+    let role = |a: &Argument| match a {
+        Argument::Tensor(b) => Some(compiled.scop.tensor(*b).role),
+        _ => None,
+    };
+    let argument = |a: &Argument| match a {
+        Argument::Tensor(b) if role(a) == Some(Role::Output) => {
+            let t = compiled.scop.tensor(*b);
+            Tensor::zeros(t.dtype, &t.shape)
+        }
+        Argument::Tensor(b) => given[b.0 as usize].clone(),
+        Argument::Packed(pack) => pack.apply(&given[pack.source.0 as usize]),
+        Argument::Workspace { bytes } => Tensor::zeros(DType::U8, &[*bytes as i64]),
+    };
+    let mut arguments: Vec<Tensor> = compiled.kernel.arguments.iter().map(argument).collect();
+    run(&compiled.vcode, &mut arguments);
+    let at = compiled.kernel.arguments.iter().position(|a| role(a) == Some(Role::Output)).unwrap();
+    arguments.swap_remove(at)
+}
+
+fn is_tensor(compiled: &CompiledKernel) -> bool {
+    compiled.vcode.iter().flat_map(|f| &f.insts).any(|i| matches!(i, Inst::VTensor { .. }))
+}
+
+#[test]
+fn products_of_bytes_are_exact_in_any_size() {
+    let mut rng = StdRng::seed_from_u64(17);
+    let mut tensors = 0;
+    for round in 0..24 {
+        let sizes = [1, 2, 3, 4, 5, 7, 8, 15, 16, 17, 31, 33, 48, 65];
+        let [m, n, k] = std::array::from_fn(|_| sizes[rng.random_range(0..sizes.len())]);
+        let role = if round % 2 == 0 { Role::Constant } else { Role::Input };
+        let p = product(m, n, k, [DType::U8, DType::I8], role);
+        let given = random(&p, &mut rng);
+        let compiled = compile_stages(&p, "product", &target());
+        tensors += usize::from(is_tensor(&compiled));
+        assert!(output(&compiled, &given).data == evaluate(&p, &given)[0].data, "{m}x{n}x{k}, {role:?}");
+    }
+    assert!(tensors > 7, "{tensors} of 24 by tensor instructions");
+}
+
+#[test]
+fn the_packed_order_follows_from_the_row() {
+    let compiled = compile_stages(&product(32, 64, 256, [DType::U8, DType::I8], Role::Constant), "p", &target());
+    assert!(is_tensor(&compiled), "{}", compiled.tiled.report);
+    assert_eq!(compiled.tiled.report.phases[0].instruction.as_deref(), Some("vpdpbusd"));
+    let [packing] = &compiled.tiled.packings[..] else { panic!("{:?}", compiled.tiled.packings) };
+    assert_eq!(packing.dims.last().unwrap().1, PackedDim::Point(4), "terms of a lane are neighbours");
+}
+
+#[test]
+fn what_no_row_computes_is_computed_without() {
+    for types in [[DType::I8, DType::I8], [DType::U8, DType::U8]] {
+        let p = product(20, 33, 40, types, Role::Constant);
+        let mut rng = StdRng::seed_from_u64(3);
+        let given = random(&p, &mut rng);
+        let compiled = compile_stages(&p, "product", &target());
+        assert!(!is_tensor(&compiled));
+        assert!(output(&compiled, &given).data == evaluate(&p, &given)[0].data, "{types:?}");
+    }
+    let p = product(20, 33, 40, [DType::U8, DType::I8], Role::Constant);
+    assert!(!is_tensor(&compile_stages(&p, "product", &Target::avx512().with_instructions(&rows()))));
+}
