@@ -13,6 +13,7 @@ mod gather;
 mod memory;
 mod opcode;
 mod scalar;
+mod strided;
 mod vector;
 
 use crate::codegen::Isa;
@@ -187,7 +188,7 @@ impl Emitter<'_> {
                 Inst::LoopEnd => depth -= 1,
                 _ => {}
             }
-            if let Some(mask) = memory::mask_of(inst) {
+            for mask in memory::masks_of(inst) {
                 let weight = 10f64.powi(depth);
                 match weights.iter_mut().find(|w| w.0 == mask) {
                     Some(w) => w.1 += weight,

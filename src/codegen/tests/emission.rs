@@ -218,3 +218,24 @@ fn whole_registers_are_moved_by_plain_instructions() {
         }
     }
 }
+
+/// Elements two to four apart are read by whole vectors and, with masks, written by them.
+#[test]
+fn close_elements_are_moved_by_whole_vectors() {
+    for (target, scatters) in [(Target::avx2(), false), (Target::avx512(), true)] {
+        for distance in 2..=4 {
+            let mut b = Builder::new("strided");
+            let (p, dst) = (b.argument(0), b.vreg());
+            let (ty, mem) = (VType { lane: Lane::F32, lanes: target.lanes(4) as u8 }, DType::F32);
+            b.push(Inst::VGather { dst, ty, mem, addr: at(p, 0), stride: 4 * distance, part: None });
+            b.push(Inst::VScatter { src: dst, ty, mem, addr: at(p, 4096), stride: 4 * distance, part: None });
+            let allocation = regalloc::allocate(&b.function, &target).unwrap();
+            let text = disassemble(&assemble::emit(&b.function, &allocation, target.isa).unwrap(), target.isa).unwrap();
+            assert!(!text.contains("gather") && !text.contains("scatter"), "{text}");
+            let reads = text.lines().filter(|l| l.contains(" v") && l.contains(", [rax")).count();
+            assert_eq!(reads, distance as usize, "{text}");
+            let stores = text.lines().filter(|l| l.contains("vmovups [rax+") && l.contains("{k")).count();
+            assert_eq!(stores, if scatters { distance as usize } else { 0 }, "{text}");
+        }
+    }
+}

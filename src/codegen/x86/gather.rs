@@ -30,6 +30,9 @@ impl Gather for Emitter<'_> {
         if l.is_reversed() {
             return self.load_reversed(l);
         }
+        if self.gather_by_vectors(l)? {
+            return Ok(());
+        }
         let (m, index) = (self.gather_base(&l.addr)?, self.temporaries.vector[0]);
         self.strided_index(index, l.ty, l.stride);
         let op = if l.lane_bytes() == 4 { opcode::GATHER_DPS } else { opcode::GATHER_DPD };
@@ -73,6 +76,9 @@ impl Gather for Emitter<'_> {
 
     fn scatter(&mut self, l: &Lanes) -> Result<()> {
         let (s, lane) = (l.register.number(), l.lane_bytes());
+        if self.scatter_by_vectors(l)? {
+            return Ok(());
+        }
         if self.arch.evex && l.is_hardware_gather() {
             let (m, index) = (self.gather_base(&l.addr)?, self.temporaries.vector[0]);
             self.strided_index(index, l.ty, l.stride);

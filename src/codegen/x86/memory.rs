@@ -60,16 +60,18 @@ pub(super) fn width(ty: VType) -> Width {
     Width::of(ty.lanes as usize * ty.lane.bytes())
 }
 
-/// The mask register that an instruction would like to find loaded.
-pub(super) fn mask_of(inst: &Inst) -> Option<u64> {
-    let l = inst.lanes()?;
+/// The masks that an instruction of AVX-512 would like to find loaded.
+pub(super) fn masks_of(inst: &Inst) -> Vec<u64> {
+    let Some(l) = inst.lanes() else { return vec![] };
     match inst {
         Inst::VLoad { .. } | Inst::VStore { .. } => {
             let plain = if l.is_same() { l.is_plain() } else { l.fills_register() };
-            (!plain).then(|| l.mask())
+            if plain { vec![] } else { vec![l.mask()] }
         }
-        Inst::VBroadcast { .. } => None,
-        _ => Some(l.mask()),
+        Inst::VBroadcast { .. } => vec![],
+        Inst::VGather { .. } if l.is_gathered_by_vectors(true) => vec![],
+        Inst::VScatter { .. } => l.spread_masks(true).unwrap_or_else(|| vec![l.mask()]),
+        _ => vec![l.mask()],
     }
 }
 
@@ -86,6 +88,10 @@ pub(super) fn uses_area(inst: &Inst, l: &Lanes, evex: bool) -> bool {
 pub(super) fn needs(inst: &Inst, l: &Lanes, evex: bool) -> Needs {
     match inst {
         _ if uses_area(inst, l, evex) => Needs { gpr: 2, vector: 0 },
+        Inst::VGather { .. } if l.is_gathered_by_vectors(evex) => {
+            Needs { gpr: 0, vector: if l.count == l.ty.lanes as usize { 1 } else { 2 } }
+        }
+        Inst::VScatter { .. } if l.spread_masks(evex).is_some() => Needs { gpr: 0, vector: 1 },
         Inst::VGather { .. } | Inst::VScatter { .. } => {
             Needs { gpr: l.addr.index.is_some() as u8, vector: if evex { 1 } else { 2 } }
         }
@@ -237,7 +243,7 @@ impl Emitter<'_> {
     }
 
     /// EVEX when there is a mask: lanes outside become zero.
-    fn load_masked(&mut self, op: Op, w: Width, d: u8, m: Memory, mask: Option<u64>) {
+    pub(super) fn load_masked(&mut self, op: Op, w: Width, d: u8, m: Memory, mask: Option<u64>) {
         let k = mask.map_or(0, |mask| self.mask(mask));
         self.vector(Encoding { mask: k, zeroing: k != 0, ..self.plain(op, w, d, 0, Rm::Memory(m)) });
     }

@@ -101,6 +101,8 @@ ops! {
     SHUFFLE_D         "vpshufd"        Both M0F P66 0x70 0 0 FULL
     SHUFFLE_B         "vpshufb"        Both M38 P66 0x00 0 0 FULL
     PERMUTE_PS        "vpermps"        Both M38 P66 0x16 0 0 FULL
+    PERMUTE_TWO_PS    "vpermt2ps"      Evex M38 P66 0x7f 0 0 FULL
+    PERMUTE_TWO_PD    "vpermt2pd"      Evex M38 P66 0x7f 0 1 FULL
     PERMUTE_Q         "vpermq"         Both M3A P66 0x00 1 1 FULL
     UNPACK_LOW_D      "vpunpckldq"     Both M0F P66 0x62 0 0 FULL
     UNPACK_LOW_Q      "vpunpcklqdq"    Both M0F P66 0x6c 0 1 FULL
@@ -110,6 +112,7 @@ ops! {
     EXTRACT_B         "vpextrb"        Both M3A P66 0x14 0 0 1
     EXTRACT_W         "vpextrw"        Both M3A P66 0x15 0 0 2
     BLEND_V           "vblendvps"      Vex  M3A P66 0x4a 0 0 FULL
+    BLEND_PS          "vblendps"       Vex  M3A P66 0x0c 0 0 FULL
     BLEND_D           "vpblendd"       Vex  M3A P66 0x02 0 0 FULL
     // floats
     ADD_PS            "vaddps"         Both M0F NP  0x58 0 0 FULL

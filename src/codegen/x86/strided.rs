@@ -1,0 +1,181 @@
+//! Elements a few apart: whole vectors and permutations between them instead of one access for each lane.
+//!
+//! A gather reads `stride` vectors that cover exactly the bytes from the first element to the last, and merges them: the
+//! last vector begins so early that it ends with the last element. AVX-512 merges by permutations of two registers;
+//! AVX2 blends vectors that overlap by a lane, so that no two elements share a lane, and permutes once. A scatter
+//! (AVX-512) spreads its lanes over `stride` vectors and stores each under a mask.
+
+use super::encode::{Encoding, Memory, Rm, Width};
+use super::opcode::{self, Op};
+use crate::codegen::vcode::lanes::Lanes;
+use crate::codegen::x86::emitter::{Emitter, at};
+use crate::runtime::Result;
+
+/// Elements between neighbours at most. Further apart, a gather reads less.
+const FARTHEST: usize = 4;
+
+impl Lanes {
+    /// The distance of neighbours in elements, where lanes as wide as elements fill a register and lie that close.
+    fn distance(&self) -> Option<usize> {
+        let lane = self.lane_bytes();
+        let distance = usize::try_from(self.stride).ok()? / lane;
+        let fits = self.is_same() && self.stride as usize == distance * lane && (2..=FARTHEST).contains(&distance);
+        (fits && self.ty.lanes as usize * lane >= 16).then_some(distance)
+    }
+
+    /// Returns the masks of a scatter through whole vectors, one for each vector that is stored.
+    pub(super) fn spread_masks(&self, evex: bool) -> Option<Vec<u64>> {
+        let distance = self.distance().filter(|_| evex)?;
+        let lanes = self.ty.lanes as usize;
+        let mut masks = vec![0; distance];
+        self.range().map(|i| i * distance).for_each(|p| masks[p / lanes] |= 1 << (p % lanes));
+        Some(masks)
+    }
+
+    /// Returns the vectors that a gather reads: the first element of each, and for each lane its vector and its place
+    /// there.
+    fn vectors(&self, evex: bool) -> Option<(Vec<usize>, Vec<(usize, usize)>)> {
+        let (distance, lanes) = (self.distance()?, self.ty.lanes as usize);
+        if (self.first, self.count) != (0, lanes) && !evex {
+            return None;
+        }
+        let end = distance * (lanes - 1) + 1;
+        let step = if evex { lanes } else { lanes - 1 };
+        let starts: Vec<usize> = (0..distance).map(|v| (v * step).min(end - lanes)).collect();
+        let place = |i: usize| {
+            let v = (i * distance / step).min(distance - 1);
+            (v, i * distance - starts[v])
+        };
+        let places: Vec<_> = (0..lanes).map(place).collect();
+        let distinct = (0..lanes).all(|p| places.iter().filter(|e| e.1 == p).count() == 1);
+        (evex || distinct).then_some((starts, places))
+    }
+
+    /// Returns true if a gather reads whole vectors.
+    pub(super) fn is_gathered_by_vectors(&self, evex: bool) -> bool {
+        self.vectors(evex).is_some()
+    }
+
+    /// The address of an element.
+    fn element(&self, e: usize) -> Result<Memory> {
+        at(&self.addr, (e * self.lane_bytes()) as i64)
+    }
+}
+
+impl Emitter<'_> {
+    /// Returns false where the elements are not read by whole vectors.
+    pub(super) fn gather_by_vectors(&mut self, l: &Lanes) -> Result<bool> {
+        let Some((starts, places)) = l.vectors(self.arch.evex) else { return Ok(false) };
+        let whole = (l.first, l.count) == (0, l.ty.lanes as usize);
+        match self.arch.evex {
+            true if whole => self.merge_by_permutations(l, &starts, &places)?,
+            true => self.merge_parts(l)?,
+            false => self.merge_by_blends(l, &starts, &places)?,
+        }
+        Ok(true)
+    }
+
+    /// `d[i] = (d, vector at start)[index[i]]`, of lanes.
+    fn merge(&mut self, l: &Lanes, index: Vec<usize>, rm: Rm, mask: u8) {
+        let (d, t, w) = (l.register.number(), self.temporaries.vector[0], l.width());
+        let op = if l.lane_bytes() == 4 { opcode::PERMUTE_TWO_PS } else { opcode::PERMUTE_TWO_PD };
+        let lane = l.lane_bytes();
+        self.op3_constant(
+            opcode::LOAD_PS,
+            w,
+            t,
+            0,
+            index.iter().flat_map(|i| i.to_le_bytes()[..lane].to_vec()).collect(),
+        );
+        self.vector(Encoding { mask, zeroing: mask != 0, ..self.plain(op, w, d, t, rm) });
+    }
+
+    fn merge_by_permutations(&mut self, l: &Lanes, starts: &[usize], places: &[(usize, usize)]) -> Result<()> {
+        let lanes = l.ty.lanes as usize;
+        self.load(opcode::LOAD_PS, l.width(), l.register.number(), l.element(0)?);
+        for (v, &start) in starts.iter().enumerate().skip(1) {
+            let index = |(i, &(from, place)): (usize, &(usize, usize))| match from {
+                _ if from == v => lanes + place,
+                0 if v == 1 => place,
+                _ => i,
+            };
+            let index = places.iter().enumerate().map(index).collect();
+            self.merge(l, index, Rm::Memory(l.element(start)?), 0);
+        }
+        Ok(())
+    }
+
+    /// A part of the lanes: vectors are read under masks, and the other lanes become zero.
+    fn merge_parts(&mut self, l: &Lanes) -> Result<()> {
+        let (lanes, distance) = (l.ty.lanes as usize, l.distance().expect("checked"));
+        let (d, u, lane, w) = (l.register.number(), self.temporaries.vector[1], l.lane_bytes(), l.width());
+        let op: Op = if lane == 4 { opcode::LOAD_PS } else { opcode::LOAD_PD };
+        let used = l.first * distance..(l.first + l.count - 1) * distance + 1;
+        for v in 0..distance {
+            let mask = (0..lanes).filter(|p| used.contains(&(v * lanes + p))).fold(0u64, |m, p| m | 1 << p);
+            let to = if v == 0 { d } else { u };
+            if mask == 0 {
+                self.zero(to);
+            } else {
+                self.load_masked(op, w, to, l.element(v * lanes)?, Some(mask));
+            }
+            if v == 0 {
+                continue;
+            }
+            let index = |i: usize| match i * distance / lanes {
+                from if from == v => lanes + i * distance % lanes,
+                0 if v == 1 => i * distance,
+                _ => i,
+            };
+            let mask = if v + 1 == distance { self.mask(l.mask()) } else { 0 };
+            self.merge(l, (0..lanes).map(index).collect(), Rm::Register(u), mask);
+        }
+        Ok(())
+    }
+
+    fn merge_by_blends(&mut self, l: &Lanes, starts: &[usize], places: &[(usize, usize)]) -> Result<()> {
+        let (d, w, words) = (l.register.number(), l.width(), l.lane_bytes() / 4);
+        self.load(opcode::LOAD_PS, w, d, l.element(0)?);
+        for (v, &start) in starts.iter().enumerate().skip(1) {
+            let bits = |p: usize| ((1 << words) - 1) << (p * words);
+            let immediate = places.iter().filter(|e| e.0 == v).fold(0u8, |m, e| m | bits(e.1) as u8);
+            if immediate != 0 {
+                let e = self.plain(opcode::BLEND_PS, w, d, d, Rm::Memory(l.element(start)?));
+                self.vector(Encoding { immediate: Some(immediate), ..e });
+            }
+        }
+        if places.iter().enumerate().all(|(i, e)| e.1 == i) {
+            return Ok(());
+        }
+        let from = places.iter().flat_map(|e| (0..words).map(|k| e.1 * words + k));
+        if w == Width::X {
+            let bytes = from.flat_map(|word| (0..4).map(move |b| (word * 4 + b) as u8)).collect();
+            self.op3_constant(opcode::SHUFFLE_B, w, d, d, bytes);
+        } else {
+            let index = self.temporaries.vector[0];
+            let words = from.flat_map(|word| (word as u32).to_le_bytes()).collect();
+            self.op3_constant(opcode::LOAD_PS, w, index, 0, words);
+            self.op3(opcode::PERMUTE_PS, w, d, index, d);
+        }
+        Ok(())
+    }
+
+    /// Returns false where the lanes are not stored by whole vectors.
+    pub(super) fn scatter_by_vectors(&mut self, l: &Lanes) -> Result<bool> {
+        let Some(masks) = l.spread_masks(self.arch.evex) else { return Ok(false) };
+        let (lanes, lane, words) = (l.ty.lanes as usize, l.lane_bytes(), l.lane_bytes() / 4);
+        let (distance, t, w) = (masks.len(), self.temporaries.vector[0], l.width());
+        let op = if lane == 4 { opcode::STORE_PS } else { opcode::STORE_PD };
+        for (v, &mask) in masks.iter().enumerate().filter(|m| *m.1 != 0) {
+            // the instruction permutes 32 bytes at least
+            let room = w.max(Width::Y).bytes() / 4;
+            let from = |word: usize| ((v * lanes + word / words) / distance % lanes * words + word % words) as u32;
+            let index = (0..room).flat_map(|word| from(word).to_le_bytes()).collect();
+            self.op3_constant(opcode::LOAD_PS, w.max(Width::Y), t, 0, index);
+            self.op3(opcode::PERMUTE_PS, w.max(Width::Y), t, t, l.register.number());
+            let mask = self.mask(mask);
+            self.vector(Encoding { mask, ..self.plain(op, w, t, 0, Rm::Memory(l.element(v * lanes)?)) });
+        }
+        Ok(true)
+    }
+}
