@@ -46,6 +46,17 @@ impl Target {
         self.vector_bytes / bytes
     }
 
+    /// Instructions that move a vector of elements of `bytes` bytes each, neighbours `distance` elements apart, by whole
+    /// vectors and permutations; `None` where each lane is moved on its own.
+    pub fn close_moves(&self, distance: i64, bytes: usize, store: bool) -> Option<i64> {
+        let whole = match self.isa {
+            Isa::Avx512 => true,
+            Isa::Avx2 => !store && (distance, bytes) != (3, 8),
+            Isa::Neon => false,
+        };
+        (whole && (2..=4).contains(&distance) && matches!(bytes, 4 | 8)).then_some(2 * distance - 1)
+    }
+
     /// Peak of one core in GFLOP/s for elements of `bytes` bytes (an FMA counts two).
     pub fn peak_gflops(&self, bytes: usize) -> f64 {
         2.0 * (self.lanes(bytes) * self.machine.fma_per_cycle) as f64 * self.machine.clock_ghz

@@ -85,7 +85,7 @@ impl Emitter<'_> {
             w,
             t,
             0,
-            index.iter().flat_map(|i| i.to_le_bytes()[..lane].to_vec()).collect(),
+            index.iter().flat_map(|i| i.to_le_bytes().into_iter().take(lane)).collect(),
         );
         self.vector(Encoding { mask, zeroing: mask != 0, ..self.plain(op, w, d, t, rm) });
     }

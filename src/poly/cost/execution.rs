@@ -269,15 +269,20 @@ impl<'a> Pricer<'a> {
                 return;
             }
         }
-        work.loads += copies * self.slots(access.buffer, address.as_ref(), store) + access.guard.len() as f64 * copies;
+        work.loads +=
+            copies * self.slots(access.buffer, address.as_ref(), store, false) + access.guard.len() as f64 * copies;
     }
 
     /// Slots of the ports of one access, as often as a load of a whole vector has one.
-    fn slots(&self, buffer: BufferId, address: Option<&Affine>, store: &Placed) -> f64 {
+    fn slots(&self, buffer: BufferId, address: Option<&Affine>, store: &Placed, written: bool) -> f64 {
         let Some(vector) = store.around.iter().find(|e| e.lanes.is_some()) else { return 1.0 };
         let (lanes, machine) = (vector.lanes.unwrap_or(1.0), &self.target.machine);
         let bytes = self.nest.buffer(buffer).dtype.bytes();
-        match address.map(|a| a.coefficient(vector.var)) {
+        let distance = address.map(|a| a.coefficient(vector.var));
+        if let Some(moves) = distance.and_then(|n| self.target.close_moves(n, bytes, written)) {
+            return moves as f64;
+        }
+        match distance {
             Some(-1) => machine.reversed_factor,
             Some(0 | 1) => 1.0,
             Some(stride) if stride.unsigned_abs() * (bytes as u64) < machine.line_bytes as u64 => {
@@ -315,7 +320,7 @@ impl<'a> Pricer<'a> {
         let address = address_of(self.nest, store.buffer, store.index);
         let places = store.around.iter().filter(|e| place.contains(&e.var)).map(|e| e.copies).product::<f64>();
         let places = if computed { copies } else { places };
-        let slots = self.slots(store.buffer, address.as_ref(), store);
+        let slots = self.slots(store.buffer, address.as_ref(), store, true);
         work.stores += places * slots * self.target.machine.store_factor / self.target.machine.loads_per_cycle as f64;
         if store.reduce.is_some() {
             work.loads += places * slots;
