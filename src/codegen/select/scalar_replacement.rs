@@ -25,7 +25,7 @@ use crate::expr::interval::Facts;
 use crate::expr::{Affine, Var};
 use crate::runtime::DType;
 use edits::{Edits, FirstLoad};
-use registers::{Registers, instructions};
+use registers::{Registers, instructions, read_anywhere};
 use std::collections::{HashMap, HashSet};
 
 /// Iterations that a value is kept, at most.
@@ -96,6 +96,8 @@ struct Accesses {
     all: Vec<Reference>,
     /// Roots of which any byte may be written, with the places.
     clobbered: Vec<(usize, Root)>,
+    /// Roots of which any byte may be read: by subscripts from data, or as an integer.
+    read_anywhere: HashSet<Root>,
 }
 
 /// The source of a consumer's value: access `generator`, `distance` iterations before.
@@ -215,6 +217,7 @@ impl Pass<'_> {
             let moves = store.bytes.terms.iter().any(|t| t.0 == l.var || defined.contains(&t.0));
             let changed = l.body[store.at + 1..].iter().any(|n| defines(n, value));
             let alone = !accesses.clobbered.iter().any(|(_, root)| *root == store.root)
+                && !accesses.read_anywhere.contains(&store.root)
                 && all.iter().enumerate().all(|(other, r)| {
                     let gone = edits.removed.contains(&r.at) || edits.copied.contains_key(&r.at);
                     other == w || r.root != store.root || gone || self.is_apart(store, 0, l.var, r, facts)
@@ -238,7 +241,8 @@ impl Pass<'_> {
     }
 
     fn accesses(&self, body: &[Node]) -> Accesses {
-        let mut out = Accesses { all: vec![], clobbered: vec![] };
+        let read_anywhere = read_anywhere(body, &self.pointers);
+        let mut out = Accesses { all: vec![], clobbered: vec![], read_anywhere };
         for (at, node) in body.iter().enumerate() {
             match node {
                 Node::Inst(inst) => self.access(inst, at, true, &mut out),

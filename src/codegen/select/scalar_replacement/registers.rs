@@ -1,10 +1,10 @@
 //! The vector registers of a phase: definitions, lanes that are written and read.
 
 use crate::codegen::select::single_lane::lanes_read;
-use crate::codegen::select::tree::{Loop, Node, Tree};
+use crate::codegen::select::tree::{Loop, Node, Pointer, Root, Tree};
 use crate::codegen::vcode::operands::Class;
 use crate::codegen::vcode::{Gpr, Inst, Vreg};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 /// The vector registers of a phase.
 pub struct Registers {
@@ -59,4 +59,26 @@ pub fn instructions(nodes: &[Node], f: &mut impl FnMut(&Inst)) {
             Node::Let { .. } | Node::Integer { .. } | Node::Choose { .. } | Node::LoadInt { .. } => {}
         }
     }
+}
+
+/// The roots of which any byte may be read: by subscripts from data, or as an integer.
+pub fn read_anywhere(body: &[Node], pointers: &[Pointer]) -> HashSet<Root> {
+    let mut out = HashSet::new();
+    for node in body {
+        let base = match node {
+            Node::If { body, .. } => {
+                out.extend(read_anywhere(body, pointers));
+                continue;
+            }
+            Node::LoadInt { addr, .. } => addr.base,
+            Node::Inst(Inst::VGatherIndex { base, .. }) => *base,
+            Node::Inst(inst) => match inst.address() {
+                Some(a) if a.index.is_some() => a.base,
+                _ => continue,
+            },
+            _ => continue,
+        };
+        out.insert(pointers[base.0 as usize].root);
+    }
+    out
 }

@@ -109,6 +109,26 @@ fn a_target_that_does_not_move_is_written_after_the_loop() {
 }
 
 #[test]
+fn what_is_read_by_subscripts_from_data_is_written_in_the_loop() {
+    let stores = |body: &str| {
+        let text = format!(
+            "kernel p {{ A: f32[16][90] argument 0 written; C: f32[16] argument 1 written;
+             I: i64[90] argument 2 written; J: i64[90] argument 3; {body} }}"
+        );
+        let nest = parse::nest(&text).unwrap_or_else(|e| panic!("{e}\n{text}"));
+        check(&nest, 1);
+        innermost(&nest, &|i| matches!(i, Inst::VStore { .. } | Inst::VScatter { .. }))
+    };
+    // a gather, a scalar read, a subscript that is itself written
+    let gather = "C[1] = A[i][7]; vector v in 0..16 { A[v][j] = C[@J[v]]; }";
+    assert_eq!(stores(&format!("for i in 0..9 {{ for j in i + 8..60 {{ {gather} }} }}")).1, 3);
+    let scalar = "C[1] = A[i][j - 1]; A[i][j] = C[@J[j]];";
+    assert_eq!(stores(&format!("for i in 0..9 {{ for j in i + 8..60 {{ {scalar} }} }}")).1, 2);
+    let subscript = "I[2] = J[j]; A[i][j] = C[@I[2]];";
+    assert_eq!(stores(&format!("for i in 0..9 {{ for j in i + 8..60 {{ {subscript} }} }}")).1, 2);
+}
+
+#[test]
 fn a_value_of_an_earlier_iteration_is_written_after_the_loop() {
     // the values of the last iterations wait in registers, which change at the end of each
     for (count, body) in [
