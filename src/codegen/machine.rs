@@ -58,6 +58,14 @@ machine! {
         "cycles", "Start of an innermost loop and the branch at its end that was predicted otherwise", "Unmeasured";
     chain_cycles f64 = 6.0;
         "cycles", "Latency of one point that depends on the point before", "Unmeasured";
+    kept_iterations i64 = 2;
+        "iterations", "For which a value that a loop loads or stores stays in a register", "The window of scalar replacement in code generation";
+    partial_sums f64 = 8.0;
+        "sums", "Partial sums of a reduction over lanes whose latencies overlap", "Unmeasured";
+    farthest_iterations i64 = 8;
+        "iterations", "Greatest distance of a dependence between iterations whose latency others do not hide", "Unmeasured";
+    forward_cycles f64 = 5.0;
+        "cycles", "From a store of an element until a load of it, where it is not kept in a register", "Unmeasured";
     combine_cycles f64 = 3.0;
         "cycles", "One of the log2(lanes) steps that combine the lanes of a vector", "Unmeasured";
     run_ns f64 = 30.0;

@@ -3,9 +3,6 @@
 use crate::codegen::loopnest::LoopNest;
 use crate::expr::{Affine, BinaryOp, BufferId, Expr, Index, Var};
 
-/// Largest number of iterations for which a value is kept in registers.
-pub(super) const KEPT: i64 = 2;
-
 /// A loop that is expanded around a statement.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Expanded {

@@ -6,12 +6,7 @@
 use crate::codegen::Target;
 use crate::codegen::loopnest::LoopNest;
 use crate::expr::{BinaryOp, BufferId, Expr, Index, UnaryOp, Var};
-use crate::poly::cost::block::{KEPT, Placed, address_of};
-
-/// Greatest distance, in iterations, of a dependence that is waited for. Beyond it others hide the latency.
-const FARTHEST: i64 = 8;
-/// Cycles from a store of an element until a load of it, where it is not kept in a register.
-const FORWARD: f64 = 5.0;
+use crate::poly::cost::block::{Placed, address_of};
 
 /// Cycles for each iteration of the loop over `var`.
 pub(super) fn cycles(nest: &LoopNest, target: &Target, block: &[Placed], var: Var) -> f64 {
@@ -65,7 +60,12 @@ impl Chains<'_> {
                 }
                 Some(_) => {}
                 // any element may be updated again at once
-                None => edges.push(Edge { source: sink, sink, distance: 1, latency: own + FORWARD }),
+                None => edges.push(Edge {
+                    source: sink,
+                    sink,
+                    distance: 1,
+                    latency: own + self.target.machine.forward_cycles,
+                }),
             }
         }
         self.walk(store.value, own, &mut |buffer, index, latency| {
@@ -87,6 +87,7 @@ impl Chains<'_> {
         index: &[Index],
     ) -> Option<(i64, f64)> {
         let (written, read) = (address_of(self.nest, buffer, store.index)?, address_of(self.nest, buffer, index)?);
+        let machine = &self.target.machine;
         let apart = written.add_scaled(&read, -1);
         if !apart.is_constant() {
             return None;
@@ -99,8 +100,8 @@ impl Chains<'_> {
             (step, apart) if apart % step != 0 => None,
             (step, apart) => match apart / step {
                 0 if textual == 0 => Some((0, 0.0)),
-                d if (1..=FARTHEST).contains(&d) => Some((d, if d <= KEPT { 0.0 } else { FORWARD })),
-                _ => None,
+                d if d <= 0 || d > machine.farthest_iterations => None,
+                d => Some((d, if d <= machine.kept_iterations { 0.0 } else { machine.forward_cycles })),
             },
         }
     }

@@ -11,7 +11,7 @@
 use crate::codegen::Target;
 use crate::codegen::loopnest::{BufferKind, LoopKind, LoopNest, Stmt};
 use crate::expr::{Access, Affine, BinaryOp, BufferId, Expr, Index, UnaryOp, Var};
-use crate::poly::cost::block::{Expanded, KEPT, Placed, address_of};
+use crate::poly::cost::block::{Expanded, Placed, address_of};
 use crate::poly::cost::chain;
 use crate::poly::cost::traffic::Counts;
 use std::collections::{BTreeSet, HashSet};
@@ -265,7 +265,7 @@ impl<'a> Pricer<'a> {
                 return;
             }
             // In a register since an iteration before, where no vector is unrolled between.
-            if inner.is_some_and(|v| seen.carries(access.buffer, a, v)) {
+            if inner.is_some_and(|v| seen.carries(access.buffer, a, v, self.target.machine.kept_iterations)) {
                 return;
             }
         }
@@ -307,7 +307,7 @@ impl<'a> Pricer<'a> {
             {
                 let machine = &self.target.machine;
                 let lanes = vector.lanes.unwrap_or(1.0);
-                let latency = machine.fma_latency as f64 * (vector.copies / PARTIAL_SUMS).ceil();
+                let latency = machine.fma_latency as f64 * (vector.copies / machine.partial_sums).ceil();
                 work.combined += latency + machine.combine_cycles * lanes.log2();
             }
             if inner.is_some_and(|v| !place.contains(&v)) && !computed {
@@ -353,9 +353,6 @@ impl<'a> Pricer<'a> {
     }
 }
 
-/// Partial sums of a reduction over lanes, whose latencies overlap.
-const PARTIAL_SUMS: f64 = 8.0;
-
 /// Accesses of a block.
 struct Seen {
     /// Those priced so far.
@@ -365,9 +362,9 @@ struct Seen {
 }
 
 impl Seen {
-    /// Returns true if an earlier iteration of the loop over `v` has accessed the place.
-    fn carries(&self, buffer: BufferId, address: &Affine, v: Var) -> bool {
+    /// Returns true if one of the `kept` iterations of the loop over `v` before has accessed the place.
+    fn carries(&self, buffer: BufferId, address: &Affine, v: Var, kept: i64) -> bool {
         let step = address.coefficient(v);
-        step != 0 && (1..=KEPT).any(|k| self.addresses.contains(&(buffer, address.clone().offset(k * step))))
+        step != 0 && (1..=kept).any(|k| self.addresses.contains(&(buffer, address.clone().offset(k * step))))
     }
 }
