@@ -18,6 +18,7 @@ mod private_storage;
 mod separation;
 mod serial_steps;
 mod wavefront;
+mod whole_block;
 
 use super::{kind, loop_over};
 use crate::codegen::loopnest::{LoopKind, Stmt};
@@ -513,6 +514,11 @@ impl Lowering<'_> {
         if isl.is_empty(&exists)? {
             return Ok(vec![]);
         }
+        let forms = |all: &[Affine]| {
+            let inequalities = all.iter().map(|a| scope.form(a, dims)).collect();
+            Polyhedron { dims, equalities: vec![], inequalities }
+        };
+        let asked = self.whole_block(id, &value, &scope).map_or(asked, |all| forms(&all));
         let open = isl.gist(&asked, &scope.context)?;
         let conditions: Vec<Affine> = both(&open).iter().map(|f| scope.affine(f)).collect();
         let divisions = self.lay_out(id, &value, &site.state)?;

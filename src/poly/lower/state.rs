@@ -100,4 +100,6 @@ pub(super) enum Local {
     Temporary(BufferId),
     /// The part of its target that an update accumulates in registers.
     Tile(StatementId),
+    /// One such part of several, of loops that are divided in full and partial tiles.
+    TileOf(StatementId, u32),
 }

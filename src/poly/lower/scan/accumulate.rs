@@ -79,7 +79,8 @@ impl Lowering<'_> {
             return Ok(None);
         }
         let name = format!("{}_tile", self.scop.tensor(s.target).name);
-        let buffer = self.local(Local::Tile(id), &name, s.target, &shape);
+        // Full tiles are in registers, which the stores of partial ones would prevent in a buffer of both.
+        let buffer = self.local(Local::TileOf(id, self.nest.buffers.len() as u32), &name, s.target, &shape);
         let mut here = site.clone();
         here.state.placed.push(Placed { tensor: s.target, buffer, origin, sums: true });
         here.state.factor = constant_factor::of_sum(self.scop, id);

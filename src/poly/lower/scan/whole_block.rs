@@ -1,0 +1,69 @@
+//! Whole blocks of sums at the border of a domain that is no box.
+//!
+//! In: an update that is summed on a local tile, where only a part of the tile's elements belongs to the domain. Out: the
+//! conditions under which its operands exist. The other elements of the tile are computed as well, from whatever the
+//! operands hold there, and are never written back: a triangle is computed in whole register blocks.
+
+use super::Site;
+use crate::expr::{Affine, BinaryOp, Expr, Index, Var};
+use crate::poly::lower::state::{Lowering, Mode};
+use crate::poly::statement::StatementId;
+
+impl Lowering<'_> {
+    /// The conditions of an update of a local tile, or of the copy that fills it, in place of those that choose elements
+    /// of its target: that the subscripts of all that is read lie within their tensors. `value` is the iterators, of which
+    /// the sum's are not known in a copy. `None` where other conditions count.
+    pub(super) fn whole_block(&self, id: StatementId, value: &[Affine], site: &Site) -> Option<Vec<Affine>> {
+        let s = self.scop.statement(id);
+        let summed = site.state.placed.iter().any(|p| p.sums && p.tensor == s.target);
+        let mut divides = false;
+        s.body.visit(&mut |e| divides |= matches!(e, Expr::Binary(BinaryOp::Div | BinaryOp::Mod | BinaryOp::Pow, ..)));
+        if !summed || site.state.mode == Mode::Spill || divides && !self.scop.tensor(s.target).dtype.is_float() {
+            return None;
+        }
+        // Integers may trap where they are divided. Each element of the tile has one value of the iterators that are not summed over.
+        let alone = |v: Var| s.write.iter().any(|w| w.terms[..] == [(v, 1)]);
+        let kept: Vec<Var> = s.vars().filter(|&v| s.write.iter().any(|w| w.uses(v))).collect();
+        if !kept.iter().all(|&v| alone(v)) {
+            return None;
+        }
+        let at = |a: &Affine| a.substitute(|v| value[v.0 as usize].clone());
+        let mut out = vec![];
+        let mut inside = |index: &Affine, extent: i64| {
+            let index = at(index);
+            out.push(index.scale(-1).offset(extent - 1));
+            out.push(index);
+        };
+        if site.state.mode == Mode::Fill {
+            let shape = &self.scop.tensor(s.target).shape;
+            s.write.iter().zip(shape).for_each(|(w, &n)| inside(w, n));
+            return Some(out);
+        }
+        let mut known = true;
+        s.body.visit_accesses(&mut |a| {
+            let placed = site.state.placed.iter().any(|p| p.tensor == a.buffer);
+            let whole = self.tensors[a.buffer.0 as usize].is_some() && self.scop.private(a.buffer).is_none();
+            known &= whole && !placed && a.guard.is_empty();
+            for (index, &n) in a.index.iter().zip(&self.scop.tensor(a.buffer).shape) {
+                match index {
+                    Index::Affine(form) => inside(form, n),
+                    Index::Value(_) => known = false,
+                }
+            }
+        });
+        // What the sum runs over.
+        let of_sum = |a: &Affine| a.terms.iter().any(|t| !kept.contains(&t.0));
+        out.extend(s.domain.iter().filter(|a| of_sum(a)).map(at));
+        for (v, it) in s.vars().zip(&s.iterators).filter(|(v, _)| !kept.contains(v)) {
+            let value = &value[v.0 as usize];
+            out.extend([value.clone(), value.scale(-1).offset(it.extent - 1)]);
+        }
+        for row in site.rows.iter().filter(|r| r.tile > 1) {
+            if let Some((_, phi)) = row.phi.iter().find(|p| p.0 == id && of_sum(&p.1)) {
+                let rest = at(phi).add_scaled(&row.value, -row.tile);
+                out.extend([rest.scale(-1).offset(row.tile - 1), rest]);
+            }
+        }
+        known.then_some(out)
+    }
+}
