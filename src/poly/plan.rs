@@ -2,11 +2,13 @@
 //!
 //! In: a Scop, its dependences and the ILP's schedule. Out: a tiled schedule. Candidates are the ILP's order and the
 //! original one, each with and without tiles, with vectors along any loop, along contiguous ones and without vectors, and
-//! with the loop over vectors inside or outside of loops that carry something. [`cost`] prices the loops that lowering
-//! makes of each; the first candidate, the ILP's order in the default style, counts unless another one takes less than
-//! [`GAIN`] of its time. Nothing is measured, so the same program has the same plan everywhere. `tile` alone plans
-//! kernels of networks, whose order is free, and programs whose sums become tensor instructions: the prices of register
-//! blocks are its own.
+//! with the loop over vectors inside or outside of loops that carry something; and the ILP's with sums in nests of their own
+//! ([`apart`]). [`cost`] prices the loops that lowering makes of each; the first candidate, the ILP's order in the default
+//! style, counts unless another one takes less than [`GAIN`] of its time. Nothing is measured, so the same program has the
+//! same plan everywhere. `tile` alone plans kernels of networks, whose order is free, and programs of register blocks, whose
+//! prices are its own.
+
+mod apart;
 
 use crate::codegen::Target;
 use crate::codegen::loopnest::simplify::simplify;
@@ -29,6 +31,8 @@ const GAIN: f64 = 0.85;
 pub enum Order {
     Ilp,
     Original,
+    /// The ILP's, with sums in nests of their own.
+    Apart,
 }
 
 /// A tiled schedule, with its price.
@@ -64,14 +68,9 @@ pub fn plan(scop: &Scop, dependences: &Dependences, schedule: &Schedule, target:
     if scop.order == Schedule::in_sequence(&scop.statements) {
         return Ok(default);
     }
-    if default.report.tensorized {
-        // Phases with register blocks of `tile` have its prediction.
-        let blocks = default.report.phases.iter().all(|p| p.instruction.is_some());
-        let cost = if blocks { None } else { priced(scop, &default, target) };
-        return Ok(match cost {
-            Some(cost) => predicted(default, &cost),
-            None => default,
-        });
+    // Phases with register blocks of `tile` have its prediction.
+    if default.report.tensorized && default.report.phases.iter().all(|p| p.instruction.is_some()) {
+        return Ok(default);
     }
     let found = candidates(scop, dependences, schedule, default.clone(), target);
     let Some(first) = found.first().filter(|c| c.is_default()) else { return Ok(default) };
@@ -94,7 +93,8 @@ fn priced(scop: &Scop, tiled: &Tiled, target: &Target) -> Option<Cost> {
     Some(cost::price(&simplify(&kernel.nest), target))
 }
 
-/// The candidates that can be lowered; the ILP's order in the default style is the first.
+/// The candidates that can be lowered; the ILP's order in the default style is the first. Beside one whose sums are tensor
+/// instructions there is only that with sums apart.
 fn candidates(
     scop: &Scop,
     dependences: &Dependences,
@@ -111,7 +111,14 @@ fn candidates(
             out.push(Candidate { order, style, tiled, cost });
         }
     };
+    let tensorized = default.report.tensorized;
     add(Order::Ilp, Style::default(), default);
+    if let Ok(Some(tiled)) = apart::apart(scop, dependences, schedule, target, Style::default()) {
+        add(Order::Apart, Style::default(), tiled);
+    }
+    if tensorized {
+        return out;
+    }
     let original = legality::flag(scop, dependences, &scop.order);
     let orders = [Some((Order::Ilp, schedule)), original.as_ref().ok().map(|o| (Order::Original, o))];
     for (order, schedule) in orders.into_iter().flatten() {
