@@ -37,6 +37,8 @@ pub enum Order<'a> {
     Untransformed,
     /// The schedule of this name.
     Named(&'a str),
+    /// The schedules of this file.
+    File(&'a File),
 }
 
 impl Order<'_> {
@@ -45,6 +47,7 @@ impl Order<'_> {
             Order::Ilp => "ILP".into(),
             Order::Untransformed => "untransformed".into(),
             Order::Named(name) => format!("schedule {name}"),
+            Order::File(file) => format!("schedules {file}"),
         }
     }
 }

@@ -185,6 +185,10 @@ impl Compiled {
             let Some(model) = self.model.onnx() else {
                 return Err(Error::Internal("a model without a file depends on data".into()));
             };
+            if self.model.has_schedules() {
+                let why = "the model runs in parts, since it depends on data: its kernels take no schedules by hand";
+                return Err(Error::Unsupported(why.into()));
+            }
             let make = || Staged::new(model.clone(), self.options.clone(), self.pool.clone());
             run(self.staged.get_or_init(make))
         })

@@ -60,6 +60,8 @@ enum Order {
     Untransformed,
     /// The schedule of this name.
     Named(String),
+    /// The schedules of this file.
+    File(Arc<File>),
 }
 
 #[derive(Clone)]
@@ -86,22 +88,38 @@ impl Programs {
     }
 
     /// The program of known sizes in `order`.
-    fn source<'a>(&'a self, lowered: &'a LoweredProgram, order: &Order) -> Result<program::ProgramSource<'a>> {
+    fn source<'a>(&'a self, lowered: &'a LoweredProgram, order: &'a Order) -> Result<program::ProgramSource<'a>> {
         let order = match order {
             Order::Ilp => pipeline::Order::Ilp,
             Order::Untransformed => pipeline::Order::Untransformed,
-            Order::Named(name) => pipeline::Order::ByHand(self.schedule(name)?),
+            Order::Named(name) => pipeline::Order::ByHand(self.schedule(&self.file, Some(name))?, &self.file.source),
+            Order::File(file) => pipeline::Order::ByHand(self.schedule(file, None)?, &file.source),
         };
         Ok(program::ProgramSource { file: &self.file, lowered, order })
     }
 
-    fn schedule(&self, name: &str) -> Result<&Schedule> {
+    /// The schedule of this name in `file`, or the only one for the program.
+    fn schedule<'f>(&self, file: &'f File, name: Option<&str>) -> Result<&'f Schedule> {
         let program = self.program()?;
-        let schedules = self.file.schedules_of(program);
-        schedules.iter().find(|s| *s.name == *name).copied().ok_or_else(|| {
-            let names: Vec<&str> = schedules.iter().map(|s| &*s.name).collect();
-            Error::Invalid(format!("`{}`: {}", program.name, unknown("schedule", name, &names)))
-        })
+        let schedules = file.schedules_of(program);
+        let names = || schedules.iter().map(|s| &*s.name).collect::<Vec<&str>>();
+        match (name, &schedules[..]) {
+            (None, [one]) => Ok(one),
+            (None, []) => {
+                let programs: Vec<&str> = file.schedules.iter().map(|s| &*s.program).collect();
+                let message = unknown("schedule for the program", &program.name, &programs);
+                Err(Error::Invalid(format!("{}: {message}", file.source.name)))
+            }
+            (None, _) => {
+                let (file, program, names) = (&file.source.name, &program.name, names().join(", "));
+                Err(Error::Invalid(format!("{file} has several schedules for `{program}`: {names}")))
+            }
+            (Some(name), _) => {
+                schedules.iter().find(|s| *s.name == *name).copied().ok_or_else(|| {
+                    Error::Invalid(format!("`{}`: {}", program.name, unknown("schedule", name, &names())))
+                })
+            }
+        }
     }
 }
 
@@ -152,6 +170,28 @@ impl Model {
             Source::Program(_) => Ok(Model { order: Order::Named(name.into()), ..self }),
             _ => Err(Error::Invalid(format!("only programs of the text language have schedules, such as `{name}`"))),
         }
+    }
+
+    /// Takes the schedules of `file` instead of those that the ILP finds: in a network, each for the kernel that it names, the
+    /// other kernels stay as they are; in a program, the only one that is for it. A text of schedules alone is a [`File`] too.
+    /// [`Model::explain`] prints such a text at [`Stage::Schedule`].
+    ///
+    /// ```
+    /// use tilewright::{File, Model, Options, Stage};
+    ///
+    /// # fn main() -> tilewright::Result<()> {
+    /// let (model, options) = (Model::load("tests/fixtures/operators/conv_batch_norm_relu.onnx")?, Options::default());
+    /// let words = model.explain(&options, Stage::Schedule, None)?;
+    /// let by_hand = model.clone().with_schedules(File::parse("words.tile", &words)?);
+    /// assert_eq!(by_hand.compile_module(&options)?.0.code(), model.compile_module(&options)?.0.code());
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// A schedule that is not legal, one for a kernel that there is not and a second one for a kernel are errors of the
+    /// compilation.
+    pub fn with_schedules(self, file: File) -> Model {
+        Model { order: Order::File(Arc::new(file)), ..self }
     }
 
     /// Keeps the original order, without tiles and vectors: a program in the order of its text, a network with every
@@ -307,6 +347,7 @@ impl Model {
             Order::Ilp => cache::Order::Ilp,
             Order::Untransformed => cache::Order::Untransformed,
             Order::Named(name) => cache::Order::Named(name),
+            Order::File(file) => cache::Order::File(file),
         };
         match &self.source {
             Source::Onnx(model) => Subject::Onnx(model, order),
@@ -476,9 +517,18 @@ impl Model {
         matches!(self.source, Source::Program(_))
     }
 
+    /// Returns true if kernels have schedules by hand.
+    pub(crate) fn has_schedules(&self) -> bool {
+        matches!(self.order, Order::File(_))
+    }
+
     /// The order of a network.
     fn network_order(&self) -> pipeline::Order<'_> {
-        if self.order == Order::Untransformed { pipeline::Order::Untransformed } else { pipeline::Order::Ilp }
+        match &self.order {
+            Order::Untransformed => pipeline::Order::Untransformed,
+            Order::File(file) => pipeline::Order::Kernels(file),
+            Order::Ilp | Order::Named(_) => pipeline::Order::Ilp,
+        }
     }
 
     /// The text of one stage of the compilation, of all kernels or of those whose name contains `kernel`.

@@ -11,10 +11,13 @@ pub mod report;
 pub mod sharing;
 mod steps;
 mod unit;
+pub mod words;
 
 use crate::codegen::Target;
 use crate::graph::fusion;
 use crate::graph::ir::Graph;
+use crate::language::source::Source;
+use crate::language::syntax::File;
 use crate::pipeline::kernel::{CompiledKernel, STAGES, Statements, Times};
 use crate::pipeline::link::link;
 use crate::pipeline::options::exceeds;
@@ -42,8 +45,10 @@ pub enum Order<'a> {
     Ilp,
     /// As they are written: what schedules are compared with.
     Untransformed,
-    /// By this schedule.
-    ByHand(&'a Schedule),
+    /// A program by this schedule, which stands in this text.
+    ByHand(&'a Schedule, &'a Source),
+    /// The kernels of a network by the schedules of this file that name them, the others as the ILP finds it.
+    Kernels(&'a File),
 }
 
 /// A module, its report and its kernels.
@@ -77,6 +82,7 @@ pub fn compile_sharing(source: &Graph, order: Order, options: &Options, sharing:
     let groups = clock.time("fuse", || fusion::fuse(&optimized.graph, &optimized.placements))?;
     let mut programs = Programs::new(sharing);
     let unit = clock.time("tensor expressions", || Unit::new(optimized, groups, &target, options, &mut programs, 0))?;
+    check_order(&programs.list, order)?;
     let kernels = clock.time("kernels", || compile_kernels(&programs.list, order, &target, options.compile_threads))?;
     clock.add_laps(Times::sum(kernels.iter().map(|k| k.times)));
     let mut steps = Report::default();
@@ -123,13 +129,15 @@ pub fn explain(source: &Graph, order: Order, options: &Options, stage: Stage, fi
         return Ok(rewritten(&unit));
     }
     let programs = programs.list;
+    check_order(&programs, order)?;
     let mut text = String::new();
     for (name, program) in &programs {
         if filter.is_some_and(|f| !name.contains(f)) {
             continue;
         }
-        let explained = statements(name, program, order).and_then(|statements| match stage {
+        let explained = statements(name, program, order, &target).and_then(|statements| match stage {
             Stage::Scop => Ok(statements.scop().to_string()),
+            Stage::Schedule => schedule_text(name, order, &kernel::compile(statements, &target)?, &target),
             _ => kernel::compile(statements, &target)?.text(stage, target.isa),
         });
         text.push_str(&format!("# {name}\n{}\n", explained.map_err(|e| in_kernel(name, e))?));
@@ -138,7 +146,11 @@ pub fn explain(source: &Graph, order: Order, options: &Options, stage: Stage, fi
         let names: Vec<&str> = programs.iter().map(|p| p.0.as_str()).collect();
         return Err(Error::Invalid(unknown("kernel", wanted, &names)));
     }
-    Ok(if text.is_empty() { "no kernels\n".into() } else { text })
+    Ok(match stage {
+        _ if !text.is_empty() => text,
+        Stage::Schedule => words::comment("no kernels"),
+        _ => "no kernels\n".into(),
+    })
 }
 
 /// Finds the stage of this name.
@@ -217,12 +229,32 @@ fn rewritten(unit: &Unit) -> String {
     text
 }
 
+/// The schedule of a kernel: its trees as comments, and in words that [`Order::Kernels`] takes back.
+fn schedule_text(name: &str, order: Order, kernel: &CompiledKernel, target: &Target) -> Result<String> {
+    let by_hand = match order {
+        Order::Kernels(file) => file.schedules.iter().find(|s| *s.program == *name),
+        _ => None,
+    };
+    let words = match by_hand {
+        Some(schedule) => Ok(schedule.clone()),
+        None => words::of_kernel(kernel, name, target.isa)?,
+    };
+    Ok(words::comment(&kernel.text(Stage::Schedule, target.isa)?) + &words::text(words, ""))
+}
+
+/// Refuses an order that names kernels that there are not.
+fn check_order(programs: &[(String, Program)], order: Order) -> Result<()> {
+    let Order::Kernels(file) = order else { return Ok(()) };
+    words::check_names(file, &programs.iter().map(|p| p.0.as_str()).collect::<Vec<_>>())
+}
+
 /// The statements of a kernel, in the order that is asked for.
-fn statements(name: &str, program: &Program, order: Order) -> Result<Statements> {
+fn statements(name: &str, program: &Program, order: Order, target: &Target) -> Result<Statements> {
     match order {
         Order::Ilp => Statements::of_expression(name, program),
         Order::Untransformed => Statements::untransformed(name, program),
-        Order::ByHand(_) => Err(Error::Internal("a schedule by hand for a network".into())),
+        Order::Kernels(file) => words::statements(file, name, program, target.isa),
+        Order::ByHand(..) => Err(Error::Internal("a schedule by hand for a network".into())),
     }
 }
 
@@ -234,7 +266,8 @@ fn compile_kernels(
     threads: usize,
 ) -> Result<Vec<Arc<CompiledKernel>>> {
     let compile = |(name, program): &(String, Program)| {
-        let compiled = statements(name, program, order).and_then(|statements| kernel::compile(statements, target));
+        let compiled =
+            statements(name, program, order, target).and_then(|statements| kernel::compile(statements, target));
         compiled.map(Arc::new).map_err(|e| in_kernel(name, e))
     };
     threads::map(programs, threads, compile).into_iter().collect()

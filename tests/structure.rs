@@ -101,7 +101,10 @@ const ORDER: [(&str, &[&[&str]]); 6] = [
     ),
     ("poly::sets", &[&["polyhedron"], &["generators", "isl"]]),
     ("expr", &[&["affine"], &["expression", "interval"], &["scalar"], &["literals"], &["text", "syntax"]]),
-    ("pipeline", &[&["options", "report", "sharing"], &["kernel", "unit"], &["steps"], &["link"], &["program"]]),
+    (
+        "pipeline",
+        &[&["options", "report", "sharing"], &["kernel", "unit"], &["steps", "words"], &["link"], &["program"]],
+    ),
 ];
 
 fn modules() -> Modules {

@@ -366,14 +366,16 @@ pub fn is_module(path: &Path) -> Result<bool> {
     Ok(Module::is_magic(&start) || path.extension().is_some_and(|e| e == "tw"))
 }
 
-/// Returns true if the file is a program of the text language; only a program can be chosen by name, size and schedule.
+/// Returns true if the file is a program of the text language; only a program can be chosen by name, size and
+/// schedule; a file of schedules goes with networks too.
 pub fn is_program(arguments: &ModelArguments) -> Result<bool> {
     let program = arguments.model.extension().is_some_and(|e| e == "tile");
-    match (&arguments.program, &arguments.size, &arguments.schedule) {
-        (Some(_), _, _) | (_, Some(_), _) | (_, _, Some(_)) if !program => {
+    let by_name = arguments.schedule.is_some() && arguments.schedule_file().is_none();
+    match (&arguments.program, &arguments.size, by_name) {
+        (Some(_), _, _) | (_, Some(_), _) | (_, _, true) if !program => {
             let name = arguments.model.display();
             Err(Error::Invalid(format!(
-                "{name} is not a .tile file: do not pass `--program`, `--size` or `--schedule`"
+                "{name} is not a .tile file: do not pass `--program`, `--size` or the name of a `--schedule`"
             )))
         }
         _ => Ok(program),
@@ -392,7 +394,8 @@ fn network_option(arguments: &ModelArguments) -> Option<&'static str> {
 
 fn load_module(arguments: &ModelArguments, given: &BTreeMap<String, Tensor>, progress: &Progress) -> Result<Module> {
     is_program(arguments)?;
-    if let Some(option) = network_option(arguments) {
+    let schedule = arguments.schedule.is_some().then_some("--schedule");
+    if let Some(option) = network_option(arguments).or(schedule) {
         let name = arguments.model.display();
         return Err(Error::Invalid(format!("{name} is already machine code: do not pass `{option}`")));
     }
@@ -472,7 +475,7 @@ fn load_for(
         let name = arguments.model.display();
         return Err(Error::Invalid(format!("{name} is not a network: do not pass `{option}`")));
     }
-    let mut model = match program {
+    let model = match program {
         true => Model::from_program(
             tilewright::File::load(&arguments.model)?,
             arguments.program.as_deref(),
@@ -480,10 +483,7 @@ fn load_for(
         )?,
         false => Model::load(&arguments.model)?,
     };
-    if let Some(name) = &arguments.schedule {
-        model = model.with_schedule(name)?;
-    }
-    let (model, given) = inputs.of(model)?;
+    let (model, given) = inputs.of(arguments.scheduled(model)?)?;
     let dims = bind(model.inputs(), &given, dims)?;
     let egraph = EgraphOptions { stop_after: arguments.stop_after, ..EgraphOptions::default() };
     let max_error = arguments.max_error.unwrap_or(DEFAULT_MAX_ERROR);

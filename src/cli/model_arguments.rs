@@ -3,12 +3,12 @@
 use clap::Args;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use tilewright::Algorithm;
 use tilewright::CacheOptions;
 use tilewright::Target;
 use tilewright::internal::runtime::error::unknown;
-use tilewright::{Error, Limits, Result, Sort};
+use tilewright::{Error, Limits, Model, Result, Sort};
 
 /// The most bindings of one module.
 const MAX_BINDINGS: usize = 256;
@@ -21,8 +21,9 @@ pub struct ModelArguments {
     /// Program of a .tile file; the first one by default
     #[arg(long, value_name = "NAME")]
     pub program: Option<String>,
-    /// Schedule of the .tile file, instead of the ILP's
-    #[arg(long, value_name = "NAME")]
+    /// Schedule of the .tile file, instead of the ILP's; or a .tile file of schedules, as `explain --stage schedule` prints
+    /// them: in a network each is for the kernel that it names
+    #[arg(long, value_name = "NAME|FILE")]
     pub schedule: Option<String>,
     /// Set of sizes of a .tile program, for sizes that --dim does not give
     #[arg(long, value_name = "NAME")]
@@ -110,6 +111,20 @@ impl CacheArguments {
 }
 
 impl ModelArguments {
+    /// The file of schedules that is asked for.
+    pub fn schedule_file(&self) -> Option<&Path> {
+        self.schedule.as_deref().map(Path::new).filter(|path| path.extension().is_some_and(|e| e == "tile"))
+    }
+
+    /// The model with the schedules that are asked for.
+    pub fn scheduled(&self, model: Model) -> Result<Model> {
+        match (self.schedule_file(), &self.schedule) {
+            (Some(file), _) => Ok(model.with_schedules(tilewright::File::load(file)?)),
+            (None, Some(name)) => model.with_schedule(name),
+            (None, None) => Ok(model),
+        }
+    }
+
     /// The target asked for, or the best that runs here.
     pub fn target(&self) -> Result<Target> {
         target(self.target.as_deref())

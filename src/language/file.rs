@@ -82,11 +82,15 @@ impl File {
         Ok(file)
     }
 
-    /// Refuses schedules for programs that the file does not have.
+    /// Refuses schedules for programs that the file does not have. A file without programs has schedules for others, as
+    /// [`Model::with_schedules`](crate::Model::with_schedules) takes them.
     ///
     /// # Errors
     /// [`Error::Invalid`] at the first such schedule.
     pub fn verify(&self) -> Result<()> {
+        if self.programs.is_empty() {
+            return Ok(());
+        }
         let has = |s: &&primitive::Schedule| self.programs.iter().any(|p| p.name == s.program);
         match self.schedules.iter().find(|s| !has(s)) {
             Some(s) => {

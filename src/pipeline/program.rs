@@ -5,24 +5,18 @@
 //! runs. Declared initial values become a module of their own, which gives the inputs that nobody gives.
 
 use crate::codegen::Target;
-use crate::expr::syntax::Span;
 use crate::language;
 use crate::language::lowered::{Computation, LoweredProgram};
-use crate::language::source::Diagnostic;
 use crate::language::syntax::File;
 use crate::pipeline::kernel::{self, CompiledKernel, Stage, Statements};
 use crate::pipeline::options::exceeds;
 use crate::pipeline::report::Report;
 use crate::pipeline::steps::kernel_report;
-use crate::pipeline::{Clock, Compilation, Options, Order, check_memory, link};
+use crate::pipeline::{Clock, Compilation, Options, Order, check_memory, link, words};
 use crate::poly::lower::state::Argument;
-use crate::poly::scop::Scop;
 use crate::poly::statement::{Role, TensorDecl};
-use crate::poly::tile::report::Tiled;
-use crate::poly::transform;
-use crate::poly::transform::primitive::{Placed, Schedule};
+use crate::poly::transform::primitive::Schedule;
 use crate::poly::transform::state::{Proven, SourceProgram};
-use crate::poly::transform::to_primitives;
 use crate::runtime::module::{Action, Buffer, BufferPlace, BufferRef, ModuleParts, OutputSpec, Step, TensorSpec};
 use crate::{DType, Error, Result};
 use std::sync::Arc;
@@ -41,7 +35,12 @@ impl ProgramSource<'_> {
         let lowered = self.lowered;
         let proven = match self.order {
             Order::Ilp => return free_statements(&lowered.name, &lowered.computation),
-            Order::ByHand(schedule) => self.file.schedule(lowered, schedule, &target)?,
+            Order::ByHand(schedule, source) => {
+                let normal = || lowered.normal();
+                let original = SourceProgram { written: self.file.written(lowered)?, normal: &normal, target: &target };
+                words::apply(source, &original, schedule)?
+            }
+            Order::Kernels(_) => return Err(Error::Internal("schedules of kernels for a program".into())),
             Order::Untransformed => {
                 let proven = Proven::in_original_order(self.file.written(lowered)?);
                 proven.map_err(|e| in_program(&lowered.name, e))?
@@ -121,35 +120,12 @@ pub fn explain(source: &ProgramSource, options: &Options, stage: Stage) -> Resul
     if stage != Stage::Schedule || kernel.ilp.is_none() {
         return Ok(text);
     }
-    let comment: String = text.lines().map(|line| format!("# {line}\n")).collect();
-    let written = source.file.written(lowered)?;
-    Ok(comment + &as_primitives(lowered, written, &kernel.scop, &kernel.tiled, &target)?)
-}
-
-/// The schedule of a program as a block that a file may hold.
-fn as_primitives(
-    lowered: &LoweredProgram,
-    written: Scop,
-    scop: &Scop,
-    tiled: &Tiled,
-    target: &Target,
-) -> Result<String> {
-    let original = SourceProgram { written, normal: &|| lowered.normal(), target };
-    let placed = |primitive| Placed { primitive, span: Span::default() };
-    let primitives = match to_primitives::express(&original, scop, tiled) {
-        Ok(list) => list.into_iter().map(placed).collect(),
-        Err(Error::Unsupported(reason)) => {
-            return Ok(format!("# This order cannot be expressed as primitives: {reason}\n"));
-        }
-        Err(Error::Schedule(refusal)) => {
-            return Ok(format!("# This order cannot be expressed as primitives: {}\n", refusal.headline()));
-        }
-        Err(e) => return Err(e),
-    };
+    let original =
+        SourceProgram { written: source.file.written(lowered)?, normal: &|| lowered.normal(), target: &target };
+    let words = words::express(&original, &lowered.name, &kernel.scop, &kernel.tiled)?;
     let sizes: Vec<String> = lowered.sizes.iter().map(|(name, n)| format!("{name} = {n}")).collect();
-    let block = Schedule { name: "ilp".into(), program: lowered.name.as_str().into(), primitives };
     let sizes = if sizes.is_empty() { String::new() } else { format!(", for {}", sizes.join(", ")) };
-    Ok(format!("# The same order as primitives{sizes}:\n{block}"))
+    Ok(words::comment(&text) + &words::text(words, &sizes))
 }
 
 /// No array, and not all together, may need more memory than is allowed.
@@ -246,9 +222,6 @@ impl File {
     pub fn schedule(&self, lowered: &LoweredProgram, schedule: &Schedule, target: &Target) -> Result<Proven> {
         let normal = || lowered.normal();
         let original = SourceProgram { written: self.written(lowered)?, normal: &normal, target };
-        transform::apply_all(&original, &schedule.primitives).map_err(|(at, error)| {
-            let span = schedule.primitives.get(at).map_or(schedule.name.span, |p| p.span);
-            self.source.error(Diagnostic { span, error })
-        })
+        words::apply(&self.source, &original, schedule)
     }
 }

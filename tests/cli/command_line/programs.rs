@@ -92,6 +92,16 @@ fn every_stage_of_a_program_can_be_read() {
     fails(&[&["explain", &program, "--stage", "rewritten"][..], &sums].concat(), &["sums", "scop"]);
 }
 
+/// Asserts exit code 1 and an error that has all the words, and may show a place of a text.
+fn place(arguments: &[&str], words: &[&str]) {
+    let output = tilewright(arguments);
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{arguments:?}: {error}");
+    for word in words {
+        assert!(error.contains(word), "{word:?} is not in: {error}");
+    }
+}
+
 #[test]
 fn what_is_wrong_with_a_program_is_said_with_its_place() {
     let folder = Folder::new("wrong-programs");
@@ -99,14 +109,6 @@ fn what_is_wrong_with_a_program_is_said_with_its_place() {
     fails(&["run", &program, "--program", "triple"], &["triple", "twice", "sums"]);
     fails(&["run", MODEL, "--program", "triple"], &["not a .tile file"]);
     fails(&["run", MODEL, "--size", "MINI"], &["not a .tile file"]);
-    let place = |arguments: &[&str], words: &[&str]| {
-        let output = tilewright(arguments);
-        let error = String::from_utf8_lossy(&output.stderr);
-        assert_eq!(output.status.code(), Some(1), "{arguments:?}: {error}");
-        for word in words {
-            assert!(error.contains(word), "{word:?} is not in: {error}");
-        }
-    };
     place(&["run", &program], &["p.tile:2:5", "`N`", "--dim N=<number>"]);
     let sums = ["run", &program, "--program", "sums"];
     place(&[&sums[..], &["--size", "HUGE"]].concat(), &["HUGE", "SMALL, WIDE"]);
@@ -121,6 +123,40 @@ fn what_is_wrong_with_a_program_is_said_with_its_place() {
     place(&["run", &text, "--dim", "N=4"], &["broken.tile:2:16", "`A` is 4 at i=3"]);
     std::fs::write(&text, [b'l', 0xff]).unwrap();
     fails(&["run", &text], &["broken.tile", "UTF-8"]);
+}
+
+#[test]
+fn schedules_are_read_from_a_file() {
+    let folder = Folder::new("schedule_file");
+    let (words, program) = (folder.file("words.tile"), folder.file("p.tile"));
+    // of a network: what is printed is taken back
+    std::fs::write(&words, succeeds(&["explain", MODEL, "--stage", "schedule"])).unwrap();
+    let (found, by_hand) = (folder.file("found.tw"), folder.file("by_hand.tw"));
+    succeeds(&["compile", MODEL, "-o", &found]);
+    succeeds(&["compile", MODEL, "-o", &by_hand, "--schedule", &words]);
+    assert!(std::fs::read(&found).unwrap() == std::fs::read(&by_hand).unwrap());
+    fails(&["run", &found, "--schedule", &words], &["already machine code"]);
+    let kernel = succeeds(&["explain", MODEL, "--stage", "schedule"]);
+    let kernel = kernel.lines().find_map(|l| l.strip_prefix("schedule ilp for ")).unwrap().trim_end_matches(" {");
+    std::fs::write(&words, format!("schedule plain for {kernel} {{ serial }}")).unwrap();
+    let text = succeeds(&["explain", MODEL, "--stage", "schedule", "--schedule", &words]);
+    assert!(text.contains(&format!("\nschedule plain for {kernel} {{\n    serial\n}}\n")), "{text}");
+    let (a, b) = (folder.file("a"), folder.file("b"));
+    succeeds(&["run", MODEL, "--save", &a]);
+    succeeds(&["run", MODEL, "--save", &b, "--schedule", &words]);
+    assert_eq!(saved(&a, 0).len(), saved(&b, 0).len());
+    std::fs::write(&words, format!("schedule plain for {kernel}0 {{ serial }}")).unwrap();
+    let meant = format!("did you mean `{kernel}`?");
+    for command in ["run", "bench", "explain"] {
+        place(&[command, MODEL, "--schedule", &words], &["words.tile:1:20", "there is no kernel", &meant]);
+    }
+    // of a program: the only schedule that is for it
+    std::fs::write(&program, "loop f(N = 8) { inout f64 A[N] for i in 0..N A[i] += 1 }").unwrap();
+    std::fs::write(&words, "schedule lanes for f { vectorize i by 4 }").unwrap();
+    let text = succeeds(&["explain", &program, "--schedule", &words, "--stage", "schedule"]);
+    assert!(text.contains("[vector"), "{text}");
+    std::fs::write(&words, "schedule lanes for g { vectorize i by 4 }").unwrap();
+    fails(&["run", &program, "--schedule", &words], &["words.tile", "`f`", "there are g"]);
 }
 
 #[test]

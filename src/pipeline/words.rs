@@ -1,0 +1,106 @@
+//! Schedules of kernels in the words of the text language: printed, and taken back.
+//!
+//! In: a compiled kernel and the statements that its schedule begins with. Out: a block `schedule … for KERNEL { … }`, of
+//! which [`apply`] makes the same loops; or why the order has no words. A schedule that is taken back is proven as every
+//! schedule by hand is: its refusal has two statement instances and the place in the text.
+
+use crate::codegen::Target;
+use crate::expr::syntax::Span;
+use crate::language::source::{Diagnostic, Source};
+use crate::language::syntax::File;
+use crate::pipeline::kernel::{CompiledKernel, Statements};
+use crate::poly::analysis::index_range::index_ranges;
+use crate::poly::normalize::build;
+use crate::poly::scop::Scop;
+use crate::poly::statement::Program;
+use crate::poly::tile::report::Tiled;
+use crate::poly::transform;
+use crate::poly::transform::primitive::{Placed, Schedule};
+use crate::poly::transform::state::{Proven, SourceProgram};
+use crate::poly::transform::to_primitives;
+use crate::runtime::error::unknown;
+use crate::{Error, Result};
+
+/// The name of the schedules that are printed.
+const NAME: &str = "ilp";
+
+/// The order of `tiled` as a schedule for `program`; the inner error is the reason why it has no words.
+pub fn express(
+    original: &SourceProgram,
+    program: &str,
+    scop: &Scop,
+    tiled: &Tiled,
+) -> Result<std::result::Result<Schedule, String>> {
+    let placed = |primitive| Placed { primitive, span: Span::default() };
+    Ok(match to_primitives::express(original, scop, tiled) {
+        Ok(list) => {
+            let primitives = list.into_iter().map(placed).collect();
+            Ok(Schedule { name: NAME.into(), program: program.into(), primitives })
+        }
+        Err(Error::Unsupported(reason)) => Err(reason),
+        Err(Error::Schedule(refusal)) => Err(refusal.headline()),
+        Err(e) => return Err(e),
+    })
+}
+
+/// The schedule of a kernel of a network as [`express`] has it.
+pub fn of_kernel(kernel: &CompiledKernel, name: &str, target: &Target) -> Result<std::result::Result<Schedule, String>> {
+    let original = SourceProgram { written: kernel.scop.clone(), normal: &|| Ok(kernel.scop.clone()), target };
+    express(&original, name, &kernel.scop, &kernel.tiled)
+}
+
+/// The lines of a text as comments of the text language.
+pub fn comment(text: &str) -> String {
+    text.lines().fold(String::new(), |out, line| out + "# " + line + "\n")
+}
+
+/// The text of a schedule, or a comment that says why there is none.
+pub fn text(words: std::result::Result<Schedule, String>, sizes: &str) -> String {
+    match words {
+        Ok(schedule) => format!("# The same order as primitives{sizes}:\n{schedule}"),
+        Err(reason) => comment(&format!("This order cannot be expressed as primitives: {reason}")),
+    }
+}
+
+/// The program that `schedule` makes of `original`, proven. A refusal shows its place in `source`.
+///
+/// # Errors
+/// `Schedule` when a primitive is refused.
+pub fn apply(source: &Source, original: &SourceProgram, schedule: &Schedule) -> Result<Proven> {
+    transform::apply_all(original, &schedule.primitives).map_err(|(at, error)| {
+        let span = schedule.primitives.get(at).map_or(schedule.name.span, |p| p.span);
+        source.error(Diagnostic { span, error })
+    })
+}
+
+/// The statements of kernel `name` of a network, in the order of the file's schedule for it, or free where it has none.
+///
+/// # Errors
+/// Those of [`apply`].
+pub fn statements(file: &File, name: &str, program: &Program, target: &Target) -> Result<Statements> {
+    let Some(schedule) = file.schedules.iter().find(|s| *s.program == *name) else {
+        return Statements::of_expression(name, program);
+    };
+    let written = build::build(name, program)?;
+    let original = SourceProgram { written: written.clone(), normal: &|| Ok(written.clone()), target };
+    Ok(Statements::by_hand(apply(&file.source, &original, schedule)?, index_ranges(program)?))
+}
+
+/// Refuses schedules for kernels that a network does not have, and several for one kernel.
+///
+/// # Errors
+/// `Invalid` at the first such schedule, with the kernel whose name is nearest.
+pub fn check_names(file: &File, kernels: &[&str]) -> Result<()> {
+    for (i, schedule) in file.schedules.iter().enumerate() {
+        let kernel = &schedule.program;
+        let message = if !kernels.contains(&&**kernel) {
+            format!("`{}`: {}", schedule.name, unknown("kernel", kernel, kernels))
+        } else if let Some(other) = file.schedules[..i].iter().find(|s| s.program == *kernel) {
+            format!("kernel `{kernel}` has two schedules, `{}` and `{}`", other.name, schedule.name)
+        } else {
+            continue;
+        };
+        return Err(file.source.error(Diagnostic::invalid(kernel.span, message)));
+    }
+    Ok(())
+}
