@@ -91,7 +91,7 @@ pub mod syntax {
         Access, Array, Assign, Assignment, Body, Combine, Condition, Equation, Output, Parameter, Program, Range,
         Sizes, Statement,
     };
-    pub use crate::poly::transform::primitive::{Loop, Loops, Placed, Primitive, Schedule};
+    pub use crate::poly::transform::primitive::{Loop, Loops, Placed, Primitive, Read, Schedule};
 }
 
 /// The stages, for this package's own tests, benchmarks and command line. No part of the public interface: it changes

@@ -237,7 +237,7 @@ fn schedule_text(name: &str, order: Order, kernel: &CompiledKernel, target: &Tar
     };
     let words = match by_hand {
         Some(schedule) => Ok(schedule.clone()),
-        None => words::of_kernel(kernel, name, target.isa)?,
+        None => words::of_kernel(kernel, name, &target)?,
     };
     Ok(words::comment(&kernel.text(Stage::Schedule, target.isa)?) + &words::text(words, ""))
 }
@@ -253,7 +253,7 @@ fn statements(name: &str, program: &Program, order: Order, target: &Target) -> R
     match order {
         Order::Ilp => Statements::of_expression(name, program),
         Order::Untransformed => Statements::untransformed(name, program),
-        Order::Kernels(file) => words::statements(file, name, program, target.isa),
+        Order::Kernels(file) => words::statements(file, name, program, target),
         Order::ByHand(..) => Err(Error::Internal("a schedule by hand for a network".into())),
     }
 }

@@ -57,6 +57,8 @@ fn words_of_networks_compile_to_the_same_bytes() {
     let all = std::env::var_os("TILEWRIGHT_WORDS").is_some();
     let mut paths: Vec<PathBuf> = fixtures("operators", "onnx").into_iter().step_by(if all { 1 } else { 8 }).collect();
     paths.extend(fixtures("networks", "onnx"));
+    // one array in several layouts
+    paths.push(root().join("tests/fixtures/operators/conv_transpose_dilated_groups.onnx"));
     if all {
         let networks = std::fs::read_dir(root().join("datasets/networks")).unwrap();
         paths.extend(networks.map(|entry| entry.unwrap().path()));

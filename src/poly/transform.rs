@@ -130,7 +130,9 @@ fn check_loops(
     };
     loops::check_outermost(&tree.schedule.root, None, false).map_err(|e| refused(end, tree, e))?;
     if !tree.packings.is_empty() || !tree.scop.privates.is_empty() {
-        let packs = |p: &Placed| matches!(p.primitive, Primitive::CacheRead { .. } | Primitive::Pack { .. });
+        let packs = |p: &Placed| {
+            matches!(p.primitive, Primitive::CacheRead { .. } | Primitive::Pack { .. } | Primitive::PackRead { .. })
+        };
         let at = primitives.iter().rposition(packs).unwrap_or(end);
         proven.try_loops().map_err(|e| refused(at, proven.state(), e))?;
     }
@@ -161,6 +163,7 @@ fn scattered<'p>(scop: &Scop, primitive: &'p Primitive) -> Option<&'p Name> {
         | Primitive::CacheRead { tensor, .. }
         | Primitive::CacheWrite { tensor, .. }
         | Primitive::Pack { tensor, .. } => tensor,
+        Primitive::PackRead { read, .. } => &read.tensor,
         _ => return None,
     };
     let writes = |s: &crate::poly::statement::Statement| s.is_scatter() && scop.tensor(s.target).name == tensor.text;

@@ -7,7 +7,7 @@ use tilewright::internal::expr::syntax::{DTYPES, Expr, FUNCTIONS, Kind, Name, OP
 use tilewright::internal::language;
 use tilewright::internal::language::parser::parse;
 use tilewright::internal::language::syntax::*;
-use tilewright::internal::poly::transform::primitive::{ALIASES, Loop, Loops, Placed, Primitive, Schedule};
+use tilewright::internal::poly::transform::primitive::{ALIASES, Loop, Loops, Placed, Primitive, Read, Schedule};
 
 fn name() -> impl Strategy<Value = Name> {
     "[a-zA-Z_][a-z0-9_]{0,3}"
@@ -174,6 +174,8 @@ fn primitive() -> impl Strategy<Value = Primitive> {
         at().prop_map(|(tensor, at)| Primitive::CacheWrite { tensor, at }),
         (name(), prop::collection::vec(expr(true), 1..3))
             .prop_map(|(tensor, layout)| Primitive::Pack { tensor, layout }),
+        (prop::option::of(name()), name(), prop::collection::vec(expr(true), 1..3))
+            .prop_map(|(statement, tensor, layout)| Primitive::PackRead { read: Read { statement, tensor }, layout }),
         (at(), name()).prop_map(|((tensor, over), into)| Primitive::Rfactor { tensor, over, into }),
         (loops(3), prop::option::of(name())).prop_map(|(which, with)| Primitive::Tensorize { which, with }),
         one().prop_map(|which| Primitive::Peel { which }),

@@ -8,7 +8,7 @@ use super::{Builder, List};
 use crate::expr::syntax::{Expr, Name, Span};
 use crate::poly::transform::argument::{
     Count, Factor, Instruction, Iterations, Layout, Loop, LoopName, Loops, NewLoop, NewPair, NewTensor, NewTiles,
-    OuterLoop, Statements, Tensor, TileSizes,
+    OuterLoop, Read, Statements, Tensor, TileSizes,
 };
 use crate::poly::transform::primitive::{Placed, Primitive, Schedule, primitives};
 
@@ -36,12 +36,25 @@ impl<const N: usize> From<(&str, [&str; N])> for Loops {
     }
 }
 
+impl From<&str> for Read {
+    fn from(tensor: &str) -> Read {
+        Read { statement: None, tensor: tensor.into() }
+    }
+}
+
+impl From<(&str, &str)> for Read {
+    fn from((statement, tensor): (&str, &str)) -> Read {
+        Read { statement: Some(statement.into()), tensor: tensor.into() }
+    }
+}
+
 /// Rust for an argument that a primitive has as `T`.
 ///
 /// | argument | in Rust |
 /// | --- | --- |
 /// | a loop `i`, `S(i)` | `"i"`, `("S", "i")` |
 /// | loops `i, j`, `S(i, j)` | `["i", "j"]`, `("S", ["i", "j"])` |
+/// | reads `B`, `S(B)` | `"B"`, `("S", "B")` |
 /// | a name | `"B"` |
 /// | names | `["A", "B"]` |
 /// | numbers | `8`, `[8, 16]` |
@@ -59,6 +72,12 @@ impl<T: Into<Loop>> Argument<Loop> for T {
 
 impl<T: Into<Loops>> Argument<Loops> for T {
     fn argument(self) -> Loops {
+        self.into()
+    }
+}
+
+impl<T: Into<Read>> Argument<Read> for T {
+    fn argument(self) -> Read {
         self.into()
     }
 }
@@ -187,6 +206,45 @@ mod tests {
     use crate::DType::F32;
     use crate::poly::transform::primitive::KEYWORDS;
 
+    const WANTED: &str = "schedule all for p {
+    normalize
+    index_set_split
+    array_expand
+    split S(i) by 4 -> io, ii
+    fuse io, ii -> i2
+    reorder S(j, i2)
+    tile j, i2 by (2, 4) -> jo, io, ji, ii
+    skew ii by -2*jo
+    shift S(ji) by 3
+    reverse io
+    merge S, T at io
+    distribute S, T at io
+    sequence T, S
+    unroll ii
+    unroll ii by 2
+    unroll_and_jam ji by 2
+    vectorize ii
+    vectorize ii by 4
+    parallel jo
+    wavefront jo
+    serial
+    compute_at A at S(ji)
+    compute_inline A
+    store_at A at jo
+    cache_read A
+    cache_read A at io
+    cache_write A at io
+    pack A as (j / 4, i, j % 4)
+    pack_read A as (i, j)
+    pack_read S(A) as (j, i)
+    rfactor A over ii -> P
+    tensorize ji, ii
+    tensorize S(ji, ii) with fma
+    peel ii
+    pad ii to 16
+}
+";
+
     #[test]
     fn every_primitive_is_written_as_in_text() {
         let (i, j, a) = (name("i"), name("j"), array("A"));
@@ -220,6 +278,8 @@ mod tests {
                 .cache_read_at("A", "io")
                 .cache_write("A", "io")
                 .pack("A", (j / 4, i, j % 4))
+                .pack_read("A", (i, j))
+                .pack_read(("S", "A"), (j, i))
                 .rfactor("A", "ii", "P")
                 .tensorize(["ji", "ii"])
                 .tensorize_with(("S", ["ji", "ii"]), "fma")
@@ -228,43 +288,7 @@ mod tests {
         });
         let file = built.build().unwrap();
         let text = file.schedules[0].to_string();
-        let wanted = "schedule all for p {
-    normalize
-    index_set_split
-    array_expand
-    split S(i) by 4 -> io, ii
-    fuse io, ii -> i2
-    reorder S(j, i2)
-    tile j, i2 by (2, 4) -> jo, io, ji, ii
-    skew ii by -2*jo
-    shift S(ji) by 3
-    reverse io
-    merge S, T at io
-    distribute S, T at io
-    sequence T, S
-    unroll ii
-    unroll ii by 2
-    unroll_and_jam ji by 2
-    vectorize ii
-    vectorize ii by 4
-    parallel jo
-    wavefront jo
-    serial
-    compute_at A at S(ji)
-    compute_inline A
-    store_at A at jo
-    cache_read A
-    cache_read A at io
-    cache_write A at io
-    pack A as (j / 4, i, j % 4)
-    rfactor A over ii -> P
-    tensorize ji, ii
-    tensorize S(ji, ii) with fma
-    peel ii
-    pad ii to 16
-}
-";
-        assert_eq!(text, wanted);
+        assert_eq!(text, WANTED);
         let words: Vec<&str> = text.lines().filter_map(|line| line.split_whitespace().next()).collect();
         assert!(KEYWORDS.iter().all(|k| words.contains(k)));
     }

@@ -4,7 +4,9 @@ use super::{Parser, defined_twice};
 use crate::expr::syntax::{Expr, Name};
 use crate::language::lexer::Token;
 use crate::language::source::{Checked, Diagnostic};
-use crate::poly::transform::primitive::{KEYWORDS, Loop, Loops, Placed, Primitive, Schedule, keyword, primitives};
+use crate::poly::transform::primitive::{
+    KEYWORDS, Loop, Loops, Placed, Primitive, Read, Schedule, keyword, primitives,
+};
 use crate::runtime::error::unknown;
 
 /// Reads an argument of a kind; in brackets the argument that has as many elements.
@@ -14,6 +16,9 @@ macro_rules! read {
     };
     ($parser:tt Loops) => {
         $parser.loops()
+    };
+    ($parser:tt Read) => {
+        $parser.read()
     };
     ($parser:tt LoopName) => {
         $parser.name("a loop")
@@ -197,6 +202,17 @@ impl Parser {
             return Err(Diagnostic::invalid(self.last(), "expected a loop, found none"));
         }
         Ok(Loops { statement, names })
+    }
+
+    /// `B` or `S(B)`.
+    fn read(&mut self) -> Checked<Read> {
+        let first = self.name("a tensor")?;
+        if !self.accept("(") {
+            return Ok(Read { statement: None, tensor: first });
+        }
+        let tensor = self.name("a tensor")?;
+        self.expect(")")?;
+        Ok(Read { statement: Some(first), tensor })
     }
 
     /// `m` or `C(m)`.

@@ -24,6 +24,15 @@ pub struct Loop {
     pub name: Name,
 }
 
+/// Reads of an array: `B`, or those of one statement, `S(B)`.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Read {
+    /// Statement that reads; `None` for all.
+    pub statement: Option<Name>,
+    /// The array.
+    pub tensor: Name,
+}
+
 /// A loop without a statement: `m`.
 pub type LoopName = Name;
 /// A loop around the one that is named before.
@@ -57,6 +66,7 @@ pub type Layout = Vec<Expr>;
 pub enum Argument<'a> {
     Loop(&'a Loop),
     Loops(&'a Loops),
+    Read(&'a Read),
     /// Loops of the statement that loops before them name.
     LoopNames(&'a [Name]),
     Statements(&'a [Name]),
@@ -75,6 +85,9 @@ macro_rules! view {
     };
     (Loops $value:expr) => {
         Argument::Loops($value)
+    };
+    (Read $value:expr) => {
+        Argument::Read($value)
     };
     (LoopName $value:expr) => {
         Argument::LoopNames(std::slice::from_ref($value))
@@ -156,7 +169,7 @@ macro_rules! by_reference {
         }
     )*};
 }
-by_reference!(Loop Loops Name [Name; 2] Vec<Name> Vec<i64> Vec<Expr>);
+by_reference!(Loop Loops Read Name [Name; 2] Vec<Name> Vec<i64> Vec<Expr>);
 
 impl Display for Loops {
     fn fmt(&self, f: &mut Formatter) -> Result {
@@ -177,11 +190,21 @@ impl Display for Loop {
     }
 }
 
+impl Display for Read {
+    fn fmt(&self, f: &mut Formatter) -> Result {
+        match &self.statement {
+            Some(s) => write!(f, "{s}({})", self.tensor),
+            None => write!(f, "{}", self.tensor),
+        }
+    }
+}
+
 impl Display for Argument<'_> {
     fn fmt(&self, f: &mut Formatter) -> Result {
         match self {
             Argument::Loop(l) => write!(f, "{l}"),
             Argument::Loops(l) => write!(f, "{l}"),
+            Argument::Read(r) => write!(f, "{r}"),
             Argument::Name(name) => write!(f, "{name}"),
             Argument::LoopNames(names) | Argument::Statements(names) => f.write_str(&list(names, Name::to_string)),
             Argument::Integer(n) => write!(f, "{n}"),

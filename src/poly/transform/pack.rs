@@ -8,10 +8,10 @@ use crate::expr::syntax::Style;
 use crate::expr::syntax::{Expr, Kind, Name, Operator};
 use crate::poly::packing::{PackedDim, Packing};
 use crate::poly::scop::Scop;
-use crate::poly::statement::Statement;
-use crate::poly::transform::argument::Loop;
+use crate::poly::statement::{Statement, StatementId};
+use crate::poly::transform::argument::{Loop, Read};
 use crate::poly::transform::state::Transformed;
-use crate::poly::transform::tree_edit::refuse;
+use crate::poly::transform::tree_edit::{refuse, statements};
 use crate::runtime::error::unknown;
 use crate::runtime::{Error, Result};
 
@@ -28,6 +28,57 @@ pub fn cache_read(before: &Transformed, tensor: &Name, at: Option<&Loop>) -> Res
         return cache_read_at(before, tensor, at);
     }
     let scop = &before.scop;
+    let id = source(scop, tensor)?;
+    let mut packings = before.packings.clone();
+    for statement in scop.ids() {
+        for (access, iterators) in reads(scop, statement, id)? {
+            let dims = iterators.into_iter().map(|v| (v, PackedDim::Whole)).collect();
+            add(&mut packings, scop, Packing { statement, access, dims })?;
+        }
+    }
+    if packings.len() == before.packings.len() {
+        return refuse(format!("nothing reads `{tensor}`"));
+    }
+    Ok(Transformed { packings, ..before.clone() })
+}
+
+/// `pack_read B as (n / 32, k, n % 32)`: statements read B from a copy that is made before the loops and has these dimensions,
+/// over the loops of the program that the subscripts of B are in. `pack_read S(B)` is about the reads of one statement: others
+/// may have copies in other layouts, or none. A constant is copied when the program is compiled.
+///
+/// ```text
+/// for n for k            for no for k for ni  P(no, k, ni) = B(k, 8*no + ni)
+///   S(B(k, n))           for n for k
+///   T(B(k, n))             S(P(n / 8, k, n % 8))
+///                          T(B(k, n))
+/// ```
+pub fn pack_read(before: &Transformed, read: &Read, layout: &[Expr]) -> Result<Transformed> {
+    let (scop, tensor) = (&before.scop, &read.tensor);
+    let id = source(scop, tensor)?;
+    let mut packings = before.packings.clone();
+    let chosen = match &read.statement {
+        Some(name) => statements(scop, name)?,
+        None => scop.ids().collect(),
+    };
+    for statement in chosen {
+        let dimensions =
+            layout.iter().map(|e| dimension(scop.statement(statement), e)).collect::<Result<Option<_>>>()?;
+        let Some(dims): Option<Vec<(Var, PackedDim)>> = dimensions else { continue };
+        for (access, iterators) in reads(scop, statement, id)? {
+            if has_all(&dims, &iterators) {
+                add(&mut packings, scop, Packing { statement, access, dims: dims.clone() })?;
+            }
+        }
+    }
+    if packings.len() == before.packings.len() {
+        no_read(tensor)
+    } else {
+        Ok(Transformed { packings, ..before.clone() })
+    }
+}
+
+/// An array that the program does not write.
+fn source(scop: &Scop, tensor: &Name) -> Result<usize> {
     let Some(id) = scop.tensors.iter().position(|t| t.name == tensor.text) else {
         let names: Vec<&str> = scop.tensors.iter().map(|t| t.name.as_str()).collect();
         return refuse(unknown("array", tensor, &names));
@@ -35,31 +86,41 @@ pub fn cache_read(before: &Transformed, tensor: &Name, at: Option<&Loop>) -> Res
     if scop.tensors[id].role.is_written() {
         return refuse(format!("`{tensor}` is written by the program: a copy made before the loops would be stale"));
     }
-    let mut packings = before.packings.clone();
-    for statement in scop.ids() {
-        let s = scop.statement(statement);
-        let mut reads: Vec<Access> = vec![];
-        s.body.visit_accesses(&mut |a| {
-            if a.buffer.0 as usize == id && !reads.contains(a) {
-                reads.push(a.clone());
-            }
-        });
-        for access in reads {
-            let Some(iterators) = iterators(&access) else {
-                return refuse(format!("`{}` reads `{tensor}` at computed subscripts", s.name));
-            };
-            let packing =
-                Packing { statement, access, dims: iterators.into_iter().map(|v| (v, PackedDim::Whole)).collect() };
-            if packings.iter().any(|p| (p.statement, &p.access) == (statement, &packing.access)) {
-                return refuse(format!("`{tensor}` is already read from a copy"));
-            }
-            packings.push(packing);
+    Ok(id)
+}
+
+/// The different reads of an array by a statement, each with the iterators in its subscripts.
+fn reads(scop: &Scop, statement: StatementId, id: usize) -> Result<Vec<(Access, Vec<Var>)>> {
+    let s = scop.statement(statement);
+    let mut found: Vec<Access> = vec![];
+    s.body.visit_accesses(&mut |a| {
+        if a.buffer.0 as usize == id && !found.contains(a) {
+            found.push(a.clone());
         }
+    });
+    let with_iterators = |access: Access| match iterators(&access) {
+        Some(iterators) => Ok((access, iterators)),
+        None => refuse(format!("`{}` reads `{}` at computed subscripts", s.name, scop.tensors[id].name)),
+    };
+    found.into_iter().map(with_iterators).collect()
+}
+
+/// Adds the copy of a read that has none.
+fn add(packings: &mut Vec<Packing>, scop: &Scop, packing: Packing) -> Result<()> {
+    if packings.iter().any(|p| (p.statement, &p.access) == (packing.statement, &packing.access)) {
+        return refuse(format!("`{}` is already read from a copy", scop.tensor(packing.access.buffer).name));
     }
-    if packings.len() == before.packings.len() {
-        return refuse(format!("nothing reads `{tensor}`"));
-    }
-    Ok(Transformed { packings, ..before.clone() })
+    packings.push(packing);
+    Ok(())
+}
+
+fn no_read<T>(tensor: &Name) -> Result<T> {
+    refuse(format!("no read of `{tensor}` has the loops of this layout, each whole or as `n / 8` and `n % 8`"))
+}
+
+/// Returns true if a layout has all of these iterators, and no others.
+fn has_all(dims: &[(Var, PackedDim)], iterators: &[Var]) -> bool {
+    iterators.iter().all(|v| covers(dims, *v)) && dims.iter().all(|d| iterators.contains(&d.0))
 }
 
 /// `pack B as (n / 32, k, n % 32)`: the copy that `cache_read B` made has these dimensions, over the loops of the program
@@ -86,15 +147,13 @@ pub fn pack(before: &Transformed, tensor: &Name, layout: &[Expr]) -> Result<Tran
             None => continue,
         };
         let read = iterators(&packing.access).unwrap_or_default();
-        if read.iter().all(|v| covers(&dims, *v)) && dims.iter().all(|d| read.contains(&d.0)) {
+        if has_all(&dims, &read) {
             (packing.dims, changed) = (dims, true);
         }
     }
     match (found, changed) {
         (false, _) => refuse(format!("`{tensor}` has no copy: add `cache_read {tensor}` first")),
-        (true, false) => {
-            refuse(format!("no read of `{tensor}` has the loops of this layout, each whole or as `n / 8` and `n % 8`"))
-        }
+        (true, false) => no_read(tensor),
         _ => Ok(Transformed { packings, ..before.clone() }),
     }
 }

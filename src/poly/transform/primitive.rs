@@ -13,7 +13,7 @@ use super::{cache, compute, fuse, inline, loops, pack, phase_order, program, rfa
 use crate::expr::syntax::{Name, Span};
 use std::fmt::{Display, Formatter, Result};
 
-pub use super::argument::{Loop, Loops};
+pub use super::argument::{Loop, Loops, Read};
 
 /// `schedule NAME for PROGRAM { … }`: primitives, applied in turn to the program's original order.
 ///
@@ -109,6 +109,8 @@ macro_rules! primitives {
         CacheWrite: cache_write(tensor: Tensor, "at" at: Loop) => program cache::cache_write;
         /// `pack B as (n / 16, k, n % 16)`: the layout of a copy, over the loops that read B (Goto and van de Geijn).
         Pack: pack(tensor: Tensor, "as" layout: Layout) => program pack::pack;
+        /// `pack_read B as (n / 16, k, n % 16)`, or `pack_read S(B) as …`: read from a copy in this layout (Goto, van de Geijn).
+        PackRead: pack_read(read: Read, "as" layout: Layout) => program pack::pack_read;
         /// `rfactor C over ki -> P`: partial results for each ki, combined afterwards (Halide, TVM).
         Rfactor: rfactor(tensor: Tensor, "over" over: Loop, "->" into: NewTensor) => program rfactor::rfactor;
         /// `tensorize C(mi, ni, ki)`, or with `with fma`: the loops become one tensor instruction (TVM).

@@ -22,7 +22,7 @@ use crate::poly::scop::Scop;
 use crate::poly::statement::StatementId;
 use crate::poly::tile::as_given;
 use crate::poly::tile::report::Tiled;
-use crate::poly::transform::primitive::{Loop, Loops, Placed, Primitive};
+use crate::poly::transform::primitive::{Loop, Loops, Placed, Primitive, Read};
 use crate::poly::transform::state::{SourceProgram, Transformed};
 use crate::poly::transform::to_primitives::context::{Emitter, kind};
 use crate::poly::transform::tree_edit::{apart, children_of};
@@ -284,20 +284,34 @@ impl Emitter<'_> {
         }
     }
 
-    /// Emits the primitives for operands that are read from packed copies.
+    /// Emits the primitives for operands that are read from packed copies: all reads of an array by `cache_read` and `pack`
+    /// where these make the packings, or else read by read.
     fn packings(&mut self, packings: &[Packing]) {
-        let mut primitives: Vec<Primitive> = vec![];
+        let name = |p: &Packing| Name::from(&*self.scop.tensor(p.access.buffer).name);
+        let mut by_array: Vec<Primitive> = vec![];
         for packing in packings {
-            let tensor = Name::from(&*self.scop.tensor(packing.access.buffer).name);
+            let (tensor, layout) = (name(packing), super::pack::layout(self.scop, packing));
             let read = Primitive::CacheRead { tensor: tensor.clone(), at: None };
-            let pack = Primitive::Pack { tensor, layout: super::pack::layout(self.scop, packing) };
-            for primitive in [read, pack] {
-                if !primitives.contains(&primitive) {
-                    primitives.push(primitive);
+            for primitive in [read, Primitive::Pack { tensor, layout }] {
+                if !by_array.contains(&primitive) {
+                    by_array.push(primitive);
                 }
             }
         }
-        self.primitives.extend(primitives);
+        let start = Transformed::new(self.scop.clone());
+        let packed = by_array.iter().try_fold(start, |before, p| match p {
+            Primitive::CacheRead { tensor, .. } => super::pack::cache_read(&before, tensor, None),
+            Primitive::Pack { tensor, layout } => super::pack::pack(&before, tensor, layout),
+            _ => Ok(before),
+        });
+        if packed.is_ok_and(|packed| packed.packings == packings) {
+            self.primitives.extend(by_array);
+            return;
+        }
+        for packing in packings {
+            let read = Read { statement: Some(self.statement(packing.statement)), tensor: name(packing) };
+            self.primitives.push(Primitive::PackRead { read, layout: super::pack::layout(self.scop, packing) });
+        }
     }
 
     /// Emits the primitives for the loops over the terms of tensor instructions, which are innermost.
