@@ -314,7 +314,8 @@ fn matmul(inputs: &[&TensorType], transpose_a: bool, transpose_b: bool) -> Check
     let x = inputs[0];
     let (shape, rank) = (&x.shape, x.shape.len());
     let narrow = matches!(inputs[1].dtype, DType::I8 | DType::U8 | DType::F16 | DType::BF16);
-    if x.dtype != DType::F32 || !narrow {
+    let dtype = sum_type(x, inputs[1]);
+    if dtype == x.dtype && (x.dtype != DType::F32 || !narrow) {
         same_types(inputs)?;
     }
     defined(x, is_number(x.dtype))?;
@@ -329,14 +330,26 @@ fn matmul(inputs: &[&TensorType], transpose_a: bool, transpose_b: bool) -> Check
     let mut out = broadcast([&shape[..rank - 2], &b[..b.len() - 2]])
         .ok_or_else(|| "the batch dimensions do not broadcast".to_string())?;
     out.extend([m, n]);
-    shaped(x, out)
+    Ok(TensorType { dtype, shape: out })
+}
+
+/// The type of the sums of the products of two tensors: i32 for integers of 8 bits, signed or not each, or else that of the
+/// first one.
+fn sum_type(a: &TensorType, b: &TensorType) -> DType {
+    let bytes = [a, b].iter().all(|t| matches!(t.dtype, DType::I8 | DType::U8));
+    if bytes { DType::I32 } else { a.dtype }
 }
 
 fn conv(inputs: &[&TensorType], window: &Window, group: i64, layout: Layout) -> Checked<TensorType> {
     let x = inputs[0];
     let shape = &x.shape;
     defined(x, is_number(x.dtype))?;
-    same_types(inputs)?;
+    let dtype = sum_type(x, inputs[1]);
+    if dtype == x.dtype {
+        same_types(inputs)?;
+    }
+    let of_sums = inputs.get(2).is_none_or(|bias| bias.dtype == dtype);
+    ensure(of_sums, || format!("the bias is not {dtype}, as the sums are"))?;
     let image = Image::of(layout, shape)?;
     let weights = &inputs[1].shape;
     weights_fit(window, weights, &image)?;
@@ -348,7 +361,7 @@ fn conv(inputs: &[&TensorType], window: &Window, group: i64, layout: Layout) -> 
     grouped_blocks(layout, group, channels, f)?;
     let mut out = windowed(window, &image)?;
     out[1] = f;
-    shaped(x, from_channels_first(layout, &out, layout.stored(f)))
+    Ok(TensorType { dtype, shape: from_channels_first(layout, &out, layout.stored(f)) })
 }
 
 fn conv_transpose(
@@ -481,67 +494,4 @@ fn grouped_blocks(layout: Layout, group: i64, channels: i64, filters: i64) -> Ch
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn f32(shape: &[i64]) -> TensorType {
-        TensorType { dtype: DType::F32, shape: shape.to_vec() }
-    }
-
-    fn shape(op: &Op, inputs: &[&TensorType]) -> Vec<i64> {
-        infer(op, inputs).unwrap()[0].shape.clone()
-    }
-
-    #[test]
-    fn shapes_broadcast_as_in_numpy() {
-        assert_eq!(broadcast([&[2, 1, 3][..], &[4, 1]]), Some(vec![2, 4, 3]));
-        assert_eq!(broadcast([&[][..], &[0, 5], &[1, 1]]), Some(vec![0, 5]));
-        assert_eq!(broadcast([&[2][..], &[3]]), None);
-    }
-
-    #[test]
-    fn a_convolution_has_the_same_extents_in_every_layout() {
-        let window = Window {
-            kernel: vec![3, 3],
-            stride: vec![2, 1],
-            dilation: vec![1, 2],
-            pad_before: vec![1, 2],
-            pad_after: vec![1, 2],
-        };
-        let op = |layout| Op::Conv { window: window.clone(), group: 1, layout };
-        let w = f32(&[20, 5, 3, 3]);
-        assert_eq!(shape(&op(Layout::Nchw), &[&f32(&[1, 5, 9, 7]), &w]), [1, 20, 5, 7]);
-        assert_eq!(shape(&op(Layout::Nhwc), &[&f32(&[1, 9, 7, 5]), &w]), [1, 5, 7, 20]);
-        assert_eq!(shape(&op(Layout::Blocked(8)), &[&f32(&[1, 1, 9, 7, 8]), &w]), [1, 3, 5, 7, 8]);
-        let pool = Op::Pool { kind: PoolKind::Max, window: window.clone(), layout: Layout::Blocked(8) };
-        assert_eq!(shape(&pool, &[&f32(&[1, 3, 9, 7, 8])]), [1, 3, 5, 7, 8]);
-        assert!(infer(&op(Layout::Nchw), &[&f32(&[1, 6, 9, 7]), &w]).is_err());
-    }
-
-    #[test]
-    fn slices_count_in_both_directions() {
-        let slice = |start, end, step| Op::Slice { starts: vec![start], ends: vec![end], steps: vec![step] };
-        assert_eq!(shape(&slice(1, 8, 3), &[&f32(&[8])]), [3]);
-        assert_eq!(shape(&slice(7, -1, -2), &[&f32(&[8])]), [4]);
-        assert_eq!(shape(&slice(5, 2, 1), &[&f32(&[8])]), [0]);
-        assert!(infer(&slice(0, 9, 1), &[&f32(&[8])]).is_err());
-        assert!(infer(&slice(0, 4, 0), &[&f32(&[8])]).is_err());
-    }
-
-    #[test]
-    fn huge_extents_are_refused() {
-        let up = Op::Upsample { factors: vec![i64::MAX / 2, 4] };
-        assert!(matches!(infer(&up, &[&f32(&[4, 4])]), Err(Error::Invalid(_))));
-        let pad = Op::Pad { before: vec![i64::MAX], after: vec![1], value: 0 };
-        assert!(infer(&pad, &[&f32(&[4])]).is_err());
-    }
-
-    #[test]
-    fn products_batch_and_transpose() {
-        let mm = |a, b| Op::MatMul { transpose_a: a, transpose_b: b };
-        assert_eq!(shape(&mm(false, false), &[&f32(&[7, 1, 2, 3]), &f32(&[5, 3, 4])]), [7, 5, 2, 4]);
-        assert_eq!(shape(&mm(true, true), &[&f32(&[3, 2]), &f32(&[4, 3])]), [2, 4]);
-        let message = infer(&mm(false, true), &[&f32(&[2, 3]), &f32(&[3, 4])]).unwrap_err().to_string();
-        assert!(message.contains("inner extents 3 and 4"), "{message}");
-    }
-}
+mod tests;

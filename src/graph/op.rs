@@ -224,14 +224,17 @@ ops! {
 
     // ---- complex, output fusable
     /// Batched as in NumPy; operands may be read transposed (last two dimensions swapped). Where the left operand is f32, the
-    /// right one may be of 8 or 16 bits: its elements are widened as they are read.
+    /// right one may be of 8 or 16 bits: its elements are widened as they are read. Integers of 8 bits, signed or not each, have
+    /// products and sums in i32.
     MatMul { transpose_a: bool, transpose_b: bool } = "matmul", 2..=2, ComplexOutFusable, NotElementwise,
         [transpose_a: Flag("a^T"), transpose_b: Flag("b^T")],
-        ["matmul(f32[2,1,3,4], f32[5,4,6])", "matmul[a^T b^T](f32[4,3], f32[6,4])", "matmul(f32[1,9], i8[9,40])"];
+        ["matmul(f32[2,1,3,4], f32[5,4,6])", "matmul[a^T b^T](f32[4,3], f32[6,4])", "matmul(f32[1,9], i8[9,40])",
+         "matmul(u8[3,9], i8[9,4])"];
     /// x, weights (F, C/group, kernel…), and perhaps bias. Activations in `layout`; weights always in ONNX's order.
     Conv { window: Window, group: i64, layout: Layout } = "conv", 2..=3, ComplexOutFusable, NotElementwise,
         [window: Windows, layout: LayoutWord, group: Group],
-        ["conv[3x3 stride=2x1 dilation=1x2 pad=1x1 nchw4c group=2](f32[1,2,5,6,4], f32[16,4,3,3], f32[16])"];
+        ["conv[3x3 stride=2x1 dilation=1x2 pad=1x1 nchw4c group=2](f32[1,2,5,6,4], f32[16,4,3,3], f32[16])",
+         "conv[3x3 pad=1x0 nhwc](u8[1,5,6,3], i8[4,3,3,3], i32[4])"];
     /// x, weights (C, F/group, kernel…), and perhaps bias; `output_pad` after each spatial dimension.
     ConvTranspose { window: Window, group: i64, output_pad: Vec<i64>, layout: Layout } =
         "conv_transpose", 2..=3, ComplexOutFusable, NotElementwise,

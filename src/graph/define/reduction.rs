@@ -166,9 +166,7 @@ pub(super) fn matmul(b: &mut Build, transpose_a: bool, transpose_b: bool) {
         index.extend(if transposed { [column.clone(), row.clone()] } else { [row.clone(), column.clone()] });
         Expr::load(b.input(i), index)
     };
-    let weights = operand(1, &k, &n, transpose_b);
-    let weights = if b.inputs[1].dtype == b.output.dtype { weights } else { Expr::cast(b.output.dtype, weights) };
-    let body = operand(0, &m, &k, transpose_a) * weights;
+    let body = b.widened(0, operand(0, &m, &k, transpose_a)) * b.widened(1, operand(1, &k, &n, transpose_b));
     let write = space.subscripts();
     b.define(b.target(), space, write, Some(BinaryOp::Add), vec![], body);
 }

@@ -136,6 +136,11 @@ impl Build {
         Expr::load(self.input(i), shape.iter().enumerate().map(subscript).collect())
     }
 
+    /// An element of operand `i` in the type of the result.
+    pub(super) fn widened(&self, i: usize, element: Expr) -> Expr {
+        if self.inputs[i].dtype == self.output.dtype { element } else { Expr::cast(self.output.dtype, element) }
+    }
+
     /// `target(iterators) = body`.
     pub(super) fn assign(&mut self, target: BufferId, space: Space, body: Expr) {
         let write = space.subscripts();

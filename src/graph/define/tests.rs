@@ -112,6 +112,15 @@ pub(crate) fn cases() -> Vec<(Op, Vec<TensorType>)> {
     let sparse = window(&[1, 2], &[2, 3], &[1, 1], &[0, 0]);
     let transposed = Op::ConvTranspose { window: sparse, group: 1, output_pad: vec![0, 0], layout: Layout::Nchw };
     out.push((transposed, vec![f(&[1, 3, 4, 2]), f(&[3, 2, 1, 2])]));
+    for (a, b) in [(DType::U8, DType::I8), (DType::I8, DType::I8), (DType::I8, DType::U8), (DType::U8, DType::U8)] {
+        let product = Op::MatMul { transpose_a: false, transpose_b: true };
+        out.push((product, vec![t(a, &[2, 3, 5]), t(b, &[4, 5])]));
+        for (layout, shape) in [(Layout::Nchw, [2, 6, 5, 7]), (Layout::Nhwc, [2, 5, 7, 6])] {
+            let conv = Op::Conv { window: w.clone(), group: 2, layout };
+            out.push((conv.clone(), vec![t(a, &shape), t(b, &[4, 3, 3, 2])]));
+            out.push((conv, vec![t(a, &shape), t(b, &[4, 3, 3, 2]), t(DType::I32, &[4])]));
+        }
+    }
     let line = window(&[3], &[1], &[1], &[1]);
     out.push((Op::Conv { window: line, group: 1, layout: Layout::Nchw }, vec![f(&[1, 4, 9]), f(&[5, 4, 3])]));
     out

@@ -162,7 +162,7 @@ fn iterators(layout: Layout, e: &Extents) -> Iterators {
 fn load_or_zero(b: &Build, i: usize, space: &Space, index: Vec<Affine>) -> Expr {
     let guard: Vec<Affine> =
         index.iter().zip(&b.inputs[i].shape).flat_map(|(a, &extent)| space.inside(a, extent)).collect();
-    let otherwise = (!guard.is_empty()).then(|| Scalar::of(b.output.dtype, 0.0));
+    let otherwise = (!guard.is_empty()).then(|| Scalar::of(b.inputs[i].dtype, 0.0));
     let index = index.into_iter().map(Index::Affine).collect();
     Expr::Load(Access { buffer: b.input(i), index, guard, otherwise })
 }
@@ -205,7 +205,7 @@ pub(super) fn conv(b: &mut Build, window: &Window, group: i64, layout: Layout) {
     let conditions = at.iter().zip(&image.spatial).flat_map(|(a, &extent)| it.space.inside(a, extent)).collect();
     let x = Expr::load(b.input(0), subscripts(layout, &it.n, &it.channel, &at));
     let w = [&[it.filter.number.clone(), it.channel_in_group.clone()], &it.taps[..]].concat();
-    let body = x * load_or_zero(b, 1, &it.space, w);
+    let body = b.widened(0, x) * b.widened(1, load_or_zero(b, 1, &it.space, w));
     let write = subscripts(layout, &it.n, &it.filter, &it.position);
     let target = sums(b);
     b.define(target, it.space, write, Some(BinaryOp::Add), conditions, body);

@@ -71,7 +71,7 @@ impl Importer<'_> {
     }
 
     pub(super) fn matmul(&mut self, a: ValueId, b: ValueId, transpose_b: bool) -> Result<ValueId> {
-        self.emit(Op::MatMul { transpose_a: false, transpose_b }, &[a, b])
+        self.wrapped(Op::MatMul { transpose_a: false, transpose_b }, &[a, b])
     }
 
     pub(super) fn joined(&mut self, axis: usize, parts: &[ValueId]) -> Result<ValueId> {

@@ -5,7 +5,7 @@ use crate::expr::BinaryOp;
 use crate::graph::import::importer::Importer;
 use crate::graph::ir::ValueId;
 use crate::graph::op::{Layout, Op, PoolKind, ReduceOp, Window};
-use crate::runtime::{Error, Result, Tensor};
+use crate::runtime::{DType, Error, Result, Tensor};
 
 /// Padding rule of the `auto_pad` attribute.
 enum AutoPad {
@@ -116,7 +116,11 @@ pub(super) fn conv_of(g: &mut Importer, n: &Source, operands: &[ValueId]) -> Res
     let [x, w, ..] = *operands else { return Err(Error::Invalid("operand 1 is missing".into())) };
     let window = conv_window(g, n, x, g.shape(w))?;
     let op = Op::Conv { window, group: n.int("group", 1), layout: Layout::Nchw };
-    g.emit(op, operands)
+    let mut operands = operands.to_vec();
+    if let Some(bias) = operands.get_mut(2).filter(|_| g.ty(x).dtype.bytes() == 1) {
+        *bias = g.cast_to(*bias, DType::I32)?;
+    }
+    g.wrapped(op, &operands)
 }
 
 pub(super) fn conv_transpose(g: &mut Importer, n: &Source) -> Result<Vec<ValueId>> {

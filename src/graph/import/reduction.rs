@@ -23,6 +23,13 @@ impl Importer<'_> {
         }
     }
 
+    /// A product or convolution in the type of its first operand: that of integers of 8 bits wraps around as theirs do.
+    pub(super) fn wrapped(&mut self, op: Op, operands: &[ValueId]) -> Result<ValueId> {
+        let dtype = self.ty(operands[0]).dtype;
+        let y = self.emit(op, operands)?;
+        self.cast_to(y, dtype)
+    }
+
     /// The matrix product of two values, as NumPy's `matmul` has it.
     pub(super) fn product(&mut self, mut a: ValueId, mut b: ValueId) -> Result<ValueId> {
         // a vector is a matrix of one row on the left, of one column on the right
@@ -38,7 +45,7 @@ impl Importer<'_> {
             let k = self.shape(b)[0];
             b = self.reshape_to(b, vec![k, 1])?;
         }
-        let y = self.emit(Op::MatMul { transpose_a: false, transpose_b: false }, &[a, b])?;
+        let y = self.wrapped(Op::MatMul { transpose_a: false, transpose_b: false }, &[a, b])?;
         let mut shape = self.shape(y).to_vec();
         if vector_b {
             shape.pop();
@@ -72,7 +79,7 @@ pub(super) fn gemm(g: &mut Importer, n: &Source) -> Result<Vec<ValueId>> {
     }
     g.check_types(a, b)?;
     let (transpose_a, transpose_b) = (n.flag("transA", false), n.flag("transB", false));
-    let mut y = g.emit(Op::MatMul { transpose_a, transpose_b }, &[a, b])?;
+    let mut y = g.wrapped(Op::MatMul { transpose_a, transpose_b }, &[a, b])?;
     let scaled = |g: &mut Importer, v: ValueId, factor: f32| -> Result<ValueId> {
         if factor == 1.0 {
             return Ok(v);
