@@ -10,7 +10,7 @@ use crate::graph::ir::{Node, ValueId};
 use crate::graph::op::{Body, Layout, Op, Window};
 use crate::graph::subgraph;
 use crate::graph::tensor_type::TensorType;
-use crate::runtime::Tensor;
+use crate::runtime::{DType, Features, Tensor};
 
 /// An operand as the model sees it.
 #[derive(Clone, Copy, Debug)]
@@ -72,6 +72,27 @@ pub fn multiply_adds(op: &Op, operands: &[&TensorType], result: &TensorType) -> 
     }
 }
 
+/// The type of the first operand of the products of bytes that the target has instructions for; the second one is i8.
+pub fn byte_products(target: &Target) -> Option<DType> {
+    let has = |feature| target.platform().features.contains(feature);
+    if [Features::AVX512VNNI, Features::AVX_VNNI, Features::I8MM].into_iter().any(has) {
+        return Some(DType::U8);
+    }
+    has(Features::DOTPROD).then_some(DType::I8)
+}
+
+/// Peak of a product of these operands in GFLOP/s: bytes by instructions that sum four products in each lane of 32 bits, or
+/// else by products of i32, which take several times as long as those of f32.
+fn peak(operands: &[Operand], target: &Target) -> f64 {
+    let bytes = matches!(operands[0].ty.dtype, DType::I8 | DType::U8);
+    let factor = match byte_products(target) {
+        _ if !bytes => 1.0,
+        Some(_) => 4.0,
+        None => 0.25,
+    };
+    factor * target.peak_gflops(4)
+}
+
 fn arithmetic(op: &Op, operands: &[Operand], result: &TensorType, target: &Target) -> f64 {
     let (machine, lanes) = (&target.machine, target.lanes(4) as f64);
     let vector_ns = |elements: i64, cycles: f64| elements as f64 / lanes * cycles / machine.clock_ghz;
@@ -81,7 +102,7 @@ fn arithmetic(op: &Op, operands: &[Operand], result: &TensorType, target: &Targe
             let w = &operands[1].ty.shape;
             let macs =
                 convolution_size(result, *layout) * w[1..].iter().product::<i64>() as f64 * filters(w[0], *layout);
-            2.0 * macs / (target.peak_gflops(4) * image_share(window, *group, w, result, *layout, target))
+            2.0 * macs / (peak(operands, target) * image_share(window, *group, w, result, *layout, target))
         }
         Op::ConvTranspose { window, group, layout, .. } => {
             let w = &operands[1].ty.shape;
@@ -101,7 +122,7 @@ fn arithmetic(op: &Op, operands: &[Operand], result: &TensorType, target: &Targe
             let flops = 2.0 * (batch * m * n * k) as f64;
             let pack = if operands[1].constant { 0.0 } else { traffic(operands[1].ty.bytes(), target) };
             let turn = if *transpose_b && !operands[1].constant { pack } else { 0.0 };
-            flops / (target.peak_gflops(4) * machine.blocked_share * tail(n, lanes as i64)) + pack + turn
+            flops / (peak(operands, target) * machine.blocked_share * tail(n, lanes as i64)) + pack + turn
         }
         Op::Pool { window, layout, .. } => {
             let taps: i64 = window.kernel.iter().product();
@@ -256,7 +277,6 @@ fn transposed_share(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::runtime::DType;
 
     #[test]
     fn one_product_with_merged_weights_is_cheaper_than_three() {

@@ -470,6 +470,11 @@ impl<'m> Importer<'m> {
             let name = format!("{}.constant", self.place);
             return Ok(folded.into_iter().map(|t| self.named_constant(name.clone(), t)).collect());
         }
+        Ok(self.append(op, inputs, types))
+    }
+
+    /// A node of these operands.
+    fn append(&mut self, op: Op, inputs: &[ValueId], types: Vec<TensorType>) -> Vec<ValueId> {
         let index = self.graph.nodes.len() as u32;
         let mut outputs = vec![];
         for (i, ty) in types.into_iter().enumerate() {
@@ -479,7 +484,7 @@ impl<'m> Importer<'m> {
         let origins = self.provenance.current().cloned().into_iter().collect();
         let node = Node { name: self.place.clone(), origins, op, inputs: inputs.to_vec(), outputs: outputs.clone() };
         self.graph.nodes.push(node);
-        Ok(outputs)
+        outputs
     }
 
     /// As [`Importer::emit_all`], for operators with one result.

@@ -117,6 +117,9 @@ pub struct Network {
     /// Largest bound of the error of an algorithm that may take the place of the direct one, relative to the largest
     /// output that inputs of the same size can have.
     pub max_error: f64,
+    /// The type of the first operand of the target's products of bytes, of which the second one is i8; `None` where it has no
+    /// such instruction.
+    pub byte_products: Option<DType>,
     /// The last cache keeps the constants from one run to the next.
     pub constants_cached: bool,
     /// E-nodes that a rule replaced, and their canonical forms: neither rules nor the extraction look at them.

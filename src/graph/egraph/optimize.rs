@@ -4,6 +4,7 @@
 //! that clean up and recognise run to the end, then all rules with those for layouts; constants are folded once chosen.
 
 use crate::codegen::Target;
+use crate::graph::cost;
 use crate::graph::egraph::convert::{first_nodes, load, store};
 use crate::graph::egraph::origins::{folded, trace};
 use crate::graph::egraph::saturate::{Budget, Stop, saturate};
@@ -17,7 +18,7 @@ use crate::graph::rules::pattern::Rule;
 use crate::graph::rules::{self, constants};
 use crate::poly::tile::cache::Constants;
 use crate::runtime::error::unknown;
-use crate::runtime::{Error, Result};
+use crate::runtime::{DType, Error, Result};
 use egg::Id;
 use serde::{Deserialize, Deserializer, Serialize, de};
 use std::sync::Arc;
@@ -34,6 +35,8 @@ pub struct EgraphOptions {
     /// Also consider convolutions over blocks of channels. The cost model takes them where channels-last is dearer, which
     /// is nowhere in the networks that were measured; considering them takes time.
     pub blocked: bool,
+    /// Products of quantised tensors are sums in i32, or in f32; `None`: in i32 where the target has instructions for them.
+    pub byte_products: Option<bool>,
     /// Rules not to use, by name.
     pub without: Vec<String>,
     /// Rewrites to make; the rest is left out. The rewrite that breaks a model is found by halving this.
@@ -47,6 +50,7 @@ impl Default for EgraphOptions {
             max_growth: 16,
             max_ilp_variables: 5000,
             blocked: false,
+            byte_products: None,
             without: vec![],
             stop_after: None,
         }
@@ -141,6 +145,11 @@ pub fn optimize(
     loaded.network.max_error = max_error;
     let constants = price::constants(graph, target);
     loaded.network.constants_cached = constants == Constants::LastCache;
+    let of_target = cost::byte_products(target);
+    loaded.network.byte_products = match options.byte_products {
+        None => of_target,
+        Some(used) => used.then(|| of_target.unwrap_or(DType::U8)),
+    };
     let cleaning = saturate(&mut loaded.network, &used(rules::clean()), budget);
     budget.rewrites = budget.rewrites.saturating_sub(cleaning.rewrites());
     let mut growth = saturate(&mut loaded.network, &used(rules::with_algorithm(algorithm, block)), budget);

@@ -6,8 +6,11 @@ use super::tensor;
 use crate::expr::scalar::storage::{Fields, integer};
 use crate::expr::{BinaryOp, CompareOp, UnaryOp};
 use crate::graph::import::importer::Importer;
+use crate::graph::infer::infer;
 use crate::graph::ir::ValueId;
 use crate::graph::op::{Op, ReduceOp};
+use crate::graph::proto::NodeProto;
+use crate::graph::tensor_type::TensorType;
 use crate::runtime::{DType, Error, Result, Tensor};
 
 /// Scale and zero point of a tensor.
@@ -29,6 +32,16 @@ impl Importer<'_> {
     pub(super) fn dequantised(&mut self, x: ValueId, by: Quantised) -> Result<ValueId> {
         let (scale, zero) = (self.single(by.scale)?, by.zero.map(|z| self.single(z)).transpose()?);
         reals_of(self, x, Quantised { scale, zero })
+    }
+
+    /// As [`Importer::emit`], of constants too: the e-graph sees what they are made of before it folds them.
+    fn emit_unfolded(&mut self, op: Op, inputs: &[ValueId]) -> Result<ValueId> {
+        let types = {
+            let operands: Vec<&TensorType> = inputs.iter().map(|&i| self.ty(i)).collect();
+            infer(&op, &operands)?
+        };
+        types.iter().try_for_each(|ty| self.claim(&ty.shape, ty.dtype))?;
+        Ok(self.append(op, inputs, types)[0])
     }
 
     /// A value of one element without dimensions.
@@ -199,8 +212,33 @@ pub(super) fn dequantize_linear(g: &mut Importer, n: &Source) -> Result<Vec<Valu
     let scale = g.cast_to(scale, DType::F32)?;
     let float = Fields::of(g.ty(x).dtype).is_some();
     let zero = zero.filter(|_| !float).map(|zero| spread(g, n, zero, &shape)).transpose()?;
+    if to == DType::F32 && are_weights(g, n, x) {
+        return Ok(vec![weights_of(g, x, Quantised { scale, zero })?]);
+    }
     let value = reals_of(g, x, Quantised { scale, zero })?;
     Ok(vec![g.cast_to(value, to)?])
+}
+
+/// Returns true for constant integers of 8 bits that only products read.
+fn are_weights(g: &Importer, n: &Source, x: ValueId) -> bool {
+    let bytes = matches!(g.ty(x).dtype, DType::I8 | DType::U8) && g.rank(x) >= 2 && n.int("block_size", 0) == 0;
+    let reads = |node: &&NodeProto| node.input.iter().any(|i| Some(i) == n.proto.output.first());
+    let products = ["Conv", "MatMul", "Gemm"];
+    let is_output = || g.proto.output.iter().any(|o| Some(&o.name) == n.proto.output.first());
+    bytes
+        && g.graph.constant(x).is_some()
+        && g.proto.node.iter().filter(reads).all(|node| products.contains(&node.op_type.as_str()))
+        && !is_output()
+}
+
+/// `(x - zero) · scale` in f32 of constants, left to the e-graph: a product may read the integers.
+fn weights_of(g: &mut Importer, x: ValueId, by: Quantised) -> Result<ValueId> {
+    let mut value = g.emit_unfolded(Op::Cast(DType::F32), &[x])?;
+    if let Some(zero) = other_than_zero(g, by.zero) {
+        let zero = g.cast_to(zero, DType::F32)?;
+        value = g.emit_unfolded(Op::Binary(BinaryOp::Sub), &[value, zero])?;
+    }
+    g.emit_unfolded(Op::Binary(BinaryOp::Mul), &[value, by.scale])
 }
 
 /// `(x - zero) · scale` in f32, for a scale and a zero point that broadcast to the shape of `x`.

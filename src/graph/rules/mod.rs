@@ -3,6 +3,7 @@
 pub mod algebra;
 pub mod algorithm;
 pub mod blocked;
+pub mod bytes;
 pub mod constants;
 pub mod index;
 pub mod layout;
@@ -18,6 +19,8 @@ use pattern::Rule;
 /// The rules that clean up and recognize; they run to the end before layouts multiply the e-nodes.
 pub fn clean() -> Vec<Rule> {
     let mut rules = recognize::rules();
+    // Before scales of activations go into weights.
+    rules.extend(bytes::rules());
     rules.extend(algebra::rules());
     rules
 }

@@ -76,6 +76,7 @@ impl Sample {
         self.graph.outputs = vec![root];
         let Loaded { mut network, class, .. } = load(&self.graph).unwrap();
         network.max_error = 1e-4;
+        network.byte_products = Some(DType::U8);
         for (a, b) in &self.equal {
             network.egraph.union(class[a.0 as usize], class[b.0 as usize]);
         }
@@ -226,7 +227,7 @@ fn the_optimized_graph_computes_the_same() {
             Default::default(),
             1e-4,
             2,
-            &EgraphOptions::default(),
+            &EgraphOptions { byte_products: Some(true), ..EgraphOptions::default() },
             &Memo::default(),
         )
         .unwrap();

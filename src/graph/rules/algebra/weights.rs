@@ -124,7 +124,8 @@ pub fn scale_before_conv(network: &mut Network, m: &Match) -> Option<Id> {
     let f = filters(network, op, operands)?;
     let (x, s) = with_constant(network, operands[0], BinaryOp::Mul)?;
     let rank = network.rank(operands[0]);
-    if network.shape(x) != network.shape(operands[0]) {
+    // Bytes wrap around before they are widened.
+    if network.shape(x) != network.shape(operands[0]) || network.ty(x).dtype != network.ty(m.class).dtype {
         return None;
     }
     let s = along(network, s, rank, channel_axis(f.layout, rank)?, f.weights[1] * f.group)?;
@@ -145,7 +146,7 @@ pub fn shift_before_conv(network: &mut Network, m: &Match) -> Option<Id> {
     let f = filters(network, op, operands)?;
     let (x, s) = with_constant(network, operands[0], BinaryOp::Add)?;
     let rank = network.rank(operands[0]);
-    if network.shape(x) != network.shape(operands[0]) {
+    if network.shape(x) != network.shape(operands[0]) || network.ty(x).dtype != network.ty(m.class).dtype {
         return None;
     }
     let s = along(network, s, rank, channel_axis(f.layout, rank)?, f.weights[1] * f.group)?;
@@ -213,7 +214,9 @@ pub fn scale_before_matmul(network: &mut Network, m: &Match) -> Option<Id> {
     let (transpose_a, transpose_b) = transposes(op);
     let x = m.get('x');
     let scaled = network.shape(operands[0]).to_vec();
-    if network.is_constant(x) || transpose_a || network.rank(operands[1]) != 2 || network.shape(x) != scaled {
+    let widened = network.ty(x).dtype != network.ty(m.class).dtype;
+    let constant = network.is_constant(x);
+    if constant || widened || transpose_a || network.rank(operands[1]) != 2 || network.shape(x) != scaled {
         return None;
     }
     let k = *scaled.last()?;

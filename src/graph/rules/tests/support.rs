@@ -13,6 +13,7 @@ use crate::graph::ir::ValueId;
 use crate::graph::op::{Layout, Op};
 use crate::graph::rules;
 use crate::graph::rules::pattern::{Keep, Rule, rewrite};
+use crate::runtime::DType;
 
 const BUDGET: Budget = Budget { iterations: 6, nodes: 2000, rewrites: usize::MAX };
 
@@ -41,7 +42,9 @@ fn disguise(s: &mut Sample, v: ValueId, how: usize) -> ValueId {
             s.reshape(flat, &shape)
         }
         _ => {
+            let dtype = s.graph.value(v).ty.dtype;
             let one = s.n(1.0);
+            let one = if dtype == DType::F32 { one } else { s.op(Op::Cast(dtype), &[one]) };
             s.mul(v, one)
         }
     }

@@ -1,0 +1,184 @@
+//! Integer products: convolutions and matrix products of quantised tensors as sums in i32, for targets whose instructions
+//! multiply bytes.
+//!
+//! `Σ (x - zx)·sx · w·sw` is `(Σ x·w - zx·Σ w) · sx·sw`: the integers are multiplied as they are stored, the zero point of the
+//! image is a bias in i32, and the scales are a factor of the epilogue. Padding is with the zero point, so that the bias is
+//! the same everywhere. Sums in i32 are exact, where those in f32 round. What is quantised again has one factor for both
+//! scales, and copies between two equal quantisations move the integers.
+
+mod numbers;
+mod requantise;
+
+use crate::expr::{BinaryOp, UnaryOp};
+use crate::graph::egraph::network::Network;
+use crate::graph::op::{Layout, Op, ReduceOp, Window};
+use crate::graph::rules::pattern::Keep::{Beside, Instead};
+use crate::graph::rules::pattern::{Match, Rule, build};
+use crate::runtime::{DType, Tensor};
+use egg::Id;
+use numbers::{Weights, Zero, is_byte_product, of_type, quantised, shifted, weights};
+use requantise::{clip_at_zero, clip_at_zero_point, moved, requantised};
+use std::sync::Arc;
+
+#[rustfmt::skip]
+pub fn rules() -> Vec<Rule> {
+    vec![
+        build  (Instead, "conv-bytes",              "(conv@c ...)",                      conv_of_bytes),
+        build  (Instead, "matmul-bytes",            "(matmul@m ...)",                    matmul_of_bytes),
+        build  (Instead, "whole-sums",              "(cast@i (cast@f ?x))",              whole_sums),
+        build  (Beside,  "shifted-bytes",           "(cast@c ?x)",                       shifted_bytes),
+        build  (Instead, "requantise",              "(div ?x $c)",                       requantised),
+        build  (Instead, "clip-quantised",          "(max (round (max ?x 0)) 0)",        clip_at_zero),
+        build  (Instead, "clip-quantised-zero",     "(max (add (round (max ?x 0)) $z) $l)", clip_at_zero_point),
+        build  (Instead, "quantised-copy",          "(cast@q ?x)",                       moved),
+    ]
+}
+
+/// Fewest channels of an image that are worth a product of bytes: an instruction sums four at once.
+const LEAST_CHANNELS: i64 = 4;
+/// Most terms of a sum of products of bytes: more may leave i32.
+const MOST_TERMS: i64 = (i32::MAX / (255 * 255)) as i64;
+
+/// A convolution of a quantised image with quantised weights.
+fn conv_of_bytes(network: &mut Network, m: &Match) -> Option<Id> {
+    let first = network.byte_products?;
+    let (Op::Conv { window, group, layout: Layout::Nchw }, operands) = m.application('c') else { return None };
+    let [filters, channels, ..] = network.shape(operands[1])[..] else { return None };
+    let terms = network.shape(operands[1])[1..].iter().product::<i64>();
+    if channels < LEAST_CHANNELS || terms > MOST_TERMS || network.ty(m.class).dtype != DType::F32 {
+        return None;
+    }
+    let w = weights(network, operands[1])?;
+    let x = quantised(network, operands[0])?;
+    let (x, scale) = (of_type(network, x.number, x.zero, first)?, x.scale);
+    let (image, window) = padded(network, x.number, x.zero, window)?;
+    let mut integers = vec![image, w.number];
+    let correction = correction(network, x.zero, w.number, (1..network.rank(w.number)).collect())?;
+    integers.extend(correction);
+    let sums = network.op(Op::Conv { window, group: *group, layout: Layout::Nchw }, &integers)?;
+    let along = [vec![filters], vec![1; network.rank(m.class) - 2]].concat();
+    let y = rescaled(network, sums, scale, &w, &along)?;
+    match operands.get(2) {
+        Some(&bias) => {
+            let bias = network.reshape(bias, &along)?;
+            network.binary(BinaryOp::Add, y, bias)
+        }
+        None => Some(y),
+    }
+}
+
+/// The image padded with its zero point, and the window without padding; both as they are where nothing else than 0 is padded.
+fn padded(network: &mut Network, x: Id, zero: Zero, window: &Window) -> Option<(Id, Window)> {
+    let zero = match zero {
+        Zero::Known(0) => return Some((x, window.clone())),
+        _ if window.pad_before.iter().chain(&window.pad_after).all(|&p| p == 0) => return Some((x, window.clone())),
+        Zero::Known(zero) => zero,
+        Zero::Computed(_) => return None,
+    };
+    let sides = |pads: &[i64]| [&[0, 0], pads].concat();
+    let value = u64::from(zero as u8);
+    let op = Op::Pad { before: sides(&window.pad_before), after: sides(&window.pad_after), value };
+    let none = vec![0; window.kernel.len()];
+    Some((network.op(op, &[x])?, Window { pad_before: none.clone(), pad_after: none, ..window.clone() }))
+}
+
+/// The part of each sum that the zero point of the first operand makes, `-zero · Σ w` over these dimensions of the second
+/// one; `None` inside where it is 0.
+fn correction(network: &mut Network, zero: Zero, w: Id, axes: Vec<usize>) -> Option<Option<Id>> {
+    let factor = match zero {
+        Zero::Known(0) => return Some(None),
+        Zero::Known(zero) => network.constant(Arc::new(Tensor::new(&[], &[-zero]))),
+        Zero::Computed(zero) => network.unary(UnaryOp::Neg, zero)?,
+    };
+    let wide = network.op(Op::Cast(DType::I32), &[w])?;
+    let sums = network.op(Op::Reduce { op: ReduceOp::Sum, axes, keep: false }, &[wide])?;
+    network.binary(BinaryOp::Mul, sums, factor).map(Some)
+}
+
+/// `sums` in f32 times the scales of both operands; that of the weights is one number, or has the shape `along`.
+fn rescaled(network: &mut Network, sums: Id, scale: Option<Id>, w: &Weights, along: &[i64]) -> Option<Id> {
+    let mut y = network.op(Op::Cast(DType::F32), &[sums])?;
+    let of_weights = match w.scale {
+        Some(scale) if network.shape(scale).iter().all(|&e| e == 1) => Some(network.reshape(scale, &[])?),
+        Some(scale) if network.shape(scale).iter().product::<i64>() == along.iter().product::<i64>() => {
+            Some(network.reshape(scale, along)?)
+        }
+        Some(_) => return None,
+        None => None,
+    };
+    let factor = match (scale, of_weights) {
+        (Some(a), Some(b)) if network.is_constant(a) => Some(network.binary(BinaryOp::Mul, b, a)?),
+        (Some(a), b) => {
+            y = network.binary(BinaryOp::Mul, y, a)?;
+            b
+        }
+        (None, b) => b,
+    };
+    match factor {
+        Some(factor) => network.binary(BinaryOp::Mul, y, factor),
+        None => Some(y),
+    }
+}
+
+/// A product of quantised matrices, the second one constant or not.
+fn matmul_of_bytes(network: &mut Network, m: &Match) -> Option<Id> {
+    let first = network.byte_products?;
+    let (op, operands) = m.application('m');
+    let Op::MatMul { transpose_a, transpose_b } = *op else { return None };
+    let a = network.shape(operands[0]);
+    let depth = a[a.len() - if transpose_a { 2 } else { 1 }];
+    let columns = *network.shape(m.class).last()?;
+    let few = depth < LEAST_CHANNELS || columns < LEAST_CHANNELS;
+    if few || depth > MOST_TERMS || network.ty(m.class).dtype != DType::F32 {
+        return None;
+    }
+    let w = match network.is_constant(operands[1]) {
+        true => weights(network, operands[1])?,
+        false => numbers::signed(network, operands[1])?,
+    };
+    let x = quantised(network, operands[0])?;
+    let (x, scale) = (of_type(network, x.number, x.zero, first)?, x.scale);
+    let rank = network.rank(w.number);
+    let per_column = w.scale.is_some_and(|s| network.shape(s).iter().any(|&e| e != 1));
+    let plain = rank == 2 || (!per_column && x.zero == Zero::Known(0));
+    let along = if transpose_b { [columns, 1] } else { [1, columns] };
+    let fits = w.scale.is_none_or(|s| {
+        let shape = network.shape(s);
+        shape.iter().all(|&e| e == 1) || shape == along || (!transpose_b && shape == [columns])
+    });
+    if !plain || !fits {
+        return None;
+    }
+    let mut sums = network.op(op.clone(), &[x.number, w.number])?;
+    let axes = vec![if transpose_b { rank - 1 } else { rank - 2 }];
+    if let Some(correction) = correction(network, x.zero, w.number, axes)? {
+        sums = network.binary(BinaryOp::Add, sums, correction)?;
+    }
+    rescaled(network, sums, scale, &w, &[columns])
+}
+
+/// Sums of integers that go through f32 and back are these integers: those that f32 rounds were no others before.
+fn whole_sums(network: &mut Network, m: &Match) -> Option<Id> {
+    let x = m.get('x');
+    let round_trip = (m.application('i').0, m.application('f').0) == (&Op::Cast(DType::I32), &Op::Cast(DType::F32));
+    (round_trip && network.ty(x).dtype == DType::I32 && is_byte_product(network, x, 3)).then_some(x)
+}
+
+/// Quantised numbers that a product reads with the other sign are read so by everything: they are stored once.
+fn shifted_bytes(network: &mut Network, m: &Match) -> Option<Id> {
+    let first = network.byte_products?;
+    let (Op::Cast(DType::F32), x) = (m.application('c').0, m.get('x')) else { return None };
+    let (from, offset) = match (network.ty(x).dtype, first) {
+        (DType::I8, DType::U8) => (DType::I8, -128.0),
+        (DType::U8, DType::I8) => (DType::U8, 128.0),
+        _ => return None,
+    };
+    debug_assert_ne!(from, first);
+    if network.is_constant(x) {
+        return None;
+    }
+    let other = shifted(network, x, first, 4)?;
+    let number = network.op(Op::Cast(DType::F32), &[other])?;
+    let offset = network.scalar_f32(offset);
+    network.binary(BinaryOp::Add, number, offset)
+}
