@@ -90,6 +90,7 @@ impl Subject<'_> {
         // Written out, so that who adds an option has to say whether it decides the bytes of a module.
         let Options {
             target: _,
+            instructions,
             threads: _,
             compile_threads: _,
             pool: _,
@@ -109,6 +110,7 @@ impl Subject<'_> {
         hasher
             .part(&self.content()?)
             .text(&format!("{:?}", options.target().ok()?))
+            .text(&format!("{instructions:?}"))
             .text(&format!("{dims:?} {growing:?}"));
         hasher.text(&format!("{algorithm:?} {:x} {egraph:?}", max_error.to_bits()));
         // How many bindings are kept decides no module.

@@ -18,6 +18,7 @@
 //! | compile and run a model | [`Model`], [`Options`], [`Compiled`] |
 //! | decode with a state | [`Stateful`], [`Options::growing`] |
 //! | build a network in Rust | [`GraphBuilder`], [`operators`], [`graph_text`] |
+//! | use a machine instruction of your own | [`instructions`], [`Options::instructions`] |
 //! | write a program and its schedule | [`File`], [`builder`], [`syntax`] |
 //! | compile ahead of time | [`Model::compile_module`], [`Target`], [`Module`], [`Session`] |
 //! | read what a compilation did | [`Report`], [`Stage`] |
@@ -80,6 +81,14 @@ pub mod onnx {
 }
 
 pub use language::builder;
+
+/// Tensor instructions: machine instructions that a text declares, with their semantics and their code.
+///
+/// [`parse`](instructions::parse) reads a file of them, for [`Options::instructions`].
+pub mod instructions {
+    pub use crate::codegen::instruction::TensorInstruction;
+    pub use crate::language::instruction::{built_in, parse};
+}
 
 /// The text language of `.tile` files as a syntax tree: programs, expressions and schedules.
 ///

@@ -9,6 +9,7 @@
 mod decode;
 mod encode;
 mod evaluate;
+mod native;
 mod unify;
 
 use crate::expr::{Expr, Var};

@@ -12,6 +12,27 @@ use std::path::Path;
 /// Bytes of a file.
 pub const LONGEST: u64 = 1 << 20;
 
+/// The text of the `.tile` file at `path`.
+///
+/// # Errors
+/// [`Error::Io`] where the file cannot be read, [`Error::Limit`] where it has more than 1 MiB, [`Error::Invalid`] where it is not a
+/// text.
+pub fn read(path: &Path) -> Result<String> {
+    let failed = |e: std::io::Error| Error::Io(format!("cannot read {}: {e}", path.display()));
+    let metadata = std::fs::metadata(path).map_err(failed)?;
+    if !metadata.is_file() {
+        return Err(Error::Invalid(format!("{} is not a regular file", path.display())));
+    }
+    let length = metadata.len();
+    if length > LONGEST {
+        let text = format!("{} has {length} bytes, more than a program text may have", path.display());
+        return Err(Error::Limit(text));
+    }
+    let bytes = std::fs::read(path).map_err(failed)?;
+    String::from_utf8(bytes)
+        .map_err(|_| Error::Invalid(format!("{} is not a .tile text: it is not UTF-8", path.display())))
+}
+
 impl Program {
     /// The arrays that have values before the program runs.
     pub fn inputs(&self) -> Vec<&Array> {
@@ -41,21 +62,7 @@ impl File {
     /// [`File::parse`].
     pub fn load(path: impl AsRef<Path>) -> Result<File> {
         let path = path.as_ref();
-        let failed = |e: std::io::Error| Error::Io(format!("cannot read {}: {e}", path.display()));
-        let metadata = std::fs::metadata(path).map_err(failed)?;
-        if !metadata.is_file() {
-            return Err(Error::Invalid(format!("{} is not a regular file", path.display())));
-        }
-        let length = metadata.len();
-        if length > LONGEST {
-            return Err(Error::Limit(format!(
-                "{} has {length} bytes, more than a program text may have",
-                path.display()
-            )));
-        }
-        let bytes = std::fs::read(path).map_err(failed)?;
-        let text = String::from_utf8(bytes)
-            .map_err(|_| Error::Invalid(format!("{} is not a .tile text: it is not UTF-8", path.display())))?;
+        let text = read(path)?;
         File::parse(&path.display().to_string(), &text)
     }
 

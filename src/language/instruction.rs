@@ -13,8 +13,10 @@ pub mod syntax;
 
 use crate::codegen::instruction::TensorInstruction;
 use crate::expr::syntax::Span;
+use crate::language::file::read;
 use crate::language::source::{Checked, Diagnostic};
 use crate::runtime::Result;
+use std::path::Path;
 use syntax::{Instruction, InstructionFile};
 
 /// The file of the built-in rows.
@@ -25,7 +27,15 @@ const BUILT_IN: &str = include_str!("instruction/instructions.tile");
 /// # Errors
 /// None: a test reads the file.
 pub fn built_in() -> Result<Vec<TensorInstruction>> {
-    declare(&parser::parse("instructions.tile", BUILT_IN)?)
+    declare(&built_in_file()?)
+}
+
+/// The declarations of the built-in rows.
+///
+/// # Errors
+/// None: a test reads the file.
+pub fn built_in_file() -> Result<InstructionFile> {
+    parser::parse("instructions.tile", BUILT_IN)
 }
 
 /// The rows that a user's file declares. The code of each is decoded and compared with what the row declares.
@@ -70,6 +80,16 @@ fn check_code(instruction: &Instruction, row: &TensorInstruction) -> Checked<()>
         let span = problem.encoding.map_or_else(features, |n| instruction.code[n].line_span);
         Diagnostic::invalid(span, format!("`{}`: {}", instruction.name, problem.message))
     })
+}
+
+/// Reads and parses the file of instructions at `path`, as [`parse`] does.
+///
+/// # Errors
+/// [`Error::Io`](crate::Error::Io) where the file cannot be read, and the errors of [`parse`].
+pub fn load(path: &Path) -> Result<(String, Vec<TensorInstruction>)> {
+    let text = read(path)?;
+    let rows = parse(&path.display().to_string(), &text)?;
+    Ok((text, rows))
 }
 
 #[cfg(test)]

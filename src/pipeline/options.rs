@@ -23,6 +23,10 @@ pub const DEFAULT_MAX_ERROR: f64 = 1e-4;
 pub struct Options {
     /// Processor to compile for; `None` is the best target of this processor.
     pub target: Option<Target>,
+    /// Tensor instructions beside the built-in ones, as [`instructions::parse`](crate::instructions::parse) reads them; those whose
+    /// features the target lacks are not used. Where this processor has them, check that they do what they say with
+    /// [`TensorInstruction::check_on_host`].
+    pub instructions: Arc<[TensorInstruction]>,
     /// Threads of one run, [`MAX_THREADS`](crate::runtime::threads::MAX_THREADS) at most.
     pub threads: usize,
     /// Threads that compile; the result does not depend on it.
@@ -83,6 +87,7 @@ impl Default for Options {
         let threads = threads::cores();
         Options {
             target: None,
+            instructions: Arc::default(),
             threads,
             compile_threads: threads,
             pool: None,

@@ -73,6 +73,26 @@ impl TensorInstruction {
         Ok(())
     }
 
+    /// Calls `f` with the element of the accumulator and the value of each term, in no order that matters.
+    ///
+    /// # Errors
+    /// [`Error::Internal`] where the row's semantics do not fit its operands.
+    pub fn for_each_term(&self, accumulator: &[u8], operands: &[&[u8]], mut f: impl FnMut(usize, Value)) -> Result<()> {
+        let registers: Vec<&[u8]> = std::iter::once(accumulator).chain(operands.iter().copied()).collect();
+        let mut point = Registers { row: self, registers: &registers, at: vec![0; self.iterators.len()] };
+        let order: Vec<Var> = self.operands[0].indices.iter().copied().chain(self.summed()).collect();
+        let terms: i64 = self.summed().map(|v| self.extent(v)).product();
+        for step in 0..self.elements(0) * terms {
+            let mut rest = step;
+            for &v in order.iter().rev() {
+                point.at[v.0 as usize] = rest % self.extent(v);
+                rest /= self.extent(v);
+            }
+            f((step / terms) as usize, point.value(&self.body)?);
+        }
+        Ok(())
+    }
+
     /// The bytes of a register that holds the elements of a read operand: repeated where it is broadcast, zeros above them
     /// otherwise.
     pub fn register(&self, operand: usize, elements: &[u8], bytes: usize) -> Vec<u8> {

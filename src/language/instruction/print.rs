@@ -1,6 +1,6 @@
 //! The syntax tree of instructions as text: `parse(print(file)) == file`.
 
-use super::syntax::{Code, Field, Instruction, InstructionFile, Operand};
+use super::syntax::{Code, Field, Instruction, InstructionFile, Operand, Semantics};
 use crate::codegen::instruction::{Form, SumOrder};
 use crate::expr::syntax::{Style, element, list};
 use std::fmt::{Display, Formatter, Result};
@@ -21,22 +21,27 @@ impl Display for Instruction {
         if !self.temporaries.is_empty() {
             writeln!(f, "    temporary {}", list(&self.temporaries, |n| n.to_string()))?;
         }
-        let s = &self.semantics;
-        let target = match &s.subscripts[..] {
-            [] => s.target.to_string(),
-            subscripts => element(&s.target, subscripts, Style::Round),
+        writeln!(f, "    {}", self.semantics)?;
+        self.code.iter().try_for_each(|c| writeln!(f, "    {c}"))?;
+        f.write_str("}\n")
+    }
+}
+
+impl Display for Semantics {
+    fn fmt(&self, f: &mut Formatter) -> Result {
+        let target = match &self.subscripts[..] {
+            [] => self.target.to_string(),
+            subscripts => element(&self.target, subscripts, Style::Round),
         };
-        write!(f, "    {target} += {}", s.value.text(Style::Round, 0))?;
-        if let Some(order) = &s.order {
+        write!(f, "{target} += {}", self.value.text(Style::Round, 0))?;
+        if let Some(order) = &self.order {
             let direction = match order.order {
                 SumOrder::Ascending => "ascending",
                 SumOrder::Descending => "descending",
             };
             write!(f, " summed over {} {direction}", list(&order.iterators, |n| n.to_string()))?;
         }
-        writeln!(f)?;
-        self.code.iter().try_for_each(|c| writeln!(f, "    {c}"))?;
-        f.write_str("}\n")
+        Ok(())
     }
 }
 

@@ -1,0 +1,301 @@
+//! The check of a row against this processor: its code runs on data, and must give what its semantics give.
+//!
+//! Integers are extreme and random; floats are small integers, whose sums are exact, then random. Integers and sums of small
+//! integers are equal; random floats differ by at most 2(n + 1)·u·(|c| + Σ|term|), the bound of a sum of n terms in any order
+//! (Higham, "Accuracy and Stability of Numerical Algorithms", section 4.2), where u is half a unit in the last place.
+
+use crate::codegen::instruction::{Encoding, SumOrder, TensorInstruction};
+use crate::expr::Var;
+use crate::expr::scalar::Value;
+use crate::runtime::executable::Executable;
+use crate::runtime::{DType, Error, Features, Result, Tensor};
+
+/// Sets of random data of each kind.
+const ROUNDS: u64 = 40;
+
+/// Registers that the test's code uses: those that no calling convention saves and that every encoding can name.
+const REGISTERS: usize = 8;
+
+/// The kind of the data of a round.
+#[derive(Clone, Copy, PartialEq, Debug)]
+enum Data {
+    /// Each byte of an integer; the smallest, the largest and -1 among them.
+    Extreme(u8),
+    /// Random bits of integers; floats from -8 to 8 without a fraction.
+    Integers(u64),
+    /// Random bits of integers; floats of many exponents.
+    Reals(u64),
+}
+
+impl TensorInstruction {
+    /// Returns true if this processor has the features that the code needs.
+    pub fn runs_on_host(&self) -> bool {
+        Features::host().contains(self.features)
+    }
+
+    /// Runs the code in this process and compares it with the semantics. Code that is not what it claims to be can end the
+    /// process: [`TensorInstruction::check_code`] comes before.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] at the first difference, with the element and the values; [`Error::Unsupported`] where this processor
+    /// lacks a feature or the row has more than eight operands and temporaries; [`Error::Io`] without executable memory.
+    pub fn check_on_host(&self) -> Result<()> {
+        let needed = self.operands.len() + self.temporaries();
+        if !self.runs_on_host() {
+            let missing = self.features.without(Features::host()).names().join(" ");
+            return Err(Error::Unsupported(format!("`{}` needs {missing}, which this processor lacks", self.name)));
+        }
+        if needed > REGISTERS {
+            let text = format!("`{}` has {needed} operands and temporaries, more than {REGISTERS}", self.name);
+            return Err(Error::Unsupported(text));
+        }
+        let native = Native { row: self, code: Executable::new(&self.test_code())? };
+        let exact = [0x00, 0x80, 0x7f, 0xff].map(Data::Extreme).into_iter().chain((0..ROUNDS).map(Data::Integers));
+        for data in exact {
+            native.check(data, Exactness::Equal)?;
+        }
+        let (mut as_declared, mut reversed) = (true, true);
+        let other = match self.order {
+            SumOrder::Ascending => SumOrder::Descending,
+            SumOrder::Descending => SumOrder::Ascending,
+        };
+        let turned = TensorInstruction { order: other, ..self.clone() };
+        for data in (0..ROUNDS).map(Data::Reals) {
+            let result = native.check(data, Exactness::Bounded)?;
+            as_declared &= result == native.semantics(self, data)?;
+            reversed &= result == native.semantics(&turned, data)?;
+        }
+        if reversed && !as_declared {
+            let order = if other == SumOrder::Ascending { "ascending" } else { "descending" };
+            let text = format!("`{}` adds in the other order: its sum is `{order}`", self.name);
+            return Err(Error::Invalid(text));
+        }
+        Ok(())
+    }
+
+    /// A phase that loads the operands from the arguments into registers, runs the code, and stores all operands.
+    fn test_code(&self) -> Vec<u8> {
+        let count = self.operands.len() as u8;
+        let operands: Vec<u8> = (0..count).collect();
+        let temporaries: Vec<u8> = (count..count + self.temporaries() as u8).collect();
+        let mut code = vec![];
+        let aarch64 = matches!(self.code.first(), Some(Encoding::Aarch64 { .. }));
+        let transfer = |n: u8, store: bool, code: &mut Vec<u8>| match aarch64 {
+            true => {
+                let pointer = 0xf940_0009 | (n as u32) << 10; // ldr x9, [x0, 8n]
+                let vector = if store { 0x3d80_0120 } else { 0x3dc0_0120 } | n as u32; // str/ldr q, [x9]
+                code.extend([pointer, vector].iter().flat_map(|word: &u32| word.to_le_bytes()));
+            }
+            false => {
+                let opcode = if store { 0x7f } else { 0x6f };
+                code.extend([0x48, 0x8b, 0x47, 8 * n]); // mov rax, [rdi + 8n]
+                match self.vector_bytes() {
+                    64 => code.extend([0x62, 0xf1, 0x7e, 0x48, opcode, n << 3]), // vmovdqu32 zmm, [rax]
+                    32 => code.extend([0xc5, 0xfe, opcode, n << 3]),             // vmovdqu ymm, [rax]
+                    _ => code.extend([0xc5, 0xfa, opcode, n << 3]),              // vmovdqu xmm, [rax]
+                }
+            }
+        };
+        operands.iter().for_each(|&n| transfer(n, false, &mut code));
+        code.extend(self.bytes_of(&operands, &temporaries));
+        operands.iter().for_each(|&n| transfer(n, true, &mut code));
+        match aarch64 {
+            true => code.extend(0xd65f_03c0u32.to_le_bytes()), // ret
+            false => code.extend([0xc5, 0xf8, 0x77, 0xc3]),    // vzeroupper; ret
+        }
+        code
+    }
+
+    /// The bytes of the operands' registers in a round.
+    fn test_data(&self, data: Data) -> Vec<Vec<u8>> {
+        let width = self.vector_bytes();
+        let operand = |n: usize| {
+            let (dtype, count) = (self.operands[n].dtype, self.elements(n));
+            let elements = elements(dtype, count, data, n as u64);
+            match n {
+                0 => [elements, vec![0; width]].concat()[..width].to_vec(),
+                n => self.register(n, &elements, width),
+            }
+        };
+        (0..self.operands.len()).map(operand).collect()
+    }
+
+    /// The values that element `element` of the accumulator is made of.
+    fn inputs_of(&self, element: usize, registers: &[Vec<u8>]) -> String {
+        let mut point = vec![0i64; self.iterators.len()];
+        let mut rest = element as i64;
+        for &v in self.operands[0].indices.iter().rev() {
+            point[v.0 as usize] = rest % self.extent(v);
+            rest /= self.extent(v);
+        }
+        let kept = &self.operands[0].indices;
+        let values = |n: usize| {
+            let o = &self.operands[n];
+            let free: Vec<Var> = o.indices.iter().copied().filter(|v| !kept.contains(v)).collect();
+            let count: i64 = free.iter().map(|&v| self.extent(v)).product();
+            let value = |step: i64| {
+                let (mut point, mut rest) = (point.clone(), step);
+                for &v in free.iter().rev() {
+                    point[v.0 as usize] = rest % self.extent(v);
+                    rest /= self.extent(v);
+                }
+                let offset = o.indices.iter().fold(0, |at, &v| at * self.extent(v) + point[v.0 as usize]);
+                show(Value::load(o.dtype, &registers[n][offset as usize * o.dtype.bytes()..]))
+            };
+            let values: Vec<String> = (0..count).map(value).collect();
+            format!("{} = {}", o.name, if count == 1 { values[0].clone() } else { format!("[{}]", values.join(", ")) })
+        };
+        (0..self.operands.len()).map(values).collect::<Vec<_>>().join(", ")
+    }
+}
+
+/// Elements of one operand in a round.
+fn elements(dtype: DType, count: i64, data: Data, operand: u64) -> Vec<u8> {
+    let random = |dtype, seed: u64, bound| Tensor::seeded(dtype, &[count], seed, operand, bound).data.to_vec();
+    match data {
+        Data::Extreme(byte) if !dtype.is_float() => vec![byte; count as usize * dtype.bytes()],
+        Data::Integers(seed) | Data::Reals(seed) if !dtype.is_float() => {
+            let words = random(DType::U64, seed, u64::MAX);
+            words.chunks_exact(8).flat_map(|word| word[..dtype.bytes()].to_vec()).collect()
+        }
+        Data::Reals(seed) => scattered(&random(DType::U64, seed, u64::MAX), dtype),
+        Data::Extreme(seed) => small(&random(DType::U64, seed.into(), 17), dtype),
+        Data::Integers(seed) => small(&random(DType::U64, seed, 17), dtype),
+    }
+}
+
+/// Numbers of 0..17 as floats in -8..=8.
+fn small(words: &[u8], dtype: DType) -> Vec<u8> {
+    let mut bytes = vec![0; words.len() / 8 * dtype.bytes()];
+    for (word, element) in words.chunks_exact(8).zip(bytes.chunks_exact_mut(dtype.bytes())) {
+        Value::from_f64(dtype, f64::from(word[0]) - 8.0).store(element);
+    }
+    bytes
+}
+
+/// Random words as floats of both signs with exponents from -8 to 7, so that sums in different orders differ.
+fn scattered(words: &[u8], dtype: DType) -> Vec<u8> {
+    let mut bytes = vec![0; words.len() / 8 * dtype.bytes()];
+    for (word, element) in words.chunks_exact(8).zip(bytes.chunks_exact_mut(dtype.bytes())) {
+        let word = word.iter().rev().fold(0u64, |word, &byte| word << 8 | u64::from(byte));
+        let fraction = (word >> 12) as f64 / (1u64 << 52) as f64;
+        let value = (1.0 + fraction) * f64::powi(2.0, (word & 15) as i32 - 8);
+        Value::from_f64(dtype, if word & 16 == 0 { value } else { -value }).store(element);
+    }
+    bytes
+}
+
+fn show(value: Value) -> String {
+    match value {
+        Value::U64(v) => v.to_string(),
+        v if v.dtype().is_float() => v.as_f64().to_string(),
+        v => v.as_i64().to_string(),
+    }
+}
+
+/// How near the code has to come to the semantics.
+#[derive(Clone, Copy, PartialEq)]
+enum Exactness {
+    Equal,
+    /// Floats within the bound of the sum.
+    Bounded,
+}
+
+/// A row with its code in executable memory.
+struct Native<'a> {
+    row: &'a TensorInstruction,
+    code: Executable,
+}
+
+impl Native<'_> {
+    /// The operands' registers after the code has run.
+    fn run(&self, mut registers: Vec<Vec<u8>>) -> Vec<Vec<u8>> {
+        let arguments: Vec<*mut u8> = registers.iter_mut().map(|r| r.as_mut_ptr()).collect();
+        // SAFETY: the code follows the convention of a phase, loads and stores `vector_bytes` bytes at each argument, which the
+        // registers have, and between that works on vector registers alone, as `check_code` has proven; the features that it
+        // needs are there.
+        unsafe { self.code.phase(0)(arguments.as_ptr(), 0, 0, std::ptr::null_mut()) };
+        registers
+    }
+
+    /// The accumulator's register that the semantics of `row` give.
+    fn semantics(&self, row: &TensorInstruction, data: Data) -> Result<Vec<u8>> {
+        let mut registers = self.row.test_data(data);
+        let (accumulator, reads) = registers.split_at_mut(1);
+        let reads: Vec<&[u8]> = reads.iter().map(Vec::as_slice).collect();
+        row.evaluate(&mut accumulator[0], &reads)?;
+        Ok(registers.swap_remove(0))
+    }
+
+    /// Runs one round; the accumulator's register.
+    fn check(&self, data: Data, exactness: Exactness) -> Result<Vec<u8>> {
+        let row = self.row;
+        let before = row.test_data(data);
+        let after = self.run(before.clone());
+        for n in 1..before.len() {
+            if before[n] != after[n] {
+                let text = format!(
+                    "the code of `{}` changes its operand `{}`, which is only read",
+                    row.name, row.operands[n].name
+                );
+                return Err(Error::Invalid(text));
+            }
+        }
+        let expected = self.semantics(row, data)?;
+        let target = &row.operands[0];
+        let size = target.dtype.bytes();
+        let bounds = match exactness == Exactness::Bounded && target.dtype.is_float() {
+            true => row.magnitudes(&before)?,
+            false => vec![],
+        };
+        for (n, (is, wanted)) in after[0].chunks_exact(size).zip(expected.chunks_exact(size)).enumerate() {
+            let (is, wanted) = (Value::load(target.dtype, is), Value::load(target.dtype, wanted));
+            let allowed = bounds.get(n).map_or(0.0, |sum| sum * unit(target.dtype) * row.rounding_steps());
+            let near = is == wanted || (is.as_f64() - wanted.as_f64()).abs() <= allowed;
+            if near {
+                continue;
+            }
+            let place = match (n as i64) < row.elements(0) {
+                true => format!("for {}", row.inputs_of(n, &before)),
+                false => format!("and `{}` has only {} elements", target.name, row.elements(0)),
+            };
+            let text = format!(
+                "the code of `{}` does not do what its semantics say: element {n} of `{}` becomes {}, not {}, {place}",
+                row.name,
+                target.name,
+                show(is),
+                show(wanted)
+            );
+            return Err(Error::Invalid(text));
+        }
+        Ok(after.into_iter().next().unwrap_or_default())
+    }
+}
+
+/// Half a unit in the last place of 1.
+fn unit(dtype: DType) -> f64 {
+    match dtype {
+        DType::F64 => f64::EPSILON / 2.0,
+        DType::F32 => f64::from(f32::EPSILON) / 2.0,
+        DType::F16 => 1.0 / 2048.0,
+        _ => 1.0 / 256.0,
+    }
+}
+
+impl TensorInstruction {
+    /// Roundings of a term's value and of each sum, on both sides of the comparison.
+    fn rounding_steps(&self) -> f64 {
+        2.0 * (self.summed().map(|v| self.extent(v)).product::<i64>() + 1) as f64
+    }
+
+    /// `|c| + Σ|term|` of each element of the accumulator, for registers with the elements of the operands.
+    fn magnitudes(&self, registers: &[Vec<u8>]) -> Result<Vec<f64>> {
+        let reads: Vec<&[u8]> = registers.iter().skip(1).map(Vec::as_slice).collect();
+        let target = &self.operands[0];
+        let size = target.dtype.bytes();
+        let start = registers[0].chunks_exact(size).take(self.elements(0) as usize);
+        let mut sums: Vec<f64> = start.map(|bytes| Value::load(target.dtype, bytes).as_f64().abs()).collect();
+        self.for_each_term(&registers[0], &reads, |element, term| sums[element] += term.as_f64().abs())?;
+        Ok(sums)
+    }
+}

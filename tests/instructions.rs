@@ -1,0 +1,136 @@
+//! Tensor instructions as text: a user's rows are held to what they declare, by decoders and by this processor.
+
+use tilewright::instructions::{TensorInstruction, built_in, parse};
+use tilewright::internal::language::instruction::{built_in_file, parser};
+
+const USER: &str = include_str!("instructions/user.tile");
+
+/// The rows of `text` that this processor runs do what they say; the number of rows that ran.
+fn run(rows: &[TensorInstruction]) -> usize {
+    let here: Vec<&TensorInstruction> = rows.iter().filter(|row| row.runs_on_host()).collect();
+    here.iter().for_each(|row| row.check_on_host().unwrap_or_else(|error| panic!("{error}")));
+    here.len()
+}
+
+#[test]
+fn three_rows_that_are_not_built_in_do_what_they_declare() {
+    let rows = parse("user.tile", USER).unwrap();
+    let names: Vec<String> = rows.iter().map(|row| row.name.to_string()).collect();
+    assert_eq!(names, ["vpsadbw_sum", "vpmaddubsw_sum", "vpmadd52luq"]);
+    println!("{} of {} rows run here", run(&rows), rows.len());
+}
+
+#[test]
+fn built_in_rows_do_what_they_declare() {
+    let rows = built_in().unwrap();
+    println!("{} of {} rows run here", run(&rows), rows.len());
+}
+
+#[test]
+fn all_rows_survive_printing() {
+    let file = parser::parse("user.tile", USER).unwrap();
+    for file in [file, built_in_file().unwrap()] {
+        let printed = parser::parse("printed", &file.to_string()).unwrap();
+        assert_eq!(printed, file);
+        assert_eq!(printed.to_string(), file.to_string());
+    }
+}
+
+/// The refusal of the row `name` of the user's file after `from` became `to` in it: by its text, else by this processor;
+/// `None` where this processor lacks the row's features.
+fn refusal(name: &str, changes: &[(&str, &str)]) -> Option<String> {
+    let mut file = parser::parse("user.tile", USER).unwrap();
+    file.instructions.retain(|i| i.name.text == name);
+    let mut text = file.to_string();
+    for (from, to) in changes {
+        assert!(text.contains(from), "{from}: {text}");
+        text = text.replacen(from, to, 1);
+    }
+    let rows = match parse("user.tile", &text) {
+        Ok(rows) => rows,
+        Err(error) => return Some(error.to_string()),
+    };
+    let row = rows.iter().find(|row| row.runs_on_host())?;
+    Some(row.check_on_host().expect_err("the row is wrong").to_string())
+}
+
+/// Asserts that the refusal, where there is one, has all `parts`.
+fn says(refusal: Option<String>, parts: &[&str]) {
+    if let Some(text) = refusal {
+        assert!(parts.iter().all(|part| text.contains(part)), "{text}");
+    }
+}
+
+#[test]
+fn wrong_semantics_are_refused_with_the_values() {
+    says(
+        refusal("vpsadbw_sum", &[("abs(i64(A(j, q)) - i64(B(j, q)))", "i64(A(j, q)) - i64(B(j, q))")]),
+        &[
+            "the code of `vpsadbw_sum` does not do what its semantics say: element ",
+            " of `C` becomes ",
+            ", A = [",
+            ", B = [",
+        ],
+    );
+    // The saturation left out, and put at another place.
+    let sum = "i32(A(j, 0)) * i32(B(j, 0)) + i32(A(j, 1)) * i32(B(j, 1))";
+    let saturated = format!("i16(max(-32768, min(32767, {sum})))");
+    says(refusal("vpmaddubsw_sum", &[(&saturated, &format!("i16({sum})"))]), &["`vpmaddubsw_sum`", "element", "`C`"]);
+    says(refusal("vpmadd52luq", &[("4503599627370495", "9007199254740991")]), &["`vpmadd52luq`", "element", "`C`"]);
+}
+
+#[test]
+fn wrong_encodings_are_refused() {
+    // The high half of the product: the same operands, the same feature.
+    says(refusal("vpmadd52luq", &[("W1 B4", "W1 B5")]), &["`vpmadd52luq` does not do what its semantics say"]);
+    // Without a decoder's help: neither an instruction, nor one with these operands or features.
+    says(refusal("vpmadd52luq", &[("W1 B4", "W0 B4")]), &["are not an instruction", "user.tile:6:12"]);
+    says(refusal("vpsadbw_sum", &[("WIG F6", "WIG E7")]), &["`vpsadbw_sum`: "]);
+    says(
+        refusal("vpsadbw_sum", &[("needs avx512f avx512bw", "needs avx512f")]),
+        &["needs avx512bw, which the row does not name"],
+    );
+    says(refusal("vpsadbw_sum", &[("rm = t", "rm = A"), ("reg = t", "reg = A")]), &["no encoding names `t`"]);
+}
+
+#[test]
+fn wrong_operand_orders_are_refused() {
+    let swapped = [("vvvv = A, rm = B", "vvvv = B, rm = A")];
+    // u8 and i8 are not exchanged; sums of differences are symmetric.
+    says(refusal("vpmaddubsw_sum", &swapped), &["the code of `vpmaddubsw_sum` does not do", "A = [", "B = ["]);
+    says(refusal("vpmadd52luq", &[("reg = C, vvvv = A", "reg = A, vvvv = C")]), &["writes `A`, which is only read"]);
+    let rows = parse("user.tile", &USER.replace("vvvv = A, rm = B", "vvvv = B, rm = A").replace("vpmaddubsw", "other"))
+        .unwrap();
+    let symmetric = rows.iter().find(|row| row.name.to_string() == "vpsadbw_sum").unwrap();
+    if symmetric.runs_on_host() {
+        symmetric.check_on_host().unwrap();
+    }
+}
+
+#[test]
+fn the_order_of_a_sum_is_checked() {
+    let file = built_in_file().unwrap();
+    let row = file.instructions.iter().find(|i| i.name.text == "vdpbf16ps").unwrap().to_string();
+    let turned = row.replace("vdpbf16ps", "mine").replace("descending", "ascending");
+    let rows = parse("user.tile", &turned).unwrap();
+    if rows[0].runs_on_host() {
+        let error = rows[0].check_on_host().unwrap_err().to_string();
+        assert!(error.contains("`mine` adds in the other order: its sum is `descending`"), "{error}");
+    }
+}
+
+#[test]
+fn unknown_features_and_wrong_extents_are_refused() {
+    let text = |name, from, to| refusal(name, &[(from, to)]).unwrap();
+    let unknown = text("vpmadd52luq", "avx512ifma", "avx512ifna");
+    assert!(
+        unknown.contains("there is no processor feature `avx512ifna`")
+            && unknown.contains("did you mean `avx512ifma`?")
+    );
+    let wide = refusal("vpmadd52luq", &[("u64(8) C", "u64(16) C"), ("u64(8) B", "u64(16) B")]).unwrap();
+    assert!(wide.contains("`C` has 128 bytes, but a register of `vpmadd52luq` has 64"), "{wide}");
+    let unequal = text("vpmadd52luq", "u64(8) B", "u64(4) B");
+    assert!(unequal.contains("`j` has 8 points in `C`, but 4 in `B`"), "{unequal}");
+    let narrow = refusal("vpsadbw_sum", &[("EVEX.512.66.0F.WIG F6", "EVEX.256.66.0F.WIG F6")]).unwrap();
+    assert!(narrow.contains("needs avx512vl") || narrow.contains("has 32"), "{narrow}");
+}
