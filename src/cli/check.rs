@@ -1,11 +1,14 @@
 //! `check`: proves or refuses every schedule of a file; says of a model what would run.
 
 use super::inputs::{InputArguments, bind, values};
+use super::instructions;
 use super::progress::Progress;
 use crate::model_arguments::{LimitArguments, bind_once, parse_dim, target};
 use crate::output::print;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
+use std::sync::Arc;
+use tilewright::instructions::TensorInstruction;
 use tilewright::internal::language;
 use tilewright::internal::runtime::error::unknown;
 use tilewright::internal::runtime::text::name;
@@ -24,6 +27,9 @@ pub struct Arguments {
     /// Target whose instructions `tensorize` chooses from; the best one of this processor by default
     #[arg(long, value_name = "NAME")]
     target: Option<String>,
+    /// Use the tensor instructions that this file declares, beside the built-in ones; they run in a process of their own first
+    #[arg(long, value_name = "FILE.tile")]
+    instructions: Option<PathBuf>,
     /// Value of a size
     #[arg(long = "dim", value_name = "NAME=N", value_parser = parse_dim)]
     dims: Vec<(String, i64)>,
@@ -35,8 +41,9 @@ pub struct Arguments {
 
 impl Arguments {
     pub fn run(self, progress: &Progress) -> Result<String> {
+        let rows = instructions::checked(self.instructions.as_deref(), progress)?;
         if self.file.extension().is_none_or(|e| e != "tile") {
-            return self.model(progress);
+            return self.model(rows, progress);
         }
         if !self.inputs.is_empty() {
             return Err(Error::Invalid(format!("{} is not a network: do not pass `--input`", self.file.display())));
@@ -94,7 +101,7 @@ impl Arguments {
         }
     }
     /// One page on a model: its inputs, its dynamic dimensions, what it is compiled to, or why it is not.
-    fn model(&self, progress: &Progress) -> Result<String> {
+    fn model(&self, instructions: Arc<[TensorInstruction]>, progress: &Progress) -> Result<String> {
         if self.program.is_some() || self.size.is_some() {
             return Err(Error::Invalid(format!("{} has no programs or sizes", self.file.display())));
         }
@@ -113,7 +120,8 @@ impl Arguments {
         let limits = self.limits.limits();
         let dims = bind(model.inputs(), &given, bind_once(&self.dims)?)?;
         let open: Vec<&String> = symbols.iter().filter(|name| !dims.contains_key(*name)).collect();
-        let options = Options { dims: dims.clone(), values: values(&given), limits, ..Options::default() };
+        let options =
+            Options { instructions, dims: dims.clone(), values: values(&given), limits, ..Options::default() };
         let graph = match model.graph_within(&options) {
             Ok(graph) => graph,
             Err(reason) if model.depends_on_data(&options) => {

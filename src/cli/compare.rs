@@ -34,6 +34,7 @@ impl Arguments {
             schedule: None,
             size: self.size.clone(),
             target: self.target.clone(),
+            instructions: None,
             dims: self.dims.iter().map(|(name, size)| (name.clone(), vec![*size])).collect(),
             stop_after: None,
             max_error: None,

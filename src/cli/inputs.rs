@@ -1,5 +1,6 @@
 //! A model file to a session that is ready to run, and the tensors to run it on.
 
+use super::instructions;
 use super::progress::Progress;
 use crate::model_arguments::ModelArguments;
 use std::collections::BTreeMap;
@@ -403,6 +404,10 @@ fn load_module(arguments: &ModelArguments, given: &BTreeMap<String, Tensor>, pro
     // SAFETY: whoever names a module on the command line runs it as a program (README); a file that is changed under this
     // process by other means than `compile` is theirs to answer for too.
     let module = unsafe { Module::load(&arguments.model) }?;
+    if arguments.instructions.is_some() {
+        let name = arguments.model.display();
+        return Err(Error::Invalid(format!("{name} is already machine code: do not pass `--instructions`")));
+    }
     if arguments.target.is_some() && arguments.target()?.name != module.target() {
         return Err(Error::Invalid(format!("{} is compiled for {}", arguments.model.display(), module.target())));
     }
@@ -490,7 +495,19 @@ fn load_for(
     let algorithm = arguments.algorithm.unwrap_or_default();
     let values = values(&given);
     let (target, limits, growing) = (Some(target), arguments.limits.limits(), arguments.grow.clone());
-    let options = Options { target, dims, values, growing, egraph, algorithm, max_error, limits, ..Options::default() };
+    let instructions = instructions::checked(arguments.instructions.as_deref(), progress)?;
+    let options = Options {
+        target,
+        instructions,
+        dims,
+        values,
+        growing,
+        egraph,
+        algorithm,
+        max_error,
+        limits,
+        ..Options::default()
+    };
     Ok(Loaded { model, options, given })
 }
 

@@ -10,6 +10,7 @@ mod decode;
 mod demo;
 mod explain;
 mod inputs;
+mod instructions;
 mod model_arguments;
 mod ocr;
 mod ops;
@@ -54,6 +55,9 @@ enum Command {
     Ops(ops::Arguments),
     /// Measure the schedules of a .tile file beside the ILP's and the original order; for a network, each kernel in both
     Compare(crate::compare::arguments::Arguments),
+    /// Hold a file of tensor instructions to this processor
+    #[command(hide = true)]
+    CheckInstructions(instructions::Arguments),
     /// Read a picture of one line of text with the PP-OCRv4 recogniser
     Demo(demo::Arguments),
 }
@@ -71,6 +75,7 @@ impl Arguments {
             Command::Check(arguments) => arguments.run(&progress),
             Command::Ops(arguments) => arguments.run(),
             Command::Compare(arguments) => arguments.run(&progress),
+            Command::CheckInstructions(arguments) => arguments.run(&progress),
             Command::Demo(arguments) => arguments.run(&progress),
         }
     }

@@ -31,6 +31,9 @@ pub struct ModelArguments {
     /// Compile for this target, one of `tilewright targets`; the best one of this processor by default
     #[arg(long, value_name = "NAME")]
     pub target: Option<String>,
+    /// Use the tensor instructions that this file declares, beside the built-in ones; they run in a process of their own first
+    #[arg(long, value_name = "FILE.tile")]
+    pub instructions: Option<PathBuf>,
     /// Bind a dynamic dimension or a program's size; other dimensions are taken from the inputs, or are 1. `compile` takes several
     /// sizes of a network's dimension, as `length=64,128`, and writes one module for all
     #[arg(long = "dim", value_name = "NAME=N", value_parser = parse_dims)]

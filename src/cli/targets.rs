@@ -6,12 +6,16 @@ use std::fmt::Write;
 use tilewright::Result;
 use tilewright::Target;
 use tilewright::internal::codegen::probe::{self, Level, Limits, Rates};
+use tilewright::internal::language::instruction;
 
 #[derive(clap::Args)]
 pub struct Arguments {
     /// Measure clock, multiply-adds and bandwidth of one core of this processor on each target that runs here
     #[arg(long)]
     measure: bool,
+    /// List the built-in tensor instructions: features, extents of their iterators, semantics and code
+    #[arg(long, conflicts_with = "measure")]
+    instructions: bool,
     /// Print the measurement as JSON
     #[arg(long, requires = "measure")]
     json: bool,
@@ -21,6 +25,9 @@ const SECONDS: f64 = 2.0;
 
 impl Arguments {
     pub fn run(self, progress: &Progress) -> Result<String> {
+        if self.instructions {
+            return instructions();
+        }
         if !self.measure {
             return Ok(table());
         }
@@ -48,6 +55,25 @@ fn limit_lines(limits: &Limits) -> String {
             .expect("a string takes all text");
     }
     text
+}
+
+fn instructions() -> Result<String> {
+    let mut text = String::new();
+    let file = instruction::built_in_file()?;
+    for (declared, row) in file.instructions.iter().zip(instruction::declare(&file)?) {
+        let mark = if row.runs_on_host() { ", runs here" } else { "" };
+        let extents: Vec<String> = row.iterators.iter().map(|i| format!("{} = {}", i.name, i.extent)).collect();
+        let (name, features) = (row.name.to_string(), row.features.names().join(" "));
+        let operands: Vec<String> = declared.reads.iter().map(|o| format!("read {o}")).collect();
+        let mut line = |indent: usize, line: String| {
+            writeln!(text, "{:indent$}{line}", "").expect("a string takes all text");
+        };
+        line(0, format!("{name}: {features}, {}{mark}", extents.join(", ")));
+        line(4, format!("acc {}, {}", declared.accumulator, operands.join(", ")));
+        line(4, declared.semantics.to_string());
+        declared.code.iter().for_each(|code| line(4, code.to_string()));
+    }
+    Ok(text)
 }
 
 fn table() -> String {
