@@ -102,8 +102,6 @@ impl Subject<'_> {
             egraph,
             limits,
             cache: _,
-            // The target has them.
-            instructions: _,
         } = options;
         let mut hasher = Hasher::new("module");
         hasher.text(COMPILER).text(&format!("{FORMAT_VERSION} {VERSION} {}", cfg!(debug_assertions)));

@@ -88,7 +88,7 @@ fn run_row(path: &Path, name: &str) -> Result<String> {
     let failed = |e: std::io::Error| Error::Io(format!("cannot read standard input: {e}"));
     std::io::stdin().lock().read_to_string(&mut text).map_err(failed)?;
     let rows = instruction::parse(&path.display().to_string(), &text)?;
-    let row = rows.iter().find(|row| &*row.name.0 == name);
+    let row = rows.iter().find(|row| row.name.as_str() == name);
     let row = row.ok_or_else(|| Error::Invalid(format!("{} has no instruction `{name}`", path.display())))?;
     match row.check_on_host() {
         Ok(()) => Ok(String::new()),

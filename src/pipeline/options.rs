@@ -54,8 +54,6 @@ pub struct Options {
     pub limits: Limits,
     /// Modules on disk that were compiled before; `None` compiles always.
     pub cache: Option<CacheOptions>,
-    /// Tensor instructions beside those that are built in.
-    pub instructions: Vec<TensorInstruction>,
 }
 
 /// Modules on disk, by all that decides their bytes: what is compiled again for the same options is read from there.
@@ -99,7 +97,6 @@ impl Default for Options {
             egraph: EgraphOptions::default(),
             limits: Limits::default(),
             cache: None,
-            instructions: vec![],
         }
     }
 }

@@ -44,7 +44,11 @@ pub fn express(
 }
 
 /// The schedule of a kernel of a network as [`express`] has it.
-pub fn of_kernel(kernel: &CompiledKernel, name: &str, target: &Target) -> Result<std::result::Result<Schedule, String>> {
+pub fn of_kernel(
+    kernel: &CompiledKernel,
+    name: &str,
+    target: &Target,
+) -> Result<std::result::Result<Schedule, String>> {
     let original = SourceProgram { written: kernel.scop.clone(), normal: &|| Ok(kernel.scop.clone()), target };
     express(&original, name, &kernel.scop, &kernel.tiled)
 }

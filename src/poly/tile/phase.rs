@@ -418,8 +418,9 @@ impl Phase<'_> {
                 .iter()
                 .filter(|c| c.uses(axis.iterator))
                 .all(|c| c.terms.iter().all(|t| t.0 == axis.iterator || blocked(t.0)));
-            unrolling &=
-                decided && (operations * steps) as f64 * share <= self.target.machine.unrolled_operations as f64;
+            unrolling &= together == 1
+                && decided
+                && (operations * steps) as f64 * share <= self.target.machine.unrolled_operations as f64;
             if unrolling {
                 operations *= steps;
             }

@@ -109,7 +109,8 @@ fn declared(
         Err(why) => return refuse(format!("`{}` does not compute this: {why}", instruction.name)),
     };
     let groups = around.iter().rev().skip(1).find(|r| r.of(id) == terms.of(id));
-    if groups.is_none_or(|r| r.tile != found.terms) {
+    let few = terms.extent(scop) <= found.terms;
+    if !groups.map_or(few, |r| r.tile == found.terms) {
         let (name, terms) = (&terms.name, found.terms);
         return refuse(format!("loop `{name}` is not the inner one of a split by the {terms} terms of a lane"));
     }
