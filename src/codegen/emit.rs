@@ -7,7 +7,7 @@ use crate::codegen::constant_pool::Pool;
 use crate::codegen::regalloc::allocation::{Allocation, Place, Step, Temporaries, slot_offset};
 use crate::codegen::vcode::lanes::{Lanes, Widening};
 use crate::codegen::vcode::operands::{Class, Group};
-use crate::codegen::vcode::{Addr, Function, Gpr, GprOp, Inst, Lane, Operand, ShiftOp, VBinary, VType, VUnary};
+use crate::codegen::vcode::{Addr, Function, Gpr, GprOp, Inst, Lane, Operand, ShiftOp, VBinary, VType, VUnary, Zip};
 use crate::expr::CompareOp;
 use crate::runtime::{DType, Error, Result};
 use dynasmrt::relocations::Relocation;
@@ -96,6 +96,7 @@ pub trait Vectors {
     fn upper_half(&mut self, d: u8, s: u8, bytes: usize);
     fn unary(&mut self, op: VUnary, ty: VType, d: u8, a: u8) -> bool;
     fn binary(&mut self, op: VBinary, ty: VType, d: u8, a: u8, b: u8, temporaries: &[u8]) -> bool;
+    fn zip(&mut self, op: Zip, ty: VType, d: u8, a: u8, b: u8);
     fn shift(&mut self, op: ShiftOp, ty: VType, d: u8, a: u8, amount: u8);
     fn multiply_add(&mut self, acc: u8, ty: VType, a: u8, b: u8, negate: bool) -> bool;
     fn compare(&mut self, op: CompareOp, ty: VType, d: u8, a: u8, b: u8);
@@ -274,6 +275,7 @@ where
             Inst::VBinary { op, dst, ty, a, b } => {
                 return self.binary(op, ty, dst.number(), a.number(), b.number(), vectors);
             }
+            Inst::VZip { op, dst, ty, a, b } => self.zip(op, ty, dst.number(), a.number(), b.number()),
             Inst::VShift { op, dst, ty, a, amount } => self.shift(op, ty, dst.number(), a.number(), amount),
             Inst::VFma { acc, ty, a, b, negate } => {
                 let (acc, a, b) = (acc.number(), a.number(), b.number());

@@ -3,7 +3,7 @@
 //! Each top-level statement of the nest becomes a function. `prepare` decides on vectors and unrolling, `select`
 //! expands statements to vector instructions over symbolic addresses, `hoist` moves invariants out of innermost loops,
 //! `scalar_replacement` keeps what the next iterations load again in registers, `prefetch` asks for panels before they
-//! are needed, `address` gives pointers registers and bumps them, `single_lane` computes in as few lanes as are used.
+//! are needed, `interleave` loads and stores interleaved elements as neighbours, `address` gives pointers registers and bumps them, `single_lane` computes in as few lanes as are used.
 //! The nest's meaning (`interpret.rs`) is kept, except that sums over vector lanes are taken in another (fixed) order
 //! and that products in sums are fused; `literal` states what it assumes of the operands of literals.
 
@@ -17,6 +17,7 @@ pub mod half_precision;
 pub mod hoist;
 pub mod instruction;
 pub mod integer;
+pub mod interleave;
 pub mod literal;
 pub mod locals;
 pub mod math;
@@ -91,7 +92,7 @@ fn lower_phase(
         selector.tree.scratch_bytes = bytes;
         match selector.phase(stmt) {
             Ok(tree) => {
-                let tree = scalar_replacement::replace_scalars(tree, target);
+                let tree = interleave::interleave(scalar_replacement::replace_scalars(tree, target));
                 let function = address::flatten(prefetch::prefetch_panels(tree, target), name, parallel)?;
                 let mut function = Function { wave, ..function };
                 let named = |row: &&TensorInstruction| {

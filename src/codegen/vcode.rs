@@ -130,6 +130,31 @@ pub enum ShiftOp {
     RightArithmetic,
 }
 
+/// The lanes of two registers `a` and `b` in another order; of registers of at least 16 bytes.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
+pub enum Zip {
+    /// `a0 b0 a1 b1 …`, of the lower halves.
+    Low,
+    /// The same of the upper halves.
+    High,
+    /// `a0 a2 … b0 b2 …`.
+    Even,
+    /// `a1 a3 … b1 b3 …`.
+    Odd,
+}
+
+impl Zip {
+    /// The source of lane `i` of `lanes`: a lane of `a`, or `lanes` more for one of `b`.
+    pub fn source(self, i: usize, lanes: usize) -> usize {
+        match self {
+            Zip::Low => i / 2 + i % 2 * lanes,
+            Zip::High => lanes / 2 + i / 2 + i % 2 * lanes,
+            Zip::Even => 2 * i,
+            Zip::Odd => 2 * i + 1,
+        }
+    }
+}
+
 /// Lanes of a memory access; all of them without a range.
 pub type Part = Option<LaneRange>;
 

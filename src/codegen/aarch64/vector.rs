@@ -3,7 +3,7 @@
 use crate::codegen::aarch64::emitter::{ByElement, Emitter};
 use crate::codegen::emit::Vectors;
 use crate::codegen::vcode::operands::Class;
-use crate::codegen::vcode::{Function, Inst, Lane, ShiftOp, VBinary, VType, VUnary, Vreg};
+use crate::codegen::vcode::{Function, Inst, Lane, ShiftOp, VBinary, VType, VUnary, Vreg, Zip};
 use crate::expr::CompareOp;
 use crate::runtime::DType;
 use dynasmrt::{DynasmApi, DynasmLabelApi};
@@ -57,6 +57,17 @@ pub(super) fn needs(inst: &Inst) -> u8 {
 }
 
 impl Vectors for Emitter<'_> {
+    fn zip(&mut self, op: Zip, ty: VType, d: u8, a: u8, b: u8) {
+        match (op, ty.lane.bytes()) {
+            (Zip::Low, 4) => a64!(self ; zip1 V(d).s4, V(a).s4, V(b).s4),
+            (Zip::High, 4) => a64!(self ; zip2 V(d).s4, V(a).s4, V(b).s4),
+            (Zip::Even, 4) => a64!(self ; uzp1 V(d).s4, V(a).s4, V(b).s4),
+            (Zip::Odd, 4) => a64!(self ; uzp2 V(d).s4, V(a).s4, V(b).s4),
+            (Zip::Low | Zip::Even, _) => a64!(self ; zip1 V(d).d2, V(a).d2, V(b).d2),
+            (Zip::High | Zip::Odd, _) => a64!(self ; zip2 V(d).d2, V(a).d2, V(b).d2),
+        }
+    }
+
     fn splat(&mut self, d: u8, s: u8, ty: VType) {
         match ty.lane.bytes() {
             4 => a64!(self ; dup V(d).s4, W(s)),

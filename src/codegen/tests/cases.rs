@@ -1,7 +1,7 @@
 //! Every instruction with every lane type, number of lanes, memory type and partial range.
 
 use super::program::{Buffer, Builder, Case, at, data};
-use crate::codegen::vcode::{Addr, GprOp, Inst, Lane, LaneRange, Operand, ShiftOp, VBinary, VType, VUnary, Vreg};
+use crate::codegen::vcode::{Addr, GprOp, Inst, Lane, LaneRange, Operand, ShiftOp, VBinary, VType, VUnary, Vreg, Zip};
 use crate::expr::CompareOp;
 use crate::runtime::DType;
 
@@ -114,6 +114,15 @@ fn arithmetic(ty: VType, out: &mut Vec<Case>) {
             b.push(Inst::VUnary { op, dst, ty, a: r[0] });
             dst
         }));
+    }
+    if ty.lanes as usize * ty.lane.bytes() >= 16 {
+        for (op, same) in [Zip::Low, Zip::High, Zip::Even, Zip::Odd].into_iter().flat_map(|op| [(op, 0), (op, 1)]) {
+            out.push(compute(format!("{op:?} {ty:?} {same}"), &[ty, ty], false, ty, |b, r| {
+                let dst = b.vreg();
+                b.push(Inst::VZip { op, dst, ty, a: r[0], b: r[1 - same] });
+                dst
+            }));
+        }
     }
     use VBinary::*;
     let mut binary = vec![Add, Sub, Mul, Min, Max, And, Or, Xor, AndNot];

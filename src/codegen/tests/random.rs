@@ -2,7 +2,7 @@
 
 use super::cases::dtype;
 use super::program::{Builder, Case, at, data};
-use crate::codegen::vcode::{Addr, Gpr, GprOp, Inst, Lane, LaneRange, Operand, VBinary, VType, Vreg};
+use crate::codegen::vcode::{Addr, Gpr, GprOp, Inst, Lane, LaneRange, Operand, VBinary, VType, Vreg, Zip};
 use crate::codegen::{Target, regalloc};
 use crate::expr::CompareOp;
 use rand::rngs::StdRng;
@@ -100,6 +100,11 @@ impl Generator<'_> {
             19 => {
                 let (dst, addr) = (self.target(), self.addr());
                 self.b.push(Inst::VBroadcast { dst, ty, mem, addr });
+            }
+            20 if self.rng.random() && ty.lanes as usize * ty.lane.bytes() >= 16 => {
+                let (a, b, dst) = (self.any(), self.any(), self.target());
+                let op = *[Zip::Low, Zip::High, Zip::Even, Zip::Odd].choose(self.rng).unwrap();
+                self.b.push(Inst::VZip { op, dst, ty, a, b });
             }
             20 => {
                 let (src, dst) = (self.any(), self.target());

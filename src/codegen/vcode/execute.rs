@@ -177,6 +177,13 @@ impl Machine<'_> {
                     |i| binary(op, ty.lane, lane(&a, ty.lane, i), lane(&b, ty.lane, i)).ok_or_else(|| undefined(inst));
                 self.try_write(dst, ty, value)?;
             }
+            Inst::VZip { op, dst, ty, a, b } => {
+                let (both, lanes) = ([self.vectors[a.index()], self.vectors[b.index()]], ty.lanes as usize);
+                self.write(dst, ty, |i| {
+                    let from = op.source(i, lanes);
+                    lane(&both[from / lanes], ty.lane, from % lanes)
+                });
+            }
             Inst::VShift { op, dst, ty, a, amount } => {
                 let a = self.vectors[a.index()];
                 self.write(dst, ty, |i| shift(op, ty.lane, lane(&a, ty.lane, i), amount));

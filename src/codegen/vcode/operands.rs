@@ -144,6 +144,8 @@ macro_rules! insts {
             VShift Vector "{} = shift {} {} {}, {}" {
                 dst: Vreg (Def), op: ShiftOp, ty: VType, a: Vreg (Use), amount: u8
             }
+            /// Lanes of `a` and `b`, interleaved or every other one.
+            VZip Vector "{} = {} {} {}, {}" { dst: Vreg (Def), op: Zip, ty: VType, a: Vreg (Use), b: Vreg (Use) }
             /// `acc = a·b + acc`, or `acc - a·b`, rounded once.
             VFma Vector "{} {}= {} {} * {}" {
                 acc: Vreg (UseDef), negate: bool [sign], ty: VType, a: Vreg (Use), b: Vreg (Use)

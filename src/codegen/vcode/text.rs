@@ -7,7 +7,7 @@
 use crate::codegen::instruction::InstructionName;
 use crate::codegen::vcode::operands::insts;
 use crate::codegen::vcode::{
-    Addr, Function, Gpr, GprOp, Inst, Lane, LaneRange, Operand, ShiftOp, VBinary, VType, VUnary, Vreg,
+    Addr, Function, Gpr, GprOp, Inst, Lane, LaneRange, Operand, ShiftOp, VBinary, VType, VUnary, Vreg, Zip,
 };
 use crate::expr::CompareOp;
 use crate::runtime::{DType, Error, Result};
@@ -205,6 +205,7 @@ names! {
         Xor = "xor", AndNot = "andnot"
     }
     ShiftOp { Left = "left", RightLogical = "rightlogical", RightArithmetic = "rightarithmetic" }
+    Zip { Low = "ziplow", High = "ziphigh", Even = "even", Odd = "odd" }
 }
 
 impl Text for InstructionName {

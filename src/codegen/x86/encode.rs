@@ -209,6 +209,7 @@ mod tests {
             | EXTRACT_B | EXTRACT_W | SCALAR_I64_TO_F32 | SCALAR_F32_TO_I64 | SCALAR_F64_TO_I64 | MASK_LOAD => {
                 &[Width::X]
             }
+            PERMUTE_128 => &[Width::Y],
             EXTRACT_128 | PERMUTE_PS | PERMUTE_Q => &[Width::Y, Width::Z],
             EXTRACT_256 => &[Width::Z],
             _ => &[Width::X, Width::Y, Width::Z],
@@ -248,7 +249,8 @@ mod tests {
         let shape = shape(op);
         let immediate = matches!(shape, Shape::Shift(_))
             || op.map == 3
-            || [opcode::SHUFFLE_D, opcode::COMPARE_PS, opcode::COMPARE_PD, opcode::INSERT_W].contains(&op);
+            || [opcode::SHUFFLE_D, opcode::SHUFFLE_PS, opcode::COMPARE_PS, opcode::COMPARE_PD, opcode::INSERT_W]
+                .contains(&op);
         let vector_index = matches!(shape, Shape::Gather | Shape::Scatter);
         let has_second = match shape {
             Shape::Three | Shape::Shift(_) | Shape::MaskedStore => true,

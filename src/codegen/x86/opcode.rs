@@ -103,9 +103,15 @@ ops! {
     PERMUTE_PS        "vpermps"        Both M38 P66 0x16 0 0 FULL
     PERMUTE_TWO_PS    "vpermt2ps"      Evex M38 P66 0x7f 0 0 FULL
     PERMUTE_TWO_PD    "vpermt2pd"      Evex M38 P66 0x7f 0 1 FULL
+    PERMUTE_BY_PS     "vpermi2ps"      Evex M38 P66 0x77 0 0 FULL
+    PERMUTE_BY_PD     "vpermi2pd"      Evex M38 P66 0x77 0 1 FULL
+    PERMUTE_128       "vperm2f128"     Vex  M3A P66 0x06 0 0 FULL
+    SHUFFLE_PS        "vshufps"        Both M0F NP  0xc6 0 0 FULL
     PERMUTE_Q         "vpermq"         Both M3A P66 0x00 1 1 FULL
     UNPACK_LOW_D      "vpunpckldq"     Both M0F P66 0x62 0 0 FULL
     UNPACK_LOW_Q      "vpunpcklqdq"    Both M0F P66 0x6c 0 1 FULL
+    UNPACK_HIGH_D     "vpunpckhdq"     Both M0F P66 0x6a 0 0 FULL
+    UNPACK_HIGH_Q     "vpunpckhqdq"    Both M0F P66 0x6d 0 1 FULL
     UNPACK_LOW_W      "vpunpcklwd"     Both M0F P66 0x61 0 0 FULL
     INSERT_W          "vpinsrw"        Both M0F P66 0xc4 0 0 2
     INSERT_B          "vpinsrb"        Both M3A P66 0x20 0 0 1

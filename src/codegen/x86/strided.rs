@@ -8,6 +8,7 @@
 use super::encode::{Encoding, Memory, Rm, Width};
 use super::opcode::{self, Op};
 use crate::codegen::vcode::lanes::Lanes;
+use crate::codegen::vcode::{VType, Zip};
 use crate::codegen::x86::emitter::{Emitter, at};
 use crate::runtime::Result;
 
@@ -158,6 +159,56 @@ impl Emitter<'_> {
             self.op3(opcode::PERMUTE_PS, w, d, index, d);
         }
         Ok(())
+    }
+
+    /// AVX-512: one permutation of two registers, which overwrites its table or its first source.
+    pub(super) fn zip_by_table(&mut self, op: Zip, ty: VType, d: u8, a: u8, b: u8) {
+        let (lanes, lane, w) = (ty.lanes as usize, ty.lane.bytes(), Width::of(ty.lanes as usize * ty.lane.bytes()));
+        let over_first = d == a || d == b;
+        // the first source is the destination: `b` may be that as well
+        let swapped = if d == b && d != a { lanes } else { 0 };
+        let index = (0..lanes).flat_map(|i| (op.source(i, lanes) ^ swapped).to_le_bytes().into_iter().take(lane));
+        let table = if over_first { self.temporaries.vector[0] } else { d };
+        self.op3_constant(opcode::LOAD_PS, w, table, 0, index.collect());
+        let (first, index) = if lane == 4 {
+            (opcode::PERMUTE_TWO_PS, opcode::PERMUTE_BY_PS)
+        } else {
+            (opcode::PERMUTE_TWO_PD, opcode::PERMUTE_BY_PD)
+        };
+        match over_first {
+            true => self.op3(first, w, d, table, if swapped > 0 { a } else { b }),
+            false => self.op3(index, w, d, a, b),
+        }
+    }
+
+    /// AVX2: halves of 128 bits are zipped by themselves, then put in order.
+    pub(super) fn zip_by_unpacking(&mut self, op: Zip, ty: VType, d: u8, a: u8, b: u8) {
+        let (wide, w) = (ty.lane.bytes() == 8, Width::of(ty.lanes as usize * ty.lane.bytes()));
+        let (low, high) = match wide {
+            true => (opcode::UNPACK_LOW_Q, opcode::UNPACK_HIGH_Q),
+            false => (opcode::UNPACK_LOW_D, opcode::UNPACK_HIGH_D),
+        };
+        match op {
+            Zip::Low if w == Width::X => self.op3(low, w, d, a, b),
+            Zip::High if w == Width::X => self.op3(high, w, d, a, b),
+            Zip::Low | Zip::High => {
+                let t = self.temporaries.vector[0];
+                self.op3(low, w, t, a, b);
+                self.op3(high, w, d, a, b);
+                self.op3i(opcode::PERMUTE_128, w, d, t, d, if op == Zip::Low { 0x20 } else { 0x31 });
+            }
+            Zip::Even | Zip::Odd => {
+                match (wide, op) {
+                    (true, Zip::Even) => self.op3(low, w, d, a, b),
+                    (true, _) => self.op3(high, w, d, a, b),
+                    (false, Zip::Even) => self.op3i(opcode::SHUFFLE_PS, w, d, a, b, 0x88),
+                    (false, _) => self.op3i(opcode::SHUFFLE_PS, w, d, a, b, 0xdd),
+                }
+                if w == Width::Y {
+                    self.op2i(opcode::PERMUTE_Q, w, d, d, 0xd8);
+                }
+            }
+        }
     }
 
     /// Returns false where the lanes are not stored by whole vectors.

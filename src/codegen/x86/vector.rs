@@ -5,7 +5,7 @@ use super::memory::width;
 use super::opcode::{self, Op};
 use crate::codegen::emit::Vectors;
 use crate::codegen::regalloc::allocation::Needs;
-use crate::codegen::vcode::{Inst, Lane, ShiftOp, VBinary, VType, VUnary};
+use crate::codegen::vcode::{Inst, Lane, ShiftOp, VBinary, VType, VUnary, Zip};
 use crate::codegen::x86::emitter::{AREA_2, Emitter, on_stack, repeated};
 use crate::expr::CompareOp;
 use crate::runtime::DType;
@@ -24,6 +24,7 @@ pub(super) fn needs(inst: &Inst, evex: bool) -> Needs {
         Inst::VUnary { op: VUnary::Neg, ty, .. } if matches!(ty.lane, Lane::I32 | Lane::I64) => 1,
         Inst::VUnary { op: VUnary::Abs, ty, .. } if ty.lane == Lane::I64 && !evex => 1,
         Inst::VBinary { op, ty, .. } => binary_needs(*op, ty.lane, evex),
+        Inst::VZip { .. } => 1,
         Inst::VShift { op: ShiftOp::RightArithmetic, ty, .. } if ty.lane.bytes() == 8 && !evex => 1,
         Inst::VFma { ty, .. } if matches!(ty.lane, Lane::I32 | Lane::I64) => {
             1 + binary_needs(VBinary::Mul, ty.lane, evex)
@@ -203,6 +204,13 @@ impl Vectors for Emitter<'_> {
             _ => return false,
         }
         true
+    }
+
+    fn zip(&mut self, op: Zip, ty: VType, d: u8, a: u8, b: u8) {
+        match self.arch.evex {
+            true => self.zip_by_table(op, ty, d, a, b),
+            false => self.zip_by_unpacking(op, ty, d, a, b),
+        }
     }
 
     fn shift(&mut self, op: ShiftOp, ty: VType, d: u8, a: u8, amount: u8) {

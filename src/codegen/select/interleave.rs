@@ -1,0 +1,293 @@
+//! Interleaved elements: gathers and scatters that together touch every element of a stretch become whole vectors.
+//!
+//! In: the tree of a phase. Out: the same, where lanes two or four elements apart at every offset from each other — the
+//! real and the imaginary parts of complex numbers — are loaded as neighbours and separated, and zipped before they are
+//! stored as neighbours. Invariant: no byte is read or written that was not before.
+
+use crate::codegen::select::tree::{Node, Pointer, Tree};
+use crate::codegen::vcode::operands::Class;
+use crate::codegen::vcode::{Addr, Inst, VType, Vreg, Zip};
+use crate::runtime::DType;
+use std::collections::{BTreeMap, HashMap};
+
+/// Replaces groups of gathers and of scatters.
+pub fn interleave(mut tree: Tree) -> Tree {
+    let mut pass = Pass { pointers: &tree.pointers, vregs: tree.vregs };
+    tree.nodes = pass.body(std::mem::take(&mut tree.nodes));
+    tree.vregs = pass.vregs;
+    tree
+}
+
+struct Pass<'a> {
+    pointers: &'a [Pointer],
+    vregs: u32,
+}
+
+/// A gather or a scatter of whole registers.
+#[derive(Clone, Copy, PartialEq, Debug)]
+struct Strided {
+    at: usize,
+    store: bool,
+    register: Vreg,
+    ty: VType,
+    mem: DType,
+    addr: Addr,
+    distance: i64,
+}
+
+impl Strided {
+    fn of(at: usize, node: &Node) -> Option<Strided> {
+        let Node::Inst(inst) = node else { return None };
+        let store = match inst {
+            Inst::VGather { part: None, .. } => false,
+            Inst::VScatter { part: None, .. } => true,
+            _ => return None,
+        };
+        let l = inst.lanes()?;
+        let (lane, size) = (l.ty.lane.bytes(), l.mem.bytes() as i64);
+        let whole = l.mem != DType::Bool && l.mem.bytes() == lane && l.ty.lanes as usize * lane >= 16;
+        let distance = l.stride / size;
+        let fits = whole && l.addr.index.is_none() && matches!(distance, 2 | 4) && distance * size == l.stride;
+        fits.then_some(Strided { at, store, register: l.register, ty: l.ty, mem: l.mem, addr: l.addr, distance })
+    }
+
+    /// The bytes of all elements from the first of this access on that the group touches.
+    fn stretch(&self) -> (i64, i64) {
+        let bytes = self.distance * i64::from(self.ty.lanes) * self.mem.bytes() as i64;
+        (i64::from(self.addr.disp), i64::from(self.addr.disp) + bytes)
+    }
+}
+
+impl Pass<'_> {
+    fn fresh(&mut self) -> Vreg {
+        self.vregs += 1;
+        Vreg(self.vregs - 1)
+    }
+
+    fn body(&mut self, mut body: Vec<Node>) -> Vec<Node> {
+        for node in &mut body {
+            match node {
+                Node::Loop(l) => l.body = self.body(std::mem::take(&mut l.body)),
+                Node::If { body, .. } => *body = self.body(std::mem::take(body)),
+                _ => {}
+            }
+        }
+        let mut places: HashMap<usize, Vec<Node>> = HashMap::new();
+        for group in groups(&body) {
+            let (first, last) =
+                (group.iter().map(|s| s.at).min().unwrap_or(0), group.iter().map(|s| s.at).max().unwrap_or(0));
+            if !self.is_free(&body, &group, first..last + 1) {
+                continue;
+            }
+            match group[0].store {
+                true => {
+                    group.iter().for_each(|s| drop(places.insert(s.at, vec![])));
+                    places.insert(last, self.stores(&group));
+                }
+                false => {
+                    let (before, values) = self.loads(&group);
+                    for (s, value) in group.iter().zip(values) {
+                        places.insert(s.at, vec![value]);
+                    }
+                    places.entry(first).or_default().splice(0..0, before);
+                }
+            }
+        }
+        if places.is_empty() {
+            return body;
+        }
+        let replaced = |(at, node)| places.remove(&at).unwrap_or_else(|| vec![node]);
+        body.into_iter().enumerate().flat_map(replaced).collect()
+    }
+
+    /// Returns true if all of a group may be loaded at its first access, or stored at its last.
+    fn is_free(&self, body: &[Node], group: &[Strided], range: std::ops::Range<usize>) -> bool {
+        let root = self.pointers[group[0].addr.base.0 as usize].root;
+        let stretch = group[0].stretch();
+        let touches = |inst: &Inst| {
+            let (base, near) = match inst {
+                Inst::VGatherIndex { base, .. } => (*base, true),
+                _ => match inst.address() {
+                    None => return false,
+                    Some(a) => {
+                        let l = inst.lanes();
+                        let near = l.is_none_or(|l| {
+                            let far = l.stride * (i64::from(l.ty.lanes) - 1);
+                            let start = i64::from(a.disp) + far.min(0);
+                            let end = i64::from(a.disp) + far.max(0) + l.mem.bytes() as i64;
+                            start < stretch.1 && stretch.0 < end
+                        });
+                        (a.base, near || a.base != group[0].addr.base || a.index.is_some())
+                    }
+                },
+            };
+            near && self.pointers[base.0 as usize].root == root
+        };
+        range.clone().filter(|at| group.iter().all(|s| s.at != *at)).all(|at| match &body[at] {
+            Node::Inst(inst @ (Inst::VStore { .. } | Inst::VScatter { .. })) => !touches(inst),
+            Node::Inst(inst) => {
+                let mut source_changes = false;
+                inst.registers(|class, access, r| {
+                    let source = |s: &Strided| s.at < at && s.register == Vreg(r);
+                    source_changes |= class == Class::Vector && access.writes() && group.iter().any(source);
+                });
+                !group[0].store || !source_changes && !touches(inst)
+            }
+            Node::Splat { dst, .. } => !group[0].store || group.iter().all(|s| s.register != *dst),
+            Node::LoadInt { addr, .. } => !group[0].store || self.pointers[addr.base.0 as usize].root != root,
+            Node::Let { .. } | Node::Integer { .. } | Node::Choose { .. } => true,
+            Node::Loop(_) | Node::If { .. } => false,
+        })
+    }
+
+    fn zip(&mut self, out: &mut Vec<Node>, op: Zip, ty: VType, a: Vreg, b: Vreg) -> Vreg {
+        let dst = self.fresh();
+        out.push(Node::Inst(Inst::VZip { dst, op, ty, a, b }));
+        dst
+    }
+
+    /// The loads of a group, and the instruction that takes the place of each gather.
+    fn loads(&mut self, group: &[Strided]) -> (Vec<Node>, Vec<Node>) {
+        let Strided { ty, mem, addr, .. } = group[0];
+        let mut out = vec![];
+        let vectors: Vec<Vreg> = (0..group.len())
+            .map(|v| {
+                let (dst, addr) = (self.fresh(), vector_address(addr, ty, v));
+                out.push(Node::Inst(Inst::VLoad { dst, ty, mem, addr, part: None }));
+                dst
+            })
+            .collect();
+        // four apart: the even ones, then of these the even ones
+        let pairs = match vectors[..] {
+            [a, b, c, d] => {
+                let halves =
+                    [Zip::Even, Zip::Odd].map(|op| [(a, b), (c, d)].map(|(a, b)| self.zip(&mut out, op, ty, a, b)));
+                vec![(Zip::Even, halves[0]), (Zip::Even, halves[1]), (Zip::Odd, halves[0]), (Zip::Odd, halves[1])]
+            }
+            _ => [Zip::Even, Zip::Odd].map(|op| (op, [vectors[0], vectors[1]])).to_vec(),
+        };
+        let values = group.iter().zip(pairs);
+        let values = values.map(|(s, (op, [a, b]))| Node::Inst(Inst::VZip { dst: s.register, op, ty, a, b }));
+        (out, values.collect())
+    }
+
+    fn stores(&mut self, group: &[Strided]) -> Vec<Node> {
+        let Strided { ty, mem, addr, .. } = group[0];
+        let mut out = vec![];
+        let mut both =
+            |out: &mut Vec<Node>, a: Vreg, b: Vreg| [Zip::Low, Zip::High].map(|op| self.zip(out, op, ty, a, b));
+        let sources: Vec<Vreg> = group.iter().map(|s| s.register).collect();
+        let vectors = match sources[..] {
+            [a, b, c, d] => {
+                let (even, odd) = (both(&mut out, a, c), both(&mut out, b, d));
+                let (low, high) = (both(&mut out, even[0], odd[0]), both(&mut out, even[1], odd[1]));
+                [low, high].concat()
+            }
+            _ => both(&mut out, sources[0], sources[1]).to_vec(),
+        };
+        for (v, src) in vectors.into_iter().enumerate() {
+            out.push(Node::Inst(Inst::VStore { ty, mem, src, addr: vector_address(addr, ty, v), part: None }));
+        }
+        out
+    }
+}
+
+/// The address of the vector `v` behind another.
+fn vector_address(addr: Addr, ty: VType, v: usize) -> Addr {
+    Addr { disp: addr.disp + (v * ty.lanes as usize * ty.lane.bytes()) as i32, ..addr }
+}
+
+/// The accesses of a body that together touch each element of a stretch, by their offsets.
+fn groups(body: &[Node]) -> Vec<Vec<Strided>> {
+    let mut alike: BTreeMap<(u32, i64, usize, bool), Vec<Strided>> = BTreeMap::new();
+    for s in body.iter().enumerate().filter_map(|(at, n)| Strided::of(at, n)) {
+        let key = (s.addr.base.0, s.distance, s.ty.lanes as usize * s.ty.lane.bytes(), s.store);
+        alike.entry(key).or_default().push(s);
+    }
+    let mut out = vec![];
+    for mut all in alike.into_values() {
+        all.sort_by_key(|s| (s.addr.disp, s.at));
+        let mut rest = &all[..];
+        while let Some(first) = rest.first() {
+            let n = first.distance as usize;
+            let fits = |(k, s): (usize, &Strided)| {
+                s.ty == first.ty
+                    && s.mem == first.mem
+                    && s.addr.disp == first.addr.disp + (k * first.mem.bytes()) as i32
+            };
+            if rest.len() >= n && rest[..n].iter().enumerate().all(fits) {
+                out.push(rest[..n].to_vec());
+                rest = &rest[n..];
+            } else {
+                rest = &rest[1..];
+            }
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::codegen::Target;
+    use crate::codegen::loopnest::parse;
+    use crate::codegen::select::lower;
+    use crate::codegen::select::tests::check;
+    use crate::codegen::vcode::Inst;
+    use rand::rngs::StdRng;
+    use rand::seq::IndexedRandom;
+    use rand::{Rng, SeedableRng};
+
+    /// Gathers and scatters that are left, and zips, for AVX-512.
+    fn counts(body: &str, seed: u64) -> (usize, usize) {
+        let text = format!(
+            "kernel p {{ A: f32[400] argument 0 written; B: f32[400] argument 1; C: f64[400] argument 2 written;
+             J: i64[90] argument 3; {body} }}"
+        );
+        let nest = parse::nest(&text).unwrap_or_else(|e| panic!("{e}\n{text}"));
+        check(&nest, seed);
+        let functions = lower(&nest, &Target::avx512()).unwrap();
+        let count = |is: fn(&Inst) -> bool| functions.iter().flat_map(|f| &f.insts).filter(|i| is(i)).count();
+        let strided = count(|i| matches!(i, Inst::VGather { .. } | Inst::VScatter { .. }));
+        (strided, count(|i| matches!(i, Inst::VZip { .. })))
+    }
+
+    #[test]
+    fn elements_that_fill_a_stretch_are_moved_as_neighbours() {
+        let each = |body: &str| counts(&format!("parallel i in 0..3 {{ vector v in 0..16 {{ {body} }} }}"), 1);
+        let pairs = "A[2*v + 64*i] = (B[2*v] - B[2*v + 1]); A[2*v + 64*i + 1] = B[2*v + 1];";
+        assert_eq!(each(pairs), (0, 4));
+        let four = "A[4*v + 64*i] = B[4*v + 3]; A[4*v + 64*i + 1] = B[4*v + 1];
+            A[4*v + 64*i + 2] = B[4*v + 2]; A[4*v + 64*i + 3] = B[4*v];";
+        assert_eq!(each(four), (0, 16));
+        // one of two, none beside it
+        assert_eq!(each("A[v + 16*i] = (B[2*v] - B[2*v + 5]);"), (2, 0));
+        // read before both are written
+        assert_eq!(each("A[2*v + 64*i] = A[2*v + 64*i + 1]; A[2*v + 64*i + 1] = B[v];"), (1, 2));
+        // read between the two, where they lie or anywhere
+        assert_eq!(each("A[2*v + 32*i] = B[v]; A[v + 200] = A[2*v + 32*i + 1]; A[2*v + 32*i + 1] = B[v + 16];").1, 0);
+        assert_eq!(each("A[2*v + 64*i + 8] = B[v]; A[v + 300] = A[@J[v]]; A[2*v + 64*i + 9] = B[v + 16];").1, 0);
+    }
+
+    #[test]
+    fn random_interleaved_statements_compute_the_same() {
+        let mut rng = StdRng::seed_from_u64(11);
+        let mut zips = 0;
+        for seed in 0..150 {
+            let lanes = *[4, 8, 13, 16, 40].choose(&mut rng).unwrap();
+            let distance = *[2, 2, 4, 3].choose(&mut rng).unwrap();
+            let array = if rng.random_bool(0.3) { ("C", "f64(0.5)") } else { ("A", "f32(0.5)") };
+            let mut element =
+                |name: &str, k: i64| format!("{name}[{distance}*V + {} + i]", k + rng.random_range(0..2) * distance);
+            // what a vector loop reads of the array that it writes lies between its own elements
+            let statements = (0..distance).map(|k| {
+                let (a, b) = (element(array.0, (k + 1) % distance), element(array.0, (k + distance - 1) % distance));
+                let b = if array.0 == "A" { element("B", k) } else { b };
+                let store = format!("{} = (({a} * {}) + {b});", element(array.0, k), array.1);
+                format!("vector V in 0..{lanes} {{ {store} }}").replace('V', &format!("v{k}"))
+            });
+            let body: Vec<String> = statements.collect();
+            zips += counts(&format!("for i in 0..7 {{ {} }}", body.join(" ")), seed).1;
+        }
+        assert!(zips > 300, "{zips}");
+    }
+}
