@@ -91,6 +91,7 @@ impl Subject<'_> {
         let Options {
             target: _,
             instructions,
+            machine: _,
             threads: _,
             compile_threads: _,
             pool: _,

@@ -41,6 +41,7 @@ mod stateful;
 
 use tilewright_runtime::internal as runtime;
 
+pub use codegen::calibration::Calibration;
 pub use codegen::machine::Machine;
 pub use codegen::target::{Isa, Target};
 pub use compiled::Compiled;

@@ -69,6 +69,7 @@ const ORDER: [(&str, &[&[&str]]); 6] = [
             &["machine"],
             &["instruction"],
             &["target"],
+            &["calibration"],
             &["loopnest"],
             &["vcode"],
             &["regalloc"],

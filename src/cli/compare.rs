@@ -35,6 +35,7 @@ impl Arguments {
             size: self.size.clone(),
             target: self.target.clone(),
             instructions: None,
+            machine: None,
             dims: self.dims.iter().map(|(name, size)| (name.clone(), vec![*size])).collect(),
             stop_after: None,
             max_error: None,

@@ -400,6 +400,10 @@ fn load_module(arguments: &ModelArguments, given: &BTreeMap<String, Tensor>, pro
         let name = arguments.model.display();
         return Err(Error::Invalid(format!("{name} is already machine code: do not pass `{option}`")));
     }
+    if arguments.machine.is_some() {
+        let name = arguments.model.display();
+        return Err(Error::Invalid(format!("{name} is already machine code: do not pass `--machine`")));
+    }
     progress.stage(format!("loading {}", arguments.model.display()));
     // SAFETY: whoever names a module on the command line runs it as a program (README); a file that is changed under this
     // process by other means than `compile` is theirs to answer for too.
@@ -496,8 +500,10 @@ fn load_for(
     let values = values(&given);
     let (target, limits, growing) = (Some(target), arguments.limits.limits(), arguments.grow.clone());
     let instructions = instructions::checked(arguments.instructions.as_deref(), progress)?;
+    let machine = arguments.machine()?;
     let options = Options {
         target,
+        machine,
         instructions,
         dims,
         values,

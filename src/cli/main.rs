@@ -3,6 +3,7 @@
 //! One file a command. Wrong use ends in exit code 2 (by clap), any other failure in one sentence and exit code 1.
 
 mod bench;
+mod calibrate;
 mod check;
 mod compare;
 mod compile;
@@ -45,6 +46,8 @@ enum Command {
     Compile(compile::Arguments),
     /// List the targets and mark those that this processor runs
     Targets(targets::Arguments),
+    /// Measure the constants of this processor that costs are computed from, for `--machine`
+    Calibrate(calibrate::Arguments),
     /// Measure the latency of a model and of each kernel
     Bench(bench::Arguments),
     /// Show the decisions of the compiler, or any stage as text
@@ -70,6 +73,7 @@ impl Arguments {
             Command::Run(arguments) => arguments.run(&progress),
             Command::Compile(arguments) => arguments.run(&progress),
             Command::Targets(arguments) => arguments.run(&progress),
+            Command::Calibrate(arguments) => arguments.run(&progress),
             Command::Bench(arguments) => arguments.run(&progress),
             Command::Explain(arguments) => arguments.run(&progress),
             Command::Check(arguments) => arguments.run(&progress),

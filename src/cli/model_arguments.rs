@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use tilewright::Algorithm;
 use tilewright::CacheOptions;
+use tilewright::Calibration;
 use tilewright::Target;
 use tilewright::internal::runtime::error::unknown;
 use tilewright::{Error, Limits, Model, Result, Sort};
@@ -34,6 +35,9 @@ pub struct ModelArguments {
     /// Use the tensor instructions that this file declares, beside the built-in ones; they run in a process of their own first
     #[arg(long, value_name = "FILE.tile")]
     pub instructions: Option<PathBuf>,
+    /// Constants of this processor, which `tilewright calibrate` measured, in place of the target's table
+    #[arg(long, value_name = "FILE")]
+    pub machine: Option<PathBuf>,
     /// Bind a dynamic dimension or a program's size; other dimensions are taken from the inputs, or are 1. `compile` takes several
     /// sizes of a network's dimension, as `length=64,128`, and writes one module for all
     #[arg(long = "dim", value_name = "NAME=N", value_parser = parse_dims)]
@@ -128,9 +132,20 @@ impl ModelArguments {
         }
     }
 
-    /// The target asked for, or the best that runs here.
+    /// The target asked for, that of the constants, or the best that runs here.
     pub fn target(&self) -> Result<Target> {
-        target(self.target.as_deref())
+        match self.machine()? {
+            None => target(self.target.as_deref()),
+            Some(constants) => {
+                let named = self.target.as_deref().unwrap_or(&constants.target);
+                constants.apply(target(Some(named))?)
+            }
+        }
+    }
+
+    /// The constants asked for.
+    pub fn machine(&self) -> Result<Option<Calibration>> {
+        self.machine.as_deref().map(Calibration::load).transpose()
     }
 
     /// The dimensions given, each once.

@@ -1,6 +1,7 @@
 //! The machine: every constant of time, throughput and capacity that the models of cost read, each with its unit and with
 //! the measurement that set it, or the word "unmeasured".
 
+use crate::runtime::{Error, Result};
 use serde::{Deserialize, Serialize};
 
 /// Defines [`Machine`] and its values for each processor. A row: name, type, value (one for all, or one for AVX-512, AVX2 and
@@ -13,6 +14,7 @@ macro_rules! machine {
     ($($name:ident $type:ty = $($value:expr),+; $unit:literal, $meaning:literal, $measured:literal;)*) => {
         /// Costs of a processor, of one core where nothing else is said.
         #[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
+        #[serde(deny_unknown_fields)]
         pub struct Machine {
             $(#[doc = concat!($meaning, "; ", $unit, ". ", $measured, ".")] pub $name: $type,)*
         }
@@ -21,11 +23,84 @@ macro_rules! machine {
             pub(super) const AVX512: Machine = Machine { $($name: machine!(@avx512 $($value),+)),* };
             pub(super) const AVX2: Machine = Machine { $($name: machine!(@avx2 $($value),+)),* };
             pub(super) const NEON: Machine = Machine { $($name: machine!(@neon $($value),+)),* };
+
+            fn constants(&self) -> Vec<Constant> {
+                vec![$(Constant { name: stringify!($name), unit: $unit, values: self.$name.values() }),*]
+            }
         }
     };
 }
 
+/// A constant with its values: one, or one of each cache.
+struct Constant {
+    name: &'static str,
+    unit: &'static str,
+    values: Vec<f64>,
+}
+
+impl Constant {
+    /// The least and the greatest plausible value, from those of all processors here.
+    fn range(&self, known: &[&Constant]) -> (f64, f64) {
+        let values = || known.iter().flat_map(|c| c.values.iter().copied());
+        match self.unit {
+            "index of `bandwidth`" => (0.0, 3.0),
+            unit if unit.starts_with("share") => (0.0, 1.0),
+            _ => (values().fold(f64::INFINITY, f64::min) / PLAUSIBLE, values().fold(0.0, f64::max) * PLAUSIBLE),
+        }
+    }
+}
+
+/// How many times less than the least and more than the greatest value of a constant here another one may be.
+const PLAUSIBLE: f64 = 20.0;
+
+trait Values {
+    fn values(&self) -> Vec<f64>;
+}
+
+impl Values for f64 {
+    fn values(&self) -> Vec<f64> {
+        vec![*self]
+    }
+}
+
+impl Values for i64 {
+    fn values(&self) -> Vec<f64> {
+        vec![*self as f64]
+    }
+}
+
+impl Values for usize {
+    fn values(&self) -> Vec<f64> {
+        vec![*self as f64]
+    }
+}
+
+impl<T: Values, const N: usize> Values for [T; N] {
+    fn values(&self) -> Vec<f64> {
+        self.iter().flat_map(T::values).collect()
+    }
+}
+
 impl Machine {
+    /// Refuses constants that no processor has; the message names the first one, its value and its range.
+    pub(super) fn check(&self) -> Result<()> {
+        let tables = [Machine::AVX512, Machine::AVX2, Machine::NEON].map(|m| m.constants());
+        for (i, constant) in self.constants().iter().enumerate() {
+            let known: Vec<&Constant> = tables.iter().map(|t| &t[i]).collect();
+            let (least, most) = constant.range(&known);
+            if let Some(value) = constant.values.iter().find(|v| !(least..=most).contains(*v)) {
+                let Constant { name, unit, .. } = constant;
+                return Err(Error::Invalid(format!(
+                    "`{name}` is {value} ({unit}); between {least} and {most} is plausible"
+                )));
+            }
+        }
+        if self.cache_bytes.windows(2).any(|pair| pair[0] >= pair[1]) {
+            return Err(Error::Invalid("`cache_bytes`: each cache is larger than the one before it".into()));
+        }
+        Ok(())
+    }
+
     /// Bytes of a cache, 0 for L1, within which data counts as cached.
     pub fn usable_bytes(&self, level: usize) -> f64 {
         self.cache_bytes[level] as f64 * self.cache_fill
@@ -43,11 +118,11 @@ machine! {
     fma_per_cycle usize = 2;
         "per cycle", "Vector FMA instructions started", "Probe of outer products; NEON unmeasured";
     fma_latency usize = 4;
-        "cycles", "From the start of an FMA until its result can be used", "Unmeasured";
+        "cycles", "From the start of an FMA until its result can be used", "Probe of chains on AVX-512; others unmeasured";
     add_latency f64 = 2.2, 3.0, 2.0;
         "cycles", "From the start of an addition or comparison until the next one can use it", "Measured for AVX-512 by a sum along two dimensions; others unmeasured";
     loads_per_cycle usize = 2;
-        "per cycle", "Vector loads started", "Unmeasured";
+        "per cycle", "Vector loads started", "Probe of streams on AVX-512; others unmeasured";
     clock_ghz f64 = 3.2, 3.4, 2.6;
         "GHz", "Sustained clock under vector load", "Probe of streams; NEON unmeasured";
     port_overlap f64 = 0.06;
@@ -124,7 +199,7 @@ machine! {
         "share", "Part of the second cache that the largest panel fills which is prefetched", "Unmeasured";
     // ---- threads
     launch_ns f64 = 1000.0;
-        "ns", "Start of one parallel kernel", "Unmeasured";
+        "ns", "Start of one parallel kernel", "Unmeasured; the probe gives 350 where the other thread waits awake";
     serial_ns f64 = 20_000.0;
         "ns", "Smallest predicted time of a kernel that runs on several threads", "Unmeasured";
     busy_steps i64 = 8;

@@ -2,6 +2,7 @@
 
 pub mod aarch64;
 pub mod assemble;
+pub mod calibration;
 mod constant_pool;
 pub mod disassemble;
 mod emit;

@@ -5,9 +5,12 @@
 //! loaded from the first cache), GB/s read from each level of the memory. Data are random, because zeros let the clock run
 //! higher.
 
+pub mod calibrate;
+mod chain;
 pub mod kernel;
 mod outer_product;
 mod stream;
+mod walk;
 
 use crate::codegen::Target;
 use crate::runtime::Result;

@@ -1,6 +1,7 @@
 //! How to compile and run: one set of options from the library's user to the last stage.
 
 use crate::codegen::Target;
+use crate::codegen::calibration::Calibration;
 use crate::codegen::instruction::TensorInstruction;
 use crate::graph::import::limits::ImportLimits;
 use crate::graph::import::model::Binding;
@@ -27,6 +28,8 @@ pub struct Options {
     /// features the target lacks are not used. Where this processor has them, check that they do what they say with
     /// [`TensorInstruction::check_on_host`].
     pub instructions: Arc<[TensorInstruction]>,
+    /// Constants of cost of one processor, in place of the target's table; where no target is named, it is theirs.
+    pub machine: Option<Calibration>,
     /// Threads of one run, [`MAX_THREADS`](crate::runtime::threads::MAX_THREADS) at most.
     pub threads: usize,
     /// Threads that compile; the result does not depend on it.
@@ -86,6 +89,7 @@ impl Default for Options {
         Options {
             target: None,
             instructions: Arc::default(),
+            machine: None,
             threads,
             compile_threads: threads,
             pool: None,
@@ -107,15 +111,21 @@ impl Options {
         Binding { dims: self.dims.clone(), values: self.values.clone(), growing: None, limits: self.limits.import() }
     }
 
-    /// The target, or this processor's best one.
+    /// The target, or this processor's best one, with the constants of [`Options::machine`].
     ///
     /// # Errors
-    /// [`Error::Unsupported`] where none is named and this processor runs none of the targets.
+    /// [`Error::Unsupported`] where none is named and this processor runs none of the targets, [`Error::Invalid`] where the
+    /// constants belong to another one or are not plausible.
     pub fn target(&self) -> Result<Target> {
-        let target = self.target.clone().or_else(Target::host).ok_or_else(|| {
+        let named = || self.machine.as_ref().and_then(|m| Target::by_name(&m.target));
+        let target = self.target.clone().or_else(named).or_else(Target::host).ok_or_else(|| {
             let names: Vec<String> = Target::all().into_iter().map(|t| t.name).collect();
             Error::Unsupported(format!("this processor runs none of the targets {}", names.join(", ")))
         })?;
+        let target = match &self.machine {
+            Some(constants) => constants.apply(target)?,
+            None => target,
+        };
         let mut rows = language::instruction::built_in()?;
         rows.extend(self.instructions.iter().cloned());
         Ok(target.with_instructions(&rows))

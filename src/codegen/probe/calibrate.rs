@@ -1,0 +1,87 @@
+//! The constants of this processor that have a probe; others stay as the target's table has them.
+
+use crate::codegen::Target;
+use crate::codegen::machine::Machine;
+use crate::codegen::probe::chain::{Operation, measure_latency};
+use crate::codegen::probe::{measure_rates, stream, walk};
+use crate::runtime::Result;
+use crate::runtime::pool::Pool;
+use crate::runtime::threads;
+use std::time::Instant;
+
+/// Starts of a kernel in one measurement, of which the mean counts.
+const STARTS: u32 = 200;
+
+/// Measures the constants of a target that runs here in about `seconds`.
+///
+/// # Errors
+/// Those of the probes.
+pub fn measure(target: &Target, seconds: f64) -> Result<Machine> {
+    let part = seconds / 12.0;
+    let table = target.machine;
+    let clock_ghz = rounded(stream::measure_clock(target, part)?);
+    let rate = measure_rates::<f64>(target, part)?.from_registers;
+    let cycles = |ns: f64| ns * clock_ghz;
+    let levels = stream::measure_bandwidth(target, part)?;
+    let mut bandwidth = table.bandwidth;
+    for (slot, level) in bandwidth.iter_mut().zip(&levels) {
+        *slot = rounded(level.gb_per_second);
+    }
+    let whole = |value: f64| (value.round() as usize).max(1);
+    // A row in each of many pages, in the last cache; what the line's transfer takes is counted apart.
+    let rows = table.cache_bytes[2] / 4 / (8 << 10);
+    let row = walk::measure_rows(target, rows, part)? - table.line_bytes as f64 / bandwidth[2];
+    let far = (4 * table.cache_bytes[2]).next_power_of_two();
+    let near = (table.cache_bytes[2] / 2 + 1).next_power_of_two() / 2;
+    Ok(Machine {
+        clock_ghz,
+        fma_per_cycle: whole(rate / (2.0 * target.lanes(8) as f64 * clock_ghz)),
+        fma_latency: whole(cycles(measure_latency(target, Operation::Fma, part)?)),
+        add_latency: rounded(cycles(measure_latency(target, Operation::Add, part)?)),
+        loads_per_cycle: whole(bandwidth[0] / (target.vector_bytes as f64 * clock_ghz)),
+        bandwidth,
+        row_start_ns: rounded(row.max(table.row_start_ns / 10.0)),
+        late_line_ns: rounded(walk::measure_any_order(target, near, part)?),
+        scattered_line_ns: rounded(walk::measure_any_order(target, far, part)?),
+        launch_ns: launch(part)?.map_or(table.launch_ns, rounded),
+        ..table
+    })
+}
+
+/// Nanoseconds to start a kernel on two threads and to wait for both; `None` where there is one core.
+fn launch(seconds: f64) -> Result<Option<f64>> {
+    if threads::cores() < 2 {
+        return Ok(None);
+    }
+    let pool = Pool::new(2)?;
+    let (mut least, start) = (f64::INFINITY, Instant::now());
+    while least.is_infinite() || start.elapsed().as_secs_f64() < seconds {
+        let round = Instant::now();
+        for _ in 0..STARTS {
+            pool.enter().run(2, &|_, _, _| {})?;
+        }
+        least = least.min(round.elapsed().as_secs_f64() * 1e9 / STARTS as f64);
+    }
+    Ok(Some(least))
+}
+
+/// A value with three digits: measurements have no more.
+fn rounded(value: f64) -> f64 {
+    format!("{value:.2e}").parse().unwrap_or(value)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_measured_is_plausible() {
+        let Some(target) = Target::host() else { return };
+        let machine = measure(&target, 0.2).unwrap();
+        machine.check().unwrap();
+        assert!((1..=4).contains(&machine.fma_per_cycle) && machine.bandwidth[0] > machine.bandwidth[3], "{machine:?}");
+        // what has no probe is the table's
+        assert_eq!(Machine { line_bytes: 64, ..machine }.cache_bytes, target.machine.cache_bytes);
+        assert_eq!(rounded(1234.5), 1230.0);
+    }
+}
