@@ -137,7 +137,13 @@ pub fn explain(source: &Graph, order: Order, options: &Options, stage: Stage, fi
         }
         let explained = statements(name, program, order, &target).and_then(|statements| match stage {
             Stage::Scop => Ok(statements.scop().to_string()),
-            Stage::Schedule => schedule_text(name, order, &kernel::compile(statements, &target)?, &target),
+            Stage::Schedule | Stage::Candidates => {
+                let by_hand = match order {
+                    Order::Kernels(file) => file.schedules.iter().find(|s| *s.program == *name),
+                    _ => None,
+                };
+                words::of_kernel(&kernel::compile(statements, &target)?, name, stage, by_hand, &target)
+            }
             _ => kernel::compile(statements, &target)?.text(stage, target.isa),
         });
         text.push_str(&format!("# {name}\n{}\n", explained.map_err(|e| in_kernel(name, e))?));
@@ -148,7 +154,7 @@ pub fn explain(source: &Graph, order: Order, options: &Options, stage: Stage, fi
     }
     Ok(match stage {
         _ if !text.is_empty() => text,
-        Stage::Schedule => words::comment("no kernels"),
+        Stage::Schedule | Stage::Candidates => words::comment("no kernels"),
         _ => "no kernels\n".into(),
     })
 }
@@ -227,19 +233,6 @@ fn rewritten(unit: &Unit) -> String {
         }
     }
     text
-}
-
-/// The schedule of a kernel: its trees as comments, and in words that [`Order::Kernels`] takes back.
-fn schedule_text(name: &str, order: Order, kernel: &CompiledKernel, target: &Target) -> Result<String> {
-    let by_hand = match order {
-        Order::Kernels(file) => file.schedules.iter().find(|s| *s.program == *name),
-        _ => None,
-    };
-    let words = match by_hand {
-        Some(schedule) => Ok(schedule.clone()),
-        None => words::of_kernel(kernel, name, &target)?,
-    };
-    Ok(words::comment(&kernel.text(Stage::Schedule, target.isa)?) + &words::text(words, ""))
 }
 
 /// Refuses an order that names kernels that there are not.

@@ -2,11 +2,12 @@
 
 mod common;
 
-use common::DEFS;
+use common::{DEFS, difference, run_seeded};
 use std::collections::BTreeMap;
 use std::fmt::Write;
+use std::sync::Arc;
 use tilewright::internal::language;
-use tilewright::{Model, Options};
+use tilewright::{File, Model, Options, Stage};
 
 const PROGRAMS: &str = "
 def chain(f32(M,K) A, f32(K,N) B, f32(N,K) D) -> (E) {
@@ -129,7 +130,7 @@ fn compare(
     let failed = |what: &'static str| move |e: tilewright::Error| format!("{name}: {what}: {e}");
     let model = |text: &str| Model::from_program(language::parse(name, text)?, program, size);
     let found = model(text).map_err(failed("parse"))?;
-    let said = found.explain(&options, tilewright::Stage::Schedule, None).map_err(failed("explain"))?;
+    let said = found.explain(&options, Stage::Schedule, None).map_err(failed("explain"))?;
     let Some(at) = said.find("\nschedule ") else {
         return Err(format!("{name}: {}", said.lines().last().unwrap_or("nothing said")));
     };
@@ -167,4 +168,32 @@ fn what_the_ilp_does_can_be_said() {
     }
     assert!(wrong.is_empty(), "{wrong}");
     assert_eq!(programs.len(), 30);
+}
+
+/// The report has the chosen schedule and three others, with terms that add up; their words are programs' words: what was
+/// a comment, uncommented, is proven and computes the same.
+#[test]
+fn runners_up_have_terms_and_words() {
+    let path = "datasets/programs/haar.tile";
+    let (text, options) = (std::fs::read_to_string(path).unwrap(), Options::default());
+    let model = |text: &str| Model::from_program(File::parse(path, text).unwrap(), None, Some("SMALL")).unwrap();
+    let (module, report) = model(&text).compile_module(&options).unwrap();
+    let [kernel] = &report.kernels[..] else { panic!("one kernel") };
+    assert_eq!(kernel.candidates.len(), 4);
+    assert!((kernel.candidates[0].predicted_ns / 1e3 - kernel.predicted_us).abs() < 1e-9);
+    for candidate in &kernel.candidates {
+        let sum: f64 = candidate.terms.iter().map(|term| term.1).sum();
+        assert!((sum / candidate.predicted_ns - 1.0).abs() < 1e-3, "{candidate}");
+    }
+    let said = model(&text).explain(&options, Stage::Candidates, None).unwrap();
+    assert_eq!(File::parse("said.tile", &said).unwrap().schedules.len(), 1);
+    let all: Vec<&str> = said.lines().filter(|l| !l.contains("µs")).map(|l| l.trim_start_matches("# ")).collect();
+    let all = model(&format!("{text}{}", all.join("\n")));
+    let expected = run_seeded(Arc::new(module), 1, 2).unwrap();
+    for name in ["ilp", "runner_up_1", "runner_up_2", "runner_up_3"] {
+        let (module, report) = all.clone().with_schedule(name).unwrap().compile_module(&options).unwrap();
+        assert!(report.kernels[0].candidates[0].name == "by hand" && report.kernels[0].predicted_us > 0.0);
+        let found = run_seeded(Arc::new(module), 1, 2).unwrap();
+        assert!(found.iter().zip(&expected).all(|(a, b)| difference(a, b, 1e-6).is_none()), "{name}");
+    }
 }

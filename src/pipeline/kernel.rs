@@ -15,11 +15,14 @@ use crate::pipeline::report::Vectorization;
 use crate::poly::analysis::dependence::{self, Dependences};
 use crate::poly::analysis::index_range::{IndexRange, index_ranges};
 use crate::poly::analysis::legality;
+use crate::poly::cost::{self, Cost};
 use crate::poly::normalize::{array_expansion, build, index_set_split};
+use crate::poly::plan::Candidate;
+use crate::poly::plan::describe::priced;
 use crate::poly::schedule::{RowKind, Schedule, TimeDimension};
 use crate::poly::scop::Scop;
 use crate::poly::statement::{Program, Statement, StatementId};
-use crate::poly::tile::report::Tiled;
+use crate::poly::tile::report::{CandidateReport, Tiled};
 use crate::poly::transform::state::Proven;
 use crate::poly::{ilp, lower, plan, tile};
 use crate::{Error, Result};
@@ -38,6 +41,8 @@ pub enum Stage {
     Scop,
     /// The ILP's schedule, then the tiled one.
     Schedule,
+    /// The schedules that the planner compared, with the terms of their predicted times.
+    Candidates,
     /// Explicit loops.
     Loops,
     /// The explicit loops as C that compiles: a whole program for one of the text language, a function for a kernel.
@@ -55,6 +60,7 @@ pub const STAGES: &[(&str, Stage)] = &[
     ("c", Stage::C),
     ("scop", Stage::Scop),
     ("schedule", Stage::Schedule),
+    ("candidates", Stage::Candidates),
     ("loops", Stage::Loops),
     ("loops-c", Stage::LoopsC),
     ("vcode", Stage::Vcode),
@@ -70,17 +76,19 @@ pub enum Lap {
     Tile,
     Legality,
     Loops,
+    Price,
     Code,
 }
 
 /// Lap, the name that reports have for it; in the order of [`Lap`].
-const LAPS: [(Lap, &str); 7] = [
+const LAPS: [(Lap, &str); 8] = [
     (Lap::Scop, "scop"),
     (Lap::Dependences, "dependences"),
     (Lap::Schedule, "schedule"),
     (Lap::Tile, "tile"),
     (Lap::Legality, "legality"),
     (Lap::Loops, "loops"),
+    (Lap::Price, "price"),
     (Lap::Code, "code"),
 ];
 
@@ -164,6 +172,9 @@ impl Statements {
     }
 }
 
+/// The chosen schedule and three others.
+const CANDIDATES: usize = 4;
+
 /// A kernel with machine code and the results of all stages.
 pub struct CompiledKernel {
     pub name: String,
@@ -173,6 +184,10 @@ pub struct CompiledKernel {
     /// Effort of the ILP; `None` for an order by hand.
     pub ilp: Option<ilp::report::SchedulingReport>,
     pub tiled: Tiled,
+    /// The planner's candidates, the chosen one first; empty where it had no choice.
+    pub candidates: Vec<Candidate>,
+    /// The price of the loops.
+    pub cost: Cost,
     pub kernel: lower::Kernel,
     /// A function for each phase.
     pub vcode: Vec<Function>,
@@ -206,6 +221,16 @@ impl CompiledKernel {
         Vectorization::Part(self.scop.ids().filter(scalar).map(|id| self.scop.statement(id).name.clone()).collect())
     }
 
+    /// The planner's candidates, the chosen one first, and at most three others. Where there was no choice it is the price of
+    /// the loops.
+    pub fn candidate_reports(&self) -> Vec<CandidateReport> {
+        if self.candidates.is_empty() {
+            let name = if self.ilp.is_some() { "ILP's order" } else { "by hand" };
+            return vec![priced(name.into(), &self.cost)];
+        }
+        self.candidates.iter().map(Candidate::report).take(CANDIDATES).collect()
+    }
+
     pub fn tensorized(&self) -> bool {
         self.kernel.report.tensorized
     }
@@ -227,6 +252,7 @@ impl CompiledKernel {
             }
             Stage::Scop => Ok(self.scop.to_string()),
             Stage::Schedule => Ok(self.schedule_text()),
+            Stage::Candidates => Ok(self.candidate_reports().iter().map(|c| format!("{c}\n")).collect()),
             Stage::Loops => Ok(self.kernel.nest.to_string()),
             Stage::LoopsC => c::print_function(&self.kernel.nest),
             Stage::Vcode => Ok(join(self.vcode.iter().map(Function::to_string).collect())),
@@ -259,44 +285,63 @@ type Generate<'a> = &'a dyn Fn(&Scop, &Dependences, Tiled, &Target, &mut Times) 
 /// Variant of [`compile`] with another last stage. With `strict` a defect that it finds in a tiling is an error.
 fn compile_by(statements: Statements, target: &Target, strict: bool, generate: Generate) -> Result<CompiledKernel> {
     let Statements { order, index_ranges, mut times } = statements;
-    let (scop, schedule, ilp, code, flops) = match order {
+    let (scop, schedule, ilp, candidates, code, flops) = match order {
         Order::Free(scop) => {
-            let (schedule, ilp, code) = search(&scop, target, &mut times, strict, generate)?;
+            let Found { schedule, report, candidates, code } = search(&scop, target, &mut times, strict, generate)?;
             let flops = code.kernel.report.flops;
-            (scop, schedule, Some(ilp), code, flops)
+            (scop, schedule, Some(report), candidates, code, flops)
         }
         Order::ByHand(proven) => {
             let (tiled, kernel) = times.time(Lap::Loops, || proven.lower(target))?;
-            let code = Code::generate(tiled, kernel, target, &mut times)?;
+            let mut code = Code::generate(tiled, kernel, target, &mut times)?;
+            code.kernel.report.predicted_ns = code.cost.nanoseconds();
             let state = proven.into_state();
-            (state.scop, state.schedule, None, code, state.flops)
+            (state.scop, state.schedule, None, vec![], code, state.flops)
         }
     };
-    let Code { tiled, kernel, vcode, assembled } = code;
+    let Code { tiled, kernel, cost, vcode, assembled } = code;
     let slots = slots(&kernel.nest, kernel.arguments.len())?;
     let (name, flops) = (scop.name.clone(), flops as u64);
-    Ok(CompiledKernel { name, scop, schedule, ilp, tiled, kernel, vcode, assembled, index_ranges, slots, flops, times })
+    Ok(CompiledKernel {
+        name,
+        scop,
+        schedule,
+        ilp,
+        tiled,
+        candidates,
+        cost,
+        kernel,
+        vcode,
+        assembled,
+        index_ranges,
+        slots,
+        flops,
+        times,
+    })
+}
+
+/// The order by the ILP, with its code.
+struct Found {
+    schedule: Schedule,
+    report: ilp::report::SchedulingReport,
+    candidates: Vec<Candidate>,
+    code: Code,
 }
 
 /// The order by the ILP, and its code: with tiles and vectors, or without them where they are refused.
-fn search(
-    scop: &Scop,
-    target: &Target,
-    times: &mut Times,
-    strict: bool,
-    generate: Generate,
-) -> Result<(Schedule, ilp::report::SchedulingReport, Code)> {
+fn search(scop: &Scop, target: &Target, times: &mut Times, strict: bool, generate: Generate) -> Result<Found> {
     let dependences = times.time(Lap::Dependences, || dependence::analyze(scop))?;
     let (schedule, mut report) = times.time(Lap::Schedule, || ilp::schedule(scop, &dependences))?;
-    let tiled = times.time(Lap::Tile, || plan::plan(scop, &dependences, &schedule, target))?;
+    let (tiled, mut candidates) = times.time(Lap::Tile, || plan::plan_among(scop, &dependences, &schedule, target))?;
     let code = match generate(scop, &dependences, tiled, target, times) {
         Err(why) if may_fall_back(&why, strict) => {
             report.fallback = Some(format!("without tiles and vectors, because with them: {why}"));
+            candidates.clear();
             generate(scop, &dependences, tile::as_given(scop, &schedule, &[]), target, times)?
         }
         code => code?,
     };
-    Ok((schedule, report, code))
+    Ok(Found { schedule, report, candidates, code })
 }
 
 /// Returns true if a kernel whose tiles or vectors end in this error is built without them instead, with a note in the
@@ -326,6 +371,7 @@ fn prove_and_generate(
 struct Code {
     tiled: Tiled,
     kernel: lower::Kernel,
+    cost: Cost,
     vcode: Vec<Function>,
     assembled: Assembled,
 }
@@ -335,9 +381,11 @@ impl Code {
     /// is written.
     fn generate(tiled: Tiled, kernel: lower::Kernel, target: &Target, times: &mut Times) -> Result<Code> {
         times.time(Lap::Loops, || verify::verify(&kernel.nest))?;
-        let vcode = times.time(Lap::Code, || select::lower(&simplify(&kernel.nest), target))?;
+        let nest = times.time(Lap::Code, || simplify(&kernel.nest));
+        let cost = times.time(Lap::Price, || cost::price(&nest, target));
+        let vcode = times.time(Lap::Code, || select::lower(&nest, target))?;
         let assembled = times.time(Lap::Code, || assemble_functions(&vcode, target))?;
-        Ok(Code { tiled, kernel, vcode, assembled })
+        Ok(Code { tiled, kernel, cost, vcode, assembled })
     }
 }
 

@@ -116,12 +116,18 @@ pub fn explain(source: &ProgramSource, options: &Options, stage: Stage) -> Resul
     if stage == Stage::LoopsC {
         return language::c::print_kernel(lowered, &kernel.kernel, 0);
     }
+    let by_hand = if let Order::ByHand(schedule, _) = source.order { Some(schedule) } else { None };
+    let normal = || lowered.normal();
+    let original =
+        || Ok::<_, Error>(SourceProgram { written: source.file.written(lowered)?, normal: &normal, target: &target });
+    if stage == Stage::Candidates {
+        return words::candidates(&original()?, &lowered.name, &kernel, by_hand);
+    }
     let text = kernel.text(stage, target.isa)?;
     if stage != Stage::Schedule || kernel.ilp.is_none() {
         return Ok(text);
     }
-    let original =
-        SourceProgram { written: source.file.written(lowered)?, normal: &|| lowered.normal(), target: &target };
+    let original = original()?;
     let words = words::express(&original, &lowered.name, &kernel.scop, &kernel.tiled)?;
     let sizes: Vec<String> = lowered.sizes.iter().map(|(name, n)| format!("{name} = {n}")).collect();
     let sizes = if sizes.is_empty() { String::new() } else { format!(", for {}", sizes.join(", ")) };

@@ -2,7 +2,7 @@
 
 use crate::graph::egraph;
 use crate::graph::import::provenance::Absent;
-use crate::poly::tile::report::PhaseReport;
+use crate::poly::tile::report::{CandidateReport, PhaseReport};
 use crate::runtime::module::Module;
 use crate::runtime::text;
 use serde::{Deserialize, Serialize};
@@ -76,6 +76,9 @@ pub struct KernelReport {
     pub vectorization: Vectorization,
     /// One entry for each phase.
     pub phases: Vec<PhaseReport>,
+    /// The schedules that the planner compared: the chosen one first, then at most three others by predicted time. Predictions
+    /// and terms are those of the model of loops; where tiles follow from register blocks, `predicted_us` is that of the tiles.
+    pub candidates: Vec<CandidateReport>,
     /// Reason for which the scheduler kept the original order, if it did.
     pub fallback: Option<String>,
 }
@@ -299,6 +302,10 @@ impl KernelReport {
                 shown(&p.block),
                 p.instruction_text()
             );
+        }
+        for (i, candidate) in self.candidates.iter().enumerate() {
+            let what = if i == 0 { "chosen" } else { "runner-up" };
+            let _ = writeln!(out, "    {what}: {candidate}");
         }
         match &self.vectorization {
             Vectorization::Part(statements) if statements.is_empty() => {

@@ -100,6 +100,7 @@ pub fn kernel_report(compiled: &CompiledKernel, code: usize, operators: Vec<Stri
         opaque: false,
         tensorized: report.tensorized,
         phases: phases.collect(),
+        candidates: compiled.candidate_reports(),
         vectorization,
         fallback: compiled.fallback().map(str::to_string),
     }

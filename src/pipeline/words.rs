@@ -8,7 +8,7 @@ use crate::codegen::Target;
 use crate::expr::syntax::Span;
 use crate::language::source::{Diagnostic, Source};
 use crate::language::syntax::File;
-use crate::pipeline::kernel::{CompiledKernel, Statements};
+use crate::pipeline::kernel::{CompiledKernel, Stage, Statements};
 use crate::poly::analysis::index_range::index_ranges;
 use crate::poly::normalize::build;
 use crate::poly::scop::Scop;
@@ -20,6 +20,7 @@ use crate::poly::transform::state::{Proven, SourceProgram};
 use crate::poly::transform::to_primitives;
 use crate::runtime::error::unknown;
 use crate::{Error, Result};
+use std::iter;
 
 /// The name of the schedules that are printed.
 const NAME: &str = "ilp";
@@ -43,14 +44,24 @@ pub fn express(
     })
 }
 
-/// The schedule of a kernel of a network as [`express`] has it.
+/// The text of stage `stage` of a kernel of a network: of its schedule the trees, as comments, and its words; or what it was
+/// chosen among. `by_hand`: the schedule that it was given.
 pub fn of_kernel(
     kernel: &CompiledKernel,
     name: &str,
+    stage: Stage,
+    by_hand: Option<&Schedule>,
     target: &Target,
-) -> Result<std::result::Result<Schedule, String>> {
+) -> Result<String> {
     let original = SourceProgram { written: kernel.scop.clone(), normal: &|| Ok(kernel.scop.clone()), target };
-    express(&original, name, &kernel.scop, &kernel.tiled)
+    if stage == Stage::Candidates {
+        return candidates(&original, name, kernel, by_hand);
+    }
+    let words = match by_hand {
+        Some(schedule) => Ok(schedule.clone()),
+        None => express(&original, name, &kernel.scop, &kernel.tiled)?,
+    };
+    Ok(comment(&kernel.text(stage, target.isa)?) + &text(words, ""))
 }
 
 /// The lines of a text as comments of the text language.
@@ -64,6 +75,36 @@ pub fn text(words: std::result::Result<Schedule, String>, sizes: &str) -> String
         Ok(schedule) => format!("# The same order as primitives{sizes}:\n{schedule}"),
         Err(reason) => comment(&format!("This order cannot be expressed as primitives: {reason}")),
     }
+}
+
+/// The schedules that a kernel's was chosen among: each with its predicted time and its words, all but the chosen one
+/// as comments. `by_hand`: the words of a schedule by hand.
+pub fn candidates(
+    original: &SourceProgram,
+    program: &str,
+    kernel: &CompiledKernel,
+    by_hand: Option<&Schedule>,
+) -> Result<String> {
+    let mut out = String::new();
+    let others = kernel.candidates.iter().skip(1).map(|c| &c.tiled);
+    for (i, (report, tiled)) in
+        kernel.candidate_reports().iter().zip(iter::once(&kernel.tiled).chain(others)).enumerate()
+    {
+        let what = if i == 0 { "chosen" } else { "runner-up" };
+        out += &comment(&format!("{what}: {report}"));
+        let words = match by_hand {
+            Some(schedule) => Ok(schedule.clone()),
+            None => express(original, program, &kernel.scop, tiled)?,
+        };
+        out += &match words {
+            Ok(schedule) if i == 0 => schedule.to_string(),
+            Ok(schedule) => {
+                comment(&Schedule { name: format!("runner_up_{i}").as_str().into(), ..schedule }.to_string())
+            }
+            Err(reason) => comment(&format!("It cannot be expressed as primitives: {reason}")),
+        };
+    }
+    Ok(out)
 }
 
 /// The program that `schedule` makes of `original`, proven. A refusal shows its place in `source`.

@@ -10,6 +10,8 @@
 
 mod apart;
 
+pub mod describe;
+
 use crate::codegen::Target;
 use crate::codegen::loopnest::simplify::simplify;
 use crate::poly::analysis::dependence::Dependences;
@@ -36,6 +38,7 @@ pub enum Order {
 }
 
 /// A tiled schedule, with its price.
+#[derive(Clone)]
 pub struct Candidate {
     pub order: Order,
     pub style: Style,
@@ -64,22 +67,40 @@ impl Candidate {
 /// # Errors
 /// Those of tiling the ILP's schedule.
 pub fn plan(scop: &Scop, dependences: &Dependences, schedule: &Schedule, target: &Target) -> Result<Tiled> {
+    Ok(plan_among(scop, dependences, schedule, target)?.0)
+}
+
+/// The best plan of `scop`, and what it was chosen among: itself first, then the others by predicted time; empty where
+/// there was no choice.
+///
+/// # Errors
+/// As [`plan`].
+pub fn plan_among(
+    scop: &Scop,
+    dependences: &Dependences,
+    schedule: &Schedule,
+    target: &Target,
+) -> Result<(Tiled, Vec<Candidate>)> {
     let default = tile::tile(scop, schedule, target)?;
     if scop.order == Schedule::in_sequence(&scop.statements) {
-        return Ok(default);
+        return Ok((default, vec![]));
     }
     // Phases with register blocks of `tile` have its prediction.
     if default.report.tensorized && default.report.phases.iter().all(|p| p.instruction.is_some()) {
-        return Ok(default);
+        return Ok((default, vec![]));
     }
-    let found = candidates(scop, dependences, schedule, default.clone(), target);
-    let Some(first) = found.first().filter(|c| c.is_default()) else { return Ok(default) };
+    let mut found = candidates(scop, dependences, schedule, default.clone(), target);
+    let Some(first) = found.first().filter(|c| c.is_default()) else { return Ok((default, vec![])) };
     let limit = GAIN * first.rank();
     let mut better: Vec<&Candidate> = found[1..].iter().filter(|c| c.rank() < limit).collect();
     better.sort_by(|a, b| a.rank().total_cmp(&b.rank()));
     let proven = |c: &&&Candidate| legality::check(scop, dependences, &c.tiled.schedule).is_ok();
-    let Candidate { tiled, cost, .. } = better.iter().find(proven).copied().unwrap_or(first);
-    Ok(predicted(tiled.clone(), cost))
+    let best = better.iter().find(proven).copied().unwrap_or(first);
+    let best = found.iter().position(|c| std::ptr::eq(c, best)).unwrap_or(0);
+    let best = found.remove(best);
+    found.sort_by(|a, b| a.rank().total_cmp(&b.rank()));
+    found.insert(0, best);
+    Ok((predicted(found[0].tiled.clone(), &found[0].cost), found))
 }
 
 /// `tiled` with the time of `cost` in its report.

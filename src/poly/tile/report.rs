@@ -30,6 +30,19 @@ pub struct TilingReport {
     pub tensorized: bool,
 }
 
+/// A schedule that the planner considered for a kernel.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+pub struct CandidateReport {
+    /// The properties in which candidates differ: the order, the tiles, the loops that are vectors.
+    pub name: String,
+    /// Predicted time of one run on one thread, in ns.
+    pub predicted_ns: f64,
+    /// Parts of that time, which add up to it, in ns: instructions on the busiest `ports`; waiting for results of earlier
+    /// iterations (`chains`); starts, counters and branches of `loops`; `transfers` from caches and memory that nothing hides;
+    /// the `first lines` of rows that no prefetcher follows; what the `bandwidth` takes beyond all that.
+    pub terms: Vec<(String, f64)>,
+}
+
 /// One phase of a kernel.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct PhaseReport {
@@ -55,6 +68,15 @@ impl PhaseReport {
     /// The tensor instruction, or why there is none.
     pub fn instruction_text(&self) -> String {
         self.instruction.clone().unwrap_or_else(|| format!("no tensor instruction: {}", self.mismatch))
+    }
+}
+
+/// Of the form `ILP's order, tiles: 12.5 µs = ports 8.0 + chains 4.5`.
+impl std::fmt::Display for CandidateReport {
+    fn fmt(&self, f: &mut std::fmt::Formatter) -> std::fmt::Result {
+        let terms: Vec<String> = self.terms.iter().map(|(name, ns)| format!("{name} {:.2}", ns / 1e3)).collect();
+        write!(f, "{}: {:.2} µs", self.name, self.predicted_ns / 1e3)?;
+        if terms.is_empty() { Ok(()) } else { write!(f, " = {}", terms.join(" + ")) }
     }
 }
 
