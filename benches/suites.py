@@ -66,6 +66,19 @@ def network_rows():
     return [(name, lambda name=name: network(name)) for name in names if not name.endswith("_features")]
 
 
+def quantised(name):
+    """A network of models.json as ONNX Runtime's tool quantises it: benches/quantise.py."""
+    try:
+        from quantise import quantise
+        from models import MODELS
+        workload = network(name)
+        path = quantise(name, pathlib.Path(workload["path"]), MODELS[name].get("bounds"))
+    except ImportError as error:
+        raise Missing(f"{error.name} is not installed") from error
+    # A number near the middle of two steps becomes either, in any of the programs.
+    return {**workload, "name": f"{name}_int8", "path": str(path), "tolerance": 5e-2}
+
+
 def architecture(name):
     """A network of architectures.py and its inputs."""
     import onnx
@@ -237,6 +250,9 @@ SUITES = {
     "networks": {
         "title": "Networks, batch 1, f32", "peers": ["onnxruntime", "openvino"], "threads": [1, 2],
         "rows": network_rows},
+    "int8": {
+        "title": "Networks quantised by ONNX Runtime's tool: static, a scale for each filter, batch 1", "peers": ["onnxruntime", "openvino"], "threads": [1, 2],
+        "rows": lambda: [(f"{name}_int8", lambda name=name: quantised(name)) for name, _ in network_rows()]},
     "architectures": {
         "title": "Published architectures with seeded weights: sound, text, detectors, quantised and half precision", "peers": ["onnxruntime"], "threads": [1],
         "rows": architecture_rows},
