@@ -1,5 +1,9 @@
 //! Tensor instructions as text: a user's rows are held to what they declare, by decoders and by this processor.
 
+#[path = "emulator/mod.rs"]
+mod emulator;
+
+use tilewright::Features;
 use tilewright::instructions::{TensorInstruction, built_in, parse};
 use tilewright::internal::language::instruction::{built_in_file, parser};
 
@@ -24,6 +28,37 @@ fn three_rows_that_are_not_built_in_do_what_they_declare() {
 fn built_in_rows_do_what_they_declare() {
     let rows = built_in().unwrap();
     println!("{} of {} rows run here", run(&rows), rows.len());
+}
+
+/// Every row of AArch64 runs against its semantics, on an emulated processor.
+#[test]
+fn built_in_rows_of_aarch64_do_what_they_declare() {
+    let mut rows = built_in().unwrap();
+    rows.retain(|row| Features::of_architecture("aarch64").contains(row.features));
+    assert!(rows.len() >= 7);
+    let jobs = |row: &TensorInstruction| -> Vec<emulator::Job> {
+        let code = row.trial_code().unwrap();
+        let job = |buffers| emulator::Job {
+            name: row.name.to_string(),
+            steps: vec![(code.clone(), 0, 0)],
+            scratch_bytes: 0,
+            buffers,
+        };
+        row.trials().into_iter().map(job).collect()
+    };
+    let all: Vec<emulator::Job> = rows.iter().flat_map(jobs).collect();
+    let Some(results) = emulator::run("instructions", &all) else { return };
+    let mut results = results.into_iter();
+    for row in &rows {
+        let of_row: Vec<_> = results.by_ref().take(row.trials().len()).collect();
+        for place in 0..2 {
+            let after: Vec<_> = of_row.iter().map(|both| both[place].clone()).collect();
+            row.judge(&after).unwrap_or_else(|error| panic!("{error}"));
+        }
+    }
+    // The judge can tell: the first row with the results of the second.
+    let wrong: Vec<_> = rows[1].trials();
+    assert!(rows[0].judge(&wrong).is_err());
 }
 
 #[test]

@@ -10,13 +10,18 @@ use crate::expr::scalar::Value;
 use crate::runtime::executable::Executable;
 use crate::runtime::{DType, Error, Features, Result, Tensor};
 
-/// Sets of random data of each kind.
+/// Trials with random data of each kind.
 const ROUNDS: u64 = 40;
 
 /// Registers that the test's code uses: those that no calling convention saves and that every encoding can name.
 const REGISTERS: usize = 8;
 
-/// The kind of the data of a round.
+/// The data of the trials whose results are exact.
+fn exact_trials() -> impl Iterator<Item = Data> {
+    [0x00, 0x80, 0x7f, 0xff].map(Data::Extreme).into_iter().chain((0..ROUNDS).map(Data::Integers))
+}
+
+/// The kind of the data of a trial.
 #[derive(Clone, Copy, PartialEq, Debug)]
 enum Data {
     /// Each byte of an integer; the smallest, the largest and -1 among them.
@@ -33,37 +38,54 @@ impl TensorInstruction {
         Features::host().contains(self.features)
     }
 
-    /// Runs the code in this process and compares it with the semantics. Code that is not what it claims to be can end the
-    /// process: [`TensorInstruction::check_code`] comes before.
+    /// Runs the code in this process and compares it with the semantics. Code that this processor refuses ends the process.
     ///
     /// # Errors
-    /// [`Error::Invalid`] at the first difference, with the element and the values; [`Error::Unsupported`] where this processor
+    /// [`Error::Invalid`] where [`TensorInstruction::check_code`] finds a difference, and at the first element that the code computes
+    /// otherwise, with the values; [`Error::Unsupported`] where this processor
     /// lacks a feature or the row has more than eight operands and temporaries; [`Error::Io`] without executable memory.
     pub fn check_on_host(&self) -> Result<()> {
-        let needed = self.operands.len() + self.temporaries();
         if !self.runs_on_host() {
             let missing = self.features.without(Features::host()).names().join(" ");
             return Err(Error::Unsupported(format!("`{}` needs {missing}, which this processor lacks", self.name)));
         }
-        if needed > REGISTERS {
-            let text = format!("`{}` has {needed} operands and temporaries, more than {REGISTERS}", self.name);
-            return Err(Error::Unsupported(text));
-        }
-        let native = Native { row: self, code: Executable::new(&self.test_code())? };
-        let exact = [0x00, 0x80, 0x7f, 0xff].map(Data::Extreme).into_iter().chain((0..ROUNDS).map(Data::Integers));
-        for data in exact {
-            native.check(data, Exactness::Equal)?;
-        }
-        let (mut as_declared, mut reversed) = (true, true);
+        self.check_code().map_err(|problem| Error::Invalid(format!("`{}`: {}", self.name, problem.message)))?;
+        let code = Executable::new(&self.trial_code()?)?;
+        let run = |mut registers: Vec<Vec<u8>>| {
+            let arguments: Vec<*mut u8> = registers.iter_mut().map(|r| r.as_mut_ptr()).collect();
+            // SAFETY: the code follows the convention of a phase, loads and stores `vector_bytes` bytes at each argument, which
+            // the registers have, and between that works on vector registers alone, as `check_code` has proven; the features
+            // that it needs are there.
+            unsafe { code.phase(0)(arguments.as_ptr(), 0, 0, std::ptr::null_mut()) };
+            registers
+        };
+        let results: Vec<Vec<Vec<u8>>> = self.trials().into_iter().map(run).collect();
+        self.judge(&results)
+    }
+
+    /// The contents of the operands' registers for each trial of the code, those with exact results first.
+    pub fn trials(&self) -> Vec<Vec<Vec<u8>>> {
+        exact_trials().chain((0..ROUNDS).map(Data::Reals)).map(|data| self.test_data(data)).collect()
+    }
+
+    /// Compares the contents of the operands' registers after each of the [trials](TensorInstruction::trials) with the semantics.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] at the first difference, with the element and the values.
+    pub fn judge(&self, results: &[Vec<Vec<u8>>]) -> Result<()> {
+        let exact = exact_trials().count();
         let other = match self.order {
             SumOrder::Ascending => SumOrder::Descending,
             SumOrder::Descending => SumOrder::Ascending,
         };
         let turned = TensorInstruction { order: other, ..self.clone() };
-        for data in (0..ROUNDS).map(Data::Reals) {
-            let result = native.check(data, Exactness::Bounded)?;
-            as_declared &= result == native.semantics(self, data)?;
-            reversed &= result == native.semantics(&turned, data)?;
+        let (mut as_declared, mut reversed) = (true, true);
+        for (n, (before, after)) in self.trials().iter().zip(results).enumerate() {
+            let exactness = if n < exact { Exactness::Equal } else { Exactness::Bounded };
+            let expected = self.result_of(before)?;
+            self.compare_trial(before, after, &expected, exactness)?;
+            as_declared &= n < exact || after[0] == expected;
+            reversed &= n < exact || after[0] == turned.result_of(before)?;
         }
         if reversed && !as_declared {
             let order = if other == SumOrder::Ascending { "ascending" } else { "descending" };
@@ -74,7 +96,15 @@ impl TensorInstruction {
     }
 
     /// A phase that loads the operands from the arguments into registers, runs the code, and stores all operands.
-    fn test_code(&self) -> Vec<u8> {
+    ///
+    /// # Errors
+    /// [`Error::Unsupported`] where the row has more than eight operands and temporaries.
+    pub fn trial_code(&self) -> Result<Vec<u8>> {
+        let needed = self.operands.len() + self.temporaries();
+        if needed > REGISTERS {
+            let text = format!("`{}` has {needed} operands and temporaries, more than {REGISTERS}", self.name);
+            return Err(Error::Unsupported(text));
+        }
         let count = self.operands.len() as u8;
         let operands: Vec<u8> = (0..count).collect();
         let temporaries: Vec<u8> = (count..count + self.temporaries() as u8).collect();
@@ -103,10 +133,10 @@ impl TensorInstruction {
             true => code.extend(0xd65f_03c0u32.to_le_bytes()), // ret
             false => code.extend([0xc5, 0xf8, 0x77, 0xc3]),    // vzeroupper; ret
         }
-        code
+        Ok(code)
     }
 
-    /// The bytes of the operands' registers in a round.
+    /// The bytes of the operands' registers in a trial.
     fn test_data(&self, data: Data) -> Vec<Vec<u8>> {
         let width = self.vector_bytes();
         let operand = |n: usize| {
@@ -149,7 +179,7 @@ impl TensorInstruction {
     }
 }
 
-/// Elements of one operand in a round.
+/// Elements of one operand in a trial.
 fn elements(dtype: DType, count: i64, data: Data, operand: u64) -> Vec<u8> {
     let random = |dtype, seed: u64, bound| Tensor::seeded(dtype, &[count], seed, operand, bound).data.to_vec();
     match data {
@@ -201,77 +231,6 @@ enum Exactness {
     Bounded,
 }
 
-/// A row with its code in executable memory.
-struct Native<'a> {
-    row: &'a TensorInstruction,
-    code: Executable,
-}
-
-impl Native<'_> {
-    /// The operands' registers after the code has run.
-    fn run(&self, mut registers: Vec<Vec<u8>>) -> Vec<Vec<u8>> {
-        let arguments: Vec<*mut u8> = registers.iter_mut().map(|r| r.as_mut_ptr()).collect();
-        // SAFETY: the code follows the convention of a phase, loads and stores `vector_bytes` bytes at each argument, which the
-        // registers have, and between that works on vector registers alone, as `check_code` has proven; the features that it
-        // needs are there.
-        unsafe { self.code.phase(0)(arguments.as_ptr(), 0, 0, std::ptr::null_mut()) };
-        registers
-    }
-
-    /// The accumulator's register that the semantics of `row` give.
-    fn semantics(&self, row: &TensorInstruction, data: Data) -> Result<Vec<u8>> {
-        let mut registers = self.row.test_data(data);
-        let (accumulator, reads) = registers.split_at_mut(1);
-        let reads: Vec<&[u8]> = reads.iter().map(Vec::as_slice).collect();
-        row.evaluate(&mut accumulator[0], &reads)?;
-        Ok(registers.swap_remove(0))
-    }
-
-    /// Runs one round; the accumulator's register.
-    fn check(&self, data: Data, exactness: Exactness) -> Result<Vec<u8>> {
-        let row = self.row;
-        let before = row.test_data(data);
-        let after = self.run(before.clone());
-        for n in 1..before.len() {
-            if before[n] != after[n] {
-                let text = format!(
-                    "the code of `{}` changes its operand `{}`, which is only read",
-                    row.name, row.operands[n].name
-                );
-                return Err(Error::Invalid(text));
-            }
-        }
-        let expected = self.semantics(row, data)?;
-        let target = &row.operands[0];
-        let size = target.dtype.bytes();
-        let bounds = match exactness == Exactness::Bounded && target.dtype.is_float() {
-            true => row.magnitudes(&before)?,
-            false => vec![],
-        };
-        for (n, (is, wanted)) in after[0].chunks_exact(size).zip(expected.chunks_exact(size)).enumerate() {
-            let (is, wanted) = (Value::load(target.dtype, is), Value::load(target.dtype, wanted));
-            let allowed = bounds.get(n).map_or(0.0, |sum| sum * unit(target.dtype) * row.rounding_steps());
-            let near = is == wanted || (is.as_f64() - wanted.as_f64()).abs() <= allowed;
-            if near {
-                continue;
-            }
-            let place = match (n as i64) < row.elements(0) {
-                true => format!("for {}", row.inputs_of(n, &before)),
-                false => format!("and `{}` has only {} elements", target.name, row.elements(0)),
-            };
-            let text = format!(
-                "the code of `{}` does not do what its semantics say: element {n} of `{}` becomes {}, not {}, {place}",
-                row.name,
-                target.name,
-                show(is),
-                show(wanted)
-            );
-            return Err(Error::Invalid(text));
-        }
-        Ok(after.into_iter().next().unwrap_or_default())
-    }
-}
-
 /// Half a unit in the last place of 1.
 fn unit(dtype: DType) -> f64 {
     match dtype {
@@ -283,6 +242,55 @@ fn unit(dtype: DType) -> f64 {
 }
 
 impl TensorInstruction {
+    /// The accumulator's register that the semantics give for these registers.
+    fn result_of(&self, before: &[Vec<u8>]) -> Result<Vec<u8>> {
+        let mut accumulator = before[0].clone();
+        let reads: Vec<&[u8]> = before[1..].iter().map(Vec::as_slice).collect();
+        self.evaluate(&mut accumulator, &reads)?;
+        Ok(accumulator)
+    }
+
+    /// Compares the registers after one trial with those before, and with the result `expected`.
+    fn compare_trial(
+        &self,
+        before: &[Vec<u8>],
+        after: &[Vec<u8>],
+        expected: &[u8],
+        exactness: Exactness,
+    ) -> Result<()> {
+        if let Some(n) = (1..before.len()).find(|&n| before[n] != after[n]) {
+            let operand = &self.operands[n].name;
+            let text = format!("the code of `{}` changes its operand `{operand}`, which is only read", self.name);
+            return Err(Error::Invalid(text));
+        }
+        let target = &self.operands[0];
+        let size = target.dtype.bytes();
+        let bounds = match exactness == Exactness::Bounded && target.dtype.is_float() {
+            true => self.magnitudes(before)?,
+            false => vec![],
+        };
+        for (n, (is, wanted)) in after[0].chunks_exact(size).zip(expected.chunks_exact(size)).enumerate() {
+            let (is, wanted) = (Value::load(target.dtype, is), Value::load(target.dtype, wanted));
+            let allowed = bounds.get(n).map_or(0.0, |sum| sum * unit(target.dtype) * self.rounding_steps());
+            if is == wanted || (is.as_f64() - wanted.as_f64()).abs() <= allowed && target.dtype.is_float() {
+                continue;
+            }
+            let place = match (n as i64) < self.elements(0) {
+                true => format!("for {}", self.inputs_of(n, before)),
+                false => format!("and `{}` has only {} elements", target.name, self.elements(0)),
+            };
+            let text = format!(
+                "the code of `{}` does not do what its semantics say: element {n} of `{}` becomes {}, not {}, {place}",
+                self.name,
+                target.name,
+                show(is),
+                show(wanted)
+            );
+            return Err(Error::Invalid(text));
+        }
+        Ok(())
+    }
+
     /// Roundings of a term's value and of each sum, on both sides of the comparison.
     fn rounding_steps(&self) -> f64 {
         2.0 * (self.summed().map(|v| self.extent(v)).product::<i64>() + 1) as f64
