@@ -57,8 +57,10 @@ pub fn tokens(text: &str) -> Checked<Vec<(Token, Span)>> {
         let rest = &text[at..];
         let span = |length: usize| Span { start: at as u32, end: (at + length) as u32 };
         let length_while = |f: fn(char) -> bool| rest.find(|c| !f(c)).unwrap_or(rest.len());
+        // Of the symbols only `min=`, `max=` and theirs begin as words do.
+        let symbol = || if begins_word(c) && c != 'm' { None } else { symbol(rest) };
         if c.is_whitespace() {
-            at += c.len_utf8();
+            at += length_while(char::is_whitespace);
         } else if c == '#' {
             at += rest.find('\n').unwrap_or(rest.len());
         } else if c == '"' {
@@ -72,7 +74,7 @@ pub fn tokens(text: &str) -> Checked<Vec<(Token, Span)>> {
             let (token, length) = number(rest).map_err(|(m, length)| Diagnostic::invalid(span(length), m))?;
             out.push((token, span(length)));
             at += length;
-        } else if let Some(symbol) = symbol(rest) {
+        } else if let Some(symbol) = symbol() {
             out.push((Token::Symbol(symbol), span(symbol.len())));
             at += symbol.len();
         } else if begins_word(c) {
@@ -90,7 +92,8 @@ pub fn tokens(text: &str) -> Checked<Vec<(Token, Span)>> {
 
 fn symbol(rest: &str) -> Option<&'static str> {
     // `min==3` compares a name that cannot be; `min=3` assigns.
-    SYMBOLS.into_iter().find(|s| {
+    let first = rest.as_bytes()[0];
+    SYMBOLS.into_iter().filter(|s| s.as_bytes()[0] == first).find(|s| {
         rest.strip_prefix(s).is_some_and(|after| !(s.starts_with('m') && s.ends_with('=') && after.starts_with('=')))
     })
 }
