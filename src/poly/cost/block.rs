@@ -11,6 +11,8 @@ pub(super) struct Expanded {
     pub copies: f64,
     /// Lanes of a vector loop.
     pub lanes: Option<f64>,
+    /// Terms of a tensor instruction, whose loop it is; 1 of others.
+    pub terms: i64,
 }
 
 /// A store, in the loops that are expanded around it.
@@ -23,6 +25,8 @@ pub(super) struct Placed<'a> {
     pub around: Vec<Expanded>,
     /// Share of the iterations in which it is reached.
     pub share: f64,
+    /// Terms that a tensor instruction sums together; 1 without one.
+    pub terms: i64,
 }
 
 /// The place of an element in memory, in elements; `None` where a subscript is computed.

@@ -109,7 +109,9 @@ impl<'a> Pricer<'a> {
                     self.collect(body, around, share * holds, block, total, straight);
                 }
                 Stmt::Store { buffer, index, value, reduce } => {
-                    block.push(Placed { buffer: *buffer, index, value, reduce: *reduce, around: around.clone(), share })
+                    let terms = around.last().map_or(1, |e| e.terms);
+                    let around = around.clone();
+                    block.push(Placed { buffer: *buffer, index, value, reduce: *reduce, around, share, terms })
                 }
                 Stmt::Loop { var, kind, body, .. } => {
                     let trips = self.counts.trips[var.0 as usize];
@@ -118,9 +120,11 @@ impl<'a> Pricer<'a> {
                     }
                     match kind {
                         LoopKind::Unroll | LoopKind::Vector | LoopKind::Instruction(_) => {
+                            let together = matches!(kind, LoopKind::Instruction(_));
                             let lanes = (*kind == LoopKind::Vector).then(|| self.lanes(body));
                             let copies = lanes.map_or(trips, |l| (trips / l).ceil());
-                            around.push(Expanded { var: *var, copies, lanes });
+                            let (copies, terms) = if together { (1.0, trips as i64) } else { (copies, 1) };
+                            around.push(Expanded { var: *var, copies, lanes, terms });
                             self.collect(body, around, share, block, total, straight);
                             around.pop();
                         }
@@ -165,6 +169,12 @@ impl<'a> Pricer<'a> {
         let mut seen = Seen { made: HashSet::new(), addresses: self.addresses(block) };
         for store in block {
             let mut one = Work::default();
+            if store.terms > 1 {
+                self.tensor(store, inner, &mut one, &mut seen);
+                work.arithmetic += store.share * one.arithmetic;
+                work.loads += store.share * one.loads;
+                continue;
+            }
             let factor = store.reduce == Some(BinaryOp::Add) && matches!(store.value, Expr::Binary(BinaryOp::Mul, ..));
             let uses = self.expression(store.value, store, inner, &mut one, &mut seen, factor);
             self.store(store, inner, uses, &mut one, &mut seen);
@@ -175,6 +185,15 @@ impl<'a> Pricer<'a> {
             work.combined += store.share * one.combined;
         }
         work
+    }
+
+    /// Adds a tensor instruction, whose sum is in registers: itself, and the loads of its operands.
+    fn tensor(&self, store: &Placed, inner: Option<Var>, work: &mut Work, seen: &mut Seen) {
+        store.value.visit_accesses(&mut |access| {
+            let uses = access.affine_forms().flat_map(|a| a.terms.iter().map(|t| t.0)).collect();
+            self.load(access, store, inner, &uses, work, seen);
+        });
+        work.arithmetic += store.around.iter().map(|e| e.copies).product::<f64>();
     }
 
     /// Copies of what changes along `uses`: none where the innermost loop does not change it.
@@ -279,12 +298,15 @@ impl<'a> Pricer<'a> {
         let (lanes, machine) = (vector.lanes.unwrap_or(1.0), &self.target.machine);
         let bytes = self.nest.buffer(buffer).dtype.bytes();
         let distance = address.map(|a| a.coefficient(vector.var));
-        if let Some(moves) = distance.and_then(|n| self.target.close_moves(n, bytes, written)) {
+        if let Some(moves) =
+            distance.filter(|_| store.terms == 1).and_then(|n| self.target.close_moves(n, bytes, written))
+        {
             return moves as f64;
         }
         match distance {
             Some(-1) => machine.reversed_factor,
             Some(0 | 1) => 1.0,
+            Some(stride) if stride == store.terms => 1.0,
             Some(stride) if stride.unsigned_abs() * (bytes as u64) < machine.line_bytes as u64 => {
                 lanes * machine.band_lane_cycles
             }

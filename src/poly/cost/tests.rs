@@ -82,3 +82,26 @@ fn rows_that_no_prefetcher_follows_start_slowly() {
     assert!(columns.starts > 100.0 * lines.starts, "{columns:?} {lines:?}");
     assert!(columns.nanoseconds() > 1.3 * lines.nanoseconds());
 }
+
+/// A tensor instruction is one instruction for the terms that it sums.
+#[test]
+fn a_tensor_instruction_counts_once_for_its_terms() {
+    let text = "kernel t {
+  A: u8[64][64] argument 0;
+  B: i8[16][32][4] argument 1;
+  C: i32[64][32] argument 2 written;
+  parallel m in 0..64 {
+    for k in 0..16 {
+      vector n in 0..32 {
+        KIND q in 0..4 {
+          C[m][n] add = (cast i32(A[m][4*k + q]) * cast i32(B[k][n][q]));
+        }
+      }
+    }
+  }
+}
+";
+    let ports = |kind: &str| priced(&text.replace("KIND", kind)).ports;
+    let (one, four) = (ports("instruction vpdpbusd"), ports("unroll"));
+    assert!(one * 4.0 < four, "{one} and {four}");
+}
