@@ -1,9 +1,10 @@
-//! Tensor instructions: machine instructions described by tensor expressions, and the matcher.
+//! Fused products and sums: the forms in which the FMA instructions of a target compute a statement, and their matcher.
 //!
 //! In: an update statement and the iterator that becomes the vector. Out: the role of each operand, or the operand that
-//! does not match and the reason. A row of the table is data: its semantics are unified with the statement's body (up
+//! does not match and the reason. A form is data: its semantics are unified with the statement's body (up
 //! to the order of the factors), its iterators with the statement's iterators. `i` and `k` stand for any number of
-//! iterators of the statement, the lane iterator for exactly one.
+//! iterators of the statement, the lane iterator for exactly one. Declared tensor instructions, which sum several terms
+//! at a time, are matched in [`group`].
 
 pub mod group;
 
@@ -26,9 +27,9 @@ pub enum Role {
     Vector,
 }
 
-/// One row: `accumulator = reduce(accumulator, body)`.
+/// One form: `accumulator = reduce(accumulator, body)`.
 #[derive(Clone, Debug)]
-pub struct TensorInstruction {
+pub struct FmaForm {
     pub name: String,
     /// The semantics as a person writes them; the fields below say the same.
     pub semantics: String,
@@ -80,8 +81,8 @@ fn mismatch<T>(part: MismatchPart, reason: String) -> Result<T, Mismatch> {
     Err(Mismatch { part, reason })
 }
 
-/// The instructions that are always known.
-pub fn table() -> Vec<TensorInstruction> {
+/// The forms that are always known.
+pub fn table() -> Vec<FmaForm> {
     let operand = |n: u32| Expr::load(crate::expr::BufferId(n), vec![]);
     let product = Expr::binary(BinaryOp::Mul, operand(0), operand(1));
     let mut rows = vec![];
@@ -98,7 +99,7 @@ pub fn table() -> Vec<TensorInstruction> {
                 ("by lanes", "C(i,j) += A(i,k,j) * B(k,j)", [Role::Vector, Role::Vector], false),
                 ("dot", "C(i) += A(i,j) * B(j)", [Role::Vector, Role::Vector], true),
             ] {
-                rows.push(TensorInstruction {
+                rows.push(FmaForm {
                     name: format!("{fma}{suffix} {kind}"),
                     semantics: semantics.into(),
                     isa,
@@ -115,12 +116,7 @@ pub fn table() -> Vec<TensorInstruction> {
 }
 
 /// Unifies `instruction` with an update whose lane iterator is `lane`. The error names the operand and the reason.
-pub fn match_instruction(
-    instruction: &TensorInstruction,
-    scop: &Scop,
-    id: StatementId,
-    lane: Var,
-) -> Result<Match, Mismatch> {
+pub fn match_instruction(instruction: &FmaForm, scop: &Scop, id: StatementId, lane: Var) -> Result<Match, Mismatch> {
     let s = scop.statement(id);
     let Some(reduce) = s.reduce else {
         return mismatch(MismatchPart::Reduction, format!("`{}` does not accumulate", s.name));
@@ -161,7 +157,7 @@ pub fn match_instruction(
 struct Unifier<'a> {
     scop: &'a Scop,
     statement: &'a Statement,
-    instruction: &'a TensorInstruction,
+    instruction: &'a FmaForm,
     references: &'a [Reference],
     lane: Var,
     operands: Vec<Option<Access>>,
@@ -239,7 +235,7 @@ impl Unifier<'_> {
 /// [`match_instruction`] for operands where the schedule leaves them: lanes of a vector must be neighbours in memory,
 /// or packed so.
 pub fn match_stored(
-    instruction: &TensorInstruction,
+    instruction: &FmaForm,
     scop: &Scop,
     packings: &[Packing],
     id: StatementId,
@@ -267,23 +263,17 @@ pub fn match_stored(
 }
 
 /// The first row of `table` for this ISA that matches, or the mismatch of the row that fits best.
-pub fn select(
-    table: &[TensorInstruction],
-    isa: Isa,
-    scop: &Scop,
-    id: StatementId,
-    lane: Var,
-) -> Result<Match, Mismatch> {
+pub fn select(table: &[FmaForm], isa: Isa, scop: &Scop, id: StatementId, lane: Var) -> Result<Match, Mismatch> {
     select_by(table, isa, scop, id, |row| match_instruction(row, scop, id, lane))
 }
 
 /// Variant of [`select`] with another matcher.
 pub fn select_by(
-    table: &[TensorInstruction],
+    table: &[FmaForm],
     isa: Isa,
     scop: &Scop,
     id: StatementId,
-    matched: impl Fn(&TensorInstruction) -> Result<Match, Mismatch>,
+    matched: impl Fn(&FmaForm) -> Result<Match, Mismatch>,
 ) -> Result<Match, Mismatch> {
     let dtype = scop.tensor(scop.statement(id).target).dtype;
     let mut why: Option<Mismatch> = None;

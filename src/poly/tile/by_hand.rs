@@ -5,7 +5,7 @@
 
 use crate::codegen::{Isa, Target};
 use crate::poly::analysis::operation_count::flops_of_instance;
-use crate::poly::instruction::{TensorInstruction, match_stored, select_by, table};
+use crate::poly::instruction::{FmaForm, match_stored, select_by, table};
 use crate::poly::packing::Packing;
 use crate::poly::schedule::{Row, RowKind, Schedule, TimeDimension};
 use crate::poly::scop::Scop;
@@ -26,7 +26,7 @@ pub fn described(given: Tiled, scop: &Scop, target: &Target) -> Tiled {
 }
 
 /// Returns true if the accumulating statement with most work matches an instruction of `table`.
-pub fn is_tensorized(given: &Tiled, scop: &Scop, isa: Isa, table: &[TensorInstruction]) -> bool {
+pub fn is_tensorized(given: &Tiled, scop: &Scop, isa: Isa, table: &[FmaForm]) -> bool {
     let weight = |id: &StatementId| instances(scop, *id) * flops_of_instance(scop.statement(*id));
     let dominant = updates(scop).max_by(|a, b| weight(a).total_cmp(&weight(b)));
     dominant.is_some_and(|id| phase(given, scop, id, isa, table).instruction.is_some())
@@ -36,7 +36,7 @@ fn updates(scop: &Scop) -> impl Iterator<Item = StatementId> {
     scop.ids().filter(|id| scop.statement(*id).reduce.is_some() && !scop.statement(*id).is_scatter())
 }
 
-fn phase(given: &Tiled, scop: &Scop, id: StatementId, isa: Isa, table: &[TensorInstruction]) -> PhaseReport {
+fn phase(given: &Tiled, scop: &Scop, id: StatementId, isa: Isa, table: &[FmaForm]) -> PhaseReport {
     let s = scop.statement(id);
     let path = given.schedule.path(id);
     let rows: Vec<&Row> =

@@ -1,12 +1,12 @@
 //! Primitive `tensorize`: maps loops to one tensor instruction.
 
 use super::loops::reorder;
-use crate::codegen::instruction as codegen;
+use crate::codegen::instruction::TensorInstruction;
 use crate::expr::Var;
 use crate::expr::syntax::Name;
 use crate::poly::analysis::access::references;
 use crate::poly::instruction::group::match_grouped;
-use crate::poly::instruction::{Mismatch, TensorInstruction, match_stored, table};
+use crate::poly::instruction::{FmaForm, Mismatch, match_stored, table};
 use crate::poly::packing::PackedDim;
 use crate::poly::schedule::{Node, Row, RowKind, Schedule};
 use crate::poly::statement::StatementId;
@@ -54,13 +54,12 @@ pub fn tensorize(
     }
     let dtype = scop.tensor(scop.statement(id).target).dtype;
     let words = with.map_or(String::new(), |w| w.text.replace('_', " "));
-    let on_target: Vec<TensorInstruction> =
-        table().into_iter().filter(|i| i.isa == target.isa && i.dtype == dtype).collect();
+    let on_target: Vec<FmaForm> = table().into_iter().filter(|i| i.isa == target.isa && i.dtype == dtype).collect();
     if on_target.is_empty() {
         return refuse(format!("no tensor instruction of this target accumulates {dtype}"));
     }
-    let fits = |i: &&TensorInstruction| words == "fma" || i.name.contains(&words);
-    let instructions: Vec<TensorInstruction> = on_target.iter().filter(fits).cloned().collect();
+    let fits = |i: &&FmaForm| words == "fma" || i.name.contains(&words);
+    let instructions: Vec<FmaForm> = on_target.iter().filter(fits).cloned().collect();
     if instructions.is_empty() {
         let names: Vec<&str> = on_target.iter().map(|i| i.name.as_str()).collect();
         return refuse(unknown(&format!("tensor instruction on {dtype} of this target"), &words, &names));
@@ -87,7 +86,7 @@ pub fn tensorize(
 /// outside of it over its lanes; where only the last one is named, the vector loop around it has the lanes.
 fn declared(
     before: &Transformed,
-    instruction: &codegen::TensorInstruction,
+    instruction: &TensorInstruction,
     which: &Loops,
     id: StatementId,
     named: &[Row],
@@ -148,7 +147,7 @@ fn declared(
 }
 
 /// The last of the rows that can be in the lanes of an instruction; otherwise the refusal of the closest instruction.
-fn lane(before: &Transformed, id: StatementId, named: &[Row], table: &[TensorInstruction]) -> Result<Option<Row>> {
+fn lane(before: &Transformed, id: StatementId, named: &[Row], table: &[FmaForm]) -> Result<Option<Row>> {
     let mut why: Option<Mismatch> = None;
     for row in named.iter().rev() {
         let [(v, 1 | -1)] = row.of(id).terms[..] else { continue };
