@@ -3,6 +3,8 @@
 #[path = "emulator/mod.rs"]
 mod emulator;
 
+use rand::rngs::StdRng;
+use rand::{Rng, SeedableRng};
 use tilewright::Features;
 use tilewright::instructions::{TensorInstruction, built_in, parse};
 use tilewright::internal::language::instruction::{built_in_file, parser};
@@ -168,4 +170,63 @@ fn unknown_features_and_wrong_extents_are_refused() {
     assert!(unequal.contains("`j` has 8 points in `C`, but 4 in `B`"), "{unequal}");
     let narrow = refusal("vpsadbw_sum", &[("EVEX.512.66.0F.WIG F6", "EVEX.256.66.0F.WIG F6")]).unwrap();
     assert!(narrow.contains("needs avx512vl") || narrow.contains("has 32"), "{narrow}");
+}
+
+/// Sums over many operands would take for ever to evaluate.
+#[test]
+fn iterators_have_few_points() {
+    let reads: String = (0..4).map(|n| format!("    read u8(64) A{n} in vector\n")).collect();
+    let terms: Vec<String> = (0..4).map(|n| format!("u64(A{n}(q{n}))")).collect();
+    let text = USER.replace("    read u64 A broadcast\n", &format!("    read u64 A broadcast\n{reads}"));
+    let text = text.replace("A * B(j)", &format!("A * B(j) * {}", terms.join(" * ")));
+    let named = "encode \"EVEX.512.66.0F38.W1 B4 /r\" reg = A0, vvvv = A1, rm = A2\n    encode \"EVEX.512.66.0F38.W1 B4 /r\" reg = C, vvvv = A3, rm = A3\n}\n";
+    let error =
+        parse("user.tile", &text.replacen("rm = B\n}\n", &format!("rm = B\n    {named}"), 3)).unwrap_err().to_string();
+    assert!(error.contains("the iterators have 134217728 points, more than 65536"), "{error}");
+}
+
+/// Changed texts are read or refused, and code that a decoder knows is formatted, whatever its bits are.
+#[test]
+fn changed_texts_are_read_or_refused() {
+    let text = [USER, &built_in_file().unwrap().to_string()].concat();
+    let file = parser::parse("all.tile", &text).unwrap();
+    let mut generator = StdRng::seed_from_u64(17);
+    let (mut read, mut refused) = (0, 0);
+    for _ in 0..600 {
+        let row = &file.instructions[generator.random_range(0..file.instructions.len())];
+        let mut bytes = row.to_string().replacen(&row.name.text, "mine", 1).into_bytes();
+        for _ in 0..generator.random_range(1..4) {
+            let at = generator.random_range(0..bytes.len());
+            match bytes[at] {
+                b'0' | b'1' => bytes[at] ^= 1,
+                _ => bytes[at] = b"0123456789ABCDEF abcjq(),=\"+*\n"[generator.random_range(0..32)],
+            }
+        }
+        match parse("mine.tile", &String::from_utf8(bytes).unwrap()) {
+            Ok(_) => read += 1,
+            Err(error) => {
+                assert!(error.to_string().lines().count() == 3, "{error}");
+                refused += 1;
+            }
+        }
+    }
+    assert!(read > 10 && refused > 200, "{read} read, {refused} refused");
+}
+
+/// Patterns of any bits: a word is an instruction with the registers that the row names, or it is refused.
+#[test]
+fn words_of_any_bits_are_decoded_or_refused() {
+    let mut generator = StdRng::seed_from_u64(18);
+    let mut read = 0;
+    for _ in 0..3000 {
+        let bits: String = (0..17).map(|_| if generator.random() { '1' } else { '0' }).collect();
+        let pattern = format!("{} m:5 {} n:5 d:5", &bits[..11], &bits[11..]);
+        let pattern = if generator.random() { pattern.replacen(&bits[..3], "010", 1) } else { pattern };
+        let text = format!(
+            "instruction mine needs neon {{\n    acc i32(2) C in vector\n    read i32(2) A in vector\n    read i32(2) B in vector\n    \
+             C(j) += A(j) * B(j)\n    encode \"{pattern}\" d = C, n = A, m = B\n}}\n"
+        );
+        read += usize::from(parse("mine.tile", &text).is_ok());
+    }
+    assert!(read > 10, "{read}");
 }

@@ -11,12 +11,13 @@ pub mod print;
 mod semantics;
 pub mod syntax;
 
-use crate::codegen::instruction::TensorInstruction;
+use crate::codegen::instruction::{InstructionName, TensorInstruction};
 use crate::expr::syntax::Span;
 use crate::language::file::read;
 use crate::language::source::{Checked, Diagnostic};
 use crate::runtime::Result;
 use std::path::Path;
+use std::sync::OnceLock;
 use syntax::{Instruction, InstructionFile};
 
 /// The file of the built-in rows.
@@ -46,9 +47,8 @@ pub fn built_in_file() -> Result<InstructionFile> {
 pub fn parse(name: &str, text: &str) -> Result<Vec<TensorInstruction>> {
     let file = parser::parse(name, text)?;
     let rows = declare(&file)?;
-    let built_in = built_in()?;
     for (instruction, row) in file.instructions.iter().zip(&rows) {
-        let checked = match built_in.iter().any(|other| other.name == row.name) {
+        let checked = match is_built_in(&row.name) {
             true => {
                 let message = format!("`{}` is the name of a built-in row: choose another", row.name);
                 Err(Diagnostic::invalid(instruction.name.span, message))
@@ -58,6 +58,13 @@ pub fn parse(name: &str, text: &str) -> Result<Vec<TensorInstruction>> {
         checked.map_err(|problem| file.source.error(problem))?;
     }
     Ok(rows)
+}
+
+/// Returns true if a built-in row has this name.
+fn is_built_in(name: &InstructionName) -> bool {
+    static NAMES: OnceLock<Vec<String>> = OnceLock::new();
+    let read = || built_in_file().map_or(vec![], |file| file.instructions.into_iter().map(|i| i.name.text).collect());
+    NAMES.get_or_init(read).iter().any(|other| **other == *name.0)
 }
 
 /// The rows that a file declares; their code is not decoded.

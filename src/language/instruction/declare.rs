@@ -60,8 +60,16 @@ pub fn declare(instruction: &Instruction) -> Checked<TensorInstruction> {
     for (n, operand) in operands.iter().enumerate() {
         size(&row, n, operand)?;
     }
+    let points = row.iterators.iter().fold(1i64, |points, i| points.saturating_mul(i.extent));
+    if points > POINTS {
+        let message = format!("the iterators have {points} points, more than {POINTS}");
+        return Err(Diagnostic::invalid(instruction.semantics.span, message));
+    }
     Ok(row)
 }
+
+/// Points of the iterators of a row: 64 results of 64 terms in a register, and room beyond.
+const POINTS: i64 = 1 << 16;
 
 fn words<'a>(names: &[&'a Name]) -> Vec<&'a str> {
     names.iter().map(|n| &***n).collect()
