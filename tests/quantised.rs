@@ -1,11 +1,13 @@
 //! Products and convolutions of integers of 8 bits through the whole compiler, on every target of this processor: equal to a
-//! plain loop over i32, for random shapes.
+//! plain loop over i32, for random shapes. Convolutions between quantisations are one kernel that reads and writes integers,
+//! and their results are those of the definition in real numbers, or the other one of a tie.
 
 mod common;
 
 use common::host_targets;
+use tilewright::internal::expr::{BinaryOp, UnaryOp};
 use tilewright::internal::graph::op::{Layout, Op, Window};
-use tilewright::{DType, GraphBuilder, Model, Options, Tensor};
+use tilewright::{DType, EgraphOptions, GraphBuilder, KernelReport, Model, Options, Tensor, ValueId};
 
 const BYTES: [DType; 2] = [DType::U8, DType::I8];
 
@@ -169,6 +171,135 @@ fn convolutions_of_bytes() {
         for (target, got) in compiled(&op, &operands, case % 4 != 0, &what) {
             assert_eq!((got.dtype, &got.shape[..]), (DType::I32, &out[..]), "{what} on {target}");
             assert!(got.to_vec::<i32>() == wanted, "{what} on {target}");
+        }
+    }
+}
+
+/// A convolution between quantisations: types, zero points and scales of what it reads and writes.
+struct Quantised {
+    from: (DType, i32, f32),
+    to: (DType, i32, f32),
+    weights: Tensor,
+    /// One for each filter.
+    scales: Vec<f32>,
+    bias: Vec<f32>,
+    activation: bool,
+    window: Window,
+}
+
+impl Quantised {
+    fn random(random: &mut Random) -> Quantised {
+        let mut side = |scale: f32| {
+            let dtype = random.pick(&BYTES);
+            let zero = random.pick(&[0, 0, 3, 100]) - if dtype == DType::I8 { 128 } else { 0 };
+            (dtype, zero, scale * (1.0 + random.below(100) as f32 / 100.0))
+        };
+        let (from, to) = (side(0.01), side(0.3));
+        let filters = 1 + random.below(20) as i64;
+        let channels = 4 + random.below(12) as i64;
+        let kernel = random.pick(&[1, 3]);
+        let pad = if kernel == 3 { random.pick(&[0, 1]) } else { 0 };
+        let mut real = |scale: f32| -> Vec<f32> {
+            (0..filters).map(|_| scale * (1.0 + random.below(1000) as f32 / 500.0)).collect()
+        };
+        let (scales, bias) = (real(0.01), real(2.0));
+        let (kernel, stride) = (vec![kernel; 2], vec![random.pick(&[1, 2]); 2]);
+        let weights = random.bytes(DType::I8, &[filters, channels, kernel[0], kernel[1]]);
+        let (pad_before, pad_after) = (vec![pad; 2], vec![pad; 2]);
+        let window = Window { kernel, stride, dilation: vec![1; 2], pad_before, pad_after };
+        Quantised { from, to, weights, scales, bias, activation: random.below(2) == 0, window }
+    }
+
+    fn range(dtype: DType) -> (f32, f32) {
+        if dtype == DType::U8 { (0.0, 255.0) } else { (-128.0, 127.0) }
+    }
+
+    /// The graph as an importer builds it.
+    fn model(&self, shape: &[i64]) -> Model {
+        let mut b = GraphBuilder::new("quantised");
+        let filters = self.weights.shape[0];
+        fn of(b: &mut GraphBuilder, v: f32) -> ValueId {
+            b.constant(Tensor::new(&[], &[v]))
+        }
+        let one = |b: &mut GraphBuilder, op: Op, operands: &[ValueId]| b.op(op, operands).unwrap()[0];
+        let q = b.input("q", self.from.0, shape);
+        let x = one(&mut b, Op::Cast(DType::F32), &[q]);
+        let (zero, scale) = (of(&mut b, self.from.1 as f32), of(&mut b, self.from.2));
+        let x = b.binary(BinaryOp::Sub, x, zero).unwrap();
+        let x = b.mul(x, scale).unwrap();
+        let w = b.constant(self.weights.clone());
+        let w = one(&mut b, Op::Cast(DType::F32), &[w]);
+        let scales = b.constant(Tensor::new(&[filters, 1, 1, 1], &self.scales));
+        let w = b.mul(w, scales).unwrap();
+        let bias = b.constant(Tensor::new(&[filters], &self.bias));
+        let op = Op::Conv { window: self.window.clone(), group: 1, layout: Layout::Nchw };
+        let mut y = one(&mut b, op, &[x, w, bias]);
+        if self.activation {
+            y = b.relu(y).unwrap();
+        }
+        let scale = of(&mut b, self.to.2);
+        y = b.binary(BinaryOp::Div, y, scale).unwrap();
+        y = one(&mut b, Op::Unary(UnaryOp::Round), &[y]);
+        let (low, high) = Quantised::range(self.to.0);
+        for (op, v) in [(BinaryOp::Add, self.to.1 as f32), (BinaryOp::Max, low), (BinaryOp::Min, high)] {
+            let v = of(&mut b, v);
+            y = b.binary(op, y, v).unwrap();
+        }
+        let y = one(&mut b, Op::Cast(self.to.0), &[y]);
+        b.output("y", y).unwrap();
+        Model::from_graph(b.build().unwrap())
+    }
+
+    /// Each result before it is rounded, by the definition in real numbers, and the size of its largest term.
+    fn real(&self, x: &Tensor, out: &[i64]) -> Vec<(f64, f64)> {
+        let centred: Vec<i32> = numbers(x).iter().map(|v| v - self.from.1).collect();
+        let centred = Tensor::new(&x.shape, &centred);
+        let sums = convolution(&centred, &self.weights, None, &self.window, 1, out);
+        let area = (out[2] * out[3]) as usize;
+        let real = |(i, sum): (usize, i32)| {
+            let f = i / area % self.scales.len();
+            let product = f64::from(sum) * f64::from(self.from.2) * f64::from(self.scales[f]);
+            let value = product + f64::from(self.bias[f]);
+            let value = if self.activation { value.max(0.0) } else { value };
+            let scale = f64::from(self.to.2);
+            (value / scale, product.abs().max(f64::from(self.bias[f])) / scale)
+        };
+        sums.into_iter().enumerate().map(real).collect()
+    }
+}
+
+#[test]
+fn convolutions_between_quantisations() {
+    let random = &mut Random(3);
+    for case in 0..12 {
+        let q = Quantised::random(random);
+        let (channels, size) = (q.weights.shape[1], random.pick(&[7, 8]));
+        let x = random.bytes(q.from.0, &[1, channels, size, size]);
+        let extent = (size + 2 * q.window.pad_before[0] - q.window.kernel[0]) / q.window.stride[0] + 1;
+        let out = [1, q.weights.shape[0], extent, extent];
+        let real = q.real(&x, &out);
+        let (low, high) = Quantised::range(q.to.0);
+        for target in host_targets() {
+            let name = target.name.clone();
+            let egraph = EgraphOptions { byte_products: Some(true), ..EgraphOptions::default() };
+            let options = Options { target: Some(target), egraph, ..Options::default() };
+            let compiled = q.model(&x.shape).compile(&options).unwrap();
+            let got = numbers(&compiled.run(&[("q", &x)]).unwrap()[0]);
+            for (&got, &(value, size)) in got.iter().zip(&real) {
+                let wanted = |v: f64| (v.round_ties_even() + f64::from(q.to.1)).clamp(low.into(), high.into()) as i32;
+                let near = 1e-6 * size.max(1.0);
+                let fits = got == wanted(value) || got == wanted(value - near) || got == wanted(value + near);
+                assert!(fits, "case {case} on {name}: {got} of {value}");
+            }
+            let report = compiled.report(&[("q", &x)]).unwrap();
+            let computing = |k: &&KernelReport| k.operators.iter().any(|op| op != "transpose");
+            let kernels: Vec<_> = report.kernels.iter().filter(computing).collect();
+            let convolutions = kernels.iter().filter(|k| k.operators.iter().any(|op| op.starts_with("conv"))).count();
+            let pads = kernels.iter().filter(|k| k.operators.iter().any(|op| op.starts_with("pad"))).count();
+            let words: Vec<_> = kernels.iter().map(|k| k.operators.join(" ")).collect();
+            assert!(convolutions == 1 && kernels.len() <= 1 + pads + 1, "case {case} on {name}: {words:?}");
+            let last = words.iter().find(|w| w.contains("conv")).unwrap();
+            assert!(last.contains("round") && last.contains("min"), "case {case} on {name}: {words:?}");
         }
     }
 }
