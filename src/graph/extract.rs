@@ -13,6 +13,7 @@ mod candidate;
 mod competition;
 mod constants;
 mod constraint_set;
+mod conversions;
 mod exchange;
 mod greedy;
 mod kernels;

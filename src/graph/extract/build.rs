@@ -8,6 +8,7 @@ use crate::graph::egraph::network::{Head, Network, Term};
 use crate::graph::extract::bounds::{Bounds, MAX_INPUTS};
 use crate::graph::extract::candidate::{Candidate, Edge, Site, Terms};
 use crate::graph::extract::constants::choose_constants;
+use crate::graph::extract::conversions;
 use crate::graph::extract::problem::Problem;
 use crate::graph::extract::required::Required;
 use crate::graph::fusion::{affine_reshape, is_view, joins};
@@ -45,6 +46,15 @@ impl<'a> Problem<'a> {
             }
             classes.push(list);
         }
+        let mut roots: Vec<usize> = roots.iter().filter_map(|&r| class_of(r)).collect();
+        roots.sort_unstable();
+        roots.dedup();
+        let value = united(&classes, |k| k.converts);
+        if terms == Terms::Current {
+            let bytes: Vec<usize> =
+                ids.iter().map(|&id| network.facts(id).types.first().map_or(0, |ty| ty.bytes())).collect();
+            conversions::remove_inner(&mut classes, &value, &roots, &bytes);
+        }
         let mut readers = vec![vec![]; ids.len()];
         for (c, list) in classes.iter().enumerate() {
             for &d in list.iter().flat_map(|k| &k.children) {
@@ -53,10 +63,6 @@ impl<'a> Problem<'a> {
                 }
             }
         }
-        let mut roots: Vec<usize> = roots.iter().filter_map(|&r| class_of(r)).collect();
-        roots.sort_unstable();
-        roots.dedup();
-        let value = united(&classes, |k| k.converts);
         let storage = united(&classes, |k| k.is_alias());
         let mut forms = vec![0; classes.len()];
         value.iter().for_each(|&v| forms[v] += 1);

