@@ -94,12 +94,12 @@ impl Target {
 
     /// The target with those of `rows` in place of its tensor instructions that it can run: it has their features, its registers
     /// are as wide as theirs, and their code can name all of its registers.
-    pub fn with_instructions(mut self, rows: &[TensorInstruction]) -> Target {
+    pub fn with_instructions<'a>(mut self, rows: impl IntoIterator<Item = &'a TensorInstruction>) -> Target {
         let fits = |row: &&TensorInstruction| {
             let names_all = self.vector_bytes < 64 || !row.has_vex();
             self.features.contains(row.features) && row.vector_bytes() == self.vector_bytes && names_all
         };
-        self.instructions = rows.iter().filter(fits).cloned().collect();
+        self.instructions = rows.into_iter().filter(fits).cloned().collect();
         self
     }
 

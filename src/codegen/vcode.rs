@@ -135,7 +135,7 @@ pub enum ShiftOp {
 pub enum Zip {
     /// `a0 b0 a1 b1 …`, of the lower halves.
     Low,
-    /// The same of the upper halves.
+    /// As `Low`, of the upper halves.
     High,
     /// `a0 a2 … b0 b2 …`.
     Even,

@@ -11,7 +11,7 @@ pub mod print;
 mod semantics;
 pub mod syntax;
 
-use crate::codegen::instruction::{InstructionName, TensorInstruction};
+use crate::codegen::instruction::TensorInstruction;
 use crate::expr::syntax::Span;
 use crate::language::file::read;
 use crate::language::source::{Checked, Diagnostic};
@@ -23,12 +23,17 @@ use syntax::{Instruction, InstructionFile};
 /// The file of the built-in rows.
 const BUILT_IN: &str = include_str!("instruction/instructions.tile");
 
-/// The rows that every process has. Their code is not decoded: a test does that.
+/// The rows that every process has, read once. Their code is not decoded: a test does that.
 ///
 /// # Errors
 /// None: a test reads the file.
-pub fn built_in() -> Result<Vec<TensorInstruction>> {
-    declare(&built_in_file()?)
+pub fn built_in() -> Result<&'static [TensorInstruction]> {
+    static ROWS: OnceLock<Vec<TensorInstruction>> = OnceLock::new();
+    if ROWS.get().is_none() {
+        let rows = declare(&built_in_file()?)?;
+        let _ = ROWS.set(rows);
+    }
+    Ok(ROWS.get().map_or(&[], |rows| rows))
 }
 
 /// The declarations of the built-in rows.
@@ -46,9 +51,9 @@ pub fn built_in_file() -> Result<InstructionFile> {
 /// has the name of a built-in row, or whose code is not what it declares.
 pub fn parse(name: &str, text: &str) -> Result<Vec<TensorInstruction>> {
     let file = parser::parse(name, text)?;
-    let rows = declare(&file)?;
+    let (rows, built_in) = (declare(&file)?, built_in()?);
     for (instruction, row) in file.instructions.iter().zip(&rows) {
-        let checked = match is_built_in(&row.name) {
+        let checked = match built_in.iter().any(|other| other.name == row.name) {
             true => {
                 let message = format!("`{}` is the name of a built-in row: choose another", row.name);
                 Err(Diagnostic::invalid(instruction.name.span, message))
@@ -58,13 +63,6 @@ pub fn parse(name: &str, text: &str) -> Result<Vec<TensorInstruction>> {
         checked.map_err(|problem| file.source.error(problem))?;
     }
     Ok(rows)
-}
-
-/// Returns true if a built-in row has this name.
-fn is_built_in(name: &InstructionName) -> bool {
-    static NAMES: OnceLock<Vec<String>> = OnceLock::new();
-    let read = || built_in_file().map_or(vec![], |file| file.instructions.into_iter().map(|i| i.name.text).collect());
-    NAMES.get_or_init(read).iter().any(|other| **other == *name.0)
 }
 
 /// The rows that a file declares; their code is not decoded.

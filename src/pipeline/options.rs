@@ -126,9 +126,7 @@ impl Options {
             Some(constants) => constants.apply(target)?,
             None => target,
         };
-        let mut rows = language::instruction::built_in()?;
-        rows.extend(self.instructions.iter().cloned());
-        Ok(target.with_instructions(&rows))
+        Ok(target.with_instructions(language::instruction::built_in()?.iter().chain(self.instructions.iter())))
     }
 }
 

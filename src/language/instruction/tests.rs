@@ -193,7 +193,7 @@ fn built_in_rows_round_trip_and_decode() {
 fn a_target_has_the_rows_of_its_features_and_width() {
     let rows = built_in().unwrap();
     let names = |target: Target| -> Vec<String> {
-        target.with_instructions(&rows).instructions.iter().map(|row| row.name.to_string()).collect()
+        target.with_instructions(rows).instructions.iter().map(|row| row.name.to_string()).collect()
     };
     assert_eq!(names(Target::avx512()), ["vfmadd231ps", "vfmadd231pd", "vpmaddwd"]);
     assert_eq!(names(Target::avx2()), ["vfmadd231ps_ymm", "vfmadd231pd_ymm", "vpmaddwd_ymm"]);

@@ -17,10 +17,10 @@ use rand::{Rng, SeedableRng};
 
 /// The target with VNNI and its built-in rows.
 fn target() -> Target {
-    Target::avx512_vnni().with_instructions(&rows())
+    Target::avx512_vnni().with_instructions(rows())
 }
 
-fn rows() -> Vec<TensorInstruction> {
+fn rows() -> &'static [TensorInstruction] {
     crate::language::instruction::built_in().expect("the built-in rows")
 }
 
@@ -112,5 +112,5 @@ fn what_no_row_computes_is_computed_without() {
         assert!(output(&compiled, &given).data == evaluate(&p, &given)[0].data, "{types:?}");
     }
     let p = product(20, 33, 40, [DType::U8, DType::I8], Role::Constant);
-    assert!(!is_tensor(&compile_stages(&p, "product", &Target::avx512().with_instructions(&rows()))));
+    assert!(!is_tensor(&compile_stages(&p, "product", &Target::avx512().with_instructions(rows()))));
 }
