@@ -302,6 +302,10 @@ impl KernelReport {
                 shown(&p.block),
                 p.instruction_text()
             );
+            if p.blocks.len() > 1 {
+                let blocks: Vec<String> = p.blocks.iter().map(|b| b.to_string()).collect();
+                let _ = writeln!(out, "      blocks: {}", blocks.join("; "));
+            }
         }
         for (i, candidate) in self.candidates.iter().enumerate() {
             let what = if i == 0 { "chosen" } else { "runner-up" };

@@ -12,6 +12,7 @@
 mod band;
 mod by_hand;
 pub mod cache;
+mod candidates;
 mod distribute;
 mod nest;
 mod operands;

@@ -111,6 +111,8 @@ fn around(shared: Vec<Row>, parts: Vec<(Vec<StatementId>, Plan)>, predicted_ns: 
         block: text(|r| &r.block),
         tiles: format!("{} ({})", names.join(" "), text(|r| &r.tiles)),
         predicted_ns,
+        // each part has its own
+        blocks: vec![],
         ..parts.last().map(|p| p.1.report.clone()).unwrap_or_default()
     };
     let free_rows = shared.len();

@@ -72,8 +72,13 @@ impl Phase<'_> {
         let fixed = !outer.permutable || axes.iter().filter(|a| a.1.is_some()).count() != outer.rows.len();
         let in_outer: Vec<Var> = axes.iter().filter(|a| a.1.is_some()).map(|a| a.0.iterator).collect();
         let cuttable = !fixed && is_cuttable(&child, dominant);
-        let candidates = problem.candidates().into_iter();
-        let mut choices = candidates.map(|b| self.order(&problem, dominant, b, &in_outer, fixed, cuttable));
+        let (mut near, count) = problem.candidates();
+        let far = near.split_off(count);
+        let choices = near.into_iter().map(|b| self.order(&problem, dominant, b, &in_outer, fixed, cuttable));
+        let choices: Vec<Choice> = choices.collect();
+        let compared = choices.iter().map(|c| (&c.block, Some(c.total_ns))).chain(far.iter().map(|b| (b, None)));
+        let blocks = self.block_reports(&problem, compared);
+        let mut choices = choices.into_iter();
         let first = choices.next().expect("a block of scalars at least");
         let Choice { block, order, memory_ns, uneven, divisible, .. } =
             choices.fold(first, |best, c| if c.total_ns < best.total_ns * 0.99 { c } else { best });
@@ -111,7 +116,7 @@ impl Phase<'_> {
         for g in &groups {
             packings.extend(self.packings(g, &rows, &shared, &only));
         }
-        let report = self.report(dominant, &block, &rows, memory_ns);
+        let report = PhaseReport { blocks, ..self.report(dominant, &block, &rows, memory_ns) };
         let cut = order.iter().position(|l| divisible.contains(&l.iterator)).unwrap_or(rows.len());
         let child = distribute(&rows.split_off(cut), child);
         let uneven = |r: &Row| unit(r, dominant).is_some_and(|v| uneven.contains(&v));
@@ -473,6 +478,7 @@ impl Phase<'_> {
             mismatch,
             predicted_ns: (block.cycles + others) / self.target.machine.clock_ghz + memory_ns,
             parallel: false,
+            blocks: vec![],
         }
     }
 }

@@ -82,12 +82,12 @@ impl Problem<'_> {
 
     /// The best block. Without any axis that a vector may run along, a block of scalars.
     pub fn best(&self) -> Block {
-        self.candidates().swap_remove(0)
+        self.candidates().0.swap_remove(0)
     }
 
-    /// Returns the best block of each vector axis, without and with operands packed at run time: those within a factor
-    /// [`NEARLY`] of the best one, which comes first.
-    pub fn candidates(&self) -> Vec<Block> {
+    /// Returns the best block of each vector axis, without and with operands packed at run time: the best one first, then those
+    /// within a factor [`NEARLY`] of it, and the number of both; then the rest.
+    pub fn candidates(&self) -> (Vec<Block>, usize) {
         let mut best = self.scalar();
         let mut others = vec![];
         for v in self.axes.iter().filter(|v| v.extent > 1 && v.movable) {
@@ -108,7 +108,9 @@ impl Problem<'_> {
             }
         }
         let most = best.cycles * NEARLY;
-        std::iter::once(best).chain(others.into_iter().filter(|b| b.cycles <= most)).collect()
+        let (near, far): (Vec<Block>, Vec<Block>) = others.into_iter().partition(|b| b.cycles <= most);
+        let count = near.len() + 1;
+        (std::iter::once(best).chain(near).chain(far).collect(), count)
     }
 
     /// Time to pack the operands of a block that are given at run time, in cycles.

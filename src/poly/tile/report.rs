@@ -62,12 +62,42 @@ pub struct PhaseReport {
     pub predicted_ns: f64,
     /// Its iterations are divided among threads.
     pub parallel: bool,
+    /// The register blocks that competed, at most four, the best first; empty where there was no such choice.
+    pub blocks: Vec<BlockReport>,
+}
+
+/// A register block of the dominant statement of a phase.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+pub struct BlockReport {
+    /// Points of the block, those of the vector last: `w 14 × f 32`; empty for scalars.
+    pub block: String,
+    /// Tensors that are read from packed copies.
+    pub packed: Vec<String>,
+    /// Predicted time of its arithmetic, loads and packing on one thread, in ns.
+    pub core_ns: f64,
+    /// With transfers from caches and memory, in the order of loops over blocks that suits it; `None` where the block was too slow
+    /// without them already.
+    pub total_ns: Option<f64>,
 }
 
 impl PhaseReport {
     /// The tensor instruction, or why there is none.
     pub fn instruction_text(&self) -> String {
         self.instruction.clone().unwrap_or_else(|| format!("no tensor instruction: {}", self.mismatch))
+    }
+}
+
+/// Of the form `w 14 × f 32, packs W: 12.5 µs`.
+impl std::fmt::Display for BlockReport {
+    fn fmt(&self, f: &mut std::fmt::Formatter) -> std::fmt::Result {
+        f.write_str(if self.block.is_empty() { "scalars" } else { &self.block })?;
+        if !self.packed.is_empty() {
+            write!(f, ", packs {}", self.packed.join(" and "))?;
+        }
+        match self.total_ns {
+            Some(total) => write!(f, ": {:.2} µs", total / 1e3),
+            None => write!(f, ": {:.2} µs without transfers", self.core_ns / 1e3),
+        }
     }
 }
 
