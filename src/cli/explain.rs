@@ -1,5 +1,7 @@
 //! `explain`: any stage as text, or the report of all choices with predicted and measured times.
 
+mod page;
+
 use super::inputs::{self, PreparedParts, Ready, RunArguments};
 use super::output;
 use super::progress::Progress;
@@ -7,8 +9,10 @@ use crate::model_arguments::{ModelArguments, sort_parser};
 use clap::builder::PossibleValuesParser;
 use serde::Serialize;
 use std::fmt::Display;
+use std::path::PathBuf;
 use tilewright::internal::pipeline::{self, kernel};
 use tilewright::internal::runtime::error::unknown;
+use tilewright::internal::runtime::{file, text};
 use tilewright::{Error, Report, Result, Sort};
 
 #[derive(clap::Args)]
@@ -30,6 +34,10 @@ pub struct Arguments {
     /// Print the report as JSON
     #[arg(long, conflicts_with = "stage")]
     json: bool,
+    /// Write the report as a page too: kernels, what the planner compared for each with the terms of its predicted times, and the
+    /// schedules in words
+    #[arg(long, value_name = "OUT.html", conflicts_with = "stage")]
+    html: Option<PathBuf>,
 }
 
 impl Arguments {
@@ -39,6 +47,10 @@ impl Arguments {
             return Err(Error::Invalid(format!(
                 "{name} is already machine code: pass the model or program that it was made of"
             )));
+        }
+        if let Some(page) = &self.html {
+            // Known before minutes are spent on it.
+            file::check_writable(page)?;
         }
         match &self.stage {
             Some(name) => self.stage(pipeline::stage(name)?, progress),
@@ -86,11 +98,25 @@ impl Arguments {
         }
         self.select([&mut report])?;
         report.sort(self.sort);
+        self.write_page(&report, progress)?;
         self.printed(&report)
+    }
+
+    /// Writes the page that is asked for.
+    fn write_page(&self, report: &Report, progress: &Progress) -> Result<()> {
+        let Some(path) = &self.html else { return Ok(()) };
+        let loaded = self.run.load(&self.model, progress)?;
+        progress.stage("finding words for the schedules");
+        let words = loaded.model.explain(&loaded.options, kernel::Stage::Candidates, self.kernel.as_deref())?;
+        let page = text::lines(&page::page(report, &words)).into_owned();
+        file::write(path, |out| out.write_all(page.as_bytes()))
     }
 
     /// The report of a model that depends on data, of its second run.
     fn report_in_parts(&self, parts: &PreparedParts, progress: &Progress) -> Result<String> {
+        if self.html.is_some() {
+            return Err(Error::Unsupported("a model that runs in parts has no page: do not pass `--html`".into()));
+        }
         progress.stage(format!("compiling {} in parts", self.model.model.display()));
         parts.compiled.report_in_parts(&parts.inputs())?;
         progress.stage("measuring");

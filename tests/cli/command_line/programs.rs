@@ -150,6 +150,12 @@ fn schedules_are_read_from_a_file() {
     for command in ["run", "bench", "explain"] {
         place(&[command, MODEL, "--schedule", &words], &["words.tile:1:20", "there is no kernel", &meant]);
     }
+    let page = folder.file("page.html");
+    succeeds(&["explain", MODEL, "--html", &page]);
+    let page = std::fs::read_to_string(page).unwrap();
+    for word in [&format!("<h2>{kernel}</h2>"), "chosen", "ports", "Register blocks of", "schedule ilp for"] {
+        assert!(page.contains(word), "{word} is not in {page}");
+    }
     // of a program: the only schedule that is for it
     std::fs::write(&program, "loop f(N = 8) { inout f64 A[N] for i in 0..N A[i] += 1 }").unwrap();
     std::fs::write(&words, "schedule lanes for f { vectorize i by 4 }").unwrap();
