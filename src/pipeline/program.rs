@@ -37,7 +37,7 @@ impl ProgramSource<'_> {
             Order::Ilp => return free_statements(&lowered.name, &lowered.computation),
             Order::ByHand(schedule, source) => {
                 let normal = || lowered.normal();
-                let original = SourceProgram { written: self.file.written(lowered)?, normal: &normal, target: &target };
+                let original = SourceProgram { written: self.file.written(lowered)?, normal: &normal, target };
                 words::apply(source, &original, schedule)?
             }
             Order::Kernels(_) => return Err(Error::Internal("schedules of kernels for a program".into())),

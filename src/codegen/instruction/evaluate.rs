@@ -46,7 +46,8 @@ impl TensorInstruction {
     /// # Errors
     /// [`Error::Internal`] where the row's semantics do not fit its operands.
     pub fn evaluate(&self, accumulator: &mut [u8], operands: &[&[u8]]) -> Result<()> {
-        let first: &[u8] = &accumulator.to_vec();
+        let first = accumulator.to_vec();
+        let first = first.as_slice();
         let registers: Vec<&[u8]> = std::iter::once(first).chain(operands.iter().copied()).collect();
         let target = &self.operands[0];
         let mut point = Registers { row: self, registers: &registers, at: vec![0; self.iterators.len()] };

@@ -64,7 +64,7 @@ impl Lowering<'_> {
     fn as_words(&mut self, buffer: BufferId, rank: usize) -> BufferId {
         let packed = self.nest.buffer(buffer);
         let name = format!("{}_words", packed.name);
-        let words = Buffer::dense(name, DType::I32, &packed.shape[..rank].to_vec(), packed.kind);
+        let words = Buffer::dense(name, DType::I32, &packed.shape[..rank], packed.kind);
         debug_assert!(matches!(words.kind, BufferKind::Argument { .. }));
         self.nest.buffers.push(words);
         BufferId(self.nest.buffers.len() as u32 - 1)
