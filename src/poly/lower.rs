@@ -12,6 +12,7 @@
 //! iteration of them, so the temporary shrinks to what one iteration touches (array contraction, Lefebvre and Feautrier
 //! 1998, with boxes instead of moduli).
 
+mod bounds;
 mod initial;
 mod pack;
 mod parallel;

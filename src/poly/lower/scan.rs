@@ -24,6 +24,7 @@ use super::{kind, loop_over};
 use crate::codegen::loopnest::{LoopKind, Stmt};
 use crate::expr::Bound;
 use crate::expr::{Affine, Var};
+use crate::poly::lower::bounds::{both, lanes, lift, within_loop};
 use crate::poly::lower::state::{Class, Lowering, Mode, State};
 use crate::poly::schedule::{Node, Row, RowKind, parts_of};
 use crate::poly::sets::isl::Isl;
@@ -114,11 +115,6 @@ fn expands(row: &Row) -> bool {
 /// The rows from here to the leaf of `id`.
 fn rows_below<'a>(rows: &'a [Row], child: &'a Node, id: StatementId) -> Vec<&'a Row> {
     rows.iter().chain(child.bands_to(&[id]).into_iter().flat_map(|(band, _)| &band.rows)).collect()
-}
-
-fn both(p: &Polyhedron) -> Vec<Form> {
-    let equal = p.equalities.iter().flat_map(|e| [e.clone(), minus(0, e)]);
-    equal.chain(p.inequalities.iter().cloned()).collect()
 }
 
 impl Lowering<'_> {
@@ -240,26 +236,28 @@ impl Lowering<'_> {
                 let mut all = own.clone();
                 all.inequalities.extend(region.inequalities.iter().cloned());
                 let mut around = vec![];
+                let mut beyond = Polyhedron { dims, equalities: vec![], inequalities: vec![] };
                 if !region.inequalities.is_empty() {
                     let both = isl.gist(&all, &here.context)?;
                     all = within_loop(&both);
-                    let outer = self.beyond_loop(&both, &all, &guarded, &here, isl)?;
-                    around = outer.inequalities.iter().map(|f| guarded.affine(f)).collect();
-                    here.require(&lift(&outer, dims));
+                    beyond = lift(&self.beyond_loop(&both, &all, &guarded, &here, isl)?, dims);
+                    around = beyond.inequalities.iter().map(|f| guarded.affine(f)).collect();
+                    here.require(&beyond);
                 }
                 here.require(&all);
                 self.note_range(v, &here);
-                let lanes = (row.kind == RowKind::Vector && expands(row)).then(|| constant_range(&all)).flatten();
-                if let Some((first, end)) = lanes {
-                    let e = self.new_var(&row.name, (0, end - first - 1));
+                let lanes = (row.kind == RowKind::Vector && expands(row)).then(|| lanes(&all)).flatten();
+                if let Some((first, extent)) = lanes {
+                    let e = self.new_var(&row.name, (0, extent - 1));
                     let mut here = guarded.with(e);
-                    here.finish(row, Affine::var(e).offset(first));
+                    here.finish(row, guarded.affine(&first).plus(e, 1));
                     let unit = here.form(&Affine::var(e), dims);
-                    let points = vec![unit.clone(), minus(end - first - 1, &unit)];
+                    let points = vec![unit.clone(), minus(extent - 1, &unit)];
+                    here.require(&beyond);
                     here.require(&Polyhedron { dims, equalities: vec![], inequalities: points });
                     let body = self.scan_rows(rest, child, statements, &here, isl)?;
                     let lanes =
-                        if body.is_empty() { vec![] } else { vec![loop_over(e, end - first, LoopKind::Vector, body)] };
+                        if body.is_empty() { vec![] } else { vec![loop_over(e, extent, LoopKind::Vector, body)] };
                     out.extend(condition(around, lanes));
                     continue;
                 }
@@ -539,33 +537,6 @@ fn quotient(bounds: &Polyhedron) -> Option<(Form, i64)> {
     let mut form = high.clone();
     form[at] = 0;
     one.then_some((form, c))
-}
-
-/// The constraints that bound the last variable.
-fn within_loop(p: &Polyhedron) -> Polyhedron {
-    let inequalities = both(p).into_iter().filter(|f| f[p.dims - 1] != 0).collect();
-    Polyhedron { dims: p.dims, equalities: vec![], inequalities }
-}
-
-/// The values `first..end` of the last variable when its bounds are constants.
-fn constant_range(p: &Polyhedron) -> Option<(i64, i64)> {
-    let alone = both(p).iter().all(|f| f[..p.dims - 1].iter().all(|&c| c == 0));
-    let r = Reduced::new(p);
-    let (lo, hi) = r.range(r.forms.get(p.dims - 1)?);
-    (alone && !r.empty).then_some((lo?, hi? + 1))
-}
-
-/// Returns the constraints with more variables after the others.
-fn lift(p: &Polyhedron, dims: usize) -> Polyhedron {
-    let widen = |f: &Form| -> Form {
-        let (c, n) = (f[p.dims], p.dims);
-        f[..n].iter().copied().chain(std::iter::repeat_n(0, dims - n)).chain([c]).collect()
-    };
-    Polyhedron {
-        dims,
-        equalities: p.equalities.iter().map(widen).collect(),
-        inequalities: p.inequalities.iter().map(widen).collect(),
-    }
 }
 
 fn condition(conditions: Vec<Affine>, body: Vec<Stmt>) -> Vec<Stmt> {
