@@ -103,6 +103,7 @@ impl Subject<'_> {
             egraph,
             limits,
             cache: _,
+            prices: _,
         } = options;
         let mut hasher = Hasher::new("module");
         hasher.text(COMPILER).text(&format!("{FORMAT_VERSION} {VERSION} {}", cfg!(debug_assertions)));

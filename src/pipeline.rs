@@ -86,7 +86,7 @@ pub fn compile_sharing(source: &Graph, order: Order, options: &Options, sharing:
     let kernels = clock.time("kernels", || compile_kernels(&programs.list, order, &target, options.compile_threads))?;
     clock.add_laps(Times::sum(kernels.iter().map(|k| k.times)));
     let mut steps = Report::default();
-    add_steps(&mut steps, source, &unit, &kernels);
+    add_steps(&mut steps, source, &unit, &kernels, options.prices.then_some(&target));
     let mut parts = clock.time("link", || link(unit, &kernels, options.compile_threads, sharing))?;
     parts.name = source.name.clone();
     let module = clock.time("verify module", || finish(parts, &target))?;

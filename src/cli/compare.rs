@@ -36,6 +36,7 @@ impl Arguments {
             target: self.target.clone(),
             instructions: None,
             machine: None,
+            prices: false,
             dims: self.dims.iter().map(|(name, size)| (name.clone(), vec![*size])).collect(),
             stop_after: None,
             max_error: None,

@@ -41,7 +41,8 @@ pub struct Arguments {
 }
 
 impl Arguments {
-    pub fn run(self, progress: &Progress) -> Result<String> {
+    pub fn run(mut self, progress: &Progress) -> Result<String> {
+        self.model.prices = true;
         if inputs::is_module(&self.model.model)? {
             let name = self.model.model.display();
             return Err(Error::Invalid(format!(

@@ -502,6 +502,7 @@ fn load_for(
     let instructions = instructions::checked(arguments.instructions.as_deref(), progress)?;
     let machine = arguments.machine()?;
     let options = Options {
+        prices: arguments.prices,
         target,
         machine,
         instructions,

@@ -38,6 +38,9 @@ pub struct ModelArguments {
     /// Constants of this processor, which `tilewright calibrate` measured, in place of the target's table
     #[arg(long, value_name = "FILE")]
     pub machine: Option<PathBuf>,
+    /// Price the loops of every kernel, for `explain`.
+    #[arg(skip)]
+    pub prices: bool,
     /// Bind a dynamic dimension or a program's size; other dimensions are taken from the inputs, or are 1. `compile` takes several
     /// sizes of a network's dimension, as `length=64,128`, and writes one module for all
     #[arg(long = "dim", value_name = "NAME=N", value_parser = parse_dims)]

@@ -15,7 +15,7 @@ use crate::pipeline::report::Vectorization;
 use crate::poly::analysis::dependence::{self, Dependences};
 use crate::poly::analysis::index_range::{IndexRange, index_ranges};
 use crate::poly::analysis::legality;
-use crate::poly::cost::{self, Cost};
+use crate::poly::cost;
 use crate::poly::normalize::{array_expansion, build, index_set_split};
 use crate::poly::plan::Candidate;
 use crate::poly::plan::describe::priced;
@@ -186,8 +186,6 @@ pub struct CompiledKernel {
     pub tiled: Tiled,
     /// The planner's candidates, the chosen one first; empty where it had no choice.
     pub candidates: Vec<Candidate>,
-    /// The price of the loops.
-    pub cost: Cost,
     pub kernel: lower::Kernel,
     /// A function for each phase.
     pub vcode: Vec<Function>,
@@ -222,11 +220,12 @@ impl CompiledKernel {
     }
 
     /// The planner's candidates, the chosen one first, and at most three others. Where there was no choice it is the price of
-    /// the loops.
-    pub fn candidate_reports(&self) -> Vec<CandidateReport> {
+    /// the loops on the target `prices`, which is computed here, or nothing.
+    pub fn candidate_reports(&self, prices: Option<&Target>) -> Vec<CandidateReport> {
         if self.candidates.is_empty() {
+            let Some(target) = prices else { return vec![] };
             let name = if self.ilp.is_some() { "ILP's order" } else { "by hand" };
-            return vec![priced(name.into(), &self.cost)];
+            return vec![priced(name.into(), &cost::price(&simplify(&self.kernel.nest), target))];
         }
         self.candidates.iter().map(Candidate::report).take(CANDIDATES).collect()
     }
@@ -252,7 +251,7 @@ impl CompiledKernel {
             }
             Stage::Scop => Ok(self.scop.to_string()),
             Stage::Schedule => Ok(self.schedule_text()),
-            Stage::Candidates => Ok(self.candidate_reports().iter().map(|c| format!("{c}\n")).collect()),
+            Stage::Candidates => Ok(self.candidates.iter().map(|c| format!("{}\n", c.report())).collect()),
             Stage::Loops => Ok(self.kernel.nest.to_string()),
             Stage::LoopsC => c::print_function(&self.kernel.nest),
             Stage::Vcode => Ok(join(self.vcode.iter().map(Function::to_string).collect())),
@@ -294,12 +293,13 @@ fn compile_by(statements: Statements, target: &Target, strict: bool, generate: G
         Order::ByHand(proven) => {
             let (tiled, kernel) = times.time(Lap::Loops, || proven.lower(target))?;
             let mut code = Code::generate(tiled, kernel, target, &mut times)?;
-            code.kernel.report.predicted_ns = code.cost.nanoseconds();
+            let cost = times.time(Lap::Price, || cost::price(&simplify(&code.kernel.nest), target));
+            code.kernel.report.predicted_ns = cost.nanoseconds();
             let state = proven.into_state();
             (state.scop, state.schedule, None, vec![], code, state.flops)
         }
     };
-    let Code { tiled, kernel, cost, vcode, assembled } = code;
+    let Code { tiled, kernel, vcode, assembled } = code;
     let slots = slots(&kernel.nest, kernel.arguments.len())?;
     let (name, flops) = (scop.name.clone(), flops as u64);
     Ok(CompiledKernel {
@@ -309,7 +309,6 @@ fn compile_by(statements: Statements, target: &Target, strict: bool, generate: G
         ilp,
         tiled,
         candidates,
-        cost,
         kernel,
         vcode,
         assembled,
@@ -371,7 +370,6 @@ fn prove_and_generate(
 struct Code {
     tiled: Tiled,
     kernel: lower::Kernel,
-    cost: Cost,
     vcode: Vec<Function>,
     assembled: Assembled,
 }
@@ -382,10 +380,9 @@ impl Code {
     fn generate(tiled: Tiled, kernel: lower::Kernel, target: &Target, times: &mut Times) -> Result<Code> {
         times.time(Lap::Loops, || verify::verify(&kernel.nest))?;
         let nest = times.time(Lap::Code, || simplify(&kernel.nest));
-        let cost = times.time(Lap::Price, || cost::price(&nest, target));
         let vcode = times.time(Lap::Code, || select::lower(&nest, target))?;
         let assembled = times.time(Lap::Code, || assemble_functions(&vcode, target))?;
-        Ok(Code { tiled, kernel, cost, vcode, assembled })
+        Ok(Code { tiled, kernel, vcode, assembled })
     }
 }
 
@@ -425,7 +422,7 @@ mod tests {
     }
 
     fn report(compiled: &CompiledKernel) -> Report {
-        Report { kernels: vec![kernel_report(compiled, 0, vec![], 1)], ..Report::default() }
+        Report { kernels: vec![kernel_report(compiled, 0, vec![], 1, None)], ..Report::default() }
     }
 
     /// The product when the first tiling ends in `error`.

@@ -57,6 +57,9 @@ pub struct Options {
     pub limits: Limits,
     /// Modules on disk that were compiled before; `None` compiles always.
     pub cache: Option<CacheOptions>,
+    /// The report has the price of the loops of each kernel, also where the planner had no choice; pricing takes a few hundredths
+    /// of the time of compiling.
+    pub prices: bool,
 }
 
 /// Modules on disk, by all that decides their bytes: what is compiled again for the same options is read from there.
@@ -101,6 +104,7 @@ impl Default for Options {
             egraph: EgraphOptions::default(),
             limits: Limits::default(),
             cache: None,
+            prices: false,
         }
     }
 }

@@ -87,7 +87,7 @@ pub fn compile(source: &ProgramSource, options: &Options) -> Result<Compilation>
     parts.dims = lowered.sizes.clone();
     let module = clock.time("verify module", || super::finish(parts, &target))?;
     check_memory(&module, 1, &options.limits)?;
-    let kernels = vec![kernel_report(&kernel, 0, vec![lowered.name.clone()], 1)];
+    let kernels = vec![kernel_report(&kernel, 0, vec![lowered.name.clone()], 1, options.prices.then_some(&target))];
     let report = Report {
         stages: clock.stages,
         compile_ms: start.elapsed().as_secs_f64() * 1e3,

@@ -3,6 +3,7 @@
 //! In: the units of a model and its kernels. Out: an entry for each kernel and opaque function in the order of the module's
 //! steps, one for each loop and branch, and the nodes of the model file that none of them computes.
 
+use crate::codegen::Target;
 use crate::graph::fusion::group::{Group, Slice};
 use crate::graph::ir::{Graph, Source};
 use crate::graph::op::{Op, add_new};
@@ -14,8 +15,14 @@ use crate::poly::tile::report::PhaseReport;
 use std::collections::HashSet;
 use std::sync::Arc;
 
-/// Adds the steps of `unit`, which `source` was rewritten to, to a report.
-pub fn add_steps(report: &mut Report, source: &Graph, unit: &Unit, kernels: &[Arc<CompiledKernel>]) {
+/// Adds the steps of `unit`, which `source` was rewritten to, to a report. `prices`: as [`kernel_report`] has it.
+pub fn add_steps(
+    report: &mut Report,
+    source: &Graph,
+    unit: &Unit,
+    kernels: &[Arc<CompiledKernel>],
+    prices: Option<&Target>,
+) {
     let mut folded: HashSet<Arc<str>> = unit.folded.iter().cloned().collect();
     unit.visit(1, &mut |unit: &Unit, i, runs| {
         let group = &unit.groups[i];
@@ -34,7 +41,9 @@ pub fn add_steps(report: &mut Report, source: &Graph, unit: &Unit, kernels: &[Ar
                 ..Default::default()
             }),
             Work::Kernel(k) => {
-                report.kernels.push(KernelReport { nodes, ..kernel_report(&kernels[*k], *k, operators(), runs) });
+                report
+                    .kernels
+                    .push(KernelReport { nodes, ..kernel_report(&kernels[*k], *k, operators(), runs, prices) });
             }
             Work::Nested(node, inside) => {
                 let node = &unit.graph.nodes[*node as usize];
@@ -77,7 +86,14 @@ fn origins(graph: &Graph, group: &Group) -> Vec<Arc<str>> {
 }
 
 /// Describes kernel `compiled`, number `code` of the module, which computes these operators so many times in a run.
-pub fn kernel_report(compiled: &CompiledKernel, code: usize, operators: Vec<String>, runs: u64) -> KernelReport {
+/// `prices`: the target, where the report has the price of loops that were the planner's only choice.
+pub fn kernel_report(
+    compiled: &CompiledKernel,
+    code: usize,
+    operators: Vec<String>,
+    runs: u64,
+    prices: Option<&Target>,
+) -> KernelReport {
     let report = &compiled.kernel.report;
     let vectorization = compiled.vectorization();
     // A vector that the machine code does not have is none.
@@ -100,7 +116,7 @@ pub fn kernel_report(compiled: &CompiledKernel, code: usize, operators: Vec<Stri
         opaque: false,
         tensorized: report.tensorized,
         phases: phases.collect(),
-        candidates: compiled.candidate_reports(),
+        candidates: compiled.candidate_reports(prices),
         vectorization,
         fallback: compiled.fallback().map(str::to_string),
     }

@@ -88,7 +88,7 @@ pub fn candidates(
     let mut out = String::new();
     let others = kernel.candidates.iter().skip(1).map(|c| &c.tiled);
     for (i, (report, tiled)) in
-        kernel.candidate_reports().iter().zip(iter::once(&kernel.tiled).chain(others)).enumerate()
+        kernel.candidate_reports(Some(original.target)).iter().zip(iter::once(&kernel.tiled).chain(others)).enumerate()
     {
         let what = if i == 0 { "chosen" } else { "runner-up" };
         out += &comment(&format!("{what}: {report}"));
