@@ -175,7 +175,7 @@ fn what_the_ilp_does_can_be_said() {
 #[test]
 fn runners_up_have_terms_and_words() {
     let path = "datasets/programs/haar.tile";
-    let (text, options) = (std::fs::read_to_string(path).unwrap(), Options::default());
+    let (text, options) = (std::fs::read_to_string(path).unwrap(), Options { prices: true, ..Options::default() });
     let model = |text: &str| Model::from_program(File::parse(path, text).unwrap(), None, Some("SMALL")).unwrap();
     let (module, report) = model(&text).compile_module(&options).unwrap();
     let [kernel] = &report.kernels[..] else { panic!("one kernel") };
