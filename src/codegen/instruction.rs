@@ -60,7 +60,7 @@ pub struct TensorInstruction {
     pub name: InstructionName,
     /// Processor features that the code needs, all of one architecture.
     pub features: Features,
-    /// Iterators of the semantics; [`Var`] `n` is the n-th. Those of the accumulator come first, then those that are summed over.
+    /// Iterators of the semantics; variable `n` is the n-th. Those of the accumulator come first, then those that are summed over.
     pub iterators: Vec<Iterator>,
     /// The accumulator, then the operands that are read.
     pub operands: Vec<Operand>,
