@@ -1,13 +1,17 @@
 //! Tensor instructions as text: a user's rows are held to what they declare, by decoders and by this processor.
 
+#[allow(dead_code)]
+mod common;
 #[path = "emulator/mod.rs"]
 mod emulator;
 
+use common::run_seeded;
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
-use tilewright::Features;
+use std::sync::Arc;
 use tilewright::instructions::{TensorInstruction, built_in, parse};
 use tilewright::internal::language::instruction::{built_in_file, parser};
+use tilewright::{Features, File, Model, Options, Target};
 
 const USER: &str = include_str!("instructions/user.tile");
 
@@ -232,4 +236,35 @@ fn words_of_any_bits_are_decoded_or_refused() {
         read += usize::from(parse("mine.tile", &text).is_ok());
     }
     assert!(read > 10, "{read}");
+}
+
+/// Rows of a user's file compute what a program says, in any size.
+#[test]
+fn rows_of_a_file_are_matched_and_obeyed() {
+    let program = "def sad(u8(M,K) A, u8(N,K) B) -> (C) { C(m,n) +=! abs(i64(A(m,k)) - i64(B(n,k))) }
+        def low(u64(M,K) A, u64(K,N) B) -> (C) { C(m,n) +=! bit_and(A(m,k) * B(k,n), 4503599627370495) }";
+    let rows: Arc<[TensorInstruction]> = parse("user.tile", USER).unwrap().into();
+    let mut generator = StdRng::seed_from_u64(5);
+    for (name, row) in [("sad", "vpsadbw_sum"), ("low", "vpmadd52luq")] {
+        let wanted = rows.iter().find(|r| r.name.as_str() == row).unwrap();
+        if !Target::avx512().runs_on_host() || !Features::host().contains(wanted.features) {
+            continue;
+        }
+        let mut used = 0;
+        for _ in 0..12 {
+            let sizes = ["M", "K", "N"].map(|size| (size.to_string(), generator.random_range(1..70)));
+            let model = |options: &Options| {
+                let file = File::parse("user_program.tile", program).unwrap();
+                Model::from_program(file, Some(name), None).unwrap().compile_module(options).unwrap()
+            };
+            let with = Options { instructions: rows.clone(), dims: sizes.clone().into(), ..Options::default() };
+            let without = Options { dims: sizes.into(), ..Options::default() };
+            let [(found, report), (expected, _)] = [&with, &without].map(model);
+            let phases = report.kernels.iter().flat_map(|k| &k.phases);
+            used += phases.filter(|p| p.instruction.as_deref() == Some(row)).count();
+            let [found, expected] = [found, expected].map(|m| run_seeded(Arc::new(m), 1, 250).unwrap());
+            assert!(found.iter().zip(&expected).all(|(a, b)| a.data == b.data), "{name}");
+        }
+        assert!(used >= 8, "`{row}` in {used} of 12 programs");
+    }
 }

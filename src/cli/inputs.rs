@@ -498,9 +498,11 @@ fn load_for(
     let max_error = arguments.max_error.unwrap_or(DEFAULT_MAX_ERROR);
     let algorithm = arguments.algorithm.unwrap_or_default();
     let values = values(&given);
-    let (target, limits, growing) = (Some(target), arguments.limits.limits(), arguments.grow.clone());
+    let (limits, growing) = (arguments.limits.limits(), arguments.grow.clone());
     let instructions = instructions::checked(arguments.instructions.as_deref(), progress)?;
     let machine = arguments.machine()?;
+    let chosen = arguments.target.is_none() && machine.is_none();
+    let target = Some(if chosen { target.with_host_features_of(&instructions) } else { target });
     let options = Options {
         prices: arguments.prices,
         target,

@@ -103,6 +103,17 @@ impl Target {
         self
     }
 
+    /// The target with the features of those of `rows` that this processor has.
+    pub fn with_host_features_of(self, rows: &[TensorInstruction]) -> Target {
+        let host = Features::host();
+        let more = rows.iter().map(|row| row.features).filter(|&f| host.contains(f));
+        let words: Vec<&str> = more.flat_map(|f| f.without(self.features).names()).collect();
+        words.into_iter().fold(self, |target, word| {
+            let known = Features::by_name(word).is_some_and(|f| target.features.contains(f));
+            if known { target } else { target.clone().with_feature(word).unwrap_or(target) }
+        })
+    }
+
     /// The target with a processor feature more, by its word.
     ///
     /// # Errors

@@ -22,7 +22,8 @@ pub const DEFAULT_MAX_ERROR: f64 = 1e-4;
 /// Target, threads and limits of compiling and running.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Processor to compile for; `None` is the best target of this processor.
+    /// Processor to compile for; `None` is the best target of this processor, with the features of those of
+    /// [`Options::instructions`] that it has.
     pub target: Option<Target>,
     /// Tensor instructions beside the built-in ones, as [`instructions::parse`](crate::instructions::parse) reads them; those whose
     /// features the target lacks are not used. Where this processor has them, check that they do what they say with
@@ -128,6 +129,7 @@ impl Options {
         })?;
         let target = match &self.machine {
             Some(constants) => constants.apply(target)?,
+            None if self.target.is_none() => target.with_host_features_of(&self.instructions),
             None => target,
         };
         Ok(target.with_instructions(language::instruction::built_in()?.iter().chain(self.instructions.iter())))

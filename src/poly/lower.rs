@@ -237,7 +237,9 @@ impl<'a> Lowering<'a> {
         if state.mode != Mode::Body && self.reduces(row, statements[0]) {
             return self.rows(rest, child, statements, &state);
         }
-        if extent <= row.tile {
+        // The loop of an instruction says which one it is.
+        let instruction = matches!(row.kind, RowKind::Instruction(_));
+        if extent <= row.tile && !instruction {
             return self.rows(rest, child, statements, &state);
         }
         state.coincident &= row.coincident;
@@ -248,7 +250,7 @@ impl<'a> Lowering<'a> {
             state.classes[at].extent = extent;
             l.rows(rest, child, statements, &state)
         };
-        if full == 1 {
+        if full == 1 && !instruction {
             out.extend(inside(self, base.clone(), row.tile)?);
         } else {
             let v = self.new_var(&row.name, (0, full - 1));

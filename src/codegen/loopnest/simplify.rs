@@ -180,7 +180,8 @@ impl Simplifier<'_> {
             if first >= end {
                 return vec![];
             }
-            if first + l.step >= end && !l.kind.is_parallel() {
+            let named = matches!(l.kind, LoopKind::Instruction(_));
+            if first + l.step >= end && !l.kind.is_parallel() && !named {
                 env.insert(l.var, Affine::constant(first));
                 return self.statements(l.body, &mut env.clone(), &mut facts.clone());
             }

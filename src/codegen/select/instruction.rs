@@ -37,7 +37,7 @@ impl Selector<'_> {
                 let fits = &mut |n: usize, a: &Access| {
                     let o = &row.operands[n];
                     let lanes = self.varies(&Expr::Load(a.clone()));
-                    o.dtype == self.nest.buffer(a.buffer).dtype && lanes == (o.form == Form::Vector)
+                    o.dtype == self.nest.buffer(a.buffer).dtype && (o.form == Form::Vector || !lanes)
                 };
                 let Some(Ok(operands)) = row.unify(value, fits).map(<[&Access; 2]>::try_from) else {
                     return self.internal(&format!("the terms of a sum are not those of `{name}`"));
@@ -92,10 +92,11 @@ impl Selector<'_> {
         access: &Access,
     ) -> Selected<Val> {
         let o = &row.operands[operand];
-        let group = row.group(operand);
+        let (group, lanes) = (row.group(operand), self.varies(&Expr::Load(access.clone())));
         let bytes = group as usize * o.dtype.bytes();
-        if o.form == Form::Broadcast && terms < group {
-            return self.partial_group(var, terms, o.dtype, access);
+        if !lanes && terms < group {
+            let lane = if bytes == 8 { Lane::I64 } else { Lane::I32 };
+            return self.partial_group(var, terms, (o.dtype, lane), access);
         }
         let dtype = match bytes {
             2 => DType::F16,
@@ -110,14 +111,14 @@ impl Selector<'_> {
         let loaded = self.load(access);
         self.view = outer;
         let loaded = loaded?;
-        match loaded.uniform == (o.form == Form::Broadcast) {
+        match loaded.uniform != lanes {
             true => Ok(loaded),
             false => self.internal(&format!("operand {} of `{}` does not stand as the row says", o.name, row.name)),
         }
     }
 
-    /// Fewer terms than the row's, zeros above them, in every lane of 32 bits.
-    fn partial_group(&mut self, var: Var, terms: i64, dtype: DType, access: &Access) -> Selected<Val> {
+    /// Fewer terms than the row's, zeros above them, in every lane.
+    fn partial_group(&mut self, var: Var, terms: i64, (dtype, lane): (DType, Lane), access: &Access) -> Selected<Val> {
         let bits = 8 * dtype.bytes();
         let mut all: Option<Val> = None;
         for term in 0..terms {
@@ -125,8 +126,8 @@ impl Selector<'_> {
             let element = Expr::Load(access.clone());
             let integer = if dtype.is_float() { Expr::bitcast(DType::U16, element) } else { element };
             let v = self.value(&integer)?;
-            let v = self.with_lane(v, Lane::I32)?;
-            let mask = Val { reg: self.bits(Lane::I32, (1 << bits) - 1), ..v };
+            let v = self.with_lane(v, lane)?;
+            let mask = Val { reg: self.bits(lane, (1 << bits) - 1), ..v };
             let v = self.vector_binary(VBinary::And, v, mask);
             let v = self.shift(ShiftOp::Left, v, (term as usize * bits) as u8);
             all = Some(match all {

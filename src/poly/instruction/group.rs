@@ -5,12 +5,13 @@
 //! iterators, its term with the statement's body. Where the extent of the reduced iterator is no multiple of the row's, the
 //! last terms are zeros: the neutral element of the sum.
 
-use crate::codegen::instruction::{Form, InstructionName, TensorInstruction};
-use crate::expr::{Access, BinaryOp, Index, Var};
+use crate::codegen::instruction::{Form, InstructionName, Operand, TensorInstruction};
+use crate::expr::{Access, BinaryOp, Expr, Index, Var};
 use crate::poly::analysis::access::{Along, Reference};
 use crate::poly::instruction::{Mismatch, MismatchPart, mismatch};
 use crate::poly::scop::Scop;
 use crate::poly::statement::StatementId;
+use crate::runtime::DType;
 
 /// A row that computes a part of a statement.
 #[derive(Clone, PartialEq, Debug)]
@@ -48,10 +49,10 @@ pub fn match_grouped(
         let reason = format!("accumulator `{}` is {}, not {}", target.name, target.dtype, row.operands[0].dtype);
         return mismatch(MismatchPart::Accumulator, reason);
     }
-    let Some([broadcast, vector]) = forms(row) else {
-        let reason = format!("`{}` does not have one broadcast operand and one in lanes", row.name);
+    if !sums_in_lanes(row) {
+        let reason = format!("`{}` does not sum two operands, each for a lane or for all lanes", row.name);
         return mismatch(MismatchPart::Table, reason);
-    };
+    }
     let uses = |v: Var| s.write.iter().any(|w| w.uses(v));
     if !uses(lane) || uses(group) {
         let reason = format!(
@@ -78,27 +79,42 @@ pub fn match_grouped(
             false => mismatch(MismatchPart::Operand, reason),
         };
     };
-    let position = |operand: usize| references.iter().position(|r| r.access.as_ref() == Some(found[operand - 1]));
-    let (Some(vector), Some(broadcast)) = (position(vector), position(broadcast)) else {
-        return mismatch(MismatchPart::Operand, "an operand is no read of the statement".into());
+    let varies = |access: &Access| {
+        let at = references.iter().position(|r| r.access.as_ref() == Some(access));
+        at.map(|at| (at, references[at].depends(lane)))
     };
-    let terms = row.group(broadcast_operand(row));
-    Ok(Grouped { row: row.name, lane, group, terms, vector, broadcast })
+    let positions: Vec<(usize, bool)> = found.into_iter().filter_map(varies).collect();
+    let ([(vector, true), (broadcast, false)] | [(broadcast, false), (vector, true)]) = positions[..] else {
+        let reason = format!("one operand must vary with `{}`, and the other one not", name(lane));
+        return mismatch(MismatchPart::Operand, reason);
+    };
+    Ok(Grouped { row: row.name, lane, group, terms: terms(row), vector, broadcast })
 }
 
-/// The positions of the broadcast operand and of the one in lanes, where the row has one of each: `C(j) += A(q) · B(j, q)`.
-fn forms(row: &TensorInstruction) -> Option<[usize; 2]> {
-    let [_, _, _] = &row.operands[..] else { return None };
-    let [lane] = row.operands[0].indices[..] else { return None };
-    let summed: Vec<Var> = row.summed().collect();
-    let [group] = summed[..] else { return None };
-    let is = |n: usize, form: Form, indices: &[Var]| row.operands[n].form == form && row.operands[n].indices == indices;
-    let pair = |a: usize, b: usize| is(a, Form::Broadcast, &[group]) && is(b, Form::Vector, &[lane, group]);
-    [[1, 2], [2, 1]].into_iter().find(|&[a, b]| pair(a, b))
+/// Returns true if a row has the form `C(j) += f(A(j, q), B(j, q))`, where an operand may lack `j`, and all may lack `q`, in lanes
+/// as wide as the elements of `C`, which have lanes of their own in vectors.
+fn sums_in_lanes(row: &TensorInstruction) -> bool {
+    let [acc, a, b] = &row.operands[..] else { return false };
+    let ([lane], summed) = (&acc.indices[..], row.summed().collect::<Vec<Var>>()) else { return false };
+    let in_lanes = [&[*lane], &summed[..]].concat();
+    let fits = |o: &Operand| match o.form {
+        Form::Broadcast => o.indices == summed,
+        Form::Vector => o.indices == in_lanes,
+    };
+    let wide = |o: &Operand| terms(row) as usize * o.dtype.bytes() == acc.dtype.bytes();
+    let lanes = matches!(acc.dtype, DType::I32 | DType::I64 | DType::U64 | DType::F32 | DType::F64);
+    summed.len() <= 1 && lanes && fits(a) && fits(b) && wide(a) && wide(b)
 }
 
-fn broadcast_operand(row: &TensorInstruction) -> usize {
-    forms(row).map_or(1, |f| f[0])
+/// Terms that a row sums for an element of its accumulator.
+fn terms(row: &TensorInstruction) -> i64 {
+    row.summed().map(|v| row.extent(v)).product()
+}
+
+/// Returns true if a row computes what fused products and sums do, which code has instructions of its own for.
+pub fn is_fma(row: &TensorInstruction) -> bool {
+    let Expr::Binary(BinaryOp::Mul, a, b) = &row.body else { return false };
+    terms(row) == 1 && row.operands[0].dtype.is_float() && matches!((&**a, &**b), (Expr::Load(_), Expr::Load(_)))
 }
 
 /// Why a read cannot be an operand of the row.
@@ -124,17 +140,18 @@ fn misfit(
     if access.guard.iter().any(|g| g.uses(group)) || access.index.iter().any(|i| matches!(i, Index::Value(_))) {
         return Some(format!("the terms of operand `{}` along `{}` are not read together", tensor.name, name(group)));
     }
-    match o.form {
-        Form::Broadcast if r.along(lane) != Along::Invariant => {
+    let together = terms(row) > 1;
+    match (o.form, r.depends(lane)) {
+        (Form::Broadcast, true) => {
             Some(format!("operand `{}` varies with `{}` and cannot be broadcast", tensor.name, name(lane)))
         }
-        Form::Broadcast if r.along(group) != Along::Unit => {
+        (_, false) if together && r.along(group) != Along::Unit => {
             Some(format!("operand `{}` is not contiguous along `{}`", tensor.name, name(group)))
         }
-        Form::Vector if !r.depends(lane) || !r.depends(group) => {
-            Some(format!("operand `{}` does not vary with `{}` and `{}`", tensor.name, name(lane), name(group)))
+        (Form::Vector, true) if together && !r.depends(group) => {
+            Some(format!("operand `{}` does not vary with `{}`", tensor.name, name(group)))
         }
-        Form::Vector if !r.packable(s) => {
+        (Form::Vector, true) if (together || r.along(lane) != Along::Unit) && !r.packable(s) => {
             Some(format!("operand `{}` cannot be packed in groups of `{}`", tensor.name, name(group)))
         }
         _ => None,

@@ -368,7 +368,7 @@ impl Phase<'_> {
             } else if axis.reduced {
                 let tile = block.terms(axis.iterator);
                 sums.push((Row { name: tile_name(row, tile, false), tile, ..row.clone() }, axis.clone()));
-                if let Some(t) = block.tensor.as_ref().filter(|_| tile > 1) {
+                if let Some(t) = block.tensor.as_ref().filter(|t| t.group == axis.iterator) {
                     terms = Some(point_row(row, statements, RowKind::Instruction(t.row)));
                 }
             } else if n > 1 {
@@ -397,7 +397,7 @@ impl Phase<'_> {
                 Some(i) if shares_vector => unit(&outer.rows[i], main),
                 _ => block.vector.filter(|_| !block.lanes_reduced).map(|v| v.0),
             },
-            terms: block.tensor.as_ref().map(|t| (t.group, t.terms)),
+            terms: block.tensor.as_ref().filter(|t| t.terms > 1).map(|t| (t.group, t.terms)),
         });
         let lanes = self.target.lanes(self.widest(statements) as usize) as i64;
         let mut operations: i64 = shared.blocked.iter().map(|b| b.1).product::<i64>().max(1);

@@ -5,8 +5,8 @@
 //! wide as a group and whose reduction has as many steps as groups.
 
 use crate::expr::Var;
-use crate::poly::analysis::access::Reference;
-use crate::poly::instruction::group::{Grouped, match_grouped};
+use crate::poly::analysis::access::{Along, Reference};
+use crate::poly::instruction::group::{Grouped, is_fma, match_grouped};
 use crate::poly::statement::StatementId;
 use crate::poly::tile::plan::Phase;
 use crate::poly::tile::register_block::{Axis, Block, Problem};
@@ -41,7 +41,9 @@ impl Problem<'_> {
         };
         let references: Vec<Reference> = self.references.iter().map(wide).collect();
         let problem = Problem { operations: 1.0, references: &references, axes: &axes, grouped: &[], ..*self };
-        let block = problem.along_parallel(v, &[vector], None)?;
+        let as_it_lies = terms == 1 && self.references[vector].along(v.iterator) == Along::Unit;
+        let packed: &[usize] = if as_it_lies { &[] } else { &[vector] };
+        let block = problem.along_parallel(v, packed, None)?;
         Some(Block { tensor: Some(matched.clone()), ..block })
     }
 }
@@ -57,7 +59,7 @@ impl Phase<'_> {
         inside: &dyn Fn(Var) -> bool,
     ) -> Vec<Grouped> {
         let mut found = vec![];
-        for row in self.target.instructions.iter() {
+        for row in self.target.instructions.iter().filter(|row| !is_fma(row)) {
             for lane in axes.iter().filter(|a| a.parallel && a.movable && a.extent > 1) {
                 for group in axes.iter().filter(|a| a.extent > 1 && inside(a.iterator)) {
                     let pair = [lane.iterator, group.iterator];
