@@ -256,6 +256,63 @@ fn difference(expected: &Tensor, found: &[u8], exact: bool) -> f64 {
     expected.iter().zip(found).map(apart).fold(0.0, f64::max)
 }
 
+/// Products of bytes, exact, with the rest of a group and of a vector; operands given at run time or constant.
+fn tensor_products(types: [DType; 2], byte: impl Fn(usize) -> u8) -> Vec<Case> {
+    let sizes = [[5, 37, 23], [14, 64, 32], [1, 9, 70], [33, 3, 17]];
+    let case = |(i, [m, k, n]): (usize, [i64; 3])| {
+        let shapes = [vec![m, k], vec![k, n]];
+        let of = |t: usize| TensorType::new(types[t], &shapes[t]);
+        let mut program = define(&Op::MatMul { transpose_a: false, transpose_b: false }, &[of(0), of(1)]).unwrap();
+        program.tensors[1].role = if i % 2 == 0 { Role::Constant } else { Role::Input };
+        let tensor = |t: usize| {
+            let mut tensor = Tensor::zeros(types[t], &shapes[t]);
+            tensor.data.iter_mut().enumerate().for_each(|(at, b)| *b = byte(at * 7 + t));
+            tensor
+        };
+        Case { name: "tensor product", program, inputs: vec![tensor(0), tensor(1)], exact: true }
+    };
+    sizes.into_iter().enumerate().map(case).collect()
+}
+
+/// Targets whose features have tensor instructions of bytes, with the types that these multiply.
+#[test]
+fn tensor_instructions_agree_with_the_interpreter_on_every_target() {
+    let rows = tilewright::instructions::built_in().unwrap();
+    let named = ["x86-64-avx512-vnni", "x86-64-avx2+avxvnni", "aarch64-neon+dotprod", "aarch64-neon+i8mm"];
+    let types = [[DType::U8, DType::I8], [DType::I8, DType::U8], [DType::I8, DType::I8], [DType::U8, DType::U8]];
+    let (mut jobs, mut expected, mut used) = (vec![], vec![], 0);
+    for name in named {
+        let target = Target::by_name(name).unwrap().with_instructions(rows);
+        let native = target.runs_on_host();
+        if !native && target.isa != Isa::Neon {
+            emulator::skip::no_hardware(&format!("this processor does not run {name}"));
+            continue;
+        }
+        for case in types.into_iter().flat_map(|t| tensor_products(t, |at| (at * 151 + at / 13) as u8)) {
+            let inputs: Vec<&Tensor> = case.inputs.iter().collect();
+            let right = reference::evaluate(&case.program, &inputs).unwrap().remove(0);
+            let statements = Statements::of_expression(case.name, &case.program).unwrap();
+            let CompiledKernel { scop, kernel, assembled, vcode, .. } = kernel::compile(statements, &target).unwrap();
+            used += usize::from(vcode.iter().any(|f| !f.instructions.is_empty()));
+            let (mut table, outputs) = arguments(&case, &scop, &kernel);
+            if native {
+                run_native(&assembled, &mut table);
+                assert!(table[outputs[0]] == right.data.to_vec(), "{name}, {:?}", right.shape);
+                continue;
+            }
+            let scratch_bytes = assembled.phases.iter().map(|p| p.scratch_bytes).max().unwrap_or(0);
+            jobs.push(emulator::Job { name: name.into(), steps: steps(&assembled), scratch_bytes, buffers: table });
+            expected.push((name, outputs[0], right));
+        }
+    }
+    for ((name, slot, right), results) in
+        expected.iter().zip(emulator::run("tensor_instructions", &jobs).into_iter().flatten())
+    {
+        assert!(results.iter().all(|r| r[*slot] == right.data.to_vec()), "{name}, {:?}", right.shape);
+    }
+    assert!(used >= 16, "{used} kernels by tensor instructions");
+}
+
 #[test]
 fn kernels_agree_with_the_interpreter_on_every_target() {
     let mut wrong = vec![];
