@@ -1,17 +1,15 @@
 //! Tensor instructions as text: a user's rows are held to what they declare, by decoders and by this processor.
 
-#[allow(dead_code)]
-mod common;
 #[path = "emulator/mod.rs"]
 mod emulator;
 
-use common::run_seeded;
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use std::sync::Arc;
 use tilewright::instructions::{TensorInstruction, built_in, parse};
 use tilewright::internal::language::instruction::{built_in_file, parser};
-use tilewright::{Features, File, Model, Options, Target};
+use tilewright::internal::runtime::module::TensorSpec;
+use tilewright::{Features, File, Model, Module, Options, Session, Target, Tensor};
 
 const USER: &str = include_str!("instructions/user.tile");
 
@@ -262,7 +260,14 @@ fn rows_of_a_file_are_matched_and_obeyed() {
             let [(found, report), (expected, _)] = [&with, &without].map(model);
             let phases = report.kernels.iter().flat_map(|k| &k.phases);
             used += phases.filter(|p| p.instruction.as_deref() == Some(row)).count();
-            let [found, expected] = [found, expected].map(|m| run_seeded(Arc::new(m), 1, 250).unwrap());
+            let run = |module: Module| {
+                let seeded =
+                    |(i, s): (u64, &TensorSpec)| (s.name.clone(), Tensor::seeded(s.dtype, &s.shape, 1, i, 250));
+                let inputs: Vec<(String, Tensor)> = (0..).zip(module.inputs()).map(seeded).collect();
+                let inputs: Vec<_> = inputs.iter().map(|(n, t)| (n.as_str(), t)).collect();
+                Session::new(Arc::new(module), 1).unwrap().run(&inputs).unwrap()
+            };
+            let [found, expected] = [found, expected].map(run);
             assert!(found.iter().zip(&expected).all(|(a, b)| a.data == b.data), "{name}");
         }
         assert!(used >= 8, "`{row}` in {used} of 12 programs");
