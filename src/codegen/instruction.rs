@@ -3,7 +3,7 @@
 //! A row says what an instruction computes (iterators with fixed extents, operands that its iterators index, the term that
 //! is added to the accumulator for each point, the order of the sum), where its operands stand in registers, the processor
 //! features that it needs, and its code. The matcher of `poly` unifies the semantics with a statement, the register block
-//! and the packed order of operands follow from the extents, the interpreters of LoopNest and VCode call
+//! and the packed order of operands follow from the extents, the interpreter of VCode calls
 //! [`TensorInstruction::evaluate`], and the emitters write [`TensorInstruction::code`].
 
 mod decode;
@@ -102,7 +102,7 @@ pub enum Form {
 /// The order of a sum. Sums of integers wrap, and are equal in any order.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum SumOrder {
-    /// Term by term, the summed iterator upwards, each product and each sum rounded.
+    /// Term by term, the summed iterator upwards; a product that is added to a float is rounded once, with the sum.
     Ascending,
     /// Term by term, the summed iterator downwards.
     Descending,

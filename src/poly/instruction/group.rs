@@ -22,13 +22,11 @@ pub struct Grouped {
     /// The reduced iterator of which a part is within a lane, and the terms of that part.
     pub group: Var,
     pub terms: i64,
-    /// The reads of the operand that differs from lane to lane and of the one that is broadcast (positions among the
-    /// references).
+    /// The read of the operand that differs from lane to lane (position among the references).
     pub vector: usize,
-    pub broadcast: usize,
 }
 
-/// Matches a row of `lanes` lanes with a statement.
+/// Matches a row with a statement.
 ///
 /// # Errors
 /// The part that does not match, and why.
@@ -67,6 +65,15 @@ pub fn match_grouped(
         let reason = format!("the terms along `{}` have conditions of their own", name(group));
         return mismatch(MismatchPart::Body, reason);
     }
+    let extent = s.iterators[group.0 as usize].extent;
+    if extent % terms(row) != 0 && !adds_nothing_for_zeros(row) {
+        let reason = format!(
+            "{extent} terms along `{}` are no multiple of {}, and zeros add something",
+            name(group),
+            terms(row)
+        );
+        return mismatch(MismatchPart::Body, reason);
+    }
     let mut reason = String::new();
     let fits = &mut |operand: usize, access: &Access| {
         let why = misfit(row, scop, id, references, operand, access, [lane, group]);
@@ -84,11 +91,11 @@ pub fn match_grouped(
         at.map(|at| (at, references[at].depends(lane)))
     };
     let positions: Vec<(usize, bool)> = found.into_iter().filter_map(varies).collect();
-    let ([(vector, true), (broadcast, false)] | [(broadcast, false), (vector, true)]) = positions[..] else {
+    let ([(vector, true), (_, false)] | [(_, false), (vector, true)]) = positions[..] else {
         let reason = format!("one operand must vary with `{}`, and the other one not", name(lane));
         return mismatch(MismatchPart::Operand, reason);
     };
-    Ok(Grouped { row: row.name, lane, group, terms: terms(row), vector, broadcast })
+    Ok(Grouped { row: row.name, lane, group, terms: terms(row), vector })
 }
 
 /// Returns true if a row has the form `C(j) += f(A(j, q), B(j, q))`, where an operand may lack `j`, and all may lack `q`, in lanes
@@ -109,6 +116,13 @@ fn sums_in_lanes(row: &TensorInstruction) -> bool {
 /// Terms that a row sums for an element of its accumulator.
 fn terms(row: &TensorInstruction) -> i64 {
     row.summed().map(|v| row.extent(v)).product()
+}
+
+/// Returns true if operands of zeros leave the accumulator as it is, so that a group may be filled with them.
+fn adds_nothing_for_zeros(row: &TensorInstruction) -> bool {
+    let zeros = vec![0; row.vector_bytes()];
+    let mut total = zeros.clone();
+    row.evaluate(&mut total, &[&zeros, &zeros]).is_ok() && total == zeros
 }
 
 /// Returns true if a row computes what fused products and sums do, which code has instructions of its own for.

@@ -5,7 +5,7 @@ use crate::codegen::Target;
 use crate::codegen::instruction::TensorInstruction;
 use crate::codegen::select::tests::run;
 use crate::codegen::vcode::Inst;
-use crate::expr::{BinaryOp, Expr};
+use crate::expr::{BinaryOp, Expr, Scalar};
 use crate::pipeline::kernel::CompiledKernel;
 use crate::poly::lower::state::Argument;
 use crate::poly::packing::PackedDim;
@@ -113,4 +113,23 @@ fn what_no_row_computes_is_computed_without() {
     }
     let p = product(20, 33, 40, [DType::U8, DType::I8], Role::Constant);
     assert!(!is_tensor(&compile_stages(&p, "product", &Target::avx512().with_instructions(rows()))));
+}
+
+/// A group is filled with zeros only where they add nothing to its sum.
+#[test]
+fn terms_that_are_not_zero_for_zeros_fill_whole_groups() {
+    let one = || Expr::Const(Scalar { dtype: DType::I32, bits: 1 });
+    let mut row = rows().iter().find(|row| row.name.as_str() == "vpdpbusd").unwrap().clone();
+    row.body = Expr::binary(BinaryOp::Add, row.body, one());
+    let target = Target::avx512_vnni().with_instructions([&row]);
+    let mut rng = StdRng::seed_from_u64(9);
+    for (k, matched) in [(64, true), (65, false)] {
+        let mut p = product(16, 32, k, [DType::U8, DType::I8], Role::Constant);
+        let definition = p.definitions.last_mut().unwrap();
+        definition.body = Expr::binary(BinaryOp::Add, definition.body.clone(), one());
+        let given = random(&p, &mut rng);
+        let compiled = compile_stages(&p, "product", &target);
+        assert_eq!(is_tensor(&compiled), matched, "{k} terms: {}", compiled.tiled.report);
+        assert!(output(&compiled, &given).data == evaluate(&p, &given)[0].data, "{k} terms");
+    }
 }
