@@ -74,7 +74,7 @@ pub fn multiply_adds(op: &Op, operands: &[&TensorType], result: &TensorType) -> 
 
 /// The type of the first operand of the products of bytes that the target has instructions for; the second one is i8.
 pub fn byte_products(target: &Target) -> Option<DType> {
-    let has = |feature| target.platform().features.contains(feature);
+    let has = |feature| target.features.contains(feature);
     if [Features::AVX512VNNI, Features::AVX_VNNI, Features::I8MM].into_iter().any(has) {
         return Some(DType::U8);
     }

@@ -133,9 +133,9 @@ fn summed(b: &mut GraphBuilder, x: ValueId, i: usize) -> ValueId {
     b.add(x, other).unwrap()
 }
 
-/// The larger of both, or the one that is no number.
+/// The larger of both, or the one that is no number; the other has one row, which is computed apart.
 fn largest(b: &mut GraphBuilder, x: ValueId, i: usize) -> ValueId {
-    let other = b.input(&format!("x{i}"), DType::F32, &[4, 8]);
+    let other = b.input(&format!("x{i}"), DType::F32, &[8]);
     let best = b.binary(BinaryOp::Max, x, other).unwrap();
     let broken = b.op(Op::Compare(CompareOp::Ne), &[other, other]).unwrap()[0];
     b.op(Op::Select, &[broken, other, best]).unwrap()[0]
@@ -150,7 +150,7 @@ fn the_cuts_of_greedy_kernels_grow_with_the_graph() {
     let before = rows.program.rows.len();
     greedy::solve(&problem, &mut rows).unwrap();
     let cuts = rows.program.rows.len() - before;
-    assert!(cuts <= 200, "{cuts}");
+    assert!((1..=200).contains(&cuts), "{cuts}");
 }
 
 #[test]
