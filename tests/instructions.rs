@@ -197,7 +197,7 @@ fn changed_texts_are_read_or_refused() {
     let file = parser::parse("all.tile", &text).unwrap();
     let mut generator = StdRng::seed_from_u64(17);
     let (mut read, mut refused) = (0, 0);
-    for _ in 0..600 {
+    for _ in 0..1500 {
         let row = &file.instructions[generator.random_range(0..file.instructions.len())];
         let mut bytes = row.to_string().replacen(&row.name.text, "mine", 1).into_bytes();
         for _ in 0..generator.random_range(1..4) {
@@ -215,7 +215,7 @@ fn changed_texts_are_read_or_refused() {
             }
         }
     }
-    assert!(read > 3 && refused > 200, "{read} read, {refused} refused");
+    assert!(read > 10 && refused > 200, "{read} read, {refused} refused");
 }
 
 /// Patterns of any bits: a word is an instruction with the registers that the row names, or it is refused.
