@@ -191,6 +191,8 @@ machine! {
         "ns", "Until a line arrives in a page of which no stream is followed: the queues are full of arithmetic that waits for it", "Measured by f64 products of 1008×2208×1200 and 2000×2300×2600";
     row_start_ns f64 = 2.0;
         "ns", "Until the first line arrives of a row of neighbouring lines, where more rows are read in turn than the prefetcher follows", "Measured by loop programs that walk blocks of 64 bytes down columns";
+    far_row_start_ns f64 = 16.0;
+        "ns", "As `row_start_ns`, of a row that comes from memory", "Measured by integral images of 2000×2000 and 3000×3000";
     stream_lines f64 = 2.0;
         "lines", "Lines that start a stream of the hardware's prefetcher", "Measured; see `second_exposed`";
     page_streams i64 = 16;
@@ -219,6 +221,8 @@ machine! {
         "vectors", "Largest block without accumulators", "Unmeasured";
     stream_elements i64 = 2048;
         "elements", "Largest vector loop that streams through memory", "Unmeasured";
+    short_loop_steps i64 = 16;
+        "iterations", "Largest innermost loop of a loop program that is unrolled as a whole", "Unmeasured";
     unrolled_operations i64 = 160;
         "instructions", "Largest unrolled reduction", "Unmeasured";
     // ---- kernels of graph operators, for extraction

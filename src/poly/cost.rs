@@ -5,8 +5,8 @@
 //! [`traffic`] gives the bytes that come into each cache, which a simulation of caches bears out.
 //!
 //! The time of a transfer is hidden behind arithmetic but for a share that depends on the distance
-//! ([`Machine::second_exposed`], [`Machine::memory_exposed`]), and no run is shorter than the transfers from beyond the
-//! second cache.
+//! ([`Machine::second_exposed`], [`Machine::memory_exposed`]); what waits for results of earlier iterations hides that share
+//! too. No run is shorter than the transfers from beyond the second cache.
 //!
 //! [`Machine::second_exposed`]: crate::codegen::machine::Machine::second_exposed
 //! [`Machine::memory_exposed`]: crate::codegen::machine::Machine::memory_exposed
@@ -57,8 +57,10 @@ pub fn price(nest: &LoopNest, target: &Target) -> Cost {
         *time = if resident { 0.0 } else { traffic.fetched[level] / machine.bandwidth[level + 1] };
     }
     let exposed = machine.second_exposed * transfers[0] + machine.memory_exposed * (transfers[1] + transfers[2]);
-    let starts = machine.row_start_ns * traffic.starts[1];
+    let far = if transfers[2] > 0.0 { traffic.starts[2] } else { 0.0 };
+    let starts = machine.row_start_ns * traffic.starts[1] + (machine.far_row_start_ns - machine.row_start_ns) * far;
     let ns = |cycles: f64| cycles / machine.clock_ghz;
+    let exposed = (exposed - ns(chains)).max(0.0);
     Cost { ports: ns(ports), chains: ns(chains), loops: ns(loops), transfers, exposed, starts }
 }
 

@@ -26,7 +26,7 @@ use crate::poly::{lower, tile};
 use crate::runtime::Result;
 
 /// Share of the default's predicted time that another candidate may take at most. Unmeasured.
-const GAIN: f64 = 0.85;
+const GAIN: f64 = 0.9;
 
 /// The schedule tree that is tiled.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

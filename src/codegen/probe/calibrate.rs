@@ -17,7 +17,7 @@ const STARTS: u32 = 200;
 /// # Errors
 /// Those of the probes.
 pub fn measure(target: &Target, seconds: f64) -> Result<Machine> {
-    let part = seconds / 12.0;
+    let part = seconds / 13.0;
     let table = target.machine;
     let clock_ghz = rounded(stream::measure_clock(target, part)?);
     let rate = measure_rates::<f64>(target, part)?.from_registers;
@@ -28,9 +28,13 @@ pub fn measure(target: &Target, seconds: f64) -> Result<Machine> {
         *slot = rounded(level.gb_per_second);
     }
     let whole = |value: f64| (value.round() as usize).max(1);
-    // A row in each of many pages, in the last cache; what the line's transfer takes is counted apart.
-    let rows = table.cache_bytes[2] / 4 / (8 << 10);
-    let row = walk::measure_rows(target, rows, part)? - table.line_bytes as f64 / bandwidth[2];
+    // A row in each of many pages, in the last cache and beyond; what the line's transfer takes is counted apart.
+    let row = |bytes: usize, level: usize| -> Result<f64> {
+        let line = table.line_bytes as f64 / bandwidth[level];
+        Ok(walk::measure_rows(target, bytes / (8 << 10), part)? - line)
+    };
+    let row_start_ns = rounded(row(table.cache_bytes[2] / 4, 2)?.max(table.row_start_ns / 10.0));
+    let far_row_start_ns = rounded(row(4 * table.cache_bytes[2], 3)?.max(row_start_ns));
     let far = (4 * table.cache_bytes[2]).next_power_of_two();
     let near = (table.cache_bytes[2] / 2 + 1).next_power_of_two() / 2;
     Ok(Machine {
@@ -40,7 +44,8 @@ pub fn measure(target: &Target, seconds: f64) -> Result<Machine> {
         add_latency: rounded(cycles(measure_latency(target, Operation::Add, part)?)),
         loads_per_cycle: whole(bandwidth[0] / (target.vector_bytes as f64 * clock_ghz)),
         bandwidth,
-        row_start_ns: rounded(row.max(table.row_start_ns / 10.0)),
+        row_start_ns,
+        far_row_start_ns,
         late_line_ns: rounded(walk::measure_any_order(target, near, part)?),
         scattered_line_ns: rounded(walk::measure_any_order(target, far, part)?),
         launch_ns: launch(part)?.map_or(table.launch_ns, rounded),

@@ -51,7 +51,8 @@ impl Chains<'_> {
     fn edges_into(&self, sink: usize) -> Vec<Edge> {
         let store = &self.block[sink];
         let mut edges = vec![];
-        let own = store.reduce.map_or(0.0, |op| self.latency(op));
+        let integers = self.nest.buffer(store.buffer).dtype.is_integer();
+        let own = store.reduce.map_or(0.0, |op| self.latency(op, integers));
         if store.reduce.is_some() {
             let place = address_of(self.nest, store.buffer, store.index);
             match place {
@@ -68,7 +69,7 @@ impl Chains<'_> {
                 }),
             }
         }
-        self.walk(store.value, own, &mut |buffer, index, latency| {
+        self.walk(store.value, own, integers, &mut |buffer, index, latency| {
             for (source, other) in self.block.iter().enumerate().filter(|o| o.1.buffer == buffer) {
                 if let Some((distance, forward)) = self.distance((source, other), sink, buffer, index) {
                     edges.push(Edge { source, sink, distance, latency: latency + forward });
@@ -106,25 +107,27 @@ impl Chains<'_> {
         }
     }
 
-    /// Calls `f` on each load of `e`, with the latency from it until the result.
-    fn walk(&self, e: &Expr, after: f64, f: &mut impl FnMut(BufferId, &[Index], f64)) {
+    /// Calls `f` on each load of `e`, a value of integers or of floats, with the latency from it until the result.
+    fn walk(&self, e: &Expr, after: f64, integers: bool, f: &mut impl FnMut(BufferId, &[Index], f64)) {
         let own = match e {
             Expr::Load(a) => {
                 f(a.buffer, &a.index, after);
                 return;
             }
             Expr::Const(_) | Expr::Index(_) => return,
-            Expr::Binary(op, ..) => self.latency(*op),
+            Expr::Binary(op, ..) => self.latency(*op, integers),
             Expr::Unary(UnaryOp::Neg | UnaryOp::Abs | UnaryOp::Not, _) => 1.0,
             Expr::Unary(op, _) => 2.0 * op.cost().cycles,
-            Expr::Select(..) => 2.0,
+            Expr::Select(..) => 1.0 + f64::from(!integers),
+            Expr::Compare(..) if integers => 1.0,
             Expr::Compare(..) | Expr::Cast(..) | Expr::Bitcast(..) => self.target.machine.fma_latency as f64,
         };
-        e.operands().for_each(|operand| self.walk(operand, after + own, f));
+        e.operands().for_each(|operand| self.walk(operand, after + own, integers, f));
     }
 
-    fn latency(&self, op: BinaryOp) -> f64 {
+    fn latency(&self, op: BinaryOp, integers: bool) -> f64 {
         match op {
+            BinaryOp::Add | BinaryOp::Sub | BinaryOp::Min | BinaryOp::Max if integers => 1.0,
             BinaryOp::And | BinaryOp::Or | BinaryOp::Xor => 1.0,
             BinaryOp::Add | BinaryOp::Sub => self.target.machine.add_latency,
             BinaryOp::Mul | BinaryOp::Min | BinaryOp::Max => self.target.machine.fma_latency as f64,

@@ -46,6 +46,27 @@ fn a_recurrence_waits_for_the_latency_of_what_lies_between() {
 }
 
 #[test]
+fn integers_wait_less_than_floats() {
+    let each = |dtype: &str| {
+        let cost = priced(&format!(
+            "kernel k {{ X: {dtype}[1000][1000] argument 0; Y: {dtype}[1000][1000] argument 1 written;
+               parallel i in 0..999 {{ for j in 0..990 {{ Y[i][j + 1] = max((Y[i][j] + X[i][j]), X[i][j + 1]); }} }} }}"
+        ));
+        cycles(cost.ports + cost.chains, 999.0 * 990.0)
+    };
+    assert!(each("i32") < 2.5 && each("f32") > 5.0, "{} {}", each("i32"), each("f32"));
+}
+
+#[test]
+fn what_waits_for_results_hides_transfers() {
+    let far =
+        |step: &str| priced(&rows(&format!("for j in 0..990 {{ {step} }}")).replace("[1000][1000]", "[4000][4000]"));
+    let sum = far("Y[i][j + 1] = (Y[i][j] + X[i][j]);");
+    let copy = far("Y[i][j + 1] = (X[i][j + 1] + X[i][j]);");
+    assert!(copy.exposed > 0.0 && sum.exposed == (copy.exposed - sum.chains).max(0.0), "{sum:?} {copy:?}");
+}
+
+#[test]
 fn a_recurrence_goes_through_several_statements() {
     let two = priced(
         "kernel k { X: f32[1000] argument 0; A: f32[1001] argument 1 written; B: f32[1001] argument 2 written;
@@ -80,6 +101,9 @@ fn rows_that_no_prefetcher_follows_start_slowly() {
     let columns = priced(&text("for b in 0..20", "for t in 0..3000"));
     let lines = priced(&text("for t in 0..3000", "for b in 0..20"));
     assert!(columns.starts > 100.0 * lines.starts, "{columns:?} {lines:?}");
+    // from memory they take longer
+    let far = priced(&text("for b in 0..200", "for t in 0..3000").replace("[320]", "[3200]"));
+    assert!(far.starts > 40.0 * columns.starts, "{far:?} {columns:?}");
     assert!(columns.nanoseconds() > 1.3 * lines.nanoseconds());
 }
 
