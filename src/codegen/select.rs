@@ -26,6 +26,7 @@ pub mod prepare;
 pub mod register_pressure;
 pub mod scalar_expansion;
 pub mod scalar_replacement;
+pub mod scaled_index;
 pub mod single_lane;
 pub mod state;
 pub mod statements;
@@ -99,6 +100,7 @@ fn lower_phase(
                     function.insts.iter().any(|i| matches!(i, Inst::VTensor { row: name, .. } if *name == row.name))
                 };
                 function.instructions = target.instructions.iter().filter(named).cloned().collect();
+                crate::codegen::select::scaled_index::fold(&mut function);
                 crate::codegen::select::single_lane::narrow(&mut function);
                 return Ok(function);
             }
