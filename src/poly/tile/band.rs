@@ -36,6 +36,8 @@ use sums::BlockOfSums;
 
 /// Vectors of a row that a thread updates at a time, of a scatter. Unmeasured.
 const STRIP: i64 = 16;
+/// Vectors of one iteration of a single loop, at most. Measured by a long stencil in one dimension.
+const LONG_STRIP: i64 = 64;
 
 /// The surroundings of a place in the tree.
 #[derive(Clone, Default)]
@@ -180,7 +182,11 @@ impl Bands<'_> {
                 && band.rows.contains(row)
             {
                 let shared: Vec<&Split> = around.splits.iter().filter(|s| s.kind == RowKind::Unroll).collect();
-                let n = if shared.is_empty() { n } else { self.lanes(dominant) };
+                let n = match band.rows.len() {
+                    _ if !shared.is_empty() => self.lanes(dominant),
+                    1 if is_leaf && row.coincident => self.strip_mined(row, n),
+                    _ => n,
+                };
                 let mut block: String = shared.iter().map(|s| format!("{} {} × ", s.row.name, s.tile)).collect();
                 block += &format!("{} {n}", row.name);
                 let mut found = vec![self.split(row, n, RowKind::Vector, &around)];
@@ -226,9 +232,35 @@ impl Bands<'_> {
         {
             rows = skewed;
         }
+        if is_leaf
+            && (rows.len() > 1 || !around.rows.is_empty())
+            && let Some(last) = rows.last_mut()
+            && self.is_short(last, &around)
+        {
+            last.kind = RowKind::Unroll;
+        }
         around.rows.extend(band.rows.iter().cloned());
         let inside = if is_leaf { points(&around.splits, child.clone()) } else { self.rewrite(child, &around, report) };
         Node::Band(Band { rows, permutable: band.permutable }, Box::new(inside))
+    }
+
+    /// Returns true if all iterations of an innermost loop may stand one after the other.
+    fn is_short(&self, row: &Row, around: &Surroundings) -> bool {
+        let machine = &self.target.machine;
+        let unrolled: i64 = around.splits.iter().filter(|s| s.kind == RowKind::Unroll).map(|s| s.tile).product();
+        let once: f64 =
+            row.phi.iter().map(|p| operations(self.scop, p.0) + references(self.scop, p.0).len() as f64).sum();
+        let extent = row.extent(self.scop);
+        let all = once * (extent * unrolled) as f64;
+        row.tile == 1 && extent <= machine.short_loop_steps && all <= machine.unrolled_operations as f64
+    }
+
+    /// Points of one iteration of the only loop of a band, `lanes` or a multiple: long vector loops that leave enough
+    /// iterations for threads.
+    fn strip_mined(&self, row: &Row, lanes: i64) -> i64 {
+        let fits =
+            |&n: &i64| n <= LONG_STRIP * lanes && row.extent(self.scop) >= n * self.target.machine.parallel_steps;
+        (0..).map(|k| lanes << k).take_while(fits).last().unwrap_or(lanes)
     }
 
     /// The tiles along the lanes of a large scatter, for threads to divide where no other loop carries nothing.

@@ -245,3 +245,35 @@ fn parallel_loops_inside_of_a_serial_one_run_in_waves() {
     assert!(o.kernel.nest.to_string().contains("waves"), "{}", o.kernel.nest);
     assert!(o.kernel.report.phases.iter().any(|p| p.parallel));
 }
+
+#[test]
+fn long_loops_of_one_dimension_have_long_strips() {
+    let tile = |n: i64| {
+        let o = compiled(&format!(
+            "loop heat(T = 2, N = {n}) {{ f64 A[N], B[N]
+               for t in 0..T {{
+                 for i in 1..N-1 B[i] = 0.25 * A[i-1] + 0.5 * A[i] + 0.25 * A[i+1]
+                 for i in 1..N-1 A[i] = B[i]
+               }} }}"
+        ));
+        let mut tiles = vec![];
+        o.tiled.for_each_band(&mut |band| {
+            tiles.extend(band.rows.iter().filter(|r| r.coincident).map(|r| r.tile));
+        });
+        tiles.into_iter().max()
+    };
+    // 64 strips at least, of whole vectors of 8
+    assert_eq!([tile(300), tile(3000)], [Some(8), Some(32)]);
+}
+
+#[test]
+fn short_innermost_loops_are_unrolled() {
+    let unrolled = |k: i64| {
+        let o = compiled(&format!(
+            "loop filter(N = 60, K = {k}) {{ in f64 X[N+K], w[K]  inout f64 Y[N]
+               for i in 1..N {{ Y[i] = 0.5 * Y[i-1]  for k in 0..K Y[i] += w[k] * X[i+k] }} }}"
+        ));
+        o.count(|r| r.kind == RowKind::Unroll && r.name == "k")
+    };
+    assert_eq!([unrolled(5), unrolled(200)], [1, 0]);
+}
