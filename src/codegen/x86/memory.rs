@@ -70,7 +70,10 @@ pub(super) fn masks_of(inst: &Inst) -> Vec<u64> {
         }
         Inst::VBroadcast { .. } => vec![],
         Inst::VGather { .. } if l.is_gathered_by_vectors(true) => vec![],
-        Inst::VScatter { .. } => l.spread_masks(true).unwrap_or_else(|| vec![l.mask()]),
+        Inst::VScatter { .. } => match l.spread(true) {
+            Some(vectors) => vectors.into_iter().map(|v| v.1).collect(),
+            None => vec![l.mask()],
+        },
         _ => vec![l.mask()],
     }
 }
@@ -91,7 +94,7 @@ pub(super) fn needs(inst: &Inst, l: &Lanes, evex: bool) -> Needs {
         Inst::VGather { .. } if l.is_gathered_by_vectors(evex) => {
             Needs { gpr: 0, vector: if l.count == l.ty.lanes as usize { 1 } else { 2 } }
         }
-        Inst::VScatter { .. } if l.spread_masks(evex).is_some() => Needs { gpr: 0, vector: 1 },
+        Inst::VScatter { .. } if l.spread(evex).is_some() => Needs { gpr: 0, vector: 1 },
         Inst::VGather { .. } | Inst::VScatter { .. } => {
             Needs { gpr: l.addr.index.is_some() as u8, vector: if evex { 1 } else { 2 } }
         }

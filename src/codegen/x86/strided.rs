@@ -24,13 +24,20 @@ impl Lanes {
         (fits && self.ty.lanes as usize * lane >= 16).then_some(distance)
     }
 
-    /// Returns the masks of a scatter through whole vectors, one for each vector that is stored.
-    pub(super) fn spread_masks(&self, evex: bool) -> Option<Vec<u64>> {
+    /// Returns the vectors that a scatter stores: the first element of each, and its mask. The last one ends with the last
+    /// element, so that no load of what follows waits for a lane that is not stored.
+    pub(super) fn spread(&self, evex: bool) -> Option<Vec<(usize, u64)>> {
         let distance = self.distance().filter(|_| evex)?;
-        let lanes = self.ty.lanes as usize;
-        let mut masks = vec![0; distance];
-        self.range().map(|i| i * distance).for_each(|p| masks[p / lanes] |= 1 << (p % lanes));
-        Some(masks)
+        let (lanes, last) = (self.ty.lanes as usize, self.range().last()? * distance);
+        let mut vectors: Vec<(usize, u64)> = (0..distance).map(|v| (v * lanes, 0)).collect();
+        for p in self.range().map(|i| i * distance) {
+            let (start, mask) = &mut vectors[p / lanes];
+            if *mask == 0 {
+                *start = (*start).min((last + 1).saturating_sub(lanes));
+            }
+            *mask |= 1 << (p - *start);
+        }
+        Some(vectors)
     }
 
     /// Returns the vectors that a gather reads: the first element of each, and for each lane its vector and its place
@@ -213,19 +220,19 @@ impl Emitter<'_> {
 
     /// Returns false where the lanes are not stored by whole vectors.
     pub(super) fn scatter_by_vectors(&mut self, l: &Lanes) -> Result<bool> {
-        let Some(masks) = l.spread_masks(self.arch.evex) else { return Ok(false) };
+        let Some(vectors) = l.spread(self.arch.evex) else { return Ok(false) };
         let (lanes, lane, words) = (l.ty.lanes as usize, l.lane_bytes(), l.lane_bytes() / 4);
-        let (distance, t, w) = (masks.len(), self.temporaries.vector[0], l.width());
+        let (distance, t, w) = (vectors.len(), self.temporaries.vector[0], l.width());
         let op = if lane == 4 { opcode::STORE_PS } else { opcode::STORE_PD };
-        for (v, &mask) in masks.iter().enumerate().filter(|m| *m.1 != 0) {
+        for &(start, mask) in vectors.iter().filter(|v| v.1 != 0) {
             // the instruction permutes 32 bytes at least
             let room = w.max(Width::Y).bytes() / 4;
-            let from = |word: usize| ((v * lanes + word / words) / distance % lanes * words + word % words) as u32;
+            let from = |word: usize| ((start + word / words).div_ceil(distance) % lanes * words + word % words) as u32;
             let index = (0..room).flat_map(|word| from(word).to_le_bytes()).collect();
             self.op3_constant(opcode::LOAD_PS, w.max(Width::Y), t, 0, index);
             self.op3(opcode::PERMUTE_PS, w.max(Width::Y), t, t, l.register.number());
             let mask = self.mask(mask);
-            self.vector(Encoding { mask, ..self.plain(op, w, t, 0, Rm::Memory(l.element(v * lanes)?)) });
+            self.vector(Encoding { mask, ..self.plain(op, w, t, 0, Rm::Memory(l.element(start)?)) });
         }
         Ok(true)
     }
