@@ -190,11 +190,35 @@ impl Pass<'_> {
             }
         }
         let mut out = self.loads_before(&l, &edits, outside);
+        self.dead_stores(&l, &accesses, &mut edits, &facts);
         let after = self.stores_after(&l, &accesses, &mut edits, &facts, &defined);
         l.body = edits.apply(std::mem::take(&mut l.body), &mut self.registers);
         out.push(Node::Loop(l));
         out.extend(after);
         out
+    }
+
+    /// Removes the stores that a later one of the same iteration overwrites before anything reads them.
+    fn dead_stores(&self, l: &Loop, accesses: &Accesses, edits: &mut Edits, facts: &Facts) {
+        let all = &accesses.all;
+        let writes = |r: &Reference| match r.value {
+            Some((_, Shape::Lanes { ty, stride }, _)) => stride * ty.lanes as i64 == r.span.1 - r.span.0,
+            Some((_, Shape::Element(_), _)) => true,
+            None => false,
+        };
+        for store in all.iter().filter(|r| r.store && writes(r) && !accesses.read_anywhere.contains(&r.root)) {
+            let same = |r: &&Reference| r.root == store.root && r.bytes == store.bytes && r.span == store.span;
+            let mut later = all.iter().filter(|r| r.store && r.at > store.at && writes(r));
+            let Some(end) = later.find(same).map(|r| r.at) else { continue };
+            let unread = |r: &Reference| {
+                let gone = edits.removed.contains(&r.at) || edits.copied.contains_key(&r.at);
+                let between = !r.store && r.at > store.at && r.at < end;
+                !between || gone || r.root != store.root || self.is_apart(store, 0, l.var, r, facts)
+            };
+            if all.iter().all(unread) {
+                edits.removed.insert(store.at);
+            }
+        }
     }
 
     /// Removes the stores to an address that does not move and that nothing else in the loop reads or writes; returns

@@ -244,3 +244,21 @@ fn random_loops_compute_the_same() {
     println!("{fewer} of 120 loops, {removed} of {all} loads");
     assert!(fewer > 30 && removed * 9 > all, "{fewer} of 120 loops, {removed} of {all} loads");
 }
+
+#[test]
+fn a_store_that_nothing_reads_before_the_next_one_goes() {
+    let stores = |body: &str| {
+        let nest = parsed(body);
+        check(&nest, 2);
+        innermost(&nest, &|i: &Inst| matches!(i, Inst::VStore { .. }))
+    };
+    let polynomial = "A[i][16*j + k] = ((A[i][16*j + k] * B[i][16*j + k]) + C[d]);";
+    let around = |inside: &str| format!("for i in 0..16 {{ for j in i..5 {{ {inside} }} }}");
+    let unrolled = around(&format!("unroll d in 0..4 {{ vector k in 0..16 {{ {polynomial} }} }}"));
+    assert_eq!(stores(&unrolled), (4, 1));
+    // what lies between may be the same element, or a part of it
+    let read = "A[i][j] = B[i][j]; C[j] = A[j][i]; A[i][j] = (B[i][j] + C[j]);";
+    assert_eq!(stores(&around(read)).1, 3);
+    let part = "vector k in 0..16 { A[i][k] = B[i][k]; } C[j] = A[i][3]; vector m in 0..16 { A[i][m] = C[m]; }";
+    assert_eq!(stores(&around(part)).1, 3);
+}
