@@ -288,12 +288,21 @@ fn add(
 /// Returns true if an instance of an update reads, in its body, an element of the target that an instance with equal
 /// values of all forms `same` writes: the sum of these instances then cannot be kept elsewhere until it is complete.
 pub fn reads_sums(s: &Statement, same: &[Affine], isl: &Isl) -> Result<bool> {
+    reads_sums_from(s, same, None, isl)
+}
+
+/// As [`reads_sums`], of reads that may run when the instance has written already: `order` is the outermost row of what runs
+/// until the sums are complete, its φ and the values that one step of it has.
+pub fn reads_sums_from(s: &Statement, same: &[Affine], order: Option<(&Affine, i64)>, isl: &Isl) -> Result<bool> {
     let n = s.iterators.len();
     let mut pairs = Polyhedron { dims: 2 * n, ..Polyhedron::default() };
     pairs.add_domain(s, 0);
     pairs.add_domain(s, n);
     for form in same {
         pairs.equalities.push(difference(&pairs.form(form, 0), &pairs.form(form, n)));
+    }
+    if let Some((form, step)) = order {
+        pairs.inequalities.push(plus(&difference(&pairs.form(form, n), &pairs.form(form, 0)), step - 1));
     }
     let mut reads = vec![];
     s.body.visit_accesses(&mut |a| {

@@ -130,8 +130,7 @@ pub(super) fn product(scop: &Scop, id: StatementId, target: &Target) -> Option<P
     let s = scop.statement(id);
     let (read, written): (Vec<Reference>, Vec<Reference>) =
         references(scop, id).into_iter().partition(|r| r.access.is_some());
-    let reads_itself = read.iter().any(|r| r.tensor == s.target);
-    if s.reduce.is_none() || s.domain.is_empty() || s.is_scatter() || reads_itself {
+    if s.reduce.is_none() || s.domain.is_empty() || s.is_scatter() {
         return None;
     }
     let alone = |v: Var| s.write.iter().any(|w| w.terms[..] == [(v, 1)]);

@@ -14,7 +14,11 @@ impl Candidate {
     /// The properties in which candidates differ.
     fn name(&self) -> String {
         let Style { boxes, tiles, vectors, inside, sums } = self.style;
-        let order = if self.order == Order::Ilp { "ILP's order" } else { "original order" };
+        let order = match self.order {
+            Order::Ilp => "ILP's order",
+            Order::Original => "original order",
+            Order::Apart => "sums in nests of their own",
+        };
         let vectors = match vectors {
             Vectors::None => "no vectors",
             Vectors::Contiguous => "vectors along contiguous loops",

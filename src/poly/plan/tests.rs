@@ -6,7 +6,8 @@ use crate::language::lowered::Computation;
 use crate::poly::normalize::{array_expansion, index_set_split};
 use crate::poly::schedule::Node;
 use crate::poly::statement::StatementId;
-use crate::poly::{ilp, samples};
+use crate::poly::{ilp, reference, samples};
+use crate::runtime::Tensor;
 
 /// The plan of a loop program for AVX-512 and its candidates.
 fn planned(text: &str) -> (Scop, Tiled, Vec<Candidate>) {
@@ -156,4 +157,56 @@ fn blocks_of_sums_leave_registers_for_what_they_read() {
         let sums = product.block[0] * vectors;
         assert!(sums > registers / 2 && sums + vectors < registers, "{product:?}");
     }
+}
+
+/// A program in place: each row reads the rows that are still to be updated.
+const TRMM: &str = "loop trmm(M = 70, N = 90) { in f64 A[M][M]  inout f64 B[M][N]
+    for i in 0..M for j in 0..N { for k in i+1..M B[i][j] += A[k][i] * B[k][j]  B[i][j] = 1.5 * B[i][j] } }";
+
+/// The same for the rows that were updated before: its sums must not wait.
+const SOLVE: &str = "loop solve(M = 70, N = 90) { in f64 A[M][M]  inout f64 B[M][N]
+    for i in 0..M for j in 0..N { for k in 0..i B[i][j] -= A[i][k] * B[k][j]  B[i][j] = 0.5 * B[i][j] } }";
+
+#[test]
+fn updates_that_read_what_is_still_to_be_updated_are_products() {
+    let (scop, tiled, found) = planned(TRMM);
+    let apart = found.iter().find(|c| c.order == Order::Apart).unwrap();
+    assert_eq!(apart.tiled.schedule, tiled.schedule);
+    assert_eq!(phase_of(&scop, &tiled, "B_1"), ["B_1"]);
+    let kernel = lower::lower(&scop, &tiled).unwrap();
+    assert!(kernel.nest.to_string().contains("B_tile: f64[5][16] local"), "{}", kernel.nest);
+}
+
+#[test]
+fn proven_candidates_compute_what_the_program_says() {
+    let covariance = "loop covariance(M = 50, N = 40) { in f64 X[N][M]  out f64 C[M][M]
+        for i in 0..M for j in i..M { C[i][j] = 0  for k in 0..N C[i][j] += X[k][i] * X[k][j]  C[i][j] /= N - 1 } }";
+    let sparse = "loop sparse(N = 60, K = 5) { in f64 a[N][K], x[N+K]  inout f64 y[N]
+        for i in 1..N { y[i] = 0.5 * y[i-1]  for k in 0..K y[i] += a[i][k] * x[i+k] } }";
+    let mut count = 0;
+    for text in [TRMM, SOLVE, covariance, sparse] {
+        let (scop, _, found) = planned(text);
+        let dependences = crate::poly::analysis::dependence::analyze(&scop).unwrap();
+        let start: Vec<Tensor> = scop.tensors.iter().map(|t| values(&t.shape)).collect();
+        let mut expected = start.clone();
+        reference::run(&scop, &scop.order, &mut expected);
+        for c in found.iter().filter(|c| legality::check(&scop, &dependences, &c.tiled.schedule).is_ok()) {
+            let kernel = lower::lower(&scop, &c.tiled).unwrap();
+            let mut got = start.clone();
+            reference::run_kernel(&scop, &kernel, &mut got).unwrap();
+            for (i, t) in scop.tensors.iter().enumerate().filter(|(_, t)| t.role.is_given()) {
+                for (a, b) in got[i].to_vec::<f64>().into_iter().zip(expected[i].to_vec::<f64>()) {
+                    assert!((a - b).abs() <= 1e-9 * b.abs().max(1.0), "{}: {a} is not {b}\n{}", t.name, kernel.nest);
+                }
+            }
+            count += 1;
+        }
+    }
+    assert!(count >= 7, "{count} candidates");
+}
+
+/// Values between -0.5 and 0.5.
+fn values(shape: &[i64]) -> Tensor {
+    let n = shape.iter().product::<i64>();
+    Tensor::new(shape, &(0..n).map(|i| (i * 7 % 23) as f64 / 23.0 - 0.5).collect::<Vec<f64>>())
 }

@@ -4,7 +4,7 @@ use super::{MAX_TILE, Site, expands, rows_below};
 use crate::codegen::loopnest::Stmt;
 use crate::expr::{Affine, Var};
 use crate::poly::analysis::constant_factor;
-use crate::poly::analysis::dependence::reads_sums;
+use crate::poly::analysis::dependence::reads_sums_from;
 use crate::poly::lower::state::Local;
 use crate::poly::lower::state::{Lowering, Mode, Placed};
 use crate::poly::schedule::{Node, Row};
@@ -42,7 +42,8 @@ impl Lowering<'_> {
         }
         let fixed = site.rows.iter().filter(|d| d.tile == 1).filter_map(|d| d.phi.iter().find(|p| p.0 == id));
         let fixed: Vec<Affine> = fixed.map(|p| p.1.clone()).collect();
-        if !self.unit_coefficients(id) || reads_sums(s, &fixed, isl)? {
+        let order = Some((rows[0].of(id), rows[0].tile));
+        if !self.unit_coefficients(id) || reads_sums_from(s, &fixed, order, isl)? {
             return Ok(None);
         }
         // The target's subscripts over variables in scope and points.
