@@ -5,8 +5,8 @@
 //! with the loop over vectors inside or outside of loops that carry something; and the ILP's with sums in nests of their own
 //! ([`apart`]). [`cost`] prices the loops that lowering makes of each; the first candidate, the ILP's order in the default
 //! style, counts unless another one takes less than [`GAIN`] of its time. Nothing is measured, so the same program has the
-//! same plan everywhere. `tile` alone plans kernels of networks, whose order is free, and programs of register blocks, whose
-//! prices are its own.
+//! same plan everywhere. `tile` alone plans kernels of networks, whose order is free, and programs of nothing but register
+//! blocks, whose prices are its own.
 
 mod apart;
 
@@ -114,8 +114,7 @@ fn priced(scop: &Scop, tiled: &Tiled, target: &Target) -> Option<Cost> {
     Some(cost::price(&simplify(&kernel.nest), target))
 }
 
-/// The candidates that can be lowered; the ILP's order in the default style is the first. Beside one whose sums are tensor
-/// instructions there is only that with sums apart.
+/// The candidates that can be lowered; the ILP's order in the default style is the first.
 fn candidates(
     scop: &Scop,
     dependences: &Dependences,
@@ -132,13 +131,9 @@ fn candidates(
             out.push(Candidate { order, style, tiled, cost });
         }
     };
-    let tensorized = default.report.tensorized;
     add(Order::Ilp, Style::default(), default);
     if let Ok(Some(tiled)) = apart::apart(scop, dependences, schedule, target, Style::default()) {
         add(Order::Apart, Style::default(), tiled);
-    }
-    if tensorized {
-        return out;
     }
     let original = legality::flag(scop, dependences, &scop.order);
     let orders = [Some((Order::Ilp, schedule)), original.as_ref().ok().map(|o| (Order::Original, o))];
