@@ -163,7 +163,7 @@ fn blocks_of_sums_leave_registers_for_what_they_read() {
 const TRMM: &str = "loop trmm(M = 70, N = 90) { in f64 A[M][M]  inout f64 B[M][N]
     for i in 0..M for j in 0..N { for k in i+1..M B[i][j] += A[k][i] * B[k][j]  B[i][j] = 1.5 * B[i][j] } }";
 
-/// The same for the rows that were updated before: its sums must not wait.
+/// A program in place whose rows read the rows that were updated before: its sums must not wait.
 const SOLVE: &str = "loop solve(M = 70, N = 90) { in f64 A[M][M]  inout f64 B[M][N]
     for i in 0..M for j in 0..N { for k in 0..i B[i][j] -= A[i][k] * B[k][j]  B[i][j] = 0.5 * B[i][j] } }";
 
