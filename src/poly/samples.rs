@@ -1,5 +1,6 @@
 //! Small programs that the tests of this folder share.
 
+use crate::codegen::Target;
 use crate::expr::{Affine, Var};
 use crate::expr::{BinaryOp, BufferId, Expr, Literals, Scalar, UnaryOp};
 use crate::poly::statement::{Definition, Iterator, Program, Role, TensorDecl};
@@ -9,6 +10,12 @@ use crate::runtime::DType;
 pub fn tensor(p: &mut Program, role: Role, name: &str, shape: &[i64]) -> BufferId {
     p.tensors.push(TensorDecl::new(name, DType::F32, shape, role));
     BufferId(p.tensors.len() as u32 - 1)
+}
+
+/// The target, with the built-in tensor instructions where it has none.
+pub fn with_rows(target: Target) -> Target {
+    let rows = crate::language::instruction::built_in().expect("the built-in rows");
+    if target.instructions.is_empty() { target.with_instructions(rows) } else { target }
 }
 
 pub fn v(i: u32) -> Affine {

@@ -25,7 +25,6 @@ use crate::codegen::Target;
 use crate::codegen::machine::Machine;
 use crate::expr::Affine;
 use crate::poly::analysis::dependence;
-use crate::poly::instruction;
 use crate::poly::schedule::{Band, Node, Row, RowKind, Schedule, SchedulePart, steps_of};
 use crate::poly::scop::Scop;
 use crate::poly::sets::isl::Isl;
@@ -50,7 +49,6 @@ pub fn tile_for(scop: &Scop, schedule: &Schedule, target: &Target, constants: Co
 
 /// Chooses tiles for every phase of `schedule`, of those that `style` allows.
 pub fn tile_in(scop: &Scop, schedule: &Schedule, target: &Target, constants: Constants, style: Style) -> Result<Tiled> {
-    let instructions = &instruction::table();
     let all: Vec<StatementId> = scop.ids().collect();
     let phases: Vec<(Vec<StatementId>, &Node)> = match &schedule.root {
         Node::Sequence(children) => children.iter().map(|(s, n)| (s.clone(), n)).collect(),
@@ -60,7 +58,7 @@ pub fn tile_in(scop: &Scop, schedule: &Schedule, target: &Target, constants: Con
     let mut planned = vec![];
     for (statements, node) in phases {
         if style.boxes && is_tensor_expression(scop, &statements, node) {
-            let phase = Phase { scop, target, instructions, statements: &statements, held: &[], constants };
+            let phase = Phase { scop, target, statements: &statements, held: &[], constants };
             planned.extend(phase.plan_apart(node, &mut packings));
         } else {
             let plan = Bands { scop, target, statements: &statements, isl: Isl::default(), style }.plan(node);
@@ -92,7 +90,7 @@ pub fn tile_in(scop: &Scop, schedule: &Schedule, target: &Target, constants: Con
         _ => Node::Sequence(nodes),
     };
     let tiled = Tiled { schedule: Schedule { root }.without_single_loops(scop), packings, report };
-    let tensorized = crate::poly::tile::by_hand::is_tensorized(&tiled, scop, target.isa, instructions);
+    let tensorized = crate::poly::tile::by_hand::is_tensorized(&tiled, scop, target);
     Ok(Tiled { report: TilingReport { tensorized, ..tiled.report }, ..tiled })
 }
 

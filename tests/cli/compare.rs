@@ -109,7 +109,7 @@ fn all_schedules_of_a_program_are_measured_beside_the_ilp() {
     assert_eq!(swapped["here"], "n [serial]", "{swapped}");
     let update = |schedule: usize| &program["schedules"][schedule]["updates"][0];
     for schedule in [1, 2] {
-        assert!(update(schedule)["instruction"].as_str().unwrap().contains("outer product"), "{}", update(schedule));
+        assert!(update(schedule)["instruction"].as_str().unwrap().contains("ps"), "{}", update(schedule));
     }
     assert!(update(3)["instruction"].is_null());
     assert_eq!(update(3)["mismatch"], "no loop is vectorized");

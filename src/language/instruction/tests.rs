@@ -195,10 +195,13 @@ fn a_target_has_the_rows_of_its_features_and_width() {
     let names = |target: Target| -> Vec<String> {
         target.with_instructions(rows).instructions.iter().map(|row| row.name.to_string()).collect()
     };
-    assert_eq!(names(Target::avx512()), ["vfmadd231ps", "vfmadd231pd", "vpmaddwd"]);
-    assert_eq!(names(Target::avx2()), ["vfmadd231ps_ymm", "vfmadd231pd_ymm", "vpmaddwd_ymm"]);
+    let sums = ["vfmadd231ps", "vfmadd231pd", "vfmadd231ps_by_lanes", "vfmadd231pd_by_lanes"];
+    let rows_of =
+        |suffix: &str| -> Vec<String> { sums.iter().chain(&["vpmaddwd"]).map(|r| format!("{r}{suffix}")).collect() };
+    assert_eq!(names(Target::avx512()), rows_of(""));
+    assert_eq!(names(Target::avx2()), rows_of("_ymm"));
     assert!(names(Target::avx512_vnni()).contains(&"vpdpbusd".to_string()));
-    assert_eq!(names(Target::neon()), ["fmla_4s", "fmla_2d"]);
+    assert_eq!(names(Target::neon()), ["fmla_4s", "fmla_2d", "fmla_4s_by_lanes", "fmla_2d_by_lanes"]);
 }
 
 /// Asserts that the user's row `text`, with `from` replaced by `to`, is refused with `message`.

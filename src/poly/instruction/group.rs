@@ -6,7 +6,7 @@
 //! last terms are zeros: the neutral element of the sum.
 
 use crate::codegen::instruction::{Form, InstructionName, Operand, TensorInstruction};
-use crate::expr::{Access, BinaryOp, Expr, Index, Var};
+use crate::expr::{Access, BinaryOp, Index, Var};
 use crate::poly::analysis::access::{Along, Reference};
 use crate::poly::instruction::{Mismatch, MismatchPart, mismatch};
 use crate::poly::scop::Scop;
@@ -123,12 +123,6 @@ fn adds_nothing_for_zeros(row: &TensorInstruction) -> bool {
     let zeros = vec![0; row.vector_bytes()];
     let mut total = zeros.clone();
     row.evaluate(&mut total, &[&zeros, &zeros]).is_ok() && total == zeros
-}
-
-/// Returns true if a row computes what fused products and sums do, which code has instructions of its own for.
-pub fn is_fma(row: &TensorInstruction) -> bool {
-    let Expr::Binary(BinaryOp::Mul, a, b) = &row.body else { return false };
-    terms(row) == 1 && row.operands[0].dtype.is_float() && matches!((&**a, &**b), (Expr::Load(_), Expr::Load(_)))
 }
 
 /// Why a read cannot be an operand of the row.

@@ -17,7 +17,7 @@ fn planned(text: &str) -> (Scop, Tiled, Vec<Candidate>) {
     let scop = array_expansion::expand(&index_set_split::split(&scop).unwrap()).unwrap();
     let dependences = crate::poly::analysis::dependence::analyze(&scop).unwrap();
     let (schedule, _) = ilp::schedule(&scop, &dependences).unwrap();
-    let target = Target::avx512();
+    let target = samples::with_rows(Target::avx512());
     let tiled = plan(&scop, &dependences, &schedule, &target).unwrap();
     legality::check(&scop, &dependences, &tiled.schedule).unwrap();
     let default = tile::tile(&scop, &schedule, &target).unwrap();

@@ -3,9 +3,9 @@
 //! In: a Scop and a schedule by hand. Out: the same schedule with a report of its rows. An update whose vector is one of
 //! its iterators is a tensor instruction of the target where one matches, by `tensorize` or by other primitives.
 
-use crate::codegen::{Isa, Target};
+use crate::codegen::Target;
 use crate::poly::analysis::operation_count::flops_of_instance;
-use crate::poly::instruction::{FmaForm, match_stored, select_by, table};
+use crate::poly::instruction::{match_stored, select_by};
 use crate::poly::packing::Packing;
 use crate::poly::schedule::{Row, RowKind, Schedule, TimeDimension};
 use crate::poly::scop::Scop;
@@ -19,24 +19,23 @@ pub fn as_given(scop: &Scop, schedule: &Schedule, packings: &[Packing]) -> Tiled
 
 /// Adds a phase to the report for each statement that accumulates.
 pub fn described(given: Tiled, scop: &Scop, target: &Target) -> Tiled {
-    let table = table();
-    let phases = updates(scop).map(|id| phase(&given, scop, id, target.isa, &table)).collect();
-    let tensorized = is_tensorized(&given, scop, target.isa, &table);
+    let phases = updates(scop).map(|id| phase(&given, scop, id, target)).collect();
+    let tensorized = is_tensorized(&given, scop, target);
     Tiled { report: TilingReport { phases, tensorized, ..given.report }, ..given }
 }
 
-/// Returns true if the accumulating statement with most work matches an instruction of `table`.
-pub fn is_tensorized(given: &Tiled, scop: &Scop, isa: Isa, table: &[FmaForm]) -> bool {
+/// Returns true if the accumulating statement with most work matches an instruction of the target.
+pub fn is_tensorized(given: &Tiled, scop: &Scop, target: &Target) -> bool {
     let weight = |id: &StatementId| instances(scop, *id) * flops_of_instance(scop.statement(*id));
     let dominant = updates(scop).max_by(|a, b| weight(a).total_cmp(&weight(b)));
-    dominant.is_some_and(|id| phase(given, scop, id, isa, table).instruction.is_some())
+    dominant.is_some_and(|id| phase(given, scop, id, target).instruction.is_some())
 }
 
 fn updates(scop: &Scop) -> impl Iterator<Item = StatementId> {
     scop.ids().filter(|id| scop.statement(*id).reduce.is_some() && !scop.statement(*id).is_scatter())
 }
 
-fn phase(given: &Tiled, scop: &Scop, id: StatementId, isa: Isa, table: &[FmaForm]) -> PhaseReport {
+fn phase(given: &Tiled, scop: &Scop, id: StatementId, target: &Target) -> PhaseReport {
     let s = scop.statement(id);
     let path = given.schedule.path(id);
     let rows: Vec<&Row> =
@@ -62,8 +61,8 @@ fn phase(given: &Tiled, scop: &Scop, id: StatementId, isa: Isa, table: &[FmaForm
         return PhaseReport { mismatch: format!("loop `{}` is over several iterators", row.name), ..report };
     };
     let matched = |i: &_| match_stored(i, scop, &given.packings, id, lane);
-    match select_by(table, isa, scop, id, matched) {
-        Ok(found) => PhaseReport { instruction: Some(found.instruction), ..report },
+    match select_by(&target.instructions, scop, id, matched) {
+        Ok(found) => PhaseReport { instruction: Some(found.to_string()), ..report },
         Err(why) => PhaseReport { mismatch: why.reason, ..report },
     }
 }

@@ -451,7 +451,7 @@ impl Phase<'_> {
             rows.iter().map(|r| if r.tile > 1 { format!("{}/{}", r.name, r.tile) } else { r.name.clone() }).collect();
         let lane = block.vector.map(|v| v.0);
         let matched = match lane {
-            Some(lane) => instruction::select(self.instructions, self.target.isa, self.scop, dominant, lane),
+            Some(lane) => instruction::select(&self.target.instructions, self.scop, dominant, lane),
             None => {
                 let reason = format!("`{}` has no iterator that a vector may run along", s.name);
                 Err(Mismatch { part: MismatchPart::Body, reason })
@@ -459,7 +459,7 @@ impl Phase<'_> {
         };
         let (instruction, mismatch) = match matched {
             _ if block.tensor.is_some() => (block.tensor.as_ref().map(|t| t.row.to_string()), String::new()),
-            Ok(m) => (Some(m.instruction), String::new()),
+            Ok(m) => (Some(m.to_string()), String::new()),
             Err(why) => (None, why.reason),
         };
         // The other statements at a rate of one vector instruction a cycle.

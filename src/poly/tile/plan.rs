@@ -2,7 +2,6 @@
 
 use crate::codegen::Target;
 use crate::expr::{BufferId, Var};
-use crate::poly::instruction::FmaForm;
 use crate::poly::schedule::{Node, Row};
 use crate::poly::scop::Scop;
 use crate::poly::statement::StatementId;
@@ -13,7 +12,6 @@ use crate::poly::tile::report::PhaseReport;
 pub struct Phase<'a> {
     pub scop: &'a Scop,
     pub target: &'a Target,
-    pub instructions: &'a [FmaForm],
     pub statements: &'a [StatementId],
     /// Temporaries of which the second cache holds what an iteration of the loops around the phase needs.
     pub held: &'a [BufferId],

@@ -6,7 +6,8 @@
 
 use crate::expr::Var;
 use crate::poly::analysis::access::{Along, Reference};
-use crate::poly::instruction::group::{Grouped, is_fma, match_grouped};
+use crate::poly::instruction::group::{Grouped, match_grouped};
+use crate::poly::instruction::is_fma;
 use crate::poly::statement::StatementId;
 use crate::poly::tile::plan::Phase;
 use crate::poly::tile::register_block::{Axis, Block, Problem};

@@ -55,7 +55,7 @@ fn fused(scop: &Scop, outer: usize) -> Schedule {
 /// All stages of a program, with tiles.
 fn compile_stages(p: &Program, name: &str, target: &Target) -> CompiledKernel {
     let statements = Statements::of_expression(name, p).unwrap_or_else(|e| panic!("{e}"));
-    let compiled = kernel::compile(statements, target).unwrap_or_else(|e| panic!("{e}"));
+    let compiled = kernel::compile(statements, &samples::with_rows(target.clone())).unwrap_or_else(|e| panic!("{e}"));
     assert_eq!(compiled.fallback(), None);
     compiled
 }
@@ -378,7 +378,7 @@ fn loop_program(text: &str) -> Tiled {
     let Computation::Loop(scop) = lowered.computation else { panic!("a loop program") };
     let scop = expand(&scop).unwrap();
     let (schedule, _) = ilp::schedule(&scop, &dependence::analyze(&scop).unwrap()).unwrap();
-    tile(&scop, &schedule, &Target::avx512()).unwrap()
+    tile(&scop, &schedule, &samples::with_rows(Target::avx512())).unwrap()
 }
 
 /// Operands read in short pieces from thousands of pages are packed, and sums that are strided along the vector do not

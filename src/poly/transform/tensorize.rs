@@ -6,7 +6,7 @@ use crate::expr::Var;
 use crate::expr::syntax::Name;
 use crate::poly::analysis::access::references;
 use crate::poly::instruction::group::match_grouped;
-use crate::poly::instruction::{FmaForm, Mismatch, match_stored, table};
+use crate::poly::instruction::{Mismatch, is_fma, match_stored};
 use crate::poly::packing::PackedDim;
 use crate::poly::schedule::{Node, Row, RowKind, Schedule};
 use crate::poly::statement::StatementId;
@@ -16,14 +16,14 @@ use crate::poly::transform::tree_edit::{apart, find, refuse, rows, single, toget
 use crate::runtime::Result;
 use crate::runtime::error::unknown;
 
-/// `tensorize C(mi, ni, ki) with outer_product`: the loops are a tensor instruction ([`crate::poly::instruction`]), repeated
-/// in registers: loops of the reduction outside, one iterator in the lanes, the others unrolled. The words after `with` are
-/// part of its name; without them, and with `fma`, any instruction of the target will do. A declared instruction is called by
-/// its name; its last loop runs over the terms in a lane.
+/// `tensorize C(mi, ni, ki) with fma`: the loops are a tensor instruction ([`crate::poly::instruction`]), repeated in registers:
+/// loops of the reduction outside, one iterator in the lanes, the others unrolled. The word after `with` is a part of the name
+/// of a row of fused products and sums; without it, and with `fma`, any of the target will do. Others are called by their
+/// names; the last loop runs over the terms in a lane.
 ///
 /// ```text
 /// for mi for ni for ki         for ki
-///   C(m, n) += A(m,k)*B(k,n)     C(mi.., ni..) += outer product of A(mi.., k) and B(k, ni..)
+///   C(m, n) += A(m,k)*B(k,n)     C(mi.., ni..) += A(mi.., k) broadcast * B(k, ni..) in vectors
 /// ```
 pub fn tensorize(
     before: &Transformed,
@@ -49,20 +49,22 @@ pub fn tensorize(
     if scop.statement(id).is_scatter() {
         return refuse("no tensor instruction writes at subscripts from data");
     }
-    if let Some(row) = with.and_then(|w| target.instructions.iter().find(|row| row.name.as_str() == w.text)) {
+    let grouped = |w: &Name| target.instructions.iter().find(|row| row.name.as_str() == w.text && !is_fma(row));
+    if let Some(row) = with.and_then(grouped) {
         return declared(before, row, which, id, &named);
     }
     let dtype = scop.tensor(scop.statement(id).target).dtype;
-    let words = with.map_or(String::new(), |w| w.text.replace('_', " "));
-    let on_target: Vec<FmaForm> = table().into_iter().filter(|i| i.isa == target.isa && i.dtype == dtype).collect();
+    let words = with.map_or("fma", |w| &w.text);
+    let sums = |row: &&TensorInstruction| row.operands[0].dtype == dtype && is_fma(row);
+    let on_target: Vec<&TensorInstruction> = target.instructions.iter().filter(sums).collect();
     if on_target.is_empty() {
         return refuse(format!("no tensor instruction of this target accumulates {dtype}"));
     }
-    let fits = |i: &&FmaForm| words == "fma" || i.name.contains(&words);
-    let instructions: Vec<FmaForm> = on_target.iter().filter(fits).cloned().collect();
+    let fits = |row: &&TensorInstruction| words == "fma" || row.name.as_str().contains(words);
+    let instructions: Vec<&TensorInstruction> = on_target.iter().copied().filter(fits).collect();
     if instructions.is_empty() {
-        let names: Vec<&str> = on_target.iter().map(|i| i.name.as_str()).collect();
-        return refuse(unknown(&format!("tensor instruction on {dtype} of this target"), &words, &names));
+        let names: Vec<&str> = on_target.iter().map(|row| row.name.as_str()).collect();
+        return refuse(unknown(&format!("tensor instruction on {dtype} of this target"), words, &names));
     }
     let Some(lane) = lane(before, id, &named, &instructions)? else {
         return refuse("none of these loops runs over a single iterator, as the lanes of an instruction must");
@@ -147,7 +149,7 @@ fn declared(
 }
 
 /// The last of the rows that can be in the lanes of an instruction; otherwise the refusal of the closest instruction.
-fn lane(before: &Transformed, id: StatementId, named: &[Row], table: &[FmaForm]) -> Result<Option<Row>> {
+fn lane(before: &Transformed, id: StatementId, named: &[Row], table: &[&TensorInstruction]) -> Result<Option<Row>> {
     let mut why: Option<Mismatch> = None;
     for row in named.iter().rev() {
         let [(v, 1 | -1)] = row.of(id).terms[..] else { continue };

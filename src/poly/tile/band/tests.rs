@@ -6,6 +6,7 @@ use crate::language::lowered::Computation;
 use crate::poly::analysis::{dependence, legality};
 use crate::poly::lower::{Kernel, lower};
 use crate::poly::normalize::array_expansion::expand;
+use crate::poly::samples;
 use crate::poly::schedule::{RowKind, Schedule};
 use crate::poly::scop::Scop;
 use crate::poly::tile::tile;
@@ -15,7 +16,7 @@ use std::collections::BTreeMap;
 
 /// Small caches, so that small programs need tiles.
 fn small() -> Target {
-    Target::avx512().with_caches([1 << 10, 16 << 10, 1 << 20])
+    samples::with_rows(Target::avx512()).with_caches([1 << 10, 16 << 10, 1 << 20])
 }
 
 struct Outcome {
