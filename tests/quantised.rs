@@ -196,7 +196,7 @@ impl Quantised {
         };
         let (from, to) = (side(0.01), side(0.3));
         let filters = 1 + random.below(20) as i64;
-        let channels = 4 + random.below(12) as i64;
+        let channels = 1 + random.below(12) as i64;
         let kernel = random.pick(&[1, 3]);
         let pad = if kernel == 3 { random.pick(&[0, 1]) } else { 0 };
         let mut real = |scale: f32| -> Vec<f32> {
@@ -300,6 +300,44 @@ fn convolutions_between_quantisations() {
             assert!(convolutions == 1 && kernels.len() <= 1 + pads + 1, "case {case} on {name}: {words:?}");
             let last = words.iter().find(|w| w.contains("conv")).unwrap();
             assert!(last.contains("round") && last.contains("min"), "case {case} on {name}: {words:?}");
+        }
+    }
+}
+
+/// The first layer of a network: three channels fill no group of four terms, and are joined with the columns of the filter.
+#[test]
+fn convolutions_of_few_channels_are_products_of_bytes() {
+    let random = &mut Random(4);
+    let targets: Vec<_> = host_targets().into_iter().filter(|t| t.name.contains("vnni")).collect();
+    for (channels, kernel, pad) in [(3, 7, 3), (3, 3, 1), (1, 5, 2), (6, 3, 0)] {
+        let filters = 32;
+        let each = |v: i64| vec![v; 2];
+        let (pad_before, pad_after) = (each(pad), each(pad));
+        let window = Window { kernel: each(kernel), stride: each(2), dilation: each(1), pad_before, pad_after };
+        let q = Quantised {
+            from: (DType::U8, 100, 0.01),
+            to: (DType::U8, 3, 0.3),
+            weights: random.bytes(DType::I8, &[filters, channels, kernel, kernel]),
+            scales: vec![0.01; filters as usize],
+            bias: vec![0.5; filters as usize],
+            activation: true,
+            window,
+        };
+        let x = random.bytes(DType::U8, &[1, channels, 41, 38]);
+        for target in &targets {
+            let name = &target.name;
+            let options = Options { target: Some(target.clone()), ..Options::default() };
+            let compiled = q.model(&x.shape).compile(&options).unwrap();
+            let report = compiled.report(&[("q", &x)]).unwrap();
+            let phases = report.kernels.iter().flat_map(|k| &k.phases);
+            let of_bytes = phases.filter_map(|p| p.instruction.as_deref()).any(|i| i.starts_with("vpdpbusd"));
+            assert!(of_bytes, "{channels} channels, {kernel}x{kernel} on {name}: {report}");
+            let got = numbers(&compiled.run(&[("q", &x)]).unwrap()[0]);
+            let out = |size: i64| (size + 2 * pad - kernel) / 2 + 1;
+            for (&got, (value, _)) in got.iter().zip(q.real(&x, &[1, filters, out(41), out(38)])) {
+                let wanted = (value.round_ties_even() + 3.0).clamp(0.0, 255.0);
+                assert!((f64::from(got) - wanted).abs() <= 1.0, "{channels} channels on {name}: {got} of {value}");
+            }
         }
     }
 }

@@ -4,38 +4,41 @@
 //! `Σ (x - zx)·sx · w·sw` is `(Σ x·w - zx·Σ w) · sx·sw`: the integers are multiplied as they are stored, the zero point of the
 //! image is a bias in i32, and the scales are a factor of the epilogue. Padding is with the zero point, so that the bias is
 //! the same everywhere. Sums in i32 are exact, where those in f32 round. What is quantised again has one factor for both
-//! scales, and copies between two equal quantisations move the integers.
+//! scales, and copies between two equal quantisations move the integers. Products of integers stand beside those of f32, and
+//! the extraction takes the cheaper ones: where few neighbours in memory are summed over, groups of terms are not full.
+//! The columns of channels-last images of few channels are joined with them, `(s, c)` is one tap of a wider row, so that the
+//! terms of a row of the filter are neighbours.
 
 mod numbers;
 mod requantise;
 
 use crate::expr::{BinaryOp, UnaryOp};
+use crate::graph::cost::GROUP;
 use crate::graph::egraph::network::Network;
 use crate::graph::op::{Layout, Op, ReduceOp, Window};
 use crate::graph::rules::pattern::Keep::{Beside, Instead};
 use crate::graph::rules::pattern::{Match, Rule, build};
 use crate::runtime::{DType, Tensor};
 use egg::Id;
-use numbers::{Weights, Zero, is_byte_product, of_type, quantised, shifted, weights};
+use numbers::{Weights, Zero, is_byte, is_byte_product, of_type, quantised, shifted, weights};
 use requantise::{clip_at_zero, clip_at_zero_point, moved, requantised};
 use std::sync::Arc;
 
 #[rustfmt::skip]
 pub fn rules() -> Vec<Rule> {
     vec![
-        build  (Instead, "conv-bytes",              "(conv@c ...)",                      conv_of_bytes),
-        build  (Instead, "matmul-bytes",            "(matmul@m ...)",                    matmul_of_bytes),
+        build  (Beside,  "conv-bytes",              "(conv@c ...)",                      conv_of_bytes),
+        build  (Beside,  "joined-columns",          "(conv@c ...)",                      joined_columns),
+        build  (Beside,  "matmul-bytes",            "(matmul@m ...)",                    matmul_of_bytes),
         build  (Instead, "whole-sums",              "(cast@i (cast@f ?x))",              whole_sums),
         build  (Beside,  "shifted-bytes",           "(cast@c ?x)",                       shifted_bytes),
-        build  (Instead, "requantise",              "(div ?x $c)",                       requantised),
+        build  (Beside,  "requantise",              "(div ?x $c)",                       requantised),
         build  (Instead, "clip-quantised",          "(max (round (max ?x 0)) 0)",        clip_at_zero),
         build  (Instead, "clip-quantised-zero",     "(max (add (round (max ?x 0)) $z) $l)", clip_at_zero_point),
         build  (Instead, "quantised-copy",          "(cast@q ?x)",                       moved),
     ]
 }
 
-/// Fewest channels of an image that are worth a product of bytes: an instruction sums four at once.
-const LEAST_CHANNELS: i64 = 4;
 /// Most terms of a sum of products of bytes: more may leave i32.
 const MOST_TERMS: i64 = (i32::MAX / (255 * 255)) as i64;
 
@@ -45,7 +48,9 @@ fn conv_of_bytes(network: &mut Network, m: &Match) -> Option<Id> {
     let (Op::Conv { window, group, layout: Layout::Nchw }, operands) = m.application('c') else { return None };
     let [filters, channels, ..] = network.shape(operands[1])[..] else { return None };
     let terms = network.shape(operands[1])[1..].iter().product::<i64>();
-    if channels < LEAST_CHANNELS || terms > MOST_TERMS || network.ty(m.class).dtype != DType::F32 {
+    // No terms of a depthwise convolution are neighbours.
+    let depthwise = channels == 1 && *group > 1;
+    if depthwise || terms > MOST_TERMS || network.ty(m.class).dtype != DType::F32 {
         return None;
     }
     let w = weights(network, operands[1])?;
@@ -65,6 +70,42 @@ fn conv_of_bytes(network: &mut Network, m: &Match) -> Option<Id> {
         }
         None => Some(y),
     }
+}
+
+/// A convolution of bytes over channels last whose channels fill no groups of terms: over an image of one channel whose columns
+/// are the channels of all columns. Padding is a part of that image, so that all terms of a row of the filter are read.
+fn joined_columns(network: &mut Network, m: &Match) -> Option<Id> {
+    network.byte_products?;
+    let (Op::Conv { window, group: 1, layout: Layout::Nhwc }, operands) = m.application('c') else { return None };
+    let last = window.kernel.len() - 1;
+    let pads = || window.pad_before.iter().chain(&window.pad_after);
+    let beside = window.pad_before[last] != 0 || window.pad_after[last] != 0;
+    let channels = *network.shape(operands[0]).last()?;
+    let joins = window.kernel[last] > 1 && window.dilation[last] == 1 && (channels > 1 || beside);
+    if !joins || channels % GROUP == 0 || !is_byte(network.ty(operands[0]).dtype) {
+        return None;
+    }
+    let mut image = operands[0];
+    if pads().any(|&p| p != 0) {
+        let sides = |pads: &[i64]| [&[0], pads, &[0]].concat();
+        let op = Op::Pad { before: sides(&window.pad_before), after: sides(&window.pad_after), value: 0 };
+        image = network.op(op, &[image])?;
+    }
+    let rank = network.rank(image);
+    let mut shape = network.shape(image).to_vec();
+    (shape[rank - 2], shape[rank - 1]) = (shape[rank - 2] * channels, 1);
+    let image = network.reshape(image, &shape)?;
+    let order: Vec<usize> = std::iter::once(0).chain(2..rank).chain([1]).collect();
+    let mut shape = network.shape(operands[1]).to_vec();
+    let weights = network.transpose(operands[1], &order)?;
+    (shape[1], shape[rank - 1]) = (1, shape[rank - 1] * channels);
+    let weights = network.reshape(weights, &shape)?;
+    let none = vec![0; window.kernel.len()];
+    let mut window = Window { pad_before: none.clone(), pad_after: none, ..window.clone() };
+    window.kernel[last] *= channels;
+    window.stride[last] *= channels;
+    let operands: Vec<Id> = [image, weights].into_iter().chain(operands.get(2).copied()).collect();
+    network.op(Op::Conv { window, group: 1, layout: Layout::Nhwc }, &operands)
 }
 
 /// The image padded with its zero point, and the window without padding; both as they are where nothing else than 0 is padded.
@@ -128,8 +169,7 @@ fn matmul_of_bytes(network: &mut Network, m: &Match) -> Option<Id> {
     let a = network.shape(operands[0]);
     let depth = a[a.len() - if transpose_a { 2 } else { 1 }];
     let columns = *network.shape(m.class).last()?;
-    let few = depth < LEAST_CHANNELS || columns < LEAST_CHANNELS;
-    if few || depth > MOST_TERMS || network.ty(m.class).dtype != DType::F32 {
+    if depth > MOST_TERMS || network.ty(m.class).dtype != DType::F32 {
         return None;
     }
     let w = match network.is_constant(operands[1]) {

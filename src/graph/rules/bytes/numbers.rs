@@ -40,7 +40,8 @@ pub struct Weights {
 /// Most steps from a class to the integers that it is made of.
 const DEPTH: usize = 4;
 
-fn is_byte(dtype: DType) -> bool {
+/// Returns true for integers of 8 bits.
+pub fn is_byte(dtype: DType) -> bool {
     matches!(dtype, DType::I8 | DType::U8)
 }
 
