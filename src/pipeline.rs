@@ -36,7 +36,9 @@ use std::sync::Arc;
 use std::time::Instant;
 
 pub use crate::pipeline::kernel::Stage;
-pub use crate::pipeline::options::{Algorithm, CacheOptions, DEFAULT_MAX_ERROR, EgraphOptions, Limits, Options};
+pub use crate::pipeline::options::{
+    Algorithm, CacheOptions, DEFAULT_MAX_ERROR, EgraphOptions, Limits, Options, Precision,
+};
 
 /// Which order the statements of a kernel run in.
 #[derive(Clone, Copy, PartialEq, Debug)]

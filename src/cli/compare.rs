@@ -40,6 +40,7 @@ impl Arguments {
             dims: self.dims.iter().map(|(name, size)| (name.clone(), vec![*size])).collect(),
             stop_after: None,
             max_error: None,
+            precision: None,
             algorithm: None,
             limits: LimitArguments::default(),
             grow: vec![],

@@ -389,6 +389,7 @@ fn network_option(arguments: &ModelArguments) -> Option<&'static str> {
         ("--stop-after", arguments.stop_after.is_some()),
         ("--max-error", arguments.max_error.is_some()),
         ("--algorithm", arguments.algorithm.is_some()),
+        ("--precision", arguments.precision.is_some()),
     ];
     given.into_iter().find(|option| option.1).map(|option| option.0)
 }
@@ -497,6 +498,7 @@ fn load_for(
     let egraph = EgraphOptions { stop_after: arguments.stop_after, ..EgraphOptions::default() };
     let max_error = arguments.max_error.unwrap_or(DEFAULT_MAX_ERROR);
     let algorithm = arguments.algorithm.unwrap_or_default();
+    let precision = arguments.precision.unwrap_or_default();
     let values = values(&given);
     let (limits, growing) = (arguments.limits.limits(), arguments.grow.clone());
     let instructions = instructions::checked(arguments.instructions.as_deref(), progress)?;
@@ -514,6 +516,7 @@ fn load_for(
         egraph,
         algorithm,
         max_error,
+        precision,
         limits,
         ..Options::default()
     };

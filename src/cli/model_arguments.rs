@@ -9,7 +9,7 @@ use tilewright::CacheOptions;
 use tilewright::Calibration;
 use tilewright::Target;
 use tilewright::internal::runtime::error::unknown;
-use tilewright::{Error, Limits, Model, Result, Sort};
+use tilewright::{Error, Limits, Model, Precision, Result, Sort};
 
 /// The most bindings of one module.
 const MAX_BINDINGS: usize = 256;
@@ -55,6 +55,10 @@ pub struct ModelArguments {
     /// How a network's convolutions are computed: the cheapest way for each, or the same wherever it applies, to compare
     #[arg(long, value_name = "A", value_parser = algorithm_parser())]
     pub algorithm: Option<Algorithm>,
+    /// Operands of a network's products and convolutions of f32: in 16 bits, with sums in f32, they are rounded and take half the
+    /// memory [default: f32]
+    #[arg(long, value_name = "P", value_parser = precision_parser())]
+    pub precision: Option<Precision>,
     /// Dimensions that grow, of the commands that have such.
     #[arg(skip)]
     pub grow: Vec<String>,
@@ -215,6 +219,11 @@ fn parse_dims(text: &str) -> std::result::Result<(String, Vec<i64>), String> {
 
 fn algorithm_parser() -> impl TypedValueParser<Value = Algorithm> {
     PossibleValuesParser::new(Algorithm::NAMES).try_map(|name| name.parse::<Algorithm>())
+}
+
+/// Reads the type of the operands of products.
+fn precision_parser() -> impl TypedValueParser<Value = Precision> {
+    PossibleValuesParser::new(Precision::NAMES).try_map(|name| name.parse::<Precision>())
 }
 
 /// Reads the order in which kernels are listed.

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use tilewright::internal::expr::scalar::number::f16_to_f32;
 use tilewright::internal::expr::scalar::storage;
 use tilewright::internal::runtime::text::name;
-use tilewright::{Algorithm, DType, Error, Module, Report, Result, Tensor, Value};
+use tilewright::{Algorithm, DType, Error, Module, Precision, Report, Result, Tensor, Value};
 
 #[derive(clap::Args)]
 pub struct Arguments {
@@ -25,8 +25,9 @@ pub struct Arguments {
     /// Format of the saved outputs; `pb` is ONNX's TensorProto, which has all element types
     #[arg(long, value_name = "FORMAT", default_value = "npy", requires = "save", value_parser = PossibleValuesParser::new(["npy", "pb"]))]
     format: String,
-    /// Also compile a network with `--algorithm direct`, run it on the same inputs, and print how far the outputs differ
-    #[arg(long, value_name = "direct", value_parser = PossibleValuesParser::new(["direct"]))]
+    /// Also compile a network with `--algorithm direct` or `--precision f32`, run it on the same inputs, and print how far the
+    /// outputs differ
+    #[arg(long, value_name = "direct|f32", value_parser = PossibleValuesParser::new(["direct", "f32"]))]
     against: Option<String>,
 }
 
@@ -54,9 +55,9 @@ impl Arguments {
         if let Some(bound) = prepared.report.as_ref().and_then(|report| bound_text(report, named)) {
             writeln!(text, "{bound}").expect("a string takes all text");
         }
-        if self.against.is_some() {
-            self.model.algorithm = Some(Algorithm::Direct);
-            text += &self.against_direct(&prepared, &outputs, progress)?;
+        if let Some(other) = self.against.clone() {
+            self.take(&other);
+            text += &self.against_other(&other, &prepared, &outputs, progress)?;
         }
         Ok(text)
     }
@@ -73,20 +74,28 @@ impl Arguments {
         for (output, value) in names.iter().zip(&outputs) {
             writeln!(text, "{}  {}", name(output), described(value)).expect("a string takes all text");
         }
-        if self.against.is_some() {
-            self.model.algorithm = Some(Algorithm::Direct);
-            let Ready::Parts(direct, _) = self.run.prepare(&self.model, self.cache.options(), progress)? else {
+        if let Some(other) = self.against.clone() {
+            self.take(&other);
+            let Ready::Parts(compared, _) = self.run.prepare(&self.model, self.cache.options(), progress)? else {
                 return Err(Error::Internal("the model depends on data by its algorithm".into()));
             };
-            progress.stage(format!("running {} with direct convolution", self.model.model.display()));
-            let expected = direct.compiled.run_values(&parts.inputs())?;
+            progress.stage(format!("running {} with {}", self.model.model.display(), way(&other)));
+            let expected = compared.compiled.run_values(&parts.inputs())?;
             for ((output, found), expected) in names.iter().zip(&outputs).zip(&expected) {
                 if let (Value::Tensor(found), Value::Tensor(expected)) = (found, expected) {
-                    text += &against_text(output, found, expected);
+                    text += &against_text(&other, output, found, expected);
                 }
             }
         }
         Ok(text)
+    }
+
+    /// Asks for what the outputs are compared with.
+    fn take(&mut self, other: &str) {
+        match other {
+            "direct" => self.model.algorithm = Some(Algorithm::Direct),
+            _ => self.model.precision = Some(Precision::F32),
+        }
     }
 
     /// Refuses what has no other algorithm to be compared with.
@@ -101,23 +110,34 @@ impl Arguments {
         Ok(())
     }
 
-    /// Runs the model of the arguments, which is direct, on the inputs of `prepared`; a line for each output.
-    fn against_direct(&self, prepared: &Prepared, outputs: &[Tensor], progress: &Progress) -> Result<String> {
-        let direct = self.run.prepare(&self.model, self.cache.options(), progress)?.whole()?;
-        progress.stage(format!("running {} with direct convolution", direct.session.module().name()));
-        let expected = direct.session.run(&prepared.inputs())?;
+    /// Runs the model of the arguments, which is that of the word `other`, on the inputs of `prepared`; a line for each output.
+    fn against_other(
+        &self,
+        other: &str,
+        prepared: &Prepared,
+        outputs: &[Tensor],
+        progress: &Progress,
+    ) -> Result<String> {
+        let compared = self.run.prepare(&self.model, self.cache.options(), progress)?.whole()?;
+        progress.stage(format!("running {} with {}", compared.session.module().name(), way(other)));
+        let expected = compared.session.run(&prepared.inputs())?;
         let mut text = String::new();
-        for ((spec, output), expected) in direct.session.module().outputs().iter().zip(outputs).zip(&expected) {
-            text += &against_text(&spec.tensor.name, output, expected);
+        for ((spec, output), expected) in compared.session.module().outputs().iter().zip(outputs).zip(&expected) {
+            text += &against_text(other, &spec.tensor.name, output, expected);
         }
         Ok(text)
     }
 }
 
-/// A line on how far an output is from that of direct convolution.
-fn against_text(output: &str, found: &Tensor, expected: &Tensor) -> String {
+/// The way of computing that a word after `--against` stands for.
+fn way(other: &str) -> &'static str {
+    if other == "direct" { "direct convolution" } else { "operands in f32" }
+}
+
+/// A line on how far an output is from what it is compared with.
+fn against_text(other: &str, output: &str, found: &Tensor, expected: &Tensor) -> String {
     let error = relative_error(&values(found.dtype, &found.data), &values(expected.dtype, &expected.data));
-    format!("{}  against direct: largest error {error:.1e} of the largest |value|\n", name(output))
+    format!("{}  against {other}: largest error {error:.1e} of the largest |value|\n", name(output))
 }
 
 /// The report's bound of the error of its algorithms; `None` where every convolution is direct and none was named.

@@ -313,9 +313,9 @@ fn pool(x: &TensorType, kind: PoolKind, window: &Window, layout: Layout) -> Chec
 fn matmul(inputs: &[&TensorType], transpose_a: bool, transpose_b: bool) -> Checked<TensorType> {
     let x = inputs[0];
     let (shape, rank) = (&x.shape, x.shape.len());
-    let narrow = matches!(inputs[1].dtype, DType::I8 | DType::U8 | DType::F16 | DType::BF16);
     let dtype = sum_type(x, inputs[1]);
-    if dtype == x.dtype && (x.dtype != DType::F32 || !narrow) {
+    let bytes = x.dtype == DType::F32 && matches!(inputs[1].dtype, DType::I8 | DType::U8);
+    if dtype == x.dtype && !bytes && !is_widened(x, inputs[1]) {
         same_types(inputs)?;
     }
     defined(x, is_number(x.dtype))?;
@@ -340,12 +340,17 @@ fn sum_type(a: &TensorType, b: &TensorType) -> DType {
     if bytes { DType::I32 } else { a.dtype }
 }
 
+/// Returns true for a factor of 16 bits that a factor in f32 is multiplied with: it is widened.
+fn is_widened(x: &TensorType, w: &TensorType) -> bool {
+    x.dtype == DType::F32 && matches!(w.dtype, DType::F16 | DType::BF16)
+}
+
 fn conv(inputs: &[&TensorType], window: &Window, group: i64, layout: Layout) -> Checked<TensorType> {
     let x = inputs[0];
     let shape = &x.shape;
     defined(x, is_number(x.dtype))?;
     let dtype = sum_type(x, inputs[1]);
-    if dtype == x.dtype {
+    if dtype == x.dtype && !is_widened(x, inputs[1]) {
         same_types(inputs)?;
     }
     let of_sums = inputs.get(2).is_none_or(|bias| bias.dtype == dtype);
@@ -374,7 +379,11 @@ fn conv_transpose(
     let x = inputs[0];
     let shape = &x.shape;
     defined(x, x.dtype.is_float())?;
-    same_types(inputs)?;
+    match inputs {
+        [_, w] if is_widened(x, w) => {}
+        [_, w, bias] if is_widened(x, w) => same_types(&[x, bias])?,
+        _ => same_types(inputs)?,
+    }
     let image = Image::of(layout, shape)?;
     let weights = &inputs[1].shape;
     weights_fit(window, weights, &image)?;

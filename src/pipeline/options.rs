@@ -15,6 +15,7 @@ use std::sync::Arc;
 
 pub use crate::graph::egraph::EgraphOptions;
 pub use crate::graph::rules::algorithm::Algorithm;
+pub use crate::graph::rules::precision::Precision;
 
 /// The default of [`Options::max_error`].
 pub const DEFAULT_MAX_ERROR: f64 = 1e-4;
@@ -52,6 +53,10 @@ pub struct Options {
     /// (`max|x| · Σ|w|`), from 0 to 1; 0 keeps direct convolution only. Rounding errors are taken as independent: where the
     /// channels of a layer have equal products they may be `5·√channels` times as large.
     pub max_error: f64,
+    /// Operands of the products and convolutions that a network has in f32: rounded to 16 bits, with sums in f32, they take half
+    /// the memory. Weights are rounded once, when they are compiled. It is right on every target; one without instructions on
+    /// 16 bits widens them.
+    pub precision: Precision,
     /// Effort and rules of the rewriting.
     pub egraph: EgraphOptions,
     /// Memory and effort that the compilation may use.
@@ -102,6 +107,7 @@ impl Default for Options {
             growing: vec![],
             algorithm: Algorithm::Cheapest,
             max_error: DEFAULT_MAX_ERROR,
+            precision: Precision::F32,
             egraph: EgraphOptions::default(),
             limits: Limits::default(),
             cache: None,

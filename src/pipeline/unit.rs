@@ -5,7 +5,7 @@
 //! compiled.
 
 use crate::codegen::Target;
-use crate::graph::egraph::{self, Optimized};
+use crate::graph::egraph::{self, EgraphOptions, Optimized};
 use crate::graph::fold::memo::Memo;
 use crate::graph::fusion::{self, group::Group};
 use crate::graph::ir::Graph;
@@ -186,7 +186,8 @@ pub fn check_sizes(graph: &Graph, limit: u64) -> Result<()> {
 /// # Errors
 /// `Invalid` where a rule is unknown.
 pub fn rewrite(graph: &Graph, target: &Target, options: &Options, memo: &Memo) -> Result<Optimized> {
-    let Options { algorithm, max_error, compile_threads, egraph, .. } = options;
+    let Options { algorithm, max_error, compile_threads, precision, egraph, .. } = options;
+    let egraph = &EgraphOptions { precision: *precision, ..egraph.clone() };
     let rewritten = egraph::optimize(graph, target, *algorithm, *max_error, *compile_threads, egraph, memo)?;
     rewritten.graph.verify()?;
     Ok(rewritten)

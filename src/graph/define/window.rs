@@ -269,7 +269,7 @@ fn by_iterated_phase(b: &mut Build, window: &Window, group: i64, layout: Layout)
     let conditions = [inside(&at, &image.spatial), inside(&kernel, &window.kernel)].concat();
     let x = Expr::load(b.input(0), subscripts(layout, &it.n, &it.channel, &at));
     let w = [&[it.channel.number.clone(), it.filter_in_group.clone()], &kernel[..]].concat();
-    let body = x * load_or_zero(b, 1, &it.space, w);
+    let body = x * b.widened(1, load_or_zero(b, 1, &it.space, w));
     b.define(uncut, it.space, write, Some(BinaryOp::Add), conditions, body);
     let target = sums(b);
     let space = Space::over(&b.output.shape);
@@ -326,7 +326,7 @@ fn by_phase(b: &mut Build, window: &Window, group: i64, layout: Layout) {
         let kernel = (0..dims).map(|d| it.taps[d].scale(per_axis[d].tap_step).offset(per_axis[d].first_tap));
         let w: Vec<Affine> =
             [it.channel.number.clone(), it.filter_in_group.clone()].into_iter().chain(kernel).collect();
-        let body = x * load_or_zero(b, 1, &it.space, w);
+        let body = x * b.widened(1, load_or_zero(b, 1, &it.space, w));
         b.define(target, it.space, write, Some(BinaryOp::Add), conditions, body);
     }
     if b.inputs.len() == 3 {

@@ -1,7 +1,8 @@
 //! The driver: graph to e-graph, saturation, extraction, and back.
 //!
 //! In: a graph. Out: the cheapest equal graph of the e-graph, the kernel of each of its nodes, and a report. First the rules
-//! that clean up and recognise run to the end, then all rules with those for layouts; constants are folded once chosen.
+//! that clean up and recognise run to the end, then those that give products operands of 16 bits where these are asked for, then
+//! all but these with those for layouts; constants are folded once chosen.
 
 use crate::codegen::Target;
 use crate::graph::cost;
@@ -15,6 +16,7 @@ use crate::graph::ir::Graph;
 use crate::graph::price::{self, Prices};
 use crate::graph::rules::algorithm::Algorithm;
 use crate::graph::rules::pattern::Rule;
+use crate::graph::rules::precision::{self, Precision};
 use crate::graph::rules::{self, constants};
 use crate::poly::tile::cache::Constants;
 use crate::runtime::error::unknown;
@@ -37,6 +39,9 @@ pub struct EgraphOptions {
     pub blocked: bool,
     /// Products of quantised tensors are sums in i32, or in f32; `None`: in i32 where the target has instructions for them.
     pub byte_products: Option<bool>,
+    /// The type of the operands of products of f32; of a compilation it is that of its
+    /// [`Options::precision`](crate::Options::precision).
+    pub precision: Precision,
     /// Rules not to use, by name.
     pub without: Vec<String>,
     /// Rewrites to make; the rest is left out. The rewrite that breaks a model is found by halving this.
@@ -51,6 +56,7 @@ impl Default for EgraphOptions {
             max_ilp_variables: 5000,
             blocked: false,
             byte_products: None,
+            precision: Precision::F32,
             without: vec![],
             stop_after: None,
         }
@@ -152,8 +158,13 @@ pub fn optimize(
     };
     let cleaning = saturate(&mut loaded.network, &used(rules::clean()), budget);
     budget.rewrites = budget.rewrites.saturating_sub(cleaning.rewrites());
+    loaded.network.halves = options.precision.half();
+    let halves = loaded.network.halves.is_some();
+    let narrowing = halves.then(|| saturate(&mut loaded.network, &used(precision::rules()), budget));
+    budget.rewrites = budget.rewrites.saturating_sub(narrowing.as_ref().map_or(0, |n| n.rewrites()));
     let mut growth = saturate(&mut loaded.network, &used(rules::with_algorithm(algorithm, block)), budget);
     growth.add(cleaning);
+    narrowing.into_iter().for_each(|narrowing| growth.add(narrowing));
     let saturate_ms = ms(start);
     let start = std::time::Instant::now();
     let roots: Vec<Id> = graph.outputs.iter().map(|v| loaded.class[v.0 as usize]).collect();

@@ -8,6 +8,7 @@ pub mod constants;
 pub mod index;
 pub mod layout;
 pub mod pattern;
+pub mod precision;
 pub mod recognize;
 #[cfg(test)]
 mod tests;
@@ -27,7 +28,9 @@ pub fn clean() -> Vec<Rule> {
 
 /// Every rule; those for channel-blocked layouts when a number of channels for each block is given.
 pub fn all(block: Option<usize>) -> Vec<Rule> {
-    with_algorithm(Algorithm::Cheapest, block)
+    let mut rules = with_algorithm(Algorithm::Cheapest, block);
+    rules.extend(precision::rules());
+    rules
 }
 
 /// The rules that compute convolutions by this algorithm; one that is given leaves out channel-blocked layouts, where there

@@ -77,6 +77,7 @@ impl Sample {
         let Loaded { mut network, class, .. } = load(&self.graph).unwrap();
         network.max_error = 1e-4;
         network.byte_products = Some(DType::U8);
+        network.halves = Some(DType::BF16);
         for (a, b) in &self.equal {
             network.egraph.union(class[a.0 as usize], class[b.0 as usize]);
         }

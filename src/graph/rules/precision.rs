@@ -1,0 +1,88 @@
+//! Precision: products and convolutions of f32 whose operands have 16 bits, with sums in f32.
+//!
+//! A row replaces an operator by the same one of rounded operands: the first one is rounded and widened again, so that what
+//! computes it may store it in 16 bits; the second one is of 16 bits, and weights are so from their folding on. Sums stay in
+//! f32, and nothing rounds their result. The rows run once between those that fold constants into weights and those that
+//! multiply layouts and algorithms: scales are in the weights before these are rounded, and no transform sees rounded numbers.
+
+use crate::graph::egraph::network::Network;
+use crate::graph::op::Op;
+use crate::graph::rules::pattern::Keep::Instead;
+use crate::graph::rules::pattern::{Match, Rule, build};
+use crate::runtime::error::unknown;
+use crate::runtime::{DType, Error, Result};
+use egg::Id;
+
+/// The type of the operands of products and convolutions that a network has in f32.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Precision {
+    /// The types of the network.
+    #[default]
+    F32,
+    /// bf16: the range of f32, and 8 significant bits.
+    Bf16,
+    /// f16: 11 significant bits, and numbers up to 65,504; larger ones become infinite.
+    F16,
+}
+
+impl Precision {
+    /// The names of the precisions, which are also their texts.
+    pub const NAMES: [&'static str; 3] = ["f32", "bf16", "f16"];
+
+    /// The type that operands in f32 are rounded to; `None` where they stay.
+    pub fn half(self) -> Option<DType> {
+        match self {
+            Precision::F32 => None,
+            Precision::Bf16 => Some(DType::BF16),
+            Precision::F16 => Some(DType::F16),
+        }
+    }
+}
+
+impl std::fmt::Display for Precision {
+    fn fmt(&self, f: &mut std::fmt::Formatter) -> std::fmt::Result {
+        let half = self.half().unwrap_or(DType::F32);
+        write!(f, "{half}")
+    }
+}
+
+impl std::str::FromStr for Precision {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Precision> {
+        let found = [Precision::F32, Precision::Bf16, Precision::F16].into_iter().find(|p| p.to_string() == text);
+        found.ok_or_else(|| Error::Invalid(unknown("precision", text, &Precision::NAMES)))
+    }
+}
+
+#[rustfmt::skip]
+pub fn rules() -> Vec<Rule> {
+    vec![
+        build  (Instead, "conv-halves",             "(conv@c ...)",                      of_halves),
+        build  (Instead, "conv-transpose-halves",   "(conv_transpose@c ...)",            of_halves),
+        build  (Instead, "matmul-halves",           "(matmul@c ...)",                    of_halves),
+    ]
+}
+
+/// The operator at the root with operands of 16 bits, where both are f32.
+fn of_halves(network: &mut Network, m: &Match) -> Option<Id> {
+    let half = network.halves?;
+    let (op, operands) = m.root();
+    if operands[..2].iter().any(|&id| network.ty(id).dtype != DType::F32) {
+        return None;
+    }
+    let x = rounded(network, operands[0], half)?;
+    let x = network.op(Op::Cast(DType::F32), &[x])?;
+    let w = rounded(network, operands[1], half)?;
+    let operands: Vec<Id> = [x, w].into_iter().chain(operands[2..].iter().copied()).collect();
+    network.op(op.clone(), &operands)
+}
+
+/// A class in 16 bits: what it was widened from, or its numbers rounded.
+fn rounded(network: &mut Network, id: Id, half: DType) -> Option<Id> {
+    let source = network.applications(id).find_map(|(op, c)| match op {
+        Op::Cast(DType::F32) if matches!(network.ty(c[0]).dtype, DType::F16 | DType::BF16) => Some(c[0]),
+        _ => None,
+    });
+    source.or_else(|| network.op(Op::Cast(half), &[id]))
+}

@@ -1,0 +1,160 @@
+//! Products and convolutions whose operands are rounded to 16 bits, through the whole compiler on every target of this processor:
+//! what their definition says of the rounded operands, with sums in f32, in weights of half the size.
+
+mod common;
+
+use common::host_targets;
+use tilewright::internal::expr::BinaryOp;
+use tilewright::internal::expr::scalar::number::{f16_to_f32, f32_to_bf16, f32_to_f16};
+use tilewright::internal::graph::op::{Layout, Op, Window};
+use tilewright::{Compiled, GraphBuilder, Model, Options, Precision, Tensor, ValueId};
+
+const HALVES: [Precision; 2] = [Precision::Bf16, Precision::F16];
+
+fn rounded(precision: Precision, v: f32) -> f32 {
+    match precision {
+        Precision::F32 => v,
+        Precision::Bf16 => f32::from_bits(u32::from(f32_to_bf16(v)) << 16),
+        Precision::F16 => f16_to_f32(f32_to_f16(v)),
+    }
+}
+
+/// The tensor with rounded elements.
+fn half(precision: Precision, tensor: &Tensor) -> Tensor {
+    let values: Vec<f32> = tensor.to_vec::<f32>().into_iter().map(|v| rounded(precision, v)).collect();
+    Tensor::new(&tensor.shape, &values)
+}
+
+/// Numbers between -1 and 1 with 24 bits.
+fn random(seed: u64, shape: &[i64]) -> Tensor {
+    let mut state = seed.wrapping_mul(0x9e3779b97f4a7c15) | 1;
+    let mut next = || {
+        state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+        (state >> 40) as f32 / (1 << 23) as f32 - 1.0
+    };
+    let count = shape.iter().product::<i64>();
+    Tensor::new(shape, &(0..count).map(|_| next()).collect::<Vec<f32>>())
+}
+
+/// An operator of a given tensor and constants.
+struct Case {
+    name: &'static str,
+    op: Op,
+    x: Tensor,
+    /// Weights, and perhaps a bias.
+    constants: Vec<Tensor>,
+}
+
+fn cases() -> Vec<Case> {
+    let window = |kernel: i64, stride: i64, pad: i64| Window {
+        kernel: vec![kernel; 2],
+        stride: vec![stride; 2],
+        dilation: vec![1; 2],
+        pad_before: vec![pad; 2],
+        pad_after: vec![pad; 2],
+    };
+    let conv = |window, group| Op::Conv { window, group, layout: Layout::Nchw };
+    let case = |name, op, x: &[i64], constants: &[&[i64]]| Case {
+        name,
+        op,
+        x: random(1, x),
+        constants: constants.iter().zip(2..).map(|(shape, seed)| random(seed, shape)).collect(),
+    };
+    let product = |transpose_b| Op::MatMul { transpose_a: false, transpose_b };
+    let transposed =
+        Op::ConvTranspose { window: window(2, 2, 0), group: 1, output_pad: vec![0; 2], layout: Layout::Nchw };
+    vec![
+        case("product", product(false), &[17, 65], &[&[65, 33]]),
+        case("turned product", product(true), &[1, 130], &[&[47, 130]]),
+        case("batch", product(false), &[3, 9, 20], &[&[20, 18]]),
+        case("convolution", conv(window(3, 1, 1), 1), &[1, 20, 9, 10], &[&[19, 20, 3, 3], &[19]]),
+        case("strided convolution", conv(window(7, 2, 3), 1), &[1, 3, 21, 20], &[&[16, 3, 7, 7]]),
+        case("depthwise", conv(window(3, 1, 1), 18), &[1, 18, 8, 9], &[&[18, 1, 3, 3]]),
+        case("transposed convolution", transposed, &[1, 12, 5, 6], &[&[12, 7, 2, 2]]),
+    ]
+}
+
+fn model(case: &Case) -> Model {
+    let mut b = GraphBuilder::new("precision");
+    let mut operands = vec![b.input("x", case.x.dtype, &case.x.shape)];
+    operands.extend(case.constants.iter().map(|t| b.constant(t.clone())).collect::<Vec<ValueId>>());
+    let y = b.op(case.op.clone(), &operands).unwrap()[0];
+    b.output("y", y).unwrap();
+    Model::from_graph(b.build().unwrap())
+}
+
+fn compiled(model: &Model, target: &tilewright::Target, precision: Precision) -> Compiled {
+    let options = Options { target: Some(target.clone()), precision, threads: 2, ..Options::default() };
+    model.compile(&options).unwrap_or_else(|e| panic!("{precision} on {}: {e}", target.name))
+}
+
+fn difference(got: &Tensor, wanted: &Tensor) -> f32 {
+    let (got, wanted) = (got.to_vec::<f32>(), wanted.to_vec::<f32>());
+    assert_eq!(got.len(), wanted.len());
+    let scale = wanted.iter().fold(0.0f32, |m, v| m.max(v.abs()));
+    got.iter().zip(&wanted).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max) / scale
+}
+
+/// Operands that are rounded before have the same results in f32, up to the order of sums.
+#[test]
+fn operands_are_rounded_and_sums_are_not() {
+    for case in cases() {
+        for precision in HALVES {
+            let mut constants = case.constants.clone();
+            constants[0] = half(precision, &constants[0]);
+            let before = Case { x: half(precision, &case.x), constants, op: case.op.clone(), name: case.name };
+            for target in host_targets() {
+                let what = format!("{} in {precision} on {}", case.name, target.name);
+                let got = compiled(&model(&case), &target, precision).run(&[("x", &case.x)]).unwrap().remove(0);
+                let exact =
+                    compiled(&model(&before), &target, Precision::F32).run(&[("x", &before.x)]).unwrap().remove(0);
+                let plain = compiled(&model(&case), &target, Precision::F32).run(&[("x", &case.x)]).unwrap().remove(0);
+                assert!(difference(&got, &exact) < 2e-6, "{what}: off by {}", difference(&got, &exact));
+                let lost = difference(&got, &plain);
+                assert!(lost > 1e-5 && lost < 2e-2, "{what}: rounding changes {lost}");
+            }
+        }
+    }
+}
+
+/// Two convolutions with an activation and a sum: scales are in the weights, which take half the memory.
+#[test]
+fn weights_take_half_the_memory() {
+    let mut b = GraphBuilder::new("two");
+    let x = b.input("x", tilewright::DType::F32, &[1, 16, 12, 12]);
+    let weights = [b.constant(random(2, &[32, 16, 3, 3])), b.constant(random(3, &[16, 32, 3, 3]))];
+    let scale = b.constant(random(4, &[32, 1, 1]));
+    let y = b.conv2d(x, weights[0], 1, 1).unwrap();
+    let y = b.binary(BinaryOp::Mul, y, scale).unwrap();
+    let y = b.relu(y).unwrap();
+    let y = b.conv2d(y, weights[1], 1, 1).unwrap();
+    let y = b.add(y, x).unwrap();
+    b.output("y", y).unwrap();
+    let model = Model::from_graph(b.build().unwrap());
+    let x = random(1, &[1, 16, 12, 12]);
+    for target in host_targets() {
+        let options =
+            |precision| Options { target: Some(target.clone()), precision, max_error: 0.0, ..Options::default() };
+        let module = |precision| model.compile_module(&options(precision)).unwrap();
+        let whole = module(Precision::F32).1.weights_bytes;
+        for precision in HALVES {
+            let (_, report) = module(precision);
+            let bytes = report.weights_bytes;
+            assert!(bytes * 2 <= whole + 1024, "{precision} on {}: {bytes} of {whole} bytes", target.name);
+            let run = |precision| compiled(&model, &target, precision).run(&[("x", &x)]).unwrap().remove(0);
+            let lost = difference(&run(precision), &run(Precision::F32));
+            assert!(lost > 1e-5 && lost < 2e-2, "{precision} on {}: rounding changes {lost}", target.name);
+            let instructions: Vec<String> =
+                report.kernels.iter().flat_map(|k| &k.phases).filter_map(|p| p.instruction.clone()).collect();
+            assert!(instructions.iter().any(|i| i.contains("of widened halves")), "{instructions:?}");
+        }
+    }
+}
+
+#[test]
+fn precisions_have_names() {
+    for name in Precision::NAMES {
+        assert_eq!(name.parse::<Precision>().unwrap().to_string(), name);
+    }
+    assert!("f64".parse::<Precision>().unwrap_err().to_string().contains("bf16"));
+}
