@@ -11,7 +11,7 @@ use std::sync::Arc;
 use tempfile::TempDir;
 use tilewright::{
     Algorithm, CacheOptions, Compiled, DType, EgraphOptions, Error, File, GraphBuilder, Limits, Model, Module, Options,
-    Report, Result, Target, Tensor, Value,
+    Precision, Report, Result, Target, Tensor, Value,
 };
 
 /// A cache that is not there yet, in a folder that is removed at the end.
@@ -161,6 +161,7 @@ fn whatever_decides_the_module_has_an_entry_of_its_own() {
         Options { target: Some(Target::avx2().with_caches([1 << 15, 1 << 18, 1 << 22])), ..base.clone() },
         Options { algorithm: Algorithm::Direct, ..base.clone() },
         Options { max_error: 0.5, ..base.clone() },
+        Options { precision: Precision::Bf16, ..base.clone() },
         Options { egraph, ..base.clone() },
         Options { limits: limits(|l| l.arena_bytes /= 2), ..base.clone() },
         Options { limits: limits(|l| l.tensor_bytes /= 2), ..base.clone() },

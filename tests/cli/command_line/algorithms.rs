@@ -74,6 +74,19 @@ fn results_are_compared_with_direct_ones() {
 }
 
 #[test]
+fn halves_are_compared_with_f32() {
+    let against = |precision: &str| -> f64 {
+        let said = succeeds(&["run", CONV, "--precision", precision, "--against", "f32"]);
+        let rest = said.split_once("y  against f32: largest error ").unwrap_or_else(|| panic!("{said}")).1;
+        rest.split_whitespace().next().unwrap().parse().unwrap()
+    };
+    let [whole, short, long] = ["f32", "bf16", "f16"].map(against);
+    assert!(whole == 0.0 && 0.0 < long && long < short && short < 0.02, "{whole} {long} {short}");
+    let report = succeeds(&["explain", CONV, "--precision", "bf16"]);
+    assert!(report.contains("of widened halves"), "{report}");
+}
+
+#[test]
 fn only_networks_have_algorithms() {
     let folder = Folder::new("algorithm-refusals");
     let module = folder.file("module.tw");
@@ -81,6 +94,8 @@ fn only_networks_have_algorithms() {
     for command in ["run", "bench", "explain"] {
         fails(&[command, PROGRAM, "--algorithm", "direct"], &["--algorithm", "not a network"]);
     }
+    fails(&["run", PROGRAM, "--precision", "bf16"], &["--precision", "not a network"]);
+    fails(&["run", &module, "--precision", "bf16"], &["--precision", "machine code"]);
     fails(&["compile", PROGRAM, "--algorithm", "direct", "-o", &folder.file("other.tw")], &["--algorithm"]);
     fails(&["run", &module, "--algorithm", "direct"], &["--algorithm", "machine code"]);
     fails(&["bench", &module, "--algorithm", "direct"], &["--algorithm", "machine code"]);
