@@ -239,3 +239,59 @@ fn floats_that_are_narrowed_and_widened() {
         }
     }
 }
+
+#[test]
+fn quotients_and_remainders_by_constants() {
+    let divisors = [1, -1, 2, -64, 3, -9, 7, 100, 255, 32767, -32768, 65535, 1_000_003, i32::MAX as i64, 1 << 40];
+    for dtype in INTEGERS {
+        let x = samples(dtype, 9);
+        let tx = tensor(dtype, &x);
+        for divisor in divisors {
+            let by = Value::from_i64(dtype, divisor);
+            if by.as_i64() != divisor {
+                continue;
+            }
+            let program =
+                format!("def p({dtype}(N) X) -> (Q, R) {{ Q(i) = X(i) / {divisor} R(i) = X(i) % {divisor} }}");
+            for outputs in run(&program, &[("X", &tx)]) {
+                for (output, op) in outputs.iter().zip([BinaryOp::Div, BinaryOp::Mod]) {
+                    for (&a, got) in x.iter().zip(values(output)) {
+                        assert_eq!(got, binary(op, a, by).unwrap(), "{dtype} {a:?} {op:?} {divisor}");
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Values that are computed in wider types and stored in narrow ones: lanes of 8 or 16 bits give the same, where they do.
+#[test]
+fn narrow_results_of_wide_operations() {
+    type Meaning = fn(i64, i64) -> i64;
+    let cases: [(&str, Meaning); 9] = [
+        ("i32(X(i)) + i32(Y(i)) * 3", |a, b| a + b * 3),
+        ("max(-100, min(100, i32(X(i)) - i32(Y(i))))", |a, b| (a - b).clamp(-100, 100)),
+        ("shr(i32(X(i)) + i32(Y(i)) + 1, 1)", |a, b| (a + b + 1) >> 1),
+        ("abs(i32(X(i)) - i32(Y(i)))", |a, b| (a - b).abs()),
+        ("(i32(X(i)) + i32(Y(i)) + 5) / 9", |a, b| (a + b + 5) / 9),
+        ("(i32(X(i)) - i32(Y(i))) % 10", |a, b| (a - b).rem_euclid(10)),
+        ("select(i32(X(i)) * 2 < i32(Y(i)), i32(X(i)), i32(Y(i)) + 1)", |a, b| if a * 2 < b { a } else { b + 1 }),
+        ("shr(i32(X(i)) * i32(Y(i)), 7)", |a, b| i64::from((a * b) as i32) >> 7),
+        ("bit_and(bit_not(i32(X(i))), 60) - i32(Y(i))", |a, b| (!a & 60) - b),
+    ];
+    for dtype in [DType::U8, DType::I8, DType::U16, DType::I16] {
+        let (x, y) = (samples(dtype, 1), samples(dtype, 77));
+        let (tx, ty) = (tensor(dtype, &x), tensor(dtype, &y));
+        for (text, meaning) in cases {
+            for to in [DType::U8, DType::I8, DType::U16, DType::I16] {
+                let program = format!("def p({dtype}(N) X, {dtype}(N) Y) -> (Z) {{ Z(i) = {to}({text}) }}");
+                for outputs in run(&program, &[("X", &tx), ("Y", &ty)]) {
+                    for ((&a, &b), got) in x.iter().zip(&y).zip(values(&outputs[0])) {
+                        let wanted = meaning(a.as_i64(), b.as_i64()) as i32;
+                        assert_eq!(got, Value::from_i64(to, wanted.into()), "{to}({text}) of {a:?} and {b:?}");
+                    }
+                }
+            }
+        }
+    }
+}

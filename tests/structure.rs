@@ -101,7 +101,7 @@ const ORDER: [(&str, &[&[&str]]); 6] = [
         ],
     ),
     ("poly::sets", &[&["polyhedron"], &["generators", "isl"]]),
-    ("expr", &[&["affine"], &["expression", "interval"], &["scalar"], &["literals"], &["text", "syntax"]]),
+    ("expr", &[&["affine"], &["expression", "interval"], &["scalar"], &["literals", "narrow"], &["text", "syntax"]]),
     (
         "pipeline",
         &[&["options", "report", "sharing"], &["kernel", "unit"], &["steps", "words"], &["link"], &["program"]],

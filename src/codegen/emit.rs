@@ -291,8 +291,10 @@ where
             }
             Inst::VConvert { dst, to, src, from } => return self.convert(dst.number(), to, src.number(), from),
             Inst::VReduce { op, dst, ty, a } => {
-                return !matches!(op, VBinary::Sub | VBinary::Div | VBinary::AndNot)
-                    && self.reduce(op, ty, dst.number(), a.number());
+                return !matches!(
+                    op,
+                    VBinary::Sub | VBinary::Div | VBinary::MulHigh | VBinary::MulPairs | VBinary::AndNot
+                ) && self.reduce(op, ty, dst.number(), a.number());
             }
             _ => return false,
         }

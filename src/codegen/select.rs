@@ -1,15 +1,17 @@
 //! LoopNest to VCode: vectors, unrolling, registers for local buffers, addresses.
 //!
-//! Each top-level statement of the nest becomes a function. `prepare` decides on vectors and unrolling, `select`
+//! Each top-level statement of the nest becomes a function. `prepare` decides on vectors and unrolling (`narrow` on integers of 8 and 16 bits), `select`
 //! expands statements to vector instructions over symbolic addresses, `hoist` moves invariants out of innermost loops,
 //! `scalar_replacement` keeps what the next iterations load again in registers, `prefetch` asks for panels before they
-//! are needed, `interleave` loads and stores interleaved elements as neighbours, `address` gives pointers registers and bumps them, `single_lane` computes in as few lanes as are used.
+//! are needed, `interleave` loads and stores interleaved elements as neighbours, `address` gives pointers registers and bumps them, `stored_bits` leaves out what
+//! stores drop, `single_lane` computes in as few lanes as are used.
 //! The nest's meaning (`interpret.rs`) is kept, except that sums over vector lanes are taken in another (fixed) order
 //! and that products in sums are fused; `literal` states what it assumes of the operands of literals.
 
 pub mod access;
 pub mod address;
 mod builder;
+pub mod constant_division;
 pub mod conversion;
 pub mod division;
 pub mod expansion_cost;
@@ -18,9 +20,11 @@ pub mod hoist;
 pub mod instruction;
 pub mod integer;
 pub mod interleave;
+pub mod known_range;
 pub mod literal;
 pub mod locals;
 pub mod math;
+pub mod narrow;
 pub mod prefetch;
 pub mod prepare;
 pub mod register_pressure;
@@ -30,6 +34,7 @@ pub mod scaled_index;
 pub mod single_lane;
 pub mod state;
 pub mod statements;
+pub mod stored_bits;
 pub mod strip_mine;
 pub mod tree;
 pub mod value;
@@ -100,8 +105,9 @@ fn lower_phase(
                     function.insts.iter().any(|i| matches!(i, Inst::VTensor { row: name, .. } if *name == row.name))
                 };
                 function.instructions = target.instructions.iter().filter(named).cloned().collect();
-                crate::codegen::select::scaled_index::fold(&mut function);
-                crate::codegen::select::single_lane::narrow(&mut function);
+                scaled_index::fold(&mut function);
+                stored_bits::store_low_bits(&mut function);
+                single_lane::narrow(&mut function);
                 return Ok(function);
             }
             Err(Stop::Failed(e)) => return Err(e),

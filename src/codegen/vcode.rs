@@ -29,7 +29,8 @@ pub struct Gpr(pub u32);
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug, Serialize, Deserialize)]
 pub struct Vreg(pub u32);
 
-/// Lane type in a register. Narrower memory types are widened by loads and narrowed by stores.
+/// Lane type in a register. Narrower memory types are widened by loads and narrowed by stores. Whether integers of 8 and 16
+/// bits have a sign counts for comparisons, extremes and upper halves of products.
 /// A boolean in a register is a lane mask: all ones or all zeros, in lanes as wide as the data that it goes with.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug, Serialize, Deserialize)]
 pub enum Lane {
@@ -37,14 +38,46 @@ pub enum Lane {
     F64,
     I32,
     I64,
+    I16,
+    U16,
+    I8,
+    U8,
 }
 
 impl Lane {
+    pub const ALL: [Lane; 8] = [Lane::F32, Lane::F64, Lane::I32, Lane::I64, Lane::I16, Lane::U16, Lane::I8, Lane::U8];
+
     pub fn bytes(self) -> usize {
         match self {
+            Lane::I8 | Lane::U8 => 1,
+            Lane::I16 | Lane::U16 => 2,
             Lane::F32 | Lane::I32 => 4,
             Lane::F64 | Lane::I64 => 8,
         }
+    }
+
+    pub fn is_float(self) -> bool {
+        matches!(self, Lane::F32 | Lane::F64)
+    }
+
+    /// Returns true if comparisons and extremes take the lanes as numbers without a sign.
+    pub fn is_unsigned(self) -> bool {
+        matches!(self, Lane::U16 | Lane::U8)
+    }
+
+    /// The signed integers of `bytes` bytes, the lanes of masks that go with lanes as wide.
+    pub fn integer(bytes: usize) -> Lane {
+        match bytes {
+            1 => Lane::I8,
+            2 => Lane::I16,
+            4 => Lane::I32,
+            _ => Lane::I64,
+        }
+    }
+
+    /// All bits of a lane.
+    pub fn all_ones(self) -> u64 {
+        u64::MAX >> (64 - 8 * self.bytes())
     }
 }
 
@@ -111,6 +144,10 @@ pub enum VBinary {
     Add,
     Sub,
     Mul,
+    /// The upper half of a product; integers of 16 bits only.
+    MulHigh,
+    /// The product of the signed lower halves plus that of the signed upper halves; integers of 32 bits only.
+    MulPairs,
     /// Floats only.
     Div,
     /// Floats: where either operand is NaN the second operand is the result (x86's rule; AArch64 selects to match).

@@ -5,6 +5,7 @@ pub mod affine;
 pub mod expression;
 pub mod interval;
 pub mod literals;
+pub mod narrow;
 pub mod scalar;
 pub mod syntax;
 pub mod text;

@@ -66,11 +66,16 @@ impl LoadStore for Emitter<'_> {
         }
         let (b, offset) = self.operand(&l.addr, bytes as i64);
         self.load_scalar(d, b, offset, bytes);
-        if size == 1 {
+        if size == 1 && lane > 1 {
             let signed = mem == DType::I8;
             match signed {
-                true => a64!(self ; sxtl V(d).h8, V(d).b8 ; sxtl V(d).s4, V(d).h4),
-                false => a64!(self ; uxtl V(d).h8, V(d).b8 ; uxtl V(d).s4, V(d).h4),
+                true => a64!(self ; sxtl V(d).h8, V(d).b8),
+                false => a64!(self ; uxtl V(d).h8, V(d).b8),
+            }
+            match (lane > 2, signed) {
+                (true, true) => a64!(self ; sxtl V(d).s4, V(d).h4),
+                (true, false) => a64!(self ; uxtl V(d).s4, V(d).h4),
+                _ => {}
             }
             match (lane, signed) {
                 (8, true) => a64!(self ; sxtl V(d).d2, V(d).s2),
@@ -82,9 +87,11 @@ impl LoadStore for Emitter<'_> {
             }
         } else if widening == Widening::Number {
             a64!(self ; fcvtl V(d).s4, V(d).h4);
-        } else if size == 2 {
+        } else if widening == Widening::SignedHalf {
+            a64!(self ; sxtl V(d).s4, V(d).h4);
+        } else if size == 2 && lane > 2 {
             a64!(self ; uxtl V(d).s4, V(d).h4);
-        } else if size < lane {
+        } else if size == 4 && size < lane {
             a64!(self ; sxtl V(d).d2, V(d).s2);
         }
         Ok(())
@@ -103,12 +110,13 @@ impl LoadStore for Emitter<'_> {
                 a64!(self ; xtn V(t).s2, V(from).d2);
                 from = t;
             }
-            if size <= 2 {
+            if size <= 2 && lane > 2 {
                 a64!(self ; xtn V(t).h4, V(from).s4);
                 from = t;
             }
             if size == 1 {
-                a64!(self ; xtn V(t).b8, V(t).h8);
+                a64!(self ; xtn V(t).b8, V(from).h8);
+                from = t;
             }
         }
         let (b, offset) = self.operand(&l.addr, bytes as i64);
@@ -126,6 +134,8 @@ impl LoadStore for Emitter<'_> {
             _ if widening == Widening::Same => {
                 let b = self.address(&l.addr, 0);
                 match lane {
+                    1 => a64!(self ; ld1r {V(d).b16 * 1}, [XSP(b)]),
+                    2 => a64!(self ; ld1r {V(d).h8 * 1}, [XSP(b)]),
                     4 => a64!(self ; ld1r {V(d).s4 * 1}, [XSP(b)]),
                     _ => a64!(self ; ld1r {V(d).d2 * 1}, [XSP(b)]),
                 }
@@ -197,6 +207,8 @@ impl Emitter<'_> {
 
     pub(super) fn negate_lanes(&mut self, d: u8, s: u8, lane: usize) {
         match lane {
+            1 => a64!(self ; neg V(d).b16, V(s).b16),
+            2 => a64!(self ; neg V(d).h8, V(s).h8),
             4 => a64!(self ; neg V(d).s4, V(s).s4),
             _ => a64!(self ; neg V(d).d2, V(s).d2),
         }
@@ -206,6 +218,9 @@ impl Emitter<'_> {
     fn widen_in_place(&mut self, d: u8, mem: DType, lane: usize) {
         match (mem, lane) {
             (DType::Bool, _) => self.negate_lanes(d, d, lane),
+            (DType::I8, 1) => {}
+            (DType::I8, 2) => a64!(self ; shl V(d).h8, V(d).h8, 8 ; sshr V(d).h8, V(d).h8, 8),
+            (DType::I16, 4) => a64!(self ; shl V(d).s4, V(d).s4, 16 ; sshr V(d).s4, V(d).s4, 16),
             (DType::I8, 4) => a64!(self ; shl V(d).s4, V(d).s4, 24 ; sshr V(d).s4, V(d).s4, 24),
             (DType::I8, _) => a64!(self ; shl V(d).d2, V(d).d2, 56 ; sshr V(d).d2, V(d).d2, 56),
             (DType::I32, 8) => a64!(self ; shl V(d).d2, V(d).d2, 32 ; sshr V(d).d2, V(d).d2, 32),

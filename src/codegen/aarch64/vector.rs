@@ -42,7 +42,8 @@ impl ByElement {
 }
 
 fn binary_needs(op: VBinary, lane: Lane) -> u8 {
-    (matches!(op, VBinary::Min | VBinary::Max) && lane != Lane::I32) as u8
+    let compares = matches!(op, VBinary::Min | VBinary::Max) && (lane.is_float() || lane == Lane::I64);
+    (compares || matches!(op, VBinary::MulHigh | VBinary::MulPairs)) as u8
 }
 
 /// Temporaries of an instruction.
@@ -63,6 +64,14 @@ impl Vectors for Emitter<'_> {
             (Zip::High, 4) => a64!(self ; zip2 V(d).s4, V(a).s4, V(b).s4),
             (Zip::Even, 4) => a64!(self ; uzp1 V(d).s4, V(a).s4, V(b).s4),
             (Zip::Odd, 4) => a64!(self ; uzp2 V(d).s4, V(a).s4, V(b).s4),
+            (Zip::Low, 2) => a64!(self ; zip1 V(d).h8, V(a).h8, V(b).h8),
+            (Zip::High, 2) => a64!(self ; zip2 V(d).h8, V(a).h8, V(b).h8),
+            (Zip::Even, 2) => a64!(self ; uzp1 V(d).h8, V(a).h8, V(b).h8),
+            (Zip::Odd, 2) => a64!(self ; uzp2 V(d).h8, V(a).h8, V(b).h8),
+            (Zip::Low, 1) => a64!(self ; zip1 V(d).b16, V(a).b16, V(b).b16),
+            (Zip::High, 1) => a64!(self ; zip2 V(d).b16, V(a).b16, V(b).b16),
+            (Zip::Even, 1) => a64!(self ; uzp1 V(d).b16, V(a).b16, V(b).b16),
+            (Zip::Odd, 1) => a64!(self ; uzp2 V(d).b16, V(a).b16, V(b).b16),
             (Zip::Low | Zip::Even, _) => a64!(self ; zip1 V(d).d2, V(a).d2, V(b).d2),
             (Zip::High | Zip::Odd, _) => a64!(self ; zip2 V(d).d2, V(a).d2, V(b).d2),
         }
@@ -70,6 +79,8 @@ impl Vectors for Emitter<'_> {
 
     fn splat(&mut self, d: u8, s: u8, ty: VType) {
         match ty.lane.bytes() {
+            1 => a64!(self ; dup V(d).b16, W(s)),
+            2 => a64!(self ; dup V(d).h8, W(s)),
             4 => a64!(self ; dup V(d).s4, W(s)),
             _ => a64!(self ; dup V(d).d2, X(s)),
         }
@@ -77,6 +88,8 @@ impl Vectors for Emitter<'_> {
 
     fn spread(&mut self, d: u8, s: u8, ty: VType) {
         match ty.lane.bytes() {
+            1 => a64!(self ; dup V(d).b16, V(s).b[0]),
+            2 => a64!(self ; dup V(d).h8, V(s).h[0]),
             4 => a64!(self ; dup V(d).s4, V(s).s[0]),
             _ => a64!(self ; dup V(d).d2, V(s).d[0]),
         }
@@ -99,7 +112,7 @@ impl Vectors for Emitter<'_> {
 
     fn constant(&mut self, d: u8, ty: VType, bits: u64) {
         let lane = ty.lane.bytes();
-        let all = if lane == 4 { u64::from(u32::MAX) } else { u64::MAX };
+        let all = ty.lane.all_ones();
         match bits & all {
             0 => a64!(self ; movi V(d).b16, 0),
             b if b == all => a64!(self ; movi V(d).b16, 255),
@@ -114,6 +127,9 @@ impl Vectors for Emitter<'_> {
             (VUnary::Abs, Lane::F64) => a64!(self ; fabs V(d).d2, V(a).d2),
             (VUnary::Abs, Lane::I32) => a64!(self ; abs V(d).s4, V(a).s4),
             (VUnary::Abs, Lane::I64) => a64!(self ; abs V(d).d2, V(a).d2),
+            (VUnary::Abs, Lane::I16) => a64!(self ; abs V(d).h8, V(a).h8),
+            (VUnary::Abs, Lane::I8) => a64!(self ; abs V(d).b16, V(a).b16),
+            (VUnary::Abs, Lane::U16 | Lane::U8) => self.copy(d, a, ty),
             (VUnary::Neg, Lane::F32) => a64!(self ; fneg V(d).s4, V(a).s4),
             (VUnary::Neg, Lane::F64) => a64!(self ; fneg V(d).d2, V(a).d2),
             (VUnary::Neg, lane) => self.negate_lanes(d, a, lane.bytes()),
@@ -152,13 +168,19 @@ impl Vectors for Emitter<'_> {
             (Add, Lane::F64) => a64!(self ; fadd V(d).d2, V(a).d2, V(b).d2),
             (Add, Lane::I32) => a64!(self ; add V(d).s4, V(a).s4, V(b).s4),
             (Add, Lane::I64) => a64!(self ; add V(d).d2, V(a).d2, V(b).d2),
+            (Add, Lane::I8 | Lane::U8) => a64!(self ; add V(d).b16, V(a).b16, V(b).b16),
+            (Add, Lane::I16 | Lane::U16) => a64!(self ; add V(d).h8, V(a).h8, V(b).h8),
             (Sub, Lane::F32) => a64!(self ; fsub V(d).s4, V(a).s4, V(b).s4),
             (Sub, Lane::F64) => a64!(self ; fsub V(d).d2, V(a).d2, V(b).d2),
             (Sub, Lane::I32) => a64!(self ; sub V(d).s4, V(a).s4, V(b).s4),
             (Sub, Lane::I64) => a64!(self ; sub V(d).d2, V(a).d2, V(b).d2),
+            (Sub, Lane::I8 | Lane::U8) => a64!(self ; sub V(d).b16, V(a).b16, V(b).b16),
+            (Sub, Lane::I16 | Lane::U16) => a64!(self ; sub V(d).h8, V(a).h8, V(b).h8),
             (Mul, Lane::F32) => a64!(self ; fmul V(d).s4, V(a).s4, V(b).s4),
             (Mul, Lane::F64) => a64!(self ; fmul V(d).d2, V(a).d2, V(b).d2),
             (Mul, Lane::I32) => a64!(self ; mul V(d).s4, V(a).s4, V(b).s4),
+            (Mul, Lane::I8 | Lane::U8) => a64!(self ; mul V(d).b16, V(a).b16, V(b).b16),
+            (Mul, Lane::I16 | Lane::U16) => a64!(self ; mul V(d).h8, V(a).h8, V(b).h8),
             (Mul, Lane::I64) => {
                 // Lane by lane; a lane of `d` is written after both factors have been read.
                 for i in 0..u32::from(ty.lanes) {
@@ -170,6 +192,24 @@ impl Vectors for Emitter<'_> {
             (Div, Lane::F64) => a64!(self ; fdiv V(d).d2, V(a).d2, V(b).d2),
             (Min, Lane::I32) => a64!(self ; smin V(d).s4, V(a).s4, V(b).s4),
             (Max, Lane::I32) => a64!(self ; smax V(d).s4, V(a).s4, V(b).s4),
+            (Min, Lane::I8) => a64!(self ; smin V(d).b16, V(a).b16, V(b).b16),
+            (Min, Lane::U8) => a64!(self ; umin V(d).b16, V(a).b16, V(b).b16),
+            (Min, Lane::I16) => a64!(self ; smin V(d).h8, V(a).h8, V(b).h8),
+            (Min, Lane::U16) => a64!(self ; umin V(d).h8, V(a).h8, V(b).h8),
+            (Max, Lane::I8) => a64!(self ; smax V(d).b16, V(a).b16, V(b).b16),
+            (Max, Lane::U8) => a64!(self ; umax V(d).b16, V(a).b16, V(b).b16),
+            (Max, Lane::I16) => a64!(self ; smax V(d).h8, V(a).h8, V(b).h8),
+            (Max, Lane::U16) => a64!(self ; umax V(d).h8, V(a).h8, V(b).h8),
+            (MulHigh, Lane::I16) => {
+                let low = vectors[0];
+                a64!(self ; smull V(low).s4, V(a).h4, V(b).h4 ; smull2 V(d).s4, V(a).h8, V(b).h8
+                    ; uzp2 V(d).h8, V(low).h8, V(d).h8);
+            }
+            (MulHigh, Lane::U16) => {
+                let low = vectors[0];
+                a64!(self ; umull V(low).s4, V(a).h4, V(b).h4 ; umull2 V(d).s4, V(a).h8, V(b).h8
+                    ; uzp2 V(d).h8, V(low).h8, V(d).h8);
+            }
             (Min | Max, _) => {
                 // The second operand where the comparison fails.
                 let mask = vectors[0];
@@ -177,7 +217,12 @@ impl Vectors for Emitter<'_> {
                 self.compare(comparison, ty, mask, a, b);
                 self.select(ty, d, mask, a, b);
             }
-            (Div, _) => return false,
+            (MulPairs, Lane::I32) => {
+                let low = vectors[0];
+                a64!(self ; smull V(low).s4, V(a).h4, V(b).h4 ; smull2 V(d).s4, V(a).h8, V(b).h8
+                    ; addp V(d).s4, V(low).s4, V(d).s4);
+            }
+            (Div | MulHigh | MulPairs, _) => return false,
         }
         true
     }
@@ -200,6 +245,10 @@ impl Vectors for Emitter<'_> {
             (Lane::F64, true, true) => a64!(self ; fmls V(acc).d2, V(a).d2, V(b).d[0]),
             (Lane::I32, false, _) => a64!(self ; mla V(acc).s4, V(a).s4, V(b).s4),
             (Lane::I32, true, _) => a64!(self ; mls V(acc).s4, V(a).s4, V(b).s4),
+            (Lane::I16 | Lane::U16, false, _) => a64!(self ; mla V(acc).h8, V(a).h8, V(b).h8),
+            (Lane::I16 | Lane::U16, true, _) => a64!(self ; mls V(acc).h8, V(a).h8, V(b).h8),
+            (Lane::I8 | Lane::U8, false, _) => a64!(self ; mla V(acc).b16, V(a).b16, V(b).b16),
+            (Lane::I8 | Lane::U8, true, _) => a64!(self ; mls V(acc).b16, V(a).b16, V(b).b16),
             (Lane::I64, ..) => return false,
         }
         true
@@ -213,10 +262,16 @@ impl Vectors for Emitter<'_> {
             _ if amount == 0 => self.copy(d, a, ty),
             (ShiftOp::Left | ShiftOp::RightLogical, _) if u32::from(amount) >= bits => a64!(self ; movi V(d).b16, 0),
             (ShiftOp::Left, 4) => a64!(self ; shl V(d).s4, V(a).s4, by),
+            (ShiftOp::Left, 2) => a64!(self ; shl V(d).h8, V(a).h8, by),
+            (ShiftOp::Left, 1) => a64!(self ; shl V(d).b16, V(a).b16, by),
             (ShiftOp::Left, _) => a64!(self ; shl V(d).d2, V(a).d2, by),
             (ShiftOp::RightLogical, 4) => a64!(self ; ushr V(d).s4, V(a).s4, by),
+            (ShiftOp::RightLogical, 2) => a64!(self ; ushr V(d).h8, V(a).h8, by),
+            (ShiftOp::RightLogical, 1) => a64!(self ; ushr V(d).b16, V(a).b16, by),
             (ShiftOp::RightLogical, _) => a64!(self ; ushr V(d).d2, V(a).d2, by),
             (ShiftOp::RightArithmetic, 4) => a64!(self ; sshr V(d).s4, V(a).s4, by),
+            (ShiftOp::RightArithmetic, 2) => a64!(self ; sshr V(d).h8, V(a).h8, by),
+            (ShiftOp::RightArithmetic, 1) => a64!(self ; sshr V(d).b16, V(a).b16, by),
             (ShiftOp::RightArithmetic, _) => a64!(self ; sshr V(d).d2, V(a).d2, by),
         }
     }
@@ -237,10 +292,20 @@ impl Vectors for Emitter<'_> {
             (CompareOp::Ge, Lane::F64) => a64!(self ; fcmge V(d).d2, V(a).d2, V(b).d2),
             (CompareOp::Ge, Lane::I32) => a64!(self ; cmge V(d).s4, V(a).s4, V(b).s4),
             (CompareOp::Ge, Lane::I64) => a64!(self ; cmge V(d).d2, V(a).d2, V(b).d2),
+            (CompareOp::Gt, Lane::I8) => a64!(self ; cmgt V(d).b16, V(a).b16, V(b).b16),
+            (CompareOp::Gt, Lane::U8) => a64!(self ; cmhi V(d).b16, V(a).b16, V(b).b16),
+            (CompareOp::Gt, Lane::I16) => a64!(self ; cmgt V(d).h8, V(a).h8, V(b).h8),
+            (CompareOp::Gt, Lane::U16) => a64!(self ; cmhi V(d).h8, V(a).h8, V(b).h8),
+            (CompareOp::Ge, Lane::I8) => a64!(self ; cmge V(d).b16, V(a).b16, V(b).b16),
+            (CompareOp::Ge, Lane::U8) => a64!(self ; cmhs V(d).b16, V(a).b16, V(b).b16),
+            (CompareOp::Ge, Lane::I16) => a64!(self ; cmge V(d).h8, V(a).h8, V(b).h8),
+            (CompareOp::Ge, Lane::U16) => a64!(self ; cmhs V(d).h8, V(a).h8, V(b).h8),
             (_, Lane::F32) => a64!(self ; fcmeq V(d).s4, V(a).s4, V(b).s4),
             (_, Lane::F64) => a64!(self ; fcmeq V(d).d2, V(a).d2, V(b).d2),
             (_, Lane::I32) => a64!(self ; cmeq V(d).s4, V(a).s4, V(b).s4),
             (_, Lane::I64) => a64!(self ; cmeq V(d).d2, V(a).d2, V(b).d2),
+            (_, Lane::I16 | Lane::U16) => a64!(self ; cmeq V(d).h8, V(a).h8, V(b).h8),
+            (_, Lane::I8 | Lane::U8) => a64!(self ; cmeq V(d).b16, V(a).b16, V(b).b16),
         }
         if op == CompareOp::Ne {
             a64!(self ; mvn V(d).b16, V(d).b16);
@@ -261,7 +326,7 @@ impl Vectors for Emitter<'_> {
 
     fn convert(&mut self, d: u8, to: VType, s: u8, from: Lane) -> bool {
         match (from, to.lane) {
-            (a, b) if a == b => self.copy(d, s, to),
+            (a, b) if a == b || !a.is_float() && !b.is_float() && a.bytes() == b.bytes() => self.copy(d, s, to),
             (Lane::F32, Lane::F64) => a64!(self ; fcvtl V(d).d2, V(s).s2),
             (Lane::F64, Lane::F32) => a64!(self ; fcvtn V(d).s2, V(s).d2),
             (Lane::F32, Lane::I32) => a64!(self ; fcvtzs V(d).s4, V(s).s4),
@@ -271,14 +336,14 @@ impl Vectors for Emitter<'_> {
             (Lane::I32, Lane::F32) => a64!(self ; scvtf V(d).s4, V(s).s4),
             (Lane::I64, Lane::F64) => a64!(self ; scvtf V(d).d2, V(s).d2),
             (Lane::I32, Lane::F64) => a64!(self ; sxtl V(d).d2, V(s).s2 ; scvtf V(d).d2, V(d).d2),
-            (Lane::I32, _) => a64!(self ; sxtl V(d).d2, V(s).s2),
+            (Lane::I32, Lane::I64) => a64!(self ; sxtl V(d).d2, V(s).s2),
             (Lane::I64, Lane::I32) => a64!(self ; xtn V(d).s2, V(s).d2),
-            (Lane::I64, _) => {
+            (Lane::I64, Lane::F32) => {
                 // By way of f64 it would round twice.
                 a64!(self ; umov x16, V(s).d[0] ; umov x17, V(s).d[1]
                     ; scvtf S(d), x17 ; fmov w17, S(d) ; scvtf S(d), x16 ; ins V(d).s[1], w17);
             }
-            (Lane::F32 | Lane::F64, _) => self.copy(d, s, to),
+            _ => return false,
         }
         true
     }

@@ -7,7 +7,7 @@ use crate::codegen::select::state::{Address, Branch};
 use crate::codegen::select::state::{LANE, LocalMode, Selected, Selector, lane_range};
 use crate::codegen::select::statements::Span;
 use crate::codegen::select::tree::{Node, Pointer, Root};
-use crate::codegen::select::value::{dtype_range, lane_of};
+use crate::codegen::select::value::dtype_range;
 use crate::codegen::vcode::{Addr, Gpr, GprOp, Inst, Lane, LaneRange, VBinary, VType, Vreg};
 use crate::expr::Affine;
 use crate::expr::{Access, BinaryOp, BufferId, CompareOp, Expr, Index, Scalar};
@@ -64,6 +64,11 @@ impl Selector<'_> {
         self.nest.buffer(b).dtype.bytes() as i64
     }
 
+    /// The lanes that elements are loaded into.
+    fn memory_lane(&self, dtype: DType) -> Result<Lane> {
+        if is_half(dtype) { Ok(Lane::I32) } else { self.lane(dtype) }
+    }
+
     /// The type as which elements of a buffer are loaded.
     fn loaded_type(&self, b: BufferId) -> DType {
         self.view.map_or(self.nest.buffer(b).dtype, |view| view.dtype)
@@ -111,7 +116,7 @@ impl Selector<'_> {
             Expr::Load(access) => {
                 let dtype = self.nest.buffer(access.buffer).dtype;
                 let open = access.guard.iter().any(|g| self.facts.decide(&self.resolve(g)) != Some(true));
-                let extends = matches!(dtype, DType::I16 | DType::U32 | DType::U64) || dtype.is_storage();
+                let extends = matches!(dtype, DType::U32 | DType::U64) || dtype.is_storage();
                 if dtype.is_float() || extends || open || self.in_registers(access.buffer) {
                     return Ok(None);
                 }
@@ -186,7 +191,7 @@ impl Selector<'_> {
             self.read_slot(a)?;
             return Ok(Val { reg: slot.reg, lane: slot.lane, dtype, uniform: slot.uniform });
         }
-        let lane = memory_lane(dtype)?;
+        let lane = self.memory_lane(dtype)?;
         if !a.gather.is_empty() {
             if self.view.is_some() {
                 return self.internal("a gather of groups of elements");
@@ -241,6 +246,9 @@ impl Selector<'_> {
         let (dtype, size) = (self.nest.buffer(a.buffer).dtype, self.element(a.buffer));
         let small = self.nest.buffer(a.buffer).span() * size < i32::MAX as i64;
         let index_lane = if small { Lane::I32 } else { Lane::I64 };
+        if self.chunk.widest < 4 {
+            return self.internal("a gather beside narrow lanes");
+        }
         let ty = self.ty(index_lane, false);
         let uniform = a.linear.clone().plus(LANE, -a.linear.coefficient(LANE));
         // with a mask everything is in the lanes, so that a lane that is masked out can stay at element 0
@@ -249,13 +257,19 @@ impl Selector<'_> {
             Some(_) => (Affine::constant(0), a.linear.clone()),
         };
         let mut index = self.lane_value(&in_lanes, index_lane);
+        let zero = index;
         for (e, stride) in &a.gather {
             let v = self.value(e)?;
             let v = self.with_lane(v, index_lane)?;
-            let stride = self.bits(index_lane, *stride as u64);
-            let b = v.reg;
-            let scaled = self.emit(|dst| Inst::VBinary { op: VBinary::Mul, dst, ty, a: b, b: stride });
-            index = self.emit(|dst| Inst::VBinary { op: VBinary::Add, dst, ty, a: index, b: scaled });
+            let mut scaled = v.reg;
+            if *stride != 1 {
+                let stride = self.bits(index_lane, *stride as u64);
+                scaled = self.emit(|dst| Inst::VBinary { op: VBinary::Mul, dst, ty, a: v.reg, b: stride });
+            }
+            index = match in_lanes == Affine::constant(0) && index == zero {
+                true => scaled,
+                false => self.emit(|dst| Inst::VBinary { op: VBinary::Add, dst, ty, a: index, b: scaled }),
+            };
         }
         if let Some((guards, lane)) = mask {
             let m = self.guard_mask(&guards, lane);
@@ -267,7 +281,7 @@ impl Selector<'_> {
         let pointer = self.tree.pointers[addr.base.0 as usize].clone();
         let bytes = pointer.bytes.offset(addr.disp as i64);
         let base = self.pointer(Pointer { bytes, ..pointer });
-        let (lane, mem) = (memory_lane(dtype)?, memory_type(dtype));
+        let (lane, mem) = (self.memory_lane(dtype)?, memory_type(dtype));
         let ty = self.ty(lane, false);
         let part = self.part(first, count);
         let span = Span { bytes: None, ..span };
@@ -316,7 +330,7 @@ impl Selector<'_> {
 
     /// The mask of lanes (of `lane`'s width) where all guards hold.
     fn guard_mask(&mut self, guards: &[Affine], lane: Lane) -> Vreg {
-        let lane = if lane.bytes() == 8 { Lane::I64 } else { Lane::I32 };
+        let lane = Lane::integer(lane.bytes());
         let ty = self.ty(lane, false);
         let zero = self.bits(lane, 0);
         let mut mask = None;
@@ -376,7 +390,7 @@ impl Selector<'_> {
             masked.push(Affine::var(LANE).offset(-first));
             masked.push(Affine::var(LANE).scale(-1).offset(end - 1));
         }
-        let lane = memory_lane(dtype)?;
+        let lane = self.memory_lane(dtype)?;
         let v = if in_registers || !address.varies() {
             self.load_address(&address)?
         } else {
@@ -406,7 +420,7 @@ impl Selector<'_> {
             return Ok(v);
         }
         let other = self.constant(otherwise)?;
-        let lane = lane_of(otherwise.dtype)?;
+        let lane = self.lane(otherwise.dtype)?;
         let other = self.with_lane(other, lane)?;
         let facts = self.facts.clone();
         guards.iter().for_each(|g| self.facts.assume(g.clone()));
@@ -440,7 +454,7 @@ impl Selector<'_> {
         if let Some(slot) = self.slot(a)? {
             return self.write_slot(a, slot, v);
         }
-        let lane = lane_of(dtype)?;
+        let lane = self.lane(dtype)?;
         let scalar = !a.varies();
         if !a.gather.is_empty() || scalar && !v.uniform {
             return self.internal("a store of lanes to one element or to subscripts from data");
@@ -493,16 +507,11 @@ impl Selector<'_> {
 /// Wide enough for any subscript, small enough for sums of products.
 const UNKNOWN: (i64, i64) = (-(1 << 40), 1 << 40);
 
-/// The lanes that elements are loaded into.
-fn memory_lane(dtype: DType) -> Result<Lane> {
-    if is_half(dtype) { Ok(Lane::I32) } else { lane_of(dtype) }
-}
-
-/// Memory types of instructions: a bool and an element of a storage type are bytes, integers the bits of their width.
+/// Memory types of instructions: a bool and an element of a storage type are bytes, unsigned integers of 32 and 64 bits the
+/// bits of their width.
 pub fn memory_type(dtype: DType) -> DType {
     match dtype {
         DType::Bool => DType::U8,
-        DType::I16 | DType::U16 => DType::F16,
         DType::U32 => DType::I32,
         DType::U64 => DType::I64,
         dtype if dtype.is_storage() => DType::U8,

@@ -1,12 +1,12 @@
 //! Conversions between element types, and integers brought back into their range.
 //!
 //! In: a value in lanes. Out: the value of another type, in the lanes of that type (an i64 may stay in lanes of 32 bits).
-//! Integers of 8 and 16 bits are held in lanes of 32, extended by their sign or by zeros; u32 in lanes of 64, u64 in lanes
+//! Integers of 8 and 16 bits are held in wider lanes extended by their sign or by zeros; u32 in lanes of 64, u64 in lanes
 //! of i64. Elements of storage types are their bytes: they have no conversions but [`Expr::Bitcast`](crate::expr::Expr).
 
 use crate::codegen::select::half_precision::is_half;
 use crate::codegen::select::state::{Selected, Selector, Val};
-use crate::codegen::select::value::{dtype_of, dtype_range, is_float, lane_of};
+use crate::codegen::select::value::{dtype_of, dtype_range, is_float};
 use crate::codegen::vcode::{Lane, ShiftOp, VBinary, VUnary};
 use crate::expr::scalar::{Value, cast};
 use crate::expr::{BinaryOp, CompareOp, Expr, UnaryOp};
@@ -61,6 +61,9 @@ impl Selector<'_> {
 
     /// The low `bits` of each lane, the rest filled with their sign or with zeros.
     fn low_bits(&mut self, v: Val, bits: u8, signed: bool) -> Val {
+        if usize::from(bits) == 8 * v.lane.bytes() {
+            return v;
+        }
         if signed {
             let unused = (v.lane.bytes() * 8) as u8 - bits;
             let high = self.shift(ShiftOp::Left, v, unused);
@@ -74,7 +77,7 @@ impl Selector<'_> {
     pub fn from_memory(&mut self, v: Val) -> Selected<Val> {
         match v.dtype {
             dtype if is_half(dtype) => Ok(self.half_to_value(v)),
-            DType::I16 | DType::U32 => self.normalized(v),
+            DType::U32 => self.normalized(v),
             _ => Ok(v),
         }
     }
@@ -161,10 +164,10 @@ impl Selector<'_> {
     }
 
     pub fn cast(&mut self, to: DType, v: Val) -> Selected<Val> {
-        let lane = lane_of(to)?;
         if v.dtype == to {
             return Ok(v);
         }
+        let lane = self.lane(to)?;
         if to.is_storage() || v.dtype.is_storage() {
             return self.undefined("a conversion", if to.is_storage() { to } else { v.dtype });
         }
@@ -190,13 +193,7 @@ impl Selector<'_> {
             }
             // an i64 in narrow lanes stays there
             let narrow = to == DType::I64 || v.lane == Lane::I32 && lane == Lane::I32;
-            let v = if narrow {
-                typed
-            } else if lane == Lane::I64 {
-                self.converted(typed, lane)
-            } else {
-                self.converted(typed, Lane::I32)
-            };
+            let v = if narrow { typed } else { self.converted(typed, lane) };
             return self.normalized(v);
         }
         if is_float(lane) {

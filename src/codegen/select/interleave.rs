@@ -2,11 +2,12 @@
 //!
 //! In: the tree of a phase. Out: the same, where lanes two or four elements apart at every offset from each other — the
 //! real and the imaginary parts of complex numbers — are loaded as neighbours and separated, and zipped before they are
-//! stored as neighbours. Invariant: no byte is read or written that was not before.
+//! stored as neighbours. Elements of half a lane are loaded and stored by pairs, which shifts take apart and put together.
+//! Invariant: no byte is read or written that was not before.
 
 use crate::codegen::select::tree::{Node, Pointer, Tree};
 use crate::codegen::vcode::operands::Class;
-use crate::codegen::vcode::{Addr, Inst, VType, Vreg, Zip};
+use crate::codegen::vcode::{Addr, Inst, ShiftOp, VBinary, VType, Vreg, Zip};
 use crate::runtime::DType;
 use std::collections::{BTreeMap, HashMap};
 
@@ -45,10 +46,17 @@ impl Strided {
         };
         let l = inst.lanes()?;
         let (lane, size) = (l.ty.lane.bytes(), l.mem.bytes() as i64);
-        let whole = l.mem != DType::Bool && l.mem.bytes() == lane && l.ty.lanes as usize * lane >= 16;
+        let halves = !l.ty.lane.is_float() && 2 * l.mem.bytes() == lane;
+        let whole = l.mem != DType::Bool && (l.mem.bytes() == lane || halves) && l.ty.lanes as usize * lane >= 16;
         let distance = l.stride / size;
         let fits = whole && l.addr.index.is_none() && matches!(distance, 2 | 4) && distance * size == l.stride;
         fits.then_some(Strided { at, store, register: l.register, ty: l.ty, mem: l.mem, addr: l.addr, distance })
+    }
+
+    /// The memory type of two elements where these fill a lane.
+    fn pair(&self) -> Option<DType> {
+        let pair = if self.ty.lane.bytes() == 2 { DType::I16 } else { DType::I32 };
+        (self.mem.bytes() < self.ty.lane.bytes() && self.ty.lane.bytes() <= 4).then_some(pair)
     }
 
     /// The bytes of all elements from the first of this access on that the group touches.
@@ -146,9 +154,71 @@ impl Pass<'_> {
         dst
     }
 
+    fn shift(&mut self, out: &mut Vec<Node>, op: ShiftOp, ty: VType, a: Vreg, amount: u8) -> Vreg {
+        let dst = self.fresh();
+        out.push(Node::Inst(Inst::VShift { dst, op, ty, a, amount }));
+        dst
+    }
+
+    /// As [`Pass::loads`], of elements of half a lane: lanes of two elements, of which shifts keep one.
+    fn loads_of_pairs(&mut self, group: &[Strided], pair: DType) -> (Vec<Node>, Vec<Node>) {
+        let Strided { ty, mem, addr, .. } = group[0];
+        let mut out = vec![];
+        let vectors: Vec<Vreg> = (0..group.len() / 2)
+            .map(|v| {
+                let (dst, addr) = (self.fresh(), vector_address(addr, ty, v));
+                out.push(Node::Inst(Inst::VLoad { dst, ty, mem: pair, addr, part: None }));
+                dst
+            })
+            .collect();
+        let pairs = match vectors[..] {
+            [a, b] => [Zip::Even, Zip::Odd].map(|op| self.zip(&mut out, op, ty, a, b)).to_vec(),
+            _ => vectors,
+        };
+        let signed = matches!(mem, DType::I8 | DType::I16);
+        let right = if signed { ShiftOp::RightArithmetic } else { ShiftOp::RightLogical };
+        let amount = 8 * mem.bytes() as u8;
+        let mut values = vec![];
+        for (k, s) in group.iter().enumerate() {
+            let upper = match k % 2 {
+                0 => self.shift(&mut out, ShiftOp::Left, ty, pairs[k / 2], amount),
+                _ => pairs[k / 2],
+            };
+            values.push(Node::Inst(Inst::VShift { dst: s.register, op: right, ty, a: upper, amount }));
+        }
+        (out, values)
+    }
+
+    /// As [`Pass::stores`], of elements of half a lane.
+    fn stores_of_pairs(&mut self, group: &[Strided], pair: DType) -> Vec<Node> {
+        let Strided { ty, mem, addr, .. } = group[0];
+        let amount = 8 * mem.bytes() as u8;
+        let mut out = vec![];
+        let mut pairs = vec![];
+        for two in group.chunks_exact(2) {
+            let lower = self.shift(&mut out, ShiftOp::Left, ty, two[0].register, amount);
+            let lower = self.shift(&mut out, ShiftOp::RightLogical, ty, lower, amount);
+            let upper = self.shift(&mut out, ShiftOp::Left, ty, two[1].register, amount);
+            let dst = self.fresh();
+            out.push(Node::Inst(Inst::VBinary { op: VBinary::Or, dst, ty, a: lower, b: upper }));
+            pairs.push(dst);
+        }
+        let vectors = match pairs[..] {
+            [a, b] => [Zip::Low, Zip::High].map(|op| self.zip(&mut out, op, ty, a, b)).to_vec(),
+            _ => pairs,
+        };
+        for (v, src) in vectors.into_iter().enumerate() {
+            out.push(Node::Inst(Inst::VStore { ty, mem: pair, src, addr: vector_address(addr, ty, v), part: None }));
+        }
+        out
+    }
+
     /// The loads of a group, and the instruction that takes the place of each gather.
     fn loads(&mut self, group: &[Strided]) -> (Vec<Node>, Vec<Node>) {
         let Strided { ty, mem, addr, .. } = group[0];
+        if let Some(pair) = group[0].pair() {
+            return self.loads_of_pairs(group, pair);
+        }
         let mut out = vec![];
         let vectors: Vec<Vreg> = (0..group.len())
             .map(|v| {
@@ -173,6 +243,9 @@ impl Pass<'_> {
 
     fn stores(&mut self, group: &[Strided]) -> Vec<Node> {
         let Strided { ty, mem, addr, .. } = group[0];
+        if let Some(pair) = group[0].pair() {
+            return self.stores_of_pairs(group, pair);
+        }
         let mut out = vec![];
         let mut both =
             |out: &mut Vec<Node>, a: Vreg, b: Vreg| [Zip::Low, Zip::High].map(|op| self.zip(out, op, ty, a, b));
@@ -266,6 +339,35 @@ mod tests {
         // read between the two, where they lie or anywhere
         assert_eq!(each("A[2*v + 32*i] = B[v]; A[v + 200] = A[2*v + 32*i + 1]; A[2*v + 32*i + 1] = B[v + 16];").1, 0);
         assert_eq!(each("A[2*v + 64*i + 8] = B[v]; A[v + 300] = A[@J[v]]; A[2*v + 64*i + 9] = B[v + 16];").1, 0);
+    }
+
+    /// Gathers and scatters that are left, and zips, of integers of 8 and 16 bits.
+    fn narrow_counts(body: &str) -> (usize, usize) {
+        let text = format!(
+            "kernel p {{ A: u8[400] argument 0 written; B: i8[400] argument 1; C: i16[400] argument 2 written;
+             D: u16[400] argument 3; parallel i in 0..2 {{ vector v in 0..64 {{ {body} }} }} }}"
+        );
+        let nest = parse::nest(&text).unwrap_or_else(|e| panic!("{e}\n{text}"));
+        check(&nest, 5);
+        let functions = lower(&nest, &Target::avx512()).unwrap();
+        let count = |is: fn(&Inst) -> bool| functions.iter().flat_map(|f| &f.insts).filter(|i| is(i)).count();
+        let strided = count(|i| matches!(i, Inst::VGather { .. } | Inst::VScatter { .. }));
+        (strided, count(|i| matches!(i, Inst::VZip { .. })))
+    }
+
+    #[test]
+    fn narrow_elements_are_moved_as_neighbours() {
+        // in lanes of their own width
+        assert_eq!(narrow_counts("A[2*v] = (A[2*v + 1] + A[2*v]); A[2*v + 1] = A[2*v + 200];").0, 1);
+        assert_eq!(narrow_counts("C[2*v] = (cast i16(D[2*v]) - cast i16(D[2*v + 1])); C[2*v + 1] = i16(3);"), (0, 8));
+        // bytes in lanes of 16 bits: pairs
+        let pairs = "C[v] = (cast i16(B[2*v]) - cast i16(B[2*v + 1]));";
+        assert_eq!(narrow_counts(pairs), (0, 0));
+        let four =
+            "C[v] = ((cast i16(A[4*v]) - cast i16(A[4*v + 1])) + (cast i16(A[4*v + 2]) * cast i16(A[4*v + 3])));";
+        assert_eq!(narrow_counts(four), (0, 4));
+        let stored = "A[2*v] = cast u8((C[v] + i16(1))); A[2*v + 1] = cast u8((C[v] - i16(1)));";
+        assert_eq!(narrow_counts(stored), (0, 0));
     }
 
     #[test]

@@ -7,6 +7,7 @@
 use crate::codegen::Target;
 use crate::codegen::loopnest::{BufferKind, LoopKind, LoopNest, Stmt};
 use crate::codegen::select::expansion_cost::constant_range;
+use crate::codegen::select::narrow::narrow_loops;
 use crate::codegen::select::scalar_expansion;
 use crate::codegen::select::value::{buffer_width, widest};
 use crate::expr::interval::{Facts, ceil_div};
@@ -28,6 +29,7 @@ pub fn prepare(nest: &LoopNest, target: &Target) -> Prepared {
     let body = nest.body.clone();
     let mut private = HashMap::new();
     let body = Preparer { nest: &mut nest, expanded: HashSet::new(), private: &mut private }.legalize(body);
+    let body = narrow_loops(&nest, &mut Facts::new(nest.vars.len()), &body);
     vector_widths(&nest, &body, &mut Facts::new(nest.vars.len()), &mut widths);
     nest.body = crate::codegen::select::strip_mine::strip_mine(&mut nest, target, &mut widths, private, body);
     vector_widths(&nest, &nest.body, &mut Facts::new(nest.vars.len()), &mut widths);
@@ -228,7 +230,7 @@ fn depends(e: &Expr, var: Var) -> bool {
 
 /// Finds the widest lane type in each vector loop; returns that of `body`.
 pub fn vector_widths(nest: &LoopNest, body: &[Stmt], facts: &mut Facts, widths: &mut HashMap<Var, usize>) -> usize {
-    let mut most = 4;
+    let mut most = 1;
     for stmt in body {
         most = most.max(match stmt {
             Stmt::Loop { var, lower, upper, step, kind, body } => {
@@ -249,7 +251,7 @@ pub fn vector_widths(nest: &LoopNest, body: &[Stmt], facts: &mut Facts, widths: 
             }
             Stmt::Let { var, value, divisor } => {
                 facts.bind(*var, value, *divisor);
-                4
+                1
             }
             Stmt::Store { buffer, .. } => {
                 let expressions = stmt.expressions().map(|e| widest(nest, facts, e));

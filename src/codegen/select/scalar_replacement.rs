@@ -62,16 +62,16 @@ fn next_var(tree: &Tree) -> u32 {
 #[derive(Clone, Copy, PartialEq, Debug)]
 enum Shape {
     /// One element, in one or more lanes.
-    Element(Lane),
+    Element { lane: Lane, mem: DType },
     /// An element `stride` bytes after the other in each lane.
-    Lanes { ty: VType, stride: i64 },
+    Lanes { ty: VType, mem: DType, stride: i64 },
 }
 
 impl Shape {
     /// The type of the register.
     fn ty(self, lanes: u8) -> VType {
         match self {
-            Shape::Element(lane) => VType { lane, lanes },
+            Shape::Element { lane, .. } => VType { lane, lanes },
             Shape::Lanes { ty, .. } => ty,
         }
     }
@@ -202,8 +202,8 @@ impl Pass<'_> {
     fn dead_stores(&self, l: &Loop, accesses: &Accesses, edits: &mut Edits, facts: &Facts) {
         let all = &accesses.all;
         let writes = |r: &Reference| match r.value {
-            Some((_, Shape::Lanes { ty, stride }, _)) => stride * ty.lanes as i64 == r.span.1 - r.span.0,
-            Some((_, Shape::Element(_), _)) => true,
+            Some((_, Shape::Lanes { ty, stride, .. }, _)) => stride * ty.lanes as i64 == r.span.1 - r.span.0,
+            Some((_, Shape::Element { .. }, _)) => true,
             None => false,
         };
         for store in all.iter().filter(|r| r.store && writes(r) && !accesses.read_anywhere.contains(&r.root)) {
@@ -296,27 +296,28 @@ impl Pass<'_> {
             Inst::VLoad { dst: r, ty, mem, part, .. } | Inst::VStore { src: r, ty, mem, part, .. } => {
                 let size = mem.bytes() as i64;
                 let shape = match ty.lanes {
-                    1 => Shape::Element(ty.lane),
-                    _ => Shape::Lanes { ty: *ty, stride: size },
+                    1 => Shape::Element { lane: ty.lane, mem: *mem },
+                    _ => Shape::Lanes { ty: *ty, mem: *mem, stride: size },
                 };
                 let whole = part.is_none() && is_plain(*mem, ty.lane);
                 (lanes(ty, mem, size), whole.then_some((*r, shape, ty.lanes)))
             }
             Inst::VBroadcast { dst: r, ty, mem, .. } => {
-                let value = is_plain(*mem, ty.lane).then_some((*r, Shape::Element(ty.lane), ty.lanes));
+                let shape = Shape::Element { lane: ty.lane, mem: *mem };
+                let value = is_plain(*mem, ty.lane).then_some((*r, shape, ty.lanes));
                 ((0, mem.bytes() as i64), value)
             }
             Inst::VGather { dst: r, ty, mem, stride, part, .. }
             | Inst::VScatter { src: r, ty, mem, stride, part, .. } => {
                 let whole = part.is_none() && is_plain(*mem, ty.lane);
-                let shape = Shape::Lanes { ty: *ty, stride: *stride };
+                let shape = Shape::Lanes { ty: *ty, mem: *mem, stride: *stride };
                 (lanes(ty, mem, *stride), whole.then_some((*r, shape, ty.lanes)))
             }
             _ => return,
         };
         // The other lanes of a stored element follow from the definitions of its register.
         let value = value.filter(|_| always).map(|(r, shape, lanes)| match (store, shape) {
-            (true, Shape::Element(_)) => (r, shape, self.registers.written.get(&r).copied().unwrap_or(1)),
+            (true, Shape::Element { .. }) => (r, shape, self.registers.written.get(&r).copied().unwrap_or(1)),
             _ => (r, shape, lanes),
         });
         out.all.push(Reference { at, store, root: pointer.root, bytes, span, value });
@@ -561,12 +562,17 @@ fn kept(
     consumers
 }
 
-/// Returns true if memory holds the bits of the lanes as they are.
+/// Returns true if a load of what was stored gives the lanes that they were: memory has their bits, or they are integers in
+/// the range of the narrower type, as the selection stores them.
 fn is_plain(mem: DType, lane: Lane) -> bool {
-    matches!(
-        (mem, lane),
-        (DType::F32, Lane::F32) | (DType::F64, Lane::F64) | (DType::I32, Lane::I32) | (DType::I64, Lane::I64)
-    )
+    let narrow = matches!(mem, DType::I8 | DType::U8 | DType::I16 | DType::U16);
+    match lane {
+        Lane::F32 => mem == DType::F32,
+        Lane::F64 => mem == DType::F64,
+        Lane::I32 => mem == DType::I32 || narrow,
+        Lane::I64 => mem == DType::I64,
+        Lane::I16 | Lane::U16 | Lane::I8 | Lane::U8 => narrow,
+    }
 }
 
 fn has_loop(node: &Node) -> bool {

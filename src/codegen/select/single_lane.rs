@@ -8,6 +8,7 @@
 
 use crate::codegen::vcode::operands::Class;
 use crate::codegen::vcode::{Function, Inst, VType, Vreg};
+use crate::runtime::DType;
 
 /// Lanes of every register that are read, at most.
 const ALL: u8 = u8::MAX;
@@ -37,7 +38,7 @@ pub fn narrow(function: &mut Function) {
             _ => {}
         }
         if let Inst::VBroadcast { dst, ty: ty @ VType { lanes: 1, .. }, mem, addr } = *inst
-            && mem.bytes() == ty.lane.bytes()
+            && (mem.bytes() == ty.lane.bytes() || matches!(mem, DType::I8 | DType::U8 | DType::I16 | DType::U16))
         {
             *inst = Inst::VLoad { dst, ty, mem, addr, part: None };
         }

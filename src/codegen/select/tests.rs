@@ -24,6 +24,8 @@ pub fn arguments(nest: &LoopNest, rng: &mut StdRng) -> Vec<Tensor> {
             DType::F64 => Tensor::new(&[n], &random(rng, n, real)),
             DType::I64 => Tensor::new(&[n], &random(rng, n, |r| r.random_range(0..3i64))),
             DType::I32 => Tensor::new(&[n], &random(rng, n, |r| r.random_range(-50..50i32))),
+            DType::I16 => Tensor::new(&[n], &random(rng, n, |r| r.random::<i16>())),
+            DType::U16 => Tensor::new(&[n], &random(rng, n, |r| r.random::<u16>())),
             DType::I8 => Tensor::new(&[n], &random(rng, n, |r| r.random_range(-128..=127i8))),
             DType::U8 => Tensor::new(&[n], &random(rng, n, |r| r.random_range(0..=255u8))),
             DType::Bool => {
@@ -510,3 +512,4 @@ fn scalar_statements_compute_in_one_lane() {
 }
 
 mod literals;
+mod narrow;

@@ -6,6 +6,7 @@
 //! of 8 and 16 bits have lanes of 32, u32 has lanes of 64: they are kept in range after each operation. An i64 whose interval fits is computed in lanes of 32 bits.
 
 use crate::codegen::loopnest::LoopNest;
+use crate::codegen::select::constant_division::is_divided_in_lanes;
 use crate::codegen::select::division::quick_divisor;
 use crate::codegen::select::math::{self, hyperbolic, trigonometric};
 use crate::codegen::select::state::Val;
@@ -14,11 +15,12 @@ use crate::codegen::select::tree::Node;
 use crate::codegen::vcode::{Inst, Lane, ShiftOp, VBinary, VType, VUnary, Vreg};
 use crate::expr::Affine;
 use crate::expr::interval::Facts;
+use crate::expr::narrow::{self, Names, constant_divisor, narrow_bytes};
 use crate::expr::scalar::Value;
 use crate::expr::{BinaryOp, BufferId, CompareOp, Expr, Scalar, UnaryOp};
 use crate::runtime::{DType, Error, Result};
 
-/// The lane type that holds `dtype`.
+/// The lane type that holds `dtype` beside lanes of 32 bits or more.
 pub fn lane_of(dtype: DType) -> Result<Lane> {
     match dtype {
         DType::F64 => Ok(Lane::F64),
@@ -110,18 +112,9 @@ fn int_range(nest: &LoopNest, facts: &Facts, resolve: &dyn Fn(&Affine) -> Affine
     }
 }
 
-/// The values of a narrow integer type.
+/// The values of an integer type of up to 32 bits.
 pub fn dtype_range(dtype: DType) -> Option<(i64, i64)> {
-    match dtype {
-        DType::I32 => Some((i32::MIN as i64, i32::MAX as i64)),
-        DType::I16 => Some((-32768, 32767)),
-        DType::I8 => Some((-128, 127)),
-        DType::U32 => Some((0, u32::MAX.into())),
-        DType::U16 => Some((0, 65535)),
-        DType::U8 => Some((0, 255)),
-        DType::Bool => Some((0, 1)),
-        _ => None,
-    }
+    narrow::dtype_range(dtype).filter(|_| dtype != DType::I64)
 }
 
 /// The amount of a shift of integers by a constant that leaves some bits.
@@ -139,6 +132,10 @@ pub fn dtype_of(nest: &LoopNest, e: &Expr) -> DType {
 
 /// Bytes of the widest lane that evaluating `e` needs, given the ranges of the nest's variables.
 pub fn widest(nest: &LoopNest, facts: &Facts, e: &Expr) -> usize {
+    let names = Names { dtype: &|b| nest.buffer(b).dtype, bounds: &|a| facts.bounds(a) };
+    if let Some(bytes) = names.lane_bytes(e) {
+        return bytes;
+    }
     let resolve = |a: &Affine| a.clone();
     let dtype = dtype_of(nest, e);
     let own = match (dtype, e) {
@@ -154,10 +151,15 @@ pub fn widest(nest: &LoopNest, facts: &Facts, e: &Expr) -> usize {
             let guards = access.guard.iter().map(|g| if fits_i32(facts.bounds(g)) { 4 } else { 8 });
             guards.max().unwrap_or(4).max(if wide { 8 } else { 4 })
         }
-        Expr::Binary(op, _, b) => {
-            let through_f64 = matches!(op, BinaryOp::Div) && !dtype.is_float()
-                || matches!(op, BinaryOp::Mod)
-                || *op == BinaryOp::Pow && math::simple_power(b).is_none();
+        Expr::Binary(op, a, b) => {
+            let through_f64 = match op {
+                BinaryOp::Div | BinaryOp::Mod if !dtype.is_float() => {
+                    !constant_divisor(*op, b).is_some_and(|d| is_divided_in_lanes(dtype, names.range(a), d))
+                }
+                BinaryOp::Mod => true,
+                BinaryOp::Pow => math::simple_power(b).is_none(),
+                _ => false,
+            };
             if through_f64 { 8 } else { 4 }
         }
         _ => 4,
@@ -167,7 +169,8 @@ pub fn widest(nest: &LoopNest, facts: &Facts, e: &Expr) -> usize {
 
 /// Bytes of the widest element of a buffer in registers.
 pub fn buffer_width(nest: &LoopNest, b: BufferId) -> usize {
-    lane_of(nest.buffer(b).dtype).map_or(4, Lane::bytes)
+    let dtype = nest.buffer(b).dtype;
+    narrow_bytes(dtype).unwrap_or_else(|| lane_of(dtype).map_or(4, Lane::bytes))
 }
 
 impl Selector<'_> {
@@ -175,6 +178,18 @@ impl Selector<'_> {
     pub fn ty(&self, lane: Lane, uniform: bool) -> VType {
         let all = self.target.vector_bytes / self.chunk.widest.max(lane.bytes());
         VType { lane, lanes: if uniform { all as u8 } else { self.chunk.lanes } }
+    }
+
+    /// The lane type that holds `dtype` beside the lanes at work: where these have 8 or 16 bits, all integers have as many.
+    pub fn lane(&self, dtype: DType) -> Result<Lane> {
+        match (self.chunk.widest, dtype) {
+            (1, DType::U8) => Ok(Lane::U8),
+            (1, DType::I8 | DType::Bool) => Ok(Lane::I8),
+            (2, DType::U16) => Ok(Lane::U16),
+            (2, DType::I16 | DType::I8 | DType::U8 | DType::Bool) => Ok(Lane::I16),
+            (1 | 2, _) => Err(Error::Internal(format!("{}: {dtype} in narrow lanes", self.nest.name))),
+            _ => lane_of(dtype),
+        }
     }
 
     /// A whole register.
@@ -185,12 +200,12 @@ impl Selector<'_> {
     /// A constant in every lane.
     pub fn bits(&mut self, lane: Lane, bits: u64) -> Vreg {
         let ty = self.full(lane);
-        let bits = if lane.bytes() == 4 { bits & 0xffff_ffff } else { bits };
+        let bits = bits & lane.all_ones();
         self.emit(|dst| Inst::VConst { dst, ty, bits })
     }
 
     pub fn constant(&mut self, s: Scalar) -> Selected<Val> {
-        let lane = lane_of(s.dtype)?;
+        let lane = self.lane(s.dtype)?;
         let (lane, bits) = match Value::from(s) {
             Value::F64(v) => (lane, v.to_bits()),
             Value::F32(v) | Value::F16(v) | Value::BF16(v) => (lane, v.to_bits() as u64),
@@ -198,7 +213,7 @@ impl Selector<'_> {
             Value::Stored(_, byte) => (lane, byte.into()),
             other => {
                 let v = other.as_i64();
-                let narrow = fits_i32((v, v)) && !matches!(s.dtype, DType::U32 | DType::U64);
+                let narrow = fits_i32((v, v)) && lane.bytes() >= 4 && !matches!(s.dtype, DType::U32 | DType::U64);
                 (if narrow { Lane::I32 } else { lane }, v as u64)
             }
         };
@@ -208,7 +223,7 @@ impl Selector<'_> {
     /// `v` with integer (or mask) lanes of `lane`'s width.
     pub fn with_lane(&mut self, v: Val, lane: Lane) -> Selected<Val> {
         if v.dtype == DType::Bool {
-            let lane = if lane.bytes() == 8 { Lane::I64 } else { Lane::I32 };
+            let lane = Lane::integer(lane.bytes());
             return Ok(Val { reg: self.mask_as(v.reg, v.lane, lane, v.uniform), lane, ..v });
         }
         if v.lane == lane {
@@ -221,8 +236,8 @@ impl Selector<'_> {
     }
 
     pub fn converted(&mut self, v: Val, lane: Lane) -> Val {
-        if v.lane == lane {
-            return v;
+        if v.lane == lane || v.lane.bytes() < 4 && v.lane.bytes() == lane.bytes() {
+            return Val { lane, ..v };
         }
         let to = self.ty(lane, v.uniform);
         Val { reg: self.emit(|dst| Inst::VConvert { dst, to, src: v.reg, from: v.lane }), lane, ..v }
@@ -233,14 +248,13 @@ impl Selector<'_> {
         if from.bytes() == to.bytes() {
             return mask;
         }
-        let int = |l: Lane| if l.bytes() == 8 { Lane::I64 } else { Lane::I32 };
-        let (from, to) = (int(from), self.ty(int(to), uniform));
+        let (from, to) = (Lane::integer(from.bytes()), self.ty(Lane::integer(to.bytes()), uniform));
         self.emit(|dst| Inst::VConvert { dst, to, src: mask, from })
     }
 
     /// The mask of the lanes `from..to`.
     pub fn range_mask(&mut self, bytes: usize, from: i64, to: i64) -> Vreg {
-        let lane = if bytes == 8 { Lane::I64 } else { Lane::I32 };
+        let lane = Lane::integer(bytes);
         let ty = self.full(lane);
         let iota = self.emit(|dst| Inst::VIota { dst, ty });
         let end = self.bits(lane, to as u64);
@@ -280,7 +294,7 @@ impl Selector<'_> {
         let uniform = a.uniform && b.uniform;
         let ty = self.ty(a.lane, uniform);
         let reg = self.emit(|dst| Inst::VCompare { op, dst, ty, a: a.reg, b: b.reg });
-        let lane = if a.lane.bytes() == 8 { Lane::I64 } else { Lane::I32 };
+        let lane = Lane::integer(a.lane.bytes());
         Val { reg, lane, dtype: DType::Bool, uniform }
     }
 
@@ -295,7 +309,7 @@ impl Selector<'_> {
         let bits = match like.lane {
             Lane::F32 => (v as f32).to_bits() as u64,
             Lane::F64 => v.to_bits(),
-            Lane::I32 | Lane::I64 => v as i64 as u64,
+            _ => v as i64 as u64,
         };
         Val { reg: self.bits(like.lane, bits), uniform: true, ..like }
     }
@@ -329,6 +343,11 @@ impl Selector<'_> {
                 let v = self.value(self.unclamped(*to, a))?;
                 if self.fits_half(*to, a) {
                     return Ok(Val { dtype: *to, ..v });
+                }
+                if self.is_held(*to, a) && v.lane.bytes() < 8 {
+                    let lane = self.lane(*to)?;
+                    let lane = if *to == DType::I64 { v.lane } else { lane };
+                    return Ok(Val { dtype: *to, ..self.converted(v, lane) });
                 }
                 self.cast(*to, v)
             }
@@ -387,9 +406,21 @@ impl Selector<'_> {
         }
         if let Some(amount) = constant_shift(op, b, dtype) {
             let a = self.value(a)?;
-            let a = self.with_lane(a, lane_of(dtype)?)?;
+            let lane = self.lane(dtype)?;
+            let a = self.with_lane(a, lane)?;
             let v = self.shifted_by(op == BinaryOp::ShiftLeft, a, amount);
             return self.normalized(v);
+        }
+        if op == BinaryOp::Mul
+            && matches!(dtype, DType::I32 | DType::I16 | DType::I8 | DType::U8)
+            && let Some(v) = self.short_product(a, b)?
+        {
+            return Ok(v);
+        }
+        if let Some(divisor) = constant_divisor(op, b)
+            && let Some(v) = self.divided_by_constant(op, a, divisor)?
+        {
+            return Ok(v);
         }
         let (va, vb) = (self.value(a)?, self.value(b)?);
         if dtype == DType::I64 {
@@ -478,6 +509,7 @@ impl Selector<'_> {
             UnaryOp::Round if float => self.vector_unary(VUnary::Round, a),
             UnaryOp::Floor | UnaryOp::Ceil | UnaryOp::Round => a,
             UnaryOp::Abs if matches!(a.dtype, DType::U64 | DType::U32 | DType::U16 | DType::U8) => a,
+            UnaryOp::Abs if a.dtype != DType::I64 => self.vector_unary(VUnary::Abs, a),
             UnaryOp::Neg | UnaryOp::Abs => {
                 // the least i64 in 32-bit lanes has no negative there
                 let a = if a.dtype == DType::I64 { self.with_lane(a, Lane::I64)? } else { a };

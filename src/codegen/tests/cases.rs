@@ -5,7 +5,6 @@ use crate::codegen::vcode::{Addr, GprOp, Inst, Lane, LaneRange, Operand, ShiftOp
 use crate::expr::CompareOp;
 use crate::runtime::DType;
 
-const LANES: [Lane; 4] = [Lane::F32, Lane::F64, Lane::I32, Lane::I64];
 const COMPARISONS: [CompareOp; 6] =
     [CompareOp::Eq, CompareOp::Ne, CompareOp::Lt, CompareOp::Le, CompareOp::Gt, CompareOp::Ge];
 
@@ -15,13 +14,17 @@ pub fn dtype(lane: Lane) -> DType {
         Lane::F64 => DType::F64,
         Lane::I32 => DType::I32,
         Lane::I64 => DType::I64,
+        Lane::I16 => DType::I16,
+        Lane::U16 => DType::U16,
+        Lane::I8 => DType::I8,
+        Lane::U8 => DType::U8,
     }
 }
 
 /// All vector types of registers of `bytes` bytes.
 fn types(bytes: usize) -> Vec<VType> {
     let mut all = vec![];
-    for lane in LANES {
+    for lane in Lane::ALL {
         let mut lanes = 1;
         while lanes * lane.bytes() <= bytes {
             all.push(VType { lane, lanes: lanes as u8 });
@@ -35,16 +38,21 @@ fn types(bytes: usize) -> Vec<VType> {
 fn memory_types(lane: Lane) -> Vec<DType> {
     match lane {
         Lane::F32 | Lane::F64 => vec![dtype(lane), DType::Bool],
-        Lane::I32 => vec![DType::I32, DType::I8, DType::U8, DType::F16, DType::BF16, DType::Bool],
+        Lane::I32 => {
+            vec![DType::I32, DType::I16, DType::U16, DType::I8, DType::U8, DType::F16, DType::BF16, DType::Bool]
+        }
         Lane::I64 => vec![DType::I64, DType::I32, DType::I8, DType::U8, DType::Bool],
+        Lane::I16 | Lane::U16 => vec![dtype(lane), DType::I8, DType::U8],
+        Lane::I8 | Lane::U8 => vec![dtype(lane)],
     }
 }
 
-/// Whole vectors and every partial range.
+/// Whole vectors and every partial range, of many lanes every few.
 fn parts(ty: VType) -> Vec<Option<LaneRange>> {
     let mut all = vec![None];
-    for first in 0..ty.lanes {
-        for count in 1..=ty.lanes - first {
+    let (from, to) = (1 + ty.lanes as usize / 16, 1 + ty.lanes as usize / 20);
+    for first in (0..ty.lanes).step_by(from) {
+        for count in (1..=ty.lanes - first).step_by(to) {
             all.push(Some(LaneRange { first, count }));
         }
     }
@@ -84,11 +92,8 @@ fn compute(
 }
 
 fn arithmetic(ty: VType, out: &mut Vec<Case>) {
-    let float = matches!(ty.lane, Lane::F32 | Lane::F64);
-    let integer = match ty.lane.bytes() {
-        4 => VType { lane: Lane::I32, ..ty },
-        _ => VType { lane: Lane::I64, ..ty },
-    };
+    let float = ty.lane.is_float();
+    let integer = VType { lane: Lane::integer(ty.lane.bytes()), ..ty };
     for bits in [0, u64::MAX, 0x3ff8_0000_3fc0_0000] {
         out.push(compute(format!("const {ty:?} {bits:x}"), &[], false, integer, |b, _| {
             let dst = b.vreg();
@@ -128,6 +133,12 @@ fn arithmetic(ty: VType, out: &mut Vec<Case>) {
     let mut binary = vec![Add, Sub, Mul, Min, Max, And, Or, Xor, AndNot];
     if float {
         binary.push(Div);
+    }
+    if ty.lane.bytes() == 2 {
+        binary.push(MulHigh);
+    }
+    if ty.lane == Lane::I32 {
+        binary.push(MulPairs);
     }
     for op in binary {
         out.push(compute(format!("{op:?} {ty:?}"), &[ty, ty], false, ty, |b, r| {
@@ -215,8 +226,9 @@ fn arithmetic(ty: VType, out: &mut Vec<Case>) {
 
 fn conversions(bytes: usize, out: &mut Vec<Case>) {
     for ty in types(bytes) {
-        for lane in LANES {
-            if ty.lanes as usize * lane.bytes() > bytes {
+        for lane in Lane::ALL {
+            let narrow = lane.bytes().min(ty.lane.bytes()) < 4 && (lane.bytes() != ty.lane.bytes());
+            if narrow || ty.lanes as usize * lane.bytes() > bytes {
                 continue;
             }
             let to = VType { lane, lanes: ty.lanes };
@@ -239,7 +251,7 @@ fn access(
     load: bool,
     inst: impl Fn(Vreg, Addr) -> Inst,
 ) -> Vec<Case> {
-    let register = VType { lane: if ty.lane.bytes() == 4 { Lane::I32 } else { Lane::I64 }, ..ty };
+    let register = VType { lane: Lane::integer(ty.lane.bytes()), ..ty };
     let count = (bytes.end - bytes.start) as usize / mem.bytes();
     let mut cases = vec![];
     // Plain base, base and displacement, base and index.
@@ -359,7 +371,7 @@ fn gather_index(bytes: usize, out: &mut Vec<Case>) {
             }
             for mem in memory_types(ty.lane) {
                 for part in some_parts(ty) {
-                    let register = VType { lane: if ty.lane.bytes() == 4 { Lane::I32 } else { Lane::I64 }, ..ty };
+                    let register = VType { lane: Lane::integer(ty.lane.bytes()), ..ty };
                     let mut b = Builder::new(format!("gather {ty:?} {mem} by {index_lane:?} {part:?}"));
                     let (memory, indices, output) = (b.argument(0), b.argument(1), b.argument(2));
                     let (index, base) = (b.vreg(), b.gpr());

@@ -87,7 +87,8 @@ fn element(dtype: DType, rng: &mut StdRng, tame: bool) -> Vec<u8> {
         DType::I64 => rng.random_range(-50i64..50).to_le_bytes().to_vec(),
         DType::I32 if special => rng.random::<i32>().to_le_bytes().to_vec(),
         DType::I32 => rng.random_range(-50i32..50).to_le_bytes().to_vec(),
-        DType::F16 | DType::BF16 => rng.random::<u16>().to_le_bytes().to_vec(),
+        DType::I16 | DType::U16 if !special && rng.random() => rng.random_range(0..50u16).to_le_bytes().to_vec(),
+        DType::F16 | DType::BF16 | DType::I16 | DType::U16 => rng.random::<u16>().to_le_bytes().to_vec(),
         DType::Bool => vec![rng.random::<bool>() as u8],
         _ => vec![rng.random::<u8>()],
     }

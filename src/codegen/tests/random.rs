@@ -80,7 +80,7 @@ impl Generator<'_> {
             0..8 => {
                 // The sign of a not-a-number is not defined, so floats have no bitwise operations here.
                 let ops = [VBinary::Add, VBinary::Sub, VBinary::Mul, VBinary::Min, VBinary::Max, VBinary::Xor];
-                let integer = matches!(ty.lane, Lane::I32 | Lane::I64);
+                let integer = !ty.lane.is_float();
                 let op = ops[self.rng.random_range(0..5 + integer as usize)];
                 let (a, b, dst) = (self.any(), self.any(), self.target());
                 self.b.push(Inst::VBinary { op, dst, ty, a, b });
@@ -173,7 +173,7 @@ impl Generator<'_> {
             }
             _ => {
                 let (src, dst) = (self.integer(), self.target());
-                let integer = matches!(ty.lane, Lane::I32 | Lane::I64);
+                let integer = !ty.lane.is_float();
                 if integer {
                     self.b.push(Inst::VSplat { dst, ty, src });
                 } else {
@@ -186,7 +186,7 @@ impl Generator<'_> {
 
 fn program(seed: u64, target: &Target) -> Case {
     let mut rng = StdRng::seed_from_u64(seed);
-    let lane = [Lane::F32, Lane::F32, Lane::F64, Lane::I32, Lane::I64][rng.random_range(0..5)];
+    let lane = if rng.random_bool(0.1) { Lane::F32 } else { *Lane::ALL.choose(&mut rng).unwrap() };
     let lanes = target.lanes(lane.bytes()) as u8 >> rng.random_range(0..2);
     let ty = VType { lane, lanes };
     let mut b = Builder::new(format!("random program {seed}"));

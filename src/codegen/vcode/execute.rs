@@ -255,13 +255,14 @@ impl Machine<'_> {
         let bits = u64::from_le_bytes(all);
         Ok(match mem {
             DType::I8 => bits as i8 as i64 as u64,
+            DType::I16 => bits as i16 as i64 as u64,
             DType::I32 => bits as i32 as i64 as u64,
             _ => bits,
         })
     }
 
     fn load_lanes(&mut self, l: &Lanes, address: impl Fn(usize) -> i64) -> Result<()> {
-        let mut lanes = [0; 16];
+        let mut lanes = [0; 64];
         for i in l.range() {
             let bits = self.element(address(i), l.mem)?;
             lanes[i] = match l.mem {
@@ -350,6 +351,10 @@ bits! {
     f64: f64::from_bits, f64::to_bits;
     i32: |b| b as i32, |x| x as u64;
     i64: |b| b as i64, |x| x as u64;
+    i16: |b| b as i16, |x| x as u64;
+    u16: |b| b as u16, u64::from;
+    i8: |b| b as i8, |x| x as u64;
+    u8: |b| b as u8, u64::from;
 }
 
 /// Runs `$body` with the type of the lane.
@@ -372,6 +377,22 @@ macro_rules! with_type {
                 type $t = i64;
                 $body
             }
+            Lane::I16 => {
+                type $t = i16;
+                $body
+            }
+            Lane::U16 => {
+                type $t = u16;
+                $body
+            }
+            Lane::I8 => {
+                type $t = i8;
+                $body
+            }
+            Lane::U8 => {
+                type $t = u8;
+                $body
+            }
         }
     };
 }
@@ -382,7 +403,7 @@ fn compare_lane(op: CompareOp, lane: Lane, a: u64, b: u64) -> bool {
 }
 
 fn unary(op: VUnary, lane: Lane, a: u64) -> Option<u64> {
-    let float = matches!(lane, Lane::F32 | Lane::F64);
+    let float = lane.is_float();
     let (op, a) = match op {
         VUnary::Not => return Some(!a),
         VUnary::WidenHalf | VUnary::NarrowHalf | VUnary::RoundHalf => {
@@ -404,7 +425,7 @@ fn unary(op: VUnary, lane: Lane, a: u64) -> Option<u64> {
 }
 
 fn binary(op: VBinary, lane: Lane, a: u64, b: u64) -> Option<u64> {
-    let float = matches!(lane, Lane::F32 | Lane::F64);
+    let float = lane.is_float();
     let [x, y] = [a, b].map(|x| flush(lane, x));
     let (op, x, y) = match op {
         VBinary::And => return Some(a & b),
@@ -414,6 +435,18 @@ fn binary(op: VBinary, lane: Lane, a: u64, b: u64) -> Option<u64> {
         VBinary::Add => (BinaryOp::Add, x, y),
         VBinary::Sub => (BinaryOp::Sub, x, y),
         VBinary::Mul => (BinaryOp::Mul, x, y),
+        VBinary::MulHigh => {
+            return match lane {
+                Lane::I16 => Some((i32::from(a as i16) * i32::from(b as i16) >> 16) as u64),
+                Lane::U16 => Some((a & 0xffff) * (b & 0xffff) >> 16),
+                _ => None,
+            };
+        }
+        VBinary::MulPairs => {
+            let half = |x: u64, n: u32| i32::from((x >> (16 * n)) as i16);
+            let sum = |n| half(a, n).wrapping_mul(half(b, n));
+            return (lane == Lane::I32).then(|| sum(0).wrapping_add(sum(1)) as u64);
+        }
         VBinary::Div if !float => return None,
         VBinary::Div => (BinaryOp::Div, x, y),
         // the second operand where neither is less: the first of the scalar operation
@@ -435,7 +468,7 @@ fn fma(lane: Lane, c: u64, a: u64, b: u64, negate: bool) -> u64 {
             let [a, b, c] = [a, b, c].map(f64::from_bits);
             if negate { -a } else { a }.mul_add(b, c).to_bits()
         }
-        Lane::I32 | Lane::I64 => {
+        _ => {
             let product = a.wrapping_mul(b);
             if negate { c.wrapping_sub(product) } else { c.wrapping_add(product) }
         }
@@ -447,6 +480,8 @@ fn shift(op: ShiftOp, lane: Lane, a: u64, amount: u8) -> u64 {
     let bits = 8 * lane.bytes() as u32;
     let wide = u32::from(amount);
     match (op, bits) {
+        (ShiftOp::RightArithmetic, 8) => ((a as i8) >> wide.min(7)) as u64,
+        (ShiftOp::RightArithmetic, 16) => ((a as i16) >> wide.min(15)) as u64,
         (ShiftOp::RightArithmetic, 32) => ((a as i32) >> wide.min(31)) as u64,
         (ShiftOp::RightArithmetic, _) => ((a as i64) >> wide.min(63)) as u64,
         _ if wide >= bits => 0,
@@ -465,6 +500,10 @@ fn convert(a: u64, from: Lane, to: Lane) -> u64 {
                 Lane::F64 => (a as f64).to_bits(),
                 Lane::I32 => a as i32 as u64,
                 Lane::I64 => a as i64 as u64,
+                Lane::I16 => a as i16 as u64,
+                Lane::U16 => a as u16 as u64,
+                Lane::I8 => a as i8 as u64,
+                Lane::U8 => a as u8 as u64,
             }
         }};
     }
@@ -473,6 +512,10 @@ fn convert(a: u64, from: Lane, to: Lane) -> u64 {
         Lane::F64 => to!(f64::from_bits(a)),
         Lane::I32 => to!(a as i32),
         Lane::I64 => to!(a as i64),
+        Lane::I16 => to!(a as i16),
+        Lane::U16 => to!(a as u16),
+        Lane::I8 => to!(a as i8),
+        Lane::U8 => to!(a as u8),
     };
     flush(to, value)
 }

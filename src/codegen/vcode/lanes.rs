@@ -23,7 +23,9 @@ pub enum Widening {
     Same,
     SignedByte,
     UnsignedByte,
-    /// The bits of f16 or bf16.
+    /// I16 in memory, in wider lanes.
+    SignedHalf,
+    /// The bits of u16, f16 or bf16, in wider lanes.
     Half,
     /// An f16 to the f32 that it is. Loads of four lanes or more, all of them, alone.
     Number,
@@ -66,12 +68,15 @@ impl Lanes {
     /// `None` where elements of this memory type cannot become these lanes.
     pub fn widening(&self) -> Option<Widening> {
         let lane = self.ty.lane;
-        let integer = matches!(lane, Lane::I32 | Lane::I64);
+        let integer = !lane.is_float() && lane.bytes() >= 2;
         match self.mem {
-            DType::Bool => Some(Widening::Bool),
+            DType::Bool if lane.bytes() >= 4 => Some(Widening::Bool),
+            DType::I8 | DType::U8 if lane.bytes() == 1 => Some(Widening::Same),
+            DType::I16 | DType::U16 if lane.bytes() == 2 => Some(Widening::Same),
             DType::I8 if integer => Some(Widening::SignedByte),
             DType::U8 if integer => Some(Widening::UnsignedByte),
-            DType::F16 | DType::BF16 if lane == Lane::I32 => Some(Widening::Half),
+            DType::I16 if lane == Lane::I32 => Some(Widening::SignedHalf),
+            DType::U16 | DType::F16 | DType::BF16 if lane == Lane::I32 => Some(Widening::Half),
             DType::F16 if lane == Lane::F32 && self.ty.lanes >= 4 && self.count == self.ty.lanes as usize => {
                 Some(Widening::Number)
             }

@@ -194,15 +194,15 @@ macro_rules! names {
     };
 }
 names! {
-    Lane { F32 = "f32", F64 = "f64", I32 = "i32", I64 = "i64" }
+    Lane { F32 = "f32", F64 = "f64", I32 = "i32", I64 = "i64", I16 = "i16", U16 = "u16", I8 = "i8", U8 = "u8" }
     GprOp { Add = "add", Sub = "sub", Mul = "mul", Min = "min", Max = "max", DivFloor = "divfloor" }
     VUnary {
         Abs = "abs", Neg = "neg", Sqrt = "sqrt", Floor = "floor", Ceil = "ceil", Round = "round", Not = "not",
         WidenHalf = "widenhalf", NarrowHalf = "narrowhalf", RoundHalf = "roundhalf"
     }
     VBinary {
-        Add = "add", Sub = "sub", Mul = "mul", Div = "div", Min = "min", Max = "max", And = "and", Or = "or",
-        Xor = "xor", AndNot = "andnot"
+        Add = "add", Sub = "sub", Mul = "mul", MulHigh = "mulhigh", MulPairs = "mulpairs", Div = "div", Min = "min", Max = "max",
+        And = "and", Or = "or", Xor = "xor", AndNot = "andnot"
     }
     ShiftOp { Left = "left", RightLogical = "rightlogical", RightArithmetic = "rightarithmetic" }
     Zip { Low = "ziplow", High = "ziphigh", Even = "even", Odd = "odd" }

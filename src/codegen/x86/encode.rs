@@ -164,21 +164,21 @@ mod tests {
     fn shape(op: Op) -> Shape {
         use opcode::*;
         let two = [
-            LOAD_PS, LOAD_PD, LOAD_SS, LOAD_SD, MOVE, FROM_GPR32, FROM_GPR64, BROADCAST_SS, BROADCAST_B, BROADCAST_W, BROADCAST_D,
-            BROADCAST_Q, SPLAT_D, SPLAT_Q, SHUFFLE_D, PERMUTE_Q, SQRT_PS, SQRT_PD, ROUND_PS, ROUND_PD, ABS_B, ABS_D, ABS_Q,
-            MASK_TO_D, MASK_TO_Q, EXTEND_BD, EXTEND_BQ, EXTEND_DQ, ZERO_EXTEND_BD, ZERO_EXTEND_WD, ZERO_EXTEND_BQ, I32_TO_F32, I32_TO_F64,
+            LOAD_PS, LOAD_PD, LOAD_B, LOAD_W, LOAD_SS, LOAD_SD, MOVE, FROM_GPR32, FROM_GPR64, BROADCAST_SS, BROADCAST_B, BROADCAST_W, BROADCAST_D,
+            BROADCAST_Q, SPLAT_B, SPLAT_W, SPLAT_D, SPLAT_Q, SHUFFLE_D, PERMUTE_Q, SQRT_PS, SQRT_PD, ROUND_PS, ROUND_PD, ABS_B, ABS_W, ABS_D, ABS_Q,
+            MASK_TO_B, MASK_TO_W, MASK_TO_D, MASK_TO_Q, EXTEND_BW, EXTEND_WD, ZERO_EXTEND_BW, EXTEND_BD, EXTEND_BQ, EXTEND_DQ, ZERO_EXTEND_BD, ZERO_EXTEND_WD, ZERO_EXTEND_BQ, I32_TO_F32, I32_TO_F64,
             I64_TO_F32, I64_TO_F64, F32_TO_F64, F64_TO_F32, F32_TO_I32, F64_TO_I32, F32_TO_I64, F64_TO_I64, F16_TO_F32,
             SCALAR_F32_TO_I64, SCALAR_F64_TO_I64, MASK_LOAD,
         ];
         let store = [
-            STORE_PS, STORE_PD, STORE_SS, STORE_SD, STORE_D, EXTRACT_128, EXTRACT_256, EXTRACT_B, EXTRACT_W, NARROW_DB,
+            STORE_PS, STORE_PD, STORE_B, STORE_W, STORE_SS, STORE_SD, STORE_D, EXTRACT_128, EXTRACT_256, EXTRACT_B, EXTRACT_W, EXTRACT_D, EXTRACT_Q, NARROW_WB, NARROW_DB,
             NARROW_DW, NARROW_QB, NARROW_QD, F32_TO_F16,
         ];
         match op {
             _ if two.contains(&op) => Shape::Two,
             _ if store.contains(&op) => Shape::Store,
             MASK_STORE_PS | MASK_STORE_PD => Shape::MaskedStore,
-            SHIFT_D | SHIFT_Q => Shape::Shift(6),
+            SHIFT_W | SHIFT_D | SHIFT_Q => Shape::Shift(6),
             SHIFT_ARITHMETIC_Q => Shape::Shift(4),
             GATHER_DPS | GATHER_DPD | GATHER_QPS | GATHER_QPD => Shape::Gather,
             SCATTER_DPS | SCATTER_DPD => Shape::Scatter,
@@ -193,7 +193,7 @@ mod tests {
             LOAD_SS | LOAD_SD | STORE_SS | STORE_SD | MASK_LOAD_PS | MASK_LOAD_PD | MASK_STORE_PS | MASK_STORE_PD => {
                 (false, true)
             }
-            MASK_TO_D | MASK_TO_Q | SPLAT_D | SPLAT_Q => (true, false),
+            MASK_TO_B | MASK_TO_W | MASK_TO_D | MASK_TO_Q | SPLAT_B | SPLAT_W | SPLAT_D | SPLAT_Q => (true, false),
             _ => match shape(op) {
                 Shape::Gather | Shape::Scatter => (false, true),
                 Shape::Shift(_) => (true, evex),
@@ -206,11 +206,10 @@ mod tests {
         use opcode::*;
         let all: &[Width] = match op {
             LOAD_SS | LOAD_SD | STORE_SS | STORE_SD | FROM_GPR32 | FROM_GPR64 | STORE_D | INSERT_B | INSERT_W
-            | EXTRACT_B | EXTRACT_W | SCALAR_I64_TO_F32 | SCALAR_F32_TO_I64 | SCALAR_F64_TO_I64 | MASK_LOAD => {
-                &[Width::X]
-            }
+            | INSERT_D | INSERT_Q | EXTRACT_B | EXTRACT_W | EXTRACT_D | EXTRACT_Q | SCALAR_I64_TO_F32
+            | SCALAR_F32_TO_I64 | SCALAR_F64_TO_I64 | MASK_LOAD => &[Width::X],
             PERMUTE_128 => &[Width::Y],
-            EXTRACT_128 | PERMUTE_PS | PERMUTE_Q => &[Width::Y, Width::Z],
+            EXTRACT_128 | INSERT_128 | PERMUTE_PS | PERMUTE_Q => &[Width::Y, Width::Z],
             EXTRACT_256 => &[Width::Z],
             _ => &[Width::X, Width::Y, Width::Z],
         };
@@ -224,6 +223,7 @@ mod tests {
             ("vpor", true) => "vpord",
             ("vpxor", true) => "vpxord",
             ("vextractf128", true) => "vextractf32x4",
+            ("vinsertf128", true) => "vinsertf32x4",
             ("vroundps", true) => "vrndscaleps",
             ("vroundpd", true) => "vrndscalepd",
             (name, _) => name,
@@ -234,11 +234,17 @@ mod tests {
     fn existing(op: Op, evex: bool, [reg, second, third]: [u8; 3]) -> [u8; 3] {
         use opcode::*;
         match op {
-            FROM_GPR32 | FROM_GPR64 | SPLAT_D | SPLAT_Q | INSERT_B | INSERT_W | EXTRACT_B | EXTRACT_W | STORE_D
-            | SCALAR_I64_TO_F32 => [reg, second, third % 16],
+            FROM_GPR32 | FROM_GPR64 | SPLAT_B | SPLAT_W | SPLAT_D | SPLAT_Q | INSERT_B | INSERT_W | INSERT_D
+            | INSERT_Q | EXTRACT_B | EXTRACT_W | EXTRACT_D | EXTRACT_Q | STORE_D | SCALAR_I64_TO_F32 => {
+                [reg, second, third % 16]
+            }
             SCALAR_F32_TO_I64 | SCALAR_F64_TO_I64 => [reg % 16, second, third],
-            MASK_TO_D | MASK_TO_Q => [reg, second, third % 8],
-            COMPARE_PS | COMPARE_PD | COMPARE_D | COMPARE_Q if evex => [reg % 8, second, third],
+            MASK_TO_B | MASK_TO_W | MASK_TO_D | MASK_TO_Q => [reg, second, third % 8],
+            COMPARE_PS | COMPARE_PD | COMPARE_B | COMPARE_UB | COMPARE_W | COMPARE_UW | COMPARE_D | COMPARE_Q
+                if evex =>
+            {
+                [reg % 8, second, third]
+            }
             MASK_LOAD => [reg % 8, second, third % 8],
             _ => [reg, second, third],
         }

@@ -1,10 +1,10 @@
 //! Gathers and scatters: by instructions where offsets fit their index lanes, else lane by lane through memory.
 
 use super::encode::{Encoding, Memory, Rm, Width};
-use super::memory::width;
+use super::memory::{extension, width};
 use super::opcode::{self, Op};
 use crate::codegen::emit::{Gather, Scalars};
-use crate::codegen::vcode::lanes::Lanes;
+use crate::codegen::vcode::lanes::{Lanes, Widening};
 use crate::codegen::vcode::{Addr, Gpr, Lane, VType};
 use crate::codegen::x86::emitter::{AREA_2, Emitter, at, on_stack};
 use crate::runtime::{DType, Result};
@@ -42,9 +42,14 @@ impl Gather for Emitter<'_> {
 
     fn gather_index(&mut self, l: &Lanes, index: u8, index_lane: Lane) -> Result<()> {
         let (d, lane, size) = (l.register.number(), l.lane_bytes(), index_lane.bytes());
-        if !l.is_same() {
+        let widening = l.widening();
+        if !l.is_same() || lane < 4 {
             let (pointer, t) = self.area_temporaries();
             self.store(opcode::STORE_PS, width(VType { lane: index_lane, ..l.ty }), index, on_stack(AREA_2));
+            let inserted = widening.filter(|_| l.mem.bytes() <= 2 && l.mem != DType::Bool);
+            if let Some(widening) = inserted {
+                return self.insert_elements(l, widening, index_lane);
+            }
             self.clear_area(l, t);
             for i in l.range() {
                 let from = AREA_2 + (i * size) as i32;
@@ -114,6 +119,37 @@ impl Gather for Emitter<'_> {
 }
 
 impl Emitter<'_> {
+    /// Bytes or halves at the indices in the second area: each is inserted where it belongs, then all are widened.
+    fn insert_elements(&mut self, l: &Lanes, widening: Widening, index_lane: Lane) -> Result<()> {
+        let (d, size, pointer) = (l.register.number(), l.mem.bytes(), self.temporaries.gpr[0]);
+        let (insert, room) = if size == 1 { (opcode::INSERT_B, 16) } else { (opcode::INSERT_W, 8) };
+        self.zero(d);
+        for part in (0..usize::from(l.ty.lanes)).step_by(room) {
+            let to = if part == 0 { d } else { self.temporaries.vector[0] };
+            if part > 0 {
+                self.zero(to);
+            }
+            for i in l.range().filter(|i| (part..part + room).contains(i)) {
+                let from = AREA_2 + (i * index_lane.bytes()) as i32;
+                if index_lane.bytes() == 4 {
+                    dynasm!(self.asm ; .arch x64 ; movsxd Rq(pointer), DWORD [rsp + from]);
+                } else {
+                    dynasm!(self.asm ; .arch x64 ; mov Rq(pointer), [rsp + from]);
+                }
+                let m = Memory { index: Some((pointer, size as u8)), ..at(&l.addr, 0)? };
+                let e = self.plain(insert, Width::X, to, to, Rm::Memory(m));
+                self.vector(Encoding { immediate: Some((i - part) as u8), ..e });
+            }
+            if part > 0 {
+                self.op3i(opcode::INSERT_128, Width::Y, d, d, to, 1);
+            }
+        }
+        if widening != Widening::Same {
+            self.op2(extension(widening, l.lane_bytes()), l.width(), d, d);
+        }
+        Ok(())
+    }
+
     /// A pointer and a value, for lanes through memory.
     fn area_temporaries(&self) -> (u8, u8) {
         (self.temporaries.gpr[0], self.temporaries.gpr[1])
@@ -171,10 +207,11 @@ impl Emitter<'_> {
         if mem == DType::Bool {
             dynasm!(self.asm ; .arch x64 ; neg Rq(t));
         }
-        if lane == 4 {
-            dynasm!(self.asm ; .arch x64 ; mov [rsp + to], Rd(t));
-        } else {
-            dynasm!(self.asm ; .arch x64 ; mov [rsp + to], Rq(t));
+        match lane {
+            1 => dynasm!(self.asm ; .arch x64 ; mov [rsp + to], Rb(t)),
+            2 => dynasm!(self.asm ; .arch x64 ; mov [rsp + to], Rw(t)),
+            4 => dynasm!(self.asm ; .arch x64 ; mov [rsp + to], Rd(t)),
+            _ => dynasm!(self.asm ; .arch x64 ; mov [rsp + to], Rq(t)),
         }
     }
 }

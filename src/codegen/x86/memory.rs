@@ -8,6 +8,7 @@ use crate::codegen::vcode::lanes::{Lanes, Widening};
 use crate::codegen::vcode::{Addr, Inst, Lane, VType, Vreg};
 use crate::codegen::x86::emitter::{Emitter, at, repeated};
 use crate::runtime::{DType, Result};
+use std::ops::Range;
 
 impl Lanes {
     /// The register of all lanes.
@@ -16,7 +17,7 @@ impl Lanes {
     }
 
     pub(super) fn mask(&self) -> u64 {
-        ((1u64 << self.count) - 1) << self.first
+        u64::MAX.checked_shr(64 - self.count as u32).unwrap_or(0) << self.first
     }
 
     /// Returns true if all lanes that the register has take part.
@@ -29,6 +30,11 @@ impl Lanes {
         self.widening() == Some(Widening::Same)
     }
 
+    /// Returns true if the first lane alone takes part, in elements of one or two bytes.
+    fn is_first_alone(&self) -> bool {
+        (self.first, self.count) == (0, 1) && self.mem.bytes() <= 2 && self.mem != DType::Bool
+    }
+
     /// Returns true if one plain instruction moves exactly these bytes, elements as wide as the lanes.
     fn is_plain(&self) -> bool {
         self.first == 0 && matches!(self.count * self.lane_bytes(), 4 | 8 | 16 | 32 | 64)
@@ -37,13 +43,13 @@ impl Lanes {
     /// Elements far apart are reached by gather and scatter instructions when all offsets fit their index lanes.
     pub(super) fn is_hardware_gather(&self) -> bool {
         let farthest = self.stride.checked_mul(i64::from(self.ty.lanes));
-        self.is_same() && farthest.is_some_and(|f| i32::try_from(f).is_ok())
+        self.is_same() && self.lane_bytes() >= 4 && farthest.is_some_and(|f| i32::try_from(f).is_ok())
     }
 
     /// Returns true if the elements are neighbours in memory, the last lane first, and fill a register.
     pub(super) fn is_reversed(&self) -> bool {
         let lane = self.lane_bytes();
-        self.is_same() && self.stride == -(lane as i64) && self.ty.lanes as usize * lane >= 16
+        self.is_same() && lane >= 4 && self.stride == -(lane as i64) && self.ty.lanes as usize * lane >= 16
     }
 
     /// All ones in the lanes that take part, in a register of `width`.
@@ -64,6 +70,7 @@ pub(super) fn width(ty: VType) -> Width {
 pub(super) fn masks_of(inst: &Inst) -> Vec<u64> {
     let Some(l) = inst.lanes() else { return vec![] };
     match inst {
+        Inst::VStore { .. } if l.is_first_alone() => vec![],
         Inst::VLoad { .. } | Inst::VStore { .. } => {
             let plain = if l.is_same() { l.is_plain() } else { l.fills_register() };
             if plain { vec![] } else { vec![l.mask()] }
@@ -83,13 +90,14 @@ pub(super) fn uses_area(inst: &Inst, l: &Lanes, evex: bool) -> bool {
     match inst {
         Inst::VGather { .. } => !l.is_hardware_gather(),
         Inst::VScatter { .. } => !evex || !l.is_hardware_gather(),
-        Inst::VGatherIndex { .. } => !l.is_same(),
+        Inst::VGatherIndex { .. } => !l.is_same() || l.lane_bytes() < 4,
         _ => false,
     }
 }
 
 pub(super) fn needs(inst: &Inst, l: &Lanes, evex: bool) -> Needs {
     match inst {
+        Inst::VGatherIndex { .. } if uses_area(inst, l, evex) => Needs { gpr: 2, vector: 1 },
         _ if uses_area(inst, l, evex) => Needs { gpr: 2, vector: 0 },
         Inst::VGather { .. } if l.is_gathered_by_vectors(evex) => {
             Needs { gpr: 0, vector: if l.count == l.ty.lanes as usize { 1 } else { 2 } }
@@ -108,6 +116,7 @@ pub(super) fn needs(inst: &Inst, l: &Lanes, evex: bool) -> Needs {
             };
             Needs { gpr: 0, vector }
         }
+        Inst::VLoad { .. } if !evex && l.lane_bytes() < 4 && !l.is_plain() => Needs { gpr: 0, vector: 1 },
         _ => Needs::default(),
     }
 }
@@ -134,9 +143,14 @@ impl LoadStore for Emitter<'_> {
                 let op = extension(widening, lane);
                 self.load_masked(op, w, d, at(&l.addr, 0)?, (!natural).then(|| l.mask()));
             }
+            _ if l.ty.lanes == 1 => self.broadcast_widened(l, widening)?,
+            _ if lane == 2 => {
+                self.load_bytes(d, l.first..l.first + l.count, &l.addr)?;
+                self.op2(extension(widening, lane), w, d, d);
+            }
             _ => {
                 let (four, insert, size) = match widening {
-                    Widening::Half => (opcode::LOAD_SD, opcode::INSERT_W, 2),
+                    Widening::Half | Widening::SignedHalf => (opcode::LOAD_SD, opcode::INSERT_W, 2),
                     _ => (opcode::LOAD_SS, opcode::INSERT_B, 1),
                 };
                 let mut lanes = l.range();
@@ -163,7 +177,7 @@ impl LoadStore for Emitter<'_> {
         match widening {
             _ if l.count == 0 => Ok(()),
             Widening::Same => self.store_same(l),
-            _ if self.arch.evex => self.store_narrow(l),
+            _ if self.arch.evex && !l.is_first_alone() => self.store_narrow(l),
             Widening::Word => {
                 // The low words of 64-bit lanes.
                 let register = Vreg(u32::from(self.temporaries.vector[0]));
@@ -179,19 +193,16 @@ impl LoadStore for Emitter<'_> {
         let half = Width::of(w.bytes() / 2);
         let m = at(&l.addr, 0)?;
         match widening {
+            Widening::Same if lane == 1 => self.load(opcode::BROADCAST_B, w, d, m),
+            Widening::Same if lane == 2 => self.load(opcode::BROADCAST_W, w, d, m),
             Widening::Same if lane == 4 => self.load(opcode::BROADCAST_SS, w, d, m),
             Widening::Same => self.load(opcode::BROADCAST_Q, w, d, m),
             Widening::Word => {
                 self.load(opcode::BROADCAST_D, half, d, m);
                 self.op2(opcode::EXTEND_DQ, w, d, d);
             }
-            Widening::Half => {
-                self.load(opcode::BROADCAST_W, half, d, m);
-                self.op2(opcode::ZERO_EXTEND_WD, w, d, d);
-            }
             _ => {
-                self.load(opcode::BROADCAST_B, Width::X, d, m);
-                self.op2(extension(widening, lane), w, d, d);
+                self.broadcast_widened(l, widening)?;
                 if widening == Widening::Bool {
                     self.bool_to_mask(w, d, lane);
                 }
@@ -215,8 +226,15 @@ impl Emitter<'_> {
         }
         let w = Width::of((l.first + l.count) * lane);
         if self.arch.evex {
-            let op = if lane == 4 { opcode::LOAD_PS } else { opcode::LOAD_PD };
+            let op = match lane {
+                1 => opcode::LOAD_B,
+                2 => opcode::LOAD_W,
+                4 => opcode::LOAD_PS,
+                _ => opcode::LOAD_PD,
+            };
             self.load_masked(op, w, d, m, Some(l.mask()));
+        } else if lane < 4 {
+            self.load_bytes(d, l.first * lane..(l.first + l.count) * lane, &l.addr)?;
         } else {
             self.op3_constant(opcode::LOAD_PS, w, d, 0, l.mask_bytes(w));
             let op = if lane == 4 { opcode::MASK_LOAD_PS } else { opcode::MASK_LOAD_PD };
@@ -274,6 +292,10 @@ impl Emitter<'_> {
 
     fn store_same(&mut self, l: &Lanes) -> Result<()> {
         let (s, lane, m) = (l.register.number(), l.lane_bytes(), at(&l.addr, 0)?);
+        if l.is_first_alone() && lane < 4 {
+            self.extract_to(if lane == 1 { opcode::EXTRACT_B } else { opcode::EXTRACT_W }, s, m, 0);
+            return Ok(());
+        }
         if l.is_plain() {
             match l.count * lane {
                 4 => self.store(opcode::STORE_SS, Width::X, s, m),
@@ -284,15 +306,94 @@ impl Emitter<'_> {
         }
         let (w, m) = (Width::of((l.first + l.count) * lane), Rm::Memory(m));
         if self.arch.evex {
-            let op = if lane == 4 { opcode::STORE_PS } else { opcode::STORE_PD };
+            let op = match lane {
+                1 => opcode::STORE_B,
+                2 => opcode::STORE_W,
+                4 => opcode::STORE_PS,
+                _ => opcode::STORE_PD,
+            };
             let mask = self.mask(l.mask());
             self.vector(Encoding { mask, ..self.plain(op, w, s, 0, m) });
+        } else if lane < 4 {
+            self.store_bytes(s, l.first * lane..(l.first + l.count) * lane, &l.addr)?;
         } else {
             // The last temporary: what is stored may lie in the first.
             let mask = *self.temporaries.vector.last().expect("declared");
             self.op3_constant(opcode::LOAD_PS, w, mask, 0, l.mask_bytes(w));
             let op = if lane == 4 { opcode::MASK_STORE_PS } else { opcode::MASK_STORE_PD };
             self.vector(self.plain(op, w, s, mask, m));
+        }
+        Ok(())
+    }
+
+    /// A byte or a half, widened, in every lane.
+    fn broadcast_widened(&mut self, l: &Lanes, widening: Widening) -> Result<()> {
+        let (d, lane, w) = (l.register.number(), l.lane_bytes(), l.width());
+        let half = Width::of(w.bytes() / 2);
+        let (op, from) = match l.mem.bytes() {
+            2 => (opcode::BROADCAST_W, half),
+            _ => (opcode::BROADCAST_B, if lane == 2 { half } else { Width::X }),
+        };
+        self.load(op, from, d, at(&l.addr, 0)?);
+        self.op2(extension(widening, lane), w, d, d);
+        Ok(())
+    }
+
+    /// AVX2: the bytes `range` of a register, from memory; the others become zero.
+    fn load_bytes(&mut self, d: u8, range: Range<usize>, addr: &Addr) -> Result<()> {
+        self.zero(d);
+        for half in [0..16, 16..32] {
+            let (start, end) = (range.start.max(half.start), range.end.min(half.end));
+            if start >= end {
+                continue;
+            }
+            let upper = half.start > 0;
+            let to = if upper { self.temporaries.vector[0] } else { d };
+            if (start, end) == (half.start, half.end) {
+                self.load(opcode::LOAD_PS, Width::X, to, at(addr, start as i64)?);
+            } else if upper {
+                self.zero(to);
+            }
+            for (from, size) in pieces(start..end) {
+                let op = match size {
+                    8 => opcode::INSERT_Q,
+                    4 => opcode::INSERT_D,
+                    2 => opcode::INSERT_W,
+                    1 => opcode::INSERT_B,
+                    _ => continue,
+                };
+                let e = self.plain(op, Width::X, to, to, Rm::Memory(at(addr, from as i64)?));
+                self.vector(Encoding { immediate: Some(((from - half.start) / size) as u8), ..e });
+            }
+            if upper {
+                self.op3i(opcode::INSERT_128, Width::Y, d, d, to, 1);
+            }
+        }
+        Ok(())
+    }
+
+    /// AVX2: the bytes `range` of a register, to memory.
+    fn store_bytes(&mut self, s: u8, range: Range<usize>, addr: &Addr) -> Result<()> {
+        for half in [0..16, 16..32] {
+            let (start, end) = (range.start.max(half.start), range.end.min(half.end));
+            if start >= end {
+                continue;
+            }
+            let from = if half.start > 0 { *self.temporaries.vector.last().expect("declared") } else { s };
+            if half.start > 0 {
+                self.op2i(opcode::EXTRACT_128, Width::Y, s, from, 1);
+            }
+            for (piece, size) in pieces(start..end) {
+                let to = at(addr, piece as i64)?;
+                let lane = ((piece - half.start) / size) as u8;
+                match size {
+                    16 => self.store(opcode::STORE_PS, Width::X, from, to),
+                    8 => self.extract_to(opcode::EXTRACT_Q, from, to, lane),
+                    4 => self.extract_to(opcode::EXTRACT_D, from, to, lane),
+                    2 => self.extract_to(opcode::EXTRACT_W, from, to, lane),
+                    _ => self.extract_to(opcode::EXTRACT_B, from, to, lane),
+                }
+            }
         }
         Ok(())
     }
@@ -306,7 +407,8 @@ impl Emitter<'_> {
             s = positive;
         }
         let op = match (lane, l.mem) {
-            (4, DType::F16 | DType::BF16) => opcode::NARROW_DW,
+            (2, _) => opcode::NARROW_WB,
+            (4, DType::F16 | DType::BF16 | DType::I16 | DType::U16) => opcode::NARROW_DW,
             (4, _) => opcode::NARROW_DB,
             (_, DType::I32) => opcode::NARROW_QD,
             _ => opcode::NARROW_QB,
@@ -325,9 +427,14 @@ impl Emitter<'_> {
         }
     }
 
-    /// AVX2: the low bytes, or halves, of lanes.
+    /// The low bytes, or halves, of lanes; AVX-512 stores a first lane so, without a mask: what is loaded next may be it.
     fn store_low(&mut self, l: &Lanes) -> Result<()> {
         let (s, lane, size, w) = (l.register.number(), l.lane_bytes(), l.mem.bytes(), l.width());
+        let extract = if size == 2 { opcode::EXTRACT_W } else { opcode::EXTRACT_B };
+        if l.is_first_alone() {
+            self.extract_to(extract, s, at(&l.addr, 0)?, 0);
+            return Ok(());
+        }
         let (t, u) = (self.temporaries.vector[0], self.temporaries.vector[1]);
         let used = 16 / lane * size;
         let half: Vec<u8> = (0..16).map(|i| if i < used { (i / size * lane + i % size) as u8 } else { 0x80 }).collect();
@@ -356,7 +463,6 @@ impl Emitter<'_> {
             }
             lanes.start = width.unwrap_or(0) / size;
         }
-        let extract = if size == 2 { opcode::EXTRACT_W } else { opcode::EXTRACT_B };
         for i in lanes {
             self.extract_to(extract, t, at(&l.addr, (i * size) as i64)?, i as u8);
         }
@@ -369,10 +475,24 @@ impl Emitter<'_> {
     }
 }
 
+/// Bytes of a register in as few pieces as one access moves: the first byte and the size of each.
+fn pieces(range: Range<usize>) -> impl Iterator<Item = (usize, usize)> {
+    let mut from = range.start;
+    std::iter::from_fn(move || {
+        let fits = |size: &usize| from % size == 0 && from + size <= range.end;
+        let size = [16, 8, 4, 2, 1].into_iter().find(fits)?;
+        from += size;
+        Some((from - size, size))
+    })
+}
+
 /// The instruction that widens bytes, or halves, to lanes.
-fn extension(widening: Widening, lane: usize) -> Op {
+pub(super) fn extension(widening: Widening, lane: usize) -> Op {
     match (widening, lane) {
         (Widening::Half, _) => opcode::ZERO_EXTEND_WD,
+        (Widening::SignedHalf, _) => opcode::EXTEND_WD,
+        (Widening::SignedByte, 2) => opcode::EXTEND_BW,
+        (_, 2) => opcode::ZERO_EXTEND_BW,
         (Widening::SignedByte, 4) => opcode::EXTEND_BD,
         (Widening::SignedByte, _) => opcode::EXTEND_BQ,
         (_, 4) => opcode::ZERO_EXTEND_BD,

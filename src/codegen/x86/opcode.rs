@@ -70,6 +70,10 @@ ops! {
     STORE_PS          "vmovups"        Both M0F NP  0x11 0 0 FULL
     LOAD_PD           "vmovupd"        Both M0F P66 0x10 0 1 FULL
     STORE_PD          "vmovupd"        Both M0F P66 0x11 0 1 FULL
+    LOAD_B            "vmovdqu8"       Evex M0F PF2 0x6f 0 0 FULL
+    STORE_B           "vmovdqu8"       Evex M0F PF2 0x7f 0 0 FULL
+    LOAD_W            "vmovdqu16"      Evex M0F PF2 0x6f 0 1 FULL
+    STORE_W           "vmovdqu16"      Evex M0F PF2 0x7f 0 1 FULL
     LOAD_SS           "vmovss"         Both M0F PF3 0x10 0 0 4
     STORE_SS          "vmovss"         Both M0F PF3 0x11 0 0 4
     LOAD_SD           "vmovsd"         Both M0F PF2 0x10 0 1 8
@@ -87,6 +91,8 @@ ops! {
     BROADCAST_W       "vpbroadcastw"   Both M38 P66 0x79 0 0 2
     BROADCAST_D       "vpbroadcastd"   Both M38 P66 0x58 0 0 4
     BROADCAST_Q       "vpbroadcastq"   Both M38 P66 0x59 0 1 8
+    SPLAT_B           "vpbroadcastb"   Evex M38 P66 0x7a 0 0 FULL
+    SPLAT_W           "vpbroadcastw"   Evex M38 P66 0x7b 0 0 FULL
     SPLAT_D           "vpbroadcastd"   Evex M38 P66 0x7c 0 0 FULL
     SPLAT_Q           "vpbroadcastq"   Evex M38 P66 0x7c 0 1 FULL
     GATHER_DPS        "vgatherdps"     Both M38 P66 0x92 0 0 4
@@ -97,6 +103,7 @@ ops! {
     SCATTER_DPD       "vscatterdpd"    Evex M38 P66 0xa2 0 1 8
     // shuffles, insertions, extractions
     EXTRACT_128       "vextractf128"   Both M3A P66 0x19 0 0 16
+    INSERT_128        "vinsertf128"    Both M3A P66 0x18 0 0 16
     EXTRACT_256       "vextractf64x4"  Evex M3A P66 0x1b 0 1 32
     SHUFFLE_D         "vpshufd"        Both M0F P66 0x70 0 0 FULL
     SHUFFLE_B         "vpshufb"        Both M38 P66 0x00 0 0 FULL
@@ -112,11 +119,19 @@ ops! {
     UNPACK_LOW_Q      "vpunpcklqdq"    Both M0F P66 0x6c 0 1 FULL
     UNPACK_HIGH_D     "vpunpckhdq"     Both M0F P66 0x6a 0 0 FULL
     UNPACK_HIGH_Q     "vpunpckhqdq"    Both M0F P66 0x6d 0 1 FULL
+    UNPACK_LOW_B      "vpunpcklbw"     Both M0F P66 0x60 0 0 FULL
+    UNPACK_HIGH_B     "vpunpckhbw"     Both M0F P66 0x68 0 0 FULL
+    UNPACK_HIGH_W     "vpunpckhwd"     Both M0F P66 0x69 0 0 FULL
     UNPACK_LOW_W      "vpunpcklwd"     Both M0F P66 0x61 0 0 FULL
+    INSERT_Q          "vpinsrq"        Both M3A P66 0x22 1 1 8
+    INSERT_D          "vpinsrd"        Both M3A P66 0x22 0 0 4
+    EXTRACT_Q         "vpextrq"        Both M3A P66 0x16 1 1 8
+    EXTRACT_D         "vpextrd"        Both M3A P66 0x16 0 0 4
     INSERT_W          "vpinsrw"        Both M0F P66 0xc4 0 0 2
     INSERT_B          "vpinsrb"        Both M3A P66 0x20 0 0 1
     EXTRACT_B         "vpextrb"        Both M3A P66 0x14 0 0 1
     EXTRACT_W         "vpextrw"        Both M3A P66 0x15 0 0 2
+    BLEND_BYTES       "vpblendvb"      Vex  M3A P66 0x4c 0 0 FULL
     BLEND_V           "vblendvps"      Vex  M3A P66 0x4a 0 0 FULL
     BLEND_PS          "vblendps"       Vex  M3A P66 0x0c 0 0 FULL
     BLEND_D           "vpblendd"       Vex  M3A P66 0x02 0 0 FULL
@@ -144,6 +159,22 @@ ops! {
     COMPARE_PS        "vcmpps"         Both M0F NP  0xc2 0 0 FULL
     COMPARE_PD        "vcmppd"         Both M0F P66 0xc2 0 1 FULL
     // integers
+    ADD_B             "vpaddb"         Both M0F P66 0xfc 0 0 FULL
+    ADD_W             "vpaddw"         Both M0F P66 0xfd 0 0 FULL
+    SUB_B             "vpsubb"         Both M0F P66 0xf8 0 0 FULL
+    SUB_W             "vpsubw"         Both M0F P66 0xf9 0 0 FULL
+    MUL_W             "vpmullw"        Both M0F P66 0xd5 0 0 FULL
+    MUL_HIGH_W        "vpmulhw"        Both M0F P66 0xe5 0 0 FULL
+    MUL_PAIRS_W       "vpmaddwd"       Both M0F P66 0xf5 0 0 FULL
+    MUL_HIGH_UW       "vpmulhuw"       Both M0F P66 0xe4 0 0 FULL
+    MIN_B             "vpminsb"        Both M38 P66 0x38 0 0 FULL
+    MIN_UB            "vpminub"        Both M0F P66 0xda 0 0 FULL
+    MIN_W             "vpminsw"        Both M0F P66 0xea 0 0 FULL
+    MIN_UW            "vpminuw"        Both M38 P66 0x3a 0 0 FULL
+    MAX_B             "vpmaxsb"        Both M38 P66 0x3c 0 0 FULL
+    MAX_UB            "vpmaxub"        Both M0F P66 0xde 0 0 FULL
+    MAX_W             "vpmaxsw"        Both M0F P66 0xee 0 0 FULL
+    MAX_UW            "vpmaxuw"        Both M38 P66 0x3e 0 0 FULL
     ADD_D             "vpaddd"         Both M0F P66 0xfe 0 0 FULL
     ADD_Q             "vpaddq"         Both M0F P66 0xd4 0 1 FULL
     SUB_D             "vpsubd"         Both M0F P66 0xfa 0 0 FULL
@@ -156,6 +187,7 @@ ops! {
     MAX_D             "vpmaxsd"        Both M38 P66 0x3d 0 0 FULL
     MAX_Q             "vpmaxsq"        Evex M38 P66 0x3d 0 1 FULL
     ABS_B             "vpabsb"         Both M38 P66 0x1c 0 0 FULL
+    ABS_W             "vpabsw"         Both M38 P66 0x1d 0 0 FULL
     ABS_D             "vpabsd"         Both M38 P66 0x1e 0 0 FULL
     ABS_Q             "vpabsq"         Evex M38 P66 0x1f 0 1 FULL
     AND               "vpand"          Both M0F P66 0xdb 0 0 FULL
@@ -163,24 +195,39 @@ ops! {
     OR                "vpor"           Both M0F P66 0xeb 0 0 FULL
     XOR               "vpxor"          Both M0F P66 0xef 0 0 FULL
     TERNARY           "vpternlogd"     Evex M3A P66 0x25 0 0 FULL
+    SHIFT_W           "vpsllw"         Both M0F P66 0x71 0 0 FULL
     SHIFT_D           "vpslld"         Both M0F P66 0x72 0 0 FULL
     SHIFT_Q           "vpsllq"         Both M0F P66 0x73 0 1 FULL
     SHIFT_ARITHMETIC_Q "vpsraq"         Evex M0F P66 0x72 0 1 FULL
+    EQUAL_B           "vpcmpeqb"       Vex  M0F P66 0x74 0 0 FULL
+    EQUAL_W           "vpcmpeqw"       Vex  M0F P66 0x75 0 0 FULL
+    GREATER_B         "vpcmpgtb"       Vex  M0F P66 0x64 0 0 FULL
+    GREATER_W         "vpcmpgtw"       Vex  M0F P66 0x65 0 0 FULL
     EQUAL_D           "vpcmpeqd"       Vex  M0F P66 0x76 0 0 FULL
     EQUAL_Q           "vpcmpeqq"       Vex  M38 P66 0x29 0 0 FULL
     GREATER_D         "vpcmpgtd"       Vex  M0F P66 0x66 0 0 FULL
     GREATER_Q         "vpcmpgtq"       Vex  M38 P66 0x37 0 0 FULL
+    COMPARE_B         "vpcmpb"         Evex M3A P66 0x3f 0 0 FULL
+    COMPARE_UB        "vpcmpub"        Evex M3A P66 0x3e 0 0 FULL
+    COMPARE_W         "vpcmpw"         Evex M3A P66 0x3f 0 1 FULL
+    COMPARE_UW        "vpcmpuw"        Evex M3A P66 0x3e 0 1 FULL
     COMPARE_D         "vpcmpd"         Evex M3A P66 0x1f 0 0 FULL
     COMPARE_Q         "vpcmpq"         Evex M3A P66 0x1f 0 1 FULL
+    MASK_TO_B         "vpmovm2b"       Evex M38 PF3 0x28 0 0 FULL
+    MASK_TO_W         "vpmovm2w"       Evex M38 PF3 0x28 0 1 FULL
     MASK_TO_D         "vpmovm2d"       Evex M38 PF3 0x38 0 0 FULL
     MASK_TO_Q         "vpmovm2q"       Evex M38 PF3 0x38 0 1 FULL
     // conversions
+    EXTEND_BW         "vpmovsxbw"      Both M38 P66 0x20 0 0 HALF
+    EXTEND_WD         "vpmovsxwd"      Both M38 P66 0x23 0 0 HALF
+    ZERO_EXTEND_BW    "vpmovzxbw"      Both M38 P66 0x30 0 0 HALF
     EXTEND_BD         "vpmovsxbd"      Both M38 P66 0x21 0 0 QUARTER
     EXTEND_BQ         "vpmovsxbq"      Both M38 P66 0x22 0 0 EIGHTH
     EXTEND_DQ         "vpmovsxdq"      Both M38 P66 0x25 0 0 HALF
     ZERO_EXTEND_BD    "vpmovzxbd"      Both M38 P66 0x31 0 0 QUARTER
     ZERO_EXTEND_WD    "vpmovzxwd"      Both M38 P66 0x33 0 0 HALF
     ZERO_EXTEND_BQ    "vpmovzxbq"      Both M38 P66 0x32 0 0 EIGHTH
+    NARROW_WB         "vpmovwb"        Evex M38 PF3 0x30 0 0 HALF
     NARROW_DB         "vpmovdb"        Evex M38 PF3 0x31 0 0 QUARTER
     NARROW_DW         "vpmovdw"        Evex M38 PF3 0x33 0 0 HALF
     NARROW_QB         "vpmovqb"        Evex M38 PF3 0x32 0 0 EIGHTH

@@ -20,7 +20,10 @@ impl Lanes {
     fn distance(&self) -> Option<usize> {
         let lane = self.lane_bytes();
         let distance = usize::try_from(self.stride).ok()? / lane;
-        let fits = self.is_same() && self.stride as usize == distance * lane && (2..=FARTHEST).contains(&distance);
+        let fits = lane >= 4
+            && self.is_same()
+            && self.stride as usize == distance * lane
+            && (2..=FARTHEST).contains(&distance);
         (fits && self.ty.lanes as usize * lane >= 16).then_some(distance)
     }
 
@@ -214,6 +217,58 @@ impl Emitter<'_> {
                 if w == Width::Y {
                     self.op2i(opcode::PERMUTE_Q, w, d, d, 0xd8);
                 }
+            }
+        }
+    }
+
+    /// Lanes of 8 and 16 bits: zipped, or sorted into even and odd ones, in each 16 bytes by itself; then the quarters or halves
+    /// of these are put in order.
+    pub(super) fn zip_narrow(&mut self, op: Zip, ty: VType, d: u8, a: u8, b: u8) {
+        let (lane, w) = (ty.lane.bytes(), Width::of(ty.lanes as usize * ty.lane.bytes()));
+        let (t, u) = (self.temporaries.vector[0], self.temporaries.vector[1]);
+        // 8 bytes are a unit: where each is in the two registers, one behind the other
+        let (units, blocks) = (w.bytes() / 8, w.bytes() / 16);
+        let from: Vec<usize> = match op {
+            Zip::Low | Zip::High => {
+                let (low, high) = match lane {
+                    1 => (opcode::UNPACK_LOW_B, opcode::UNPACK_HIGH_B),
+                    _ => (opcode::UNPACK_LOW_W, opcode::UNPACK_HIGH_W),
+                };
+                self.op3(low, w, t, a, b);
+                self.op3(high, w, u, a, b);
+                let first = if op == Zip::Low { 0 } else { blocks };
+                let block = |k: usize| (first + k) / 2 + (first + k) % 2 * blocks;
+                (0..units).map(|i| 2 * block(i / 2) + i % 2).collect()
+            }
+            Zip::Even | Zip::Odd => {
+                let sorted = |i: usize| (i % (8 / lane) * 2 + i / (8 / lane)) * lane;
+                let order: Vec<u8> = (0..16).map(|i| (sorted(i / lane) + i % lane) as u8).collect();
+                self.op3_constant(opcode::SHUFFLE_B, w, t, a, order.repeat(blocks));
+                self.op3_constant(opcode::SHUFFLE_B, w, u, b, order.repeat(blocks));
+                (0..units).map(|i| 2 * i + usize::from(op == Zip::Odd)).collect()
+            }
+        };
+        self.merge_units(w, d, t, u, &from);
+    }
+
+    /// `d[i] = (t, u)[from[i]]`, of units of 8 bytes, in one of the orders of [`Emitter::zip_narrow`].
+    fn merge_units(&mut self, w: Width, d: u8, t: u8, u: u8, from: &[usize]) {
+        if self.arch.evex {
+            let index = from.iter().flat_map(|i| i.to_le_bytes()).collect();
+            self.op3_constant(opcode::LOAD_PS, w, d, 0, index);
+            return self.op3(opcode::PERMUTE_BY_PD, w, d, t, u);
+        }
+        match *from {
+            [0, 1] => self.copy_width(w, d, t),
+            [2, 3] => self.copy_width(w, d, u),
+            [0, 2] => self.op3(opcode::UNPACK_LOW_Q, w, d, t, u),
+            [1, 3] => self.op3(opcode::UNPACK_HIGH_Q, w, d, t, u),
+            [0, 1, 4, 5] => self.op3i(opcode::PERMUTE_128, w, d, t, u, 0x20),
+            [2, 3, 6, 7] => self.op3i(opcode::PERMUTE_128, w, d, t, u, 0x31),
+            _ => {
+                let op = if from[0] == 0 { opcode::UNPACK_LOW_Q } else { opcode::UNPACK_HIGH_Q };
+                self.op3(op, w, d, t, u);
+                self.op2i(opcode::PERMUTE_Q, w, d, d, 0xd8);
             }
         }
     }

@@ -15,20 +15,20 @@ fn binary_needs(op: VBinary, lane: Lane, evex: bool) -> u8 {
     match (op, lane) {
         (VBinary::Mul, Lane::I64) if !evex => 2,
         (VBinary::Min | VBinary::Max, Lane::I64) if !evex => 1,
+        (VBinary::Mul, Lane::I8 | Lane::U8) => 2,
         _ => 0,
     }
 }
 
 pub(super) fn needs(inst: &Inst, evex: bool) -> Needs {
     let vector = match inst {
-        Inst::VUnary { op: VUnary::Neg, ty, .. } if matches!(ty.lane, Lane::I32 | Lane::I64) => 1,
+        Inst::VUnary { op: VUnary::Neg, ty, .. } if !ty.lane.is_float() => 1,
         Inst::VUnary { op: VUnary::Abs, ty, .. } if ty.lane == Lane::I64 && !evex => 1,
         Inst::VBinary { op, ty, .. } => binary_needs(*op, ty.lane, evex),
-        Inst::VZip { .. } => 1,
+        Inst::VZip { ty, .. } => 1 + (ty.lane.bytes() < 4) as u8,
         Inst::VShift { op: ShiftOp::RightArithmetic, ty, .. } if ty.lane.bytes() == 8 && !evex => 1,
-        Inst::VFma { ty, .. } if matches!(ty.lane, Lane::I32 | Lane::I64) => {
-            1 + binary_needs(VBinary::Mul, ty.lane, evex)
-        }
+        Inst::VFma { ty, .. } if !ty.lane.is_float() => 1 + binary_needs(VBinary::Mul, ty.lane, evex),
+        Inst::VCompare { op, ty, .. } => (ty.lane.is_unsigned() && is_order(*op) && !evex) as u8,
         Inst::VConvert { to, from: Lane::I64, .. } if to.lane == Lane::F64 && !evex => 1,
         Inst::VReduce { op, ty, .. } if ty.lanes > 1 => 1 + binary_needs(*op, ty.lane, evex),
         Inst::VTensor { temporaries, .. } => *temporaries,
@@ -39,6 +39,11 @@ pub(super) fn needs(inst: &Inst, evex: bool) -> Needs {
         _ => 0,
     };
     Needs { gpr, vector }
+}
+
+/// Returns true if a comparison asks which number is less.
+fn is_order(op: CompareOp) -> bool {
+    !matches!(op, CompareOp::Eq | CompareOp::Ne)
 }
 
 pub(super) fn uses_area(inst: &Inst, evex: bool) -> bool {
@@ -58,24 +63,40 @@ fn binary_op(op: VBinary, lane: Lane, evex: bool) -> Option<Op> {
         (Add, Lane::F64) => opcode::ADD_PD,
         (Add, Lane::I32) => opcode::ADD_D,
         (Add, Lane::I64) => opcode::ADD_Q,
+        (Add, Lane::I16 | Lane::U16) => opcode::ADD_W,
+        (Add, Lane::I8 | Lane::U8) => opcode::ADD_B,
         (Sub, Lane::F32) => opcode::SUB_PS,
         (Sub, Lane::F64) => opcode::SUB_PD,
         (Sub, Lane::I32) => opcode::SUB_D,
         (Sub, Lane::I64) => opcode::SUB_Q,
+        (Sub, Lane::I16 | Lane::U16) => opcode::SUB_W,
+        (Sub, Lane::I8 | Lane::U8) => opcode::SUB_B,
         (Mul, Lane::F32) => opcode::MUL_PS,
         (Mul, Lane::F64) => opcode::MUL_PD,
         (Mul, Lane::I32) => opcode::MUL_D,
         (Mul, Lane::I64) if evex => opcode::MUL_Q,
+        (Mul, Lane::I16 | Lane::U16) => opcode::MUL_W,
+        (MulPairs, Lane::I32) => opcode::MUL_PAIRS_W,
+        (MulHigh, Lane::I16) => opcode::MUL_HIGH_W,
+        (MulHigh, Lane::U16) => opcode::MUL_HIGH_UW,
         (Div, Lane::F32) => opcode::DIV_PS,
         (Div, Lane::F64) => opcode::DIV_PD,
         (Min, Lane::F32) => opcode::MIN_PS,
         (Min, Lane::F64) => opcode::MIN_PD,
         (Min, Lane::I32) => opcode::MIN_D,
         (Min, Lane::I64) if evex => opcode::MIN_Q,
+        (Min, Lane::I16) => opcode::MIN_W,
+        (Min, Lane::U16) => opcode::MIN_UW,
+        (Min, Lane::I8) => opcode::MIN_B,
+        (Min, Lane::U8) => opcode::MIN_UB,
         (Max, Lane::F32) => opcode::MAX_PS,
         (Max, Lane::F64) => opcode::MAX_PD,
         (Max, Lane::I32) => opcode::MAX_D,
         (Max, Lane::I64) if evex => opcode::MAX_Q,
+        (Max, Lane::I16) => opcode::MAX_W,
+        (Max, Lane::U16) => opcode::MAX_UW,
+        (Max, Lane::I8) => opcode::MAX_B,
+        (Max, Lane::U8) => opcode::MAX_UB,
         (And, _) => opcode::AND,
         (Or, _) => opcode::OR,
         (Xor, _) => opcode::XOR,
@@ -87,13 +108,13 @@ fn binary_op(op: VBinary, lane: Lane, evex: bool) -> Option<Op> {
 impl Vectors for Emitter<'_> {
     fn constant(&mut self, d: u8, ty: VType, bits: u64) {
         let (w, lane) = (width(ty), ty.lane.bytes());
-        let all = if lane == 4 { u64::from(u32::MAX) } else { u64::MAX };
-        let bytes = bits.to_le_bytes()[..lane].to_vec();
+        let all = ty.lane.all_ones();
+        let bytes = bits.to_le_bytes()[..lane].repeat(4usize.div_ceil(lane));
         match bits & all {
             0 => self.zero(d),
             b if b == all && self.arch.evex => self.op3i(opcode::TERNARY, w, d, d, d, 0xff),
             b if b == all => self.op3(opcode::EQUAL_D, w, d, d, d),
-            _ if lane == 4 => self.op3_constant(opcode::BROADCAST_SS, w, d, 0, bytes),
+            _ if lane <= 4 => self.op3_constant(opcode::BROADCAST_SS, w, d, 0, bytes),
             _ => self.op3_constant(opcode::BROADCAST_Q, w, d, 0, bytes),
         }
     }
@@ -108,16 +129,27 @@ impl Vectors for Emitter<'_> {
 
     fn splat(&mut self, d: u8, s: u8, ty: VType) {
         let (w, lane) = (width(ty), ty.lane.bytes());
+        let [splat, broadcast] = match lane {
+            1 => [opcode::SPLAT_B, opcode::BROADCAST_B],
+            2 => [opcode::SPLAT_W, opcode::BROADCAST_W],
+            4 => [opcode::SPLAT_D, opcode::BROADCAST_D],
+            _ => [opcode::SPLAT_Q, opcode::BROADCAST_Q],
+        };
         if self.arch.evex {
-            self.op2(if lane == 4 { opcode::SPLAT_D } else { opcode::SPLAT_Q }, w, d, s);
+            self.op2(splat, w, d, s);
         } else {
-            self.op2(if lane == 4 { opcode::FROM_GPR32 } else { opcode::FROM_GPR64 }, Width::X, d, s);
-            self.op2(if lane == 4 { opcode::BROADCAST_D } else { opcode::BROADCAST_Q }, w, d, d);
+            self.op2(if lane <= 4 { opcode::FROM_GPR32 } else { opcode::FROM_GPR64 }, Width::X, d, s);
+            self.op2(broadcast, w, d, d);
         }
     }
 
     fn spread(&mut self, d: u8, s: u8, ty: VType) {
-        let op = if ty.lane.bytes() == 4 { opcode::BROADCAST_SS } else { opcode::BROADCAST_Q };
+        let op = match ty.lane.bytes() {
+            1 => opcode::BROADCAST_B,
+            2 => opcode::BROADCAST_W,
+            4 => opcode::BROADCAST_SS,
+            _ => opcode::BROADCAST_Q,
+        };
         self.op2(op, width(ty), d, s);
     }
 
@@ -126,19 +158,24 @@ impl Vectors for Emitter<'_> {
             32 => self.op2i(opcode::EXTRACT_256, Width::Z, s, d, 1),
             16 => self.op2i(opcode::EXTRACT_128, Width::Y, s, d, 1),
             8 => self.op2i(opcode::SHUFFLE_D, Width::X, d, s, 0x0e),
-            _ => self.op2i(opcode::SHUFFLE_D, Width::X, d, s, 0x01),
+            4 => self.op2i(opcode::SHUFFLE_D, Width::X, d, s, 0x01),
+            2 => self.shift_by(opcode::SHIFT_D, Width::X, 2, d, s, 16),
+            _ => self.shift_by(opcode::SHIFT_W, Width::X, 2, d, s, 8),
         }
     }
 
     fn unary(&mut self, op: VUnary, ty: VType, d: u8, a: u8) -> bool {
         let (w, lane) = (width(ty), ty.lane.bytes());
-        let float = matches!(ty.lane, Lane::F32 | Lane::F64);
+        let float = ty.lane.is_float();
         let sign = 1u64 << (8 * lane - 1);
         let round = if ty.lane == Lane::F64 { opcode::ROUND_PD } else { opcode::ROUND_PS };
         match op {
             VUnary::Not => self.op3_constant(opcode::XOR, w, d, a, repeated(u64::MAX, lane, w)),
             VUnary::Abs if float => self.op3_constant(opcode::AND, w, d, a, repeated(!sign, lane, w)),
             VUnary::Neg if float => self.op3_constant(opcode::XOR, w, d, a, repeated(sign, lane, w)),
+            VUnary::Abs if ty.lane.is_unsigned() => self.copy_width(w, d, a),
+            VUnary::Abs if lane == 1 => self.op2(opcode::ABS_B, w, d, a),
+            VUnary::Abs if lane == 2 => self.op2(opcode::ABS_W, w, d, a),
             VUnary::Abs if lane == 4 => self.op2(opcode::ABS_D, w, d, a),
             VUnary::Abs if self.arch.evex => self.op2(opcode::ABS_Q, w, d, a),
             VUnary::Abs => {
@@ -151,7 +188,13 @@ impl Vectors for Emitter<'_> {
             VUnary::Neg => {
                 let zero = self.temporaries.vector[0];
                 self.zero(zero);
-                self.op3(if lane == 4 { opcode::SUB_D } else { opcode::SUB_Q }, w, d, zero, a);
+                let op = match lane {
+                    1 => opcode::SUB_B,
+                    2 => opcode::SUB_W,
+                    4 => opcode::SUB_D,
+                    _ => opcode::SUB_Q,
+                };
+                self.op3(op, w, d, zero, a);
             }
             VUnary::Sqrt if float => {
                 self.op2(if lane == 4 { opcode::SQRT_PS } else { opcode::SQRT_PD }, w, d, a);
@@ -190,6 +233,16 @@ impl Vectors for Emitter<'_> {
                 let (from, where_set) = if op == VBinary::Min { (a, b) } else { (b, a) };
                 self.blend(w, d, from, where_set, mask);
             }
+            VBinary::Mul if ty.lane.bytes() == 1 => {
+                // In words: the upper bytes times 2^8, and the lower ones.
+                let (high, low) = (vectors[0], vectors[1]);
+                self.op3_constant(opcode::AND, w, high, a, repeated(0xff00, 2, w));
+                self.shift_by(opcode::SHIFT_W, w, 2, low, b, 8);
+                self.op3(opcode::MUL_W, w, high, high, low);
+                self.op3(opcode::MUL_W, w, low, a, b);
+                self.op3_constant(opcode::AND, w, low, low, repeated(0x00ff, 2, w));
+                self.op3(opcode::OR, w, d, low, high);
+            }
             VBinary::Mul if ty.lane == Lane::I64 => {
                 // Low·low + ((low·high + high·low) << 32).
                 let (cross, low) = (vectors[0], vectors[1]);
@@ -208,6 +261,7 @@ impl Vectors for Emitter<'_> {
 
     fn zip(&mut self, op: Zip, ty: VType, d: u8, a: u8, b: u8) {
         match self.arch.evex {
+            _ if ty.lane.bytes() < 4 => self.zip_narrow(op, ty, d, a, b),
             true => self.zip_by_table(op, ty, d, a, b),
             false => self.zip_by_unpacking(op, ty, d, a, b),
         }
@@ -215,7 +269,12 @@ impl Vectors for Emitter<'_> {
 
     fn shift(&mut self, op: ShiftOp, ty: VType, d: u8, a: u8, amount: u8) {
         let (w, wide) = (width(ty), ty.lane.bytes() == 8);
-        let plain = if wide { opcode::SHIFT_Q } else { opcode::SHIFT_D };
+        let plain = match ty.lane.bytes() {
+            1 => return self.shift_bytes(op, w, d, a, amount),
+            2 => opcode::SHIFT_W,
+            4 => opcode::SHIFT_D,
+            _ => opcode::SHIFT_Q,
+        };
         match op {
             ShiftOp::Left => self.shift_by(plain, w, 6, d, a, amount),
             ShiftOp::RightLogical => self.shift_by(plain, w, 2, d, a, amount),
@@ -249,8 +308,7 @@ impl Vectors for Emitter<'_> {
     }
 
     fn compare(&mut self, op: CompareOp, ty: VType, d: u8, a: u8, b: u8) {
-        let (w, wide) = (width(ty), ty.lane.bytes() == 8);
-        let float = matches!(ty.lane, Lane::F32 | Lane::F64);
+        let (w, lane, float) = (width(ty), ty.lane.bytes(), ty.lane.is_float());
         let predicate = match op {
             CompareOp::Eq => 0,
             CompareOp::Ne => 4,
@@ -264,23 +322,34 @@ impl Vectors for Emitter<'_> {
             CompareOp::Ge => 5,
         };
         // In short registers VEX writes the lanes themselves: one instruction, no mask register.
-        let short = w != Width::Z && d.max(a).max(b) < 16;
+        let order = ty.lane.is_unsigned() && is_order(op);
+        let short = w != Width::Z && d.max(a).max(b) < 16 && !order;
         if self.arch.evex && !short {
-            let op = match (float, wide) {
-                (true, false) => opcode::COMPARE_PS,
-                (true, true) => opcode::COMPARE_PD,
-                (false, false) => opcode::COMPARE_D,
-                (false, true) => opcode::COMPARE_Q,
+            let (op, spread) = match ty.lane {
+                Lane::F32 => (opcode::COMPARE_PS, opcode::MASK_TO_D),
+                Lane::F64 => (opcode::COMPARE_PD, opcode::MASK_TO_Q),
+                Lane::I32 => (opcode::COMPARE_D, opcode::MASK_TO_D),
+                Lane::I64 => (opcode::COMPARE_Q, opcode::MASK_TO_Q),
+                Lane::I16 => (opcode::COMPARE_W, opcode::MASK_TO_W),
+                Lane::U16 => (opcode::COMPARE_UW, opcode::MASK_TO_W),
+                Lane::I8 => (opcode::COMPARE_B, opcode::MASK_TO_B),
+                Lane::U8 => (opcode::COMPARE_UB, opcode::MASK_TO_B),
             };
             self.op3i(op, w, 1, a, b, predicate);
-            self.op2(if wide { opcode::MASK_TO_Q } else { opcode::MASK_TO_D }, w, d, 1);
+            self.op2(spread, w, d, 1);
+        } else if order {
+            self.compare_by_extremes(op, ty, d, a, b);
         } else if float {
-            let op = if wide { opcode::COMPARE_PD } else { opcode::COMPARE_PS };
+            let op = if lane == 8 { opcode::COMPARE_PD } else { opcode::COMPARE_PS };
             let plain = self.plain(op, w, d, a, Rm::Register(b));
             self.vector(Encoding { evex: false, immediate: Some(predicate), ..plain });
         } else {
-            let equal = if wide { opcode::EQUAL_Q } else { opcode::EQUAL_D };
-            let greater = if wide { opcode::GREATER_Q } else { opcode::GREATER_D };
+            let (equal, greater) = match lane {
+                1 => (opcode::EQUAL_B, opcode::GREATER_B),
+                2 => (opcode::EQUAL_W, opcode::GREATER_W),
+                4 => (opcode::EQUAL_D, opcode::GREATER_D),
+                _ => (opcode::EQUAL_Q, opcode::GREATER_Q),
+            };
             let (op, a, b, inverted) = match op {
                 CompareOp::Eq => (equal, a, b, false),
                 CompareOp::Ne => (equal, a, b, true),
@@ -300,7 +369,10 @@ impl Vectors for Emitter<'_> {
     fn select(&mut self, ty: VType, d: u8, mask: u8, a: u8, b: u8) {
         let w = width(ty);
         if !self.arch.evex {
-            return self.blend(w, d, b, a, mask);
+            return match ty.lane.bytes() {
+                1 | 2 => self.op3i(opcode::BLEND_BYTES, w, d, b, a, mask << 4),
+                _ => self.blend(w, d, b, a, mask),
+            };
         }
         // Truth table of `m ? x : y` where the operands of the instruction are at bits 2, 1 and 0 of the row.
         let table = |m: u8, x: u8, y: u8| {
@@ -320,7 +392,7 @@ impl Vectors for Emitter<'_> {
         // Instructions between widths are named by the wider side.
         let w = Width::of(to.lanes as usize * to.lane.bytes().max(from.bytes()));
         let op = match (from, to.lane) {
-            (a, b) if a == b => {
+            (a, b) if a == b || !a.is_float() && !b.is_float() && a.bytes() == b.bytes() => {
                 self.copy_width(w, d, s);
                 return true;
             }
@@ -396,6 +468,43 @@ impl Emitter<'_> {
         self.op3_constant(opcode::SHUFFLE_B, w, d, s, low.repeat(w.bytes() / 16));
         if w == Width::Y {
             self.op2i(opcode::PERMUTE_Q, w, d, d, 0x08);
+        }
+    }
+
+    /// Bytes shifted as words, without the bits that come from the byte beside.
+    fn shift_bytes(&mut self, op: ShiftOp, w: Width, d: u8, a: u8, amount: u8) {
+        let by = amount.min(7);
+        match op {
+            _ if amount == 0 => self.copy_width(w, d, a),
+            ShiftOp::Left | ShiftOp::RightLogical if amount > 7 => self.zero(d),
+            ShiftOp::Left => {
+                self.shift_by(opcode::SHIFT_W, w, 6, d, a, by);
+                self.op3_constant(opcode::AND, w, d, d, repeated(0xff << by, 1, w));
+            }
+            ShiftOp::RightLogical | ShiftOp::RightArithmetic => {
+                self.shift_by(opcode::SHIFT_W, w, 2, d, a, by);
+                self.op3_constant(opcode::AND, w, d, d, repeated(0xff >> by, 1, w));
+                if op == ShiftOp::RightArithmetic {
+                    // The sign moved down: its bits above are what is below zero.
+                    let sign = repeated(0x80 >> by, 1, w);
+                    self.op3_constant(opcode::XOR, w, d, d, sign.clone());
+                    self.op3_constant(opcode::SUB_B, w, d, d, sign);
+                }
+            }
+        }
+    }
+
+    /// AVX2: the order of lanes without a sign, by their minimum or maximum.
+    fn compare_by_extremes(&mut self, op: CompareOp, ty: VType, d: u8, a: u8, b: u8) {
+        let (w, t) = (width(ty), self.temporaries.vector[0]);
+        let equal = if ty.lane.bytes() == 1 { opcode::EQUAL_B } else { opcode::EQUAL_W };
+        // a ≤ b where the lesser is a
+        let extreme = if matches!(op, CompareOp::Le | CompareOp::Gt) { VBinary::Min } else { VBinary::Max };
+        let Some(extreme) = binary_op(extreme, ty.lane, false) else { return };
+        self.op3(extreme, w, t, a, b);
+        self.op3(equal, w, d, t, a);
+        if matches!(op, CompareOp::Lt | CompareOp::Gt) {
+            self.op3_constant(opcode::XOR, w, d, d, repeated(u64::MAX, 8, w));
         }
     }
 

@@ -1,8 +1,9 @@
-//! Facts of a Scop: dependences, legality of schedules, strides, counts of operations.
+//! Facts of a Scop: dependences, legality of schedules, strides, widths of lanes, counts of operations.
 
 pub mod access;
 pub mod constant_factor;
 pub mod dependence;
 pub mod index_range;
+pub mod lanes;
 pub mod legality;
 pub mod operation_count;

@@ -10,6 +10,7 @@
 
 use crate::codegen::Target;
 use crate::codegen::loopnest::{BufferKind, LoopKind, LoopNest, Stmt};
+use crate::expr::narrow::{Names, constant_divisor};
 use crate::expr::{Access, Affine, BinaryOp, BufferId, Expr, Index, UnaryOp, Var};
 use crate::poly::cost::block::{Expanded, Placed, address_of};
 use crate::poly::cost::chain;
@@ -48,6 +49,9 @@ struct Pricer<'a> {
     /// Shares of the conditions that are still to come.
     shares: std::slice::Iter<'a, f64>,
 }
+
+/// Instructions of a quotient of integers by a constant. Unmeasured.
+const INTEGER_QUOTIENT: f64 = 4.0;
 
 /// Work of the ports in a block.
 #[derive(Clone, Copy, Default, Debug)]
@@ -148,13 +152,19 @@ impl<'a> Pricer<'a> {
         trips * machine.loop_cycles + leave
     }
 
-    /// Lanes of a vector loop: those of the widest elements at work.
+    /// Lanes of a vector loop: those of the narrow integers that do for all statements, else of the widest elements at work.
     fn lanes(&self, body: &[Stmt]) -> f64 {
-        let mut bytes = 4;
+        let names = Names { dtype: &|b| self.nest.buffer(b).dtype, bounds: &|_| (i64::MIN, i64::MAX) };
+        let mut bytes = 1;
         body.iter().for_each(|s| {
             s.visit(&mut |s| {
-                if let Stmt::Store { buffer, .. } = s {
-                    bytes = bytes.max(self.nest.buffer(*buffer).dtype.bytes());
+                if let Stmt::Store { buffer, value, .. } = s {
+                    let dtype = self.nest.buffer(*buffer).dtype;
+                    if let Some(narrow) = names.narrowest(dtype, value) {
+                        bytes = bytes.max(narrow);
+                        return;
+                    }
+                    bytes = bytes.max(dtype.bytes()).max(4);
                     s.expressions().for_each(|e| {
                         e.visit_accesses(&mut |a| bytes = bytes.max(self.nest.buffer(a.buffer).dtype.bytes()))
                     });
@@ -240,6 +250,9 @@ impl<'a> Pricer<'a> {
         let copies = self.copies(store, inner, &uses);
         match e {
             Expr::Const(_) | Expr::Index(_) | Expr::Load(_) => {}
+            Expr::Binary(op, _, b) if constant_divisor(*op, b).is_some() => {
+                work.arithmetic += copies * INTEGER_QUOTIENT
+            }
             Expr::Binary(BinaryOp::Div, ..) | Expr::Unary(UnaryOp::Sqrt, _) => {
                 work.divisions += copies * self.division(e, store);
                 work.arithmetic += copies;

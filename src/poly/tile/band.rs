@@ -26,6 +26,7 @@ use crate::expr::{Affine, Var};
 use crate::expr::{BinaryOp, Index};
 use crate::poly::analysis::access::{Reference, operations, references};
 use crate::poly::analysis::dependence;
+use crate::poly::analysis::lanes::lane_bytes;
 use crate::poly::schedule::{Band, Node, Row, RowKind};
 use crate::poly::statement::StatementId;
 use crate::poly::tile::band::context::{Bands, SIZES, Vectors, direction};
@@ -377,13 +378,18 @@ impl Bands<'_> {
                 best = Some((row, cost));
             }
         }
-        best.map(|(row, _)| (row, if row.coincident { lanes } else { 4 * lanes }))
+        best.map(|(row, _)| {
+            // Wider statements beside narrow ones decide.
+            let narrow = lane_bytes(self.scop, id) < 4;
+            let others = row.phi.iter().filter(|_| narrow).map(|p| self.lanes(p.0));
+            let lanes = others.fold(lanes, i64::min);
+            (row, if row.coincident { lanes } else { 4 * lanes })
+        })
     }
 
-    /// Lanes of a vector of a statement's widest elements.
+    /// Lanes of a vector of a statement.
     fn lanes(&self, id: StatementId) -> i64 {
-        let element = references(self.scop, id).iter().map(|r| r.bytes).max().unwrap_or(4).max(4);
-        self.target.lanes(element as usize) as i64
+        self.target.lanes(lane_bytes(self.scop, id) as usize) as i64
     }
 
     /// Cost of one access of all lanes along a direction, in cycles.

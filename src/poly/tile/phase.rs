@@ -6,6 +6,7 @@ use super::register_block::{Axis, Block, Problem};
 use crate::expr::BufferId;
 use crate::expr::{Affine, Var};
 use crate::poly::analysis::access::{Along, operations, references};
+use crate::poly::analysis::lanes::lane_bytes;
 use crate::poly::instruction;
 use crate::poly::instruction::{Mismatch, MismatchPart};
 use crate::poly::packing::Packing;
@@ -220,13 +221,7 @@ impl Phase<'_> {
     }
 
     pub(super) fn widest(&self, statements: &[StatementId]) -> i64 {
-        let mut bytes = 4;
-        for &id in statements {
-            for r in references(self.scop, id) {
-                bytes = bytes.max(r.bytes);
-            }
-        }
-        bytes
+        statements.iter().map(|&id| lane_bytes(self.scop, id)).max().unwrap_or(4)
     }
 
     /// Strided-access penalty of the non-dominant statements and of the stores of sums, in cycles, when the vector runs

@@ -61,7 +61,7 @@ pub struct Problem<'a> {
     pub references: &'a [Reference],
     pub axes: &'a [Axis],
     pub target: &'a Target,
-    /// Bytes of the widest element: what decides the number of lanes.
+    /// Bytes of a lane.
     pub element: i64,
     /// Cycles that the other statements lose when the vector runs along an iterator.
     pub elsewhere: &'a dyn Fn(Var) -> f64,
@@ -73,7 +73,7 @@ pub struct Problem<'a> {
 const NEARLY: f64 = 1.12;
 impl Problem<'_> {
     fn lanes(&self) -> i64 {
-        self.target.lanes(self.element.max(4) as usize) as i64
+        self.target.lanes(self.element as usize) as i64
     }
 
     fn instances(&self) -> f64 {

@@ -9,7 +9,7 @@ use crate::codegen::select::state::Reduction;
 use crate::codegen::select::state::Val;
 use crate::codegen::select::state::{Selected, Selector};
 use crate::codegen::select::tree::Node;
-use crate::codegen::select::value::{contracts, lane_of, product};
+use crate::codegen::select::value::{contracts, product};
 use crate::codegen::vcode::{Inst, VBinary};
 use crate::expr::Var;
 use crate::expr::scalar::numbers_only;
@@ -117,7 +117,8 @@ impl Selector<'_> {
         let (mut v, keeps) = self.reduced_value(op, value)?;
         self.reductions[at].keeps |= keeps;
         // A total may not fit into the lanes that its values fit into.
-        v = self.with_lane(v, lane_of(v.dtype)?)?;
+        let lane = self.lane(v.dtype)?;
+        v = self.with_lane(v, lane)?;
         if !whole {
             let neutral = self.constant(Scalar::neutral(op, v.dtype)?)?;
             let mask = self.lane_mask(v.lane.bytes());

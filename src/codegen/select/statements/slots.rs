@@ -8,7 +8,6 @@ use crate::codegen::select::state::Address;
 use crate::codegen::select::state::Slot;
 use crate::codegen::select::state::Val;
 use crate::codegen::select::state::{LANE, LocalMode, Selected, Selector, Stop};
-use crate::codegen::select::value::lane_of;
 use crate::codegen::vcode::{Inst, VType};
 use crate::expr::BufferId;
 use crate::runtime::DType;
@@ -36,7 +35,7 @@ impl Selector<'_> {
             return memory;
         }
         let uniform = lane == 0;
-        let kind = lane_of(dtype)?;
+        let kind = self.lane(dtype)?;
         let lanes = self.ty(kind, uniform).lanes;
         let covered = if uniform { 1 } else { self.chunk.lanes as i64 };
         for element in start..start + covered {
@@ -46,7 +45,7 @@ impl Selector<'_> {
             }
         }
         if let Some(slot) = self.slots.get_mut(&(a.buffer, start)) {
-            if slot.uniform != uniform || uniform && slot.lanes < lanes {
+            if slot.uniform != uniform || slot.lane != kind || uniform && slot.lanes < lanes {
                 return memory;
             }
             slot.lanes = slot.lanes.max(lanes);

@@ -1,0 +1,105 @@
+//! Stores of the low bits: what changes only bits that no store writes is left out.
+//!
+//! Integers of 8 and 16 bits are brought back into their range after each operation. Where the result is stored alone, the store
+//! itself drops the upper bits: a mask of the lower ones, or a shift there and back, before it is superfluous.
+//!
+//! In and out: a function. Invariant: memory gets the same bytes.
+
+use crate::codegen::vcode::operands::Class;
+use crate::codegen::vcode::{Function, Inst, ShiftOp, VBinary, Vreg};
+use std::collections::HashSet;
+
+/// Reads and definitions of a vector register.
+#[derive(Clone, Copy, Default)]
+struct Uses {
+    reads: u32,
+    definitions: u32,
+    /// The place of the last definition.
+    at: usize,
+}
+
+/// Lets stores take their operands from before operations that leave the bits that are stored.
+pub fn store_low_bits(function: &mut Function) {
+    let mut uses = vec![Uses::default(); function.vregs as usize];
+    for (at, inst) in function.insts.iter().enumerate() {
+        inst.registers(|class, access, r| {
+            if class == Class::Vector {
+                let uses = &mut uses[r as usize];
+                uses.reads += u32::from(access.reads());
+                if access.writes() {
+                    uses.definitions += 1;
+                    uses.at = at;
+                }
+            }
+        });
+    }
+    let mut dropped = HashSet::new();
+    for store in 0..function.insts.len() {
+        let (Inst::VStore { src, ty, mem, .. } | Inst::VScatter { src, ty, mem, .. }) = function.insts[store] else {
+            continue;
+        };
+        if mem.bytes() >= ty.lane.bytes() || ty.lane.is_float() {
+            continue;
+        }
+        let Some((source, between)) = before(function, &uses, src, 8 * mem.bytes() as u32) else { continue };
+        // The source still holds the value at the store: its only definition stands before what is left out.
+        if between.iter().all(|&at| at < store && uses[source.index()].at < at) {
+            dropped.extend(between);
+            if let Inst::VStore { src, .. } | Inst::VScatter { src, .. } = &mut function.insts[store] {
+                *src = source;
+            }
+        }
+    }
+    let mut at = 0..;
+    function.insts.retain(|_| at.next().is_none_or(|at| !dropped.contains(&at)));
+    if !dropped.is_empty() {
+        drop_unread_constants(function);
+    }
+}
+
+fn drop_unread_constants(function: &mut Function) {
+    let mut read = HashSet::new();
+    for inst in &function.insts {
+        inst.registers(|class, access, r| {
+            if class == Class::Vector && access.reads() {
+                read.insert(r);
+            }
+        });
+    }
+    function.insts.retain(|inst| !matches!(inst, Inst::VConst { dst, .. } if !read.contains(&dst.0)));
+}
+
+/// The register whose low `bits` are those of `r`, and the instructions between, which nothing else needs.
+fn before(function: &Function, uses: &[Uses], r: Vreg, bits: u32) -> Option<(Vreg, Vec<usize>)> {
+    let single = |r: Vreg| (uses[r.index()].definitions == 1).then(|| uses[r.index()].at);
+    let alone = |r: Vreg| single(r).filter(|_| uses[r.index()].reads == 1);
+    let at = alone(r)?;
+    let (source, between) = match function.insts[at] {
+        Inst::VBinary { op: VBinary::And, ty, a, b, .. } => {
+            let all = ty.lane.all_ones() >> (8 * ty.lane.bytes() as u32 - bits);
+            let kept = |c: Vreg| {
+                let constant = single(c).map(|at| &function.insts[at]);
+                matches!(constant, Some(Inst::VConst { bits: mask, .. }) if mask & all == all)
+            };
+            (
+                if kept(b) {
+                    a
+                } else if kept(a) {
+                    b
+                } else {
+                    return None;
+                },
+                vec![at],
+            )
+        }
+        Inst::VShift { op: ShiftOp::RightArithmetic | ShiftOp::RightLogical, ty, a, amount: back, .. } => {
+            let first = alone(a)?;
+            let Inst::VShift { op: ShiftOp::Left, a: source, amount, .. } = function.insts[first] else { return None };
+            let fits = amount == back && u32::from(amount) + bits <= 8 * ty.lane.bytes() as u32;
+            (if fits { source } else { return None }, vec![first, at])
+        }
+        _ => return None,
+    };
+    single(source)?;
+    Some((source, between))
+}

@@ -1,0 +1,299 @@
+//! Narrow integers: expressions rewritten so that every operation works on integers of 8 or of 16 bits.
+//!
+//! In: an expression whose type is an integer of at most `width` bytes, or a bool. Out: an expression of the same type and
+//! the same value in which no operation has more than `width` bytes, or `None` where that is not proven. Two facts prove it: of
+//! a sum, a difference, a product and bitwise operations the low bits follow from the low bits of the operands (the demanded bits
+//! of a conversion are the low ones), and an operation whose operands have intervals within a type can be done in that type.
+
+use crate::expr::scalar::{Value, cast};
+use crate::expr::{Access, Affine, BinaryOp, BufferId, CompareOp, Expr, Index, Scalar, UnaryOp};
+use crate::runtime::DType;
+
+/// The values of an integer type, least and greatest.
+pub type Interval = (i64, i64);
+
+/// Facts about the names in expressions.
+#[derive(Clone, Copy)]
+pub struct Names<'a> {
+    /// The element type of a buffer.
+    pub dtype: &'a dyn Fn(BufferId) -> DType,
+    /// The values of an affine form.
+    pub bounds: &'a dyn Fn(&Affine) -> Interval,
+}
+
+/// Bytes of the lanes in which an integer or a bool is computed where all beside it is as narrow; `None` for other types.
+pub fn narrow_bytes(dtype: DType) -> Option<usize> {
+    match dtype {
+        DType::I8 | DType::U8 | DType::Bool => Some(1),
+        DType::I16 | DType::U16 => Some(2),
+        _ => None,
+    }
+}
+
+/// The values of an integer type that an i64 holds.
+pub fn dtype_range(dtype: DType) -> Option<Interval> {
+    match dtype {
+        DType::I64 => Some((i64::MIN, i64::MAX)),
+        DType::I32 => Some((i32::MIN as i64, i32::MAX as i64)),
+        DType::I16 => Some((-32768, 32767)),
+        DType::I8 => Some((-128, 127)),
+        DType::U32 => Some((0, u32::MAX.into())),
+        DType::U16 => Some((0, 65535)),
+        DType::U8 => Some((0, 255)),
+        DType::Bool => Some((0, 1)),
+        _ => None,
+    }
+}
+
+fn is_within(inner: Interval, outer: Interval) -> bool {
+    outer.0 <= inner.0 && inner.1 <= outer.1
+}
+
+fn constant(e: &Expr) -> Option<i64> {
+    match e {
+        Expr::Const(s) if dtype_range(s.dtype).is_some() => Some(Value::from(*s).as_i64()),
+        _ => None,
+    }
+}
+
+fn constant_of(dtype: DType, v: i64) -> Expr {
+    Expr::Const(Scalar::from(cast(dtype, Value::I64(v))))
+}
+
+/// The divisor of a quotient or a remainder that takes no division: a constant but 0 that the type holds.
+pub fn constant_divisor(op: BinaryOp, b: &Expr) -> Option<i64> {
+    let divisor = constant(b).filter(|d| *d != 0 && *d != i64::MIN)?;
+    matches!(op, BinaryOp::Div | BinaryOp::Mod).then_some(divisor)
+}
+
+impl Names<'_> {
+    fn dtype(&self, e: &Expr) -> DType {
+        e.dtype(&self.dtype)
+    }
+
+    /// The interval of the values of an integer expression; `None` of floats and u64.
+    pub fn range(&self, e: &Expr) -> Option<Interval> {
+        let own = dtype_range(self.dtype(e))?;
+        let computed = match e {
+            Expr::Const(s) => Some(Value::from(*s).as_i64()).map(|v| (v, v)),
+            Expr::Index(a) => Some((self.bounds)(a)),
+            Expr::Cast(_, a) => self.range(a),
+            Expr::Select(_, a, b) => {
+                let (a, b) = (self.range(a)?, self.range(b)?);
+                Some((a.0.min(b.0), a.1.max(b.1)))
+            }
+            Expr::Unary(op, a) => {
+                let (low, high) = self.range(a)?;
+                match op {
+                    UnaryOp::Neg => high.checked_neg().zip(low.checked_neg()),
+                    UnaryOp::Not => Some((!high, !low)),
+                    UnaryOp::Abs if low >= 0 => Some((low, high)),
+                    UnaryOp::Abs => low.checked_neg().map(|negative| (0, negative.max(high))),
+                    UnaryOp::Floor | UnaryOp::Ceil | UnaryOp::Round => Some((low, high)),
+                    _ => None,
+                }
+            }
+            Expr::Binary(op, a, b) => self.range_of_operation(*op, a, b),
+            Expr::Load(_) | Expr::Compare(..) | Expr::Bitcast(..) => None,
+        };
+        Some(computed.filter(|c| is_within(*c, own)).unwrap_or(own))
+    }
+
+    /// The interval before it is brought into the type.
+    fn range_of_operation(&self, op: BinaryOp, a: &Expr, b: &Expr) -> Option<Interval> {
+        let (x, y) = (self.range(a)?, self.range(b)?);
+        let shift = || constant(b).and_then(|n| u32::try_from(n).ok()).filter(|n| *n < 32);
+        match op {
+            BinaryOp::Add => x.0.checked_add(y.0).zip(x.1.checked_add(y.1)),
+            BinaryOp::Sub => x.0.checked_sub(y.1).zip(x.1.checked_sub(y.0)),
+            BinaryOp::Mul => {
+                let corners = [(x.0, y.0), (x.0, y.1), (x.1, y.0), (x.1, y.1)];
+                let corners = corners.map(|(a, b)| a.checked_mul(b)).into_iter().collect::<Option<Vec<i64>>>()?;
+                corners.iter().min().copied().zip(corners.iter().max().copied())
+            }
+            BinaryOp::Min => Some((x.0.min(y.0), x.1.min(y.1))),
+            BinaryOp::Max => Some((x.0.max(y.0), x.1.max(y.1))),
+            BinaryOp::And if x.0 >= 0 && y.0 >= 0 => Some((0, x.1.min(y.1))),
+            BinaryOp::And if x.0 >= 0 => Some((0, x.1)),
+            BinaryOp::And if y.0 >= 0 => Some((0, y.1)),
+            BinaryOp::Or | BinaryOp::Xor if x.0 >= 0 && y.0 >= 0 => {
+                let zeros = x.1.max(y.1).leading_zeros();
+                Some((0, if zeros == 64 { 0 } else { i64::MAX >> (zeros - 1) }))
+            }
+            BinaryOp::ShiftLeft => {
+                let scale = 1i64 << shift()?;
+                x.0.checked_mul(scale).zip(x.1.checked_mul(scale))
+            }
+            BinaryOp::ShiftRight => shift().map(|n| (x.0 >> n, x.1 >> n)),
+            BinaryOp::Div if y.0 > 0 && y.0 == y.1 => Some((x.0 / y.0, x.1 / y.0)),
+            BinaryOp::Mod if y.0 > 0 => Some((0, y.1 - 1)),
+            _ => None,
+        }
+    }
+
+    /// Bytes of the widest lane that evaluating a narrow expression needs, 1 or 2; `None` where it needs wider ones: for other
+    /// types on the way, subscripts from data, reads under conditions that are open, and operations by way of floats.
+    pub fn lane_bytes(&self, e: &Expr) -> Option<usize> {
+        let own = narrow_bytes(self.dtype(e))?;
+        let here = match e {
+            Expr::Load(Access { index, guard, .. }) => {
+                let plain = index.iter().all(|i| matches!(i, Index::Affine(_)));
+                return (plain && guard.iter().all(|g| (self.bounds)(g).0 >= 0)).then_some(own);
+            }
+            Expr::Binary(BinaryOp::Pow, ..) | Expr::Bitcast(..) | Expr::Index(_) => return None,
+            Expr::Binary(op @ (BinaryOp::Div | BinaryOp::Mod), _, b) => {
+                constant_divisor(*op, b)?;
+                2
+            }
+            Expr::Unary(op, _) if !matches!(op, UnaryOp::Neg | UnaryOp::Abs | UnaryOp::Not) => return None,
+            _ => own,
+        };
+        e.operands().try_fold(here, |most, e| Some(most.max(self.lane_bytes(e)?)))
+    }
+
+    /// The expression in operations of at most `width` bytes, 1 or 2.
+    pub fn narrowed(&self, e: &Expr, width: usize) -> Option<Expr> {
+        let narrow = Narrow { names: *self, width };
+        narrow.fit(e).filter(|e| self.lane_bytes(e).is_some_and(|bytes| bytes <= width))
+    }
+
+    /// The fewest bytes in which a value for elements of `target` can be computed; `None` for more than 2.
+    pub fn narrowest(&self, target: DType, value: &Expr) -> Option<usize> {
+        let least = narrow_bytes(target)?;
+        (least..=2).find(|&width| self.narrowed(value, width).is_some())
+    }
+}
+
+struct Narrow<'a> {
+    names: Names<'a>,
+    width: usize,
+}
+
+impl Narrow<'_> {
+    fn is_narrow(&self, dtype: DType) -> bool {
+        narrow_bytes(dtype).is_some_and(|bytes| bytes <= self.width)
+    }
+
+    /// The integers of `width` bytes: without and with a sign.
+    fn words(&self) -> [DType; 2] {
+        if self.width == 1 { [DType::U8, DType::I8] } else { [DType::U16, DType::I16] }
+    }
+
+    /// The first of the words that holds all values of the expressions.
+    fn holding(&self, all: &[&Expr]) -> Option<DType> {
+        self.words().into_iter().find(|t| all.iter().all(|e| self.fits(e, *t)))
+    }
+
+    fn fits(&self, e: &Expr, dtype: DType) -> bool {
+        let (Some(values), Some(room)) = (self.names.range(e), dtype_range(dtype)) else { return false };
+        is_within(values, room)
+    }
+
+    /// An expression of the same value, of a type that is narrow.
+    fn fit(&self, e: &Expr) -> Option<Expr> {
+        if !self.is_narrow(self.names.dtype(e)) {
+            return None;
+        }
+        match e {
+            Expr::Cast(to, a) => self.cast(*to, a),
+            Expr::Compare(op, a, b) => self.compare(*op, a, b),
+            Expr::Const(_) | Expr::Load(_) => Some(e.clone()),
+            Expr::Index(_) | Expr::Bitcast(..) => None,
+            _ => e.try_map_children(&mut |e| self.fit(e).ok_or(())).ok(),
+        }
+    }
+
+    fn cast(&self, to: DType, a: &Expr) -> Option<Expr> {
+        let from = self.names.dtype(a);
+        if self.is_narrow(from) {
+            return Some(Expr::cast(to, self.fit(a)?));
+        }
+        if to == DType::Bool {
+            return Some(Expr::cast(to, self.exact(a, self.holding(&[a])?)?));
+        }
+        let word = self.words().into_iter().find(|w| *w == to).unwrap_or(self.words()[0]);
+        Some(converted(to, word, self.low(a, word)?))
+    }
+
+    fn compare(&self, op: CompareOp, a: &Expr, b: &Expr) -> Option<Expr> {
+        if self.is_narrow(self.names.dtype(a)) {
+            return Some(Expr::compare(op, self.fit(a)?, self.fit(b)?));
+        }
+        let word = self.holding(&[a, b])?;
+        Some(Expr::compare(op, self.exact(a, word)?, self.exact(b, word)?))
+    }
+
+    /// An expression of the same value in a word that holds it.
+    fn exact(&self, e: &Expr, word: DType) -> Option<Expr> {
+        if self.fits(e, word) { self.low(e, word) } else { None }
+    }
+
+    /// A value of the type `word` whose bits are the low ones of an integer.
+    fn low(&self, e: &Expr, word: DType) -> Option<Expr> {
+        let dtype = self.names.dtype(e);
+        if self.is_narrow(dtype) {
+            return Some(converted(word, dtype, self.fit(e)?));
+        }
+        dtype_range(dtype)?;
+        let bits = 8 * self.width as i64;
+        match e {
+            Expr::Const(_) => constant(e).map(|v| constant_of(word, v)),
+            Expr::Cast(_, a) => self.low(a, word),
+            Expr::Unary(op @ (UnaryOp::Neg | UnaryOp::Not), a) => Some(Expr::unary(*op, self.low(a, word)?)),
+            Expr::Unary(UnaryOp::Floor | UnaryOp::Ceil | UnaryOp::Round, a) => self.low(a, word),
+            Expr::Unary(UnaryOp::Abs, a) => self.magnitude(a, word),
+            Expr::Select(c, a, b) => Some(Expr::select(self.fit(c)?, self.low(a, word)?, self.low(b, word)?)),
+            Expr::Binary(op, a, b) => match op {
+                BinaryOp::Add | BinaryOp::Sub | BinaryOp::Mul | BinaryOp::And | BinaryOp::Or | BinaryOp::Xor => {
+                    Some(Expr::binary(*op, self.low(a, word)?, self.low(b, word)?))
+                }
+                BinaryOp::ShiftLeft => {
+                    let amount = constant(b).filter(|n| (0..bits).contains(n))?;
+                    Some(Expr::binary(*op, self.low(a, word)?, constant_of(word, amount)))
+                }
+                BinaryOp::ShiftRight => {
+                    let amount = constant(b).filter(|n| (0..bits).contains(n))?;
+                    let held = self.holding(&[a])?;
+                    let shifted = Expr::binary(*op, self.exact(a, held)?, constant_of(held, amount));
+                    Some(converted(word, held, shifted))
+                }
+                BinaryOp::Min | BinaryOp::Max => self.operation(*op, a, b, word),
+                BinaryOp::Div | BinaryOp::Mod => {
+                    constant_divisor(*op, b)?;
+                    self.operation(*op, a, b, word)
+                }
+                BinaryOp::Pow => None,
+            },
+            _ => None,
+        }
+    }
+
+    /// An operation whose operands a word holds.
+    fn operation(&self, op: BinaryOp, a: &Expr, b: &Expr, word: DType) -> Option<Expr> {
+        let held = self.holding(&[a, b])?;
+        Some(converted(word, held, Expr::binary(op, self.exact(a, held)?, self.exact(b, held)?)))
+    }
+
+    /// The magnitude of an integer; of a difference that no word holds, the greater of its operands less the other.
+    fn magnitude(&self, a: &Expr, word: DType) -> Option<Expr> {
+        let signed = self.words()[1];
+        if self.fits(a, signed) {
+            return Some(converted(word, signed, Expr::unary(UnaryOp::Abs, self.low(a, signed)?)));
+        }
+        let Expr::Binary(BinaryOp::Sub, x, y) = a else { return None };
+        // The difference of what a word holds does not wrap in a wider type with a sign. Both operands are used twice.
+        dtype_range(self.names.dtype(a)).filter(|own| own.0 < 0)?;
+        if a.any(&mut |e| matches!(e, Expr::Unary(UnaryOp::Abs, _))) {
+            return None;
+        }
+        let held = self.holding(&[x, y])?;
+        let (x, y) = (self.exact(x, held)?, self.exact(y, held)?);
+        let greater = Expr::binary(BinaryOp::Max, x.clone(), y.clone());
+        Some(converted(word, held, Expr::binary(BinaryOp::Sub, greater, Expr::binary(BinaryOp::Min, x, y))))
+    }
+}
+
+/// `e`, of type `from`, in type `to`.
+fn converted(to: DType, from: DType, e: Expr) -> Expr {
+    if to == from { e } else { Expr::cast(to, e) }
+}
