@@ -230,14 +230,27 @@ fn depends(e: &Expr, var: Var) -> bool {
 
 /// Finds the widest lane type in each vector loop; returns that of `body`.
 pub fn vector_widths(nest: &LoopNest, body: &[Stmt], facts: &mut Facts, widths: &mut HashMap<Var, usize>) -> usize {
+    widths_inside(nest, body, facts, &mut vec![], widths)
+}
+
+/// As [`vector_widths`], inside of the vector loops over `vectors`.
+fn widths_inside(
+    nest: &LoopNest,
+    body: &[Stmt],
+    facts: &mut Facts,
+    vectors: &mut Vec<Var>,
+    widths: &mut HashMap<Var, usize>,
+) -> usize {
     let mut most = 1;
     for stmt in body {
         most = most.max(match stmt {
             Stmt::Loop { var, lower, upper, step, kind, body } => {
                 let mut inside = facts.clone();
                 inside.enter_loop(*var, lower, upper, *step);
-                let width = vector_widths(nest, body, &mut inside, widths);
+                vectors.extend((*kind == LoopKind::Vector).then_some(*var));
+                let width = widths_inside(nest, body, &mut inside, vectors, widths);
                 if *kind == LoopKind::Vector {
+                    vectors.pop();
                     // parts of a loop that was split keep the lanes of the whole
                     let known = widths.entry(*var).or_insert(width);
                     *known = width.max(*known);
@@ -247,14 +260,14 @@ pub fn vector_widths(nest: &LoopNest, body: &[Stmt], facts: &mut Facts, widths: 
             Stmt::If { conditions, body } => {
                 let mut inside = facts.clone();
                 conditions.iter().for_each(|c| inside.assume(c.clone()));
-                vector_widths(nest, body, &mut inside, widths)
+                widths_inside(nest, body, &mut inside, vectors, widths)
             }
             Stmt::Let { var, value, divisor } => {
                 facts.bind(*var, value, *divisor);
                 1
             }
             Stmt::Store { buffer, .. } => {
-                let expressions = stmt.expressions().map(|e| widest(nest, facts, e));
+                let expressions = stmt.expressions().map(|e| widest(nest, facts, vectors, e));
                 expressions.fold(buffer_width(nest, *buffer), usize::max)
             }
         });

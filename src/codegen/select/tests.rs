@@ -513,3 +513,14 @@ fn scalar_statements_compute_in_one_lane() {
 
 mod literals;
 mod narrow;
+
+#[test]
+fn a_subscript_that_all_lanes_share_takes_no_lanes() {
+    let nest = parse::nest(
+        "kernel rows { column: i64[5] argument 0; B: f32[5][64] argument 1; C: f32[5][64] argument 2 written;
+           parallel t in 0..5 { vector k in 0..64 { C[t][k] = (B[@column[t]][k] * f32(2)); } } }",
+    )
+    .unwrap();
+    let functions = lower(&simplify::simplify(&nest), &Target::avx512()).unwrap();
+    assert!(functions[0].to_string().contains("f32x16"), "{}", functions[0]);
+}

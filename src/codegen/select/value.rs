@@ -14,6 +14,7 @@ use crate::codegen::select::state::{Selected, Selector, Stop};
 use crate::codegen::select::tree::Node;
 use crate::codegen::vcode::{Inst, Lane, ShiftOp, VBinary, VType, VUnary, Vreg};
 use crate::expr::Affine;
+use crate::expr::Var;
 use crate::expr::interval::Facts;
 use crate::expr::narrow::{self, Names, constant_divisor, narrow_bytes};
 use crate::expr::scalar::Value;
@@ -131,7 +132,7 @@ pub fn dtype_of(nest: &LoopNest, e: &Expr) -> DType {
 }
 
 /// Bytes of the widest lane that evaluating `e` needs, given the ranges of the nest's variables.
-pub fn widest(nest: &LoopNest, facts: &Facts, e: &Expr) -> usize {
+pub fn widest(nest: &LoopNest, facts: &Facts, vectors: &[Var], e: &Expr) -> usize {
     let names = Names { dtype: &|b| nest.buffer(b).dtype, bounds: &|a| facts.bounds(a) };
     if let Some(bytes) = names.lane_bytes(e) {
         return bytes;
@@ -164,7 +165,19 @@ pub fn widest(nest: &LoopNest, facts: &Facts, e: &Expr) -> usize {
         }
         _ => 4,
     };
-    e.children().map(|e| widest(nest, facts, e)).fold(own.max(here), usize::max)
+    // a subscript that is the same for all lanes is an integer in a register of its own
+    let in_lanes = |c: &&Expr| !matches!(e, Expr::Load(_)) || vectors.is_empty() || varies_along(c, vectors);
+    e.children().filter(in_lanes).map(|e| widest(nest, facts, vectors, e)).fold(own.max(here), usize::max)
+}
+
+/// Returns true if a value may differ between iterations of the loops over `vars`.
+fn varies_along(e: &Expr, vars: &[Var]) -> bool {
+    let uses = |a: &Affine| vars.iter().any(|v| a.uses(*v));
+    e.any(&mut |e| match e {
+        Expr::Index(a) => uses(a),
+        Expr::Load(access) => access.affine_forms().any(uses),
+        _ => false,
+    })
 }
 
 /// Bytes of the widest element of a buffer in registers.
