@@ -101,6 +101,10 @@ pub trait Vectors {
     fn multiply_add(&mut self, acc: u8, ty: VType, a: u8, b: u8, negate: bool) -> bool;
     fn compare(&mut self, op: CompareOp, ty: VType, d: u8, a: u8, b: u8);
     fn select(&mut self, ty: VType, d: u8, mask: u8, a: u8, b: u8);
+    /// `d = op(a, b) ? yes : no`, of the operands a, b, yes, no.
+    fn choose(&mut self, _op: CompareOp, _ty: VType, _d: u8, _operands: [u8; 4]) -> bool {
+        false
+    }
     fn convert(&mut self, d: u8, to: VType, s: u8, from: Lane) -> bool;
 }
 
@@ -288,6 +292,9 @@ where
             Inst::VCompare { op, dst, ty, a, b } => self.compare(op, ty, dst.number(), a.number(), b.number()),
             Inst::VSelect { dst, ty, mask, a, b } => {
                 self.select(ty, dst.number(), mask.number(), a.number(), b.number());
+            }
+            Inst::VChoose { op, dst, ty, a, b, yes, no } => {
+                return self.choose(op, ty, dst.number(), [a, b, yes, no].map(|r| r.number()));
             }
             Inst::VConvert { dst, to, src, from } => return self.convert(dst.number(), to, src.number(), from),
             Inst::VReduce { op, dst, ty, a } => {

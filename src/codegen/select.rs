@@ -11,6 +11,7 @@
 pub mod access;
 pub mod address;
 mod builder;
+mod choose;
 pub mod constant_division;
 pub mod conversion;
 pub mod division;
@@ -108,6 +109,7 @@ fn lower_phase(
                 scaled_index::fold(&mut function);
                 stored_bits::store_low_bits(&mut function);
                 single_lane::narrow(&mut function);
+                choose::join(&mut function, target);
                 return Ok(function);
             }
             Err(Stop::Failed(e)) => return Err(e),

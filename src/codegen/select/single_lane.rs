@@ -29,6 +29,7 @@ pub fn narrow(function: &mut Function) {
             | Inst::VFma { acc: dst, ty, .. }
             | Inst::VCompare { dst, ty, .. }
             | Inst::VSelect { dst, ty, .. }
+            | Inst::VChoose { dst, ty, .. }
             | Inst::VCopy { dst, ty, .. }
             | Inst::VConvert { dst, to: ty, .. }
             | Inst::VConst { dst, ty, .. }
@@ -61,6 +62,7 @@ pub fn lanes_read(insts: &[Inst], vregs: u32) -> Vec<u8> {
                 | Inst::VBinary { dst, ty, .. }
                 | Inst::VCompare { dst, ty, .. }
                 | Inst::VSelect { dst, ty, .. }
+                | Inst::VChoose { dst, ty, .. }
                 | Inst::VFma { acc: dst, ty, .. } => read[dst.index()].min(ty.lanes),
                 _ => ALL,
             };

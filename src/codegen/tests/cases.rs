@@ -197,6 +197,16 @@ fn arithmetic(ty: VType, out: &mut Vec<Case>) {
             sum
         }));
     }
+    // Whole registers of AVX-512, the only ones that have it; the destination is new, or one of the operands.
+    if ty.lanes as usize * ty.lane.bytes() == 64 {
+        for (op, keep) in COMPARISONS.into_iter().flat_map(|op| (0..3).map(move |keep| (op, keep))) {
+            out.push(compute(format!("choose {op:?} {ty:?} {keep}"), &[ty, ty, ty], false, ty, |b, r| {
+                let dst = if keep == 0 { b.vreg() } else { r[keep - 1] };
+                b.push(Inst::VChoose { dst, op, ty, a: r[0], b: r[1], yes: r[2], no: r[0] });
+                dst
+            }));
+        }
+    }
     for op in [Add, Mul, Min, Max] {
         out.push(compute(format!("reduce {op:?} {ty:?}"), &[ty], op != Min, ty, |b, r| {
             let dst = b.vreg();

@@ -213,6 +213,13 @@ impl Machine<'_> {
                     _ => lane(&a, ty.lane, i),
                 });
             }
+            Inst::VChoose { op, dst, ty, a, b, yes, no } => {
+                let [a, b, yes, no] = [a, b, yes, no].map(|r| self.vectors[r.index()]);
+                self.write(dst, ty, |i| match compare_lane(op, ty.lane, lane(&a, ty.lane, i), lane(&b, ty.lane, i)) {
+                    true => lane(&yes, ty.lane, i),
+                    false => lane(&no, ty.lane, i),
+                });
+            }
             Inst::VConvert { dst, to, src, from } => {
                 let src = self.vectors[src.index()];
                 self.write(dst, to, |i| convert(lane(&src, from, i), from, to.lane));

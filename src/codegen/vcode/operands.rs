@@ -162,6 +162,10 @@ macro_rules! insts {
             VSelect Vector "{} = select {} {}, {}, {}" {
                 dst: Vreg (Def), ty: VType, mask: Vreg (Use), a: Vreg (Use), b: Vreg (Use)
             }
+            /// `op(a, b) ? yes : no`, by lane: a comparison whose mask nothing else reads. AVX-512, whole registers.
+            VChoose Vector "{} = choose {} {} {}, {}, {}, {}" {
+                dst: Vreg (Def), op: CompareOp, ty: VType, a: Vreg (Use), b: Vreg (Use), yes: Vreg (Use), no: Vreg (Use)
+            }
             /// Between lane types with the same number of lanes. Float to integer truncates (saturation unspecified).
             VConvert Vector "{} = convert {} from {} {}" { dst: Vreg (Def), to: VType, from: Lane, src: Vreg (Use) }
             /// All lanes of `a` combined, in every lane of `dst`: a fixed tree (halves first), so that the result is

@@ -133,6 +133,10 @@ ops! {
     EXTRACT_W         "vpextrw"        Both M3A P66 0x15 0 0 2
     BLEND_BYTES       "vpblendvb"      Vex  M3A P66 0x4c 0 0 FULL
     BLEND_V           "vblendvps"      Vex  M3A P66 0x4a 0 0 FULL
+    BLEND_MASK_PS     "vblendmps"      Evex M38 P66 0x65 0 0 FULL
+    BLEND_MASK_PD     "vblendmpd"      Evex M38 P66 0x65 0 1 FULL
+    BLEND_MASK_B      "vpblendmb"      Evex M38 P66 0x66 0 0 FULL
+    BLEND_MASK_W      "vpblendmw"      Evex M38 P66 0x66 0 1 FULL
     BLEND_PS          "vblendps"       Vex  M3A P66 0x0c 0 0 FULL
     BLEND_D           "vpblendd"       Vex  M3A P66 0x02 0 0 FULL
     // floats

@@ -309,40 +309,24 @@ impl Vectors for Emitter<'_> {
 
     fn compare(&mut self, op: CompareOp, ty: VType, d: u8, a: u8, b: u8) {
         let (w, lane, float) = (width(ty), ty.lane.bytes(), ty.lane.is_float());
-        let predicate = match op {
-            CompareOp::Eq => 0,
-            CompareOp::Ne => 4,
-            CompareOp::Lt if float => 0x11,
-            CompareOp::Le if float => 0x12,
-            CompareOp::Gt if float => 0x1e,
-            CompareOp::Ge if float => 0x1d,
-            CompareOp::Lt => 1,
-            CompareOp::Le => 2,
-            CompareOp::Gt => 6,
-            CompareOp::Ge => 5,
-        };
         // In short registers VEX writes the lanes themselves: one instruction, no mask register.
         let order = ty.lane.is_unsigned() && is_order(op);
         let short = w != Width::Z && d.max(a).max(b) < 16 && !order;
         if self.arch.evex && !short {
-            let (op, spread) = match ty.lane {
-                Lane::F32 => (opcode::COMPARE_PS, opcode::MASK_TO_D),
-                Lane::F64 => (opcode::COMPARE_PD, opcode::MASK_TO_Q),
-                Lane::I32 => (opcode::COMPARE_D, opcode::MASK_TO_D),
-                Lane::I64 => (opcode::COMPARE_Q, opcode::MASK_TO_Q),
-                Lane::I16 => (opcode::COMPARE_W, opcode::MASK_TO_W),
-                Lane::U16 => (opcode::COMPARE_UW, opcode::MASK_TO_W),
-                Lane::I8 => (opcode::COMPARE_B, opcode::MASK_TO_B),
-                Lane::U8 => (opcode::COMPARE_UB, opcode::MASK_TO_B),
+            self.compare_to_mask(op, ty, a, b);
+            let spread = match lane {
+                1 => opcode::MASK_TO_B,
+                2 => opcode::MASK_TO_W,
+                4 => opcode::MASK_TO_D,
+                _ => opcode::MASK_TO_Q,
             };
-            self.op3i(op, w, 1, a, b, predicate);
             self.op2(spread, w, d, 1);
         } else if order {
             self.compare_by_extremes(op, ty, d, a, b);
         } else if float {
-            let op = if lane == 8 { opcode::COMPARE_PD } else { opcode::COMPARE_PS };
-            let plain = self.plain(op, w, d, a, Rm::Register(b));
-            self.vector(Encoding { evex: false, immediate: Some(predicate), ..plain });
+            let compare = if lane == 8 { opcode::COMPARE_PD } else { opcode::COMPARE_PS };
+            let plain = self.plain(compare, w, d, a, Rm::Register(b));
+            self.vector(Encoding { evex: false, immediate: Some(predicate(op, true)), ..plain });
         } else {
             let (equal, greater) = match lane {
                 1 => (opcode::EQUAL_B, opcode::GREATER_B),
@@ -386,6 +370,22 @@ impl Vectors for Emitter<'_> {
             self.copy_width(w, d, mask);
             self.op3i(opcode::TERNARY, w, d, a, b, table(2, 1, 0));
         }
+    }
+
+    fn choose(&mut self, op: CompareOp, ty: VType, d: u8, [a, b, yes, no]: [u8; 4]) -> bool {
+        let w = width(ty);
+        if !self.arch.evex || w != Width::Z {
+            return false;
+        }
+        self.compare_to_mask(op, ty, a, b);
+        let blend = match ty.lane.bytes() {
+            1 => opcode::BLEND_MASK_B,
+            2 => opcode::BLEND_MASK_W,
+            4 => opcode::BLEND_MASK_PS,
+            _ => opcode::BLEND_MASK_PD,
+        };
+        self.vector(Encoding { mask: 1, ..self.plain(blend, w, d, no, Rm::Register(yes)) });
+        true
     }
 
     fn convert(&mut self, d: u8, to: VType, s: u8, from: Lane) -> bool {
@@ -508,8 +508,39 @@ impl Emitter<'_> {
         }
     }
 
+    /// AVX-512: a comparison into mask register 1.
+    fn compare_to_mask(&mut self, op: CompareOp, ty: VType, a: u8, b: u8) {
+        let compare = match ty.lane {
+            Lane::F32 => opcode::COMPARE_PS,
+            Lane::F64 => opcode::COMPARE_PD,
+            Lane::I32 => opcode::COMPARE_D,
+            Lane::I64 => opcode::COMPARE_Q,
+            Lane::I16 => opcode::COMPARE_W,
+            Lane::U16 => opcode::COMPARE_UW,
+            Lane::I8 => opcode::COMPARE_B,
+            Lane::U8 => opcode::COMPARE_UB,
+        };
+        self.op3i(compare, width(ty), 1, a, b, predicate(op, ty.lane.is_float()));
+    }
+
     /// AVX2: `d = mask ? b : a`.
     fn blend(&mut self, w: Width, d: u8, a: u8, b: u8, mask: u8) {
         self.op3i(opcode::BLEND_V, w, d, a, b, mask << 4);
+    }
+}
+
+/// The immediate of a comparison.
+fn predicate(op: CompareOp, float: bool) -> u8 {
+    match op {
+        CompareOp::Eq => 0,
+        CompareOp::Ne => 4,
+        CompareOp::Lt if float => 0x11,
+        CompareOp::Le if float => 0x12,
+        CompareOp::Gt if float => 0x1e,
+        CompareOp::Ge if float => 0x1d,
+        CompareOp::Lt => 1,
+        CompareOp::Le => 2,
+        CompareOp::Gt => 6,
+        CompareOp::Ge => 5,
     }
 }

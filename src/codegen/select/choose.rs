@@ -1,0 +1,81 @@
+//! Comparisons that one selection reads: one instruction, whose mask is in a mask register.
+//!
+//! In and out: a flat function for AVX-512. A comparison of whole registers writes a mask register; spread over the lanes of
+//! a vector it takes one instruction more, and the selection reads a vector where a blend reads the mask register.
+//! Shorter registers compare into lanes at once and stay as they are.
+
+use crate::codegen::Target;
+use crate::codegen::target::Isa;
+use crate::codegen::vcode::operands::{Access, Class};
+use crate::codegen::vcode::{Function, Inst};
+
+/// Joins comparisons and selections.
+pub fn join(function: &mut Function, target: &Target) {
+    if target.isa != Isa::Avx512 {
+        return;
+    }
+    let mut read = vec![vec![]; function.vregs as usize];
+    let mut written = read.clone();
+    for (at, inst) in function.insts.iter().enumerate() {
+        inst.registers(|class, access: Access, r| {
+            if class == Class::Vector {
+                access.reads().then(|| read[r as usize].push(at));
+                access.writes().then(|| written[r as usize].push(at));
+            }
+        });
+    }
+    let mut kept = vec![true; function.insts.len()];
+    for at in 0..function.insts.len() {
+        let Inst::VCompare { op, dst: mask, ty, a, b } = function.insts[at] else { continue };
+        let (&[_], &[end]) = (&written[mask.index()][..], &read[mask.index()][..]) else { continue };
+        let Inst::VSelect { dst, ty: selected, mask: by, a: yes, b: no } = function.insts[end] else { continue };
+        let whole = ty.lanes as usize * ty.lane.bytes() == target.vector_bytes;
+        let same = (selected.lanes, selected.lane.bytes()) == (ty.lanes, ty.lane.bytes());
+        let stays = |r: usize| !written[r].iter().any(|&w| w > at && w < end);
+        let straight = end > at && !function.insts[at..end].iter().any(is_control);
+        if by == mask && whole && same && straight && stays(a.index()) && stays(b.index()) {
+            function.insts[end] = Inst::VChoose { dst, op, ty, a, b, yes, no };
+            kept[at] = false;
+        }
+    }
+    let mut kept = kept.into_iter();
+    function.insts.retain(|_| kept.next().unwrap_or(true));
+}
+
+fn is_control(inst: &Inst) -> bool {
+    matches!(inst, Inst::LoopStart { .. } | Inst::LoopEnd | Inst::IfStart { .. } | Inst::IfEnd)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::codegen::vcode::text;
+
+    fn joined(body: &str) -> String {
+        let text = format!("function f (parallel 1, 2 gpr, 6 vector registers, 0 scratch bytes) {{\n{body}\n}}\n");
+        let mut function = text::parse(&text).unwrap().remove(0);
+        join(&mut function, &Target::avx512());
+        function.to_string()
+    }
+
+    const COMPARED: &str =
+        "r0 = argument 0\n v0 = load f32x16 f32 [r0]\n v1 = load f32x16 f32 [r0 + 64]\n v2 = lt f32x16 v0, v1\n";
+
+    #[test]
+    fn a_mask_that_one_selection_reads_is_in_a_mask_register() {
+        let text = joined(&format!("{COMPARED} v3 = select f32x16 v2, v0, v1\n store f32x16 f32 v3, [r0]"));
+        assert!(text.contains("v3 = choose lt f32x16 v0, v1, v0, v1") && !text.contains("v2"), "{text}");
+    }
+
+    #[test]
+    fn a_mask_that_others_read_or_whose_operands_change_stays() {
+        let select = "v3 = select f32x16 v2, v0, v1\n store f32x16 f32 v3, [r0]";
+        let again = "v4 = and f32x16 v2, v0\n store f32x16 f32 v4, [r0]";
+        let changed = "v1 = load f32x16 f32 [r0 + 128]";
+        for body in [format!("{select}\n {again}"), format!("{changed}\n {select}")] {
+            assert!(!joined(&format!("{COMPARED} {body}")).contains("choose"), "{body}");
+        }
+        let short = COMPARED.replace("f32x16", "f32x8");
+        assert!(!joined(&format!("{short} {}", select.replace("f32x16", "f32x8"))).contains("choose"));
+    }
+}
