@@ -199,6 +199,30 @@ impl Machine<'_> {
                 self.function.row(row)?.evaluate(&mut total, &[&a, &b])?;
                 self.vectors[acc.index()] = total;
             }
+            Inst::VCompare { .. } | Inst::VSelect { .. } | Inst::VChoose { .. } => self.choice_step(inst),
+            Inst::VConvert { dst, to, src, from } => {
+                let src = self.vectors[src.index()];
+                self.write(dst, to, |i| convert(lane(&src, from, i), from, to.lane));
+            }
+            Inst::VReduce { op, dst, ty, a } => {
+                let a = self.vectors[a.index()];
+                let mut lanes: Vec<u64> = (0..ty.lanes as usize).map(|i| lane(&a, ty.lane, i)).collect();
+                while lanes.len() > 1 {
+                    let upper = lanes.split_off(lanes.len() / 2);
+                    for (low, high) in lanes.iter_mut().zip(upper) {
+                        *low = binary(op, ty.lane, *low, high).ok_or_else(|| undefined(inst))?;
+                    }
+                }
+                self.write(dst, ty, |_| lanes[0]);
+            }
+            _ => return Err(undefined(inst)),
+        }
+        Ok(())
+    }
+
+    /// Comparisons and selections.
+    fn choice_step(&mut self, inst: &Inst) {
+        match *inst {
             Inst::VCompare { op, dst, ty, a, b } => {
                 let (a, b) = (self.vectors[a.index()], self.vectors[b.index()]);
                 self.write(dst, ty, |i| match compare_lane(op, ty.lane, lane(&a, ty.lane, i), lane(&b, ty.lane, i)) {
@@ -220,24 +244,8 @@ impl Machine<'_> {
                     false => lane(&no, ty.lane, i),
                 });
             }
-            Inst::VConvert { dst, to, src, from } => {
-                let src = self.vectors[src.index()];
-                self.write(dst, to, |i| convert(lane(&src, from, i), from, to.lane));
-            }
-            Inst::VReduce { op, dst, ty, a } => {
-                let a = self.vectors[a.index()];
-                let mut lanes: Vec<u64> = (0..ty.lanes as usize).map(|i| lane(&a, ty.lane, i)).collect();
-                while lanes.len() > 1 {
-                    let upper = lanes.split_off(lanes.len() / 2);
-                    for (low, high) in lanes.iter_mut().zip(upper) {
-                        *low = binary(op, ty.lane, *low, high).ok_or_else(|| undefined(inst))?;
-                    }
-                }
-                self.write(dst, ty, |_| lanes[0]);
-            }
-            _ => return Err(undefined(inst)),
+            _ => {}
         }
-        Ok(())
     }
 
     fn address(&self, addr: &Addr) -> i64 {
