@@ -28,6 +28,9 @@ use crate::runtime::Result;
 /// Share of the default's predicted time that another candidate may take at most. Unmeasured.
 const GAIN: f64 = 0.9;
 
+/// Predicted time on one thread of a candidate for threads, at most, over that of the best of the others. Unmeasured.
+const MOST_FOR_WAVES: f64 = 1.1;
+
 /// The schedule tree that is tiled.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Order {
@@ -95,6 +98,13 @@ pub fn plan_among(
     let mut better: Vec<&Candidate> = found[1..].iter().filter(|c| c.rank() < limit).collect();
     better.sort_by(|a, b| a.rank().total_cmp(&b.rank()));
     let proven = |c: &&&Candidate| legality::check(scop, dependences, &c.tiled.schedule).is_ok();
+    if better.iter().any(|c| c.style.waves) {
+        // what one thread pays for waves
+        let mut others: Vec<&Candidate> = found.iter().filter(|c| !c.style.waves).collect();
+        others.sort_by(|a, b| a.cost.nanoseconds().total_cmp(&b.cost.nanoseconds()));
+        let most = MOST_FOR_WAVES * others.iter().find(proven).unwrap_or(&first).cost.nanoseconds();
+        better.retain(|c| !c.style.waves || c.cost.nanoseconds() <= most);
+    }
     let best = better.iter().find(proven).copied().unwrap_or(first);
     let best = found.iter().position(|c| std::ptr::eq(c, best)).unwrap_or(0);
     let best = found.remove(best);
@@ -158,9 +168,11 @@ fn on_one_thread(tiled: &Tiled) -> Tiled {
     out
 }
 
-const PLAIN: Style = Style { boxes: false, tiles: false, vectors: Vectors::Contiguous, inside: false, sums: true };
-const STYLES: [Style; 7] = [
+const PLAIN: Style =
+    Style { boxes: false, tiles: false, vectors: Vectors::Contiguous, inside: false, waves: false, sums: true };
+const STYLES: [Style; 8] = [
     Style { boxes: true, tiles: true, vectors: Vectors::Any, sums: false, ..PLAIN },
+    Style { boxes: true, tiles: true, waves: true, vectors: Vectors::Any, sums: false, ..PLAIN },
     Style { tiles: true, vectors: Vectors::Any, ..PLAIN },
     Style { tiles: true, ..PLAIN },
     Style { vectors: Vectors::Any, ..PLAIN },

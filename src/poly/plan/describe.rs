@@ -13,7 +13,7 @@ impl Candidate {
 
     /// The properties in which candidates differ.
     fn name(&self) -> String {
-        let Style { boxes, tiles, vectors, inside, sums } = self.style;
+        let Style { boxes, tiles, vectors, inside, waves, sums } = self.style;
         let order = match self.order {
             Order::Ilp => "ILP's order",
             Order::Original => "original order",
@@ -27,6 +27,7 @@ impl Candidate {
         let parts = [
             (true, order),
             (tiles, "tiles"),
+            (waves, "waves of tiles"),
             (boxes, "register blocks"),
             (true, vectors),
             (inside, "vectors inside of loops that carry something"),

@@ -210,3 +210,22 @@ fn values(shape: &[i64]) -> Tensor {
     let n = shape.iter().product::<i64>();
     Tensor::new(shape, &(0..n).map(|i| (i * 7 % 23) as f64 / 23.0 - 0.5).collect::<Vec<f64>>())
 }
+
+#[test]
+fn sweeps_in_place_run_in_waves_of_tiles_where_one_thread_loses_little() {
+    let (_, tiled, found) = planned(
+        "loop sweeps(T = 20, N = 600) { inout f64 A[N][N]
+           for t in 0..T for i in 1..N-1 for j in 1..N-1
+             A[i][j] = 0.25 * (A[i-1][j] + A[i][j-1] + A[i][j+1] + A[i+1][j]) }",
+    );
+    let waves = found.iter().find(|c| c.order == Order::Ilp && c.style.waves).unwrap();
+    assert!(waves.tiled.report.phases[0].parallel, "{:?}", waves.tiled.report);
+    assert_eq!(waves.tiled.schedule, tiled.schedule);
+    // integers wait so little in the original order that waves would take longer on one thread
+    let (_, tiled, found) = planned(
+        "loop lcs(N = 1200) { in i32 a[N], b[N]  inout i32 L[N+1][N+1]
+           for i in 1..N+1 for j in 1..N+1
+             L[i][j] = select(a[i-1] == b[j-1], L[i-1][j-1] + 1, max(L[i-1][j], L[i][j-1])) }",
+    );
+    assert!(found.iter().any(|c| c.style.waves) && !tiled.report.phases[0].parallel);
+}

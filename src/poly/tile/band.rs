@@ -37,6 +37,8 @@ use sums::BlockOfSums;
 
 /// Vectors of a row that a thread updates at a time, of a scatter. Unmeasured.
 const STRIP: i64 = 16;
+/// Tiles along a row that runs in waves, at least. Unmeasured.
+const LEAST_TILES: i64 = 4;
 /// Vectors of one iteration of a single loop, at most. Measured by a long stencil in one dimension.
 const LONG_STRIP: i64 = 64;
 
@@ -115,7 +117,7 @@ impl Bands<'_> {
             Node::Band(band, child) => {
                 let carried = band.permutable && band.rows.len() > 1 && band.rows.iter().all(|r| !r.coincident);
                 if carried
-                    && is_leaf(child)
+                    && (is_leaf(child) || self.style.waves)
                     && around.rows.is_empty()
                     && around.tiles.is_empty()
                     && let Some(rows) = self.tile_sizes(&band.rows, self.runs(band, node))
@@ -438,7 +440,7 @@ impl Bands<'_> {
             ids.iter().map(|&id| (id, references(self.scop, id))).collect();
         let whole: BTreeMap<StatementId, Vec<i64>> =
             ids.iter().map(|&s| (s, self.scop.statement(s).iterators.iter().map(|i| i.extent).collect())).collect();
-        if self.footprint(&accesses, &whole) <= cache {
+        if self.footprint(&accesses, &whole) <= cache && !self.style.waves {
             return None;
         }
         let extents: Vec<i64> = rows.iter().map(|r| r.extent(self.scop)).collect();
@@ -452,7 +454,9 @@ impl Bands<'_> {
             let tiles: f64 = extents.iter().zip(sizes).map(|(&e, &s)| ((e + s - 1) / s) as f64).product();
             let run = runs_along.map_or(1, |v| inside[&dominant][v.0 as usize]).max(1);
             let runs = self.instances(dominant) / run as f64;
-            (print <= cache).then(|| tiles * print / machine.bandwidth[2] + runs * machine.run_ns)
+            let waves = if self.style.waves { waves(&extents, sizes)? } else { 0 };
+            let barriers = waves as f64 * machine.launch_ns;
+            (print <= cache).then(|| tiles * print / machine.bandwidth[2] + runs * machine.run_ns + barriers)
         })?;
         let kept = rows.iter().zip(&sizes).zip(&extents).filter(|((_, s), e)| s < e);
         let rows: Vec<Row> =
@@ -519,6 +523,14 @@ impl Split {
         let row = Row { phi: only(&self.row.phi), ..self.row.clone() };
         (!phi.is_empty()).then(|| Split { row, phi, ..self.clone() })
     }
+}
+
+/// The waves of the tiles of the first two rows that are tiled; `None` where there are fewer than two, or where most waves
+/// have too few tiles for threads.
+fn waves(extents: &[i64], sizes: &[i64]) -> Option<i64> {
+    let tiled = extents.iter().zip(sizes).filter(|(e, s)| s < e).map(|(e, s)| (e + s - 1) / s);
+    let &[first, second, ..] = &tiled.collect::<Vec<i64>>()[..] else { return None };
+    (first.min(second) >= LEAST_TILES && first * second >= LEAST_TILES * LEAST_TILES * 2).then(|| first + second - 1)
 }
 
 /// The points of the splits around a leaf (or a sequence of leaves): unrolled, then the vector.

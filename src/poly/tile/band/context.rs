@@ -20,6 +20,8 @@ pub struct Style {
     pub vectors: Vectors,
     /// The loop over the vectors of a row that carries nothing stays inside of loops that carry something.
     pub inside: bool,
+    /// Two rows of a permutable band are tiled, whether a cache holds everything or not: threads run the tiles in waves.
+    pub waves: bool,
     /// A loop that carries the sums of several statements, and nothing else, may become a vector; whether it carries more
     /// is for the proof to say.
     pub sums: bool,
@@ -37,7 +39,7 @@ pub enum Vectors {
 
 impl Default for Style {
     fn default() -> Style {
-        Style { boxes: true, tiles: true, vectors: Vectors::Any, inside: false, sums: false }
+        Style { boxes: true, tiles: true, vectors: Vectors::Any, inside: false, waves: false, sums: false }
     }
 }
 
