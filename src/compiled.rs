@@ -136,7 +136,7 @@ impl Compiled {
     /// As [`Compiled::session`] and [`Session::run`]; of a model that depends on data those of compiling its parts as it runs,
     /// and [`Error::Unsupported`] where an output is no tensor.
     pub fn run(&self, inputs: &[(&str, &Tensor)]) -> Result<Vec<Tensor>> {
-        if let Some(session) = self.whole(inputs)? {
+        if let Some(session) = self.find_session(inputs)? {
             return session.run(inputs);
         }
         let inputs: Vec<_> = inputs.iter().map(|&(name, tensor)| (name, Input::Tensor(tensor))).collect();
@@ -150,7 +150,7 @@ impl Compiled {
     /// As [`Compiled::run`].
     pub fn run_values(&self, inputs: &[(&str, &Value)]) -> Result<Vec<Value>> {
         let named = tensors(inputs);
-        if let Some(session) = self.whole(&named)?
+        if let Some(session) = self.find_session(&named)?
             && named.len() == inputs.len()
         {
             return Ok(session.run(&named)?.into_iter().map(Value::from).collect());
@@ -165,14 +165,17 @@ impl Compiled {
     /// As [`Compiled::run_values`]; [`Error::Invalid`] where the model does not depend on data.
     pub fn report_in_parts(&self, inputs: &[(&str, &Value)]) -> Result<StagedReport> {
         let tensors = tensors(inputs);
-        if tensors.len() == inputs.len() && self.whole(&tensors)?.is_some() {
+        if tensors.len() == inputs.len() && self.find_session(&tensors)?.is_some() {
             return Err(Error::Invalid("the model does not depend on data: it has one report".into()));
         }
         self.in_parts(|staged| staged.report(&as_inputs(inputs)))
     }
 
-    /// The session for these inputs; `None` where the model runs in parts.
-    fn whole(&self, inputs: &[(&str, &Tensor)]) -> Result<Option<Arc<Session>>> {
+    /// As [`Compiled::session`]; `None` where the model runs in parts.
+    ///
+    /// # Errors
+    /// As [`Compiled::session`].
+    pub fn find_session(&self, inputs: &[(&str, &Tensor)]) -> Result<Option<Arc<Session>>> {
         let dims = self.dims(inputs, &[])?;
         match self.staged.get() {
             Some(_) => Ok(None),

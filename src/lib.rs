@@ -48,7 +48,7 @@ pub use compiled::Compiled;
 pub use graph::builder::GraphBuilder;
 pub use graph::egraph::OptimizationReport;
 pub use graph::extract::{AlgorithmReport, ExtractionReport, LayerReport, Timed};
-pub use graph::import::model::{Dim, InputSpec};
+pub use graph::import::model::{Dim, InputSpec, OutputDeclaration};
 pub use graph::ir::{Graph, ValueId};
 pub use graph::value::{Kind, Value};
 pub use language::syntax::File;
@@ -101,7 +101,9 @@ pub mod syntax {
         Access, Array, Assign, Assignment, Body, Combine, Condition, Equation, Output, Parameter, Program, Range,
         Sizes, Statement,
     };
-    pub use crate::poly::transform::primitive::{Loop, Loops, Placed, Primitive, Read, Schedule};
+    pub use crate::poly::transform::primitive::{
+        ArgumentForm, FORMS, Loop, Loops, Placed, Primitive, PrimitiveForm, Read, Schedule,
+    };
 }
 
 /// The stages, for this package's own tests, benchmarks and command line. No part of the public interface: it changes

@@ -6,8 +6,8 @@
 use crate::cache::{self, Subject};
 use crate::expr::syntax::{Expr, Kind};
 use crate::graph::import::binding::{BoundGraph, Unbound};
-use crate::graph::import::model::{Binding, Dim, Growing, InputSpec, OnnxModel};
-use crate::graph::ir::Graph;
+use crate::graph::import::model::{Binding, Dim, Growing, InputSpec, OnnxModel, OutputDeclaration};
+use crate::graph::ir::{Graph, ValueId};
 use crate::language::lowered::LoweredProgram;
 use crate::language::syntax::{Array, File, Program};
 use crate::pipeline::report::Report;
@@ -229,6 +229,37 @@ impl Model {
     /// The inputs, with the names of dynamic dimensions.
     pub fn inputs(&self) -> &[InputSpec] {
         &self.inputs
+    }
+
+    /// The outputs in their order, as far as the source declares them. Of programs of the text language names alone are known
+    /// before sizes are bound.
+    ///
+    /// ```
+    /// use tilewright::{DType, Dim, Model};
+    ///
+    /// let model = Model::load("tests/fixtures/operators/conv_batch_norm_relu.onnx")?;
+    /// let output = &model.outputs()[0];
+    /// assert_eq!((&*output.name, output.dtype), ("y", Some(DType::F32)));
+    /// assert_eq!(output.shape.as_ref().unwrap()[0], Dim::Fixed(1));
+    /// # Ok::<(), tilewright::Error>(())
+    /// ```
+    pub fn outputs(&self) -> Vec<OutputDeclaration> {
+        match &self.source {
+            Source::Onnx(model) => model.outputs(),
+            Source::Graph(graph) => {
+                let output = |id: &ValueId| {
+                    let value = graph.value(*id);
+                    let shape = value.ty.shape.iter().map(|&d| Dim::Fixed(d)).collect();
+                    let declared = OutputDeclaration::undeclared(&value.name);
+                    OutputDeclaration { dtype: Some(value.ty.dtype), shape: Some(shape), ..declared }
+                };
+                graph.outputs.iter().map(output).collect()
+            }
+            Source::Program(source) => {
+                let names = source.program().map_or(vec![], Program::outputs);
+                names.into_iter().map(OutputDeclaration::undeclared).collect()
+            }
+        }
     }
 
     /// The inputs of an ONNX file that have a default, an initializer of their name: they are constants unless

@@ -161,15 +161,22 @@ pub fn explain(source: &Graph, order: Order, options: &Options, stage: Stage, fi
     })
 }
 
-/// Finds the stage of this name.
-///
-/// # Errors
-/// `Invalid` where there is none.
-pub fn stage(name: &str) -> Result<Stage> {
-    STAGES.iter().find(|s| s.0 == name).map(|s| s.1).ok_or_else(|| {
-        let names: Vec<&str> = STAGES.iter().map(|s| s.0).collect();
-        Error::Invalid(unknown("stage", name, &names))
-    })
+impl Stage {
+    /// All stages with their names.
+    pub fn all() -> impl Iterator<Item = (&'static str, Stage)> {
+        STAGES.iter().copied()
+    }
+
+    /// The stage of this name.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] where there is none.
+    pub fn named(name: &str) -> Result<Stage> {
+        STAGES.iter().find(|s| s.0 == name).map(|s| s.1).ok_or_else(|| {
+            let names: Vec<&str> = STAGES.iter().map(|s| s.0).collect();
+            Error::Invalid(unknown("stage", name, &names))
+        })
+    }
 }
 
 /// The module of linked parts, for `target`.

@@ -102,6 +102,8 @@ fn check(set: &str, target: &Target) {
                 continue;
             }
         };
+        let declared: Vec<String> = model.outputs().into_iter().map(|output| output.name).collect();
+        assert!(declared.iter().eq(module.outputs().iter().map(|output| &output.tensor.name)), "{name}");
         let wanted = reference(&Sizes(&sizes));
         for threads in [1, 2] {
             let session = Session::new(module.clone(), threads).unwrap();

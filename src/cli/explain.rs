@@ -54,7 +54,7 @@ impl Arguments {
             file::check_writable(page)?;
         }
         match &self.stage {
-            Some(name) => self.stage(pipeline::stage(name)?, progress),
+            Some(name) => self.stage(tilewright::Stage::named(name)?, progress),
             None => self.report(progress),
         }
     }

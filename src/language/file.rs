@@ -3,7 +3,7 @@
 use crate::expr::syntax::Style;
 use crate::language::parser::parse;
 use crate::language::source::Diagnostic;
-use crate::language::syntax::{Access, Array, Body, File, Program};
+use crate::language::syntax::{Access, Array, Body, File, Program, Statement};
 use crate::poly::transform::primitive;
 use crate::runtime::error::unknown;
 use crate::runtime::{Error, Result};
@@ -45,6 +45,20 @@ impl Program {
         }
     }
 
+    /// Names of the arrays that have values after the program ran, in the order of the compiled outputs.
+    pub fn outputs(&self) -> Vec<&str> {
+        match &self.body {
+            Body::Def { outputs, .. } => outputs.iter().map(|output| &*output.name).collect(),
+            Body::Loop { arrays, statements, .. } => {
+                let is_output = |a: &&Array| match a.access {
+                    Some(access) => matches!(access, Access::Out | Access::InOut),
+                    None => writes(statements, &a.name),
+                };
+                arrays.iter().filter(is_output).map(|a| &*a.name).collect()
+            }
+        }
+    }
+
     /// The style of this program's expressions.
     pub fn style(&self) -> Style {
         match self.body {
@@ -52,6 +66,15 @@ impl Program {
             Body::Loop { .. } => Style::Square,
         }
     }
+}
+
+/// Returns true if one of the statements writes the array.
+fn writes(statements: &[Statement], array: &str) -> bool {
+    statements.iter().any(|statement| match statement {
+        Statement::For { body, .. } => writes(body, array),
+        Statement::If { body, otherwise, .. } => writes(body, array) || writes(otherwise, array),
+        Statement::Assign(assignment) => *assignment.target == *array,
+    })
 }
 
 impl File {

@@ -25,12 +25,24 @@ enum Memory {
     },
     Pages(MmapMut),
     Given(Vec<u8>),
+    /// Somebody else's, which is only read here, and copied by a clone.
+    Borrowed(Borrowed),
     /// A part of a file.
     Mapped(MappedFile, Range<usize>),
     Shared(Arc<dyn AsRef<[u8]> + Send + Sync>),
     /// Made when they are first read.
     Late(Arc<Late>),
 }
+
+struct Borrowed {
+    first: *const u8,
+    length: usize,
+}
+
+// SAFETY: whoever made it (`Bytes::borrowed`) keeps the bytes as they are while it lives; it only reads them.
+unsafe impl Send for Borrowed {}
+// SAFETY: as above.
+unsafe impl Sync for Borrowed {}
 
 struct Late {
     length: usize,
@@ -62,6 +74,14 @@ impl Bytes {
     /// The bytes of `owner`, which stays alive as long as they do.
     pub fn shared(owner: impl AsRef<[u8]> + Send + Sync + 'static) -> Bytes {
         Bytes(Memory::Shared(Arc::new(owner)))
+    }
+
+    /// The bytes of `slice` where they lie; clones are copies.
+    ///
+    /// # Safety
+    /// The result does not outlive the slice.
+    pub(crate) unsafe fn borrowed(slice: &[u8]) -> Bytes {
+        Bytes(Memory::Borrowed(Borrowed { first: slice.as_ptr(), length: slice.len() }))
     }
 
     /// `length` bytes that `make` returns when they are first read. Reading panics where it returns another number.
@@ -114,6 +134,8 @@ impl Deref for Bytes {
             Memory::Lines { lines, length } => unsafe { std::slice::from_raw_parts(lines.as_ptr().cast(), *length) },
             Memory::Pages(pages) => pages,
             Memory::Given(bytes) => bytes,
+            // SAFETY: these are the bytes of a slice that outlives this value (`Bytes::borrowed`).
+            Memory::Borrowed(bytes) => unsafe { std::slice::from_raw_parts(bytes.first, bytes.length) },
             Memory::Mapped(file, range) => file.get(range.clone()).unwrap_or_default(),
             Memory::Shared(owner) => (**owner).as_ref(),
             Memory::Late(late) => &late.bytes,
@@ -123,7 +145,7 @@ impl Deref for Bytes {
 
 impl DerefMut for Bytes {
     fn deref_mut(&mut self) -> &mut [u8] {
-        if let Memory::Mapped(..) | Memory::Shared(_) | Memory::Late(_) = self.0 {
+        if let Memory::Borrowed(_) | Memory::Mapped(..) | Memory::Shared(_) | Memory::Late(_) = self.0 {
             *self = Bytes::from(&self[..]);
         }
         match &mut self.0 {
@@ -133,7 +155,7 @@ impl DerefMut for Bytes {
             },
             Memory::Pages(pages) => pages,
             Memory::Given(bytes) => bytes,
-            Memory::Mapped(..) | Memory::Shared(_) | Memory::Late(_) => &mut [],
+            Memory::Borrowed(_) | Memory::Mapped(..) | Memory::Shared(_) | Memory::Late(_) => &mut [],
         }
     }
 }
@@ -223,6 +245,23 @@ mod tests {
         }
         assert!(std::fs::read(&path).unwrap() == contents);
         std::fs::remove_file(&path).unwrap();
+    }
+
+    #[test]
+    fn clones_of_borrowed_bytes_are_copies() {
+        let mut values = vec![1u8, 2, 3];
+        // SAFETY: `bytes` is dropped before `values` changes.
+        let bytes = unsafe { Bytes::borrowed(&values) };
+        assert_eq!((&bytes[..], bytes.as_ptr()), (&[1, 2, 3][..], values.as_ptr()));
+        let (mut kept, vector) = (bytes.clone(), Vec::from(bytes));
+        values[0] = 9;
+        assert_eq!((&kept[..], &vector[..]), (&[1, 2, 3][..], &[1, 2, 3][..]));
+        kept[1] = 7;
+        assert_eq!((&kept[..], &values[..]), (&[1, 7, 3][..], &[9, 2, 3][..]));
+        // SAFETY: as above; the bytes that are written are a copy.
+        let mut bytes = unsafe { Bytes::borrowed(&values) };
+        bytes[2] = 5;
+        assert_eq!((&bytes[..], &values[..]), (&[9, 2, 5][..], &[9, 2, 3][..]));
     }
 
     #[test]

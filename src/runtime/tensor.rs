@@ -279,6 +279,30 @@ impl Tensor {
         Tensor { dtype: T::DTYPE, shape: shape.to_vec(), data }
     }
 
+    /// Calls `work` with tensors that have the memory of the views: nothing is copied, but what `work` clones.
+    ///
+    /// ```
+    /// use tilewright_runtime::{Tensor, TensorView};
+    ///
+    /// let values = [1f32, 2.0];
+    /// let kept = Tensor::with_views(&[("x", TensorView::new(&[2], &values))], |inputs| {
+    ///     assert_eq!(inputs[0].1.data.as_ptr(), values.as_ptr().cast());
+    ///     inputs[0].1.clone()
+    /// });
+    /// assert_eq!(kept.to_vec::<f32>(), values);
+    /// ```
+    pub fn with_views<R>(views: &[(&str, TensorView)], work: impl FnOnce(&[(&str, &Tensor)]) -> R) -> R {
+        let tensor = |(_, view): &(&str, TensorView)| {
+            // SAFETY: the tensors are dropped before this function returns, while the views are borrowed; `work` has
+            // references alone, and a clone is a copy.
+            let data = unsafe { Bytes::borrowed(view.data) };
+            Tensor { dtype: view.dtype, shape: view.shape.to_vec(), data }
+        };
+        let tensors: Vec<Tensor> = views.iter().map(tensor).collect();
+        let named: Vec<(&str, &Tensor)> = views.iter().map(|(name, _)| *name).zip(&tensors).collect();
+        work(&named)
+    }
+
     /// A tensor of zeros.
     pub fn zeros(dtype: DType, shape: &[i64]) -> Tensor {
         let count: i64 = shape.iter().product();

@@ -186,7 +186,7 @@ fn every_stage_has_a_text() {
     let graph = load("pattern_residual_block").0.graph(&BTreeMap::new()).unwrap();
     let options = Options { target: Some(Target::avx2()), ..Options::default() };
     for (name, stage) in pipeline::kernel::STAGES {
-        assert_eq!(pipeline::stage(name).unwrap(), *stage);
+        assert_eq!(tilewright::Stage::named(name).unwrap(), *stage);
         let text = pipeline::explain(&graph, Order::Ilp, &options, *stage, None);
         match stage {
             Stage::C => assert!(text.unwrap_err().to_string().contains("only programs of the text language")),
@@ -196,7 +196,7 @@ fn every_stage_has_a_text() {
     let refused =
         pipeline::explain(&graph, Order::Ilp, &options, Stage::Scop, Some("nothing")).unwrap_err().to_string();
     assert!(refused.contains("there is no kernel `nothing`"));
-    assert!(pipeline::stage("nothing").is_err());
+    assert!(tilewright::Stage::named("nothing").is_err());
 }
 
 /// A folder of this test's own.

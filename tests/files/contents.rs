@@ -5,7 +5,7 @@ use prost::Message;
 use tilewright::internal::graph::proto::{
     AttributeProto, FunctionProto, ModelProto, NodeProto, OperatorSetIdProto, TensorProto,
 };
-use tilewright::{Error, Model, Options, Tensor};
+use tilewright::{DType, Dim, Error, Kind, Model, Options, Tensor};
 
 fn run(model: &Model, x: &Tensor) -> tilewright::Result<Vec<f32>> {
     Ok(model.compile(&Options::default())?.run(&[("x", x)])?[0].to_vec())
@@ -187,4 +187,24 @@ fn errors_of_a_run_name_the_step() {
     let (x, at) = (Tensor::new(&[1, 1, 2], &[1f32, 2.0]), Tensor::new(&[1, 1, 2], &[0i64, 100]));
     let error = model.compile(&Options::default()).unwrap().run(&[("x", &x), ("at", &at)]).unwrap_err();
     assert!(error.to_string().contains("step `max_unpool"), "{error}");
+}
+
+#[test]
+fn outputs_are_told_as_the_file_declares_them() {
+    let mut file = graph(
+        vec![tensor("x", FLOAT, Some(&["n", "3"]))],
+        vec![],
+        vec![node("Relu", &["x"], &["y"]), node("Neg", &["x"], &["z"]), node("Abs", &["x"], &["w"])],
+        vec![tensor("y", FLOAT, Some(&["n", "3"])), tensor("z", FLOAT, None), tensor("w", FLOAT, Some(&["?", "3"]))],
+    );
+    file.output[1].r#type = None;
+    let model = model(file);
+    let outputs = model.outputs();
+    let row = |i: usize| (outputs[i].name.as_str(), outputs[i].dtype, outputs[i].shape.clone(), outputs[i].kind.clone());
+    let symbol = |name: &str| Dim::Symbol(name.into());
+    assert_eq!(row(0), ("y", Some(DType::F32), Some(vec![symbol("n"), Dim::Fixed(3)]), Kind::Tensor));
+    assert_eq!(row(1), ("z", None, None, Kind::Tensor));
+    assert_eq!(row(2), ("w", Some(DType::F32), Some(vec![symbol("w_0"), Dim::Fixed(3)]), Kind::Tensor));
+    let built = Model::from_graph(model.graph(&[("n".to_string(), 2)].into()).unwrap());
+    assert_eq!(built.outputs()[0].shape, Some(vec![Dim::Fixed(2), Dim::Fixed(3)]));
 }

@@ -3,7 +3,7 @@
 use crate::common::nodes::check_parts;
 use crate::onnx::{BOOL, FLOAT, INT64, floats, graph, integers, model, node, tensor, with_graph, with_int};
 use tilewright::internal::graph::proto::GraphProto;
-use tilewright::{Compiled, DType, Error, Model, Options, StagedReport, Tensor, Value};
+use tilewright::{Compiled, DType, Error, Model, Options, StagedReport, Tensor, TensorView, Value};
 
 fn compile(model: &Model) -> Compiled {
     assert!(model.depends_on_data(&Options::default()));
@@ -45,6 +45,33 @@ fn a_size_may_follow_from_data() {
     }
     let error = compiled.session(&[("x", &Tensor::zeros(DType::F32, &[3, 2]))]).err().unwrap();
     assert!(matches!(error, Error::Unsupported(_)), "{error}");
+    assert!(compiled.find_session(&[("x", &Tensor::zeros(DType::F32, &[3, 2]))]).unwrap().is_none());
+}
+
+#[test]
+fn what_a_run_on_borrowed_memory_keeps_is_a_copy() {
+    // the shape of the result is the value of an input, by which the compiled part is found again
+    let model = compile(&model(graph(
+        vec![tensor("x", FLOAT, Some(&["n"])), tensor("shape", INT64, Some(&["1"]))],
+        vec![],
+        vec![
+            node("NonZero", &["x"], &["places"]),
+            node("Reshape", &["x", "shape"], &["reshaped"]),
+            node("Identity", &["x"], &["same"]),
+        ],
+        vec![tensor("places", INT64, None), tensor("reshaped", FLOAT, None), tensor("same", FLOAT, None)],
+    )));
+    let (mut x, shape) = ([1f32, 0.0, 3.0, 0.0], [-1i64]);
+    let run = |x: &[f32], shape: &[i64]| {
+        let views = [("x", TensorView::new(&[4], x)), ("shape", TensorView::new(&[1], shape))];
+        Tensor::with_views(&views, |inputs| model.run(inputs)).unwrap()
+    };
+    let first = run(&x, &shape);
+    x = [0.0, 5.0, 6.0, 7.0];
+    assert_eq!(first[0].to_vec::<i64>(), [0, 2]);
+    assert!(first[1..].iter().all(|y| y.to_vec::<f32>() == [1.0, 0.0, 3.0, 0.0]));
+    let second = run(&x, &shape);
+    assert_eq!((second[0].to_vec::<i64>(), second[2].to_vec::<f32>()), (vec![1, 2, 3], x.to_vec()));
 }
 
 #[test]

@@ -2,9 +2,9 @@
 
 use super::{sparse, tensor};
 use crate::graph::import::importer::Importer;
-use crate::graph::import::model::{Dim, InputSpec, OnnxModel};
+use crate::graph::import::model::{Dim, InputSpec, OnnxModel, OutputDeclaration};
 use crate::graph::ir::{Graph, ValueId};
-use crate::graph::proto::{DimensionProto, GraphProto, TensorTypeProto, TypeProto, ValueInfoProto};
+use crate::graph::proto::{DimensionProto, GraphProto, TensorShapeProto, TensorTypeProto, TypeProto, ValueInfoProto};
 use crate::graph::value::Kind;
 use crate::runtime::error::unknown;
 use crate::runtime::{Error, Result};
@@ -15,6 +15,11 @@ impl OnnxModel {
     /// The inputs with a default: an initializer of their name, which stands for them unless they are given.
     pub fn defaults(&self) -> &[InputSpec] {
         &self.defaults
+    }
+
+    /// The outputs in the file's order, as far as it declares them.
+    pub fn outputs(&self) -> Vec<OutputDeclaration> {
+        self.onnx_graph().output.iter().map(output_declaration).collect()
     }
 
     /// The model in which these inputs have no defaults: each run gives them.
@@ -94,14 +99,28 @@ fn input_spec(input: &ValueInfoProto) -> Result<InputSpec> {
     let unknown = || Error::Unsupported(format!("input `{name}` is no tensor, sequence or optional"));
     let (kind, ty) = input.r#type.as_ref().and_then(kind).ok_or_else(unknown)?;
     let dtype = tensor::dtype(ty.elem_type).map_err(|e| e.context(&format!("input `{name}`")))?;
+    let any_rank = kind == Kind::Tensor && ty.shape.is_none();
+    let shape = ty.shape.as_ref().filter(|_| kind == Kind::Tensor).map_or(vec![], |shape| dims(name, shape));
+    Ok(InputSpec { name: name.clone(), dtype, shape, kind, any_rank })
+}
+
+fn output_declaration(output: &ValueInfoProto) -> OutputDeclaration {
+    let name = output.name.clone();
+    let Some((kind, ty)) = output.r#type.as_ref().and_then(kind) else {
+        return OutputDeclaration::undeclared(&name);
+    };
+    let shape = ty.shape.as_ref().filter(|_| kind == Kind::Tensor).map(|shape| dims(&name, shape));
+    OutputDeclaration { dtype: tensor::dtype(ty.elem_type).ok(), shape, kind, name }
+}
+
+/// The declared dimensions of the value `name`; one that the file leaves open has a symbol of its own.
+fn dims(name: &str, shape: &TensorShapeProto) -> Vec<Dim> {
     let dim = |(axis, d): (usize, &DimensionProto)| match (&d.dim_param, d.dim_value) {
         (Some(p), _) if !p.is_empty() && p != "?" => Dim::Symbol(p.clone()),
         (_, Some(v)) if v >= 0 => Dim::Fixed(v),
         _ => Dim::Symbol(format!("{name}_{axis}")),
     };
-    let any_rank = kind == Kind::Tensor && ty.shape.is_none();
-    let dims = ty.shape.iter().filter(|_| kind == Kind::Tensor).flat_map(|shape| &shape.dim);
-    Ok(InputSpec { name: name.clone(), dtype, shape: dims.enumerate().map(dim).collect(), kind, any_rank })
+    shape.dim.iter().enumerate().map(dim).collect()
 }
 
 /// The kind of a declared type, and the type of its tensors.

@@ -77,7 +77,28 @@ impl InputSpec {
     }
 }
 
-/// Extent of one dimension of an input.
+/// An output of a model, as far as its source declares it.
+#[derive(Clone, PartialEq, Debug)]
+pub struct OutputDeclaration {
+    /// Name of the output.
+    pub name: String,
+    /// Element type; `None` where the source does not say it.
+    pub dtype: Option<DType>,
+    /// Extent of each dimension; `None` where the source does not say how many there are. A dimension that it leaves open is a
+    /// symbol of the output's name and the dimension's number, `y_0`.
+    pub shape: Option<Vec<Dim>>,
+    /// Tensor, sequence or optional.
+    pub kind: Kind,
+}
+
+impl OutputDeclaration {
+    /// A tensor of which the source says the name alone.
+    pub fn undeclared(name: &str) -> OutputDeclaration {
+        OutputDeclaration { name: name.into(), dtype: None, shape: None, kind: Kind::Tensor }
+    }
+}
+
+/// Extent of one dimension of an input or an output.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Dim {
     /// A number of elements.

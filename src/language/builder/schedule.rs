@@ -204,7 +204,7 @@ impl Builder {
 mod tests {
     use super::super::*;
     use crate::DType::F32;
-    use crate::poly::transform::primitive::KEYWORDS;
+    use crate::poly::transform::primitive::{FORMS, KEYWORDS};
 
     const WANTED: &str = "schedule all for p {
     normalize
@@ -291,5 +291,12 @@ mod tests {
         assert_eq!(text, WANTED);
         let words: Vec<&str> = text.lines().filter_map(|line| line.split_whitespace().next()).collect();
         assert!(KEYWORDS.iter().all(|k| words.contains(k)));
+        let tile = FORMS.iter().find(|form| form.keyword == "tile").unwrap();
+        let words: Vec<_> = tile.arguments.iter().map(|a| (a.word, a.name, a.kind)).collect();
+        assert_eq!(words, [("", "which", "Loops"), ("by", "by", "TileSizes"), ("->", "into", "NewTiles")]);
+        assert!(tile.doc.contains("`tile C(i, j) by (8, 16) -> io, jo, ii, ji`"));
+        let unroll = FORMS.iter().find(|form| form.keyword == "unroll").unwrap();
+        assert_eq!(unroll.optional.map(|a| (a.word, a.kind)), Some(("by", "Count")));
+        assert!(FORMS.iter().map(|form| form.keyword).eq(KEYWORDS));
     }
 }

@@ -201,6 +201,63 @@ macro_rules! define {
 }
 primitives!(define);
 
+/// The text of a primitive: its keyword, then its arguments.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct PrimitiveForm {
+    /// First word.
+    pub keyword: &'static str,
+    /// An example and what it does, one line.
+    pub doc: &'static str,
+    /// Arguments in their order.
+    pub arguments: &'static [ArgumentForm],
+    /// Argument that may follow.
+    pub optional: Option<ArgumentForm>,
+}
+
+/// An argument in the text of a primitive.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct ArgumentForm {
+    /// Word or sign before it; empty where there is none.
+    pub word: &'static str,
+    /// Name of the argument.
+    pub name: &'static str,
+    /// Kind of the argument: `Loop`, `Loops`, `Count` …, with the names of [`Loop`] and [`Loops`] for these two.
+    pub kind: &'static str,
+}
+
+/// The form of an argument, where there is one.
+macro_rules! optional {
+    () => {
+        None
+    };
+    ($word:literal $name:ident $kind:ident) => {
+        Some(ArgumentForm { word: $word, name: stringify!($name), kind: stringify!($kind) })
+    };
+}
+
+/// The forms of the rows.
+macro_rules! forms {
+    ($(
+        #[doc = $doc:literal]
+        $variant:ident: $keyword:ident $(| $alias:ident)* $((
+            $($($word:literal)? $field:ident: $kind:ident $(($of:ident))?),*
+        ) $(or $longer:ident ($more_word:literal $more:ident: $more_kind:ident))?)? => $takes:ident $function:path;
+    )*) => {
+        /// The texts of all primitives, from which interfaces of other languages are made.
+        pub const FORMS: &[PrimitiveForm] = &[$(PrimitiveForm {
+            keyword: stringify!($keyword),
+            doc: $doc,
+            arguments: &[$($(ArgumentForm {
+                word: concat!($($word)?),
+                name: stringify!($field),
+                kind: stringify!($kind),
+            }),*)?],
+            optional: optional!($($($more_word $more $more_kind)?)?),
+        }),*];
+    };
+}
+primitives!(forms);
+
 /// The keyword that a word of the text stands for.
 pub fn keyword(word: &str) -> Option<&'static str> {
     let alias = ALIASES.iter().find(|(alias, _)| *alias == word);
