@@ -5,10 +5,10 @@ use std::collections::hash_map::DefaultHasher;
 use std::hash::{Hash, Hasher};
 use std::path::{Path, PathBuf};
 
-/// The command line does not decide what is compiled, nor do tests.
+/// Neither the command line nor the Python package decides what is compiled, nor do tests.
 fn is_left_out(path: &Path) -> bool {
     let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
-    path == Path::new("src/cli") || name == "tests" || name.ends_with("tests.rs")
+    path == Path::new("src/cli") || path == Path::new("src/python") || name == "tests" || name.ends_with("tests.rs")
 }
 
 fn main() {

@@ -1,0 +1,77 @@
+//! Options of compiling out of a dictionary, whose keys are the arguments of `tilewright.compile`.
+
+use crate::arrays;
+use crate::errors::{OrRaise, invalid};
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+use tilewright::{CacheOptions, Limits, Options, Target, instructions};
+
+/// The names of all options.
+const NAMES: [&str; 12] = [
+    "algorithm",
+    "cache",
+    "cache_bytes",
+    "compile_threads",
+    "dims",
+    "growing",
+    "instructions",
+    "max_error",
+    "max_memory",
+    "target",
+    "threads",
+    "values",
+];
+
+/// The options of a dictionary; what it does not name, or names with `None`, is the library's default.
+pub fn options(given: &Bound<'_, PyDict>) -> PyResult<Options> {
+    let py = given.py();
+    let mut options = Options::default();
+    let (mut cache, mut cache_bytes) = (None, None);
+    for (key, value) in given.iter() {
+        let key: String = key.extract()?;
+        if !NAMES.contains(&key.as_str()) {
+            return Err(invalid(py, format!("there is no option `{key}`: there are {}", NAMES.join(", "))));
+        }
+        if value.is_none() {
+            continue;
+        }
+        match key.as_str() {
+            "algorithm" => {
+                options.algorithm = value.extract::<String>()?.parse().map_err(|e| crate::errors::exception(py, e))?;
+            }
+            "cache" => cache = Some(value.extract::<PathBuf>()?),
+            "cache_bytes" => cache_bytes = Some(value.extract::<u64>()?),
+            "compile_threads" => options.compile_threads = value.extract()?,
+            "dims" => options.dims = value.extract::<BTreeMap<String, i64>>()?,
+            "growing" => options.growing = value.extract()?,
+            "instructions" => {
+                options.instructions = instructions::parse("instructions", value.extract()?).or_raise(py)?.into();
+            }
+            "max_error" => options.max_error = value.extract()?,
+            "max_memory" => options.limits = Limits::within(value.extract()?),
+            "target" => options.target = Some(target(py, &value.extract::<String>()?)?),
+            "threads" => options.threads = value.extract()?,
+            _ => {
+                for (name, array) in value.cast::<PyDict>()?.iter() {
+                    let name: String = name.extract()?;
+                    let tensor = arrays::input(&array, &|| format!("value `{name}`"), true)?.to_tensor();
+                    options.values.insert(name, Arc::new(tensor));
+                }
+            }
+        }
+    }
+    let bounded = |directory| CacheOptions { directory, max_bytes: cache_bytes.unwrap_or(10 << 30) };
+    options.cache = cache.map(bounded);
+    Ok(options)
+}
+
+/// The target of this name.
+pub fn target(py: Python, name: &str) -> PyResult<Target> {
+    Target::by_name(name).ok_or_else(|| {
+        let names: Vec<String> = Target::all().into_iter().map(|target| target.name).collect();
+        invalid(py, format!("there is no target `{name}`: there are {}", names.join(", ")))
+    })
+}

@@ -1,0 +1,35 @@
+//! Values of inputs and outputs that are no tensors: sequences are lists, absent optionals are `None`.
+
+use crate::arrays;
+use crate::errors::invalid;
+use pyo3::prelude::*;
+use pyo3::types::PyList;
+use tilewright::{Kind, Value};
+
+/// A value of this kind. Tensors are copied.
+pub fn value(given: &Bound<'_, PyAny>, kind: &Kind, what: &str) -> PyResult<Value> {
+    match kind {
+        Kind::Tensor => Ok(arrays::input(given, &|| what.to_string(), true)?.to_tensor().into()),
+        Kind::Optional(_) if given.is_none() => Ok(Value::Optional(None)),
+        Kind::Optional(of) => Ok(Value::Optional(Some(Box::new(value(given, of, what)?)))),
+        Kind::Sequence(of) => {
+            if !given.is_instance_of::<PyList>() && !given.is_instance_of::<pyo3::types::PyTuple>() {
+                return Err(invalid(given.py(), format!("{what} is a sequence: pass a list of its values")));
+            }
+            given.try_iter()?.map(|item| value(&item?, of, what)).collect::<PyResult<_>>().map(Value::Sequence)
+        }
+    }
+}
+
+/// A value as a Python object.
+pub fn object<'py>(py: Python<'py>, value: Value) -> PyResult<Bound<'py, PyAny>> {
+    match value {
+        Value::Optional(None) => Ok(py.None().into_bound(py)),
+        Value::Optional(Some(value)) => object(py, *value),
+        Value::Sequence(values) => {
+            let items = values.into_iter().map(|value| object(py, value)).collect::<PyResult<Vec<_>>>()?;
+            Ok(PyList::new(py, items)?.into_any())
+        }
+        Value::Tensor(tensor) => arrays::array(py, std::sync::Arc::unwrap_or_clone(tensor)),
+    }
+}
