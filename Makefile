@@ -3,7 +3,7 @@ CARGO ?= cargo
 PYTHON ?= python3
 export PYTHON SUITE PEERS ROWS THREADS
 
-.PHONY: help demo test fuzz check check-aarch64 mutants guard digest bench shapes model conformance publish models build clean
+.PHONY: help demo test test-python test-torch wheel fuzz check check-aarch64 mutants guard digest bench shapes model conformance publish models build clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z0-9-]*\):.*## /  make \1\t/p' Makefile | expand -t 22
@@ -22,6 +22,18 @@ test: ## run everything: unit tests, operators, networks, bad input, AArch64 und
 	@scripts/optionally $(PYTHON) datasets/fetch.py
 	@rm -f target/skipped-tests
 	$(CARGO) test --all-targets && $(CARGO) test --doc; status=$$?; scripts/skipped; exit $$status
+
+test-python: ## run the tests of the Python package, in target/python-venv
+	@scripts/prepare build venv
+	@scripts/python-tests
+
+test-torch: ## run the tests of torch.compile with the backend of tilewright; installs PyTorch into target/torch-venv
+	@scripts/prepare build venv
+	@scripts/torch-tests
+
+wheel: ## build the wheel of the Python package into target/wheel, and check it
+	@scripts/prepare build venv
+	@scripts/wheel
 
 fuzz: ## COUNT mutated and generated inputs through each reader, and through compile and run; failing ones go to target/fuzz [COUNT=10000 SEED=1 TARGET=onnx_run INPUT=FILE]
 	@scripts/prepare build

@@ -60,7 +60,7 @@ const ORDER: [(&str, &[&[&str]]); 6] = [
             &["model"],
             &["compiled"],
             &["stateful"],
-            &["cli"],
+            &["cli", "python"],
         ],
     ),
     (
@@ -110,7 +110,13 @@ const ORDER: [(&str, &[&[&str]]); 6] = [
 
 fn modules() -> Modules {
     let mut modules = Modules::default();
-    for (file, at) in [("src/lib.rs", ""), ("src/runtime/lib.rs", "runtime"), ("src/cli/main.rs", "cli")] {
+    let roots = [
+        ("src/lib.rs", ""),
+        ("src/runtime/lib.rs", "runtime"),
+        ("src/cli/main.rs", "cli"),
+        ("src/python/lib.rs", "python"),
+    ];
+    for (file, at) in roots {
         modules.add(&root().join(file), at);
     }
     modules

@@ -49,7 +49,7 @@ fn storage(dtype: DType) -> Option<&'static str> {
     TYPES.iter().find(|t| t.0 == dtype).and_then(|t| t.2)
 }
 
-/// What is called in NumPy.
+/// Functions and classes of NumPy.
 struct NumPy {
     empty: Py<PyAny>,
     ndarray: Py<PyAny>,

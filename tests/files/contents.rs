@@ -200,7 +200,8 @@ fn outputs_are_told_as_the_file_declares_them() {
     file.output[1].r#type = None;
     let model = model(file);
     let outputs = model.outputs();
-    let row = |i: usize| (outputs[i].name.as_str(), outputs[i].dtype, outputs[i].shape.clone(), outputs[i].kind.clone());
+    let row =
+        |i: usize| (outputs[i].name.as_str(), outputs[i].dtype, outputs[i].shape.clone(), outputs[i].kind.clone());
     let symbol = |name: &str| Dim::Symbol(name.into());
     assert_eq!(row(0), ("y", Some(DType::F32), Some(vec![symbol("n"), Dim::Fixed(3)]), Kind::Tensor));
     assert_eq!(row(1), ("z", None, None, Kind::Tensor));

@@ -46,6 +46,8 @@ __all__ = [
     "SessionIOBinding",
     "SessionOptions",
     "SparseTensor",
+    "disable_telemetry_events",
+    "enable_telemetry_events",
     "get_all_providers",
     "get_available_providers",
     "get_build_info",
@@ -88,6 +90,14 @@ def set_default_logger_severity(severity: int) -> None:
 
 def set_default_logger_verbosity(verbosity: int) -> None:
     """Does nothing: nothing is logged."""
+
+
+def disable_telemetry_events() -> None:
+    """Does nothing: nothing is sent anywhere."""
+
+
+def enable_telemetry_events() -> None:
+    """Does nothing: nothing is sent anywhere."""
 
 
 def set_seed(seed: int) -> None:

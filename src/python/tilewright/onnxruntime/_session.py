@@ -6,8 +6,10 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
+
 from .. import _model
-from ..errors import Error, FileError, InvalidError, UnsupportedError
+from ..errors import InvalidError, UnsupportedError
 from ._types import (
     InvalidArgument,
     InvalidGraph,
@@ -60,8 +62,6 @@ class InferenceSession:
             self._model = _model.compile(path_or_bytes, **arguments)
         except UnsupportedError as error:
             raise NotImplemented(str(error)) from error
-        except FileError:
-            raise
         except InvalidError as error:
             raise InvalidGraph(str(error)) from error
         self._inputs = [_node_arg(info) for info in self._model.inputs]
@@ -162,7 +162,8 @@ class InferenceSession:
     end_profiling = start_profiling
 
     def _run(self, feed: Mapping[str, Any], out: Mapping[str, Any] | None = None) -> dict[str, Any]:
-        feed = {name: value.numpy() if isinstance(value, OrtValue) else value for name, value in feed.items()}
+        types = {info.name: info for info in self._model.inputs}
+        feed = {name: _array(value, types.get(name)) for name, value in feed.items()}
         try:
             return self._for_feed(feed).run(feed, out=out)
         except UnsupportedError as error:
@@ -185,6 +186,15 @@ class InferenceSession:
         return self._with_defaults[names]
 
 
+def _array(value: Any, info: _model.TensorInfo | None) -> Any:
+    """A value as a model takes it: lists and numbers of an input of tensors become arrays of its type."""
+    if isinstance(value, OrtValue):
+        return value.numpy()
+    if info is not None and info.kind == "tensor" and isinstance(value, (list, tuple, int, float, bool)):
+        return np.asarray(value, info.dtype)
+    return value
+
+
 def _check_providers(providers: Sequence[Any] | None) -> None:
     names = [provider if isinstance(provider, str) else provider[0] for provider in providers or []]
     if names and "CPUExecutionProvider" not in names:
@@ -196,5 +206,3 @@ def _node_arg(info: _model.TensorInfo) -> NodeArg:
     shape = [None if extent == f"{info.name}_{axis}" else extent for axis, extent in enumerate(info.shape or ())]
     return NodeArg(info.name, shape, type_name(info.dtype, info.kind))
 
-
-__all__ = ["Error", "InferenceSession"]
