@@ -96,11 +96,11 @@ fn type_objects(py: Python<'_>, dtype: DType) -> PyResult<&(Py<PyAny>, Option<Py
     })
 }
 
-/// The element type of a buffer's items: a letter of the module `struct`.
-fn dtype_of_format(py: Python, format: &str, bytes: usize, what: &str) -> PyResult<DType> {
+/// The element type of a buffer's items: a letter of the module `struct`. `what` names the buffer in errors.
+fn dtype_of_format(py: Python, format: &str, bytes: usize, what: &dyn Fn() -> String) -> PyResult<DType> {
     let code = format.strip_prefix(['@', '=', '<']).unwrap_or(format);
     if format.starts_with(['>', '!']) && bytes > 1 {
-        let text = format!("{what} is big-endian: pass `x.astype(x.dtype.newbyteorder('='))`");
+        let text = format!("{} is big-endian: pass `x.astype(x.dtype.newbyteorder('='))`", what());
         return Err(invalid(py, text));
     }
     let found = match (code.trim_start_matches(['>', '!']), bytes) {
@@ -117,7 +117,7 @@ fn dtype_of_format(py: Python, format: &str, bytes: usize, what: &str) -> PyResu
         ("f", 4) => DType::F32,
         ("d", 8) => DType::F64,
         _ => {
-            let text = format!("{what} has elements of the format `{format}`, which no model has");
+            let text = format!("{} has elements of the format `{format}`, which no model has", what());
             return Err(invalid(py, text));
         }
     };
@@ -129,10 +129,7 @@ pub fn input(value: &Bound<'_, PyAny>, what: &dyn Fn() -> String, copies: bool) 
     let py = value.py();
     let Ok(buffer) = PyUntypedBuffer::get(value) else { return input_without_buffer(value, what, copies) };
     let format = buffer.format().to_str().unwrap_or_default();
-    let dtype = match (format, buffer.item_size()) {
-        ("f", 4) => DType::F32,
-        (format, bytes) => dtype_of_format(py, format, bytes, &what())?,
-    };
+    let dtype = dtype_of_format(py, format, buffer.item_size(), what)?;
     let shape = buffer.shape().iter().map(|&extent| extent as i64).collect();
     match Input::new(buffer, dtype, shape) {
         Some(input) => Ok(input),
@@ -186,7 +183,7 @@ fn input_without_buffer(value: &Bound<'_, PyAny>, what: &dyn Fn() -> String, cop
     let buffer = PyUntypedBuffer::get(&array)?;
     let is_big = buffer.format().to_bytes().first().is_some_and(|c| b">!".contains(c)) && dtype.bytes() > 1;
     if is_big {
-        dtype_of_format(py, ">", 8, &what())?;
+        dtype_of_format(py, ">", 8, what)?;
     }
     Input::new(buffer, dtype, shape).ok_or_else(|| invalid(py, format!("{} changes while it is read", what())))
 }

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 from . import _native
 from .errors import InvalidError
@@ -61,7 +61,7 @@ class Model(_native.Model):
     _source: dict[str, Any]
     _options: dict[str, Any]
 
-    def __new__(cls, source: Mapping[str, Any], options: Mapping[str, Any] | None = None) -> Model:
+    def __new__(cls, source: Mapping[str, Any], options: Mapping[str, Any] | None = None) -> Self:
         source = {key: value for key, value in source.items() if value is not None}
         options = {key: value for key, value in (options or {}).items() if value is not None}
         self = super().__new__(cls, source, options)
@@ -134,7 +134,7 @@ class Model(_native.Model):
         """
         self._save(os.fspath(path), [dict(binding) for binding in dims])
 
-    def __enter__(self) -> Model:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -151,7 +151,7 @@ class Comparison:
     @property
     def best(self) -> ComparisonRow:
         """The fastest schedule."""
-        return min((row for row in self.rows if row.ms is not None), key=lambda row: row.ms)
+        return min((row for row in self.rows if row.ms is not None), key=lambda row: row.ms or 0.0)
 
     def __str__(self) -> str:
         from ._table import comparison_text
@@ -166,6 +166,10 @@ class Comparison:
         return comparison_html(self)
 
 
+#: Runs of one schedule before it is the next one's turn.
+_RUNS = 5
+
+
 class _Contest:
     """The candidates of a comparison."""
 
@@ -173,7 +177,7 @@ class _Contest:
         self.program, self.args, self.named, self.threads = program, args, named, threads
         self.expected: dict[str, Any] | None = None
         self.rows: dict[str, ComparisonRow] = {}
-        self.models: dict[str, tuple[Model, dict[str, Any], dict[str, Any]]] = {}
+        self.models: dict[str, tuple[Model, dict[str, Any]]] = {}
         self.flops = 0
 
     def add(self, name: str, candidate: Program | Schedule | str) -> None:
@@ -193,21 +197,20 @@ class _Contest:
         if difference is not None:
             self.rows[name] = ComparisonRow(name, None, None, None, difference)
             return
-        kernels = model.explain(**feed).data["kernels"]
+        explanation = model.explain(**feed)
+        kernels = explanation.data["kernels"] if isinstance(explanation, Explanation) else []
         self.flops = self.flops or sum(kernel["flops"] for kernel in kernels)
         predicted = sum(kernel["predicted_us"] for kernel in kernels) / 1e3
         self.rows[name] = ComparisonRow(name, None, None, predicted)
-        self.models[name] = (model, feed, results)
+        self.models[name] = (model, feed)
 
     def measure(self, seconds: float) -> Comparison:
         least = dict.fromkeys(self.models, float("inf"))
         end = time.perf_counter() + seconds
         rounds = 0
         while self.models and (rounds < 3 or time.perf_counter() < end):
-            for name, (model, feed, results) in self.models.items():
-                start = time.perf_counter_ns()
-                model.run(feed, out=results)
-                least[name] = min(least[name], (time.perf_counter_ns() - start) / 1e6)
+            for name, (model, feed) in self.models.items():
+                least[name] = min(least[name], model._time(feed, _RUNS) / 1e6)
             rounds += 1
         for name, ms in least.items():
             self.rows[name] = self.rows[name]._replace(ms=ms, gflops=self.flops / ms / 1e6 if self.flops else None)

@@ -117,8 +117,9 @@ def install() -> None:
 
     for name in _types.ERRORS:
         setattr(state, name, getattr(_types, name))
-    capi.onnxruntime_pybind11_state, capi._pybind_state = state, state
-    capi.onnxruntime_inference_collection = collection
+    setattr(capi, "onnxruntime_pybind11_state", state)  # noqa: B010
+    setattr(capi, "_pybind_state", state)  # noqa: B010
+    setattr(capi, "onnxruntime_inference_collection", collection)  # noqa: B010
     sys.modules.update(
         {
             "onnxruntime": module,

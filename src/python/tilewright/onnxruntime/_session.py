@@ -10,6 +10,7 @@ import numpy as np
 
 from .. import _model
 from ..errors import InvalidError, UnsupportedError
+from . import _types
 from ._types import (
     InvalidArgument,
     InvalidGraph,
@@ -17,7 +18,6 @@ from ._types import (
     ModelMetadata,
     NodeArg,
     NoSuchFile,
-    NotImplemented,
     OrtValue,
     RunOptions,
     SessionOptions,
@@ -51,7 +51,7 @@ class InferenceSession:
         threads = options.intra_op_num_threads
         if threads < 0:
             raise InvalidArgument(f"intra_op_num_threads is {threads}")
-        arguments = {
+        arguments: dict[str, Any] = {
             "threads": threads or None,
             "dims": options._free_dimensions or None,
             "cache": options._entries.get("tilewright.cache"),
@@ -61,7 +61,7 @@ class InferenceSession:
         try:
             self._model = _model.compile(path_or_bytes, **arguments)
         except UnsupportedError as error:
-            raise NotImplemented(str(error)) from error
+            raise _types.NotImplemented(str(error)) from error
         except InvalidError as error:
             raise InvalidGraph(str(error)) from error
         self._inputs = [_node_arg(info) for info in self._model.inputs]
@@ -167,7 +167,7 @@ class InferenceSession:
         try:
             return self._for_feed(feed).run(feed, out=out)
         except UnsupportedError as error:
-            raise NotImplemented(str(error)) from error
+            raise _types.NotImplemented(str(error)) from error
         except InvalidError as error:
             if isinstance(error, InvalidArgument):
                 raise

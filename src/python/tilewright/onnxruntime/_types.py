@@ -139,7 +139,8 @@ class SessionOptions:
     def __setattr__(self, name: str, value: Any) -> None:
         if name in self._REFUSED and value:
             raise UnsupportedError(f"SessionOptions.{name} has no meaning here: {self._REFUSED[name]}")
-        if name not in self.__dict__ and name not in self._REFUSED and not name.startswith("_") and hasattr(self, "use_per_session_threads"):
+        is_known = name in self.__dict__ or name in self._REFUSED or name.startswith("_")
+        if not is_known and "use_per_session_threads" in self.__dict__:
             raise AttributeError(f"SessionOptions has no `{name}` in tilewright.onnxruntime")
         object.__setattr__(self, name, value)
 
