@@ -40,6 +40,7 @@ fuzz: ## COUNT mutated and generated inputs through each reader, and through com
 	TILEWRIGHT_FUZZ_COUNT=$(or $(COUNT),10000) TILEWRIGHT_FUZZ_SEED=$(SEED) TILEWRIGHT_FUZZ_TARGET=$(TARGET) \
 		TILEWRIGHT_FUZZ_INPUT=$(abspath $(INPUT)) $(CARGO) test --test fuzz no_input_does_harm -- --nocapture
 
+# The Python package is a member like others here: it builds without Python.
 check: ## formatting, lints, documentation, the tests of the benchmark, and that README shows benches/results.json
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --all-targets -- -D warnings

@@ -36,16 +36,17 @@ def texts(folder):
     found = [path for path in folder.rglob("*") if path.is_file() and path.stem.lower().startswith(NAMES)]
     wanted = [path for path in sorted(found) if path.suffix.lower() in ("", ".txt", ".md")
               or path.stem.lower().startswith(("license-", "licence-"))]
-    depth = lambda path: len(path.relative_to(folder).parts)
-    return [path for path in wanted if depth(path) <= 3 and not {"tests", "test_inputs", "interface"} & set(path.parts)]
+    inside = [(path, path.relative_to(folder).parts) for path in wanted]
+    return [path for path, parts in inside if len(parts) <= 3 and not {"tests", "test_inputs", "interface"} & set(parts)]
 
 
 def main(folder):
     folder.mkdir(parents=True, exist_ok=True)
     for name in ("LICENSE-MIT", "LICENSE-APACHE"):
         (folder / name).write_bytes((ROOT / name).read_bytes())
+    linked = packages()
     out, seen = ["Licences of what is linked into the Python package of tilewright.\n"], {}
-    for package in packages():
+    for package in linked:
         head = f"{package['name']} {package['version']}: {package['license'] or 'see below'}"
         paths = texts(pathlib.Path(package["manifest_path"]).parent)
         if not paths and not package["license"]:
@@ -59,7 +60,7 @@ def main(folder):
                 seen[text] = package["name"]
                 out.append(f"--- {path.name}\n{text}\n")
     (folder / "THIRD-PARTY.txt").write_text("\n".join(out), encoding="utf-8")
-    print(f"notices: {len(out) - 1} packages", file=sys.stderr)
+    print(f"notices: {len(linked)} packages", file=sys.stderr)
 
 
 if __name__ == "__main__":
