@@ -21,6 +21,7 @@
 //! | use a machine instruction of your own | [`instructions`], [`Options::instructions`] |
 //! | write a program and its schedule | [`File`], [`builder`], [`syntax`] |
 //! | compile ahead of time | [`Model::compile_module`], [`Target`], [`Module`], [`Session`] |
+//! | link a model into a C program | [`ObjectFiles`], [`ObjectOptions`] |
 //! | read what a compilation did | [`Report`], [`Stage`] |
 //!
 //! This file is the list of what is public. A program that only runs saved modules needs no compiler: the package
@@ -34,6 +35,7 @@ mod expr;
 mod graph;
 mod language;
 mod model;
+mod object;
 mod pipeline;
 mod poly;
 mod staged;
@@ -53,6 +55,7 @@ pub use graph::ir::{Graph, ValueId};
 pub use graph::value::{Kind, Value};
 pub use language::syntax::File;
 pub use model::Model;
+pub use object::{ObjectFiles, ObjectOptions};
 pub use pipeline::report::{ControlReport, KernelReport, Report, Sort, Vectorization};
 pub use pipeline::{Algorithm, CacheOptions, DEFAULT_MAX_ERROR, EgraphOptions, Limits, Options, Precision, Stage};
 pub use poly::tile::report::{BlockReport, CandidateReport, PhaseReport};

@@ -52,7 +52,7 @@ const ORDER: [(&str, &[&[&str]]); 6] = [
             &["runtime"],
             &["expr"],
             &["codegen"],
-            &["poly"],
+            &["poly", "object"],
             &["graph", "language"],
             &["pipeline"],
             &["cache"],

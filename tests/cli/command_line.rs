@@ -8,6 +8,8 @@ mod common;
 mod growing;
 #[path = "command_line/inputs.rs"]
 mod inputs;
+#[path = "command_line/linking.rs"]
+mod linking;
 #[path = "command_line/machine.rs"]
 mod machine;
 #[path = "../files/onnx.rs"]

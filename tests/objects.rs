@@ -1,0 +1,265 @@
+//! Object files: programs in C made of them give the library's bits, on this processor and under the emulator.
+
+#[path = "objects/build.rs"]
+mod build;
+mod common;
+
+use build::{Case, Folder, Toolchain, bits, build_and_run};
+use common::{bind, host_targets, read_tensors, root, skip};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use tilewright::internal::runtime::module::Action;
+use tilewright::{
+    DType, Error, File, Model, Module, ObjectFiles, ObjectOptions, Options, Session, Target, Tensor, graph_text,
+};
+
+/// Fixtures of most kinds of steps and element types.
+const FIXTURES: &[&str] = &[
+    "add_int64",
+    "broadcast_rank_5",
+    // divisions in the body of a kernel use the stack
+    "conv_kernel_larger_than_image",
+    "cast_f32_bool",
+    "concat_same_twice",
+    "conv_3x3_stride_2",
+    "conv_batch_norm_relu",
+    "dynamic_sequence_positions",
+    "gather_elements",
+    "gather_int32_index",
+    "gather_runtime_negative",
+    "identity",
+    "if_inside_if",
+    "if_run_time_false",
+    "if_run_time_true",
+    "loop_exchange",
+    "loop_run_time_3_times",
+    "loop_until",
+    "loop_while_without_count",
+    "lstm_bidirectional",
+    "lstm_lengths_run_time",
+    "matmul_double",
+    "matmul_integer",
+    "ms_matmul_4_bits",
+    "network_inception_13",
+    "network_u_net_9",
+    "pattern_attention",
+    "pattern_residual_block",
+    "quantize_u8",
+];
+
+/// Programs of the text language, with their inputs in the order of the array declarations.
+const PROGRAMS: &[&str] =
+    &["2mm", "correlation", "doitgen", "fdtd-2d", "gemm", "jacobi-2d", "lu", "nussinov", "seidel-2d"];
+
+/// A fixture with its stored inputs; `None` where it has no module.
+fn fixture(name: &str, target: &Target) -> Option<Case> {
+    let path = root().join(format!("tests/fixtures/operators/{name}.onnx"));
+    let model = Model::load(&path).unwrap();
+    let inputs: Vec<Tensor> =
+        read_tensors(&path.with_extension("npy")).into_iter().take(model.inputs().len()).collect();
+    let values =
+        (model.inputs().iter().zip(&inputs)).map(|(spec, tensor)| (spec.name.clone(), Arc::new(tensor.clone())));
+    let mut options = Options { target: Some(target.clone()), dims: bind(&model, &inputs), ..Options::default() };
+    if model.depends_on_values(&options) {
+        options.values = values.collect();
+    }
+    let module = model.compile_module(&options).ok()?.0;
+    Some(Case { name: name.into(), module: Arc::new(module), inputs })
+}
+
+/// A program with its initial values.
+fn program(name: &str, target: &Target) -> Case {
+    let file = File::load(root().join(format!("datasets/polybench/{name}.tile"))).unwrap();
+    let model = Model::from_program(file, None, Some("MINI")).unwrap();
+    let options = Options { target: Some(target.clone()), ..Options::default() };
+    let module = Arc::new(model.compile_module(&options).unwrap().0);
+    // the same values for every target, on this processor
+    let here = model.compile_module(&Options::default()).unwrap().0;
+    let mut initial: BTreeMap<String, Tensor> =
+        Session::new(Arc::new(here), 1).unwrap().initial_values().unwrap().into_iter().collect();
+    let inputs = module.inputs().iter().map(|spec| initial.remove(&spec.name).unwrap()).collect();
+    Case { name: name.into(), module, inputs }
+}
+
+/// A graph from text, with inputs from a seed.
+fn graph(text: &str, target: &Target) -> Case {
+    let graph = graph_text::parse(text).unwrap();
+    let name = graph.name.clone();
+    let options = Options { target: Some(target.clone()), ..Options::default() };
+    let module = Model::from_graph(graph).compile_module(&options).unwrap().0;
+    let seeded = |(i, s): (u64, &tilewright::module::TensorSpec)| Tensor::seeded(s.dtype, &s.shape, 7, i, 2);
+    let inputs = (0..).zip(module.inputs()).map(seeded).collect();
+    Case { name, module: Arc::new(module), inputs }
+}
+
+/// Windows that move backwards, with windows inside of them.
+const NESTED: &str = r#"graph nested {
+    %x: f32[3,4,6] = input "x"
+    %h: f32[6] = input "h"
+    %last, %all = scan[trips=3 carried=1 reverse=true,false conditional=false body={ %0: f32[6] = input "i0"; %1: f32[4,6] = input "i1"; %2: f32[6] = input "i2"; %3: f32[6], %4: f32[4,6] = scan[trips=4 carried=1 reverse=false,true conditional=false body={ %0: f32[6] = input "i0"; %1: f32[6] = input "i1"; %2: f32[6] = input "i2"; %3: f32[6] = sub(%1, %0); %4: f32[6] = mul(%3, %2); output %4 "o0"; output %3 "o1" }](%0, %1, %2); %5: f32[6] = exp(%3); output %5 "o0"; output %4 "o1" }](%h, %x, %h)
+    output %last "last"
+    output %all "all"
+}"#;
+
+/// Names that are words of C, and that would end comments and strings.
+const NAMES: &str = r#"graph "double */ \" ??/" {
+    %x: f32[5,7] = input "int"
+    %y: f32[5,7] = input "a*/b\"??/"
+    %s: f32[7] = input "s"
+    %t = add(%x, %y)
+    %z = mul(%t, %s)
+    %w = exp(%z)
+    output %w "for"
+    output %x "int"
+    output %w "workspace"
+}"#;
+
+fn cases(target: &Target) -> Vec<Case> {
+    let all = std::env::var_os("TILEWRIGHT_OBJECTS_ALL").is_some();
+    let names: Vec<String> = match all {
+        true => common::fixtures("operators", "onnx")
+            .iter()
+            .map(|path| path.file_stem().unwrap().to_string_lossy().into_owned())
+            .collect(),
+        false => FIXTURES.iter().map(|name| name.to_string()).collect(),
+    };
+    let mut cases: Vec<Case> = names.iter().filter_map(|name| fixture(name, target)).collect();
+    cases
+        .retain(|case| ObjectFiles::new(&case.module, &ObjectOptions::default()).unwrap().runtime_functions.is_empty());
+    let missing: Vec<_> = names.iter().filter(|name| cases.iter().all(|case| case.name != **name)).collect();
+    assert!(all || missing.is_empty(), "{missing:?}");
+    cases.extend(PROGRAMS.iter().map(|name| program(name, target)));
+    cases.extend([graph(NESTED, target), graph(NAMES, target)]);
+    cases
+}
+
+fn session_outputs(case: &Case) -> Vec<Tensor> {
+    let names = case.module.inputs().iter().map(|spec| spec.name.as_str());
+    let inputs: Vec<(&str, &Tensor)> = names.zip(&case.inputs).collect();
+    Session::new(case.module.clone(), 1).unwrap().run(&inputs).unwrap()
+}
+
+#[test]
+fn programs_in_c_give_the_bits_of_the_library() {
+    let Some(toolchain) = Toolchain::host() else { return };
+    for target in host_targets() {
+        let cases = cases(&target);
+        let kinds = |kind: fn(&Action) -> bool| {
+            let has = |case: &&Case| case.module.all_steps().iter().any(|(step, _)| kind(&step.action));
+            cases.iter().filter(has).count()
+        };
+        let phases = cases.iter().flat_map(|c| c.module.kernels()).flat_map(|k| &k.phases);
+        assert!(phases.filter(|phase| phase.parallel.is_some()).count() > 10);
+        assert!(
+            kinds(|a| matches!(a, Action::If { .. })) > 1 && kinds(|a| matches!(a, Action::CheckIndices { .. })) > 1
+        );
+        assert!(kinds(|a| matches!(a, Action::Loop { .. })) > 4 && kinds(|a| matches!(a, Action::Copy { .. })) > 4);
+        let apart = target.name == host_targets()[0].name;
+        for weights_apart in [false, true].into_iter().take(1 + usize::from(apart)) {
+            let found = build_and_run(&toolchain, &cases, weights_apart);
+            for (case, found) in cases.iter().zip(found) {
+                assert!(bits(&session_outputs(case)) == found, "{} on {}", case.name, target.name);
+            }
+        }
+    }
+}
+
+#[test]
+fn emulated_programs_give_the_bits_of_the_emulated_library() {
+    let Some(toolchain) = Toolchain::emulated() else { return };
+    let target = Target::by_name("aarch64-neon").unwrap();
+    let cases = cases(&target);
+    let Some(expected) = toolchain.library_outputs(&cases) else { return };
+    for (case, (found, expected)) in
+        cases.iter().zip(build_and_run(&toolchain, &cases, false).into_iter().zip(expected))
+    {
+        assert!(found == expected, "{}", case.name);
+    }
+}
+
+#[test]
+fn opaque_functions_come_from_the_static_runtime() {
+    let Some(toolchain) = Toolchain::host().filter(|toolchain| toolchain.has_runtime()) else { return };
+    let target = Target::host().unwrap();
+    let cases: Vec<Case> = ["argmax_last", "cum_sum", "max_roi_pool", "determinant", "top_k_smallest_axis_0"]
+        .iter()
+        .map(|name| fixture(name, &target).unwrap())
+        .collect();
+    for case in &cases {
+        let files = ObjectFiles::new(&case.module, &ObjectOptions::default()).unwrap();
+        assert_eq!(files.runtime_functions.len(), 1, "{}", case.name);
+    }
+    for (case, found) in cases.iter().zip(build_and_run(&toolchain, &cases, false)) {
+        assert!(bits(&session_outputs(case)) == found, "{}", case.name);
+    }
+}
+
+#[test]
+fn subscripts_outside_are_a_code_with_a_message() {
+    let Some(toolchain) = Toolchain::host() else { return };
+    let mut case = fixture("gather_int32_index", &Target::host().unwrap()).unwrap();
+    let indices = case.inputs.iter_mut().find(|tensor| tensor.dtype == DType::I32).unwrap();
+    indices.data[..4].copy_from_slice(&1000i32.to_le_bytes());
+    let folder = Folder::new("outside");
+    let text = toolchain.failure(&folder, &case);
+    assert!(text.contains("an index in tensor `") && text.contains("lies outside of"), "{text}");
+}
+
+#[test]
+fn the_same_module_gives_the_same_files() {
+    let case = program("gemm", &Target::host().unwrap());
+    let files = |name: &str| {
+        ObjectFiles::new(&case.module, &ObjectOptions { name: name.into(), ..ObjectOptions::default() }).unwrap()
+    };
+    assert_eq!(files("a"), files("a"));
+    assert_ne!(files("a").object, files("b").object);
+    let header = files("gemm").header;
+    assert!(header.contains("void gemm(double *C, const double *A, const double *B);"), "{header}");
+}
+
+#[test]
+fn what_an_object_cannot_hold_is_refused_by_name() {
+    let load = |name: &str| Model::load(root().join(format!("tests/fixtures/operators/{name}.onnx"))).unwrap();
+    let refused = |module: &Module, words: &[&str]| {
+        let error = ObjectFiles::new(module, &ObjectOptions::default()).unwrap_err();
+        let text = error.to_string();
+        assert!(matches!(error, Error::Unsupported(_)) && words.iter().all(|word| text.contains(word)), "{text}");
+    };
+    let sizes = [3, 4].map(|batch| BTreeMap::from([("batch".to_string(), batch), ("length".to_string(), 7)]));
+    let (several, _) = load("dynamic_sequence_positions").compile_bindings(&Options::default(), &sizes).unwrap();
+    refused(&several, &["batch=3, length=7; batch=4, length=7", "one size of each dimension"]);
+    let decoder = Model::load(root().join("tests/fixtures/models/decoder.onnx")).unwrap();
+    let mut dims: BTreeMap<String, i64> = decoder.symbols().into_iter().map(|symbol| (symbol, 1)).collect();
+    dims.insert("past".into(), 32);
+    let options = Options { growing: vec!["past".into()], dims, ..Options::default() };
+    refused(&decoder.compile_module(&options).unwrap().0, &["`past` grows at run time"]);
+    let module = load("matmul_bias_relu").compile_module(&Options::default()).unwrap().0;
+    for name in ["a/b", "a\"b", "a\nb"] {
+        let error = ObjectFiles::new(&module, &ObjectOptions { name: name.into(), ..ObjectOptions::default() });
+        assert!(matches!(error, Err(Error::Invalid(_))), "{name:?}");
+    }
+    let files = ObjectFiles::new(&module, &ObjectOptions::default()).unwrap();
+    assert!(matches!(files.write("no/such/folder"), Err(Error::Io(_))));
+}
+
+/// Runs a debugger and a lister of symbols on a program.
+#[test]
+fn a_debugger_sees_kernels_by_name_and_their_callers() {
+    let Some(toolchain) = Toolchain::host() else { return };
+    if !build::runs("gdb") {
+        return skip::not_installed("the package gdb, to unwind the stack");
+    }
+    // frames with slots for vectors, and without
+    for target in ["x86-64-avx512", "x86-64-avx2"].map(|name| Target::by_name(name).unwrap()) {
+        if !target.runs_on_host() {
+            skip::no_hardware(&format!("this processor does not run {}", target.name));
+            continue;
+        }
+        for name in ["gemm", "correlation"] {
+            let folder = Folder::new("unwind");
+            let (seen, depth) = toolchain.unwind(&folder, &program(name, &target));
+            assert!(depth > 20, "{name} on {}: stopped at {depth} instructions", target.name);
+            assert_eq!(seen, depth, "{name} on {}: `main` is not seen from every instruction", target.name);
+        }
+    }
+}
