@@ -3,7 +3,7 @@ CARGO ?= cargo
 PYTHON ?= python3
 export PYTHON SUITE PEERS ROWS THREADS
 
-.PHONY: help demo test test-python test-torch wheel fuzz check check-aarch64 mutants guard digest bench shapes model conformance publish models build clean
+.PHONY: help demo test test-python test-torch wheel fuzz check check-aarch64 mutants guard digest bench shapes model conformance publish models build install clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z0-9-]*\):.*## /  make \1\t/p' Makefile | expand -t 22
@@ -16,6 +16,12 @@ demo: ## read the picture of a line of text with PP-OCRv4, print the text and th
 build: ## the release build
 	@scripts/prepare build
 	$(CARGO) build --release
+
+install: ## the C interface, the runtime for linked models and a file for pkg-config, below PREFIX [PREFIX=/usr/local DESTDIR=]
+	@scripts/prepare build
+	$(CARGO) build --release --package tilewright-capi
+	$(CARGO) rustc --release --package tilewright-runtime --lib --crate-type staticlib
+	scripts/install "$(or $(PREFIX),/usr/local)" "$(DESTDIR)" "$${CARGO_TARGET_DIR:-target}/release"
 
 test: ## run everything: unit tests, operators, networks, bad input, AArch64 under emulation
 	@scripts/prepare build test

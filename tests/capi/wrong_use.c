@@ -1,0 +1,152 @@
+/* Uses the library wrongly in each way, and expects a status. Arguments: a model with one input and one output of floats,
+   a target, a path to save to. */
+#define _POSIX_C_SOURCE 200809L
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include "tilewright.h"
+
+static int failures;
+
+static void expect_at(int line, tilewright_status found, tilewright_status wanted, const char *words) {
+    const char *message = tilewright_last_error();
+    if (found != wanted || (words && !strstr(message, words))) {
+        printf("line %d: status %d instead of %d: %s\n", line, (int)found, (int)wanted, message);
+        failures++;
+    }
+}
+#define expect(found, wanted, words) expect_at(__LINE__, found, TILEWRIGHT_STATUS_##wanted, words)
+
+struct job {
+    tilewright_session session;
+    tilewright_buffer given, expected;
+    int wrong;
+};
+
+/* Runs many times on an output of its own. */
+static void *run_often(void *argument) {
+    struct job *job = (struct job *)argument;
+    tilewright_buffer made = {calloc(1, job->expected.bytes), job->expected.bytes};
+    for (int i = 0; i < 50; i++) {
+        if (tilewright_run(job->session, &job->given, 1, &made, 1) != TILEWRIGHT_STATUS_OK ||
+            memcmp(made.data, job->expected.data, made.bytes))
+            job->wrong++;
+        /* a failure here leaves the messages of other threads alone */
+        if (tilewright_session_free((tilewright_session){99}) != TILEWRIGHT_STATUS_NO_HANDLE) job->wrong++;
+    }
+    free(made.data);
+    return 0;
+}
+
+/* Runs until the session is freed by another thread. */
+static void *run_until_freed(void *argument) {
+    struct job *job = (struct job *)argument;
+    tilewright_buffer made = {calloc(1, job->expected.bytes), job->expected.bytes};
+    tilewright_status status;
+    while ((status = tilewright_run(job->session, &job->given, 1, &made, 1)) == TILEWRIGHT_STATUS_OK)
+        ;
+    job->wrong = status != TILEWRIGHT_STATUS_NO_HANDLE;
+    free(made.data);
+    return 0;
+}
+
+int main(int argc, char **argv) {
+    tilewright_options options, freed;
+    tilewright_session session = {0}, other = {0};
+    tilewright_options none = {0};
+    tilewright_tensor input, output;
+    size_t count;
+    if (argc != 4) return 2;
+
+    expect(tilewright_options_create(0), INVALID, "null");
+    expect(tilewright_options_create(&options), OK, 0);
+    freed = options;
+    expect(tilewright_options_free(options), OK, 0);
+    expect(tilewright_options_free(freed), NO_HANDLE, "was freed");
+    expect(tilewright_options_set_threads(freed, 1), NO_HANDLE, 0);
+    expect(tilewright_options_set_threads(none, 1), NO_HANDLE, "zero");
+    expect(tilewright_options_create(&options), OK, 0);
+    expect(tilewright_options_set_threads(freed, 1), NO_HANDLE, 0);
+    expect(tilewright_options_set_threads(options, 1000000), LIMIT, "threads");
+    expect(tilewright_options_set_threads(options, 2), OK, 0);
+    expect(tilewright_options_set_target(options, 0), INVALID, "null");
+    expect(tilewright_options_set_target(options, "z80"), INVALID, "there is no target");
+    expect(tilewright_options_set_target(options, "\xff"), INVALID, "UTF-8");
+    expect(tilewright_options_set_target(options, argv[2]), OK, 0);
+    expect(tilewright_options_set_instructions(options, "instruction"), INVALID, 0);
+
+    expect(tilewright_compile(argv[1], freed, &session), NO_HANDLE, 0);
+    expect(tilewright_compile(argv[1], options, 0), INVALID, "null");
+    expect(tilewright_compile(0, options, &session), INVALID, "null");
+    expect(tilewright_compile("no/such.onnx", options, &session), IO, "no/such.onnx");
+    expect(tilewright_compile_onnx("not a model", 11, options, &session), INVALID, 0);
+    expect(tilewright_compile_onnx(0, 5, options, &session), INVALID, "null");
+    expect(tilewright_compile_program(argv[1], "p", 0, options, &session), INVALID, ".tile");
+    expect(tilewright_load(argv[1], 1, &session), INVALID, 0);
+    expect(tilewright_compile(argv[1], options, &session), OK, 0);
+    other.id = options.id;
+    expect(tilewright_session_free(other), NO_HANDLE, 0);
+    expect(tilewright_options_free(options), OK, 0);
+
+    expect(tilewright_input_count(session, 0), INVALID, "null");
+    expect(tilewright_input_count(session, &count), OK, 0);
+    if (count != 1) return 2;
+    expect(tilewright_input(session, 1, &input), INVALID, "there is no input 1");
+    expect(tilewright_output(session, (size_t)-1, &output), INVALID, "there is no output");
+    expect(tilewright_input(session, 0, &input), OK, 0);
+    expect(tilewright_output(session, 0, &output), OK, 0);
+    expect(tilewright_save(session, "no/such/folder/m.tw"), IO, 0);
+
+    float *x = calloc(1, input.bytes + 64), *y = calloc(1, output.bytes + 64);
+    if (!x || !y) return 2;
+    for (size_t i = 0; i < input.bytes / sizeof(float); i++) x[i] = (float)(i % 11) - 5;
+    tilewright_buffer given = {x, input.bytes}, made = {y, output.bytes};
+    tilewright_buffer small = {x, input.bytes - 1}, odd = {(char *)x + 1, input.bytes}, null = {0, input.bytes};
+    tilewright_buffer same = {x, output.bytes}, edge = {(char *)x + input.bytes - 4, output.bytes};
+    tilewright_buffer far = {(void *)(UINTPTR_MAX - 3), input.bytes};
+    expect(tilewright_run(session, 0, 1, &made, 1), INVALID, "null");
+    expect(tilewright_run(session, &given, 0, &made, 1), INVALID, "0 inputs given");
+    expect(tilewright_run(session, &given, 1, &made, 0), INVALID, "0 outputs given");
+    expect(tilewright_run(session, &given, (size_t)-1, &made, 1), INVALID, "more than any memory");
+    expect(tilewright_run(session, (tilewright_buffer *)((char *)&given + 1), 1, &made, 1), INVALID, "aligned");
+    expect(tilewright_run(session, &small, 1, &made, 1), INVALID, "the model wants");
+    expect(tilewright_run(session, &odd, 1, &made, 1), INVALID, "multiple");
+    expect(tilewright_run(session, &null, 1, &made, 1), INVALID, "is null");
+    expect(tilewright_run(session, &far, 1, &made, 1), INVALID, "multiple");
+    expect(tilewright_run(session, &given, 1, &same, 1), INVALID, "overlaps");
+    expect(tilewright_run(session, &given, 1, &edge, 1), INVALID, "overlaps");
+    expect(tilewright_run(session, &given, 1, &made, 1), OK, 0);
+
+    struct job jobs[4];
+    pthread_t threads[4];
+    for (int t = 0; t < 4; t++) {
+        struct job job = {session, given, made, 0};
+        jobs[t] = job;
+        if (pthread_create(&threads[t], 0, run_often, &jobs[t])) return 2;
+    }
+    for (int t = 0; t < 4; t++) {
+        pthread_join(threads[t], 0);
+        failures += jobs[t].wrong;
+    }
+    expect(tilewright_save(session, argv[3]), OK, 0);
+    expect(tilewright_load(argv[3], 1, &other), OK, 0);
+    tilewright_buffer again = {calloc(1, output.bytes), output.bytes};
+    expect(tilewright_run(other, &given, 1, &again, 1), OK, 0);
+    if (memcmp(again.data, made.data, made.bytes)) failures++;
+    expect(tilewright_session_free(other), OK, 0);
+    free(again.data);
+
+    struct job until = {session, given, made, 0};
+    if (pthread_create(&threads[0], 0, run_until_freed, &until)) return 2;
+    expect(tilewright_run(session, &given, 1, &made, 1), OK, 0);
+    expect(tilewright_session_free(session), OK, 0);
+    pthread_join(threads[0], 0);
+    failures += until.wrong;
+    expect(tilewright_session_free(session), NO_HANDLE, "was freed");
+    expect(tilewright_run(session, &given, 1, &made, 1), NO_HANDLE, "was freed");
+    free(x);
+    free(y);
+    printf("%d failures\n", failures);
+    return failures != 0;
+}
