@@ -25,7 +25,7 @@ pub fn join(function: &mut Function, target: &Target) {
         });
     }
     let mut kept = vec![true; function.insts.len()];
-    for at in 0..function.insts.len() {
+    for (at, kept) in kept.iter_mut().enumerate() {
         let Inst::VCompare { op, dst: mask, ty, a, b } = function.insts[at] else { continue };
         let (&[_], &[end]) = (&written[mask.index()][..], &read[mask.index()][..]) else { continue };
         let Inst::VSelect { dst, ty: selected, mask: by, a: yes, b: no } = function.insts[end] else { continue };
@@ -35,7 +35,7 @@ pub fn join(function: &mut Function, target: &Target) {
         let straight = end > at && !function.insts[at..end].iter().any(is_control);
         if by == mask && whole && same && straight && stays(a.index()) && stays(b.index()) {
             function.insts[end] = Inst::VChoose { dst, op, ty, a, b, yes, no };
-            kept[at] = false;
+            *kept = false;
         }
     }
     let mut kept = kept.into_iter();

@@ -179,7 +179,7 @@ mod tests {
                     .into_iter()
                     .flatten()
                 {
-                    let wrong = (0..=most).find(|x| x * by.factor >> by.shift != x / divisor);
+                    let wrong = (0..=most).find(|x| (x * by.factor) >> by.shift != x / divisor);
                     assert_eq!(wrong, None, "{divisor} {most} {by:?}");
                     count += 1;
                 }

@@ -452,8 +452,8 @@ fn binary(op: VBinary, lane: Lane, a: u64, b: u64) -> Option<u64> {
         VBinary::Mul => (BinaryOp::Mul, x, y),
         VBinary::MulHigh => {
             return match lane {
-                Lane::I16 => Some((i32::from(a as i16) * i32::from(b as i16) >> 16) as u64),
-                Lane::U16 => Some((a & 0xffff) * (b & 0xffff) >> 16),
+                Lane::I16 => Some(((i32::from(a as i16) * i32::from(b as i16)) >> 16) as u64),
+                Lane::U16 => Some(((a & 0xffff) * (b & 0xffff)) >> 16),
                 _ => None,
             };
         }

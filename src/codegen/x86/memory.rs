@@ -479,7 +479,7 @@ impl Emitter<'_> {
 fn pieces(range: Range<usize>) -> impl Iterator<Item = (usize, usize)> {
     let mut from = range.start;
     std::iter::from_fn(move || {
-        let fits = |size: &usize| from % size == 0 && from + size <= range.end;
+        let fits = |size: &usize| from.is_multiple_of(*size) && from + size <= range.end;
         let size = [16, 8, 4, 2, 1].into_iter().find(fits)?;
         from += size;
         Some((from - size, size))
