@@ -2,7 +2,7 @@
 //!
 //! In: sources and options as dictionaries, arrays by the buffer protocol. Out: NumPy arrays, texts, JSON. The package's Python
 //! files, which are what users see, are in `tilewright/` beside this file. Invariants: work that takes time runs without the
-//! interpreter's lock, and inside of [`fork::enter`]; contiguous arrays are read and written where they lie. Unsafe code is in
+//! interpreter's lock, and inside of `fork::enter`; contiguous arrays are read and written where they lie. Unsafe code is in
 //! `memory.rs` alone.
 
 mod arrays;
