@@ -86,6 +86,14 @@ pub const GROUP: i64 = 4;
 /// Time of a term that is put into a group of its own, in steps of the product. Unmeasured.
 const SINGLE_TERM: f64 = 0.75;
 
+/// Terms that a step of a product of bytes takes, on average, where so many of a sum are neighbours. From 1 on the product takes no
+/// longer than that of f32.
+pub fn terms_in_step(neighbours: i64) -> f64 {
+    let (whole, rest) = (neighbours / GROUP, neighbours % GROUP);
+    let steps = whole as f64 + if rest > 0 { 1.0 + SINGLE_TERM * rest as f64 } else { 0.0 };
+    neighbours as f64 / steps.max(1.0)
+}
+
 /// Terms of a product's sum that are neighbours in memory in one of the operands, and so may be a group: the channels of a channels-last image, or the
 /// columns of one that is read without padding; 1 where none are.
 fn neighbours(op: &Op, operands: &[Operand]) -> i64 {
@@ -114,12 +122,7 @@ fn peak(op: &Op, operands: &[Operand], target: &Target) -> f64 {
     let bytes = matches!(operands[0].ty.dtype, DType::I8 | DType::U8);
     let factor = match byte_products(target) {
         _ if !bytes => 1.0,
-        Some(_) if neighbours(op, operands) > 1 => {
-            let terms = neighbours(op, operands);
-            let (whole, rest) = (terms / GROUP, terms % GROUP);
-            let steps = whole as f64 + if rest > 0 { 1.0 + SINGLE_TERM * rest as f64 } else { 0.0 };
-            terms as f64 / steps
-        }
+        Some(_) if neighbours(op, operands) > 1 => terms_in_step(neighbours(op, operands)),
         _ => 0.25,
     };
     factor * target.peak_gflops(4)

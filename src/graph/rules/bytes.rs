@@ -4,8 +4,8 @@
 //! `Σ (x - zx)·sx · w·sw` is `(Σ x·w - zx·Σ w) · sx·sw`: the integers are multiplied as they are stored, the zero point of the
 //! image is a bias in i32, and the scales are a factor of the epilogue. Padding is with the zero point, so that the bias is
 //! the same everywhere. Sums in i32 are exact, where those in f32 round. What is quantised again has one factor for both
-//! scales, and copies between two equal quantisations move the integers. Products of integers stand beside those of f32, and
-//! the extraction takes the cheaper ones: where few neighbours in memory are summed over, groups of terms are not full.
+//! scales, and copies between two equal quantisations move the integers. Where few neighbours in memory are summed over, groups of
+//! terms are not full: such products of integers stand beside those of f32, and the extraction takes the cheaper ones.
 //! The columns of channels-last images of few channels are joined with them, `(s, c)` is one tap of a wider row, so that the
 //! terms of a row of the filter are neighbours.
 
@@ -13,7 +13,7 @@ mod numbers;
 mod requantise;
 
 use crate::expr::{BinaryOp, UnaryOp};
-use crate::graph::cost::GROUP;
+use crate::graph::cost::{GROUP, terms_in_step};
 use crate::graph::egraph::network::Network;
 use crate::graph::op::{Layout, Op, ReduceOp, Window};
 use crate::graph::rules::pattern::Keep::{Beside, Instead};
@@ -21,18 +21,21 @@ use crate::graph::rules::pattern::{Match, Rule, build};
 use crate::runtime::{DType, Tensor};
 use egg::Id;
 use numbers::{Weights, Zero, is_byte, is_byte_product, of_type, quantised, shifted, weights};
-use requantise::{clip_at_zero, clip_at_zero_point, moved, requantised};
+use requantise::{clip_at_zero, clip_at_zero_point, moved, requantised, requantised_beside};
 use std::sync::Arc;
 
 #[rustfmt::skip]
 pub fn rules() -> Vec<Rule> {
     vec![
-        build  (Beside,  "conv-bytes",              "(conv@c ...)",                      conv_of_bytes),
+        build  (Instead, "conv-bytes",              "(conv@c ...)",                      conv_of_bytes),
+        build  (Beside,  "conv-few-bytes",          "(conv@c ...)",                      conv_of_few_bytes),
         build  (Beside,  "joined-columns",          "(conv@c ...)",                      joined_columns),
-        build  (Beside,  "matmul-bytes",            "(matmul@m ...)",                    matmul_of_bytes),
+        build  (Instead, "matmul-bytes",            "(matmul@m ...)",                    matmul_of_bytes),
+        build  (Beside,  "matmul-few-bytes",        "(matmul@m ...)",                    matmul_of_few_bytes),
         build  (Instead, "whole-sums",              "(cast@i (cast@f ?x))",              whole_sums),
         build  (Beside,  "shifted-bytes",           "(cast@c ?x)",                       shifted_bytes),
-        build  (Beside,  "requantise",              "(div ?x $c)",                       requantised),
+        build  (Instead, "requantise",              "(div ?x $c)",                       requantised),
+        build  (Beside,  "requantise-beside",       "(div ?x $c)",                       requantised_beside),
         build  (Instead, "clip-quantised",          "(max (round (max ?x 0)) 0)",        clip_at_zero),
         build  (Instead, "clip-quantised-zero",     "(max (add (round (max ?x 0)) $z) $l)", clip_at_zero_point),
         build  (Instead, "quantised-copy",          "(cast@q ?x)",                       moved),
@@ -42,8 +45,25 @@ pub fn rules() -> Vec<Rule> {
 /// Most terms of a sum of products of bytes: more may leave i32.
 const MOST_TERMS: i64 = (i32::MAX / (255 * 255)) as i64;
 
-/// A convolution of a quantised image with quantised weights.
+/// Returns true where a product of bytes of so many neighbours takes no longer than that of f32.
+fn fills_groups(neighbours: i64) -> bool {
+    terms_in_step(neighbours) >= 1.0
+}
+
+/// A convolution whose channels fill groups.
 fn conv_of_bytes(network: &mut Network, m: &Match) -> Option<Id> {
+    let channels = network.shape(m.application('c').1[1])[1];
+    if fills_groups(channels) { conv_in_integers(network, m) } else { None }
+}
+
+/// A convolution whose channels do not fill a group.
+fn conv_of_few_bytes(network: &mut Network, m: &Match) -> Option<Id> {
+    let channels = network.shape(m.application('c').1[1])[1];
+    if fills_groups(channels) { None } else { conv_in_integers(network, m) }
+}
+
+/// A convolution of a quantised image with quantised weights.
+fn conv_in_integers(network: &mut Network, m: &Match) -> Option<Id> {
     let first = network.byte_products?;
     let (Op::Conv { window, group, layout: Layout::Nchw }, operands) = m.application('c') else { return None };
     let [filters, channels, ..] = network.shape(operands[1])[..] else { return None };
@@ -161,14 +181,32 @@ fn rescaled(network: &mut Network, sums: Id, scale: Option<Id>, w: &Weights, alo
     }
 }
 
-/// A product of quantised matrices, the second one constant or not.
+/// The terms of each sum of a matrix product, and its columns.
+fn depth_and_columns(network: &Network, m: &Match) -> Option<(i64, i64)> {
+    let (op, operands) = m.application('m');
+    let Op::MatMul { transpose_a, .. } = *op else { return None };
+    let a = network.shape(operands[0]);
+    Some((a[a.len() - if transpose_a { 2 } else { 1 }], *network.shape(m.class).last()?))
+}
+
+/// A product whose terms fill groups, and whose columns fill lanes.
 fn matmul_of_bytes(network: &mut Network, m: &Match) -> Option<Id> {
+    let (depth, columns) = depth_and_columns(network, m)?;
+    if fills_groups(depth) && columns >= GROUP { matmul_in_integers(network, m) } else { None }
+}
+
+/// A product of few terms or columns.
+fn matmul_of_few_bytes(network: &mut Network, m: &Match) -> Option<Id> {
+    let (depth, columns) = depth_and_columns(network, m)?;
+    if fills_groups(depth) && columns >= GROUP { None } else { matmul_in_integers(network, m) }
+}
+
+/// A product of quantised matrices, the second one constant or not.
+fn matmul_in_integers(network: &mut Network, m: &Match) -> Option<Id> {
     let first = network.byte_products?;
     let (op, operands) = m.application('m');
-    let Op::MatMul { transpose_a, transpose_b } = *op else { return None };
-    let a = network.shape(operands[0]);
-    let depth = a[a.len() - if transpose_a { 2 } else { 1 }];
-    let columns = *network.shape(m.class).last()?;
+    let Op::MatMul { transpose_b, .. } = *op else { return None };
+    let (depth, columns) = depth_and_columns(network, m)?;
     if depth > MOST_TERMS || network.ty(m.class).dtype != DType::F32 {
         return None;
     }

@@ -1,7 +1,7 @@
 //! Quantisation after a product, and copies between two quantisations.
 
 use crate::expr::{BinaryOp, UnaryOp};
-use crate::graph::egraph::network::Network;
+use crate::graph::egraph::network::{Head, Network};
 use crate::graph::op::{Op, PoolKind};
 use crate::graph::rules::bytes::numbers::{Zero, clamped, quantised};
 use crate::graph::rules::pattern::Match;
@@ -11,9 +11,32 @@ use egg::Id;
 /// Most operators between a product and its quantisation that factors go through, and most copies between two.
 const DEPTH: usize = 4;
 
+/// [`one_factor`] where the products are integers and nothing else.
+pub fn requantised(network: &mut Network, m: &Match) -> Option<Id> {
+    if is_also_of_floats(network, m.get('x'), DEPTH) { None } else { one_factor(network, m) }
+}
+
+/// [`one_factor`] where products of f32 stand beside those of integers.
+pub fn requantised_beside(network: &mut Network, m: &Match) -> Option<Id> {
+    if is_also_of_floats(network, m.get('x'), DEPTH) { one_factor(network, m) } else { None }
+}
+
+/// Returns true for products of f32 that no rule replaced, perhaps with activations and biases.
+fn is_also_of_floats(network: &Network, id: Id, depth: usize) -> bool {
+    let current = || network.terms(id).iter().filter(|t| network.is_current(t));
+    depth > 0
+        && current().any(|t| match &t.head {
+            Head::Op(Op::Conv { .. } | Op::MatMul { .. }) => true,
+            Head::Op(Op::Binary(BinaryOp::Add | BinaryOp::Max | BinaryOp::Min)) => {
+                is_also_of_floats(network, t.children[0], depth - 1)
+            }
+            _ => false,
+        })
+}
+
 /// A sum of integers times its scale, divided by the scale of what it is quantised to: one factor for both. Activations
 /// and biases between them are scaled.
-pub fn requantised(network: &mut Network, m: &Match) -> Option<Id> {
+fn one_factor(network: &mut Network, m: &Match) -> Option<Id> {
     network.byte_products?;
     let divisor = m.get('c');
     let scale = network.scalar(divisor)?;
