@@ -10,7 +10,7 @@ use std::sync::Arc;
 use tilewright::{CacheOptions, Limits, Options, Target, instructions};
 
 /// The names of all options.
-const NAMES: [&str; 12] = [
+const NAMES: [&str; 13] = [
     "algorithm",
     "cache",
     "cache_bytes",
@@ -20,6 +20,7 @@ const NAMES: [&str; 12] = [
     "instructions",
     "max_error",
     "max_memory",
+    "precision",
     "target",
     "threads",
     "values",
@@ -39,9 +40,7 @@ pub fn options(given: &Bound<'_, PyDict>) -> PyResult<Options> {
             continue;
         }
         match key.as_str() {
-            "algorithm" => {
-                options.algorithm = value.extract::<String>()?.parse().map_err(|e| crate::errors::exception(py, e))?;
-            }
+            "algorithm" => options.algorithm = value.extract::<String>()?.parse().or_raise(py)?,
             "cache" => cache = Some(value.extract::<PathBuf>()?),
             "cache_bytes" => cache_bytes = Some(value.extract::<u64>()?),
             "compile_threads" => options.compile_threads = value.extract()?,
@@ -52,6 +51,7 @@ pub fn options(given: &Bound<'_, PyDict>) -> PyResult<Options> {
             }
             "max_error" => options.max_error = value.extract()?,
             "max_memory" => options.limits = Limits::within(value.extract()?),
+            "precision" => options.precision = value.extract::<String>()?.parse().or_raise(py)?,
             "target" => options.target = Some(target(py, &value.extract::<String>()?)?),
             "threads" => options.threads = value.extract()?,
             _ => {

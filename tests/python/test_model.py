@@ -285,6 +285,15 @@ def test_explain_is_text_data_and_html(linear):
         compiled.explain(stage="loop")
 
 
+def test_a_precision_of_16_bits(linear):
+    model, expected = linear
+    x = np.random.default_rng(2).standard_normal((3, 8)).astype(np.float32)
+    for precision in ("bf16", "f16"):
+        y = tw.compile(model, precision=precision)(x)
+        np.testing.assert_allclose(y, expected(x), atol=5e-2)
+        assert not np.array_equal(y, tw.compile(model)(x))
+
+
 def test_targets_of_another_processor_are_compiled_and_not_run(linear):
     model, _ = linear
     other = next(name for name in tw.targets() if name not in tw.targets(runnable=True))

@@ -119,6 +119,7 @@ def test_wrong_options(linear, tmp_path):
         ({"dims": {"length": 3}}, tw.InvalidError, "length"),
         ({"dims": {"batch": -1}}, tw.Error, "batch"),
         ({"algorithm": "magic"}, tw.InvalidError, "there is no algorithm `magic`"),
+        ({"precision": "f8"}, tw.InvalidError, "there is no precision `f8`"),
         ({"optimise": True}, tw.InvalidError, "there is no option `optimise`: there are"),
         ({"growing": ["rows"]}, tw.InvalidError, "rows"),
         ({"inputs": ["q"]}, tw.InvalidError, "q"),

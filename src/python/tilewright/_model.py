@@ -179,6 +179,7 @@ def options_of(
 def compile(  # noqa: A001 - the word of the field
     model: str | os.PathLike[str] | bytes,
     *,
+    precision: str | None = None,
     threads: int | None = None,
     target: str | None = None,
     cache: str | os.PathLike[str] | None = None,
@@ -194,6 +195,7 @@ def compile(  # noqa: A001 - the word of the field
 
     Args:
         model: path of an ONNX file (or of a `.tile` program), or the bytes of an ONNX file.
+        precision: `bf16` or `f16` for products of f32 whose operands have 16 bits, with sums in f32; `f32` is the default.
         threads: threads of one run; one for each core by default. Results do not depend on it.
         target: name of a target (`tilewright.targets()`); by default the best one that this processor runs.
         cache: directory in which compiled modules are kept, and found again.
@@ -211,7 +213,7 @@ def compile(  # noqa: A001 - the word of the field
         LimitError: a tensor is too large.
         FileError: the file cannot be read.
     """
-    options = options_of(threads, target, cache, dims, values, growing, **others)
+    options = options_of(threads, target, cache, dims, values, growing, precision=precision, **others)
     source: dict[str, Any] = {"inputs": None if inputs is None else list(inputs), "schedules": schedules}
     if isinstance(model, (bytes, bytearray, memoryview)):
         source["bytes"] = bytes(model)
