@@ -1,12 +1,18 @@
-//! Forks: no thread is inside of the library while the process forks.
+//! Forks and the end of the process: no thread is inside of the library while the process forks, and none returns from it to an
+//! interpreter that ends.
 //!
 //! A child process has the memory of its parent and one of its threads. A lock that another thread holds at that moment would
 //! be held for ever in the child, and a compilation that another thread has begun would never end. So a fork waits until all
 //! calls have left the library, and calls wait until the fork is done; Python calls the three functions (`os.register_at_fork`).
 //! In the child models run on their caller's thread alone (`tilewright::Pool`).
+//!
+//! A daemon thread that asks for the interpreter's lock after the interpreter has begun to end is unwound by `pthread_exit`, which
+//! must not happen through frames of Rust. Such threads wait here for the end of the process (`atexit`).
 
 use pyo3::prelude::*;
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+use std::thread::ThreadId;
 use std::time::Duration;
 
 /// Calls inside of the library.
@@ -15,6 +21,11 @@ static CALLS: AtomicUsize = AtomicUsize::new(0);
 static FORKS: AtomicUsize = AtomicUsize::new(0);
 /// Forks that lie between the first process and this one.
 static GENERATION: AtomicUsize = AtomicUsize::new(0);
+
+/// Calls that have left the library and do not have the interpreter's lock yet.
+static RETURNS: AtomicUsize = AtomicUsize::new(0);
+/// The thread that ends the interpreter, once it does.
+static ENDING: OnceLock<ThreadId> = OnceLock::new();
 
 /// Time between two looks at the other side.
 const PAUSE: Duration = Duration::from_micros(50);
@@ -48,10 +59,32 @@ pub fn generation() -> usize {
 
 /// Runs `work` without the interpreter's lock, as a call.
 pub fn detached<T: Send>(py: Python, work: impl FnOnce() -> T + Send) -> T {
+    let result = py.detach(|| {
+        let call = enter();
+        let result = work();
+        drop(call);
+        RETURNS.fetch_add(1, SeqCst);
+        if ENDING.get().is_some_and(|thread| *thread != std::thread::current().id()) {
+            RETURNS.fetch_sub(1, SeqCst);
+            loop {
+                std::thread::park();
+            }
+        }
+        result
+    });
+    RETURNS.fetch_sub(1, SeqCst);
+    result
+}
+
+/// Keeps all other threads from returning to the interpreter, which the caller is about to end.
+#[pyfunction]
+pub fn before_end(py: Python) {
+    let _ = ENDING.set(std::thread::current().id());
     py.detach(|| {
-        let _call = enter();
-        work()
-    })
+        while RETURNS.load(SeqCst) > 0 {
+            std::thread::sleep(PAUSE);
+        }
+    });
 }
 
 /// Waits until no thread is inside of the library, and keeps the others out.
@@ -78,5 +111,6 @@ pub fn after_fork_in_parent() {
 pub fn after_fork_in_child() {
     GENERATION.fetch_add(1, SeqCst);
     CALLS.store(0, SeqCst);
+    RETURNS.store(0, SeqCst);
     FORKS.store(0, SeqCst);
 }

@@ -25,7 +25,7 @@ mod _native {
     use super::*;
 
     #[pymodule_export]
-    use super::fork::{after_fork_in_child, after_fork_in_parent, before_fork};
+    use super::fork::{after_fork_in_child, after_fork_in_parent, before_end, before_fork};
     #[pymodule_export]
     use super::memory::Memory;
     #[pymodule_export]

@@ -241,7 +241,7 @@ impl Model {
     /// Frees the model: its memory as soon as runs of other threads have ended. Further calls are errors.
     fn close(&self, py: Python) {
         let open = self.0.lock().unwrap_or_else(|e| e.into_inner()).take();
-        py.detach(|| drop(open));
+        detached(py, || drop(open));
     }
 
     /// True when the model was freed.

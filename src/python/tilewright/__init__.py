@@ -12,6 +12,7 @@ class `InferenceSession`.
 
 from __future__ import annotations
 
+import atexit as _atexit
 import os as _os
 
 from . import _native
@@ -56,6 +57,7 @@ _os.register_at_fork(
     after_in_parent=_native.after_fork_in_parent,
     after_in_child=_native.after_fork_in_child,
 )
+_atexit.register(_native.before_end)
 
 
 def stages() -> list[str]:
