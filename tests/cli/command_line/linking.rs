@@ -95,13 +95,19 @@ fn constants_are_linked_or_mapped() {
 fn what_cannot_be_linked_is_refused() {
     let folder = Folder::new("refused");
     let object = |arguments: &[&str], words: &[&str]| {
-        fails(&[&["compile"][..], arguments, &["--emit", "object", "-o", &folder.file("m")]].concat(), words);
+        fails(
+            &[&["compile", "--quiet"][..], arguments, &["--emit", "object", "-o", &folder.file("m")]].concat(),
+            words,
+        );
     };
     assert_eq!(tilewright(&["compile", MODEL, "--emit", "wasm", "-o", "x"]).status.code(), Some(2));
-    fails(&["compile", MODEL, "--emit", "object", "-o", "no/such/folder/m"], &["no/such/folder"]);
-    fails(&["compile", MODEL, "--emit", "shared", "-o", "no/such/folder/m"], &["no/such/folder"]);
-    fails(&["compile", MODEL, "-o", &folder.file("m.tw"), "--weights", "file"], &["`--weights`", "--emit object"]);
-    fails(&["compile", MODEL, "-o", &folder.file("m.o")], &["--emit object"]);
+    fails(&["compile", "--quiet", MODEL, "--emit", "object", "-o", "no/such/folder/m"], &["no/such/folder"]);
+    fails(&["compile", "--quiet", MODEL, "--emit", "shared", "-o", "no/such/folder/m"], &["no/such/folder"]);
+    fails(
+        &["compile", "--quiet", MODEL, "-o", &folder.file("m.tw"), "--weights", "file"],
+        &["`--weights`", "--emit object"],
+    );
+    fails(&["compile", "--quiet", MODEL, "-o", &folder.file("m.o")], &["--emit object"]);
     object(&[DYNAMIC, "--dim", "batch=3,4"], &["one size of each dimension"]);
     let decoder = "tests/fixtures/models/decoder.onnx";
     object(&[decoder, "--grow", "past", "--dim", "past=32"], &["`past` grows at run time"]);
@@ -112,7 +118,7 @@ fn what_cannot_be_linked_is_refused() {
     std::fs::write(&parts, bytes(file, 17)).unwrap();
     object(&[&parts], &["data"]);
     let sorting = "tests/fixtures/operators/top_k.onnx";
-    fails(&["compile", sorting, "--emit", "shared", "-o", &folder.file("m")], &["topk", "--runtime"]);
+    fails(&["compile", "--quiet", sorting, "--emit", "shared", "-o", &folder.file("m")], &["topk", "--runtime"]);
     let text = succeeds(&["compile", sorting, "--emit", "object", "-o", &folder.file("m.o")]);
     assert!(text.contains("needs libtilewright_runtime.a for topk"), "{text}");
     assert!(Path::new(&folder.file("m.c")).exists() && Path::new(&folder.file("m.o")).exists());
