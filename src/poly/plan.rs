@@ -31,6 +31,9 @@ const GAIN: f64 = 0.9;
 /// Predicted time on one thread of a candidate for threads, at most, over that of the best of the others. Unmeasured.
 const MOST_FOR_WAVES: f64 = 1.1;
 
+/// Shortest predicted time of the default beside which waves are a candidate, in ns: each wave ends with a barrier. Unmeasured.
+const LEAST_FOR_WAVES: f64 = 200_000.0;
+
 /// The schedule tree that is tiled.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Order {
@@ -103,7 +106,8 @@ pub fn plan_among(
         let mut others: Vec<&Candidate> = found.iter().filter(|c| !c.style.waves).collect();
         others.sort_by(|a, b| a.cost.nanoseconds().total_cmp(&b.cost.nanoseconds()));
         let most = MOST_FOR_WAVES * others.iter().find(proven).unwrap_or(&first).cost.nanoseconds();
-        better.retain(|c| !c.style.waves || c.cost.nanoseconds() <= most);
+        let long = first.cost.nanoseconds() >= LEAST_FOR_WAVES;
+        better.retain(|c| !c.style.waves || long && c.cost.nanoseconds() <= most);
     }
     let best = better.iter().find(proven).copied().unwrap_or(first);
     let best = found.iter().position(|c| std::ptr::eq(c, best)).unwrap_or(0);
