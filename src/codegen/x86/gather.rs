@@ -30,7 +30,7 @@ impl Gather for Emitter<'_> {
         if l.is_reversed() {
             return self.load_reversed(l);
         }
-        if self.gather_by_vectors(l)? {
+        if self.gather_by_vectors(l)? || self.gather_by_insertions(l)? {
             return Ok(());
         }
         let (m, index) = (self.gather_base(&l.addr)?, self.temporaries.vector[0]);
@@ -93,6 +93,9 @@ impl Gather for Emitter<'_> {
             self.vector(Encoding { mask: 1, vector_index: true, ..self.plain(op, l.width(), s, 0, rm) });
             return Ok(());
         }
+        if !self.arch.evex && l.is_reached() {
+            return self.scatter_by_extractions(l);
+        }
         let (pointer, t) = self.area_temporaries();
         self.store(opcode::STORE_PS, l.width(), s, on_stack(0));
         self.address(pointer, &l.addr, l.stride * l.first as i64)?;
@@ -146,6 +149,64 @@ impl Emitter<'_> {
         }
         if widening != Widening::Same {
             self.op2(extension(widening, l.lane_bytes()), l.width(), d, d);
+        }
+        Ok(())
+    }
+
+    /// AVX2: a load for each lane, inserted where it belongs. `vgatherdps` takes 12 to 17 cycles on Zen 3, eight of these 5.
+    /// Returns false where the lanes are not read so.
+    fn gather_by_insertions(&mut self, l: &Lanes) -> Result<bool> {
+        let (d, lane, upper) = (l.register.number(), l.lane_bytes(), self.temporaries.vector[0]);
+        if self.arch.evex || !l.is_reached() {
+            return Ok(false);
+        }
+        let address = |i: usize| at(&l.addr, i as i64 * l.stride);
+        let (load, insert) =
+            if lane == 4 { (opcode::LOAD_SS, opcode::INSERT_D) } else { (opcode::LOAD_SD, opcode::INSERT_Q) };
+        let room = 16 / lane;
+        for half in 0..(l.ty.lanes as usize).div_ceil(room) {
+            let mut lanes = l.range().filter(|i| i / room == half).peekable();
+            if half > 0 && lanes.peek().is_none() {
+                continue;
+            }
+            let to = if half == 0 { d } else { upper };
+            match lanes.next_if(|i| i % room == 0) {
+                Some(first) => self.load(load, Width::X, to, address(first)?),
+                None => self.zero(to),
+            }
+            for i in lanes {
+                let e = self.plain(insert, Width::X, to, to, Rm::Memory(address(i)?));
+                self.vector(Encoding { immediate: Some((i % room) as u8), ..e });
+            }
+            if half > 0 {
+                self.op3i(opcode::INSERT_128, Width::Y, d, d, to, 1);
+            }
+        }
+        Ok(true)
+    }
+
+    /// AVX2: a store for each lane, straight from the register.
+    fn scatter_by_extractions(&mut self, l: &Lanes) -> Result<()> {
+        let (s, lane) = (l.register.number(), l.lane_bytes());
+        let room = 16 / lane;
+        let (store, extract) =
+            if lane == 4 { (opcode::STORE_SS, opcode::EXTRACT_D) } else { (opcode::STORE_SD, opcode::EXTRACT_Q) };
+        for half in 0..(l.ty.lanes as usize).div_ceil(room) {
+            let mut lanes = l.range().filter(|i| i / room == half).peekable();
+            if lanes.peek().is_none() {
+                continue;
+            }
+            let from = if half == 0 { s } else { self.temporaries.vector[0] };
+            if half > 0 {
+                self.op2i(opcode::EXTRACT_128, Width::Y, s, from, 1);
+            }
+            for i in lanes {
+                let to = at(&l.addr, i as i64 * l.stride)?;
+                match i % room {
+                    0 => self.store(store, Width::X, from, to),
+                    place => self.extract_to(extract, from, to, place as u8),
+                }
+            }
         }
         Ok(())
     }

@@ -46,6 +46,11 @@ impl Lanes {
         self.is_same() && self.lane_bytes() >= 4 && farthest.is_some_and(|f| i32::try_from(f).is_ok())
     }
 
+    /// Returns true if a displacement reaches each of the elements, which are as wide as the lanes, of 4 bytes or more.
+    pub(super) fn is_reached(&self) -> bool {
+        self.is_hardware_gather() && self.range().all(|i| at(&self.addr, i as i64 * self.stride).is_ok())
+    }
+
     /// Returns true if the elements are neighbours in memory, the last lane first, and fill a register.
     pub(super) fn is_reversed(&self) -> bool {
         let lane = self.lane_bytes();
@@ -89,7 +94,7 @@ pub(super) fn masks_of(inst: &Inst) -> Vec<u64> {
 pub(super) fn uses_area(inst: &Inst, l: &Lanes, evex: bool) -> bool {
     match inst {
         Inst::VGather { .. } => !l.is_hardware_gather(),
-        Inst::VScatter { .. } => !evex || !l.is_hardware_gather(),
+        Inst::VScatter { .. } => !(if evex { l.is_hardware_gather() } else { l.is_reached() }),
         Inst::VGatherIndex { .. } => !l.is_same() || l.lane_bytes() < 4,
         _ => false,
     }
@@ -103,6 +108,7 @@ pub(super) fn needs(inst: &Inst, l: &Lanes, evex: bool) -> Needs {
             Needs { gpr: 0, vector: if l.count == l.ty.lanes as usize { 1 } else { 2 } }
         }
         Inst::VScatter { .. } if l.spread(evex).is_some() => Needs { gpr: 0, vector: 1 },
+        Inst::VGather { .. } | Inst::VScatter { .. } if !evex && l.is_reached() => Needs { gpr: 0, vector: 1 },
         Inst::VGather { .. } | Inst::VScatter { .. } => {
             Needs { gpr: l.addr.index.is_some() as u8, vector: if evex { 1 } else { 2 } }
         }
@@ -469,7 +475,7 @@ impl Emitter<'_> {
         Ok(())
     }
 
-    fn extract_to(&mut self, op: Op, s: u8, to: Memory, lane: u8) {
+    pub(super) fn extract_to(&mut self, op: Op, s: u8, to: Memory, lane: u8) {
         let e = self.plain(op, Width::X, s, 0, Rm::Memory(to));
         self.vector(Encoding { immediate: Some(lane), ..e });
     }

@@ -159,7 +159,10 @@ impl Emitter<'_> {
             return Ok(());
         }
         let from = places.iter().flat_map(|e| (0..words).map(|k| e.1 * words + k));
-        if w == Width::X {
+        if words == 2 && w == Width::Y {
+            let order = places.iter().enumerate().fold(0, |order, (i, e)| order | (e.1 as u8) << (2 * i));
+            self.op2i(opcode::PERMUTE_Q, w, d, d, order);
+        } else if w == Width::X {
             let bytes = from.flat_map(|word| (0..4).map(move |b| (word * 4 + b) as u8)).collect();
             self.op3_constant(opcode::SHUFFLE_B, w, d, d, bytes);
         } else {

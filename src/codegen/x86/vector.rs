@@ -231,7 +231,7 @@ impl Vectors for Emitter<'_> {
                 let mask = vectors[0];
                 self.op3(opcode::GREATER_Q, w, mask, a, b);
                 let (from, where_set) = if op == VBinary::Min { (a, b) } else { (b, a) };
-                self.blend(w, d, from, where_set, mask);
+                self.blend(ty, d, from, where_set, mask);
             }
             VBinary::Mul if ty.lane.bytes() == 1 => {
                 // In words: the upper bytes times 2^8, and the lower ones.
@@ -353,10 +353,7 @@ impl Vectors for Emitter<'_> {
     fn select(&mut self, ty: VType, d: u8, mask: u8, a: u8, b: u8) {
         let w = width(ty);
         if !self.arch.evex {
-            return match ty.lane.bytes() {
-                1 | 2 => self.op3i(opcode::BLEND_BYTES, w, d, b, a, mask << 4),
-                _ => self.blend(w, d, b, a, mask),
-            };
+            return self.blend(ty, d, b, a, mask);
         }
         // Truth table of `m ? x : y` where the operands of the instruction are at bits 2, 1 and 0 of the row.
         let table = |m: u8, x: u8, y: u8| {
@@ -524,8 +521,10 @@ impl Emitter<'_> {
     }
 
     /// AVX2: `d = mask ? b : a`.
-    fn blend(&mut self, w: Width, d: u8, a: u8, b: u8, mask: u8) {
-        self.op3i(opcode::BLEND_V, w, d, a, b, mask << 4);
+    fn blend(&mut self, ty: VType, d: u8, a: u8, b: u8, mask: u8) {
+        // a blend of the other kind costs integers a cycle on the way in and on the way out
+        let op = if ty.lane.is_float() { opcode::BLEND_V } else { opcode::BLEND_BYTES };
+        self.op3i(op, width(ty), d, a, b, mask << 4);
     }
 }
 
