@@ -122,7 +122,12 @@ impl Chains<'_> {
             Expr::Compare(..) if integers => 1.0,
             Expr::Compare(..) | Expr::Cast(..) | Expr::Bitcast(..) => self.target.machine.fma_latency as f64,
         };
-        e.operands().for_each(|operand| self.walk(operand, after + own, integers, f));
+        let sums = matches!(e, Expr::Binary(BinaryOp::Add | BinaryOp::Sub, ..)) && !integers;
+        for operand in e.operands() {
+            // contracted: the product is part of the sum
+            let contracted = sums && matches!(operand, Expr::Binary(BinaryOp::Mul, ..));
+            self.walk(operand, if contracted { after } else { after + own }, integers, f);
+        }
     }
 
     fn latency(&self, op: BinaryOp, integers: bool) -> f64 {
