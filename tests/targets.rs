@@ -280,7 +280,7 @@ fn tensor_instructions_agree_with_the_interpreter_on_every_target() {
     let rows = tilewright::instructions::built_in().unwrap();
     let named = ["x86-64-avx512-vnni", "x86-64-avx2+avxvnni", "aarch64-neon+dotprod", "aarch64-neon+i8mm"];
     let types = [[DType::U8, DType::I8], [DType::I8, DType::U8], [DType::I8, DType::I8], [DType::U8, DType::U8]];
-    let (mut jobs, mut expected, mut used) = (vec![], vec![], 0);
+    let (mut jobs, mut expected, mut used, mut tried) = (vec![], vec![], 0, 0);
     for name in named {
         let target = Target::by_name(name).unwrap().with_instructions(rows);
         let native = target.runs_on_host();
@@ -288,6 +288,7 @@ fn tensor_instructions_agree_with_the_interpreter_on_every_target() {
             emulator::skip::no_hardware(&format!("this processor does not run {name}"));
             continue;
         }
+        tried += 1;
         for case in types.into_iter().flat_map(|t| tensor_products(t, |at| (at * 151 + at / 13) as u8)) {
             let inputs: Vec<&Tensor> = case.inputs.iter().collect();
             let right = reference::evaluate(&case.program, &inputs).unwrap().remove(0);
@@ -310,7 +311,7 @@ fn tensor_instructions_agree_with_the_interpreter_on_every_target() {
     {
         assert!(results.iter().all(|r| r[*slot] == right.data.to_vec()), "{name}, {:?}", right.shape);
     }
-    assert!(used >= 16, "{used} kernels by tensor instructions");
+    assert!(used >= 4 * tried, "{used} kernels by tensor instructions on {tried} targets");
 }
 
 #[test]
