@@ -38,3 +38,20 @@ pub(super) fn address_of(nest: &LoopNest, buffer: BufferId, index: &[Index]) -> 
     }
     Some(out)
 }
+
+/// How many elements apart an access is from one iteration of the loop over `v` to the next; `None` where a subscript is
+/// computed from what the loop changes.
+pub(super) fn distance_along(nest: &LoopNest, buffer: BufferId, index: &[Index], v: Var) -> Option<i64> {
+    let changes = |e: &Expr| {
+        e.any(&mut |e| match e {
+            Expr::Index(a) => a.uses(v),
+            Expr::Load(a) => a.affine_forms().any(|i| i.uses(v)),
+            _ => false,
+        })
+    };
+    let along = |(i, &stride): (&Index, &i64)| match i {
+        Index::Affine(a) => Some(a.coefficient(v) * stride),
+        Index::Value(e) => (!changes(e)).then_some(0),
+    };
+    index.iter().zip(&nest.buffer(buffer).strides).map(along).sum()
+}

@@ -12,7 +12,7 @@ use crate::codegen::Target;
 use crate::codegen::loopnest::{BufferKind, LoopKind, LoopNest, Stmt};
 use crate::expr::narrow::{Names, constant_divisor};
 use crate::expr::{Access, Affine, BinaryOp, BufferId, Expr, Index, UnaryOp, Var};
-use crate::poly::cost::block::{Expanded, Placed, address_of};
+use crate::poly::cost::block::{Expanded, Placed, address_of, distance_along};
 use crate::poly::cost::chain;
 use crate::poly::cost::traffic::Counts;
 use std::collections::{BTreeSet, HashSet};
@@ -302,15 +302,15 @@ impl<'a> Pricer<'a> {
             }
         }
         work.loads +=
-            copies * self.slots(access.buffer, address.as_ref(), store, false) + access.guard.len() as f64 * copies;
+            copies * self.slots(access.buffer, &access.index, store, false) + access.guard.len() as f64 * copies;
     }
 
     /// Slots of the ports of one access, as often as a load of a whole vector has one.
-    fn slots(&self, buffer: BufferId, address: Option<&Affine>, store: &Placed, written: bool) -> f64 {
+    fn slots(&self, buffer: BufferId, index: &[Index], store: &Placed, written: bool) -> f64 {
         let Some(vector) = store.around.iter().find(|e| e.lanes.is_some()) else { return 1.0 };
         let (lanes, machine) = (vector.lanes.unwrap_or(1.0), &self.target.machine);
         let bytes = self.nest.buffer(buffer).dtype.bytes();
-        let distance = address.map(|a| a.coefficient(vector.var));
+        let distance = distance_along(self.nest, buffer, index, vector.var);
         if let Some(moves) =
             distance.filter(|_| store.terms == 1).and_then(|n| self.target.close_moves(n, bytes, written))
         {
@@ -355,7 +355,7 @@ impl<'a> Pricer<'a> {
         let address = address_of(self.nest, store.buffer, store.index);
         let places = store.around.iter().filter(|e| place.contains(&e.var)).map(|e| e.copies).product::<f64>();
         let places = if computed { copies } else { places };
-        let slots = self.slots(store.buffer, address.as_ref(), store, true);
+        let slots = self.slots(store.buffer, store.index, store, true);
         work.stores += places * slots * self.target.machine.store_factor / self.target.machine.loads_per_cycle as f64;
         if store.reduce.is_some() {
             work.loads += places * slots;
