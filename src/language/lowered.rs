@@ -5,6 +5,7 @@ use crate::language::syntax::{Body, File, Program};
 use crate::language::{def, loops};
 use crate::poly::analysis::index_range;
 use crate::poly::analysis::index_range::IndexRange;
+use crate::poly::normalize::reassociate::reassociate;
 use crate::poly::normalize::{build, textual_order};
 use crate::poly::scop::Scop;
 use crate::poly::statement::Role;
@@ -39,14 +40,19 @@ impl LoweredProgram {
 
     /// Returns the Scop from which the ILP starts.
     pub fn normal(&self) -> Result<Scop> {
-        match &self.computation {
-            Computation::Def(program) => build::build(&self.name, program),
-            Computation::Loop(scop) => Ok(scop.clone()),
-        }
+        self.computation.normal(&self.name)
     }
 }
 
 impl Computation {
+    /// Returns the Scop from which the ILP starts, with this name.
+    pub fn normal(&self, name: &str) -> Result<Scop> {
+        match self {
+            Computation::Def(program) => build::build(name, program),
+            Computation::Loop(scop) => Ok(reassociate(scop)),
+        }
+    }
+
     /// Returns the ranges in which subscripts from data must lie.
     pub fn index_ranges(&self) -> Result<Vec<IndexRange>> {
         match self {

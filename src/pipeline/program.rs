@@ -57,7 +57,7 @@ impl ProgramSource<'_> {
 fn free_statements(name: &str, computation: &Computation) -> Result<Statements> {
     let statements = match computation {
         Computation::Def(program) => Statements::of_expression(name, program),
-        Computation::Loop(scop) => Statements::of_loops(scop),
+        Computation::Loop(_) => computation.normal(name).and_then(|scop| Statements::of_loops(&scop)),
     };
     statements.map_err(|e| in_program(name, e))
 }

@@ -7,6 +7,7 @@ mod build_tests;
 pub mod coalesce;
 pub mod index_set_split;
 pub mod mixed_radix;
+pub mod reassociate;
 pub mod residue;
 pub mod rounding;
 pub mod textual_order;
