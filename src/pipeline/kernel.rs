@@ -16,7 +16,7 @@ use crate::poly::analysis::dependence::{self, Dependences};
 use crate::poly::analysis::index_range::{IndexRange, index_ranges};
 use crate::poly::analysis::legality;
 use crate::poly::cost;
-use crate::poly::normalize::{array_expansion, build, index_set_split};
+use crate::poly::normalize::{array_expansion, build, index_set_split, statement_split};
 use crate::poly::plan::Candidate;
 use crate::poly::plan::describe::priced;
 use crate::poly::schedule::{RowKind, Schedule, TimeDimension};
@@ -286,7 +286,8 @@ fn compile_by(statements: Statements, target: &Target, strict: bool, generate: G
     let Statements { order, index_ranges, mut times } = statements;
     let (scop, schedule, ilp, candidates, code, flops) = match order {
         Order::Free(scop) => {
-            let Found { schedule, report, candidates, code } = search(&scop, target, &mut times, strict, generate)?;
+            let Found { scop, schedule, report, candidates, code } =
+                search(scop, target, &mut times, strict, generate)?;
             let flops = code.kernel.report.flops;
             (scop, schedule, Some(report), candidates, code, flops)
         }
@@ -321,26 +322,60 @@ fn compile_by(statements: Statements, target: &Target, strict: bool, generate: G
 
 /// The order by the ILP, with its code.
 struct Found {
+    scop: Scop,
     schedule: Schedule,
     report: ilp::report::SchedulingReport,
     candidates: Vec<Candidate>,
     code: Code,
 }
 
-/// The order by the ILP, and its code: with tiles and vectors, or without them where they are refused.
-fn search(scop: &Scop, target: &Target, times: &mut Times, strict: bool, generate: Generate) -> Result<Found> {
-    let dependences = times.time(Lap::Dependences, || dependence::analyze(scop))?;
-    let (schedule, mut report) = times.time(Lap::Schedule, || ilp::schedule(scop, &dependences))?;
-    let (tiled, mut candidates) = times.time(Lap::Tile, || plan::plan_among(scop, &dependences, &schedule, target))?;
-    let code = match generate(scop, &dependences, tiled, target, times) {
-        Err(why) if may_fall_back(&why, strict) => {
-            report.fallback = Some(format!("without tiles and vectors, because with them: {why}"));
-            candidates.clear();
-            generate(scop, &dependences, tile::as_given(scop, &schedule, &[]), target, times)?
+/// The order by the ILP, and its code: with tiles and vectors, or without them where they are refused; of the program with
+/// split statements, where that is predicted to take less time.
+fn search(scop: Scop, target: &Target, times: &mut Times, strict: bool, generate: Generate) -> Result<Found> {
+    let planned = Planned::new(scop, target, times)?;
+    if let Some(limit) = planned.candidates.first().map(|best| plan::GAIN * best.rank()) {
+        let split = statement_split::split(&planned.scop)?;
+        if split != planned.scop
+            && let Ok(other) = Planned::new(split, target, times)
+            && other.candidates.first().is_some_and(|best| best.rank() < limit)
+        {
+            return other.finish(target, times, strict, generate);
         }
-        code => code?,
-    };
-    Ok(Found { schedule, report, candidates, code })
+    }
+    planned.finish(target, times, strict, generate)
+}
+
+/// The order by the ILP and the best plan of it.
+struct Planned {
+    scop: Scop,
+    dependences: Dependences,
+    schedule: Schedule,
+    report: ilp::report::SchedulingReport,
+    tiled: Tiled,
+    candidates: Vec<Candidate>,
+}
+
+impl Planned {
+    fn new(scop: Scop, target: &Target, times: &mut Times) -> Result<Planned> {
+        let dependences = times.time(Lap::Dependences, || dependence::analyze(&scop))?;
+        let (schedule, report) = times.time(Lap::Schedule, || ilp::schedule(&scop, &dependences))?;
+        let plan = || plan::plan_among(&scop, &dependences, &schedule, target);
+        let (tiled, candidates) = times.time(Lap::Tile, plan)?;
+        Ok(Planned { scop, dependences, schedule, report, tiled, candidates })
+    }
+
+    fn finish(self, target: &Target, times: &mut Times, strict: bool, generate: Generate) -> Result<Found> {
+        let Planned { scop, dependences, schedule, mut report, tiled, mut candidates } = self;
+        let code = match generate(&scop, &dependences, tiled, target, times) {
+            Err(why) if may_fall_back(&why, strict) => {
+                report.fallback = Some(format!("without tiles and vectors, because with them: {why}"));
+                candidates.clear();
+                generate(&scop, &dependences, tile::as_given(&scop, &schedule, &[]), target, times)?
+            }
+            code => code?,
+        };
+        Ok(Found { scop, schedule, report, candidates, code })
+    }
 }
 
 /// Returns true if a kernel whose tiles or vectors end in this error is built without them instead, with a note in the

@@ -26,7 +26,7 @@ use crate::poly::{lower, tile};
 use crate::runtime::Result;
 
 /// Share of the default's predicted time that another candidate may take at most. Unmeasured.
-const GAIN: f64 = 0.9;
+pub const GAIN: f64 = 0.9;
 
 /// Predicted time on one thread of a candidate for threads, at most, over that of the best of the others. Unmeasured.
 const MOST_FOR_WAVES: f64 = 1.1;
@@ -58,7 +58,7 @@ impl Candidate {
     }
 
     /// Geometric mean of the predicted times on one thread and on two.
-    fn rank(&self) -> f64 {
+    pub fn rank(&self) -> f64 {
         let report = &self.tiled.report;
         let time = |parallel: bool| -> f64 {
             report.phases.iter().filter(|p| p.parallel || !parallel).map(|p| p.predicted_ns).sum()

@@ -169,7 +169,8 @@ fn primitive() -> impl Strategy<Value = Primitive> {
             Primitive::Serial,
             Primitive::Normalize,
             Primitive::IndexSetSplit,
-            Primitive::ArrayExpand
+            Primitive::ArrayExpand,
+            Primitive::StatementSplit
         ]),
         at().prop_map(|(tensor, at)| Primitive::CacheWrite { tensor, at }),
         (name(), prop::collection::vec(expr(true), 1..3))

@@ -210,6 +210,7 @@ mod tests {
     normalize
     index_set_split
     array_expand
+    statement_split
     split S(i) by 4 -> io, ii
     fuse io, ii -> i2
     reorder S(j, i2)
@@ -253,6 +254,7 @@ mod tests {
             s.normalize()
                 .index_set_split()
                 .array_expand()
+                .statement_split()
                 .split(("S", "i"), 4, ["io", "ii"])
                 .fuse(["io", "ii"], "i2")
                 .reorder(("S", ["j", "i2"]))

@@ -10,4 +10,5 @@ pub mod mixed_radix;
 pub mod reassociate;
 pub mod residue;
 pub mod rounding;
+pub mod statement_split;
 pub mod textual_order;

@@ -125,6 +125,8 @@ macro_rules! primitives {
         IndexSetSplit: index_set_split | divide => program program::index_set_split;
         /// `array_expand`: an element of temporaries for each iteration (Feautrier: array expansion; scalar expansion).
         ArrayExpand: array_expand | expand => program program::array_expand;
+        /// `statement_split`: what does not wait for a recurrence along the innermost loop, before it (Padua and Wolfe: node splitting).
+        StatementSplit: statement_split => program program::statement_split;
     } };
 }
 pub(crate) use primitives;

@@ -7,7 +7,7 @@ use crate::runtime::Result;
 
 /// `normalize`: what the ILP schedules. Of a tensor expression the temporaries are substituted into their readers, sums
 /// have accumulators, loops that all arrays use as one are one ([`crate::poly::normalize::build`]); the loops of a loop
-/// program begin at 0.
+/// program begin at 0, and its sums add last what they computed last ([`crate::poly::normalize::reassociate`]).
 ///
 /// ```text
 /// for m for n           for m for n          A(m,n) = 0
@@ -49,6 +49,20 @@ pub fn index_set_split(before: &Transformed) -> Result<Transformed> {
 pub fn array_expand(before: &Transformed) -> Result<Transformed> {
     untouched(before)?;
     Ok(Transformed::new(crate::poly::normalize::array_expansion::expand(&before.scop)?))
+}
+
+/// `statement_split`: of a recurrence along the innermost loop, what does not wait for it becomes a statement before it
+/// ([`crate::poly::normalize::statement_split`]).
+///
+/// ```text
+/// for k                            for k
+///   A[k] = B[k] * C[k] + A[k-1]      R[k] = B[k] * C[k]
+///                                  for k
+///                                    A[k] = R[k] + A[k-1]
+/// ```
+pub fn statement_split(before: &Transformed) -> Result<Transformed> {
+    untouched(before)?;
+    Ok(Transformed::new(crate::poly::normalize::statement_split::split(&before.scop)?))
 }
 
 fn untouched(before: &Transformed) -> Result<()> {

@@ -15,7 +15,7 @@ use crate::expr::Affine;
 use crate::expr::syntax::Name;
 use crate::expr::syntax::Span;
 use crate::poly::lower;
-use crate::poly::normalize::{array_expansion, index_set_split};
+use crate::poly::normalize::{array_expansion, index_set_split, statement_split};
 use crate::poly::packing::Packing;
 use crate::poly::schedule::{Node, Row, RowKind, Schedule, TimeDimension};
 use crate::poly::scop::Scop;
@@ -66,6 +66,7 @@ fn program(original: &SourceProgram, scop: &Scop) -> Result<Vec<Primitive>> {
     for (primitive, next) in [
         (Primitive::IndexSetSplit, index_set_split::split as fn(&Scop) -> Result<Scop>),
         (Primitive::ArrayExpand, array_expansion::expand),
+        (Primitive::StatementSplit, statement_split::split),
     ] {
         if at != *scop {
             let changed = next(&at)?;

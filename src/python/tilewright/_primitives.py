@@ -149,3 +149,8 @@ class Primitives:
         """`array_expand`: an element of temporaries for each iteration (Feautrier: array expansion; scalar
         expansion)."""
         return self._then("array_expand")
+
+    def statement_split(self) -> Schedule:
+        """`statement_split`: what does not wait for a recurrence along the innermost loop, before it (Padua and Wolfe:
+        node splitting)."""
+        return self._then("statement_split")
