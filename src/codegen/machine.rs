@@ -131,6 +131,12 @@ machine! {
         "cycles", "Counter and branch of one step of a loop", "Unmeasured";
     loop_exit_cycles f64 = 20.0;
         "cycles", "Start of an innermost loop and the branch at its end that was predicted otherwise", "Unmeasured";
+    predicted_iterations i64 = 16;
+        "iterations", "Largest fixed number of iterations of an innermost loop whose end is predicted", "Unmeasured; sums over windows of 3 and 5 pixels are predicted on Zen 3";
+    short_loop_cycles f64 = 2.0;
+        "cycles", "Start and end of an innermost loop whose end is predicted", "Unmeasured";
+    bound_cycles f64 = 1.0;
+        "cycles", "One term or comparison of the bounds of a loop, each time that it starts", "Unmeasured";
     chain_cycles f64 = 6.0;
         "cycles", "Latency of one point that depends on the point before", "Unmeasured";
     kept_iterations i64 = 2;

@@ -11,7 +11,7 @@
 use crate::codegen::Target;
 use crate::codegen::loopnest::{BufferKind, LoopKind, LoopNest, Stmt};
 use crate::expr::narrow::{Names, constant_divisor};
-use crate::expr::{Access, Affine, BinaryOp, BufferId, Expr, Index, UnaryOp, Var};
+use crate::expr::{Access, Affine, BinaryOp, Bound, BufferId, Expr, Index, UnaryOp, Var};
 use crate::poly::cost::block::{Expanded, Placed, address_of, distance_along};
 use crate::poly::cost::chain;
 use crate::poly::cost::traffic::Counts;
@@ -79,6 +79,22 @@ impl Work {
     }
 }
 
+/// Returns true if a loop with these bounds always has the same number of iterations.
+fn fixed(lower: &[Bound], upper: &[Bound]) -> bool {
+    match (lower, upper) {
+        ([first], [end]) => {
+            first.divisor == 1 && end.divisor == 1 && end.affine.add_scaled(&first.affine, -1).is_constant()
+        }
+        _ => false,
+    }
+}
+
+/// The terms that are summed and compared for the bounds of a loop.
+fn terms(lower: &[Bound], upper: &[Bound]) -> f64 {
+    let of = |bounds: &[Bound]| bounds.iter().map(|b| b.affine.terms.len()).sum::<usize>() + bounds.len() - 1;
+    (of(lower) + of(upper)) as f64
+}
+
 impl<'a> Pricer<'a> {
     /// One execution of `body`, directly in the serial loop over `inner`; true if no serial loop is in it.
     fn body(&mut self, body: &'a [Stmt], inner: Option<Var>) -> (Execution, bool) {
@@ -117,7 +133,7 @@ impl<'a> Pricer<'a> {
                     let around = around.clone();
                     block.push(Placed { buffer: *buffer, index, value, reduce: *reduce, around, share, terms })
                 }
-                Stmt::Loop { var, kind, body, .. } => {
+                Stmt::Loop { var, kind, body, lower, upper, .. } => {
                     let trips = self.counts.trips[var.0 as usize];
                     if trips <= 0.0 {
                         continue;
@@ -137,7 +153,9 @@ impl<'a> Pricer<'a> {
                             let copies: f64 = around.iter().map(|e| e.copies).product();
                             let (one, innermost) = self.body(body, Some(*var));
                             total.add(one, share * copies * trips);
-                            total.loops += share * copies * self.turns(trips, innermost);
+                            let turns = self.turns(trips, innermost, fixed(lower, upper));
+                            let bounds = self.target.machine.bound_cycles * terms(lower, upper);
+                            total.loops += share * copies * (turns + bounds);
                         }
                     }
                 }
@@ -145,10 +163,15 @@ impl<'a> Pricer<'a> {
         }
     }
 
-    /// Cycles to start a loop, count its iterations and leave it.
-    fn turns(&self, trips: f64, innermost: bool) -> f64 {
+    /// Cycles to start a loop, count its iterations and leave it; the end of a short loop with a fixed number of iterations
+    /// is predicted.
+    fn turns(&self, trips: f64, innermost: bool, fixed: bool) -> f64 {
         let machine = &self.target.machine;
-        let leave = if innermost { machine.loop_exit_cycles } else { 0.0 };
+        let leave = match innermost {
+            true if fixed && trips <= machine.predicted_iterations as f64 => machine.short_loop_cycles,
+            true => machine.loop_exit_cycles,
+            false => 0.0,
+        };
         trips * machine.loop_cycles + leave
     }
 
