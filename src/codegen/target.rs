@@ -54,6 +54,12 @@ impl Target {
             Isa::Avx2 => !store && (distance, bytes) != (3, 8),
             Isa::Neon => false,
         };
+        let (lanes, size) = (self.vector_bytes as i64 / 4, bytes as i64);
+        if self.isa != Isa::Neon && bytes <= 2 && !store && lanes * size <= 16 && distance > 1 {
+            // blocks of 16 bytes are loaded, shuffled and merged
+            let blocks = (distance * size * (lanes - 1) + size + 15) / 16;
+            return (2..=4).contains(&blocks).then_some(3 * blocks);
+        }
         (whole && (2..=4).contains(&distance) && matches!(bytes, 4 | 8)).then_some(2 * distance - 1)
     }
 

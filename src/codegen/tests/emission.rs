@@ -221,6 +221,26 @@ fn whole_registers_are_moved_by_plain_instructions() {
 
 /// Elements two to four apart are read by whole vectors and, with masks, written by them.
 #[test]
+fn bytes_a_few_apart_are_shuffled() {
+    for (target, mem, lane, distance, blocks) in [
+        (Target::avx2(), DType::U8, Lane::I32, 3, 2),
+        (Target::avx2(), DType::I16, Lane::I32, 2, 2),
+        (Target::avx2(), DType::I8, Lane::I32, 8, 4),
+        (Target::avx512(), DType::U8, Lane::I32, 3, 3),
+    ] {
+        let mut b = Builder::new("strided");
+        let (p, dst) = (b.argument(0), b.vreg());
+        let (ty, stride) = (VType { lane, lanes: target.lanes(4) as u8 }, distance * mem.bytes() as i64);
+        b.push(Inst::VGather { dst, ty, mem, addr: at(p, 0), stride, part: None });
+        b.push(Inst::VStore { src: dst, ty, mem: DType::I32, addr: at(p, 4096), part: None });
+        let allocation = regalloc::allocate(&b.function, &target).unwrap();
+        let text = disassemble(&assemble::emit(&b.function, &allocation, target.isa).unwrap(), target.isa).unwrap();
+        assert_eq!(text.matches("vpshufb").count(), blocks, "{text}");
+        assert!(!text.contains("[rsp"), "{text}");
+    }
+}
+
+#[test]
 fn close_elements_are_moved_by_whole_vectors() {
     for (target, scatters) in [(Target::avx2(), false), (Target::avx512(), true)] {
         for distance in 2..=4 {

@@ -12,6 +12,9 @@ use dynasmrt::{DynasmApi, dynasm};
 
 impl Gather for Emitter<'_> {
     fn gather(&mut self, l: &Lanes) -> Result<()> {
+        if let Some(starts) = l.narrow_blocks() {
+            return self.gather_by_shuffles(l, &starts);
+        }
         if !l.is_hardware_gather() {
             let (pointer, t) = self.area_temporaries();
             self.address(pointer, &l.addr, l.stride * l.first as i64)?;

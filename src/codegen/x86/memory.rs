@@ -81,7 +81,7 @@ pub(super) fn masks_of(inst: &Inst) -> Vec<u64> {
             if plain { vec![] } else { vec![l.mask()] }
         }
         Inst::VBroadcast { .. } => vec![],
-        Inst::VGather { .. } if l.is_gathered_by_vectors(true) => vec![],
+        Inst::VGather { .. } if l.is_gathered_by_vectors(true) || l.narrow_blocks().is_some() => vec![],
         Inst::VScatter { .. } => match l.spread(true) {
             Some(vectors) => vectors.into_iter().map(|v| v.1).collect(),
             None => vec![l.mask()],
@@ -93,7 +93,7 @@ pub(super) fn masks_of(inst: &Inst) -> Vec<u64> {
 /// Returns true if the lanes go through memory one by one.
 pub(super) fn uses_area(inst: &Inst, l: &Lanes, evex: bool) -> bool {
     match inst {
-        Inst::VGather { .. } => !l.is_hardware_gather(),
+        Inst::VGather { .. } => !l.is_hardware_gather() && l.narrow_blocks().is_none(),
         Inst::VScatter { .. } => !(if evex { l.is_hardware_gather() } else { l.is_reached() }),
         Inst::VGatherIndex { .. } => !l.is_same() || l.lane_bytes() < 4,
         _ => false,
@@ -104,6 +104,7 @@ pub(super) fn needs(inst: &Inst, l: &Lanes, evex: bool) -> Needs {
     match inst {
         Inst::VGatherIndex { .. } if uses_area(inst, l, evex) => Needs { gpr: 2, vector: 1 },
         _ if uses_area(inst, l, evex) => Needs { gpr: 2, vector: 0 },
+        Inst::VGather { .. } if l.narrow_blocks().is_some() => Needs { gpr: 0, vector: 1 },
         Inst::VGather { .. } if l.is_gathered_by_vectors(evex) => {
             Needs { gpr: 0, vector: if l.count == l.ty.lanes as usize { 1 } else { 2 } }
         }

@@ -6,14 +6,18 @@
 //! (AVX-512) spreads its lanes over `stride` vectors and stores each under a mask.
 
 use super::encode::{Encoding, Memory, Rm, Width};
+use super::memory::extension;
 use super::opcode::{self, Op};
-use crate::codegen::vcode::lanes::Lanes;
+use crate::codegen::vcode::lanes::{Lanes, Widening};
 use crate::codegen::vcode::{VType, Zip};
 use crate::codegen::x86::emitter::{Emitter, at};
 use crate::runtime::Result;
 
 /// Elements between neighbours at most. Further apart, a gather reads less.
 const FARTHEST: usize = 4;
+
+/// Bytes of a block that a shuffle of bytes reads.
+const BLOCK: usize = 16;
 
 impl Lanes {
     /// The distance of neighbours in elements, where lanes as wide as elements fill a register and lie that close.
@@ -67,6 +71,26 @@ impl Lanes {
         self.vectors(evex).is_some()
     }
 
+    /// Returns the first bytes of the blocks of 16 that a gather of bytes or halves reads: they cover exactly the bytes from
+    /// the first element to the last. `None` where they are not read so: elements far apart, parts of a vector, or more
+    /// than 16 bytes of them.
+    pub(super) fn narrow_blocks(&self) -> Option<Vec<usize>> {
+        let (size, lanes) = (self.mem.bytes(), usize::from(self.ty.lanes));
+        let widening = self.widening()?;
+        let simple = match widening {
+            Widening::Same => size <= 2,
+            Widening::SignedByte | Widening::UnsignedByte | Widening::SignedHalf | Widening::Half => true,
+            Widening::Number | Widening::Bool | Widening::Word => false,
+        };
+        let stride = usize::try_from(self.stride).ok().filter(|s| s % size == 0 && *s > size)?;
+        let span = stride.checked_mul(lanes - 1)? + size;
+        let fits = simple && (self.first, self.count) == (0, lanes) && lanes * size <= BLOCK;
+        let blocks = span.div_ceil(BLOCK);
+        let reached = at(&self.addr, span as i64).is_ok();
+        (fits && reached && span >= BLOCK && blocks <= FARTHEST)
+            .then(|| (0..blocks).map(|b| (b * BLOCK).min(span - BLOCK)).collect())
+    }
+
     /// The address of an element.
     fn element(&self, e: usize) -> Result<Memory> {
         at(&self.addr, (e * self.lane_bytes()) as i64)
@@ -84,6 +108,29 @@ impl Emitter<'_> {
             false => self.merge_by_blends(l, &starts, &places)?,
         }
         Ok(true)
+    }
+
+    /// Bytes or halves a few apart: each block is shuffled to where its elements belong, then all are widened.
+    pub(super) fn gather_by_shuffles(&mut self, l: &Lanes, starts: &[usize]) -> Result<()> {
+        let (d, t, size) = (l.register.number(), self.temporaries.vector[0], l.mem.bytes());
+        let block_of = |byte: usize| starts.iter().position(|&s| (s..s + BLOCK).contains(&byte));
+        for (b, &start) in starts.iter().enumerate() {
+            let to = if b == 0 { d } else { t };
+            let from = |i: usize| {
+                let byte = i / size * l.stride as usize + i % size;
+                let here = i < size * usize::from(l.ty.lanes) && block_of(byte) == Some(b);
+                if here { (byte - start) as u8 } else { 0x80 }
+            };
+            self.load(opcode::LOAD_PS, Width::X, to, at(&l.addr, start as i64)?);
+            self.op3_constant(opcode::SHUFFLE_B, Width::X, to, to, (0..BLOCK).map(from).collect());
+            if b > 0 {
+                self.op3(opcode::OR, Width::X, d, d, t);
+            }
+        }
+        if let Some(widening) = l.widening().filter(|w| *w != Widening::Same) {
+            self.op2(extension(widening, l.lane_bytes()), l.width(), d, d);
+        }
+        Ok(())
     }
 
     /// `d[i] = (d, vector at start)[index[i]]`, of lanes.
