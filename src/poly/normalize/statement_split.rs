@@ -246,7 +246,7 @@ mod tests {
                 "A[i][j] = B[i][j] * B[i][j-1] - 0.5 * A[i][j-2] - (B[j][i] - A[i][j-1] * 0.25)",
                 [
                     "((B[i + 1][j + 2] * B[i + 1][j + 1]) - B[j + 2][i + 1])",
-                    "((A_before[j] - (f64(0.5) * A[i + 1][j])) + (A[i + 1][j + 1] * f64(0.25)))",
+                    "((A_before[j] - (f64(0.5) * A[i + 1][j])) + (f64(0.25) * A[i + 1][j + 1]))",
                 ],
             ),
             // what is no sum waits as a whole
