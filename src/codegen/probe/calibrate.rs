@@ -12,20 +12,25 @@ use std::time::Instant;
 /// Starts of a kernel in one measurement, of which the mean counts.
 const STARTS: u32 = 200;
 
-/// Measures the constants of a target that runs here in about `seconds`.
+/// How many times less or more than in the table a measured constant may be: beyond that other programs disturbed it, or the
+/// probe does not meet what it looks for, as the start of a thread where one thread does all of the work.
+const PLAUSIBLE: f64 = 10.0;
+
+/// Measures the constants of a target that runs here in about `seconds`; none becomes ten times less or more than it was.
 ///
 /// # Errors
 /// Those of the probes.
 pub fn measure(target: &Target, seconds: f64) -> Result<Machine> {
     let part = seconds / 13.0;
     let table = target.machine;
-    let clock_ghz = rounded(stream::measure_clock(target, part)?);
+    let near = |value: f64, known: f64| rounded(value.clamp(known / PLAUSIBLE, known * PLAUSIBLE));
+    let clock_ghz = near(stream::measure_clock(target, part)?, table.clock_ghz);
     let rate = measure_rates::<f64>(target, part)?.from_registers;
     let cycles = |ns: f64| ns * clock_ghz;
     let levels = stream::measure_bandwidth(target, part)?;
     let mut bandwidth = table.bandwidth;
     for (slot, level) in bandwidth.iter_mut().zip(&levels) {
-        *slot = rounded(level.gb_per_second);
+        *slot = near(level.gb_per_second, *slot);
     }
     let whole = |value: f64| (value.round() as usize).max(1);
     // A row in each of many pages, in the last cache and beyond; what the line's transfer takes is counted apart.
@@ -33,23 +38,22 @@ pub fn measure(target: &Target, seconds: f64) -> Result<Machine> {
         let line = table.line_bytes as f64 / bandwidth[level];
         Ok(walk::measure_rows(target, bytes / (8 << 10), part)? - line)
     };
-    let row_start_ns = rounded(row(table.cache_bytes[2] / 4, 2)?.max(table.row_start_ns / 10.0));
-    let far_row_start_ns = rounded(row(4 * table.cache_bytes[2], 3)?.max(row_start_ns));
-    let far = (4 * table.cache_bytes[2]).next_power_of_two();
-    let near = (table.cache_bytes[2] / 2 + 1).next_power_of_two() / 2;
+    let row_start_ns = near(row(table.cache_bytes[2] / 4, 2)?, table.row_start_ns);
+    let far_row_start_ns = near(row(4 * table.cache_bytes[2], 3)?, table.far_row_start_ns).max(row_start_ns);
+    let beyond = (4 * table.cache_bytes[2]).next_power_of_two();
+    let inside = (table.cache_bytes[2] / 2 + 1).next_power_of_two() / 2;
     Ok(Machine {
         clock_ghz,
         fma_per_cycle: whole(rate / (2.0 * target.lanes(8) as f64 * clock_ghz)),
         fma_latency: whole(cycles(measure_latency(target, Operation::Fma, part)?)),
-        add_latency: rounded(cycles(measure_latency(target, Operation::Add, part)?)),
+        add_latency: near(cycles(measure_latency(target, Operation::Add, part)?), table.add_latency),
         loads_per_cycle: whole(bandwidth[0] / (target.vector_bytes as f64 * clock_ghz)),
         bandwidth,
         row_start_ns,
         far_row_start_ns,
-        late_line_ns: rounded(walk::measure_any_order(target, near, part)?),
-        scattered_line_ns: rounded(walk::measure_any_order(target, far, part)?),
-        // a thread that finds the other one asleep does all of the work itself
-        launch_ns: launch(part)?.map_or(table.launch_ns, |ns| rounded(ns.max(table.launch_ns / 10.0))),
+        late_line_ns: near(walk::measure_any_order(target, inside, part)?, table.late_line_ns),
+        scattered_line_ns: near(walk::measure_any_order(target, beyond, part)?, table.scattered_line_ns),
+        launch_ns: launch(part)?.map_or(table.launch_ns, |ns| near(ns, table.launch_ns)),
         ..table
     })
 }

@@ -44,7 +44,7 @@ fn decoding_begins_with_the_state_that_is_given() {
     let input = format!("past.0.key={past}");
     for more in [&["--grow", "past"][..], &[]] {
         let state = ["--threads", "1", "--state", "past.*=present.*", "--input", &input, "--steps"];
-        let given = [&["bench", DECODER][..], more, &state].concat();
+        let given = [&["bench", DECODER, "--quiet"][..], more, &state].concat();
         assert!(succeeds(&[&given[..], &["2"]].concat()).starts_with("2 steps"));
         // the model has 96 places
         fails(&[&given[..], &["8"]].concat(), &["96"]);

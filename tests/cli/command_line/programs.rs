@@ -82,7 +82,7 @@ fn every_stage_of_a_program_can_be_read() {
     let program = written(&folder);
     let sums = ["--program", "sums", "--dim", "M=4"];
     for (stage, word) in
-        [("scop", "scop sums"), ("schedule", "band"), ("loops", "vector "), ("vcode", "sums"), ("asm", "ret")]
+        [("scop", "scop sums"), ("schedule", "band"), ("loops", "kernel sums"), ("vcode", "sums"), ("asm", "ret")]
     {
         let text = succeeds(&[&["explain", &program, "--stage", stage][..], &sums].concat());
         assert!(text.contains(word), "{stage}: {text}");
