@@ -1,11 +1,11 @@
 //! The planner of loop programs: candidates, priced by one model.
 //!
 //! In: a Scop, its dependences and the ILP's schedule. Out: a tiled schedule. Candidates are the ILP's order and the
-//! original one, each with and without tiles, with vectors along any loop, along contiguous ones and without vectors, and
-//! with the loop over vectors inside or outside of loops that carry something; and the ILP's with sums in nests of their own
-//! ([`apart`]). [`cost`] prices the loops that lowering makes of each; the first candidate, the ILP's order in the default
-//! style, counts unless another one takes less than [`GAIN`] of its time. Nothing is measured, so the same program has the
-//! same plan everywhere. `tile` alone plans kernels of networks, whose order is free, and programs of nothing but register
+//! original one, each in the [`STYLES`]: with and without tiles, with tiles in waves, with vectors along any loop, along
+//! contiguous ones and without vectors, and with the loop over vectors inside or outside of loops that carry something; and the
+//! ILP's with sums in nests of their own ([`apart`]). [`cost`] prices the loops that lowering makes of each; the first candidate, the
+//! ILP's order in the default style, counts unless another one takes less than [`GAIN`] of its time ([`Candidate::rank`]). Nothing is
+//! measured, so the same program has the same plan everywhere. `tile` alone plans kernels of networks, whose order is free, and programs of nothing but register
 //! blocks, whose prices are its own.
 
 mod apart;

@@ -16,7 +16,7 @@ use crate::runtime::error::unknown;
 use crate::runtime::{Error, Result};
 
 /// `cache_read B`: everything reads B from a copy that is made before the loops, in the order of the subscripts until
-/// `pack` gives it another. `cache_read B at ko`: [`cache_read_at`].
+/// `pack` gives it another. `cache_read B at ko` copies what one iteration of ko reads ([`cache_read_at`]).
 ///
 /// ```text
 /// for i for j            for k for j  P(k, j) = B(k, j)
@@ -124,7 +124,7 @@ fn has_all(dims: &[(Var, PackedDim)], iterators: &[Var]) -> bool {
 }
 
 /// `pack B as (n / 32, k, n % 32)`: the copy that `cache_read B` made has these dimensions, over the loops of the program
-/// that the subscripts of B are in. A copy in an iteration of a loop: [`lay_out`].
+/// that the subscripts of B are in. Those of a copy in an iteration of a loop are called as the loops that fill it ([`lay_out`]).
 ///
 /// ```text
 /// P(k, n) = B(k, n)      P(n / 32, k, n % 32) = B(k, n)
