@@ -3,7 +3,7 @@ CARGO ?= cargo
 PYTHON ?= python3
 export PYTHON SUITE PEERS ROWS THREADS
 
-.PHONY: help demo test test-python test-torch wheel fuzz check check-aarch64 mutants guard digest bench shapes model conformance publish models build install clean
+.PHONY: help demo test test-python test-torch wheel fuzz check check-aarch64 mutants guard digest bench shapes model conformance publish book models build install clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z0-9-]*\):.*## /  make \1\t/p' Makefile | expand -t 22
@@ -47,7 +47,7 @@ fuzz: ## COUNT mutated and generated inputs through each reader, and through com
 		TILEWRIGHT_FUZZ_INPUT=$(abspath $(INPUT)) $(CARGO) test --test fuzz no_input_does_harm -- --nocapture
 
 # The Python package is a member like others here: it builds without Python.
-check: ## formatting, lints, documentation, the tests of the benchmark, and that README shows benches/results.json
+check: ## formatting, lints, documentation, the tests of the benchmark, and that the pages show benches/results.json
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --all-targets -- -D warnings
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --quiet
@@ -99,8 +99,12 @@ conformance: ## run ONNX's backend suite and print how many cases of each group 
 	$(CARGO) build --release
 	@$(if $(RANDOM),$(PYTHON) tests/conformance/random_networks.py --count $(RANDOM) --seed $(or $(SEED),1),$(PYTHON) tests/conformance/run.py $(if $(CASES),--cases $(CASES)))
 
-publish: ## make target/bench/report.json the results in README
+publish: ## make target/bench/report.json the results of README and docs/performance.md
 	@$(PYTHON) benches/publish.py target/bench/report.json
+
+book: ## build the pages of docs/ into target/book with mdBook
+	@command -v mdbook >/dev/null || { echo "book: mdBook is not here: cargo install mdbook" >&2; exit 1; }
+	mdbook build docs
 
 clean: ## remove what was built
 	$(CARGO) clean

@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
-"""README's tables of results come from benches/results.json, which comes from a report.
+"""The published results come from benches/results.json, which comes from a report: the tables of docs/performance.md, the figure
+docs/performance.svg, and the summary in README.
 
-usage: publish.py REPORT.json     takes a report as the published one and writes the tables
-       publish.py                 writes the tables again
-       publish.py --check         exit code 1 when README and results.json differ
+usage: publish.py REPORT.json     takes a report as the published one and writes all three
+       publish.py                 writes them again
+       publish.py --check         exit code 1 when one of them differs from results.json
 
 Networks and matrix products have a line for each row, the other suites a line for each peer and the rows with the lowest ratios.
 """
@@ -12,10 +13,11 @@ import pathlib
 import sys
 
 import algorithms
-from report import amount, facts, measured, share, summary_lines, typical
+import figure
+from report import amount, facts, measured, share, summary_lines, threads_word, typical, verdicts
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-README, RESULTS = ROOT / "README.md", ROOT / "benches" / "results.json"
+RESULTS, README, PAGE, FIGURE = (ROOT / path for path in ("benches/results.json", "README.md", "docs/performance.md", "docs/performance.svg"))
 BEGIN, END = "<!-- written by benches/publish.py from benches/results.json -->", "<!-- end of results -->"
 
 
@@ -91,10 +93,38 @@ def results(report):
     return "\n".join([*out, "", END])
 
 
-def divided(text):
-    """README before the tables, with them and their marks, and after them."""
+def summary(report):
+    """The figure of the networks and a sentence on them."""
+    part = next((part for part in report["suites"] if part["suite"] == "networks"), None)
+    if part is None:
+        return "\n".join([BEGIN, "", "[Tables of results](docs/performance.md).", "", END])
+    names, table = figure.versions(part), verdicts(part)
+    means = [f"{names[peer]} takes " + " and ".join(f"{mean:.2f} times as long on {threads_word(threads)}" for threads, mean in means.items())
+             for peer, (*_, means) in table.items()]
+    wins, ties, losses = (sum(row[i] for row in table.values()) for i in range(3))
+    rows = measured(part)
+    disturbed = sum(bool(row["disturbed"]) for row in rows)
+    noise = f" Other programs disturbed {disturbed} of {len(rows)} rows, which widens the intervals." if disturbed else ""
+    return "\n".join([
+        BEGIN, "", f"[![Time of {' and '.join(names.values())} over tilewright's](docs/performance.svg)](docs/performance.md)", "",
+        f"**{part['title']}**, in the geometric mean of {len({row['name'] for row in rows})}: {'; '.join(means)}. Of {wins + ties + losses} comparisons",
+        f"tilewright is faster in {wins}, equal within the interval in {ties}, slower in {losses}.{noise}",
+        f"{report['machine']['processor']}, {report['machine']['cores']} cores, {report['date']}: [table and method](docs/performance.md).", "", END])
+
+
+def published(report):
+    """Each page and the figure, with its text."""
+    part = next((part for part in report["suites"] if part["suite"] == "networks"), None)
+    texts = {path: before + text + after for path, text in ((README, summary(report)), (PAGE, results(report)))
+             for before, _, after in [divided(path)]}
+    return texts | ({FIGURE: figure.figure(part)} if part else {})
+
+
+def divided(path):
+    """A page before its results, with them and their marks, and after them."""
+    text = path.read_text()
     if text.count(BEGIN) != 1 or text.count(END) != 1:
-        sys.exit(f"publish: README has no place for the tables: {BEGIN} ... {END}")
+        sys.exit(f"publish: {path.name} has no place for the results: {BEGIN} ... {END}")
     start, end = text.index(BEGIN), text.index(END) + len(END)
     return text[:start], text[start:end], text[end:]
 
@@ -114,13 +144,14 @@ def main():
         before = json.loads(RESULTS.read_text()) if RESULTS.exists() else {"suites": []}
         for title in [part["title"] for part in before["suites"]]:
             if title not in [part["title"] for part in report["suites"]]:
-                print(f"publish: README shows '{title}' no longer: the report does not have it")
+                print(f"publish: docs/performance.md shows '{title}' no longer: the report does not have it")
         RESULTS.write_text(json.dumps(report, separators=(",", ":")) + "\n")
-    before, table, after = divided(README.read_text())
-    wanted = results(json.loads(RESULTS.read_text()))
+    texts = published(json.loads(RESULTS.read_text()))
     if check:
-        sys.exit("publish: README differs from benches/results.json: run benches/publish.py" if table != wanted else 0)
-    README.write_text(before + wanted + after)
+        differing = [path.relative_to(ROOT) for path, text in texts.items() if not path.exists() or path.read_text() != text]
+        sys.exit(f"publish: not as benches/results.json says: {', '.join(map(str, differing))}: run benches/publish.py" if differing else 0)
+    for path, text in texts.items():
+        path.write_text(text)
 
 
 if __name__ == "__main__":

@@ -109,6 +109,16 @@ pub mod syntax {
     };
 }
 
+/// The Rust of README.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+mod readme {}
+
+/// The Rust of the book's page.
+#[cfg(doctest)]
+#[doc = include_str!("../docs/rust.md")]
+mod rust_page {}
+
 /// The stages, for this package's own tests, benchmarks and command line. No part of the public interface: it changes
 /// without notice.
 #[cfg(not(doc))]

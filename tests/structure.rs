@@ -317,6 +317,60 @@ fn public_fallible_functions_document_their_errors() {
     assert!(silent.is_empty(), "no `# Errors`:\n{}", silent.join("\n"));
 }
 
+/// The pages that people read, with their text.
+fn pages() -> Vec<(String, String)> {
+    let names = ["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "CHANGELOG.md", "datasets/README.md"];
+    let book = files(&root().join("docs")).into_iter().filter(|path| path.extension().is_some_and(|e| e == "md"));
+    let paths = names.iter().map(|name| root().join(name)).chain(book);
+    let name = |path: &Path| path.strip_prefix(root()).unwrap().display().to_string();
+    paths.map(|path| (name(&path), fs::read_to_string(&path).unwrap())).collect()
+}
+
+/// The anchors that a page's headings have.
+fn anchors(page: &str) -> Vec<String> {
+    let headings = page.split("```").step_by(2).flat_map(|text| text.lines().filter(|l| l.starts_with('#')));
+    let kept = |c: &char| c.is_alphanumeric() || "-_ ".contains(*c);
+    headings
+        .map(|h| {
+            h.trim_start_matches('#').trim().to_lowercase().chars().filter(kept).collect::<String>().replace(' ', "-")
+        })
+        .collect()
+}
+
+#[test]
+fn links_between_pages_lead_somewhere() {
+    let pages = pages();
+    let summary = &pages.iter().find(|(name, _)| name == "docs/SUMMARY.md").unwrap().1;
+    let (mut wrong, mut checked) = (vec![], 0);
+    for (name, text) in &pages {
+        let folder = root().join(name).parent().unwrap().to_path_buf();
+        let book = name.strip_prefix("docs/");
+        if let Some(page) = book
+            && page != "SUMMARY.md"
+            && !summary.contains(&format!("]({page})"))
+        {
+            wrong.push(format!("{name} is not in docs/SUMMARY.md"));
+        }
+        let prose: String = text.split("```").step_by(2).collect();
+        for link in prose.split("](").skip(1).map(|rest| rest.split(')').next().unwrap()) {
+            if link.contains("://") {
+                continue;
+            }
+            checked += 1;
+            let (path, anchor) = link.split_once('#').unwrap_or((link, ""));
+            let target = if path.is_empty() { root().join(name) } else { folder.join(path) };
+            // What leads out of docs/ leads nowhere in the book.
+            let reached = target.exists() && (book.is_none() || !path.contains('/'));
+            let headings = || anchors(&fs::read_to_string(&target).unwrap());
+            if !reached || !(anchor.is_empty() || headings().contains(&anchor.to_string())) {
+                wrong.push(format!("{name} links to {link}"));
+            }
+        }
+    }
+    assert!(checked > 60, "only {checked} links are seen");
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
 /// The words of the code spans and code blocks of a page, span by span.
 fn code_of(page: &str) -> Vec<Vec<&str>> {
     let mut spans = vec![];
@@ -342,7 +396,13 @@ fn pages_name_what_exists() {
     let is_path = |word: &str| {
         let plain = word.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || "_-./".contains(c));
         let named = [".rs", ".py", ".md", ".sh", ".json", ".txt"].iter().any(|ending| word.ends_with(ending));
-        plain && (named || word.contains('/')) && !word.starts_with(['.', '/']) && !word.starts_with("target/")
+        // `fo/8` is a loop over tiles.
+        let tiles = word.rsplit('/').next().is_some_and(|end| end.parse::<u32>().is_ok());
+        plain
+            && (named || word.contains('/'))
+            && !word.starts_with(['.', '/'])
+            && !word.starts_with("target/")
+            && !tiles
     };
     let makefile = fs::read_to_string(root().join("Makefile")).unwrap();
     let is_target = |word: &str| makefile.lines().any(|l| l.starts_with(&format!("{word}:")));
@@ -352,8 +412,7 @@ fn pages_name_what_exists() {
         .map(|k| fs::read_to_string(root().join(&k[1..])).unwrap())
         .collect();
     let (mut missing, mut checked) = (vec![], 0);
-    for page in ["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "CHANGELOG.md", "datasets/README.md"] {
-        let text = fs::read_to_string(root().join(page)).unwrap();
+    for (page, text) in pages() {
         for span in code_of(&text) {
             let mut check = |what: &str, word: &str, holds: bool| {
                 checked += 1;

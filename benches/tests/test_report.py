@@ -1,9 +1,11 @@
-"""Files written from a report: every suite, rows that were stopped, and README's tables."""
+"""Files written from a report: every suite, rows that were stopped, the published pages and figure."""
 import copy
 import json
 import unittest
+from xml.etree import ElementTree
 
 import synthetic
+import figure
 import publish
 import report
 from suites import SUITES
@@ -54,9 +56,19 @@ class Published(unittest.TestCase):
         self.assertEqual(publish.results(stored), text)
         self.assertEqual(publish.results(publish.compact(stored)), text)
 
-    def test_readme_is_what_results_say(self):
-        before, table, after = publish.divided(publish.README.read_text())
-        self.assertEqual(table, publish.results(json.loads(publish.RESULTS.read_text())))
+    def test_pages_and_figure_are_what_results_say(self):
+        texts = publish.published(json.loads(publish.RESULTS.read_text()))
+        self.assertEqual(set(texts), {publish.README, publish.PAGE, publish.FIGURE})
+        for path, text in texts.items():
+            self.assertTrue(path.read_text() == text, f"run benches/publish.py: {path.name}")
+
+    def test_the_figure_has_a_bar_for_each_ratio(self):
+        part, = publish.compact(synthetic.report(rows=3, suites=["networks"]))["suites"]
+        root = ElementTree.fromstring(figure.figure(part))
+        bars = [bar for bar in root.iter("{http://www.w3.org/2000/svg}rect") if float(bar.get("x")) >= figure.NAMES and bar.get("height") != "12"]
+        ratios = sum(len(peers) for threads in (1, 2) for _, peers in figure.lines(part, threads))
+        self.assertEqual(len(bars), ratios)
+        self.assertTrue(all(float(bar.get("width")) <= figure.PANEL for bar in bars))
 
 
 if __name__ == "__main__":

@@ -406,7 +406,7 @@ fn load_module(arguments: &ModelArguments, given: &BTreeMap<String, Tensor>, pro
         return Err(Error::Invalid(format!("{name} is already machine code: do not pass `--machine`")));
     }
     progress.stage(format!("loading {}", arguments.model.display()));
-    // SAFETY: whoever names a module on the command line runs it as a program (README); a file that is changed under this
+    // SAFETY: whoever names a module on the command line runs it as a program (docs/trust.md); a file that is changed under this
     // process by other means than `compile` is theirs to answer for too.
     let module = unsafe { Module::load(&arguments.model) }?;
     if arguments.instructions.is_some() {
