@@ -22,7 +22,7 @@ pub struct Arguments {
     /// from it. With several, the first one is counted and the others keep their distance from it
     #[arg(long, value_name = "NAME")]
     grow: Vec<String>,
-    /// The module to write; of other kinds the folder, or the path of the files without their endings
+    /// The module to write; for other kinds a folder, or the path of the files without their endings
     #[arg(short, long, value_name = "FILE.tw|FOLDER|PREFIX")]
     output: PathBuf,
     /// Write a module; or an object with a driver in C and a header; or these as a static or shared library and a header, by

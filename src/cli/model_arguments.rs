@@ -14,6 +14,11 @@ use tilewright::{Error, Limits, Model, Precision, Result, Sort};
 /// The most bindings of one module.
 const MAX_BINDINGS: usize = 256;
 
+/// Headings of options in the help.
+const COMPILER: &str = "Compiler";
+const LIMITS: &str = "Limits";
+const CACHE: &str = "Cache";
+
 /// The model and the options of its compilation.
 #[derive(Args)]
 pub struct ModelArguments {
@@ -30,34 +35,34 @@ pub struct ModelArguments {
     #[arg(long, value_name = "NAME")]
     pub size: Option<String>,
     /// Compile for this target, one of `tilewright targets`; the best one of this processor by default
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", help_heading = COMPILER)]
     pub target: Option<String>,
     /// Use the tensor instructions that this file declares, beside the built-in ones; they run in a process of their own first
-    #[arg(long, value_name = "FILE.tile")]
+    #[arg(long, value_name = "FILE.tile", help_heading = COMPILER)]
     pub instructions: Option<PathBuf>,
-    /// Constants of this processor, which `tilewright calibrate` measured, in place of the target's table
-    #[arg(long, value_name = "FILE")]
+    /// Constants of the cost model that `tilewright calibrate` measured, in place of the target's
+    #[arg(long, value_name = "FILE", help_heading = COMPILER)]
     pub machine: Option<PathBuf>,
     /// Price the loops of every kernel, for `explain`.
     #[arg(skip)]
     pub prices: bool,
-    /// Bind a dynamic dimension or a program's size; other dimensions are taken from the inputs, or are 1. `compile` takes several
+    /// Size of a dynamic dimension, or of a program; others are taken from the inputs, or are 1. `compile` takes several
     /// sizes of a network's dimension, as `length=64,128`, and writes one module for all
     #[arg(long = "dim", value_name = "NAME=N", value_parser = parse_dims)]
     pub dims: Vec<(String, Vec<i64>)>,
     /// Apply only the first N rewrites to a network; halving N finds a rewrite that breaks it
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", help_heading = COMPILER)]
     pub stop_after: Option<usize>,
-    /// Largest bound of the error of a fast algorithm of a network, relative to max|x|·Σ|w| and for independent rounding
-    /// errors, from 0, which keeps direct convolution, to 1 [default: 1e-4]
-    #[arg(long, value_name = "E", value_parser = parse_error_bound, allow_hyphen_values = true)]
+    /// Largest error bound of a fast algorithm of convolution, relative to max|x|·Σ|w|, from 0 (direct convolution alone) to 1
+    /// [default: 1e-4]
+    #[arg(long, value_name = "E", value_parser = parse_error_bound, allow_hyphen_values = true, help_heading = COMPILER)]
     pub max_error: Option<f64>,
-    /// How a network's convolutions are computed: the cheapest way for each, or the same wherever it applies, to compare
-    #[arg(long, value_name = "A", value_parser = algorithm_parser())]
+    /// Algorithm of a network's convolutions: the cheapest for each, or one wherever it applies, to compare
+    #[arg(long, value_name = "A", value_parser = algorithm_parser(), help_heading = COMPILER)]
     pub algorithm: Option<Algorithm>,
-    /// Operands of a network's products and convolutions of f32: in 16 bits, with sums in f32, they are rounded and take half the
-    /// memory [default: f32]
-    #[arg(long, value_name = "P", value_parser = precision_parser())]
+    /// Operands of a network's products and convolutions of f32. Those of 16 bits are rounded and take half the memory; sums stay
+    /// in f32 [default: f32]
+    #[arg(long, value_name = "P", value_parser = precision_parser(), help_heading = COMPILER)]
     pub precision: Option<Precision>,
     /// Dimensions that grow, of the commands that have such.
     #[arg(skip)]
@@ -71,10 +76,10 @@ pub struct ModelArguments {
 pub struct LimitArguments {
     /// Most bytes of a tensor, of the weights, and of all tensors of a run together, such as 500MB or 8GiB; the limit of
     /// computed constants follows it [default: 2GiB for what a run needs]
-    #[arg(long, value_name = "BYTES", value_parser = parse_bytes)]
+    #[arg(long, value_name = "BYTES", value_parser = parse_bytes, help_heading = LIMITS)]
     pub max_memory: Option<u64>,
     /// Most operations that computing constants while a network is read may take [default: 8589934592]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", help_heading = LIMITS)]
     pub max_work: Option<u64>,
 }
 
@@ -109,10 +114,11 @@ fn parse_bytes(text: &str) -> std::result::Result<u64, String> {
 #[derive(Args)]
 pub struct CacheArguments {
     /// Keep compiled modules in this directory, and take from there what was compiled before. It is made for this user alone
-    #[arg(long, value_name = "DIR")]
+    #[arg(long, value_name = "DIR", help_heading = CACHE)]
     cache: Option<PathBuf>,
     /// Largest size of the cache, after which the modules that were not used for longest are removed
-    #[arg(long, value_name = "MIB", requires = "cache", default_value_t = 10 << 10, value_parser = clap::value_parser!(u64).range(1..=1 << 40))]
+    #[arg(long, value_name = "MIB", requires = "cache", default_value_t = 10 << 10, help_heading = CACHE,
+        value_parser = clap::value_parser!(u64).range(1..=1 << 40))]
     cache_mib: u64,
 }
 
