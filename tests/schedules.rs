@@ -79,6 +79,13 @@ loop diagonal() {
     inout f64 A[12][12]
     for i in 3..9 A[i][i+1] = 0.5 * A[0][11-i]
 }
+loop transposed() {
+    in f64 V[12][12]
+    temp f64 P[12][12]
+    out f64 A[12][12]
+    for i in 0..12 for j in 0..12 { P[i][j] = 0  for k in 0..12 S: P[i][j] += V[i][k] * V[k][j] }
+    for i in 0..12 for j in 0..12 T: A[i][j] = P[j][i]
+}
 loop total(N) {
     in f64 X[N]
     out f64 s
@@ -218,6 +225,8 @@ const ACCEPTED: &[(&str, &str)] = &[
     ("scale", "cache_read x at i"),
     ("scale", "split i by 4 -> io, ii  cache_read x at io  parallel io"),
     ("blur", "cache_read X at P(i)"),
+    // A block of S has more elements than the memory of P.
+    ("transposed", "unroll_and_jam S(j) by 2  store_at P at T(j)"),
     ("wave", "cache_write A at i"),
     ("heat", "cache_write A at t"),
     ("both", "cache_write B at i; parallel i"),

@@ -5,7 +5,7 @@
 //! operands hold there, and are never written back: a triangle is computed in whole register blocks.
 
 use super::Site;
-use crate::expr::{Affine, BinaryOp, Expr, Index, Var};
+use crate::expr::{Affine, BinaryOp, BufferId, Expr, Index, Var};
 use crate::poly::lower::state::{Lowering, Mode};
 use crate::poly::statement::StatementId;
 
@@ -28,6 +28,9 @@ impl Lowering<'_> {
             return None;
         }
         let at = |a: &Affine| a.substitute(|v| value[v.0 as usize].clone());
+        if !self.holds(s.target, &s.write.iter().map(at).collect::<Vec<_>>(), site) {
+            return None;
+        }
         let mut out = vec![];
         let mut inside = |index: &Affine, extent: i64| {
             let index = at(index);
@@ -65,5 +68,17 @@ impl Lowering<'_> {
             }
         }
         known.then_some(out)
+    }
+
+    /// Returns true if the memory of a tensor has the element for all values of the variables in scope, as far as the tensor
+    /// has it: private memory has a box around what instances touch.
+    fn holds(&self, tensor: BufferId, element: &[Affine], site: &Site) -> bool {
+        let Some(private) = self.scop.private(tensor) else { return true };
+        let Some(memory) = site.state.placed.iter().find(|p| p.tensor == tensor && !p.sums) else { return false };
+        let inside = |(d, n): (usize, &i64)| {
+            let (low, high) = element[d].add_scaled(&memory.origin[d], -1).bounds(self.range());
+            low >= 0 && high < *n
+        };
+        private.layout.is_empty() && self.nest.buffer(memory.buffer).shape.iter().enumerate().all(inside)
     }
 }
