@@ -51,8 +51,8 @@ check: ## formatting, lints, documentation, the tests of the benchmark, and that
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --all-targets -- -D warnings
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --quiet
-	@! command -v $(PYTHON) >/dev/null || $(PYTHON) -m unittest discover -q benches/tests
-	@! command -v $(PYTHON) >/dev/null || $(PYTHON) benches/publish.py --check
+	@if command -v $(PYTHON) >/dev/null || [ "$${CI:-}" = true ]; then \
+		$(PYTHON) -m unittest discover -q benches/tests && $(PYTHON) benches/publish.py --check; fi
 
 check-aarch64: ## type-check the crate for AArch64, in target/check-aarch64
 	@scripts/prepare build test aarch64
