@@ -21,6 +21,7 @@ struct Module {
     globs: Vec<Words>,
     /// Paths outside of re-exports.
     paths: Vec<Words>,
+    reexports: Vec<Words>,
 }
 
 /// All modules, by their paths in one tree.
@@ -213,9 +214,8 @@ impl Modules {
                 } else {
                     module.imports.entry(name).or_insert(tree.clone());
                 }
-                if !is_public {
-                    module.paths.push(tree.into_iter().filter(|w| w != "*").collect());
-                }
+                let named = tree.into_iter().filter(|w| w != "*").collect();
+                if is_public { module.reexports.push(named) } else { module.paths.push(named) }
             }
             code.push_str(&text[..line]);
             text = &text[end + 1..];
@@ -281,18 +281,22 @@ impl Modules {
         Some(at)
     }
 
+    /// The last module that a path goes through: what it names there comes out of a macro.
+    fn deepest(&self, path: &[String]) -> Option<Words> {
+        (1..path.len()).rev().map(|n| path[..n].to_vec()).find(|module| self.0.contains_key(module))
+    }
+
     /// `(user, used)` with the path that says so: modules with files of their own, by their paths.
     pub fn edges(&self) -> BTreeMap<(Words, Words), String> {
         let mut edges = BTreeMap::new();
         for (at, module) in &self.0 {
-            for path in &module.paths {
-                let Some(target) = self.absolute(at, path).and_then(|p| self.definition(&p, 8).map(|d| (p, d))) else {
-                    continue;
-                };
+            let elsewhere = |path: &&Words| self.absolute(at, path).is_some_and(|p| !p.starts_with(at));
+            for path in module.paths.iter().chain(module.reexports.iter().filter(elsewhere)) {
+                let Some(path) = self.absolute(at, path) else { continue };
+                let Some(target) = self.definition(&path, 8).or_else(|| self.deepest(&path)) else { continue };
                 // The import of a whole module counts where something of it is used.
-                let is_module = target.0 == target.1;
-                if target.1 != *at && !is_module {
-                    edges.entry((at.clone(), target.1)).or_insert_with(|| path.join("::"));
+                if target != *at && target != path {
+                    edges.entry((at.clone(), target)).or_insert_with(|| path.join("::"));
                 }
             }
         }
