@@ -54,7 +54,7 @@ fn listed(row: &str, opset: i64) -> Vec<&str> {
     entries.filter_map(|e| e.split(':').next()).collect()
 }
 
-/// Sorted by operator: its attributes in operator sets 7 to 25. `name:first..last` is one of these sets only.
+/// Sorted by operator: its attributes in all operator sets. `name:first..last` is one of these sets only.
 #[rustfmt::skip]
 const TABLE: &[(&str, &str)] = &[
     ("Abs",                     "consumed_inputs:..5"),
