@@ -29,8 +29,12 @@ impl Random {
         list[self.below(list.len())]
     }
 
-    /// All bytes, the extremes more often.
+    /// All bytes, the extremes more often; of i16, bytes less a zero point.
     fn bytes(&mut self, dtype: DType, shape: &[i64]) -> Tensor {
+        if dtype == DType::I16 {
+            let (bytes, zero) = (numbers(&self.bytes(DType::U8, shape)), self.pick(&[0, 100, 255]));
+            return Tensor::new(shape, &bytes.into_iter().map(|v| (v - zero) as i16).collect::<Vec<i16>>());
+        }
         let mut tensor = Tensor::zeros(dtype, shape);
         for byte in tensor.data.iter_mut() {
             let extreme = self.below(8);
@@ -49,6 +53,7 @@ impl Random {
 fn numbers(tensor: &Tensor) -> Vec<i32> {
     match tensor.dtype {
         DType::U8 => tensor.data.iter().map(|&b| i32::from(b)).collect(),
+        DType::I16 => tensor.to_vec::<i16>().into_iter().map(i32::from).collect(),
         DType::I8 => tensor.data.iter().map(|&b| i32::from(b as i8)).collect(),
         _ => tensor.to_vec::<i32>(),
     }
@@ -85,8 +90,8 @@ fn compiled(op: &Op, operands: &[Tensor], constant: bool, what: &str) -> Vec<(St
 #[test]
 fn products_of_bytes() {
     let random = &mut Random(1);
-    for case in 0..24 {
-        let (a, b) = (random.pick(&BYTES), random.pick(&BYTES));
+    for case in 0..32 {
+        let (a, b) = if case < 24 { (random.pick(&BYTES), random.pick(&BYTES)) } else { (DType::I16, DType::I16) };
         let [m, n, k] =
             [random.pick(&[1, 2, 7, 16, 33, 50]), 1 + random.below(70) as i64, 1 + random.below(200) as i64];
         let batch = random.pick(&[1, 1, 3]);
@@ -144,8 +149,8 @@ fn convolution(x: &Tensor, w: &Tensor, bias: Option<&Tensor>, window: &Window, g
 #[test]
 fn convolutions_of_bytes() {
     let random = &mut Random(2);
-    for case in 0..24 {
-        let (a, b) = (random.pick(&BYTES), random.pick(&BYTES));
+    for case in 0..32 {
+        let (a, b) = if case < 24 { (random.pick(&BYTES), random.pick(&BYTES)) } else { (DType::I16, DType::I16) };
         let group = random.pick(&[1, 1, 1, 2, 4]);
         let depthwise = group == 4 && random.below(2) == 0;
         let per_group = if depthwise { 1 } else { 1 + random.below(20) as i64 };
@@ -279,9 +284,9 @@ fn convolutions_between_quantisations() {
         let out = [1, q.weights.shape[0], extent, extent];
         let real = q.real(&x, &out);
         let (low, high) = Quantised::range(q.to.0);
-        for target in host_targets() {
-            let name = target.name.clone();
-            let egraph = EgraphOptions { byte_products: Some(true), ..EgraphOptions::default() };
+        for (target, byte_products) in host_targets().into_iter().flat_map(|t| [(t.clone(), Some(true)), (t, None)]) {
+            let name = format!("{} {byte_products:?}", target.name);
+            let egraph = EgraphOptions { byte_products, ..EgraphOptions::default() };
             let options = Options { target: Some(target), egraph, ..Options::default() };
             let compiled = q.model(&x.shape).compile(&options).unwrap();
             let got = numbers(&compiled.run(&[("q", &x)]).unwrap()[0]);
@@ -290,6 +295,9 @@ fn convolutions_between_quantisations() {
                 let near = 1e-6 * size.max(1.0);
                 let fits = got == wanted(value) || got == wanted(value - near) || got == wanted(value + near);
                 assert!(fits, "case {case} on {name}: {got} of {value}");
+            }
+            if byte_products.is_none() {
+                continue;
             }
             let report = compiled.report(&[("q", &x)]).unwrap();
             let computing = |k: &&KernelReport| k.operators.iter().any(|op| op != "transpose");
@@ -338,6 +346,50 @@ fn convolutions_of_few_channels_are_products_of_bytes() {
                 let wanted = (value.round_ties_even() + 3.0).clamp(0.0, 255.0);
                 assert!((f64::from(got) - wanted).abs() <= 1.0, "{channels} channels on {name}: {got} of {value}");
             }
+        }
+    }
+}
+
+/// What dynamic quantisation writes: bytes less a zero point that comes with them, by weights that are bytes less zero points of
+/// columns. The sums are exact, also where they are too large for f32.
+#[test]
+fn products_of_bytes_less_zero_points_are_exact() {
+    let random = &mut Random(5);
+    for (case, (m, k, n)) in [(1, 700, 40), (5, 33, 17), (32, 1500, 24), (7, 64, 3)].into_iter().enumerate() {
+        let wide = case % 2 == 0;
+        let q = random.bytes(DType::U8, &[m, k]);
+        let w = random.bytes(if wide { DType::U8 } else { DType::I8 }, &[k, n]);
+        let zero = Tensor::new(&[], &[random.pick(&[0u8, 128, 255])]);
+        let zeros: Vec<i32> = (0..n).map(|_| if wide { random.below(256) as i32 } else { 0 }).collect();
+        let mut b = GraphBuilder::new("dynamic");
+        let (x, z) = (b.input("q", DType::U8, &[m, k]), b.input("z", DType::U8, &[]));
+        let whole = |b: &mut GraphBuilder, v: ValueId| b.op(Op::Cast(DType::I32), &[v]).unwrap()[0];
+        let (x, z) = (whole(&mut b, x), whole(&mut b, z));
+        let x = b.binary(BinaryOp::Sub, x, z).unwrap();
+        let weights = b.constant(w.clone());
+        let weights = whole(&mut b, weights);
+        let shift = b.constant(Tensor::new(&[n], &zeros));
+        let weights = b.binary(BinaryOp::Sub, weights, shift).unwrap();
+        let y = b.matmul(x, weights).unwrap();
+        b.output("y", y).unwrap();
+        let model = Model::from_graph(b.build().unwrap());
+        let (x, w, z) = (numbers(&q), numbers(&w), i32::from(zero.data[0]));
+        let wanted: Vec<i32> = (0..m * n)
+            .map(|at| {
+                let (i, j) = (at / n, at % n);
+                let term = |l: i64| (x[(i * k + l) as usize] - z) * (w[(l * n + j) as usize] - zeros[j as usize]);
+                (0..k).map(term).sum()
+            })
+            .collect();
+        for target in host_targets() {
+            let name = target.name.clone();
+            let compiled = model.compile(&Options { target: Some(target), ..Options::default() }).unwrap();
+            let inputs = [("q", &q), ("z", &zero)];
+            assert!(compiled.run(&inputs).unwrap()[0].to_vec::<i32>() == wanted, "case {case} on {name}");
+            let report = compiled.report(&inputs).unwrap();
+            let mut rows = report.kernels.iter().flat_map(|k| &k.phases).filter_map(|p| p.instruction.as_deref());
+            let of_integers = rows.any(|row| row.starts_with("vpmaddwd") || row.starts_with("vpdp"));
+            assert!(n < 24 || of_integers || !name.starts_with("x86"), "case {case} on {name}: {report}");
         }
     }
 }

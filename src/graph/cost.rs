@@ -81,15 +81,23 @@ pub fn byte_products(target: &Target) -> Option<DType> {
     has(Features::DOTPROD).then_some(DType::I8)
 }
 
-/// Terms of a sum that an instruction on bytes takes at once.
-pub const GROUP: i64 = 4;
+/// Returns true for a target whose instructions sum products of i16 in i32.
+pub fn word_products(target: &Target) -> bool {
+    target.features.contains(Features::AVX2) || target.features.contains(Features::AVX512BW)
+}
+
+/// Terms of a sum that an instruction on integers of this type takes at once: those that fill 32 bits.
+pub fn group(dtype: DType) -> i64 {
+    4 / dtype.bytes().clamp(1, 4) as i64
+}
+
 /// Time of a term that is put into a group of its own, in steps of the product. Unmeasured.
 const SINGLE_TERM: f64 = 0.75;
 
 /// Terms that a step of a product of bytes takes, on average, where so many of a sum are neighbours. From 1 on the product takes no
 /// longer than that of f32.
-pub fn terms_in_step(neighbours: i64) -> f64 {
-    let (whole, rest) = (neighbours / GROUP, neighbours % GROUP);
+pub fn terms_in_step(neighbours: i64, group: i64) -> f64 {
+    let (whole, rest) = (neighbours / group, neighbours % group);
     let steps = whole as f64 + if rest > 0 { 1.0 + SINGLE_TERM * rest as f64 } else { 0.0 };
     neighbours as f64 / steps.max(1.0)
 }
@@ -116,13 +124,18 @@ fn neighbours(op: &Op, operands: &[Operand]) -> i64 {
     }
 }
 
-/// Peak of a product of these operands in GFLOP/s: bytes by instructions that sum groups of [`GROUP`] products in each lane of 32
-/// bits, as far as neighbours fill them, or else by products of i32, which take several times as long as those of f32.
+/// Peak of a product of these operands in GFLOP/s: integers by instructions that sum a [`group`] of products in each lane of 32
+/// bits, as far as neighbours fill it, or else by products of i32, which take several times as long as those of f32.
 fn peak(op: &Op, operands: &[Operand], target: &Target) -> f64 {
-    let bytes = matches!(operands[0].ty.dtype, DType::I8 | DType::U8);
-    let factor = match byte_products(target) {
-        _ if !bytes => 1.0,
-        Some(_) if neighbours(op, operands) > 1 => terms_in_step(neighbours(op, operands)),
+    let dtype = operands[0].ty.dtype;
+    let has_row = match dtype {
+        DType::I8 | DType::U8 => byte_products(target).is_some(),
+        DType::I16 => word_products(target),
+        DType::I32 => false,
+        _ => return target.peak_gflops(4),
+    };
+    let factor = match neighbours(op, operands) {
+        terms if has_row && terms > 1 => terms_in_step(terms, group(dtype)),
         _ => 0.25,
     };
     factor * target.peak_gflops(4)

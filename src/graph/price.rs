@@ -90,8 +90,8 @@ fn predict((op, operands): &Key, target: &Target, constants: Constants) -> Optio
 /// Returns true if another algorithm computes the same as this operator, or as a graph that it is a part of.
 fn competes(op: &Op, operands: &[Operand], result: &TensorType) -> bool {
     match op {
-        // Bytes have one algorithm.
-        Op::Conv { .. } | Op::MatMul { .. } if operands[0].ty.dtype.bytes() == 1 => false,
+        // Integers have one algorithm.
+        Op::Conv { .. } | Op::MatMul { .. } if !operands[0].ty.dtype.is_float() => false,
         Op::Conv { window, group, layout: Layout::Nhwc } => {
             let weights = operands[1];
             weights.constant && algorithm::is_considered(window, *group, &weights.ty.shape, &result.shape[1..])

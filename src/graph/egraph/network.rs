@@ -120,6 +120,8 @@ pub struct Network {
     /// The type of the first operand of the target's products of bytes, of which the second one is i8; `None` where it has no
     /// such instruction.
     pub byte_products: Option<DType>,
+    /// The target has products of i16.
+    pub word_products: bool,
     /// The type of 16 bits that the operands of products of f32 are rounded to; `None` where they stay.
     pub halves: Option<DType>,
     /// The last cache keeps the constants from one run to the next.

@@ -156,6 +156,7 @@ pub fn optimize(
         None => of_target,
         Some(used) => used.then(|| of_target.unwrap_or(DType::U8)),
     };
+    loaded.network.word_products = options.byte_products != Some(false) && cost::word_products(target);
     let cleaning = saturate(&mut loaded.network, &used(rules::clean()), budget);
     budget.rewrites = budget.rewrites.saturating_sub(cleaning.rewrites());
     loaded.network.halves = options.precision.half();

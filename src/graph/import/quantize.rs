@@ -305,7 +305,7 @@ pub(super) fn matmul_integer(g: &mut Importer, n: &Source) -> Result<Vec<ValueId
 const EXACT: i64 = 1 << 24;
 
 /// The product of matrices of 8 bits without their zero points, in i32. It is made in f32, whose instructions are faster,
-/// in parts so short that every sum is exact.
+/// where every sum is exact; rules make other products of integers or in parts.
 pub(super) fn integer_product(
     g: &mut Importer,
     operands: [ValueId; 2],
@@ -318,8 +318,7 @@ pub(super) fn integer_product(
     // both operands are at most 255 in size; sums of the columns of constant weights are known
     let columns = if g.rank(b) == 2 { g.graph.constant(b).map(|t| largest_column(t)) } else { None };
     let whole = columns.unwrap_or(255 * depth).saturating_mul(255) <= EXACT;
-    let part = if whole { depth } else { EXACT / (255 * 255) };
-    if !narrow || g.rank(a) < 1 || g.rank(b) < 1 || depth > 64 * part || depth == 0 {
+    if !narrow || g.rank(a) < 1 || g.rank(b) < 1 || !whole || depth == 0 {
         return g.product(a, b);
     }
     let a = g.cast_to(a, DType::F32)?;
@@ -328,19 +327,8 @@ pub(super) fn integer_product(
         Some(bytes) => g.constant(bytes),
         None => g.cast_to(b, DType::F32)?,
     };
-    let mut total = None;
-    for start in (0..depth).step_by(part as usize) {
-        let end = (start + part).min(depth);
-        let (last, first) = (g.rank(a) - 1, g.rank(b).saturating_sub(2));
-        let (a, b) = (g.slice(a, last, start, end)?, g.slice(b, first, start, end)?);
-        let product = g.product(a, b)?;
-        let product = g.cast_to(product, DType::I32)?;
-        total = Some(match total {
-            None => product,
-            Some(total) => g.binary(BinaryOp::Add, total, product)?,
-        });
-    }
-    total.ok_or_else(|| Error::Internal("a product without parts".into()))
+    let product = g.product(a, b)?;
+    g.cast_to(product, DType::I32)
 }
 
 /// Numbers in i8, where all fit.
@@ -349,42 +337,21 @@ fn bytes_of(numbers: &Tensor) -> Option<Tensor> {
     Some(Tensor::new(&numbers.shape, &bytes?))
 }
 
-/// Weights of 8 bits without their zero points in f32, cut into so few rows each that every sum of products with numbers of
-/// 8 bits is exact.
-pub(super) fn exact_rows(g: &mut Importer, weights: ValueId, zero: Option<ValueId>) -> Result<Vec<ValueId>> {
+/// Weights of 8 bits without their zero points: in f32 where every sum of products with numbers of 8 bits is exact, or else in i32.
+pub(super) fn exact_weights(g: &mut Importer, weights: ValueId, zero: Option<ValueId>) -> Result<ValueId> {
     let weights = centred(g, weights, zero, false)?;
     let depth = g.shape(weights)[0];
     let column = g.graph.constant(weights).map_or(255 * depth, |t| largest_column(t));
-    let part = if column.saturating_mul(255) <= EXACT { depth.max(1) } else { EXACT / (255 * 255) };
-    let weights = g.cast_to(weights, DType::F32)?;
-    let starts = (0..depth.max(1)).step_by(part as usize);
-    starts.map(|start| g.slice(weights, 0, start, (start + part).min(depth))).collect()
+    if column.saturating_mul(255) <= EXACT { g.cast_to(weights, DType::F32) } else { Ok(weights) }
 }
 
-/// The product of a matrix, quantised by its own least and greatest element, with [`exact_rows`]; as real numbers.
-pub(super) fn dynamic_product(g: &mut Importer, x: ValueId, rows: &[ValueId], scale: ValueId) -> Result<ValueId> {
+/// The product of a matrix, quantised by its own least and greatest element, with [`exact_weights`]; as real numbers.
+pub(super) fn dynamic_product(g: &mut Importer, x: ValueId, weights: ValueId, scale: ValueId) -> Result<ValueId> {
     let (x, by) = dynamically(g, x)?;
     let x = centred(g, x, by.zero, false)?;
-    let x = g.cast_to(x, DType::F32)?;
-    let (mut start, mut sums) = (0, vec![]);
-    for &rows in rows {
-        let end = start + g.shape(rows)[0];
-        let x = g.slice(x, 1, start, end)?;
-        sums.push(g.product(x, rows)?);
-        start = end;
-    }
-    let sum = match sums[..] {
-        [sum] => sum,
-        // the whole sum need not be exact in f32
-        _ => {
-            let mut total = g.scalar_of(DType::I32, 0.0);
-            for sum in sums {
-                let sum = g.cast_to(sum, DType::I32)?;
-                total = g.binary(BinaryOp::Add, sum, total)?;
-            }
-            g.cast_to(total, DType::F32)?
-        }
-    };
+    let x = g.cast_to(x, g.ty(weights).dtype)?;
+    let sum = g.product(x, weights)?;
+    let sum = g.cast_to(sum, DType::F32)?;
     let scale = g.binary(BinaryOp::Mul, by.scale, scale)?;
     g.binary(BinaryOp::Mul, sum, scale)
 }

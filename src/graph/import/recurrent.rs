@@ -8,7 +8,7 @@
 
 use super::activation::{Activation, clipped};
 use super::node::Source;
-use super::quantize::{Quantised, dynamic_product, exact_rows};
+use super::quantize::{Quantised, dynamic_product, exact_weights};
 use crate::expr::{BinaryOp, CompareOp};
 use crate::graph::import::importer::Importer;
 use crate::graph::ir::ValueId;
@@ -318,13 +318,11 @@ impl Layer {
         Ok((weights, Some(Quantised { scale: part(g, by.scale)?, zero })))
     }
 
-    /// Recurrent weights that a step reads: a matrix for each product; or exact rows and, last, their scale.
+    /// Recurrent weights that a step reads: a matrix for each product; or exact weights and their scale.
     fn recurrent_weights(&self, g: &mut Importer, direction: usize) -> Result<Vec<ValueId>> {
         let (weights, by) = self.weights_of(g, direction, true)?;
         if let Some(by) = by {
-            let mut rows = exact_rows(g, weights, by.zero)?;
-            rows.push(by.scale);
-            return Ok(rows);
+            return Ok(vec![exact_weights(g, weights, by.zero)?, by.scale]);
         }
         let mut matrices = vec![];
         for (start, end) in self.cell.products() {
@@ -362,8 +360,8 @@ impl Layer {
             let mut sum = match by {
                 // a quantised layer has one product
                 Some(by) => {
-                    let weights = exact_rows(g, weights, by.zero)?;
-                    dynamic_product(g, x, &weights, by.scale)?
+                    let weights = exact_weights(g, weights, by.zero)?;
+                    dynamic_product(g, x, weights, by.scale)?
                 }
                 None => {
                     let weights = g.slice(weights, 0, start, end)?;
@@ -393,9 +391,9 @@ impl Layer {
         let made = match self.cell {
             Cell::Lstm { input_forget } => {
                 let peepholes = self.peepholes.and_then(|_| rest.pop());
-                let product = match self.quantised.and_then(|_| recurrent.split_last()) {
-                    Some((scale, rows)) => dynamic_product(b, h, rows, *scale)?,
-                    None => b.product(h, recurrent[0])?,
+                let product = match (self.quantised, &recurrent[..]) {
+                    (Some(_), &[weights, scale]) => dynamic_product(b, h, weights, scale)?,
+                    _ => b.product(h, recurrent[0])?,
                 };
                 let sums = b.binary(BinaryOp::Add, product, inputs[0])?;
                 self.lstm_step(b, functions, [states[1], sums], peepholes, input_forget)?

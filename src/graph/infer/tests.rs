@@ -70,7 +70,10 @@ fn products_of_bytes_are_summed_in_i32() {
         }
         assert!(infer(&mm, &[&of(a, &[2, 3]), &of(DType::I32, &[3, 4])]).is_err());
         assert!(infer(&mm, &[&of(a, &[2, 3]), &of(DType::F32, &[3, 4])]).is_err());
+        assert!(infer(&mm, &[&of(a, &[2, 3]), &of(DType::I16, &[3, 4])]).is_err());
     }
+    let words = [&of(DType::I16, &[2, 3]), &of(DType::I16, &[3, 4])];
+    assert_eq!(infer(&mm, &words).unwrap(), [of(DType::I32, &[2, 4])]);
 }
 
 #[test]

@@ -8,21 +8,27 @@
 //! terms are not full: such products of integers stand beside those of f32, and the extraction takes the cheaper ones.
 //! The columns of channels-last images of few channels are joined with them, `(s, c)` is one tap of a wider row, so that the
 //! terms of a row of the filter are neighbours.
+//!
+//! Where the target multiplies i16 alone, or the weights are no bytes, the integers less their zero points are products of i16: they need
+//! neither a bias nor padding, and a zero point may be computed.
 
 mod numbers;
 mod requantise;
+mod words;
 
 use crate::expr::{BinaryOp, UnaryOp};
-use crate::graph::cost::{GROUP, terms_in_step};
+use crate::graph::cost::{group, terms_in_step};
 use crate::graph::egraph::network::Network;
 use crate::graph::op::{Layout, Op, ReduceOp, Window};
+use crate::graph::rules::algorithm;
 use crate::graph::rules::pattern::Keep::{Beside, Instead};
 use crate::graph::rules::pattern::{Match, Rule, build};
 use crate::runtime::{DType, Tensor};
 use egg::Id;
-use numbers::{Weights, Zero, is_byte, is_byte_product, of_type, quantised, shifted, weights};
+use numbers::{Number, Weights, Zero, is_byte, is_byte_product, of_type, quantised, shifted, weights};
 use requantise::{clip_at_zero, clip_at_zero_point, moved, requantised, requantised_beside};
 use std::sync::Arc;
+use words::{scaled_words, small_words};
 
 #[rustfmt::skip]
 pub fn rules() -> Vec<Rule> {
@@ -32,6 +38,11 @@ pub fn rules() -> Vec<Rule> {
         build  (Beside,  "joined-columns",          "(conv@c ...)",                      joined_columns),
         build  (Instead, "matmul-bytes",            "(matmul@m ...)",                    matmul_of_bytes),
         build  (Beside,  "matmul-few-bytes",        "(matmul@m ...)",                    matmul_of_few_bytes),
+        build  (Instead, "conv-words",              "(conv@c ...)",                      conv_of_words),
+        build  (Beside,  "conv-few-words",          "(conv@c ...)",                      conv_of_few_words),
+        build  (Instead, "matmul-words",            "(matmul@m ...)",                    matmul_of_words),
+        build  (Beside,  "matmul-few-words",        "(matmul@m ...)",                    matmul_of_few_words),
+        build  (Instead, "matmul-parts",            "(matmul@m ...)",                    matmul_in_parts),
         build  (Instead, "whole-sums",              "(cast@i (cast@f ?x))",              whole_sums),
         build  (Beside,  "shifted-bytes",           "(cast@c ?x)",                       shifted_bytes),
         build  (Instead, "requantise",              "(div ?x $c)",                       requantised),
@@ -42,47 +53,115 @@ pub fn rules() -> Vec<Rule> {
     ]
 }
 
+/// Columns of a product from which on lanes are full enough. Unmeasured.
+const FEW_COLUMNS: i64 = 4;
+
+/// Products of numbers of at most 255 in size whose sum is exact in f32.
+const EXACT_TERMS: i64 = (1 << 24) / (255 * 255);
+/// Most parts that a product is made in.
+const MOST_PARTS: i64 = 64;
+
 /// Most terms of a sum of products of bytes: more may leave i32.
 const MOST_TERMS: i64 = (i32::MAX / (255 * 255)) as i64;
 
-/// Returns true where a product of bytes of so many neighbours takes no longer than that of f32.
-fn fills_groups(neighbours: i64) -> bool {
-    terms_in_step(neighbours) >= 1.0
+/// Returns true where a product of integers of so many neighbours takes no longer than that of f32.
+fn fills_groups(neighbours: i64, first: DType) -> bool {
+    terms_in_step(neighbours, group(first)) >= 1.0
 }
 
 /// A convolution whose channels fill groups.
 fn conv_of_bytes(network: &mut Network, m: &Match) -> Option<Id> {
-    let channels = network.shape(m.application('c').1[1])[1];
-    if fills_groups(channels) { conv_in_integers(network, m) } else { None }
+    if fills_groups(channels(network, m)?, DType::U8) { conv_in_integers(network, m, factors_of_bytes) } else { None }
 }
 
 /// A convolution whose channels do not fill a group.
 fn conv_of_few_bytes(network: &mut Network, m: &Match) -> Option<Id> {
-    let channels = network.shape(m.application('c').1[1])[1];
-    if fills_groups(channels) { None } else { conv_in_integers(network, m) }
+    if fills_groups(channels(network, m)?, DType::U8) { None } else { conv_in_integers(network, m, factors_of_bytes) }
+}
+
+/// A convolution whose channels fill groups, and that minimal filtering does not compute.
+fn conv_of_words(network: &mut Network, m: &Match) -> Option<Id> {
+    if is_fastest_of_words(network, m)? { conv_in_integers(network, m, factors_of_words) } else { None }
+}
+
+/// A convolution whose channels do not fill a group, or that minimal filtering may compute as fast.
+fn conv_of_few_words(network: &mut Network, m: &Match) -> Option<Id> {
+    if is_fastest_of_words(network, m)? { None } else { conv_in_integers(network, m, factors_of_words) }
+}
+
+/// The channels of a filter.
+fn channels(network: &Network, m: &Match) -> Option<i64> {
+    network.shape(m.application('c').1[1]).get(1).copied()
+}
+
+/// Returns true for a convolution that takes no longer with products of i16, whatever computes it in f32.
+fn is_fastest_of_words(network: &Network, m: &Match) -> Option<bool> {
+    let (Op::Conv { window, group, .. }, operands) = m.application('c') else { return None };
+    let (weights, out) = (network.shape(operands[1]), network.shape(m.class));
+    let filtered =
+        network.ty(m.class).dtype == DType::F32 && algorithm::is_considered(window, *group, weights, out.get(2..)?);
+    Some(!filtered && fills_groups(channels(network, m)?, DType::I16))
+}
+
+/// The operands of a product of integers: `Σ (x - zero)·w · scale·weights.scale`.
+struct Factors {
+    x: Id,
+    zero: Zero,
+    scale: Option<Id>,
+    weights: Weights,
+}
+
+/// How two tensors are the operands of a product of integers.
+type Factoring = fn(&mut Network, [Id; 2]) -> Option<Factors>;
+
+/// Two tensors as bytes, where the target has products of bytes.
+fn factors_of_bytes(network: &mut Network, [x, w]: [Id; 2]) -> Option<Factors> {
+    let first = network.byte_products?;
+    let weights = match network.is_constant(w) {
+        true => weights(network, w)?,
+        false => numbers::signed(network, w)?,
+    };
+    let x = quantised(network, x)?;
+    let scale = x.scale;
+    let Number { number: x, zero } = of_type(network, x.number, x.zero, first)?;
+    Some(Factors { x, zero, scale, weights })
+}
+
+/// Two tensors as i16, where the target has products of i16 and none of these bytes.
+fn factors_of_words(network: &mut Network, operands: [Id; 2]) -> Option<Factors> {
+    let [x, w] = operands;
+    let constant = operands.iter().all(|&o| network.is_constant(o));
+    if !network.word_products || constant || factors_of_bytes(network, operands).is_some() {
+        return None;
+    }
+    let x = scaled_words(network, x, true)?;
+    let one_scale = !network.is_constant(w);
+    let w = scaled_words(network, w, one_scale)?;
+    let weights = Weights { number: w.number, scale: w.scale };
+    Some(Factors { x: x.number, zero: Zero::Known(0), scale: x.scale, weights })
 }
 
 /// A convolution of a quantised image with quantised weights.
-fn conv_in_integers(network: &mut Network, m: &Match) -> Option<Id> {
-    let first = network.byte_products?;
+fn conv_in_integers(network: &mut Network, m: &Match, factors: Factoring) -> Option<Id> {
     let (Op::Conv { window, group, layout: Layout::Nchw }, operands) = m.application('c') else { return None };
     let [filters, channels, ..] = network.shape(operands[1])[..] else { return None };
     let terms = network.shape(operands[1])[1..].iter().product::<i64>();
     // No terms of a depthwise convolution are neighbours.
     let depthwise = channels == 1 && *group > 1;
-    if depthwise || terms > MOST_TERMS || network.ty(m.class).dtype != DType::F32 {
+    if depthwise || terms > MOST_TERMS || !is_sum(network, m.class) || !network.is_constant(operands[1]) {
         return None;
     }
-    let w = weights(network, operands[1])?;
-    let x = quantised(network, operands[0])?;
-    let (x, scale) = (of_type(network, x.number, x.zero, first)?, x.scale);
-    let (image, window) = padded(network, x.number, x.zero, window)?;
-    let mut integers = vec![image, w.number];
-    let correction = correction(network, x.zero, w.number, (1..network.rank(w.number)).collect())?;
+    let Factors { x, zero, scale, weights } = factors(network, [operands[0], operands[1]])?;
+    let (image, window) = padded(network, x, zero, window)?;
+    let mut integers = vec![image, weights.number];
+    let correction = correction(network, zero, weights.number, (1..network.rank(weights.number)).collect())?;
     integers.extend(correction);
     let sums = network.op(Op::Conv { window, group: *group, layout: Layout::Nchw }, &integers)?;
     let along = [vec![filters], vec![1; network.rank(m.class) - 2]].concat();
-    let y = rescaled(network, sums, scale, &w, &along)?;
+    let y = match network.ty(m.class).dtype {
+        DType::I32 => sums,
+        _ => rescaled(network, sums, scale, &weights, &along)?,
+    };
     match operands.get(2) {
         Some(&bias) => {
             let bias = network.reshape(bias, &along)?;
@@ -92,17 +171,25 @@ fn conv_in_integers(network: &mut Network, m: &Match) -> Option<Id> {
     }
 }
 
+/// Returns true for sums in f32 or i32.
+fn is_sum(network: &Network, id: Id) -> bool {
+    matches!(network.ty(id).dtype, DType::F32 | DType::I32)
+}
+
 /// A convolution of bytes over channels last whose channels fill no groups of terms: over an image of one channel whose columns
 /// are the channels of all columns. Padding is a part of that image, so that all terms of a row of the filter are read.
 fn joined_columns(network: &mut Network, m: &Match) -> Option<Id> {
-    network.byte_products?;
+    if network.byte_products.is_none() && !network.word_products {
+        return None;
+    }
     let (Op::Conv { window, group: 1, layout: Layout::Nhwc }, operands) = m.application('c') else { return None };
     let last = window.kernel.len() - 1;
     let pads = || window.pad_before.iter().chain(&window.pad_after);
     let beside = window.pad_before[last] != 0 || window.pad_after[last] != 0;
     let channels = *network.shape(operands[0]).last()?;
     let joins = window.kernel[last] > 1 && window.dilation[last] == 1 && (channels > 1 || beside);
-    if !joins || channels % GROUP == 0 || !is_byte(network.ty(operands[0]).dtype) {
+    let dtype = network.ty(operands[0]).dtype;
+    if !joins || channels % group(dtype) == 0 || !(is_byte(dtype) || dtype == DType::I16) {
         return None;
     }
     let mut image = operands[0];
@@ -189,36 +276,42 @@ fn depth_and_columns(network: &Network, m: &Match) -> Option<(i64, i64)> {
     Some((a[a.len() - if transpose_a { 2 } else { 1 }], *network.shape(m.class).last()?))
 }
 
-/// A product whose terms fill groups, and whose columns fill lanes.
-fn matmul_of_bytes(network: &mut Network, m: &Match) -> Option<Id> {
+/// Returns true for a product whose terms fill groups, and whose columns fill lanes.
+fn is_full(network: &Network, m: &Match, first: DType) -> Option<bool> {
     let (depth, columns) = depth_and_columns(network, m)?;
-    if fills_groups(depth) && columns >= GROUP { matmul_in_integers(network, m) } else { None }
+    Some(fills_groups(depth, first) && columns >= FEW_COLUMNS)
+}
+
+fn matmul_of_bytes(network: &mut Network, m: &Match) -> Option<Id> {
+    if is_full(network, m, DType::U8)? { matmul_in_integers(network, m, factors_of_bytes) } else { None }
 }
 
 /// A product of few terms or columns.
 fn matmul_of_few_bytes(network: &mut Network, m: &Match) -> Option<Id> {
-    let (depth, columns) = depth_and_columns(network, m)?;
-    if fills_groups(depth) && columns >= GROUP { None } else { matmul_in_integers(network, m) }
+    if is_full(network, m, DType::U8)? { None } else { matmul_in_integers(network, m, factors_of_bytes) }
+}
+
+fn matmul_of_words(network: &mut Network, m: &Match) -> Option<Id> {
+    if is_full(network, m, DType::I16)? { matmul_in_integers(network, m, factors_of_words) } else { None }
+}
+
+/// A product of few terms or columns.
+fn matmul_of_few_words(network: &mut Network, m: &Match) -> Option<Id> {
+    if is_full(network, m, DType::I16)? { None } else { matmul_in_integers(network, m, factors_of_words) }
 }
 
 /// A product of quantised matrices, the second one constant or not.
-fn matmul_in_integers(network: &mut Network, m: &Match) -> Option<Id> {
-    let first = network.byte_products?;
+fn matmul_in_integers(network: &mut Network, m: &Match, factors: Factoring) -> Option<Id> {
     let (op, operands) = m.application('m');
     let Op::MatMul { transpose_b, .. } = *op else { return None };
     let (depth, columns) = depth_and_columns(network, m)?;
-    if depth > MOST_TERMS || network.ty(m.class).dtype != DType::F32 {
+    if depth > MOST_TERMS || !is_sum(network, m.class) {
         return None;
     }
-    let w = match network.is_constant(operands[1]) {
-        true => weights(network, operands[1])?,
-        false => numbers::signed(network, operands[1])?,
-    };
-    let x = quantised(network, operands[0])?;
-    let (x, scale) = (of_type(network, x.number, x.zero, first)?, x.scale);
+    let Factors { x, zero, scale, weights: w } = factors(network, [operands[0], operands[1]])?;
     let rank = network.rank(w.number);
     let per_column = w.scale.is_some_and(|s| network.shape(s).iter().any(|&e| e != 1));
-    let plain = rank == 2 || (!per_column && x.zero == Zero::Known(0));
+    let plain = rank == 2 || (!per_column && zero == Zero::Known(0));
     let along = if transpose_b { [columns, 1] } else { [1, columns] };
     let fits = w.scale.is_none_or(|s| {
         let shape = network.shape(s);
@@ -227,12 +320,54 @@ fn matmul_in_integers(network: &mut Network, m: &Match) -> Option<Id> {
     if !plain || !fits {
         return None;
     }
-    let mut sums = network.op(op.clone(), &[x.number, w.number])?;
+    let mut sums = network.op(op.clone(), &[x, w.number])?;
     let axes = vec![if transpose_b { rank - 1 } else { rank - 2 }];
-    if let Some(correction) = correction(network, x.zero, w.number, axes)? {
+    if let Some(correction) = correction(network, zero, w.number, axes)? {
         sums = network.binary(BinaryOp::Add, sums, correction)?;
     }
-    rescaled(network, sums, scale, &w, &[columns])
+    match network.ty(m.class).dtype {
+        DType::I32 => Some(sums),
+        _ => rescaled(network, sums, scale, &w, &[columns]),
+    }
+}
+
+/// A product of small integers in i32 where no instruction takes it: in f32, in parts so short that every sum is exact.
+fn matmul_in_parts(network: &mut Network, m: &Match) -> Option<Id> {
+    let (op, operands) = m.application('m');
+    let (&Op::MatMul { transpose_a, transpose_b }, Some(_)) = (op, network.shape(m.class).get(1)) else { return None };
+    if network.word_products || network.ty(m.class).dtype != DType::I32 {
+        return None;
+    }
+    let (depth, _) = depth_and_columns(network, m)?;
+    let (x, w) = (operands[0], operands[1]);
+    if depth == 0 || depth > MOST_PARTS * EXACT_TERMS || matmul_in_integers(network, m, factors_of_bytes).is_some() {
+        return None;
+    }
+    small_words(network, x)?;
+    small_words(network, w)?;
+    let (x, w) = (network.op(Op::Cast(DType::F32), &[x])?, network.op(Op::Cast(DType::F32), &[w])?);
+    let mut total = None;
+    for start in (0..depth).step_by(EXACT_TERMS as usize) {
+        let end = (start + EXACT_TERMS).min(depth);
+        let mut part = |operand: Id, back: usize| {
+            if end - start == depth {
+                return Some(operand);
+            }
+            let axis = network.rank(operand) - back;
+            let (mut starts, mut ends) = (vec![0; axis + back], network.shape(operand).to_vec());
+            (starts[axis], ends[axis]) = (start, end);
+            let steps = vec![1; starts.len()];
+            network.op(Op::Slice { starts, ends, steps }, &[operand])
+        };
+        let (x, w) = (part(x, 1 + usize::from(transpose_a))?, part(w, 2 - usize::from(transpose_b))?);
+        let product = network.op(op.clone(), &[x, w])?;
+        let product = network.op(Op::Cast(DType::I32), &[product])?;
+        total = Some(match total {
+            None => product,
+            Some(total) => network.binary(BinaryOp::Add, total, product)?,
+        });
+    }
+    total
 }
 
 /// Sums of integers that go through f32 and back are these integers: those that f32 rounds were no others before.

@@ -26,6 +26,8 @@ struct Sample {
     state: u64,
     /// Values that are equal though the graph does not show it: their classes are united from the start.
     equal: Vec<(ValueId, ValueId)>,
+    /// The target has products of i16 and none of bytes, not the other way round.
+    words: bool,
 }
 
 impl Sample {
@@ -76,7 +78,7 @@ impl Sample {
         self.graph.outputs = vec![root];
         let Loaded { mut network, class, .. } = load(&self.graph).unwrap();
         network.max_error = 1e-4;
-        network.byte_products = Some(DType::U8);
+        (network.byte_products, network.word_products) = (Some(DType::U8).filter(|_| !self.words), self.words);
         network.halves = Some(DType::BF16);
         for (a, b) in &self.equal {
             network.egraph.union(class[a.0 as usize], class[b.0 as usize]);

@@ -45,7 +45,8 @@ pub fn is_byte(dtype: DType) -> bool {
     matches!(dtype, DType::I8 | DType::U8)
 }
 
-fn is_single(network: &Network, id: Id) -> bool {
+/// Returns true for one number.
+pub fn is_single(network: &Network, id: Id) -> bool {
     network.shape(id).iter().all(|&e| e == 1)
 }
 
@@ -188,7 +189,7 @@ fn constant_bytes(network: &mut Network, id: Id) -> Option<Id> {
 }
 
 /// Whole numbers of at most 16 bits.
-fn integers(t: &Tensor) -> Option<Vec<i32>> {
+pub fn integers(t: &Tensor) -> Option<Vec<i32>> {
     match t.dtype {
         DType::I8 => Some(t.data.iter().map(|&v| i32::from(v as i8)).collect()),
         DType::U8 => Some(t.data.iter().map(|&v| i32::from(v)).collect()),
@@ -199,6 +200,7 @@ fn integers(t: &Tensor) -> Option<Vec<i32>> {
             };
             values.iter().map(one).collect()
         }
+        DType::I32 => Some(t.to_vec::<i32>()).filter(|v| v.iter().all(|v| v.unsigned_abs() <= 65535)),
         _ => None,
     }
 }
@@ -314,11 +316,13 @@ fn plus(network: &mut Network, x: Id, offset: f32) -> Option<Id> {
     network.binary(BinaryOp::Add, x, offset)
 }
 
-/// Returns true for sums of products of bytes, perhaps with terms in i32.
+/// Returns true for sums of products of bytes or of i16, perhaps with terms in i32.
 pub fn is_byte_product(network: &Network, id: Id, depth: usize) -> bool {
     depth > 0
         && network.applications(id).any(|(op, c)| match op {
-            Op::Conv { .. } | Op::MatMul { .. } => is_byte(network.ty(c[0]).dtype),
+            Op::Conv { .. } | Op::MatMul { .. } => {
+                matches!(network.ty(c[0]).dtype, DType::I8 | DType::U8 | DType::I16)
+            }
             Op::Binary(BinaryOp::Add) => c.iter().any(|&o| is_byte_product(network, o, depth - 1)),
             _ => false,
         })

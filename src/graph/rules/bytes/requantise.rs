@@ -37,7 +37,9 @@ fn is_also_of_floats(network: &Network, id: Id, depth: usize) -> bool {
 /// A sum of integers times its scale, divided by the scale of what it is quantised to: one factor for both. Activations
 /// and biases between them are scaled.
 fn one_factor(network: &mut Network, m: &Match) -> Option<Id> {
-    network.byte_products?;
+    if network.byte_products.is_none() && !network.word_products {
+        return None;
+    }
     let divisor = m.get('c');
     let scale = network.scalar(divisor)?;
     if !(scale > 0.0 && scale.is_normal() && (1.0 / scale).is_normal()) {
