@@ -17,6 +17,7 @@ use crate::graph::ir::Graph;
 use crate::language::syntax::File;
 use crate::pipeline::report::Report;
 use crate::pipeline::{Limits, Options};
+use crate::runtime::bounds::Bounds;
 use crate::runtime::module::{FORMAT_VERSION, Module};
 use crate::runtime::text;
 use crate::{Result, Tensor};
@@ -59,6 +60,11 @@ pub enum Subject<'a> {
     Graph(&'a Graph, Order<'a>),
     /// A part of a model that runs in parts.
     Part(&'a Graph),
+    /// A model for one of several bindings in a process: constants have the order that the first kernel of all wanted, so that
+    /// the module may be another one than of the model alone.
+    Beside(&'a Subject<'a>),
+    /// A model bound to a capacity. What it is bound to is the same for a range of counts.
+    Bound(&'a Subject<'a>, &'a Graph, &'a Option<Bounds>),
     /// A program of a file.
     Program {
         file: &'a File,
@@ -76,6 +82,10 @@ impl Subject<'_> {
             Subject::Onnx(model, order) => hasher.text("model").part(&model.content()?).text(&order.text()),
             Subject::Graph(graph, order) => hasher.text("graph").part(&graph.content()).text(&order.text()),
             Subject::Part(graph) => hasher.text("part").part(&graph.content()),
+            Subject::Beside(model) => hasher.text("beside").part(&model.content()?),
+            Subject::Bound(model, graph, bounds) => {
+                hasher.text("bound").part(&model.content()?).part(&graph.content()).text(&format!("{bounds:?}"))
+            }
             Subject::Program { file, program, sizes, order } => hasher
                 .text("program")
                 .text(&file.to_string())

@@ -3,7 +3,7 @@
 //! In: a model, [`Options`] and the inputs of each run. Out: the outputs. Invariant: each binding is compiled once while it
 //! is kept.
 
-use crate::cache;
+use crate::cache::{self, Subject};
 use crate::graph::import::binding::{BoundGraph, MAX_BOUND_ELEMENTS, Unbound};
 use crate::graph::import::bounded::state::LEAST_CAPACITY;
 use crate::graph::import::model::{Binding, Dim, Growing};
@@ -313,7 +313,7 @@ impl Compiled {
             let most = bound.bounds.as_ref().map_or(count, |b| b.most);
             let growing = Growing { counts: (bound.beyond_half.min(count), most), ..growing };
             let key = Binding { values: bound.values.clone(), growing: Some(growing), ..wanted };
-            return self.compiled(&key, || self.compile(&key, Some(&bound))).map_err(NoCapacity::Failed);
+            return self.compiled(&key, || self.find_or_compile(&key, &bound)).map_err(NoCapacity::Failed);
         }
     }
 
@@ -366,7 +366,7 @@ impl Compiled {
         if let Some((module, report)) = guard(|| self.find(&options))? {
             let values = module.values().iter().map(|(n, v)| (n.clone(), Arc::new(v.clone()))).collect();
             let key = Binding { values, ..options.binding() };
-            return Ok(self.compiled(&key, || self.session_of(module, report).map(warned))?);
+            return Ok(self.compiled(&key, || self.session_of_found((module, report)).map(warned))?);
         }
         let binding = options.binding();
         let bound = guard(|| Ok(self.model.bind(&binding, &self.sharing)))??;
@@ -382,11 +382,31 @@ impl Compiled {
         compiled
     }
 
-    /// The first binding from the cache on disk. Later ones share constants in memory, which those of another file would not.
+    /// A binding from the cache on disk, whichever was the first one of its process.
     fn find(&self, options: &Options) -> Result<Option<(Module, Report)>> {
-        match self.bindings().is_empty() {
-            true => cache::find(&self.model.subject(), options),
-            false => Ok(None),
+        let alone = self.model.subject();
+        match cache::find(&alone, options)? {
+            None => cache::find(&Subject::Beside(&alone), options),
+            found => Ok(found),
+        }
+    }
+
+    /// The options of a binding, whose growing dimensions have the size of their capacity.
+    fn options_of(&self, binding: &Binding) -> Options {
+        let Binding { mut dims, values, growing, .. } = binding.clone();
+        if let Some(Growing { offsets, capacity, .. }) = growing {
+            dims.extend(offsets.into_keys().map(|name| (name, capacity)));
+        }
+        Options { dims, values, growing: vec![], ..self.options.clone() }
+    }
+
+    /// A binding to a capacity from the cache on disk, or compiled.
+    fn find_or_compile(&self, binding: &Binding, bound: &BoundGraph) -> Result<Compilation> {
+        let subject = self.model.subject();
+        let subject = Subject::Bound(&subject, &bound.graph, &bound.bounds);
+        match guard(|| cache::find(&subject, &self.options_of(binding)))? {
+            Some(found) => self.session_of_found(found),
+            None => self.compile(binding, Some(bound)),
         }
     }
 
@@ -422,27 +442,35 @@ impl Compiled {
     }
 
     fn compile(&self, binding: &Binding, bound: Option<&BoundGraph>) -> Result<Compilation> {
-        let Binding { mut dims, values, growing, .. } = binding.clone();
         let earlier = self.compilations.fetch_add(1, Ordering::Relaxed);
-        let mut cache = self.options.cache.clone();
-        if let Some(Growing { offsets, capacity, .. }) = growing {
-            dims.extend(offsets.into_keys().map(|name| (name, capacity)));
-            // the key of a module has no counts
-            cache = None;
-        }
-        let options = Options { dims, values, growing: vec![], cache, ..self.options.clone() };
+        let options = self.options_of(binding);
         let (module, report) = match bound {
             None => self.model.compile_module(&options)?,
             Some(bound) => guard(|| {
                 let mut compiled = self.model.compile_bound(bound, &options, &self.sharing)?;
+                let alone = self.model.subject();
                 // of others, even of some that began meanwhile, constants may have another order
-                if earlier == 0 && self.compilations() == 1 && self.bindings().len() == 1 {
-                    cache::store(&self.model.subject(), &options, &compiled.module, &mut compiled.report);
-                }
+                let first = earlier == 0 && self.compilations() == 1 && self.bindings().len() == 1;
+                let subject = match &binding.growing {
+                    Some(_) => Subject::Bound(&alone, &bound.graph, &bound.bounds),
+                    None if first => self.model.subject(),
+                    None => Subject::Beside(&alone),
+                };
+                cache::store(&subject, &options, &compiled.module, &mut compiled.report);
                 Ok((compiled.module, compiled.report))
             })?,
         };
         self.session_of(module, report)
+    }
+
+    /// The session of a module from the cache, whose file has constants of other ones too.
+    fn session_of_found(&self, (module, report): (Module, Report)) -> Result<Compilation> {
+        let kept: Vec<Arc<Module>> = {
+            let bindings = self.bindings();
+            let module = |slot: &Slot| Some(slot.get()?.as_ref().ok()?.0.module().clone());
+            bindings.iter().filter_map(|(_, slot)| module(slot)).collect()
+        };
+        self.session_of(module.with_constants_of(&kept)?, report)
     }
 
     fn session_of(&self, module: Module, report: Report) -> Result<Compilation> {

@@ -99,31 +99,110 @@ fn compiled_models_give_the_same_bits() {
     assert_eq!(cache.entries().len(), 2);
 }
 
-#[test]
-fn later_bindings_share_constants_with_the_first_one_in_memory() {
-    let cache = Cache::new();
-    let compiled = load("dynamic_sequence_positions").compile(&cache.options()).unwrap();
-    for length in [3, 5] {
+/// Runs a model at these sizes of all its dynamic dimensions but the first, which is 2: the outputs, and whether each binding came
+/// from the cache.
+fn at_lengths(compiled: &Compiled, lengths: &[i64]) -> Vec<(bool, Vec<Tensor>)> {
+    let run = |&length: &i64| {
         let inputs: Vec<Tensor> =
             compiled.model().inputs().iter().map(|i| Tensor::seeded(i.dtype, &[2, length], 1, 0, 2)).collect();
         let named: Vec<(&str, &Tensor)> = compiled.model().inputs().iter().map(|i| &*i.name).zip(&inputs).collect();
-        compiled.run(&named).unwrap();
-        assert_eq!(cache.entries().len(), 1);
+        (compiled.report(&named).unwrap().cached, compiled.run(&named).unwrap())
+    };
+    lengths.iter().map(run).collect()
+}
+
+#[test]
+fn every_binding_is_kept_and_found_in_any_order() {
+    let cache = Cache::new();
+    let new = || load("dynamic_sequence_positions").compile(&cache.options()).unwrap();
+    let first = at_lengths(&new(), &[3, 5, 9]);
+    assert!(first.iter().all(|run| !run.0) && cache.entries().len() == 3);
+    for lengths in [[9, 5, 3], [5, 9, 5], [3, 3, 9]] {
+        let compiled = new();
+        for (length, (cached, outputs)) in lengths.into_iter().zip(at_lengths(&compiled, &lengths)) {
+            let wanted = &first[[3, 5, 9].iter().position(|&l| l == length).unwrap()].1;
+            assert!(cached && outputs == *wanted, "{length} of {lengths:?}");
+        }
+        assert_eq!((compiled.compilations(), cache.entries().len()), (0, 3));
+    }
+    // one that was not seen is compiled beside those that were found
+    let compiled = new();
+    let mixed = at_lengths(&compiled, &[5, 7, 3]);
+    assert_eq!([mixed[0].0, mixed[1].0, mixed[2].0, at_lengths(&new(), &[7])[0].0], [true, false, true, true]);
+    assert!(mixed[0].1 == first[1].1 && mixed[2].1 == first[0].1 && compiled.compilations() == 1);
+}
+
+#[test]
+fn two_writers_of_several_bindings_leave_whole_entries() {
+    let cache = Cache::new();
+    let new = || load("dynamic_sequence_positions").compile(&cache.options()).unwrap();
+    let (a, b) = std::thread::scope(|s| {
+        let a = s.spawn(|| at_lengths(&new(), &[3, 5, 9]));
+        let b = s.spawn(|| at_lengths(&new(), &[9, 5, 3]));
+        (a.join().unwrap(), b.join().unwrap())
+    });
+    assert!(a.iter().zip(b.iter().rev()).all(|(a, b)| a.1 == b.1));
+    let again = at_lengths(&new(), &[3, 5, 9]);
+    assert!(again.iter().zip(&a).all(|(again, a)| again.0 && again.1 == a.1));
+    // what is damaged is compiled again, and nothing else
+    for path in cache.entries() {
+        let bytes = std::fs::read(&path).unwrap();
+        std::fs::write(&path, &bytes[..bytes.len() - 1]).unwrap();
+    }
+    let last = at_lengths(&new(), &[5, 3]);
+    assert!(last.iter().all(|run| !run.0) && last[0].1 == a[1].1 && last[1].1 == a[0].1);
+    assert!(at_lengths(&new(), &[5, 3]).iter().all(|run| run.0));
+}
+
+#[test]
+fn a_module_of_one_binding_does_not_depend_on_others() {
+    let cache = Cache::new();
+    let limits = Limits { bindings: 1, ..Limits::default() };
+    let compiled = load("dynamic_sequence_positions").compile(&Options { limits, ..cache.options() }).unwrap();
+    assert!(at_lengths(&compiled, &[3, 5, 3]).iter().map(|run| run.0).eq([false, false, true]));
+    let options = |length: i64| {
+        let dims = load("dynamic_sequence_positions").symbols().into_iter().zip([2, length]).collect();
+        Options { dims, ..cache.options() }
+    };
+    for (length, cached) in [(3, true), (5, false), (5, true)] {
+        let options = options(length);
+        let (module, report) = load("dynamic_sequence_positions").compile_module(&options).unwrap();
+        assert_eq!(report.cached, cached, "{length}");
+        let alone = load("dynamic_sequence_positions").compile_module(&Options { cache: None, ..options }).unwrap();
+        assert!(module == alone.0, "{length}");
     }
 }
 
 #[test]
-fn a_binding_that_has_constants_of_an_earlier_one_is_not_kept() {
+fn capacities_are_kept_for_all_counts_that_they_are_right_for() {
     let cache = Cache::new();
-    let limits = Limits { bindings: 1, ..Limits::default() };
-    let compiled = load("dynamic_sequence_positions").compile(&Options { limits, ..cache.options() }).unwrap();
-    for length in [3, 5] {
-        let inputs: Vec<Tensor> =
-            compiled.model().inputs().iter().map(|i| Tensor::seeded(i.dtype, &[2, length], 1, 0, 2)).collect();
-        let named: Vec<(&str, &Tensor)> = compiled.model().inputs().iter().map(|i| &*i.name).zip(&inputs).collect();
-        assert!(!compiled.report(&named).unwrap().cached);
-        assert_eq!(cache.entries().len(), 1);
+    let grown = || {
+        let rows = model(graph(
+            vec![tensor("x", FLOAT, Some(&["2", "n", "3"]))],
+            vec![],
+            vec![node("Softmax", &["x"], &["s"]), node("Add", &["s", "x"], &["y"])],
+            vec![tensor("y", FLOAT, None)],
+        ));
+        rows.compile(&Options { growing: vec!["n".into()], ..cache.options() }).unwrap()
+    };
+    let run = |compiled: &Compiled, count: i64| {
+        let x = Tensor::seeded(DType::F32, &[2, count, 3], count as u64, 0, 2);
+        (compiled.report(&[("x", &x)]).unwrap().cached, compiled.run(&[("x", &x)]).unwrap().remove(0))
+    };
+    let compiled = grown();
+    let counts = [3, 5, 40, 100, 200];
+    let first = counts.map(|count| run(&compiled, count));
+    let (made, entries) = (compiled.compilations(), cache.entries().len());
+    assert!(made < counts.len() && entries == made && first.iter().all(|run| !run.0), "{made} and {entries}");
+    let compiled = grown();
+    for (i, count) in [100, 200, 5, 3, 40].into_iter().enumerate() {
+        let (cached, y) = run(&compiled, count);
+        let wanted = &first[counts.iter().position(|&c| c == count).unwrap()].1;
+        assert!(cached && y == *wanted, "{i}: {count}");
     }
+    // counts that are new in a capacity that is not
+    assert!(run(&compiled, 7).0 && run(&grown(), 99).0);
+    assert_eq!((compiled.compilations(), cache.entries().len()), (0, entries));
 }
 
 #[test]

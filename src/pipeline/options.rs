@@ -74,8 +74,8 @@ pub struct Options {
 /// values that are bound, of target and options, and of this compiler. The directory is made for this user alone; it is refused
 /// where others own it or may write to it, since a module is a program. Any number of processes may use it at once. What cannot
 /// be read is compiled; what cannot be written is a warning in [`Report::warnings`](crate::Report::warnings). Nothing is kept of a model
-/// whose files changed after it was loaded. Of a [`Compiled`](crate::Compiled) the first binding is kept, unless it has a capacity
-/// ([`Options::growing`]): later ones share its constants in memory.
+/// whose files changed after it was loaded. Of a [`Compiled`](crate::Compiled) every binding is kept, and every capacity ([`Options::growing`]);
+/// those that are read share equal constants in memory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CacheOptions {
     /// Directory of the cache, which is made where there is none.

@@ -9,6 +9,7 @@
 mod format;
 mod in_place;
 mod layout;
+mod share;
 mod verify;
 mod weights;
 
