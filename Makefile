@@ -47,12 +47,13 @@ fuzz: ## COUNT mutated and generated inputs through each reader, and through com
 		TILEWRIGHT_FUZZ_INPUT=$(abspath $(INPUT)) $(CARGO) test --test fuzz no_input_does_harm -- --nocapture
 
 # The Python package is a member like others here: it builds without Python.
-check: ## formatting, lints, documentation, the tests of the benchmark, and that the pages show benches/results.json
+check: ## formatting, lints, documentation, the tests of the benchmark, licences, and that the pages show benches/results.json
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --all-targets -- -D warnings
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --quiet
 	@if command -v $(PYTHON) >/dev/null || [ "$${CI:-}" = true ]; then \
-		$(PYTHON) -m unittest discover -q benches/tests && $(PYTHON) benches/publish.py --check; fi
+		$(PYTHON) -m unittest discover -q benches/tests && $(PYTHON) benches/publish.py --check && $(PYTHON) scripts/notices.py --check; fi
+	@! $(CARGO) deny --version >/dev/null 2>&1 || $(CARGO) deny check licenses bans sources
 
 check-aarch64: ## type-check the crate for AArch64, in target/check-aarch64
 	@scripts/prepare build test aarch64

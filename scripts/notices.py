@@ -1,21 +1,29 @@
 #!/usr/bin/env python3
-"""Collect the licences of all that is linked into the Python package.
+"""Collect the licences of all that is linked into the Python package, or check those of all packages.
 
 usage: notices.py FOLDER      writes tilewright's licences and THIRD-PARTY.txt; needs cargo
+       notices.py --check     compares the licences of all packages of Cargo.lock for Linux with the list in deny.toml
 """
 import json
 import pathlib
+import re
 import subprocess
 import sys
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 NAMES = ("license", "licence", "copying", "notice", "unlicense")
+PLATFORMS = ("x86_64-unknown-linux-gnu", "aarch64-unknown-linux-gnu")
+
+
+def metadata(platform):
+    """What cargo says of the workspace and of its packages on a platform."""
+    command = ["cargo", "metadata", "--format-version=1", "--locked", f"--filter-platform={platform}"]
+    return json.loads(subprocess.run(command, cwd=ROOT, check=True, stdout=subprocess.PIPE, text=True).stdout)
 
 
 def packages():
     """The packages that the crate needs when it runs, without those of this workspace, sorted by name."""
-    command = ["cargo", "metadata", "--format-version=1", "--locked", "--filter-platform=x86_64-unknown-linux-gnu"]
-    data = json.loads(subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True).stdout)
+    data = metadata(PLATFORMS[0])
     nodes = {node["id"]: node for node in data["resolve"]["nodes"]}
     infos = {package["id"]: package for package in data["packages"]}
     open_ids = [i for i, package in infos.items() if package["name"] == "tilewright-python"]
@@ -38,6 +46,60 @@ def texts(folder):
               or path.stem.lower().startswith(("license-", "licence-"))]
     inside = [(path, path.relative_to(folder).parts) for path in wanted]
     return [path for path, parts in inside if len(parts) <= 3 and not {"tests", "test_inputs", "interface"} & set(parts)]
+
+
+def is_allowed(expression, allowed):
+    """True if an SPDX expression can be met by allowed licences alone. An older `/` is OR."""
+    tokens = re.findall(r"[()]|[^\s()/]+|/", expression)
+
+    def alternatives():
+        met = terms()
+        while tokens and tokens[0] in ("OR", "/"):
+            tokens.pop(0)
+            met = terms() or met
+        return met
+
+    def terms():
+        met = term()
+        while tokens and tokens[0] == "AND":
+            tokens.pop(0)
+            met = term() and met
+        return met
+
+    def term():
+        name = tokens.pop(0)
+        if name == "(":
+            met = alternatives()
+            tokens.pop(0)
+            return met
+        if tokens[:1] == ["WITH"]:
+            name = " ".join([name, *(tokens.pop(0) for _ in range(2))])
+        return name in allowed
+
+    return alternatives()
+
+
+def check():
+    """Ends with a list of the packages whose licences are not allowed, and of allowed licences that none has."""
+    try:
+        import tomllib
+    except ImportError:
+        print("notices: skipped: deny.toml is read by Python 3.11 and newer", file=sys.stderr)
+        return
+
+    allowed = tomllib.loads((ROOT / "deny.toml").read_text(encoding="utf-8"))["licenses"]["allow"]
+    used = {}
+    for platform in PLATFORMS:
+        data = metadata(platform)
+        resolved = {node["id"] for node in data["resolve"]["nodes"]}
+        used.update({p["id"]: p for p in data["packages"] if p["id"] in resolved})
+    wrong = [f"{p['name']} {p['version']}: {p['license'] or 'none'}" for p in used.values()
+             if not p["license"] or not is_allowed(p["license"], allowed)]
+    # what no package needs does not stand in the list
+    wrong += [f"{name} of deny.toml is the licence of no package" for name in allowed
+              if not any(name in (p["license"] or "") for p in used.values())]
+    if wrong:
+        sys.exit("notices: these licences are not those of deny.toml:\n  " + "\n  ".join(sorted(wrong)))
 
 
 def main(folder):
@@ -66,4 +128,7 @@ def main(folder):
 if __name__ == "__main__":
     if len(sys.argv) != 2:
         sys.exit(__doc__)
-    main(pathlib.Path(sys.argv[1]))
+    if sys.argv[1] == "--check":
+        check()
+    else:
+        main(pathlib.Path(sys.argv[1]))
