@@ -3,7 +3,7 @@ CARGO ?= cargo
 PYTHON ?= python3
 export PYTHON SUITE PEERS ROWS THREADS
 
-.PHONY: help demo test test-python test-torch wheel fuzz check check-aarch64 mutants guard digest bench shapes model conformance publish book models build install clean
+.PHONY: help demo test test-python test-torch wheel fuzz check check-crates check-aarch64 mutants guard digest bench shapes model conformance publish book models build install clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z0-9-]*\):.*## /  make \1\t/p' Makefile | expand -t 22
@@ -47,13 +47,18 @@ fuzz: ## COUNT mutated and generated inputs through each reader, and through com
 		TILEWRIGHT_FUZZ_INPUT=$(abspath $(INPUT)) $(CARGO) test --test fuzz no_input_does_harm -- --nocapture
 
 # The Python package is a member like others here: it builds without Python.
-check: ## formatting, lints, documentation, the tests of the benchmark, licences, and that the pages show benches/results.json
+check: ## formatting, lints, documentation, the tests of the benchmark, packages, licences, and that the pages show benches/results.json
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --all-targets -- -D warnings
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --quiet
+	@scripts/crates
 	@if command -v $(PYTHON) >/dev/null || [ "$${CI:-}" = true ]; then \
 		$(PYTHON) -m unittest discover -q benches/tests && $(PYTHON) benches/publish.py --check && $(PYTHON) scripts/notices.py --check; fi
 	@! $(CARGO) deny --version >/dev/null 2>&1 || $(CARGO) deny check licenses bans sources
+
+check-crates: ## package all crates and build them from their packages, as `cargo publish --dry-run` does
+	@scripts/prepare build
+	@scripts/crates --build
 
 check-aarch64: ## type-check the crate for AArch64, in target/check-aarch64
 	@scripts/prepare build test aarch64
