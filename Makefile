@@ -3,7 +3,7 @@ CARGO ?= cargo
 PYTHON ?= python3
 export PYTHON SUITE PEERS ROWS THREADS
 
-.PHONY: help demo test test-python test-torch wheel fuzz check check-crates check-aarch64 mutants guard digest bench shapes model conformance publish book models build install clean
+.PHONY: help demo test test-python test-torch test-cluster wheel fuzz check check-crates check-aarch64 mutants guard digest bench shapes model conformance publish book models build install clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z0-9-]*\):.*## /  make \1\t/p' Makefile | expand -t 22
@@ -36,6 +36,10 @@ test-python: ## run the tests of the Python package, in target/python-venv
 test-torch: ## run the tests of torch.compile with the backend of tilewright; installs PyTorch into target/torch-venv
 	@scripts/prepare build venv
 	@scripts/torch-tests
+
+test-cluster: ## run the tests of Ray, Dask and Spark on clusters of two nodes; installs them into target/cluster-venv
+	@scripts/prepare build venv
+	@scripts/cluster-tests
 
 wheel: ## build the wheel of the Python package into target/wheel, and check it
 	@scripts/prepare build venv
