@@ -10,6 +10,7 @@ import numpy as np
 
 import tilewright as tw
 import tilewright.onnxruntime as ort
+from tilewright import builder as tb
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 MODEL = ROOT / "tests" / "fixtures" / "operators" / "conv_batch_norm_relu.onnx"
@@ -52,6 +53,13 @@ tiled = (
 )
 assert np.array_equal(gemm.schedule(tiled)(a, b), gemm(a, b))
 print(gemm.compare(a, b, schedules=[tiled], seconds=0.2))
+
+# The same program, built with Python's operators.
+m, n, k = tb.names("m n k")
+built = tb.define("gemm")
+A, B, C = built.input("f32", "A", ("M", "K")), built.input("f32", "B", ("K", "N")), built.output("C")
+C[m, n] += A[m, k] * B[k, n]
+assert np.array_equal(built.build()(a, b), gemm(a, b))
 
 # What would compute something else is refused, with two instances that would run in the wrong order.
 prefix = tw.program("loop prefix(N) { f32 x[N] for i in 1..N x[i] += x[i - 1] }")

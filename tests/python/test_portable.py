@@ -56,17 +56,6 @@ def test_rows_of_other_types_and_forms(carried):
             model.run([wrong])
 
 
-def test_columns_are_replaced_by_outputs(linear):
-    pandas = pytest.importorskip("pandas", exc_type=ImportError)
-    model, _ = portable(linear[0], batch_size=2, columns={"x": [f"c{i}" for i in range(8)]}, outputs={"y": "score"})
-    x = RNG.standard_normal((3, 8), np.float32)
-    frame = pandas.DataFrame({"id": [1, 2, 3]} | {f"c{i}": x[:, i].astype(np.float64) for i in range(8)})
-    result = model.run_frame(frame)
-    assert list(result.columns) == ["id", "score"]
-    np.testing.assert_allclose(np.stack(result["score"]), linear[1](x), rtol=1e-5, atol=1e-6)
-    assert len(model.run_frame(frame.iloc[:0])) == 0
-
-
 def test_columns_that_are_missing_are_named(linear):
     model, _ = portable(linear[0], batch_size=2)
     with pytest.raises(tw.InvalidError, match="input `x`: there is no column `x`: there are a, b"):
