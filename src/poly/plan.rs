@@ -29,7 +29,7 @@ use crate::runtime::Result;
 pub const GAIN: f64 = 0.9;
 
 /// Predicted time on one thread of a candidate for threads, at most, over that of the best of the others. Unmeasured.
-const MOST_FOR_WAVES: f64 = 1.1;
+const MOST_FOR_WAVES: f64 = 1.15;
 
 /// Shortest predicted time of the default beside which waves are a candidate, in ns: each wave ends with a barrier. Unmeasured.
 const LEAST_FOR_WAVES: f64 = 200_000.0;
