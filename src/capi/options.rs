@@ -37,10 +37,7 @@ pub fn set_threads(handle: u64, threads: u32) -> Result<(), Failure> {
 /// # Errors
 /// `Invalid` where there is no such target, `NoHandle`.
 pub fn set_target(handle: u64, name: &str) -> Result<(), Failure> {
-    let Some(target) = Target::by_name(name) else {
-        let names: Vec<String> = Target::all().into_iter().map(|target| target.name).collect();
-        return Err(Failure::invalid(format!("there is no target `{name}`: there are {}", names.join(", "))));
-    };
+    let target = Target::by_name(name)?;
     OPTIONS.change(handle, |options| Options { target: Some(target), ..options.clone() })
 }
 

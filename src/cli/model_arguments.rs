@@ -8,7 +8,6 @@ use tilewright::Algorithm;
 use tilewright::CacheOptions;
 use tilewright::Calibration;
 use tilewright::Target;
-use tilewright::internal::runtime::error::unknown;
 use tilewright::{Error, Limits, Model, Precision, Result, Sort};
 
 /// The most bindings of one module.
@@ -250,10 +249,7 @@ pub fn target(name: Option<&str>) -> Result<Target> {
         None => Target::host().ok_or_else(|| {
             Error::Unsupported("this processor runs none of the targets: see `tilewright targets`".into())
         }),
-        Some(name) => Target::by_name(name).ok_or_else(|| {
-            let names: Vec<_> = Target::all().into_iter().map(|t| t.name).collect();
-            Error::Invalid(unknown("target", name, &names))
-        }),
+        Some(name) => Target::by_name(name),
     }
 }
 

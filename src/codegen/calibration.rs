@@ -2,7 +2,6 @@
 
 use crate::codegen::machine::Machine;
 use crate::codegen::target::Target;
-use crate::runtime::error::unknown;
 use crate::runtime::{Error, Result};
 use serde::{Deserialize, Serialize};
 use std::path::Path;
@@ -40,10 +39,7 @@ impl Calibration {
     /// constant that is not plausible; the message names the field.
     pub fn parse(text: &str) -> Result<Calibration> {
         let read: Calibration = serde_json::from_str(text).map_err(|e| Error::Invalid(e.to_string()))?;
-        if Target::by_name(&read.target).is_none() {
-            let names: Vec<String> = Target::all().into_iter().map(|t| t.name).collect();
-            return Err(Error::Invalid(unknown("target", &read.target, &names)));
-        }
+        Target::by_name(&read.target)?;
         read.machine.check()?;
         Ok(read)
     }

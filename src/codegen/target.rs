@@ -2,6 +2,7 @@
 
 use crate::codegen::instruction::TensorInstruction;
 use crate::codegen::machine::Machine;
+use crate::runtime::error::unknown;
 use crate::runtime::{Error, Features, Platform, Result};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
@@ -146,12 +147,18 @@ impl Target {
     }
 
     /// The target called `name`, with features after its name where it has some, as `x86-64-avx512-vnni+avx512bf16`.
-    /// `None` where no target has this name, or the processors of the target no such feature.
-    pub fn by_name(name: &str) -> Option<Target> {
-        let mut words = name.split('+');
-        let first = words.next()?;
-        let target = Target::all().into_iter().find(|t| t.name == first)?;
-        words.try_fold(target, |target, word| target.with_feature(word).ok())
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] where no target has this name, or the processors of the target no such feature; the message names
+    /// those that exist.
+    pub fn by_name(name: &str) -> Result<Target> {
+        let (first, features) = name.split_once('+').map_or((name, None), |(first, rest)| (first, Some(rest)));
+        let all = Target::all();
+        let Some(target) = all.iter().find(|t| t.name == first) else {
+            let names: Vec<&str> = all.iter().map(|t| t.name.as_str()).collect();
+            return Err(Error::Invalid(unknown("target", first, &names)));
+        };
+        features.iter().flat_map(|words| words.split('+')).try_fold(target.clone(), Target::with_feature)
     }
 
     /// Requirements of code for the target.
@@ -176,5 +183,20 @@ impl Target {
             Isa::Neon => "dotprod",
         };
         Some(target.clone().with_feature(more).ok().filter(Target::runs_on_host).unwrap_or(target))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_unknown_part_of_a_name_is_the_one_that_is_said() {
+        let refusal = |name: &str| Target::by_name(name).unwrap_err().to_string();
+        assert!(refusal("x86-64-avx3").contains("there is no target `x86-64-avx3`: there are x86-64-avx512-vnni,"));
+        assert!(refusal("x86-64-avx2+avxvni").contains("there is no processor feature `avxvni`"));
+        assert!(refusal("x86-64-avx2+avxvni").ends_with("did you mean `avxvnni`?"));
+        assert!(refusal("x86-64-avx2+dotprod").contains("`dotprod` is not a feature of the processors of x86-64-avx2"));
+        assert_eq!(Target::by_name("x86-64-avx2+avxvnni").unwrap().name, "x86-64-avx2+avxvnni");
     }
 }

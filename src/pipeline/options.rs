@@ -128,7 +128,7 @@ impl Options {
     /// [`Error::Unsupported`] where none is named and this processor runs none of the targets, [`Error::Invalid`] where the
     /// constants belong to another one or are not plausible.
     pub fn target(&self) -> Result<Target> {
-        let named = || self.machine.as_ref().and_then(|m| Target::by_name(&m.target));
+        let named = || self.machine.as_ref().and_then(|m| Target::by_name(&m.target).ok());
         let target = self.target.clone().or_else(named).or_else(Target::host).ok_or_else(|| {
             let names: Vec<String> = Target::all().into_iter().map(|t| t.name).collect();
             Error::Unsupported(format!("this processor runs none of the targets {}", names.join(", ")))

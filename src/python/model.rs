@@ -14,6 +14,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
+use tilewright::internal::runtime::error::unknown;
 use tilewright::{AsView, Compiled, InputSpec, Kind, Session, Stage, Tensor, TensorView};
 
 /// A model that is open.
@@ -293,8 +294,7 @@ impl Open {
             let text = text.to_cow()?;
             let Some(spec) = self.inputs.iter().find(|spec| spec.name == text) else {
                 let names: Vec<&str> = self.inputs.iter().map(|spec| spec.name.as_str()).collect();
-                let text = format!("there is no input `{text}`: there are {}", names.join(", "));
-                return Err(invalid(feed.py(), text));
+                return Err(invalid(feed.py(), unknown("input", &text, &names)));
             };
             given.push((spec.name.as_str(), array));
         }

@@ -7,6 +7,7 @@ use pyo3::types::PyDict;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
+use tilewright::internal::runtime::error::unknown;
 use tilewright::{CacheOptions, Limits, Options, Target, instructions};
 
 /// The names of all options.
@@ -34,7 +35,7 @@ pub fn options(given: &Bound<'_, PyDict>) -> PyResult<Options> {
     for (key, value) in given.iter() {
         let key: String = key.extract()?;
         if !NAMES.contains(&key.as_str()) {
-            return Err(invalid(py, format!("there is no option `{key}`: there are {}", NAMES.join(", "))));
+            return Err(invalid(py, unknown("option", &key, &NAMES)));
         }
         if value.is_none() {
             continue;
@@ -70,8 +71,5 @@ pub fn options(given: &Bound<'_, PyDict>) -> PyResult<Options> {
 
 /// The target of this name.
 pub fn target(py: Python, name: &str) -> PyResult<Target> {
-    Target::by_name(name).ok_or_else(|| {
-        let names: Vec<String> = Target::all().into_iter().map(|target| target.name).collect();
-        invalid(py, format!("there is no target `{name}`: there are {}", names.join(", ")))
-    })
+    Target::by_name(name).or_raise(py)
 }

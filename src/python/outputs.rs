@@ -6,6 +6,7 @@ use crate::memory::{Input, Output};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList, PyTuple};
 use tilewright::AsView;
+use tilewright::internal::runtime::error::unknown;
 use tilewright::module::OutputSpec;
 
 /// Arrays for some of the outputs, in the order of the model.
@@ -20,8 +21,7 @@ impl<'py> Given<'py> {
             for (name, array) in named.iter() {
                 let name: String = name.extract()?;
                 let Some(position) = names.iter().position(|n| *n == name) else {
-                    let text = format!("there is no output `{name}`: there are {}", names.join(", "));
-                    return Err(invalid(py, text));
+                    return Err(invalid(py, unknown("output", &name, names)));
                 };
                 given[position] = Some(array).filter(|array| !array.is_none());
             }

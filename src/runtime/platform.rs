@@ -3,6 +3,7 @@
 //! In: a compiled module's requirements. Out: what this processor lacks of them. The table of features stands here once: the
 //! code generator names features by its constants, the module format by their words, detection by both.
 
+use crate::error::unknown;
 use crate::{Error, Result};
 use serde::{Deserialize, Serialize};
 
@@ -125,7 +126,7 @@ impl TryFrom<Vec<String>> for Features {
     fn try_from(words: Vec<String>) -> std::result::Result<Features, String> {
         words.iter().try_fold(Features::default(), |set, word| {
             let feature = Features::by_name(word);
-            feature.map(|f| set.with(f)).ok_or_else(|| format!("unknown processor feature `{word}`"))
+            feature.map(|f| set.with(f)).ok_or_else(|| unknown("processor feature", word, &Features::all_names()))
         })
     }
 }

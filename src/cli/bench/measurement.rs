@@ -124,7 +124,7 @@ const PROBE_SECONDS: f64 = 0.005;
 /// Milliseconds of each run, sorted, and GFLOP/s of one core: both in turn, so that they are of the same moments. Of what
 /// takes longer than `seconds` the first run is the only one.
 pub fn latencies_and_peak(run: Run, seconds: f64, target: &str, dtype: DType) -> Result<(Vec<f64>, f64)> {
-    let probe = Target::by_name(target).map(|target| peak_probe(dtype, &target));
+    let probe = Target::by_name(target).ok().map(|target| peak_probe(dtype, &target));
     let probe = probe.transpose()?;
     let first = run()?.as_secs_f64();
     let (mut times, mut rates, mut spent) = (vec![], vec![], 0.0);
