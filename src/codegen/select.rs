@@ -3,8 +3,9 @@
 //! Each top-level statement of the nest becomes a function. `prepare` decides on vectors and unrolling (`narrow` on integers of 8 and 16 bits), `select`
 //! expands statements to vector instructions over symbolic addresses, `hoist` moves invariants out of innermost loops,
 //! `scalar_replacement` keeps what the next iterations load again in registers, `prefetch` asks for panels before they
-//! are needed, `interleave` loads and stores interleaved elements as neighbours, `address` gives pointers registers and bumps them, `stored_bits` leaves out what
-//! stores drop, `single_lane` computes in as few lanes as are used.
+//! are needed, `interleave` loads and stores interleaved elements as neighbours, `address` gives pointers registers and bumps them. Of the flat function
+//! `scaled_index` folds products of subscripts into addresses, `stored_bits` leaves out what stores drop, `single_lane` computes in
+//! as few lanes as are used, and `choose` joins a comparison with the selection that reads its mask (AVX-512).
 //! The nest's meaning (`interpret.rs`) is kept, except that sums over vector lanes are taken in another (fixed) order
 //! and that products in sums are fused; `literal` states what it assumes of the operands of literals.
 
@@ -38,6 +39,7 @@ pub mod statements;
 pub mod stored_bits;
 pub mod strip_mine;
 pub mod tree;
+mod uses;
 pub mod value;
 
 use crate::codegen::Target;

@@ -5,41 +5,33 @@
 //! Shorter registers compare into lanes at once and stay as they are.
 
 use crate::codegen::Target;
+use crate::codegen::select::uses::{remove, uses};
 use crate::codegen::target::Isa;
-use crate::codegen::vcode::operands::{Access, Class};
+use crate::codegen::vcode::operands::Class;
 use crate::codegen::vcode::{Function, Inst};
+use std::collections::BTreeSet;
 
 /// Joins comparisons and selections.
 pub fn join(function: &mut Function, target: &Target) {
     if target.isa != Isa::Avx512 {
         return;
     }
-    let mut read = vec![vec![]; function.vregs as usize];
-    let mut written = read.clone();
-    for (at, inst) in function.insts.iter().enumerate() {
-        inst.registers(|class, access: Access, r| {
-            if class == Class::Vector {
-                access.reads().then(|| read[r as usize].push(at));
-                access.writes().then(|| written[r as usize].push(at));
-            }
-        });
-    }
-    let mut kept = vec![true; function.insts.len()];
-    for (at, kept) in kept.iter_mut().enumerate() {
+    let uses = uses(function, Class::Vector);
+    let mut joined = BTreeSet::new();
+    for at in 0..function.insts.len() {
         let Inst::VCompare { op, dst: mask, ty, a, b } = function.insts[at] else { continue };
-        let (&[_], &[end]) = (&written[mask.index()][..], &read[mask.index()][..]) else { continue };
+        let (&[_], &[end]) = (&uses[mask.index()].written[..], &uses[mask.index()].read[..]) else { continue };
         let Inst::VSelect { dst, ty: selected, mask: by, a: yes, b: no } = function.insts[end] else { continue };
         let whole = ty.lanes as usize * ty.lane.bytes() == target.vector_bytes;
         let same = (selected.lanes, selected.lane.bytes()) == (ty.lanes, ty.lane.bytes());
-        let stays = |r: usize| !written[r].iter().any(|&w| w > at && w < end);
+        let stays = |r: usize| !uses[r].written.iter().any(|&w| w > at && w < end);
         let straight = end > at && !function.insts[at..end].iter().any(is_control);
         if by == mask && whole && same && straight && stays(a.index()) && stays(b.index()) {
             function.insts[end] = Inst::VChoose { dst, op, ty, a, b, yes, no };
-            *kept = false;
+            joined.insert(at);
         }
     }
-    let mut kept = kept.into_iter();
-    function.insts.retain(|_| kept.next().unwrap_or(true));
+    remove(function, &joined);
 }
 
 fn is_control(inst: &Inst) -> bool {

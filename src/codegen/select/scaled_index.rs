@@ -3,20 +3,15 @@
 //! In and out: a flat function. A pointer over a subscript from data is a product and a sum in registers; where the factor is
 //! one that an address can have and the pointer serves loads and stores alone, both instructions go.
 
-use crate::codegen::vcode::operands::{Access, Class};
+use crate::codegen::select::uses::{Uses, remove, uses};
+use crate::codegen::vcode::operands::Class;
 use crate::codegen::vcode::{Addr, Function, Gpr, GprOp, Inst, Operand};
+use std::collections::BTreeSet;
 
 /// Replaces pointers by scaled indices.
 pub fn fold(function: &mut Function) {
-    let mut uses = vec![Uses::default(); function.gprs as usize];
-    for (at, inst) in function.insts.iter().enumerate() {
-        inst.registers(|class, access, r| {
-            if class == Class::Gpr {
-                uses[r as usize].note(access, at);
-            }
-        });
-    }
-    let mut kept = vec![true; function.insts.len()];
+    let uses = uses(function, Class::Gpr);
+    let mut folded = BTreeSet::new();
     for at in 1..function.insts.len() {
         let Some((pointer, address)) = scaled(&function.insts[at - 1], &function.insts[at]) else { continue };
         let Some((index, _)) = address.index else { continue };
@@ -35,30 +30,10 @@ pub fn fold(function: &mut Function) {
                     *a = Addr { disp: a.disp, ..address };
                 }
             }
-            kept[at - 1] = false;
-            kept[at] = false;
+            folded.extend([at - 1, at]);
         }
     }
-    let mut kept = kept.into_iter();
-    function.insts.retain(|_| kept.next().unwrap_or(true));
-}
-
-/// Places where a register is read and written.
-#[derive(Clone, Default)]
-struct Uses {
-    read: Vec<usize>,
-    written: Vec<usize>,
-}
-
-impl Uses {
-    fn note(&mut self, access: Access, at: usize) {
-        if access.reads() {
-            self.read.push(at);
-        }
-        if access.writes() {
-            self.written.push(at);
-        }
-    }
+    remove(function, &folded);
 }
 
 /// The pointer that a product and a sum compute, and the address that says the same.

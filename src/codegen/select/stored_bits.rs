@@ -5,35 +5,15 @@
 //!
 //! In and out: a function. Invariant: memory gets the same bytes.
 
+use crate::codegen::select::uses::{Uses, remove, uses};
 use crate::codegen::vcode::operands::Class;
 use crate::codegen::vcode::{Function, Inst, ShiftOp, VBinary, Vreg};
-use std::collections::HashSet;
-
-/// Reads and definitions of a vector register.
-#[derive(Clone, Copy, Default)]
-struct Uses {
-    reads: u32,
-    definitions: u32,
-    /// The place of the last definition.
-    at: usize,
-}
+use std::collections::BTreeSet;
 
 /// Lets stores take their operands from before operations that leave the bits that are stored.
 pub fn store_low_bits(function: &mut Function) {
-    let mut uses = vec![Uses::default(); function.vregs as usize];
-    for (at, inst) in function.insts.iter().enumerate() {
-        inst.registers(|class, access, r| {
-            if class == Class::Vector {
-                let uses = &mut uses[r as usize];
-                uses.reads += u32::from(access.reads());
-                if access.writes() {
-                    uses.definitions += 1;
-                    uses.at = at;
-                }
-            }
-        });
-    }
-    let mut dropped = HashSet::new();
+    let uses = uses(function, Class::Vector);
+    let mut dropped = BTreeSet::new();
     for store in 0..function.insts.len() {
         let (Inst::VStore { src, ty, mem, .. } | Inst::VScatter { src, ty, mem, .. }) = function.insts[store] else {
             continue;
@@ -43,36 +23,31 @@ pub fn store_low_bits(function: &mut Function) {
         }
         let Some((source, between)) = before(function, &uses, src, 8 * mem.bytes() as u32) else { continue };
         // The source still holds the value at the store: its only definition stands before what is left out.
-        if between.iter().all(|&at| at < store && uses[source.index()].at < at) {
+        if between.iter().all(|&at| at < store && uses[source.index()].written[0] < at) {
             dropped.extend(between);
             if let Inst::VStore { src, .. } | Inst::VScatter { src, .. } = &mut function.insts[store] {
                 *src = source;
             }
         }
     }
-    let mut at = 0..;
-    function.insts.retain(|_| at.next().is_none_or(|at| !dropped.contains(&at)));
+    remove(function, &dropped);
     if !dropped.is_empty() {
         drop_unread_constants(function);
     }
 }
 
 fn drop_unread_constants(function: &mut Function) {
-    let mut read = HashSet::new();
-    for inst in &function.insts {
-        inst.registers(|class, access, r| {
-            if class == Class::Vector && access.reads() {
-                read.insert(r);
-            }
-        });
-    }
-    function.insts.retain(|inst| !matches!(inst, Inst::VConst { dst, .. } if !read.contains(&dst.0)));
+    let uses = uses(function, Class::Vector);
+    function.insts.retain(|inst| !matches!(inst, Inst::VConst { dst, .. } if uses[dst.index()].read.is_empty()));
 }
 
 /// The register whose low `bits` are those of `r`, and the instructions between, which nothing else needs.
 fn before(function: &Function, uses: &[Uses], r: Vreg, bits: u32) -> Option<(Vreg, Vec<usize>)> {
-    let single = |r: Vreg| (uses[r.index()].definitions == 1).then(|| uses[r.index()].at);
-    let alone = |r: Vreg| single(r).filter(|_| uses[r.index()].reads == 1);
+    let single = |r: Vreg| match uses[r.index()].written[..] {
+        [at] => Some(at),
+        _ => None,
+    };
+    let alone = |r: Vreg| single(r).filter(|_| uses[r.index()].read.len() == 1);
     let at = alone(r)?;
     let (source, between) = match function.insts[at] {
         Inst::VBinary { op: VBinary::And, ty, a, b, .. } => {
