@@ -375,39 +375,14 @@ bits! {
 /// Runs `$body` with the type of the lane.
 macro_rules! with_type {
     ($lane:expr, $t:ident => $body:expr) => {
+        with_type!(@ $lane, $t => $body; F32 f32, F64 f64, I32 i32, I64 i64, I16 i16, U16 u16, I8 i8, U8 u8)
+    };
+    (@ $lane:expr, $t:ident => $body:expr; $($variant:ident $type:ident),*) => {
         match $lane {
-            Lane::F32 => {
-                type $t = f32;
+            $(Lane::$variant => {
+                type $t = $type;
                 $body
-            }
-            Lane::F64 => {
-                type $t = f64;
-                $body
-            }
-            Lane::I32 => {
-                type $t = i32;
-                $body
-            }
-            Lane::I64 => {
-                type $t = i64;
-                $body
-            }
-            Lane::I16 => {
-                type $t = i16;
-                $body
-            }
-            Lane::U16 => {
-                type $t = u16;
-                $body
-            }
-            Lane::I8 => {
-                type $t = i8;
-                $body
-            }
-            Lane::U8 => {
-                type $t = u8;
-                $body
-            }
+            })*
         }
     };
 }
