@@ -2,12 +2,12 @@
 
 use crate::codegen::instruction::InstructionName;
 use crate::codegen::loopnest::parse::Parser;
-use crate::expr::{Affine, Var};
-use crate::expr::{BufferId, Index};
+use crate::expr::BufferId;
+use crate::expr::Var;
 use crate::poly::print::{KINDS, ROLES};
 use crate::poly::schedule::{Band, Node, Row, RowKind, Schedule};
 use crate::poly::scop::Scop;
-use crate::poly::statement::{Iterator, Statement, StatementId, TensorDecl};
+use crate::poly::statement::{Iterator, Statement, StatementId, TensorDecl, write_and_computed};
 use crate::poly::storage::{Digit, Private};
 use crate::runtime::Result;
 
@@ -97,16 +97,7 @@ fn statement(p: &mut Parser) -> Result<Statement> {
     let domain = if p.accept("if") { p.conditions()? } else { vec![] };
     p.expect(":")?;
     let (target, index) = p.element()?;
-    let (mut write, mut computed) = (vec![], vec![]);
-    for (d, i) in index.into_iter().enumerate() {
-        match i {
-            Index::Affine(a) => write.push(a),
-            Index::Value(e) => {
-                write.push(Affine::constant(0));
-                computed.push((d, *e));
-            }
-        }
-    }
+    let (write, computed) = write_and_computed(index);
     let reduce = p.assignment()?;
     let body = p.expr()?;
     p.expect(";")?;

@@ -115,6 +115,21 @@ fn subscripts(write: &[Affine], computed: &[(usize, Expr)]) -> Vec<Index> {
     all
 }
 
+/// The inverse of [`Statement::subscripts`]: affine subscripts with 0 in place of those from data, and these.
+pub fn write_and_computed(subscripts: Vec<Index>) -> (Vec<Affine>, Vec<(usize, Expr)>) {
+    let (mut write, mut computed) = (vec![], vec![]);
+    for (d, i) in subscripts.into_iter().enumerate() {
+        match i {
+            Index::Affine(a) => write.push(a),
+            Index::Value(e) => {
+                write.push(Affine::constant(0));
+                computed.push((d, *e));
+            }
+        }
+    }
+    (write, computed)
+}
+
 /// A tensor expression: definitions in an order in which each tensor is complete before it is read.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default, Serialize, Deserialize)]
 pub struct Program {

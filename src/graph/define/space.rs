@@ -4,7 +4,7 @@ use crate::expr::{Affine, Var};
 use crate::expr::{BinaryOp, BufferId, Expr, Index, Scalar, UnaryOp};
 use crate::graph::op::Op;
 use crate::graph::tensor_type::TensorType;
-use crate::poly::statement::{Definition, Iterator, Program, Role, TensorDecl};
+use crate::poly::statement::{Definition, Iterator, Program, Role, TensorDecl, write_and_computed};
 use crate::runtime::DType;
 
 pub(super) fn exp(x: Expr) -> Expr {
@@ -174,16 +174,7 @@ impl Build {
         reduce: Option<BinaryOp>,
         body: Expr,
     ) {
-        let (mut write, mut computed) = (vec![], vec![]);
-        for (d, i) in index.into_iter().enumerate() {
-            match i {
-                Index::Affine(a) => write.push(a),
-                Index::Value(e) => {
-                    write.push(Affine::constant(0));
-                    computed.push((d, *e));
-                }
-            }
-        }
+        let (write, computed) = write_and_computed(index);
         let (outer, iterators) = (space.outer(), space.iterators);
         let conditions = vec![];
         let definition = Definition { target, iterators, outer, write, computed, reduce, conditions, body };
