@@ -79,7 +79,7 @@ pub fn is_fma(row: &TensorInstruction) -> bool {
 ///
 /// # Errors
 /// The part that does not match, and why.
-pub fn match_lanes(row: &TensorInstruction, scop: &Scop, id: StatementId, lane: Var) -> Result<Match, Mismatch> {
+fn match_lanes(row: &TensorInstruction, scop: &Scop, id: StatementId, lane: Var) -> Result<Match, Mismatch> {
     let s = scop.statement(id);
     let Some(reduce) = s.reduce else {
         return mismatch(MismatchPart::Reduction, format!("`{}` does not accumulate", s.name));
@@ -103,21 +103,34 @@ pub fn match_lanes(row: &TensorInstruction, scop: &Scop, id: StatementId, lane: 
     let factor = constant_factor::of_sum(scop, id);
     let written = factor.as_ref().map_or(&s.body, |f| &f.1);
     let body = &without_widening(scop, written);
-    let mut reason = String::new();
-    let fits = &mut |operand: usize, access: &Access| {
-        let why = misfit(row, scop, id, &references, operand, access, lane);
-        let fits = why.is_none();
-        reason = why.unwrap_or(std::mem::take(&mut reason));
-        fits
-    };
-    let Some(found) = row.unify(body, fits) else {
-        return match reason.is_empty() {
-            true => mismatch(MismatchPart::Body, format!("the body of `{}` is not that of `{}`", s.name, row.name)),
-            false => mismatch(MismatchPart::Operand, reason),
-        };
-    };
+    let found =
+        operands(row, &s.name, body, &|operand, access| misfit(row, scop, id, &references, operand, access, lane))?;
     let operands = found.into_iter().cloned().zip(row.operands[1..].iter().map(|o| o.form)).collect();
     Ok(Match { row: row.name, operands, lanes_reduced: !varies, widened: body != written })
+}
+
+/// The reads of a statement's body that are the row's operands but the accumulator, where the term of the row is the body.
+/// `misfit` says why a read cannot be an operand.
+fn operands<'a>(
+    row: &TensorInstruction,
+    statement: &str,
+    body: &'a Expr,
+    misfit: &dyn Fn(usize, &Access) -> Option<String>,
+) -> Result<Vec<&'a Access>, Mismatch> {
+    let mut last = None;
+    let fits = &mut |operand: usize, access: &Access| {
+        let reason = misfit(operand, access);
+        let fits = reason.is_none();
+        last = reason.or(last.take());
+        fits
+    };
+    if let Some(found) = row.unify(body, fits) {
+        return Ok(found);
+    }
+    match last {
+        None => mismatch(MismatchPart::Body, format!("the body of `{statement}` is not that of `{}`", row.name)),
+        Some(reason) => mismatch(MismatchPart::Operand, reason),
+    }
 }
 
 /// The factors of a product as they are stored, where they are halves that are widened to f32.
@@ -150,7 +163,7 @@ fn misfit(
     let (s, o, tensor) = (scop.statement(id), &row.operands[operand], scop.tensor(access.buffer));
     let (name, lane_name) = (&tensor.name, &s.iterators[lane.0 as usize].name);
     if tensor.dtype != o.dtype && !(o.dtype == DType::F32 && is_half(tensor.dtype)) {
-        return Some(format!("operand {name} is {}, not {}", tensor.dtype, o.dtype));
+        return Some(format!("operand `{name}` is {}, not {}", tensor.dtype, o.dtype));
     }
     let r = references.iter().find(|r| r.access.as_ref() == Some(access)).expect("a read of the statement");
     match (o.form, r.along(lane)) {

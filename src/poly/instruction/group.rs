@@ -8,7 +8,7 @@
 use crate::codegen::instruction::{Form, InstructionName, Operand, TensorInstruction};
 use crate::expr::{Access, BinaryOp, Index, Var};
 use crate::poly::analysis::access::{Along, Reference};
-use crate::poly::instruction::{Mismatch, MismatchPart, mismatch};
+use crate::poly::instruction::{Mismatch, MismatchPart, mismatch, operands};
 use crate::poly::scop::Scop;
 use crate::poly::statement::StatementId;
 use crate::runtime::DType;
@@ -40,7 +40,7 @@ pub fn match_grouped(
     let s = scop.statement(id);
     let name = |v: Var| &s.iterators[v.0 as usize].name;
     if s.reduce != Some(BinaryOp::Add) || s.is_scatter() {
-        return mismatch(MismatchPart::Reduction, format!("`{}` is no sum", s.name));
+        return mismatch(MismatchPart::Reduction, format!("`{}` is not a sum", s.name));
     }
     let target = scop.tensor(s.target);
     if target.dtype != row.operands[0].dtype {
@@ -68,24 +68,15 @@ pub fn match_grouped(
     let extent = s.iterators[group.0 as usize].extent;
     if extent % terms(row) != 0 && !adds_nothing_for_zeros(row) {
         let reason = format!(
-            "{extent} terms along `{}` are no multiple of {}, and zeros add something",
+            "{extent} terms along `{}` are not a multiple of {}, and zeros add something",
             name(group),
             terms(row)
         );
         return mismatch(MismatchPart::Body, reason);
     }
-    let mut reason = String::new();
-    let fits = &mut |operand: usize, access: &Access| {
-        let why = misfit(row, scop, id, references, operand, access, [lane, group]);
-        reason = why.clone().unwrap_or_default();
-        why.is_none()
-    };
-    let Some(found) = row.unify(&s.body, fits) else {
-        return match reason.is_empty() {
-            true => mismatch(MismatchPart::Body, format!("the body of `{}` is not that of `{}`", s.name, row.name)),
-            false => mismatch(MismatchPart::Operand, reason),
-        };
-    };
+    let found = operands(row, &s.name, &s.body, &|operand, access| {
+        misfit(row, scop, id, references, operand, access, [lane, group])
+    })?;
     let varies = |access: &Access| {
         let at = references.iter().position(|r| r.access.as_ref() == Some(access));
         at.map(|at| (at, references[at].depends(lane)))
