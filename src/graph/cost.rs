@@ -6,6 +6,7 @@
 //! it must order layouts, algorithms and fusions rightly.
 
 use crate::codegen::Target;
+use crate::expr::interval::ceil_div;
 use crate::graph::ir::{Node, ValueId};
 use crate::graph::op::{Body, Layout, Op, Window};
 use crate::graph::subgraph;
@@ -236,7 +237,7 @@ fn elementwise_cycles(op: &Op) -> f64 {
 
 /// The share of vector lanes in use when `extent` elements are dealt to vectors.
 fn tail(extent: i64, lanes: i64) -> f64 {
-    let vectors = (extent + lanes - 1) / lanes;
+    let vectors = ceil_div(extent, lanes);
     (extent as f64 / (vectors * lanes).max(1) as f64).max(1.0 / lanes as f64)
 }
 
@@ -307,7 +308,7 @@ fn transposed_share(
     if layout == Layout::Nchw {
         let before = |d: usize| if window.iterates_phases() { window.pad_before[d] } else { 0 };
         for (d, &stride) in window.stride.iter().enumerate() {
-            outputs.shape[2 + d] = (outputs.shape[2 + d] + before(d) + stride - 1) / stride;
+            outputs.shape[2 + d] = ceil_div(outputs.shape[2 + d] + before(d), stride);
         }
     }
     let filters = [weights[1] * group, weights[0] / group];

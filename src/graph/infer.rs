@@ -10,6 +10,7 @@ mod region;
 mod scatter;
 mod tiles;
 
+use crate::expr::interval::ceil_div;
 use crate::expr::{BinaryOp, UnaryOp};
 use crate::graph::infer::check::{Checked, defined, ensure, index_type, same_types, shaped};
 use crate::graph::op::{Layout, Op, PoolKind, ReduceOp, Window};
@@ -230,14 +231,14 @@ fn block(x: &TensorType, block: u32) -> Checked<TensorType> {
     let (shape, rank) = (&x.shape, x.shape.len());
     ensure(rank >= 2 && block >= 1, || "no channels to block".into())?;
     let b = block as i64;
-    shaped(x, from_channels_first(Layout::Blocked(block), shape, (shape[1] + b - 1) / b * b))
+    shaped(x, from_channels_first(Layout::Blocked(block), shape, ceil_div(shape[1], b) * b))
 }
 
 fn unblock(x: &TensorType, channels: i64) -> Checked<TensorType> {
     let (shape, rank) = (&x.shape, x.shape.len());
     ensure(rank >= 3, || "not a blocked tensor".into())?;
     let b = shape[rank - 1];
-    ensure(b >= 1 && (channels + b - 1) / b == shape[1], || "the number of channels does not fit".into())?;
+    ensure(b >= 1 && ceil_div(channels, b) == shape[1], || "the number of channels does not fit".into())?;
     let mut out = shape[..rank - 1].to_vec();
     out[1] = channels;
     shaped(x, out)
@@ -448,7 +449,7 @@ impl Image {
 
     /// Can the image have exactly `channels` channels?
     fn holds(&self, channels: i64) -> bool {
-        (channels + self.block - 1) / self.block * self.block == self.stored_channels
+        ceil_div(channels, self.block) * self.block == self.stored_channels
     }
 }
 

@@ -6,6 +6,7 @@
 //! full vectors everywhere (Goto and van de Geijn, "Anatomy of High-Performance Matrix Multiplication", 2008).
 
 use crate::codegen::loopnest::row_major;
+use crate::expr::interval::ceil_div;
 use crate::expr::{Access, BufferId, Expr, Index};
 use crate::expr::{Affine, Var};
 use crate::poly::scop::Scop;
@@ -58,7 +59,7 @@ impl Packing {
         for (p, &(iterator, part)) in self.dims.iter().enumerate() {
             let (size, scale) = match part {
                 PackedDim::Whole => (extent(iterator), 1),
-                PackedDim::Tile(t) => ((extent(iterator) + t - 1) / t, t),
+                PackedDim::Tile(t) => (ceil_div(extent(iterator), t), t),
                 PackedDim::Point(t) => (t, 1),
                 PackedDim::Middle(t, p) => (t / p, p),
             };

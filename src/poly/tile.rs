@@ -24,6 +24,7 @@ mod tensorized;
 use crate::codegen::Target;
 use crate::codegen::machine::Machine;
 use crate::expr::Affine;
+use crate::expr::interval::ceil_div;
 use crate::poly::analysis::dependence;
 use crate::poly::schedule::{Band, Node, Row, RowKind, Schedule, SchedulePart, steps_of};
 use crate::poly::scop::Scop;
@@ -148,7 +149,7 @@ fn parallelize(scop: &Scop, node: &mut Node, free: usize, machine: &Machine) -> 
             break;
         }
         let outer = tiled.iter().filter(|t| t.0 == row.phi).map(|t| t.1).min().unwrap_or(i64::MAX);
-        steps *= (row.extent(scop).min(outer) + row.tile - 1) / row.tile;
+        steps *= ceil_div(row.extent(scop).min(outer), row.tile);
         tiled.push((row.phi.clone(), row.tile));
         row.kind = RowKind::Parallel;
     }

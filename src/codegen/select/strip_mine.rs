@@ -9,6 +9,7 @@ use crate::codegen::loopnest::{Buffer, BufferKind, LoopKind, LoopNest, Stmt};
 use crate::codegen::select::expansion_cost::{constant_range, cost, vector_statements};
 use crate::codegen::select::scalar_expansion;
 use crate::expr::Bound;
+use crate::expr::interval::ceil_div;
 use crate::expr::scalar::numbers_only;
 use crate::expr::{Access, BufferId, Expr, Index, Scalar};
 use crate::expr::{Affine, Var};
@@ -80,7 +81,7 @@ impl Strip<'_> {
     /// A vector loop, in a real loop and a rest when it is long.
     fn vector(&mut self, v: Vector) -> Vec<Stmt> {
         let lanes = self.lanes(v.var);
-        let vectors = (v.extent + lanes - 1) / lanes;
+        let vectors = ceil_div(v.extent, lanes);
         let weight = cost(&v.body).max(1);
         let reduces = crate::codegen::select::statements::accumulates_over(&v.body, v.var);
         let short = vectors <= SHORT || vectors * weight <= EXPANDED || reduces && vectors <= REDUCED && weight < 16;
@@ -408,7 +409,7 @@ fn unrolled(nest: &mut LoopNest, target: &Target, stmt: Stmt) -> Vec<Stmt> {
     let (Some((first, end)), Some(size)) = (constant_range(&lower, &upper), vector_statements(&body, lanes)) else {
         return same(body);
     };
-    let trips = (end - first + step - 1) / step;
+    let trips = ceil_div(end - first, step);
     if trips * size <= COMPLETE && trips <= 16 {
         return vec![Stmt::Loop { var, lower, upper, step, kind: LoopKind::Unroll, body }];
     }

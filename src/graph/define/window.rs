@@ -4,6 +4,7 @@
 //! layout. A group is an iterator of its own; with one channel in each group (depthwise) no channel is reduced.
 
 use crate::expr::Affine;
+use crate::expr::interval::{ceil_div, gcd};
 use crate::expr::{Access, BinaryOp, Expr, Index, Scalar};
 use crate::graph::define::space::{Build, Space, constant};
 use crate::graph::infer::Image;
@@ -49,7 +50,7 @@ impl Channels {
     fn begin(&mut self, space: &mut Space, name: &str) {
         // One channel in each group needs no iterator: the group is the channel.
         if self.group.is_none() || self.extent > 1 {
-            let extent = (self.extent + self.block - 1) / self.block;
+            let extent = ceil_div(self.extent, self.block);
             self.outer = Some(space.iterator(if self.blocked { format!("{name}o") } else { name.into() }, extent));
         }
     }
@@ -368,10 +369,6 @@ impl Phase {
             step: tap_step * dilation / stride,
         }
     }
-}
-
-fn gcd(a: i64, b: i64) -> i64 {
-    if b == 0 { a } else { gcd(b, a % b) }
 }
 
 pub(super) fn pool(b: &mut Build, kind: PoolKind, window: &Window, layout: Layout) {

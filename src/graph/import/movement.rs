@@ -1,6 +1,7 @@
 //! Operators that move data, and gathers.
 
 use super::node::Source;
+use crate::expr::interval::ceil_div;
 use crate::graph::import::importer::Importer;
 use crate::graph::ir::ValueId;
 use crate::graph::op::Op;
@@ -229,7 +230,7 @@ pub(super) fn split(g: &mut Importer, n: &Source) -> Result<Vec<ValueId>> {
         return Err(Error::Invalid(format!("num_outputs is {count}, but the node has {outputs} outputs")));
     }
     let sizes = given.unwrap_or_else(|| {
-        let chunk = (extent + count - 1) / count;
+        let chunk = ceil_div(extent, count);
         (0..count).map(|i| chunk.min(extent - (i * chunk).min(extent))).collect()
     });
     let total = sizes.iter().try_fold(0i64, |sum, s| sum.checked_add(*s));

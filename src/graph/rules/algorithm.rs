@@ -7,6 +7,7 @@
 //! [`Network::max_error`](crate::graph::egraph::network::Network::max_error).
 
 use crate::expr::BinaryOp;
+use crate::expr::interval::ceil_div;
 use crate::graph::egraph::network::Network;
 use crate::graph::op::{Layout, Op, Window};
 use crate::graph::rules::layout::{channels_first, channels_last};
@@ -125,7 +126,7 @@ pub fn transforms(window: &Window, m: i64, out: &[i64]) -> Option<Vec<Transforms
         return None;
     }
     let phases = phases(window);
-    let extents = out.iter().zip(&phases).map(|(&extent, d)| (extent + d - 1) / d);
+    let extents = out.iter().zip(&phases).map(|(&extent, &d)| ceil_div(extent, d));
     let axes = taps.iter().zip(extents).map(|(&r, extent)| match r {
         1 => Transforms::new(1, 1),
         // A larger tile than the smallest one has to fit.
@@ -234,8 +235,7 @@ fn minimal_filtering(
 
 /// The number of tiles along each axis of one phase.
 fn tiles(axes: &[Transforms], size: &[i64], phases: &[i64]) -> Vec<i64> {
-    let ceil = |a: i64, b: i64| (a + b - 1) / b;
-    axes.iter().zip(size).zip(phases).map(|((t, &e), &d)| ceil(ceil(e, d), t.output.len() as i64)).collect()
+    axes.iter().zip(size).zip(phases).map(|((t, &e), &d)| ceil_div(ceil_div(e, d), t.output.len() as i64)).collect()
 }
 
 /// Multiply-adds of an algorithm and what takes as long: transforms of so many tiles, and weights.

@@ -1,6 +1,7 @@
 //! Access strides: how far each access of a statement moves in memory along each iterator.
 
 use crate::codegen::loopnest::row_major;
+use crate::expr::interval::{ceil_div, gcd};
 use crate::expr::{Access, BinaryOp, BufferId, Expr, Index};
 use crate::expr::{Affine, Var};
 use crate::poly::analysis::constant_factor;
@@ -83,7 +84,7 @@ impl Reference {
                 let sparse = (hi - lo + 1) / count.max(1);
                 let bytes =
                     if sparse * self.bytes >= line { count * line } else { (hi - lo + 1).min(*size) * self.bytes };
-                total *= ((bytes + line - 1) / line * line) as f64;
+                total *= (ceil_div(bytes, line) * line) as f64;
             } else {
                 total *= count as f64;
             }
@@ -134,10 +135,6 @@ impl Reference {
         let apart = rows.filter(|s| *s > 0).fold(0, gcd);
         if apart == 0 { 1.0 } else { (run as f64 / gcd(apart, PAGE).max(line) as f64).min(1.0) }
     }
-}
-
-pub fn gcd(a: i64, b: i64) -> i64 {
-    if b == 0 { a } else { gcd(b, a % b) }
 }
 
 /// The distinct accesses of a statement: reads, then the write.

@@ -3,6 +3,7 @@
 use super::loop_over;
 use crate::codegen::loopnest::{LoopKind, Stmt};
 use crate::expr::Affine;
+use crate::expr::interval::ceil_div;
 use crate::poly::lower::state::{Lowering, State};
 use crate::poly::schedule::{Band, Node, Row, RowKind};
 use crate::poly::statement::StatementId;
@@ -26,7 +27,7 @@ impl Lowering<'_> {
             let (at, next) = self.class(row, &inside)?;
             inside = next;
             let c = &mut inside.classes[at];
-            steps.push((c.extent + row.tile - 1) / row.tile);
+            steps.push(ceil_div(c.extent, row.tile));
             c.extent = c.extent.min(row.tile);
         }
         let total = steps.iter().product();

@@ -6,6 +6,7 @@
 //! operator and can be fused with it. An iterator that reads less than the whole, as what follows tiles that reach beyond
 //! the result, becomes two with a condition.
 
+use crate::expr::interval::ceil_div;
 use crate::expr::{Affine, Var};
 use crate::expr::{BufferId, Expr, Index};
 use crate::poly::statement::{Definition, Iterator, Role, TensorDecl};
@@ -107,7 +108,7 @@ impl Digits {
         let at = v.0 as usize;
         let Iterator { name, extent, .. } = d.iterators[at].clone();
         let digit = |suffix: &str, extent| Iterator::new(format!("{name}{suffix}"), extent);
-        let high = (extent + self.radix - 1) / self.radix;
+        let high = ceil_div(extent, self.radix);
         d.iterators.splice(at..=at, [digit("h", high), digit("l", self.radix)]);
         d.outer += usize::from(at < d.outer);
         let low = Var(v.0 + 1);

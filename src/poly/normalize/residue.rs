@@ -5,6 +5,7 @@
 //! `s` temporaries, `t[s·i + c] = t_c[i]`, and every definition that reads it along an iterator of its own becomes one
 //! definition for each class. So each phase and what follows it are dense loops over the same iterators that can be fused.
 
+use crate::expr::interval::ceil_div;
 use crate::expr::{Access, BufferId, Expr, Index};
 use crate::expr::{Affine, Var};
 use crate::poly::statement::{Definition, Iterator, Role, TensorDecl};
@@ -97,7 +98,7 @@ impl Strided {
         for class in 0..self.stride {
             let mut part =
                 TensorDecl { name: format!("{}_{class}", whole.name), literals: None, panel: None, ..whole.clone() };
-            part.shape[self.dimension] = (part.shape[self.dimension] - class + self.stride - 1) / self.stride;
+            part.shape[self.dimension] = ceil_div(part.shape[self.dimension] - class, self.stride);
             if class == 0 {
                 tensors[self.tensor.0 as usize] = part;
                 self.classes.push(self.tensor);
@@ -121,7 +122,7 @@ impl Strided {
     /// The part of `d` in which iterator `v` is `stride·v + class`; `None` when that is empty.
     fn class_of(&self, d: &Definition, v: Var, class: i64) -> Option<Definition> {
         let i = v.0 as usize;
-        let extent = (d.iterators[i].extent - class + self.stride - 1) / self.stride;
+        let extent = ceil_div(d.iterators[i].extent - class, self.stride);
         if extent <= 0 {
             return None;
         }

@@ -9,6 +9,7 @@
 //! Invariant: nothing is proven here. The planner proves what it chooses.
 
 use crate::codegen::Target;
+use crate::expr::interval::ceil_div;
 use crate::expr::{Affine, Var};
 use crate::poly::analysis::access::{Along, Reference, references};
 use crate::poly::analysis::dependence::Dependences;
@@ -169,7 +170,7 @@ pub(super) fn product(scop: &Scop, id: StatementId, target: &Target) -> Option<P
 /// The largest multiple of `unit` up to `most`, or the whole extent where that is not more.
 fn whole(most: f64, extent: i64, unit: i64) -> i64 {
     let most = (most as i64 / unit * unit).max(unit);
-    if most >= extent { (extent + unit - 1) / unit * unit } else { most }
+    if most >= extent { ceil_div(extent, unit) * unit } else { most }
 }
 
 /// The rows and vectors of a block: those that load least for each operation and compute least beyond the extents, with
@@ -187,7 +188,7 @@ fn block(target: &Target, [rows, lanes]: [i64; 2], [of_rows, of_lanes]: [usize; 
             let most = sums_cycles.max(loads);
             let ports = most + machine.port_overlap * (sums_cycles + loads - most);
             let busy = ports.max(machine.fma_latency as f64) + machine.loop_cycles;
-            let beyond = |extent: i64, size: i64| ((extent + size - 1) / size * size) as f64 / extent as f64;
+            let beyond = |extent: i64, size: i64| (ceil_div(extent, size) * size) as f64 / extent as f64;
             let border = 1.0 + (height + vectors * width) as f64 / lanes.min(rows).max(1) as f64;
             let cost = busy / sums * beyond(rows, height) * beyond(lanes, vectors * width) * border;
             if cost < best.1 {

@@ -5,7 +5,7 @@
 //! Its answers are one-sided: `empty`, the ranges and a [`Reduced::point`] are proofs; where they prove nothing, [`super::isl`]
 //! decides exactly.
 
-use crate::expr::Affine;
+use crate::expr::{Affine, interval};
 
 /// Coefficients, then the constant.
 pub type Form = Vec<i64>;
@@ -373,13 +373,7 @@ fn range_of(form: &[i64], ranges: &[Range]) -> Range {
 
 /// The greatest common divisor, 0 of zeros.
 pub fn gcd(values: &[i64]) -> i64 {
-    values.iter().fold(0, |a, &b| {
-        let (mut a, mut b): (i64, i64) = (a, b.abs());
-        while b != 0 {
-            (a, b) = (b, a % b);
-        }
-        a
-    })
+    values.iter().fold(0, |a, b| interval::gcd(a, b.abs()))
 }
 
 /// A basis, in small integers, of the vectors orthogonal to all `rows`; unit vectors where possible.

@@ -22,6 +22,7 @@ mod sizes;
 mod sums;
 
 use crate::codegen::loopnest::row_major;
+use crate::expr::interval::ceil_div;
 use crate::expr::{Affine, Var};
 use crate::expr::{BinaryOp, Index};
 use crate::poly::analysis::access::{Reference, operations, references};
@@ -451,7 +452,7 @@ impl Bands<'_> {
             let inside: BTreeMap<StatementId, Vec<i64>> =
                 ids.iter().map(|&s| (s, self.inside(rows, sizes, s))).collect();
             let print = self.footprint(&accesses, &inside);
-            let tiles: f64 = extents.iter().zip(sizes).map(|(&e, &s)| ((e + s - 1) / s) as f64).product();
+            let tiles: f64 = extents.iter().zip(sizes).map(|(&e, &s)| ceil_div(e, s) as f64).product();
             let run = runs_along.map_or(1, |v| inside[&dominant][v.0 as usize]).max(1);
             let runs = self.instances(dominant) / run as f64;
             let waves = if self.style.waves { waves(&extents, sizes)? } else { 0 };
@@ -528,7 +529,7 @@ impl Split {
 /// The waves of the tiles of the first two rows that are tiled; `None` where there are fewer than two, or where most waves
 /// have too few tiles for threads.
 fn waves(extents: &[i64], sizes: &[i64]) -> Option<i64> {
-    let tiled = extents.iter().zip(sizes).filter(|(e, s)| s < e).map(|(e, s)| (e + s - 1) / s);
+    let tiled = extents.iter().zip(sizes).filter(|(e, s)| s < e).map(|(&e, &s)| ceil_div(e, s));
     let &[first, second, ..] = &tiled.collect::<Vec<i64>>()[..] else { return None };
     (first.min(second) >= LEAST_TILES && first * second >= LEAST_TILES * LEAST_TILES * 2).then(|| first + second - 1)
 }

@@ -15,6 +15,7 @@
 
 use super::register_block::Axis;
 use crate::codegen::Target;
+use crate::expr::interval::ceil_div;
 use crate::expr::{BufferId, Var};
 use crate::poly::analysis::access::Reference;
 use rustc_hash::FxHashMap;
@@ -144,7 +145,7 @@ impl Traffic<'_> {
         let steps: i64 = self.axes.iter().filter(|a| a.reduced).map(|a| a.extent).product();
         let cut = |&iterator: &Var| {
             let extent = self.extent(iterator);
-            let tiles = [2, 3, 4, 6, 8, 12, 16, 24, 32, 64, 128, 256].map(|n| ((extent + n - 1) / n + 3) / 4 * 4);
+            let tiles = [2, 3, 4, 6, 8, 12, 16, 24, 32, 64, 128, 256].map(|n| (ceil_div(extent, n) + 3) / 4 * 4);
             let enough = move |t: &i64| *t < extent && steps / extent * t >= self.target.machine.least_reduction_steps;
             tiles.into_iter().filter(enough).map(move |tile| TileLoop { iterator, tile })
         };
@@ -179,7 +180,7 @@ impl Traffic<'_> {
         let l = &order[at];
         let outer = order[..at].iter().filter(|o| o.iterator == l.iterator).map(|o| o.tile).min();
         let outer = outer.unwrap_or(i64::MAX).min(self.extent(l.iterator));
-        ((outer + l.tile - 1) / l.tile, outer)
+        (ceil_div(outer, l.tile), outer)
     }
 
     fn extent(&self, v: Var) -> i64 {
@@ -342,7 +343,7 @@ impl Traffic<'_> {
         let (mut blocks, mut points) = (1.0, 1.0);
         for a in self.axes.iter().filter(|a| !a.reduced) {
             let block = (self.block)(a.iterator).min(a.extent);
-            blocks *= ((a.extent + block - 1) / block) as f64;
+            blocks *= ceil_div(a.extent, block) as f64;
             points *= block as f64;
         }
         let vectors = points / self.target.lanes(4) as f64;

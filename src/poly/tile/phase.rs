@@ -4,6 +4,7 @@ use super::cache::{TileLoop, Traffic};
 use super::operands::Group;
 use super::register_block::{Axis, Block, Problem};
 use crate::expr::BufferId;
+use crate::expr::interval::ceil_div;
 use crate::expr::{Affine, Var};
 use crate::poly::analysis::access::{Along, operations, references};
 use crate::poly::analysis::lanes::lane_bytes;
@@ -401,7 +402,7 @@ impl Phase<'_> {
             operations *= inner.product::<i64>().max(1);
         }
         if vector.is_some() {
-            operations = (operations + lanes - 1) / lanes;
+            operations = ceil_div(operations, lanes);
         }
         let blocked =
             |v: Var| points_of(&block, v) > 1 || shared.blocked.iter().any(|b| unit(&outer.rows[b.0], main) == Some(v));
@@ -412,7 +413,7 @@ impl Phase<'_> {
         for (row, axis) in sums.into_iter().rev() {
             // A condition with a loop variable would have to be decided inside of unrolled code.
             let together = block.terms(axis.iterator);
-            let steps = (shared.part(axis.iterator, main).unwrap_or(axis.extent) + together - 1) / together;
+            let steps = ceil_div(shared.part(axis.iterator, main).unwrap_or(axis.extent), together);
             let decided = s
                 .domain
                 .iter()

@@ -18,7 +18,8 @@
 
 use crate::codegen::Target;
 use crate::expr::Var;
-use crate::poly::analysis::access::{Along, Reference, gcd};
+use crate::expr::interval::{ceil_div, gcd};
+use crate::poly::analysis::access::{Along, Reference};
 use crate::poly::instruction::group::Grouped;
 use crate::poly::statement::Statement;
 
@@ -188,7 +189,7 @@ impl Problem<'_> {
         let free = |a: &&Axis| a.parallel && a.movable && a.iterator != v.iterator && a.extent > 1;
         let mut others: Vec<&Axis> = self.axes.iter().filter(free).collect();
         others.reverse();
-        let most = (v.extent + lanes - 1) / lanes;
+        let most = ceil_div(v.extent, lanes);
         let registers = self.target.vector_registers as i64;
         let streams =
             !reduces && self.references.iter().all(|r| matches!(r.along(v.iterator), Along::Unit | Along::Invariant));
@@ -225,7 +226,7 @@ impl Problem<'_> {
             // Nothing is kept in registers: one long vector loop, cut by the caller; several rows when they are short.
             consider(most, &[]);
             if let Some(a) = others.first().filter(|_| most < machine.short_row_vectors) {
-                consider(most, &[(a, a.extent.min((machine.short_row_vectors + most - 1) / most))]);
+                consider(most, &[(a, a.extent.min(ceil_div(machine.short_row_vectors, most)))]);
             }
             let mut best = best?;
             best.vector = Some((v.iterator, v.extent));
@@ -269,7 +270,7 @@ impl Problem<'_> {
         }
         let lanes = self.lanes();
         let rows = self.instances() / v.extent as f64;
-        let vectors = ((v.extent + lanes - 1) / lanes) as f64;
+        let vectors = ceil_div(v.extent, lanes) as f64;
         let reads = self.references.iter().filter(|r| r.access.is_some()).count() as f64;
         let work = (self.operations / machine.fma_per_cycle as f64)
             .max(reads / machine.loads_per_cycle as f64)
@@ -291,7 +292,7 @@ impl Problem<'_> {
         }
         let lanes = self.lanes();
         let edge = |p: i64, rows: i64, straight: bool| {
-            let vectors = ((p + lanes - 1) / lanes * rows) as f64;
+            let vectors = (ceil_div(p, lanes) * rows) as f64;
             match self.statement.reduce {
                 Some(_) if straight => machine.vector_edge_cycles * vectors,
                 Some(_) => machine.edge_cycles(vectors),
@@ -338,7 +339,7 @@ impl Problem<'_> {
                     return 1;
                 }
                 let distinct = sets / gcd(bytes / line, sets);
-                (m + distinct - 1) / distinct
+                ceil_div(m, distinct)
             })
             .product()
     }
@@ -348,7 +349,7 @@ impl Problem<'_> {
     fn remaining(&self, r: &Reference, points: &[(Var, i64)]) -> Option<f64> {
         let share = r.nonzero?;
         let lanes = self.lanes();
-        let mut operations = points[1..].iter().fold((points[0].1 + lanes - 1) / lanes, |n, p| n * p.1);
+        let mut operations = points[1..].iter().fold(ceil_div(points[0].1, lanes), |n, p| n * p.1);
         let depends = self.axes.iter().filter(|a| r.depends(a.iterator));
         let unrolled = depends.clone().filter(|a| !a.reduced).all(|a| points[1..].contains(&(a.iterator, a.extent)));
         operations *= depends.filter(|a| a.reduced).map(|a| a.extent).product::<i64>();
@@ -370,7 +371,7 @@ impl Problem<'_> {
     fn step(&self, v: &Axis, points: &[(Var, i64)], packed: &[usize]) -> f64 {
         let machine = &self.target.machine;
         let lanes = self.lanes();
-        let vectors = (points[0].1 + lanes - 1) / lanes;
+        let vectors = ceil_div(points[0].1, lanes);
         let rows: i64 = points[1..].iter().map(|p| p.1).product();
         let reduces = self.statement.reduce.is_some();
         let steps: i64 = self.axes.iter().filter(|a| a.reduced).map(|a| a.extent).product();

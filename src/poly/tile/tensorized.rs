@@ -5,6 +5,7 @@
 //! wide as a group and whose reduction has as many steps as groups.
 
 use crate::expr::Var;
+use crate::expr::interval::ceil_div;
 use crate::poly::analysis::access::{Along, Reference};
 use crate::poly::instruction::group::{Grouped, match_grouped};
 use crate::poly::instruction::is_fma;
@@ -20,7 +21,7 @@ impl Problem<'_> {
 
     fn along_tensor(&self, v: &Axis, matched: &Grouped) -> Option<Block> {
         let Grouped { group, terms, vector, .. } = *matched;
-        let groups = |a: &Axis| (a.extent + terms - 1) / terms;
+        let groups = |a: &Axis| ceil_div(a.extent, terms);
         let axes: Vec<Axis> = self
             .axes
             .iter()

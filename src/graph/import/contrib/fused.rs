@@ -1,5 +1,6 @@
 //! Products and convolutions with what follows them, activations.
 
+use crate::expr::interval::ceil_div;
 use crate::expr::{BinaryOp, UnaryOp};
 use crate::graph::import::convolution::conv_window;
 use crate::graph::import::importer::Importer;
@@ -173,7 +174,7 @@ pub(in crate::graph::import) fn matmul_n_bits(g: &mut Importer, n: &Source) -> R
     if sizes.iter().any(|&(v, most)| !(1..=most).contains(&v)) || ![2, 4, 8].contains(&bits) || block * bits % 8 != 0 {
         return Err(Error::Invalid(format!("{columns} columns of {k} elements of {bits} bits in blocks of {block}")));
     }
-    let blocks = (k + block - 1) / block;
+    let blocks = ceil_div(k, block);
     let known = |g: &Importer, id: ValueId, what: &str| -> Result<std::sync::Arc<Tensor>> {
         let tensor = g.graph.constant(id).cloned();
         tensor.ok_or_else(|| Error::Unsupported(format!("its {what} depends on the values of inputs")))

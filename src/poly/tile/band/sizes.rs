@@ -96,11 +96,12 @@ fn descend(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::expr::interval::ceil_div;
 
     /// Tiles of a nest whose tensors have one or two of its loops as subscripts, as the caller prices them.
     fn priced(extents: &[i64], sizes: &[i64], cache: f64) -> Option<f64> {
         let footprint: f64 = (0..sizes.len()).map(|i| (sizes[i] * sizes[(i + 1) % sizes.len()]) as f64 * 8.0).sum();
-        let tiles: f64 = extents.iter().zip(sizes).map(|(e, s)| ((e + s - 1) / s) as f64).product();
+        let tiles: f64 = extents.iter().zip(sizes).map(|(&e, &s)| ceil_div(e, s) as f64).product();
         let points: f64 = extents.iter().map(|&e| e as f64).product();
         (footprint <= cache).then(|| tiles * footprint / 30.0 + points / *sizes.last().unwrap() as f64 * 30.0)
     }
