@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple, Self
 
 from . import _native
@@ -153,27 +153,16 @@ class Model(_native.Model):
         return f"<tilewright.Model ({shown(self.inputs)}) -> ({shown(self.outputs)})>"
 
 
-def options_of(
-    threads: int | None = None,
-    target: str | None = None,
-    cache: str | os.PathLike[str] | None = None,
-    dims: Mapping[str, int] | None = None,
-    values: Mapping[str, Any] | None = None,
-    growing: Sequence[str] | None = None,
-    **others: Any,
-) -> dict[str, Any]:
+# Types of the native module, of which callers may give any mapping or sequence.
+_CONVERTED: dict[str, Callable[[Any], Any]] = {"cache": os.fspath, "dims": dict, "values": dict, "growing": list}
+
+
+def options_of(**given: Any) -> dict[str, Any]:
     """The options of `compile` as the native module takes them."""
+    threads = given.get("threads")
     if threads is not None and threads < 1:
         raise InvalidError(f"{threads} threads: at least 1 is needed")
-    return {
-        "threads": threads,
-        "target": target,
-        "cache": None if cache is None else os.fspath(cache),
-        "dims": None if dims is None else dict(dims),
-        "values": None if values is None else dict(values),
-        "growing": None if growing is None else list(growing),
-        **others,
-    }
+    return {key: value if value is None else _CONVERTED.get(key, lambda same: same)(value) for key, value in given.items()}
 
 
 def compile(  # noqa: A001 - the word of the field
@@ -213,7 +202,9 @@ def compile(  # noqa: A001 - the word of the field
         LimitError: a tensor is too large.
         FileError: the file cannot be read.
     """
-    options = options_of(threads, target, cache, dims, values, growing, precision=precision, **others)
+    options = options_of(
+        precision=precision, threads=threads, target=target, cache=cache, dims=dims, values=values, growing=growing, **others
+    )
     source: dict[str, Any] = {"inputs": None if inputs is None else list(inputs), "schedules": schedules}
     if isinstance(model, (bytes, bytearray, memoryview)):
         source["bytes"] = bytes(model)
@@ -236,4 +227,4 @@ def load(path: str | os.PathLike[str], *, threads: int | None = None) -> Model:
         UnsupportedError: it is for another processor.
         FileError: it cannot be read.
     """
-    return Model({"module": os.path.abspath(path)}, options_of(threads))
+    return Model({"module": os.path.abspath(path)}, options_of(threads=threads))
