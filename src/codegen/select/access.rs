@@ -6,15 +6,12 @@ use crate::codegen::select::state::Val;
 use crate::codegen::select::state::{Address, Branch};
 use crate::codegen::select::state::{LANE, LocalMode, Selected, Selector, lane_range};
 use crate::codegen::select::statements::Span;
-use crate::codegen::select::tree::{Node, Pointer, Root};
+use crate::codegen::select::tree::{MAX_DISPLACEMENT, Node, Pointer, Root};
 use crate::codegen::select::value::dtype_range;
 use crate::codegen::vcode::{Addr, Gpr, GprOp, Inst, Lane, LaneRange, VBinary, VType, Vreg};
 use crate::expr::Affine;
 use crate::expr::{Access, BinaryOp, BufferId, CompareOp, Expr, Index, Scalar};
 use crate::runtime::{DType, Result};
-
-/// The largest displacement that stays in an instruction; the rest goes into the pointer.
-const MAX_DISPLACEMENT: i64 = 1 << 30;
 
 impl Selector<'_> {
     pub fn address(&mut self, buffer: BufferId, index: &[Index]) -> Selected<Address> {
@@ -509,7 +506,7 @@ const UNKNOWN: (i64, i64) = (-(1 << 40), 1 << 40);
 
 /// Memory types of instructions: a bool and an element of a storage type are bytes, unsigned integers of 32 and 64 bits the
 /// bits of their width.
-pub fn memory_type(dtype: DType) -> DType {
+fn memory_type(dtype: DType) -> DType {
     match dtype {
         DType::Bool => DType::U8,
         DType::U32 => DType::I32,

@@ -18,7 +18,7 @@ mod registers;
 
 use crate::codegen::Target;
 use crate::codegen::select::register_pressure::RegisterPressure;
-use crate::codegen::select::tree::{Loop, Node, Pointer, Root, Tree};
+use crate::codegen::select::tree::{Loop, MAX_DISPLACEMENT, Node, Pointer, Root, Tree};
 use crate::codegen::vcode::operands::Class;
 use crate::codegen::vcode::{Addr, Gpr, GprOp, Inst, Lane, VType, Vreg};
 use crate::expr::interval::Facts;
@@ -30,8 +30,6 @@ use std::collections::{HashMap, HashSet};
 
 /// Iterations that a value is kept, at most.
 const MAX_DISTANCE: i64 = 4;
-/// The largest displacement that stays in an instruction.
-const MAX_DISPLACEMENT: i64 = 1 << 30;
 
 /// Removes loads of values that are in registers.
 pub fn replace_scalars(mut tree: Tree, target: &Target) -> Tree {

@@ -9,6 +9,9 @@ use crate::expr::Bound;
 use crate::expr::{Affine, Var};
 use crate::runtime::DType;
 
+/// The largest displacement that stays in an instruction; the rest goes into the pointer.
+pub const MAX_DISPLACEMENT: i64 = 1 << 30;
+
 #[derive(Clone, PartialEq, Debug)]
 pub enum Node {
     Inst(Inst),

@@ -5,7 +5,7 @@
 //! operators whose conversion would be another one. Every other operator is refused.
 
 use super::operators::refused;
-use super::state::{Axis, fixed, is_fixed, product, sum};
+use super::state::{Axis, FAR, fixed, is_fixed, product, sum};
 use super::{apart, movement, scatter};
 use crate::expr::{BinaryOp, CompareOp};
 use crate::graph::import::importer::Importer;
@@ -149,7 +149,6 @@ fn triangle(g: &mut Importer, n: &Source) -> Result<Vec<ValueId>> {
 
 /// A fixed number within the extents that tensors have, so that sums with places do not overflow.
 fn near(form: Form) -> Form {
-    const FAR: i64 = 1 << 40;
     if is_fixed(form) { fixed(form.offset.clamp(-FAR, FAR)) } else { form }
 }
 

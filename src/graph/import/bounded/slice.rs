@@ -2,16 +2,13 @@
 
 use super::movement::{cut, window};
 use super::operators::refused;
-use super::state::{Axis, fixed, is_fixed, sum};
+use super::state::{Axis, FAR, fixed, is_fixed, sum};
 use crate::graph::import::importer::Importer;
 use crate::graph::import::node::Source;
 use crate::graph::ir::ValueId;
 use crate::graph::op::Op;
 use crate::runtime::bounds::Form;
 use crate::runtime::{Error, Result};
-
-/// Numbers beyond this stand for an end.
-const FAR: i64 = 1 << 40;
 
 /// Part of one dimension.
 struct Part {

@@ -9,6 +9,9 @@ use crate::runtime::{Error, Result};
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, HashMap};
 
+/// Beyond the extents that tensors have: larger numbers stand for an end, and sums of smaller ones do not overflow.
+pub const FAR: i64 = 1 << 40;
+
 /// The smallest capacity.
 pub const LEAST_CAPACITY: i64 = 16;
 
