@@ -106,7 +106,7 @@ impl Stmt {
     }
 
     /// Variant of [`Stmt::body`] for edits.
-    pub fn body_mut(&mut self) -> &mut [Stmt] {
+    fn body_mut(&mut self) -> &mut [Stmt] {
         match self {
             Stmt::Loop { body, .. } | Stmt::If { body, .. } => body,
             Stmt::Let { .. } | Stmt::Store { .. } => &mut [],

@@ -67,7 +67,7 @@ pub fn allocate(function: &Function, target: &Target) -> Result<Allocation> {
 }
 
 /// Variant of [`allocate`] for other sets of registers.
-pub fn allocate_with(function: &Function, file: &RegisterFile) -> Result<Allocation> {
+fn allocate_with(function: &Function, file: &RegisterFile) -> Result<Allocation> {
     let live = Liveness::compute(function)?;
     let needs = function.insts.iter().map(file.needs).collect();
     let mut scan = Scan::new(function, file, &live, needs);

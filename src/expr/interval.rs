@@ -121,7 +121,7 @@ impl Facts {
     }
 
     /// As [`Facts::bounds`], from the intervals alone.
-    pub fn box_bounds(&self, affine: &Affine) -> (i64, i64) {
+    fn box_bounds(&self, affine: &Affine) -> (i64, i64) {
         affine.bounds(|v| self.range(v))
     }
 

@@ -77,11 +77,11 @@ use std::sync::{Arc, OnceLock};
 use walk::{describe, prefix, read_names, unsupported};
 
 /// The newest operator set whose meaning is known.
-pub const NEWEST_OPSET: i64 = 28;
+const NEWEST_OPSET: i64 = 28;
 /// The oldest.
-pub const OLDEST_OPSET: i64 = 1;
+const OLDEST_OPSET: i64 = 1;
 /// The largest file, in bytes: as large as a message can be. Weights beyond that are external data.
-pub const MAX_FILE_BYTES: u64 = 1 << 31;
+const MAX_FILE_BYTES: u64 = 1 << 31;
 
 impl OnnxModel {
     /// Reads and checks a file. One error lists every node that is not supported.

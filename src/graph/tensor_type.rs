@@ -64,4 +64,4 @@ impl std::fmt::Display for TensorType {
 pub const MAX_EMPTY: i64 = 1 << 62;
 
 /// No tensor has more elements: subscripts and sums of products of extents stay far from the ends of 64 bits.
-pub const MAX_ELEMENTS: i64 = 1 << 29;
+const MAX_ELEMENTS: i64 = 1 << 29;

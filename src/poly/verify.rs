@@ -85,7 +85,7 @@ impl Statement {
     ///
     /// # Errors
     /// `Limit` where isl takes too many operations.
-    pub fn in_bounds(&self, subscript: &Affine, guard: &[Affine], extent: i64, isl: &Isl) -> Result<bool> {
+    fn in_bounds(&self, subscript: &Affine, guard: &[Affine], extent: i64, isl: &Isl) -> Result<bool> {
         let range = |v: Var| (0, self.iterators[v.0 as usize].extent - 1);
         let below = Affine::constant(extent - 1).add_scaled(subscript, -1);
         for form in [subscript, &below] {
@@ -154,7 +154,7 @@ impl Schedule {
     }
 }
 
-pub fn verify_node(node: &Node, ids: &[StatementId], scop: &Scop) -> Result<()> {
+fn verify_node(node: &Node, ids: &[StatementId], scop: &Scop) -> Result<()> {
     let names = |ids: &[StatementId]| {
         ids.iter()
             .map(|&id| scop.statements.get(id.0 as usize).map_or(id.to_string(), |s| s.name.clone()))

@@ -123,7 +123,7 @@ pub fn exact_shape(shape: &[i64], axes: &[BoundedAxis], count: i64) -> Vec<i64> 
 }
 
 /// Copies the elements that two tensors of different extents have in common; the other elements of `to` stay.
-pub fn copy_common(from: &[u8], from_shape: &[i64], to: &mut [u8], to_shape: &[i64], element: usize) {
+fn copy_common(from: &[u8], from_shape: &[i64], to: &mut [u8], to_shape: &[i64], element: usize) {
     let rank = from_shape.len();
     let common: Vec<usize> = from_shape.iter().zip(to_shape).map(|(a, b)| (*a).min(*b).max(0) as usize).collect();
     if rank != to_shape.len() || common.contains(&0) {

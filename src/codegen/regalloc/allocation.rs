@@ -6,7 +6,7 @@ use crate::runtime::{Error, Result};
 
 /// Bytes of a stack frame at most: kernels run on the stacks of threads, and touch frames in no order that the guard page
 /// below a stack would notice.
-pub const MAX_FRAME: i64 = 1 << 20;
+const MAX_FRAME: i64 = 1 << 20;
 
 /// `bytes` of a frame as offsets of an instruction, when they are not too many.
 pub fn frame_size(bytes: i64) -> Result<i32> {

@@ -51,7 +51,7 @@ pub fn check(function: &Function, allocation: &Allocation, target: &Target) -> R
 }
 
 /// Variant of [`check`] for other sets of registers.
-pub fn check_with(function: &Function, allocation: &Allocation, file: &RegisterFile) -> Result<()> {
+fn check_with(function: &Function, allocation: &Allocation, file: &RegisterFile) -> Result<()> {
     let mut checker = Checker { function, allocation, file, values: Values::of(function), heads: vec![] };
     checker.check_shape()?;
     while checker.pass()? {}

@@ -229,7 +229,7 @@ fn depends(e: &Expr, var: Var) -> bool {
 }
 
 /// Finds the widest lane type in each vector loop; returns that of `body`.
-pub fn vector_widths(nest: &LoopNest, body: &[Stmt], facts: &mut Facts, widths: &mut HashMap<Var, usize>) -> usize {
+fn vector_widths(nest: &LoopNest, body: &[Stmt], facts: &mut Facts, widths: &mut HashMap<Var, usize>) -> usize {
     widths_inside(nest, body, facts, &mut vec![], widths)
 }
 

@@ -7,7 +7,7 @@ use crate::graph::tensor_type::MAX_EMPTY;
 use crate::runtime::{DType, Error, Result, Tensor};
 
 /// The largest tensor that is taken from a file or made while folding, in bytes.
-pub const MAX_TENSOR_BYTES: i64 = 4 << 30;
+const MAX_TENSOR_BYTES: i64 = 4 << 30;
 
 /// ONNX's codes of the element types.
 const CODES: [(i32, DType); 23] = [

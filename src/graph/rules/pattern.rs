@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 
 /// Largest distance of a constant from `~n`, in f32 numbers: 1/6 and 1/√2 come rounded, and rounded again by a
 /// division.
-pub const ULPS: u32 = 4;
+const ULPS: u32 = 4;
 
 /// The treatment of the e-node that a rule matched.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

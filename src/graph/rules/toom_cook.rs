@@ -56,7 +56,7 @@ impl Transforms {
 
     /// Factor by which rounding errors of one axis grow: the root of the sum, over the products of an output, of the
     /// squares of what an error of the product becomes, where each input is at most 1 and the filter has one tap that is 1.
-    pub fn amplification(&self) -> f64 {
+    fn amplification(&self) -> f64 {
         let abs = |v: &Rational| (*v.numer() as f64 / *v.denom() as f64).abs();
         let reached: Vec<f64> = self.input.iter().map(|row| row.iter().map(abs).sum()).collect();
         let taps = 0..self.filter[0].len();
