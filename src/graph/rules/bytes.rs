@@ -55,6 +55,8 @@ pub fn rules() -> Vec<Rule> {
 
 /// Columns of a product from which on lanes are full enough. Unmeasured.
 const FEW_COLUMNS: i64 = 4;
+/// Columns or filters of a product of i16 from which on it takes no longer than one of f32, whose lanes may be elsewhere. Unmeasured.
+const FEW_WORDS: i64 = 8;
 
 /// Products of numbers of at most 255 in size whose sum is exact in f32.
 const EXACT_TERMS: i64 = (1 << 24) / (255 * 255);
@@ -79,14 +81,21 @@ fn conv_of_few_bytes(network: &mut Network, m: &Match) -> Option<Id> {
     if fills_groups(channels(network, m)?, DType::U8) { None } else { conv_in_integers(network, m, factors_of_bytes) }
 }
 
-/// A convolution whose channels fill groups, and that minimal filtering does not compute.
+/// A convolution whose channels fill groups and whose filters fill lanes, and that minimal filtering does not compute.
 fn conv_of_words(network: &mut Network, m: &Match) -> Option<Id> {
     if is_fastest_of_words(network, m)? { conv_in_integers(network, m, factors_of_words) } else { None }
 }
 
-/// A convolution whose channels do not fill a group, or that minimal filtering may compute as fast.
+/// A convolution of few channels, or that minimal filtering may compute as fast; of few filters where the other form is in i32.
 fn conv_of_few_words(network: &mut Network, m: &Match) -> Option<Id> {
-    if is_fastest_of_words(network, m)? { None } else { conv_in_integers(network, m, factors_of_words) }
+    let (Op::Conv { group, .. }, operands) = m.application('c') else { return None };
+    let slow = is_slow_of_words(network, m, network.shape(operands[1])[0] / group);
+    if slow || is_fastest_of_words(network, m)? { None } else { conv_in_integers(network, m, factors_of_words) }
+}
+
+/// Returns true for a product of f32 with so few columns that one of i16 packs more than it multiplies.
+fn is_slow_of_words(network: &Network, m: &Match, columns: i64) -> bool {
+    columns < FEW_WORDS && network.ty(m.class).dtype == DType::F32
 }
 
 /// The channels of a filter.
@@ -100,7 +109,8 @@ fn is_fastest_of_words(network: &Network, m: &Match) -> Option<bool> {
     let (weights, out) = (network.shape(operands[1]), network.shape(m.class));
     let filtered =
         network.ty(m.class).dtype == DType::F32 && algorithm::is_considered(window, *group, weights, out.get(2..)?);
-    Some(!filtered && fills_groups(channels(network, m)?, DType::I16))
+    let full = fills_groups(channels(network, m)?, DType::I16) && weights[0] / group >= FEW_WORDS;
+    Some(!filtered && full)
 }
 
 /// The operands of a product of integers: `Σ (x - zero)·w · scale·weights.scale`.
@@ -279,7 +289,8 @@ fn depth_and_columns(network: &Network, m: &Match) -> Option<(i64, i64)> {
 /// Returns true for a product whose terms fill groups, and whose columns fill lanes.
 fn is_full(network: &Network, m: &Match, first: DType) -> Option<bool> {
     let (depth, columns) = depth_and_columns(network, m)?;
-    Some(fills_groups(depth, first) && columns >= FEW_COLUMNS)
+    let few = if first == DType::I16 { FEW_WORDS } else { FEW_COLUMNS };
+    Some(fills_groups(depth, first) && columns >= few)
 }
 
 fn matmul_of_bytes(network: &mut Network, m: &Match) -> Option<Id> {
@@ -297,7 +308,8 @@ fn matmul_of_words(network: &mut Network, m: &Match) -> Option<Id> {
 
 /// A product of few terms or columns.
 fn matmul_of_few_words(network: &mut Network, m: &Match) -> Option<Id> {
-    if is_full(network, m, DType::I16)? { None } else { matmul_in_integers(network, m, factors_of_words) }
+    let slow = is_slow_of_words(network, m, depth_and_columns(network, m)?.1);
+    if slow || is_full(network, m, DType::I16)? { None } else { matmul_in_integers(network, m, factors_of_words) }
 }
 
 /// A product of quantised matrices, the second one constant or not.

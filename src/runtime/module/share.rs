@@ -145,18 +145,18 @@ mod tests {
         let (a, b, c, d) = ([1u8; 200], [2u8; 70], [3u8; 64], [4u8; 5000]);
         let first = Arc::new(module(&[&a, &b, &d]));
         let second = module(&[&d, &c, &a]);
-        let shared = second.clone().with_constants_of(&[first.clone()]).unwrap();
+        let shared = second.clone().with_constants_of(std::slice::from_ref(&first)).unwrap();
         assert!(shared == second);
         assert!(memories(&shared).contains(&memories(&first)[0]) && !memories(&shared).contains(&memories(&second)[0]));
         // what is the same has no memory of its own
-        let same = module(&[&b, &d]).with_constants_of(&[first.clone()]).unwrap();
+        let same = module(&[&b, &d]).with_constants_of(std::slice::from_ref(&first)).unwrap();
         assert_eq!(memories(&same), memories(&first));
         // one byte is enough to differ, wherever it is
         for at in [0, 63, 64, 1000, 2500, 4999] {
             let mut other = d;
             other[at] = 5;
             let apart = module(&[&other]);
-            let kept = apart.clone().with_constants_of(&[first.clone()]).unwrap();
+            let kept = apart.clone().with_constants_of(std::slice::from_ref(&first)).unwrap();
             assert!(kept == apart && memories(&kept) == memories(&apart), "{at}");
         }
         let empty = module(&[]).with_constants_of(&[first]).unwrap();
