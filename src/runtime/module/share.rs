@@ -83,8 +83,8 @@ impl Weights {
         memory.part(inside(part.start)?..inside(part.end)?)
     }
 
-    /// The same bytes, of which `parts`, by their offsets, lie in other memory or, where none is given, in new memory. `None`
-    /// where the parts are not all that there is.
+    /// Returns the bytes with `parts`, by their offsets, in other memory or, where none is given, in new memory. `None` where
+    /// the parts are not all that there is.
     fn replaced(&self, parts: &[(Range<u64>, Option<WeightRange>)]) -> Result<Option<Weights>> {
         let rest: Vec<&Range<u64>> = parts.iter().filter(|part| part.1.is_none()).map(|part| &part.0).collect();
         let mut rest_bytes = Weights::default();
