@@ -350,7 +350,7 @@ fn convolutions_of_few_channels_are_products_of_bytes() {
     }
 }
 
-/// What dynamic quantisation writes: bytes less a zero point that comes with them, by weights that are bytes less zero points of
+/// Products as dynamic quantisation writes them: bytes less a zero point that comes with them, by weights less zero points of
 /// columns. The sums are exact, also where they are too large for f32.
 #[test]
 fn products_of_bytes_less_zero_points_are_exact() {
