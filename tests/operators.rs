@@ -208,7 +208,7 @@ fn size(dim: &Dim) -> i64 {
 
 #[test]
 fn weights_of_a_single_row_stay_bytes() {
-    // the elements of the matrix, and whether all fit into i8
+    // the elements of the matrix, and whether all fit into i8: others take two bytes
     for (name, elements, narrow) in [
         ("ms_row_4_bits", 48 * 21, true),
         ("ms_row_8_bits", 64 * 37, true),
@@ -220,6 +220,7 @@ fn weights_of_a_single_row_stay_bytes() {
         let path = common::root().join(format!("tests/fixtures/operators/{name}.onnx"));
         let report = Model::load(path).unwrap().compile_module(&Options::default()).unwrap().1;
         let bytes = report.weights_bytes;
-        assert_eq!(bytes < 3 * elements, narrow, "{name}: {bytes} bytes of weights for {elements} elements");
+        let right = bytes < 3 * elements && (narrow || bytes >= 2 * elements);
+        assert!(right, "{name}: {bytes} bytes of weights for {elements} elements");
     }
 }
