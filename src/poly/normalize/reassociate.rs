@@ -73,7 +73,8 @@ fn join(op: BinaryOp, a: Term, b: Term) -> Term {
     }
 }
 
-fn reads_twice(e: &Expr) -> bool {
+/// Returns true if some element is read in two places.
+pub(super) fn reads_twice(e: &Expr) -> bool {
     let mut seen: Vec<&Access> = vec![];
     let mut twice = false;
     e.visit_accesses(&mut |a| {

@@ -6,11 +6,12 @@
 //! vectors, and `for k: A[i][k] = R[k] + A[i][k-1] * 0.5`, one fused operation for each iteration. Products of a sum with a
 //! constant are distributed over it.
 //!
-//! Invariant: what is computed before reads no element that an earlier iteration of the innermost loop writes; an element
-//! that it reads and the recurrence overwrites belongs to a later iteration or to its own.
+//! Invariants: what is computed before reads no element that an earlier iteration of the innermost loop writes; an element
+//! that it reads and the recurrence overwrites belongs to a later iteration or to its own. A body that reads one element twice
+//! stays whole, as compensated sums do.
 
 use crate::expr::{Access, Affine, BinaryOp, BufferId, Expr, Index, UnaryOp, Var};
-use crate::poly::normalize::reassociate::distance;
+use crate::poly::normalize::reassociate::{distance, reads_twice};
 use crate::poly::schedule::{Band, Node, Row};
 use crate::poly::scop::Scop;
 use crate::poly::statement::{Role, Statement, StatementId, TensorDecl};
@@ -26,14 +27,15 @@ pub fn split(scop: &Scop) -> Result<Scop> {
         let Some(v) = innermost(&scop.order.root, id) else { continue };
         let Some((rest, recurrence)) = parts(scop, id, v) else { continue };
         let (s, tensor) = (scop.statement(id), BufferId(out.tensors.len() as u32));
-        let target = scop.tensor(s.target);
+        let dtype = scop.tensor(s.target).dtype;
         let subscript = Affine::var(v);
         let extent = s.iterators[v.0 as usize].extent;
-        let name = |of: &str| format!("{of}_before");
-        out.tensors.push(TensorDecl::new(name(&target.name), target.dtype, vec![extent], Role::Temporary));
+        // statements have names of their own, and may share a target
+        let name = format!("{}_before", s.name);
+        out.tensors.push(TensorDecl::new(name.clone(), dtype, vec![extent], Role::Temporary));
         let before = StatementId(out.statements.len() as u32);
         out.statements.push(Statement {
-            name: name(&s.name),
+            name,
             target: tensor,
             write: vec![subscript.clone()],
             body: rest,
@@ -116,7 +118,10 @@ fn parts(scop: &Scop, id: StatementId, v: Var) -> Option<(Expr, Vec<Term>)> {
     let s = scop.statement(id);
     let dtype = scop.tensor(s.target).dtype;
     let is_float = dtype.is_float() && s.body.dtype(&|b| scop.tensor(b).dtype) == dtype;
-    if s.reduce.is_some() || s.is_scatter() || !is_float || !s.body.reads(s.target) {
+    // a loop that does not choose the element overwrites it in each iteration: then every read of it waits
+    let chooses = s.write.iter().any(|w| w.uses(v));
+    if s.reduce.is_some() || s.is_scatter() || !is_float || !chooses || !s.body.reads(s.target) || reads_twice(&s.body)
+    {
         return None;
     }
     let split = Splitter { s, v };
@@ -251,9 +256,9 @@ mod tests {
             ),
             // what is no sum waits as a whole
             (
-                "A[i][j] = max(A[i][j-1], B[i][j]) + B[i][j] * B[j][i] + B[j][j]",
+                "A[i][j] = max(A[i][j-1], B[i][j]) + B[i][j-1] * B[j][i] + B[j][j]",
                 [
-                    "((B[i + 1][j + 2] * B[j + 2][i + 1]) + B[j + 2][j + 2])",
+                    "((B[i + 1][j + 1] * B[j + 2][i + 1]) + B[j + 2][j + 2])",
                     "(A_before[j] + max(A[i + 1][j + 1], B[i + 1][j + 2]))",
                 ],
             ),
@@ -278,6 +283,10 @@ mod tests {
             "for i in 1..N for j in 1..N A[i][j] = A[i][j-1] + A[i][N-1-j] * A[j][i]",
             // nothing to split
             "for i in 1..N for j in 1..N A[i][j] = A[i][j-1] * B[i][j] + B[i][j]",
+            // the innermost loop overwrites one element
+            "for i in 1..N for j in 1..N A[i][1] = 0.5 * A[i][1] + B[i][j] * B[j][i] + A[N-i][1]",
+            // an element twice: compensated sums
+            "for i in 1..N for j in 1..N A[i][j] = (A[i][j-1] + B[i][j] * B[j][i]) - A[i][j-1] - B[i][j] * B[j][i]",
             // not alone in its loop
             "for i in 1..N for j in 1..N { A[i][j] = A[i][j-1] + B[i][j] * B[j][i]  A[j][i] = 1 }",
         ] {
