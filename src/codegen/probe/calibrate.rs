@@ -89,6 +89,7 @@ mod tests {
         let Some(target) = Target::host() else { return };
         let machine = measure(&target, 0.2).unwrap();
         machine.check().unwrap();
+        assert!((1..=4).contains(&machine.fma_per_cycle) && machine.bandwidth[0] > machine.bandwidth[3], "{machine:?}");
         // what has no probe is the table's
         assert_eq!(Machine { line_bytes: 64, ..machine }.cache_bytes, target.machine.cache_bytes);
         assert_eq!(rounded(1234.5), 1230.0);
