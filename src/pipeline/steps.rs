@@ -75,13 +75,13 @@ fn names(origins: Vec<Arc<str>>) -> Vec<String> {
 /// The origins of the nodes of a group, and of the concatenations that it writes parts of, which no group has.
 fn origins(graph: &Graph, group: &Group) -> Vec<Arc<str>> {
     let mut origins = vec![];
-    group.nodes.iter().for_each(|&n| add_new(&mut origins, &graph.nodes[n as usize].origins));
+    add_new(&mut origins, group.nodes.iter().flat_map(|&n| &graph.nodes[n as usize].origins));
     let writes = |slice: &&Slice| match graph.value(slice.value).source {
         Source::Node(n, _) => group.nodes.contains(&n),
         _ => false,
     };
     let wholes = group.slices.iter().filter(writes).filter_map(|slice| graph.producer(slice.whole));
-    wholes.for_each(|(concat, _)| add_new(&mut origins, &concat.origins));
+    add_new(&mut origins, wholes.flat_map(|(concat, _)| &concat.origins));
     origins
 }
 

@@ -10,6 +10,7 @@ use crate::graph::egraph::convert::Loaded;
 use crate::graph::egraph::network::{Head, Network};
 use crate::graph::ir::{Graph, Source};
 use crate::graph::op::{Op, add_new};
+use crate::graph::rules::constants;
 use crate::graph::subgraph;
 use egg::Id;
 use rustc_hash::FxHashMap;
@@ -36,10 +37,11 @@ pub(super) fn trace(original: &Graph, loaded: &Loaded, rewritten: &mut Graph, no
     for (n, places) in (0..).zip(&places) {
         places.iter().for_each(|&r| _ = own[r as usize].insert(n));
     }
-    inherit(rewritten, &mut own);
+    inherit(rewritten, &constants::foldable(rewritten), &mut own);
     for (node, own) in rewritten.nodes.iter_mut().zip(own) {
-        for original in own.into_iter().map(|n| &original.nodes[n as usize]) {
-            add_new(&mut node.origins, &original.origins);
+        let originals = || own.iter().map(|&n| &original.nodes[n as usize]);
+        add_new(&mut node.origins, originals().flat_map(|original| &original.origins));
+        for original in originals() {
             if original.op == node.op {
                 let mine = subgraph::bodies_mut(&mut node.op).into_iter();
                 mine.zip(subgraph::bodies(&original.op)).for_each(|(mine, other)| mine.merge_origins(other));
@@ -108,16 +110,17 @@ fn carriers(original: &Graph, loaded: &Loaded, exact: Vec<Vec<u32>>, copies: Vec
     places
 }
 
-/// Gives nodes without origins those of the nodes that read them.
-fn inherit(rewritten: &Graph, own: &mut [BTreeSet<u32>]) {
+/// Gives nodes without origins those of the nodes that read them, unless they are `foldable`: nothing is left of these.
+fn inherit(rewritten: &Graph, foldable: &[bool], own: &mut [BTreeSet<u32>]) {
     let mut read_for: Vec<BTreeSet<u32>> = vec![BTreeSet::new(); own.len()];
-    for (n, node) in rewritten.nodes.iter().enumerate().rev() {
+    for (n, node) in rewritten.nodes.iter().enumerate().rev().filter(|(n, _)| !foldable[*n]) {
         if own[n].is_empty() {
             own[n] = std::mem::take(&mut read_for[n]);
         }
         for v in &node.inputs {
             if let Source::Node(producer, _) = rewritten.value(*v).source
                 && own[producer as usize].is_empty()
+                && !foldable[producer as usize]
             {
                 read_for[producer as usize].extend(&own[n]);
             }

@@ -5,6 +5,7 @@
 
 use crate::graph::tensor_type::TensorType;
 use crate::graph::text::words::{Parsed, parts, tensor_type};
+use rustc_hash::FxHashSet;
 use std::cmp::Ordering;
 use std::collections::HashMap;
 use std::fmt::{Display, Formatter};
@@ -56,13 +57,10 @@ fn merged(a: &Arc<[Origins]>, b: &Arc<[Origins]>) -> Arc<[Origins]> {
     all.into()
 }
 
-/// Adds to a list what it does not have.
-pub fn add_new(list: &mut Vec<Arc<str>>, more: &[Arc<str>]) {
-    for origin in more {
-        if !list.contains(origin) {
-            list.push(origin.clone());
-        }
-    }
+/// Adds to a list what it does not have, in one pass over both.
+pub fn add_new<'a>(list: &mut Vec<Arc<str>>, more: impl IntoIterator<Item = &'a Arc<str>>) {
+    let mut present: FxHashSet<Arc<str>> = list.iter().cloned().collect();
+    list.extend(more.into_iter().filter(|origin| present.insert(Arc::clone(origin))).cloned());
 }
 
 impl Body {

@@ -57,6 +57,13 @@ fn kept_until(graph: &Graph, levels: &[Vec<usize>]) -> Vec<usize> {
     last.into_iter().map(|last| last.unwrap_or(usize::MAX)).collect()
 }
 
+/// For each node of a graph whether [`fold`] computes it.
+pub fn foldable(graph: &Graph) -> Vec<bool> {
+    let mut foldable = vec![false; graph.nodes.len()];
+    levels(graph).into_iter().flatten().for_each(|n| foldable[n] = true);
+    foldable
+}
+
 /// The nodes that have a constant value, in levels: the operands of each are constants or of an earlier level.
 fn levels(graph: &Graph) -> Vec<Vec<usize>> {
     let constant = |value: &Value| matches!(value.source, Source::Constant(_)).then_some(0);
