@@ -89,20 +89,23 @@ pub fn analyze(scop: &Scop) -> Result<Dependences> {
     let touches: Vec<Vec<StatementAccess>> = scop.ids().map(|id| touches(scop, id)).collect();
     for (t, sinks) in touches.iter().enumerate() {
         for s in (0..=t).rev().chain(t + 1..touches.len()) {
-            let orders = orders(scop, StatementId(s as u32), StatementId(t as u32));
-            if orders.is_empty() {
+            let mut pairs = vec![];
+            for source in &touches[s] {
+                let meets = |sink: &&StatementAccess| source.may_meet(sink) && (sink.write || source.write);
+                pairs.extend(sinks.iter().filter(meets).map(|sink| (source, sink)));
+            }
+            if pairs.is_empty() {
                 continue;
             }
-            for source in &touches[s] {
-                for sink in sinks.iter().filter(|sink| source.may_meet(sink) && (sink.write || source.write)) {
-                    if s != t && covered_between(scop, source.tensor, s, t) {
-                        continue;
-                    }
-                    add(scop, &isl, source, sink, &orders, &mut out).map_err(|e| {
-                        let [a, b] = [s, t].map(|i| &scop.statements[i].name);
-                        e.context(&format!("the dependences of {b} on {a}"))
-                    })?;
+            let orders = orders(scop, StatementId(s as u32), StatementId(t as u32));
+            for (source, sink) in pairs {
+                if orders.is_empty() || s != t && covered_between(scop, source.tensor, s, t) {
+                    continue;
                 }
+                add(scop, &isl, source, sink, &orders, &mut out).map_err(|e| {
+                    let [a, b] = [s, t].map(|i| &scop.statements[i].name);
+                    e.context(&format!("the dependences of {b} on {a}"))
+                })?;
             }
         }
     }

@@ -265,25 +265,27 @@ fn hoist_guards(mut d: Definition) -> Definition {
 fn inline(definitions: &mut Vec<Definition>, tensors: &[TensorDecl]) {
     let mut at = 0;
     while at < definitions.len() {
-        match substituted(&definitions[at], &definitions[at + 1..], definitions, tensors) {
-            Some(readers) => {
-                let kept = tensors[definitions[at].target.0 as usize].role == Role::Output;
-                at += usize::from(kept);
-                definitions.truncate(at);
-                definitions.extend(readers);
-            }
-            None => at += 1,
+        let bodies = substituted(&definitions[at], &definitions[at + 1..], definitions, tensors);
+        let output = tensors[definitions[at].target.0 as usize].role == Role::Output;
+        let inlined = bodies.is_some() && !output;
+        for (reader, body) in bodies.into_iter().flatten() {
+            definitions[at + 1 + reader].body = body;
+        }
+        match inlined {
+            true => _ = definitions.remove(at),
+            false => at += 1,
         }
     }
 }
 
-/// The definitions after `producer` with its body in place of the reads of its target, or `None` to keep it.
+/// The new bodies of the definitions `after` that read the target of `producer`, with its body in place of the reads; `None`
+/// to keep it.
 fn substituted(
     producer: &Definition,
     after: &[Definition],
     all: &[Definition],
     tensors: &[TensorDecl],
-) -> Option<Vec<Definition>> {
+) -> Option<Vec<(usize, Expr)>> {
     let target = &tensors[producer.target.0 as usize];
     let single = all.iter().filter(|d| d.target == producer.target).count() == 1;
     let kept = target.role == Role::Output;
@@ -304,8 +306,8 @@ fn substituted(
 
     let volume = |extents: &mut dyn std::iter::Iterator<Item = i64>| extents.map(|e| e as f64).product::<f64>();
     let elements = volume(&mut target.shape.iter().copied());
-    let (mut evaluations, mut uses) = (0.0, usize::from(kept));
-    for d in after {
+    let (mut evaluations, mut uses, mut readers) = (0.0, usize::from(kept), vec![]);
+    for (i, d) in after.iter().enumerate() {
         let mut seen: Vec<&Access> = vec![];
         d.body.visit_accesses(&mut |a| {
             if a.buffer == producer.target {
@@ -315,13 +317,17 @@ fn substituted(
                 }
             }
         });
+        if seen.is_empty() {
+            continue;
+        }
+        readers.push(i);
         evaluations += volume(&mut d.iterators.iter().map(|it| it.extent)) * seen.len() as f64;
         // An output is stored anyway: its value is used again only by the iteration that computes it.
         let own =
             |a: &&Access| a.index.iter().map(Index::affine).eq(producer.write.iter().map(Some)) && a.guard.is_empty();
         let extents = |d: &Definition| d.iterators.iter().map(|it| it.extent).collect::<Vec<_>>();
         let same_loops = extents(d) == extents(producer) && d.reduce.is_none() && seen.iter().all(own);
-        if kept && !seen.is_empty() && !same_loops {
+        if kept && !same_loops {
             return None;
         }
     }
@@ -334,21 +340,18 @@ fn substituted(
     }
     let value = producer.body.clone();
     let value = if uses > 1 { rounding::round(value, tensors) } else { value };
-    after
-        .iter()
-        .map(|d| {
-            let mut possible = true;
-            let body = d.body.rewrite_reads(producer.target, &mut |a| {
-                expand(&a, &value, &dimension, tensors).unwrap_or_else(|| {
-                    possible = false;
-                    Expr::Load(a)
-                })
-            });
-            let body = rounding::tidy(&body, tensors);
-            possible &= size(&body) <= MAX_NODES || body == d.body;
-            possible.then(|| Definition { body, ..d.clone() })
-        })
-        .collect()
+    let substitute = |i: usize| {
+        let mut possible = true;
+        let body = after[i].body.rewrite_reads(producer.target, &mut |a| {
+            expand(&a, &value, &dimension, tensors).unwrap_or_else(|| {
+                possible = false;
+                Expr::Load(a)
+            })
+        });
+        let body = rounding::tidy(&body, tensors);
+        (possible && size(&body) <= MAX_NODES).then_some((i, body))
+    };
+    readers.into_iter().map(substitute).collect()
 }
 
 /// The value that `access` reads, when iterator i of `body` is subscript `dimension[i]` of the access.
