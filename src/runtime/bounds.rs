@@ -77,17 +77,17 @@ impl Bounds {
     /// # Errors
     /// [`Error::Invalid`] where the sizes need different counts, or one for which the module is not.
     pub fn count_of_dims(&self, sizes: &BTreeMap<String, i64>) -> Result<Option<i64>> {
-        let mut found = None;
+        let mut common = None;
         for (name, form) in &self.dims {
             let Some(&size) = sizes.get(name) else { continue };
             let count = size.saturating_sub(form.offset);
-            if form.factor != 1 || found.is_some_and(|other| other != count) {
+            if form.factor != 1 || common.is_some_and(|other| other != count) {
                 return Err(Error::Invalid(format!("`{name}` of size {size} fits no count of the module")));
             }
             self.check(count)?;
-            found = Some(count);
+            common = Some(count);
         }
-        Ok(found)
+        Ok(common)
     }
 
     /// The count for which an input has these extents; `None` where none of them is bounded.
@@ -95,19 +95,19 @@ impl Bounds {
     /// # Errors
     /// [`Error::Invalid`] where the extents need different counts.
     pub fn count(&self, input: usize, shape: &[i64]) -> Result<Option<i64>> {
-        let mut found = None;
+        let mut common = None;
         for bounded in self.inputs.get(input).into_iter().flatten() {
             let Some(&extent) = shape.get(bounded.axis) else { continue };
             let Form { factor, offset } = bounded.count;
             let (rest, factor) = (i128::from(extent) - i128::from(offset), i128::from(factor));
             let whole = factor != 0 && rest % factor == 0;
             let count = if whole { i64::try_from(rest / factor).ok() } else { None };
-            if count.is_none() || found.is_some_and(|other| Some(other) != count) {
+            if count.is_none() || common.is_some_and(|other| Some(other) != count) {
                 return Err(Error::Invalid(format!("extent {extent} of dimension {} fits no count", bounded.axis)));
             }
-            found = count;
+            common = count;
         }
-        Ok(found)
+        Ok(common)
     }
 }
 
@@ -172,13 +172,15 @@ pub fn count_of(bounds: &Bounds, shapes: &[(&str, &[i64])], inputs: &[(&str, Ten
         if inputs[..i].iter().any(|(other, _)| other == name) {
             return Err(Error::Invalid(format!("input `{name}` is given twice")));
         }
-        let found = bounds.count(position, tensor.shape).map_err(|e| e.context(&format!("input `{name}`")))?;
-        if let (Some(found), Some(other)) = (found, count)
-            && found != other
+        let of_input = bounds.count(position, tensor.shape).map_err(|e| e.context(&format!("input `{name}`")))?;
+        if let (Some(of_input), Some(other)) = (of_input, count)
+            && of_input != other
         {
-            return Err(Error::Invalid(format!("input `{name}` is for a count of {found}, another one for {other}")));
+            return Err(Error::Invalid(format!(
+                "input `{name}` is for a count of {of_input}, another one for {other}"
+            )));
         }
-        count = count.or(found);
+        count = count.or(of_input);
     }
     let names: Vec<&str> = bounds.dims.keys().map(String::as_str).collect();
     count.ok_or_else(|| Error::Invalid(format!("no input has the dimension `{}`", names.join("`, `"))))
@@ -204,8 +206,8 @@ pub fn at_capacity(
         let wanted = exact_shape(shape, bounds.inputs.get(position).map_or(&[], |axes| axes), count);
         let elements = tensor.shape.iter().try_fold(tensor.dtype.bytes() as i64, |n, &d| n.checked_mul(d));
         if *tensor.shape != wanted[..] || elements != Some(tensor.data.len() as i64) {
-            let found = tensor.shape;
-            return Err(Error::Invalid(format!("input `{name}` has shape {found:?}, but the model wants {wanted:?}")));
+            let actual = tensor.shape;
+            return Err(Error::Invalid(format!("input `{name}` has shape {actual:?}, but the model wants {wanted:?}")));
         }
         all.push((name.to_string(), resized(tensor, shape)));
     }

@@ -120,11 +120,11 @@ impl Session {
     /// The session of the module's binding that has the shapes of these inputs; of none, the first one.
     pub fn binding<I: AsView>(&self, inputs: &[(&str, I)]) -> &Session {
         let fits = |session: &&Session| {
-            let given = |name: &str| inputs.iter().find(|input| input.0 == name);
+            let input = |name: &str| inputs.iter().find(|input| input.0 == name);
             if session.module.bounds().is_some() {
                 return session.takes(inputs);
             }
-            session.module.inputs().iter().all(|i| given(&i.name).is_some_and(|g| g.1.view().shape == i.shape))
+            session.module.inputs().iter().all(|i| input(&i.name).is_some_and(|g| g.1.view().shape == i.shape))
         };
         if self.others.is_empty() {
             return self;

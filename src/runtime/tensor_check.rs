@@ -13,11 +13,11 @@ pub(crate) fn shown(spec: &TensorSpec) -> String {
 /// Refuses a tensor of another type, shape or number of bytes than its declaration; `role` is input or output.
 pub(crate) fn check_tensor(role: &str, spec: &TensorSpec, tensor: &TensorView) -> Result<()> {
     if tensor.dtype != spec.dtype || tensor.shape != spec.shape {
-        let given = TensorSpec { name: String::new(), dtype: tensor.dtype, shape: tensor.shape.to_vec() };
+        let actual = TensorSpec { name: String::new(), dtype: tensor.dtype, shape: tensor.shape.to_vec() };
         return Err(Error::Invalid(format!(
             "{role} `{}` is {}, but the compiled model wants {}",
             spec.name,
-            shown(&given),
+            shown(&actual),
             shown(spec)
         )));
     }

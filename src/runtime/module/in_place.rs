@@ -41,7 +41,7 @@ impl Module {
     /// Returns true if a step, or one inside of it, reads or writes a buffer in this place.
     fn touches(&self, step: &Step, place: BufferPlace) -> bool {
         let is = |buffer: &BufferRef| self.place(*buffer) == place;
-        let own = match &step.action {
+        let direct = match &step.action {
             Action::Kernel { arguments, .. } => arguments.iter().any(is),
             Action::Opaque { inputs, outputs, .. } => inputs.iter().chain(outputs).any(is),
             Action::Copy { from, to } => is(from) || is(to),
@@ -51,7 +51,7 @@ impl Module {
             }
             Action::If { condition, .. } => is(condition),
         };
-        own || step.action.inside().any(|(steps, _)| steps.iter().any(|step| self.touches(step, place)))
+        direct || step.action.inside().any(|(steps, _)| steps.iter().any(|step| self.touches(step, place)))
     }
 }
 

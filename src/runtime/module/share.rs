@@ -34,22 +34,24 @@ impl Module {
     /// [`Error::Io`](crate::Error::Io) where the system has no memory.
     #[doc(hidden)]
     pub fn with_constants_of(mut self, others: &[Arc<Module>]) -> Result<Module> {
-        let mut known: HashMap<Sample, Vec<WeightRange>> = HashMap::new();
+        let mut by_sample: HashMap<Sample, Vec<WeightRange>> = HashMap::new();
         for other in others {
             let ranges = other.constants().into_iter().filter_map(|range| other.0.weights.range(range));
-            ranges.for_each(|memory| known.entry(sample(&memory)).or_default().push(memory));
+            ranges.for_each(|memory| by_sample.entry(sample(&memory)).or_default().push(memory));
         }
         let constants = self.constants();
-        let found: Option<Vec<(Range<u64>, Option<WeightRange>)>> = constants
+        let parts: Option<Vec<(Range<u64>, Option<WeightRange>)>> = constants
             .into_iter()
             .map(|range| {
-                let own = self.0.weights.range(range.clone())?;
-                let equal = known.get(&sample(&own)).and_then(|list| list.iter().find(|other| is_equal(other, &own)));
+                let constant = self.0.weights.range(range.clone())?;
+                let equal = by_sample
+                    .get(&sample(&constant))
+                    .and_then(|list| list.iter().find(|other| is_equal(other, &constant)));
                 Some((range, equal.cloned()))
             })
             .collect();
-        if let Some(found) = found.filter(|found| found.iter().any(|(_, memory)| memory.is_some()))
-            && let Some(weights) = self.0.weights.replaced(&found)?
+        if let Some(parts) = parts.filter(|parts| parts.iter().any(|(_, memory)| memory.is_some()))
+            && let Some(weights) = self.0.weights.replaced(&parts)?
         {
             self.0.weights = weights;
         }

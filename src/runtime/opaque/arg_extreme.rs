@@ -50,13 +50,13 @@ fn in_row<T: Element<N>, const N: usize>(
     for (row, place) in rows.zip(places) {
         let best = if max { extreme::<T, N, true>(row) } else { extreme::<T, N, false>(row) };
         let is_best = |v: &[u8; N]| T::decode(*v) == best;
-        let found = if last {
+        let position = if last {
             row.iter().rposition(is_best)
         } else {
             let block = row.chunks(LANES).position(|c| c.iter().fold(false, |any, v| any | is_best(v)));
             block.and_then(|b| row[b * LANES..].iter().position(is_best).map(|i| b * LANES + i))
         };
-        *place = (found.unwrap_or(0) as i64).to_le_bytes();
+        *place = (position.unwrap_or(0) as i64).to_le_bytes();
     }
 }
 

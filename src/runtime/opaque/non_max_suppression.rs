@@ -67,13 +67,13 @@ pub fn non_max_suppression(attributes: &[i64], inputs: &[View]) -> Result<Vec<Te
             let mut order: Vec<usize> = (0..scores.len()).collect();
             order.retain(|&i| threshold.is_none_or(|t| scores[i] > t));
             order.sort_by(|&a, &b| falling(scores[a], scores[b]));
-            let mut kept: Vec<Rectangle> = vec![];
+            let mut of_class: Vec<Rectangle> = vec![];
             for i in order {
-                if kept.len() as i64 >= most {
+                if of_class.len() as i64 >= most {
                     break;
                 }
-                if !kept.iter().any(|k| k.overlaps(&all[i], share)) {
-                    kept.push(all[i]);
+                if !of_class.iter().any(|k| k.overlaps(&all[i], share)) {
+                    of_class.push(all[i]);
                     selected.extend([batch, class, i as i64]);
                 }
             }
