@@ -156,11 +156,11 @@ impl<'a> Frame<'a> {
 
     /// The statements that fill the arrays without initial values.
     fn fills(&self, seed: u64) -> Result<String> {
-        let given = self.tensors.iter().zip(&self.arrays).filter(|(t, _)| t.role.is_given());
+        let inputs = self.tensors.iter().zip(&self.arrays).filter(|(t, _)| t.role.is_given());
         let has_values =
             |t: &TensorDecl| self.initial.tensors.iter().any(|i| i.name == t.name && i.role == Role::Output);
         let mut fills = String::new();
-        for (position, (t, name)) in given.enumerate().filter(|(_, (t, _))| !has_values(t)) {
+        for (position, (t, name)) in inputs.enumerate().filter(|(_, (t, _))| !has_values(t)) {
             let count: i64 = t.shape.iter().product();
             let value = seeded(t.dtype)?;
             let start = format!("mix({seed}ull ^ mix({position}ull))");

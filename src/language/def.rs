@@ -122,8 +122,8 @@ impl<'a> Builder<'a> {
         let indices = self.indices(e);
         let ranges = self.ranges(e, &indices)?;
         let conditions = self.conditions(e, &indices)?;
-        let given: Vec<bool> = indices.iter().map(|i| e.range(i).is_some()).collect();
-        let frame = Frame { arrays: &self.arrays, indices: &indices, ranges: &ranges, given: &given };
+        let has_range: Vec<bool> = indices.iter().map(|i| e.range(i).is_some()).collect();
+        let frame = Frame { arrays: &self.arrays, indices: &indices, ranges: &ranges, given: &has_range };
         let read = |span, access, facts: &[Affine]| frame.pad(span, access, facts);
         let scope = self.scope(&indices, &read);
         let dtype = match (self.known(e), scope.dtype(&e.value)?) {

@@ -39,8 +39,8 @@ impl Program {
         match &self.body {
             Body::Def { inputs, .. } => inputs.iter().collect(),
             Body::Loop { arrays, .. } => {
-                let given = |a: &&Array| !matches!(a.access, Some(Access::Out | Access::Temporary));
-                arrays.iter().filter(given).collect()
+                let is_input = |a: &&Array| !matches!(a.access, Some(Access::Out | Access::Temporary));
+                arrays.iter().filter(is_input).collect()
             }
         }
     }

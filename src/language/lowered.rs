@@ -90,9 +90,9 @@ impl File {
                         return Err(Diagnostic::invalid(e.target.span, message));
                     }
                 }
-                let given = |a: &&crate::poly::statement::TensorDecl| a.role.is_given() && a.role != Role::Constant;
+                let is_input = |a: &&crate::poly::statement::TensorDecl| a.role.is_given() && a.role != Role::Constant;
                 let arrays: Vec<crate::poly::statement::TensorDecl> =
-                    lowered.arrays().iter().filter(given).cloned().collect();
+                    lowered.arrays().iter().filter(is_input).cloned().collect();
                 lowered.initial = Some(def::lower_initial(&program.initial, &arrays, &lowered.sizes, program.style())?);
             }
             Ok(lowered)

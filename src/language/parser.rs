@@ -114,7 +114,7 @@ impl Parser {
     }
 
     pub(in crate::language) fn fail<T>(&self, wanted: &str) -> Checked<T> {
-        let found = match self.peek() {
+        let token = match self.peek() {
             Token::Word(w) => match reserved(w) {
                 Some(kind) => format!("`{w}`, which is {kind}"),
                 None => format!("`{w}`"),
@@ -125,7 +125,7 @@ impl Parser {
             Token::Quoted(text) => format!("`\"{text}\"`"),
             Token::End => "the end of the text".into(),
         };
-        Err(Diagnostic::invalid(self.span(), format!("expected {wanted}, found {found}")))
+        Err(Diagnostic::invalid(self.span(), format!("expected {wanted}, found {token}")))
     }
 
     pub(in crate::language) fn name(&mut self, what: &str) -> Checked<Name> {

@@ -30,14 +30,14 @@ pub fn infer(
     span: Span,
 ) -> Checked<Vec<Interval>> {
     let alone = |v: Var, s: &Subscript| matches!(s.form.terms[..], [(w, _)] if w == v);
-    let given = known.clone();
+    let at_start = known.clone();
     for v in (0..indices.len() as u32).map(Var) {
-        if given[v.0 as usize].is_none() {
+        if at_start[v.0 as usize].is_none() {
             let beside = |s: &Subscript| {
-                let others = s.form.terms.iter().all(|(w, _)| *w == v || given[w.0 as usize].is_some());
+                let others = s.form.terms.iter().all(|(w, _)| *w == v || at_start[w.0 as usize].is_some());
                 (v.0 as usize) < left && others && s.form.uses(v)
             };
-            known[v.0 as usize] = meet(v, subscripts.iter().filter(|s| alone(v, s) || beside(s)), &given);
+            known[v.0 as usize] = meet(v, subscripts.iter().filter(|s| alone(v, s) || beside(s)), &at_start);
         }
     }
     loop {
@@ -67,7 +67,7 @@ pub fn infer(
             return Err(Diagnostic::invalid(span, message));
         };
         if lo > hi {
-            let message = match given[i] {
+            let message = match at_start[i] {
                 Some(_) => format!("the range of `{name}` is empty: {lo}..{}", hi + 1),
                 None => format!("no value of `{name}` keeps {} inside", quoted(&using)),
             };

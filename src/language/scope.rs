@@ -147,15 +147,15 @@ impl Scope<'_> {
 
     /// Returns true if the value depends on an array.
     pub fn reads_data(&self, e: &Text) -> bool {
-        let mut found = false;
+        let mut contains = false;
         e.visit(&mut |e| {
-            found |= match &e.kind {
+            contains |= match &e.kind {
                 Kind::Element(..) => true,
                 Kind::Name(name) => self.index(name).is_none() && self.array(name).is_some(),
                 _ => false,
             }
         });
-        found
+        contains
     }
 
     /// The element type, `None` for numbers and sizes, which take any.

@@ -42,8 +42,8 @@ struct Printer<'a> {
 impl Printer<'_> {
     /// `vars` are the loops so far, `said` the conditions that hold here.
     fn node(&mut self, node: &Node, ids: &[StatementId], vars: &[String], said: &[Affine], depth: usize) -> Result<()> {
-        let known = |a: &Affine| a.terms.last().is_none_or(|t| (t.0.0 as usize) < vars.len());
-        let conditions: Vec<Affine> = self.common(ids, said).into_iter().filter(known).collect();
+        let uses_only_outer = |a: &Affine| a.terms.last().is_none_or(|t| (t.0.0 as usize) < vars.len());
+        let conditions: Vec<Affine> = self.common(ids, said).into_iter().filter(uses_only_outer).collect();
         if !conditions.is_empty() {
             let text = self.names(vars).conditions(&conditions);
             self.line(depth, &format!("if ({text}) {{"));

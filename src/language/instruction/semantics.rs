@@ -57,8 +57,8 @@ pub fn resolve(instruction: &Instruction, operands: &[&Operand]) -> Checked<Mean
         let name = &operands[at].name;
         return Err(Diagnostic::invalid(name.span, format!("the semantics do not read `{name}`")));
     }
-    let kept = s.subscripts.len();
-    let order = resolver.order(instruction, kept)?;
+    let free = s.subscripts.len();
+    let order = resolver.order(instruction, free)?;
     let indices = resolver.indices();
     let names: Vec<String> = resolver.iterators.iter().map(|i| i.name.clone()).collect();
     let tensor = |o: &&Operand| TensorDecl::new(&*o.name.text, o.dtype, &o.shape[..], Role::Input);
@@ -136,10 +136,11 @@ impl Resolver<'_> {
                     self.origins.push(operand);
                     return Ok(Dimension::Iterator(self.iterators.len() - 1));
                 };
-                let known = self.iterators[at].extent;
-                if known != extent {
+                let first_extent = self.iterators[at].extent;
+                if first_extent != extent {
                     let origin = &self.operands[self.origins[at]].name;
-                    let message = format!("`{iterator}` has {known} points in `{origin}`, but {extent} in `{name}`");
+                    let message =
+                        format!("`{iterator}` has {first_extent} points in `{origin}`, but {extent} in `{name}`");
                     return Err(Diagnostic::invalid(e.span, message));
                 }
                 Ok(Dimension::Iterator(at))
