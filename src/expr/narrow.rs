@@ -73,7 +73,7 @@ impl Names<'_> {
 
     /// The interval of the values of an integer expression; `None` of floats and u64.
     pub fn range(&self, e: &Expr) -> Option<Interval> {
-        let own = dtype_range(self.dtype(e))?;
+        let whole_type = dtype_range(self.dtype(e))?;
         let computed = match e {
             Expr::Const(s) => Some(Value::from(*s).as_i64()).map(|v| (v, v)),
             Expr::Index(a) => Some((self.bounds)(a)),
@@ -96,7 +96,7 @@ impl Names<'_> {
             Expr::Binary(op, a, b) => self.range_of_operation(*op, a, b),
             Expr::Load(_) | Expr::Compare(..) | Expr::Bitcast(..) => None,
         };
-        Some(computed.filter(|c| is_within(*c, own)).unwrap_or(own))
+        Some(computed.filter(|c| is_within(*c, whole_type)).unwrap_or(whole_type))
     }
 
     /// The interval before it is brought into the type.
@@ -134,11 +134,11 @@ impl Names<'_> {
     /// Bytes of the widest lane that evaluating a narrow expression needs, 1 or 2; `None` where it needs wider ones: for other
     /// types on the way, subscripts from data, reads under conditions that are open, and operations by way of floats.
     pub fn lane_bytes(&self, e: &Expr) -> Option<usize> {
-        let own = narrow_bytes(self.dtype(e))?;
+        let type_bytes = narrow_bytes(self.dtype(e))?;
         let here = match e {
             Expr::Load(Access { index, guard, .. }) => {
                 let plain = index.iter().all(|i| matches!(i, Index::Affine(_)));
-                return (plain && guard.iter().all(|g| (self.bounds)(g).0 >= 0)).then_some(own);
+                return (plain && guard.iter().all(|g| (self.bounds)(g).0 >= 0)).then_some(type_bytes);
             }
             Expr::Binary(BinaryOp::Pow, ..) | Expr::Bitcast(..) | Expr::Index(_) => return None,
             Expr::Binary(op @ (BinaryOp::Div | BinaryOp::Mod), _, b) => {
@@ -146,7 +146,7 @@ impl Names<'_> {
                 2
             }
             Expr::Unary(op, _) if !matches!(op, UnaryOp::Neg | UnaryOp::Abs | UnaryOp::Not) => return None,
-            _ => own,
+            _ => type_bytes,
         };
         e.operands().try_fold(here, |most, e| Some(most.max(self.lane_bytes(e)?)))
     }
