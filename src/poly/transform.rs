@@ -80,8 +80,8 @@ fn apply_in_order(original: &SourceProgram, primitives: &[Placed]) -> std::resul
         let next = apply(original, &states[states.len() - 1], &p.primitive).map_err(|e| (i, e))?;
         if next.scop != states[0].scop {
             let before = std::mem::take(&mut states);
-            let given = before[0].is_as_given();
-            if first < i || !given {
+            let as_written = before[0].is_as_given();
+            if first < i || !as_written {
                 part(before, first, i)?;
             }
             first = i + 1;

@@ -211,11 +211,11 @@ pub fn operations(scop: &Scop, id: StatementId) -> f64 {
 }
 
 fn expression(e: &Expr) -> f64 {
-    let own = match e {
+    let of_root = match e {
         Expr::Const(_) | Expr::Index(_) | Expr::Load(_) => 0.0,
         Expr::Unary(op, _) => op.cost().cycles,
         Expr::Binary(op, ..) => op.cost().cycles,
         Expr::Compare(..) | Expr::Select(..) | Expr::Cast(..) | Expr::Bitcast(..) => 1.0,
     };
-    e.operands().fold(own, |sum, e| sum + expression(e))
+    e.operands().fold(of_root, |sum, e| sum + expression(e))
 }

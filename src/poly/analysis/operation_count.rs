@@ -24,11 +24,11 @@ pub fn flops(scop: &Scop) -> f64 {
 /// Floating-point operations of one instance.
 pub fn flops_of_instance(s: &Statement) -> f64 {
     fn count(e: &Expr) -> f64 {
-        let own = match e {
+        let of_root = match e {
             Expr::Const(_) | Expr::Index(_) | Expr::Load(_) | Expr::Cast(..) | Expr::Bitcast(..) => 0.0,
             Expr::Unary(..) | Expr::Binary(..) | Expr::Compare(..) | Expr::Select(..) => 1.0,
         };
-        e.operands().map(count).fold(own, |a, b| a + b)
+        e.operands().map(count).fold(of_root, |a, b| a + b)
     }
     count(&s.body) + if s.reduce.is_some() { 1.0 } else { 0.0 }
 }

@@ -119,8 +119,8 @@ impl IntegerProgram {
         if form.least(&self.low, &self.high) >= 0 {
             return self.charge(&form, k);
         }
-        let known = self.positive.get(&form).copied();
-        let part = known.unwrap_or_else(|| {
+        let computed = self.positive.get(&form).copied();
+        let part = computed.unwrap_or_else(|| {
             let part = self.unknown(0, form.least(&self.high, &self.low).max(0), 0);
             let mut row = Linear::default();
             row.add(part, 1);
@@ -150,7 +150,7 @@ impl IntegerProgram {
         let mut equal = self.equal.clone();
         loop {
             let mut changed = false;
-            let mut kept = vec![];
+            let mut remaining = vec![];
             for row in &equal {
                 let row = substitute(row, &root, &low, &high);
                 let terms: Vec<(usize, i64)> = row.terms.iter().map(|(&u, &c)| (u, c)).collect();
@@ -173,10 +173,10 @@ impl IntegerProgram {
                         root.iter_mut().filter(|r| **r == v).for_each(|r| *r = u);
                         changed = true;
                     }
-                    _ => kept.push(row),
+                    _ => remaining.push(row),
                 }
             }
-            equal = kept;
+            equal = remaining;
             if !changed {
                 break;
             }
@@ -210,7 +210,7 @@ impl IntegerProgram {
         }
         let rows = Rows { open: &open, follows: &follows, at_least: &at_least, equal: &equal, cost: &cost };
         let place = |u: usize| open.iter().position(|&o| o == u);
-        let found = rows.branch_and_bound(&low, &high, effort, |values| {
+        let solution = rows.branch_and_bound(&low, &high, effort, |values| {
             let value: Vec<i64> = (0..n).map(|u| place(root[u]).map_or(low[root[u]], |k| values[k])).collect();
             let within = (0..n).all(|u| self.low[u] <= value[u] && value[u] <= self.high[u]);
             let valid = within
@@ -218,7 +218,7 @@ impl IntegerProgram {
                 && self.equal.iter().all(|r| r.evaluate(&value) == 0);
             valid.then_some(value)
         });
-        found.map(|(_, value)| value)
+        solution.map(|(_, value)| value)
     }
 }
 

@@ -124,14 +124,14 @@ impl Expander<'_> {
         match node {
             Node::Leaf => Ok(false),
             Node::Sequence(children) => {
-                let mut found = vec![];
+                let mut expanded = vec![];
                 for (ids, child) in children {
                     let inside: Vec<StatementId> = users.iter().copied().filter(|id| ids.contains(id)).collect();
-                    if !inside.is_empty() && !self.closed(child, &inside, rows, &mut found)? {
+                    if !inside.is_empty() && !self.closed(child, &inside, rows, &mut expanded)? {
                         return Ok(false);
                     }
                 }
-                out.extend(found);
+                out.extend(expanded);
                 Ok(true)
             }
             Node::Band(band, child) => {
@@ -174,11 +174,11 @@ impl Expander<'_> {
                 }
             });
             for read in reads {
-                let mut found = false;
+                let mut is_covered = false;
                 for &writer in users {
-                    found = found || self.covers(node, rows, writer, reader, &read)?;
+                    is_covered = is_covered || self.covers(node, rows, writer, reader, &read)?;
                 }
-                if !found {
+                if !is_covered {
                     return Ok(false);
                 }
             }

@@ -180,15 +180,15 @@ fn normalize(mut d: Definition, tensors: &[TensorDecl]) -> Option<Definition> {
     d.conditions.dedup();
     // Iterators with one value are replaced by it, the others are shifted to start at 0 and renumbered.
     let mut map = vec![];
-    let mut kept = vec![];
+    let mut iterators = vec![];
     let mut outer = 0;
     for (i, it) in d.iterators.iter().enumerate() {
         let (lo, hi) = ranges[i];
         if lo == hi {
             map.push(Affine::constant(lo));
         } else {
-            map.push(Affine::var(Var(kept.len() as u32)).offset(lo));
-            kept.push(Iterator::new(&it.name, hi - lo + 1));
+            map.push(Affine::var(Var(iterators.len() as u32)).offset(lo));
+            iterators.push(Iterator::new(&it.name, hi - lo + 1));
             outer += usize::from(i < d.outer);
         }
     }
@@ -197,7 +197,7 @@ fn normalize(mut d: Definition, tensors: &[TensorDecl]) -> Option<Definition> {
     d.computed.iter_mut().for_each(|(_, e)| *e = e.substitute(&mut replace));
     d.conditions = d.conditions.iter().map(|a| a.substitute(&mut replace)).collect();
     d.body = d.body.substitute(&mut replace);
-    (d.iterators, d.outer) = (kept, outer);
+    (d.iterators, d.outer) = (iterators, outer);
     if d.outer == d.iterators.len() && d.conditions.is_empty() && !d.is_scatter() {
         d.reduce = None;
     }
@@ -249,9 +249,9 @@ fn hoist_guards(mut d: Definition) -> Definition {
         }
     }
     if let Some(op) = d.reduce {
-        let mut found = vec![];
-        if decides(&d.body, op, &mut found) {
-            d.conditions.extend(found);
+        let mut implied = vec![];
+        if decides(&d.body, op, &mut implied) {
+            d.conditions.extend(implied);
             d.conditions.sort();
             d.conditions.dedup();
             d.body = simplify_guards(&d.body, &d.iterators, &d.conditions);
@@ -288,7 +288,7 @@ fn substituted(
 ) -> Option<Vec<(usize, Expr)>> {
     let target = &tensors[producer.target.0 as usize];
     let single = all.iter().filter(|d| d.target == producer.target).count() == 1;
-    let kept = target.role == Role::Output;
+    let is_output = target.role == Role::Output;
     if producer.reduce.is_some() || !producer.conditions.is_empty() || !single {
         return None;
     }
@@ -306,7 +306,7 @@ fn substituted(
 
     let volume = |extents: &mut dyn std::iter::Iterator<Item = i64>| extents.map(|e| e as f64).product::<f64>();
     let elements = volume(&mut target.shape.iter().copied());
-    let (mut evaluations, mut uses, mut readers) = (0.0, usize::from(kept), vec![]);
+    let (mut evaluations, mut uses, mut readers) = (0.0, usize::from(is_output), vec![]);
     for (i, d) in after.iter().enumerate() {
         let mut seen: Vec<&Access> = vec![];
         d.body.visit_accesses(&mut |a| {
@@ -323,16 +323,16 @@ fn substituted(
         readers.push(i);
         evaluations += volume(&mut d.iterators.iter().map(|it| it.extent)) * seen.len() as f64;
         // An output is stored anyway: its value is used again only by the iteration that computes it.
-        let own =
+        let is_same_element =
             |a: &&Access| a.index.iter().map(Index::affine).eq(producer.write.iter().map(Some)) && a.guard.is_empty();
         let extents = |d: &Definition| d.iterators.iter().map(|it| it.extent).collect::<Vec<_>>();
-        let same_loops = extents(d) == extents(producer) && d.reduce.is_none() && seen.iter().all(own);
-        if kept && !same_loops {
+        let same_loops = extents(d) == extents(producer) && d.reduce.is_none() && seen.iter().all(is_same_element);
+        if is_output && !same_loops {
             return None;
         }
     }
     let cost = cost(&producer.body) as f64;
-    if kept && (evaluations == 0.0 || evaluations * cost > elements * ROUND_TRIP) {
+    if is_output && (evaluations == 0.0 || evaluations * cost > elements * ROUND_TRIP) {
         return None;
     }
     if evaluations > 0.0 && !is_copy(&producer.body) && evaluations * cost > elements * (cost + ROUND_TRIP) {
@@ -455,14 +455,14 @@ fn vanishes(e: &Expr) -> bool {
 
 /// Arithmetic of one evaluation, in additions.
 pub(crate) fn cost(e: &Expr) -> i64 {
-    let own = match e {
+    let of_root = match e {
         Expr::Const(_) | Expr::Index(_) => 0,
         Expr::Load(_) => 4 * e.children().count() as i64,
         Expr::Unary(op, _) => op.cost().cycles as i64,
         Expr::Binary(op, ..) => op.cost().cycles as i64,
         Expr::Compare(..) | Expr::Select(..) | Expr::Cast(..) | Expr::Bitcast(..) => 1,
     };
-    own + e.children().map(cost).sum::<i64>()
+    of_root + e.children().map(cost).sum::<i64>()
 }
 
 fn size(e: &Expr) -> usize {
@@ -483,9 +483,10 @@ fn split(name: &str, definitions: Vec<Definition>, tensors: Vec<TensorDecl>) -> 
         let extents: Vec<i64> = d.iterators.iter().map(|it| it.extent).collect();
         if d.reduce.is_none() {
             d.body = d.body.rewrite_loads(&mut |a| {
-                let known = accumulators.iter().find(|(output, shape, _)| *output == a.buffer && *shape == extents);
+                let accumulator =
+                    accumulators.iter().find(|(output, shape, _)| *output == a.buffer && *shape == extents);
                 let identity = a.index.iter().map(Index::affine).eq(identity(extents.len()).iter().map(Some));
-                match known {
+                match accumulator {
                     Some((_, _, accumulator)) if identity => Expr::Load(Access { buffer: *accumulator, ..a }),
                     _ => Expr::Load(a),
                 }

@@ -60,23 +60,23 @@ impl Digits {
     /// The iterators of `d` that read the dimension without digits and have to be split; `None` when it is read in
     /// another way.
     fn iterators(&self, d: &Definition) -> Option<Vec<Var>> {
-        let mut found = vec![];
+        let mut iterators = vec![];
         let mut possible = true;
         d.body.visit_accesses(&mut |a| {
             if a.buffer == self.tensor {
                 match a.index[self.dimension].affine() {
                     Some(a) if self.digits(a, d).is_some() => {}
                     Some(a) => match a.terms[..] {
-                        [(v, 1)] if a.constant == 0 && self.divides(d, v) => found.push(v),
+                        [(v, 1)] if a.constant == 0 && self.divides(d, v) => iterators.push(v),
                         _ => possible = false,
                     },
                     None => possible = false,
                 }
             }
         });
-        found.sort();
-        found.dedup();
-        possible.then_some(found)
+        iterators.sort();
+        iterators.dedup();
+        possible.then_some(iterators)
     }
 
     /// Returns true if the iterator has whole high digits, or may leave out values of the last one.

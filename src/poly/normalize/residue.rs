@@ -77,20 +77,20 @@ impl Strided {
 
     /// The free iterators along which `d` reads the dimension whole; `None` when it reads in another way.
     fn iterators(&self, d: &Definition) -> Option<Vec<Var>> {
-        let mut found = vec![];
+        let mut residues = vec![];
         let mut possible = true;
         d.body.visit_accesses(&mut |a| {
             if a.buffer == self.tensor {
                 match a.index[self.dimension].affine().and_then(single) {
-                    Some((v, 1, 0)) if (v.0 as usize) < d.outer => found.push(v),
+                    Some((v, 1, 0)) if (v.0 as usize) < d.outer => residues.push(v),
                     Some((_, s, c)) if s == self.stride && (0..s).contains(&c) => {}
                     _ => possible = false,
                 }
             }
         });
-        found.sort();
-        found.dedup();
-        (possible && found.len() <= 1).then_some(found)
+        residues.sort();
+        residues.dedup();
+        (possible && residues.len() <= 1).then_some(residues)
     }
 
     fn split(mut self, definitions: Vec<Definition>, tensors: &mut Vec<TensorDecl>) -> Vec<Definition> {

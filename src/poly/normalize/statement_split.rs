@@ -92,12 +92,12 @@ fn with_before(node: &Node, before: StatementId, id: StatementId) -> Node {
             let Some((inner, outer)) = band.rows.split_last().filter(|_| **child == Node::Leaf) else {
                 return Node::Band(of(band.rows.iter().map(added).collect()), Box::new(with_before(child, before, id)));
             };
-            let own = |id: StatementId, phi: Affine| {
+            let leaf = |id: StatementId, phi: Affine| {
                 let row = Row { phi: vec![(id, phi)], ..inner.clone() };
                 (vec![id], Node::Band(of(vec![row]), Box::new(Node::Leaf)))
             };
             let phi = &inner.phi[0].1;
-            let both = Node::Sequence(vec![own(before, phi.clone()), own(id, phi.clone())]);
+            let both = Node::Sequence(vec![leaf(before, phi.clone()), leaf(id, phi.clone())]);
             match outer {
                 [] => both,
                 outer => Node::Band(of(outer.iter().map(added).collect()), Box::new(both)),

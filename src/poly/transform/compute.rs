@@ -67,7 +67,7 @@ fn recompute(before: &Transformed, name: &Name, at: &Loop) -> Result<Transformed
     let all: Vec<StatementId> = value.writers.iter().chain(&inside).copied().collect();
     let common = schedule.around(&all).len();
     let same = path[..common].to_vec();
-    let own = alone(schedule, common, &value, inside[0], &scop)?;
+    let computation = alone(schedule, common, &value, inside[0], &scop)?;
     check_given(&scop, &value, &same, &isl)?;
     check_sources(&scop, &value, &same, &isl)?;
     let around = InsertionPoint::new(&scop, path)?;
@@ -114,7 +114,7 @@ fn recompute(before: &Transformed, name: &Name, at: &Loop) -> Result<Transformed
     let rest = Schedule { root: together(rest) };
     let schedule =
         insert(&rest, (depth, inside[0]), &writers, &|j, id| phis[place(id)][j].clone(), &mut |node, old| {
-            Ok(Node::Sequence([own.clone(), children_of(&node, &old)].concat()))
+            Ok(Node::Sequence([computation.clone(), children_of(&node, &old)].concat()))
         })?;
     let mut private = private(value.tensor, None, &around, &[]);
     for (j, r) in private.rows.iter_mut().enumerate() {
@@ -201,7 +201,7 @@ fn slide(before: &Transformed, name: &Name, at: &Loop) -> Result<Transformed> {
         let of = |w: &StatementId| first.substitute(|d| scop.statement(*w).write[d.0 as usize].clone());
         phis.push(writers.iter().map(of).collect());
     }
-    let own = alone(schedule, common, &value, row.phi[0].0, scop)?;
+    let computation = alone(schedule, common, &value, row.phi[0].0, scop)?;
     let Some(rest) = remove(&apart(&schedule.root), writers) else {
         return refuse("the program would have no statements");
     };
@@ -212,7 +212,7 @@ fn slide(before: &Transformed, name: &Name, at: &Loop) -> Result<Transformed> {
     };
     let rest = Schedule { root: together(rest) };
     let schedule = insert(&rest, (path.len(), row.phi[0].0), writers, &phi, &mut |node, old| {
-        Ok(Node::Sequence([own.clone(), children_of(&node, &old)].concat()))
+        Ok(Node::Sequence([computation.clone(), children_of(&node, &old)].concat()))
     })?;
     Ok(Transformed { schedule, ..before.clone() })
 }

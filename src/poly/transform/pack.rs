@@ -92,17 +92,17 @@ fn source(scop: &Scop, tensor: &Name) -> Result<usize> {
 /// The different reads of an array by a statement, each with the iterators in its subscripts.
 fn reads(scop: &Scop, statement: StatementId, id: usize) -> Result<Vec<(Access, Vec<Var>)>> {
     let s = scop.statement(statement);
-    let mut found: Vec<Access> = vec![];
+    let mut reads: Vec<Access> = vec![];
     s.body.visit_accesses(&mut |a| {
-        if a.buffer.0 as usize == id && !found.contains(a) {
-            found.push(a.clone());
+        if a.buffer.0 as usize == id && !reads.contains(a) {
+            reads.push(a.clone());
         }
     });
     let with_iterators = |access: Access| match iterators(&access) {
         Some(iterators) => Ok((access, iterators)),
         None => refuse(format!("`{}` reads `{}` at computed subscripts", s.name, scop.tensors[id].name)),
     };
-    found.into_iter().map(with_iterators).collect()
+    reads.into_iter().map(with_iterators).collect()
 }
 
 /// Adds the copy of a read that has none.

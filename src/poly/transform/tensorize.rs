@@ -105,28 +105,28 @@ fn declared(
         return refuse(format!("loops `{}` and `{}` are not over one iterator each", lane.name, terms.name));
     };
     let references = references(scop, id);
-    let found = match match_grouped(instruction, scop, id, &references, [*lane_iterator, *group]) {
-        Ok(found) => found,
+    let matched = match match_grouped(instruction, scop, id, &references, [*lane_iterator, *group]) {
+        Ok(matched) => matched,
         Err(why) => return refuse(format!("`{}` does not compute this: {why}", instruction.name)),
     };
     let groups = around.iter().rev().skip(1).find(|r| r.of(id) == terms.of(id));
-    let few = terms.extent(scop) <= found.terms;
-    if !groups.map_or(few, |r| r.tile == found.terms) {
-        let (name, terms) = (&terms.name, found.terms);
+    let few = terms.extent(scop) <= matched.terms;
+    if !groups.map_or(few, |r| r.tile == matched.terms) {
+        let (name, terms) = (&terms.name, matched.terms);
         return refuse(format!("loop `{name}` is not the inner one of a split by the {terms} terms of a lane"));
     }
-    let access = references[found.vector].access.as_ref().expect("a read");
+    let access = references[matched.vector].access.as_ref().expect("a read");
     let packing = before.packings.iter().find(|p| p.statement == id && p.access == *access);
     let ends = |dims: &[(Var, PackedDim)]| {
         let [.., (v, PackedDim::Point(_) | PackedDim::Whole), (g, PackedDim::Point(t))] = dims[..] else {
             return false;
         };
-        v == *lane_iterator && g == *group && t == found.terms
+        v == *lane_iterator && g == *group && t == matched.terms
     };
     if packing.is_none_or(|p| !ends(&p.dims)) {
         let iterators = &scop.statement(id).iterators;
         let [lane, group] = [lane_iterator, group].map(|v| &iterators[v.0 as usize].name);
-        let (tensor, terms) = (&scop.tensor(access.buffer).name, found.terms);
+        let (tensor, terms) = (&scop.tensor(access.buffer).name, matched.terms);
         return refuse(format!(
             "operand `{tensor}` is not packed for `{}`: its layout must end with `{lane} % …, {group} % {terms}`",
             instruction.name

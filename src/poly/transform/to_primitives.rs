@@ -189,9 +189,10 @@ impl Emitter<'_> {
     /// Returns true if the outermost loop of the program is that of the target.
     fn begins_alike(&self, from: &Node, to: &Node) -> bool {
         let (Node::Band(from, _), Node::Band(to, _)) = (from, to) else { return false };
-        let (own, target) = (&from.rows[0], &to.rows[0]);
+        let (source, target) = (&from.rows[0], &to.rows[0]);
         let one = |row: &Row| row.is_single(self.scop);
-        target.tile == 1 && (sorted(own) == sorted(target) || one(own) && one(target) && covers(own) == covers(target))
+        target.tile == 1
+            && (sorted(source) == sorted(target) || one(source) && one(target) && covers(source) == covers(target))
     }
 
     /// Emits the primitives that turn tree `from` into `to` below the common loops `fixed`.

@@ -34,22 +34,22 @@ impl Emitter<'_> {
         let varying = to.iter().filter(|r| r.tile == 1 && !constant(r)).map(|r| r.of(id).clone());
         let points = self.points(id, &fixed, own.into_iter().map(link).collect(), &varying.collect::<Vec<_>>())?;
         let mut points = points.into_iter();
-        let mut known = fixed.clone();
+        let mut rows = fixed.clone();
         for row in to.iter().filter(|r| r.tile == 1) {
             let point = if constant(&row) { self.settle(id, &mut spare, row.of(id)) } else { points.next() };
-            known.push(point.ok_or_else(|| self.inexpressible("loops", id))?);
+            rows.push(point.ok_or_else(|| self.inexpressible("loops", id))?);
         }
         let moved = |r: &&Row| shared || spare.iter().all(|s| s.name != r.name);
         let mut order: Vec<String> = from.iter().filter(moved).map(|r| r.name.clone()).collect();
         let mut links = vec![];
-        let mut next = known[fixed.len()..].iter();
+        let mut next = rows[fixed.len()..].iter();
         for row in to {
             if row.tile == 1 {
                 links.extend(next.next().cloned());
                 continue;
             }
             let link = Link { name: row.name.clone(), phi: row.of(id).clone() };
-            let base = self.tiles(id, &known, fixed.len(), &link, row.tile)?;
+            let base = self.tiles(id, &rows, fixed.len(), &link, row.tile)?;
             let at = order.iter().position(|n| *n == base).unwrap_or(0);
             order.insert(at, link.name.clone());
             links.push(link);
@@ -94,7 +94,7 @@ impl Emitter<'_> {
         if from.len() != to.len() {
             return Err(self.inexpressible("loops", id));
         }
-        let own = |a: &Affine| -> i64 {
+        let weight = |a: &Affine| -> i64 {
             let outer = |v| fixed.iter().any(|f| f.phi.uses(v));
             a.terms.iter().filter(|t| !outer(t.0)).map(|t| t.1.abs()).sum()
         };
@@ -106,7 +106,7 @@ impl Emitter<'_> {
                 for b in (0..to.len()).filter(|b| *b != a) {
                     for factor in [1, -1] {
                         let less = reduced[a].add_scaled(&reduced[b], -factor);
-                        let gain = own(&reduced[a]) - own(&less);
+                        let gain = weight(&reduced[a]) - weight(&less);
                         if gain > best.as_ref().map_or(0, |b| b.0) {
                             best = Some((gain, a, factor, b, less));
                         }
@@ -120,7 +120,7 @@ impl Emitter<'_> {
         let mut links = vec![];
         for wanted in &reduced {
             let link = from.iter().find(|l| l.phi.terms.iter().any(|t| wanted.uses(t.0)));
-            let Some(link) = link.filter(|_| own(wanted) == 1) else {
+            let Some(link) = link.filter(|_| weight(wanted) == 1) else {
                 return Err(self.inexpressible("loops", id));
             };
             let mut phi = link.phi.clone();
@@ -200,10 +200,10 @@ impl Emitter<'_> {
 /// The integers by which the times `known` add up to the linear part of `phi`.
 fn combination(known: &[Link], phi: &Affine, iterators: usize) -> Option<Vec<i64>> {
     let of = |v: u32| known.iter().map(move |l| l.phi.coefficient(crate::expr::Var(v)));
-    let own = |v: u32| phi.coefficient(crate::expr::Var(v));
-    let equations: Vec<Vec<i64>> = (0..iterators as u32).map(|v| of(v).chain([own(v)]).collect()).collect();
-    let found = orthogonal_complement(&equations, known.len() + 1);
-    let solution = found.iter().find(|c| c[known.len()] != 0)?;
+    let coefficient = |v: u32| phi.coefficient(crate::expr::Var(v));
+    let equations: Vec<Vec<i64>> = (0..iterators as u32).map(|v| of(v).chain([coefficient(v)]).collect()).collect();
+    let complement = orthogonal_complement(&equations, known.len() + 1);
+    let solution = complement.iter().find(|c| c[known.len()] != 0)?;
     let scale = -solution[known.len()];
     let exact = solution[..known.len()].iter().all(|c| c % scale == 0);
     exact.then(|| solution[..known.len()].iter().map(|c| c / scale).collect())
