@@ -10,30 +10,30 @@ use dynasmrt::{DynasmApi, DynasmLabelApi};
 
 impl ByElement {
     pub(super) fn of(function: &Function) -> ByElement {
-        let mut known = vec![false; function.vregs as usize];
+        let mut by_element = vec![false; function.vregs as usize];
         for inst in &function.insts {
             if let Inst::VBroadcast { dst, mem: DType::F32 | DType::F64, .. } = inst {
-                known[dst.index()] = true;
+                by_element[dst.index()] = true;
             }
         }
         for inst in &function.insts {
             match inst {
                 Inst::VBroadcast { mem: DType::F32 | DType::F64, .. } => {}
                 Inst::VFma { acc, a, b, ty, .. } if matches!(ty.lane, Lane::F32 | Lane::F64) => {
-                    known[acc.index()] = false;
+                    by_element[acc.index()] = false;
                     // One of the two factors stays a whole vector.
-                    if known[a.index()] && known[b.index()] {
-                        known[b.index()] = false;
+                    if by_element[a.index()] && by_element[b.index()] {
+                        by_element[b.index()] = false;
                     }
                 }
                 _ => inst.registers(|class, _, r| {
                     if class == Class::Vector {
-                        known[r as usize] = false;
+                        by_element[r as usize] = false;
                     }
                 }),
             }
         }
-        ByElement(known)
+        ByElement(by_element)
     }
 
     pub(super) fn contains(&self, r: Vreg) -> bool {

@@ -103,8 +103,8 @@ impl Parser {
     }
 
     pub(crate) fn fail<T>(&self, wanted: &str) -> Result<T> {
-        let (found, line) = self.tokens.get(self.at).cloned().unwrap_or(("the end".into(), 0));
-        Err(Error::Invalid(format!("{}, line {line}: expected {wanted}, found {found}", self.what)))
+        let (token, line) = self.tokens.get(self.at).cloned().unwrap_or(("the end".into(), 0));
+        Err(Error::Invalid(format!("{}, line {line}: expected {wanted}, found {token}", self.what)))
     }
 
     pub(crate) fn accept(&mut self, token: &str) -> bool {

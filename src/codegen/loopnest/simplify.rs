@@ -81,14 +81,14 @@ impl Simplifier<'_> {
                     let (value, divisor) = facts.quotient(&resolve(env, value), *divisor);
                     let (lo, hi) = facts.bounds(&value);
                     let (lo, hi) = (lo.div_euclid(divisor), hi.div_euclid(divisor));
-                    let known = out.iter().find_map(|s| match s {
+                    let earlier = out.iter().find_map(|s| match s {
                         Stmt::Let { var, value: v, divisor: d } if (v, *d) == (&value, divisor) => Some(*var),
                         _ => None,
                     });
                     if divisor == 1 || lo == hi {
                         env.insert(*var, if divisor == 1 { value } else { Affine::constant(lo) });
-                    } else if let Some(known) = known {
-                        env.insert(*var, Affine::var(known));
+                    } else if let Some(earlier) = earlier {
+                        env.insert(*var, Affine::var(earlier));
                     } else {
                         let new = self.fresh_like(*var);
                         facts.bind(new, &value, divisor);

@@ -101,7 +101,7 @@ impl Checker<'_> {
             insts[i].registers(|class, _, r| single &= definitions[self.values.value(class, r) as usize] == 1);
             single
         };
-        let known = |class: Class, r: u32| self.file.registers[class].iter().any(|&k| u32::from(k) == r);
+        let is_register = |class: Class, r: u32| self.file.registers[class].iter().any(|&k| u32::from(k) == r);
         let mut next = 0;
         for step in &self.allocation.steps {
             match step {
@@ -129,7 +129,7 @@ impl Checker<'_> {
                         }
                         used.push(t);
                     }
-                    if let Some(r) = used.iter().find(|(class, r)| !known(*class, *r)) {
+                    if let Some(r) = used.iter().find(|(class, r)| !is_register(*class, *r)) {
                         return Err(self.error(*origin, format!("register {r:?} may not be used")));
                     }
                 }
@@ -140,7 +140,7 @@ impl Checker<'_> {
                     self.check_same(*origin, inst)?;
                 }
                 Step::Store { class, register, slot } | Step::Load { class, register, slot } => {
-                    if *slot >= self.allocation.slots[*class] || !known(*class, u32::from(*register)) {
+                    if *slot >= self.allocation.slots[*class] || !is_register(*class, u32::from(*register)) {
                         return Err(self.error(next as u32, "a move before it names a place that does not exist"));
                     }
                 }
@@ -270,8 +270,8 @@ impl Checker<'_> {
             }
             if o.access.reads() && state.held[at] != o.value {
                 let (name, held) = (self.values.name(o.value), state.held[at]);
-                let found = if held == UNKNOWN { "nothing certain".into() } else { self.values.name(held) };
-                return Err(self.error(origin, format!("it reads {name} in {place:?}, which holds {found}")));
+                let content = if held == UNKNOWN { "nothing certain".into() } else { self.values.name(held) };
+                return Err(self.error(origin, format!("it reads {name} in {place:?}, which holds {content}")));
             }
         }
         Ok(places)

@@ -7,14 +7,14 @@ use crate::expr::{Affine, Var};
 
 /// The bounds without those that never decide.
 pub fn tightest(bounds: Vec<Bound>, facts: &Facts, lower: bool) -> Vec<Bound> {
-    let mut kept: Vec<Bound> = vec![];
+    let mut remaining: Vec<Bound> = vec![];
     let constant = bounds.iter().filter(|b| b.affine.is_constant()).map(|b| match lower {
         true => ceil_div(b.affine.constant, b.divisor),
         false => b.affine.constant.div_euclid(b.divisor),
     });
     let constant = if lower { constant.max() } else { constant.min() };
     for b in bounds {
-        if b.affine.is_constant() || kept.contains(&b) {
+        if b.affine.is_constant() || remaining.contains(&b) {
             continue;
         }
         let (lo, hi) = facts.bounds(&b.affine);
@@ -24,20 +24,20 @@ pub fn tightest(bounds: Vec<Bound>, facts: &Facts, lower: bool) -> Vec<Bound> {
             (None, _) => false,
         };
         if !never {
-            kept.push(b);
+            remaining.push(b);
         }
     }
     // the constant goes where some other bound is always tighter
     let needed = |c: i64| {
-        !kept.iter().any(|b| {
+        !remaining.iter().any(|b| {
             let (lo, hi) = facts.bounds(&b.affine);
             if lower { ceil_div(lo, b.divisor) >= c } else { hi.div_euclid(b.divisor) <= c }
         })
     };
     if let Some(c) = constant.filter(|&c| needed(c)) {
-        kept.insert(0, Bound::constant(c));
+        remaining.insert(0, Bound::constant(c));
     }
-    kept
+    remaining
 }
 
 /// The loop with the conditions that hold for all of its body moved into its bounds or before it.
@@ -81,15 +81,15 @@ pub fn sink_conditions(var: Var, l: &OldLoop, mut body: Vec<Stmt>) -> Vec<Stmt> 
 fn common(body: &[Stmt]) -> Option<Vec<Affine>> {
     let mut all: Option<Vec<Affine>> = None;
     for stmt in body.iter().rev() {
-        let own = match stmt {
+        let of_statement = match stmt {
             Stmt::Store { .. } => Some(vec![]),
             Stmt::If { conditions, body } => {
-                let mut own = conditions.clone();
-                own.extend(common(body).unwrap_or_default());
-                Some(own)
+                let mut both = conditions.clone();
+                both.extend(common(body).unwrap_or_default());
+                Some(both)
             }
             Stmt::Loop { var, body, .. } => {
-                common(body).map(|own| own.into_iter().filter(|c| !c.uses(*var)).collect::<Vec<Affine>>())
+                common(body).map(|conditions| conditions.into_iter().filter(|c| !c.uses(*var)).collect::<Vec<Affine>>())
             }
             Stmt::Let { var, .. } => {
                 if let Some(all) = &mut all {
@@ -98,10 +98,10 @@ fn common(body: &[Stmt]) -> Option<Vec<Affine>> {
                 None
             }
         };
-        all = match (all, own) {
-            (None, own) => own,
+        all = match (all, of_statement) {
+            (None, of_statement) => of_statement,
             (all, None) => all,
-            (Some(all), Some(own)) => Some(all.into_iter().filter(|c| own.contains(c)).collect()),
+            (Some(all), Some(of_statement)) => Some(all.into_iter().filter(|c| of_statement.contains(c)).collect()),
         };
     }
     let mut all = all?;

@@ -233,9 +233,9 @@ impl Search {
     }
 
     fn expr(&mut self, e: &Expr, env: &Env, facts: &Facts) {
-        let mut found: Vec<&Access> = vec![];
-        e.visit_accesses(&mut |a| found.push(a));
-        for access in found {
+        let mut accesses: Vec<&Access> = vec![];
+        e.visit_accesses(&mut |a| accesses.push(a));
+        for access in accesses {
             access.guard.iter().for_each(|g| self.condition(resolve(env, g), facts));
         }
     }
