@@ -128,6 +128,7 @@ def with_dask(model, modules, x):
 
 
 def with_spark(model, modules, x):
+    import pyarrow
     from pyspark.sql import SparkSession
 
     import tilewright.spark
@@ -143,17 +144,21 @@ def with_spark(model, modules, x):
     frame = spark.range(len(x), numPartitions=2).selectExpr("id", f"{elements} as x").cache()
     frame.count()
 
-    def timed(frames):
-        for part in frames:
-            result, row = clock(carried.run_frame, part)
-            yield result.assign(**dict(zip(COLUMNS, row, strict=True)))
+    run = tilewright.spark.arrow_function(carried)
+
+    def timed(batches):
+        for batch in batches:
+            (result,), row = clock(lambda: list(run([batch])))
+            for name, number in zip(COLUMNS, row, strict=True):
+                result = result.append_column(name, pyarrow.array(np.full(len(batch), number)))
+            yield result
 
     schema = tilewright.spark.schema(frame, carried)
     for name in COLUMNS:
         schema = schema.add(name, "long")
     for _ in range(ROUNDS):
         # all outputs are written, as by a sink; the times alone come here
-        done = frame.mapInPandas(timed, schema).where("size(y) > 0").select(*COLUMNS).distinct()
+        done = frame.mapInArrow(timed, schema).where("size(y) > 0").select(*COLUMNS).distinct()
         yield [tuple(row) for row in done.collect()]
     spark.stop()
 

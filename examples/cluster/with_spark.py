@@ -33,7 +33,7 @@ rows = spark.sparkContext.parallelize(range(len(x)), 10).map(lambda i, data=spar
 frame = spark.createDataFrame(rows, "id long, x array<float>")
 
 # Compiled here, once, for batches of 256 signals. Each executor gets the module once, whatever the number of its tasks.
-spectra = tilewright.spark.map_in_pandas(frame, spectrum(), batch_size=BATCH, dims={"T": LENGTH})
+spectra = tilewright.spark.map_in_arrow(frame, spectrum(), batch_size=BATCH, dims={"T": LENGTH})
 spectra.printSchema()
 
 # Lazy like all of Spark. Columns that are not inputs stay, `x` is replaced by `power`.

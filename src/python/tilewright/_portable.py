@@ -21,7 +21,7 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypedDict, Unpack
 
 import numpy as np
 
@@ -29,7 +29,7 @@ from ._model import Model, TensorInfo, compile, load
 from ._program import Program
 from .errors import FileError, InvalidError, UnsupportedError
 
-__all__ = ["Portable", "Rows", "portable"]
+__all__ = ["Options", "Portable", "Rows", "portable"]
 
 #: What this process did: modules that were `fetched` into the node's directory, and `loaded`.
 events: Counter[str] = Counter()
@@ -236,36 +236,50 @@ def _digest_of(path: Path) -> str:
         return hashlib.file_digest(file, _hash).hexdigest()
 
 
-def portable(
-    model: Any,
-    *,
-    batch_size: int | None = None,
-    dims: Mapping[str, int] | None = None,
-    columns: Mapping[str, str | Sequence[str]] | None = None,
-    outputs: Mapping[str, str] | None = None,
-    targets: Sequence[str] | None = None,
-    threads: int = 1,
-) -> tuple[Portable, dict[str, bytes]]:
+class Options(TypedDict, total=False):
+    """How a model runs on the rows of an engine: arguments of all functions that carry one.
+
+    - `batch_size`: rows of one run, whatever the engine's own batches or partitions are. A model whose first dimension is fixed
+      has its size.
+    - `dims`: sizes of the other dynamic dimensions.
+    - `columns`: columns of inputs that are called otherwise: `{"x": "image"}`, or `{"x": ["a", "b"]}` of one number each.
+    - `outputs`: columns of outputs that shall be called otherwise.
+    - `targets`: targets of the nodes, best first, where they are not all as the processor here: a module is compiled for each.
+    - `threads`: threads of one run.
+
+    `InvalidError`: an input or an output has no dimension of rows, or a dynamic dimension has no size. On the nodes, where the
+    modules are for other processors: `UnsupportedError`.
+    """
+
+    batch_size: int | None
+    dims: Mapping[str, int] | None
+    columns: Mapping[str, str | Sequence[str]] | None
+    outputs: Mapping[str, str] | None
+    targets: Sequence[str] | None
+    threads: int | None
+
+
+def portable(model: Any, **options: Unpack[Options]) -> tuple[Portable, dict[str, bytes]]:
     """A model for rows, and its modules by their digests.
 
     Args:
         model: path of an ONNX file, of a `.tile` program or of a saved module (`.tw`); bytes of an ONNX file; a `Model` or a `Program`.
-        batch_size: rows of one run. A model whose first dimension is fixed has its size.
-        dims: sizes of the other dynamic dimensions.
-        columns: for inputs that are not called as their column: its name, or the names of columns with one number each.
-        outputs: names of the columns of outputs that are not called as the output.
-        targets: names of targets, best first: a module is compiled for each. By default the model's own.
-        threads: threads of one run.
+        options: see `Options`.
 
     Raises:
-        InvalidError: an input or an output has no dimension of rows, or a dynamic dimension has no size.
+        InvalidError: see `Options`; or there is no such option.
     """
+    unknown = sorted(set(options) - set(Options.__annotations__))
+    if unknown:
+        raise InvalidError(f"there is no option `{unknown[0]}`: there are {', '.join(Options.__annotations__)}")
+    columns, outputs, targets = options.get("columns"), options.get("outputs"), options.get("targets")
+    threads = options.get("threads") or 1
     if isinstance(model, Program):
         model = model.compile()
     elif not isinstance(model, Model):
         is_module = isinstance(model, (str, os.PathLike)) and os.fspath(model).endswith(".tw")
         model = load(model) if is_module else compile(model, threads=threads)
-    dims, batch_size = _bindings(model, batch_size, dict(dims or {}))
+    dims, batch_size = _bindings(model, options.get("batch_size"), dict(options.get("dims") or {}))
     modules = [(name, _module(model, name, dims)) for name in (targets or [model.target])]
     data = {_digest(module): module for _, module in modules}
     given, results = _signature(model, modules, dims)

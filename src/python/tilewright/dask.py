@@ -12,14 +12,14 @@ processes of one machine map one file. Partitions of a worker that is lost are c
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 
-from ._portable import Portable, node_file, portable
+from ._portable import Options, Portable, node_file, portable
 from .errors import InvalidError
 
-__all__ = ["ModulePlugin", "carry", "map_partitions"]
+__all__ = ["ModulePlugin", "Options", "carry", "map_partitions"]
 
 try:
     from distributed.diagnostics.plugin import WorkerPlugin
@@ -45,12 +45,12 @@ def _from_plugin(digest: str) -> Any:
     raise InvalidError(f"the module {digest} is not on this worker: `tilewright.dask.carry(model, client)` sends it there")
 
 
-def carry(model: Any, client: Any = None, **others: Any) -> Portable:
-    """Compiles a model and sends its module to the workers of a client; arguments as those of `map_partitions`.
+def carry(model: Any, client: Any = None, **options: Unpack[Options]) -> Portable:
+    """Compiles a model and sends its module to the workers of a client.
 
     By default the client is the current one. Where there is none, partitions are computed on this machine.
     """
-    portable_model, modules = portable(model, **others)
+    portable_model, modules = portable(model, **options)
     if client is None:
         client = _current_client()
     carried = portable_model.carried_by(_from_plugin)
@@ -73,18 +73,7 @@ def _current_client() -> Any:
         return None
 
 
-def map_partitions(
-    collection: Any,
-    model: Any,
-    *,
-    batch_size: int | None = None,
-    dims: Mapping[str, int] | None = None,
-    columns: Mapping[str, str | Sequence[str]] | None = None,
-    outputs: Mapping[str, str] | None = None,
-    targets: Sequence[str] | None = None,
-    threads: int = 1,
-    client: Any = None,
-) -> Any:
+def map_partitions(collection: Any, model: Any, *, client: Any = None, **options: Unpack[Options]) -> Any:
     """The outputs of a model for a collection.
 
     - Of an array, or a list of arrays for several inputs: an array whose chunks have the rows of its chunks, or a tuple of them for
@@ -95,22 +84,15 @@ def map_partitions(
     Args:
         collection: what the model is applied to.
         model: a path, bytes, `tilewright.Model`, `tilewright.Program`, or what `carry` returned.
-        batch_size: rows of one run, whatever the partitions. A model whose first dimension is fixed has its size.
-        dims: sizes of other dynamic dimensions.
-        columns: columns of inputs that are called otherwise: `{"x": "image"}`, or `{"x": ["a", "b"]}` of numbers.
-        outputs: columns of outputs that shall be called otherwise.
-        targets: targets of the workers, best first, where they are not all as the processor here.
-        threads: threads of one run; a worker runs as many tasks at once as it has threads.
         client: the client whose workers compute it; the current one by default.
+        options: see `Options`. A run has one thread by default: a worker runs as many tasks at once as it has threads.
 
     Raises:
-        InvalidError: the model has no dimension of rows, or a dimension has no size; or this is no such collection.
-        UnsupportedError: in the workers, where the modules are for other processors.
+        InvalidError: this is no such collection; or see `Options`.
+        UnsupportedError: see `Options`.
     """
     if not isinstance(model, Portable):
-        model = carry(
-            model, client, batch_size=batch_size, dims=dims, columns=columns, outputs=outputs, targets=targets, threads=threads
-        )
+        model = carry(model, client, **options)
     if isinstance(collection, (list, tuple)):
         return _map_arrays(model, list(collection))
     kind = type(collection).__module__.split(".")

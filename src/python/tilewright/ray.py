@@ -10,16 +10,16 @@ session. Batches of an actor or a node that is lost are run again by Ray.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, Unpack
 
 import numpy as np
 import ray
 import ray.data
 
-from ._portable import Portable, portable
+from ._portable import Options, Portable, portable
 
-__all__ = ["Predictor", "map_batches", "put"]
+__all__ = ["Options", "Predictor", "map_batches", "put"]
 
 
 class _ObjectStore:
@@ -48,9 +48,9 @@ class Predictor:
         return rest | self.portable.run_columns(batch)
 
 
-def put(model: Any, *, batch_size: int | None = None, threads: int = 1, **others: Any) -> Portable:
-    """Compiles a model and puts its module into the object store; arguments as those of `map_batches`."""
-    portable_model, modules = portable(model, batch_size=batch_size, threads=threads, **others)
+def put(model: Any, **options: Unpack[Options]) -> Portable:
+    """Compiles a model and puts its module into the object store."""
+    portable_model, modules = portable(model, **options)
     return portable_model.carried_by(_ObjectStore(modules))
 
 
@@ -58,11 +58,6 @@ def map_batches(
     dataset: ray.data.Dataset,
     model: Any,
     *,
-    batch_size: int | None = None,
-    dims: Mapping[str, int] | None = None,
-    columns: Mapping[str, str | Sequence[str]] | None = None,
-    outputs: Mapping[str, str] | None = None,
-    targets: Sequence[str] | None = None,
     num_cpus: int = 1,
     actors: int | None = None,
     batches: int = 8,
@@ -72,24 +67,17 @@ def map_batches(
 
     Args:
         dataset: rows with a column for each input.
-        model: a path, bytes, `tilewright.Model` or `tilewright.Program`.
-        batch_size: rows of one run. A model whose first dimension is fixed has its size.
-        dims: sizes of other dynamic dimensions.
-        columns: columns of inputs that are called otherwise: `{"x": "image"}`, or `{"x": ["a", "b"]}` of numbers.
-        outputs: columns of outputs that shall be called otherwise.
-        targets: targets of the nodes, best first, where they are not all as the processor here.
-        num_cpus: cores of an actor, which are the threads of a run.
+        model: a path, bytes, `tilewright.Model`, `tilewright.Program`, or what `put` returned.
+        num_cpus: cores of an actor, which are the threads of a run by default.
         actors: how many there are; one for each node by default.
         batches: batches that an actor gets in one call. What Ray does for a call takes milliseconds, whatever the number of its rows.
-        others: arguments of `Dataset.map_batches`.
+        others: the model's `Options`, and arguments of `Dataset.map_batches`.
 
     Raises:
-        InvalidError: the model has no dimension of rows, or a dimension has no size.
-        UnsupportedError: in the actors, where the modules are for other processors.
+        InvalidError, UnsupportedError: see `Options`.
     """
-    carried = put(
-        model, batch_size=batch_size, threads=num_cpus, dims=dims, columns=columns, outputs=outputs, targets=targets
-    )
+    options: Any = {name: others.pop(name) for name in Options.__annotations__ if name in others}
+    carried = model if isinstance(model, Portable) else put(model, **{"threads": num_cpus, **options})
     nodes = sum(1 for node in ray.nodes() if node["Alive"] and node["Resources"].get("CPU", 0) >= num_cpus)
     return dataset.map_batches(
         Predictor,

@@ -1,8 +1,8 @@
-"""Spark: models in `DataFrame.mapInPandas`.
+"""Spark: models in `DataFrame.mapInArrow` and `DataFrame.mapInPandas`.
 
     import tilewright.spark
 
-    scored = tilewright.spark.map_in_pandas(frame, "model.onnx", batch_size=32)
+    scored = tilewright.spark.map_in_arrow(frame, "model.onnx", batch_size=32)
 
 The module is compiled here and broadcast: an executor gets it once, when a task needs it, and the Python processes of a node map
 one file. Tasks of an executor that is lost are run again by Spark.
@@ -10,16 +10,17 @@ one file. Tasks of an executor that is lost are run again by Spark.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Unpack
 
+import numpy as np
 import pyspark.sql.types as types
 from pyspark.sql import DataFrame
 
-from ._portable import Portable, Rows, portable
+from ._portable import Options, Portable, Rows, portable
 from .errors import InvalidError, UnsupportedError
 
-__all__ = ["broadcast", "function", "map_in_pandas", "schema"]
+__all__ = ["Options", "arrow_function", "broadcast", "function", "map_in_arrow", "map_in_pandas", "schema"]
 
 #: Types of columns, by the names of element types in NumPy. Spark's integers have signs: unsigned ones take the next wider type.
 _TYPES = {
@@ -39,8 +40,8 @@ class _Broadcasts:
         return self.variables[digest].value
 
 
-def broadcast(session: Any, model: Any, **others: Any) -> Portable:
-    """Compiles a model and broadcasts its module; arguments as those of `map_in_pandas`.
+def broadcast(session: Any, model: Any, **options: Unpack[Options]) -> Portable:
+    """Compiles a model and broadcasts its module. Threads of a run are `spark.task.cpus` by default.
 
     Raises:
         UnsupportedError: the session is one of Spark Connect, which cannot broadcast.
@@ -49,9 +50,9 @@ def broadcast(session: Any, model: Any, **others: Any) -> Portable:
         context = session.sparkContext
     except Exception as error:  # Spark Connect raises one of its own
         raise UnsupportedError(f"a session without a SparkContext (Spark Connect) cannot broadcast the module: {error}") from None
-    if others.get("threads") is None:
-        others["threads"] = int(context.getConf().get("spark.task.cpus", "1"))
-    portable_model, modules = portable(model, **others)
+    if options.get("threads") is None:
+        options["threads"] = int(context.getConf().get("spark.task.cpus", "1"))
+    portable_model, modules = portable(model, **options)
     return portable_model.carried_by(_Broadcasts(context, modules))
 
 
@@ -79,43 +80,53 @@ def function(model: Portable) -> Callable[[Iterator[Any]], Iterator[Any]]:
     return run
 
 
-def map_in_pandas(
-    frame: DataFrame,
-    model: Any,
-    *,
-    batch_size: int | None = None,
-    dims: Mapping[str, int] | None = None,
-    columns: Mapping[str, str | Sequence[str]] | None = None,
-    outputs: Mapping[str, str] | None = None,
-    targets: Sequence[str] | None = None,
-    threads: int | None = None,
-) -> DataFrame:
-    """The frame with the outputs of the model instead of its inputs.
+def arrow_function(model: Portable) -> Callable[[Iterator[Any]], Iterator[Any]]:
+    """The function for `mapInArrow`: batches of Arrow in and out, whose numbers are read and written where they lie."""
 
-    A row of an input is an array of its elements in row-major order, or a number; so is one of an output.
+    def run(batches: Iterator[Any]) -> Iterator[Any]:
+        import pyarrow
 
-    Args:
-        frame: rows with a column for each input.
-        model: a path, bytes, `tilewright.Model`, `tilewright.Program`, or what `broadcast` returned.
-        batch_size: rows of one run, whatever the size of Spark's own batches. A model whose first dimension is fixed has its size.
-        dims: sizes of other dynamic dimensions.
-        columns: columns of inputs that are called otherwise: `{"x": "image"}`, or `{"x": ["a", "b"]}` of numbers.
-        outputs: columns of outputs that shall be called otherwise.
-        targets: targets of the executors, best first, where they are not all as the processor here.
-        threads: threads of one run; `spark.task.cpus` by default.
+        from ._arrow import run_batch
 
-    Raises:
-        InvalidError: the model has no dimension of rows, a dimension has no size, or the frame lacks a column.
-        UnsupportedError: Spark has no such columns, or the session cannot broadcast; in the executors, where the modules are for
-            other processors.
-    """
+        signed = {np.dtype(np.uint8): "int16", np.dtype(np.uint16): "int32", np.dtype(np.uint32): "int64"}
+        wider = {spec.columns[0]: pyarrow.type_for_alias(signed[spec.dtype]) for spec in model.outputs if spec.dtype in signed}
+        for batch in batches:
+            yield from run_batch(model, batch, wider)
+
+    return run
+
+
+def _carried(frame: DataFrame, model: Any, options: Options) -> Portable:
+    """The model with its module broadcast, for a frame that has its columns."""
     if not isinstance(model, Portable):
-        model = broadcast(
-            frame.sparkSession, model, batch_size=batch_size, dims=dims, columns=columns, outputs=outputs, targets=targets,
-            threads=threads,
-        )  # fmt: skip
+        model = broadcast(frame.sparkSession, model, **options)
     absent = sorted(model.taken() - set(frame.columns))
     if absent:
         text = f"there is no column `{absent[0]}`: there are {', '.join(frame.columns)}"
         raise InvalidError(f"{text}; say which ones are inputs with `columns`")
+    return model
+
+
+def map_in_arrow(frame: DataFrame, model: Any, **options: Unpack[Options]) -> DataFrame:
+    """The frame with the outputs of the model instead of its inputs, through Arrow.
+
+    A row of an input is an array of its elements in row-major order, an array of arrays, its elements' bytes (a column of type
+    `binary`), or a number; one of an output is an array of its elements in row-major order, or a number.
+
+    Args:
+        frame: rows with a column for each input.
+        model: a path, bytes, `tilewright.Model`, `tilewright.Program`, or what `broadcast` returned.
+        options: see `Options`. Threads of a run are `spark.task.cpus` by default.
+
+    Raises:
+        InvalidError: the frame lacks a column; see `Options`. In the executors, where rows have different lengths or no value.
+        UnsupportedError: Spark has no such columns, or the session cannot broadcast; see `Options`.
+    """
+    model = _carried(frame, model, options)
+    return frame.mapInArrow(arrow_function(model), schema(frame, model))
+
+
+def map_in_pandas(frame: DataFrame, model: Any, **options: Unpack[Options]) -> DataFrame:
+    """As `map_in_arrow`, through frames of pandas, where each row is an object: slower, for functions that are written for pandas."""
+    model = _carried(frame, model, options)
     return frame.mapInPandas(function(model), schema(frame, model))

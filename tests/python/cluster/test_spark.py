@@ -13,6 +13,7 @@ import tilewright as tw
 
 pytest.importorskip("pyspark", reason="pyspark is not installed")
 pandas = pytest.importorskip("pandas", reason="pandas is not installed")
+pyarrow = pytest.importorskip("pyarrow", reason="pyarrow is not installed")
 if shutil.which("java") is None:
     pytest.skip("java is not installed", allow_module_level=True)
 
@@ -65,19 +66,21 @@ def test_both_executors_work_and_results_are_those_of_one_process(spark):
     x = rows(ROWS)
     model = tilewright.spark.broadcast(spark, network(), batch_size=BATCH)
     given = frame(spark, x)
-    run = tilewright.spark.function(model)
+    run = tilewright.spark.arrow_function(model)
 
-    def witness(frames):
+    def witness(batches):
         from tilewright import _portable
 
-        for part in run(frames):
-            events = {name: _portable.events[name] for name in ("fetched", "loaded")}
-            yield part.assign(node=os.getcwd(), pid=os.getpid(), **events)
+        for part in run(batches):
+            more = {"node": os.getcwd(), "pid": os.getpid()} | {name: _portable.events[name] for name in ("fetched", "loaded")}
+            for name, value in more.items():
+                part = part.append_column(name, pyarrow.array([value] * len(part)))
+            yield part
 
     schema = tilewright.spark.schema(given, model).add("node", "string")
     for name in ("pid", "fetched", "loaded"):
         schema = schema.add(name, "long")
-    found = given.mapInPandas(witness, schema).collect()
+    found = given.mapInArrow(witness, schema).collect()
     check(found, x)
     nodes = {row["node"] for row in found}
     assert len(nodes) == 2
@@ -89,31 +92,46 @@ def test_both_executors_work_and_results_are_those_of_one_process(spark):
         assert len(list((pathlib.Path(node) / "modules").glob("*.tw"))) == 1
 
 
-def test_map_in_pandas_is_one_call(spark, tmp_path):
+@pytest.mark.parametrize("way", ["map_in_arrow", "map_in_pandas"])
+def test_a_frame_is_mapped_by_one_call(spark, tmp_path, way):
+    map_rows = getattr(tilewright.spark, way)
     x = rows(ROWS)
     path = tmp_path / "model.onnx"
     path.write_bytes(network())
-    scored = tilewright.spark.map_in_pandas(frame(spark, x), str(path), batch_size=BATCH)
+    scored = map_rows(frame(spark, x), str(path), batch_size=BATCH)
     assert scored.schema.simpleString() == "struct<id:bigint,y:array<float>,top:float>"
     check(scored.collect(), x)
     # columns of one number each
     columns = [f"c{i}" for i in range(WIDTH)]
     wide = spark.createDataFrame(pandas.DataFrame({"id": np.arange(ROWS)} | {name: x[:, i] for i, name in enumerate(columns)}))
-    scored = tilewright.spark.map_in_pandas(wide, str(path), batch_size=BATCH, columns={"x": columns})
+    scored = map_rows(wide, str(path), batch_size=BATCH, columns={"x": columns})
     assert scored.columns == ["id", "y", "top"]
     check(scored.collect(), x)
     with pytest.raises(tw.InvalidError, match="there is no column `x`: there are id, c0"):
-        tilewright.spark.map_in_pandas(wide, str(path), batch_size=BATCH)
+        map_rows(wide, str(path), batch_size=BATCH)
+
+
+def test_types_of_columns(spark):
+    """Bytes of rows, unsigned numbers that come back wider, booleans and rows of several dimensions."""
+    text = "def q(u8(N, 2, 3) x, f32(N) w) -> (y, z, b) { y(n, i, j) = x(n, i, j) + x(n, i, j) z(n) = w(n) * 2 b(n, i) = x(n, i, 0) > 3 }"
+    x, w = np.arange(30, dtype=np.uint8).reshape(5, 2, 3), np.arange(5, dtype=np.float32)
+    data = [(i, bytearray(x[i].tobytes()), float(w[i])) for i in range(5)]
+    given = spark.createDataFrame(spark.sparkContext.parallelize(data, 2), "id long, x binary, w float")
+    scored = tilewright.spark.map_in_arrow(given, tw.program(text), batch_size=4)
+    assert scored.schema.simpleString() == "struct<id:bigint,y:array<smallint>,z:float,b:array<boolean>>"
+    for row in scored.collect():
+        i = row["id"]
+        assert row["y"] == (2 * x[i]).ravel().tolist() and row["z"] == 2 * w[i] and row["b"] == (x[i, :, 0] > 3).tolist()
 
 
 def test_tasks_of_a_lost_executor_are_run_again(spark, tmp_path):
     x, marker = rows(ROWS), str(tmp_path / "marker")
     model = tilewright.spark.broadcast(spark, network(), batch_size=BATCH)
     given = frame(spark, x)
-    run = tilewright.spark.function(model)
+    run = tilewright.spark.arrow_function(model)
 
-    def mortal(frames):
-        for part in run(frames):
+    def mortal(batches):
+        for part in run(batches):
             try:
                 os.close(os.open(marker, os.O_CREAT | os.O_EXCL))
             except FileExistsError:
@@ -124,12 +142,12 @@ def test_tasks_of_a_lost_executor_are_run_again(spark, tmp_path):
             os.kill(int(parent), signal.SIGKILL)
             signal.pause()
 
-    check(given.mapInPandas(mortal, tilewright.spark.schema(given, model)).collect(), x)
+    check(given.mapInArrow(mortal, tilewright.spark.schema(given, model)).collect(), x)
     assert pathlib.Path(marker).exists()
 
 
 def test_a_module_for_another_processor_is_refused_by_name(spark):
     other = next(name for name in tw.targets() if name not in tw.targets(runnable=True))
-    scored = tilewright.spark.map_in_pandas(frame(spark, rows(2), 1), network(), batch_size=BATCH, targets=[other])
+    scored = tilewright.spark.map_in_arrow(frame(spark, rows(2), 1), network(), batch_size=BATCH, targets=[other])
     with pytest.raises(PythonException, match=f"Modules were carried for {other}"):
         scored.collect()
