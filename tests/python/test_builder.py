@@ -165,3 +165,12 @@ def test_a_schedule_and_initial_values_belong_to_the_text():
     assert built.schedules == ["fast"]
     assert np.array_equal(built.schedule("fast")(np.arange(16, dtype=np.int32)), 2 * np.arange(16))
     assert "    init {\n        x[i] = i32(i % 7)\n    }\n" in str(program)
+
+
+def test_an_array_has_no_elements_to_iterate_over():
+    program = tb.define("q")
+    x = program.input("f32", "x", ("N",))
+    with pytest.raises(TypeError, match="not iterable"):
+        list(x)
+    with pytest.raises(TypeError):
+        1 in x

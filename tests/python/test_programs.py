@@ -60,6 +60,9 @@ def test_programs_of_a_file(tmp_path):
         tw.program(tmp_path / "no.tile")
     with pytest.raises(tw.InvalidError, match=r"program:1:\d+"):
         tw.program("def broken(")
+    for text, message in [("", "program has no program"), (3, "not a int"), (b"def", "not a bytes")]:
+        with pytest.raises(tw.InvalidError, match=message):
+            tw.program(text)
 
 
 def test_schedules_by_name_by_text_and_built():
@@ -72,6 +75,8 @@ def test_schedules_by_name_by_text_and_built():
     assert code[0] == code[1] == code[2] != gemm.model.explain(stage="asm", dims={"M": 48, "N": 64, "K": 32})
     with pytest.raises(tw.InvalidError, match="no schedule `fast`: there are tiled"):
         gemm.schedule("fast")
+    with pytest.raises(tw.InvalidError, match="not a NoneType"):
+        gemm.schedule(None)
 
 
 def test_a_refusal_carries_two_instances():

@@ -130,8 +130,11 @@ def test_wrong_options(linear, tmp_path):
         with pytest.raises(error) as raised:
             tw.compile(model, **options)
         assert message in str(raised.value), options
-    for options in ({"threads": "many"}, {"dims": {"batch": "two"}}, {"dims": 3}, {"max_error": "small"}):
-        with pytest.raises((TypeError, ValueError)):
+    for options in (
+        {"threads": "many"}, {"threads": 1.5}, {"dims": {"batch": "two"}}, {"dims": 3}, {"dims": ["batch"]}, {"max_error": "small"},
+        {"precision": 16}, {"growing": "batch"}, {"inputs": "x"}, {"max_memory": -1}, {"max_memory": 1 << 70},
+    ):  # fmt: skip
+        with pytest.raises(tw.InvalidError, match=f"option `{next(iter(options))}`: "):
             tw.compile(model, **options)
     with pytest.raises(tw.FileError, match="nothing.onnx"):
         tw.compile(tmp_path / "nothing.onnx")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import operator
 import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple, Self
@@ -153,16 +154,30 @@ class Model(_native.Model):
         return f"<tilewright.Model ({shown(self.inputs)}) -> ({shown(self.outputs)})>"
 
 
+def _names(value: Sequence[str]) -> list[str]:
+    if isinstance(value, str):
+        raise TypeError(f"pass a list of names: [{value!r}]")
+    return list(value)
+
+
 # Types of the native module, of which callers may give any mapping or sequence.
-_CONVERTED: dict[str, Callable[[Any], Any]] = {"cache": os.fspath, "dims": dict, "values": dict, "growing": list}
+_CONVERTED: dict[str, Callable[[Any], Any]] = {
+    "cache": os.fspath, "dims": dict, "growing": _names, "inputs": _names, "threads": operator.index, "values": dict,
+}  # fmt: skip
 
 
 def options_of(**given: Any) -> dict[str, Any]:
     """The options of `compile` as the native module takes them."""
-    threads = given.get("threads")
+    options = {}
+    for key, value in given.items():
+        try:
+            options[key] = value if value is None else _CONVERTED.get(key, lambda same: same)(value)
+        except (TypeError, ValueError) as error:
+            raise InvalidError(f"option `{key}`: {error}") from None
+    threads = options.get("threads")
     if threads is not None and threads < 1:
         raise InvalidError(f"{threads} threads: at least 1 is needed")
-    return {key: value if value is None else _CONVERTED.get(key, lambda same: same)(value) for key, value in given.items()}
+    return options
 
 
 def compile(  # noqa: A001 - the word of the field
@@ -205,7 +220,7 @@ def compile(  # noqa: A001 - the word of the field
     options = options_of(
         precision=precision, threads=threads, target=target, cache=cache, dims=dims, values=values, growing=growing, **others
     )
-    source: dict[str, Any] = {"inputs": None if inputs is None else list(inputs), "schedules": schedules}
+    source: dict[str, Any] = {"inputs": options_of(inputs=inputs)["inputs"], "schedules": schedules}
     if isinstance(model, (bytes, bytearray, memoryview)):
         source["bytes"] = bytes(model)
         source["directory"] = None if directory is None else os.path.abspath(directory)

@@ -52,6 +52,8 @@ class Program:
         """
         if isinstance(schedule, Schedule):
             return self._with(schedules=schedule.text(self.name))
+        if not isinstance(schedule, str):
+            raise InvalidError(f"a schedule is a name, a text or a tilewright.Schedule, not a {type(schedule).__name__}")
         if "{" in schedule:
             return self._with(schedules=schedule)
         if schedule not in self.schedules:
@@ -255,6 +257,8 @@ def program(
         InvalidError: the text has no meaning; the message has line, column and a caret.
     """
     where = "program"
+    if not isinstance(text, (str, os.PathLike)):
+        raise InvalidError(f"a program is its text or the pathlib.Path of a file, not a {type(text).__name__}")
     if isinstance(text, os.PathLike):
         where = os.fspath(text)
         try:
@@ -268,8 +272,9 @@ def program(
     programs = _native.program_names(where, text)
     names = next((row for row in programs if name in (None, row[0])), None)
     if names is None:
-        listed = ", ".join(row[0] for row in programs) or "none"
-        raise InvalidError(f"there is no program `{name}`: there are {listed}")
+        if not programs:
+            raise InvalidError(f"{where} has no program: one begins with `def` or `loop`")
+        raise InvalidError(f"there is no program `{name}`: there are {', '.join(row[0] for row in programs)}")
     if sizes is not None and sizes not in names[2]:
         raise InvalidError(f"`{names[0]}` has no sizes `{sizes}`: there are {', '.join(names[2]) or 'none'}")
     source = {"text": text, "name": where, "program": names[0], "sizes": sizes}

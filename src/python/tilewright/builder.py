@@ -60,6 +60,10 @@ class Array:
 
     __slots__ = ("_builder", "name")
 
+    # Python would ask for the elements 0, 1, … without an end.
+    __iter__ = None
+    __contains__ = None
+
     def __init__(self, builder: _Builder, name: str):
         self._builder, self.name = builder, checked(name)
 
