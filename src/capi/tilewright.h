@@ -4,7 +4,7 @@
    Every function may be called from any thread at any time, also on one handle; tilewright_last_error is of the calling
    thread. Texts are UTF-8 with a zero byte behind them, and are copied. Buffers are dense and row-major, aligned as their elements
    are; outputs overlap no other buffer; the library keeps no pointer to them after the call. A child of fork may run the sessions
-   of its parent, on one thread. */
+   of its parent; one that another thread ran at that moment may not be freed there, and runs on one thread. */
 
 
 #ifndef TILEWRIGHT_CAPI_H

@@ -4,7 +4,7 @@
 //! A child process has the memory of its parent and one of its threads. A lock that another thread holds at that moment would
 //! be held for ever in the child, and a compilation that another thread has begun would never end. So a fork waits until all
 //! calls have left the library, and calls wait until the fork is done; Python calls the three functions (`os.register_at_fork`).
-//! In the child models run on their caller's thread alone (`tilewright::Pool`).
+//! In the child models run on threads that its first run starts (`tilewright::Pool`).
 //!
 //! A daemon thread that asks for the interpreter's lock after the interpreter has begun to end is unwound by `pthread_exit`, which
 //! must not happen through frames of Rust. Such threads wait here for the end of the process (`atexit`).
@@ -19,8 +19,6 @@ use std::time::Duration;
 static CALLS: AtomicUsize = AtomicUsize::new(0);
 /// Forks that wait or are under way.
 static FORKS: AtomicUsize = AtomicUsize::new(0);
-/// Forks that lie between the first process and this one.
-static GENERATION: AtomicUsize = AtomicUsize::new(0);
 
 /// Calls that have left the library and do not have the interpreter's lock yet.
 static RETURNS: AtomicUsize = AtomicUsize::new(0);
@@ -50,11 +48,6 @@ impl Drop for Call {
     fn drop(&mut self) {
         CALLS.fetch_sub(1, SeqCst);
     }
-}
-
-/// The number of forks that lie between the first process and this one: threads of another generation do not exist here.
-pub fn generation() -> usize {
-    GENERATION.load(SeqCst)
 }
 
 /// Runs `work` without the interpreter's lock, as a call.
@@ -109,7 +102,6 @@ pub fn after_fork_in_parent() {
 /// Lets calls in again, in a process with one thread.
 #[pyfunction]
 pub fn after_fork_in_child() {
-    GENERATION.fetch_add(1, SeqCst);
     CALLS.store(0, SeqCst);
     RETURNS.store(0, SeqCst);
     FORKS.store(0, SeqCst);

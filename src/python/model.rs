@@ -2,7 +2,7 @@
 
 use crate::arrays;
 use crate::errors::{OrRaise, invalid};
-use crate::fork::{detached, generation};
+use crate::fork::detached;
 use crate::memory::Input;
 use crate::outputs::Given;
 use crate::signature::{self, Declaration, Extent, declaration};
@@ -27,7 +27,6 @@ struct Open {
     plain: bool,
     /// The session of the last run, where shapes alone decide which one it is.
     recent: Mutex<Option<Arc<Session>>>,
-    generation: usize,
 }
 
 /// A model that runs. Users make it with `tilewright.compile`, `tilewright.load` and `tilewright.program`.
@@ -134,8 +133,7 @@ impl Model {
 
     /// Threads of one run.
     fn _threads(&self, py: Python) -> PyResult<usize> {
-        let open = self.open(py)?;
-        Ok(if open.generation == generation() { open.runnable.threads() } else { 1 })
+        Ok(self.open(py)?.runnable.threads())
     }
 
     /// Name of the target.
@@ -274,7 +272,7 @@ impl Open {
                 (signature::inputs(session.module()), names, true)
             }
         };
-        Open { runnable, inputs, outputs, plain, recent: Mutex::default(), generation: generation() }
+        Open { runnable, inputs, outputs, plain, recent: Mutex::default() }
     }
 
     /// Arrays in the order of the inputs.

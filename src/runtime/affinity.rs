@@ -18,8 +18,6 @@ mod system {
         /// The processor that the workers keep off; one that there is not, as long as nobody has called.
         caller: AtomicUsize,
         workers: Vec<OnceLock<Pid>>,
-        /// The process whose threads the workers are.
-        process: u32,
     }
 
     impl Affinity {
@@ -31,7 +29,6 @@ mod system {
                 allowed,
                 caller: AtomicUsize::new(usize::MAX),
                 workers,
-                process: std::process::id(),
             })
         }
 
@@ -41,11 +38,10 @@ mod system {
             self.keep_off(*thread_id, self.caller.load(SeqCst));
         }
 
-        /// The workers leave the processor of the calling thread. A forked process has no workers, and leaves those of its
-        /// parent alone.
+        /// The workers, which are threads of this process, leave the processor of the calling thread.
         pub fn make_room(&self) {
             let caller = sched_getcpu();
-            if self.caller.swap(caller, SeqCst) != caller && self.process == std::process::id() {
+            if self.caller.swap(caller, SeqCst) != caller {
                 self.workers.iter().filter_map(OnceLock::get).for_each(|w| self.keep_off(*w, caller));
             }
         }
@@ -78,8 +74,8 @@ mod system {
                 });
             });
             std::thread::scope(|scope| {
-                let (workers, process) = (vec![OnceLock::new()], std::process::id());
-                let late = Affinity { workers, allowed: pool.allowed, caller: AtomicUsize::new(0), process };
+                let workers = vec![OnceLock::new()];
+                let late = Affinity { workers, allowed: pool.allowed, caller: AtomicUsize::new(0) };
                 scope.spawn(move || {
                     late.join(1);
                     assert!(!allowed().is_set(0));

@@ -9,8 +9,8 @@
 //! put aside delays nobody; one that has begun is waited for by spinning for a bounded time, then asleep. Iterations are
 //! independent: which thread runs one changes no result.
 //!
-//! A process that was forked has the memory of a pool and none of its workers: runs there do all on their caller's thread,
-//! and dropping the pool waits for nobody.
+//! A process that was forked has the memory of a pool and none of its workers: its first run starts others. Where a thread
+//! of the parent held the workers at that moment, runs of the child do all on their caller's thread.
 
 use crate::affinity::Affinity;
 use crate::free_memory::FreeMemory;
@@ -125,13 +125,28 @@ unsafe impl Send for Shared {}
 /// Worker threads, one less than the number of threads asked for; fewer where the system had no more. Sessions share a pool
 /// as `Arc<Pool>`.
 pub struct Pool {
-    shared: Arc<Shared>,
-    workers: Vec<JoinHandle<()>>,
-    busy: Mutex<()>,
+    /// Locked by the run that has the workers.
+    workers: Mutex<Workers>,
+    /// Threads that work, the caller's included.
+    threads: AtomicUsize,
     /// For the next run of any session.
     pub(crate) memory: FreeMemory,
-    /// The process that has the workers.
+}
+
+/// The workers of a pool in one process.
+struct Workers {
+    shared: Arc<Shared>,
+    handles: Vec<JoinHandle<()>>,
+    /// The process that has them.
     process: u32,
+}
+
+/// Starts a thread of this number with its work.
+type Spawn<'a> = &'a mut dyn FnMut(usize, Box<dyn FnOnce() + Send>) -> std::io::Result<JoinHandle<()>>;
+
+/// Starts a worker by its name.
+fn spawn(worker: usize, work: Box<dyn FnOnce() + Send>) -> std::io::Result<JoinHandle<()>> {
+    std::thread::Builder::new().name(format!("tilewright-{worker}")).spawn(work)
 }
 
 impl std::fmt::Debug for Pool {
@@ -142,9 +157,8 @@ impl std::fmt::Debug for Pool {
 
 /// The right to use the workers, for one run.
 pub struct Crew<'a> {
-    pool: &'a Pool,
     /// `None`: another run has them, this one works alone.
-    held: Option<MutexGuard<'a, ()>>,
+    held: Option<MutexGuard<'a, Workers>>,
 }
 
 impl Pool {
@@ -153,17 +167,52 @@ impl Pool {
     /// # Errors
     /// [`Error::Limit`] for more than [`MAX_THREADS`](crate::MAX_THREADS) threads.
     pub fn new(threads: usize) -> Result<Pool> {
-        Pool::with_spawn(threads, |worker, work| {
-            std::thread::Builder::new().name(format!("tilewright-{worker}")).spawn(work)
-        })
+        Pool::with_spawn(threads, &mut spawn)
     }
 
-    /// As [`Pool::new`], with the threads that `spawn` makes of a number and its work, until it fails.
-    fn with_spawn(
-        threads: usize,
-        mut spawn: impl FnMut(usize, Box<dyn FnOnce() + Send>) -> std::io::Result<JoinHandle<()>>,
-    ) -> Result<Pool> {
+    /// As [`Pool::new`], with the threads that `spawn` makes, until it fails.
+    fn with_spawn(threads: usize, spawn: Spawn) -> Result<Pool> {
         check_count(threads)?;
+        let workers = Workers::start(threads, spawn);
+        let threads = AtomicUsize::new(workers.handles.len() + 1);
+        Ok(Pool { workers: Mutex::new(workers), threads, memory: FreeMemory::default() })
+    }
+
+    /// Number of threads that work, the caller's included.
+    pub fn threads(&self) -> usize {
+        self.threads.load(Relaxed)
+    }
+
+    /// Takes the workers for one run and wakes them. While another run has them the caller works alone; the results
+    /// are the same.
+    #[doc(hidden)]
+    pub fn enter(&self) -> Crew<'_> {
+        let held = match self.workers.try_lock() {
+            Ok(guard) => Some(guard),
+            Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
+            Err(TryLockError::WouldBlock) => None,
+        };
+        let mut held = held.filter(|workers| !workers.handles.is_empty());
+        if let Some(workers) = &mut held {
+            if workers.process != std::process::id() {
+                **workers = Workers::start(self.threads(), &mut spawn);
+                self.threads.store(workers.handles.len() + 1, Relaxed);
+            }
+            workers.call();
+        }
+        Crew { held }
+    }
+
+    /// Returns true if a run was divided among the threads.
+    #[cfg(test)]
+    pub fn has_divided(&self) -> bool {
+        self.workers.lock().unwrap().shared.parts.iter().any(|part| part.0.load(SeqCst) != 0)
+    }
+}
+
+impl Workers {
+    /// Starts the workers of so many threads; fewer where the system has no more.
+    fn start(threads: usize, spawn: Spawn) -> Workers {
         let shared = Arc::new(Shared {
             bells: (1..threads).map(|_| Bell::default()).collect(),
             parts: (0..threads.max(1)).map(|_| WorkRange::default()).collect(),
@@ -176,17 +225,16 @@ impl Pool {
             shutdown: AtomicBool::new(false),
             affinity: Affinity::new(threads),
         });
-        let (busy, memory, process) = (Mutex::new(()), FreeMemory::default(), std::process::id());
-        let mut pool = Pool { shared, workers: vec![], busy, memory, process };
+        let mut workers = Workers { shared, handles: vec![], process: std::process::id() };
         let (ready, started) = std::sync::mpsc::channel::<()>();
         for worker in 1..threads {
-            let (shared, ready) = (pool.shared.clone(), ready.clone());
+            let (shared, ready) = (workers.shared.clone(), ready.clone());
             let work = move || {
                 drop(ready);
                 serve(&shared, worker);
             };
             match spawn(worker, Box::new(work)) {
-                Ok(handle) => pool.workers.push(handle),
+                Ok(handle) => workers.handles.push(handle),
                 // The system has no more threads: results do not depend on their number.
                 Err(_) => break,
             }
@@ -194,53 +242,31 @@ impl Pool {
         // A thread that starts allocates: all have started before the first run. Nothing is sent; the last one ends the wait.
         drop(ready);
         let _ = started.recv();
-        Ok(pool)
+        workers
     }
 
-    /// Number of threads that work, the caller's included.
-    pub fn threads(&self) -> usize {
-        self.workers.len() + 1
-    }
-
-    /// Takes the workers for one run and wakes them. While another run has them the caller works alone; the results
-    /// are the same.
-    #[doc(hidden)]
-    pub fn enter(&self) -> Crew<'_> {
-        let held = match self.busy.try_lock() {
-            Ok(guard) => Some(guard),
-            Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
-            Err(TryLockError::WouldBlock) => None,
-        };
-        let held = held.filter(|_| !self.workers.is_empty());
-        if held.is_some() {
-            if let Some(affinity) = &self.shared.affinity {
-                affinity.make_room();
-            }
-            self.shared.active.store(true, SeqCst);
-            (1..self.threads()).for_each(|worker| self.wake(worker));
+    /// Wakes all of them for a run of the calling thread.
+    fn call(&self) {
+        if let Some(affinity) = &self.shared.affinity {
+            affinity.make_room();
         }
-        Crew { pool: self, held }
-    }
-
-    /// Returns true if a run was divided among the threads.
-    #[cfg(test)]
-    pub fn has_divided(&self) -> bool {
-        self.shared.parts.iter().any(|part| part.0.load(SeqCst) != 0)
+        self.shared.active.store(true, SeqCst);
+        (1..=self.handles.len()).for_each(|worker| self.wake(worker));
     }
 
     fn wake(&self, worker: usize) {
         let asleep = &self.shared.bells[worker - 1].asleep;
         if asleep.load(SeqCst) && asleep.swap(false, SeqCst) {
-            self.workers[worker - 1].thread().unpark();
+            self.handles[worker - 1].thread().unpark();
         }
     }
 }
 
-impl Drop for Pool {
+impl Drop for Workers {
     fn drop(&mut self) {
         self.shared.shutdown.store(true, SeqCst);
         let forked = self.process != std::process::id();
-        for worker in self.workers.drain(..) {
+        for worker in self.handles.drain(..) {
             if forked {
                 // The handle of a thread of the parent process: there is nothing to wait for and nothing to free.
                 std::mem::forget(worker);
@@ -256,7 +282,7 @@ impl Drop for Pool {
 impl Crew<'_> {
     /// Number of threads among which [`Crew::run`] divides.
     pub fn threads(&self) -> usize {
-        if self.held.is_some() { self.pool.threads() } else { 1 }
+        self.held.as_ref().map_or(1, |workers| workers.handles.len() + 1)
     }
 
     /// Runs `work(first, last, thread)` on ranges that make up `0..count`, and returns when all are done. `thread` is
@@ -267,13 +293,13 @@ impl Crew<'_> {
     /// [`Error::Internal`](crate::Error::Internal) where `work` panics.
     pub fn run(&mut self, count: i64, work: &Work) -> Result<()> {
         let threads = self.threads();
-        if threads == 1 || count <= 1 {
+        let Some(workers) = self.held.as_deref().filter(|_| threads > 1 && count > 1) else {
             return match catch_unwind(AssertUnwindSafe(|| work(0, count, 0))) {
                 Ok(()) => Ok(()),
                 Err(_) => Err(panic_error()),
             };
-        }
-        let shared = &*self.pool.shared;
+        };
+        let shared = &*workers.shared;
         let grain = count / u32::MAX as i64 + 1;
         let units = (count as u64).div_ceil(grain as u64);
         let at = |thread: usize| units * thread as u64 / threads as u64;
@@ -288,7 +314,7 @@ impl Crew<'_> {
         shared.pending.store(threads - 1, Relaxed);
         for worker in 1..threads {
             shared.bells[worker - 1].armed.store(true, SeqCst);
-            self.pool.wake(worker);
+            workers.wake(worker);
         }
         perform(shared, 0);
         for worker in 1..threads {
@@ -303,8 +329,8 @@ impl Crew<'_> {
 
 impl Drop for Crew<'_> {
     fn drop(&mut self) {
-        if self.held.is_some() {
-            self.pool.shared.active.store(false, SeqCst);
+        if let Some(workers) = &self.held {
+            workers.shared.active.store(false, SeqCst);
         }
     }
 }
@@ -513,7 +539,7 @@ mod tests {
     fn threads_that_cannot_be_had_are_done_without() {
         for available in 0..4 {
             let mut left = available;
-            let pool = Pool::with_spawn(4, |_, work| {
+            let pool = Pool::with_spawn(4, &mut |_, work| {
                 left = usize::checked_sub(left, 1).ok_or(std::io::ErrorKind::WouldBlock)?;
                 std::thread::Builder::new().spawn(work)
             })
@@ -560,7 +586,7 @@ mod tests {
     fn workers_sleep_between_runs() {
         let pool = Pool::new(2).unwrap();
         pool.enter().run(2, &|_, _, _| {}).unwrap();
-        let asleep = || pool.shared.bells[0].asleep.load(SeqCst);
+        let asleep = || pool.workers.lock().unwrap().shared.bells[0].asleep.load(SeqCst);
         let deadline = Instant::now() + Duration::from_secs(5);
         while !asleep() && Instant::now() < deadline {
             std::thread::sleep(Duration::from_millis(1));

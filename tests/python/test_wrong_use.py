@@ -247,17 +247,19 @@ def wait_for(child, seconds=20):
 
 
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
-def test_a_forked_process_runs_models_on_one_thread(linear, in_parts):
+def test_a_forked_process_runs_models_on_threads_of_its_own(linear, in_parts):
     model = tw.compile(linear[0], threads=2)
     parts = tw.compile(in_parts, threads=2)
     expected = model(X)
     parts(X[0])
     child = os.fork()
     if child == 0:
-        same = np.array_equal(model(X), expected) and model.threads == 1 and parts(X[0]).shape == (1, 8)
+        alone = len(os.listdir("/proc/self/task")) == 1
+        same = np.array_equal(model(X), expected) and model.threads == 2 and parts(X[0]).shape == (1, 8)
         larger = model(np.ones((5, 8), np.float32)).shape == (5, 5)
         anew = np.array_equal(tw.compile(linear[0], threads=2)(X), expected)
-        os._exit(0 if same and larger and anew else 1)
+        started = len(os.listdir("/proc/self/task")) > 1
+        os._exit(0 if alone and same and larger and anew and started else 1)
     assert wait_for(child) == 0
     assert model.threads == 2 and np.array_equal(model(X), expected)
 

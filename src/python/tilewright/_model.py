@@ -56,7 +56,7 @@ class Model(_native.Model):
     """A compiled model. `compile`, `load` and `program` make it.
 
     It may be called by several threads at once; each run takes its own memory for intermediate tensors. Arrays that are given
-    to a run must not be changed before it ends. After a fork the child process runs it on one thread.
+    to a run must not be changed before it ends. A child process that is forked runs it on threads of its own.
     """
 
     _source: dict[str, Any]
@@ -96,7 +96,7 @@ class Model(_native.Model):
 
     @property
     def threads(self) -> int:
-        """Threads of one run; 1 in a process that was forked after the model was made."""
+        """Threads of one run."""
         return self._threads()
 
     @property
