@@ -95,6 +95,23 @@ fn computed_constants_are_limited_by_bytes_and_by_work() {
     assert!(message.contains("16.0 KiB") && message.contains("`--max-memory`"), "{message}");
 }
 
+fn floats(name: &str, dims: &[i64]) -> TensorProto {
+    let float_data = vec![0.5; dims.iter().product::<i64>() as usize];
+    TensorProto { name: name.into(), data_type: 1, dims: dims.to_vec(), float_data, ..TensorProto::default() }
+}
+
+/// An empty input declares any number of sequences, each with a state.
+#[test]
+fn states_of_recurrent_layers_are_limited() {
+    for (op, gates) in [("RNN", 1), ("GRU", 3), ("LSTM", 4)] {
+        let layer = node(op, &["x", "w", "r"], &[("hidden_size", 2)]);
+        let weights = || vec![floats("w", &[1, 2 * gates, 1]), floats("r", &[1, 2 * gates, 2])];
+        let message = limit(&model(vec![layer.clone()], &[0, 1 << 36, 1], weights()), Limits::default());
+        assert!(message.contains("a constant of shape [68719476736, 2]"), "{op}: {message}");
+        model(vec![layer], &[3, 4, 1], weights()).compile_module(&with(Limits::default())).unwrap();
+    }
+}
+
 #[test]
 fn nodes_code_and_weights_are_limited() {
     let path = fixtures("operators", "onnx").into_iter().find(|p| p.ends_with("conv_batch_norm_relu.onnx")).unwrap();

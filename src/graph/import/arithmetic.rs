@@ -137,6 +137,15 @@ impl Importer<'_> {
         Ok(self.constant(Tensor::new(&shape, &(0..count).collect::<Vec<i64>>())))
     }
 
+    /// A constant of zeros.
+    ///
+    /// # Errors
+    /// `Limit` where it exceeds the budget.
+    pub(super) fn zeros(&mut self, dtype: DType, shape: &[i64]) -> Result<ValueId> {
+        self.claim(shape, dtype)?;
+        Ok(self.constant(Tensor::zeros(dtype, shape)))
+    }
+
     /// The value of an operand of one element that must be known, as f64.
     pub(super) fn known_number(&self, id: ValueId, what: &str) -> Result<f64> {
         let first = if self.ty(id).dtype.is_float() {

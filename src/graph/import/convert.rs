@@ -526,9 +526,7 @@ pub(super) fn one_hot(g: &mut Importer, n: &Source) -> Result<Vec<ValueId>> {
     let negative = g.compare(CompareOp::Lt, indices, zero)?;
     let wrapped = g.binary(BinaryOp::Add, indices, size)?;
     let indices = g.select(negative, wrapped, indices)?;
-    let mut places = vec![1; rank + 1];
-    places[axis] = depth;
-    let counting = g.constant(Tensor::new(&places, &(0..depth).collect::<Vec<i64>>()));
+    let counting = g.counting(depth, axis, rank + 1)?;
     let counting = g.cast_to(counting, index_type)?;
     let equal = g.compare(CompareOp::Eq, indices, counting)?;
     let mut part = |i: i64| {

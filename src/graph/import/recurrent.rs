@@ -14,7 +14,7 @@ use crate::graph::import::importer::Importer;
 use crate::graph::ir::ValueId;
 use crate::graph::op::{Op, ReduceOp};
 use crate::graph::tensor_type::TensorType;
-use crate::runtime::{DType, Error, Result, Tensor};
+use crate::runtime::{DType, Error, Result};
 
 /// The cells. Gates stand in the order in which the standard stacks their weights.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -221,7 +221,7 @@ fn without_rest(g: &mut Importer, x: ValueId, lengths: ValueId) -> Result<ValueI
     let lengths = g.cast_to(lengths, DType::I64)?;
     let longest = g.emit(Op::Reduce { op: ReduceOp::Max, axes: vec![0], keep: false }, &[lengths])?;
     let steps = g.shape(x)[0];
-    let places = g.constant(Tensor::new(&[steps, 1, 1], &(0..steps).collect::<Vec<i64>>()));
+    let places = g.counting(steps, 0, 3)?;
     let counts = g.compare(CompareOp::Lt, places, longest)?;
     let zero = g.scalar_like(x, 0.0)?;
     g.select(counts, x, zero)
@@ -257,7 +257,7 @@ fn mask(g: &mut Importer, lengths: ValueId, steps: i64, batch: i64) -> Result<Op
     }
     let lengths = g.cast_to(lengths, DType::I64)?;
     let lengths = g.reshape_to(lengths, vec![1, batch, 1])?;
-    let places = g.constant(Tensor::new(&[steps, 1, 1], &(0..steps).collect::<Vec<i64>>()));
+    let places = g.counting(steps, 0, 3)?;
     Ok(Some(g.compare(CompareOp::Lt, places, lengths)?))
 }
 
@@ -282,7 +282,7 @@ impl Layer {
         for initial in &self.initial {
             operands.push(match initial {
                 Some(state) => part(g, *state, &[batch, hidden])?,
-                None => g.constant(Tensor::zeros(dtype, &[batch, hidden])),
+                None => g.zeros(dtype, &[batch, hidden])?,
             });
         }
         operands.extend(inputs);
@@ -349,7 +349,7 @@ impl Layer {
             if self.cell == (Cell::Gru { linear_before_reset: true }) {
                 inside = Some(g.slice(of_states, 0, 2 * self.hidden, rows)?);
                 let gates = g.slice(of_states, 0, 0, 2 * self.hidden)?;
-                let zeros = g.constant(Tensor::zeros(g.ty(gates).dtype, &[self.hidden]));
+                let zeros = g.zeros(g.ty(gates).dtype, &[self.hidden])?;
                 of_states = g.emit(Op::Concat { axis: 0 }, &[gates, zeros])?;
             }
             bias = Some(g.binary(BinaryOp::Add, of_inputs, of_states)?);
