@@ -2,33 +2,60 @@
 
 use super::View;
 use super::element::{AxisExtents, misuse};
-use super::key::key;
 use crate::{DType, Error, Result, Tensor};
 
 /// The subscripts of all elements that are not 0, a row for each dimension, in row-major order; a scalar has no rows.
 pub fn non_zero(attributes: &[i64], inputs: &[View]) -> Result<Vec<Tensor>> {
     let ([], [x]) = (attributes, inputs) else { return Err(misuse("nonzero")) };
-    let (rank, count) = (x.shape.len(), chosen(x).count());
-    let mut out = Tensor::zeros(DType::I64, &[rank as i64, count as i64]);
-    for (k, mut at) in chosen(x).enumerate() {
+    let count = count_of_chosen(x);
+    let mut out = Tensor::zeros(DType::I64, &[x.shape.len() as i64, count as i64]);
+    let (data, mut place) = (&mut out.data[..], 0);
+    visit_chosen(x, |mut at| {
         for (row, &extent) in x.shape.iter().enumerate().rev() {
-            let index = (at % extent as usize) as i64;
-            out.data[8 * (row * count + k)..][..8].copy_from_slice(&index.to_le_bytes());
-            at /= extent as usize;
+            let (whole, index) = (at / extent as usize, at % extent as usize);
+            data[8 * (row * count + place)..][..8].copy_from_slice(&(index as i64).to_le_bytes());
+            at = whole;
         }
-    }
+        place += 1;
+    });
     Ok(vec![out])
 }
 
-/// The places of the elements that are not 0.
-fn chosen(x: &View) -> impl Iterator<Item = usize> {
-    let is_chosen = |(_, bytes): &(usize, &[u8])| key(x.dtype, bytes) != 0;
-    x.data.chunks_exact(x.dtype.bytes()).enumerate().filter(is_chosen).map(|(at, _)| at)
+/// Calls `visit` with the places of the elements that are not 0, in order.
+fn visit_chosen(x: &View, visit: impl FnMut(usize)) {
+    let ignored = match x.dtype {
+        // the sign of a zero
+        DType::F64 | DType::F32 | DType::F16 | DType::BF16 => 1 << (8 * x.dtype.bytes() - 1),
+        _ => 0,
+    };
+    match x.dtype.bytes() {
+        1 => visit_nonzero::<1>(x.data, ignored, visit),
+        2 => visit_nonzero::<2>(x.data, ignored, visit),
+        4 => visit_nonzero::<4>(x.data, ignored, visit),
+        _ => visit_nonzero::<8>(x.data, ignored, visit),
+    }
+}
+
+/// Calls `visit` with the places of the elements of `BYTES` bytes that have other bits than the ignored ones.
+fn visit_nonzero<const BYTES: usize>(data: &[u8], ignored: u64, mut visit: impl FnMut(usize)) {
+    for (place, bytes) in data.as_chunks::<BYTES>().0.iter().enumerate() {
+        let mut wide = [0; 8];
+        wide[..BYTES].copy_from_slice(bytes);
+        if u64::from_le_bytes(wide) & !ignored != 0 {
+            visit(place);
+        }
+    }
+}
+
+fn count_of_chosen(x: &View) -> usize {
+    let mut count = 0;
+    visit_chosen(x, |_| count += 1);
+    count
 }
 
 /// Bytes of what [`non_zero`] returns.
 pub fn non_zero_bytes(inputs: &[View]) -> u64 {
-    inputs.first().map_or(0, |x| 8 * x.shape.len() as u64 * chosen(x).count() as u64)
+    inputs.first().map_or(0, |x| 8 * x.shape.len() as u64 * count_of_chosen(x) as u64)
 }
 
 /// Attributes: the axis, or none to take elements in row-major order. Inputs: data, and a condition that may be shorter than
