@@ -3,7 +3,7 @@ CARGO ?= cargo
 PYTHON ?= python3
 export PYTHON SUITE PEERS ROWS THREADS
 
-.PHONY: help demo test test-python test-torch test-cluster wheel fuzz check check-crates check-aarch64 mutants guard digest bench shapes model conformance publish book models build install clean
+.PHONY: help demo test test-python test-torch test-cluster wheel fuzz check check-crates check-aarch64 mutants guard digest bench shapes model mca conformance publish book models build install clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z0-9-]*\):.*## /  make \1\t/p' Makefile | expand -t 22
@@ -103,6 +103,11 @@ model: ## as bench SUITE=model: predicted beside measured time of the kernels of
 	@scripts/prepare build bench
 	$(CARGO) build --release
 	@$(PYTHON) benches/model.py $(ROWS)
+
+mca: ## judge the inner loops of AArch64 kernels by llvm-mca, for four cores: cycles beside the port limit [ROWS=gemm]
+	@scripts/prepare build mca
+	$(CARGO) build --release
+	@$(PYTHON) benches/mca.py $(ROWS)
 
 conformance: ## run ONNX's backend suite and print how many cases of each group pass, and why others fail [CASES=lstm]; or RANDOM networks against ONNX Runtime [RANDOM=1000 SEED=3]
 	@scripts/prepare build python
