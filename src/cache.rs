@@ -10,6 +10,7 @@
 
 mod directory;
 mod entry;
+mod kernels;
 
 use crate::graph::content::{Hash, Hasher};
 use crate::graph::import::model::OnnxModel;
@@ -22,14 +23,12 @@ use crate::runtime::module::{FORMAT_VERSION, Module};
 use crate::runtime::text;
 use crate::{Result, Tensor};
 use directory::{Directory, Unusable};
-use entry::{Entry, VERSION};
+use entry::{COMPILER, Entry, VERSION};
+pub use kernels::Kernels;
 use std::collections::BTreeMap;
 
 /// Sets of inputs whose values decided shapes that are kept for one key.
 const MAX_SETS: usize = 64;
-
-/// The compiler: its version and its sources.
-const COMPILER: &str = concat!(env!("CARGO_PKG_VERSION"), " ", env!("TILEWRIGHT_SOURCES"));
 
 /// The order of the statements of what is compiled.
 #[derive(Clone, Copy)]

@@ -3,13 +3,14 @@
 //! In: a file, a graph or a program, and [`Options`]. Out: a [`Module`], or a [`Compiled`] that makes one for each binding
 //! of the dynamic dimensions.
 
-use crate::cache::{self, Subject};
+use crate::cache::{self, Kernels, Subject};
 use crate::expr::syntax::{Expr, Kind};
 use crate::graph::import::binding::{BoundGraph, Unbound};
 use crate::graph::import::model::{Binding, Dim, Growing, InputSpec, OnnxModel, OutputDeclaration};
 use crate::graph::ir::{Graph, ValueId};
 use crate::language::lowered::LoweredProgram;
 use crate::language::syntax::{Array, File, Program};
+use crate::pipeline::linkable::KernelStore;
 use crate::pipeline::report::Report;
 use crate::pipeline::sharing::Sharing;
 use crate::pipeline::{self, Compilation, Options, Stage, program};
@@ -477,7 +478,9 @@ impl Model {
     ) -> Result<Compilation> {
         let graph = &bound.graph;
         self.onnx().into_iter().for_each(|model| model.make_weights());
-        let mut compiled = pipeline::compile_sharing(graph, self.network_order(), options, sharing)?;
+        let kernels = Kernels::open(options);
+        let store = kernels.as_ref().map(|kernels| kernels as &dyn KernelStore);
+        let mut compiled = pipeline::compile_sharing(graph, self.network_order(), options, sharing, store)?;
         self.onnx().into_iter().for_each(|model| model.release());
         let symbols = self.symbols().into_iter();
         let dims = symbols.map(|s| (s.clone(), options.dims.get(&s).copied().unwrap_or(1))).collect();

@@ -5,6 +5,7 @@
 
 pub mod kernel;
 mod link;
+pub mod linkable;
 mod options;
 pub mod program;
 pub mod report;
@@ -20,6 +21,7 @@ use crate::language::source::Source;
 use crate::language::syntax::File;
 use crate::pipeline::kernel::{CompiledKernel, STAGES, Statements, Times};
 use crate::pipeline::link::link;
+use crate::pipeline::linkable::{KernelStore, LinkableKernel};
 use crate::pipeline::options::exceeds;
 use crate::pipeline::report::Report;
 use crate::pipeline::sharing::Sharing;
@@ -57,7 +59,7 @@ pub enum Order<'a> {
 pub struct Compilation {
     pub module: Module,
     pub report: Report,
-    /// The distinct kernels, by the numbers that the report has for them.
+    /// The distinct kernels, by the numbers that the report has for them; none where some of them come from a store.
     pub kernels: Vec<Arc<CompiledKernel>>,
 }
 
@@ -67,14 +69,20 @@ pub struct Compilation {
 /// `Invalid` where the graph is not well formed or a rule is unknown; `Limit` where the memory exceeds the limits;
 /// `Unsupported` where a subscript from data cannot be checked.
 pub fn compile(source: &Graph, order: Order, options: &Options) -> Result<Compilation> {
-    compile_sharing(source, order, options, &Sharing::default())
+    compile_sharing(source, order, options, &Sharing::default(), None)
 }
 
-/// As [`compile`]; what `sharing` has of the model's constants is not made again.
+/// As [`compile`]; what `sharing` has of the model's constants is not made again, nor are the kernels that `store` has.
 ///
 /// # Errors
 /// As [`compile`].
-pub fn compile_sharing(source: &Graph, order: Order, options: &Options, sharing: &Sharing) -> Result<Compilation> {
+pub fn compile_sharing(
+    source: &Graph,
+    order: Order,
+    options: &Options,
+    sharing: &Sharing,
+    store: Option<&dyn KernelStore>,
+) -> Result<Compilation> {
     let (start, target) = (Instant::now(), options.target()?);
     let mut clock = Clock::default();
     clock.time("verify", || source.verify())?;
@@ -85,11 +93,16 @@ pub fn compile_sharing(source: &Graph, order: Order, options: &Options, sharing:
     let mut programs = Programs::new(sharing);
     let unit = clock.time("tensor expressions", || Unit::new(optimized, groups, &target, options, &mut programs, 0))?;
     check_order(&programs.list, order)?;
-    let kernels = clock.time("kernels", || compile_kernels(&programs.list, order, &target, options.compile_threads))?;
-    clock.add_laps(Times::sum(kernels.iter().map(|k| k.times)));
+    // Schedules by hand name kernels; prices are of loops that a store does not have.
+    let store = store.filter(|_| order == Order::Ilp && !options.prices);
+    let compiled = clock.time("kernels", || compile_kernels(&programs.list, order, &target, options, store))?;
+    clock.add_laps(Times::sum(compiled.iter().filter_map(|(_, kernel)| Some(kernel.as_ref()?.times))));
+    let cached_kernels = compiled.iter().filter(|(_, kernel)| kernel.is_none()).count();
+    let (linkable, kernels): (Vec<LinkableKernel>, Vec<Option<Arc<CompiledKernel>>>) = compiled.into_iter().unzip();
+    let kernels = kernels.into_iter().collect::<Option<Vec<_>>>().unwrap_or_default();
     let mut steps = Report::default();
-    add_steps(&mut steps, source, &unit, &kernels, options.prices.then_some(&target));
-    let mut parts = clock.time("link", || link(unit, &kernels, options.compile_threads, sharing))?;
+    add_steps(&mut steps, source, &unit, &linkable);
+    let mut parts = clock.time("link", || link(unit, &linkable, options.compile_threads, sharing))?;
     parts.name = source.name.clone();
     let module = clock.time("verify module", || finish(parts, &target))?;
     check_memory(&module, 1, &options.limits)?;
@@ -101,6 +114,7 @@ pub fn compile_sharing(source: &Graph, order: Order, options: &Options, sharing:
         control: steps.control,
         folded: steps.folded,
         aliases: steps.aliases,
+        cached_kernels,
         ..Report::of_module(&source.name, &module)
     };
     Ok(Compilation { module, report, kernels })
@@ -260,19 +274,29 @@ fn statements(name: &str, program: &Program, order: Order, target: &Target) -> R
     }
 }
 
-/// Compiles every program, several at a time.
+/// Compiles every program, several at a time, but for those that the store has, which have no stages.
 fn compile_kernels(
     programs: &[(String, Program)],
     order: Order,
     target: &Target,
-    threads: usize,
-) -> Result<Vec<Arc<CompiledKernel>>> {
+    options: &Options,
+    store: Option<&dyn KernelStore>,
+) -> Result<Vec<(LinkableKernel, Option<Arc<CompiledKernel>>)>> {
     let compile = |(name, program): &(String, Program)| {
+        if let Some(kernel) = store.and_then(|store| store.find(program)) {
+            return Ok((kernel.named(name), None));
+        }
         let compiled =
             statements(name, program, order, target).and_then(|statements| kernel::compile(statements, target));
-        compiled.map(Arc::new).map_err(|e| in_kernel(name, e))
+        let compiled = compiled.map_err(|e| in_kernel(name, e))?;
+        Ok((LinkableKernel::new(&compiled, options.prices.then_some(target)), Some(Arc::new(compiled))))
     };
-    threads::map(programs, threads, compile).into_iter().collect()
+    let kernels = threads::map(programs, options.compile_threads, compile).into_iter().collect::<Result<Vec<_>>>()?;
+    if let Some(store) = store {
+        let new = programs.iter().zip(&kernels).filter(|(_, (_, compiled))| compiled.is_some());
+        store.keep(&new.map(|((_, program), (kernel, _))| (program, kernel)).collect::<Vec<_>>());
+    }
+    Ok(kernels)
 }
 
 /// Names the kernel in an error.

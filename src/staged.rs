@@ -12,7 +12,7 @@ mod memory;
 mod part;
 mod profile;
 
-use crate::cache::{self, Subject};
+use crate::cache::{self, Kernels, Subject};
 use crate::graph::import::limits::ImportLimits;
 use crate::graph::import::model::OnnxModel;
 use crate::graph::import::provenance::{self, Origin};
@@ -21,7 +21,9 @@ use crate::graph::import::stage::{Known, Part, Rest};
 use crate::graph::import::walk;
 use crate::graph::proto::{GraphProto, NodeProto};
 use crate::graph::value::Value;
+use crate::pipeline::linkable::KernelStore;
 use crate::pipeline::report::Report;
+use crate::pipeline::sharing::Sharing;
 use crate::pipeline::{self, Options};
 use crate::runtime::error::unknown;
 use crate::runtime::pool::Pool;
@@ -439,7 +441,10 @@ impl Staged {
         if !part.graph.outputs.is_empty() {
             self.compilations.fetch_add(1, Ordering::Relaxed);
             let compile = || {
-                let compiled = pipeline::compile(&part.graph, pipeline::Order::Ilp, &self.options)?;
+                let (kernels, sharing) = (Kernels::open(&self.options), Sharing::default());
+                let store = kernels.as_ref().map(|kernels| kernels as &dyn KernelStore);
+                let order = pipeline::Order::Ilp;
+                let compiled = pipeline::compile_sharing(&part.graph, order, &self.options, &sharing, store)?;
                 Ok((compiled.module, compiled.report))
             };
             let (module, found) = cache::compiled(&Subject::Part(&part.graph), &self.options, compile)?;

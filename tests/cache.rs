@@ -31,7 +31,13 @@ impl Cache {
     }
 
     fn entries(&self) -> Vec<PathBuf> {
-        let mut paths: Vec<PathBuf> = std::fs::read_dir(&self.path).unwrap().map(|e| e.unwrap().path()).collect();
+        self.files("entry")
+    }
+
+    /// Files that end so, sorted: modules with `entry`, kernels with `kernel`.
+    fn files(&self, extension: &str) -> Vec<PathBuf> {
+        let paths = std::fs::read_dir(&self.path).unwrap().map(|e| e.unwrap().path());
+        let mut paths: Vec<PathBuf> = paths.filter(|path| path.extension().is_some_and(|e| e == extension)).collect();
         paths.sort();
         paths
     }
@@ -291,8 +297,7 @@ fn models_differ_by_their_bytes_and_their_external_data() {
     assert_eq!([cached(), cached()], [false, true]);
     // Loaded before the data changes: what was loaded has no name any more.
     let early = model();
-    let data: Vec<PathBuf> =
-        folder.entries().into_iter().filter(|p| p.extension().is_some_and(|e| e == "bin")).collect();
+    let data = folder.files("bin");
     assert!(!data.is_empty());
     for path in &data {
         let mut bytes = std::fs::read(path).unwrap();
@@ -383,6 +388,53 @@ fn is_replaced(name: &str, options: &Options, entry: &Path, change: impl FnOnce(
     Ok(())
 }
 
+/// A network whose weights follow from a seed.
+fn seeded(seed: u64, outputs: i64) -> Model {
+    let mut b = GraphBuilder::new("graph");
+    let x = b.input("x", DType::F32, &[4, 48]);
+    let weights = |b: &mut GraphBuilder, shape: &[i64], seed| b.constant(Tensor::seeded(DType::F32, shape, seed, 0, 2));
+    let (first, second) = (weights(&mut b, &[48, 96], seed), weights(&mut b, &[96, outputs], seed + 1));
+    let h = b.matmul(x, first).unwrap();
+    let h = b.relu(h).unwrap();
+    let y = b.matmul(h, second).unwrap();
+    b.output("y", y).unwrap();
+    Model::from_graph(b.build().unwrap())
+}
+
+#[test]
+fn networks_with_equal_kernels_compile_them_once() {
+    let cache = Cache::new();
+    let compile = |seed, outputs| seeded(seed, outputs).compile_module(&cache.options()).unwrap();
+    let alone =
+        |seed, outputs| seeded(seed, outputs).compile_module(&Options { cache: None, ..cache.options() }).unwrap();
+    let found = |(_, report): &(Module, Report)| (report.cached, report.cached_kernels, report.distinct_kernels);
+    assert_eq!(found(&compile(1, 32)), (false, 0, 2));
+    assert_eq!((cache.entries().len(), cache.files("kernel").len()), (1, 2));
+    // Other weights: all kernels. Another last layer: the first one.
+    for (seed, outputs, kernels) in [(5, 32, 2), (7, 64, 1)] {
+        let (other, wanted) = (compile(seed, outputs), alone(seed, outputs));
+        assert_eq!(found(&other), (false, kernels, 2));
+        assert!(other.0 == wanted.0 && other.1.kernels == wanted.1.kernels, "{}", other.1);
+        assert!(other.1.to_string().contains("of these from the cache"), "{}", other.1);
+    }
+    assert_eq!((cache.entries().len(), cache.files("kernel").len()), (3, 3));
+    // One that is damaged, or stands under the name of another one, is compiled again.
+    let kernels = cache.files("kernel");
+    let mut damaged = std::fs::read(&kernels[0]).unwrap();
+    let middle = damaged.len() / 2;
+    damaged[middle] ^= 1;
+    std::fs::write(&kernels[0], damaged).unwrap();
+    std::fs::copy(&kernels[2], &kernels[1]).unwrap();
+    for outputs in [32, 64] {
+        let (other, wanted) = (compile(9, outputs), alone(9, outputs));
+        assert!(other.0 == wanted.0 && !other.1.cached, "{}", other.1);
+    }
+    assert_eq!(found(&compile(11, 32)).1 + found(&compile(11, 64)).1, 4);
+    // Another target has its own.
+    let options = Options { target: Some(Target::neon()), ..cache.options() };
+    assert_eq!(seeded(1, 32).compile_module(&options).unwrap().1.cached_kernels, 0);
+}
+
 #[test]
 fn a_damaged_entry_is_compiled_again() {
     let cache = Cache::new();
@@ -421,6 +473,8 @@ fn the_size_is_bounded_and_the_module_that_was_not_used_for_longest_goes() {
     let names = ["matmul_bias_relu", "conv_3x3_stride_2", "argmax_last"];
     let unbounded = cache.options();
     names.iter().for_each(|name| _ = load(name).compile_module(&unbounded).unwrap());
+    // Kernels were written before their modules and go first.
+    cache.files("kernel").iter().for_each(|path| std::fs::remove_file(path).unwrap());
     let total: u64 = cache.entries().iter().map(|p| p.metadata().unwrap().len()).sum();
     assert!(load(names[0]).compile_module(&unbounded).unwrap().1.cached);
     // Of three entries the one of `names[1]` was not used for longest.

@@ -104,7 +104,14 @@ const ORDER: [(&str, &[&[&str]]); 6] = [
     ("expr", &[&["affine"], &["expression", "interval"], &["scalar"], &["literals", "narrow"], &["text", "syntax"]]),
     (
         "pipeline",
-        &[&["options", "report", "sharing"], &["kernel", "unit"], &["steps", "words"], &["link"], &["program"]],
+        &[
+            &["options", "report", "sharing"],
+            &["kernel", "unit"],
+            &["linkable"],
+            &["steps", "words"],
+            &["link"],
+            &["program"],
+        ],
     ),
 ];
 

@@ -10,8 +10,8 @@ use std::fs::File;
 use std::io::{self, Write};
 use std::path::Path;
 
-/// End of the names of entries.
-pub const EXTENSION: &str = ".entry";
+/// End of the names of entries: of modules and what leads to them, and of kernels.
+pub const EXTENSIONS: [&str; 2] = [".entry", ".kernel"];
 
 /// Why a directory cannot be used.
 pub enum Unusable {
@@ -121,6 +121,24 @@ mod here {
             fill: impl FnOnce(&mut dyn Write) -> io::Result<()>,
         ) -> io::Result<()> {
             self.make_room(length, max_bytes, name)?;
+            self.add(name, fill)?;
+            // Another writer may have taken the room meanwhile.
+            self.make_room(0, max_bytes, "")
+        }
+
+        /// Writes files, each with its name and what fills it, as [`Directory::write`] does one of them.
+        pub fn write_all(
+            &self,
+            length: u64,
+            max_bytes: u64,
+            files: &[(String, &dyn Fn(&mut dyn Write) -> io::Result<()>)],
+        ) -> io::Result<()> {
+            self.make_room(length, max_bytes, "")?;
+            files.iter().try_for_each(|(name, fill)| self.add(name, fill))?;
+            self.make_room(0, max_bytes, "")
+        }
+
+        fn add(&self, name: &str, fill: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> io::Result<()> {
             let mut pending = Pending::new(self)?;
             let mut out = BufWriter::new(&pending.file);
             fill(&mut out)?;
@@ -129,8 +147,7 @@ mod here {
             pending.file.set_modified(SystemTime::now())?;
             renameat(&self.0, &pending.name, &self.0, name)?;
             pending.complete = true;
-            // Another writer may have taken the room meanwhile.
-            self.make_room(0, max_bytes, "")
+            Ok(())
         }
 
         /// Removes files until `bytes` more fit, not counting `replaced`.
@@ -143,7 +160,7 @@ mod here {
                 if total <= max_bytes {
                     break;
                 }
-                if file.name.ends_with(EXTENSION) {
+                if is_entry(&file.name) {
                     self.remove(&file.name)?;
                     total -= file.bytes;
                 }
@@ -158,7 +175,7 @@ mod here {
                 let found = found?;
                 let Ok(name) = found.file_name().to_str() else { continue };
                 let pending = name.starts_with(PENDING.0) && name.ends_with(PENDING.1);
-                if !pending && !name.ends_with(EXTENSION) {
+                if !pending && !is_entry(name) {
                     continue;
                 }
                 // Another process may have removed it.
@@ -183,6 +200,10 @@ mod here {
                 Err(e) => Err(e.into()),
             }
         }
+    }
+
+    fn is_entry(name: &str) -> bool {
+        EXTENSIONS.iter().any(|extension| name.ends_with(extension))
     }
 
     /// Returns true if nobody writes a pending file any more: a living writer has locked it.
@@ -253,6 +274,15 @@ impl Directory {
     }
 
     pub fn write(&self, _: &str, _: u64, _: u64, _: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> io::Result<()> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
+    pub fn write_all(
+        &self,
+        _: u64,
+        _: u64,
+        _: &[(String, &dyn Fn(&mut dyn Write) -> io::Result<()>)],
+    ) -> io::Result<()> {
         Err(io::ErrorKind::Unsupported.into())
     }
 }

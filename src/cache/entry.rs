@@ -9,13 +9,14 @@
 //! | 48..56 | where the module starts, a multiple of 4,096; 0 where there is none |
 //! | 56..64 | length of the file |
 //! | 64..72 | length of the description |
-//! | 72.. | description (postcard): the report of the module, or sets of names of inputs |
+//! | 72.. | description (postcard): the report of the module, sets of names of inputs, or a kernel |
 //! | to the end | the module, as `Module::save` writes it, with a checksum of its own |
 //!
 //! All numbers are little-endian.
 
-use super::directory::Directory;
+use super::directory::{Directory, EXTENSIONS};
 use crate::graph::content::Hash;
+use crate::pipeline::linkable::LinkableKernel;
 use crate::pipeline::report::Report;
 use crate::runtime::module::{Module, Weights};
 use serde::{Deserialize, Serialize};
@@ -24,8 +25,10 @@ use std::fs::File;
 use std::io::{self, Read, Write};
 use std::time::SystemTime;
 
+/// The compiler: its version and its sources.
+pub const COMPILER: &str = concat!(env!("CARGO_PKG_VERSION"), " ", env!("TILEWRIGHT_SOURCES"));
 /// Version of the format.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 const MAGIC: [u8; 8] = *b"tilecch\x1a";
 const HEADER: usize = 72;
 /// Modules start at a page, so that they can be mapped.
@@ -36,20 +39,31 @@ pub enum Entry {
     Module(Box<Module>, Box<Report>),
     /// Names of inputs, in sets: the values of all inputs of one of them lead to a module.
     Values(Vec<Vec<String>>),
+    Kernel(Box<LinkableKernel>),
 }
 
 #[derive(Serialize, Deserialize)]
 enum Description {
     Module(Box<Report>),
     Values(Vec<Vec<String>>),
+    Kernel(Box<LinkableKernel>),
 }
 
-/// The name of an entry's file.
+/// The name of the file of a module, or of what leads to it.
 pub fn name(key: &Hash) -> String {
+    digits(key) + EXTENSIONS[0]
+}
+
+/// The name of the file of a kernel.
+pub fn kernel_name(key: &Hash) -> String {
+    digits(key) + EXTENSIONS[1]
+}
+
+fn digits(key: &Hash) -> String {
     key.iter().fold(String::new(), |mut name, byte| {
         let _ = write!(name, "{byte:02x}");
         name
-    }) + super::directory::EXTENSION
+    })
 }
 
 /// An entry that is to be written.
@@ -72,6 +86,10 @@ impl Draft {
         Ok(Draft { head: head(key, &Description::Values(sets.to_vec()), None)?, module: None })
     }
 
+    pub fn kernel(key: &Hash, kernel: &LinkableKernel) -> Result<Draft, String> {
+        Ok(Draft { head: head(key, &Description::Kernel(kernel.clone().into()), None)?, module: None })
+    }
+
     /// Length of the file.
     pub fn length(&self) -> u64 {
         let module = self.module.as_ref().map_or(0, |(start, weights)| start.len() as u64 + weights.len());
@@ -88,7 +106,7 @@ impl Draft {
 
 /// All bytes before a module of `module` bytes.
 fn head(key: &Hash, description: &Description, module: Option<usize>) -> Result<Vec<u8>, String> {
-    let description = postcard::to_stdvec(description).map_err(|e| format!("its report cannot be written: {e}"))?;
+    let description = postcard::to_stdvec(description).map_err(|e| format!("it cannot be written: {e}"))?;
     let end = HEADER + description.len();
     let start = end.next_multiple_of(PAGE);
     let (at, length) = module.map_or((0, end), |bytes| (start, start + bytes));
@@ -108,7 +126,19 @@ fn head(key: &Hash, description: &Description, module: Option<usize>) -> Result<
 /// # Errors
 /// The reason why an entry cannot be used. It is replaced when its module has been compiled again.
 pub fn read(directory: &Directory, key: &Hash) -> Result<Option<Entry>, String> {
-    let Some(mut file) = directory.read(&name(key))? else { return Ok(None) };
+    read_named(directory, key, &name(key))
+}
+
+/// The kernel of a key, as [`read`] reads entries.
+pub fn read_kernel(directory: &Directory, key: &Hash) -> Option<LinkableKernel> {
+    match read_named(directory, key, &kernel_name(key)) {
+        Ok(Some(Entry::Kernel(kernel))) => Some(*kernel),
+        _ => None,
+    }
+}
+
+fn read_named(directory: &Directory, key: &Hash, name: &str) -> Result<Option<Entry>, String> {
+    let Some(mut file) = directory.read(name)? else { return Ok(None) };
     let entry = parse(&mut file, key)?;
     if entry.is_some() {
         // Where the time of its last use cannot be written, the entry goes earlier.
@@ -141,6 +171,7 @@ fn parse(file: &mut File, key: &Hash) -> Result<Option<Entry>, String> {
     let description = &head[HEADER..HEADER + described as usize];
     match postcard::from_bytes(description).map_err(|e| e.to_string())? {
         Description::Values(sets) => Ok(Some(Entry::Values(sets))),
+        Description::Kernel(kernel) => Ok(Some(Entry::Kernel(kernel))),
         Description::Module(_) if at == 0 => Err(damaged()),
         Description::Module(report) => {
             // SAFETY: the file and its directory belong to this user, and nobody else may write there (`Directory`); this

@@ -440,8 +440,8 @@ mod tests {
     use super::*;
     use crate::language;
     use crate::language::lowered::Computation;
+    use crate::pipeline::linkable::LinkableKernel;
     use crate::pipeline::report::Report;
-    use crate::pipeline::steps::kernel_report;
     use crate::poly::samples;
     use std::cell::Cell;
 
@@ -457,7 +457,7 @@ mod tests {
     }
 
     fn report(compiled: &CompiledKernel) -> Report {
-        Report { kernels: vec![kernel_report(compiled, 0, vec![], 1, None)], ..Report::default() }
+        Report { kernels: vec![LinkableKernel::new(compiled, None).report(0, vec![], 1)], ..Report::default() }
     }
 
     /// The product when the first tiling ends in `error`.

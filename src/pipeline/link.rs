@@ -10,10 +10,9 @@ mod nested;
 use crate::graph::fusion::group::Group;
 use crate::graph::ir::{Graph, Source, ValueId};
 use crate::graph::op::Op;
-use crate::pipeline::kernel::CompiledKernel;
+use crate::pipeline::linkable::{Argument, LinkableKernel};
 use crate::pipeline::sharing::{Blob, Sharing};
 use crate::pipeline::unit::{Unit, Work};
-use crate::poly::lower::state::Argument;
 use crate::poly::packing::Pack;
 use crate::runtime::arena::{self, Request};
 use crate::runtime::check_indices::check_indices;
@@ -30,7 +29,7 @@ use std::sync::Arc;
 
 /// Links the groups into a module without name, target, dims and metadata; `threads` threads write the weights that are
 /// new in `sharing`. Constants that only this unit has are freed as soon as they are written.
-pub fn link(unit: Unit, kernels: &[Arc<CompiledKernel>], threads: usize, sharing: &Sharing) -> Result<ModuleParts> {
+pub fn link(unit: Unit, kernels: &[LinkableKernel], threads: usize, sharing: &Sharing) -> Result<ModuleParts> {
     let graph = &unit.graph;
     let mut shared = Shared::default();
     for kernel in kernels {
@@ -56,7 +55,7 @@ pub fn link(unit: Unit, kernels: &[Arc<CompiledKernel>], threads: usize, sharing
 }
 
 /// Adds a kernel with its machine code to a module.
-pub fn add_code(module: &mut ModuleParts, compiled: &CompiledKernel) {
+pub fn add_code(module: &mut ModuleParts, compiled: &LinkableKernel) {
     let phases = compiled.assembled.phases.iter().map(|phase| {
         let at = module.code.len().next_multiple_of(64);
         module.code.resize(at, 0);
@@ -163,7 +162,7 @@ impl<'g> Linker<'g> {
         }
     }
 
-    fn add_steps(&mut self, unit: &Unit, kernels: &[Arc<CompiledKernel>]) -> Result<()> {
+    fn add_steps(&mut self, unit: &Unit, kernels: &[LinkableKernel]) -> Result<()> {
         for (group, work) in unit.groups.iter().zip(&unit.work) {
             match work {
                 Work::Kernel(k) => self.add_kernel_step(group, *k, &kernels[*k])?,
@@ -174,7 +173,7 @@ impl<'g> Linker<'g> {
         Ok(())
     }
 
-    fn add_kernel_step(&mut self, group: &Group, index: usize, compiled: &CompiledKernel) -> Result<()> {
+    fn add_kernel_step(&mut self, group: &Group, index: usize, compiled: &LinkableKernel) -> Result<()> {
         for range in &compiled.index_ranges {
             let Some(&value) = group.inputs.get(range.tensor.0 as usize) else {
                 return Err(Error::Internal(format!(
@@ -186,7 +185,7 @@ impl<'g> Linker<'g> {
         }
         let values: Vec<ValueId> = group.inputs.iter().chain(&group.outputs).copied().collect();
         let mut arguments = vec![];
-        for argument in &compiled.kernel.arguments {
+        for argument in &compiled.arguments {
             arguments.push(match argument {
                 Argument::Tensor(id) => match values.get(id.0 as usize) {
                     Some(&v) => self.buffer(v)?,
@@ -197,7 +196,7 @@ impl<'g> Linker<'g> {
                         )));
                     }
                 },
-                Argument::Packed(pack) => {
+                Argument::Packed { pack, shape } => {
                     let value = values.get(pack.source.0 as usize).copied();
                     let Some(source) = value.and_then(|v| self.constant(v)) else {
                         return Err(Error::Internal(format!(
@@ -205,8 +204,7 @@ impl<'g> Linker<'g> {
                             group.name
                         )));
                     };
-                    let shape = compiled.scop.tensor(pack.source).shape.clone();
-                    self.shared.packed_buffer(source, shape, pack)?
+                    self.shared.packed_buffer(source, shape.clone(), pack)?
                 }
                 Argument::Workspace { bytes } => {
                     let name = format!("{}.workspace", group.name);

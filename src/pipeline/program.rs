@@ -9,11 +9,10 @@ use crate::language;
 use crate::language::lowered::{Computation, LoweredProgram};
 use crate::language::syntax::File;
 use crate::pipeline::kernel::{self, CompiledKernel, Stage, Statements};
+use crate::pipeline::linkable::{Argument, LinkableKernel};
 use crate::pipeline::options::exceeds;
 use crate::pipeline::report::Report;
-use crate::pipeline::steps::kernel_report;
 use crate::pipeline::{Clock, Compilation, Options, Order, check_memory, link, words};
-use crate::poly::lower::state::Argument;
 use crate::poly::statement::{Role, TensorDecl};
 use crate::poly::transform::primitive::Schedule;
 use crate::poly::transform::state::{Proven, SourceProgram};
@@ -73,21 +72,22 @@ pub fn compile(source: &ProgramSource, options: &Options) -> Result<Compilation>
     check_sizes(lowered, options)?;
     let kernel = clock.time("kernel", || source.kernel(&target))?;
     clock.add_laps(kernel.times);
-    let mut parts = clock.time("link", || link_kernel(&kernel, lowered.arrays()))?;
+    let linkable = LinkableKernel::new(&kernel, options.prices.then_some(&target));
+    let mut parts = clock.time("link", || link_kernel(&linkable, lowered.arrays()))?;
     if let Some(program) = &lowered.initial {
         let initial = clock.time("initial values", || {
             let name = format!("{}_initial", lowered.name);
             let kernel = Statements::of_expression(&name, program)
                 .and_then(|statements| kernel::compile(statements, &target))
                 .map_err(|e| in_program(&name, e))?;
-            super::finish(link_kernel(&kernel, &program.tensors)?, &target)
+            super::finish(link_kernel(&LinkableKernel::new(&kernel, None), &program.tensors)?, &target)
         })?;
         parts.initial = Some(Arc::new(initial));
     }
     parts.dims = lowered.sizes.clone();
     let module = clock.time("verify module", || super::finish(parts, &target))?;
     check_memory(&module, 1, &options.limits)?;
-    let kernels = vec![kernel_report(&kernel, 0, vec![lowered.name.clone()], 1, options.prices.then_some(&target))];
+    let kernels = vec![linkable.report(0, vec![lowered.name.clone()], 1)];
     let report = Report {
         stages: clock.stages,
         compile_ms: start.elapsed().as_secs_f64() * 1e3,
@@ -149,7 +149,7 @@ fn check_sizes(lowered: &LoweredProgram, options: &Options) -> Result<()> {
 }
 
 /// A module with one kernel: its inputs and outputs are the arrays that are not temporary, in their order.
-fn link_kernel(compiled: &CompiledKernel, arrays: &[TensorDecl]) -> Result<ModuleParts> {
+fn link_kernel(compiled: &LinkableKernel, arrays: &[TensorDecl]) -> Result<ModuleParts> {
     let spec = |a: &TensorDecl| TensorSpec { name: a.name.clone(), dtype: a.dtype, shape: a.shape.clone() };
     let mut module = ModuleParts { name: compiled.name.clone(), ..ModuleParts::default() };
     link::add_code(&mut module, compiled);
@@ -193,7 +193,7 @@ fn link_kernel(compiled: &CompiledKernel, arrays: &[TensorDecl]) -> Result<Modul
         }
     }
     let mut arguments = vec![];
-    for argument in &compiled.kernel.arguments {
+    for argument in &compiled.arguments {
         arguments.push(match argument {
             Argument::Tensor(id) => match buffers.get(id.0 as usize) {
                 Some((_, Some(output))) => *output,
@@ -202,7 +202,7 @@ fn link_kernel(compiled: &CompiledKernel, arrays: &[TensorDecl]) -> Result<Modul
                     return Err(Error::Internal(format!("`{}` takes a temporary array as an argument", compiled.name)));
                 }
             },
-            Argument::Packed(_) => {
+            Argument::Packed { .. } => {
                 return Err(Error::Internal(format!("`{}` packs an operand that is not constant", compiled.name)));
             }
             Argument::Workspace { bytes } => {

@@ -21,6 +21,8 @@ pub struct Report {
     pub compile_ms: f64,
     /// The module was compiled before and comes from the cache: all times are those of its compilation.
     pub cached: bool,
+    /// Of the distinct kernels, those that were compiled before and come from the cache.
+    pub cached_kernels: usize,
     /// Statements of the model file about itself that do not hold, and troubles of the cache: a sentence for each.
     pub warnings: Vec<String>,
     /// `None` for a program of the text language.
@@ -232,7 +234,11 @@ impl std::fmt::Display for Report {
             1 => "predicted for 1 thread, measured on 1 thread".to_string(),
             n => format!("predicted for 1 thread, measured on {n} threads"),
         };
-        writeln!(f, "{} kernels, {} distinct; {threads}", self.kernels.len(), self.distinct_kernels)?;
+        let cached = match self.cached_kernels {
+            0 => String::new(),
+            n => format!(", {n} of these from the cache"),
+        };
+        writeln!(f, "{} kernels, {} distinct{cached}; {threads}", self.kernels.len(), self.distinct_kernels)?;
         for kernel in &self.kernels {
             f.write_str(&kernel.text())?;
         }

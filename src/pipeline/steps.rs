@@ -3,26 +3,18 @@
 //! In: the units of a model and its kernels. Out: an entry for each kernel and opaque function in the order of the module's
 //! steps, one for each loop and branch, and the nodes of the model file that none of them computes.
 
-use crate::codegen::Target;
 use crate::graph::fusion::group::{Group, Slice};
 use crate::graph::ir::{Graph, Source};
 use crate::graph::op::{Op, add_new};
 use crate::graph::subgraph;
-use crate::pipeline::kernel::CompiledKernel;
-use crate::pipeline::report::{ControlReport, KernelReport, Report, Vectorization};
+use crate::pipeline::linkable::LinkableKernel;
+use crate::pipeline::report::{ControlReport, KernelReport, Report};
 use crate::pipeline::unit::{Unit, Work};
-use crate::poly::tile::report::PhaseReport;
 use std::collections::HashSet;
 use std::sync::Arc;
 
-/// Adds the steps of `unit`, which `source` was rewritten to, to a report. `prices`: as [`kernel_report`] has it.
-pub fn add_steps(
-    report: &mut Report,
-    source: &Graph,
-    unit: &Unit,
-    kernels: &[Arc<CompiledKernel>],
-    prices: Option<&Target>,
-) {
+/// Adds the steps of `unit`, which `source` was rewritten to, to a report.
+pub fn add_steps(report: &mut Report, source: &Graph, unit: &Unit, kernels: &[LinkableKernel]) {
     let mut folded: HashSet<Arc<str>> = unit.folded.iter().cloned().collect();
     unit.visit(1, &mut |unit: &Unit, i, runs| {
         let group = &unit.groups[i];
@@ -41,9 +33,7 @@ pub fn add_steps(
                 ..Default::default()
             }),
             Work::Kernel(k) => {
-                report
-                    .kernels
-                    .push(KernelReport { nodes, ..kernel_report(&kernels[*k], *k, operators(), runs, prices) });
+                report.kernels.push(KernelReport { nodes, ..kernels[*k].report(*k, operators(), runs) });
             }
             Work::Nested(node, inside) => {
                 let node = &unit.graph.nodes[*node as usize];
@@ -83,41 +73,4 @@ fn origins(graph: &Graph, group: &Group) -> Vec<Arc<str>> {
     let wholes = group.slices.iter().filter(writes).filter_map(|slice| graph.producer(slice.whole));
     add_new(&mut origins, wholes.flat_map(|(concat, _)| &concat.origins));
     origins
-}
-
-/// Describes kernel `compiled`, number `code` of the module, which computes these operators so many times in a run.
-/// `prices`: the target, where the report has the price of loops that were the planner's only choice.
-pub fn kernel_report(
-    compiled: &CompiledKernel,
-    code: usize,
-    operators: Vec<String>,
-    runs: u64,
-    prices: Option<&Target>,
-) -> KernelReport {
-    let report = &compiled.kernel.report;
-    let vectorization = compiled.vectorization();
-    // A vector that the machine code does not have is none.
-    let has_vector = |p: &PhaseReport| match &vectorization {
-        Vectorization::Whole => true,
-        Vectorization::Part(statements) => !statements.contains(&p.statement),
-        Vectorization::None => false,
-    };
-    let phases =
-        report.phases.iter().map(|p| PhaseReport { vector: p.vector.clone().filter(|_| has_vector(p)), ..p.clone() });
-    KernelReport {
-        name: compiled.name.clone(),
-        nodes: vec![],
-        operators,
-        code: Some(code),
-        runs,
-        flops: compiled.flops.saturating_mul(runs),
-        predicted_us: report.predicted_ns / 1e3 * runs as f64,
-        measured_us: None,
-        opaque: false,
-        tensorized: report.tensorized,
-        phases: phases.collect(),
-        candidates: compiled.candidate_reports(prices),
-        vectorization,
-        fallback: compiled.fallback().map(str::to_string),
-    }
 }

@@ -7,20 +7,14 @@
 use super::{Home, Linker, Planned, Shared};
 use crate::graph::ir::{Node, Source, ValueId};
 use crate::graph::op::Op;
-use crate::pipeline::kernel::CompiledKernel;
+use crate::pipeline::linkable::LinkableKernel;
 use crate::pipeline::unit::Nested;
 use crate::runtime::module::{Action, BufferPlace, BufferRef, Carried, Step};
 use crate::{Error, Result};
-use std::sync::Arc;
 
 impl Linker<'_> {
     /// Adds the step of an operator with graphs inside.
-    pub(super) fn add_nested_step(
-        &mut self,
-        node: u32,
-        inside: &[Nested],
-        kernels: &[Arc<CompiledKernel>],
-    ) -> Result<()> {
+    pub(super) fn add_nested_step(&mut self, node: u32, inside: &[Nested], kernels: &[LinkableKernel]) -> Result<()> {
         let node = &self.graph.nodes[node as usize];
         let operands = self.operands(node, inside)?;
         let results = node.outputs.iter().map(|&v| self.buffer(v)).collect::<Result<Vec<_>>>()?;
@@ -64,7 +58,7 @@ impl Linker<'_> {
         body: &Nested,
         operands: &[Option<BufferRef>],
         results: &[BufferRef],
-        kernels: &[Arc<CompiledKernel>],
+        kernels: &[LinkableKernel],
     ) -> Result<Option<Action>> {
         let Op::Scan { trips, carried, reverse, conditional, .. } = &node.op else {
             return Err(Error::Internal(format!("`{}` is no scan", node.name)));
@@ -115,7 +109,7 @@ impl Linker<'_> {
         body: &Nested,
         operands: &[Option<BufferRef>],
         results: &[BufferRef],
-        kernels: &[Arc<CompiledKernel>],
+        kernels: &[LinkableKernel],
     ) -> Result<(Planned, Vec<Step>)> {
         let inputs = body.inputs.iter().map(|&i| Ok(Home::Buffer(present(operands[i + 1])?)));
         let inputs = inputs.collect::<Result<Vec<Home>>>()?;

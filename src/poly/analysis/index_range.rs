@@ -8,9 +8,10 @@
 use crate::expr::{Access, BinaryOp, BufferId, CompareOp, Expr, Index};
 use crate::poly::statement::{Program, Role};
 use crate::runtime::{DType, Error, Result};
+use serde::{Deserialize, Serialize};
 
 /// Elements `offset, offset + stride, …` of `tensor` must lie in `lower..=upper`; when that is empty, none is good.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct IndexRange {
     pub tensor: BufferId,
     pub offset: u64,
