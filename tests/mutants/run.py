@@ -100,6 +100,13 @@ def changes_of_line(code):
         yield code + " return false;"
 
 
+def balance(line):
+    """Brackets of each kind that a line opens and does not close, and quotes that it leaves open; what is quoted and comments
+    do not count."""
+    code = re.sub(r'"(?:[^"\\]|\\.)*"|\'(?:[^\'\\]|\\.[^\']*)\'', "", line).split("//")[0]
+    return [code.count(a) - code.count(b) for a, b in ("()", "[]", "{}")] + [code.count('"')]
+
+
 def mutants(areas):
     """(area, file, line, new line) of every change."""
     out = []
@@ -109,7 +116,8 @@ def mutants(areas):
             lines = file.read_text().split("\n")
             for index, code in code_lines(file.read_text()):
                 for new in dict.fromkeys(changes_of_line(code)):
-                    if new != lines[index]:
+                    # A brace too few is an error in another mutant than the one that lacks it.
+                    if new != lines[index] and balance(new) == balance(lines[index]):
                         out.append((area, str(file.relative_to(ROOT)), index, new))
     return out
 
