@@ -200,7 +200,7 @@ fn temporaries_that_share_a_register_are_refused() {
                     && let [first, second, ..] = &mut temporaries.vector[..]
                 {
                     *second = *first;
-                    refused(&case.function, &shared, &target);
+                    refused(&case.function, &shared, &target, "is not its own");
                     tried[0] += 1;
                 }
                 if let Step::Inst { inst, temporaries, .. } = &mut beside.steps[i]
@@ -210,7 +210,7 @@ fn temporaries_that_share_a_register_are_refused() {
                     inst.registers(|class, _, r| operand = operand.or((class == Class::Vector).then_some(r as u8)));
                     if let Some(operand) = operand {
                         *temporary = operand;
-                        refused(&case.function, &beside, &target);
+                        refused(&case.function, &beside, &target, "is not its own");
                         tried[1] += 1;
                     }
                 }
@@ -220,9 +220,38 @@ fn temporaries_that_share_a_register_are_refused() {
     assert!(tried.iter().all(|t| *t > 20), "{tried:?}");
 }
 
-fn refused(function: &crate::codegen::vcode::Function, wrong: &Allocation, target: &Target) {
-    let message = checker::check(function, wrong, target).expect_err("temporaries share a register").to_string();
-    assert!(message.contains("is not its own"), "{message}");
+fn refused(function: &crate::codegen::vcode::Function, wrong: &Allocation, target: &Target, words: &str) {
+    let message = checker::check(function, wrong, target).expect_err(words).to_string();
+    assert!(message.contains(words), "{message}");
+}
+
+/// A temporary in the register of a value that the next instruction reads.
+#[test]
+fn temporaries_that_overwrite_a_value_are_refused() {
+    let mut tried = 0;
+    for target in [Target::avx2(), Target::neon()] {
+        for case in random::programs(&target).iter().take(60) {
+            let allocation = regalloc::allocate(&case.function, &target).unwrap();
+            for i in 1..allocation.steps.len() {
+                let Step::Inst { inst: next, .. } = &allocation.steps[i] else { continue };
+                let mut wrong = allocation.clone();
+                let Step::Inst { inst, temporaries, .. } = &mut wrong.steps[i - 1] else { continue };
+                let mut taken = temporaries.vector.clone();
+                inst.registers(|class, _, r| taken.extend((class == Class::Vector).then_some(r as u8)));
+                let mut read = None;
+                next.registers(|class, access, r| {
+                    let value = class == Class::Vector && access.reads() && !taken.contains(&(r as u8));
+                    read = read.or(value.then_some(r as u8));
+                });
+                if let (Some(temporary), Some(value)) = (temporaries.vector.first_mut(), read) {
+                    *temporary = value;
+                    refused(&case.function, &wrong, &target, "which holds nothing certain");
+                    tried += 1;
+                }
+            }
+        }
+    }
+    assert!(tried > 20, "{tried}");
 }
 
 /// A value that the second iteration of a loop, or of the one around it, finds overwritten.
