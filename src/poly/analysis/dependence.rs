@@ -423,6 +423,38 @@ mod tests {
         assert!(reads(&[v(0).scale(0)]));
     }
 
+    /// Instances outside of the domain write and read nothing.
+    #[test]
+    fn sums_are_written_and_read_in_the_domain_only() {
+        for (first, reads) in [(4, false), (3, true)] {
+            let text = format!(
+                "scop sums {{ A: f32[8][6] input; B: f32[8] inout;
+                   S(i < 8, k < 6) if i - 4 >= 0: B[i] add= (A[i][k] * B[i - {first}]);
+                   order band i [serial] S(i) k [serial] S(k) leaf }}"
+            );
+            let scop = crate::poly::parse::scop(&text).unwrap();
+            assert_eq!(reads_sums(&scop.statements[0], &[], &Isl::default()).unwrap(), reads, "{first}");
+        }
+    }
+
+    /// Each instance reads the sum of the row before: with the rows backwards none that is complete or begun already, unless
+    /// two rows run in one step.
+    #[test]
+    fn sums_are_read_in_the_order_of_a_row() {
+        let text = "scop sums { A: f32[6][6] input; B: f32[6] inout;
+          S(i < 6, k < 6) if i - 1 >= 0: B[i] add= (A[i][k] * B[i - 1]);
+          order band i [serial] S(i) k [serial] S(k) leaf }";
+        let scop = crate::poly::parse::scop(text).unwrap();
+        let i = Affine::var(crate::expr::Var(0));
+        let backwards = i.scale(-1);
+        for (order, reads) in
+            [(None, true), (Some((&i, 1)), true), (Some((&backwards, 1)), false), (Some((&backwards, 2)), true)]
+        {
+            let found = reads_sums_from(&scop.statements[0], &[], order, &Isl::default()).unwrap();
+            assert_eq!(found, reads, "{order:?}");
+        }
+    }
+
     #[test]
     fn padding_lets_the_initial_value_through() {
         let g = samples::Conv { size: 8, channels: 4, filters: 4, kernel: 3, stride: 1, pad: 1 };
