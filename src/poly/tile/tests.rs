@@ -17,6 +17,7 @@ use crate::poly::reference;
 use crate::poly::samples::{self, Conv, define, tensor, v, vars};
 use crate::poly::schedule::{Band, Node, Row, RowKind, Schedule};
 use crate::poly::scop::Scop;
+use crate::poly::sets::isl::Isl;
 use crate::poly::statement::{Program, Role, StatementId};
 use crate::poly::tile::report::Tiled;
 use crate::poly::tile::tile;
@@ -513,6 +514,31 @@ fn phases_of_sums_are_tensor_expressions() {
     assert!(!is(&band(vec![row(1, false)], band(vec![row(0, true)], Node::Leaf))));
     let tiled = Row { tile: 4, ..row(1, false) };
     assert!(!is(&band(vec![tiled], band(vec![row(1, false)], Node::Leaf))));
+}
+
+/// A loop that carries dependences is a sum of which nothing else is read, in a band that may be permuted: nothing less is
+/// a tensor expression.
+#[test]
+fn loops_that_carry_more_than_a_sum_are_no_tensor_expressions() {
+    let text = "scop sums { A: f32[8][8] input; B: f32[8] inout; C: f32[8] inout; D: f32[8] inout;
+      S(i < 8, k < 8): B[i] add= A[i][k];
+      T(i < 8, k < 8): C[i] add= (A[i][k] * C[k]);
+      U(i < 8, k < 8): D[i] = A[i][k];
+      order band i [serial] S(i), T(i), U(i) k [serial] S(k), T(k), U(k) sequence {S} leaf {T} leaf {U} leaf }";
+    let scop = crate::poly::parse::scop(text).unwrap();
+    let is = |id: u32, carried: u32, permutable: bool| {
+        let rows = [0, 1].map(|iterator| serial_row(&[id], iterator, iterator != carried && carried == 1));
+        let node = Node::Band(Band { rows: rows.to_vec(), permutable }, Box::new(Node::Leaf));
+        super::is_tensor_expression(&scop, &[StatementId(id)], &node)
+    };
+    let reads = |id: u32| dependence::reads_sums(scop.statement(StatementId(id)), &[], &Isl::default()).unwrap();
+    assert_eq!([0, 1].map(reads), [false, true]);
+    assert!(is(0, 1, true));
+    // The order of the loops is fixed; the element's own loop is carried; the sum is read; there is no sum.
+    assert!(!is(0, 1, false));
+    assert!(!is(0, 0, true));
+    assert!(!is(1, 1, true));
+    assert!(!is(2, 1, true));
 }
 
 /// The steps of a serial outermost row are divided over threads by the row inside that carries nothing.
