@@ -156,3 +156,59 @@ impl Layouts {
         at
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::codegen::Target;
+    use crate::graph::builder::GraphBuilder;
+    use crate::graph::egraph::convert::{load, store};
+    use crate::graph::egraph::saturate::{Budget, saturate};
+    use crate::graph::price::{Prices, constants as placed};
+    use crate::graph::{extract, rules};
+    use crate::runtime::{DType, Tensor};
+
+    /// `x + 0 + 1 + 2 + …`, each addition of its own name.
+    fn chain(additions: usize) -> Graph {
+        let mut b = GraphBuilder::new("chain");
+        let mut value = b.input("x", DType::F32, &[4]);
+        for i in 0..additions {
+            let constant = b.constant(Tensor::seeded(DType::F32, &[4], i as u64, 0, 2));
+            value = b.add(value, constant).unwrap();
+        }
+        b.output("y", value).unwrap();
+        let mut graph = b.build().unwrap();
+        (0..).zip(&mut graph.nodes).for_each(|(n, node)| node.origins = vec![format!("add{n}").into()]);
+        graph
+    }
+
+    /// The rewritten graph with the constant expressions that rules built.
+    fn unfolded(graph: &Graph) -> Graph {
+        let mut loaded = load(graph).unwrap();
+        loaded.network.max_error = 1e-4;
+        let budget = Budget { iterations: 8, nodes: 16 * graph.nodes.len(), rewrites: usize::MAX };
+        saturate(&mut loaded.network, &rules::clean(), budget);
+        let target = Target::avx512();
+        let prices = Prices::new(&target, extract::applications(&loaded.network), placed(graph, &target), 1);
+        let roots: Vec<Id> = graph.outputs.iter().map(|v| loaded.class[v.0 as usize]).collect();
+        let (chosen, _) = extract::extract(&loaded.network, &roots, &prices, 5000).unwrap();
+        let mut unfolded = store(graph, &loaded, &chosen).unwrap();
+        trace(graph, &loaded, &mut unfolded.graph, &unfolded.nodes);
+        unfolded.graph
+    }
+
+    /// A name of each addition in each constant of a chain would be a square of its length.
+    #[test]
+    fn constants_of_a_chain_have_no_origins() {
+        for additions in [20, 200] {
+            let graph = unfolded(&chain(additions));
+            let (folded, left): (Vec<_>, Vec<_>) =
+                graph.nodes.iter().zip(constants::foldable(&graph)).partition(|(_, foldable)| *foldable);
+            assert!(folded.len() >= additions - 1, "{}", folded.len());
+            assert!(folded.iter().all(|(node, _)| node.origins.is_empty()));
+            let [(node, _)] = left[..] else { panic!("{} additions are left", left.len()) };
+            let names: BTreeSet<&str> = node.origins.iter().map(|origin| &**origin).collect();
+            assert_eq!((names.len(), node.origins.len()), (additions, additions));
+        }
+    }
+}
