@@ -137,6 +137,8 @@ pub enum VUnary {
     NarrowHalf,
     /// In words: the f32 nearest to an f32 that an f16 can hold.
     RoundHalf,
+    /// In words: the bits of the bf16 nearest to an f32, ties to even, zero above; x86-64 with `avx512bf16` alone.
+    NarrowBf16,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]

@@ -2,13 +2,14 @@
 //!
 //! In: lanes of f32, or lanes of i32 with the bits of a half. Out: the other. Invariant: a half in a register is an f32
 //! that the half can hold: each operation is done in f32 and rounded, to nearest and ties to even, as `expr::scalar`
-//! defines. An f16 is converted by instructions that every target has; a bf16, which not all have, by operations on integers.
+//! defines. An f16 is converted by instructions that every target has; a bf16 by one where the target has it, or else by operations
+//! on integers.
 
 use crate::codegen::select::state::Selector;
 use crate::codegen::select::state::Val;
 use crate::codegen::vcode::{Lane, ShiftOp, VBinary, VUnary};
 use crate::expr::CompareOp;
-use crate::runtime::DType;
+use crate::runtime::{DType, Features};
 
 /// Returns true if values of this type are rounded after each operation.
 pub fn is_half(dtype: DType) -> bool {
@@ -45,6 +46,9 @@ impl Selector<'_> {
     }
 
     fn value_to_bf16(&mut self, value: Val) -> Val {
+        if self.target.features.contains(Features::AVX512BF16) {
+            return self.vector_unary(VUnary::NarrowBf16, Val { lane: Lane::I32, ..value });
+        }
         let bits = Val { lane: Lane::I32, ..value };
         let biased = self.offset(bits, 0x7fff);
         let rounded = self.nearest_even(biased, bits, 16);

@@ -373,6 +373,18 @@ fn halves(bytes: usize, out: &mut Vec<Case>) {
     }
 }
 
+/// Roundings of f32 to bf16 by an instruction.
+pub fn bf16() -> Vec<Case> {
+    let rounding = |ty: VType| {
+        compute(format!("to bf16 {ty:?}"), &[ty], false, ty, |b, r| {
+            let dst = b.vreg();
+            b.push(Inst::VUnary { op: VUnary::NarrowBf16, dst, ty, a: r[0] });
+            dst
+        })
+    };
+    types(64).into_iter().filter(|ty| ty.lane == Lane::F32).map(rounding).collect()
+}
+
 fn gather_index(bytes: usize, out: &mut Vec<Case>) {
     for ty in types(bytes) {
         for index_lane in [Lane::I32, Lane::I64] {

@@ -105,6 +105,11 @@ fn every_instruction_on_avx512() {
 }
 
 #[test]
+fn roundings_to_bf16() {
+    run(&Target::avx512().with_feature("avx512bf16").unwrap(), &cases::bf16());
+}
+
+#[test]
 fn random_programs() {
     for target in [Target::avx2(), Target::avx512()] {
         let programs = random::programs(&target);

@@ -6,7 +6,7 @@
 
 use crate::codegen::vcode::lanes::Lanes;
 use crate::codegen::vcode::{Addr, Function, GprOp, Inst, Lane, Operand, ShiftOp, VBinary, VType, VUnary, Vreg};
-use crate::expr::scalar::number::{Number, f16_to_f32, f32_to_f16, round_f16};
+use crate::expr::scalar::number::{Number, f16_to_f32, f32_to_bf16, f32_to_f16, round_f16};
 use crate::expr::{BinaryOp, CompareOp, UnaryOp};
 use crate::runtime::{DType, Error, Result};
 
@@ -396,10 +396,11 @@ fn unary(op: VUnary, lane: Lane, a: u64) -> Option<u64> {
     let float = lane.is_float();
     let (op, a) = match op {
         VUnary::Not => return Some(!a),
-        VUnary::WidenHalf | VUnary::NarrowHalf | VUnary::RoundHalf => {
+        VUnary::WidenHalf | VUnary::NarrowHalf | VUnary::RoundHalf | VUnary::NarrowBf16 => {
             return (lane.bytes() == 4).then(|| match op {
                 VUnary::WidenHalf => u64::from(f16_to_f32(a as u16).to_bits()),
                 VUnary::NarrowHalf => u64::from(f32_to_f16(f32::from_bits(a as u32))),
+                VUnary::NarrowBf16 => u64::from(f32_to_bf16(f32::from_bits(flush(Lane::F32, a) as u32))),
                 _ => u64::from(round_f16(f32::from_bits(a as u32)).to_bits()),
             });
         }

@@ -198,7 +198,8 @@ names! {
     GprOp { Add = "add", Sub = "sub", Mul = "mul", Min = "min", Max = "max", DivFloor = "divfloor" }
     VUnary {
         Abs = "abs", Neg = "neg", Sqrt = "sqrt", Floor = "floor", Ceil = "ceil", Round = "round", Not = "not",
-        WidenHalf = "widenhalf", NarrowHalf = "narrowhalf", RoundHalf = "roundhalf"
+        WidenHalf = "widenhalf", NarrowHalf = "narrowhalf", RoundHalf = "roundhalf",
+        NarrowBf16 = "narrowbf16"
     }
     VBinary {
         Add = "add", Sub = "sub", Mul = "mul", MulHigh = "mulhigh", MulPairs = "mulpairs", Div = "div", Min = "min", Max = "max",

@@ -248,6 +248,7 @@ ops! {
     F64_TO_I64        "vcvttpd2qq"     Evex M0F P66 0x7a 0 1 FULL
     F16_TO_F32        "vcvtph2ps"      Both M38 P66 0x13 0 0 HALF
     F32_TO_F16        "vcvtps2ph"      Both M3A P66 0x1d 0 0 HALF
+    F32_TO_BF16       "vcvtneps2bf16" Evex M38 PF3 0x72 0 0 FULL
     SCALAR_I64_TO_F32 "vcvtsi2ss"      Both M0F PF3 0x2a 1 1 8
     SCALAR_F32_TO_I64 "vcvttss2si"     Both M0F PF3 0x2c 1 1 4
     SCALAR_F64_TO_I64 "vcvttsd2si"     Both M0F PF2 0x2c 1 1 8

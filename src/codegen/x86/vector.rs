@@ -211,6 +211,10 @@ impl Vectors for Emitter<'_> {
                 self.op2i(opcode::F32_TO_F16, w, a, d, 0);
                 self.op2(opcode::ZERO_EXTEND_WD, w, d, d);
             }
+            VUnary::NarrowBf16 if self.arch.evex => {
+                self.op2(opcode::F32_TO_BF16, w, d, a);
+                self.op2(opcode::ZERO_EXTEND_WD, w, d, d);
+            }
             VUnary::RoundHalf => {
                 self.op2i(opcode::F32_TO_F16, w, a, d, 0);
                 self.op2(opcode::F16_TO_F32, w, d, d);
